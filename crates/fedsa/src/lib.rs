@@ -1,0 +1,4 @@
+//! Federated stochastic approximation.
+pub mod error;
+pub mod linalg;
+pub mod problem;

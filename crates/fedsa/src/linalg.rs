@@ -1,0 +1,98 @@
+//! The few things the crate asks of dense linear algebra, on top of faer.
+//!
+//! faer is called sequentially everywhere: parallelism is over agents, seeds
+//! and methods, so results do not depend on the number of threads.
+
+use faer::linalg::solvers::Solve;
+use faer::prelude::*;
+
+use crate::error::{BadInput, Result};
+
+pub use faer::Mat;
+
+/// Condition number above which a linear system counts as singular.
+pub const MAX_CONDITION: f64 = 1e12;
+
+/// A matrix from its rows, `rows * cols` numbers in row-major order.
+pub fn from_rows(rows: usize, cols: usize, values: &[f64]) -> Mat<f64> {
+    assert_eq!(values.len(), rows * cols, "a {rows}x{cols} matrix needs {} numbers", rows * cols);
+    Mat::from_fn(rows, cols, |i, j| values[i * cols + j])
+}
+
+/// The entries of a matrix in row-major order.
+pub fn to_rows(m: &Mat<f64>) -> Vec<f64> {
+    (0..m.nrows()).flat_map(|i| (0..m.ncols()).map(move |j| m[(i, j)])).collect()
+}
+
+/// A column from a slice.
+pub fn column(v: &[f64]) -> Mat<f64> {
+    Mat::from_fn(v.len(), 1, |i, _| v[i])
+}
+
+/// `m v`.
+pub fn mat_vec(m: &Mat<f64>, v: &[f64]) -> Vec<f64> {
+    (0..m.nrows()).map(|i| (0..m.ncols()).map(|j| m[(i, j)] * v[j]).sum()).collect()
+}
+
+/// `||a - b||^2`.
+pub fn distance_sq(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum()
+}
+
+/// `||a||^2`.
+pub fn norm_sq(a: &[f64]) -> f64 {
+    a.iter().map(|x| x * x).sum()
+}
+
+/// The 2-norm condition number; infinite when the matrix is singular or not finite.
+pub fn condition(m: &Mat<f64>) -> f64 {
+    match m.singular_values() {
+        Ok(s) if !s.is_empty() && s[s.len() - 1] > 0.0 => s[0] / s[s.len() - 1],
+        _ => f64::INFINITY,
+    }
+}
+
+/// The largest singular value.
+pub fn norm2(m: &Mat<f64>) -> f64 {
+    m.singular_values().map_or(f64::NAN, |s| s.first().copied().unwrap_or(0.0))
+}
+
+/// Solves `m x = b`, refusing a singular or badly conditioned `m`.
+///
+/// # Errors
+/// When `m` is not finite or its condition number exceeds [`MAX_CONDITION`].
+pub fn solve(m: &Mat<f64>, b: &[f64]) -> Result<Vec<f64>> {
+    let cond = condition(m);
+    if !(cond <= MAX_CONDITION) {
+        return Err(BadInput::new(
+            "",
+            format!("singular or badly conditioned linear system (condition number {cond:.2e})"),
+            format!(
+                "the matrix must be finite with a condition number of at most {MAX_CONDITION:.0e}: \
+                 check for linearly dependent features or states that are never visited"
+            ),
+        ));
+    }
+    let x = m.partial_piv_lu().solve(column(b));
+    Ok((0..b.len()).map(|i| x[(i, 0)]).collect())
+}
+
+/// All eigenvalues of a square matrix as (real, imaginary).
+///
+/// # Errors
+/// When the matrix is not finite or the iteration does not converge.
+pub fn eigenvalues(m: &Mat<f64>) -> Result<Vec<(f64, f64)>> {
+    let bad = || BadInput::new("", "eigenvalues of a matrix that is not finite", "all entries must be finite numbers");
+    if !m.is_all_finite() {
+        return Err(bad());
+    }
+    Ok(m.eigenvalues().map_err(|_| bad())?.iter().map(|z| (z.re, z.im)).collect())
+}
+
+/// The largest modulus of the eigenvalues.
+///
+/// # Errors
+/// As [`eigenvalues`].
+pub fn spectral_radius(m: &Mat<f64>) -> Result<f64> {
+    Ok(eigenvalues(m)?.iter().map(|(re, im)| re.hypot(*im)).fold(0.0, f64::max))
+}

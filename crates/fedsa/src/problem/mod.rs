@@ -1,0 +1,2 @@
+//! Problems: the agents' operators and how they are sampled.
+pub mod systems;

@@ -1,0 +1,104 @@
+//! The linear systems behind a linear problem: what theory and the record see.
+//!
+//! A linear operator is `g_c(theta, z) = b_c(z) - A_c(z) theta` ([S] eq. 1-4).
+//! Agents that share tables share a [`System`]: a million agents on two
+//! kernels have two systems.
+
+use faer::Mat;
+
+use crate::error::{BadInput, Result};
+use crate::linalg;
+
+/// One mean operator `gbar(theta) = b - A theta`, `A = E A(z)` (d x d), `b = E b(z)` (d).
+#[derive(Debug, Clone)]
+pub struct System {
+    /// `Abar`, d x d.
+    pub a: Mat<f64>,
+    /// `bbar`, d.
+    pub b: Vec<f64>,
+}
+
+impl System {
+    /// `gbar(theta) = b - A theta`.
+    pub fn mean(&self, theta: &[f64]) -> Vec<f64> {
+        linalg::mat_vec(&self.a, theta).iter().zip(&self.b).map(|(ax, b)| b - ax).collect()
+    }
+}
+
+/// Second moments of one agent's samples `(A(z), b(z))` under i.i.d. sampling,
+/// one sample a step. `vec` stacks rows: entry `(i, j)` of a d x d matrix is `i * d + j`.
+#[derive(Debug, Clone)]
+pub struct Moments {
+    /// `E[A (x) A]`, d^2 x d^2: row `(i, k)`, column `(j, l)` holds `E[A_ij A_kl]`.
+    pub aa: Mat<f64>,
+    /// `E[A (x) b]`, d^2 x d: row `(i, k)`, column `j` holds `E[A_ij b_k]`.
+    pub ab: Mat<f64>,
+    /// `E[b b^T]`, d x d.
+    pub bb: Mat<f64>,
+}
+
+/// All agents' systems, shared ones once.
+#[derive(Debug, Clone)]
+pub struct Systems {
+    /// The distinct systems.
+    pub kinds: Vec<System>,
+    /// The index into `kinds` of every agent.
+    pub kind_of: Vec<u32>,
+    /// The agents' weights `p_c`, summing to 1.
+    pub weights: Vec<f64>,
+}
+
+impl Systems {
+    /// The dimension d.
+    pub fn dim(&self) -> usize {
+        self.kinds[0].b.len()
+    }
+
+    /// The system of agent `c`.
+    pub fn of(&self, c: usize) -> &System {
+        &self.kinds[self.kind_of[c] as usize]
+    }
+
+    /// The summed weight of the agents of each kind.
+    pub fn kind_weights(&self) -> Vec<f64> {
+        let mut w = vec![0.0; self.kinds.len()];
+        for (kind, p) in self.kind_of.iter().zip(&self.weights) {
+            w[*kind as usize] += p;
+        }
+        w
+    }
+
+    /// The mean system `sum_c p_c Abar_c`, `sum_c p_c bbar_c`.
+    pub fn mean(&self) -> System {
+        let d = self.dim();
+        let mut a = Mat::<f64>::zeros(d, d);
+        let mut b = vec![0.0; d];
+        for (system, w) in self.kinds.iter().zip(self.kind_weights()) {
+            for i in 0..d {
+                for j in 0..d {
+                    a[(i, j)] += w * system.a[(i, j)];
+                }
+                b[i] += w * system.b[i];
+            }
+        }
+        System { a, b }
+    }
+
+    /// The root `theta*` of the mean operator ([S] eq. 3).
+    ///
+    /// # Errors
+    /// When the mean system is singular or badly conditioned.
+    pub fn root(&self) -> Result<Vec<f64>> {
+        let mean = self.mean();
+        linalg::solve(&mean.a, &mean.b).map_err(|e| BadInput::new("", format!("the mean of all agents' operators: {}", e.what), e.help))
+    }
+
+    /// The root `theta*_c` of each kind's own operator; `Err` names the agent.
+    pub fn local_root(&self, kind: usize) -> Result<Vec<f64>> {
+        let system = &self.kinds[kind];
+        linalg::solve(&system.a, &system.b).map_err(|e| {
+            let agent = self.kind_of.iter().position(|k| *k as usize == kind).unwrap_or(0);
+            BadInput::new("", format!("agent {agent}: {}", e.what), e.help)
+        })
+    }
+}
