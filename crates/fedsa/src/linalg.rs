@@ -4,7 +4,6 @@
 //! and methods, so results do not depend on the number of threads.
 
 use faer::linalg::solvers::Solve;
-use faer::prelude::*;
 
 use crate::error::{BadInput, Result};
 
@@ -95,4 +94,33 @@ pub fn eigenvalues(m: &Mat<f64>) -> Result<Vec<(f64, f64)>> {
 /// As [`eigenvalues`].
 pub fn spectral_radius(m: &Mat<f64>) -> Result<f64> {
     Ok(eigenvalues(m)?.iter().map(|(re, im)| re.hypot(*im)).fold(0.0, f64::max))
+}
+
+/// The Kronecker product: row `(i, k)`, column `(j, l)` holds `a_ij b_kl`.
+pub fn kron(a: &Mat<f64>, b: &Mat<f64>) -> Mat<f64> {
+    let (rows, cols) = (b.nrows(), b.ncols());
+    Mat::from_fn(a.nrows() * rows, a.ncols() * cols, |r, c| a[(r / rows, c / cols)] * b[(r % rows, c % cols)])
+}
+
+/// The solution of `X = M X M^T + Q` for a Schur-stable M, by doubling.
+pub fn discrete_lyapunov(m: &Mat<f64>, q: &Mat<f64>) -> Mat<f64> {
+    let (mut m, mut x) = (m.clone(), q.clone());
+    // After k doublings x holds the first 2^k terms of sum_i M^i Q M^T^i.
+    while m.norm_l2() > 0.0 && m.norm_l2().is_finite() {
+        x = &x + &m * &x * m.transpose();
+        m = &m * &m;
+    }
+    x
+}
+
+/// The lower Cholesky factor; zero for the zero matrix.
+///
+/// # Errors
+/// When the matrix is not positive definite.
+pub fn cholesky(m: &Mat<f64>) -> Result<Mat<f64>> {
+    if m.norm_l2() == 0.0 {
+        return Ok(m.clone());
+    }
+    let factor = m.llt(faer::Side::Lower);
+    factor.map(|f| f.L().to_owned()).map_err(|_| BadInput::new("", "a matrix that is not positive definite", "a positive definite matrix"))
 }

@@ -1,2 +1,281 @@
-//! Problems: the agents' operators and how they are sampled.
+//! Problems: the agents' operators, their samples, their roots.
+//!
+//! A problem is written once, as `sample` and `apply` ([`Problem`]); everything
+//! downstream sees it through [`Field`], which any problem with any sampling is.
+
+pub mod garnet;
+pub mod linear;
+pub mod mrp;
+pub mod noise;
 pub mod systems;
+pub mod td;
+
+use faer::Mat;
+
+use crate::error::{Result, require};
+use crate::registry::{Kind, read};
+use crate::kernel::{Chunk, Isa, Lanes, flat, flat_mut, generic};
+use crate::linalg;
+use crate::random::Stream;
+use crate::sampling::{Law, Sampling};
+use systems::{Moments, Systems};
+
+/// N agents' operators `gbar_c`, seen through samples `g_c(theta, z)`.
+///
+/// An operator points where theta should move. Whether `sample` draws
+/// independently or along a chain is settled when the problem is built.
+pub trait Problem: Sized + Send + Sync + 'static {
+    /// One observation z; a buffer that is reused.
+    type Obs: Default;
+
+    /// The dimension d of theta.
+    fn dim(&self) -> usize;
+    /// The agents' weights `p_c`, N of them, summing to 1.
+    fn weights(&self) -> &[f64];
+    /// Words of state of one agent's sampling process; 0 for independent draws.
+    fn chain_len(&self) -> usize {
+        0
+    }
+    /// The initial state of agent `c`'s sampling process.
+    fn start_chain(&self, _c: usize, _stream: &mut Stream, _chain: &mut [u64]) {}
+    /// Draws z for agent `c` and moves its process on. Never sees theta.
+    fn sample(&self, c: usize, chain: &mut [u64], stream: &mut Stream, z: &mut Self::Obs);
+    /// `out = g_c(theta, z)`; theta and out have d components.
+    fn apply(&self, c: usize, theta: &[f64], z: &Self::Obs, out: &mut [f64]);
+    /// `out = gbar_c(theta)`.
+    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]);
+
+    /// The linear systems, when every `gbar_c` is affine.
+    fn systems(&self) -> Option<&Systems> {
+        None
+    }
+    /// Second moments of one sample of a kind of agents, where they are known in closed form.
+    fn moments(&self, _kind: usize) -> Option<Moments> {
+        None
+    }
+    /// `sum_c p_c Phi_c^T D_c Phi_c`, d x d: the norm of value errors.
+    fn gram(&self) -> Option<&Mat<f64>> {
+        None
+    }
+    /// The stationary law of a kind's chain, where it has one.
+    fn stationary(&self, _kind: usize) -> Option<&[f64]> {
+        None
+    }
+    /// The leg under noise, one sample a step; replace it where speed matters.
+    fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
+        generic::leg(self, lanes, etas, 1, isa);
+    }
+    /// The leg on the mean operators; replace it where speed matters.
+    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
+        generic::leg(self, lanes, etas, 0, isa);
+    }
+}
+
+/// A problem with its sampling, as local rules, the round loop and the record see it.
+pub trait Field: Send + Sync {
+    /// The dimension d.
+    fn dim(&self) -> usize;
+    /// The weights `p_c`.
+    fn weights(&self) -> &[f64];
+    /// The number of agents N.
+    fn agents(&self) -> usize {
+        self.weights().len()
+    }
+    /// Words of state of one agent's sampling process.
+    fn chain_len(&self) -> usize;
+    /// How samples are drawn.
+    fn sampling(&self) -> Sampling;
+    /// The initial state of agent `c`'s sampling process.
+    fn start_chain(&self, c: usize, stream: &mut Stream, chain: &mut [u64]);
+    /// `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`, in every lane.
+    fn leg(&self, lanes: &mut Lanes, etas: &[f64]);
+    /// `g_c(theta, z)` of every lane with the next sample of its stream, `lanes.width`
+    /// chunks a lane into `out`. The lane's process moves on only if `advance`.
+    fn observe(&self, lanes: &mut Lanes, advance: bool, out: &mut [Chunk]);
+    /// `out = gbar_c(theta)`.
+    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]);
+    /// The linear systems, when every `gbar_c` is affine.
+    fn systems(&self) -> Option<&Systems>;
+    /// Second moments of one sample of a kind of agents under i.i.d. sampling.
+    fn moments(&self, kind: usize) -> Option<Moments>;
+    /// `theta*`, where it is known.
+    fn root(&self) -> Option<&[f64]>;
+    /// `sum_c p_c Phi_c^T D_c Phi_c`: the norm of value errors.
+    fn gram(&self) -> Option<&Mat<f64>>;
+    /// The stationary law of a kind's chain.
+    fn stationary(&self, kind: usize) -> Option<&[f64]>;
+
+    /// The same field on the generic kernel, portable: the slow twin of every other.
+    fn generic(self: Box<Self>) -> Box<dyn Field>;
+
+    /// `sum_c p_c gbar_c(theta)`.
+    fn mean_operator(&self, theta: &[f64]) -> Vec<f64> {
+        if let Some(systems) = self.systems() {
+            return systems.mean().mean(theta);
+        }
+        let mut total = vec![0.0; self.dim()];
+        let mut g = vec![0.0; self.dim()];
+        for (c, p) in self.weights().iter().enumerate() {
+            self.mean(c, theta, &mut g);
+            total.iter_mut().zip(&g).for_each(|(t, g)| *t += p * g);
+        }
+        total
+    }
+}
+
+/// A problem and a sampling make a field.
+#[derive(Debug)]
+pub struct Sampled<P> {
+    problem: P,
+    sampling: Sampling,
+    isa: Isa,
+    /// Whether the problem's own kernels are passed over.
+    generic: bool,
+    root: Option<Vec<f64>>,
+}
+
+impl<P: Problem> Sampled<P> {
+    /// Joins a problem (built for `sampling`) with its sampling; computes `theta*`.
+    ///
+    /// # Errors
+    /// When the batch is 0 or the mean of linear operators is singular.
+    pub fn new(problem: P, sampling: Sampling, isa: Isa) -> Result<Self> {
+        sampling.check().map_err(|e| e.inside("sampling"))?;
+        let root = problem.systems().map(Systems::root).transpose()?;
+        Ok(Self { problem, sampling, isa, generic: false, root })
+    }
+
+    /// The problem.
+    pub fn problem(&self) -> &P {
+        &self.problem
+    }
+
+    fn batch(&self) -> usize {
+        self.sampling.samples_per_step()
+    }
+}
+
+impl<P: Problem> Field for Sampled<P> {
+    fn dim(&self) -> usize {
+        self.problem.dim()
+    }
+    fn weights(&self) -> &[f64] {
+        self.problem.weights()
+    }
+    fn chain_len(&self) -> usize {
+        self.problem.chain_len()
+    }
+    fn sampling(&self) -> Sampling {
+        self.sampling
+    }
+    fn start_chain(&self, c: usize, stream: &mut Stream, chain: &mut [u64]) {
+        self.problem.start_chain(c, stream, chain);
+    }
+    fn leg(&self, lanes: &mut Lanes, etas: &[f64]) {
+        match self.batch() {
+            k if self.generic => generic::leg(&self.problem, lanes, etas, k, Isa::Portable),
+            0 => self.problem.mean_leg(lanes, etas, self.isa),
+            1 => self.problem.leg(lanes, etas, self.isa),
+            k => generic::leg(&self.problem, lanes, etas, k, self.isa),
+        }
+    }
+    fn observe(&self, lanes: &mut Lanes, advance: bool, out: &mut [Chunk]) {
+        let d = self.dim();
+        let mut z = P::Obs::default();
+        let mut one = vec![0.0; d];
+        let mut chain = vec![0; lanes.chain_len];
+        for l in 0..lanes.len {
+            let words = l * lanes.chain_len..(l + 1) * lanes.chain_len;
+            chain.copy_from_slice(&lanes.chains[words.clone()]);
+            let mut stream = lanes.streams[l];
+            let g = &mut flat_mut(&mut out[l * lanes.width..][..lanes.width])[..d];
+            let theta = &flat(&lanes.theta[l * lanes.width..][..lanes.width])[..d];
+            generic::operator(&self.problem, lanes.agents[l], theta, &mut chain, &mut stream, self.batch(), &mut z, g, &mut one);
+            if advance {
+                lanes.chains[words].copy_from_slice(&chain);
+                lanes.streams[l] = stream;
+            }
+        }
+    }
+    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) {
+        self.problem.mean(c, theta, out);
+    }
+    fn systems(&self) -> Option<&Systems> {
+        self.problem.systems()
+    }
+    fn moments(&self, kind: usize) -> Option<Moments> {
+        (self.sampling.kind == Law::Iid).then(|| self.problem.moments(kind)).flatten()
+    }
+    fn root(&self) -> Option<&[f64]> {
+        self.root.as_deref()
+    }
+    fn gram(&self) -> Option<&Mat<f64>> {
+        self.problem.gram()
+    }
+    fn stationary(&self, kind: usize) -> Option<&[f64]> {
+        self.problem.stationary(kind)
+    }
+    fn generic(self: Box<Self>) -> Box<dyn Field> {
+        Box::new(Self { generic: true, ..*self })
+    }
+}
+
+/// Where problems find the files that their settings name; the library itself reads none.
+pub trait Files {}
+
+/// For problems that read nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoFiles;
+
+impl Files for NoFiles {}
+
+/// The settings of one kind of problem: what `[problem]` holds beside `kind`.
+pub trait Settings: erased_serde::Serialize {
+    /// Builds the problem and joins it with a sampling.
+    ///
+    /// # Errors
+    /// When a setting or a file cannot be used; names the setting and the agent.
+    fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>>;
+}
+
+erased_serde::serialize_trait_object!(Settings);
+
+/// The kinds of problems, by the name that `kind` gives.
+pub const KINDS: &[Kind<dyn Settings>] = &[
+    Kind::new("garnet", "Garnet MDPs with three kinds of heterogeneity", |de| Ok(Box::new(read::<garnet::Garnet>(de)?))),
+    Kind::new("mrp", "dense random Markov reward processes", |de| Ok(Box::new(read::<mrp::RandomMrp>(de)?))),
+    Kind::new("linear", "linear systems A_c, b_c", |de| Ok(Box::new(read::<linear::LinearSystems>(de)?))),
+];
+
+/// Joins a linear problem with its sampling; refuses singular agents unless `allow_singular_agents`.
+///
+/// # Errors
+/// When the mean system, or one agent's, is singular; names the agent.
+pub fn field<P: Problem>(problem: P, sampling: Sampling, isa: Isa, allow_singular_agents: bool) -> Result<Box<dyn Field>> {
+    use rayon::prelude::*;
+    if let (Some(systems), false) = (problem.systems(), allow_singular_agents) {
+        let first = (0..systems.kinds.len()).into_par_iter().map(|k| systems.local_root(k).err()).find_first(Option::is_some);
+        if let Some(Some(e)) = first {
+            return Err(e);
+        }
+    }
+    Ok(Box::new(Sampled::new(problem, sampling, isa)?))
+}
+
+/// Ranges that every generated problem shares.
+pub(crate) fn check_counts(agents: usize, features: usize, states: usize) -> Result<()> {
+    require(agents >= 1, "agents", agents, "at least 1")?;
+    require(states >= 2, "states", states, "at least 2")?;
+    require((1..=states).contains(&features), "features", features, &format!("between 1 and states = {states}"))
+}
+
+/// Equal weights `1/N`.
+pub fn equal_weights(agents: usize) -> Vec<f64> {
+    vec![1.0 / agents as f64; agents]
+}
+
+/// The squared norm of value errors, `(theta - root)^T gram (theta - root)`.
+pub fn value_error(gram: &Mat<f64>, theta: &[f64], root: &[f64]) -> f64 {
+    let u: Vec<f64> = theta.iter().zip(root).map(|(x, y)| x - y).collect();
+    linalg::mat_vec(gram, &u).iter().zip(&u).map(|(x, y)| x * y).sum()
+}

@@ -1,0 +1,136 @@
+//! Noiseless linear steps: `g = b - A theta` with one small dense matrix an agent.
+
+use super::vector::{self, Vector};
+use super::{Chunk, Isa, LANES, Lanes, chunks, to_chunks};
+use crate::problem::systems::System;
+
+/// A linear mean operator laid out for the kernel: `b`, then the columns of
+/// `-A`, each padded to whole chunks, their number padded to a multiple of four.
+#[derive(Debug, Clone)]
+pub struct Dense {
+    d: usize,
+    columns: usize,
+    data: Vec<Chunk>,
+}
+
+impl Dense {
+    /// The layout of `gbar(theta) = b - A theta`.
+    pub fn new(system: &System) -> Self {
+        let d = system.b.len();
+        let columns = d.next_multiple_of(4);
+        let mut data = to_chunks(&system.b);
+        for j in 0..d {
+            data.extend(to_chunks(&(0..d).map(|i| -system.a[(i, j)]).collect::<Vec<_>>()));
+        }
+        data.resize((columns + 1) * chunks(d), Chunk::default());
+        Self { d, columns, data }
+    }
+
+    /// `gbar(theta) = b - A theta` in the kernel's order of operations: four
+    /// partial sums over the columns `j mod 4`, the first started at b.
+    #[inline(always)]
+    pub fn mean(&self, theta: &[f64], out: &mut [f64]) {
+        let width = chunks(self.d);
+        for (k, out) in out[..self.d].chunks_mut(8).enumerate() {
+            let mut acc = [self.data[k].0, [0.0; 8], [0.0; 8], [0.0; 8]];
+            for j in 0..self.columns {
+                let theta = theta.get(j).copied().unwrap_or(0.0);
+                let column = &self.data[(j + 1) * width + k].0;
+                for (acc, a) in acc[j % 4].iter_mut().zip(column) {
+                    *acc = theta.mul_add(*a, *acc);
+                }
+            }
+            for (i, out) in out.iter_mut().enumerate() {
+                *out = (acc[0][i] + acc[1][i]) + (acc[2][i] + acc[3][i]);
+            }
+        }
+    }
+}
+
+/// Runs the leg for all lanes: `theta += eta_h (b_c - A_c theta + drift)` for every `eta_h`.
+pub fn leg(lanes: &mut Lanes, systems: &[&Dense], etas: &[f64], isa: Isa) {
+    let width = lanes.width;
+    assert!(systems.len() == lanes.len && lanes.len <= LANES && isa.is_available());
+    assert!(lanes.theta.len() == LANES * width && lanes.drift.len() == LANES * width && lanes.spare.len() == width);
+    assert!(systems.iter().all(|s| chunks(s.d) == width && s.data.len() == (s.columns + 1) * width && s.columns <= 8 * width));
+    // SAFETY: the instruction set is available, and the lengths are as asserted.
+    unsafe {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => leg_avx512(lanes, systems, etas),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => leg_avx2(lanes, systems, etas),
+            _ => steps::<vector::Portable>(lanes, systems, etas),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
+unsafe fn leg_avx512(lanes: &mut Lanes, systems: &[&Dense], etas: &[f64]) {
+    // SAFETY: as in `leg`.
+    unsafe { steps::<vector::Avx512>(lanes, systems, etas) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn leg_avx2(lanes: &mut Lanes, systems: &[&Dense], etas: &[f64]) {
+    // SAFETY: as in `leg`.
+    unsafe { steps::<vector::Avx2>(lanes, systems, etas) }
+}
+
+/// # Safety
+/// As [`leg`] asserts.
+#[inline(always)]
+unsafe fn steps<V: Vector>(lanes: &mut Lanes, systems: &[&Dense], etas: &[f64]) {
+    match lanes.width {
+        // SAFETY: handed on.
+        1 => unsafe { lane_steps::<V, 1>(lanes, systems, etas) },
+        // SAFETY: handed on.
+        2 => unsafe { lane_steps::<V, 2>(lanes, systems, etas) },
+        // SAFETY: handed on.
+        _ => unsafe { lane_steps::<V, 0>(lanes, systems, etas) },
+    }
+}
+
+/// The steps with vectors of `W` chunks, or of `lanes.width` when W is 0.
+///
+/// Lanes take turns inside a step, so that their dependency chains overlap.
+///
+/// # Safety
+/// As [`leg`] asserts.
+#[inline(always)]
+unsafe fn lane_steps<V: Vector, const W: usize>(lanes: &mut Lanes, systems: &[&Dense], etas: &[f64]) {
+    let width = if W == 0 { lanes.width } else { W };
+    for &eta in etas {
+        for (l, system) in systems.iter().enumerate() {
+            let theta = lanes.theta[l * width..][..width].as_mut_ptr();
+            let drift = lanes.drift[l * width..][..width].as_ptr();
+            let g = lanes.spare[..width].as_mut_ptr();
+            let data = system.data.as_ptr();
+            // SAFETY: `leg` asserted that a system holds width chunks of b and as many for
+            // each of its columns, whose number is at most that of theta's padded components.
+            unsafe {
+                let zero = V::splat(0.0);
+                for k in 0..width {
+                    let [mut g0, mut g1, mut g2, mut g3] = [V::load(data.add(k)), zero, zero, zero];
+                    let x = theta.cast::<f64>();
+                    let mut column = data.add(width + k);
+                    for j in (0..system.columns).step_by(4) {
+                        g0 = V::splat(*x.add(j)).mul_add(V::load(column), g0);
+                        g1 = V::splat(*x.add(j + 1)).mul_add(V::load(column.add(width)), g1);
+                        g2 = V::splat(*x.add(j + 2)).mul_add(V::load(column.add(2 * width)), g2);
+                        g3 = V::splat(*x.add(j + 3)).mul_add(V::load(column.add(3 * width)), g3);
+                        column = column.add(4 * width);
+                    }
+                    g0.add(g1).add(g2.add(g3)).store(g.add(k));
+                }
+                let eta = V::splat(eta);
+                for k in 0..width {
+                    let s = V::load(g.add(k)).add(V::load(drift.add(k)));
+                    eta.mul_add(s, V::load(theta.add(k))).store(theta.add(k));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The kernel of every problem that has none of its own: `sample`, `apply`, step.
+//!
+//! Also the twin that the hand-written kernels are tested against, bit for bit.
+
+use super::{Isa, Lanes};
+use crate::problem::Problem;
+
+/// Runs the leg for all lanes, each step on the mean of `batch` samples, or on
+/// the mean operator when `batch` is 0.
+pub fn leg<P: Problem>(problem: &P, lanes: &mut Lanes, etas: &[f64], batch: usize, isa: Isa) {
+    assert!(isa.is_available());
+    // SAFETY: the instruction set is available.
+    unsafe {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => leg_avx512(problem, lanes, etas, batch),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => leg_avx2(problem, lanes, etas, batch),
+            _ => steps(problem, lanes, etas, batch),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
+unsafe fn leg_avx512<P: Problem>(problem: &P, lanes: &mut Lanes, etas: &[f64], batch: usize) {
+    steps(problem, lanes, etas, batch);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn leg_avx2<P: Problem>(problem: &P, lanes: &mut Lanes, etas: &[f64], batch: usize) {
+    steps(problem, lanes, etas, batch);
+}
+
+#[inline(always)]
+fn steps<P: Problem>(problem: &P, lanes: &mut Lanes, etas: &[f64], batch: usize) {
+    let d = problem.dim();
+    let mut z = P::Obs::default();
+    let mut g = vec![0.0; d];
+    let mut one = vec![0.0; d];
+    for l in 0..lanes.len {
+        let agent = lanes.agents[l];
+        for &eta in etas {
+            let chain = &mut lanes.chains[l * lanes.chain_len..][..lanes.chain_len];
+            let theta = super::flat_mut(&mut lanes.theta[l * lanes.width..][..lanes.width]);
+            let drift = super::flat(&lanes.drift[l * lanes.width..][..lanes.width]);
+            operator(problem, agent, &theta[..d], chain, &mut lanes.streams[l], batch, &mut z, &mut g, &mut one);
+            for ((theta, g), drift) in theta.iter_mut().zip(&g).zip(drift) {
+                *theta = eta.mul_add(g + drift, *theta);
+            }
+        }
+    }
+}
+
+/// `g`: the mean of `batch` samples `g_c(theta, z)`, or `gbar_c(theta)` when `batch` is 0.
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "the loop's buffers, passed apart so that it allocates nothing")]
+pub(crate) fn operator<P: Problem>(
+    problem: &P,
+    agent: usize,
+    theta: &[f64],
+    chain: &mut [u64],
+    stream: &mut crate::random::Stream,
+    batch: usize,
+    z: &mut P::Obs,
+    g: &mut [f64],
+    one: &mut [f64],
+) {
+    if batch == 0 {
+        return problem.mean(agent, theta, g);
+    }
+    problem.sample(agent, chain, stream, z);
+    problem.apply(agent, theta, z, g);
+    for _ in 1..batch {
+        problem.sample(agent, chain, stream, z);
+        problem.apply(agent, theta, z, one);
+        g.iter_mut().zip(one.iter()).for_each(|(g, one)| *g += one);
+    }
+    if batch > 1 {
+        g.iter_mut().for_each(|g| *g /= batch as f64);
+    }
+}

@@ -1,0 +1,164 @@
+//! The hot loop: H local steps `theta += eta_h (g_c(theta, z) + drift)` of up to eight agents.
+//!
+//! Every kernel performs, for each agent, the same floating-point operations
+//! in the same order, so that portable code, AVX2, AVX-512, eight interleaved
+//! agents and a single one agree to the bit:
+//!
+//! - a dot product keeps eight partial sums, element `i` going to sum `i mod 8`
+//!   by `mul_add`, reduced as `((0+1)+(2+3))+((4+5)+(6+7))` ([`dot`]);
+//! - a step is `g = ...; s = g + drift; theta = eta.mul_add(s, theta)`, each
+//!   operation rounded once.
+//!
+//! The generic kernel ([`generic`]) serves every problem through its `sample`
+//! and `apply`; [`td`] and [`dense`] replace it where speed matters, and tests
+//! hold them to it.
+
+pub mod generic;
+pub mod dense;
+pub mod td;
+pub(crate) mod vector;
+
+use crate::random::Stream;
+
+/// Agents processed side by side.
+pub const LANES: usize = 8;
+
+/// Eight consecutive components of a vector; vectors are padded to whole chunks with zeros.
+#[derive(Debug, Clone, Copy, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+pub struct Chunk(pub [f64; 8]);
+
+/// The number of chunks of a vector of `d` components.
+pub const fn chunks(d: usize) -> usize {
+    d.div_ceil(8)
+}
+
+/// A vector as zero-padded chunks.
+pub fn to_chunks(v: &[f64]) -> Vec<Chunk> {
+    let mut out = vec![Chunk::default(); chunks(v.len())];
+    flat_mut(&mut out)[..v.len()].copy_from_slice(v);
+    out
+}
+
+/// The components of chunks, padding included.
+pub fn flat(v: &[Chunk]) -> &[f64] {
+    bytemuck::cast_slice(v)
+}
+
+/// The components of chunks, padding included.
+pub fn flat_mut(v: &mut [Chunk]) -> &mut [f64] {
+    bytemuck::cast_slice_mut(v)
+}
+
+/// The instruction set a kernel is compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Isa {
+    /// Any processor; without hardware FMA `mul_add` is a slow library call.
+    Portable,
+    /// AVX2 and FMA.
+    Avx2,
+    /// AVX-512 F, DQ and VL.
+    Avx512,
+}
+
+impl Isa {
+    /// All that this processor supports, slowest first.
+    pub fn available() -> Vec<Isa> {
+        #[allow(unused_mut)]
+        let mut all = vec![Isa::Portable];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                all.push(Isa::Avx2);
+            }
+            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512vl") {
+                all.push(Isa::Avx512);
+            }
+        }
+        all
+    }
+
+    /// The fastest that this processor supports.
+    pub fn best() -> Isa {
+        *Isa::available().last().expect("portable code runs everywhere")
+    }
+
+    /// Whether this processor supports it.
+    pub fn is_available(self) -> bool {
+        Isa::available().contains(&self)
+    }
+}
+
+/// Up to eight agents at work: their iterates, drifts and sampling processes.
+#[derive(Debug, Clone)]
+pub struct Lanes {
+    /// The agents; lanes beyond `len` are idle.
+    pub agents: [usize; LANES],
+    /// How many lanes are in use.
+    pub len: usize,
+    /// Chunks per vector.
+    pub width: usize,
+    /// `theta_c` of every lane, `width` chunks each.
+    pub theta: Vec<Chunk>,
+    /// The drift of every lane, `width` chunks each.
+    pub drift: Vec<Chunk>,
+    /// The state of every lane's sampling process, `chain_len` words each.
+    pub chains: Vec<u64>,
+    /// Words per sampling process.
+    pub chain_len: usize,
+    /// The random stream of every lane.
+    pub streams: [Stream; LANES],
+    /// Where idle lanes of a kernel write, `width` chunks.
+    spare: Vec<Chunk>,
+}
+
+impl Lanes {
+    /// Lanes for vectors of `d` components and sampling processes of `chain_len` words.
+    pub fn new(d: usize, chain_len: usize) -> Self {
+        let width = chunks(d);
+        Self {
+            agents: [0; LANES],
+            len: 0,
+            width,
+            theta: vec![Chunk::default(); LANES * width],
+            drift: vec![Chunk::default(); LANES * width],
+            chains: vec![0; LANES * chain_len],
+            chain_len,
+            streams: [Stream::default(); LANES],
+            spare: vec![Chunk::default(); width],
+        }
+    }
+
+    /// The iterate of lane `l`, padding included.
+    pub fn theta_mut(&mut self, l: usize) -> &mut [f64] {
+        flat_mut(&mut self.theta[l * self.width..(l + 1) * self.width])
+    }
+
+    /// The iterate of lane `l`, padding included.
+    pub fn theta(&self, l: usize) -> &[f64] {
+        flat(&self.theta[l * self.width..(l + 1) * self.width])
+    }
+
+    /// The drift of lane `l`, padding included.
+    pub fn drift_mut(&mut self, l: usize) -> &mut [f64] {
+        flat_mut(&mut self.drift[l * self.width..(l + 1) * self.width])
+    }
+}
+
+/// The dot product in the kernels' order.
+#[inline(always)]
+pub fn dot(x: &[f64], y: &[f64]) -> f64 {
+    let mut acc = [0.0f64; 8];
+    for (x, y) in x.chunks(8).zip(y.chunks(8)) {
+        for ((acc, x), y) in acc.iter_mut().zip(x).zip(y) {
+            *acc = x.mul_add(*y, *acc);
+        }
+    }
+    tree(acc)
+}
+
+/// The fixed reduction of eight partial sums.
+#[inline(always)]
+pub fn tree(a: [f64; 8]) -> f64 {
+    ((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7]))
+}

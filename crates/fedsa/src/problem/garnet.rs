@@ -1,0 +1,233 @@
+//! Garnet problems (Archibald et al. 1995, in the form of Geist and Scherrer 2014; [S] sec. 6).
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::mrp::{FeatureLaw, Federation, Mrp, Outcome};
+use super::{Field, Files, Settings, check_counts, equal_weights};
+use crate::error::{Result, require};
+use crate::kernel::Isa;
+use crate::random::{ALL, Purpose, Stream, stream};
+use crate::sampling::Sampling;
+
+/// How agents differ: presets of `kernels`, `perturbation`, `rewards` and `reward_perturbation`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Heterogeneity {
+    /// One kernel, perturbed by U(0, 0.0002); the same rewards.
+    Identical,
+    /// One kernel, perturbed by U(0, 0.02); rewards r + U(0, 0.02).
+    Low,
+    /// Two kernels alternating by agent, perturbed by U(0, 0.02); rewards r and -r.
+    TwoKernels,
+    /// A kernel per agent; the same rewards.
+    #[default]
+    Independent,
+}
+
+/// Which kernels there are before perturbation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kernels {
+    /// The same for all agents.
+    One,
+    /// Two, alternating by agent.
+    Two,
+    /// One per agent.
+    Independent,
+}
+
+/// The policy that is evaluated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// One action per state, drawn once (the authors' published scripts).
+    #[default]
+    OneAction,
+    /// All actions alike (the text of [S]).
+    Uniform,
+}
+
+/// The `garnet` problem.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Garnet {
+    /// The number of agents N, the first of one pool whatever N.
+    pub agents: usize,
+    /// The number of states n.
+    pub states: usize,
+    /// The number of actions a.
+    pub actions: usize,
+    /// The number of successors b of a state and action, equally likely.
+    pub branching: usize,
+    /// The number of features d: U(0, 1), rows scaled to sum 1, shared by all agents.
+    pub features: usize,
+    /// The discount factor.
+    pub gamma: f64,
+    /// The problem's own seed.
+    pub seed: u64,
+    /// one-action or uniform.
+    pub policy: Policy,
+    /// How agents differ.
+    pub heterogeneity: Heterogeneity,
+    /// Overrides the preset's kernels: one, two or independent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernels: Option<Kernels>,
+    /// Overrides the preset's perturbation: U(0, this) is added to non-zero probabilities.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub perturbation: Option<f64>,
+    /// Overrides whether odd agents have the rewards -r.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub opposite_rewards: Option<bool>,
+    /// Overrides the preset's perturbation of rewards: U(0, this) is added.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reward_perturbation: Option<f64>,
+    /// Kernels whose closed class is smaller are drawn again.
+    pub min_class: usize,
+}
+
+impl Default for Garnet {
+    fn default() -> Self {
+        Self {
+            agents: 100,
+            states: 30,
+            actions: 2,
+            branching: 2,
+            features: 8,
+            gamma: 0.95,
+            seed: 0,
+            policy: Policy::OneAction,
+            heterogeneity: Heterogeneity::Independent,
+            kernels: None,
+            perturbation: None,
+            opposite_rewards: None,
+            reward_perturbation: None,
+            min_class: 16,
+        }
+    }
+}
+
+/// What the preset and the overrides come to.
+struct Plan {
+    kernels: Kernels,
+    perturbation: f64,
+    opposite: bool,
+    reward_perturbation: f64,
+}
+
+impl Garnet {
+    fn plan(&self) -> Plan {
+        let (kernels, perturbation, opposite, reward_perturbation) = match self.heterogeneity {
+            Heterogeneity::Identical => (Kernels::One, 0.0002, false, 0.0),
+            Heterogeneity::Low => (Kernels::One, 0.02, false, 0.02),
+            Heterogeneity::TwoKernels => (Kernels::Two, 0.02, true, 0.0),
+            Heterogeneity::Independent => (Kernels::Independent, 0.0, false, 0.0),
+        };
+        Plan {
+            kernels: self.kernels.unwrap_or(kernels),
+            perturbation: self.perturbation.unwrap_or(perturbation),
+            opposite: self.opposite_rewards.unwrap_or(opposite),
+            reward_perturbation: self.reward_perturbation.unwrap_or(reward_perturbation),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        check_counts(self.agents, self.features, self.states)?;
+        require(self.actions >= 1, "actions", self.actions, "at least 1")?;
+        let accepted = format!("between 1 and states = {}", self.states);
+        require((1..=self.states).contains(&self.branching), "branching", self.branching, &accepted)?;
+        require((0.0..1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1)")?;
+        require(self.min_class <= self.states, "min_class", self.min_class, &format!("at most states = {}", self.states))?;
+        for (key, x) in [("perturbation", self.perturbation), ("reward_perturbation", self.reward_perturbation)] {
+            require(x.is_none_or(|x| x >= 0.0 && x.is_finite()), key, x.unwrap_or(0.0), "at least 0")?;
+        }
+        Ok(())
+    }
+
+    /// The outcomes of the kernel `kernel` under the policy, without rewards, drawn
+    /// again until the chain has one closed class of `min_class` states or more.
+    fn kernel(&self, kernel: usize) -> Result<Mrp> {
+        const ATTEMPTS: u64 = 1000;
+        for attempt in 0..ATTEMPTS {
+            let mut s = stream(self.seed, Purpose::Kernel, attempt, kernel);
+            let mut policy = stream(self.seed, Purpose::Policy, attempt, kernel);
+            let states = (0..self.states)
+                .map(|_| {
+                    let successors: Vec<Vec<usize>> = (0..self.actions).map(|_| self.successors(&mut s)).collect();
+                    let action = (policy.uniform() * self.actions as f64) as usize;
+                    let taken = match self.policy {
+                        Policy::OneAction => action..action + 1,
+                        Policy::Uniform => 0..self.actions,
+                    };
+                    let p = 1.0 / (taken.len() * self.branching) as f64;
+                    successors[taken].iter().flatten().map(|next| Outcome { next: *next as u32, p, reward: 0.0 }).collect()
+                })
+                .collect();
+            let mrp = Mrp { states, gamma: self.gamma };
+            if mrp.closed_class().is_ok_and(|class| class.len() >= self.min_class) {
+                return Ok(mrp);
+            }
+        }
+        let what = format!("no kernel with one closed class of {} states in {ATTEMPTS} draws", self.min_class);
+        Err(crate::error::BadInput::new("min_class", what, "a smaller min_class, or a larger branching"))
+    }
+
+    /// `branching` distinct states.
+    fn successors(&self, s: &mut Stream) -> Vec<usize> {
+        let mut chosen: Vec<usize> = Vec::with_capacity(self.branching);
+        while chosen.len() < self.branching {
+            let next = (s.uniform() * self.states as f64) as usize;
+            if !chosen.contains(&next) {
+                chosen.push(next);
+            }
+        }
+        chosen
+    }
+}
+
+impl Settings for Garnet {
+    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+        self.check()?;
+        let plan = self.plan();
+        let features = Arc::new(FeatureLaw::Simplex.draw(self.states, self.features, self.seed, ALL));
+        let mut s = stream(self.seed, Purpose::Reward, 0, ALL);
+        let rewards: Vec<f64> = (0..self.states).map(|_| s.uniform()).collect();
+        let shared: Vec<Mrp> = match plan.kernels {
+            Kernels::One => vec![self.kernel(0)?],
+            Kernels::Two => vec![self.kernel(0)?, self.kernel(1)?],
+            Kernels::Independent => Vec::new(),
+        };
+        // Agents that share everything share their tables.
+        let periodic = match (plan.kernels, plan.opposite) {
+            _ if plan.perturbation > 0.0 || plan.reward_perturbation > 0.0 => None,
+            (Kernels::Independent, _) => None,
+            (Kernels::One, false) => Some(1),
+            (Kernels::Two, _) | (Kernels::One, true) => Some(2),
+        };
+        let kinds = periodic.map_or(self.agents, |k| k.min(self.agents));
+        Federation {
+            kinds,
+            kind_of: (0..self.agents).map(|c| (c % kinds) as u32).collect(),
+            weights: equal_weights(self.agents),
+            mrp: &|c| {
+                let mut mrp = if shared.is_empty() { self.kernel(c)? } else { shared[c % shared.len()].clone() };
+                let mut noise = stream(self.seed, Purpose::Perturbation, 0, c);
+                for row in &mut mrp.states {
+                    row.iter_mut().for_each(|o| o.p += plan.perturbation * noise.uniform());
+                    let sum: f64 = row.iter().map(|o| o.p).sum();
+                    row.iter_mut().for_each(|o| o.p /= sum);
+                }
+                let mut noise = stream(self.seed, Purpose::Perturbation, 1, c);
+                let sign = if plan.opposite && c % 2 == 1 { -1.0 } else { 1.0 };
+                for (row, r) in mrp.states.iter_mut().zip(&rewards) {
+                    let reward = sign * r + plan.reward_perturbation * noise.uniform();
+                    row.iter_mut().for_each(|o| o.reward = reward);
+                }
+                Ok(mrp)
+            },
+            features: &|_| Arc::clone(&features),
+        }
+        .field(sampling, isa)
+    }
+}

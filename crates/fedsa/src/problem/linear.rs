@@ -1,0 +1,170 @@
+//! Linear systems `gbar_c(theta) = b_c - A_c theta`, with additive noise or none.
+
+use faer::Mat;
+use serde::{Deserialize, Serialize};
+
+use super::noise::{Noise, Noisy};
+use super::systems::{Moments, System, Systems};
+use super::{Field, Files, Problem, Settings, equal_weights, field};
+use crate::error::{Result, require};
+use crate::kernel::dense::{self, Dense};
+use crate::kernel::{Isa, LANES, Lanes};
+use crate::linalg;
+use crate::random::{Purpose, Stream, stream};
+use crate::sampling::Sampling;
+
+/// Linear operators without noise; [`Noisy`] adds some.
+#[derive(Debug)]
+pub struct Linear {
+    systems: Systems,
+    dense: Vec<Dense>,
+}
+
+impl Linear {
+    /// From the agents' systems.
+    pub fn new(systems: Systems) -> Self {
+        let dense = systems.kinds.iter().map(Dense::new).collect();
+        Self { systems, dense }
+    }
+
+    fn dense(&self, c: usize) -> &Dense {
+        &self.dense[self.systems.kind_of[c] as usize]
+    }
+}
+
+impl Problem for Linear {
+    type Obs = ();
+    fn dim(&self) -> usize {
+        self.systems.dim()
+    }
+    fn weights(&self) -> &[f64] {
+        &self.systems.weights
+    }
+    #[inline(always)]
+    fn sample(&self, _: usize, _: &mut [u64], _: &mut Stream, _: &mut ()) {}
+    #[inline(always)]
+    fn apply(&self, c: usize, theta: &[f64], _: &(), out: &mut [f64]) {
+        self.mean(c, theta, out);
+    }
+    #[inline(always)]
+    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) {
+        self.dense(c).mean(theta, out);
+    }
+    fn systems(&self) -> Option<&Systems> {
+        Some(&self.systems)
+    }
+    fn moments(&self, kind: usize) -> Option<Moments> {
+        let System { a, b } = &self.systems.kinds[kind];
+        let b = linalg::column(b);
+        Some(Moments { aa: linalg::kron(a, a), ab: linalg::kron(a, &b), bb: &b * b.transpose() })
+    }
+    fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
+        self.mean_leg(lanes, etas, isa);
+    }
+    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
+        let systems: [&Dense; LANES] = std::array::from_fn(|l| self.dense(lanes.agents[l.min(lanes.len - 1)]));
+        dense::leg(lanes, &systems[..lanes.len], etas, isa);
+    }
+}
+
+/// The `linear` problem: `A_c = scale I` and `b_c ~ spread N(0, I)`, or systems written out in the file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LinearSystems {
+    /// The number of agents N, unless systems are written out.
+    pub agents: usize,
+    /// The dimension d, unless systems are written out.
+    pub dim: usize,
+    /// `A_c = scale I`.
+    pub scale: f64,
+    /// `b_c ~ spread N(0, I)`, independent per agent.
+    pub spread: f64,
+    /// The problem's own seed.
+    pub seed: u64,
+    /// The matrices `A_c`, N x d x d.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub a: Vec<Vec<Vec<f64>>>,
+    /// The offsets `b_c`, N x d.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub b: Vec<Vec<f64>>,
+    /// Additive noise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub noise: Option<Noise>,
+    /// Accept agents whose own system is singular, as long as the mean is not.
+    pub allow_singular_agents: bool,
+}
+
+impl Default for LinearSystems {
+    fn default() -> Self {
+        Self {
+            agents: 10,
+            dim: 1,
+            scale: 1.0,
+            spread: 1.0,
+            seed: 0,
+            a: Vec::new(),
+            b: Vec::new(),
+            noise: None,
+            allow_singular_agents: false,
+        }
+    }
+}
+
+impl Settings for LinearSystems {
+    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+        let kinds = if self.a.is_empty() && self.b.is_empty() { self.drawn()? } else { self.written()? };
+        let n = kinds.len();
+        let systems = Systems { kinds, kind_of: (0..n as u32).collect(), weights: equal_weights(n) };
+        linear_field(systems, self.noise.as_ref(), sampling, isa, self.allow_singular_agents)
+    }
+}
+
+/// The field of linear systems, with additive noise where there is some.
+///
+/// # Errors
+/// When the noise is out of range or a system is singular.
+pub fn linear_field(
+    systems: Systems,
+    noise: Option<&Noise>,
+    sampling: Sampling,
+    isa: Isa,
+    allow_singular_agents: bool,
+) -> Result<Box<dyn Field>> {
+    let linear = Linear::new(systems);
+    match noise {
+        None => field(linear, sampling, isa, allow_singular_agents),
+        Some(noise) => {
+            let noisy = Noisy::new(linear, noise, sampling).map_err(|e| e.inside("noise"))?;
+            field(noisy, sampling, isa, allow_singular_agents)
+        }
+    }
+}
+
+impl LinearSystems {
+    fn drawn(&self) -> Result<Vec<System>> {
+        require(self.agents >= 1, "agents", self.agents, "at least 1")?;
+        require(self.dim >= 1, "dim", self.dim, "at least 1")?;
+        require(self.scale.is_finite() && self.scale != 0.0, "scale", self.scale, "a number other than 0")?;
+        require(self.spread.is_finite() && self.spread >= 0.0, "spread", self.spread, "at least 0")?;
+        Ok((0..self.agents)
+            .map(|c| {
+                let mut s = stream(self.seed, Purpose::System, 0, c);
+                let b = (0..self.dim).map(|_| self.spread * s.normal()).collect();
+                System { a: Mat::from_fn(self.dim, self.dim, |i, j| if i == j { self.scale } else { 0.0 }), b }
+            })
+            .collect())
+    }
+
+    fn written(&self) -> Result<Vec<System>> {
+        let (n, d) = (self.a.len(), self.b.first().map_or(0, Vec::len));
+        require(n >= 1 && self.b.len() == n, "b", format!("{} offsets for {n} matrices", self.b.len()), "one per matrix of a")?;
+        require(d >= 1 && self.b.iter().all(|b| b.len() == d), "b", "offsets of different lengths", "N vectors of d >= 1 numbers")?;
+        for (c, a) in self.a.iter().enumerate() {
+            let square = a.len() == d && a.iter().all(|row| row.len() == d);
+            require(square, "a", format!("matrix {c} with {} rows", a.len()), &format!("N matrices of {d} x {d} numbers, as b has"))?;
+        }
+        let finite = self.a.iter().flatten().flatten().chain(self.b.iter().flatten()).all(|x| x.is_finite());
+        require(finite, "a", "a number that is not finite", "finite")?;
+        Ok((0..n).map(|c| System { a: Mat::from_fn(d, d, |i, j| self.a[c][i][j]), b: self.b[c].clone() }).collect())
+    }
+}

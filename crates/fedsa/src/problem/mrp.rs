@@ -1,0 +1,354 @@
+//! Markov reward processes: transition law, rewards, features, discount.
+
+use std::sync::Arc;
+
+use faer::Mat;
+use faer::linalg::solvers::Solve;
+use serde::{Deserialize, Serialize};
+
+use super::td::{Chain, Features, Td, Transitions};
+use super::{Field, Files, Settings, equal_weights, field};
+use crate::error::{BadInput, Result, require};
+use crate::kernel::Isa;
+use crate::kernel::td::Transition;
+use crate::random::{ALL, Purpose, stream};
+use crate::sampling::Sampling;
+
+/// Rows of a transition matrix must sum to 1 within this.
+pub const ROW_SUM_TOLERANCE: f64 = 1e-8;
+
+/// One way a step can go: to `next` with probability `p`, for `reward`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outcome {
+    /// The successor.
+    pub next: u32,
+    /// Its probability given the state.
+    pub p: f64,
+    /// The reward of this step.
+    pub reward: f64,
+}
+
+/// A finite Markov reward process; an MDP under a policy, with actions folded into the outcomes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mrp {
+    /// The outcomes of each state, S of them; zero probabilities left out.
+    pub states: Vec<Vec<Outcome>>,
+    /// The discount factor, in [0, 1).
+    pub gamma: f64,
+}
+
+impl Mrp {
+    /// From dense arrays: `p` is S x S, `reward` gives r(s, s').
+    pub fn dense(n: usize, p: &[f64], reward: impl Fn(usize, usize) -> f64, gamma: f64) -> Self {
+        let row = |s: usize| (0..n).filter(move |t| p[s * n + t] != 0.0);
+        let states = (0..n)
+            .map(|s| row(s).map(|t| Outcome { next: t as u32, p: p[s * n + t], reward: reward(s, t) }).collect())
+            .collect();
+        Self { states, gamma }
+    }
+
+    /// The states of the one closed class, in increasing order.
+    ///
+    /// # Errors
+    /// When there are several closed classes: the stationary law is then not unique.
+    pub fn closed_class(&self) -> Result<Vec<usize>> {
+        let n = self.states.len();
+        let mut sources = vec![Vec::new(); n];
+        for (s, o) in self.states.iter().enumerate().flat_map(|(s, row)| row.iter().map(move |o| (s, o))) {
+            if o.p > 0.0 {
+                sources[o.next as usize].push(s as u32);
+            }
+        }
+        let walk = |from: usize, onward: &dyn Fn(usize, &mut dyn FnMut(usize))| {
+            let mut seen = vec![false; n];
+            let mut todo = vec![from];
+            seen[from] = true;
+            while let Some(s) = todo.pop() {
+                onward(s, &mut |t| {
+                    if !std::mem::replace(&mut seen[t], true) {
+                        todo.push(t);
+                    }
+                });
+            }
+            seen
+        };
+        // A state is in a closed class when every state that it reaches reaches it;
+        // a state that does not is a step closer to one.
+        let mut state = 0;
+        let (class, reaches) = loop {
+            let reached = walk(state, &|s, visit| self.states[s].iter().filter(|o| o.p > 0.0).for_each(|o| visit(o.next as usize)));
+            let reaches = walk(state, &|s, visit| sources[s].iter().for_each(|t| visit(*t as usize)));
+            match (0..n).find(|t| reached[*t] && !reaches[*t]) {
+                Some(t) => state = t,
+                None => break (reached, reaches),
+            }
+        };
+        let members: Vec<usize> = (0..n).filter(|s| class[*s]).collect();
+        match reaches.iter().position(|r| !r) {
+            None => Ok(members),
+            Some(s) => Err(BadInput::new(
+                "P",
+                format!("the chain has several closed classes (state {s} never reaches state {})", members[0]),
+                "a chain with one closed class, so that its stationary law is unique",
+            )),
+        }
+    }
+
+    /// The stationary law, S; zero on transient states.
+    ///
+    /// # Errors
+    /// As [`Mrp::closed_class`].
+    pub fn stationary(&self) -> Result<Vec<f64>> {
+        let class = self.closed_class()?;
+        let m = class.len();
+        let mut at = vec![usize::MAX; self.states.len()];
+        class.iter().enumerate().for_each(|(i, s)| at[*s] = i);
+        // (P - I)^T pi = 0 with the last equation replaced by sum pi = 1.
+        let mut a = Mat::<f64>::zeros(m, m);
+        for (i, s) in class.iter().enumerate() {
+            a[(i, i)] -= 1.0;
+            for o in &self.states[*s] {
+                if o.p > 0.0 {
+                    a[(at[o.next as usize], i)] += o.p;
+                }
+            }
+        }
+        (0..m).for_each(|i| a[(m - 1, i)] = 1.0);
+        let rhs = Mat::from_fn(m, 1, |i, _| f64::from(i + 1 == m));
+        let x = a.partial_piv_lu().solve(rhs);
+        let mut law = vec![0.0; self.states.len()];
+        let total: f64 = (0..m).map(|i| x[(i, 0)].max(0.0)).sum();
+        class.iter().enumerate().for_each(|(i, s)| law[*s] = x[(i, 0)].max(0.0) / total);
+        if law.iter().all(|p| p.is_finite()) {
+            Ok(law)
+        } else {
+            Err(BadInput::new("P", "the stationary law is not finite", "a transition matrix whose rows sum to 1"))
+        }
+    }
+
+    /// The transitions under the stationary law, with `features` as rows for the states.
+    ///
+    /// # Errors
+    /// As [`Mrp::stationary`].
+    pub fn transitions(&self, features: Arc<Features>) -> Result<Transitions> {
+        let law = self.stationary()?;
+        let each = || (0..self.states.len()).flat_map(|s| self.states[s].iter().map(move |o| (s, o)));
+        Ok(Transitions {
+            features,
+            gamma: self.gamma,
+            transitions: each().map(|(s, o)| Transition { phi: s as u32, next: o.next, reward: o.reward }).collect(),
+            mass: each().map(|(s, o)| law[s] * o.p).collect(),
+            chain: Chain::States { p: each().map(|(_, o)| o.p).collect(), law },
+        })
+    }
+}
+
+/// The indices of transitions grouped by the state they leave.
+pub(super) fn by_state(transitions: &[Transition], states: usize) -> Vec<Vec<u32>> {
+    let mut out = vec![Vec::new(); states];
+    for (z, t) in transitions.iter().enumerate() {
+        out[t.phi as usize].push(z as u32);
+    }
+    out
+}
+
+/// A federation of Markov reward processes, described so that each kind is made when asked for.
+pub struct Federation<'a> {
+    /// The number of distinct processes.
+    pub kinds: usize,
+    /// The kind of every agent.
+    pub kind_of: Vec<u32>,
+    /// The agents' weights.
+    pub weights: Vec<f64>,
+    /// The process of a kind.
+    pub mrp: &'a (dyn Fn(usize) -> Result<Mrp> + Sync),
+    /// The features of a kind.
+    pub features: &'a (dyn Fn(usize) -> Arc<Features> + Sync),
+}
+
+impl Federation<'_> {
+    /// The field of federated TD(0) on these processes.
+    ///
+    /// # Errors
+    /// When a chain has several closed classes or an agent's system is singular; names the agent.
+    pub fn field(&self, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+        use rayon::prelude::*;
+        let kinds: Vec<Transitions> = (0..self.kinds)
+            .into_par_iter()
+            .map(|k| {
+                let agent = || self.kind_of.iter().position(|x| *x as usize == k).unwrap_or(0);
+                let named = |e: BadInput| BadInput { what: format!("agent {}: {}", agent(), e.what), ..e };
+                (self.mrp)(k).map_err(named)?.transitions((self.features)(k)).map_err(named)
+            })
+            .collect::<Result<_>>()?;
+        let td = Td::new(kinds, self.kind_of.clone(), self.weights.clone(), sampling)?;
+        field(td, sampling, isa, false)
+    }
+}
+
+/// What is drawn once for all agents, or once for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scope {
+    /// One for all agents.
+    #[default]
+    Shared,
+    /// One per agent.
+    PerAgent,
+}
+
+impl Scope {
+    /// The agent whose stream is drawn from.
+    pub fn of(self, c: usize) -> usize {
+        if self == Scope::Shared { ALL } else { c }
+    }
+}
+
+/// The law of random features.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FeatureLaw {
+    /// U(0, 1) entries.
+    #[default]
+    Uniform,
+    /// U(0, 1) entries, each row scaled to sum 1.
+    Simplex,
+    /// Orthonormal columns.
+    Orthonormal,
+}
+
+impl FeatureLaw {
+    /// `n` rows of `d` features.
+    pub fn draw(self, n: usize, d: usize, seed: u64, agent: usize) -> Features {
+        let mut s = stream(seed, Purpose::Feature, 0, agent);
+        let mut values: Vec<f64> = (0..n * d).map(|_| if self == FeatureLaw::Orthonormal { s.normal() } else { s.uniform() }).collect();
+        match self {
+            FeatureLaw::Uniform => {}
+            FeatureLaw::Simplex => {
+                for row in values.chunks_mut(d) {
+                    let sum: f64 = row.iter().sum();
+                    row.iter_mut().for_each(|x| *x /= sum);
+                }
+            }
+            FeatureLaw::Orthonormal => {
+                let q = crate::linalg::from_rows(n, d, &values).qr().compute_thin_Q();
+                values = crate::linalg::to_rows(&q);
+            }
+        }
+        Features::new(d, &values)
+    }
+}
+
+/// A discount factor: one number, or drawn uniformly per agent.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Discount {
+    /// The same for all.
+    One(f64),
+    /// U(low, high) per agent.
+    Uniform([f64; 2]),
+}
+
+impl Discount {
+    /// # Errors
+    /// Outside [0, 1).
+    pub fn check(self) -> Result<()> {
+        let (low, high) = match self {
+            Discount::One(g) => (g, g),
+            Discount::Uniform([low, high]) => (low, high),
+        };
+        require(low >= 0.0 && low <= high && high < 1.0, "gamma", format!("{low}..{high}"), "in [0, 1), a number or [low, high]")
+    }
+
+    fn of(self, seed: u64, c: usize) -> f64 {
+        match self {
+            Discount::One(g) => g,
+            Discount::Uniform([low, high]) => low + (high - low) * stream(seed, Purpose::Discount, 0, c).uniform(),
+        }
+    }
+}
+
+/// Dense random Markov reward processes ([F] sec. 6.2, [T] sec. 4.4).
+///
+/// P has U(0, 1) entries, rows normalised; rewards r(s) ~ U(low, high).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RandomMrp {
+    /// The number of agents N.
+    pub agents: usize,
+    /// The number of states S.
+    pub states: usize,
+    /// The number of features d.
+    pub features: usize,
+    /// The discount factor, a number or [low, high] drawn per agent.
+    pub gamma: Discount,
+    /// The problem's own seed.
+    pub seed: u64,
+    /// Transition matrices: shared or per-agent.
+    pub kernel: Scope,
+    /// Rewards: shared or per-agent.
+    pub rewards: Scope,
+    /// The range of rewards.
+    pub reward_range: [f64; 2],
+    /// Features: shared or per-agent.
+    pub feature_scope: Scope,
+    /// Features: uniform, simplex or orthonormal.
+    pub feature_law: FeatureLaw,
+}
+
+impl Default for RandomMrp {
+    fn default() -> Self {
+        Self {
+            agents: 10,
+            states: 100,
+            features: 10,
+            gamma: Discount::One(0.5),
+            seed: 0,
+            kernel: Scope::Shared,
+            rewards: Scope::Shared,
+            reward_range: [0.0, 1.0],
+            feature_scope: Scope::Shared,
+            feature_law: FeatureLaw::Orthonormal,
+        }
+    }
+}
+
+impl Settings for RandomMrp {
+    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+        super::check_counts(self.agents, self.features, self.states)?;
+        self.gamma.check()?;
+        let [low, high] = self.reward_range;
+        require(low.is_finite() && low <= high && high.is_finite(), "reward_range", format!("[{low}, {high}]"), "[low, high]")?;
+        let n = self.states;
+        let all_shared = [self.kernel, self.rewards, self.feature_scope].iter().all(|s| *s == Scope::Shared);
+        let one_kind = all_shared && matches!(self.gamma, Discount::One(_));
+        let shared = Arc::new(self.feature_law.draw(n, self.features, self.seed, ALL));
+        Federation {
+            kinds: if one_kind { 1 } else { self.agents },
+            kind_of: (0..self.agents as u32).map(|c| if one_kind { 0 } else { c }).collect(),
+            weights: equal_weights(self.agents),
+            mrp: &|c| Ok(self.mrp(c)),
+            features: &|c| match self.feature_scope {
+                Scope::Shared => Arc::clone(&shared),
+                Scope::PerAgent => Arc::new(self.feature_law.draw(n, self.features, self.seed, c)),
+            },
+        }
+        .field(sampling, isa)
+    }
+}
+
+impl RandomMrp {
+    fn mrp(&self, c: usize) -> Mrp {
+        let n = self.states;
+        let mut s = stream(self.seed, Purpose::Kernel, 0, self.kernel.of(c));
+        let mut p: Vec<f64> = (0..n * n).map(|_| s.uniform()).collect();
+        for row in p.chunks_mut(n) {
+            let sum: f64 = row.iter().sum();
+            row.iter_mut().for_each(|x| *x /= sum);
+        }
+        let [low, high] = self.reward_range;
+        let mut s = stream(self.seed, Purpose::Reward, 0, self.rewards.of(c));
+        let r: Vec<f64> = (0..n).map(|_| low + (high - low) * s.uniform()).collect();
+        Mrp::dense(n, &p, |s, _| r[s], self.gamma.of(self.seed, c))
+    }
+}

@@ -1,0 +1,350 @@
+//! TD(0) with linear features on finite sets of transitions: Markov reward processes and logs.
+//!
+//! `g = (r + gamma phi(s')^T theta - phi(s)^T theta) phi(s)`, so
+//! `A(z) = phi(s) (phi(s) - gamma phi(s'))^T`, `b(z) = phi(s) r` ([S] eq. 19-20).
+
+use std::sync::Arc;
+
+use faer::Mat;
+
+use super::systems::{Moments, System, Systems};
+use super::{Problem, mrp};
+use crate::error::Result;
+use crate::kernel::dense::{self, Dense};
+use crate::kernel::td::{self, Column, LaneTable, Table, Transition};
+use crate::kernel::{Chunk, Isa, LANES, Lanes, chunks, dot, flat};
+use crate::random::Stream;
+use crate::sampling::{ChainStart, Law, Sampling};
+
+/// Feature rows, zero-padded to whole chunks, followed by one row of zeros (the value after a terminal state).
+#[derive(Debug, Clone)]
+pub struct Features {
+    d: usize,
+    rows: Vec<Chunk>,
+}
+
+impl Features {
+    /// From `rows` feature vectors of `d` components, row-major.
+    pub fn new(d: usize, values: &[f64]) -> Self {
+        assert!(d > 0 && values.len().is_multiple_of(d));
+        let width = chunks(d);
+        let mut rows = Vec::with_capacity((values.len() / d + 1) * width);
+        for row in values.chunks(d) {
+            rows.extend(crate::kernel::to_chunks(row));
+        }
+        rows.resize(rows.len() + width, Chunk::default());
+        Self { d, rows }
+    }
+
+    /// The number of rows, without the row of zeros.
+    pub fn len(&self) -> usize {
+        self.rows.len() / chunks(self.d) - 1
+    }
+
+    /// Whether there is no row but that of zeros.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The index of the row of zeros.
+    pub fn zero(&self) -> u32 {
+        self.len() as u32
+    }
+
+    /// Row `i`, padding included.
+    #[inline(always)]
+    pub fn row(&self, i: u32) -> &[f64] {
+        let width = chunks(self.d);
+        flat(&self.rows[i as usize * width..][..width])
+    }
+}
+
+/// The transitions of one kind of agents, before they are drawn from.
+#[derive(Debug, Clone)]
+pub struct Transitions {
+    /// The feature rows.
+    pub features: Arc<Features>,
+    /// The discount factor.
+    pub gamma: f64,
+    /// The transitions.
+    pub transitions: Arc<[Transition]>,
+    /// The probability of each under the stationary law; empty when all are alike.
+    pub mass: Vec<f64>,
+    /// How a chain moves over them.
+    pub chain: Chain,
+}
+
+/// How a trajectory moves over transitions.
+#[derive(Debug, Clone)]
+pub enum Chain {
+    /// States `0..n`: transition i leaves state `phi` with probability `p[i]` and
+    /// enters state `next`; `law` is the stationary law of the states.
+    States {
+        /// Stationary law over states, S.
+        law: Vec<f64>,
+        /// Conditional probability of each transition given its state.
+        p: Vec<f64>,
+    },
+    /// The transitions in their order, the first after the last.
+    Replay,
+}
+
+/// One kind of agents, ready to be drawn from.
+#[derive(Debug)]
+struct Kind {
+    source: Transitions,
+    /// Absent under mean sampling.
+    table: Option<Table>,
+    /// Present under mean sampling.
+    dense: Option<Dense>,
+}
+
+/// Federated TD(0) over tables of transitions.
+#[derive(Debug)]
+pub struct Td {
+    d: usize,
+    kinds: Vec<Kind>,
+    systems: Systems,
+    gram: Mat<f64>,
+    sampling: Sampling,
+}
+
+impl Td {
+    /// Agents of the given kinds; `kind_of` and `weights` have one entry an agent.
+    ///
+    /// # Errors
+    /// When a chain's start is not one of its states.
+    pub fn new(kinds: Vec<Transitions>, kind_of: Vec<u32>, weights: Vec<f64>, sampling: Sampling) -> Result<Self> {
+        use rayon::prelude::*;
+        let d = kinds[0].features.d;
+        let built: Vec<(Kind, System, Mat<f64>)> = kinds
+            .into_par_iter()
+            .map(|source| {
+                let (system, gram) = source.means();
+                let table = (sampling.kind != Law::Mean).then(|| source.table(sampling.kind));
+                let dense = (sampling.kind == Law::Mean).then(|| Dense::new(&system));
+                (Kind { source, table, dense }, system, gram)
+            })
+            .collect();
+        let mut systems = Systems { kinds: Vec::with_capacity(built.len()), kind_of, weights };
+        let (mut kinds, mut grams) = (Vec::new(), Vec::new());
+        for (kind, system, gram) in built {
+            kinds.push(kind);
+            systems.kinds.push(system);
+            grams.push(gram);
+        }
+        let mut gram = Mat::zeros(d, d);
+        for (g, w) in grams.iter().zip(systems.kind_weights()) {
+            gram += faer::Scale(w) * g;
+        }
+        if let (Law::Markov, ChainStart::State(s)) = (sampling.kind, sampling.start) {
+            let fewest = kinds.iter().map(|k| k.table.as_ref().map_or(0, Table::states)).min().unwrap_or(0);
+            crate::error::require((s as usize) < fewest, "start", s, &format!("a state below {fewest}")).map_err(|e| e.inside("sampling"))?;
+        }
+        Ok(Self { d, kinds, systems, gram, sampling })
+    }
+
+    fn kind(&self, c: usize) -> &Kind {
+        &self.kinds[self.systems.kind_of[c] as usize]
+    }
+
+    /// The transitions of agent `c`.
+    pub fn transitions(&self, c: usize) -> &Transitions {
+        &self.kind(c).source
+    }
+}
+
+impl Transitions {
+    fn mass(&self, i: usize) -> f64 {
+        self.mass.get(i).copied().unwrap_or(1.0 / self.transitions.len() as f64)
+    }
+
+    /// `psi = phi(s) - gamma phi(s')`, as the kernels compute it.
+    #[inline(always)]
+    fn psi(&self, t: &Transition, i: usize) -> f64 {
+        (-self.gamma).mul_add(self.features.row(t.next)[i], self.features.row(t.phi)[i])
+    }
+
+    /// `Abar`, `bbar` and `Phi^T D Phi`.
+    fn means(&self) -> (System, Mat<f64>) {
+        let d = self.features.d;
+        let (mut a, mut gram, mut b) = (Mat::zeros(d, d), Mat::zeros(d, d), vec![0.0; d]);
+        let mut psi = vec![0.0; d];
+        for (z, t) in self.transitions.iter().enumerate() {
+            let w = self.mass(z);
+            if w == 0.0 {
+                continue;
+            }
+            let phi = &self.features.row(t.phi)[..d];
+            psi.iter_mut().enumerate().for_each(|(i, psi)| *psi = self.psi(t, i));
+            for j in 0..d {
+                for i in 0..d {
+                    a[(i, j)] += w * phi[i] * psi[j];
+                    gram[(i, j)] += w * phi[i] * phi[j];
+                }
+                b[j] += w * t.reward * phi[j];
+            }
+        }
+        (System { a, b }, gram)
+    }
+
+    /// The table that the kernels draw from.
+    fn table(&self, law: Law) -> Table {
+        let rows = self.features.len() + 1;
+        let all: Vec<u32> = (0..self.transitions.len() as u32).collect();
+        let mut columns = Vec::new();
+        let (bits, successors) = match (law, &self.chain) {
+            (Law::Markov, Chain::Replay) => {
+                // One column per transition would do; two (the fewest) hold the same.
+                columns = all.iter().flat_map(|z| [Column { threshold: u64::MAX, own: *z, alias: *z }; 2]).collect();
+                let n = all.len() as u32;
+                (1, all.iter().map(|z| (z + 1) % n).collect())
+            }
+            (Law::Markov, Chain::States { law, p }) => {
+                let outcomes = mrp::by_state(&self.transitions, law.len());
+                let bits = td::column_bits(outcomes.iter().map(Vec::len).max().unwrap_or(1));
+                for z in &outcomes {
+                    let p: Vec<f64> = z.iter().map(|z| p[*z as usize]).collect();
+                    td::alias(&p, z, bits, &mut columns);
+                }
+                (bits, self.transitions.iter().map(|t| t.next).collect())
+            }
+            _ => {
+                let bits = td::column_bits(all.len());
+                let p: Vec<f64> = (0..all.len()).map(|i| self.mass(i)).collect();
+                td::alias(&p, &all, bits, &mut columns);
+                (bits, Vec::new())
+            }
+        };
+        Table::new(self.gamma, bits, columns, Arc::clone(&self.transitions), successors, rows)
+    }
+}
+
+impl Problem for Td {
+    /// A transition's index within its agent's table.
+    type Obs = Transition;
+
+    fn dim(&self) -> usize {
+        self.d
+    }
+    fn weights(&self) -> &[f64] {
+        &self.systems.weights
+    }
+    fn chain_len(&self) -> usize {
+        usize::from(self.sampling.kind == Law::Markov)
+    }
+    fn start_chain(&self, c: usize, stream: &mut Stream, chain: &mut [u64]) {
+        let Some(state) = chain.first_mut() else { return };
+        let kind = self.kind(c);
+        *state = match (self.sampling.start, &kind.source.chain) {
+            (ChainStart::State(s), _) => u64::from(s),
+            (ChainStart::Stationary, Chain::Replay) => {
+                let n = kind.source.transitions.len() as u64;
+                ((u128::from(stream.bits()) * u128::from(n)) >> 64) as u64
+            }
+            (ChainStart::Stationary, Chain::States { law, .. }) => {
+                let u = stream.uniform();
+                let mut below = 0.0;
+                let drawn = law.iter().position(|p| {
+                    below += p;
+                    u < below
+                });
+                drawn.or_else(|| law.iter().rposition(|p| *p > 0.0)).unwrap_or(0) as u64
+            }
+        };
+    }
+    #[inline(always)]
+    fn sample(&self, c: usize, chain: &mut [u64], stream: &mut Stream, z: &mut Transition) {
+        let table = self.kind(c).table.as_ref().expect("mean sampling draws nothing");
+        let (transition, next) = table.draw(chain.first().copied().unwrap_or(0), stream.bits());
+        *z = *transition;
+        if let Some(state) = chain.first_mut() {
+            *state = next;
+        }
+    }
+    #[inline(always)]
+    fn apply(&self, c: usize, theta: &[f64], z: &Transition, out: &mut [f64]) {
+        let source = &self.kind(c).source;
+        let (phi, next) = (source.features.row(z.phi), source.features.row(z.next));
+        let mut sums = [0.0f64; 8];
+        for (k, theta) in theta.chunks(8).enumerate() {
+            for (i, theta) in theta.iter().enumerate() {
+                let psi = (-source.gamma).mul_add(next[8 * k + i], phi[8 * k + i]);
+                sums[i] = theta.mul_add(psi, sums[i]);
+            }
+        }
+        let error = z.reward - crate::kernel::tree(sums);
+        out.iter_mut().zip(phi).for_each(|(out, phi)| *out = error * phi);
+    }
+    #[inline(always)]
+    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) {
+        match &self.kind(c).dense {
+            Some(dense) => dense.mean(theta, out),
+            None => out.copy_from_slice(&self.systems.of(c).mean(theta)),
+        }
+    }
+    fn systems(&self) -> Option<&Systems> {
+        Some(&self.systems)
+    }
+    fn moments(&self, kind: usize) -> Option<Moments> {
+        let source = &self.kinds[kind].source;
+        let d = self.d;
+        // A_ij A_kl = phi_i phi_k psi_j psi_l: accumulate E over the symmetric products of (phi, psi, r).
+        let (mut aa, mut ab, mut bb) = (Mat::zeros(d * d, d * d), Mat::zeros(d * d, d), Mat::zeros(d, d));
+        let mut psi = vec![0.0; d];
+        for (z, t) in source.transitions.iter().enumerate() {
+            let w = source.mass(z);
+            if w == 0.0 {
+                continue;
+            }
+            let phi = &source.features.row(t.phi)[..d];
+            psi.iter_mut().enumerate().for_each(|(i, psi)| *psi = source.psi(t, i));
+            for j in 0..d {
+                for l in 0..d {
+                    let wp = w * psi[j] * psi[l];
+                    for i in 0..d {
+                        for k in 0..d {
+                            aa[(i * d + k, j * d + l)] += wp * phi[i] * phi[k];
+                        }
+                    }
+                }
+            }
+            for i in 0..d {
+                for k in 0..d {
+                    let wr = w * t.reward * phi[i] * phi[k];
+                    for j in 0..d {
+                        ab[(i * d + k, j)] += wr * psi[j];
+                    }
+                    bb[(i, k)] += wr * t.reward;
+                }
+            }
+        }
+        Some(Moments { aa, ab, bb })
+    }
+    fn gram(&self) -> Option<&Mat<f64>> {
+        Some(&self.gram)
+    }
+    fn stationary(&self, kind: usize) -> Option<&[f64]> {
+        match &self.kinds[kind].source.chain {
+            Chain::States { law, .. } => Some(law),
+            Chain::Replay => None,
+        }
+    }
+    fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
+        let tables: [LaneTable<'_>; LANES] = std::array::from_fn(|l| {
+            let kind = self.kind(lanes.agents[l.min(lanes.len - 1)]);
+            LaneTable { table: kind.table.as_ref().expect("a table unless sampling is mean"), rows: &kind.source.features.rows }
+        });
+        td::leg(lanes, &tables[..lanes.len], etas, isa);
+    }
+    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
+        let systems: [&Dense; LANES] =
+            std::array::from_fn(|l| self.kind(lanes.agents[l.min(lanes.len - 1)]).dense.as_ref().expect("laid out for mean sampling"));
+        dense::leg(lanes, &systems[..lanes.len], etas, isa);
+    }
+}
+
+/// `phi^T theta` for a feature row, in the kernels' order.
+pub fn value(features: &Features, row: u32, theta: &[f64]) -> f64 {
+    dot(theta, &features.row(row)[..theta.len()])
+}

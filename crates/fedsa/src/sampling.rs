@@ -1,0 +1,60 @@
+//! How an agent's operator is seen: its mean, independent samples, or one trajectory.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Result, require};
+
+/// The law of an agent's samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Law {
+    /// No noise: `gbar_c(theta)` itself.
+    Mean,
+    /// Independent draws from the stationary law `pi_c`.
+    #[default]
+    Iid,
+    /// One trajectory per agent.
+    Markov,
+}
+
+/// Where a Markov trajectory starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChainStart {
+    /// At a state drawn from the stationary law, per seed and agent.
+    #[default]
+    Stationary,
+    /// At this state (a transition's index for logs).
+    State(u32),
+}
+
+/// The `[sampling]` table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sampling {
+    /// mean, iid or markov.
+    pub kind: Law,
+    /// Each step averages this many samples.
+    pub batch: usize,
+    /// Where Markov trajectories start: `"stationary"` or `{ state = 0 }`.
+    pub start: ChainStart,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self { kind: Law::Iid, batch: 1, start: ChainStart::Stationary }
+    }
+}
+
+impl Sampling {
+    /// # Errors
+    /// When the batch is empty.
+    pub fn check(&self) -> Result<()> {
+        require(self.batch >= 1, "batch", self.batch, "at least 1")
+    }
+
+    /// Samples a local step uses: none under the mean law.
+    pub fn samples_per_step(&self) -> usize {
+        if self.kind == Law::Mean { 0 } else { self.batch }
+    }
+}

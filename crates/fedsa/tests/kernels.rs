@@ -1,0 +1,98 @@
+//! Every kernel gives the bits of the generic one, for every instruction set,
+//! number of agents side by side, width, sampling and batch.
+
+use fedsa::kernel::{Isa, LANES, Lanes, flat};
+use fedsa::problem::garnet::{Garnet, Heterogeneity};
+use fedsa::problem::mrp::{Discount, RandomMrp, Scope};
+use fedsa::problem::noise::Noise;
+use fedsa::problem::{Field, NoFiles, Settings, linear::LinearSystems};
+use fedsa::random::{Purpose, stream};
+use fedsa::sampling::{ChainStart, Law, Sampling};
+
+/// Bits of the iterates, processes and streams after a leg from a fixed start.
+fn after_leg(field: &dyn Field, agents: &[usize], etas: &[f64]) -> Vec<u64> {
+    let d = field.dim();
+    let mut lanes = Lanes::new(d, field.chain_len());
+    lanes.len = agents.len();
+    for (l, c) in agents.iter().enumerate() {
+        lanes.agents[l] = *c;
+        lanes.streams[l] = stream(3, Purpose::Sample, 7, *c);
+        let mut start = stream(3, Purpose::Start, 0, *c);
+        let len = lanes.chain_len;
+        field.start_chain(*c, &mut start, &mut lanes.chains[l * len..(l + 1) * len]);
+        for i in 0..d {
+            lanes.theta_mut(l)[i] = start.normal();
+            lanes.drift_mut(l)[i] = 0.1 * start.normal();
+        }
+    }
+    field.leg(&mut lanes, etas);
+    let mut bits: Vec<u64> = Vec::new();
+    for l in 0..agents.len() {
+        bits.extend(flat(&lanes.theta)[l * 8 * lanes.width..][..d].iter().map(|x| x.to_bits()));
+        bits.push(lanes.streams[l].bits());
+    }
+    bits.extend(&lanes.chains[..agents.len() * lanes.chain_len]);
+    bits
+}
+
+fn fields() -> Vec<(&'static str, Box<dyn Settings>)> {
+    let garnet = |features, heterogeneity| Box::new(Garnet { agents: 11, features, heterogeneity, ..Garnet::default() });
+    vec![
+        ("garnet, one chunk", garnet(8, Heterogeneity::Independent) as Box<dyn Settings>),
+        ("garnet, padded chunk", garnet(3, Heterogeneity::TwoKernels)),
+        ("garnet, two chunks", garnet(13, Heterogeneity::Low)),
+        ("garnet, three chunks", garnet(20, Heterogeneity::Identical)),
+        (
+            "features and gamma per agent",
+            Box::new(RandomMrp {
+                agents: 11,
+                states: 12,
+                features: 9,
+                feature_scope: Scope::PerAgent,
+                gamma: Discount::Uniform([0.5, 0.99]),
+                ..RandomMrp::default()
+            }),
+        ),
+        ("linear", Box::new(LinearSystems { agents: 11, dim: 5, ..LinearSystems::default() })),
+        (
+            "linear with noise",
+            Box::new(LinearSystems { agents: 11, dim: 5, noise: Some(Noise { std: 0.3, radius: 0.8, seed: 1 }), ..LinearSystems::default() }),
+        ),
+    ]
+}
+
+#[test]
+fn kernels_agree_to_the_bit() {
+    let etas: Vec<f64> = (0..57).map(|h| 0.1 / (1.0 + 0.01 * f64::from(h))).collect();
+    let samplings = [
+        Sampling { kind: Law::Mean, ..Sampling::default() },
+        Sampling::default(),
+        Sampling { kind: Law::Markov, ..Sampling::default() },
+        Sampling { kind: Law::Markov, start: ChainStart::State(2), ..Sampling::default() },
+        Sampling { batch: 3, ..Sampling::default() },
+    ];
+    for (name, settings) in fields() {
+        for sampling in samplings {
+            // One agent at a time through the generic kernel: the reference.
+            let reference: Vec<Vec<u64>> = {
+                let field = settings.field(&NoFiles, sampling, Isa::Portable).unwrap().generic();
+                (0..field.agents()).map(|c| after_leg(&*field, &[c], &etas)).collect()
+            };
+            for isa in Isa::available() {
+                let field = settings.field(&NoFiles, sampling, isa).unwrap();
+                for len in 1..=LANES {
+                    let agents: Vec<usize> = (0..len).map(|l| (l * 3 + len) % 11).collect();
+                    let got = after_leg(&*field, &agents, &etas);
+                    let per_lane = field.dim() + 1;
+                    for (l, c) in agents.iter().enumerate() {
+                        let lane = &got[l * per_lane..(l + 1) * per_lane];
+                        assert_eq!(lane, &reference[*c][..per_lane], "{name}, {sampling:?}, {isa:?}, {len} lanes, agent {c}");
+                        let chain = field.chain_len();
+                        let words = &got[len * per_lane + l * chain..][..chain];
+                        assert_eq!(words, &reference[*c][per_lane..], "{name}, {sampling:?}, {isa:?}, {len} lanes, agent {c}");
+                    }
+                }
+            }
+        }
+    }
+}
