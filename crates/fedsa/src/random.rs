@@ -40,6 +40,8 @@ pub enum Purpose {
     System,
     /// The matrix of additive noise.
     Noise,
+    /// A codec's dither.
+    Codec,
 }
 
 /// The agent of draws that all agents share.

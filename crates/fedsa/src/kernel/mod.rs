@@ -108,6 +108,10 @@ pub struct Lanes {
     pub chain_len: usize,
     /// The random stream of every lane.
     pub streams: [Stream; LANES],
+    /// `g_c(theta, z)` of every lane after an observation, `width` chunks each.
+    pub observed: Vec<Chunk>,
+    /// The step sizes of the leg under way.
+    pub etas: Vec<f64>,
     /// Where idle lanes of a kernel write, `width` chunks.
     spare: Vec<Chunk>,
 }
@@ -125,6 +129,8 @@ impl Lanes {
             chains: vec![0; LANES * chain_len],
             chain_len,
             streams: [Stream::default(); LANES],
+            observed: vec![Chunk::default(); LANES * width],
+            etas: Vec::new(),
             spare: vec![Chunk::default(); width],
         }
     }

@@ -14,7 +14,7 @@ use faer::Mat;
 
 use crate::error::{Result, require};
 use crate::registry::{Kind, read};
-use crate::kernel::{Chunk, Isa, Lanes, flat, flat_mut, generic};
+use crate::kernel::{Isa, Lanes, flat, flat_mut, generic};
 use crate::linalg;
 use crate::random::Stream;
 use crate::sampling::{Law, Sampling};
@@ -89,9 +89,9 @@ pub trait Field: Send + Sync {
     fn start_chain(&self, c: usize, stream: &mut Stream, chain: &mut [u64]);
     /// `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`, in every lane.
     fn leg(&self, lanes: &mut Lanes, etas: &[f64]);
-    /// `g_c(theta, z)` of every lane with the next sample of its stream, `lanes.width`
-    /// chunks a lane into `out`. The lane's process moves on only if `advance`.
-    fn observe(&self, lanes: &mut Lanes, advance: bool, out: &mut [Chunk]);
+    /// `g_c(theta, z)` of every lane with the next sample of its stream, into
+    /// `lanes.observed`. The lane's process and stream move on only if `advance`.
+    fn observe(&self, lanes: &mut Lanes, advance: bool);
     /// `out = gbar_c(theta)`.
     fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]);
     /// The linear systems, when every `gbar_c` is affine.
@@ -179,7 +179,7 @@ impl<P: Problem> Field for Sampled<P> {
             k => generic::leg(&self.problem, lanes, etas, k, self.isa),
         }
     }
-    fn observe(&self, lanes: &mut Lanes, advance: bool, out: &mut [Chunk]) {
+    fn observe(&self, lanes: &mut Lanes, advance: bool) {
         let d = self.dim();
         let mut z = P::Obs::default();
         let mut one = vec![0.0; d];
@@ -188,7 +188,7 @@ impl<P: Problem> Field for Sampled<P> {
             let words = l * lanes.chain_len..(l + 1) * lanes.chain_len;
             chain.copy_from_slice(&lanes.chains[words.clone()]);
             let mut stream = lanes.streams[l];
-            let g = &mut flat_mut(&mut out[l * lanes.width..][..lanes.width])[..d];
+            let g = &mut flat_mut(&mut lanes.observed[l * lanes.width..][..lanes.width])[..d];
             let theta = &flat(&lanes.theta[l * lanes.width..][..lanes.width])[..d];
             generic::operator(&self.problem, lanes.agents[l], theta, &mut chain, &mut stream, self.batch(), &mut z, g, &mut one);
             if advance {

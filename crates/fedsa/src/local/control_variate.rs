@@ -1,0 +1,108 @@
+//! Drift `xi_c`: control variates ([S] Alg. 2).
+
+use super::plain::direction;
+use super::{Batch, Client, Memory, Outbox};
+use crate::message::{Message, Part};
+use crate::random::Purpose;
+use crate::schedule::{Leg, Steps};
+
+/// H local steps with drift `xi_c`; sends `v_c`; then `xi_c += gain (v - v_c)`.
+///
+/// The agent learns the round's mean direction v in one of two ways. With
+/// partial participation the server tells its participants v at the round's end.
+/// With full participation the next round's model says it at no cost,
+/// `v = (theta_{t+1} - theta_t) / (alpha_g E)`; until then the agent keeps
+/// `theta_t` and `v_c`. Either way `sum_c p_c xi_c` stays 0.
+#[derive(Debug, Clone)]
+pub struct ControlVariate {
+    /// Step sizes and local steps.
+    pub steps: Steps,
+    /// The server's global step size.
+    pub alpha_g: f64,
+    /// `None` with a fixed period: the gain is 1. With random talk of probability
+    /// p the gain is `p H`, so that `xi_c += (p / eta) (theta_{t+1} - theta_{c,H})`.
+    pub talk_probability: Option<f64>,
+    /// Whether v is told at the round's end.
+    pub told: bool,
+}
+
+// What an agent keeps: xi_c; v_c and theta_t of the last round it took part in.
+const XI: usize = 0;
+const SENT: usize = 1;
+const BASE: usize = 2;
+
+impl ControlVariate {
+    fn gain(&self, leg: &Leg) -> f64 {
+        self.talk_probability.map_or(1.0, |p| p * leg.len as f64)
+    }
+
+    /// `xi_c + gain (v - v_c)` of the last round, which led from `base` to `theta`.
+    fn settled(&self, last: &Leg, i: usize, xi: &[f64], sent: &[f64], base: &[f64], theta: &[f64]) -> f64 {
+        let v = (theta[i] - base[i]) / (self.alpha_g * last.sum);
+        xi[i] + self.gain(last) * (v - sent[i])
+    }
+}
+
+impl Client for ControlVariate {
+    fn memory(&self) -> usize {
+        if self.told { 2 } else { 3 }
+    }
+
+    fn local_steps(&self, t: u64) -> usize {
+        self.steps.of(t).len
+    }
+
+    fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox) {
+        let theta = down.part(Part::Model);
+        // xi_c += gain (v - v_c), with v of the last round as this model tells it.
+        if !self.told && down.round > 0 {
+            let last = self.steps.of(down.round - 1);
+            for l in batch.lanes() {
+                let [xi, sent, base] = batch.lane(l).memory;
+                for i in 0..theta.len() {
+                    xi[i] = self.settled(&last, i, xi, sent, base, theta);
+                }
+            }
+        }
+        // theta_{c,h} = theta_{c,h-1} + eta_h (g_c(theta_{c,h-1}, z_h) + xi_c)
+        let leg = self.steps.of(down.round);
+        batch.open_streams(Purpose::Sample, down.round);
+        batch.start_at(theta);
+        for l in batch.lanes() {
+            let agent = batch.lane::<1>(l);
+            agent.drift.copy_from_slice(agent.memory[XI]);
+        }
+        batch.steps(&leg);
+        // v_c = (theta_{c,H} - theta_t) / E
+        for l in batch.lanes() {
+            let v = out.send(l, Part::Direction);
+            let agent = batch.lane::<2>(l);
+            direction(agent.theta, theta, leg.sum, v);
+            agent.memory[SENT].copy_from_slice(v);
+            if !self.told {
+                batch.lane::<3>(l).memory[BASE].copy_from_slice(theta);
+            }
+        }
+    }
+
+    fn told(&self, batch: &mut Batch<'_>, down: &Message) {
+        // xi_c += gain (v - v_c)
+        let v = down.part(Part::Direction);
+        let gain = self.gain(&self.steps.of(down.round));
+        for l in batch.lanes() {
+            let [xi, sent] = batch.lane(l).memory;
+            for i in 0..v.len() {
+                xi[i] += gain * (v[i] - sent[i]);
+            }
+        }
+    }
+
+    fn control(&self, memory: &Memory<'_>, theta: &[f64], next_round: u64) -> Option<Vec<f64>> {
+        let xi = memory.vector(XI);
+        if self.told || next_round == 0 {
+            return Some(xi.to_vec());
+        }
+        let (sent, base, last) = (memory.vector(SENT), memory.vector(BASE), self.steps.of(next_round - 1));
+        Some((0..theta.len()).map(|i| self.settled(&last, i, xi, sent, base, theta)).collect())
+    }
+}

@@ -1,0 +1,66 @@
+//! Drift `G - g_c(theta_t, z_{c,0})`: the mean operator at the round's start ([F] eq. 10-11).
+
+use super::plain::direction;
+use super::{Batch, Client, Outbox};
+use crate::message::{Message, Part};
+use crate::random::Purpose;
+use crate::schedule::Steps;
+
+/// Two exchanges a round: first `g_c(theta_t, z_{c,0})` goes up and its mean G comes
+/// down, then H local steps with drift `G - g_c(theta_t, z_{c,0})`.
+///
+/// The first local step uses the same sample `z_{c,0}` (FedHSA), so a round uses H
+/// samples; with `fresh` it uses another one (FedLin), H + 1 samples.
+#[derive(Debug, Clone)]
+pub struct GlobalMemory {
+    /// Step sizes and local steps.
+    pub steps: Steps,
+    /// Whether the first local step draws a fresh sample.
+    pub fresh: bool,
+}
+
+// What an agent keeps between the exchanges: g_c(theta_t, z_{c,0}) and theta_t.
+const OPERATOR: usize = 0;
+const BASE: usize = 1;
+
+impl Client for GlobalMemory {
+    fn memory(&self) -> usize {
+        2
+    }
+
+    fn local_steps(&self, t: u64) -> usize {
+        self.steps.of(t).len
+    }
+
+    fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox) {
+        if down.exchange == 0 {
+            let theta = down.part(Part::Model);
+            batch.open_streams(if self.fresh { Purpose::Fresh } else { Purpose::Sample }, down.round);
+            batch.start_at(theta);
+            batch.observe(self.fresh);
+            for l in batch.lanes() {
+                let agent = batch.lane::<2>(l);
+                agent.memory[OPERATOR].copy_from_slice(agent.observed);
+                agent.memory[BASE].copy_from_slice(theta);
+                out.send(l, Part::Operator).copy_from_slice(agent.observed);
+            }
+        } else {
+            let mean = down.part(Part::Operator);
+            let leg = self.steps.of(down.round);
+            batch.open_streams(Purpose::Sample, down.round);
+            // theta_{c,0} = theta_t, drift G - g_c(theta_t, z_{c,0})
+            for l in batch.lanes() {
+                let agent = batch.lane::<2>(l);
+                agent.theta.copy_from_slice(agent.memory[BASE]);
+                for (i, drift) in agent.drift.iter_mut().enumerate() {
+                    *drift = mean[i] - agent.memory[OPERATOR][i];
+                }
+            }
+            batch.steps(&leg);
+            for l in batch.lanes() {
+                let agent = batch.lane::<2>(l);
+                direction(agent.theta, agent.memory[BASE], leg.sum, out.send(l, Part::Direction));
+            }
+        }
+    }
+}

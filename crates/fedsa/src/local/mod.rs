@@ -1,0 +1,201 @@
+//! Local rules: what an agent does with what it received.
+//!
+//! In a round an agent makes H steps `theta += eta_h (g_c(theta, z) + drift)`
+//! with a drift that is fixed within the round. Rules differ in the drift and in
+//! what they send; none owns a loop over samples. A rule works on a batch of up
+//! to eight agents; a real deployment has batches of one.
+
+pub mod control_variate;
+pub mod global_memory;
+pub mod plain;
+
+use crate::kernel::{Chunk, LANES, Lanes, chunks, flat, flat_mut};
+use crate::message::{Message, Part};
+use crate::problem::Field;
+use crate::random::{Key, Purpose};
+use crate::schedule::Leg;
+
+pub use control_variate::ControlVariate;
+pub use global_memory::GlobalMemory;
+pub use plain::Plain;
+
+/// The client half of a method.
+pub trait Client: Send + Sync {
+    /// How many vectors of d components an agent keeps between exchanges.
+    fn memory(&self) -> usize;
+    /// How many local steps an answer in round t takes, for dividing work among threads.
+    fn local_steps(&self, t: u64) -> usize;
+    /// Answers a message with one message per agent, through `out`.
+    fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox);
+    /// Hears what is told at a round's end.
+    fn told(&self, _batch: &mut Batch<'_>, _down: &Message) {}
+    /// The agent's control variate, if it keeps one, as it will be in round
+    /// `next_round` when the server's iterate then is `theta`.
+    fn control(&self, _memory: &Memory<'_>, _theta: &[f64], _next_round: u64) -> Option<Vec<f64>> {
+        None
+    }
+}
+
+/// Up to eight agents in front of a client half.
+pub struct Batch<'a> {
+    field: &'a dyn Field,
+    seed: u64,
+    lanes: &'a mut Lanes,
+    memory: &'a mut [Chunk],
+    /// Chunks that one agent's vectors take.
+    stride: usize,
+    /// Where each lane's agent lies in `memory`, in agents.
+    at: [usize; LANES],
+    samples: u64,
+}
+
+/// One agent of a batch; vectors have d components.
+pub struct Lane<'a, const K: usize> {
+    /// `theta_{c,h}`.
+    pub theta: &'a mut [f64],
+    /// The drift of the next leg.
+    pub drift: &'a mut [f64],
+    /// The last observation `g_c(theta, z)`.
+    pub observed: &'a [f64],
+    /// The first K vectors that the agent keeps.
+    pub memory: [&'a mut [f64]; K],
+}
+
+impl<'a> Batch<'a> {
+    /// A batch of `agents` (at most eight). `memory` holds the vectors of agents
+    /// `first, first + 1, ...`, `stride` chunks each. The lanes hold their processes.
+    pub fn new(
+        field: &'a dyn Field,
+        seed: u64,
+        lanes: &'a mut Lanes,
+        agents: &[usize],
+        first: usize,
+        memory: &'a mut [Chunk],
+        stride: usize,
+    ) -> Self {
+        assert!((1..=LANES).contains(&agents.len()));
+        lanes.len = agents.len();
+        lanes.agents[..agents.len()].copy_from_slice(agents);
+        let mut at = [0; LANES];
+        agents.iter().zip(&mut at).for_each(|(c, at)| *at = c - first);
+        Self { field, seed, lanes, memory, stride, at, samples: 0 }
+    }
+
+    /// The lanes in use.
+    pub fn lanes(&self) -> std::ops::Range<usize> {
+        0..self.lanes.len
+    }
+
+    /// The agent in lane `l`, with the first K of the vectors it keeps.
+    pub fn lane<const K: usize>(&mut self, l: usize) -> Lane<'_, K> {
+        let (d, width) = (self.field.dim(), self.lanes.width);
+        let here = l * width..(l + 1) * width;
+        let mut kept = self.memory[self.at[l] * self.stride..][..K * width].chunks_exact_mut(width);
+        Lane {
+            theta: &mut flat_mut(&mut self.lanes.theta[here.clone()])[..d],
+            drift: &mut flat_mut(&mut self.lanes.drift[here.clone()])[..d],
+            observed: &flat(&self.lanes.observed[here])[..d],
+            memory: std::array::from_fn(|_| &mut flat_mut(kept.next().expect("K vectors"))[..d]),
+        }
+    }
+
+    /// `theta_{c,0} = theta` in every lane, no drift.
+    pub fn start_at(&mut self, theta: &[f64]) {
+        self.lanes.theta.fill(Chunk::default());
+        self.lanes.drift.fill(Chunk::default());
+        for l in self.lanes() {
+            self.lane::<0>(l).theta.copy_from_slice(theta);
+        }
+    }
+
+    /// Opens the streams of (round, purpose): every call starts them anew, so
+    /// that two exchanges of a round can use the same samples.
+    pub fn open_streams(&mut self, purpose: Purpose, round: u64) {
+        let key = Key::new(self.seed, purpose, round);
+        for l in self.lanes() {
+            self.lanes.streams[l] = key.stream(self.lanes.agents[l]);
+        }
+    }
+
+    /// The H local steps `theta_{c,h} = theta_{c,h-1} + eta_h (g_c(theta_{c,h-1}, z_h) + drift_c)`.
+    pub fn steps(&mut self, leg: &Leg) {
+        let mut etas = std::mem::take(&mut self.lanes.etas);
+        leg.fill(&mut etas);
+        self.field.leg(self.lanes, &etas);
+        self.lanes.etas = etas;
+        self.samples += (leg.len * self.lanes.len * self.field.sampling().samples_per_step()) as u64;
+    }
+
+    /// `g_c(theta_{c,h}, z)` at the lanes' iterates with the next sample of their
+    /// streams. The agents' processes and streams move on only if `advance`:
+    /// otherwise the next step sees the same sample.
+    pub fn observe(&mut self, advance: bool) {
+        self.field.observe(self.lanes, advance);
+        if advance {
+            self.samples += (self.lanes.len * self.field.sampling().samples_per_step()) as u64;
+        }
+    }
+
+    /// Samples drawn by this batch so far.
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+}
+
+/// The vectors that one agent keeps, to look at.
+#[derive(Clone, Copy)]
+pub struct Memory<'a> {
+    data: &'a [Chunk],
+    d: usize,
+}
+
+impl<'a> Memory<'a> {
+    /// The vectors of an agent, d components each.
+    pub fn new(data: &'a [Chunk], d: usize) -> Self {
+        Self { data, d }
+    }
+
+    /// Vector `j`.
+    pub fn vector(&self, j: usize) -> &'a [f64] {
+        let width = chunks(self.d);
+        &flat(&self.data[j * width..][..width])[..self.d]
+    }
+}
+
+/// The answers of a batch: one vector part per agent, as the codec will see it.
+#[derive(Debug, Clone)]
+pub struct Outbox {
+    d: usize,
+    /// What was sent, lane by lane, `d` numbers each.
+    pub(crate) values: Vec<f64>,
+    /// The part of each lane's message.
+    pub(crate) parts: [Option<Part>; LANES],
+}
+
+impl Outbox {
+    /// For vectors of `d` components.
+    pub fn new(d: usize) -> Self {
+        Self { d, values: vec![0.0; LANES * d], parts: [None; LANES] }
+    }
+
+    /// Forgets all messages.
+    pub fn clear(&mut self) {
+        self.parts = [None; LANES];
+    }
+
+    /// The message of lane `l`: one vector of d components, to be filled in.
+    pub fn send(&mut self, l: usize, part: Part) -> &mut [f64] {
+        self.parts[l] = Some(part);
+        &mut self.values[l * self.d..(l + 1) * self.d]
+    }
+
+    /// What lane `l` sent.
+    pub fn sent(&self, l: usize) -> Option<(Part, &[f64])> {
+        self.parts[l].map(|part| (part, &self.values[l * self.d..(l + 1) * self.d]))
+    }
+}
+
+/// Chunks that an agent's vectors take.
+pub fn stride(client: &dyn Client, d: usize) -> usize {
+    client.memory() * chunks(d)
+}

@@ -1,0 +1,41 @@
+//! No drift: Local SA.
+
+use super::{Batch, Client, Outbox};
+use crate::message::{Message, Part};
+use crate::random::Purpose;
+use crate::schedule::Steps;
+
+/// H plain local steps; sends `v_c = (theta_{c,H} - theta_t) / E`.
+#[derive(Debug, Clone)]
+pub struct Plain {
+    /// Step sizes and local steps.
+    pub steps: Steps,
+}
+
+impl Client for Plain {
+    fn memory(&self) -> usize {
+        0
+    }
+
+    fn local_steps(&self, t: u64) -> usize {
+        self.steps.of(t).len
+    }
+
+    fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox) {
+        let theta = down.part(Part::Model);
+        let leg = self.steps.of(down.round);
+        batch.open_streams(Purpose::Sample, down.round);
+        batch.start_at(theta);
+        batch.steps(&leg);
+        for l in batch.lanes() {
+            direction(batch.lane::<0>(l).theta, theta, leg.sum, out.send(l, Part::Direction));
+        }
+    }
+}
+
+/// `v = (theta_H - theta_t) / E`.
+pub(super) fn direction(theta_h: &[f64], theta_t: &[f64], sum: f64, v: &mut [f64]) {
+    for ((v, to), from) in v.iter_mut().zip(theta_h).zip(theta_t) {
+        *v = (to - from) / sum;
+    }
+}

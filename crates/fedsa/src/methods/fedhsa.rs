@@ -1,0 +1,60 @@
+//! FedHSA: each agent steps along the mean operator, corrected by its own drift since the round's start.
+//!
+//! ```text
+//! round t:   G           = sum_c p_c g_c(theta_t, z_{c,0})                       (first exchange)
+//!            theta_{c,0} = theta_t
+//!            theta_{c,h} = theta_{c,h-1}
+//!                        + eta (g_c(theta_{c,h-1}, z_{c,h-1}) + G - g_c(theta_t, z_{c,0})),   h = 1..H
+//!            theta_{t+1} = theta_t + alpha_g sum_c p_c (theta_{c,H} - theta_t)   (second exchange)
+//! ```
+//! Source: [F] eq. 10-11. The first local step and the correction use the same
+//! sample `z_{c,0}`: H samples a round. Two exchanges a round with the same
+//! participants. No heterogeneity bias ([F] Theorems 1, 2); with N = 1 it is Local SA.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Drift, Method, Setting, Settings, Shape, averaging, check_common, fixed, one};
+use crate::error::Result;
+use crate::local::GlobalMemory;
+use crate::schedule::StepSize;
+
+/// The settings of FedHSA.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FedHsa {
+    /// `eta`.
+    pub step_size: StepSize,
+    /// H.
+    pub local_steps: usize,
+    /// `alpha_g`.
+    #[serde(default = "one")]
+    pub global_step_size: f64,
+    /// m of the N agents take part in a round; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub participants: Option<usize>,
+}
+
+impl Settings for FedHsa {
+    fn check(&self, agents: usize) -> Result<()> {
+        check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
+    }
+
+    fn build(&self, setting: &Setting) -> Method {
+        let steps = fixed(self.step_size, self.local_steps);
+        Method {
+            client: Box::new(GlobalMemory { steps, fresh: false }),
+            server: Box::new(averaging(setting, steps, self.global_step_size, self.participants)),
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape {
+            drift: Drift::GlobalMemory,
+            step_size: self.step_size,
+            local_steps: self.local_steps as f64,
+            alpha_g: self.global_step_size,
+            participants: self.participants,
+            is_linear: true,
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! FedLSA, also Local SA and, for TD operators, federated TD learning.
+//!
+//! ```text
+//! round t:   theta_{c,0} = theta_t
+//!            theta_{c,h} = theta_{c,h-1} + eta g_c(theta_{c,h-1}, z_{c,h}),   h = 1..H
+//!            v_c         = (theta_{c,H} - theta_t) / (eta H)                  (sent)
+//!            theta_{t+1} = theta_t + alpha_g eta H  sum_c p_c v_c
+//! ```
+//! Source: [S] Algorithm 1 and 5, [F] eq. 8-9. One exchange of d numbers each way
+//! a round. With H > 1 and agents that differ it converges to a point other than
+//! `theta*` ([`crate::theory`], `(I - Gbar)^-1 rho_H` away).
+
+use serde::{Deserialize, Serialize};
+
+use super::{Drift, Method, Setting, Settings, Shape, averaging, check_common, fixed, one};
+use crate::error::Result;
+use crate::local::Plain;
+use crate::schedule::StepSize;
+
+/// The settings of FedLSA.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FedLsa {
+    /// `eta`.
+    pub step_size: StepSize,
+    /// H.
+    pub local_steps: usize,
+    /// `alpha_g`.
+    #[serde(default = "one")]
+    pub global_step_size: f64,
+    /// m of the N agents take part in a round; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub participants: Option<usize>,
+}
+
+impl Settings for FedLsa {
+    fn check(&self, agents: usize) -> Result<()> {
+        check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
+    }
+
+    fn build(&self, setting: &Setting) -> Method {
+        let steps = fixed(self.step_size, self.local_steps);
+        Method {
+            client: Box::new(Plain { steps }),
+            server: Box::new(averaging(setting, steps, self.global_step_size, self.participants)),
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape {
+            drift: Drift::Zero,
+            step_size: self.step_size,
+            local_steps: self.local_steps as f64,
+            alpha_g: self.global_step_size,
+            participants: self.participants,
+            is_linear: true,
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! One file per published method: its mathematics, source and composition.
+
+pub mod fedhsa;
+pub mod fedlsa;
+pub mod projected_td;
+pub mod scafflsa;
+pub mod scafflsa_random;
+
+use crate::error::{Result, require};
+use crate::local::Client;
+use crate::registry::{Kind, read};
+use crate::schedule::{LocalSteps, StepSize, Steps};
+use crate::server::{Average, Participation, Server};
+
+/// The two halves of a method, for one run.
+pub struct Method {
+    /// What every agent does.
+    pub client: Box<dyn Client>,
+    /// What the server does.
+    pub server: Box<dyn Server>,
+}
+
+/// What a method is built for.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// The run's seed.
+    pub seed: u64,
+    /// The number of agents N.
+    pub agents: usize,
+    /// `theta_0`, d components.
+    pub start: Vec<f64>,
+}
+
+/// The settings of one method: what `[[method]]` holds beside `kind`, `label`, links and expectations.
+pub trait Settings: erased_serde::Serialize + Send + Sync {
+    /// Checks ranges; names the setting at fault.
+    ///
+    /// # Errors
+    /// When a setting is out of range for N agents.
+    fn check(&self, agents: usize) -> Result<()>;
+    /// Builds both halves for one run; settings are checked.
+    fn build(&self, setting: &Setting) -> Method;
+    /// What theory sees of it.
+    fn shape(&self) -> Shape;
+}
+
+erased_serde::serialize_trait_object!(Settings);
+
+/// A first-order method as theory sees it: its drift, and the settings that decide its rounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shape {
+    /// What is added to the operator in a local step.
+    pub drift: Drift,
+    /// The step size.
+    pub step_size: StepSize,
+    /// H; with random talk its mean 1/p.
+    pub local_steps: f64,
+    /// The global step size.
+    pub alpha_g: f64,
+    /// m of N.
+    pub participants: Option<usize>,
+    /// Whether a noiseless round is a linear map of the state on linear problems.
+    pub is_linear: bool,
+}
+
+/// The drift of a local step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Drift {
+    /// None.
+    Zero,
+    /// `xi_c`.
+    ControlVariate {
+        /// The probability of talking after a step, for random talk.
+        talk: Option<f64>,
+    },
+    /// `G - g_c(theta_t, z_{c,0})`.
+    GlobalMemory,
+}
+
+/// The kinds of methods, by the name that `kind` gives.
+pub const KINDS: &[Kind<dyn Settings>] = &[
+    Kind::<dyn Settings>::new("fedlsa", "local steps, then averaging (Local SA)", |de| Ok(Box::new(read::<fedlsa::FedLsa>(de)?))).also(&["fedavg"]),
+    Kind::new("scafflsa", "control variates, a talk every H steps", |de| Ok(Box::new(read::<scafflsa::Scafflsa>(de)?))),
+    Kind::new("scafflsa-random", "control variates, talks at random", |de| {
+        Ok(Box::new(read::<scafflsa_random::ScafflsaRandom>(de)?))
+    }),
+    Kind::new("fedhsa", "the mean operator of the round's start as memory", |de| Ok(Box::new(read::<fedhsa::FedHsa>(de)?))),
+    Kind::new("projected-td", "FedLSA projected on a ball", |de| Ok(Box::new(read::<projected_td::ProjectedTd>(de)?))),
+];
+
+/// A global step size of 1.
+pub(crate) fn one() -> f64 {
+    1.0
+}
+
+/// Ranges of the settings that first-order methods share.
+pub(crate) fn check_common(step_size: &StepSize, local_steps: usize, alpha_g: f64, participants: Option<usize>, agents: usize) -> Result<()> {
+    step_size.check()?;
+    require((1..=MAX_LOCAL_STEPS).contains(&local_steps), "local_steps", local_steps, &format!("between 1 and {MAX_LOCAL_STEPS}"))?;
+    require(alpha_g > 0.0 && alpha_g.is_finite(), "global_step_size", alpha_g, "a positive number")?;
+    let m = participants.unwrap_or(agents);
+    require((1..=agents).contains(&m), "participants", m, &format!("between 1 and the number of agents, {agents}"))
+}
+
+/// More local steps than this in one round are refused.
+pub const MAX_LOCAL_STEPS: usize = 100_000_000;
+
+/// The averaging server that first-order methods share.
+pub(crate) fn averaging(setting: &Setting, steps: Steps, alpha_g: f64, participants: Option<usize>) -> Average {
+    Average {
+        theta: setting.start.clone(),
+        steps,
+        alpha_g,
+        participation: Participation { m: participants, agents: setting.agents, seed: setting.seed },
+        tell: false,
+        radius: None,
+    }
+}
+
+/// H steps of constant number a round.
+pub(crate) fn fixed(size: StepSize, h: usize) -> Steps {
+    Steps { size, local: LocalSteps::Fixed(h) }
+}

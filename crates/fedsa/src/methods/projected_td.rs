@@ -1,0 +1,63 @@
+//! Projected federated TD(0): FedLSA whose average is projected on a ball.
+//!
+//! ```text
+//! round t:   as FedLSA, then  theta_{t+1} = R theta / ||theta||  wherever ||theta|| > R
+//! ```
+//! Source: Wang et al. 2023 (arXiv 2302.02212), the comparator of [S] and [F]. Their
+//! analysis is around the root `theta~` of a virtual MDP with the agents' mean kernel
+//! and rewards ([S] eq. 265-266), which differs from `theta*`.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Drift, Method, Setting, Settings, Shape, averaging, check_common, fixed, one};
+use crate::error::{Result, require};
+use crate::local::Plain;
+use crate::schedule::StepSize;
+use crate::server::Average;
+
+/// The settings of projected federated TD.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProjectedTd {
+    /// `eta`.
+    pub step_size: StepSize,
+    /// H.
+    pub local_steps: usize,
+    /// The radius R of the ball around 0.
+    pub radius: f64,
+    /// `alpha_g`.
+    #[serde(default = "one")]
+    pub global_step_size: f64,
+    /// m of the N agents take part in a round; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub participants: Option<usize>,
+}
+
+impl Settings for ProjectedTd {
+    fn check(&self, agents: usize) -> Result<()> {
+        require(self.radius > 0.0 && self.radius.is_finite(), "radius", self.radius, "a positive number")?;
+        check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
+    }
+
+    fn build(&self, setting: &Setting) -> Method {
+        let steps = fixed(self.step_size, self.local_steps);
+        Method {
+            client: Box::new(Plain { steps }),
+            server: Box::new(Average {
+                radius: Some(self.radius),
+                ..averaging(setting, steps, self.global_step_size, self.participants)
+            }),
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape {
+            drift: Drift::Zero,
+            step_size: self.step_size,
+            local_steps: self.local_steps as f64,
+            alpha_g: self.global_step_size,
+            participants: self.participants,
+            is_linear: false,
+        }
+    }
+}

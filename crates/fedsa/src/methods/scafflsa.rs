@@ -1,0 +1,65 @@
+//! SCAFFLSA with a fixed period: control variates that remove the heterogeneity bias.
+//!
+//! ```text
+//! round t:   theta_{c,0} = theta_t
+//!            theta_{c,h} = theta_{c,h-1} + eta (g_c(theta_{c,h-1}, z_{c,h}) + xi_c),   h = 1..H
+//!            v_c         = (theta_{c,H} - theta_t) / (eta H)                           (sent)
+//!            v           = sum_c p_c v_c  over the participants, weights renormalised
+//!            theta_{t+1} = theta_t + alpha_g eta H v
+//!            xi_c       += v - v_c
+//! ```
+//! Source: [S] Algorithms 2 and 4 (their `xi_c += (theta_{t+1} - theta_{c,H}) / (eta H)`,
+//! the same at `alpha_g = 1`). `xi_c = 0` at the start; `sum_c p_c xi_c` stays 0;
+//! the fixed point is `xi*_c = -gbar_c(theta*)`. With m of N agents a round the
+//! participants are told v at its end, which the ledger prices; with all agents
+//! the next model tells them. Not every `eta H` is stable ([`crate::theory`]).
+
+use serde::{Deserialize, Serialize};
+
+use super::{Drift, Method, Setting, Settings, Shape, averaging, check_common, fixed, one};
+use crate::error::Result;
+use crate::local::ControlVariate;
+use crate::schedule::StepSize;
+use crate::server::Average;
+
+/// The settings of SCAFFLSA with a fixed period.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scafflsa {
+    /// `eta`.
+    pub step_size: StepSize,
+    /// H.
+    pub local_steps: usize,
+    /// `alpha_g`.
+    #[serde(default = "one")]
+    pub global_step_size: f64,
+    /// m of the N agents take part in a round; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub participants: Option<usize>,
+}
+
+impl Settings for Scafflsa {
+    fn check(&self, agents: usize) -> Result<()> {
+        check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
+    }
+
+    fn build(&self, setting: &Setting) -> Method {
+        let steps = fixed(self.step_size, self.local_steps);
+        let told = self.participants.is_some_and(|m| m < setting.agents);
+        Method {
+            client: Box::new(ControlVariate { steps, alpha_g: self.global_step_size, talk_probability: None, told }),
+            server: Box::new(Average { tell: told, ..averaging(setting, steps, self.global_step_size, self.participants) }),
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape {
+            drift: Drift::ControlVariate { talk: None },
+            step_size: self.step_size,
+            local_steps: self.local_steps as f64,
+            alpha_g: self.global_step_size,
+            participants: self.participants,
+            is_linear: true,
+        }
+    }
+}

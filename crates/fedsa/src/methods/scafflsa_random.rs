@@ -1,0 +1,66 @@
+//! SCAFFLSA with random talk: no inner loop, a coin after every step (Scaffnew, ProxSkip).
+//!
+//! ```text
+//! step k:    theta_c = theta_c + eta (g_c(theta_c, z_c) + xi_c)
+//!            with probability p, one coin for all agents:
+//!                theta_mean = sum_c p_c theta_c
+//!                xi_c      += (p / eta) (theta_mean - theta_c)
+//!                theta_c    = theta_mean
+//! ```
+//! Source: [S] Algorithms 2 and 3 (their H 1); the hat that [S] puts on the right-hand
+//! side in one place is read as the iterate after communication. A round is what lies
+//! between two talks: H steps, H geometric with mean 1/p, so that
+//! `xi_c += p H (v - v_c)`. The coin's key names no agent: all draw the same H.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Drift, Method, Setting, Settings, Shape, averaging, check_common, one};
+use crate::error::{Result, require};
+use crate::local::ControlVariate;
+use crate::schedule::{LocalSteps, StepSize, Steps};
+use crate::server::Average;
+
+/// The settings of SCAFFLSA with random talk.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScafflsaRandom {
+    /// `eta`, constant.
+    pub step_size: f64,
+    /// p: the probability of talking after a step.
+    pub talk_probability: f64,
+    /// `alpha_g`.
+    #[serde(default = "one")]
+    pub global_step_size: f64,
+    /// m of the N agents take part in a round; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub participants: Option<usize>,
+}
+
+impl Settings for ScafflsaRandom {
+    fn check(&self, agents: usize) -> Result<()> {
+        let p = self.talk_probability;
+        require(p > 0.0 && p <= 1.0 && 1.0 / p <= 1e6, "talk_probability", p, "in [1e-6, 1]")?;
+        check_common(&StepSize::Constant(self.step_size), 1, self.global_step_size, self.participants, agents)
+    }
+
+    fn build(&self, setting: &Setting) -> Method {
+        let p = self.talk_probability;
+        let steps = Steps { size: StepSize::Constant(self.step_size), local: LocalSteps::Geometric { talk: p, seed: setting.seed } };
+        let told = self.participants.is_some_and(|m| m < setting.agents);
+        Method {
+            client: Box::new(ControlVariate { steps, alpha_g: self.global_step_size, talk_probability: Some(p), told }),
+            server: Box::new(Average { tell: told, ..averaging(setting, steps, self.global_step_size, self.participants) }),
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape {
+            drift: Drift::ControlVariate { talk: Some(self.talk_probability) },
+            step_size: StepSize::Constant(self.step_size),
+            local_steps: 1.0 / self.talk_probability,
+            alpha_g: self.global_step_size,
+            participants: self.participants,
+            is_linear: true,
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The halves of a method across machines: bytes in, bytes out.
+//!
+//! [`ClientNode`] is one agent, [`ServerNode`] the server. Whoever carries the
+//! bytes between them (threads, Flower) gets the numbers of the in-process
+//! engine, bit for bit; the conformance suite says so.
+
+use crate::error::Result;
+use crate::kernel::{Chunk, LANES, Lanes};
+use crate::local::{Batch, Outbox, stride};
+use crate::message::{Message, Part, TELL};
+use crate::methods::{Method, Setting, Settings};
+use crate::problem::Field;
+use crate::random::{Key, Purpose, stream};
+use crate::round::sum;
+use crate::server::{Ask, Next, Received};
+use crate::uplink::Uplink;
+
+/// One agent of a federation.
+pub struct ClientNode<'a> {
+    field: &'a dyn Field,
+    uplink: &'a Uplink,
+    client: Box<dyn crate::local::Client>,
+    agent: usize,
+    seed: u64,
+    memory: Vec<Chunk>,
+    lanes: Lanes,
+    outbox: Outbox,
+}
+
+impl<'a> ClientNode<'a> {
+    /// Agent `agent` at the start of a run; `start` is `theta_0`, d components.
+    pub fn new(field: &'a dyn Field, settings: &dyn Settings, uplink: &'a Uplink, agent: usize, seed: u64, start: Vec<f64>) -> Self {
+        let Method { client, .. } = settings.build(&Setting { seed, agents: field.agents(), start });
+        let mut lanes = Lanes::new(field.dim(), field.chain_len());
+        let mut drawn = Key::new(seed, Purpose::Chain, 0).stream(agent);
+        field.start_chain(agent, &mut drawn, &mut lanes.chains[..field.chain_len()]);
+        let memory = vec![Chunk::default(); stride(&*client, field.dim())];
+        Self { field, uplink, client, agent, seed, memory, lanes, outbox: Outbox::new(field.dim()) }
+    }
+
+    /// Takes a message of the server; returns the answer, if it wants one.
+    ///
+    /// # Errors
+    /// When the bytes are not a message of this federation.
+    pub fn handle(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
+        let down = Message::decode(bytes, &*self.uplink.downlink)?;
+        let (agents, stride) = ([self.agent], self.memory.len());
+        let mut batch = Batch::new(self.field, self.seed, &mut self.lanes, &agents, self.agent, &mut self.memory, stride);
+        if down.exchange == TELL {
+            self.client.told(&mut batch, &down);
+            return Ok(None);
+        }
+        self.outbox.clear();
+        self.client.answer(&mut batch, &down, &mut self.outbox);
+        let Some((part, x)) = self.outbox.sent(0) else { return Ok(None) };
+        let mut dither = dither(self.seed, &down, self.agent);
+        Ok(Some(Message::one(down.round, down.exchange, part, x.to_vec()).encode(&*self.uplink.codec, &mut dither)))
+    }
+}
+
+/// The stream of a codec's random choices, for the answer to `down`.
+pub(crate) fn dither(seed: u64, down: &Message, agent: usize) -> crate::random::Stream {
+    stream(seed, Purpose::Codec, 256 * down.round + u64::from(down.exchange), agent)
+}
+
+/// What the server wants done next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Todo {
+    /// Send `bytes` to the agents and bring all their answers to [`ServerNode::receive`].
+    Ask {
+        /// The agents, in increasing order.
+        to: Vec<usize>,
+        /// What to send to each.
+        bytes: Vec<u8>,
+    },
+    /// Send `bytes` to the agents; nothing comes back. Then open the next round.
+    Tell {
+        /// The agents, in increasing order.
+        to: Vec<usize>,
+        /// What to send to each.
+        bytes: Vec<u8>,
+    },
+    /// The round is over; open the next one.
+    RoundOver,
+}
+
+/// The server of a federation.
+pub struct ServerNode<'a> {
+    uplink: &'a Uplink,
+    server: Box<dyn crate::server::Server>,
+    weights: Vec<f64>,
+    seed: u64,
+    asked: Vec<usize>,
+}
+
+impl<'a> ServerNode<'a> {
+    /// The server at the start of a run. It needs no problem, only the agents' weights.
+    pub fn new(settings: &dyn Settings, uplink: &'a Uplink, weights: Vec<f64>, seed: u64, start: Vec<f64>) -> Self {
+        let Method { server, .. } = settings.build(&Setting { seed, agents: weights.len(), start });
+        Self { uplink, server, weights, seed, asked: Vec::new() }
+    }
+
+    /// `theta_t`.
+    pub fn theta(&self) -> &[f64] {
+        self.server.theta()
+    }
+
+    /// Opens round t.
+    pub fn open(&mut self, t: u64) -> Todo {
+        let ask = self.server.open(t);
+        self.ask(ask)
+    }
+
+    fn ask(&mut self, ask: Ask) -> Todo {
+        let (to, bytes) = self.written(ask);
+        self.asked.clone_from(&to);
+        Todo::Ask { to, bytes }
+    }
+
+    fn written(&self, ask: Ask) -> (Vec<usize>, Vec<u8>) {
+        let to = ask.to.unwrap_or_else(|| (0..self.weights.len()).collect());
+        let mut dither = stream(self.seed, Purpose::Codec, 256 * ask.down.round + u64::from(ask.down.exchange), crate::random::ALL);
+        (to, ask.down.encode(&*self.uplink.downlink, &mut dither))
+    }
+
+    /// Takes the answers of the agents asked, in any order.
+    ///
+    /// # Errors
+    /// When the bytes are not answers to what was asked.
+    pub fn receive(&mut self, answers: &[(usize, Vec<u8>)]) -> Result<Todo> {
+        let mut decoded: Vec<Option<Message>> = vec![None; self.asked.len()];
+        for (agent, bytes) in answers {
+            let bad = |what: String| crate::error::BadInput::new("message", what, "one answer from each agent that was asked");
+            let at = self.asked.binary_search(agent).map_err(|_| bad(format!("an answer of agent {agent}, who was not asked")))?;
+            decoded[at] = Some(Message::decode(bytes, &*self.uplink.codec)?);
+        }
+        let first = decoded.iter().flatten().next();
+        let Some(first) = first else {
+            return Err(crate::error::BadInput::new("message", "no answers", "at least one answer"));
+        };
+        let (round, exchange, part): (u64, u8, Part) = (first.round, first.exchange, first.parts[0].0);
+        let d = first.parts[0].1.len();
+        let weighted = decoded.iter().zip(&self.asked).map(|(m, c)| m.as_ref().map(|m| (self.weights[*c], m.part(part))));
+        let total = sum(d, weighted);
+        let asked = if self.asked.len() == self.weights.len() { 1.0 } else { self.asked.iter().map(|c| self.weights[*c]).sum() };
+        match self.server.receive(&Received { round, exchange, part, sum: &total, asked }) {
+            Next::Ask(ask) => Ok(self.ask(ask)),
+            Next::Done { tell: None } => Ok(Todo::RoundOver),
+            Next::Done { tell: Some(tell) } => {
+                let (to, bytes) = self.written(tell);
+                Ok(Todo::Tell { to, bytes })
+            }
+        }
+    }
+}
+
+const _: () = assert!(LANES == 8, "the order of sums is part of the wire contract");

@@ -1,0 +1,65 @@
+//! Distances that are recorded along a run.
+
+use serde::{Deserialize, Serialize};
+
+use crate::linalg;
+use crate::problem::systems::System;
+use crate::problem::{Field, value_error};
+use crate::round::Run;
+
+/// What is recorded of one round; absent where it is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Observation {
+    /// `||theta - theta*||^2`.
+    pub mse: Option<f64>,
+    /// `||theta - limit||^2`, against a point of the user's.
+    pub error: Option<f64>,
+    /// `||mean gbar(theta)||`.
+    pub residual: f64,
+    /// `(theta - theta*)^T sum_c p_c Phi_c^T D_c Phi_c (theta - theta*)`.
+    pub value_error: Option<f64>,
+    /// `sum_c p_c ||xi_c - xi*_c||^2`, `xi*_c = -gbar_c(theta*)`.
+    pub control_error: Option<f64>,
+}
+
+/// What metrics need, computed once per field.
+pub struct Metrics<'a> {
+    field: &'a dyn Field,
+    mean: Option<System>,
+    /// `xi*_c` of every kind.
+    ideal: Vec<Vec<f64>>,
+}
+
+impl<'a> Metrics<'a> {
+    /// For runs on `field`.
+    pub fn new(field: &'a dyn Field) -> Self {
+        let ideal = match (field.systems(), field.root()) {
+            (Some(systems), Some(root)) => systems.kinds.iter().map(|s| s.mean(root).iter().map(|g| -g).collect()).collect(),
+            _ => Vec::new(),
+        };
+        Self { field, mean: field.systems().map(|s| s.mean()), ideal }
+    }
+
+    /// `xi*_c`, where theta* is known.
+    pub fn ideal_control(&self, c: usize) -> Option<&[f64]> {
+        let kind = self.field.systems()?.kind_of[c];
+        self.ideal.get(kind as usize).map(Vec::as_slice)
+    }
+
+    /// The metrics of a run as it stands; `centre` is what `error` is measured from.
+    pub fn observe(&self, run: &Run<'_>, centre: Option<&[f64]>) -> Observation {
+        let theta = run.output();
+        let root = self.field.root();
+        let g = self.mean.as_ref().map_or_else(|| self.field.mean_operator(theta), |mean| mean.mean(theta));
+        Observation {
+            mse: root.map(|root| linalg::distance_sq(theta, root)),
+            error: centre.map(|centre| linalg::distance_sq(theta, centre)),
+            residual: linalg::norm_sq(&g).sqrt(),
+            value_error: root.and_then(|root| Some(value_error(self.field.gram()?, theta, root))),
+            control_error: run.controls().and_then(|xi| {
+                let each = xi.iter().enumerate().zip(self.field.weights());
+                each.map(|((c, xi), p)| Some(p * linalg::distance_sq(xi, self.ideal_control(c)?))).sum()
+            }),
+        }
+    }
+}

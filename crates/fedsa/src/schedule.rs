@@ -1,0 +1,160 @@
+//! Step sizes and the number of local steps of each round.
+
+use rand_distr::{Distribution, Geometric};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Result, require};
+use crate::random::{ALL, Purpose, stream};
+
+/// The step size of a round or a step: a number, or `{ c = .., t0 = .., power = .., per = .. }`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum StepSize {
+    /// `eta` always.
+    Constant(f64),
+    /// `c / (t + t0)^power`.
+    Decaying(Decay),
+}
+
+/// `c / (t + t0)^power`, t the index of the round or of the local step.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decay {
+    /// The numerator.
+    pub c: f64,
+    /// The offset: `c / t0^power` is the first step size.
+    #[serde(default = "one")]
+    pub t0: f64,
+    /// The exponent; 1 is the schedule of [F] Corollary 1, whose c and t0 follow
+    /// from the contraction constant.
+    #[serde(default = "one")]
+    pub power: f64,
+    /// What t counts.
+    #[serde(default)]
+    pub per: Per,
+}
+
+/// What the index of a decaying step size counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Per {
+    /// Rounds: all steps of a round have one size.
+    #[default]
+    Round,
+    /// Local steps, `t H + h`.
+    Step,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+impl StepSize {
+    /// # Errors
+    /// When a step size is not positive and finite.
+    pub fn check(&self) -> Result<()> {
+        match self {
+            StepSize::Constant(eta) => require(*eta > 0.0 && eta.is_finite(), "step_size", eta, "a positive number"),
+            StepSize::Decaying(d) => {
+                require(d.c > 0.0 && d.c.is_finite(), "step_size.c", d.c, "a positive number")?;
+                require(d.t0 > 0.0 && d.t0.is_finite(), "step_size.t0", d.t0, "a positive number")?;
+                require(d.power >= 0.0 && d.power.is_finite(), "step_size.power", d.power, "at least 0")
+            }
+        }
+    }
+
+    /// The constant step size, if it is one.
+    pub fn constant(&self) -> Option<f64> {
+        match self {
+            StepSize::Constant(eta) => Some(*eta),
+            StepSize::Decaying(_) => None,
+        }
+    }
+
+    /// The largest step size: the first.
+    pub fn largest(&self) -> f64 {
+        match self {
+            StepSize::Constant(eta) => *eta,
+            StepSize::Decaying(d) => d.at(0),
+        }
+    }
+}
+
+impl Decay {
+    fn at(&self, t: u64) -> f64 {
+        self.c / (t as f64 + self.t0).powf(self.power)
+    }
+}
+
+/// How many local steps a round has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum LocalSteps {
+    /// H.
+    Fixed(usize),
+    /// Until a coin of this probability, shared by all agents, falls on "talk".
+    Geometric {
+        /// The probability p of talking after a step.
+        talk: f64,
+        /// The run's seed: the coin's key names no agent.
+        seed: u64,
+    },
+}
+
+/// The step sizes of every round; both halves of a method know them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Steps {
+    /// The step size.
+    pub size: StepSize,
+    /// The number of local steps.
+    pub local: LocalSteps,
+}
+
+/// The local steps of one round.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Leg {
+    /// H.
+    pub len: usize,
+    /// `E`, the sum of the step sizes.
+    pub sum: f64,
+    eta: f64,
+    decay: Option<(Decay, u64)>,
+}
+
+impl Steps {
+    /// The local steps of round t.
+    pub fn of(&self, t: u64) -> Leg {
+        let len = match self.local {
+            LocalSteps::Fixed(h) => h,
+            LocalSteps::Geometric { talk, seed } => {
+                let failures = Geometric::new(talk).expect("checked: p in (0, 1]").sample(&mut stream(seed, Purpose::Coin, t, ALL));
+                usize::try_from(failures + 1).expect("a number of steps")
+            }
+        };
+        let flat = |eta: f64| Leg { len, sum: eta * len as f64, eta, decay: None };
+        match self.size {
+            StepSize::Constant(eta) => flat(eta),
+            StepSize::Decaying(d) if d.per == Per::Round => flat(d.at(t)),
+            StepSize::Decaying(d) => {
+                let first = t * len as u64;
+                let sum = (first..first + len as u64).map(|k| d.at(k)).sum();
+                Leg { len, sum, eta: 0.0, decay: Some((d, first)) }
+            }
+        }
+    }
+}
+
+impl Leg {
+    /// The step sizes, in order.
+    pub fn fill(&self, etas: &mut Vec<f64>) {
+        match self.decay {
+            None => {
+                etas.clear();
+                etas.resize(self.len, self.eta);
+            }
+            Some((d, first)) => {
+                etas.clear();
+                etas.extend((first..first + self.len as u64).map(|k| d.at(k)));
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Server rules: what the server does with what arrived.
+
+pub mod average;
+
+use crate::message::{Message, Part};
+use crate::random::{ALL, Key, Purpose};
+
+pub use average::Average;
+
+/// What a server rule must be given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// One message per agent.
+    PerAgent,
+    /// The weighted sum is enough.
+    SumOnly,
+}
+
+/// A message to some agents, and a wait for their answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ask {
+    /// The agents in increasing order; all of them when absent.
+    pub to: Option<Vec<usize>>,
+    /// What they are told.
+    pub down: Message,
+}
+
+/// What arrived in one exchange.
+#[derive(Debug, Clone, Copy)]
+pub struct Received<'a> {
+    /// The round t.
+    pub round: u64,
+    /// The exchange within the round.
+    pub exchange: u8,
+    /// What the messages hold.
+    pub part: Part,
+    /// `sum p_c x_c` over what arrived, d components; in the order that [`crate::round::sum`] fixes.
+    pub sum: &'a [f64],
+    /// `sum p_c` over the agents that were asked.
+    pub asked: f64,
+}
+
+impl Received<'_> {
+    /// The mean over the agents that were asked; a missing message counts as zero ([T] eq. 4.3).
+    pub fn mean(&self) -> Vec<f64> {
+        self.sum.iter().map(|x| x / self.asked).collect()
+    }
+}
+
+/// What the server does next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// Another exchange of this round.
+    Ask(Ask),
+    /// The round is over; perhaps its participants are still to be told something.
+    Done {
+        /// Told, not answered.
+        tell: Option<Ask>,
+    },
+}
+
+/// The server half of a method.
+pub trait Server: Send {
+    /// What it must be given.
+    fn needs(&self) -> Delivery;
+    /// Opens round t.
+    fn open(&mut self, t: u64) -> Ask;
+    /// Takes what arrived.
+    fn receive(&mut self, got: &Received<'_>) -> Next;
+    /// `theta_t`.
+    fn theta(&self) -> &[f64];
+    /// Its state between rounds.
+    fn state(&self) -> Vec<Vec<f64>>;
+    /// Puts back what [`Server::state`] gave.
+    fn restore(&mut self, state: Vec<Vec<f64>>);
+}
+
+/// Who takes part in a round: all N agents, or m of them drawn without replacement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Participation {
+    /// m; all when absent.
+    pub m: Option<usize>,
+    /// The number of agents N.
+    pub agents: usize,
+    /// The run's seed.
+    pub seed: u64,
+}
+
+impl Participation {
+    /// The participants of round t in increasing order; `None` when all take part.
+    pub fn of(&self, t: u64) -> Option<Vec<usize>> {
+        let m = self.m.filter(|m| *m < self.agents)?;
+        let mut stream = Key::new(self.seed, Purpose::Participants, t).stream(ALL);
+        let mut drawn = rand::seq::index::sample(&mut stream, self.agents, m).into_vec();
+        drawn.sort_unstable();
+        Some(drawn)
+    }
+}
