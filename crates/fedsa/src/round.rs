@@ -358,10 +358,8 @@ impl Job<'_> {
             let middle = range.start + (range.len() / 2).next_multiple_of(LANES);
             let (left, right) = agents.split(self.participants[middle], self.stride, self.field.chain_len());
             let (low, high) = blocks.split_at_mut((middle - range.start) / LANES * d);
-            let (a, b) = rayon::join(
-                || self.sweep(range.start..middle, left, low, None),
-                || self.sweep(middle..range.end, right, high, None),
-            );
+            let (a, b) =
+                rayon::join(|| self.sweep(range.start..middle, left, low, None), || self.sweep(middle..range.end, right, high, None));
             return a.and(b);
         }
         match worker {

@@ -56,7 +56,12 @@ fn fields() -> Vec<(&'static str, Box<dyn Settings>)> {
         ("linear", Box::new(LinearSystems { agents: 11, dim: 5, ..LinearSystems::default() })),
         (
             "linear with noise",
-            Box::new(LinearSystems { agents: 11, dim: 5, noise: Some(Noise { std: 0.3, radius: 0.8, seed: 1 }), ..LinearSystems::default() }),
+            Box::new(LinearSystems {
+                agents: 11,
+                dim: 5,
+                noise: Some(Noise { std: 0.3, radius: 0.8, seed: 1 }),
+                ..LinearSystems::default()
+            }),
         ),
     ]
 }

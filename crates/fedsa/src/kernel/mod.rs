@@ -13,8 +13,8 @@
 //! and `apply`; [`td`] and [`dense`] replace it where speed matters, and tests
 //! hold them to it.
 
-pub mod generic;
 pub mod dense;
+pub mod generic;
 pub mod td;
 pub(crate) mod vector;
 

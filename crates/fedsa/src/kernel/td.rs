@@ -137,7 +137,11 @@ pub fn leg(lanes: &mut Lanes, tables: &[LaneTable<'_>], etas: &[f64], isa: Isa) 
     let mut l = 0;
     while l < lanes.len {
         // One or two agents left over go alone: eight lanes would idle.
-        if lanes.len - l > 2 { group::<8>(lanes, tables, l, etas, isa) } else { group::<2>(lanes, tables, l, etas, isa) }
+        if lanes.len - l > 2 {
+            group::<8>(lanes, tables, l, etas, isa)
+        } else {
+            group::<2>(lanes, tables, l, etas, isa)
+        }
         l += if lanes.len - l > 2 { 8 } else { 2 };
     }
 }

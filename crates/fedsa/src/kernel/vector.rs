@@ -182,10 +182,8 @@ mod x86 {
                         _mm512_add_pd(_mm512_shuffle_f64x2::<0b10_00_10_00>(x, y), _mm512_shuffle_f64x2::<0b11_01_11_01>(x, y))
                     };
                     let (abcd, efgh) = (quad(ab, cd), quad(ef, gh));
-                    let all = _mm512_add_pd(
-                        _mm512_shuffle_f64x2::<0b10_00_10_00>(abcd, efgh),
-                        _mm512_shuffle_f64x2::<0b11_01_11_01>(abcd, efgh),
-                    );
+                    let all =
+                        _mm512_add_pd(_mm512_shuffle_f64x2::<0b10_00_10_00>(abcd, efgh), _mm512_shuffle_f64x2::<0b11_01_11_01>(abcd, efgh));
                     _mm512_storeu_pd(out.as_mut_ptr(), all);
                 }
             } else {

@@ -40,10 +40,7 @@ impl Settings for FedLsa {
 
     fn build(&self, setting: &Setting) -> Method {
         let steps = fixed(self.step_size, self.local_steps);
-        Method {
-            client: Box::new(Plain { steps }),
-            server: Box::new(averaging(setting, steps, self.global_step_size, self.participants)),
-        }
+        Method { client: Box::new(Plain { steps }), server: Box::new(averaging(setting, steps, self.global_step_size, self.participants)) }
     }
 
     fn shape(&self) -> Shape {

@@ -79,11 +79,10 @@ pub enum Drift {
 
 /// The kinds of methods, by the name that `kind` gives.
 pub const KINDS: &[Kind<dyn Settings>] = &[
-    Kind::<dyn Settings>::new("fedlsa", "local steps, then averaging (Local SA)", |de| Ok(Box::new(read::<fedlsa::FedLsa>(de)?))).also(&["fedavg"]),
+    Kind::<dyn Settings>::new("fedlsa", "local steps, then averaging (Local SA)", |de| Ok(Box::new(read::<fedlsa::FedLsa>(de)?)))
+        .also(&["fedavg"]),
     Kind::new("scafflsa", "control variates, a talk every H steps", |de| Ok(Box::new(read::<scafflsa::Scafflsa>(de)?))),
-    Kind::new("scafflsa-random", "control variates, talks at random", |de| {
-        Ok(Box::new(read::<scafflsa_random::ScafflsaRandom>(de)?))
-    }),
+    Kind::new("scafflsa-random", "control variates, talks at random", |de| Ok(Box::new(read::<scafflsa_random::ScafflsaRandom>(de)?))),
     Kind::new("fedhsa", "the mean operator of the round's start as memory", |de| Ok(Box::new(read::<fedhsa::FedHsa>(de)?))),
     Kind::new("projected-td", "FedLSA projected on a ball", |de| Ok(Box::new(read::<projected_td::ProjectedTd>(de)?))),
 ];
@@ -94,7 +93,13 @@ pub(crate) fn one() -> f64 {
 }
 
 /// Ranges of the settings that first-order methods share.
-pub(crate) fn check_common(step_size: &StepSize, local_steps: usize, alpha_g: f64, participants: Option<usize>, agents: usize) -> Result<()> {
+pub(crate) fn check_common(
+    step_size: &StepSize,
+    local_steps: usize,
+    alpha_g: f64,
+    participants: Option<usize>,
+    agents: usize,
+) -> Result<()> {
     step_size.check()?;
     require((1..=MAX_LOCAL_STEPS).contains(&local_steps), "local_steps", local_steps, &format!("between 1 and {MAX_LOCAL_STEPS}"))?;
     require(alpha_g > 0.0 && alpha_g.is_finite(), "global_step_size", alpha_g, "a positive number")?;

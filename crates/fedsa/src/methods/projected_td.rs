@@ -43,10 +43,7 @@ impl Settings for ProjectedTd {
         let steps = fixed(self.step_size, self.local_steps);
         Method {
             client: Box::new(Plain { steps }),
-            server: Box::new(Average {
-                radius: Some(self.radius),
-                ..averaging(setting, steps, self.global_step_size, self.participants)
-            }),
+            server: Box::new(Average { radius: Some(self.radius), ..averaging(setting, steps, self.global_step_size, self.participants) }),
         }
     }
 

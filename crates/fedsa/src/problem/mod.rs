@@ -3,8 +3,13 @@
 //! A problem is written once, as `sample` and `apply` ([`Problem`]); everything
 //! downstream sees it through [`Field`], which any problem with any sampling is.
 
+pub mod arrays;
+pub mod features;
+pub mod file;
 pub mod garnet;
 pub mod linear;
+pub mod log;
+pub mod logs;
 pub mod mrp;
 pub mod noise;
 pub mod systems;
@@ -12,12 +17,14 @@ pub mod td;
 
 use faer::Mat;
 
-use crate::error::{Result, require};
-use crate::registry::{Kind, read};
+use crate::error::{BadInput, Result, require};
 use crate::kernel::{Isa, Lanes, flat, flat_mut, generic};
 use crate::linalg;
 use crate::random::Stream;
+use crate::registry::{Kind, read};
 use crate::sampling::{Law, Sampling};
+use arrays::Arrays;
+use log::Log;
 use systems::{Moments, Systems};
 
 /// N agents' operators `gbar_c`, seen through samples `g_c(theta, z)`.
@@ -59,6 +66,10 @@ pub trait Problem: Sized + Send + Sync + 'static {
     }
     /// The stationary law of a kind's chain, where it has one.
     fn stationary(&self, _kind: usize) -> Option<&[f64]> {
+        None
+    }
+    /// The problem as arrays that [`file`] reads, where it is a Markov reward process.
+    fn export(&self) -> Option<Arrays> {
         None
     }
     /// The leg under noise, one sample a step; replace it where speed matters.
@@ -215,19 +226,43 @@ impl<P: Problem> Field for Sampled<P> {
     fn stationary(&self, kind: usize) -> Option<&[f64]> {
         self.problem.stationary(kind)
     }
+    fn export(&self) -> Option<Arrays> {
+        self.problem.export()
+    }
+    fn set_root(&mut self, root: Vec<f64>) {
+        self.root = Some(root);
+    }
     fn generic(self: Box<Self>) -> Box<dyn Field> {
         Box::new(Self { generic: true, ..*self })
     }
 }
 
 /// Where problems find the files that their settings name; the library itself reads none.
-pub trait Files {}
+pub trait Files {
+    /// The arrays of an `.npz` file.
+    ///
+    /// # Errors
+    /// When there is no such file or it cannot be read.
+    fn arrays(&self, path: &str) -> Result<Arrays>;
+    /// Logs of transitions: files, globs, folders or names of data sets, one agent a file.
+    ///
+    /// # Errors
+    /// When there are none or one cannot be read.
+    fn logs(&self, sources: &[String]) -> Result<Vec<Log>>;
+}
 
 /// For problems that read nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoFiles;
 
-impl Files for NoFiles {}
+impl Files for NoFiles {
+    fn arrays(&self, path: &str) -> Result<Arrays> {
+        Err(BadInput::new("path", format!("{path}: no files here"), "a problem that reads none"))
+    }
+    fn logs(&self, sources: &[String]) -> Result<Vec<Log>> {
+        self.arrays(&sources.join(" ")).map(|_| Vec::new())
+    }
+}
 
 /// The settings of one kind of problem: what `[problem]` holds beside `kind`.
 pub trait Settings: erased_serde::Serialize {
@@ -244,6 +279,10 @@ erased_serde::serialize_trait_object!(Settings);
 pub const KINDS: &[Kind<dyn Settings>] = &[
     Kind::new("garnet", "Garnet MDPs with three kinds of heterogeneity", |de| Ok(Box::new(read::<garnet::Garnet>(de)?))),
     Kind::new("mrp", "dense random Markov reward processes", |de| Ok(Box::new(read::<mrp::RandomMrp>(de)?))),
+    Kind::new("file", "an MRP, an MDP with a policy, or linear systems, as arrays in an .npz", |de| {
+        Ok(Box::new(read::<file::ArrayFile>(de)?))
+    }),
+    Kind::new("logs", "logged transitions, one file an agent", |de| Ok(Box::new(read::<logs::Logs>(de)?))),
     Kind::new("linear", "linear systems A_c, b_c", |de| Ok(Box::new(read::<linear::LinearSystems>(de)?))),
 ];
 

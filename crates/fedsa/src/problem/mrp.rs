@@ -41,9 +41,7 @@ impl Mrp {
     /// From dense arrays: `p` is S x S, `reward` gives r(s, s').
     pub fn dense(n: usize, p: &[f64], reward: impl Fn(usize, usize) -> f64, gamma: f64) -> Self {
         let row = |s: usize| (0..n).filter(move |t| p[s * n + t] != 0.0);
-        let states = (0..n)
-            .map(|s| row(s).map(|t| Outcome { next: t as u32, p: p[s * n + t], reward: reward(s, t) }).collect())
-            .collect();
+        let states = (0..n).map(|s| row(s).map(|t| Outcome { next: t as u32, p: p[s * n + t], reward: reward(s, t) }).collect()).collect();
         Self { states, gamma }
     }
 

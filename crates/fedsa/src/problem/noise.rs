@@ -127,17 +127,16 @@ impl<P: Problem> Problem for Noisy<P> {
     fn moments(&self, kind: usize) -> Option<Moments> {
         let system = &self.systems()?.kinds[kind];
         let b = linalg::column(&system.b);
-        Some(Moments {
-            aa: linalg::kron(&system.a, &system.a),
-            ab: linalg::kron(&system.a, &b),
-            bb: &b * b.transpose() + &self.covariance,
-        })
+        Some(Moments { aa: linalg::kron(&system.a, &system.a), ab: linalg::kron(&system.a, &b), bb: &b * b.transpose() + &self.covariance })
     }
     fn gram(&self) -> Option<&Mat<f64>> {
         self.problem.gram()
     }
     fn stationary(&self, kind: usize) -> Option<&[f64]> {
         self.problem.stationary(kind)
+    }
+    fn export(&self) -> Option<super::arrays::Arrays> {
+        self.problem.export()
     }
     fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
         self.problem.mean_leg(lanes, etas, isa);

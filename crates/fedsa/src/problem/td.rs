@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use faer::Mat;
 
+use super::arrays::{Array, Arrays};
 use super::systems::{Moments, System, Systems};
 use super::{Problem, mrp};
 use crate::error::Result;
@@ -139,7 +140,8 @@ impl Td {
         }
         if let (Law::Markov, ChainStart::State(s)) = (sampling.kind, sampling.start) {
             let fewest = kinds.iter().map(|k| k.table.as_ref().map_or(0, Table::states)).min().unwrap_or(0);
-            crate::error::require((s as usize) < fewest, "start", s, &format!("a state below {fewest}")).map_err(|e| e.inside("sampling"))?;
+            crate::error::require((s as usize) < fewest, "start", s, &format!("a state below {fewest}"))
+                .map_err(|e| e.inside("sampling"))?;
         }
         Ok(Self { d, kinds, systems, gram, sampling })
     }
@@ -329,6 +331,34 @@ impl Problem for Td {
             Chain::States { law, .. } => Some(law),
             Chain::Replay => None,
         }
+    }
+    fn export(&self) -> Option<Arrays> {
+        let agents = self.systems.kind_of.len();
+        let first = &self.kinds[0].source;
+        let n = first.features.len();
+        let shared = self.kinds.iter().all(|k| Arc::ptr_eq(&k.source.features, &first.features));
+        let (mut p, mut r, mut phi) = (vec![0.0; agents * n * n], vec![0.0; agents * n * n], Vec::new());
+        for c in 0..agents {
+            let source = self.transitions(c);
+            let Chain::States { p: conditional, .. } = &source.chain else { return None };
+            for (t, q) in source.transitions.iter().zip(conditional) {
+                let at = (c * n + t.phi as usize) * n + t.next as usize;
+                p[at] += q;
+                r[at] += q * t.reward;
+            }
+            if c == 0 || !shared {
+                (0..n as u32).for_each(|s| phi.extend_from_slice(&source.features.row(s)[..self.d]));
+            }
+        }
+        // The expected reward of a step from s to s'.
+        p.iter().zip(&mut r).filter(|(p, _)| **p > 0.0).for_each(|(p, r)| *r /= p);
+        let array = |shape: &[usize], data| Array::new(shape.to_vec(), data).expect("as many numbers as the shape says");
+        let mut arrays = Arrays::new();
+        arrays.insert("P", array(&[agents, n, n], p));
+        arrays.insert("R", array(&[agents, n, n], r));
+        arrays.insert("Phi", if shared { array(&[n, self.d], phi) } else { array(&[agents, n, self.d], phi) });
+        arrays.insert("gamma", array(&[agents], (0..agents).map(|c| self.transitions(c).gamma).collect()));
+        Some(arrays)
     }
     fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
         let tables: [LaneTable<'_>; LANES] = std::array::from_fn(|l| {

@@ -1,0 +1,655 @@
+//! Feature maps: from named state columns to `phi(s)` in R^d.
+//!
+//! A state `s` has k columns. Every column `j` has a range `[lo_j, hi_j]`;
+//! states are clipped to the ranges, and `x_j = (s_j - lo_j) / (hi_j - lo_j)`
+//! in `[0, 1]` is the scaled state. All maps but [`FeatureSpec::Identity`] see
+//! `x` only and have `||phi(s)|| <= 1`, as the theory of TD(0) assumes
+//! ([S] Lemma 3.1).
+//!
+//! Where features go over a grid of tuples `c = (c_1 .. c_k)`, the last column
+//! goes fastest: `(0, 0), (0, 1), .., (1, 0), ..`.
+
+use std::collections::BTreeMap;
+use std::f64::consts::PI;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{BadInput, Result, require};
+use crate::problem::log::Log;
+
+/// The largest number of features a map may have. An evaluation solves dense
+/// d x d systems, so more than this is a mistake rather than a wish.
+pub const MAX_FEATURES: usize = 1 << 16;
+
+/// The range of each state column, by its name.
+pub type Ranges = BTreeMap<String, (f64, f64)>;
+
+/// Which features: the settings of a [`FeatureMap`].
+///
+/// On the command line: `identity`, `identity:bias`, `polynomial:2`,
+/// `fourier:3`, `tiles:8x4` (tilings x bins), `radial:5` or `radial:5:0.3`
+/// (centres, width).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum FeatureSpec {
+    /// The clipped state itself, unscaled, `d = k`; with `bias` a constant 1
+    /// before it, `d = k + 1`. The only map for which columns may lack a range
+    /// (and are then not clipped).
+    Identity {
+        /// Whether a constant feature comes first.
+        #[serde(default)]
+        bias: bool,
+    },
+    /// All monomials in `x` of total degree at most `order`, times
+    /// `1/sqrt(d)`, `d = C(k + order, k)`: by degree, and within a degree from
+    /// the first column to the last (`1, x_1, x_2, x_1^2, x_1 x_2, x_2^2, ..`).
+    Polynomial {
+        /// The largest total degree.
+        order: u32,
+    },
+    /// `cos(pi <c, x>) / sqrt(d)` for all `c` in `{0..order}^k`,
+    /// `d = (order + 1)^k`.
+    Fourier {
+        /// The largest frequency of a column.
+        order: u32,
+    },
+    /// Tile coding: `tilings` shifted grids of `bins` tiles a column; in each
+    /// grid the tile that holds `x` has the feature `1/sqrt(tilings)`, all
+    /// others 0, so that `||phi|| = 1`, `d = tilings bins^k`.
+    ///
+    /// Tiles have the width `w = 1 / (bins - (tilings - 1)/tilings)`, so that
+    /// all grids cover `[0, 1]`; grid `t` is shifted along column `j` (both from
+    /// 0) by `w ((2 j + 1) t mod tilings) / tilings`, the usual displacement
+    /// that avoids diagonal artefacts. With more than one tiling, and with tiles
+    /// that no state visits, features are linearly dependent on the data and
+    /// the solution is not unique.
+    Tiles {
+        /// The number of grids.
+        tilings: u32,
+        /// The number of tiles along each column.
+        bins: u32,
+    },
+    /// Gaussian bumps `exp(-||x - m||^2 / (2 width^2))` around the `d =
+    /// centres^k` points `m` of a grid over `[0, 1]^k`, ends included (its
+    /// middle for one centre), normalised to the sum 1.
+    Radial {
+        /// The number of centres along each column.
+        centres: u32,
+        /// The standard deviation of a bump in units of `x`, from 0.001 to 1000;
+        /// by default the distance between neighbouring centres (1 for one centre).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        width: Option<f64>,
+    },
+}
+
+impl FeatureSpec {
+    /// What [`FeatureSpec::from_str`] accepts.
+    pub const FORMS: &str =
+        "identity, identity:bias, polynomial:ORDER, fourier:ORDER, tiles:TILINGSxBINS, radial:CENTRES or radial:CENTRES:WIDTH";
+
+    /// The number of features of `k` state columns; `None` when it does not
+    /// fit a `usize`.
+    pub fn count(&self, k: usize) -> Option<usize> {
+        let power = |base: u32| (base as usize).checked_pow(u32::try_from(k).ok()?);
+        match *self {
+            Self::Identity { bias } => k.checked_add(usize::from(bias)),
+            Self::Polynomial { order } => binomial(k.checked_add(order as usize)?, k.min(order as usize)),
+            Self::Fourier { order } => power(order.checked_add(1)?),
+            Self::Tiles { tilings, bins } => power(bins)?.checked_mul(tilings as usize),
+            Self::Radial { centres, .. } => power(centres),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let positive = |key: &str, value: u32| require(value >= 1, key, value, "a whole number of at least 1");
+        match *self {
+            Self::Identity { .. } | Self::Polynomial { .. } | Self::Fourier { .. } => Ok(()),
+            Self::Tiles { tilings, bins } => positive("tilings", tilings).and_then(|()| positive("bins", bins)),
+            Self::Radial { centres, width } => {
+                positive("centres", centres)?;
+                width.map_or(Ok(()), |w| require((1e-3..=1e3).contains(&w), "width", w, "a number from 0.001 to 1000"))
+            }
+        }
+    }
+}
+
+/// `n` over `k` for `k <= n / 2`; `None` on overflow.
+fn binomial(n: usize, k: usize) -> Option<usize> {
+    let mut value: usize = 1;
+    for i in 0..k {
+        // A binomial coefficient after each step, so the division is exact.
+        value = usize::try_from(value as u128 * (n - i) as u128 / (i + 1) as u128).ok()?;
+    }
+    Some(value)
+}
+
+impl fmt::Display for FeatureSpec {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Identity { bias: false } => write!(f, "identity"),
+            Self::Identity { bias: true } => write!(f, "identity:bias"),
+            Self::Polynomial { order } => write!(f, "polynomial:{order}"),
+            Self::Fourier { order } => write!(f, "fourier:{order}"),
+            Self::Tiles { tilings, bins } => write!(f, "tiles:{tilings}x{bins}"),
+            Self::Radial { centres, width: None } => write!(f, "radial:{centres}"),
+            Self::Radial { centres, width: Some(width) } => write!(f, "radial:{centres}:{width}"),
+        }
+    }
+}
+
+impl FromStr for FeatureSpec {
+    type Err = BadInput;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parse = || -> Option<Self> {
+            let (kind, settings) = text.split_once(':').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
+            Some(match (kind, settings) {
+                ("identity", None) => Self::Identity { bias: false },
+                ("identity", Some("bias")) => Self::Identity { bias: true },
+                ("polynomial", Some(order)) => Self::Polynomial { order: order.parse().ok()? },
+                ("fourier", Some(order)) => Self::Fourier { order: order.parse().ok()? },
+                ("tiles", Some(sizes)) => {
+                    let (tilings, bins) = sizes.split_once('x')?;
+                    Self::Tiles { tilings: tilings.parse().ok()?, bins: bins.parse().ok()? }
+                }
+                ("radial", Some(sizes)) => match sizes.split_once(':') {
+                    None => Self::Radial { centres: sizes.parse().ok()?, width: None },
+                    Some((centres, width)) => Self::Radial { centres: centres.parse().ok()?, width: Some(width.parse().ok()?) },
+                },
+                _ => return None,
+            })
+        };
+        let help = || format!("accepted: {}", Self::FORMS);
+        let spec = parse().ok_or_else(|| BadInput::new("features", format!("`{text}` names no features"), help()))?;
+        spec.check().map_err(|e| e.inside("features"))?;
+        Ok(spec)
+    }
+}
+
+/// The ranges of all columns: the given ones, and for every other column the
+/// least and greatest value in the states and next states of all logs. What
+/// follows a terminal transition is no state and is left out. The logs must
+/// have passed [`check_all`](crate::problem::log::check_all).
+///
+/// # Errors
+/// When a given range names no column or is empty, or a column without a given
+/// one is the same everywhere.
+pub fn ranges_of(logs: &[Log], given: &Ranges) -> Result<Ranges> {
+    let columns = logs.first().map_or(&[][..], |log| &log.columns);
+    check_ranges(columns, given)?;
+    let mut ranges = given.clone();
+    for (j, column) in columns.iter().enumerate().filter(|(_, column)| !given.contains_key(*column)) {
+        let (mut lo, mut hi) = (f64::INFINITY, f64::NEG_INFINITY);
+        for log in logs {
+            for i in 0..log.len() {
+                let next = if log.done[i] { log.state(i)[j] } else { log.next_state(i)[j] };
+                lo = lo.min(log.state(i)[j]).min(next);
+                hi = hi.max(log.state(i)[j]).max(next);
+            }
+        }
+        if lo == hi {
+            let what = format!("`{column}` is {lo} in every transition, which gives no range to scale it by");
+            return Err(BadInput::new("ranges", what, format!("give the range of `{column}`, or leave the column out")));
+        }
+        ranges.insert(column.clone(), (lo, hi));
+    }
+    Ok(ranges)
+}
+
+fn check_ranges(columns: &[String], ranges: &Ranges) -> Result<()> {
+    for (name, &(lo, hi)) in ranges {
+        if !columns.contains(name) {
+            let help = format!("the state columns are {}", columns.join(", "));
+            return Err(BadInput::new("ranges", format!("there is no state column `{name}`"), help));
+        }
+        // The width must be finite too, or scaling by it would give 0 or NaN.
+        if !(lo < hi && (hi - lo).is_finite()) {
+            let help = "a range is two finite numbers, the smaller first";
+            return Err(BadInput::new("ranges", format!("`{name}`: [{lo}, {hi}] is not a range"), help));
+        }
+    }
+    Ok(())
+}
+
+/// A feature map, ready to evaluate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FeatureMap {
+    spec: FeatureSpec,
+    columns: Vec<String>,
+    /// The range of each column; infinite where an identity has none.
+    bounds: Vec<(f64, f64)>,
+    len: usize,
+    /// Of a polynomial, every monomial but the constant; see [`monomials`].
+    monomials: Vec<(usize, usize)>,
+}
+
+impl FeatureMap {
+    /// The map `spec` on states with these columns.
+    ///
+    /// # Errors
+    /// When a setting or range is out of bounds, a column has no range, or
+    /// there would be more than [`MAX_FEATURES`] features.
+    pub fn new(spec: &FeatureSpec, columns: &[String], ranges: &Ranges) -> Result<Self> {
+        spec.check()?;
+        let k = columns.len();
+        if k == 0 {
+            return Err(BadInput::new("", "features of no state columns", "a state needs at least one column"));
+        }
+        check_ranges(columns, ranges)?;
+        let bounds = columns.iter().map(|column| match (ranges.get(column), spec) {
+            (Some(&range), _) => Ok(range),
+            (None, FeatureSpec::Identity { .. }) => Ok((f64::NEG_INFINITY, f64::INFINITY)),
+            (None, _) => {
+                Err(BadInput::new("ranges", format!("`{column}` has no range"), format!("{spec} needs the range of every state column")))
+            }
+        });
+        let bounds = bounds.collect::<Result<Vec<_>>>()?;
+        let len = spec.count(k).filter(|&d| d <= MAX_FEATURES).ok_or_else(|| {
+            let count = spec.count(k).map_or("too many to count".to_string(), |d| d.to_string());
+            let what = format!("{spec} on {k} state columns: {count} features");
+            BadInput::new("", what, format!("at most {MAX_FEATURES} features: take a lower order or fewer state columns"))
+        })?;
+        let monomials = match *spec {
+            FeatureSpec::Polynomial { order } => monomials(k, order),
+            _ => Vec::new(),
+        };
+        Ok(Self { spec: *spec, columns: columns.to_vec(), bounds, len, monomials })
+    }
+
+    /// The number of features d.
+    #[expect(clippy::len_without_is_empty, reason = "a map always has a feature")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The settings.
+    pub fn spec(&self) -> &FeatureSpec {
+        &self.spec
+    }
+
+    /// The state columns, k, in the order in which [`FeatureMap::eval`] takes them.
+    pub fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    /// The ranges that states are clipped to.
+    pub fn ranges(&self) -> Ranges {
+        let known = self.columns.iter().zip(&self.bounds).filter(|(_, (lo, hi))| lo.is_finite() && hi.is_finite());
+        known.map(|(column, &range)| (column.clone(), range)).collect()
+    }
+
+    /// Column `j` of the state, clipped to its range.
+    fn clipped(&self, state: &[f64], j: usize) -> f64 {
+        let (lo, hi) = self.bounds[j];
+        state[j].clamp(lo, hi)
+    }
+
+    /// `x_j`: column `j` of the state, clipped and scaled to `[0, 1]`.
+    fn scaled(&self, state: &[f64], j: usize) -> f64 {
+        let (lo, hi) = self.bounds[j];
+        (self.clipped(state, j) - lo) / (hi - lo)
+    }
+
+    /// Writes `phi(state)`, d numbers, to `out`. Does not allocate.
+    ///
+    /// # Panics
+    /// When `state` does not have k entries or `out` not d.
+    pub fn eval(&self, state: &[f64], out: &mut [f64]) {
+        let k = self.columns.len();
+        assert_eq!(state.len(), k, "the state must have one entry for each of the {k} columns");
+        assert_eq!(out.len(), self.len, "there are {} features", self.len);
+        let x = |j| self.scaled(state, j);
+        match self.spec {
+            FeatureSpec::Identity { bias } => {
+                let (constant, values) = out.split_at_mut(usize::from(bias));
+                constant.fill(1.0);
+                for (j, value) in values.iter_mut().enumerate() {
+                    *value = self.clipped(state, j);
+                }
+            }
+            FeatureSpec::Polynomial { .. } => {
+                out[0] = 1.0 / (self.len as f64).sqrt();
+                for (new, &(old, j)) in self.monomials.iter().enumerate() {
+                    out[new + 1] = out[old] * x(j);
+                }
+            }
+            FeatureSpec::Fourier { order } => {
+                sum_over_grid(k, order as usize + 1, out, |j, c| c as f64 * x(j));
+                let scale = 1.0 / (self.len as f64).sqrt();
+                for value in out {
+                    *value = (PI * *value).cos() * scale;
+                }
+            }
+            FeatureSpec::Tiles { tilings, bins } => {
+                out.fill(0.0);
+                let (tilings, bins) = (tilings as usize, bins as usize);
+                let per_tiling = self.len / tilings;
+                for t in 0..tilings {
+                    let tile = (0..k).fold(0, |tile, j| tile * bins + tile_of(x(j), j, t, tilings, bins));
+                    out[t * per_tiling + tile] = 1.0 / (tilings as f64).sqrt();
+                }
+            }
+            FeatureSpec::Radial { centres, width } => {
+                let centres = centres as usize;
+                let width = width.unwrap_or_else(|| spacing(centres));
+                sum_over_grid(k, centres, out, |j, c| {
+                    let z = (x(j) - centre(c, centres)) / width;
+                    -0.5 * z * z
+                });
+                // Relative to the nearest bump, so that narrow ones do not all underflow.
+                let nearest = out.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let mut sum = 0.0;
+                for value in &mut *out {
+                    *value = (*value - nearest).exp();
+                    sum += *value;
+                }
+                for value in out {
+                    *value /= sum;
+                }
+            }
+        }
+    }
+
+    /// A readable name of every feature, d of them, in the order of
+    /// [`FeatureMap::eval`]; scale factors are left out, and `s` stands for the
+    /// scaled state except in an identity.
+    pub fn names(&self) -> Vec<String> {
+        let columns = &self.columns;
+        let k = columns.len();
+        match self.spec {
+            FeatureSpec::Identity { bias } => bias.then(|| "1".to_string()).into_iter().chain(columns.iter().cloned()).collect(),
+            FeatureSpec::Polynomial { .. } => {
+                let mut powers = vec![vec![0u32; k]];
+                for &(old, j) in &self.monomials {
+                    let mut power = powers[old].clone();
+                    power[j] += 1;
+                    powers.push(power);
+                }
+                powers.iter().map(|power| monomial_name(columns, power)).collect()
+            }
+            FeatureSpec::Fourier { order } => {
+                grid(k, order as usize + 1).map(|c| if c.iter().all(|&c| c == 0) { "1".into() } else { cosine_name(columns, &c) }).collect()
+            }
+            FeatureSpec::Tiles { tilings, bins } => {
+                let tile = |t, c: Vec<usize>| format!("tiling {t}, tile ({})", join(c));
+                (0..tilings).flat_map(|t| grid(k, bins as usize).map(move |c| tile(t, c))).collect()
+            }
+            FeatureSpec::Radial { centres, .. } => {
+                let at = |c: Vec<usize>| join(c.into_iter().map(|c| centre(c, centres as usize)));
+                grid(k, centres as usize).map(|c| format!("bump at ({})", at(c))).collect()
+            }
+        }
+    }
+}
+
+/// Writes `sum_j term(j, c_j)` for all tuples `c` in `{0..size - 1}^k`, the
+/// last column fastest, calling `term` only `k * size` times.
+fn sum_over_grid(k: usize, size: usize, out: &mut [f64], term: impl Fn(usize, usize) -> f64) {
+    out[0] = 0.0;
+    // `out[..done]` holds the sums over the columns seen so far.
+    let mut done = 1;
+    for j in (0..k).rev() {
+        // Downwards, because c = 0 overwrites what the others build on.
+        for c in (0..size).rev() {
+            let term = term(j, c);
+            for i in 0..done {
+                out[c * done + i] = out[i] + term;
+            }
+        }
+        done *= size;
+    }
+}
+
+/// All tuples of `{0..size - 1}^k`, the last entry fastest.
+fn grid(k: usize, size: usize) -> impl Iterator<Item = Vec<usize>> {
+    let mut next = Some(vec![0; k]);
+    std::iter::from_fn(move || {
+        let current = next.take()?;
+        if let Some(j) = (0..k).rev().find(|&j| current[j] + 1 < size) {
+            let mut following = current.clone();
+            following[j] += 1;
+            following[j + 1..].fill(0);
+            next = Some(following);
+        }
+        Some(current)
+    })
+}
+
+/// The monomials of `k` columns up to a total degree, but the constant: each
+/// as `(i, j)`, the earlier monomial `i` times column `j`. By degree, and within
+/// a degree from `x_1^degree` to `x_k^degree`.
+fn monomials(k: usize, order: u32) -> Vec<(usize, usize)> {
+    // Of each monomial of the degree before: its number, and its first column.
+    let mut before = vec![(0, k)];
+    let mut all = Vec::new();
+    for _ in 0..order {
+        let mut degree = Vec::new();
+        for j in 0..k {
+            for &(i, _) in before.iter().filter(|&&(_, first)| j <= first) {
+                all.push((i, j));
+                degree.push((all.len(), j));
+            }
+        }
+        before = degree;
+    }
+    all
+}
+
+/// The tile along column `j` that holds `x` in grid `t`.
+fn tile_of(x: f64, j: usize, t: usize, tilings: usize, bins: usize) -> usize {
+    let shift = ((2 * j + 1) * t % tilings) as f64 / tilings as f64;
+    let tiles = bins as f64 - (tilings - 1) as f64 / tilings as f64; // tiles per unit of x
+    ((x * tiles + shift) as usize).min(bins - 1)
+}
+
+/// The distance between neighbouring centres of a radial grid.
+fn spacing(centres: usize) -> f64 {
+    if centres > 1 { 1.0 / (centres - 1) as f64 } else { 1.0 }
+}
+
+/// The `c`-th centre of a radial grid along a column.
+fn centre(c: usize, centres: usize) -> f64 {
+    if centres > 1 { c as f64 / (centres - 1) as f64 } else { 0.5 }
+}
+
+fn join<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    items.into_iter().map(|i| i.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn monomial_name(columns: &[String], powers: &[u32]) -> String {
+    let factors: Vec<String> = columns
+        .iter()
+        .zip(powers)
+        .filter(|(_, power)| **power > 0)
+        .map(|(column, power)| if *power == 1 { column.clone() } else { format!("{column}^{power}") })
+        .collect();
+    if factors.is_empty() { "1".into() } else { factors.join(" ") }
+}
+
+fn cosine_name(columns: &[String], c: &[usize]) -> String {
+    let terms: Vec<String> = columns
+        .iter()
+        .zip(c)
+        .filter(|(_, c)| **c > 0)
+        .map(|(column, c)| if *c == 1 { column.clone() } else { format!("{c} {column}") })
+        .collect();
+    format!("cos(pi ({}))", terms.join(" + "))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn columns(k: usize) -> Vec<String> {
+        (0..k).map(|j| format!("s_{j}")).collect()
+    }
+
+    fn unit(k: usize) -> Ranges {
+        columns(k).into_iter().map(|c| (c, (0.0, 1.0))).collect()
+    }
+
+    fn map(spec: &str, k: usize) -> FeatureMap {
+        FeatureMap::new(&spec.parse().unwrap(), &columns(k), &unit(k)).unwrap()
+    }
+
+    fn eval(map: &FeatureMap, state: &[f64]) -> Vec<f64> {
+        let mut out = vec![f64::NAN; map.len()];
+        map.eval(state, &mut out);
+        out
+    }
+
+    #[test]
+    fn fourier_features_go_over_all_frequencies_the_last_column_fastest() {
+        let map = map("fourier:2", 2);
+        let (x, y) = (0.3, 0.8);
+        let expected: Vec<f64> = (0..9).map(|i| (PI * ((i / 3) as f64 * x + (i % 3) as f64 * y)).cos() / 3.0).collect();
+        for (a, b) in eval(&map, &[x, y]).iter().zip(&expected) {
+            assert!((a - b).abs() < 1e-15, "{a} {b}");
+        }
+        assert_eq!(map.names()[..4], ["1", "cos(pi (s_1))", "cos(pi (2 s_1))", "cos(pi (s_0))"]);
+        assert_eq!(map.names()[7], "cos(pi (2 s_0 + s_1))");
+    }
+
+    #[test]
+    fn polynomials_have_all_monomials_by_degree() {
+        let map = map("polynomial:3", 3);
+        let names = map.names();
+        assert_eq!(map.len(), 20);
+        assert_eq!(names[..10].join(", "), "1, s_0, s_1, s_2, s_0^2, s_0 s_1, s_0 s_2, s_1^2, s_1 s_2, s_2^2");
+        assert_eq!((names[10].as_str(), names[19].as_str()), ("s_0^3", "s_2^3"));
+        let x = [0.5, 0.25, 0.75];
+        let scale = 1.0 / 20f64.sqrt();
+        let at = |name: &str| eval(&map, &x)[names.iter().position(|n| n == name).unwrap()] / scale;
+        assert!((at("s_0 s_1 s_2") - 0.5 * 0.25 * 0.75).abs() < 1e-15);
+        assert!((at("s_1 s_2^2") - 0.25 * 0.75 * 0.75).abs() < 1e-15);
+        assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), 20, "all different");
+    }
+
+    #[test]
+    fn identities_clip_but_do_not_scale() {
+        let spec = FeatureSpec::Identity { bias: true };
+        let ranges = Ranges::from([("s_1".to_string(), (-2.0, 2.0))]);
+        let map = FeatureMap::new(&spec, &columns(2), &ranges).unwrap();
+        assert_eq!(eval(&map, &[100.0, -7.0]), [1.0, 100.0, -2.0]);
+        assert_eq!(map.names(), ["1", "s_0", "s_1"]);
+        assert_eq!(map.ranges(), ranges);
+    }
+
+    #[test]
+    fn tiles_are_one_per_tiling_and_all_are_reachable() {
+        let map = map("tiles:4x3", 2);
+        assert_eq!((map.len(), map.names().len()), (36, 36));
+        let mut reached = [false; 36];
+        for i in 0..200 {
+            for j in 0..200 {
+                let phi = eval(&map, &[i as f64 / 199.0, j as f64 / 199.0]);
+                let active: Vec<usize> = (0..36).filter(|&f| phi[f] != 0.0).collect();
+                assert_eq!(active.iter().map(|f| f / 9).collect::<Vec<_>>(), [0, 1, 2, 3]);
+                active.iter().for_each(|&f| reached[f] = true);
+            }
+        }
+        assert_eq!(reached, [true; 36]);
+    }
+
+    #[test]
+    fn bumps_peak_at_their_centres() {
+        let map = map("radial:3:0.1", 2);
+        assert_eq!(map.names()[5], "bump at (0.5, 1)");
+        let phi = eval(&map, &[0.5, 1.0]);
+        assert!((phi[5] - 1.0).abs() < 1e-4);
+        // So narrow that far bumps underflow: the nearest still stands.
+        let narrow = super::tests::map("radial:3:0.001", 2);
+        assert_eq!(eval(&narrow, &[0.3, 0.3]).iter().sum::<f64>(), 1.0);
+    }
+
+    #[test]
+    fn too_many_features_are_refused_before_any_is_made() {
+        for (spec, k) in [("fourier:3", 20), ("polynomial:20", 20), ("tiles:8x8", 9), ("radial:5", 70), ("fourier:4294967295", 1)] {
+            let spec: FeatureSpec = spec.parse().unwrap();
+            let e = FeatureMap::new(&spec, &columns(k), &unit(k)).unwrap_err();
+            assert!(e.what.starts_with(&format!("{spec} on {k} state columns: ")), "{e}");
+        }
+        let spec = FeatureSpec::Fourier { order: 3 };
+        let e = FeatureMap::new(&spec, &columns(20), &unit(20)).unwrap_err();
+        assert_eq!(e.what, "fourier:3 on 20 state columns: 1099511627776 features");
+    }
+
+    #[test]
+    fn ranges_come_from_the_logs_unless_given() {
+        let log = Log {
+            name: "a".into(),
+            columns: columns(2),
+            states: vec![0.0, 5.0, 1.0, 5.5],
+            rewards: vec![0.0; 2],
+            next: vec![-1.0, 6.0, 99.0, 99.0],
+            done: vec![false, true],
+            episode: None,
+        };
+        let given = Ranges::from([("s_1".to_string(), (0.0, 10.0))]);
+        let ranges = ranges_of(&[log.clone()], &given).unwrap();
+        assert_eq!(ranges, Ranges::from([("s_0".to_string(), (-1.0, 1.0)), ("s_1".to_string(), (0.0, 10.0))]));
+        let constant = Log { states: vec![2.0; 4], next: vec![2.0; 4], ..log.clone() };
+        assert!(ranges_of(&[constant], &given).unwrap_err().what.starts_with("`s_0` is 2 in every transition"));
+        let unknown = Ranges::from([("x".to_string(), (0.0, 1.0))]);
+        assert_eq!(ranges_of(&[log], &unknown).unwrap_err().help, "the state columns are s_0, s_1");
+    }
+
+    #[test]
+    fn bad_settings_are_refused() {
+        for text in
+            ["", "fourier", "fourier:-1", "fourier:x", "tiles:8", "tiles:0x8", "tiles:8x0", "radial:0", "radial:3:0", "identity:2", "rbf:3"]
+        {
+            let e = text.parse::<FeatureSpec>().unwrap_err();
+            assert!(e.key.starts_with("features"), "{text}: {e}");
+        }
+        let spec = FeatureSpec::Fourier { order: 1 };
+        let missing = FeatureMap::new(&spec, &columns(2), &unit(1)).unwrap_err();
+        assert_eq!(missing.to_string(), "ranges: `s_1` has no range");
+        for range in [(1.0, 1.0), (2.0, 1.0), (f64::NAN, 1.0), (0.0, f64::INFINITY), (-f64::MAX, f64::MAX)] {
+            assert!(FeatureMap::new(&spec, &columns(1), &Ranges::from([("s_0".into(), range)])).is_err(), "{range:?}");
+        }
+        assert!(FeatureMap::new(&spec, &[], &Ranges::new()).is_err());
+    }
+
+    #[test]
+    fn settings_read_as_written() {
+        for text in ["identity", "identity:bias", "polynomial:2", "fourier:3", "tiles:8x4", "radial:5", "radial:5:0.3"] {
+            let spec: FeatureSpec = text.parse().unwrap();
+            assert_eq!(spec.to_string(), text);
+            let json = serde_json::to_string(&spec).unwrap();
+            assert_eq!(serde_json::from_str::<FeatureSpec>(&json).unwrap(), spec);
+        }
+        let spec: FeatureSpec = serde_json::from_str(r#"{"kind": "identity"}"#).unwrap();
+        assert_eq!(spec, FeatureSpec::Identity { bias: false });
+        assert!(serde_json::from_str::<FeatureSpec>(r#"{"kind": "fourier", "order": 3, "bias": true}"#).is_err());
+    }
+
+    proptest! {
+        /// The theory's assumption, for every map that sees the scaled state.
+        #[test]
+        fn features_have_norm_at_most_one(
+            spec in prop_oneof![
+                (0u32..4).prop_map(|order| FeatureSpec::Polynomial { order }),
+                (0u32..4).prop_map(|order| FeatureSpec::Fourier { order }),
+                (1u32..9, 1u32..6).prop_map(|(tilings, bins)| FeatureSpec::Tiles { tilings, bins }),
+                (1u32..5, prop::option::of(1e-3..2.0)).prop_map(|(centres, width)| FeatureSpec::Radial { centres, width }),
+            ],
+            state in prop::collection::vec(-3.0..3.0, 1..4),
+        ) {
+            let k = state.len();
+            let ranges: Ranges = columns(k).into_iter().enumerate().map(|(j, c)| (c, (-1.0, 1.0 + j as f64))).collect();
+            let map = FeatureMap::new(&spec, &columns(k), &ranges).unwrap();
+            let phi = eval(&map, &state);
+            prop_assert_eq!(map.names().len(), map.len());
+            prop_assert!(phi.iter().all(|v| v.is_finite()));
+            prop_assert!(phi.iter().map(|v| v * v).sum::<f64>() <= 1.0 + 1e-12);
+            // States outside the ranges are clipped to them.
+            let clipped: Vec<f64> = state.iter().enumerate().map(|(j, s)| s.clamp(-1.0, 1.0 + j as f64)).collect();
+            prop_assert_eq!(eval(&map, &clipped), phi);
+        }
+    }
+}
