@@ -116,6 +116,11 @@ pub trait Field: Send + Sync {
     /// The stationary law of a kind's chain.
     fn stationary(&self, kind: usize) -> Option<&[f64]>;
 
+    /// The problem as arrays that [`file`] reads, where it is a Markov reward process.
+    fn export(&self) -> Option<Arrays>;
+    /// Replaces `theta*` by one computed before (checkpoints carry it, because
+    /// factorisations may differ in the last bits between instruction sets).
+    fn set_root(&mut self, root: Vec<f64>);
     /// The same field on the generic kernel, portable: the slow twin of every other.
     fn generic(self: Box<Self>) -> Box<dyn Field>;
 
