@@ -1,1 +1,3 @@
-
+//! The `fedsa` program: experiment files in, tables and pictures out.
+pub mod config;
+pub mod error;

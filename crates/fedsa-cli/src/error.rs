@@ -1,0 +1,52 @@
+//! Failures as the program shows them, and its exit statuses.
+
+use fedsa::error::BadInput;
+use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
+
+/// Exit status: everything went as expected.
+pub const DONE: u8 = 0;
+/// Exit status: a check or a run's status was not as expected.
+pub const NOT_AS_EXPECTED: u8 = 1;
+/// Exit status: bad input; nothing was written.
+pub const BAD_INPUT: u8 = 2;
+/// Exit status: interrupted; a checkpoint was written.
+pub const INTERRUPTED: u8 = 130;
+
+/// Bad input, with the place in a file where it stands if it stands in one.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct Failure {
+    /// What is wrong.
+    pub what: String,
+    /// What would be accepted.
+    pub help: String,
+    place: Option<Box<(NamedSource<String>, std::ops::Range<usize>)>>,
+}
+
+impl Failure {
+    /// A failure at a place of a text.
+    pub fn in_text(name: &str, text: &str, span: Option<std::ops::Range<usize>>, what: String, help: &str) -> Self {
+        let place = span.map(|span| Box::new((NamedSource::new(name, text.to_string()).with_language("TOML"), span)));
+        let what = if place.is_none() && !name.is_empty() { format!("{name}: {what}") } else { what };
+        Self { what, help: help.to_string(), place }
+    }
+}
+
+impl From<BadInput> for Failure {
+    fn from(e: BadInput) -> Self {
+        Self { what: e.to_string(), help: e.help, place: None }
+    }
+}
+
+impl Diagnostic for Failure {
+    fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
+        (!self.help.is_empty()).then(|| Box::new(format!("accepted: {}", self.help)) as Box<dyn std::fmt::Display>)
+    }
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.place.as_ref().map(|place| &place.0 as &dyn SourceCode)
+    }
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let (_, span) = &**self.place.as_ref()?;
+        Some(Box::new(std::iter::once(LabeledSpan::new_with_span(Some("here".into()), span.clone()))))
+    }
+}
