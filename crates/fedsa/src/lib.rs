@@ -2,3 +2,4 @@
 pub mod error;
 pub mod linalg;
 pub mod problem;
+pub mod theory;
