@@ -16,6 +16,7 @@
 //! | --- | --- |
 //! | [`leg`] | what H local steps do |
 //! | [`fedlsa`] | where FedLSA's mean iterate is, and where it ends |
+//! | [`stability`] | whether a setting can work, and the largest step that does |
 //! | [`map`] | spectral radius and trajectory of a linear map |
 //!
 //! \[S\] is SCAFFLSA (arXiv 2402.04114), \[F\] is FedHSA.
@@ -23,6 +24,7 @@
 pub mod fedlsa;
 pub mod leg;
 pub mod map;
+pub mod stability;
 mod symmetric;
 
 #[cfg(test)]
