@@ -17,11 +17,14 @@
 //! | [`leg`] | what H local steps do |
 //! | [`fedlsa`] | where FedLSA's mean iterate is, and where it ends |
 //! | [`stability`] | whether a setting can work, and the largest step that does |
-//! | [`map`] | spectral radius and trajectory of a linear map |
+//! | [`exact_mse`] | the mean-square error under i.i.d. samples, its bias and its noise |
+//! | [`map`], [`fixed_point`] | spectral radius, trajectory and fixed point of a linear map |
 //!
 //! \[S\] is SCAFFLSA (arXiv 2402.04114), \[F\] is FedHSA.
 
+pub mod exact_mse;
 pub mod fedlsa;
+pub mod fixed_point;
 pub mod leg;
 pub mod map;
 pub mod stability;
