@@ -18,15 +18,19 @@
 //! | [`fedlsa`] | where FedLSA's mean iterate is, and where it ends |
 //! | [`stability`] | whether a setting can work, and the largest step that does |
 //! | [`exact_mse`] | the mean-square error under i.i.d. samples, its bias and its noise |
+//! | [`constants`] | the constants that the theorems of \[S\] are stated in |
+//! | [`scaffnew`] | Theorem B.4 of \[S\], made exact |
 //! | [`map`], [`fixed_point`] | spectral radius, trajectory and fixed point of a linear map |
 //!
 //! \[S\] is SCAFFLSA (arXiv 2402.04114), \[F\] is FedHSA.
 
+pub mod constants;
 pub mod exact_mse;
 pub mod fedlsa;
 pub mod fixed_point;
 pub mod leg;
 pub mod map;
+pub mod scaffnew;
 pub mod stability;
 mod symmetric;
 
