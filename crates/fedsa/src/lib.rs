@@ -14,4 +14,5 @@ pub mod round;
 pub mod sampling;
 pub mod schedule;
 pub mod server;
+pub mod theory;
 pub mod uplink;

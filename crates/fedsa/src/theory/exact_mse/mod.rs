@@ -1,0 +1,64 @@
+//! The exact mean-square error under i.i.d. samples (in no source; sec. 5).
+//!
+//! `A(z)` and the noise are correlated, so the iterate is lifted by a constant:
+//! with `u = theta - theta*` and a drift `x` that stays for a leg, one step is
+//! linear in `(u, 1, x)`, and the second moment of a leg's end is linear in the
+//! second moment of its start. Two agents are independent given the start:
+//!
+//! ```text
+//! E[end_c end_c'^T | start] = F_c X F_c'^T + [c = c'] V_c(X),    X = start start^T
+//! ```
+//!
+//! `F_c` is the mean leg and `V_c(X)`, the conditional covariance of
+//! `theta_{c,H}`, a linear map from packed X to packed d x d matrices
+//! (`(K_c^H - F_c (x) F_c) X` of sec. 5, whose only non-zero block is that of u).
+
+mod fedlsa;
+mod leg_noise;
+mod scafflsa;
+#[cfg(test)]
+mod tests;
+
+pub use fedlsa::FedLsaMse;
+pub use scafflsa::{Controls, ScafflsaMse};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::BadInput;
+use crate::linalg;
+
+/// The law of `theta_t` up to second order, seen from `theta*`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MeanSquare {
+    /// The bias `E theta_t - theta*` (d).
+    pub bias: Vec<f64>,
+    /// The noise `E ||theta_t - E theta_t||^2`.
+    pub noise: f64,
+}
+
+impl MeanSquare {
+    /// `||E theta_t - theta*||^2`.
+    pub fn bias_sq(&self) -> f64 {
+        linalg::norm_sq(&self.bias)
+    }
+
+    /// The mean-square error `E ||theta_t - theta*||^2`.
+    pub fn mse(&self) -> f64 {
+        self.bias_sq() + self.noise
+    }
+
+    /// `E ||theta_t - theta* - offset||^2`: with FedLSA's limit bias as the
+    /// offset, the error around the point it converges to.
+    pub fn mse_around(&self, offset: &[f64]) -> f64 {
+        linalg::distance_sq(&self.bias, offset) + self.noise
+    }
+}
+
+/// The refusal of a floor that does not exist.
+fn unstable(radius: f64) -> BadInput {
+    BadInput::new(
+        "step_size",
+        format!("the mean-square error diverges: a round multiplies it by {radius:.6} in the end"),
+        "a smaller step size, fewer local steps or a larger batch",
+    )
+}

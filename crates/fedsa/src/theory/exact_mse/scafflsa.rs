@@ -1,0 +1,334 @@
+//! SCAFFLSA's exact mean-square error, fixed period.
+
+use std::collections::HashMap;
+
+use faer::Side;
+use faer::prelude::*;
+use rayon::prelude::*;
+
+use super::leg_noise::{check, leg_noise};
+use super::{MeanSquare, unstable};
+use crate::error::{BadInput, Result, require};
+use crate::linalg::Mat;
+use crate::problem::systems::{Moments, Systems};
+use crate::theory::Setting;
+use crate::theory::fixed_point::fixed_point;
+use crate::theory::leg::{Leg, step};
+use crate::theory::map::{LinearMap, at_rounds, spectral_radius};
+use crate::theory::stability::{ControlVariates, Group};
+use crate::theory::symmetric::{pack, packed_index};
+
+/// The control variates `xi_c` a run starts from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Controls {
+    /// `xi_c = 0`, the method's own start.
+    Zero,
+    /// The fixed point `xi*_c = -gbar_c(theta*)`.
+    Root,
+    /// One vector (d) an agent, with `sum p_c xi_c = 0`.
+    Given(Vec<Vec<f64>>),
+}
+
+/// Agents that nothing distinguishes: one kind, one weight, one start.
+#[derive(Debug, Clone)]
+struct Class {
+    kind: usize,
+    /// Their number n.
+    agents: f64,
+    /// Their summed weight w.
+    weight: f64,
+    /// `x_c = xi_c - xi*_c` at the start (d).
+    start: Vec<f64>,
+}
+
+/// The exact second moments of SCAFFLSA under i.i.d. samples, `batch` of them
+/// averaged in each step.
+///
+/// The state of sec. 5 is `(u, x_1 .. x_N, 1)`, `x_c = xi_c - xi*_c`. Agents
+/// that share a system, a weight and a start are exchangeable for ever, so the
+/// state kept is `y = (u, xbar_1 .. xbar_K, 1)` with one mean control a class,
+/// its second moment Y, and for each class the second moment `W_k` of a
+/// member's deviation from the mean, uncorrelated with y:
+///
+/// ```text
+/// Y   <- L Y L^T + sum_k B_k (V_k / n_k) B_k^T
+/// W_k <- (I - S_k/E) W_k (I - S_k/E)^T + (1 - 1/n_k) V_k / E^2
+/// ```
+///
+/// L is the mean round, `V_k` the conditional covariance of a member's leg
+/// (a linear map of the (u, x_c, 1) block of Y, `W_k` added to that of x_c),
+/// and `B_k e` adds `alpha_g w_k e` to u and `(w_k - [j = k]) e / E` to `xbar_j`.
+/// Cost: one map a distinct kind, once, then `O((K d)^2 d)` a round.
+#[derive(Debug, Clone)]
+pub struct ScafflsaMse {
+    dim: usize,
+    setting: Setting,
+    classes: Vec<Class>,
+    /// The mean round on `(u, xbar_1 .. xbar_K)`.
+    round: ControlVariates,
+    /// `I - S_k / E` of every class.
+    within: Vec<Mat<f64>>,
+    /// The conditional covariance of a leg on `(u, 1, x)`, of every kind.
+    noises: Vec<Mat<f64>>,
+    root: Vec<f64>,
+}
+
+impl ScafflsaMse {
+    /// The recursion for the given agents and starting controls;
+    /// `moments[k]` belongs to `systems.kinds[k]`.
+    ///
+    /// # Errors
+    /// When the mean system has no unique root, the moments do not fit, or the
+    /// controls given do not sum to zero.
+    pub fn new(systems: &Systems, moments: &[Moments], setting: &Setting, batch: u64, controls: &Controls) -> Result<Self> {
+        check(systems, moments, batch)?;
+        let (d, eta) = (systems.dim(), setting.step_size);
+        let root = systems.root()?;
+        // -xi*_c = gbar_c(theta*) of every kind.
+        let pushes: Vec<Vec<f64>> = systems.kinds.iter().map(|k| k.mean(&root)).collect();
+        let classes = classes(systems, &pushes, controls)?;
+        let noises = (systems.kinds.par_iter().zip(moments))
+            .map(|(system, moments)| {
+                // One mean step on (u, 1, x): u - eta Abar u + eta x.
+                let mut f = Mat::<f64>::identity(2 * d + 1, 2 * d + 1);
+                f.get_mut(..d, ..d).copy_from(step(&system.a, eta));
+                (0..d).for_each(|i| f[(i, d + 1 + i)] = eta);
+                leg_noise(system, moments, &root, batch, setting, &f)
+            })
+            .collect();
+        let gains: Vec<Mat<f64>> =
+            (systems.kinds.iter()).map(|k| Scale(1.0 / setting.span()) * Leg::new(&k.a, eta, setting.local_steps).sum).collect();
+        let groups = (classes.iter())
+            .map(|c| {
+                let (gain, a) = (&gains[c.kind], &systems.kinds[c.kind].a);
+                Group { weight: c.weight, agents: c.agents as usize, pull: gain * a, gain: gain.clone() }
+            })
+            .collect();
+        let within = classes.iter().map(|c| Mat::<f64>::identity(d, d) - &gains[c.kind]).collect();
+        let round = ControlVariates::of_groups(d, groups, setting);
+        Ok(Self { dim: d, setting: *setting, classes, round, within, noises, root })
+    }
+
+    /// The spectral radius of the second-moment map, matrix-free where it is large.
+    ///
+    /// # Errors
+    /// As [`spectral_radius`].
+    pub fn radius(&self) -> Result<f64> {
+        spectral_radius(&Homogeneous(self))
+    }
+
+    /// The law of `theta_t` at the wanted rounds (ascending), from a fixed `theta_0`.
+    ///
+    /// # Errors
+    /// When the rounds are not in ascending order.
+    pub fn curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>> {
+        let u: Vec<f64> = theta_0.iter().zip(&self.root).map(|(x, r)| x - r).collect();
+        let y: Vec<f64> = u.iter().chain(self.classes.iter().flat_map(|c| &c.start)).copied().chain([1.0]).collect();
+        let start = Second { y: Mat::from_fn(y.len(), y.len(), |i, j| y[i] * y[j]), within: self.no_deviations() };
+        let mut curve = Vec::with_capacity(rounds.len());
+        let last = y.len() - 1;
+        at_rounds(self, start.flat(), rounds, |state| {
+            // Y is the first, column-major block of the state.
+            let entry = |i: usize, j: usize| state[j * (last + 1) + i];
+            let bias: Vec<f64> = (0..self.dim).map(|i| entry(i, last)).collect();
+            let noise = (0..self.dim).map(|i| entry(i, i) - bias[i] * bias[i]).sum();
+            curve.push(MeanSquare { bias, noise });
+        })?;
+        Ok(curve)
+    }
+
+    /// The floor: the law of `theta_t` as t grows. The bias is zero.
+    ///
+    /// # Errors
+    /// When the mean or the mean-square error diverges, or the solve does not converge.
+    pub fn floor(&self) -> Result<MeanSquare> {
+        let radius = self.round.radius()?;
+        if radius >= 1.0 {
+            return Err(unstable(radius * radius));
+        }
+        if !self.noises.iter().all(Mat::is_all_finite) {
+            return Err(unstable(f64::INFINITY));
+        }
+        let n = self.side();
+        let constant = Second { y: Mat::from_fn(n, n, |i, j| f64::from(i == n - 1 && j == n - 1)), within: self.no_deviations() };
+        let mut source = self.advance(&constant);
+        source.y[(n - 1, n - 1)] = 0.0;
+        let floor = self.second(&fixed_point(&Homogeneous(self), &source.flat())?);
+        // The second-moment map keeps covariances covariances, so its radius is below 1
+        // exactly when the fixed point of what the noise excites is a covariance.
+        for matrix in std::iter::once(&floor.y).chain(&floor.within) {
+            let eigenvalues = matrix.self_adjoint_eigenvalues(Side::Lower).unwrap_or_else(|_| vec![f64::NAN]);
+            let (low, high) = (eigenvalues[0], eigenvalues[eigenvalues.len() - 1]);
+            let covariance = low >= -1e-8 * high.abs();
+            if !covariance {
+                return Err(BadInput::new(
+                    "step_size",
+                    "the mean-square error diverges although the mean converges",
+                    "a smaller step size or a larger batch",
+                ));
+            }
+        }
+        Ok(MeanSquare { bias: vec![0.0; self.dim], noise: (0..self.dim).map(|i| floor.y[(i, i)]).sum() })
+    }
+
+    /// The rows of Y: `d (K + 1) + 1`.
+    fn side(&self) -> usize {
+        self.dim * (self.classes.len() + 1) + 1
+    }
+
+    fn no_deviations(&self) -> Vec<Mat<f64>> {
+        vec![Mat::zeros(self.dim, self.dim); self.classes.len()]
+    }
+
+    /// A state from its flat form.
+    fn second(&self, flat: &[f64]) -> Second {
+        let (n, d) = (self.side(), self.dim);
+        let (y, rest) = flat.split_at(n * n);
+        Second {
+            y: MatRef::from_column_major_slice(y, n, n).to_owned(),
+            within: rest.chunks_exact(d * d).map(|w| MatRef::from_column_major_slice(w, d, d).to_owned()).collect(),
+        }
+    }
+
+    /// One round of the second moments.
+    fn advance(&self, now: &Second) -> Second {
+        let (d, last) = (self.dim, self.side() - 1);
+        let (alpha, span) = (self.setting.server_step, self.setting.span());
+        // L Y L^T = L (L Y)^T for the symmetric Y.
+        let mut y = self.round.apply_to(&self.round.apply_to(&now.y).transpose().to_owned());
+        let mut within = Vec::with_capacity(now.within.len());
+        // G_k = w_k V_k / n_k, the covariance of the mean noise with that of class k; G = sum w_k G_k.
+        let mut shared = Vec::with_capacity(self.classes.len());
+        let mut total = Mat::<f64>::zeros(d, d);
+        for (k, class) in self.classes.iter().enumerate() {
+            let covariance = self.leg_covariance(k, now, last);
+            let keep = &self.within[k];
+            let deviation = (1.0 - 1.0 / class.agents) / (span * span);
+            within.push(keep * &now.within[k] * keep.transpose() + Scale(deviation) * &covariance);
+            let mean = Scale(1.0 / class.agents) * covariance;
+            let mut own = y.get_mut((k + 1) * d..(k + 2) * d, (k + 1) * d..(k + 2) * d);
+            own += Scale(1.0 / (span * span)) * &mean;
+            let with_mean = Scale(class.weight) * mean;
+            total += Scale(class.weight) * &with_mean;
+            shared.push(with_mean);
+        }
+        let at = |block: usize| block * d..(block + 1) * d;
+        let mut uu = y.get_mut(at(0), at(0));
+        uu += Scale(alpha * alpha) * &total;
+        for (j, gj) in shared.iter().enumerate() {
+            let cross = Scale(alpha / span) * (&total - gj);
+            let mut ux = y.get_mut(at(0), at(j + 1));
+            ux += &cross;
+            let mut xu = y.get_mut(at(j + 1), at(0));
+            xu += &cross;
+            // The blocks (x_i, x_j) for all i, column by column.
+            for b in 0..d {
+                let column = &mut y.col_as_slice_mut((j + 1) * d + b)[d..last];
+                let (total, gj) = (total.col_as_slice(b), gj.col_as_slice(b));
+                for (block, gi) in column.chunks_exact_mut(d).zip(&shared) {
+                    for (((y, total), gi), gj) in block.iter_mut().zip(total).zip(gi.col_as_slice(b)).zip(gj) {
+                        *y += (total - gi - gj) / (span * span);
+                    }
+                }
+            }
+        }
+        Second { y, within }
+    }
+
+    /// `V_k`: the conditional covariance of a member's leg from the state `now`, d x d.
+    fn leg_covariance(&self, k: usize, now: &Second, last: usize) -> Mat<f64> {
+        let d = self.dim;
+        // The coordinates (u, 1, x_c) within y.
+        let place = |i: usize| match i {
+            i if i < d => i,
+            i if i == d => last,
+            i => (k + 1) * d + i - d - 1,
+        };
+        let start = pack(2 * d + 1, |i, j| {
+            let deviation = if i > d { now.within[k][(i - d - 1, j - d - 1)] } else { 0.0 };
+            now.y[(place(i), place(j))] + deviation
+        });
+        let noise = &self.noises[self.classes[k].kind];
+        let mut packed = vec![0.0; noise.nrows()];
+        for (j, x) in start.iter().enumerate() {
+            packed.iter_mut().zip(noise.col_as_slice(j)).for_each(|(p, t)| *p += t * x);
+        }
+        Mat::from_fn(d, d, |i, j| packed[packed_index(i, j)])
+    }
+}
+
+/// The second moments of a state: of `(u, xbar_1 .. xbar_K, 1)`, and of the deviations within each class.
+struct Second {
+    y: Mat<f64>,
+    within: Vec<Mat<f64>>,
+}
+
+impl Second {
+    fn flat(&self) -> Vec<f64> {
+        std::iter::once(&self.y).chain(&self.within).flat_map(|m| m.col_iter().flat_map(|c| c.iter().copied())).collect()
+    }
+}
+
+impl LinearMap for ScafflsaMse {
+    fn dim(&self) -> usize {
+        self.side() * self.side() + self.classes.len() * self.dim * self.dim
+    }
+
+    fn apply(&self, x: &[f64], out: &mut [f64]) {
+        out.copy_from_slice(&self.advance(&self.second(x)).flat());
+    }
+}
+
+/// The map without its constant: of second moments about the root, symmetric ones.
+struct Homogeneous<'a>(&'a ScafflsaMse);
+
+impl LinearMap for Homogeneous<'_> {
+    fn dim(&self) -> usize {
+        self.0.dim()
+    }
+
+    fn apply(&self, x: &[f64], out: &mut [f64]) {
+        let last = self.0.side() - 1;
+        let mut state = self.0.second(x);
+        let symmetric = |m: &Mat<f64>| Mat::from_fn(m.nrows(), m.nrows(), |i, j| 0.5 * (m[(i, j)] + m[(j, i)]));
+        state.y = symmetric(&state.y);
+        state.within.iter_mut().for_each(|w| *w = symmetric(w));
+        for i in 0..=last {
+            state.y[(i, last)] = 0.0;
+            state.y[(last, i)] = 0.0;
+        }
+        out.copy_from_slice(&self.0.advance(&state).flat());
+    }
+}
+
+/// The agents in classes, in the order of their first members.
+fn classes(systems: &Systems, pushes: &[Vec<f64>], controls: &Controls) -> Result<Vec<Class>> {
+    let d = systems.dim();
+    if let Controls::Given(given) = controls {
+        require(given.len() == systems.weights.len(), "controls", given.len(), "one vector for each agent")?;
+        let largest = given.iter().flatten().fold(0.0, |m: f64, x| m.max(x.abs()));
+        for i in 0..d {
+            let sum: f64 = systems.weights.iter().zip(given).map(|(p, xi)| p * xi[i]).sum();
+            require(sum.abs() <= 1e-12 * largest, "controls", sum, "vectors whose weighted sum is 0")?;
+        }
+    }
+    let mut classes: Vec<Class> = Vec::new();
+    let mut index: HashMap<(u32, u64, Vec<u64>), usize> = HashMap::new();
+    for (c, (kind, weight)) in systems.kind_of.iter().zip(&systems.weights).enumerate() {
+        let own: &[f64] = if let Controls::Given(given) = controls { &given[c] } else { &[] };
+        let key = (*kind, weight.to_bits(), own.iter().map(|x| x.to_bits()).collect());
+        let k = *index.entry(key).or_insert_with(|| {
+            let kind = *kind as usize;
+            let start = match controls {
+                Controls::Zero => pushes[kind].clone(),
+                Controls::Root => vec![0.0; d],
+                Controls::Given(_) => own.iter().zip(&pushes[kind]).map(|(xi, g)| xi + g).collect(),
+            };
+            classes.push(Class { kind, agents: 0.0, weight: 0.0, start });
+            classes.len() - 1
+        });
+        classes[k].agents += 1.0;
+        classes[k].weight += weight;
+    }
+    Ok(classes)
+}

@@ -1,0 +1,419 @@
+//! Whether a setting can work: the spectral radius of a noiseless round.
+//!
+//! On a linear problem one noiseless round is a linear map of the method's
+//! state (in no source; sec. 5). Below radius 1 the mean iterate converges,
+//! above it the method diverges whatever the noise. With noise in `A(z)` the
+//! mean square has a smaller limit of its own: see
+//! [`exact_mse`](super::exact_mse).
+
+use faer::prelude::*;
+use rayon::prelude::*;
+
+use crate::error::{BadInput, Result, require};
+use crate::linalg::{self, Mat};
+use crate::problem::systems::Systems;
+use crate::theory::Setting;
+use crate::theory::fedlsa::FedLsa;
+use crate::theory::leg::Leg;
+use crate::theory::map::{LinearMap, spectral_radius};
+
+/// FedLSA: `(1 - alpha_g) I + alpha_g Gbar`, a map of theta (d x d).
+///
+/// # Errors
+/// When the mean system has no unique root.
+pub fn plain_map(systems: &Systems, setting: &Setting) -> Result<Mat<f64>> {
+    Ok(FedLsa::new(systems, setting)?.round_map())
+}
+
+/// FedHSA: `I - alpha_g Sbar Abar` with `Sbar = sum p_c S_c`, a map of theta (d x d).
+pub fn global_memory_map(systems: &Systems, setting: &Setting) -> Mat<f64> {
+    let d = systems.dim();
+    let mut sbar = Mat::<f64>::zeros(d, d);
+    for (system, weight) in systems.kinds.iter().zip(systems.kind_weights()) {
+        sbar += Scale(weight) * Leg::new(&system.a, setting.step_size, setting.local_steps).sum;
+    }
+    Mat::<f64>::identity(d, d) - Scale(setting.server_step) * (sbar * systems.mean().a)
+}
+
+/// The agents that share a leg, seen through their weighted mean control.
+#[derive(Debug, Clone)]
+pub(crate) struct Group {
+    /// The summed weight of its agents, `w_k`.
+    pub weight: f64,
+    /// Their number.
+    pub agents: usize,
+    /// `S_k / E`: what the control adds to the direction.
+    pub gain: Mat<f64>,
+    /// `S_k Abar_k / E`: what the iterate takes from the direction.
+    pub pull: Mat<f64>,
+}
+
+/// How many columns [`ControlVariates::apply_to`] takes at once.
+const COLUMNS: usize = 64;
+
+/// SCAFFLSA: a map of the state `(u, x_1 .. x_K)`, where `u = theta - theta*`
+/// and `x_k` is the weighted mean over the agents of kind k of
+/// `x_c = xi_c - xi*_c`:
+///
+/// ```text
+/// v_k = (S_k / E) (x_k - Abar_k u),   v = sum w_k v_k
+/// u  <- u + alpha_g E0 v,             x_k <- x_k + v - v_k
+/// ```
+///
+/// Fixed period: `E = E0 = eta H`. Random talk with probability p, in the mean
+/// over the geometric number H of steps: the control moves by
+/// `(p / eta) (eta H) (v - v_c)`, so `S_k` is the mean leg's, `E = E0 = eta / p`.
+///
+/// The weighted sum of the controls never changes; it is 0 in every run, and
+/// the map acts on that subspace: the state is first projected on it
+/// (`x_k -= sum w_j x_j`), so the eigenvalue 1 of the conserved sum becomes 0.
+/// Within a kind, the agents' deviations from its mean follow `I - S_k / E`
+/// each by itself; [`radius`](ControlVariates::radius) includes them.
+#[derive(Debug, Clone)]
+pub struct ControlVariates {
+    pub(crate) dim: usize,
+    pub(crate) groups: Vec<Group>,
+    /// `alpha_g E`.
+    stride: f64,
+}
+
+impl ControlVariates {
+    /// SCAFFLSA with a fixed period (\[S\] Alg. 2/4; gain 1).
+    pub fn fixed_period(systems: &Systems, setting: &Setting) -> Self {
+        let legs: Vec<Leg> = systems.kinds.iter().map(|k| Leg::new(&k.a, setting.step_size, setting.local_steps)).collect();
+        Self::new(systems, &legs, setting.span(), setting.server_step)
+    }
+
+    /// The expected round of SCAFFLSA with random talk of probability `p` after
+    /// every step of size `eta` (\[S\] Alg. 2/3). `None` when an agent's
+    /// expected leg is infinite: see [`Leg::geometric`].
+    ///
+    /// # Errors
+    /// When `p` is not in (0, 1] or a system is not finite.
+    pub fn random_talk(systems: &Systems, eta: f64, p: f64, server_step: f64) -> Result<Option<Self>> {
+        require(p > 0.0 && p <= 1.0, "probability", p, "in (0, 1]")?;
+        let legs: Option<Vec<Leg>> = systems.kinds.iter().map(|k| Leg::geometric(&k.a, eta, p)).collect::<Result<_>>()?;
+        Ok(legs.map(|legs| Self::new(systems, &legs, eta / p, server_step)))
+    }
+
+    fn new(systems: &Systems, legs: &[Leg], span: f64, server_step: f64) -> Self {
+        let mut agents = vec![0; systems.kinds.len()];
+        systems.kind_of.iter().for_each(|k| agents[*k as usize] += 1);
+        let groups = (systems.kind_weights().into_iter().zip(agents).zip(legs).zip(&systems.kinds))
+            .filter(|(((_, agents), _), _)| *agents > 0)
+            .map(|(((weight, agents), leg), system)| {
+                let gain = Scale(1.0 / span) * &leg.sum;
+                Group { weight, agents, pull: &gain * &system.a, gain }
+            })
+            .collect();
+        Self { dim: systems.dim(), groups, stride: server_step * span }
+    }
+
+    /// The same map on groups of one's own choice, fixed period.
+    pub(crate) fn of_groups(dim: usize, groups: Vec<Group>, setting: &Setting) -> Self {
+        Self { dim, groups, stride: setting.server_step * setting.span() }
+    }
+
+    /// The map on every column of `y`; rows beyond the state stay as they are.
+    pub(crate) fn apply_to(&self, y: &Mat<f64>) -> Mat<f64> {
+        let starts: Vec<usize> = (0..y.ncols()).step_by(COLUMNS).collect();
+        let images: Vec<Mat<f64>> =
+            (starts.par_iter()).map(|start| self.apply_to_few(y.get(.., *start..y.ncols().min(start + COLUMNS)))).collect();
+        let mut out = Mat::<f64>::zeros(y.nrows(), y.ncols());
+        for (start, image) in starts.iter().zip(&images) {
+            out.get_mut(.., *start..start + image.ncols()).copy_from(image);
+        }
+        out
+    }
+
+    /// The map on a few columns, which fit into a cache with all that is made of them.
+    fn apply_to_few(&self, y: MatRef<'_, f64>) -> Mat<f64> {
+        let (d, columns) = (self.dim, y.ncols());
+        let block = |k: usize| (k + 1) * d..(k + 2) * d;
+        let mut sum = Mat::<f64>::zeros(d, columns);
+        for (k, group) in self.groups.iter().enumerate() {
+            sum += Scale(group.weight) * y.get(block(k), ..);
+        }
+        let u = y.get(0..d, ..);
+        let mut out = y.to_owned();
+        let mut mean = Mat::<f64>::zeros(d, columns);
+        for (k, group) in self.groups.iter().enumerate() {
+            let control = y.get(block(k), ..) - &sum;
+            let v = &group.gain * &control - &group.pull * u;
+            mean += Scale(group.weight) * &v;
+            out.get_mut(block(k), ..).copy_from(control - v);
+        }
+        for k in 0..self.groups.len() {
+            let mut x = out.get_mut(block(k), ..);
+            x += &mean;
+        }
+        let mut u = out.get_mut(0..d, ..);
+        u += Scale(self.stride) * mean;
+        out
+    }
+
+    /// The spectral radius over all agents: that of the kinds' means, and of
+    /// `I - S_k / E` for every kind of two agents or more.
+    ///
+    /// # Errors
+    /// As [`spectral_radius`].
+    pub fn radius(&self) -> Result<f64> {
+        let mut radius = spectral_radius(self)?;
+        for group in self.groups.iter().filter(|g| g.agents >= 2) {
+            radius = radius.max(spectral_radius(&(Mat::<f64>::identity(self.dim, self.dim) - &group.gain))?);
+        }
+        Ok(radius)
+    }
+}
+
+impl LinearMap for ControlVariates {
+    fn dim(&self) -> usize {
+        self.dim * (self.groups.len() + 1)
+    }
+
+    fn apply(&self, x: &[f64], out: &mut [f64]) {
+        out.copy_from_slice(self.apply_to(&linalg::column(x)).col_as_slice(0));
+    }
+}
+
+/// The radius of FedLSA's round.
+///
+/// # Errors
+/// When the mean system has no unique root.
+pub fn plain_radius(systems: &Systems, setting: &Setting) -> Result<f64> {
+    spectral_radius(&plain_map(systems, setting)?)
+}
+
+/// The radius of FedHSA's round.
+///
+/// # Errors
+/// As [`spectral_radius`].
+pub fn global_memory_radius(systems: &Systems, setting: &Setting) -> Result<f64> {
+    spectral_radius(&global_memory_map(systems, setting))
+}
+
+/// The radius of SCAFFLSA's round with a fixed period, on `sum p_c xi_c = 0`.
+///
+/// # Errors
+/// As [`spectral_radius`].
+pub fn control_variates_radius(systems: &Systems, setting: &Setting) -> Result<f64> {
+    ControlVariates::fixed_period(systems, setting).radius()
+}
+
+/// The radius of SCAFFLSA's expected round with random talk; infinite when the
+/// expectation is.
+///
+/// # Errors
+/// As [`ControlVariates::random_talk`] and [`spectral_radius`].
+pub fn random_talk_radius(systems: &Systems, eta: f64, p: f64, server_step: f64) -> Result<f64> {
+    ControlVariates::random_talk(systems, eta, p, server_step)?.map_or(Ok(f64::INFINITY), |map| map.radius())
+}
+
+/// The ratio of neighbouring steps in the scan, `2^(1/16)`: windows of
+/// instability narrower than 4% of the step can slip through.
+const GRID: f64 = 1.044_273_782_427_413_8;
+
+/// The largest step eta below the first instability: every step of the scan
+/// up to it has `radius(eta) < 1`, and just above it is one that has not.
+///
+/// Stable steps need not form an interval: SCAFFLSA has unstable windows of
+/// eta H with stable steps above them. So the scan runs upward on a geometric
+/// grid (ratio `2^(1/16)`) from `around / 1024`, stops at the first radius
+/// that is not below 1, and bisects there to a relative 1e-6. When
+/// `around / 1024` is itself unstable, the scan starts lower, down to
+/// `around 2^-60`. Infinite when no step up to `2^20 around` is unstable.
+///
+/// # Errors
+/// Those of `radius`, or when no stable step is found.
+pub fn largest_stable_step(radius: impl Fn(f64) -> Result<f64>, around: f64) -> Result<f64> {
+    require(around > 0.0 && around.is_finite(), "step_size", around, "a positive number")?;
+    let stable = |eta: f64| -> Result<bool> { Ok(radius(eta)? < 1.0) };
+    let mut low = around / 1024.0;
+    while !stable(low)? {
+        low /= 1024.0;
+        if low < around * 2f64.powi(-60) {
+            return Err(BadInput::new(
+                "step_size",
+                format!("no stable step down to {low:e}"),
+                "a mean matrix whose eigenvalues all have positive real parts",
+            ));
+        }
+    }
+    let mut high = low * GRID;
+    while stable(high)? {
+        (low, high) = (high, high * GRID);
+        if high > around * 2f64.powi(20) {
+            return Ok(f64::INFINITY);
+        }
+    }
+    while high - low > 1e-6 * low {
+        let middle = 0.5 * (low + high);
+        if stable(middle)? {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::systems::System;
+    use crate::theory::testing::Draw;
+
+    /// One noiseless round of SCAFFLSA on all agents, `legs` local steps.
+    fn round(systems: &Systems, theta: &mut [f64], xi: &mut [Vec<f64>], eta: f64, steps: usize, gain: f64, alpha: f64) {
+        let span = eta * steps as f64;
+        let directions: Vec<Vec<f64>> = (xi.iter().enumerate())
+            .map(|(c, xi)| {
+                let mut local = theta.to_vec();
+                for _ in 0..steps {
+                    let g = systems.of(c).mean(&local);
+                    local.iter_mut().zip(g).zip(xi).for_each(|((x, g), drift)| *x += eta * (g + drift));
+                }
+                local.iter().zip(&*theta).map(|(x, y)| (x - y) / span).collect()
+            })
+            .collect();
+        for i in 0..theta.len() {
+            let v: f64 = systems.weights.iter().zip(&directions).map(|(p, v)| p * v[i]).sum();
+            theta[i] += alpha * span * v;
+            xi.iter_mut().zip(&directions).for_each(|(xi, vc)| xi[i] += gain * (v - vc[i]));
+        }
+    }
+
+    /// The round as a matrix of `(theta, xi_1 .. xi_N)`, from its action on unit
+    /// vectors, on the basis of `sum p_c xi_c = 0` that drops the last agent.
+    fn reduced(systems: &Systems, act: impl Fn(&mut [f64], &mut [Vec<f64>])) -> Mat<f64> {
+        let (d, n) = (systems.dim(), systems.weights.len());
+        let mut homogeneous = systems.clone();
+        homogeneous.kinds.iter_mut().for_each(|k| k.b.fill(0.0));
+        Mat::from_fn(d * n, d * n, {
+            let columns: Vec<Vec<f64>> = (0..d * n)
+                .map(|j| {
+                    let mut y = vec![0.0; d * n];
+                    y[j] = 1.0;
+                    let mut theta = y[..d].to_vec();
+                    let mut xi: Vec<Vec<f64>> = (1..n).map(|c| y[c * d..(c + 1) * d].to_vec()).collect();
+                    let last =
+                        (0..d).map(|i| -(0..n - 1).map(|c| systems.weights[c] * xi[c][i]).sum::<f64>() / systems.weights[n - 1]).collect();
+                    xi.push(last);
+                    act(&mut theta, &mut xi);
+                    theta.into_iter().chain(xi.into_iter().take(n - 1).flatten()).collect()
+                })
+                .collect();
+            move |i, j| columns[j][i]
+        })
+    }
+
+    fn with_shared_kinds(seed: u64) -> Systems {
+        let mut systems = Draw::new(seed).systems(2, 3);
+        systems.kinds.iter_mut().for_each(|k| k.b.fill(0.0));
+        systems.kind_of = vec![0, 1, 1, 0, 1];
+        systems.weights = vec![0.1, 0.2, 0.25, 0.3, 0.15];
+        systems
+    }
+
+    #[test]
+    fn fixed_period_radius_is_that_of_all_agents() {
+        let systems = with_shared_kinds(10);
+        for (eta, h, alpha) in [(0.1, 5, 1.0), (0.4, 20, 0.7), (0.3, 1, 1.0), (0.01, 2, 1.3)] {
+            let setting = Setting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
+            let full = reduced(&systems, |theta, xi| round(&systems, theta, xi, eta, h as usize, 1.0, alpha));
+            let want = linalg::spectral_radius(&full).unwrap();
+            let got = control_variates_radius(&systems, &setting).unwrap();
+            assert!((got - want).abs() < 1e-10, "{got} {want}");
+        }
+    }
+
+    #[test]
+    fn random_talk_radius_is_that_of_the_mean_round() {
+        let systems = with_shared_kinds(11);
+        let (eta, p, alpha) = (0.15, 0.3, 0.9);
+        let d = systems.dim() * systems.weights.len();
+        let mut expected = Mat::<f64>::zeros(d, d);
+        for h in 1..120 {
+            let weight = p * (1.0f64 - p).powi(h - 1);
+            let gain = p * f64::from(h);
+            expected += Scale(weight) * reduced(&systems, |theta, xi| round(&systems, theta, xi, eta, h as usize, gain, alpha));
+        }
+        let want = linalg::spectral_radius(&expected).unwrap();
+        let got = random_talk_radius(&systems, eta, p, alpha).unwrap();
+        assert!((got - want).abs() < 1e-10, "{got} {want}");
+        assert_eq!(random_talk_radius(&systems, 50.0, 0.01, 1.0).unwrap(), f64::INFINITY);
+    }
+
+    #[test]
+    fn many_distinct_agents_are_left_to_arnoldi() {
+        let systems = Draw::new(12).systems(70, 4);
+        let setting = Setting::new(0.2, 4).unwrap();
+        let map = ControlVariates::fixed_period(&systems, &setting);
+        assert_eq!(map.dim(), 284);
+        let dense = linalg::spectral_radius(&map.to_matrix()).unwrap();
+        assert!((map.radius().unwrap() - dense).abs() < 1e-9);
+    }
+
+    #[test]
+    fn global_memory_is_the_round_of_fedhsa() {
+        let systems = Draw::new(13).systems(3, 2);
+        let setting = Setting::new(0.2, 6).unwrap().with_server_step(0.5).unwrap();
+        // u -> u + alpha mean_c (u_H - u), local steps with drift G - gbar_c(theta_t).
+        let mean = systems.mean();
+        let by_steps = Mat::from_fn(2, 2, {
+            let columns: Vec<Vec<f64>> = (0..2)
+                .map(|j| {
+                    let start: Vec<f64> = (0..2).map(|i| f64::from(i == j)).collect();
+                    let mut next = start.clone();
+                    for kind in &systems.kinds {
+                        let mut u = start.clone();
+                        for _ in 0..6 {
+                            let (own, own_start) = (linalg::mat_vec(&kind.a, &u), linalg::mat_vec(&kind.a, &start));
+                            let global = linalg::mat_vec(&mean.a, &start);
+                            (0..2).for_each(|i| u[i] += 0.2 * (-own[i] - global[i] + own_start[i]));
+                        }
+                        (0..2).for_each(|i| next[i] += 0.5 / 3.0 * (u[i] - start[i]));
+                    }
+                    next
+                })
+                .collect();
+            move |i, j| columns[j][i]
+        });
+        assert!((by_steps - global_memory_map(&systems, &setting)).norm_max() < 1e-14);
+    }
+
+    #[test]
+    fn control_variates_have_unstable_windows() {
+        // Two equal agents in the plane whose matrix rotates, eigenvalues a +- i w. With z = eta H (a + i w) and
+        // eta small, their difference follows |1 - (1 - e^-z) / z|, which passes 1 and comes back as eta H grows.
+        let (a, w, eta) = (0.05, 1.0, 1e-4);
+        let system = System { a: linalg::from_rows(2, 2, &[a, w, -w, a]), b: vec![0.0; 2] };
+        let systems = Systems { kinds: vec![system], kind_of: vec![0, 0], weights: vec![0.5; 2] };
+        let radius = |h: u64| control_variates_radius(&systems, &Setting::new(eta, h).unwrap()).unwrap();
+        for (h, unstable) in [(20_000, false), (45_000, true), (70_000, false)] {
+            let z = faer::c64::new(a, w) * eta * h as f64;
+            let one = faer::c64::new(1.0, 0.0);
+            let decay = faer::c64::new(z.im.cos(), -z.im.sin()) * (-z.re).exp();
+            let want = (one - (one - decay) / z).norm().max(decay.norm());
+            assert!((radius(h) - want).abs() < 1e-4, "{} {want}", radius(h));
+            assert_eq!(radius(h) > 1.0, unstable, "H = {h}");
+        }
+        let edge = largest_stable_step(|eta| control_variates_radius(&systems, &Setting::new(eta, 1000)?), 0.06).unwrap();
+        assert!(edge > 0.002 && edge < 0.0045, "below the window, not above it: {edge}");
+    }
+
+    #[test]
+    fn the_step_found_lies_below_the_first_instability() {
+        // Stable below 0.3, unstable to 0.5, stable to 2.
+        let radius = |eta: f64| Ok(if (0.3..0.5).contains(&eta) || eta > 2.0 { 1.5 } else { 0.5 });
+        assert!((largest_stable_step(radius, 1.0).unwrap() - 0.3).abs() < 1e-6);
+        // From 9.8, which is unstable, down and up again.
+        assert!((largest_stable_step(radius, 1e4).unwrap() - 0.3).abs() < 1e-6);
+        assert_eq!(largest_stable_step(|_| Ok(0.5), 1.0).unwrap(), f64::INFINITY);
+        assert!(largest_stable_step(|_| Ok(1.0), 1.0).is_err());
+        // A single scalar agent: |1 - eta a|^H < 1 exactly below 2 / a.
+        let one = Systems { kinds: vec![System { a: Mat::full(1, 1, 4.0), b: vec![1.0] }], kind_of: vec![0], weights: vec![1.0] };
+        let edge = largest_stable_step(|eta| plain_radius(&one, &Setting::new(eta, 10)?), 0.1).unwrap();
+        assert!((edge - 0.5).abs() < 1e-6);
+    }
+}
