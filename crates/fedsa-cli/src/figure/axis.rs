@@ -1,0 +1,140 @@
+//! Scales, and where their ticks go.
+
+use super::text::{decimal, power_of_ten, scientific};
+
+/// An interval of values, or of their decimal logarithms.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Axis {
+    log: bool,
+    low: f64,
+    high: f64,
+}
+
+/// Places on an axis as fractions of its length.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ticks {
+    pub major: Vec<(f64, String)>,
+    pub minor: Vec<f64>,
+}
+
+/// Values beyond this are infinite for all that a picture shows; their differences are not.
+const HUGE: f64 = 1e300;
+
+/// The value on the axis's scale, if it has a place there.
+pub(super) fn scaled(value: f64, log: bool) -> Option<f64> {
+    match log {
+        _ if !value.is_finite() => None,
+        true => (value > 0.0).then(|| value.log10()),
+        false => Some(value.clamp(-HUGE, HUGE)),
+    }
+}
+
+impl Axis {
+    /// Shows `range`, given on the axis's own scale, with a margin. Without a range, shows something.
+    pub fn around(range: Option<(f64, f64)>, log: bool, margin: f64) -> Axis {
+        let Some((low, high)) = range else {
+            return Axis { log, low: 0.0, high: 1.0 };
+        };
+        let middle = 0.5 * low + 0.5 * high;
+        let half = 0.5 * high - 0.5 * low;
+        let least = match log {
+            true => 0.05,
+            false if middle == 0.0 => 1.0,
+            false => 1e-9 * middle.abs(),
+        };
+        let half = match half > least {
+            true => half * (1.0 + 2.0 * margin),
+            false if log => 0.2,
+            false => (0.1 * middle.abs()).max(if middle == 0.0 { 1.0 } else { f64::MIN_POSITIVE }),
+        };
+        Axis { log, low: middle - half, high: middle + half }
+    }
+
+    /// Shows exactly this range of values, if it is one.
+    pub fn exactly((low, high): (f64, f64), log: bool) -> Option<Axis> {
+        let (low, high) = (scaled(low, log)?, scaled(high, log)?);
+        (high - low > 1e-9 * low.abs().max(high.abs())).then_some(Axis { log, low, high })
+    }
+
+    /// Where on the axis a value is: 0 at its low end, 1 at its high end.
+    pub fn fraction(&self, value: f64) -> Option<f64> {
+        scaled(value, self.log).map(|v| self.locate(v))
+    }
+
+    fn locate(&self, scaled: f64) -> f64 {
+        (scaled - self.low) / (self.high - self.low)
+    }
+
+    /// About `count` ticks, at most, on an axis of `length` pixels.
+    pub fn ticks(&self, count: usize, length: f64) -> Ticks {
+        if !self.log {
+            return self.linear_ticks(self.low, self.high, count, |v| self.locate(v));
+        }
+        let (first, last) = (self.low.ceil() as i32, self.high.floor() as i32);
+        if last - first >= 1 {
+            return self.decade_ticks(first, last, count, length);
+        }
+        let (floor, ceiling) = (self.low.floor() as i32, self.high.ceil() as i32);
+        let major: Vec<_> = (floor..=ceiling)
+            .flat_map(|decade| [1_i64, 2, 5].map(|digit| (digit, decade)))
+            .map(|(digit, decade)| (self.locate((digit as f64).log10() + f64::from(decade)), digit, decade))
+            .filter(|(at, _, _)| (0.0..=1.0).contains(at))
+            .map(|(at, digit, decade)| (at, scientific(digit, decade)))
+            .collect();
+        if (2..=count.max(2)).contains(&major.len()) {
+            let minor = (floor..=ceiling).flat_map(|decade| self.within_decade(decade)).collect();
+            return Ticks { major, minor };
+        }
+        self.linear_ticks(10f64.powf(self.low), 10f64.powf(self.high).min(f64::MAX), count, |v| self.locate(v.log10()))
+    }
+
+    fn decade_ticks(&self, first: i32, last: i32, count: usize, length: f64) -> Ticks {
+        const ROOM_FOR_DIGITS: f64 = 36.0;
+        const ROOM_FOR_DECADE: f64 = 5.0;
+        let decades = (last - first) as usize + 1;
+        let step = [1, 2, 3, 5, 10, 20, 50, 100, 200].into_iter().find(|step| decades.div_ceil(*step) <= count.max(1)).unwrap_or(500);
+        let major = (first..=last)
+            .filter(|decade| decade.rem_euclid(step as i32) == 0)
+            .map(|decade| (self.locate(f64::from(decade)), power_of_ten(decade)))
+            .collect();
+        let pixels_per_decade = length / (self.high - self.low);
+        let minor = if pixels_per_decade >= ROOM_FOR_DIGITS {
+            (first - 1..=last).flat_map(|decade| self.within_decade(decade)).collect()
+        } else if step > 1 && pixels_per_decade >= ROOM_FOR_DECADE {
+            (first..=last).map(|decade| self.locate(f64::from(decade))).collect()
+        } else {
+            Vec::new()
+        };
+        Ticks { major, minor }
+    }
+
+    fn within_decade(&self, decade: i32) -> impl Iterator<Item = f64> {
+        (2..10).map(move |digit| self.locate(f64::from(digit).log10() + f64::from(decade))).filter(|at| (0.0..=1.0).contains(at))
+    }
+
+    /// Ticks at multiples of 1, 2 or 5 times a power of ten.
+    fn linear_ticks(&self, low: f64, high: f64, count: usize, locate: impl Fn(f64) -> f64) -> Ticks {
+        const COUNTABLE: f64 = 1e12;
+        let rough = (high - low) / count.max(1) as f64;
+        let power = rough.log10().floor();
+        let unit = 10f64.powf(power);
+        let (digit, power) = match [1_i64, 2, 5].into_iter().find(|digit| *digit as f64 * unit >= rough) {
+            Some(digit) => (digit, power as i32),
+            None => (1, power as i32 + 1),
+        };
+        let step = digit as f64 * 10f64.powi(power);
+        let (first, last) = ((low / step).ceil(), (high / step).floor());
+        // Not so where the axis is too short for its distance from zero.
+        let countable = first.abs() < COUNTABLE && last.abs() < COUNTABLE;
+        if !countable {
+            return Ticks::default();
+        }
+        let plain = (1e-3..1e5).contains(&low.abs().max(high.abs()));
+        let label = |multiple: i64| match plain {
+            true => decimal(multiple as f64 * step, (-power).max(0) as usize),
+            false => scientific(multiple * digit, power),
+        };
+        let tick = |multiple: i64| (locate(multiple as f64 * step), if multiple == 0 { "0".to_string() } else { label(multiple) });
+        Ticks { major: (first as i64..=last as i64).map(tick).collect(), minor: Vec::new() }
+    }
+}
