@@ -1,1 +1,2 @@
-
+//! The `fedsa` program.
+pub mod files;
