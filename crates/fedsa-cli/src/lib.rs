@@ -2,3 +2,5 @@
 pub mod config;
 pub mod error;
 pub mod figure;
+//! The `fedsa` program.
+pub mod files;

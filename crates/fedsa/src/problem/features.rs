@@ -590,7 +590,7 @@ mod tests {
             episode: None,
         };
         let given = Ranges::from([("s_1".to_string(), (0.0, 10.0))]);
-        let ranges = ranges_of(&[log.clone()], &given).unwrap();
+        let ranges = ranges_of(std::slice::from_ref(&log), &given).unwrap();
         assert_eq!(ranges, Ranges::from([("s_0".to_string(), (-1.0, 1.0)), ("s_1".to_string(), (0.0, 10.0))]));
         let constant = Log { states: vec![2.0; 4], next: vec![2.0; 4], ..log.clone() };
         assert!(ranges_of(&[constant], &given).unwrap_err().what.starts_with("`s_0` is 2 in every transition"));

@@ -1,0 +1,256 @@
+//! From what a user writes to paths: a path, a glob, a directory, or the name
+//! of a data set.
+
+use std::cmp::Ordering;
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+
+use fedsa::error::{BadInput, Result};
+
+use super::name_of;
+
+/// Where files are looked for.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// What relative paths are relative to: the directory of the experiment
+    /// file, or empty for the working directory.
+    pub base: PathBuf,
+    /// The folders of data sets, the first one first.
+    pub data: Vec<PathBuf>,
+}
+
+impl Places {
+    /// Paths relative to `base`, data sets in the folder that `FEDSA_DATA`
+    /// names, else in the user's cache (`$XDG_CACHE_HOME/fedsa` or
+    /// `~/.cache/fedsa`).
+    pub fn from_env(base: impl Into<PathBuf>) -> Self {
+        let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        Self { base: base.into(), data: data_folders(var) }
+    }
+
+    /// The one file or directory that `source` is: a path, or else the name of
+    /// a data set such as `libsvm/w8a`.
+    ///
+    /// # Errors
+    /// When there is neither; the message says where it was looked for and how
+    /// to get it.
+    pub fn locate(&self, source: &str) -> Result<PathBuf> {
+        let found = self.roots(source).map(|root| root.join(source)).find(|path| path.exists());
+        found.ok_or_else(|| self.missing(source))
+    }
+
+    /// The files that `source` is, in natural order: one file, the files that a
+    /// glob (`logs/agent_*.parquet`) matches, or the files of a directory that
+    /// have one of these extensions. Hidden files and subdirectories are left
+    /// out.
+    ///
+    /// # Errors
+    /// As [`Places::locate`]; when a directory or glob holds no such file, or a
+    /// directory holds files with different ones of these extensions.
+    pub fn files(&self, source: &str, extensions: &[&str]) -> Result<Vec<PathBuf>> {
+        let mut files = match self.locate(source) {
+            Ok(dir) if dir.is_dir() => files_of(&dir, extensions)?,
+            Ok(file) => vec![file],
+            Err(_) if source.contains(['*', '?', '[']) => self.matches(source)?,
+            Err(e) => return Err(e),
+        };
+        files.sort_by(|a, b| natural_order(&name_of(a), &name_of(b)));
+        Ok(files)
+    }
+
+    fn matches(&self, pattern: &str) -> Result<Vec<PathBuf>> {
+        // As in a shell: hidden files are not meant.
+        let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
+        for root in self.roots(pattern) {
+            let full = Path::new(&glob::Pattern::escape(&name_of(root))).join(pattern);
+            let paths = glob::glob_with(&name_of(&full), options)
+                .map_err(|e| BadInput::new(pattern, format!("not a valid pattern: {e}"), "`*`, `?` and `[..]` as in a shell"))?;
+            let files: Vec<PathBuf> = paths.filter_map(|path| path.ok()).filter(|path| path.is_file()).collect();
+            if !files.is_empty() {
+                return Ok(files);
+            }
+        }
+        Err(BadInput { what: "no file matches".into(), ..self.missing(pattern) })
+    }
+
+    /// What `source` may be relative to; the first place that has it wins.
+    fn roots(&self, source: &str) -> impl Iterator<Item = &Path> {
+        let data = if is_data_name(source) { &self.data[..] } else { &[] };
+        std::iter::once(&self.base).chain(data).map(PathBuf::as_path)
+    }
+
+    fn missing(&self, source: &str) -> BadInput {
+        if !is_data_name(source) {
+            return BadInput::new(source, "there is no such file or directory", "a path, a glob or the name of a data set");
+        }
+        let folders = self.data.iter().map(|folder| name_of(folder)).collect::<Vec<_>>().join(" and ");
+        let folders = if folders.is_empty() { String::new() } else { format!(", nor is it in {folders}") };
+        BadInput::new(
+            source,
+            format!("there is no such file or directory{folders}"),
+            "if it is a path, check it; if it is the name of a data set, `fedsa data list` shows those that \
+             `fedsa data fetch NAME` can get, and FEDSA_DATA may name a folder that has it",
+        )
+    }
+}
+
+/// The folders of data sets, given the environment.
+fn data_folders(var: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    let cache = var("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| Some(PathBuf::from(var("HOME")?).join(".cache")));
+    var("FEDSA_DATA").map(PathBuf::from).into_iter().chain(cache.map(|cache| cache.join("fedsa"))).collect()
+}
+
+/// Whether this can be the name of a data set: `family/name`, with no detours.
+fn is_data_name(source: &str) -> bool {
+    !source.is_empty() && Path::new(source).components().all(|part| matches!(part, Component::Normal(_)))
+}
+
+fn files_of(dir: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
+    let unreadable = |e: std::io::Error| BadInput::new(name_of(dir), format!("cannot be read: {e}"), "a directory that you may read");
+    let mut files = Vec::new();
+    let mut kinds = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
+        let Some(extension) = extension_of(&path) else { continue };
+        if !hidden && extensions.contains(&extension.as_str()) && path.is_file() {
+            kinds.push(extension);
+            files.push(path);
+        }
+    }
+    kinds.sort();
+    kinds.dedup();
+    let wanted = extensions.iter().map(|e| format!(".{e}")).collect::<Vec<_>>().join(" or ");
+    match kinds.as_slice() {
+        [] => Err(BadInput::new(name_of(dir), "the directory holds no data", format!("files with the extension {wanted}"))),
+        [_] => Ok(files),
+        [a, b, ..] => {
+            let what = format!("the directory holds both .{a} and .{b} files");
+            Err(BadInput::new(name_of(dir), what, format!("say which with a glob: {}", name_of(&dir.join(format!("*.{a}"))))))
+        }
+    }
+}
+
+/// The extension in lower case.
+pub(super) fn extension_of(path: &Path) -> Option<String> {
+    Some(path.extension()?.to_str()?.to_ascii_lowercase())
+}
+
+/// The order of names that a person expects: `agent_2` before `agent_10`.
+pub fn natural_order(a: &str, b: &str) -> Ordering {
+    let (mut x, mut y) = (a, b);
+    loop {
+        let (Some(c), Some(d)) = (x.chars().next(), y.chars().next()) else {
+            // `a2` and `a02` are the same so far: plain order decides.
+            return x.len().cmp(&y.len()).then_with(|| a.cmp(b));
+        };
+        if c.is_ascii_digit() && d.is_ascii_digit() {
+            let (m, n) = (leading_number(&mut x), leading_number(&mut y));
+            let order = m.len().cmp(&n.len()).then_with(|| m.cmp(n));
+            if order.is_ne() {
+                return order;
+            }
+        } else if c != d {
+            return c.cmp(&d);
+        } else {
+            x = &x[c.len_utf8()..];
+            y = &y[d.len_utf8()..];
+        }
+    }
+}
+
+/// Takes the digits off the front of `text`; without leading zeros, so that
+/// longer means greater.
+fn leading_number<'a>(text: &mut &'a str) -> &'a str {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, rest) = text.split_at(end);
+    *text = rest;
+    number.trim_start_matches('0')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn touch(path: PathBuf) {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, b"").unwrap();
+    }
+
+    fn names(files: &[PathBuf]) -> Vec<String> {
+        files.iter().map(|f| f.file_name().unwrap().to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn agents_are_in_natural_order_however_they_are_given() {
+        let dir = tempfile::tempdir().unwrap();
+        for i in [10, 2, 1, 0] {
+            touch(dir.path().join(format!("logs/agent_{i}.csv")));
+        }
+        touch(dir.path().join("logs/about.json"));
+        touch(dir.path().join("logs/.hidden.csv"));
+        let places = Places { base: dir.path().into(), data: vec![] };
+        let expected = ["agent_0.csv", "agent_1.csv", "agent_2.csv", "agent_10.csv"];
+        for source in ["logs", "logs/agent_*.csv", "./logs", "logs/../logs"] {
+            assert_eq!(names(&places.files(source, &["csv", "parquet"]).unwrap()), expected, "{source}");
+        }
+        assert_eq!(names(&places.files("logs/agent_[12].csv", &["csv"]).unwrap()), ["agent_1.csv", "agent_2.csv"]);
+        let absolute = name_of(&dir.path().join("logs/agent_2.csv"));
+        assert_eq!(names(&places.files(&absolute, &["csv"]).unwrap()), ["agent_2.csv"]);
+
+        assert_eq!(places.files("logs/a*.npz", &["csv"]).unwrap_err().what, "no file matches");
+        assert_eq!(places.files("logs", &["npz"]).unwrap_err().help, "files with the extension .npz");
+        assert!(places.files("logs/[", &["csv"]).unwrap_err().what.starts_with("not a valid pattern"));
+        touch(dir.path().join("logs/agent_0.parquet"));
+        assert_eq!(places.files("logs", &["csv", "parquet"]).unwrap_err().what, "the directory holds both .csv and .parquet files");
+    }
+
+    #[test]
+    fn data_sets_are_found_by_name_but_paths_come_first() {
+        let (here, data, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let places = Places { base: here.path().into(), data: vec![data.path().into(), cache.path().into()] };
+        let missing = places.locate("libsvm/w8a").unwrap_err();
+        assert!(missing.what.contains(&name_of(cache.path())) && missing.help.contains("fedsa data fetch"), "{missing:?}");
+        for folder in [&cache, &data, &here] {
+            touch(folder.path().join("libsvm/w8a"));
+            assert_eq!(places.locate("libsvm/w8a").unwrap(), folder.path().join("libsvm/w8a"));
+        }
+        touch(data.path().join("x"));
+        for path in ["./x", "../x", "/x", ""] {
+            assert!(!is_data_name(path), "{path}");
+        }
+        assert!(places.locate("./x").is_err());
+    }
+
+    #[test]
+    fn folders_of_data_sets_come_from_the_environment() {
+        let folders = |vars: &[(&str, &str)]| data_folders(|name| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| v.into()));
+        assert_eq!(folders(&[("HOME", "/h")]), [Path::new("/h/.cache/fedsa")]);
+        assert_eq!(folders(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/c")]), [Path::new("/c/fedsa")]);
+        assert_eq!(folders(&[("FEDSA_DATA", "/d"), ("XDG_CACHE_HOME", "/c")]), [Path::new("/d"), Path::new("/c/fedsa")]);
+        assert!(folders(&[]).is_empty());
+    }
+
+    #[test]
+    fn numbers_in_names_count_as_numbers() {
+        let sorted = ["a", "a0", "a01", "a1", "a2", "a10", "a10b", "a99999999999999999999998", "a99999999999999999999999", "b1"];
+        for (i, a) in sorted.iter().enumerate() {
+            for (j, b) in sorted.iter().enumerate() {
+                assert_eq!(natural_order(a, b), i.cmp(&j), "{a} {b}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn natural_order_is_an_order(a in "[a0-9_é]{0,6}", b in "[a0-9_é]{0,6}", c in "[a0-9_é]{0,6}") {
+            prop_assert_eq!(natural_order(&a, &b), natural_order(&b, &a).reverse());
+            prop_assert_eq!(natural_order(&a, &b).is_eq(), a == b);
+            if natural_order(&a, &b).is_le() && natural_order(&b, &c).is_le() {
+                prop_assert!(natural_order(&a, &c).is_le());
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Files in and out: problems (`.npz`), logs (Parquet, CSV), traces (Parquet).
+//!
+//! The formats are here and nowhere else; the library sees plain structs. An
+//! error's `key` is the file; rows count from 0 as in a data frame, lines of
+//! text from 1 as in an editor.
+//!
+//! Nobody vouches for a file: no content makes a reader panic, nor allocate
+//! more than the file justifies ([`expansion_limit`]).
+
+pub mod atomic;
+pub mod find;
+pub mod logs;
+pub mod npz;
+mod parquet;
+pub mod trace;
+
+use std::path::Path;
+
+use fedsa::error::{BadInput, Result};
+
+/// The bytes that the contents of a compressed file may take in memory: 64 MiB,
+/// or 1100 times the file if that is more (deflate reaches 1032).
+fn expansion_limit(file_len: usize) -> usize {
+    file_len.saturating_mul(1100).max(64 << 20)
+}
+
+/// A whole file.
+fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|e| {
+        let help = match e.kind() {
+            std::io::ErrorKind::NotFound => "the path of a file, relative to the working directory or to the experiment file",
+            std::io::ErrorKind::PermissionDenied => "a file that you may read",
+            _ => "a file that can be read",
+        };
+        BadInput::new(name_of(path), format!("cannot be read: {e}"), help)
+    })
+}
+
+/// How messages call a file.
+fn name_of(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The same error, about this file: a key that the error has already becomes
+/// the place inside the file.
+fn about(path: &Path, e: BadInput) -> BadInput {
+    let what = if e.key.is_empty() { e.what } else { format!("{}: {}", e.key, e.what) };
+    BadInput::new(name_of(path), what, e.help)
+}
+
+/// Names for a message: `a`, `b`, `c`.
+fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// An integer as a double, if a double holds it exactly.
+fn exact(v: i128) -> Option<f64> {
+    (v.unsigned_abs() <= 1 << f64::MANTISSA_DIGITS).then_some(v as f64)
+}

@@ -1,0 +1,320 @@
+//! `trace.parquet`: a table of columns, one row per recorded round.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fedsa::error::{BadInput, Result};
+use parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical, ZstdLevel};
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::types::{ColumnPath, Type};
+
+use super::parquet::{Columns, contained, present};
+use super::{about, atomic};
+
+/// The key under which a file carries the version of its format, and the version.
+const VERSION: (&str, &str) = ("fedsa.trace.version", "1");
+/// The rows of a row group, which is what readers hold in memory.
+const GROUP: usize = 1 << 20;
+
+/// The values of a column, one per row.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Column {
+    /// Text; few different ones are stored once each.
+    Str(Vec<String>),
+    /// Counts.
+    U64(Vec<u64>),
+    /// Numbers.
+    F64(Vec<f64>),
+    /// Numbers, or nothing where they are not known.
+    OptF64(Vec<Option<f64>>),
+}
+
+impl Column {
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Str(v) => v.len(),
+            Self::U64(v) => v.len(),
+            Self::F64(v) => v.len(),
+            Self::OptF64(v) => v.len(),
+        }
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Named columns of equal length.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Table {
+    columns: Vec<(String, Column)>,
+}
+
+impl Table {
+    /// A table of these columns, in this order.
+    ///
+    /// # Errors
+    /// When two have the same name or different numbers of rows.
+    pub fn new(columns: Vec<(String, Column)>) -> Result<Self> {
+        for (i, (name, column)) in columns.iter().enumerate() {
+            let (first, rows) = (&columns[0].0, columns[0].1.len());
+            if column.len() != rows {
+                let what = format!("{} rows, but `{first}` has {rows}", column.len());
+                return Err(BadInput::new(name, what, "columns of equal length"));
+            }
+            if columns[..i].iter().any(|(other, _)| other == name) {
+                return Err(BadInput::new(name, "two columns have this name", "columns with different names"));
+            }
+        }
+        Ok(Self { columns })
+    }
+
+    /// The columns in order.
+    pub fn columns(&self) -> &[(String, Column)] {
+        &self.columns
+    }
+
+    /// The column called `name`, if there is one.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|(other, _)| other == name).map(|(_, column)| column)
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.columns.first().map_or(0, |(_, column)| column.len())
+    }
+}
+
+/// Writes a table as Parquet, atomically. The same table gives the same bytes.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write(path: &Path, table: &Table) -> Result<()> {
+    atomic::write(path, &to_bytes(table).map_err(|e| about(path, e))?)
+}
+
+/// As [`write`], to memory.
+///
+/// # Errors
+/// When the table has no columns, which Parquet cannot say.
+pub fn to_bytes(table: &Table) -> Result<Vec<u8>> {
+    if table.columns.is_empty() {
+        return Err(BadInput::new("", "a table without columns", "at least one column"));
+    }
+    encode(table).map_err(|e| BadInput::new("", format!("no Parquet file can hold this table: {e}"), "fewer or shorter values"))
+}
+
+fn encode(table: &Table) -> Result<Vec<u8>, ParquetError> {
+    let fields = table.columns.iter().map(|(name, column)| Ok(Arc::new(field(name, column)?))).collect::<Result<_, ParquetError>>()?;
+    let schema = Type::group_type_builder("trace").with_fields(fields).build()?;
+    let mut properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .set_dictionary_enabled(false)
+        .set_created_by(concat!("fedsa version ", env!("CARGO_PKG_VERSION")).into())
+        .set_key_value_metadata(Some(vec![KeyValue::new(VERSION.0.into(), VERSION.1.to_string())]));
+    for (name, column) in &table.columns {
+        if matches!(column, Column::Str(_)) {
+            properties = properties.set_column_dictionary_enabled(ColumnPath::new(vec![name.clone()]), true);
+        }
+    }
+    let mut writer = SerializedFileWriter::new(Vec::new(), Arc::new(schema), Arc::new(properties.build()))?;
+    for start in (0..table.rows()).step_by(GROUP) {
+        let rows = start..table.rows().min(start + GROUP);
+        let mut group = writer.next_row_group()?;
+        for (_, column) in &table.columns {
+            write_column(&mut group, column, rows.clone())?;
+        }
+        group.close()?;
+    }
+    writer.into_inner()
+}
+
+fn field(name: &str, column: &Column) -> Result<Type, ParquetError> {
+    let (physical, converted, repetition) = match column {
+        Column::Str(_) => (Physical::BYTE_ARRAY, ConvertedType::UTF8, Repetition::REQUIRED),
+        Column::U64(_) => (Physical::INT64, ConvertedType::UINT_64, Repetition::REQUIRED),
+        Column::F64(_) => (Physical::DOUBLE, ConvertedType::NONE, Repetition::REQUIRED),
+        Column::OptF64(_) => (Physical::DOUBLE, ConvertedType::NONE, Repetition::OPTIONAL),
+    };
+    Type::primitive_type_builder(name, physical).with_converted_type(converted).with_repetition(repetition).build()
+}
+
+fn write_column(group: &mut SerializedRowGroupWriter<Vec<u8>>, column: &Column, rows: std::ops::Range<usize>) -> Result<(), ParquetError> {
+    let mut writer = group.next_column()?.ok_or_else(|| ParquetError::General("the schema lacks a column".into()))?;
+    match column {
+        Column::Str(v) => {
+            let values: Vec<ByteArray> = v[rows].iter().map(|text| text.as_str().into()).collect();
+            writer.typed::<ByteArrayType>().write_batch(&values, None, None)?;
+        }
+        Column::U64(v) => {
+            let values: Vec<i64> = v[rows].iter().map(|n| n.cast_signed()).collect();
+            writer.typed::<Int64Type>().write_batch(&values, None, None)?;
+        }
+        Column::F64(v) => {
+            writer.typed::<DoubleType>().write_batch(&v[rows], None, None)?;
+        }
+        Column::OptF64(v) => {
+            let levels: Vec<i16> = v[rows.clone()].iter().map(|value| i16::from(value.is_some())).collect();
+            let values: Vec<f64> = v[rows].iter().flatten().copied().collect();
+            writer.typed::<DoubleType>().write_batch(&values, Some(&levels), None)?;
+        }
+    }
+    writer.close()
+}
+
+/// Reads a table that [`write`] wrote. Other Parquet files will do if their
+/// columns are strings, integers that are not negative, or doubles.
+///
+/// # Errors
+/// When the file cannot be read, has a later format, or other columns.
+pub fn read(path: &Path) -> Result<Table> {
+    from_bytes(super::read(path)?).map_err(|e| about(path, e))
+}
+
+/// As [`read`], of a file in memory.
+///
+/// # Errors
+/// As [`read`].
+pub fn from_bytes(file: Vec<u8>) -> Result<Table> {
+    contained(file, |columns| {
+        if let Some(version) = columns.note(VERSION.0).filter(|version| *version != VERSION.1) {
+            let what = format!("version {version} of the format of traces");
+            return Err(BadInput::new("", what, format!("version {}, or a newer fedsa", VERSION.1)));
+        }
+        let read = |(i, name): (usize, String)| match read_column(columns, i) {
+            Ok(column) => Ok((name, column)),
+            Err(e) => Err(BadInput::new("", format!("column `{name}`: {}", e.what), e.help)),
+        };
+        Table::new(columns.names().into_iter().enumerate().map(read).collect::<Result<_>>()?)
+    })
+}
+
+fn read_column(columns: &Columns, i: usize) -> Result<Column> {
+    let descr = columns.describe(i);
+    match descr.physical_type() {
+        Physical::BYTE_ARRAY if matches!(descr.converted_type(), ConvertedType::UTF8 | ConvertedType::NONE) => {
+            let mut out: Vec<String> = columns.room()?;
+            columns.each::<ByteArrayType>(i, |row, value| {
+                let bytes = present(row, value)?.data();
+                columns.spend(bytes.len())?;
+                let text = std::str::from_utf8(bytes).map_err(|_| BadInput::new("", format!("row {row} is not UTF-8"), "text in UTF-8"))?;
+                out.push(text.into());
+                Ok(())
+            })?;
+            Ok(Column::Str(out))
+        }
+        Physical::INT32 | Physical::INT64 => {
+            let mut out = columns.room()?;
+            columns.each_integer(i, |row, value| {
+                let negative = |_| BadInput::new("", format!("row {row} is {value}"), "counts, which are not negative");
+                out.push(u64::try_from(value).map_err(negative)?);
+                Ok(())
+            })?;
+            Ok(Column::U64(out))
+        }
+        Physical::DOUBLE if descr.max_def_level() == 0 => Ok(Column::F64(columns.numbers(i)?)),
+        Physical::DOUBLE => {
+            let mut out = columns.room()?;
+            columns.each::<DoubleType>(i, |_, value| {
+                out.push(value.copied());
+                Ok(())
+            })?;
+            Ok(Column::OptF64(out))
+        }
+        _ => Err(columns.wrong_type(i, "strings, counts or doubles")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn table(rows: usize, value: impl Fn(usize) -> u64) -> Table {
+        let f = |i| f64::from_bits(value(i));
+        Table::new(vec![
+            ("method".into(), Column::Str((0..rows).map(|i| format!("m{}", value(i) % 3)).collect())),
+            ("round".into(), Column::U64((0..rows).map(&value).collect())),
+            ("residual".into(), Column::F64((0..rows).map(f).collect())),
+            ("mse".into(), Column::OptF64((0..rows).map(|i| (value(i) & 3 != 0).then(|| f(i))).collect())),
+        ])
+        .unwrap()
+    }
+
+    /// Equal to the bit, NaNs too.
+    fn same(a: &Table, b: &Table) -> bool {
+        let bits = |v: &[f64]| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        a.columns.len() == b.columns.len()
+            && a.columns.iter().zip(&b.columns).all(|((n, x), (m, y))| {
+                n == m
+                    && match (x, y) {
+                        (Column::F64(x), Column::F64(y)) => bits(x) == bits(y),
+                        (Column::OptF64(x), Column::OptF64(y)) => {
+                            let bits = |v: &[Option<f64>]| v.iter().map(|v| v.map(f64::to_bits)).collect::<Vec<_>>();
+                            bits(x) == bits(y)
+                        }
+                        _ => x == y,
+                    }
+            })
+    }
+
+    #[test]
+    fn tables_larger_than_a_row_group_are_read_back() {
+        let table = table(GROUP + 1000, |i| i as u64 * 0x9e37_79b9_7f4a_7c15);
+        let bytes = to_bytes(&table).unwrap();
+        assert_eq!(bytes, to_bytes(&table).unwrap());
+        assert!(same(&from_bytes(bytes).unwrap(), &table));
+    }
+
+    #[test]
+    fn constant_columns_are_small_and_are_read_back() {
+        let table = table(200_000, |_| 7);
+        let bytes = to_bytes(&table).unwrap();
+        assert!(bytes.len() < 20_000, "{}", bytes.len());
+        assert!(same(&from_bytes(bytes).unwrap(), &table));
+    }
+
+    #[test]
+    fn columns_must_fit_together() {
+        let column = |name: &str, n: u64| (name.to_string(), Column::U64((0..n).collect()));
+        assert_eq!(Table::new(vec![column("a", 2), column("b", 3)]).unwrap_err().to_string(), "b: 3 rows, but `a` has 2");
+        assert_eq!(Table::new(vec![column("a", 2), column("a", 2)]).unwrap_err().to_string(), "a: two columns have this name");
+        assert!(to_bytes(&Table::default()).is_err());
+    }
+
+    #[test]
+    fn other_files_are_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x/trace.parquet");
+        assert!(read(&path).unwrap_err().what.starts_with("cannot be read"));
+        write(&path, &table(5, |i| i as u64)).unwrap();
+        assert_eq!(read(&path).unwrap().rows(), 5);
+        let bytes = std::fs::read(&path).unwrap();
+        atomic::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+        let e = read(&path).unwrap_err();
+        assert!(e.key.ends_with("trace.parquet") && e.what.starts_with("not a readable Parquet file"), "{e}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn tables_are_read_back_to_the_bit(values in prop::collection::vec(any::<u64>(), 0..300)) {
+            let table = table(values.len(), |i| values[i]);
+            let back = from_bytes(to_bytes(&table).unwrap()).unwrap();
+            prop_assert!(same(&back, &table));
+        }
+
+        #[test]
+        fn text_is_read_back(text in prop::collection::vec(any::<String>(), 1..20)) {
+            let table = Table::new(vec![("a.b c".into(), Column::Str(text))]).unwrap();
+            prop_assert_eq!(from_bytes(to_bytes(&table).unwrap()).unwrap(), table);
+        }
+    }
+}
