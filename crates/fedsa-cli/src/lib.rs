@@ -2,5 +2,4 @@
 pub mod config;
 pub mod error;
 pub mod figure;
-//! The `fedsa` program.
 pub mod files;
