@@ -103,7 +103,7 @@ fn experiment(args: &EvaluateArgs) -> Result<Table, BadInput> {
     }
     let mut run = vec![("rounds", Value::Integer(args.rounds as i64)), ("seeds", Value::Array(vec![Value::Integer(args.seed as i64)]))];
     if args.tol > 0.0 {
-        run.push(("stop", table(vec![("residual", Value::Float(args.tol))])));
+        run.push(("stop", table(vec![("relative_residual", Value::Float(args.tol))])));
     }
     let sampling = table(vec![("kind", text(&args.sampling))]);
     let title =

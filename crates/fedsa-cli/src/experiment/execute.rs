@@ -152,14 +152,17 @@ fn run(plan: &Plan, metrics: &Metrics<'_>, job: &Job, control: &Control, began: 
     let per_round = job.work / cell.run.rounds as f64;
     let mut pending = per_round * run.round() as f64;
     let mut stopped = false;
+    let shape = cell.method.settings.shape();
+    let control_weight = (shape.step_size.largest() * shape.local_steps).powi(2);
     loop {
         let t = run.round();
         let ended = t == cell.run.rounds || run.status() != Status::Ok;
         if rows.last().is_none_or(|row| row.round < t) && (ended || cell.grid.binary_search(&t).is_ok()) {
-            let seen = metrics.observe(&run, cell.centre.as_deref());
+            let seen = metrics.observe(&run, cell.centre.as_deref(), control_weight);
             rows.push(Row { round: t, ledger: run.ledger(), seen });
             let below = |target: Option<f64>, name| target.is_some_and(|x| metric(&seen, name).is_some_and(|y| y <= x));
-            stopped = below(cell.run.stop.mse, "mse") || below(cell.run.stop.residual, "residual");
+            let relative = cell.run.stop.relative_residual.map(|x| x * rows[0].seen.residual);
+            stopped = below(cell.run.stop.mse, "mse") || below(cell.run.stop.residual, "residual") || below(relative, "residual");
         }
         if ended || stopped {
             break;

@@ -36,7 +36,7 @@ pub fn write(dir: &Path, plan: &Plan, results: &Results, summary: &Json, figure:
 fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
     let (mut method, mut point, mut seed) = (Vec::new(), Vec::new(), Vec::new());
     let mut counts: [Vec<u64>; 7] = Default::default();
-    let mut metrics: [Vec<Option<f64>>; 5] = Default::default();
+    let mut metrics: [Vec<Option<f64>>; 6] = Default::default();
     for planned in &plan.points {
         for (label, cell) in plan.labels.iter().zip(&planned.cells) {
             for run in &results.cells[*cell] {
@@ -48,7 +48,7 @@ fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
                     let values = [row.round, l.exchanges, l.samples, l.messages, l.bits_up, l.bits_down, l.vectors_up];
                     counts.iter_mut().zip(values).for_each(|(column, x)| column.push(x));
                     let s = &row.seen;
-                    let values = [s.mse, s.error, Some(s.residual), s.value_error, s.control_error];
+                    let values = [s.mse, s.error, Some(s.residual), s.value_error, s.control_error, s.lyapunov];
                     // After a divergence numbers may not be finite: then there is none.
                     metrics.iter_mut().zip(values).for_each(|(column, x)| column.push(x.filter(|x| x.is_finite())));
                 }
@@ -62,7 +62,7 @@ fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
     ];
     let names = ["round", "exchanges", "samples", "messages", "bits_up", "bits_down", "vectors_up"];
     columns.extend(names.iter().zip(counts).map(|(name, column)| (name.to_string(), Column::U64(column))));
-    let names = ["mse", "error", "residual", "value_error", "control_error"];
+    let names = ["mse", "error", "residual", "value_error", "control_error", "lyapunov"];
     columns.extend(names.iter().zip(metrics).map(|(name, column)| (name.to_string(), Column::OptF64(column))));
     Trace::new(columns)
 }

@@ -1,6 +1,6 @@
 //! The figure of an experiment.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use fedsa::error::{Result, require};
 use fedsa::round::Status;
@@ -38,8 +38,8 @@ pub fn validate(experiment: &Experiment, labels: &[String]) -> Result<()> {
             "missing",
             "given: the coordinate along which floors are drawn",
         )?;
-        if let Some(y) = &figure.y {
-            require(METRICS.contains(&y.as_str()), "y", format!("\"{y}\""), &format!("one of {}", METRICS.join(", ")))?;
+        for y in figure.y.iter().flat_map(|y| y.list()) {
+            require(METRICS.contains(&y), "y", format!("\"{y}\""), &format!("one of {}", METRICS.join(", ")))?;
         }
         for name in figure.panels.iter().flatten() {
             require(coordinates.contains(&name.as_str()), "panels", format!("\"{name}\""), "coordinates that are swept")?;
@@ -78,6 +78,7 @@ fn metric_text(metric: &str) -> &str {
         "residual" => "‖mean ḡ(θ)‖",
         "value_error" => "value error²",
         "control_error" => "mean ‖ξ − ξ*‖²",
+        "lyapunov" => "ψ",
         other => other,
     }
 }
@@ -125,7 +126,7 @@ fn coordinate_text(name: &str, value: &Value) -> String {
 pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts: &[Verdict]) -> Figure {
     let mut figure = match plan.experiment.figure.kind {
         FigureKind::Curves => curves(plan, results, predictor),
-        FigureKind::Scaling => scaling(plan, results),
+        FigureKind::Scaling => scaling(plan, results, predictor),
     };
     for verdict in verdicts.iter().filter(|v| !v.pass) {
         figure.notes.push(match &verdict.expected_to_fail {
@@ -157,26 +158,27 @@ fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Figure {
     let spec = &plan.experiment.figure;
     let all: Vec<String> = plan.points.iter().flat_map(|p| p.point.coordinates.iter().map(|(n, _)| n.clone())).collect();
     let by = spec.panels.clone().unwrap_or(all);
-    let (axis, metric) = (spec.x.as_deref().unwrap_or("round"), spec.y.as_deref().unwrap_or(default_metric(plan)));
+    let axis = spec.x.as_deref().unwrap_or("round");
+    let metrics = metrics(plan);
     let mut figure = Figure { title: plan.experiment.title.clone(), columns: spec.columns, ..Figure::default() };
     for (title, points) in panels(plan, &by) {
         let mut panel = Panel {
             title,
             x_label: axis_text(axis).into(),
-            y_label: metric_text(metric).into(),
+            y_label: y_label(&metrics),
             x_log: spec.x_log.unwrap_or(false),
             y_log: true,
             y_range: spec.y_range.map(|[a, b]| (a, b)),
             ..Panel::default()
         };
-        let mut levels: BTreeMap<String, ()> = BTreeMap::new();
+        let mut levels: BTreeSet<String> = BTreeSet::new();
+        let mut color = 0;
         for (m, label) in plan.labels.iter().enumerate() {
-            for (k, point) in points.iter().enumerate() {
+            for (point, metric) in points.iter().flat_map(|p| metrics.iter().map(move |metric| (p, *metric))) {
                 let cell = plan.points[*point].cells[m];
-                let color = if points.len() == 1 { m } else { m * points.len() + k };
                 let rest = plan.points[*point].point.coordinates.iter().filter(|(n, _)| !by.contains(n));
-                let rest: Vec<String> = rest.map(|(n, v)| coordinate_text(n, v)).collect();
-                let name = if rest.is_empty() { label.clone() } else { format!("{label}, {}", rest.join(", ")) };
+                let rest = rest.map(|(n, v)| coordinate_text(n, v));
+                let name = curve_name(label, rest, (metrics.len() > 1).then_some(metric));
                 panel.curves.push(curve(results, cell, metric, axis, &name, color, spec.centre, panel.x_log));
                 if spec.exact.contains(label) {
                     if let Ok(exact) = predictor.curve(cell) {
@@ -187,11 +189,13 @@ fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Figure {
                 }
                 for quantity in spec.levels.get(label).into_iter().flatten() {
                     let text = format!("{label}: {}", quantity_text(quantity));
-                    if let (Ok(y), None) = (predictor.number(cell, quantity), levels.get(&text)) {
-                        levels.insert(text.clone(), ());
-                        panel.levels.push(Level { label: text, y, color });
+                    if let Ok(y) = predictor.number(cell, quantity) {
+                        if levels.insert(text.clone()) {
+                            panel.levels.push(Level { label: text, y, color });
+                        }
                     }
                 }
+                color += 1;
                 if let Some(note) = status_note(plan, results, cell) {
                     panel.notes.push(note);
                 }
@@ -202,9 +206,22 @@ fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Figure {
     figure
 }
 
-/// mse, or the residual where theta* is not known.
-fn default_metric(plan: &Plan) -> &'static str {
-    if plan.fields.iter().all(|f| f.field.root().is_some()) { "mse" } else { "residual" }
+/// What is drawn: mse, or the residual where theta* is not known, unless the file says otherwise.
+fn metrics(plan: &Plan) -> Vec<&str> {
+    match &plan.experiment.figure.y {
+        Some(y) => y.list(),
+        None if plan.fields.iter().all(|f| f.field.root().is_some()) => vec!["mse"],
+        None => vec!["residual"],
+    }
+}
+
+fn y_label(metrics: &[&str]) -> String {
+    metrics.iter().map(|m| metric_text(m)).collect::<Vec<_>>().join("  and  ")
+}
+
+/// A curve's entry in the legend.
+fn curve_name(label: &str, rest: impl Iterator<Item = String>, metric: Option<&str>) -> String {
+    std::iter::once(label.to_string()).chain(metric.map(|m| metric_text(m).to_string())).chain(rest).collect::<Vec<_>>().join(", ")
 }
 
 /// Says of a cell that diverged when it did, and whether that was expected.
@@ -250,17 +267,17 @@ fn curve(results: &Results, cell: usize, metric: &str, axis: &str, label: &str, 
     Curve { label: label.to_string(), color, x, y, band, style: Style::Line }
 }
 
-fn scaling(plan: &Plan, results: &Results) -> Figure {
+fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Figure {
     let spec = &plan.experiment.figure;
     let axis = spec.x.as_deref().expect("validated");
-    let metric = spec.y.as_deref().unwrap_or("mse");
+    let metrics = metrics(plan);
     let by = spec.panels.clone().unwrap_or_default();
     let mut figure = Figure { title: plan.experiment.title.clone(), columns: spec.columns, ..Figure::default() };
     for (title, points) in panels(plan, &by) {
         let mut panel = Panel {
             title,
             x_label: coordinate_label(axis),
-            y_label: metric_text(metric).into(),
+            y_label: y_label(&metrics),
             x_log: spec.x_log.unwrap_or(true),
             y_log: true,
             y_range: spec.y_range.map(|[a, b]| (a, b)),
@@ -268,20 +285,30 @@ fn scaling(plan: &Plan, results: &Results) -> Figure {
         };
         let mut color = 0;
         for (m, label) in plan.labels.iter().enumerate() {
-            // One line per combination of what is neither the axis nor a panel.
+            // One line per metric and combination of what is neither the axis nor a panel.
             let mut lines: Vec<(String, Vec<(f64, Estimate)>)> = Vec::new();
-            for point in &points {
-                let planned = &plan.points[*point];
+            let mut predicted: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+            for (point, metric) in points.iter().flat_map(|p| metrics.iter().map(move |metric| (p, *metric))) {
+                let (planned, cell) = (&plan.points[*point], plan.points[*point].cells[m]);
+                let Some(x) = planned.point.number(axis) else { continue };
                 let rest = planned.point.coordinates.iter().filter(|(n, _)| n != axis && !by.contains(n));
                 let rest: Vec<String> = rest.map(|(n, v)| coordinate_text(n, v)).collect();
-                let name = if rest.is_empty() { label.clone() } else { format!("{label}, {}", rest.join(", ")) };
-                let floors = results.floors(planned.cells[m], metric);
-                let (Some(x), Some(floors), true) = (planned.point.number(axis), floors, results.is_ok(planned.cells[m])) else { continue };
-                let value = (x, Estimate::of(&floors));
-                match lines.iter_mut().find(|(n, _)| *n == name) {
-                    Some((_, line)) => line.push(value),
-                    None => lines.push((name, vec![value])),
+                if let (Some(floors), true) = (results.floors(cell, metric), results.is_ok(cell)) {
+                    let name = curve_name(label, rest.iter().cloned(), (metrics.len() > 1).then_some(metric));
+                    add_to(&mut lines, name, (x, Estimate::of(&floors)));
                 }
+                if metric == metrics[0] {
+                    for quantity in spec.levels.get(label).into_iter().flatten() {
+                        if let Ok(y) = predictor.number(cell, quantity) {
+                            let name = curve_name(&format!("{label}: {}", quantity_text(quantity)), rest.iter().cloned(), None);
+                            add_to(&mut predicted, name, (x, y));
+                        }
+                    }
+                }
+            }
+            for (label, line) in predicted {
+                let (x, y) = line.into_iter().unzip();
+                panel.curves.push(Curve { label, color, x, y, band: None, style: Style::Dashed });
             }
             for (label, line) in lines {
                 panel.curves.push(Curve {
@@ -306,5 +333,13 @@ fn coordinate_label(name: &str) -> String {
         "step_size" => "step size η".into(),
         "local_steps" => "local steps H".into(),
         other => other.to_string(),
+    }
+}
+
+/// Adds a point to the line of that name, which is begun if there is none.
+fn add_to<T>(lines: &mut Vec<(String, Vec<T>)>, name: String, point: T) {
+    match lines.iter_mut().find(|(n, _)| *n == name) {
+        Some((_, line)) => line.push(point),
+        None => lines.push((name, vec![point])),
     }
 }

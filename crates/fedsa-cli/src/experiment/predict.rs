@@ -14,6 +14,7 @@ use fedsa::theory::fedlsa::FedLsa;
 use fedsa::theory::{Setting, stability};
 
 use super::plan::{Cell, Plan, ResolvedStart};
+use super::results::in_tail;
 use crate::config::schema::Controls;
 
 /// The largest size, agents' kinds times d, for which radii of control variates are computed unasked.
@@ -22,7 +23,7 @@ const RADIUS_SIZE: usize = 4000;
 const EXACT_DIM: usize = 24;
 
 /// Names of predicted quantities, for messages.
-pub const QUANTITIES: &[&str] = &["bias2", "noise", "floor", "limit_distance", "radius"];
+pub const QUANTITIES: &[&str] = &["bias2", "noise", "floor", "finite_floor", "limit_distance", "radius"];
 
 /// Predictions of a plan's cells, each computed once.
 pub struct Predictor<'a> {
@@ -39,7 +40,8 @@ impl<'a> Predictor<'a> {
 
     /// A quantity of a cell: `bias2` (squared distance of the limit from theta*),
     /// `noise` (exact mean-square error of the floor around its mean), `floor`
-    /// (their sum), `limit_distance`, `radius`.
+    /// (their sum), `finite_floor` (the exact error over the last fifth of the rounds
+    /// that are run, reached or not), `limit_distance`, `radius`.
     ///
     /// # Errors
     /// When it is not known, with the reason.
@@ -53,11 +55,21 @@ impl<'a> Predictor<'a> {
             "bias2" => bias_sq(field, &shape),
             "limit_distance" => bias_sq(field, &shape).map(f64::sqrt),
             "radius" => radius(field, &shape),
+            "finite_floor" => self.finite_floor(cell),
             "noise" | "floor" => floor(field, &shape).map(|floor| if quantity == "noise" { floor.noise } else { floor.mse() }),
             other => Err(BadInput::new("", format!("there is no predicted quantity `{other}`"), QUANTITIES.join(", "))),
         };
         self.numbers.lock().expect("no panics under the lock").insert(key, value.clone());
         value
+    }
+
+    /// The exact mean-square error over the last fifth of the rounds that are run.
+    fn finite_floor(&self, cell: usize) -> Result<f64> {
+        let curve = self.curve(cell)?;
+        let last = self.plan.cells[cell].run.rounds;
+        let tail = self.plan.cells[cell].grid.iter().zip(self.mse(cell, &curve, "error")).filter(|(t, _)| in_tail(**t, last));
+        let values: Vec<f64> = tail.map(|(_, x)| x).collect();
+        Ok(values.iter().sum::<f64>() / values.len() as f64)
     }
 
     /// A quantity of a cell if it has been computed.

@@ -43,6 +43,11 @@ pub struct Results {
 /// The share of the rounds that a floor averages, the last ones.
 pub const FLOOR_SHARE: f64 = 0.2;
 
+/// Whether round t of `last` rounds belongs to the floor.
+pub fn in_tail(t: u64, last: u64) -> bool {
+    t as f64 > (1.0 - FLOOR_SHARE) * last as f64 || t == last
+}
+
 /// A mean with its standard error over seeds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
@@ -63,7 +68,7 @@ impl Estimate {
 }
 
 /// Metrics by name.
-pub const METRICS: &[&str] = &["mse", "error", "residual", "value_error", "control_error"];
+pub const METRICS: &[&str] = &["mse", "error", "residual", "value_error", "control_error", "lyapunov"];
 
 /// A metric of a recorded round; `error` falls back on `mse`.
 pub fn metric(seen: &Observation, name: &str) -> Option<f64> {
@@ -73,6 +78,7 @@ pub fn metric(seen: &Observation, name: &str) -> Option<f64> {
         "residual" => Some(seen.residual),
         "value_error" => seen.value_error,
         "control_error" => seen.control_error,
+        "lyapunov" => seen.lyapunov,
         _ => None,
     }
 }
@@ -80,8 +86,8 @@ pub fn metric(seen: &Observation, name: &str) -> Option<f64> {
 impl SeedResult {
     /// The mean of a metric over the last fifth of the rounds.
     pub fn floor(&self, name: &str) -> Option<f64> {
-        let last = self.rows.last()?.round as f64;
-        let tail = self.rows.iter().filter(|row| row.round as f64 > (1.0 - FLOOR_SHARE) * last || row.round as f64 == last);
+        let last = self.rows.last()?.round;
+        let tail = self.rows.iter().filter(|row| in_tail(row.round, last));
         let values: Vec<f64> = tail.map(|row| metric(&row.seen, name)).collect::<Option<_>>()?;
         Some(values.iter().sum::<f64>() / values.len() as f64)
     }
