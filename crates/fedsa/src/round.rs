@@ -391,15 +391,17 @@ impl Job<'_> {
                 let weight = self.field.weights()[*c];
                 let codec = &*self.uplink.codec;
                 if codec.is_exact() {
-                    counted.bytes += (HEADER_BYTES + PART_HEADER_BYTES + codec.encoded_len(d)) as u64;
+                    counted.bytes += (HEADER_BYTES + PART_HEADER_BYTES + codec.encoded_len(d, None).expect("there is no budget")) as u64;
                     accumulate(sum, weight, x);
                 } else {
                     bytes.clear();
                     let mut dither = crate::node::dither(self.seed, self.down, *c);
-                    codec.encode(x, &mut dither, bytes);
+                    codec.encode(x, None, &mut dither, bytes);
                     counted.bytes += (HEADER_BYTES + PART_HEADER_BYTES + bytes.len()) as u64;
-                    let (x, _) = codec.decode(bytes, d).expect("what was just encoded");
-                    accumulate(sum, weight, &x);
+                    let mut decoded = vec![0.0; d];
+                    let mut dither = crate::node::dither(self.seed, self.down, *c);
+                    codec.decode(bytes, &mut dither, &mut decoded).expect("what was just encoded");
+                    accumulate(sum, weight, &decoded);
                 }
             }
         }
