@@ -116,7 +116,8 @@ pub fn alias(p: &[f64], outcomes: &[u32], bits: u32, out: &mut Vec<Column>) {
     let heaviest = (0..p.len()).max_by(|i, j| p[*i].total_cmp(&p[*j])).expect("at least one outcome");
     let mut mass: Vec<f64> = (0..n).map(|i| p.get(i).map_or(0.0, |p| p / total * n as f64)).collect();
     let outcome = |i: usize| outcomes[if i < p.len() && p[i] > 0.0 { i } else { heaviest }];
-    let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..n).partition(|i| mass[*i] < 1.0);
+    let (mut small, mut large) = (Vec::with_capacity(n), Vec::with_capacity(n));
+    (0..n).for_each(|i| if mass[i] < 1.0 { small.push(i) } else { large.push(i) });
     let start = out.len();
     out.extend((0..n).map(|i| Column::one(outcome(i))));
     while let (Some(s), Some(l)) = (small.pop(), large.pop()) {
