@@ -372,26 +372,32 @@ impl Job<'_> {
     fn blocks(&self, range: std::ops::Range<usize>, agents: Agents<'_>, blocks: &mut [f64], worker: &mut Worker) -> Counted {
         let d = self.field.dim();
         let chain_len = self.field.chain_len();
+        let weights = self.field.weights();
+        let codec = &*self.uplink.codec;
+        let exact = codec.is_exact().then(|| codec.encoded_len(d, None).expect("there is no budget"));
         let mut counted = Counted::default();
         for (block, sum) in self.participants[range].chunks(LANES).zip(blocks.chunks_mut(d)) {
             let Worker { lanes, outbox, bytes } = worker;
-            for (l, c) in block.iter().enumerate() {
-                let chain = (c - agents.first) * chain_len;
-                lanes.chains[l * chain_len..(l + 1) * chain_len].copy_from_slice(&agents.chains[chain..chain + chain_len]);
+            if chain_len > 0 {
+                for (c, lane) in block.iter().zip(lanes.chains.chunks_exact_mut(chain_len)) {
+                    lane.copy_from_slice(&agents.chains[(c - agents.first) * chain_len..][..chain_len]);
+                }
             }
             outbox.clear();
             let mut batch = Batch::new(self.field, self.seed, lanes, block, agents.first, agents.memory, self.stride);
             self.client.answer(&mut batch, self.down, outbox);
             counted.samples += batch.samples();
+            if chain_len > 0 {
+                for (c, lane) in block.iter().zip(lanes.chains.chunks_exact(chain_len)) {
+                    agents.chains[(c - agents.first) * chain_len..][..chain_len].copy_from_slice(lane);
+                }
+            }
             for (l, c) in block.iter().enumerate() {
-                let chain = (c - agents.first) * chain_len;
-                agents.chains[chain..chain + chain_len].copy_from_slice(&lanes.chains[l * chain_len..(l + 1) * chain_len]);
                 let Some((part, x)) = outbox.sent(l) else { continue };
                 counted.part = Some(part);
-                let weight = self.field.weights()[*c];
-                let codec = &*self.uplink.codec;
-                if codec.is_exact() {
-                    counted.bytes += (HEADER_BYTES + PART_HEADER_BYTES + codec.encoded_len(d, None).expect("there is no budget")) as u64;
+                let weight = weights[*c];
+                if let Some(len) = exact {
+                    counted.bytes += (HEADER_BYTES + PART_HEADER_BYTES + len) as u64;
                     accumulate(sum, weight, x);
                 } else {
                     bytes.clear();

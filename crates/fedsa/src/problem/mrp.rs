@@ -51,12 +51,20 @@ impl Mrp {
     /// When there are several closed classes: the stationary law is then not unique.
     pub fn closed_class(&self) -> Result<Vec<usize>> {
         let n = self.states.len();
-        let mut sources = vec![Vec::new(); n];
-        for (s, o) in self.states.iter().enumerate().flat_map(|(s, row)| row.iter().map(move |o| (s, o))) {
-            if o.p > 0.0 {
-                sources[o.next as usize].push(s as u32);
-            }
+        let arrows = || {
+            let each = self.states.iter().enumerate().flat_map(|(s, row)| row.iter().map(move |o| (s, o)));
+            each.filter(|(_, o)| o.p > 0.0).map(|(s, o)| (s as u32, o.next as usize))
+        };
+        // The sources of the arrows into state t are `sources[ends[t - 1]..ends[t]]`.
+        let mut ends = vec![0; n + 1];
+        arrows().for_each(|(_, t)| ends[t + 1] += 1);
+        (0..n).for_each(|t| ends[t + 1] += ends[t]);
+        let mut sources = vec![0; ends[n]];
+        for (s, t) in arrows() {
+            sources[ends[t]] = s;
+            ends[t] += 1;
         }
+        let sources = |t: usize| &sources[t.checked_sub(1).map_or(0, |t| ends[t])..ends[t]];
         let walk = |from: usize, onward: &dyn Fn(usize, &mut dyn FnMut(usize))| {
             let mut seen = vec![false; n];
             let mut todo = vec![from];
@@ -75,7 +83,7 @@ impl Mrp {
         let mut state = 0;
         let (class, reaches) = loop {
             let reached = walk(state, &|s, visit| self.states[s].iter().filter(|o| o.p > 0.0).for_each(|o| visit(o.next as usize)));
-            let reaches = walk(state, &|s, visit| sources[s].iter().for_each(|t| visit(*t as usize)));
+            let reaches = walk(state, &|s, visit| sources(s).iter().for_each(|t| visit(*t as usize)));
             match (0..n).find(|t| reached[*t] && !reaches[*t]) {
                 Some(t) => state = t,
                 None => break (reached, reaches),
@@ -130,14 +138,16 @@ impl Mrp {
     /// As [`Mrp::stationary`].
     pub fn transitions(&self, features: Arc<Features>) -> Result<Transitions> {
         let law = self.stationary()?;
-        let each = || (0..self.states.len()).flat_map(|s| self.states[s].iter().map(move |o| (s, o)));
-        Ok(Transitions {
-            features,
-            gamma: self.gamma,
-            transitions: each().map(|(s, o)| Transition { phi: s as u32, next: o.next, reward: o.reward }).collect(),
-            mass: each().map(|(s, o)| law[s] * o.p).collect(),
-            chain: Chain::States { p: each().map(|(_, o)| o.p).collect(), law },
-        })
+        let n = self.states.iter().map(Vec::len).sum();
+        let (mut transitions, mut mass, mut p) = (Vec::with_capacity(n), Vec::with_capacity(n), Vec::with_capacity(n));
+        for (s, row) in self.states.iter().enumerate() {
+            for o in row {
+                transitions.push(Transition { phi: s as u32, next: o.next, reward: o.reward });
+                mass.push(law[s] * o.p);
+                p.push(o.p);
+            }
+        }
+        Ok(Transitions { features, gamma: self.gamma, transitions: transitions.into(), mass, chain: Chain::States { law, p } })
     }
 }
 
