@@ -62,7 +62,7 @@ pub fn norm2(m: &Mat<f64>) -> f64 {
 /// When `m` is not finite or its condition number exceeds [`MAX_CONDITION`].
 pub fn solve(m: &Mat<f64>, b: &[f64]) -> Result<Vec<f64>> {
     let cond = condition(m);
-    if !(cond <= MAX_CONDITION) {
+    if cond.is_nan() || cond > MAX_CONDITION {
         return Err(BadInput::new(
             "",
             format!("singular or badly conditioned linear system (condition number {cond:.2e})"),
