@@ -136,7 +136,7 @@ fn halves_take_or_refuse_any_message_without_panic() {
         let mut node = client();
         let taken = strange(d).iter().filter(|bytes| node.handle(bytes).is_ok()).count();
         // Of the well-formed ones, those with this method's exchanges and parts.
-        assert!(taken >= 3 && taken <= 9, "{kind}: {taken}");
+        assert!((3..=9).contains(&taken), "{kind}: {taken}");
 
         let mut server = ServerNode::new(&*method, &EXACT, vec![1.0 / 3.0; 3], 5, vec![0.0; d]);
         let Todo::Ask { to, bytes } = server.open(0) else { panic!("a round opens with a question") };

@@ -145,13 +145,13 @@ fn draws_have_the_stationary_law_and_the_transition_probabilities() {
         let drawn = transitions(&*field, 20_000);
         let mut off = Vec::new();
         // Transitions given their state are independent draws under both laws.
-        for s in 0..STATES {
-            for t in 0..STATES {
+        for (s, row) in P.iter().enumerate() {
+            for (t, p) in row.iter().enumerate() {
                 let mut share = Mean::default();
                 let leaving = drawn.iter().flatten().filter(|(from, _)| *from == s);
                 leaving.for_each(|(_, to)| share.see(f64::from(u8::from(*to == t))));
-                if law[s] > 0.0 && P[s][t] > 0.0 {
-                    off.push(share.off(P[s][t]));
+                if law[s] > 0.0 && *p > 0.0 {
+                    off.push(share.off(*p));
                 } else {
                     assert!(law[s] == 0.0 || share.value() == 0.0, "{s} to {t} is impossible");
                 }
@@ -159,12 +159,12 @@ fn draws_have_the_stationary_law_and_the_transition_probabilities() {
         }
         // Visits: independent draws, or a chain, whose eight agents are independent of each other.
         // Batches of 500 steps, many mixing times, stand for independent numbers.
-        for s in 0..STATES - 1 {
+        for (s, share) in law.iter().enumerate().filter(|(_, share)| **share > 0.0) {
             let mut visits = Mean::default();
             for batch in drawn.iter().flat_map(|agent| agent.chunks(500)) {
                 visits.see(batch.iter().filter(|(from, _)| *from == s).count() as f64 / 500.0);
             }
-            off.push(visits.off(law[s]));
+            off.push(visits.off(*share));
         }
         assert!(drawn.iter().flatten().all(|(from, _)| *from != 4), "the transient state is never seen");
         follows(&off).unwrap_or_else(|e| panic!("{kind:?}: {e}"));
@@ -188,7 +188,7 @@ fn chains_start_where_they_are_told() {
         assert!(start(ChainStart::State(s)).iter().all(|agent| agent[0].0 == s as usize));
     }
     let field = told_apart(Sampling { kind: Law::Markov, ..Sampling::default() });
-    let mut at = vec![Mean::default(); STATES];
+    let mut at = [Mean::default(); STATES];
     for seed in 0..20_000 {
         let mut chain = [0];
         field.start_chain(0, &mut stream(seed, Purpose::Chain, 0, 0), &mut chain);
@@ -360,7 +360,8 @@ fn agents_of_a_small_federation_are_the_first_of_a_larger_one() {
         gamma: Discount::Uniform([0.5, 0.99]),
         ..RandomMrp::default()
     };
-    let pools: Vec<Box<dyn Fn(usize) -> Box<dyn Settings>>> = vec![
+    type Pool = Box<dyn Fn(usize) -> Box<dyn Settings>>;
+    let pools: [Pool; 6] = [
         Box::new(|n| Box::new(garnet(n, Heterogeneity::Identical))),
         Box::new(|n| Box::new(garnet(n, Heterogeneity::Low))),
         Box::new(|n| Box::new(garnet(n, Heterogeneity::TwoKernels))),
