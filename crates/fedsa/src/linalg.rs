@@ -65,7 +65,7 @@ pub fn solve(m: &Mat<f64>, b: &[f64]) -> Result<Vec<f64>> {
     let lu = m.partial_piv_lu();
     let bound = m.norm_l2() * lu.inverse().norm_l2();
     let cond = if bound <= MAX_CONDITION { bound } else { condition(m) };
-    if !(cond <= MAX_CONDITION) {
+    if cond.is_nan() || cond > MAX_CONDITION {
         return Err(BadInput::new(
             "",
             format!("singular or badly conditioned linear system (condition number {cond:.2e})"),

@@ -239,7 +239,7 @@ impl<'a> Run<'a> {
         self.state.output.see(self.server.theta(), t + 1);
         let scale = self.field.root().map_or(0.0, linalg::norm_sq).max(linalg::norm_sq(&self.start)).sqrt();
         let norm = linalg::norm_sq(self.server.theta()).sqrt();
-        if !(norm <= DIVERGED * (1.0 + scale)) {
+        if !norm.is_finite() || norm > DIVERGED * (1.0 + scale) {
             self.state.status = Status::Diverged { round: t + 1 };
         }
     }

@@ -25,6 +25,9 @@ pub trait Client: Send + Sync {
     fn memory(&self) -> usize;
     /// How many local steps an answer in round t takes, for dividing work among threads.
     fn local_steps(&self, t: u64) -> usize;
+    /// The part, of d numbers, that it wants in the messages of an exchange; none when it
+    /// wants no such message. Messages from another machine are held to it.
+    fn wants(&self, exchange: u8) -> Option<Part>;
     /// Answers a message with one message per agent, through `out`.
     fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox);
     /// Hears what is told at a round's end.

@@ -215,10 +215,15 @@ impl Settings for Garnet {
             mrp: &|c| {
                 let mut mrp = if shared.is_empty() { self.kernel(c)? } else { shared[c % shared.len()].clone() };
                 let mut noise = stream(self.seed, Purpose::Perturbation, 0, c);
+                // The kernel P(s' | s, action) is perturbed and normalised action by action;
+                // an action keeps its share of the policy.
                 for row in &mut mrp.states {
-                    row.iter_mut().for_each(|o| o.p += plan.perturbation * noise.uniform());
-                    let sum: f64 = row.iter().map(|o| o.p).sum();
-                    row.iter_mut().for_each(|o| o.p /= sum);
+                    let share = self.branching as f64 / row.len() as f64;
+                    for action in row.chunks_mut(self.branching) {
+                        action.iter_mut().for_each(|o| o.p += share * plan.perturbation * noise.uniform());
+                        let sum: f64 = action.iter().map(|o| o.p).sum();
+                        action.iter_mut().for_each(|o| o.p = o.p / sum * share);
+                    }
                 }
                 let mut noise = stream(self.seed, Purpose::Perturbation, 1, c);
                 let sign = if plan.opposite && c % 2 == 1 { -1.0 } else { 1.0 };

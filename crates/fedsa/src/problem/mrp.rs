@@ -51,30 +51,23 @@ impl Mrp {
     /// When there are several closed classes: the stationary law is then not unique.
     pub fn closed_class(&self) -> Result<Vec<usize>> {
         let n = self.states.len();
-        let arrows = || {
-            let each = self.states.iter().enumerate().flat_map(|(s, row)| row.iter().map(move |o| (s, o)));
-            each.filter(|(_, o)| o.p > 0.0).map(|(s, o)| (s as u32, o.next as usize))
-        };
-        // The sources of the arrows into state t are `sources[ends[t - 1]..ends[t]]`.
-        let mut ends = vec![0; n + 1];
-        arrows().for_each(|(_, t)| ends[t + 1] += 1);
-        (0..n).for_each(|t| ends[t + 1] += ends[t]);
-        let mut sources = vec![0; ends[n]];
-        for (s, t) in arrows() {
-            sources[ends[t]] = s;
-            ends[t] += 1;
+        let (mut targets, mut sources) = (vec![Vec::new(); n], vec![Vec::new(); n]);
+        for (s, o) in self.states.iter().enumerate().flat_map(|(s, row)| row.iter().map(move |o| (s, o))) {
+            if o.p > 0.0 {
+                targets[s].push(o.next as usize);
+                sources[o.next as usize].push(s);
+            }
         }
-        let sources = |t: usize| &sources[t.checked_sub(1).map_or(0, |t| ends[t])..ends[t]];
-        let walk = |from: usize, onward: &dyn Fn(usize, &mut dyn FnMut(usize))| {
+        let walk = |from: usize, onward: &[Vec<usize>]| {
             let mut seen = vec![false; n];
             let mut todo = vec![from];
             seen[from] = true;
             while let Some(s) = todo.pop() {
-                onward(s, &mut |t| {
+                for &t in &onward[s] {
                     if !std::mem::replace(&mut seen[t], true) {
                         todo.push(t);
                     }
-                });
+                }
             }
             seen
         };
@@ -82,8 +75,8 @@ impl Mrp {
         // a state that does not is a step closer to one.
         let mut state = 0;
         let (class, reaches) = loop {
-            let reached = walk(state, &|s, visit| self.states[s].iter().filter(|o| o.p > 0.0).for_each(|o| visit(o.next as usize)));
-            let reaches = walk(state, &|s, visit| sources(s).iter().for_each(|t| visit(*t as usize)));
+            let reached = walk(state, &targets);
+            let reaches = walk(state, &sources);
             match (0..n).find(|t| reached[*t] && !reaches[*t]) {
                 Some(t) => state = t,
                 None => break (reached, reaches),
