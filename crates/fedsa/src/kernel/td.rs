@@ -359,9 +359,8 @@ mod tests {
                 for (z, share) in column.outcomes.iter().zip([own, 1.0 - own]) {
                     mass[*z as usize - 7] += share / columns.len() as f64;
                 }
-                let last = first + ((1 << (64 - bits)) - 1);
-                assert_eq!(column.outcome(first), column.outcomes[0] as usize);
-                assert_eq!(column.outcome(last), column.outcomes[1] as usize);
+                assert_eq!(column.outcome(column.threshold - 1), column.outcomes[0] as usize);
+                assert_eq!(column.outcome(column.threshold), column.outcomes[1] as usize);
             }
             for (mass, p) in mass.iter().zip(&p) {
                 assert!((mass - p).abs() < 1e-15, "{mass} for {p}");
