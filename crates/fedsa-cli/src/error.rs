@@ -32,6 +32,14 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// The same failure without the place in a text that the user never saw.
+    #[must_use]
+    pub fn without_place(self) -> Self {
+        Self { place: None, ..self }
+    }
+}
+
 impl From<BadInput> for Failure {
     fn from(e: BadInput) -> Self {
         Self { what: e.to_string(), help: e.help, place: None }

@@ -10,7 +10,7 @@ use crate::local::{Batch, Outbox, stride};
 use crate::message::{Message, Part, TELL};
 use crate::methods::{Method, Setting, Settings};
 use crate::problem::Field;
-use crate::random::{Key, Purpose, stream};
+use crate::random::{ALL, Key, Purpose, Stream, stream};
 use crate::round::sum;
 use crate::server::{Ask, Next, Received};
 use crate::uplink::Uplink;
@@ -43,7 +43,7 @@ impl<'a> ClientNode<'a> {
     /// # Errors
     /// When the bytes are not a message of this federation.
     pub fn handle(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
-        let down = Message::decode(bytes, &*self.uplink.downlink)?;
+        let down = Message::decode(bytes, &*self.uplink.downlink, |t, e| shared(self.seed, t, e, ALL))?;
         let (agents, stride) = ([self.agent], self.memory.len());
         let mut batch = Batch::new(self.field, self.seed, &mut self.lanes, &agents, self.agent, &mut self.memory, stride);
         if down.exchange == TELL {
@@ -59,8 +59,13 @@ impl<'a> ClientNode<'a> {
 }
 
 /// The stream of a codec's random choices, for the answer to `down`.
-pub(crate) fn dither(seed: u64, down: &Message, agent: usize) -> crate::random::Stream {
-    stream(seed, Purpose::Codec, 256 * down.round + u64::from(down.exchange), agent)
+pub(crate) fn dither(seed: u64, down: &Message, agent: usize) -> Stream {
+    shared(seed, down.round, down.exchange, agent)
+}
+
+/// The stream of a codec's random choices in an exchange, which both ends can open.
+pub(crate) fn shared(seed: u64, round: u64, exchange: u8, agent: usize) -> Stream {
+    stream(seed, Purpose::Codec, 256 * round + u64::from(exchange), agent)
 }
 
 /// What the server wants done next.
@@ -119,7 +124,7 @@ impl<'a> ServerNode<'a> {
 
     fn written(&self, ask: Ask) -> (Vec<usize>, Vec<u8>) {
         let to = ask.to.unwrap_or_else(|| (0..self.weights.len()).collect());
-        let mut dither = stream(self.seed, Purpose::Codec, 256 * ask.down.round + u64::from(ask.down.exchange), crate::random::ALL);
+        let mut dither = shared(self.seed, ask.down.round, ask.down.exchange, ALL);
         (to, ask.down.encode(&*self.uplink.downlink, &mut dither))
     }
 
@@ -132,7 +137,7 @@ impl<'a> ServerNode<'a> {
         for (agent, bytes) in answers {
             let bad = |what: String| crate::error::BadInput::new("message", what, "one answer from each agent that was asked");
             let at = self.asked.binary_search(agent).map_err(|_| bad(format!("an answer of agent {agent}, who was not asked")))?;
-            decoded[at] = Some(Message::decode(bytes, &*self.uplink.codec)?);
+            decoded[at] = Some(Message::decode(bytes, &*self.uplink.codec, |t, e| shared(self.seed, t, e, *agent))?);
         }
         let first = decoded.iter().flatten().next();
         let Some(first) = first else {

@@ -374,7 +374,7 @@ impl Job<'_> {
         let chain_len = self.field.chain_len();
         let weights = self.field.weights();
         let codec = &*self.uplink.codec;
-        let exact = codec.is_exact().then(|| codec.encoded_len(d));
+        let exact = codec.is_exact().then(|| codec.encoded_len(d, None).expect("there is no budget"));
         let mut counted = Counted::default();
         for (block, sum) in self.participants[range].chunks(LANES).zip(blocks.chunks_mut(d)) {
             let Worker { lanes, outbox, bytes } = worker;
@@ -402,10 +402,12 @@ impl Job<'_> {
                 } else {
                     bytes.clear();
                     let mut dither = crate::node::dither(self.seed, self.down, *c);
-                    codec.encode(x, &mut dither, bytes);
+                    codec.encode(x, None, &mut dither, bytes);
                     counted.bytes += (HEADER_BYTES + PART_HEADER_BYTES + bytes.len()) as u64;
-                    let (x, _) = codec.decode(bytes, d).expect("what was just encoded");
-                    accumulate(sum, weight, &x);
+                    let mut decoded = vec![0.0; d];
+                    let mut dither = crate::node::dither(self.seed, self.down, *c);
+                    codec.decode(bytes, &mut dither, &mut decoded).expect("what was just encoded");
+                    accumulate(sum, weight, &decoded);
                 }
             }
         }

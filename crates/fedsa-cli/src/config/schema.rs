@@ -239,6 +239,9 @@ pub struct Stop {
     /// `||mean gbar(theta)||` at most this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub residual: Option<f64>,
+    /// `||mean gbar(theta)||` at most this times what it was at the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relative_residual: Option<f64>,
 }
 
 impl Stop {
@@ -419,15 +422,15 @@ pub struct Figure {
     pub kind: FigureKind,
     /// The horizontal axis: round, exchanges, samples, bits_up, or for scaling a coordinate.
     pub x: Option<String>,
-    /// The metric.
-    pub y: Option<String>,
+    /// The metric, or several.
+    pub y: Option<Metrics>,
     /// Whether the horizontal axis is logarithmic.
     pub x_log: Option<bool>,
     /// mean or median over seeds.
     pub centre: CurveCentre,
     /// Coordinates that make panels; all, for curves, by default.
     pub panels: Option<Vec<String>>,
-    /// Predicted levels, as method label -> quantities.
+    /// Predicted levels (along the coordinate, for scaling), as method label -> quantities.
     pub levels: BTreeMap<String, Vec<String>>,
     /// Predicted curves: labels of methods whose exact mean-square error is drawn.
     pub exact: Vec<String>,
@@ -435,6 +438,26 @@ pub struct Figure {
     pub y_range: Option<[f64; 2]>,
     /// Panels per row.
     pub columns: Option<usize>,
+}
+
+/// One metric or several.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Metrics {
+    /// One.
+    One(String),
+    /// Several.
+    Many(Vec<String>),
+}
+
+impl Metrics {
+    /// As a list.
+    pub fn list(&self) -> Vec<&str> {
+        match self {
+            Metrics::One(m) => vec![m],
+            Metrics::Many(all) => all.iter().map(String::as_str).collect(),
+        }
+    }
 }
 
 /// What the figure shows.
@@ -660,7 +683,9 @@ impl Point {
         let check = || {
             require((1..=u64::from(u32::MAX)).contains(&run.rounds), "rounds", run.rounds, "between 1 and 4294967295")?;
             require(!run.seeds.list().is_empty(), "seeds", "none", "a count of at least 1, or a list of seeds")?;
-            for (key, x) in [("stop.mse", run.stop.mse), ("stop.residual", run.stop.residual)] {
+            for (key, x) in
+                [("stop.mse", run.stop.mse), ("stop.residual", run.stop.residual), ("stop.relative_residual", run.stop.relative_residual)]
+            {
                 require(x.is_none_or(|x| x > 0.0), key, x.unwrap_or(0.0), "a positive number")?;
             }
             run.record.check()

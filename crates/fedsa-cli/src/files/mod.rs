@@ -17,6 +17,51 @@ pub mod trace;
 use std::path::Path;
 
 use fedsa::error::{BadInput, Result};
+use fedsa::problem::Files;
+use fedsa::problem::arrays::Arrays;
+use fedsa::problem::log::Log;
+
+/// The files of this machine, as problems see them.
+#[derive(Debug, Clone)]
+pub struct DiskFiles {
+    /// Where they are looked for.
+    pub places: find::Places,
+}
+
+impl DiskFiles {
+    /// A vector from a file: `theta` of an `.npz`, or a list of numbers, or the
+    /// `theta` of an object, in a `.json`.
+    ///
+    /// # Errors
+    /// When the file cannot be read or holds none.
+    pub fn vector(&self, source: &str) -> Result<Vec<f64>> {
+        let path = self.places.locate(source)?;
+        if path.extension().is_some_and(|e| e == "json") {
+            let accepted = "a list of numbers, or an object with a list `theta`";
+            let bad = |e: String| BadInput::new(source, e, accepted);
+            let value: serde_json::Value = serde_json::from_slice(&read(&path)?).map_err(|e| bad(e.to_string()))?;
+            let list = value.get("theta").unwrap_or(&value).as_array().ok_or_else(|| bad("no list of numbers".into()))?;
+            return list.iter().map(|x| x.as_f64().ok_or_else(|| bad(format!("{x} is not a number")))).collect();
+        }
+        Ok(npz::read(&path)?.get("theta")?.data().to_vec())
+    }
+}
+
+/// An error about a file, as one about the setting that names it.
+fn setting(e: BadInput) -> BadInput {
+    let what = if e.key.is_empty() { e.what } else { format!("{}: {}", e.key, e.what) };
+    BadInput::new("path", what, e.help)
+}
+
+impl Files for DiskFiles {
+    fn arrays(&self, path: &str) -> Result<Arrays> {
+        let arrays = self.places.locate(path).and_then(|path| npz::read(&path));
+        arrays.map_err(setting)
+    }
+    fn logs(&self, sources: &[String]) -> Result<Vec<Log>> {
+        logs::read(sources, &self.places).map_err(setting)
+    }
+}
 
 /// The bytes that the contents of a compressed file may take in memory: 64 MiB,
 /// or 1100 times the file if that is more (deflate reaches 1032).

@@ -40,7 +40,7 @@ pub struct ArrayFile {
 
 impl Settings for ArrayFile {
     fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
-        let arrays = files.arrays(&self.path).map_err(|e| if e.key.is_empty() { e.inside("path") } else { e })?;
+        let arrays = files.arrays(&self.path)?;
         let named = |e: BadInput| BadInput { what: format!("{}: {}", self.path, e), key: "path".into(), ..e };
         self.from_arrays(&arrays, sampling, isa).map_err(named)
     }
@@ -179,6 +179,30 @@ fn mdp_field(arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Box<dyn Fi
     };
     Federation { kinds: agents, kind_of: (0..agents as u32).collect(), weights: equal_weights(agents), mrp: &mrp, features: &features }
         .field(sampling, isa)
+}
+
+/// The root `theta~` of the virtual MDP of Wang et al. 2023: the mean of the agents'
+/// kernels and of their rewards ([S] eq. 265-266). Takes the arrays of an MRP as
+/// [`super::Problem::export`] gives them.
+///
+/// # Errors
+/// When features or discounts differ by agent, or the virtual chain or its system is singular.
+pub fn virtual_root(arrays: &Arrays) -> Result<Vec<f64>> {
+    let (p, r, phi, gamma) = (arrays.get("P")?, arrays.get("R")?, arrays.get("Phi")?, arrays.get("gamma")?);
+    let &[agents, n, _] = p.shape() else { return Err(wrong_shape("P", p, "(N, S, S)")) };
+    let &[_, d] = phi.shape() else { return Err(wrong_shape("Phi", phi, "(S, d): one set of features")) };
+    require(gamma.data().iter().all(|g| *g == gamma.data()[0]), "gamma", "several", "the same for all agents")?;
+    let mut mean_p = vec![0.0; n * n];
+    let mut mean_r = vec![0.0; n];
+    for c in 0..agents {
+        for (i, q) in p.data()[c * n * n..(c + 1) * n * n].iter().enumerate() {
+            mean_p[i] += q / agents as f64;
+            mean_r[i / n] += q * r.data()[c * n * n + i] / agents as f64;
+        }
+    }
+    let mrp = Mrp::dense(n, &mean_p, |s, _| mean_r[s], gamma.data()[0]);
+    let kind = mrp.transitions(Arc::new(Features::new(d, phi.data())))?;
+    super::td::Td::new(vec![kind], vec![0], vec![1.0], Sampling::default())?.root()
 }
 
 /// Checks that the last dimension of an array holds probabilities.

@@ -63,7 +63,7 @@ impl Logs {
     /// When a log cannot be read, a range is bad, or gamma is not in [0, 1).
     pub fn read(&self, files: &dyn Files) -> Result<(Vec<Log>, FeatureMap)> {
         require((0.0..1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1)")?;
-        let logs = files.logs(&self.path.list()).map_err(|e| if e.key.is_empty() { e.inside("path") } else { e })?;
+        let logs = files.logs(&self.path.list())?;
         let columns = &logs.first().ok_or_else(|| BadInput::new("path", "no logs", "one file per agent"))?.columns;
         let ranges = match self.features {
             FeatureSpec::Identity { .. } => self.ranges.clone(),

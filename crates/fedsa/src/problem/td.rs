@@ -150,6 +150,14 @@ impl Td {
         &self.kinds[self.systems.kind_of[c] as usize]
     }
 
+    /// `theta*`.
+    ///
+    /// # Errors
+    /// When the mean system is singular.
+    pub fn root(&self) -> Result<Vec<f64>> {
+        self.systems.root()
+    }
+
     /// The transitions of agent `c`.
     pub fn transitions(&self, c: usize) -> &Transitions {
         &self.kind(c).source

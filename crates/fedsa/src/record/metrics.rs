@@ -20,6 +20,9 @@ pub struct Observation {
     pub value_error: Option<f64>,
     /// `sum_c p_c ||xi_c - xi*_c||^2`, `xi*_c = -gbar_c(theta*)`.
     pub control_error: Option<f64>,
+    /// `||theta - theta*||^2 + w sum_c p_c ||xi_c - xi*_c||^2`, the Lyapunov function of
+    /// [S] eq. 45 and 51: `w = (eta / p)^2`, or `(eta H)^2` with a fixed period.
+    pub lyapunov: Option<f64>,
 }
 
 /// What metrics need, computed once per field.
@@ -46,20 +49,24 @@ impl<'a> Metrics<'a> {
         self.ideal.get(kind as usize).map(Vec::as_slice)
     }
 
-    /// The metrics of a run as it stands; `centre` is what `error` is measured from.
-    pub fn observe(&self, run: &Run<'_>, centre: Option<&[f64]>) -> Observation {
+    /// The metrics of a run as it stands; `centre` is what `error` is measured from,
+    /// `control_weight` the w of the Lyapunov function.
+    pub fn observe(&self, run: &Run<'_>, centre: Option<&[f64]>, control_weight: f64) -> Observation {
         let theta = run.output();
         let root = self.field.root();
         let g = self.mean.as_ref().map_or_else(|| self.field.mean_operator(theta), |mean| mean.mean(theta));
+        let mse = root.map(|root| linalg::distance_sq(theta, root));
+        let control_error = run.controls().and_then(|xi| {
+            let each = xi.iter().enumerate().zip(self.field.weights());
+            each.map(|((c, xi), p)| Some(p * linalg::distance_sq(xi, self.ideal_control(c)?))).sum()
+        });
         Observation {
-            mse: root.map(|root| linalg::distance_sq(theta, root)),
+            mse,
             error: centre.map(|centre| linalg::distance_sq(theta, centre)),
             residual: linalg::norm_sq(&g).sqrt(),
             value_error: root.and_then(|root| Some(value_error(self.field.gram()?, theta, root))),
-            control_error: run.controls().and_then(|xi| {
-                let each = xi.iter().enumerate().zip(self.field.weights());
-                each.map(|((c, xi), p)| Some(p * linalg::distance_sq(xi, self.ideal_control(c)?))).sum()
-            }),
+            control_error,
+            lyapunov: mse.zip(control_error).map(|(mse, control)| mse + control_weight * control),
         }
     }
 }

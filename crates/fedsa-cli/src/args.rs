@@ -1,0 +1,198 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Federated stochastic approximation: federated TD learning and its relatives.
+///
+/// Exit status: 0 done, every check and every run as expected; 1 not so; 2 bad
+/// input, nothing written; 130 interrupted, checkpoint written.
+#[derive(Parser, Debug)]
+#[command(name = "fedsa", version, propagate_version = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Run an experiment file
+    Run(RunArgs),
+    /// Run bundled experiments: figures of the sources, and ours
+    Reproduce(ReproduceArgs),
+    /// Validate an experiment file; say what would run, whether it is stable, and how long it takes
+    Check(CheckArgs),
+    /// Print constants, biases, predicted floors and stability radii of an experiment file
+    Theory(TheoryArgs),
+    /// Write the problem of an experiment file as arrays
+    Export(ExportArgs),
+    /// Evaluate a policy from logged transitions: weights of its value function
+    Evaluate(EvaluateArgs),
+    /// Print a shell's completion script
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// What all commands that run something share.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Common {
+    /// Threads to use; all cores by default
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
+    pub threads: Option<u64>,
+    /// Go on from the checkpoints of an interrupted run in the output folder
+    #[arg(long, conflicts_with = "overwrite")]
+    pub resume: bool,
+    /// Replace what the output folder holds of another run
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Run settings that are known to be unstable
+    #[arg(long)]
+    pub force: bool,
+    /// Print only errors
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Seconds between checkpoints of a run
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
+    pub checkpoint_every: f64,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if x >= 0.0 && x.is_finite() => Ok(x),
+        _ => Err("a number of seconds, at least 0".into()),
+    }
+}
+
+/// Overrides of an experiment file.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Overrides {
+    /// Seeds 0, 1, .., N - 1 instead of the file's
+    #[arg(long, value_name = "N")]
+    pub seeds: Option<u64>,
+    /// Rounds instead of the file's
+    #[arg(long, value_name = "N")]
+    pub rounds: Option<u64>,
+    /// Set a dotted key, such as problem.agents=10 or method.FedLSA.step_size=0.01
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// The experiment file
+    pub file: PathBuf,
+    /// The output folder; out/<id> by default
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Use the smaller settings of the file's [quick] table
+    #[arg(long)]
+    pub quick: bool,
+    #[command(flatten)]
+    pub overrides: Overrides,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+#[derive(Args, Debug)]
+pub struct ReproduceArgs {
+    /// A bundled experiment's id, the first part of several, or all
+    #[arg(required_unless_present = "list")]
+    pub id: Option<String>,
+    /// List the bundled experiments
+    #[arg(long)]
+    pub list: bool,
+    /// Print the experiment's file instead of running it
+    #[arg(long)]
+    pub print: bool,
+    /// Smaller settings; failed checks are notes
+    #[arg(long)]
+    pub quick: bool,
+    /// The output folder; out/<id> by default. For several experiments, its parent
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub overrides: Overrides,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+#[derive(Args, Debug)]
+pub struct CheckArgs {
+    /// The experiment file
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub overrides: Overrides,
+    /// Accept settings that are known to be unstable
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct TheoryArgs {
+    /// The experiment file
+    pub file: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub overrides: Overrides,
+}
+
+#[derive(Args, Debug)]
+pub struct ExportArgs {
+    /// The experiment file
+    pub file: PathBuf,
+    /// The .npz file to write
+    #[arg(long, value_name = "PATH")]
+    pub npz: PathBuf,
+    #[command(flatten)]
+    pub overrides: Overrides,
+}
+
+#[derive(Args, Debug)]
+pub struct EvaluateArgs {
+    /// Logs of transitions, one Parquet or CSV file an agent: files, globs, a folder, or the name of a data set
+    #[arg(required = true)]
+    pub logs: Vec<String>,
+    /// Features of the state: identity, polynomial:ORDER, fourier:ORDER, tiles:TILINGSxBINS, radial:CENTRES
+    #[arg(long, default_value = "fourier:3")]
+    pub features: String,
+    /// The range of a state column; from the data where not given
+    #[arg(long, value_name = "COLUMN=LOW,HIGH", allow_hyphen_values = true)]
+    pub range: Vec<String>,
+    /// The discount factor
+    #[arg(long, default_value_t = 0.99)]
+    pub gamma: f64,
+    /// The method
+    #[arg(long, default_value = "fedhsa")]
+    pub method: String,
+    /// How transitions are drawn: mean, iid or markov
+    #[arg(long, default_value = "mean")]
+    pub sampling: String,
+    /// The local step size
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
+    pub step_size: f64,
+    /// Local steps a round (for scafflsa-random, the mean of the number between talks)
+    #[arg(long, default_value_t = 100)]
+    pub local_steps: u64,
+    /// Rounds at most; the run stops when the residual is small
+    #[arg(long, default_value_t = 20_000)]
+    pub rounds: u64,
+    /// Stop when the norm of the mean operator is at most this, relative to that at zero weights
+    #[arg(long, value_name = "RESIDUAL", default_value_t = 1e-12)]
+    pub tol: f64,
+    /// The seed
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// The output folder
+    #[arg(long, value_name = "DIR", default_value = "out/evaluate")]
+    pub out: PathBuf,
+    /// Set a dotted key of the experiment that this comes to
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    #[command(flatten)]
+    pub common: Common,
+}

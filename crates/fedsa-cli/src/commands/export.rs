@@ -1,0 +1,64 @@
+//! `fedsa export`: the problem as arrays, for NumPy users and for checking us.
+
+use std::collections::HashMap;
+
+use fedsa::error::{BadInput, Result};
+use fedsa::kernel::Isa;
+use fedsa::problem::Field;
+use fedsa::problem::arrays::{Array, Arrays};
+
+use super::load;
+use crate::args::ExportArgs;
+use crate::error::{DONE, Failure};
+use crate::experiment::Plan;
+use crate::files::npz;
+
+/// Runs the command.
+///
+/// # Errors
+/// On bad input, when the file sweeps over problems, or when the target cannot be written.
+pub fn export(args: &ExportArgs) -> Result<u8, Failure> {
+    let (experiment, base) = load(&args.file, &args.overrides, false)?;
+    let plan = Plan::new(experiment, &base, Isa::best(), &HashMap::new())?;
+    let [only] = &plan.fields[..] else {
+        let what = format!("the file has {} problems", plan.fields.len());
+        return Err(BadInput::new("", what, "a file with one problem: fix what is swept with --set").into());
+    };
+    let arrays = arrays(&*only.field)?;
+    npz::write(&args.npz, &arrays)?;
+    let names: Vec<&str> = arrays.iter().map(|(name, _)| name).collect();
+    println!("{}: {}", args.npz.display(), names.join(", "));
+    Ok(DONE)
+}
+
+/// The arrays of a problem: its own, its linear systems and their roots.
+///
+/// # Errors
+/// When the operators are not linear.
+pub fn arrays(field: &dyn Field) -> Result<Arrays> {
+    let systems = field.systems().ok_or_else(|| BadInput::new("", "the operators are not linear", "a linear problem"))?;
+    let (n, d) = (field.agents(), field.dim());
+    let mut arrays = field.export().unwrap_or_default();
+    let own = !arrays.is_empty();
+    let (mut a, mut b, mut local, mut stationary) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for c in 0..n {
+        let system = systems.of(c);
+        a.extend(fedsa::linalg::to_rows(&system.a));
+        b.extend(&system.b);
+        // An agent whose own system is singular has no root of its own.
+        local.extend(systems.local_root(systems.kind_of[c] as usize).unwrap_or_else(|_| vec![f64::NAN; d]));
+        stationary.extend(field.stationary(systems.kind_of[c] as usize).unwrap_or_default());
+    }
+    arrays.insert("A", Array::new(vec![n, d, d], a)?);
+    arrays.insert("b", Array::new(vec![n, d], b)?);
+    arrays.insert("theta_local", Array::new(vec![n, d], local)?);
+    arrays.insert("weights", Array::new(vec![n], field.weights().to_vec())?);
+    if let Some(root) = field.root() {
+        arrays.insert("theta_star", Array::new(vec![d], root.to_vec())?);
+    }
+    if own {
+        arrays.insert("stationary", Array::new(vec![n, stationary.len() / n], stationary)?);
+    }
+    arrays.insert("format", Array::scalar(1.0));
+    Ok(arrays)
+}

@@ -1,0 +1,179 @@
+//! `fedsa theory`: what theory says of an experiment, before it runs.
+
+use std::collections::HashMap;
+
+use fedsa::kernel::Isa;
+use fedsa::linalg;
+use fedsa::methods::{Drift, Shape};
+use fedsa::problem::Field;
+use fedsa::problem::file::virtual_root;
+use fedsa::sampling::Law;
+use fedsa::theory::Setting;
+use fedsa::theory::constants::{Constants, TdConstants};
+use fedsa::theory::exact_mse::FedLsaMse;
+use fedsa::theory::fedlsa::FedLsa;
+use serde_json::{Map, Value as Json, json};
+
+use super::load;
+use crate::args::TheoryArgs;
+use crate::error::{DONE, Failure};
+use crate::experiment::predict::{self, QUANTITIES};
+use crate::experiment::{Plan, Predictor};
+
+/// Runs the command.
+///
+/// # Errors
+/// On bad input.
+pub fn theory(args: &TheoryArgs) -> Result<u8, Failure> {
+    let (experiment, base) = load(&args.file, &args.overrides, false)?;
+    let plan = Plan::new(experiment, &base, Isa::best(), &HashMap::new())?;
+    let predictor = Predictor::new(&plan);
+    let problems: Vec<Json> = plan.fields.iter().map(|f| problem(&*f.field)).collect();
+    let mut methods = Vec::new();
+    for planned in &plan.points {
+        for (label, cell) in plan.labels.iter().zip(&planned.cells) {
+            let mut entry = json!({ "method": label, "kind": plan.cells[*cell].method.kind, "point": planned.point.label });
+            entry["problem"] = json!(planned.field);
+            if let Json::Object(fields) = method(&plan, &predictor, *cell) {
+                entry.as_object_mut().expect("an object").extend(fields);
+            }
+            methods.push(entry);
+        }
+    }
+    let all = json!({ "id": plan.experiment.id, "problems": problems, "methods": methods });
+    if args.json {
+        println!("{all:#}");
+    } else {
+        print(&all, 0);
+    }
+    Ok(DONE)
+}
+
+fn finite(x: f64) -> Json {
+    if x.is_finite() { json!(x) } else { Json::Null }
+}
+
+/// Constants of a problem.
+fn problem(field: &dyn Field) -> Json {
+    let mut out = Map::new();
+    out.insert("agents".into(), json!(field.agents()));
+    out.insert("dim".into(), json!(field.dim()));
+    let (Some(systems), Some(root)) = (field.systems(), field.root()) else { return Json::Object(out) };
+    out.insert("theta_star".into(), json!(root));
+    out.insert("theta_star_norm".into(), json!(linalg::norm_sq(root).sqrt()));
+    let locals: Vec<Option<f64>> =
+        (0..systems.kinds.len()).map(|k| systems.local_root(k).ok().map(|x| linalg::distance_sq(&x, root).sqrt())).collect();
+    let known: Vec<f64> = locals.iter().flatten().copied().collect();
+    if !known.is_empty() {
+        let (min, max) = known.iter().fold((f64::INFINITY, 0.0), |(a, b): (f64, f64), x| (a.min(*x), b.max(*x)));
+        out.insert("local_root_distance".into(), json!({ "min": min, "max": max, "singular_agents": locals.len() - known.len() }));
+    }
+    let moments: Option<Vec<_>> = match field.sampling().kind {
+        // The constants are those of i.i.d. samples; d^4 numbers an agent.
+        Law::Iid if field.dim() <= 24 && systems.kinds.len() <= 2000 => (0..systems.kinds.len()).map(|k| field.moments(k)).collect(),
+        _ => None,
+    };
+    match Constants::new(systems, moments.as_deref()) {
+        Ok(constants) => {
+            let mut value = serde_json::to_value(&constants).unwrap_or(Json::Null);
+            if let Some(step) = constants.largest_step() {
+                value["eta_inf"] = finite(step);
+            }
+            out.insert("constants".into(), value);
+        }
+        Err(e) => {
+            out.insert("constants".into(), json!(e.to_string()));
+        }
+    }
+    if let Some((gamma, nu)) = td_facts(field) {
+        if let Ok(td) = TdConstants::new(gamma, nu) {
+            out.insert("td".into(), serde_json::to_value(td).unwrap_or(Json::Null));
+        }
+        if let Some(Ok(virtual_root)) = field.export().map(|arrays| virtual_root(&arrays)) {
+            out.insert("virtual_mdp_distance".into(), json!(linalg::distance_sq(&virtual_root, root).sqrt()));
+        }
+    }
+    Json::Object(out)
+}
+
+/// The largest discount and the smallest eigenvalue of the mean feature covariance, for Markov reward processes.
+fn td_facts(field: &dyn Field) -> Option<(f64, f64)> {
+    let gram = field.gram()?;
+    let gammas = field.export()?.find("gamma")?.data().to_vec();
+    let nu = linalg::eigenvalues(gram).ok()?.iter().map(|(re, _)| *re).fold(f64::INFINITY, f64::min);
+    Some((gammas.into_iter().fold(0.0, f64::max), nu))
+}
+
+/// What is known of a method at a point.
+fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize) -> Json {
+    let field = plan.field(cell);
+    let shape = plan.cells[cell].method.settings.shape();
+    let mut out = Map::new();
+    let mut put = |key: &str, value: fedsa::error::Result<f64>| {
+        let value = match value {
+            Ok(x) => finite(x),
+            Err(e) => json!(e.to_string()),
+        };
+        out.insert(key.to_string(), value);
+    };
+    for quantity in QUANTITIES {
+        put(quantity, predictor.number(cell, quantity));
+    }
+    put("largest_stable_step", predict::largest_stable_step(field, &shape));
+    let radius = predictor.number(cell, "radius");
+    out.insert("stable".into(), radius.map_or(Json::Null, |r| json!(r < 1.0)));
+    if shape.drift == Drift::Zero && shape.is_linear {
+        out.extend(fedlsa(field, &shape).unwrap_or_default());
+    }
+    Json::Object(out)
+}
+
+/// FedLSA's exact mean iterate, its limit, and the radius of its second-moment map.
+fn fedlsa(field: &dyn Field, shape: &Shape) -> Option<Map<String, Json>> {
+    let systems = field.systems()?;
+    let eta = shape.step_size.constant()?;
+    let setting = Setting::new(eta, shape.local_steps as u64).ok()?.with_server_step(shape.alpha_g).ok()?;
+    let theory = FedLsa::new(systems, &setting).ok()?;
+    let mut out = Map::new();
+    out.insert("limit".into(), theory.limit().map_or_else(|e| json!(e.to_string()), |x| json!(x)));
+    let rounds = [1, 2, 5, 10, 100, 1000];
+    let means = theory.mean(&vec![0.0; field.dim()], &rounds);
+    let mean = rounds.iter().zip(means).map(|(t, theta)| json!({ "round": t, "theta": theta })).collect::<Vec<_>>();
+    out.insert("mean_iterate_from_zero".into(), json!(mean));
+    if field.sampling().kind == Law::Iid && field.dim() <= 16 {
+        let moments: Option<Vec<_>> = (0..systems.kinds.len()).map(|k| field.moments(k)).collect();
+        let theory = FedLsaMse::new(systems, &moments?, &setting, field.sampling().batch as u64).ok()?;
+        out.insert("mean_square_radius".into(), theory.radius().map_or(Json::Null, finite));
+    }
+    Some(out)
+}
+
+/// Prints a tree as indented lines; long lists shortened.
+fn print(value: &Json, depth: usize) {
+    let pad = "  ".repeat(depth);
+    let Json::Object(fields) = value else { return };
+    for (key, value) in fields {
+        match value {
+            Json::Object(_) => {
+                println!("{pad}{key}:");
+                print(value, depth + 1);
+            }
+            Json::Array(items) if items.iter().any(Json::is_object) => {
+                for item in items {
+                    println!("{pad}{key}:");
+                    print(item, depth + 1);
+                }
+            }
+            Json::Array(items) => {
+                let shown: Vec<String> = items.iter().take(8).map(|x| x.as_f64().map_or(x.to_string(), |x| format!("{x:.5}"))).collect();
+                let more = if items.len() > 8 { ", .." } else { "" };
+                println!("{pad}{key}: [{}{more}]", shown.join(", "));
+            }
+            Json::Number(x) => {
+                println!("{pad}{key}: {}", x.as_u64().map_or_else(|| format!("{:.6e}", x.as_f64().unwrap_or(0.0)), |i| i.to_string()))
+            }
+            Json::String(s) => println!("{pad}{key}: {s}"),
+            other => println!("{pad}{key}: {other}"),
+        }
+    }
+}

@@ -1,0 +1,520 @@
+//! `[[check]]`: what is measured against what is expected.
+//!
+//! | kind | holds when |
+//! | --- | --- |
+//! | `floor` | the method's floor is within `tolerance` (relative) and `se` standard errors of `expected`: a number or a predicted quantity |
+//! | `ratio` | floor of `over` / floor of `method`, paired by seed, lies between `min` and `max`, or within `tolerance` of 1 |
+//! | `reaches` | the metric is at most `max` after the last round, or `by` a round, for every seed |
+//! | `curve` | the mean over seeds follows the exact mean-square error: at least 95% of the rounds within 3 standard errors, all within 5; a `tolerance` (relative) is added to both |
+//! | `slope` | log floor against log `along` has slope `expected` within `tolerance` |
+//! | `spread` | floors `along` a coordinate stay within `tolerance` of the first one's, paired by seed |
+//! | `rounds` | rounds until the metric falls to `max` times the floor of `over`, over the same of `over`, within `tolerance` of 1 |
+//! | `predicted` | a predicted quantity, named by `metric`, is `expected` within `tolerance` (relative) |
+//! | `final` | the metric (or `distance`, the root of mse) after the last round is `expected` within `tolerance` (relative), or at most `max` |
+//! | `scaffnew` | control variates with random talk on `Abar_c = a I` follow the exact recursion of Theorem B.4 |
+
+use fedsa::error::{BadInput, Result, require};
+use serde::Serialize;
+use serde_json::json;
+use toml::Value;
+
+use super::plan::Plan;
+use super::predict::{Predictor, QUANTITIES};
+use super::results::{Estimate, METRICS, Results};
+use crate::config::{Check, Experiment, nearest};
+
+/// The outcome of a check.
+#[derive(Debug, Clone, Serialize)]
+pub struct Verdict {
+    /// Its name.
+    pub name: String,
+    /// What was measured.
+    pub measured: serde_json::Value,
+    /// What was expected.
+    pub expected: serde_json::Value,
+    /// What was allowed.
+    pub tolerance: serde_json::Value,
+    /// Whether it held.
+    pub pass: bool,
+    /// Why it is expected to fail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_to_fail: Option<String>,
+    /// Whether `pass` is as expected.
+    pub as_expected: bool,
+    /// Why it could not be measured, or where it is worst.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// What one check comes to at its points: a measured and an expected number, and how far apart they may be.
+struct Measured {
+    measured: f64,
+    expected: String,
+    tolerance: String,
+    pass: bool,
+    place: String,
+}
+
+type Measure = fn(&Context<'_>, &Check) -> Result<Vec<Measured>>;
+
+/// One kind of check.
+struct Kind {
+    name: &'static str,
+    /// Keys it cannot do without.
+    needs: &'static [&'static str],
+    measure: Measure,
+}
+
+const KINDS: &[Kind] = &[
+    Kind { name: "floor", needs: &["method", "expected"], measure: floor },
+    Kind { name: "ratio", needs: &["method", "over"], measure: ratio },
+    Kind { name: "reaches", needs: &["method", "max"], measure: reaches },
+    Kind { name: "curve", needs: &["method"], measure: curve },
+    Kind { name: "slope", needs: &["method", "along", "expected", "tolerance"], measure: slope },
+    Kind { name: "spread", needs: &["method", "along", "tolerance"], measure: spread },
+    Kind { name: "rounds", needs: &["method", "over", "max", "tolerance"], measure: rounds },
+    Kind { name: "predicted", needs: &["method", "metric", "expected", "tolerance"], measure: predicted },
+    Kind { name: "final", needs: &["method"], measure: last },
+    Kind { name: "scaffnew", needs: &["method"], measure: scaffnew },
+];
+
+/// Checks that the checks of a file can be measured at all.
+///
+/// # Errors
+/// When one has an unknown kind, metric or method, or lacks a key.
+pub fn validate(experiment: &Experiment, labels: &[String]) -> Result<()> {
+    for (i, check) in experiment.checks.iter().enumerate() {
+        validate_one(experiment, labels, check).map_err(|e| e.inside(&format!("check[{i}]")))?;
+    }
+    Ok(())
+}
+
+fn validate_one(experiment: &Experiment, labels: &[String], check: &Check) -> Result<()> {
+    let kinds = KINDS.iter().map(|k| k.name);
+    let Some(kind) = KINDS.iter().find(|k| k.name == check.kind) else {
+        let near = nearest(&check.kind, kinds.clone()).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
+        let names: Vec<&str> = kinds.collect();
+        return Err(BadInput::new("kind", format!("there is no check `{}`{near}", check.kind), format!("one of {}", names.join(", "))));
+    };
+    let given = |key: &str| match key {
+        "method" => check.method.is_some(),
+        "over" => check.over.is_some(),
+        "along" => check.along.is_some(),
+        "expected" => check.expected.is_some(),
+        "tolerance" => check.tolerance.is_some(),
+        "max" => check.max.is_some(),
+        "metric" => check.metric.is_some(),
+        _ => false,
+    };
+    for key in kind.needs {
+        require(given(key), key, "missing", &format!("given for a check of kind {}", check.kind))?;
+    }
+    for (key, label) in [("method", &check.method), ("over", &check.over)] {
+        let known = label.as_ref().is_none_or(|l| labels.contains(l));
+        require(known, key, label.as_deref().unwrap_or(""), &format!("a method's label: {}", labels.join(", ")))?;
+    }
+    let metrics = if check.kind == "predicted" { QUANTITIES } else { METRICS };
+    let known = |m: &str| metrics.contains(&m) || (check.kind == "final" && m == "distance");
+    require(
+        check.metric.as_deref().is_none_or(known),
+        "metric",
+        check.metric.as_deref().unwrap_or(""),
+        &format!("one of {}", metrics.join(", ")),
+    )?;
+    let names: Vec<&str> = experiment.points[0].coordinates.iter().map(|(n, _)| n.as_str()).collect();
+    let any = |name: &str| experiment.points.iter().any(|p| p.coordinates.iter().any(|(n, _)| n == name));
+    for name in check.at.keys().chain(&check.along) {
+        require(any(name), name, "no such coordinate", &format!("one that is swept: {}", names.join(", ")))?;
+    }
+    require(experiment.points.iter().any(|p| p.is_at(&check.at)), "at", "no point", "values that are swept")?;
+    match &check.expected {
+        Some(Value::String(q)) => {
+            require(QUANTITIES.contains(&q.as_str()), "expected", q, &format!("a number, or one of {}", QUANTITIES.join(", ")))
+        }
+        Some(v) if v.as_float().is_none() && v.as_integer().is_none() => {
+            Err(BadInput::new("expected", v.to_string(), "a number or a quantity"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What checks look at.
+struct Context<'a> {
+    plan: &'a Plan,
+    results: &'a Results,
+    predictor: &'a Predictor<'a>,
+}
+
+/// Measures all checks.
+pub fn measure(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Vec<Verdict> {
+    let context = Context { plan, results, predictor };
+    plan.experiment.checks.iter().map(|check| context.verdict(check)).collect()
+}
+
+impl Context<'_> {
+    fn verdict(&self, check: &Check) -> Verdict {
+        let kind = KINDS.iter().find(|k| k.name == check.kind).expect("validated");
+        let measured = (kind.measure)(self, check).and_then(|all| match all.is_empty() {
+            true => Err(BadInput::new("", "no point that the check is about", "")),
+            false => Ok(all),
+        });
+        let name = check.name.clone().unwrap_or_else(|| describe(check));
+        let (measured, expected, tolerance, pass, note) = match measured {
+            Err(e) => (json!(null), json!(null), json!(null), false, Some(e.to_string())),
+            Ok(all) => {
+                // The points that fail, else the first, speak for all.
+                let failing: Vec<&Measured> = all.iter().filter(|m| !m.pass).collect();
+                let shown = failing.first().copied().unwrap_or(&all[0]);
+                let others = match (all.len(), failing.len()) {
+                    (1, _) => shown.place.clone(),
+                    (n, 0) => format!("holds at all {n} points; shown: {}", shown.place),
+                    (n, k) => format!("fails at {k} of {n} points; shown: {}", shown.place),
+                };
+                let note = (!others.is_empty()).then_some(others);
+                (json!(finite(shown.measured)), json!(shown.expected), json!(shown.tolerance), failing.is_empty(), note)
+            }
+        };
+        let as_expected = pass == check.expected_to_fail.is_none();
+        Verdict { name, measured, expected, tolerance, pass, expected_to_fail: check.expected_to_fail.clone(), as_expected, note }
+    }
+
+    /// The points a check is about, with the cell of a method.
+    fn cells(&self, check: &Check, label: &str) -> Result<Vec<(usize, usize)>> {
+        let method = self.plan.labels.iter().position(|l| l == label).expect("validated");
+        let mut out = Vec::new();
+        for (i, planned) in self.plan.points.iter().enumerate().filter(|(_, p)| p.point.is_at(&check.at)) {
+            let cell = planned.cells[method];
+            let shape = self.plan.cells[cell].method.settings.shape();
+            let eta_h = shape.step_size.largest() * shape.local_steps;
+            // 0.1 * 1000 is 100.00000000000001.
+            let slack = 1.0 + 1e-9;
+            if check.min_eta_h.is_some_and(|x| eta_h * slack < x) || check.max_eta_h.is_some_and(|x| eta_h > x * slack) {
+                continue;
+            }
+            if let Some(times) = check.bias_over_noise {
+                if self.predictor.number(cell, "bias2")? <= times * self.predictor.number(cell, "noise")? {
+                    continue;
+                }
+            }
+            out.push((i, cell));
+        }
+        Ok(out)
+    }
+
+    fn place(&self, point: usize) -> String {
+        self.plan.points[point].point.label.clone()
+    }
+
+    fn floors(&self, cell: usize, metric: &str) -> Result<Vec<f64>> {
+        let label = &self.plan.cells[cell].method.label;
+        if !self.results.is_ok(cell) {
+            return Err(BadInput::new("", format!("{label} diverged"), ""));
+        }
+        self.results.floors(cell, metric).ok_or_else(|| BadInput::new("", format!("{metric} is not known for {label}"), ""))
+    }
+
+    /// The same point's cell of another method.
+    fn other(&self, point: usize, label: &str) -> usize {
+        let method = self.plan.labels.iter().position(|l| l == label).expect("validated");
+        self.plan.points[point].cells[method]
+    }
+}
+
+fn finite(x: f64) -> Option<f64> {
+    x.is_finite().then_some(x)
+}
+
+fn describe(check: &Check) -> String {
+    let mut text = check.kind.clone();
+    for part in [&check.method, &check.over].into_iter().flatten() {
+        text.push(' ');
+        text.push_str(part);
+    }
+    for (name, value) in &check.at {
+        text.push_str(&format!(" {name}={value}"));
+    }
+    text
+}
+
+fn metric_of(check: &Check) -> &str {
+    check.metric.as_deref().unwrap_or("mse")
+}
+
+/// How far a measured value may be from an expected one.
+fn allowed(check: &Check, expected: f64, se: f64) -> f64 {
+    let relative = check.tolerance.unwrap_or(0.0) * expected.abs();
+    let random = check.se.unwrap_or(3.0) * se;
+    if check.larger { relative.max(random) } else { relative + random }
+}
+
+fn tolerance_text(check: &Check) -> String {
+    let join = if check.larger { "or" } else { "and" };
+    format!("{:.3}% {join} {} SE", 100.0 * check.tolerance.unwrap_or(0.0), check.se.unwrap_or(3.0))
+}
+
+fn floor(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
+    let cells = ctx.cells(check, check.method.as_deref().expect("validated"))?;
+    cells
+        .into_iter()
+        .map(|(point, cell)| {
+            let expected = match check.expected.as_ref().expect("validated") {
+                Value::String(quantity) => ctx.predictor.number(cell, quantity)?,
+                number => number.as_float().or(number.as_integer().map(|i| i as f64)).expect("validated"),
+            };
+            let Estimate { mean, se } = Estimate::of(&ctx.floors(cell, metric_of(check))?);
+            Ok(Measured {
+                measured: mean,
+                expected: format!("{expected:.6e}"),
+                tolerance: tolerance_text(check),
+                pass: (mean - expected).abs() <= allowed(check, expected, se),
+                place: ctx.place(point),
+            })
+        })
+        .collect()
+}
+
+fn ratio(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
+    let cells = ctx.cells(check, check.method.as_deref().expect("validated"))?;
+    cells
+        .into_iter()
+        .map(|(point, cell)| {
+            let over = ctx.other(point, check.over.as_deref().expect("validated"));
+            let (below, above) = (ctx.floors(cell, metric_of(check))?, ctx.floors(over, metric_of(check))?);
+            let Estimate { mean, se } = paired(&above, &below);
+            let (low, high) = match check.tolerance {
+                Some(t) => (1.0 - t, 1.0 + t),
+                None => (check.min.unwrap_or(f64::NEG_INFINITY), check.max.unwrap_or(f64::INFINITY)),
+            };
+            // A stated range of a ratio near 1 allows for noise; a factor to be beaten does not.
+            let slack = if check.tolerance.is_some() { check.se.unwrap_or(3.0) * se } else { 0.0 };
+            Ok(Measured {
+                measured: mean,
+                expected: range_text(low, high),
+                tolerance: format!("{slack:.3e} (standard error {se:.1e})"),
+                pass: mean >= low - slack && mean <= high + slack,
+                place: ctx.place(point),
+            })
+        })
+        .collect()
+}
+
+/// The ratio of means with the standard error of paired samples.
+fn paired(above: &[f64], below: &[f64]) -> Estimate {
+    let mean = Estimate::of(above).mean / Estimate::of(below).mean;
+    let scale = Estimate::of(below).mean;
+    let residuals: Vec<f64> = above.iter().zip(below).map(|(a, b)| (a - mean * b) / scale).collect();
+    Estimate { mean, se: Estimate::of(&residuals).se }
+}
+
+fn range_text(low: f64, high: f64) -> String {
+    match (low.is_finite(), high.is_finite()) {
+        (true, true) => format!("{low:.4} to {high:.4}"),
+        (true, false) => format!("at least {low}"),
+        (false, true) => format!("at most {high}"),
+        (false, false) => "anything".into(),
+    }
+}
+
+fn reaches(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
+    let cells = ctx.cells(check, check.method.as_deref().expect("validated"))?;
+    let max = check.max.expect("validated");
+    cells
+        .into_iter()
+        .map(|(point, cell)| {
+            let worst = ctx.results.cells[cell].iter().map(|seed| match check.by {
+                None => seed.last(metric_of(check)),
+                Some(t) => seed.rows.iter().rfind(|r| r.round <= t).and_then(|r| super::results::metric(&r.seen, metric_of(check))),
+            });
+            let worst = worst.map(|x| x.unwrap_or(f64::NAN)).fold(0.0, |a: f64, b| if b.is_nan() || b > a { b } else { a });
+            Ok(Measured {
+                measured: worst,
+                expected: format!("at most {max:e}{}", check.by.map_or(String::new(), |t| format!(" by round {t}"))),
+                tolerance: "none".into(),
+                pass: worst <= max,
+                place: ctx.place(point),
+            })
+        })
+        .collect()
+}
+
+fn curve(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
+    let cells = ctx.cells(check, check.method.as_deref().expect("validated"))?;
+    cells
+        .into_iter()
+        .map(|(point, cell)| {
+            let exact = ctx.predictor.curve(cell)?;
+            let exact = ctx.predictor.mse(cell, &exact, metric_of(check));
+            let grid = &ctx.plan.cells[cell].grid;
+            let slack = check.tolerance.unwrap_or(0.0);
+            let measured = ctx.results.curve(cell, metric_of(check));
+            let deviations: Vec<f64> = measured
+                .iter()
+                .filter(|(row, _)| row.round > 0)
+                .filter_map(|(row, values)| {
+                    let expected = exact[grid.binary_search(&row.round).ok()?];
+                    let Estimate { mean, se } = Estimate::of(values);
+                    Some(((mean - expected).abs() - slack * expected).max(0.0) / se)
+                })
+                .collect();
+            if deviations.is_empty() {
+                return Err(BadInput::new("", "no recorded rounds", ""));
+            }
+            let within = deviations.iter().filter(|d| **d <= 3.0).count() as f64 / deviations.len() as f64;
+            let worst = deviations.iter().copied().fold(0.0, f64::max);
+            Ok(Measured {
+                measured: within,
+                expected: format!("95% of {} rounds within 3 SE of the exact curve, all within 5 (worst {worst:.2})", deviations.len()),
+                tolerance: format!("{:.1}% relative beside", 100.0 * slack),
+                pass: within >= 0.95 && worst <= 5.0,
+                place: ctx.place(point),
+            })
+        })
+        .collect()
+}
+
+/// Groups points that agree in all coordinates but one; each group in the file's order.
+fn groups(ctx: &Context<'_>, check: &Check) -> Result<Vec<Vec<(usize, usize)>>> {
+    let along = check.along.as_deref().expect("validated");
+    let mut groups: Vec<(Vec<(String, String)>, Vec<(usize, usize)>)> = Vec::new();
+    for (point, cell) in ctx.cells(check, check.method.as_deref().expect("validated"))? {
+        let coordinates = &ctx.plan.points[point].point.coordinates;
+        let key: Vec<(String, String)> = coordinates.iter().filter(|(n, _)| n != along).map(|(n, v)| (n.clone(), v.to_string())).collect();
+        match groups.iter_mut().find(|(k, _)| *k == key) {
+            Some((_, members)) => members.push((point, cell)),
+            None => groups.push((key, vec![(point, cell)])),
+        }
+    }
+    Ok(groups.into_iter().map(|(_, members)| members).filter(|members| members.len() >= 2).collect())
+}
+
+fn slope(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
+    let along = check.along.as_deref().expect("validated");
+    let expected = number_of(check);
+    let tolerance = check.tolerance.expect("validated");
+    groups(ctx, check)?
+        .into_iter()
+        .map(|members| {
+            let mut points = Vec::new();
+            for (point, cell) in &members {
+                let x = ctx.plan.points[*point].point.number(along);
+                let x = x.ok_or_else(|| BadInput::new("along", format!("{along} is not a number"), ""))?;
+                let Estimate { mean, se } = Estimate::of(&ctx.floors(*cell, metric_of(check))?);
+                points.push((x.ln(), mean.ln(), se / mean));
+            }
+            let (slope, se) = fit(&points);
+            Ok(Measured {
+                measured: slope,
+                expected: format!("{expected}"),
+                tolerance: format!("{tolerance} (standard error {se:.3})"),
+                pass: (slope - expected).abs() <= tolerance,
+                place: ctx.place(members[0].0),
+            })
+        })
+        .collect()
+}
+
+/// Least squares: the slope of y over x, and its standard error from those of y.
+pub fn fit(points: &[(f64, f64, f64)]) -> (f64, f64) {
+    let n = points.len() as f64;
+    let mean_x = points.iter().map(|p| p.0).sum::<f64>() / n;
+    let mean_y = points.iter().map(|p| p.1).sum::<f64>() / n;
+    let sxx: f64 = points.iter().map(|p| (p.0 - mean_x).powi(2)).sum();
+    let sxy: f64 = points.iter().map(|p| (p.0 - mean_x) * (p.1 - mean_y)).sum();
+    let var: f64 = points.iter().map(|p| ((p.0 - mean_x) / sxx * p.2).powi(2)).sum();
+    (sxy / sxx, var.sqrt())
+}
+
+fn number_of(check: &Check) -> f64 {
+    let value = check.expected.as_ref();
+    value.and_then(|v| v.as_float().or(v.as_integer().map(|i| i as f64))).unwrap_or(f64::NAN)
+}
+
+fn spread(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
+    let tolerance = check.tolerance.expect("validated");
+    let mut out = Vec::new();
+    for members in groups(ctx, check)? {
+        let first = ctx.floors(members[0].1, metric_of(check))?;
+        for (point, cell) in &members[1..] {
+            let Estimate { mean, se } = paired(&ctx.floors(*cell, metric_of(check))?, &first);
+            out.push(Measured {
+                measured: mean,
+                expected: format!("1 (floor over that of {})", ctx.place(members[0].0)),
+                tolerance: format!("{tolerance} and {} SE of {se:.1e}", check.se.unwrap_or(3.0)),
+                pass: (mean - 1.0).abs() <= tolerance + check.se.unwrap_or(3.0) * se,
+                place: ctx.place(*point),
+            });
+        }
+    }
+    Ok(out)
+}
+
+fn rounds(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
+    let (times, tolerance) = (check.max.expect("validated"), check.tolerance.expect("validated"));
+    let cells = ctx.cells(check, check.method.as_deref().expect("validated"))?;
+    cells
+        .into_iter()
+        .map(|(point, cell)| {
+            let over = ctx.other(point, check.over.as_deref().expect("validated"));
+            let level = times * Estimate::of(&ctx.floors(over, metric_of(check))?).mean;
+            let until = |cell: usize| {
+                let curve = ctx.results.curve(cell, metric_of(check));
+                let first = curve.iter().find(|(_, values)| Estimate::of(values).mean <= level);
+                first
+                    .map(|(row, _)| row.round as f64)
+                    .ok_or_else(|| BadInput::new("", format!("the level {level:.3e} is never reached"), ""))
+            };
+            let measured = until(cell)? / until(over)?;
+            Ok(Measured {
+                measured,
+                expected: format!("1 (rounds to {times} times the floor, over those of {})", ctx.plan.cells[over].method.label),
+                tolerance: format!("{tolerance}"),
+                pass: (measured - 1.0).abs() <= tolerance,
+                place: ctx.place(point),
+            })
+        })
+        .collect()
+}
+
+fn predicted(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
+    let (expected, tolerance) = (number_of(check), check.tolerance.expect("validated"));
+    let cells = ctx.cells(check, check.method.as_deref().expect("validated"))?;
+    cells
+        .into_iter()
+        .map(|(point, cell)| {
+            let measured = ctx.predictor.number(cell, check.metric.as_deref().expect("validated"))?;
+            Ok(Measured {
+                measured,
+                expected: format!("{expected}"),
+                tolerance: format!("{tolerance:e} relative"),
+                pass: (measured - expected).abs() <= tolerance * expected.abs(),
+                place: ctx.place(point),
+            })
+        })
+        .collect()
+}
+
+fn last(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
+    let cells = ctx.cells(check, check.method.as_deref().expect("validated"))?;
+    let (name, root) = match check.metric.as_deref() {
+        Some("distance") => ("mse", true),
+        other => (other.unwrap_or("mse"), false),
+    };
+    cells
+        .into_iter()
+        .map(|(point, cell)| {
+            let values: Option<Vec<f64>> = ctx.results.cells[cell].iter().map(|seed| seed.last(name)).collect();
+            let values = values.ok_or_else(|| BadInput::new("", format!("{name} is not known"), ""))?;
+            let values: Vec<f64> = values.into_iter().map(|x| if root { x.sqrt() } else { x }).collect();
+            let Estimate { mean, se } = Estimate::of(&values);
+            let (expected, pass) = match check.max {
+                Some(max) => (format!("at most {max:e}"), mean <= max),
+                None => (format!("{}", number_of(check)), (mean - number_of(check)).abs() <= allowed(check, number_of(check), se)),
+            };
+            Ok(Measured { measured: mean, expected, tolerance: tolerance_text(check), pass, place: ctx.place(point) })
+        })
+        .collect()
+}
+
+fn scaffnew(_ctx: &Context<'_>, _check: &Check) -> Result<Vec<Measured>> {
+    Err(BadInput::new("", "waits for the recursion per talk", ""))
+}

@@ -1,0 +1,14 @@
+//! An experiment at work: plan, predict, execute, check, write.
+
+pub mod checks;
+pub mod execute;
+pub mod output;
+pub mod picture;
+pub mod plan;
+pub mod predict;
+pub mod results;
+
+pub use execute::{Control, Outcome, execute};
+pub use plan::{Cell, Plan};
+pub use predict::Predictor;
+pub use results::Results;

@@ -1,0 +1,345 @@
+//! The figure of an experiment.
+
+use std::collections::BTreeSet;
+
+use fedsa::error::{Result, require};
+use fedsa::round::Status;
+use toml::Value;
+
+use super::checks::Verdict;
+use super::plan::Plan;
+use super::predict::{Predictor, QUANTITIES};
+use super::results::{Estimate, METRICS, Results, Row};
+use crate::config::Experiment;
+use crate::config::schema::{CurveCentre, FigureKind};
+use crate::figure::{Curve, Figure, Level, Panel, Style};
+
+const AXES: &[&str] = &["round", "exchanges", "samples", "bits_up", "bits_down", "vectors_up", "messages"];
+
+/// Checks that the figure can be drawn.
+///
+/// # Errors
+/// When it names an unknown axis, metric, coordinate, method or quantity.
+pub fn validate(experiment: &Experiment, labels: &[String]) -> Result<()> {
+    let figure = &experiment.figure;
+    let coordinates: Vec<&str> = experiment.points.iter().flat_map(|p| &p.coordinates).map(|(n, _)| n.as_str()).collect();
+    let check = || {
+        if let Some(x) = &figure.x {
+            let known = match figure.kind {
+                FigureKind::Curves => AXES.contains(&x.as_str()),
+                FigureKind::Scaling => coordinates.contains(&x.as_str()),
+            };
+            let accepted = if figure.kind == FigureKind::Curves { AXES.join(", ") } else { "a coordinate that is swept".into() };
+            require(known, "x", format!("\"{x}\""), &accepted)?;
+        }
+        require(
+            figure.kind == FigureKind::Curves || figure.x.is_some(),
+            "x",
+            "missing",
+            "given: the coordinate along which floors are drawn",
+        )?;
+        for y in figure.y.iter().flat_map(|y| y.list()) {
+            require(METRICS.contains(&y), "y", format!("\"{y}\""), &format!("one of {}", METRICS.join(", ")))?;
+        }
+        for name in figure.panels.iter().flatten() {
+            require(coordinates.contains(&name.as_str()), "panels", format!("\"{name}\""), "coordinates that are swept")?;
+        }
+        for label in figure.levels.keys().chain(&figure.exact) {
+            require(labels.contains(label), "levels", format!("\"{label}\""), &format!("a method's label: {}", labels.join(", ")))?;
+        }
+        for quantity in figure.levels.values().flatten() {
+            require(
+                QUANTITIES.contains(&quantity.as_str()),
+                "levels",
+                format!("\"{quantity}\""),
+                &format!("one of {}", QUANTITIES.join(", ")),
+            )?;
+        }
+        Ok(())
+    };
+    check().map_err(|e: fedsa::error::BadInput| e.inside("figure"))
+}
+
+/// What quantities are called in legends.
+fn quantity_text(quantity: &str) -> &str {
+    match quantity {
+        "bias2" => "predicted bias²",
+        "noise" => "exact noise",
+        "floor" => "exact floor",
+        other => other,
+    }
+}
+
+/// What metrics are called on axes.
+fn metric_text(metric: &str) -> &str {
+    match metric {
+        "mse" => "‖θ − θ*‖²",
+        "error" => "‖θ − centre‖²",
+        "residual" => "‖mean ḡ(θ)‖",
+        "value_error" => "value error²",
+        "control_error" => "mean ‖ξ − ξ*‖²",
+        "lyapunov" => "ψ",
+        other => other,
+    }
+}
+
+fn axis_text(axis: &str) -> &str {
+    match axis {
+        "round" => "communication round t",
+        "samples" => "samples, all agents",
+        "bits_up" => "bits sent up, all agents",
+        "bits_down" => "bits sent down, all agents",
+        "vectors_up" => "vectors sent up, all agents",
+        other => other,
+    }
+}
+
+fn axis_value(row: &Row, axis: &str) -> f64 {
+    let l = &row.ledger;
+    (match axis {
+        "exchanges" => l.exchanges,
+        "samples" => l.samples,
+        "bits_up" => l.bits_up,
+        "bits_down" => l.bits_down,
+        "vectors_up" => l.vectors_up,
+        "messages" => l.messages,
+        _ => row.round,
+    }) as f64
+}
+
+/// A swept value as panels show it.
+fn coordinate_text(name: &str, value: &Value) -> String {
+    let name = match name {
+        "step_size" => "η",
+        "local_steps" => "H",
+        "agents" => "N",
+        "talk_probability" => "p",
+        other => other,
+    };
+    match value {
+        Value::String(s) => s.clone(),
+        other => format!("{name} = {other}"),
+    }
+}
+
+/// Draws the figure.
+pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts: &[Verdict]) -> Figure {
+    let mut figure = match plan.experiment.figure.kind {
+        FigureKind::Curves => curves(plan, results, predictor),
+        FigureKind::Scaling => scaling(plan, results, predictor),
+    };
+    for verdict in verdicts.iter().filter(|v| !v.pass) {
+        figure.notes.push(match &verdict.expected_to_fail {
+            Some(reason) => format!("Expected to fail: {}. {reason}", verdict.name),
+            None => format!("Check failed: {}", verdict.name),
+        });
+    }
+    for verdict in verdicts.iter().filter(|v| v.pass && v.expected_to_fail.is_some()) {
+        figure.notes.push(format!("Expected to fail, but holds: {}", verdict.name));
+    }
+    figure
+}
+
+/// Panels by the values of some coordinates, each with the points that have them.
+fn panels<'p>(plan: &'p Plan, by: &[String]) -> Vec<(String, Vec<usize>)> {
+    let mut out: Vec<(String, Vec<usize>)> = Vec::new();
+    for (i, planned) in plan.points.iter().enumerate() {
+        let parts = planned.point.coordinates.iter().filter(|(n, _)| by.contains(n)).map(|(n, v)| coordinate_text(n, v));
+        let title = parts.collect::<Vec<_>>().join(", ");
+        match out.iter_mut().find(|(t, _)| *t == title) {
+            Some((_, points)) => points.push(i),
+            None => out.push((title, vec![i])),
+        }
+    }
+    out
+}
+
+fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Figure {
+    let spec = &plan.experiment.figure;
+    let all: Vec<String> = plan.points.iter().flat_map(|p| p.point.coordinates.iter().map(|(n, _)| n.clone())).collect();
+    let by = spec.panels.clone().unwrap_or(all);
+    let axis = spec.x.as_deref().unwrap_or("round");
+    let metrics = metrics(plan);
+    let mut figure = Figure { title: plan.experiment.title.clone(), columns: spec.columns, ..Figure::default() };
+    for (title, points) in panels(plan, &by) {
+        let mut panel = Panel {
+            title,
+            x_label: axis_text(axis).into(),
+            y_label: y_label(&metrics),
+            x_log: spec.x_log.unwrap_or(false),
+            y_log: true,
+            y_range: spec.y_range.map(|[a, b]| (a, b)),
+            ..Panel::default()
+        };
+        let mut levels: BTreeSet<String> = BTreeSet::new();
+        let mut color = 0;
+        for (m, label) in plan.labels.iter().enumerate() {
+            for (point, metric) in points.iter().flat_map(|p| metrics.iter().map(move |metric| (p, *metric))) {
+                let cell = plan.points[*point].cells[m];
+                let rest = plan.points[*point].point.coordinates.iter().filter(|(n, _)| !by.contains(n));
+                let rest = rest.map(|(n, v)| coordinate_text(n, v));
+                let name = curve_name(label, rest, (metrics.len() > 1).then_some(metric));
+                panel.curves.push(curve(results, cell, metric, axis, &name, color, spec.centre, panel.x_log));
+                if spec.exact.contains(label) {
+                    if let Ok(exact) = predictor.curve(cell) {
+                        let (grid, y) = (&plan.cells[cell].grid, predictor.mse(cell, &exact, metric));
+                        let x = grid.iter().map(|t| *t as f64).collect();
+                        panel.curves.push(Curve { label: format!("{name}, exact"), color, x, y, band: None, style: Style::Dashed });
+                    }
+                }
+                for quantity in spec.levels.get(label).into_iter().flatten() {
+                    let text = format!("{label}: {}", quantity_text(quantity));
+                    if let Ok(y) = predictor.number(cell, quantity) {
+                        if levels.insert(text.clone()) {
+                            panel.levels.push(Level { label: text, y, color });
+                        }
+                    }
+                }
+                color += 1;
+                if let Some(note) = status_note(plan, results, cell) {
+                    panel.notes.push(note);
+                }
+            }
+        }
+        figure.panels.push(panel);
+    }
+    figure
+}
+
+/// What is drawn: mse, or the residual where theta* is not known, unless the file says otherwise.
+fn metrics(plan: &Plan) -> Vec<&str> {
+    match &plan.experiment.figure.y {
+        Some(y) => y.list(),
+        None if plan.fields.iter().all(|f| f.field.root().is_some()) => vec!["mse"],
+        None => vec!["residual"],
+    }
+}
+
+fn y_label(metrics: &[&str]) -> String {
+    metrics.iter().map(|m| metric_text(m)).collect::<Vec<_>>().join("  and  ")
+}
+
+/// A curve's entry in the legend.
+fn curve_name(label: &str, rest: impl Iterator<Item = String>, metric: Option<&str>) -> String {
+    std::iter::once(label.to_string()).chain(metric.map(|m| metric_text(m).to_string())).chain(rest).collect::<Vec<_>>().join(", ")
+}
+
+/// Says of a cell that diverged when it did, and whether that was expected.
+fn status_note(plan: &Plan, results: &Results, cell: usize) -> Option<String> {
+    let round = results.cells[cell].iter().find_map(|s| match s.status {
+        Status::Diverged { round } => Some(round),
+        Status::Ok => None,
+    });
+    let label = &plan.cells[cell].method.label;
+    match (round, results.as_expected(plan, cell)) {
+        (Some(round), true) => Some(format!("{label} diverges (round {round}), as expected")),
+        (Some(round), false) => Some(format!("{label} diverged in round {round}")),
+        (None, false) => Some(format!("{label} was expected to diverge and did not")),
+        (None, true) => None,
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "what a curve is drawn from")]
+fn curve(results: &Results, cell: usize, metric: &str, axis: &str, label: &str, color: usize, centre: CurveCentre, x_log: bool) -> Curve {
+    let data: Vec<(Row, Vec<f64>)> = results.curve(cell, metric).into_iter().filter(|(row, _)| !x_log || row.round > 0).collect();
+    let x = data.iter().map(|(row, _)| axis_value(row, axis)).collect();
+    let (mut y, mut low, mut high) = (Vec::new(), Vec::new(), Vec::new());
+    for (_, values) in &data {
+        let (middle, a, b) = match centre {
+            CurveCentre::Mean => {
+                // One standard deviation over seeds, kept positive for logarithmic axes.
+                let Estimate { mean, se } = Estimate::of(values);
+                let sd = se * (values.len() as f64).sqrt();
+                (mean, (mean - sd).max(values.iter().copied().fold(f64::INFINITY, f64::min)), mean + sd)
+            }
+            CurveCentre::Median => {
+                let mut sorted = values.clone();
+                sorted.sort_by(f64::total_cmp);
+                let at = |q: f64| sorted[((sorted.len() - 1) as f64 * q).round() as usize];
+                (at(0.5), at(0.1), at(0.9))
+            }
+        };
+        y.push(middle);
+        low.push(a);
+        high.push(b);
+    }
+    let band = (results.cells[cell].len() > 1).then_some((low, high));
+    Curve { label: label.to_string(), color, x, y, band, style: Style::Line }
+}
+
+fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Figure {
+    let spec = &plan.experiment.figure;
+    let axis = spec.x.as_deref().expect("validated");
+    let metrics = metrics(plan);
+    let by = spec.panels.clone().unwrap_or_default();
+    let mut figure = Figure { title: plan.experiment.title.clone(), columns: spec.columns, ..Figure::default() };
+    for (title, points) in panels(plan, &by) {
+        let mut panel = Panel {
+            title,
+            x_label: coordinate_label(axis),
+            y_label: y_label(&metrics),
+            x_log: spec.x_log.unwrap_or(true),
+            y_log: true,
+            y_range: spec.y_range.map(|[a, b]| (a, b)),
+            ..Panel::default()
+        };
+        let mut color = 0;
+        for (m, label) in plan.labels.iter().enumerate() {
+            // One line per metric and combination of what is neither the axis nor a panel.
+            let mut lines: Vec<(String, Vec<(f64, Estimate)>)> = Vec::new();
+            let mut predicted: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+            for (point, metric) in points.iter().flat_map(|p| metrics.iter().map(move |metric| (p, *metric))) {
+                let (planned, cell) = (&plan.points[*point], plan.points[*point].cells[m]);
+                let Some(x) = planned.point.number(axis) else { continue };
+                let rest = planned.point.coordinates.iter().filter(|(n, _)| n != axis && !by.contains(n));
+                let rest: Vec<String> = rest.map(|(n, v)| coordinate_text(n, v)).collect();
+                if let (Some(floors), true) = (results.floors(cell, metric), results.is_ok(cell)) {
+                    let name = curve_name(label, rest.iter().cloned(), (metrics.len() > 1).then_some(metric));
+                    add_to(&mut lines, name, (x, Estimate::of(&floors)));
+                }
+                if metric == metrics[0] {
+                    for quantity in spec.levels.get(label).into_iter().flatten() {
+                        if let Ok(y) = predictor.number(cell, quantity) {
+                            let name = curve_name(&format!("{label}: {}", quantity_text(quantity)), rest.iter().cloned(), None);
+                            add_to(&mut predicted, name, (x, y));
+                        }
+                    }
+                }
+            }
+            for (label, line) in predicted {
+                let (x, y) = line.into_iter().unzip();
+                panel.curves.push(Curve { label, color, x, y, band: None, style: Style::Dashed });
+            }
+            for (label, line) in lines {
+                panel.curves.push(Curve {
+                    label,
+                    color,
+                    x: line.iter().map(|(x, _)| *x).collect(),
+                    y: line.iter().map(|(_, e)| e.mean).collect(),
+                    band: Some((line.iter().map(|(_, e)| e.mean - e.se).collect(), line.iter().map(|(_, e)| e.mean + e.se).collect())),
+                    style: Style::LinePoints,
+                });
+                color += 1;
+            }
+        }
+        figure.panels.push(panel);
+    }
+    figure
+}
+
+fn coordinate_label(name: &str) -> String {
+    match name {
+        "agents" => "number of agents N".into(),
+        "step_size" => "step size η".into(),
+        "local_steps" => "local steps H".into(),
+        other => other.to_string(),
+    }
+}
+
+/// Adds a point to the line of that name, which is begun if there is none.
+fn add_to<T>(lines: &mut Vec<(String, Vec<T>)>, name: String, point: T) {
+    match lines.iter_mut().find(|(n, _)| *n == name) {
+        Some((_, line)) => line.push(point),
+        None => lines.push((name, vec![point])),
+    }
+}

@@ -1,0 +1,267 @@
+//! What an experiment comes to: problems built, methods checked, starts computed.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use fedsa::error::{BadInput, Result, require};
+use fedsa::kernel::Isa;
+use fedsa::problem::Field;
+use fedsa::record::OutputRule;
+use fedsa::uplink::Uplink;
+use rayon::prelude::*;
+use toml::Value;
+
+use super::predict;
+use crate::config::schema::{Centre, Controls};
+use crate::config::{Experiment, MethodSpec, Point, RunSpec, Start};
+use crate::error::Failure;
+use crate::files::DiskFiles;
+use crate::files::find::Places;
+
+/// An experiment ready to run.
+pub struct Plan {
+    /// What the file says.
+    pub experiment: Experiment,
+    /// The distinct problems, each with its sampling.
+    pub fields: Vec<PlannedField>,
+    /// One per sweep point, in the file's order.
+    pub points: Vec<PlannedPoint>,
+    /// The labels of the methods, in the file's order; the same at every point.
+    pub labels: Vec<String>,
+    /// The distinct runs without their seeds: cells that come to the same share one.
+    pub cells: Vec<Cell>,
+}
+
+/// A problem with its sampling.
+pub struct PlannedField {
+    /// The tables it was built from: equal ones give equal problems.
+    pub fingerprint: String,
+    /// The problem.
+    pub field: Box<dyn Field>,
+}
+
+/// A sweep point.
+pub struct PlannedPoint {
+    /// Its coordinates.
+    pub point: Point,
+    /// The index of its problem.
+    pub field: usize,
+    /// Its `[run]` table.
+    pub run: RunSpec,
+    /// For each method, the index of its cell.
+    pub cells: Vec<usize>,
+}
+
+/// A method on a problem with its run settings, for all its seeds.
+pub struct Cell {
+    /// Says what it is: equal ones give equal results.
+    pub fingerprint: String,
+    /// The index of its problem.
+    pub field: usize,
+    /// The method.
+    pub method: MethodSpec,
+    /// The run settings.
+    pub run: RunSpec,
+    /// `theta_0`.
+    pub start: ResolvedStart,
+    /// What the `error` metric is measured from, where it is not theta*.
+    pub centre: Option<Vec<f64>>,
+    /// What the method gives out.
+    pub output: OutputRule,
+    /// The link.
+    pub uplink: Uplink,
+    /// The recorded rounds.
+    pub grid: Vec<u64>,
+}
+
+/// `theta_0`, for every seed or drawn per seed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ResolvedStart {
+    /// The same for every seed.
+    Fixed(Vec<f64>),
+    /// N(0, I), drawn from the run's seed.
+    Normal,
+}
+
+impl ResolvedStart {
+    /// `theta_0` of a seed, d components.
+    pub fn of(&self, seed: u64, d: usize) -> Vec<f64> {
+        match self {
+            ResolvedStart::Fixed(theta) => theta.clone(),
+            ResolvedStart::Normal => {
+                let mut s = fedsa::random::stream(seed, fedsa::random::Purpose::Start, 0, fedsa::random::ALL);
+                (0..d).map(|_| s.normal()).collect()
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// Builds everything; `base` is what relative paths are relative to, `roots` the
+    /// `theta*` of problems as an earlier run of this experiment found them.
+    ///
+    /// # Errors
+    /// When a setting or file cannot be used, at its line.
+    pub fn new(experiment: Experiment, base: &Path, isa: Isa, roots: &HashMap<String, Vec<f64>>) -> Result<Self, Failure> {
+        let files = DiskFiles { places: Places::from_env(base) };
+        let located = |e: BadInput| experiment.document.failure(e);
+        // Everything that needs no problem is checked first.
+        let mut read = Vec::new();
+        for point in &experiment.points {
+            let parts = || Ok((point.problem()?, point.sampling()?, point.run()?, point.methods()?));
+            read.push(parts().map_err(|e| located(at_point(e, point)))?);
+        }
+        let labels: Vec<String> = read[0].3.iter().map(|m| m.label.clone()).collect();
+        super::checks::validate(&experiment, &labels).map_err(&located)?;
+        super::picture::validate(&experiment, &labels).map_err(&located)?;
+        let fingerprint = |point: &Point| {
+            let part = |key: &str| point.table.get(key).map_or_else(String::new, canonical);
+            format!("problem {} sampling {}", part("problem"), part("sampling"))
+        };
+        let mut index: HashMap<String, usize> = HashMap::new();
+        let mut wanted = Vec::new();
+        for (i, point) in experiment.points.iter().enumerate() {
+            index.entry(fingerprint(point)).or_insert_with(|| {
+                wanted.push(i);
+                wanted.len() - 1
+            });
+        }
+        // Files are read one problem at a time, so that two points on one file do not read it twice at once.
+        let built: Vec<Result<Box<dyn Field>>> = wanted
+            .par_iter()
+            .map(|i| {
+                let point = &experiment.points[*i];
+                let field = point.problem()?.field(&files, point.sampling()?, isa).map_err(|e| e.inside("problem"));
+                field.map_err(|e| at_point(e, point))
+            })
+            .collect();
+        let mut fields = Vec::new();
+        for (i, field) in wanted.iter().zip(built) {
+            let mut field = field.map_err(&located)?;
+            let fingerprint = fingerprint(&experiment.points[*i]);
+            if let Some(root) = roots.get(&fingerprint).filter(|root| root.len() == field.dim()) {
+                field.set_root(root.clone());
+            }
+            fields.push(PlannedField { fingerprint, field });
+        }
+        let mut cells: Vec<Cell> = Vec::new();
+        let mut by_fingerprint: HashMap<String, usize> = HashMap::new();
+        let mut points = Vec::new();
+        for (point, (_, _, run, methods)) in experiment.points.iter().zip(read) {
+            let field = index[&fingerprint(point)];
+            let mut own = Vec::new();
+            for (i, method) in methods.into_iter().enumerate() {
+                let table = point.table.get("method").and_then(|m| m.get(i)).map_or_else(String::new, canonical);
+                let fingerprint = format!("{} run {:?} method {table}", fields[field].fingerprint, run);
+                let cell = match by_fingerprint.get(&fingerprint) {
+                    Some(cell) => *cell,
+                    None => {
+                        let place = format!("method[{i}]");
+                        let cell = Cell::new(fingerprint.clone(), field, &*fields[field].field, method, run.clone(), &files, &place)
+                            .map_err(|e| located(at_point(e, point)))?;
+                        cells.push(cell);
+                        by_fingerprint.insert(fingerprint, cells.len() - 1);
+                        cells.len() - 1
+                    }
+                };
+                own.push(cell);
+            }
+            points.push(PlannedPoint { point: point.clone(), field, run, cells: own });
+        }
+        Ok(Self { experiment, fields, points, labels, cells })
+    }
+
+    /// The problem of a cell.
+    pub fn field(&self, cell: usize) -> &dyn Field {
+        &*self.fields[self.cells[cell].field].field
+    }
+
+    /// Whether anything is swept.
+    pub fn is_swept(&self) -> bool {
+        self.points.len() > 1 || !self.points[0].point.coordinates.is_empty()
+    }
+}
+
+/// Names the sweep point in an error, where there are several.
+fn at_point(e: BadInput, point: &Point) -> BadInput {
+    if point.label.is_empty() { e } else { BadInput { what: format!("{} (at {})", e.what, point.label), ..e } }
+}
+
+/// A value as text with the keys of tables sorted.
+fn canonical(value: &Value) -> String {
+    match value {
+        Value::Table(table) => {
+            let mut keys: Vec<&String> = table.keys().collect();
+            keys.sort();
+            let inner: Vec<String> = keys.iter().map(|k| format!("{k}={}", canonical(&table[*k]))).collect();
+            format!("{{{}}}", inner.join(","))
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(canonical).collect::<Vec<_>>().join(",")),
+        other => other.to_string(),
+    }
+}
+
+impl Cell {
+    fn new(
+        fingerprint: String,
+        index: usize,
+        field: &dyn Field,
+        method: MethodSpec,
+        run: RunSpec,
+        files: &DiskFiles,
+        place: &str,
+    ) -> Result<Self> {
+        let inside = |e: BadInput| e.inside(place);
+        method.settings.check(field.agents()).map_err(inside)?;
+        let output = method.output.rule(run.rounds).map_err(inside)?;
+        let (start, key) = match &method.start {
+            Some(start) => (start, format!("{place}.start")),
+            None => (&run.start, "run.start".to_string()),
+        };
+        let start = resolve_start(start, field, &method, files).map_err(|e| e.inside(&key))?;
+        let centre = match method.measure_from {
+            Centre::Root => None,
+            Centre::Limit => Some(predict::limit(field, &method.settings.shape()).map_err(|e| e.inside(&format!("{place}.measure_from")))?),
+        };
+        if method.controls == Controls::Ideal {
+            let has = matches!(method.settings.shape().drift, fedsa::methods::Drift::ControlVariate { .. });
+            let known = field.root().is_some() && field.systems().is_some();
+            require(has && known, "controls", "\"ideal\"", "ideal only for methods with control variates on linear problems")
+                .map_err(inside)?;
+        }
+        let grid = run.record.rounds(run.rounds);
+        Ok(Self { fingerprint, field: index, method, run, start, centre, output, uplink: Uplink::default(), grid })
+    }
+
+    /// Local steps of all agents over all rounds of one seed: what its run costs.
+    pub fn work(&self, field: &dyn Field) -> f64 {
+        let shape = self.method.settings.shape();
+        let agents = shape.participants.unwrap_or(field.agents()) as f64;
+        self.run.rounds as f64 * agents * (shape.local_steps + 10.0)
+    }
+}
+
+fn resolve_start(start: &Start, field: &dyn Field, method: &MethodSpec, files: &DiskFiles) -> Result<ResolvedStart> {
+    const NAMES: &str = "zero, root, root+1, normal, limit, a list of d numbers, or a file (.npz with theta, or .json)";
+    let d = field.dim();
+    let root = || field.root().map(<[f64]>::to_vec).ok_or_else(|| BadInput::new("", "theta* is not known for this problem", NAMES));
+    let theta = match start {
+        Start::List(theta) => theta.clone(),
+        Start::Name(name) => match name.as_str() {
+            "zero" => vec![0.0; d],
+            "root" => root()?,
+            "root+1" => root()?.iter().map(|x| x + 1.0).collect(),
+            "normal" => return Ok(ResolvedStart::Normal),
+            "limit" => predict::limit(field, &method.settings.shape())?,
+            file if file.contains('.') => files.vector(file)?,
+            other => {
+                let near = crate::config::nearest(other, ["zero", "root", "root+1", "normal", "limit"].into_iter());
+                let near = near.map_or(String::new(), |n| format!("; did you mean `{n}`?"));
+                return Err(BadInput::new("", format!("there is no start `{other}`{near}"), NAMES));
+            }
+        },
+    };
+    let what = format!("{} numbers", theta.len());
+    require(theta.len() == d && theta.iter().all(|x| x.is_finite()), "", what, &format!("{d} finite numbers, one per feature"))?;
+    Ok(ResolvedStart::Fixed(theta))
+}

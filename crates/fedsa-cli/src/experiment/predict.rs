@@ -1,0 +1,214 @@
+//! What theory predicts of a cell, computed when asked for.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use fedsa::error::{BadInput, Result};
+use fedsa::methods::{Drift, Shape};
+use fedsa::problem::Field;
+use fedsa::problem::systems::{Moments, Systems};
+use fedsa::sampling::Law;
+use fedsa::schedule::StepSize;
+use fedsa::theory::exact_mse::{Controls as Start, FedLsaMse, MeanSquare, ScafflsaMse};
+use fedsa::theory::fedlsa::FedLsa;
+use fedsa::theory::{Setting, stability};
+
+use super::plan::{Cell, Plan, ResolvedStart};
+use super::results::in_tail;
+use crate::config::schema::Controls;
+
+/// The largest size, agents' kinds times d, for which radii of control variates are computed unasked.
+const RADIUS_SIZE: usize = 4000;
+/// The largest d for which exact mean-square errors are computed.
+const EXACT_DIM: usize = 24;
+
+/// Names of predicted quantities, for messages.
+pub const QUANTITIES: &[&str] = &["bias2", "noise", "floor", "finite_floor", "limit_distance", "radius"];
+
+/// Predictions of a plan's cells, each computed once.
+pub struct Predictor<'a> {
+    plan: &'a Plan,
+    numbers: Mutex<HashMap<(usize, String), Result<f64>>>,
+    curves: Mutex<HashMap<usize, Result<Arc<Vec<MeanSquare>>>>>,
+}
+
+impl<'a> Predictor<'a> {
+    /// Computes nothing yet.
+    pub fn new(plan: &'a Plan) -> Self {
+        Self { plan, numbers: Mutex::default(), curves: Mutex::default() }
+    }
+
+    /// A quantity of a cell: `bias2` (squared distance of the limit from theta*),
+    /// `noise` (exact mean-square error of the floor around its mean), `floor`
+    /// (their sum), `finite_floor` (the exact error over the last fifth of the rounds
+    /// that are run, reached or not), `limit_distance`, `radius`.
+    ///
+    /// # Errors
+    /// When it is not known, with the reason.
+    pub fn number(&self, cell: usize, quantity: &str) -> Result<f64> {
+        let key = (cell, quantity.to_string());
+        if let Some(known) = self.numbers.lock().expect("no panics under the lock").get(&key) {
+            return known.clone();
+        }
+        let (field, shape) = (self.plan.field(cell), self.plan.cells[cell].method.settings.shape());
+        let value = match quantity {
+            "bias2" => bias_sq(field, &shape),
+            "limit_distance" => bias_sq(field, &shape).map(f64::sqrt),
+            "radius" => radius(field, &shape),
+            "finite_floor" => self.finite_floor(cell),
+            "noise" | "floor" => floor(field, &shape).map(|floor| if quantity == "noise" { floor.noise } else { floor.mse() }),
+            other => Err(BadInput::new("", format!("there is no predicted quantity `{other}`"), QUANTITIES.join(", "))),
+        };
+        self.numbers.lock().expect("no panics under the lock").insert(key, value.clone());
+        value
+    }
+
+    /// The exact mean-square error over the last fifth of the rounds that are run.
+    fn finite_floor(&self, cell: usize) -> Result<f64> {
+        let curve = self.curve(cell)?;
+        let last = self.plan.cells[cell].run.rounds;
+        let tail = self.plan.cells[cell].grid.iter().zip(self.mse(cell, &curve, "error")).filter(|(t, _)| in_tail(**t, last));
+        let values: Vec<f64> = tail.map(|(_, x)| x).collect();
+        Ok(values.iter().sum::<f64>() / values.len() as f64)
+    }
+
+    /// A quantity of a cell if it has been computed.
+    pub fn known(&self, cell: usize, quantity: &str) -> Option<f64> {
+        let numbers = self.numbers.lock().expect("no panics under the lock");
+        numbers.get(&(cell, quantity.to_string()))?.as_ref().ok().copied()
+    }
+
+    /// The exact mean and mean-square error at the recorded rounds of a cell.
+    ///
+    /// # Errors
+    /// When it is not known, with the reason.
+    pub fn curve(&self, cell: usize) -> Result<Arc<Vec<MeanSquare>>> {
+        if let Some(known) = self.curves.lock().expect("no panics under the lock").get(&cell) {
+            return known.clone();
+        }
+        let value = curve(self.plan.field(cell), &self.plan.cells[cell]).map(Arc::new);
+        self.curves.lock().expect("no panics under the lock").insert(cell, value.clone());
+        value
+    }
+
+    /// `||E theta_t - theta*||^2 + noise` of `points`, measured from a cell's centre.
+    pub fn mse(&self, cell: usize, points: &[MeanSquare], metric: &str) -> Vec<f64> {
+        let (field, cell) = (self.plan.field(cell), &self.plan.cells[cell]);
+        let offset: Option<Vec<f64>> = match (&cell.centre, field.root(), metric) {
+            (Some(centre), Some(root), "error") => Some(centre.iter().zip(root).map(|(c, r)| c - r).collect()),
+            _ => None,
+        };
+        points.iter().map(|p| offset.as_ref().map_or_else(|| p.mse(), |offset| p.mse_around(offset))).collect()
+    }
+}
+
+fn unknown(why: &str) -> BadInput {
+    BadInput::new("", format!("not known in closed form: {why}"), "a linear problem, a constant step size and full participation")
+}
+
+/// The linear systems and the setting of a method whose rounds theory knows.
+fn linear<'f>(field: &'f dyn Field, shape: &Shape) -> Result<(&'f Systems, Setting)> {
+    let systems = field.systems().ok_or_else(|| unknown("the operators are not linear"))?;
+    if !shape.is_linear {
+        return Err(unknown("a round is not a linear map"));
+    }
+    if shape.participants.is_some_and(|m| m < field.agents()) {
+        return Err(unknown("participation is partial"));
+    }
+    let StepSize::Constant(eta) = shape.step_size else { return Err(unknown("the step size varies")) };
+    Ok((systems, Setting::new(eta, (shape.local_steps.round() as u64).max(1))?.with_server_step(shape.alpha_g)?))
+}
+
+/// FedLSA's limit with a method's settings.
+///
+/// # Errors
+/// When it is not known.
+pub fn limit(field: &dyn Field, shape: &Shape) -> Result<Vec<f64>> {
+    let (systems, setting) = linear(field, shape)?;
+    FedLsa::new(systems, &setting)?.limit()
+}
+
+fn bias_sq(field: &dyn Field, shape: &Shape) -> Result<f64> {
+    let (systems, setting) = linear(field, shape)?;
+    match shape.drift {
+        Drift::Zero => FedLsa::new(systems, &setting)?.bias_sq(),
+        Drift::ControlVariate { .. } | Drift::GlobalMemory => Ok(0.0),
+    }
+}
+
+/// The spectral radius of a method's noiseless round.
+///
+/// # Errors
+/// When a round is not a linear map, or too large a one.
+pub fn radius(field: &dyn Field, shape: &Shape) -> Result<f64> {
+    let (systems, setting) = linear(field, shape)?;
+    match shape.drift {
+        Drift::Zero => stability::plain_radius(systems, &setting),
+        Drift::GlobalMemory => stability::global_memory_radius(systems, &setting),
+        Drift::ControlVariate { .. } if systems.kinds.len() * systems.dim() > RADIUS_SIZE => {
+            Err(unknown(&format!("the round of {} distinct agents is too large a map", systems.kinds.len())))
+        }
+        Drift::ControlVariate { talk: None } => stability::control_variates_radius(systems, &setting),
+        Drift::ControlVariate { talk: Some(p) } => stability::random_talk_radius(systems, setting.step_size, p, setting.server_step),
+    }
+}
+
+/// The largest step below the first instability, all else as in `shape`.
+///
+/// # Errors
+/// As [`radius`].
+pub fn largest_stable_step(field: &dyn Field, shape: &Shape) -> Result<f64> {
+    let (_, setting) = linear(field, shape)?;
+    let at = |eta: f64| radius(field, &Shape { step_size: StepSize::Constant(eta), ..*shape });
+    stability::largest_stable_step(at, setting.step_size)
+}
+
+/// All kinds' second moments, and the batch; a batch of 0 under mean sampling has no noise.
+fn moments(field: &dyn Field, systems: &Systems) -> Result<Vec<Moments>> {
+    use rayon::prelude::*;
+    if field.sampling().kind != Law::Iid {
+        return Err(unknown("samples are not i.i.d."));
+    }
+    if systems.dim() > EXACT_DIM {
+        return Err(unknown(&format!("more than {EXACT_DIM} features")));
+    }
+    let all = (0..systems.kinds.len()).into_par_iter().map(|k| field.moments(k));
+    all.collect::<Option<_>>().ok_or_else(|| unknown("second moments of the samples"))
+}
+
+fn floor(field: &dyn Field, shape: &Shape) -> Result<MeanSquare> {
+    let (systems, setting) = linear(field, shape)?;
+    if field.sampling().kind == Law::Mean {
+        let bias = match shape.drift {
+            Drift::Zero => FedLsa::new(systems, &setting)?.bias()?,
+            _ => vec![0.0; systems.dim()],
+        };
+        return Ok(MeanSquare { bias, noise: 0.0 });
+    }
+    let (moments, batch) = (moments(field, systems)?, field.sampling().batch as u64);
+    match shape.drift {
+        Drift::Zero => FedLsaMse::new(systems, &moments, &setting, batch)?.floor(),
+        Drift::ControlVariate { talk: None } => ScafflsaMse::new(systems, &moments, &setting, batch, &Start::Zero)?.floor(),
+        Drift::ControlVariate { talk: Some(_) } => Err(unknown("talks are random")),
+        Drift::GlobalMemory => Err(unknown("the mean-square error of FedHSA")),
+    }
+}
+
+fn curve(field: &dyn Field, cell: &Cell) -> Result<Vec<MeanSquare>> {
+    let shape = cell.method.settings.shape();
+    let (systems, setting) = linear(field, &shape)?;
+    let ResolvedStart::Fixed(theta_0) = &cell.start else { return Err(unknown("the start is random")) };
+    if cell.output != fedsa::record::OutputRule::Last {
+        return Err(unknown("the output is an average"));
+    }
+    let moments = moments(field, systems)?;
+    let batch = field.sampling().batch as u64;
+    match shape.drift {
+        Drift::Zero => FedLsaMse::new(systems, &moments, &setting, batch)?.curve(theta_0, &cell.grid),
+        Drift::ControlVariate { talk: None } => {
+            let controls = if cell.method.controls == Controls::Ideal { Start::Root } else { Start::Zero };
+            ScafflsaMse::new(systems, &moments, &setting, batch, &controls)?.curve(theta_0, &cell.grid)
+        }
+        _ => Err(unknown("only of FedLSA and SCAFFLSA with a fixed period")),
+    }
+}

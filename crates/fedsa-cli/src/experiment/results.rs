@@ -1,0 +1,139 @@
+//! What was measured, and statistics of it over seeds.
+
+use std::collections::HashMap;
+
+use fedsa::record::{Ledger, Observation};
+use fedsa::round::Status;
+use serde::{Deserialize, Serialize};
+
+use super::plan::Plan;
+
+/// One recorded round of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The round t: rounds done.
+    pub round: u64,
+    /// What was exchanged until then.
+    pub ledger: Ledger,
+    /// The metrics.
+    pub seen: Observation,
+}
+
+/// How one seed of a cell went.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SeedResult {
+    /// The seed.
+    pub seed: u64,
+    /// The recorded rounds.
+    pub rows: Vec<Row>,
+    /// The output after the last round.
+    pub theta: Vec<f64>,
+    /// How it ended.
+    pub status: Status,
+    /// Whether it stopped at its target.
+    pub stopped: bool,
+}
+
+/// All runs: for each cell, its seeds in order.
+pub struct Results {
+    /// By cell.
+    pub cells: Vec<Vec<SeedResult>>,
+}
+
+/// The share of the rounds that a floor averages, the last ones.
+pub const FLOOR_SHARE: f64 = 0.2;
+
+/// Whether round t of `last` rounds belongs to the floor.
+pub fn in_tail(t: u64, last: u64) -> bool {
+    t as f64 > (1.0 - FLOOR_SHARE) * last as f64 || t == last
+}
+
+/// A mean with its standard error over seeds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
+    /// Its standard error; 0 for one seed.
+    pub se: f64,
+}
+
+impl Estimate {
+    /// Of values, one a seed.
+    pub fn of(values: &[f64]) -> Self {
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let var = values.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / (n - 1.0).max(1.0);
+        Self { mean, se: (var / n).sqrt() }
+    }
+}
+
+/// Metrics by name.
+pub const METRICS: &[&str] = &["mse", "error", "residual", "value_error", "control_error", "lyapunov"];
+
+/// A metric of a recorded round; `error` falls back on `mse`.
+pub fn metric(seen: &Observation, name: &str) -> Option<f64> {
+    match name {
+        "mse" => seen.mse,
+        "error" => seen.error.or(seen.mse),
+        "residual" => Some(seen.residual),
+        "value_error" => seen.value_error,
+        "control_error" => seen.control_error,
+        "lyapunov" => seen.lyapunov,
+        _ => None,
+    }
+}
+
+impl SeedResult {
+    /// The mean of a metric over the last fifth of the rounds.
+    pub fn floor(&self, name: &str) -> Option<f64> {
+        let last = self.rows.last()?.round;
+        let tail = self.rows.iter().filter(|row| in_tail(row.round, last));
+        let values: Vec<f64> = tail.map(|row| metric(&row.seen, name)).collect::<Option<_>>()?;
+        Some(values.iter().sum::<f64>() / values.len() as f64)
+    }
+
+    /// A metric after the last round.
+    pub fn last(&self, name: &str) -> Option<f64> {
+        metric(&self.rows.last()?.seen, name)
+    }
+}
+
+impl Results {
+    /// The floors of a cell's seeds; `None` unless all are known.
+    pub fn floors(&self, cell: usize, name: &str) -> Option<Vec<f64>> {
+        self.cells[cell].iter().map(|seed| seed.floor(name)).collect()
+    }
+
+    /// Whether all seeds of a cell did all their rounds.
+    pub fn is_ok(&self, cell: usize) -> bool {
+        self.cells[cell].iter().all(|seed| seed.status == Status::Ok)
+    }
+
+    /// The rounds at which all seeds recorded, with the values of a metric over seeds.
+    pub fn curve(&self, cell: usize, name: &str) -> Vec<(Row, Vec<f64>)> {
+        let seeds = &self.cells[cell];
+        let mut at: HashMap<u64, Vec<f64>> = HashMap::new();
+        for row in seeds.iter().flat_map(|s| &s.rows) {
+            if let Some(x) = metric(&row.seen, name) {
+                at.entry(row.round).or_default().push(x);
+            }
+        }
+        let rows = seeds.first().map_or(&[][..], |s| &s.rows[..]);
+        rows.iter().filter_map(|row| Some((*row, at.get(&row.round)?.clone()))).filter(|(_, v)| v.len() == seeds.len()).collect()
+    }
+
+    /// Whether every run ended as expected.
+    pub fn all_as_expected(&self, plan: &Plan) -> bool {
+        (0..self.cells.len()).all(|cell| self.as_expected(plan, cell))
+    }
+
+    /// Whether a cell's runs ended as expected.
+    pub fn as_expected(&self, plan: &Plan, cell: usize) -> bool {
+        use crate::config::schema::ExpectedStatus;
+        let diverged = |s: &SeedResult| matches!(s.status, Status::Diverged { .. });
+        match plan.cells[cell].method.expect {
+            Some(ExpectedStatus::Diverges) => self.cells[cell].iter().all(diverged),
+            None | Some(ExpectedStatus::Ok) => !self.cells[cell].iter().any(diverged),
+        }
+    }
+}
