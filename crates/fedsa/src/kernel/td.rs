@@ -209,12 +209,9 @@ fn group<const L: usize>(lanes: &mut Lanes, tables: &[LaneTable<'_>], first: usi
         (_, false) => run::<L, 0, false>(&mut group, etas, isa),
         (_, true) => run::<L, 0, true>(&mut group, etas, isa),
     }
-    let streams = group.streams.scatter();
-    for l in 0..used {
-        lanes.streams[first + l] = streams[l];
-        if chain {
-            lanes.chains[first + l] = group.states[l];
-        }
+    lanes.streams[first..first + used].copy_from_slice(&group.streams.scatter()[..used]);
+    if chain {
+        lanes.chains[first..first + used].copy_from_slice(&group.states[..used]);
     }
 }
 
@@ -272,8 +269,8 @@ unsafe fn steps<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(gr
         // With one chunk a vector the iterates live in registers.
         let zero = V::splat(0.0);
         let mut theta = [zero; L];
-        for l in 0..L * usize::from(W == 1) {
-            theta[l] = V::load(group.theta[l]);
+        if W == 1 {
+            theta = group.theta.map(|theta| V::load(theta));
         }
         let mut left = etas.len() - first;
         for etas in etas.chunks(AHEAD) {
@@ -315,8 +312,8 @@ unsafe fn steps<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(gr
             }
             std::mem::swap(&mut drawn, &mut later);
         }
-        for l in 0..L * usize::from(W == 1) {
-            theta[l].store(group.theta[l]);
+        if W == 1 {
+            theta.iter().zip(group.theta).for_each(|(theta, to)| theta.store(to));
         }
     }
 }

@@ -65,25 +65,13 @@ impl Mrp {
             ends[t] += 1;
         }
         let sources = |t: usize| &sources[t.checked_sub(1).map_or(0, |t| ends[t])..ends[t]];
-        let walk = |from: usize, onward: &dyn Fn(usize, &mut dyn FnMut(usize))| {
-            let mut seen = vec![false; n];
-            let mut todo = vec![from];
-            seen[from] = true;
-            while let Some(s) = todo.pop() {
-                onward(s, &mut |t| {
-                    if !std::mem::replace(&mut seen[t], true) {
-                        todo.push(t);
-                    }
-                });
-            }
-            seen
-        };
         // A state is in a closed class when every state that it reaches reaches it;
         // a state that does not is a step closer to one.
         let mut state = 0;
         let (class, reaches) = loop {
-            let reached = walk(state, &|s, visit| self.states[s].iter().filter(|o| o.p > 0.0).for_each(|o| visit(o.next as usize)));
-            let reaches = walk(state, &|s, visit| sources(s).iter().for_each(|t| visit(*t as usize)));
+            let successors = |s: usize| self.states[s].iter().filter(|o| o.p > 0.0).map(|o| o.next as usize);
+            let reached = reachable(n, state, successors);
+            let reaches = reachable(n, state, |s| sources(s).iter().map(|t| *t as usize));
             match (0..n).find(|t| reached[*t] && !reaches[*t]) {
                 Some(t) => state = t,
                 None => break (reached, reaches),
@@ -149,6 +137,21 @@ impl Mrp {
         }
         Ok(Transitions { features, gamma: self.gamma, transitions: transitions.into(), mass, chain: Chain::States { law, p } })
     }
+}
+
+/// Which of `n` states arrows lead to from state `from`, itself included.
+fn reachable<A: Iterator<Item = usize>>(n: usize, from: usize, arrows: impl Fn(usize) -> A) -> Vec<bool> {
+    let mut seen = vec![false; n];
+    let mut todo = vec![from];
+    seen[from] = true;
+    while let Some(s) = todo.pop() {
+        for t in arrows(s) {
+            if !std::mem::replace(&mut seen[t], true) {
+                todo.push(t);
+            }
+        }
+    }
+    seen
 }
 
 /// The indices of transitions grouped by the state they leave.
