@@ -150,13 +150,12 @@ pub fn leg(lanes: &mut Lanes, tables: &[LaneTable<'_>], etas: &[f64], isa: Isa) 
     assert!(tables.len() == lanes.len && lanes.len <= LANES && isa.is_available());
     let mut l = 0;
     while l < lanes.len {
-        // One or two agents left over go alone: eight lanes would idle.
-        if lanes.len - l > 2 {
-            group::<8>(lanes, tables, l, etas, isa)
-        } else {
-            group::<2>(lanes, tables, l, etas, isa)
+        // Few agents left over go in a smaller group: lanes would idle.
+        l += match lanes.len - l {
+            1..=2 => group::<2>(lanes, tables, l, etas, isa),
+            3..=4 => group::<4>(lanes, tables, l, etas, isa),
+            _ => group::<8>(lanes, tables, l, etas, isa),
         }
-        l += if lanes.len - l > 2 { 8 } else { 2 };
     }
 }
 
@@ -176,8 +175,8 @@ struct Group<'a, const L: usize> {
     width: usize,
 }
 
-/// Runs lanes `first..first + L`; lanes beyond the last repeat it in scratch memory.
-fn group<const L: usize>(lanes: &mut Lanes, tables: &[LaneTable<'_>], first: usize, etas: &[f64], isa: Isa) {
+/// Runs lanes `first..first + L`; lanes beyond the last repeat it in scratch memory. Returns L.
+fn group<const L: usize>(lanes: &mut Lanes, tables: &[LaneTable<'_>], first: usize, etas: &[f64], isa: Isa) -> usize {
     let used = (lanes.len - first).min(L);
     let lane = |l: usize| first + l.min(used - 1);
     let width = lanes.width;
@@ -213,6 +212,7 @@ fn group<const L: usize>(lanes: &mut Lanes, tables: &[LaneTable<'_>], first: usi
     if chain {
         lanes.chains[first..first + used].copy_from_slice(&group.states[..used]);
     }
+    L
 }
 
 fn run<const L: usize, const W: usize, const CHAIN: bool>(group: &mut Group<'_, L>, etas: &[f64], isa: Isa) {
