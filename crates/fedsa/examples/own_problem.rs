@@ -93,15 +93,15 @@ fn residual(field: &dyn Field, method: &dyn Settings) -> Result<f64> {
 }
 
 fn main() -> Result<()> {
-    let (step_size, local_steps) = (StepSize::Constant(0.05), 100);
+    let (step_size, local_steps) = (StepSize::Constant(0.02), 100);
     let fedlsa = FedLsa { step_size, local_steps, global_step_size: 1.0, participants: None };
     let fedhsa = FedHsa { step_size, local_steps, global_step_size: 0.2, participants: None };
     for law in [Law::Mean, Law::Iid] {
-        let sampling = Sampling { kind: law, ..Sampling::default() };
+        let sampling = Sampling { kind: law, batch: 10, ..Sampling::default() };
         let field = Sampled::new(Location::new(20, 50, 3), sampling, Isa::best())?;
         let (local, global) = (residual(&field, &fedlsa)?, residual(&field, &fedhsa)?);
         println!("{law:?} samples: residual of FedLSA {local:.1e}, of FedHSA {global:.1e}");
-        assert!(law != Law::Mean || (local > 1e-3 && global < 1e-9));
+        assert!(law != Law::Mean || (local > 1e-2 && global < 1e-9));
     }
     Ok(())
 }
