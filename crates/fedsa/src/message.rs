@@ -3,9 +3,9 @@
 //! On the wire (little endian): version u8, exchange u8, parts u8, round u32,
 //! then for each part: tag u8, codec u8, length u32, payload.
 
-use crate::error::{BadInput, Result};
+use crate::error::Result;
 use crate::random::Stream;
-use crate::uplink::codec::{self, Codec};
+use crate::uplink::codec::{self, Codec, malformed};
 
 /// What a part of a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -66,55 +66,66 @@ impl Message {
 
     /// The bytes of this message, each part through `codec` where it may be.
     pub fn encode(&self, codec: &dyn Codec, stream: &mut Stream) -> Vec<u8> {
-        let round = u32::try_from(self.round).expect("rounds are limited to u32");
-        let mut out = vec![VERSION, self.exchange, self.parts.len() as u8];
-        out.extend(round.to_le_bytes());
+        let mut out = self.header();
         for (part, values) in &self.parts {
             let codec = if part.may_be_encoded() { codec } else { &codec::Exact };
-            out.extend([*part as u8, codec.tag()]);
-            out.extend((values.len() as u32).to_le_bytes());
-            codec.encode(values, stream, &mut out);
+            part_header(*part, codec, values.len(), &mut out);
+            codec.encode(values, None, stream, &mut out);
         }
         out
     }
 
-    /// The message that bytes hold.
+    /// The number of bytes of [`Message::encode`], without making them.
+    pub fn encoded_len(&self, codec: &dyn Codec) -> usize {
+        let part = |(part, values): &(Part, Vec<f64>)| {
+            let codec = if part.may_be_encoded() { codec } else { &codec::Exact };
+            PART_HEADER_BYTES + codec.encoded_len(values.len(), None).expect("there is no budget")
+        };
+        HEADER_BYTES + self.parts.iter().map(part).sum::<usize>()
+    }
+
+    /// The bytes before the parts.
+    fn header(&self) -> Vec<u8> {
+        let round = u32::try_from(self.round).expect("rounds are limited to u32");
+        let mut out = vec![VERSION, self.exchange, self.parts.len() as u8];
+        out.extend(round.to_le_bytes());
+        out
+    }
+
+    /// The message that bytes hold; `stream` is the encoder's, opened anew.
     ///
     /// # Errors
     /// When the bytes are not a message of this version made with `codec`.
-    pub fn decode(bytes: &[u8], codec: &dyn Codec) -> Result<Self> {
-        let bad = |what: &str| BadInput::new("message", what, "the bytes of one message of this version, made by the same codec");
-        let Some((header, mut rest)) = bytes.split_at_checked(HEADER_BYTES) else { return Err(bad("too short")) };
+    pub fn decode(bytes: &[u8], codec: &dyn Codec, open: impl Fn(u64, u8) -> Stream) -> Result<Self> {
+        let Some((header, mut rest)) = bytes.split_at_checked(HEADER_BYTES) else { return Err(malformed("too short")) };
         if header[0] != VERSION {
-            return Err(bad(&format!("format version {}", header[0])));
+            return Err(malformed(format!("format version {}", header[0])));
         }
         let round = u64::from(u32::from_le_bytes(header[3..7].try_into().expect("four bytes")));
+        let mut stream = open(round, header[1]);
         let mut parts = Vec::new();
         for _ in 0..header[2] {
-            let Some((head, payload)) = rest.split_at_checked(PART_HEADER_BYTES) else { return Err(bad("a part is cut off")) };
-            let part = Part::ALL.into_iter().find(|p| *p as u8 == head[0]).ok_or_else(|| bad(&format!("part {}", head[0])))?;
+            let Some((head, payload)) = rest.split_at_checked(PART_HEADER_BYTES) else { return Err(malformed("a part is cut off")) };
+            let part = Part::ALL.into_iter().find(|p| *p as u8 == head[0]).ok_or_else(|| malformed(format!("part {}", head[0])))?;
             let codec = if part.may_be_encoded() { codec } else { &codec::Exact };
             if head[1] != codec.tag() {
-                return Err(bad(&format!("codec {} where {} was agreed", head[1], codec.tag())));
+                return Err(malformed(format!("codec {} where {} was agreed", head[1], codec.tag())));
             }
             let len = u32::from_le_bytes(head[2..6].try_into().expect("four bytes")) as usize;
-            let (values, used) = codec.decode(payload, len)?;
+            if codec.min_len(len) > payload.len() {
+                return Err(malformed(format!("{} bytes for {len} numbers", payload.len())));
+            }
+            let mut values = vec![0.0; len];
+            let used = codec.decode(payload, &mut stream, &mut values)?;
             rest = &payload[used..];
             parts.push((part, values));
         }
-        if rest.is_empty() { Ok(Self { round, exchange: header[1], parts }) } else { Err(bad("bytes after the last part")) }
+        if rest.is_empty() { Ok(Self { round, exchange: header[1], parts }) } else { Err(malformed("bytes after the last part")) }
     }
+}
 
-    /// The number of bytes of [`Message::encode`], without making them.
-    pub fn encoded_len(&self, codec: &dyn Codec) -> usize {
-        HEADER_BYTES
-            + self
-                .parts
-                .iter()
-                .map(|(part, values)| {
-                    let codec = if part.may_be_encoded() { codec } else { &codec::Exact };
-                    PART_HEADER_BYTES + codec.encoded_len(values.len())
-                })
-                .sum::<usize>()
-    }
+/// The bytes before the payload of a part.
+fn part_header(part: Part, codec: &dyn Codec, len: usize, out: &mut Vec<u8>) {
+    out.extend([part as u8, codec.tag()]);
+    out.extend((len as u32).to_le_bytes());
 }

@@ -4,13 +4,13 @@
 //! bytes between them (threads, Flower) gets the numbers of the in-process
 //! engine, bit for bit; the conformance suite says so.
 
-use crate::error::Result;
+use crate::error::{BadInput, Result};
 use crate::kernel::{Chunk, LANES, Lanes};
 use crate::local::{Batch, Outbox, stride};
 use crate::message::{Message, Part, TELL};
 use crate::methods::{Method, Setting, Settings};
 use crate::problem::Field;
-use crate::random::{Key, Purpose, stream};
+use crate::random::{ALL, Key, Purpose, Stream, stream};
 use crate::round::sum;
 use crate::server::{Ask, Next, Received};
 use crate::uplink::Uplink;
@@ -41,9 +41,13 @@ impl<'a> ClientNode<'a> {
     /// Takes a message of the server; returns the answer, if it wants one.
     ///
     /// # Errors
-    /// When the bytes are not a message of this federation.
+    /// When the bytes are not a message that this method's server sends; the agent
+    /// is then as it was.
     pub fn handle(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
-        let down = Message::decode(bytes, &*self.uplink.downlink)?;
+        let down = Message::decode(bytes, &*self.uplink.downlink, |t, e| shared(self.seed, t, e, ALL))?;
+        let wanted =
+            self.client.wants(down.exchange).ok_or_else(|| refused(format!("exchange {}", down.exchange), "one of this method"))?;
+        one_part(&down, wanted, self.field.dim())?;
         let (agents, stride) = ([self.agent], self.memory.len());
         let mut batch = Batch::new(self.field, self.seed, &mut self.lanes, &agents, self.agent, &mut self.memory, stride);
         if down.exchange == TELL {
@@ -58,9 +62,30 @@ impl<'a> ClientNode<'a> {
     }
 }
 
+/// An answer to bytes that are a message, but not one of this federation at this point.
+fn refused(what: impl Into<String>, accepted: &str) -> BadInput {
+    BadInput::new("message", what, accepted)
+}
+
+/// The `d` numbers of a message that must hold nothing but this part.
+fn one_part(message: &Message, part: Part, d: usize) -> Result<&[f64]> {
+    match &message.parts[..] {
+        [(found, x)] if *found == part && x.len() == d => Ok(x),
+        parts => {
+            let found: Vec<String> = parts.iter().map(|(part, x)| format!("{part:?} of {}", x.len())).collect();
+            Err(refused(format!("parts: {}", found.join(", ")), &format!("one part, {part:?} of {d} numbers")))
+        }
+    }
+}
+
 /// The stream of a codec's random choices, for the answer to `down`.
-pub(crate) fn dither(seed: u64, down: &Message, agent: usize) -> crate::random::Stream {
-    stream(seed, Purpose::Codec, 256 * down.round + u64::from(down.exchange), agent)
+pub(crate) fn dither(seed: u64, down: &Message, agent: usize) -> Stream {
+    shared(seed, down.round, down.exchange, agent)
+}
+
+/// The stream of a codec's random choices in an exchange, which both ends can open.
+pub(crate) fn shared(seed: u64, round: u64, exchange: u8, agent: usize) -> Stream {
+    stream(seed, Purpose::Codec, 256 * round + u64::from(exchange), agent)
 }
 
 /// What the server wants done next.
@@ -91,13 +116,15 @@ pub struct ServerNode<'a> {
     weights: Vec<f64>,
     seed: u64,
     asked: Vec<usize>,
+    /// The round and exchange that the agents were asked in.
+    under_way: (u64, u8),
 }
 
 impl<'a> ServerNode<'a> {
     /// The server at the start of a run. It needs no problem, only the agents' weights.
     pub fn new(settings: &dyn Settings, uplink: &'a Uplink, weights: Vec<f64>, seed: u64, start: Vec<f64>) -> Self {
         let Method { server, .. } = settings.build(&Setting { seed, agents: weights.len(), start });
-        Self { uplink, server, weights, seed, asked: Vec::new() }
+        Self { uplink, server, weights, seed, asked: Vec::new(), under_way: (0, 0) }
     }
 
     /// `theta_t`.
@@ -112,6 +139,7 @@ impl<'a> ServerNode<'a> {
     }
 
     fn ask(&mut self, ask: Ask) -> Todo {
+        self.under_way = (ask.down.round, ask.down.exchange);
         let (to, bytes) = self.written(ask);
         self.asked.clone_from(&to);
         Todo::Ask { to, bytes }
@@ -119,27 +147,38 @@ impl<'a> ServerNode<'a> {
 
     fn written(&self, ask: Ask) -> (Vec<usize>, Vec<u8>) {
         let to = ask.to.unwrap_or_else(|| (0..self.weights.len()).collect());
-        let mut dither = stream(self.seed, Purpose::Codec, 256 * ask.down.round + u64::from(ask.down.exchange), crate::random::ALL);
+        let mut dither = shared(self.seed, ask.down.round, ask.down.exchange, ALL);
         (to, ask.down.encode(&*self.uplink.downlink, &mut dither))
     }
 
-    /// Takes the answers of the agents asked, in any order.
+    /// Takes the answers of the agents asked, in any order; those that are missing
+    /// count as zero in the mean.
     ///
     /// # Errors
-    /// When the bytes are not answers to what was asked.
+    /// When an answer is not one to what was asked, comes twice or from somebody
+    /// else, or when there is none; the server is then as it was.
     pub fn receive(&mut self, answers: &[(usize, Vec<u8>)]) -> Result<Todo> {
+        let d = self.server.theta().len();
         let mut decoded: Vec<Option<Message>> = vec![None; self.asked.len()];
+        let mut part = None;
         for (agent, bytes) in answers {
-            let bad = |what: String| crate::error::BadInput::new("message", what, "one answer from each agent that was asked");
-            let at = self.asked.binary_search(agent).map_err(|_| bad(format!("an answer of agent {agent}, who was not asked")))?;
-            decoded[at] = Some(Message::decode(bytes, &*self.uplink.codec)?);
+            let one_each = "one answer from each agent that was asked";
+            let at =
+                self.asked.binary_search(agent).map_err(|_| refused(format!("an answer of agent {agent}, who was not asked"), one_each))?;
+            let message = Message::decode(bytes, &*self.uplink.codec, |t, e| shared(self.seed, t, e, *agent))?;
+            let (round, exchange) = self.under_way;
+            if (message.round, message.exchange) != (round, exchange) {
+                let what = format!("an answer to round {} exchange {} from agent {agent}", message.round, message.exchange);
+                return Err(refused(what, &format!("answers to round {round} exchange {exchange}")));
+            }
+            let first = *part.get_or_insert(message.parts.first().map_or(Part::Direction, |(part, _)| *part));
+            one_part(&message, first, d)?;
+            if decoded[at].replace(message).is_some() {
+                return Err(refused(format!("a second answer of agent {agent}"), one_each));
+            }
         }
-        let first = decoded.iter().flatten().next();
-        let Some(first) = first else {
-            return Err(crate::error::BadInput::new("message", "no answers", "at least one answer"));
-        };
-        let (round, exchange, part): (u64, u8, Part) = (first.round, first.exchange, first.parts[0].0);
-        let d = first.parts[0].1.len();
+        let Some(part) = part else { return Err(refused("no answers", "at least one answer")) };
+        let (round, exchange) = self.under_way;
         let weighted = decoded.iter().zip(&self.asked).map(|(m, c)| m.as_ref().map(|m| (self.weights[*c], m.part(part))));
         let total = sum(d, weighted);
         let asked = if self.asked.len() == self.weights.len() { 1.0 } else { self.asked.iter().map(|c| self.weights[*c]).sum() };

@@ -161,12 +161,21 @@ impl<const L: usize> Streams<L> {
         std::array::from_fn(|l| Stream { s: std::array::from_fn(|w| self.s[w][l]) })
     }
 
+    /// The next bits of every lane, step by step.
+    #[inline(always)]
+    pub(crate) fn fill(&mut self, out: &mut [[u64; L]]) {
+        for out in out {
+            *out = self.bits();
+        }
+    }
+
     /// The next 64 bits of every lane: one xoshiro256++ step.
     #[inline(always)]
     pub(crate) fn bits(&mut self) -> [u64; L] {
         let [s0, s1, s2, s3] = &mut self.s;
-        std::array::from_fn(|l| {
-            let out = s0[l].wrapping_add(s3[l]).rotate_left(23).wrapping_add(s0[l]);
+        let mut out = [0; L];
+        for l in 0..L {
+            out[l] = s0[l].wrapping_add(s3[l]).rotate_left(23).wrapping_add(s0[l]);
             let t = s1[l] << 17;
             s2[l] ^= s0[l];
             s3[l] ^= s1[l];
@@ -174,8 +183,8 @@ impl<const L: usize> Streams<L> {
             s0[l] ^= s3[l];
             s2[l] ^= t;
             s3[l] = s3[l].rotate_left(45);
-            out
-        })
+        }
+        out
     }
 }
 

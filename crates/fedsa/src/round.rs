@@ -239,7 +239,7 @@ impl<'a> Run<'a> {
         self.state.output.see(self.server.theta(), t + 1);
         let scale = self.field.root().map_or(0.0, linalg::norm_sq).max(linalg::norm_sq(&self.start)).sqrt();
         let norm = linalg::norm_sq(self.server.theta()).sqrt();
-        if !(norm <= DIVERGED * (1.0 + scale)) {
+        if !norm.is_finite() || norm > DIVERGED * (1.0 + scale) {
             self.state.status = Status::Diverged { round: t + 1 };
         }
     }
@@ -372,34 +372,42 @@ impl Job<'_> {
     fn blocks(&self, range: std::ops::Range<usize>, agents: Agents<'_>, blocks: &mut [f64], worker: &mut Worker) -> Counted {
         let d = self.field.dim();
         let chain_len = self.field.chain_len();
+        let weights = self.field.weights();
+        let codec = &*self.uplink.codec;
+        let exact = codec.is_exact().then(|| codec.encoded_len(d, None).expect("there is no budget"));
         let mut counted = Counted::default();
         for (block, sum) in self.participants[range].chunks(LANES).zip(blocks.chunks_mut(d)) {
             let Worker { lanes, outbox, bytes } = worker;
-            for (l, c) in block.iter().enumerate() {
-                let chain = (c - agents.first) * chain_len;
-                lanes.chains[l * chain_len..(l + 1) * chain_len].copy_from_slice(&agents.chains[chain..chain + chain_len]);
+            if chain_len > 0 {
+                for (c, lane) in block.iter().zip(lanes.chains.chunks_exact_mut(chain_len)) {
+                    lane.copy_from_slice(&agents.chains[(c - agents.first) * chain_len..][..chain_len]);
+                }
             }
             outbox.clear();
             let mut batch = Batch::new(self.field, self.seed, lanes, block, agents.first, agents.memory, self.stride);
             self.client.answer(&mut batch, self.down, outbox);
             counted.samples += batch.samples();
+            if chain_len > 0 {
+                for (c, lane) in block.iter().zip(lanes.chains.chunks_exact(chain_len)) {
+                    agents.chains[(c - agents.first) * chain_len..][..chain_len].copy_from_slice(lane);
+                }
+            }
             for (l, c) in block.iter().enumerate() {
-                let chain = (c - agents.first) * chain_len;
-                agents.chains[chain..chain + chain_len].copy_from_slice(&lanes.chains[l * chain_len..(l + 1) * chain_len]);
                 let Some((part, x)) = outbox.sent(l) else { continue };
                 counted.part = Some(part);
-                let weight = self.field.weights()[*c];
-                let codec = &*self.uplink.codec;
-                if codec.is_exact() {
-                    counted.bytes += (HEADER_BYTES + PART_HEADER_BYTES + codec.encoded_len(d)) as u64;
+                let weight = weights[*c];
+                if let Some(len) = exact {
+                    counted.bytes += (HEADER_BYTES + PART_HEADER_BYTES + len) as u64;
                     accumulate(sum, weight, x);
                 } else {
                     bytes.clear();
                     let mut dither = crate::node::dither(self.seed, self.down, *c);
-                    codec.encode(x, &mut dither, bytes);
+                    codec.encode(x, None, &mut dither, bytes);
                     counted.bytes += (HEADER_BYTES + PART_HEADER_BYTES + bytes.len()) as u64;
-                    let (x, _) = codec.decode(bytes, d).expect("what was just encoded");
-                    accumulate(sum, weight, &x);
+                    let mut decoded = vec![0.0; d];
+                    let mut dither = crate::node::dither(self.seed, self.down, *c);
+                    codec.decode(bytes, &mut dither, &mut decoded).expect("what was just encoded");
+                    accumulate(sum, weight, &decoded);
                 }
             }
         }

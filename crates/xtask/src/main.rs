@@ -1,1 +1,46 @@
-fn main() {}
+//! `cargo xtask`: the chores of this repository.
+
+mod bench;
+mod python;
+mod test;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const USAGE: &str = "\
+usage: cargo xtask test [--all]         format, paths, lints, documentation, tests; --all: the slow tests too
+       cargo xtask bench [--json PATH]  speed and memory, beside NumPy, JAX and a plain loop in the same run";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let done = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["test"] => test::run(false),
+        ["test", "--all"] => test::run(true),
+        ["bench"] => bench::run(None),
+        ["bench", "--json", path] => bench::run(Some(Path::new(path))),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(what) => {
+            eprintln!("{what}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The repository's root folder.
+fn root() -> PathBuf {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in crates/xtask");
+    crates.parent().expect("this crate lies in crates/xtask").to_path_buf()
+}
+
+/// The cargo that runs this, in the repository's root.
+fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root()).args(args);
+    command
+}

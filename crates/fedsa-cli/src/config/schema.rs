@@ -683,7 +683,9 @@ impl Point {
         let check = || {
             require((1..=u64::from(u32::MAX)).contains(&run.rounds), "rounds", run.rounds, "between 1 and 4294967295")?;
             require(!run.seeds.list().is_empty(), "seeds", "none", "a count of at least 1, or a list of seeds")?;
-            for (key, x) in [("stop.mse", run.stop.mse), ("stop.residual", run.stop.residual), ("stop.relative_residual", run.stop.relative_residual)] {
+            for (key, x) in
+                [("stop.mse", run.stop.mse), ("stop.residual", run.stop.residual), ("stop.relative_residual", run.stop.relative_residual)]
+            {
                 require(x.is_none_or(|x| x > 0.0), key, x.unwrap_or(0.0), "a positive number")?;
             }
             run.record.check()

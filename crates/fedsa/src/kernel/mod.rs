@@ -64,18 +64,7 @@ pub enum Isa {
 impl Isa {
     /// All that this processor supports, slowest first.
     pub fn available() -> Vec<Isa> {
-        #[allow(unused_mut)]
-        let mut all = vec![Isa::Portable];
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                all.push(Isa::Avx2);
-            }
-            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512vl") {
-                all.push(Isa::Avx512);
-            }
-        }
-        all
+        [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|isa| isa.is_available()).collect()
     }
 
     /// The fastest that this processor supports.
@@ -85,7 +74,20 @@ impl Isa {
 
     /// Whether this processor supports it.
     pub fn is_available(self) -> bool {
-        Isa::available().contains(&self)
+        match self {
+            Isa::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => {
+                Isa::Avx2.is_available()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => false,
+        }
     }
 }
 

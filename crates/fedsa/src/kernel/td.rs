@@ -8,17 +8,29 @@ use crate::random::Streams;
 
 /// One column of an alias table (Walker 1977, Vose 1991) with a power of two of columns.
 ///
-/// The top bits of a 64-bit draw choose the column without bias; the others,
-/// against `threshold`, choose between `own` and `alias`.
+/// The top bits of a 64-bit draw choose the column without bias; the draw,
+/// against `threshold`, chooses between the column's two outcomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Column {
-    /// Below it the draw is `own`.
+    /// Draws below it give the first outcome. Its top bits are those of the column's
+    /// draws, so that whole draws are compared.
     pub threshold: u64,
-    /// Index of a transition.
-    pub own: u32,
-    /// Index of a transition.
-    pub alias: u32,
+    /// Two transitions.
+    pub outcomes: [u32; 2],
+}
+
+impl Column {
+    /// A column that always gives `z`.
+    pub fn one(z: u32) -> Self {
+        Self { threshold: u64::MAX, outcomes: [z; 2] }
+    }
+
+    /// The outcome of 64 random bits that chose this column; no branch to mispredict.
+    #[inline(always)]
+    fn outcome(&self, bits: u64) -> usize {
+        self.outcomes[usize::from(bits >= self.threshold)] as usize
+    }
 }
 
 /// One transition: `g = (reward + gamma phi'^T theta - phi^T theta) phi`.
@@ -57,7 +69,7 @@ impl Table {
     pub fn new(gamma: f64, bits: u32, columns: Vec<Column>, transitions: Arc<[Transition]>, successors: Vec<u32>, rows: usize) -> Self {
         assert!((1..32).contains(&bits) && !transitions.is_empty());
         assert!(transitions.iter().all(|t| (t.phi as usize) < rows && (t.next as usize) < rows));
-        assert!(columns.iter().all(|c| (c.own as usize) < transitions.len() && (c.alias as usize) < transitions.len()));
+        assert!(columns.iter().all(|c| c.outcomes.iter().all(|z| (*z as usize) < transitions.len())));
         let states = columns.len() >> bits;
         assert!(states >= 1 && columns.len() == states << bits);
         assert!(successors.is_empty() && states == 1 || successors.len() == transitions.len());
@@ -89,7 +101,7 @@ impl Table {
     #[inline(always)]
     pub fn draw(&self, state: u64, bits: u64) -> (&Transition, u64) {
         let column = &self.columns[((state << self.bits) + (bits >> (64 - self.bits))) as usize];
-        let z = if (bits << self.bits) < column.threshold { column.own } else { column.alias } as usize;
+        let z = column.outcome(bits);
         (&self.transitions[z], self.successors.get(z).map_or(0, |s| u64::from(*s)))
     }
 }
@@ -104,12 +116,14 @@ pub fn alias(p: &[f64], outcomes: &[u32], bits: u32, out: &mut Vec<Column>) {
     let heaviest = (0..p.len()).max_by(|i, j| p[*i].total_cmp(&p[*j])).expect("at least one outcome");
     let mut mass: Vec<f64> = (0..n).map(|i| p.get(i).map_or(0.0, |p| p / total * n as f64)).collect();
     let outcome = |i: usize| outcomes[if i < p.len() && p[i] > 0.0 { i } else { heaviest }];
-    let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..n).partition(|i| mass[*i] < 1.0);
+    let (mut small, mut large) = (Vec::with_capacity(n), Vec::with_capacity(n));
+    (0..n).for_each(|i| if mass[i] < 1.0 { small.push(i) } else { large.push(i) });
     let start = out.len();
-    out.extend((0..n).map(|i| Column { threshold: u64::MAX, own: outcome(i), alias: outcome(i) }));
+    out.extend((0..n).map(|i| Column::one(outcome(i))));
     while let (Some(s), Some(l)) = (small.pop(), large.pop()) {
-        out[start + s].threshold = (mass[s] * 2f64.powi(64)) as u64;
-        out[start + s].alias = outcome(l);
+        let share = ((mass[s] * 2f64.powi(64)) as u64).div_ceil(1 << bits);
+        out[start + s].threshold = ((s as u64) << (64 - bits)).saturating_add(share);
+        out[start + s].outcomes[1] = outcome(l);
         mass[l] -= 1.0 - mass[s];
         if mass[l] < 1.0 { small.push(l) } else { large.push(l) }
     }
@@ -152,6 +166,11 @@ struct Group<'a, const L: usize> {
     drift: [*const Chunk; L],
     rows: [*const Chunk; L],
     tables: [&'a Table; L],
+    gammas: [f64; L],
+    /// Draws are shifted so far to the right to give their columns.
+    shifts: [u32; L],
+    columns: [*const Column; L],
+    transitions: [*const Transition; L],
     states: [u64; L],
     streams: Streams<L>,
     width: usize,
@@ -175,6 +194,10 @@ fn group<const L: usize>(lanes: &mut Lanes, tables: &[LaneTable<'_>], first: usi
         drift: std::array::from_fn(|l| lanes.drift[lane(l) * width..].as_ptr()),
         rows: std::array::from_fn(|l| tables[lane(l)].rows.as_ptr()),
         tables: std::array::from_fn(|l| tables[lane(l)].table),
+        gammas: std::array::from_fn(|l| tables[lane(l)].table.gamma),
+        shifts: std::array::from_fn(|l| 64 - tables[lane(l)].table.bits),
+        columns: std::array::from_fn(|l| tables[lane(l)].table.columns.as_ptr()),
+        transitions: std::array::from_fn(|l| tables[lane(l)].table.transitions.as_ptr()),
         states: std::array::from_fn(|l| if chain { lanes.chains[lane(l)] } else { 0 }),
         streams: Streams::gather(&std::array::from_fn(|l| lanes.streams[lane(l)])),
         width,
@@ -223,76 +246,126 @@ unsafe fn run_avx2<const L: usize, const W: usize, const CHAIN: bool>(group: &mu
     unsafe { steps::<vector::Avx2, L, W, CHAIN>(group, etas) }
 }
 
+/// Steps by which the draws run ahead of the arithmetic.
+const AHEAD: usize = 4;
+
 /// The steps of `L` agents; vectors are `W` chunks wide, or `group.width` when W is 0.
+///
+/// A step waits for its sums about as long as it takes to choose transitions, so
+/// those of a later step are chosen in the meantime.
 ///
 /// # Safety
 /// As [`run`] says.
 #[inline(always)]
 unsafe fn steps<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(group: &mut Group<'_, L>, etas: &[f64]) {
     let width = if W == 0 { group.width } else { W };
-    let mut streams = group.streams;
-    let mut states = group.states;
-    let columns: [*const Column; L] = std::array::from_fn(|l| group.tables[l].columns.as_ptr());
-    let transitions: [*const Transition; L] = std::array::from_fn(|l| group.tables[l].transitions.as_ptr());
-    let successors: [*const u32; L] = std::array::from_fn(|l| group.tables[l].successors.as_ptr());
-    let bits: [u32; L] = std::array::from_fn(|l| group.tables[l].bits);
-    let gammas: [f64; L] = std::array::from_fn(|l| group.tables[l].gamma);
+    let mut bits = [[0; L]; AHEAD];
+    let (mut drawn, mut later) = (&mut [[Transition::default(); L]; AHEAD], &mut [[Transition::default(); L]; AHEAD]);
+    // SAFETY: the caller vouches for the instruction set and for states, tables and rows;
+    // `choose` gives transitions of the lanes' tables.
     unsafe {
+        let first = etas.len().min(AHEAD);
+        group.streams.fill(&mut bits[..first]);
+        for h in 0..first {
+            choose::<L, CHAIN>(group, &bits[h], &mut drawn[h]);
+        }
         // With one chunk a vector the iterates live in registers.
         let zero = V::splat(0.0);
         let mut theta = [zero; L];
-        if W == 1 {
-            for l in 0..L {
-                theta[l] = V::load(group.theta[l]);
-            }
+        for l in 0..L * usize::from(W == 1) {
+            theta[l] = V::load(group.theta[l]);
         }
-        for &eta in etas {
-            let eta = V::splat(eta);
-            // z ~ pi_c, or the next transition of the chain.
-            let draws = streams.bits();
-            let mut phi = [std::ptr::null::<Chunk>(); L];
-            let mut next = [std::ptr::null::<Chunk>(); L];
-            let mut reward = [0.0; L];
-            for l in 0..L {
-                let row = (draws[l] >> (64 - bits[l])) + if CHAIN { states[l] << bits[l] } else { 0 };
-                let column = *columns[l].add(row as usize);
-                let z = if (draws[l] << bits[l]) < column.threshold { column.own } else { column.alias } as usize;
-                if CHAIN {
-                    states[l] = u64::from(*successors[l].add(z));
+        let mut left = etas.len() - first;
+        for etas in etas.chunks(AHEAD) {
+            let ahead = left.min(AHEAD);
+            left -= ahead;
+            group.streams.fill(&mut bits[..ahead]);
+            for (h, &eta) in etas.iter().enumerate() {
+                let z = &drawn[h];
+                let eta = V::splat(eta);
+                // (phi - gamma phi')^T theta
+                let mut sums = [zero; L];
+                for l in 0..L {
+                    let gamma = V::splat(group.gammas[l]);
+                    let (phi, next) = (group.rows[l].add(z[l].phi as usize * width), group.rows[l].add(z[l].next as usize * width));
+                    for k in 0..width {
+                        let at = if W == 1 { theta[l] } else { V::load(group.theta[l].add(k)) };
+                        let psi = gamma.neg_mul_add(V::load(next.add(k)), V::load(phi.add(k)));
+                        sums[l] = at.mul_add(psi, sums[l]);
+                    }
                 }
-                let t = *transitions[l].add(z);
-                phi[l] = group.rows[l].add(t.phi as usize * width);
-                next[l] = group.rows[l].add(t.next as usize * width);
-                reward[l] = t.reward;
-            }
-            // (phi - gamma phi')^T theta
-            let mut sums = [zero; L];
-            for l in 0..L {
-                let gamma = V::splat(gammas[l]);
-                for k in 0..width {
-                    let at = if W == 1 { theta[l] } else { V::load(group.theta[l].add(k)) };
-                    let psi = gamma.neg_mul_add(V::load(next[l].add(k)), V::load(phi[l].add(k)));
-                    sums[l] = at.mul_add(psi, sums[l]);
+                let values = V::sums(&sums);
+                // Meanwhile z ~ pi_c, or the next one of the chain, for a later step.
+                if h < ahead {
+                    choose::<L, CHAIN>(group, &bits[h], &mut later[h]);
                 }
-            }
-            let values = V::sums(&sums);
-            // theta += eta ((r - (phi - gamma phi')^T theta) phi + drift)
-            for l in 0..L {
-                let error = V::splat(reward[l] - values[l]);
-                for k in 0..width {
-                    let at = if W == 1 { theta[l] } else { V::load(group.theta[l].add(k)) };
-                    let g = error.mul(V::load(phi[l].add(k))).add(V::load(group.drift[l].add(k)));
-                    let to = eta.mul_add(g, at);
-                    if W == 1 { theta[l] = to } else { to.store(group.theta[l].add(k)) }
+                // theta += eta ((r - (phi - gamma phi')^T theta) phi + drift)
+                // (The black box keeps drifts in memory: in registers they would push the iterates out.)
+                let group = std::hint::black_box(&*group);
+                for l in 0..L {
+                    let error = V::splat(z[l].reward - values[l]);
+                    let phi = group.rows[l].add(z[l].phi as usize * width);
+                    for k in 0..width {
+                        let at = if W == 1 { theta[l] } else { V::load(group.theta[l].add(k)) };
+                        let g = error.mul(V::load(phi.add(k))).add(V::load(group.drift[l].add(k)));
+                        let to = eta.mul_add(g, at);
+                        if W == 1 { theta[l] = to } else { to.store(group.theta[l].add(k)) }
+                    }
                 }
             }
+            std::mem::swap(&mut drawn, &mut later);
         }
-        if W == 1 {
-            for l in 0..L {
-                theta[l].store(group.theta[l]);
+        for l in 0..L * usize::from(W == 1) {
+            theta[l].store(group.theta[l]);
+        }
+    }
+}
+
+/// The transitions that `bits` choose: z ~ pi_c, or the next ones of the chain.
+///
+/// # Safety
+/// As [`run`] says.
+#[inline(always)]
+unsafe fn choose<const L: usize, const CHAIN: bool>(group: &mut Group<'_, L>, bits: &[u64; L], out: &mut [Transition; L]) {
+    for l in 0..L {
+        let shift = group.shifts[l];
+        let column = (bits[l] >> shift) + if CHAIN { group.states[l] << (64 - shift) } else { 0 };
+        // SAFETY: the table was validated, and the state is one of its states.
+        unsafe {
+            let z = (*group.columns[l].add(column as usize)).outcome(bits[l]);
+            if CHAIN {
+                group.states[l] = u64::from(*group.tables[l].successors.get_unchecked(z));
+            }
+            out[l] = *group.transitions[l].add(z);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_share_the_draws_as_the_probabilities_say() {
+        let p = [0.1, 0.0, 0.45, 0.25, 0.2];
+        let outcomes = [7, 8, 9, 10, 11];
+        for bits in [3, 5] {
+            let mut columns = Vec::new();
+            alias(&p, &outcomes, bits, &mut columns);
+            let mut mass = [0.0; 5];
+            for (i, column) in columns.iter().enumerate() {
+                let (first, draws) = ((i as u64) << (64 - bits), 2f64.powi(64 - bits as i32));
+                let own = ((column.threshold - first) as f64 / draws).min(1.0);
+                for (z, share) in column.outcomes.iter().zip([own, 1.0 - own]) {
+                    mass[*z as usize - 7] += share / columns.len() as f64;
+                }
+                let last = first + ((1 << (64 - bits)) - 1);
+                assert_eq!(column.outcome(first), column.outcomes[0] as usize);
+                assert_eq!(column.outcome(last), column.outcomes[1] as usize);
+            }
+            for (mass, p) in mass.iter().zip(&p) {
+                assert!((mass - p).abs() < 1e-15, "{mass} for {p}");
             }
         }
     }
-    group.streams = streams;
-    group.states = states;
 }

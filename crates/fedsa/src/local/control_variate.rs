@@ -2,7 +2,7 @@
 
 use super::plain::direction;
 use super::{Batch, Client, Memory, Outbox};
-use crate::message::{Message, Part};
+use crate::message::{Message, Part, TELL};
 use crate::random::Purpose;
 use crate::schedule::{Leg, Steps};
 
@@ -50,6 +50,14 @@ impl Client for ControlVariate {
 
     fn local_steps(&self, t: u64) -> usize {
         self.steps.of(t).len
+    }
+
+    fn wants(&self, exchange: u8) -> Option<Part> {
+        match exchange {
+            0 => Some(Part::Model),
+            TELL if self.told => Some(Part::Direction),
+            _ => None,
+        }
     }
 
     fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox) {

@@ -25,6 +25,9 @@ pub trait Client: Send + Sync {
     fn memory(&self) -> usize;
     /// How many local steps an answer in round t takes, for dividing work among threads.
     fn local_steps(&self, t: u64) -> usize;
+    /// The part, of d numbers, that it wants in the messages of an exchange; none when it
+    /// wants no such message. Messages from another machine are held to it.
+    fn wants(&self, exchange: u8) -> Option<Part>;
     /// Answers a message with one message per agent, through `out`.
     fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox);
     /// Hears what is told at a round's end.
@@ -39,6 +42,7 @@ pub trait Client: Send + Sync {
 /// Up to eight agents in front of a client half.
 pub struct Batch<'a> {
     field: &'a dyn Field,
+    d: usize,
     seed: u64,
     lanes: &'a mut Lanes,
     memory: &'a mut [Chunk],
@@ -78,7 +82,7 @@ impl<'a> Batch<'a> {
         lanes.agents[..agents.len()].copy_from_slice(agents);
         let mut at = [0; LANES];
         agents.iter().zip(&mut at).for_each(|(c, at)| *at = c - first);
-        Self { field, seed, lanes, memory, stride, at, samples: 0 }
+        Self { field, d: field.dim(), seed, lanes, memory, stride, at, samples: 0 }
     }
 
     /// The lanes in use.
@@ -87,8 +91,9 @@ impl<'a> Batch<'a> {
     }
 
     /// The agent in lane `l`, with the first K of the vectors it keeps.
+    #[inline]
     pub fn lane<const K: usize>(&mut self, l: usize) -> Lane<'_, K> {
-        let (d, width) = (self.field.dim(), self.lanes.width);
+        let (d, width) = (self.d, self.lanes.width);
         let here = l * width..(l + 1) * width;
         let mut kept = self.memory[self.at[l] * self.stride..][..K * width].chunks_exact_mut(width);
         Lane {
@@ -101,11 +106,13 @@ impl<'a> Batch<'a> {
 
     /// `theta_{c,0} = theta` in every lane, no drift.
     pub fn start_at(&mut self, theta: &[f64]) {
-        self.lanes.theta.fill(Chunk::default());
-        self.lanes.drift.fill(Chunk::default());
-        for l in self.lanes() {
-            self.lane::<0>(l).theta.copy_from_slice(theta);
+        let width = self.lanes.width;
+        self.lanes.theta[..width].fill(Chunk::default());
+        flat_mut(&mut self.lanes.theta[..width])[..self.d].copy_from_slice(theta);
+        for l in 1..self.lanes.len {
+            self.lanes.theta.copy_within(..width, l * width);
         }
+        self.lanes.drift.fill(Chunk::default());
     }
 
     /// Opens the streams of (round, purpose): every call starts them anew, so

@@ -12,7 +12,8 @@
 //! the same at `alpha_g = 1`). `xi_c = 0` at the start; `sum_c p_c xi_c` stays 0;
 //! the fixed point is `xi*_c = -gbar_c(theta*)`. With m of N agents a round the
 //! participants are told v at its end, which the ledger prices; with all agents
-//! the next model tells them. Not every `eta H` is stable ([`crate::theory`]).
+//! the next model tells them. At m = 1 a round's mean is its one agent's own v_c and
+//! no control ever moves: memory needs m >= 2. Not every `eta H` is stable ([`crate::theory`]).
 
 use serde::{Deserialize, Serialize};
 

@@ -42,12 +42,12 @@ impl Settings for ArrayFile {
     fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         let arrays = files.arrays(&self.path)?;
         let named = |e: BadInput| BadInput { what: format!("{}: {}", self.path, e), key: "path".into(), ..e };
-        self.from_arrays(&arrays, sampling, isa).map_err(named)
+        self.field_of(&arrays, sampling, isa).map_err(named)
     }
 }
 
 impl ArrayFile {
-    fn from_arrays(&self, arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+    fn field_of(&self, arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         for (name, array) in arrays.iter() {
             if let Some(i) = array.data().iter().position(|x| !x.is_finite()) {
                 let what = format!("{} at {}", array.data()[i], index_text(array.shape(), i));

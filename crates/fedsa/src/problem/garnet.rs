@@ -152,16 +152,19 @@ impl Garnet {
         for attempt in 0..ATTEMPTS {
             let mut s = stream(self.seed, Purpose::Kernel, attempt, kernel);
             let mut policy = stream(self.seed, Purpose::Policy, attempt, kernel);
+            let mut successors = Vec::with_capacity(self.actions * self.branching);
             let states = (0..self.states)
                 .map(|_| {
-                    let successors: Vec<Vec<usize>> = (0..self.actions).map(|_| self.successors(&mut s)).collect();
+                    successors.clear();
+                    (0..self.actions).for_each(|_| self.successors(&mut s, &mut successors));
                     let action = (policy.uniform() * self.actions as f64) as usize;
                     let taken = match self.policy {
                         Policy::OneAction => action..action + 1,
                         Policy::Uniform => 0..self.actions,
                     };
                     let p = 1.0 / (taken.len() * self.branching) as f64;
-                    successors[taken].iter().flatten().map(|next| Outcome { next: *next as u32, p, reward: 0.0 }).collect()
+                    let taken = &successors[taken.start * self.branching..taken.end * self.branching];
+                    taken.iter().map(|next| Outcome { next: *next, p, reward: 0.0 }).collect()
                 })
                 .collect();
             let mrp = Mrp { states, gamma: self.gamma };
@@ -173,16 +176,15 @@ impl Garnet {
         Err(crate::error::BadInput::new("min_class", what, "a smaller min_class, or a larger branching"))
     }
 
-    /// `branching` distinct states.
-    fn successors(&self, s: &mut Stream) -> Vec<usize> {
-        let mut chosen: Vec<usize> = Vec::with_capacity(self.branching);
-        while chosen.len() < self.branching {
-            let next = (s.uniform() * self.states as f64) as usize;
-            if !chosen.contains(&next) {
-                chosen.push(next);
+    /// Appends `branching` distinct states.
+    fn successors(&self, s: &mut Stream, out: &mut Vec<u32>) {
+        let first = out.len();
+        while out.len() < first + self.branching {
+            let next = (s.uniform() * self.states as f64) as u32;
+            if !out[first..].contains(&next) {
+                out.push(next);
             }
         }
-        chosen
     }
 }
 
@@ -213,10 +215,15 @@ impl Settings for Garnet {
             mrp: &|c| {
                 let mut mrp = if shared.is_empty() { self.kernel(c)? } else { shared[c % shared.len()].clone() };
                 let mut noise = stream(self.seed, Purpose::Perturbation, 0, c);
+                // The kernel P(s' | s, action) is perturbed and normalised action by action;
+                // an action keeps its share of the policy.
                 for row in &mut mrp.states {
-                    row.iter_mut().for_each(|o| o.p += plan.perturbation * noise.uniform());
-                    let sum: f64 = row.iter().map(|o| o.p).sum();
-                    row.iter_mut().for_each(|o| o.p /= sum);
+                    let share = self.branching as f64 / row.len() as f64;
+                    for action in row.chunks_mut(self.branching) {
+                        action.iter_mut().for_each(|o| o.p += share * plan.perturbation * noise.uniform());
+                        let sum: f64 = action.iter().map(|o| o.p).sum();
+                        action.iter_mut().for_each(|o| o.p = o.p / sum * share);
+                    }
                 }
                 let mut noise = stream(self.seed, Purpose::Perturbation, 1, c);
                 let sign = if plan.opposite && c % 2 == 1 { -1.0 } else { 1.0 };

@@ -86,7 +86,7 @@ impl<P: Problem> Problem for Noisy<P> {
         self.problem.weights()
     }
     fn chain_len(&self) -> usize {
-        if self.sampling.kind == Law::Markov { self.dim() } else { 0 }
+        if self.sampling.kind == Law::Markov && !self.memory.is_empty() { self.dim() } else { 0 }
     }
     fn start_chain(&self, _: usize, stream: &mut Stream, chain: &mut [u64]) {
         let mut x = vec![0.0; chain.len()];

@@ -206,7 +206,7 @@ impl Transitions {
         let (bits, successors) = match (law, &self.chain) {
             (Law::Markov, Chain::Replay) => {
                 // One column per transition would do; two (the fewest) hold the same.
-                columns = all.iter().flat_map(|z| [Column { threshold: u64::MAX, own: *z, alias: *z }; 2]).collect();
+                columns = all.iter().flat_map(|z| [Column::one(*z); 2]).collect();
                 let n = all.len() as u32;
                 (1, all.iter().map(|z| (z + 1) % n).collect())
             }

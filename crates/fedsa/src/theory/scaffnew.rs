@@ -57,13 +57,63 @@ impl Scaffnew {
     /// X <- X + p ((p/eta)^2 (U^ - V^) - 2 (p/eta) C^)
     /// ```
     pub fn step(&self, s: &ScaffnewState) -> ScaffnewState {
+        let p = self.p;
+        let moved = self.moved(s);
+        let talked = self.talked(&moved);
+        let mix = |talk: f64, silence: f64| p * talk + (1.0 - p) * silence;
+        ScaffnewState { u: mix(talked.u, moved.u), v: moved.v, c: mix(talked.c, moved.c), x: mix(talked.x, moved.x) }
+    }
+
+    /// A local step without its coin: `(U^, V^, C^, X)`.
+    fn moved(&self, s: &ScaffnewState) -> ScaffnewState {
+        let Self { eta, sigma, .. } = *self;
+        let q = 1.0 - eta * self.a;
+        ScaffnewState {
+            u: q * q * s.u + eta * eta * s.x + 2.0 * eta * q * s.c + eta * eta * sigma,
+            v: q * q * s.v + eta * eta * sigma / self.agents as f64,
+            c: q * s.c + eta * s.x,
+            x: s.x,
+        }
+    }
+
+    /// What a talk makes of the moments after a local step: all agents at the
+    /// mean, `sum_c x_c = 0`, so `U = V`, `C = 0`, `X += (p/eta)^2 (U^ - V^) - 2 (p/eta) C^`.
+    fn talked(&self, s: &ScaffnewState) -> ScaffnewState {
+        let gain = self.p / self.eta;
+        ScaffnewState { u: s.v, v: s.v, c: 0.0, x: s.x + gain * gain * (s.u - s.v) - 2.0 * gain * s.c }
+    }
+
+    /// From right after a talk, or the start, to right after the next talk: what a run
+    /// that is only seen when it talks follows, in the mean over its coins too.
+    ///
+    /// H steps lie between, H geometric: k of them without a talk with probability
+    /// `p (1-p)^k`, then one with. A step M without a talk is affine, so the expected
+    /// state before the last step is `s' = p sum_k (1-p)^k M^k s`, that is
+    /// `s' = p s + (1-p) M s'`; M is triangular in the order X, V, C, U, so
+    ///
+    /// ```text
+    /// X' = X
+    /// V' = (p V + (1-p) eta^2 sigma / N) / (1 - (1-p) q^2),           q = 1 - eta a
+    /// C' = (p C + (1-p) eta X') / (1 - (1-p) q)
+    /// U' = (p U + (1-p) (eta^2 X' + 2 eta q C' + eta^2 sigma)) / (1 - (1-p) q^2)
+    /// ```
+    ///
+    /// The limit is `U = V`, `C = 0` and the V and X of [`limit`](Self::limit): V does
+    /// not know of the coins, and X moves only at talks, whose coins know nothing of it.
+    pub fn next_talk(&self, s: &ScaffnewState) -> ScaffnewState {
         let Self { eta, p, sigma, .. } = *self;
         let q = 1.0 - eta * self.a;
-        let gain = p / eta;
-        let u = q * q * s.u + eta * eta * s.x + 2.0 * eta * q * s.c + eta * eta * sigma;
-        let v = q * q * s.v + eta * eta * sigma / self.agents as f64;
-        let c = q * s.c + eta * s.x;
-        ScaffnewState { u: p * v + (1.0 - p) * u, v, c: (1.0 - p) * c, x: s.x + p * (gain * gain * (u - v) - 2.0 * gain * c) }
+        let silent = 1.0 - p;
+        let x = s.x;
+        let v = (p * s.v + silent * eta * eta * sigma / self.agents as f64) / (1.0 - silent * q * q);
+        let c = (p * s.c + silent * eta * x) / (1.0 - silent * q);
+        let u = (p * s.u + silent * (eta * eta * x + 2.0 * eta * q * c + eta * eta * sigma)) / (1.0 - silent * q * q);
+        self.talked(&self.moved(&ScaffnewState { u, v, c, x }))
+    }
+
+    /// The states right after 0, 1, .., `talks` talks; the first is `start`.
+    pub fn talks(&self, start: ScaffnewState, talks: usize) -> Vec<ScaffnewState> {
+        std::iter::successors(Some(start), |s| Some(self.next_talk(s))).take(talks + 1).collect()
     }
 
     /// The states after 0, 1, .., `steps` steps.
@@ -123,6 +173,39 @@ mod tests {
         let limit = p.limit();
         for (x, y) in [(end.u, limit.u), (end.v, limit.v), (end.c, limit.c), (end.x, limit.x)] {
             assert!((x - y).abs() < 1e-12, "{end:?} {limit:?}");
+        }
+    }
+
+    #[test]
+    fn a_talk_is_the_series_over_the_steps_before_it() {
+        let p = Scaffnew { agents: 5, eta: 0.3, a: 1.4, p: 0.35, sigma: 2.0 };
+        let start = ScaffnewState { u: 1.5, v: 0.5, c: 0.3, x: 2.0 };
+        let (mut silent, mut weight, mut want) = (start, p.p, [0.0; 4]);
+        for _ in 0..120 {
+            let talked = p.talked(&p.moved(&silent));
+            want.iter_mut().zip([talked.u, talked.v, talked.c, talked.x]).for_each(|(sum, x)| *sum += weight * x);
+            silent = p.moved(&silent);
+            weight *= 1.0 - p.p;
+        }
+        let got = p.next_talk(&start);
+        for (got, want) in [got.u, got.v, got.c, got.x].into_iter().zip(want) {
+            assert!((got - want).abs() < 1e-13, "{got} {want}");
+        }
+        // At p = 1 every step talks.
+        let always = Scaffnew { p: 1.0, ..p };
+        assert_eq!(always.next_talk(&start), always.step(&start));
+    }
+
+    #[test]
+    fn talks_settle_where_steps_do() {
+        for n in [1, 10, 100] {
+            let p = problem(n);
+            let start = ScaffnewState { u: 1.0, v: 1.0, c: 0.0, x: 3.0 };
+            let (end, limit) = (*p.talks(start, 400).last().unwrap(), p.limit());
+            for (got, want) in [(end.v, limit.v), (end.u, limit.v), (end.x, limit.x), (end.c, 0.0)] {
+                assert!((got - want).abs() < 1e-13, "{end:?} {limit:?}");
+            }
+            assert!((end.v - 0.0526 / n as f64).abs() < 4e-5 / n as f64, "V at N = {n}");
         }
     }
 

@@ -1,6 +1,8 @@
 //! What the suites share: small problems and every method.
 #![allow(dead_code, reason = "each suite uses a part")]
 
+use std::sync::LazyLock;
+
 use fedsa::kernel::Isa;
 use fedsa::methods::{self, Settings as Method};
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
@@ -59,6 +61,108 @@ pub fn problems(agents: usize) -> Vec<(&'static str, Box<dyn Settings>)> {
 pub fn run<'a>(field: &'a dyn Field, method: &dyn Method, uplink: &'a Uplink, seed: u64) -> Run<'a> {
     method.check(field.agents()).unwrap();
     Run::new(field, method, uplink, OutputRule::Last, seed, vec![0.0; field.dim()])
+}
+
+/// A link that alters nothing.
+pub static EXACT: LazyLock<Uplink> = LazyLock::new(Uplink::default);
+
+/// A run over a link that alters nothing, from `start`.
+pub fn run_from<'a>(field: &'a dyn Field, method: &dyn Method, seed: u64, start: &[f64]) -> Run<'a> {
+    method.check(field.agents()).unwrap();
+    Run::new(field, method, &EXACT, OutputRule::Last, seed, start.to_vec())
+}
+
+/// The run after `rounds` rounds.
+pub fn run_for<'a>(field: &'a dyn Field, method: &dyn Method, seed: u64, start: &[f64], rounds: u64) -> Run<'a> {
+    let mut run = run_from(field, method, seed, start);
+    (0..rounds).for_each(|_| run.step());
+    run
+}
+
+/// Linear systems that are written out, `A_c` in rows.
+pub fn linear<const D: usize>(agents: &[([[f64; D]; D], [f64; D])]) -> LinearSystems {
+    LinearSystems {
+        a: agents.iter().map(|(a, _)| a.iter().map(|row| row.to_vec()).collect()).collect(),
+        b: agents.iter().map(|(_, b)| b.to_vec()).collect(),
+        ..LinearSystems::default()
+    }
+}
+
+/// A small garnet problem of agents that differ, quick to settle.
+pub fn small_garnet(agents: usize, heterogeneity: Heterogeneity) -> Garnet {
+    Garnet { agents, states: 12, features: 4, min_class: 6, gamma: 0.8, seed: 3, heterogeneity, ..Garnet::default() }
+}
+
+/// `||x - y||`.
+pub fn distance(x: &[f64], y: &[f64]) -> f64 {
+    fedsa::linalg::distance_sq(x, y).sqrt()
+}
+
+/// The mean of numbers seen one by one, and its standard error.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Mean {
+    n: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Mean {
+    /// Sees one number (Welford).
+    pub fn see(&mut self, x: f64) {
+        self.n += 1.0;
+        let before = x - self.mean;
+        self.mean += before / self.n;
+        self.squares += before * (x - self.mean);
+    }
+
+    /// The mean.
+    pub fn value(&self) -> f64 {
+        self.mean
+    }
+
+    /// The standard error of the mean.
+    pub fn error(&self) -> f64 {
+        (self.squares / (self.n - 1.0) / self.n).sqrt()
+    }
+
+    /// How many standard errors the mean lies from `expected`.
+    pub fn off(&self, expected: f64) -> f64 {
+        (self.mean - expected) / self.error()
+    }
+}
+
+/// Means over `seeds` seeds of what `see` reads from a run after each of the rounds `at`.
+pub fn means(
+    field: &dyn Field,
+    method: &dyn Method,
+    start: &[f64],
+    seeds: u64,
+    at: &[u64],
+    see: impl Fn(&Run<'_>) -> Vec<f64>,
+) -> Vec<Vec<Mean>> {
+    let mut means: Vec<Vec<Mean>> = vec![Vec::new(); at.len()];
+    for seed in 0..seeds {
+        let mut run = run_from(field, method, seed, start);
+        for (means, t) in means.iter_mut().zip(at) {
+            while run.round() < *t {
+                run.step();
+            }
+            let seen = see(&run);
+            means.resize(seen.len(), Mean::default());
+            means.iter_mut().zip(seen).for_each(|(mean, x)| mean.see(x));
+        }
+    }
+    means
+}
+
+/// Whether deviations, in standard errors, are those of an exact prediction: 95% of
+/// them within three, all within five. (Normal deviations pass three 0.3% of the
+/// time, five once in two million.)
+pub fn follows(off: &[f64]) -> Result<(), String> {
+    let worst = off.iter().fold(0.0, |w: f64, z| w.max(z.abs()));
+    let within = off.iter().filter(|z| z.abs() <= 3.0).count();
+    let ok = worst <= 5.0 && within as f64 >= 0.95 * off.len() as f64;
+    if ok { Ok(()) } else { Err(format!("{within} of {} within three standard errors, the worst at {worst:.1}", off.len())) }
 }
 
 /// The bits of a vector.

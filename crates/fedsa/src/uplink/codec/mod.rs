@@ -1,4 +1,12 @@
 //! Codecs: one agent's vector to bytes and back.
+//!
+//! A codec is pure: what it remembers from message to message (error feedback)
+//! belongs to the link. Its random choices come from a stream that both ends can
+//! open, so that a dither can be subtracted where it was not sent.
+
+mod exact;
+
+pub use exact::Exact;
 
 use crate::error::{BadInput, Result};
 use crate::random::Stream;
@@ -7,45 +15,30 @@ use crate::random::Stream;
 pub trait Codec: Send + Sync {
     /// Its number in messages.
     fn tag(&self) -> u8;
-    /// The bytes that `n` numbers take.
-    fn encoded_len(&self, n: usize) -> usize;
-    /// Appends the bytes of `x`.
-    fn encode(&self, x: &[f64], stream: &mut Stream, out: &mut Vec<u8>);
-    /// The `n` numbers at the start of `bytes`, and how many bytes they took.
+    /// The bytes that `n` numbers take when the link carries `budget` bits a
+    /// component this time (any number when absent); `None` when it cannot carry them.
+    fn encoded_len(&self, n: usize, budget: Option<u32>) -> Option<usize>;
+    /// Appends the bytes of `x` to `out`: as many as [`Codec::encoded_len`] says,
+    /// which must not be `None`.
+    fn encode(&self, x: &[f64], budget: Option<u32>, stream: &mut Stream, out: &mut Vec<u8>);
+    /// Reads `out.len()` numbers from the start of `bytes`; returns how many bytes they took.
+    /// `stream` is the encoder's, opened anew.
     ///
     /// # Errors
-    /// When the bytes are too short; never allocates more than they justify.
-    fn decode(&self, bytes: &[u8], n: usize) -> Result<(Vec<f64>, usize)>;
+    /// When the bytes are not this codec's. Never panics.
+    fn decode(&self, bytes: &[u8], stream: &mut Stream, out: &mut [f64]) -> Result<usize>;
+    /// Fewest bytes that `n` numbers take: what a decoder may allocate for is bounded by it.
+    fn min_len(&self, n: usize) -> usize;
     /// Whether decoding gives back every bit, so that the bytes need not be made
     /// where nobody sends them.
     fn is_exact(&self) -> bool {
         false
     }
+    /// Whether `E decode(encode(x)) = x`.
+    fn is_unbiased(&self) -> bool;
 }
 
-/// 64 bits a component: every bit as it is.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Exact;
-
-impl Codec for Exact {
-    fn tag(&self) -> u8 {
-        0
-    }
-    fn encoded_len(&self, n: usize) -> usize {
-        8 * n
-    }
-    fn encode(&self, x: &[f64], _: &mut Stream, out: &mut Vec<u8>) {
-        x.iter().for_each(|x| out.extend(x.to_le_bytes()));
-    }
-    fn decode(&self, bytes: &[u8], n: usize) -> Result<(Vec<f64>, usize)> {
-        let taken = n.checked_mul(8).and_then(|len| bytes.get(..len));
-        let Some(taken) = taken else {
-            return Err(BadInput::new("message", format!("{} bytes for {n} numbers", bytes.len()), "eight bytes a number"));
-        };
-        let values = taken.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().expect("eight bytes"))).collect();
-        Ok((values, taken.len()))
-    }
-    fn is_exact(&self) -> bool {
-        true
-    }
+/// The error of a decoder.
+pub(crate) fn malformed(what: impl Into<String>) -> BadInput {
+    BadInput::new("message", what, "the bytes of a message made by the same codec")
 }

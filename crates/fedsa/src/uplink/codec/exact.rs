@@ -1,0 +1,38 @@
+//! 64 bits a component: every bit as it is.
+
+use super::{Codec, malformed};
+use crate::error::Result;
+use crate::random::Stream;
+
+/// Sends f64 as they are.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Exact;
+
+impl Codec for Exact {
+    fn tag(&self) -> u8 {
+        0
+    }
+    fn encoded_len(&self, n: usize, budget: Option<u32>) -> Option<usize> {
+        budget.is_none_or(|bits| bits >= 64).then_some(8 * n)
+    }
+    fn encode(&self, x: &[f64], _: Option<u32>, _: &mut Stream, out: &mut Vec<u8>) {
+        x.iter().for_each(|x| out.extend(x.to_le_bytes()));
+    }
+    fn decode(&self, bytes: &[u8], _: &mut Stream, out: &mut [f64]) -> Result<usize> {
+        let taken = out.len().checked_mul(8).and_then(|len| bytes.get(..len));
+        let taken = taken.ok_or_else(|| malformed(format!("{} bytes for {} numbers", bytes.len(), out.len())))?;
+        for (out, b) in out.iter_mut().zip(taken.chunks_exact(8)) {
+            *out = f64::from_le_bytes(b.try_into().expect("eight bytes"));
+        }
+        Ok(taken.len())
+    }
+    fn min_len(&self, n: usize) -> usize {
+        n.saturating_mul(8)
+    }
+    fn is_exact(&self) -> bool {
+        true
+    }
+    fn is_unbiased(&self) -> bool {
+        true
+    }
+}

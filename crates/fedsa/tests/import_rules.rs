@@ -1,0 +1,133 @@
+//! What may know what: the sources are read as text, and their imports held to a table.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The modules of the crate, and which others each may name.
+///
+/// Only `round`, `node` and `record` see several stages of problem -> local -> uplink ->
+/// server; a method names its two halves.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("error", &[]),
+    ("registry", &[]),
+    ("random", &[]),
+    ("linalg", &["error"]),
+    ("sampling", &["error"]),
+    ("schedule", &["error", "random"]),
+    ("kernel", &["random", "problem"]),
+    ("problem", &["error", "registry", "random", "linalg", "sampling", "kernel"]),
+    ("theory", &["error", "linalg", "problem"]),
+    ("uplink", &["error", "random"]),
+    ("message", &["error", "random", "uplink"]),
+    ("local", &["kernel", "message", "problem", "random", "schedule"]),
+    ("server", &["linalg", "message", "random", "schedule"]),
+    ("methods", &["error", "registry", "local", "schedule", "server"]),
+    ("round", &["error", "kernel", "linalg", "local", "message", "methods", "node", "problem", "random", "record", "server", "uplink"]),
+    ("node", &["error", "kernel", "local", "message", "methods", "problem", "random", "round", "server", "uplink"]),
+    ("record", &["linalg", "problem", "round"]),
+];
+
+/// Input, output and surroundings that a library has no business with.
+const FORBIDDEN: &[&str] =
+    &["std::fs", "std::io", "std::env", "std::net", "std::process", "println!", "print!", "eprint!", "dbg!", "File::"];
+
+/// The code of a source file: no comments, and no tests, which come last.
+fn code(text: &str) -> String {
+    let text = text.split("\n#[cfg(test)]\nmod tests {").next().expect("a first piece");
+    text.lines().map(|line| line.split("//").next().expect("a first piece")).collect::<Vec<_>>().join("\n")
+}
+
+/// The modules of the crate that the code of a file names. `file` is relative to `src`.
+fn named(file: &Path, code: &str) -> Vec<String> {
+    let depth = file.components().count() - usize::from(file.file_name().is_some_and(|name| name == "mod.rs"));
+    // From the root of the crate, by name or by as many `super` as it takes.
+    let roots = ["crate::".to_string(), "super::".repeat(depth)];
+    let mut found = Vec::new();
+    for root in roots {
+        for (at, _) in code.match_indices(&root) {
+            if code[..at].ends_with("super::") {
+                continue;
+            }
+            let rest = &code[at + root.len()..];
+            let names = match rest.strip_prefix('{') {
+                Some(group) => group.split('}').next().expect("a first piece").split(',').map(str::trim).collect(),
+                None => vec![rest],
+            };
+            let module = |name: &str| name.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("").to_string();
+            found.extend(names.into_iter().map(module).filter(|name| MAY_USE.iter().any(|(m, _)| m == name)));
+        }
+    }
+    found
+}
+
+/// What is wrong with a file.
+fn violations(file: &Path, text: &str) -> Vec<String> {
+    let code = code(text);
+    let name = file.display().to_string();
+    let module = name.split(['/', '.']).next().expect("a first piece");
+    let mut wrong: Vec<String> = FORBIDDEN.iter().filter(|f| code.contains(**f)).map(|f| format!("{name}: {f}")).collect();
+    if module != "kernel" && code.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "unsafe") {
+        wrong.push(format!("{name}: unsafe"));
+    }
+    match MAY_USE.iter().find(|(m, _)| *m == module) {
+        None => wrong.push(format!("{name}: a module without a row in the table")),
+        Some((_, allowed)) => {
+            let used = named(file, &code).into_iter().filter(|used| used != module && !allowed.contains(&used.as_str()));
+            wrong.extend(used.map(|used| format!("{name}: {module} names {used}")));
+        }
+    }
+    wrong
+}
+
+fn sources(folder: &Path, root: &Path, found: &mut BTreeMap<PathBuf, String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, root, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.insert(path.strip_prefix(root).unwrap().to_path_buf(), std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn modules_know_only_what_they_may() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = BTreeMap::new();
+    sources(&root, &root, &mut files);
+    let lib = files.remove(Path::new("lib.rs")).unwrap();
+    for (module, _) in MAY_USE {
+        assert!(lib.contains(&format!("pub mod {module};")), "{module} is in the table but not in lib.rs");
+    }
+    let wrong: Vec<String> = files.iter().flat_map(|(file, text)| violations(file, text)).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_table_has_no_row_that_nobody_needs() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = BTreeMap::new();
+    sources(&root, &root, &mut files);
+    for (module, allowed) in MAY_USE {
+        let belongs = |file: &Path| file.display().to_string().split(['/', '.']).next() == Some(module);
+        let used: Vec<String> = files.iter().filter(|(file, _)| belongs(file)).flat_map(|(file, text)| named(file, &code(text))).collect();
+        for other in *allowed {
+            assert!(used.iter().any(|u| u == other), "{module} does not name {other}");
+        }
+    }
+}
+
+#[test]
+fn what_is_forbidden_is_found() {
+    let wrong = |file: &str, text: &str| violations(Path::new(file), text);
+    assert_eq!(wrong("local/plain.rs", "use crate::server::Average;"), ["local/plain.rs: local names server"]);
+    assert_eq!(wrong("local/mod.rs", "use super::round::Run;"), ["local/mod.rs: local names round"]);
+    assert_eq!(wrong("local/plain.rs", "use super::super::round::Run;"), ["local/plain.rs: local names round"]);
+    assert_eq!(wrong("server/mod.rs", "use crate::{message::Part, problem::Field};"), ["server/mod.rs: server names problem"]);
+    assert_eq!(wrong("problem/td.rs", "fn f() { crate::methods::one(); }"), ["problem/td.rs: problem names methods"]);
+    assert_eq!(wrong("record/mod.rs", "unsafe { x() }"), ["record/mod.rs: unsafe"]);
+    assert_eq!(wrong("round.rs", "eprintln!(\"\");").len(), 1);
+    assert_eq!(wrong("new/mod.rs", "").len(), 1);
+    assert_eq!(wrong("theory/mod.rs", "#[cfg(test)]\nmod testing;\nuse crate::local;").len(), 1);
+    assert!(wrong("local/plain.rs", "// crate::server\nuse super::{Batch};\n#[cfg(test)]\nmod tests { use crate::server; }").is_empty());
+}

@@ -1,0 +1,173 @@
+//! The ledger counts what is sent: bytes that the halves exchange, and samples that steps use.
+
+mod common;
+
+use common::{EXACT, field, method, methods, problems, run, run_for, small_garnet};
+use fedsa::error::Result;
+use fedsa::message::{Message, Part, TELL};
+use fedsa::methods::Settings;
+use fedsa::node::{ClientNode, ServerNode, Todo};
+use fedsa::problem::garnet::Heterogeneity;
+use fedsa::problem::{Field, NoFiles};
+use fedsa::random::Stream;
+use fedsa::record::Ledger;
+use fedsa::sampling::{Law, Sampling};
+use fedsa::schedule::{LocalSteps, StepSize, Steps};
+use fedsa::uplink::Uplink;
+use fedsa::uplink::codec::{Codec, Exact};
+
+const ROUNDS: u64 = 6;
+const SEED: u64 = 5;
+
+/// What passes between halves that exchange bytes, counted where it passes. No samples.
+fn by_bytes(field: &dyn Field, method: &dyn Settings, uplink: &Uplink) -> (Ledger, Vec<f64>) {
+    let start = vec![0.0; field.dim()];
+    let mut nodes: Vec<ClientNode<'_>> =
+        (0..field.agents()).map(|c| ClientNode::new(field, method, uplink, c, SEED, start.clone())).collect();
+    let mut server = ServerNode::new(method, uplink, field.weights().to_vec(), SEED, start);
+    let mut ledger = Ledger::default();
+    let mut send = |to: &[usize], bytes: &[u8], ledger: &mut Ledger| -> Vec<(usize, Vec<u8>)> {
+        ledger.exchanges += 1;
+        ledger.messages += to.len() as u64;
+        ledger.bits_down += 8 * (to.len() * bytes.len()) as u64;
+        let answers: Vec<_> = to.iter().filter_map(|c| Some((*c, nodes[*c].handle(bytes).unwrap()?))).collect();
+        for (_, answer) in &answers {
+            ledger.messages += 1;
+            ledger.bits_up += 8 * answer.len() as u64;
+            ledger.vectors_up += 1;
+        }
+        answers
+    };
+    for t in 0..ROUNDS {
+        let mut todo = server.open(t);
+        loop {
+            match todo {
+                Todo::Ask { to, bytes } => todo = server.receive(&send(&to, &bytes, &mut ledger)).unwrap(),
+                Todo::Tell { to, bytes } => {
+                    assert!(send(&to, &bytes, &mut ledger).is_empty());
+                    break;
+                }
+                Todo::RoundOver => break,
+            }
+        }
+    }
+    (ledger, server.theta().to_vec())
+}
+
+#[test]
+fn the_ledger_is_what_the_halves_exchange() {
+    for participants in [None, Some(10), Some(1), Some(19)] {
+        for (name, problem) in problems(19) {
+            let field = field(&*problem, Law::Iid);
+            for (kind, method) in methods(participants) {
+                let engine = run_for(&*field, &*method, SEED, &vec![0.0; field.dim()], ROUNDS);
+                let (counted, theta) = by_bytes(&*field, &*method, &EXACT);
+                let expected = Ledger { samples: 0, ..engine.ledger() };
+                assert_eq!(counted, expected, "{kind} on {name}, participants {participants:?}");
+                assert_eq!(theta, engine.theta());
+            }
+        }
+    }
+}
+
+/// The bytes of a message of one part of `d` numbers.
+fn message_bytes(exchange: u8, part: Part, d: usize) -> u64 {
+    Message::one(0, exchange, part, vec![0.0; d]).encode(&Exact, &mut Stream::default()).len() as u64
+}
+
+#[test]
+fn every_method_costs_what_its_rounds_say() {
+    let (agents, h) = (19, 7);
+    let problem = small_garnet(agents, Heterogeneity::Independent);
+    for (law, batch, per_step) in [(Law::Mean, 1, 0), (Law::Iid, 1, 1), (Law::Iid, 3, 3), (Law::Markov, 2, 2)] {
+        let sampling = Sampling { kind: law, batch, ..Sampling::default() };
+        let field = fedsa::problem::Settings::field(&problem, &NoFiles, sampling, fedsa::kernel::Isa::best()).unwrap();
+        let d = field.dim();
+        // Seven bytes of header, six of a part's, eight a number.
+        let vector = 8 * (7 + 6 + 8 * d as u64);
+        assert_eq!(8 * message_bytes(0, Part::Model, d), vector);
+        for m in [1, 10, 19] {
+            let n = m as u64;
+            let told = m < agents;
+            let with = |rest: &str| format!(r#"{{"step_size": 0.05, "participants": {m}, {rest}}}"#);
+            let steps = Steps { size: StepSize::Constant(0.05), local: LocalSteps::Geometric { talk: 0.2, seed: SEED } };
+            let random_steps = (0..ROUNDS).map(|t| steps.of(t).len as u64).sum::<u64>();
+            // Exchanges of a round, those of them that are only told, and local steps in all rounds.
+            let cases = [
+                ("fedlsa", r#""local_steps": 7"#, 1, 0, h * ROUNDS),
+                ("projected-td", r#""local_steps": 7, "radius": 1.0"#, 1, 0, h * ROUNDS),
+                ("scafflsa", r#""local_steps": 7"#, 1 + u64::from(told), u64::from(told), h * ROUNDS),
+                ("scafflsa-random", r#""talk_probability": 0.2"#, 1 + u64::from(told), u64::from(told), random_steps),
+                // Its first local step uses the sample of the first exchange again: H samples, not H + 1.
+                ("fedhsa", r#""local_steps": 7"#, 2, 0, h * ROUNDS),
+            ];
+            for (kind, rest, exchanges, tells, steps) in cases {
+                let run = run_for(&*field, &*method(kind, &with(rest)), SEED, &vec![0.0; d], ROUNDS);
+                let answered = ROUNDS * (exchanges - tells) * n;
+                let expected = Ledger {
+                    exchanges: ROUNDS * exchanges,
+                    samples: steps * n * per_step,
+                    messages: ROUNDS * exchanges * n + answered,
+                    bits_up: answered * vector,
+                    bits_down: ROUNDS * exchanges * n * vector,
+                    vectors_up: answered,
+                };
+                assert_eq!(run.ledger(), expected, "{kind}, m = {m}, {law:?}, batch {batch}");
+            }
+        }
+    }
+    // What is told has the same length as a model.
+    assert_eq!(message_bytes(TELL, Part::Direction, 5), message_bytes(0, Part::Model, 5));
+}
+
+/// Four bytes a number, and one in front that says how many are negative: lengths of its own.
+#[derive(Debug)]
+struct Single;
+
+impl Codec for Single {
+    fn tag(&self) -> u8 {
+        77
+    }
+    fn encoded_len(&self, n: usize, _: Option<u32>) -> Option<usize> {
+        Some(4 * n + 1)
+    }
+    fn encode(&self, x: &[f64], _: Option<u32>, _: &mut Stream, out: &mut Vec<u8>) {
+        out.push(x.iter().filter(|x| **x < 0.0).count() as u8);
+        x.iter().for_each(|x| out.extend((*x as f32).to_le_bytes()));
+    }
+    fn decode(&self, bytes: &[u8], _: &mut Stream, out: &mut [f64]) -> Result<usize> {
+        let len = 1 + 4 * out.len();
+        let values = bytes.get(1..len).ok_or_else(|| fedsa::error::BadInput::new("message", "too short", "four bytes a number"))?;
+        for (out, b) in out.iter_mut().zip(values.chunks_exact(4)) {
+            *out = f64::from(f32::from_le_bytes(b.try_into().expect("four bytes")));
+        }
+        Ok(len)
+    }
+    fn min_len(&self, n: usize) -> usize {
+        4 * n + 1
+    }
+    fn is_unbiased(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_codec_of_the_agents_is_priced_and_felt_alike_by_engine_and_halves() {
+    let uplink = Uplink { codec: Box::new(Single), downlink: Box::new(Exact) };
+    for (name, problem) in problems(19) {
+        let field = field(&*problem, Law::Iid);
+        let d = field.dim() as u64;
+        for (kind, method) in methods(None) {
+            let mut engine = run(&*field, &*method, &uplink, SEED);
+            (0..ROUNDS).for_each(|_| engine.step());
+            let (counted, theta) = by_bytes(&*field, &*method, &uplink);
+            assert_eq!(counted, Ledger { samples: 0, ..engine.ledger() }, "{kind} on {name}");
+            assert_eq!(theta, engine.theta(), "{kind} on {name}");
+            assert_eq!(engine.ledger().bits_up, engine.ledger().vectors_up * 8 * (7 + 6 + 1 + 4 * d));
+            // Numbers of 24 bits: near what exact messages give, and not that.
+            let exact = run_for(&*field, &*method, SEED, &vec![0.0; field.dim()], ROUNDS);
+            let off = common::distance(exact.theta(), engine.theta());
+            assert!(off > 0.0 && off < 1e-5, "{kind} on {name}: {off:e}");
+        }
+    }
+}

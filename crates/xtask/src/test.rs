@@ -1,0 +1,128 @@
+//! `cargo xtask test`: everything that must hold of a commit.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::{cargo, python, root};
+
+enum Outcome {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+/// Runs the steps one after the other, all of them whatever their outcome.
+///
+/// # Errors
+/// When a step failed.
+pub fn run(all: bool) -> Result<(), String> {
+    let mut summary = Vec::new();
+    let mut step = |name: &'static str, work: &mut dyn FnMut() -> Outcome| {
+        eprintln!("\n=== {name}");
+        let start = Instant::now();
+        summary.push((name, work(), start.elapsed()));
+    };
+    step("format", &mut || passes(&mut cargo(&["fmt", "--all", "--check"])));
+    step("paths", &mut paths);
+    step("lints", &mut || passes(&mut cargo(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"])));
+    step("documentation", &mut || {
+        passes(cargo(&["doc", "--release", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings"))
+    });
+    let mut python = None;
+    step("python", &mut || match python::interpreter(&[python::NUMPY]) {
+        Ok(interpreter) => {
+            python = Some(interpreter);
+            Outcome::Passed
+        }
+        Err(why) => {
+            eprintln!("{why}\nno Python with NumPy here: tests that call it pass over themselves");
+            Outcome::Skipped
+        }
+    });
+    step("tests", &mut || {
+        let mut tests = cargo(&["test", "--release", "--workspace"]);
+        if all {
+            tests.args(["--", "--include-ignored"]);
+        }
+        if let Some(python) = &python {
+            tests.env("FEDSA_PYTHON", python);
+        }
+        passes(&mut tests)
+    });
+
+    eprintln!("\n=== summary");
+    for (name, outcome, time) in &summary {
+        let word = match outcome {
+            Outcome::Passed => "ok",
+            Outcome::Failed => "FAILED",
+            Outcome::Skipped => "skipped",
+        };
+        eprintln!("{word:<8} {:>7.1} s  {name}", time.as_secs_f64());
+    }
+    let total: Duration = summary.iter().map(|(_, _, time)| *time).sum();
+    eprintln!("{:<8} {:>7.1} s", "total", total.as_secs_f64());
+    let failed: Vec<&str> = summary.iter().filter(|(_, o, _)| matches!(o, Outcome::Failed)).map(|(name, ..)| *name).collect();
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+}
+
+fn passes(command: &mut Command) -> Outcome {
+    match command.status() {
+        Ok(status) if status.success() => Outcome::Passed,
+        Ok(_) => Outcome::Failed,
+        Err(e) => {
+            eprintln!("{command:?}: {e}");
+            Outcome::Failed
+        }
+    }
+}
+
+/// Committed files hold no absolute paths of the machine they were written on: neither
+/// this repository's folder or those around it, nor the home folder.
+fn paths() -> Outcome {
+    let listed = Command::new("git").current_dir(root()).args(["ls-files", "-z"]).output();
+    let Ok(listed) = listed else {
+        eprintln!("no git here");
+        return Outcome::Skipped;
+    };
+    if !listed.status.success() {
+        eprintln!("no git repository here");
+        return Outcome::Skipped;
+    }
+    let home = std::env::var("HOME").unwrap_or_default();
+    let around = root().ancestors().map(|folder| folder.to_string_lossy().into_owned()).collect::<Vec<_>>();
+    // Folders that every machine has say nothing of this one.
+    let everywhere = ["", "/", "/home", "/Users", "/opt", "/root", "/tmp", "/usr", "/usr/local", "/usr/src", "/var", "/mnt", "/srv"];
+    let ours: Vec<String> =
+        around.into_iter().chain([home]).filter(|folder| !everywhere.contains(&folder.as_str())).map(|folder| folder + "/").collect();
+    let mut found = false;
+    for file in String::from_utf8_lossy(&listed.stdout).split('\0').filter(|file| !file.is_empty()) {
+        let Ok(text) = std::fs::read_to_string(root().join(file)) else { continue };
+        for (number, line) in text.lines().enumerate() {
+            if let Some(folder) = ours.iter().find(|folder| holds_path(line, folder)) {
+                eprintln!("{file}:{}: a path of this machine, below {folder}", number + 1);
+                found = true;
+            }
+        }
+    }
+    if found { Outcome::Failed } else { Outcome::Passed }
+}
+
+/// Whether `line` holds an absolute path that starts with `folder`.
+fn holds_path(line: &str, folder: &str) -> bool {
+    line.match_indices(folder).any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || "_-.~/".contains(c)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::holds_path;
+
+    #[test]
+    fn absolute_paths_are_told_from_relative_ones() {
+        for line in ["/some/where/x", "see \"/some/where/x\"", "path=/some/where/"] {
+            assert!(holds_path(line, "/some/where/"), "{line}");
+        }
+        for line in ["../some/where/x", "a/some/where/x", "/some/wherever", "https://a.b/some/where/"] {
+            assert!(!holds_path(line, "/some/where/"), "{line}");
+        }
+    }
+}
