@@ -1,4 +1,4 @@
-//! Drift `xi_c`: control variates ([S] Alg. 2).
+//! Drift `xi_c`: control variates (\[S\] Alg. 2).
 
 use super::plain::direction;
 use super::{Batch, Client, Memory, Outbox};

@@ -7,9 +7,9 @@
 //!                        + eta (g_c(theta_{c,h-1}, z_{c,h-1}) + G - g_c(theta_t, z_{c,0})),   h = 1..H
 //!            theta_{t+1} = theta_t + alpha_g sum_c p_c (theta_{c,H} - theta_t)   (second exchange)
 //! ```
-//! Source: [F] eq. 10-11. The first local step and the correction use the same
+//! Source: \[F\] eq. 10-11. The first local step and the correction use the same
 //! sample `z_{c,0}`: H samples a round. Two exchanges a round with the same
-//! participants. No heterogeneity bias ([F] Theorems 1, 2); with N = 1 it is Local SA.
+//! participants. No heterogeneity bias (\[F\] Theorems 1, 2); with N = 1 it is Local SA.
 
 use serde::{Deserialize, Serialize};
 

@@ -6,7 +6,7 @@
 //!            v_c         = (theta_{c,H} - theta_t) / (eta H)                  (sent)
 //!            theta_{t+1} = theta_t + alpha_g eta H  sum_c p_c v_c
 //! ```
-//! Source: [S] Algorithm 1 and 5, [F] eq. 8-9. One exchange of d numbers each way
+//! Source: \[S\] Algorithm 1 and 5, \[F\] eq. 8-9. One exchange of d numbers each way
 //! a round. With H > 1 and agents that differ it converges to a point other than
 //! `theta*` ([`crate::theory`], `(I - Gbar)^-1 rho_H` away).
 

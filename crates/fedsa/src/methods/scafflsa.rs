@@ -8,7 +8,7 @@
 //!            theta_{t+1} = theta_t + alpha_g eta H v
 //!            xi_c       += v - v_c
 //! ```
-//! Source: [S] Algorithms 2 and 4 (their `xi_c += (theta_{t+1} - theta_{c,H}) / (eta H)`,
+//! Source: \[S\] Algorithms 2 and 4 (their `xi_c += (theta_{t+1} - theta_{c,H}) / (eta H)`,
 //! the same at `alpha_g = 1`). `xi_c = 0` at the start; `sum_c p_c xi_c` stays 0;
 //! the fixed point is `xi*_c = -gbar_c(theta*)`. With m of N agents a round the
 //! participants are told v at its end, which the ledger prices; with all agents

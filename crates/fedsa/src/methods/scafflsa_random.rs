@@ -7,7 +7,7 @@
 //!                xi_c      += (p / eta) (theta_mean - theta_c)
 //!                theta_c    = theta_mean
 //! ```
-//! Source: [S] Algorithms 2 and 3 (their H 1); the hat that [S] puts on the right-hand
+//! Source: \[S\] Algorithms 2 and 3 (their H 1); the hat that \[S\] puts on the right-hand
 //! side in one place is read as the iterate after communication. A round is what lies
 //! between two talks: H steps, H geometric with mean 1/p, so that
 //! `xi_c += p H (v - v_c)`. The coin's key names no agent: all draw the same H.

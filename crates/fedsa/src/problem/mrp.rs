@@ -279,7 +279,7 @@ impl Discount {
     }
 }
 
-/// Dense random Markov reward processes ([F] sec. 6.2, [T] sec. 4.4).
+/// Dense random Markov reward processes (\[F\] sec. 6.2, \[T\] sec. 4.4).
 ///
 /// P has U(0, 1) entries, rows normalised; rewards r(s) ~ U(low, high).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
