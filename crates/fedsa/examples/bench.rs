@@ -142,13 +142,14 @@ fn method(name: &str, local_steps: usize) -> Box<dyn Method> {
     let step_size = StepSize::Constant(0.01);
     match name {
         "fedlsa" => Box::new(FedLsa { step_size, local_steps, global_step_size: 1.0, participants: None }),
-        "scafflsa" => Box::new(Scafflsa { step_size, local_steps, global_step_size: 1.0, participants: None }),
+        "scafflsa" => Box::new(Scafflsa { step_size, local_steps, global_step_size: 1.0, participants: None, rule: Default::default() }),
         _ => panic!("{name} is no method of the benchmark"),
     }
 }
 
 fn run<'a>(field: &'a dyn Field, name: &str, local_steps: usize, uplink: &'a Uplink) -> Run<'a> {
     Run::new(field, &*method(name, local_steps), uplink, OutputRule::Last, 1, vec![0.0; field.dim()])
+        .expect("an exact link suits every method")
 }
 
 /// Does the work on a pool of `threads`.

@@ -11,6 +11,7 @@ use std::thread;
 
 use fedsa::error::Result;
 use fedsa::kernel::Isa;
+use fedsa::methods::control_rule::ControlRule;
 use fedsa::methods::{Settings as _, scafflsa::Scafflsa};
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::problem::garnet::Garnet;
@@ -26,7 +27,13 @@ const SEED: u64 = 7;
 
 fn main() -> Result<()> {
     // Six of ten agents take part in a round, drawn anew each time.
-    let method = Scafflsa { step_size: StepSize::Constant(0.1), local_steps: 100, global_step_size: 1.0, participants: Some(6) };
+    let method = Scafflsa {
+        step_size: StepSize::Constant(0.1),
+        local_steps: 100,
+        global_step_size: 1.0,
+        participants: Some(6),
+        rule: ControlRule::Auto,
+    };
     let field = Garnet { agents: 10, ..Garnet::default() }.field(&NoFiles, Sampling::default(), Isa::best())?;
     method.check(field.agents())?;
     let uplink = Uplink::default();
@@ -65,8 +72,10 @@ fn main() -> Result<()> {
                     }
                     // SCAFFLSA tells the participants the mean direction when not all take part.
                     Todo::Tell { to, bytes } => {
-                        to.iter().for_each(|c| agents[*c].send(bytes.clone()).expect("the agent listens"));
-                        sent += to.len() * bytes.len();
+                        for (c, bytes) in to.iter().zip(bytes) {
+                            sent += bytes.len();
+                            agents[*c].send(bytes).expect("the agent listens");
+                        }
                         break;
                     }
                     Todo::RoundOver => break,
@@ -76,7 +85,7 @@ fn main() -> Result<()> {
         Ok(())
     })?;
 
-    let mut engine = Run::new(&*field, &method, &uplink, OutputRule::Last, SEED, start);
+    let mut engine = Run::new(&*field, &method, &uplink, OutputRule::Last, SEED, start)?;
     (0..ROUNDS).for_each(|_| engine.step());
     let bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(server.theta()), bits(engine.theta()), "the same numbers, whoever carries the messages");

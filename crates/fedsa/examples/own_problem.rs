@@ -87,7 +87,7 @@ impl Problem for Location {
 fn residual(field: &dyn Field, method: &dyn Settings) -> Result<f64> {
     method.check(field.agents())?;
     let uplink = Uplink::default();
-    let mut run = Run::new(field, method, &uplink, OutputRule::TailAfter(200), 0, vec![0.0; field.dim()]);
+    let mut run = Run::new(field, method, &uplink, OutputRule::TailAfter(200), 0, vec![0.0; field.dim()])?;
     (0..400).for_each(|_| run.step());
     Ok(Metrics::new(field).observe(&run, None, 0.0).residual)
 }

@@ -19,7 +19,6 @@
 //! use fedsa::record::{Metrics, OutputRule};
 //! use fedsa::round::Run;
 //! use fedsa::sampling::Sampling;
-//! use fedsa::schedule::StepSize;
 //! use fedsa::theory::{self, Setting};
 //! use fedsa::uplink::Uplink;
 //!
@@ -28,7 +27,7 @@
 //!     method.check(field.agents())?;
 //!     let uplink = Uplink::default();
 //!     let start = vec![0.0; field.dim()];
-//!     let mut run = Run::new(field, method, &uplink, OutputRule::Last, 0, start);
+//!     let mut run = Run::new(field, method, &uplink, OutputRule::Last, 0, start)?;
 //!     for _ in 0..300 {
 //!         run.step();
 //!     }
@@ -42,8 +41,8 @@
 //! let field = garnet.field(&NoFiles, Sampling::default(), Isa::best())?;
 //! let (step_size, local_steps) = (0.1, 1000);
 //!
-//! let fedlsa = FedLsa { step_size: StepSize::Constant(step_size), local_steps, global_step_size: 1.0, participants: None };
-//! let scafflsa = Scafflsa { step_size: StepSize::Constant(step_size), local_steps, global_step_size: 1.0, participants: None };
+//! let fedlsa = FedLsa::new(step_size, local_steps);
+//! let scafflsa = Scafflsa::new(step_size, local_steps);
 //! let (biased, unbiased) = (error_of(&fedlsa, &*field)?, error_of(&scafflsa, &*field)?);
 //!
 //! let setting = Setting::new(step_size, local_steps as u64)?;

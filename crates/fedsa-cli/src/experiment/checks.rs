@@ -551,8 +551,13 @@ fn theorem_b4(ctx: &Context<'_>, cell: usize) -> Result<(Scaffnew, ScaffnewState
     if !systems.kinds.iter().all(is_scaled_identity) {
         return Err(other("some Abar_c is not a I"));
     }
-    let recursion =
-        Scaffnew { agents: field.agents() as u64, eta: shape.step_size.constant().ok_or_else(|| other("the step varies"))?, a: scale, p, sigma };
+    let recursion = Scaffnew {
+        agents: field.agents() as u64,
+        eta: shape.step_size.constant().ok_or_else(|| other("the step varies"))?,
+        a: scale,
+        p,
+        sigma,
+    };
     let ResolvedStart::Fixed(theta) = &planned.start else { return Err(other("the start is random")) };
     let u = fedsa::linalg::distance_sq(theta, root);
     let controls = (0..field.agents()).map(|c| fedsa::linalg::norm_sq(&systems.of(c).mean(root)) / field.agents() as f64);

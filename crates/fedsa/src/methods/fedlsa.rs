@@ -33,6 +33,13 @@ pub struct FedLsa {
     pub participants: Option<usize>,
 }
 
+impl FedLsa {
+    /// With a constant step size, `alpha_g = 1` and all agents.
+    pub fn new(step_size: f64, local_steps: usize) -> Self {
+        Self { step_size: StepSize::Constant(step_size), local_steps, global_step_size: 1.0, participants: None }
+    }
+}
+
 impl Settings for FedLsa {
     fn check(&self, agents: usize) -> Result<()> {
         check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)

@@ -8,11 +8,12 @@ pub mod codec;
 pub mod medium;
 
 use crate::error::{BadInput, Result};
-use crate::random::{Key, Purpose, Stream};
+use crate::message::Message;
+use crate::random::{ALL, Key, Purpose, Stream};
 use codec::{Codec, Exact};
+use medium::Medium;
 use medium::bit_budget::BitBudget;
 use medium::delay::{Delay, Pull};
-use medium::Medium;
 
 /// A link: the codec and the media of what agents send, and the codec of what they are told.
 pub struct Uplink {
@@ -150,6 +151,25 @@ impl Uplink {
             rest = others;
         }
         gain
+    }
+
+    /// Whether what an agent sends is not what it computed: a codec or a budget.
+    pub fn alters(&self) -> bool {
+        !self.codec.is_exact() || self.budget.is_some()
+    }
+
+    /// Bytes of d numbers that are sent as they are; 0 where they are not.
+    pub(crate) fn exact_len(&self, d: usize) -> usize {
+        if self.alters() { 0 } else { 8 * d }
+    }
+
+    /// What agents get to hear when the server says `down`: the downlink's codec may alter it.
+    pub(crate) fn tell(&self, seed: u64, down: &mut Message) {
+        if !self.downlink.is_exact() {
+            let place = Place { seed, round: down.round, exchange: down.exchange, agent: ALL };
+            let bytes = down.encode(&*self.downlink, &mut place.stream(Purpose::Codec));
+            *down = Message::decode(&bytes, &*self.downlink, |_, _| place.stream(Purpose::Codec)).expect("what was just encoded");
+        }
     }
 
     /// Adds the receivers' noise to a weighted sum over agents whose weights sum to `asked`.

@@ -66,7 +66,7 @@ pub fn problems(agents: usize) -> Vec<(&'static str, Box<dyn Settings>)> {
 /// A run from zero.
 pub fn run<'a>(field: &'a dyn Field, method: &dyn Method, uplink: &'a Uplink, seed: u64) -> Run<'a> {
     method.check(field.agents()).unwrap();
-    Run::new(field, method, uplink, OutputRule::Last, seed, vec![0.0; field.dim()])
+    Run::new(field, method, uplink, OutputRule::Last, seed, vec![0.0; field.dim()]).unwrap()
 }
 
 /// A link that alters nothing.
@@ -75,7 +75,7 @@ pub static EXACT: LazyLock<Uplink> = LazyLock::new(Uplink::default);
 /// A run over a link that alters nothing, from `start`.
 pub fn run_from<'a>(field: &'a dyn Field, method: &dyn Method, seed: u64, start: &[f64]) -> Run<'a> {
     method.check(field.agents()).unwrap();
-    Run::new(field, method, &EXACT, OutputRule::Last, seed, start.to_vec())
+    Run::new(field, method, &EXACT, OutputRule::Last, seed, start.to_vec()).unwrap()
 }
 
 /// The run after `rounds` rounds.

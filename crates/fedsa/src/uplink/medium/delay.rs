@@ -181,7 +181,11 @@ impl Settings for Pull {
         only_one(link)?;
         if link.error_feedback {
             let what = "a delay (pull) on a link with error feedback";
-            return Err(BadInput::new("", what, "late (push): with pull a direction may be used twice or never, which the feedback cannot follow"));
+            return Err(BadInput::new(
+                "",
+                what,
+                "late (push): with pull a direction may be used twice or never, which the feedback cannot follow",
+            ));
         }
         link.delay = Some(self.clone());
         Ok(())

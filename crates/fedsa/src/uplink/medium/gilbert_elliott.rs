@@ -58,16 +58,17 @@ impl Medium for GilbertElliott {
 
 impl Settings for GilbertElliott {
     fn install(&self, link: &mut Uplink) -> Result<()> {
-        let all = [
-            ("to_bad", self.to_bad),
-            ("to_good", self.to_good),
-            ("success_good", self.success_good),
-            ("success_bad", self.success_bad),
-        ];
+        let all =
+            [("to_bad", self.to_bad), ("to_good", self.to_good), ("success_good", self.success_good), ("success_bad", self.success_bad)];
         for (key, p) in all {
             require((0.0..=1.0).contains(&p), key, p, "a probability, in [0, 1]")?;
         }
-        require(self.to_bad + self.to_good > 0.0, "to_good", self.to_good, "positive, unless to_bad is: the channel must be able to change")?;
+        require(
+            self.to_bad + self.to_good > 0.0,
+            "to_good",
+            self.to_good,
+            "positive, unless to_bad is: the channel must be able to change",
+        )?;
         link.push(Box::new(*self), "gilbert-elliott")
     }
 }

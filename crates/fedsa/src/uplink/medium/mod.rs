@@ -49,12 +49,8 @@ erased_serde::serialize_trait_object!(Settings);
 pub const KINDS: &[Kind<dyn Settings>] = &[
     Kind::new("erasure", "a message arrives with some probability", |de| Ok(Box::new(read::<erasure::Erasure>(de)?))),
     Kind::new("gilbert-elliott", "losses in bursts", |de| Ok(Box::new(read::<gilbert_elliott::GilbertElliott>(de)?))),
-    Kind::new("over-the-air", "analogue sum with fading and receiver noise", |de| {
-        Ok(Box::new(read::<over_the_air::OverTheAir>(de)?))
-    }),
+    Kind::new("over-the-air", "analogue sum with fading and receiver noise", |de| Ok(Box::new(read::<over_the_air::OverTheAir>(de)?))),
     Kind::new("delay", "the server uses directions at stale models (pull)", |de| Ok(Box::new(read::<delay::Pull>(de)?))),
     Kind::new("late", "answers arrive rounds after they were asked for (push)", |de| Ok(Box::new(read::<delay::Late>(de)?))),
-    Kind::new("bit-budget", "bits a component that the link carries this round", |de| {
-        Ok(Box::new(read::<bit_budget::BitBudget>(de)?))
-    }),
+    Kind::new("bit-budget", "bits a component that the link carries this round", |de| Ok(Box::new(read::<bit_budget::BitBudget>(de)?))),
 ];
