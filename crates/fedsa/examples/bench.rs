@@ -179,11 +179,11 @@ fn scaling() {
         let field = garnet.field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
         for name in ["fedlsa", "scafflsa"] {
             let uplink = Uplink::default();
-            let rounds = 1 + 100_000_000 / (agents * local_steps * 4);
+            let rounds = 1 + 40_000_000 / (agents * local_steps * 4);
             let of = |threads| {
                 on(threads, || {
                     let mut run = run(&*field, name, local_steps, &uplink);
-                    time(rounds as f64, 9, || (0..rounds).for_each(|_| run.step()))
+                    time(rounds as f64, 7, || (0..rounds).for_each(|_| run.step()))
                 })
             };
             let (one, two) = (of(1), of(2));

@@ -315,10 +315,11 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Participants per parallel task: enough work, about 50 microseconds, to pay for handing it over.
+/// Participants per parallel task: enough work, some 50 microseconds, to pay for
+/// handing it over, in whole blocks.
 fn grain(width: usize, local_steps: usize) -> usize {
-    let ns_per_agent = 50 + 5 * width * local_steps;
-    (50_000 / ns_per_agent).next_multiple_of(LANES).max(LANES)
+    let ns_per_agent = 50 + 4 * width * local_steps;
+    (50_000 / ns_per_agent / LANES).max(1) * LANES
 }
 
 /// The agents that a task works on: `first` and those after it.
@@ -355,7 +356,8 @@ impl Job<'_> {
     fn sweep(&self, range: std::ops::Range<usize>, agents: Agents<'_>, blocks: &mut [f64], worker: Option<&mut Worker>) -> Counted {
         let d = self.field.dim();
         if range.len() > self.grain {
-            let middle = range.start + (range.len() / 2).next_multiple_of(LANES);
+            // The whole number of blocks nearest to half; more than a block is left to halve.
+            let middle = range.start + (range.len() / 2 + LANES / 2) / LANES * LANES;
             let (left, right) = agents.split(self.participants[middle], self.stride, self.field.chain_len());
             let (low, high) = blocks.split_at_mut((middle - range.start) / LANES * d);
             let (a, b) =

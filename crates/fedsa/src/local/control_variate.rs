@@ -12,7 +12,9 @@ use crate::schedule::{Leg, Steps};
 /// partial participation the server tells its participants v at the round's end.
 /// With full participation the next round's model says it at no cost,
 /// `v = (theta_{t+1} - theta_t) / (alpha_g E)`; until then the agent keeps
-/// `theta_t` and `v_c`. Either way `sum_c p_c xi_c` stays 0.
+/// `theta_t` and `v_c`. Either way `sum_c p_c xi_c` stays 0 to rounding: of the numbers
+/// themselves when told, and when not, of theta too, which is rounded by up to
+/// `2^-53 |theta|` a round, `2^-53 |theta| / (alpha_g E)` in v. That sum is never corrected.
 #[derive(Debug, Clone)]
 pub struct ControlVariate {
     /// Step sizes and local steps.

@@ -9,7 +9,8 @@ pub use metrics::{Metrics, Observation};
 /// What was exchanged since the start, over all agents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// Exchanges: a message down to the participants and their answers.
+    /// Exchanges: a message down to the participants and their answers; what they are
+    /// told at a round's end is one too, without answers.
     pub exchanges: u64,
     /// Samples drawn by all agents.
     pub samples: u64,
