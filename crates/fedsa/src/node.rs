@@ -39,7 +39,7 @@ impl<'a> ClientNode<'a> {
     /// When the link has stale models (pull).
     pub fn new(field: &'a dyn Field, settings: &dyn Settings, uplink: &'a Uplink, agent: usize, seed: u64, start: Vec<f64>) -> Self {
         assert!(uplink.delay.is_none(), "only the in-process engine computes at stale models");
-        let Method { client, .. } = settings.build(&Setting { seed, agents: field.agents(), start, link: uplink.facts() });
+        let Method { client, .. } = settings.build(&Setting { seed, weights: field.weights(), start, link: uplink.facts() });
         let mut lanes = Lanes::new(field.dim(), field.chain_len());
         let mut drawn = Key::new(seed, Purpose::Chain, 0).stream(agent);
         field.start_chain(agent, &mut drawn, &mut lanes.chains[..field.chain_len()]);
@@ -155,7 +155,7 @@ impl<'a> ServerNode<'a> {
     /// When the link has stale models (pull).
     pub fn new(settings: &dyn Settings, uplink: &'a Uplink, weights: Vec<f64>, seed: u64, start: Vec<f64>) -> Self {
         assert!(uplink.delay.is_none(), "only the in-process engine computes at stale models");
-        let Method { server, .. } = settings.build(&Setting { seed, agents: weights.len(), start, link: uplink.facts() });
+        let Method { server, .. } = settings.build(&Setting { seed, weights: &weights, start, link: uplink.facts() });
         let words = uplink.media_len();
         let mut channel = vec![0; weights.len() * words];
         channel.chunks_mut(words.max(1)).enumerate().for_each(|(c, memory)| uplink.start(seed, c, memory));
