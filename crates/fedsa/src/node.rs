@@ -54,7 +54,8 @@ impl<'a> ClientNode<'a> {
     /// When the bytes are not a message that this method's server sends; the agent
     /// is then as it was.
     pub fn handle(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
-        let mut down = Message::decode(bytes, &*self.uplink.downlink, |t, e| place(self.seed, t, e, ALL).stream(Purpose::Codec))?;
+        let mut down =
+            Message::decode(bytes, &*self.uplink.downlink, self.field.dim(), |t, e| place(self.seed, t, e, ALL).stream(Purpose::Codec))?;
         let wanted =
             self.client.wants(down.exchange).ok_or_else(|| refused(format!("exchange {}", down.exchange), "one of this method"))?;
         let arrived = arrival(&mut down)?;
@@ -222,7 +223,7 @@ impl<'a> ServerNode<'a> {
             let at =
                 self.asked.binary_search(agent).map_err(|_| refused(format!("an answer of agent {agent}, who was not asked"), one_each))?;
             let open = |t, e| place(self.seed, t, e, *agent).stream(Purpose::Codec);
-            let message = Message::decode(bytes, &*self.uplink.codec, open)?;
+            let message = Message::decode(bytes, &*self.uplink.codec, d, open)?;
             if (message.round, message.exchange) != (round, exchange) {
                 let what = format!("an answer to round {} exchange {} from agent {agent}", message.round, message.exchange);
                 return Err(refused(what, &format!("answers to round {round} exchange {exchange}")));
