@@ -94,10 +94,10 @@ impl Overrides {
 pub struct RunArgs {
     /// The experiment file
     pub file: PathBuf,
-    /// The output folder; out/<id> by default
+    /// The output folder; out/ID by default, ID the file's id
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Use the smaller settings of the file's [quick] table
+    /// Use the smaller settings of the file's quick table
     #[arg(long)]
     pub quick: bool,
     #[command(flatten)]
@@ -120,7 +120,7 @@ pub struct ReproduceArgs {
     /// Smaller settings; failed checks are notes
     #[arg(long)]
     pub quick: bool,
-    /// The output folder; out/<id> by default. For several experiments, its parent
+    /// The output folder; out/ID by default, ID the file's id. For several experiments, its parent
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     #[command(flatten)]

@@ -93,7 +93,7 @@ fn run<'a>(field: &'a dyn Field, uplink: &'a Uplink, kind: &str, json: &str, rou
     let entry = methods::KINDS.iter().find(|k| k.is_called(kind)).unwrap();
     let mut json = serde_json::Deserializer::from_str(json);
     let method: Box<dyn Method> = (entry.read)(&mut <dyn erased_serde::Deserializer>::erase(&mut json)).unwrap();
-    let mut run = Run::new(field, &*method, uplink, OutputRule::Last, 0, vec![0.0; field.dim()]);
+    let mut run = Run::new(field, &*method, uplink, OutputRule::Last, 0, vec![0.0; field.dim()]).unwrap();
     (0..rounds).for_each(|_| run.step());
     run
 }

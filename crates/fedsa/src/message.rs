@@ -17,14 +17,16 @@ pub enum Part {
     Direction = 2,
     /// An operator's value `g_c(theta_t, z)`, or the mean of several; d numbers.
     Operator = 3,
+    /// Whether the agent's message of this round arrived: 1 or 0, one number.
+    Arrived = 4,
 }
 
 impl Part {
-    const ALL: [Part; 3] = [Part::Model, Part::Direction, Part::Operator];
+    const ALL: [Part; 4] = [Part::Model, Part::Direction, Part::Operator, Part::Arrived];
 
     /// Whether a codec may alter it; the others travel exactly.
     pub fn may_be_encoded(self) -> bool {
-        matches!(self, Part::Model | Part::Direction | Part::Operator)
+        self != Part::Arrived
     }
 }
 
@@ -62,6 +64,14 @@ impl Message {
     pub fn part(&self, part: Part) -> &[f64] {
         let found = self.parts.iter().find(|(p, _)| *p == part);
         &found.unwrap_or_else(|| panic!("the message of round {} exchange {} has no {part:?}", self.round, self.exchange)).1
+    }
+
+    /// The bytes of a message of one part of `n` numbers, given what `codec` made of them.
+    pub(crate) fn around(round: u64, exchange: u8, part: Part, codec: &dyn Codec, n: usize, payload: &[u8]) -> Vec<u8> {
+        let mut out = Self { round, exchange, parts: vec![(part, Vec::new())] }.header();
+        part_header(part, codec, n, &mut out);
+        out.extend(payload);
+        out
     }
 
     /// The bytes of this message, each part through `codec` where it may be.

@@ -42,6 +42,16 @@ pub enum Purpose {
     Noise,
     /// A codec's dither.
     Codec,
+    /// What media do to messages.
+    Medium,
+    /// A receiver's noise.
+    Receiver,
+    /// How many bits a link carries.
+    Budget,
+    /// How old what arrives is.
+    Delay,
+    /// Which iterate is given out.
+    Output,
 }
 
 /// The agent of draws that all agents share.

@@ -25,7 +25,7 @@ pub struct Decay {
     /// The offset: `c / t0^power` is the first step size.
     #[serde(default = "one")]
     pub t0: f64,
-    /// The exponent; 1 is the schedule of [F] Corollary 1, whose c and t0 follow
+    /// The exponent; 1 is the schedule of \[F\] Corollary 1, whose c and t0 follow
     /// from the contraction constant.
     #[serde(default = "one")]
     pub power: f64,

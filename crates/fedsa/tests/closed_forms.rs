@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{bits, distance, field, linear, method, methods, problems, run_for, run_from, small_garnet};
+use common::{EXACT, bits, distance, field, linear, method, methods, problems, run_for, run_from, small_garnet};
 use faer::Scale;
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::Field;
@@ -11,7 +11,7 @@ use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::noise::Noise;
 use fedsa::problem::systems::Systems;
 use fedsa::random::{Purpose, stream};
-use fedsa::record::Metrics;
+use fedsa::record::{Metrics, OutputRule};
 use fedsa::round::Run;
 use fedsa::sampling::Law;
 use fedsa::theory::Setting;
@@ -124,6 +124,44 @@ fn control_variates_converge_when_few_agents_take_part() {
     for m in [2, 4, 8] {
         let seen = metrics.observe(&run_of(m, 40_000), None, 0.0);
         assert!(seen.mse.unwrap() < 1e-20 && seen.control_error.unwrap() < 1e-20, "m = {m}: {seen:?}");
+    }
+}
+
+#[test]
+fn agents_count_by_their_weights() {
+    let field = common::unequal(Law::Mean);
+    let (systems, root) = (field.systems().unwrap(), field.root().unwrap());
+    let counts = [5.0, 20.0, 75.0, 11.0];
+    assert!(field.weights().iter().zip(counts).all(|(p, n)| (p - n / 111.0).abs() < 1e-16));
+    let setting = Setting::new(0.2, 5).unwrap();
+    let limit = FedLsa::new(systems, &setting).unwrap().limit().unwrap();
+    assert!(distance(&limit, root) > 1e-3);
+    let theta = |kind| run_for(&*field, &*by_period(kind, 0.2, 5, 1.0), 0, &[1.0; 3], 2000).theta().to_vec();
+    assert!(distance(&theta("fedlsa"), &limit) < 1e-12);
+    assert!(distance(&theta("scafflsa"), root) < 1e-12);
+    assert!(distance(&theta("fedhsa"), root) < 1e-12);
+    // Nobody's weight is the same under equal weights.
+    let equal = Systems { weights: vec![0.25; 4], ..systems.clone() };
+    assert!(distance(&equal.root().unwrap(), root) > 1e-3);
+}
+
+#[test]
+fn outputs_are_means_of_iterates() {
+    let field = field(&small_garnet(5, Heterogeneity::TwoKernels), Law::Iid);
+    let settings = by_period("fedlsa", 0.5, 3, 1.0);
+    let mut runs: Vec<Run<'_>> = [OutputRule::Last, OutputRule::Average, OutputRule::TailAfter(7)]
+        .into_iter()
+        .map(|rule| Run::new(&*field, &*settings, &EXACT, rule, 1, vec![1.0; 4]).unwrap())
+        .collect();
+    let mut iterates: Vec<Vec<f64>> = Vec::new();
+    for t in 1..=20 {
+        runs.iter_mut().for_each(Run::step);
+        iterates.push(runs[0].theta().to_vec());
+        let mean = |of: &[Vec<f64>]| (0..4).map(|i| of.iter().map(|x| x[i]).sum::<f64>() / of.len() as f64).collect::<Vec<_>>();
+        assert_eq!(runs[0].output(), runs[0].theta());
+        assert!(distance(runs[1].output(), &mean(&iterates)) < 1e-14);
+        let tail = if t <= 7 { iterates[t - 1].clone() } else { mean(&iterates[7..]) };
+        assert!(distance(runs[2].output(), &tail) < 1e-14, "round {t}");
     }
 }
 

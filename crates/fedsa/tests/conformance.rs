@@ -33,8 +33,8 @@ fn by_bytes(field: &dyn Field, method: &dyn fedsa::methods::Settings, seed: u64)
             })
             .collect();
         let mut server = ServerNode::new(method, &uplink, field.weights().to_vec(), seed, start.clone());
-        let send = |to: &[usize], bytes: &[u8]| -> Vec<(usize, Vec<u8>)> {
-            to.iter().for_each(|c| outboxes[*c].send(bytes.to_vec()).unwrap());
+        let send = |to: &[usize], bytes: Vec<Vec<u8>>| -> Vec<(usize, Vec<u8>)> {
+            to.iter().zip(bytes).for_each(|(c, bytes)| outboxes[*c].send(bytes).unwrap());
             let got: Vec<_> = to.iter().map(|_| inbox.recv().unwrap()).collect();
             got.into_iter().filter_map(|(c, bytes)| Some((c, bytes?))).collect()
         };
@@ -43,9 +43,9 @@ fn by_bytes(field: &dyn Field, method: &dyn fedsa::methods::Settings, seed: u64)
                 let mut todo = server.open(t);
                 loop {
                     match todo {
-                        Todo::Ask { to, bytes } => todo = server.receive(&send(&to, &bytes)).unwrap(),
+                        Todo::Ask { to, bytes } => todo = server.receive(&send(&to, vec![bytes; to.len()])).unwrap(),
                         Todo::Tell { to, bytes } => {
-                            assert!(send(&to, &bytes).is_empty());
+                            assert!(send(&to, bytes).is_empty());
                             break;
                         }
                         Todo::RoundOver => break,

@@ -17,14 +17,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("kernel", &["random", "problem"]),
     ("problem", &["error", "registry", "random", "linalg", "sampling", "kernel"]),
     ("theory", &["error", "linalg", "problem"]),
-    ("uplink", &["error", "random"]),
+    ("uplink", &["error", "message", "random", "registry"]),
     ("message", &["error", "random", "uplink"]),
     ("local", &["kernel", "message", "problem", "random", "schedule"]),
-    ("server", &["linalg", "message", "random", "schedule"]),
-    ("methods", &["error", "registry", "local", "schedule", "server"]),
-    ("round", &["error", "kernel", "linalg", "local", "message", "methods", "node", "problem", "random", "record", "server", "uplink"]),
+    ("server", &["error", "linalg", "message", "random", "schedule"]),
+    ("methods", &["error", "registry", "local", "schedule", "server", "uplink"]),
+    ("round", &["error", "kernel", "linalg", "local", "message", "methods", "problem", "random", "record", "server", "uplink"]),
     ("node", &["error", "kernel", "local", "message", "methods", "problem", "random", "round", "server", "uplink"]),
-    ("record", &["linalg", "problem", "round"]),
+    ("record", &["linalg", "problem", "random", "round"]),
 ];
 
 /// Input, output and surroundings that a library has no business with.

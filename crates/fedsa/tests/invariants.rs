@@ -75,11 +75,12 @@ fn control_variates_sum_to_zero() {
             Steps { size: flat, local: LocalSteps::Geometric { talk: 0.2, seed } },
         ),
     ];
-    for (name, problem) in problems(19) {
-        for law in [Law::Iid, Law::Markov] {
-            let field = field(&*problem, law);
+    for law in [Law::Iid, Law::Markov] {
+        let mut fields: Vec<_> = problems(19).into_iter().map(|(name, problem)| (name, field(&*problem, law))).collect();
+        fields.push(("logs of unequal lengths", common::unequal(law)));
+        for (name, field) in fields {
             for (kind, json, alpha, steps) in &settings {
-                for participants in [None, Some(10), Some(2)] {
+                for participants in [None, Some(field.agents() / 2 + 1), Some(2)] {
                     let m = participants.map_or(String::new(), |m| format!(r#", "participants": {m}"#));
                     let mut run = run_from(&*field, &*method(kind, &format!("{{{json}{m}}}")), seed, &vec![1.0; field.dim()]);
                     let mut rounding = Rounding::new(&run);

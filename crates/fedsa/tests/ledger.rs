@@ -26,11 +26,11 @@ fn by_bytes(field: &dyn Field, method: &dyn Settings, uplink: &Uplink) -> (Ledge
         (0..field.agents()).map(|c| ClientNode::new(field, method, uplink, c, SEED, start.clone())).collect();
     let mut server = ServerNode::new(method, uplink, field.weights().to_vec(), SEED, start);
     let mut ledger = Ledger::default();
-    let mut send = |to: &[usize], bytes: &[u8], ledger: &mut Ledger| -> Vec<(usize, Vec<u8>)> {
+    let mut send = |to: &[usize], bytes: Vec<Vec<u8>>, ledger: &mut Ledger| -> Vec<(usize, Vec<u8>)> {
         ledger.exchanges += 1;
         ledger.messages += to.len() as u64;
-        ledger.bits_down += 8 * (to.len() * bytes.len()) as u64;
-        let answers: Vec<_> = to.iter().filter_map(|c| Some((*c, nodes[*c].handle(bytes).unwrap()?))).collect();
+        ledger.bits_down += 8 * bytes.iter().map(Vec::len).sum::<usize>() as u64;
+        let answers: Vec<_> = to.iter().zip(&bytes).filter_map(|(c, bytes)| Some((*c, nodes[*c].handle(bytes).unwrap()?))).collect();
         for (_, answer) in &answers {
             ledger.messages += 1;
             ledger.bits_up += 8 * answer.len() as u64;
@@ -42,9 +42,9 @@ fn by_bytes(field: &dyn Field, method: &dyn Settings, uplink: &Uplink) -> (Ledge
         let mut todo = server.open(t);
         loop {
             match todo {
-                Todo::Ask { to, bytes } => todo = server.receive(&send(&to, &bytes, &mut ledger)).unwrap(),
+                Todo::Ask { to, bytes } => todo = server.receive(&send(&to, vec![bytes; to.len()], &mut ledger)).unwrap(),
                 Todo::Tell { to, bytes } => {
-                    assert!(send(&to, &bytes, &mut ledger).is_empty());
+                    assert!(send(&to, bytes, &mut ledger).is_empty());
                     break;
                 }
                 Todo::RoundOver => break,
@@ -153,7 +153,7 @@ impl Codec for Single {
 
 #[test]
 fn a_codec_of_the_agents_is_priced_and_felt_alike_by_engine_and_halves() {
-    let uplink = Uplink { codec: Box::new(Single), downlink: Box::new(Exact) };
+    let uplink = Uplink { codec: Box::new(Single), ..Uplink::default() };
     for (name, problem) in problems(19) {
         let field = field(&*problem, Law::Iid);
         let d = field.dim() as u64;

@@ -124,7 +124,8 @@ fn the_mean_of_random_talk_is_the_mean_round() {
     let (eta, p, alpha) = (1.0, 0.2, 0.9);
     let settings = method("scafflsa-random", r#"{"step_size": 1.0, "talk_probability": 0.2, "global_step_size": 0.9}"#);
     let start = [2.0, -1.0, 0.5, 1.0];
-    let seen = means(&*field, &*settings, &start, 2000, &recorded(), |run| run.theta().to_vec());
+    let seen =
+        means(&*field, &*settings, &start, 2000, &recorded(), |run| [run.theta().to_vec(), run.controls().unwrap().concat()].concat());
     // The state (u, x_1, .., x_4): every agent has a system of its own; xi_c = 0, so x_c = -xi*_c = gbar_c(theta*).
     let map = ControlVariates::random_talk(systems, eta, p, alpha).unwrap().unwrap();
     assert_eq!(map.dim(), 4 * 5);
@@ -133,7 +134,8 @@ fn the_mean_of_random_talk_is_the_mean_round() {
     let expected = recorded().into_iter().map(|_| {
         let before = state.clone();
         map.apply(&before, &mut state);
-        state[..4].iter().zip(root).map(|(u, r)| u + r).collect()
+        let centre = root.iter().copied().chain((0..4).flat_map(|c| systems.of(c).mean(root)).map(|g| -g));
+        state.iter().zip(centre).map(|(x, centre)| x + centre).collect()
     });
     follows(&off(&seen, expected)).unwrap();
 }

@@ -199,6 +199,48 @@ fn chains_start_where_they_are_told() {
     assert_eq!(at[4].value(), 0.0);
 }
 
+#[test]
+fn logs_are_replayed_in_order_or_drawn_at_random() {
+    // One feature, always 1: from theta = 0 a step of size 1 leaves the reward, which tells the transition.
+    let n = 11;
+    let log = Log {
+        name: "agent".into(),
+        columns: vec!["x".into()],
+        states: vec![1.0; n],
+        rewards: (0..n).map(|i| i as f64).collect(),
+        next: vec![1.0; n],
+        done: (0..n).map(|i| i == 4).collect(),
+        episode: None,
+    };
+    let seen = |law, steps| -> Vec<usize> {
+        let field = common::logs(vec![log.clone()], law);
+        let mut lanes = Lanes::new(1, field.chain_len());
+        lanes.len = 1;
+        lanes.streams[0] = stream(2, Purpose::Sample, 0, 0);
+        field.start_chain(0, &mut stream(2, Purpose::Chain, 0, 0), &mut lanes.chains[..field.chain_len()]);
+        let step = |_| {
+            lanes.theta.fill(Default::default());
+            field.leg(&mut lanes, &[1.0]);
+            lanes.theta(0)[0] as usize
+        };
+        (0..steps).map(step).collect()
+    };
+    // In order, the first after the last.
+    assert!(seen(Law::Markov, 40).windows(2).all(|w| w[1] == (w[0] + 1) % n));
+    // With replacement, all alike.
+    let drawn = seen(Law::Iid, 50_000);
+    let share = |i: usize| {
+        let mut share = Mean::default();
+        drawn.iter().for_each(|z| share.see(f64::from(u8::from(*z == i))));
+        share.off(1.0 / n as f64)
+    };
+    follows(&(0..n).map(share).collect::<Vec<_>>()).unwrap();
+    // Nothing follows a transition that is done: A = mean(1 - gamma [not done]).
+    let field = common::logs(vec![log], Law::Mean);
+    let system = field.systems().unwrap().of(0);
+    assert!((system.a[(0, 0)] - (1.0 - 0.5 * 10.0 / 11.0)).abs() < 1e-15 && (system.b[0] - 5.0).abs() < 1e-14);
+}
+
 // Generated problems.
 
 /// One agent's kernel, expected rewards r(s, s') and features, from the problem's own export.

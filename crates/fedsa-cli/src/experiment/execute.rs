@@ -161,7 +161,7 @@ fn run(plan: &Plan, metrics: &Metrics<'_>, job: &Job, control: &Control, began: 
     let (field, cell) = (plan.field(job.cell), &plan.cells[job.cell]);
     let path = control.path(job.cell, job.seed);
     let start = cell.start.of(job.seed, field.dim());
-    let mut run = Run::new(field, &*cell.method.settings, &cell.uplink, cell.output, job.seed, start);
+    let mut run = Run::new(field, &*cell.method.settings, &cell.uplink, cell.output, job.seed, start)?;
     if cell.method.controls == Controls::Ideal {
         let ideal: Option<Vec<Vec<f64>>> = (0..field.agents()).map(|c| metrics.ideal_control(c).map(<[f64]>::to_vec)).collect();
         run.set_controls(&ideal.unwrap_or_default());

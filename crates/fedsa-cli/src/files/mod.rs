@@ -5,7 +5,7 @@
 //! text from 1 as in an editor.
 //!
 //! Nobody vouches for a file: no content makes a reader panic, nor allocate
-//! more than the file justifies ([`expansion_limit`]).
+//! more than the file justifies (`expansion_limit`).
 
 pub mod atomic;
 pub mod find;

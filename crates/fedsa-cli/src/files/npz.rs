@@ -74,7 +74,7 @@ pub fn write(path: &Path, arrays: &Arrays) -> Result<()> {
     atomic::write(path, &to_bytes(arrays).map_err(|e| about(path, e))?)
 }
 
-/// As [`write`], to memory.
+/// As [`write()`], to memory.
 ///
 /// # Errors
 /// When there are more arrays, or longer names, than an archive can hold.

@@ -99,7 +99,7 @@ pub fn write(path: &Path, table: &Table) -> Result<()> {
     atomic::write(path, &to_bytes(table).map_err(|e| about(path, e))?)
 }
 
-/// As [`write`], to memory.
+/// As [`write()`], to memory.
 ///
 /// # Errors
 /// When the table has no columns, which Parquet cannot say.
@@ -168,7 +168,7 @@ fn write_column(group: &mut SerializedRowGroupWriter<Vec<u8>>, column: &Column, 
     writer.close()
 }
 
-/// Reads a table that [`write`] wrote. Other Parquet files will do if their
+/// Reads a table that [`write()`] wrote. Other Parquet files will do if their
 /// columns are strings, integers that are not negative, or doubles.
 ///
 /// # Errors

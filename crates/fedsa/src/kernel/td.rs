@@ -150,13 +150,12 @@ pub fn leg(lanes: &mut Lanes, tables: &[LaneTable<'_>], etas: &[f64], isa: Isa) 
     assert!(tables.len() == lanes.len && lanes.len <= LANES && isa.is_available());
     let mut l = 0;
     while l < lanes.len {
-        // One or two agents left over go alone: eight lanes would idle.
-        if lanes.len - l > 2 {
-            group::<8>(lanes, tables, l, etas, isa)
-        } else {
-            group::<2>(lanes, tables, l, etas, isa)
+        // Few agents left over go in a smaller group: lanes would idle.
+        l += match lanes.len - l {
+            1..=2 => group::<2>(lanes, tables, l, etas, isa),
+            3..=4 => group::<4>(lanes, tables, l, etas, isa),
+            _ => group::<8>(lanes, tables, l, etas, isa),
         }
-        l += if lanes.len - l > 2 { 8 } else { 2 };
     }
 }
 
@@ -176,8 +175,8 @@ struct Group<'a, const L: usize> {
     width: usize,
 }
 
-/// Runs lanes `first..first + L`; lanes beyond the last repeat it in scratch memory.
-fn group<const L: usize>(lanes: &mut Lanes, tables: &[LaneTable<'_>], first: usize, etas: &[f64], isa: Isa) {
+/// Runs lanes `first..first + L`; lanes beyond the last repeat it in scratch memory. Returns L.
+fn group<const L: usize>(lanes: &mut Lanes, tables: &[LaneTable<'_>], first: usize, etas: &[f64], isa: Isa) -> usize {
     let used = (lanes.len - first).min(L);
     let lane = |l: usize| first + l.min(used - 1);
     let width = lanes.width;
@@ -209,13 +208,11 @@ fn group<const L: usize>(lanes: &mut Lanes, tables: &[LaneTable<'_>], first: usi
         (_, false) => run::<L, 0, false>(&mut group, etas, isa),
         (_, true) => run::<L, 0, true>(&mut group, etas, isa),
     }
-    let streams = group.streams.scatter();
-    for l in 0..used {
-        lanes.streams[first + l] = streams[l];
-        if chain {
-            lanes.chains[first + l] = group.states[l];
-        }
+    lanes.streams[first..first + used].copy_from_slice(&group.streams.scatter()[..used]);
+    if chain {
+        lanes.chains[first..first + used].copy_from_slice(&group.states[..used]);
     }
+    L
 }
 
 fn run<const L: usize, const W: usize, const CHAIN: bool>(group: &mut Group<'_, L>, etas: &[f64], isa: Isa) {
@@ -272,8 +269,8 @@ unsafe fn steps<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(gr
         // With one chunk a vector the iterates live in registers.
         let zero = V::splat(0.0);
         let mut theta = [zero; L];
-        for l in 0..L * usize::from(W == 1) {
-            theta[l] = V::load(group.theta[l]);
+        if W == 1 {
+            theta = group.theta.map(|theta| V::load(theta));
         }
         let mut left = etas.len() - first;
         for etas in etas.chunks(AHEAD) {
@@ -315,8 +312,8 @@ unsafe fn steps<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(gr
             }
             std::mem::swap(&mut drawn, &mut later);
         }
-        for l in 0..L * usize::from(W == 1) {
-            theta[l].store(group.theta[l]);
+        if W == 1 {
+            theta.iter().zip(group.theta).for_each(|(theta, to)| theta.store(to));
         }
     }
 }
@@ -359,9 +356,8 @@ mod tests {
                 for (z, share) in column.outcomes.iter().zip([own, 1.0 - own]) {
                     mass[*z as usize - 7] += share / columns.len() as f64;
                 }
-                let last = first + ((1 << (64 - bits)) - 1);
-                assert_eq!(column.outcome(first), column.outcomes[0] as usize);
-                assert_eq!(column.outcome(last), column.outcomes[1] as usize);
+                assert_eq!(column.outcome(column.threshold - 1), column.outcomes[0] as usize);
+                assert_eq!(column.outcome(column.threshold), column.outcomes[1] as usize);
             }
             for (mass, p) in mass.iter().zip(&p) {
                 assert!((mass - p).abs() < 1e-15, "{mass} for {p}");

@@ -169,31 +169,20 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn sums<const L: usize>(v: &[Self; L]) -> [f64; L] {
-            let mut out = [0.0; L];
-            if L == 8 {
-                // A transposing tree: 14 shuffles and 7 additions for eight sums.
-                unsafe {
-                    // [a01, b01, a23, b23, a45, b45, a67, b67]
-                    let pair = |a: __m512d, b: __m512d| _mm512_add_pd(_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
-                    let (ab, cd) = (pair(v[0].0, v[1].0), pair(v[2].0, v[3].0));
-                    let (ef, gh) = (pair(v[4].0, v[5].0), pair(v[6].0, v[7].0));
-                    // [a0123, b0123, a4567, b4567, c0123, d0123, c4567, d4567]
-                    let quad = |x: __m512d, y: __m512d| {
-                        _mm512_add_pd(_mm512_shuffle_f64x2::<0b10_00_10_00>(x, y), _mm512_shuffle_f64x2::<0b11_01_11_01>(x, y))
-                    };
-                    let (abcd, efgh) = (quad(ab, cd), quad(ef, gh));
-                    let all =
-                        _mm512_add_pd(_mm512_shuffle_f64x2::<0b10_00_10_00>(abcd, efgh), _mm512_shuffle_f64x2::<0b11_01_11_01>(abcd, efgh));
-                    _mm512_storeu_pd(out.as_mut_ptr(), all);
-                }
-            } else {
-                for l in 0..L {
-                    let mut chunk = Chunk::default();
-                    unsafe { v[l].store(&mut chunk) };
-                    out[l] = tree(chunk.0);
-                }
+            // A transposing tree: 14 shuffles and 7 additions for eight sums; fewer repeat the last.
+            let v = |l: usize| v[l.min(L - 1)].0;
+            unsafe {
+                // [a01, b01, a23, b23, a45, b45, a67, b67]
+                let pair = |a: __m512d, b: __m512d| _mm512_add_pd(_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
+                let (ab, cd, ef, gh) = (pair(v(0), v(1)), pair(v(2), v(3)), pair(v(4), v(5)), pair(v(6), v(7)));
+                // [a0123, b0123, a4567, b4567, c0123, d0123, c4567, d4567], then [a, b, c, d, ...]
+                let quad = |x: __m512d, y: __m512d| {
+                    _mm512_add_pd(_mm512_shuffle_f64x2::<0b10_00_10_00>(x, y), _mm512_shuffle_f64x2::<0b11_01_11_01>(x, y))
+                };
+                let mut all = Chunk::default();
+                Self(quad(quad(ab, cd), quad(ef, gh))).store(&mut all);
+                std::array::from_fn(|l| all.0[l])
             }
-            out
         }
     }
 }

@@ -8,11 +8,9 @@ use crate::schedule::{Leg, Steps};
 
 /// H local steps with drift `xi_c`; sends `v_c`; then `xi_c += gain (v - v_c)`.
 ///
-/// The agent learns the round's mean direction v in one of two ways. With
-/// partial participation the server tells its participants v at the round's end.
-/// With full participation the next round's model says it at no cost,
-/// `v = (theta_{t+1} - theta_t) / (alpha_g E)`; until then the agent keeps
-/// `theta_t` and `v_c`. Either way `sum_c p_c xi_c` stays 0.
+/// What an agent must learn is v, the mean over what arrived. How, and what it then
+/// subtracts, is [`Learns`]; over an exact link all ways agree and `sum_c p_c xi_c`
+/// stays 0.
 #[derive(Debug, Clone)]
 pub struct ControlVariate {
     /// Step sizes and local steps.
@@ -22,11 +20,35 @@ pub struct ControlVariate {
     /// `None` with a fixed period: the gain is 1. With random talk of probability
     /// p the gain is `p H`, so that `xi_c += (p / eta) (theta_{t+1} - theta_{c,H})`.
     pub talk_probability: Option<f64>,
-    /// Whether v is told at the round's end.
-    pub told: bool,
+    /// How an agent learns v.
+    pub learns: Learns,
 }
 
-// What an agent keeps: xi_c; v_c and theta_t of the last round it took part in.
+/// How an agent learns the round's mean direction v, and what it takes for its own.
+///
+/// With full participation the next round's model says v at no cost,
+/// `v = (theta_{t+1} - theta_t) / (alpha_g E)`; until then the agent keeps `theta_t` and
+/// what it sent. The rounding of the model, at most `2^-53 |theta| / (alpha_g E)` a round,
+/// then goes into `sum_c p_c xi_c`, and is not corrected. With partial participation the
+/// server tells its participants v at the round's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Learns {
+    /// From the next model; subtracts the direction that it computed ([S] to the letter).
+    FromModel,
+    /// It is told v; subtracts the direction that it computed.
+    Told,
+    /// It is told v and whether its message arrived: subtracts what the server decoded,
+    /// or nothing. `sum_c p_c xi_c` stays 0 whatever the link alters or loses.
+    Acknowledged,
+    /// It sends `c_c = v_c - xi_c`, the mean of its own operator over the leg, and sets
+    /// `xi_c += gain (v - c_c - xi_c)`. What a link adds to v enters `sum_c p_c xi_c` for one
+    /// round and is then forgotten, where [`Learns::FromModel`] adds it up for ever. The
+    /// same as the others over an exact link; over a noisy one the noise is that of
+    /// `c_c`, which does not vanish at `theta*` when agents differ.
+    Afresh,
+}
+
+// What an agent keeps: xi_c; what it sent in the last round it took part in, and theta_t of that round.
 const XI: usize = 0;
 const SENT: usize = 1;
 const BASE: usize = 2;
@@ -41,11 +63,15 @@ impl ControlVariate {
         let v = (theta[i] - base[i]) / (self.alpha_g * last.sum);
         xi[i] + self.gain(last) * (v - sent[i])
     }
+
+    fn is_told(&self) -> bool {
+        self.learns != Learns::FromModel
+    }
 }
 
 impl Client for ControlVariate {
     fn memory(&self) -> usize {
-        if self.told { 2 } else { 3 }
+        if self.is_told() { 2 } else { 3 }
     }
 
     fn local_steps(&self, t: u64) -> usize {
@@ -55,7 +81,7 @@ impl Client for ControlVariate {
     fn wants(&self, exchange: u8) -> Option<Part> {
         match exchange {
             0 => Some(Part::Model),
-            TELL if self.told => Some(Part::Direction),
+            TELL if self.is_told() => Some(Part::Direction),
             _ => None,
         }
     }
@@ -63,7 +89,7 @@ impl Client for ControlVariate {
     fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox) {
         let theta = down.part(Part::Model);
         // xi_c += gain (v - v_c), with v of the last round as this model tells it.
-        if !self.told && down.round > 0 {
+        if !self.is_told() && down.round > 0 {
             let last = self.steps.of(down.round - 1);
             for l in batch.lanes() {
                 let [xi, sent, base] = batch.lane(l).memory;
@@ -81,33 +107,46 @@ impl Client for ControlVariate {
             agent.drift.copy_from_slice(agent.memory[XI]);
         }
         batch.steps(&leg);
-        // v_c = (theta_{c,H} - theta_t) / E
+        // v_c = (theta_{c,H} - theta_t) / E, or c_c = v_c - xi_c
         for l in batch.lanes() {
             let v = out.send(l, Part::Direction);
             let agent = batch.lane::<2>(l);
             direction(agent.theta, theta, leg.sum, v);
+            if self.learns == Learns::Afresh {
+                v.iter_mut().zip(agent.memory[XI].iter()).for_each(|(v, xi)| *v -= xi);
+            }
             agent.memory[SENT].copy_from_slice(v);
-            if !self.told {
+            if !self.is_told() {
                 batch.lane::<3>(l).memory[BASE].copy_from_slice(theta);
             }
         }
     }
 
-    fn told(&self, batch: &mut Batch<'_>, down: &Message) {
-        // xi_c += gain (v - v_c)
+    fn sent(&self, batch: &mut Batch<'_>, l: usize, sent: &[f64]) {
+        if self.learns == Learns::Acknowledged {
+            batch.lane::<2>(l).memory[SENT].copy_from_slice(sent);
+        }
+    }
+
+    fn told(&self, batch: &mut Batch<'_>, down: &Message, arrived: &[bool]) {
         let v = down.part(Part::Direction);
         let gain = self.gain(&self.steps.of(down.round));
         for l in batch.lanes() {
             let [xi, sent] = batch.lane(l).memory;
+            let is_in_v = arrived.get(l).copied().unwrap_or(true);
             for i in 0..v.len() {
-                xi[i] += gain * (v[i] - sent[i]);
+                xi[i] += match self.learns {
+                    Learns::Afresh => gain * (v[i] - sent[i] - xi[i]),
+                    Learns::Acknowledged if !is_in_v => gain * v[i],
+                    _ => gain * (v[i] - sent[i]),
+                };
             }
         }
     }
 
     fn control(&self, memory: &Memory<'_>, theta: &[f64], next_round: u64) -> Option<Vec<f64>> {
         let xi = memory.vector(XI);
-        if self.told || next_round == 0 {
+        if self.is_told() || next_round == 0 {
             return Some(xi.to_vec());
         }
         let (sent, base, last) = (memory.vector(SENT), memory.vector(BASE), self.steps.of(next_round - 1));

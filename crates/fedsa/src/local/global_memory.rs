@@ -1,4 +1,4 @@
-//! Drift `G - g_c(theta_t, z_{c,0})`: the mean operator at the round's start ([F] eq. 10-11).
+//! Drift `G - g_c(theta_t, z_{c,0})`: the mean operator at the round's start (\[F\] eq. 10-11).
 
 use super::plain::direction;
 use super::{Batch, Client, Outbox};

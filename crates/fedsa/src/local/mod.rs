@@ -30,8 +30,11 @@ pub trait Client: Send + Sync {
     fn wants(&self, exchange: u8) -> Option<Part>;
     /// Answers a message with one message per agent, through `out`.
     fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox);
-    /// Hears what is told at a round's end.
-    fn told(&self, _batch: &mut Batch<'_>, _down: &Message) {}
+    /// Learns what became of the message of lane `l` in encoding: `sent` is what the
+    /// server can decode, zero when there was none. Not called where nothing is altered.
+    fn sent(&self, _batch: &mut Batch<'_>, _l: usize, _sent: &[f64]) {}
+    /// Hears what is told at a round's end; `arrived` has one entry per lane, or none.
+    fn told(&self, _batch: &mut Batch<'_>, _down: &Message, _arrived: &[bool]) {}
     /// The agent's control variate, if it keeps one, as it will be in round
     /// `next_round` when the server's iterate then is `theta`.
     fn control(&self, _memory: &Memory<'_>, _theta: &[f64], _next_round: u64) -> Option<Vec<f64>> {
@@ -141,6 +144,15 @@ impl<'a> Batch<'a> {
         if advance {
             self.samples += (self.lanes.len * self.field.sampling().samples_per_step()) as u64;
         }
+    }
+
+    /// Moves the agents' processes on by `steps` samples' worth without a step.
+    pub fn pass_over(&mut self, steps: usize) {
+        let each = self.field.sampling().samples_per_step();
+        if self.lanes.chain_len > 0 {
+            self.field.pass_over(self.lanes, steps * each);
+        }
+        self.samples += (steps * self.lanes.len * each) as u64;
     }
 
     /// Samples drawn by this batch so far.

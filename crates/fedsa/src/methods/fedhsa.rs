@@ -7,9 +7,9 @@
 //!                        + eta (g_c(theta_{c,h-1}, z_{c,h-1}) + G - g_c(theta_t, z_{c,0})),   h = 1..H
 //!            theta_{t+1} = theta_t + alpha_g sum_c p_c (theta_{c,H} - theta_t)   (second exchange)
 //! ```
-//! Source: [F] eq. 10-11. The first local step and the correction use the same
+//! Source: \[F\] eq. 10-11. The first local step and the correction use the same
 //! sample `z_{c,0}`: H samples a round. Two exchanges a round with the same
-//! participants. No heterogeneity bias ([F] Theorems 1, 2); with N = 1 it is Local SA.
+//! participants. No heterogeneity bias (\[F\] Theorems 1, 2); with N = 1 it is Local SA.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,7 @@ use super::{Drift, Method, Setting, Settings, Shape, averaging, check_common, fi
 use crate::error::Result;
 use crate::local::GlobalMemory;
 use crate::schedule::StepSize;
+use crate::server::Average;
 
 /// The settings of FedHSA.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,6 +35,13 @@ pub struct FedHsa {
     pub participants: Option<usize>,
 }
 
+impl FedHsa {
+    /// With a constant step size, `alpha_g = 1` and all agents.
+    pub fn new(step_size: f64, local_steps: usize) -> Self {
+        Self { step_size: StepSize::Constant(step_size), local_steps, global_step_size: 1.0, participants: None }
+    }
+}
+
 impl Settings for FedHsa {
     fn check(&self, agents: usize) -> Result<()> {
         check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
@@ -43,7 +51,7 @@ impl Settings for FedHsa {
         let steps = fixed(self.step_size, self.local_steps);
         Method {
             client: Box::new(GlobalMemory { steps, fresh: false }),
-            server: Box::new(averaging(setting, steps, self.global_step_size, self.participants)),
+            server: Box::new(Average { operators_first: true, ..averaging(setting, steps, self.global_step_size, self.participants) }),
         }
     }
 

@@ -6,7 +6,7 @@
 //!            v_c         = (theta_{c,H} - theta_t) / (eta H)                  (sent)
 //!            theta_{t+1} = theta_t + alpha_g eta H  sum_c p_c v_c
 //! ```
-//! Source: [S] Algorithm 1 and 5, [F] eq. 8-9. One exchange of d numbers each way
+//! Source: \[S\] Algorithm 1 and 5, \[F\] eq. 8-9. One exchange of d numbers each way
 //! a round. With H > 1 and agents that differ it converges to a point other than
 //! `theta*` ([`crate::theory`], `(I - Gbar)^-1 rho_H` away).
 
@@ -31,6 +31,13 @@ pub struct FedLsa {
     /// m of the N agents take part in a round; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub participants: Option<usize>,
+}
+
+impl FedLsa {
+    /// With a constant step size, `alpha_g = 1` and all agents.
+    pub fn new(step_size: f64, local_steps: usize) -> Self {
+        Self { step_size: StepSize::Constant(step_size), local_steps, global_step_size: 1.0, participants: None }
+    }
 }
 
 impl Settings for FedLsa {

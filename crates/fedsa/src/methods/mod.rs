@@ -1,16 +1,19 @@
 //! One file per published method: its mathematics, source and composition.
 
+pub mod control_rule;
 pub mod fedhsa;
 pub mod fedlsa;
 pub mod projected_td;
 pub mod scafflsa;
 pub mod scafflsa_random;
 
-use crate::error::{Result, require};
+use crate::error::{BadInput, Result, require};
 use crate::local::Client;
 use crate::registry::{Kind, read};
 use crate::schedule::{LocalSteps, StepSize, Steps};
-use crate::server::{Average, Participation, Server};
+use crate::server::average::Tell;
+use crate::server::{Average, Delivery, Participation, Server};
+use crate::uplink::Facts;
 
 /// The two halves of a method, for one run.
 pub struct Method {
@@ -18,6 +21,33 @@ pub struct Method {
     pub client: Box<dyn Client>,
     /// What the server does.
     pub server: Box<dyn Server>,
+}
+
+impl Method {
+    /// # Errors
+    /// When the method needs what its link does not deliver; says what and why.
+    pub fn check_link(&self, link: &Facts) -> Result<()> {
+        let refused = |what: &str, help: &str| Err(BadInput::new("uplink", what, help));
+        if self.server.needs() == Delivery::PerAgent && link.is_sum_only {
+            return refused(
+                "the method compares agents' messages, and over the air only their sum arrives",
+                "a link that delivers one message per agent",
+            );
+        }
+        if self.client.memory() > 0 && link.stale.is_some() {
+            return refused(
+                "a delay (pull) uses a direction twice or never, and the method's agents remember what they sent",
+                "late (push), or a method without agent state such as fedlsa or fedtd",
+            );
+        }
+        if self.client.wants(1).is_some() && link.late.is_some() {
+            return refused(
+                "the method's second exchange needs the answers to its first in the same round, and they come late",
+                "a method with one exchange a round",
+            );
+        }
+        Ok(())
+    }
 }
 
 /// What a method is built for.
@@ -29,6 +59,8 @@ pub struct Setting {
     pub agents: usize,
     /// `theta_0`, d components.
     pub start: Vec<f64>,
+    /// What the link does to messages.
+    pub link: Facts,
 }
 
 /// The settings of one method: what `[[method]]` holds beside `kind`, `label`, links and expectations.
@@ -117,7 +149,8 @@ pub(crate) fn averaging(setting: &Setting, steps: Steps, alpha_g: f64, participa
         steps,
         alpha_g,
         participation: Participation { m: participants, agents: setting.agents, seed: setting.seed },
-        tell: false,
+        operators_first: false,
+        tell: Tell::Nothing,
         radius: None,
     }
 }

@@ -3,9 +3,9 @@
 //! ```text
 //! round t:   as FedLSA, then  theta_{t+1} = R theta / ||theta||  wherever ||theta|| > R
 //! ```
-//! Source: Wang et al. 2023 (arXiv 2302.02212), the comparator of [S] and [F]. Their
+//! Source: Wang et al. 2023 (arXiv 2302.02212), the comparator of \[S\] and \[F\]. Their
 //! analysis is around the root `theta~` of a virtual MDP with the agents' mean kernel
-//! and rewards ([S] eq. 265-266), which differs from `theta*`.
+//! and rewards (\[S\] HTML eq. 265-266), which differs from `theta*`.
 
 use serde::{Deserialize, Serialize};
 

@@ -8,7 +8,7 @@
 //!            theta_{t+1} = theta_t + alpha_g eta H v
 //!            xi_c       += v - v_c
 //! ```
-//! Source: [S] Algorithms 2 and 4 (their `xi_c += (theta_{t+1} - theta_{c,H}) / (eta H)`,
+//! Source: \[S\] Algorithms 2 and 4 (their `xi_c += (theta_{t+1} - theta_{c,H}) / (eta H)`,
 //! the same at `alpha_g = 1`). `xi_c = 0` at the start; `sum_c p_c xi_c` stays 0;
 //! the fixed point is `xi*_c = -gbar_c(theta*)`. With m of N agents a round the
 //! participants are told v at its end, which the ledger prices; with all agents
@@ -17,6 +17,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::control_rule::ControlRule;
 use super::{Drift, Method, Setting, Settings, Shape, averaging, check_common, fixed, one};
 use crate::error::Result;
 use crate::local::ControlVariate;
@@ -37,6 +38,16 @@ pub struct Scafflsa {
     /// m of the N agents take part in a round; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub participants: Option<usize>,
+    /// How control variates are kept over a link that alters, loses or delays messages.
+    #[serde(default)]
+    pub rule: ControlRule,
+}
+
+impl Scafflsa {
+    /// With a constant step size, `alpha_g = 1` and all agents.
+    pub fn new(step_size: f64, local_steps: usize) -> Self {
+        Self { step_size: StepSize::Constant(step_size), local_steps, global_step_size: 1.0, participants: None, rule: ControlRule::Auto }
+    }
 }
 
 impl Settings for Scafflsa {
@@ -46,10 +57,11 @@ impl Settings for Scafflsa {
 
     fn build(&self, setting: &Setting) -> Method {
         let steps = fixed(self.step_size, self.local_steps);
-        let told = self.participants.is_some_and(|m| m < setting.agents);
+        let partial = self.participants.is_some_and(|m| m < setting.agents);
+        let (learns, tell) = self.rule.resolve(partial, &setting.link);
         Method {
-            client: Box::new(ControlVariate { steps, alpha_g: self.global_step_size, talk_probability: None, told }),
-            server: Box::new(Average { tell: told, ..averaging(setting, steps, self.global_step_size, self.participants) }),
+            client: Box::new(ControlVariate { steps, alpha_g: self.global_step_size, talk_probability: None, learns }),
+            server: Box::new(Average { tell, ..averaging(setting, steps, self.global_step_size, self.participants) }),
         }
     }
 

@@ -7,13 +7,14 @@
 //!                xi_c      += (p / eta) (theta_mean - theta_c)
 //!                theta_c    = theta_mean
 //! ```
-//! Source: [S] Algorithms 2 and 3 (their H 1); the hat that [S] puts on the right-hand
+//! Source: \[S\] Algorithms 2 and 3 (their H 1); the hat that \[S\] puts on the right-hand
 //! side in one place is read as the iterate after communication. A round is what lies
 //! between two talks: H steps, H geometric with mean 1/p, so that
 //! `xi_c += p H (v - v_c)`. The coin's key names no agent: all draw the same H.
 
 use serde::{Deserialize, Serialize};
 
+use super::control_rule::ControlRule;
 use super::{Drift, Method, Setting, Settings, Shape, averaging, check_common, one};
 use crate::error::{Result, require};
 use crate::local::ControlVariate;
@@ -34,6 +35,9 @@ pub struct ScafflsaRandom {
     /// m of the N agents take part in a round; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub participants: Option<usize>,
+    /// How control variates are kept over a link that alters, loses or delays messages.
+    #[serde(default)]
+    pub rule: ControlRule,
 }
 
 impl Settings for ScafflsaRandom {
@@ -46,10 +50,11 @@ impl Settings for ScafflsaRandom {
     fn build(&self, setting: &Setting) -> Method {
         let p = self.talk_probability;
         let steps = Steps { size: StepSize::Constant(self.step_size), local: LocalSteps::Geometric { talk: p, seed: setting.seed } };
-        let told = self.participants.is_some_and(|m| m < setting.agents);
+        let partial = self.participants.is_some_and(|m| m < setting.agents);
+        let (learns, tell) = self.rule.resolve(partial, &setting.link);
         Method {
-            client: Box::new(ControlVariate { steps, alpha_g: self.global_step_size, talk_probability: Some(p), told }),
-            server: Box::new(Average { tell: told, ..averaging(setting, steps, self.global_step_size, self.participants) }),
+            client: Box::new(ControlVariate { steps, alpha_g: self.global_step_size, talk_probability: Some(p), learns }),
+            server: Box::new(Average { tell, ..averaging(setting, steps, self.global_step_size, self.participants) }),
         }
     }
 

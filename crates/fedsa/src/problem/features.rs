@@ -4,7 +4,7 @@
 //! states are clipped to the ranges, and `x_j = (s_j - lo_j) / (hi_j - lo_j)`
 //! in `[0, 1]` is the scaled state. All maps but [`FeatureSpec::Identity`] see
 //! `x` only and have `||phi(s)|| <= 1`, as the theory of TD(0) assumes
-//! ([S] Lemma 3.1).
+//! (\[S\] Lemma 3.1).
 //!
 //! Where features go over a grid of tuples `c = (c_1 .. c_k)`, the last column
 //! goes fastest: `(0, 0), (0, 1), .., (1, 0), ..`.

@@ -182,7 +182,7 @@ fn mdp_field(arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Box<dyn Fi
 }
 
 /// The root `theta~` of the virtual MDP of Wang et al. 2023: the mean of the agents'
-/// kernels and of their rewards ([S] eq. 265-266). Takes the arrays of an MRP as
+/// kernels and of their rewards (\[S\] HTML eq. 265-266). Takes the arrays of an MRP as
 /// [`super::Problem::export`] gives them.
 ///
 /// # Errors

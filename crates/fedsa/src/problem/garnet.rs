@@ -1,4 +1,4 @@
-//! Garnet problems (Archibald et al. 1995, in the form of Geist and Scherrer 2014; [S] sec. 6).
+//! Garnet problems (Archibald et al. 1995, in the form of Geist and Scherrer 2014; \[S\] sec. 6).
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub enum Policy {
     /// One action per state, drawn once (the authors' published scripts).
     #[default]
     OneAction,
-    /// All actions alike (the text of [S]).
+    /// All actions alike (the text of \[S\]).
     Uniform,
 }
 

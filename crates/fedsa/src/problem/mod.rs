@@ -68,7 +68,7 @@ pub trait Problem: Sized + Send + Sync + 'static {
     fn stationary(&self, _kind: usize) -> Option<&[f64]> {
         None
     }
-    /// The problem as arrays that [`file`] reads, where it is a Markov reward process.
+    /// The problem as arrays that [`mod@file`] reads, where it is a Markov reward process.
     fn export(&self) -> Option<Arrays> {
         None
     }
@@ -103,6 +103,8 @@ pub trait Field: Send + Sync {
     /// `g_c(theta, z)` of every lane with the next sample of its stream, into
     /// `lanes.observed`. The lane's process and stream move on only if `advance`.
     fn observe(&self, lanes: &mut Lanes, advance: bool);
+    /// Draws `samples` of every lane and does nothing with them but move the processes on.
+    fn pass_over(&self, lanes: &mut Lanes, samples: usize);
     /// `out = gbar_c(theta)`.
     fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]);
     /// The linear systems, when every `gbar_c` is affine.
@@ -116,7 +118,7 @@ pub trait Field: Send + Sync {
     /// The stationary law of a kind's chain.
     fn stationary(&self, kind: usize) -> Option<&[f64]>;
 
-    /// The problem as arrays that [`file`] reads, where it is a Markov reward process.
+    /// The problem as arrays that [`mod@file`] reads, where it is a Markov reward process.
     fn export(&self) -> Option<Arrays>;
     /// Replaces `theta*` by one computed before (checkpoints carry it, because
     /// factorisations may differ in the last bits between instruction sets).
@@ -211,6 +213,13 @@ impl<P: Problem> Field for Sampled<P> {
                 lanes.chains[words].copy_from_slice(&chain);
                 lanes.streams[l] = stream;
             }
+        }
+    }
+    fn pass_over(&self, lanes: &mut Lanes, samples: usize) {
+        let mut z = P::Obs::default();
+        for l in 0..lanes.len {
+            let chain = &mut lanes.chains[l * lanes.chain_len..][..lanes.chain_len];
+            (0..samples).for_each(|_| self.problem.sample(lanes.agents[l], chain, &mut lanes.streams[l], &mut z));
         }
     }
     fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) {

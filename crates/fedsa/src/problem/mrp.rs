@@ -51,32 +51,27 @@ impl Mrp {
     /// When there are several closed classes: the stationary law is then not unique.
     pub fn closed_class(&self) -> Result<Vec<usize>> {
         let n = self.states.len();
-        let (mut targets, mut sources) = (vec![Vec::new(); n], vec![Vec::new(); n]);
-        for (s, o) in self.states.iter().enumerate().flat_map(|(s, row)| row.iter().map(move |o| (s, o))) {
-            if o.p > 0.0 {
-                targets[s].push(o.next as usize);
-                sources[o.next as usize].push(s);
-            }
-        }
-        let walk = |from: usize, onward: &[Vec<usize>]| {
-            let mut seen = vec![false; n];
-            let mut todo = vec![from];
-            seen[from] = true;
-            while let Some(s) = todo.pop() {
-                for &t in &onward[s] {
-                    if !std::mem::replace(&mut seen[t], true) {
-                        todo.push(t);
-                    }
-                }
-            }
-            seen
+        let arrows = || {
+            let each = self.states.iter().enumerate().flat_map(|(s, row)| row.iter().map(move |o| (s, o)));
+            each.filter(|(_, o)| o.p > 0.0).map(|(s, o)| (s as u32, o.next as usize))
         };
+        // The sources of the arrows into state t are `sources[ends[t - 1]..ends[t]]`.
+        let mut ends = vec![0; n + 1];
+        arrows().for_each(|(_, t)| ends[t + 1] += 1);
+        (0..n).for_each(|t| ends[t + 1] += ends[t]);
+        let mut sources = vec![0; ends[n]];
+        for (s, t) in arrows() {
+            sources[ends[t]] = s;
+            ends[t] += 1;
+        }
+        let sources = |t: usize| &sources[t.checked_sub(1).map_or(0, |t| ends[t])..ends[t]];
         // A state is in a closed class when every state that it reaches reaches it;
         // a state that does not is a step closer to one.
         let mut state = 0;
         let (class, reaches) = loop {
-            let reached = walk(state, &targets);
-            let reaches = walk(state, &sources);
+            let successors = |s: usize| self.states[s].iter().filter(|o| o.p > 0.0).map(|o| o.next as usize);
+            let reached = reachable(n, state, successors);
+            let reaches = reachable(n, state, |s| sources(s).iter().map(|t| *t as usize));
             match (0..n).find(|t| reached[*t] && !reaches[*t]) {
                 Some(t) => state = t,
                 None => break (reached, reaches),
@@ -142,6 +137,21 @@ impl Mrp {
         }
         Ok(Transitions { features, gamma: self.gamma, transitions: transitions.into(), mass, chain: Chain::States { law, p } })
     }
+}
+
+/// Which of `n` states arrows lead to from state `from`, itself included.
+fn reachable<A: Iterator<Item = usize>>(n: usize, from: usize, arrows: impl Fn(usize) -> A) -> Vec<bool> {
+    let mut seen = vec![false; n];
+    let mut todo = vec![from];
+    seen[from] = true;
+    while let Some(s) = todo.pop() {
+        for t in arrows(s) {
+            if !std::mem::replace(&mut seen[t], true) {
+                todo.push(t);
+            }
+        }
+    }
+    seen
 }
 
 /// The indices of transitions grouped by the state they leave.
@@ -269,7 +279,7 @@ impl Discount {
     }
 }
 
-/// Dense random Markov reward processes ([F] sec. 6.2, [T] sec. 4.4).
+/// Dense random Markov reward processes (\[F\] sec. 6.2, \[T\] sec. 4.4).
 ///
 /// P has U(0, 1) entries, rows normalised; rewards r(s) ~ U(low, high).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

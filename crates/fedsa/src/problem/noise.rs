@@ -1,4 +1,4 @@
-//! Additive Gauss-Markov noise on any problem ([F] eq. 16-18).
+//! Additive Gauss-Markov noise on any problem (\[F\] eq. 16-18).
 //!
 //! The sample is `gbar_c(theta) + x` with `x <- M x + w`, `w ~ N(0, std^2 I)`,
 //! one M for all agents, w independent per agent. Under i.i.d. sampling x is

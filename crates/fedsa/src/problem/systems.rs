@@ -1,6 +1,6 @@
 //! The linear systems behind a linear problem: what theory and the record see.
 //!
-//! A linear operator is `g_c(theta, z) = b_c(z) - A_c(z) theta` ([S] eq. 1-4).
+//! A linear operator is `g_c(theta, z) = b_c(z) - A_c(z) theta` (\[S\] eq. 1-2).
 //! Agents that share tables share a [`System`]: a million agents on two
 //! kernels have two systems.
 
@@ -84,7 +84,7 @@ impl Systems {
         System { a, b }
     }
 
-    /// The root `theta*` of the mean operator ([S] eq. 3).
+    /// The root `theta*` of the mean operator (\[S\] eq. 1).
     ///
     /// # Errors
     /// When the mean system is singular or badly conditioned.

@@ -1,7 +1,7 @@
 //! TD(0) with linear features on finite sets of transitions: Markov reward processes and logs.
 //!
 //! `g = (r + gamma phi(s')^T theta - phi(s)^T theta) phi(s)`, so
-//! `A(z) = phi(s) (phi(s) - gamma phi(s'))^T`, `b(z) = phi(s) r` ([S] eq. 19-20).
+//! `A(z) = phi(s) (phi(s) - gamma phi(s'))^T`, `b(z) = phi(s) r` (\[S\] eq. 12).
 
 use std::sync::Arc;
 

@@ -21,7 +21,7 @@ pub struct Observation {
     /// `sum_c p_c ||xi_c - xi*_c||^2`, `xi*_c = -gbar_c(theta*)`.
     pub control_error: Option<f64>,
     /// `||theta - theta*||^2 + w sum_c p_c ||xi_c - xi*_c||^2`, the Lyapunov function of
-    /// [S] eq. 45 and 51: `w = (eta / p)^2`, or `(eta H)^2` with a fixed period.
+    /// \[S\] HTML eq. 45 and 51: `w = (eta / p)^2`, or `(eta H)^2` with a fixed period.
     pub lyapunov: Option<f64>,
 }
 

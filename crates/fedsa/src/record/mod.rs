@@ -4,12 +4,15 @@ pub mod metrics;
 
 use serde::{Deserialize, Serialize};
 
+use crate::random::{ALL, Purpose, stream};
+
 pub use metrics::{Metrics, Observation};
 
 /// What was exchanged since the start, over all agents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// Exchanges: a message down to the participants and their answers.
+    /// Exchanges: a message down to the participants and their answers; what they are
+    /// told at a round's end is one too, without answers.
     pub exchanges: u64,
     /// Samples drawn by all agents.
     pub samples: u64,
@@ -51,6 +54,9 @@ pub enum OutputRule {
     Average,
     /// The mean of the iterates after this round.
     TailAfter(u64),
+    /// One of the iterates, drawn with weights `q^-(t+1)`, q in (0, 1]: [T] Theorem 5.3
+    /// with `q = 1 - alpha mu / 2`.
+    Weighted(f64),
 }
 
 /// The output under way.
@@ -58,14 +64,19 @@ pub enum OutputRule {
 pub struct Output {
     rule: OutputRule,
     count: u64,
+    /// The average, or the iterate that is drawn so far.
     mean: Vec<f64>,
+    /// `W_t / w_t`, the sum of weights over the last one.
+    total: f64,
+    seed: u64,
 }
 
 impl Output {
     /// Before the first round.
-    pub fn new(rule: OutputRule, start: &[f64]) -> Self {
+    pub fn new(rule: OutputRule, start: &[f64], seed: u64) -> Self {
         let mean = if rule == OutputRule::Last { Vec::new() } else { start.to_vec() };
-        Self { rule, count: 0, mean }
+        // theta_0 has weight w_0, all there is so far.
+        Self { rule, count: 0, mean, total: 1.0, seed }
     }
 
     /// Sees `theta_t`.
@@ -74,11 +85,22 @@ impl Output {
             OutputRule::Last => return,
             OutputRule::Average => true,
             OutputRule::TailAfter(from) => t > from,
+            OutputRule::Weighted(q) => return self.draw(theta, t, q),
         };
         if counts {
             self.count += 1;
             let n = self.count as f64;
             self.mean.iter_mut().zip(theta).for_each(|(m, x)| *m += (x - *m) / n);
+        }
+    }
+
+    /// Replaces the drawn iterate with probability `w_t / W_t`: afterwards each has been
+    /// drawn with the probability of its weight. Ratios of weights do not overflow.
+    fn draw(&mut self, theta: &[f64], t: u64, q: f64) {
+        self.count += 1;
+        self.total = self.total * q + 1.0;
+        if stream(self.seed, Purpose::Output, t, ALL).uniform() * self.total < 1.0 {
+            self.mean.copy_from_slice(theta);
         }
     }
 

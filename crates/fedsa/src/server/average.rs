@@ -1,6 +1,7 @@
 //! `theta_{t+1} = theta_t + alpha_g E v`, v the mean of the participants' directions.
 
-use super::{Ask, Delivery, Next, Participation, Received, Server};
+use super::{Ask, Delivery, Next, Participation, Received, Server, restored_theta};
+use crate::error::Result;
 use crate::message::{Message, Part, TELL};
 use crate::schedule::Steps;
 
@@ -17,10 +18,23 @@ pub struct Average {
     pub alpha_g: f64,
     /// Who takes part.
     pub participation: Participation,
-    /// Tells the round's participants v at its end (control variates, m < N).
-    pub tell: bool,
+    /// First asks for `g_c(theta_t, z_{c,0})` and sends back their mean (FedHSA).
+    pub operators_first: bool,
+    /// What the round's participants are told at its end (control variates).
+    pub tell: Tell,
     /// Projects `theta_{t+1}` on the ball of this radius around 0 (Wang et al. 2023).
     pub radius: Option<f64>,
+}
+
+/// What the participants of a round are told at its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tell {
+    /// Nothing: the next model says it.
+    Nothing,
+    /// v.
+    Mean,
+    /// v, and each whether its own direction is in it.
+    MeanAndArrival,
 }
 
 impl Server for Average {
@@ -28,14 +42,20 @@ impl Server for Average {
         Delivery::SumOnly
     }
 
+    fn wants(&self, exchange: u8) -> Part {
+        if self.operators_first && exchange == 0 { Part::Operator } else { Part::Direction }
+    }
+
     fn open(&mut self, t: u64) -> Ask {
-        Ask { to: self.participation.of(t), down: Message::one(t, 0, Part::Model, self.theta.clone()) }
+        let down = Message::one(t, 0, Part::Model, self.theta.clone());
+        Ask { to: self.participation.of(t), down, arrived: None }
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
         let t = got.round;
         if got.part == Part::Operator {
-            return Next::Ask(Ask { to: self.participation.of(t), down: Message::one(t, 1, Part::Operator, got.mean()) });
+            let down = Message::one(t, 1, Part::Operator, got.mean());
+            return Next::Ask(Ask { to: self.participation.of(t), down, arrived: None });
         }
         // theta_{t+1} = theta_t + alpha_g E v
         let v = got.mean();
@@ -47,7 +67,14 @@ impl Server for Average {
                 self.theta.iter_mut().for_each(|x| *x *= radius / norm);
             }
         }
-        let tell = self.tell.then(|| Ask { to: self.participation.of(t), down: Message::one(t, TELL, Part::Direction, v) });
+        let tell = (self.tell != Tell::Nothing).then(|| {
+            let to = self.participation.of(t);
+            let asked = to.as_ref().map_or(self.participation.agents, Vec::len);
+            // Over a clear link everything arrives.
+            let all = || vec![true; asked];
+            let arrived = (self.tell == Tell::MeanAndArrival).then(|| if got.arrived.is_empty() { all() } else { got.arrived.to_vec() });
+            Ask { to, down: Message::one(t, TELL, Part::Direction, v), arrived }
+        });
         Next::Done { tell }
     }
 
@@ -59,7 +86,8 @@ impl Server for Average {
         vec![self.theta.clone()]
     }
 
-    fn restore(&mut self, mut state: Vec<Vec<f64>>) {
-        self.theta = state.remove(0);
+    fn restore(&mut self, mut state: Vec<Vec<f64>>) -> Result<()> {
+        self.theta = restored_theta(&mut state, self.theta.len())?;
+        Ok(())
     }
 }

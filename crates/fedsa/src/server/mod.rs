@@ -2,6 +2,9 @@
 
 pub mod average;
 
+use serde::{Deserialize, Serialize};
+
+use crate::error::{BadInput, Result};
 use crate::message::{Message, Part};
 use crate::random::{ALL, Key, Purpose};
 
@@ -23,6 +26,8 @@ pub struct Ask {
     pub to: Option<Vec<usize>>,
     /// What they are told.
     pub down: Message,
+    /// Beside it, to each of them: whether its message of this round arrived.
+    pub arrived: Option<Vec<bool>>,
 }
 
 /// What arrived in one exchange.
@@ -38,6 +43,23 @@ pub struct Received<'a> {
     pub sum: &'a [f64],
     /// `sum p_c` over the agents that were asked.
     pub asked: f64,
+    /// Of each agent that was asked, in order, whether its message arrived; empty over a clear link.
+    pub arrived: &'a [bool],
+    /// The messages, in the agents' order, for rules that need them one by one; else empty.
+    pub messages: &'a [Letter],
+}
+
+/// One message at the server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Letter {
+    /// The agent.
+    pub agent: usize,
+    /// The round whose model it answers.
+    pub answers: u64,
+    /// The agent's weight `p_c`, times the factor by which the message arrived.
+    pub weight: f64,
+    /// What it holds, d numbers.
+    pub x: Vec<f64>,
 }
 
 impl Received<'_> {
@@ -63,6 +85,8 @@ pub enum Next {
 pub trait Server: Send {
     /// What it must be given.
     fn needs(&self) -> Delivery;
+    /// The part that it wants in the answers of an exchange.
+    fn wants(&self, exchange: u8) -> Part;
     /// Opens round t.
     fn open(&mut self, t: u64) -> Ask;
     /// Takes what arrived.
@@ -72,7 +96,10 @@ pub trait Server: Send {
     /// Its state between rounds.
     fn state(&self) -> Vec<Vec<f64>>;
     /// Puts back what [`Server::state`] gave.
-    fn restore(&mut self, state: Vec<Vec<f64>>);
+    ///
+    /// # Errors
+    /// When it is not the state of such a rule.
+    fn restore(&mut self, state: Vec<Vec<f64>>) -> Result<()>;
 }
 
 /// Who takes part in a round: all N agents, or m of them drawn without replacement.
@@ -94,5 +121,18 @@ impl Participation {
         let mut drawn = rand::seq::index::sample(&mut stream, self.agents, m).into_vec();
         drawn.sort_unstable();
         Some(drawn)
+    }
+}
+
+/// The first of saved vectors as a rule's `theta_t`.
+///
+/// # Errors
+/// When it has not d components.
+pub(crate) fn restored_theta(state: &mut Vec<Vec<f64>>, d: usize) -> Result<Vec<f64>> {
+    let fits = state.first().is_some_and(|theta| theta.len() == d);
+    if fits {
+        Ok(state.remove(0))
+    } else {
+        Err(BadInput::new("checkpoint", "not the state of this server rule", "a checkpoint of the same settings"))
     }
 }

@@ -26,7 +26,7 @@ pub struct Constants {
     /// The smallest L with `E A_c^T A_c <= L sym(Abar_c)`: A 3, right, which is
     /// printed the wrong way round in the source. Needs `a > 0`.
     pub l: Option<f64>,
-    /// `max ||Sigma_A||`, `Sigma_A = E (A - Abar)^T (A - Abar)` (\[S\] eq. 5, 2-norm).
+    /// `max ||Sigma_A||`, `Sigma_A = E (A - Abar)^T (A - Abar)` (\[S\] eq. 6, 2-norm).
     pub sigma_a: Option<f64>,
     /// `max (||Abar_c||^2 + ||Sigma_A||)`: the step condition of Theorem B.5.
     pub square_norm: Option<f64>,

@@ -8,7 +8,7 @@ use crate::problem::systems::Systems;
 use crate::theory::Setting;
 use crate::theory::leg::{Leg, power_and_sum};
 
-/// One round of FedLSA in the mean (sec. 5; \[S\] eq. 13-16), exact under
+/// One round of FedLSA in the mean (\[S\] eq. 13-16), exact under
 /// noiseless and under i.i.d. samples:
 ///
 /// ```text

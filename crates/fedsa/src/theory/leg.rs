@@ -6,7 +6,7 @@ use faer::prelude::*;
 use crate::error::Result;
 use crate::linalg::{self, Mat};
 
-/// The two matrices of a leg that starts at theta with a drift (sec. 0, 2):
+/// The two matrices of a leg that starts at theta with a drift that stays:
 /// `theta_H = theta + sum (gbar(theta) + drift)`, and the influence of the
 /// start alone is `propagator`.
 #[derive(Debug, Clone)]

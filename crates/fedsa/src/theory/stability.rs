@@ -1,7 +1,7 @@
 //! Whether a setting can work: the spectral radius of a noiseless round.
 //!
 //! On a linear problem one noiseless round is a linear map of the method's
-//! state (in no source; sec. 5). Below radius 1 the mean iterate converges,
+//! state (in no source). Below radius 1 the mean iterate converges,
 //! above it the method diverges whatever the noise. With noise in `A(z)` the
 //! mean square has a smaller limit of its own: see
 //! [`exact_mse`](super::exact_mse).

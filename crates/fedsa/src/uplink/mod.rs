@@ -1,19 +1,204 @@
 //! What lies between an agent and the server.
+//!
+//! An uplink has two ends. At the agent: what the link allows now (bits), the codec and
+//! its memory (error feedback). At the server: delivery, as one message per agent
+//! (present, lost, altered, late) or as their sum only.
 
 pub mod codec;
+pub mod medium;
 
+use crate::error::{BadInput, Result};
+use crate::message::Message;
+use crate::random::{ALL, Key, Purpose, Stream};
 use codec::{Codec, Exact};
+use medium::Medium;
+use medium::bit_budget::BitBudget;
+use medium::delay::{Delay, Pull};
 
-/// A link: the codec of what agents send, and of what they are told.
+/// A link: the codec and the media of what agents send, and the codec of what they are told.
 pub struct Uplink {
     /// Of the agents' messages.
     pub codec: Box<dyn Codec>,
-    /// Of the server's.
+    /// Whether an agent adds what a codec left out of its last message to its next one.
+    pub error_feedback: bool,
+    /// The bits that each message may take.
+    pub budget: Option<BitBudget>,
+    /// What messages pass, in order.
+    pub media: Vec<Box<dyn Medium>>,
+    /// Stale models (pull).
+    pub delay: Option<Pull>,
+    /// Late answers (push).
+    pub late: Option<Delay>,
+    /// Of the server's messages.
     pub downlink: Box<dyn Codec>,
 }
 
 impl Default for Uplink {
     fn default() -> Self {
-        Self { codec: Box::new(Exact), downlink: Box::new(Exact) }
+        Self {
+            codec: Box::new(Exact),
+            error_feedback: false,
+            budget: None,
+            media: Vec::new(),
+            delay: None,
+            late: None,
+            downlink: Box::new(Exact),
+        }
+    }
+}
+
+/// What a link does to messages, for methods with memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Facts {
+    /// An agent cannot know the bits that arrive: a codec alters them or media weaken or lose them.
+    pub is_lossy: bool,
+    /// The server gets sums only.
+    pub is_sum_only: bool,
+    /// The server uses directions at stale models (pull), at most this many rounds old.
+    pub stale: Option<u64>,
+    /// Answers arrive late (push), at most this many rounds.
+    pub late: Option<u64>,
+    /// The downlink alters what agents are told.
+    pub is_downlink_lossy: bool,
+}
+
+impl Uplink {
+    /// What it does to messages.
+    pub fn facts(&self) -> Facts {
+        Facts {
+            is_lossy: !self.codec.is_exact() || !self.media.is_empty() || self.budget.is_some(),
+            is_sum_only: self.media.iter().any(|m| m.is_sum_only()),
+            stale: self.delay.as_ref().map(|d| d.delay.max()),
+            late: self.late.as_ref().map(Delay::max),
+            is_downlink_lossy: !self.downlink.is_exact(),
+        }
+    }
+
+    /// Whether what is sent arrives at once and as it was: then no bytes need be made.
+    pub fn is_clear(&self) -> bool {
+        self.facts() == Facts::default()
+    }
+
+    /// Puts a medium above what is there.
+    pub(crate) fn push(&mut self, medium: Box<dyn Medium>, name: &str) -> Result<()> {
+        self.per_agent(name)?;
+        self.media.push(medium);
+        Ok(())
+    }
+
+    /// # Errors
+    /// When nothing per agent is left for another medium to act on.
+    pub(crate) fn per_agent(&self, name: &str) -> Result<()> {
+        if self.media.iter().any(|m| m.is_sum_only()) {
+            let what = format!("{name} after over-the-air, which leaves nothing but a sum");
+            return Err(BadInput::new("", what, "over-the-air as the last medium"));
+        }
+        Ok(())
+    }
+
+    /// Numbers that the agent's end remembers: what codecs left out, for each of two exchanges.
+    pub fn feedback_len(&self, d: usize) -> usize {
+        if self.error_feedback { 2 * d } else { 0 }
+    }
+
+    /// Words that the media remember of each agent.
+    pub fn media_len(&self) -> usize {
+        self.media.iter().map(|m| m.memory()).sum()
+    }
+
+    /// What the media remember of agent `c` at the start.
+    pub fn start(&self, seed: u64, c: usize, memory: &mut [u64]) {
+        let mut stream = Key::new(seed, Purpose::Medium, u64::MAX).stream(c);
+        let mut rest = memory;
+        for medium in &self.media {
+            let (own, others) = rest.split_at_mut(medium.memory());
+            medium.start(own, &mut stream);
+            rest = others;
+        }
+    }
+
+    /// The agent's end: encodes `x` into `bytes` (cleared first), perhaps with what was
+    /// left out before. Returns whether there is a message: `false` when the budget
+    /// carries none.
+    pub fn encode(&self, at: Place, x: &[f64], feedback: &mut [f64], bytes: &mut Vec<u8>) -> bool {
+        bytes.clear();
+        let budget = self.budget.map(|b| b.draw(&mut at.stream(Purpose::Budget)));
+        let carries = self.codec.encoded_len(x.len(), budget).is_some();
+        if feedback.is_empty() {
+            if carries {
+                self.codec.encode(x, budget, &mut at.stream(Purpose::Codec), bytes);
+            }
+            return carries;
+        }
+        let left = &mut feedback[usize::from(at.exchange.min(1)) * x.len()..][..x.len()];
+        left.iter_mut().zip(x).for_each(|(left, x)| *left += x);
+        if carries {
+            self.codec.encode(left, budget, &mut at.stream(Purpose::Codec), bytes);
+            let mut sent = vec![0.0; x.len()];
+            self.codec.decode(bytes, &mut at.stream(Purpose::Codec), &mut sent).expect("what was just encoded");
+            left.iter_mut().zip(&sent).for_each(|(left, sent)| *left -= sent);
+        }
+        carries
+    }
+
+    /// The server's end: the factor by which a message arrives, 0 when it is lost.
+    pub fn gain(&self, at: Place, memory: &mut [u64]) -> f64 {
+        let mut stream = at.stream(Purpose::Medium);
+        let (mut gain, mut rest) = (1.0, memory);
+        for medium in &self.media {
+            let (own, others) = rest.split_at_mut(medium.memory());
+            gain *= medium.gain(own, &mut stream);
+            rest = others;
+        }
+        gain
+    }
+
+    /// Whether what an agent sends is not what it computed: a codec or a budget.
+    pub fn alters(&self) -> bool {
+        !self.codec.is_exact() || self.budget.is_some()
+    }
+
+    /// Bytes of d numbers that are sent as they are; 0 where they are not.
+    pub(crate) fn exact_len(&self, d: usize) -> usize {
+        if self.alters() { 0 } else { 8 * d }
+    }
+
+    /// What agents get to hear when the server says `down`: the downlink's codec may alter it.
+    pub(crate) fn tell(&self, seed: u64, down: &mut Message) {
+        if !self.downlink.is_exact() {
+            let place = Place { seed, round: down.round, exchange: down.exchange, agent: ALL };
+            let bytes = down.encode(&*self.downlink, &mut place.stream(Purpose::Codec));
+            *down = Message::decode(&bytes, &*self.downlink, |_, _| place.stream(Purpose::Codec)).expect("what was just encoded");
+        }
+    }
+
+    /// Adds the receivers' noise to a weighted sum over agents whose weights sum to `asked`.
+    pub fn receive(&self, at: Place, sum: &mut [f64], agents: usize, asked: f64) {
+        if self.media.iter().any(|m| m.is_sum_only()) {
+            let mut stream = at.stream(Purpose::Receiver);
+            let mut noise = vec![0.0; sum.len()];
+            self.media.iter().for_each(|m| m.receive(&mut noise, agents, &mut stream));
+            sum.iter_mut().zip(&noise).for_each(|(sum, w)| *sum += asked * w);
+        }
+    }
+}
+
+/// Whose message of which exchange: the key of all that happens to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The run's seed.
+    pub seed: u64,
+    /// The round.
+    pub round: u64,
+    /// The exchange.
+    pub exchange: u8,
+    /// The agent, or [`crate::random::ALL`].
+    pub agent: usize,
+}
+
+impl Place {
+    /// The stream of this message for a purpose; both ends of the link can open it.
+    pub fn stream(&self, purpose: Purpose) -> Stream {
+        Key::new(self.seed, purpose, 256 * self.round + u64::from(self.exchange)).stream(self.agent)
     }
 }

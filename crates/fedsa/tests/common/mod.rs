@@ -3,12 +3,18 @@
 
 use std::sync::LazyLock;
 
+use fedsa::error::Result;
 use fedsa::kernel::Isa;
 use fedsa::methods::{self, Settings as Method};
+use fedsa::problem::arrays::Arrays;
+use fedsa::problem::features::{FeatureSpec, Ranges};
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::linear::LinearSystems;
+use fedsa::problem::log::Log;
+use fedsa::problem::logs::{Logs, Sources};
 use fedsa::problem::noise::Noise;
-use fedsa::problem::{Field, NoFiles, Settings};
+use fedsa::problem::{Field, Files, NoFiles, Settings};
+use fedsa::random::{Purpose, stream};
 use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
@@ -60,7 +66,7 @@ pub fn problems(agents: usize) -> Vec<(&'static str, Box<dyn Settings>)> {
 /// A run from zero.
 pub fn run<'a>(field: &'a dyn Field, method: &dyn Method, uplink: &'a Uplink, seed: u64) -> Run<'a> {
     method.check(field.agents()).unwrap();
-    Run::new(field, method, uplink, OutputRule::Last, seed, vec![0.0; field.dim()])
+    Run::new(field, method, uplink, OutputRule::Last, seed, vec![0.0; field.dim()]).unwrap()
 }
 
 /// A link that alters nothing.
@@ -69,7 +75,7 @@ pub static EXACT: LazyLock<Uplink> = LazyLock::new(Uplink::default);
 /// A run over a link that alters nothing, from `start`.
 pub fn run_from<'a>(field: &'a dyn Field, method: &dyn Method, seed: u64, start: &[f64]) -> Run<'a> {
     method.check(field.agents()).unwrap();
-    Run::new(field, method, &EXACT, OutputRule::Last, seed, start.to_vec())
+    Run::new(field, method, &EXACT, OutputRule::Last, seed, start.to_vec()).unwrap()
 }
 
 /// The run after `rounds` rounds.
@@ -91,6 +97,46 @@ pub fn linear<const D: usize>(agents: &[([[f64; D]; D], [f64; D])]) -> LinearSys
 /// A small garnet problem of agents that differ, quick to settle.
 pub fn small_garnet(agents: usize, heterogeneity: Heterogeneity) -> Garnet {
     Garnet { agents, states: 12, features: 4, min_class: 6, gamma: 0.8, seed: 3, heterogeneity, ..Garnet::default() }
+}
+
+/// Logs in memory.
+pub struct InMemory(pub Vec<Log>);
+
+impl Files for InMemory {
+    fn arrays(&self, path: &str) -> Result<Arrays> {
+        NoFiles.arrays(path)
+    }
+    fn logs(&self, _: &[String]) -> Result<Vec<Log>> {
+        Ok(self.0.clone())
+    }
+}
+
+/// TD(0), gamma 1/2, on logs whose states are their features.
+pub fn logs(logs: Vec<Log>, kind: Law) -> Box<dyn Field> {
+    let settings = Logs {
+        path: Sources::One(String::new()),
+        features: FeatureSpec::Identity { bias: false },
+        ranges: Ranges::new(),
+        gamma: 0.5,
+        require_regular_agents: false,
+    };
+    settings.field(&InMemory(logs), Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
+}
+
+/// Logs of 5, 20, 75 and 11 random transitions of three columns: agents of unequal weight.
+pub fn unequal(kind: Law) -> Box<dyn Field> {
+    let mut s = stream(8, Purpose::Fresh, 0, 0);
+    let mut numbers = |n: usize| (0..n).map(|_| s.normal()).collect::<Vec<f64>>();
+    let log = |(c, n): (usize, usize)| Log {
+        name: format!("agent {c}"),
+        columns: ["x", "y", "z"].map(String::from).to_vec(),
+        states: numbers(3 * n),
+        rewards: numbers(n),
+        next: numbers(3 * n),
+        done: (0..n).map(|i| i % 7 == 6).collect(),
+        episode: None,
+    };
+    logs([5, 20, 75, 11].into_iter().enumerate().map(log).collect(), kind)
 }
 
 /// `||x - y||`.

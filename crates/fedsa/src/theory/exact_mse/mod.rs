@@ -1,4 +1,4 @@
-//! The exact mean-square error under i.i.d. samples (in no source; sec. 5).
+//! The exact mean-square error under i.i.d. samples (in no source).
 //!
 //! `A(z)` and the noise are correlated, so the iterate is lifted by a constant:
 //! with `u = theta - theta*` and a drift `x` that stays for a leg, one step is
@@ -11,7 +11,8 @@
 //!
 //! `F_c` is the mean leg and `V_c(X)`, the conditional covariance of
 //! `theta_{c,H}`, a linear map from packed X to packed d x d matrices
-//! (`(K_c^H - F_c (x) F_c) X` of sec. 5, whose only non-zero block is that of u).
+//! (`(K_c^H - F_c (x) F_c) X` with `K_c = E[M (x) M]`, M one sampled step on `(u, 1, x)`:
+//! only the block of u is not zero).
 
 mod fedlsa;
 mod leg_noise;

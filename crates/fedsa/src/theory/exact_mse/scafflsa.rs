@@ -44,7 +44,7 @@ struct Class {
 /// The exact second moments of SCAFFLSA under i.i.d. samples, `batch` of them
 /// averaged in each step.
 ///
-/// The state of sec. 5 is `(u, x_1 .. x_N, 1)`, `x_c = xi_c - xi*_c`. Agents
+/// The whole state is `(u, x_1 .. x_N, 1)`, `x_c = xi_c - xi*_c`. Agents
 /// that share a system, a weight and a start are exchangeable for ever, so the
 /// state kept is `y = (u, xbar_1 .. xbar_K, 1)` with one mean control a class,
 /// its second moment Y, and for each class the second moment `W_k` of a

@@ -1,0 +1,96 @@
+//! A method across machines: each agent in a thread of its own that shares
+//! nothing with the server but bytes.
+//!
+//! `ServerNode` says whom to send which bytes, `ClientNode` turns received bytes
+//! into an answer; how the bytes travel is up to the caller (here channels). The
+//! iterates are those of the in-process engine, bit for bit. Run it with
+//! `cargo run --release -p fedsa --example by_bytes`.
+
+use std::sync::mpsc;
+use std::thread;
+
+use fedsa::error::Result;
+use fedsa::kernel::Isa;
+use fedsa::methods::control_rule::ControlRule;
+use fedsa::methods::{Settings as _, scafflsa::Scafflsa};
+use fedsa::node::{ClientNode, ServerNode, Todo};
+use fedsa::problem::garnet::Garnet;
+use fedsa::problem::{NoFiles, Settings as _};
+use fedsa::record::OutputRule;
+use fedsa::round::Run;
+use fedsa::sampling::Sampling;
+use fedsa::schedule::StepSize;
+use fedsa::uplink::Uplink;
+
+const ROUNDS: u64 = 50;
+const SEED: u64 = 7;
+
+fn main() -> Result<()> {
+    // Six of ten agents take part in a round, drawn anew each time.
+    let method = Scafflsa {
+        step_size: StepSize::Constant(0.1),
+        local_steps: 100,
+        global_step_size: 1.0,
+        participants: Some(6),
+        rule: ControlRule::Auto,
+    };
+    let field = Garnet { agents: 10, ..Garnet::default() }.field(&NoFiles, Sampling::default(), Isa::best())?;
+    method.check(field.agents())?;
+    let uplink = Uplink::default();
+    let start = vec![0.0; field.dim()];
+
+    let mut server = ServerNode::new(&method, &uplink, field.weights().to_vec(), SEED, start.clone());
+    let (mut sent, mut received) = (0, 0);
+    thread::scope(|scope| -> Result<()> {
+        // One thread an agent; it ends when the server drops the sender to it.
+        let (answers, inbox) = mpsc::channel();
+        let mut agents = Vec::new();
+        for agent in 0..field.agents() {
+            let (to_agent, from_server) = mpsc::channel::<Vec<u8>>();
+            let (field, method, uplink, start, answers) = (&*field, &method, &uplink, start.clone(), answers.clone());
+            agents.push(to_agent);
+            scope.spawn(move || {
+                let mut node = ClientNode::new(field, method, uplink, agent, SEED, start);
+                for bytes in from_server {
+                    if let Some(answer) = node.handle(&bytes).expect("a message of this federation") {
+                        answers.send((agent, answer)).expect("the server listens");
+                    }
+                }
+            });
+        }
+        for t in 0..ROUNDS {
+            let mut todo = server.open(t);
+            loop {
+                match todo {
+                    // Another exchange: everybody asked answers, in any order.
+                    Todo::Ask { to, bytes } => {
+                        to.iter().for_each(|c| agents[*c].send(bytes.clone()).expect("the agent listens"));
+                        let got: Vec<(usize, Vec<u8>)> = inbox.iter().take(to.len()).collect();
+                        sent += to.len() * bytes.len();
+                        received += got.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+                        todo = server.receive(&got)?;
+                    }
+                    // SCAFFLSA tells the participants the mean direction when not all take part.
+                    Todo::Tell { to, bytes } => {
+                        for (c, bytes) in to.iter().zip(bytes) {
+                            sent += bytes.len();
+                            agents[*c].send(bytes).expect("the agent listens");
+                        }
+                        break;
+                    }
+                    Todo::RoundOver => break,
+                }
+            }
+        }
+        Ok(())
+    })?;
+
+    let mut engine = Run::new(&*field, &method, &uplink, OutputRule::Last, SEED, start)?;
+    (0..ROUNDS).for_each(|_| engine.step());
+    let bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    assert_eq!(bits(server.theta()), bits(engine.theta()), "the same numbers, whoever carries the messages");
+    let ledger = engine.ledger();
+    assert_eq!((8 * received as u64, 8 * sent as u64), (ledger.bits_up, ledger.bits_down), "the ledger counts encoded bytes");
+    println!("{ROUNDS} rounds: {received} bytes up, {sent} bytes down, theta bit-identical to the engine's");
+    Ok(())
+}

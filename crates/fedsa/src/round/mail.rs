@@ -1,0 +1,79 @@
+//! Past rounds that stale models need, and letters that are still on their way.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::{Message, Part};
+use crate::server::Letter;
+
+/// What agents were told in past rounds, and where their processes stood.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct History {
+    past: VecDeque<Past>,
+}
+
+/// One past round at its start.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Past {
+    /// What all agents were told.
+    #[serde(with = "told")]
+    pub down: Message,
+    /// All agents' sampling processes.
+    pub chains: Vec<u64>,
+}
+
+impl History {
+    /// Stands for a round before the first: nothing to answer.
+    pub const NOTHING: u64 = u64::MAX;
+
+    /// Keeps a round that opens, and as many before it as delays can reach.
+    pub fn keep(&mut self, down: &Message, chains: &[u64], reach: u64) {
+        while self.past.len() as u64 > reach {
+            self.past.pop_front();
+        }
+        self.past.push_back(Past { down: down.clone(), chains: chains.to_vec() });
+    }
+
+    /// A round that is kept.
+    pub fn at(&self, round: u64) -> &Past {
+        let first = self.past[0].down.round;
+        &self.past[(round - first) as usize]
+    }
+}
+
+/// A message of one model, as plain data.
+mod told {
+    use super::{Message, Part};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(message: &Message, to: S) -> Result<S::Ok, S::Error> {
+        (message.round, message.part(Part::Model)).serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Message, D::Error> {
+        let (round, theta) = <(u64, Vec<f64>)>::deserialize(from)?;
+        Ok(Message::one(round, 0, Part::Model, theta))
+    }
+}
+
+/// Letters on their way (push), with the round in which they arrive.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Mail {
+    letters: Vec<(u64, Letter)>,
+}
+
+impl Mail {
+    /// A letter that arrives in round `due`.
+    pub fn post(&mut self, due: u64, letter: Letter) {
+        self.letters.push((due, letter));
+    }
+
+    /// The letters that arrive in round t, in the agents' order, older ones first.
+    pub fn deliver(&mut self, t: u64) -> Vec<Letter> {
+        let (mut here, still) = std::mem::take(&mut self.letters).into_iter().partition::<Vec<_>, _>(|(due, _)| *due <= t);
+        self.letters = still;
+        here.sort_by_key(|(_, letter)| (letter.agent, letter.answers));
+        here.into_iter().map(|(_, letter)| letter).collect()
+    }
+}

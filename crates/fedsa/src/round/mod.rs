@@ -1,0 +1,331 @@
+//! The round loop: the only place that knows all stages.
+//!
+//! problem -> local rule -> uplink (codec) -> server rule -> record. Agents are
+//! processed in blocks of eight, blocks in parallel; results do not depend on the
+//! number of threads because every draw is keyed and every sum has one order.
+
+pub(crate) mod mail;
+mod sums;
+mod sweep;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use crate::kernel::{Chunk, LANES, chunks};
+use crate::linalg;
+use crate::local::{Batch, Client, Memory, stride};
+use crate::message::PART_HEADER_BYTES;
+use crate::methods::{Method, Setting, Settings};
+use crate::problem::Field;
+use crate::random::{ALL, Key, Purpose};
+use crate::record::{Ledger, Output, OutputRule};
+use crate::server::{Ask, Delivery, Letter, Next, Received, Server};
+use crate::uplink::{Place, Uplink};
+use mail::{History, Mail};
+use sweep::{Agents, Fate, Job, Rows, Strides, Worker};
+
+pub use sums::{accumulate, pairwise, sum};
+
+/// How a run ended, or stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// Under way, or all its rounds done.
+    Ok,
+    /// The iterate left every bound in this round.
+    Diverged {
+        /// The first round after which it had.
+        round: u64,
+    },
+}
+
+/// A run has diverged once `||theta||` exceeds this times `1 + max(||theta_0||, ||theta*||)`.
+pub const DIVERGED: f64 = 1e8;
+
+/// One run: a method on a field over a link, with one seed.
+pub struct Run<'a> {
+    field: &'a dyn Field,
+    uplink: &'a Uplink,
+    client: Box<dyn Client>,
+    server: Box<dyn Server>,
+    seed: u64,
+    everyone: Vec<usize>,
+    /// `theta_0`.
+    start: Vec<f64>,
+    state: State,
+    scratch: Scratch,
+}
+
+/// Everything that lives from round to round.
+#[derive(Debug, Clone)]
+struct State {
+    round: u64,
+    memory: Vec<Chunk>,
+    chains: Vec<u64>,
+    ledger: Ledger,
+    output: Output,
+    status: Status,
+    link: LinkState,
+}
+
+/// What links remember from round to round.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct LinkState {
+    /// What codecs left out, for each agent.
+    feedback: Vec<f64>,
+    /// What media remember of each agent.
+    channel: Vec<u64>,
+    /// Past rounds, for stale models.
+    history: History,
+    /// Letters on their way.
+    mail: Mail,
+}
+
+/// Buffers that rounds reuse.
+struct Scratch {
+    worker: Worker,
+    blocks: Vec<f64>,
+    fates: Vec<Fate>,
+    inbox: Vec<f64>,
+}
+
+/// Serialised form of [`State`] and the server's state.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    round: u64,
+    memory: Vec<f64>,
+    chains: Vec<u64>,
+    ledger: Ledger,
+    output: Output,
+    status: Status,
+    link: LinkState,
+    server: Vec<Vec<f64>>,
+}
+
+impl<'a> Run<'a> {
+    /// A run at round 0. `start` is `theta_0`, d components; settings are checked.
+    ///
+    /// # Errors
+    /// When the method needs what its link does not deliver.
+    pub fn new(
+        field: &'a dyn Field,
+        settings: &dyn Settings,
+        uplink: &'a Uplink,
+        output: OutputRule,
+        seed: u64,
+        start: Vec<f64>,
+    ) -> Result<Self> {
+        let (agents, d) = (field.agents(), field.dim());
+        let method = settings.build(&Setting { seed, agents, start: start.clone(), link: uplink.facts() });
+        method.check_link(&uplink.facts())?;
+        let Method { client, server } = method;
+        let chain_len = field.chain_len();
+        let mut chains = vec![0; agents * chain_len];
+        if chain_len > 0 {
+            let key = Key::new(seed, Purpose::Chain, 0);
+            chains.chunks_mut(chain_len).enumerate().for_each(|(c, chain)| field.start_chain(c, &mut key.stream(c), chain));
+        }
+        let mut link = LinkState { feedback: vec![0.0; agents * uplink.feedback_len(d)], ..LinkState::default() };
+        if uplink.media_len() > 0 {
+            link.channel = vec![0; agents * uplink.media_len()];
+            link.channel.chunks_mut(uplink.media_len()).enumerate().for_each(|(c, channel)| uplink.start(seed, c, channel));
+        }
+        let state = State {
+            round: 0,
+            memory: vec![Chunk::default(); agents * stride(&*client, d)],
+            chains,
+            ledger: Ledger::default(),
+            output: Output::new(output, &start, seed),
+            status: Status::Ok,
+            link,
+        };
+        let scratch = Scratch { worker: Worker::new(field), blocks: Vec::new(), fates: Vec::new(), inbox: Vec::new() };
+        Ok(Self { field, uplink, client, server, seed, everyone: (0..agents).collect(), start, state, scratch })
+    }
+
+    /// The number of rounds done.
+    pub fn round(&self) -> u64 {
+        self.state.round
+    }
+
+    /// The server's iterate `theta_t`.
+    pub fn theta(&self) -> &[f64] {
+        self.server.theta()
+    }
+
+    /// The method's output: the last iterate, or an average of iterates.
+    pub fn output(&self) -> &[f64] {
+        self.state.output.value(self.server.theta())
+    }
+
+    /// What was exchanged since the start.
+    pub fn ledger(&self) -> Ledger {
+        self.state.ledger
+    }
+
+    /// How the run stands.
+    pub fn status(&self) -> Status {
+        self.state.status
+    }
+
+    /// The agents' control variates as the next round will use them, if the method has any.
+    pub fn controls(&self) -> Option<Vec<Vec<f64>>> {
+        let (d, stride) = (self.field.dim(), stride(&*self.client, self.field.dim()));
+        if stride == 0 {
+            return None;
+        }
+        let control = |memory| self.client.control(&Memory::new(memory, d), self.server.theta(), self.state.round);
+        self.state.memory.chunks(stride).map(control).collect()
+    }
+
+    /// Gives the control variates values of one's own before the first round.
+    pub fn set_controls(&mut self, controls: &[Vec<f64>]) {
+        let stride = stride(&*self.client, self.field.dim());
+        for (memory, xi) in self.state.memory.chunks_mut(stride.max(1)).zip(controls) {
+            crate::kernel::flat_mut(memory)[..xi.len()].copy_from_slice(xi);
+        }
+    }
+
+    /// Runs one round; does nothing once the run has diverged.
+    pub fn step(&mut self) {
+        if self.state.status != Status::Ok {
+            return;
+        }
+        let t = self.state.round;
+        let mut ask = self.server.open(t);
+        let tell = loop {
+            match self.exchange(ask) {
+                Next::Ask(next) => ask = next,
+                Next::Done { tell } => break tell,
+            }
+        };
+        if let Some(tell) = tell {
+            self.tell(tell);
+        }
+        self.state.round = t + 1;
+        self.state.output.see(self.server.theta(), t + 1);
+        let scale = self.field.root().map_or(0.0, linalg::norm_sq).max(linalg::norm_sq(&self.start)).sqrt();
+        let norm = linalg::norm_sq(self.server.theta()).sqrt();
+        if !norm.is_finite() || norm > DIVERGED * (1.0 + scale) {
+            self.state.status = Status::Diverged { round: t + 1 };
+        }
+    }
+
+    /// One exchange: the message down, every participant's answer up, the server's next move.
+    fn exchange(&mut self, mut ask: Ask) -> Next {
+        let (d, seed) = (self.field.dim(), self.seed);
+        let Run { field, uplink, client, server, everyone, state, scratch, .. } = self;
+        let (t, exchange) = (ask.down.round, ask.down.exchange);
+        uplink.tell(seed, &mut ask.down);
+        let participants = ask.to.as_deref().unwrap_or(everyone);
+        let (clear, n) = (uplink.is_clear(), participants.len());
+        let one_by_one = server.needs() == Delivery::PerAgent || uplink.late.is_some();
+        let State { memory, chains, ledger, link, .. } = state;
+        if let (Some(pull), 0) = (&uplink.delay, exchange) {
+            link.history.keep(&ask.down, chains, pull.delay.max());
+        }
+        let job = Job {
+            field: *field,
+            client: &**client,
+            uplink,
+            history: &link.history,
+            seed,
+            down: &ask.down,
+            participants,
+            strides: Strides {
+                memory: stride(&**client, d),
+                chains: field.chain_len(),
+                feedback: uplink.feedback_len(d),
+                channel: uplink.media_len(),
+            },
+            grain: grain(chunks(d), client.local_steps(t)),
+        };
+        let Scratch { worker, blocks, fates, inbox } = scratch;
+        blocks.clear();
+        blocks.resize(n.div_ceil(LANES) * d, 0.0);
+        fates.clear();
+        fates.resize(if clear && !one_by_one { 0 } else { n }, Fate::default());
+        inbox.clear();
+        inbox.resize(if one_by_one { n * d } else { 0 }, 0.0);
+        let agents = Agents { first: 0, memory, chains, feedback: &mut link.feedback, channel: &mut link.channel };
+        let counted = job.sweep(0..n, agents, Rows { blocks, fates, inbox }, Some(worker));
+        ledger.down(n, ask.down.encoded_len(&*uplink.downlink));
+        ledger.up(counted.messages, counted.bytes, counted.samples);
+
+        let asked = ask.to.as_ref().map_or(1.0, |to| to.iter().map(|c| field.weights()[*c]).sum());
+        let mut letters = Vec::new();
+        if one_by_one {
+            for ((c, fate), x) in participants.iter().zip(&*fates).zip(inbox.chunks(d)).filter(|((_, fate), _)| fate.gain != 0.0) {
+                letters.push(Letter { agent: *c, answers: fate.answers, weight: field.weights()[*c] * fate.gain, x: x.to_vec() });
+            }
+        }
+        if let Some(late) = &uplink.late {
+            let key = Key::new(seed, Purpose::Delay, t);
+            for letter in letters.drain(..) {
+                link.mail.post(t + late.of(t, &mut key.stream(letter.agent)), letter);
+            }
+            letters = link.mail.deliver(t);
+            *blocks = sum(d, letters.iter().map(|l| Some((l.weight, &l.x[..]))));
+        } else {
+            pairwise(blocks, d);
+        }
+        uplink.receive(Place { seed, round: t, exchange, agent: ALL }, &mut blocks[..d], n, asked);
+        let arrived: Vec<bool> = if uplink.late.is_some() { Vec::new() } else { fates.iter().map(|f| f.gain != 0.0).collect() };
+        let part = server.wants(exchange);
+        server.receive(&Received { round: t, exchange, part, sum: &blocks[..d], asked, arrived: &arrived, messages: &letters })
+    }
+
+    /// Tells the participants something that they do not answer.
+    fn tell(&mut self, mut tell: Ask) {
+        self.uplink.tell(self.seed, &mut tell.down);
+        let participants = tell.to.as_deref().unwrap_or(&self.everyone);
+        let stride = stride(&*self.client, self.field.dim());
+        let lanes = &mut self.scratch.worker.lanes;
+        for (i, agents) in participants.chunks(LANES).enumerate() {
+            let first = agents[0];
+            let memory = &mut self.state.memory[first * stride..];
+            let arrived = tell.arrived.as_ref().map_or(&[][..], |a| &a[LANES * i..][..agents.len()]);
+            self.client.told(&mut Batch::new(self.field, self.seed, lanes, agents, first, memory, stride), &tell.down, arrived);
+        }
+        let own = if tell.arrived.is_some() { PART_HEADER_BYTES + 8 } else { 0 };
+        self.state.ledger.down(participants.len(), tell.down.encoded_len(&*self.uplink.downlink) + own);
+        self.state.ledger.exchanges += 1;
+    }
+
+    /// All state, as bytes.
+    pub fn save(&self) -> Vec<u8> {
+        let State { round, memory, chains, ledger, output, status, link } = self.state.clone();
+        let memory = crate::kernel::flat(&memory).to_vec();
+        let saved = Saved { round, memory, chains, ledger, output, status, link, server: self.server.state() };
+        postcard::to_stdvec(&saved).expect("plain data serialises")
+    }
+
+    /// Puts back what [`Run::save`] gave, for the same settings.
+    ///
+    /// # Errors
+    /// When the bytes are not a saved run of this shape.
+    pub fn restore(&mut self, bytes: &[u8]) -> crate::error::Result<()> {
+        let bad = || crate::error::BadInput::new("checkpoint", "not a saved run of these settings", "a checkpoint that this program wrote");
+        let saved: Saved = postcard::from_bytes(bytes).map_err(|_| bad())?;
+        let shapes = saved.memory.len() == 8 * self.state.memory.len()
+            && saved.chains.len() == self.state.chains.len()
+            && saved.link.feedback.len() == self.state.link.feedback.len()
+            && saved.link.channel.len() == self.state.link.channel.len();
+        if !shapes {
+            return Err(bad());
+        }
+        crate::kernel::flat_mut(&mut self.state.memory).copy_from_slice(&saved.memory);
+        self.server.restore(saved.server).map_err(|_| bad())?;
+        let State { round, chains, ledger, output, status, link, .. } = &mut self.state;
+        (*round, *chains, *ledger, *output, *status) = (saved.round, saved.chains, saved.ledger, saved.output, saved.status);
+        *link = saved.link;
+        Ok(())
+    }
+}
+
+/// Participants per parallel task: enough work, some 50 microseconds, to pay for
+/// handing it over, in whole blocks.
+fn grain(width: usize, local_steps: usize) -> usize {
+    let ns_per_agent = 50 + 4 * width * local_steps;
+    (50_000 / ns_per_agent / LANES).max(1) * LANES
+}

@@ -1,0 +1,46 @@
+//! The one order in which messages are summed.
+
+use crate::kernel::LANES;
+
+/// The sum that every server rule sees: weighted vectors added in blocks of eight
+/// participants, in their order, then the blocks pairwise, level by level.
+///
+/// `blocks` holds the blocks' sums, d numbers each; the result is left in the first d.
+pub fn pairwise(blocks: &mut [f64], d: usize) {
+    let mut n = blocks.len() / d;
+    while n > 1 {
+        for i in 0..n / 2 {
+            for k in 0..d {
+                blocks[i * d + k] = blocks[2 * i * d + k] + blocks[(2 * i + 1) * d + k];
+            }
+        }
+        if n % 2 == 1 {
+            blocks.copy_within((n - 1) * d..n * d, n / 2 * d);
+        }
+        n = n.div_ceil(2);
+    }
+}
+
+/// Adds `weight x` to a block's sum.
+pub fn accumulate(block: &mut [f64], weight: f64, x: &[f64]) {
+    block.iter_mut().zip(x).for_each(|(sum, x)| *sum += weight * x);
+}
+
+/// [`pairwise`] over messages given one by one, as a server across machines has
+/// them: `None` for what is missing.
+pub fn sum<'a>(d: usize, messages: impl Iterator<Item = Option<(f64, &'a [f64])>>) -> Vec<f64> {
+    let mut blocks = Vec::new();
+    for (i, message) in messages.enumerate() {
+        if i % LANES == 0 {
+            blocks.resize(blocks.len() + d, 0.0);
+        }
+        if let Some((weight, x)) = message {
+            let start = blocks.len() - d;
+            accumulate(&mut blocks[start..], weight, x);
+        }
+    }
+    blocks.resize(blocks.len().max(d), 0.0);
+    pairwise(&mut blocks, d);
+    blocks.truncate(d);
+    blocks
+}

@@ -1,0 +1,277 @@
+//! One exchange over all participants: blocks of eight, in parallel.
+
+use super::mail::History;
+use super::sums::accumulate;
+use crate::kernel::{Chunk, LANES, Lanes};
+use crate::local::{Batch, Client, Outbox};
+use crate::message::{HEADER_BYTES, Message, PART_HEADER_BYTES};
+use crate::problem::Field;
+use crate::random::{Key, Purpose};
+use crate::uplink::medium::delay::Before;
+use crate::uplink::{Place, Uplink};
+
+/// The state of the agents that a task works on: `first` and those after it.
+pub(super) struct Agents<'a> {
+    pub first: usize,
+    /// What client halves keep.
+    pub memory: &'a mut [Chunk],
+    /// Sampling processes.
+    pub chains: &'a mut [u64],
+    /// What codecs left out.
+    pub feedback: &'a mut [f64],
+    /// What media remember.
+    pub channel: &'a mut [u64],
+}
+
+/// Numbers per agent in each of the arrays of [`Agents`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Strides {
+    pub memory: usize,
+    pub chains: usize,
+    pub feedback: usize,
+    pub channel: usize,
+}
+
+impl<'a> Agents<'a> {
+    /// Splits before agent `at`.
+    fn split(self, at: usize, s: Strides) -> (Self, Self) {
+        let n = at - self.first;
+        let (m0, m1) = self.memory.split_at_mut(n * s.memory);
+        let (c0, c1) = self.chains.split_at_mut(n * s.chains);
+        let (f0, f1) = self.feedback.split_at_mut(n * s.feedback);
+        let (h0, h1) = self.channel.split_at_mut(n * s.channel);
+        let left = Self { first: self.first, memory: m0, chains: c0, feedback: f0, channel: h0 };
+        (left, Self { first: at, memory: m1, chains: c1, feedback: f1, channel: h1 })
+    }
+}
+
+/// Where a task puts what arrives: blocks' sums, and over links that are not clear
+/// what became of each message.
+pub(super) struct Rows<'a> {
+    /// d numbers a block.
+    pub blocks: &'a mut [f64],
+    /// One a participant; empty over a clear link.
+    pub fates: &'a mut [Fate],
+    /// d numbers a participant, where messages are wanted one by one; else empty.
+    pub inbox: &'a mut [f64],
+}
+
+/// What became of one message.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Fate {
+    /// The factor by which it arrived; 0 when it did not.
+    pub gain: f64,
+    /// The round whose model it answers.
+    pub answers: u64,
+}
+
+impl<'a> Rows<'a> {
+    /// Splits before the participant `n`, a multiple of eight.
+    fn split(self, n: usize, d: usize) -> (Self, Self) {
+        let (b0, b1) = self.blocks.split_at_mut(n / LANES * d);
+        let (f0, f1) = if self.fates.is_empty() { (&mut [][..], &mut [][..]) } else { self.fates.split_at_mut(n) };
+        let (i0, i1) = if self.inbox.is_empty() { (&mut [][..], &mut [][..]) } else { self.inbox.split_at_mut(n * d) };
+        (Self { blocks: b0, fates: f0, inbox: i0 }, Self { blocks: b1, fates: f1, inbox: i1 })
+    }
+}
+
+/// What one thread needs to process blocks.
+pub(super) struct Worker {
+    pub lanes: Lanes,
+    /// Of one agent at a stale model.
+    single: Lanes,
+    outbox: Outbox,
+    bytes: Vec<u8>,
+    decoded: Vec<f64>,
+}
+
+impl Worker {
+    pub(super) fn new(field: &dyn Field) -> Self {
+        let (d, chain_len) = (field.dim(), field.chain_len());
+        Self {
+            lanes: Lanes::new(d, chain_len),
+            single: Lanes::new(d, chain_len),
+            outbox: Outbox::new(d),
+            bytes: Vec::new(),
+            decoded: vec![0.0; d],
+        }
+    }
+}
+
+/// What a task counted.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counted {
+    /// Messages that were sent.
+    pub messages: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Samples drawn.
+    pub samples: u64,
+}
+
+impl Counted {
+    fn and(self, other: Self) -> Self {
+        Self { messages: self.messages + other.messages, bytes: self.bytes + other.bytes, samples: self.samples + other.samples }
+    }
+}
+
+/// One exchange, seen by the threads that work on it.
+pub(super) struct Job<'a> {
+    pub field: &'a dyn Field,
+    pub client: &'a dyn Client,
+    pub uplink: &'a Uplink,
+    pub history: &'a History,
+    pub seed: u64,
+    pub down: &'a Message,
+    pub participants: &'a [usize],
+    pub strides: Strides,
+    pub grain: usize,
+}
+
+impl Job<'_> {
+    /// Processes the participants in `range`, halving it down to the grain.
+    pub(super) fn sweep(&self, range: std::ops::Range<usize>, agents: Agents<'_>, rows: Rows<'_>, worker: Option<&mut Worker>) -> Counted {
+        if range.len() > self.grain {
+            let middle = range.start + (range.len() / 2).next_multiple_of(LANES);
+            let (left, right) = agents.split(self.participants[middle], self.strides);
+            let (low, high) = rows.split(middle - range.start, self.field.dim());
+            let (a, b) =
+                rayon::join(|| self.sweep(range.start..middle, left, low, None), || self.sweep(middle..range.end, right, high, None));
+            return a.and(b);
+        }
+        match worker {
+            Some(worker) => self.blocks(range, agents, rows, worker),
+            None => self.blocks(range, agents, rows, &mut Worker::new(self.field)),
+        }
+    }
+
+    /// Processes blocks of eight one after the other.
+    fn blocks(&self, range: std::ops::Range<usize>, agents: Agents<'_>, rows: Rows<'_>, worker: &mut Worker) -> Counted {
+        let d = self.field.dim();
+        let chain_len = self.strides.chains;
+        let weights = self.field.weights();
+        let clear = rows.fates.is_empty();
+        let exact_bytes = (HEADER_BYTES + PART_HEADER_BYTES + 8 * d) as u64;
+        let Agents { first, memory, chains, mut feedback, mut channel } = agents;
+        let mut counted = Counted::default();
+        for (i, (block, sum)) in self.participants[range].chunks(LANES).zip(rows.blocks.chunks_mut(d)).enumerate() {
+            let Worker { lanes, single, outbox, bytes, decoded } = &mut *worker;
+            if chain_len > 0 {
+                for (c, lane) in block.iter().zip(lanes.chains.chunks_exact_mut(chain_len)) {
+                    lane.copy_from_slice(&chains[(c - first) * chain_len..][..chain_len]);
+                }
+            }
+            outbox.clear();
+            let mut answers = [self.down.round; LANES];
+            let stale = self.stale(block, &mut answers);
+            let mut batch = Batch::new(self.field, self.seed, lanes, block, first, memory, self.strides.memory);
+            if stale {
+                // The processes move on as if the samples of this round were used now.
+                batch.open_streams(Purpose::Sample, self.down.round);
+                batch.pass_over(self.client.local_steps(self.down.round));
+                self.answer_stale(block, &answers, single, outbox);
+            } else {
+                self.client.answer(&mut batch, self.down, outbox);
+            }
+            counted.samples += batch.samples();
+            if clear {
+                for (l, c) in block.iter().enumerate() {
+                    let Some((_, x)) = outbox.sent(l) else { continue };
+                    counted.messages += 1;
+                    counted.bytes += exact_bytes;
+                    accumulate(sum, weights[*c], x);
+                }
+            } else {
+                for (l, c) in block.iter().enumerate() {
+                    let row = LANES * i + l;
+                    let Some((_, x)) = outbox.sent(l) else { continue };
+                    let place = Place { seed: self.seed, round: self.down.round, exchange: self.down.exchange, agent: *c };
+                    let feedback = part(&mut feedback, c - first, self.strides.feedback);
+                    let channel = part(&mut channel, c - first, self.strides.channel);
+                    // The channel changes whether or not it is used.
+                    let gain = self.uplink.gain(place, channel);
+                    let is_sent = self.carry(place, x, feedback, bytes, decoded);
+                    if is_sent {
+                        counted.messages += 1;
+                        counted.bytes += (HEADER_BYTES + PART_HEADER_BYTES + bytes.len().max(self.uplink.exact_len(d))) as u64;
+                    }
+                    if self.uplink.alters() {
+                        self.client.sent(&mut batch, l, decoded);
+                    }
+                    let gain = if is_sent { gain } else { 0.0 };
+                    rows.fates[row] = Fate { gain, answers: answers[l] };
+                    if gain != 0.0 {
+                        accumulate(sum, weights[*c] * gain, decoded);
+                    }
+                    if let Some(kept) = rows.inbox.get_mut(row * d..(row + 1) * d) {
+                        kept.copy_from_slice(decoded);
+                    }
+                }
+            }
+            if chain_len > 0 {
+                for (c, lane) in block.iter().zip(lanes.chains.chunks_exact(chain_len)) {
+                    chains[(c - first) * chain_len..][..chain_len].copy_from_slice(lane);
+                }
+            }
+        }
+        counted
+    }
+
+    /// Through the codec: what the server will decode, in `decoded`; zero when nothing is sent.
+    fn carry(&self, place: Place, x: &[f64], feedback: &mut [f64], bytes: &mut Vec<u8>, decoded: &mut [f64]) -> bool {
+        if !self.uplink.alters() {
+            bytes.clear();
+            decoded.copy_from_slice(x);
+            return true;
+        }
+        let is_sent = self.uplink.encode(place, x, feedback, bytes);
+        if is_sent {
+            self.uplink.codec.decode(bytes, &mut place.stream(Purpose::Codec), decoded).expect("what was just encoded");
+        } else {
+            decoded.fill(0.0);
+        }
+        is_sent
+    }
+
+    /// Draws the rounds that the block's agents answer; whether any is not this one.
+    fn stale(&self, block: &[usize], answers: &mut [u64; LANES]) -> bool {
+        let Some(pull) = &self.uplink.delay else { return false };
+        let t = self.down.round;
+        let key = Key::new(self.seed, Purpose::Delay, t);
+        for (answers, c) in answers.iter_mut().zip(block) {
+            let tau = pull.delay.of(t, &mut key.stream(*c));
+            *answers = match t.checked_sub(tau) {
+                Some(round) => round,
+                None if pull.before == Before::First => 0,
+                None => History::NOTHING,
+            };
+        }
+        answers[..block.len()].iter().any(|round| *round != t)
+    }
+
+    /// Answers as agents did in past rounds, one agent at a time.
+    fn answer_stale(&self, block: &[usize], answers: &[u64; LANES], single: &mut Lanes, outbox: &mut Outbox) {
+        let d = self.field.dim();
+        let mut one = Outbox::new(d);
+        for (l, (c, round)) in block.iter().zip(answers).enumerate() {
+            if *round == History::NOTHING {
+                continue;
+            }
+            let past = self.history.at(*round);
+            let chain_len = self.strides.chains;
+            single.chains[..chain_len].copy_from_slice(&past.chains[c * chain_len..(c + 1) * chain_len]);
+            one.clear();
+            let agent = [*c];
+            let mut batch = Batch::new(self.field, self.seed, single, &agent, *c, &mut [], 0);
+            self.client.answer(&mut batch, &past.down, &mut one);
+            if let Some((what, x)) = one.sent(0) {
+                outbox.send(l, what).copy_from_slice(x);
+            }
+        }
+    }
+}
+
+/// The `i`-th of consecutive parts of `len` numbers.
+fn part<'a, T>(all: &'a mut &mut [T], i: usize, len: usize) -> &'a mut [T] {
+    &mut all[i * len..(i + 1) * len]
+}

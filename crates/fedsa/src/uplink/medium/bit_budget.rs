@@ -1,0 +1,52 @@
+//! A bit budget ([T] eq. 3.26): how many bits a component the link carries this round.
+//!
+//! Known to the agent before it encodes. `B_i = floor(B)` bits, or with Rayleigh fading
+//! `B_i = floor(B log2(1 + gamma_i Gamma))`, `gamma_i ~ Exp(1)`. When the budget cannot
+//! carry a message, the agent sends none and knows it.
+
+use serde::{Deserialize, Serialize};
+
+use super::Settings;
+use crate::error::{BadInput, Result, require};
+use crate::random::Stream;
+use crate::uplink::Uplink;
+
+/// Bits per component and exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BitBudget {
+    /// B.
+    pub bits: f64,
+    /// The signal-to-noise ratio Gamma, with Rayleigh fading; without it the budget is constant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fading_snr: Option<f64>,
+}
+
+impl BitBudget {
+    /// The bits of one exchange.
+    pub fn draw(&self, stream: &mut Stream) -> u32 {
+        let bits = match self.fading_snr {
+            None => self.bits,
+            Some(snr) => self.bits * (1.0 - snr * (1.0 - stream.uniform()).ln()).log2(),
+        };
+        // At most 64 are of use; the cast saturates.
+        bits.floor() as u32
+    }
+}
+
+impl Settings for BitBudget {
+    fn install(&self, link: &mut Uplink) -> Result<()> {
+        require(self.bits > 0.0 && self.bits.is_finite(), "bits", self.bits, "a positive number of bits a component")?;
+        require(self.fading_snr.is_none_or(|s| s > 0.0 && s.is_finite()), "fading_snr", self.fading_snr.unwrap_or(0.0), "positive")?;
+        if link.budget.is_some() {
+            return Err(BadInput::new("", "two bit budgets on one link", "one"));
+        }
+        let most = if self.fading_snr.is_some() { u32::MAX } else { self.bits.floor() as u32 };
+        if link.codec.encoded_len(64, Some(most)).is_none() {
+            let what = format!("a budget of {} bits a component never carries a message of this codec", self.bits);
+            return Err(BadInput::new("bits", what, "more bits, or a codec that makes do with them (quantised)"));
+        }
+        link.budget = Some(*self);
+        Ok(())
+    }
+}

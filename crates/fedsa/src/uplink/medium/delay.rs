@@ -1,0 +1,202 @@
+//! Delays: stale models (pull) and late answers (push).
+//!
+//! **Pull** ([T] eq. 4.7): at round k the server uses agent i's direction at
+//! `theta_{(k - tau_ik)+}` with that round's sample, so that one may be used twice or
+//! never. For rules without agent state. Past models are kept, and past states of the
+//! agents' chains; directions are computed on use.
+//!
+//! **Push**: an answer arrives tau rounds after it was asked for, so that a round brings
+//! none, one or several of an agent.
+
+use serde::{Deserialize, Serialize};
+
+use super::Settings;
+use crate::error::{BadInput, Result, require};
+use crate::random::Stream;
+use crate::uplink::Uplink;
+
+/// How many rounds old what arrives is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "law", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Delay {
+    /// Always `rounds`.
+    Constant {
+        /// tau.
+        rounds: u64,
+    },
+    /// Uniform on `min..=max`, per agent and round.
+    Uniform {
+        /// The least.
+        #[serde(default = "one")]
+        min: u64,
+        /// The greatest, tau_max.
+        max: u64,
+    },
+    /// Geometric on 0, 1, .. with this mean, cut off at `max`.
+    Geometric {
+        /// The mean, before it is cut off.
+        mean: f64,
+        /// The greatest; ten times the mean by default.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max: Option<u64>,
+    },
+    /// `delays[t]` in round t, for all agents.
+    Trace {
+        /// One per round.
+        delays: Vec<u64>,
+    },
+    /// Every `period` rounds the link stalls for `length` of them: the delay then grows
+    /// by one each round, from 0 to `length`; uniform on `0..=short` at other times. The
+    /// first stall ends the first period.
+    Stall {
+        /// Rounds from one stall's end to the next one's.
+        period: u64,
+        /// Rounds that a stall lasts.
+        length: u64,
+        /// The greatest delay at other times.
+        #[serde(default)]
+        short: u64,
+    },
+    /// `rounds` with probability `probability`, else 0: single spikes.
+    Spikes {
+        /// The probability of a spike.
+        probability: f64,
+        /// The delay of one.
+        rounds: u64,
+    },
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// The longest delay that is accepted: history is kept for it.
+pub const MAX_DELAY: u64 = 1_000_000;
+
+impl Delay {
+    /// The delay of round t for the agent whose stream this is.
+    pub fn of(&self, t: u64, stream: &mut Stream) -> u64 {
+        let uniform = |stream: &mut Stream, min: u64, max: u64| min + (stream.uniform() * (max - min + 1) as f64) as u64;
+        match self {
+            Delay::Constant { rounds } => *rounds,
+            Delay::Uniform { min, max } => uniform(stream, *min, *max),
+            Delay::Geometric { mean, .. } => {
+                let u = 1.0 - stream.uniform();
+                let drawn = if *mean > 0.0 { (u.ln() / (mean / (1.0 + mean)).ln()).floor() as u64 } else { 0 };
+                drawn.min(self.max())
+            }
+            Delay::Trace { delays } => delays[t as usize],
+            Delay::Stall { period, length, short } => {
+                let calm = period - length;
+                match t % period {
+                    phase if phase >= calm => phase - calm + 1,
+                    _ => uniform(stream, 0, *short),
+                }
+            }
+            Delay::Spikes { probability, rounds } => {
+                if stream.uniform() < *probability {
+                    *rounds
+                } else {
+                    0
+                }
+            }
+        }
+    }
+
+    /// tau_max: what history must be kept for.
+    pub fn max(&self) -> u64 {
+        match self {
+            Delay::Constant { rounds } | Delay::Spikes { rounds, .. } => *rounds,
+            Delay::Uniform { max, .. } => *max,
+            Delay::Geometric { mean, max } => max.unwrap_or((10.0 * mean).ceil() as u64),
+            Delay::Trace { delays } => delays.iter().copied().max().unwrap_or(0),
+            Delay::Stall { length, short, .. } => *length.max(short),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        match self {
+            Delay::Uniform { min, max } => require(min <= max, "min", min, &format!("at most max = {max}"))?,
+            Delay::Geometric { mean, .. } => require(*mean >= 0.0 && mean.is_finite(), "mean", mean, "at least 0")?,
+            Delay::Trace { delays } => require(!delays.is_empty(), "delays", "[]", "one delay per round")?,
+            Delay::Stall { period, length, .. } => {
+                require(*length >= 1 && length < period, "length", length, &format!("at least 1 and below period = {period}"))?;
+            }
+            Delay::Spikes { probability, .. } => {
+                require((0.0..=1.0).contains(probability), "probability", probability, "a probability, in [0, 1]")?;
+            }
+            Delay::Constant { .. } => {}
+        }
+        require(self.max() <= MAX_DELAY, "max", self.max(), &format!("a delay of at most {MAX_DELAY} rounds"))
+    }
+
+    /// # Errors
+    /// When a trace ends before the run does.
+    pub fn check_rounds(&self, rounds: u64) -> Result<()> {
+        match self {
+            Delay::Trace { delays } if (delays.len() as u64) < rounds => {
+                let what = format!("a trace of {} delays for {rounds} rounds", delays.len());
+                Err(BadInput::new("delays", what, "a trace at least as long as the run"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What happens before there is an answer as old as the delay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Before {
+    /// The direction at `theta_0` with the first sample ([T] eq. 4.7).
+    #[default]
+    First,
+    /// Nothing arrives: theta stays where it is ([T] eq. 5.8).
+    Nothing,
+}
+
+/// The `delay` medium (pull): `{ kind = "delay", law = .., .., before = .. }`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pull {
+    /// What rounds before there is an answer so old bring.
+    #[serde(default)]
+    pub before: Before,
+    /// The law.
+    #[serde(flatten)]
+    pub delay: Delay,
+}
+
+/// The `late` medium (push): `{ kind = "late", law = .., .. }`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Late(pub Delay);
+
+fn only_one(link: &Uplink) -> Result<()> {
+    let free = link.delay.is_none() && link.late.is_none();
+    if free { link.per_agent("a delay") } else { Err(BadInput::new("", "two delays on one link", "one delay or late")) }
+}
+
+impl Settings for Pull {
+    fn install(&self, link: &mut Uplink) -> Result<()> {
+        self.delay.check()?;
+        only_one(link)?;
+        if link.error_feedback {
+            let what = "a delay (pull) on a link with error feedback";
+            return Err(BadInput::new(
+                "",
+                what,
+                "late (push): with pull a direction may be used twice or never, which the feedback cannot follow",
+            ));
+        }
+        link.delay = Some(self.clone());
+        Ok(())
+    }
+}
+
+impl Settings for Late {
+    fn install(&self, link: &mut Uplink) -> Result<()> {
+        self.0.check()?;
+        only_one(link)?;
+        link.late = Some(self.0.clone());
+        Ok(())
+    }
+}

@@ -1,0 +1,29 @@
+//! Bernoulli erasures ([T] sec. 4.2): the server divides by N, not by the number received.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Medium, Settings};
+use crate::error::{Result, require};
+use crate::random::Stream;
+use crate::uplink::Uplink;
+
+/// A message arrives with probability `success`, independently of all others.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Erasure {
+    /// The probability p of arriving.
+    pub success: f64,
+}
+
+impl Medium for Erasure {
+    fn gain(&self, _: &mut [u64], stream: &mut Stream) -> f64 {
+        f64::from(stream.uniform() < self.success)
+    }
+}
+
+impl Settings for Erasure {
+    fn install(&self, link: &mut Uplink) -> Result<()> {
+        require((0.0..=1.0).contains(&self.success), "success", self.success, "a probability, in [0, 1]")?;
+        link.push(Box::new(*self), "erasure")
+    }
+}

@@ -1,0 +1,74 @@
+//! Losses in bursts: a two-state Markov channel per agent (Gilbert 1960, Elliott 1963).
+
+use serde::{Deserialize, Serialize};
+
+use super::{Medium, Settings};
+use crate::error::{Result, require};
+use crate::random::Stream;
+use crate::uplink::Uplink;
+
+/// Each agent's channel is good or bad; it changes before each message.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GilbertElliott {
+    /// The probability that a good channel turns bad.
+    pub to_bad: f64,
+    /// The probability that a bad channel turns good: bursts last 1/this on average.
+    pub to_good: f64,
+    /// The probability of arriving while good.
+    #[serde(default = "always")]
+    pub success_good: f64,
+    /// The probability of arriving while bad.
+    #[serde(default)]
+    pub success_bad: f64,
+}
+
+fn always() -> f64 {
+    1.0
+}
+
+impl GilbertElliott {
+    /// The stationary probability of being bad.
+    fn bad(&self) -> f64 {
+        self.to_bad / (self.to_bad + self.to_good)
+    }
+
+    /// The share of messages that arrive.
+    pub fn success(&self) -> f64 {
+        let bad = self.bad();
+        (1.0 - bad) * self.success_good + bad * self.success_bad
+    }
+}
+
+impl Medium for GilbertElliott {
+    fn memory(&self) -> usize {
+        1
+    }
+    fn start(&self, memory: &mut [u64], stream: &mut Stream) {
+        memory[0] = u64::from(stream.uniform() < self.bad());
+    }
+    fn gain(&self, memory: &mut [u64], stream: &mut Stream) -> f64 {
+        let bad = memory[0] == 1;
+        let turns = stream.uniform() < if bad { self.to_good } else { self.to_bad };
+        let bad = bad != turns;
+        memory[0] = u64::from(bad);
+        f64::from(stream.uniform() < if bad { self.success_bad } else { self.success_good })
+    }
+}
+
+impl Settings for GilbertElliott {
+    fn install(&self, link: &mut Uplink) -> Result<()> {
+        let all =
+            [("to_bad", self.to_bad), ("to_good", self.to_good), ("success_good", self.success_good), ("success_bad", self.success_bad)];
+        for (key, p) in all {
+            require((0.0..=1.0).contains(&p), key, p, "a probability, in [0, 1]")?;
+        }
+        require(
+            self.to_bad + self.to_good > 0.0,
+            "to_good",
+            self.to_good,
+            "positive, unless to_bad is: the channel must be able to change",
+        )?;
+        link.push(Box::new(*self), "gilbert-elliott")
+    }
+}

@@ -1,0 +1,56 @@
+//! Media: what becomes of messages between the agents and the server.
+//!
+//! Media are stacked in the order of the file. All their random choices are keyed by
+//! (seed, round and exchange, agent), so that a link does not know how it is computed.
+
+pub mod bit_budget;
+pub mod delay;
+pub mod erasure;
+pub mod gilbert_elliott;
+pub mod over_the_air;
+
+use super::Uplink;
+use crate::error::Result;
+use crate::random::Stream;
+use crate::registry::{Kind, read};
+
+pub use delay::Delay;
+
+/// A medium that lets messages through, weakened or not at all.
+pub trait Medium: Send + Sync {
+    /// Words that it remembers of each agent.
+    fn memory(&self) -> usize {
+        0
+    }
+    /// What it remembers at the start.
+    fn start(&self, _memory: &mut [u64], _stream: &mut Stream) {}
+    /// The factor by which a message arrives; 0 when it is lost.
+    fn gain(&self, memory: &mut [u64], stream: &mut Stream) -> f64;
+    /// Adds the receiver's noise to the mean over `agents` agents.
+    fn receive(&self, _mean: &mut [f64], _agents: usize, _stream: &mut Stream) {}
+    /// Whether the server gets nothing but the sum of what arrives.
+    fn is_sum_only(&self) -> bool {
+        false
+    }
+}
+
+/// The settings of one kind of medium.
+pub trait Settings: erased_serde::Serialize {
+    /// Puts the medium on a link, above what is there.
+    ///
+    /// # Errors
+    /// When a setting is out of range, or the link has what does not go with it.
+    fn install(&self, link: &mut Uplink) -> Result<()>;
+}
+
+erased_serde::serialize_trait_object!(Settings);
+
+/// The kinds of media, by the name that `kind` gives.
+pub const KINDS: &[Kind<dyn Settings>] = &[
+    Kind::new("erasure", "a message arrives with some probability", |de| Ok(Box::new(read::<erasure::Erasure>(de)?))),
+    Kind::new("gilbert-elliott", "losses in bursts", |de| Ok(Box::new(read::<gilbert_elliott::GilbertElliott>(de)?))),
+    Kind::new("over-the-air", "analogue sum with fading and receiver noise", |de| Ok(Box::new(read::<over_the_air::OverTheAir>(de)?))),
+    Kind::new("delay", "the server uses directions at stale models (pull)", |de| Ok(Box::new(read::<delay::Pull>(de)?))),
+    Kind::new("late", "answers arrive rounds after they were asked for (push)", |de| Ok(Box::new(read::<delay::Late>(de)?))),
+    Kind::new("bit-budget", "bits a component that the link carries this round", |de| Ok(Box::new(read::<bit_budget::BitBudget>(de)?))),
+];
