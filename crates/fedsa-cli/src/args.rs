@@ -13,6 +13,9 @@ use clap::{Args, Parser, Subcommand};
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
+    /// Threads to use; all cores by default
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
+    pub threads: Option<u64>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -39,9 +42,6 @@ pub enum Command {
 /// What all commands that run something share.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Common {
-    /// Threads to use; all cores by default
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
-    pub threads: Option<u64>,
     /// Go on from the checkpoints of an interrupted run in the output folder
     #[arg(long, conflicts_with = "overwrite")]
     pub resume: bool,
@@ -55,29 +55,39 @@ pub struct Common {
     #[arg(long, short)]
     pub quiet: bool,
     /// Seconds between checkpoints of a run
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds, allow_negative_numbers = true)]
     pub checkpoint_every: f64,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(x) if x >= 0.0 && x.is_finite() => Ok(x),
-        _ => Err("a number of seconds, at least 0".into()),
+        Ok(x) if (0.0..=1e9).contains(&x) => Ok(x),
+        _ => Err("not a number of seconds from 0 to 1e9".into()),
     }
 }
+
+/// The largest integer of a TOML file.
+const MAX_INTEGER: u64 = i64::MAX as u64;
 
 /// Overrides of an experiment file.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Overrides {
     /// Seeds 0, 1, .., N - 1 instead of the file's
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_INTEGER), allow_negative_numbers = true)]
     pub seeds: Option<u64>,
     /// Rounds instead of the file's
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_INTEGER), allow_negative_numbers = true)]
     pub rounds: Option<u64>,
     /// Set a dotted key, such as problem.agents=10 or method.FedLSA.step_size=0.01
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+}
+
+impl Overrides {
+    /// Whether the file stays as it is.
+    pub fn is_empty(&self) -> bool {
+        self.seeds.is_none() && self.rounds.is_none() && self.set.is_empty()
+    }
 }
 
 #[derive(Args, Debug)]
@@ -164,7 +174,7 @@ pub struct EvaluateArgs {
     #[arg(long, value_name = "COLUMN=LOW,HIGH", allow_hyphen_values = true)]
     pub range: Vec<String>,
     /// The discount factor
-    #[arg(long, default_value_t = 0.99)]
+    #[arg(long, default_value_t = 0.99, allow_negative_numbers = true)]
     pub gamma: f64,
     /// The method
     #[arg(long, default_value = "fedhsa")]
@@ -173,19 +183,19 @@ pub struct EvaluateArgs {
     #[arg(long, default_value = "mean")]
     pub sampling: String,
     /// The local step size
-    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "ETA", default_value_t = 1.0, allow_negative_numbers = true)]
     pub step_size: f64,
     /// Local steps a round (for scafflsa-random, the mean of the number between talks)
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, value_name = "H", default_value_t = 100, value_parser = clap::value_parser!(u64).range(..=MAX_INTEGER), allow_negative_numbers = true)]
     pub local_steps: u64,
     /// Rounds at most; the run stops when the residual is small
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(..=MAX_INTEGER), allow_negative_numbers = true)]
     pub rounds: u64,
-    /// Stop when the norm of the mean operator is at most this, relative to that at zero weights
-    #[arg(long, value_name = "RESIDUAL", default_value_t = 1e-12)]
+    /// Stop when the norm of the mean operator is at most this, relative to that at zero weights; 0 for never
+    #[arg(long, value_name = "RESIDUAL", default_value_t = 1e-12, allow_negative_numbers = true)]
     pub tol: f64,
     /// The seed
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=MAX_INTEGER), allow_negative_numbers = true)]
     pub seed: u64,
     /// The output folder
     #[arg(long, value_name = "DIR", default_value = "out/evaluate")]

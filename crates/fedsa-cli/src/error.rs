@@ -24,19 +24,19 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure at a place of a text.
+    /// A failure at a place of a text; in a file as a whole where there is no place.
     pub fn in_text(name: &str, text: &str, span: Option<std::ops::Range<usize>>, what: String, help: &str) -> Self {
-        let place = span.map(|span| Box::new((NamedSource::new(name, text.to_string()).with_language("TOML"), span)));
+        let place = span.map(|span| Box::new((NamedSource::new(name, text.to_string()), span)));
         let what = if place.is_none() && !name.is_empty() { format!("{name}: {what}") } else { what };
         Self { what, help: help.to_string(), place }
     }
 }
 
 impl Failure {
-    /// The same failure without the place in a text that the user never saw.
+    /// The same failure, of one of several experiments.
     #[must_use]
-    pub fn without_place(self) -> Self {
-        Self { place: None, ..self }
+    pub fn about(self, experiment: &str) -> Self {
+        Self { what: format!("{experiment}: {}", self.what), ..self }
     }
 }
 
@@ -48,7 +48,7 @@ impl From<BadInput> for Failure {
 
 impl Diagnostic for Failure {
     fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
-        (!self.help.is_empty()).then(|| Box::new(format!("accepted: {}", self.help)) as Box<dyn std::fmt::Display>)
+        (!self.help.is_empty()).then(|| Box::new(&self.help) as Box<dyn std::fmt::Display>)
     }
     fn source_code(&self) -> Option<&dyn SourceCode> {
         self.place.as_ref().map(|place| &place.0 as &dyn SourceCode)

@@ -46,7 +46,7 @@ pub type Result<T, E = BadInput> = std::result::Result<T, E>;
 
 /// Refuses a setting outside its range.
 ///
-/// `accepted` completes the sentence "… must be".
+/// `accepted` is the range in words: "a positive number".
 pub fn require(ok: bool, key: &str, value: impl std::fmt::Display, accepted: &str) -> Result<()> {
-    if ok { Ok(()) } else { Err(BadInput::new(key, format!("{value} is out of range"), format!("{key} must be {accepted}"))) }
+    if ok { Ok(()) } else { Err(BadInput::new(key, format!("{value} is not accepted"), accepted)) }
 }

@@ -40,6 +40,9 @@ pub struct Sampling {
     pub start: ChainStart,
 }
 
+/// More samples a step than this are refused.
+const MAX_BATCH: usize = 1_000_000;
+
 impl Default for Sampling {
     fn default() -> Self {
         Self { kind: Law::Iid, batch: 1, start: ChainStart::Stationary }
@@ -50,7 +53,7 @@ impl Sampling {
     /// # Errors
     /// When the batch is empty.
     pub fn check(&self) -> Result<()> {
-        require(self.batch >= 1, "batch", self.batch, "at least 1")
+        require((1..=MAX_BATCH).contains(&self.batch), "batch", self.batch, &format!("between 1 and {MAX_BATCH}"))
     }
 
     /// Samples a local step uses: none under the mean law.

@@ -8,7 +8,7 @@ use crate::random::{ALL, Purpose, stream};
 
 /// The step size of a round or a step: a number, or `{ c = .., t0 = .., power = .., per = .. }`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a positive number, or { c = .., t0 = .., power = .., per = \"round\" or \"step\" }")]
 pub enum StepSize {
     /// `eta` always.
     Constant(f64),

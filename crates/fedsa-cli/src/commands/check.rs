@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
+use fedsa::error::BadInput;
 use fedsa::kernel::Isa;
 use fedsa::methods::Drift;
+use toml::Value;
 
-use super::{duration, load};
+use super::{count, duration, load, say};
 use crate::args::CheckArgs;
 use crate::error::{DONE, Failure};
 use crate::experiment::predict::{largest_stable_step, radius};
@@ -18,33 +20,62 @@ use crate::experiment::{Cell, Plan};
 pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     let (experiment, base) = load(&args.file, &args.overrides, false)?;
     let plan = Plan::new(experiment, &base, Isa::best(), &HashMap::new())?;
+    describe(&plan);
+    refuse_unstable(&plan, args.force)?;
+    say("ok");
+    Ok(DONE)
+}
+
+/// The most points whose methods are listed one by one.
+const LISTED: usize = 100;
+
+/// Says what a plan comes to.
+fn describe(plan: &Plan) {
     let experiment = &plan.experiment;
-    println!("{}: {}", experiment.id, experiment.title);
+    say(format!("{}: {}", experiment.id, experiment.title));
     for (i, f) in plan.fields.iter().enumerate() {
         let field = &f.field;
-        let kinds = field.systems().map_or(String::new(), |s| format!(", {} distinct", s.kinds.len()));
+        let distinct = field.systems().map(|s| s.kinds.len()).filter(|kinds| *kinds < field.agents());
+        let distinct = distinct.map_or(String::new(), |kinds| format!(" ({kinds} distinct)"));
         let name = if plan.fields.len() == 1 { "problem".to_string() } else { format!("problem {i}") };
-        let sampling = serde_json::to_value(field.sampling().kind).ok().and_then(|v| v.as_str().map(str::to_string)).unwrap_or_default();
-        println!("  {name}: {} agents{kinds}, d = {}, {sampling} samples", field.agents(), field.dim());
+        let tables = plan.points.iter().find(|p| p.field == i).map(|p| &p.resolved);
+        say(format!("  {name}: {}{distinct}, d = {}", count(field.agents(), "agent"), field.dim()));
+        say(format!("    {}", settings(tables.and_then(|t| t.get("problem")))));
+        say(format!("    sampling: {}", settings(tables.and_then(|t| t.get("sampling")))));
     }
-    let runs: usize = plan.cells.iter().map(|c| c.run.seeds.list().len()).sum();
-    println!(
-        "  {} points x {} methods: {} distinct runs with their seeds, {} checks",
-        plan.points.len(),
-        plan.labels.len(),
-        runs,
-        experiment.checks.len()
-    );
-    for planned in &plan.points {
-        for (label, cell) in plan.labels.iter().zip(&planned.cells) {
-            let at = if planned.point.label.is_empty() { String::new() } else { format!(" at {}", planned.point.label) };
-            println!("  {label}{at}: {}", stability_text(&plan, *cell));
+    let runs: usize = plan.cells.iter().map(|c| c.run.seeds.count()).sum();
+    say(format!(
+        "  {} x {} = {} with their seeds{}",
+        count(plan.points.len(), "point"),
+        count(plan.labels.len(), "method"),
+        count(runs, "different run"),
+        if experiment.checks.is_empty() { String::new() } else { format!(", {}", count(experiment.checks.len(), "check")) }
+    ));
+    for planned in plan.points.iter().take(LISTED) {
+        if !planned.point.label.is_empty() {
+            say(format!("  at {} (problem {}): {}", planned.point.label, planned.field, settings(planned.resolved.get("run"))));
+        } else {
+            say(format!("  run: {}", settings(planned.resolved.get("run"))));
+        }
+        for (m, (label, cell)) in plan.labels.iter().zip(&planned.cells).enumerate() {
+            let table = planned.resolved.get("method").and_then(|methods| methods.get(m));
+            say(format!("    {label}: {}", settings(table)));
+            say(format!("      {}", stability_text(plan, *cell)));
         }
     }
-    println!("  about {} on this machine", duration(estimate(&plan)));
-    refuse_unstable(&plan, args.force)?;
-    println!("ok");
-    Ok(DONE)
+    if plan.points.len() > LISTED {
+        say(format!("  .. and {}", count(plan.points.len() - LISTED, "further point")));
+    }
+    say(format!("  time: {} on {}", duration(estimate(plan)), count(rayon::current_num_threads(), "thread")));
+}
+
+/// Resolved settings in one line, the kind first, without the label; long ones shortened.
+fn settings(table: Option<&Value>) -> String {
+    let Some(Value::Table(table)) = table else { return String::new() };
+    let kind = table.get("kind").and_then(Value::as_str).map(str::to_string);
+    let own = table.iter().filter(|(key, _)| !["kind", "label"].contains(&key.as_str()));
+    let own = own.map(|(key, value)| format!("{key} = {}", crate::config::short(value)));
+    kind.into_iter().chain(own).collect::<Vec<_>>().join(", ")
 }
 
 /// What is known of a cell's stability, in words.
@@ -52,16 +83,40 @@ fn stability_text(plan: &Plan, cell: usize) -> String {
     let (field, shape) = (plan.field(cell), plan.cells[cell].method.settings.shape());
     match radius(field, &shape) {
         Err(e) => format!("stability {}", e.what),
-        Ok(rho) if rho < 1.0 => format!("stable, radius of a noiseless round {rho:.6}"),
-        Ok(rho) => format!("UNSTABLE, radius of a noiseless round {rho:.6}; {}", stable_step_text(plan, cell)),
+        Ok(rho) if rho < 1.0 => format!("stable: the radius of a noiseless round is {rho:.6}"),
+        Ok(rho) => format!("UNSTABLE: the radius of a noiseless round is {}; {}", number(rho), stable_step_text(plan, cell)),
     }
 }
 
-fn stable_step_text(plan: &Plan, cell: usize) -> String {
+/// A number for people: plain where that is short.
+fn number(x: f64) -> String {
+    if (1e-3..1e4).contains(&x) { format!("{x:.4}") } else { format!("{x:.3e}") }
+}
+
+/// Names a step size that is stable: rounded down, so that it still is as it is written.
+pub fn stable_step_text(plan: &Plan, cell: usize) -> String {
     let (field, shape) = (plan.field(cell), plan.cells[cell].method.settings.shape());
     match largest_stable_step(field, &shape) {
-        Ok(step) => format!("the largest step below the first instability is {step:.4e}"),
-        Err(e) => format!("no stable step found: {e}"),
+        Ok(step) => format!("stable up to step_size = {}", rounded_down(step)),
+        Err(e) => format!("no stable step found: {}", e.what),
+    }
+}
+
+/// The largest number of four digits that is not above `x`, as a TOML file may hold it.
+fn rounded_down(x: f64) -> String {
+    let unit = 10f64.powi(x.log10().floor() as i32 - 3);
+    let mut digits = (x / unit).floor();
+    loop {
+        let text = if (1e-4..1e6).contains(&x) {
+            let decimals = (3 - x.log10().floor() as i32).max(0) as usize;
+            format!("{:.decimals$}", digits * unit)
+        } else {
+            format!("{:.3e}", digits * unit)
+        };
+        if text.parse::<f64>().is_ok_and(|y| y <= x) {
+            return text;
+        }
+        digits -= 1.0;
     }
 }
 
@@ -84,13 +139,13 @@ pub fn refuse_unstable(plan: &Plan, force: bool) -> Result<(), Failure> {
             continue;
         }
         let hint = match shape.drift {
-            Drift::ControlVariate { talk: None } => "; or talk at random (scafflsa-random)",
+            Drift::ControlVariate { talk: None } => ", or random talk (kind = \"scafflsa-random\")",
             _ => "",
         };
-        let e = fedsa::error::BadInput::new(
+        let e = BadInput::new(
             format!("method[{i}].step_size"),
-            format!("{}: these settings are unstable: the radius of a noiseless round is {rho:.4}", method.label),
-            format!("{}{hint}; or expect = \"diverges\", or --force", stable_step_text(plan, *cell)),
+            format!("{} is unstable with these settings: the radius of a noiseless round is {}", method.label, number(rho)),
+            format!("{}{hint}; expect = \"diverges\" in the method, or --force, to run it nevertheless", stable_step_text(plan, *cell)),
         );
         return Err(plan.experiment.document.failure(e));
     }
@@ -111,8 +166,23 @@ fn estimate(plan: &Plan) -> f64 {
             } else {
                 4.0 * chunks * field.sampling().batch as f64
             };
-            cell.work(field) * ns * 1e-9 * cell.run.seeds.list().len() as f64 + 1e-6 * cell.run.rounds as f64
+            cell.work(field) * ns * 1e-9 * cell.run.seeds.count() as f64 + 1e-6 * cell.run.rounds as f64
         })
         .sum();
     seconds / rayon::current_num_threads() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rounded_down;
+
+    #[test]
+    fn steps_are_rounded_down_to_what_can_be_written() {
+        for (x, text) in
+            [(25.2257, "25.22"), (0.1, "0.1000"), (0.099999, "0.09999"), (123456.7, "123400"), (9.9999e-7, "9.999e-7"), (2.0e9, "2.000e9")]
+        {
+            assert_eq!(rounded_down(x), text);
+            assert!(text.parse::<f64>().unwrap() <= x);
+        }
+    }
 }

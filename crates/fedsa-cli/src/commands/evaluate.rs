@@ -13,31 +13,44 @@ use fedsa::problem::logs::Logs;
 use serde_json::json;
 use toml::{Table, Value};
 
-use super::run::experiment_in;
+use super::run::Job;
+use super::{apply, say};
 use crate::args::{EvaluateArgs, Overrides};
-use crate::error::{DONE, Failure};
+use crate::config::document::{From, Origin};
+use crate::config::{Document, Experiment};
+use crate::error::Failure;
+use crate::experiment::{Plan, Results};
 use crate::files::find::Places;
-use crate::files::{DiskFiles, atomic, npz};
+use crate::files::{DiskFiles, npz};
 
 /// Runs the command.
 ///
 /// # Errors
 /// On bad input; nothing is then written.
 pub fn evaluate(args: &EvaluateArgs) -> Result<u8, Failure> {
-    let text = toml::to_string(&experiment(args)?).expect("a tree of plain values");
-    let overrides = Overrides { set: args.set.clone(), ..Overrides::default() };
-    let experiment = super::parse("evaluate", &text, &overrides, false).map_err(without_text)?;
-    let finished = experiment_in(experiment, Path::new(""), &args.out, &args.common, false).map_err(without_text)?;
-    let Some((plan, results)) = finished.results else { return Ok(finished.status) };
+    let mut document = Document::from_flags(experiment(args)?, origins(args));
+    apply(&Overrides { set: args.set.clone(), ..Overrides::default() }, &mut document)?;
+    let experiment = Experiment::read(document)?;
+    if experiment.points.len() != 1 {
+        return Err(BadInput::new("--set", "a sweep", "one evaluation; sweeps belong in an experiment file, for fedsa run").into());
+    }
+    let job = Job { experiment, base: Path::new(""), out: &args.out, common: &args.common, quick: false };
+    job.run(&|plan, results| weights(args, plan, results))
+}
+
+/// `weights.json` and `weights.npz`; prints what they come to.
+fn weights(args: &EvaluateArgs, plan: &Plan, results: &Results) -> Result<Vec<(&'static str, Vec<u8>)>> {
     let field = plan.field(0);
     let result = &results.cells[0][0];
     let root = field.root().expect("logs have one");
-    let problem = plan.points[0].point.table.get("problem").cloned().unwrap_or(Value::Table(Table::new()));
-    let mut table = problem.as_table().cloned().unwrap_or_default();
+    let mut table = plan.points[0].point.table.get("problem").and_then(Value::as_table).cloned().unwrap_or_default();
     table.remove("kind");
     let settings: Logs = crate::config::read(Value::Table(table))?;
-    let (logs, map) = settings.read(&DiskFiles { places: Places::from_env("") })?;
-    let residual = |theta: &[f64]| linalg::norm_sq(&field.mean_operator(theta)).sqrt();
+    let (logs, map) = settings.read(&DiskFiles::new(Places::from_env("")))?;
+    let finite = |x: f64| if x.is_finite() { json!(x) } else { json!(null) };
+    let distance = linalg::distance_sq(&result.theta, root).sqrt();
+    let norm = linalg::norm_sq(root).sqrt();
+    let rounds = result.rows.last().map_or(0, |r| r.round);
     let weights = json!({
         "format": 1,
         "features": map.names(),
@@ -46,34 +59,44 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<u8, Failure> {
         "ranges": map.ranges(),
         "gamma": settings.gamma,
         "agents": logs.iter().map(|log| json!({ "name": log.name, "transitions": log.len() })).collect::<Vec<_>>(),
-        "method": args.method,
-        "rounds": result.rows.last().map(|r| r.round),
-        "theta": result.theta,
-        "residual": residual(&result.theta),
+        "method": plan.cells[0].method.kind,
+        "rounds": rounds,
+        "theta": result.theta.iter().map(|x| finite(*x)).collect::<Vec<_>>(),
+        "residual": finite(linalg::norm_sq(&field.mean_operator(&result.theta)).sqrt()),
         "lstd": root,
-        "distance_to_lstd": linalg::distance_sq(&result.theta, root).sqrt(),
-        "lstd_norm": linalg::norm_sq(root).sqrt(),
+        "distance_to_lstd": finite(distance),
+        "lstd_norm": norm,
     });
-    atomic::write(&args.out.join("weights.json"), format!("{weights:#}\n").as_bytes())?;
-    let mut arrays = Arrays::new();
     let d = root.len();
+    let mut arrays = Arrays::new();
     arrays.insert("theta", Array::new(vec![d], result.theta.clone())?);
     arrays.insert("lstd", Array::new(vec![d], root.to_vec())?);
     arrays.insert("gamma", Array::scalar(settings.gamma));
     arrays.insert("format", Array::scalar(1.0));
-    npz::write(&args.out.join("weights.npz"), &arrays)?;
     if !args.common.quiet {
-        let (distance, norm) = (linalg::distance_sq(&result.theta, root).sqrt(), linalg::norm_sq(root).sqrt());
-        let rounds = result.rows.last().map_or(0, |r| r.round);
-        println!("  {d} weights after {rounds} rounds; distance to the pooled LSTD solution {distance:.3e} (its norm {norm:.2})");
-        println!("  {}", args.out.join("weights.json").display());
+        say(format!("{d} weights after {rounds} rounds; distance to the pooled LSTD solution {distance:.3e} (its norm {norm:.2})"));
+        say(args.out.join("weights.json").display());
     }
-    Ok(if finished.status == DONE { DONE } else { finished.status })
+    Ok(vec![("weights.json", format!("{weights:#}\n").into_bytes()), ("weights.npz", npz::to_bytes(&arrays)?)])
 }
 
-/// The text is made from flags: no line of it means anything to the user.
-fn without_text(failure: Failure) -> Failure {
-    failure.without_place()
+/// Which option each key of the experiment comes from, for messages.
+fn origins(args: &EvaluateArgs) -> Vec<Origin> {
+    let flags = [
+        ("problem.path", format!("LOGS {}", args.logs.join(" "))),
+        ("problem.features", format!("--features {}", args.features)),
+        ("problem.ranges", args.range.iter().map(|r| format!("--range {r}")).collect::<Vec<_>>().join(" ")),
+        ("problem.gamma", format!("--gamma {}", args.gamma)),
+        ("sampling.kind", format!("--sampling {}", args.sampling)),
+        ("method[0].kind", format!("--method {}", args.method)),
+        ("method[0].step_size", format!("--step-size {}", args.step_size)),
+        ("method[0].local_steps", format!("--local-steps {}", args.local_steps)),
+        ("method[0].talk_probability", format!("--local-steps {}", args.local_steps)),
+        ("run.rounds", format!("--rounds {}", args.rounds)),
+        ("run.seeds", format!("--seed {}", args.seed)),
+        ("run.stop", format!("--tol {}", args.tol)),
+    ];
+    flags.into_iter().map(|(key, flag)| Origin { key: key.into(), from: From::Flag(flag) }).collect()
 }
 
 /// The experiment that the flags come to.
@@ -98,11 +121,11 @@ fn experiment(args: &EvaluateArgs) -> Result<Table, BadInput> {
     ]);
     let mut method = vec![("kind", text(&args.method)), ("step_size", Value::Float(args.step_size))];
     match args.method.as_str() {
-        "scafflsa-random" => method.push(("talk_probability", Value::Float(1.0 / args.local_steps.max(1) as f64))),
+        "scafflsa-random" => method.push(("talk_probability", Value::Float(1.0 / args.local_steps as f64))),
         _ => method.push(("local_steps", Value::Integer(args.local_steps as i64))),
     }
     let mut run = vec![("rounds", Value::Integer(args.rounds as i64)), ("seeds", Value::Array(vec![Value::Integer(args.seed as i64)]))];
-    if args.tol > 0.0 {
+    if args.tol != 0.0 {
         run.push(("stop", table(vec![("relative_residual", Value::Float(args.tol))])));
     }
     let sampling = table(vec![("kind", text(&args.sampling))]);

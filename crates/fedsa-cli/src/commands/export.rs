@@ -7,7 +7,7 @@ use fedsa::kernel::Isa;
 use fedsa::problem::Field;
 use fedsa::problem::arrays::{Array, Arrays};
 
-use super::load;
+use super::{load, say};
 use crate::args::ExportArgs;
 use crate::error::{DONE, Failure};
 use crate::experiment::Plan;
@@ -22,12 +22,13 @@ pub fn export(args: &ExportArgs) -> Result<u8, Failure> {
     let plan = Plan::new(experiment, &base, Isa::best(), &HashMap::new())?;
     let [only] = &plan.fields[..] else {
         let what = format!("the file has {} problems", plan.fields.len());
-        return Err(BadInput::new("", what, "a file with one problem: fix what is swept with --set").into());
+        let help = "a file with one problem: leave one value of each sweep, such as --set sweep.0.values=[1], or one [[variant]]";
+        return Err(BadInput::new(args.file.display().to_string(), what, help).into());
     };
     let arrays = arrays(&*only.field)?;
     npz::write(&args.npz, &arrays)?;
     let names: Vec<&str> = arrays.iter().map(|(name, _)| name).collect();
-    println!("{}: {}", args.npz.display(), names.join(", "));
+    say(format!("{}: {}", args.npz.display(), names.join(", ")));
     Ok(DONE)
 }
 

@@ -7,6 +7,8 @@ pub mod reproduce;
 pub mod run;
 pub mod theory;
 
+use std::fmt::Display;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use fedsa::error::BadInput;
@@ -15,14 +17,30 @@ use crate::args::Overrides;
 use crate::config::{Document, Experiment};
 use crate::error::Failure;
 
+/// Prints a line. A reader that went away (`| head`) is nothing to stop for.
+pub fn say(line: impl Display) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// Prints a failure.
+pub fn complain(failure: Failure) {
+    let _ = writeln!(std::io::stderr(), "{:?}", miette::Report::new(failure));
+}
+
 /// Reads an experiment file with its overrides; also the folder that its paths are relative to.
 ///
 /// # Errors
 /// When it cannot be read or is not a valid experiment.
 pub fn load(path: &Path, overrides: &Overrides, quick: bool) -> Result<(Experiment, PathBuf), Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| BadInput::new(path.display().to_string(), format!("cannot be read: {e}"), "the path of an experiment file (TOML)"))?;
-    let experiment = parse(&path.display().to_string(), &text, overrides, quick)?;
+    let name = path.display().to_string();
+    let accepted = "the path of an experiment file (TOML)";
+    let bytes = std::fs::read(path).map_err(|e| BadInput::new(&name, format!("cannot be read: {e}"), accepted))?;
+    let text = String::from_utf8(bytes).map_err(|e| {
+        let good = e.utf8_error().valid_up_to();
+        let line = 1 + e.as_bytes()[..good].iter().filter(|byte| **byte == b'\n').count();
+        BadInput::new(&name, format!("line {line} is not UTF-8"), "text in UTF-8")
+    })?;
+    let experiment = parse(&name, &text, overrides, quick)?;
     let base = path.parent().map_or_else(PathBuf::new, Path::to_path_buf);
     Ok((experiment, base))
 }
@@ -30,30 +48,53 @@ pub fn load(path: &Path, overrides: &Overrides, quick: bool) -> Result<(Experime
 /// Reads the text of an experiment with its overrides.
 ///
 /// # Errors
-/// When it is not a valid experiment.
+/// When it is not a valid experiment, with its quick settings or without.
 pub fn parse(name: &str, text: &str, overrides: &Overrides, quick: bool) -> Result<Experiment, Failure> {
-    let mut document = Document::parse(name, text)?;
-    if quick {
-        document.make_quick()?;
+    let document = Document::parse(name, text)?;
+    let with = |quick: bool| {
+        let mut document = document.clone();
+        if quick {
+            document.make_quick()?;
+        }
+        apply(overrides, &mut document)?;
+        Experiment::read(document)
+    };
+    let experiment = with(quick)?;
+    if !quick && overrides.is_empty() && document.table.contains_key("quick") {
+        experiment.settings()?;
+        with(true)?.settings()?;
     }
+    Ok(experiment)
+}
+
+/// Applies the options of the command line that set keys.
+///
+/// # Errors
+/// When one names no table of the file.
+pub fn apply(overrides: &Overrides, document: &mut Document) -> Result<(), Failure> {
     for assignment in &overrides.set {
         document.set_text(assignment)?;
     }
-    if let Some(n) = overrides.seeds {
-        document.set_text(&format!("run.seeds={n}"))?;
+    for (key, option, value) in [("run.seeds", "--seeds", overrides.seeds), ("run.rounds", "--rounds", overrides.rounds)] {
+        if let Some(n) = value {
+            document.set_flag(&format!("{key}={n}"), format!("{option} {n}"))?;
+        }
     }
-    if let Some(n) = overrides.rounds {
-        document.set_text(&format!("run.rounds={n}"))?;
-    }
-    Experiment::read(document)
+    Ok(())
+}
+
+/// A number of things: `1 method`, `2 methods`.
+pub fn count(n: usize, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
 /// A duration for people.
 pub fn duration(seconds: f64) -> String {
     match seconds {
-        s if s < 1.0 => "under a second".into(),
-        s if s < 90.0 => format!("{s:.0} s"),
-        s if s < 5400.0 => format!("{:.0} min", s / 60.0),
-        s => format!("{:.1} h", s / 3600.0),
+        s if s < 1.0 => "less than a second".into(),
+        s if s < 90.0 => format!("about {s:.0} s"),
+        s if s < 5400.0 => format!("about {:.0} min", s / 60.0),
+        s if s < 48.0 * 3600.0 => format!("about {:.1} h", s / 3600.0),
+        s => format!("about {:.0} days", s / 86400.0),
     }
 }

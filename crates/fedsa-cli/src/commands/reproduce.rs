@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use fedsa::error::BadInput;
 
-use super::run::experiment_in;
-use crate::args::ReproduceArgs;
+use super::run::{Folder, Job};
+use super::{complain, count, say};
+use crate::args::{Common, ReproduceArgs};
 use crate::bundled::{ALL, Bundled};
 use crate::config::{Document, Experiment, nearest};
-use crate::error::{DONE, Failure, INTERRUPTED, NOT_AS_EXPECTED};
+use crate::error::{BAD_INPUT, DONE, Failure, INTERRUPTED};
 
 /// Runs the command.
 ///
@@ -17,30 +18,53 @@ use crate::error::{DONE, Failure, INTERRUPTED, NOT_AS_EXPECTED};
 pub fn reproduce(args: &ReproduceArgs) -> Result<u8, Failure> {
     if args.list {
         for bundled in ALL {
-            println!("{:24} {}", bundled.id, read(bundled, args)?.title);
+            let experiment = Experiment::read(Document::parse(&file_name(bundled), bundled.text)?)?;
+            say(format!("{:24} {}", bundled.id, experiment.title));
         }
         return Ok(DONE);
     }
     let chosen = choose(args.id.as_deref().unwrap_or("all"))?;
     if args.print {
-        chosen.iter().for_each(|b| println!("{}", b.text));
+        chosen.iter().for_each(|b| say(b.text.trim_end()));
         return Ok(DONE);
     }
-    let mut worst = DONE;
+    if let [only] = chosen[..] {
+        return one(only, args, &args.out.clone().unwrap_or_else(|| Path::new("out").join(only.id)), &args.common);
+    }
+    let parent = args.out.clone().unwrap_or_else(|| PathBuf::from("out"));
+    let mut not_as_expected = Vec::new();
     for bundled in &chosen {
-        let experiment = read(bundled, args)?;
-        let parent = args.out.clone().unwrap_or_else(|| PathBuf::from("out"));
-        let out = if chosen.len() == 1 && args.out.is_some() { parent } else { parent.join(bundled.id) };
-        let finished = experiment_in(experiment, Path::new(""), &out, &args.common, args.quick)?;
-        if finished.status == INTERRUPTED {
-            return Ok(INTERRUPTED);
+        let out = parent.join(bundled.id);
+        // What an interruption left undone is begun.
+        let resume = args.common.resume && Folder::of(&out) != Folder::Empty;
+        match one(bundled, args, &out, &Common { resume, ..args.common.clone() }) {
+            Ok(INTERRUPTED) => return Ok(INTERRUPTED),
+            Ok(status) if status == DONE => {}
+            Ok(status) => not_as_expected.push((bundled.id, status)),
+            // The others can be run nevertheless.
+            Err(failure) => {
+                complain(failure.about(bundled.id));
+                not_as_expected.push((bundled.id, BAD_INPUT));
+            }
         }
-        worst = worst.max(finished.status);
     }
-    if chosen.len() > 1 && !args.common.quiet {
-        println!("{} experiments: {}", chosen.len(), if worst == NOT_AS_EXPECTED { "not all as expected" } else { "all as expected" });
+    if !args.common.quiet {
+        let ids: Vec<&str> = not_as_expected.iter().map(|(id, _)| *id).collect();
+        let word = if ids.is_empty() { "all as expected".into() } else { format!("not as expected: {}", ids.join(", ")) };
+        say(format!("{}, {word}", count(chosen.len(), "experiment")));
     }
-    Ok(worst)
+    Ok(not_as_expected.iter().map(|(_, status)| *status).max().unwrap_or(DONE))
+}
+
+/// Runs one experiment.
+fn one(bundled: &Bundled, args: &ReproduceArgs, out: &Path, common: &Common) -> Result<u8, Failure> {
+    let experiment = super::parse(&file_name(bundled), bundled.text, &args.overrides, args.quick)?;
+    Job { experiment, base: Path::new(""), out, common, quick: args.quick }.run(&|_, _| Ok(Vec::new()))
+}
+
+/// What messages call a bundled file.
+fn file_name(bundled: &Bundled) -> String {
+    format!("experiments/{}.toml", bundled.id)
 }
 
 fn choose(id: &str) -> Result<Vec<&'static Bundled>, Failure> {
@@ -51,13 +75,4 @@ fn choose(id: &str) -> Result<Vec<&'static Bundled>, Failure> {
     let near = nearest(id, ALL.iter().map(|b| b.id)).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
     let help = format!("all, or one of {}", ALL.iter().map(|b| b.id).collect::<Vec<_>>().join(", "));
     Err(BadInput::new("", format!("there is no bundled experiment `{id}`{near}"), help).into())
-}
-
-fn read(bundled: &Bundled, args: &ReproduceArgs) -> Result<Experiment, Failure> {
-    let name = format!("{}.toml", bundled.id);
-    // Parsed bare where only its title is wanted.
-    match args.list {
-        true => Experiment::read(Document::parse(&name, bundled.text)?),
-        false => super::parse(&name, bundled.text, &args.overrides, args.quick),
-    }
 }

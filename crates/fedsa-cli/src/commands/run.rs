@@ -1,22 +1,25 @@
 //! `fedsa run`: an experiment file to tables and pictures.
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fedsa::error::BadInput;
 use fedsa::kernel::Isa;
+use fedsa::round::Status;
 
 use super::check::refuse_unstable;
-use super::load;
+use super::{load, say};
 use crate::args::{Common, RunArgs};
 use crate::config::Experiment;
 use crate::error::{DONE, Failure, INTERRUPTED, NOT_AS_EXPECTED};
 use crate::experiment::checks::{self, Verdict};
-use crate::experiment::execute::progress_bar;
-use crate::experiment::{Control, Outcome, Plan, Predictor, Results, execute, output, picture};
+use crate::experiment::execute::{progress_bar, read_framed, write_framed};
+use crate::experiment::{Control, Outcome, Plan, Predictor, Results, execute, output, picture, resolve};
 use crate::files::atomic;
+use crate::files::find::Places;
 
 /// Set by Ctrl-C or a termination signal.
 static INTERRUPT: AtomicBool = AtomicBool::new(false);
@@ -28,143 +31,187 @@ static INTERRUPT: AtomicBool = AtomicBool::new(false);
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let (experiment, base) = load(&args.file, &args.overrides, args.quick)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&experiment.id));
-    let finished = experiment_in(experiment, &base, &out, &args.common, false)?;
-    Ok(finished.status)
+    let job = Job { experiment, base: &base, out: &out, common: &args.common, quick: args.quick };
+    job.run(&|_, _| Ok(Vec::new()))
 }
 
-/// What an experiment came to.
-pub struct Finished {
-    /// The exit status.
-    pub status: u8,
-    /// The plan and its results, unless interrupted or done before.
-    pub results: Option<(Plan, Results)>,
+/// An experiment to be run into a folder.
+pub struct Job<'a> {
+    /// The experiment.
+    pub experiment: Experiment,
+    /// What its relative paths are relative to.
+    pub base: &'a Path,
+    /// The folder.
+    pub out: &'a Path,
+    /// The options.
+    pub common: &'a Common,
+    /// Whether the settings are the quick ones: failed checks are then notes.
+    pub quick: bool,
 }
 
-/// Runs an experiment into a folder. With `lenient` failed checks are notes.
-///
-/// # Errors
-/// On bad input; nothing is then written.
-pub fn experiment_in(experiment: Experiment, base: &Path, out: &Path, common: &Common, lenient: bool) -> Result<Finished, Failure> {
-    let began = Instant::now();
-    let checkpoints = out.join("checkpoint");
-    let state = folder_state(out);
-    match state {
-        Folder::Finished if common.resume => {
-            if !common.quiet {
-                println!("{}: already done, in {}", experiment.id, out.display());
-            }
-            return Ok(Finished { status: status_of_summary(out), results: None });
-        }
-        Folder::Finished | Folder::Unfinished if !common.resume && !common.overwrite => {
-            let what = format!("{} holds {}", out.display(), if state == Folder::Finished { "another run" } else { "an interrupted run" });
-            return Err(BadInput::new("--out", what, "another folder, --resume to go on with it, or --overwrite to replace it").into());
-        }
-        Folder::Empty if common.resume => {
-            let what = format!("{} holds no interrupted run", out.display());
-            return Err(BadInput::new("--resume", what, "the folder of an interrupted run").into());
-        }
-        _ => {}
-    }
-    let roots = if common.resume { read_roots(&checkpoints) } else { HashMap::new() };
-    let plan = Plan::new(experiment, base, Isa::best(), &roots)?;
-    refuse_unstable(&plan, common.force)?;
-    let config = output::resolved(&plan, base);
-    if common.resume {
-        let before = std::fs::read_to_string(out.join("config.toml")).unwrap_or_default();
-        if before != config {
-            let what = format!("{} holds an interrupted run of other settings", out.display());
-            return Err(BadInput::new("--resume", what, "the very file and options of the interrupted run (see its config.toml)").into());
-        }
-    }
-    // From here on things are written.
-    atomic::create_dir(&checkpoints)?;
-    if common.overwrite {
-        clear(out, &checkpoints);
-    }
-    atomic::write(&out.join("config.toml"), config.as_bytes())?;
-    write_roots(&checkpoints, &plan)?;
-    watch_interrupts();
-    let control = Control {
-        interrupted: &INTERRUPT,
-        checkpoints: checkpoints.clone(),
-        every: Duration::from_secs_f64(common.checkpoint_every),
-        resume: common.resume,
-        progress: progress_bar(&plan, common.quiet),
-    };
-    control.progress.set_message(plan.experiment.id.clone());
-    let results = match execute(&plan, &control)? {
-        Outcome::Done(results) => results,
-        Outcome::Interrupted => {
-            eprintln!("interrupted; go on with the same command and --resume ({})", out.display());
-            return Ok(Finished { status: INTERRUPTED, results: None });
-        }
-    };
-    let predictor = Predictor::new(&plan);
-    let verdicts = checks::measure(&plan, &results, &predictor);
-    let figure = picture::draw(&plan, &results, &predictor, &verdicts);
-    let seconds = began.elapsed().as_secs_f64();
-    let summary = output::summary(&plan, &results, &predictor, &verdicts, seconds);
-    output::write(out, &plan, &results, &summary, &figure)?;
-    // Not needed any more; a leftover does no harm.
-    let _ = std::fs::remove_dir_all(&checkpoints);
-    if !common.quiet {
-        report(&plan, &results, &verdicts, out, seconds, lenient);
-    }
-    let as_expected = verdicts.iter().all(|v| v.as_expected) && results.all_as_expected(&plan);
-    let status = if as_expected || lenient { DONE } else { NOT_AS_EXPECTED };
-    Ok(Finished { status, results: Some((plan, results)) })
-}
+/// Further files of a finished run: names and contents.
+pub type Extra<'a> = &'a dyn Fn(&Plan, &Results) -> fedsa::error::Result<Vec<(&'static str, Vec<u8>)>>;
 
+/// What a folder holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Folder {
+pub enum Folder {
+    /// No run.
     Empty,
+    /// A run that was not finished.
     Unfinished,
+    /// A finished run.
     Finished,
 }
 
-fn folder_state(out: &Path) -> Folder {
-    if out.join("summary.json").exists() {
-        Folder::Finished
-    } else if out.join("config.toml").exists() {
-        Folder::Unfinished
-    } else {
-        Folder::Empty
+impl Folder {
+    /// Of a folder that need not exist.
+    pub fn of(out: &Path) -> Self {
+        match (out.join("summary.json").exists(), out.join("config.toml").exists()) {
+            (true, _) => Folder::Finished,
+            (_, true) => Folder::Unfinished,
+            _ => Folder::Empty,
+        }
     }
+}
+
+impl Job<'_> {
+    /// Runs it, and writes `extra` files beside the usual ones. Gives the exit status.
+    ///
+    /// # Errors
+    /// On bad input; nothing is then written.
+    pub fn run(self, extra: Extra<'_>) -> Result<u8, Failure> {
+        let began = Instant::now();
+        let Job { experiment, base, out, common, quick } = self;
+        let checkpoints = out.join("checkpoint");
+        experiment.settings()?;
+        let config = resolve::file(&experiment, &Places::from_env(base))?;
+        let before = Folder::of(out);
+        if common.resume {
+            may_resume(out, before, &config)?;
+        } else if before != Folder::Empty && !common.overwrite {
+            let held = if before == Folder::Finished { "a finished run" } else { "an interrupted run" };
+            let what = format!("{} holds {held}", out.display());
+            return Err(
+                BadInput::new("--out", what, "another folder, --resume to go on with this run, or --overwrite to replace it").into()
+            );
+        }
+        if common.resume && before == Folder::Finished {
+            if !common.quiet {
+                say(format!("{}: already done, in {}", experiment.id, out.display()));
+            }
+            return Ok(status_of_summary(out));
+        }
+        let roots = if common.resume { read_roots(&checkpoints)? } else { HashMap::new() };
+        let plan = Plan::new(experiment, base, Isa::best(), &roots)?;
+        refuse_unstable(&plan, common.force)?;
+        let mut control = Control {
+            interrupted: &INTERRUPT,
+            checkpoints: checkpoints.clone(),
+            every: Duration::from_secs_f64(common.checkpoint_every),
+            resume: common.resume,
+            progress: indicatif::ProgressBar::hidden(),
+        };
+        control.check_resumable(&plan)?;
+        // From here on things are written.
+        atomic::create_dir(&checkpoints)?;
+        clear(out, &checkpoints, common.resume);
+        atomic::write(&out.join("config.toml"), config.as_bytes())?;
+        write_roots(&checkpoints, &plan)?;
+        watch_interrupts();
+        control.progress = progress_bar(&plan, common.quiet);
+        let results = match execute(&plan, &control)? {
+            Outcome::Done(results) => results,
+            Outcome::Interrupted => {
+                let line = format!("interrupted; the same command with --resume goes on from {}", out.display());
+                let _ = writeln!(std::io::stderr(), "{line}");
+                return Ok(INTERRUPTED);
+            }
+        };
+        let predictor = Predictor::new(&plan);
+        let verdicts = checks::measure(&plan, &results, &predictor);
+        let figure = picture::draw(&plan, &results, &predictor, &verdicts);
+        let seconds = began.elapsed().as_secs_f64();
+        let status = status(&plan, &results, &verdicts, quick);
+        let mut summary = output::summary(&plan, &results, &predictor, &verdicts, seconds);
+        summary["exit_status"] = serde_json::json!(status);
+        for (name, bytes) in extra(&plan, &results)? {
+            atomic::write(&out.join(name), &bytes)?;
+        }
+        output::write(out, &plan, &results, &summary, &figure)?;
+        // Not needed any more; a leftover does no harm.
+        let _ = std::fs::remove_dir_all(&checkpoints);
+        if !common.quiet {
+            report(&plan, &results, &verdicts, out, seconds, quick);
+        }
+        Ok(status)
+    }
+}
+
+/// The exit status of finished runs. Quick settings may be too small for a check
+/// to hold, or for an expected divergence to show.
+fn status(plan: &Plan, results: &Results, verdicts: &[Verdict], quick: bool) -> u8 {
+    let checked = quick || verdicts.iter().all(|v| v.as_expected);
+    let ended = |cell: usize| results.as_expected(plan, cell) || (quick && results.is_ok(cell));
+    if checked && (0..results.cells.len()).all(ended) { DONE } else { NOT_AS_EXPECTED }
+}
+
+/// Checks that what a folder holds is a run of this very experiment.
+fn may_resume(out: &Path, before: Folder, config: &str) -> Result<(), BadInput> {
+    if before == Folder::Empty {
+        let what = format!("{} holds no interrupted run", out.display());
+        return Err(BadInput::new("--resume", what, "the folder of an interrupted run, or no --resume to begin one"));
+    }
+    let ran = std::fs::read_to_string(out.join("config.toml")).unwrap_or_default();
+    if ran == config {
+        return Ok(());
+    }
+    let held = if before == Folder::Finished { "a finished run" } else { "an interrupted run" };
+    let differs = ran.lines().zip(config.lines()).find(|(a, b)| a != b);
+    let differs = differs.map_or(String::new(), |(a, b)| format!(": it had `{a}` where there is `{b}` now"));
+    let what = format!("{} holds {held} of other settings{differs}", out.display());
+    Err(BadInput::new("--resume", what, "the very file and options of that run, which its config.toml shows"))
 }
 
 /// The exit status that a finished folder stands for.
 fn status_of_summary(out: &Path) -> u8 {
     let summary = std::fs::read(out.join("summary.json")).ok();
     let summary: Option<serde_json::Value> = summary.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let passed = summary.and_then(|s| s.get("passed")?.as_bool()).unwrap_or(false);
-    if passed { DONE } else { NOT_AS_EXPECTED }
+    let status = summary.and_then(|s| s.get("exit_status")?.as_u64());
+    if status == Some(u64::from(DONE)) { DONE } else { NOT_AS_EXPECTED }
 }
 
-/// Removes what another run left, the summary first: without it the folder is not a finished one.
-fn clear(out: &Path, checkpoints: &Path) {
-    for name in ["summary.json", "trace.parquet", "theta.npz", "figure.svg", "figure.png"] {
-        let _ = std::fs::remove_file(out.join(name));
+/// Removes what another run left, the summary first: without it the folder is not a
+/// finished one. What was half written when a run was killed goes in any case.
+fn clear(out: &Path, checkpoints: &Path, keep: bool) {
+    if !keep {
+        for name in ["summary.json", "trace.parquet", "theta.npz", "figure.svg", "figure.png", "weights.json", "weights.npz"] {
+            let _ = std::fs::remove_file(out.join(name));
+        }
     }
-    for entry in std::fs::read_dir(checkpoints).into_iter().flatten().flatten() {
-        let _ = std::fs::remove_file(entry.path());
+    for dir in [out, checkpoints] {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if atomic::is_temporary(&name) || (!keep && name.ends_with(".ckpt")) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
     }
 }
 
 fn roots_path(checkpoints: &Path) -> PathBuf {
-    checkpoints.join("roots.json")
+    checkpoints.join("roots.ckpt")
 }
 
 /// `theta*` of every problem: found anew on another machine it may differ in the last bits.
 fn write_roots(checkpoints: &Path, plan: &Plan) -> Result<(), BadInput> {
-    let roots: HashMap<&str, Vec<u64>> =
-        plan.fields.iter().filter_map(|f| Some((f.fingerprint.as_str(), f.field.root()?.iter().map(|x| x.to_bits()).collect()))).collect();
-    atomic::write(&roots_path(checkpoints), &serde_json::to_vec(&roots).expect("plain data"))
+    let roots: HashMap<&str, &[f64]> = plan.fields.iter().filter_map(|f| Some((f.fingerprint.as_str(), f.field.root()?))).collect();
+    write_framed(&roots_path(checkpoints), &roots)
 }
 
-fn read_roots(checkpoints: &Path) -> HashMap<String, Vec<f64>> {
-    let bytes = std::fs::read(roots_path(checkpoints)).unwrap_or_default();
-    let roots: HashMap<String, Vec<u64>> = serde_json::from_slice(&bytes).unwrap_or_default();
-    roots.into_iter().map(|(k, bits)| (k, bits.into_iter().map(f64::from_bits).collect())).collect()
+/// The roots that an interrupted run left; none if it was killed before it did.
+fn read_roots(checkpoints: &Path) -> Result<HashMap<String, Vec<f64>>, BadInput> {
+    let path = roots_path(checkpoints);
+    if path.exists() { read_framed(&path) } else { Ok(HashMap::new()) }
 }
 
 /// The first Ctrl-C asks for checkpoints and an end; the second ends at once.
@@ -177,43 +224,57 @@ fn watch_interrupts() {
             }
         };
         if let Err(e) = ctrlc::set_handler(handler) {
-            eprintln!("warning: Ctrl-C will not write a checkpoint: {e}");
+            let _ = writeln!(std::io::stderr(), "warning: Ctrl-C will not write a checkpoint: {e}");
         }
     });
 }
 
-fn report(plan: &Plan, results: &Results, verdicts: &[Verdict], out: &Path, seconds: f64, lenient: bool) {
-    println!("{} in {seconds:.1} s: {}", plan.experiment.id, out.display());
-    let few = plan.points.len() * plan.labels.len() <= 12;
+/// The most results that a report lists one by one.
+const LISTED: usize = 12;
+
+fn report(plan: &Plan, results: &Results, verdicts: &[Verdict], out: &Path, seconds: f64, quick: bool) {
+    say(format!("{} in {seconds:.1} s: {}", plan.experiment.id, out.display()));
+    let few = plan.points.len() * plan.labels.len() <= LISTED;
     for planned in &plan.points {
         for (label, cell) in plan.labels.iter().zip(&planned.cells) {
             let at = if planned.point.label.is_empty() { String::new() } else { format!(" at {}", planned.point.label) };
             let diverged = results.cells[*cell].iter().find_map(|s| match s.status {
-                fedsa::round::Status::Diverged { round } => Some(round),
-                fedsa::round::Status::Ok => None,
+                Status::Diverged { round } => Some(round),
+                Status::Ok => None,
             });
             let expected = if results.as_expected(plan, *cell) { "as expected" } else { "NOT as expected" };
             match (diverged, results.floors(*cell, "mse")) {
-                (Some(round), _) => println!("  {label}{at}: diverged in round {round}, {expected}"),
-                (None, _) if !results.as_expected(plan, *cell) => println!("  {label}{at}: did not diverge, NOT as expected"),
+                (Some(round), _) => {
+                    let stable = match plan.cells[*cell].method.expect {
+                        Some(_) => String::new(),
+                        None => format!("; {}", super::check::stable_step_text(plan, *cell)),
+                    };
+                    say(format!("  {label}{at}: diverged in round {round}, {expected}{stable}"));
+                }
+                (None, _) if !results.as_expected(plan, *cell) => say(format!("  {label}{at}: did not diverge, {expected}")),
                 (None, Some(floors)) if few => {
                     let floor = crate::experiment::results::Estimate::of(&floors);
-                    println!("  {label}{at}: floor {:.4e} +- {:.1e}", floor.mean, floor.se);
+                    let error = if floors.len() > 1 { format!(" +- {:.1e}", floor.se) } else { String::new() };
+                    say(format!("  {label}{at}: floor {:.4e}{error}", floor.mean));
                 }
                 _ => {}
             }
         }
     }
     for v in verdicts {
-        let word = match (v.pass, v.as_expected, lenient) {
+        let word = match (v.pass, v.as_expected, quick) {
             (true, true, _) => "ok",
             (false, true, _) => "fails as expected",
-            (true, false, _) => "HOLDS, though expected to fail",
+            (true, false, false) => "HOLDS, though expected to fail",
+            (true, false, true) => "note: holds with the quick settings, though expected to fail",
             (false, false, true) => "note: not met with the quick settings",
             (false, false, false) => "FAILED",
         };
         let note = v.note.as_ref().map_or(String::new(), |n| format!(" ({n})"));
-        let measured = v.measured.as_f64().map_or("-".into(), |x| format!("{x:.4e}"));
-        println!("  {word}: {} | measured {measured}, expected {}{note}", v.name, v.expected.as_str().unwrap_or("-"));
+        let numbers = match (v.measured.as_f64(), v.expected.as_str()) {
+            (Some(measured), Some(expected)) => format!(": measured {measured:.4e}, expected {expected}"),
+            _ => ": could not be measured".to_string(),
+        };
+        say(format!("  {word}: {}{numbers}{note}", v.name));
     }
 }

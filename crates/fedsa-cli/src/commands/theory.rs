@@ -14,7 +14,7 @@ use fedsa::theory::exact_mse::FedLsaMse;
 use fedsa::theory::fedlsa::FedLsa;
 use serde_json::{Map, Value as Json, json};
 
-use super::load;
+use super::{load, say};
 use crate::args::TheoryArgs;
 use crate::error::{DONE, Failure};
 use crate::experiment::predict::{self, QUANTITIES};
@@ -42,9 +42,11 @@ pub fn theory(args: &TheoryArgs) -> Result<u8, Failure> {
     }
     let all = json!({ "id": plan.experiment.id, "problems": problems, "methods": methods });
     if args.json {
-        println!("{all:#}");
+        say(format!("{all:#}"));
     } else {
-        print(&all, 0);
+        let mut out = Vec::new();
+        lines(&all, "", &mut out);
+        say(out.join("\n"));
     }
     Ok(DONE)
 }
@@ -148,32 +150,38 @@ fn fedlsa(field: &dyn Field, shape: &Shape) -> Option<Map<String, Json>> {
     Some(out)
 }
 
-/// Prints a tree as indented lines; long lists shortened.
-fn print(value: &Json, depth: usize) {
-    let pad = "  ".repeat(depth);
+/// A tree as indented lines, as in YAML; long lists shortened.
+fn lines(value: &Json, indent: &str, out: &mut Vec<String>) {
     let Json::Object(fields) = value else { return };
     for (key, value) in fields {
         match value {
             Json::Object(_) => {
-                println!("{pad}{key}:");
-                print(value, depth + 1);
+                out.push(format!("{indent}{key}:"));
+                lines(value, &format!("{indent}  "), out);
             }
             Json::Array(items) if items.iter().any(Json::is_object) => {
+                out.push(format!("{indent}{key}:"));
                 for item in items {
-                    println!("{pad}{key}:");
-                    print(item, depth + 1);
+                    let first = out.len();
+                    lines(item, &format!("{indent}    "), out);
+                    if let Some(line) = out.get_mut(first) {
+                        line.replace_range(indent.len()..indent.len() + 4, "  - ");
+                    }
                 }
             }
             Json::Array(items) => {
                 let shown: Vec<String> = items.iter().take(8).map(|x| x.as_f64().map_or(x.to_string(), |x| format!("{x:.5}"))).collect();
                 let more = if items.len() > 8 { ", .." } else { "" };
-                println!("{pad}{key}: [{}{more}]", shown.join(", "));
+                out.push(format!("{indent}{key}: [{}{more}]", shown.join(", ")));
             }
             Json::Number(x) => {
-                println!("{pad}{key}: {}", x.as_u64().map_or_else(|| format!("{:.6e}", x.as_f64().unwrap_or(0.0)), |i| i.to_string()))
+                let shown = x.as_u64().map_or_else(|| format!("{:.6e}", x.as_f64().unwrap_or(0.0)), |i| i.to_string());
+                out.push(format!("{indent}{key}: {shown}"));
             }
-            Json::String(s) => println!("{pad}{key}: {s}"),
-            other => println!("{pad}{key}: {other}"),
+            Json::String(s) if s.is_empty() => {}
+            Json::String(s) => out.push(format!("{indent}{key}: {s}")),
+            Json::Null => out.push(format!("{indent}{key}: not finite")),
+            other => out.push(format!("{indent}{key}: {other}")),
         }
     }
 }

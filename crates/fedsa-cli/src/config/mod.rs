@@ -8,8 +8,8 @@ use fedsa::registry::Kind;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-pub use document::Document;
-pub use schema::{Check, Experiment, Figure, Link, MethodSpec, Point, RunSpec, Start};
+pub use document::{Document, Origin};
+pub use schema::{Check, Experiment, Figure, Link, MethodSpec, Point, RunSpec, Settings, Start};
 
 /// Reads a typed value from a tree; errors carry the dotted key and, for an
 /// unknown key, the nearest valid one.
@@ -17,10 +17,8 @@ pub use schema::{Check, Experiment, Figure, Link, MethodSpec, Point, RunSpec, St
 /// # Errors
 /// When a key is unknown, missing or of the wrong type.
 pub fn read<T: DeserializeOwned>(value: Value) -> Result<T> {
-    serde_path_to_error::deserialize(value).map_err(|e| {
-        let path = e.path().to_string();
-        explained(if path == "." { "" } else { &path }, e.inner().message())
-    })
+    let given = value.clone();
+    serde_path_to_error::deserialize(value).map_err(|e| explained(&given, &e.path().to_string(), e.inner().message()))
 }
 
 /// Reads the settings of a kind from a table that holds its keys (without `kind`).
@@ -28,15 +26,13 @@ pub fn read<T: DeserializeOwned>(value: Value) -> Result<T> {
 /// # Errors
 /// As [`read`].
 pub fn read_kind<T: ?Sized>(kind: &Kind<T>, table: Table) -> Result<Box<T>> {
+    let given = Value::Table(table);
     let mut track = serde_path_to_error::Track::new();
-    let tracked = serde_path_to_error::Deserializer::new(Value::Table(table), &mut track);
+    let tracked = serde_path_to_error::Deserializer::new(given.clone(), &mut track);
     let mut erased = <dyn erased_serde::Deserializer<'_>>::erase(tracked);
     let outcome = (kind.read)(&mut erased);
     drop(erased);
-    outcome.map_err(|e| {
-        let path = track.path().to_string();
-        explained(if path == "." { "" } else { &path }, &e.to_string())
-    })
+    outcome.map_err(|e| explained(&given, &track.path().to_string(), &e.to_string()))
 }
 
 /// Finds a kind by name.
@@ -70,30 +66,137 @@ fn did_you_mean(near: Option<&str>) -> String {
     near.map_or(String::new(), |near| format!("; did you mean `{near}`?"))
 }
 
-/// serde's message with the nearest valid key, and what would be accepted as help.
-fn explained(path: &str, message: &str) -> BadInput {
-    let message = message.trim();
+/// serde's message in a user's words: the value at fault, the nearest valid key,
+/// and what would be accepted as help.
+fn explained(given: &Value, path: &str, message: &str) -> BadInput {
+    let path = if path == "." { "" } else { path };
+    // toml adds where in the value it was, which the path says already.
+    let message = message.split("\nin `").next().unwrap_or(message).trim();
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    if message.starts_with("unknown field") || message.starts_with("unknown variant") {
-        let thing = if message.starts_with("unknown field") { "key" } else { "value" };
-        let (name, accepted) = (quoted.first().copied().unwrap_or(""), quoted.get(1..).unwrap_or(&[]));
+    let first = quoted.first().copied().unwrap_or("");
+    if message.starts_with("unknown field") {
+        let accepted = quoted.get(1..).unwrap_or(&[]);
         // The path may end in the key itself or in the table around it.
-        let key = match thing {
-            "key" if path != name && !path.ends_with(&format!(".{name}")) => {
-                [path, name].iter().filter(|s| !s.is_empty()).copied().collect::<Vec<_>>().join(".")
-            }
-            _ => path.to_string(),
-        };
-        let near = did_you_mean(nearest(name, accepted.iter().copied()));
+        let key = if path == first || path.ends_with(&format!(".{first}")) { path.to_string() } else { joined(path, first) };
+        let near = did_you_mean(nearest(first, accepted.iter().copied()));
         let help = if accepted.is_empty() { "no further keys".to_string() } else { format!("one of {}", accepted.join(", ")) };
-        return BadInput::new(key, format!("unknown {thing} `{name}`{near}"), help);
+        return BadInput::new(key, format!("unknown key `{first}`{near}"), help);
     }
-    if let Some(("", rest)) = message.split_once("missing field") {
-        let name = rest.trim().trim_matches('`');
-        return BadInput::new(path, format!("the key `{name}` is missing"), format!("{name} = ..."));
+    if message.starts_with("unknown variant") {
+        let accepted = quoted.get(1..).unwrap_or(&[]);
+        let near = did_you_mean(nearest(first, accepted.iter().copied()));
+        return BadInput::new(path, format!("unknown value `{first}`{near}"), format!("one of {}", accepted.join(", ")));
     }
-    if let Some((what, help)) = message.split_once(", expected ") {
-        return BadInput::new(path, what, help);
+    if message.starts_with("missing field") {
+        return BadInput::new(path, format!("the key `{first}` is missing"), format!("{first} = .. in this table"));
     }
-    BadInput::new(path, message, "")
+    // What is left is a value of the wrong type. "expected" is followed by the
+    // type; a choice of types says itself what it accepts.
+    let accepted = message.rsplit_once("expected ").map_or(message, |(_, expected)| plain(expected));
+    let what = match place(given, path) {
+        Some(Value::Table(_)) => "this table is not accepted".to_string(),
+        Some(value) => format!("{} is not accepted", short(value)),
+        None => "this value is not accepted".to_string(),
+    };
+    BadInput::new(path, what, accepted)
+}
+
+fn joined(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_string() } else { format!("{path}.{key}") }
+}
+
+/// What a user calls what serde expects.
+fn plain(expected: &str) -> &str {
+    match expected {
+        "usize" | "u64" | "u32" | "u16" | "u8" => "a whole number, at least 0",
+        "isize" | "i64" | "i32" => "a whole number",
+        "f64" | "f32" => "a number",
+        "a string" | "string" => "a text in quotes",
+        "a boolean" => "true or false",
+        "a sequence" => "a list in square brackets",
+        "an array of length 2" | "a tuple of size 2" | "fewer elements in array" => "a list of two, such as [0.0, 1.0]",
+        "string only" | "string or map" | "variant identifier" => "a name in quotes",
+        "a map" => "a table",
+        other if other.starts_with("struct ") || other.starts_with("internally tagged enum") => "a table",
+        other => other,
+    }
+}
+
+/// A value as text, not too long for a message.
+pub fn short(value: &Value) -> String {
+    let text = value.as_str().map_or_else(|| value.to_string(), |text| format!("{text:?}"));
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text,
+    }
+}
+
+/// The value that a dotted key leads to.
+fn place<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
+    document::segments(path).iter().try_fold(value, |value, segment| match segment {
+        document::Segment::Name(name) => value.get(name.as_str()),
+        document::Segment::Index(i) => value.get(*i),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only read")]
+    struct Everything {
+        count: usize,
+        number: Option<f64>,
+        name: Option<String>,
+        yes: Option<bool>,
+        pair: Option<[f64; 2]>,
+        list: Option<Vec<u64>>,
+        map: Option<BTreeMap<String, (f64, f64)>>,
+        choice: Option<Choice>,
+        inner: Option<Box<Everything>>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    enum Choice {
+        OneThing,
+        Other,
+    }
+
+    fn message(text: &str) -> String {
+        let e = read::<Everything>(Value::Table(text.parse().unwrap())).unwrap_err();
+        format!("{e} | {}", e.help)
+    }
+
+    #[test]
+    fn types_are_told_in_plain_words() {
+        for (text, expected) in [
+            ("count = -1", "count: -1 is not accepted | a whole number, at least 0"),
+            ("count = 1.5", "count: 1.5 is not accepted | a whole number, at least 0"),
+            ("count = 1\nnumber = \"x\"", "number: \"x\" is not accepted | a number"),
+            ("count = 1\nname = [1]", "name: [1] is not accepted | a text in quotes"),
+            ("count = 1\nyes = 1", "yes: 1 is not accepted | true or false"),
+            ("count = 1\npair = [1.0, 2.0, 3.0]", "pair: [1.0, 2.0, 3.0] is not accepted | a list of two, such as [0.0, 1.0]"),
+            ("count = 1\npair = 3", "pair: 3 is not accepted | a list of two, such as [0.0, 1.0]"),
+            ("count = 1\nlist = [1, -2]", "list[1]: -2 is not accepted | a whole number, at least 0"),
+            ("count = 1\nlist = 1", "list: 1 is not accepted | a list in square brackets"),
+            ("count = 1\nmap = { a = [1.0] }", "map.a: [1.0] is not accepted | a list of two, such as [0.0, 1.0]"),
+            ("count = 1\nmap = 1", "map: 1 is not accepted | a table"),
+            ("count = 1\nchoice = 1", "choice: 1 is not accepted | a name in quotes"),
+            ("count = 1\nchoice = \"oter\"", "choice: unknown value `oter`; did you mean `other`? | one of one-thing, other"),
+            ("count = 1\ninner = 1", "inner: 1 is not accepted | a table"),
+            ("count = 1\ninner = { count = \"x\" }", "inner.count: \"x\" is not accepted | a whole number, at least 0"),
+            ("count = 1\ninner = {}", "inner: the key `count` is missing | count = .. in this table"),
+            ("count = 1\ninner = { count = 1, nmber = 2 }", "inner.nmber: unknown key `nmber`; did you mean `number`? | one of"),
+            ("", "the key `count` is missing | count = .. in this table"),
+        ] {
+            assert!(message(text).starts_with(expected), "{text}: {}", message(text));
+        }
+    }
 }

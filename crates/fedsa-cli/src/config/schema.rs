@@ -9,7 +9,7 @@ use fedsa::sampling::Sampling;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::document::{self, Document};
+use super::document::{self, Assignment, Document, From, Origin, assignments};
 use super::{find_kind, read, read_kind};
 use crate::error::Failure;
 
@@ -39,6 +39,8 @@ pub struct Point {
     pub coordinates: Vec<(String, Value)>,
     /// The file's tree at this point.
     pub table: Table,
+    /// What variants and sweeps set here.
+    pub origins: Vec<Origin>,
 }
 
 impl Point {
@@ -119,13 +121,18 @@ pub struct RunSpec {
 
 /// Seeds: how many, or which.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a count of seeds, or a list of seeds, whole numbers of at least 0")]
 pub enum Seeds {
     /// 0, 1, .., n - 1.
     Count(u64),
     /// These.
     List(Vec<u64>),
 }
+
+/// The most seeds.
+const MAX_SEEDS: usize = 10_000_000;
+/// The most rounds that are recorded of a run.
+const MAX_RECORDED: u64 = 10_000_000;
 
 impl Default for Seeds {
     fn default() -> Self {
@@ -134,6 +141,26 @@ impl Default for Seeds {
 }
 
 impl Seeds {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        match self {
+            Seeds::Count(n) => usize::try_from(*n).unwrap_or(usize::MAX),
+            Seeds::List(seeds) => seeds.len(),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let accepted = format!("a count from 1 to {MAX_SEEDS}, or a list of different seeds");
+        if !(1..=MAX_SEEDS).contains(&self.count()) {
+            return Err(BadInput::new("seeds", format!("{} seeds", self.count()), accepted));
+        }
+        let mut seen = std::collections::HashSet::new();
+        match self.list().into_iter().find(|seed| !seen.insert(*seed)) {
+            None => Ok(()),
+            Some(twice) => Err(BadInput::new("seeds", format!("the seed {twice} is given twice"), accepted)),
+        }
+    }
+
     /// All seeds.
     pub fn list(&self) -> Vec<u64> {
         match self {
@@ -145,7 +172,7 @@ impl Seeds {
 
 /// `theta_0`: zero, root, root+1, normal, limit (FedLSA's), a list, or an `.npz` or `.json` file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "zero, root, root+1, normal, limit or a file in quotes, or a list of numbers")]
 pub enum Start {
     /// A name, or a file.
     Name(String),
@@ -161,7 +188,7 @@ impl Default for Start {
 
 /// The recorded rounds; round 0 and the last are always among them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "{ every = K }, { points = K, spacing = \"even\" or \"log\" }, or a list of rounds")]
 pub enum Grid {
     /// These rounds.
     List(Vec<u64>),
@@ -221,11 +248,16 @@ impl Grid {
         out
     }
 
-    fn check(&self) -> Result<()> {
+    fn check(&self, rounds: u64) -> Result<()> {
         let Grid::Table(t) = self else { return Ok(()) };
         require(t.every.is_none_or(|k| k >= 1), "record.every", t.every.unwrap_or(0), "at least 1")?;
         require(t.points.is_none_or(|n| n >= 1), "record.points", t.points.unwrap_or(0), "at least 1")?;
-        require(t.every.is_none() || t.points.is_none(), "record", "both every and points", "every or points, not both")
+        if t.every.is_some() && t.points.is_some() {
+            return Err(BadInput::new("record", "both every and points", "every or points"));
+        }
+        let recorded = t.every.map_or(t.points.unwrap_or(500).min(rounds), |k| rounds / k);
+        let what = format!("{recorded} recorded rounds");
+        require(recorded <= MAX_RECORDED, "record", what, &format!("at most {MAX_RECORDED}: every = {}", rounds / MAX_RECORDED + 1))
     }
 }
 
@@ -299,7 +331,7 @@ pub enum Centre {
 /// What a method gives out: `"last"`, `"average"` (Polyak and Ruppert), or `{ tail = 0.5 }`,
 /// the average of the last half of the rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "\"last\", \"average\", or { tail = SHARE }")]
 pub enum OutputSpec {
     /// last or average.
     Name(OutputName),
@@ -362,7 +394,7 @@ pub enum CodecSpec {
 
 /// A status other than ok that a run is expected to end with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "\"ok\", \"diverges\", or [{ at = { .. }, status = \"diverges\" }] for sweep points")]
 pub enum Expect {
     /// At every point.
     Always(ExpectedStatus),
@@ -388,6 +420,18 @@ pub enum ExpectedStatus {
     Ok,
     /// The iterates leave every bound.
     Diverges,
+}
+
+/// What the tables of one point say.
+pub struct Settings {
+    /// The problem's.
+    pub problem: Box<dyn fedsa::problem::Settings>,
+    /// The `[sampling]` table.
+    pub sampling: Sampling,
+    /// The `[run]` table.
+    pub run: RunSpec,
+    /// The methods.
+    pub methods: Vec<MethodSpec>,
 }
 
 /// One `[[method]]` at one point.
@@ -442,7 +486,7 @@ pub struct Figure {
 
 /// One metric or several.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "the name of a metric in quotes, or a list of them")]
 pub enum Metrics {
     /// One.
     One(String),
@@ -580,8 +624,62 @@ impl Experiment {
         });
         let sane = !id.is_empty() && !id.starts_with('/') && !id.split('/').any(|part| part.is_empty() || part == "..");
         require(sane, "id", format!("\"{id}\""), "a relative path without `..`")?;
-        let points = expand(table, &sweeps, &variants)?;
+        let points = expand(document, &sweeps, &variants)?;
         Ok(Self { id: id.clone(), title: text("title")?.unwrap_or(id), figure, checks, points, document: document.clone() })
+    }
+
+    /// Reads all points' tables and checks what they say of each other.
+    ///
+    /// # Errors
+    /// As the tables' keys demand, at their lines.
+    pub fn settings(&self) -> Result<Vec<Settings>, Failure> {
+        let mut all: Vec<Settings> = Vec::new();
+        for point in &self.points {
+            let read = || {
+                let settings =
+                    Settings { problem: point.problem()?, sampling: point.sampling()?, run: point.run()?, methods: point.methods()? };
+                for (i, method) in settings.methods.iter().enumerate() {
+                    let first = all.first().map_or(&method.label, |first| &first.methods[i].label);
+                    let what = format!("`{}`, but `{first}` at the first point", method.label);
+                    if method.label != *first {
+                        return Err(BadInput::new(format!("method[{i}].label"), what, "the same label at every point"));
+                    }
+                }
+                self.check_expected(point)?;
+                Ok(settings)
+            };
+            all.push(read().map_err(|e| self.failure_at(e, point))?);
+        }
+        Ok(all)
+    }
+
+    /// Checks that what is expected somewhere is said of something that is swept.
+    fn check_expected(&self, point: &Point) -> Result<()> {
+        let tables = point.table.get("method").and_then(Value::as_array);
+        for (i, method) in tables.into_iter().flatten().enumerate() {
+            let Some(Expect::At(list)) = method.get("expect").cloned().and_then(|value| read(value).ok()) else { continue };
+            for (j, name) in list.iter().enumerate().flat_map(|(j, e)| e.at.keys().map(move |name| (j, name))) {
+                let mut names: Vec<&str> = self.points.iter().flat_map(|p| &p.coordinates).map(|(n, _)| n.as_str()).collect();
+                if !names.contains(&name.as_str()) {
+                    names.sort_unstable();
+                    names.dedup();
+                    let what = format!(
+                        "nothing that is swept is called `{name}`{}",
+                        super::did_you_mean(super::nearest(name, names.iter().copied()))
+                    );
+                    let accepted =
+                        if names.is_empty() { "expect = \"diverges\", or a sweep".into() } else { format!("one of {}", names.join(", ")) };
+                    return Err(BadInput::new(format!("method[{i}].expect[{j}].at.{name}"), what, accepted));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An error about a key at a sweep point, which is named where there are several.
+    pub fn failure_at(&self, e: BadInput, point: &Point) -> Failure {
+        let e = if point.label.is_empty() { e } else { BadInput { what: format!("{} (at {})", e.what, point.label), ..e } };
+        self.document.failure_at(e, &point.origins)
     }
 }
 
@@ -589,8 +687,8 @@ impl Experiment {
 const MAX_POINTS: usize = 100_000;
 
 /// All combinations of variants and sweep values.
-fn expand(table: &Table, sweeps: &[Sweep], variants: &[Variant]) -> Result<Vec<Point>> {
-    let base = Point { label: String::new(), coordinates: Vec::new(), table: table.clone() };
+fn expand(document: &Document, sweeps: &[Sweep], variants: &[Variant]) -> Result<Vec<Point>> {
+    let base = Point { label: String::new(), coordinates: Vec::new(), table: document.table.clone(), origins: Vec::new() };
     let mut points = Vec::new();
     let starts: Vec<(Point, &[Sweep], String)> = if variants.is_empty() {
         vec![(base, &[][..], String::new())]
@@ -598,8 +696,10 @@ fn expand(table: &Table, sweeps: &[Sweep], variants: &[Variant]) -> Result<Vec<P
         let each = variants.iter().enumerate().map(|(i, variant)| {
             let mut point = base.clone();
             let place = format!("variant[{i}]");
-            for (key, value) in &variant.set {
-                document::set(&mut point.table, key, value.clone()).map_err(|e| e.inside(&format!("{place}.set")))?;
+            for Assignment { key, value, place } in assignments(&variant.set, &format!("{place}.set")) {
+                let set = reachable(&key).and_then(|()| document::set(&mut point.table, &key, value));
+                let set = set.map_err(|e| BadInput { key: place.clone(), ..e })?;
+                point.origins.extend(set.into_iter().map(|key| Origin { key, from: From::Place(place.clone()) }));
             }
             point.coordinates.push(("variant".into(), Value::String(variant.label.clone())));
             Ok((point, variant.sweep.as_slice(), place))
@@ -611,8 +711,10 @@ fn expand(table: &Table, sweeps: &[Sweep], variants: &[Variant]) -> Result<Vec<P
         let all = sweeps.iter().enumerate().map(|(i, s)| (format!("sweep[{i}]"), s));
         let own = own.iter().enumerate().map(|(i, s)| (format!("{place}.sweep[{i}]"), s));
         for (place, sweep) in all.chain(own) {
-            here = sweep.apply(&here).map_err(|e| e.inside(&place))?;
-            require(here.len() + points.len() <= MAX_POINTS, &place, here.len(), &format!("sweeps over at most {MAX_POINTS} points"))?;
+            let count = here.len().saturating_mul(sweep.values.len());
+            let too_many = format!("{} points or more", points.len().saturating_add(count));
+            require(points.len().saturating_add(count) <= MAX_POINTS, &place, too_many, "sweeps over at most 100000 points in all")?;
+            here = sweep.apply(&here, &place).map_err(|e| if e.key.starts_with(&place) { e } else { e.inside(&place) })?;
         }
         points.extend(here);
     }
@@ -624,33 +726,87 @@ fn expand(table: &Table, sweeps: &[Sweep], variants: &[Variant]) -> Result<Vec<P
         };
         point.label = point.coordinates.iter().map(text).collect::<Vec<_>>().join(", ");
     }
+    let mut labels = std::collections::HashSet::new();
+    if let Some(twice) = points.iter().find(|point| !labels.insert(point.label.as_str())) {
+        let table = if sweeps.is_empty() { "variant" } else { "sweep" };
+        let what = format!("two points are both at `{}`", twice.label);
+        return Err(BadInput::new(
+            table,
+            what,
+            "every value and every label once; names that differ for sweeps of keys with the same last part",
+        ));
+    }
+    overridden(document, &points)?;
     Ok(points)
 }
 
+/// Refuses options of the command line that no point is left with, because a sweep
+/// or every variant sets the same key.
+fn overridden(document: &Document, points: &[Point]) -> Result<()> {
+    for Origin { key, from } in &document.origins {
+        let replaced = |point: &Point| point.origins.iter().any(|later| later.decides(key));
+        if matches!(from, From::Flag(_)) && points.iter().all(replaced) {
+            let what = "a sweep or variant sets this key at every point, so that the option would do nothing";
+            let help = "set what the sweep says, such as --set sweep.0.values=[1,2], or a key that is not swept";
+            return Err(BadInput::new(key, what, help));
+        }
+    }
+    Ok(())
+}
+
+/// The tables that sweeps and variants reach into.
+const SWEPT: &[&str] = &["problem", "sampling", "method", "run"];
+
+/// Checks that a dotted key names something that may differ from point to point.
+fn reachable(key: &str) -> Result<()> {
+    let first = key.split('.').next().unwrap_or(key);
+    if SWEPT.contains(&first) {
+        return Ok(());
+    }
+    let near = super::did_you_mean(super::nearest(first, SWEPT.iter().copied()));
+    Err(BadInput::new(
+        "",
+        format!("`{key}` is in none of the tables that can differ by point{near}"),
+        format!("a key in {}", SWEPT.join(", ")),
+    ))
+}
+
 impl Sweep {
-    fn apply(&self, points: &[Point]) -> Result<Vec<Point>> {
+    fn apply(&self, points: &[Point], place: &str) -> Result<Vec<Point>> {
         let keys: Vec<&str> = match (&self.key, &self.keys) {
             (Some(key), None) => vec![key],
             (None, Some(keys)) if !keys.is_empty() => keys.iter().map(String::as_str).collect(),
-            _ => return Err(BadInput::new("key", "a sweep needs key or keys", "key = \"run.rounds\", or keys = [..] that move together")),
+            (Some(_), Some(_)) => return Err(BadInput::new("keys", "both key and keys", "key for one, or keys that move together")),
+            _ => return Err(BadInput::new("", "a sweep needs key or keys", "key = \"run.rounds\", or keys = [..] that move together")),
         };
         require(!self.values.is_empty(), "values", "[]", "a list of at least one value")?;
         if let Some(labels) = &self.labels {
             let accepted = format!("one label per value, {}", self.values.len());
-            require(labels.len() == self.values.len(), "labels", labels.len(), &accepted)?;
+            require(labels.len() == self.values.len(), "labels", format!("a list of {}", labels.len()), &accepted)?;
+        }
+        for (j, key) in keys.iter().enumerate() {
+            let at = if self.keys.is_some() { format!("keys[{j}]") } else { "key".to_string() };
+            reachable(key).map_err(|e| BadInput { key: at, ..e })?;
         }
         let name = self.name.clone().unwrap_or_else(|| keys[0].rsplit('.').next().unwrap_or(keys[0]).to_string());
         let mut out = Vec::new();
         for point in points {
             for (i, value) in self.values.iter().enumerate() {
-                let values: Vec<&Value> = match (value, &self.keys) {
-                    (_, None) => vec![value],
-                    (Value::Array(list), Some(_)) if list.len() == keys.len() => list.iter().collect(),
-                    _ => return Err(BadInput::new("values", format!("{value}"), format!("lists of {} values, one per key", keys.len()))),
+                let (values, places): (Vec<&Value>, Vec<String>) = match (value, &self.keys) {
+                    (_, None) => (vec![value], vec![format!("{place}.values[{i}]")]),
+                    (Value::Array(list), Some(_)) if list.len() == keys.len() => {
+                        (list.iter().collect(), (0..list.len()).map(|j| format!("{place}.values[{i}][{j}]")).collect())
+                    }
+                    _ => {
+                        let what = format!("{value} does not go with {} keys", keys.len());
+                        return Err(BadInput::new(format!("values[{i}]"), what, format!("lists of {} values, one per key", keys.len())));
+                    }
                 };
                 let mut next = point.clone();
-                for (key, value) in keys.iter().zip(&values) {
-                    document::set(&mut next.table, key, (*value).clone())?;
+                for (j, (key, value)) in keys.iter().zip(&values).enumerate() {
+                    let at = if self.keys.is_some() { format!("{place}.keys[{j}]") } else { format!("{place}.key") };
+                    let set = document::set(&mut next.table, key, (*value).clone()).map_err(|e| BadInput { key: at, ..e })?;
+                    next.origins.extend(set.into_iter().map(|key| Origin { key, from: From::Place(places[j].clone()) }));
                 }
                 let shown = self.labels.as_ref().map_or_else(|| values[0].clone(), |labels| Value::String(labels[i].clone()));
                 next.coordinates.push((name.clone(), shown));
@@ -661,12 +817,17 @@ impl Sweep {
     }
 }
 
+/// Settings as a tree of their keys.
+fn tree<S: Serialize + ?Sized>(settings: &S) -> Result<Table> {
+    Table::try_from(settings).map_err(|e| BadInput::new("", e.to_string(), "numbers and names that a TOML file can hold"))
+}
+
 impl Point {
     /// The `[sampling]` table.
     ///
     /// # Errors
     /// As the table's keys demand.
-    pub fn sampling(&self) -> Result<Sampling> {
+    fn sampling(&self) -> Result<Sampling> {
         let table = self.table.get("sampling").cloned().unwrap_or_else(|| Value::Table(Table::new()));
         let sampling: Sampling = read(table).map_err(|e| e.inside("sampling"))?;
         sampling.check().map_err(|e| e.inside("sampling"))?;
@@ -677,18 +838,18 @@ impl Point {
     ///
     /// # Errors
     /// As the table's keys demand.
-    pub fn run(&self) -> Result<RunSpec> {
+    fn run(&self) -> Result<RunSpec> {
         let table = self.table.get("run").cloned().ok_or_else(|| BadInput::new("", "there is no [run] table", "[run] with rounds = T"))?;
         let run: RunSpec = read(table).map_err(|e| e.inside("run"))?;
         let check = || {
             require((1..=u64::from(u32::MAX)).contains(&run.rounds), "rounds", run.rounds, "between 1 and 4294967295")?;
-            require(!run.seeds.list().is_empty(), "seeds", "none", "a count of at least 1, or a list of seeds")?;
+            run.seeds.check()?;
             for (key, x) in
                 [("stop.mse", run.stop.mse), ("stop.residual", run.stop.residual), ("stop.relative_residual", run.stop.relative_residual)]
             {
                 require(x.is_none_or(|x| x > 0.0), key, x.unwrap_or(0.0), "a positive number")?;
             }
-            run.record.check()
+            run.record.check(run.rounds)
         };
         check().map_err(|e: BadInput| e.inside("run"))?;
         Ok(run)
@@ -698,9 +859,11 @@ impl Point {
     ///
     /// # Errors
     /// As the table's keys demand.
-    pub fn problem(&self) -> Result<Box<dyn fedsa::problem::Settings>> {
-        let Some(Value::Table(table)) = self.table.get("problem") else {
-            return Err(BadInput::new("", "there is no [problem] table", "[problem] with kind = .."));
+    fn problem(&self) -> Result<Box<dyn fedsa::problem::Settings>> {
+        let table = match self.table.get("problem") {
+            Some(Value::Table(table)) => table,
+            None => return Err(BadInput::new("", "there is no [problem] table", "[problem] with kind = ..")),
+            Some(other) => return Err(BadInput::new("problem", format!("{other} is not a table"), "[problem] with kind = ..")),
         };
         let mut table = table.clone();
         let kind = find_kind(fedsa::problem::KINDS, &mut table, "problem").map_err(|e| e.inside("problem"))?;
@@ -711,10 +874,14 @@ impl Point {
     ///
     /// # Errors
     /// As the tables' keys demand, or when two labels are the same.
-    pub fn methods(&self) -> Result<Vec<MethodSpec>> {
+    fn methods(&self) -> Result<Vec<MethodSpec>> {
         let tables = match self.table.get("method") {
             Some(Value::Array(tables)) if !tables.is_empty() => tables,
-            _ => return Err(BadInput::new("", "there is no [[method]]", "at least one [[method]] with kind = ..")),
+            Some(Value::Table(_)) => {
+                return Err(BadInput::new("method", "this is one table, not a list", "[[method]], in double brackets"));
+            }
+            Some(other) => return Err(BadInput::new("method", format!("{other} is not a list of tables"), "[[method]] tables")),
+            None => return Err(BadInput::new("", "there is no [[method]]", "at least one [[method]] with kind = ..")),
         };
         let mut out: Vec<MethodSpec> = Vec::new();
         for (i, value) in tables.iter().enumerate() {
@@ -723,13 +890,57 @@ impl Point {
                 let what = format!("two methods are called `{}`", spec.label);
                 return Err(BadInput::new(format!("method[{i}].label"), what, "a label of its own for each method"));
             }
+            let own = !spec.label.is_empty() && spec.label != "format" && !spec.label.starts_with("theta_star");
+            let accepted = "a label other than format and theta_star, which name arrays of theta.npz";
+            require(own, &format!("method[{i}].label"), format!("\"{}\"", spec.label), accepted)?;
             out.push(spec);
         }
         Ok(out)
     }
 
+    /// The tables that decide what runs, with defaults written out.
+    ///
+    /// # Errors
+    /// As the tables' keys demand.
+    pub fn resolved(&self) -> Result<Table> {
+        self.resolved_sections().into_iter().map(|(key, value)| Ok((key.to_string(), value?))).collect()
+    }
+
+    /// As [`Point::resolved`], table by table.
+    pub fn resolved_sections(&self) -> [(&'static str, Result<Value>); 4] {
+        let kind = |value: Option<&Value>, name: &dyn Fn(&str) -> Option<&'static str>| {
+            let given = value.and_then(|v| v.get("kind")).and_then(Value::as_str).and_then(name);
+            Value::String(given.unwrap_or_default().to_string())
+        };
+        let problem = || {
+            let mut table = tree(&*self.problem()?)?;
+            let name = |name: &str| fedsa::problem::KINDS.iter().find(|k| k.is_called(name)).map(|k| k.name);
+            table.insert("kind".into(), kind(self.table.get("problem"), &name));
+            Ok(Value::Table(table))
+        };
+        let methods = || {
+            let specs = self.methods()?;
+            let given = self.table.get("method").and_then(Value::as_array).into_iter().flatten();
+            let each = specs.iter().zip(given).map(|(spec, given)| {
+                let mut table = tree(&*spec.settings)?;
+                let common = METHOD_COMMON.iter().filter_map(|key| Some(((*key).to_string(), given.get(*key)?.clone())));
+                table.extend(common);
+                table.insert("kind".into(), Value::String(spec.kind.to_string()));
+                table.insert("label".into(), Value::String(spec.label.clone()));
+                Ok(Value::Table(table))
+            });
+            Ok(Value::Array(each.collect::<Result<_>>()?))
+        };
+        [
+            ("problem", problem()),
+            ("sampling", self.sampling().and_then(|s| Ok(Value::Table(tree(&s)?)))),
+            ("run", self.run().and_then(|r| Ok(Value::Table(tree(&r)?)))),
+            ("method", methods()),
+        ]
+    }
+
     fn method(&self, value: &Value) -> Result<MethodSpec> {
-        let Value::Table(table) = value else { return Err(BadInput::new("", "not a table", "[[method]] tables")) };
+        let Value::Table(table) = value else { return Err(BadInput::new("", format!("{value} is not a table"), "[[method]] tables")) };
         let (mut common, mut own) = (Table::new(), Table::new());
         for (key, value) in table {
             let to = if METHOD_COMMON.contains(&key.as_str()) { &mut common } else { &mut own };
@@ -742,6 +953,12 @@ impl Point {
             }
             e
         })?;
+        // What needs no problem to be seen; the number of agents is not known yet.
+        if let Err(e) = settings.check(usize::MAX) {
+            if e.key != "participants" {
+                return Err(e);
+            }
+        }
         let common: MethodCommon = read(Value::Table(common))?;
         let expect = match common.expect {
             None => None,

@@ -13,7 +13,7 @@
 //! | `final` | the metric (or `distance`, the root of mse) after the last round is `expected` within `tolerance` (relative), or at most `max` |
 //! | `scaffnew` | control variates with random talk on `Abar_c = a I` follow the exact recursion of Theorem B.4 |
 
-use fedsa::error::{BadInput, Result, require};
+use fedsa::error::{BadInput, Result};
 use fedsa::methods::Drift;
 use fedsa::problem::systems::System;
 use fedsa::theory::scaffnew::{Scaffnew, ScaffnewState};
@@ -65,26 +65,33 @@ struct Kind {
     name: &'static str,
     /// Keys it cannot do without.
     needs: &'static [&'static str],
+    /// Keys of which it needs at least one, if there are any.
+    needs_one: &'static [&'static str],
+    /// Further keys that mean something to it.
+    takes: &'static [&'static str],
     measure: Measure,
 }
 
+/// The keys that every check may have.
+const COMMON: &[&str] = &["kind", "name", "method", "at", "min_eta_h", "max_eta_h", "bias_over_noise", "expected_to_fail"];
+
 const KINDS: &[Kind] = &[
-    Kind { name: "floor", needs: &["method", "expected"], measure: floor },
-    Kind { name: "ratio", needs: &["method", "over"], measure: ratio },
-    Kind { name: "reaches", needs: &["method", "max"], measure: reaches },
-    Kind { name: "curve", needs: &["method"], measure: curve },
-    Kind { name: "slope", needs: &["method", "along", "expected", "tolerance"], measure: slope },
-    Kind { name: "spread", needs: &["method", "along", "tolerance"], measure: spread },
-    Kind { name: "rounds", needs: &["method", "over", "max", "tolerance"], measure: rounds },
-    Kind { name: "predicted", needs: &["method", "metric", "expected", "tolerance"], measure: predicted },
-    Kind { name: "final", needs: &["method"], measure: last },
-    Kind { name: "scaffnew", needs: &["method"], measure: scaffnew },
+    Kind { name: "floor", needs: &["expected"], needs_one: &[], takes: &["metric", "tolerance", "se", "larger"], measure: floor },
+    Kind { name: "ratio", needs: &["over"], needs_one: &["min", "max", "tolerance"], takes: &["metric", "se"], measure: ratio },
+    Kind { name: "reaches", needs: &["max"], needs_one: &[], takes: &["metric", "by"], measure: reaches },
+    Kind { name: "curve", needs: &[], needs_one: &[], takes: &["metric", "tolerance"], measure: curve },
+    Kind { name: "slope", needs: &["along", "expected", "tolerance"], needs_one: &[], takes: &["metric"], measure: slope },
+    Kind { name: "spread", needs: &["along", "tolerance"], needs_one: &[], takes: &["metric", "se"], measure: spread },
+    Kind { name: "rounds", needs: &["over", "max", "tolerance"], needs_one: &[], takes: &["metric"], measure: rounds },
+    Kind { name: "predicted", needs: &["metric", "expected", "tolerance"], needs_one: &[], takes: &[], measure: predicted },
+    Kind { name: "final", needs: &[], needs_one: &["expected", "max"], takes: &["metric", "tolerance", "se", "larger"], measure: last },
+    Kind { name: "scaffnew", needs: &[], needs_one: &[], takes: &["metric"], measure: scaffnew },
 ];
 
 /// Checks that the checks of a file can be measured at all.
 ///
 /// # Errors
-/// When one has an unknown kind, metric or method, or lacks a key.
+/// When one has an unknown kind, metric or method, lacks a key, or has one that means nothing to it.
 pub fn validate(experiment: &Experiment, labels: &[String]) -> Result<()> {
     for (i, check) in experiment.checks.iter().enumerate() {
         validate_one(experiment, labels, check).map_err(|e| e.inside(&format!("check[{i}]")))?;
@@ -92,50 +99,92 @@ pub fn validate(experiment: &Experiment, labels: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// The keys that a check has.
+fn given(check: &Check) -> Vec<&'static str> {
+    let all = [
+        ("method", check.method.is_some()),
+        ("over", check.over.is_some()),
+        ("metric", check.metric.is_some()),
+        ("along", check.along.is_some()),
+        ("expected", check.expected.is_some()),
+        ("tolerance", check.tolerance.is_some()),
+        ("se", check.se.is_some()),
+        ("larger", check.larger),
+        ("min", check.min.is_some()),
+        ("max", check.max.is_some()),
+        ("by", check.by.is_some()),
+    ];
+    all.into_iter().filter(|(_, given)| *given).map(|(key, _)| key).collect()
+}
+
+/// Refuses a name that is not one of those known.
+fn known(key: &str, name: &str, names: &[&str]) -> Result<()> {
+    if names.contains(&name) {
+        return Ok(());
+    }
+    let near = nearest(name, names.iter().copied()).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
+    let help = if names.is_empty() { "a sweep first".to_string() } else { format!("one of {}", names.join(", ")) };
+    Err(BadInput::new(key, format!("there is no {key} `{name}`{near}"), help))
+}
+
 fn validate_one(experiment: &Experiment, labels: &[String], check: &Check) -> Result<()> {
-    let kinds = KINDS.iter().map(|k| k.name);
-    let Some(kind) = KINDS.iter().find(|k| k.name == check.kind) else {
-        let near = nearest(&check.kind, kinds.clone()).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
-        let names: Vec<&str> = kinds.collect();
-        return Err(BadInput::new("kind", format!("there is no check `{}`{near}", check.kind), format!("one of {}", names.join(", "))));
-    };
-    let given = |key: &str| match key {
-        "method" => check.method.is_some(),
-        "over" => check.over.is_some(),
-        "along" => check.along.is_some(),
-        "expected" => check.expected.is_some(),
-        "tolerance" => check.tolerance.is_some(),
-        "max" => check.max.is_some(),
-        "metric" => check.metric.is_some(),
-        _ => false,
-    };
-    for key in kind.needs {
-        require(given(key), key, "missing", &format!("given for a check of kind {}", check.kind))?;
+    let names: Vec<&str> = KINDS.iter().map(|k| k.name).collect();
+    known("kind", &check.kind, &names).map_err(|e| BadInput { what: e.what.replace("no kind", "no check of the kind"), ..e })?;
+    let kind = KINDS.iter().find(|k| k.name == check.kind).expect("known");
+    let given = given(check);
+    for key in ["method"].iter().chain(kind.needs).filter(|key| !given.contains(key)) {
+        return Err(BadInput::new(
+            "",
+            format!("the key `{key}` is missing"),
+            format!("{key} = .., which a check of kind {} needs", kind.name),
+        ));
     }
+    if !kind.needs_one.is_empty() && !kind.needs_one.iter().any(|key| given.contains(key)) {
+        let keys = kind.needs_one.join(", ");
+        return Err(BadInput::new("", format!("a check of kind {} needs one of {keys}", kind.name), keys));
+    }
+    let means = |key: &str| [COMMON, kind.needs, kind.needs_one, kind.takes].iter().any(|keys| keys.contains(&key));
+    if let Some(key) = given.iter().find(|key| !means(key)) {
+        let keys: Vec<&str> = [COMMON, kind.needs, kind.needs_one, kind.takes].concat();
+        return Err(BadInput::new(
+            *key,
+            format!("this means nothing to a check of kind {}", kind.name),
+            format!("the keys {}", keys.join(", ")),
+        ));
+    }
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     for (key, label) in [("method", &check.method), ("over", &check.over)] {
-        let known = label.as_ref().is_none_or(|l| labels.contains(l));
-        require(known, key, label.as_deref().unwrap_or(""), &format!("a method's label: {}", labels.join(", ")))?;
+        label.as_ref().map_or(Ok(()), |label| known("method", label, &labels).map_err(|e| BadInput { key: key.into(), ..e }))?;
     }
-    let metrics = if check.kind == "predicted" { QUANTITIES } else { METRICS };
-    let known = |m: &str| metrics.contains(&m) || (check.kind == "final" && m == "distance");
-    require(
-        check.metric.as_deref().is_none_or(known),
-        "metric",
-        check.metric.as_deref().unwrap_or(""),
-        &format!("one of {}", metrics.join(", ")),
-    )?;
-    let names: Vec<&str> = experiment.points[0].coordinates.iter().map(|(n, _)| n.as_str()).collect();
-    let any = |name: &str| experiment.points.iter().any(|p| p.coordinates.iter().any(|(n, _)| n == name));
-    for name in check.at.keys().chain(&check.along) {
-        require(any(name), name, "no such coordinate", &format!("one that is swept: {}", names.join(", ")))?;
-    }
-    require(experiment.points.iter().any(|p| p.is_at(&check.at)), "at", "no point", "values that are swept")?;
-    match &check.expected {
-        Some(Value::String(q)) => {
-            require(QUANTITIES.contains(&q.as_str()), "expected", q, &format!("a number, or one of {}", QUANTITIES.join(", ")))
+    let metrics = match check.kind.as_str() {
+        "predicted" => QUANTITIES.to_vec(),
+        "final" => [METRICS, &["distance"]].concat(),
+        _ => METRICS.to_vec(),
+    };
+    check.metric.as_ref().map_or(Ok(()), |metric| known("metric", metric, &metrics))?;
+    let mut swept: Vec<&str> = Vec::new();
+    for (name, _) in experiment.points.iter().flat_map(|p| &p.coordinates) {
+        if !swept.contains(&name.as_str()) {
+            swept.push(name);
         }
-        Some(v) if v.as_float().is_none() && v.as_integer().is_none() => {
-            Err(BadInput::new("expected", v.to_string(), "a number or a quantity"))
+    }
+    for (key, name) in check.at.keys().map(|name| (format!("at.{name}"), name)).chain(check.along.iter().map(|name| ("along".into(), name)))
+    {
+        known("coordinate", name, &swept).map_err(|e| BadInput { key, ..e })?;
+    }
+    let at_all = experiment.points.iter().any(|p| p.is_at(&check.at));
+    let wanted: Vec<String> = check.at.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    if !at_all {
+        return Err(BadInput::new("at", format!("no point is at {}", wanted.join(", ")), "values that are swept"));
+    }
+    match &check.expected {
+        Some(Value::String(q)) if check.kind == "floor" => known("expected", q, QUANTITIES).map_err(|e| BadInput {
+            what: e.what.replace("no expected", "no predicted quantity"),
+            help: format!("a number, or {}", e.help),
+            ..e
+        }),
+        Some(v) if v.as_float().is_none_or(|x| !x.is_finite()) && v.as_integer().is_none() => {
+            Err(BadInput::new("expected", format!("{v} is not accepted"), "a number"))
         }
         _ => Ok(()),
     }

@@ -9,9 +9,10 @@ use fedsa::error::{BadInput, Result};
 use fedsa::record::Metrics;
 use fedsa::round::{Run, Status};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::plan::Plan;
+use super::plan::{Cell, Plan};
 use super::results::{Results, Row, SeedResult, metric};
 use crate::config::schema::Controls;
 use crate::files::atomic;
@@ -30,6 +31,43 @@ pub struct Control {
     pub progress: ProgressBar,
 }
 
+impl Control {
+    /// Checks the checkpoints that the runs of a plan would go on from.
+    ///
+    /// # Errors
+    /// When one is damaged, or of another run.
+    pub fn check_resumable(&self, plan: &Plan) -> Result<()> {
+        if !self.resume {
+            return Ok(());
+        }
+        for (cell, planned) in plan.cells.iter().enumerate() {
+            for seed in planned.run.seeds.list() {
+                self.checkpoint(cell, planned, seed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn path(&self, cell: usize, seed: u64) -> PathBuf {
+        self.checkpoints.join(format!("{cell}-{seed}.ckpt"))
+    }
+
+    /// The checkpoint of a seed, if it is to go on from one.
+    fn checkpoint(&self, cell: usize, planned: &Cell, seed: u64) -> Result<Option<Saved>> {
+        let path = self.path(cell, seed);
+        if !self.resume || !path.exists() {
+            return Ok(None);
+        }
+        let saved: Saved = read_framed(&path)?;
+        if saved.fingerprint != planned.fingerprint || saved.seed != seed {
+            let what = format!("{}: a checkpoint of another run", path.display());
+            let help = "the very experiment that was interrupted, and input files that have not changed since";
+            return Err(BadInput::new("--resume", what, help));
+        }
+        Ok(Some(saved))
+    }
+}
+
 /// What became of it.
 pub enum Outcome {
     /// All runs ended.
@@ -40,11 +78,12 @@ pub enum Outcome {
 
 /// A progress bar for a plan; hidden unless on a terminal.
 pub fn progress_bar(plan: &Plan, quiet: bool) -> ProgressBar {
-    let total: f64 = (0..plan.cells.len()).map(|c| plan.cells[c].work(plan.field(c)) * plan.cells[c].run.seeds.list().len() as f64).sum();
+    let total: f64 = (0..plan.cells.len()).map(|c| plan.cells[c].work(plan.field(c)) * plan.cells[c].run.seeds.count() as f64).sum();
     let bar = ProgressBar::new((total / UNIT).ceil() as u64);
     if quiet {
         bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
     }
+    bar.set_message(plan.experiment.id.clone());
     let style = ProgressStyle::with_template("{msg} [{bar:30}] {percent:>3}% · {elapsed} · {eta} left").expect("a valid template");
     bar.set_style(style.progress_chars("=> "));
     bar
@@ -120,7 +159,7 @@ struct Saved {
 /// Runs one job to its end; `None` when interrupted.
 fn run(plan: &Plan, metrics: &Metrics<'_>, job: &Job, control: &Control, began: Instant) -> Result<Option<SeedResult>> {
     let (field, cell) = (plan.field(job.cell), &plan.cells[job.cell]);
-    let path = control.checkpoints.join(format!("{}-{}.ckpt", job.cell, job.seed));
+    let path = control.path(job.cell, job.seed);
     let start = cell.start.of(job.seed, field.dim());
     let mut run = Run::new(field, &*cell.method.settings, &cell.uplink, cell.output, job.seed, start)?;
     if cell.method.controls == Controls::Ideal {
@@ -128,12 +167,7 @@ fn run(plan: &Plan, metrics: &Metrics<'_>, job: &Job, control: &Control, began: 
         run.set_controls(&ideal.unwrap_or_default());
     }
     let mut rows: Vec<Row> = Vec::new();
-    if control.resume && path.exists() {
-        let saved = read_checkpoint(&path)?;
-        if saved.fingerprint != cell.fingerprint || saved.seed != job.seed {
-            let what = format!("{}: a checkpoint of another run", path.display());
-            return Err(BadInput::new("--resume", what, "the folder of an interrupted run of this very experiment"));
-        }
+    if let Some(saved) = control.checkpoint(job.cell, cell, job.seed)? {
         rows = saved.rows;
         match saved.state {
             Ok(done) => {
@@ -145,7 +179,7 @@ fn run(plan: &Plan, metrics: &Metrics<'_>, job: &Job, control: &Control, began: 
     }
     let save = |rows: &[Row], state| {
         let saved = Saved { fingerprint: cell.fingerprint.clone(), seed: job.seed, rows: rows.to_vec(), state };
-        write_checkpoint(&path, &saved)
+        write_framed(&path, &saved)
     };
     let mut last_saved = Instant::now();
     let mut reported = 0.0;
@@ -195,21 +229,29 @@ fn run(plan: &Plan, metrics: &Metrics<'_>, job: &Job, control: &Control, began: 
 /// The first bytes of a checkpoint.
 const MAGIC: &[u8; 8] = b"fedsack1";
 
-fn write_checkpoint(path: &Path, saved: &Saved) -> Result<()> {
-    let body = postcard::to_stdvec(saved).expect("plain data serialises");
+/// Writes a checkpoint: its version, a checksum, the data.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_framed(path: &Path, data: &impl Serialize) -> Result<()> {
+    let body = postcard::to_stdvec(data).expect("plain data serialises");
     let mut bytes = MAGIC.to_vec();
     bytes.extend(crc32fast::hash(&body).to_le_bytes());
     bytes.extend(&body);
     atomic::write(path, &bytes)
 }
 
-fn read_checkpoint(path: &Path) -> Result<Saved> {
+/// Reads what [`write_framed`] wrote.
+///
+/// # Errors
+/// When it cannot be read, is damaged, or of another version.
+pub fn read_framed<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let bad = |what: &str| {
-        let help = "an intact checkpoint; delete this one to run its seed again from the start";
+        let help = "an intact checkpoint; delete this one to run its part again from the start, or use --overwrite to run everything again";
         BadInput::new("--resume", format!("{}: {what}", path.display()), help)
     };
     let bytes = std::fs::read(path).map_err(|e| bad(&format!("cannot be read: {e}")))?;
-    let body = bytes.strip_prefix(MAGIC).ok_or_else(|| bad("not a checkpoint of this version"))?;
+    let body = bytes.strip_prefix(MAGIC).ok_or_else(|| bad("truncated, or not a checkpoint of this version"))?;
     let Some((sum, body)) = body.split_at_checked(4) else { return Err(bad("the checkpoint is truncated")) };
     if crc32fast::hash(body).to_le_bytes() != *sum {
         return Err(bad("the checkpoint is truncated or damaged (its checksum differs)"));

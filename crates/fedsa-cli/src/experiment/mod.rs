@@ -6,6 +6,7 @@ pub mod output;
 pub mod picture;
 pub mod plan;
 pub mod predict;
+pub mod resolve;
 pub mod results;
 
 pub use execute::{Control, Outcome, execute};

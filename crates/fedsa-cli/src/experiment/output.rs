@@ -7,7 +7,7 @@ use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::record::Ledger;
 use fedsa::round::Status;
 use serde_json::{Map, Value as Json, json};
-use toml::{Table, Value};
+use toml::Value;
 
 use super::checks::Verdict;
 use super::plan::Plan;
@@ -193,90 +193,4 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
         "results": list,
         "problem": if problems.len() == 1 { problems[0].clone() } else { json!(problems) },
     })
-}
-
-/// The file as it ran: overrides applied, defaults written out, paths absolute.
-/// Running it again gives the same bits.
-pub fn resolved(plan: &Plan, base: &Path) -> String {
-    let mut table = plan.experiment.document.table.clone();
-    table.remove("quick");
-    table.insert("id".into(), Value::String(plan.experiment.id.clone()));
-    let point = crate::config::Point { label: String::new(), coordinates: Vec::new(), table: table.clone() };
-    // Where sweeps leave a table incomplete there is nothing to write out.
-    let fill = |table: &mut Table, typed: Result<Value, toml::ser::Error>| {
-        if let Ok(Value::Table(typed)) = typed {
-            for (key, value) in typed {
-                table.entry(key).or_insert(value);
-            }
-        }
-    };
-    if let (Some(Value::Table(problem)), Ok(settings)) = (table.get_mut("problem"), point.problem()) {
-        fill(problem, Value::try_from(&*settings));
-    }
-    if let (Some(Value::Table(run)), Ok(typed)) = (table.get_mut("run"), point.run()) {
-        fill(run, Value::try_from(typed));
-    }
-    if let Ok(typed) = point.sampling() {
-        let sampling = table.entry("sampling").or_insert_with(|| Value::Table(Table::new()));
-        if let Value::Table(sampling) = sampling {
-            fill(sampling, Value::try_from(typed));
-        }
-    }
-    if let (Some(Value::Array(methods)), Ok(specs)) = (table.get_mut("method"), point.methods()) {
-        for (method, spec) in methods.iter_mut().zip(specs) {
-            if let Value::Table(method) = method {
-                fill(method, Value::try_from(&*spec.settings));
-                method.entry("label").or_insert(Value::String(spec.label));
-            }
-        }
-    }
-    let places = crate::files::find::Places::from_env(base);
-    absolute_paths(&mut table, &places);
-    let note = "# What ran: overrides applied, defaults written out, paths absolute.\n";
-    format!("{note}{}", toml::to_string(&table).expect("a tree of plain values"))
-}
-
-/// Makes every `path` of a tree absolute, and every sweep over one.
-fn absolute_paths(table: &mut Table, places: &crate::files::find::Places) {
-    let absolute = |value: &mut Value| {
-        if let Value::String(s) = value {
-            if let Ok(path) = places.locate(s) {
-                *s = std::path::absolute(&path).unwrap_or(path).display().to_string();
-            } else if s.contains(['*', '?', '[']) && !Path::new(s.as_str()).is_absolute() {
-                *s = std::path::absolute(places.base.join(&s)).map_or(s.clone(), |p| p.display().to_string());
-            }
-        }
-    };
-    let is_path = |key: &str| key == "path" || key.ends_with(".path") || key == "start";
-    let over_path = table.get("key").and_then(Value::as_str).is_some_and(is_path);
-    let columns: Vec<usize> = table
-        .get("keys")
-        .and_then(Value::as_array)
-        .map(|keys| (0..keys.len()).filter(|i| keys[*i].as_str().is_some_and(is_path)).collect())
-        .unwrap_or_default();
-    for (key, value) in table.iter_mut() {
-        match value {
-            Value::Array(items) if is_path(key) || (key == "values" && over_path) => items.iter_mut().for_each(absolute),
-            Value::String(_) if is_path(key) => absolute(value),
-            Value::Table(inner) => absolute_paths(inner, places),
-            Value::Array(items) => {
-                for item in items {
-                    match item {
-                        Value::Table(inner) => absolute_paths(inner, places),
-                        Value::Array(row) if key == "values" => {
-                            for (i, cell) in row.iter_mut().enumerate() {
-                                match cell {
-                                    Value::Table(inner) => absolute_paths(inner, places),
-                                    cell if columns.contains(&i) => absolute(cell),
-                                    _ => {}
-                                }
-                            }
-                        }
-                        _ => {}
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
 }

@@ -44,8 +44,9 @@ pub fn validate(experiment: &Experiment, labels: &[String]) -> Result<()> {
         for name in figure.panels.iter().flatten() {
             require(coordinates.contains(&name.as_str()), "panels", format!("\"{name}\""), "coordinates that are swept")?;
         }
-        for label in figure.levels.keys().chain(&figure.exact) {
-            require(labels.contains(label), "levels", format!("\"{label}\""), &format!("a method's label: {}", labels.join(", ")))?;
+        let levels = figure.levels.keys().map(|label| ("levels", label));
+        for (key, label) in levels.chain(figure.exact.iter().map(|label| ("exact", label))) {
+            require(labels.contains(label), key, format!("\"{label}\""), &format!("a method's label: {}", labels.join(", ")))?;
         }
         for quantity in figure.levels.values().flatten() {
             require(

@@ -9,11 +9,11 @@ use fedsa::problem::Field;
 use fedsa::record::OutputRule;
 use fedsa::uplink::Uplink;
 use rayon::prelude::*;
-use toml::Value;
+use toml::{Table, Value};
 
-use super::predict;
+use super::{predict, resolve};
 use crate::config::schema::{Centre, Controls};
-use crate::config::{Experiment, MethodSpec, Point, RunSpec, Start};
+use crate::config::{Experiment, MethodSpec, Point, RunSpec, Settings, Start};
 use crate::error::Failure;
 use crate::files::DiskFiles;
 use crate::files::find::Places;
@@ -44,6 +44,8 @@ pub struct PlannedField {
 pub struct PlannedPoint {
     /// Its coordinates.
     pub point: Point,
+    /// The tables that decide what runs, defaults written out, paths absolute.
+    pub resolved: Table,
     /// The index of its problem.
     pub field: usize,
     /// Its `[run]` table.
@@ -103,62 +105,59 @@ impl Plan {
     /// # Errors
     /// When a setting or file cannot be used, at its line.
     pub fn new(experiment: Experiment, base: &Path, isa: Isa, roots: &HashMap<String, Vec<f64>>) -> Result<Self, Failure> {
-        let files = DiskFiles { places: Places::from_env(base) };
+        let places = Places::from_env(base);
         let located = |e: BadInput| experiment.document.failure(e);
         // Everything that needs no problem is checked first.
-        let mut read = Vec::new();
-        for point in &experiment.points {
-            let parts = || Ok((point.problem()?, point.sampling()?, point.run()?, point.methods()?));
-            read.push(parts().map_err(|e| located(at_point(e, point)))?);
-        }
-        let labels: Vec<String> = read[0].3.iter().map(|m| m.label.clone()).collect();
-        super::checks::validate(&experiment, &labels).map_err(&located)?;
-        super::picture::validate(&experiment, &labels).map_err(&located)?;
-        let fingerprint = |point: &Point| {
-            let part = |key: &str| point.table.get(key).map_or_else(String::new, canonical);
-            format!("problem {} sampling {}", part("problem"), part("sampling"))
-        };
+        let settings = experiment.settings()?;
+        let labels: Vec<String> = settings[0].methods.iter().map(|m| m.label.clone()).collect();
+        super::checks::validate(&experiment, &labels).map_err(located)?;
+        super::picture::validate(&experiment, &labels).map_err(located)?;
+        let resolved = experiment.points.iter().map(|point| resolve::point(point, &places).map_err(|e| experiment.failure_at(e, point)));
+        let resolved: Vec<Table> = resolved.collect::<Result<_, _>>()?;
+
         let mut index: HashMap<String, usize> = HashMap::new();
         let mut wanted = Vec::new();
-        for (i, point) in experiment.points.iter().enumerate() {
-            index.entry(fingerprint(point)).or_insert_with(|| {
-                wanted.push(i);
-                wanted.len() - 1
-            });
-        }
-        // Files are read one problem at a time, so that two points on one file do not read it twice at once.
-        let built: Vec<Result<Box<dyn Field>>> = wanted
-            .par_iter()
-            .map(|i| {
-                let point = &experiment.points[*i];
-                let field = point.problem()?.field(&files, point.sampling()?, isa).map_err(|e| e.inside("problem"));
-                field.map_err(|e| at_point(e, point))
+        let field_of: Vec<usize> = (resolved.iter().enumerate())
+            .map(|(i, table)| {
+                let tables = format!("problem {} sampling {}", canonical(&table["problem"]), canonical(&table["sampling"]));
+                *index.entry(tables.clone()).or_insert_with(|| {
+                    wanted.push((i, tables));
+                    wanted.len() - 1
+                })
             })
             .collect();
-        let mut fields = Vec::new();
-        for (i, field) in wanted.iter().zip(built) {
-            let mut field = field.map_err(&located)?;
-            let fingerprint = fingerprint(&experiment.points[*i]);
-            if let Some(root) = roots.get(&fingerprint).filter(|root| root.len() == field.dim()) {
-                field.set_root(root.clone());
-            }
-            fields.push(PlannedField { fingerprint, field });
-        }
+        let built: Vec<Result<PlannedField>> = wanted
+            .par_iter()
+            .map(|(i, tables)| {
+                let files = DiskFiles::new(places.clone());
+                let Settings { problem, sampling, .. } = &settings[*i];
+                let mut field = problem.field(&files, *sampling, isa).map_err(|e| e.inside("problem"))?;
+                let fingerprint = format!("{tables} files {:08x}", files.digest());
+                if let Some(root) = roots.get(&fingerprint).filter(|root| root.len() == field.dim()) {
+                    field.set_root(root.clone());
+                }
+                Ok(PlannedField { fingerprint, field })
+            })
+            .collect();
+        let fields =
+            built.into_iter().zip(&wanted).map(|(field, (i, _))| field.map_err(|e| experiment.failure_at(e, &experiment.points[*i])));
+        let fields: Vec<PlannedField> = fields.collect::<Result<_, _>>()?;
+
         let mut cells: Vec<Cell> = Vec::new();
         let mut by_fingerprint: HashMap<String, usize> = HashMap::new();
         let mut points = Vec::new();
-        for (point, (_, _, run, methods)) in experiment.points.iter().zip(read) {
-            let field = index[&fingerprint(point)];
+        for (i, (point, Settings { run, methods, .. })) in experiment.points.iter().zip(settings).enumerate() {
+            let (field, table) = (field_of[i], &resolved[i]);
             let mut own = Vec::new();
-            for (i, method) in methods.into_iter().enumerate() {
-                let table = point.table.get("method").and_then(|m| m.get(i)).map_or_else(String::new, canonical);
-                let fingerprint = format!("{} run {:?} method {table}", fields[field].fingerprint, run);
+            for (m, method) in methods.into_iter().enumerate() {
+                let tables = format!("run {} method {}", canonical(&table["run"]), canonical(&table["method"][m]));
+                let fingerprint = format!("{} {tables}", fields[field].fingerprint);
                 let cell = match by_fingerprint.get(&fingerprint) {
                     Some(cell) => *cell,
                     None => {
-                        let place = format!("method[{i}]");
-                        let cell = Cell::new(fingerprint.clone(), field, &*fields[field].field, method, run.clone(), &files, &place)
-                            .map_err(|e| located(at_point(e, point)))?;
+                        let cell =
+                            Cell::new(&fingerprint, field, &*fields[field].field, method, run.clone(), &places, &format!("method[{m}]"))
+                                .map_err(|e| experiment.failure_at(e, point))?;
                         cells.push(cell);
                         by_fingerprint.insert(fingerprint, cells.len() - 1);
                         cells.len() - 1
@@ -166,7 +165,7 @@ impl Plan {
                 };
                 own.push(cell);
             }
-            points.push(PlannedPoint { point: point.clone(), field, run, cells: own });
+            points.push(PlannedPoint { point: point.clone(), resolved: table.clone(), field, run, cells: own });
         }
         Ok(Self { experiment, fields, points, labels, cells })
     }
@@ -180,11 +179,6 @@ impl Plan {
     pub fn is_swept(&self) -> bool {
         self.points.len() > 1 || !self.points[0].point.coordinates.is_empty()
     }
-}
-
-/// Names the sweep point in an error, where there are several.
-fn at_point(e: BadInput, point: &Point) -> BadInput {
-    if point.label.is_empty() { e } else { BadInput { what: format!("{} (at {})", e.what, point.label), ..e } }
 }
 
 /// A value as text with the keys of tables sorted.
@@ -203,14 +197,15 @@ fn canonical(value: &Value) -> String {
 
 impl Cell {
     fn new(
-        fingerprint: String,
+        fingerprint: &str,
         index: usize,
         field: &dyn Field,
         method: MethodSpec,
         run: RunSpec,
-        files: &DiskFiles,
+        places: &Places,
         place: &str,
     ) -> Result<Self> {
+        let files = DiskFiles::new(places.clone());
         let inside = |e: BadInput| e.inside(place);
         method.settings.check(field.agents()).map_err(inside)?;
         let output = method.output.rule(run.rounds).map_err(inside)?;
@@ -218,7 +213,7 @@ impl Cell {
             Some(start) => (start, format!("{place}.start")),
             None => (&run.start, "run.start".to_string()),
         };
-        let start = resolve_start(start, field, &method, files).map_err(|e| e.inside(&key))?;
+        let start = resolve_start(start, field, &method, &files).map_err(|e| e.inside(&key))?;
         let centre = match method.measure_from {
             Centre::Root => None,
             Centre::Limit => Some(predict::limit(field, &method.settings.shape()).map_err(|e| e.inside(&format!("{place}.measure_from")))?),
@@ -230,6 +225,7 @@ impl Cell {
                 .map_err(inside)?;
         }
         let grid = run.record.rounds(run.rounds);
+        let fingerprint = format!("{fingerprint} files {:08x}", files.digest());
         Ok(Self { fingerprint, field: index, method, run, start, centre, output, uplink: Uplink::default(), grid })
     }
 
@@ -253,7 +249,7 @@ fn resolve_start(start: &Start, field: &dyn Field, method: &MethodSpec, files: &
             "root+1" => root()?.iter().map(|x| x + 1.0).collect(),
             "normal" => return Ok(ResolvedStart::Normal),
             "limit" => predict::limit(field, &method.settings.shape())?,
-            file if file.contains('.') => files.vector(file)?,
+            file if file.contains('.') => files.vector(file).map_err(|e| BadInput::new("", e.to_string(), e.help))?,
             other => {
                 let near = crate::config::nearest(other, ["zero", "root", "root+1", "normal", "limit"].into_iter());
                 let near = near.map_or(String::new(), |n| format!("; did you mean `{n}`?"));
@@ -261,7 +257,12 @@ fn resolve_start(start: &Start, field: &dyn Field, method: &MethodSpec, files: &
             }
         },
     };
-    let what = format!("{} numbers", theta.len());
-    require(theta.len() == d && theta.iter().all(|x| x.is_finite()), "", what, &format!("{d} finite numbers, one per feature"))?;
+    let accepted = format!("{d} finite numbers, one per feature");
+    if theta.len() != d {
+        return Err(BadInput::new("", format!("{} numbers for d = {d}", theta.len()), accepted));
+    }
+    if let Some(i) = theta.iter().position(|x| !x.is_finite()) {
+        return Err(BadInput::new("", format!("component {i} is {}", theta[i]), accepted));
+    }
     Ok(ResolvedStart::Fixed(theta))
 }

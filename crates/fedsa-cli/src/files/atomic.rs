@@ -9,6 +9,14 @@ use fedsa::error::{BadInput, Result};
 
 use super::name_of;
 
+/// How the names of files begin that are being written.
+const TEMPORARY: &str = ".fedsa-";
+
+/// Whether a file of this name was being written when a program was killed.
+pub fn is_temporary(name: &str) -> bool {
+    name.starts_with(TEMPORARY)
+}
+
 /// Replaces the contents of `path`, atomically and durably: the bytes go to a
 /// new file in the same directory, reach the disk, and only then take the name.
 /// Missing directories are created.
@@ -27,7 +35,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 
 fn replace(dir: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".fedsa-");
+    builder.prefix(TEMPORARY);
     // By default temporary files are for their owner only; this one will be a
     // result like any other, so the user's umask decides.
     #[cfg(unix)]

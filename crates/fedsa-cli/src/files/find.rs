@@ -39,6 +39,22 @@ impl Places {
         found.ok_or_else(|| self.missing(source))
     }
 
+    /// The same source with an absolute path, for files that outlive the working
+    /// directory; as it is when there is no such file.
+    pub fn absolute(&self, source: &str) -> String {
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        if let Ok(path) = self.locate(source) {
+            return name_of(&absolute(&path));
+        }
+        let has_matches = |root: &&Path| self.matching(root, source).is_ok_and(|files| !files.is_empty());
+        match self.roots(source).find(has_matches) {
+            Some(root) if Path::new(source).is_relative() => {
+                name_of(&Path::new(&glob::Pattern::escape(&name_of(&absolute(root)))).join(source))
+            }
+            _ => source.to_string(),
+        }
+    }
+
     /// The files that `source` is, in natural order: one file, the files that a
     /// glob (`logs/agent_*.parquet`) matches, or the files of a directory that
     /// have one of these extensions. Hidden files and subdirectories are left
@@ -58,14 +74,19 @@ impl Places {
         Ok(files)
     }
 
-    fn matches(&self, pattern: &str) -> Result<Vec<PathBuf>> {
+    /// The files below `root` that a glob matches.
+    fn matching(&self, root: &Path, pattern: &str) -> Result<Vec<PathBuf>> {
         // As in a shell: hidden files are not meant.
         let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
+        let full = Path::new(&glob::Pattern::escape(&name_of(root))).join(pattern);
+        let paths = glob::glob_with(&name_of(&full), options)
+            .map_err(|e| BadInput::new(pattern, format!("not a valid pattern: {e}"), "`*`, `?` and `[..]` as in a shell"))?;
+        Ok(paths.filter_map(|path| path.ok()).filter(|path| path.is_file()).collect())
+    }
+
+    fn matches(&self, pattern: &str) -> Result<Vec<PathBuf>> {
         for root in self.roots(pattern) {
-            let full = Path::new(&glob::Pattern::escape(&name_of(root))).join(pattern);
-            let paths = glob::glob_with(&name_of(&full), options)
-                .map_err(|e| BadInput::new(pattern, format!("not a valid pattern: {e}"), "`*`, `?` and `[..]` as in a shell"))?;
-            let files: Vec<PathBuf> = paths.filter_map(|path| path.ok()).filter(|path| path.is_file()).collect();
+            let files = self.matching(root, pattern)?;
             if !files.is_empty() {
                 return Ok(files);
             }
@@ -88,8 +109,8 @@ impl Places {
         BadInput::new(
             source,
             format!("there is no such file or directory{folders}"),
-            "if it is a path, check it; if it is the name of a data set, `fedsa data list` shows those that \
-             `fedsa data fetch NAME` can get, and FEDSA_DATA may name a folder that has it",
+            "a path; or the name of a data set (FOLDER/NAME) in the folder that the environment variable FEDSA_DATA \
+             names: copy the data there, say to $FEDSA_DATA/transitions/mountaincar, or point FEDSA_DATA at the folder that has them",
         )
     }
 }
@@ -212,7 +233,7 @@ mod tests {
         let (here, data, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let places = Places { base: here.path().into(), data: vec![data.path().into(), cache.path().into()] };
         let missing = places.locate("libsvm/w8a").unwrap_err();
-        assert!(missing.what.contains(&name_of(cache.path())) && missing.help.contains("fedsa data fetch"), "{missing:?}");
+        assert!(missing.what.contains(&name_of(cache.path())) && missing.help.contains("FEDSA_DATA"), "{missing:?}");
         for folder in [&cache, &data, &here] {
             touch(folder.path().join("libsvm/w8a"));
             assert_eq!(places.locate("libsvm/w8a").unwrap(), folder.path().join("libsvm/w8a"));

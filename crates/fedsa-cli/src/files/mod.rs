@@ -15,6 +15,7 @@ mod parquet;
 pub mod trace;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use fedsa::error::{BadInput, Result};
 use fedsa::problem::Files;
@@ -22,13 +23,33 @@ use fedsa::problem::arrays::Arrays;
 use fedsa::problem::log::Log;
 
 /// The files of this machine, as problems see them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct DiskFiles {
     /// Where they are looked for.
     pub places: find::Places,
+    /// The checksum of what was read, in the order in which it was.
+    digest: AtomicU32,
 }
 
 impl DiskFiles {
+    /// The files at these places.
+    pub fn new(places: find::Places) -> Self {
+        Self { places, digest: AtomicU32::new(0) }
+    }
+
+    /// A checksum of all that was read so far; 0 when nothing was.
+    pub fn digest(&self) -> u32 {
+        self.digest.load(Ordering::Relaxed)
+    }
+
+    fn note<'a>(&self, name: &str, numbers: impl IntoIterator<Item = &'a f64>) {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&self.digest().to_le_bytes());
+        hasher.update(name.as_bytes());
+        numbers.into_iter().for_each(|x| hasher.update(&x.to_le_bytes()));
+        self.digest.store(hasher.finalize(), Ordering::Relaxed);
+    }
+
     /// A vector from a file: `theta` of an `.npz`, or a list of numbers, or the
     /// `theta` of an object, in a `.json`.
     ///
@@ -36,14 +57,17 @@ impl DiskFiles {
     /// When the file cannot be read or holds none.
     pub fn vector(&self, source: &str) -> Result<Vec<f64>> {
         let path = self.places.locate(source)?;
-        if path.extension().is_some_and(|e| e == "json") {
+        let numbers = if path.extension().is_some_and(|e| e == "json") {
             let accepted = "a list of numbers, or an object with a list `theta`";
-            let bad = |e: String| BadInput::new(source, e, accepted);
-            let value: serde_json::Value = serde_json::from_slice(&read(&path)?).map_err(|e| bad(e.to_string()))?;
+            let bad = |e: String| BadInput::new(name_of(&path), e, accepted);
+            let value: serde_json::Value = serde_json::from_slice(&read(&path)?).map_err(|e| bad(format!("not JSON: {e}")))?;
             let list = value.get("theta").unwrap_or(&value).as_array().ok_or_else(|| bad("no list of numbers".into()))?;
-            return list.iter().map(|x| x.as_f64().ok_or_else(|| bad(format!("{x} is not a number")))).collect();
-        }
-        Ok(npz::read(&path)?.get("theta")?.data().to_vec())
+            list.iter().map(|x| x.as_f64().ok_or_else(|| bad(format!("{x} is not a number")))).collect::<Result<_>>()?
+        } else {
+            npz::read(&path)?.get("theta").map_err(|e| about(&path, e))?.data().to_vec()
+        };
+        self.note("theta", &numbers);
+        Ok(numbers)
     }
 }
 
@@ -55,11 +79,19 @@ fn setting(e: BadInput) -> BadInput {
 
 impl Files for DiskFiles {
     fn arrays(&self, path: &str) -> Result<Arrays> {
-        let arrays = self.places.locate(path).and_then(|path| npz::read(&path));
-        arrays.map_err(setting)
+        let arrays = self.places.locate(path).and_then(|path| npz::read(&path)).map_err(setting)?;
+        for (name, array) in arrays.iter() {
+            self.note(&format!("{name}{:?}", array.shape()), array.data());
+        }
+        Ok(arrays)
     }
     fn logs(&self, sources: &[String]) -> Result<Vec<Log>> {
-        logs::read(sources, &self.places).map_err(setting)
+        let logs = logs::read(sources, &self.places).map_err(setting)?;
+        for log in &logs {
+            self.note(&log.columns.join(","), log.states.iter().chain(&log.next).chain(&log.rewards));
+            self.note("done", &log.done.iter().map(|done| f64::from(u8::from(*done))).collect::<Vec<_>>());
+        }
+        Ok(logs)
     }
 }
 

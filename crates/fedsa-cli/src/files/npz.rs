@@ -40,6 +40,9 @@ pub fn read(path: &Path) -> Result<Arrays> {
 /// # Errors
 /// As [`read`].
 pub fn from_bytes(file: &[u8]) -> Result<Arrays> {
+    if file.is_empty() {
+        return Err(unreadable(&"the file is empty"));
+    }
     let mut archive = ZipArchive::new(Cursor::new(file)).map_err(|e| unreadable(&e))?;
     let mut arrays = Arrays::new();
     let mut packed = 0u64;

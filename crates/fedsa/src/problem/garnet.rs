@@ -134,9 +134,11 @@ impl Garnet {
 
     fn check(&self) -> Result<()> {
         check_counts(self.agents, self.features, self.states)?;
+        super::check_size("agents", &[self.agents, self.features])?;
         require(self.actions >= 1, "actions", self.actions, "at least 1")?;
         let accepted = format!("between 1 and states = {}", self.states);
         require((1..=self.states).contains(&self.branching), "branching", self.branching, &accepted)?;
+        super::check_size("actions", &[self.states, self.actions, self.branching])?;
         require((0.0..1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1)")?;
         require(self.min_class <= self.states, "min_class", self.min_class, &format!("at most states = {}", self.states))?;
         for (key, x) in [("perturbation", self.perturbation), ("reward_perturbation", self.reward_perturbation)] {

@@ -142,8 +142,9 @@ pub fn linear_field(
 
 impl LinearSystems {
     fn drawn(&self) -> Result<Vec<System>> {
-        require(self.agents >= 1, "agents", self.agents, "at least 1")?;
+        require((1..=super::MAX_AGENTS).contains(&self.agents), "agents", self.agents, &format!("between 1 and {}", super::MAX_AGENTS))?;
         require(self.dim >= 1, "dim", self.dim, "at least 1")?;
+        super::check_size("dim", &[self.agents, self.dim, self.dim])?;
         require(self.scale.is_finite() && self.scale != 0.0, "scale", self.scale, "a number other than 0")?;
         require(self.spread.is_finite() && self.spread >= 0.0, "spread", self.spread, "at least 0")?;
         Ok((0..self.agents)

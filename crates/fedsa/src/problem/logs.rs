@@ -38,7 +38,7 @@ pub struct Logs {
 
 /// One source or several.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a path, a glob or the name of a data set in quotes, or a list of them")]
 pub enum Sources {
     /// One.
     One(String),

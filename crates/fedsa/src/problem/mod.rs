@@ -279,7 +279,7 @@ impl Files for NoFiles {
 }
 
 /// The settings of one kind of problem: what `[problem]` holds beside `kind`.
-pub trait Settings: erased_serde::Serialize {
+pub trait Settings: erased_serde::Serialize + Send + Sync {
     /// Builds the problem and joins it with a sampling.
     ///
     /// # Errors
@@ -317,9 +317,22 @@ pub fn field<P: Problem>(problem: P, sampling: Sampling, isa: Isa, allow_singula
 
 /// Ranges that every generated problem shares.
 pub(crate) fn check_counts(agents: usize, features: usize, states: usize) -> Result<()> {
-    require(agents >= 1, "agents", agents, "at least 1")?;
-    require(states >= 2, "states", states, "at least 2")?;
+    require((1..=MAX_AGENTS).contains(&agents), "agents", agents, &format!("between 1 and {MAX_AGENTS}"))?;
+    require((2..=MAX_STATES).contains(&states), "states", states, &format!("between 2 and {MAX_STATES}"))?;
     require((1..=states).contains(&features), "features", features, &format!("between 1 and states = {states}"))
+}
+
+/// The most agents, states and features of a generated problem: more is a slip of the
+/// hand, and would end in a lack of memory rather than in a message.
+pub(crate) const MAX_AGENTS: usize = 100_000_000;
+/// A stationary law takes the square of this.
+pub(crate) const MAX_STATES: usize = 50_000;
+
+/// Refuses problems whose parts, `factors` numbers of them, no memory holds.
+pub(crate) fn check_size(key: &str, factors: &[usize]) -> Result<()> {
+    const MAX_NUMBERS: f64 = 1e10;
+    let numbers: f64 = factors.iter().map(|n| *n as f64).product();
+    require(numbers <= MAX_NUMBERS, key, format!("a problem of {numbers:.1e} numbers"), &format!("at most {MAX_NUMBERS:.0e} numbers"))
 }
 
 /// Equal weights `1/N`.

@@ -252,7 +252,7 @@ impl FeatureLaw {
 
 /// A discount factor: one number, or drawn uniformly per agent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a number in [0, 1), or [low, high]")]
 pub enum Discount {
     /// The same for all.
     One(f64),
@@ -327,6 +327,9 @@ impl Default for RandomMrp {
 impl Settings for RandomMrp {
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         super::check_counts(self.agents, self.features, self.states)?;
+        let kernels = if self.kernel == Scope::Shared { 1 } else { self.agents };
+        super::check_size("agents", &[kernels, self.states, self.states])?;
+        super::check_size("agents", &[self.agents, self.features, self.features])?;
         self.gamma.check()?;
         let [low, high] = self.reward_range;
         require(low.is_finite() && low <= high && high.is_finite(), "reward_range", format!("[{low}, {high}]"), "[low, high]")?;

@@ -1,0 +1,615 @@
+//! Bad input: a clear message that names file, line and value and says what would
+//! be accepted; exit status 2; nothing written. Everything as a user runs it.
+
+mod common;
+
+use common::{Folder, SMALL, arrays, edited, mrp, mrp_with, npz_bytes, small, with_problem};
+use fedsa::problem::arrays::Arrays;
+
+/// Words that only the program's author would understand.
+const INTERNAL: &[&str] =
+    &["panicked", "struct ", "enum ", "usize", "u64", "f64", "untagged", "BadInput", "Some(", "Err(", "unwrap", "backtrace"];
+
+/// Runs the program, which must refuse: status 2, all of `expected` in the message, nothing changed.
+#[track_caller]
+fn refused(folder: &Folder, args: &[&str], expected: &[&str]) -> String {
+    let before = folder.everything();
+    let output = folder.run(args).exits(2);
+    let message = output.message();
+    for text in expected {
+        assert!(message.contains(text), "{args:?}: `{text}` is not in\n{}", output.stderr);
+    }
+    for word in INTERNAL {
+        assert!(!message.contains(word), "{args:?}: `{word}` is in\n{}", output.stderr);
+    }
+    assert!(folder.everything() == before, "{args:?}: something was written\n{}", output.stderr);
+    message
+}
+
+/// A file that `run` and `check` must refuse alike, at a line.
+#[track_caller]
+fn refused_file(text: &str, line: &str, expected: &[&str]) {
+    let folder = Folder::with(text);
+    let at = 1 + text.lines().position(|l| l.trim() == line).unwrap_or_else(|| panic!("no line `{line}`"));
+    let place = format!("[small.toml:{at}:");
+    let expected: Vec<&str> = expected.iter().copied().chain([place.as_str(), "help: "]).collect();
+    let run = refused(&folder, &["run", "small.toml"], &expected);
+    let check = refused(&folder, &["check", "small.toml"], &expected);
+    assert_eq!(run, check);
+}
+
+/// [`SMALL`] with something put in place of a line; the message shows the line `to`'s last.
+#[track_caller]
+fn refused_edit(from: &str, to: &str, expected: &[&str]) {
+    refused_file(&small(from, to), to.lines().last().unwrap(), expected);
+}
+
+/// [`SMALL`] with more at its end.
+#[track_caller]
+fn refused_end(more: &str, line: &str, expected: &[&str]) {
+    refused_file(&format!("{SMALL}\n{more}\n"), line, expected);
+}
+
+#[test]
+fn unknown_keys_are_answered_with_the_nearest() {
+    refused_edit("id = \"small\"", "problm = 1", &["unknown key `problm`; did you mean `problem`?", "help: one of id, title"]);
+    refused_edit("agents = 4", "agent = 4", &["problem.agent: unknown key `agent`; did you mean `agents`?", "one of agents, states"]);
+    refused_edit("kind = \"iid\"", "kind = \"iid\"\nbach = 2", &["sampling.bach: unknown key `bach`; did you mean `batch`?"]);
+    refused_edit("step_size = 0.1", "stepsize = 0.1", &["method[0].stepsize: unknown key `stepsize`; did you mean `step_size`?", "label"]);
+    refused_edit("rounds = 20", "round = 20", &["run.round: unknown key `round`; did you mean `rounds`?"]);
+    refused_edit("rounds = 20", "rounds = 20\nstop = { msee = 1 }", &["run.stop.msee: unknown key", "`mse`"]);
+    refused_edit("label = \"FedLSA\"", "uplink = { codc = 1 }", &["method[0].uplink.codc: unknown key `codc`; did you mean `codec`?"]);
+    refused_end("[[sweep]]\nkey = \"run.rounds\"\nvalus = [1]", "valus = [1]", &["sweep[0].valus: unknown key", "`values`"]);
+    refused_end("[[variant]]\nlabel = \"a\"\nst = {}", "st = {}", &["variant[0].st: unknown key `st`; did you mean `set`?"]);
+    refused_end("[figure]\ncolums = 2", "colums = 2", &["figure.colums: unknown key `colums`; did you mean `columns`?"]);
+    refused_end("[[check]]\nkind = \"curve\"\nmetod = \"FedLSA\"", "metod = \"FedLSA\"", &["check[0].metod: unknown key", "`method`"]);
+    // A second [[method]] is shown at its own line, and a key inside a value at that value.
+    let second = edited(SMALL, "label = \"SCAFFLSA\"\nstep_size", "label = \"SCAFFLSA\"\nstepsize");
+    refused_file(&second, "stepsize = 0.1", &["method[1].stepsize"]);
+    // Quick settings are read whether they are asked for or not.
+    refused_end("[quick]\n\"run.round\" = 1", "\"run.round\" = 1", &["run.round: unknown key `round`", "`rounds`"]);
+    refused_end("[quick]\nrun.round = 1", "run.round = 1", &["run.round: unknown key `round`", "`rounds`"]);
+    refused_end(
+        "[quick]\n\"method.Nobody.step_size\" = 1",
+        "\"method.Nobody.step_size\" = 1",
+        &["there is no method `Nobody`", "one of FedLSA, SCAFFLSA"],
+    );
+}
+
+#[test]
+fn wrong_types_are_told_with_the_value() {
+    refused_edit("id = \"small\"", "id = 3", &["id: 3 is not a text", "a text in quotes"]);
+    refused_edit("id = \"small\"", "id = \"../x\"", &["id: \"../x\" is not accepted", "a relative path"]);
+    refused_edit("agents = 4", "agents = \"four\"", &["problem.agents: \"four\" is not accepted", "a whole number, at least 0"]);
+    refused_edit("agents = 4", "agents = 4.5", &["problem.agents: 4.5 is not accepted", "a whole number"]);
+    refused_edit("agents = 4", "agents = -4", &["problem.agents: -4 is not accepted", "at least 0"]);
+    refused_edit(
+        "kind = \"iid\"",
+        "kind = \"idd\"",
+        &["sampling.kind: unknown value `idd`; did you mean `iid`?", "one of mean, iid, markov"],
+    );
+    refused_edit("kind = \"iid\"", "kind = 1", &["sampling.kind: 1 is not accepted", "a name in quotes"]);
+    refused_edit("step_size = 0.1", "step_size = \"x\"", &["method[0].step_size: \"x\" is not accepted", "a positive number, or { c = .."]);
+    refused_edit("step_size = 0.1", "step_size = { c = 1, t = 3 }", &["method[0].step_size: this table is not accepted", "{ c = .., t0"]);
+    refused_edit("rounds = 20", "rounds = \"many\"", &["run.rounds: \"many\" is not accepted"]);
+    refused_edit("seeds = 2", "seeds = \"two\"", &["run.seeds: \"two\" is not accepted", "a count of seeds, or a list"]);
+    refused_edit("seeds = 2", "record = { evry = 1 }", &["run.record: this table is not accepted", "{ every = K }"]);
+    refused_edit("label = \"FedLSA\"", "label = 1", &["method[0].label: 1 is not accepted", "a text in quotes"]);
+    refused_edit("label = \"FedLSA\"", "expect = \"divergs\"", &["method[0].expect: \"divergs\" is not accepted", "\"diverges\""]);
+    refused_edit("label = \"FedLSA\"", "output = \"mean\"", &["method[0].output: \"mean\" is not accepted", "\"average\""]);
+    refused_edit("label = \"FedLSA\"", "output = { tail = 1.5 }", &["method[0].output.tail: 1.5 is not accepted", "a share in (0, 1]"]);
+    refused_end("[figure]\ny_range = 3", "y_range = 3", &["figure.y_range: 3 is not accepted", "a list of two"]);
+    refused_end("[figure]\ny = 3", "y = 3", &["figure.y: 3 is not accepted", "the name of a metric"]);
+    refused_end("[[sweep]]\nkey = \"run.rounds\"\nvalues = 3", "values = 3", &["sweep[0].values: 3 is not accepted", "a list"]);
+    refused_end("[[check]]\nkind = \"curve\"\nmethod = 3", "method = 3", &["check[0].method: 3 is not accepted"]);
+    refused_file(
+        &small("[run]\nrounds = 20\nseeds = 2", "").replace("id = ", "run = 3\nid = "),
+        "run = 3",
+        &["run: 3 is not accepted", "a table"],
+    );
+    let (problem, end) = (SMALL.find("[problem]").unwrap(), SMALL.find("[sampling]").unwrap());
+    let text = SMALL.replace(&SMALL[problem..end], "").replace("id = ", "problem = 3\nid = ");
+    refused_file(&text, "problem = 3", &["problem: 3 is not a table", "[problem] with kind = .."]);
+    let one = format!("{}[run]\nrounds = 1\n", SMALL[..SMALL.rfind("[[method]]").unwrap()].replace("[[method]]", "[method]"));
+    refused_file(&one, "[method]", &["method: this is one table", "[[method]], in double brackets"]);
+}
+
+#[test]
+fn missing_keys_are_named() {
+    refused_file(&small("step_size = 0.1\n", ""), "[[method]]", &["method[0]: the key `step_size` is missing", "step_size = .."]);
+    refused_file(&small("rounds = 20\n", ""), "[run]", &["run: the key `rounds` is missing"]);
+    refused_file(&small("kind = \"garnet\"\n", ""), "[problem]", &["the problem has no kind", "one of garnet, mrp, file"]);
+    refused_file(&small("kind = \"fedlsa\"\n", ""), "[[method]]", &["method[0].kind: the method has no kind", "one of fedlsa, scafflsa"]);
+    refused_edit("kind = \"garnet\"", "kind = \"garnt\"", &["there is no problem `garnt`; did you mean `garnet`?"]);
+    refused_edit("kind = \"fedlsa\"", "kind = \"fedlas\"", &["there is no method `fedlas`; did you mean `fedlsa`?"]);
+    refused_file(&with_problem("kind = \"file\""), "[problem]", &["problem: the key `path` is missing"]);
+    let logs = "kind = \"logs\"\npath = \"x\"\ngamma = 0.9\nfeatures = { kind = \"fourier\" }";
+    refused_file(&with_problem(logs), "features = { kind = \"fourier\" }", &["problem.features: the key `order` is missing"]);
+    for (table, what) in [("[problem]", "no [problem] table"), ("[run]", "no [run] table")] {
+        let (start, rest) = SMALL.split_once(table).unwrap();
+        let end = rest.find("\n[").map_or(rest.len(), |i| i + 1);
+        refused(&Folder::with(&format!("{start}{}", &rest[end..])), &["run", "small.toml"], &["small.toml: there is", what, table]);
+    }
+    refused(&Folder::with(""), &["run", "small.toml"], &["small.toml: there is no [problem] table"]);
+    refused(&Folder::with(&SMALL[..SMALL.find("[[method]]").unwrap()]), &["run", "small.toml"], &["there is no [run] table"]);
+    let none = small("[[method]]", "[run]\nrounds = 1\n#");
+    refused(&Folder::with(&none[..none.find('#').unwrap()]), &["run", "small.toml"], &["there is no [[method]]", "at least one"]);
+}
+
+#[test]
+fn numbers_out_of_range_are_refused() {
+    for step in ["-0.1", "0.0", "nan", "inf", "-inf"] {
+        let shown = step.replace("nan", "NaN").replace("0.0", "0");
+        let shown = if step == "-0.1" { step } else { &shown };
+        refused_edit(
+            "step_size = 0.1",
+            &format!("step_size = {step}"),
+            &[&format!("method[0].step_size: {shown} is not accepted"), "a positive number"],
+        );
+    }
+    refused_edit("step_size = 0.1", "step_size = { c = -1.0 }", &["method[0].step_size.c: -1 is not accepted"]);
+    refused_edit("local_steps = 10", "local_steps = 0", &["method[0].local_steps: 0 is not accepted", "between 1 and 100000000"]);
+    refused_edit("local_steps = 10", "local_steps = 10000000000", &["local_steps: 10000000000 is not accepted", "between 1 and"]);
+    refused_edit("local_steps = 10", "local_steps = -1", &["local_steps: -1 is not accepted"]);
+    let with = |line: &str| format!("{line}\nlocal_steps = 10");
+    let line = |text: &str, line: &str, expected: &[&str]| refused_file(&small("local_steps = 10", &with(text)), line, expected);
+    line("participants = 0", "participants = 0", &["method[0].participants: 0 is not accepted", "between 1 and the number of agents, 4"]);
+    line("participants = 5", "participants = 5", &["participants: 5 is not accepted", "the number of agents, 4"]);
+    line("global_step_size = 0", "global_step_size = 0", &["global_step_size: 0 is not accepted", "a positive number"]);
+    refused_edit("rounds = 20", "rounds = 0", &["run.rounds: 0 is not accepted", "between 1 and 4294967295"]);
+    refused_edit("rounds = 20", "rounds = 9999999999", &["run.rounds: 9999999999 is not accepted"]);
+    refused_edit("seeds = 2", "seeds = 0", &["run.seeds: 0 seeds", "a count from 1"]);
+    refused_edit("seeds = 2", "seeds = []", &["run.seeds: 0 seeds"]);
+    refused_edit("seeds = 2", "seeds = [3, 1, 3]", &["run.seeds: the seed 3 is given twice", "different seeds"]);
+    refused_edit("seeds = 2", "seeds = [1, -3]", &["run.seeds: [1, -3] is not accepted"]);
+    refused_edit("seeds = 2", "seeds = 1000000000000", &["run.seeds: 1000000000000 seeds"]);
+    refused_edit("seeds = 2", "record = { every = 0 }", &["run.record.every: 0 is not accepted", "at least 1"]);
+    refused_edit("seeds = 2", "record = { every = 2, points = 3 }", &["both every and points"]);
+    refused_file(
+        &small("rounds = 20", "rounds = 4000000000\nrecord = { every = 1 }"),
+        "record = { every = 1 }",
+        &["4000000000 recorded rounds", "every = 401"],
+    );
+    refused_edit("seeds = 2", "stop = { mse = -1.0 }", &["run.stop.mse: -1 is not accepted", "a positive number"]);
+    refused_edit("kind = \"iid\"", "kind = \"iid\"\nbatch = 0", &["sampling.batch: 0 is not accepted"]);
+    refused_edit("kind = \"iid\"", "kind = \"iid\"\nbatch = 1000000000000", &["sampling.batch: 1000000000000 is not accepted"]);
+    refused_edit("agents = 4", "agents = 0", &["agents: 0 is not accepted"]);
+    refused_edit("features = 3", "features = 11", &["features: 11 is not accepted", "between 1 and states = 10"]);
+    refused_edit("min_class = 2", "gamma = 1.0", &["gamma: 1 is not accepted", "in [0, 1)"]);
+    refused_edit("min_class = 2", "gamma = nan", &["gamma: NaN is not accepted"]);
+    // More than any memory holds is a slip of the hand, not a crash.
+    for key in ["agents = 4", "states = 10", "features = 3", "min_class = 2"] {
+        let name = key.split(' ').next().unwrap();
+        refused_edit(key, &format!("{name} = 1000000000000000"), &[&format!("problem.{name}: 1000000000000000 is not accepted")]);
+    }
+    refused_edit("min_class = 2", "actions = 9000000000000000000", &["problem.actions:"]);
+    for (problem, key) in
+        [("kind = \"mrp\"\nstates = 9000000000000000000", "states"), ("kind = \"linear\"\nagents = 9000000000000000000", "agents")]
+    {
+        let line = problem.lines().last().unwrap();
+        refused_file(&with_problem(problem), line, &[&format!("problem.{key}: 9000000000000000000 is not accepted")]);
+    }
+    refused_file(&with_problem("kind = \"linear\"\ndim = 1000000000"), "dim = 1000000000", &["problem.dim: a problem of", "numbers"]);
+}
+
+#[test]
+fn starts_are_checked() {
+    refused_edit("seeds = 2", "start = [0.0, nan, 0.0]", &["run.start: component 1 is NaN", "3 finite numbers"]);
+    refused_edit("seeds = 2", "start = [0.0, 0.0]", &["run.start: 2 numbers for d = 3", "3 finite numbers"]);
+    refused_edit("seeds = 2", "start = \"zeroo\"", &["run.start: there is no start `zeroo`; did you mean `zero`?"]);
+    refused_edit("seeds = 2", "start = true", &["run.start: true is not accepted", "a list of numbers"]);
+    refused_edit("seeds = 2", "start = \"none.npz\"", &["run.start: none.npz: there is no such file"]);
+    refused_edit("label = \"FedLSA\"", "start = [1.0]", &["method[0].start: 1 numbers for d = 3"]);
+    refused_edit("label = \"FedLSA\"", "controls = \"ideal\"", &["method[0].controls: \"ideal\" is not accepted", "control variates"]);
+    for (file, contents, message) in [
+        ("s.json", "[1, 2", "not JSON"),
+        ("s.json", "{\"a\": 1}", "no list of numbers"),
+        ("s.json", "[1, \"x\", 3]", "\"x\" is not a number"),
+        ("s.npz", "PK", "not a readable .npz"),
+    ] {
+        let folder = Folder::with(&small("seeds = 2", &format!("start = \"{file}\"")));
+        folder.write(file, contents);
+        refused(&folder, &["run", "small.toml"], &["run.start: s.", message, "[small.toml:27:"]);
+    }
+    let folder = Folder::with(&small("seeds = 2", "start = \"s.npz\""));
+    folder.write("s.npz", npz_bytes(&arrays(&[("x", &[3], &[0.0; 3])])));
+    refused(&folder, &["run", "small.toml"], &["run.start: s.npz: theta: there is no such array", "the arrays are `x`"]);
+}
+
+#[test]
+fn labels_are_unique_and_usable() {
+    let twice = ["method[1].label: two methods are called `FedLSA`", "a label of its own"];
+    refused_edit("label = \"SCAFFLSA\"", "label = \"FedLSA\" # twice", &twice);
+    for label in ["", "format", "theta_star"] {
+        let line = format!("label = \"{label}\"");
+        refused_edit("label = \"FedLSA\"", &line, &[&format!("method[0].label: \"{label}\" is not accepted"), "theta.npz"]);
+    }
+}
+
+#[test]
+fn sweeps_and_variants_are_checked() {
+    let sweep = |rest: &str| format!("[[sweep]]\n{rest}");
+    let bad = |rest: &str, expected: &[&str]| refused_end(&sweep(rest), rest.lines().last().unwrap(), expected);
+    bad("key = \"run.rounds\"\nvalues = []", &["sweep[0].values: [] is not accepted", "at least one value"]);
+    bad("values = [1]\nkey = \"method.Nobody.step_size\"", &["there is no method `Nobody`", "one of FedLSA, SCAFFLSA, or *"]);
+    bad("values = [1]\nkey = \"probem.agents\"", &["`probem.agents` is in none of the tables", "did you mean `problem`?"]);
+    bad("values = [1]\nkey = \"id\"", &["`id` is in none of the tables that can differ by point", "problem, sampling, method, run"]);
+    bad("values = [1]\nkey = \"run..rounds\"", &["an empty part in a dotted key"]);
+    bad("key = \"problem.agents\"\nvalues = [2, \"x\"]", &["problem.agents: \"x\" is not accepted (at agents=x)", "a whole number"]);
+    bad("key = \"problem.agents\"\nvalues = [2, 0]", &["problem.agents: 0 is not accepted (at agents=0)"]);
+    bad("key = \"method.*.step_size\"\nvalues = [0.1, -0.1]", &["method[0].step_size: -0.1 is not accepted (at step_size=-0.1)"]);
+    bad("key = \"run.rounds\"\nvalues = [1, 2]\nlabels = [\"a\"]", &["labels: a list of 1 is not accepted", "one label per value, 2"]);
+    bad("keys = [\"run.rounds\", \"run.seeds\"]\nvalues = [[1, 2], [3]]", &["[3] does not go with 2 keys", "lists of 2 values"]);
+    refused_end("[[sweep]]\nvalues = [1]", "[[sweep]]", &["a sweep needs key or keys"]);
+    refused_end("[[sweep]]\nkey = \"run.rounds\"", "[[sweep]]", &["the key `values` is missing"]);
+    refused_end("[[sweep]]\nkey = \"run.rounds\"\nvalues = [5, 5]", "[[sweep]]", &["two points are both at `rounds=5`"]);
+    let labels = "[[sweep]]\nkey = \"method.FedLSA.label\"\nvalues = [\"a\", \"b\"]";
+    refused_end(labels, "values = [\"a\", \"b\"]", &["method[0].label: `b`, but `a` at the first point"]);
+    refused_end("[[variant]]\nset = {}", "[[variant]]", &["the key `label` is missing"]);
+    refused_end(
+        "[[variant]]\nlabel = \"a\"\nset = { \"run.rouns\" = 1 }",
+        "set = { \"run.rouns\" = 1 }",
+        &["run.rouns: unknown key", "(at a)"],
+    );
+    let nested = "[[variant]]\nlabel = \"a\"\nsweep = [{ key = \"run.rounds\", values = [0] }]";
+    refused_end(nested, "sweep = [{ key = \"run.rounds\", values = [0] }]", &["run.rounds: 0 is not accepted (at a, rounds=0)"]);
+    let expect = "expect = [{ at = { stepsize = 1 }, status = \"diverges\" }]";
+    let text = format!("{}\n[[sweep]]\nkey = \"method.*.step_size\"\nvalues = [0.1]\n", small("label = \"FedLSA\"", expect));
+    refused_file(&text, expect, &["nothing that is swept is called `stepsize`; did you mean `step_size`?"]);
+    // A hundred values of four keys: refused before the points are made.
+    let values = format!("values = [{}]", (1..100).map(|i| i.to_string()).collect::<Vec<_>>().join(", "));
+    let huge: String =
+        ["agents", "states", "features", "seed"].map(|key| format!("[[sweep]]\nkey = \"problem.{key}\"\n{values}\n")).concat();
+    refused(
+        &Folder::with(&format!("{SMALL}\n{huge}")),
+        &["check", "small.toml"],
+        &["sweep[2]: 970299 points or more", "at most 100000 points"],
+    );
+}
+
+#[test]
+fn checks_and_figures_are_checked() {
+    let bad = |check: &str, expected: &[&str]| refused_end(&format!("[[check]]\n{check}"), check.lines().last().unwrap(), expected);
+    bad("kind = \"ration\"", &["there is no check of the kind `ration`; did you mean `ratio`?", "one of floor, ratio"]);
+    bad("kind = \"curve\"\nmethod = \"FedLS\"", &["check[0].method: there is no method `FedLS`; did you mean `FedLSA`?"]);
+    bad("kind = \"ratio\"\nmethod = \"FedLSA\"\nmin = 1\nover = \"x\"", &["check[0].over: there is no method `x`"]);
+    bad("kind = \"reaches\"\nmethod = \"FedLSA\"\nmax = 1\nmetric = \"mss\"", &["there is no metric `mss`; did you mean `mse`?"]);
+    bad("kind = \"floor\"\nmethod = \"FedLSA\"\nexpected = \"flor\"", &["no predicted quantity `flor`; did you mean `floor`?"]);
+    bad("kind = \"floor\"\nmethod = \"FedLSA\"\nexpected = nan", &["check[0].expected: nan is not accepted", "a number"]);
+    bad("kind = \"final\"\nmethod = \"FedLSA\"\nexpected = \"floor\"", &["check[0].expected: \"floor\" is not accepted"]);
+    bad("kind = \"curve\"\nmethod = \"FedLSA\"\nby = 3", &["check[0].by: this means nothing to a check of kind curve", "tolerance"]);
+    bad("kind = \"curve\"\nmethod = \"FedLSA\"\nat = { agents = 4 }", &["no coordinate `agents`", "a sweep first"]);
+    bad(
+        "kind = \"slope\"\nmethod = \"FedLSA\"\nexpected = 1\ntolerance = 1\nalong = \"H\"",
+        &["check[0].along: there is no coordinate `H`"],
+    );
+    let missing = |check: &str, expected: &[&str]| refused_end(&format!("[[check]]\n{check}"), "[[check]]", expected);
+    missing("kind = \"curve\"", &["the key `method` is missing", "a check of kind curve needs"]);
+    missing("kind = \"ratio\"\nmethod = \"FedLSA\"", &["the key `over` is missing"]);
+    missing("kind = \"ratio\"\nmethod = \"FedLSA\"\nover = \"SCAFFLSA\"", &["a check of kind ratio needs one of min, max, tolerance"]);
+    missing("method = \"FedLSA\"", &["the key `kind` is missing"]);
+    let swept =
+        "[[sweep]]\nkey = \"problem.agents\"\nvalues = [2, 4]\n[[check]]\nkind = \"curve\"\nmethod = \"FedLSA\"\nat = { agents = 3 }";
+    refused_end(swept, "at = { agents = 3 }", &["no point is at agents = 3", "values that are swept"]);
+    let figure = |line: &str, expected: &[&str]| refused_end(&format!("[figure]\n{line}"), line, expected);
+    figure("x = \"rounds\"", &["figure.x: \"rounds\" is not accepted", "round, exchanges"]);
+    figure("y = \"mss\"", &["figure.y: \"mss\" is not accepted", "mse"]);
+    figure("panels = [\"H\"]", &["figure.panels: \"H\" is not accepted"]);
+    figure("levels = { Nobody = [\"floor\"] }", &["\"Nobody\" is not accepted", "a method's label: FedLSA, SCAFFLSA"]);
+    figure("levels = { FedLSA = [\"flor\"] }", &["\"flor\" is not accepted", "bias2"]);
+    figure("exact = [\"Nobody\"]", &["\"Nobody\" is not accepted"]);
+    figure("columns = -1", &["figure.columns: -1 is not accepted"]);
+}
+
+#[test]
+fn what_is_not_a_file_of_toml_is_told() {
+    let folder = Folder::with(SMALL);
+    refused(&folder, &["run", "none.toml"], &["none.toml: cannot be read: No such file", "the path of an experiment file"]);
+    refused(&folder, &["run", "."], &[".: cannot be read: Is a directory"]);
+    folder.write("latin.toml", b"id = \"a\"\n# \xe9t\xe9\n");
+    refused(&folder, &["check", "latin.toml"], &["latin.toml: line 2 is not UTF-8", "text in UTF-8"]);
+    folder.write("broken.toml", "[problem\nkind = 1\n");
+    refused(&folder, &["run", "broken.toml"], &["this is not TOML: unclosed table", "[broken.toml:1:", "[problem], [[method]] and [run]"]);
+    folder.write("twice.toml", small("agents = 4", "agents = 4\nagents = 5"));
+    refused(&folder, &["run", "twice.toml"], &["duplicate key", "[twice.toml:6:"]);
+    folder.write("deep.toml", format!("x = {}{}", "[".repeat(5000), "]".repeat(5000)));
+    refused(&folder, &["run", "deep.toml"], &["this is not TOML"]);
+    folder.write("image.png", [0x89, b'P', b'N', b'G', 0, 0xff]);
+    refused(&folder, &["run", "image.png"], &["image.png: line 1 is not UTF-8"]);
+    // A byte order mark, as some editors leave it, does no harm.
+    folder.write("mark.toml", format!("\u{feff}{SMALL}"));
+    folder.run(&["check", "mark.toml"]).exits(0);
+}
+
+#[test]
+fn options_that_set_keys_are_checked() {
+    let folder = Folder::with(SMALL);
+    let set = |value: &str, expected: &[&str]| refused(&folder, &["run", "small.toml", "--set", value], expected);
+    set("run.rounds", &["--set: `run.rounds` has no `=`", "--set KEY=VALUE"]);
+    set("=3", &["an empty part in a dotted key"]);
+    set("run.round=3", &["run.round: unknown key `round`; did you mean `rounds`? (set by --set run.round=3)"]);
+    set("run.rounds=abc", &["run.rounds: \"abc\" is not accepted (set by --set run.rounds=abc)", "a whole number"]);
+    set("run.rounds=3\nseeds=4", &["run.rounds: \"3\\nseeds=4\" is not accepted"]);
+    set("problem.agents=-1", &["problem.agents: -1 is not accepted (set by --set problem.agents=-1)"]);
+    set("method.Nobody.step_size=1", &["there is no method `Nobody`", "one of FedLSA, SCAFFLSA, or *"]);
+    set("method.SCAFFLSA.step_size=-1", &["method[1].step_size: -1 is not accepted (set by --set method.SCAFFLSA.step_size=-1)"]);
+    set("method.*.local_steps=0", &["method[0].local_steps: 0 is not accepted (set by --set"]);
+    set("method.FedLSA=3", &["`FedLSA` is a whole table", "a key within it"]);
+    set("id.x=3", &["--set: id: \"small\" is not a table"]);
+    set("problem=3", &["problem: 3 is not a table", "(set by --set problem=3)"]);
+    let bad = |args: &[&str], expected: &[&str]| {
+        let all: Vec<&str> = ["run", "small.toml"].iter().chain(args).copied().collect();
+        refused(&folder, &all, expected)
+    };
+    bad(&["--rounds", "0"], &["run.rounds: 0 is not accepted (set by --rounds 0)", "between 1 and"]);
+    bad(&["--seeds", "0"], &["run.seeds: 0 seeds (set by --seeds 0)"]);
+    bad(&["--seeds", "-1"], &["invalid value '-1' for '--seeds <N>'"]);
+    bad(&["--threads", "0"], &["invalid value '0' for '--threads <N>'"]);
+    bad(&["--checkpoint-every", "-1"], &["not a number of seconds"]);
+    bad(&["--resume", "--overwrite"], &["cannot be used with"]);
+    bad(&["--frobnicate"], &["unexpected argument '--frobnicate'"]);
+    // An option of which nothing would be left is no option.
+    let swept = Folder::with(&format!("{SMALL}\n[[sweep]]\nkey = \"run.rounds\"\nvalues = [5, 6]\n"));
+    let expected = ["run.rounds: a sweep or variant sets this key at every point", "(set by --rounds 3)", "--set sweep.0.values"];
+    refused(&swept, &["run", "small.toml", "--rounds", "3"], &expected);
+    swept.run(&["run", "small.toml", "--set", "sweep.0.values=[3]", "-q"]).exits(0);
+}
+
+/// A problem file that must be refused, named by its path at the line of `path`.
+#[track_caller]
+fn refused_arrays(arrays: &Arrays, expected: &[&str]) {
+    refused_bytes("p.npz", &npz_bytes(arrays), expected);
+}
+
+#[track_caller]
+fn refused_bytes(name: &str, bytes: &[u8], expected: &[&str]) {
+    let folder = Folder::with(&with_problem(&format!("kind = \"file\"\npath = \"{name}\"")));
+    folder.write(name, bytes);
+    let place = format!("problem.path: {name}: ");
+    let expected: Vec<&str> = expected.iter().copied().chain([place.as_str(), "[small.toml:5:", "help: "]).collect();
+    refused(&folder, &["run", "small.toml"], &expected);
+}
+
+#[test]
+fn problem_files_are_checked() {
+    Folder::with(&with_problem("kind = \"file\"\npath = \"p.npz\"")).write("p.npz", npz_bytes(&mrp()));
+    let mut p = mrp().get("P").unwrap().data().to_vec();
+    p[4] += 0.1;
+    refused_arrays(&mrp_with("P", &[2, 3, 3], &p), &["P: row [0, 1] sums to 1.09", "sum to 1 within 1e-8"]);
+    p[4] = 1.0;
+    p[3] = -0.3;
+    refused_arrays(&mrp_with("P", &[2, 3, 3], &p), &["P: the probability -0.3 at [0, 1, 0]", "at least 0"]);
+    for (value, shown) in [(f64::NAN, "NaN"), (f64::INFINITY, "inf")] {
+        let mut r = [0.0; 6];
+        r[4] = value;
+        refused_arrays(&mrp_with("R", &[2, 3], &r), &[&format!("R: {shown} at [1, 1]"), "finite numbers"]);
+    }
+    refused_arrays(&mrp_with("P", &[3, 2, 3], &[1.0 / 3.0; 18]), &["P: shape (3, 2, 3)", "(N, S, S), or (N, S, A, S) with a policy"]);
+    refused_arrays(&mrp_with("R", &[3], &[0.0; 3]), &["R: shape (3,)", "(2, 3)"]);
+    refused_arrays(&mrp_with("Phi", &[2, 2], &[0.0; 4]), &["Phi: shape (2, 2)", "(3, d) or (2, 3, d)"]);
+    refused_arrays(&mrp_with("gamma", &[3], &[0.5; 3]), &["gamma: shape (3,)", "() or (2,)"]);
+    refused_arrays(&mrp_with("gamma", &[2], &[0.5, 1.0]), &["gamma: 1 (agent 1) is not accepted", "in [0, 1)"]);
+    refused_arrays(&mrp_with("policy", &[3, 2], &[0.5; 6]), &["P: shape (2, 3, 3)", "(N, S, A, S), since there is a policy"]);
+    for name in ["R", "Phi", "gamma"] {
+        let mut some = Arrays::new();
+        mrp().iter().filter(|(n, _)| *n != name).for_each(|(n, array)| some.insert(n, array.clone()));
+        refused_arrays(&some, &[&format!("{name}: there is no such array"), "the arrays are"]);
+    }
+    refused_arrays(&arrays(&[("x", &[], &[1.0])]), &["neither `P` nor `A` among its arrays (x)", "an MRP or MDP as P, R, Phi, gamma"]);
+    let identity = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0].repeat(2);
+    refused_arrays(&mrp_with("P", &[2, 3, 3], &identity), &["agent 0: the chain has several closed classes", "one closed class"]);
+    // Linear systems: an agent's own, then the mean.
+    let systems = |a: &[f64]| arrays(&[("A", &[2, 2, 2], a), ("b", &[2, 2], &[1.0; 4])]);
+    refused_arrays(&systems(&[1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0]), &["agent 1: singular or badly conditioned", "condition number"]);
+    refused_arrays(&systems(&[1.0, 0.0, 0.0, 1.0, -1.0, 0.0, 0.0, -1.0]), &["the mean of all agents' operators: singular"]);
+    refused_arrays(&arrays(&[("A", &[1, 2, 3], &[1.0; 6]), ("b", &[1, 2], &[1.0; 2])]), &["A: shape (1, 2, 3)", "(N, d, d)"]);
+    refused_arrays(&arrays(&[("A", &[1, 1, 1], &[1.0]), ("b", &[2], &[1.0; 2])]), &["b: shape (2,)", "(1, 1), as A has"]);
+    // Files that are none.
+    refused_bytes("p.npz", b"", &["not a readable .npz: the file is empty", "np.savez"]);
+    let bytes = npz_bytes(&mrp());
+    refused_bytes("p.npz", &bytes[..bytes.len() / 2], &["not a readable .npz"]);
+    let mut flipped = bytes.clone();
+    let at = flipped.windows(8).position(|w| w == 0.25f64.to_le_bytes()).unwrap();
+    flipped[at] ^= 1;
+    refused_bytes("p.npz", &flipped, &["P: the array is damaged"]);
+    let folder = Folder::with(&with_problem("kind = \"file\"\npath = \"none.npz\""));
+    refused(&folder, &["run", "small.toml"], &["problem.path: none.npz: there is no such file", "[small.toml:5:"]);
+    let folder = Folder::with(&with_problem("kind = \"file\"\npath = \".\""));
+    refused(&folder, &["run", "small.toml"], &["problem.path: .: cannot be read: Is a directory"]);
+}
+
+const LOGS: &str = "kind = \"logs\"\npath = \"log.csv\"\ngamma = 0.9\nfeatures = { kind = \"fourier\", order = 1 }";
+
+#[test]
+fn logs_are_checked() {
+    let head = "s_0,next_0,reward,done\n";
+    let bad = |name: &str, contents: &[u8], expected: &[&str]| {
+        let folder = Folder::with(&with_problem(&LOGS.replace("log.csv", name)));
+        folder.write(name, contents);
+        refused(&folder, &["run", "small.toml"], &[&["problem.path: ", name, "[small.toml:5:"], expected].concat());
+        // The same by the command for logs, which has no file to show.
+        let shown = format!("(set by LOGS {name})");
+        refused(&folder, &["evaluate", name, "--features", "fourier:1"], &[&[name, shown.as_str()], expected].concat());
+    };
+    bad(
+        "log.csv",
+        b"s_0,next_0,done\n0,1,0\n",
+        &["there is no column `reward`: the columns are `s_0`, `next_0`, `done`", "`s_*` and `next_*` in pairs"],
+    );
+    bad("log.csv", b"", &["there is no column `s_*`: an empty file"]);
+    bad("log.csv", head.as_bytes(), &["a log without transitions"]);
+    bad("log.csv", format!("{head}0,1,2,0\n1,x,2,0\n").as_bytes(), &["line 3, column `next_0`: `x` is not a finite number"]);
+    bad("log.csv", format!("{head}0,1,nan,0\n").as_bytes(), &["line 2, column `reward`: `nan` is not a finite number"]);
+    bad("log.csv", format!("{head}0,1,2\n").as_bytes(), &["line 2: 3 fields, but the header has 4"]);
+    bad("log.csv", b"s_0,next_0,reward,done\n0,1,\xff,0\n", &["line 2: not UTF-8"]);
+    bad("log.parquet", b"PAR1", &["not a readable Parquet file"]);
+    bad("log.parquet", b"", &["not a readable Parquet file"]);
+    bad("log.txt", b"x", &["not a known format of logs", ".parquet or .csv"]);
+    let with = |problem: &str, line: &str, expected: &[&str]| {
+        let folder = Folder::with(&with_problem(problem));
+        folder.write("log.csv", format!("{head}0,1,2,0\n1,0,1,0\n0.5,1,0,1\n"));
+        refused(&folder, &["check", "small.toml"], expected);
+        refused_line(&folder, line, expected);
+    };
+    with(
+        &format!("{LOGS}\nranges = {{ s_1 = [0, 1] }}"),
+        "ranges = { s_1 = [0, 1] }",
+        &["there is no state column `s_1`", "the state columns are s_0"],
+    );
+    with(&format!("{LOGS}\nranges = {{ s_0 = [1, 0] }}"), "ranges = { s_0 = [1, 0] }", &["`s_0`: [1, 0] is not a range"]);
+    with(&LOGS.replace("0.9", "1.5"), "gamma = 1.5", &["problem.gamma: 1.5 is not accepted"]);
+    with(
+        &LOGS.replace("fourier", "forier"),
+        "features = { kind = \"forier\", order = 1 }",
+        &["unknown value `forier`; did you mean `fourier`?"],
+    );
+    with(&LOGS.replace("order = 1", "order = 4000000000"), "features = { kind = \"fourier\", order = 4000000000 }", &["problem.features"]);
+    with(&LOGS.replace("\"log.csv\"", "[]"), "path = []", &["problem.path: no logs"]);
+}
+
+#[track_caller]
+fn refused_line(folder: &Folder, line: &str, expected: &[&str]) {
+    let text = folder.text("small.toml");
+    let at = 1 + text.lines().position(|l| l == line).unwrap();
+    refused(folder, &["run", "small.toml"], &[expected, &[&format!("[small.toml:{at}:")]].concat());
+}
+
+#[test]
+fn missing_data_sets_are_told_with_how_to_get_them() {
+    let folder = Folder::with(&with_problem(&LOGS.replace("log.csv", "transitions/mountaincar")));
+    let expected = ["problem.path: transitions/mountaincar: there is no such file or directory", "FEDSA_DATA", "[small.toml:5:"];
+    refused(&folder, &["run", "small.toml"], &expected);
+    refused(&folder, &["evaluate", "transitions/mountaincar"], &["transitions/mountaincar: there is no such file", "FEDSA_DATA"]);
+    refused(&folder, &["reproduce", "cross/logs"], &["transitions/mountaincar", "FEDSA_DATA", "experiments/cross/logs.toml:"]);
+    let mut command = folder.command(&["run", "small.toml"]);
+    command.env("FEDSA_DATA", folder.path("nowhere"));
+    let output = common::finish(command).exits(2);
+    assert!(output.message().contains("nor is it in"), "{}", output.stderr);
+    assert!(output.stderr.contains("nowhere"));
+}
+
+#[test]
+fn flags_of_evaluate_are_named_in_its_messages() {
+    let folder = Folder::new();
+    folder.write("a.csv", "s_0,next_0,reward,done\n0,1,2,0\n1,0,1,0\n0.5,1,0,1\n");
+    let bad = |args: &[&str], expected: &[&str]| {
+        let all: Vec<&str> = ["evaluate", "a.csv", "--features", "fourier:1", "--out", "out"].iter().chain(args).copied().collect();
+        refused(&folder, &all, expected)
+    };
+    bad(&["--step-size", "-1"], &["-1 is not accepted (set by --step-size -1)", "a positive number"]);
+    bad(&["--gamma", "1.5"], &["1.5 is not accepted (set by --gamma 1.5)"]);
+    bad(&["--local-steps", "0"], &["0 is not accepted (set by --local-steps 0)"]);
+    bad(&["--rounds", "0"], &["0 is not accepted (set by --rounds 0)"]);
+    bad(&["--tol", "-1"], &["-1 is not accepted (set by --tol -1)"]);
+    bad(&["--method", "fedhs"], &["there is no method `fedhs`; did you mean `fedhsa`? (set by --method fedhs)"]);
+    bad(&["--sampling", "idd"], &["unknown value `idd`; did you mean `iid`? (set by --sampling idd)"]);
+    bad(&["--range", "s_0"], &["--range: `s_0`", "COLUMN=LOW,HIGH"]);
+    bad(&["--range", "s_9=0,1"], &["there is no state column `s_9` (set by --range s_9=0,1)"]);
+    bad(&["--set", "run.round=1"], &["unknown key `round`", "(set by --set run.round=1)"]);
+    let message = bad(&["--step-size", "1000"], &["fedhsa is unstable with these settings", "(set by --step-size 1000)"]);
+    let step = message.split("stable up to step_size = ").nth(1).unwrap().split(';').next().unwrap();
+    folder.run(&["evaluate", "a.csv", "--features", "fourier:1", "--rounds", "3", "--step-size", step]).exits(0);
+    refused(&folder, &["evaluate", "a.csv", "--features", "forier:3"], &["--features: `forier:3` names no features", "fourier:ORDER"]);
+}
+
+#[test]
+fn unstable_steps_are_refused_with_one_that_is_stable() {
+    let kinds = [
+        ("fedlsa", "local_steps = 10"),
+        ("scafflsa", "local_steps = 10"),
+        ("scafflsa-random", "talk_probability = 0.1"),
+        ("fedhsa", "local_steps = 10"),
+    ];
+    for (kind, steps) in kinds {
+        let text = small("kind = \"fedlsa\"", &format!("kind = \"{kind}\"")).replacen("local_steps = 10", steps, 1);
+        let unstable = edited(&text, "step_size = 0.1", "step_size = 1000.0");
+        let folder = Folder::with(&unstable);
+        let expected =
+            ["method[0].step_size: FedLSA is unstable with these settings", "the radius of a noiseless round is", "[small.toml:16:"];
+        let message = refused(&folder, &["run", "small.toml"], &expected);
+        refused(&folder, &["check", "small.toml"], &[&message]);
+        let step: String =
+            message.split("stable up to step_size = ").nth(1).unwrap().chars().take_while(|c| "0123456789.e-".contains(*c)).collect();
+        let set = format!("method.FedLSA.step_size={step}");
+        folder.run(&["check", "small.toml", "--set", &set]).exits(0).says("ok\n");
+        // It is the largest: a little more is refused.
+        let more = format!("method.FedLSA.step_size={}", 1.01 * step.parse::<f64>().unwrap());
+        refused(&folder, &["check", "small.toml", "--set", &more], &["unstable"]);
+    }
+}
+
+#[test]
+fn an_unstable_step_may_be_run_when_that_is_meant() {
+    let folder = Folder::with(&small("step_size = 0.1", "step_size = 1000.0"));
+    // Forced: a status, not a NaN; not as expected.
+    let output = folder.run(&["run", "small.toml", "--force", "--out", "forced"]).exits(1);
+    assert!(
+        output.stdout.contains("FedLSA: diverged in round ") && output.stdout.contains("stable up to step_size = "),
+        "{}",
+        output.stdout
+    );
+    let result = &folder.json("forced/summary.json")["results"][0];
+    assert_eq!((&result["status"], &result["as_expected"]), (&"diverged".into(), &false.into()));
+    assert!(result["diverged_at_round"].as_u64().unwrap() >= 1 && result["largest_stable_step"].as_f64().unwrap() < 1000.0);
+    folder.run(&["check", "small.toml", "--force"]).exits(0);
+    // Expected: as expected.
+    folder.write("expected.toml", edited(&folder.text("small.toml"), "label = \"FedLSA\"", "label = \"FedLSA\"\nexpect = \"diverges\""));
+    folder.run(&["check", "expected.toml"]).exits(0);
+    folder.run(&["run", "expected.toml", "--out", "expected"]).exits(0).says("FedLSA: diverged in round");
+    assert_eq!(folder.json("expected/summary.json")["passed"], true);
+    // A sweep point: allowed, though not expected.
+    let swept = format!("{}\n[[sweep]]\nkey = \"method.FedLSA.step_size\"\nvalues = [0.1, 1000.0]\n", SMALL);
+    folder.write("swept.toml", swept);
+    folder.run(&["check", "swept.toml"]).exits(0).says("UNSTABLE");
+    folder.run(&["run", "swept.toml", "--out", "swept"]).exits(1).says("FedLSA at step_size=1000.0: diverged");
+    // Under the quick settings too: what diverges was not expected to.
+    let quick = format!("{}\n[quick]\n\"method.FedLSA.step_size\" = 1000.0\n", SMALL);
+    folder.write("quick.toml", quick);
+    refused(&folder, &["run", "quick.toml", "--quick", "--out", "quick"], &["FedLSA is unstable", "[quick.toml:"]);
+}
+
+#[test]
+fn folders_that_cannot_be_written_are_named() {
+    let folder = Folder::with(SMALL);
+    folder.write("file", "kept");
+    refused(&folder, &["run", "small.toml", "--out", "file/out"], &["cannot be written", "file/out", "choose another with --out"]);
+    refused(&folder, &["run", "small.toml", "--out", "/proc/nowhere"], &["/proc/nowhere", "cannot be written"]);
+    refused(&folder, &["export", "small.toml", "--npz", "file/x.npz"], &["cannot be written"]);
+    folder.write("a.csv", "s_0,next_0,reward,done\n0,1,2,0\n1,0,1,0\n0.5,1,0,1\n");
+    refused(&folder, &["evaluate", "a.csv", "--features", "fourier:1", "--out", "file/x"], &["cannot be written"]);
+    assert_eq!(folder.text("file"), "kept");
+}
+
+#[test]
+fn a_folder_that_holds_another_run_is_not_touched() {
+    let folder = Folder::with(SMALL);
+    refused(&folder, &["run", "small.toml", "--resume"], &["out/small holds no interrupted run"]);
+    folder.run(&["run", "small.toml"]).exits(0);
+    refused(&folder, &["run", "small.toml"], &["out/small holds a finished run", "--resume", "--overwrite"]);
+    let other = ["run", "small.toml", "--resume", "--rounds", "30"];
+    refused(
+        &folder,
+        &other,
+        &["holds a finished run of other settings", "it had `rounds = 20` where there is `rounds = 30` now", "config.toml"],
+    );
+    // The very same run: already done, and nothing done again.
+    let before = folder.everything();
+    folder.run(&["run", "small.toml", "--resume"]).exits(0).says("already done");
+    assert!(folder.everything() == before);
+    folder.run(&["run", "small.toml", "--overwrite", "--rounds", "30"]).exits(0);
+    assert!(folder.text("out/small/config.toml").contains("rounds = 30"));
+    // Bad input with --overwrite leaves what was there.
+    refused(&folder, &["run", "small.toml", "--overwrite", "--rounds", "0"], &["run.rounds"]);
+}
+
+#[test]
+fn bundled_experiments_are_found_by_name() {
+    let folder = Folder::new();
+    let expected = ["no bundled experiment `scafflsa/fig1-hihg`; did you mean `scafflsa/fig1-high`?", "all, or one of"];
+    refused(&folder, &["reproduce", "scafflsa/fig1-hihg"], &expected);
+    refused(&folder, &["reproduce", "nonsense"], &["no bundled experiment `nonsense`"]);
+    refused(&folder, &["reproduce"], &["required arguments", "<ID>"]);
+    refused(&folder, &["reproduce", "scafflsa/fig1-high", "--set", "run.round=1"], &["unknown key `round`", "(set by --set run.round=1)"]);
+    refused(&folder, &["completions", "tcsh"], &["invalid value 'tcsh'"]);
+    refused(&folder, &["frobnicate"], &["unrecognized subcommand"]);
+}

@@ -1,0 +1,269 @@
+//! A run that is killed or interrupted and resumed gives the bits of one that was not;
+//! so does any number of threads. The real program, really killed.
+
+#![cfg(unix)]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use common::{Folder, Output, edited, mrp, npz_bytes};
+
+/// All that lives from round to round: chains, control variates with partial
+/// participation, coins, averages; a second or two of work.
+const LONG: &str = r#"id = "long"
+
+[problem]
+kind = "garnet"
+agents = 10
+states = 10
+features = 4
+min_class = 2
+
+[sampling]
+kind = "markov"
+
+[[method]]
+kind = "fedlsa"
+label = "averaged"
+output = "average"
+step_size = { c = 2.0, t0 = 20.0, per = "step" }
+local_steps = 10
+
+[[method]]
+kind = "scafflsa"
+label = "some"
+participants = 3
+step_size = 0.1
+local_steps = 10
+
+[[method]]
+kind = "scafflsa-random"
+label = "random"
+participants = 9
+step_size = 0.1
+talk_probability = 0.1
+
+[[method]]
+kind = "fedhsa"
+label = "tail"
+output = { tail = 0.5 }
+step_size = 0.1
+local_steps = 10
+
+[run]
+rounds = 15000
+seeds = [0, 7, 3]
+start = "normal"
+record = { points = 100 }
+"#;
+
+const RESULTS: [&str; 3] = ["trace.parquet", "theta.npz", "figure.svg"];
+
+/// The results of an uninterrupted run.
+fn reference(folder: &Folder) -> Vec<Vec<u8>> {
+    folder.run(&["run", "long.toml", "--out", "whole", "-q"]).exits(0);
+    RESULTS.iter().map(|name| folder.read(&format!("whole/{name}"))).collect()
+}
+
+#[track_caller]
+fn assert_same(folder: &Folder, out: &str, reference: &[Vec<u8>]) {
+    for (name, expected) in RESULTS.iter().zip(reference) {
+        assert!(folder.read(&format!("{out}/{name}")) == *expected, "{out}/{name} differs");
+    }
+    assert!(!folder.path(out).join("checkpoint").exists(), "checkpoints are left");
+    let left: Vec<PathBuf> = std::fs::read_dir(folder.path(out)).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(!left.iter().any(|path| path.file_name().unwrap().to_string_lossy().starts_with('.')), "{left:?}");
+}
+
+/// When each run of the checkpoints in `out` was last saved.
+fn saved(out: &Path) -> Vec<(PathBuf, SystemTime)> {
+    let entries = std::fs::read_dir(out.join("checkpoint")).into_iter().flatten().flatten();
+    let checkpoints = entries.filter(|e| e.file_name().to_string_lossy().ends_with(".ckpt") && e.file_name() != "roots.ckpt");
+    let mut all: Vec<_> = checkpoints.filter_map(|e| Some((e.path(), e.metadata().ok()?.modified().ok()?))).collect();
+    all.sort();
+    all
+}
+
+/// Starts a run that saves often, and waits until it has saved `times` more times; `None` if it ended before.
+fn started(folder: &Folder, out: &str, options: &[&str], times: usize) -> Option<Child> {
+    let args = ["run", "long.toml", "--out", out, "--checkpoint-every", "0.02"];
+    let mut child = folder.command(&[&args[..], options].concat()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let (began, mut seen) = (Instant::now(), saved(&folder.path(out)));
+    let mut changes = 0;
+    while changes < times {
+        assert!(began.elapsed() < Duration::from_secs(60), "no checkpoints");
+        if child.try_wait().unwrap().is_some() {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+        let now = saved(&folder.path(out));
+        changes += usize::from(now != seen);
+        seen = now;
+    }
+    Some(child)
+}
+
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().code(), None, "it was killed, and did not end by itself");
+}
+
+#[test]
+fn a_killed_run_goes_on_to_the_same_bits() {
+    let folder = Folder::new();
+    folder.write("long.toml", LONG);
+    let reference = reference(&folder);
+    // Once, with other numbers of threads before and after.
+    for (before, after) in [("1", "2"), ("7", "1")] {
+        let out = format!("once-{before}");
+        kill(started(&folder, &out, &["--threads", before], 3).expect("still at work"));
+        assert!(!saved(&folder.path(&out)).is_empty() && !folder.path(&out).join("summary.json").exists());
+        assert!(!folder.path(&out).join("trace.parquet").exists());
+        let resumed = folder.run(&["run", "long.toml", "--out", &out, "--resume", "--threads", after]).exits(0);
+        assert!(resumed.stdout.contains("long in"), "{}", resumed.stdout);
+        assert_same(&folder, &out, &reference);
+    }
+    // Again and again, wherever it happens to be.
+    let mut kills = 0;
+    for times in [1, 5, 9, 2, 14, 4, 7, 3] {
+        let options: &[&str] = if kills == 0 { &[] } else { &["--resume"] };
+        match started(&folder, "often", options, times) {
+            Some(child) => kill(child),
+            None => break,
+        }
+        kills += 1;
+    }
+    assert!(kills >= 3, "{kills}");
+    folder.run(&["run", "long.toml", "--out", "often", "--resume", "-q"]).exits(0);
+    assert_same(&folder, "often", &reference);
+    // Half-written files of a killed run are cleared away.
+    folder.write("often/.fedsa-abc", "half");
+    folder.run(&["run", "long.toml", "--out", "often", "--overwrite", "-q", "--threads", "7"]).exits(0);
+    assert_same(&folder, "often", &reference);
+}
+
+#[test]
+fn ctrl_c_leaves_checkpoints() {
+    let folder = Folder::new();
+    folder.write("long.toml", LONG);
+    let reference = reference(&folder);
+    for (signal, out) in [("-INT", "interrupted"), ("-TERM", "terminated")] {
+        // No checkpoint is due for ten seconds: those that are left are the signal's.
+        let mut command = folder.command(&["run", "long.toml", "--out", out]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        while !folder.path(out).join("checkpoint/roots.ckpt").exists() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        let ended = child.wait_with_output().unwrap();
+        let output = Output {
+            status: ended.status.code().unwrap(),
+            stdout: String::from_utf8(ended.stdout).unwrap(),
+            stderr: String::from_utf8(ended.stderr).unwrap(),
+        }
+        .exits(130);
+        assert_eq!(output.message(), format!("interrupted; the same command with --resume goes on from {out}"));
+        assert!(!output.stderr.contains('\r'), "no progress bar without a terminal");
+        assert!(!saved(&folder.path(out)).is_empty());
+        assert!(!folder.path(out).join("summary.json").exists());
+        // Without --resume, or with other settings, it is left alone.
+        let before = folder.everything();
+        let refused = folder.run(&["run", "long.toml", "--out", out]).exits(2).message();
+        assert!(refused.contains(&format!("{out} holds an interrupted run")) && refused.contains("--resume"), "{refused}");
+        let other = folder.run(&["run", "long.toml", "--out", out, "--resume", "--seeds", "2"]).exits(2).message();
+        assert!(other.contains("an interrupted run of other settings: it had `seeds = [0, 7, 3]`"), "{other}");
+        assert!(folder.everything() == before);
+        folder.run(&["run", "long.toml", "--out", out, "--resume", "-q"]).exits(0);
+        assert_same(&folder, out, &reference);
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    let folder = Folder::new();
+    folder.write("long.toml", edited(LONG, "rounds = 15000", "rounds = 3000"));
+    let reference = reference(&folder);
+    for threads in ["1", "2", "7"] {
+        folder.run(&["run", "long.toml", "--out", threads, "--threads", threads, "-q"]).exits(0);
+        assert_same(&folder, threads, &reference);
+    }
+    // Alone or beside others, a method's draws are its own.
+    let second = LONG.find("[[method]]\nkind = \"scafflsa\"").unwrap();
+    let first = LONG.find("[[method]]").unwrap();
+    folder.write("alone.toml", edited(&format!("{}{}", &LONG[..first], &LONG[second..]), "rounds = 15000", "rounds = 3000"));
+    folder.run(&["run", "alone.toml", "--out", "alone", "-q"]).exits(0);
+    let some = |out: &str| {
+        let arrays = fedsa_cli::files::npz::read(&folder.path(&format!("{out}/theta.npz"))).unwrap();
+        arrays.get("some").unwrap().clone()
+    };
+    assert_eq!(some("alone"), some("whole"));
+}
+
+/// An interrupted run of a problem in a file.
+fn interrupted() -> Folder {
+    let folder = Folder::new();
+    let (start, end) = (LONG.find("[problem]").unwrap(), LONG.find("[sampling]").unwrap());
+    let text = format!("{}[problem]\nkind = \"file\"\npath = \"p.npz\"\n\n{}", &LONG[..start], &LONG[end..]);
+    let text = text.replace("participants = 3", "participants = 1").replace("participants = 9", "participants = 2");
+    folder.write("long.toml", text.replace("rounds = 15000", "rounds = 60000"));
+    folder.write("p.npz", npz_bytes(&mrp()));
+    kill(started(&folder, "out", &[], 2).expect("still at work"));
+    folder
+}
+
+#[test]
+fn damaged_checkpoints_are_refused() {
+    let folder = interrupted();
+    let resume = ["run", "long.toml", "--out", "out", "--resume"];
+    let (path, _) = saved(&folder.path("out")).remove(0);
+    let name = path.strip_prefix(folder.path("")).unwrap().to_str().unwrap().to_string();
+    let bytes = folder.read(&name);
+    let refused = |contents: &[u8], name: &str, expected: &[&str]| {
+        let intact = folder.read(name);
+        folder.write(name, contents);
+        let before = folder.everything();
+        let message = folder.run(&resume).exits(2).message();
+        for text in expected.iter().chain(&[name, "--resume:"]) {
+            assert!(message.contains(text), "{message}");
+        }
+        assert!(folder.everything() == before, "something was written");
+        folder.write(name, intact);
+    };
+    for end in [0, 1, 7, 8, 11, 12, bytes.len() / 2, bytes.len() - 1] {
+        refused(&bytes[..end], &name, &["truncated", "delete this one"]);
+    }
+    for at in [0, 9, 12, bytes.len() / 3, bytes.len() - 1] {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 0x10;
+        refused(&flipped, &name, &["delete this one"]);
+    }
+    let roots = "out/checkpoint/roots.ckpt";
+    refused(&folder.read(roots)[..20], roots, &["truncated"]);
+    // A checkpoint of another seed.
+    if let Some((other, _)) = saved(&folder.path("out")).into_iter().find(|(other, _)| *other != path) {
+        refused(&std::fs::read(other).unwrap(), &name, &["a checkpoint of another run"]);
+    }
+    // As it says: what is deleted is run again, to the same bits.
+    std::fs::remove_file(&path).unwrap();
+    folder.run(&resume).exits(0);
+    folder.run(&["run", "long.toml", "--out", "whole", "-q"]).exits(0);
+    assert!(folder.read("out/trace.parquet") == folder.read("whole/trace.parquet"));
+}
+
+#[test]
+fn input_files_that_changed_are_noticed() {
+    let folder = interrupted();
+    let mut arrays = mrp();
+    arrays.insert("gamma", fedsa::problem::arrays::Array::scalar(0.8));
+    folder.write("p.npz", npz_bytes(&arrays));
+    let before = folder.everything();
+    let message = folder.run(&["run", "long.toml", "--out", "out", "--resume"]).exits(2).message();
+    assert!(message.contains("a checkpoint of another run") && message.contains("input files that have not changed since"), "{message}");
+    assert!(folder.everything() == before);
+    folder.write("p.npz", npz_bytes(&mrp()));
+    folder.run(&["run", "long.toml", "--out", "out", "--resume", "-q"]).exits(0);
+}
