@@ -236,7 +236,7 @@ impl Context<'_> {
         let mut out = Vec::new();
         for (i, planned) in self.plan.points.iter().enumerate().filter(|(_, p)| p.point.is_at(&check.at)) {
             let cell = planned.cells[method];
-            let shape = self.plan.cells[cell].method.settings.shape();
+            let shape = self.plan.cells[cell].shape();
             let eta_h = shape.step_size.largest() * shape.local_steps;
             // 0.1 * 1000 is 100.00000000000001.
             let slack = 1.0 + 1e-9;
@@ -586,7 +586,7 @@ fn theorem_b4(ctx: &Context<'_>, cell: usize) -> Result<(Scaffnew, ScaffnewState
     let accepted = "random talk on `Abar_c = a I` with noise on b only, from a start that is the same for every seed";
     let other = |what: &str| BadInput::new("", what, accepted);
     let (field, planned) = (ctx.plan.field(cell), &ctx.plan.cells[cell]);
-    let shape = planned.method.settings.shape();
+    let shape = planned.shape();
     let Drift::ControlVariate { talk: Some(p) } = shape.drift else { return Err(other("talks are not random")) };
     let systems = field.systems().ok_or_else(|| other("the operators are not linear"))?;
     let root = field.root().ok_or_else(|| other("theta* is not known"))?;
