@@ -131,7 +131,10 @@ impl Plan {
             .map(|(i, tables)| {
                 let files = DiskFiles::new(places.clone());
                 let Settings { problem, sampling, .. } = &settings[*i];
-                let mut field = problem.field(&files, *sampling, isa).map_err(|e| e.inside("problem"))?;
+                let mut field = problem.field(&files, *sampling, isa).map_err(|e| match e.key.starts_with("sampling") {
+                    true => e,
+                    false => e.inside("problem"),
+                })?;
                 let fingerprint = format!("{tables} files {:08x}", files.digest());
                 if let Some(root) = roots.get(&fingerprint).filter(|root| root.len() == field.dim()) {
                     field.set_root(root.clone());
@@ -224,9 +227,13 @@ impl Cell {
             require(has && known, "controls", "\"ideal\"", "ideal only for methods with control variates on linear problems")
                 .map_err(inside)?;
         }
+        let uplink = Uplink::default();
+        let d = field.dim();
+        let setting = fedsa::methods::Setting { seed: 0, agents: field.agents(), start: start.of(0, d), link: uplink.facts() };
+        method.settings.build(&setting).check_link(&setting.link).map_err(inside)?;
         let grid = run.record.rounds(run.rounds);
         let fingerprint = format!("{fingerprint} files {:08x}", files.digest());
-        Ok(Self { fingerprint, field: index, method, run, start, centre, output, uplink: Uplink::default(), grid })
+        Ok(Self { fingerprint, field: index, method, run, start, centre, output, uplink, grid })
     }
 
     /// Local steps of all agents over all rounds of one seed: what its run costs.
