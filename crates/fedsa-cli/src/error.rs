@@ -13,7 +13,7 @@ pub const BAD_INPUT: u8 = 2;
 pub const INTERRUPTED: u8 = 130;
 
 /// Bad input, with the place in a file where it stands if it stands in one.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[error("{what}")]
 pub struct Failure {
     /// What is wrong.

@@ -9,8 +9,8 @@ use fedsa::sampling::Sampling;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::link::{self, DownlinkSpec, UplinkSpec};
 use super::document::{self, Assignment, Document, From, Origin, assignments};
+use super::link::{self, DownlinkSpec, UplinkSpec};
 use super::{find_kind, read, read_kind};
 use crate::error::Failure;
 

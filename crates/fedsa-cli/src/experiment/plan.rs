@@ -132,7 +132,10 @@ impl Plan {
             .map(|(i, tables)| {
                 let files = DiskFiles::new(places.clone());
                 let Settings { problem, sampling, .. } = &settings[*i];
-                let mut field = problem.field(&files, *sampling, isa).map_err(|e| e.inside("problem"))?;
+                let mut field = problem.field(&files, *sampling, isa).map_err(|e| match e.key.starts_with("sampling") {
+                    true => e,
+                    false => e.inside("problem"),
+                })?;
                 let fingerprint = format!("{tables} files {:08x}", files.digest());
                 if let Some(root) = roots.get(&fingerprint).filter(|root| root.len() == field.dim()) {
                     field.set_root(root.clone());

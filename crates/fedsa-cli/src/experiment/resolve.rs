@@ -96,7 +96,12 @@ fn within(item: &mut Table, places: &Places) {
     let key = item.get("key").and_then(text);
     let keys: Option<Vec<String>> = item.get("keys").and_then(Value::as_array).map(|keys| keys.iter().filter_map(text).collect());
     let Some(Value::Array(values)) = item.get_mut("values") else { return };
-    for value in values {
+    let shown = |values: &[Value]| -> Vec<Value> {
+        let first = |value: &Value| if keys.is_some() { value.get(0).cloned() } else { Some(value.clone()) };
+        values.iter().filter_map(first).collect()
+    };
+    let before = shown(values);
+    for value in values.iter_mut() {
         match (&key, &keys, value) {
             (Some(key), _, value) => visit(value, &key.split('.').collect::<Vec<_>>(), places),
             (None, Some(keys), Value::Array(row)) => {
@@ -104,6 +109,11 @@ fn within(item: &mut Table, places: &Places) {
             }
             _ => {}
         }
+    }
+    // Points keep the names that they had.
+    if before != shown(values) && !item.contains_key("labels") {
+        let name = |value: &Value| Value::String(value.as_str().map_or_else(|| value.to_string(), str::to_string));
+        item.insert("labels".into(), Value::Array(before.iter().map(name).collect()));
     }
 }
 

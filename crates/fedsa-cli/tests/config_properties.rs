@@ -1,0 +1,537 @@
+//! No text is too strange for the reader of experiment files: there is a plan, or a
+//! message with help. And what ran is what its `config.toml` says.
+
+mod common;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use common::{Folder, SMALL, mrp, npz_bytes};
+use fedsa::kernel::Isa;
+use fedsa_cli::config::{Document, Experiment};
+use fedsa_cli::error::Failure;
+use fedsa_cli::experiment::{Plan, resolve};
+use fedsa_cli::files::find::Places;
+use miette::Diagnostic;
+use proptest::prelude::*;
+use toml::Value;
+
+const EVERYTHING: &str = r#"id = "all"
+title = "Everything that a file may hold"
+description = "None of it is large."
+
+[problem]
+kind = "mrp"
+agents = 3
+states = 4
+features = 2
+gamma = [0.5, 0.9]
+kernel = "per-agent"
+reward_range = [-1, 1]
+
+[sampling]
+kind = "markov"
+batch = 2
+start = { state = 1 }
+
+[[method]]
+kind = "fedlsa"
+label = "a.b"
+step_size = { c = 1.0, t0 = 10, power = 0.5, per = "step" }
+local_steps = 3
+output = { tail = 0.5 }
+start = [1, 2.5]
+
+[[method]]
+kind = "scafflsa-random"
+step_size = 0.1
+talk_probability = 0.5
+participants = 2
+controls = "ideal"
+uplink = { codec = { kind = "exact" } }
+
+[[method]]
+kind = "projected-td"
+step_size = 0.1
+local_steps = 2
+radius = 10
+global_step_size = 0.5
+expect = [{ at = { N = 2, variant = "two" }, status = "ok" }]
+
+[run]
+rounds = 12
+seeds = [3, 1]
+start = "root+1"
+record = { points = 5, spacing = "log" }
+stop = { mse = 1e-9 }
+
+[[variant]]
+label = "one"
+sweep = [{ key = "run.seeds", values = [1, 2], labels = ["few", "more"] }]
+
+[[variant]]
+label = "two"
+set = { "method.\"a.b\".step_size" = 0.2, "run.start" = "normal" }
+
+[[sweep]]
+keys = ["problem.agents", "run.rounds"]
+name = "N"
+values = [[2, 5], [3, 10]]
+
+[figure]
+x = "samples"
+y = ["mse", "residual"]
+centre = "median"
+panels = ["variant"]
+
+[[check]]
+kind = "reaches"
+method = "a.b"
+at = { N = [2, 3] }
+max = 1e9
+
+[quick]
+"run.rounds" = 4
+method.projected-td.local_steps = 1
+"#;
+
+const FILE: &str = r#"[problem]
+kind = "file"
+path = "data/p.npz"
+
+[[method]]
+kind = "scafflsa"
+label = "file"
+step_size = 0.1
+local_steps = 5
+start = "../start.json"
+
+[run]
+rounds = 6
+start = "limit"
+
+[[variant]]
+label = "npz"
+
+[[variant]]
+label = "logs"
+set = { "problem" = { kind = "logs", path = "data/*.csv", gamma = 0.9, features = { kind = "polynomial", order = 1 } }, "sampling.kind" = "mean" }
+"#;
+
+const LOG: &str = "s_0,next_0,reward,done\n0,1,2,0\n1,0.2,1,0\n0.2,1,0,1\n0.7,0.1,1,0\n";
+
+/// A folder with files that experiments in its folder `here` refer to.
+fn files() -> Folder {
+    let folder = Folder::new();
+    folder.write("here/data/p.npz", npz_bytes(&mrp()));
+    folder.write("here/data/a1.csv", LOG);
+    folder.write("here/data/a2.csv", LOG.replace("0.7", "0.4"));
+    folder.write("start.json", "[0.5, 1]");
+    folder
+}
+
+/// Whether building the plan takes no time to speak of.
+fn is_tiny(experiment: &Experiment) -> bool {
+    fn tiny(value: &Value) -> bool {
+        match value {
+            Value::Integer(i) => i.abs() <= 40,
+            Value::Array(items) => items.len() <= 40 && items.iter().all(tiny),
+            Value::Table(table) => table.iter().all(|(key, value)| matches!(key.as_str(), "run" | "seed" | "local_steps") || tiny(value)),
+            _ => true,
+        }
+    }
+    experiment.points.len() <= 20 && experiment.points.iter().all(|point| point.table.values().all(tiny))
+}
+
+fn assert_helpful(failure: &Failure) {
+    let help = failure.help().map(|h| h.to_string()).unwrap_or_default();
+    assert!(!failure.what.trim().is_empty() && !help.trim().is_empty(), "{failure:?}");
+    // The parser of TOML has its own words.
+    let words: &[&str] =
+        if failure.what.contains("this is not TOML") { &[] } else { &["usize", "u64", "struct ", "untagged", "expected "] };
+    for word in words {
+        assert!(!failure.what.contains(word) && !help.contains(word), "{failure:?}");
+    }
+    // The excerpt can be printed: places lie within the text, at boundaries of characters.
+    let _ = format!("{:?}", miette::Report::new(failure.clone()));
+}
+
+/// A plan, or a message with help.
+fn plan(document: Result<Document, Failure>, base: &Path) -> Option<Plan> {
+    let plan = document.and_then(Experiment::read).and_then(|experiment| match is_tiny(&experiment) {
+        true => Plan::new(experiment, base, Isa::best(), &HashMap::new()).map(Some),
+        false => experiment.settings().map(|_| None),
+    });
+    match plan {
+        Ok(plan) => plan,
+        Err(failure) => {
+            assert_helpful(&failure);
+            None
+        }
+    }
+}
+
+fn parsed(text: &str, quick: bool) -> Result<Document, Failure> {
+    let mut document = Document::parse("mutated.toml", text)?;
+    if quick {
+        document.make_quick()?;
+    }
+    Ok(document)
+}
+
+const TEXTS: [&str; 3] = [SMALL, EVERYTHING, FILE];
+
+#[test]
+fn the_files_to_be_mutated_are_valid() {
+    let folder = files();
+    for text in TEXTS {
+        for quick in [false, true] {
+            let plan = plan(parsed(text, quick), &folder.path("here")).expect("a plan");
+            assert!(!plan.cells.is_empty());
+        }
+    }
+}
+
+/// A change of a text.
+#[derive(Debug, Clone)]
+enum Change {
+    Delete(prop::sample::Index, usize),
+    Insert(prop::sample::Index, String),
+    Replace(prop::sample::Index, char),
+    Line(prop::sample::Index, prop::sample::Index),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let at = any::<prop::sample::Index>();
+    let pieces = prop_oneof![
+        "[\\[\\]{}=\"'.,#\n\\-0-9a-z_é]{1,3}",
+        Just("[[method]]\n".to_string()),
+        Just("[problem]\n".to_string()),
+        Just("nan".to_string()),
+        Just("= 1e400".to_string()),
+        Just("\"\"\"".to_string()),
+        Just("{ kind = \"exact\" }".to_string()),
+    ];
+    prop_oneof![
+        (at.clone(), 1usize..30).prop_map(|(at, n)| Change::Delete(at, n)),
+        (at.clone(), pieces).prop_map(|(at, text)| Change::Insert(at, text)),
+        (at.clone(), prop_oneof![any::<char>(), prop::char::range(' ', '~')]).prop_map(|(at, c)| Change::Replace(at, c)),
+        (at, any::<prop::sample::Index>()).prop_map(|(from, to)| Change::Line(from, to)),
+    ]
+}
+
+fn changed(text: &str, change: &Change) -> String {
+    let mut chars: Vec<char> = text.chars().collect();
+    if chars.is_empty() {
+        return String::new();
+    }
+    match change {
+        Change::Delete(at, n) => {
+            let at = at.index(chars.len());
+            chars.drain(at..chars.len().min(at + n));
+        }
+        Change::Insert(at, piece) => {
+            let at = at.index(chars.len());
+            chars.splice(at..at, piece.chars());
+        }
+        Change::Replace(at, c) => {
+            let at = at.index(chars.len());
+            chars[at] = *c;
+        }
+        // A line moves somewhere else.
+        Change::Line(from, to) => {
+            let mut lines: Vec<&str> = text.lines().collect();
+            let line = lines.remove(from.index(lines.len()));
+            lines.insert(to.index(lines.len() + 1), line);
+            return lines.join("\n");
+        }
+    }
+    chars.into_iter().collect()
+}
+
+const KEYS: &[&str] = &[
+    "id",
+    "title",
+    "problem",
+    "sampling",
+    "method",
+    "run",
+    "sweep",
+    "variant",
+    "figure",
+    "check",
+    "quick",
+    "kind",
+    "agents",
+    "states",
+    "features",
+    "gamma",
+    "path",
+    "a",
+    "b",
+    "noise",
+    "std",
+    "batch",
+    "start",
+    "state",
+    "*",
+    "FedLSA",
+    "SCAFFLSA",
+    "a.b",
+    "0",
+    "1",
+    "label",
+    "step_size",
+    "c",
+    "t0",
+    "local_steps",
+    "participants",
+    "talk_probability",
+    "uplink",
+    "codec",
+    "expect",
+    "at",
+    "status",
+    "output",
+    "tail",
+    "rounds",
+    "seeds",
+    "record",
+    "every",
+    "points",
+    "stop",
+    "mse",
+    "values",
+    "key",
+    "keys",
+    "set",
+    "x",
+    "y",
+    "levels",
+    "columns",
+    "max",
+    "metric",
+    "expected",
+    "tolerance",
+    "heterogeneity",
+    "kernels",
+    "controls",
+    "measure_from",
+    "",
+];
+
+const VALUES: &[&str] = &[
+    "0",
+    "1",
+    "2",
+    "-1",
+    "3.5",
+    "nan",
+    "inf",
+    "-0.0",
+    "1e308",
+    "9223372036854775807",
+    "true",
+    "\"\"",
+    "\"zero\"",
+    "\"limit\"",
+    "\"normal\"",
+    "\"garnet\"",
+    "\"mrp\"",
+    "\"linear\"",
+    "\"logs\"",
+    "\"file\"",
+    "\"iid\"",
+    "\"mean\"",
+    "\"fedhsa\"",
+    "\"projected-td\"",
+    "\"ideal\"",
+    "\"average\"",
+    "\"diverges\"",
+    "\"data/p.npz\"",
+    "\"x.npz\"",
+    "\"../start.json\"",
+    "\"a*[\"",
+    "[]",
+    "[1]",
+    "[1, 2]",
+    "[[1, 2], [3]]",
+    "[\"run.rounds\"]",
+    "[{}]",
+    "{}",
+    "{ kind = \"linear\", a = [[[1.0]]], b = [[2.0]] }",
+    "{ std = 1.0, radius = 0.5 }",
+    "{ every = 2 }",
+    "{ \"run.rounds\" = 3 }",
+    "1979-05-27",
+    "text",
+    "",
+];
+
+fn dotted() -> impl Strategy<Value = String> {
+    let part = prop_oneof![4 => prop::sample::select(KEYS).prop_map(str::to_string), 1 => "[ -~é]{0,5}"];
+    prop::collection::vec(part, 1..5)
+        .prop_map(|parts| parts.iter().map(|p| if *p == "a.b" { "\"a.b\"" } else { p }).collect::<Vec<_>>().join("."))
+}
+
+fn value() -> impl Strategy<Value = String> {
+    prop_oneof![4 => prop::sample::select(VALUES).prop_map(str::to_string), 1 => "[ -~é]{0,8}"]
+}
+
+/// A small experiment out of parts that all go together.
+fn valid() -> impl Strategy<Value = String> {
+    let problem = prop::sample::select(vec![
+        "kind = \"garnet\"\nagents = 3\nstates = 6\nfeatures = 2\nmin_class = 2\nheterogeneity = \"two-kernels\"",
+        "kind = \"mrp\"\nagents = 3\nstates = 4\nfeatures = 2",
+        "kind = \"linear\"\nagents = 3\ndim = 2\nnoise = { std = 0.5, radius = 0.3 }",
+        "kind = \"file\"\npath = \"data/p.npz\"",
+        "kind = \"file\"\npath = \"./data/../data/p.npz\"",
+        "kind = \"logs\"\npath = [\"data/a1.csv\", \"data/a2.csv\"]\ngamma = 0.9\nfeatures = { kind = \"polynomial\", order = 1 }",
+        "kind = \"logs\"\npath = \"data\"\ngamma = 0.9\nfeatures = { kind = \"polynomial\", order = 1 }",
+    ]);
+    let sampling = prop::sample::select(vec![
+        "",
+        "[sampling]\nkind = \"mean\"\n",
+        "[sampling]\nkind = \"iid\"\nbatch = 2\n",
+        "[sampling]\nkind = \"markov\"\n",
+    ]);
+    let method = prop::sample::select(vec![
+        "kind = \"fedavg\"\nstep_size = 0.1\nlocal_steps = 3",
+        "kind = \"fedlsa\"\nlabel = \"decay\"\nstep_size = { c = 1 }\nlocal_steps = 3\noutput = \"average\"",
+        "kind = \"scafflsa\"\nstep_size = 0.1\nlocal_steps = 3\nparticipants = 2",
+        "kind = \"scafflsa-random\"\nstep_size = 0.1\ntalk_probability = 0.5\nstart = \"../start.json\"",
+        "kind = \"fedhsa\"\nstep_size = 0.1\nlocal_steps = 3\nglobal_step_size = 1",
+        "kind = \"projected-td\"\nstep_size = 0.1\nlocal_steps = 3\nradius = 5",
+    ]);
+    let run = prop::sample::select(vec![
+        "seeds = 2",
+        "seeds = [5]\nstart = \"root\"",
+        "start = [1, 2]\nrecord = [0, 2, 4]",
+        "start = \"../start.json\"\nrecord = { every = 2 }",
+    ]);
+    let varied = prop::sample::select(vec![
+        "",
+        "[[sweep]]\nkey = \"run.rounds\"\nvalues = [3, 5]\n",
+        "[[sweep]]\nkey = \"method.*.step_size\"\nvalues = [0.1, 0.2]\n",
+        "[[sweep]]\nkey = \"sampling.kind\"\nvalues = [\"iid\", \"mean\"]\nlabels = [\"i.i.d.\", \"mean\"]\n",
+        "[[sweep]]\nkey = \"run.start\"\nvalues = [\"zero\", \"../start.json\"]\n",
+        "[[sweep]]\nkey = \"problem\"\nname = \"problem\"\nvalues = [{ kind = \"file\", path = \"data/p.npz\" }, { kind = \"mrp\", agents = 4, states = 4, features = 2 }]\nlabels = [\"file\", \"mrp\"]\n",
+        "[[variant]]\nlabel = \"file\"\nset = { problem = { kind = \"file\", path = \"data/p.npz\" } }\n[[variant]]\nlabel = \"logs\"\nset = { problem = { kind = \"logs\", path = \"data/a?.csv\", gamma = 0.5, features = { kind = \"identity\", bias = true } } }\n",
+        "[[variant]]\nlabel = \"a\"\n[variant.set]\nrun.rounds = 3\n[[variant]]\nlabel = \"b\"\nsweep = [{ keys = [\"run.rounds\", \"run.seeds\"], values = [[2, 3]] }]\n",
+    ]);
+    (problem, sampling, prop::collection::vec(method, 1..4), run, varied).prop_map(|(problem, sampling, mut methods, run, varied)| {
+        methods.sort_unstable();
+        methods.dedup();
+        let methods: String = methods.iter().map(|m| format!("[[method]]\n{m}\n")).collect();
+        format!("id = \"valid\"\n[problem]\n{problem}\n{sampling}{methods}[run]\nrounds = 4\n{run}\n{varied}")
+    })
+}
+
+/// What identifies a plan.
+fn identity(plan: &Plan) -> Vec<String> {
+    let fields = plan.fields.iter().map(|f| f.fingerprint.clone());
+    let points = plan.points.iter().map(|p| format!("{} {} {:?}", p.point.label, p.field, p.cells));
+    let cells = plan.cells.iter().map(|c| format!("{} {} {:?}", c.fingerprint, c.method.label, c.grid));
+    fields.chain(points).chain(cells).chain(plan.labels.iter().cloned()).collect()
+}
+
+/// The resolved file of a plan comes to the same plan, and to itself, from any folder.
+fn assert_resolves(plan: &Plan, base: &Path) {
+    let resolved = resolve::file(&plan.experiment, &Places::from_env(base)).unwrap();
+    let nowhere = Path::new("");
+    let again = Experiment::read(Document::parse("config.toml", &resolved).unwrap()).unwrap();
+    let again = Plan::new(again, nowhere, Isa::best(), &HashMap::new()).unwrap_or_else(|e| panic!("{e}\n{resolved}"));
+    assert_eq!(identity(&again), identity(plan), "{resolved}");
+    assert_eq!(resolve::file(&again.experiment, &Places::from_env(nowhere)).unwrap(), resolved);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn mutated_files_are_read_or_refused(which in 0..TEXTS.len(), changes in prop::collection::vec(change(), 1..5), quick in any::<bool>()) {
+        let folder = files();
+        let text = changes.iter().fold(TEXTS[which].to_string(), |text, change| changed(&text, change));
+        plan(parsed(&text, quick), &folder.path("here"));
+    }
+
+    #[test]
+    fn keys_set_at_random_are_read_or_refused(which in 0..TEXTS.len(), sets in prop::collection::vec((dotted(), value()), 1..4), quick in any::<bool>()) {
+        let folder = files();
+        let document = parsed(TEXTS[which], quick).and_then(|mut document| {
+            for (key, value) in &sets {
+                document.set_text(&format!("{key}={value}"))?;
+            }
+            Ok(document)
+        });
+        plan(document, &folder.path("here"));
+    }
+
+    /// The same in the text: entries put into `[quick]` and into a variant.
+    #[test]
+    fn assignments_at_random_are_read_or_refused(which in 0..TEXTS.len(), sets in prop::collection::vec((dotted(), value()), 1..4)) {
+        let folder = files();
+        let text = TEXTS[which].split("[quick]").next().unwrap();
+        let entries: String = sets.iter().map(|(key, value)| format!("'{}' = {value}\n", key.replace('\'', ""))).collect();
+        plan(parsed(&format!("{text}\n[quick]\n{entries}"), true), &folder.path("here"));
+        plan(parsed(&format!("{text}\n[[variant]]\nlabel = \"x\"\n[variant.set]\n{entries}"), false), &folder.path("here"));
+    }
+
+    #[test]
+    fn any_text_is_refused_with_help(text in "(\\[problem\\]|\\[\\[method\\]\\]|\\[run\\]|kind|=|\"garnet\"|\"fedlsa\"|rounds|\n|[ -~]){0,40}") {
+        plan(parsed(&text, false), Path::new(""));
+        let mut document = Document::parse("small.toml", SMALL).unwrap();
+        if let Err(failure) = document.set_text(&text) {
+            assert_helpful(&failure);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn resolved_files_come_to_the_same_plan(text in valid()) {
+        let folder = files();
+        let base = folder.path("here");
+        let Some(plan) = plan(parsed(&text, false), &base) else { return Ok(()) };
+        assert_resolves(&plan, &base);
+    }
+}
+
+#[test]
+fn resolved_files_of_the_examples_come_to_the_same_plan() {
+    let folder = files();
+    let base = folder.path("here");
+    for text in TEXTS {
+        for quick in [false, true] {
+            assert_resolves(&plan(parsed(text, quick), &base).expect("a plan"), &base);
+        }
+    }
+}
+
+#[test]
+fn what_ran_can_be_run_again_from_anywhere() {
+    let folder = files();
+    // Files whose names are those of starts are not starts.
+    folder.write("here/zero", "not a start");
+    folder.write("here/stationary", "not a start either");
+    for (i, text) in TEXTS.iter().enumerate() {
+        for (options, name) in [(&[][..], "all"), (&["--quick"], "quick"), (&["--set", "method.*.step_size=0.05"], "set")] {
+            if name == "quick" && !text.contains("[quick]") {
+                continue;
+            }
+            let (file, first, second) = (format!("here/{i}.toml"), format!("first-{i}-{name}"), format!("second-{i}-{name}"));
+            folder.write(&file, text);
+            let options: Vec<&str> = if text.contains("variant") && name == "set" { Vec::new() } else { options.to_vec() };
+            folder.run(&[&["run", file.as_str(), "--out", first.as_str(), "-q"], &options[..]].concat()).exits(0);
+            folder.write("elsewhere/deeper/.keep", "");
+            let mut command = folder.command(&["run", &format!("../../{first}/config.toml"), "--out", &format!("../../{second}"), "-q"]);
+            command.current_dir(folder.path("elsewhere/deeper"));
+            common::finish(command).exits(0);
+            for result in ["trace.parquet", "theta.npz", "config.toml"] {
+                assert!(folder.read(&format!("{first}/{result}")) == folder.read(&format!("{second}/{result}")), "{file} {name}: {result}");
+            }
+        }
+    }
+}
