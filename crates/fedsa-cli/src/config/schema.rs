@@ -570,6 +570,9 @@ pub struct Check {
     /// By which round.
     #[serde(default)]
     pub by: Option<u64>,
+    /// From which round on.
+    #[serde(default)]
+    pub after: Option<u64>,
     /// Only points where this holds of predicted quantities: bias2 > this times noise.
     #[serde(default)]
     pub bias_over_noise: Option<f64>,

@@ -13,6 +13,7 @@ use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::{Logs, Sources};
 use fedsa::problem::noise::Noise;
+use fedsa::problem::switching::Switching;
 use fedsa::problem::{Field, Files, NoFiles, Settings};
 use fedsa::random::{Purpose, stream};
 use fedsa::record::OutputRule;
@@ -65,6 +66,7 @@ pub fn problems(agents: usize) -> Vec<(&'static str, Box<dyn Settings>)> {
     vec![
         ("garnet", Box::new(Garnet { agents, heterogeneity: Heterogeneity::TwoKernels, ..Garnet::default() })),
         ("garnet, 11 features", Box::new(Garnet { agents, features: 11, ..Garnet::default() })),
+        ("switching", Box::new(Switching { agents, dim: 2, mixing_time: 4.0, spread: 1.0, ..Switching::default() })),
         ("linear, white noise", Box::new(LinearSystems { agents, dim: 3, noise: noise(0.0), ..LinearSystems::default() })),
         ("linear, Gauss-Markov noise", Box::new(LinearSystems { agents, dim: 3, noise: noise(0.7), ..LinearSystems::default() })),
     ]
