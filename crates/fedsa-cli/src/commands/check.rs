@@ -5,12 +5,14 @@ use std::collections::HashMap;
 use fedsa::error::BadInput;
 use fedsa::kernel::Isa;
 use fedsa::methods::Drift;
+use fedsa::sampling::Law;
+use rayon::prelude::*;
 use toml::Value;
 
 use super::{count, duration, load, say};
 use crate::args::CheckArgs;
 use crate::error::{DONE, Failure};
-use crate::experiment::predict::{largest_stable_step, radius};
+use crate::experiment::predict::{MeanSquareRadius, largest_stable_step, radius};
 use crate::experiment::{Cell, Plan};
 
 /// Runs the command.
@@ -51,6 +53,10 @@ fn describe(plan: &Plan) {
         count(runs, "different run"),
         if experiment.checks.is_empty() { String::new() } else { format!(", {}", count(experiment.checks.len(), "check")) }
     ));
+    let mut listed: Vec<usize> = plan.points.iter().take(LISTED).flat_map(|point| point.cells.iter().copied()).collect();
+    listed.sort_unstable();
+    listed.dedup();
+    let stability: HashMap<usize, String> = listed.into_par_iter().map(|cell| (cell, stability_text(plan, cell))).collect();
     for planned in plan.points.iter().take(LISTED) {
         if !planned.point.label.is_empty() {
             say(format!("  at {} (problem {}): {}", planned.point.label, planned.field, settings(planned.resolved.get("run"))));
@@ -60,7 +66,7 @@ fn describe(plan: &Plan) {
         for (m, (label, cell)) in plan.labels.iter().zip(&planned.cells).enumerate() {
             let table = planned.resolved.get("method").and_then(|methods| methods.get(m));
             say(format!("    {label}: {}", settings(table)));
-            say(format!("      {}", stability_text(plan, *cell)));
+            say(format!("      {}", stability[cell]));
         }
     }
     if plan.points.len() > LISTED {
@@ -81,10 +87,21 @@ fn settings(table: Option<&Value>) -> String {
 /// What is known of a cell's stability, in words.
 fn stability_text(plan: &Plan, cell: usize) -> String {
     let (field, shape) = (plan.field(cell), plan.cells[cell].shape());
-    match radius(field, &shape) {
-        Err(e) => format!("stability {}", e.what),
-        Ok(rho) if rho < 1.0 => format!("stable: the radius of a noiseless round is {rho:.6}"),
-        Ok(rho) => format!("UNSTABLE: the radius of a noiseless round is {}; {}", number(rho), stable_step_text(plan, cell)),
+    let rho = match radius(field, &shape) {
+        Err(e) => return format!("stability {}", e.what),
+        Ok(rho) if rho < 1.0 => format!("the radius of a noiseless round is {rho:.6}"),
+        Ok(rho) => return format!("UNSTABLE: the radius of a noiseless round is {}; {}", number(rho), stable_step_text(plan, cell)),
+    };
+    if field.sampling().kind == Law::Mean {
+        return format!("stable: {rho}");
+    }
+    match MeanSquareRadius::new(field, &shape).and_then(|of| of.at(&shape)) {
+        Err(e) => format!("stable in the mean: {rho}; in the mean square {}", e.what),
+        Ok(square) if square < 1.0 => format!("stable: {rho}, that of the mean square {square:.6}"),
+        Ok(square) => {
+            let step = stable_step_text(plan, cell);
+            format!("stable in the mean only: {rho}, but noise makes the mean square DIVERGE, its radius is {}; {step}", number(square))
+        }
     }
 }
 
@@ -97,7 +114,9 @@ fn number(x: f64) -> String {
 pub fn stable_step_text(plan: &Plan, cell: usize) -> String {
     let (field, shape) = (plan.field(cell), plan.cells[cell].shape());
     match largest_stable_step(field, &shape) {
-        Ok(step) => format!("stable up to step_size = {}", rounded_down(step)),
+        Ok(stable) if stable.step.is_infinite() => "stable with any step_size".into(),
+        Ok(stable) if stable.in_mean_square => format!("stable up to step_size = {}", rounded_down(stable.step)),
+        Ok(stable) => format!("stable up to step_size = {} in the mean (noise may ask for less)", rounded_down(stable.step)),
         Err(e) => format!("no stable step found: {}", e.what),
     }
 }

@@ -35,7 +35,7 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<u8, Failure> {
         return Err(BadInput::new("--set", "a sweep", "one evaluation; sweeps belong in an experiment file, for fedsa run").into());
     }
     let job = Job { experiment, base: Path::new(""), out: &args.out, common: &args.common, quick: false };
-    job.run(&|plan, results| weights(args, plan, results))
+    Ok(job.run(&|plan, results| weights(args, plan, results))?.status)
 }
 
 /// `weights.json` and `weights.npz`; prints what they come to.

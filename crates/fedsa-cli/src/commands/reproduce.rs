@@ -4,12 +4,16 @@ use std::path::{Path, PathBuf};
 
 use fedsa::error::BadInput;
 
-use super::run::{Folder, Job};
+use super::run::{Ended, Folder, Job};
 use super::{complain, count, say};
 use crate::args::{Common, ReproduceArgs};
 use crate::bundled::{ALL, Bundled};
 use crate::config::{Document, Experiment, nearest};
 use crate::error::{BAD_INPUT, DONE, Failure, INTERRUPTED};
+use crate::files::find::Places;
+
+/// The extensions of files that problems read.
+const DATA: &[&str] = &["parquet", "csv", "npz"];
 
 /// Runs the command.
 ///
@@ -29,18 +33,50 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<u8, Failure> {
         return Ok(DONE);
     }
     if let [only] = chosen[..] {
-        return one(only, args, &args.out.clone().unwrap_or_else(|| Path::new("out").join(only.id)), &args.common);
+        let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(only.id));
+        return Ok(one(experiment(only, args)?, args, &out, &args.common)?.status);
     }
+    several(&chosen, args)
+}
+
+/// Runs several experiments; those whose data is not there are skipped.
+fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Failure> {
     let parent = args.out.clone().unwrap_or_else(|| PathBuf::from("out"));
-    let mut not_as_expected = Vec::new();
-    for bundled in &chosen {
+    let (mut experiments, mut skipped) = (Vec::new(), Vec::new());
+    for bundled in chosen {
+        let experiment = experiment(bundled, args)?;
+        match missing_data(&experiment) {
+            None => experiments.push((*bundled, experiment)),
+            Some(missing) => skipped.push((bundled.id, missing)),
+        }
+    }
+    let skips = |(id, e): &(&str, BadInput)| format!("{id}: skipped, its data is missing: {e}");
+    if experiments.is_empty() {
+        let what = skipped.iter().map(skips).collect::<Vec<_>>().join("; ");
+        return Err(BadInput::new("", what, skipped.first().map_or(String::new(), |(_, e)| e.help.clone())).into());
+    }
+    let say = |line: String| {
+        if !args.common.quiet {
+            say(line);
+        }
+    };
+    skipped.iter().for_each(|skip| say(skips(skip)));
+    if let Some((_, e)) = skipped.first() {
+        say(format!("  {}", e.help));
+    }
+    let (mut not_as_expected, mut notes, count_of) = (Vec::new(), 0, experiments.len());
+    for (bundled, experiment) in experiments {
         let out = parent.join(bundled.id);
         // What an interruption left undone is begun.
         let resume = args.common.resume && Folder::of(&out) != Folder::Empty;
-        match one(bundled, args, &out, &Common { resume, ..args.common.clone() }) {
-            Ok(INTERRUPTED) => return Ok(INTERRUPTED),
-            Ok(status) if status == DONE => {}
-            Ok(status) => not_as_expected.push((bundled.id, status)),
+        match one(experiment, args, &out, &Common { resume, ..args.common.clone() }) {
+            Ok(Ended { status: INTERRUPTED, .. }) => return Ok(INTERRUPTED),
+            Ok(ended) => {
+                notes += ended.notes;
+                if ended.status != DONE {
+                    not_as_expected.push((bundled.id, ended.status));
+                }
+            }
             // The others can be run nevertheless.
             Err(failure) => {
                 complain(failure.about(bundled.id));
@@ -48,18 +84,36 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<u8, Failure> {
             }
         }
     }
-    if !args.common.quiet {
-        let ids: Vec<&str> = not_as_expected.iter().map(|(id, _)| *id).collect();
-        let word = if ids.is_empty() { "all as expected".into() } else { format!("not as expected: {}", ids.join(", ")) };
-        say(format!("{}, {word}", count(chosen.len(), "experiment")));
+    let ids: Vec<&str> = not_as_expected.iter().map(|(id, _)| *id).collect();
+    let mut line = vec![count(count_of, "experiment")];
+    line.push(match (ids.is_empty(), notes) {
+        (false, _) => format!("not as expected: {}", ids.join(", ")),
+        (true, 0) => "all as expected".into(),
+        (true, _) => format!("as expected but for {}: not so with the quick settings", count(notes, "note")),
+    });
+    if !skipped.is_empty() {
+        line.push(format!("{} skipped for want of data", skipped.len()));
     }
+    say(line.join(", "));
     Ok(not_as_expected.iter().map(|(_, status)| *status).max().unwrap_or(DONE))
 }
 
+fn experiment(bundled: &Bundled, args: &ReproduceArgs) -> Result<Experiment, Failure> {
+    super::parse(&file_name(bundled), bundled.text, &args.overrides, args.quick)
+}
+
+/// The first of an experiment's data sets that is not there, if one is not.
+fn missing_data(experiment: &Experiment) -> Option<BadInput> {
+    let places = Places::from_env("");
+    let paths = experiment.points.iter().filter_map(|point| point.table.get("problem")?.get("path"));
+    let sources = paths.flat_map(|path| path.as_array().cloned().unwrap_or_else(|| vec![path.clone()]));
+    sources.filter_map(|source| places.files(source.as_str()?, DATA).err()).next()
+}
+
 /// Runs one experiment.
-fn one(bundled: &Bundled, args: &ReproduceArgs, out: &Path, common: &Common) -> Result<u8, Failure> {
-    let experiment = super::parse(&file_name(bundled), bundled.text, &args.overrides, args.quick)?;
-    Job { experiment, base: Path::new(""), out, common, quick: args.quick }.run(&|_, _| Ok(Vec::new()))
+fn one(experiment: Experiment, args: &ReproduceArgs, out: &Path, common: &Common) -> Result<Ended, Failure> {
+    let job = Job { experiment, base: Path::new(""), out, common, quick: args.quick };
+    job.run(&|_, _| Ok(Vec::new()))
 }
 
 /// What messages call a bundled file.

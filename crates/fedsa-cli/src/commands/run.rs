@@ -32,7 +32,16 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let (experiment, base) = load(&args.file, &args.overrides, args.quick)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&experiment.id));
     let job = Job { experiment, base: &base, out: &out, common: &args.common, quick: args.quick };
-    job.run(&|_, _| Ok(Vec::new()))
+    Ok(job.run(&|_, _| Ok(Vec::new()))?.status)
+}
+
+/// How an experiment ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// The exit status.
+    pub status: u8,
+    /// How many checks and statuses are not as expected, which with quick settings are notes.
+    pub notes: usize,
 }
 
 /// An experiment to be run into a folder.
@@ -75,11 +84,11 @@ impl Folder {
 }
 
 impl Job<'_> {
-    /// Runs it, and writes `extra` files beside the usual ones. Gives the exit status.
+    /// Runs it, and writes `extra` files beside the usual ones.
     ///
     /// # Errors
     /// On bad input; nothing is then written.
-    pub fn run(self, extra: Extra<'_>) -> Result<u8, Failure> {
+    pub fn run(self, extra: Extra<'_>) -> Result<Ended, Failure> {
         let began = Instant::now();
         let Job { experiment, base, out, common, quick } = self;
         let checkpoints = out.join("checkpoint");
@@ -99,7 +108,7 @@ impl Job<'_> {
             if !common.quiet {
                 say(format!("{}: already done, in {}", experiment.id, out.display()));
             }
-            return Ok(status_of_summary(out));
+            return Ok(ended_of_summary(out));
         }
         let roots = if common.resume { read_roots(&checkpoints)? } else { HashMap::new() };
         let plan = Plan::new(experiment, base, Isa::best(), &roots)?;
@@ -124,16 +133,17 @@ impl Job<'_> {
             Outcome::Interrupted => {
                 let line = format!("interrupted; the same command with --resume goes on from {}", out.display());
                 let _ = writeln!(std::io::stderr(), "{line}");
-                return Ok(INTERRUPTED);
+                return Ok(Ended { status: INTERRUPTED, notes: 0 });
             }
         };
         let predictor = Predictor::new(&plan);
         let verdicts = checks::measure(&plan, &results, &predictor);
-        let figure = picture::draw(&plan, &results, &predictor, &verdicts);
+        let figure = picture::draw(&plan, &results, &predictor, &verdicts, quick);
         let seconds = began.elapsed().as_secs_f64();
-        let status = status(&plan, &results, &verdicts, quick);
+        let Ended { status, notes } = ended(&plan, &results, &verdicts, quick);
         let mut summary = output::summary(&plan, &results, &predictor, &verdicts, seconds);
         summary["exit_status"] = serde_json::json!(status);
+        summary["notes"] = serde_json::json!(notes);
         for (name, bytes) in extra(&plan, &results)? {
             atomic::write(&out.join(name), &bytes)?;
         }
@@ -143,16 +153,22 @@ impl Job<'_> {
         if !common.quiet {
             report(&plan, &results, &verdicts, out, seconds, quick);
         }
-        Ok(status)
+        Ok(Ended { status, notes })
     }
 }
 
-/// The exit status of finished runs. Quick settings may be too small for a check
-/// to hold, or for an expected divergence to show.
-fn status(plan: &Plan, results: &Results, verdicts: &[Verdict], quick: bool) -> u8 {
-    let checked = quick || verdicts.iter().all(|v| v.as_expected);
-    let ended = |cell: usize| results.as_expected(plan, cell) || (quick && results.is_ok(cell));
-    if checked && (0..results.cells.len()).all(ended) { DONE } else { NOT_AS_EXPECTED }
+/// How finished runs ended. Quick settings may be too small for a check to hold, or for an
+/// expected divergence to show: that is noted then, and does not count.
+fn ended(plan: &Plan, results: &Results, verdicts: &[Verdict], quick: bool) -> Ended {
+    let (mut notes, mut failures) = (0, 0);
+    let mut count = |as_expected: bool, is_note: bool| match (as_expected, is_note) {
+        (true, _) => {}
+        (false, true) => notes += 1,
+        (false, false) => failures += 1,
+    };
+    verdicts.iter().for_each(|v| count(v.as_expected, quick));
+    (0..results.cells.len()).for_each(|cell| count(results.as_expected(plan, cell), quick && results.is_ok(cell)));
+    Ended { status: if failures == 0 { DONE } else { NOT_AS_EXPECTED }, notes }
 }
 
 /// Checks that what a folder holds is a run of this very experiment.
@@ -172,12 +188,13 @@ fn may_resume(out: &Path, before: Folder, config: &str) -> Result<(), BadInput> 
     Err(BadInput::new("--resume", what, "the very file and options of that run, which its config.toml shows"))
 }
 
-/// The exit status that a finished folder stands for.
-fn status_of_summary(out: &Path) -> u8 {
+/// What a finished folder says of how its experiment ended.
+fn ended_of_summary(out: &Path) -> Ended {
     let summary = std::fs::read(out.join("summary.json")).ok();
     let summary: Option<serde_json::Value> = summary.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let status = summary.and_then(|s| s.get("exit_status")?.as_u64());
-    if status == Some(u64::from(DONE)) { DONE } else { NOT_AS_EXPECTED }
+    let field = |name: &str| summary.as_ref().and_then(|s| s.get(name)?.as_u64());
+    let status = if field("exit_status") == Some(u64::from(DONE)) { DONE } else { NOT_AS_EXPECTED };
+    Ended { status, notes: field("notes").unwrap_or(0) as usize }
 }
 
 /// Removes what another run left, the summary first: without it the folder is not a
@@ -243,6 +260,7 @@ fn report(plan: &Plan, results: &Results, verdicts: &[Verdict], out: &Path, seco
                 Status::Ok => None,
             });
             let expected = if results.as_expected(plan, *cell) { "as expected" } else { "NOT as expected" };
+            let is_note = quick && results.is_ok(*cell);
             match (diverged, results.floors(*cell, "mse")) {
                 (Some(round), _) => {
                     let stable = match plan.cells[*cell].method.expect {
@@ -250,6 +268,9 @@ fn report(plan: &Plan, results: &Results, verdicts: &[Verdict], out: &Path, seco
                         None => format!("; {}", super::check::stable_step_text(plan, *cell)),
                     };
                     say(format!("  {label}{at}: diverged in round {round}, {expected}{stable}"));
+                }
+                (None, _) if !results.as_expected(plan, *cell) && is_note => {
+                    say(format!("  note: {label}{at} did not diverge with the quick settings, though expected to"));
                 }
                 (None, _) if !results.as_expected(plan, *cell) => say(format!("  {label}{at}: did not diverge, {expected}")),
                 (None, Some(floors)) if few => {

@@ -6,11 +6,11 @@ use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::methods::{Drift, Shape};
 use fedsa::problem::Field;
+use fedsa::problem::arrays::Arrays;
 use fedsa::problem::file::virtual_root;
 use fedsa::sampling::Law;
 use fedsa::theory::Setting;
 use fedsa::theory::constants::{Constants, TdConstants};
-use fedsa::theory::exact_mse::FedLsaMse;
 use fedsa::theory::fedlsa::FedLsa;
 use serde_json::{Map, Value as Json, json};
 
@@ -91,17 +91,25 @@ fn problem(field: &dyn Field) -> Json {
         if let Ok(td) = TdConstants::new(gamma, nu) {
             out.insert("td".into(), serde_json::to_value(td).unwrap_or(Json::Null));
         }
-        if let Some(Ok(virtual_root)) = field.export().map(|arrays| virtual_root(&arrays)) {
+        if let Some(Ok(virtual_root)) = small_export(field).map(|arrays| virtual_root(&arrays, field.weights())) {
             out.insert("virtual_mdp_distance".into(), json!(linalg::distance_sq(&virtual_root, root).sqrt()));
         }
     }
     Json::Object(out)
 }
 
+/// A problem's own arrays, unless they are too large to make on the side: each agent has
+/// its own kernel there, though many may share one.
+fn small_export(field: &dyn Field) -> Option<Arrays> {
+    const MOST_NUMBERS: f64 = 1e8;
+    let states = field.stationary(0)?.len() as f64;
+    (field.agents() as f64 * states * states <= MOST_NUMBERS).then(|| field.export()).flatten()
+}
+
 /// The largest discount and the smallest eigenvalue of the mean feature covariance, for Markov reward processes.
 fn td_facts(field: &dyn Field) -> Option<(f64, f64)> {
     let gram = field.gram()?;
-    let gammas = field.export()?.find("gamma")?.data().to_vec();
+    let gammas = small_export(field)?.find("gamma")?.data().to_vec();
     let nu = linalg::eigenvalues(gram).ok()?.iter().map(|(re, _)| *re).fold(f64::INFINITY, f64::min);
     Some((gammas.into_iter().fold(0.0, f64::max), nu))
 }
@@ -121,16 +129,18 @@ fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize) -> Json {
     for quantity in QUANTITIES {
         put(quantity, predictor.number(cell, quantity));
     }
-    put("largest_stable_step", predict::largest_stable_step(field, &shape));
+    put("largest_stable_step", predict::largest_stable_step(field, &shape).map(|stable| stable.step));
     let radius = predictor.number(cell, "radius");
-    out.insert("stable".into(), radius.map_or(Json::Null, |r| json!(r < 1.0)));
+    // Where the mean square is not known, of the mean.
+    let in_mean_square = predictor.number(cell, "mean_square_radius").map_or(true, |r| r < 1.0);
+    out.insert("stable".into(), radius.map_or(Json::Null, |r| json!(r < 1.0 && in_mean_square)));
     if shape.drift == Drift::Zero && shape.is_linear {
         out.extend(fedlsa(field, &shape).unwrap_or_default());
     }
     Json::Object(out)
 }
 
-/// FedLSA's exact mean iterate, its limit, and the radius of its second-moment map.
+/// FedLSA's exact mean iterate and its limit.
 fn fedlsa(field: &dyn Field, shape: &Shape) -> Option<Map<String, Json>> {
     let systems = field.systems()?;
     let eta = shape.step_size.constant()?;
@@ -142,11 +152,6 @@ fn fedlsa(field: &dyn Field, shape: &Shape) -> Option<Map<String, Json>> {
     let means = theory.mean(&vec![0.0; field.dim()], &rounds);
     let mean = rounds.iter().zip(means).map(|(t, theta)| json!({ "round": t, "theta": theta })).collect::<Vec<_>>();
     out.insert("mean_iterate_from_zero".into(), json!(mean));
-    if field.sampling().kind == Law::Iid && field.dim() <= 16 {
-        let moments: Option<Vec<_>> = (0..systems.kinds.len()).map(|k| field.moments(k)).collect();
-        let theory = FedLsaMse::new(systems, &moments?, &setting, field.sampling().batch as u64).ok()?;
-        out.insert("mean_square_radius".into(), theory.radius().map_or(Json::Null, finite));
-    }
     Some(out)
 }
 

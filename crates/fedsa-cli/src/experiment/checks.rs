@@ -5,15 +5,15 @@
 //! | `floor` | the method's floor is within `tolerance` (relative) and `se` standard errors of `expected`: a number or a predicted quantity |
 //! | `ratio` | floor of `over` / floor of `method`, paired by seed, lies between `min` and `max`, or within `tolerance` of 1 |
 //! | `reaches` | the metric is at most `max` after the last round, or `by` a round, for every seed |
-//! | `curve` | the mean over seeds follows the exact mean-square error: at least 95% of the rounds within 3 standard errors, all within 5; a `tolerance` (relative) is added to both |
+//! | `curve` | the mean over seeds of mse or error follows the exact mean-square error: at least 95% of the rounds within 3 standard errors, all within 5; a `tolerance` (relative) is added to both |
 //! | `slope` | log floor against log `along` has slope `expected` within `tolerance` |
 //! | `spread` | floors `along` a coordinate stay within `tolerance` of the first one's, paired by seed |
 //! | `rounds` | rounds until the metric falls to `max` times the floor of `over`, over the same of `over`, within `tolerance` of 1 |
 //! | `predicted` | a predicted quantity, named by `metric`, is `expected` within `tolerance` (relative) |
-//! | `final` | the metric (or `distance`, the root of mse) after the last round is `expected` within `tolerance` (relative), or at most `max` |
+//! | `final` | the metric (or `distance`, the root of mse) after the last round, or `by` a round, is `expected` within `tolerance` (relative), or at most `max` |
 //! | `gap` | the difference of the floors of `method` and `over` falls at least `min` times from the first to the last value of `along` |
 //! | `peak` | the largest value of the metric, of the mean over seeds from round `after` on, lies between `min` and `max` |
-//! | `scaffnew` | control variates with random talk on `Abar_c = a I` follow the exact recursion of Theorem B.4 |
+//! | `scaffnew` | mse or lyapunov of control variates with random talk on `Abar_c = a I` follows the exact recursion of Theorem B.4 |
 
 use fedsa::error::{BadInput, Result};
 use fedsa::methods::Drift;
@@ -26,7 +26,8 @@ use toml::Value;
 use super::link_checks;
 use super::plan::{Plan, ResolvedStart};
 use super::predict::{Predictor, QUANTITIES};
-use super::results::{Estimate, METRICS, Results};
+use super::results::{Estimate, METRICS, PREDICTED_METRICS, Results};
+use crate::config::schema::Controls;
 use crate::config::{Check, Experiment, nearest};
 
 /// The outcome of a check.
@@ -91,7 +92,7 @@ const KINDS: &[Kind] = &[
         name: "final",
         needs: &[],
         needs_one: &["expected", "min", "max"],
-        takes: &["metric", "tolerance", "se", "larger"],
+        takes: &["metric", "tolerance", "se", "larger", "by"],
         measure: last,
     },
     Kind { name: "gap", needs: &["over", "along", "min"], needs_one: &[], takes: &["metric"], measure: link_checks::gap },
@@ -168,12 +169,22 @@ fn validate_one(experiment: &Experiment, labels: &[String], check: &Check) -> Re
     for (key, label) in [("method", &check.method), ("over", &check.over)] {
         label.as_ref().map_or(Ok(()), |label| known("method", label, &labels).map_err(|e| BadInput { key: key.into(), ..e }))?;
     }
+    let against_theory = matches!(check.expected, Some(Value::String(_)));
     let metrics = match check.kind.as_str() {
         "predicted" => QUANTITIES.to_vec(),
         "final" => [METRICS, &["distance"]].concat(),
+        "scaffnew" => vec!["mse", "lyapunov"],
+        // What theory predicts is a mean-square error, and no other metric.
+        "curve" => PREDICTED_METRICS.to_vec(),
+        "floor" if against_theory => PREDICTED_METRICS.to_vec(),
         _ => METRICS.to_vec(),
     };
-    check.metric.as_ref().map_or(Ok(()), |metric| known("metric", metric, &metrics))?;
+    check.metric.as_ref().map_or(Ok(()), |metric| {
+        known("metric", metric, &metrics).map_err(|e| match METRICS.contains(&metric.as_str()) {
+            true => BadInput { what: format!("theory says nothing of `{metric}`"), ..e },
+            false => e,
+        })
+    })?;
     let mut swept: Vec<&str> = Vec::new();
     for (name, _) in experiment.points.iter().flat_map(|p| &p.coordinates) {
         if !swept.contains(&name.as_str()) {
@@ -386,10 +397,7 @@ fn reaches(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
     cells
         .into_iter()
         .map(|(point, cell)| {
-            let worst = ctx.results.cells[cell].iter().map(|seed| match check.by {
-                None => seed.last(metric_of(check)),
-                Some(t) => seed.rows.iter().rfind(|r| r.round <= t).and_then(|r| super::results::metric(&r.seen, metric_of(check))),
-            });
+            let worst = ctx.results.cells[cell].iter().map(|seed| seed.by(check.by, metric_of(check)));
             let worst = worst.map(|x| x.unwrap_or(f64::NAN)).fold(0.0, |a: f64, b| if b.is_nan() || b > a { b } else { a });
             Ok(Measured {
                 measured: worst,
@@ -417,8 +425,7 @@ fn curve(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
                 .filter(|(row, _)| row.round > 0)
                 .filter_map(|(row, values)| {
                     let expected = exact[grid.binary_search(&row.round).ok()?];
-                    let Estimate { mean, se } = Estimate::of(values);
-                    Some(((mean - expected).abs() - slack * expected).max(0.0) / se)
+                    Some(in_standard_errors(values, expected, slack * expected))
                 })
                 .collect();
             followed(&deviations, "the exact curve", slack, ctx.place(point))
@@ -557,7 +564,7 @@ fn last(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
     cells
         .into_iter()
         .map(|(point, cell)| {
-            let values: Option<Vec<f64>> = ctx.results.cells[cell].iter().map(|seed| seed.last(name)).collect();
+            let values: Option<Vec<f64>> = ctx.results.cells[cell].iter().map(|seed| seed.by(check.by, name)).collect();
             let values = values.ok_or_else(|| BadInput::new("", format!("{name} is not known"), ""))?;
             let values: Vec<f64> = values.into_iter().map(|x| if root { x.sqrt() } else { x }).collect();
             let Estimate { mean, se } = Estimate::of(&values);
@@ -585,47 +592,68 @@ fn scaffnew(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
             };
             let measured = ctx.results.curve(cell, metric_of(check));
             let after_start = measured.iter().filter(|(row, _)| row.round > 0);
-            let deviations: Vec<f64> = after_start
-                .map(|(row, values)| {
-                    let Estimate { mean, se } = Estimate::of(values);
-                    (mean - expected(row.round)).abs() / se
-                })
-                .collect();
+            let deviations: Vec<f64> = after_start.map(|(row, values)| in_standard_errors(values, expected(row.round), 0.0)).collect();
             followed(&deviations, "the exact recursion", 0.0, ctx.place(point))
         })
         .collect()
 }
 
+/// How far the mean of values is from what is expected, beside `slack`.
+fn in_standard_errors(values: &[f64], expected: f64, slack: f64) -> f64 {
+    let Estimate { mean, se } = Estimate::of(values);
+    let beyond = (mean - expected).abs() - slack;
+    if beyond <= 0.0 { 0.0 } else { beyond / se }
+}
+
 /// The recursion of Theorem B.4 for a cell, and its start.
 fn theorem_b4(ctx: &Context<'_>, cell: usize) -> Result<(Scaffnew, ScaffnewState)> {
-    let accepted = "random talk on `Abar_c = a I` with noise on b only, from a start that is the same for every seed";
+    let accepted = "random talk of all agents, alike in weight, on `Abar_c = a I` with noise on b only, over a clear link, \
+                    with a global step of 1, from a start that is the same for every seed";
     let other = |what: &str| BadInput::new("", what, accepted);
     let (field, planned) = (ctx.plan.field(cell), &ctx.plan.cells[cell]);
     let shape = planned.shape();
     let Drift::ControlVariate { talk: Some(p) } = shape.drift else { return Err(other("talks are not random")) };
     let systems = field.systems().ok_or_else(|| other("the operators are not linear"))?;
     let root = field.root().ok_or_else(|| other("theta* is not known"))?;
-    let moments = field.moments(0).ok_or_else(|| other("the noise is not known"))?;
+    if !shape.is_linear || shape.alpha_g != 1.0 || shape.participants.is_some_and(|m| m < field.agents()) {
+        return Err(other("a round is not the theorem's"));
+    }
+    if planned.output != fedsa::record::OutputRule::Last {
+        return Err(other("the output is not the last iterate"));
+    }
+    let weights = field.weights();
+    if weights.iter().any(|p| (p - weights[0]).abs() > 1e-12 * weights[0]) {
+        return Err(other("agents differ in weight"));
+    }
     let d = field.dim();
-    // The noise's second moment: E b b^T - bbar bbar^T, which all agents share.
-    let System { a, b } = &systems.kinds[0];
-    let sigma: f64 = (0..d).map(|i| moments.bb[(i, i)] - b[i] * b[i]).sum();
-    let scale = a[(0, 0)];
+    let scale = systems.kinds[0].a[(0, 0)];
     let is_scaled_identity = |s: &System| (0..d).all(|i| (0..d).all(|j| s.a[(i, j)] == if i == j { scale } else { 0.0 }));
     if !systems.kinds.iter().all(is_scaled_identity) {
         return Err(other("some Abar_c is not a I"));
+    }
+    // The mean over agents of the noise's second moment, E ||b||^2 - ||bbar||^2.
+    let mut sigma = 0.0;
+    for (k, (System { a, b }, weight)) in systems.kinds.iter().zip(systems.kind_weights()).enumerate() {
+        let moments = field.moments(k).ok_or_else(|| other("the noise is not known"))?;
+        let fixed = fedsa::linalg::kron(a, a);
+        if (&moments.aa - &fixed).norm_max() > 1e-12 * fixed.norm_max() {
+            return Err(other("A(z) is random"));
+        }
+        sigma += weight * (0..d).map(|i| moments.bb[(i, i)] - b[i] * b[i]).sum::<f64>();
     }
     let recursion = Scaffnew {
         agents: field.agents() as u64,
         eta: shape.step_size.constant().ok_or_else(|| other("the step varies"))?,
         a: scale,
         p,
-        sigma,
+        // A step averages a batch of samples.
+        sigma: sigma / field.sampling().batch as f64,
     };
     let ResolvedStart::Fixed(theta) = &planned.start else { return Err(other("the start is random")) };
     let u = fedsa::linalg::distance_sq(theta, root);
     let controls = (0..field.agents()).map(|c| fedsa::linalg::norm_sq(&systems.of(c).mean(root)) / field.agents() as f64);
-    Ok((recursion, ScaffnewState { u, v: u, c: 0.0, x: controls.sum() }))
+    let x = if planned.method.controls == Controls::Ideal { 0.0 } else { controls.sum() };
+    Ok((recursion, ScaffnewState { u, v: u, c: 0.0, x }))
 }
 
 /// Whether deviations, in standard errors, are those of the right mean: 95% within three, all within five.
@@ -634,7 +662,8 @@ fn followed(deviations: &[f64], what: &str, slack: f64, place: String) -> Result
         return Err(BadInput::new("", "no recorded rounds", ""));
     }
     let within = deviations.iter().filter(|d| **d <= 3.0).count() as f64 / deviations.len() as f64;
-    let worst = deviations.iter().copied().fold(0.0, f64::max);
+    // A deviation that is no number, as of a run that diverged, is the worst.
+    let worst = deviations.iter().map(|d| if d.is_nan() { f64::INFINITY } else { *d }).fold(0.0, f64::max);
     Ok(Measured {
         measured: within,
         expected: format!("95% of {} rounds within 3 SE of {what}, all within 5 (worst {worst:.2})", deviations.len()),

@@ -160,7 +160,8 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
                 let shape = plan.cells[*cell].shape();
                 entry["diverged_at_round"] = json!(diverged.iter().min());
                 entry["diverged_seeds"] = json!(diverged.len());
-                entry["largest_stable_step"] = number(super::predict::largest_stable_step(plan.field(*cell), &shape).ok());
+                entry["largest_stable_step"] =
+                    number(super::predict::largest_stable_step(plan.field(*cell), &shape).ok().map(|stable| stable.step));
             }
             if seeds.iter().any(|s| s.stopped) {
                 entry["stopped_at_target"] = json!(seeds.iter().filter(|s| s.stopped).count());

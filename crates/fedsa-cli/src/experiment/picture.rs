@@ -9,7 +9,7 @@ use toml::Value;
 use super::checks::Verdict;
 use super::plan::Plan;
 use super::predict::{Predictor, QUANTITIES};
-use super::results::{Estimate, METRICS, Results, Row};
+use super::results::{Estimate, METRICS, PREDICTED_METRICS, Results, Row, quantile};
 use crate::config::Experiment;
 use crate::config::schema::{CurveCentre, FigureKind};
 use crate::figure::{Curve, Figure, Level, Panel, Style};
@@ -44,6 +44,12 @@ pub fn validate(experiment: &Experiment, labels: &[String]) -> Result<()> {
         for name in figure.panels.iter().flatten() {
             require(coordinates.contains(&name.as_str()), "panels", format!("\"{name}\""), "coordinates that are swept")?;
         }
+        let shown = figure.y.as_ref().map_or(vec!["mse"], |y| y.list());
+        let predicted = shown.iter().any(|y| PREDICTED_METRICS.contains(y));
+        for (key, given) in [("levels", !figure.levels.is_empty()), ("exact", !figure.exact.is_empty())] {
+            let accepted = format!("a figure of {}, which theory predicts", PREDICTED_METRICS.join(" or "));
+            require(predicted || !given, key, format!("a prediction beside {}", shown.join(", ")), &accepted)?;
+        }
         let levels = figure.levels.keys().map(|label| ("levels", label));
         for (key, label) in levels.chain(figure.exact.iter().map(|label| ("exact", label))) {
             require(labels.contains(label), key, format!("\"{label}\""), &format!("a method's label: {}", labels.join(", ")))?;
@@ -68,6 +74,15 @@ fn quantity_text(quantity: &str) -> &str {
         "noise" => "exact noise",
         "floor" => "exact floor",
         other => other,
+    }
+}
+
+/// The dashes of a quantity's level: quantities of one method share its colour.
+fn quantity_dash(quantity: &str) -> usize {
+    match quantity {
+        "bias2" => 0,
+        "noise" => 1,
+        _ => 2,
     }
 }
 
@@ -124,7 +139,7 @@ fn coordinate_text(name: &str, value: &Value) -> String {
 }
 
 /// Draws the figure.
-pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts: &[Verdict]) -> Figure {
+pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts: &[Verdict], quick: bool) -> Figure {
     let mut figure = match plan.experiment.figure.kind {
         FigureKind::Curves => curves(plan, results, predictor),
         FigureKind::Scaling => scaling(plan, results, predictor),
@@ -132,11 +147,13 @@ pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts:
     for verdict in verdicts.iter().filter(|v| !v.pass) {
         figure.notes.push(match &verdict.expected_to_fail {
             Some(reason) => format!("Expected to fail: {}. {reason}", verdict.name),
+            None if quick => format!("Not met with the quick settings: {}", verdict.name),
             None => format!("Check failed: {}", verdict.name),
         });
     }
     for verdict in verdicts.iter().filter(|v| v.pass && v.expected_to_fail.is_some()) {
-        figure.notes.push(format!("Expected to fail, but holds: {}", verdict.name));
+        let with = if quick { " with the quick settings" } else { "" };
+        figure.notes.push(format!("Expected to fail, but holds{with}: {}", verdict.name));
     }
     figure
 }
@@ -181,18 +198,15 @@ fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Figure {
                 let rest = rest.map(|(n, v)| coordinate_text(n, v));
                 let name = curve_name(label, rest, (metrics.len() > 1).then_some(metric));
                 panel.curves.push(curve(results, cell, metric, axis, &name, color, spec.centre, panel.x_log));
-                if spec.exact.contains(label) {
-                    if let Ok(exact) = predictor.curve(cell) {
-                        let (grid, y) = (&plan.cells[cell].grid, predictor.mse(cell, &exact, metric));
-                        let x = grid.iter().map(|t| *t as f64).collect();
-                        panel.curves.push(Curve { label: format!("{name}, exact"), color, x, y, band: None, style: Style::Dashed });
-                    }
+                let predicted = PREDICTED_METRICS.contains(&metric);
+                if predicted && spec.exact.contains(label) {
+                    panel.curves.extend(exact_curve(plan, results, predictor, cell, metric, axis, &name, color));
                 }
-                for quantity in spec.levels.get(label).into_iter().flatten() {
+                for quantity in spec.levels.get(label).into_iter().flatten().filter(|_| predicted) {
                     let text = format!("{label}: {}", quantity_text(quantity));
                     if let Ok(y) = predictor.number(cell, quantity) {
                         if levels.insert(text.clone()) {
-                            panel.levels.push(Level { label: text, y, color });
+                            panel.levels.push(Level { label: text, y, color, dash: quantity_dash(quantity) });
                         }
                     }
                 }
@@ -205,6 +219,26 @@ fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Figure {
         figure.panels.push(panel);
     }
     figure
+}
+
+/// A cell's exact mean-square error at the rounds that were measured, along the same axis:
+/// what rounds cost in samples or bits is known from their ledger.
+#[allow(clippy::too_many_arguments, reason = "what a curve is drawn from")]
+fn exact_curve(
+    plan: &Plan,
+    results: &Results,
+    predictor: &Predictor<'_>,
+    cell: usize,
+    metric: &str,
+    axis: &str,
+    name: &str,
+    color: usize,
+) -> Option<Curve> {
+    let exact = predictor.mse(cell, &predictor.curve(cell).ok()?, metric);
+    let grid = &plan.cells[cell].grid;
+    let at = |row: &Row| Some((axis_value(row, axis), exact[grid.binary_search(&row.round).ok()?]));
+    let (x, y) = results.curve(cell, metric).iter().filter_map(|(row, _)| at(row)).unzip();
+    Some(Curve { label: format!("{name}, exact"), color, x, y, band: None, style: Style::Dashed })
 }
 
 /// What is drawn: mse, or the residual where theta* is not known, unless the file says otherwise.
@@ -256,8 +290,7 @@ fn curve(results: &Results, cell: usize, metric: &str, axis: &str, label: &str, 
             CurveCentre::Median => {
                 let mut sorted = values.clone();
                 sorted.sort_by(f64::total_cmp);
-                let at = |q: f64| sorted[((sorted.len() - 1) as f64 * q).round() as usize];
-                (at(0.5), at(0.1), at(0.9))
+                (quantile(&sorted, 0.5), quantile(&sorted, 0.1), quantile(&sorted, 0.9))
             }
         };
         y.push(middle);
@@ -272,6 +305,7 @@ fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Figure 
     let spec = &plan.experiment.figure;
     let axis = spec.x.as_deref().expect("validated");
     let metrics = metrics(plan);
+    let predicted_metric = metrics.iter().copied().find(|metric| PREDICTED_METRICS.contains(metric));
     let by = spec.panels.clone().unwrap_or_default();
     let mut figure = Figure { title: plan.experiment.title.clone(), columns: spec.columns, ..Figure::default() };
     for (title, points) in panels(plan, &by) {
@@ -298,7 +332,7 @@ fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Figure 
                     let name = curve_name(label, rest.iter().cloned(), (metrics.len() > 1).then_some(metric));
                     add_to(&mut lines, name, (x, Estimate::of(&floors)));
                 }
-                if metric == metrics[0] {
+                if Some(metric) == predicted_metric {
                     for quantity in spec.levels.get(label).into_iter().flatten() {
                         if let Ok(y) = predictor.number(cell, quantity) {
                             let name = curve_name(&format!("{label}: {}", quantity_text(quantity)), rest.iter().cloned(), None);
@@ -342,5 +376,24 @@ fn add_to<T>(lines: &mut Vec<(String, Vec<T>)>, name: String, point: T) {
     match lines.iter_mut().find(|(n, _)| *n == name) {
         Some((_, line)) => line.push(point),
         None => lines.push((name, vec![point])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::has_glyphs;
+
+    #[test]
+    fn the_font_has_what_axes_and_legends_say() {
+        let metrics = METRICS.iter().map(|m| metric_text(m));
+        let quantities = QUANTITIES.iter().map(|q| quantity_text(q));
+        let coordinates = ["step_size", "local_steps", "agents", "talk_probability"];
+        let axes = AXES.iter().map(|a| axis_text(a).to_string()).chain(coordinates.map(coordinate_label));
+        let values = coordinates.map(|name| coordinate_text(name, &Value::Integer(1)));
+        for text in metrics.chain(quantities).map(str::to_string).chain(axes).chain(values) {
+            assert!(has_glyphs(&text), "{text}");
+        }
+        assert!(!has_glyphs("\u{4e00}"), "what the font lacks is noticed");
     }
 }

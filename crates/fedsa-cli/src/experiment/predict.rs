@@ -21,9 +21,13 @@ use crate::config::schema::Controls;
 const RADIUS_SIZE: usize = 4000;
 /// The largest d for which exact mean-square errors are computed.
 const EXACT_DIM: usize = 24;
+/// The largest work for which mean-square radii are computed: multiplications of a step's
+/// map, and rows of the state of control variates (their second moments are its square).
+const MEAN_SQUARE_WORK: usize = 20_000_000;
+const MEAN_SQUARE_STATE: usize = 120;
 
 /// Names of predicted quantities, for messages.
-pub const QUANTITIES: &[&str] = &["bias2", "noise", "floor", "finite_floor", "limit_distance", "radius"];
+pub const QUANTITIES: &[&str] = &["bias2", "noise", "floor", "finite_floor", "limit_distance", "radius", "mean_square_radius"];
 
 /// Predictions of a plan's cells, each computed once.
 pub struct Predictor<'a> {
@@ -41,7 +45,7 @@ impl<'a> Predictor<'a> {
     /// A quantity of a cell: `bias2` (squared distance of the limit from theta*),
     /// `noise` (exact mean-square error of the floor around its mean), `floor`
     /// (their sum), `finite_floor` (the exact error over the last fifth of the rounds
-    /// that are run, reached or not), `limit_distance`, `radius`.
+    /// that are run, reached or not), `limit_distance`, `radius`, `mean_square_radius`.
     ///
     /// # Errors
     /// When it is not known, with the reason.
@@ -55,8 +59,12 @@ impl<'a> Predictor<'a> {
             "bias2" => bias_sq(field, &shape),
             "limit_distance" => bias_sq(field, &shape).map(f64::sqrt),
             "radius" => radius(field, &shape),
+            "mean_square_radius" => MeanSquareRadius::new(field, &shape).and_then(|radius| radius.at(&shape)),
             "finite_floor" => self.finite_floor(cell),
-            "noise" | "floor" => floor(field, &shape).map(|floor| if quantity == "noise" { floor.noise } else { floor.mse() }),
+            "noise" | "floor" => {
+                let floor = of_last(&self.plan.cells[cell]).and_then(|()| floor(field, &shape));
+                floor.map(|floor| if quantity == "noise" { floor.noise } else { floor.mse() })
+            }
             other => Err(BadInput::new("", format!("there is no predicted quantity `{other}`"), QUANTITIES.join(", "))),
         };
         self.numbers.lock().expect("no panics under the lock").insert(key, value.clone());
@@ -106,6 +114,11 @@ fn unknown(why: &str) -> BadInput {
     BadInput::new("", format!("not known in closed form: {why}"), "a linear problem, a constant step size and full participation")
 }
 
+/// Refuses an output other than the last iterate: averaging changes its noise.
+fn of_last(cell: &Cell) -> Result<()> {
+    if cell.output == fedsa::record::OutputRule::Last { Ok(()) } else { Err(unknown("the output is not the last iterate")) }
+}
+
 /// The linear systems and the setting of a method whose rounds theory knows.
 fn linear<'f>(field: &'f dyn Field, shape: &Shape) -> Result<(&'f Systems, Setting)> {
     let systems = field.systems().ok_or_else(|| unknown("the operators are not linear"))?;
@@ -153,14 +166,71 @@ pub fn radius(field: &dyn Field, shape: &Shape) -> Result<f64> {
     }
 }
 
-/// The largest step below the first instability, all else as in `shape`.
+/// A step size that is stable.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StableStep {
+    /// The step size.
+    pub step: f64,
+    /// Whether the mean square is known to converge with it, not only the mean.
+    pub in_mean_square: bool,
+}
+
+/// The largest step below the first instability of the mean, all else as in `shape`; where
+/// noise makes the mean square diverge before, a step with which it does not.
 ///
 /// # Errors
 /// As [`radius`].
-pub fn largest_stable_step(field: &dyn Field, shape: &Shape) -> Result<f64> {
+pub fn largest_stable_step(field: &dyn Field, shape: &Shape) -> Result<StableStep> {
     let (_, setting) = linear(field, shape)?;
-    let at = |eta: f64| radius(field, &Shape { step_size: StepSize::Constant(eta), ..*shape });
-    stability::largest_stable_step(at, setting.step_size)
+    let with = |eta: f64| Shape { step_size: StepSize::Constant(eta), ..*shape };
+    let in_mean = stability::largest_stable_step(|eta| radius(field, &with(eta)), setting.step_size)?;
+    if field.sampling().kind == Law::Mean {
+        return Ok(StableStep { step: in_mean, in_mean_square: true });
+    }
+    let found = MeanSquareRadius::new(field, shape).and_then(|radius| stability::stable_step_below(|eta| radius.at(&with(eta)), in_mean));
+    Ok(found.map_or(StableStep { step: in_mean, in_mean_square: false }, |step| StableStep { step, in_mean_square: true }))
+}
+
+/// The spectral radius of the second-moment map of a method's round, at any step size.
+pub struct MeanSquareRadius<'f> {
+    systems: &'f Systems,
+    moments: Vec<Moments>,
+    batch: u64,
+    field: &'f dyn Field,
+}
+
+impl<'f> MeanSquareRadius<'f> {
+    /// For a method of this shape.
+    ///
+    /// # Errors
+    /// When it is not known, or too large a map.
+    pub fn new(field: &'f dyn Field, shape: &Shape) -> Result<Self> {
+        let (systems, _) = linear(field, shape)?;
+        let (kinds, d) = (systems.kinds.len(), systems.dim());
+        let packed = |n: usize| n * (n + 1) / 2;
+        let (work, state) = match shape.drift {
+            Drift::Zero => (kinds * packed(d).pow(3), 0),
+            Drift::ControlVariate { talk: None } => (kinds * packed(d) * packed(2 * d + 1).pow(2), d * (kinds + 1) + 1),
+            Drift::ControlVariate { talk: Some(_) } => return Err(unknown("talks are random")),
+            Drift::GlobalMemory => return Err(unknown("the mean-square error of FedHSA")),
+        };
+        if d > EXACT_DIM || work > MEAN_SQUARE_WORK || state > MEAN_SQUARE_STATE {
+            return Err(unknown(&format!("the second moments of {kinds} distinct agents with {d} features are too large a map")));
+        }
+        Ok(Self { systems, moments: moments(field, systems)?, batch: field.sampling().batch as u64, field })
+    }
+
+    /// With the step size of this shape.
+    ///
+    /// # Errors
+    /// When the eigenvalues cannot be computed.
+    pub fn at(&self, shape: &Shape) -> Result<f64> {
+        let (_, setting) = linear(self.field, shape)?;
+        match shape.drift {
+            Drift::Zero => FedLsaMse::new(self.systems, &self.moments, &setting, self.batch)?.radius(),
+            _ => ScafflsaMse::new(self.systems, &self.moments, &setting, self.batch, &Start::Zero)?.radius(),
+        }
+    }
 }
 
 /// All kinds' second moments, and the batch; a batch of 0 under mean sampling has no noise.
@@ -198,9 +268,7 @@ fn curve(field: &dyn Field, cell: &Cell) -> Result<Vec<MeanSquare>> {
     let shape = cell.shape();
     let (systems, setting) = linear(field, &shape)?;
     let ResolvedStart::Fixed(theta_0) = &cell.start else { return Err(unknown("the start is random")) };
-    if cell.output != fedsa::record::OutputRule::Last {
-        return Err(unknown("the output is an average"));
-    }
+    of_last(cell)?;
     let moments = moments(field, systems)?;
     let batch = field.sampling().batch as u64;
     match shape.drift {

@@ -70,6 +70,9 @@ impl Estimate {
 /// Metrics by name.
 pub const METRICS: &[&str] = &["mse", "error", "residual", "value_error", "control_error", "lyapunov"];
 
+/// Those that theory predicts.
+pub const PREDICTED_METRICS: &[&str] = &["mse", "error"];
+
 /// A metric of a recorded round; `error` falls back on `mse`.
 pub fn metric(seen: &Observation, name: &str) -> Option<f64> {
     match name {
@@ -83,6 +86,15 @@ pub fn metric(seen: &Observation, name: &str) -> Option<f64> {
     }
 }
 
+/// The quantile q of sorted values, between neighbours in proportion; the median of an even
+/// number is the mean of the middle two.
+pub fn quantile(sorted: &[f64], q: f64) -> f64 {
+    let at = (sorted.len() - 1) as f64 * q;
+    let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
+    // Equal ones may be infinite.
+    if low == high { low } else { low + (at - at.floor()) * (high - low) }
+}
+
 impl SeedResult {
     /// The mean of a metric over the last fifth of the rounds.
     pub fn floor(&self, name: &str) -> Option<f64> {
@@ -94,7 +106,13 @@ impl SeedResult {
 
     /// A metric after the last round.
     pub fn last(&self, name: &str) -> Option<f64> {
-        metric(&self.rows.last()?.seen, name)
+        self.by(None, name)
+    }
+
+    /// A metric at the last recorded round that is not after `round`, or at the last of all.
+    pub fn by(&self, round: Option<u64>, name: &str) -> Option<f64> {
+        let row = self.rows.iter().rfind(|row| round.is_none_or(|t| row.round <= t))?;
+        metric(&row.seen, name)
     }
 }
 
@@ -135,5 +153,19 @@ impl Results {
             Some(ExpectedStatus::Diverges) => self.cells[cell].iter().all(diverged),
             None | Some(ExpectedStatus::Ok) => !self.cells[cell].iter().any(diverged),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quantile;
+
+    #[test]
+    fn the_median_of_an_even_number_is_between_the_middle_two() {
+        assert_eq!(quantile(&[1.0, 3.0], 0.5), 2.0);
+        assert_eq!(quantile(&[1.0, 3.0, 10.0], 0.5), 3.0);
+        assert_eq!(quantile(&[0.0, 1.0, 2.0, 3.0], 0.5), 1.5);
+        assert_eq!((quantile(&[0.0, 10.0], 0.1), quantile(&[7.0], 0.9)), (1.0, 7.0));
+        assert_eq!(quantile(&[f64::INFINITY; 2], 0.5), f64::INFINITY);
     }
 }

@@ -203,7 +203,7 @@ impl Prepared<'_> {
                 points: vec![(window.left, y), (window.right(), y)],
                 color: level_color(level.color),
                 width: LEVEL_WIDTH,
-                dash: LEVEL_DASH,
+                dash: level_dash(level.dash),
             }));
         }
         if scene.marks.len() == before {

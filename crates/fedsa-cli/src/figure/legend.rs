@@ -1,14 +1,14 @@
 //! Legends: samples of the lines beside their names, in aligned columns.
 
 use super::scene::{Anchor, Mark, Point, Scene};
-use super::style::{self, BAND_OPACITY, CURVE_WIDTH, INK, LEGEND, LEVEL_DASH, LEVEL_WIDTH, WHITE};
+use super::style::{self, BAND_OPACITY, CURVE_WIDTH, INK, LEGEND, LEVEL_WIDTH, WHITE};
 use super::{Panel, Style};
 
 /// How a curve or a level is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     Curve { style: Style, color: usize, band: bool },
-    Level { color: usize },
+    Level { color: usize, dash: usize },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) fn entries(panel: &Panel) -> Vec<Entry> {
         let look = Look::Curve { style: c.style, color: c.color, band: c.band.is_some() };
         Entry { label: c.label.clone(), look }
     });
-    let levels = panel.levels.iter().map(|l| Entry { label: l.label.clone(), look: Look::Level { color: l.color } });
+    let levels = panel.levels.iter().map(|l| Entry { label: l.label.clone(), look: Look::Level { color: l.color, dash: l.dash } });
     let mut entries = Vec::new();
     for entry in curves.chain(levels) {
         if !entry.label.trim().is_empty() && !entries.contains(&entry) {
@@ -113,8 +113,9 @@ fn row_height(row: &[(Look, Vec<String>)]) -> f64 {
 fn sample(scene: &mut Scene, look: Look, (x, y): Point) {
     let points = vec![(x, y), (x + SAMPLE, y)];
     match look {
-        Look::Level { color } => {
-            scene.marks.push(Mark::Line { points, color: style::level_color(color), width: LEVEL_WIDTH, dash: LEVEL_DASH });
+        Look::Level { color, dash } => {
+            let dash = style::level_dash(dash);
+            scene.marks.push(Mark::Line { points, color: style::level_color(color), width: LEVEL_WIDTH, dash });
         }
         Look::Curve { style: drawn, color: index, band } => {
             let color = style::color(index);

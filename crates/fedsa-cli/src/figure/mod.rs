@@ -74,6 +74,8 @@ pub struct Level {
     pub label: String,
     pub y: f64,
     pub color: usize,
+    /// Index into the dashes of levels: several levels of one colour differ in it.
+    pub dash: usize,
 }
 
 /// A matrix of results. The first column holds the rows' names.
@@ -107,6 +109,12 @@ pub enum Status {
     Bad,
     /// Not applicable, or not run.
     Absent,
+}
+
+/// Whether the pictures' font can show a text.
+#[cfg(test)]
+pub(crate) fn has_glyphs(text: &str) -> bool {
+    style::AXIS_LABEL.has_glyphs(text) && style::TITLE.has_glyphs(text)
 }
 
 impl Figure {

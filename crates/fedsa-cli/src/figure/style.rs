@@ -42,7 +42,8 @@ const PALETTE: [Rgb; 8] = [
 /// One for each turn through the palette.
 const TURN_DASHES: [&[f64]; 4] = [&[], &[2.0, 2.5], &[9.0, 2.5, 2.0, 2.5], &[9.0, 2.5, 2.0, 2.5, 2.0, 2.5]];
 const DASHED: [&[f64]; 2] = [&[8.0, 4.0], &[14.0, 4.0]];
-pub(super) const LEVEL_DASH: &[f64] = &[5.0, 3.5];
+/// Of levels: dashes, dots, and dashes with dots.
+const LEVEL_DASHES: [&[f64]; 3] = [&[7.0, 3.5], &[1.6, 2.4], &[9.0, 2.5, 1.6, 2.5]];
 
 pub(super) fn color(index: usize) -> Rgb {
     PALETTE[index % PALETTE.len()]
@@ -51,6 +52,10 @@ pub(super) fn color(index: usize) -> Rgb {
 /// Of a level: darker than its curve, to be seen upon it.
 pub(super) fn level_color(index: usize) -> Rgb {
     mix(color(index), (0, 0, 0), 0.35)
+}
+
+pub(super) fn level_dash(index: usize) -> &'static [f64] {
+    LEVEL_DASHES[index % LEVEL_DASHES.len()]
 }
 
 fn turn(index: usize) -> usize {

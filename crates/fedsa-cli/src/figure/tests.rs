@@ -75,7 +75,7 @@ fn any_curve() -> impl Strategy<Value = Curve> {
 }
 
 fn any_panel() -> impl Strategy<Value = Panel> {
-    let level = (label(), number(), 0_usize..10).prop_map(|(label, y, color)| Level { label, y, color });
+    let level = (label(), number(), 0_usize..10, 0_usize..5).prop_map(|(label, y, color, dash)| Level { label, y, color, dash });
     let labels = (label(), label(), label());
     let data = (prop::collection::vec(any_curve(), 0..4), prop::collection::vec(level, 0..3));
     let range = prop::option::of((number(), number()));

@@ -57,6 +57,12 @@ impl Font {
         f64::from(units) * self.size / units_per_em(face)
     }
 
+    /// Whether the font has every character of a text.
+    #[cfg(test)]
+    pub fn has_glyphs(self, text: &str) -> bool {
+        text.chars().all(|c| self.face().glyph_id(c).0 != 0)
+    }
+
     /// Calls `dot` with the coverage of each pixel of a text whose baseline starts at `origin`.
     pub fn rasterize(self, text: &str, origin: Point, mut dot: impl FnMut(i32, i32, f32)) {
         let face = self.face();

@@ -110,7 +110,9 @@ impl Places {
             source,
             format!("there is no such file or directory{folders}"),
             "a path; or the name of a data set (FOLDER/NAME) in the folder that the environment variable FEDSA_DATA \
-             names: copy the data there, say to $FEDSA_DATA/transitions/mountaincar, or point FEDSA_DATA at the folder that has them",
+             names: point it at the folder that has them, or make one. For logs that is a folder such as \
+             $FEDSA_DATA/transitions/mountaincar with one Parquet or CSV file per agent (agent_0.parquet, ..; columns s_*, \
+             reward, next_*, done)",
         )
     }
 }

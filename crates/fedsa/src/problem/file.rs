@@ -6,7 +6,10 @@
 //! | `R` | (N, S), (N, S, A) or (N, S, S'); with a policy and A = S, (N, S, A) is meant |
 //! | `Phi` | (S, d) or (N, S, d) |
 //! | `gamma` | scalar or (N,) |
-//! | or `A`, `b` | (N, d, d), (N, d); optional `noise_std`, a scalar |
+//! | or `A`, `b` | (N, d, d), (N, d); optional `noise_std`, a scalar, and `noise_memory`, (d, d) |
+//! | `weights` | optional, (N,): positive, divided by their sum |
+//!
+//! Other arrays are not looked at.
 
 use std::sync::Arc;
 
@@ -14,12 +17,12 @@ use faer::Mat;
 use serde::{Deserialize, Serialize};
 
 use super::arrays::{Array, Arrays, shape_text};
-use super::linear::linear_field;
+use super::linear::{Linear, linear_field};
 use super::mrp::{Federation, Mrp, Outcome, ROW_SUM_TOLERANCE};
-use super::noise::Noise;
+use super::noise::{Noise, Noisy};
 use super::systems::{System, Systems};
 use super::td::Features;
-use super::{Field, Files, Settings, equal_weights};
+use super::{Field, Files, Settings, equal_weights, field};
 use crate::error::{BadInput, Result, require};
 use crate::kernel::Isa;
 use crate::sampling::Sampling;
@@ -33,7 +36,7 @@ pub struct ArrayFile {
     /// Additive noise, for linear systems without `noise_std`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
-    /// Accept agents whose own linear system is singular, as long as the mean is not.
+    /// Accept agents whose own system is singular, as long as the mean is not.
     #[serde(default)]
     pub allow_singular_agents: bool,
 }
@@ -48,19 +51,17 @@ impl Settings for ArrayFile {
 
 impl ArrayFile {
     fn field_of(&self, arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
-        for (name, array) in arrays.iter() {
-            if let Some(i) = array.data().iter().position(|x| !x.is_finite()) {
-                let what = format!("{} at {}", array.data()[i], index_text(array.shape(), i));
-                return Err(BadInput::new(name, what, "finite numbers"));
-            }
-        }
         match (arrays.find("P"), arrays.find("A")) {
-            (Some(_), _) => mdp_field(arrays, sampling, isa),
+            (Some(_), _) => mdp_field(arrays, sampling, isa, self.allow_singular_agents),
             (None, Some(_)) => {
                 let systems = linear_systems(arrays)?;
-                let std = arrays.find("noise_std").map(|a| scalar(a, "noise_std")).transpose()?;
-                let noise = std.map(|std| Noise { std, radius: 0.0, seed: 0 }).or_else(|| self.noise.clone());
-                linear_field(systems, noise.as_ref(), sampling, isa, self.allow_singular_agents)
+                match noise(arrays, systems.dim())? {
+                    None => linear_field(systems, self.noise.as_ref(), sampling, isa, self.allow_singular_agents),
+                    Some((std, memory)) => {
+                        let noisy = Noisy::with_memory(Linear::new(systems), std, memory, sampling);
+                        field(noisy.map_err(|e| e.inside("noise"))?, sampling, isa, self.allow_singular_agents)
+                    }
+                }
             }
             (None, None) => {
                 let names: Vec<&str> = arrays.iter().map(|(name, _)| name).collect();
@@ -92,8 +93,53 @@ fn scalar(array: &Array, name: &str) -> Result<f64> {
     }
 }
 
+/// The array of this name, if there is one, whose numbers must be finite. Only arrays that
+/// are read are checked: others may hold NaN, as local roots of singular agents do.
+fn find<'a>(arrays: &'a Arrays, name: &str) -> Result<Option<&'a Array>> {
+    let Some(array) = arrays.find(name) else { return Ok(None) };
+    match array.data().iter().position(|x| !x.is_finite()) {
+        None => Ok(Some(array)),
+        Some(i) => {
+            let what = format!("{} at {}", array.data()[i], index_text(array.shape(), i));
+            Err(BadInput::new(name, what, "finite numbers"))
+        }
+    }
+}
+
+/// As [`find`], of an array that must be there.
+fn get<'a>(arrays: &'a Arrays, name: &str) -> Result<&'a Array> {
+    find(arrays, name)?.map_or_else(|| arrays.get(name), Ok)
+}
+
+/// The agents' weights: equal unless the file has some.
+fn weights(arrays: &Arrays, agents: usize) -> Result<Vec<f64>> {
+    // Weights that sum to 1 but for rounding stay as they are, to the bit.
+    const ROUNDING: f64 = 1e-12;
+    let Some(given) = find(arrays, "weights")? else { return Ok(equal_weights(agents)) };
+    if given.shape() != [agents] {
+        return Err(wrong_shape("weights", given, &format!("({agents},)")));
+    }
+    if let Some(c) = given.data().iter().position(|p| *p <= 0.0) {
+        return Err(BadInput::new("weights", format!("{} (agent {c})", given.data()[c]), "positive weights; leave out agents without one"));
+    }
+    let sum: f64 = given.data().iter().sum();
+    require(sum.is_finite(), "weights", format!("a sum of {sum}"), "weights with a finite sum")?;
+    Ok(if (sum - 1.0).abs() <= ROUNDING { given.data().to_vec() } else { given.data().iter().map(|p| p / sum).collect() })
+}
+
+/// The standard deviation and the memory M of the file's additive noise, if it has any.
+fn noise(arrays: &Arrays, d: usize) -> Result<Option<(f64, Mat<f64>)>> {
+    let Some(std) = find(arrays, "noise_std")? else { return Ok(None) };
+    let memory = match find(arrays, "noise_memory")? {
+        None => Mat::zeros(d, d),
+        Some(m) if m.shape() == [d, d] => crate::linalg::from_rows(d, d, m.data()),
+        Some(m) => return Err(wrong_shape("noise_memory", m, &format!("({d}, {d})"))),
+    };
+    Ok(Some((scalar(std, "noise_std")?, memory)))
+}
+
 fn linear_systems(arrays: &Arrays) -> Result<Systems> {
-    let (a, b) = (arrays.get("A")?, arrays.get("b")?);
+    let (a, b) = (get(arrays, "A")?, get(arrays, "b")?);
     let &[n, d, cols] = a.shape() else { return Err(wrong_shape("A", a, "(N, d, d)")) };
     if d != cols || n == 0 || d == 0 {
         return Err(wrong_shape("A", a, "(N, d, d) with N and d at least 1"));
@@ -104,7 +150,7 @@ fn linear_systems(arrays: &Arrays) -> Result<Systems> {
     let kinds = (0..n)
         .map(|c| System { a: Mat::from_fn(d, d, |i, j| a.data()[(c * d + i) * d + j]), b: b.data()[c * d..(c + 1) * d].to_vec() })
         .collect();
-    Ok(Systems { kinds, kind_of: (0..n as u32).collect(), weights: equal_weights(n) })
+    Ok(Systems { kinds, kind_of: (0..n as u32).collect(), weights: weights(arrays, n)? })
 }
 
 /// The shapes of an MDP's arrays.
@@ -115,9 +161,10 @@ struct Shapes {
     actions: usize,
 }
 
-fn mdp_field(arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
-    let p = arrays.get("P")?;
-    let has_policy = arrays.find("policy").is_some();
+fn mdp_field(arrays: &Arrays, sampling: Sampling, isa: Isa, allow_singular_agents: bool) -> Result<Box<dyn Field>> {
+    let p = get(arrays, "P")?;
+    let policy = find(arrays, "policy")?;
+    let has_policy = policy.is_some();
     let shapes = match *p.shape() {
         [agents, states, next] if states == next && !has_policy => Shapes { agents, states, actions: 1 },
         [agents, states, actions, next] if states == next && has_policy => Shapes { agents, states, actions },
@@ -127,14 +174,13 @@ fn mdp_field(arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Box<dyn Fi
     let Shapes { agents, states, actions } = shapes;
     require(agents >= 1 && states >= 1 && actions >= 1, "P", shape_text(p.shape()), "an array with at least one agent, state and action")?;
     probabilities("P", p)?;
-    let policy = arrays.find("policy");
     if let Some(policy) = policy {
         if policy.shape() != [states, actions] && policy.shape() != [agents, states, actions] {
             return Err(wrong_shape("policy", policy, &format!("({states}, {actions}) or ({agents}, {states}, {actions})")));
         }
         probabilities("policy", policy)?;
     }
-    let r = arrays.get("R")?;
+    let r = get(arrays, "R")?;
     let reward: Box<dyn Fn(usize, usize, usize, usize) -> f64 + Sync> = match *r.shape() {
         [n, s] if n == agents && s == states => Box::new(|c, s, _, _| r.data()[c * states + s]),
         [n, s, a] if n == agents && s == states && has_policy && a == actions => {
@@ -143,7 +189,7 @@ fn mdp_field(arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Box<dyn Fi
         [n, s, t] if n == agents && s == states && t == states => Box::new(|c, s, _, t| r.data()[(c * states + s) * states + t]),
         _ => return Err(wrong_shape("R", r, &format!("({agents}, {states}), ({agents}, {states}, A) or ({agents}, {states}, {states})"))),
     };
-    let gamma = arrays.get("gamma")?;
+    let gamma = get(arrays, "gamma")?;
     if !gamma.shape().is_empty() && gamma.data().len() != 1 && gamma.shape() != [agents] {
         return Err(wrong_shape("gamma", gamma, &format!("() or ({agents},)")));
     }
@@ -151,7 +197,7 @@ fn mdp_field(arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Box<dyn Fi
     for c in 0..agents {
         require((0.0..1.0).contains(&gamma(c)), "gamma", format!("{} (agent {c})", gamma(c)), "in [0, 1)")?;
     }
-    let phi = arrays.get("Phi")?;
+    let phi = get(arrays, "Phi")?;
     let (d, shared) = match *phi.shape() {
         [s, d] if s == states && d >= 1 => (d, true),
         [n, s, d] if n == agents && s == states && d >= 1 => (d, false),
@@ -177,27 +223,35 @@ fn mdp_field(arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Box<dyn Fi
         };
         Ok(Mrp { states: (0..states).map(row).collect(), gamma: gamma(c) })
     };
-    Federation { kinds: agents, kind_of: (0..agents as u32).collect(), weights: equal_weights(agents), mrp: &mrp, features: &features }
-        .field(sampling, isa)
+    Federation {
+        kinds: agents,
+        kind_of: (0..agents as u32).collect(),
+        weights: weights(arrays, agents)?,
+        mrp: &mrp,
+        features: &features,
+        allow_singular_agents,
+    }
+    .field(sampling, isa)
 }
 
 /// The root `theta~` of the virtual MDP of Wang et al. 2023: the mean of the agents'
-/// kernels and of their rewards (\[S\] HTML eq. 265-266). Takes the arrays of an MRP as
-/// [`super::Problem::export`] gives them.
+/// kernels and of their rewards (\[S\] HTML eq. 265-266), weighted by `weights`. Takes the
+/// arrays of an MRP as [`super::Problem::export`] gives them.
 ///
 /// # Errors
 /// When features or discounts differ by agent, or the virtual chain or its system is singular.
-pub fn virtual_root(arrays: &Arrays) -> Result<Vec<f64>> {
+pub fn virtual_root(arrays: &Arrays, weights: &[f64]) -> Result<Vec<f64>> {
     let (p, r, phi, gamma) = (arrays.get("P")?, arrays.get("R")?, arrays.get("Phi")?, arrays.get("gamma")?);
     let &[agents, n, _] = p.shape() else { return Err(wrong_shape("P", p, "(N, S, S)")) };
     let &[_, d] = phi.shape() else { return Err(wrong_shape("Phi", phi, "(S, d): one set of features")) };
     require(gamma.data().iter().all(|g| *g == gamma.data()[0]), "gamma", "several", "the same for all agents")?;
     let mut mean_p = vec![0.0; n * n];
     let mut mean_r = vec![0.0; n];
-    for c in 0..agents {
+    require(weights.len() == agents, "weights", weights.len(), "one for each agent")?;
+    for (c, weight) in weights.iter().enumerate() {
         for (i, q) in p.data()[c * n * n..(c + 1) * n * n].iter().enumerate() {
-            mean_p[i] += q / agents as f64;
-            mean_r[i / n] += q * r.data()[c * n * n + i] / agents as f64;
+            mean_p[i] += weight * q;
+            mean_r[i / n] += weight * q * r.data()[c * n * n + i];
         }
     }
     let mrp = Mrp::dense(n, &mean_p, |s, _| mean_r[s], gamma.data()[0]);

@@ -236,6 +236,7 @@ impl Settings for Garnet {
                 Ok(mrp)
             },
             features: &|_| Arc::clone(&features),
+            allow_singular_agents: false,
         }
         .field(sampling, isa)
     }

@@ -69,7 +69,8 @@ pub trait Problem: Sized + Send + Sync + 'static {
     fn stationary(&self, _kind: usize) -> Option<&[f64]> {
         None
     }
-    /// The problem as arrays that [`mod@file`] reads, where it is a Markov reward process.
+    /// What [`mod@file`] reads of the problem beside its linear systems: a Markov reward
+    /// process, additive noise.
     fn export(&self) -> Option<Arrays> {
         None
     }
@@ -119,7 +120,8 @@ pub trait Field: Send + Sync {
     /// The stationary law of a kind's chain.
     fn stationary(&self, kind: usize) -> Option<&[f64]>;
 
-    /// The problem as arrays that [`mod@file`] reads, where it is a Markov reward process.
+    /// What [`mod@file`] reads of the problem beside its linear systems: a Markov reward
+    /// process, additive noise.
     fn export(&self) -> Option<Arrays>;
     /// Replaces `theta*` by one computed before (checkpoints carry it, because
     /// factorisations may differ in the last bits between instruction sets).
@@ -292,7 +294,7 @@ erased_serde::serialize_trait_object!(Settings);
 
 /// The kinds of problems, by the name that `kind` gives.
 pub const KINDS: &[Kind<dyn Settings>] = &[
-    Kind::new("garnet", "Garnet MDPs with three kinds of heterogeneity", |de| Ok(Box::new(read::<garnet::Garnet>(de)?))),
+    Kind::new("garnet", "Garnet MDPs, four presets of heterogeneity", |de| Ok(Box::new(read::<garnet::Garnet>(de)?))),
     Kind::new("mrp", "dense random Markov reward processes", |de| Ok(Box::new(read::<mrp::RandomMrp>(de)?))),
     Kind::new("file", "an MRP, an MDP with a policy, or linear systems, as arrays in an .npz", |de| {
         Ok(Box::new(read::<file::ArrayFile>(de)?))

@@ -175,13 +175,15 @@ pub struct Federation<'a> {
     pub mrp: &'a (dyn Fn(usize) -> Result<Mrp> + Sync),
     /// The features of a kind.
     pub features: &'a (dyn Fn(usize) -> Arc<Features> + Sync),
+    /// Accept agents whose own system is singular, as long as the mean is not.
+    pub allow_singular_agents: bool,
 }
 
 impl Federation<'_> {
     /// The field of federated TD(0) on these processes.
     ///
     /// # Errors
-    /// When a chain has several closed classes or an agent's system is singular; names the agent.
+    /// When a chain has several closed classes, or a system is singular that must not be; names the agent.
     pub fn field(&self, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         use rayon::prelude::*;
         let kinds: Vec<Transitions> = (0..self.kinds)
@@ -193,7 +195,7 @@ impl Federation<'_> {
             })
             .collect::<Result<_>>()?;
         let td = Td::new(kinds, self.kind_of.clone(), self.weights.clone(), sampling)?;
-        field(td, sampling, isa, false)
+        field(td, sampling, isa, self.allow_singular_agents)
     }
 }
 
@@ -346,6 +348,7 @@ impl Settings for RandomMrp {
                 Scope::Shared => Arc::clone(&shared),
                 Scope::PerAgent => Arc::new(self.feature_law.draw(n, self.features, self.seed, c)),
             },
+            allow_singular_agents: false,
         }
         .field(sampling, isa)
     }

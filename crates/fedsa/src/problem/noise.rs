@@ -8,6 +8,7 @@ use faer::Mat;
 use serde::{Deserialize, Serialize};
 
 use super::Problem;
+use super::arrays::{Array, Arrays};
 use super::systems::{Moments, Systems};
 use crate::error::{Result, require};
 use crate::kernel::{Isa, Lanes};
@@ -49,7 +50,6 @@ impl<P: Problem> Noisy<P> {
     /// # Errors
     /// When `std` is negative or the radius not in [0, 1).
     pub fn new(problem: P, noise: &Noise, sampling: Sampling) -> Result<Self> {
-        require(noise.std >= 0.0 && noise.std.is_finite(), "std", noise.std, "at least 0")?;
         require((0.0..1.0).contains(&noise.radius), "radius", noise.radius, "in [0, 1)")?;
         let d = problem.dim();
         let mut m = Mat::<f64>::zeros(d, d);
@@ -59,10 +59,22 @@ impl<P: Problem> Noisy<P> {
             let radius = linalg::spectral_radius(&m)?;
             m = faer::Scale(noise.radius / radius) * m;
         }
-        let covariance = linalg::discrete_lyapunov(&m, &Mat::from_fn(d, d, |i, j| if i == j { noise.std * noise.std } else { 0.0 }));
+        Self::with_memory(problem, noise.std, m, sampling)
+    }
+
+    /// Adds noise with a memory M (d x d) of one's own; the zero matrix makes it white.
+    ///
+    /// # Errors
+    /// When `std` is negative or M is not Schur-stable.
+    pub fn with_memory(problem: P, std: f64, m: Mat<f64>, sampling: Sampling) -> Result<Self> {
+        require(std >= 0.0 && std.is_finite(), "std", std, "at least 0")?;
+        let d = problem.dim();
+        let radius = linalg::spectral_radius(&m)?;
+        require(radius < 1.0, "memory", format!("a matrix of spectral radius {radius}"), "a spectral radius below 1")?;
+        let covariance = linalg::discrete_lyapunov(&m, &Mat::from_fn(d, d, |i, j| if i == j { std * std } else { 0.0 }));
         let factor = linalg::to_rows(&linalg::cholesky(&covariance)?);
-        let memory = if noise.radius > 0.0 { linalg::to_rows(&m) } else { Vec::new() };
-        Ok(Self { problem, std: noise.std, memory, covariance, factor, sampling })
+        let memory = if m.norm_max() > 0.0 { linalg::to_rows(&m) } else { Vec::new() };
+        Ok(Self { problem, std, memory, covariance, factor, sampling })
     }
 
     /// `x ~ N(0, Sigma)`.
@@ -135,8 +147,14 @@ impl<P: Problem> Problem for Noisy<P> {
     fn stationary(&self, kind: usize) -> Option<&[f64]> {
         self.problem.stationary(kind)
     }
-    fn export(&self) -> Option<super::arrays::Arrays> {
-        self.problem.export()
+    fn export(&self) -> Option<Arrays> {
+        let d = self.dim();
+        let mut arrays = self.problem.export().unwrap_or_default();
+        arrays.insert("noise_std", Array::scalar(self.std));
+        if !self.memory.is_empty() {
+            arrays.insert("noise_memory", Array::new(vec![d, d], self.memory.clone()).expect("a d x d matrix"));
+        }
+        Some(arrays)
     }
     fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
         self.problem.mean_leg(lanes, etas, isa);

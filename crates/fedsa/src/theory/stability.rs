@@ -232,11 +232,7 @@ pub fn largest_stable_step(radius: impl Fn(f64) -> Result<f64>, around: f64) -> 
     while !stable(low)? {
         low /= 1024.0;
         if low < around * 2f64.powi(-60) {
-            return Err(BadInput::new(
-                "step_size",
-                format!("no stable step down to {low:e}"),
-                "a mean matrix whose eigenvalues all have positive real parts",
-            ));
+            return Err(no_stable_step(low));
         }
     }
     let mut high = low * GRID;
@@ -255,6 +251,40 @@ pub fn largest_stable_step(radius: impl Fn(f64) -> Result<f64>, around: f64) -> 
         }
     }
     Ok(low)
+}
+
+/// A stable step below `limit`: the one 0.1% below it if its radius is below 1, else what
+/// halving finds and bisection raises to within 2% of an unstable one. For radii that are
+/// costly, and known to be at least 1 from `limit` on.
+///
+/// # Errors
+/// Those of `radius`, or when no stable step is found.
+pub fn stable_step_below(radius: impl Fn(f64) -> Result<f64>, limit: f64) -> Result<f64> {
+    require(limit > 0.0, "step_size", limit, "a positive number")?;
+    let stable = |eta: f64| -> Result<bool> { Ok(radius(eta)? < 1.0) };
+    // Where every step is stable in the mean, any start will do.
+    let limit = limit.min(2f64.powi(60));
+    let (mut low, mut high) = (0.999 * limit, 0.999 * limit);
+    while !stable(low)? {
+        (low, high) = (0.5 * low, low);
+        if low < limit * 2f64.powi(-80) {
+            return Err(no_stable_step(low));
+        }
+    }
+    while high > 1.02 * low {
+        let middle = (low * high).sqrt();
+        if stable(middle)? {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(low)
+}
+
+fn no_stable_step(down_to: f64) -> BadInput {
+    let help = "a mean matrix whose eigenvalues all have positive real parts";
+    BadInput::new("step_size", format!("no stable step down to {down_to:e}"), help)
 }
 
 #[cfg(test)]
@@ -400,6 +430,16 @@ mod tests {
         }
         let edge = largest_stable_step(|eta| control_variates_radius(&systems, &Setting::new(eta, 1000)?), 0.06).unwrap();
         assert!(edge > 0.002 && edge < 0.0045, "below the window, not above it: {edge}");
+    }
+
+    #[test]
+    fn a_step_is_found_below_a_limit_that_is_too_large() {
+        let below = |edge: f64| move |eta: f64| Ok(if eta < edge { 0.5 } else { 1.5 });
+        assert_eq!(stable_step_below(below(2.0), 1.0).unwrap(), 0.999);
+        let found = stable_step_below(below(0.3), 100.0).unwrap();
+        assert!(found < 0.3 && found > 0.29, "{found}");
+        assert!(stable_step_below(below(0.3), f64::INFINITY).unwrap() < 0.3);
+        assert!(stable_step_below(|_| Ok(1.0), 1.0).is_err());
     }
 
     #[test]
