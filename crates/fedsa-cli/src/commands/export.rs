@@ -40,7 +40,7 @@ pub fn arrays(field: &dyn Field) -> Result<Arrays> {
     let systems = field.systems().ok_or_else(|| BadInput::new("", "the operators are not linear", "a linear problem"))?;
     let (n, d) = (field.agents(), field.dim());
     let mut arrays = field.export().unwrap_or_default();
-    let own = !arrays.is_empty();
+    let is_chain = field.stationary(0).is_some();
     let (mut a, mut b, mut local, mut stationary) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for c in 0..n {
         let system = systems.of(c);
@@ -57,7 +57,7 @@ pub fn arrays(field: &dyn Field) -> Result<Arrays> {
     if let Some(root) = field.root() {
         arrays.insert("theta_star", Array::new(vec![d], root.to_vec())?);
     }
-    if own {
+    if is_chain {
         arrays.insert("stationary", Array::new(vec![n, stationary.len() / n], stationary)?);
     }
     arrays.insert("format", Array::scalar(1.0));

@@ -158,9 +158,11 @@ pub fn radius(field: &dyn Field, shape: &Shape) -> Result<f64> {
 /// # Errors
 /// As [`radius`].
 pub fn largest_stable_step(field: &dyn Field, shape: &Shape) -> Result<f64> {
-    let (_, setting) = linear(field, shape)?;
+    let (systems, setting) = linear(field, shape)?;
     let at = |eta: f64| radius(field, &Shape { step_size: StepSize::Constant(eta), ..*shape });
-    stability::largest_stable_step(at, setting.step_size)
+    // Far from anything sensible the search starts at the problem's own scale.
+    let own = || stability::largest_stable_step(at, 2.0 / fedsa::linalg::norm2(&systems.mean().a));
+    stability::largest_stable_step(at, setting.step_size).or_else(|_| own())
 }
 
 /// All kinds' second moments, and the batch; a batch of 0 under mean sampling has no noise.

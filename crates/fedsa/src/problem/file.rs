@@ -24,6 +24,9 @@ use crate::error::{BadInput, Result, require};
 use crate::kernel::Isa;
 use crate::sampling::Sampling;
 
+/// The arrays that a problem is made of.
+const INPUTS: &[&str] = &["P", "R", "Phi", "gamma", "policy", "A", "b", "noise_std"];
+
 /// The `file` problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,7 +51,8 @@ impl Settings for ArrayFile {
 
 impl ArrayFile {
     fn field_of(&self, arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
-        for (name, array) in arrays.iter() {
+        // What an export holds beside may be unknown: an agent's root, where its system is singular.
+        for (name, array) in arrays.iter().filter(|(name, _)| INPUTS.contains(name)) {
             if let Some(i) = array.data().iter().position(|x| !x.is_finite()) {
                 let what = format!("{} at {}", array.data()[i], index_text(array.shape(), i));
                 return Err(BadInput::new(name, what, "finite numbers"));

@@ -68,7 +68,7 @@ pub trait Problem: Sized + Send + Sync + 'static {
     fn stationary(&self, _kind: usize) -> Option<&[f64]> {
         None
     }
-    /// The problem as arrays that [`mod@file`] reads, where it is a Markov reward process.
+    /// The problem as arrays that [`mod@file`] reads, where it is a Markov reward process or has additive noise.
     fn export(&self) -> Option<Arrays> {
         None
     }
@@ -118,7 +118,7 @@ pub trait Field: Send + Sync {
     /// The stationary law of a kind's chain.
     fn stationary(&self, kind: usize) -> Option<&[f64]>;
 
-    /// The problem as arrays that [`mod@file`] reads, where it is a Markov reward process.
+    /// The problem as arrays that [`mod@file`] reads, where it is a Markov reward process or has additive noise.
     fn export(&self) -> Option<Arrays>;
     /// Replaces `theta*` by one computed before (checkpoints carry it, because
     /// factorisations may differ in the last bits between instruction sets).

@@ -8,6 +8,7 @@ use faer::Mat;
 use serde::{Deserialize, Serialize};
 
 use super::Problem;
+use super::arrays::{Array, Arrays};
 use super::systems::{Moments, Systems};
 use crate::error::{Result, require};
 use crate::kernel::{Isa, Lanes};
@@ -135,8 +136,13 @@ impl<P: Problem> Problem for Noisy<P> {
     fn stationary(&self, kind: usize) -> Option<&[f64]> {
         self.problem.stationary(kind)
     }
-    fn export(&self) -> Option<super::arrays::Arrays> {
-        self.problem.export()
+    /// With `noise_std` for white noise; the file format knows no other.
+    fn export(&self) -> Option<Arrays> {
+        let mut arrays = self.problem.export().unwrap_or_default();
+        if self.memory.is_empty() {
+            arrays.insert("noise_std", Array::scalar(self.std));
+        }
+        (!arrays.is_empty()).then_some(arrays)
     }
     fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
         self.problem.mean_leg(lanes, etas, isa);
