@@ -23,6 +23,9 @@ bundled!(
     "scafflsa/slides",
     "scafflsa/random-talk",
     "scafflsa/no-speedup",
+    "channels/fig4-3",
+    "channels/fig4-4",
+    "channels/fig4-5",
     "cross/exact-mse",
     "cross/logs",
 );

@@ -95,7 +95,7 @@ fn residual(field: &dyn Field, method: &dyn Settings) -> Result<f64> {
 fn main() -> Result<()> {
     let (step_size, local_steps) = (StepSize::Constant(0.02), 100);
     let fedlsa = FedLsa { step_size, local_steps, global_step_size: 1.0, participants: None };
-    let fedhsa = FedHsa { step_size, local_steps, global_step_size: 0.2, participants: None };
+    let fedhsa = FedHsa { step_size, local_steps, global_step_size: 0.2, participants: None, missing: Default::default() };
     for law in [Law::Mean, Law::Iid] {
         let sampling = Sampling { kind: law, batch: 10, ..Sampling::default() };
         let field = Sampled::new(Location::new(20, 50, 3), sampling, Isa::best())?;

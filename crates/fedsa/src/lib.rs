@@ -94,5 +94,6 @@ pub mod round;
 pub mod sampling;
 pub mod schedule;
 pub mod server;
+pub mod sums;
 pub mod theory;
 pub mod uplink;

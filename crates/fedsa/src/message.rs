@@ -102,11 +102,12 @@ impl Message {
         out
     }
 
-    /// The message that bytes hold; `stream` is the encoder's, opened anew.
+    /// The message that bytes hold, of parts of at most `longest` numbers; `open` gives the
+    /// encoder's stream for a round and exchange.
     ///
     /// # Errors
     /// When the bytes are not a message of this version made with `codec`.
-    pub fn decode(bytes: &[u8], codec: &dyn Codec, open: impl Fn(u64, u8) -> Stream) -> Result<Self> {
+    pub fn decode(bytes: &[u8], codec: &dyn Codec, longest: usize, open: impl Fn(u64, u8) -> Stream) -> Result<Self> {
         let Some((header, mut rest)) = bytes.split_at_checked(HEADER_BYTES) else { return Err(malformed("too short")) };
         if header[0] != VERSION {
             return Err(malformed(format!("format version {}", header[0])));
@@ -122,6 +123,10 @@ impl Message {
                 return Err(malformed(format!("codec {} where {} was agreed", head[1], codec.tag())));
             }
             let len = u32::from_le_bytes(head[2..6].try_into().expect("four bytes")) as usize;
+            // A sparse codec's bytes justify no length by themselves.
+            if len > longest {
+                return Err(malformed(format!("a part of {len} numbers where at most {longest} are wanted")));
+            }
             if codec.min_len(len) > payload.len() {
                 return Err(malformed(format!("{} bytes for {len} numbers", payload.len())));
             }

@@ -39,7 +39,7 @@ impl<'a> ClientNode<'a> {
     /// When the link has stale models (pull).
     pub fn new(field: &'a dyn Field, settings: &dyn Settings, uplink: &'a Uplink, agent: usize, seed: u64, start: Vec<f64>) -> Self {
         assert!(uplink.delay.is_none(), "only the in-process engine computes at stale models");
-        let Method { client, .. } = settings.build(&Setting { seed, agents: field.agents(), start, link: uplink.facts() });
+        let Method { client, .. } = settings.build(&Setting { seed, weights: field.weights(), start, link: uplink.facts() });
         let mut lanes = Lanes::new(field.dim(), field.chain_len());
         let mut drawn = Key::new(seed, Purpose::Chain, 0).stream(agent);
         field.start_chain(agent, &mut drawn, &mut lanes.chains[..field.chain_len()]);
@@ -54,7 +54,8 @@ impl<'a> ClientNode<'a> {
     /// When the bytes are not a message that this method's server sends; the agent
     /// is then as it was.
     pub fn handle(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
-        let mut down = Message::decode(bytes, &*self.uplink.downlink, |t, e| place(self.seed, t, e, ALL).stream(Purpose::Codec))?;
+        let mut down =
+            Message::decode(bytes, &*self.uplink.downlink, self.field.dim(), |t, e| place(self.seed, t, e, ALL).stream(Purpose::Codec))?;
         let wanted =
             self.client.wants(down.exchange).ok_or_else(|| refused(format!("exchange {}", down.exchange), "one of this method"))?;
         let arrived = arrival(&mut down)?;
@@ -155,7 +156,7 @@ impl<'a> ServerNode<'a> {
     /// When the link has stale models (pull).
     pub fn new(settings: &dyn Settings, uplink: &'a Uplink, weights: Vec<f64>, seed: u64, start: Vec<f64>) -> Self {
         assert!(uplink.delay.is_none(), "only the in-process engine computes at stale models");
-        let Method { server, .. } = settings.build(&Setting { seed, agents: weights.len(), start, link: uplink.facts() });
+        let Method { server, .. } = settings.build(&Setting { seed, weights: &weights, start, link: uplink.facts() });
         let words = uplink.media_len();
         let mut channel = vec![0; weights.len() * words];
         channel.chunks_mut(words.max(1)).enumerate().for_each(|(c, memory)| uplink.start(seed, c, memory));
@@ -222,7 +223,7 @@ impl<'a> ServerNode<'a> {
             let at =
                 self.asked.binary_search(agent).map_err(|_| refused(format!("an answer of agent {agent}, who was not asked"), one_each))?;
             let open = |t, e| place(self.seed, t, e, *agent).stream(Purpose::Codec);
-            let message = Message::decode(bytes, &*self.uplink.codec, open)?;
+            let message = Message::decode(bytes, &*self.uplink.codec, d, open)?;
             if (message.round, message.exchange) != (round, exchange) {
                 let what = format!("an answer to round {} exchange {} from agent {agent}", message.round, message.exchange);
                 return Err(refused(what, &format!("answers to round {round} exchange {exchange}")));

@@ -72,7 +72,7 @@ proptest! {
     fn messages_come_back_bit_for_bit(message in message()) {
         let bytes = encoded(&message);
         prop_assert_eq!(bytes.len(), message.encoded_len(&Exact));
-        let back = Message::decode(&bytes, &Exact, |_, _| Stream::default()).unwrap();
+        let back = Message::decode(&bytes, &Exact, 1 << 20, |_, _| Stream::default()).unwrap();
         // The bytes say all; NaNs of any payload included.
         prop_assert_eq!((back.round, back.exchange), (message.round, message.exchange));
         prop_assert_eq!(encoded(&back), bytes);
@@ -81,7 +81,7 @@ proptest! {
     #[test]
     fn any_bytes_decode_or_are_refused(bytes in prop_oneof![prop::collection::vec(any::<u8>(), 0..200), mangled()]) {
         LARGEST.set(0);
-        let decoded = Message::decode(&bytes, &Exact, |_, _| Stream::default());
+        let decoded = Message::decode(&bytes, &Exact, 1 << 20, |_, _| Stream::default());
         // A part takes six bytes of a message and 32 of memory, its vector as much as its payload;
         // growing doubles; the texts of an error are short.
         prop_assert!(LARGEST.get() <= 512 + 12 * bytes.len(), "{} bytes for {}", LARGEST.get(), bytes.len());
@@ -95,7 +95,7 @@ proptest! {
         let mut bytes = encoded(&Message::one(3, 0, Part::Model, vec![1.0; 8]));
         bytes[9..13].copy_from_slice(&length.to_le_bytes());
         LARGEST.set(0);
-        prop_assert!(Message::decode(&bytes, &Exact, |_, _| Stream::default()).is_err());
+        prop_assert!(Message::decode(&bytes, &Exact, 1 << 20, |_, _| Stream::default()).is_err());
         prop_assert!(LARGEST.get() < 512);
     }
 }
@@ -145,7 +145,7 @@ fn halves_take_or_refuse_any_message_without_panic() {
             for agent in 0..4 {
                 // Only one vector for the right round and exchange may pass; it then may move theta.
                 let passed = server.receive(&[(agent, bytes.clone())]).is_ok();
-                let right = Message::decode(&bytes, &Exact, |_, _| Stream::default())
+                let right = Message::decode(&bytes, &Exact, 1 << 20, |_, _| Stream::default())
                     .is_ok_and(|m| (m.round, m.exchange) == (0, 0) && m.parts.len() == 1);
                 assert!(right || !passed && server.theta() == before, "{kind}");
                 if passed {

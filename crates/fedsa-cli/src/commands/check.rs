@@ -80,7 +80,7 @@ fn settings(table: Option<&Value>) -> String {
 
 /// What is known of a cell's stability, in words.
 fn stability_text(plan: &Plan, cell: usize) -> String {
-    let (field, shape) = (plan.field(cell), plan.cells[cell].method.settings.shape());
+    let (field, shape) = (plan.field(cell), plan.cells[cell].shape());
     match radius(field, &shape) {
         Err(e) => format!("stability {}", e.what),
         Ok(rho) if rho < 1.0 => format!("stable: the radius of a noiseless round is {rho:.6}"),
@@ -95,7 +95,7 @@ fn number(x: f64) -> String {
 
 /// Names a step size that is stable: rounded down, so that it still is as it is written.
 pub fn stable_step_text(plan: &Plan, cell: usize) -> String {
-    let (field, shape) = (plan.field(cell), plan.cells[cell].method.settings.shape());
+    let (field, shape) = (plan.field(cell), plan.cells[cell].shape());
     match largest_stable_step(field, &shape) {
         Ok(step) => format!("stable up to step_size = {}", rounded_down(step)),
         Err(e) => format!("no stable step found: {}", e.what),
@@ -133,7 +133,7 @@ pub fn refuse_unstable(plan: &Plan, force: bool) -> Result<(), Failure> {
         if method.expect.is_some() {
             continue;
         }
-        let shape = method.settings.shape();
+        let shape = plan.cells[*cell].shape();
         let Ok(rho) = radius(plan.field(*cell), &shape) else { continue };
         if rho < 1.0 {
             continue;

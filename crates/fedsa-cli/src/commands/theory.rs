@@ -109,7 +109,7 @@ fn td_facts(field: &dyn Field) -> Option<(f64, f64)> {
 /// What is known of a method at a point.
 fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize) -> Json {
     let field = plan.field(cell);
-    let shape = plan.cells[cell].method.settings.shape();
+    let shape = plan.cells[cell].shape();
     let mut out = Map::new();
     let mut put = |key: &str, value: fedsa::error::Result<f64>| {
         let value = match value {

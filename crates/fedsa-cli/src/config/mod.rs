@@ -1,6 +1,7 @@
 //! From the text of an experiment file to typed settings, every error at its line.
 
 pub mod document;
+pub mod link;
 pub mod schema;
 
 use fedsa::error::{BadInput, Result};
@@ -9,7 +10,7 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 pub use document::{Document, Origin};
-pub use schema::{Check, Experiment, Figure, Link, MethodSpec, Point, RunSpec, Settings, Start};
+pub use schema::{Check, Experiment, Figure, MethodSpec, Point, RunSpec, Settings, Start};
 
 /// Reads a typed value from a tree; errors carry the dotted key and, for an
 /// unknown key, the nearest valid one.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::document::{self, Assignment, Document, From, Origin, assignments};
+use super::link::{self, DownlinkSpec, UplinkSpec};
 use super::{find_kind, read, read_kind};
 use crate::error::Failure;
 
@@ -299,9 +300,9 @@ struct MethodCommon {
     #[serde(default)]
     expect: Option<Expect>,
     #[serde(default)]
-    uplink: Link,
+    uplink: UplinkSpec,
     #[serde(default)]
-    downlink: Link,
+    downlink: DownlinkSpec,
 }
 
 const METHOD_COMMON: &[&str] = &["label", "start", "controls", "measure_from", "output", "expect", "uplink", "downlink"];
@@ -331,7 +332,7 @@ pub enum Centre {
 /// What a method gives out: `"last"`, `"average"` (Polyak and Ruppert), or `{ tail = 0.5 }`,
 /// the average of the last half of the rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "\"last\", \"average\", or { tail = SHARE }")]
+#[serde(untagged, expecting = "\"last\", \"average\", { tail = SHARE } or { weighted = Q }")]
 pub enum OutputSpec {
     /// last or average.
     Name(OutputName),
@@ -339,6 +340,11 @@ pub enum OutputSpec {
     Tail {
         /// The share of the rounds that is averaged, the last ones.
         tail: f64,
+    },
+    /// One iterate, drawn with weights `Q^-(t+1)` ([T] Theorem 5.3: `Q = 1 - alpha mu / 2`).
+    Weighted {
+        /// Q, in (0, 1].
+        weighted: f64,
     },
 }
 
@@ -371,25 +377,12 @@ impl OutputSpec {
                 require(tail > 0.0 && tail <= 1.0, "output.tail", tail, "a share in (0, 1]")?;
                 Ok(OutputRule::TailAfter(((1.0 - tail) * rounds as f64).round() as u64))
             }
+            OutputSpec::Weighted { weighted } => {
+                require(weighted > 0.0 && weighted <= 1.0, "output.weighted", weighted, "in (0, 1]")?;
+                Ok(OutputRule::Weighted(weighted))
+            }
         }
     }
-}
-
-/// A link: its codec.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Link {
-    /// `{ kind = "exact" }`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub codec: Option<CodecSpec>,
-}
-
-/// A codec.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum CodecSpec {
-    /// 64 bits a component.
-    Exact,
 }
 
 /// A status other than ok that a run is expected to end with.
@@ -453,9 +446,9 @@ pub struct MethodSpec {
     /// The status it is expected to end with.
     pub expect: Option<ExpectedStatus>,
     /// Its uplink.
-    pub uplink: Link,
+    pub uplink: UplinkSpec,
     /// Its downlink.
-    pub downlink: Link,
+    pub downlink: DownlinkSpec,
 }
 
 /// The `[figure]` table.
@@ -577,6 +570,9 @@ pub struct Check {
     /// By which round.
     #[serde(default)]
     pub by: Option<u64>,
+    /// From which round on.
+    #[serde(default)]
+    pub after: Option<u64>,
     /// Only points where this holds of predicted quantities: bias2 > this times noise.
     #[serde(default)]
     pub bias_over_noise: Option<f64>,
@@ -960,6 +956,7 @@ impl Point {
             }
         }
         let common: MethodCommon = read(Value::Table(common))?;
+        link::build(&common.uplink, &common.downlink)?;
         let expect = match common.expect {
             None => None,
             Some(Expect::Always(status)) => Some(status),

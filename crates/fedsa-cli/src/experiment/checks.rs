@@ -11,6 +11,8 @@
 //! | `rounds` | rounds until the metric falls to `max` times the floor of `over`, over the same of `over`, within `tolerance` of 1 |
 //! | `predicted` | a predicted quantity, named by `metric`, is `expected` within `tolerance` (relative) |
 //! | `final` | the metric (or `distance`, the root of mse) after the last round is `expected` within `tolerance` (relative), or at most `max` |
+//! | `gap` | the difference of the floors of `method` and `over` falls at least `min` times from the first to the last value of `along` |
+//! | `peak` | the largest value of the metric, of the mean over seeds from round `after` on, lies between `min` and `max` |
 //! | `scaffnew` | control variates with random talk on `Abar_c = a I` follow the exact recursion of Theorem B.4 |
 
 use fedsa::error::{BadInput, Result};
@@ -21,6 +23,7 @@ use serde::Serialize;
 use serde_json::json;
 use toml::Value;
 
+use super::link_checks;
 use super::plan::{Plan, ResolvedStart};
 use super::predict::{Predictor, QUANTITIES};
 use super::results::{Estimate, METRICS, Results};
@@ -50,12 +53,12 @@ pub struct Verdict {
 }
 
 /// What one check comes to at its points: a measured and an expected number, and how far apart they may be.
-struct Measured {
-    measured: f64,
-    expected: String,
-    tolerance: String,
-    pass: bool,
-    place: String,
+pub(super) struct Measured {
+    pub measured: f64,
+    pub expected: String,
+    pub tolerance: String,
+    pub pass: bool,
+    pub place: String,
 }
 
 type Measure = fn(&Context<'_>, &Check) -> Result<Vec<Measured>>;
@@ -82,9 +85,17 @@ const KINDS: &[Kind] = &[
     Kind { name: "curve", needs: &[], needs_one: &[], takes: &["metric", "tolerance"], measure: curve },
     Kind { name: "slope", needs: &["along", "expected", "tolerance"], needs_one: &[], takes: &["metric"], measure: slope },
     Kind { name: "spread", needs: &["along", "tolerance"], needs_one: &[], takes: &["metric", "se"], measure: spread },
-    Kind { name: "rounds", needs: &["over", "max", "tolerance"], needs_one: &[], takes: &["metric"], measure: rounds },
+    Kind { name: "rounds", needs: &["over", "max", "tolerance"], needs_one: &[], takes: &["metric", "expected"], measure: rounds },
     Kind { name: "predicted", needs: &["metric", "expected", "tolerance"], needs_one: &[], takes: &[], measure: predicted },
-    Kind { name: "final", needs: &[], needs_one: &["expected", "max"], takes: &["metric", "tolerance", "se", "larger"], measure: last },
+    Kind {
+        name: "final",
+        needs: &[],
+        needs_one: &["expected", "min", "max"],
+        takes: &["metric", "tolerance", "se", "larger"],
+        measure: last,
+    },
+    Kind { name: "gap", needs: &["over", "along", "min"], needs_one: &[], takes: &["metric"], measure: link_checks::gap },
+    Kind { name: "peak", needs: &[], needs_one: &["min", "max"], takes: &["metric", "after"], measure: link_checks::peak },
     Kind { name: "scaffnew", needs: &[], needs_one: &[], takes: &["metric"], measure: scaffnew },
 ];
 
@@ -113,6 +124,7 @@ fn given(check: &Check) -> Vec<&'static str> {
         ("min", check.min.is_some()),
         ("max", check.max.is_some()),
         ("by", check.by.is_some()),
+        ("after", check.after.is_some()),
     ];
     all.into_iter().filter(|(_, given)| *given).map(|(key, _)| key).collect()
 }
@@ -191,10 +203,10 @@ fn validate_one(experiment: &Experiment, labels: &[String], check: &Check) -> Re
 }
 
 /// What checks look at.
-struct Context<'a> {
-    plan: &'a Plan,
-    results: &'a Results,
-    predictor: &'a Predictor<'a>,
+pub(super) struct Context<'a> {
+    pub plan: &'a Plan,
+    pub results: &'a Results,
+    pub predictor: &'a Predictor<'a>,
 }
 
 /// Measures all checks.
@@ -231,12 +243,12 @@ impl Context<'_> {
     }
 
     /// The points a check is about, with the cell of a method.
-    fn cells(&self, check: &Check, label: &str) -> Result<Vec<(usize, usize)>> {
+    pub fn cells(&self, check: &Check, label: &str) -> Result<Vec<(usize, usize)>> {
         let method = self.plan.labels.iter().position(|l| l == label).expect("validated");
         let mut out = Vec::new();
         for (i, planned) in self.plan.points.iter().enumerate().filter(|(_, p)| p.point.is_at(&check.at)) {
             let cell = planned.cells[method];
-            let shape = self.plan.cells[cell].method.settings.shape();
+            let shape = self.plan.cells[cell].shape();
             let eta_h = shape.step_size.largest() * shape.local_steps;
             // 0.1 * 1000 is 100.00000000000001.
             let slack = 1.0 + 1e-9;
@@ -253,11 +265,11 @@ impl Context<'_> {
         Ok(out)
     }
 
-    fn place(&self, point: usize) -> String {
+    pub fn place(&self, point: usize) -> String {
         self.plan.points[point].point.label.clone()
     }
 
-    fn floors(&self, cell: usize, metric: &str) -> Result<Vec<f64>> {
+    pub fn floors(&self, cell: usize, metric: &str) -> Result<Vec<f64>> {
         let label = &self.plan.cells[cell].method.label;
         if !self.results.is_ok(cell) {
             return Err(BadInput::new("", format!("{label} diverged"), ""));
@@ -266,7 +278,7 @@ impl Context<'_> {
     }
 
     /// The same point's cell of another method.
-    fn other(&self, point: usize, label: &str) -> usize {
+    pub fn other(&self, point: usize, label: &str) -> usize {
         let method = self.plan.labels.iter().position(|l| l == label).expect("validated");
         self.plan.points[point].cells[method]
     }
@@ -288,7 +300,7 @@ fn describe(check: &Check) -> String {
     text
 }
 
-fn metric_of(check: &Check) -> &str {
+pub(super) fn metric_of(check: &Check) -> &str {
     check.metric.as_deref().unwrap_or("mse")
 }
 
@@ -338,7 +350,8 @@ fn ratio(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
                 None => (check.min.unwrap_or(f64::NEG_INFINITY), check.max.unwrap_or(f64::INFINITY)),
             };
             // A stated range of a ratio near 1 allows for noise; a factor to be beaten does not.
-            let slack = if check.tolerance.is_some() { check.se.unwrap_or(3.0) * se } else { 0.0 };
+            let allows = check.tolerance.is_some() || check.se.is_some();
+            let slack = if allows { check.se.unwrap_or(3.0) * se } else { 0.0 };
             Ok(Measured {
                 measured: mean,
                 expected: range_text(low, high),
@@ -358,7 +371,7 @@ fn paired(above: &[f64], below: &[f64]) -> Estimate {
     Estimate { mean, se: Estimate::of(&residuals).se }
 }
 
-fn range_text(low: f64, high: f64) -> String {
+pub(super) fn range_text(low: f64, high: f64) -> String {
     match (low.is_finite(), high.is_finite()) {
         (true, true) => format!("{low:.4} to {high:.4}"),
         (true, false) => format!("at least {low}"),
@@ -414,7 +427,7 @@ fn curve(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
 }
 
 /// Groups points that agree in all coordinates but one; each group in the file's order.
-fn groups(ctx: &Context<'_>, check: &Check) -> Result<Vec<Vec<(usize, usize)>>> {
+pub(super) fn groups(ctx: &Context<'_>, check: &Check) -> Result<Vec<Vec<(usize, usize)>>> {
     let along = check.along.as_deref().expect("validated");
     let mut groups: Vec<(Vec<(String, String)>, Vec<(usize, usize)>)> = Vec::new();
     for (point, cell) in ctx.cells(check, check.method.as_deref().expect("validated"))? {
@@ -505,11 +518,12 @@ fn rounds(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
                     .ok_or_else(|| BadInput::new("", format!("the level {level:.3e} is never reached"), ""))
             };
             let measured = until(cell)? / until(over)?;
+            let expected = if check.expected.is_some() { number_of(check) } else { 1.0 };
             Ok(Measured {
                 measured,
-                expected: format!("1 (rounds to {times} times the floor, over those of {})", ctx.plan.cells[over].method.label),
+                expected: format!("{expected:.3} (rounds to {times} times the floor, over those of {})", ctx.plan.cells[over].method.label),
                 tolerance: format!("{tolerance}"),
-                pass: (measured - 1.0).abs() <= tolerance,
+                pass: (measured - expected).abs() <= tolerance * expected,
                 place: ctx.place(point),
             })
         })
@@ -547,9 +561,10 @@ fn last(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
             let values = values.ok_or_else(|| BadInput::new("", format!("{name} is not known"), ""))?;
             let values: Vec<f64> = values.into_iter().map(|x| if root { x.sqrt() } else { x }).collect();
             let Estimate { mean, se } = Estimate::of(&values);
-            let (expected, pass) = match check.max {
-                Some(max) => (format!("at most {max:e}"), mean <= max),
-                None => (format!("{}", number_of(check)), (mean - number_of(check)).abs() <= allowed(check, number_of(check), se)),
+            let (expected, pass) = match (check.min, check.max) {
+                (Some(min), _) => (format!("at least {min:e}"), mean >= min && check.max.is_none_or(|max| mean <= max)),
+                (None, Some(max)) => (format!("at most {max:e}"), mean <= max),
+                (None, None) => (format!("{}", number_of(check)), (mean - number_of(check)).abs() <= allowed(check, number_of(check), se)),
             };
             Ok(Measured { measured: mean, expected, tolerance: tolerance_text(check), pass, place: ctx.place(point) })
         })
@@ -586,7 +601,7 @@ fn theorem_b4(ctx: &Context<'_>, cell: usize) -> Result<(Scaffnew, ScaffnewState
     let accepted = "random talk on `Abar_c = a I` with noise on b only, from a start that is the same for every seed";
     let other = |what: &str| BadInput::new("", what, accepted);
     let (field, planned) = (ctx.plan.field(cell), &ctx.plan.cells[cell]);
-    let shape = planned.method.settings.shape();
+    let shape = planned.shape();
     let Drift::ControlVariate { talk: Some(p) } = shape.drift else { return Err(other("talks are not random")) };
     let systems = field.systems().ok_or_else(|| other("the operators are not linear"))?;
     let root = field.root().ok_or_else(|| other("theta* is not known"))?;

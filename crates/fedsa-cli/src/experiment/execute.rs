@@ -186,7 +186,7 @@ fn run(plan: &Plan, metrics: &Metrics<'_>, job: &Job, control: &Control, began: 
     let per_round = job.work / cell.run.rounds as f64;
     let mut pending = per_round * run.round() as f64;
     let mut stopped = false;
-    let shape = cell.method.settings.shape();
+    let shape = cell.shape();
     let control_weight = (shape.step_size.largest() * shape.local_steps).powi(2);
     loop {
         let t = run.round();

@@ -2,6 +2,7 @@
 
 pub mod checks;
 pub mod execute;
+mod link_checks;
 pub mod output;
 pub mod picture;
 pub mod plan;

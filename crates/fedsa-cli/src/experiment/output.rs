@@ -157,7 +157,7 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
                 entry["error_floor_se"] = number(error.map(|f| f.se));
             }
             if !diverged.is_empty() {
-                let shape = plan.cells[*cell].method.settings.shape();
+                let shape = plan.cells[*cell].shape();
                 entry["diverged_at_round"] = json!(diverged.iter().min());
                 entry["diverged_seeds"] = json!(diverged.len());
                 entry["largest_stable_step"] = number(super::predict::largest_stable_step(plan.field(*cell), &shape).ok());

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use fedsa::error::{BadInput, Result, require};
 use fedsa::kernel::Isa;
+use fedsa::methods::Shape;
 use fedsa::problem::Field;
 use fedsa::record::OutputRule;
 use fedsa::uplink::Uplink;
@@ -227,13 +228,17 @@ impl Cell {
             require(has && known, "controls", "\"ideal\"", "ideal only for methods with control variates on linear problems")
                 .map_err(inside)?;
         }
-        let uplink = Uplink::default();
-        let d = field.dim();
-        let setting = fedsa::methods::Setting { seed: 0, agents: field.agents(), start: start.of(0, d), link: uplink.facts() };
-        method.settings.build(&setting).check_link(&setting.link).map_err(inside)?;
+        let uplink = crate::config::link::build(&method.uplink, &method.downlink).map_err(inside)?;
+        check_link(field, &method, &uplink, run.rounds).map_err(|e| e.inside(&format!("{place}.uplink")))?;
         let grid = run.record.rounds(run.rounds);
         let fingerprint = format!("{fingerprint} files {:08x}", files.digest());
         Ok(Self { fingerprint, field: index, method, run, start, centre, output, uplink, grid })
+    }
+
+    /// What theory sees of the method over its link: closed forms are those of clear links.
+    pub fn shape(&self) -> Shape {
+        let shape = self.method.settings.shape();
+        Shape { is_linear: shape.is_linear && self.uplink.is_clear(), ..shape }
     }
 
     /// Local steps of all agents over all rounds of one seed: what its run costs.
@@ -242,6 +247,17 @@ impl Cell {
         let agents = shape.participants.unwrap_or(field.agents()) as f64;
         self.run.rounds as f64 * agents * (shape.local_steps + 10.0)
     }
+}
+
+/// Whether the method lives with its link, and the link's traces with the run.
+fn check_link(field: &dyn Field, method: &MethodSpec, uplink: &Uplink, rounds: u64) -> Result<()> {
+    for delay in [uplink.delay.as_ref().map(|pull| &pull.delay), uplink.late.as_ref()].into_iter().flatten() {
+        delay.check_rounds(rounds)?;
+    }
+    let link = uplink.facts();
+    let setting = fedsa::methods::Setting { seed: 0, weights: field.weights(), start: vec![0.0; field.dim()], link };
+    let built = method.settings.build(&setting);
+    built.check_link(&link).map_err(|e| BadInput { key: String::new(), ..e })
 }
 
 fn resolve_start(start: &Start, field: &dyn Field, method: &MethodSpec, files: &DiskFiles) -> Result<ResolvedStart> {

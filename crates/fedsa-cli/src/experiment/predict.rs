@@ -50,7 +50,7 @@ impl<'a> Predictor<'a> {
         if let Some(known) = self.numbers.lock().expect("no panics under the lock").get(&key) {
             return known.clone();
         }
-        let (field, shape) = (self.plan.field(cell), self.plan.cells[cell].method.settings.shape());
+        let (field, shape) = (self.plan.field(cell), self.plan.cells[cell].shape());
         let value = match quantity {
             "bias2" => bias_sq(field, &shape),
             "limit_distance" => bias_sq(field, &shape).map(f64::sqrt),
@@ -110,7 +110,7 @@ fn unknown(why: &str) -> BadInput {
 fn linear<'f>(field: &'f dyn Field, shape: &Shape) -> Result<(&'f Systems, Setting)> {
     let systems = field.systems().ok_or_else(|| unknown("the operators are not linear"))?;
     if !shape.is_linear {
-        return Err(unknown("a round is not a linear map"));
+        return Err(unknown("a round is not a linear map, or the link alters it"));
     }
     if shape.participants.is_some_and(|m| m < field.agents()) {
         return Err(unknown("participation is partial"));
@@ -197,7 +197,7 @@ fn floor(field: &dyn Field, shape: &Shape) -> Result<MeanSquare> {
 }
 
 fn curve(field: &dyn Field, cell: &Cell) -> Result<Vec<MeanSquare>> {
-    let shape = cell.method.settings.shape();
+    let shape = cell.shape();
     let (systems, setting) = linear(field, &shape)?;
     let ResolvedStart::Fixed(theta_0) = &cell.start else { return Err(unknown("the start is random")) };
     if cell.output != fedsa::record::OutputRule::Last {

@@ -33,12 +33,32 @@ pub struct FedHsa {
     /// m of the N agents take part in a round; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub participants: Option<usize>,
+    /// What an operator that did not arrive counts as.
+    #[serde(default)]
+    pub missing: Missing,
+}
+
+/// What an operator that did not arrive counts as in G.
+///
+/// Over a link that loses messages with probability 1 - p the literal rule divides by N:
+/// `E G = p mean g`, so that rounds are slower, and at `theta*`, where the agents' operators
+/// cancel only together, G is noise of the size of their differences. `last` keeps what each
+/// agent sent last, N d numbers at the server: without sampling noise G is then exact in
+/// the limit, and FedHSA reaches `theta*` over losses too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Missing {
+    /// Zero (the convention of \[T\] eq. 4.3).
+    #[default]
+    Zero,
+    /// What arrived from the agent last; zero before.
+    Last,
 }
 
 impl FedHsa {
     /// With a constant step size, `alpha_g = 1` and all agents.
     pub fn new(step_size: f64, local_steps: usize) -> Self {
-        Self { step_size: StepSize::Constant(step_size), local_steps, global_step_size: 1.0, participants: None }
+        Self { step_size: StepSize::Constant(step_size), local_steps, global_step_size: 1.0, participants: None, missing: Missing::Zero }
     }
 }
 
@@ -47,11 +67,16 @@ impl Settings for FedHsa {
         check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
     }
 
-    fn build(&self, setting: &Setting) -> Method {
+    fn build(&self, setting: &Setting<'_>) -> Method {
         let steps = fixed(self.step_size, self.local_steps);
         Method {
             client: Box::new(GlobalMemory { steps, fresh: false }),
-            server: Box::new(Average { operators_first: true, ..averaging(setting, steps, self.global_step_size, self.participants) }),
+            server: Box::new(Average {
+                operators_first: true,
+                table: (self.missing == Missing::Last).then(|| vec![0.0; setting.agents() * setting.start.len()]),
+                weights: setting.weights.to_vec(),
+                ..averaging(setting, steps, self.global_step_size, self.participants)
+            }),
         }
     }
 

@@ -45,7 +45,7 @@ impl Settings for FedLsa {
         check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
     }
 
-    fn build(&self, setting: &Setting) -> Method {
+    fn build(&self, setting: &Setting<'_>) -> Method {
         let steps = fixed(self.step_size, self.local_steps);
         Method { client: Box::new(Plain { steps }), server: Box::new(averaging(setting, steps, self.global_step_size, self.participants)) }
     }

@@ -1,8 +1,10 @@
 //! One file per published method: its mathematics, source and composition.
 
 pub mod control_rule;
+pub mod delayed_sa;
 pub mod fedhsa;
 pub mod fedlsa;
+pub mod fedtd;
 pub mod projected_td;
 pub mod scafflsa;
 pub mod scafflsa_random;
@@ -21,6 +23,13 @@ pub struct Method {
     pub client: Box<dyn Client>,
     /// What the server does.
     pub server: Box<dyn Server>,
+}
+
+impl Setting<'_> {
+    /// The number of agents N.
+    pub fn agents(&self) -> usize {
+        self.weights.len()
+    }
 }
 
 impl Method {
@@ -52,11 +61,11 @@ impl Method {
 
 /// What a method is built for.
 #[derive(Debug, Clone)]
-pub struct Setting {
+pub struct Setting<'a> {
     /// The run's seed.
     pub seed: u64,
-    /// The number of agents N.
-    pub agents: usize,
+    /// The agents' weights `p_c`, N of them.
+    pub weights: &'a [f64],
     /// `theta_0`, d components.
     pub start: Vec<f64>,
     /// What the link does to messages.
@@ -71,7 +80,7 @@ pub trait Settings: erased_serde::Serialize + Send + Sync {
     /// When a setting is out of range for N agents.
     fn check(&self, agents: usize) -> Result<()>;
     /// Builds both halves for one run; settings are checked.
-    fn build(&self, setting: &Setting) -> Method;
+    fn build(&self, setting: &Setting<'_>) -> Method;
     /// What theory sees of it.
     fn shape(&self) -> Shape;
 }
@@ -116,6 +125,12 @@ pub const KINDS: &[Kind<dyn Settings>] = &[
     Kind::new("scafflsa", "control variates, a talk every H steps", |de| Ok(Box::new(read::<scafflsa::Scafflsa>(de)?))),
     Kind::new("scafflsa-random", "control variates, talks at random", |de| Ok(Box::new(read::<scafflsa_random::ScafflsaRandom>(de)?))),
     Kind::new("fedhsa", "the mean operator of the round's start as memory", |de| Ok(Box::new(read::<fedhsa::FedHsa>(de)?))),
+    Kind::new("fedtd", "one direction an agent and round (federated TD over channels)", |de| Ok(Box::new(read::<fedtd::FedTd>(de)?))),
+    Kind::new("delayed-sa", "directions at stale models", |de| Ok(Box::new(read::<delayed_sa::DelayedSa>(de)?))),
+    Kind::new("delay-adaptive-sa", "directions at stale models that are near enough", |de| {
+        Ok(Box::new(read::<delayed_sa::DelayAdaptiveSa>(de)?))
+    }),
+    Kind::new("dasa", "the half of the directions whose models are nearest", |de| Ok(Box::new(read::<delayed_sa::Dasa>(de)?))),
     Kind::new("projected-td", "FedLSA projected on a ball", |de| Ok(Box::new(read::<projected_td::ProjectedTd>(de)?))),
 ];
 
@@ -143,13 +158,15 @@ pub(crate) fn check_common(
 pub const MAX_LOCAL_STEPS: usize = 100_000_000;
 
 /// The averaging server that first-order methods share.
-pub(crate) fn averaging(setting: &Setting, steps: Steps, alpha_g: f64, participants: Option<usize>) -> Average {
+pub(crate) fn averaging(setting: &Setting<'_>, steps: Steps, alpha_g: f64, participants: Option<usize>) -> Average {
     Average {
         theta: setting.start.clone(),
         steps,
         alpha_g,
-        participation: Participation { m: participants, agents: setting.agents, seed: setting.seed },
+        participation: Participation { m: participants, agents: setting.agents(), seed: setting.seed },
         operators_first: false,
+        table: None,
+        weights: Vec::new(),
         tell: Tell::Nothing,
         radius: None,
     }

@@ -55,9 +55,9 @@ impl Settings for Scafflsa {
         check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
     }
 
-    fn build(&self, setting: &Setting) -> Method {
+    fn build(&self, setting: &Setting<'_>) -> Method {
         let steps = fixed(self.step_size, self.local_steps);
-        let partial = self.participants.is_some_and(|m| m < setting.agents);
+        let partial = self.participants.is_some_and(|m| m < setting.agents());
         let (learns, tell) = self.rule.resolve(partial, &setting.link);
         Method {
             client: Box::new(ControlVariate { steps, alpha_g: self.global_step_size, talk_probability: None, learns }),

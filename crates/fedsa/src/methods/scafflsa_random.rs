@@ -47,10 +47,10 @@ impl Settings for ScafflsaRandom {
         check_common(&StepSize::Constant(self.step_size), 1, self.global_step_size, self.participants, agents)
     }
 
-    fn build(&self, setting: &Setting) -> Method {
+    fn build(&self, setting: &Setting<'_>) -> Method {
         let p = self.talk_probability;
         let steps = Steps { size: StepSize::Constant(self.step_size), local: LocalSteps::Geometric { talk: p, seed: setting.seed } };
-        let partial = self.participants.is_some_and(|m| m < setting.agents);
+        let partial = self.participants.is_some_and(|m| m < setting.agents());
         let (learns, tell) = self.rule.resolve(partial, &setting.link);
         Method {
             client: Box::new(ControlVariate { steps, alpha_g: self.global_step_size, talk_probability: Some(p), learns }),

@@ -12,6 +12,7 @@ pub mod log;
 pub mod logs;
 pub mod mrp;
 pub mod noise;
+pub mod switching;
 pub mod systems;
 pub mod td;
 
@@ -297,6 +298,7 @@ pub const KINDS: &[Kind<dyn Settings>] = &[
         Ok(Box::new(read::<file::ArrayFile>(de)?))
     }),
     Kind::new("logs", "logged transitions, one file an agent", |de| Ok(Box::new(read::<logs::Logs>(de)?))),
+    Kind::new("switching", "linear operators that switch along a chain", |de| Ok(Box::new(read::<switching::Switching>(de)?))),
     Kind::new("linear", "linear systems A_c, b_c", |de| Ok(Box::new(read::<linear::LinearSystems>(de)?))),
 ];
 

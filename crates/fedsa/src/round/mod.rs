@@ -5,7 +5,6 @@
 //! number of threads because every draw is keyed and every sum has one order.
 
 pub(crate) mod mail;
-mod sums;
 mod sweep;
 
 use serde::{Deserialize, Serialize};
@@ -24,7 +23,7 @@ use crate::uplink::{Place, Uplink};
 use mail::{History, Mail};
 use sweep::{Agents, Fate, Job, Rows, Strides, Worker};
 
-pub use sums::{accumulate, pairwise, sum};
+pub use crate::sums::{accumulate, pairwise, sum};
 
 /// How a run ended, or stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,7 +115,7 @@ impl<'a> Run<'a> {
         start: Vec<f64>,
     ) -> Result<Self> {
         let (agents, d) = (field.agents(), field.dim());
-        let method = settings.build(&Setting { seed, agents, start: start.clone(), link: uplink.facts() });
+        let method = settings.build(&Setting { seed, weights: field.weights(), start: start.clone(), link: uplink.facts() });
         method.check_link(&uplink.facts())?;
         let Method { client, server } = method;
         let chain_len = field.chain_len();

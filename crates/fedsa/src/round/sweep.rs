@@ -1,12 +1,12 @@
 //! One exchange over all participants: blocks of eight, in parallel.
 
 use super::mail::History;
-use super::sums::accumulate;
 use crate::kernel::{Chunk, LANES, Lanes};
 use crate::local::{Batch, Client, Outbox};
 use crate::message::{HEADER_BYTES, Message, PART_HEADER_BYTES};
 use crate::problem::Field;
 use crate::random::{Key, Purpose};
+use crate::sums::accumulate;
 use crate::uplink::medium::delay::Before;
 use crate::uplink::{Place, Uplink};
 

@@ -20,10 +20,30 @@ pub struct Average {
     pub participation: Participation,
     /// First asks for `g_c(theta_t, z_{c,0})` and sends back their mean (FedHSA).
     pub operators_first: bool,
+    /// The last operator that arrived from each agent, agent by agent, where missing ones
+    /// are replaced by it: d numbers each.
+    pub table: Option<Vec<f64>>,
+    /// The agents' weights, with a table.
+    pub weights: Vec<f64>,
     /// What the round's participants are told at its end (control variates).
     pub tell: Tell,
     /// Projects `theta_{t+1}` on the ball of this radius around 0 (Wang et al. 2023).
     pub radius: Option<f64>,
+}
+
+impl Average {
+    /// G: the mean of the operators that arrived, missing ones counted as zero, or as
+    /// what arrived from them last.
+    fn mean_operator(&mut self, got: &Received<'_>) -> Vec<f64> {
+        let d = self.theta.len();
+        let Some(table) = &mut self.table else { return got.mean() };
+        for letter in got.messages {
+            // What is known of the operator is what arrived, weakened or not.
+            let gain = letter.weight / self.weights[letter.agent];
+            table[letter.agent * d..(letter.agent + 1) * d].iter_mut().zip(&letter.x).for_each(|(kept, x)| *kept = gain * x);
+        }
+        super::ordered_sum(d, self.weights.iter().copied().zip(table.chunks(d)))
+    }
 }
 
 /// What the participants of a round are told at its end.
@@ -39,7 +59,7 @@ pub enum Tell {
 
 impl Server for Average {
     fn needs(&self) -> Delivery {
-        Delivery::SumOnly
+        if self.table.is_some() { Delivery::PerAgent } else { Delivery::SumOnly }
     }
 
     fn wants(&self, exchange: u8) -> Part {
@@ -54,7 +74,7 @@ impl Server for Average {
     fn receive(&mut self, got: &Received<'_>) -> Next {
         let t = got.round;
         if got.part == Part::Operator {
-            let down = Message::one(t, 1, Part::Operator, got.mean());
+            let down = Message::one(t, 1, Part::Operator, self.mean_operator(got));
             return Next::Ask(Ask { to: self.participation.of(t), down, arrived: None });
         }
         // theta_{t+1} = theta_t + alpha_g E v
@@ -83,11 +103,14 @@ impl Server for Average {
     }
 
     fn state(&self) -> Vec<Vec<f64>> {
-        vec![self.theta.clone()]
+        std::iter::once(self.theta.clone()).chain(self.table.clone()).collect()
     }
 
     fn restore(&mut self, mut state: Vec<Vec<f64>>) -> Result<()> {
         self.theta = restored_theta(&mut state, self.theta.len())?;
+        if let (Some(table), Some(saved)) = (&mut self.table, state.pop()) {
+            *table = saved;
+        }
         Ok(())
     }
 }

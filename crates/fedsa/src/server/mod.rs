@@ -1,5 +1,6 @@
 //! Server rules: what the server does with what arrived.
 
+pub mod adaptive;
 pub mod average;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,11 @@ use crate::message::{Message, Part};
 use crate::random::{ALL, Key, Purpose};
 
 pub use average::Average;
+
+/// The sum in the order that all server rules share, of messages that are there.
+pub(crate) fn ordered_sum<'a>(d: usize, messages: impl Iterator<Item = (f64, &'a [f64])>) -> Vec<f64> {
+    crate::sums::sum(d, messages.map(Some))
+}
 
 /// What a server rule must be given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +45,7 @@ pub struct Received<'a> {
     pub exchange: u8,
     /// What the messages hold.
     pub part: Part,
-    /// `sum p_c x_c` over what arrived, d components; in the order that [`crate::round::sum`] fixes.
+    /// `sum p_c x_c` over what arrived, d components; in the order that [`crate::sums`] fixes.
     pub sum: &'a [f64],
     /// `sum p_c` over the agents that were asked.
     pub asked: f64,

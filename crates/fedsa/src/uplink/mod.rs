@@ -168,7 +168,9 @@ impl Uplink {
         if !self.downlink.is_exact() {
             let place = Place { seed, round: down.round, exchange: down.exchange, agent: ALL };
             let bytes = down.encode(&*self.downlink, &mut place.stream(Purpose::Codec));
-            *down = Message::decode(&bytes, &*self.downlink, |_, _| place.stream(Purpose::Codec)).expect("what was just encoded");
+            let longest = down.parts.iter().map(|(_, x)| x.len()).max().unwrap_or(0);
+            let decoded = Message::decode(&bytes, &*self.downlink, longest, |_, _| place.stream(Purpose::Codec));
+            *down = decoded.expect("what was just encoded");
         }
     }
 

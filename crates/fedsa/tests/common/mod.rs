@@ -13,6 +13,7 @@ use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::{Logs, Sources};
 use fedsa::problem::noise::Noise;
+use fedsa::problem::switching::Switching;
 use fedsa::problem::{Field, Files, NoFiles, Settings};
 use fedsa::random::{Purpose, stream};
 use fedsa::record::OutputRule;
@@ -44,9 +45,16 @@ pub fn methods(participants: Option<usize>) -> Vec<(&'static str, Box<dyn Method
         ("fedhsa", r#""step_size": 0.05, "local_steps": 7"#),
         ("fedhsa", r#""step_size": 0.05, "local_steps": 7, "global_step_size": 0.8"#),
         ("projected-td", r#""step_size": 0.05, "local_steps": 7, "radius": 0.5"#),
+        ("fedtd", r#""step_size": 0.05"#),
     ];
-    let all: Vec<_> = settings.iter().map(|(kind, s)| (*kind, method(kind, &format!("{{{s}{m}}}")))).collect();
-    for kind in methods::KINDS {
+    let mut all: Vec<_> = settings.iter().map(|(kind, s)| (*kind, method(kind, &format!("{{{s}{m}}}")))).collect();
+    // These have all agents in every round.
+    if participants.is_none() {
+        for kind in ["delayed-sa", "delay-adaptive-sa", "dasa"] {
+            all.push((kind, method(kind, r#"{"step_size": 0.05}"#)));
+        }
+    }
+    for kind in methods::KINDS.iter().filter(|_| participants.is_none()) {
         assert!(all.iter().any(|(name, _)| *name == kind.name), "{} has no entry in the suites", kind.name);
     }
     all
@@ -58,6 +66,7 @@ pub fn problems(agents: usize) -> Vec<(&'static str, Box<dyn Settings>)> {
     vec![
         ("garnet", Box::new(Garnet { agents, heterogeneity: Heterogeneity::TwoKernels, ..Garnet::default() })),
         ("garnet, 11 features", Box::new(Garnet { agents, features: 11, ..Garnet::default() })),
+        ("switching", Box::new(Switching { agents, dim: 2, mixing_time: 4.0, spread: 1.0, ..Switching::default() })),
         ("linear, white noise", Box::new(LinearSystems { agents, dim: 3, noise: noise(0.0), ..LinearSystems::default() })),
         ("linear, Gauss-Markov noise", Box::new(LinearSystems { agents, dim: 3, noise: noise(0.7), ..LinearSystems::default() })),
     ]
@@ -214,4 +223,34 @@ pub fn follows(off: &[f64]) -> Result<(), String> {
 /// The bits of a vector.
 pub fn bits(x: &[f64]) -> Vec<u64> {
     x.iter().map(|x| x.to_bits()).collect()
+}
+
+/// A link from the JSON of its codec and media.
+pub fn link(codec: &str, error_feedback: bool, media: &[&str]) -> fedsa::error::Result<Uplink> {
+    let mut link = Uplink { codec: codec_of(codec)?, error_feedback, ..Uplink::default() };
+    for medium in media {
+        let (kind, rest) = kind_of(medium);
+        let entry = fedsa::uplink::medium::KINDS.iter().find(|k| k.is_called(&kind)).expect("a known medium");
+        let mut json = serde_json::Deserializer::from_str(&rest);
+        let settings = (entry.read)(&mut <dyn erased_serde::Deserializer>::erase(&mut json)).expect("readable settings");
+        settings.install(&mut link)?;
+    }
+    Ok(link)
+}
+
+fn codec_of(codec: &str) -> fedsa::error::Result<Box<dyn fedsa::uplink::codec::Codec>> {
+    let (kind, rest) = kind_of(codec);
+    let entry = fedsa::uplink::codec::KINDS.iter().find(|k| k.is_called(&kind)).expect("a known codec");
+    let mut json = serde_json::Deserializer::from_str(&rest);
+    let settings = (entry.read)(&mut <dyn erased_serde::Deserializer>::erase(&mut json)).expect("readable settings");
+    settings.check()?;
+    Ok(settings.build())
+}
+
+/// Splits `{"kind": .., ..}` into the kind and the other settings.
+fn kind_of(json: &str) -> (String, String) {
+    let mut value: serde_json::Value = serde_json::from_str(json).expect("valid JSON");
+    let object = value.as_object_mut().expect("an object");
+    let kind = object.remove("kind").and_then(|k| k.as_str().map(str::to_string)).expect("a kind");
+    (kind, value.to_string())
 }

@@ -1,12 +1,28 @@
 //! 64 bits a component: every bit as it is.
 
-use super::{Codec, malformed};
+use serde::{Deserialize, Serialize};
+
+use super::{Codec, CodecSettings, malformed};
 use crate::error::Result;
 use crate::random::Stream;
 
 /// Sends f64 as they are.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Exact;
+
+/// The settings of [`Exact`], of which there are none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExactSettings {}
+
+impl CodecSettings for ExactSettings {
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+    fn build(&self) -> Box<dyn Codec> {
+        Box::new(Exact)
+    }
+}
 
 impl Codec for Exact {
     fn tag(&self) -> u8 {
@@ -16,7 +32,11 @@ impl Codec for Exact {
         budget.is_none_or(|bits| bits >= 64).then_some(8 * n)
     }
     fn encode(&self, x: &[f64], _: Option<u32>, _: &mut Stream, out: &mut Vec<u8>) {
-        x.iter().for_each(|x| out.extend(x.to_le_bytes()));
+        let start = out.len();
+        out.resize(start + 8 * x.len(), 0);
+        for (b, x) in out[start..].chunks_exact_mut(8).zip(x) {
+            b.copy_from_slice(&x.to_le_bytes());
+        }
     }
     fn decode(&self, bytes: &[u8], _: &mut Stream, out: &mut [f64]) -> Result<usize> {
         let taken = out.len().checked_mul(8).and_then(|len| bytes.get(..len));

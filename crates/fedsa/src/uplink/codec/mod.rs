@@ -4,12 +4,20 @@
 //! belongs to the link. Its random choices come from a stream that both ends can
 //! open, so that a dither can be subtracted where it was not sent.
 
+mod bits;
 mod exact;
+mod float32;
+pub mod quantised;
+pub mod sparse;
 
-pub use exact::Exact;
+pub use exact::{Exact, ExactSettings};
+pub use float32::Float32;
+pub use quantised::{Quantised, Rounding};
+pub use sparse::{RandK, TopK};
 
 use crate::error::{BadInput, Result};
 use crate::random::Stream;
+use crate::registry::{Kind, read};
 
 /// Turns a vector into bytes and back.
 pub trait Codec: Send + Sync {
@@ -37,6 +45,28 @@ pub trait Codec: Send + Sync {
     /// Whether `E decode(encode(x)) = x`.
     fn is_unbiased(&self) -> bool;
 }
+
+/// The settings of one codec: what `codec` holds beside `kind`.
+pub trait CodecSettings: erased_serde::Serialize + Send + Sync {
+    /// Checks ranges.
+    ///
+    /// # Errors
+    /// When a setting is out of range; names it.
+    fn check(&self) -> Result<()>;
+    /// Builds the codec; settings are checked.
+    fn build(&self) -> Box<dyn Codec>;
+}
+
+erased_serde::serialize_trait_object!(CodecSettings);
+
+/// The kinds of codecs, by the name that `kind` gives.
+pub const KINDS: &[Kind<dyn CodecSettings>] = &[
+    Kind::<dyn CodecSettings>::new("exact", "64 bits a component", |de| Ok(Box::new(read::<ExactSettings>(de)?))),
+    Kind::new("float32", "32 bits a component, rounded to nearest", |de| Ok(Box::new(read::<Float32>(de)?))),
+    Kind::new("quantised", "b bits a component on a uniform grid", |de| Ok(Box::new(read::<Quantised>(de)?))),
+    Kind::new("top-k", "the k components of largest magnitude", |de| Ok(Box::new(read::<TopK>(de)?))),
+    Kind::new("rand-k", "k components at random", |de| Ok(Box::new(read::<RandK>(de)?))),
+];
 
 /// The error of a decoder.
 pub(crate) fn malformed(what: impl Into<String>) -> BadInput {

@@ -1,0 +1,47 @@
+//! Federated TD over channels: one direction an agent and round.
+//!
+//! ```text
+//! round k:   g_i = g_i(theta_k, o_{i,k})                        (sent, H = 1)
+//!            theta_{k+1} = theta_k + alpha v_k
+//! ```
+//! with `v_k` what the link makes of the mean: `(1/N) sum b_i Q(g_i)` (QFedTD, [T] eq. 4.3),
+//! `(1/N) sum h_i g_i + w` (OAC-FedTD, [T] eq. 4.4), directions at stale models (AsyncFedTD,
+//! [T] eq. 4.7), or the plain mean (vanilla). FedLSA with H = 1 over that link.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Drift, Method, Setting, Settings, Shape, averaging, check_common, fixed};
+use crate::error::Result;
+use crate::local::Plain;
+use crate::schedule::StepSize;
+
+/// The settings of federated TD.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FedTd {
+    /// `alpha`.
+    pub step_size: StepSize,
+    /// m of the N agents take part in a round; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub participants: Option<usize>,
+}
+
+impl Settings for FedTd {
+    fn check(&self, agents: usize) -> Result<()> {
+        check_common(&self.step_size, 1, 1.0, self.participants, agents)
+    }
+
+    fn build(&self, setting: &Setting<'_>) -> Method {
+        let steps = fixed(self.step_size, 1);
+        Method { client: Box::new(Plain { steps }), server: Box::new(averaging(setting, steps, 1.0, self.participants)) }
+    }
+
+    fn shape(&self) -> Shape {
+        single_steps(self.step_size, self.participants, true)
+    }
+}
+
+/// What theory sees of methods with H = 1 and no drift.
+pub(super) fn single_steps(step_size: StepSize, participants: Option<usize>, is_linear: bool) -> Shape {
+    Shape { drift: Drift::Zero, step_size, local_steps: 1.0, alpha_g: 1.0, participants, is_linear }
+}

@@ -1,0 +1,137 @@
+//! Linear operators that switch along a chain: `g_c(theta, z) = b_c - a(z) theta`.
+//!
+//! The chain stays where it is, or with probability `1 / mixing_time` draws its next state
+//! uniformly: its second eigenvalue is `1 - 1 / mixing_time`, its stationary law uniform.
+//! Two states with a in {3, -1} show how mixing limits the step size.
+
+use faer::Mat;
+use serde::{Deserialize, Serialize};
+
+use super::systems::{Moments, System, Systems};
+use super::{Field, Files, Problem, Settings, equal_weights, field};
+use crate::error::{Result, require};
+use crate::kernel::Isa;
+use crate::linalg;
+use crate::random::{Purpose, Stream, stream};
+use crate::sampling::{ChainStart, Law, Sampling};
+
+/// The `switching` problem.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Switching {
+    /// The number of agents N; their chains are independent.
+    pub agents: usize,
+    /// The dimension d.
+    pub dim: usize,
+    /// a(z) of every state.
+    pub values: Vec<f64>,
+    /// At least 1; 1 is independent draws.
+    pub mixing_time: f64,
+    /// `b_c ~ spread N(0, I)`, independent per agent.
+    pub spread: f64,
+    /// The problem's own seed.
+    pub seed: u64,
+}
+
+impl Default for Switching {
+    fn default() -> Self {
+        Self { agents: 1, dim: 1, values: vec![3.0, -1.0], mixing_time: 1.0, spread: 0.0, seed: 0 }
+    }
+}
+
+impl Settings for Switching {
+    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+        require(self.agents >= 1, "agents", self.agents, "at least 1")?;
+        require(self.dim >= 1, "dim", self.dim, "at least 1")?;
+        require(
+            !self.values.is_empty() && self.values.iter().all(|a| a.is_finite()),
+            "values",
+            format!("{:?}", self.values),
+            "finite numbers",
+        )?;
+        require(self.mixing_time >= 1.0 && self.mixing_time.is_finite(), "mixing_time", self.mixing_time, "at least 1")?;
+        require(self.spread >= 0.0 && self.spread.is_finite(), "spread", self.spread, "at least 0")?;
+        if let ChainStart::State(s) = sampling.start {
+            let states = self.values.len();
+            require((s as usize) < states, "start", s, &format!("a state below {states}")).map_err(|e| e.inside("sampling"))?;
+        }
+        let mean = self.values.iter().sum::<f64>() / self.values.len() as f64;
+        let system = |c| {
+            let mut s = stream(self.seed, Purpose::System, 0, c);
+            let b = (0..self.dim).map(|_| self.spread * s.normal()).collect();
+            System { a: Mat::from_fn(self.dim, self.dim, |i, j| if i == j { mean } else { 0.0 }), b }
+        };
+        let kinds = (0..self.agents).map(system).collect();
+        let systems = Systems { kinds, kind_of: (0..self.agents as u32).collect(), weights: equal_weights(self.agents) };
+        field(Chained { settings: self.clone(), systems, sampling }, sampling, isa, false)
+    }
+}
+
+#[derive(Debug)]
+struct Chained {
+    settings: Switching,
+    systems: Systems,
+    sampling: Sampling,
+}
+
+impl Chained {
+    fn uniform_state(&self, stream: &mut Stream) -> u64 {
+        (stream.uniform() * self.settings.values.len() as f64) as u64
+    }
+}
+
+impl Problem for Chained {
+    /// The state z.
+    type Obs = u64;
+
+    fn dim(&self) -> usize {
+        self.settings.dim
+    }
+    fn weights(&self) -> &[f64] {
+        &self.systems.weights
+    }
+    fn chain_len(&self) -> usize {
+        usize::from(self.sampling.kind == Law::Markov)
+    }
+    fn start_chain(&self, _: usize, stream: &mut Stream, chain: &mut [u64]) {
+        if let Some(state) = chain.first_mut() {
+            *state = match self.sampling.start {
+                ChainStart::State(s) => u64::from(s),
+                ChainStart::Stationary => self.uniform_state(stream),
+            };
+        }
+    }
+    #[inline(always)]
+    fn sample(&self, _: usize, chain: &mut [u64], stream: &mut Stream, z: &mut u64) {
+        match chain.first_mut() {
+            None => *z = self.uniform_state(stream),
+            Some(state) => {
+                *z = *state;
+                if stream.uniform() * self.settings.mixing_time < 1.0 {
+                    *state = self.uniform_state(stream);
+                }
+            }
+        }
+    }
+    #[inline(always)]
+    fn apply(&self, c: usize, theta: &[f64], z: &u64, out: &mut [f64]) {
+        let (a, b) = (self.settings.values[*z as usize], &self.systems.of(c).b);
+        for ((out, theta), b) in out.iter_mut().zip(theta).zip(b) {
+            *out = b - a * theta;
+        }
+    }
+    #[inline(always)]
+    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) {
+        out.copy_from_slice(&self.systems.of(c).mean(theta));
+    }
+    fn systems(&self) -> Option<&Systems> {
+        Some(&self.systems)
+    }
+    fn moments(&self, kind: usize) -> Option<Moments> {
+        let System { a, b } = &self.systems.kinds[kind];
+        let squares = self.settings.values.iter().map(|a| a * a).sum::<f64>() / self.settings.values.len() as f64;
+        let eye = Mat::from_fn(self.dim(), self.dim(), |i, j| f64::from(i == j));
+        let b = linalg::column(b);
+        Some(Moments { aa: faer::Scale(squares) * linalg::kron(&eye, &eye), ab: linalg::kron(a, &b), bb: &b * b.transpose() })
+    }
+}

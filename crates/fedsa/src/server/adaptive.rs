@@ -1,0 +1,121 @@
+//! Rules that look at how far the model has moved since a direction was asked for.
+
+use std::collections::VecDeque;
+
+use super::{Ask, Delivery, Letter, Next, Participation, Received, Server, restored_theta};
+use crate::error::{BadInput, Result};
+use crate::linalg::distance_sq;
+use crate::message::{Message, Part};
+use crate::schedule::Steps;
+
+/// Uses only directions whose model is near the present one.
+#[derive(Debug, Clone)]
+pub struct Adaptive {
+    /// `theta_t`.
+    pub theta: Vec<f64>,
+    /// Step sizes, for E.
+    pub steps: Steps,
+    /// Who takes part.
+    pub participation: Participation,
+    /// `eps`: how far a model may be from the present one.
+    pub threshold: f64,
+    /// Which of the near ones are used.
+    pub choice: Choice,
+    /// How many rounds old a direction can be: models are kept for so long.
+    pub reach: u64,
+    /// The models of the last rounds, the newest last, with the round of the first.
+    pub models: VecDeque<Vec<f64>>,
+    /// The round of the first of `models`.
+    pub first: u64,
+}
+
+/// Which directions a round uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// All with `||theta_t - theta_{t - tau}|| <= eps` (Adibi et al. 2024); others count as zero.
+    EachNear,
+    /// The half with the smallest distances, none if their median exceeds eps (DASA,
+    /// Dal Fabbro et al. 2024); their mean.
+    NearestHalf,
+}
+
+impl Adaptive {
+    /// `||theta_t - theta_{t - tau}||` of the model that a letter answers.
+    fn distance(&self, letter: &Letter) -> f64 {
+        distance_sq(&self.theta, &self.models[(letter.answers - self.first) as usize]).sqrt()
+    }
+
+    /// The direction of the round, d numbers; `None` when there is none to take.
+    fn direction(&self, got: &Received<'_>) -> Option<Vec<f64>> {
+        let mut near: Vec<(f64, &Letter)> = got.messages.iter().map(|letter| (self.distance(letter), letter)).collect();
+        let total = match self.choice {
+            Choice::EachNear => {
+                near.retain(|(distance, _)| *distance <= self.threshold);
+                got.asked
+            }
+            Choice::NearestHalf => {
+                // A stable sort: of equal distances the agents of lower number come first.
+                near.sort_by(|a, b| a.0.total_cmp(&b.0));
+                near.truncate(near.len().div_ceil(2));
+                // The largest distance of the nearer half is the median of all.
+                if near.last().is_none_or(|(median, _)| *median > self.threshold) {
+                    return None;
+                }
+                near.sort_by_key(|(_, letter)| letter.agent);
+                near.iter().map(|(_, letter)| letter.weight).sum()
+            }
+        };
+        let sum = super::ordered_sum(self.theta.len(), near.iter().map(|(_, letter)| (letter.weight, &letter.x[..])));
+        Some(sum.into_iter().map(|x| x / total).collect())
+    }
+}
+
+impl Server for Adaptive {
+    fn needs(&self) -> Delivery {
+        Delivery::PerAgent
+    }
+
+    fn wants(&self, _: u8) -> Part {
+        Part::Direction
+    }
+
+    fn open(&mut self, t: u64) -> Ask {
+        while self.models.len() as u64 > self.reach {
+            self.models.pop_front();
+            self.first += 1;
+        }
+        self.models.push_back(self.theta.clone());
+        Ask { to: self.participation.of(t), down: Message::one(t, 0, Part::Model, self.theta.clone()), arrived: None }
+    }
+
+    fn receive(&mut self, got: &Received<'_>) -> Next {
+        // theta_{t+1} = theta_t + E v
+        if let Some(v) = self.direction(got) {
+            let step = self.steps.of(got.round).sum;
+            self.theta.iter_mut().zip(&v).for_each(|(theta, v)| *theta += step * v);
+        }
+        Next::Done { tell: None }
+    }
+
+    fn theta(&self) -> &[f64] {
+        &self.theta
+    }
+
+    fn state(&self) -> Vec<Vec<f64>> {
+        let mut state = vec![self.theta.clone(), vec![self.first as f64]];
+        state.extend(self.models.iter().cloned());
+        state
+    }
+
+    fn restore(&mut self, mut state: Vec<Vec<f64>>) -> Result<()> {
+        let d = self.theta.len();
+        let bad = || BadInput::new("checkpoint", "not the state of this server rule", "a checkpoint of the same settings");
+        let theta = restored_theta(&mut state, d)?;
+        let first = state.first().and_then(|first| first.first().copied()).ok_or_else(bad)?;
+        if state.iter().skip(1).any(|model| model.len() != d) {
+            return Err(bad());
+        }
+        (self.theta, self.first, self.models) = (theta, first as u64, state.into_iter().skip(1).collect());
+        Ok(())
+    }
+}

@@ -1,0 +1,280 @@
+//! Links that alter, lose, weaken and delay messages: engine and halves agree, what is
+//! documented to stay stays, what cannot work is refused.
+
+mod common;
+
+use common::{bits, field, link, method, methods, problems, run};
+use fedsa::methods::Settings as Method;
+use fedsa::node::{ClientNode, ServerNode, Todo};
+use fedsa::problem::Field;
+use fedsa::problem::linear::LinearSystems;
+use fedsa::problem::noise::Noise;
+use fedsa::record::OutputRule;
+use fedsa::round::{Run, Status};
+use fedsa::sampling::Law;
+use fedsa::uplink::Uplink;
+
+const EXACT: &str = r#"{"kind": "exact"}"#;
+const COARSE: &str = r#"{"kind": "quantised", "bits": 3}"#;
+const ERASURE: &str = r#"{"kind": "erasure", "success": 0.6}"#;
+const BURSTS: &str = r#"{"kind": "gilbert-elliott", "to_bad": 0.2, "to_good": 0.3}"#;
+const AIR: &str = r#"{"kind": "over-the-air", "receiver_noise": 0.1}"#;
+const LATE: &str = r#"{"kind": "late", "law": "uniform", "min": 0, "max": 3}"#;
+const FADING: &str = r#"{"kind": "bit-budget", "bits": 3, "fading_snr": 1.0}"#;
+const STALE: &str = r#"{"kind": "delay", "law": "uniform", "max": 5}"#;
+
+/// Links that a real federation knows.
+fn links() -> Vec<(&'static str, Uplink)> {
+    let dither = r#"{"kind": "quantised", "bits": 2, "rounding": "dither"}"#;
+    let mut all = vec![
+        ("quantised", link(COARSE, false, &[]).unwrap()),
+        ("dithered with feedback", link(dither, true, &[]).unwrap()),
+        ("top-k with feedback", link(r#"{"kind": "top-k", "k": 2}"#, true, &[]).unwrap()),
+        ("rand-k", link(r#"{"kind": "rand-k", "k": 2}"#, false, &[]).unwrap()),
+        ("erasure", link(EXACT, false, &[ERASURE]).unwrap()),
+        ("quantised, bursts", link(COARSE, false, &[BURSTS]).unwrap()),
+        ("over the air", link(EXACT, false, &[AIR]).unwrap()),
+        ("erasure, over the air", link(EXACT, false, &[ERASURE, AIR]).unwrap()),
+        ("late", link(EXACT, false, &[LATE]).unwrap()),
+        ("budget, quantised with feedback", link(COARSE, true, &[FADING]).unwrap()),
+        ("quantised, erasure, late", link(COARSE, false, &[ERASURE, LATE]).unwrap()),
+    ];
+    let down = link(COARSE, false, &[]).unwrap().codec;
+    all.push(("lossy downlink", Uplink { downlink: down, ..link(COARSE, false, &[ERASURE]).unwrap() }));
+    all
+}
+
+const ROUNDS: u64 = 8;
+
+/// `theta_t` after every round from halves that exchange bytes, and the bits that went up and down.
+fn by_bytes(field: &dyn Field, method: &dyn Method, uplink: &Uplink) -> (Vec<Vec<u64>>, u64, u64) {
+    let start = vec![0.0; field.dim()];
+    let mut nodes: Vec<ClientNode<'_>> = (0..field.agents()).map(|c| ClientNode::new(field, method, uplink, c, 5, start.clone())).collect();
+    let mut server = ServerNode::new(method, uplink, field.weights().to_vec(), 5, start);
+    let (mut up, mut down, mut thetas) = (0, 0, Vec::new());
+    for t in 0..ROUNDS {
+        let mut todo = server.open(t);
+        loop {
+            todo = match todo {
+                Todo::Ask { to, bytes } => {
+                    down += 8 * (to.len() * bytes.len()) as u64;
+                    let answers: Vec<_> = to.iter().filter_map(|c| Some((*c, nodes[*c].handle(&bytes).unwrap()?))).collect();
+                    up += answers.iter().map(|(_, bytes)| 8 * bytes.len() as u64).sum::<u64>();
+                    server.receive(&answers).unwrap()
+                }
+                Todo::Tell { to, bytes } => {
+                    for (c, bytes) in to.iter().zip(bytes) {
+                        down += 8 * bytes.len() as u64;
+                        assert!(nodes[*c].handle(&bytes).unwrap().is_none());
+                    }
+                    Todo::RoundOver
+                }
+                Todo::RoundOver => break,
+            };
+        }
+        thetas.push(bits(server.theta()));
+    }
+    (thetas, up, down)
+}
+
+fn suits(field: &dyn Field, method: &dyn Method, uplink: &Uplink) -> bool {
+    Run::new(field, method, uplink, OutputRule::Last, 5, vec![0.0; field.dim()]).is_ok()
+}
+
+#[test]
+fn engine_and_halves_agree_over_every_link() {
+    for (name, uplink) in links() {
+        for participants in [None, Some(10)] {
+            for (problem, settings) in problems(19).into_iter().take(2) {
+                let field = field(&*settings, Law::Markov);
+                for (kind, method) in methods(participants).into_iter().filter(|(_, m)| suits(&*field, &**m, &uplink)) {
+                    let mut engine = run(&*field, &*method, &uplink, 5);
+                    let expected: Vec<Vec<u64>> = (0..ROUNDS)
+                        .map(|_| {
+                            engine.step();
+                            bits(engine.theta())
+                        })
+                        .collect();
+                    let (got, up, down) = by_bytes(&*field, &*method, &uplink);
+                    assert_eq!(got, expected, "{kind} on {problem} over {name}, participants {participants:?}");
+                    let ledger = engine.ledger();
+                    assert_eq!((ledger.bits_up, ledger.bits_down), (up, down), "{kind} on {problem} over {name}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_checkpoints_and_links_go_together() {
+    let mut all = links();
+    all.push(("stale models", link(EXACT, false, &[STALE]).unwrap()));
+    all.push(("quantised, stale models, erasure", link(COARSE, false, &[STALE, ERASURE]).unwrap()));
+    for (name, uplink) in all {
+        for (_, settings) in problems(203).into_iter().skip(1).take(1) {
+            let field = field(&*settings, Law::Markov);
+            for (kind, method) in methods(None).into_iter().filter(|(_, m)| suits(&*field, &**m, &uplink)) {
+                let on = |threads: usize| {
+                    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                    pool.install(|| {
+                        let mut whole = run(&*field, &*method, &uplink, 5);
+                        (0..7).for_each(|_| whole.step());
+                        whole.save()
+                    })
+                };
+                let expected = on(1);
+                assert_eq!(on(3), expected, "{kind} over {name}");
+                let mut first = run(&*field, &*method, &uplink, 5);
+                (0..3).for_each(|_| first.step());
+                let mut second = run(&*field, &*method, &uplink, 5);
+                second.restore(&first.save()).unwrap();
+                (3..7).for_each(|_| second.step());
+                assert_eq!(second.save(), expected, "{kind} over {name}, resumed");
+            }
+        }
+    }
+}
+
+/// `|sum_c p_c xi_c|` after some rounds.
+fn control_sum(field: &dyn Field, method: &dyn Method, uplink: &Uplink, rounds: u64) -> f64 {
+    let mut engine = run(field, method, uplink, 5);
+    (0..rounds).for_each(|_| engine.step());
+    let controls = engine.controls().expect("control variates");
+    let mut sum = vec![0.0; field.dim()];
+    for (xi, p) in controls.iter().zip(field.weights()) {
+        sum.iter_mut().zip(xi).for_each(|(s, x)| *s += p * x);
+    }
+    fedsa::linalg::norm_sq(&sum).sqrt()
+}
+
+#[test]
+fn acknowledged_controls_sum_to_zero_whatever_is_altered_or_lost() {
+    let settings = LinearSystems { agents: 19, dim: 3, noise: Some(Noise { std: 0.3, radius: 0.0, seed: 1 }), ..Default::default() };
+    let field = field(&settings, Law::Iid);
+    for uplink in [link(COARSE, false, &[]), link(EXACT, false, &[ERASURE]), link(COARSE, true, &[FADING, BURSTS])].map(Result::unwrap) {
+        for m in ["", r#", "participants": 7"#] {
+            let with = |rule: &str| method("scafflsa", &format!(r#"{{"step_size": 0.05, "local_steps": 7, "rule": "{rule}"{m}}}"#));
+            let kept = control_sum(&*field, &*with("acknowledged"), &uplink, 200);
+            assert!(kept < 1e-12, "{kept:e}");
+            // To the letter the sum is lost; and auto is the rule that keeps it.
+            assert!(control_sum(&*field, &*with("literal"), &uplink, 200) > 1e-3);
+            assert_eq!(control_sum(&*field, &*with("auto"), &uplink, 200), kept);
+        }
+    }
+}
+
+#[test]
+fn afresh_forgets_what_links_add_where_the_letter_adds_it_up() {
+    // Receiver noise only, mean sampling: the sum of the controls is a random walk to the letter.
+    let settings = LinearSystems { agents: 10, dim: 3, ..Default::default() };
+    let field = field(&settings, Law::Mean);
+    let air =
+        link(EXACT, false, &[r#"{"kind": "over-the-air", "gain": {"law": "constant", "value": 1.0}, "receiver_noise": 1.0}"#]).unwrap();
+    let with = |rule: &str| method("scafflsa", &format!(r#"{{"step_size": 0.05, "local_steps": 7, "rule": "{rule}"}}"#));
+    // Noise of standard deviation 1/N a component and round.
+    let one_round = 0.1 * 3f64.sqrt();
+    assert!(control_sum(&*field, &*with("afresh"), &air, 2000) < 3.0 * one_round);
+    assert!(control_sum(&*field, &*with("literal"), &air, 2000) > 10.0 * one_round);
+    // Over an exact link the two are one method, to rounding.
+    let exact = Uplink::default();
+    let theta = |rule: &str| {
+        let method = with(rule);
+        let mut engine = run(&*field, &*method, &exact, 5);
+        (0..50).for_each(|_| engine.step());
+        engine.theta().to_vec()
+    };
+    let apart = fedsa::linalg::distance_sq(&theta("afresh"), &theta("literal")).sqrt();
+    assert!(apart < 1e-13, "{apart:e}");
+}
+
+#[test]
+fn fedhsa_that_remembers_reaches_the_root_over_losses() {
+    let settings = LinearSystems { agents: 10, dim: 3, ..Default::default() };
+    let field = field(&settings, Law::Mean);
+    let uplink = link(EXACT, false, &[ERASURE]).unwrap();
+    let error = |missing: &str| {
+        let method = method("fedhsa", &format!(r#"{{"step_size": 0.05, "local_steps": 7, "missing": "{missing}"}}"#));
+        let mut engine = run(&*field, &*method, &uplink, 5);
+        (0..500).for_each(|_| engine.step());
+        assert_eq!(engine.status(), Status::Ok);
+        fedsa::linalg::distance_sq(engine.theta(), field.root().unwrap())
+    };
+    assert!(error("last") < 1e-20, "{:e}", error("last"));
+    assert!(error("zero") > 1e-6, "{:e}", error("zero"));
+}
+
+#[test]
+fn a_constant_delay_is_unstable_just_beyond_its_exact_edge() {
+    // theta_{t+1} = theta_t - alpha lambda theta_{t - tau}: stable up to 2 sin(pi / (2 (2 tau + 1))) / lambda.
+    let settings = LinearSystems { agents: 1, dim: 1, scale: 2.0, ..Default::default() };
+    let field = field(&settings, Law::Mean);
+    for tau in [0u64, 1, 10, 50] {
+        let edge = 2.0 * (std::f64::consts::PI / (2.0 * (2.0 * tau as f64 + 1.0))).sin() / 2.0;
+        let uplink = link(EXACT, false, &[&format!(r#"{{"kind": "delay", "law": "constant", "rounds": {tau}}}"#)]).unwrap();
+        let last = |alpha: f64| {
+            let method = method("delayed-sa", &format!(r#"{{"step_size": {alpha}}}"#));
+            let mut engine = Run::new(&*field, &*method, &uplink, OutputRule::Last, 1, vec![1.0]).unwrap();
+            let error = |engine: &Run<'_>| (engine.theta()[0] - field.root().unwrap()[0]).abs();
+            let mut window = |from: u64, to: u64| -> f64 {
+                while engine.round() < from {
+                    engine.step();
+                }
+                let mut largest = 0.0f64;
+                while engine.round() < to && engine.status() == Status::Ok {
+                    engine.step();
+                    largest = largest.max(error(&engine));
+                }
+                largest
+            };
+            let period = 8 * (tau + 1);
+            window(20 * period, 21 * period) / window(60 * period, 61 * period)
+        };
+        assert!(last(0.99 * edge) > 1.0, "decays at 0.99 of the edge, tau = {tau}");
+        assert!(last(1.01 * edge) < 1.0, "grows at 1.01 of the edge, tau = {tau}");
+    }
+}
+
+#[test]
+fn before_the_first_answer_nothing_moves_where_nothing_arrives() {
+    let settings = LinearSystems { agents: 3, dim: 2, ..Default::default() };
+    let field = field(&settings, Law::Mean);
+    let moved = |before: &str| {
+        let medium = format!(r#"{{"kind": "delay", "law": "constant", "rounds": 4, "before": "{before}"}}"#);
+        let uplink = link(EXACT, false, &[&medium]).unwrap();
+        let method = method("delayed-sa", r#"{"step_size": 0.1}"#);
+        let mut engine = run(&*field, &*method, &uplink, 1);
+        (0..6)
+            .map(|_| {
+                let before = engine.theta().to_vec();
+                engine.step();
+                before != engine.theta()
+            })
+            .collect::<Vec<bool>>()
+    };
+    assert_eq!(moved("nothing"), [false, false, false, false, true, true]);
+    assert_eq!(moved("first"), [true; 6]);
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_the_reason() {
+    let settings = LinearSystems { agents: 3, dim: 2, ..Default::default() };
+    let field = field(&settings, Law::Mean);
+    let refusal = |kind: &str, settings: &str, media: &[&str]| {
+        let (method, uplink) = (method(kind, settings), link(EXACT, false, media).unwrap());
+        Run::new(&*field, &*method, &uplink, OutputRule::Last, 1, vec![0.0; 2]).err().expect("refused").to_string()
+    };
+    let local = r#"{"step_size": 0.1, "local_steps": 3}"#;
+    assert!(refusal("dasa", r#"{"step_size": 0.1}"#, &[AIR]).contains("only their sum arrives"));
+    assert!(refusal("scafflsa", local, &[STALE]).contains("remember what they sent"));
+    assert!(refusal("fedhsa", local, &[LATE]).contains("second exchange"));
+    let bad = |codec: &str, feedback: bool, media: &[&str]| link(codec, feedback, media).err().expect("refused").to_string();
+    assert!(bad(EXACT, false, &[AIR, ERASURE]).contains("nothing but a sum"));
+    assert!(bad(EXACT, false, &[STALE, LATE]).contains("two delays"));
+    assert!(bad(COARSE, true, &[STALE]).contains("error feedback"));
+    assert!(bad(EXACT, false, &[r#"{"kind": "bit-budget", "bits": 8}"#]).contains("never carries"));
+    assert!(bad(r#"{"kind": "quantised", "bits": 0}"#, false, &[]).contains("bits"));
+    assert!(bad(r#"{"kind": "quantised", "bits": 65}"#, false, &[]).contains("bits"));
+    assert!(bad(EXACT, false, &[r#"{"kind": "erasure", "success": 1.5}"#]).contains("1.5"));
+    assert!(bad(EXACT, false, &[r#"{"kind": "over-the-air", "receiver_noise": -1}"#]).contains("-1"));
+    assert!(bad(EXACT, false, &[r#"{"kind": "delay", "law": "trace", "delays": []}"#]).contains("delays"));
+}
