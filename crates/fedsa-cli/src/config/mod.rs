@@ -73,22 +73,25 @@ fn explained(given: &Value, path: &str, message: &str) -> BadInput {
     let path = if path == "." { "" } else { path };
     // toml adds where in the value it was, which the path says already.
     let message = message.split("\nin `").next().unwrap_or(message).trim();
-    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    let first = quoted.first().copied().unwrap_or("");
-    if message.starts_with("unknown field") {
-        let accepted = quoted.get(1..).unwrap_or(&[]);
+    // A name may hold backticks; those that would be accepted do not.
+    let name = |what: &str| {
+        let rest = message.strip_prefix(what)?.trim().strip_prefix('`')?;
+        let (name, accepted) =
+            ["`, expected ", "`, there are no "].iter().find_map(|end| rest.rsplit_once(end)).unwrap_or((rest.trim_end_matches('`'), ""));
+        Some((name, accepted.split('`').skip(1).step_by(2).collect::<Vec<&str>>()))
+    };
+    if let Some((first, accepted)) = name("unknown field") {
         // The path may end in the key itself or in the table around it.
         let key = if path == first || path.ends_with(&format!(".{first}")) { path.to_string() } else { joined(path, first) };
         let near = did_you_mean(nearest(first, accepted.iter().copied()));
         let help = if accepted.is_empty() { "no further keys".to_string() } else { format!("one of {}", accepted.join(", ")) };
         return BadInput::new(key, format!("unknown key `{first}`{near}"), help);
     }
-    if message.starts_with("unknown variant") {
-        let accepted = quoted.get(1..).unwrap_or(&[]);
+    if let Some((first, accepted)) = name("unknown variant") {
         let near = did_you_mean(nearest(first, accepted.iter().copied()));
         return BadInput::new(path, format!("unknown value `{first}`{near}"), format!("one of {}", accepted.join(", ")));
     }
-    if message.starts_with("missing field") {
+    if let Some((first, _)) = name("missing field") {
         return BadInput::new(path, format!("the key `{first}` is missing"), format!("{first} = .. in this table"));
     }
     // What is left is a value of the wrong type. "expected" is followed by the

@@ -181,9 +181,12 @@ pub struct StableStep {
 /// # Errors
 /// As [`radius`].
 pub fn largest_stable_step(field: &dyn Field, shape: &Shape) -> Result<StableStep> {
-    let (_, setting) = linear(field, shape)?;
+    let (systems, setting) = linear(field, shape)?;
     let with = |eta: f64| Shape { step_size: StepSize::Constant(eta), ..*shape };
-    let in_mean = stability::largest_stable_step(|eta| radius(field, &with(eta)), setting.step_size)?;
+    let mean_radius = |eta: f64| radius(field, &with(eta));
+    // Far from anything sensible the search starts at the problem's own scale.
+    let own = || stability::largest_stable_step(mean_radius, 2.0 / fedsa::linalg::norm2(&systems.mean().a));
+    let in_mean = stability::largest_stable_step(mean_radius, setting.step_size).or_else(|_| own())?;
     if field.sampling().kind == Law::Mean {
         return Ok(StableStep { step: in_mean, in_mean_square: true });
     }

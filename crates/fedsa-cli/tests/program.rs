@@ -1,0 +1,545 @@
+//! Every command as a user runs it: what it prints, what it writes, how it ends.
+
+mod common;
+
+use common::{Folder, SMALL, edited, mrp, npz_bytes, small};
+use fedsa_cli::bundled::ALL;
+use fedsa_cli::files::trace::{self, Column};
+use fedsa_cli::files::{npz, trace::Table};
+use serde_json::Value;
+
+fn table(folder: &Folder, out: &str) -> Table {
+    trace::from_bytes(folder.read(&format!("{out}/trace.parquet"))).unwrap()
+}
+
+fn counts(table: &Table, name: &str) -> Vec<u64> {
+    match table.column(name) {
+        Some(Column::U64(v)) => v.clone(),
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+fn names(table: &Table, name: &str) -> Vec<String> {
+    match table.column(name) {
+        Some(Column::Str(v)) => v.clone(),
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+fn numbers(table: &Table, name: &str) -> Vec<Option<f64>> {
+    match table.column(name) {
+        Some(Column::OptF64(v)) => v.clone(),
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+fn files(folder: &Folder, out: &str) -> Vec<String> {
+    let mut all: Vec<String> =
+        std::fs::read_dir(folder.path(out)).unwrap().map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    all.sort();
+    all
+}
+
+/// Every number of a JSON tree is one: serde_json writes what is not finite as null.
+fn finite_or_null(value: &Value, nulls: &mut Vec<String>, path: &str) {
+    match value {
+        Value::Null => nulls.push(path.to_string()),
+        Value::Array(items) => items.iter().enumerate().for_each(|(i, v)| finite_or_null(v, nulls, &format!("{path}[{i}]"))),
+        Value::Object(fields) => fields.iter().for_each(|(k, v)| finite_or_null(v, nulls, &format!("{path}.{k}"))),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_run_leaves_its_files() {
+    let folder = Folder::with(SMALL);
+    let output = folder.run(&["run", "small.toml"]).exits(0);
+    assert!(output.stdout.starts_with("small in ") && output.stdout.contains(": out/small"), "{}", output.stdout);
+    assert!(output.stdout.contains("FedLSA: floor ") && output.stdout.contains(" +- "), "{}", output.stdout);
+    assert_eq!(output.stderr, "", "no progress bar without a terminal");
+    let expected = ["config.toml", "figure.png", "figure.svg", "summary.json", "theta.npz", "trace.parquet"];
+    assert_eq!(files(&folder, "out/small"), expected);
+    assert!(folder.text("out/small/figure.svg").contains("FedLSA") && folder.read("out/small/figure.png").starts_with(b"\x89PNG"));
+
+    let trace = table(&folder, "out/small");
+    let columns: Vec<&str> = trace.columns().iter().map(|(name, _)| name.as_str()).collect();
+    let counted = ["round", "exchanges", "samples", "messages", "bits_up", "bits_down", "vectors_up"];
+    let metrics = ["mse", "error", "residual", "value_error", "control_error", "lyapunov"];
+    assert_eq!(columns, [&["method", "point", "seed"], &counted[..], &metrics].concat());
+    // Two methods, two seeds, rounds 0 to 20.
+    assert_eq!(trace.rows(), 2 * 2 * 21);
+    assert_eq!(names(&trace, "method")[..42], vec!["FedLSA"; 42]);
+    assert_eq!(names(&trace, "method")[42..], vec!["SCAFFLSA"; 42]);
+    assert!(names(&trace, "point").iter().all(String::is_empty));
+    assert_eq!(counts(&trace, "seed")[..42], [[0; 21], [1; 21]].concat());
+    assert_eq!(counts(&trace, "round")[..21], (0..=20).collect::<Vec<_>>());
+    // Totals over four agents with ten steps a round.
+    assert_eq!(counts(&trace, "samples")[20], 20 * 4 * 10);
+    assert_eq!((counts(&trace, "vectors_up")[20], counts(&trace, "messages")[20]), (80, 160));
+    assert!(counts(&trace, "bits_up")[20] > 80 * 3 * 64 && counts(&trace, "bits_up")[20].is_multiple_of(8));
+    for name in counted {
+        assert!(counts(&trace, name)[..21].is_sorted() && counts(&trace, name)[0] == 0, "{name}");
+    }
+    // What is known is finite, what is not is empty.
+    for (name, known) in [("mse", true), ("residual", true), ("value_error", true), ("error", false)] {
+        assert!(numbers(&trace, name).iter().all(|x| x.is_some_and(f64::is_finite) == known), "{name}");
+    }
+    assert!(numbers(&trace, "control_error")[..42].iter().all(Option::is_none));
+    assert!(numbers(&trace, "lyapunov")[42..].iter().all(Option::is_some));
+
+    let theta = npz::read(&folder.path("out/small/theta.npz")).unwrap();
+    assert_eq!(theta.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["FedLSA", "SCAFFLSA", "format", "theta_star"]);
+    assert_eq!((theta.get("FedLSA").unwrap().shape(), theta.get("theta_star").unwrap().shape()), (&[2, 3][..], &[3][..]));
+}
+
+#[test]
+fn a_summary_says_what_came_out() {
+    let check = "[[check]]\nkind = \"floor\"\nname = \"it has a floor\"\nmethod = \"FedLSA\"\nexpected = \"floor\"\ntolerance = 1e9\n";
+    let folder = Folder::with(&format!("title = \"A title\"\n{SMALL}\n{check}"));
+    folder.run(&["run", "small.toml", "--out", "here"]).exits(0).says("ok: it has a floor: measured ");
+    let summary = folder.json("here/summary.json");
+    assert_eq!((&summary["format"], &summary["id"], &summary["title"]), (&1.into(), &"small".into(), &"A title".into()));
+    assert_eq!((&summary["passed"], &summary["exit_status"]), (&true.into(), &0.into()));
+    assert!(summary["seconds"].as_f64().unwrap() > 0.0 && summary["fedsa"].is_string());
+    let check = &summary["checks"][0];
+    assert_eq!((&check["name"], &check["pass"], &check["as_expected"]), (&"it has a floor".into(), &true.into(), &true.into()));
+    assert!(check["measured"].is_f64() && check["expected"].is_string() && check["tolerance"].is_string());
+    let result = &summary["results"][1];
+    assert_eq!((&result["method"], &result["kind"], &result["point"]), (&"SCAFFLSA".into(), &"scafflsa".into(), &"".into()));
+    assert_eq!((&result["status"], &result["as_expected"], &result["seeds"]), (&"ok".into(), &true.into(), &2.into()));
+    assert_eq!(result["rounds"], 20);
+    for key in ["floor_mean", "floor_se", "final_mean", "residual_mean"] {
+        assert!(result[key].is_f64(), "{key}");
+    }
+    assert!(summary["results"][0]["predicted"]["floor"].is_f64());
+    for key in ["exchanges", "samples", "messages", "bits_up", "bits_down", "vectors_up"] {
+        assert!(result["ledger"][key].as_f64().unwrap() > 0.0, "{key}");
+    }
+    let problem = &summary["problem"];
+    assert_eq!((&problem["agents"], &problem["dim"], &problem["sampling"]["kind"]), (&4.into(), &3.into(), &"iid".into()));
+    assert_eq!(problem["theta_star"].as_array().unwrap().len(), 3);
+    let mut nulls = Vec::new();
+    finite_or_null(&summary, &mut nulls, "");
+    assert_eq!(nulls, [""; 0]);
+}
+
+#[test]
+fn what_diverges_leaves_no_number_that_is_none() {
+    let text = small("step_size = 0.1", "step_size = 1e30\nexpect = \"diverges\"");
+    let check = "[[check]]\nkind = \"ratio\"\nmethod = \"SCAFFLSA\"\nover = \"FedLSA\"\nmin = 1\nexpected_to_fail = \"it diverges\"\n";
+    let figure = "[figure]\nlevels = { FedLSA = [\"floor\", \"bias2\"] }\nexact = [\"FedLSA\"]\n";
+    let folder = Folder::with(&format!("{text}\n{check}{figure}"));
+    let output = folder.run(&["run", "small.toml", "--out", "o"]).exits(0);
+    assert!(output.stdout.contains("FedLSA: diverged in round 1, as expected"), "{}", output.stdout);
+    assert!(
+        output.stdout.contains("fails as expected: ratio SCAFFLSA FedLSA: could not be measured (FedLSA diverged)"),
+        "{}",
+        output.stdout
+    );
+    let trace = table(&folder, "o");
+    // Rounds 0 and 1 of each seed, the metrics of the second not finite and so empty.
+    assert_eq!(counts(&trace, "round")[..4], [0, 1, 0, 1]);
+    for name in ["mse", "residual", "value_error"] {
+        assert!(numbers(&trace, name).iter().flatten().all(|x| x.is_finite()), "{name}");
+    }
+    let result = &folder.json("o/summary.json")["results"][0];
+    assert_eq!((&result["status"], &result["diverged_at_round"], &result["diverged_seeds"]), (&"diverged".into(), &1.into(), &2.into()));
+    assert!(result["largest_stable_step"].as_f64().unwrap() > 0.1);
+    for word in ["NaN", "inf\"", "Infinity"] {
+        assert!(!folder.text("o/summary.json").contains(word) && !folder.text("o/figure.svg").contains(word), "{word}");
+    }
+}
+
+/// The status of a run of [`SMALL`] with more at its end.
+#[track_caller]
+fn status(more: &str, args: &[&str], expected: i32, said: &str) {
+    let folder = Folder::with(&format!("{SMALL}\n{more}\n"));
+    folder.run(&[&["run", "small.toml"], args].concat()).exits(expected).says(said);
+    let summary = folder.json("out/small/summary.json");
+    assert_eq!(summary["exit_status"], expected);
+    // A finished folder is asked again: the same answer.
+    folder.run(&[&["run", "small.toml", "--resume"], args].concat()).exits(expected).says("already done");
+}
+
+#[test]
+fn checks_decide_the_status_both_ways() {
+    let holds = "[[check]]\nkind = \"reaches\"\nmethod = \"FedLSA\"\nmax = 1e9";
+    let fails = "[[check]]\nkind = \"reaches\"\nmethod = \"FedLSA\"\nmax = 1e-9";
+    let but = "\nexpected_to_fail = \"because\"";
+    status(holds, &[], 0, "ok: reaches FedLSA");
+    status(fails, &[], 1, "FAILED: reaches FedLSA: measured");
+    status(&format!("{holds}{but}"), &[], 1, "HOLDS, though expected to fail: reaches FedLSA");
+    status(&format!("{fails}{but}"), &[], 0, "fails as expected: reaches FedLSA");
+    // Under the quick settings failed checks are notes.
+    status(fails, &["--quick"], 0, "note: not met with the quick settings: reaches FedLSA");
+    status(&format!("{holds}{but}"), &["--quick"], 0, "note: holds with the quick settings");
+    let folder = Folder::with(&format!("{SMALL}\n{fails}{but}"));
+    folder.run(&["run", "small.toml"]).exits(0);
+    let check = &folder.json("out/small/summary.json")["checks"][0];
+    assert_eq!((&check["pass"], &check["as_expected"], &check["expected_to_fail"]), (&false.into(), &true.into(), &"because".into()));
+    assert!(folder.text("out/small/figure.svg").contains("Expected to fail"));
+}
+
+#[test]
+fn expected_statuses_decide_both_ways() {
+    let with = |expect: &str, step: &str, more: &str| {
+        format!("{}\n{more}", small("step_size = 0.1", &format!("step_size = {step}\nexpect = {expect}")))
+    };
+    let run = |text: &str, args: &[&str], expected: i32, said: &str| {
+        Folder::with(text).run(&[&["run", "small.toml"], args].concat()).exits(expected).says(said);
+    };
+    run(&with("\"diverges\"", "1000.0", ""), &[], 0, "FedLSA: diverged in round");
+    run(&with("\"diverges\"", "0.1", ""), &[], 1, "FedLSA: did not diverge, NOT as expected");
+    run(&with("\"ok\"", "0.1", ""), &[], 0, "FedLSA: floor");
+    run(&with("\"ok\"", "1000.0", ""), &[], 1, "diverged in round");
+    // A quick run may be too short to diverge, but must not diverge unexpectedly.
+    run(&with("\"diverges\"", "0.1", ""), &["--quick"], 0, "did not diverge");
+    run(&with("\"ok\"", "1000.0", ""), &["--quick"], 1, "diverged in round");
+    // At sweep points: 1 and 1.0 are the same, a list means any of them.
+    let sweep = "[[sweep]]\nkey = \"method.FedLSA.step_size\"\nvalues = [0.1, 1000.0, 2000.0]\n";
+    let at = |values: &str| format!("[{{ at = {{ step_size = {values} }}, status = \"diverges\" }}]");
+    run(&with(&at("[1000, 2000.0]"), "0.1", sweep), &[], 0, "FedLSA at step_size=2000.0: diverged in round");
+    run(&with(&at("1000"), "0.1", sweep), &[], 1, "FedLSA at step_size=2000.0: diverged in round");
+    run(&with(&at("[0.1, 1000, 2000]"), "0.1", sweep), &[], 1, "FedLSA at step_size=0.1: did not diverge, NOT as expected");
+}
+
+#[test]
+fn options_reach_what_they_say() {
+    let folder = Folder::with(&format!("{SMALL}\n[quick]\n\"run.rounds\" = 7\nrun.seeds = 1\n"));
+    let run = |args: &[&str], out: &str| {
+        folder.run(&[&["run", "small.toml", "--out", out], args].concat()).exits(0);
+        let trace = table(&folder, out);
+        let (seeds, rounds) = (counts(&trace, "seed"), counts(&trace, "round"));
+        (*seeds.iter().max().unwrap() + 1, *rounds.iter().max().unwrap())
+    };
+    assert_eq!(run(&[], "plain"), (2, 20));
+    assert_eq!(run(&["--quick"], "quick"), (1, 7));
+    assert_eq!(run(&["--seeds", "3", "--rounds", "5"], "both"), (3, 5));
+    assert_eq!(run(&["--quick", "--rounds", "6"], "quick-rounds"), (1, 6));
+    // The last one wins.
+    assert_eq!(run(&["--set", "run.rounds=9", "--rounds", "4", "--set", "run.seeds=[1, 3]"], "set"), (4, 4));
+    let config = folder.text("set/config.toml");
+    assert!(
+        config.contains("rounds = 4") && config.contains("seeds = [\n    1,\n    3,\n]") || config.contains("seeds = [1, 3]"),
+        "{config}"
+    );
+    assert!(!folder.text("quick/config.toml").contains("[quick]"));
+    folder.run(&["run", "small.toml", "--out", "agents", "--set", "problem.agents=9", "--set", "method.*.participants=2"]).exits(0);
+    assert_eq!(folder.json("agents/summary.json")["problem"]["agents"], 9);
+    assert_eq!(*counts(&table(&folder, "agents"), "vectors_up").iter().max().unwrap(), 40);
+    // Quiet is quiet, wherever the options stand.
+    let quiet = folder.run(&["--threads", "1", "run", "--quiet", "small.toml", "--out", "quiet"]).exits(0);
+    assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("", ""));
+    // The folder is the one named, and made with those around it; by default out/ID, the id from the file's name if it has none.
+    folder.write("named.toml", edited(SMALL, "id = \"small\"\n", ""));
+    folder.run(&["run", "named.toml"]).exits(0);
+    folder.run(&["run", "named.toml", "--out", "a/b/c"]).exits(0);
+    assert!(folder.path("out/named/summary.json").exists() && folder.path("a/b/c/summary.json").exists());
+    folder.write("sub.toml", edited(SMALL, "id = \"small\"", "id = \"deep/er\""));
+    folder.run(&["run", "sub.toml"]).exits(0);
+    assert!(folder.path("out/deep/er/summary.json").exists());
+}
+
+#[test]
+fn sweeps_name_their_points() {
+    let sweep = "[[sweep]]\nkey = \"method.*.step_size\"\nvalues = [0.1, 0.2]\n[[sweep]]\nkey = \"problem.agents\"\nvalues = [2, 4]\nlabels = [\"few\", \"more\"]\n";
+    let folder = Folder::with(&format!("{SMALL}\n{sweep}"));
+    folder.run(&["run", "small.toml", "--rounds", "3"]).exits(0);
+    let points = ["step_size=0.1, agents=few", "step_size=0.1, agents=more", "step_size=0.2, agents=few", "step_size=0.2, agents=more"];
+    let mut seen = names(&table(&folder, "out/small"), "point");
+    seen.dedup();
+    assert_eq!(seen, points.map(|p| [p, p]).concat().chunks(2).map(|p| p[0]).collect::<Vec<_>>());
+    let summary = folder.json("out/small/summary.json");
+    assert_eq!(summary["results"].as_array().unwrap().len(), 8);
+    assert_eq!(summary["results"][3]["coordinates"], serde_json::json!({ "step_size": 0.1, "agents": "more" }));
+    assert_eq!(summary["problem"].as_array().unwrap().len(), 2);
+    let theta = npz::read(&folder.path("out/small/theta.npz")).unwrap();
+    assert!(theta.find("SCAFFLSA [step_size=0.2, agents=few]").is_some() && theta.find("theta_star [problem 1]").is_some());
+}
+
+#[test]
+fn check_says_what_would_run_and_how_long() {
+    let folder = Folder::with(&format!("{SMALL}\n[[check]]\nkind = \"reaches\"\nmethod = \"FedLSA\"\nmax = 1\n"));
+    let before = folder.everything();
+    let output = folder.run(&["check", "small.toml"]).exits(0);
+    let lines: Vec<&str> = output.stdout.lines().map(str::trim).collect();
+    assert_eq!(lines[0], "small: small");
+    assert_eq!(lines[1], "problem: 4 agents, d = 3");
+    // Presets and defaults, as they come to.
+    let garnet =
+        "garnet, agents = 4, states = 10, actions = 2, branching = 2, features = 3, gamma = 0.95, seed = 0, policy = \"one-action\"";
+    assert!(lines[2].starts_with(garnet), "{}", lines[2]);
+    assert_eq!(lines[3], "sampling: iid, batch = 1, start = \"stationary\"");
+    assert_eq!(lines[4], "1 point x 2 methods = 4 different runs with their seeds, 1 check");
+    assert!(lines[5].starts_with("run: rounds = 20, seeds = 2, start = \"zero\""), "{}", lines[5]);
+    assert_eq!(lines[6], "FedLSA: fedlsa, step_size = 0.1, local_steps = 10, global_step_size = 1.0");
+    assert!(lines[7].starts_with("stable: the radius of a noiseless round is 0.9"), "{}", lines[7]);
+    assert!(lines[8].starts_with("SCAFFLSA: scafflsa, ") && lines[9].starts_with("stable: "), "{output}", output = output.stdout);
+    assert!(lines[10].starts_with("time: less than a second on "), "{}", lines[10]);
+    assert_eq!(lines[11..], ["ok"]);
+    assert!(folder.everything() == before, "check writes nothing");
+    folder.run(&["check", "small.toml", "--set", "run.rounds=100000000"]).exits(0).says("time: about ");
+    // What is the same at several points runs once.
+    let swept = format!("{SMALL}\n[[sweep]]\nkey = \"method.FedLSA.local_steps\"\nvalues = [1, 2, 3]\n");
+    let output = Folder::with(&swept).run(&["check", "small.toml"]).exits(0);
+    assert!(output.stdout.contains("3 points x 2 methods = 8 different runs with their seeds\n"), "{}", output.stdout);
+    assert!(output.stdout.contains("at local_steps=3 (problem 0):"), "{}", output.stdout);
+}
+
+#[test]
+fn theory_is_printed_for_people_and_as_json() {
+    let folder = Folder::with(SMALL);
+    let text = folder.run(&["theory", "small.toml"]).exits(0).stdout;
+    for line in ["id: small", "problems:", "  - agents: 4", "  - method: FedLSA", "    stable: true", "    limit: ["] {
+        assert!(text.lines().any(|l| l.starts_with(line)), "{line}\n{text}");
+    }
+    let json: Value = serde_json::from_str(&folder.run(&["theory", "small.toml", "--json"]).exits(0).stdout).unwrap();
+    let problem = &json["problems"][0];
+    assert_eq!((&problem["agents"], problem["theta_star"].as_array().unwrap().len()), (&4.into(), 3));
+    assert!(problem["constants"]["a"].as_f64().unwrap() > 0.0);
+    for (i, method) in json["methods"].as_array().unwrap().iter().enumerate() {
+        for key in ["bias2", "noise", "floor", "radius", "largest_stable_step"] {
+            assert!(method[key].as_f64().unwrap() >= 0.0, "{key} of {i}");
+        }
+        assert_eq!(method["stable"], true);
+    }
+    assert_eq!(json["methods"][0]["limit"].as_array().unwrap().len(), 3);
+    // What is not known says why.
+    let partial = folder.run(&["theory", "small.toml", "--json", "--set", "method.FedLSA.participants=2"]).exits(0).stdout;
+    let json: Value = serde_json::from_str(&partial).unwrap();
+    assert!(json["methods"][0]["radius"].as_str().unwrap().contains("participation is partial"));
+    assert!(!folder.path("out").exists());
+}
+
+#[test]
+fn export_writes_what_a_file_problem_reads() {
+    let folder = Folder::with(SMALL);
+    folder.run(&["export", "small.toml", "--npz", "made/p.npz"]).exits(0).says("made/p.npz: A, P, Phi, R, b, format, gamma");
+    let arrays = npz::read(&folder.path("made/p.npz")).unwrap();
+    let shapes: Vec<(&str, &[usize])> = arrays.iter().map(|(name, array)| (name, array.shape())).collect();
+    let expected: [(&str, &[usize]); 11] = [
+        ("A", &[4, 3, 3]),
+        ("P", &[4, 10, 10]),
+        ("Phi", &[10, 3]),
+        ("R", &[4, 10, 10]),
+        ("b", &[4, 3]),
+        ("format", &[]),
+        ("gamma", &[4]),
+        ("stationary", &[4, 10]),
+        ("theta_local", &[4, 3]),
+        ("theta_star", &[3]),
+        ("weights", &[4]),
+    ];
+    assert_eq!(shapes, expected);
+    // The same problem again: the same root, and the same again when exported.
+    folder.write("file.toml", common::with_problem("kind = \"file\"\npath = \"made/p.npz\""));
+    folder.run(&["export", "file.toml", "--npz", "again.npz"]).exits(0);
+    let again = npz::read(&folder.path("again.npz")).unwrap();
+    for (name, array) in arrays.iter() {
+        let error =
+            array.data().iter().zip(again.get(name).unwrap().data()).map(|(x, y)| (x - y).abs() / (1.0 + x.abs())).fold(0.0, f64::max);
+        assert!(error < 1e-12, "{name}: {error}");
+    }
+    // Several problems have no arrays of one.
+    let swept = format!("{SMALL}\n[[sweep]]\nkey = \"problem.agents\"\nvalues = [2, 3]\n");
+    let folder = Folder::with(&swept);
+    let message = folder.run(&["export", "small.toml", "--npz", "p.npz"]).exits(2).message();
+    assert!(message.contains("the file has 2 problems") && message.contains("--set sweep.0.values=[1]"), "{message}");
+    folder.run(&["export", "small.toml", "--npz", "p.npz", "--set", "sweep.0.values=[3]"]).exits(0);
+    // Linear systems of which one is singular, and noise.
+    let linear = "kind = \"linear\"\na = [[[1.0]], [[0.0]]]\nb = [[1.0], [2.0]]\nallow_singular_agents = true\nnoise = { std = 0.5 }";
+    let folder = Folder::with(&common::with_problem(linear));
+    folder.run(&["export", "small.toml", "--npz", "p.npz"]).exits(0);
+    let arrays = npz::read(&folder.path("p.npz")).unwrap();
+    assert!(arrays.get("theta_local").unwrap().data()[1].is_nan());
+    assert_eq!(arrays.get("noise_std").unwrap().data(), [0.5]);
+    folder.write("file.toml", common::with_problem("kind = \"file\"\npath = \"p.npz\"\nallow_singular_agents = true"));
+    folder.run(&["check", "file.toml"]).exits(0);
+}
+
+#[test]
+fn bundled_experiments_are_listed_printed_and_run() {
+    let folder = Folder::new();
+    let list = folder.run(&["reproduce", "--list"]).exits(0).stdout;
+    assert_eq!(list.lines().count(), ALL.len());
+    for (line, bundled) in list.lines().zip(ALL) {
+        let (id, title) = line.split_once(' ').unwrap();
+        assert!(id == bundled.id && !title.trim().is_empty(), "{line}");
+    }
+    let printed = folder.run(&["reproduce", "scafflsa/fig1-high", "--print"]).exits(0).stdout;
+    assert_eq!(printed.trim(), ALL.iter().find(|b| b.id == "scafflsa/fig1-high").unwrap().text.trim());
+    // What is printed is a file that can be changed and run.
+    folder.write("mine.toml", printed);
+    let tiny = ["--set", "problem.agents=3", "--set", "method.*.local_steps=10", "--rounds", "5", "--seeds", "2"];
+    folder.run(&[&["run", "mine.toml", "--quick", "--out", "mine"], &tiny[..]].concat()).exits(0);
+    // Failed checks are notes under --quick, and only there; --out is the folder itself.
+    let reproduce = |args: &[&str]| folder.run(&[&["reproduce", "scafflsa/fig1-high"], args, &tiny[..]].concat());
+    reproduce(&["--quick", "--out", "one"]).exits(0).says("note: not met with the quick settings");
+    reproduce(&["--out", "two"]).exits(1).says("FAILED: ");
+    assert!(folder.path("one/summary.json").exists());
+    assert!(folder.read("one/trace.parquet") == folder.read("mine/trace.parquet"));
+    reproduce(&["--quick"]).exits(0);
+    assert!(folder.path("out/scafflsa/fig1-high/summary.json").exists());
+}
+
+#[test]
+fn reproducing_several_goes_on_after_one_that_cannot_run() {
+    let folder = Folder::new();
+    // Of these, cross/logs lacks its data.
+    let args = ["reproduce", "cross", "--quick", "--out", "all", "--seeds", "2", "--rounds", "5"];
+    let output = folder.run(&args).exits(2);
+    assert!(output.message().contains("cross/logs: problem.path: transitions/mountaincar: there is no such file"), "{}", output.stderr);
+    assert!(folder.path("all/cross/exact-mse/summary.json").exists(), "--out is the parent of several");
+    assert!(!folder.path("all/cross/logs").exists());
+    assert!(output.stdout.contains("2 experiments, not as expected: cross/logs"), "{}", output.stdout);
+    // With --resume what is done is not done again, and what is not begun is begun.
+    let again = folder.run(&[&args[..], &["--resume"]].concat()).exits(2);
+    assert!(again.stdout.contains("cross/exact-mse: already done"), "{}", again.stdout);
+}
+
+#[test]
+fn completions_are_scripts() {
+    let folder = Folder::new();
+    for (shell, text) in
+        [("bash", "complete -F"), ("zsh", "#compdef fedsa"), ("fish", "complete -c fedsa"), ("powershell", "Register-ArgumentCompleter")]
+    {
+        let script = folder.run(&["completions", shell]).exits(0).stdout;
+        assert!(script.contains(text) && script.contains("reproduce") && script.contains("checkpoint-every"), "{shell}");
+    }
+}
+
+#[test]
+fn help_is_there_for_every_command() {
+    let folder = Folder::new();
+    let help = folder.run(&["--help"]).exits(0).stdout;
+    for command in ["run", "reproduce", "check", "theory", "export", "evaluate", "completions"] {
+        assert!(help.contains(&format!("  {command} ")), "{command}");
+        let own = folder.run(&[command, "--help"]).exits(0).stdout;
+        assert!(own.contains(&format!("Usage: fedsa {command}")) && own.contains("--threads"), "{own}");
+    }
+    assert!(help.contains("Exit status: 0 done"), "{help}");
+    assert!(folder.run(&["--version"]).exits(0).stdout.starts_with("fedsa "));
+}
+
+#[test]
+#[cfg(unix)]
+fn a_reader_that_goes_away_is_no_panic() {
+    let folder = Folder::with(SMALL);
+    for args in [
+        &["reproduce", "--list"][..],
+        &["completions", "bash"],
+        &["theory", "small.toml"],
+        &["check", "small.toml"],
+        &["run", "small.toml"],
+    ] {
+        let mut command = folder.command(args);
+        let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap()), (Some(0), String::new()), "{args:?}");
+    }
+}
+
+const LOG: &str = "s_0,next_0,reward,done\n0,1,2,0\n1,0.2,1,0\n0.2,1,0,1\n0.7,0.1,1,0\n";
+
+#[test]
+fn evaluate_gives_weights_from_logs() {
+    let folder = Folder::new();
+    for i in 0..3 {
+        folder.write(&format!("logs/agent_{i}.csv"), LOG.replace("0.7", &format!("0.{}", 4 + i)));
+    }
+    let args =
+        ["evaluate", "logs", "--features", "polynomial:1", "--range", "s_0=-1,1", "--gamma", "0.9", "--local-steps", "5", "--out", "o"];
+    let output = folder.run(&args).exits(0);
+    assert!(output.stdout.contains("2 weights after ") && output.stdout.contains("o/weights.json"), "{}", output.stdout);
+    let weights = folder.json("o/weights.json");
+    assert_eq!((&weights["format"], &weights["gamma"], &weights["method"]), (&1.into(), &0.9.into(), &"fedhsa".into()));
+    assert_eq!(weights["agents"][2], serde_json::json!({ "name": "agent_2", "transitions": 4 }));
+    assert_eq!((&weights["columns"], &weights["ranges"]), (&serde_json::json!(["s_0"]), &serde_json::json!({ "s_0": [-1.0, 1.0] })));
+    assert_eq!((weights["features"].as_array().unwrap().len(), weights["theta"].as_array().unwrap().len()), (2, 2));
+    assert!(weights["distance_to_lstd"].as_f64().unwrap() < 1e-9, "{weights}");
+    let arrays = npz::read(&folder.path("o/weights.npz")).unwrap();
+    assert_eq!(arrays.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["format", "gamma", "lstd", "theta"]);
+    // It stopped at its target, and its config.toml is the experiment.
+    assert_eq!(folder.json("o/summary.json")["results"][0]["stopped_at_target"], 1);
+    folder.run(&["run", "o/config.toml", "--out", "again", "-q"]).exits(0);
+    assert!(folder.read("o/trace.parquet") == folder.read("again/trace.parquet"));
+    // Files one by one, in any order; a glob; other methods and settings.
+    let same = |logs: &[&str], out: &str| {
+        folder.run(&[&["evaluate"], logs, &args[2..8], &["--local-steps", "5", "--out", out, "-q"]].concat()).exits(0);
+        assert!(folder.read(&format!("{out}/trace.parquet")) == folder.read("o/trace.parquet"), "{out}");
+    };
+    same(&["logs/agent_2.csv", "logs/agent_0.csv", "logs/agent_1.csv"], "files");
+    same(&["logs/agent_*.csv"], "glob");
+    for method in ["fedlsa", "scafflsa", "scafflsa-random"] {
+        let options =
+            ["evaluate", "logs", "--features", "polynomial:1", "--method", method, "--rounds", "50", "--sampling", "iid", "--out", method];
+        folder.run(&options).exits(0).says("2 weights after 50 rounds");
+    }
+    let output = folder.run(&["evaluate", "logs", "--features", "polynomial:1", "--out", "o", "--rounds", "3"]).exits(2).message();
+    assert!(output.contains("o holds a finished run"), "{output}");
+}
+
+/// The example of the design, on the real logs.
+#[test]
+fn evaluate_reaches_the_pooled_solution_of_real_logs() {
+    let Some(data) = std::env::var_os("FEDSA_DATA") else {
+        println!("skipped: FEDSA_DATA does not name a folder with transitions/");
+        return;
+    };
+    let folder = Folder::new();
+    let args = [
+        "--features",
+        "fourier:3",
+        "--range",
+        "s_0=-1.2,0.6",
+        "--range",
+        "s_1=-0.07,0.07",
+        "--gamma",
+        "0.99",
+        "--method",
+        "fedhsa",
+        "--sampling",
+        "mean",
+        "--step-size",
+        "1",
+        "--local-steps",
+        "100",
+        "--rounds",
+        "20000",
+        "--out",
+        "o",
+    ];
+    // The shell expands the pattern; here it is done by hand.
+    let logs = std::path::Path::new(&data).join("transitions/mountaincar");
+    let logs: Vec<String> = (0..8).map(|i| logs.join(format!("agent_{i}.parquet")).display().to_string()).collect();
+    let logs: Vec<&str> = std::iter::once("evaluate").chain(logs.iter().map(String::as_str)).collect();
+    folder.run(&[&logs[..], &args].concat()).exits(0).says("16 weights after");
+    let weights = folder.json("o/weights.json");
+    let number = |key: &str| weights[key].as_f64().unwrap();
+    assert!((number("lstd_norm") - 289.02).abs() < 0.005, "{}", number("lstd_norm"));
+    assert!(number("distance_to_lstd") < 1e-6 && number("residual") < 1e-10, "{weights:#}");
+    assert_eq!(weights["agents"].as_array().unwrap().len(), 8);
+    // By the name of the data set, the same.
+    let mut command = folder.command(&[&["evaluate", "transitions/mountaincar"], &args[..args.len() - 1], &["named"]].concat());
+    command.env("FEDSA_DATA", &data);
+    common::finish(command).exits(0);
+    assert!(folder.read("named/trace.parquet") == folder.read("o/trace.parquet"));
+}
+
+#[test]
+fn starts_come_from_files() {
+    let folder = Folder::new();
+    folder.write("p.npz", npz_bytes(&mrp()));
+    let text = common::with_problem("kind = \"file\"\npath = \"p.npz\"");
+    folder.write("first.toml", &text);
+    folder.run(&["run", "first.toml", "--out", "first", "--seeds", "1"]).exits(0);
+    // Where one ended another goes on.
+    let theta = npz::read(&folder.path("first/theta.npz")).unwrap().get("FedLSA").unwrap().data().to_vec();
+    folder.write("theta.json", format!("{{\"theta\": {theta:?}}}"));
+    for (name, start) in [("json", "\"theta.json\"".to_string()), ("list", format!("{theta:?}"))] {
+        folder.write(&format!("{name}.toml"), edited(&text, "seeds = 2", &format!("start = {start}")));
+        folder.run(&["run", &format!("{name}.toml"), "--out", name]).exits(0);
+    }
+    assert!(folder.read("json/trace.parquet") == folder.read("list/trace.parquet"));
+}
