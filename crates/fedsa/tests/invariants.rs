@@ -138,8 +138,8 @@ fn agents_that_do_not_take_part_stand_still() {
                     }
                     before = after;
                 }
-                // A chain may come back to its state in seven steps, but seldom does.
-                assert!(before.2.is_empty() || chains_that_moved > 20 * m / 2, "{kind} on {name}, {law:?}: {chains_that_moved}");
+                // Not all: a chain may stay in its state, or come back to it.
+                assert!(before.2.is_empty() || chains_that_moved > m, "{kind} on {name}, {law:?}: {chains_that_moved}");
             }
         }
     }

@@ -159,7 +159,7 @@ pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts:
 }
 
 /// Panels by the values of some coordinates, each with the points that have them.
-fn panels<'p>(plan: &'p Plan, by: &[String]) -> Vec<(String, Vec<usize>)> {
+fn panels(plan: &Plan, by: &[String]) -> Vec<(String, Vec<usize>)> {
     let mut out: Vec<(String, Vec<usize>)> = Vec::new();
     for (i, planned) in plan.points.iter().enumerate() {
         let parts = planned.point.coordinates.iter().filter(|(n, _)| by.contains(n)).map(|(n, v)| coordinate_text(n, v));
@@ -204,10 +204,10 @@ fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Figure {
                 }
                 for quantity in spec.levels.get(label).into_iter().flatten().filter(|_| predicted) {
                     let text = format!("{label}: {}", quantity_text(quantity));
-                    if let Ok(y) = predictor.number(cell, quantity) {
-                        if levels.insert(text.clone()) {
-                            panel.levels.push(Level { label: text, y, color, dash: quantity_dash(quantity) });
-                        }
+                    if let Ok(y) = predictor.number(cell, quantity)
+                        && levels.insert(text.clone())
+                    {
+                        panel.levels.push(Level { label: text, y, color, dash: quantity_dash(quantity) });
                     }
                 }
                 color += 1;
