@@ -153,17 +153,27 @@ pub fn refuse_unstable(plan: &Plan, force: bool) -> Result<(), Failure> {
             continue;
         }
         let shape = plan.cells[*cell].shape();
-        let Ok(rho) = radius(plan.field(*cell), &shape) else { continue };
-        if rho < 1.0 {
+        let field = plan.field(*cell);
+        let Ok(rho) = radius(field, &shape) else { continue };
+        let why = if rho >= 1.0 {
+            format!("the radius of a noiseless round is {}", number(rho))
+        } else if field.sampling().kind == Law::Mean {
             continue;
-        }
+        } else {
+            match MeanSquareRadius::new(field, &shape).and_then(|of| of.at(&shape)) {
+                Ok(square) if square >= 1.0 => {
+                    format!("noise makes the mean square diverge, the radius of a round's second moments is {}", number(square))
+                }
+                _ => continue,
+            }
+        };
         let hint = match shape.drift {
             Drift::ControlVariate { talk: None } => ", or random talk (kind = \"scafflsa-random\")",
             _ => "",
         };
         let e = BadInput::new(
             format!("method[{i}].step_size"),
-            format!("{} is unstable with these settings: the radius of a noiseless round is {}", method.label, number(rho)),
+            format!("{} is unstable with these settings: {why}", method.label),
             format!("{}{hint}; expect = \"diverges\" in the method, or --force, to run it nevertheless", stable_step_text(plan, *cell)),
         );
         return Err(plan.experiment.document.failure(e));
