@@ -950,10 +950,10 @@ impl Point {
             e
         })?;
         // What needs no problem to be seen; the number of agents is not known yet.
-        if let Err(e) = settings.check(usize::MAX) {
-            if e.key != "participants" {
-                return Err(e);
-            }
+        if let Err(e) = settings.check(usize::MAX)
+            && e.key != "participants"
+        {
+            return Err(e);
         }
         let common: MethodCommon = read(Value::Table(common))?;
         link::build(&common.uplink, &common.downlink)?;

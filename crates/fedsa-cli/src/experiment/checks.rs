@@ -144,7 +144,7 @@ fn validate_one(experiment: &Experiment, labels: &[String], check: &Check) -> Re
     known("kind", &check.kind, &names).map_err(|e| BadInput { what: e.what.replace("no kind", "no check of the kind"), ..e })?;
     let kind = KINDS.iter().find(|k| k.name == check.kind).expect("known");
     let given = given(check);
-    for key in ["method"].iter().chain(kind.needs).filter(|key| !given.contains(key)) {
+    if let Some(key) = ["method"].iter().chain(kind.needs).find(|key| !given.contains(key)) {
         return Err(BadInput::new(
             "",
             format!("the key `{key}` is missing"),
@@ -255,10 +255,10 @@ impl Context<'_> {
             if check.min_eta_h.is_some_and(|x| eta_h * slack < x) || check.max_eta_h.is_some_and(|x| eta_h > x * slack) {
                 continue;
             }
-            if let Some(times) = check.bias_over_noise {
-                if self.predictor.number(cell, "bias2")? <= times * self.predictor.number(cell, "noise")? {
-                    continue;
-                }
+            if let Some(times) = check.bias_over_noise
+                && self.predictor.number(cell, "bias2")? <= times * self.predictor.number(cell, "noise")?
+            {
+                continue;
             }
             out.push((i, cell));
         }
@@ -429,7 +429,9 @@ fn curve(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
 /// Groups points that agree in all coordinates but one; each group in the file's order.
 pub(super) fn groups(ctx: &Context<'_>, check: &Check) -> Result<Vec<Vec<(usize, usize)>>> {
     let along = check.along.as_deref().expect("validated");
-    let mut groups: Vec<(Vec<(String, String)>, Vec<(usize, usize)>)> = Vec::new();
+    // Each group: the other coordinates that its members share, and the members.
+    type Group = (Vec<(String, String)>, Vec<(usize, usize)>);
+    let mut groups: Vec<Group> = Vec::new();
     for (point, cell) in ctx.cells(check, check.method.as_deref().expect("validated"))? {
         let coordinates = &ctx.plan.points[point].point.coordinates;
         let key: Vec<(String, String)> = coordinates.iter().filter(|(n, _)| n != along).map(|(n, v)| (n.clone(), v.to_string())).collect();

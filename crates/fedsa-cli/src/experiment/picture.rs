@@ -142,7 +142,7 @@ pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts:
 }
 
 /// Panels by the values of some coordinates, each with the points that have them.
-fn panels<'p>(plan: &'p Plan, by: &[String]) -> Vec<(String, Vec<usize>)> {
+fn panels(plan: &Plan, by: &[String]) -> Vec<(String, Vec<usize>)> {
     let mut out: Vec<(String, Vec<usize>)> = Vec::new();
     for (i, planned) in plan.points.iter().enumerate() {
         let parts = planned.point.coordinates.iter().filter(|(n, _)| by.contains(n)).map(|(n, v)| coordinate_text(n, v));
@@ -181,19 +181,19 @@ fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Figure {
                 let rest = rest.map(|(n, v)| coordinate_text(n, v));
                 let name = curve_name(label, rest, (metrics.len() > 1).then_some(metric));
                 panel.curves.push(curve(results, cell, metric, axis, &name, color, spec.centre, panel.x_log));
-                if spec.exact.contains(label) {
-                    if let Ok(exact) = predictor.curve(cell) {
-                        let (grid, y) = (&plan.cells[cell].grid, predictor.mse(cell, &exact, metric));
-                        let x = grid.iter().map(|t| *t as f64).collect();
-                        panel.curves.push(Curve { label: format!("{name}, exact"), color, x, y, band: None, style: Style::Dashed });
-                    }
+                if spec.exact.contains(label)
+                    && let Ok(exact) = predictor.curve(cell)
+                {
+                    let (grid, y) = (&plan.cells[cell].grid, predictor.mse(cell, &exact, metric));
+                    let x = grid.iter().map(|t| *t as f64).collect();
+                    panel.curves.push(Curve { label: format!("{name}, exact"), color, x, y, band: None, style: Style::Dashed });
                 }
                 for quantity in spec.levels.get(label).into_iter().flatten() {
                     let text = format!("{label}: {}", quantity_text(quantity));
-                    if let Ok(y) = predictor.number(cell, quantity) {
-                        if levels.insert(text.clone()) {
-                            panel.levels.push(Level { label: text, y, color });
-                        }
+                    if let Ok(y) = predictor.number(cell, quantity)
+                        && levels.insert(text.clone())
+                    {
+                        panel.levels.push(Level { label: text, y, color });
                     }
                 }
                 color += 1;
