@@ -31,7 +31,7 @@ fn by_period(kind: &str, eta: f64, h: u64, alpha: f64) -> Box<dyn fedsa::methods
     method(kind, &format!(r#"{{"step_size": {eta}, "local_steps": {h}, "global_step_size": {alpha}}}"#))
 }
 
-/// [F] Proposition 1, its `A_i = -Abar_i`: the bias of Local SA at H = 2,
+/// \[F\] Proposition 1, its `A_i = -Abar_i`: the bias of Local SA at H = 2,
 /// `eta (2 A + eta A2)^-1 mean A_i^2 (theta*_i - theta*)`, `A = mean A_i`, `A2 = mean A_i^2`.
 fn proposition_1(systems: &Systems, eta: f64) -> Vec<f64> {
     let d = systems.dim();

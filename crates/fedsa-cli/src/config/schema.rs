@@ -341,7 +341,7 @@ pub enum OutputSpec {
         /// The share of the rounds that is averaged, the last ones.
         tail: f64,
     },
-    /// One iterate, drawn with weights `Q^-(t+1)` ([T] Theorem 5.3: `Q = 1 - alpha mu / 2`).
+    /// One iterate, drawn with weights `Q^-(t+1)` (\[T\] Theorem 5.3: `Q = 1 - alpha mu / 2`).
     Weighted {
         /// Q, in (0, 1].
         weighted: f64,

@@ -108,27 +108,51 @@ impl Table {
 
 /// Builds an alias table over `2^bits` columns that draws `outcomes[i]` with probability `p[i]`.
 ///
-/// `p` sums to 1 up to rounding; columns beyond the outcomes carry no mass of their own.
+/// `p` sums to 1 up to rounding. Probabilities become whole numbers of the `2^64` draws, the
+/// heaviest taking what rounding leaves, and the table shares the draws out exactly: outcomes
+/// have the probability that they should to `2^-50`, however many there are.
 pub fn alias(p: &[f64], outcomes: &[u32], bits: u32, out: &mut Vec<Column>) {
+    const DRAWS: u128 = 1 << 64;
     let n = 1usize << bits;
     assert!(p.len() == outcomes.len() && !p.is_empty() && p.len() <= n);
-    let total: f64 = p.iter().sum();
+    let column_draws = DRAWS >> bits;
+    let total = compensated(p.iter().copied());
     let heaviest = (0..p.len()).max_by(|i, j| p[*i].total_cmp(&p[*j])).expect("at least one outcome");
-    let mut mass: Vec<f64> = (0..n).map(|i| p.get(i).map_or(0.0, |p| p / total * n as f64)).collect();
+    // What is cut off one outcome's draws is added to the next one's.
+    let mut cut = 0.0;
+    let whole = |p: &f64| {
+        let exact = p / total * 2f64.powi(64) + cut;
+        cut = exact.fract();
+        exact.trunc() as u128
+    };
+    let mut draws: Vec<u128> = p.iter().map(whole).collect();
+    // Columns beyond the outcomes have no draws of their own.
+    draws.resize(n, 0);
+    let others = draws.iter().sum::<u128>() - draws[heaviest];
+    draws[heaviest] = DRAWS.checked_sub(others).expect("probabilities that sum to 1");
     let outcome = |i: usize| outcomes[if i < p.len() && p[i] > 0.0 { i } else { heaviest }];
     let (mut small, mut large) = (Vec::with_capacity(n), Vec::with_capacity(n));
-    (0..n).for_each(|i| if mass[i] < 1.0 { small.push(i) } else { large.push(i) });
+    (0..n).for_each(|i| if draws[i] < column_draws { small.push(i) } else { large.push(i) });
     let start = out.len();
     out.extend((0..n).map(|i| Column::one(outcome(i))));
+    // While a column lacks draws another has too many; in the end all are full.
     while let (Some(s), Some(l)) = (small.pop(), large.pop()) {
-        let share = ((mass[s] * 2f64.powi(64)) as u64).div_ceil(1 << bits);
-        out[start + s].threshold = ((s as u64) << (64 - bits)).saturating_add(share);
+        out[start + s].threshold = ((s as u64) << (64 - bits)) + draws[s] as u64;
         out[start + s].outcomes[1] = outcome(l);
-        mass[l] -= 1.0 - mass[s];
-        if mass[l] < 1.0 { small.push(l) } else { large.push(l) }
+        draws[l] -= column_draws - draws[s];
+        if draws[l] < column_draws { small.push(l) } else { large.push(l) }
     }
-    // What is left misses 1 only by rounding and keeps its own outcome, except
-    // columns without an outcome of their own, which take the heaviest.
+}
+
+/// The sum of numbers to a few units of its last place, however many there are (Neumaier 1974).
+fn compensated(numbers: impl Iterator<Item = f64>) -> f64 {
+    let (mut sum, mut lost) = (0.0f64, 0.0);
+    for x in numbers {
+        let next = sum + x;
+        lost += if sum.abs() >= x.abs() { (sum - next) + x } else { (x - next) + sum };
+        sum = next;
+    }
+    sum + lost
 }
 
 /// The number of bits of columns for `n` outcomes.
@@ -342,25 +366,55 @@ unsafe fn choose<const L: usize, const CHAIN: bool>(group: &mut Group<'_, L>, bi
 mod tests {
     use super::*;
 
+    /// The draws that each outcome gets, of 2^64.
+    fn draws_of(columns: &[Column], outcomes: usize, bits: u32) -> Vec<u128> {
+        let all = 1u128 << (64 - bits);
+        let mut draws = vec![0; outcomes];
+        for (i, column) in columns.iter().enumerate() {
+            let own = if column.threshold == u64::MAX { all } else { u128::from(column.threshold) - i as u128 * all };
+            assert!(own <= all, "the threshold lies among the column's draws");
+            draws[column.outcomes[0] as usize] += own;
+            draws[column.outcomes[1] as usize] += all - own;
+        }
+        draws
+    }
+
     #[test]
     fn columns_share_the_draws_as_the_probabilities_say() {
-        let p = [0.1, 0.0, 0.45, 0.25, 0.2];
-        let outcomes = [7, 8, 9, 10, 11];
-        for bits in [3, 5] {
-            let mut columns = Vec::new();
-            alias(&p, &outcomes, bits, &mut columns);
-            let mut mass = [0.0; 5];
-            for (i, column) in columns.iter().enumerate() {
-                let (first, draws) = ((i as u64) << (64 - bits), 2f64.powi(64 - bits as i32));
-                let own = ((column.threshold - first) as f64 / draws).min(1.0);
-                for (z, share) in column.outcomes.iter().zip([own, 1.0 - own]) {
-                    mass[*z as usize - 7] += share / columns.len() as f64;
+        let uneven: Vec<f64> = (1..=100_000).map(|i| 1.0 / f64::from(i)).collect();
+        let one_and_many: Vec<f64> = (0..70_000).map(|i| if i == 5 { 1.0 } else { 1e-9 }).collect();
+        for p in [vec![0.1, 0.0, 0.45, 0.25, 0.2], vec![1.0], vec![0.0, 1.0], vec![1.0 / 3.0; 3], uneven, one_and_many] {
+            let total = compensated(p.iter().copied());
+            let outcomes: Vec<u32> = (0..p.len() as u32).collect();
+            for bits in [column_bits(p.len()), column_bits(p.len()) + 2] {
+                let mut columns = Vec::new();
+                alias(&p, &outcomes, bits, &mut columns);
+                let draws = draws_of(&columns, p.len(), bits);
+                assert_eq!(draws.iter().sum::<u128>(), 1 << 64);
+                for (draws, p) in draws.iter().zip(&p) {
+                    let wanted = (p / total * 2f64.powi(64)) as i128;
+                    assert!((*draws as i128 - wanted).abs() <= 1 << 14, "{draws} of 2^64 draws for {p}");
+                    assert!(*p > 0.0 || *draws == 0, "what has no probability is never drawn");
                 }
-                assert_eq!(column.outcome(column.threshold - 1), column.outcomes[0] as usize);
-                assert_eq!(column.outcome(column.threshold), column.outcomes[1] as usize);
             }
-            for (mass, p) in mass.iter().zip(&p) {
-                assert!((mass - p).abs() < 1e-15, "{mass} for {p}");
+        }
+    }
+
+    #[test]
+    fn compensated_sums_lose_nothing() {
+        assert_eq!(compensated([1.0, 1e100, 1.0, -1e100].into_iter()), 2.0);
+        assert_eq!(compensated(std::iter::repeat_n(0.1, 1_000_000)), 100_000.0);
+        assert_eq!(compensated(std::iter::empty()), 0.0);
+    }
+
+    #[test]
+    fn a_threshold_is_the_first_draw_of_the_other_outcome() {
+        let mut columns = Vec::new();
+        alias(&[0.1, 0.0, 0.45, 0.25, 0.2], &[7, 8, 9, 10, 11], 3, &mut columns);
+        for (i, column) in columns.iter().enumerate().filter(|(_, c)| c.threshold != u64::MAX) {
+            assert_eq!(column.outcome(column.threshold), column.outcomes[1] as usize);
+            if column.threshold > (i as u64) << 61 {
+                assert_eq!(column.outcome(column.threshold - 1), column.outcomes[0] as usize);
             }
         }
     }

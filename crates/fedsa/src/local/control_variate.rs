@@ -1,4 +1,4 @@
-//! Drift `xi_c`: control variates ([S] Alg. 2).
+//! Drift `xi_c`: control variates (\[S\] Alg. 2).
 
 use super::plain::direction;
 use super::{Batch, Client, Memory, Outbox};
@@ -33,7 +33,7 @@ pub struct ControlVariate {
 /// server tells its participants v at the round's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Learns {
-    /// From the next model; subtracts the direction that it computed ([S] to the letter).
+    /// From the next model; subtracts the direction that it computed (\[S\] to the letter).
     FromModel,
     /// It is told v; subtracts the direction that it computed.
     Told,

@@ -20,7 +20,7 @@ pub enum ControlRule {
     /// by one, afresh where only sums arrive, late or over a lossy downlink.
     #[default]
     Auto,
-    /// To the letter of [S], whatever the link does.
+    /// To the letter of \[S\], whatever the link does.
     Literal,
     /// Told v and whether the own message is in it.
     Acknowledged,

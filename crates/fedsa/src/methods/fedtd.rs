@@ -4,9 +4,9 @@
 //! round k:   g_i = g_i(theta_k, o_{i,k})                        (sent, H = 1)
 //!            theta_{k+1} = theta_k + alpha v_k
 //! ```
-//! with `v_k` what the link makes of the mean: `(1/N) sum b_i Q(g_i)` (QFedTD, [T] eq. 4.3),
-//! `(1/N) sum h_i g_i + w` (OAC-FedTD, [T] eq. 4.4), directions at stale models (AsyncFedTD,
-//! [T] eq. 4.7), or the plain mean (vanilla). FedLSA with H = 1 over that link.
+//! with `v_k` what the link makes of the mean: `(1/N) sum b_i Q(g_i)` (QFedTD, \[T\] eq. 4.3),
+//! `(1/N) sum h_i g_i + w` (OAC-FedTD, \[T\] eq. 4.4), directions at stale models (AsyncFedTD,
+//! \[T\] eq. 4.7), or the plain mean (vanilla). FedLSA with H = 1 over that link.
 
 use serde::{Deserialize, Serialize};
 

@@ -54,7 +54,7 @@ pub enum OutputRule {
     Average,
     /// The mean of the iterates after this round.
     TailAfter(u64),
-    /// One of the iterates, drawn with weights `q^-(t+1)`, q in (0, 1]: [T] Theorem 5.3
+    /// One of the iterates, drawn with weights `q^-(t+1)`, q in (0, 1]: \[T\] Theorem 5.3
     /// with `q = 1 - alpha mu / 2`.
     Weighted(f64),
 }

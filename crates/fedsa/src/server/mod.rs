@@ -69,7 +69,7 @@ pub struct Letter {
 }
 
 impl Received<'_> {
-    /// The mean over the agents that were asked; a missing message counts as zero ([T] eq. 4.3).
+    /// The mean over the agents that were asked; a missing message counts as zero (\[T\] eq. 4.3).
     pub fn mean(&self) -> Vec<f64> {
         self.sum.iter().map(|x| x / self.asked).collect()
     }

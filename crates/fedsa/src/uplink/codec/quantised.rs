@@ -9,7 +9,7 @@
 //! nearest:     q_j = floor(y_j + 1/2),         x^_j = q_j D - s
 //! ```
 //! with `u_j` uniform on `[-1/2, 1/2)`, i.i.d., from the stream that both ends can
-//! open. Source: [T] Def. 4.2.2; the same rounding as QSGD's up to the scale.
+//! open. Source: \[T\] Def. 4.2.2; the same rounding as QSGD's up to the scale.
 //!
 //! **Error** `e = x^ - x`, n components:
 //! - *stochastic* (non-subtractive dither): `E e = 0`, `|e_j| < D`,

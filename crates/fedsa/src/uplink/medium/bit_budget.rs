@@ -1,4 +1,4 @@
-//! A bit budget ([T] eq. 3.26): how many bits a component the link carries this round.
+//! A bit budget (\[T\] eq. 3.26): how many bits a component the link carries this round.
 //!
 //! Known to the agent before it encodes. `B_i = floor(B)` bits, or with Rayleigh fading
 //! `B_i = floor(B log2(1 + gamma_i Gamma))`, `gamma_i ~ Exp(1)`. When the budget cannot

@@ -1,6 +1,6 @@
 //! Delays: stale models (pull) and late answers (push).
 //!
-//! **Pull** ([T] eq. 4.7): at round k the server uses agent i's direction at
+//! **Pull** (\[T\] eq. 4.7): at round k the server uses agent i's direction at
 //! `theta_{(k - tau_ik)+}` with that round's sample, so that one may be used twice or
 //! never. For rules without agent state. Past models are kept, and past states of the
 //! agents' chains; directions are computed on use.
@@ -147,10 +147,10 @@ impl Delay {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Before {
-    /// The direction at `theta_0` with the first sample ([T] eq. 4.7).
+    /// The direction at `theta_0` with the first sample (\[T\] eq. 4.7).
     #[default]
     First,
-    /// Nothing arrives: theta stays where it is ([T] eq. 5.8).
+    /// Nothing arrives: theta stays where it is (\[T\] eq. 5.8).
     Nothing,
 }
 

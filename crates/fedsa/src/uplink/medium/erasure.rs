@@ -1,4 +1,4 @@
-//! Bernoulli erasures ([T] sec. 4.2): the server divides by N, not by the number received.
+//! Bernoulli erasures (\[T\] sec. 4.2): the server divides by N, not by the number received.
 
 use serde::{Deserialize, Serialize};
 

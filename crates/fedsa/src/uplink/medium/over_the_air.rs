@@ -1,4 +1,4 @@
-//! Over-the-air computation ([T] eq. 4.4): `v = (1/N) sum h_i g_i + w`.
+//! Over-the-air computation (\[T\] eq. 4.4): `v = (1/N) sum h_i g_i + w`.
 //!
 //! The gains `h_i` are independent over agents and exchanges; `w ~ N(0, s_w^2 / N^2 I)`,
 //! N the number of agents that were asked. The server gets the sum only.
