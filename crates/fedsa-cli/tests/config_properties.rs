@@ -445,7 +445,7 @@ fn assert_resolves(plan: &Plan, base: &Path) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn mutated_files_are_read_or_refused(which in 0..TEXTS.len(), changes in prop::collection::vec(change(), 1..5), quick in any::<bool>()) {
@@ -487,7 +487,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn resolved_files_come_to_the_same_plan(text in valid()) {

@@ -139,6 +139,10 @@ fn a_killed_run_goes_on_to_the_same_bits() {
     assert!(kills >= 3, "{kills}");
     folder.run(&["run", "long.toml", "--out", "often", "--resume", "-q"]).exits(0);
     assert_same(&folder, "often", &reference);
+    // Killed at the very end, a run is finished but for its checkpoints.
+    folder.write("often/checkpoint/0-0.ckpt", "left");
+    folder.run(&["run", "long.toml", "--out", "often", "--resume", "-q"]).exits(0);
+    assert_same(&folder, "often", &reference);
     // Half-written files of a killed run are cleared away.
     folder.write("often/.fedsa-abc", "half");
     folder.run(&["run", "long.toml", "--out", "often", "--overwrite", "-q", "--threads", "7"]).exits(0);

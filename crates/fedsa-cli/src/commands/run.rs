@@ -105,6 +105,8 @@ impl Job<'_> {
             );
         }
         if common.resume && before == Folder::Finished {
+            // Left by a run that was killed at its very end.
+            let _ = std::fs::remove_dir_all(&checkpoints);
             if !common.quiet {
                 say(format!("{}: already done, in {}", experiment.id, out.display()));
             }
