@@ -203,34 +203,53 @@ fn fedhsa_that_remembers_reaches_the_root_over_losses() {
     assert!(error("zero") > 1e-6, "{:e}", error("zero"));
 }
 
+/// Whether the error of delayed SA over a constant delay decays, noiselessly: its largest value
+/// in one window against that in a later one, windows of several periods of its oscillation.
+fn decays(field: &dyn Field, tau: u64, alpha: f64) -> bool {
+    let uplink = link(EXACT, false, &[&format!(r#"{{"kind": "delay", "law": "constant", "rounds": {tau}}}"#)]).unwrap();
+    let method = method("delayed-sa", &format!(r#"{{"step_size": {alpha}}}"#));
+    let root = field.root().unwrap();
+    let start: Vec<f64> = root.iter().map(|x| x + 1.0).collect();
+    let mut engine = Run::new(field, &*method, &uplink, OutputRule::Last, 1, start).unwrap();
+    let mut window = |from: u64, to: u64| -> f64 {
+        while engine.round() < from {
+            engine.step();
+        }
+        let mut largest = 0.0f64;
+        while engine.round() < to && engine.status() == Status::Ok {
+            engine.step();
+            largest = largest.max(common::distance(engine.theta(), root));
+        }
+        largest
+    };
+    let period = 8 * (tau + 1);
+    let early = window(20 * period, 21 * period);
+    window(60 * period, 61 * period) < early
+}
+
 #[test]
 fn a_constant_delay_is_unstable_just_beyond_its_exact_edge() {
     // theta_{t+1} = theta_t - alpha lambda theta_{t - tau}: stable up to 2 sin(pi / (2 (2 tau + 1))) / lambda.
-    let settings = LinearSystems { agents: 1, dim: 1, scale: 2.0, ..Default::default() };
-    let field = field(&settings, Law::Mean);
+    let field = field(&LinearSystems { agents: 1, dim: 1, scale: 2.0, ..Default::default() }, Law::Mean);
     for tau in [0u64, 1, 10, 50] {
         let edge = 2.0 * (std::f64::consts::PI / (2.0 * (2.0 * tau as f64 + 1.0))).sin() / 2.0;
-        let uplink = link(EXACT, false, &[&format!(r#"{{"kind": "delay", "law": "constant", "rounds": {tau}}}"#)]).unwrap();
-        let last = |alpha: f64| {
-            let method = method("delayed-sa", &format!(r#"{{"step_size": {alpha}}}"#));
-            let mut engine = Run::new(&*field, &*method, &uplink, OutputRule::Last, 1, vec![1.0]).unwrap();
-            let error = |engine: &Run<'_>| (engine.theta()[0] - field.root().unwrap()[0]).abs();
-            let mut window = |from: u64, to: u64| -> f64 {
-                while engine.round() < from {
-                    engine.step();
-                }
-                let mut largest = 0.0f64;
-                while engine.round() < to && engine.status() == Status::Ok {
-                    engine.step();
-                    largest = largest.max(error(&engine));
-                }
-                largest
-            };
-            let period = 8 * (tau + 1);
-            window(20 * period, 21 * period) / window(60 * period, 61 * period)
-        };
-        assert!(last(0.99 * edge) > 1.0, "decays at 0.99 of the edge, tau = {tau}");
-        assert!(last(1.01 * edge) < 1.0, "grows at 1.01 of the edge, tau = {tau}");
+        assert!(decays(&*field, tau, 0.99 * edge), "decays at 0.99 of the edge, tau = {tau}");
+        assert!(!decays(&*field, tau, 1.01 * edge), "grows at 1.01 of the edge, tau = {tau}");
+    }
+}
+
+#[test]
+fn the_edge_of_a_matrix_is_that_of_its_eigenvalues() {
+    // An eigenvalue lambda allows 2 sin((pi/2 - |arg lambda|) / (2 tau + 1)) / |lambda|; the least counts.
+    for (modulus, angle) in [(2.0f64, 0.3f64), (0.5, 1.0), (1.0, 1.4)] {
+        let (re, im) = (modulus * angle.cos(), modulus * angle.sin());
+        // Beside the pair re +- i im a real eigenvalue that allows more.
+        let field = field(&common::linear(&[([[re, im, 0.0], [-im, re, 0.3], [0.0, 0.0, 0.2]], [1.0, -1.0, 0.5])]), Law::Mean);
+        for tau in [0u64, 1, 10, 50] {
+            let edge = 2.0 * ((std::f64::consts::FRAC_PI_2 - angle) / (2.0 * tau as f64 + 1.0)).sin() / modulus;
+            assert!(decays(&*field, tau, 0.99 * edge), "decays at 0.99 of the edge, {modulus} at {angle}, tau = {tau}");
+            assert!(!decays(&*field, tau, 1.01 * edge), "grows at 1.01 of the edge, {modulus} at {angle}, tau = {tau}");
+        }
     }
 }
 
