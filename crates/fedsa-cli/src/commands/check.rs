@@ -86,6 +86,9 @@ fn settings(table: Option<&Value>) -> String {
 
 /// What is known of a cell's stability, in words.
 fn stability_text(plan: &Plan, cell: usize) -> String {
+    if let Some(reason) = &plan.cells[cell].refused {
+        return format!("refused, not run: {reason}");
+    }
     let (field, shape) = (plan.field(cell), plan.cells[cell].shape());
     let rho = match radius(field, &shape) {
         Err(e) => return format!("stability {}", e.what),

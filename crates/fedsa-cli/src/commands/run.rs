@@ -140,7 +140,7 @@ impl Job<'_> {
         };
         let predictor = Predictor::new(&plan);
         let verdicts = checks::measure(&plan, &results, &predictor);
-        let figure = picture::draw(&plan, &results, &predictor, &verdicts, quick);
+        let picture = picture::draw(&plan, &results, &predictor, &verdicts, quick);
         let seconds = began.elapsed().as_secs_f64();
         let Ended { status, notes } = ended(&plan, &results, &verdicts, quick);
         let mut summary = output::summary(&plan, &results, &predictor, &verdicts, seconds);
@@ -149,7 +149,7 @@ impl Job<'_> {
         for (name, bytes) in extra(&plan, &results)? {
             atomic::write(&out.join(name), &bytes)?;
         }
-        output::write(out, &plan, &results, &summary, &figure)?;
+        output::write(out, &plan, &results, &summary, &picture)?;
         // Not needed any more; a leftover does no harm.
         let _ = std::fs::remove_dir_all(&checkpoints);
         if !common.quiet {
@@ -261,6 +261,9 @@ fn report(plan: &Plan, results: &Results, verdicts: &[Verdict], out: &Path, seco
                 Status::Diverged { round } => Some(round),
                 Status::Ok => None,
             });
+            if plan.cells[*cell].refused.is_some() {
+                continue;
+            }
             let expected = if results.as_expected(plan, *cell) { "as expected" } else { "NOT as expected" };
             let is_note = quick && results.is_ok(*cell);
             match (diverged, results.floors(*cell, "mse")) {

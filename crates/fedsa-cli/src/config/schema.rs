@@ -118,6 +118,26 @@ pub struct RunSpec {
     /// Stops a run early.
     #[serde(default, skip_serializing_if = "Stop::is_never")]
     pub stop: Stop,
+    /// What becomes of methods that cannot live with their link.
+    #[serde(default, skip_serializing_if = "Refused::is_error")]
+    pub refused: Refused,
+}
+
+/// What becomes of a method that cannot live with what its link delivers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Refused {
+    /// It is bad input.
+    #[default]
+    Error,
+    /// It is not run, and shown as refused with the reason: for tables of combinations.
+    Skip,
+}
+
+impl Refused {
+    fn is_error(&self) -> bool {
+        *self == Refused::Error
+    }
 }
 
 /// Seeds: how many, or which.
@@ -455,12 +475,18 @@ pub struct MethodSpec {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Figure {
-    /// curves (a metric along the rounds) or scaling (floors along a coordinate).
+    /// curves (a metric along the rounds), scaling (floors along a coordinate), cost (what
+    /// it takes to reach a level, along a coordinate) or table (floors in numbers).
     pub kind: FigureKind,
-    /// The horizontal axis: round, exchanges, samples, bits_up, or for scaling a coordinate.
+    /// The horizontal axis: round, exchanges, samples, bits_up, or for scaling and cost a
+    /// coordinate; for a table the coordinate whose values are columns.
     pub x: Option<String>,
     /// The metric, or several.
     pub y: Option<Metrics>,
+    /// What is paid: bits_up by default.
+    pub cost: Option<String>,
+    /// The level of the metric that is to be reached.
+    pub level: Option<f64>,
     /// Whether the horizontal axis is logarithmic.
     pub x_log: Option<bool>,
     /// mean or median over seeds.
@@ -506,6 +532,10 @@ pub enum FigureKind {
     Curves,
     /// Floors along a coordinate.
     Scaling,
+    /// What it takes to reach a level of the metric, along a coordinate.
+    Cost,
+    /// Floors in numbers.
+    Table,
 }
 
 /// The middle of a band over seeds.
@@ -573,6 +603,12 @@ pub struct Check {
     /// From which round on.
     #[serde(default)]
     pub after: Option<u64>,
+    /// The level of the metric that is to be reached.
+    #[serde(default)]
+    pub level: Option<f64>,
+    /// What is paid for it: bits_up by default.
+    #[serde(default)]
+    pub cost: Option<String>,
     /// Only points where this holds of predicted quantities: bias2 > this times noise.
     #[serde(default)]
     pub bias_over_noise: Option<f64>,

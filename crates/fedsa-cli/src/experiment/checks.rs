@@ -13,6 +13,7 @@
 //! | `final` | the metric (or `distance`, the root of mse) after the last round, or `by` a round, is `expected` within `tolerance` (relative), or at most `max` |
 //! | `gap` | the difference of the floors of `method` and `over` falls at least `min` times from the first to the last value of `along` |
 //! | `peak` | the largest value of the metric, of the mean over seeds from round `after` on, lies between `min` and `max` |
+//! | `cost` | what `over` has sent when its mean metric first falls to `level`, over the same of `method`, lies between `min` and `max`; `cost` names what is counted, `bits_up` by default |
 //! | `scaffnew` | mse or lyapunov of control variates with random talk on `Abar_c = a I` follows the exact recursion of Theorem B.4 |
 
 use fedsa::error::{BadInput, Result};
@@ -97,6 +98,13 @@ const KINDS: &[Kind] = &[
     },
     Kind { name: "gap", needs: &["over", "along", "min"], needs_one: &[], takes: &["metric"], measure: link_checks::gap },
     Kind { name: "peak", needs: &[], needs_one: &["min", "max"], takes: &["metric", "after"], measure: link_checks::peak },
+    Kind {
+        name: "cost",
+        needs: &["over", "level"],
+        needs_one: &["min", "max"],
+        takes: &["metric", "cost"],
+        measure: link_checks::cost,
+    },
     Kind { name: "scaffnew", needs: &[], needs_one: &[], takes: &["metric"], measure: scaffnew },
 ];
 
@@ -126,6 +134,8 @@ fn given(check: &Check) -> Vec<&'static str> {
         ("max", check.max.is_some()),
         ("by", check.by.is_some()),
         ("after", check.after.is_some()),
+        ("level", check.level.is_some()),
+        ("cost", check.cost.is_some()),
     ];
     all.into_iter().filter(|(_, given)| *given).map(|(key, _)| key).collect()
 }
@@ -259,6 +269,9 @@ impl Context<'_> {
         let mut out = Vec::new();
         for (i, planned) in self.plan.points.iter().enumerate().filter(|(_, p)| p.point.is_at(&check.at)) {
             let cell = planned.cells[method];
+            if self.plan.cells[cell].refused.is_some() {
+                continue;
+            }
             let shape = self.plan.cells[cell].shape();
             let eta_h = shape.step_size.largest() * shape.local_steps;
             // 0.1 * 1000 is 100.00000000000001.

@@ -41,7 +41,7 @@ impl Control {
             return Ok(());
         }
         for (cell, planned) in plan.cells.iter().enumerate() {
-            for seed in planned.run.seeds.list() {
+            for seed in planned.seeds() {
                 self.checkpoint(cell, planned, seed)?;
             }
         }
@@ -78,7 +78,7 @@ pub enum Outcome {
 
 /// A progress bar for a plan; hidden unless on a terminal.
 pub fn progress_bar(plan: &Plan, quiet: bool) -> ProgressBar {
-    let total: f64 = (0..plan.cells.len()).map(|c| plan.cells[c].work(plan.field(c)) * plan.cells[c].run.seeds.count() as f64).sum();
+    let total: f64 = (0..plan.cells.len()).map(|c| plan.cells[c].work(plan.field(c)) * plan.cells[c].seeds().len() as f64).sum();
     let bar = ProgressBar::new((total / UNIT).ceil() as u64);
     if quiet {
         bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
@@ -110,7 +110,7 @@ pub fn execute(plan: &Plan, control: &Control) -> Result<Outcome> {
     let mut jobs = Vec::new();
     let mut slots: Vec<Vec<Option<SeedResult>>> = Vec::new();
     for (cell, planned) in plan.cells.iter().enumerate() {
-        let seeds = planned.run.seeds.list();
+        let seeds = planned.seeds();
         slots.push(vec![None; seeds.len()]);
         let work = planned.work(plan.field(cell));
         jobs.extend(seeds.into_iter().enumerate().map(|(at, seed)| Job { cell, at, seed, work }));

@@ -3,6 +3,7 @@
 use fedsa::error::{BadInput, Result};
 
 use super::checks::{Context, Measured, groups, metric_of, range_text};
+use super::picture::count_of;
 use super::results::Estimate;
 use crate::config::Check;
 
@@ -38,6 +39,29 @@ pub(super) fn peak(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
         Ok(Measured {
             measured,
             expected: format!("{}, from round {from} on", range_text(low, high)),
+            tolerance: "none".into(),
+            pass: measured >= low && measured <= high,
+            place: ctx.place(point),
+        })
+    });
+    each.collect()
+}
+
+/// What another method pays to reach a level, over what this one pays.
+pub(super) fn cost(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
+    let (over, level) = (check.over.as_deref().expect("validated"), check.level.expect("validated"));
+    let (low, high) = (check.min.unwrap_or(f64::NEG_INFINITY), check.max.unwrap_or(f64::INFINITY));
+    let count = count_of(check.cost.as_deref().unwrap_or("bits_up"));
+    let each = ctx.cells(check, check.method.as_deref().expect("validated"))?.into_iter().map(|(point, cell)| {
+        let paid = |cell: usize| {
+            let label = &ctx.plan.cells[cell].method.label;
+            let missed = || BadInput::new("", format!("{label} does not reach {level:e} ({})", ctx.place(point)), "");
+            ctx.results.cost(cell, metric_of(check), level, count).ok_or_else(missed)
+        };
+        let measured = paid(ctx.other(point, over))? / paid(cell)?;
+        Ok(Measured {
+            measured,
+            expected: range_text(low, high),
             tolerance: "none".into(),
             pass: measured >= low && measured <= high,
             place: ctx.place(point),

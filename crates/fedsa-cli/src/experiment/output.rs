@@ -10,10 +10,10 @@ use serde_json::{Map, Value as Json, json};
 use toml::Value;
 
 use super::checks::Verdict;
+use super::picture::Picture;
 use super::plan::Plan;
 use super::predict::{Predictor, QUANTITIES};
 use super::results::{Estimate, Results, SeedResult};
-use crate::figure::Figure;
 use crate::files::trace::{Column, Table as Trace};
 use crate::files::{atomic, npz, trace};
 
@@ -24,11 +24,11 @@ pub const FORMAT: u64 = 1;
 ///
 /// # Errors
 /// When the folder cannot be written.
-pub fn write(dir: &Path, plan: &Plan, results: &Results, summary: &Json, figure: &Figure) -> Result<()> {
+pub fn write(dir: &Path, plan: &Plan, results: &Results, summary: &Json, picture: &Picture) -> Result<()> {
     trace::write(&dir.join("trace.parquet"), &trace_table(plan, results)?)?;
     npz::write(&dir.join("theta.npz"), &theta(plan, results)?)?;
-    atomic::write(&dir.join("figure.svg"), figure.svg().as_bytes())?;
-    atomic::write(&dir.join("figure.png"), &figure.png())?;
+    atomic::write(&dir.join("figure.svg"), picture.svg().as_bytes())?;
+    atomic::write(&dir.join("figure.png"), &picture.png())?;
     // Last: a folder with a summary is complete.
     atomic::write(&dir.join("summary.json"), format!("{summary:#}\n").as_bytes())
 }
@@ -72,7 +72,8 @@ fn theta(plan: &Plan, results: &Results) -> Result<Arrays> {
     let mut arrays = Arrays::new();
     arrays.insert("format", Array::scalar(FORMAT as f64));
     for planned in &plan.points {
-        for (label, cell) in plan.labels.iter().zip(&planned.cells) {
+        let ran = plan.labels.iter().zip(&planned.cells).filter(|(_, cell)| plan.cells[**cell].refused.is_none());
+        for (label, cell) in ran {
             let name = if planned.point.label.is_empty() { label.clone() } else { format!("{label} [{}]", planned.point.label) };
             let seeds = &results.cells[*cell];
             let d = plan.field(*cell).dim();
@@ -89,6 +90,9 @@ fn theta(plan: &Plan, results: &Results) -> Result<Arrays> {
 }
 
 fn ledger_json(results: &[SeedResult]) -> Json {
+    if results.is_empty() {
+        return Json::Null;
+    }
     let mean = |f: fn(&Ledger) -> u64| {
         let total: f64 = results.iter().filter_map(|s| s.rows.last()).map(|row| f(&row.ledger) as f64).sum();
         total / results.len() as f64
@@ -151,6 +155,10 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
                 "predicted": predictions,
                 "ledger": ledger_json(seeds),
             });
+            if let Some(reason) = &plan.cells[*cell].refused {
+                entry["status"] = json!("refused");
+                entry["reason"] = json!(reason);
+            }
             if plan.cells[*cell].centre.is_some() {
                 let error = floors("error");
                 entry["error_floor_mean"] = number(error.map(|f| f.mean));

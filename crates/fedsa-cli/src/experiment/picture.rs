@@ -1,5 +1,8 @@
 //! The figure of an experiment.
 
+mod cost;
+mod table;
+
 use std::collections::BTreeSet;
 
 use fedsa::error::{Result, require};
@@ -12,7 +15,7 @@ use super::predict::{Predictor, QUANTITIES};
 use super::results::{Estimate, METRICS, PREDICTED_METRICS, Results, Row, quantile};
 use crate::config::Experiment;
 use crate::config::schema::{CurveCentre, FigureKind};
-use crate::figure::{Curve, Figure, Level, Panel, Style};
+use crate::figure::{Curve, Figure, Level, Panel, Style, Table};
 
 const AXES: &[&str] = &["round", "exchanges", "samples", "bits_up", "bits_down", "vectors_up", "messages"];
 
@@ -27,17 +30,21 @@ pub fn validate(experiment: &Experiment, labels: &[String]) -> Result<()> {
         if let Some(x) = &figure.x {
             let known = match figure.kind {
                 FigureKind::Curves => AXES.contains(&x.as_str()),
-                FigureKind::Scaling => coordinates.contains(&x.as_str()),
+                FigureKind::Scaling | FigureKind::Cost | FigureKind::Table => coordinates.contains(&x.as_str()),
             };
             let accepted = if figure.kind == FigureKind::Curves { AXES.join(", ") } else { "a coordinate that is swept".into() };
             require(known, "x", format!("\"{x}\""), &accepted)?;
         }
-        require(
-            figure.kind == FigureKind::Curves || figure.x.is_some(),
-            "x",
-            "missing",
-            "given: the coordinate along which floors are drawn",
-        )?;
+        let along = matches!(figure.kind, FigureKind::Scaling | FigureKind::Cost);
+        require(!along || figure.x.is_some(), "x", "missing", "given: the coordinate along which something is drawn")?;
+        let is_cost = figure.kind == FigureKind::Cost;
+        let level = "a positive level of the metric for kind = \"cost\", and for no other";
+        let shown = figure.level.map_or("missing".into(), |x| x.to_string());
+        require(figure.level.is_some_and(|x| x > 0.0 && x.is_finite()) == is_cost && (is_cost || figure.level.is_none()), "level", shown, level)?;
+        if let Some(cost) = &figure.cost {
+            let known = is_cost && AXES.contains(&cost.as_str());
+            require(known, "cost", format!("\"{cost}\""), &format!("with kind = \"cost\", one of {}", AXES.join(", ")))?;
+        }
         for y in figure.y.iter().flat_map(|y| y.list()) {
             require(METRICS.contains(&y), "y", format!("\"{y}\""), &format!("one of {}", METRICS.join(", ")))?;
         }
@@ -110,17 +117,47 @@ fn axis_text(axis: &str) -> &str {
     }
 }
 
+/// The count of a recorded round that an axis shows.
+pub(super) fn count_of(axis: &str) -> fn(&Row) -> f64 {
+    match axis {
+        "exchanges" => |row| row.ledger.exchanges as f64,
+        "samples" => |row| row.ledger.samples as f64,
+        "bits_up" => |row| row.ledger.bits_up as f64,
+        "bits_down" => |row| row.ledger.bits_down as f64,
+        "vectors_up" => |row| row.ledger.vectors_up as f64,
+        "messages" => |row| row.ledger.messages as f64,
+        _ => |row| row.round as f64,
+    }
+}
+
 fn axis_value(row: &Row, axis: &str) -> f64 {
-    let l = &row.ledger;
-    (match axis {
-        "exchanges" => l.exchanges,
-        "samples" => l.samples,
-        "bits_up" => l.bits_up,
-        "bits_down" => l.bits_down,
-        "vectors_up" => l.vectors_up,
-        "messages" => l.messages,
-        _ => row.round,
-    }) as f64
+    count_of(axis)(row)
+}
+
+/// What is shown: curves, or a table.
+pub enum Picture {
+    /// Panels of curves.
+    Chart(Figure),
+    /// Numbers.
+    Table(Table),
+}
+
+impl Picture {
+    /// As SVG.
+    pub fn svg(&self) -> String {
+        match self {
+            Picture::Chart(figure) => figure.svg(),
+            Picture::Table(table) => table.svg(),
+        }
+    }
+
+    /// As PNG.
+    pub fn png(&self) -> Vec<u8> {
+        match self {
+            Picture::Chart(figure) => figure.png(),
+            Picture::Table(table) => table.png(),
+        }
+    }
 }
 
 /// A swept value as panels show it.
@@ -139,13 +176,19 @@ fn coordinate_text(name: &str, value: &Value) -> String {
 }
 
 /// Draws the figure.
-pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts: &[Verdict], quick: bool) -> Figure {
-    let mut figure = match plan.experiment.figure.kind {
-        FigureKind::Curves => curves(plan, results, predictor),
-        FigureKind::Scaling => scaling(plan, results, predictor),
+pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts: &[Verdict], quick: bool) -> Picture {
+    let mut picture = match plan.experiment.figure.kind {
+        FigureKind::Curves => Picture::Chart(curves(plan, results, predictor)),
+        FigureKind::Scaling => Picture::Chart(scaling(plan, results, predictor)),
+        FigureKind::Cost => Picture::Chart(cost::cost(plan, results)),
+        FigureKind::Table => Picture::Table(table::table(plan, results)),
+    };
+    let notes = match &mut picture {
+        Picture::Chart(figure) => &mut figure.notes,
+        Picture::Table(table) => &mut table.notes,
     };
     for verdict in verdicts.iter().filter(|v| !v.pass) {
-        figure.notes.push(match &verdict.expected_to_fail {
+        notes.push(match &verdict.expected_to_fail {
             Some(reason) => format!("Expected to fail: {}. {reason}", verdict.name),
             None if quick => format!("Not met with the quick settings: {}", verdict.name),
             None => format!("Check failed: {}", verdict.name),
@@ -153,9 +196,9 @@ pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts:
     }
     for verdict in verdicts.iter().filter(|v| v.pass && v.expected_to_fail.is_some()) {
         let with = if quick { " with the quick settings" } else { "" };
-        figure.notes.push(format!("Expected to fail, but holds{with}: {}", verdict.name));
+        notes.push(format!("Expected to fail, but holds{with}: {}", verdict.name));
     }
-    figure
+    picture
 }
 
 /// Panels by the values of some coordinates, each with the points that have them.
@@ -266,6 +309,9 @@ fn status_note(plan: &Plan, results: &Results, cell: usize) -> Option<String> {
         Status::Ok => None,
     });
     let label = &plan.cells[cell].method.label;
+    if let Some(reason) = &plan.cells[cell].refused {
+        return Some(format!("{label} is refused: {reason}"));
+    }
     match (round, results.as_expected(plan, cell)) {
         (Some(round), true) => Some(format!("{label} diverges (round {round}), as expected")),
         (Some(round), false) => Some(format!("{label} diverged in round {round}")),

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use toml::{Table, Value};
 
 use super::{predict, resolve};
-use crate::config::schema::{Centre, Controls};
+use crate::config::schema::{Centre, Controls, Refused};
 use crate::config::{Experiment, MethodSpec, Point, RunSpec, Settings, Start};
 use crate::error::Failure;
 use crate::files::DiskFiles;
@@ -75,6 +75,8 @@ pub struct Cell {
     pub uplink: Uplink,
     /// The recorded rounds.
     pub grid: Vec<u64>,
+    /// Why it is not run: the method cannot live with its link.
+    pub refused: Option<String>,
 }
 
 /// `theta_0`, for every seed or drawn per seed.
@@ -229,16 +231,26 @@ impl Cell {
                 .map_err(inside)?;
         }
         let uplink = crate::config::link::build(&method.uplink, &method.downlink).map_err(inside)?;
-        check_link(field, &method, &uplink, run.rounds).map_err(|e| e.inside(&format!("{place}.uplink")))?;
+        check_traces(&uplink, run.rounds).map_err(|e| e.inside(&format!("{place}.uplink")))?;
+        let refused = match check_link(field, &method, &uplink) {
+            Ok(()) => None,
+            Err(e) if run.refused == Refused::Skip => Some(e.what),
+            Err(e) => return Err(e.inside(&format!("{place}.uplink"))),
+        };
         let grid = run.record.rounds(run.rounds);
         let fingerprint = format!("{fingerprint} files {:08x}", files.digest());
-        Ok(Self { fingerprint, field: index, method, run, start, centre, output, uplink, grid })
+        Ok(Self { fingerprint, field: index, method, run, start, centre, output, uplink, grid, refused })
     }
 
     /// What theory sees of the method over its link: closed forms are those of clear links.
     pub fn shape(&self) -> Shape {
         let shape = self.method.settings.shape();
         Shape { is_linear: shape.is_linear && self.uplink.is_clear(), ..shape }
+    }
+
+    /// The seeds to run: none where it is refused.
+    pub fn seeds(&self) -> Vec<u64> {
+        if self.refused.is_some() { Vec::new() } else { self.run.seeds.list() }
     }
 
     /// Local steps of all agents over all rounds of one seed: what its run costs.
@@ -249,11 +261,14 @@ impl Cell {
     }
 }
 
-/// Whether the method lives with its link, and the link's traces with the run.
-fn check_link(field: &dyn Field, method: &MethodSpec, uplink: &Uplink, rounds: u64) -> Result<()> {
-    for delay in [uplink.delay.as_ref().map(|pull| &pull.delay), uplink.late.as_ref()].into_iter().flatten() {
-        delay.check_rounds(rounds)?;
-    }
+/// Whether a link's traces are long enough for the run.
+fn check_traces(uplink: &Uplink, rounds: u64) -> Result<()> {
+    let delays = [uplink.delay.as_ref().map(|pull| &pull.delay), uplink.late.as_ref()];
+    delays.into_iter().flatten().try_for_each(|delay| delay.check_rounds(rounds))
+}
+
+/// Whether the method lives with its link.
+fn check_link(field: &dyn Field, method: &MethodSpec, uplink: &Uplink) -> Result<()> {
     let link = uplink.facts();
     let setting = fedsa::methods::Setting { seed: 0, weights: field.weights(), start: vec![0.0; field.dim()], link };
     let built = method.settings.build(&setting);

@@ -117,9 +117,20 @@ impl SeedResult {
 }
 
 impl Results {
-    /// The floors of a cell's seeds; `None` unless all are known.
+    /// The floors of a cell's seeds; `None` unless all are known, and where it was not run.
     pub fn floors(&self, cell: usize, name: &str) -> Option<Vec<f64>> {
-        self.cells[cell].iter().map(|seed| seed.floor(name)).collect()
+        let floors: Option<Vec<f64>> = self.cells[cell].iter().map(|seed| seed.floor(name)).collect();
+        floors.filter(|floors| !floors.is_empty())
+    }
+
+    /// What a cell had spent when the mean over seeds of a metric first fell to a level:
+    /// the mean over seeds of that count at the first such recorded round.
+    pub fn cost(&self, cell: usize, name: &str, level: f64, count: fn(&Row) -> f64) -> Option<f64> {
+        let curve = self.curve(cell, name);
+        let (reached, _) = curve.iter().find(|(_, values)| Estimate::of(values).mean <= level)?;
+        let at = |seed: &SeedResult| seed.rows.iter().find(|row| row.round == reached.round).map(count);
+        let counts: Option<Vec<f64>> = self.cells[cell].iter().map(at).collect();
+        counts.map(|counts| Estimate::of(&counts).mean)
     }
 
     /// Whether all seeds of a cell did all their rounds.
@@ -150,7 +161,7 @@ impl Results {
         use crate::config::schema::ExpectedStatus;
         let diverged = |s: &SeedResult| matches!(s.status, Status::Diverged { .. });
         match plan.cells[cell].method.expect {
-            Some(ExpectedStatus::Diverges) => self.cells[cell].iter().all(diverged),
+            Some(ExpectedStatus::Diverges) => self.cells[cell].iter().all(diverged) || plan.cells[cell].refused.is_some(),
             None | Some(ExpectedStatus::Ok) => !self.cells[cell].iter().any(diverged),
         }
     }
