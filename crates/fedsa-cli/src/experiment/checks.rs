@@ -98,13 +98,7 @@ const KINDS: &[Kind] = &[
     },
     Kind { name: "gap", needs: &["over", "along", "min"], needs_one: &[], takes: &["metric"], measure: link_checks::gap },
     Kind { name: "peak", needs: &[], needs_one: &["min", "max"], takes: &["metric", "after"], measure: link_checks::peak },
-    Kind {
-        name: "cost",
-        needs: &["over", "level"],
-        needs_one: &["min", "max"],
-        takes: &["metric", "cost"],
-        measure: link_checks::cost,
-    },
+    Kind { name: "cost", needs: &["over", "level"], needs_one: &["min", "max"], takes: &["metric", "cost"], measure: link_checks::cost },
     Kind { name: "scaffnew", needs: &[], needs_one: &[], takes: &["metric"], measure: scaffnew },
 ];
 

@@ -40,7 +40,12 @@ pub fn validate(experiment: &Experiment, labels: &[String]) -> Result<()> {
         let is_cost = figure.kind == FigureKind::Cost;
         let level = "a positive level of the metric for kind = \"cost\", and for no other";
         let shown = figure.level.map_or("missing".into(), |x| x.to_string());
-        require(figure.level.is_some_and(|x| x > 0.0 && x.is_finite()) == is_cost && (is_cost || figure.level.is_none()), "level", shown, level)?;
+        require(
+            figure.level.is_some_and(|x| x > 0.0 && x.is_finite()) == is_cost && (is_cost || figure.level.is_none()),
+            "level",
+            shown,
+            level,
+        )?;
         if let Some(cost) = &figure.cost {
             let known = is_cost && AXES.contains(&cost.as_str());
             require(known, "cost", format!("\"{cost}\""), &format!("with kind = \"cost\", one of {}", AXES.join(", ")))?;
