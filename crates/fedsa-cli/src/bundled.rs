@@ -26,6 +26,10 @@ bundled!(
     "channels/fig4-3",
     "channels/fig4-4",
     "channels/fig4-5",
+    "delays/constant",
+    "delays/varying",
     "cross/exact-mse",
     "cross/logs",
+    "cross/matrix",
+    "cross/bits",
 );

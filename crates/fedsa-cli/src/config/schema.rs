@@ -485,8 +485,8 @@ pub struct Figure {
     pub y: Option<Metrics>,
     /// What is paid: bits_up by default.
     pub cost: Option<String>,
-    /// The level of the metric that is to be reached.
-    pub level: Option<f64>,
+    /// The level of the metric that is to be reached, or several.
+    pub level: Option<Levels>,
     /// Whether the horizontal axis is logarithmic.
     pub x_log: Option<bool>,
     /// mean or median over seeds.
@@ -519,6 +519,26 @@ impl Metrics {
         match self {
             Metrics::One(m) => vec![m],
             Metrics::Many(all) => all.iter().map(String::as_str).collect(),
+        }
+    }
+}
+
+/// One level or several.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged, expecting = "a positive number, or a list of them")]
+pub enum Levels {
+    /// One.
+    One(f64),
+    /// Several.
+    Many(Vec<f64>),
+}
+
+impl Levels {
+    /// As a list.
+    pub fn list(&self) -> &[f64] {
+        match self {
+            Levels::One(x) => std::slice::from_ref(x),
+            Levels::Many(all) => all,
         }
     }
 }

@@ -17,7 +17,8 @@ use crate::config::Experiment;
 use crate::config::schema::{CurveCentre, FigureKind};
 use crate::figure::{Curve, Figure, Level, Panel, Style, Table};
 
-const AXES: &[&str] = &["round", "exchanges", "samples", "bits_up", "bits_down", "vectors_up", "messages"];
+/// What is counted along the rounds.
+pub(super) const AXES: &[&str] = &["round", "exchanges", "samples", "bits_up", "bits_down", "vectors_up", "messages"];
 
 /// Checks that the figure can be drawn.
 ///
@@ -38,14 +39,10 @@ pub fn validate(experiment: &Experiment, labels: &[String]) -> Result<()> {
         let along = matches!(figure.kind, FigureKind::Scaling | FigureKind::Cost);
         require(!along || figure.x.is_some(), "x", "missing", "given: the coordinate along which something is drawn")?;
         let is_cost = figure.kind == FigureKind::Cost;
-        let level = "a positive level of the metric for kind = \"cost\", and for no other";
-        let shown = figure.level.map_or("missing".into(), |x| x.to_string());
-        require(
-            figure.level.is_some_and(|x| x > 0.0 && x.is_finite()) == is_cost && (is_cost || figure.level.is_none()),
-            "level",
-            shown,
-            level,
-        )?;
+        let levels = figure.level.as_ref().map_or(&[][..], |level| level.list());
+        let good = if is_cost { !levels.is_empty() && levels.iter().all(|x| *x > 0.0 && x.is_finite()) } else { figure.level.is_none() };
+        let shown = figure.level.as_ref().map_or("missing".into(), |_| format!("{levels:?}"));
+        require(good, "level", shown, "positive levels of the metric for kind = \"cost\", and none for other kinds")?;
         if let Some(cost) = &figure.cost {
             let known = is_cost && AXES.contains(&cost.as_str());
             require(known, "cost", format!("\"{cost}\""), &format!("with kind = \"cost\", one of {}", AXES.join(", ")))?;

@@ -4,15 +4,19 @@ use super::*;
 
 pub(super) fn cost(plan: &Plan, results: &Results) -> Figure {
     let spec = &plan.experiment.figure;
-    let (axis, level) = (spec.x.as_deref().expect("validated"), spec.level.expect("validated"));
+    let (axis, levels) = (spec.x.as_deref().expect("validated"), spec.level.as_ref().expect("validated").list());
     let (metric, paid) = (metrics(plan)[0], spec.cost.as_deref().unwrap_or("bits_up"));
     let by = spec.panels.clone().unwrap_or_default();
     let mut figure = Figure { title: plan.experiment.title.clone(), columns: spec.columns, ..Figure::default() };
-    for (title, points) in panels(plan, &by) {
+    for (level, (title, points)) in levels.iter().flat_map(|level| panels(plan, &by).into_iter().map(move |panel| (*level, panel))) {
         let mut panel = Panel {
-            title,
+            title: std::iter::once(title)
+                .filter(|t| !t.is_empty())
+                .chain([format!("until {} ≤ {level}", metric_text(metric))])
+                .collect::<Vec<_>>()
+                .join(", "),
             x_label: coordinate_label(axis),
-            y_label: format!("{} until {} ≤ {level}", axis_text(paid), metric_text(metric)),
+            y_label: axis_text(paid).to_string(),
             x_log: spec.x_log.unwrap_or(true),
             y_log: true,
             y_range: spec.y_range.map(|[a, b]| (a, b)),

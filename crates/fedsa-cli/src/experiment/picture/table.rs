@@ -6,17 +6,17 @@ use crate::figure::{Cell, Fill, Status as Tone, Table};
 pub(super) fn table(plan: &Plan, results: &Results) -> Table {
     let spec = &plan.experiment.figure;
     let metric = metrics(plan)[0];
-    // What makes columns beside the methods.
+    // What makes columns beside the methods, and what makes groups of rows.
     let (across, several) = (spec.x.as_deref(), plan.labels.len() > 1);
-    let mut rows: Vec<(String, Vec<usize>)> = Vec::new();
+    let by = spec.panels.clone().unwrap_or_default();
     let mut heads: Vec<String> = Vec::new();
-    for (i, planned) in plan.points.iter().enumerate() {
-        let text = |wanted: bool| {
-            let chosen = planned.point.coordinates.iter().filter(|(n, _)| (Some(n.as_str()) == across) == wanted);
-            chosen.map(|(n, v)| coordinate_text(n, v)).collect::<Vec<_>>().join(", ")
-        };
-        add_to(&mut rows, text(false), i);
-        let head = text(true);
+    let text = |point: usize, is_wanted: &dyn Fn(&str) -> bool| {
+        let chosen = plan.points[point].point.coordinates.iter().filter(|(n, _)| is_wanted(n));
+        chosen.map(|(n, v)| coordinate_text(n, v)).collect::<Vec<_>>().join(", ")
+    };
+    let head_of = |point: usize| text(point, &|name| Some(name) == across);
+    let name_of = |point: usize| text(point, &|name| Some(name) != across && !by.iter().any(|b| b == name));
+    for head in (0..plan.points.len()).map(head_of) {
         if !heads.contains(&head) {
             heads.push(head);
         }
@@ -58,21 +58,24 @@ pub(super) fn table(plan: &Plan, results: &Results) -> Table {
             (false, false) => head.clone(),
         }));
     }
-    for (name, points) in &rows {
-        let mut row = vec![Cell { text: name.clone(), fill: Fill::None }];
-        // A row may lack a value of the coordinate that makes columns: variants have sweeps of their own.
-        for head in &heads {
-            let has = |point: &&usize| {
-                let coordinates = &plan.points[**point].point.coordinates;
-                let own = coordinates.iter().find(|(n, _)| Some(n.as_str()) == across);
-                own.map_or(String::new(), |(n, v)| coordinate_text(n, v)) == *head
-            };
-            match points.iter().find(has) {
-                Some(point) => row.extend((0..plan.labels.len()).map(|m| cell_of(*point, m))),
-                None => row.extend(plan.labels.iter().map(|_| Cell::default())),
-            }
+    let plain = |text: String| Cell { text, fill: Fill::None };
+    for (group, points) in panels(plan, &by) {
+        if !group.is_empty() {
+            out.rows.push(vec![plain(group)]);
         }
-        out.rows.push(row);
+        let mut rows: Vec<(String, Vec<usize>)> = Vec::new();
+        points.into_iter().for_each(|point| add_to(&mut rows, name_of(point), point));
+        for (name, points) in rows {
+            let mut row = vec![plain(name)];
+            // A row may lack a value of the coordinate that makes columns: variants have sweeps of their own.
+            for head in &heads {
+                match points.iter().find(|point| head_of(**point) == *head) {
+                    Some(point) => row.extend((0..plan.labels.len()).map(|m| cell_of(*point, m))),
+                    None => row.extend(plan.labels.iter().map(|_| Cell::default())),
+                }
+            }
+            out.rows.push(row);
+        }
     }
     out.notes = reasons.iter().enumerate().map(|(i, reason)| format!("({}) {reason}", i + 1)).collect();
     out
