@@ -562,3 +562,29 @@ fn starts_come_from_files() {
     }
     assert!(folder.read("json/trace.parquet") == folder.read("list/trace.parquet"));
 }
+
+#[test]
+fn delays_come_from_files() {
+    // Rounds of delays of each agent, in the file and written out: the same bits, here and from
+    // where the resolved file is run again.
+    let rows: Vec<[usize; 4]> = (0..20).map(|t| [t % 3, 0, (t / 2) % 5, 1]).collect();
+    let lines: Vec<String> = rows.iter().map(|[a, b, c, d]| format!("{a}, {b},{c} {d}")).collect();
+    for kind in ["delay", "late"] {
+        let with = |trace: &str| {
+            let link = format!("label = \"FedLSA\"\nuplink = {{ media = [{{ kind = \"{kind}\", law = \"trace\", {trace} }}] }}");
+            edited(&small("label = \"FedLSA\"", &link), "[run]", "[run]\nrecord = { every = 1 }")
+        };
+        let folder = Folder::with(&with("path = \"traces/ours.txt\""));
+        folder.write("traces/ours.txt", format!("# of a Monday\n{}\n", lines.join("\n")));
+        folder.write("inline.toml", with(&format!("delays = {rows:?}")));
+        folder.run(&["run", "small.toml", "--out", "a", "-q"]).exits(0);
+        folder.run(&["run", "inline.toml", "--out", "b", "-q"]).exits(0);
+        folder.run(&["run", "a/config.toml", "--out", "c", "-q"]).exits(0);
+        let absolute = folder.path("traces/ours.txt");
+        assert!(folder.text("a/config.toml").contains(absolute.to_str().unwrap()), "{}", folder.text("a/config.toml"));
+        folder.run(&["run", "small.toml", "--out", "exact", "-q", "--set", "method.FedLSA.uplink={}"]).exits(0);
+        let thetas = |out: &str| folder.read(&format!("{out}/theta.npz"));
+        assert!(thetas("a") == thetas("b") && thetas("a") == thetas("c"), "{kind}");
+        assert!(thetas("a") != thetas("exact"), "{kind}");
+    }
+}
