@@ -13,6 +13,7 @@ use fedsa::record::OutputRule;
 use fedsa::round::{Run, Status};
 use fedsa::sampling::Law;
 use fedsa::uplink::Uplink;
+use fedsa::uplink::medium::Delay;
 
 const EXACT: &str = r#"{"kind": "exact"}"#;
 const COARSE: &str = r#"{"kind": "quantised", "bits": 3}"#;
@@ -185,6 +186,24 @@ fn afresh_forgets_what_links_add_where_the_letter_adds_it_up() {
     };
     let apart = fedsa::linalg::distance_sq(&theta("afresh"), &theta("literal")).sqrt();
     assert!(apart < 1e-13, "{apart:e}");
+}
+
+#[test]
+fn a_geometric_delay_has_its_law_and_ends_where_it_is_cut_off() {
+    let delays = |mean: f64, max: u64| {
+        let delay = Delay::Geometric { mean, max: Some(max) };
+        let mut stream = fedsa::random::stream(3, fedsa::random::Purpose::Delay, 0, 0);
+        (0..20_000).map(move |t| delay.of(t, 0, &mut stream)).collect::<Vec<u64>>()
+    };
+    // P(tau >= k) = (3/4)^k at a mean of 3; standard deviations of a share are at most 0.0036.
+    let drawn = delays(3.0, 1000);
+    for k in 1..8u64 {
+        let share = drawn.iter().filter(|tau| **tau >= k).count() as f64 / drawn.len() as f64;
+        assert!((share - 0.75f64.powi(k as i32)).abs() < 0.018, "{k}: {share}");
+    }
+    // However long or short the mean.
+    assert!(delays(1e300, 100).iter().all(|tau| *tau == 100));
+    assert!(delays(1e-320, 100).iter().chain(&delays(0.0, 100)).all(|tau| *tau == 0));
 }
 
 #[test]

@@ -101,7 +101,8 @@ impl Delay {
             Delay::Uniform { min, max } => uniform(stream, *min, *max),
             Delay::Geometric { mean, .. } => {
                 let u = 1.0 - stream.uniform();
-                let drawn = if *mean > 0.0 { (u.ln() / (mean / (1.0 + mean)).ln()).floor() as u64 } else { 0 };
+                // P(delay >= k) = (mean / (1 + mean))^k; the logarithm of that ratio must not round to 0.
+                let drawn = if *mean > 0.0 { (u.ln() / -(1.0 / mean).ln_1p()).floor() as u64 } else { 0 };
                 drawn.min(self.max())
             }
             Delay::Trace { delays } => match &delays[(t as usize).min(delays.len() - 1)] {
