@@ -58,7 +58,9 @@ impl StepSize {
             StepSize::Decaying(d) => {
                 require(d.c > 0.0 && d.c.is_finite(), "step_size.c", d.c, "a positive number")?;
                 require(d.t0 > 0.0 && d.t0.is_finite(), "step_size.t0", d.t0, "a positive number")?;
-                require(d.power >= 0.0 && d.power.is_finite(), "step_size.power", d.power, "at least 0")
+                require(d.power >= 0.0 && d.power.is_finite(), "step_size.power", d.power, "at least 0")?;
+                let (first, raw) = (d.at(0), d.c / d.t0.powf(d.power));
+                require(raw > 0.0 && first.is_finite(), "step_size", format!("c / t0^power = {raw}"), "a positive first step size")
             }
         }
     }
@@ -81,8 +83,9 @@ impl StepSize {
 }
 
 impl Decay {
+    /// At least the smallest normal number: directions are divided by the sum of step sizes.
     fn at(&self, t: u64) -> f64 {
-        self.c / (t as f64 + self.t0).powf(self.power)
+        (self.c / (t as f64 + self.t0).powf(self.power)).max(f64::MIN_POSITIVE)
     }
 }
 

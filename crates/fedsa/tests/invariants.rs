@@ -213,3 +213,18 @@ fn schedules_fill_what_they_sum() {
         assert!((leg.sum - etas.iter().sum::<f64>()).abs() < 1e-15);
     }
 }
+
+#[test]
+fn a_schedule_that_leaves_the_numbers_is_refused_or_stops() {
+    let decay =
+        |t0: f64, power: f64| serde_json::from_str::<StepSize>(&format!(r#"{{"c": 1.0, "t0": {t0:e}, "power": {power}}}"#)).unwrap();
+    for (t0, first) in [(1e200, "0"), (1e-200, "inf")] {
+        let e = decay(t0, 2.0).check().unwrap_err();
+        assert!(e.to_string().contains(&format!("c / t0^power = {first}")), "{e}");
+    }
+    // What falls below every number goes on as steps that change nothing, not as 0 / 0.
+    let vanishing = decay(1.0, 400.0);
+    vanishing.check().unwrap();
+    let leg = Steps { size: vanishing, local: LocalSteps::Fixed(3) }.of(100);
+    assert!(leg.sum > 0.0 && leg.sum < 1e-300, "{:e}", leg.sum);
+}
