@@ -307,7 +307,9 @@ fn theory_is_printed_for_people_and_as_json() {
     // What is not known says why.
     let partial = folder.run(&["theory", "small.toml", "--json", "--set", "method.FedLSA.participants=2"]).exits(0).stdout;
     let json: Value = serde_json::from_str(&partial).unwrap();
-    assert!(json["methods"][0]["radius"].as_str().unwrap().contains("participation is partial"));
+    for key in ["radius", "stable"] {
+        assert!(json["methods"][0][key].as_str().unwrap().contains("participation is partial"), "{key}");
+    }
     assert!(!folder.path("out").exists());
 }
 

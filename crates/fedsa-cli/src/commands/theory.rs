@@ -133,7 +133,7 @@ fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize) -> Json {
     let radius = predictor.number(cell, "radius");
     // Where the mean square is not known, of the mean.
     let in_mean_square = predictor.number(cell, "mean_square_radius").map_or(true, |r| r < 1.0);
-    out.insert("stable".into(), radius.map_or(Json::Null, |r| json!(r < 1.0 && in_mean_square)));
+    out.insert("stable".into(), radius.map_or_else(|e| json!(e.to_string()), |r| json!(r < 1.0 && in_mean_square)));
     if shape.drift == Drift::Zero && shape.is_linear {
         out.extend(fedlsa(field, &shape).unwrap_or_default());
     }
