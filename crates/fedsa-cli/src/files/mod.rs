@@ -80,12 +80,19 @@ impl DiskFiles {
     /// When the file cannot be read or is no trace.
     pub fn delays(&self, source: &str) -> Result<Vec<Row>> {
         let rows = self.places.locate(source).and_then(|path| delays::read(&path)).map_err(setting)?;
-        let numbers = |row: &Row| match row {
-            Row::All(tau) => vec![*tau as f64],
-            Row::Each(taus) => taus.iter().map(|tau| *tau as f64).collect(),
-        };
-        self.note("delays", rows.iter().flat_map(numbers).collect::<Vec<_>>().iter());
+        self.note_delays(&rows);
         Ok(rows)
+    }
+
+    fn note_delays(&self, rows: &[Row]) {
+        for row in rows {
+            let taus = match row {
+                Row::All(tau) => std::slice::from_ref(tau),
+                Row::Each(taus) => taus,
+            };
+            let numbers: Vec<f64> = taus.iter().map(|tau| *tau as f64).collect();
+            self.note(&format!("delays of {}", numbers.len()), &numbers);
+        }
     }
 }
 
@@ -151,4 +158,21 @@ fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 /// An integer as a double, if a double holds it exactly.
 fn exact(v: i128) -> Option<f64> {
     (v.unsigned_abs() <= 1 << f64::MANTISSA_DIGITS).then_some(v as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shape_of_a_trace_is_in_its_checksum() {
+        let digest = |rows: &[Row]| {
+            let files = DiskFiles::new(find::Places::from_env(Path::new(".")));
+            files.note_delays(rows);
+            files.digest()
+        };
+        let (each, all) = ([Row::Each(vec![1, 2]), Row::Each(vec![3, 4])], [1, 2, 3, 4].map(Row::All));
+        assert_ne!(digest(&each), digest(&all));
+        assert_eq!(digest(&each), digest(&each.clone()));
+    }
 }
