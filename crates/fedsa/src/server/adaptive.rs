@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::{Ask, Delivery, Letter, Next, Participation, Received, Server, restored_theta};
-use crate::error::{BadInput, Result};
+use super::{Ask, Delivery, Letter, Next, Participation, Received, Server, foreign_state, restored_theta};
+use crate::error::Result;
 use crate::linalg::distance_sq;
 use crate::message::{Message, Part};
 use crate::schedule::Steps;
@@ -109,11 +109,10 @@ impl Server for Adaptive {
 
     fn restore(&mut self, mut state: Vec<Vec<f64>>) -> Result<()> {
         let d = self.theta.len();
-        let bad = || BadInput::new("checkpoint", "not the state of this server rule", "a checkpoint of the same settings");
         let theta = restored_theta(&mut state, d)?;
-        let first = state.first().and_then(|first| first.first().copied()).ok_or_else(bad)?;
+        let first = state.first().and_then(|first| first.first().copied()).ok_or_else(foreign_state)?;
         if state.iter().skip(1).any(|model| model.len() != d) {
-            return Err(bad());
+            return Err(foreign_state());
         }
         (self.theta, self.first, self.models) = (theta, first as u64, state.into_iter().skip(1).collect());
         Ok(())

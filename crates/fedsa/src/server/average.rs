@@ -1,6 +1,6 @@
 //! `theta_{t+1} = theta_t + alpha_g E v`, v the mean of the participants' directions.
 
-use super::{Ask, Delivery, Next, Participation, Received, Server, restored_theta};
+use super::{Ask, Delivery, Next, Participation, Received, Server, foreign_state, restored_theta};
 use crate::error::Result;
 use crate::message::{Message, Part, TELL};
 use crate::schedule::Steps;
@@ -108,8 +108,10 @@ impl Server for Average {
 
     fn restore(&mut self, mut state: Vec<Vec<f64>>) -> Result<()> {
         self.theta = restored_theta(&mut state, self.theta.len())?;
-        if let (Some(table), Some(saved)) = (&mut self.table, state.pop()) {
-            *table = saved;
+        match (&mut self.table, state.pop()) {
+            (Some(table), Some(saved)) if saved.len() == table.len() => *table = saved,
+            (None, None) => {}
+            _ => return Err(foreign_state()),
         }
         Ok(())
     }

@@ -136,9 +136,10 @@ impl Participation {
 /// When it has not d components.
 pub(crate) fn restored_theta(state: &mut Vec<Vec<f64>>, d: usize) -> Result<Vec<f64>> {
     let fits = state.first().is_some_and(|theta| theta.len() == d);
-    if fits {
-        Ok(state.remove(0))
-    } else {
-        Err(BadInput::new("checkpoint", "not the state of this server rule", "a checkpoint of the same settings"))
-    }
+    if fits { Ok(state.remove(0)) } else { Err(foreign_state()) }
+}
+
+/// The error about saved vectors that are not a rule's.
+pub(crate) fn foreign_state() -> BadInput {
+    BadInput::new("checkpoint", "not the state of this server rule", "a checkpoint of the same settings")
 }
