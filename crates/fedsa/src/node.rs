@@ -70,13 +70,9 @@ impl<'a> ClientNode<'a> {
         self.client.answer(&mut batch, &down, &mut self.outbox);
         let Some((part, x)) = self.outbox.sent(0) else { return Ok(None) };
         let at = place(self.seed, down.round, down.exchange, self.agent);
-        let mut payload = Vec::new();
-        let is_sent = self.uplink.encode(at, x, &mut self.feedback, &mut payload);
+        let (mut payload, mut sent) = (Vec::new(), vec![0.0; x.len()]);
+        let is_sent = self.uplink.encode(at, x, &mut self.feedback, &mut payload, &mut sent);
         if self.uplink.alters() {
-            let mut sent = vec![0.0; x.len()];
-            if is_sent {
-                self.uplink.codec.decode(&payload, &mut at.stream(Purpose::Codec), &mut sent).expect("what was just encoded");
-            }
             self.client.sent(&mut batch, 0, &sent);
         }
         Ok(is_sent.then(|| Message::around(down.round, down.exchange, part, &*self.uplink.codec, x.len(), &payload)))

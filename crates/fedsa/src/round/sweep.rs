@@ -78,9 +78,10 @@ impl<'a> Rows<'a> {
 /// What one thread needs to process blocks.
 pub(super) struct Worker {
     pub lanes: Lanes,
+    outbox: Outbox,
     /// Of one agent at a stale model.
     single: Lanes,
-    outbox: Outbox,
+    one: Outbox,
     bytes: Vec<u8>,
     decoded: Vec<f64>,
 }
@@ -90,8 +91,9 @@ impl Worker {
         let (d, chain_len) = (field.dim(), field.chain_len());
         Self {
             lanes: Lanes::new(d, chain_len),
-            single: Lanes::new(d, chain_len),
             outbox: Outbox::new(d),
+            single: Lanes::new(d, chain_len),
+            one: Outbox::new(d),
             bytes: Vec::new(),
             decoded: vec![0.0; d],
         }
@@ -155,7 +157,7 @@ impl Job<'_> {
         let Agents { first, memory, chains, mut feedback, mut channel } = agents;
         let mut counted = Counted::default();
         for (i, (block, sum)) in self.participants[range].chunks(LANES).zip(rows.blocks.chunks_mut(d)).enumerate() {
-            let Worker { lanes, single, outbox, bytes, decoded } = &mut *worker;
+            let Worker { lanes, outbox, single, one, bytes, decoded } = &mut *worker;
             if chain_len > 0 {
                 for (c, lane) in block.iter().zip(lanes.chains.chunks_exact_mut(chain_len)) {
                     lane.copy_from_slice(&chains[(c - first) * chain_len..][..chain_len]);
@@ -169,7 +171,7 @@ impl Job<'_> {
                 // The processes move on as if the samples of this round were used now.
                 batch.open_streams(Purpose::Sample, self.down.round);
                 batch.pass_over(self.client.local_steps(self.down.round));
-                self.answer_stale(block, &answers, single, outbox);
+                self.answer_stale(block, &answers, single, one, outbox);
             } else {
                 self.client.answer(&mut batch, self.down, outbox);
             }
@@ -224,13 +226,7 @@ impl Job<'_> {
             decoded.copy_from_slice(x);
             return true;
         }
-        let is_sent = self.uplink.encode(place, x, feedback, bytes);
-        if is_sent {
-            self.uplink.codec.decode(bytes, &mut place.stream(Purpose::Codec), decoded).expect("what was just encoded");
-        } else {
-            decoded.fill(0.0);
-        }
-        is_sent
+        self.uplink.encode(place, x, feedback, bytes, decoded)
     }
 
     /// Draws the rounds that the block's agents answer; whether any is not this one.
@@ -250,9 +246,7 @@ impl Job<'_> {
     }
 
     /// Answers as agents did in past rounds, one agent at a time.
-    fn answer_stale(&self, block: &[usize], answers: &[u64; LANES], single: &mut Lanes, outbox: &mut Outbox) {
-        let d = self.field.dim();
-        let mut one = Outbox::new(d);
+    fn answer_stale(&self, block: &[usize], answers: &[u64; LANES], single: &mut Lanes, one: &mut Outbox, outbox: &mut Outbox) {
         for (l, (c, round)) in block.iter().zip(answers).enumerate() {
             if *round == History::NOTHING {
                 continue;
@@ -263,7 +257,7 @@ impl Job<'_> {
             one.clear();
             let agent = [*c];
             let mut batch = Batch::new(self.field, self.seed, single, &agent, *c, &mut [], 0);
-            self.client.answer(&mut batch, &past.down, &mut one);
+            self.client.answer(&mut batch, &past.down, one);
             if let Some((what, x)) = one.sent(0) {
                 outbox.send(l, what).copy_from_slice(x);
             }

@@ -134,27 +134,25 @@ impl Uplink {
     }
 
     /// The agent's end: encodes `x` into `bytes` (cleared first), perhaps with what was
-    /// left out before. Returns whether there is a message: `false` when the budget
-    /// carries none.
-    pub fn encode(&self, at: Place, x: &[f64], feedback: &mut [f64], bytes: &mut Vec<u8>) -> bool {
+    /// left out before; `decoded` becomes what the server will read. Returns whether there
+    /// is a message: `false` when the budget carries none, and `decoded` is then 0.
+    pub fn encode(&self, at: Place, x: &[f64], feedback: &mut [f64], bytes: &mut Vec<u8>, decoded: &mut [f64]) -> bool {
         bytes.clear();
         let budget = self.budget.map(|b| b.draw(&mut at.stream(Purpose::Budget)));
         let carries = self.codec.encoded_len(x.len(), budget).is_some();
-        if feedback.is_empty() {
-            if carries {
-                self.codec.encode(x, budget, &mut at.stream(Purpose::Codec), bytes);
-            }
-            return carries;
-        }
-        let left = &mut feedback[usize::from(at.exchange.min(1)) * x.len()..][..x.len()];
+        let left = match feedback {
+            [] => &mut [][..],
+            both => &mut both[usize::from(at.exchange.min(1)) * x.len()..][..x.len()],
+        };
         left.iter_mut().zip(x).for_each(|(left, x)| *left += x);
-        if carries {
-            self.codec.encode(left, budget, &mut at.stream(Purpose::Codec), bytes);
-            let mut sent = vec![0.0; x.len()];
-            self.codec.decode(bytes, &mut at.stream(Purpose::Codec), &mut sent).expect("what was just encoded");
-            left.iter_mut().zip(&sent).for_each(|(left, sent)| *left -= sent);
+        if !carries {
+            decoded.fill(0.0);
+            return false;
         }
-        carries
+        self.codec.encode(if left.is_empty() { x } else { left }, budget, &mut at.stream(Purpose::Codec), bytes);
+        self.codec.decode(bytes, &mut at.stream(Purpose::Codec), decoded).expect("what was just encoded");
+        left.iter_mut().zip(&*decoded).for_each(|(left, sent)| *left -= sent);
+        true
     }
 
     /// The server's end: the factor by which a message arrives, 0 when it is lost.
