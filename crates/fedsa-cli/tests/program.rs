@@ -346,6 +346,13 @@ fn export_writes_what_a_file_problem_reads() {
     let message = folder.run(&["export", "small.toml", "--npz", "p.npz"]).exits(2).message();
     assert!(message.contains("the file has 2 problems") && message.contains("--set sweep.0.values=[1]"), "{message}");
     folder.run(&["export", "small.toml", "--npz", "p.npz", "--set", "sweep.0.values=[3]"]).exits(0);
+    // What each agent's kernel would take is more than there is; the kernels themselves are two.
+    folder.write(
+        "large.toml",
+        common::with_problem("kind = \"garnet\"\nagents = 2000000\nheterogeneity = \"two-kernels\"\nperturbation = 0.0"),
+    );
+    let message = folder.run(&["export", "large.toml", "--npz", "p.npz"]).exits(2).message();
+    assert!(message.contains("2000000 agents") && message.contains("fewer agents"), "{message}");
     // Linear systems of which one is singular, and noise.
     let linear = "kind = \"linear\"\na = [[[1.0]], [[0.0]]]\nb = [[1.0], [2.0]]\nallow_singular_agents = true\nnoise = { std = 0.5 }";
     let folder = Folder::with(&common::with_problem(linear));
@@ -441,6 +448,15 @@ fn a_reader_that_goes_away_is_no_panic() {
         let output = child.wait_with_output().unwrap();
         assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap()), (Some(0), String::new()), "{args:?}");
     }
+}
+
+#[test]
+fn logs_are_exported_as_linear_systems() {
+    let folder = Folder::with(&common::with_problem(
+        "kind = \"logs\"\npath = \"a.csv\"\ngamma = 0.9\nfeatures = { kind = \"identity\", bias = true }",
+    ));
+    folder.write("a.csv", LOG);
+    folder.run(&["export", "small.toml", "--npz", "p.npz"]).exits(0).says("p.npz: A, b, format, theta_local, theta_star, weights");
 }
 
 const LOG: &str = "s_0,next_0,reward,done\n0,1,2,0\n1,0.2,1,0\n0.2,1,0,1\n0.7,0.1,1,0\n";
@@ -545,4 +561,30 @@ fn starts_come_from_files() {
         folder.run(&["run", &format!("{name}.toml"), "--out", name]).exits(0);
     }
     assert!(folder.read("json/trace.parquet") == folder.read("list/trace.parquet"));
+}
+
+#[test]
+fn delays_come_from_files() {
+    // Rounds of delays of each agent, in the file and written out: the same bits, here and from
+    // where the resolved file is run again.
+    let rows: Vec<[usize; 4]> = (0..20).map(|t| [t % 3, 0, (t / 2) % 5, 1]).collect();
+    let lines: Vec<String> = rows.iter().map(|[a, b, c, d]| format!("{a}, {b},{c} {d}")).collect();
+    for kind in ["delay", "late"] {
+        let with = |trace: &str| {
+            let link = format!("label = \"FedLSA\"\nuplink = {{ media = [{{ kind = \"{kind}\", law = \"trace\", {trace} }}] }}");
+            edited(&small("label = \"FedLSA\"", &link), "[run]", "[run]\nrecord = { every = 1 }")
+        };
+        let folder = Folder::with(&with("path = \"traces/ours.txt\""));
+        folder.write("traces/ours.txt", format!("# of a Monday\n{}\n", lines.join("\n")));
+        folder.write("inline.toml", with(&format!("delays = {rows:?}")));
+        folder.run(&["run", "small.toml", "--out", "a", "-q"]).exits(0);
+        folder.run(&["run", "inline.toml", "--out", "b", "-q"]).exits(0);
+        folder.run(&["run", "a/config.toml", "--out", "c", "-q"]).exits(0);
+        let absolute = folder.path("traces/ours.txt");
+        assert!(folder.text("a/config.toml").contains(absolute.to_str().unwrap()), "{}", folder.text("a/config.toml"));
+        folder.run(&["run", "small.toml", "--out", "exact", "-q", "--set", "method.FedLSA.uplink={}"]).exits(0);
+        let thetas = |out: &str| folder.read(&format!("{out}/theta.npz"));
+        assert!(thetas("a") == thetas("b") && thetas("a") == thetas("c"), "{kind}");
+        assert!(thetas("a") != thetas("exact"), "{kind}");
+    }
 }

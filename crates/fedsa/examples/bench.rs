@@ -10,12 +10,14 @@ use fedsa::kernel::{Isa, LANES, Lanes};
 use fedsa::methods::{Settings as Method, fedlsa::FedLsa, scafflsa::Scafflsa};
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::{Field, NoFiles, Settings};
-use fedsa::random::{Purpose, stream};
+use fedsa::random::{ALL, Purpose, stream};
 use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::schedule::StepSize;
 use fedsa::uplink::Uplink;
+use fedsa::uplink::codec::{Codec, CodecSettings, Exact, Float32, Quantised, RandK, Rounding, TopK};
+use fedsa::uplink::medium::{self, erasure::Erasure};
 use serde_json::{Value, json};
 
 const AGENTS: usize = 100;
@@ -29,9 +31,13 @@ fn main() {
         ["scalar"] => scalar(),
         ["round"] => round(),
         ["scaling"] => scaling(),
+        ["codecs"] => codecs(),
+        ["links"] => links(),
         ["federation", heterogeneity, agents, method] => federation(heterogeneity, agents.parse().expect("a number"), method),
         _ => {
-            eprintln!("usage: bench kernel | scalar | round | scaling | federation two-kernels|independent AGENTS fedlsa|scafflsa");
+            eprintln!(
+                "usage: bench kernel | scalar | round | scaling | codecs | links | federation two-kernels|independent AGENTS fedlsa|scafflsa"
+            );
             std::process::exit(2);
         }
     }
@@ -192,6 +198,90 @@ fn scaling() {
             report(&format!("{name} N={agents} H={local_steps}"), json!({ "one": one, "two": two, "speedup": speedup }));
         }
     }
+}
+
+/// Every codec, and a name for it.
+fn all_codecs() -> Vec<(String, Box<dyn Codec>)> {
+    let mut all: Vec<(String, Box<dyn Codec>)> = vec![("exact".into(), Box::new(Exact)), ("float32".into(), Float32 {}.build())];
+    for bits in [1, 2, 4, 8, 16, 32] {
+        all.push((format!("quantised, {bits} bits"), Quantised { bits, rounding: Rounding::Stochastic }.build()));
+    }
+    for (name, rounding) in [("dither", Rounding::Dither), ("nearest", Rounding::Nearest)] {
+        all.push((format!("quantised, 4 bits, {name}"), Quantised { bits: 4, rounding }.build()));
+    }
+    for share in [0.01, 0.1] {
+        all.push((format!("top-k, {}%", 100.0 * share), TopK { k: None, fraction: Some(share) }.build()));
+        all.push((format!("rand-k, {}%", 100.0 * share), RandK { k: None, fraction: Some(share), unbiased: true }.build()));
+    }
+    all
+}
+
+/// Packing and unpacking on one core: GB/s of the f64 that go in or come out, of vectors that
+/// the cache holds.
+fn codecs() {
+    for n in [100, 100_000] {
+        let mut normals = stream(1, Purpose::Fresh, 0, ALL);
+        let x: Vec<f64> = (0..n).map(|_| normals.normal()).collect();
+        let open = || stream(1, Purpose::Codec, 0, ALL);
+        let times = 4_000_000 / n;
+        for (name, codec) in all_codecs() {
+            let (mut bytes, mut back) = (Vec::new(), vec![0.0; n]);
+            let of = |work: &mut dyn FnMut()| {
+                // Bytes a nanosecond are GB a second: the fastest repetition first.
+                let ns = time((8 * n * times) as f64, 9, || (0..times).for_each(|_| work()));
+                let speed = |key: &str| 1.0 / ns[key].as_f64().expect("a time");
+                json!({ "least": speed("largest"), "median": speed("median"), "largest": speed("least") })
+            };
+            let pack = of(&mut || {
+                bytes.clear();
+                codec.encode(black_box(&x), None, &mut open(), &mut bytes);
+            });
+            let unpack = of(&mut || {
+                codec.decode(black_box(&bytes), &mut open(), &mut back).expect("what was just encoded");
+            });
+            report(&format!("{name}, d={n}"), json!({ "pack": pack, "unpack": unpack, "bytes": bytes.len() }));
+        }
+    }
+}
+
+/// What a link costs a round, on one core: FedLSA over several links beside its local steps alone.
+fn links() {
+    let with = |codec: Box<dyn Codec>| Uplink { codec, ..Uplink::default() };
+    let mut lossy = Uplink::default();
+    medium::Settings::install(&Erasure { success: 0.6 }, &mut lossy).expect("a probability");
+    let links = [
+        ("no link given", Uplink::default()),
+        ("exact codec given", with(Box::new(Exact))),
+        ("erasure", lossy),
+        ("float32", with(Float32 {}.build())),
+        ("quantised, 4 bits", with(Quantised { bits: 4, rounding: Rounding::Stochastic }.build())),
+        ("rand-k, k = 2", with(RandK { k: Some(2), fraction: None, unbiased: true }.build())),
+    ];
+    on(1, || {
+        for local_steps in [1, 10, 100] {
+            let field = garnet(AGENTS, Law::Iid, Isa::best());
+            let rounds = 20_000_000 / (AGENTS * (20 + 4 * local_steps));
+            let etas = vec![0.01; local_steps];
+            let mut lanes = Lanes::new(D, field.chain_len());
+            let legs = time(rounds as f64, 9, || {
+                for t in 0..rounds {
+                    for first in (0..AGENTS).step_by(LANES) {
+                        lanes.len = LANES.min(AGENTS - first);
+                        for l in 0..lanes.len {
+                            lanes.agents[l] = first + l;
+                            lanes.streams[l] = stream(0, Purpose::Sample, t as u64, first + l);
+                        }
+                        field.leg(&mut lanes, &etas);
+                    }
+                }
+            });
+            report(&format!("local steps alone H={local_steps}"), legs);
+            for (name, uplink) in &links {
+                let mut run = run(&*field, "fedlsa", local_steps, uplink);
+                report(&format!("{name} H={local_steps}"), time(rounds as f64, 9, || (0..rounds).for_each(|_| run.step())));
+            }
+        }
+    });
 }
 
 /// A large federation on two cores, H = 10: seconds to build it, seconds a round, peak memory.

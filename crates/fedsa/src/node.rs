@@ -249,7 +249,7 @@ impl<'a> ServerNode<'a> {
         if let Some(late) = &self.uplink.late {
             let key = Key::new(self.seed, Purpose::Delay, round);
             for letter in letters.drain(..).flatten() {
-                self.mail.post(round + late.of(round, &mut key.stream(letter.agent)), letter);
+                self.mail.post(round + late.of(round, letter.agent, &mut key.stream(letter.agent)), letter);
             }
             letters = self.mail.deliver(round).into_iter().map(Some).collect();
             arrived.clear();

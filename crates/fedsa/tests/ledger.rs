@@ -2,19 +2,21 @@
 
 mod common;
 
-use common::{EXACT, field, method, methods, problems, run, run_for, small_garnet};
+use common::{EXACT, field, link, method, methods, problems, run, run_for, small_garnet};
 use fedsa::error::Result;
 use fedsa::message::{Message, Part, TELL};
 use fedsa::methods::Settings;
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::problem::garnet::Heterogeneity;
+use fedsa::problem::linear::LinearSystems;
+use fedsa::problem::noise::Noise;
 use fedsa::problem::{Field, NoFiles};
-use fedsa::random::Stream;
+use fedsa::random::{Purpose, Stream};
 use fedsa::record::Ledger;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::schedule::{LocalSteps, StepSize, Steps};
-use fedsa::uplink::Uplink;
 use fedsa::uplink::codec::{Codec, Exact};
+use fedsa::uplink::{Place, Uplink};
 
 const ROUNDS: u64 = 6;
 const SEED: u64 = 5;
@@ -170,4 +172,76 @@ fn a_codec_of_the_agents_is_priced_and_felt_alike_by_engine_and_halves() {
             assert!(off > 0.0 && off < 1e-5, "{kind} on {name}: {off:e}");
         }
     }
+}
+
+/// A message costs what was sent, whatever becomes of it on its way; one that the agent could
+/// not send costs nothing.
+#[test]
+fn the_ledger_counts_every_encoded_bit_once_whatever_becomes_of_it() {
+    const N: usize = 11;
+    const D: usize = 13;
+    let settings = LinearSystems { agents: N, dim: D, noise: Some(Noise { std: 0.3, radius: 0.0, seed: 1 }), ..Default::default() };
+    let field = field(&settings, Law::Iid);
+    let method = method("fedtd", r#"{"step_size": 0.1}"#);
+    let codecs = [
+        r#"{"kind": "exact"}"#,
+        r#"{"kind": "float32"}"#,
+        r#"{"kind": "quantised", "bits": 1}"#,
+        r#"{"kind": "quantised", "bits": 5, "rounding": "dither"}"#,
+        r#"{"kind": "quantised", "bits": 64, "rounding": "nearest"}"#,
+        r#"{"kind": "top-k", "k": 3}"#,
+        r#"{"kind": "top-k", "fraction": 0.5}"#,
+        r#"{"kind": "rand-k", "k": 3}"#,
+        r#"{"kind": "rand-k", "fraction": 0.5, "unbiased": false}"#,
+    ];
+    let media = [
+        vec![],
+        vec![r#"{"kind": "erasure", "success": 0.5}"#],
+        vec![r#"{"kind": "erasure", "success": 0}"#],
+        vec![r#"{"kind": "gilbert-elliott", "to_bad": 0.3, "to_good": 0.3}"#],
+        vec![r#"{"kind": "over-the-air", "receiver_noise": 1}"#],
+        vec![r#"{"kind": "delay", "law": "uniform", "max": 3}"#],
+        vec![r#"{"kind": "late", "law": "uniform", "max": 3}"#],
+        vec![r#"{"kind": "bit-budget", "bits": 70}"#],
+        vec![r#"{"kind": "bit-budget", "bits": 5, "fading_snr": 1}"#],
+        vec![
+            r#"{"kind": "bit-budget", "bits": 9, "fading_snr": 3}"#,
+            r#"{"kind": "erasure", "success": 0.5}"#,
+            r#"{"kind": "over-the-air"}"#,
+        ],
+    ];
+    let mut unsent = 0;
+    for codec in codecs {
+        for media in &media {
+            let uplink = link(codec, false, media).unwrap();
+            let mut engine = run(&*field, &*method, &uplink, SEED);
+            let (mut messages, mut bits) = (0, 0);
+            for round in 0..ROUNDS {
+                engine.step();
+                for agent in 0..N {
+                    let at = Place { seed: SEED, round, exchange: 0, agent };
+                    let budget = uplink.budget.map(|b| b.draw(&mut at.stream(Purpose::Budget)));
+                    // What the codec really makes of d numbers.
+                    let mut bytes = Vec::new();
+                    if uplink.codec.encoded_len(D, budget).is_some() {
+                        uplink.codec.encode(&[1.0; D], budget, &mut at.stream(Purpose::Codec), &mut bytes);
+                        (messages, bits) = (messages + 1, bits + 8 * (7 + 6 + bytes.len() as u64));
+                    } else {
+                        unsent += 1;
+                    }
+                }
+            }
+            let n = N as u64;
+            let expected = Ledger {
+                exchanges: ROUNDS,
+                samples: ROUNDS * n,
+                messages: ROUNDS * n + messages,
+                bits_up: bits,
+                bits_down: ROUNDS * n * 8 * message_bytes(0, Part::Model, D),
+                vectors_up: messages,
+            };
+            assert_eq!(engine.ledger(), expected, "{codec} through {media:?}");
+        }
+    }
+    assert!(unsent > 100, "budgets that carry no message: {unsent}");
 }

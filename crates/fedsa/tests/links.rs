@@ -203,34 +203,53 @@ fn fedhsa_that_remembers_reaches_the_root_over_losses() {
     assert!(error("zero") > 1e-6, "{:e}", error("zero"));
 }
 
+/// Whether the error of delayed SA over a constant delay decays, noiselessly: its largest value
+/// in one window against that in a later one, windows of several periods of its oscillation.
+fn decays(field: &dyn Field, tau: u64, alpha: f64) -> bool {
+    let uplink = link(EXACT, false, &[&format!(r#"{{"kind": "delay", "law": "constant", "rounds": {tau}}}"#)]).unwrap();
+    let method = method("delayed-sa", &format!(r#"{{"step_size": {alpha}}}"#));
+    let root = field.root().unwrap();
+    let start: Vec<f64> = root.iter().map(|x| x + 1.0).collect();
+    let mut engine = Run::new(field, &*method, &uplink, OutputRule::Last, 1, start).unwrap();
+    let mut window = |from: u64, to: u64| -> f64 {
+        while engine.round() < from {
+            engine.step();
+        }
+        let mut largest = 0.0f64;
+        while engine.round() < to && engine.status() == Status::Ok {
+            engine.step();
+            largest = largest.max(common::distance(engine.theta(), root));
+        }
+        largest
+    };
+    let period = 8 * (tau + 1);
+    let early = window(20 * period, 21 * period);
+    window(60 * period, 61 * period) < early
+}
+
 #[test]
 fn a_constant_delay_is_unstable_just_beyond_its_exact_edge() {
     // theta_{t+1} = theta_t - alpha lambda theta_{t - tau}: stable up to 2 sin(pi / (2 (2 tau + 1))) / lambda.
-    let settings = LinearSystems { agents: 1, dim: 1, scale: 2.0, ..Default::default() };
-    let field = field(&settings, Law::Mean);
+    let field = field(&LinearSystems { agents: 1, dim: 1, scale: 2.0, ..Default::default() }, Law::Mean);
     for tau in [0u64, 1, 10, 50] {
         let edge = 2.0 * (std::f64::consts::PI / (2.0 * (2.0 * tau as f64 + 1.0))).sin() / 2.0;
-        let uplink = link(EXACT, false, &[&format!(r#"{{"kind": "delay", "law": "constant", "rounds": {tau}}}"#)]).unwrap();
-        let last = |alpha: f64| {
-            let method = method("delayed-sa", &format!(r#"{{"step_size": {alpha}}}"#));
-            let mut engine = Run::new(&*field, &*method, &uplink, OutputRule::Last, 1, vec![1.0]).unwrap();
-            let error = |engine: &Run<'_>| (engine.theta()[0] - field.root().unwrap()[0]).abs();
-            let mut window = |from: u64, to: u64| -> f64 {
-                while engine.round() < from {
-                    engine.step();
-                }
-                let mut largest = 0.0f64;
-                while engine.round() < to && engine.status() == Status::Ok {
-                    engine.step();
-                    largest = largest.max(error(&engine));
-                }
-                largest
-            };
-            let period = 8 * (tau + 1);
-            window(20 * period, 21 * period) / window(60 * period, 61 * period)
-        };
-        assert!(last(0.99 * edge) > 1.0, "decays at 0.99 of the edge, tau = {tau}");
-        assert!(last(1.01 * edge) < 1.0, "grows at 1.01 of the edge, tau = {tau}");
+        assert!(decays(&*field, tau, 0.99 * edge), "decays at 0.99 of the edge, tau = {tau}");
+        assert!(!decays(&*field, tau, 1.01 * edge), "grows at 1.01 of the edge, tau = {tau}");
+    }
+}
+
+#[test]
+fn the_edge_of_a_matrix_is_that_of_its_eigenvalues() {
+    // An eigenvalue lambda allows 2 sin((pi/2 - |arg lambda|) / (2 tau + 1)) / |lambda|; the least counts.
+    for (modulus, angle) in [(2.0f64, 0.3f64), (0.5, 1.0), (1.0, 1.4)] {
+        let (re, im) = (modulus * angle.cos(), modulus * angle.sin());
+        // Beside the pair re +- i im a real eigenvalue that allows more.
+        let field = field(&common::linear(&[([[re, im, 0.0], [-im, re, 0.3], [0.0, 0.0, 0.2]], [1.0, -1.0, 0.5])]), Law::Mean);
+        for tau in [0u64, 1, 10, 50] {
+            let edge = 2.0 * ((std::f64::consts::FRAC_PI_2 - angle) / (2.0 * tau as f64 + 1.0)).sin() / modulus;
+            assert!(decays(&*field, tau, 0.99 * edge), "decays at 0.99 of the edge, {modulus} at {angle}, tau = {tau}");
+            assert!(!decays(&*field, tau, 1.01 * edge), "grows at 1.01 of the edge, {modulus} at {angle}, tau = {tau}");
+        }
     }
 }
 
@@ -256,6 +275,39 @@ fn before_the_first_answer_nothing_moves_where_nothing_arrives() {
 }
 
 #[test]
+fn a_trace_has_its_delays_agent_by_agent() {
+    // Three agents in one dimension, A = 1, b = 3, -1, 4; the last row stays.
+    let rows = [[0u64, 2, 1], [1, 1, 0], [2, 0, 3], [0, 3, 1], [1, 2, 0]];
+    let row = |t: usize| rows[t.min(rows.len() - 1)];
+    let b = [3.0, -1.0, 4.0];
+    let field = field(&common::linear(&b.map(|b| ([[1.0]], [b]))), Law::Mean);
+    let sa = method("fedtd", r#"{"step_size": 0.3}"#);
+    let theta = |kind: &str, before: &str, rounds: usize| {
+        let uplink = link(EXACT, false, &[&format!(r#"{{"kind": "{kind}", "law": "trace", "delays": {rows:?}{before}}}"#)]).unwrap();
+        let mut engine = run(&*field, &*sa, &uplink, 1);
+        (0..rounds).for_each(|_| engine.step());
+        engine.theta()[0]
+    };
+    let (mut pull, mut push, mut first) = (vec![0.0], vec![0.0], vec![0.0]);
+    for t in 0..12 {
+        let mut arrives = [0.0; 3];
+        for c in 0..3 {
+            let tau = row(t)[c] as usize;
+            arrives[0] += if tau <= t { b[c] - pull[t - tau] } else { 0.0 };
+            arrives[1] += (0..=t).filter(|s| s + row(*s)[c] as usize == t).map(|s| b[c] - push[s]).sum::<f64>();
+            arrives[2] += b[c] - first[t.saturating_sub(tau)];
+        }
+        pull.push(pull[t] + 0.1 * arrives[0]);
+        push.push(push[t] + 0.1 * arrives[1]);
+        first.push(first[t] + 0.1 * arrives[2]);
+        let got = [theta("delay", r#", "before": "nothing""#, t + 1), theta("late", "", t + 1), theta("delay", "", t + 1)];
+        for (got, want) in got.iter().zip([pull[t + 1], push[t + 1], first[t + 1]]) {
+            assert!((got - want).abs() < 1e-14, "{got:?} after {} rounds, not {want}", t + 1);
+        }
+    }
+}
+
+#[test]
 fn what_cannot_work_is_refused_with_the_reason() {
     let settings = LinearSystems { agents: 3, dim: 2, ..Default::default() };
     let field = field(&settings, Law::Mean);
@@ -267,6 +319,19 @@ fn what_cannot_work_is_refused_with_the_reason() {
     assert!(refusal("dasa", r#"{"step_size": 0.1}"#, &[AIR]).contains("only their sum arrives"));
     assert!(refusal("scafflsa", local, &[STALE]).contains("remember what they sent"));
     assert!(refusal("fedhsa", local, &[LATE]).contains("second exchange"));
+    for kind in ["delay", "late"] {
+        let trace = format!(r#"{{"kind": "{kind}", "law": "trace", "delays": [1, [0, 1, 2], [1, 2]]}}"#);
+        assert!(refusal("fedtd", r#"{"step_size": 0.1}"#, &[&trace]).contains("2 delays for 3 agents in round 2"));
+    }
+    let of_dim = |codec: &str, media: &[&str]| {
+        let (method, uplink) = (method("fedtd", r#"{"step_size": 0.1}"#), link(codec, false, media).unwrap());
+        Run::new(&*field, &*method, &uplink, OutputRule::Last, 1, vec![0.0; 2]).err().map(|e| e.to_string())
+    };
+    assert!(of_dim(r#"{"kind": "top-k", "k": 3}"#, &[]).expect("refused").contains("uplink.codec.k: 3"));
+    // One value of two, of 64 bits, in as many bits as two of 32 have, and not of 31.
+    let budget = |bits: u32| format!(r#"{{"kind": "bit-budget", "bits": {bits}}}"#);
+    assert_eq!(of_dim(r#"{"kind": "rand-k", "k": 1}"#, &[&budget(32)]), None);
+    assert!(of_dim(r#"{"kind": "rand-k", "k": 1}"#, &[&budget(31)]).expect("refused").contains("never carries"));
     let bad = |codec: &str, feedback: bool, media: &[&str]| link(codec, feedback, media).err().expect("refused").to_string();
     assert!(bad(EXACT, false, &[AIR, ERASURE]).contains("nothing but a sum"));
     assert!(bad(EXACT, false, &[STALE, LATE]).contains("two delays"));

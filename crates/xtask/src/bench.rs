@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
@@ -49,6 +50,32 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
     }
     all.insert("scaling".into(), object(&scaling));
 
+    let codecs = engine(&["codecs"])?;
+    println!("\nA codec on one core, GB/s of f64            pack     unpack   (largest)  bytes");
+    for (name, result) in &codecs {
+        let best = |way: &str| number(&result[way], "largest");
+        println!("{name:<38} {:>10.2} {:>10.2} {:>16}", best("pack"), best("unpack"), result["bytes"]);
+    }
+    all.insert("codec_gb_s".into(), object(&codecs));
+
+    let links = engine(&["links"])?;
+    println!("\nA round of 100 agents over a link, ns        least     median    largest   least over the local steps alone");
+    let mut alone = f64::NAN;
+    for (name, result) in &links {
+        if name.starts_with("local steps alone") {
+            alone = number(result, "least");
+        }
+        println!("{name:<38} {}  {:>16.2}", spread(result, 0), number(result, "least") / alone);
+    }
+    all.insert("link_round_ns".into(), object(&links));
+
+    println!("\nThe program with a delay of 1000 rounds       seconds  peak, MiB");
+    let delayed = [delayed()?];
+    for (name, result) in &delayed {
+        println!("{name:<38} {:>14.1} {:>10}", number(result, "seconds"), result["peak_mib"]);
+    }
+    all.insert("delay_memory".into(), object(&delayed));
+
     println!("\nA large federation on two cores          build, s   round, s  peak, MiB");
     let mut federations = Vec::new();
     for (heterogeneity, agents) in [("two-kernels", "1000000"), ("independent", "100000")] {
@@ -68,6 +95,58 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
         std::fs::write(path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))?;
     }
     Ok(())
+}
+
+/// `fedsa run` of 10^4 agents with 100 features over a delay (pull) of 1000 rounds, i.i.d. samples.
+fn delayed() -> Result<Measured, String> {
+    const FILE: &str = r#"
+[problem]
+kind = "mrp"
+agents = 10000
+states = 200
+features = 100
+
+[[method]]
+kind = "fedtd"
+step_size = 0.001
+uplink = { media = [{ kind = "delay", law = "uniform", max = 1000 }] }
+
+[run]
+rounds = 1500
+"#;
+    let folder = root().join("target/bench");
+    let write = |e: std::io::Error| format!("{}: {e}", folder.display());
+    std::fs::create_dir_all(&folder).map_err(write)?;
+    std::fs::write(folder.join("delayed.toml"), FILE).map_err(write)?;
+    if !cargo(&["build", "--quiet", "--release", "--package", "fedsa-cli"]).status().is_ok_and(|status| status.success()) {
+        return Err("the program does not build".into());
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into);
+    let mut program = Command::new(target.join("release/fedsa"));
+    program.current_dir(&folder).args(["run", "delayed.toml", "--out", "delayed", "--overwrite", "--quiet"]);
+    let start = Instant::now();
+    let mut child = program.spawn().map_err(|e| format!("{program:?}: {e}"))?;
+    // The mark only rises: the last reading before the end is the peak, but for the last instant.
+    let mut peak = None;
+    let status = loop {
+        peak = peak_mib(child.id()).or(peak);
+        match child.try_wait().map_err(|e| format!("{program:?}: {e}"))? {
+            Some(status) => break status,
+            None => std::thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    let seconds = start.elapsed().as_secs_f64();
+    if !status.success() {
+        return Err(format!("{program:?} ended with {status}"));
+    }
+    Ok(("N=10000 d=100, 1500 rounds".into(), json!({ "seconds": seconds, "peak_mib": peak })))
+}
+
+/// The largest resident set of a process so far, where the system tells.
+fn peak_mib(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let kib: u64 = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().split(' ').next()?.parse().ok()?;
+    Some(kib / 1024)
 }
 
 /// The time of one step per agent, and how many times ours it is, per instruction set.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{BadInput, Result, require};
 use fedsa::kernel::Isa;
 use fedsa::problem::Field;
 use fedsa::problem::arrays::{Array, Arrays};
@@ -39,6 +39,16 @@ pub fn export(args: &ExportArgs) -> Result<u8, Failure> {
 pub fn arrays(field: &dyn Field) -> Result<Arrays> {
     let systems = field.systems().ok_or_else(|| BadInput::new("", "the operators are not linear", "a linear problem"))?;
     let (n, d) = (field.agents(), field.dim());
+    // The format has a kernel and a matrix for each agent, though many may share one.
+    const MOST_NUMBERS: f64 = 1e9;
+    let states = field.stationary(0).map_or(0, <[f64]>::len) as f64;
+    let numbers = n as f64 * (states * states).max((d * d) as f64);
+    require(
+        numbers <= MOST_NUMBERS,
+        "problem",
+        format!("{n} agents with {states} states and d = {d}"),
+        "arrays of at most 1e9 numbers: fewer agents",
+    )?;
     let mut arrays = field.export().unwrap_or_default();
     let is_mrp = arrays.find("P").is_some();
     let (mut a, mut b, mut local, mut stationary) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());

@@ -87,6 +87,10 @@ fn explained(given: &Value, path: &str, message: &str) -> BadInput {
         let help = if accepted.is_empty() { "no further keys".to_string() } else { format!("one of {}", accepted.join(", ")) };
         return BadInput::new(key, format!("unknown key `{first}`{near}"), help);
     }
+    // Tables whose kind is a key of their own (`law`) are read as a whole: the path then ends at
+    // the table, and the value that the message quotes says which of its entries is meant.
+    let inside = message.split('`').nth(1).and_then(|quoted| entry(given, path, quoted));
+    let path = inside.as_deref().unwrap_or(path);
     if let Some((first, accepted)) = name("unknown variant") {
         let near = did_you_mean(nearest(first, accepted.iter().copied()));
         return BadInput::new(path, format!("unknown value `{first}`{near}"), format!("one of {}", accepted.join(", ")));
@@ -103,6 +107,15 @@ fn explained(given: &Value, path: &str, message: &str) -> BadInput {
         None => "this value is not accepted".to_string(),
     };
     BadInput::new(path, what, accepted)
+}
+
+/// The path of the only entry of the table at `path` whose value is the one that serde quotes.
+fn entry(given: &Value, path: &str, quoted: &str) -> Option<String> {
+    let table = place(given, path)?.as_table()?;
+    let is = |value: &Value| value.as_str().map_or_else(|| value.to_string() == quoted, |text| text == quoted.trim_matches('"'));
+    let mut found = table.iter().filter(|(_, value)| is(value));
+    let (key, _) = found.next()?;
+    found.next().is_none().then(|| joined(path, key))
 }
 
 fn joined(path: &str, key: &str) -> String {

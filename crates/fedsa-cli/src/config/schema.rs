@@ -1012,7 +1012,7 @@ impl Point {
             return Err(e);
         }
         let common: MethodCommon = read(Value::Table(common))?;
-        link::build(&common.uplink, &common.downlink)?;
+        link::build(&common.uplink, &common.downlink, None)?;
         let expect = match common.expect {
             None => None,
             Some(Expect::Always(status)) => Some(status),

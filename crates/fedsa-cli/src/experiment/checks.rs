@@ -16,7 +16,7 @@
 //! | `cost` | what `over` has sent when its mean metric first falls to `level`, over the same of `method`, lies between `min` and `max`; `cost` names what is counted, `bits_up` by default |
 //! | `scaffnew` | mse or lyapunov of control variates with random talk on `Abar_c = a I` follows the exact recursion of Theorem B.4 |
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{BadInput, Result, require};
 use fedsa::methods::Drift;
 use fedsa::problem::systems::System;
 use fedsa::theory::scaffnew::{Scaffnew, ScaffnewState};
@@ -189,6 +189,16 @@ fn validate_one(experiment: &Experiment, labels: &[String], check: &Check) -> Re
             false => e,
         })
     })?;
+    for (key, x) in [("min", check.min), ("max", check.max), ("tolerance", check.tolerance), ("se", check.se)] {
+        require(x.is_none_or(|x| !x.is_nan()), key, f64::NAN, "a number")?;
+    }
+    if let (Some(min), Some(max)) = (check.min, check.max) {
+        require(min <= max, "max", max, &format!("at least min = {min}"))?;
+    }
+    check.cost.as_ref().map_or(Ok(()), |cost| known("cost", cost, super::picture::AXES))?;
+    if let Some(level) = check.level {
+        require(level > 0.0 && level.is_finite(), "level", level, "a positive level of the metric")?;
+    }
     let mut swept: Vec<&str> = Vec::new();
     for (name, _) in experiment.points.iter().flat_map(|p| &p.coordinates) {
         if !swept.contains(&name.as_str()) {

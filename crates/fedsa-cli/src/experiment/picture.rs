@@ -17,7 +17,8 @@ use crate::config::Experiment;
 use crate::config::schema::{CurveCentre, FigureKind};
 use crate::figure::{Curve, Figure, Level, Panel, Style, Table};
 
-const AXES: &[&str] = &["round", "exchanges", "samples", "bits_up", "bits_down", "vectors_up", "messages"];
+/// What is counted along the rounds.
+pub(super) const AXES: &[&str] = &["round", "exchanges", "samples", "bits_up", "bits_down", "vectors_up", "messages"];
 
 /// Checks that the figure can be drawn.
 ///

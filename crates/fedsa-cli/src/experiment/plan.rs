@@ -13,6 +13,7 @@ use rayon::prelude::*;
 use toml::{Table, Value};
 
 use super::{predict, resolve};
+use crate::config::link;
 use crate::config::schema::{Centre, Controls, Refused};
 use crate::config::{Experiment, MethodSpec, Point, RunSpec, Settings, Start};
 use crate::error::Failure;
@@ -230,8 +231,9 @@ impl Cell {
             require(has && known, "controls", "\"ideal\"", "ideal only for methods with control variates on linear problems")
                 .map_err(inside)?;
         }
-        let uplink = crate::config::link::build(&method.uplink, &method.downlink).map_err(inside)?;
-        check_traces(&uplink, run.rounds).map_err(|e| e.inside(&format!("{place}.uplink")))?;
+        let uplink = link::build(&method.uplink, &method.downlink, Some(&files)).map_err(inside)?;
+        let fits = uplink.check(field.agents(), field.dim()).and_then(|()| check_traces(&uplink, run.rounds));
+        fits.map_err(|e| link::located(&method.uplink, e).inside(place))?;
         let refused = match check_link(field, &method, &uplink) {
             Ok(()) => None,
             Err(e) if run.refused == Refused::Skip => Some(e.what),
@@ -264,7 +266,7 @@ impl Cell {
 /// Whether a link's traces are long enough for the run.
 fn check_traces(uplink: &Uplink, rounds: u64) -> Result<()> {
     let delays = [uplink.delay.as_ref().map(|pull| &pull.delay), uplink.late.as_ref()];
-    delays.into_iter().flatten().try_for_each(|delay| delay.check_rounds(rounds))
+    delays.into_iter().flatten().try_for_each(|delay| delay.check_rounds(rounds)).map_err(|e| e.inside("uplink.media"))
 }
 
 /// Whether the method lives with its link.

@@ -122,6 +122,9 @@ fn visit(value: &mut Value, key: &[&str], places: &Places) {
     match (key, value) {
         (["problem", "path"], Value::String(path)) => *path = places.absolute(path),
         (["problem", "path"], Value::Array(paths)) => paths.iter_mut().for_each(|path| visit(path, key, places)),
+        // Of a trace of delays, in a list of media.
+        (["method", .., "path"], Value::String(path)) => *path = places.absolute(path),
+        (["method", .., "media"], Value::Array(items)) => items.iter_mut().for_each(|item| visit(item, key, places)),
         // A start without a dot is a name.
         (["run", "start"] | ["method", _, "start"], Value::String(path)) if path.contains('.') => *path = places.absolute(path),
         (["method"], Value::Array(items)) => items.iter_mut().for_each(|item| visit(item, &["method", "*"], places)),

@@ -1,4 +1,4 @@
-//! Files in and out: problems (`.npz`), logs (Parquet, CSV), traces (Parquet).
+//! Files in and out: problems (`.npz`), logs (Parquet, CSV), traces (Parquet), delays (text).
 //!
 //! The formats are here and nowhere else; the library sees plain structs. An
 //! error's `key` is the file; rows count from 0 as in a data frame, lines of
@@ -8,6 +8,7 @@
 //! more than the file justifies (`expansion_limit`).
 
 pub mod atomic;
+mod delays;
 pub mod find;
 pub mod logs;
 pub mod npz;
@@ -21,6 +22,7 @@ use fedsa::error::{BadInput, Result};
 use fedsa::problem::Files;
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::log::Log;
+use fedsa::uplink::medium::delay::Row;
 
 /// The files of this machine, as problems see them.
 #[derive(Debug)]
@@ -68,6 +70,22 @@ impl DiskFiles {
         };
         self.note("theta", &numbers);
         Ok(numbers)
+    }
+}
+
+impl DiskFiles {
+    /// A trace of delays from a text file.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is no trace.
+    pub fn delays(&self, source: &str) -> Result<Vec<Row>> {
+        let rows = self.places.locate(source).and_then(|path| delays::read(&path)).map_err(setting)?;
+        let numbers = |row: &Row| match row {
+            Row::All(tau) => vec![*tau as f64],
+            Row::Each(taus) => taus.iter().map(|tau| *tau as f64).collect(),
+        };
+        self.note("delays", rows.iter().flat_map(numbers).collect::<Vec<_>>().iter());
+        Ok(rows)
     }
 }
 

@@ -342,6 +342,10 @@ impl Problem for Td {
     }
     fn export(&self) -> Option<Arrays> {
         let agents = self.systems.kind_of.len();
+        // Logs have no kernel, and more transitions than a square of them would fit anywhere.
+        if self.kinds.iter().any(|k| !matches!(k.source.chain, Chain::States { .. })) {
+            return None;
+        }
         let first = &self.kinds[0].source;
         let n = first.features.len();
         let shared = self.kinds.iter().all(|k| Arc::ptr_eq(&k.source.features, &first.features));

@@ -9,6 +9,9 @@ use crate::random::{ALL, Purpose, stream};
 pub use metrics::{Metrics, Observation};
 
 /// What was exchanged since the start, over all agents.
+///
+/// A message counts once, when it is sent, whether or not it arrives and however late; one
+/// that the link's budget does not carry is not sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
     /// Exchanges: a message down to the participants and their answers; what they are

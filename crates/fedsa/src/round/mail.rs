@@ -1,6 +1,6 @@
 //! Past rounds that stale models need, and letters that are still on their way.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
@@ -57,23 +57,23 @@ mod told {
     }
 }
 
-/// Letters on their way (push), with the round in which they arrive.
+/// Letters on their way (push), by the round in which they arrive.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Mail {
-    letters: Vec<(u64, Letter)>,
+    letters: BTreeMap<u64, Vec<Letter>>,
 }
 
 impl Mail {
     /// A letter that arrives in round `due`.
     pub fn post(&mut self, due: u64, letter: Letter) {
-        self.letters.push((due, letter));
+        self.letters.entry(due).or_default().push(letter);
     }
 
     /// The letters that arrive in round t, in the agents' order, older ones first.
     pub fn deliver(&mut self, t: u64) -> Vec<Letter> {
-        let (mut here, still) = std::mem::take(&mut self.letters).into_iter().partition::<Vec<_>, _>(|(due, _)| *due <= t);
-        self.letters = still;
-        here.sort_by_key(|(_, letter)| (letter.agent, letter.answers));
-        here.into_iter().map(|(_, letter)| letter).collect()
+        let still = self.letters.split_off(&(t + 1));
+        let mut here: Vec<Letter> = std::mem::replace(&mut self.letters, still).into_values().flatten().collect();
+        here.sort_by_key(|letter| (letter.agent, letter.answers));
+        here
     }
 }

@@ -105,7 +105,8 @@ impl<'a> Run<'a> {
     /// A run at round 0. `start` is `theta_0`, d components; settings are checked.
     ///
     /// # Errors
-    /// When the method needs what its link does not deliver.
+    /// When the method needs what its link does not deliver, or the link is none for
+    /// so many agents and components.
     pub fn new(
         field: &'a dyn Field,
         settings: &dyn Settings,
@@ -115,6 +116,7 @@ impl<'a> Run<'a> {
         start: Vec<f64>,
     ) -> Result<Self> {
         let (agents, d) = (field.agents(), field.dim());
+        uplink.check(agents, d)?;
         let method = settings.build(&Setting { seed, weights: field.weights(), start: start.clone(), link: uplink.facts() });
         method.check_link(&uplink.facts())?;
         let Method { client, server } = method;
@@ -261,7 +263,7 @@ impl<'a> Run<'a> {
         if let Some(late) = &uplink.late {
             let key = Key::new(seed, Purpose::Delay, t);
             for letter in letters.drain(..) {
-                link.mail.post(t + late.of(t, &mut key.stream(letter.agent)), letter);
+                link.mail.post(t + late.of(t, letter.agent, &mut key.stream(letter.agent)), letter);
             }
             letters = link.mail.deliver(t);
             *blocks = sum(d, letters.iter().map(|l| Some((l.weight, &l.x[..]))));

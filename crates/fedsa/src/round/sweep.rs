@@ -239,7 +239,7 @@ impl Job<'_> {
         let t = self.down.round;
         let key = Key::new(self.seed, Purpose::Delay, t);
         for (answers, c) in answers.iter_mut().zip(block) {
-            let tau = pull.delay.of(t, &mut key.stream(*c));
+            let tau = pull.delay.of(t, *c, &mut key.stream(*c));
             *answers = match t.checked_sub(tau) {
                 Some(round) => round,
                 None if pull.before == Before::First => 0,

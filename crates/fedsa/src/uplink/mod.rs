@@ -96,6 +96,22 @@ impl Uplink {
         Ok(())
     }
 
+    /// Whether it is a link for `agents` agents whose vectors have `d` components.
+    ///
+    /// # Errors
+    /// When a codec asks for more components, a budget never carries them, or a trace has
+    /// delays for another number of agents. The key is that of a method's `uplink` or
+    /// `downlink`, without the medium's place in its list.
+    pub fn check(&self, agents: usize, d: usize) -> Result<()> {
+        self.codec.check_dim(d).map_err(|e| e.inside("uplink.codec"))?;
+        self.downlink.check_dim(d).map_err(|e| e.inside("downlink.codec"))?;
+        if let Some(budget) = &self.budget {
+            budget.carries(&*self.codec, d).map_err(|e| e.inside("uplink.media"))?;
+        }
+        let delays = [self.delay.as_ref().map(|pull| &pull.delay), self.late.as_ref()];
+        delays.into_iter().flatten().try_for_each(|delay| delay.check_agents(agents)).map_err(|e| e.inside("uplink.media"))
+    }
+
     /// Numbers that the agent's end remembers: what codecs left out, for each of two exchanges.
     pub fn feedback_len(&self, d: usize) -> usize {
         if self.error_feedback { 2 * d } else { 0 }

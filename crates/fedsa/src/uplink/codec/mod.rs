@@ -44,6 +44,11 @@ pub trait Codec: Send + Sync {
     }
     /// Whether `E decode(encode(x)) = x`.
     fn is_unbiased(&self) -> bool;
+    /// # Errors
+    /// When a setting, which it names, asks for more than vectors of `d` components have.
+    fn check_dim(&self, _d: usize) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The settings of one codec: what `codec` holds beside `kind`.

@@ -1,7 +1,7 @@
 //! Sparsification: k of the n components, the largest or random ones.
 //!
 //! k is a number, or a fraction of n rounded to the nearest whole and at least 1;
-//! more than n means n. A budget of B bits a component leaves `n B` bits for what
+//! more than n means n (a link refuses it for the vectors of a problem). A budget of B bits a component leaves `n B` bits for what
 //! the components take (values and indices; the count before them is outside the
 //! budget): as many components go as fit, at most k, and no message when not one fits.
 
@@ -112,6 +112,13 @@ impl Count {
         k.min(n)
     }
 
+    fn check_dim(self, d: usize) -> Result<()> {
+        match self {
+            Count::Number(k) => require(k <= d, "k", k, &format!("at most the number of components, d = {d}")),
+            Count::Fraction(_) => Ok(()),
+        }
+    }
+
     /// How many of `bits` bits each fit; `None` when not one does.
     fn within(self, n: usize, bits: u32, budget: Option<u32>) -> Option<usize> {
         let Some(budget) = budget else { return Some(self.of(n)) };
@@ -208,6 +215,9 @@ impl Codec for Largest {
     fn is_unbiased(&self) -> bool {
         false
     }
+    fn check_dim(&self, d: usize) -> Result<()> {
+        self.0.check_dim(d)
+    }
 }
 
 /// The indices of the `k` components of largest magnitude, increasing; of equal ones the first.
@@ -273,6 +283,9 @@ impl Codec for Random {
     }
     fn is_unbiased(&self) -> bool {
         self.unbiased
+    }
+    fn check_dim(&self, d: usize) -> Result<()> {
+        self.count.check_dim(d)
     }
 }
 

@@ -10,6 +10,7 @@ use super::Settings;
 use crate::error::{BadInput, Result, require};
 use crate::random::Stream;
 use crate::uplink::Uplink;
+use crate::uplink::codec::Codec;
 
 /// Bits per component and exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -34,6 +35,19 @@ impl BitBudget {
     }
 }
 
+impl BitBudget {
+    /// # Errors
+    /// When it never carries `d` components.
+    pub fn carries(&self, codec: &dyn Codec, d: usize) -> Result<()> {
+        let most = if self.fading_snr.is_some() { u32::MAX } else { self.bits.floor() as u32 };
+        if codec.encoded_len(d, Some(most)).is_some() {
+            return Ok(());
+        }
+        let what = format!("a budget of {} bits a component never carries a message of this codec", self.bits);
+        Err(BadInput::new("bits", what, "more bits, or a codec that makes do with them (quantised)"))
+    }
+}
+
 impl Settings for BitBudget {
     fn install(&self, link: &mut Uplink) -> Result<()> {
         require(self.bits > 0.0 && self.bits.is_finite(), "bits", self.bits, "a positive number of bits a component")?;
@@ -41,11 +55,9 @@ impl Settings for BitBudget {
         if link.budget.is_some() {
             return Err(BadInput::new("", "two bit budgets on one link", "one"));
         }
-        let most = if self.fading_snr.is_some() { u32::MAX } else { self.bits.floor() as u32 };
-        if link.codec.encoded_len(64, Some(most)).is_none() {
-            let what = format!("a budget of {} bits a component never carries a message of this codec", self.bits);
-            return Err(BadInput::new("bits", what, "more bits, or a codec that makes do with them (quantised)"));
-        }
+        // Of the longest vectors: sparse codecs need the fewest bits a component there. Of the
+        // problem's own, when it is known.
+        self.carries(&*link.codec, 1 << 24)?;
         link.budget = Some(*self);
         Ok(())
     }

@@ -40,10 +40,10 @@ pub enum Delay {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         max: Option<u64>,
     },
-    /// `delays[t]` in round t, for all agents.
+    /// `delays[t]` in round t, measured somewhere; in rounds beyond its end as in its last.
     Trace {
-        /// One per round.
-        delays: Vec<u64>,
+        /// One per round, for all agents or for each.
+        delays: Vec<Row>,
     },
     /// Every `period` rounds the link stalls for `length` of them: the delay then grows
     /// by one each round, from 0 to `length`; uniform on `0..=short` at other times. The
@@ -70,12 +70,31 @@ fn one() -> u64 {
     1
 }
 
+/// The delays of one round of a trace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "delays in rounds, at least 0: one per round for all agents, or a list of one per agent")]
+pub enum Row {
+    /// The same for all agents.
+    All(u64),
+    /// One per agent.
+    Each(Vec<u64>),
+}
+
+impl Row {
+    fn longest(&self) -> u64 {
+        match self {
+            Row::All(tau) => *tau,
+            Row::Each(taus) => taus.iter().copied().max().unwrap_or(0),
+        }
+    }
+}
+
 /// The longest delay that is accepted: history is kept for it.
 pub const MAX_DELAY: u64 = 1_000_000;
 
 impl Delay {
-    /// The delay of round t for the agent whose stream this is.
-    pub fn of(&self, t: u64, stream: &mut Stream) -> u64 {
+    /// The delay of round t for agent `c`, whose stream this is.
+    pub fn of(&self, t: u64, c: usize, stream: &mut Stream) -> u64 {
         let uniform = |stream: &mut Stream, min: u64, max: u64| min + (stream.uniform() * (max - min + 1) as f64) as u64;
         match self {
             Delay::Constant { rounds } => *rounds,
@@ -85,7 +104,10 @@ impl Delay {
                 let drawn = if *mean > 0.0 { (u.ln() / (mean / (1.0 + mean)).ln()).floor() as u64 } else { 0 };
                 drawn.min(self.max())
             }
-            Delay::Trace { delays } => delays[t as usize],
+            Delay::Trace { delays } => match &delays[(t as usize).min(delays.len() - 1)] {
+                Row::All(tau) => *tau,
+                Row::Each(taus) => taus[c],
+            },
             Delay::Stall { period, length, short } => {
                 let calm = period - length;
                 match t % period {
@@ -109,7 +131,7 @@ impl Delay {
             Delay::Constant { rounds } | Delay::Spikes { rounds, .. } => *rounds,
             Delay::Uniform { max, .. } => *max,
             Delay::Geometric { mean, max } => max.unwrap_or((10.0 * mean).ceil() as u64),
-            Delay::Trace { delays } => delays.iter().copied().max().unwrap_or(0),
+            Delay::Trace { delays } => delays.iter().map(Row::longest).max().unwrap_or(0),
             Delay::Stall { length, short, .. } => *length.max(short),
         }
     }
@@ -127,7 +149,34 @@ impl Delay {
             }
             Delay::Constant { .. } => {}
         }
-        require(self.max() <= MAX_DELAY, "max", self.max(), &format!("a delay of at most {MAX_DELAY} rounds"))
+        let key = match self {
+            Delay::Constant { .. } | Delay::Spikes { .. } => "rounds",
+            Delay::Uniform { .. } | Delay::Geometric { max: Some(_), .. } => "max",
+            Delay::Geometric { max: None, .. } => "mean",
+            Delay::Trace { .. } => "delays",
+            Delay::Stall { length, short, .. } => {
+                if length >= short {
+                    "length"
+                } else {
+                    "short"
+                }
+            }
+        };
+        require(self.max() <= MAX_DELAY, key, self.max(), &format!("a delay of at most {MAX_DELAY} rounds"))
+    }
+
+    /// # Errors
+    /// When a trace has rows of other lengths than one per agent.
+    pub fn check_agents(&self, agents: usize) -> Result<()> {
+        let Delay::Trace { delays } = self else { return Ok(()) };
+        let odd = delays.iter().enumerate().find_map(|(t, row)| match row {
+            Row::Each(taus) if taus.len() != agents => Some((t, taus.len())),
+            _ => None,
+        });
+        odd.map_or(Ok(()), |(t, n)| {
+            let what = format!("{n} delays for {agents} agents in round {t} of the trace");
+            Err(BadInput::new("delays", what, format!("one delay for all agents, or {agents}, one per agent")))
+        })
     }
 
     /// # Errors
@@ -135,7 +184,7 @@ impl Delay {
     pub fn check_rounds(&self, rounds: u64) -> Result<()> {
         match self {
             Delay::Trace { delays } if (delays.len() as u64) < rounds => {
-                let what = format!("a trace of {} delays for {rounds} rounds", delays.len());
+                let what = format!("a trace of {} rounds for a run of {rounds}", delays.len());
                 Err(BadInput::new("delays", what, "a trace at least as long as the run"))
             }
             _ => Ok(()),
