@@ -998,7 +998,10 @@ impl Point {
             let to = if METHOD_COMMON.contains(&key.as_str()) { &mut common } else { &mut own };
             to.insert(key.clone(), value.clone());
         }
-        let kind = find_kind(methods::KINDS, &mut own, "method")?;
+        let kind = find_kind(methods::KINDS, &mut own, "method").map_err(|e| {
+            let presets: Vec<&str> = super::presets::PRESETS.iter().map(|p| p.name).collect();
+            BadInput { help: format!("{}, {}", e.help, presets.join(", ")), ..e }
+        })?;
         let settings = read_kind(kind, own).map_err(|mut e| {
             if e.what.starts_with("unknown key") {
                 e.help = format!("{}, {}", e.help, METHOD_COMMON.join(", "));
