@@ -185,9 +185,10 @@ pub struct EvaluateArgs {
     /// The local step size
     #[arg(long, value_name = "ETA", default_value_t = 1.0, allow_negative_numbers = true)]
     pub step_size: f64,
-    /// Local steps a round (for scafflsa-random, the mean of the number between talks)
-    #[arg(long, value_name = "H", default_value_t = 100, value_parser = clap::value_parser!(u64).range(..=MAX_INTEGER), allow_negative_numbers = true)]
-    pub local_steps: u64,
+    /// Local steps a round (for scafflsa-random, the mean of the number between talks); 100 for
+    /// methods that have them
+    #[arg(long, value_name = "H", value_parser = clap::value_parser!(u64).range(..=MAX_INTEGER), allow_negative_numbers = true)]
+    pub local_steps: Option<u64>,
     /// Rounds at most; the run stops when the residual is small
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(..=MAX_INTEGER), allow_negative_numbers = true)]
     pub rounds: u64,

@@ -719,6 +719,19 @@ fn media_are_checked() {
         scafflsa.lines().last().unwrap(),
         &["method[1].uplink: a delay (pull) uses a direction twice or never", "late (push), or a method without agent state"],
     );
+    for medium in ["kind = \"over-the-air\"", "kind = \"late\", law = \"constant\", rounds = 1"] {
+        let scafflsa = format!("label = \"SCAFFLSA\"\nrule = \"acknowledged\"\nuplink = {{ media = [{{ {medium} }}] }}");
+        refused_file(
+            &small("label = \"SCAFFLSA\"", &scafflsa),
+            scafflsa.lines().last().unwrap(),
+            &["method[1].uplink: rule = \"acknowledged\" needs to know which messages are in a round's mean", "afresh"],
+        );
+    }
+    refused_file(
+        &small("label = \"SCAFFLSA\"", "label = \"SCAFFLSA\"\nparticipants = 2\nrule = \"afresh\""),
+        "rule = \"afresh\"",
+        &["method[1].rule: \"afresh\" is not accepted", "where not all agents take part"],
+    );
 }
 
 #[test]

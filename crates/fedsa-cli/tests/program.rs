@@ -469,6 +469,13 @@ fn evaluate_gives_weights_from_logs() {
     for i in 0..3 {
         folder.write(&format!("logs/agent_{i}.csv"), LOG.replace("0.7", &format!("0.{}", 4 + i)));
     }
+    // Methods of one step a round, and presets, have no number of local steps.
+    let single = ["evaluate", "logs", "--features", "polynomial:1", "--gamma", "0.9", "--rounds", "3", "--method"];
+    for method in ["fedtd", "qfedtd", "delayed-sa", "dasa"] {
+        folder.run(&[&single[..], &[method, "--out", method]].concat()).exits(0);
+    }
+    let refused = folder.run(&[&single[..], &["fedtd", "--out", "n", "--local-steps", "5"]].concat()).exits(2).message();
+    assert!(refused.contains("unknown key `local_steps` (set by --local-steps 5)"), "{refused}");
     let args =
         ["evaluate", "logs", "--features", "polynomial:1", "--range", "s_0=-1,1", "--gamma", "0.9", "--local-steps", "5", "--out", "o"];
     let output = folder.run(&args).exits(0);

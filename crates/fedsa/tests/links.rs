@@ -310,11 +310,11 @@ fn a_trace_has_its_delays_agent_by_agent() {
     let (mut pull, mut push, mut first) = (vec![0.0], vec![0.0], vec![0.0]);
     for t in 0..12 {
         let mut arrives = [0.0; 3];
-        for c in 0..3 {
+        for (c, b) in b.iter().enumerate() {
             let tau = row(t)[c] as usize;
-            arrives[0] += if tau <= t { b[c] - pull[t - tau] } else { 0.0 };
-            arrives[1] += (0..=t).filter(|s| s + row(*s)[c] as usize == t).map(|s| b[c] - push[s]).sum::<f64>();
-            arrives[2] += b[c] - first[t.saturating_sub(tau)];
+            arrives[0] += if tau <= t { b - pull[t - tau] } else { 0.0 };
+            arrives[1] += (0..=t).filter(|s| s + row(*s)[c] as usize == t).map(|s| b - push[s]).sum::<f64>();
+            arrives[2] += b - first[t.saturating_sub(tau)];
         }
         pull.push(pull[t] + 0.1 * arrives[0]);
         push.push(push[t] + 0.1 * arrives[1]);
@@ -322,6 +322,35 @@ fn a_trace_has_its_delays_agent_by_agent() {
         let got = [theta("delay", r#", "before": "nothing""#, t + 1), theta("late", "", t + 1), theta("delay", "", t + 1)];
         for (got, want) in got.iter().zip([pull[t + 1], push[t + 1], first[t + 1]]) {
             assert!((got - want).abs() < 1e-14, "{got:?} after {} rounds, not {want}", t + 1);
+        }
+    }
+}
+
+/// With a delay that stays, what the server recomputes at an old model (pull) is what the agent
+/// sent then (push): the model, the sample and the state of the agent's process are those of that
+/// round.
+#[test]
+fn pull_and_push_are_one_where_every_delay_stays() {
+    const AGENTS: usize = 19;
+    let each: Vec<usize> = (0..AGENTS).map(|c| (5 * c) % 7).collect();
+    for law in [r#""law": "constant", "rounds": 4"#.to_string(), format!(r#""law": "trace", "delays": [{each:?}]"#)] {
+        let pull = link(EXACT, false, &[&format!(r#"{{"kind": "delay", "before": "nothing", {law}}}"#)]).unwrap();
+        let push = link(EXACT, false, &[&format!(r#"{{"kind": "late", {law}}}"#)]).unwrap();
+        for (problem, settings) in problems(AGENTS) {
+            for sampling in [Law::Iid, Law::Markov] {
+                let field = field(&*settings, sampling);
+                for (kind, method) in [("fedtd", r#"{"step_size": 0.1}"#), ("fedlsa", r#"{"step_size": 0.1, "local_steps": 3}"#)] {
+                    let method = common::method(kind, method);
+                    let theta = |uplink: &Uplink| {
+                        let mut engine = run(&*field, &*method, uplink, 5);
+                        (0..30).for_each(|_| engine.step());
+                        engine.theta().to_vec()
+                    };
+                    // Blocks of a sum are of letters, and before all agents have answered there are fewer.
+                    let apart = [theta(&push), theta(&Uplink::default())].map(|other| common::distance(&theta(&pull), &other));
+                    assert!(apart[0] < 1e-13 && apart[1] > 1e-4, "{kind} on {problem}, {sampling:?}, {law}: {apart:?}");
+                }
+            }
         }
     }
 }

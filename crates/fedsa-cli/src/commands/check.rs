@@ -80,9 +80,17 @@ fn settings(table: Option<&Value>) -> String {
     let Some(Value::Table(table)) = table else { return String::new() };
     let kind = table.get("kind").and_then(Value::as_str).map(str::to_string);
     let own = table.iter().filter(|(key, _)| !["kind", "label"].contains(&key.as_str()));
-    let own = own.map(|(key, value)| format!("{key} = {}", crate::config::short(value)));
+    let text = |key: &str, value: &Value| match key {
+        // A link is what a method's kind does not say.
+        "uplink" | "downlink" => crate::config::cut(value, LONGEST_LINK),
+        _ => crate::config::short(value),
+    };
+    let own = own.map(|(key, value)| format!("{key} = {}", text(key, value)));
     kind.into_iter().chain(own).collect::<Vec<_>>().join(", ")
 }
+
+/// A link's text is cut here: a trace of delays may be of any length.
+const LONGEST_LINK: usize = 300;
 
 /// What is known of a cell's stability, in words.
 fn stability_text(plan: &Plan, cell: usize) -> String {

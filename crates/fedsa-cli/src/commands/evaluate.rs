@@ -17,7 +17,7 @@ use super::run::Job;
 use super::{apply, say};
 use crate::args::{EvaluateArgs, Overrides};
 use crate::config::document::{From, Origin};
-use crate::config::{Document, Experiment};
+use crate::config::{Document, Experiment, find_kind, read_kind};
 use crate::error::Failure;
 use crate::experiment::{Plan, Results};
 use crate::files::find::Places;
@@ -90,13 +90,26 @@ fn origins(args: &EvaluateArgs) -> Vec<Origin> {
         ("sampling.kind", format!("--sampling {}", args.sampling)),
         ("method[0].kind", format!("--method {}", args.method)),
         ("method[0].step_size", format!("--step-size {}", args.step_size)),
-        ("method[0].local_steps", format!("--local-steps {}", args.local_steps)),
-        ("method[0].talk_probability", format!("--local-steps {}", args.local_steps)),
+        ("method[0].local_steps", format!("--local-steps {}", local_steps(args))),
+        ("method[0].talk_probability", format!("--local-steps {}", local_steps(args))),
         ("run.rounds", format!("--rounds {}", args.rounds)),
         ("run.seeds", format!("--seed {}", args.seed)),
         ("run.stop", format!("--tol {}", args.tol)),
     ];
     flags.into_iter().map(|(key, flag)| Origin { key: key.into(), from: From::Flag(flag) }).collect()
+}
+
+/// H, 100 where it was not said.
+fn local_steps(args: &EvaluateArgs) -> u64 {
+    args.local_steps.unwrap_or(100)
+}
+
+/// Whether `local_steps` is a key of this kind of method.
+fn takes_local_steps(kind: &str) -> bool {
+    let given = [("kind", Value::String(kind.into())), ("local_steps", Value::Integer(1))];
+    let mut table: Table = given.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
+    let Ok(kind) = find_kind(fedsa::methods::KINDS, &mut table, "method") else { return false };
+    !read_kind(kind, table).is_err_and(|e| e.key.contains("local_steps"))
 }
 
 /// The experiment that the flags come to.
@@ -121,8 +134,10 @@ fn experiment(args: &EvaluateArgs) -> Result<Table, BadInput> {
     ]);
     let mut method = vec![("kind", text(&args.method)), ("step_size", Value::Float(args.step_size))];
     match args.method.as_str() {
-        "scafflsa-random" => method.push(("talk_probability", Value::Float(1.0 / args.local_steps as f64))),
-        _ => method.push(("local_steps", Value::Integer(args.local_steps as i64))),
+        "scafflsa-random" => method.push(("talk_probability", Value::Float(1.0 / local_steps(args) as f64))),
+        // A method of one step a round has no such key; what was asked for it is told.
+        kind if args.local_steps.is_none() && !takes_local_steps(kind) => {}
+        _ => method.push(("local_steps", Value::Integer(local_steps(args) as i64))),
     }
     let mut run = vec![("rounds", Value::Integer(args.rounds as i64)), ("seeds", Value::Array(vec![Value::Integer(args.seed as i64)]))];
     if args.tol != 0.0 {

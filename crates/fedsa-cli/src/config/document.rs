@@ -53,15 +53,17 @@ impl Document {
     /// When it is not TOML; the message shows the line.
     pub fn parse(name: &str, text: &str) -> Result<Self, Failure> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let table = text.parse::<Table>().map_err(|e| {
+        let mut table = text.parse::<Table>().map_err(|e| {
             let help = "an experiment file in TOML, with [problem], [[method]] and [run]";
             Failure::in_text(name, text, e.span(), format!("this is not TOML: {}", e.message()), help)
         })?;
+        super::presets::expand(&mut table);
         Ok(Self { name: name.to_string(), text: text.to_string(), table, origins: Vec::new() })
     }
 
     /// An experiment that options of the command line come to, rather than a file.
-    pub fn from_flags(table: Table, origins: Vec<Origin>) -> Self {
+    pub fn from_flags(mut table: Table, origins: Vec<Origin>) -> Self {
+        super::presets::expand(&mut table);
         Self { name: String::new(), text: String::new(), table, origins }
     }
 

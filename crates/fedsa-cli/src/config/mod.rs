@@ -2,6 +2,7 @@
 
 pub mod document;
 pub mod link;
+pub mod presets;
 pub mod schema;
 
 use fedsa::error::{BadInput, Result};
@@ -141,8 +142,13 @@ fn plain(expected: &str) -> &str {
 
 /// A value as text, not too long for a message.
 pub fn short(value: &Value) -> String {
+    cut(value, 60)
+}
+
+/// A value as text of at most so many characters.
+pub fn cut(value: &Value, most: usize) -> String {
     let text = value.as_str().map_or_else(|| value.to_string(), |text| format!("{text:?}"));
-    match text.char_indices().nth(60) {
+    match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}..", &text[..end]),
         None => text,
     }

@@ -771,6 +771,8 @@ fn expand(document: &Document, sweeps: &[Sweep], variants: &[Variant]) -> Result
         points.extend(here);
     }
     for point in &mut points {
+        // A sweep may name a preset too.
+        super::presets::expand(&mut point.table);
         let text = |(name, value): &(String, Value)| match value {
             Value::String(s) if name == "variant" => s.clone(),
             Value::String(s) => format!("{name}={s}"),
@@ -998,7 +1000,10 @@ impl Point {
             let to = if METHOD_COMMON.contains(&key.as_str()) { &mut common } else { &mut own };
             to.insert(key.clone(), value.clone());
         }
-        let kind = find_kind(methods::KINDS, &mut own, "method")?;
+        let kind = find_kind(methods::KINDS, &mut own, "method").map_err(|e| {
+            let presets: Vec<&str> = super::presets::PRESETS.iter().map(|p| p.name).collect();
+            BadInput { help: format!("{}, {}", e.help, presets.join(", ")), ..e }
+        })?;
         let settings = read_kind(kind, own).map_err(|mut e| {
             if e.what.starts_with("unknown key") {
                 e.help = format!("{}, {}", e.help, METHOD_COMMON.join(", "));

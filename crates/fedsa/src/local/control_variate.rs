@@ -86,6 +86,10 @@ impl Client for ControlVariate {
         }
     }
 
+    fn needs_arrivals(&self) -> bool {
+        self.learns == Learns::Acknowledged
+    }
+
     fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox) {
         let theta = down.part(Part::Model);
         // xi_c += gain (v - v_c), with v of the last round as this model tells it.

@@ -28,6 +28,10 @@ pub trait Client: Send + Sync {
     /// The part, of d numbers, that it wants in the messages of an exchange; none when it
     /// wants no such message. Messages from another machine are held to it.
     fn wants(&self, exchange: u8) -> Option<Part>;
+    /// Whether it must be told which messages of a round are in the round's mean.
+    fn needs_arrivals(&self) -> bool {
+        false
+    }
     /// Answers a message with one message per agent, through `out`.
     fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox);
     /// Learns what became of the message of lane `l` in encoding: `sent` is what the

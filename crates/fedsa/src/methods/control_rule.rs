@@ -8,6 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Result, require};
 use crate::local::control_variate::Learns;
 use crate::server::average::Tell;
 use crate::uplink::Facts;
@@ -29,6 +30,18 @@ pub enum ControlRule {
 }
 
 impl ControlRule {
+    /// # Errors
+    /// When the rule needs all agents in every round and there are fewer.
+    pub(crate) fn check(self, participants: Option<usize>, agents: usize) -> Result<()> {
+        let partial = participants.is_some_and(|m| m < agents);
+        require(
+            self != ControlRule::Afresh || !partial,
+            "rule",
+            "\"afresh\"",
+            "auto, literal or acknowledged where not all agents take part",
+        )
+    }
+
     /// What it comes to on a link, and what the server then tells.
     pub(crate) fn resolve(self, partial: bool, link: &Facts) -> (Learns, Tell) {
         let literal = if partial { (Learns::Told, Tell::Mean) } else { (Learns::FromModel, Tell::Nothing) };

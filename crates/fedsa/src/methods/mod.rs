@@ -55,6 +55,12 @@ impl Method {
                 "a method with one exchange a round",
             );
         }
+        if self.client.needs_arrivals() && (link.is_sum_only || link.late.is_some()) {
+            return refused(
+                "rule = \"acknowledged\" needs to know which messages are in a round's mean, and over this link nobody does",
+                "rule = \"auto\" or \"afresh\"",
+            );
+        }
         Ok(())
     }
 }

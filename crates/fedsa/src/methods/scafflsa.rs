@@ -52,6 +52,7 @@ impl Scafflsa {
 
 impl Settings for Scafflsa {
     fn check(&self, agents: usize) -> Result<()> {
+        self.rule.check(self.participants, agents)?;
         check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
     }
 

@@ -44,6 +44,7 @@ impl Settings for ScafflsaRandom {
     fn check(&self, agents: usize) -> Result<()> {
         let p = self.talk_probability;
         require(p > 0.0 && p <= 1.0 && 1.0 / p <= 1e6, "talk_probability", p, "in [1e-6, 1]")?;
+        self.rule.check(self.participants, agents)?;
         check_common(&StepSize::Constant(self.step_size), 1, self.global_step_size, self.participants, agents)
     }
 

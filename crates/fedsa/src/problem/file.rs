@@ -51,6 +51,12 @@ impl Settings for ArrayFile {
 
 impl ArrayFile {
     fn field_of(&self, arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+        // What would have no effect is not what was meant.
+        let own = if arrays.find("P").is_some() { "samples of its own: a reward process" } else { "noise of its own: noise_std" };
+        let has_own = arrays.find("P").is_some() || arrays.find("noise_std").is_some();
+        if self.noise.is_some() && has_own {
+            return Err(BadInput::new("noise", format!("noise for a file that has {own}"), "no noise here, or a file with A and b alone"));
+        }
         match (arrays.find("P"), arrays.find("A")) {
             (Some(_), _) => mdp_field(arrays, sampling, isa, self.allow_singular_agents),
             (None, Some(_)) => {

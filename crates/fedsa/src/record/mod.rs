@@ -112,3 +112,35 @@ impl Output {
         if self.count == 0 { theta } else { &self.mean }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_drawn_iterate_has_the_law_of_its_weights() {
+        const T: u64 = 7;
+        let (q, seeds) = (0.7f64, 40_000);
+        let weight = |t: u64| q.powi(-(t as i32 + 1));
+        let total: f64 = (0..=T).map(weight).sum();
+        let mut counts = [0.0f64; T as usize + 1];
+        for seed in 0..seeds {
+            let mut output = Output::new(OutputRule::Weighted(q), &[0.0], seed);
+            (1..=T).for_each(|t| output.see(&[t as f64], t));
+            counts[output.value(&[f64::NAN])[0] as usize] += 1.0;
+        }
+        for (t, count) in counts.into_iter().enumerate() {
+            let p = weight(t as u64) / total;
+            let se = (p * (1.0 - p) / seeds as f64).sqrt();
+            assert!((count / seeds as f64 - p).abs() <= 4.0 * se, "theta_{t}: {count} of {seeds}, {p} expected");
+        }
+    }
+
+    #[test]
+    fn weights_beyond_the_largest_number_are_no_matter() {
+        // The weights themselves would be 2^5000.
+        let mut output = Output::new(OutputRule::Weighted(0.5), &[0.0], 1);
+        (1..=5000).for_each(|t| output.see(&[t as f64], t));
+        assert!(output.total == 2.0 && output.value(&[f64::NAN])[0] > 4900.0);
+    }
+}

@@ -54,8 +54,12 @@ impl Adaptive {
                 got.asked
             }
             Choice::NearestHalf => {
-                // A stable sort: of equal distances the agents of lower number come first.
-                near.sort_by(|a, b| a.0.total_cmp(&b.0));
+                // Equal distances, as without delays, must not favour an agent: who comes first
+                // turns by half of the agents a round.
+                let agents = self.participation.agents as u64;
+                let turn = got.round % agents.max(1) * agents.div_ceil(2) % agents.max(1);
+                let place = |letter: &Letter| (letter.agent as u64 + agents - turn) % agents;
+                near.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| place(a.1).cmp(&place(b.1))));
                 near.truncate(near.len().div_ceil(2));
                 // The largest distance of the nearer half is the median of all.
                 if near.last().is_none_or(|(median, _)| *median > self.threshold) {
