@@ -116,3 +116,32 @@ impl Server for Average {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::{LocalSteps, StepSize};
+
+    #[test]
+    fn only_a_state_of_its_own_shape_is_put_back() {
+        let steps = Steps { size: StepSize::Constant(0.1), local: LocalSteps::Fixed(1) };
+        let rule = |table: Option<Vec<f64>>| Average {
+            theta: vec![0.0; 2],
+            steps,
+            alpha_g: 1.0,
+            participation: Participation { m: None, agents: 3, seed: 0 },
+            operators_first: true,
+            table,
+            weights: vec![1.0 / 3.0; 3],
+            tell: Tell::Nothing,
+            radius: None,
+        };
+        let state = rule(Some((0..6).map(f64::from).collect())).state();
+        let mut restored = rule(Some(vec![0.0; 6]));
+        restored.restore(state.clone()).unwrap();
+        assert_eq!(restored.state(), state);
+        assert!(rule(None).restore(state.clone()).is_err());
+        assert!(rule(Some(vec![0.0; 6])).restore(state[..1].to_vec()).is_err());
+        assert!(rule(Some(vec![0.0; 3])).restore(state).is_err());
+    }
+}
