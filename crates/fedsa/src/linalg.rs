@@ -59,7 +59,8 @@ pub fn norm2(m: &Mat<f64>) -> f64 {
 /// Solves `m x = b`, refusing a singular or badly conditioned `m`.
 ///
 /// # Errors
-/// When `m` is not finite or its condition number exceeds [`MAX_CONDITION`].
+/// When `m` is not finite or its condition number exceeds [`MAX_CONDITION`], or the
+/// solution is not finite.
 pub fn solve(m: &Mat<f64>, b: &[f64]) -> Result<Vec<f64>> {
     // The Frobenius norms bound the condition number from above and are cheaper than singular values.
     let lu = m.partial_piv_lu();
@@ -76,7 +77,15 @@ pub fn solve(m: &Mat<f64>, b: &[f64]) -> Result<Vec<f64>> {
         ));
     }
     let x = lu.solve(column(b));
-    Ok((0..b.len()).map(|i| x[(i, 0)]).collect())
+    let x: Vec<f64> = (0..b.len()).map(|i| x[(i, 0)]).collect();
+    match x.iter().position(|x| !x.is_finite()) {
+        None => Ok(x),
+        Some(i) => Err(BadInput::new(
+            "",
+            format!("the solution's component {i} is {}", x[i]),
+            "a matrix and a right-hand side whose sizes are less far apart",
+        )),
+    }
 }
 
 /// All eigenvalues of a square matrix as (real, imaginary).
