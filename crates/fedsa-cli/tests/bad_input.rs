@@ -729,9 +729,9 @@ fn media_are_checked() {
         );
     }
     refused_file(
-        &small("label = \"SCAFFLSA\"", "label = \"SCAFFLSA\"\nparticipants = 2\nrule = \"afresh\""),
-        "rule = \"afresh\"",
-        &["method[1].rule: \"afresh\" is not accepted", "where not all agents take part"],
+        &small("label = \"SCAFFLSA\"", "label = \"SCAFFLSA\"\ncontrol_step = 1.5"),
+        "control_step = 1.5",
+        &["method[1].control_step: 1.5 is not accepted", "in (0, 1]"],
     );
 }
 

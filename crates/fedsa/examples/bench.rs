@@ -148,7 +148,7 @@ fn method(name: &str, local_steps: usize) -> Box<dyn Method> {
     let step_size = StepSize::Constant(0.01);
     match name {
         "fedlsa" => Box::new(FedLsa { step_size, local_steps, global_step_size: 1.0, participants: None }),
-        "scafflsa" => Box::new(Scafflsa { step_size, local_steps, global_step_size: 1.0, participants: None, rule: Default::default() }),
+        "scafflsa" => Box::new(Scafflsa { step_size, ..Scafflsa::new(0.01, local_steps) }),
         _ => panic!("{name} is no method of the benchmark"),
     }
 }

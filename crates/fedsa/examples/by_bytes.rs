@@ -11,7 +11,6 @@ use std::thread;
 
 use fedsa::error::Result;
 use fedsa::kernel::Isa;
-use fedsa::methods::control_rule::ControlRule;
 use fedsa::methods::{Settings as _, scafflsa::Scafflsa};
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::problem::garnet::Garnet;
@@ -19,7 +18,6 @@ use fedsa::problem::{NoFiles, Settings as _};
 use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::Sampling;
-use fedsa::schedule::StepSize;
 use fedsa::uplink::Uplink;
 
 const ROUNDS: u64 = 50;
@@ -27,13 +25,7 @@ const SEED: u64 = 7;
 
 fn main() -> Result<()> {
     // Six of ten agents take part in a round, drawn anew each time.
-    let method = Scafflsa {
-        step_size: StepSize::Constant(0.1),
-        local_steps: 100,
-        global_step_size: 1.0,
-        participants: Some(6),
-        rule: ControlRule::Auto,
-    };
+    let method = Scafflsa { participants: Some(6), ..Scafflsa::new(0.1, 100) };
     let field = Garnet { agents: 10, ..Garnet::default() }.field(&NoFiles, Sampling::default(), Isa::best())?;
     method.check(field.agents())?;
     let uplink = Uplink::default();

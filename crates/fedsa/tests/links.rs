@@ -188,6 +188,51 @@ fn afresh_forgets_what_links_add_where_the_letter_adds_it_up() {
     assert!(apart < 1e-13, "{apart:e}");
 }
 
+/// `||theta - theta*||^2` after some rounds.
+fn error_after(field: &dyn Field, method: &dyn Method, uplink: &Uplink, rounds: u64) -> f64 {
+    let mut engine = run(field, method, uplink, 5);
+    (0..rounds).for_each(|_| engine.step());
+    fedsa::linalg::distance_sq(engine.theta(), field.root().unwrap())
+}
+
+#[test]
+fn controls_that_move_by_a_share_bear_codecs_of_large_variance() {
+    // One of four components, fourfold: zeta = 3. To the letter a control's mean square grows threefold a round.
+    let settings = LinearSystems { agents: 10, dim: 4, ..Default::default() };
+    let field = field(&settings, Law::Mean);
+    let uplink = link(r#"{"kind": "rand-k", "k": 1}"#, false, &[]).unwrap();
+    let with = |step: f64| method("scafflsa", &format!(r#"{{"step_size": 0.05, "local_steps": 3, "control_step": {step}}}"#));
+    let error = error_after(&*field, &*with(0.25), &uplink, 3000);
+    assert!(error < 1e-20, "{error:e}");
+    assert!(control_sum(&*field, &*with(0.25), &uplink, 200) < 1e-12);
+    let literal = error_after(&*field, &*with(1.0), &uplink, 300);
+    assert!(literal.is_nan() || literal > 1e3, "{literal:e}");
+}
+
+#[test]
+fn auto_bears_every_link_with_some_of_the_agents_too() {
+    let settings = LinearSystems { agents: 21, dim: 5, ..Default::default() };
+    let field = field(&settings, Law::Mean);
+    let fine = r#"{"kind": "quantised", "bits": 12, "rounding": "dither"}"#;
+    let rounded_down = |media: &[&str]| Uplink { downlink: link(fine, false, &[]).unwrap().codec, ..link(EXACT, false, media).unwrap() };
+    let air = r#"{"kind": "over-the-air", "gain": {"law": "constant", "value": 1.0}, "receiver_noise": 1.0}"#;
+    for (name, uplink) in [
+        ("losses and a rounded downlink", rounded_down(&[ERASURE])),
+        ("over the air", link(EXACT, false, &[air]).unwrap()),
+        ("lost or late", link(EXACT, false, &[ERASURE, LATE]).unwrap()),
+    ] {
+        let with =
+            |rule: &str| method("scafflsa", &format!(r#"{{"step_size": 0.05, "local_steps": 3, "participants": 9, "rule": "{rule}"}}"#));
+        let (auto, literal) =
+            (error_after(&*field, &*with("auto"), &uplink, 10_000), error_after(&*field, &*with("literal"), &uplink, 10_000));
+        assert!(auto < 0.05 && literal > 3.0 * auto, "{name}: {auto:e}, to the letter {literal:e}");
+    }
+    // Late alone the letter is right: theta* to rounding.
+    let with = |rule: &str| method("scafflsa", &format!(r#"{{"step_size": 0.05, "local_steps": 3, "participants": 9, "rule": "{rule}"}}"#));
+    let error = error_after(&*field, &*with("auto"), &link(EXACT, false, &[LATE]).unwrap(), 10_000);
+    assert!(error < 1e-20, "{error:e}");
+}
+
 #[test]
 fn a_geometric_delay_has_its_law_and_ends_where_it_is_cut_off() {
     let delays = |mean: f64, max: u64| {

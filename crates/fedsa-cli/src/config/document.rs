@@ -292,6 +292,12 @@ pub fn set(table: &mut Table, key: &str, value: Value) -> Result<Vec<String>, Ba
     if parts.iter().any(|p| p.trim().is_empty()) {
         return Err(BadInput::new(key, "an empty part in a dotted key", "a key such as run.rounds"));
     }
+    if let (["method", .., "kind"], Some(name)) = (&parts[..], value.as_str())
+        && super::presets::PRESETS.iter().any(|preset| preset.name == name)
+    {
+        let what = format!("`{name}` is a method with its link, and only a [[method]] can say it");
+        return Err(BadInput::new(key, what, "a [[method]] of this kind beside the other"));
+    }
     let mut done = Vec::new();
     set_parts(table, &parts, String::new(), &value, &mut done)?;
     Ok(done)

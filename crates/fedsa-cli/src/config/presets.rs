@@ -14,7 +14,7 @@ pub struct Preset {
     pub settings: &'static str,
 }
 
-/// The compositions of [T] ch. 4, with the parameters of its figures.
+/// The compositions of \[T\] ch. 4, with the parameters of its figures.
 pub const PRESETS: &[Preset] = &[
     Preset { name: "vanilla-fedtd", settings: "kind = \"fedtd\"" },
     Preset {

@@ -771,8 +771,6 @@ fn expand(document: &Document, sweeps: &[Sweep], variants: &[Variant]) -> Result
         points.extend(here);
     }
     for point in &mut points {
-        // A sweep may name a preset too.
-        super::presets::expand(&mut point.table);
         let text = |(name, value): &(String, Value)| match value {
             Value::String(s) if name == "variant" => s.clone(),
             Value::String(s) => format!("{name}={s}"),

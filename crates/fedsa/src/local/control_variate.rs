@@ -20,6 +20,8 @@ pub struct ControlVariate {
     /// `None` with a fixed period: the gain is 1. With random talk of probability
     /// p the gain is `p H`, so that `xi_c += (p / eta) (theta_{t+1} - theta_{c,H})`.
     pub talk_probability: Option<f64>,
+    /// The share of the difference by which a control moves.
+    pub control_step: f64,
     /// How an agent learns v.
     pub learns: Learns,
 }
@@ -55,7 +57,7 @@ const BASE: usize = 2;
 
 impl ControlVariate {
     fn gain(&self, leg: &Leg) -> f64 {
-        self.talk_probability.map_or(1.0, |p| p * leg.len as f64)
+        self.control_step * self.talk_probability.map_or(1.0, |p| p * leg.len as f64)
     }
 
     /// `xi_c + gain (v - v_c)` of the last round, which led from `base` to `theta`.

@@ -17,7 +17,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::control_rule::ControlRule;
+use super::control_rule::{ControlRule, check_control_step};
 use super::{Drift, Method, Setting, Settings, Shape, averaging, check_common, fixed, one};
 use crate::error::Result;
 use crate::local::ControlVariate;
@@ -41,18 +41,29 @@ pub struct Scafflsa {
     /// How control variates are kept over a link that alters, loses or delays messages.
     #[serde(default)]
     pub rule: ControlRule,
+    /// The share of `v - v_c` by which a control moves, in (0, 1]. 1 is \[S\]; over a codec of
+    /// variance constant zeta, `1 / (1 + zeta)` keeps controls stable where 1 may not.
+    #[serde(default = "one")]
+    pub control_step: f64,
 }
 
 impl Scafflsa {
     /// With a constant step size, `alpha_g = 1` and all agents.
     pub fn new(step_size: f64, local_steps: usize) -> Self {
-        Self { step_size: StepSize::Constant(step_size), local_steps, global_step_size: 1.0, participants: None, rule: ControlRule::Auto }
+        Self {
+            step_size: StepSize::Constant(step_size),
+            local_steps,
+            global_step_size: 1.0,
+            participants: None,
+            rule: ControlRule::Auto,
+            control_step: 1.0,
+        }
     }
 }
 
 impl Settings for Scafflsa {
     fn check(&self, agents: usize) -> Result<()> {
-        self.rule.check(self.participants, agents)?;
+        check_control_step(self.control_step)?;
         check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
     }
 
@@ -61,7 +72,13 @@ impl Settings for Scafflsa {
         let partial = self.participants.is_some_and(|m| m < setting.agents());
         let (learns, tell) = self.rule.resolve(partial, &setting.link);
         Method {
-            client: Box::new(ControlVariate { steps, alpha_g: self.global_step_size, talk_probability: None, learns }),
+            client: Box::new(ControlVariate {
+                steps,
+                alpha_g: self.global_step_size,
+                talk_probability: None,
+                control_step: self.control_step,
+                learns,
+            }),
             server: Box::new(Average { tell, ..averaging(setting, steps, self.global_step_size, self.participants) }),
         }
     }
@@ -73,7 +90,7 @@ impl Settings for Scafflsa {
             local_steps: self.local_steps as f64,
             alpha_g: self.global_step_size,
             participants: self.participants,
-            is_linear: true,
+            is_linear: self.control_step == 1.0,
         }
     }
 }

@@ -14,7 +14,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::control_rule::ControlRule;
+use super::control_rule::{ControlRule, check_control_step};
 use super::{Drift, Method, Setting, Settings, Shape, averaging, check_common, one};
 use crate::error::{Result, require};
 use crate::local::ControlVariate;
@@ -38,13 +38,17 @@ pub struct ScafflsaRandom {
     /// How control variates are kept over a link that alters, loses or delays messages.
     #[serde(default)]
     pub rule: ControlRule,
+    /// The share of `v - v_c` by which a control moves, in (0, 1]. 1 is \[S\]; over a codec of
+    /// variance constant zeta, `1 / (1 + zeta)` keeps controls stable where 1 may not.
+    #[serde(default = "one")]
+    pub control_step: f64,
 }
 
 impl Settings for ScafflsaRandom {
     fn check(&self, agents: usize) -> Result<()> {
         let p = self.talk_probability;
         require(p > 0.0 && p <= 1.0 && 1.0 / p <= 1e6, "talk_probability", p, "in [1e-6, 1]")?;
-        self.rule.check(self.participants, agents)?;
+        check_control_step(self.control_step)?;
         check_common(&StepSize::Constant(self.step_size), 1, self.global_step_size, self.participants, agents)
     }
 
@@ -54,7 +58,13 @@ impl Settings for ScafflsaRandom {
         let partial = self.participants.is_some_and(|m| m < setting.agents());
         let (learns, tell) = self.rule.resolve(partial, &setting.link);
         Method {
-            client: Box::new(ControlVariate { steps, alpha_g: self.global_step_size, talk_probability: Some(p), learns }),
+            client: Box::new(ControlVariate {
+                steps,
+                alpha_g: self.global_step_size,
+                talk_probability: Some(p),
+                control_step: self.control_step,
+                learns,
+            }),
             server: Box::new(Average { tell, ..averaging(setting, steps, self.global_step_size, self.participants) }),
         }
     }
@@ -66,7 +76,7 @@ impl Settings for ScafflsaRandom {
             local_steps: 1.0 / self.talk_probability,
             alpha_g: self.global_step_size,
             participants: self.participants,
-            is_linear: true,
+            is_linear: self.control_step == 1.0,
         }
     }
 }

@@ -104,6 +104,9 @@ impl Uplink {
     /// `downlink`, without the medium's place in its list.
     pub fn check(&self, agents: usize, d: usize) -> Result<()> {
         self.codec.check_dim(d).map_err(|e| e.inside("uplink.codec"))?;
+        if self.error_feedback {
+            self.codec.check_feedback(d).map_err(|e| e.inside("uplink.codec"))?;
+        }
         self.downlink.check_dim(d).map_err(|e| e.inside("downlink.codec"))?;
         if let Some(budget) = &self.budget {
             budget.carries(&*self.codec, d).map_err(|e| e.inside("uplink.media"))?;

@@ -49,6 +49,11 @@ pub trait Codec: Send + Sync {
     fn check_dim(&self, _d: usize) -> Result<()> {
         Ok(())
     }
+    /// # Errors
+    /// When error feedback of vectors of `d` components grows without bound whatever they are.
+    fn check_feedback(&self, _d: usize) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The settings of one codec: what `codec` holds beside `kind`.

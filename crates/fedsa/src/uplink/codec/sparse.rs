@@ -287,6 +287,16 @@ impl Codec for Random {
     fn check_dim(&self, d: usize) -> Result<()> {
         self.count.check_dim(d)
     }
+    fn check_feedback(&self, d: usize) -> Result<()> {
+        // What is left out of y has E ||y - Q(y)||^2 = (d/k - 1) ||y||^2.
+        let grows = self.unbiased && 2 * self.count.of(d) <= d;
+        require(
+            !grows,
+            "unbiased",
+            true,
+            "false with error feedback: what up to half of the components, scaled up, leave out grows from round to round",
+        )
+    }
 }
 
 /// A random set of `k` of the numbers below `n`, as a map of n bits.
