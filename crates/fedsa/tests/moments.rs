@@ -24,7 +24,7 @@ use fedsa::theory::stability::ControlVariates;
 
 /// Six states, three features, three agents that differ.
 fn tiny(batch: usize) -> Box<dyn Field> {
-    let garnet = Garnet { agents: 3, states: 6, features: 3, min_class: 5, gamma: 0.8, seed: 4, ..Garnet::default() };
+    let garnet = Garnet { agents: 3, states: 6, features: 3, min_class: Some(5), gamma: 0.8, seed: 4, ..Garnet::default() };
     garnet.field(&NoFiles, Sampling { batch, ..Sampling::default() }, Isa::best()).unwrap()
 }
 

@@ -329,7 +329,7 @@ fn garnets_branch_as_they_say() {
 
 #[test]
 fn a_larger_min_class_is_kept() {
-    let garnet = Garnet { min_class: 25, ..garnet(40, Heterogeneity::Independent) };
+    let garnet = Garnet { min_class: Some(25), ..garnet(40, Heterogeneity::Independent) };
     let exported = Exported::of(&garnet);
     assert!((0..40).all(|c| exported.closed_class(c).len() >= 25));
 }
@@ -362,7 +362,8 @@ fn perturbations_stay_within_their_range() {
 fn every_action_is_perturbed_and_normalised_by_itself() {
     // Both actions' successors, each pair within the range that a pair has by itself.
     let eps = 0.2;
-    let garnet = Garnet { perturbation: Some(eps), policy: Policy::Uniform, states: 400, min_class: 2, ..garnet(1, Heterogeneity::Low) };
+    let garnet =
+        Garnet { perturbation: Some(eps), policy: Policy::Uniform, states: 400, min_class: Some(2), ..garnet(1, Heterogeneity::Low) };
     let exported = Exported::of(&garnet);
     let (low, high) = (0.5 * 0.5 / (1.0 + eps), 0.5 * (0.5 + eps) / (1.0 + eps));
     for s in 0..400 {

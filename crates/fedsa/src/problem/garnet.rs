@@ -83,8 +83,10 @@ pub struct Garnet {
     /// Overrides the preset's perturbation of rewards: U(0, this) is added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reward_perturbation: Option<f64>,
-    /// Kernels whose closed class is smaller are drawn again.
-    pub min_class: usize,
+    /// Kernels whose closed class is smaller are drawn again; by default than 16 states, or
+    /// than more than half of them where that is less.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_class: Option<usize>,
 }
 
 impl Default for Garnet {
@@ -103,7 +105,7 @@ impl Default for Garnet {
             perturbation: None,
             opposite_rewards: None,
             reward_perturbation: None,
-            min_class: 16,
+            min_class: None,
         }
     }
 }
@@ -117,6 +119,10 @@ struct Plan {
 }
 
 impl Garnet {
+    fn min_class(&self) -> usize {
+        self.min_class.unwrap_or((self.states / 2 + 1).min(16))
+    }
+
     fn plan(&self) -> Plan {
         let (kernels, perturbation, opposite, reward_perturbation) = match self.heterogeneity {
             Heterogeneity::Identical => (Kernels::One, 0.0002, false, 0.0),
@@ -140,7 +146,7 @@ impl Garnet {
         require((1..=self.states).contains(&self.branching), "branching", self.branching, &accepted)?;
         super::check_size("actions", &[self.states, self.actions, self.branching])?;
         require((0.0..1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1)")?;
-        require(self.min_class <= self.states, "min_class", self.min_class, &format!("at most states = {}", self.states))?;
+        require(self.min_class() <= self.states, "min_class", self.min_class(), &format!("at most states = {}", self.states))?;
         for (key, x) in [("perturbation", self.perturbation), ("reward_perturbation", self.reward_perturbation)] {
             require(x.is_none_or(|x| x >= 0.0 && x.is_finite()), key, x.unwrap_or(0.0), "at least 0")?;
         }
@@ -170,11 +176,11 @@ impl Garnet {
                 })
                 .collect();
             let mrp = Mrp { states, gamma: self.gamma };
-            if mrp.closed_class().is_ok_and(|class| class.len() >= self.min_class) {
+            if mrp.closed_class().is_ok_and(|class| class.len() >= self.min_class()) {
                 return Ok(mrp);
             }
         }
-        let what = format!("no kernel with one closed class of {} states in {ATTEMPTS} draws", self.min_class);
+        let what = format!("no kernel with one closed class of {} states in {ATTEMPTS} draws", self.min_class());
         Err(crate::error::BadInput::new("min_class", what, "a smaller min_class, or a larger branching"))
     }
 

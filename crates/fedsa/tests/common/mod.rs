@@ -105,7 +105,7 @@ pub fn linear<const D: usize>(agents: &[([[f64; D]; D], [f64; D])]) -> LinearSys
 
 /// A small garnet problem of agents that differ, quick to settle.
 pub fn small_garnet(agents: usize, heterogeneity: Heterogeneity) -> Garnet {
-    Garnet { agents, states: 12, features: 4, min_class: 6, gamma: 0.8, seed: 3, heterogeneity, ..Garnet::default() }
+    Garnet { agents, states: 12, features: 4, min_class: Some(6), gamma: 0.8, seed: 3, heterogeneity, ..Garnet::default() }
 }
 
 /// Logs in memory.
