@@ -7,7 +7,8 @@ use clap::{Args, Parser, Subcommand};
 /// Federated stochastic approximation: federated TD learning and its relatives.
 ///
 /// Exit status: 0 done, every check and every run as expected; 1 not so; 2 bad
-/// input, nothing written; 130 interrupted, checkpoint written.
+/// input, nothing written; 3 the machine failed (disk, memory, a permission), what
+/// was written is kept; 130 interrupted, checkpoints written.
 #[derive(Parser, Debug)]
 #[command(name = "fedsa", version, propagate_version = true)]
 pub struct Cli {
@@ -16,6 +17,12 @@ pub struct Cli {
     /// Threads to use; all cores by default
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub threads: Option<u64>,
+    /// Say on standard error what is being done; twice for more
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// Add what is being done, with times, to this file
+    #[arg(long, global = true, value_name = "FILE")]
+    pub log: Option<PathBuf>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -42,10 +49,11 @@ pub enum Command {
 /// What all commands that run something share.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Common {
-    /// Go on from the checkpoints of an interrupted run in the output folder
+    /// Go on from what the output folder holds of an interrupted run; or of a finished one, with more
+    /// rounds or seeds
     #[arg(long, conflicts_with = "overwrite")]
     pub resume: bool,
-    /// Replace what the output folder holds of another run
+    /// Replace what the output folder holds of another run; files that are not fedsa's stay
     #[arg(long)]
     pub overwrite: bool,
     /// Run settings that are known to be unstable
@@ -54,9 +62,26 @@ pub struct Common {
     /// Print only errors
     #[arg(long, short)]
     pub quiet: bool,
+    /// Show how far the runs are: a bar on a terminal and lines elsewhere (auto), or as said
+    #[arg(long, value_enum, value_name = "HOW", default_value_t)]
+    pub progress: Progress,
     /// Seconds between checkpoints of a run
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds, allow_negative_numbers = true)]
     pub checkpoint_every: f64,
+}
+
+/// How progress is shown.
+#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Progress {
+    /// A bar on a terminal, lines elsewhere
+    #[default]
+    Auto,
+    /// A bar with the time left
+    Bar,
+    /// A line with the time left every half minute
+    Plain,
+    /// Nothing
+    None,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -100,6 +125,9 @@ pub struct RunArgs {
     /// Use the smaller settings of the file's quick table
     #[arg(long)]
     pub quick: bool,
+    /// Print the summary as JSON instead of the report
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub overrides: Overrides,
     #[command(flatten)]
@@ -155,9 +183,12 @@ pub struct TheoryArgs {
 pub struct ExportArgs {
     /// The experiment file
     pub file: PathBuf,
-    /// The .npz file to write
+    /// The .npz file to write; - for standard output
     #[arg(long, value_name = "PATH")]
     pub npz: PathBuf,
+    /// Replace a file that is there
+    #[arg(long)]
+    pub overwrite: bool,
     #[command(flatten)]
     pub overrides: Overrides,
 }

@@ -9,17 +9,33 @@ pub const DONE: u8 = 0;
 pub const NOT_AS_EXPECTED: u8 = 1;
 /// Exit status: bad input; nothing was written.
 pub const BAD_INPUT: u8 = 2;
+/// Exit status: the machine failed (disk, memory, a permission) while the command ran; what was
+/// written until then is kept.
+pub const MACHINE_FAILED: u8 = 3;
 /// Exit status: interrupted; a checkpoint was written.
 pub const INTERRUPTED: u8 = 130;
 
-/// Bad input, with the place in a file where it stands if it stands in one.
+/// A failure of the machine while a command ran: a full disk, a permission that is missing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct MachineFailure {
+    /// What failed.
+    pub what: String,
+    /// What is left, and how to go on.
+    pub help: String,
+}
+
+/// Why a command ended: bad input, with the place in a file where it stands if it stands in one,
+/// or a failure of the machine.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{what}")]
 pub struct Failure {
     /// What is wrong.
     pub what: String,
-    /// What would be accepted.
+    /// What would be accepted, or how to go on.
     pub help: String,
+    /// The exit status: [`BAD_INPUT`] or [`MACHINE_FAILED`].
+    pub status: u8,
     place: Option<Box<(NamedSource<String>, std::ops::Range<usize>)>>,
 }
 
@@ -28,7 +44,7 @@ impl Failure {
     pub fn in_text(name: &str, text: &str, span: Option<std::ops::Range<usize>>, what: String, help: &str) -> Self {
         let place = span.map(|span| Box::new((NamedSource::new(name, text.to_string()), span)));
         let what = if place.is_none() && !name.is_empty() { format!("{name}: {what}") } else { what };
-        Self { what, help: help.to_string(), place }
+        Self { what, help: help.to_string(), status: BAD_INPUT, place }
     }
 }
 
@@ -42,7 +58,13 @@ impl Failure {
 
 impl From<BadInput> for Failure {
     fn from(e: BadInput) -> Self {
-        Self { what: e.to_string(), help: e.help, place: None }
+        Self { what: e.to_string(), help: e.help, status: BAD_INPUT, place: None }
+    }
+}
+
+impl From<MachineFailure> for Failure {
+    fn from(e: MachineFailure) -> Self {
+        Self { what: e.what, help: e.help, status: MACHINE_FAILED, place: None }
     }
 }
 

@@ -1,13 +1,12 @@
 //! The `fedsa` program.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 use fedsa::error::BadInput;
 use fedsa_cli::args::{Cli, Command};
 use fedsa_cli::commands;
-use fedsa_cli::error::{BAD_INPUT, DONE, Failure};
+use fedsa_cli::error::{DONE, Failure};
 use miette::MietteHandlerOpts;
 use textwrap::WordSeparator;
 use textwrap::WordSplitter::NoHyphenation;
@@ -16,11 +15,16 @@ fn main() -> ExitCode {
     // Paths and names are to be copied from messages in one piece.
     let handler = || MietteHandlerOpts::new().break_words(false).word_separator(WordSeparator::AsciiSpace).word_splitter(NoHyphenation);
     let _ = miette::set_hook(Box::new(move |_| Box::new(handler().build())));
+    commands::signals::survive_file_limits();
     let cli = Cli::parse();
-    let outcome = with_threads(cli.threads, || dispatch(&cli.command));
+    let logging = commands::logging::start(cli.verbose, cli.log.as_deref()).map_err(Failure::from);
+    let outcome = logging.and_then(|()| with_threads(cli.threads, || dispatch(&cli.command)));
+    let outcome = outcome.and_then(|status| commands::lost_output().map_or(Ok(status), Err));
     ExitCode::from(outcome.unwrap_or_else(|failure| {
+        log::error!("{failure}");
+        let status = failure.status;
         commands::complain(failure);
-        BAD_INPUT
+        status
     }))
 }
 
@@ -35,7 +39,7 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "fedsa", &mut script);
-            let _ = std::io::stdout().write_all(&script);
+            commands::write_out(&script);
             Ok(DONE)
         }
     }

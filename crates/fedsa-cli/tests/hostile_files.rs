@@ -117,7 +117,7 @@ fn parquet_log(compression: Compression, version: WriterVersion, dictionary: boo
 fn trace_file() -> Vec<u8> {
     let table = Table::new(vec![
         ("method".into(), Column::Str(["a", "b", "a"].map(String::from).into())),
-        ("round".into(), Column::U64(vec![1, 2, 3])),
+        ("round".into(), Column::I64(vec![1, 2, 3])),
         ("mse".into(), Column::OptF64(vec![None, Some(1.0), Some(2.0)])),
         ("residual".into(), Column::F64(vec![1.0, 2.0, 3.0])),
     ]);
@@ -224,7 +224,7 @@ fn the_sizes_that_pages_claim_are_not_believed() {
     };
     // The first page begins after the four bytes of magic with two numbers,
     // its type and the size that it unpacks to, each after a byte 0x15.
-    let several_pages = Table::new(vec![("n".into(), Column::U64((0..100_000).map(|i| i * i).collect()))]);
+    let several_pages = Table::new(vec![("n".into(), Column::I64((0..100_000).map(|i| i * i).collect()))]);
     let file = trace::to_bytes(&several_pages.unwrap()).unwrap();
     assert_eq!(file[4..7], [0x15, 0x00, 0x15]);
     refused(&with_largest_number(&file, 7), "a page claims to unpack to 2147483647 bytes");

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use common::{Folder, Output, edited, mrp, npz_bytes};
+use common::{Folder, Output, edited, mrp, npz_bytes, small};
 
 /// All that lives from round to round: chains, control variates with partial
 /// participation, coins, averages; a second or two of work.
@@ -73,15 +73,19 @@ fn assert_same(folder: &Folder, out: &str, reference: &[Vec<u8>]) {
     for (name, expected) in RESULTS.iter().zip(reference) {
         assert!(folder.read(&format!("{out}/{name}")) == *expected, "{out}/{name} differs");
     }
-    assert!(!folder.path(out).join("checkpoint").exists(), "checkpoints are left");
-    let left: Vec<PathBuf> = std::fs::read_dir(folder.path(out)).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert!(!left.iter().any(|path| path.file_name().unwrap().to_string_lossy().starts_with('.')), "{left:?}");
+    assert!(saved(&folder.path(out)).is_empty(), "checkpoints are left");
+    let left = |path: PathBuf| -> Vec<String> {
+        std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+    };
+    let (outputs, own) = (left(folder.path(out)), left(folder.path(out).join(".fedsa")));
+    assert!(outputs.iter().chain(&own).all(|name| name == ".fedsa" || !name.starts_with('.')), "{outputs:?} {own:?}");
+    assert!(!outputs.contains(&"trace.jsonl".to_string()));
 }
 
 /// When each run of the checkpoints in `out` was last saved.
 fn saved(out: &Path) -> Vec<(PathBuf, SystemTime)> {
-    let entries = std::fs::read_dir(out.join("checkpoint")).into_iter().flatten().flatten();
-    let checkpoints = entries.filter(|e| e.file_name().to_string_lossy().ends_with(".ckpt") && e.file_name() != "roots.ckpt");
+    let entries = std::fs::read_dir(out.join(".fedsa")).into_iter().flatten().flatten();
+    let checkpoints = entries.filter(|e| e.file_name().to_string_lossy().starts_with("run-"));
     let mut all: Vec<_> = checkpoints.filter_map(|e| Some((e.path(), e.metadata().ok()?.modified().ok()?))).collect();
     all.sort();
     all
@@ -144,11 +148,12 @@ fn a_killed_run_goes_on_to_the_same_bits() {
     folder.run(&["run", "long.toml", "--out", often, "--resume", "-q"]).exits(0);
     assert_same(&folder, often, &reference);
     // Killed at the very end, a run is finished but for its checkpoints.
-    folder.write(&format!("{often}/checkpoint/0-0.ckpt"), "left");
+    folder.write(&format!("{often}/.fedsa/run-0-0.ckpt"), "left");
     folder.run(&["run", "long.toml", "--out", often, "--resume", "-q"]).exits(0);
+    std::fs::remove_file(folder.path(&format!("{often}/.fedsa/run-0-0.ckpt"))).unwrap();
     assert_same(&folder, often, &reference);
     // Half-written files of a killed run are cleared away.
-    folder.write(&format!("{often}/.fedsa-abc"), "half");
+    folder.write(&format!("{often}/.fedsa/.fedsa-abc"), "half");
     folder.run(&["run", "long.toml", "--out", often, "--overwrite", "-q", "--threads", "7"]).exits(0);
     assert_same(&folder, often, &reference);
 }
@@ -162,7 +167,7 @@ fn ctrl_c_leaves_checkpoints() {
         // No checkpoint is due for ten seconds: those that are left are the signal's.
         let mut command = folder.command(&["run", "long.toml", "--out", out]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        while !folder.path(out).join("checkpoint/roots.ckpt").exists() {
+        while !folder.path(out).join(".fedsa/roots.ckpt").exists() {
             std::thread::sleep(Duration::from_millis(2));
         }
         std::thread::sleep(Duration::from_millis(100));
@@ -174,7 +179,10 @@ fn ctrl_c_leaves_checkpoints() {
             stderr: String::from_utf8(ended.stderr).unwrap(),
         }
         .exits(130);
-        assert_eq!(output.message(), format!("interrupted; the same command with --resume goes on from {out}"));
+        let message = output.message();
+        assert!(message.starts_with("interrupting: the last completed rounds are being saved"), "{message}");
+        assert!(message.contains(" saved at the last completed round"), "{message}");
+        assert!(message.ends_with(&format!("the same command with --resume goes on from {out}")), "{message}");
         assert!(!output.stderr.contains('\r'), "no progress bar without a terminal");
         assert!(!saved(&folder.path(out)).is_empty());
         assert!(!folder.path(out).join("summary.json").exists());
@@ -250,7 +258,7 @@ fn damaged_checkpoints_are_refused() {
         flipped[at] ^= 0x10;
         refused(&flipped, &name, &["delete this one"]);
     }
-    let roots = "out/checkpoint/roots.ckpt";
+    let roots = "out/.fedsa/roots.ckpt";
     refused(&folder.read(roots)[..20], roots, &["truncated"]);
     // A checkpoint of another seed.
     if let Some((other, _)) = saved(&folder.path("out")).into_iter().find(|(other, _)| *other != path) {
@@ -275,4 +283,78 @@ fn input_files_that_changed_are_noticed() {
     assert!(folder.everything() == before);
     folder.write("p.npz", npz_bytes(&mrp()));
     folder.run(&["run", "long.toml", "--out", "out", "--resume", "-q"]).exits(0);
+}
+
+/// A file with methods whose results do not depend on the number of rounds.
+fn endless() -> String {
+    edited(&LONG.replace("output = { tail = 0.5 }\n", ""), "rounds = 15000", "rounds = 600").replace("{ points = 100 }", "{ every = 50 }")
+}
+
+#[test]
+fn more_rounds_and_seeds_give_the_bits_of_a_run_from_the_start() {
+    let folder = Folder::new();
+    folder.write("long.toml", endless());
+    folder.run(&["run", "long.toml", "--out", "d", "-q"]).exits(0);
+    for more in [&["--rounds", "1000"][..], &["--rounds", "1010", "--set", "run.seeds=[0, 7, 3, 5]"], &["--rounds", "1200", "--seeds", "9"]]
+    {
+        folder.run(&[&["run", "long.toml", "--out", "d", "--resume", "-q"], more].concat()).exits(0);
+        folder.run(&[&["run", "long.toml", "--out", "fresh", "--overwrite", "-q"], more].concat()).exits(0);
+        for name in RESULTS.iter().chain(&["config.toml"]) {
+            assert!(folder.read(&format!("d/{name}")) == folder.read(&format!("fresh/{name}")), "{name} {more:?}");
+        }
+    }
+    // Asked again for the same, it is done already.
+    folder.run(&["run", "long.toml", "--out", "d", "--resume", "--rounds", "1200", "--seeds", "9"]).exits(0).says("already done");
+    // Fewer of either, or another setting, is another run.
+    let before = folder.everything();
+    for other in
+        [&["--rounds", "1000", "--seeds", "9"][..], &["--rounds", "1200", "--seeds", "2"], &["--rounds", "2000", "--set", "run.start=zero"]]
+    {
+        let message = folder.run(&[&["run", "long.toml", "--out", "d", "--resume"], other].concat()).exits(2).message();
+        assert!(message.contains("d holds a finished run of other settings") && message.contains("only more rounds"), "{message}");
+        assert!(folder.everything() == before, "{other:?}");
+    }
+}
+
+#[test]
+fn what_depends_on_the_number_of_rounds_is_not_gone_on_with() {
+    let refused = |text: String, said: &str| {
+        let folder = Folder::with(&text);
+        folder.run(&["run", "small.toml", "--out", "d", "-q"]).exits(0);
+        let before = folder.everything();
+        let message = folder.run(&["run", "small.toml", "--out", "d", "--resume", "--rounds", "1300"]).exits(2).message();
+        assert!(message.contains(said), "{message}");
+        assert!(folder.everything() == before);
+        // More seeds of as many rounds are no matter.
+        folder.run(&["run", "small.toml", "--out", "d", "--resume", "--seeds", "3", "-q"]).exits(0);
+        folder.run(&["run", "small.toml", "--out", "e", "--seeds", "3", "-q"]).exits(0);
+        assert!(folder.read("d/trace.parquet") == folder.read("e/trace.parquet"));
+    };
+    let rounds = small("rounds = 20", "rounds = 650\nrecord = { every = 10 }");
+    refused(edited(&rounds, "local_steps = 10", "local_steps = 10\noutput = { tail = 0.5 }"), "averages the last share of the rounds");
+    refused(edited(&rounds, "{ every = 10 }", "{ points = 100 }"), "recorded rounds that do not depend on their number");
+}
+
+#[test]
+fn a_round_that_takes_long_is_dropped_at_once() {
+    // Rounds of a second or so; the second one is interrupted.
+    let folder = Folder::with(&small("rounds = 20", "rounds = 3").replace("local_steps = 10", "local_steps = 30000000"));
+    let one = ["run", "small.toml", "--seeds", "1", "--set", "method.SCAFFLSA.local_steps=100"];
+    let args = [&one[..], &["--out", "d"]].concat();
+    let child = folder.command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let began = Instant::now();
+    // A recorded round is one that was completed.
+    let first_is_done = || std::fs::read_to_string(folder.path("d/trace.jsonl")).unwrap_or_default().contains("\"FedLSA\"");
+    while !first_is_done() && began.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{message}");
+    assert!(message.contains("interrupting: ") && message.contains("goes on from d"), "{message}");
+    folder.run(&[&args[..], &["--resume", "-q"]].concat()).exits(0);
+    folder.run(&[&one[..], &["--out", "e", "-q"]].concat()).exits(0);
+    assert!(folder.read("d/trace.parquet") == folder.read("e/trace.parquet"));
 }

@@ -1,5 +1,7 @@
 //! Step sizes and the number of local steps of each round.
 
+use std::ops::Range;
+
 use rand_distr::{Distribution, Geometric};
 use serde::{Deserialize, Serialize};
 
@@ -147,17 +149,12 @@ impl Steps {
 }
 
 impl Leg {
-    /// The step sizes, in order.
-    pub fn fill(&self, etas: &mut Vec<f64>) {
+    /// The step sizes of some of the steps, in order; `steps` lies within `0..len`.
+    pub fn fill(&self, steps: Range<usize>, etas: &mut Vec<f64>) {
+        etas.clear();
         match self.decay {
-            None => {
-                etas.clear();
-                etas.resize(self.len, self.eta);
-            }
-            Some((d, first)) => {
-                etas.clear();
-                etas.extend((first..first + self.len as u64).map(|k| d.at(k)));
-            }
+            None => etas.resize(steps.len(), self.eta),
+            Some((d, first)) => etas.extend(steps.map(|h| d.at(first + h as u64))),
         }
     }
 }

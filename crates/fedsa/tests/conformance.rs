@@ -112,6 +112,46 @@ fn results_do_not_depend_on_threads_or_instruction_sets() {
 }
 
 #[test]
+fn an_abandoned_round_leaves_no_trace_once_the_run_is_restored() {
+    for (name, problem) in problems(19) {
+        let field = field(&*problem, Law::Markov);
+        for (kind, method) in methods(Some(10)).into_iter().chain(methods(None)) {
+            let uplink = Uplink::default();
+            let mut whole = run(&*field, &*method, &uplink, 5);
+            (0..6).for_each(|_| whole.step());
+            let mut stopped = run(&*field, &*method, &uplink, 5);
+            let go = AtomicBool::new(false);
+            (0..4).for_each(|_| assert!(stopped.step_unless(&go)));
+            let before = stopped.save();
+            // A flag that is set from the start: whatever was computed until then is not the round.
+            assert!(!stopped.step_unless(&AtomicBool::new(true)));
+            stopped.restore(&before).unwrap();
+            (4..6).for_each(|_| stopped.step());
+            assert_eq!(stopped.save(), whole.save(), "{kind} on {name}");
+        }
+    }
+}
+
+#[test]
+fn a_long_round_is_abandoned_long_before_its_end() {
+    // Ten million steps of 19 agents take seconds; a flag that is set after some milliseconds ends them.
+    let problem = &problems(19)[0].1;
+    let field = field(&**problem, Law::Iid);
+    let method = method("fedlsa", r#""step_size": 1e-6, "local_steps": 10000000"#);
+    let uplink = Uplink::default();
+    let mut engine = run(&*field, &*method, &uplink, 5);
+    let stop = AtomicBool::new(false);
+    let completed = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            stop.store(true, Ordering::Relaxed);
+        });
+        engine.step_unless(&stop)
+    });
+    assert!(!completed && engine.round() == 0);
+}
+
+#[test]
 fn a_restored_run_goes_on_to_the_same_bits() {
     for (name, problem) in problems(19) {
         for law in [Law::Iid, Law::Markov] {

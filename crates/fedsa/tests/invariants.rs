@@ -208,7 +208,9 @@ fn schedules_fill_what_they_sum() {
         (StepSize::Constant(0.25), [0.25; 3]),
     ] {
         let leg = Steps { size, local: LocalSteps::Fixed(3) }.of(5);
-        leg.fill(&mut etas);
+        leg.fill(1..3, &mut etas);
+        assert!(etas.iter().zip(&expected[1..]).all(|(x, y)| (x - y).abs() < 1e-15), "{etas:?} {expected:?}");
+        leg.fill(0..3, &mut etas);
         assert!(etas.iter().zip(expected).all(|(x, y)| (x - y).abs() < 1e-15), "{etas:?} {expected:?}");
         assert!((leg.sum - etas.iter().sum::<f64>()).abs() < 1e-15);
     }

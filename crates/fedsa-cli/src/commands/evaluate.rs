@@ -13,7 +13,7 @@ use fedsa::problem::logs::Logs;
 use serde_json::json;
 use toml::{Table, Value};
 
-use super::run::Job;
+use super::run::{Extra, Job};
 use super::{apply, say};
 use crate::args::{EvaluateArgs, Overrides};
 use crate::config::document::{From, Origin};
@@ -34,12 +34,13 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<u8, Failure> {
     if experiment.points.len() != 1 {
         return Err(BadInput::new("--set", "a sweep", "one evaluation; sweeps belong in an experiment file, for fedsa run").into());
     }
-    let job = Job { experiment, base: Path::new(""), out: &args.out, common: &args.common, quick: false };
-    Ok(job.run(&|plan, results| weights(args, plan, results))?.status)
+    let job = Job { experiment, base: Path::new(""), out: &args.out, common: &args.common, quick: false, json: false };
+    let extra = Extra { names: &["weights.json", "weights.npz"], make: &|plan, results| weights(args, plan, results) };
+    Ok(job.run(&extra)?.status)
 }
 
 /// `weights.json` and `weights.npz`; prints what they come to.
-fn weights(args: &EvaluateArgs, plan: &Plan, results: &Results) -> Result<Vec<(&'static str, Vec<u8>)>> {
+fn weights(args: &EvaluateArgs, plan: &Plan, results: &Results) -> Result<Vec<Vec<u8>>> {
     let field = plan.field(0);
     let result = &results.cells[0][0];
     let root = field.root().expect("logs have one");
@@ -77,7 +78,7 @@ fn weights(args: &EvaluateArgs, plan: &Plan, results: &Results) -> Result<Vec<(&
         say(format!("{d} weights after {rounds} rounds; distance to the pooled LSTD solution {distance:.3e} (its norm {norm:.2})"));
         say(args.out.join("weights.json").display());
     }
-    Ok(vec![("weights.json", format!("{weights:#}\n").into_bytes()), ("weights.npz", npz::to_bytes(&arrays)?)])
+    Ok(vec![format!("{weights:#}\n").into_bytes(), npz::to_bytes(&arrays)?])
 }
 
 /// Which option each key of the experiment comes from, for messages.

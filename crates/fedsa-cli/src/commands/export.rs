@@ -7,10 +7,11 @@ use fedsa::kernel::Isa;
 use fedsa::problem::Field;
 use fedsa::problem::arrays::{Array, Arrays};
 
-use super::{load, say};
+use super::{load, say, write_out};
 use crate::args::ExportArgs;
 use crate::error::{DONE, Failure};
 use crate::experiment::Plan;
+use crate::files::atomic::{self, Existing};
 use crate::files::npz;
 
 /// Runs the command.
@@ -26,10 +27,39 @@ pub fn export(args: &ExportArgs) -> Result<u8, Failure> {
         return Err(BadInput::new(args.file.display().to_string(), what, help).into());
     };
     let arrays = arrays(&*only.field)?;
-    npz::write(&args.npz, &arrays)?;
+    let bytes = npz::to_bytes(&arrays)?;
+    if args.npz.as_os_str() == "-" {
+        write_out(&bytes);
+        return Ok(DONE);
+    }
+    may_write(args)?;
+    let existing = if args.overwrite { Existing::Replace } else { Existing::Keep };
+    atomic::write(&args.npz, &bytes, atomic::folder_of(&args.npz), existing).map_err(|e| atomic::unwritable(&args.npz, &e))?;
     let names: Vec<&str> = arrays.iter().map(|(name, _)| name).collect();
     say(format!("{}: {}", args.npz.display(), names.join(", ")));
     Ok(DONE)
+}
+
+/// Refuses a target that must not be replaced, or whose folder is not there.
+fn may_write(args: &ExportArgs) -> Result<()> {
+    let path = &args.npz;
+    let folder = atomic::folder_of(path);
+    if !folder.is_dir() {
+        return Err(BadInput::new("--npz", format!("there is no folder {}", folder.display()), "a file in a folder that is there"));
+    }
+    match atomic::at(path) {
+        Ok(None) => Ok(()),
+        Ok(Some(found)) if found.is_file() && args.overwrite => Ok(()),
+        Ok(Some(found)) if found.is_file() => {
+            let help = "another path, --overwrite to replace the file, or - for standard output";
+            Err(BadInput::new("--npz", format!("{} is there already", path.display()), help))
+        }
+        Ok(Some(found)) => {
+            let what = format!("{} is {}, which is not replaced", path.display(), atomic::kind_of(&found));
+            Err(BadInput::new("--npz", what, "the path of a regular file, or - for standard output"))
+        }
+        Err(e) => Err(BadInput::new("--npz", format!("{}: {e}", path.display()), "a path that you may write to")),
+    }
 }
 
 /// The arrays of a problem: its own, its linear systems and their roots.

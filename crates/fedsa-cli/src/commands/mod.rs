@@ -3,28 +3,60 @@
 pub mod check;
 pub mod evaluate;
 pub mod export;
+pub mod logging;
+mod progress;
+mod report;
 pub mod reproduce;
 pub mod run;
+pub mod signals;
 pub mod theory;
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use fedsa::error::BadInput;
 
 use crate::args::Overrides;
 use crate::config::{Document, Experiment};
-use crate::error::Failure;
+use crate::error::{Failure, MachineFailure};
 
-/// Prints a line. A reader that went away (`| head`) is nothing to stop for.
+/// Why standard output was lost, if it was.
+static LOST: Mutex<Option<String>> = Mutex::new(None);
+
+/// Prints a line. A reader that went away (`| head`) is nothing to stop for; any other failure to
+/// write is told at the end ([`lost_output`]).
 pub fn say(line: impl Display) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+    write_out(format!("{line}\n").as_bytes());
+}
+
+/// Writes bytes to standard output, as [`say`].
+pub fn write_out(bytes: &[u8]) {
+    let mut out = std::io::stdout().lock();
+    if let Err(e) = out.write_all(bytes).and_then(|()| out.flush())
+        && e.kind() != ErrorKind::BrokenPipe
+    {
+        LOST.lock().expect("no panics under the lock").get_or_insert_with(|| e.to_string());
+    }
+}
+
+/// The failure of a command whose standard output was lost, say to a full disk.
+pub fn lost_output() -> Option<Failure> {
+    let why = LOST.lock().expect("no panics under the lock").take()?;
+    let what = format!("standard output could not be written: {why}");
+    let help = "what was printed is incomplete; files that the command wrote are complete".into();
+    Some(MachineFailure { what, help }.into())
+}
+
+/// Prints a line to standard error.
+pub fn warn(line: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Prints a failure.
 pub fn complain(failure: Failure) {
-    let _ = writeln!(std::io::stderr(), "{:?}", miette::Report::new(failure));
+    warn(format_args!("{:?}", miette::Report::new(failure)));
 }
 
 /// Reads an experiment file with its overrides; also the folder that its paths are relative to.

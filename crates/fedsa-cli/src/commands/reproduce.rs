@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use fedsa::error::BadInput;
 
-use super::run::{Ended, Folder, Job};
+use super::run::{Ended, Extra, Job};
 use super::{complain, count, say};
 use crate::args::{Common, ReproduceArgs};
 use crate::bundled::{ALL, Bundled};
 use crate::config::{Document, Experiment, nearest};
-use crate::error::{BAD_INPUT, DONE, Failure, INTERRUPTED};
+use crate::error::{DONE, Failure, INTERRUPTED};
 use crate::files::find::Places;
+use crate::files::folder::{self, Holds};
 
 /// The extensions of files that problems read.
 const DATA: &[&str] = &["parquet", "csv", "npz"];
@@ -68,7 +69,7 @@ fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Failure> {
     for (bundled, experiment) in experiments {
         let out = parent.join(bundled.id);
         // What an interruption left undone is begun.
-        let resume = args.common.resume && Folder::of(&out) != Folder::Empty;
+        let resume = args.common.resume && folder::look(&out)?.holds != Holds::Nothing;
         match one(experiment, args, &out, &Common { resume, ..args.common.clone() }) {
             Ok(Ended { status: INTERRUPTED, .. }) => return Ok(INTERRUPTED),
             Ok(ended) => {
@@ -79,8 +80,9 @@ fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Failure> {
             }
             // The others can be run nevertheless.
             Err(failure) => {
+                let status = failure.status;
                 complain(failure.about(bundled.id));
-                not_as_expected.push((bundled.id, BAD_INPUT));
+                not_as_expected.push((bundled.id, status));
             }
         }
     }
@@ -112,8 +114,8 @@ fn missing_data(experiment: &Experiment) -> Option<BadInput> {
 
 /// Runs one experiment.
 fn one(experiment: Experiment, args: &ReproduceArgs, out: &Path, common: &Common) -> Result<Ended, Failure> {
-    let job = Job { experiment, base: Path::new(""), out, common, quick: args.quick };
-    job.run(&|_, _| Ok(Vec::new()))
+    let job = Job { experiment, base: Path::new(""), out, common, quick: args.quick, json: false };
+    job.run(&Extra::none())
 }
 
 /// What messages call a bundled file.

@@ -1,38 +1,36 @@
 //! `fedsa run`: an experiment file to tables and pictures.
 
 use std::collections::HashMap;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fedsa::error::BadInput;
 use fedsa::kernel::Isa;
-use fedsa::round::Status;
+use toml::{Table, Value};
 
 use super::check::refuse_unstable;
-use super::{load, say};
+use super::progress::Watcher;
+use super::report::{Finished, report};
+use super::{count, load, say, signals, warn};
 use crate::args::{Common, RunArgs};
-use crate::config::Experiment;
-use crate::error::{DONE, Failure, INTERRUPTED, NOT_AS_EXPECTED};
+use crate::config::{Experiment, RunSpec};
+use crate::error::{DONE, Failure, INTERRUPTED, MachineFailure, NOT_AS_EXPECTED};
 use crate::experiment::checks::{self, Verdict};
-use crate::experiment::execute::{progress_bar, read_framed, write_framed};
+use crate::experiment::execute::{ENDED, Earlier, Interrupted, read_framed, write_framed};
+use crate::experiment::trace_lines::{self, TraceLines};
 use crate::experiment::{Control, Outcome, Plan, Predictor, Results, execute, output, picture, resolve};
-use crate::files::atomic;
 use crate::files::find::Places;
-
-/// Set by Ctrl-C or a termination signal.
-static INTERRUPT: AtomicBool = AtomicBool::new(false);
+use crate::files::folder::{self, Found, Holds, RunFolder};
 
 /// Runs the command.
 ///
 /// # Errors
-/// On bad input; nothing is then written.
+/// On bad input, when nothing is written; and when the machine fails.
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let (experiment, base) = load(&args.file, &args.overrides, args.quick)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&experiment.id));
-    let job = Job { experiment, base: &base, out: &out, common: &args.common, quick: args.quick };
-    Ok(job.run(&|_, _| Ok(Vec::new()))?.status)
+    let job = Job { experiment, base: &base, out: &out, common: &args.common, quick: args.quick, json: args.json };
+    Ok(job.run(&Extra::none())?.status)
 }
 
 /// How an experiment ended.
@@ -56,107 +54,167 @@ pub struct Job<'a> {
     pub common: &'a Common,
     /// Whether the settings are the quick ones: failed checks are then notes.
     pub quick: bool,
+    /// Whether the summary is printed as JSON instead of a report.
+    pub json: bool,
 }
 
-/// Further files of a finished run: names and contents.
-pub type Extra<'a> = &'a dyn Fn(&Plan, &Results) -> fedsa::error::Result<Vec<(&'static str, Vec<u8>)>>;
-
-/// What a folder holds.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Folder {
-    /// No run.
-    Empty,
-    /// A run that was not finished.
-    Unfinished,
-    /// A finished run.
-    Finished,
+/// Further files of a finished run.
+pub struct Extra<'a> {
+    /// Their names.
+    pub names: &'a [&'a str],
+    /// Makes their contents, in the order of the names.
+    pub make: ExtraContents<'a>,
 }
 
-impl Folder {
-    /// Of a folder that need not exist.
-    pub fn of(out: &Path) -> Self {
-        match (out.join("summary.json").exists(), out.join("config.toml").exists()) {
-            (true, _) => Folder::Finished,
-            (_, true) => Folder::Unfinished,
-            _ => Folder::Empty,
-        }
+/// Makes the contents of further files.
+pub type ExtraContents<'a> = &'a dyn Fn(&Plan, &Results) -> fedsa::error::Result<Vec<Vec<u8>>>;
+
+impl Extra<'_> {
+    /// No further files.
+    pub fn none() -> Self {
+        Self { names: &[], make: &|_, _| Ok(Vec::new()) }
     }
 }
+
+/// The settings that a run was begun with.
+const CONFIG: &str = "config.toml";
+
+/// Which of the program's own files hold `theta*` of the problems.
+const ROOTS: &str = "roots.ckpt";
 
 impl Job<'_> {
     /// Runs it, and writes `extra` files beside the usual ones.
     ///
     /// # Errors
-    /// On bad input; nothing is then written.
-    pub fn run(self, extra: Extra<'_>) -> Result<Ended, Failure> {
+    /// On bad input, when nothing is written; and when the machine fails.
+    pub fn run(self, extra: &Extra<'_>) -> Result<Ended, Failure> {
         let began = Instant::now();
-        let Job { experiment, base, out, common, quick } = self;
-        let checkpoints = out.join("checkpoint");
+        let Job { experiment, base, out, common, quick, json } = self;
         experiment.settings()?;
         let config = resolve::file(&experiment, &Places::from_env(base))?;
-        let before = Folder::of(out);
-        if common.resume {
-            may_resume(out, before, &config)?;
-        } else if before != Folder::Empty && !common.overwrite {
-            let held = if before == Folder::Finished { "a finished run" } else { "an interrupted run" };
-            let what = format!("{} holds {held}", out.display());
-            return Err(
-                BadInput::new("--out", what, "another folder, --resume to go on with this run, or --overwrite to replace it").into()
-            );
+        let found = folder::look(out)?;
+        match (common.resume, found.holds) {
+            (true, _) => may_resume(&found, out, &config)?,
+            (false, Holds::Nothing) => {}
+            (false, _) if common.overwrite => {}
+            (false, holds) => return Err(is_taken(out, holds, found.foreign.as_deref()).into()),
         }
-        if common.resume && before == Folder::Finished {
-            // Left by a run that was killed at its very end.
-            let _ = std::fs::remove_dir_all(&checkpoints);
+        let is_same = found.own(CONFIG).is_some_and(|ran| ran == config.as_bytes());
+        if common.resume && found.holds == Holds::Finished && is_same {
             if !common.quiet {
                 say(format!("{}: already done, in {}", experiment.id, out.display()));
             }
             return Ok(ended_of_summary(out));
         }
-        let roots = if common.resume { read_roots(&checkpoints)? } else { HashMap::new() };
-        let plan = Plan::new(experiment, base, Isa::best(), &roots)?;
-        refuse_unstable(&plan, common.force)?;
-        let mut control = Control {
-            interrupted: &INTERRUPT,
-            checkpoints: checkpoints.clone(),
-            every: Duration::from_secs_f64(common.checkpoint_every),
-            resume: common.resume,
-            progress: indicatif::ProgressBar::hidden(),
+        let mut outputs = vec![CONFIG, trace_lines::NAME];
+        outputs.extend(output::names(&experiment));
+        outputs.extend(extra.names);
+        found.refuse_foreign(&outputs)?;
+        let (roots, earlier) = match common.resume {
+            true => (read_roots(out)?, Earlier::of(out)?),
+            false => (HashMap::new(), Earlier::default()),
         };
-        control.check_resumable(&plan)?;
+        log::info!("building the problems");
+        let plan = Plan::new(experiment, base, Isa::best(), &roots)?;
+        log::info!("{}, {}, {}", count(plan.fields.len(), "problem"), count(plan.points.len(), "point"), count(plan.cells.len(), "method"));
+        refuse_unstable(&plan, common.force)?;
+        earlier.check(&plan)?;
         // From here on things are written.
-        atomic::create_dir(&checkpoints)?;
-        clear(out, &checkpoints, common.resume);
-        atomic::write(&out.join("config.toml"), config.as_bytes())?;
-        write_roots(&checkpoints, &plan)?;
-        watch_interrupts();
-        control.progress = progress_bar(&plan, common.quiet);
-        let results = match execute(&plan, &control)? {
-            Outcome::Done(results) => results,
-            Outcome::Interrupted => {
-                let line = format!("interrupted; the same command with --resume goes on from {}", out.display());
-                let _ = writeln!(std::io::stderr(), "{line}");
+        let folder = found.claim(common.resume)?;
+        begin(&folder, &config, &plan).inspect_err(|_| folder.abandon())?;
+        let (outcome, watcher) = work(&plan, &folder, &earlier, common)?;
+        let (results, states) = match outcome {
+            Outcome::Done { results, states } => (results, states),
+            Outcome::Interrupted(left) => {
+                drop(watcher);
+                interrupted(&left, out);
                 return Ok(Ended { status: INTERRUPTED, notes: 0 });
             }
         };
+        drop(watcher);
+        log::info!("measuring checks and drawing the figure");
         let predictor = Predictor::new(&plan);
         let verdicts = checks::measure(&plan, &results, &predictor);
         let picture = picture::draw(&plan, &results, &predictor, &verdicts, quick);
         let seconds = began.elapsed().as_secs_f64();
-        let Ended { status, notes } = ended(&plan, &results, &verdicts, quick);
+        let ended = ended(&plan, &results, &verdicts, quick);
         let mut summary = output::summary(&plan, &results, &predictor, &verdicts, seconds);
-        summary["exit_status"] = serde_json::json!(status);
-        summary["notes"] = serde_json::json!(notes);
-        for (name, bytes) in extra(&plan, &results)? {
-            atomic::write(&out.join(name), &bytes)?;
+        summary["exit_status"] = serde_json::json!(ended.status);
+        summary["notes"] = serde_json::json!(ended.notes);
+        let contents = (extra.make)(&plan, &results)?;
+        let mut files: Vec<(String, Vec<u8>)> = extra.names.iter().map(|name| (*name).to_string()).zip(contents).collect();
+        files.extend(output::files(&plan, &results, &summary, &picture)?);
+        log::info!("writing {}", out.display());
+        finish(&folder, &files, states).map_err(|e| could_not_finish(e, out))?;
+        if json {
+            say(format!("{summary:#}"));
+        } else if !common.quiet {
+            report(&Finished { plan: &plan, results: &results, predictor: &predictor, verdicts: &verdicts, quick }, out, seconds);
         }
-        output::write(out, &plan, &results, &summary, &picture)?;
-        // Not needed any more; a leftover does no harm.
-        let _ = std::fs::remove_dir_all(&checkpoints);
-        if !common.quiet {
-            report(&plan, &results, &verdicts, out, seconds, quick);
-        }
-        Ok(Ended { status, notes })
+        Ok(ended)
     }
+}
+
+/// Writes what a run begins with: its settings, and `theta*` of its problems.
+fn begin(folder: &RunFolder, config: &str, plan: &Plan) -> Result<(), Failure> {
+    // Until it is written anew the summary is not that of the settings.
+    folder.remove("summary.json");
+    let unusable = |e: MachineFailure| BadInput::new("--out", e.what, "a folder on a disk with space left, that you may write to");
+    folder.write(&[(CONFIG.to_string(), config.as_bytes().to_vec())]).map_err(unusable)?;
+    write_roots(folder, plan).map_err(unusable)?;
+    Ok(())
+}
+
+/// Runs everything, under the eyes of the watcher.
+fn work<'p>(plan: &'p Plan, folder: &RunFolder, earlier: &Earlier, common: &Common) -> Result<(Outcome, Watcher<'p>), Failure> {
+    let lines = TraceLines::begin(folder, plan).map_err(|e| warn(format!("warning: {e}; the run goes on without this file"))).ok();
+    let watcher = Watcher::new(plan, common.progress, common.quiet, lines);
+    let every = Duration::from_secs_f64(common.checkpoint_every);
+    let control = Control { interrupted: signals::watch(), folder, every, earlier, observer: &watcher };
+    signals::set_at_work(true);
+    let outcome = execute(plan, &control);
+    signals::set_at_work(false);
+    watcher.finish();
+    Ok((outcome?, watcher))
+}
+
+/// Writes the results, the summary last, and clears away what was needed under way.
+fn finish(folder: &RunFolder, files: &[(String, Vec<u8>)], states: Option<Vec<u8>>) -> Result<(), MachineFailure> {
+    folder.write(files)?;
+    // Not results: without them more rounds begin at the first one.
+    if let Some(Err(e)) = states.map(|states| folder.write_own(ENDED, &states)) {
+        warn(format!("warning: the states of the runs could not be kept: {}", e.what));
+    }
+    folder.remove(trace_lines::NAME);
+    folder.remove_own(|name| name.starts_with("run-"));
+    Ok(())
+}
+
+/// What is left of a run whose results could not be written.
+fn could_not_finish(e: MachineFailure, out: &Path) -> Failure {
+    let help = format!("{}: all runs had ended; with --resume what checkpoints in {} hold is not run again", e.help, out.display());
+    MachineFailure { help, ..e }.into()
+}
+
+/// Says what an interrupted run leaves, and how to go on.
+fn interrupted(left: &Interrupted, out: &Path) {
+    let Interrupted { ended, kept, behind, waiting } = left;
+    let mut parts = Vec::new();
+    let mut say = |n: usize, what: &str| {
+        if n > 0 {
+            parts.push(format!("{} {what}", count(n, "run")));
+        }
+    };
+    say(*ended, "had ended");
+    say(*kept, "saved at the last completed round");
+    say(behind.len(), "saved at an earlier round");
+    say(*waiting, "not begun");
+    warn(format!("interrupted: {}", parts.join(", ")));
+    for (what, round) in behind {
+        let from = if *round == 0 { "the start".into() } else { format!("the checkpoint of round {round}") };
+        warn(format!("  {what}: the round under way was dropped, and the one before could not be saved; goes on from {from}"));
+    }
+    warn(format!("the same command with --resume goes on from {}", out.display()));
 }
 
 /// How finished runs ended. Quick settings may be too small for a check to hold, or for an
@@ -173,21 +231,53 @@ fn ended(plan: &Plan, results: &Results, verdicts: &[Verdict], quick: bool) -> E
     Ended { status: if failures == 0 { DONE } else { NOT_AS_EXPECTED }, notes }
 }
 
-/// Checks that what a folder holds is a run of this very experiment.
-fn may_resume(out: &Path, before: Folder, config: &str) -> Result<(), BadInput> {
-    if before == Folder::Empty {
+/// The refusal of a folder that holds something.
+fn is_taken(out: &Path, holds: Holds, foreign: Option<&str>) -> BadInput {
+    let (what, help) = match foreign {
+        Some(name) => (
+            format!("{} is not empty: it holds {holds}, such as `{name}`", out.display()),
+            "another folder; or --overwrite to write beside them: they stay as they are",
+        ),
+        None => {
+            (format!("{} holds {holds}", out.display()), "another folder, --resume to go on with this run, or --overwrite to replace it")
+        }
+    };
+    BadInput::new("--out", what, help)
+}
+
+/// Checks that what a folder holds is a run of this experiment, perhaps with fewer rounds or seeds.
+fn may_resume(found: &Found, out: &Path, config: &str) -> Result<(), BadInput> {
+    let holds = found.holds;
+    if !matches!(holds, Holds::Unfinished | Holds::Finished) {
         let what = format!("{} holds no interrupted run", out.display());
         return Err(BadInput::new("--resume", what, "the folder of an interrupted run, or no --resume to begin one"));
     }
-    let ran = std::fs::read_to_string(out.join("config.toml")).unwrap_or_default();
-    if ran == config {
+    let help = "the very file and options of that run, which its config.toml shows; only more rounds and more seeds may be asked for";
+    let Some(ran) = found.own(CONFIG).and_then(|bytes| String::from_utf8(bytes).ok()) else {
+        let what = format!("{} holds {holds} whose config.toml is gone, or was changed after fedsa wrote it", out.display());
+        return Err(BadInput::new("--resume", what, "the folder as fedsa left it, or --overwrite to run everything again"));
+    };
+    if ran == config || goes_on(&ran, config) {
         return Ok(());
     }
-    let held = if before == Folder::Finished { "a finished run" } else { "an interrupted run" };
     let differs = ran.lines().zip(config.lines()).find(|(a, b)| a != b);
     let differs = differs.map_or(String::new(), |(a, b)| format!(": it had `{a}` where there is `{b}` now"));
-    let what = format!("{} holds {held} of other settings{differs}", out.display());
-    Err(BadInput::new("--resume", what, "the very file and options of that run, which its config.toml shows"))
+    Err(BadInput::new("--resume", format!("{} holds {holds} of other settings{differs}", out.display()), help))
+}
+
+/// Whether two configurations differ in nothing but that the second has more rounds or seeds.
+fn goes_on(before: &str, now: &str) -> bool {
+    let parse = |text: &str| text.parse::<Table>().ok();
+    let (Some(mut before), Some(mut now)) = (parse(before), parse(now)) else { return false };
+    let run = |table: &mut Table| {
+        let run = table.get_mut("run")?.as_table_mut()?;
+        let spec: RunSpec = crate::config::read(Value::Table(run.clone())).ok()?;
+        run.remove("rounds");
+        run.remove("seeds");
+        Some((spec.rounds, spec.seeds.list()))
+    };
+    let (Some((rounds, seeds)), Some((more_rounds, more_seeds))) = (run(&mut before), run(&mut now)) else { return false };
+    before == now && rounds <= more_rounds && seeds.iter().all(|seed| more_seeds.contains(seed))
 }
 
 /// What a finished folder says of how its experiment ended.
@@ -199,108 +289,14 @@ fn ended_of_summary(out: &Path) -> Ended {
     Ended { status, notes: field("notes").unwrap_or(0) as usize }
 }
 
-/// Removes what another run left, the summary first: without it the folder is not a
-/// finished one. What was half written when a run was killed goes in any case.
-fn clear(out: &Path, checkpoints: &Path, keep: bool) {
-    if !keep {
-        for name in ["summary.json", "trace.parquet", "theta.npz", "figure.svg", "figure.png", "weights.json", "weights.npz"] {
-            let _ = std::fs::remove_file(out.join(name));
-        }
-    }
-    for dir in [out, checkpoints] {
-        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if atomic::is_temporary(&name) || (!keep && name.ends_with(".ckpt")) {
-                let _ = std::fs::remove_file(entry.path());
-            }
-        }
-    }
-}
-
-fn roots_path(checkpoints: &Path) -> PathBuf {
-    checkpoints.join("roots.ckpt")
-}
-
 /// `theta*` of every problem: found anew on another machine it may differ in the last bits.
-fn write_roots(checkpoints: &Path, plan: &Plan) -> Result<(), BadInput> {
+fn write_roots(folder: &RunFolder, plan: &Plan) -> Result<(), MachineFailure> {
     let roots: HashMap<&str, &[f64]> = plan.fields.iter().filter_map(|f| Some((f.fingerprint.as_str(), f.field.root()?))).collect();
-    write_framed(&roots_path(checkpoints), &roots)
+    write_framed(folder, ROOTS, &roots)
 }
 
-/// The roots that an interrupted run left; none if it was killed before it did.
-fn read_roots(checkpoints: &Path) -> Result<HashMap<String, Vec<f64>>, BadInput> {
-    let path = roots_path(checkpoints);
+/// The roots that an earlier run left; none if it was killed before it did.
+fn read_roots(out: &Path) -> Result<HashMap<String, Vec<f64>>, BadInput> {
+    let path = folder::own_path(out, ROOTS);
     if path.exists() { read_framed(&path) } else { Ok(HashMap::new()) }
-}
-
-/// The first Ctrl-C asks for checkpoints and an end; the second ends at once.
-fn watch_interrupts() {
-    static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| {
-        let handler = || {
-            if INTERRUPT.swap(true, Ordering::Relaxed) {
-                std::process::exit(i32::from(INTERRUPTED));
-            }
-        };
-        if let Err(e) = ctrlc::set_handler(handler) {
-            let _ = writeln!(std::io::stderr(), "warning: Ctrl-C will not write a checkpoint: {e}");
-        }
-    });
-}
-
-/// The most results that a report lists one by one.
-const LISTED: usize = 12;
-
-fn report(plan: &Plan, results: &Results, verdicts: &[Verdict], out: &Path, seconds: f64, quick: bool) {
-    say(format!("{} in {seconds:.1} s: {}", plan.experiment.id, out.display()));
-    let few = plan.points.len() * plan.labels.len() <= LISTED;
-    for planned in &plan.points {
-        for (label, cell) in plan.labels.iter().zip(&planned.cells) {
-            let at = if planned.point.label.is_empty() { String::new() } else { format!(" at {}", planned.point.label) };
-            let diverged = results.cells[*cell].iter().find_map(|s| match s.status {
-                Status::Diverged { round } => Some(round),
-                Status::Ok => None,
-            });
-            if plan.cells[*cell].refused.is_some() {
-                continue;
-            }
-            let expected = if results.as_expected(plan, *cell) { "as expected" } else { "NOT as expected" };
-            let is_note = quick && results.is_ok(*cell);
-            match (diverged, results.floors(*cell, "mse")) {
-                (Some(round), _) => {
-                    let stable = match plan.cells[*cell].method.expect {
-                        Some(_) => String::new(),
-                        None => format!("; {}", super::check::stable_step_text(plan, *cell)),
-                    };
-                    say(format!("  {label}{at}: diverged in round {round}, {expected}{stable}"));
-                }
-                (None, _) if !results.as_expected(plan, *cell) && is_note => {
-                    say(format!("  note: {label}{at} did not diverge with the quick settings, though expected to"));
-                }
-                (None, _) if !results.as_expected(plan, *cell) => say(format!("  {label}{at}: did not diverge, {expected}")),
-                (None, Some(floors)) if few => {
-                    let floor = crate::experiment::results::Estimate::of(&floors);
-                    let error = if floors.len() > 1 { format!(" +- {:.1e}", floor.se) } else { String::new() };
-                    say(format!("  {label}{at}: floor {:.4e}{error}", floor.mean));
-                }
-                _ => {}
-            }
-        }
-    }
-    for v in verdicts {
-        let word = match (v.pass, v.as_expected, quick) {
-            (true, true, _) => "ok",
-            (false, true, _) => "fails as expected",
-            (true, false, false) => "HOLDS, though expected to fail",
-            (true, false, true) => "note: holds with the quick settings, though expected to fail",
-            (false, false, true) => "note: not met with the quick settings",
-            (false, false, false) => "FAILED",
-        };
-        let note = v.note.as_ref().map_or(String::new(), |n| format!(" ({n})"));
-        let numbers = match (v.measured.as_f64(), v.expected.as_str()) {
-            (Some(measured), Some(expected)) => format!(": measured {measured:.4e}, expected {expected}"),
-            _ => ": could not be measured".to_string(),
-        };
-        say(format!("  {word}: {}{numbers}{note}", v.name));
-    }
 }

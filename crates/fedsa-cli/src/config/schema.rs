@@ -407,7 +407,7 @@ impl OutputSpec {
 
 /// A status other than ok that a run is expected to end with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "\"ok\", \"diverges\", or [{ at = { .. }, status = \"diverges\" }] for sweep points")]
+#[serde(untagged, expecting = "\"ok\", \"diverges\", \"misses-target\", or [{ at = { .. }, status = \"diverges\" }] for sweep points")]
 pub enum Expect {
     /// At every point.
     Always(ExpectedStatus),
@@ -433,6 +433,8 @@ pub enum ExpectedStatus {
     Ok,
     /// The iterates leave every bound.
     Diverges,
+    /// The target of `run.stop` is not reached.
+    MissesTarget,
 }
 
 /// What the tables of one point say.

@@ -1,65 +1,158 @@
 //! Runs all seeds of all cells, in parallel whichever way fills the cores.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use fedsa::error::{BadInput, Result};
-use fedsa::record::Metrics;
+use fedsa::record::{Metrics, OutputRule};
 use fedsa::round::{Run, Status};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::plan::{Cell, Plan};
 use super::results::{Results, Row, SeedResult, metric};
 use crate::config::schema::Controls;
-use crate::files::atomic;
+use crate::error::MachineFailure;
+use crate::files::folder::{self, RunFolder};
 
-/// How a run of everything is steered from outside.
-pub struct Control {
-    /// Set by Ctrl-C.
-    pub interrupted: &'static AtomicBool,
-    /// Where checkpoints go.
-    pub checkpoints: PathBuf,
-    /// How often a run writes one.
-    pub every: Duration,
-    /// Whether to go on from those that are there.
-    pub resume: bool,
-    /// The progress bar.
-    pub progress: ProgressBar,
+/// What the runs of a plan report while they are under way. Runs report from several threads.
+pub trait Observer: Sync {
+    /// Some local steps of all agents are done.
+    fn advanced(&self, _steps: f64) {}
+    /// Some local steps of all agents were done by an earlier run.
+    fn found(&self, _steps: f64) {}
+    /// A round was recorded.
+    fn recorded(&self, _cell: usize, _seed: u64, _row: &Row) {}
+    /// One seed of a cell has ended.
+    fn ended(&self, _cell: usize, _result: &SeedResult) {}
+    /// Something failed that the run goes on without.
+    fn warned(&self, _what: &str) {}
 }
 
-impl Control {
-    /// Checks the checkpoints that the runs of a plan would go on from.
+/// How a run of everything is steered from outside.
+pub struct Control<'a> {
+    /// Set by Ctrl-C or SIGTERM.
+    pub interrupted: &'a AtomicBool,
+    /// Where checkpoints go.
+    pub folder: &'a RunFolder,
+    /// How often a run writes one.
+    pub every: Duration,
+    /// What an earlier run left, to go on from.
+    pub earlier: &'a Earlier,
+    /// Who is told how it goes.
+    pub observer: &'a dyn Observer,
+}
+
+/// What became of it.
+pub enum Outcome {
+    /// All runs ended.
+    Done {
+        /// What was measured.
+        results: Results,
+        /// The states in which the runs ended, to go on from with more rounds; nothing where they
+        /// are too large to keep.
+        states: Option<Vec<u8>>,
+    },
+    /// Interrupted.
+    Interrupted(Interrupted),
+}
+
+/// What an interrupted run of everything leaves.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Interrupted {
+    /// Runs that had ended.
+    pub ended: usize,
+    /// Runs whose last completed round is kept.
+    pub kept: usize,
+    /// Runs whose round was abandoned and that go on from an older checkpoint, or from the start:
+    /// what they are, and that checkpoint's round.
+    pub behind: Vec<(String, u64)>,
+    /// Runs that had not begun.
+    pub waiting: usize,
+}
+
+/// The state of one seed of a cell, as a checkpoint holds it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Saved {
+    /// Says which run it is, whatever its number of rounds.
+    identity: String,
+    seed: u64,
+    /// The number of rounds that it was to have.
+    rounds: u64,
+    /// Rounds done.
+    round: u64,
+    rows: Vec<Row>,
+    /// The run's state after these rounds; nothing where it is too large to keep of a run that has ended.
+    state: Option<Vec<u8>>,
+    /// Of a run that has ended.
+    end: Option<End>,
+}
+
+/// How one seed of a cell ended.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct End {
+    theta: Vec<f64>,
+    status: Status,
+    stopped: bool,
+}
+
+/// The checkpoints of an earlier run of an experiment, to go on from.
+#[derive(Debug, Default)]
+pub struct Earlier {
+    folder: Option<PathBuf>,
+    /// Of a finished run: the states in which its runs ended.
+    ended: HashMap<(usize, u64), Saved>,
+}
+
+/// The file with the states of a finished run.
+pub const ENDED: &str = "ended.ckpt";
+/// The most bytes of states that a finished run keeps.
+const MOST_STATES: usize = 64 << 20;
+
+fn checkpoint_name(cell: usize, seed: u64) -> String {
+    format!("run-{cell}-{seed}.ckpt")
+}
+
+impl Earlier {
+    /// What a folder holds of an earlier run.
     ///
     /// # Errors
-    /// When one is damaged, or of another run.
-    pub fn check_resumable(&self, plan: &Plan) -> Result<()> {
-        if !self.resume {
-            return Ok(());
-        }
+    /// When the states of a finished run are damaged.
+    pub fn of(path: &Path) -> Result<Self> {
+        let file = folder::own_path(path, ENDED);
+        let ended: Vec<(usize, Saved)> = if file.exists() { read_framed(&file)? } else { Vec::new() };
+        let ended = ended.into_iter().map(|(cell, saved)| ((cell, saved.seed), saved)).collect();
+        Ok(Self { folder: Some(path.to_path_buf()), ended })
+    }
+
+    /// Checks that the runs of a plan can go on from what there is.
+    ///
+    /// # Errors
+    /// When a checkpoint is damaged or of another run, or more rounds were asked for and the results
+    /// of the first ones depend on their number.
+    pub fn check(&self, plan: &Plan) -> Result<()> {
         for (cell, planned) in plan.cells.iter().enumerate() {
             for seed in planned.seeds() {
-                self.checkpoint(cell, planned, seed)?;
+                if let Some(saved) = self.checkpoint(cell, planned, seed)? {
+                    saved.may_go_on(planned)?;
+                }
             }
         }
         Ok(())
     }
 
-    fn path(&self, cell: usize, seed: u64) -> PathBuf {
-        self.checkpoints.join(format!("{cell}-{seed}.ckpt"))
-    }
-
-    /// The checkpoint of a seed, if it is to go on from one.
+    /// The checkpoint of a seed, if there is one.
     fn checkpoint(&self, cell: usize, planned: &Cell, seed: u64) -> Result<Option<Saved>> {
-        let path = self.path(cell, seed);
-        if !self.resume || !path.exists() {
-            return Ok(None);
-        }
-        let saved: Saved = read_framed(&path)?;
-        if saved.fingerprint != planned.fingerprint || saved.seed != seed {
+        let Some(path) = self.folder.as_ref().map(|folder| folder::own_path(folder, &checkpoint_name(cell, seed))) else { return Ok(None) };
+        let saved = match (path.exists(), self.ended.get(&(cell, seed))) {
+            (true, _) => read_framed(&path)?,
+            (false, Some(saved)) => saved.clone(),
+            (false, None) => return Ok(None),
+        };
+        if saved.identity != planned.identity || saved.seed != seed {
             let what = format!("{}: a checkpoint of another run", path.display());
             let help = "the very experiment that was interrupted, and input files that have not changed since";
             return Err(BadInput::new("--resume", what, help));
@@ -68,29 +161,35 @@ impl Control {
     }
 }
 
-/// What became of it.
-pub enum Outcome {
-    /// All runs ended.
-    Done(Results),
-    /// Interrupted, checkpoints written.
-    Interrupted,
-}
-
-/// A progress bar for a plan; hidden unless on a terminal.
-pub fn progress_bar(plan: &Plan, quiet: bool) -> ProgressBar {
-    let total: f64 = (0..plan.cells.len()).map(|c| plan.cells[c].work(plan.field(c)) * plan.cells[c].seeds().len() as f64).sum();
-    let bar = ProgressBar::new((total / UNIT).ceil() as u64);
-    if quiet {
-        bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
+impl Saved {
+    /// Whether a run of `planned.run.rounds` rounds, begun anew, would have come by this state.
+    fn may_go_on(&self, planned: &Cell) -> Result<()> {
+        let (had, wanted) = (self.rounds, planned.run.rounds);
+        if had == wanted {
+            return Ok(());
+        }
+        let label = &planned.method.label;
+        let refused = |what: String, help: &str| Err(BadInput::new("--resume", format!("{label}: {what}"), help));
+        if let OutputRule::TailAfter(_) = planned.output {
+            let what = format!("its output averages the last share of the rounds, which are others of {wanted} rounds than of {had}");
+            return refused(what, "output = \"last\" or \"average\", or a run from the start in another folder");
+        }
+        let recorded = |round: &u64| self.rows.binary_search_by_key(round, |row| row.round).is_ok();
+        let until = self.rows.last().map_or(0, |row| row.round);
+        match planned.grid.iter().filter(|round| **round <= until).find(|round| !recorded(round)) {
+            None => Ok(()),
+            Some(missing) => {
+                let what = format!("of {wanted} rounds, round {missing} is recorded, and of {had} rounds it was not");
+                refused(what, "recorded rounds that do not depend on their number: record = { every = K } or a list, from the start")
+            }
+        }
     }
-    bar.set_message(plan.experiment.id.clone());
-    let style = ProgressStyle::with_template("{msg} [{bar:30}] {percent:>3}% · {elapsed} · {eta} left").expect("a valid template");
-    bar.set_style(style.progress_chars("=> "));
-    bar
-}
 
-/// Local steps per unit of the progress bar.
-const UNIT: f64 = 1000.0;
+    /// Whether the run is over: not so where it did all its rounds and there are more now.
+    fn is_over(&self, rounds: u64) -> bool {
+        self.end.as_ref().is_some_and(|end| end.stopped || end.status != Status::Ok || self.round >= rounds)
+    }
+}
 
 /// One seed of one cell.
 #[derive(Clone, Copy)]
@@ -102,11 +201,28 @@ struct Job {
     work: f64,
 }
 
+/// Local steps of all agents over all runs of a plan: what it costs.
+pub fn total_work(plan: &Plan) -> f64 {
+    (0..plan.cells.len()).map(|c| plan.cells[c].work(plan.field(c)) * plan.cells[c].seeds().len() as f64).sum()
+}
+
+/// What the threads share.
+struct Shared<'a> {
+    plan: &'a Plan,
+    metrics: Vec<Metrics<'a>>,
+    control: &'a Control<'a>,
+    began: Instant,
+    left: Mutex<Interrupted>,
+    states: Mutex<Option<(usize, Vec<(usize, Saved)>)>>,
+    /// Whether a checkpoint could not be written; told once.
+    warned: AtomicBool,
+}
+
 /// Runs everything.
 ///
 /// # Errors
-/// When a checkpoint cannot be read or written.
-pub fn execute(plan: &Plan, control: &Control) -> Result<Outcome> {
+/// When a checkpoint cannot be read.
+pub fn execute(plan: &Plan, control: &Control<'_>) -> Result<Outcome> {
     let mut jobs = Vec::new();
     let mut slots: Vec<Vec<Option<SeedResult>>> = Vec::new();
     for (cell, planned) in plan.cells.iter().enumerate() {
@@ -119,17 +235,29 @@ pub fn execute(plan: &Plan, control: &Control) -> Result<Outcome> {
     jobs.sort_by(|a, b| b.work.total_cmp(&a.work));
     let slots = Mutex::new(slots);
     let failed: Mutex<Option<BadInput>> = Mutex::new(None);
-    let (next, began) = (AtomicUsize::new(0), Instant::now());
-    let metrics: Vec<Metrics<'_>> = plan.fields.iter().map(|f| Metrics::new(&*f.field)).collect();
+    let next = AtomicUsize::new(0);
+    let shared = Shared {
+        plan,
+        metrics: plan.fields.iter().map(|f| Metrics::new(&*f.field)).collect(),
+        control,
+        began: Instant::now(),
+        left: Mutex::default(),
+        states: Mutex::new(Some((0, Vec::new()))),
+        warned: AtomicBool::new(false),
+    };
     // Threads take whole runs while there are any; then they help those under way.
     rayon::scope(|scope| {
         for _ in 0..rayon::current_num_threads() {
             scope.spawn(|_| {
                 while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if control.interrupted.load(Ordering::Relaxed) || failed.lock().expect("no panics under the lock").is_some() {
+                    if failed.lock().expect("no panics under the lock").is_some() {
                         return;
                     }
-                    match run(plan, &metrics[plan.cells[job.cell].field], job, control, began) {
+                    if control.interrupted.load(Ordering::Relaxed) {
+                        shared.left.lock().expect("no panics under the lock").waiting += 1;
+                        continue;
+                    }
+                    match shared.run(job) {
                         Ok(result) => slots.lock().expect("no panics under the lock")[job.cell][job.at] = result,
                         Err(e) => *failed.lock().expect("no panics under the lock") = Some(e),
                     }
@@ -137,108 +265,199 @@ pub fn execute(plan: &Plan, control: &Control) -> Result<Outcome> {
             });
         }
     });
-    control.progress.finish_and_clear();
     if let Some(e) = failed.into_inner().expect("no panics under the lock") {
         return Err(e);
     }
-    let cells: Option<Vec<Vec<SeedResult>>> =
-        slots.into_inner().expect("no panics under the lock").into_iter().map(|seeds| seeds.into_iter().collect()).collect();
-    Ok(cells.map_or(Outcome::Interrupted, |cells| Outcome::Done(Results { cells })))
-}
-
-/// The contents of a checkpoint.
-#[derive(Serialize, Deserialize)]
-struct Saved {
-    fingerprint: String,
-    seed: u64,
-    rows: Vec<Row>,
-    /// Done, or the run's state.
-    state: std::result::Result<SeedResult, Vec<u8>>,
-}
-
-/// Runs one job to its end; `None` when interrupted.
-fn run(plan: &Plan, metrics: &Metrics<'_>, job: &Job, control: &Control, began: Instant) -> Result<Option<SeedResult>> {
-    let (field, cell) = (plan.field(job.cell), &plan.cells[job.cell]);
-    let path = control.path(job.cell, job.seed);
-    let start = cell.start.of(job.seed, field.dim());
-    let mut run = Run::new(field, &*cell.method.settings, &cell.uplink, cell.output, job.seed, start)?;
-    if cell.method.controls == Controls::Ideal {
-        let ideal: Option<Vec<Vec<f64>>> = (0..field.agents()).map(|c| metrics.ideal_control(c).map(<[f64]>::to_vec)).collect();
-        run.set_controls(&ideal.unwrap_or_default());
-    }
-    let mut rows: Vec<Row> = Vec::new();
-    if let Some(saved) = control.checkpoint(job.cell, cell, job.seed)? {
-        rows = saved.rows;
-        match saved.state {
-            Ok(done) => {
-                control.progress.inc((job.work / UNIT) as u64);
-                return Ok(Some(done));
-            }
-            Err(state) => run.restore(&state).map_err(|e| e.inside(&path.display().to_string()))?,
-        }
-    }
-    let save = |rows: &[Row], state| {
-        let saved = Saved { fingerprint: cell.fingerprint.clone(), seed: job.seed, rows: rows.to_vec(), state };
-        write_framed(&path, &saved)
+    let slots = slots.into_inner().expect("no panics under the lock");
+    let ended = slots.iter().flatten().filter(|slot| slot.is_some()).count();
+    let cells: Option<Vec<Vec<SeedResult>>> = slots.into_iter().map(|seeds| seeds.into_iter().collect()).collect();
+    let Some(cells) = cells else {
+        let left = shared.left.into_inner().expect("no panics under the lock");
+        return Ok(Outcome::Interrupted(Interrupted { ended, ..left }));
     };
-    let mut last_saved = Instant::now();
-    let mut reported = 0.0;
-    let per_round = job.work / cell.run.rounds as f64;
-    let mut pending = per_round * run.round() as f64;
-    let mut stopped = false;
-    let shape = cell.shape();
-    let control_weight = (shape.step_size.largest() * shape.local_steps).powi(2);
-    loop {
-        let t = run.round();
-        let ended = t == cell.run.rounds || run.status() != Status::Ok;
-        if rows.last().is_none_or(|row| row.round < t) && (ended || cell.grid.binary_search(&t).is_ok()) {
-            let seen = metrics.observe(&run, cell.centre.as_deref(), control_weight);
-            rows.push(Row { round: t, ledger: run.ledger(), seen });
-            let below = |target: Option<f64>, name| target.is_some_and(|x| metric(&seen, name).is_some_and(|y| y <= x));
-            let relative = cell.run.stop.relative_residual.map(|x| x * rows[0].seen.residual);
-            stopped = below(cell.run.stop.mse, "mse") || below(cell.run.stop.residual, "residual") || below(relative, "residual");
+    let states = shared.states.into_inner().expect("no panics under the lock");
+    Ok(Outcome::Done { results: Results { cells }, states: states.map(|(_, states)| framed(&states)) })
+}
+
+/// Seconds that a round may take for which Ctrl-C waits, rather than abandon it.
+const SHORT_ROUND: f64 = 0.25;
+
+/// Whether a copy of a run's state fits beside it.
+fn fits(bytes: usize) -> bool {
+    bytes <= 1 << 30
+}
+
+/// Local steps after which an observer is told of progress.
+const UNIT: f64 = 1000.0;
+
+impl Shared<'_> {
+    /// Runs one job to its end; `None` when interrupted.
+    fn run(&self, job: &Job) -> Result<Option<SeedResult>> {
+        let Control { interrupted, observer, earlier, every, .. } = *self.control;
+        let (field, cell, metrics) =
+            (self.plan.field(job.cell), &self.plan.cells[job.cell], &self.metrics[self.plan.cells[job.cell].field]);
+        let start = cell.start.of(job.seed, field.dim());
+        let mut run = Run::new(field, &*cell.method.settings, &cell.uplink, cell.output, job.seed, start)?;
+        if cell.method.controls == Controls::Ideal {
+            let ideal: Option<Vec<Vec<f64>>> = (0..field.agents()).map(|c| metrics.ideal_control(c).map(<[f64]>::to_vec)).collect();
+            run.set_controls(&ideal.unwrap_or_default());
         }
-        if ended || stopped {
-            break;
-        }
-        if control.interrupted.load(Ordering::Relaxed) {
-            save(&rows, Err(run.save()))?;
-            return Ok(None);
-        }
-        if pending >= UNIT {
-            control.progress.inc((pending / UNIT) as u64);
-            reported += (pending / UNIT).floor() * UNIT;
-            pending %= UNIT;
-            if last_saved.elapsed() >= control.every {
-                save(&rows, Err(run.save()))?;
-                last_saved = Instant::now();
+        let mut rows: Vec<Row> = Vec::new();
+        if let Some(saved) = earlier.checkpoint(job.cell, cell, job.seed)? {
+            rows = saved.rows.clone();
+            if saved.is_over(cell.run.rounds) {
+                rows.iter().for_each(|row| observer.recorded(job.cell, job.seed, row));
+                observer.found(job.work);
+                return Ok(Some(self.end(job, saved)));
             }
+            match &saved.state {
+                Some(state) => run.restore(state).map_err(|e| e.inside(&checkpoint_name(job.cell, job.seed)))?,
+                None => rows.clear(),
+            }
+            // The last round of a shorter run was recorded in any case.
+            rows.retain(|row| cell.grid.binary_search(&row.round).is_ok());
+            rows.iter().for_each(|row| observer.recorded(job.cell, job.seed, row));
         }
-        run.step();
-        pending += per_round;
+        let saved = |rows: &[Row], round: u64, state: Option<Vec<u8>>, end: Option<End>| Saved {
+            identity: cell.identity.clone(),
+            seed: job.seed,
+            rounds: cell.run.rounds,
+            round,
+            rows: rows.to_vec(),
+            state,
+            end,
+        };
+        let mut last_saved = Instant::now();
+        // The last round that is on the disk.
+        let mut on_disk = run.round();
+        let per_round = job.work / cell.run.rounds as f64;
+        observer.found(per_round * run.round() as f64);
+        let mut pending = 0.0;
+        let mut stopped = false;
+        let shape = cell.shape();
+        let control_weight = (shape.step_size.largest() * shape.local_steps).powi(2);
+        // Seconds that a local step took in the last round; not known before the first.
+        let mut pace: Option<f64> = None;
+        loop {
+            let t = run.round();
+            let ended = t == cell.run.rounds || run.status() != Status::Ok;
+            if rows.last().is_none_or(|row| row.round < t) && (ended || cell.grid.binary_search(&t).is_ok()) {
+                let seen = metrics.observe(&run, cell.centre.as_deref(), control_weight);
+                let row = Row { round: t, ledger: run.ledger(), seen };
+                observer.recorded(job.cell, job.seed, &row);
+                rows.push(row);
+                let below = |target: Option<f64>, name| target.is_some_and(|x| metric(&seen, name).is_some_and(|y| y <= x));
+                let relative = cell.run.stop.relative_residual.map(|x| x * rows[0].seen.residual);
+                stopped = below(cell.run.stop.mse, "mse") || below(cell.run.stop.residual, "residual") || below(relative, "residual");
+            }
+            if ended || stopped {
+                break;
+            }
+            if interrupted.load(Ordering::Relaxed) {
+                self.keep(job, &saved(&rows, t, Some(run.save()), None), on_disk);
+                return Ok(None);
+            }
+            if pending >= UNIT {
+                observer.advanced(pending);
+                pending = 0.0;
+                if last_saved.elapsed() >= every {
+                    if self.save(job, &saved(&rows, t, Some(run.save()), None)) {
+                        on_disk = t;
+                    }
+                    last_saved = Instant::now();
+                }
+            }
+            let steps = run.next_local_steps().max(1) as f64;
+            let began = Instant::now();
+            if pace.is_some_and(|pace| pace * steps <= SHORT_ROUND) {
+                run.step();
+            } else {
+                // Ctrl-C abandons a long round: the state before it must be in memory, if not on the disk.
+                let before = (on_disk != t && fits(run.state_len())).then(|| run.save());
+                if !run.step_unless(interrupted) {
+                    match before {
+                        Some(state) => self.keep(job, &saved(&rows, t, Some(state), None), on_disk),
+                        None => self.leave(job, t, on_disk),
+                    }
+                    return Ok(None);
+                }
+            }
+            pace = Some(began.elapsed().as_secs_f64() / steps);
+            pending += per_round;
+        }
+        observer.advanced(pending + per_round * (cell.run.rounds - run.round()) as f64);
+        let end = End { theta: run.output().to_vec(), status: run.status(), stopped };
+        let state = (run.state_len() <= MOST_STATES).then(|| run.save());
+        let saved = saved(&rows, run.round(), state, Some(end));
+        // What is quickly done again needs no file.
+        if self.began.elapsed() >= every {
+            self.save(job, &saved);
+        }
+        Ok(Some(self.end(job, saved)))
     }
-    control.progress.inc(((job.work - reported) / UNIT) as u64);
-    let result = SeedResult { seed: job.seed, rows, theta: run.output().to_vec(), status: run.status(), stopped };
-    // What is quickly done again needs no file.
-    if began.elapsed() >= control.every {
-        save(&[], Ok(result.clone()))?;
+
+    /// Notes how a run ended, and its state for more rounds.
+    fn end(&self, job: &Job, saved: Saved) -> SeedResult {
+        let End { theta, status, stopped } = saved.end.clone().expect("of a run that has ended");
+        let result = SeedResult { seed: job.seed, rows: saved.rows.clone(), theta, status, stopped };
+        self.control.observer.ended(job.cell, &result);
+        let mut states = self.states.lock().expect("no panics under the lock");
+        if let Some((bytes, all)) = &mut *states {
+            *bytes += saved.state.as_ref().map_or(usize::MAX / 2, Vec::len) + saved.rows.len() * size_of::<Row>();
+            all.push((job.cell, saved));
+        }
+        if states.as_ref().is_some_and(|(bytes, _)| *bytes > MOST_STATES) {
+            *states = None;
+        }
+        result
     }
-    Ok(Some(result))
+
+    /// Writes a checkpoint; whether that worked. The run goes on without.
+    fn save(&self, job: &Job, saved: &Saved) -> bool {
+        let written = write_framed(self.control.folder, &checkpoint_name(job.cell, job.seed), saved);
+        if let Err(e) = &written
+            && !self.warned.swap(true, Ordering::Relaxed)
+        {
+            self.control.observer.warned(&format!("a checkpoint could not be written; the run goes on and tries again: {}", e.what));
+        }
+        written.is_ok()
+    }
+
+    /// Keeps the last completed round of a run that is interrupted.
+    fn keep(&self, job: &Job, saved: &Saved, on_disk: u64) {
+        let on_disk = if self.save(job, saved) { saved.round } else { on_disk };
+        self.leave(job, saved.round, on_disk);
+    }
+
+    /// Notes where an interrupted run stands: after `round` rounds, of which `on_disk` are kept.
+    fn leave(&self, job: &Job, round: u64, on_disk: u64) {
+        let mut left = self.left.lock().expect("no panics under the lock");
+        match round {
+            0 => left.waiting += 1,
+            _ if round == on_disk => left.kept += 1,
+            _ => left.behind.push((format!("{}, seed {}", self.plan.cells[job.cell].method.label, job.seed), on_disk)),
+        }
+    }
 }
 
 /// The first bytes of a checkpoint.
-const MAGIC: &[u8; 8] = b"fedsack1";
+const MAGIC: &[u8; 8] = b"fedsack2";
 
-/// Writes a checkpoint: its version, a checksum, the data.
-///
-/// # Errors
-/// When it cannot be written.
-pub fn write_framed(path: &Path, data: &impl Serialize) -> Result<()> {
+/// A checkpoint's bytes: its version, a checksum, the data.
+fn framed(data: &impl Serialize) -> Vec<u8> {
     let body = postcard::to_stdvec(data).expect("plain data serialises");
     let mut bytes = MAGIC.to_vec();
     bytes.extend(crc32fast::hash(&body).to_le_bytes());
     bytes.extend(&body);
-    atomic::write(path, &bytes)
+    bytes
+}
+
+/// Writes a checkpoint.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_framed(folder: &RunFolder, name: &str, data: &impl Serialize) -> Result<(), MachineFailure> {
+    folder.write_own(name, &framed(data))
 }
 
 /// Reads what [`write_framed`] wrote.
@@ -246,15 +465,24 @@ pub fn write_framed(path: &Path, data: &impl Serialize) -> Result<()> {
 /// # Errors
 /// When it cannot be read, is damaged, or of another version.
 pub fn read_framed<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    let bad = |what: &str| {
-        let help = "an intact checkpoint; delete this one to run its part again from the start, or use --overwrite to run everything again";
-        BadInput::new("--resume", format!("{}: {what}", path.display()), help)
-    };
+    let bad = |what: &str| BadInput::new("--resume", format!("{}: {what}", path.display()), INTACT);
     let bytes = std::fs::read(path).map_err(|e| bad(&format!("cannot be read: {e}")))?;
-    let body = bytes.strip_prefix(MAGIC).ok_or_else(|| bad("truncated, or not a checkpoint of this version"))?;
-    let Some((sum, body)) = body.split_at_checked(4) else { return Err(bad("the checkpoint is truncated")) };
+    unframed(&bytes).map_err(|what| bad(&what))
+}
+
+/// What would be accepted in place of a damaged checkpoint.
+const INTACT: &str =
+    "an intact checkpoint; delete this one to run its part again from the start, or use --overwrite to run everything again";
+
+/// The data in a checkpoint's bytes.
+///
+/// # Errors
+/// Says what is wrong with them.
+pub fn unframed<T: DeserializeOwned>(bytes: &[u8]) -> std::result::Result<T, String> {
+    let body = bytes.strip_prefix(MAGIC).ok_or("truncated, or not a checkpoint of this version")?;
+    let (sum, body) = body.split_at_checked(4).ok_or("the checkpoint is truncated")?;
     if crc32fast::hash(body).to_le_bytes() != *sum {
-        return Err(bad("the checkpoint is truncated or damaged (its checksum differs)"));
+        return Err("the checkpoint is truncated or damaged (its checksum differs)".into());
     }
-    postcard::from_bytes(body).map_err(|_| bad("not a checkpoint of this version"))
+    postcard::from_bytes(body).map_err(|_| "not a checkpoint of this version".into())
 }

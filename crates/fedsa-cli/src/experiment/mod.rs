@@ -3,12 +3,14 @@
 pub mod checks;
 pub mod execute;
 mod link_checks;
+pub mod outcome;
 pub mod output;
 pub mod picture;
 pub mod plan;
 pub mod predict;
 pub mod resolve;
 pub mod results;
+pub mod trace_lines;
 
 pub use execute::{Control, Outcome, execute};
 pub use plan::{Cell, Plan};

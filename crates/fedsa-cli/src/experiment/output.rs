@@ -1,7 +1,5 @@
 //! What a finished experiment leaves in its folder.
 
-use std::path::Path;
-
 use fedsa::error::Result;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::record::Ledger;
@@ -10,61 +8,101 @@ use serde_json::{Map, Value as Json, json};
 use toml::Value;
 
 use super::checks::Verdict;
+use super::outcome::Outcome;
 use super::picture::Picture;
 use super::plan::Plan;
 use super::predict::{Predictor, QUANTITIES};
-use super::results::{Estimate, Results, SeedResult};
+use super::results::{COUNTS, Estimate, METRICS, Results, SeedResult, recorded};
+use crate::config::Experiment;
 use crate::files::trace::{Column, Table as Trace};
-use crate::files::{atomic, npz, trace};
+use crate::files::{npz, trace};
 
 /// The version of `summary.json`'s and `theta.npz`'s layout.
-pub const FORMAT: u64 = 1;
+pub const FORMAT: u64 = 2;
 
-/// Writes all files of a finished experiment but `config.toml`, which its start wrote.
-///
-/// # Errors
-/// When the folder cannot be written.
-pub fn write(dir: &Path, plan: &Plan, results: &Results, summary: &Json, picture: &Picture) -> Result<()> {
-    trace::write(&dir.join("trace.parquet"), &trace_table(plan, results)?)?;
-    npz::write(&dir.join("theta.npz"), &theta(plan, results)?)?;
-    atomic::write(&dir.join("figure.svg"), picture.svg().as_bytes())?;
-    atomic::write(&dir.join("figure.png"), &picture.png())?;
-    // Last: a folder with a summary is complete.
-    atomic::write(&dir.join("summary.json"), format!("{summary:#}\n").as_bytes())
+/// The names of the files of a finished experiment but `config.toml`, which its start wrote; the summary last:
+/// a folder with a summary is complete.
+pub fn names(_experiment: &Experiment) -> Vec<&'static str> {
+    vec!["trace.parquet", "theta.npz", "figure.svg", "figure.png", "summary.json"]
 }
 
+/// These files, with their contents.
+///
+/// # Errors
+/// When something is too large for its format.
+pub fn files(plan: &Plan, results: &Results, summary: &Json, picture: &Picture) -> Result<Vec<(String, Vec<u8>)>> {
+    let contents = [
+        trace::to_bytes(&trace_table(plan, results)?)?,
+        npz::to_bytes(&theta(plan, results)?)?,
+        picture.svg().into_bytes(),
+        picture.png(),
+        format!("{summary:#}\n").into_bytes(),
+    ];
+    Ok(names(&plan.experiment).into_iter().map(str::to_string).zip(contents).collect())
+}
+
+/// The columns of `trace.parquet` beside the counts, the metrics and the coordinates.
+const COLUMNS: &[&str] = &["method", "kind", "point", "outcome", "seed"];
+
 fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
-    let (mut method, mut point, mut seed) = (Vec::new(), Vec::new(), Vec::new());
-    let mut counts: [Vec<u64>; 7] = Default::default();
-    let mut metrics: [Vec<Option<f64>>; 6] = Default::default();
+    // For every row of the table: the point, the method, the run, its recorded round.
+    let mut all = Vec::new();
     for planned in &plan.points {
         for (label, cell) in plan.labels.iter().zip(&planned.cells) {
             for run in &results.cells[*cell] {
-                for row in &run.rows {
-                    method.push(label.clone());
-                    point.push(planned.point.label.clone());
-                    seed.push(run.seed);
-                    let l = &row.ledger;
-                    let values = [row.round, l.exchanges, l.samples, l.messages, l.bits_up, l.bits_down, l.vectors_up];
-                    counts.iter_mut().zip(values).for_each(|(column, x)| column.push(x));
-                    let s = &row.seen;
-                    let values = [s.mse, s.error, Some(s.residual), s.value_error, s.control_error, s.lyapunov];
-                    // After a divergence numbers may not be finite: then there is none.
-                    metrics.iter_mut().zip(values).for_each(|(column, x)| column.push(x.filter(|x| x.is_finite())));
-                }
+                all.extend(run.rows.iter().map(|row| (planned, label, *cell, run, row)));
             }
         }
     }
+    let text = |of: &dyn Fn(usize) -> String| Column::Str((0..all.len()).map(of).collect());
+    let outcome = |i: usize| {
+        let (_, _, cell, run, _) = all[i];
+        run.outcome(&plan.cells[cell].run.stop).name().to_string()
+    };
+    let count = |x: u64| i64::try_from(x).unwrap_or(i64::MAX);
     let mut columns = vec![
-        ("method".to_string(), Column::Str(method)),
-        ("point".to_string(), Column::Str(point)),
-        ("seed".to_string(), Column::U64(seed)),
+        ("method".to_string(), text(&|i| all[i].1.clone())),
+        ("kind".to_string(), text(&|i| plan.cells[all[i].2].method.kind.to_string())),
+        ("point".to_string(), text(&|i| all[i].0.point.label.clone())),
     ];
-    let names = ["round", "exchanges", "samples", "messages", "bits_up", "bits_down", "vectors_up"];
-    columns.extend(names.iter().zip(counts).map(|(name, column)| (name.to_string(), Column::U64(column))));
-    let names = ["mse", "error", "residual", "value_error", "control_error", "lyapunov"];
-    columns.extend(names.iter().zip(metrics).map(|(name, column)| (name.to_string(), Column::OptF64(column))));
+    for name in coordinates(plan) {
+        let values: Vec<Option<&Value>> =
+            all.iter().map(|(planned, ..)| planned.point.coordinates.iter().find(|(n, _)| *n == name).map(|(_, v)| v)).collect();
+        let is_taken = COLUMNS.contains(&name.as_str()) || METRICS.contains(&name.as_str()) || COUNTS.iter().any(|(n, _)| *n == name);
+        columns.push((if is_taken { format!("coordinate_{name}") } else { name }, coordinate_column(&values)));
+    }
+    columns.push(("outcome".to_string(), text(&outcome)));
+    columns.push(("seed".to_string(), Column::I64(all.iter().map(|(.., run, _)| count(run.seed)).collect())));
+    columns
+        .extend(COUNTS.iter().map(|(name, of)| ((*name).to_string(), Column::I64(all.iter().map(|(.., row)| count(of(row))).collect()))));
+    // After a divergence numbers may not be finite: then there is none.
+    let finite = |name: &str| all.iter().map(|(.., row)| recorded(&row.seen, name).filter(|x| x.is_finite())).collect();
+    columns.extend(METRICS.iter().map(|name| ((*name).to_string(), Column::OptF64(finite(name)))));
     Trace::new(columns)
+}
+
+/// The names of all coordinates, in the order in which points have them.
+fn coordinates(plan: &Plan) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for (name, _) in plan.points.iter().flat_map(|planned| &planned.point.coordinates) {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
+/// A coordinate's column: whole numbers or numbers where all of its values are, else text.
+fn coordinate_column(values: &[Option<&Value>]) -> Column {
+    let number = |value: &Value| value.as_float().or_else(|| value.as_integer().map(|i| i as f64));
+    if let Some(whole) = values.iter().map(|value| value.and_then(Value::as_integer)).collect() {
+        return Column::I64(whole);
+    }
+    if values.iter().flatten().all(|value| number(value).is_some()) {
+        return Column::OptF64(values.iter().map(|value| value.and_then(number)).collect());
+    }
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
+    Column::OptStr(values.iter().map(|value| value.map(text)).collect())
 }
 
 /// The final outputs: for every method (and point, where several) an array (seeds, d), and theta*.
@@ -107,6 +145,27 @@ fn ledger_json(results: &[SeedResult]) -> Json {
     })
 }
 
+/// Where results come from: what differs between equal runs on different machines or at different times.
+fn provenance() -> Json {
+    json!({
+        "fedsa": env!("CARGO_PKG_VERSION"),
+        "commit": option_env!("FEDSA_COMMIT"),
+        "processor": processor(),
+        "instruction_set": format!("{:?}", fedsa::kernel::Isa::best()).to_lowercase(),
+        "threads": rayon::current_num_threads(),
+        "system": format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        "command_line": std::env::args().collect::<Vec<_>>(),
+        "ended": humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
+    })
+}
+
+/// The processor's name, where the system tells.
+fn processor() -> Option<String> {
+    let info = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = info.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_string())
+}
+
 /// A number as JSON; null when it is not finite.
 fn number(x: Option<f64>) -> Json {
     x.filter(|x| x.is_finite()).map_or(Json::Null, |x| json!(x))
@@ -146,6 +205,7 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
                 "coordinates": coordinates,
                 "seeds": seeds.len(),
                 "status": if diverged.is_empty() { "ok" } else { "diverged" },
+                "outcome": results.outcome(plan, *cell).map_or("refused", Outcome::name),
                 "as_expected": results.as_expected(plan, *cell),
                 "rounds": seeds.iter().filter_map(|s| s.rows.last()).map(|r| r.round).max(),
                 "floor_mean": number(floor.map(|f| f.mean)),
@@ -170,6 +230,13 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
                 entry["diverged_seeds"] = json!(diverged.len());
                 entry["largest_stable_step"] =
                     number(super::predict::largest_stable_step(plan.field(*cell), &shape).ok().map(|stable| stable.step));
+            }
+            if let Some(missed) = results.outcome(plan, *cell).and_then(Outcome::missed) {
+                entry["target"] =
+                    json!({ "metric": missed.metric, "asked": number(Some(missed.target)), "reached": number(Some(missed.value)) });
+                if results.outcome(plan, *cell).is_some_and(|outcome| matches!(outcome, Outcome::Stalled(_))) {
+                    entry["why_stalled"] = json!(results.why_stalled(plan, predictor, *cell));
+                }
             }
             if seeds.iter().any(|s| s.stopped) {
                 entry["stopped_at_target"] = json!(seeds.iter().filter(|s| s.stopped).count());
@@ -197,6 +264,7 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
         "title": plan.experiment.title,
         "fedsa": env!("CARGO_PKG_VERSION"),
         "seconds": seconds,
+        "provenance": provenance(),
         "passed": verdicts.iter().all(|v| v.as_expected) && results.all_as_expected(plan),
         "checks": verdicts,
         "results": list,

@@ -58,8 +58,8 @@ pub struct PlannedPoint {
 
 /// A method on a problem with its run settings, for all its seeds.
 pub struct Cell {
-    /// Says what it is: equal ones give equal results.
-    pub fingerprint: String,
+    /// Says what it is but for the number of rounds and the seeds: what checkpoints go by.
+    pub identity: String,
     /// The index of its problem.
     pub field: usize,
     /// The method.
@@ -159,11 +159,14 @@ impl Plan {
             for (m, method) in methods.into_iter().enumerate() {
                 let tables = format!("run {} method {}", canonical(&table["run"]), canonical(&table["method"][m]));
                 let fingerprint = format!("{} {tables}", fields[field].fingerprint);
+                let endless = without(&table["run"], &["rounds", "seeds"]);
+                let identity =
+                    format!("{} run {} method {}", fields[field].fingerprint, canonical(&endless), canonical(&table["method"][m]));
                 let cell = match by_fingerprint.get(&fingerprint) {
                     Some(cell) => *cell,
                     None => {
                         let cell =
-                            Cell::new(&fingerprint, field, &*fields[field].field, method, run.clone(), &places, &format!("method[{m}]"))
+                            Cell::new(&identity, field, &*fields[field].field, method, run.clone(), &places, &format!("method[{m}]"))
                                 .map_err(|e| experiment.failure_at(e, point))?;
                         cells.push(cell);
                         by_fingerprint.insert(fingerprint, cells.len() - 1);
@@ -188,6 +191,17 @@ impl Plan {
     }
 }
 
+/// A table without some of its keys.
+fn without(value: &Value, keys: &[&str]) -> Value {
+    let mut value = value.clone();
+    if let Value::Table(table) = &mut value {
+        keys.iter().for_each(|key| {
+            table.remove(*key);
+        });
+    }
+    value
+}
+
 /// A value as text with the keys of tables sorted.
 fn canonical(value: &Value) -> String {
     match value {
@@ -204,7 +218,7 @@ fn canonical(value: &Value) -> String {
 
 impl Cell {
     fn new(
-        fingerprint: &str,
+        identity: &str,
         index: usize,
         field: &dyn Field,
         method: MethodSpec,
@@ -240,8 +254,8 @@ impl Cell {
             Err(e) => return Err(e.inside(&format!("{place}.uplink"))),
         };
         let grid = run.record.rounds(run.rounds);
-        let fingerprint = format!("{fingerprint} files {:08x}", files.digest());
-        Ok(Self { fingerprint, field: index, method, run, start, centre, output, uplink, grid, refused })
+        let identity = format!("{identity} files {:08x}", files.digest());
+        Ok(Self { identity, field: index, method, run, start, centre, output, uplink, grid, refused })
     }
 
     /// What theory sees of the method over its link: closed forms are those of clear links.

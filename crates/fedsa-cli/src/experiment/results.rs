@@ -67,17 +67,37 @@ impl Estimate {
     }
 }
 
+/// A count of a recorded round, since the start.
+pub type Count = fn(&Row) -> u64;
+
+/// Counts by name: the round, and what the ledger says.
+pub const COUNTS: &[(&str, Count)] = &[
+    ("round", |row| row.round),
+    ("exchanges", |row| row.ledger.exchanges),
+    ("samples", |row| row.ledger.samples),
+    ("messages", |row| row.ledger.messages),
+    ("bits_up", |row| row.ledger.bits_up),
+    ("bits_down", |row| row.ledger.bits_down),
+    ("bits", |row| row.ledger.bits_up + row.ledger.bits_down),
+    ("vectors_up", |row| row.ledger.vectors_up),
+];
+
 /// Metrics by name.
 pub const METRICS: &[&str] = &["mse", "error", "residual", "value_error", "control_error", "lyapunov"];
 
 /// Those that theory predicts.
 pub const PREDICTED_METRICS: &[&str] = &["mse", "error"];
 
-/// A metric of a recorded round; `error` falls back on `mse`.
+/// A metric of a recorded round; `error` is `mse` where it is measured from theta*.
 pub fn metric(seen: &Observation, name: &str) -> Option<f64> {
+    if name == "error" { seen.error.or(seen.mse) } else { recorded(seen, name) }
+}
+
+/// A metric as it was recorded: `error` only where it is measured from another point than theta*.
+pub fn recorded(seen: &Observation, name: &str) -> Option<f64> {
     match name {
         "mse" => seen.mse,
-        "error" => seen.error.or(seen.mse),
+        "error" => seen.error,
         "residual" => Some(seen.residual),
         "value_error" => seen.value_error,
         "control_error" => seen.control_error,
@@ -159,10 +179,13 @@ impl Results {
     /// Whether a cell's runs ended as expected.
     pub fn as_expected(&self, plan: &Plan, cell: usize) -> bool {
         use crate::config::schema::ExpectedStatus;
+        let stop = &plan.cells[cell].run.stop;
         let diverged = |s: &SeedResult| matches!(s.status, Status::Diverged { .. });
+        let missed = |s: &SeedResult| s.outcome(stop).missed().is_some();
         match plan.cells[cell].method.expect {
             Some(ExpectedStatus::Diverges) => self.cells[cell].iter().all(diverged) || plan.cells[cell].refused.is_some(),
-            None | Some(ExpectedStatus::Ok) => !self.cells[cell].iter().any(diverged),
+            Some(ExpectedStatus::MissesTarget) => self.cells[cell].iter().all(missed) || plan.cells[cell].refused.is_some(),
+            None | Some(ExpectedStatus::Ok) => !self.cells[cell].iter().any(|s| diverged(s) || missed(s)),
         }
     }
 }

@@ -10,6 +10,7 @@
 pub mod atomic;
 mod delays;
 pub mod find;
+pub mod folder;
 pub mod logs;
 pub mod npz;
 mod parquet;

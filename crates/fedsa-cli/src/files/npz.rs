@@ -14,7 +14,7 @@ use zip::read::ZipArchive;
 use zip::write::{SimpleFileOptions, ZipWriter};
 use zip::{CompressionMethod, DateTime};
 
-use super::{about, atomic, exact};
+use super::{about, exact};
 
 /// The longest header of an array; NumPy's own limit.
 const MAX_HEADER: usize = 10_000;
@@ -65,16 +65,7 @@ pub fn from_bytes(file: &[u8]) -> Result<Arrays> {
     Ok(arrays)
 }
 
-/// Writes an `.npz` that `np.load` reads, atomically. The same arrays give the
-/// same bytes: no compression, no clock.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn write(path: &Path, arrays: &Arrays) -> Result<()> {
-    atomic::write(path, &to_bytes(arrays).map_err(|e| about(path, e))?)
-}
-
-/// As [`write()`], to memory.
+/// An `.npz` that `np.load` reads. The same arrays give the same bytes: no compression, no clock.
 ///
 /// # Errors
 /// When there are more arrays, or longer names, than an archive can hold.

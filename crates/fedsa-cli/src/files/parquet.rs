@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn panics_become_errors() {
-        let table = crate::files::trace::Table::new(vec![("n".into(), crate::files::trace::Column::U64(vec![1]))]).unwrap();
+        let table = crate::files::trace::Table::new(vec![("n".into(), crate::files::trace::Column::I64(vec![1]))]).unwrap();
         let file = crate::files::trace::to_bytes(&table).unwrap();
         assert_eq!(contained(file.clone(), |columns| Ok(columns.rows())), Ok(1));
         let e = contained(file, |_| -> Result<()> { panic!("not to be seen") }).unwrap_err();

@@ -12,11 +12,13 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type};
 
+use super::about;
 use super::parquet::{Columns, contained, present};
-use super::{about, atomic};
 
 /// The key under which a file carries the version of its format, and the version.
-const VERSION: (&str, &str) = ("fedsa.trace.version", "1");
+const VERSION: (&str, &str) = ("fedsa.trace.version", "2");
+/// An earlier version that is read too: it had fewer columns, and counts without a sign.
+const EARLIER: &str = "1";
 /// The rows of a row group, which is what readers hold in memory.
 const GROUP: usize = 1 << 20;
 
@@ -25,8 +27,10 @@ const GROUP: usize = 1 << 20;
 pub enum Column {
     /// Text; few different ones are stored once each.
     Str(Vec<String>),
-    /// Counts.
-    U64(Vec<u64>),
+    /// Text, or nothing.
+    OptStr(Vec<Option<String>>),
+    /// Whole numbers.
+    I64(Vec<i64>),
     /// Numbers.
     F64(Vec<f64>),
     /// Numbers, or nothing where they are not known.
@@ -38,7 +42,8 @@ impl Column {
     pub fn len(&self) -> usize {
         match self {
             Self::Str(v) => v.len(),
-            Self::U64(v) => v.len(),
+            Self::OptStr(v) => v.len(),
+            Self::I64(v) => v.len(),
             Self::F64(v) => v.len(),
             Self::OptF64(v) => v.len(),
         }
@@ -91,15 +96,7 @@ impl Table {
     }
 }
 
-/// Writes a table as Parquet, atomically. The same table gives the same bytes.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn write(path: &Path, table: &Table) -> Result<()> {
-    atomic::write(path, &to_bytes(table).map_err(|e| about(path, e))?)
-}
-
-/// As [`write()`], to memory.
+/// A table as Parquet. The same table gives the same bytes.
 ///
 /// # Errors
 /// When the table has no columns, which Parquet cannot say.
@@ -119,7 +116,7 @@ fn encode(table: &Table) -> Result<Vec<u8>, ParquetError> {
         .set_created_by(concat!("fedsa version ", env!("CARGO_PKG_VERSION")).into())
         .set_key_value_metadata(Some(vec![KeyValue::new(VERSION.0.into(), VERSION.1.to_string())]));
     for (name, column) in &table.columns {
-        if matches!(column, Column::Str(_)) {
+        if matches!(column, Column::Str(_) | Column::OptStr(_)) {
             properties = properties.set_column_dictionary_enabled(ColumnPath::new(vec![name.clone()]), true);
         }
     }
@@ -138,7 +135,8 @@ fn encode(table: &Table) -> Result<Vec<u8>, ParquetError> {
 fn field(name: &str, column: &Column) -> Result<Type, ParquetError> {
     let (physical, converted, repetition) = match column {
         Column::Str(_) => (Physical::BYTE_ARRAY, ConvertedType::UTF8, Repetition::REQUIRED),
-        Column::U64(_) => (Physical::INT64, ConvertedType::UINT_64, Repetition::REQUIRED),
+        Column::OptStr(_) => (Physical::BYTE_ARRAY, ConvertedType::UTF8, Repetition::OPTIONAL),
+        Column::I64(_) => (Physical::INT64, ConvertedType::NONE, Repetition::REQUIRED),
         Column::F64(_) => (Physical::DOUBLE, ConvertedType::NONE, Repetition::REQUIRED),
         Column::OptF64(_) => (Physical::DOUBLE, ConvertedType::NONE, Repetition::OPTIONAL),
     };
@@ -152,9 +150,13 @@ fn write_column(group: &mut SerializedRowGroupWriter<Vec<u8>>, column: &Column, 
             let values: Vec<ByteArray> = v[rows].iter().map(|text| text.as_str().into()).collect();
             writer.typed::<ByteArrayType>().write_batch(&values, None, None)?;
         }
-        Column::U64(v) => {
-            let values: Vec<i64> = v[rows].iter().map(|n| n.cast_signed()).collect();
-            writer.typed::<Int64Type>().write_batch(&values, None, None)?;
+        Column::OptStr(v) => {
+            let levels: Vec<i16> = v[rows.clone()].iter().map(|value| i16::from(value.is_some())).collect();
+            let values: Vec<ByteArray> = v[rows].iter().flatten().map(|text| text.as_str().into()).collect();
+            writer.typed::<ByteArrayType>().write_batch(&values, Some(&levels), None)?;
+        }
+        Column::I64(v) => {
+            writer.typed::<Int64Type>().write_batch(&v[rows], None, None)?;
         }
         Column::F64(v) => {
             writer.typed::<DoubleType>().write_batch(&v[rows], None, None)?;
@@ -168,8 +170,8 @@ fn write_column(group: &mut SerializedRowGroupWriter<Vec<u8>>, column: &Column, 
     writer.close()
 }
 
-/// Reads a table that [`write()`] wrote. Other Parquet files will do if their
-/// columns are strings, integers that are not negative, or doubles.
+/// Reads a table that [`to_bytes`] made. Other Parquet files will do if their
+/// columns are strings, integers, or doubles.
 ///
 /// # Errors
 /// When the file cannot be read, has a later format, or other columns.
@@ -183,7 +185,7 @@ pub fn read(path: &Path) -> Result<Table> {
 /// As [`read`].
 pub fn from_bytes(file: Vec<u8>) -> Result<Table> {
     contained(file, |columns| {
-        if let Some(version) = columns.note(VERSION.0).filter(|version| *version != VERSION.1) {
+        if let Some(version) = columns.note(VERSION.0).filter(|version| ![VERSION.1, EARLIER].contains(version)) {
             let what = format!("version {version} of the format of traces");
             return Err(BadInput::new("", what, format!("version {}, or a newer fedsa", VERSION.1)));
         }
@@ -199,24 +201,35 @@ fn read_column(columns: &Columns, i: usize) -> Result<Column> {
     let descr = columns.describe(i);
     match descr.physical_type() {
         Physical::BYTE_ARRAY if matches!(descr.converted_type(), ConvertedType::UTF8 | ConvertedType::NONE) => {
-            let mut out: Vec<String> = columns.room()?;
-            columns.each::<ByteArrayType>(i, |row, value| {
-                let bytes = present(row, value)?.data();
+            let text = |row: usize, value: &ByteArray| {
+                let bytes = value.data();
                 columns.spend(bytes.len())?;
                 let text = std::str::from_utf8(bytes).map_err(|_| BadInput::new("", format!("row {row} is not UTF-8"), "text in UTF-8"))?;
-                out.push(text.into());
+                Ok(text.to_string())
+            };
+            if descr.max_def_level() == 0 {
+                let mut out: Vec<String> = columns.room()?;
+                columns.each::<ByteArrayType>(i, |row, value| {
+                    out.push(text(row, present(row, value)?)?);
+                    Ok(())
+                })?;
+                return Ok(Column::Str(out));
+            }
+            let mut out: Vec<Option<String>> = columns.room()?;
+            columns.each::<ByteArrayType>(i, |row, value| {
+                out.push(value.map(|value| text(row, value)).transpose()?);
                 Ok(())
             })?;
-            Ok(Column::Str(out))
+            Ok(Column::OptStr(out))
         }
         Physical::INT32 | Physical::INT64 => {
             let mut out = columns.room()?;
             columns.each_integer(i, |row, value| {
-                let negative = |_| BadInput::new("", format!("row {row} is {value}"), "counts, which are not negative");
-                out.push(u64::try_from(value).map_err(negative)?);
+                let large = |_| BadInput::new("", format!("row {row} is {value}"), "integers below 2^63");
+                out.push(i64::try_from(value).map_err(large)?);
                 Ok(())
             })?;
-            Ok(Column::U64(out))
+            Ok(Column::I64(out))
         }
         Physical::DOUBLE if descr.max_def_level() == 0 => Ok(Column::F64(columns.numbers(i)?)),
         Physical::DOUBLE => {
@@ -227,7 +240,7 @@ fn read_column(columns: &Columns, i: usize) -> Result<Column> {
             })?;
             Ok(Column::OptF64(out))
         }
-        _ => Err(columns.wrong_type(i, "strings, counts or doubles")),
+        _ => Err(columns.wrong_type(i, "strings, integers or doubles")),
     }
 }
 
@@ -241,7 +254,8 @@ mod tests {
         let f = |i| f64::from_bits(value(i));
         Table::new(vec![
             ("method".into(), Column::Str((0..rows).map(|i| format!("m{}", value(i) % 3)).collect())),
-            ("round".into(), Column::U64((0..rows).map(&value).collect())),
+            ("round".into(), Column::I64((0..rows).map(|i| value(i).cast_signed()).collect())),
+            ("variant".into(), Column::OptStr((0..rows).map(|i| (value(i) & 1 != 0).then(|| format!("v{}", value(i) % 2))).collect())),
             ("residual".into(), Column::F64((0..rows).map(f).collect())),
             ("mse".into(), Column::OptF64((0..rows).map(|i| (value(i) & 3 != 0).then(|| f(i))).collect())),
         ])
@@ -283,7 +297,7 @@ mod tests {
 
     #[test]
     fn columns_must_fit_together() {
-        let column = |name: &str, n: u64| (name.to_string(), Column::U64((0..n).collect()));
+        let column = |name: &str, n: i64| (name.to_string(), Column::I64((0..n).collect()));
         assert_eq!(Table::new(vec![column("a", 2), column("b", 3)]).unwrap_err().to_string(), "b: 3 rows, but `a` has 2");
         assert_eq!(Table::new(vec![column("a", 2), column("a", 2)]).unwrap_err().to_string(), "a: two columns have this name");
         assert!(to_bytes(&Table::default()).is_err());
@@ -294,10 +308,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x/trace.parquet");
         assert!(read(&path).unwrap_err().what.starts_with("cannot be read"));
-        write(&path, &table(5, |i| i as u64)).unwrap();
+        std::fs::create_dir(dir.path().join("x")).unwrap();
+        std::fs::write(&path, to_bytes(&table(5, |i| i as u64)).unwrap()).unwrap();
         assert_eq!(read(&path).unwrap().rows(), 5);
         let bytes = std::fs::read(&path).unwrap();
-        atomic::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
         let e = read(&path).unwrap_err();
         assert!(e.key.ends_with("trace.parquet") && e.what.starts_with("not a readable Parquet file"), "{e}");
     }

@@ -9,6 +9,8 @@ pub mod control_variate;
 pub mod global_memory;
 pub mod plain;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::kernel::{Chunk, LANES, Lanes, chunks, flat, flat_mut};
 use crate::message::{Message, Part};
 use crate::problem::Field;
@@ -58,7 +60,15 @@ pub struct Batch<'a> {
     /// Where each lane's agent lies in `memory`, in agents.
     at: [usize; LANES],
     samples: u64,
+    /// Set when the round is to be abandoned.
+    stop: Option<&'a AtomicBool>,
 }
+
+/// Multiplications of a dense operator between two looks at the stop flag, for each lane: some
+/// milliseconds.
+const WORK_BETWEEN_LOOKS: usize = 1 << 24;
+/// The most local steps between two looks at the stop flag. It also bounds the buffer of step sizes.
+const STEPS_BETWEEN_LOOKS: usize = 8192;
 
 /// One agent of a batch; vectors have d components.
 pub struct Lane<'a, const K: usize> {
@@ -89,7 +99,14 @@ impl<'a> Batch<'a> {
         lanes.agents[..agents.len()].copy_from_slice(agents);
         let mut at = [0; LANES];
         agents.iter().zip(&mut at).for_each(|(c, at)| *at = c - first);
-        Self { field, d: field.dim(), seed, lanes, memory, stride, at, samples: 0 }
+        Self { field, d: field.dim(), seed, lanes, memory, stride, at, samples: 0, stop: None }
+    }
+
+    /// Lets a flag cut local steps short. What the batch then holds is of no use: the round must be
+    /// abandoned.
+    #[must_use]
+    pub fn stopped_by(self, stop: Option<&'a AtomicBool>) -> Self {
+        Self { stop, ..self }
     }
 
     /// The lanes in use.
@@ -134,8 +151,14 @@ impl<'a> Batch<'a> {
     /// The H local steps `theta_{c,h} = theta_{c,h-1} + eta_h (g_c(theta_{c,h-1}, z_h) + drift_c)`.
     pub fn steps(&mut self, leg: &Leg) {
         let mut etas = std::mem::take(&mut self.lanes.etas);
-        leg.fill(&mut etas);
-        self.field.leg(self.lanes, &etas);
+        let piece = (WORK_BETWEEN_LOOKS / (self.d * self.d)).clamp(1, STEPS_BETWEEN_LOOKS);
+        for first in (0..leg.len).step_by(piece) {
+            if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                break;
+            }
+            leg.fill(first..leg.len.min(first + piece), &mut etas);
+            self.field.leg(self.lanes, &etas);
+        }
         self.lanes.etas = etas;
         self.samples += (leg.len * self.lanes.len * self.field.sampling().samples_per_step()) as u64;
     }

@@ -82,6 +82,11 @@ impl Output {
         Self { rule, count: 0, mean, total: 1.0, seed }
     }
 
+    /// How many numbers it keeps.
+    pub(crate) fn len(&self) -> usize {
+        self.mean.len()
+    }
+
     /// Sees `theta_t`.
     pub fn see(&mut self, theta: &[f64], t: u64) {
         let counts = match self.rule {

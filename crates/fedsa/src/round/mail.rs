@@ -35,6 +35,11 @@ impl History {
         self.past.push_back(Past { down: down.clone(), chains: chains.to_vec() });
     }
 
+    /// How many numbers it keeps.
+    pub fn len(&self) -> usize {
+        self.past.iter().map(|past| past.chains.len() + past.down.part(Part::Model).len()).sum()
+    }
+
     /// A round that is kept.
     pub fn at(&self, round: u64) -> &Past {
         let first = self.past[0].down.round;
@@ -67,6 +72,11 @@ impl Mail {
     /// A letter that arrives in round `due`.
     pub fn post(&mut self, due: u64, letter: Letter) {
         self.letters.entry(due).or_default().push(letter);
+    }
+
+    /// How many numbers are on their way.
+    pub fn len(&self) -> usize {
+        self.letters.values().flatten().map(|letter| letter.x.len()).sum()
     }
 
     /// The letters that arrive in round t, in the agents' order, older ones first.

@@ -7,6 +7,8 @@
 pub(crate) mod mail;
 mod sweep;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
@@ -53,6 +55,8 @@ pub struct Run<'a> {
     start: Vec<f64>,
     state: State,
     scratch: Scratch,
+    /// Whether the last round was abandoned half-way.
+    abandoned: bool,
 }
 
 /// Everything that lives from round to round.
@@ -141,7 +145,7 @@ impl<'a> Run<'a> {
             link,
         };
         let scratch = Scratch { worker: Worker::new(field), blocks: Vec::new(), fates: Vec::new(), inbox: Vec::new() };
-        Ok(Self { field, uplink, client, server, seed, everyone: (0..agents).collect(), start, state, scratch })
+        Ok(Self { field, uplink, client, server, seed, everyone: (0..agents).collect(), start, state, scratch, abandoned: false })
     }
 
     /// The number of rounds done.
@@ -188,14 +192,37 @@ impl<'a> Run<'a> {
     }
 
     /// Runs one round; does nothing once the run has diverged.
+    ///
+    /// # Panics
+    /// When the last round was abandoned and the run not restored.
     pub fn step(&mut self) {
+        self.advance(None);
+    }
+
+    /// As [`Run::step`], but abandons the round soon after `stop` is set; whether the round was
+    /// completed. A run whose round was abandoned is in no state of use until it is restored
+    /// ([`Run::restore`]).
+    ///
+    /// # Panics
+    /// As [`Run::step`].
+    pub fn step_unless(&mut self, stop: &AtomicBool) -> bool {
+        self.advance(Some(stop))
+    }
+
+    fn advance(&mut self, stop: Option<&AtomicBool>) -> bool {
+        assert!(!self.abandoned, "the last round was abandoned: restore the run first");
         if self.state.status != Status::Ok {
-            return;
+            return true;
         }
         let t = self.state.round;
         let mut ask = self.server.open(t);
         let tell = loop {
-            match self.exchange(ask) {
+            let next = self.exchange(ask, stop);
+            if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                self.abandoned = true;
+                return false;
+            }
+            match next {
                 Next::Ask(next) => ask = next,
                 Next::Done { tell } => break tell,
             }
@@ -210,10 +237,16 @@ impl<'a> Run<'a> {
         if !norm.is_finite() || norm > DIVERGED * (1.0 + scale) {
             self.state.status = Status::Diverged { round: t + 1 };
         }
+        true
+    }
+
+    /// How many local steps each participant makes in the next round.
+    pub fn next_local_steps(&self) -> usize {
+        self.client.local_steps(self.state.round)
     }
 
     /// One exchange: the message down, every participant's answer up, the server's next move.
-    fn exchange(&mut self, mut ask: Ask) -> Next {
+    fn exchange(&mut self, mut ask: Ask, stop: Option<&AtomicBool>) -> Next {
         let (d, seed) = (self.field.dim(), self.seed);
         let Run { field, uplink, client, server, everyone, state, scratch, .. } = self;
         let (t, exchange) = (ask.down.round, ask.down.exchange);
@@ -240,6 +273,7 @@ impl<'a> Run<'a> {
                 channel: uplink.media_len(),
             },
             grain: grain(chunks(d), client.local_steps(t)),
+            stop,
         };
         let Scratch { worker, blocks, fates, inbox } = scratch;
         blocks.clear();
@@ -293,8 +327,20 @@ impl<'a> Run<'a> {
         self.state.ledger.exchanges += 1;
     }
 
+    /// About how many bytes [`Run::save`] gives.
+    pub fn state_len(&self) -> usize {
+        let State { memory, chains, output, link, .. } = &self.state;
+        let server: usize = self.server.state().iter().map(Vec::len).sum();
+        let numbers = 8 * memory.len() + chains.len() + output.len() + link.feedback.len() + link.channel.len() + server;
+        8 * (numbers + link.history.len() + link.mail.len())
+    }
+
     /// All state, as bytes.
+    ///
+    /// # Panics
+    /// When the last round was abandoned.
     pub fn save(&self) -> Vec<u8> {
+        assert!(!self.abandoned, "an abandoned round is not to be saved");
         let State { round, memory, chains, ledger, output, status, link } = self.state.clone();
         let memory = crate::kernel::flat(&memory).to_vec();
         let saved = Saved { round, memory, chains, ledger, output, status, link, server: self.server.state() };
@@ -320,6 +366,7 @@ impl<'a> Run<'a> {
         let State { round, chains, ledger, output, status, link, .. } = &mut self.state;
         (*round, *chains, *ledger, *output, *status) = (saved.round, saved.chains, saved.ledger, saved.output, saved.status);
         *link = saved.link;
+        self.abandoned = false;
         Ok(())
     }
 }

@@ -1,5 +1,7 @@
 //! One exchange over all participants: blocks of eight, in parallel.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::mail::History;
 use crate::kernel::{Chunk, LANES, Lanes};
 use crate::local::{Batch, Client, Outbox};
@@ -128,6 +130,8 @@ pub(super) struct Job<'a> {
     pub participants: &'a [usize],
     pub strides: Strides,
     pub grain: usize,
+    /// Set when the round is to be abandoned.
+    pub stop: Option<&'a AtomicBool>,
 }
 
 impl Job<'_> {
@@ -147,6 +151,11 @@ impl Job<'_> {
         }
     }
 
+    /// Whether the round is to be abandoned.
+    fn is_stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
+    }
+
     /// Processes blocks of eight one after the other.
     fn blocks(&self, range: std::ops::Range<usize>, agents: Agents<'_>, rows: Rows<'_>, worker: &mut Worker) -> Counted {
         let d = self.field.dim();
@@ -157,6 +166,9 @@ impl Job<'_> {
         let Agents { first, memory, chains, mut feedback, mut channel } = agents;
         let mut counted = Counted::default();
         for (i, (block, sum)) in self.participants[range].chunks(LANES).zip(rows.blocks.chunks_mut(d)).enumerate() {
+            if self.is_stopped() {
+                break;
+            }
             let Worker { lanes, outbox, single, one, bytes, decoded } = &mut *worker;
             if chain_len > 0 {
                 for (c, lane) in block.iter().zip(lanes.chains.chunks_exact_mut(chain_len)) {
@@ -166,7 +178,8 @@ impl Job<'_> {
             outbox.clear();
             let mut answers = [self.down.round; LANES];
             let stale = self.stale(block, &mut answers);
-            let mut batch = Batch::new(self.field, self.seed, lanes, block, first, memory, self.strides.memory);
+            let batch = Batch::new(self.field, self.seed, lanes, block, first, memory, self.strides.memory);
+            let mut batch = batch.stopped_by(self.stop);
             if stale {
                 // The processes move on as if the samples of this round were used now.
                 batch.open_streams(Purpose::Sample, self.down.round);
@@ -248,7 +261,7 @@ impl Job<'_> {
     /// Answers as agents did in past rounds, one agent at a time.
     fn answer_stale(&self, block: &[usize], answers: &[u64; LANES], single: &mut Lanes, one: &mut Outbox, outbox: &mut Outbox) {
         for (l, (c, round)) in block.iter().zip(answers).enumerate() {
-            if *round == History::NOTHING {
+            if *round == History::NOTHING || self.is_stopped() {
                 continue;
             }
             let past = self.history.at(*round);

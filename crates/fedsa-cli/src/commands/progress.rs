@@ -1,0 +1,172 @@
+//! How far runs are: a bar on a terminal, lines elsewhere.
+
+use std::io::IsTerminal;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::{duration, warn};
+use crate::args::Progress;
+use crate::experiment::Plan;
+use crate::experiment::execute::{Observer, total_work};
+use crate::experiment::results::{Row, SeedResult};
+use crate::experiment::trace_lines::TraceLines;
+
+/// When the first line comes, and how long it is until the next.
+const FIRST_LINE: Duration = Duration::from_secs(10);
+const BETWEEN_LINES: Duration = Duration::from_secs(30);
+
+/// The program's observer of runs: shows progress and writes `trace.jsonl`.
+pub struct Watcher<'a> {
+    plan: &'a Plan,
+    shown: Shown,
+    lines: Option<TraceLines>,
+}
+
+enum Shown {
+    Bar(ProgressBar),
+    Lines(Box<Mutex<Lines>>),
+    Nothing,
+}
+
+struct Lines {
+    name: String,
+    began: Instant,
+    next: Instant,
+    /// Local steps that an earlier run had done.
+    found: f64,
+    /// Local steps that are done, those of an earlier run included.
+    done: f64,
+    total: f64,
+}
+
+/// Local steps per unit of the bar.
+const UNIT: f64 = 1000.0;
+
+impl<'a> Watcher<'a> {
+    /// For the runs of a plan.
+    pub fn new(plan: &'a Plan, progress: Progress, quiet: bool, lines: Option<TraceLines>) -> Self {
+        let on_terminal = std::io::stderr().is_terminal();
+        let shown = match progress {
+            _ if quiet => Shown::Nothing,
+            Progress::None => Shown::Nothing,
+            Progress::Bar => Shown::Bar(bar(plan)),
+            Progress::Auto if on_terminal => Shown::Bar(bar(plan)),
+            Progress::Auto | Progress::Plain => {
+                let began = Instant::now();
+                let (name, total) = (plan.experiment.id.clone(), total_work(plan));
+                Shown::Lines(Box::new(Mutex::new(Lines { name, began, next: began + FIRST_LINE, found: 0.0, done: 0.0, total })))
+            }
+        };
+        Self { plan, shown, lines }
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        if let Shown::Bar(bar) = &self.shown {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn print(&self, line: &str) {
+        match &self.shown {
+            Shown::Bar(bar) => bar.suspend(|| warn(line)),
+            _ => warn(line),
+        }
+    }
+}
+
+fn bar(plan: &Plan) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some((total_work(plan) / UNIT).ceil() as u64), ProgressDrawTarget::stderr());
+    bar.set_message(plan.experiment.id.clone());
+    let style = ProgressStyle::with_template("{msg} [{bar:30}] {percent:>3}% · {elapsed} · {eta} left").expect("a valid template");
+    bar.set_style(style.progress_chars("=> "));
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+impl Lines {
+    /// The line that is due, if one is.
+    fn due(&mut self, now: Instant) -> Option<String> {
+        if now < self.next {
+            return None;
+        }
+        self.next = now + BETWEEN_LINES;
+        let spent = (now - self.began).as_secs_f64();
+        let share = (self.done / self.total).clamp(0.0, 1.0);
+        let left = match self.done - self.found {
+            ours if ours > 0.0 => format!("{} left", duration(spent * (self.total - self.done).max(0.0) / ours)),
+            _ => "time left not known yet".into(),
+        };
+        Some(format!("{}: {:.0}% after {}, {left}", self.name, 100.0 * share, duration(spent)))
+    }
+}
+
+impl Observer for Watcher<'_> {
+    fn advanced(&self, steps: f64) {
+        match &self.shown {
+            Shown::Bar(bar) => bar.inc((steps / UNIT).round() as u64),
+            Shown::Lines(lines) => {
+                let line = {
+                    let mut lines = lines.lock().expect("no panics under the lock");
+                    lines.done += steps;
+                    lines.due(Instant::now())
+                };
+                line.iter().for_each(|line| self.print(line));
+            }
+            Shown::Nothing => {}
+        }
+    }
+
+    fn found(&self, steps: f64) {
+        match &self.shown {
+            Shown::Bar(bar) => {
+                bar.inc((steps / UNIT).round() as u64);
+                bar.reset_eta();
+            }
+            Shown::Lines(lines) => {
+                let mut lines = lines.lock().expect("no panics under the lock");
+                lines.found += steps;
+                lines.done += steps;
+            }
+            Shown::Nothing => {}
+        }
+    }
+
+    fn recorded(&self, cell: usize, seed: u64, row: &Row) {
+        if let Some(Err(e)) = self.lines.as_ref().map(|lines| lines.add(cell, seed, row)) {
+            self.warned(&format!("trace.jsonl cannot be written any more; the run goes on: {e}"));
+        }
+    }
+
+    fn ended(&self, cell: usize, result: &SeedResult) {
+        let planned = &self.plan.cells[cell];
+        let rounds = result.rows.last().map_or(0, |row| row.round);
+        log::info!("{}, seed {}: {} after {rounds} rounds", planned.method.label, result.seed, result.outcome(&planned.run.stop).name());
+    }
+
+    fn warned(&self, what: &str) {
+        self.print(&format!("warning: {what}"));
+        log::warn!("{what}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_at_intervals_and_say_how_long_it_takes() {
+        let began = Instant::now();
+        let mut lines = Lines { name: "x".into(), began, next: began + FIRST_LINE, found: 0.0, done: 25.0, total: 100.0 };
+        assert_eq!(lines.due(began + Duration::from_secs(9)), None);
+        assert_eq!(lines.due(began + Duration::from_secs(20)).unwrap(), "x: 25% after about 20 s, about 60 s left");
+        lines.done = 50.0;
+        assert_eq!(lines.due(began + Duration::from_secs(49)), None);
+        assert_eq!(lines.due(began + Duration::from_secs(50)).unwrap(), "x: 50% after about 50 s, about 50 s left");
+        // What an earlier run had done took no time of this one.
+        lines.found = 40.0;
+        assert_eq!(lines.due(began + Duration::from_secs(90)).unwrap(), "x: 50% after about 90 s, about 8 min left");
+    }
+}

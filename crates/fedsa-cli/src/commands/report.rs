@@ -1,0 +1,114 @@
+//! What a finished run prints.
+
+use std::path::Path;
+
+use super::check::stable_step_text;
+use super::say;
+use crate::experiment::checks::Verdict;
+use crate::experiment::outcome::{Missed, Outcome};
+use crate::experiment::results::Estimate;
+use crate::experiment::{Plan, Predictor, Results};
+
+/// A finished run.
+pub struct Finished<'a> {
+    /// What was run.
+    pub plan: &'a Plan,
+    /// What was measured.
+    pub results: &'a Results,
+    /// What theory says of it.
+    pub predictor: &'a Predictor<'a>,
+    /// What its checks came to.
+    pub verdicts: &'a [Verdict],
+    /// Whether the settings were the quick ones.
+    pub quick: bool,
+}
+
+/// The most floors that are printed one by one.
+const LISTED: usize = 12;
+
+/// Prints how the runs ended, their floors, and the checks.
+pub fn report(run: &Finished<'_>, out: &Path, seconds: f64) {
+    let Finished { plan, results, verdicts, quick, .. } = *run;
+    say(format!("{} in {seconds:.1} s: {}", plan.experiment.id, out.display()));
+    let few = plan.points.len() * plan.labels.len() <= LISTED;
+    let mut floors = 0;
+    for planned in &plan.points {
+        for (label, cell) in plan.labels.iter().zip(&planned.cells).filter(|(_, cell)| plan.cells[**cell].refused.is_none()) {
+            let at = if planned.point.label.is_empty() { String::new() } else { format!(" at {}", planned.point.label) };
+            if let Some(line) = run.outcome_line(*cell) {
+                say(format!("  {label}{at}: {line}"));
+            } else if let Some(seeds) = results.floors(*cell, "mse") {
+                floors += 1;
+                if few {
+                    let floor = Estimate::of(&seeds);
+                    let error = if seeds.len() > 1 { format!(" +- {:.1e}", floor.se) } else { String::new() };
+                    say(format!("  {label}{at}: floor {:.4e}{error}", floor.mean));
+                }
+            }
+        }
+    }
+    if !few && floors > 0 {
+        say(format!("  {floors} floors: in {}, under `results`", out.join("summary.json").display()));
+    }
+    for v in verdicts {
+        let word = match (v.pass, v.as_expected, quick) {
+            (true, true, _) => "ok",
+            (false, true, _) => "fails as expected",
+            (true, false, false) => "HOLDS, though expected to fail",
+            (true, false, true) => "note: holds with the quick settings, though expected to fail",
+            (false, false, true) => "note: not met with the quick settings",
+            (false, false, false) => "FAILED",
+        };
+        let note = v.note.as_ref().map_or(String::new(), |n| format!(" ({n})"));
+        let numbers = match (v.measured.as_f64(), v.expected.as_str()) {
+            (Some(measured), Some(expected)) => format!(": measured {measured:.4e}, expected {expected}"),
+            _ => ": could not be measured".to_string(),
+        };
+        say(format!("  {word}: {}{numbers}{note}", v.name));
+    }
+}
+
+impl Finished<'_> {
+    /// What is to be said of how a cell ended; nothing where it ended as runs usually do.
+    fn outcome_line(&self, cell: usize) -> Option<String> {
+        let (plan, results) = (self.plan, self.results);
+        let as_expected = results.as_expected(plan, cell);
+        let is_note = self.quick && results.is_ok(cell);
+        let word = match (as_expected, is_note) {
+            (true, _) => ", as expected",
+            (false, true) => " (a note: these are the quick settings)",
+            (false, false) => ", NOT as expected",
+        };
+        match results.outcome(plan, cell)? {
+            Outcome::Diverged { round } => {
+                let stable = match plan.cells[cell].method.expect {
+                    Some(_) => String::new(),
+                    None => format!("; {}", stable_step_text(plan, cell)),
+                };
+                Some(format!("diverged in round {round}{word}{stable}"))
+            }
+            Outcome::Stalled(missed) => {
+                let why = results.why_stalled(plan, self.predictor, cell);
+                Some(format!("STALLED{word}: {}; {why}", reached(missed)))
+            }
+            Outcome::OutOfRounds(missed) => {
+                let more = missed.more_rounds.map_or(String::new(), |n| format!("; at this rate it takes about {n:.0} rounds more"));
+                Some(format!("OUT OF ROUNDS{word}: {}{more}", reached(missed)))
+            }
+            Outcome::Completed | Outcome::Converged if !as_expected => Some(match is_note {
+                true => "did not do with the quick settings what it is expected to".into(),
+                false => format!("did not end as `expect` says{word}"),
+            }),
+            Outcome::Completed => None,
+            Outcome::Converged => {
+                let rounds = results.cells[cell].iter().filter_map(|seed| seed.rows.last()).map(|row| row.round).max()?;
+                Some(format!("converged: reached its target after {rounds} rounds"))
+            }
+        }
+    }
+}
+
+fn reached(missed: Missed) -> String {
+    let Missed { metric, value, target, .. } = missed;
+    format!("the {metric} is {value:.2e} at the end, and {target:.2e} was asked for")
+}

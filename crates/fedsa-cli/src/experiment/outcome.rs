@@ -1,0 +1,142 @@
+//! How runs ended: whether they reached what they were to reach, and if not, how far from it they are.
+
+use fedsa::methods::Drift;
+use fedsa::round::Status;
+use fedsa::sampling::Law;
+
+use super::plan::Plan;
+use super::predict::Predictor;
+use super::results::{Results, Row, SeedResult, metric};
+use crate::config::schema::Stop;
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Outcome {
+    /// All rounds are done, and there was no target.
+    Completed,
+    /// The target was reached.
+    Converged,
+    /// All rounds are done, the target was not reached, and the last half of the rounds brought the
+    /// metric hardly nearer to it.
+    Stalled(Missed),
+    /// All rounds are done, and the target was not reached.
+    OutOfRounds(Missed),
+    /// The iterates left every bound.
+    Diverged {
+        /// In this round.
+        round: u64,
+    },
+}
+
+/// How far from its target a run ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Missed {
+    /// The metric that the target is about.
+    pub metric: &'static str,
+    /// Its value at the end.
+    pub value: f64,
+    /// What was to be reached.
+    pub target: f64,
+    /// How many rounds more it would take at the rate of the last half of the rounds.
+    pub more_rounds: Option<f64>,
+}
+
+impl Outcome {
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Completed => "completed",
+            Outcome::Converged => "converged",
+            Outcome::Stalled(_) => "stalled",
+            Outcome::OutOfRounds(_) => "out-of-rounds",
+            Outcome::Diverged { .. } => "diverged",
+        }
+    }
+
+    /// How far from its target the run ended, if it missed one.
+    pub fn missed(self) -> Option<Missed> {
+        match self {
+            Outcome::Stalled(missed) | Outcome::OutOfRounds(missed) => Some(missed),
+            _ => None,
+        }
+    }
+}
+
+/// A run has stalled if in the last half of its rounds the metric fell to no less than this share of
+/// its least value before.
+const STALLED: f64 = 0.9;
+/// The least number of rounds after which a run can have stalled.
+const EARLY: u64 = 20;
+
+impl SeedResult {
+    /// How the run ended; `stop` says what it was to reach.
+    pub fn outcome(&self, stop: &Stop) -> Outcome {
+        match self.status {
+            Status::Diverged { round } => return Outcome::Diverged { round },
+            Status::Ok if self.stopped => return Outcome::Converged,
+            Status::Ok => {}
+        }
+        let relative = stop.relative_residual.and_then(|x| Some(x * self.rows.first()?.seen.residual));
+        let targets = [("mse", stop.mse), ("residual", stop.residual), ("residual", relative)];
+        // Any of several targets would have done: the one that was missed by least speaks.
+        let missed = targets.into_iter().filter_map(|(metric, target)| self.missed(metric, target?));
+        let Some((missed, stalled)) = missed.min_by(|(a, _), (b, _)| (a.value / a.target).total_cmp(&(b.value / b.target))) else {
+            return Outcome::Completed;
+        };
+        if stalled { Outcome::Stalled(missed) } else { Outcome::OutOfRounds(missed) }
+    }
+
+    /// How far a metric is from a target that was not reached, and whether it has stopped falling.
+    fn missed(&self, name: &'static str, target: f64) -> Option<(Missed, bool)> {
+        let last = self.rows.last()?;
+        let value = metric(&last.seen, name)?;
+        let half = last.round / 2;
+        let least = |rows: &mut dyn Iterator<Item = &Row>| {
+            rows.filter_map(|row| Some((row.round, metric(&row.seen, name)?))).min_by(|a, b| a.1.total_cmp(&b.1))
+        };
+        let before = least(&mut self.rows.iter().filter(|row| row.round <= half));
+        let after = least(&mut self.rows.iter().filter(|row| row.round > half));
+        let (stalled, more_rounds) = match (before, after) {
+            _ if last.round < EARLY => (false, None),
+            (Some((t0, x0)), Some((t1, x1))) if x1 < STALLED * x0 => {
+                let rate = (x0 / x1).ln() / (t1 - t0) as f64;
+                (false, Some((x1 / target).ln().max(0.0) / rate).filter(|rounds| rounds.is_finite()))
+            }
+            (Some(_), Some(_)) => (true, None),
+            _ => (false, None),
+        };
+        Some((Missed { metric: name, value, target, more_rounds }, stalled))
+    }
+}
+
+impl Results {
+    /// How a cell ended: as the seed that ended worst.
+    pub fn outcome(&self, plan: &Plan, cell: usize) -> Option<Outcome> {
+        let rank = |outcome: &Outcome| match outcome {
+            Outcome::Completed => 0,
+            Outcome::Converged => 1,
+            Outcome::OutOfRounds(_) => 2,
+            Outcome::Stalled(_) => 3,
+            Outcome::Diverged { .. } => 4,
+        };
+        let stop = &plan.cells[cell].run.stop;
+        self.cells[cell].iter().map(|seed| seed.outcome(stop)).max_by_key(rank)
+    }
+
+    /// Why a cell has stalled, as far as that is known.
+    pub fn why_stalled(&self, plan: &Plan, predictor: &Predictor<'_>, cell: usize) -> String {
+        let (field, planned) = (plan.field(cell), &plan.cells[cell]);
+        let shape = planned.method.settings.shape();
+        if !planned.uplink.is_clear() {
+            return "what the link alters or loses may keep it there".into();
+        }
+        match field.sampling().kind {
+            Law::Mean if shape.drift == Drift::Zero && shape.local_steps > 1.0 => match predictor.number(cell, "limit_distance") {
+                Ok(distance) => format!("with local steps this method stops at its bias, {distance:.3e} away from the root"),
+                Err(_) => "with local steps this method stops at its bias, which is not 0".into(),
+            },
+            Law::Mean => "it is slow, or at the rounding error of its numbers".into(),
+            Law::Iid | Law::Markov => "the noise of its samples keeps a constant step size above this target".into(),
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Folders and files that are not the program's stay as they are; one process writes to a folder;
+//! what the machine fails to do is told, and what was done is kept.
+
+#![cfg(unix)]
+
+mod common;
+
+use std::io::Read;
+use std::os::unix::fs::symlink;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Folder, SMALL, edited, finish, small};
+
+/// Files of a user's, with the names of outputs, checkpoints and temporaries.
+const THEIRS: &[&str] =
+    &["checkpoint/0-0.ckpt", "checkpoint/notes.txt", "mine.ckpt", "weights.json", "theta.npz", "figure.png", ".fedsa-x"];
+
+fn with_theirs(folder: &Folder, names: &[&str]) {
+    names.iter().for_each(|name| folder.write(&format!("d/{name}"), format!("mine: {name}")));
+}
+
+fn are_theirs(folder: &Folder, names: &[&str]) {
+    names.iter().for_each(|name| assert_eq!(folder.text(&format!("d/{name}")), format!("mine: {name}")));
+}
+
+/// Runs the program in a shell, under its limits.
+fn in_shell(folder: &Folder, script: &str) -> common::Output {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).env("FEDSA", env!("CARGO_BIN_EXE_fedsa")).env("NO_COLOR", "1").current_dir(folder.path(""));
+    finish(shell)
+}
+
+#[test]
+fn a_folder_that_is_not_ours_is_refused_and_stays() {
+    let folder = Folder::with(SMALL);
+    folder.write("a.csv", "s_0,next_0,reward,done\n0,1,2,0\n1,0.2,1,0\n0.2,1,0,1\n0.7,0.1,1,0\n");
+    with_theirs(&folder, THEIRS);
+    let before = folder.everything();
+    for args in [
+        &["run", "small.toml", "--out", "d"][..],
+        &["run", "small.toml", "--out", "d", "--resume"],
+        &["reproduce", "scafflsa/fig1-high", "--quick", "--out", "d"],
+        &["evaluate", "a.csv", "--features", "polynomial:1", "--out", "d"],
+    ] {
+        let message = folder.run(args).exits(2).message();
+        assert!(message.contains("d is not empty") || message.contains("d holds no interrupted run"), "{message}");
+        assert!(folder.everything() == before, "{args:?}");
+    }
+    // With --overwrite what has the name of an output is named, and stays.
+    let refused = folder.run(&["run", "small.toml", "--out", "d", "--overwrite"]).exits(2).message();
+    assert!(refused.contains("d/theta.npz is not fedsa's") && refused.contains("move that file away"), "{refused}");
+    let refused = folder.run(&["evaluate", "a.csv", "--features", "polynomial:1", "--out", "d", "--overwrite"]).exits(2).message();
+    assert!(refused.contains("is not fedsa's"), "{refused}");
+    assert!(folder.everything() == before);
+    // What has no such name stays beside the outputs, also when the run is replaced.
+    for name in ["theta.npz", "figure.png"] {
+        std::fs::remove_file(folder.path(&format!("d/{name}"))).unwrap();
+    }
+    let stays: Vec<&str> = THEIRS.iter().copied().filter(|name| !["theta.npz", "figure.png"].contains(name)).collect();
+    for _ in 0..2 {
+        folder.run(&["run", "small.toml", "--out", "d", "--overwrite", "-q"]).exits(0);
+        are_theirs(&folder, &stays);
+    }
+    // An output that was changed is no longer ours.
+    folder.write("d/figure.svg", "<svg>mine</svg>");
+    let changed = folder.run(&["run", "small.toml", "--out", "d", "--overwrite"]).exits(2).message();
+    assert!(changed.contains("d/figure.svg was changed after fedsa wrote it"), "{changed}");
+    assert_eq!(folder.text("d/figure.svg"), "<svg>mine</svg>");
+}
+
+#[test]
+fn a_folder_of_an_earlier_version_counts_as_ours() {
+    let folder = Folder::with(SMALL);
+    folder.write("d/config.toml", "# What ran: overrides applied, defaults written out, paths absolute.\nid = \"small\"\n");
+    folder.write("d/summary.json", "{\"format\": 1, \"fedsa\": \"0.1.0\", \"results\": []}");
+    for name in ["theta.npz", "figure.png", "trace.parquet"] {
+        folder.write(&format!("d/{name}"), "old");
+    }
+    folder.write("d/checkpoint/0-0.ckpt", "fedsack1 and so on");
+    folder.write("d/checkpoint/mine.ckpt", "mine");
+    let message = folder.run(&["run", "small.toml", "--out", "d"]).exits(2).message();
+    assert!(message.contains("d holds a finished run"), "{message}");
+    folder.run(&["run", "small.toml", "--out", "d", "--overwrite", "-q"]).exits(0);
+    assert!(!folder.path("d/checkpoint/0-0.ckpt").exists());
+    assert_eq!(folder.text("d/checkpoint/mine.ckpt"), "mine");
+    assert!(folder.read("d/theta.npz") != b"old");
+}
+
+#[test]
+fn links_and_folders_in_the_place_of_outputs_are_refused() {
+    for kind in ["link", "folder"] {
+        let folder = Folder::with(SMALL);
+        folder.write("precious", "mine");
+        std::fs::create_dir(folder.path("d")).unwrap();
+        match kind {
+            "link" => symlink(folder.path("precious"), folder.path("d/summary.json")).unwrap(),
+            _ => std::fs::create_dir(folder.path("d/summary.json")).unwrap(),
+        }
+        let message = folder.run(&["run", "small.toml", "--out", "d", "--overwrite"]).exits(2).message();
+        assert!(message.contains("d/summary.json is not fedsa's"), "{message}");
+        assert_eq!(folder.text("precious"), "mine");
+        // In a folder of ours, too: an output that became a link.
+        folder.run(&["run", "small.toml", "--out", "ours", "-q"]).exits(0);
+        std::fs::remove_file(folder.path("ours/figure.png")).unwrap();
+        symlink(folder.path("precious"), folder.path("ours/figure.png")).unwrap();
+        let message = folder.run(&["run", "small.toml", "--out", "ours", "--overwrite"]).exits(2).message();
+        assert!(message.contains("ours/figure.png was changed after fedsa wrote it"), "{message}");
+        assert_eq!(folder.text("precious"), "mine");
+    }
+}
+
+#[test]
+fn export_replaces_nothing_unasked() {
+    let folder = Folder::with(SMALL);
+    folder.write("p.npz", "mine");
+    symlink(folder.path("p.npz"), folder.path("link.npz")).unwrap();
+    std::fs::create_dir(folder.path("dir.npz")).unwrap();
+    assert!(Command::new("mkfifo").arg(folder.path("pipe.npz")).status().unwrap().success());
+    let names = || {
+        let mut names: Vec<_> = std::fs::read_dir(folder.path("")).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let (text, before) = (folder.text("small.toml"), names());
+    for (path, args, said) in [
+        ("p.npz", &[][..], "p.npz is there already"),
+        ("small.toml", &[], "small.toml is there already"),
+        ("link.npz", &["--overwrite"], "link.npz is a symbolic link, which is not replaced"),
+        ("dir.npz", &["--overwrite"], "dir.npz is a folder, which is not replaced"),
+        ("pipe.npz", &["--overwrite"], "pipe.npz is a device, pipe or socket, which is not replaced"),
+        ("none/p.npz", &[], "there is no folder none"),
+    ] {
+        let message = folder.run(&[&["export", "small.toml", "--npz", path], args].concat()).exits(2).message();
+        assert!(message.contains(said), "{message}");
+        assert_eq!((folder.text("p.npz").as_str(), folder.text("small.toml"), names()), ("mine", text.clone(), before.clone()), "{path}");
+    }
+    folder.run(&["export", "small.toml", "--npz", "p.npz", "--overwrite"]).exits(0);
+    let mut out = folder.command(&["export", "small.toml", "--npz", "-"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut bytes = Vec::new();
+    out.stdout.take().unwrap().read_to_end(&mut bytes).unwrap();
+    assert!(out.wait().unwrap().success());
+    assert!(bytes == folder.read("p.npz"), "- is standard output");
+}
+
+/// [`SMALL`], long enough to be at work for a while.
+fn long() -> String {
+    small("rounds = 20", "rounds = 4000000\nrecord = { points = 10 }")
+}
+
+#[test]
+fn one_process_writes_to_a_folder() {
+    let folder = Folder::with(&long());
+    let mut first = folder.command(&["run", "small.toml", "--out", "d", "-q"]).stderr(Stdio::null()).spawn().unwrap();
+    let began = Instant::now();
+    while !folder.path("d/.fedsa/roots.ckpt").exists() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it does not begin");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    for args in [&[][..], &["--resume"], &["--overwrite"], &["--rounds", "3", "--overwrite"]] {
+        let message = folder.run(&[&["run", "small.toml", "--out", "d"], args].concat()).exits(2).message();
+        assert!(message.contains(&format!("another fedsa (process {}) is writing to d", first.id())), "{message}");
+    }
+    // The lock dies with its process, however that ends.
+    first.kill().unwrap();
+    first.wait().unwrap();
+    folder.run(&["run", "small.toml", "--out", "d", "--rounds", "30", "--overwrite", "-q"]).exits(0);
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_written_does_not_end_the_run() {
+    // The states of 20000 agents are larger than a file may be; the results are not.
+    let text = small("agents = 4", "agents = 20000\nheterogeneity = \"two-kernels\"\nperturbation = 0.0");
+    let folder = Folder::with(&text);
+    let options = "--checkpoint-every 0 --seeds 1 --set run.record={every=10}";
+    let limited = in_shell(&folder, &format!("ulimit -f 600; exec \"$FEDSA\" run small.toml --out d {options}")).exits(0);
+    let message = limited.message();
+    assert!(message.contains("warning: a checkpoint could not be written; the run goes on"), "{message}");
+    assert_eq!(message.matches("a checkpoint could not be written").count(), 1, "told once: {message}");
+    let plain = in_shell(&folder, &format!("exec \"$FEDSA\" run small.toml --out e -q {options}")).exits(0);
+    assert_eq!(plain.message(), "");
+    assert!(folder.read("d/trace.parquet") == folder.read("e/trace.parquet"));
+    assert!(folder.everything().iter().all(|(path, ..)| !path.file_name().unwrap().to_string_lossy().starts_with(".fedsa-")));
+}
+
+#[test]
+fn results_that_cannot_be_written_are_a_failure_of_the_machine() {
+    let folder = Folder::with(&small("rounds = 20", "rounds = 2000"));
+    let limited = in_shell(&folder, "ulimit -f 16; exec \"$FEDSA\" run small.toml --out d").exits(3);
+    let message = limited.message();
+    assert!(
+        message.contains("cannot be written") && message.contains("limit on the size of files") && message.contains("--resume"),
+        "{message}"
+    );
+    assert!(!folder.path("d/summary.json").exists());
+    assert!(folder.everything().iter().all(|(path, ..)| !path.file_name().unwrap().to_string_lossy().starts_with(".fedsa-")));
+    folder.run(&["run", "small.toml", "--out", "d", "--resume", "-q"]).exits(0);
+    folder.run(&["run", "small.toml", "--out", "e", "-q"]).exits(0);
+    assert!(folder.read("d/theta.npz") == folder.read("e/theta.npz"));
+    // Standard output that is lost, too.
+    let lost = in_shell(&folder, "ulimit -f 0; exec \"$FEDSA\" check small.toml > out.txt").exits(3).message();
+    assert!(lost.contains("standard output could not be written"), "{lost}");
+}
+
+#[test]
+fn a_refused_run_leaves_no_folders() {
+    let folder = Folder::with(SMALL);
+    folder.write("file", "mine");
+    let refused = |args: &[&str]| {
+        let before = folder.everything();
+        let output = folder.run(&[&["run", "small.toml"], args].concat()).exits(2);
+        assert!(folder.everything() == before, "{args:?}");
+        let folders = std::fs::read_dir(folder.path("")).unwrap().filter(|e| e.as_ref().unwrap().path().is_dir()).count();
+        assert_eq!(folders, 0, "{args:?}: {}", output.stderr);
+    };
+    refused(&["--out", "a/b/c", "--rounds", "0"]);
+    refused(&["--out", "a/b/c", "--set", "method.FedLSA.step_size=1e9"]);
+    refused(&["--out", "file/b"]);
+    refused(&["--out", "a/b/c", "--resume"]);
+    // A disk that is full from the start: the first file is not written, and the folders go.
+    let before = folder.everything();
+    let message = in_shell(&folder, "ulimit -f 0; exec \"$FEDSA\" run small.toml --out a/b/c -q").exits(2).message();
+    assert!(message.contains("cannot be written"), "{message}");
+    assert!(folder.everything() == before && !folder.path("a").exists(), "{message}");
+}
+
+#[test]
+fn a_trace_grows_while_a_run_is_under_way() {
+    let folder = Folder::with(&edited(&long(), "record = { points = 10 }", "record = { points = 4000 }"));
+    let mut run = folder.command(&["run", "small.toml", "--out", "d", "-q"]).stderr(Stdio::null()).spawn().unwrap();
+    let (path, began) = (folder.path("d/trace.jsonl"), Instant::now());
+    let lines = || std::fs::read_to_string(&path).unwrap_or_default().lines().map(str::to_string).collect::<Vec<_>>();
+    while lines().len() < 3 {
+        assert!(began.elapsed() < Duration::from_secs(120), "no lines");
+        assert!(run.try_wait().unwrap().is_none(), "it ended before it was seen");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let row: serde_json::Value = serde_json::from_str(&lines()[1]).unwrap();
+    assert!(
+        row["method"].is_string() && row["round"].is_u64() && row["mse"].is_f64() && row["control_error"].is_null() || row["mse"].is_f64()
+    );
+    // A run anew takes the place of what was left; a file of this name that is not ours stays.
+    folder.run(&["run", "small.toml", "--out", "d", "--rounds", "5", "--overwrite", "-q"]).exits(0);
+    assert!(!path.exists());
+    folder.write("e/trace.jsonl", "mine\n");
+    let message = folder.run(&["run", "small.toml", "--out", "e", "--rounds", "5", "--overwrite"]).exits(2).message();
+    assert!(message.contains("e/trace.jsonl is not fedsa's"), "{message}");
+}
