@@ -39,6 +39,14 @@ pub enum Command {
     Export(ExportArgs),
     /// Evaluate a policy from logged transitions: weights of its value function
     Evaluate(EvaluateArgs),
+    /// Draw the figure of a finished run again
+    Plot(PlotArgs),
+    /// List the runs in a folder: state, outcomes, checks, time
+    List(ListArgs),
+    /// Show two finished runs beside each other: settings that differ, results, checks
+    Diff(DiffArgs),
+    /// Print the manual page of the program, or of a command
+    Man(ManArgs),
     /// Print a shell's completion script
     Completions {
         /// The shell
@@ -191,6 +199,42 @@ pub struct ExportArgs {
     pub overwrite: bool,
     #[command(flatten)]
     pub overrides: Overrides,
+}
+
+#[derive(Args, Debug)]
+pub struct PlotArgs {
+    /// The folder of a finished run
+    pub dir: PathBuf,
+    /// Set a key of the figure, such as figure.x=bits_up, or the title
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    /// The folder to look in
+    #[arg(default_value = "out")]
+    pub dir: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct DiffArgs {
+    /// The folder of a finished run
+    pub a: PathBuf,
+    /// The folder of another
+    pub b: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct ManArgs {
+    /// The command
+    pub command: Option<String>,
 }
 
 #[derive(Args, Debug)]

@@ -36,6 +36,10 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         Command::Theory(args) => commands::theory::theory(args),
         Command::Export(args) => commands::export::export(args),
         Command::Evaluate(args) => commands::evaluate::evaluate(args),
+        Command::Plot(args) => commands::plot::plot(args),
+        Command::List(args) => commands::list::list(args),
+        Command::Diff(args) => commands::diff::diff(args),
+        Command::Man(args) => commands::man::man(args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "fedsa", &mut script);

@@ -1,9 +1,13 @@
 //! The commands: what each does with its arguments. All return an exit status.
 
 pub mod check;
+pub mod diff;
 pub mod evaluate;
 pub mod export;
+pub mod list;
 pub mod logging;
+pub mod man;
+pub mod plot;
 mod progress;
 mod report;
 pub mod reproduce;

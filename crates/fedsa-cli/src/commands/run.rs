@@ -17,7 +17,7 @@ use crate::config::{Experiment, RunSpec};
 use crate::error::{DONE, Failure, INTERRUPTED, MachineFailure, NOT_AS_EXPECTED};
 use crate::experiment::checks::{self, Verdict};
 use crate::experiment::execute::{ENDED, Earlier, Interrupted, read_framed, write_framed};
-use crate::experiment::trace_lines::{self, TraceLines};
+use crate::experiment::trace_lines::TraceLines;
 use crate::experiment::{Control, Outcome, Plan, Predictor, Results, execute, output, picture, resolve};
 use crate::files::find::Places;
 use crate::files::folder::{self, Found, Holds, RunFolder};
@@ -80,7 +80,7 @@ impl Extra<'_> {
 const CONFIG: &str = "config.toml";
 
 /// Which of the program's own files hold `theta*` of the problems.
-const ROOTS: &str = "roots.ckpt";
+pub const ROOTS: &str = "roots.ckpt";
 
 impl Job<'_> {
     /// Runs it, and writes `extra` files beside the usual ones.
@@ -104,9 +104,11 @@ impl Job<'_> {
             if !common.quiet {
                 say(format!("{}: already done, in {}", experiment.id, out.display()));
             }
+            // It may have been killed when all was written.
+            found.tidy();
             return Ok(ended_of_summary(out));
         }
-        let mut outputs = vec![CONFIG, trace_lines::NAME];
+        let mut outputs = vec![CONFIG, folder::GROWING];
         outputs.extend(output::names(&experiment));
         outputs.extend(extra.names);
         found.refuse_foreign(&outputs)?;
@@ -139,6 +141,7 @@ impl Job<'_> {
         let seconds = began.elapsed().as_secs_f64();
         let ended = ended(&plan, &results, &verdicts, quick);
         let mut summary = output::summary(&plan, &results, &predictor, &verdicts, seconds);
+        summary["quick"] = serde_json::json!(quick);
         summary["exit_status"] = serde_json::json!(ended.status);
         summary["notes"] = serde_json::json!(ended.notes);
         let contents = (extra.make)(&plan, &results)?;
@@ -180,13 +183,12 @@ fn work<'p>(plan: &'p Plan, folder: &RunFolder, earlier: &Earlier, common: &Comm
 
 /// Writes the results, the summary last, and clears away what was needed under way.
 fn finish(folder: &RunFolder, files: &[(String, Vec<u8>)], states: Option<Vec<u8>>) -> Result<(), MachineFailure> {
-    folder.write(files)?;
     // Not results: without them more rounds begin at the first one.
     if let Some(Err(e)) = states.map(|states| folder.write_own(ENDED, &states)) {
         warn(format!("warning: the states of the runs could not be kept: {}", e.what));
     }
-    folder.remove(trace_lines::NAME);
-    folder.remove_own(|name| name.starts_with("run-"));
+    folder.write(files)?;
+    folder.tidy();
     Ok(())
 }
 

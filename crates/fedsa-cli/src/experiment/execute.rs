@@ -113,7 +113,7 @@ pub const ENDED: &str = "ended.ckpt";
 const MOST_STATES: usize = 64 << 20;
 
 fn checkpoint_name(cell: usize, seed: u64) -> String {
-    format!("run-{cell}-{seed}.ckpt")
+    format!("{}{cell}-{seed}.ckpt", folder::RUN_CHECKPOINT)
 }
 
 impl Earlier {

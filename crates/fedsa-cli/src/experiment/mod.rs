@@ -2,6 +2,7 @@
 
 pub mod checks;
 pub mod execute;
+pub mod finished;
 mod link_checks;
 pub mod outcome;
 pub mod output;

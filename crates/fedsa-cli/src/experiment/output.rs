@@ -31,14 +31,18 @@ pub fn names(_experiment: &Experiment) -> Vec<&'static str> {
 /// # Errors
 /// When something is too large for its format.
 pub fn files(plan: &Plan, results: &Results, summary: &Json, picture: &Picture) -> Result<Vec<(String, Vec<u8>)>> {
-    let contents = [
-        trace::to_bytes(&trace_table(plan, results)?)?,
-        npz::to_bytes(&theta(plan, results)?)?,
-        picture.svg().into_bytes(),
-        picture.png(),
-        format!("{summary:#}\n").into_bytes(),
+    let mut files = vec![
+        ("trace.parquet".to_string(), trace::to_bytes(&trace_table(plan, results)?)?),
+        ("theta.npz".to_string(), npz::to_bytes(&theta(plan, results)?)?),
     ];
-    Ok(names(&plan.experiment).into_iter().map(str::to_string).zip(contents).collect())
+    files.extend(pictures(plan, picture));
+    files.push(("summary.json".to_string(), format!("{summary:#}\n").into_bytes()));
+    Ok(files)
+}
+
+/// The files of the picture.
+pub fn pictures(_plan: &Plan, picture: &Picture) -> Vec<(String, Vec<u8>)> {
+    vec![("figure.svg".to_string(), picture.svg().into_bytes()), ("figure.png".to_string(), picture.png())]
 }
 
 /// The columns of `trace.parquet` beside the counts, the metrics and the coordinates.

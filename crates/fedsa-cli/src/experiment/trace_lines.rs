@@ -15,8 +15,6 @@ use super::results::{COUNTS, METRICS, Row, recorded};
 use crate::error::MachineFailure;
 use crate::files::folder::RunFolder;
 
-/// The name of the file.
-pub const NAME: &str = "trace.jsonl";
 /// How long lines may wait before they are written.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -39,7 +37,7 @@ impl TraceLines {
                 names[*cell].push((label.clone(), planned.point.label.clone()));
             }
         }
-        let out = BufWriter::new(folder.grow(NAME)?);
+        let out = BufWriter::new(folder.grow()?);
         Ok(Self { names, out: Mutex::new(Some((out, Instant::now()))) })
     }
 

@@ -131,7 +131,7 @@ impl Manifest {
             return false;
         }
         let digests = self.outputs.get(name);
-        digests.is_some_and(|known| digest_of(&path).is_some_and(|digest| known.contains(&digest))) || self.grew(&path)
+        digests.is_some_and(|known| digest_of(&path).is_some_and(|digest| known.contains(&digest))) || (name == GROWING && self.grew(&path))
     }
 
     /// Whether a file is one that grows while the run is under way.
@@ -213,8 +213,9 @@ pub fn is_under_way(path: &Path) -> bool {
 /// # Errors
 /// When it is no folder, cannot be read, or another process is writing to it.
 pub fn look(path: &Path) -> Result<Found> {
-    let unusable =
-        |what: String| BadInput::new("--out", format!("{} cannot be used: {what}", path.display()), "the path of a folder that you may write to");
+    let unusable = |what: String| {
+        BadInput::new("--out", format!("{} cannot be used: {what}", path.display()), "the path of a folder that you may write to")
+    };
     let found = |holds, foreign, manifest, lock| Ok(Found { path: path.to_path_buf(), holds, foreign, manifest, lock });
     match std::fs::metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => match at(path).ok().flatten() {
@@ -226,33 +227,43 @@ pub fn look(path: &Path) -> Result<Found> {
         Ok(_) => {}
     }
     let names = names_in(path).map_err(|e| unusable(e.to_string()))?;
-    let others: Vec<&String> = names.iter().filter(|name| *name != OWN).collect();
     let own = path.join(OWN);
     let lock = match at(&own) {
-        Ok(None) => None,
         Ok(Some(there)) if there.is_dir() => match take_lock(&own, false).map_err(|e| unusable(e.to_string()))? {
             Some(Lock::Held) => return Err(is_busy(path)),
             Some(Lock::Free(lock)) => Some(lock),
             None => None,
         },
-        Ok(Some(_)) => return found(Holds::Foreign, Some(OWN.into()), None, None),
+        Ok(_) => None,
         Err(e) => return Err(unusable(e.to_string())),
     };
+    let (holds, foreign, manifest) = contents(path, &names);
+    found(holds, foreign, manifest, lock)
+}
+
+/// What a folder with these names in it holds, and the name of something that is not the program's
+/// where that is all.
+fn contents(path: &Path, names: &[String]) -> (Holds, Option<String>, Option<Manifest>) {
     if let Some(manifest) = Manifest::of(path) {
         let holds = if manifest.wrote(path, "summary.json") { Holds::Finished } else { Holds::Unfinished };
-        return found(holds, None, Some(manifest), lock);
+        return (holds, None, Some(manifest));
     }
     if is_legacy_run(path) {
-        return found(Holds::Finished, None, None, lock);
+        return (Holds::Finished, None, None);
     }
     // A run that was killed before it wrote its manifest leaves no more than its lock.
-    let barren = |name: &String| name == LOCK || atomic::is_temporary(name);
-    let only_lock = names_in(&own).is_ok_and(|inside| inside.iter().all(barren));
-    match (others.first(), at(&own)) {
-        (Some(first), _) => found(Holds::Foreign, Some((*first).clone()), None, lock),
-        (None, Ok(Some(_))) if !only_lock => found(Holds::Foreign, Some(OWN.into()), None, lock),
-        (None, _) => found(Holds::Nothing, None, None, lock),
+    let own = path.join(OWN);
+    let is_barren = at(&own).is_ok_and(|there| there.is_some_and(|there| there.is_dir()))
+        && names_in(&own).is_ok_and(|inside| inside.iter().all(|name| name == LOCK || atomic::is_temporary(name)));
+    match names.iter().find(|name| *name != OWN || !is_barren) {
+        Some(name) => (Holds::Foreign, Some(name.clone()), None),
+        None => (Holds::Nothing, None, None),
     }
+}
+
+/// What a folder holds, without regard to who writes to it.
+pub fn holds(path: &Path) -> Holds {
+    names_in(path).map_or(Holds::Nothing, |names| contents(path, &names).0)
 }
 
 impl Found {
@@ -263,6 +274,13 @@ impl Found {
             None => self.holds == Holds::Finished && LEGACY_OUTPUTS.contains(&name),
         };
         ours.then(|| std::fs::read(self.path.join(name)).ok()).flatten()
+    }
+
+    /// Clears away what a run that was finished left under way, if it is of this version.
+    pub fn tidy(&self) {
+        if let (Some(manifest), Holds::Finished, Some(_)) = (&self.manifest, self.holds, &self.lock) {
+            tidy(&self.path, manifest);
+        }
     }
 
     /// Refuses to go on where an output would take the name of something that is not the program's.
@@ -361,9 +379,10 @@ impl RunFolder {
         if !keep {
             // The summary first: without it the folder is not a finished run's.
             let known: Vec<String> = std::iter::once("summary.json".to_string()).chain(manifest.outputs.keys().cloned()).collect();
-            for name in known.iter().chain(std::iter::once(&"trace.jsonl".to_string())).filter(|name| manifest.wrote(&self.path, name)) {
+            for name in known.iter().filter(|name| manifest.wrote(&self.path, name)) {
                 std::fs::remove_file(self.path.join(name))?;
             }
+            tidy(&self.path, &manifest);
             if holds == Holds::Finished && !has_manifest {
                 remove_legacy(&self.path)?;
             }
@@ -436,11 +455,11 @@ impl RunFolder {
     ///
     /// # Errors
     /// When it cannot be written, or something that is not the program's has the name.
-    pub fn grow(&self, name: &str) -> Result<File, MachineFailure> {
+    pub fn grow(&self) -> Result<File, MachineFailure> {
         let manifest = self.manifest.lock().expect("no panics under the lock");
-        let path = self.path.join(name);
+        let path = self.path.join(GROWING);
         let begin = || {
-            if manifest.wrote(&self.path, name) {
+            if manifest.wrote(&self.path, GROWING) {
                 std::fs::remove_file(&path)?;
             }
             let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
@@ -459,16 +478,31 @@ impl RunFolder {
         atomic::write(&path, bytes, &self.own(), Existing::Replace).map_err(|e| atomic::unwritable(&path, &e))
     }
 
-    /// Removes the program's own files whose names satisfy `is_done`; one that stays does no harm.
-    pub fn remove_own(&self, is_done: impl Fn(&str) -> bool) {
-        for name in names_in(&self.own()).unwrap_or_default().iter().filter(|name| is_done(name)) {
-            let _ = std::fs::remove_file(self.own().join(name));
-        }
+    /// Clears away what was needed while the runs were under way.
+    pub fn tidy(&self) {
+        let manifest = self.manifest.lock().expect("no panics under the lock");
+        tidy(&self.path, &manifest);
     }
 
     /// Ends the run: another process may write to the folder.
     pub fn release(self) {
         let _ = self.lock.unlock();
+    }
+}
+
+/// The beginning of the names of checkpoints of single runs.
+pub const RUN_CHECKPOINT: &str = "run-";
+/// The file that grows while runs are under way.
+pub const GROWING: &str = "trace.jsonl";
+
+/// Removes what a finished run does not need; what cannot be removed does no harm.
+fn tidy(folder: &Path, manifest: &Manifest) {
+    if manifest.wrote(folder, GROWING) {
+        let _ = std::fs::remove_file(folder.join(GROWING));
+    }
+    let own = folder.join(OWN);
+    for name in names_in(&own).unwrap_or_default().iter().filter(|name| name.starts_with(RUN_CHECKPOINT)) {
+        let _ = std::fs::remove_file(own.join(name));
     }
 }
 

@@ -1,0 +1,105 @@
+//! `fedsa list`: the runs in a folder, with how they ended.
+
+use std::path::{Path, PathBuf};
+
+use fedsa::error::BadInput;
+use serde_json::{Value as Json, json};
+
+use super::say;
+use crate::args::ListArgs;
+use crate::error::{DONE, Failure};
+use crate::experiment::finished::{Finished, State, state_of};
+use crate::files::find::natural_order;
+
+/// How deep runs are looked for: ids hold few slashes.
+const DEPTH: usize = 8;
+
+/// Runs the command.
+///
+/// # Errors
+/// When there is no such folder.
+pub fn list(args: &ListArgs) -> Result<u8, Failure> {
+    if !args.dir.is_dir() {
+        let help = "a folder with runs; out by default";
+        return Err(BadInput::new(args.dir.display().to_string(), "there is no such folder", help).into());
+    }
+    let mut found = Vec::new();
+    collect(&args.dir, DEPTH, &mut found);
+    found.sort_by(|(a, _), (b, _)| natural_order(&a.display().to_string(), &b.display().to_string()));
+    let entries: Vec<Json> = found.iter().map(|(path, state)| entry(path, *state)).collect();
+    if args.json {
+        say(format!("{:#}", json!(entries)));
+        return Ok(DONE);
+    }
+    if entries.is_empty() {
+        say(format!("no runs in {}", args.dir.display()));
+        return Ok(DONE);
+    }
+    let mut rows = vec![["folder", "state", "outcomes", "checks", "time", "ended"].map(str::to_string)];
+    rows.extend(entries.iter().map(row));
+    let widths: Vec<usize> = (0..6).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
+    for row in rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect::<Vec<_>>();
+        say(cells.join("  ").trim_end());
+    }
+    Ok(DONE)
+}
+
+/// The folders of runs at and below a folder. Links are not followed.
+fn collect(dir: &Path, depth: usize, found: &mut Vec<(PathBuf, State)>) {
+    if let Some(state) = state_of(dir) {
+        found.push((dir.to_path_buf(), state));
+        return;
+    }
+    if depth == 0 {
+        return;
+    }
+    let folders = std::fs::read_dir(dir).into_iter().flatten().flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders
+        .filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'))
+        .for_each(|entry| collect(&entry.path(), depth - 1, found));
+}
+
+fn entry(path: &Path, state: State) -> Json {
+    let word = match state {
+        State::UnderWay => "under way",
+        State::Interrupted => "interrupted",
+        State::Finished => "finished",
+    };
+    let mut out = json!({ "folder": path.display().to_string(), "state": word });
+    let finished = (state == State::Finished).then(|| Finished::read(path).ok()).flatten();
+    let Some(Finished { summary, .. }) = finished else { return out };
+    for key in ["id", "title", "fedsa", "seconds", "passed", "exit_status"] {
+        out[key] = summary[key].clone();
+    }
+    out["ended"] = summary["provenance"]["ended"].clone();
+    let mut outcomes: Vec<(String, usize)> = Vec::new();
+    for result in summary["results"].as_array().into_iter().flatten() {
+        // Earlier versions had no outcomes, but a status.
+        let outcome = result["outcome"].as_str().or(result["status"].as_str()).unwrap_or("unknown").to_string();
+        match outcomes.iter_mut().find(|(name, _)| *name == outcome) {
+            Some((_, n)) => *n += 1,
+            None => outcomes.push((outcome, 1)),
+        }
+    }
+    out["outcomes"] = outcomes.into_iter().map(|(name, n)| (name, json!(n))).collect::<serde_json::Map<_, _>>().into();
+    let checks = summary["checks"].as_array().map_or(&[][..], Vec::as_slice);
+    let as_expected = checks.iter().filter(|check| check["as_expected"] == true).count();
+    out["checks"] = json!({ "as_expected": as_expected, "all": checks.len() });
+    out
+}
+
+fn row(entry: &Json) -> [String; 6] {
+    let text = |value: &Json| value.as_str().unwrap_or_default().to_string();
+    let outcomes = entry["outcomes"].as_object().map_or(String::new(), |outcomes| {
+        outcomes.iter().map(|(name, n)| if n == 1 { name.clone() } else { format!("{n} {name}") }).collect::<Vec<_>>().join(", ")
+    });
+    let checks = match (&entry["checks"]["as_expected"], entry["checks"]["all"].as_u64()) {
+        (_, None) => String::new(),
+        (_, Some(0)) => "none".into(),
+        (good, Some(all)) => format!("{good} of {all} as expected"),
+    };
+    let time =
+        entry["seconds"].as_f64().map_or(String::new(), |s| if s < 100.0 { format!("{s:.1} s") } else { format!("{:.0} min", s / 60.0) });
+    [text(&entry["folder"]), text(&entry["state"]), outcomes, checks, time, text(&entry["ended"])]
+}

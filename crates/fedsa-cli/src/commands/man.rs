@@ -1,0 +1,31 @@
+//! `fedsa man`: the manual page of the program, or of a command.
+
+use clap::CommandFactory;
+use fedsa::error::BadInput;
+
+use super::write_out;
+use crate::args::{Cli, ManArgs};
+use crate::error::{DONE, Failure};
+
+/// Runs the command.
+///
+/// # Errors
+/// When there is no such command.
+pub fn man(args: &ManArgs) -> Result<u8, Failure> {
+    let mut program = Cli::command();
+    program.build();
+    let (page, title) = match &args.command {
+        None => (program, "fedsa".to_string()),
+        Some(name) => {
+            let names: Vec<String> = program.get_subcommands().map(|c| c.get_name().to_string()).collect();
+            let found = program.get_subcommands().find(|c| c.get_name() == name).cloned();
+            let found =
+                found.ok_or_else(|| BadInput::new("", "there is no command of this name", format!("one of {}", names.join(", "))))?;
+            (found, format!("fedsa-{name}"))
+        }
+    };
+    let mut text = Vec::new();
+    clap_mangen::Man::new(page).title(title).render(&mut text).expect("writing into memory cannot fail");
+    write_out(&text);
+    Ok(DONE)
+}

@@ -1,0 +1,51 @@
+//! `fedsa plot`: draws the figure of a finished run again.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use fedsa::error::BadInput;
+use fedsa::kernel::Isa;
+
+use super::{apply, say};
+use crate::args::{Overrides, PlotArgs};
+use crate::config::{Document, Experiment};
+use crate::error::{DONE, Failure};
+use crate::experiment::execute::read_framed;
+use crate::experiment::finished::Finished;
+use crate::experiment::{Plan, Predictor, checks, output, picture};
+use crate::files::folder;
+
+/// Runs the command.
+///
+/// # Errors
+/// When the folder holds no finished run, or an option sets something other than the figure.
+pub fn plot(args: &PlotArgs) -> Result<u8, Failure> {
+    let run = Finished::read(&args.dir)?;
+    for assignment in &args.set {
+        let key = assignment.split('=').next().unwrap_or_default().trim();
+        if !key.starts_with("figure.") && key != "title" {
+            let help = "a key of the figure, such as figure.x=bits_up, or title; for other settings, fedsa run";
+            return Err(BadInput::new("--set", format!("`{}` is not about the figure", key), help).into());
+        }
+    }
+    let config = args.dir.join("config.toml");
+    let mut document = Document::parse(&config.display().to_string(), &run.config)?;
+    apply(&Overrides { set: args.set.clone(), ..Overrides::default() }, &mut document)?;
+    let experiment = Experiment::read(document)?;
+    let roots = folder::own_path(&args.dir, super::run::ROOTS);
+    let roots: HashMap<String, Vec<f64>> = if roots.exists() { read_framed(&roots)? } else { HashMap::new() };
+    let plan = Plan::new(experiment, Path::new(""), Isa::best(), &roots)?;
+    let results = run.results(&plan)?;
+    let predictor = Predictor::new(&plan);
+    let verdicts = checks::measure(&plan, &results, &predictor);
+    let quick = run.summary["quick"] == true;
+    let picture = picture::draw(&plan, &results, &predictor, &verdicts, quick);
+    let pictures = output::pictures(&plan, &picture);
+    let names: Vec<&str> = pictures.iter().map(|(name, _)| name.as_str()).collect();
+    let found = folder::look(&args.dir)?;
+    found.refuse_foreign(&names)?;
+    let folder = found.claim(true)?;
+    folder.write(&pictures)?;
+    names.iter().for_each(|name| say(args.dir.join(name).display()));
+    Ok(DONE)
+}

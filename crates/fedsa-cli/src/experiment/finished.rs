@@ -1,0 +1,155 @@
+//! A finished run, read back from its folder.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use fedsa::error::{BadInput, Result};
+use fedsa::record::{Ledger, Observation};
+use fedsa::round::Status;
+use serde_json::Value as Json;
+use toml::Table;
+
+use super::plan::Plan;
+use super::results::{Results, Row, SeedResult};
+use crate::files::folder::{self, Holds};
+use crate::files::trace::{self, Column, Table as Trace};
+
+/// The folder of a finished run.
+#[derive(Debug, Clone)]
+pub struct Finished {
+    /// The folder.
+    pub path: PathBuf,
+    /// `summary.json`.
+    pub summary: Json,
+    /// The text of `config.toml`.
+    pub config: String,
+}
+
+/// What can be said of any folder with a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// A process is writing to it.
+    UnderWay,
+    /// It was interrupted.
+    Interrupted,
+    /// It is finished.
+    Finished,
+}
+
+/// The state of the run in a folder; nothing where it holds none.
+pub fn state_of(path: &Path) -> Option<State> {
+    if folder::is_under_way(path) {
+        return Some(State::UnderWay);
+    }
+    match folder::holds(path) {
+        Holds::Finished => Some(State::Finished),
+        Holds::Unfinished => Some(State::Interrupted),
+        Holds::Nothing | Holds::Foreign => None,
+    }
+}
+
+impl Finished {
+    /// The run in a folder.
+    ///
+    /// # Errors
+    /// When there is none that is finished, or its files cannot be read.
+    pub fn read(path: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        let accepted = "the folder of a finished run, such as out/ID";
+        match state_of(path) {
+            Some(State::Finished) => {}
+            Some(State::UnderWay) => return Err(BadInput::new(name, "its run is under way", accepted)),
+            Some(State::Interrupted) => return Err(BadInput::new(name, "its run was interrupted; --resume goes on with it", accepted)),
+            None if !path.exists() => return Err(BadInput::new(name, "there is no such folder", accepted)),
+            None => return Err(BadInput::new(name, "this is not the folder of a run", accepted)),
+        }
+        let text = |file: &str| {
+            let path = path.join(file);
+            std::fs::read_to_string(&path).map_err(|e| BadInput::new(path.display().to_string(), format!("cannot be read: {e}"), accepted))
+        };
+        let summary = serde_json::from_str(&text("summary.json")?)
+            .map_err(|e| BadInput::new(path.join("summary.json").display().to_string(), format!("not JSON: {e}"), accepted))?;
+        Ok(Self { path: path.to_path_buf(), summary, config: text("config.toml")? })
+    }
+
+    /// The settings, as a tree.
+    ///
+    /// # Errors
+    /// When `config.toml` was changed to what is not TOML.
+    pub fn settings(&self) -> Result<Table> {
+        let key = || self.path.join("config.toml").display().to_string();
+        self.config
+            .parse()
+            .map_err(|e: toml::de::Error| BadInput::new(key(), format!("this is not TOML: {}", e.message()), "the file that fedsa wrote"))
+    }
+
+    /// What was measured, for the plan of these settings.
+    ///
+    /// # Errors
+    /// When `trace.parquet` cannot be read, or is not that of the plan.
+    pub fn results(&self, plan: &Plan) -> Result<Results> {
+        let path = self.path.join("trace.parquet");
+        let table = trace::read(&path)?;
+        let misfit = |what: &str| BadInput::new(path.display().to_string(), what, "the trace of this very run, of this version of fedsa");
+        let mut runs = runs_of(&table).ok_or_else(|| misfit("columns are missing"))?;
+        let mut cells: Vec<Option<Vec<SeedResult>>> = vec![None; plan.cells.len()];
+        for planned in &plan.points {
+            for (label, cell) in plan.labels.iter().zip(&planned.cells) {
+                let seeds = runs.remove(&(label.clone(), planned.point.label.clone())).unwrap_or_default();
+                if seeds.len() != plan.cells[*cell].seeds().len() {
+                    return Err(misfit(&format!("it has {} seeds of {label} {}", seeds.len(), planned.point.label)));
+                }
+                cells[*cell].get_or_insert(seeds);
+            }
+        }
+        Ok(Results { cells: cells.into_iter().flatten().collect() })
+    }
+}
+
+/// The runs of a trace: for every method and point, its seeds in order.
+fn runs_of(table: &Trace) -> Option<HashMap<(String, String), Vec<SeedResult>>> {
+    let text = |name: &str| match table.column(name)? {
+        Column::Str(values) => Some(values),
+        _ => None,
+    };
+    let whole = |name: &str| match table.column(name)? {
+        Column::I64(values) => Some(values),
+        _ => None,
+    };
+    let number = |name: &str| match table.column(name)? {
+        Column::OptF64(values) => Some(values),
+        _ => None,
+    };
+    let (methods, points, outcomes, seeds) = (text("method")?, text("point")?, text("outcome")?, whole("seed")?);
+    let counts: Vec<&Vec<i64>> = ["round", "exchanges", "samples", "messages", "bits_up", "bits_down", "vectors_up"]
+        .into_iter()
+        .map(whole)
+        .collect::<Option<_>>()?;
+    let metrics: Vec<&Vec<Option<f64>>> =
+        ["mse", "error", "residual", "value_error", "control_error", "lyapunov"].into_iter().map(number).collect::<Option<_>>()?;
+    let mut runs: HashMap<(String, String), Vec<SeedResult>> = HashMap::new();
+    for i in 0..table.rows() {
+        let [round, exchanges, samples, messages, bits_up, bits_down, vectors_up] =
+            counts.iter().map(|c| c[i].cast_unsigned()).collect::<Vec<_>>()[..]
+        else {
+            return None;
+        };
+        let [mse, error, residual, value_error, control_error, lyapunov] = metrics.iter().map(|m| m[i]).collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        let ledger = Ledger { exchanges, samples, messages, bits_up, bits_down, vectors_up };
+        let seen = Observation { mse, error, residual: residual.unwrap_or(f64::NAN), value_error, control_error, lyapunov };
+        let seed = seeds[i].cast_unsigned();
+        let of = runs.entry((methods[i].clone(), points[i].clone())).or_default();
+        if of.last().is_none_or(|run| run.seed != seed) {
+            of.push(SeedResult { seed, rows: Vec::new(), theta: Vec::new(), status: Status::Ok, stopped: outcomes[i] == "converged" });
+        }
+        let run = of.last_mut().expect("just added");
+        run.rows.push(Row { round, ledger, seen });
+        if outcomes[i] == "diverged" {
+            // A run ends with the round in which it diverged.
+            run.status = Status::Diverged { round };
+        }
+    }
+    Some(runs)
+}
