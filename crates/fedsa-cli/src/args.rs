@@ -47,6 +47,8 @@ pub enum Command {
     Diff(DiffArgs),
     /// Print the manual page of the program, or of a command
     Man(ManArgs),
+    /// Print the JSON schema of experiment files, for editors
+    Schema,
     /// Print a shell's completion script
     Completions {
         /// The shell
@@ -114,18 +116,21 @@ pub struct Overrides {
     /// Set a dotted key, such as problem.agents=10 or method.FedLSA.step_size=0.01
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+    /// Add a sweep: run at each of these values of a dotted key, such as method.*.step_size=0.01,0.1
+    #[arg(long, value_name = "KEY=V1,V2,..")]
+    pub sweep: Vec<String>,
 }
 
 impl Overrides {
     /// Whether the file stays as it is.
     pub fn is_empty(&self) -> bool {
-        self.seeds.is_none() && self.rounds.is_none() && self.set.is_empty()
+        self.seeds.is_none() && self.rounds.is_none() && self.set.is_empty() && self.sweep.is_empty()
     }
 }
 
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// The experiment file
+    /// The experiment file; - for standard input
     pub file: PathBuf,
     /// The output folder; out/ID by default, ID the file's id
     #[arg(long, value_name = "DIR")]
@@ -167,7 +172,7 @@ pub struct ReproduceArgs {
 
 #[derive(Args, Debug)]
 pub struct CheckArgs {
-    /// The experiment file
+    /// The experiment file; - for standard input
     pub file: PathBuf,
     #[command(flatten)]
     pub overrides: Overrides,
@@ -178,7 +183,7 @@ pub struct CheckArgs {
 
 #[derive(Args, Debug)]
 pub struct TheoryArgs {
-    /// The experiment file
+    /// The experiment file; - for standard input
     pub file: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -189,7 +194,7 @@ pub struct TheoryArgs {
 
 #[derive(Args, Debug)]
 pub struct ExportArgs {
-    /// The experiment file
+    /// The experiment file; - for standard input
     pub file: PathBuf,
     /// The .npz file to write; - for standard output
     #[arg(long, value_name = "PATH")]

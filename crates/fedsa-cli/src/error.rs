@@ -1,7 +1,9 @@
 //! Failures as the program shows them, and its exit statuses.
 
 use fedsa::error::BadInput;
-use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
+use miette::{Diagnostic, LabeledSpan, SourceCode};
+
+use crate::excerpt::{Excerpt, harmless_part};
 
 /// Exit status: everything went as expected.
 pub const DONE: u8 = 0;
@@ -36,15 +38,19 @@ pub struct Failure {
     pub help: String,
     /// The exit status: [`BAD_INPUT`] or [`MACHINE_FAILED`].
     pub status: u8,
-    place: Option<Box<(NamedSource<String>, std::ops::Range<usize>)>>,
+    place: Option<Box<Excerpt>>,
 }
+
+/// The most characters of what is wrong, and of what would be accepted: values are quoted in part,
+/// and this holds for messages of libraries too.
+const LONGEST: usize = 4000;
 
 impl Failure {
     /// A failure at a place of a text; in a file as a whole where there is no place.
     pub fn in_text(name: &str, text: &str, span: Option<std::ops::Range<usize>>, what: String, help: &str) -> Self {
-        let place = span.map(|span| Box::new((NamedSource::new(name, text.to_string()), span)));
+        let place = span.map(|span| Box::new(Excerpt::new(name, text, span)));
         let what = if place.is_none() && !name.is_empty() { format!("{name}: {what}") } else { what };
-        Self { what, help: help.to_string(), status: BAD_INPUT, place }
+        Self { what: harmless_part(&what, LONGEST), help: harmless_part(help, LONGEST), status: BAD_INPUT, place }
     }
 }
 
@@ -58,13 +64,13 @@ impl Failure {
 
 impl From<BadInput> for Failure {
     fn from(e: BadInput) -> Self {
-        Self { what: e.to_string(), help: e.help, status: BAD_INPUT, place: None }
+        Self { what: harmless_part(&e.to_string(), LONGEST), help: harmless_part(&e.help, LONGEST), status: BAD_INPUT, place: None }
     }
 }
 
 impl From<MachineFailure> for Failure {
     fn from(e: MachineFailure) -> Self {
-        Self { what: e.what, help: e.help, status: MACHINE_FAILED, place: None }
+        Self { what: harmless_part(&e.what, LONGEST), help: harmless_part(&e.help, LONGEST), status: MACHINE_FAILED, place: None }
     }
 }
 
@@ -73,10 +79,10 @@ impl Diagnostic for Failure {
         (!self.help.is_empty()).then(|| Box::new(&self.help) as Box<dyn std::fmt::Display>)
     }
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        self.place.as_ref().map(|place| &place.0 as &dyn SourceCode)
+        self.place.as_deref().map(|place| place as &dyn SourceCode)
     }
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let (_, span) = &**self.place.as_ref()?;
-        Some(Box::new(std::iter::once(LabeledSpan::new_with_span(Some("here".into()), span.clone()))))
+        let span = self.place.as_ref()?.span();
+        Some(Box::new(std::iter::once(LabeledSpan::new_with_span(Some("here".into()), span))))
     }
 }

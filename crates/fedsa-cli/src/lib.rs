@@ -5,6 +5,7 @@ pub mod bundled;
 pub mod commands;
 pub mod config;
 pub mod error;
+pub mod excerpt;
 pub mod experiment;
 pub mod figure;
 pub mod files;

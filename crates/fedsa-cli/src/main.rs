@@ -40,6 +40,7 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         Command::List(args) => commands::list::list(args),
         Command::Diff(args) => commands::diff::diff(args),
         Command::Man(args) => commands::man::man(args),
+        Command::Schema => commands::schema::schema(),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "fedsa", &mut script);

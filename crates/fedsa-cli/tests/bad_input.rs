@@ -78,7 +78,7 @@ fn unknown_keys_are_answered_with_the_nearest() {
 
 #[test]
 fn wrong_types_are_told_with_the_value() {
-    refused_edit("id = \"small\"", "id = 3", &["id: 3 is not a text", "a text in quotes"]);
+    refused_edit("id = \"small\"", "id = 3", &["id: 3 is not accepted", "a text in quotes"]);
     refused_edit("id = \"small\"", "id = \"../x\"", &["id: \"../x\" is not accepted", "a relative path"]);
     refused_edit("agents = 4", "agents = \"four\"", &["problem.agents: \"four\" is not accepted", "a whole number, at least 0"]);
     refused_edit("agents = 4", "agents = 4.5", &["problem.agents: 4.5 is not accepted", "a whole number"]);
@@ -90,13 +90,13 @@ fn wrong_types_are_told_with_the_value() {
     );
     refused_edit("kind = \"iid\"", "kind = 1", &["sampling.kind: 1 is not accepted", "a name in quotes"]);
     refused_edit("step_size = 0.1", "step_size = \"x\"", &["method[0].step_size: \"x\" is not accepted", "a positive number, or { c = .."]);
-    refused_edit("step_size = 0.1", "step_size = { c = 1, t = 3 }", &["method[0].step_size: this table is not accepted", "{ c = .., t0"]);
+    refused_edit("step_size = 0.1", "step_size = { c = 1, t = 3 }", &["method[0].step_size.t: unknown key `t`; did you mean `t0`?"]);
     refused_edit("rounds = 20", "rounds = \"many\"", &["run.rounds: \"many\" is not accepted"]);
     refused_edit("seeds = 2", "seeds = \"two\"", &["run.seeds: \"two\" is not accepted", "a count of seeds, or a list"]);
-    refused_edit("seeds = 2", "record = { evry = 1 }", &["run.record: this table is not accepted", "{ every = K }"]);
+    refused_edit("seeds = 2", "record = { evry = 1 }", &["run.record.evry: unknown key `evry`; did you mean `every`?"]);
     refused_edit("label = \"FedLSA\"", "label = 1", &["method[0].label: 1 is not accepted", "a text in quotes"]);
-    refused_edit("label = \"FedLSA\"", "expect = \"divergs\"", &["method[0].expect: \"divergs\" is not accepted", "\"diverges\""]);
-    refused_edit("label = \"FedLSA\"", "output = \"mean\"", &["method[0].output: \"mean\" is not accepted", "\"average\""]);
+    refused_edit("label = \"FedLSA\"", "expect = \"divergs\"", &["method[0].expect: unknown value `divergs`; did you mean `diverges`?"]);
+    refused_edit("label = \"FedLSA\"", "output = \"mean\"", &["method[0].output: unknown value `mean`", "one of last, average"]);
     refused_edit("label = \"FedLSA\"", "output = { tail = 1.5 }", &["method[0].output.tail: 1.5 is not accepted", "a share in (0, 1]"]);
     refused_end("[figure]\ny_range = 3", "y_range = 3", &["figure.y_range: 3 is not accepted", "a list of two"]);
     refused_end("[figure]\ny = 3", "y = 3", &["figure.y: 3 is not accepted", "the name of a metric"]);
@@ -220,7 +220,8 @@ fn starts_are_checked() {
 fn labels_are_unique_and_usable() {
     let twice = ["method[1].label: two methods are called `FedLSA`", "a label of its own"];
     refused_edit("label = \"SCAFFLSA\"", "label = \"FedLSA\" # twice", &twice);
-    for label in ["", "format", "theta_star"] {
+    refused_edit("label = \"FedLSA\"", "label = \"\"", &["method[0].label: \"\" is not accepted", "a text that is not empty"]);
+    for label in ["format", "theta_star"] {
         let line = format!("label = \"{label}\"");
         refused_edit("label = \"FedLSA\"", &line, &[&format!("method[0].label: \"{label}\" is not accepted"), "theta.npz"]);
     }
@@ -244,7 +245,7 @@ fn sweeps_and_variants_are_checked() {
     refused_end("[[sweep]]\nkey = \"run.rounds\"", "[[sweep]]", &["the key `values` is missing"]);
     refused_end("[[sweep]]\nkey = \"run.rounds\"\nvalues = [5, 5]", "[[sweep]]", &["two points are both at `rounds=5`"]);
     let labels = "[[sweep]]\nkey = \"method.FedLSA.label\"\nvalues = [\"a\", \"b\"]";
-    refused_end(labels, "values = [\"a\", \"b\"]", &["method[0].label: `b`, but `a` at the first point"]);
+    refused_end(labels, "key = \"method.FedLSA.label\"", &["sweep[0].key: labels are the same at every point"]);
     refused_end("[[variant]]\nset = {}", "[[variant]]", &["the key `label` is missing"]);
     refused_end(
         "[[variant]]\nlabel = \"a\"\nset = { \"run.rouns\" = 1 }",
@@ -788,4 +789,348 @@ fn delays_are_checked() {
         "uplink = { error_feedback = true, media = [{ kind = \"delay\", law = \"constant\", rounds = 1 }] }",
         &["method[0].uplink.media[0]: a delay (pull) on a link with error feedback", "late (push)"],
     );
+}
+
+#[test]
+fn lists_are_not_read_as_tables() {
+    let several = "[[sweep]] with key = .. and values = [..]";
+    let method = |line: &str, key: &str| {
+        let message = format!("method[0].{key} is not accepted");
+        refused_edit("label = \"FedLSA\"", line, &[&message, several]);
+    };
+    refused_edit(
+        "step_size = 0.1",
+        "step_size = [0.1, 0.2]",
+        &["method[0].step_size: [0.1, 0.2] is not accepted", "a positive number", several],
+    );
+    refused_edit("local_steps = 10", "local_steps = [1, 10]", &["method[0].local_steps: [1, 10] is not accepted", several]);
+    method("output = [0.5]", "output: [0.5]");
+    method("uplink = [{ kind = \"float32\" }, true]", "uplink: [{ kind = \"float32\" }, true]");
+    method("downlink = [{ kind = \"float32\" }]", "downlink: [{ kind = \"float32\" }]");
+    method("uplink = { codec = [\"float32\"] }", "uplink.codec: [\"float32\"]");
+    let air = "uplink = { media = [{ kind = \"over-the-air\", gain = [\"constant\", 0.5] }] }";
+    refused_edit("label = \"FedLSA\"", air, &["method[0].uplink.media[0].gain: [\"constant\", 0.5] is not accepted", "a table", several]);
+    let late = "uplink = { media = [[\"late\", \"constant\", 3]] }";
+    refused_edit("label = \"FedLSA\"", late, &["method[0].uplink.media[0]: [\"late\", \"constant\", 3] is not accepted"]);
+    let expect = "expect = [[{ step_size = 0.1 }, \"ok\"]]";
+    refused_edit("label = \"FedLSA\"", expect, &["method[0].expect[0]: [{ step_size = 0.1 }, \"ok\"] is not accepted", "a table"]);
+    refused_edit("seeds = 2", "stop = [1e-3]", &["run.stop: [0.001] is not accepted", several]);
+    refused_edit("seeds = 2", "record = [10, 20, \"log\"]", &["run.record[2]: \"log\" is not accepted", "a whole number"]);
+    refused_edit("kind = \"iid\"", "kind = \"markov\"\nstart = [3]", &["sampling.start: [3] is not accepted", several]);
+    refused_edit("kind = \"iid\"", "kind = [\"iid\", \"mean\"]", &["sampling.kind: [\"iid\", \"mean\"] is not accepted", several]);
+    let sampling = SMALL.replace("[sampling]\nkind = \"iid\"\n", "").replace("id = \"small\"", "sampling = [\"iid\", 3]");
+    refused_file(&sampling, "sampling = [\"iid\", 3]", &["sampling: [\"iid\", 3] is not accepted", "a table"]);
+    let run = SMALL.replace("[run]\nrounds = 20\nseeds = 2\n", "").replace("id = \"small\"", "run = [20, 2]");
+    refused_file(&run, "run = [20, 2]", &["run: [20, 2] is not accepted", "a table"]);
+    for (problem, key) in [
+        ("kind = \"linear\"\nnoise = [1.0, 0.5]", "noise: [1.0, 0.5]"),
+        ("kind = \"logs\"\npath = \"x\"\ngamma = 0.9\nfeatures = [\"fourier\", 3]", "features: [\"fourier\", 3]"),
+        ("kind = \"garnet\"\nagents = [2, 4]", "agents: [2, 4]"),
+    ] {
+        let line = problem.lines().last().unwrap();
+        refused_file(&with_problem(problem), line, &[&format!("problem.{key} is not accepted"), several]);
+    }
+    refused_file(&format!("figure = [\"table\"]\n{SMALL}"), "figure = [\"table\"]", &["figure: [\"table\"] is not accepted", "a table"]);
+    refused_file(
+        &format!("check = [[\"curve\"]]\n{SMALL}"),
+        "check = [[\"curve\"]]",
+        &["check[0]: [\"curve\"] is not accepted", "a table"],
+    );
+    refused_file(
+        &format!("sweep = [[\"run.rounds\", [1, 2]]]\n{SMALL}"),
+        "sweep = [[\"run.rounds\", [1, 2]]]",
+        &["sweep[0]: [\"run.rounds\", [1, 2]]"],
+    );
+    refused_file(&format!("variant = [[\"a\", {{}}]]\n{SMALL}"), "variant = [[\"a\", {}]]", &["variant[0]: [\"a\", {}] is not accepted"]);
+}
+
+#[test]
+fn what_is_swept_has_names_of_its_own() {
+    let end = |more: &str, line: &str, expected: &[&str]| refused_end(more, line, expected);
+    let step = |key: &str, more: &str| format!("[[sweep]]\nkey = \"{key}\"\nvalues = [0.1, 0.2]\n{more}");
+    let two = format!("{}{}", step("method.FedLSA.step_size", ""), step("method.SCAFFLSA.step_size", ""));
+    let folder = Folder::with(&format!("{SMALL}\n{two}"));
+    folder.run(&["check", "small.toml"]).exits(0).says("  at FedLSA.step_size=0.1, SCAFFLSA.step_size=0.2 (problem 0)");
+    // A key twice, whatever it is called.
+    let twice = format!("{}{}", step("method.FedLSA.step_size", ""), step("method.FedLSA.step_size", "# twice"));
+    end(&twice, "[[sweep]]", &["`method.FedLSA.step_size` is swept twice, by sweep[0] too"]);
+    let named = format!("{}{}", step("method.FedLSA.step_size", "name = \"a\""), step("method.0.step_size", "name = \"b\""));
+    end(
+        &named,
+        "key = \"method.FedLSA.step_size\"",
+        &["`method.FedLSA.step_size` is swept twice: sweep[1].key sets it at every point too"],
+    );
+    let covered = format!("{}{}", step("method.FedLSA.step_size", "name = \"a\""), step("method.*.step_size", "name = \"b\""));
+    end(&covered, "key = \"method.FedLSA.step_size\"", &["`method.FedLSA.step_size` is swept twice"]);
+    let joint = "[[sweep]]\nkeys = [\"run.rounds\", \"run.rounds\"]\nvalues = [[1, 2]]";
+    end(joint, "keys = [\"run.rounds\", \"run.rounds\"]", &["`run.rounds` is swept twice"]);
+    let own = format!(
+        "{}[[variant]]\nlabel = \"v\"\nsweep = [{{ key = \"run.rounds\", values = [5] }}]",
+        step("run.rounds", "").replace("0.1, 0.2", "3, 4")
+    );
+    end(&own, "sweep = [{ key = \"run.rounds\", values = [5] }]", &["`run.rounds` is swept twice, by sweep[0] too"]);
+    // Names.
+    let same = format!("{}{}", step("method.FedLSA.step_size", "name = \"a\"\n"), step("method.SCAFFLSA.step_size", "name = \"a\" # too"));
+    end(&same, "name = \"a\" # too", &["sweep[1].name: the sweeps sweep[0] and sweep[1] are both called `a`"]);
+    for name in ["", "variant", "a\\u001bb"] {
+        let line = format!("name = \"{name}\"");
+        end(&step("run.rounds", &line), &line, &["sweep[0].name: \"", "is not accepted"]);
+    }
+    let variants = "[[variant]]\nlabel = \"a\"\n[[variant]]\nlabel = \"a\" # too";
+    end(variants, "label = \"a\" # too", &["variant[1].label: two variants are called `a`"]);
+}
+
+#[test]
+fn settings_without_effect_are_refused() {
+    refused_edit("seeds = 2", "record = [0, 10, 30]", &["run.record[2]: the round 30 of a run of 20", "at most rounds = 20"]);
+    refused_edit("seeds = 2", "record = [0, 10, 10]", &["run.record[2]: the round 10 is given twice"]);
+    refused_edit("seeds = 2", "record = { every = 5, spacing = \"log\" }", &["run.record.spacing: a spacing of every so many rounds"]);
+    refused_edit(
+        "label = \"FedLSA\"",
+        "output = { tail = 0.5, weighted = 0.9 }",
+        &["method[0].output: this table is not accepted", "one of tail and weighted"],
+    );
+    refused_edit("label = \"FedLSA\"", "output = {}", &["method[0].output: this table is not accepted", "one of tail and weighted"]);
+    refused_edit(
+        "kind = \"iid\"",
+        "kind = \"iid\"\nstart = { state = 1 }",
+        &["sampling.start: a start of trajectories, of which there are none"],
+    );
+    refused_edit("kind = \"iid\"", "kind = \"mean\"\nbatch = 2", &["sampling.batch: a batch of samples, of which there are none"]);
+    let start = "start = \"root\"\nseeds = 2";
+    let text =
+        small("seeds = 2", start).replace("label = \"FedLSA\"", "start = \"zero\"").replace("label = \"SCAFFLSA\"", "start = \"zero\"");
+    refused_file(&text, "start = \"root\"", &["run.start: every method has a start of its own"]);
+    refused_edit("label = \"FedLSA\"", "uplink = { error_feedback = true }", &["error_feedback: an exact codec leaves nothing out"]);
+    refused_edit("label = \"FedLSA\"", "expect = []", &["method[0].expect: [] says nothing"]);
+    let linear = "kind = \"linear\"\na = [[[1.0]], [[2.0]]]\nb = [[1.0], [2.0]]";
+    for (line, message) in [
+        ("agents = 3", "problem.agents: 3 agents, and a and b have 2"),
+        ("dim = 2", "problem.dim: 2 dimensions, and b has 1"),
+        ("scale = 1.5", "problem.scale: a scale of 1.5 beside systems that are written out"),
+        ("spread = 2.0", "problem.spread: a spread of 2"),
+        ("seed = 3", "problem.seed: the seed 3 of systems that are written out"),
+    ] {
+        refused_file(&with_problem(&format!("{linear}\n{line}")), line, &[message, "beside a and b"]);
+    }
+    Folder::with(&with_problem(&format!("{linear}\nagents = 2\ndim = 1"))).run(&["check", "small.toml"]).exits(0);
+    let switching = "kind = \"switching\"\nvalues = [1.0, 2.0]\nmixing_time = 10";
+    refused_file(&with_problem(switching), "mixing_time = 10", &["problem.mixing_time: a mixing time, and no chain"]);
+    // Where something is swept, a setting may have its effect at another point.
+    let swept = format!(
+        "{}\n[[sweep]]\nkey = \"sampling.kind\"\nvalues = [\"iid\", \"markov\"]\n",
+        small("kind = \"iid\"", "start = { state = 1 }")
+    );
+    Folder::with(&swept).run(&["check", "small.toml"]).exits(0);
+    // Entries that no point is the first to match.
+    let expect = |entries: &str| {
+        let line = format!("expect = [{entries}]");
+        let text = format!("{}\n[[sweep]]\nkey = \"problem.agents\"\nvalues = [2, 4]\n", small("label = \"FedLSA\"", &line));
+        (text, line)
+    };
+    let (text, line) = expect("{ at = { agents = 3 }, status = \"diverges\" }");
+    refused_file(&text, &line, &["method[0].expect[0]: no point is at agents = 3"]);
+    let (text, line) = expect("{ at = {}, status = \"ok\" }, { at = { agents = 2 }, status = \"diverges\" }");
+    refused_file(&text, &line, &["method[0].expect[1]: no point is at agents = 2, or entries before this one match"]);
+    // Assignments.
+    refused_end("[quick]\nrun = {}", "run = {}", &["quick.run: an empty table sets nothing"]);
+    refused_file(&format!("quick = {{}}\n{SMALL}"), "quick = {}", &["quick: an empty table sets nothing"]);
+    let quick = "[[sweep]]\nkey = \"run.rounds\"\nvalues = [1, 2]\n[quick]\nrun.rounds = 1";
+    refused_end(
+        quick,
+        "run.rounds = 1",
+        &["run.rounds: a sweep or variant sets this key at every point, so that the setting would do nothing"],
+    );
+    let variant = "[[variant]]\nlabel = \"a\"\nset = { \"run.rounds\" = 3 }\nsweep = [{ key = \"run.rounds\", values = [1] }]";
+    refused_end(variant, "set = { \"run.rounds\" = 3 }", &["variant[0].sweep[0].key sets this key at every point of the variant"]);
+    let twice = "[[variant]]\nlabel = \"a\"\nset = { run.rounds = 3, \"run.rounds\" = 4 }";
+    refused_end(twice, "set = { run.rounds = 3, \"run.rounds\" = 4 }", &["sets this key at every point of the variant"]);
+}
+
+#[test]
+fn quoted_values_are_cut_and_harmless() {
+    let huge = "\u{1b}[31m".repeat(300_000);
+    let toml = huge.replace('\u{1b}', "\\u001b");
+    let tame = |folder: &Folder, args: &[&str]| {
+        let output = folder.run(args).exits(2);
+        assert!(output.stderr.len() < 20_000, "{args:?}: {} bytes", output.stderr.len());
+        assert!(!output.stderr.contains('\u{1b}') && !output.stdout.contains('\u{1b}'), "{args:?}: {:.2000}", output.stderr);
+    };
+    for (from, to) in [
+        ("id = \"small\"", format!("id = \"{toml}\"")),
+        ("id = \"small\"", format!("title = \"{toml}\"")),
+        ("id = \"small\"", format!("\"{toml}\" = 1")),
+        ("agents = 4", format!("agents = \"{toml}\"")),
+        ("agents = 4", format!("\"{toml}\" = 1")),
+        ("agents = 4", format!("agents = [{}]", vec![format!("\"{toml}\""); 3].join(", "))),
+        ("kind = \"garnet\"", format!("kind = \"{toml}\"")),
+        ("kind = \"iid\"", format!("kind = \"{toml}\"")),
+        ("kind = \"fedlsa\"", format!("kind = \"{toml}\"")),
+        ("label = \"FedLSA\"", format!("label = \"{toml}\"")),
+        ("label = \"FedLSA\"", format!("expect = \"{toml}\"")),
+        ("label = \"FedLSA\"", format!("expect = [{{ at = {{ \"{toml}\" = 1 }}, status = \"ok\" }}]")),
+        ("label = \"FedLSA\"", format!("uplink = {{ codec = {{ kind = \"{toml}\" }} }}")),
+        ("seeds = 2", format!("start = \"{toml}\"")),
+        ("seeds = 2", format!("start = \"{toml}.json\"")),
+        ("seeds = 2", format!("[[sweep]]\nkey = \"{toml}\"\nvalues = [1]")),
+        ("seeds = 2", format!("[[sweep]]\nkey = \"run.start\"\nvalues = [\"{toml}\"]")),
+        ("seeds = 2", format!("[[sweep]]\nkey = \"run.rounds\"\nvalues = [1]\nlabels = [\"{toml}\"]")),
+        ("seeds = 2", format!("[[variant]]\nlabel = \"{toml}\"")),
+        ("seeds = 2", format!("[[check]]\nkind = \"{toml}\"\nmethod = \"FedLSA\"")),
+        ("seeds = 2", format!("[[check]]\nkind = \"curve\"\nmethod = \"{toml}\"")),
+        ("seeds = 2", format!("[figure]\nx = \"{toml}\"")),
+        ("seeds = 2", format!("[quick]\n\"{toml}\" = 1")),
+        // A line that no parser likes.
+        ("seeds = 2", format!("seeds = {huge}")),
+        ("seeds = 2", format!("seeds = {}", "9".repeat(3_000_000))),
+    ] {
+        let folder = Folder::with(&small(from, &to));
+        tame(&folder, &["check", "small.toml"]);
+    }
+    let folder = Folder::with(SMALL);
+    let short = "\u{1b}[31m".repeat(2000);
+    for set in [format!("{short}=1"), format!("run.rounds={short}"), format!("method.{short}.x=1"), short.clone()] {
+        tame(&folder, &["check", "small.toml", "--set", &set]);
+        tame(&folder, &["check", "small.toml", "--sweep", &set]);
+    }
+    tame(&folder, &["check", &"\u{1b}x".repeat(50)]);
+    tame(&folder, &["reproduce", &short]);
+    // Cells of readers.
+    folder.write("log.csv", format!("s_0,next_0,reward,done\n0,1,\u{1b}{huge},0\n"));
+    tame(&folder, &["evaluate", "log.csv"]);
+    folder.write("log.csv", format!("s_0,next_0,{huge},done\n0,1,1,0\n"));
+    tame(&folder, &["evaluate", "log.csv"]);
+    folder.write("s.json", format!("[1, \"{}\", 3]", "x".repeat(3_000_000)));
+    tame(&folder, &["check", "small.toml", "--set", "run.start=s.json"]);
+}
+
+#[test]
+fn excerpts_of_long_lines_show_a_window() {
+    let values = (0..200_000).map(|i| i.to_string()).collect::<Vec<_>>().join(", ");
+    let text = format!("{SMALL}\n[[sweep]]\nvalues = [{values}, \"x\"]\nkey = \"problem.agents\"\n");
+    let output = Folder::with(&text.replace("199999, ", "")).run(&["check", "small.toml"]).exits(2);
+    assert!(output.stderr.len() < 3000, "{}", output.stderr);
+    let few =
+        format!("{SMALL}\n[[sweep]]\nvalues = [{}, \"x\"]\nkey = \"problem.agents\"\n", vec!["4"; 1].join(", ") + &" ".repeat(500_000));
+    let output = Folder::with(&few).run(&["check", "small.toml"]).exits(2);
+    assert!(output.stderr.len() < 3000 && output.stderr.contains("[small.toml:31:500"), "{}", output.stderr);
+    assert!(output.stderr.contains("\"x\"]"), "{}", output.stderr);
+}
+
+#[test]
+fn deep_keys_and_values_are_refused() {
+    let folder = Folder::with(SMALL);
+    let deep = vec!["a"; 20_000].join(".");
+    refused(&folder, &["check", "small.toml", "--set", &format!("{deep}=1")], &["is a key of 20000 parts", "at most 32 parts"]);
+    refused(&folder, &["check", "small.toml", "--sweep", &format!("{deep}=1")], &["is a key of 20000 parts"]);
+    refused(&folder, &["check", "small.toml", "--set", &format!("problem.agents={}", "[".repeat(20_000))], &["problem.agents"]);
+    for text in [
+        format!("{SMALL}\n[quick]\n\"{deep}\" = 1\n"),
+        format!("{SMALL}\n[[variant]]\nlabel = \"a\"\nset = {{ \"{deep}\" = 1 }}\n"),
+        format!("{SMALL}\n[[sweep]]\nkey = \"{deep}\"\nvalues = [1]\n"),
+    ] {
+        refused(&Folder::with(&text), &["check", "small.toml"], &["is a key of 20000 parts"]);
+    }
+    // The parser counts brackets, each of which may hold a key of many parts.
+    let part = format!("{{ {} = ", vec!["a"; 70].join("."));
+    let nested = format!("{}1{}", part.repeat(60), " }".repeat(60));
+    for text in [
+        format!("deep = {nested}\n{SMALL}"),
+        format!("{SMALL}\n[quick]\n\"run.seeds\" = {nested}\n"),
+        format!("deep = {}1{}\n{SMALL}", "[".repeat(20_000), "]".repeat(20_000)),
+        format!("{deep} = 1\n{SMALL}"),
+        format!("[{deep}]\n{SMALL}"),
+    ] {
+        let folder = Folder::with(&text);
+        for threads in [&[][..], &["--threads", "1"]] {
+            let output = folder.run(&[&["check", "small.toml"], threads].concat()).exits(2);
+            assert!(output.stderr.len() < 5000, "{}", output.stderr.len());
+        }
+    }
+    let output = folder.run(&["check", "small.toml", "--threads", "1", "--set", &format!("run.seeds={nested}")]).exits(2);
+    assert!(output.message().contains("lists and tables more than 64 deep"), "{}", output.stderr);
+}
+
+#[test]
+fn sweeps_are_given_on_the_command_line() {
+    let folder = Folder::with(SMALL);
+    let says = |args: &[&str], text: &str| {
+        folder.run(&[&["check", "small.toml"], args].concat()).exits(0).says(text);
+    };
+    says(&["--sweep", "method.*.step_size=0.01,0.1"], "at step_size=0.01 (problem 0)");
+    says(&["--sweep", "run.rounds=5,10", "--sweep", "problem.agents=2,3"], "at rounds=10, agents=3");
+    says(&["--sweep", "run.start=zero,root"], "at start=root");
+    says(&["--sweep", "method.0.step_size={ c = 1.0, t0 = 20 }, 0.1", "--set", "method.0.expect=ok"], "2 points x 2 methods");
+    says(&["--sweep", "run.seeds=[1, 2],[3]"], "2 points");
+    let bad = |sweep: &str, expected: &[&str]| refused(&folder, &["run", "small.toml", "--sweep", sweep], expected);
+    bad("run.rounds", &["--sweep: `run.rounds` has no `=`", "--sweep KEY=V1,V2"]);
+    bad("run.rounds=1,,2", &["`run.rounds=1,,2` lacks a value"]);
+    bad("run.rounds=", &["lacks a value"]);
+    bad("=1", &["lacks a key"]);
+    bad("run.rounds=5,5", &["two points are both at `rounds=5`"]);
+    bad("run.rounds=5,0", &["run.rounds: 0 is not accepted (at rounds=0) (set by --sweep run.rounds=5,0)"]);
+    bad("run.rouns=5", &["unknown key `rouns`; did you mean `rounds`?", "(set by --sweep run.rouns=5)"]);
+    bad("figure.x=round", &["`figure.x` is in none of the tables", "(set by --sweep figure.x=round)"]);
+    refused(
+        &folder,
+        &["run", "small.toml", "--sweep", "run.rounds=5,6", "--rounds", "7"],
+        &["the option would do nothing", "(set by --rounds 7)"],
+    );
+    refused(
+        &folder,
+        &["run", "small.toml", "--sweep", "run.rounds=5", "--sweep", "run.rounds=6"],
+        &["`run.rounds` is swept twice", "(set by --sweep run.rounds=6)"],
+    );
+    folder.run(&["run", "small.toml", "--sweep", "run.rounds=5,10", "-q", "--out", "out"]).exits(0);
+    assert!(folder.text("out/config.toml").contains("key = \"run.rounds\"\nvalues = [5, 10]"), "{}", folder.text("out/config.toml"));
+    assert_eq!(folder.json("out/summary.json")["results"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn experiments_are_read_from_standard_input() {
+    use std::io::Write;
+    let folder = Folder::new();
+    folder.write("s.json", "[0.1, 0.2, 0.3]");
+    let run = |args: &[&str], text: &str| {
+        let mut child = folder.command(args);
+        child.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let text = small("id = \"small\"\n", "").replace("seeds = 2", "seeds = 2\nstart = \"s.json\"");
+    for command in [&["check", "-"][..], &["theory", "-"], &["export", "-", "--npz", "p.npz"], &["run", "-"]] {
+        let (status, _, stderr) = run(command, &text);
+        assert_eq!(status, 0, "{command:?}: {stderr}");
+    }
+    assert_eq!(folder.json("out/stdin/summary.json")["id"], "stdin");
+    assert!(folder.path("p.npz").exists());
+    let (status, _, stderr) = run(&["run", "-"], &small("rounds = 20", "rounds = 0"));
+    assert!(status == 2 && stderr.contains("[stdin:26:"), "{stderr}");
+    let (status, _, stderr) = run(&["check", "-"], "");
+    assert!(status == 2 && stderr.contains("stdin: there is no [problem] table"), "{stderr}");
+}
+
+#[test]
+fn files_of_unusual_size_are_read_or_refused_soon() {
+    // Many points take little memory: a table a point would be four hundred million values here.
+    if cfg!(target_os = "linux") {
+        let values = (0..20_000).map(|i| format!("{}", 1e-3 + 1e-6 * f64::from(i))).collect::<Vec<_>>().join(", ");
+        let folder = Folder::with(&format!("{SMALL}\n[[sweep]]\nkey = \"method.*.step_size\"\nvalues = [{values}]\n"));
+        let mut command = std::process::Command::new("sh");
+        let program = env!("CARGO_BIN_EXE_fedsa");
+        command.args(["-c", "ulimit -v 3000000; exec \"$0\" check small.toml --threads 2", program]).current_dir(folder.path(""));
+        common::finish(command).exits(0).says("20000 points x 2 methods = 80000 different runs");
+    }
+    // Many keys, and long ones.
+    let keys: String = (0..100_000).map(|i| format!("k{i} = {i}\n")).collect();
+    refused(&Folder::with(&small("agents = 4", &keys)), &["check", "small.toml"], &["unknown key `k0`"]);
+    let folder = Folder::with(&small("agents = 4", &format!("{} = 4", "k".repeat(1_000_000))));
+    refused(&folder, &["check", "small.toml"], &["unknown key `kkk", "kkk..`"]);
+    let methods: String = (0..20_000).map(|i| format!("[[method]]\nkind = \"fedtd\"\nstep_size = 0.1\nlabel = \"{i}\"\n")).collect();
+    Folder::with(&format!("{SMALL}\n{methods}\n[quick]\nmethod.7.step_size = 0.2\n")).run(&["check", "small.toml"]).exits(0);
+    let folder = Folder::with(SMALL);
+    std::fs::File::create(folder.path("large.toml")).unwrap().set_len(70 << 20).unwrap();
+    refused(&folder, &["check", "large.toml"], &["large.toml: more than 64 MB"]);
 }

@@ -41,6 +41,59 @@ impl BadInput {
     }
 }
 
+/// A [`BadInput`] that a type raises while serde reads it: its text carries key and help through
+/// serde's error, from where [`Carried::find`] takes them.
+#[derive(Debug, Clone)]
+pub struct Carried(pub BadInput);
+
+/// A character that no message has.
+const SEPARATOR: char = '\u{1f}';
+
+impl std::fmt::Display for Carried {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let BadInput { key, what, help } = &self.0;
+        write!(f, "{SEPARATOR}{key}{SEPARATOR}{what}{SEPARATOR}{help}{SEPARATOR}")
+    }
+}
+
+impl Carried {
+    /// The error that serde's message carries, if it does.
+    pub fn find(message: &str) -> Option<BadInput> {
+        let mut parts = message.split(SEPARATOR).skip(1);
+        Some(BadInput::new(parts.next()?, parts.next()?, parts.next()?))
+    }
+}
+
+/// The most characters of a value that a message quotes.
+pub const QUOTED: usize = 80;
+
+/// A text from a file, an argument or the environment as a message quotes it: at most
+/// [`QUOTED`] characters, followed by `..` where there are more, and with control characters
+/// escaped, so that nothing in it reaches a terminal as a command.
+pub fn quoted(text: impl AsRef<str>) -> String {
+    let text = text.as_ref();
+    let cut = text.char_indices().nth(QUOTED).map(|(end, _)| end);
+    let mut out = escaped(&text[..cut.unwrap_or(text.len())]);
+    if cut.is_some() {
+        out.push_str("..");
+    }
+    out
+}
+
+/// A text of any length with its control characters escaped, line breaks too: `\n`, `\u{1b}`.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_control(c) { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
+/// Whether a character steers a terminal or reorders text instead of being shown.
+pub fn is_control(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// The library's result.
 pub type Result<T, E = BadInput> = std::result::Result<T, E>;
 
@@ -48,5 +101,21 @@ pub type Result<T, E = BadInput> = std::result::Result<T, E>;
 ///
 /// `accepted` is the range in words: "a positive number".
 pub fn require(ok: bool, key: &str, value: impl std::fmt::Display, accepted: &str) -> Result<()> {
-    if ok { Ok(()) } else { Err(BadInput::new(key, format!("{value} is not accepted"), accepted)) }
+    if ok { Ok(()) } else { Err(BadInput::new(key, format!("{} is not accepted", quoted(value.to_string())), accepted)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoted_values_are_short_and_harmless() {
+        assert_eq!(quoted("plain é"), "plain é");
+        assert_eq!(quoted("a\u{1b}[31m\n\u{202e}"), "a\\u{1b}[31m\\n\\u{202e}");
+        let long = quoted("é".repeat(10_000_000));
+        assert_eq!((long.chars().count(), long.ends_with("é..")), (QUOTED + 2, true));
+        assert_eq!(quoted("x".repeat(QUOTED)).len(), QUOTED);
+        let e = require(false, "key", "\u{7}".repeat(1000), "less").unwrap_err();
+        assert!(e.to_string().len() < 1000 && !e.to_string().contains('\u{7}'));
+    }
 }

@@ -6,6 +6,7 @@ use crate::error::{Result, require};
 
 /// The law of an agent's samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Law {
     /// No noise: `gbar_c(theta)` itself.
@@ -19,6 +20,7 @@ pub enum Law {
 
 /// Where a Markov trajectory starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ChainStart {
     /// At a state drawn from the stationary law, per seed and agent.
@@ -30,11 +32,13 @@ pub enum ChainStart {
 
 /// The `[sampling]` table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Sampling {
     /// mean, iid or markov.
     pub kind: Law,
     /// Each step averages this many samples.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = MAX_BATCH)))]
     pub batch: usize,
     /// Where Markov trajectories start: `"stationary"` or `{ state = 0 }`.
     pub start: ChainStart,

@@ -3,33 +3,66 @@
 use std::ops::Range;
 
 use rand_distr::{Distribution, Geometric};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, require};
 use crate::random::{ALL, Purpose, stream};
 
 /// The step size of a round or a step: a number, or `{ c = .., t0 = .., power = .., per = .. }`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "a positive number, or { c = .., t0 = .., power = .., per = \"round\" or \"step\" }")]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(untagged)]
 pub enum StepSize {
     /// `eta` always.
-    Constant(f64),
+    Constant(#[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))] f64),
     /// `c / (t + t0)^power`.
     Decaying(Decay),
 }
 
+/// By hand: a derived choice reads a list of numbers as a [`Decay`] too, key by key.
+impl<'de> Deserialize<'de> for StepSize {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Choice;
+        impl<'de> Visitor<'de> for Choice {
+            type Value = StepSize;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a positive number, or { c = .., t0 = .., power = .., per = \"round\" or \"step\" }")
+            }
+            fn visit_f64<E>(self, eta: f64) -> Result<StepSize, E> {
+                Ok(StepSize::Constant(eta))
+            }
+            fn visit_i64<E>(self, eta: i64) -> Result<StepSize, E> {
+                Ok(StepSize::Constant(eta as f64))
+            }
+            fn visit_u64<E>(self, eta: u64) -> Result<StepSize, E> {
+                Ok(StepSize::Constant(eta as f64))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<StepSize, A::Error> {
+                Decay::deserialize(MapAccessDeserializer::new(map)).map(StepSize::Decaying)
+            }
+        }
+        from.deserialize_any(Choice)
+    }
+}
+
 /// `c / (t + t0)^power`, t the index of the round or of the local step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Decay {
     /// The numerator.
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub c: f64,
     /// The offset: `c / t0^power` is the first step size.
     #[serde(default = "one")]
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub t0: f64,
     /// The exponent; 1 is the schedule of \[F\] Corollary 1, whose c and t0 follow
     /// from the contraction constant.
     #[serde(default = "one")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub power: f64,
     /// What t counts.
     #[serde(default)]
@@ -38,6 +71,7 @@ pub struct Decay {
 
 /// What the index of a decaying step size counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Per {
     /// Rounds: all steps of a round have one size.

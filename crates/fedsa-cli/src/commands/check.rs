@@ -28,22 +28,26 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     Ok(DONE)
 }
 
-/// The most points whose methods are listed one by one.
+/// The most problems, and the most points whose methods, are listed one by one.
 const LISTED: usize = 100;
 
 /// Says what a plan comes to.
 fn describe(plan: &Plan) {
     let experiment = &plan.experiment;
     say(format!("{}: {}", experiment.id, experiment.title));
-    for (i, f) in plan.fields.iter().enumerate() {
+    for (i, f) in plan.fields.iter().enumerate().take(LISTED) {
         let field = &f.field;
         let distinct = field.systems().map(|s| s.kinds.len()).filter(|kinds| *kinds < field.agents());
         let distinct = distinct.map_or(String::new(), |kinds| format!(" ({kinds} distinct)"));
         let name = if plan.fields.len() == 1 { "problem".to_string() } else { format!("problem {i}") };
-        let tables = plan.points.iter().find(|p| p.field == i).map(|p| &p.resolved);
+        let tables = plan.points.iter().position(|p| p.field == i).map(|point| plan.resolved(point));
+        let tables = tables.as_ref();
         say(format!("  {name}: {}{distinct}, d = {}", count(field.agents(), "agent"), field.dim()));
         say(format!("    {}", settings(tables.and_then(|t| t.get("problem")))));
         say(format!("    sampling: {}", settings(tables.and_then(|t| t.get("sampling")))));
+    }
+    if plan.fields.len() > LISTED {
+        say(format!("  .. and {}", count(plan.fields.len() - LISTED, "further problem")));
     }
     let runs: usize = plan.cells.iter().map(|c| c.run.seeds.count()).sum();
     say(format!(
@@ -57,14 +61,15 @@ fn describe(plan: &Plan) {
     listed.sort_unstable();
     listed.dedup();
     let stability: HashMap<usize, String> = listed.into_par_iter().map(|cell| (cell, stability_text(plan, cell))).collect();
-    for planned in plan.points.iter().take(LISTED) {
+    for (i, planned) in plan.points.iter().enumerate().take(LISTED) {
+        let resolved = plan.resolved(i);
         if !planned.point.label.is_empty() {
-            say(format!("  at {} (problem {}): {}", planned.point.label, planned.field, settings(planned.resolved.get("run"))));
+            say(format!("  at {} (problem {}): {}", planned.point.label, planned.field, settings(resolved.get("run"))));
         } else {
-            say(format!("  run: {}", settings(planned.resolved.get("run"))));
+            say(format!("  run: {}", settings(resolved.get("run"))));
         }
         for (m, (label, cell)) in plan.labels.iter().zip(&planned.cells).enumerate() {
-            let table = planned.resolved.get("method").and_then(|methods| methods.get(m));
+            let table = resolved.get("method").and_then(|methods| methods.get(m));
             say(format!("    {label}: {}", settings(table)));
             say(format!("      {}", stability[cell]));
         }

@@ -44,7 +44,7 @@ fn weights(args: &EvaluateArgs, plan: &Plan, results: &Results) -> Result<Vec<Ve
     let field = plan.field(0);
     let result = &results.cells[0][0];
     let root = field.root().expect("logs have one");
-    let mut table = plan.points[0].point.table.get("problem").and_then(Value::as_table).cloned().unwrap_or_default();
+    let mut table = plan.points[0].point.sections().problem.and_then(|problem| problem.as_table().cloned()).unwrap_or_default();
     table.remove("kind");
     let settings: Logs = crate::config::read(Value::Table(table))?;
     let (logs, map) = settings.read(&DiskFiles::new(Places::from_env("")))?;

@@ -12,27 +12,30 @@ mod progress;
 mod report;
 pub mod reproduce;
 pub mod run;
+pub mod schema;
 pub mod signals;
 pub mod theory;
 
 use std::fmt::Display;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use fedsa::error::BadInput;
+use fedsa::error::{BadInput, quoted};
 
 use crate::args::Overrides;
 use crate::config::{Document, Experiment};
 use crate::error::{Failure, MachineFailure};
+use crate::excerpt::harmless;
 
 /// Why standard output was lost, if it was.
 static LOST: Mutex<Option<String>> = Mutex::new(None);
 
-/// Prints a line. A reader that went away (`| head`) is nothing to stop for; any other failure to
-/// write is told at the end ([`lost_output`]).
+/// Prints a line, with control characters escaped: names in it may come from files. A reader that
+/// went away (`| head`) is nothing to stop for; any other failure to write is told at the end
+/// ([`lost_output`]).
 pub fn say(line: impl Display) {
-    write_out(format!("{line}\n").as_bytes());
+    write_out(format!("{}\n", harmless(&line.to_string())).as_bytes());
 }
 
 /// Writes bytes to standard output, as [`say`].
@@ -63,23 +66,41 @@ pub fn complain(failure: Failure) {
     warn(format_args!("{:?}", miette::Report::new(failure)));
 }
 
+/// The largest experiment file, in bytes. A sweep of 100,000 values takes some two million.
+const LARGEST: u64 = 64 << 20;
+
 /// Reads an experiment file with its overrides; also the folder that its paths are relative to.
+/// The file `-` is standard input, with paths relative to the working directory.
 ///
 /// # Errors
 /// When it cannot be read or is not a valid experiment.
 pub fn load(path: &Path, overrides: &Overrides, quick: bool) -> Result<(Experiment, PathBuf), Failure> {
-    let name = path.display().to_string();
-    let accepted = "the path of an experiment file (TOML)";
-    let bytes = std::fs::read(path).map_err(|e| BadInput::new(&name, format!("cannot be read: {e}"), accepted))?;
+    let (name, base) = match path.as_os_str() == STDIN {
+        true => ("stdin".to_string(), PathBuf::new()),
+        false => (path.display().to_string(), path.parent().map_or_else(PathBuf::new, Path::to_path_buf)),
+    };
+    let accepted = "the path of an experiment file (TOML), or - for standard input";
+    let unreadable = |e: std::io::Error| BadInput::new(quoted(&name), format!("cannot be read: {e}"), accepted);
+    let mut bytes = Vec::new();
+    let read = match path.as_os_str() == STDIN {
+        true => std::io::stdin().lock().take(LARGEST + 1).read_to_end(&mut bytes),
+        false => std::fs::File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes)),
+    };
+    read.map_err(unreadable)?;
+    if bytes.len() as u64 > LARGEST {
+        let what = format!("more than {} MB", LARGEST >> 20);
+        return Err(BadInput::new(quoted(&name), what, "an experiment file; large arrays belong in an .npz, for kind = \"file\"").into());
+    }
     let text = String::from_utf8(bytes).map_err(|e| {
         let good = e.utf8_error().valid_up_to();
         let line = 1 + e.as_bytes()[..good].iter().filter(|byte| **byte == b'\n').count();
-        BadInput::new(&name, format!("line {line} is not UTF-8"), "text in UTF-8")
+        BadInput::new(quoted(&name), format!("line {line} is not UTF-8"), "text in UTF-8")
     })?;
-    let experiment = parse(&name, &text, overrides, quick)?;
-    let base = path.parent().map_or_else(PathBuf::new, Path::to_path_buf);
-    Ok((experiment, base))
+    Ok((parse(&name, &text, overrides, quick)?, base))
 }
+
+/// What stands for standard input in place of a file's path.
+const STDIN: &str = "-";
 
 /// Reads the text of an experiment with its overrides.
 ///
@@ -110,6 +131,9 @@ pub fn parse(name: &str, text: &str, overrides: &Overrides, quick: bool) -> Resu
 pub fn apply(overrides: &Overrides, document: &mut Document) -> Result<(), Failure> {
     for assignment in &overrides.set {
         document.set_text(assignment)?;
+    }
+    for assignment in &overrides.sweep {
+        document.add_sweep(assignment)?;
     }
     for (key, option, value) in [("run.seeds", "--seeds", overrides.seeds), ("run.rounds", "--rounds", overrides.rounds)] {
         if let Some(n) = value {

@@ -107,7 +107,7 @@ fn experiment(bundled: &Bundled, args: &ReproduceArgs) -> Result<Experiment, Fai
 /// The first of an experiment's data sets that is not there, if one is not.
 fn missing_data(experiment: &Experiment) -> Option<BadInput> {
     let places = Places::from_env("");
-    let paths = experiment.points.iter().filter_map(|point| point.table.get("problem")?.get("path"));
+    let paths = experiment.points.iter().filter_map(|point| point.sections().problem?.get("path").cloned());
     let sources = paths.flat_map(|path| path.as_array().cloned().unwrap_or_else(|| vec![path.clone()]));
     sources.filter_map(|source| places.files(source.as_str()?, DATA).err()).next()
 }

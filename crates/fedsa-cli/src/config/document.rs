@@ -1,8 +1,9 @@
 //! The text of an experiment file, its overrides, and where its keys stand.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use fedsa::error::BadInput;
+use fedsa::error::{BadInput, quoted};
 use toml::{Table, Value};
 use toml_edit::{ArrayOfTables, Item, TableLike, Value as Spanned};
 
@@ -53,10 +54,13 @@ impl Document {
     /// When it is not TOML; the message shows the line.
     pub fn parse(name: &str, text: &str) -> Result<Self, Failure> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let mut table = text.parse::<Table>().map_err(|e| {
+        let table = text.parse::<Table>().map_err(|e| {
             let help = "an experiment file in TOML, with [problem], [[method]] and [run]";
             Failure::in_text(name, text, e.span(), format!("this is not TOML: {}", e.message()), help)
         })?;
+        let whole = Value::Table(table);
+        check_depth(&whole).map_err(|e| Failure::in_text(name, text, None, e.to_string(), &e.help))?;
+        let Value::Table(mut table) = whole else { unreachable!("just made") };
         super::presets::expand(&mut table);
         Ok(Self { name: name.to_string(), text: text.to_string(), table, origins: Vec::new() })
     }
@@ -72,7 +76,7 @@ impl Document {
     /// # Errors
     /// When there is no `=`, or the key names no table of the file.
     pub fn set_text(&mut self, assignment: &str) -> Result<(), Failure> {
-        self.set_flag(assignment, format!("--set {assignment}"))
+        self.set_flag(assignment, format!("--set {}", quoted(assignment)))
     }
 
     /// As [`Document::set_text`], for an option `flag` that stands for the assignment.
@@ -82,13 +86,37 @@ impl Document {
     pub fn set_flag(&mut self, assignment: &str, flag: String) -> Result<(), Failure> {
         const FORM: &str = "--set KEY=VALUE with a dotted key, such as method.FedLSA.step_size=0.01";
         let Some((key, value)) = split_assignment(assignment) else {
-            return Err(BadInput::new("--set", format!("`{assignment}` has no `=`"), FORM).into());
+            return Err(BadInput::new("--set", format!("`{}` has no `=`", quoted(assignment)), FORM).into());
         };
-        let parsed = format!("x = {value}").parse::<Table>().ok().filter(|t| t.len() == 1).and_then(|mut t| t.remove("x"));
-        let value = parsed.unwrap_or_else(|| Value::String(value.to_string()));
+        let value = value_of(value);
+        check_depth(&value).map_err(|e| BadInput { key: "--set".into(), ..e })?;
         let help = |help: String| if help.is_empty() { FORM.to_string() } else { help };
-        let set = set(&mut self.table, key, value).map_err(|e| BadInput::new("--set", e.to_string(), help(e.help)))?;
+        let set = set(&mut self.table, key, &value).map_err(|e| BadInput::new("--set", e.to_string(), help(e.help)))?;
         self.origins.extend(set.into_iter().map(|key| Origin { key, from: From::Flag(flag.clone()) }));
+        Ok(())
+    }
+
+    /// Adds a `[[sweep]]` that `key=v1,v2` gives; each value is TOML, or else a string.
+    ///
+    /// # Errors
+    /// When there is no `=` or no value, or `sweep` is no list of the file.
+    pub fn add_sweep(&mut self, assignment: &str) -> Result<(), Failure> {
+        const FORM: &str = "--sweep KEY=V1,V2 with a dotted key, such as method.FedLSA.step_size=0.01,0.1";
+        let bad = |what: String| Failure::from(BadInput::new("--sweep", what, FORM));
+        let Some((key, values)) = split_assignment(assignment) else { return Err(bad(format!("`{}` has no `=`", quoted(assignment)))) };
+        let values: Vec<&str> = split_outside(values, ',').into_iter().map(str::trim).collect();
+        if key.is_empty() || values.contains(&"") {
+            return Err(bad(format!("`{}` lacks {}", quoted(assignment), if key.is_empty() { "a key" } else { "a value" })));
+        }
+        let values: Vec<Value> = values.into_iter().map(value_of).collect();
+        values.iter().try_for_each(check_depth).map_err(|e| BadInput { key: "--sweep".into(), ..e })?;
+        let sweep = [("key", Value::String(key.to_string())), ("values", Value::Array(values))];
+        let sweep = Value::Table(sweep.into_iter().map(|(key, value)| (key.to_string(), value)).collect());
+        let sweeps = self.table.entry("sweep").or_insert_with(|| Value::Array(Vec::new()));
+        let Value::Array(sweeps) = sweeps else { return Err(bad(format!("the file's sweep is {}, not a list", super::short(sweeps)))) };
+        sweeps.push(sweep);
+        let key = format!("sweep[{}]", sweeps.len() - 1);
+        self.origins.push(Origin { key, from: From::Flag(format!("--sweep {}", quoted(assignment))) });
         Ok(())
     }
 
@@ -101,12 +129,24 @@ impl Document {
             None => return Ok(()),
             Some(Value::Table(quick)) => quick,
             Some(other) => {
-                let e = BadInput::new("quick", format!("{other} is not a table"), "[quick] with dotted keys: \"run.rounds\" = 10");
+                let e = BadInput::new(
+                    "quick",
+                    format!("{} is not a table", super::short(&other)),
+                    "[quick] with dotted keys: \"run.rounds\" = 10",
+                );
                 return Err(self.failure(e));
             }
         };
-        for Assignment { key, value, place } in assignments(&quick, "quick") {
-            let set = set(&mut self.table, &key, value).map_err(|e| self.failure(BadInput { key: place.clone(), ..e }))?;
+        if quick.is_empty() {
+            return Err(self.failure(BadInput::new(
+                "quick",
+                "an empty table sets nothing",
+                "[quick] with dotted keys: \"run.rounds\" = 10",
+            )));
+        }
+        let all = assignments(&quick, "quick").map_err(|e| self.failure(e))?;
+        for Assignment { key, value, place } in all {
+            let set = set(&mut self.table, &key, &value).map_err(|e| self.failure(BadInput { key: place.clone(), ..e }))?;
             self.origins.extend(set.into_iter().map(|key| Origin { key, from: From::Place(place.clone()) }));
         }
         Ok(())
@@ -119,16 +159,18 @@ impl Document {
 
     /// As [`Document::failure`] for a sweep point, whose values come from `origins` too.
     pub fn failure_at(&self, e: BadInput, origins: &[Origin]) -> Failure {
-        let origin = self.origins.iter().chain(origins).rfind(|origin| origin.decides(&e.key));
-        let place = match origin.map(|origin| &origin.from) {
-            Some(From::Flag(flag)) => {
-                let what = format!("{e} (set by {flag})");
-                return Failure::from(BadInput::new("", what, e.help));
+        let mut place = e.key.clone();
+        let mut origin = self.origins.iter().chain(origins).rfind(|origin| origin.decides(&place));
+        // What stands at a place may have been set by an option or by a quick setting in turn.
+        for _ in 0..4 {
+            let Some(Origin { key, from }) = origin else { break };
+            match from {
+                From::Flag(flag) => return Failure::from(BadInput::new("", format!("{e} (set by {flag})"), e.help)),
+                // The rest of the key lies inside the value that was set.
+                From::Place(from) => place = format!("{from}{}", &place[key.len()..]),
             }
-            // The rest of the key lies inside the value that was set.
-            Some(From::Place(place)) => format!("{place}{}", &e.key[origin.map_or(0, |origin| origin.key.len())..]),
-            None => e.key.clone(),
-        };
+            origin = self.origins.iter().rfind(|origin| origin.decides(&place));
+        }
         Failure::in_text(&self.name, &self.text, self.span(&place), e.to_string(), &e.help)
     }
 
@@ -199,13 +241,65 @@ pub(super) enum Segment {
 pub(super) fn segments(key: &str) -> Vec<Segment> {
     let mut out = Vec::new();
     for part in split_outside_quotes(key, '.') {
-        let quoted = part.starts_with('"') || part.starts_with('\'');
-        let (name, indices) = if quoted { (part, "") } else { part.split_at(part.find('[').unwrap_or(part.len())) };
+        let is_quoted = part.starts_with('"') || part.starts_with('\'');
+        let (name, indices) = if is_quoted { (part, "") } else { part.split_at(part.find('[').unwrap_or(part.len())) };
         if !name.is_empty() {
             out.push(Segment::Name(unquoted(name).to_string()));
         }
         out.extend(indices.split('[').filter_map(|i| Some(Segment::Index(i.strip_suffix(']')?.parse().ok()?))));
     }
+    out
+}
+
+/// A value as TOML, or else the text itself.
+fn value_of(text: &str) -> Value {
+    let parsed = format!("x = {text}").parse::<Table>().ok().filter(|t| t.len() == 1).and_then(|mut t| t.remove("x"));
+    parsed.unwrap_or_else(|| Value::String(text.to_string()))
+}
+
+/// The deepest nesting of lists and tables. The parser's own limit is one of brackets, and each
+/// may hold a dotted key of many parts; what walks a tree must not run out of stack.
+const MAX_DEPTH: usize = 64;
+
+/// # Errors
+/// When lists and tables are nested too deep.
+fn check_depth(value: &Value) -> Result<(), BadInput> {
+    let mut open = vec![(value, 0)];
+    while let Some((value, depth)) = open.pop() {
+        if depth > MAX_DEPTH {
+            let what = format!("lists and tables more than {MAX_DEPTH} deep");
+            return Err(BadInput::new("", what, format!("at most {MAX_DEPTH} lists and tables within each other")));
+        }
+        match value {
+            Value::Array(items) => open.extend(items.iter().map(|item| (item, depth + 1))),
+            Value::Table(table) => open.extend(table.iter().map(|(_, item)| (item, depth + 1))),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// `text` split at every `at` that is outside of quotes, brackets and braces.
+fn split_outside(text: &str, at: char) -> Vec<&str> {
+    let (mut quote, mut depth, mut escaped, mut start) = (None, 0_usize, false, 0);
+    let mut out = Vec::new();
+    for (i, c) in text.char_indices() {
+        match (quote, c) {
+            _ if escaped => escaped = false,
+            (Some('"'), '\\') => escaped = true,
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '[' | '{') => depth += 1,
+            (None, ']' | '}') => depth = depth.saturating_sub(1),
+            (None, c) if c == at && depth == 0 => {
+                out.push(&text[start..i]);
+                start = i + c.len_utf8();
+            }
+            _ => {}
+        }
+    }
+    out.push(&text[start..]);
     out
 }
 
@@ -256,22 +350,33 @@ pub struct Assignment {
 const SECTIONS: &[&str] = &["problem", "sampling", "method", "run", "figure", "variant", "sweep", "check"];
 
 /// The entries of a table of assignments that stands at `place`.
-pub fn assignments(table: &Table, place: &str) -> Vec<Assignment> {
+///
+/// # Errors
+/// When one of its tables is empty, and so sets nothing.
+pub fn assignments(table: &Table, place: &str) -> Result<Vec<Assignment>, BadInput> {
     let quote = |name: &str| if name.contains(['.', '[', '=']) { format!("\"{name}\"") } else { name.to_string() };
+    let filled = |table: &Table, place: &str| match table.is_empty() {
+        true => Err(BadInput::new(place, "an empty table sets nothing", "dotted keys and values, such as rounds = 10")),
+        false => Ok(()),
+    };
     let mut out = Vec::new();
     for (key, value) in table {
         let place = format!("{place}.{}", quote(key));
         match value {
             // A table with a kind is a new one.
             Value::Table(inner) if SECTIONS.contains(&key.as_str()) && !inner.contains_key("kind") => {
+                filled(inner, &place)?;
                 for (name, value) in inner {
                     let (key, place) = (format!("{key}.{}", quote(name)), format!("{place}.{}", quote(name)));
                     match value {
-                        Value::Table(inner) if key.starts_with("method.") => out.extend(inner.iter().map(|(name, value)| Assignment {
-                            key: format!("{key}.{}", quote(name)),
-                            value: value.clone(),
-                            place: format!("{place}.{}", quote(name)),
-                        })),
+                        Value::Table(inner) if key.starts_with("method.") => {
+                            filled(inner, &place)?;
+                            out.extend(inner.iter().map(|(name, value)| Assignment {
+                                key: format!("{key}.{}", quote(name)),
+                                value: value.clone(),
+                                place: format!("{place}.{}", quote(name)),
+                            }));
+                        }
                         _ => out.push(Assignment { key, value: value.clone(), place }),
                     }
                 }
@@ -279,7 +384,32 @@ pub fn assignments(table: &Table, place: &str) -> Vec<Assignment> {
             _ => out.push(Assignment { key: key.clone(), value: value.clone(), place }),
         }
     }
-    out
+    Ok(out)
+}
+
+/// The most parts of a dotted key: far more than any key of an experiment has.
+const MAX_PARTS: usize = 32;
+
+/// The parts of a dotted key that is to be set to `value`.
+///
+/// # Errors
+/// When one is empty, there are too many, or the value is a preset.
+pub(super) fn parts<'k>(key: &'k str, value: &Value) -> Result<Vec<&'k str>, BadInput> {
+    let parts: Vec<&str> = split_outside_quotes(key, '.').into_iter().map(unquoted).collect();
+    if parts.len() > MAX_PARTS {
+        let what = format!("`{}` is a key of {} parts", quoted(key), parts.len());
+        return Err(BadInput::new("", what, format!("a dotted key of at most {MAX_PARTS} parts, such as run.rounds")));
+    }
+    if parts.iter().any(|p| p.trim().is_empty()) {
+        return Err(BadInput::new(quoted(key), "an empty part in a dotted key", "a key such as run.rounds"));
+    }
+    if let (["method", .., "kind"], Some(name)) = (&parts[..], value.as_str())
+        && super::presets::PRESETS.iter().any(|preset| preset.name == name)
+    {
+        let what = format!("`{name}` is a method with its link, and only a [[method]] can say it");
+        return Err(BadInput::new(quoted(key), what, "a [[method]] of this kind beside the other"));
+    }
+    Ok(parts)
 }
 
 /// Sets a dotted key of a tree; gives the keys that were set, with indices. `method.<label>.key`
@@ -287,61 +417,117 @@ pub fn assignments(table: &Table, place: &str) -> Vec<Assignment> {
 ///
 /// # Errors
 /// When a part of the key names nothing that can be entered.
-pub fn set(table: &mut Table, key: &str, value: Value) -> Result<Vec<String>, BadInput> {
-    let parts: Vec<&str> = split_outside_quotes(key, '.').into_iter().map(unquoted).collect();
-    if parts.iter().any(|p| p.trim().is_empty()) {
-        return Err(BadInput::new(key, "an empty part in a dotted key", "a key such as run.rounds"));
-    }
-    if let (["method", .., "kind"], Some(name)) = (&parts[..], value.as_str())
-        && super::presets::PRESETS.iter().any(|preset| preset.name == name)
-    {
-        let what = format!("`{name}` is a method with its link, and only a [[method]] can say it");
-        return Err(BadInput::new(key, what, "a [[method]] of this kind beside the other"));
-    }
+pub fn set(table: &mut Table, key: &str, value: &Value) -> Result<Vec<String>, BadInput> {
+    let parts = parts(key, value)?;
     let mut done = Vec::new();
-    set_parts(table, &parts, String::new(), &value, &mut done)?;
+    set_parts(table, &parts, String::new(), value, &mut done)?;
     Ok(done)
+}
+
+/// The path of an entry called `name` of the table that `path` leads to.
+pub(super) fn joined_path(path: &str, name: &str) -> String {
+    let dot = if path.is_empty() { "" } else { "." };
+    if name.contains('.') { format!("{path}{dot}\"{name}\"") } else { format!("{path}{dot}{name}") }
 }
 
 /// Sets `parts` below the table that `path` leads to.
 fn set_parts(table: &mut Table, parts: &[&str], path: String, value: &Value, done: &mut Vec<String>) -> Result<(), BadInput> {
     let [name, rest @ ..] = parts else { return Ok(()) };
-    let dot = if path.is_empty() { "" } else { "." };
-    let path = if name.contains('.') { format!("{path}{dot}\"{name}\"") } else { format!("{path}{dot}{name}") };
+    let path = joined_path(&path, name);
     if rest.is_empty() {
         table.insert((*name).to_string(), value.clone());
         done.push(path);
         return Ok(());
     }
-    match table.entry(*name).or_insert_with(|| Value::Table(Table::new())) {
+    let inner = table.entry(*name).or_insert_with(|| Value::Table(Table::new()));
+    set_inside(inner, name, rest, path, value, done)
+}
+
+/// Sets `rest` below the value called `name` that `path` leads to.
+pub(super) fn set_inside(
+    inner: &mut Value,
+    name: &str,
+    rest: &[&str],
+    path: String,
+    value: &Value,
+    done: &mut Vec<String>,
+) -> Result<(), BadInput> {
+    match inner {
         Value::Table(inner) => set_parts(inner, rest, path, value, done),
-        Value::Array(items) => {
-            let [which, rest @ ..] = rest else { return Ok(()) };
-            let names: Vec<String> = items.iter().enumerate().map(|(i, item)| item_name(i, item)).collect();
-            let mut found = false;
-            for (i, item) in items.iter_mut().enumerate() {
-                let matches = *which == "*" || *which == names[i] || which.parse() == Ok(i);
-                if let (true, Value::Table(inner)) = (matches, item) {
-                    found = true;
-                    if rest.is_empty() {
-                        return Err(BadInput::new(path, format!("`{which}` is a whole table"), "a key within it"));
-                    }
-                    set_parts(inner, rest, format!("{path}[{i}]"), value, done)?;
-                }
-            }
-            match found {
-                true => Ok(()),
-                false => Err(BadInput::new("", format!("there is no {name} `{which}`"), format!("one of {}, or *", names.join(", ")))),
-            }
+        Value::Array(items) => set_items(items, name, rest, path, value, done),
+        other => {
+            let what = format!("{} is not a table", super::short(other));
+            Err(BadInput::new(path, what, format!("{name}=VALUE, or a key within a table")))
         }
-        other => Err(BadInput::new(path, format!("{other} is not a table"), format!("{name}=VALUE, or a key within a table"))),
     }
 }
 
-/// What a dotted key calls an item of an array of tables: its label, its kind or its index.
-fn item_name(i: usize, item: &Value) -> String {
-    let text = |key| item.get(key).and_then(Value::as_str).map(str::to_string);
-    text("label").or_else(|| text("kind")).unwrap_or_else(|| i.to_string())
+/// An item of a list, which may be shared with other lists.
+pub(super) trait ListItem {
+    fn value(&self) -> &Value;
+    fn value_mut(&mut self) -> &mut Value;
+}
+
+impl ListItem for Value {
+    fn value(&self) -> &Value {
+        self
+    }
+    fn value_mut(&mut self) -> &mut Value {
+        self
+    }
+}
+
+impl ListItem for Arc<Value> {
+    fn value(&self) -> &Value {
+        self
+    }
+    fn value_mut(&mut self) -> &mut Value {
+        Arc::make_mut(self)
+    }
+}
+
+/// Sets `rest` in those items of the list called `name` that its first part names.
+pub(super) fn set_items<I: ListItem>(
+    items: &mut [I],
+    name: &str,
+    rest: &[&str],
+    path: String,
+    value: &Value,
+    done: &mut Vec<String>,
+) -> Result<(), BadInput> {
+    let [which, rest @ ..] = rest else { return Ok(()) };
+    let index = which.parse::<usize>().ok();
+    let mut found = false;
+    for (i, item) in items.iter_mut().enumerate() {
+        let matches = *which == "*" || index == Some(i) || item_name(item.value()).is_some_and(|own| own == *which);
+        if !matches || !item.value().is_table() {
+            continue;
+        }
+        found = true;
+        if rest.is_empty() {
+            return Err(BadInput::new(path, format!("`{}` is a whole table", quoted(which)), "a key within it"));
+        }
+        let Value::Table(inner) = item.value_mut() else { continue };
+        set_parts(inner, rest, format!("{path}[{i}]"), value, done)?;
+    }
+    if found {
+        return Ok(());
+    }
+    let names = items.iter().enumerate().take(MAX_NAMES).map(|(i, item)| item_name(item.value()).map_or(i.to_string(), quoted));
+    let mut names: Vec<String> = names.collect();
+    if items.len() > MAX_NAMES {
+        names.push("..".into());
+    }
+    Err(BadInput::new("", format!("there is no {name} `{}`", quoted(which)), format!("one of {}, or *", names.join(", "))))
+}
+
+/// The most items of a list that a message names.
+const MAX_NAMES: usize = 20;
+
+/// What a dotted key calls an item of an array of tables: its label, else its kind; without either, its index.
+fn item_name(item: &Value) -> Option<&str> {
+    let text = |key| item.get(key).and_then(Value::as_str);
+    text("label").or_else(|| text("kind"))
 }
 
 #[cfg(test)]
@@ -360,6 +546,7 @@ mod tests {
         assert_eq!(segments(""), names(&[]));
         assert_eq!(split_assignment("a.'b=c'.d = 3=4"), Some(("a.'b=c'.d", "3=4")));
         assert_eq!(split_assignment("a.b"), None);
+        assert_eq!(split_outside("1, [2, 3],{a=\"x,\\\",y\"},'p,q',z", ','), ["1", " [2, 3]", "{a=\"x,\\\",y\"}", "'p,q'", "z"]);
     }
 
     #[test]
@@ -387,7 +574,8 @@ mod tests {
     #[test]
     fn assignments_without_quotes_mean_the_same() {
         let text = "\"run.rounds\" = 1\nrun.seeds = 2\nmethod.A.step_size = 3\nproblem = { kind = \"mrp\", agents = 4 }";
-        let all = assignments(&text.parse().unwrap(), "quick");
+        let all = assignments(&text.parse().unwrap(), "quick").unwrap();
+        assert!(assignments(&"run = {}".parse().unwrap(), "quick").is_err());
         let keys: Vec<(&str, &str)> = all.iter().map(|a| (a.key.as_str(), a.place.as_str())).collect();
         assert_eq!(
             keys,
@@ -403,10 +591,10 @@ mod tests {
     #[test]
     fn what_is_set_is_known_by_its_index() {
         let mut table: Table = "[[method]]\nkind = \"a\"\n[[method]]\nlabel = \"b.c\"\n".parse().unwrap();
-        assert_eq!(set(&mut table, "method.*.x", Value::Integer(1)).unwrap(), ["method[0].x", "method[1].x"]);
-        assert_eq!(set(&mut table, "method.\"b.c\".x", Value::Integer(2)).unwrap(), ["method[1].x"]);
-        assert_eq!(set(&mut table, "run.stop.mse", Value::Integer(2)).unwrap(), ["run.stop.mse"]);
-        assert!(set(&mut table, "method.d.x", Value::Integer(2)).unwrap_err().help.contains("a, b.c"));
+        assert_eq!(set(&mut table, "method.*.x", &Value::Integer(1)).unwrap(), ["method[0].x", "method[1].x"]);
+        assert_eq!(set(&mut table, "method.\"b.c\".x", &Value::Integer(2)).unwrap(), ["method[1].x"]);
+        assert_eq!(set(&mut table, "run.stop.mse", &Value::Integer(2)).unwrap(), ["run.stop.mse"]);
+        assert!(set(&mut table, "method.d.x", &Value::Integer(2)).unwrap_err().help.contains("a, b.c"));
         let origin = |key: &str| Origin { key: key.into(), from: From::Flag(String::new()) };
         assert!(origin("run").decides("run.rounds") && origin("method[1].x").decides("method[1].x[3]"));
         assert!(!origin("run.round").decides("run.rounds") && !origin("method[1].x").decides("method[0].x"));

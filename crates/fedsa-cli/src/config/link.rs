@@ -4,33 +4,37 @@ use fedsa::error::{BadInput, Result};
 use fedsa::uplink::codec::{self, Codec, Exact};
 use fedsa::uplink::medium::delay::Row;
 use fedsa::uplink::{Uplink, medium};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::{find_kind, read_kind, short};
+use super::{find_kind, json_schema, read_kind, short};
 use crate::files::DiskFiles;
 
 /// What agents send passes.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UplinkSpec {
     /// `{ kind = "quantised", bits = 4 }`; exact when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "json_schema::codec")]
     pub codec: Option<Table>,
     /// Whether an agent adds what its codec left out to its next message.
     #[serde(default)]
     pub error_feedback: bool,
     /// `[{ kind = "erasure", success = 0.6 }, ..]`, in the order in which messages pass them.
     #[serde(default)]
+    #[schemars(schema_with = "json_schema::media")]
     pub media: Vec<Table>,
 }
 
 /// What agents are told passes.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DownlinkSpec {
     /// `{ kind = "float32" }`; exact when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "json_schema::codec")]
     pub codec: Option<Table>,
 }
 

@@ -1,26 +1,53 @@
 //! From the text of an experiment file to typed settings, every error at its line.
 
 pub mod document;
+pub mod json_schema;
 pub mod link;
 pub mod presets;
+pub mod reader;
 pub mod schema;
+pub mod sections;
+mod strict;
+pub mod sweep;
 
-use fedsa::error::{BadInput, Result};
+use std::borrow::Borrow;
+
+use fedsa::error::{BadInput, Carried, Result, escaped, quoted};
 use fedsa::registry::Kind;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 pub use document::{Document, Origin};
-pub use schema::{Check, Experiment, Figure, MethodSpec, Point, RunSpec, Settings, Start};
+pub use reader::{MethodSpec, Reader};
+pub use schema::{Check, Experiment, Figure, RunSpec, Start};
+use strict::Strict;
+pub use sweep::Point;
 
 /// Reads a typed value from a tree; errors carry the dotted key and, for an
 /// unknown key, the nearest valid one.
 ///
 /// # Errors
 /// When a key is unknown, missing or of the wrong type.
-pub fn read<T: DeserializeOwned>(value: Value) -> Result<T> {
-    let given = value.clone();
-    serde_path_to_error::deserialize(value).map_err(|e| explained(&given, &e.path().to_string(), e.inner().message()))
+pub fn read<T: DeserializeOwned>(value: impl Borrow<Value>) -> Result<T> {
+    let value = value.borrow();
+    serde_path_to_error::deserialize(Strict(value)).map_err(|e| explained(value, &e.path().to_string(), e.inner().message()))
+}
+
+/// As [`read`], of a table that may differ from point to point: where a list stands in place of a
+/// value, the message names `[[sweep]]`.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_swept<T: DeserializeOwned>(value: &Value) -> Result<T> {
+    read(value).map_err(|e| with_sweep(value, e))
+}
+
+/// Adds to the help for a list that is no list of the file how a value is varied.
+fn with_sweep(given: &Value, mut e: BadInput) -> BadInput {
+    if e.what.ends_with("is not accepted") && matches!(place(given, &e.key), Some(Value::Array(_))) && !e.help.contains("list") {
+        e.help += "; to run several values, a [[sweep]] with key = .. and values = [..]";
+    }
+    e
 }
 
 /// Reads the settings of a kind from a table that holds its keys (without `kind`).
@@ -30,11 +57,11 @@ pub fn read<T: DeserializeOwned>(value: Value) -> Result<T> {
 pub fn read_kind<T: ?Sized>(kind: &Kind<T>, table: Table) -> Result<Box<T>> {
     let given = Value::Table(table);
     let mut track = serde_path_to_error::Track::new();
-    let tracked = serde_path_to_error::Deserializer::new(given.clone(), &mut track);
+    let tracked = serde_path_to_error::Deserializer::new(Strict(&given), &mut track);
     let mut erased = <dyn erased_serde::Deserializer<'_>>::erase(tracked);
     let outcome = (kind.read)(&mut erased);
     drop(erased);
-    outcome.map_err(|e| explained(&given, &track.path().to_string(), &e.to_string()))
+    outcome.map_err(|e| with_sweep(&given, explained(&given, &track.path().to_string(), &e.to_string())))
 }
 
 /// Finds a kind by name.
@@ -47,31 +74,37 @@ pub fn find_kind<'k, T: ?Sized>(kinds: &'k [Kind<T>], table: &mut Table, what: &
         return Err(BadInput::new("kind", format!("the {what} has no kind"), format!("kind = one of {}", names())));
     };
     let Value::String(name) = &kind else {
-        return Err(BadInput::new("kind", format!("{kind} is not a name"), format!("one of {}", names())));
+        return Err(BadInput::new("kind", format!("{} is not a name", short(&kind)), format!("one of {}", names())));
     };
     kinds.iter().find(|k| k.is_called(name)).ok_or_else(|| {
         let near = nearest(name, kinds.iter().flat_map(|k| std::iter::once(k.name).chain(k.aliases.iter().copied())));
-        BadInput::new("kind", format!("there is no {what} `{name}`{}", did_you_mean(near)), format!("one of {}", names()))
+        BadInput::new("kind", format!("there is no {what} `{}`{}", quoted(name), did_you_mean(near)), format!("one of {}", names()))
     })
 }
 
 /// The candidate nearest to a name, if one is near.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    /// A distance takes time and memory in proportion to the product of the lengths.
+    const LONGEST: usize = 200;
     candidates
+        .filter(|c| name.len() <= LONGEST && c.len() <= LONGEST)
         .map(|c| (strsim::damerau_levenshtein(name, c), c))
         .filter(|(distance, c)| *distance <= 1 + c.len().max(name.len()) / 3)
         .min()
         .map(|(_, c)| c)
 }
 
-fn did_you_mean(near: Option<&str>) -> String {
-    near.map_or(String::new(), |near| format!("; did you mean `{near}`?"))
+pub(crate) fn did_you_mean(near: Option<&str>) -> String {
+    near.map_or(String::new(), |near| format!("; did you mean `{}`?", quoted(near)))
 }
 
 /// serde's message in a user's words: the value at fault, the nearest valid key,
 /// and what would be accepted as help.
 fn explained(given: &Value, path: &str, message: &str) -> BadInput {
     let path = if path == "." { "" } else { path };
+    if let Some(carried) = Carried::find(message) {
+        return if path.is_empty() { carried } else { carried.inside(path) };
+    }
     // toml adds where in the value it was, which the path says already.
     let message = message.split("\nin `").next().unwrap_or(message).trim();
     // A name may hold backticks; those that would be accepted do not.
@@ -86,7 +119,7 @@ fn explained(given: &Value, path: &str, message: &str) -> BadInput {
         let key = if path == first || path.ends_with(&format!(".{first}")) { path.to_string() } else { joined(path, first) };
         let near = did_you_mean(nearest(first, accepted.iter().copied()));
         let help = if accepted.is_empty() { "no further keys".to_string() } else { format!("one of {}", accepted.join(", ")) };
-        return BadInput::new(key, format!("unknown key `{first}`{near}"), help);
+        return BadInput::new(key, format!("unknown key `{}`{near}", quoted(first)), help);
     }
     // Tables whose kind is a key of their own (`law`) are read as a whole: the path then ends at
     // the table, and the value that the message quotes says which of its entries is meant.
@@ -94,7 +127,7 @@ fn explained(given: &Value, path: &str, message: &str) -> BadInput {
     let path = inside.as_deref().unwrap_or(path);
     if let Some((first, accepted)) = name("unknown variant") {
         let near = did_you_mean(nearest(first, accepted.iter().copied()));
-        return BadInput::new(path, format!("unknown value `{first}`{near}"), format!("one of {}", accepted.join(", ")));
+        return BadInput::new(path, format!("unknown value `{}`{near}", quoted(first)), format!("one of {}", accepted.join(", ")));
     }
     if let Some((first, _)) = name("missing field") {
         return BadInput::new(path, format!("the key `{first}` is missing"), format!("{first} = .. in this table"));
@@ -132,7 +165,9 @@ fn plain(expected: &str) -> &str {
         "a string" | "string" => "a text in quotes",
         "a boolean" => "true or false",
         "a sequence" => "a list in square brackets",
-        "an array of length 2" | "a tuple of size 2" | "fewer elements in array" => "a list of two, such as [0.0, 1.0]",
+        "an array of length 2" | "a tuple of size 2" | "fewer elements in array" | "2 elements in sequence" => {
+            "a list of two, such as [0.0, 1.0]"
+        }
         "string only" | "string or map" | "variant identifier" => "a name in quotes",
         "a map" => "a table",
         other if other.starts_with("struct ") || other.starts_with("internally tagged enum") => "a table",
@@ -145,12 +180,21 @@ pub fn short(value: &Value) -> String {
     cut(value, 60)
 }
 
-/// A value as text of at most so many characters.
+/// A value as text of at most so many characters, control characters escaped.
 pub fn cut(value: &Value, most: usize) -> String {
-    let text = value.as_str().map_or_else(|| value.to_string(), |text| format!("{text:?}"));
+    let text = match value {
+        // What is cut off need not be made.
+        Value::String(text) => format!("{:?}", text.chars().take(most + 1).collect::<String>()),
+        Value::Array(items) if items.len() > most => {
+            let mut text = Value::Array(items[..most].to_vec()).to_string();
+            text.push_str(", ..");
+            text
+        }
+        other => other.to_string(),
+    };
     match text.char_indices().nth(most) {
-        Some((end, _)) => format!("{}..", &text[..end]),
-        None => text,
+        Some((end, _)) => format!("{}..", escaped(&text[..end])),
+        None => escaped(&text),
     }
 }
 

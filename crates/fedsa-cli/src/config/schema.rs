@@ -1,17 +1,21 @@
 //! The tables of an experiment file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
-use fedsa::error::{BadInput, Result, require};
-use fedsa::methods;
+use fedsa::error::{BadInput, Result, quoted, require};
 use fedsa::record::OutputRule;
-use fedsa::sampling::Sampling;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toml::{Table, Value};
+use toml::Value;
 
-use super::document::{self, Assignment, Document, From, Origin, assignments};
-use super::link::{self, DownlinkSpec, UplinkSpec};
-use super::{find_kind, read, read_kind};
+use super::document::Document;
+use super::json_schema;
+use super::link::{DownlinkSpec, UplinkSpec};
+use super::reader::Reader;
+use super::strict::choice;
+use super::sweep::{self, Point, Sweep, Variant};
+use super::{read, short};
 use crate::error::Failure;
 
 /// An experiment: what its file says, with sweeps expanded.
@@ -28,83 +32,15 @@ pub struct Experiment {
     /// What must hold.
     pub checks: Vec<Check>,
     /// One per combination of variants and sweep values; one if there are none.
-    pub points: Vec<Point>,
-}
-
-/// One setting of everything that is swept.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Point {
-    /// The `point` column: `eta = 0.1, H = 10`; empty when nothing is swept.
-    pub label: String,
-    /// Short name and value of everything that is swept, in the file's order.
-    pub coordinates: Vec<(String, Value)>,
-    /// The file's tree at this point.
-    pub table: Table,
-    /// What variants and sweeps set here.
-    pub origins: Vec<Origin>,
-}
-
-impl Point {
-    /// The value of a coordinate as a number.
-    pub fn number(&self, name: &str) -> Option<f64> {
-        let (_, value) = self.coordinates.iter().find(|(n, _)| n == name)?;
-        number(value)
-    }
-
-    /// Whether the coordinates have all of these values.
-    pub fn is_at(&self, at: &BTreeMap<String, Value>) -> bool {
-        at.iter().all(|(name, value)| self.coordinates.iter().any(|(n, v)| n == name && same(v, value)))
-    }
-}
-
-fn number(value: &Value) -> Option<f64> {
-    value.as_float().or_else(|| value.as_integer().map(|i| i as f64))
-}
-
-/// Whether two values are the same; `1` and `1.0` are, and one of a list is enough.
-fn same(value: &Value, wanted: &Value) -> bool {
-    match (number(value), number(wanted), wanted) {
-        (Some(x), Some(y), _) => x == y,
-        (_, _, Value::Array(any)) => any.iter().any(|w| same(value, w)),
-        _ => value == wanted,
-    }
-}
-
-/// A `[[sweep]]`: one key and its values, or several keys that move together.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Sweep {
-    /// A dotted key.
-    #[serde(default)]
-    key: Option<String>,
-    /// Dotted keys; each value is then a list of as many.
-    #[serde(default)]
-    keys: Option<Vec<String>>,
-    values: Vec<Value>,
-    /// The coordinate's name; the last part of the (first) key by default.
-    #[serde(default)]
-    name: Option<String>,
-    /// What the figure and the trace call each value, instead of the value.
-    #[serde(default)]
-    labels: Option<Vec<String>>,
-}
-
-/// A `[[variant]]`: an alternative setting of several keys, with sweeps of its own.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Variant {
-    label: String,
-    #[serde(default)]
-    set: Table,
-    #[serde(default)]
-    sweep: Vec<Sweep>,
+    pub points: Vec<Arc<Point>>,
 }
 
 /// The `[run]` table.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunSpec {
     /// Rounds T.
+    #[schemars(range(min = 1, max = u32::MAX))]
     pub rounds: u64,
     /// A count (seeds 0, 1, ..), or a list.
     #[serde(default)]
@@ -124,7 +60,7 @@ pub struct RunSpec {
 }
 
 /// What becomes of a method that cannot live with what its link delivers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Refused {
     /// It is bad input.
@@ -141,7 +77,7 @@ impl Refused {
 }
 
 /// Seeds: how many, or which.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "a count of seeds, or a list of seeds, whole numbers of at least 0")]
 pub enum Seeds {
     /// 0, 1, .., n - 1.
@@ -170,7 +106,7 @@ impl Seeds {
         }
     }
 
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         let accepted = format!("a count from 1 to {MAX_SEEDS}, or a list of different seeds");
         if !(1..=MAX_SEEDS).contains(&self.count()) {
             return Err(BadInput::new("seeds", format!("{} seeds", self.count()), accepted));
@@ -192,7 +128,7 @@ impl Seeds {
 }
 
 /// `theta_0`: zero, root, root+1, normal, limit (FedLSA's), a list, or an `.npz` or `.json` file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "zero, root, root+1, normal, limit or a file in quotes, or a list of numbers")]
 pub enum Start {
     /// A name, or a file.
@@ -208,8 +144,8 @@ impl Default for Start {
 }
 
 /// The recorded rounds; round 0 and the last are always among them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "{ every = K }, { points = K, spacing = \"even\" or \"log\" }, or a list of rounds")]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
 pub enum Grid {
     /// These rounds.
     List(Vec<u64>),
@@ -217,23 +153,30 @@ pub enum Grid {
     Table(GridTable),
 }
 
+choice!(Grid, "{ every = K }, { points = K, spacing = \"even\" or \"log\" }, or a list of rounds",
+    list Vec<u64> => |list| Ok(Grid::List(list)),
+    table GridTable => |table| Ok(Grid::Table(table)),
+);
+
 /// `{ every = 10 }`, or `{ points = 200, spacing = "log" }`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GridTable {
     /// Every so many rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub every: Option<u64>,
     /// At most so many rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub points: Option<u64>,
-    /// How the points lie.
-    #[serde(default)]
-    pub spacing: Spacing,
+    /// How the points lie: evenly where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spacing: Option<Spacing>,
 }
 
 /// How recorded rounds lie.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spacing {
     /// Evenly.
@@ -245,7 +188,7 @@ pub enum Spacing {
 
 impl Default for Grid {
     fn default() -> Self {
-        Grid::Table(GridTable { every: None, points: Some(500), spacing: Spacing::Even })
+        Grid::Table(GridTable { every: None, points: Some(500), spacing: Some(Spacing::Even) })
     }
 }
 
@@ -257,7 +200,7 @@ impl Grid {
             Grid::Table(GridTable { every: Some(k), .. }) => (0..=rounds / k).map(|i| i * k).collect(),
             Grid::Table(GridTable { points, spacing, .. }) => {
                 let n = points.unwrap_or(500).min(rounds);
-                match spacing {
+                match spacing.unwrap_or_default() {
                     Spacing::Even => (0..=n).map(|i| (u128::from(i) * u128::from(rounds) / u128::from(n.max(1))) as u64).collect(),
                     Spacing::Log => (0..=n).map(|i| (rounds as f64).powf(i as f64 / n.max(1) as f64).round() as u64).collect(),
                 }
@@ -269,12 +212,28 @@ impl Grid {
         out
     }
 
-    fn check(&self, rounds: u64) -> Result<()> {
-        let Grid::Table(t) = self else { return Ok(()) };
+    pub(super) fn check(&self, rounds: u64) -> Result<()> {
+        let t = match self {
+            Grid::Table(table) => table,
+            Grid::List(list) => {
+                let mut seen = HashSet::new();
+                let late = list.iter().position(|t| *t > rounds);
+                let twice = list.iter().position(|t| !seen.insert(*t));
+                let Some(i) = late.or(twice) else { return Ok(()) };
+                let what = match late {
+                    Some(_) => format!("the round {} of a run of {rounds}", list[i]),
+                    None => format!("the round {} is given twice", list[i]),
+                };
+                return Err(BadInput::new(format!("record[{i}]"), what, format!("different rounds, at most rounds = {rounds}")));
+            }
+        };
         require(t.every.is_none_or(|k| k >= 1), "record.every", t.every.unwrap_or(0), "at least 1")?;
         require(t.points.is_none_or(|n| n >= 1), "record.points", t.points.unwrap_or(0), "at least 1")?;
         if t.every.is_some() && t.points.is_some() {
             return Err(BadInput::new("record", "both every and points", "every or points"));
+        }
+        if t.every.is_some() && t.spacing.is_some() {
+            return Err(BadInput::new("record.spacing", "a spacing of every so many rounds", "points = K beside spacing, or every alone"));
         }
         let recorded = t.every.map_or(t.points.unwrap_or(500).min(rounds), |k| rounds / k);
         let what = format!("{recorded} recorded rounds");
@@ -283,17 +242,20 @@ impl Grid {
 }
 
 /// When a run stops early; the first that holds at a recorded round.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Stop {
     /// `||theta - theta*||^2` at most this.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub mse: Option<f64>,
     /// `||mean gbar(theta)||` at most this.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub residual: Option<f64>,
     /// `||mean gbar(theta)||` at most this times what it was at the start.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub relative_residual: Option<f64>,
 }
 
@@ -304,31 +266,40 @@ impl Stop {
 }
 
 /// The keys of a `[[method]]` that every method has, beside the settings of its kind.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct MethodCommon {
+pub(super) struct MethodCommon {
+    /// Its name in tables, pictures, checks and dotted keys; the kind by default.
     #[serde(default)]
-    label: Option<String>,
+    pub label: Option<String>,
+    /// Its own `theta_0`.
     #[serde(default)]
-    start: Option<Start>,
+    pub start: Option<Start>,
+    /// What control variates start at.
     #[serde(default)]
-    controls: Controls,
+    pub controls: Controls,
+    /// What the metric `error` is measured from.
     #[serde(default)]
-    measure_from: Centre,
+    pub measure_from: Centre,
+    /// What is measured and written.
     #[serde(default)]
-    output: OutputSpec,
+    pub output: OutputSpec,
+    /// The status that it must end with.
     #[serde(default)]
-    expect: Option<Expect>,
+    pub expect: Option<Expect>,
+    /// What agents' messages pass.
     #[serde(default)]
-    uplink: UplinkSpec,
+    pub uplink: UplinkSpec,
+    /// What the server's messages pass.
     #[serde(default)]
-    downlink: DownlinkSpec,
+    pub downlink: DownlinkSpec,
 }
 
-const METHOD_COMMON: &[&str] = &["label", "start", "controls", "measure_from", "output", "expect", "uplink", "downlink"];
+/// The keys of [`MethodCommon`].
+pub(super) const METHOD_COMMON: &[&str] = &["label", "start", "controls", "measure_from", "output", "expect", "uplink", "downlink"];
 
 /// What control variates start at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Controls {
     /// 0.
@@ -339,7 +310,7 @@ pub enum Controls {
 }
 
 /// What the `error` metric is measured from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Centre {
     /// `theta*`.
@@ -351,25 +322,46 @@ pub enum Centre {
 
 /// What a method gives out: `"last"`, `"average"` (Polyak and Ruppert), or `{ tail = 0.5 }`,
 /// the average of the last half of the rounds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "\"last\", \"average\", { tail = SHARE } or { weighted = Q }")]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema)]
+#[schemars(untagged, deny_unknown_fields)]
 pub enum OutputSpec {
     /// last or average.
     Name(OutputName),
     /// A tail average.
     Tail {
         /// The share of the rounds that is averaged, the last ones.
+        #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
         tail: f64,
     },
     /// One iterate, drawn with weights `Q^-(t+1)` (\[T\] Theorem 5.3: `Q = 1 - alpha mu / 2`).
     Weighted {
         /// Q, in (0, 1].
+        #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
         weighted: f64,
     },
 }
 
+/// The table of an `output`: one of its keys.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OutputTable {
+    /// The average over this share of the rounds, the last ones.
+    tail: Option<f64>,
+    /// One iterate, drawn with weights `q^-(t+1)` for this q.
+    weighted: Option<f64>,
+}
+
+choice!(OutputSpec, "\"last\", \"average\", { tail = SHARE } or { weighted = Q }",
+    text OutputName => |name| Ok(OutputSpec::Name(name)),
+    table OutputTable => |table| match table {
+        OutputTable { tail: Some(tail), weighted: None } => Ok(OutputSpec::Tail { tail }),
+        OutputTable { tail: None, weighted: Some(weighted) } => Ok(OutputSpec::Weighted { weighted }),
+        _ => Err("one of tail and weighted"),
+    },
+);
+
 /// last or average.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OutputName {
     /// `theta_t`.
@@ -406,8 +398,8 @@ impl OutputSpec {
 }
 
 /// A status other than ok that a run is expected to end with.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "\"ok\", \"diverges\", \"misses-target\", or [{ at = { .. }, status = \"diverges\" }] for sweep points")]
+#[derive(Debug, Clone, PartialEq, JsonSchema)]
+#[schemars(untagged)]
 pub enum Expect {
     /// At every point.
     Always(ExpectedStatus),
@@ -415,18 +407,24 @@ pub enum Expect {
     At(Vec<ExpectAt>),
 }
 
+choice!(Expect, "\"ok\", \"diverges\", \"misses-target\", or [{ at = { .. }, status = \"diverges\" }] for sweep points",
+    text ExpectedStatus => |status| Ok(Expect::Always(status)),
+    list Vec<ExpectAt> => |list| Ok(Expect::At(list)),
+);
+
 /// A status that is expected at a point.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectAt {
     /// The coordinates.
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: BTreeMap<String, Value>,
     /// The status.
     pub status: ExpectedStatus,
 }
 
 /// The statuses that can be expected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExpectedStatus {
     /// All rounds done.
@@ -437,44 +435,8 @@ pub enum ExpectedStatus {
     MissesTarget,
 }
 
-/// What the tables of one point say.
-pub struct Settings {
-    /// The problem's.
-    pub problem: Box<dyn fedsa::problem::Settings>,
-    /// The `[sampling]` table.
-    pub sampling: Sampling,
-    /// The `[run]` table.
-    pub run: RunSpec,
-    /// The methods.
-    pub methods: Vec<MethodSpec>,
-}
-
-/// One `[[method]]` at one point.
-pub struct MethodSpec {
-    /// Its label, unique in the file.
-    pub label: String,
-    /// The name of its kind.
-    pub kind: &'static str,
-    /// Its settings.
-    pub settings: Box<dyn methods::Settings>,
-    /// Its own start, if it has one.
-    pub start: Option<Start>,
-    /// What control variates start at.
-    pub controls: Controls,
-    /// What `error` is measured from.
-    pub measure_from: Centre,
-    /// What it gives out.
-    pub output: OutputSpec,
-    /// The status it is expected to end with.
-    pub expect: Option<ExpectedStatus>,
-    /// Its uplink.
-    pub uplink: UplinkSpec,
-    /// Its downlink.
-    pub downlink: DownlinkSpec,
-}
-
 /// The `[figure]` table.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Figure {
     /// curves (a metric along the rounds), scaling (floors along a coordinate), cost (what
@@ -506,7 +468,7 @@ pub struct Figure {
 }
 
 /// One metric or several.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "the name of a metric in quotes, or a list of them")]
 pub enum Metrics {
     /// One.
@@ -526,7 +488,7 @@ impl Metrics {
 }
 
 /// One level or several.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "a positive number, or a list of them")]
 pub enum Levels {
     /// One.
@@ -546,7 +508,7 @@ impl Levels {
 }
 
 /// What the figure shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FigureKind {
     /// A metric along the rounds.
@@ -561,7 +523,7 @@ pub enum FigureKind {
 }
 
 /// The middle of a band over seeds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CurveCentre {
     /// The mean.
@@ -572,7 +534,7 @@ pub enum CurveCentre {
 }
 
 /// A `[[check]]`: what is measured against what is expected. See `experiments/README.md`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
     /// What kind of statement it is.
@@ -591,6 +553,7 @@ pub struct Check {
     pub metric: Option<String>,
     /// Coordinates of the points it is about; all points by default.
     #[serde(default)]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: BTreeMap<String, Value>,
     /// Only points with eta H at least this.
     #[serde(default)]
@@ -603,6 +566,7 @@ pub struct Check {
     pub along: Option<String>,
     /// A number, or the name of a predicted quantity.
     #[serde(default)]
+    #[schemars(schema_with = "json_schema::number_or_name")]
     pub expected: Option<Value>,
     /// Relative tolerance (absolute for slopes).
     #[serde(default)]
@@ -639,9 +603,50 @@ pub struct Check {
     pub expected_to_fail: Option<String>,
 }
 
-/// The tables that a file may have.
-const TOP: &[&str] =
-    &["id", "title", "description", "problem", "sampling", "method", "run", "sweep", "variant", "figure", "check", "quick"];
+/// What stands at the top of a file.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Top {
+    /// The experiment's name; the output folder is `out/<id>`.
+    id: Option<String>,
+    /// The title of the figure; the id by default.
+    title: Option<String>,
+    /// For readers of the file.
+    #[expect(dead_code, reason = "for readers of the file only")]
+    description: Option<String>,
+    /// The agents' operators.
+    #[expect(dead_code, reason = "read point by point")]
+    #[schemars(schema_with = "json_schema::problem")]
+    problem: Option<Value>,
+    /// How operators are seen.
+    #[expect(dead_code, reason = "read point by point")]
+    #[schemars(schema_with = "json_schema::sampling")]
+    sampling: Option<Value>,
+    /// What runs.
+    #[expect(dead_code, reason = "read point by point")]
+    #[schemars(schema_with = "json_schema::method")]
+    method: Option<Value>,
+    /// Rounds, seeds, start, recording.
+    #[expect(dead_code, reason = "read point by point")]
+    #[schemars(schema_with = "json_schema::run")]
+    run: Option<Value>,
+    /// What is varied.
+    #[serde(default)]
+    sweep: Vec<Sweep>,
+    /// Alternative settings of several keys.
+    #[serde(default)]
+    variant: Vec<Variant>,
+    /// What is drawn.
+    #[serde(default)]
+    figure: Figure,
+    /// What must hold.
+    #[serde(default)]
+    check: Vec<Check>,
+    /// Smaller settings for `--quick`: dotted keys and values.
+    #[expect(dead_code, reason = "applied to the tree")]
+    #[schemars(schema_with = "json_schema::quick")]
+    quick: Option<Value>,
+}
 
 impl Experiment {
     /// Reads a document: expands sweeps and checks every point's tables, though not yet their values.
@@ -654,386 +659,168 @@ impl Experiment {
     }
 
     fn read_unlocated(document: &Document) -> Result<Self> {
-        let table = &document.table;
-        if let Some(key) = table.keys().find(|k| !TOP.contains(&k.as_str())) {
-            let near = super::nearest(key, TOP.iter().copied());
-            let what = format!("unknown key `{key}`{}", super::did_you_mean(near));
-            return Err(BadInput::new(key, what, format!("one of {}", TOP.join(", "))));
-        }
-        let text = |key: &str| match table.get(key) {
-            None => Ok(None),
-            Some(Value::String(s)) => Ok(Some(s.clone())),
-            Some(other) => Err(BadInput::new(key, format!("{other} is not a text"), "a text in quotes")),
-        };
-        let section = |key: &str| table.get(key).cloned().unwrap_or_else(|| Value::Table(Table::new()));
-        let list = |key: &str| table.get(key).cloned().unwrap_or_else(|| Value::Array(Vec::new()));
-        text("description")?;
-        let sweeps: Vec<Sweep> = read(list("sweep")).map_err(|e| e.inside("sweep"))?;
-        let variants: Vec<Variant> = read(list("variant")).map_err(|e| e.inside("variant"))?;
-        let figure = read(section("figure")).map_err(|e| e.inside("figure"))?;
-        let checks = read(list("check")).map_err(|e| e.inside("check"))?;
-        let id = text("id")?.unwrap_or_else(|| {
+        let Top { id, title, sweep: sweeps, variant: variants, figure, check: checks, .. } = read(&Value::Table(document.table.clone()))?;
+        let id = id.unwrap_or_else(|| {
             let stem = std::path::Path::new(&document.name).file_stem();
             stem.map_or("run".into(), |s| s.to_string_lossy().into_owned())
         });
-        let sane = !id.is_empty() && !id.starts_with('/') && !id.split('/').any(|part| part.is_empty() || part == "..");
-        require(sane, "id", format!("\"{id}\""), "a relative path without `..`")?;
-        let points = expand(document, &sweeps, &variants)?;
-        Ok(Self { id: id.clone(), title: text("title")?.unwrap_or(id), figure, checks, points, document: document.clone() })
+        let sane = !id.starts_with('/') && !id.split('/').any(|part| part.is_empty() || part == "..");
+        require(sane, "id", format!("\"{}\"", quoted(&id)), "a relative path without `..`")?;
+        sweep::shown(&id).map_err(|e| e.inside("id"))?;
+        if let Some(title) = &title {
+            sweep::shown(title).map_err(|e| e.inside("title"))?;
+        }
+        let points = sweep::expand(document, sweeps, variants)?;
+        Ok(Self { id: id.clone(), title: title.unwrap_or(id), figure, checks, points, document: document.clone() })
     }
 
     /// Reads all points' tables and checks what they say of each other.
     ///
     /// # Errors
     /// As the tables' keys demand, at their lines.
-    pub fn settings(&self) -> Result<Vec<Settings>, Failure> {
-        let mut all: Vec<Settings> = Vec::new();
-        for point in &self.points {
-            let read = || {
-                let settings =
-                    Settings { problem: point.problem()?, sampling: point.sampling()?, run: point.run()?, methods: point.methods()? };
-                for (i, method) in settings.methods.iter().enumerate() {
-                    let first = all.first().map_or(&method.label, |first| &first.methods[i].label);
-                    let what = format!("`{}`, but `{first}` at the first point", method.label);
-                    if method.label != *first {
-                        return Err(BadInput::new(format!("method[{i}].label"), what, "the same label at every point"));
+    pub fn settings(&self) -> Result<(), Failure> {
+        self.read_all(|| (), |(), _| Ok(())).map(|_| ())
+    }
+
+    /// Reads all points' tables, in parallel, and keeps what `keep` makes of each, in the points' order;
+    /// `begin` makes what `keep` remembers from point to point.
+    ///
+    /// # Errors
+    /// As the tables' keys demand, or `keep`'s, at the line: those of the first point that has one.
+    pub fn read_all<M, K: Send>(
+        &self,
+        begin: impl Fn() -> M + Sync,
+        keep: impl Fn(&mut M, &Reader) -> Result<K> + Sync,
+    ) -> Result<Vec<K>, Failure> {
+        use rayon::prelude::*;
+        /// Points that are read with one reader, which reads once what they share.
+        const CHUNK: usize = 256;
+        let labels = self.labels().map_err(|e| self.failure_at(e, &self.points[0]))?;
+        let chunks: Vec<_> = (0..self.points.len()).step_by(CHUNK).collect();
+        let read = |first: &usize| {
+            let (mut reader, mut memory) = (Reader::default(), begin());
+            let mut seen = Seen::default();
+            let mut kept = Vec::new();
+            for i in *first..self.points.len().min(first + CHUNK) {
+                let point = &self.points[i];
+                let mut one = || {
+                    reader.read(point)?;
+                    for (m, (method, first)) in reader.methods.iter().zip(&labels).enumerate() {
+                        if method.label != *first {
+                            let what = format!("`{}`, but `{}` at the first point", quoted(&method.label), quoted(first));
+                            return Err(BadInput::new(format!("method[{m}].label"), what, "the same label at every point"));
+                        }
                     }
-                }
-                self.check_expected(point)?;
-                Ok(settings)
-            };
-            all.push(read().map_err(|e| self.failure_at(e, point))?);
+                    seen.see(&reader, i == *first);
+                    keep(&mut memory, &reader)
+                };
+                kept.push(one().map_err(|e| (i, e))?);
+            }
+            Ok((kept, seen))
+        };
+        let chunks: Vec<Result<(Vec<K>, Seen), (usize, BadInput)>> = chunks.par_iter().map(read).collect();
+        let mut all = Vec::with_capacity(self.points.len());
+        let mut seen: Option<Seen> = None;
+        for chunk in chunks {
+            let (kept, own) = chunk.map_err(|(i, e)| self.failure_at(e, &self.points[i]))?;
+            all.extend(kept);
+            seen = Some(seen.map_or_else(|| own.clone(), |before| before.and(&own)));
         }
+        seen.map_or(Ok(()), |seen| seen.check(self)).map_err(|e| self.failure_at(e, &self.points[0]))?;
         Ok(all)
     }
 
-    /// Checks that what is expected somewhere is said of something that is swept.
-    fn check_expected(&self, point: &Point) -> Result<()> {
-        let tables = point.table.get("method").and_then(Value::as_array);
-        for (i, method) in tables.into_iter().flatten().enumerate() {
-            let Some(Expect::At(list)) = method.get("expect").cloned().and_then(|value| read(value).ok()) else { continue };
-            for (j, name) in list.iter().enumerate().flat_map(|(j, e)| e.at.keys().map(move |name| (j, name))) {
-                let mut names: Vec<&str> = self.points.iter().flat_map(|p| &p.coordinates).map(|(n, _)| n.as_str()).collect();
-                if !names.contains(&name.as_str()) {
-                    names.sort_unstable();
-                    names.dedup();
-                    let what = format!(
-                        "nothing that is swept is called `{name}`{}",
-                        super::did_you_mean(super::nearest(name, names.iter().copied()))
-                    );
-                    let accepted =
-                        if names.is_empty() { "expect = \"diverges\", or a sweep".into() } else { format!("one of {}", names.join(", ")) };
-                    return Err(BadInput::new(format!("method[{i}].expect[{j}].at.{name}"), what, accepted));
-                }
-            }
-        }
-        Ok(())
+    /// The labels of the methods, in the file's order; the same at every point.
+    ///
+    /// # Errors
+    /// As the tables' keys demand.
+    pub fn labels(&self) -> Result<Vec<String>> {
+        let mut reader = Reader::default();
+        reader.read(&self.points[0])?;
+        Ok(reader.methods.iter().map(|method| method.label.clone()).collect())
     }
 
     /// An error about a key at a sweep point, which is named where there are several.
     pub fn failure_at(&self, e: BadInput, point: &Point) -> Failure {
-        let e = if point.label.is_empty() { e } else { BadInput { what: format!("{} (at {})", e.what, point.label), ..e } };
-        self.document.failure_at(e, &point.origins)
+        let e = if point.label.is_empty() { e } else { BadInput { what: format!("{} (at {})", e.what, quoted(&point.label)), ..e } };
+        self.document.failure_at(e, &point.origins())
     }
 }
 
-/// The most points that sweeps may come to.
-const MAX_POINTS: usize = 100_000;
+/// What has been seen of several points.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    /// Settings that had no effect at any of them.
+    idle: Vec<BadInput>,
+    /// For each method the entries of `expect` that were the first to match somewhere.
+    matched: Vec<HashSet<usize>>,
+    /// The `expect` of each method, where it is a list; the longest.
+    expected: Vec<Vec<ExpectAt>>,
+}
 
-/// All combinations of variants and sweep values.
-fn expand(document: &Document, sweeps: &[Sweep], variants: &[Variant]) -> Result<Vec<Point>> {
-    let base = Point { label: String::new(), coordinates: Vec::new(), table: document.table.clone(), origins: Vec::new() };
-    let mut points = Vec::new();
-    let starts: Vec<(Point, &[Sweep], String)> = if variants.is_empty() {
-        vec![(base, &[][..], String::new())]
-    } else {
-        let each = variants.iter().enumerate().map(|(i, variant)| {
-            let mut point = base.clone();
-            let place = format!("variant[{i}]");
-            for Assignment { key, value, place } in assignments(&variant.set, &format!("{place}.set")) {
-                let set = reachable(&key).and_then(|()| document::set(&mut point.table, &key, value));
-                let set = set.map_err(|e| BadInput { key: place.clone(), ..e })?;
-                point.origins.extend(set.into_iter().map(|key| Origin { key, from: From::Place(place.clone()) }));
-            }
-            point.coordinates.push(("variant".into(), Value::String(variant.label.clone())));
-            Ok((point, variant.sweep.as_slice(), place))
-        });
-        each.collect::<Result<_>>()?
-    };
-    for (start, own, place) in starts {
-        let mut here = vec![start];
-        let all = sweeps.iter().enumerate().map(|(i, s)| (format!("sweep[{i}]"), s));
-        let own = own.iter().enumerate().map(|(i, s)| (format!("{place}.sweep[{i}]"), s));
-        for (place, sweep) in all.chain(own) {
-            let count = here.len().saturating_mul(sweep.values.len());
-            let too_many = format!("{} points or more", points.len().saturating_add(count));
-            require(points.len().saturating_add(count) <= MAX_POINTS, &place, too_many, "sweeps over at most 100000 points in all")?;
-            here = sweep.apply(&here, &place).map_err(|e| if e.key.starts_with(&place) { e } else { e.inside(&place) })?;
+impl Seen {
+    fn see(&mut self, reader: &Reader, is_first: bool) {
+        let idle = reader.idle();
+        match is_first {
+            true => self.idle = idle,
+            false => self.idle.retain(|e| idle.iter().any(|other| other.key == e.key)),
         }
-        points.extend(here);
-    }
-    for point in &mut points {
-        let text = |(name, value): &(String, Value)| match value {
-            Value::String(s) if name == "variant" => s.clone(),
-            Value::String(s) => format!("{name}={s}"),
-            other => format!("{name}={other}"),
-        };
-        point.label = point.coordinates.iter().map(text).collect::<Vec<_>>().join(", ");
-    }
-    let mut labels = std::collections::HashSet::new();
-    if let Some(twice) = points.iter().find(|point| !labels.insert(point.label.as_str())) {
-        let table = if sweeps.is_empty() { "variant" } else { "sweep" };
-        let what = format!("two points are both at `{}`", twice.label);
-        return Err(BadInput::new(
-            table,
-            what,
-            "every value and every label once; names that differ for sweeps of keys with the same last part",
-        ));
-    }
-    overridden(document, &points)?;
-    Ok(points)
-}
-
-/// Refuses options of the command line that no point is left with, because a sweep
-/// or every variant sets the same key.
-fn overridden(document: &Document, points: &[Point]) -> Result<()> {
-    for Origin { key, from } in &document.origins {
-        let replaced = |point: &Point| point.origins.iter().any(|later| later.decides(key));
-        if matches!(from, From::Flag(_)) && points.iter().all(replaced) {
-            let what = "a sweep or variant sets this key at every point, so that the option would do nothing";
-            let help = "set what the sweep says, such as --set sweep.0.values=[1,2], or a key that is not swept";
-            return Err(BadInput::new(key, what, help));
-        }
-    }
-    Ok(())
-}
-
-/// The tables that sweeps and variants reach into.
-const SWEPT: &[&str] = &["problem", "sampling", "method", "run"];
-
-/// Checks that a dotted key names something that may differ from point to point.
-fn reachable(key: &str) -> Result<()> {
-    let first = key.split('.').next().unwrap_or(key);
-    if SWEPT.contains(&first) {
-        return Ok(());
-    }
-    let near = super::did_you_mean(super::nearest(first, SWEPT.iter().copied()));
-    Err(BadInput::new(
-        "",
-        format!("`{key}` is in none of the tables that can differ by point{near}"),
-        format!("a key in {}", SWEPT.join(", ")),
-    ))
-}
-
-impl Sweep {
-    fn apply(&self, points: &[Point], place: &str) -> Result<Vec<Point>> {
-        let keys: Vec<&str> = match (&self.key, &self.keys) {
-            (Some(key), None) => vec![key],
-            (None, Some(keys)) if !keys.is_empty() => keys.iter().map(String::as_str).collect(),
-            (Some(_), Some(_)) => return Err(BadInput::new("keys", "both key and keys", "key for one, or keys that move together")),
-            _ => return Err(BadInput::new("", "a sweep needs key or keys", "key = \"run.rounds\", or keys = [..] that move together")),
-        };
-        require(!self.values.is_empty(), "values", "[]", "a list of at least one value")?;
-        if let Some(labels) = &self.labels {
-            let accepted = format!("one label per value, {}", self.values.len());
-            require(labels.len() == self.values.len(), "labels", format!("a list of {}", labels.len()), &accepted)?;
-        }
-        for (j, key) in keys.iter().enumerate() {
-            let at = if self.keys.is_some() { format!("keys[{j}]") } else { "key".to_string() };
-            reachable(key).map_err(|e| BadInput { key: at, ..e })?;
-        }
-        let name = self.name.clone().unwrap_or_else(|| keys[0].rsplit('.').next().unwrap_or(keys[0]).to_string());
-        let mut out = Vec::new();
-        for point in points {
-            for (i, value) in self.values.iter().enumerate() {
-                let (values, places): (Vec<&Value>, Vec<String>) = match (value, &self.keys) {
-                    (_, None) => (vec![value], vec![format!("{place}.values[{i}]")]),
-                    (Value::Array(list), Some(_)) if list.len() == keys.len() => {
-                        (list.iter().collect(), (0..list.len()).map(|j| format!("{place}.values[{i}][{j}]")).collect())
-                    }
-                    _ => {
-                        let what = format!("{value} does not go with {} keys", keys.len());
-                        return Err(BadInput::new(format!("values[{i}]"), what, format!("lists of {} values, one per key", keys.len())));
-                    }
-                };
-                let mut next = point.clone();
-                for (j, (key, value)) in keys.iter().zip(&values).enumerate() {
-                    let at = if self.keys.is_some() { format!("{place}.keys[{j}]") } else { format!("{place}.key") };
-                    let set = document::set(&mut next.table, key, (*value).clone()).map_err(|e| BadInput { key: at, ..e })?;
-                    next.origins.extend(set.into_iter().map(|key| Origin { key, from: From::Place(places[j].clone()) }));
-                }
-                let shown = self.labels.as_ref().map_or_else(|| values[0].clone(), |labels| Value::String(labels[i].clone()));
-                next.coordinates.push((name.clone(), shown));
-                out.push(next);
-            }
-        }
-        Ok(out)
-    }
-}
-
-/// Settings as a tree of their keys.
-fn tree<S: Serialize + ?Sized>(settings: &S) -> Result<Table> {
-    Table::try_from(settings).map_err(|e| BadInput::new("", e.to_string(), "numbers and names that a TOML file can hold"))
-}
-
-impl Point {
-    /// The `[sampling]` table.
-    ///
-    /// # Errors
-    /// As the table's keys demand.
-    fn sampling(&self) -> Result<Sampling> {
-        let table = self.table.get("sampling").cloned().unwrap_or_else(|| Value::Table(Table::new()));
-        let sampling: Sampling = read(table).map_err(|e| e.inside("sampling"))?;
-        sampling.check().map_err(|e| e.inside("sampling"))?;
-        Ok(sampling)
-    }
-
-    /// The `[run]` table.
-    ///
-    /// # Errors
-    /// As the table's keys demand.
-    fn run(&self) -> Result<RunSpec> {
-        let table = self.table.get("run").cloned().ok_or_else(|| BadInput::new("", "there is no [run] table", "[run] with rounds = T"))?;
-        let run: RunSpec = read(table).map_err(|e| e.inside("run"))?;
-        let check = || {
-            require((1..=u64::from(u32::MAX)).contains(&run.rounds), "rounds", run.rounds, "between 1 and 4294967295")?;
-            run.seeds.check()?;
-            for (key, x) in
-                [("stop.mse", run.stop.mse), ("stop.residual", run.stop.residual), ("stop.relative_residual", run.stop.relative_residual)]
+        self.matched.resize_with(reader.methods.len(), HashSet::new);
+        self.expected.resize_with(reader.methods.len(), Vec::new);
+        for (m, method) in reader.methods.iter().enumerate() {
+            self.matched[m].extend(method.expected_by);
+            if let Some(Expect::At(list)) = reader.expect(m)
+                && list.len() > self.expected[m].len()
             {
-                require(x.is_none_or(|x| x > 0.0), key, x.unwrap_or(0.0), "a positive number")?;
+                self.expected[m].clone_from(list);
             }
-            run.record.check(run.rounds)
-        };
-        check().map_err(|e: BadInput| e.inside("run"))?;
-        Ok(run)
-    }
-
-    /// The settings of the problem.
-    ///
-    /// # Errors
-    /// As the table's keys demand.
-    fn problem(&self) -> Result<Box<dyn fedsa::problem::Settings>> {
-        let table = match self.table.get("problem") {
-            Some(Value::Table(table)) => table,
-            None => return Err(BadInput::new("", "there is no [problem] table", "[problem] with kind = ..")),
-            Some(other) => return Err(BadInput::new("problem", format!("{other} is not a table"), "[problem] with kind = ..")),
-        };
-        let mut table = table.clone();
-        let kind = find_kind(fedsa::problem::KINDS, &mut table, "problem").map_err(|e| e.inside("problem"))?;
-        read_kind(kind, table).map_err(|e| e.inside("problem"))
-    }
-
-    /// The methods.
-    ///
-    /// # Errors
-    /// As the tables' keys demand, or when two labels are the same.
-    fn methods(&self) -> Result<Vec<MethodSpec>> {
-        let tables = match self.table.get("method") {
-            Some(Value::Array(tables)) if !tables.is_empty() => tables,
-            Some(Value::Table(_)) => {
-                return Err(BadInput::new("method", "this is one table, not a list", "[[method]], in double brackets"));
-            }
-            Some(other) => return Err(BadInput::new("method", format!("{other} is not a list of tables"), "[[method]] tables")),
-            None => return Err(BadInput::new("", "there is no [[method]]", "at least one [[method]] with kind = ..")),
-        };
-        let mut out: Vec<MethodSpec> = Vec::new();
-        for (i, value) in tables.iter().enumerate() {
-            let spec = self.method(value).map_err(|e| e.inside(&format!("method[{i}]")))?;
-            if out.iter().any(|m| m.label == spec.label) {
-                let what = format!("two methods are called `{}`", spec.label);
-                return Err(BadInput::new(format!("method[{i}].label"), what, "a label of its own for each method"));
-            }
-            let own = !spec.label.is_empty() && spec.label != "format" && !spec.label.starts_with("theta_star");
-            let accepted = "a label other than format and theta_star, which name arrays of theta.npz";
-            require(own, &format!("method[{i}].label"), format!("\"{}\"", spec.label), accepted)?;
-            out.push(spec);
         }
-        Ok(out)
     }
 
-    /// The tables that decide what runs, with defaults written out.
-    ///
-    /// # Errors
-    /// As the tables' keys demand.
-    pub fn resolved(&self) -> Result<Table> {
-        self.resolved_sections().into_iter().map(|(key, value)| Ok((key.to_string(), value?))).collect()
-    }
-
-    /// As [`Point::resolved`], table by table.
-    pub fn resolved_sections(&self) -> [(&'static str, Result<Value>); 4] {
-        let kind = |value: Option<&Value>, name: &dyn Fn(&str) -> Option<&'static str>| {
-            let given = value.and_then(|v| v.get("kind")).and_then(Value::as_str).and_then(name);
-            Value::String(given.unwrap_or_default().to_string())
-        };
-        let problem = || {
-            let mut table = tree(&*self.problem()?)?;
-            let name = |name: &str| fedsa::problem::KINDS.iter().find(|k| k.is_called(name)).map(|k| k.name);
-            table.insert("kind".into(), kind(self.table.get("problem"), &name));
-            Ok(Value::Table(table))
-        };
-        let methods = || {
-            let specs = self.methods()?;
-            let given = self.table.get("method").and_then(Value::as_array).into_iter().flatten();
-            let each = specs.iter().zip(given).map(|(spec, given)| {
-                let mut table = tree(&*spec.settings)?;
-                let common = METHOD_COMMON.iter().filter_map(|key| Some(((*key).to_string(), given.get(*key)?.clone())));
-                table.extend(common);
-                table.insert("kind".into(), Value::String(spec.kind.to_string()));
-                table.insert("label".into(), Value::String(spec.label.clone()));
-                Ok(Value::Table(table))
-            });
-            Ok(Value::Array(each.collect::<Result<_>>()?))
-        };
-        [
-            ("problem", problem()),
-            ("sampling", self.sampling().and_then(|s| Ok(Value::Table(tree(&s)?)))),
-            ("run", self.run().and_then(|r| Ok(Value::Table(tree(&r)?)))),
-            ("method", methods()),
-        ]
-    }
-
-    fn method(&self, value: &Value) -> Result<MethodSpec> {
-        let Value::Table(table) = value else { return Err(BadInput::new("", format!("{value} is not a table"), "[[method]] tables")) };
-        let (mut common, mut own) = (Table::new(), Table::new());
-        for (key, value) in table {
-            let to = if METHOD_COMMON.contains(&key.as_str()) { &mut common } else { &mut own };
-            to.insert(key.clone(), value.clone());
-        }
-        let kind = find_kind(methods::KINDS, &mut own, "method").map_err(|e| {
-            let presets: Vec<&str> = super::presets::PRESETS.iter().map(|p| p.name).collect();
-            BadInput { help: format!("{}, {}", e.help, presets.join(", ")), ..e }
-        })?;
-        let settings = read_kind(kind, own).map_err(|mut e| {
-            if e.what.starts_with("unknown key") {
-                e.help = format!("{}, {}", e.help, METHOD_COMMON.join(", "));
+    /// Of these points and those.
+    fn and(mut self, other: &Seen) -> Self {
+        self.idle.retain(|e| other.idle.iter().any(|idle| idle.key == e.key));
+        for (m, matched) in other.matched.iter().enumerate() {
+            self.matched[m].extend(matched);
+            if other.expected[m].len() > self.expected[m].len() {
+                self.expected[m].clone_from(&other.expected[m]);
             }
-            e
-        })?;
-        // What needs no problem to be seen; the number of agents is not known yet.
-        if let Err(e) = settings.check(usize::MAX)
-            && e.key != "participants"
-        {
-            return Err(e);
         }
-        let common: MethodCommon = read(Value::Table(common))?;
-        link::build(&common.uplink, &common.downlink, None)?;
-        let expect = match common.expect {
-            None => None,
-            Some(Expect::Always(status)) => Some(status),
-            Some(Expect::At(list)) => list.iter().find(|e| self.is_at(&e.at)).map(|e| e.status),
-        };
-        Ok(MethodSpec {
-            label: common.label.unwrap_or_else(|| kind.name.to_string()),
-            kind: kind.name,
-            settings,
-            start: common.start,
-            controls: common.controls,
-            measure_from: common.measure_from,
-            output: common.output,
-            expect,
-            uplink: common.uplink,
-            downlink: common.downlink,
-        })
+        self
+    }
+
+    /// Refuses what has no effect at any point.
+    fn check(&self, experiment: &Experiment) -> Result<()> {
+        if let Some(idle) = self.idle.first() {
+            return Err(idle.clone());
+        }
+        let mut names: Option<Vec<&str>> = None;
+        for (m, list) in self.expected.iter().enumerate() {
+            for (j, entry) in list.iter().enumerate().filter(|(j, _)| !self.matched[m].contains(j)) {
+                let names = names.get_or_insert_with(|| experiment.coordinate_names());
+                let key = format!("method[{m}].expect[{j}]");
+                if let Some(name) = entry.at.keys().find(|name| !names.contains(&name.as_str())) {
+                    let near = super::did_you_mean(super::nearest(name, names.iter().copied()));
+                    let what = format!("nothing that is swept is called `{}`{near}", quoted(name));
+                    let accepted =
+                        if names.is_empty() { "expect = \"diverges\", or a sweep".into() } else { format!("one of {}", names.join(", ")) };
+                    return Err(BadInput::new(format!("{key}.at.{name}"), what, accepted));
+                }
+                let at: Vec<String> = entry.at.iter().map(|(name, value)| format!("{name} = {}", short(value))).collect();
+                let what = format!("no point is at {}, or entries before this one match all that are", at.join(", "));
+                return Err(BadInput::new(key, what, "values that are swept, and each point in one entry"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Experiment {
+    /// The names of everything that is swept, sorted.
+    pub fn coordinate_names(&self) -> Vec<&str> {
+        let names: HashSet<&str> = self.points.iter().flat_map(|p| &p.coordinates).map(|(name, _)| name.as_str()).collect();
+        let mut names: Vec<&str> = names.into_iter().collect();
+        names.sort_unstable();
+        names
     }
 }

@@ -102,6 +102,11 @@ const KINDS: &[Kind] = &[
     Kind { name: "scaffnew", needs: &[], needs_one: &[], takes: &["metric"], measure: scaffnew },
 ];
 
+/// The names of the kinds.
+pub fn kinds() -> Vec<&'static str> {
+    KINDS.iter().map(|kind| kind.name).collect()
+}
+
 /// Checks that the checks of a file can be measured at all.
 ///
 /// # Errors

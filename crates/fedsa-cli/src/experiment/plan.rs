@@ -2,20 +2,22 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
-use fedsa::error::{BadInput, Result, require};
+use fedsa::error::{BadInput, Result, quoted, require};
 use fedsa::kernel::Isa;
 use fedsa::methods::Shape;
 use fedsa::problem::Field;
 use fedsa::record::OutputRule;
 use fedsa::uplink::Uplink;
 use rayon::prelude::*;
+use sha2::{Digest as _, Sha256};
 use toml::{Table, Value};
 
 use super::{predict, resolve};
 use crate::config::link;
 use crate::config::schema::{Centre, Controls, Refused};
-use crate::config::{Experiment, MethodSpec, Point, RunSpec, Settings, Start};
+use crate::config::{Experiment, MethodSpec, Point, Reader, RunSpec, Start};
 use crate::error::Failure;
 use crate::files::DiskFiles;
 use crate::files::find::Places;
@@ -32,11 +34,13 @@ pub struct Plan {
     pub labels: Vec<String>,
     /// The distinct runs without their seeds: cells that come to the same share one.
     pub cells: Vec<Cell>,
+    /// What paths are relative to.
+    places: Places,
 }
 
 /// A problem with its sampling.
 pub struct PlannedField {
-    /// The tables it was built from: equal ones give equal problems.
+    /// A digest of the tables and files it was built from: equal ones give equal problems.
     pub fingerprint: String,
     /// The problem.
     pub field: Box<dyn Field>,
@@ -45,27 +49,25 @@ pub struct PlannedField {
 /// A sweep point.
 pub struct PlannedPoint {
     /// Its coordinates.
-    pub point: Point,
-    /// The tables that decide what runs, defaults written out, paths absolute.
-    pub resolved: Table,
+    pub point: Arc<Point>,
     /// The index of its problem.
     pub field: usize,
     /// Its `[run]` table.
-    pub run: RunSpec,
+    pub run: Arc<RunSpec>,
     /// For each method, the index of its cell.
     pub cells: Vec<usize>,
 }
 
 /// A method on a problem with its run settings, for all its seeds.
 pub struct Cell {
-    /// Says what it is but for the number of rounds and the seeds: what checkpoints go by.
+    /// A digest that says what it is but for the number of rounds and the seeds: what checkpoints go by.
     pub identity: String,
     /// The index of its problem.
     pub field: usize,
     /// The method.
     pub method: MethodSpec,
     /// The run settings.
-    pub run: RunSpec,
+    pub run: Arc<RunSpec>,
     /// `theta_0`.
     pub start: ResolvedStart,
     /// What the `error` metric is measured from, where it is not theta*.
@@ -73,9 +75,9 @@ pub struct Cell {
     /// What the method gives out.
     pub output: OutputRule,
     /// The link.
-    pub uplink: Uplink,
+    pub uplink: Arc<Uplink>,
     /// The recorded rounds.
-    pub grid: Vec<u64>,
+    pub grid: Arc<[u64]>,
     /// Why it is not run: the method cannot live with its link.
     pub refused: Option<String>,
 }
@@ -84,7 +86,7 @@ pub struct Cell {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ResolvedStart {
     /// The same for every seed.
-    Fixed(Vec<f64>),
+    Fixed(Arc<[f64]>),
     /// N(0, I), drawn from the run's seed.
     Normal,
 }
@@ -93,12 +95,76 @@ impl ResolvedStart {
     /// `theta_0` of a seed, d components.
     pub fn of(&self, seed: u64, d: usize) -> Vec<f64> {
         match self {
-            ResolvedStart::Fixed(theta) => theta.clone(),
+            ResolvedStart::Fixed(theta) => theta.to_vec(),
             ResolvedStart::Normal => {
                 let mut s = fedsa::random::stream(seed, fedsa::random::Purpose::Start, 0, fedsa::random::ALL);
                 (0..d).map(|_| s.normal()).collect()
             }
         }
+    }
+}
+
+/// 128 bits that tell tables apart.
+type Digest = [u8; 16];
+
+/// The digest of texts, one after the other.
+fn digest(texts: &[&str]) -> Digest {
+    let mut hasher = Sha256::new();
+    for text in texts {
+        hasher.update((text.len() as u64).to_le_bytes());
+        hasher.update(text);
+    }
+    hasher.finalize()[..16].try_into().expect("half of 32 bytes")
+}
+
+fn hex(digest: &Digest) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What a point comes to, in digests.
+struct Digests {
+    /// Of the problem with its sampling.
+    field: Digest,
+    /// Of `[run]`.
+    run: Digest,
+    /// Of each method.
+    methods: Vec<Digest>,
+}
+
+/// Digests of tables, for points that share them.
+#[derive(Default)]
+struct Digester {
+    known: HashMap<usize, (Arc<Value>, Digest)>,
+}
+
+impl Digester {
+    /// Of what a table of the file comes to; the last one that was asked for in this place is remembered.
+    fn of(&mut self, place: usize, given: Option<&Arc<Value>>, resolved: impl FnOnce() -> Result<Value>) -> Result<Digest> {
+        if let (Some(given), Some((before, digest))) = (given, self.known.get(&place))
+            && Arc::ptr_eq(before, given)
+        {
+            return Ok(*digest);
+        }
+        let digest = digest(&[&canonical(&resolved()?)]);
+        if let Some(given) = given {
+            self.known.insert(place, (Arc::clone(given), digest));
+        }
+        Ok(digest)
+    }
+
+    /// Of a point that was just read.
+    fn point(&mut self, reader: &Reader, places: &Places) -> Result<Digests> {
+        let sections = reader.sections();
+        let problem = self.of(0, sections.problem.as_ref(), || resolve::section("problem", reader.resolved_problem()?, places))?;
+        let sampling = self.of(1, sections.sampling.as_ref(), || reader.resolved_sampling())?;
+        let run = self.of(2, sections.run.as_ref(), || resolve::section("run", reader.resolved_run()?, places))?;
+        let mut methods = Vec::with_capacity(reader.methods.len());
+        for (m, method) in reader.methods.iter().enumerate() {
+            let table = self.of(3 + m, sections.method(m), || resolve::section("method", reader.resolved_method(m)?, places))?;
+            // What a list expects may differ between points whose runs are the same.
+            methods.push(digest(&[&hex(&table), &method.expected_by.map_or(String::new(), |_| format!("{:?}", method.expect))]));
+        }
+        Ok(Digests { field: digest(&[&hex(&problem), &hex(&sampling)]), run, methods })
     }
 }
 
@@ -112,34 +178,32 @@ impl Plan {
         let places = Places::from_env(base);
         let located = |e: BadInput| experiment.document.failure(e);
         // Everything that needs no problem is checked first.
-        let settings = experiment.settings()?;
-        let labels: Vec<String> = settings[0].methods.iter().map(|m| m.label.clone()).collect();
+        let digests = experiment.read_all(Digester::default, |digester, reader| digester.point(reader, &places))?;
+        let labels = experiment.labels().map_err(|e| experiment.failure_at(e, &experiment.points[0]))?;
         super::checks::validate(&experiment, &labels).map_err(located)?;
         super::picture::validate(&experiment, &labels).map_err(located)?;
-        let resolved = experiment.points.iter().map(|point| resolve::point(point, &places).map_err(|e| experiment.failure_at(e, point)));
-        let resolved: Vec<Table> = resolved.collect::<Result<_, _>>()?;
 
-        let mut index: HashMap<String, usize> = HashMap::new();
-        let mut wanted = Vec::new();
-        let field_of: Vec<usize> = (resolved.iter().enumerate())
-            .map(|(i, table)| {
-                let tables = format!("problem {} sampling {}", canonical(&table["problem"]), canonical(&table["sampling"]));
-                *index.entry(tables.clone()).or_insert_with(|| {
-                    wanted.push((i, tables));
-                    wanted.len() - 1
-                })
+        let mut index: HashMap<Digest, usize> = HashMap::new();
+        let mut wanted: Vec<(usize, Digest)> = Vec::new();
+        let mut field_of = |i: usize, digest: Digest| {
+            *index.entry(digest).or_insert_with(|| {
+                wanted.push((i, digest));
+                wanted.len() - 1
             })
-            .collect();
+        };
+        let field_of: Vec<usize> = digests.iter().enumerate().map(|(i, own)| field_of(i, own.field)).collect();
         let built: Vec<Result<PlannedField>> = wanted
             .par_iter()
             .map(|(i, tables)| {
                 let files = DiskFiles::new(places.clone());
-                let Settings { problem, sampling, .. } = &settings[*i];
-                let mut field = problem.field(&files, *sampling, isa).map_err(|e| match e.key.starts_with("sampling") {
-                    true => e,
-                    false => e.inside("problem"),
-                })?;
-                let fingerprint = format!("{tables} files {:08x}", files.digest());
+                let mut reader = Reader::default();
+                reader.read(&experiment.points[*i])?;
+                let mut field =
+                    reader.problem().field(&files, reader.sampling(), isa).map_err(|e| match e.key.starts_with("sampling") {
+                        true => e,
+                        false => e.inside("problem"),
+                    })?;
+                let fingerprint = format!("{} files {:08x}", hex(tables), files.digest());
                 if let Some(root) = roots.get(&fingerprint).filter(|root| root.len() == field.dim()) {
                     field.set_root(root.clone());
                 }
@@ -150,34 +214,55 @@ impl Plan {
             built.into_iter().zip(&wanted).map(|(field, (i, _))| field.map_err(|e| experiment.failure_at(e, &experiment.points[*i])));
         let fields: Vec<PlannedField> = fields.collect::<Result<_, _>>()?;
 
-        let mut cells: Vec<Cell> = Vec::new();
-        let mut by_fingerprint: HashMap<String, usize> = HashMap::new();
-        let mut points = Vec::new();
-        for (i, (point, Settings { run, methods, .. })) in experiment.points.iter().zip(settings).enumerate() {
-            let (field, table) = (field_of[i], &resolved[i]);
-            let mut own = Vec::new();
-            for (m, method) in methods.into_iter().enumerate() {
-                let tables = format!("run {} method {}", canonical(&table["run"]), canonical(&table["method"][m]));
-                let fingerprint = format!("{} {tables}", fields[field].fingerprint);
-                let endless = without(&table["run"], &["rounds", "seeds"]);
-                let identity =
-                    format!("{} run {} method {}", fields[field].fingerprint, canonical(&endless), canonical(&table["method"][m]));
-                let cell = match by_fingerprint.get(&fingerprint) {
-                    Some(cell) => *cell,
-                    None => {
-                        let cell =
-                            Cell::new(&identity, field, &*fields[field].field, method, run.clone(), &places, &format!("method[{m}]"))
-                                .map_err(|e| experiment.failure_at(e, point))?;
-                        cells.push(cell);
-                        by_fingerprint.insert(fingerprint, cells.len() - 1);
-                        cells.len() - 1
-                    }
+        let mut by_digest: HashMap<Digest, usize> = HashMap::new();
+        // Of each cell the point and the method that it was first seen at.
+        let mut first: Vec<(usize, usize)> = Vec::new();
+        let mut cell_of = |i: usize, m: usize, digest: Digest| {
+            *by_digest.entry(digest).or_insert_with(|| {
+                first.push((i, m));
+                first.len() - 1
+            })
+        };
+        let cells_of = |(i, own): (usize, &Digests)| {
+            let of_field = &fields[field_of[i]].fingerprint;
+            let cell = |(m, method): (usize, &Digest)| cell_of(i, m, digest(&[of_field, &hex(&own.run), &hex(method)]));
+            own.methods.iter().enumerate().map(cell).collect()
+        };
+        let cells_of: Vec<Vec<usize>> = digests.iter().enumerate().map(cells_of).collect();
+        let shared = Shared::new(&places);
+        let cells = first.par_chunks(CHUNK).map(|chunk| {
+            let mut reader = Reader::default();
+            let mut cells = Vec::with_capacity(chunk.len());
+            for (i, m) in chunk {
+                let point = &experiment.points[*i];
+                let mut build = || {
+                    reader.read(point)?;
+                    let run = shared.run(&digests[*i].run, &reader)?;
+                    let of = &fields[field_of[*i]];
+                    let identity = hex(&digest(&[&of.fingerprint, &hex(&run.identity), &hex(&digests[*i].methods[*m])]));
+                    Cell::new(&identity, field_of[*i], &*of.field, reader.methods[*m].clone(), run, &shared, *m)
                 };
-                own.push(cell);
+                cells.push(build().map_err(|e| (*i, e))?);
             }
-            points.push(PlannedPoint { point: point.clone(), resolved: table.clone(), field, run, cells: own });
-        }
-        Ok(Self { experiment, fields, points, labels, cells })
+            Ok(cells)
+        });
+        let cells: Vec<Result<Vec<Cell>, (usize, BadInput)>> = cells.collect();
+        let located = |(i, e): (usize, BadInput)| experiment.failure_at(e, &experiment.points[i]);
+        let cells: Vec<Vec<Cell>> = cells.into_iter().map(|cells| cells.map_err(located)).collect::<Result<_, _>>()?;
+        let cells: Vec<Cell> = cells.into_iter().flatten().collect();
+        let point = |(point, (field, own)): (&Arc<Point>, (usize, Vec<usize>))| {
+            let run = Arc::clone(&cells[own[0]].run);
+            PlannedPoint { point: Arc::clone(point), field, run, cells: own }
+        };
+        let points = experiment.points.iter().zip(field_of.iter().copied().zip(cells_of)).map(point).collect();
+        Ok(Self { experiment, fields, points, labels, cells, places })
+    }
+
+    /// The tables that decide what runs at a point, defaults written out, paths absolute.
+    pub fn resolved(&self, point: usize) -> Table {
+        let mut reader = Reader::default();
+        let read = reader.read(&self.points[point].point).and_then(|()| resolve::point(&reader, &self.places));
+        read.expect("it was read before")
     }
 
     /// The problem of a cell.
@@ -202,6 +287,12 @@ fn without(value: &Value, keys: &[&str]) -> Value {
     value
 }
 
+/// The tables of one direction of a link as text.
+fn canonical_link(codec: &Option<Table>, media: &[Table]) -> String {
+    let tables = codec.iter().chain(media).map(|table| canonical(&Value::Table(table.clone())));
+    format!("{}: {}", codec.is_some(), tables.collect::<Vec<_>>().join(" "))
+}
+
 /// A value as text with the keys of tables sorted.
 fn canonical(value: &Value) -> String {
     match value {
@@ -216,25 +307,98 @@ fn canonical(value: &Value) -> String {
     }
 }
 
+/// How many points or cells are read with one reader.
+const CHUNK: usize = 256;
+
+/// What cells have in common, made once.
+struct Shared<'p> {
+    places: &'p Places,
+    runs: Mutex<HashMap<Digest, SharedRun>>,
+    links: Mutex<HashMap<Digest, Kept<Uplink>>>,
+    starts: Mutex<HashMap<(usize, Digest), Kept<[f64]>>>,
+}
+
+/// A `[run]` table.
+#[derive(Clone)]
+struct SharedRun {
+    spec: Arc<RunSpec>,
+    /// The recorded rounds.
+    grid: Arc<[u64]>,
+    /// A digest of the table without its number of rounds and its seeds.
+    identity: Digest,
+}
+
+/// A part that was made, with the checksum of the files that it was made from.
+type Kept<T> = (Arc<T>, u32);
+
+impl<'p> Shared<'p> {
+    fn new(places: &'p Places) -> Self {
+        Self { places, runs: Mutex::default(), links: Mutex::default(), starts: Mutex::default() }
+    }
+
+    /// `[run]` of the point that was read last.
+    fn run(&self, digest: &Digest, reader: &Reader) -> Result<SharedRun> {
+        if let Some(run) = self.runs.lock().expect("no panics under the lock").get(digest) {
+            return Ok(run.clone());
+        }
+        let spec = Arc::clone(reader.run());
+        let grid = spec.record.rounds(spec.rounds).into();
+        let endless = without(&resolve::section("run", reader.resolved_run()?, self.places)?, &["rounds", "seeds"]);
+        let made = SharedRun { spec, grid, identity: self::digest(&[&canonical(&endless)]) };
+        Ok(self.runs.lock().expect("no panics under the lock").entry(*digest).or_insert(made).clone())
+    }
+
+    /// The part with this key; made outside of the lock, so that two threads may make the same.
+    fn kept<K: Copy + Eq + std::hash::Hash, T: ?Sized>(
+        &self,
+        parts: &Mutex<HashMap<K, Kept<T>>>,
+        key: K,
+        make: impl FnOnce(&DiskFiles) -> Result<Arc<T>>,
+    ) -> Result<Kept<T>> {
+        if let Some(kept) = parts.lock().expect("no panics under the lock").get(&key) {
+            return Ok(kept.clone());
+        }
+        let files = DiskFiles::new(self.places.clone());
+        let made = (make(&files)?, files.digest());
+        Ok(parts.lock().expect("no panics under the lock").entry(key).or_insert(made).clone())
+    }
+}
+
 impl Cell {
     fn new(
         identity: &str,
         index: usize,
         field: &dyn Field,
         method: MethodSpec,
-        run: RunSpec,
-        places: &Places,
-        place: &str,
+        SharedRun { spec: run, grid, .. }: SharedRun,
+        shared: &Shared<'_>,
+        place: usize,
     ) -> Result<Self> {
-        let files = DiskFiles::new(places.clone());
-        let inside = |e: BadInput| e.inside(place);
+        let place = format!("method[{place}]");
+        let inside = |e: BadInput| e.inside(&place);
         method.settings.check(field.agents()).map_err(inside)?;
+        if run.stop.mse.is_some() && field.root().is_none() {
+            let what = "a squared distance from theta*, which is not known for this problem";
+            return Err(BadInput::new("run.stop.mse", what, "stop = { residual = x } or { relative_residual = x }"));
+        }
         let output = method.output.rule(run.rounds).map_err(inside)?;
         let (start, key) = match &method.start {
             Some(start) => (start, format!("{place}.start")),
             None => (&run.start, "run.start".to_string()),
         };
-        let start = resolve_start(start, field, &method, &files).map_err(|e| e.inside(&key))?;
+        let (start, start_files) = match start {
+            Start::Name(name) if name == "normal" => (ResolvedStart::Normal, 0),
+            // That of the method's own settings.
+            Start::Name(name) if name == "limit" => {
+                let limit = predict::limit(field, &method.settings.shape()).map_err(|e| e.inside(&key))?;
+                (ResolvedStart::Fixed(limit.into()), 0)
+            }
+            start => {
+                let made = |files: &DiskFiles| resolve_start(start, field, files).map(Arc::from).map_err(|e| e.inside(&key));
+                let (theta, digest) = shared.kept(&shared.starts, (index, digest(&[&format!("{start:?}")])), made)?;
+                (ResolvedStart::Fixed(theta), digest)
+            }
+        };
         let centre = match method.measure_from {
             Centre::Root => None,
             Centre::Limit => Some(predict::limit(field, &method.settings.shape()).map_err(|e| e.inside(&format!("{place}.measure_from")))?),
@@ -245,16 +409,21 @@ impl Cell {
             require(has && known, "controls", "\"ideal\"", "ideal only for methods with control variates on linear problems")
                 .map_err(inside)?;
         }
-        let uplink = link::build(&method.uplink, &method.downlink, Some(&files)).map_err(inside)?;
+        let ends = digest(&[
+            &canonical_link(&method.uplink.codec, &method.uplink.media),
+            &format!("{}", method.uplink.error_feedback),
+            &canonical_link(&method.downlink.codec, &[]),
+        ]);
+        let made = |files: &DiskFiles| link::build(&method.uplink, &method.downlink, Some(files)).map(Arc::new).map_err(inside);
+        let (uplink, link_files) = shared.kept(&shared.links, ends, made)?;
         let fits = uplink.check(field.agents(), field.dim()).and_then(|()| check_traces(&uplink, run.rounds));
-        fits.map_err(|e| link::located(&method.uplink, e).inside(place))?;
+        fits.map_err(|e| link::located(&method.uplink, e).inside(&place))?;
         let refused = match check_link(field, &method, &uplink) {
             Ok(()) => None,
             Err(e) if run.refused == Refused::Skip => Some(e.what),
             Err(e) => return Err(e.inside(&format!("{place}.uplink"))),
         };
-        let grid = run.record.rounds(run.rounds);
-        let identity = format!("{identity} files {:08x}", files.digest());
+        let identity = format!("{identity} files {start_files:08x} {link_files:08x}");
         Ok(Self { identity, field: index, method, run, start, centre, output, uplink, grid, refused })
     }
 
@@ -291,7 +460,8 @@ fn check_link(field: &dyn Field, method: &MethodSpec, uplink: &Uplink) -> Result
     built.check_link(&link).map_err(|e| BadInput { key: String::new(), ..e })
 }
 
-fn resolve_start(start: &Start, field: &dyn Field, method: &MethodSpec, files: &DiskFiles) -> Result<ResolvedStart> {
+/// A start that depends on the problem alone.
+fn resolve_start(start: &Start, field: &dyn Field, files: &DiskFiles) -> Result<Vec<f64>> {
     const NAMES: &str = "zero, root, root+1, normal, limit, a list of d numbers, or a file (.npz with theta, or .json)";
     let d = field.dim();
     let root = || field.root().map(<[f64]>::to_vec).ok_or_else(|| BadInput::new("", "theta* is not known for this problem", NAMES));
@@ -301,13 +471,11 @@ fn resolve_start(start: &Start, field: &dyn Field, method: &MethodSpec, files: &
             "zero" => vec![0.0; d],
             "root" => root()?,
             "root+1" => root()?.iter().map(|x| x + 1.0).collect(),
-            "normal" => return Ok(ResolvedStart::Normal),
-            "limit" => predict::limit(field, &method.settings.shape())?,
             file if file.contains('.') => files.vector(file).map_err(|e| BadInput::new("", e.to_string(), e.help))?,
             other => {
                 let near = crate::config::nearest(other, ["zero", "root", "root+1", "normal", "limit"].into_iter());
                 let near = near.map_or(String::new(), |n| format!("; did you mean `{n}`?"));
-                return Err(BadInput::new("", format!("there is no start `{other}`{near}"), NAMES));
+                return Err(BadInput::new("", format!("there is no start `{}`{near}", quoted(other)), NAMES));
             }
         },
     };
@@ -318,5 +486,5 @@ fn resolve_start(start: &Start, field: &dyn Field, method: &MethodSpec, files: &
     if let Some(i) = theta.iter().position(|x| !x.is_finite()) {
         return Err(BadInput::new("", format!("component {i} is {}", theta[i]), accepted));
     }
-    Ok(ResolvedStart::Fixed(theta))
+    Ok(theta)
 }

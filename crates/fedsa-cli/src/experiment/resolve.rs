@@ -1,19 +1,32 @@
 //! What an experiment comes to as a file: defaults written out, paths absolute.
 
 use fedsa::error::Result;
+use rayon::prelude::*;
 use toml::{Table, Value};
 
-use crate::config::{Document, Experiment, Point};
+use crate::config::reader::complete;
+use crate::config::sections::Sections;
+use crate::config::{Document, Experiment, Point, Reader};
 use crate::files::find::Places;
 
-/// The tables that decide what runs at a point; equal ones give equal bits, if the
-/// contents of files are equal.
+/// The tables that decide what runs at the point that was read last; equal ones give equal bits, if
+/// the contents of files are equal.
 ///
 /// # Errors
-/// As the tables' keys demand.
-pub fn point(point: &Point, places: &Places) -> Result<Table> {
-    let mut table = point.resolved()?;
+/// When a setting cannot be written in a TOML file.
+pub fn point(reader: &Reader, places: &Places) -> Result<Table> {
+    let mut table = reader.resolved()?;
     absolute_paths(&mut table, places);
+    Ok(table)
+}
+
+/// One of these tables, or one method's, with absolute paths.
+///
+/// # Errors
+/// None; as the others of this module.
+pub fn section(key: &str, mut table: Value, places: &Places) -> Result<Value> {
+    let key: &[&str] = if key == "method" { &["method", "*"] } else { &[key] };
+    visit(&mut table, key, places);
     Ok(table)
 }
 
@@ -36,16 +49,13 @@ pub fn file(experiment: &Experiment, places: &Places) -> Result<String> {
 
 /// Writes out the defaults of the tables that are complete without sweeps.
 fn fill(mut table: Table) -> Table {
-    let point = Point { label: String::new(), coordinates: Vec::new(), table: table.clone(), origins: Vec::new() };
-    let mut merge = |key: &str, typed: Option<Value>| match (table.get_mut(key), typed) {
-        (None, Some(typed)) => {
-            table.insert(key.to_string(), typed);
+    for (key, typed) in complete(&Sections::of(&table)) {
+        match table.get_mut(key) {
+            None => {
+                table.insert(key.to_string(), typed);
+            }
+            Some(given) => merge(given, typed),
         }
-        (Some(given), Some(typed)) => merge(given, typed),
-        _ => {}
-    };
-    for (key, typed) in point.resolved_sections() {
-        merge(key, typed.ok());
     }
     table
 }
@@ -66,8 +76,11 @@ fn merge(given: &mut Value, typed: Value) {
 /// Whether a file comes to the points of an experiment.
 fn same_points(table: &Table, experiment: &Experiment, places: &Places) -> bool {
     let Ok(other) = Experiment::read(Document::from_flags(table.clone(), Vec::new())) else { return false };
-    let same = |(a, b): (&Point, &Point)| a.label == b.label && point(a, places).ok() == point(b, places).ok();
-    other.points.len() == experiment.points.len() && other.points.iter().zip(&experiment.points).all(same)
+    let read = |at: &Point, reader: &mut Reader| reader.read(at).and_then(|()| point(reader, places)).ok();
+    let same =
+        |readers: &mut (Reader, Reader), (a, b): (&Point, &Point)| a.label == b.label && read(a, &mut readers.0) == read(b, &mut readers.1);
+    let pairs = other.points.par_iter().map(|p| &**p).zip(experiment.points.par_iter().map(|p| &**p));
+    other.points.len() == experiment.points.len() && pairs.map_init(<(Reader, Reader)>::default, same).all(|same| same)
 }
 
 /// Makes the paths of a file absolute, wherever variants and sweeps set them.

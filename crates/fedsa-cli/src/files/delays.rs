@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{BadInput, Result, quoted};
 use fedsa::uplink::medium::delay::{MAX_DELAY, Row};
 
 use super::about;
@@ -35,7 +35,7 @@ fn from_text(bytes: &[u8]) -> Result<Vec<Row>> {
         let delay = |field: &str| match field.parse::<u64>() {
             Ok(delay) if delay <= MAX_DELAY => Ok(delay),
             Ok(delay) => Err(bad(i + 1, format!("a delay of {delay} rounds, and at most {MAX_DELAY} are accepted"))),
-            Err(_) => Err(bad(i + 1, format!("`{}` is not a whole number of rounds", field.chars().take(40).collect::<String>()))),
+            Err(_) => Err(bad(i + 1, format!("`{}` is not a whole number of rounds", quoted(field)))),
         };
         let row = line.split(',').flat_map(|part| {
             // Nothing between two commas is a mistake, several blanks are not.

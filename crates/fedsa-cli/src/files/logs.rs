@@ -9,7 +9,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{BadInput, Result, quoted as cut};
 use fedsa::problem::log::{Log, check_all};
 
 use super::find::{Places, extension_of, natural_order};
@@ -89,11 +89,11 @@ impl Layout {
         let find = |name: &str| {
             let mut places = names.iter().enumerate().filter(|(_, other)| *other == name).map(|(i, _)| i);
             match (places.next(), places.next()) {
-                (Some(_), Some(_)) => Err(BadInput::new("", format!("two columns are called `{name}`"), WANTED)),
+                (Some(_), Some(_)) => Err(BadInput::new("", format!("two columns are called `{}`", cut(name)), WANTED)),
                 (place, _) => Ok(place),
             }
         };
-        let missing = |name: &str| BadInput::new("", format!("there is no column `{name}`: {}", found()), WANTED);
+        let missing = |name: &str| BadInput::new("", format!("there is no column `{}`: {}", cut(name), found()), WANTED);
         let require = |name: &str| find(name)?.ok_or_else(|| missing(name));
 
         let mut columns: Vec<String> = names.iter().filter(|name| name.starts_with("s_")).cloned().collect();
@@ -135,7 +135,7 @@ pub fn from_parquet(file: Vec<u8>) -> Result<Log> {
     contained(file, |file| {
         let names = file.names();
         let layout = Layout::new(&names)?;
-        let in_column = |i: usize, e: BadInput| BadInput::new("", format!("column `{}`: {}", names[i], e.what), e.help);
+        let in_column = |i: usize, e: BadInput| BadInput::new("", format!("column `{}`: {}", cut(&names[i]), e.what), e.help);
         let numbers = |i: usize| file.numbers(i).map_err(|e| in_column(i, e));
         let rows = |columns: &[usize]| -> Result<Vec<f64>> {
             let columns = columns.iter().map(|&i| numbers(i)).collect::<Result<Vec<_>>>()?;
@@ -182,8 +182,12 @@ pub fn from_csv(file: Vec<u8>) -> Result<Log> {
         // The reader has checked that every line has a field for every name.
         let not = |i: usize, wanted: &str| {
             let (line, field) = (record.position().map_or(0, csv::Position::line), &record[i]);
-            let what = if field.is_empty() { "nothing".into() } else { format!("`{field}`") };
-            BadInput::new("", format!("line {line}, column `{}`: {what} is not {wanted}", names[i]), format!("{wanted} on every line"))
+            let what = if field.is_empty() { "nothing".into() } else { format!("`{}`", cut(field)) };
+            BadInput::new(
+                "",
+                format!("line {line}, column `{}`: {what} is not {wanted}", cut(&names[i])),
+                format!("{wanted} on every line"),
+            )
         };
         let number = |i: usize| {
             let value = record[i].parse().ok().filter(|v: &f64| v.is_finite());

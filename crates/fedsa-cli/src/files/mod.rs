@@ -65,7 +65,9 @@ impl DiskFiles {
             let bad = |e: String| BadInput::new(name_of(&path), e, accepted);
             let value: serde_json::Value = serde_json::from_slice(&read(&path)?).map_err(|e| bad(format!("not JSON: {e}")))?;
             let list = value.get("theta").unwrap_or(&value).as_array().ok_or_else(|| bad("no list of numbers".into()))?;
-            list.iter().map(|x| x.as_f64().ok_or_else(|| bad(format!("{x} is not a number")))).collect::<Result<_>>()?
+            list.iter()
+                .map(|x| x.as_f64().ok_or_else(|| bad(format!("{} is not a number", fedsa::error::quoted(x.to_string())))))
+                .collect::<Result<_>>()?
         } else {
             npz::read(&path)?.get("theta").map_err(|e| about(&path, e))?.data().to_vec()
         };
@@ -151,9 +153,15 @@ fn about(path: &Path, e: BadInput) -> BadInput {
     BadInput::new(name_of(path), what, e.help)
 }
 
-/// Names for a message: `a`, `b`, `c`.
+/// Names for a message: `a`, `b`, `c`; of many the first.
 fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    const MOST: usize = 30;
+    let mut names = names.into_iter().map(|name| format!("`{}`", fedsa::error::quoted(name)));
+    let mut shown: Vec<String> = names.by_ref().take(MOST).collect();
+    if names.next().is_some() {
+        shown.push("..".into());
+    }
+    shown.join(", ")
 }
 
 /// An integer as a double, if a double holds it exactly.

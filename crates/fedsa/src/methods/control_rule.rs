@@ -15,6 +15,7 @@ use crate::uplink::Facts;
 
 /// The `rule` setting: how control variates are kept over imperfect links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlRule {
     /// literal over an exact link, acknowledged where messages are altered or lost one

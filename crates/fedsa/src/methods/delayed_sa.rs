@@ -25,6 +25,7 @@ use crate::server::adaptive::{Adaptive, Choice};
 
 /// The settings of delayed SA.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DelayedSa {
     /// `alpha`.
@@ -48,12 +49,14 @@ impl Settings for DelayedSa {
 
 /// The settings of delay-adaptive SA.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DelayAdaptiveSa {
     /// `alpha`.
     pub step_size: StepSize,
     /// `eps`; the (first) step size when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub threshold: Option<f64>,
 }
 
@@ -74,12 +77,14 @@ impl Settings for DelayAdaptiveSa {
 
 /// The settings of DASA.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Dasa {
     /// `alpha`.
     pub step_size: StepSize,
     /// `eps`; the (first) step size when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub threshold: Option<f64>,
 }
 

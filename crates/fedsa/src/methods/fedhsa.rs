@@ -21,17 +21,21 @@ use crate::server::Average;
 
 /// The settings of FedHSA.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FedHsa {
     /// `eta`.
     pub step_size: StepSize,
     /// H.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::methods::MAX_LOCAL_STEPS)))]
     pub local_steps: usize,
     /// `alpha_g`.
     #[serde(default = "one")]
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub global_step_size: f64,
     /// m of the N agents take part in a round; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub participants: Option<usize>,
     /// What an operator that did not arrive counts as.
     #[serde(default)]
@@ -46,6 +50,7 @@ pub struct FedHsa {
 /// agent sent last, N d numbers at the server: without sampling noise G is then exact in
 /// the limit, and FedHSA reaches `theta*` over losses too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Missing {
     /// Zero (the convention of \[T\] eq. 4.3).

@@ -19,17 +19,21 @@ use crate::schedule::StepSize;
 
 /// The settings of FedLSA.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FedLsa {
     /// `eta`.
     pub step_size: StepSize,
     /// H.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::methods::MAX_LOCAL_STEPS)))]
     pub local_steps: usize,
     /// `alpha_g`.
     #[serde(default = "one")]
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub global_step_size: f64,
     /// m of the N agents take part in a round; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub participants: Option<usize>,
 }
 

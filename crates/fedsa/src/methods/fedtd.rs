@@ -17,12 +17,14 @@ use crate::schedule::StepSize;
 
 /// The settings of federated TD.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FedTd {
     /// `alpha`.
     pub step_size: StepSize,
     /// m of the N agents take part in a round; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub participants: Option<usize>,
 }
 

@@ -11,7 +11,7 @@ pub mod scafflsa_random;
 
 use crate::error::{BadInput, Result, require};
 use crate::local::Client;
-use crate::registry::{Kind, read};
+use crate::registry::{Kind, kind};
 use crate::schedule::{LocalSteps, StepSize, Steps};
 use crate::server::average::Tell;
 use crate::server::{Average, Delivery, Participation, Server};
@@ -126,18 +126,15 @@ pub enum Drift {
 
 /// The kinds of methods, by the name that `kind` gives.
 pub const KINDS: &[Kind<dyn Settings>] = &[
-    Kind::<dyn Settings>::new("fedlsa", "local steps, then averaging (Local SA)", |de| Ok(Box::new(read::<fedlsa::FedLsa>(de)?)))
-        .also(&["fedavg"]),
-    Kind::new("scafflsa", "control variates, a talk every H steps", |de| Ok(Box::new(read::<scafflsa::Scafflsa>(de)?))),
-    Kind::new("scafflsa-random", "control variates, talks at random", |de| Ok(Box::new(read::<scafflsa_random::ScafflsaRandom>(de)?))),
-    Kind::new("fedhsa", "the mean operator of the round's start as memory", |de| Ok(Box::new(read::<fedhsa::FedHsa>(de)?))),
-    Kind::new("fedtd", "one direction an agent and round (federated TD over channels)", |de| Ok(Box::new(read::<fedtd::FedTd>(de)?))),
-    Kind::new("delayed-sa", "directions at stale models", |de| Ok(Box::new(read::<delayed_sa::DelayedSa>(de)?))),
-    Kind::new("delay-adaptive-sa", "directions at stale models that are near enough", |de| {
-        Ok(Box::new(read::<delayed_sa::DelayAdaptiveSa>(de)?))
-    }),
-    Kind::new("dasa", "the half of the directions whose models are nearest", |de| Ok(Box::new(read::<delayed_sa::Dasa>(de)?))),
-    Kind::new("projected-td", "FedLSA projected on a ball", |de| Ok(Box::new(read::<projected_td::ProjectedTd>(de)?))),
+    kind!("fedlsa", "local steps, then averaging (Local SA)", fedlsa::FedLsa, "fedavg"),
+    kind!("scafflsa", "control variates, a talk every H steps", scafflsa::Scafflsa),
+    kind!("scafflsa-random", "control variates, talks at random", scafflsa_random::ScafflsaRandom),
+    kind!("fedhsa", "the mean operator of the round's start as memory", fedhsa::FedHsa),
+    kind!("fedtd", "one direction an agent and round (federated TD over channels)", fedtd::FedTd),
+    kind!("delayed-sa", "directions at stale models", delayed_sa::DelayedSa),
+    kind!("delay-adaptive-sa", "directions at stale models that are near enough", delayed_sa::DelayAdaptiveSa),
+    kind!("dasa", "the half of the directions whose models are nearest", delayed_sa::Dasa),
+    kind!("projected-td", "FedLSA projected on a ball", projected_td::ProjectedTd),
 ];
 
 /// A global step size of 1.

@@ -26,17 +26,21 @@ use crate::server::Average;
 
 /// The settings of SCAFFLSA with a fixed period.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Scafflsa {
     /// `eta`.
     pub step_size: StepSize,
     /// H.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::methods::MAX_LOCAL_STEPS)))]
     pub local_steps: usize,
     /// `alpha_g`.
     #[serde(default = "one")]
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub global_step_size: f64,
     /// m of the N agents take part in a round; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub participants: Option<usize>,
     /// How control variates are kept over a link that alters, loses or delays messages.
     #[serde(default)]
@@ -44,6 +48,7 @@ pub struct Scafflsa {
     /// The share of `v - v_c` by which a control moves, in (0, 1]. 1 is \[S\]; over a codec of
     /// variance constant zeta, `1 / (1 + zeta)` keeps controls stable where 1 may not.
     #[serde(default = "one")]
+    #[cfg_attr(feature = "schema", schemars(range(max = 1), extend("exclusiveMinimum" = 0)))]
     pub control_step: f64,
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::{BadInput, Result};
+use crate::error::{BadInput, Result, quoted};
 
 /// An array of any number of dimensions; a scalar has none.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,7 +87,9 @@ impl Arrays {
         self.find(name).ok_or_else(|| {
             let found = match self.0.len() {
                 0 => "there are no arrays".to_string(),
-                _ => format!("the arrays are {}", self.0.keys().map(|k| format!("`{k}`")).collect::<Vec<_>>().join(", ")),
+                _ => {
+                    format!("the arrays are {}", self.0.keys().take(20).map(|k| format!("`{}`", quoted(k))).collect::<Vec<_>>().join(", "))
+                }
             };
             BadInput::new(name, "there is no such array", found)
         })

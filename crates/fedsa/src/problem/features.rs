@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{BadInput, Result, require};
+use crate::error::{BadInput, Result, quoted, require};
 use crate::problem::log::Log;
 
 /// The largest number of features a map may have. An evaluation solves dense
@@ -32,6 +32,7 @@ pub type Ranges = BTreeMap<String, (f64, f64)>;
 /// `fourier:3`, `tiles:8x4` (tilings x bins), `radial:5` or `radial:5:0.3`
 /// (centres, width).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FeatureSpec {
     /// The clipped state itself, unscaled, `d = k`; with `bias` a constant 1
@@ -67,8 +68,10 @@ pub enum FeatureSpec {
     /// the solution is not unique.
     Tiles {
         /// The number of grids.
+        #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
         tilings: u32,
         /// The number of tiles along each column.
+        #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
         bins: u32,
     },
     /// Gaussian bumps `exp(-||x - m||^2 / (2 width^2))` around the `d =
@@ -76,10 +79,12 @@ pub enum FeatureSpec {
     /// middle for one centre), normalised to the sum 1.
     Radial {
         /// The number of centres along each column.
+        #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
         centres: u32,
         /// The standard deviation of a bump in units of `x`, from 0.001 to 1000;
         /// by default the distance between neighbouring centres (1 for one centre).
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "schema", schemars(range(min = 0.001, max = 1000)))]
         width: Option<f64>,
     },
 }
@@ -162,7 +167,7 @@ impl FromStr for FeatureSpec {
             })
         };
         let help = || format!("accepted: {}", Self::FORMS);
-        let spec = parse().ok_or_else(|| BadInput::new("features", format!("`{text}` names no features"), help()))?;
+        let spec = parse().ok_or_else(|| BadInput::new("features", format!("`{}` names no features", quoted(text)), help()))?;
         spec.check().map_err(|e| e.inside("features"))?;
         Ok(spec)
     }
@@ -190,8 +195,8 @@ pub fn ranges_of(logs: &[Log], given: &Ranges) -> Result<Ranges> {
             }
         }
         if lo == hi {
-            let what = format!("`{column}` is {lo} in every transition, which gives no range to scale it by");
-            return Err(BadInput::new("ranges", what, format!("give the range of `{column}`, or leave the column out")));
+            let what = format!("`{}` is {lo} in every transition, which gives no range to scale it by", quoted(column));
+            return Err(BadInput::new("ranges", what, format!("give the range of `{}`, or leave the column out", quoted(column))));
         }
         ranges.insert(column.clone(), (lo, hi));
     }
@@ -201,13 +206,13 @@ pub fn ranges_of(logs: &[Log], given: &Ranges) -> Result<Ranges> {
 fn check_ranges(columns: &[String], ranges: &Ranges) -> Result<()> {
     for (name, &(lo, hi)) in ranges {
         if !columns.contains(name) {
-            let help = format!("the state columns are {}", columns.join(", "));
-            return Err(BadInput::new("ranges", format!("there is no state column `{name}`"), help));
+            let help = format!("the state columns are {}", quoted(columns.join(", ")));
+            return Err(BadInput::new("ranges", format!("there is no state column `{}`", quoted(name)), help));
         }
         // The width must be finite too, or scaling by it would give 0 or NaN.
         if !(lo < hi && (hi - lo).is_finite()) {
             let help = "a range is two finite numbers, the smaller first";
-            return Err(BadInput::new("ranges", format!("`{name}`: [{lo}, {hi}] is not a range"), help));
+            return Err(BadInput::new("ranges", format!("`{}`: [{lo}, {hi}] is not a range", quoted(name)), help));
         }
     }
     Ok(())
@@ -241,9 +246,11 @@ impl FeatureMap {
         let bounds = columns.iter().map(|column| match (ranges.get(column), spec) {
             (Some(&range), _) => Ok(range),
             (None, FeatureSpec::Identity { .. }) => Ok((f64::NEG_INFINITY, f64::INFINITY)),
-            (None, _) => {
-                Err(BadInput::new("ranges", format!("`{column}` has no range"), format!("{spec} needs the range of every state column")))
-            }
+            (None, _) => Err(BadInput::new(
+                "ranges",
+                format!("`{}` has no range", quoted(column)),
+                format!("{spec} needs the range of every state column"),
+            )),
         });
         let bounds = bounds.collect::<Result<Vec<_>>>()?;
         let len = spec.count(k).filter(|&d| d <= MAX_FEATURES).ok_or_else(|| {

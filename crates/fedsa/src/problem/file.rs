@@ -23,12 +23,13 @@ use super::noise::{Noise, Noisy};
 use super::systems::{System, Systems};
 use super::td::Features;
 use super::{Field, Files, Settings, equal_weights, field};
-use crate::error::{BadInput, Result, require};
+use crate::error::{BadInput, Result, quoted, require};
 use crate::kernel::Isa;
 use crate::sampling::Sampling;
 
 /// The `file` problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ArrayFile {
     /// The `.npz` file.
@@ -70,7 +71,7 @@ impl ArrayFile {
                 }
             }
             (None, None) => {
-                let names: Vec<&str> = arrays.iter().map(|(name, _)| name).collect();
+                let names: Vec<String> = arrays.iter().take(20).map(|(name, _)| quoted(name)).collect();
                 let what = format!("neither `P` nor `A` among its arrays ({})", names.join(", "));
                 Err(BadInput::new("", what, "an MRP or MDP as P, R, Phi, gamma (and policy), or linear systems as A, b"))
             }

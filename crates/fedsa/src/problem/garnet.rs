@@ -13,6 +13,7 @@ use crate::sampling::Sampling;
 
 /// How agents differ: presets of `kernels`, `perturbation`, `rewards` and `reward_perturbation`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Heterogeneity {
     /// One kernel, perturbed by U(0, 0.0002); the same rewards.
@@ -28,6 +29,7 @@ pub enum Heterogeneity {
 
 /// Which kernels there are before perturbation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Kernels {
     /// The same for all agents.
@@ -40,6 +42,7 @@ pub enum Kernels {
 
 /// The policy that is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
     /// One action per state, drawn once (the authors' published scripts).
@@ -51,19 +54,26 @@ pub enum Policy {
 
 /// The `garnet` problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Garnet {
     /// The number of agents N, the first of one pool whatever N.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::problem::MAX_AGENTS)))]
     pub agents: usize,
     /// The number of states n.
+    #[cfg_attr(feature = "schema", schemars(range(min = 2, max = crate::problem::MAX_STATES)))]
     pub states: usize,
     /// The number of actions a.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub actions: usize,
     /// The number of successors b of a state and action, equally likely.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub branching: usize,
     /// The number of features d: U(0, 1), rows scaled to sum 1, shared by all agents.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub features: usize,
     /// The discount factor.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
     pub gamma: f64,
     /// The problem's own seed.
     pub seed: u64,
@@ -76,12 +86,14 @@ pub struct Garnet {
     pub kernels: Option<Kernels>,
     /// Overrides the preset's perturbation: U(0, this) is added to non-zero probabilities.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub perturbation: Option<f64>,
     /// Overrides whether odd agents have the rewards -r.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opposite_rewards: Option<bool>,
     /// Overrides the preset's perturbation of rewards: U(0, this) is added.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub reward_perturbation: Option<f64>,
     /// Kernels whose closed class is smaller are drawn again; by default than 16 states, or
     /// than more than half of them where that is less.

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use super::noise::{Noise, Noisy};
 use super::systems::{Moments, System, Systems};
 use super::{Field, Files, Problem, Settings, equal_weights, field};
-use crate::error::{Result, require};
+use crate::error::{BadInput, Carried, Result, require};
 use crate::kernel::dense::{self, Dense};
 use crate::kernel::{Isa, LANES, Lanes};
 use crate::linalg;
 use crate::random::{Purpose, Stream, stream};
-use crate::sampling::Sampling;
+use crate::sampling::{ChainStart, Law, Sampling};
 
 /// Linear operators without noise; [`Noisy`] adds some.
 #[derive(Debug)]
@@ -69,7 +69,8 @@ impl Problem for Linear {
 
 /// The `linear` problem: `A_c = scale I` and `b_c ~ spread N(0, I)`, or systems written out in the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(try_from = "Given", into = "Given")]
 pub struct LinearSystems {
     /// The number of agents N, unless systems are written out.
     pub agents: usize,
@@ -82,16 +83,100 @@ pub struct LinearSystems {
     /// The problem's own seed.
     pub seed: u64,
     /// The matrices `A_c`, N x d x d.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub a: Vec<Vec<Vec<f64>>>,
     /// The offsets `b_c`, N x d.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub b: Vec<Vec<f64>>,
     /// Additive noise.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
     /// Accept agents whose own system is singular, as long as the mean is not.
     pub allow_singular_agents: bool,
+}
+
+/// [`LinearSystems`] as a file says it: what is drawn, or what is written out.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+struct Given {
+    /// The number of agents N, 10 by default; not beside `a` and `b`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::problem::MAX_AGENTS)))]
+    agents: Option<usize>,
+    /// The dimension d, 1 by default; not beside `a` and `b`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    dim: Option<usize>,
+    /// `A_c = scale I`, 1 by default; not beside `a` and `b`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scale: Option<f64>,
+    /// `b_c ~ spread N(0, I)`, independent per agent, 1 by default; not beside `a` and `b`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
+    spread: Option<f64>,
+    /// The problem's own seed, 0 by default; not beside `a` and `b`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
+    /// The matrices `A_c`, N x d x d.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    a: Vec<Vec<Vec<f64>>>,
+    /// The offsets `b_c`, N x d.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    b: Vec<Vec<f64>>,
+    /// Additive noise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    noise: Option<Noise>,
+    /// Accept agents whose own system is singular, as long as the mean is not.
+    allow_singular_agents: bool,
+}
+
+impl TryFrom<Given> for LinearSystems {
+    type Error = Carried;
+
+    fn try_from(given: Given) -> Result<Self, Carried> {
+        let Given { agents, dim, scale, spread, seed, a, b, noise, allow_singular_agents } = given;
+        if !(a.is_empty() && b.is_empty()) {
+            let (n, d) = (a.len().max(b.len()), b.first().map_or(0, Vec::len));
+            let contradicts = [
+                ("agents", agents.filter(|agents| *agents != n).map(|agents| format!("{agents} agents, and a and b have {n}"))),
+                ("dim", dim.filter(|dim| *dim != d).map(|dim| format!("{dim} dimensions, and b has {d}"))),
+                ("scale", scale.map(|scale| format!("a scale of {scale} beside systems that are written out"))),
+                ("spread", spread.map(|spread| format!("a spread of {spread} beside systems that are written out"))),
+                ("seed", seed.map(|seed| format!("the seed {seed} of systems that are written out"))),
+            ];
+            if let Some((key, Some(what))) = contradicts.into_iter().find(|(_, what)| what.is_some()) {
+                return Err(Carried(BadInput::new(key, what, format!("no {key} beside a and b, which decide it"))));
+            }
+        }
+        let default = Self::default();
+        Ok(Self {
+            agents: agents.unwrap_or(default.agents),
+            dim: dim.unwrap_or(default.dim),
+            scale: scale.unwrap_or(default.scale),
+            spread: spread.unwrap_or(default.spread),
+            seed: seed.unwrap_or(default.seed),
+            a,
+            b,
+            noise,
+            allow_singular_agents,
+        })
+    }
+}
+
+impl From<LinearSystems> for Given {
+    fn from(settings: LinearSystems) -> Self {
+        let LinearSystems { agents, dim, scale, spread, seed, a, b, noise, allow_singular_agents } = settings;
+        let is_drawn = a.is_empty() && b.is_empty();
+        Self {
+            agents: is_drawn.then_some(agents),
+            dim: is_drawn.then_some(dim),
+            scale: is_drawn.then_some(scale),
+            spread: is_drawn.then_some(spread),
+            seed: is_drawn.then_some(seed),
+            a,
+            b,
+            noise,
+            allow_singular_agents,
+        }
+    }
 }
 
 impl Default for LinearSystems {
@@ -111,6 +196,15 @@ impl Default for LinearSystems {
 }
 
 impl Settings for LinearSystems {
+    fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+        let has_memory = self.noise.as_ref().is_some_and(|noise| noise.radius > 0.0);
+        let starts = sampling.kind == Law::Markov && sampling.start != ChainStart::Stationary;
+        (starts && !has_memory).then(|| {
+            let what = "a start of trajectories, and the problem's samples do not depend on those before";
+            BadInput::new("sampling.start", what, "no start here, or noise with a radius above 0")
+        })
+    }
+
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         let kinds = if self.a.is_empty() && self.b.is_empty() { self.drawn()? } else { self.written()? };
         let n = kinds.len();

@@ -1,6 +1,6 @@
 //! One agent's logged transitions `(s, r, s', done)`.
 
-use crate::error::{BadInput, Result};
+use crate::error::{BadInput, Result, quoted};
 
 /// One agent's transitions, in the order in which they happened.
 ///
@@ -61,7 +61,7 @@ impl Log {
             return Err(BadInput::new(&self.name, "a log without state columns", "a state needs at least one column"));
         }
         if let Some(twice) = (1..k).find(|&j| self.columns[..j].contains(&self.columns[j])) {
-            let what = format!("two state columns are called `{}`", self.columns[twice]);
+            let what = format!("two state columns are called `{}`", quoted(&self.columns[twice]));
             return Err(BadInput::new(&self.name, what, "the names of the columns must differ"));
         }
         let lengths = [
@@ -78,8 +78,10 @@ impl Log {
         }
         let bad = |values: &[f64]| values.iter().position(|v| !v.is_finite());
         let place = bad(&self.states)
-            .map(|i| (self.states[i], format!("row {}, `{}`", i / k, self.columns[i % k])))
-            .or_else(|| bad(&self.next).map(|i| (self.next[i], format!("row {}, the state after `{}`", i / k, self.columns[i % k]))))
+            .map(|i| (self.states[i], format!("row {}, `{}`", i / k, quoted(&self.columns[i % k]))))
+            .or_else(|| {
+                bad(&self.next).map(|i| (self.next[i], format!("row {}, the state after `{}`", i / k, quoted(&self.columns[i % k]))))
+            })
             .or_else(|| bad(&self.rewards).map(|i| (self.rewards[i], format!("row {i}, `reward`"))));
         if let Some((value, place)) = place {
             let what = format!("{place}: {value} is not a finite number");
@@ -101,8 +103,12 @@ pub fn check_all(logs: &[Log]) -> Result<()> {
     for log in logs {
         log.check()?;
         if log.columns != first.columns {
-            let what =
-                format!("its state columns are {}, but those of {} are {}", log.columns.join(", "), first.name, first.columns.join(", "));
+            let what = format!(
+                "its state columns are {}, but those of {} are {}",
+                quoted(log.columns.join(", ")),
+                first.name,
+                quoted(first.columns.join(", "))
+            );
             return Err(BadInput::new(&log.name, what, "all agents must log the same state columns"));
         }
     }

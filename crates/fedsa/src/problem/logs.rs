@@ -19,16 +19,19 @@ use crate::sampling::Sampling;
 
 /// The `logs` problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Logs {
     /// Files, globs, a folder, or the name of a data set; one agent a file.
     pub path: Sources,
     /// The feature map.
+    #[serde(deserialize_with = "crate::registry::table")]
     pub features: FeatureSpec,
     /// The range of state columns, `{ s_0 = [low, high] }`; from the data where absent.
     #[serde(default, skip_serializing_if = "Ranges::is_empty")]
     pub ranges: Ranges,
     /// The discount factor.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
     pub gamma: f64,
     /// Refuse agents whose own system is singular even though the pooled one is
     /// not; usually harmless, since an agent need not visit every feature.
@@ -38,6 +41,7 @@ pub struct Logs {
 
 /// One source or several.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged, expecting = "a path, a glob or the name of a data set in quotes, or a list of them")]
 pub enum Sources {
     /// One.

@@ -22,7 +22,7 @@ use crate::error::{BadInput, Result, require};
 use crate::kernel::{Isa, Lanes, flat, flat_mut, generic};
 use crate::linalg;
 use crate::random::Stream;
-use crate::registry::{Kind, read};
+use crate::registry::{Kind, kind};
 use crate::sampling::{Law, Sampling};
 use arrays::Arrays;
 use log::Log;
@@ -288,20 +288,24 @@ pub trait Settings: erased_serde::Serialize + Send + Sync {
     /// # Errors
     /// When a setting or a file cannot be used; names the setting and the agent.
     fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>>;
+
+    /// A setting that is given and has no effect under this sampling; its key, or that of the sampling's
+    /// own setting as `sampling.start`.
+    fn without_effect(&self, _sampling: &Sampling) -> Option<BadInput> {
+        None
+    }
 }
 
 erased_serde::serialize_trait_object!(Settings);
 
 /// The kinds of problems, by the name that `kind` gives.
 pub const KINDS: &[Kind<dyn Settings>] = &[
-    Kind::new("garnet", "Garnet MDPs, four presets of heterogeneity", |de| Ok(Box::new(read::<garnet::Garnet>(de)?))),
-    Kind::new("mrp", "dense random Markov reward processes", |de| Ok(Box::new(read::<mrp::RandomMrp>(de)?))),
-    Kind::new("file", "an MRP, an MDP with a policy, or linear systems, as arrays in an .npz", |de| {
-        Ok(Box::new(read::<file::ArrayFile>(de)?))
-    }),
-    Kind::new("logs", "logged transitions, one file an agent", |de| Ok(Box::new(read::<logs::Logs>(de)?))),
-    Kind::new("switching", "linear operators that switch along a chain", |de| Ok(Box::new(read::<switching::Switching>(de)?))),
-    Kind::new("linear", "linear systems A_c, b_c", |de| Ok(Box::new(read::<linear::LinearSystems>(de)?))),
+    kind!("garnet", "Garnet MDPs, four presets of heterogeneity", garnet::Garnet),
+    kind!("mrp", "dense random Markov reward processes", mrp::RandomMrp),
+    kind!("file", "an MRP, an MDP with a policy, or linear systems, as arrays in an .npz", file::ArrayFile),
+    kind!("logs", "logged transitions, one file an agent", logs::Logs),
+    kind!("switching", "linear operators that switch along a chain", switching::Switching),
+    kind!("linear", "linear systems A_c, b_c", linear::LinearSystems),
 ];
 
 /// Joins a linear problem with its sampling; refuses singular agents unless `allow_singular_agents`.

@@ -201,6 +201,7 @@ impl Federation<'_> {
 
 /// What is drawn once for all agents, or once for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
     /// One for all agents.
@@ -219,6 +220,7 @@ impl Scope {
 
 /// The law of random features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FeatureLaw {
     /// U(0, 1) entries.
@@ -254,6 +256,7 @@ impl FeatureLaw {
 
 /// A discount factor: one number, or drawn uniformly per agent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged, expecting = "a number in [0, 1), or [low, high]")]
 pub enum Discount {
     /// The same for all.
@@ -285,13 +288,17 @@ impl Discount {
 ///
 /// P has U(0, 1) entries, rows normalised; rewards r(s) ~ U(low, high).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct RandomMrp {
     /// The number of agents N.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::problem::MAX_AGENTS)))]
     pub agents: usize,
     /// The number of states S.
+    #[cfg_attr(feature = "schema", schemars(range(min = 2, max = crate::problem::MAX_STATES)))]
     pub states: usize,
     /// The number of features d.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub features: usize,
     /// The discount factor, a number or [low, high] drawn per agent.
     pub gamma: Discount,

@@ -14,16 +14,19 @@ use crate::error::{Result, require};
 use crate::kernel::{Isa, Lanes};
 use crate::linalg;
 use crate::random::{ALL, Purpose, Stream, stream};
-use crate::sampling::{Law, Sampling};
+use crate::sampling::{ChainStart, Law, Sampling};
 
 /// The `noise` table of a problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Noise {
     /// Standard deviation of each component of w.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub std: f64,
     /// Spectral radius of M, in [0, 1): 0 is white noise.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
     pub radius: f64,
     /// The seed of M, Gaussian entries scaled to the radius.
     #[serde(default)]
@@ -68,6 +71,9 @@ impl<P: Problem> Noisy<P> {
     /// When `std` is negative or M is not Schur-stable.
     pub fn with_memory(problem: P, std: f64, m: Mat<f64>, sampling: Sampling) -> Result<Self> {
         require(std >= 0.0 && std.is_finite(), "std", std, "at least 0")?;
+        if let ChainStart::State(k) = sampling.start {
+            require(k == 0, "sampling.start", format!("state {k}"), "{ state = 0 }, which stands for noise of 0")?;
+        }
         let d = problem.dim();
         let radius = linalg::spectral_radius(&m)?;
         require(radius < 1.0, "memory", format!("a matrix of spectral radius {radius}"), "a spectral radius below 1")?;
@@ -102,7 +108,7 @@ impl<P: Problem> Problem for Noisy<P> {
     }
     fn start_chain(&self, _: usize, stream: &mut Stream, chain: &mut [u64]) {
         let mut x = vec![0.0; chain.len()];
-        if self.sampling.start == crate::sampling::ChainStart::Stationary {
+        if self.sampling.start == ChainStart::Stationary {
             self.draw_stationary(stream, &mut x);
         }
         chain.iter_mut().zip(x).for_each(|(word, x)| *word = x.to_bits());

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::systems::{Moments, System, Systems};
 use super::{Field, Files, Problem, Settings, equal_weights, field};
-use crate::error::{Result, require};
+use crate::error::{BadInput, Result, require};
 use crate::kernel::Isa;
 use crate::linalg;
 use crate::random::{Purpose, Stream, stream};
@@ -17,17 +17,23 @@ use crate::sampling::{ChainStart, Law, Sampling};
 
 /// The `switching` problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Switching {
     /// The number of agents N; their chains are independent.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub agents: usize,
     /// The dimension d.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub dim: usize,
     /// a(z) of every state.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub values: Vec<f64>,
     /// At least 1; 1 is independent draws.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub mixing_time: f64,
     /// `b_c ~ spread N(0, I)`, independent per agent.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub spread: f64,
     /// The problem's own seed.
     pub seed: u64,
@@ -40,6 +46,13 @@ impl Default for Switching {
 }
 
 impl Settings for Switching {
+    fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+        (self.mixing_time != 1.0 && sampling.kind != Law::Markov).then(|| {
+            let what = "a mixing time, and no chain: samples are not those of a trajectory";
+            BadInput::new("mixing_time", what, "no mixing_time, or kind = \"markov\" in [sampling]")
+        })
+    }
+
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         require(self.agents >= 1, "agents", self.agents, "at least 1")?;
         require(self.dim >= 1, "dim", self.dim, "at least 1")?;

@@ -12,6 +12,7 @@ pub struct Exact;
 
 /// The settings of [`Exact`], of which there are none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ExactSettings {}
 

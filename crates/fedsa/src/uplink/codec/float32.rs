@@ -14,6 +14,7 @@ use crate::random::Stream;
 /// what they are. The same x is always rounded the same way, so this is not unbiased.
 /// Payload: n f32, little endian.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Float32 {}
 

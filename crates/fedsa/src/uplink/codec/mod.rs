@@ -17,7 +17,7 @@ pub use sparse::{RandK, TopK};
 
 use crate::error::{BadInput, Result};
 use crate::random::Stream;
-use crate::registry::{Kind, read};
+use crate::registry::{Kind, kind};
 
 /// Turns a vector into bytes and back.
 pub trait Codec: Send + Sync {
@@ -71,11 +71,11 @@ erased_serde::serialize_trait_object!(CodecSettings);
 
 /// The kinds of codecs, by the name that `kind` gives.
 pub const KINDS: &[Kind<dyn CodecSettings>] = &[
-    Kind::<dyn CodecSettings>::new("exact", "64 bits a component", |de| Ok(Box::new(read::<ExactSettings>(de)?))),
-    Kind::new("float32", "32 bits a component, rounded to nearest", |de| Ok(Box::new(read::<Float32>(de)?))),
-    Kind::new("quantised", "b bits a component on a uniform grid", |de| Ok(Box::new(read::<Quantised>(de)?))),
-    Kind::new("top-k", "the k components of largest magnitude", |de| Ok(Box::new(read::<TopK>(de)?))),
-    Kind::new("rand-k", "k components at random", |de| Ok(Box::new(read::<RandK>(de)?))),
+    kind!("exact", "64 bits a component", ExactSettings),
+    kind!("float32", "32 bits a component, rounded to nearest", Float32),
+    kind!("quantised", "b bits a component on a uniform grid", Quantised),
+    kind!("top-k", "the k components of largest magnitude", TopK),
+    kind!("rand-k", "k components at random", RandK),
 ];
 
 /// The error of a decoder.

@@ -52,9 +52,11 @@ use crate::random::Stream;
 
 /// The settings of the uniform quantiser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Quantised {
     /// b, between 1 and 64.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 64)))]
     pub bits: u32,
     /// How a number becomes one of the levels.
     #[serde(default)]
@@ -63,6 +65,7 @@ pub struct Quantised {
 
 /// How a number becomes one of the levels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Rounding {
     /// Up or down at random, unbiased.

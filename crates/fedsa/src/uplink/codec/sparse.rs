@@ -21,13 +21,16 @@ use crate::random::Stream;
 /// Payload: k u32, the indices in increasing order, `ceil(log2 n)` bits each
 /// (packed as the quantiser's levels are), then the values, f64.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TopK {
     /// How many components, at least 1; or [`TopK::fraction`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub k: Option<usize>,
     /// Which share of the components, in (0, 1].
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(max = 1), extend("exclusiveMinimum" = 0)))]
     pub fraction: Option<f64>,
 }
 
@@ -40,13 +43,16 @@ pub struct TopK {
 /// to infinity). Otherwise as it is, `E ||x^ - x||^2 = (1 - k/n) ||x||^2`: for error feedback.
 /// Payload: k u32, then the values by increasing index, f64.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RandK {
     /// How many components, at least 1; or [`RandK::fraction`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub k: Option<usize>,
     /// Which share of the components, in (0, 1].
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(max = 1), extend("exclusiveMinimum" = 0)))]
     pub fraction: Option<f64>,
     /// Whether what is sent is scaled by n/k.
     #[serde(default = "yes")]

@@ -14,12 +14,15 @@ use crate::uplink::codec::Codec;
 
 /// Bits per component and exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BitBudget {
     /// B.
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub bits: f64,
     /// The signal-to-noise ratio Gamma, with Rayleigh fading; without it the budget is constant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub fading_snr: Option<f64>,
 }
 

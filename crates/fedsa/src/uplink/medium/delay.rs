@@ -17,11 +17,13 @@ use crate::uplink::Uplink;
 
 /// How many rounds old what arrives is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "law", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Delay {
     /// Always `rounds`.
     Constant {
         /// tau.
+        #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
         rounds: u64,
     },
     /// Uniform on `min..=max`, per agent and round.
@@ -30,14 +32,17 @@ pub enum Delay {
         #[serde(default = "one")]
         min: u64,
         /// The greatest, tau_max.
+        #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
         max: u64,
     },
     /// Geometric on 0, 1, .. with this mean, cut off at `max`.
     Geometric {
         /// The mean, before it is cut off.
+        #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
         mean: f64,
         /// The greatest; ten times the mean by default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
         max: Option<u64>,
     },
     /// `delays[t]` in round t, measured somewhere; in rounds beyond its end as in its last.
@@ -52,6 +57,7 @@ pub enum Delay {
         /// Rounds from one stall's end to the next one's.
         period: u64,
         /// Rounds that a stall lasts.
+        #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
         length: u64,
         /// The greatest delay at other times.
         #[serde(default)]
@@ -60,8 +66,10 @@ pub enum Delay {
     /// `rounds` with probability `probability`, else 0: single spikes.
     Spikes {
         /// The probability of a spike.
+        #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
         probability: f64,
         /// The delay of one.
+        #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
         rounds: u64,
     },
 }
@@ -72,6 +80,7 @@ fn one() -> u64 {
 
 /// The delays of one round of a trace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged, expecting = "delays in rounds, at least 0: one per round for all agents, or a list of one per agent")]
 pub enum Row {
     /// The same for all agents.
@@ -195,6 +204,7 @@ impl Delay {
 
 /// What happens before there is an answer as old as the delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Before {
     /// The direction at `theta_0` with the first sample (\[T\] eq. 4.7).
@@ -206,6 +216,7 @@ pub enum Before {
 
 /// The `delay` medium (pull): `{ kind = "delay", law = .., .., before = .. }`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pull {
     /// What rounds before there is an answer so old bring.
     #[serde(default)]
@@ -217,6 +228,7 @@ pub struct Pull {
 
 /// The `late` medium (push): `{ kind = "late", law = .., .. }`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Late(pub Delay);
 

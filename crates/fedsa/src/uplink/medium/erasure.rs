@@ -9,9 +9,11 @@ use crate::uplink::Uplink;
 
 /// A message arrives with probability `success`, independently of all others.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Erasure {
     /// The probability p of arriving.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub success: f64,
 }
 

@@ -9,17 +9,22 @@ use crate::uplink::Uplink;
 
 /// Each agent's channel is good or bad; it changes before each message.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GilbertElliott {
     /// The probability that a good channel turns bad.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub to_bad: f64,
     /// The probability that a bad channel turns good: bursts last 1/this on average.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub to_good: f64,
     /// The probability of arriving while good.
     #[serde(default = "always")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub success_good: f64,
     /// The probability of arriving while bad.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub success_bad: f64,
 }
 

@@ -12,7 +12,7 @@ pub mod over_the_air;
 use super::Uplink;
 use crate::error::Result;
 use crate::random::Stream;
-use crate::registry::{Kind, read};
+use crate::registry::{Kind, kind};
 
 pub use delay::Delay;
 
@@ -47,10 +47,10 @@ erased_serde::serialize_trait_object!(Settings);
 
 /// The kinds of media, by the name that `kind` gives.
 pub const KINDS: &[Kind<dyn Settings>] = &[
-    Kind::new("erasure", "a message arrives with some probability", |de| Ok(Box::new(read::<erasure::Erasure>(de)?))),
-    Kind::new("gilbert-elliott", "losses in bursts", |de| Ok(Box::new(read::<gilbert_elliott::GilbertElliott>(de)?))),
-    Kind::new("over-the-air", "analogue sum with fading and receiver noise", |de| Ok(Box::new(read::<over_the_air::OverTheAir>(de)?))),
-    Kind::new("delay", "the server uses directions at stale models (pull)", |de| Ok(Box::new(read::<delay::Pull>(de)?))),
-    Kind::new("late", "answers arrive rounds after they were asked for (push)", |de| Ok(Box::new(read::<delay::Late>(de)?))),
-    Kind::new("bit-budget", "bits a component that the link carries this round", |de| Ok(Box::new(read::<bit_budget::BitBudget>(de)?))),
+    kind!("erasure", "a message arrives with some probability", erasure::Erasure),
+    kind!("gilbert-elliott", "losses in bursts", gilbert_elliott::GilbertElliott),
+    kind!("over-the-air", "analogue sum with fading and receiver noise", over_the_air::OverTheAir),
+    kind!("delay", "the server uses directions at stale models (pull)", delay::Pull),
+    kind!("late", "answers arrive rounds after they were asked for (push)", delay::Late),
+    kind!("bit-budget", "bits a component that the link carries this round", bit_budget::BitBudget),
 ];

@@ -12,36 +12,43 @@ use crate::uplink::Uplink;
 
 /// Analogue messages that add up on their way.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OverTheAir {
     /// The law of the channel gains.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::registry::table")]
     pub gain: Gain,
     /// The standard deviation `s_w` of the receiver's noise.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub receiver_noise: f64,
 }
 
 /// The law of a channel's gain h.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "law", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Gain {
     /// `h = scale sqrt(x^2 + y^2)`, x, y standard normal; mean `scale sqrt(pi/2)`.
     Rayleigh {
         /// By default `sqrt(2/pi)`, so that the mean is 1.
         #[serde(default = "unit_mean")]
+        #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
         scale: f64,
     },
     /// `h = sqrt((line_of_sight + scale x)^2 + (scale y)^2)`.
     Rician {
         /// The amplitude of the direct path.
+        #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
         line_of_sight: f64,
         /// The scale of the scattered paths.
+        #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
         scale: f64,
     },
     /// Always the same.
     Constant {
         /// h.
+        #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
         value: f64,
     },
 }

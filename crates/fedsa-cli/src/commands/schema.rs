@@ -1,0 +1,30 @@
+//! `fedsa schema`: the JSON schema of experiment files, for editors.
+
+use serde_json::{Value as Json, json};
+
+use super::say;
+use crate::config::json_schema;
+use crate::error::{DONE, Failure};
+use crate::experiment::{checks, results};
+
+/// Runs the command.
+///
+/// # Errors
+/// None.
+pub fn schema() -> Result<u8, Failure> {
+    say(format!("{:#}", of_files()));
+    Ok(DONE)
+}
+
+/// The schema of the configuration's types, with the names that only the parts that use them know.
+pub fn of_files() -> Json {
+    let mut schema = json_schema::file();
+    let mut names = |place: &str, names: Vec<&str>| {
+        let Some(Json::Object(at)) = schema.pointer_mut(place) else { return };
+        at.insert("enum".into(), json!(names));
+    };
+    names("/$defs/Check/properties/kind", checks::kinds());
+    names("/$defs/Metrics/anyOf/0", results::METRICS.to_vec());
+    names("/$defs/Metrics/anyOf/1/items", results::METRICS.to_vec());
+    schema
+}
