@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 
 /// What tests call.
 pub const NUMPY: &str = "numpy==2.3.5";
+/// What tests hold the JSON schema of experiment files to.
+pub const JSONSCHEMA: &str = "jsonschema==4.26.0";
 /// What the benchmark compares with.
 pub const JAX: &str = "jax[cpu]==0.8.1";
 

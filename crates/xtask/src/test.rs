@@ -29,13 +29,13 @@ pub fn run(all: bool) -> Result<(), String> {
         passes(cargo(&["doc", "--release", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings"))
     });
     let mut python = None;
-    step("python", &mut || match python::interpreter(&[python::NUMPY]) {
+    step("python", &mut || match python::interpreter(&[python::NUMPY, python::JSONSCHEMA]) {
         Ok(interpreter) => {
             python = Some(interpreter);
             Outcome::Passed
         }
         Err(why) => {
-            eprintln!("{why}\nno Python with NumPy here: tests that call it pass over themselves");
+            eprintln!("{why}\nno Python with NumPy and jsonschema here: tests that call it pass over themselves");
             Outcome::Skipped
         }
     });

@@ -16,6 +16,8 @@
 //! | `cost` | what `over` has sent when its mean metric first falls to `level`, over the same of `method`, lies between `min` and `max`; `cost` names what is counted, `bits_up` by default |
 //! | `scaffnew` | mse or lyapunov of control variates with random talk on `Abar_c = a I` follows the exact recursion of Theorem B.4 |
 
+use std::collections::HashMap;
+
 use fedsa::error::{BadInput, Result, require};
 use fedsa::methods::Drift;
 use fedsa::problem::systems::System;
@@ -458,18 +460,20 @@ fn curve(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
 /// Groups points that agree in all coordinates but one; each group in the file's order.
 pub(super) fn groups(ctx: &Context<'_>, check: &Check) -> Result<Vec<Vec<(usize, usize)>>> {
     let along = check.along.as_deref().expect("validated");
-    /// The other coordinates, and the points and cells that have them.
-    type Group = (Vec<(String, String)>, Vec<(usize, usize)>);
+    /// The points and cells that have the same other coordinates.
+    type Group = Vec<(usize, usize)>;
     let mut groups: Vec<Group> = Vec::new();
+    let mut index: HashMap<Vec<(String, String)>, usize> = HashMap::new();
     for (point, cell) in ctx.cells(check, check.method.as_deref().expect("validated"))? {
         let coordinates = &ctx.plan.points[point].point.coordinates;
         let key: Vec<(String, String)> = coordinates.iter().filter(|(n, _)| n != along).map(|(n, v)| (n.clone(), v.to_string())).collect();
-        match groups.iter_mut().find(|(k, _)| *k == key) {
-            Some((_, members)) => members.push((point, cell)),
-            None => groups.push((key, vec![(point, cell)])),
-        }
+        let at = *index.entry(key).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[at].push((point, cell));
     }
-    Ok(groups.into_iter().map(|(_, members)| members).filter(|members| members.len() >= 2).collect())
+    Ok(groups.into_iter().filter(|members| members.len() >= 2).collect())
 }
 
 fn slope(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {

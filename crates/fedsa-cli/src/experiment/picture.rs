@@ -3,7 +3,7 @@
 mod cost;
 mod table;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use fedsa::error::{Result, require};
 use fedsa::round::Status;
@@ -206,13 +206,15 @@ pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts:
 /// Panels by the values of some coordinates, each with the points that have them.
 fn panels(plan: &Plan, by: &[String]) -> Vec<(String, Vec<usize>)> {
     let mut out: Vec<(String, Vec<usize>)> = Vec::new();
+    let mut index: HashMap<String, usize> = HashMap::new();
     for (i, planned) in plan.points.iter().enumerate() {
         let parts = planned.point.coordinates.iter().filter(|(n, _)| by.contains(n)).map(|(n, v)| coordinate_text(n, v));
         let title = parts.collect::<Vec<_>>().join(", ");
-        match out.iter_mut().find(|(t, _)| *t == title) {
-            Some((_, points)) => points.push(i),
-            None => out.push((title, vec![i])),
-        }
+        let at = *index.entry(title.clone()).or_insert_with(|| {
+            out.push((title, Vec::new()));
+            out.len() - 1
+        });
+        out[at].1.push(i);
     }
     out
 }
