@@ -6,7 +6,7 @@ use super::check::stable_step_text;
 use super::say;
 use crate::experiment::checks::Verdict;
 use crate::experiment::outcome::{Missed, Outcome};
-use crate::experiment::results::Estimate;
+use crate::experiment::results::{Estimate, Row};
 use crate::experiment::{Plan, Predictor, Results};
 
 /// A finished run.
@@ -101,8 +101,12 @@ impl Finished<'_> {
             }),
             Outcome::Completed => None,
             Outcome::Converged => {
-                let rounds = results.cells[cell].iter().filter_map(|seed| seed.rows.last()).map(|row| row.round).max()?;
-                Some(format!("converged: reached its target after {rounds} rounds"))
+                // A run ends where it reaches its target: what it has spent by then is the target's cost.
+                let ends: Vec<&Row> = results.cells[cell].iter().filter_map(|seed| seed.rows.last()).collect();
+                let mean = |count: fn(&Row) -> u64| Estimate::of(&ends.iter().map(|row| count(row) as f64).collect::<Vec<_>>()).mean;
+                let rounds = ends.iter().map(|row| row.round).max()?;
+                let (exchanges, bits) = (mean(|row| row.ledger.exchanges), mean(|row| row.ledger.bits_up + row.ledger.bits_down));
+                Some(format!("converged: reached its target after {rounds} rounds, {exchanges:.0} exchanges and {bits:.2e} bits"))
             }
         }
     }
