@@ -28,15 +28,23 @@ use crate::files::{DiskFiles, npz};
 /// # Errors
 /// On bad input; nothing is then written.
 pub fn evaluate(args: &EvaluateArgs) -> Result<u8, Failure> {
-    let mut document = Document::from_flags(experiment(args)?, origins(args));
-    apply(&Overrides { set: args.set.clone(), ..Overrides::default() }, &mut document)?;
-    let experiment = Experiment::read(document)?;
+    let experiment = read(args)?;
     if experiment.points.len() != 1 {
         return Err(BadInput::new("--set", "a sweep", "one evaluation; sweeps belong in an experiment file, for fedsa run").into());
     }
     let job = Job { experiment, base: Path::new(""), out: &args.out, common: &args.common, quick: false, json: false };
     let extra = Extra { names: &["weights.json", "weights.npz"], make: &|plan, results| weights(args, plan, results) };
     Ok(job.run(&extra)?.status)
+}
+
+/// The experiment that the options come to.
+///
+/// # Errors
+/// When one cannot be used.
+pub fn read(args: &EvaluateArgs) -> Result<Experiment, Failure> {
+    let mut document = Document::from_flags(experiment(args)?, origins(args));
+    apply(&Overrides { set: args.set.clone(), ..Overrides::default() }, &mut document)?;
+    Experiment::read(document)
 }
 
 /// `weights.json` and `weights.npz`; prints what they come to.

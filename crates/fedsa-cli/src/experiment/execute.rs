@@ -444,7 +444,7 @@ impl Shared<'_> {
 const MAGIC: &[u8; 8] = b"fedsack2";
 
 /// A checkpoint's bytes: its version, a checksum, the data.
-fn framed(data: &impl Serialize) -> Vec<u8> {
+pub fn framed(data: &impl Serialize) -> Vec<u8> {
     let body = postcard::to_stdvec(data).expect("plain data serialises");
     let mut bytes = MAGIC.to_vec();
     bytes.extend(crc32fast::hash(&body).to_le_bytes());

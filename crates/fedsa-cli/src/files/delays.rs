@@ -17,10 +17,14 @@ const ACCEPTED: &str = "a line per round: one delay for all agents or one per ag
 /// # Errors
 /// When the file cannot be read or is no trace; names the line.
 pub fn read(path: &Path) -> Result<Vec<Row>> {
-    from_text(&super::read(path)?).map_err(|e| about(path, e))
+    from_bytes(&super::read(path)?).map_err(|e| about(path, e))
 }
 
-fn from_text(bytes: &[u8]) -> Result<Vec<Row>> {
+/// As [`read`], of a file in memory.
+///
+/// # Errors
+/// As [`read`].
+pub fn from_bytes(bytes: &[u8]) -> Result<Vec<Row>> {
     let bad = |line: usize, what: String| BadInput::new("", format!("line {line}: {what}"), ACCEPTED);
     let text = std::str::from_utf8(bytes).map_err(|e| {
         let line = 1 + bytes[..e.valid_up_to()].iter().filter(|b| **b == b'\n').count();
@@ -58,9 +62,9 @@ mod tests {
 
     #[test]
     fn a_line_is_a_round() {
-        assert_eq!(from_text(b"0\n3\r\n1").unwrap(), [Row::All(0), Row::All(3), Row::All(1)]);
+        assert_eq!(from_bytes(b"0\n3\r\n1").unwrap(), [Row::All(0), Row::All(3), Row::All(1)]);
         let each = [Row::Each(vec![1, 0, 2]), Row::Each(vec![4, 5, 6])];
-        assert_eq!(from_text("\u{feff}# ours\n1,0, 2\n\n4 5\t 6\n".as_bytes()).unwrap(), each);
+        assert_eq!(from_bytes("\u{feff}# ours\n1,0, 2\n\n4 5\t 6\n".as_bytes()).unwrap(), each);
     }
 
     #[test]
@@ -76,10 +80,10 @@ mod tests {
             ("1000001\n", "line 1: a delay of 1000001 rounds, and at most 1000000"),
             ("99999999999999999999999\n", "line 1: `99999999999999999999999` is not"),
         ] {
-            let e = from_text(text.as_bytes()).unwrap_err();
+            let e = from_bytes(text.as_bytes()).unwrap_err();
             assert!(e.to_string().starts_with(message), "{text:?}: {e}");
             assert_eq!(e.help, ACCEPTED);
         }
-        assert_eq!(from_text(b"1\n\xff\n").unwrap_err().to_string(), "line 2: not UTF-8");
+        assert_eq!(from_bytes(b"1\n\xff\n").unwrap_err().to_string(), "line 2: not UTF-8");
     }
 }

@@ -8,7 +8,7 @@
 //! more than the file justifies (`expansion_limit`).
 
 pub mod atomic;
-mod delays;
+pub mod delays;
 pub mod find;
 pub mod folder;
 pub mod logs;
@@ -61,13 +61,7 @@ impl DiskFiles {
     pub fn vector(&self, source: &str) -> Result<Vec<f64>> {
         let path = self.places.locate(source)?;
         let numbers = if path.extension().is_some_and(|e| e == "json") {
-            let accepted = "a list of numbers, or an object with a list `theta`";
-            let bad = |e: String| BadInput::new(name_of(&path), e, accepted);
-            let value: serde_json::Value = serde_json::from_slice(&read(&path)?).map_err(|e| bad(format!("not JSON: {e}")))?;
-            let list = value.get("theta").unwrap_or(&value).as_array().ok_or_else(|| bad("no list of numbers".into()))?;
-            list.iter()
-                .map(|x| x.as_f64().ok_or_else(|| bad(format!("{} is not a number", fedsa::error::quoted(x.to_string())))))
-                .collect::<Result<_>>()?
+            theta_from_json(&read(&path)?).map_err(|e| about(&path, e))?
         } else {
             npz::read(&path)?.get("theta").map_err(|e| about(&path, e))?.data().to_vec()
         };
@@ -97,6 +91,17 @@ impl DiskFiles {
             self.note(&format!("delays of {}", numbers.len()), &numbers);
         }
     }
+}
+
+/// A vector from the bytes of a JSON file: a list of numbers, or the list `theta` of an object.
+///
+/// # Errors
+/// When it is not JSON, or holds no such list.
+pub fn theta_from_json(file: &[u8]) -> Result<Vec<f64>> {
+    let bad = |e: String| BadInput::new("", e, "a list of numbers, or an object with a list `theta`");
+    let value: serde_json::Value = serde_json::from_slice(file).map_err(|e| bad(format!("not JSON: {e}")))?;
+    let list = value.get("theta").unwrap_or(&value).as_array().ok_or_else(|| bad("no list of numbers".into()))?;
+    list.iter().map(|x| x.as_f64().ok_or_else(|| bad(format!("{x} is not a number")))).collect()
 }
 
 /// An error about a file, as one about the setting that names it.

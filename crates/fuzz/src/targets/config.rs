@@ -1,0 +1,445 @@
+//! Texts that people write: experiment files, options of the command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use fedsa::problem::features::{FeatureMap, FeatureSpec, Ranges};
+use fedsa_cli::args::{Cli, Command, Overrides};
+use fedsa_cli::bundled;
+use fedsa_cli::commands;
+use fedsa_cli::config::{Document, Experiment};
+use fedsa_cli::error::Failure;
+use fedsa_cli::experiment::{checks, picture, resolve};
+use fedsa_cli::files::find::Places;
+use miette::{GraphicalReportHandler, GraphicalTheme};
+use toml::{Table, Value};
+
+use crate::{Corpus, Target, Verdict, check_message, refused};
+
+/// Trees of a file and its points, each a copy.
+const fn trees(len: usize) -> usize {
+    (64 << 20) + 20_000 * len
+}
+
+/// Sweeps over more points than this are not tried: they take long for a good reason.
+const MAX_POINTS: usize = 64;
+
+/// The points that the sweeps of a tree come to, or more.
+fn points(table: &Table) -> usize {
+    fn of(sweeps: Option<&Value>) -> usize {
+        let values = |sweep: &Value| sweep.get("values").and_then(Value::as_array).map_or(1, Vec::len).max(1);
+        sweeps.and_then(Value::as_array).into_iter().flatten().map(values).fold(1, usize::saturating_mul)
+    }
+    let variants = table.get("variant").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let own = variants.iter().map(|variant| of(variant.get("sweep"))).fold(0, usize::saturating_add).max(1);
+    of(table.get("sweep")).saturating_mul(own)
+}
+
+/// Checks how a failure is told.
+fn refused_with(failure: &Failure) -> Verdict {
+    check_message(&failure.what, &failure.help);
+    let mut shown = String::new();
+    let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor()).with_width(80);
+    handler.render_report(&mut shown, failure).expect("a report can be shown");
+    Verdict::Refused
+}
+
+/// What an experiment that was read comes to, and whether `config.toml` says the same.
+fn check_experiment(experiment: &Experiment) -> Result<(), Failure> {
+    let located = |e| experiment.document.failure(e);
+    let settings = experiment.settings()?;
+    let labels: Vec<String> = settings[0].methods.iter().map(|m| m.label.clone()).collect();
+    checks::validate(experiment, &labels).map_err(located)?;
+    picture::validate(experiment, &labels).map_err(located)?;
+    for settings in &settings {
+        // What needs the number of agents only.
+        for method in &settings.methods {
+            if let Err(e) = method.settings.check(5) {
+                refused(&e);
+            }
+            method.output.rule(settings.run.rounds).map_err(located)?;
+        }
+    }
+    let places = Places { base: PathBuf::from("target/fuzz/no/such/folder"), data: Vec::new() };
+    let written = resolve::file(experiment, &places).map_err(located)?;
+    let again = Document::parse("config.toml", &written).and_then(Experiment::read);
+    let again = again.unwrap_or_else(|e| panic!("what is written is not read: {}\n{written}", e.what));
+    assert_eq!(again.points.len(), experiment.points.len(), "{written}");
+    for (point, now) in experiment.points.iter().zip(&again.points) {
+        assert_eq!(point.label, now.label, "{written}");
+        let of = |point| resolve::point(point, &places).map_err(|e| e.to_string());
+        let (before, after) = (of(point), of(now));
+        // NaN is not what it is; but its text is.
+        assert_eq!(format!("{before:?}"), format!("{after:?}"), "{written}");
+    }
+    Ok(())
+}
+
+// ---------------------------------------------------------------------------------------------
+
+/// Experiment files.
+pub const EXPERIMENT: Target =
+    Target { name: "experiment", about: "experiment files", corpora: experiments, run: read_experiment, memory: trees };
+
+/// Files that hold every table and most keys, none of them large.
+const EVERYTHING: &str = r#"id = "all"
+title = "Everything that a file may hold"
+description = "None of it is large."
+
+[problem]
+kind = "mrp"
+agents = 3
+states = 4
+features = 2
+gamma = [0.5, 0.9]
+kernel = "per-agent"
+reward_range = [-1, 1]
+
+[sampling]
+kind = "markov"
+batch = 2
+start = { state = 1 }
+
+[[method]]
+kind = "fedlsa"
+label = "a.b"
+step_size = { c = 1.0, t0 = 10, power = 0.5, per = "step" }
+local_steps = 3
+output = { tail = 0.5 }
+start = [1, 2.5]
+
+[[method]]
+kind = "scafflsa-random"
+step_size = 0.1
+talk_probability = 0.5
+participants = 2
+controls = "ideal"
+uplink = { codec = { kind = "exact" } }
+
+[[method]]
+kind = "projected-td"
+step_size = 0.1
+local_steps = 2
+radius = 10
+global_step_size = 0.5
+expect = [{ at = { N = 2, variant = "two" }, status = "ok" }]
+
+[run]
+rounds = 12
+seeds = [3, 1]
+start = "root+1"
+record = { points = 5, spacing = "log" }
+stop = { mse = 1e-9 }
+
+[[variant]]
+label = "one"
+sweep = [{ key = "run.seeds", values = [1, 2], labels = ["few", "more"] }]
+
+[[variant]]
+label = "two"
+set = { "method.\"a.b\".step_size" = 0.2, "run.start" = "normal" }
+
+[[sweep]]
+keys = ["problem.agents", "run.rounds"]
+name = "N"
+values = [[2, 5], [3, 10]]
+
+[figure]
+x = "samples"
+y = ["mse", "residual"]
+centre = "median"
+panels = ["variant"]
+
+[[check]]
+kind = "reaches"
+method = "a.b"
+at = { N = [2, 3] }
+max = 1e9
+
+[quick]
+"run.rounds" = 4
+method.projected-td.local_steps = 1
+"#;
+
+const LINKS: &str = r#"[problem]
+kind = "linear"
+a = [[[1.0, 0.0], [0.5, 2.0]], [[1.5, 0.25], [0.0, 1.0]]]
+b = [[1.0, -1.0], [0.5, 0.0]]
+noise = { std = 0.5, radius = 0.25, seed = 3 }
+
+[[method]]
+kind = "qfedtd"
+step_size = 0.1
+
+[[method]]
+kind = "asyncfedtd"
+step_size = 0.1
+uplink.media = [{ kind = "delay", law = "stall", period = 10, length = 3, short = 1, before = "nothing" }]
+
+[[method]]
+kind = "fedlsa"
+step_size = 0.1
+local_steps = 2
+uplink = { codec = { kind = "top-k", fraction = 0.5 }, error_feedback = true, media = [
+  { kind = "gilbert-elliott", to_bad = 0.2, to_good = 0.3 },
+  { kind = "late", law = "trace", delays = [0, [1, 2], 3] },
+  { kind = "bit-budget", bits = 40, fading_snr = 2.0 },
+] }
+downlink = { codec = { kind = "quantised", bits = 12, rounding = "dither" } }
+output = { weighted = 0.9 }
+
+[[method]]
+kind = "dasa"
+step_size = 0.1
+threshold = 0.2
+uplink.media = [{ kind = "late", law = "geometric", mean = 2.0 }, { kind = "erasure", success = 0.5 }]
+
+[[method]]
+kind = "fedhsa"
+label = "over the air"
+step_size = 0.1
+local_steps = 4
+uplink = { codec = { kind = "rand-k", k = 2, unbiased = false }, media = [{ kind = "over-the-air", gain = { law = "rayleigh" }, receiver_noise = 0.2 }] }
+
+[run]
+rounds = 3
+refused = "skip"
+"#;
+
+const WORDS: &[&str] = &[
+    "id",
+    "problem",
+    "sampling",
+    "method",
+    "run",
+    "sweep",
+    "variant",
+    "figure",
+    "check",
+    "quick",
+    "kind",
+    "label",
+    "set",
+    "values",
+    "key",
+    "keys",
+    "garnet",
+    "mrp",
+    "file",
+    "logs",
+    "linear",
+    "switching",
+    "path",
+    "features",
+    "ranges",
+    "fedlsa",
+    "fedavg",
+    "scafflsa",
+    "fedtd",
+    "uplink",
+    "downlink",
+    "codec",
+    "media",
+    "law",
+    "constant",
+    "uniform",
+    "spikes",
+    "trace",
+    "delays",
+    "[[method]]",
+    "[[sweep]]",
+    "[[variant]]",
+    "[quick]",
+    "[method]",
+    "[a.b.c]",
+    "\"a.b\"",
+    "{}",
+    "[]",
+    "true",
+    "inf",
+    "nan",
+    "zero",
+    "root",
+    "theta_star",
+    "format",
+    "start.json",
+    "p.npz",
+    "method.*.step_size",
+    "sweep.0.values",
+    "=",
+    "\"\"\"",
+    "'''",
+];
+
+fn experiments() -> Vec<Corpus> {
+    let readme = include_str!("../../../../README.md");
+    let first = readme.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("the example of the README");
+    let mut small: Vec<&str> = vec![EVERYTHING, LINKS, first];
+    let (short, long): (Vec<&str>, Vec<&str>) = bundled::ALL.iter().map(|bundled| bundled.text).partition(|text| text.len() < 2500);
+    small.extend(short);
+    // Small ones are drawn more often: they are read faster.
+    vec![Corpus::text(small.clone(), WORDS), Corpus::text(small, WORDS), Corpus::text(long, WORDS)]
+}
+
+fn read_experiment(data: &[u8]) -> Verdict {
+    let Ok(text) = std::str::from_utf8(data) else { return Verdict::Refused };
+    let document = match Document::parse("fuzz.toml", text) {
+        Ok(document) => document,
+        Err(e) => return refused_with(&e),
+    };
+    if points(&document.table) > MAX_POINTS {
+        return Verdict::PassedOver;
+    }
+    let read = commands::parse("fuzz.toml", text, &Overrides::default(), false);
+    match read.and_then(|experiment| check_experiment(&experiment)) {
+        Ok(()) => Verdict::Accepted,
+        Err(e) => refused_with(&e),
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+
+/// Assignments of `--set`.
+pub const SET: Target =
+    Target { name: "set", about: "dotted keys and values of --set", corpora: assignments, run: read_set, memory: trees };
+
+fn assignments() -> Vec<Corpus> {
+    let seeds = [
+        "run.rounds=10",
+        "method.\"a.b\".step_size=0.5\nmethod.scafflsa-random.participants = 1",
+        "method.*.global_step_size=0.25",
+        "sweep.0.values=[[2, 4], [3, 6]]",
+        "problem = { kind = \"switching\", values = [1, 2] }\nmethod.2.radius = 1e3\nvariant.one.label=1st\nsampling.start=stationary",
+        "method.1.uplink.media=[{ kind = \"erasure\", success = 0.5 }]\nrun.start=normal\ntitle=a = b",
+        "method.0.label = \"plain\"\nfigure.y=residual\ncheck.0.method=plain\nvariant.two.set={}",
+    ];
+    vec![Corpus::text(seeds, WORDS)]
+}
+
+fn read_set(data: &[u8]) -> Verdict {
+    let Ok(text) = std::str::from_utf8(data) else { return Verdict::Refused };
+    let mut document = Document::parse("base.toml", EVERYTHING).expect("a valid file");
+    for line in text.split('\n').take(20) {
+        if let Err(e) = document.set_text(line) {
+            return refused_with(&e);
+        }
+    }
+    if points(&document.table) > MAX_POINTS {
+        return Verdict::PassedOver;
+    }
+    let read = Experiment::read(document).and_then(|experiment| check_experiment(&experiment));
+    match read {
+        Ok(()) => Verdict::Accepted,
+        Err(e) => refused_with(&e),
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+
+/// The command line of `fedsa evaluate`.
+pub const EVALUATE: Target = Target {
+    name: "evaluate",
+    about: "options of fedsa evaluate: --features, --range, --set",
+    corpora: command_lines,
+    run: read_command_line,
+    memory: trees,
+};
+
+fn command_lines() -> Vec<Corpus> {
+    let seeds = [
+        "logs/agent_*.parquet\n--features\nfourier:3\n--range\ns_0=-1.2,0.6\n--range\ns_1=-0.07,0.07\n--gamma\n0.99\n--method\nfedhsa\n--out\nDIR",
+        "a.csv\nb.csv\n--features=tiles:8x4\n--range=s_x=0,1e3\n--method\nscafflsa-random\n--local-steps\n20\n--tol\n0\n--seed\n7",
+        "a.csv\n--features\nradial:5:0.3\n--method\nprojected-td\n--set\nmethod.projected-td.radius=2\n--sampling\nmarkov\n--rounds\n10",
+        "a.csv\n--features\nidentity:bias\n--method\nfedtd\n--step-size\n0.5\n--set\nmethod.0.participants=1",
+    ];
+    let words = [
+        "--features",
+        "--range",
+        "--gamma",
+        "--method",
+        "--sampling",
+        "--step-size",
+        "--local-steps",
+        "--rounds",
+        "--tol",
+        "--seed",
+        "--set",
+        "--out",
+        "identity",
+        "polynomial:2",
+        "fourier:3",
+        "tiles:1x1",
+        "radial:2",
+        "fedlsa",
+        "scafflsa",
+        "qfedtd",
+        "mean",
+        "iid",
+        "s_0=0,1",
+    ];
+    vec![Corpus::text(seeds, &words)]
+}
+
+fn read_command_line(data: &[u8]) -> Verdict {
+    let Ok(text) = std::str::from_utf8(data) else { return Verdict::Refused };
+    let words = ["fedsa", "evaluate"].into_iter().chain(text.split('\n').take(60));
+    let Ok(Cli { command: Command::Evaluate(args), .. }) = Cli::try_parse_from(words) else { return Verdict::Refused };
+    let read = commands::evaluate::read(&args).and_then(|experiment| match points(&experiment.document.table) > MAX_POINTS {
+        true => Ok(Verdict::PassedOver),
+        false => check_experiment(&experiment).map(|()| Verdict::Accepted),
+    });
+    read.unwrap_or_else(|e| refused_with(&e))
+}
+
+// ---------------------------------------------------------------------------------------------
+
+/// Features.
+pub const FEATURES: Target = Target {
+    name: "features",
+    about: "--features, and the maps that they come to",
+    corpora: features,
+    run: read_features,
+    // At most 65536 features, and the monomials that they are made of.
+    memory: |len| (16 << 20) + 1000 * len,
+};
+
+fn features() -> Vec<Corpus> {
+    let seeds = [
+        "identity\nx",
+        "identity:bias\nx\ny",
+        "polynomial:2\nx\ny\nz",
+        "fourier:3\nx\ny",
+        "tiles:8x4\nx\ny",
+        "radial:5\nx",
+        "radial:2:0.3\nx\ny",
+    ];
+    vec![Corpus::text(seeds, &["identity", "bias", "polynomial", "fourier", "tiles", "radial", ":", "x", "65535", "65536"])]
+}
+
+fn read_features(data: &[u8]) -> Verdict {
+    let Ok(text) = std::str::from_utf8(data) else { return Verdict::Refused };
+    let (first, columns) = text.split_once('\n').unwrap_or((text, "x"));
+    let spec: FeatureSpec = match first.parse() {
+        Ok(spec) => spec,
+        Err(e) => return refused(&e),
+    };
+    assert_eq!(spec.to_string().parse(), Ok(spec));
+    let columns: Vec<String> = columns.split('\n').take(40).enumerate().map(|(i, name)| format!("{name}{i}")).collect();
+    let ranges: Ranges = columns.iter().map(|name| (name.clone(), (-1.0, 2.0))).collect();
+    let map = match FeatureMap::new(&spec, &columns, &ranges) {
+        Ok(map) => map,
+        Err(e) => return refused(&e),
+    };
+    assert_eq!(spec.count(columns.len()), Some(map.len()));
+    if map.len() <= 1024 {
+        assert_eq!(map.names().len(), map.len());
+        for state in [0.0, 5.0, -f64::MAX] {
+            let mut phi = vec![f64::NAN; map.len()];
+            map.eval(&vec![state; columns.len()], &mut phi);
+            let bound = if matches!(spec, FeatureSpec::Identity { .. }) { f64::INFINITY } else { 1.0 + 1e-12 };
+            let norm = phi.iter().map(|x| x * x).sum::<f64>().sqrt();
+            assert!(phi.iter().all(|x| x.is_finite()) && norm <= bound, "{spec} at {state}: {phi:?}");
+        }
+    }
+    Verdict::Accepted
+}

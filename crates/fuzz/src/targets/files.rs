@@ -1,0 +1,473 @@
+//! Files of numbers: `.npz`, CSV, Parquet, traces of delays, JSON.
+
+use std::io::{Cursor, Write};
+use std::sync::Arc;
+
+use fedsa::error::Result;
+use fedsa::kernel::Isa;
+use fedsa::problem::arrays::{Array, Arrays, count};
+use fedsa::problem::file::ArrayFile;
+use fedsa::problem::log::Log;
+use fedsa::problem::{Field, Files, Settings};
+use fedsa::sampling::{Law, Sampling};
+use fedsa::uplink::medium::delay::{MAX_DELAY, Row};
+use fedsa_cli::files::trace::{Column, Table};
+use fedsa_cli::files::{delays, find, logs, npz, theta_from_json, trace};
+use parquet::basic::{Compression, Encoding};
+use parquet::data_type::{BoolType, DoubleType, FloatType, Int32Type, Int64Type};
+use parquet::file::properties::{WriterProperties, WriterVersion};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use zip::CompressionMethod;
+use zip::write::{SimpleFileOptions, ZipWriter};
+
+use super::proportional;
+use crate::mutate::Rng;
+use crate::{Corpus, Target, Verdict, refused};
+
+/// What compressed files may take: what a file may unpack to, twice.
+const fn expanding(len: usize) -> usize {
+    (130 << 20) + 2200 * len
+}
+
+// ---------------------------------------------------------------------------------------------
+// .npz
+
+/// Arrays of an `.npz`.
+pub const NPZ: Target = Target { name: "npz", about: "arrays of an .npz", corpora: npz_corpora, run: read_npz, memory: expanding };
+
+/// A `.npy`.
+fn npy(descr: &str, fortran_order: bool, shape: &str, data: &[u8]) -> Vec<u8> {
+    let order = if fortran_order { "True" } else { "False" };
+    let dict = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}\n");
+    let mut out = b"\x93NUMPY\x01\x00".to_vec();
+    out.extend((dict.len() as u16).to_le_bytes());
+    out.extend(dict.bytes());
+    out.extend(data);
+    out
+}
+
+/// Arrays of every type and order.
+fn npys() -> Vec<Vec<u8>> {
+    let doubles: Vec<u8> = (0..6).flat_map(|i| (f64::from(i) - 2.5).to_le_bytes()).collect();
+    let floats: Vec<u8> = (0..6).flat_map(|i| (i as f32).to_be_bytes()).collect();
+    let small: Vec<u8> = (0..24).collect();
+    let mut all = vec![
+        npy("<f8", false, "(2, 3)", &doubles),
+        npy("<f8", true, "(3, 2)", &doubles),
+        npy(">f4", true, "(2, 3)", &floats),
+        npy("<i4", false, "(2, 3)", &small),
+        npy(">i8", false, "(3,)", &small),
+        npy("<u2", true, "(2, 3, 2)", &small),
+        npy("|i1", false, "(2, 3, 4)", &small),
+        npy("|b1", true, "(24, 1)", &small),
+        npy("<f8", false, "()", &doubles[..8]),
+        npy("<f8", true, "(0, 5)", &[]),
+    ];
+    // Format 2.0 has a length of four bytes.
+    let mut second = all[0][..6].to_vec();
+    second.extend([2, 0, all[0][8], all[0][9], 0, 0]);
+    second.extend(&all[0][10..]);
+    all.push(second);
+    all
+}
+
+/// An archive of these files.
+fn zipped(entries: &[(&str, &[u8])], method: CompressionMethod) -> Vec<u8> {
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, data) in entries {
+        let options = SimpleFileOptions::default().compression_method(method);
+        archive.start_file(*name, options).and_then(|()| Ok(archive.write_all(data)?)).expect("an archive in memory");
+    }
+    archive.finish().expect("an archive in memory").into_inner()
+}
+
+fn npz_corpora() -> Vec<Corpus> {
+    let all = npys();
+    let names = ["P.npy", "gamma.npy", "notes.txt"];
+    let entries: Vec<(&str, &[u8])> = names.iter().zip(&all).map(|(name, data)| (*name, &data[..])).collect();
+    let archives = [CompressionMethod::Stored, CompressionMethod::Deflated].map(|method| zipped(&entries, method));
+    // Arrays are mutated inside an archive that is whole, archives as they are.
+    let inside = Corpus::bytes(all).sealed(|rng, data| {
+        let method = *rng.pick(&[CompressionMethod::Stored, CompressionMethod::Deflated]);
+        zipped(&[("x.npy", &data)], method)
+    });
+    vec![inside, Corpus::bytes(archives.to_vec()).sealed(with_checksums)]
+}
+
+/// The checksums of entries that are stored, put right in half of the cases.
+fn with_checksums(rng: &mut Rng, file: Vec<u8>) -> Vec<u8> {
+    if rng.one_in(2) { file } else { checksummed(file) }
+}
+
+/// The checksums of entries that are stored, put right.
+fn checksummed(mut file: Vec<u8>) -> Vec<u8> {
+    let u16_at = |file: &[u8], at: usize| file.get(at..at + 2).map(|b| usize::from(u16::from_le_bytes([b[0], b[1]])));
+    let u32_at = |file: &[u8], at: usize| file.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize);
+    // Entries of the central directory: how long each is, where it is, and its checksum in both places.
+    let places: Vec<usize> = file.windows(4).enumerate().filter(|(_, w)| w == b"PK\x01\x02").map(|(at, _)| at).collect();
+    for at in places {
+        let sum = || {
+            let (stored, len, local) = (u16_at(&file, at + 10)? == 0, u32_at(&file, at + 20)?, u32_at(&file, at + 42)?);
+            let data = local + 30 + u16_at(&file, local + 26)? + u16_at(&file, local + 28)?;
+            let data = file.get(data..data + len)?;
+            stored.then(|| (crc32fast::hash(data).to_le_bytes(), local))
+        };
+        if let Some((sum, local)) = sum() {
+            file[at + 16..at + 20].copy_from_slice(&sum);
+            file[local + 14..local + 18].copy_from_slice(&sum);
+        }
+    }
+    file
+}
+
+fn same_arrays(a: &Arrays, b: &Arrays) -> bool {
+    let bits = |array: &Array| array.data().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    a.len() == b.len() && a.iter().zip(b.iter()).all(|((m, x), (n, y))| m == n && x.shape() == y.shape() && bits(x) == bits(y))
+}
+
+fn read_npz(data: &[u8]) -> Verdict {
+    let arrays = match npz::from_bytes(data) {
+        Ok(arrays) => arrays,
+        Err(e) => return refused(&e),
+    };
+    for (name, array) in arrays.iter() {
+        assert_eq!(count(array.shape()), Some(array.data().len()), "{name}");
+    }
+    match npz::to_bytes(&arrays) {
+        Ok(again) => assert!(same_arrays(&npz::from_bytes(&again).expect("what was just written"), &arrays)),
+        Err(e) => return refused(&e),
+    }
+    if let Err(e) = arrays.get("theta") {
+        refused(&e);
+    }
+    Verdict::Accepted
+}
+
+/// Problems of arrays, as `kind = "file"` takes them.
+pub const ARRAYS: Target =
+    Target { name: "arrays", about: "problems of the arrays of an .npz", corpora: problems, run: read_problem, memory: expanding };
+
+fn problems() -> Vec<Corpus> {
+    let array = |shape: &[usize], data: &[f64]| Array::new(shape.to_vec(), data.to_vec()).expect("as many numbers as the shape says");
+    let arrays = |named: &[(&str, Array)]| {
+        let mut arrays = Arrays::new();
+        named.iter().for_each(|(name, array)| arrays.insert(*name, array.clone()));
+        npz::to_bytes(&arrays).expect("small arrays")
+    };
+    let p = array(&[2, 2, 2], &[0.5, 0.5, 0.25, 0.75, 1.0, 0.0, 0.5, 0.5]);
+    let phi = array(&[2, 1], &[1.0, 0.5]);
+    let r = array(&[2, 2], &[1.0, 0.0, 0.5, -1.0]);
+    let policy = array(&[2, 2], &[0.5, 0.5, 0.25, 0.75]);
+    let with_actions = array(&[1, 2, 2, 2], &[0.5, 0.5, 0.25, 0.75, 0.125, 0.875, 0.5, 0.5]);
+    let a = array(&[2, 2, 2], &[1.0, 0.0, 0.5, 2.0, 1.5, 0.25, 0.0, 1.0]);
+    let b = array(&[2, 2], &[1.0, -1.0, 0.5, 0.0]);
+    let gamma = Array::scalar(0.9);
+    let weights = array(&[2], &[0.25, 0.75]);
+    let seeds = vec![
+        arrays(&[("P", p.clone()), ("R", r.clone()), ("Phi", phi.clone()), ("gamma", gamma.clone())]),
+        arrays(&[("P", p), ("R", r), ("Phi", phi.clone()), ("gamma", array(&[2], &[0.5, 0.9])), ("weights", weights.clone())]),
+        arrays(&[("P", with_actions), ("policy", policy), ("R", array(&[1, 2], &[1.0, 0.0])), ("Phi", phi), ("gamma", gamma)]),
+        arrays(&[("A", a.clone()), ("b", b.clone()), ("weights", weights)]),
+        arrays(&[("A", a), ("b", b), ("noise_std", Array::scalar(0.5)), ("noise_memory", array(&[2, 2], &[0.5, 0.0, 0.25, 0.0]))]),
+    ];
+    vec![Corpus::bytes(seeds).sealed(|_, data| checksummed(data))]
+}
+
+/// Arrays that were read, as a problem's files.
+struct InMemory(Arrays);
+
+impl Files for InMemory {
+    fn arrays(&self, _: &str) -> Result<Arrays> {
+        Ok(self.0.clone())
+    }
+    fn logs(&self, _: &[String]) -> Result<Vec<Log>> {
+        Ok(Vec::new())
+    }
+}
+
+fn read_problem(data: &[u8]) -> Verdict {
+    let arrays = match npz::from_bytes(data) {
+        Ok(arrays) => arrays,
+        Err(e) => return refused(&e),
+    };
+    let settings = ArrayFile { path: "p.npz".into(), noise: None, allow_singular_agents: data.len() % 2 == 0 };
+    let kind = [Law::Iid, Law::Markov, Law::Mean][data.len() / 2 % 3];
+    match settings.field(&InMemory(arrays), Sampling { kind, ..Sampling::default() }, Isa::best()) {
+        Ok(field) => {
+            check_field(&*field);
+            Verdict::Accepted
+        }
+        Err(e) => refused(&e),
+    }
+}
+
+/// What everything that works on a field relies on.
+fn check_field(field: &dyn Field) {
+    let sum: f64 = field.weights().iter().sum();
+    assert!(field.dim() >= 1 && field.agents() >= 1 && (sum - 1.0).abs() < 1e-9, "weights that sum to {sum}");
+    assert!(field.weights().iter().all(|p| *p >= 0.0 && p.is_finite()));
+    let root = field.root().expect("linear problems have one");
+    assert!(root.len() == field.dim() && root.iter().all(|x| x.is_finite()), "{root:?}");
+}
+
+// ---------------------------------------------------------------------------------------------
+// Logs
+
+/// Logs in CSV.
+pub const CSV: Target =
+    Target { name: "csv", about: "logs of transitions in CSV", corpora: csv_corpora, run: read_csv, memory: proportional };
+
+fn csv_corpora() -> Vec<Corpus> {
+    let seeds = [
+        "s_0,next_0,reward,done\n0.5,1,2,0\n1,-2e3,0.25,1\n",
+        "episode,s_b,s_a,action,next_a,next_b,reward,done\r\n0, 1.5,2,0,3,4.25,-1,False\r\n1,-1e-3,0,1,5,6,0.5,TRUE\r\n",
+        "\u{feff}\"s_0\",\"next_0\",\"reward\",\"done\",\"a \"\"b\"\"\"\n1,2,3,false,\"x, y\nz\"\n",
+    ];
+    let words =
+        ["s_0", "s_1", "next_0", "next_1", "reward", "done", "episode", "true", "false", "NaN", "inf", "1e400", "\"", "\"\"", ",", "\n"];
+    vec![Corpus::text(seeds, &words)]
+}
+
+fn read_csv(data: &[u8]) -> Verdict {
+    let log = match logs::from_csv(data.to_vec()).and_then(|log| log.check().map(|()| log)) {
+        Ok(log) => log,
+        Err(e) => return refused(&e),
+    };
+    check_log(&log);
+    // What was read is read again from what is written of it.
+    let k = log.columns.len();
+    let quoted = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
+    let mut names: Vec<String> = log.columns.iter().map(quoted).collect();
+    names.extend(log.columns.iter().map(|name| quoted(&name.replacen("s_", "next_", 1))));
+    names.extend(["reward", "done"].map(String::from));
+    names.extend(log.episode.is_some().then(|| "episode".to_string()));
+    let mut text = names.join(",");
+    for i in 0..log.len() {
+        let numbers = log.states[i * k..][..k].iter().chain(&log.next[i * k..][..k]).map(|x| format!("{x:?}"));
+        let mut fields: Vec<String> = numbers.collect();
+        fields.extend([format!("{:?}", log.rewards[i]), log.done[i].to_string()]);
+        fields.extend(log.episode.as_ref().map(|episode| episode[i].to_string()));
+        text += "\n";
+        text += &fields.join(",");
+    }
+    assert_eq!(logs::from_csv(text.clone().into()).as_ref(), Ok(&log), "{text}");
+    Verdict::Accepted
+}
+
+fn check_log(log: &Log) {
+    let (n, k) = (log.len(), log.columns.len());
+    assert!(n >= 1 && k >= 1 && log.states.len() == n * k && log.next.len() == n * k && log.done.len() == n);
+    assert!(log.states.iter().chain(&log.next).chain(&log.rewards).all(|x| x.is_finite()));
+}
+
+/// Logs in Parquet.
+pub const PARQUET: Target =
+    Target { name: "parquet", about: "logs of transitions in Parquet", corpora: parquet_corpora, run: read_parquet, memory: expanding };
+
+/// A log with a column of every type that logs may have.
+fn parquet_log(compression: Compression, version: WriterVersion, dictionary: bool, encoding: Option<Encoding>) -> Vec<u8> {
+    let schema = "message log { required double s_0; optional double next_0; required float s_1; required float next_1;
+        required int32 s_2; optional int64 next_2; required double reward; required boolean done; required int64 episode (UINT_64); }";
+    let mut properties =
+        WriterProperties::builder().set_compression(compression).set_writer_version(version).set_dictionary_enabled(dictionary);
+    if let Some(encoding) = encoding {
+        properties = properties.set_column_encoding("episode".into(), encoding);
+    }
+    let schema = Arc::new(parse_message_type(schema).expect("a schema"));
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties.build())).expect("a file in memory");
+    for _ in 0..2 {
+        let mut group = writer.next_row_group().expect("a row group");
+        for i in 0..9 {
+            let mut column = group.next_column().expect("a column").expect("nine columns");
+            match i {
+                0 | 6 => column.typed::<DoubleType>().write_batch(&[1.0, 2.0, 1.0], None, None),
+                1 => column.typed::<DoubleType>().write_batch(&[1.0, 2.0, 1.0], Some(&[1, 1, 1]), None),
+                2 | 3 => column.typed::<FloatType>().write_batch(&[1.0, 2.0, 1.0], None, None),
+                4 => column.typed::<Int32Type>().write_batch(&[1, -2, 3], None, None),
+                5 => column.typed::<Int64Type>().write_batch(&[1, -2, 3], Some(&[1, 1, 1]), None),
+                7 => column.typed::<BoolType>().write_batch(&[false, false, true], None, None),
+                _ => column.typed::<Int64Type>().write_batch(&[0, 0, 1], None, None),
+            }
+            .expect("three values");
+            column.close().expect("a column");
+        }
+        group.close().expect("a row group");
+    }
+    writer.into_inner().expect("a file in memory")
+}
+
+fn parquet_corpora() -> Vec<Corpus> {
+    let (v1, v2) = (WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0);
+    let zstd = Compression::ZSTD(Default::default());
+    vec![Corpus::bytes(vec![
+        parquet_log(Compression::UNCOMPRESSED, v1, false, None),
+        parquet_log(Compression::UNCOMPRESSED, v2, false, Some(Encoding::DELTA_BINARY_PACKED)),
+        parquet_log(Compression::UNCOMPRESSED, v2, true, None),
+        parquet_log(Compression::SNAPPY, v1, true, None),
+        parquet_log(zstd, v1, false, None),
+    ])]
+}
+
+fn read_parquet(data: &[u8]) -> Verdict {
+    match logs::from_parquet(data.to_vec()).and_then(|log| log.check().map(|()| log)) {
+        Ok(log) => {
+            check_log(&log);
+            Verdict::Accepted
+        }
+        Err(e) => refused(&e),
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// Traces
+
+/// `trace.parquet`.
+pub const TRACE: Target =
+    Target { name: "trace", about: "trace.parquet of a finished run", corpora: trace_corpora, run: read_trace, memory: expanding };
+
+fn trace_corpora() -> Vec<Corpus> {
+    let table = |rows: usize| {
+        let numbers = || (0..rows).map(|i| i as f64 / 3.0);
+        Table::new(vec![
+            ("method".into(), Column::Str((0..rows).map(|i| ["FedLSA", "SCAFFLSA"][i % 2].into()).collect())),
+            ("round".into(), Column::U64((0..rows as u64).map(|i| i * i).collect())),
+            ("mse".into(), Column::OptF64(numbers().map(|x| (x != 1.0).then_some(x)).collect())),
+            ("residual".into(), Column::F64(numbers().collect())),
+        ])
+        .and_then(|table| trace::to_bytes(&table))
+        .expect("a table of four columns")
+    };
+    vec![Corpus::bytes(vec![table(3), table(40), table(0)])]
+}
+
+fn read_trace(data: &[u8]) -> Verdict {
+    let table = match trace::from_bytes(data.to_vec()) {
+        Ok(table) => table,
+        Err(e) => return refused(&e),
+    };
+    assert!(table.columns().iter().all(|(_, column)| column.len() == table.rows()));
+    if let Ok(bytes) = trace::to_bytes(&table) {
+        let again = trace::from_bytes(bytes).expect("what was just written");
+        assert_eq!((again.rows(), again.columns().len()), (table.rows(), table.columns().len()));
+    }
+    Verdict::Accepted
+}
+
+/// Traces of delays.
+pub const DELAYS: Target =
+    Target { name: "delays", about: "traces of delays", corpora: delays_corpora, run: read_delays, memory: proportional };
+
+fn delays_corpora() -> Vec<Corpus> {
+    let seeds = ["0\n3\r\n1", "\u{feff}# measured\n1,0, 2\n\n4 5\t 6\n", "1000000\n0\n"];
+    vec![Corpus::text(seeds, &["#", ",", " ", "\n", "1000001", "-1"])]
+}
+
+fn read_delays(data: &[u8]) -> Verdict {
+    let rows = match delays::from_bytes(data) {
+        Ok(rows) => rows,
+        Err(e) => return refused(&e),
+    };
+    let mut text = String::new();
+    for row in &rows {
+        let taus = match row {
+            Row::All(tau) => std::slice::from_ref(tau),
+            Row::Each(taus) => taus,
+        };
+        assert!(!taus.is_empty() && taus.iter().all(|tau| *tau <= MAX_DELAY));
+        text += &taus.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        text += "\n";
+    }
+    assert_eq!(delays::from_bytes(text.as_bytes()), Ok(rows));
+    Verdict::Accepted
+}
+
+// ---------------------------------------------------------------------------------------------
+// Starts
+
+/// Starts in JSON, of which `weights.json` is one.
+pub const JSON: Target =
+    Target { name: "json", about: "theta_0 in JSON, weights.json", corpora: json_corpora, run: read_json, memory: proportional };
+
+fn json_corpora() -> Vec<Corpus> {
+    let weights = r#"{
+  "format": 1,
+  "features": ["1", "s_0"],
+  "feature_map": {"kind": "polynomial", "order": 1},
+  "ranges": {"s_0": [-1.2, 0.6]},
+  "gamma": 0.99,
+  "agents": [{"name": "agent_0", "transitions": 100}],
+  "theta": [-3.25, 1e-3],
+  "residual": null,
+  "lstd": [-3.25, 0.5]
+}
+"#;
+    let seeds = ["[0.5, 1, -2e3]", "{\"theta\": [1]}", weights];
+    vec![Corpus::text(seeds, &["theta", "\"theta\"", "[", "]", "{", "}", "null", "true", ":", "1e999", "\\u0000", "\\ud800"])]
+}
+
+fn read_json(data: &[u8]) -> Verdict {
+    match theta_from_json(data) {
+        Ok(theta) => {
+            assert!(theta.iter().all(|x| x.is_finite()));
+            let text = format!("{theta:?}");
+            assert_eq!(theta_from_json(text.as_bytes()), Ok(theta));
+            Verdict::Accepted
+        }
+        Err(e) => refused(&e),
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// Names
+
+/// Names of files: their order, and patterns.
+pub const NAMES: Target =
+    Target { name: "names", about: "names and patterns of files", corpora: names, run: read_names, memory: proportional };
+
+fn names() -> Vec<Corpus> {
+    let seeds =
+        ["agent_2.csv\nagent_10.csv\nagent_010.csv\na", "logs/*.parquet\nlogs/agent_[0-9].csv\nlogs/agent_?.csv\nlogs", "a/b\né1\n01\n1\n"];
+    vec![Corpus::text(seeds, &["*", "**", "?", "[", "]", "[!a]", "[a-", "0", "00", "/", "//", "./", "../", "\0"])]
+}
+
+fn read_names(data: &[u8]) -> Verdict {
+    use std::cmp::Ordering;
+    let text = String::from_utf8_lossy(data);
+    let mut names: Vec<&str> = text.split('\n').take(40).collect();
+    // An order of all names: sorting would panic otherwise.
+    names.sort_by(|a, b| find::natural_order(a, b));
+    for pair in names.windows(2) {
+        assert_ne!(find::natural_order(pair[0], pair[1]), Ordering::Greater);
+        assert_eq!(find::natural_order(pair[0], pair[1]), find::natural_order(pair[1], pair[0]).reverse());
+        assert_eq!(find::natural_order(pair[0], pair[1]) == Ordering::Equal, pair[0] == pair[1]);
+    }
+    // In a folder that does not exist: what is meant is looked for, and not found.
+    let base = std::path::PathBuf::from("target/fuzz/no/such/folder");
+    let places = find::Places { base, data: Vec::new() };
+    for name in names.iter().take(3) {
+        let leaves = name.contains("..") || std::path::Path::new(name).has_root();
+        if !leaves {
+            match places.files(name, &logs::EXTENSIONS) {
+                Ok(found) => assert!(found.is_empty(), "{found:?}"),
+                Err(e) => drop(refused(&e)),
+            }
+        }
+    }
+    Verdict::Accepted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_archive_whose_bytes_were_changed_is_whole_again() {
+        let inside = npy("|u1", false, "(3,)", &[1, 2, 3]);
+        let mut file = zipped(&[("x.npy", &inside)], CompressionMethod::Stored);
+        let at = file.windows(3).position(|bytes| bytes == [1, 2, 3]).expect("the data");
+        file[at] = 7;
+        assert!(npz::from_bytes(&file).is_err());
+        assert_eq!(npz::from_bytes(&checksummed(file)).unwrap().get("x").unwrap().data(), [7.0, 2.0, 3.0]);
+    }
+}

@@ -1,0 +1,58 @@
+//! All targets.
+
+mod codecs;
+mod config;
+mod files;
+mod planted;
+mod runs;
+mod wire;
+
+use crate::Target;
+
+pub use planted::PLANTED;
+
+/// Every reader and decoder.
+pub const TARGETS: &[Target] = &[
+    files::NPZ,
+    files::ARRAYS,
+    files::CSV,
+    files::PARQUET,
+    files::TRACE,
+    files::DELAYS,
+    files::JSON,
+    files::NAMES,
+    config::EXPERIMENT,
+    config::SET,
+    config::EVALUATE,
+    config::FEATURES,
+    codecs::CODECS,
+    wire::MESSAGE,
+    wire::CLIENT,
+    wire::SERVER,
+    runs::RUN_STATE,
+    runs::CHECKPOINT,
+];
+
+/// Memory that is proportional to the input, beside what a few buffers take.
+const fn proportional(len: usize) -> usize {
+    (4 << 20) + 256 * len
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Inputs, Verdict};
+
+    #[test]
+    fn names_are_different_and_seeds_are_accepted() {
+        for (i, target) in TARGETS.iter().enumerate() {
+            assert!(TARGETS[..i].iter().all(|other| other.name != target.name), "{}", target.name);
+            let inputs = Inputs::new(target, 3);
+            for index in 0..inputs.valid() {
+                let input = inputs.make(index);
+                let verdict = (target.run)(&input);
+                assert_eq!(verdict, Verdict::Accepted, "{} {index}: {}", target.name, String::from_utf8_lossy(&input));
+            }
+        }
+    }
+}

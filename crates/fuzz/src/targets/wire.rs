@@ -1,0 +1,322 @@
+//! Messages, and the two ends of a federation that take them from a network.
+
+use std::sync::LazyLock;
+
+use fedsa::message::Message;
+use fedsa::methods::Settings as Method;
+use fedsa::node::{ClientNode, ServerNode, Todo};
+use fedsa::problem::Field;
+use fedsa::random::Stream;
+use fedsa::record::OutputRule;
+use fedsa::round::Run;
+use fedsa::sampling::Law;
+use fedsa::uplink::Uplink;
+
+use super::codecs::ALL;
+use crate::{Corpus, Target, Verdict, refused};
+
+/// Small problems and every method, as the library's own suites have them: what joins those is
+/// fuzzed too.
+#[path = "../../../fedsa/tests/common/mod.rs"]
+pub(super) mod common;
+
+/// Messages are decoded before anybody looks at them.
+const fn decoded(len: usize) -> usize {
+    (1 << 20) + 64 * len
+}
+
+// ---------------------------------------------------------------------------------------------
+
+/// Messages.
+pub const MESSAGE: Target =
+    Target { name: "message", about: "messages with every codec", corpora: messages, run: read_message, memory: decoded };
+
+/// The longest part that is accepted.
+const LONGEST: usize = 300;
+
+fn messages() -> Vec<Corpus> {
+    use fedsa::message::{Part, TELL};
+    let vector = |n: usize| (0..n).map(|i| i as f64 - 1.5).collect::<Vec<f64>>();
+    let mut seeds = Vec::new();
+    for (c, codec) in ALL.iter().enumerate() {
+        let message = match c % 3 {
+            0 => Message::one(3, 0, Part::Model, vector(8)),
+            1 => Message { round: 1 << 20, exchange: TELL, parts: vec![(Part::Direction, vector(5)), (Part::Arrived, vec![1.0])] },
+            _ => Message::one(0, 1, Part::Operator, vector(130)),
+        };
+        let mut data = vec![c as u8];
+        data.extend(message.encode(&**codec, &mut Stream::default()));
+        seeds.push(data);
+    }
+    vec![Corpus::bytes(seeds)]
+}
+
+fn read_message(data: &[u8]) -> Verdict {
+    let [c, bytes @ ..] = data else { return Verdict::PassedOver };
+    let codec = &*ALL[usize::from(*c) % ALL.len()];
+    let message = match Message::decode(bytes, codec, LONGEST, |_, _| Stream::default()) {
+        Ok(message) => message,
+        Err(e) => return refused(&e),
+    };
+    assert!(message.parts.iter().all(|(_, x)| x.len() <= LONGEST));
+    let again = message.encode(codec, &mut Stream::default());
+    assert_eq!(again.len(), message.encoded_len(codec));
+    let back = Message::decode(&again, codec, LONGEST, |_, _| Stream::default()).expect("what was just encoded");
+    assert_eq!((back.round, back.exchange, back.parts.len()), (message.round, message.exchange, message.parts.len()));
+    if codec.is_exact() {
+        assert_eq!(again, bytes);
+    }
+    Verdict::Accepted
+}
+
+// ---------------------------------------------------------------------------------------------
+
+/// A method on a problem over a link.
+pub(super) struct Setup {
+    pub field: &'static dyn Field,
+    pub method: Box<dyn Method>,
+    pub uplink: Uplink,
+}
+
+const AGENTS: usize = 3;
+const SEED: u64 = 5;
+const ROUNDS: u64 = 4;
+
+/// Small problems, one of each sort of chain.
+static FIELDS: LazyLock<Vec<Box<dyn Field>>> = LazyLock::new(|| {
+    let fields = common::problems(AGENTS).into_iter().enumerate().filter(|(i, _)| *i != 1);
+    let mut fields: Vec<Box<dyn Field>> = fields.map(|(_, (_, problem))| common::field(&*problem, Law::Markov)).collect();
+    fields.push(common::unequal(Law::Markov));
+    fields
+});
+
+/// Links that alter, lose, delay and sum; with stale models only where the engine runs.
+fn links(stale: bool) -> Vec<Uplink> {
+    const EXACT: &str = r#"{"kind": "exact"}"#;
+    const COARSE: &str = r#"{"kind": "quantised", "bits": 3}"#;
+    const ERASURE: &str = r#"{"kind": "erasure", "success": 0.6}"#;
+    const BURSTS: &str = r#"{"kind": "gilbert-elliott", "to_bad": 0.2, "to_good": 0.3}"#;
+    const LATE: &str = r#"{"kind": "late", "law": "uniform", "min": 0, "max": 3}"#;
+    const BUDGET: &str = r#"{"kind": "bit-budget", "bits": 3, "fading_snr": 1.0}"#;
+    const AIR: &str = r#"{"kind": "over-the-air", "receiver_noise": 0.1}"#;
+    const STALE: &str = r#"{"kind": "delay", "law": "uniform", "max": 2}"#;
+    let link = |codec, feedback, media: &[&str]| common::link(codec, feedback, media).expect("a valid link");
+    let coarse_both_ways = Uplink { downlink: link(COARSE, false, &[]).codec, ..link(COARSE, false, &[ERASURE]) };
+    let mut all = vec![
+        link(EXACT, false, &[]),
+        link(COARSE, true, &[BUDGET, BURSTS]),
+        link(r#"{"kind": "top-k", "k": 2}"#, true, &[]),
+        link(r#"{"kind": "rand-k", "k": 2}"#, false, &[ERASURE, LATE]),
+        link(EXACT, false, &[LATE]),
+        link(EXACT, false, &[ERASURE, AIR]),
+        coarse_both_ways,
+    ];
+    if stale {
+        all.push(link(EXACT, false, &[STALE]));
+    }
+    all
+}
+
+/// Every method over every link that it lives with, on one problem after the other.
+pub(super) fn setups(stale: bool) -> Vec<Setup> {
+    let methods = || [None, Some(2)].into_iter().flat_map(common::methods).map(|(_, method)| method);
+    let mut all = Vec::new();
+    for l in 0..links(stale).len() {
+        for (m, method) in methods().enumerate() {
+            let setup = Setup { field: &*FIELDS[(l + m) % FIELDS.len()], method, uplink: links(stale).swap_remove(l) };
+            if setup.run(OutputRule::Last).is_some() {
+                all.push(setup);
+            }
+        }
+    }
+    all
+}
+
+impl Setup {
+    fn start(&self) -> Vec<f64> {
+        vec![0.0; self.field.dim()]
+    }
+
+    /// A run at its start, if the method lives with the link.
+    pub fn run(&self, output: OutputRule) -> Option<Run<'_>> {
+        Run::new(self.field, &*self.method, &self.uplink, output, SEED, self.start()).ok()
+    }
+
+    fn client(&self, agent: usize) -> ClientNode<'_> {
+        ClientNode::new(self.field, &*self.method, &self.uplink, agent, SEED, self.start())
+    }
+
+    fn server(&self) -> ServerNode<'_> {
+        ServerNode::new(&*self.method, &self.uplink, self.field.weights().to_vec(), SEED, self.start())
+    }
+
+    /// What arrives at agent 0 in some rounds, and what arrives at the server, exchange by exchange.
+    fn traffic(&self) -> (Vec<Vec<u8>>, Vec<Vec<(usize, Vec<u8>)>>) {
+        let mut nodes: Vec<ClientNode<'_>> = (0..self.field.agents()).map(|c| self.client(c)).collect();
+        let mut server = self.server();
+        let (mut down, mut up) = (Vec::new(), Vec::new());
+        for t in 0..ROUNDS {
+            let mut todo = server.open(t);
+            loop {
+                todo = match todo {
+                    Todo::Ask { to, bytes } => {
+                        let mut answers = Vec::new();
+                        for c in to {
+                            if c == 0 {
+                                down.push(bytes.clone());
+                            }
+                            answers.extend(nodes[c].handle(&bytes).expect("the server's message").map(|answer| (c, answer)));
+                        }
+                        let next = server.receive(&answers).expect("the agents' answers");
+                        up.push(answers);
+                        next
+                    }
+                    Todo::Tell { to, bytes } => {
+                        for (c, bytes) in to.into_iter().zip(bytes) {
+                            nodes[c].handle(&bytes).expect("the server's message");
+                            if c == 0 {
+                                down.push(bytes);
+                            }
+                        }
+                        Todo::RoundOver
+                    }
+                    Todo::RoundOver => break,
+                };
+            }
+        }
+        (down, up)
+    }
+}
+
+/// Setups of halves that exchange bytes.
+static SETUPS: LazyLock<Vec<Setup>> = LazyLock::new(|| setups(false));
+
+/// The setup that the first bytes of an input say, and the rest.
+fn setup<'a>(all: &'static [Setup], data: &'a [u8]) -> Option<(&'static Setup, &'a [u8])> {
+    let (head, rest) = data.split_first_chunk::<2>()?;
+    Some((&all[usize::from(u16::from_le_bytes(*head)) % all.len()], rest))
+}
+
+/// Appends a piece of bytes with its length before it.
+fn write(piece: &[u8], out: &mut Vec<u8>) {
+    out.extend((piece.len() as u16).to_le_bytes());
+    out.extend(piece);
+}
+
+/// The next piece; the last one may be cut off.
+fn next<'a>(data: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (head, rest) = data.split_first_chunk::<2>()?;
+    let (piece, rest) = rest.split_at(usize::from(u16::from_le_bytes(*head)).min(rest.len()));
+    *data = rest;
+    Some(piece)
+}
+
+// ---------------------------------------------------------------------------------------------
+
+/// Agents' nodes.
+pub const CLIENT: Target =
+    Target { name: "client-node", about: "what an agent takes from the network", corpora: to_clients, run: feed_client, memory: decoded };
+
+fn to_clients() -> Vec<Corpus> {
+    let seed = |(i, setup): (usize, &Setup)| {
+        let mut data = (i as u16).to_le_bytes().to_vec();
+        setup.traffic().0.iter().for_each(|message| write(message, &mut data));
+        data
+    };
+    vec![Corpus::bytes(SETUPS.iter().enumerate().map(seed).collect())]
+}
+
+fn feed_client(data: &[u8]) -> Verdict {
+    let Some((setup, mut rest)) = setup(&SETUPS, data) else { return Verdict::PassedOver };
+    let (mut node, mut taken, mut answers) = (setup.client(0), Vec::new(), Vec::new());
+    let mut is_refused = false;
+    while let Some(message) = next(&mut rest) {
+        match node.handle(message) {
+            Ok(answer) => {
+                taken.push(message);
+                answers.push(answer);
+            }
+            Err(e) => {
+                refused(&e);
+                is_refused = true;
+            }
+        }
+    }
+    if is_refused {
+        // What was refused has changed nothing.
+        let mut twin = setup.client(0);
+        let same = taken.iter().zip(&answers).all(|(message, answer)| twin.handle(message).as_ref() == Ok(answer));
+        assert!(same, "a message that was refused has changed the node");
+        return Verdict::Refused;
+    }
+    Verdict::Accepted
+}
+
+// ---------------------------------------------------------------------------------------------
+
+/// The server's node.
+pub const SERVER: Target =
+    Target { name: "server-node", about: "what the server takes from the network", corpora: to_servers, run: feed_server, memory: decoded };
+
+/// In place of an agent: all answers of this exchange are there.
+const COMPLETE: u8 = u8::MAX;
+
+fn to_servers() -> Vec<Corpus> {
+    let seed = |(i, setup): (usize, &Setup)| {
+        let mut data = (i as u16).to_le_bytes().to_vec();
+        for answers in setup.traffic().1 {
+            for (agent, answer) in answers {
+                data.push(agent as u8);
+                write(&answer, &mut data);
+            }
+            data.push(COMPLETE);
+        }
+        data
+    };
+    vec![Corpus::bytes(SETUPS.iter().enumerate().map(seed).collect())]
+}
+
+fn feed_server(data: &[u8]) -> Verdict {
+    let Some((setup, mut rest)) = setup(&SETUPS, data) else { return Verdict::PassedOver };
+    let open = |server: &mut ServerNode<'_>, round: &mut u64, todo: Todo| {
+        if !matches!(todo, Todo::Ask { .. }) {
+            *round += 1;
+            server.open(*round);
+        }
+    };
+    let (mut server, mut round) = (setup.server(), 0);
+    server.open(0);
+    let (mut answers, mut taken, mut is_refused) = (Vec::new(), Vec::new(), false);
+    while let Some((agent, more)) = rest.split_first() {
+        rest = more;
+        if *agent != COMPLETE {
+            let Some(answer) = next(&mut rest) else { break };
+            answers.push((usize::from(*agent), answer.to_vec()));
+            continue;
+        }
+        let before = common::bits(server.theta());
+        match server.receive(&answers) {
+            Ok(todo) => {
+                taken.push(std::mem::take(&mut answers));
+                open(&mut server, &mut round, todo);
+            }
+            Err(e) => {
+                refused(&e);
+                is_refused = true;
+                assert_eq!(common::bits(server.theta()), before, "answers that were refused have moved theta");
+                answers.clear();
+            }
+        }
+    }
+    if is_refused {
+        let (mut twin, mut round) = (setup.server(), 0);
+        twin.open(0);
+        for answers in &taken {
+            let todo = twin.receive(answers).expect("answers that were taken");
+            open(&mut twin, &mut round, todo);
+        }
+        assert_eq!(common::bits(server.theta()), common::bits(twin.theta()), "answers that were refused have changed the server");
+        return Verdict::Refused;
+    }
+    Verdict::Accepted
+}
