@@ -46,6 +46,10 @@ pub trait Problem: Sized + Send + Sync + 'static {
     }
     /// The initial state of agent `c`'s sampling process.
     fn start_chain(&self, _c: usize, _stream: &mut Stream, _chain: &mut [u64]) {}
+    /// Whether agent `c`'s sampling process can be in this state, which a checkpoint says.
+    fn is_state(&self, _c: usize, _chain: &[u64]) -> bool {
+        true
+    }
     /// Draws z for agent `c` and moves its process on. Never sees theta.
     fn sample(&self, c: usize, chain: &mut [u64], stream: &mut Stream, z: &mut Self::Obs);
     /// `out = g_c(theta, z)`; theta and out have d components.
@@ -100,6 +104,8 @@ pub trait Field: Send + Sync {
     fn sampling(&self) -> Sampling;
     /// The initial state of agent `c`'s sampling process.
     fn start_chain(&self, c: usize, stream: &mut Stream, chain: &mut [u64]);
+    /// Whether agent `c`'s sampling process can be in this state, which a checkpoint says.
+    fn is_state(&self, c: usize, chain: &[u64]) -> bool;
     /// `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`, in every lane.
     fn leg(&self, lanes: &mut Lanes, etas: &[f64]);
     /// `g_c(theta, z)` of every lane with the next sample of its stream, into
@@ -191,6 +197,9 @@ impl<P: Problem> Field for Sampled<P> {
     }
     fn start_chain(&self, c: usize, stream: &mut Stream, chain: &mut [u64]) {
         self.problem.start_chain(c, stream, chain);
+    }
+    fn is_state(&self, c: usize, chain: &[u64]) -> bool {
+        self.problem.is_state(c, chain)
     }
     fn leg(&self, lanes: &mut Lanes, etas: &[f64]) {
         match self.batch() {

@@ -113,6 +113,9 @@ impl<P: Problem> Problem for Noisy<P> {
         }
         chain.iter_mut().zip(x).for_each(|(word, x)| *word = x.to_bits());
     }
+    fn is_state(&self, _: usize, chain: &[u64]) -> bool {
+        chain.iter().all(|word| f64::from_bits(*word).is_finite())
+    }
     #[inline(always)]
     fn sample(&self, _: usize, chain: &mut [u64], stream: &mut Stream, x: &mut Vec<f64>) {
         let d = self.dim();

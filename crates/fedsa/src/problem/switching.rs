@@ -114,6 +114,9 @@ impl Problem for Chained {
             };
         }
     }
+    fn is_state(&self, _: usize, chain: &[u64]) -> bool {
+        chain.iter().all(|state| *state < self.settings.values.len() as u64)
+    }
     #[inline(always)]
     fn sample(&self, _: usize, chain: &mut [u64], stream: &mut Stream, z: &mut u64) {
         match chain.first_mut() {

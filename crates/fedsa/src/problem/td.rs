@@ -263,6 +263,10 @@ impl Problem for Td {
             }
         };
     }
+    fn is_state(&self, c: usize, chain: &[u64]) -> bool {
+        let states = self.kind(c).table.as_ref().map_or(0, Table::states) as u64;
+        chain.iter().all(|state| *state < states)
+    }
     #[inline(always)]
     fn sample(&self, c: usize, chain: &mut [u64], stream: &mut Stream, z: &mut Transition) {
         let table = self.kind(c).table.as_ref().expect("mean sampling draws nothing");

@@ -36,6 +36,12 @@ impl Ledger {
         self.bits_down += 8 * agents as u64 * bytes as u64;
     }
 
+    /// Whether these are counts that can go on without an overflow.
+    pub(crate) fn is_possible(&self) -> bool {
+        let Self { exchanges, samples, messages, bits_up, bits_down, vectors_up } = *self;
+        [exchanges, samples, messages, bits_up, bits_down, vectors_up].iter().all(|count| *count <= u64::MAX / 2)
+    }
+
     /// An exchange's answers: `bytes` and `samples` in all.
     pub(crate) fn up(&mut self, agents: usize, bytes: u64, samples: u64) {
         self.exchanges += 1;
@@ -85,6 +91,11 @@ impl Output {
     /// How many numbers it keeps.
     pub(crate) fn len(&self) -> usize {
         self.mean.len()
+    }
+
+    /// Whether it is a later state of `start`.
+    pub(crate) fn continues(&self, start: &Self) -> bool {
+        self.rule == start.rule && self.seed == start.seed && self.mean.len() == start.mean.len() && self.count <= u64::MAX / 2
     }
 
     /// Sees `theta_t`.

@@ -40,6 +40,16 @@ impl History {
         self.past.iter().map(|past| past.chains.len() + past.down.part(Part::Model).len()).sum()
     }
 
+    /// Whether this is what is kept at the start of round `t` when delays reach `reach` rounds
+    /// back, of models of `d` numbers; nothing is kept without stale models.
+    pub fn is_of(&self, t: u64, reach: Option<u64>, d: usize, are_chains: impl Fn(&[u64]) -> bool) -> bool {
+        let kept = reach.map_or(0, |reach| t.min(reach + 1));
+        let rounds = t - kept..t;
+        let fits =
+            |(round, past): (u64, &Past)| past.down.round == round && past.down.part(Part::Model).len() == d && are_chains(&past.chains);
+        self.past.len() as u64 == kept && rounds.zip(&self.past).all(fits)
+    }
+
     /// A round that is kept.
     pub fn at(&self, round: u64) -> &Past {
         let first = self.past[0].down.round;
@@ -77,6 +87,18 @@ impl Mail {
     /// How many numbers are on their way.
     pub fn len(&self) -> usize {
         self.letters.values().flatten().map(|letter| letter.x.len()).sum()
+    }
+
+    /// Whether these can be under way at the start of round `t` between `agents` agents that send
+    /// `d` numbers, when none is later than `latest` rounds; there are none without late answers.
+    pub fn is_of(&self, t: u64, latest: Option<u64>, agents: usize, d: usize) -> bool {
+        let fits = |(due, letter): (u64, &Letter)| {
+            let asked = letter.answers;
+            let in_time = asked < t && latest.is_some_and(|latest| due - t <= latest && due - asked <= latest);
+            in_time && letter.agent < agents && letter.x.len() == d
+        };
+        let mut letters = self.letters.iter().flat_map(|(due, letters)| letters.iter().map(|letter| (*due, letter)));
+        self.letters.keys().all(|due| *due >= t) && letters.all(fits)
     }
 
     /// The letters that arrive in round t, in the agents' order, older ones first.

@@ -353,21 +353,39 @@ impl<'a> Run<'a> {
     /// When the bytes are not a saved run of this shape.
     pub fn restore(&mut self, bytes: &[u8]) -> crate::error::Result<()> {
         let bad = || crate::error::BadInput::new("checkpoint", "not a saved run of these settings", "a checkpoint that this program wrote");
-        let saved: Saved = postcard::from_bytes(bytes).map_err(|_| bad())?;
-        let shapes = saved.memory.len() == 8 * self.state.memory.len()
-            && saved.chains.len() == self.state.chains.len()
-            && saved.link.feedback.len() == self.state.link.feedback.len()
-            && saved.link.channel.len() == self.state.link.channel.len();
-        if !shapes {
+        let (saved, rest): (Saved, _) = postcard::take_from_bytes(bytes).map_err(|_| bad())?;
+        if !rest.is_empty() || !self.can_be_at(&saved) {
             return Err(bad());
         }
+        // The last that may fail: a run that refuses stays as it is.
+        self.server.restore(saved.server, saved.round).map_err(|_| bad())?;
         crate::kernel::flat_mut(&mut self.state.memory).copy_from_slice(&saved.memory);
-        self.server.restore(saved.server).map_err(|_| bad())?;
         let State { round, chains, ledger, output, status, link, .. } = &mut self.state;
         (*round, *chains, *ledger, *output, *status) = (saved.round, saved.chains, saved.ledger, saved.output, saved.status);
         *link = saved.link;
         self.abandoned = false;
         Ok(())
+    }
+
+    /// Whether this run can come to such a state, but for the server's. Everything that indexes
+    /// or is counted on is looked at: a checksum guards against accidents only.
+    fn can_be_at(&self, saved: &Saved) -> bool {
+        let (field, uplink, state) = (self.field, self.uplink, &self.state);
+        let (agents, d, words) = (field.agents(), field.dim(), field.chain_len());
+        let are_chains = |chains: &[u64]| {
+            let mut each = chains.chunks(words.max(1)).enumerate();
+            chains.len() == agents * words && each.all(|(c, chain)| field.is_state(c, chain))
+        };
+        let (reach, latest) = (uplink.delay.as_ref().map(|pull| pull.delay.max()), uplink.late.as_ref().map(|late| late.max()));
+        saved.round < u64::from(u32::MAX)
+            && saved.memory.len() == 8 * state.memory.len()
+            && are_chains(&saved.chains)
+            && saved.ledger.is_possible()
+            && saved.output.continues(&state.output)
+            && saved.link.feedback.len() == state.link.feedback.len()
+            && saved.link.channel.len() == state.link.channel.len()
+            && saved.link.history.is_of(saved.round, reach, d, are_chains)
+            && saved.link.mail.is_of(saved.round, latest, agents, d)
     }
 }
 
@@ -376,4 +394,96 @@ impl<'a> Run<'a> {
 fn grain(width: usize, local_steps: usize) -> usize {
     let ns_per_agent = 50 + 4 * width * local_steps;
     (50_000 / ns_per_agent / LANES).max(1) * LANES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Isa;
+    use crate::message::{Message, Part};
+    use crate::methods::delayed_sa::{Dasa, DelayedSa};
+    use crate::problem::switching::Switching;
+    use crate::problem::{NoFiles, Settings as _};
+    use crate::sampling::{Law, Sampling};
+    use crate::schedule::StepSize;
+    use crate::uplink::medium::Settings as _;
+    use crate::uplink::medium::delay::{Before, Delay, Late, Pull};
+
+    /// Whether a run of 5 rounds that `change` has altered on disk is put back; then it goes on.
+    fn is_put_back(method: &dyn Settings, uplink: &Uplink, change: impl Fn(&mut Saved)) -> bool {
+        let problem = Switching { agents: 3, dim: 2, mixing_time: 3.0, spread: 1.0, ..Switching::default() };
+        let field = problem.field(&NoFiles, Sampling { kind: Law::Markov, ..Sampling::default() }, Isa::Portable).unwrap();
+        let new = || Run::new(&*field, method, uplink, OutputRule::Average, 1, vec![0.0; 2]).unwrap();
+        let mut run = new();
+        (0..5).for_each(|_| run.step());
+        let mut saved: Saved = postcard::from_bytes(&run.save()).unwrap();
+        change(&mut saved);
+        let bytes = postcard::to_stdvec(&saved).unwrap();
+        let mut again = new();
+        let before = again.save();
+        if again.restore(&bytes).is_err() {
+            assert_eq!(again.save(), before, "what is refused changes nothing");
+            return false;
+        }
+        assert_eq!(again.save(), bytes);
+        (0..3).for_each(|_| again.step());
+        true
+    }
+
+    #[test]
+    fn a_state_that_the_run_cannot_come_to_is_refused() {
+        let step_size = StepSize::Constant(0.01);
+        let clear = Uplink::default();
+        let plain = |change: &dyn Fn(&mut Saved)| is_put_back(&DelayedSa { step_size }, &clear, change);
+        assert!(plain(&|_| ()));
+        assert!(!plain(&|saved| saved.chains[1] = 2), "of two states");
+        assert!(!plain(&|saved| drop(saved.chains.pop())));
+        assert!(!plain(&|saved| saved.memory.push(0.0)));
+        assert!(!plain(&|saved| saved.round = u64::from(u32::MAX)));
+        assert!(!plain(&|saved| saved.ledger.samples = u64::MAX));
+        assert!(!plain(&|saved| saved.output = Output::new(OutputRule::Last, &[0.0; 2], 1)));
+        assert!(!plain(&|saved| saved.output = Output::new(OutputRule::Average, &[0.0; 3], 1)));
+        assert!(!plain(&|saved| drop(saved.server[0].pop())));
+        assert!(!plain(&|saved| saved.server.push(vec![0.0; 2])));
+        let stray = Letter { agent: 0, answers: 4, weight: 1.0, x: vec![0.0; 2] };
+        assert!(!plain(&|saved| saved.link.mail.post(6, stray.clone())), "nothing is late on a clear link");
+        assert!(!plain(&|saved| saved.link.history.keep(&Message::one(4, 0, Part::Model, vec![0.0; 2]), &[0; 3], 9)));
+
+        let mut late = Uplink::default();
+        Late(Delay::Constant { rounds: 2 }).install(&mut late).unwrap();
+        let pushed = |change: &dyn Fn(&mut Saved)| is_put_back(&Dasa { step_size, threshold: None }, &late, change);
+        let with = |due: u64, letter: Letter| pushed(&|saved| saved.link.mail.post(due, letter.clone()));
+        assert!(pushed(&|_| ()));
+        assert!(with(6, stray.clone()));
+        assert!(!with(4, stray.clone()), "before this round");
+        assert!(!with(7, stray.clone()), "later than the link has it");
+        assert!(!with(6, Letter { agent: 3, ..stray.clone() }));
+        assert!(!with(6, Letter { answers: 5, ..stray.clone() }), "to a question not yet asked");
+        assert!(!with(6, Letter { x: vec![0.0; 3], ..stray.clone() }));
+        // theta_t, the round of the first model, models.
+        assert!(!pushed(&|saved| saved.server[1][0] = 1.0));
+        assert!(!pushed(&|saved| drop(saved.server.pop())));
+        assert!(!pushed(&|saved| drop(saved.server[3].pop())));
+
+        let mut stale = Uplink::default();
+        Pull { before: Before::First, delay: Delay::Constant { rounds: 2 } }.install(&mut stale).unwrap();
+        let pulled = |change: &dyn Fn(&mut Saved)| is_put_back(&DelayedSa { step_size }, &stale, change);
+        let past = |round: u64, d: usize, chains: &[u64]| {
+            pulled(&|saved| saved.link.history.keep(&Message::one(round, 0, Part::Model, vec![0.0; d]), chains, 2))
+        };
+        assert!(pulled(&|_| ()));
+        assert!(!pulled(&|saved| saved.link.history = History::default()));
+        assert!(!past(5, 2, &[0; 3]), "a round not yet begun");
+        let last = |d: usize, state: u64| {
+            pulled(&|saved| {
+                saved.link.history = History::default();
+                for round in 2..5 {
+                    saved.link.history.keep(&Message::one(round, 0, Part::Model, vec![0.0; d]), &[state; 3], 9);
+                }
+            })
+        };
+        assert!(last(2, 1));
+        assert!(!last(3, 1));
+        assert!(!last(2, 2));
+    }
 }

@@ -111,14 +111,17 @@ impl Server for Adaptive {
         state
     }
 
-    fn restore(&mut self, mut state: Vec<Vec<f64>>) -> Result<()> {
+    fn restore(&mut self, mut state: Vec<Vec<f64>>, t: u64) -> Result<()> {
         let d = self.theta.len();
         let theta = restored_theta(&mut state, d)?;
-        let first = state.first().and_then(|first| first.first().copied()).ok_or_else(foreign_state)?;
-        if state.iter().skip(1).any(|model| model.len() != d) {
+        // The models of the last rounds before t.
+        let kept = t.min(self.reach + 1);
+        let Some((first, models)) = state.split_first() else { return Err(foreign_state()) };
+        let are_those = first[..] == [(t - kept) as f64] && models.len() as u64 == kept && models.iter().all(|model| model.len() == d);
+        if !are_those {
             return Err(foreign_state());
         }
-        (self.theta, self.first, self.models) = (theta, first as u64, state.into_iter().skip(1).collect());
+        (self.theta, self.first, self.models) = (theta, t - kept, models.iter().cloned().collect());
         Ok(())
     }
 }

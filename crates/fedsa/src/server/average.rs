@@ -106,13 +106,13 @@ impl Server for Average {
         std::iter::once(self.theta.clone()).chain(self.table.clone()).collect()
     }
 
-    fn restore(&mut self, mut state: Vec<Vec<f64>>) -> Result<()> {
-        self.theta = restored_theta(&mut state, self.theta.len())?;
-        match (&mut self.table, state.pop()) {
-            (Some(table), Some(saved)) if saved.len() == table.len() => *table = saved,
-            (None, None) => {}
-            _ => return Err(foreign_state()),
+    fn restore(&mut self, mut state: Vec<Vec<f64>>, _: u64) -> Result<()> {
+        let theta = restored_theta(&mut state, self.theta.len())?;
+        let table = state.pop();
+        if !state.is_empty() || table.as_ref().map(Vec::len) != self.table.as_ref().map(Vec::len) {
+            return Err(foreign_state());
         }
+        (self.theta, self.table) = (theta, table);
         Ok(())
     }
 }
@@ -138,10 +138,15 @@ mod tests {
         };
         let state = rule(Some((0..6).map(f64::from).collect())).state();
         let mut restored = rule(Some(vec![0.0; 6]));
-        restored.restore(state.clone()).unwrap();
+        restored.restore(state.clone(), 3).unwrap();
         assert_eq!(restored.state(), state);
-        assert!(rule(None).restore(state.clone()).is_err());
-        assert!(rule(Some(vec![0.0; 6])).restore(state[..1].to_vec()).is_err());
-        assert!(rule(Some(vec![0.0; 3])).restore(state).is_err());
+        assert!(rule(None).restore(state.clone(), 3).is_err());
+        assert!(rule(Some(vec![0.0; 6])).restore(state[..1].to_vec(), 3).is_err());
+        assert!(rule(Some(vec![0.0; 3])).restore(state.clone(), 3).is_err());
+        // What is refused changes nothing.
+        let mut kept = rule(None);
+        kept.theta = vec![3.0, 4.0];
+        assert!(kept.restore(state, 3).is_err());
+        assert_eq!(kept.theta, [3.0, 4.0]);
     }
 }

@@ -101,11 +101,11 @@ pub trait Server: Send {
     fn theta(&self) -> &[f64];
     /// Its state between rounds.
     fn state(&self) -> Vec<Vec<f64>>;
-    /// Puts back what [`Server::state`] gave.
+    /// Puts back what [`Server::state`] gave at the start of round `t`.
     ///
     /// # Errors
-    /// When it is not the state of such a rule.
-    fn restore(&mut self, state: Vec<Vec<f64>>) -> Result<()>;
+    /// When it is not the state of such a rule, which then stays as it is.
+    fn restore(&mut self, state: Vec<Vec<f64>>, t: u64) -> Result<()>;
 }
 
 /// Who takes part in a round: all N agents, or m of them drawn without replacement.
