@@ -118,7 +118,11 @@ pub fn run(target: &Target, inputs: &Inputs, first: u64, budget: Budget, mut beg
             Ok(verdict) if index < inputs.valid() => fault("seed".into(), format!("a valid input is not accepted but {verdict:?}")),
             Ok(Verdict::Refused) => {}
             Ok(Verdict::PassedOver) => report.passed_over += 1,
-            Err(payload) => fault(format!("panic at {}", PLACE.with_borrow(String::clone)), text_of(&*payload)),
+            Err(payload) => {
+                // The place, and the start of the text: assertions of several kinds may share a place.
+                let text = text_of(&*payload);
+                fault(format!("panic at {}: {:.24}", PLACE.with_borrow(String::clone), text), text);
+            }
         }
         let allowed = (target.memory)(input.len());
         if used > allowed {

@@ -13,7 +13,7 @@ pub mod memory;
 pub mod mutate;
 pub mod targets;
 
-use fedsa::error::BadInput;
+use fedsa::error::{BadInput, is_control};
 use mutate::{Form, Rng, mutate};
 
 /// A reader or decoder.
@@ -116,15 +116,17 @@ pub const LONGEST: usize = 2000;
 ///
 /// # Panics
 /// When it is not so.
+#[track_caller]
 pub fn check_message(what: &str, help: &str) {
     assert!(!what.is_empty() && !help.is_empty(), "no message, or no help: {what:?}, {help:?}");
     for text in [what, help] {
         assert!(text.chars().count() <= LONGEST, "a message of {} characters: {:.300?}..", text.chars().count(), text);
-        assert!(!text.chars().any(char::is_control), "a control character in a message: {text:?}");
+        assert!(!text.chars().any(is_control), "a control character in a message: {text:?}");
     }
 }
 
 /// What a refusal comes to: [`Verdict::Refused`], if its message is a good one.
+#[track_caller]
 pub fn refused(e: &BadInput) -> Verdict {
     check_message(&e.to_string(), &e.help);
     Verdict::Refused

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{BadInput, Result, quoted};
 use fedsa::linalg;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::problem::features::FeatureSpec;
@@ -92,12 +92,12 @@ fn weights(args: &EvaluateArgs, plan: &Plan, results: &Results) -> Result<Vec<Ve
 /// Which option each key of the experiment comes from, for messages.
 fn origins(args: &EvaluateArgs) -> Vec<Origin> {
     let flags = [
-        ("problem.path", format!("LOGS {}", args.logs.join(" "))),
-        ("problem.features", format!("--features {}", args.features)),
-        ("problem.ranges", args.range.iter().map(|r| format!("--range {r}")).collect::<Vec<_>>().join(" ")),
+        ("problem.path", format!("LOGS {}", quoted(args.logs.join(" ")))),
+        ("problem.features", format!("--features {}", quoted(&args.features))),
+        ("problem.ranges", quoted(args.range.iter().map(|r| format!("--range {r}")).collect::<Vec<_>>().join(" "))),
         ("problem.gamma", format!("--gamma {}", args.gamma)),
-        ("sampling.kind", format!("--sampling {}", args.sampling)),
-        ("method[0].kind", format!("--method {}", args.method)),
+        ("sampling.kind", format!("--sampling {}", quoted(&args.sampling))),
+        ("method[0].kind", format!("--method {}", quoted(&args.method))),
         ("method[0].step_size", format!("--step-size {}", args.step_size)),
         ("method[0].local_steps", format!("--local-steps {}", local_steps(args))),
         ("method[0].talk_probability", format!("--local-steps {}", local_steps(args))),
@@ -126,7 +126,7 @@ fn experiment(args: &EvaluateArgs) -> Result<Table, BadInput> {
     let features: FeatureSpec = args.features.parse().map_err(|e: BadInput| BadInput { key: "--features".into(), ..e })?;
     let mut ranges = Table::new();
     for range in &args.range {
-        let bad = || BadInput::new("--range", format!("`{range}`"), "COLUMN=LOW,HIGH, such as s_0=-1.2,0.6");
+        let bad = || BadInput::new("--range", format!("`{}`", quoted(range)), "COLUMN=LOW,HIGH, such as s_0=-1.2,0.6");
         let (column, bounds) = range.split_once('=').ok_or_else(bad)?;
         let (low, high) = bounds.split_once(',').ok_or_else(bad)?;
         let number = |s: &str| s.trim().parse::<f64>().map(Value::Float).map_err(|_| bad());

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use fedsa::error::{BadInput, Result};
 
-use super::name_of;
+use super::{name_of, shown};
 
 /// Where files are looked for.
 #[derive(Debug, Clone)]
@@ -80,7 +80,7 @@ impl Places {
         let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
         let full = Path::new(&glob::Pattern::escape(&name_of(root))).join(pattern);
         let paths = glob::glob_with(&name_of(&full), options)
-            .map_err(|e| BadInput::new(pattern, format!("not a valid pattern: {e}"), "`*`, `?` and `[..]` as in a shell"))?;
+            .map_err(|e| BadInput::new(shown(pattern), format!("not a valid pattern: {e}"), "`*`, `?` and `[..]` as in a shell"))?;
         Ok(paths.filter_map(|path| path.ok()).filter(|path| path.is_file()).collect())
     }
 
@@ -102,12 +102,12 @@ impl Places {
 
     fn missing(&self, source: &str) -> BadInput {
         if !is_data_name(source) {
-            return BadInput::new(source, "there is no such file or directory", "a path, a glob or the name of a data set");
+            return BadInput::new(shown(source), "there is no such file or directory", "a path, a glob or the name of a data set");
         }
         let folders = self.data.iter().map(|folder| name_of(folder)).collect::<Vec<_>>().join(" and ");
         let folders = if folders.is_empty() { String::new() } else { format!(", nor is it in {folders}") };
         BadInput::new(
-            source,
+            shown(source),
             format!("there is no such file or directory{folders}"),
             "a path; or the name of a data set (FOLDER/NAME) in the folder that the environment variable FEDSA_DATA \
              names: point it at the folder that has them, or make one. For logs that is a folder such as \
@@ -129,7 +129,8 @@ fn is_data_name(source: &str) -> bool {
 }
 
 fn files_of(dir: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
-    let unreadable = |e: std::io::Error| BadInput::new(name_of(dir), format!("cannot be read: {e}"), "a directory that you may read");
+    let unreadable =
+        |e: std::io::Error| BadInput::new(shown(name_of(dir)), format!("cannot be read: {e}"), "a directory that you may read");
     let mut files = Vec::new();
     let mut kinds = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(unreadable)? {
@@ -145,11 +146,11 @@ fn files_of(dir: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
     kinds.dedup();
     let wanted = extensions.iter().map(|e| format!(".{e}")).collect::<Vec<_>>().join(" or ");
     match kinds.as_slice() {
-        [] => Err(BadInput::new(name_of(dir), "the directory holds no data", format!("files with the extension {wanted}"))),
+        [] => Err(BadInput::new(shown(name_of(dir)), "the directory holds no data", format!("files with the extension {wanted}"))),
         [_] => Ok(files),
         [a, b, ..] => {
             let what = format!("the directory holds both .{a} and .{b} files");
-            Err(BadInput::new(name_of(dir), what, format!("say which with a glob: {}", name_of(&dir.join(format!("*.{a}"))))))
+            Err(BadInput::new(shown(name_of(dir)), what, format!("say which with a glob: {}", shown(name_of(&dir.join(format!("*.{a}")))))))
         }
     }
 }

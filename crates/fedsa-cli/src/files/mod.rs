@@ -19,7 +19,7 @@ pub mod trace;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{BadInput, Result, escaped, quoted};
 use fedsa::problem::Files;
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::log::Log;
@@ -101,7 +101,7 @@ pub fn theta_from_json(file: &[u8]) -> Result<Vec<f64>> {
     let bad = |e: String| BadInput::new("", e, "a list of numbers, or an object with a list `theta`");
     let value: serde_json::Value = serde_json::from_slice(file).map_err(|e| bad(format!("not JSON: {e}")))?;
     let list = value.get("theta").unwrap_or(&value).as_array().ok_or_else(|| bad("no list of numbers".into()))?;
-    list.iter().map(|x| x.as_f64().ok_or_else(|| bad(format!("{x} is not a number")))).collect()
+    list.iter().map(|x| x.as_f64().ok_or_else(|| bad(format!("{} is not a number", quoted(x.to_string()))))).collect()
 }
 
 /// An error about a file, as one about the setting that names it.
@@ -142,7 +142,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
             std::io::ErrorKind::PermissionDenied => "a file that you may read",
             _ => "a file that can be read",
         };
-        BadInput::new(name_of(path), format!("cannot be read: {e}"), help)
+        BadInput::new(shown(name_of(path)), format!("cannot be read: {e}"), help)
     })
 }
 
@@ -155,7 +155,7 @@ fn name_of(path: &Path) -> String {
 /// the place inside the file.
 fn about(path: &Path, e: BadInput) -> BadInput {
     let what = if e.key.is_empty() { e.what } else { format!("{}: {}", e.key, e.what) };
-    BadInput::new(name_of(path), what, e.help)
+    BadInput::new(shown(name_of(path)), what, e.help)
 }
 
 /// Names for a message: `a`, `b`, `c`; of many the first.
@@ -167,6 +167,15 @@ fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
         shown.push("..".into());
     }
     shown.join(", ")
+}
+
+/// What a library says about a file, or a user's words, for a message: without control
+/// characters, and not too long.
+fn shown(text: impl std::fmt::Display) -> String {
+    const MOST: usize = 500;
+    let text = text.to_string();
+    let cut = text.char_indices().nth(MOST).map(|(end, _)| end);
+    escaped(&text[..cut.unwrap_or(text.len())]) + if cut.is_some() { ".." } else { "" }
 }
 
 /// An integer as a double, if a double holds it exactly.

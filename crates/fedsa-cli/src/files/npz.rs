@@ -8,13 +8,13 @@
 use std::io::{Cursor, Read, Write};
 use std::path::Path;
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{BadInput, Result, quoted};
 use fedsa::problem::arrays::{Array, Arrays, count, shape_text};
 use zip::read::ZipArchive;
 use zip::write::{SimpleFileOptions, ZipWriter};
 use zip::{CompressionMethod, DateTime};
 
-use super::{about, exact};
+use super::{about, exact, shown};
 
 /// The longest header of an array; NumPy's own limit.
 const MAX_HEADER: usize = 10_000;
@@ -59,7 +59,7 @@ pub fn from_bytes(file: &[u8]) -> Result<Arrays> {
             CompressionMethod::Stored => entry.compressed_size(),
             _ => entry.compressed_size().saturating_mul(MAX_DEFLATE_RATIO),
         };
-        let array = read_array(entry, limit).map_err(|e| BadInput::new(&name, e.what, e.help))?;
+        let array = read_array(entry, limit).map_err(|e| BadInput::new(quoted(&name), e.what, e.help))?;
         arrays.insert(name, array);
     }
     Ok(arrays)
@@ -70,8 +70,9 @@ pub fn from_bytes(file: &[u8]) -> Result<Arrays> {
 /// # Errors
 /// When there are more arrays, or longer names, than an archive can hold.
 pub fn to_bytes(arrays: &Arrays) -> Result<Vec<u8>> {
-    let bad =
-        |e: &dyn std::fmt::Display| BadInput::new("", format!("no .npz can hold these arrays: {e}"), "fewer arrays with shorter names");
+    let bad = |e: &dyn std::fmt::Display| {
+        BadInput::new("", format!("no .npz can hold these arrays: {}", shown(e)), "fewer arrays with shorter names")
+    };
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, array) in arrays.iter() {
         let options = SimpleFileOptions::default()
@@ -104,11 +105,11 @@ fn header_of(array: &Array) -> Vec<u8> {
 }
 
 fn unreadable(why: &dyn std::fmt::Display) -> BadInput {
-    BadInput::new("", format!("not a readable .npz: {why}"), "a file that np.savez or np.savez_compressed wrote")
+    BadInput::new("", format!("not a readable .npz: {}", shown(why)), "a file that np.savez or np.savez_compressed wrote")
 }
 
 fn truncated(e: std::io::Error) -> BadInput {
-    BadInput::new("", format!("the array is damaged: {e}"), "a file that np.savez or np.savez_compressed wrote")
+    BadInput::new("", format!("the array is damaged: {}", shown(e)), "a file that np.savez or np.savez_compressed wrote")
 }
 
 /// Reads one array that unpacks to at most `limit` bytes.
@@ -226,10 +227,10 @@ impl Header {
         entry.read_exact(&mut text).map_err(truncated)?;
         let text = String::from_utf8_lossy(&text);
         let (descr, fortran_order, shape) =
-            parse_dict(&text).ok_or_else(|| bad(format!("its header is not understood: {:.80}", text.trim())))?;
+            parse_dict(&text).ok_or_else(|| bad(format!("its header is not understood: {}", quoted(text.trim()))))?;
         let wrong_type = || {
             let help = "floats (f4, f8), integers (i1 to i8, u1 to u8) or booleans: use .astype(float)";
-            BadInput::new("", format!("entries of type {descr}"), help)
+            BadInput::new("", format!("entries of type {}", quoted(&descr)), help)
         };
         let code = descr.strip_prefix(['<', '>', '|', '=']).ok_or_else(wrong_type)?;
         let kind = Kind::parse(code).ok_or_else(wrong_type)?;

@@ -24,7 +24,7 @@ use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
 use parquet::schema::types::ColumnDescPtr;
 
-use super::{exact, expansion_limit};
+use super::{exact, expansion_limit, shown};
 
 /// Values handed from the column reader at a time.
 const BATCH: usize = 4096;
@@ -69,7 +69,11 @@ pub(super) fn contained<T: Send>(file: Vec<u8>, read: impl FnOnce(&Columns) -> R
 
 /// The error for what is not a Parquet file of the kind that we read.
 fn unreadable(why: impl std::fmt::Display) -> BadInput {
-    BadInput::new("", format!("not a readable Parquet file: {why}"), "a Parquet file, uncompressed or compressed with snappy or zstd")
+    BadInput::new(
+        "",
+        format!("not a readable Parquet file: {}", shown(why)),
+        "a Parquet file, uncompressed or compressed with snappy or zstd",
+    )
 }
 
 fn bad(e: ParquetError) -> BadInput {
@@ -242,7 +246,7 @@ impl Columns {
             (None, converted) => format!(" ({converted})"),
         };
         let list = if descr.max_rep_level() > 0 { "lists of " } else { "" };
-        BadInput::new("", format!("it holds {list}{}{logical}", descr.physical_type()), format!("a column of {wanted}"))
+        BadInput::new("", format!("it holds {list}{}{}", descr.physical_type(), shown(logical)), format!("a column of {wanted}"))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{BadInput, Result, quoted};
 use parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
@@ -12,8 +12,8 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type};
 
-use super::about;
 use super::parquet::{Columns, contained, present};
+use super::{about, shown};
 
 /// The key under which a file carries the version of its format, and the version.
 const VERSION: (&str, &str) = ("fedsa.trace.version", "2");
@@ -70,11 +70,11 @@ impl Table {
         for (i, (name, column)) in columns.iter().enumerate() {
             let (first, rows) = (&columns[0].0, columns[0].1.len());
             if column.len() != rows {
-                let what = format!("{} rows, but `{first}` has {rows}", column.len());
-                return Err(BadInput::new(name, what, "columns of equal length"));
+                let what = format!("{} rows, but `{}` has {rows}", column.len(), quoted(first));
+                return Err(BadInput::new(quoted(name), what, "columns of equal length"));
             }
             if columns[..i].iter().any(|(other, _)| other == name) {
-                return Err(BadInput::new(name, "two columns have this name", "columns with different names"));
+                return Err(BadInput::new(quoted(name), "two columns have this name", "columns with different names"));
             }
         }
         Ok(Self { columns })
@@ -104,7 +104,7 @@ pub fn to_bytes(table: &Table) -> Result<Vec<u8>> {
     if table.columns.is_empty() {
         return Err(BadInput::new("", "a table without columns", "at least one column"));
     }
-    encode(table).map_err(|e| BadInput::new("", format!("no Parquet file can hold this table: {e}"), "fewer or shorter values"))
+    encode(table).map_err(|e| BadInput::new("", format!("no Parquet file can hold this table: {}", shown(e)), "fewer or shorter values"))
 }
 
 fn encode(table: &Table) -> Result<Vec<u8>, ParquetError> {
@@ -186,12 +186,12 @@ pub fn read(path: &Path) -> Result<Table> {
 pub fn from_bytes(file: Vec<u8>) -> Result<Table> {
     contained(file, |columns| {
         if let Some(version) = columns.note(VERSION.0).filter(|version| ![VERSION.1, EARLIER].contains(version)) {
-            let what = format!("version {version} of the format of traces");
+            let what = format!("version {} of the format of traces", quoted(version));
             return Err(BadInput::new("", what, format!("version {}, or a newer fedsa", VERSION.1)));
         }
         let read = |(i, name): (usize, String)| match read_column(columns, i) {
             Ok(column) => Ok((name, column)),
-            Err(e) => Err(BadInput::new("", format!("column `{name}`: {}", e.what), e.help)),
+            Err(e) => Err(BadInput::new("", format!("column `{}`: {}", quoted(&name), e.what), e.help)),
         };
         Table::new(columns.names().into_iter().enumerate().map(read).collect::<Result<_>>()?)
     })

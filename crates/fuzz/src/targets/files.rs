@@ -52,12 +52,13 @@ fn npys() -> Vec<Vec<u8>> {
     let doubles: Vec<u8> = (0..6).flat_map(|i| (f64::from(i) - 2.5).to_le_bytes()).collect();
     let floats: Vec<u8> = (0..6).flat_map(|i| (i as f32).to_be_bytes()).collect();
     let small: Vec<u8> = (0..24).collect();
+    let counts: Vec<u8> = [1i64, -2, 1 << 53].into_iter().flat_map(i64::to_be_bytes).collect();
     let mut all = vec![
         npy("<f8", false, "(2, 3)", &doubles),
         npy("<f8", true, "(3, 2)", &doubles),
         npy(">f4", true, "(2, 3)", &floats),
         npy("<i4", false, "(2, 3)", &small),
-        npy(">i8", false, "(3,)", &small),
+        npy(">i8", false, "(3,)", &counts),
         npy("<u2", true, "(2, 3, 2)", &small),
         npy("|i1", false, "(2, 3, 4)", &small),
         npy("|b1", true, "(24, 1)", &small),
