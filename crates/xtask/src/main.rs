@@ -1,6 +1,7 @@
 //! `cargo xtask`: the chores of this repository.
 
 mod bench;
+mod fuzz;
 mod python;
 mod test;
 
@@ -9,7 +10,9 @@ use std::process::{Command, ExitCode};
 
 const USAGE: &str = "\
 usage: cargo xtask test [--all]         format, paths, lints, documentation, tests; --all: the slow tests too
-       cargo xtask bench [--json PATH]  speed and memory, beside NumPy, JAX and a plain loop in the same run";
+       cargo xtask bench [--json PATH]  speed and memory, beside NumPy, JAX and a plain loop in the same run
+       cargo xtask fuzz --minutes M     mutated input for every reader and decoder, for M minutes in all; further options
+                                        are those of fedsa-fuzz: --target NAME, --inputs N, --seed S, --jobs J, --list";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -18,6 +21,7 @@ fn main() -> ExitCode {
         ["test", "--all"] => test::run(true),
         ["bench"] => bench::run(None),
         ["bench", "--json", path] => bench::run(Some(Path::new(path))),
+        ["fuzz", ref options @ ..] if !options.is_empty() => fuzz::run(options),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -95,7 +95,8 @@ impl Output {
 
     /// Whether it is a later state of `start`.
     pub(crate) fn continues(&self, start: &Self) -> bool {
-        self.rule == start.rule && self.seed == start.seed && self.mean.len() == start.mean.len() && self.count <= u64::MAX / 2
+        let seen = self.count == 0 || self.rule != OutputRule::Last;
+        self.rule == start.rule && self.seed == start.seed && self.mean.len() == start.mean.len() && seen && self.count <= u64::MAX / 2
     }
 
     /// Sees `theta_t`.

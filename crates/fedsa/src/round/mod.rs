@@ -411,9 +411,13 @@ mod tests {
 
     /// Whether a run of 5 rounds that `change` has altered on disk is put back; then it goes on.
     fn is_put_back(method: &dyn Settings, uplink: &Uplink, change: impl Fn(&mut Saved)) -> bool {
+        with_output(OutputRule::Average, method, uplink, change)
+    }
+
+    fn with_output(output: OutputRule, method: &dyn Settings, uplink: &Uplink, change: impl Fn(&mut Saved)) -> bool {
         let problem = Switching { agents: 3, dim: 2, mixing_time: 3.0, spread: 1.0, ..Switching::default() };
         let field = problem.field(&NoFiles, Sampling { kind: Law::Markov, ..Sampling::default() }, Isa::Portable).unwrap();
-        let new = || Run::new(&*field, method, uplink, OutputRule::Average, 1, vec![0.0; 2]).unwrap();
+        let new = || Run::new(&*field, method, uplink, output, 1, vec![0.0; 2]).unwrap();
         let mut run = new();
         (0..5).for_each(|_| run.step());
         let mut saved: Saved = postcard::from_bytes(&run.save()).unwrap();
@@ -427,6 +431,7 @@ mod tests {
         }
         assert_eq!(again.save(), bytes);
         (0..3).for_each(|_| again.step());
+        assert_eq!(again.output().len(), 2);
         true
     }
 
@@ -443,6 +448,17 @@ mod tests {
         assert!(!plain(&|saved| saved.ledger.samples = u64::MAX));
         assert!(!plain(&|saved| saved.output = Output::new(OutputRule::Last, &[0.0; 2], 1)));
         assert!(!plain(&|saved| saved.output = Output::new(OutputRule::Average, &[0.0; 3], 1)));
+        let counted = |saved: &mut Saved| {
+            // No iterates are counted where the last one is the output.
+            let mut average = Output::new(OutputRule::Average, &[], 1);
+            average.see(&[], 1);
+            let bytes = postcard::to_stdvec(&(OutputRule::Last, average)).unwrap();
+            let without_rule = postcard::to_stdvec(&OutputRule::Average).unwrap().len();
+            let last = postcard::to_stdvec(&OutputRule::Last).unwrap().len();
+            saved.output = postcard::from_bytes(&[&bytes[..last], &bytes[last + without_rule..]].concat()).unwrap();
+        };
+        assert!(with_output(OutputRule::Last, &DelayedSa { step_size }, &clear, |_| ()));
+        assert!(!with_output(OutputRule::Last, &DelayedSa { step_size }, &clear, counted));
         assert!(!plain(&|saved| drop(saved.server[0].pop())));
         assert!(!plain(&|saved| saved.server.push(vec![0.0; 2])));
         let stray = Letter { agent: 0, answers: 4, weight: 1.0, x: vec![0.0; 2] };

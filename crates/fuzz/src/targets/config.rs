@@ -317,7 +317,7 @@ pub const SET: Target =
 
 fn assignments() -> Vec<Corpus> {
     let seeds = [
-        "run.rounds=10",
+        "run.stop.mse=1e-3",
         "method.\"a.b\".step_size=0.5\nmethod.scafflsa-random.participants = 1",
         "method.*.global_step_size=0.25",
         "sweep.0.values=[[2, 4], [3, 6]]",
