@@ -6,9 +6,10 @@ use std::io::{Cursor, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use fedsa::error::is_control;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa_cli::files::trace::{Column, Table};
-use fedsa_cli::files::{logs, npz, trace};
+use fedsa_cli::files::{delays, logs, npz, theta_from_json, trace};
 use parquet::basic::Compression;
 use parquet::data_type::{BoolType, DoubleType, FloatType, Int32Type, Int64Type};
 use parquet::file::properties::{WriterProperties, WriterVersion};
@@ -174,6 +175,44 @@ fn every_truncation_and_flipped_bits_in_every_byte_are_survived() {
             damaged[i] = bytes[i];
         }
     }
+}
+
+#[test]
+fn messages_about_hostile_content_are_short_and_printable() {
+    let _turn = TURN.lock();
+    let hostile = format!("\u{1b}[31m\r\u{202e}{}", "x".repeat(100_000));
+    let mut arrays = Arrays::new();
+    (0..1000).for_each(|i| arrays.insert(format!("{i}{:.200}", hostile), Array::scalar(1.0)));
+    let table = Table::new(vec![(format!("s_{hostile}"), Column::F64(vec![1.0])), (hostile.clone(), Column::F64(vec![1.0]))]).unwrap();
+    let many_columns = (0..10_000).map(|i| format!("column {i}")).collect::<Vec<_>>().join(",");
+    for e in [
+        logs::from_csv(hostile.clone().into()).unwrap_err(),
+        logs::from_csv(format!("s_{hostile},reward,done\n1,2,3\n").into()).unwrap_err(),
+        logs::from_csv(format!("s_0,next_0,reward,done\n{hostile},2,3,0\n").into()).unwrap_err(),
+        logs::from_csv(many_columns.into()).unwrap_err(),
+        logs::from_parquet(trace::to_bytes(&table).unwrap()).unwrap_err(),
+        delays::from_bytes(hostile.as_bytes()).unwrap_err(),
+        theta_from_json(format!("[{:?}]", "x".repeat(100_000)).as_bytes()).unwrap_err(),
+        npz::from_bytes(&npz_entry(&format!("{{'descr': '{:.200}', 'fortran_order': False, 'shape': (1,), }}", hostile))).unwrap_err(),
+        npz::from_bytes(&npz_entry(&format!("{{'descr': {:.200}", hostile))).unwrap_err(),
+        npz::from_bytes(&npz_entry(&format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({}), }}", "9, ".repeat(1000))))
+            .unwrap_err(),
+        arrays.get("theta").unwrap_err(),
+    ] {
+        for text in [e.to_string(), e.help] {
+            assert!(text.len() < 3000 && !text.chars().any(is_control) && !text.is_empty(), "{text:?}");
+        }
+    }
+}
+
+/// An archive with one array with this header and no data.
+fn npz_entry(dict: &str) -> Vec<u8> {
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    archive.start_file("x.npy", SimpleFileOptions::default()).unwrap();
+    archive.write_all(b"\x93NUMPY\x01\x00").unwrap();
+    archive.write_all(&(dict.len() as u16).to_le_bytes()).unwrap();
+    archive.write_all(dict.as_bytes()).unwrap();
+    archive.finish().unwrap().into_inner()
 }
 
 /// A Parquet file with this schema and nothing else, `elements` of it.

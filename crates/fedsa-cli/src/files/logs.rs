@@ -303,7 +303,7 @@ mod tests {
         std::fs::write(dir.path().join("agent_11.csv"), CSV.replace("s_b", "s_c").replace("next_b", "next_c")).unwrap();
         let e = read(&["*.csv".into()], &places).unwrap_err();
         assert!(e.key.ends_with("agent_11.csv"), "{e}");
-        assert!(e.what.contains("s_a, s_c") && e.what.contains("agent_2.csv are s_a, s_b"), "{e}");
+        assert!(e.what.contains("`s_a`, `s_c`") && e.what.contains("agent_2.csv are `s_a`, `s_b`"), "{e}");
 
         std::fs::write(dir.path().join("x.txt"), CSV).unwrap();
         assert!(read(&["x.txt".into()], &places).unwrap_err().what.contains("format"));

@@ -188,6 +188,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn numbers_in_json_are_read_to_the_last_bit() {
+        let theta = [1.0000000000000001e125, -0.1, 5e-324, 1.7976931348623157e308];
+        assert_eq!(theta_from_json(format!("{{\"theta\": {theta:?}}}").as_bytes()).unwrap(), theta);
+    }
+
+    #[test]
     fn the_shape_of_a_trace_is_in_its_checksum() {
         let digest = |rows: &[Row]| {
             let files = DiskFiles::new(find::Places::from_env(Path::new(".")));
