@@ -179,30 +179,21 @@ fn parent(targets: &[&'static Target], args: &Args) -> ExitCode {
                     let next = rest.lock().expect("no panics under the lock").next();
                     let Some(target) = next else { break };
                     let report = supervise(target, args, seconds);
-                    print(target, &report);
-                    outcomes.lock().expect("no panics under the lock").push((*target, report));
+                    let mut outcomes = outcomes.lock().expect("no panics under the lock");
+                    print(target, args, &report);
+                    outcomes.push(report);
                 }
             });
         }
     });
     let outcomes = outcomes.into_inner().expect("no panics under the lock");
-    let inputs: u64 = outcomes.iter().map(|(_, report)| report.inputs).sum();
-    let mut found = false;
-    for (target, report) in &outcomes {
-        for fault in &report.faults {
-            found = true;
-            println!("\n{} input {} (seed {}): {}\n  {:.600}", target.name, fault.index, args.seed, fault.kind, fault.message);
-            match save(target, args, fault) {
-                Ok(path) => println!("  saved in {}", path.display()),
-                Err(e) => eprintln!("  could not be saved in {}: {e}", args.out.display()),
-            }
-        }
-    }
-    println!("\n{inputs} inputs of {} targets in {:.1} s", outcomes.len(), start.elapsed().as_secs_f64());
-    if found { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    let inputs: u64 = outcomes.iter().map(|report| report.inputs).sum();
+    println!("{inputs} inputs of {} targets in {:.1} s", outcomes.len(), start.elapsed().as_secs_f64());
+    if outcomes.iter().all(|report| report.faults.is_empty()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn print(target: &Target, report: &Report) {
+/// Prints the row of a target and its faults, which are saved.
+fn print(target: &Target, args: &Args, report: &Report) {
     let Report { inputs, accepted, failed, slowest, largest, .. } = report;
     let share = 100.0 * *accepted as f64 / (*inputs).max(1) as f64;
     println!(
@@ -212,6 +203,15 @@ fn print(target: &Target, report: &Report) {
         largest.0 as f64 / f64::from(1 << 20),
         report.faults.len()
     );
+    for Fault { index, kind, message } in &report.faults {
+        println!("  input {index} (seed {}): {kind}\n    {:.600}", args.seed, message.trim_end());
+    }
+    for fault in &report.faults {
+        match save(target, args, fault) {
+            Ok(path) => println!("    saved in {}", path.display()),
+            Err(e) => eprintln!("    not saved in {}: {e}", args.out.display()),
+        }
+    }
 }
 
 /// Runs a target to the end of its budget; a process that aborts or hangs is a finding, and

@@ -173,9 +173,13 @@ fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 /// characters, and not too long.
 fn shown(text: impl std::fmt::Display) -> String {
     const MOST: usize = 500;
-    let text = text.to_string();
-    let cut = text.char_indices().nth(MOST).map(|(end, _)| end);
-    escaped(&text[..cut.unwrap_or(text.len())]) + if cut.is_some() { ".." } else { "" }
+    // An escape is longer than what it stands for.
+    let mut text = escaped(&text.to_string());
+    if let Some((end, _)) = text.char_indices().nth(MOST) {
+        text.truncate(end);
+        text.push_str("..");
+    }
+    text
 }
 
 /// An integer as a double, if a double holds it exactly.
@@ -186,6 +190,12 @@ fn exact(v: i128) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_shown_is_short_after_it_was_escaped() {
+        assert_eq!(shown("a\u{1b}b"), "a\\u{1b}b");
+        assert_eq!(shown("\u{202e}".repeat(499)).chars().count(), 502);
+    }
 
     #[test]
     fn numbers_in_json_are_read_to_the_last_bit() {
