@@ -332,7 +332,7 @@ fn trace_corpora() -> Vec<Corpus> {
         let numbers = || (0..rows).map(|i| i as f64 / 3.0);
         Table::new(vec![
             ("method".into(), Column::Str((0..rows).map(|i| ["FedLSA", "SCAFFLSA"][i % 2].into()).collect())),
-            ("round".into(), Column::U64((0..rows as u64).map(|i| i * i).collect())),
+            ("round".into(), Column::I64((0..rows as i64).map(|i| i * i).collect())),
             ("mse".into(), Column::OptF64(numbers().map(|x| (x != 1.0).then_some(x)).collect())),
             ("residual".into(), Column::F64(numbers().collect())),
         ])

@@ -3,6 +3,7 @@
 mod codecs;
 mod config;
 mod files;
+mod folder;
 mod planted;
 mod runs;
 mod wire;
@@ -31,6 +32,7 @@ pub const TARGETS: &[Target] = &[
     wire::SERVER,
     runs::RUN_STATE,
     runs::CHECKPOINT,
+    folder::RUN_FOLDER,
 ];
 
 /// Memory that is proportional to the input, beside what a few buffers take.

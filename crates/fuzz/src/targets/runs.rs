@@ -5,12 +5,12 @@ use std::sync::LazyLock;
 use fedsa::record::{Ledger, Observation, OutputRule};
 use fedsa::round::Status;
 use fedsa_cli::experiment::execute::{framed, unframed};
-use fedsa_cli::experiment::results::{Row, SeedResult};
+use fedsa_cli::experiment::results::Row;
 
 use super::proportional;
 use super::wire::{Setup, setups};
 use crate::mutate::Rng;
-use crate::{Corpus, Target, Verdict, refused};
+use crate::{Corpus, Target, Verdict, check_message, refused};
 
 /// Saved runs.
 pub const RUN_STATE: Target =
@@ -61,7 +61,10 @@ pub const CHECKPOINT: Target =
     Target { name: "checkpoint", about: "checkpoints of runs and roots", corpora: checkpoints, run: read_checkpoint, memory: proportional };
 
 /// The fields of a checkpoint of a run, in their order: the format says no names.
-type Saved = (String, u64, Vec<Row>, Result<SeedResult, Vec<u8>>);
+pub(super) type Saved = (String, u64, u64, u64, Vec<Row>, Option<Vec<u8>>, Option<End>);
+
+/// The fields of how a run ended.
+pub(super) type End = (Vec<f64>, Status, bool);
 
 fn checkpoints() -> Vec<Corpus> {
     let row = |round| Row {
@@ -70,13 +73,13 @@ fn checkpoints() -> Vec<Corpus> {
         seen: Observation { mse: Some(0.5), residual: 1e-3, ..Observation::default() },
     };
     let rows: Vec<Row> = (0..4).map(row).collect();
-    let done = SeedResult { seed: 7, rows: rows.clone(), theta: vec![1.0, -0.5], status: Status::Diverged { round: 3 }, stopped: false };
-    let saved: [Saved; 2] = [("problem a sampling b".into(), 3, rows, Err(vec![1; 40])), (String::new(), 7, Vec::new(), Ok(done))];
-    vec![Corpus::bytes(saved.iter().map(framed).collect()).sealed(with_checksum)]
+    let under_way: Saved = ("problem a sampling b".into(), 3, 9, 3, rows.clone(), Some(vec![1; 40]), None);
+    let ended: Saved = (String::new(), 7, 3, 3, rows, None, Some((vec![1.0, -0.5], Status::Diverged { round: 3 }, false)));
+    vec![Corpus::bytes([under_way, ended].iter().map(framed).collect()).sealed(with_checksum)]
 }
 
 /// The checksum, put right in half of the cases.
-fn with_checksum(rng: &mut Rng, mut file: Vec<u8>) -> Vec<u8> {
+pub(super) fn with_checksum(rng: &mut Rng, mut file: Vec<u8>) -> Vec<u8> {
     if let (true, Some((head, body))) = (rng.one_in(2), file.split_at_mut_checked(12)) {
         head[8..].copy_from_slice(&crc32fast::hash(body).to_le_bytes());
     }
@@ -89,6 +92,9 @@ fn read_checkpoint(data: &[u8]) -> Verdict {
             assert!(unframed::<Saved>(&framed(&saved)).is_ok());
             Verdict::Accepted
         }
-        Err(e) => refused(&e),
+        Err(what) => {
+            check_message(&what, "its caller knows what would be accepted");
+            Verdict::Refused
+        }
     }
 }
