@@ -1,9 +1,10 @@
 //! Runs inputs of one target one after the other, and takes note of what fails.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -73,14 +74,25 @@ impl Report {
 thread_local! {
     /// Where the last panic of this thread was.
     static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
+    /// Whether this thread runs an input.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Keeps panics off the terminal, and remembers where they were.
+/// Keeps panics of inputs off the terminal, and remembers where they were.
 pub fn hush() {
-    panic::set_hook(Box::new(|info| {
-        let place = info.location().map_or(String::new(), ToString::to_string);
-        PLACE.with_borrow_mut(|last| *last = place);
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(move |info| match INSIDE.get() {
+        true => PLACE.set(info.location().map_or(String::new(), ToString::to_string)),
+        false => hook(info),
     }));
+}
+
+/// Runs an input; the payload of its panic, if it panics.
+fn caught(target: &Target, input: &[u8]) -> thread::Result<Verdict> {
+    INSIDE.set(true);
+    let outcome = panic::catch_unwind(AssertUnwindSafe(|| (target.run)(input)));
+    INSIDE.set(false);
+    outcome
 }
 
 /// Runs inputs from `first` on until the budget is spent; `begins` is told of each before.
@@ -88,7 +100,7 @@ pub fn run(target: &Target, inputs: &Inputs, first: u64, budget: Budget, mut beg
     // What is made once and kept is no input's memory.
     for index in 0..inputs.valid() {
         begins(index);
-        let _ = panic::catch_unwind(|| (target.run)(&inputs.make(index)));
+        let _ = caught(target, &inputs.make(index));
     }
     let start = Instant::now();
     let mut report = Report::default();
@@ -100,7 +112,7 @@ pub fn run(target: &Target, inputs: &Inputs, first: u64, budget: Budget, mut beg
         let input = inputs.make(index);
         begins(index);
         let began = Instant::now();
-        let (outcome, used) = memory::of(|| panic::catch_unwind(AssertUnwindSafe(|| (target.run)(&input))));
+        let (outcome, used) = memory::of(|| caught(target, &input));
         let took = began.elapsed().as_secs_f64();
         report.inputs += 1;
         if took > report.slowest.0 {

