@@ -396,7 +396,7 @@ fn problem_files_are_checked() {
         mrp().iter().filter(|(n, _)| *n != name).for_each(|(n, array)| some.insert(n, array.clone()));
         refused_arrays(&some, &[&format!("{name}: there is no such array"), "the arrays are"]);
     }
-    refused_arrays(&arrays(&[("x", &[], &[1.0])]), &["neither `P` nor `A` among its arrays (`x`)", "an MRP or MDP as P, R, Phi, gamma"]);
+    refused_arrays(&arrays(&[("x", &[], &[1.0])]), &["neither `P` nor `A` among its arrays (x)", "an MRP or MDP as P, R, Phi, gamma"]);
     let identity = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0].repeat(2);
     refused_arrays(&mrp_with("P", &[2, 3, 3], &identity), &["agent 0: the chain has several closed classes", "one closed class"]);
     // Linear systems: an agent's own, then the mean.
@@ -456,7 +456,7 @@ fn logs_are_checked() {
     with(
         &format!("{LOGS}\nranges = {{ s_1 = [0, 1] }}"),
         "ranges = { s_1 = [0, 1] }",
-        &["there is no state column `s_1`", "the state columns are `s_0`"],
+        &["there is no state column `s_1`", "the state columns are s_0"],
     );
     with(&format!("{LOGS}\nranges = {{ s_0 = [1, 0] }}"), "ranges = { s_0 = [1, 0] }", &["`s_0`: [1, 0] is not a range"]);
     with(&LOGS.replace("0.9", "1.5"), "gamma = 1.5", &["problem.gamma: 1.5 is not accepted"]);

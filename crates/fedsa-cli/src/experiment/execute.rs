@@ -136,7 +136,7 @@ impl Earlier {
     pub fn check(&self, plan: &Plan) -> Result<()> {
         for (cell, planned) in plan.cells.iter().enumerate() {
             for seed in planned.seeds() {
-                if let Some(saved) = self.checkpoint(cell, planned, seed)? {
+                if let Some(saved) = self.checkpoint(cell, planned, seed, plan.field(cell).dim())? {
                     saved.may_go_on(planned)?;
                 }
             }
@@ -144,8 +144,8 @@ impl Earlier {
         Ok(())
     }
 
-    /// The checkpoint of a seed, if there is one.
-    fn checkpoint(&self, cell: usize, planned: &Cell, seed: u64) -> Result<Option<Saved>> {
+    /// The checkpoint of a seed of a run with vectors of `d` numbers, if there is one.
+    fn checkpoint(&self, cell: usize, planned: &Cell, seed: u64, d: usize) -> Result<Option<Saved>> {
         let Some(path) = self.folder.as_ref().map(|folder| folder::own_path(folder, &checkpoint_name(cell, seed))) else { return Ok(None) };
         let saved = match (path.exists(), self.ended.get(&(cell, seed))) {
             (true, _) => read_framed(&path)?,
@@ -156,6 +156,9 @@ impl Earlier {
             let what = format!("{}: a checkpoint of another run", path.display());
             let help = "the very experiment that was interrupted, and input files that have not changed since";
             return Err(BadInput::new("--resume", what, help));
+        }
+        if !saved.is_sound(planned.run.rounds, d) {
+            return Err(BadInput::new("--resume", format!("{}: its parts contradict each other", path.display()), INTACT));
         }
         Ok(Some(saved))
     }
@@ -183,6 +186,16 @@ impl Saved {
                 refused(what, "recorded rounds that do not depend on their number: record = { every = K } or a list, from the start")
             }
         }
+    }
+
+    /// Whether its parts agree, and a run of `rounds` rounds with vectors of `d` numbers can have left it.
+    /// A checksum guards against accidents only.
+    fn is_sound(&self, rounds: u64, d: usize) -> bool {
+        let last = self.rows.last().map(|row| row.round);
+        self.round <= self.rounds.min(rounds)
+            && self.rows.first().is_some_and(|row| row.round == 0)
+            && self.rows.is_sorted_by(|a, b| a.round < b.round)
+            && self.end.as_ref().map_or(last <= Some(self.round), |end| last == Some(self.round) && end.theta.len() == d)
     }
 
     /// Whether the run is over: not so where it did all its rounds and there are more now.
@@ -303,7 +316,7 @@ impl Shared<'_> {
             run.set_controls(&ideal.unwrap_or_default());
         }
         let mut rows: Vec<Row> = Vec::new();
-        if let Some(saved) = earlier.checkpoint(job.cell, cell, job.seed)? {
+        if let Some(saved) = earlier.checkpoint(job.cell, cell, job.seed, field.dim())? {
             rows = saved.rows.clone();
             if saved.is_over(cell.run.rounds) {
                 rows.iter().for_each(|row| observer.recorded(job.cell, job.seed, row));
@@ -311,7 +324,12 @@ impl Shared<'_> {
                 return Ok(Some(self.end(job, saved)));
             }
             match &saved.state {
-                Some(state) => run.restore(state).map_err(|e| e.inside(&checkpoint_name(job.cell, job.seed)))?,
+                Some(state) => {
+                    let at = |e: BadInput| e.inside(&checkpoint_name(job.cell, job.seed));
+                    run.restore(state).map_err(at)?;
+                    let what = format!("a state after {} rounds in a checkpoint after {}", run.round(), saved.round);
+                    (run.round() == saved.round).then_some(()).ok_or_else(|| at(BadInput::new("", what, INTACT)))?;
+                }
                 None => rows.clear(),
             }
             // The last round of a shorter run was recorded in any case.

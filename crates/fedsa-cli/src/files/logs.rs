@@ -9,12 +9,12 @@
 
 use std::path::{Path, PathBuf};
 
-use fedsa::error::{BadInput, Result, quoted as cut};
+use fedsa::error::{BadInput, Result, quoted};
 use fedsa::problem::log::{Log, check_all};
 
 use super::find::{Places, extension_of, natural_order};
 use super::parquet::contained;
-use super::{about, name_of, quoted};
+use super::{about, listed, name_of, shown};
 
 /// The extensions of the formats that logs come in.
 pub const EXTENSIONS: [&str; 2] = ["parquet", "csv"];
@@ -36,7 +36,7 @@ pub fn read(sources: &[String], places: &Places) -> Result<Vec<Log>> {
     }
     paths.sort_by(|a, b| natural_order(&name_of(a), &name_of(b)));
     if let Some(twice) = paths.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(BadInput::new(name_of(&twice[0]), "this log is given twice", "one log per agent"));
+        return Err(BadInput::new(shown(name_of(&twice[0])), "this log is given twice", "one log per agent"));
     }
     let mut logs = paths.iter().map(|path| read_file(path)).collect::<Result<Vec<_>>>()?;
     check_all(&logs)?;
@@ -54,7 +54,7 @@ pub fn read_file(path: &Path) -> Result<Log> {
     let from_bytes = match extension_of(path).as_deref() {
         Some("parquet") => from_parquet,
         Some("csv") => from_csv,
-        _ => return Err(BadInput::new(name_of(path), "not a known format of logs", "a file with the extension .parquet or .csv")),
+        _ => return Err(BadInput::new(shown(name_of(path)), "not a known format of logs", "a file with the extension .parquet or .csv")),
     };
     let log = from_bytes(super::read(path)?).map_err(|e| about(path, e))?;
     let log = Log { name: name_of(path), ..log };
@@ -84,16 +84,16 @@ struct Layout {
 impl Layout {
     fn new(names: &[String]) -> Result<Self> {
         let found = || {
-            if names.is_empty() { "an empty file".into() } else { format!("the columns are {}", quoted(names.iter().map(String::as_str))) }
+            if names.is_empty() { "an empty file".into() } else { format!("the columns are {}", listed(names.iter().map(String::as_str))) }
         };
         let find = |name: &str| {
             let mut places = names.iter().enumerate().filter(|(_, other)| *other == name).map(|(i, _)| i);
             match (places.next(), places.next()) {
-                (Some(_), Some(_)) => Err(BadInput::new("", format!("two columns are called `{}`", cut(name)), WANTED)),
+                (Some(_), Some(_)) => Err(BadInput::new("", format!("two columns are called `{}`", quoted(name)), WANTED)),
                 (place, _) => Ok(place),
             }
         };
-        let missing = |name: &str| BadInput::new("", format!("there is no column `{}`: {}", cut(name), found()), WANTED);
+        let missing = |name: &str| BadInput::new("", format!("there is no column `{}`: {}", quoted(name), found()), WANTED);
         let require = |name: &str| find(name)?.ok_or_else(|| missing(name));
 
         let mut columns: Vec<String> = names.iter().filter(|name| name.starts_with("s_")).cloned().collect();
@@ -135,7 +135,7 @@ pub fn from_parquet(file: Vec<u8>) -> Result<Log> {
     contained(file, |file| {
         let names = file.names();
         let layout = Layout::new(&names)?;
-        let in_column = |i: usize, e: BadInput| BadInput::new("", format!("column `{}`: {}", cut(&names[i]), e.what), e.help);
+        let in_column = |i: usize, e: BadInput| BadInput::new("", format!("column `{}`: {}", quoted(&names[i]), e.what), e.help);
         let numbers = |i: usize| file.numbers(i).map_err(|e| in_column(i, e));
         let rows = |columns: &[usize]| -> Result<Vec<f64>> {
             let columns = columns.iter().map(|&i| numbers(i)).collect::<Result<Vec<_>>>()?;
@@ -182,10 +182,10 @@ pub fn from_csv(file: Vec<u8>) -> Result<Log> {
         // The reader has checked that every line has a field for every name.
         let not = |i: usize, wanted: &str| {
             let (line, field) = (record.position().map_or(0, csv::Position::line), &record[i]);
-            let what = if field.is_empty() { "nothing".into() } else { format!("`{}`", cut(field)) };
+            let what = if field.is_empty() { "nothing".into() } else { format!("`{}`", quoted(field)) };
             BadInput::new(
                 "",
-                format!("line {line}, column `{}`: {what} is not {wanted}", cut(&names[i])),
+                format!("line {line}, column `{}`: {what} is not {wanted}", quoted(&names[i])),
                 format!("{wanted} on every line"),
             )
         };
@@ -219,7 +219,7 @@ fn bad_line(e: &csv::Error) -> BadInput {
             BadInput::new("", format!("line {line}: {len} fields, but the header has {expected_len}"), "as many fields on every line")
         }
         csv::ErrorKind::Utf8 { .. } => BadInput::new("", format!("line {line}: not UTF-8"), "text in UTF-8"),
-        _ => BadInput::new("", format!("line {line}: {e}"), "comma-separated values with a header"),
+        _ => BadInput::new("", format!("line {line}: {}", shown(e)), "comma-separated values with a header"),
     }
 }
 
@@ -303,7 +303,7 @@ mod tests {
         std::fs::write(dir.path().join("agent_11.csv"), CSV.replace("s_b", "s_c").replace("next_b", "next_c")).unwrap();
         let e = read(&["*.csv".into()], &places).unwrap_err();
         assert!(e.key.ends_with("agent_11.csv"), "{e}");
-        assert!(e.what.contains("`s_a`, `s_c`") && e.what.contains("agent_2.csv are `s_a`, `s_b`"), "{e}");
+        assert!(e.what.contains("s_a, s_c") && e.what.contains("agent_2.csv are s_a, s_b"), "{e}");
 
         std::fs::write(dir.path().join("x.txt"), CSV).unwrap();
         assert!(read(&["x.txt".into()], &places).unwrap_err().what.contains("format"));

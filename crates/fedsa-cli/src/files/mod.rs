@@ -159,9 +159,9 @@ fn about(path: &Path, e: BadInput) -> BadInput {
 }
 
 /// Names for a message: `a`, `b`, `c`; of many the first.
-fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const MOST: usize = 30;
-    let mut names = names.into_iter().map(|name| format!("`{}`", fedsa::error::quoted(name)));
+    let mut names = names.into_iter().map(|name| format!("`{}`", quoted(name)));
     let mut shown: Vec<String> = names.by_ref().take(MOST).collect();
     if names.next().is_some() {
         shown.push("..".into());

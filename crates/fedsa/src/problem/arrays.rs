@@ -51,10 +51,15 @@ pub fn count(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1usize, |n, &size| n.checked_mul(size))
 }
 
-/// A shape as Python prints it: `()`, `(3,)`, `(3, 4)`.
+/// A shape as Python prints it: `()`, `(3,)`, `(3, 4)`; of very many dimensions the first ones.
 pub fn shape_text(shape: &[usize]) -> String {
+    const MOST: usize = 12;
     match shape {
         [n] => format!("({n},)"),
+        _ if shape.len() > MOST => {
+            let first = shape[..MOST].iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+            format!("({first}, .. {} dimensions)", shape.len())
+        }
         _ => format!("({})", shape.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
     }
 }

@@ -48,31 +48,34 @@ fn refused_with(failure: &Failure) -> Verdict {
 /// What an experiment that was read comes to, and whether `config.toml` says the same.
 fn check_experiment(experiment: &Experiment) -> Result<(), Failure> {
     let located = |e| experiment.document.failure(e);
-    let settings = experiment.settings()?;
-    let labels: Vec<String> = settings[0].methods.iter().map(|m| m.label.clone()).collect();
+    let places = Places { base: PathBuf::from("target/fuzz/no/such/folder"), data: Vec::new() };
+    let tables = |experiment: &Experiment| {
+        experiment.read_all(
+            || (),
+            |(), reader| {
+                for method in &reader.methods {
+                    // What needs the number of agents only.
+                    if let Err(e) = method.settings.check(5) {
+                        refused(&e);
+                    }
+                    method.output.rule(reader.run().rounds)?;
+                }
+                resolve::point(reader, &places)
+            },
+        )
+    };
+    let before = tables(experiment)?;
+    let labels = experiment.labels().map_err(located)?;
     checks::validate(experiment, &labels).map_err(located)?;
     picture::validate(experiment, &labels).map_err(located)?;
-    for settings in &settings {
-        // What needs the number of agents only.
-        for method in &settings.methods {
-            if let Err(e) = method.settings.check(5) {
-                refused(&e);
-            }
-            method.output.rule(settings.run.rounds).map_err(located)?;
-        }
-    }
-    let places = Places { base: PathBuf::from("target/fuzz/no/such/folder"), data: Vec::new() };
+    // What ran is what config.toml says.
     let written = resolve::file(experiment, &places).map_err(located)?;
-    let again = Document::parse("config.toml", &written).and_then(Experiment::read);
-    let again = again.unwrap_or_else(|e| panic!("what is written is not read: {}\n{written}", e.what));
-    assert_eq!(again.points.len(), experiment.points.len(), "{written}");
-    for (point, now) in experiment.points.iter().zip(&again.points) {
-        assert_eq!(point.label, now.label, "{written}");
-        let of = |point| resolve::point(point, &places).map_err(|e| e.to_string());
-        match (of(point), of(now)) {
-            (Ok(before), Ok(after)) => assert!(is_same(&Value::Table(before), &Value::Table(after)), "{written}"),
-            (before, after) => assert_eq!(before, after, "{written}"),
-        }
+    let again = Document::parse("config.toml", &written).and_then(Experiment::read).and_then(|again| Ok((tables(&again)?, again)));
+    let (after, again) = again.unwrap_or_else(|e| panic!("what is written is not read: {}\n{written}", e.what));
+    let names = |experiment: &Experiment| experiment.points.iter().map(|point| point.label.clone()).collect::<Vec<_>>();
+    assert_eq!(names(experiment), names(&again), "{written}");
+    for (before, after) in before.into_iter().zip(after) {
+        assert!(is_same(&Value::Table(before), &Value::Table(after)), "{written}");
     }
     Ok(())
 }
@@ -278,6 +281,7 @@ const WORDS: &[&str] = &[
     "p.npz",
     "method.*.step_size",
     "sweep.0.values",
+    "--sweep",
     "=",
     "\"\"\"",
     "'''",
@@ -313,13 +317,14 @@ fn read_experiment(data: &[u8]) -> Verdict {
 
 /// Assignments of `--set`.
 pub const SET: Target =
-    Target { name: "set", about: "dotted keys and values of --set", corpora: assignments, run: read_set, memory: trees };
+    Target { name: "set", about: "dotted keys and values of --set and --sweep", corpora: assignments, run: read_set, memory: trees };
 
 fn assignments() -> Vec<Corpus> {
     let seeds = [
         "run.stop.mse=1e-3",
         "method.\"a.b\".step_size=0.5\nmethod.scafflsa-random.participants = 1",
         "method.*.global_step_size=0.25",
+        "--sweep method.2.radius=1,2e3\n--sweep sampling.batch=2,3\nrun.start=normal",
         "sweep.0.values=[[2, 4], [3, 6]]",
         "problem = { kind = \"switching\", values = [1, 2] }\nmethod.2.radius = 1e3\nvariant.one.label=1st\nsampling.start=stationary",
         "method.1.uplink.media=[{ kind = \"erasure\", success = 0.5 }]\nrun.start=normal\ntitle=a = b",
@@ -332,7 +337,11 @@ fn read_set(data: &[u8]) -> Verdict {
     let Ok(text) = std::str::from_utf8(data) else { return Verdict::Refused };
     let mut document = Document::parse("base.toml", EVERYTHING).expect("a valid file");
     for line in text.split('\n').take(20) {
-        if let Err(e) = document.set_text(line) {
+        let set = match line.strip_prefix("--sweep ") {
+            Some(sweep) => document.add_sweep(sweep),
+            None => document.set_text(line),
+        };
+        if let Err(e) = set {
             return refused_with(&e);
         }
     }
