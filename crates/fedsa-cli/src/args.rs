@@ -152,7 +152,7 @@ pub struct ReproduceArgs {
     /// A bundled experiment's id, the first part of several, or all
     #[arg(required_unless_present = "list")]
     pub id: Option<String>,
-    /// List the bundled experiments
+    /// List the bundled experiments: id, time on two cores, title, and the data sets needed
     #[arg(long)]
     pub list: bool,
     /// Print the experiment's file instead of running it
@@ -174,6 +174,12 @@ pub struct ReproduceArgs {
 pub struct CheckArgs {
     /// The experiment file; - for standard input
     pub file: PathBuf,
+    /// Check the smaller settings of the file's quick table
+    #[arg(long)]
+    pub quick: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub overrides: Overrides,
     /// Accept settings that are known to be unstable

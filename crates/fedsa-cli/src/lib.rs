@@ -9,3 +9,4 @@ pub mod excerpt;
 pub mod experiment;
 pub mod figure;
 pub mod files;
+pub mod numbers;

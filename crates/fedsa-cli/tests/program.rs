@@ -99,7 +99,7 @@ fn a_run_leaves_its_files() {
 fn a_summary_says_what_came_out() {
     let check = "[[check]]\nkind = \"floor\"\nname = \"it has a floor\"\nmethod = \"FedLSA\"\nexpected = \"floor\"\ntolerance = 1e9\n";
     let folder = Folder::with(&format!("title = \"A title\"\n{SMALL}\n{check}"));
-    folder.run(&["run", "small.toml", "--out", "here"]).exits(0).says("ok: it has a floor: measured ");
+    folder.run(&["run", "small.toml", "--out", "here"]).exits(0).says("ok: it has a floor: ");
     let summary = folder.json("here/summary.json");
     assert_eq!((&summary["format"], &summary["id"], &summary["title"]), (&2.into(), &"small".into(), &"A title".into()));
     assert_eq!((&summary["passed"], &summary["exit_status"]), (&true.into(), &0.into()));
@@ -109,7 +109,12 @@ fn a_summary_says_what_came_out() {
     assert!(provenance["instruction_set"].is_string() && provenance["threads"].as_u64().unwrap() >= 1 && provenance["ended"].is_string());
     let check = &summary["checks"][0];
     assert_eq!((&check["name"], &check["pass"], &check["as_expected"]), (&"it has a floor".into(), &true.into(), &true.into()));
-    assert!(check["measured"].is_f64() && check["expected"].is_string() && check["tolerance"].is_string());
+    for key in ["measured", "expected", "tolerance", "standard_error"] {
+        assert!(check[key].is_f64(), "{key}: {}", check[key]);
+    }
+    assert!((check["tolerance"].as_f64().unwrap() / (1e9 * check["expected"].as_f64().unwrap()) - 1.0).abs() < 1e-6);
+    assert_eq!((&check["weak"], &check["min"], &check["kind"]), (&true.into(), &Value::Null, &"floor".into()));
+    assert_eq!(check["statement"], "the floor of mse of FedLSA is its predicted `floor`");
     let result = &summary["results"][1];
     assert_eq!((&result["method"], &result["kind"], &result["point"]), (&"SCAFFLSA".into(), &"scafflsa".into(), &"".into()));
     assert_eq!((&result["status"], &result["as_expected"], &result["seeds"]), (&"ok".into(), &true.into(), &2.into()));
@@ -129,22 +134,24 @@ fn a_summary_says_what_came_out() {
     finite_or_null(&summary, &mut nulls, "");
     // What a system may not tell.
     nulls.retain(|path| !path.starts_with(".provenance"));
-    assert_eq!(nulls, [""; 0]);
+    assert_eq!(nulls, [".checks[0].min", ".checks[0].max"]);
 }
 
 #[test]
 fn what_diverges_leaves_no_number_that_is_none() {
-    let text = small("step_size = 0.1", "step_size = 1e30\nexpect = \"diverges\"");
-    let check = "[[check]]\nkind = \"ratio\"\nmethod = \"SCAFFLSA\"\nover = \"FedLSA\"\nmin = 1\nexpected_to_fail = \"it diverges\"\n";
+    let text = small("step_size = 0.1", "step_size = 1e30");
+    let check = "[[check]]\nkind = \"ratio\"\nname = \"the maximum of FedLSA is lost\"\nmethod = \"SCAFFLSA\"\nover = \"FedLSA\"\nmin = 1\n\
+                 expected_to_fail = \"it diverges\"\n";
     let figure = "[figure]\nlevels = { FedLSA = [\"floor\", \"bias2\"] }\nexact = [\"FedLSA\"]\n";
     let folder = Folder::with(&format!("{text}\n{check}{figure}"));
-    let output = folder.run(&["run", "small.toml", "--out", "o"]).exits(0);
-    assert!(output.stdout.contains("FedLSA: diverged in round 1, as expected"), "{}", output.stdout);
-    assert!(
-        output.stdout.contains("fails as expected: ratio SCAFFLSA FedLSA: could not be measured (FedLSA diverged)"),
-        "{}",
-        output.stdout
-    );
+    // A check that cannot be measured does not fail as expected: that is no measurement.
+    let output = folder.run(&["run", "small.toml", "--force", "--out", "o"]).exits(1);
+    assert!(output.stdout.contains("FedLSA: diverged in round 1, NOT as expected"), "{}", output.stdout);
+    let line = "FAILED: the maximum of FedLSA is lost: could not be measured: FedLSA diverged";
+    assert!(output.stdout.contains(line), "{}", output.stdout);
+    let check = &folder.json("o/summary.json")["checks"][0];
+    assert_eq!((&check["measured"], &check["pass"], &check["as_expected"]), (&Value::Null, &false.into(), &false.into()));
+    assert_eq!(check["why"], "FedLSA diverged");
     let trace = table(&folder, "o");
     // Rounds 0 and 1 of each seed, the metrics of the second not finite and so empty.
     assert_eq!(counts(&trace, "round")[..4], [0, 1, 0, 1]);
@@ -175,12 +182,12 @@ fn checks_decide_the_status_both_ways() {
     let holds = "[[check]]\nkind = \"reaches\"\nmethod = \"FedLSA\"\nmax = 1e9";
     let fails = "[[check]]\nkind = \"reaches\"\nmethod = \"FedLSA\"\nmax = 1e-9";
     let but = "\nexpected_to_fail = \"because\"";
-    status(holds, &[], 0, "ok: reaches FedLSA");
-    status(fails, &[], 1, "FAILED: reaches FedLSA: measured");
-    status(&format!("{holds}{but}"), &[], 1, "HOLDS, though expected to fail: reaches FedLSA");
-    status(&format!("{fails}{but}"), &[], 0, "fails as expected: reaches FedLSA");
+    status(holds, &[], 0, "ok: mse of FedLSA is at most 1e9 for every seed at the last round: ");
+    status(fails, &[], 1, "FAILED: mse of FedLSA is at most 1e-9 for every seed at the last round: ");
+    status(&format!("{holds}{but}"), &[], 1, "HOLDS, though expected to fail: mse of FedLSA");
+    status(&format!("{fails}{but}"), &[], 0, "fails as expected: mse of FedLSA");
     // Under the quick settings failed checks are notes.
-    status(fails, &["--quick"], 0, "note: not met with the quick settings: reaches FedLSA");
+    status(fails, &["--quick"], 0, "note: not met with the quick settings: mse of FedLSA");
     status(&format!("{holds}{but}"), &["--quick"], 0, "note: holds with the quick settings");
     let folder = Folder::with(&format!("{SMALL}\n{fails}{but}"));
     folder.run(&["run", "small.toml"]).exits(0);
@@ -384,8 +391,18 @@ fn bundled_experiments_are_listed_printed_and_run() {
     let list = folder.run(&["reproduce", "--list"]).exits(0).stdout;
     assert_eq!(list.lines().count(), ALL.len());
     for (line, bundled) in list.lines().zip(ALL) {
-        let (id, title) = line.split_once(' ').unwrap();
-        assert!(id == bundled.id && !title.trim().is_empty(), "{line}");
+        let (id, rest) = line.split_once(' ').unwrap();
+        assert!(id == bundled.id && (rest.contains("about ") || rest.contains("less than a second")), "{line}");
+        assert_eq!(rest.contains("; needs transitions/"), ["cross/logs", "scafflsa/random-talk"].contains(&id), "{line}");
+    }
+    assert!(list.contains("; needs transitions/mountaincar (missing), transitions/cartpole (missing)\n"), "{list}");
+    // Each check says by itself what it is about.
+    for bundled in ALL {
+        let file: toml::Table = bundled.text.parse().unwrap();
+        for check in file["check"].as_array().unwrap() {
+            let name = check["name"].as_str().unwrap();
+            assert!(name.starts_with(char::is_uppercase) && name.split(' ').count() >= 6, "{}: {name}", bundled.id);
+        }
     }
     let printed = folder.run(&["reproduce", "scafflsa/fig1-high", "--print"]).exits(0).stdout;
     assert_eq!(printed.trim(), ALL.iter().find(|b| b.id == "scafflsa/fig1-high").unwrap().text.trim());

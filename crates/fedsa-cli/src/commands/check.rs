@@ -4,27 +4,37 @@ use std::collections::HashMap;
 
 use fedsa::error::BadInput;
 use fedsa::kernel::Isa;
-use fedsa::methods::Drift;
-use fedsa::sampling::Law;
+use fedsa::methods::{Drift, Shape};
+use fedsa::schedule::StepSize;
 use rayon::prelude::*;
+use serde_json::{Value as Json, json};
 use toml::Value;
 
 use super::{count, duration, load, say};
 use crate::args::CheckArgs;
 use crate::error::{DONE, Failure};
-use crate::experiment::predict::{MeanSquareRadius, largest_stable_step, radius};
-use crate::experiment::{Cell, Plan};
+use crate::experiment::predict::{Outlook, Regime, StableStep, TOO_SLOW, largest_stable_step};
+use crate::experiment::{Cell, Plan, checks, estimate};
+use crate::numbers;
 
 /// Runs the command.
 ///
 /// # Errors
-/// On bad input, and on a setting that is known to be unstable.
+/// On bad input, on a check that can never be measured, and on a setting that is known to be unstable.
 pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
-    let (experiment, base) = load(&args.file, &args.overrides, false)?;
+    let (experiment, base) = load(&args.file, &args.overrides, args.quick)?;
     let plan = Plan::new(experiment, &base, Isa::best(), &HashMap::new())?;
-    describe(&plan);
-    refuse_unstable(&plan, args.force)?;
-    say("ok");
+    let unmeasured = checks::unmeasured(&plan, &base)?;
+    let accepted = refuse_unstable(&plan, args.force);
+    if args.json {
+        say(format!("{:#}", as_json(&plan, &unmeasured, args.quick, accepted.as_ref().err())));
+    } else {
+        describe(&plan, &unmeasured);
+    }
+    accepted?;
+    if !args.json {
+        say("ok");
+    }
     Ok(DONE)
 }
 
@@ -32,7 +42,7 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
 const LISTED: usize = 100;
 
 /// Says what a plan comes to.
-fn describe(plan: &Plan) {
+fn describe(plan: &Plan, unmeasured: &[Option<String>]) {
     let experiment = &plan.experiment;
     say(format!("{}: {}", experiment.id, experiment.title));
     for (i, f) in plan.fields.iter().enumerate().take(LISTED) {
@@ -77,7 +87,12 @@ fn describe(plan: &Plan) {
     if plan.points.len() > LISTED {
         say(format!("  .. and {}", count(plan.points.len() - LISTED, "further point")));
     }
-    say(format!("  time: {} on {}", duration(estimate(plan)), count(rayon::current_num_threads(), "thread")));
+    for (check, why) in experiment.checks.iter().zip(unmeasured) {
+        if let Some(why) = why {
+            say(format!("  not measured: {}: {why}", checks::name(check)));
+        }
+    }
+    say(format!("  time: {} on {}", duration(estimate::duration(plan).total), count(rayon::current_num_threads(), "thread")));
 }
 
 /// Resolved settings in one line, the kind first, without the label; long ones shortened.
@@ -102,28 +117,24 @@ fn stability_text(plan: &Plan, cell: usize) -> String {
     if let Some(reason) = &plan.cells[cell].refused {
         return format!("refused, not run: {reason}");
     }
-    let (field, shape) = (plan.field(cell), plan.cells[cell].shape());
-    let rho = match radius(field, &shape) {
+    let outlook = Outlook::of(plan.field(cell), &plan.cells[cell].shape());
+    let rho = match &outlook.radius {
         Err(e) => return format!("stability {}", e.what),
-        Ok(rho) if rho < 1.0 => format!("the radius of a noiseless round is {rho:.6}"),
-        Ok(rho) => return format!("UNSTABLE: the radius of a noiseless round is {}; {}", number(rho), stable_step_text(plan, cell)),
+        Ok(rho) => format!("the radius of a noiseless round is {}", numbers::radius(*rho)),
     };
-    if field.sampling().kind == Law::Mean {
-        return format!("stable: {rho}");
-    }
-    match MeanSquareRadius::new(field, &shape).and_then(|of| of.at(&shape)) {
-        Err(e) => format!("stable in the mean: {rho}; in the mean square {}", e.what),
-        Ok(square) if square < 1.0 => format!("stable: {rho}, that of the mean square {square:.6}"),
-        Ok(square) => {
-            let step = stable_step_text(plan, cell);
-            format!("stable in the mean only: {rho}, but noise makes the mean square DIVERGE, its radius is {}; {step}", number(square))
+    let step = || stable_step_text(plan, cell);
+    match (outlook.regime(), &outlook.mean_square) {
+        (Regime::TooSlow, _) => TOO_SLOW.to_string(),
+        (Regime::MeanDiverges, _) => format!("UNSTABLE: {rho}; {}", step()),
+        (Regime::MeanSquareDiverges, Some(Ok(square))) => {
+            let square = numbers::radius(*square);
+            format!("stable in the mean only: {rho}, but noise makes the mean square DIVERGE, its radius is {square}; {}", step())
         }
+        (_, None) => format!("stable: {rho}"),
+        (Regime::InMean, Some(Ok(_))) => format!("stable in the mean: {rho}; that of the mean square is 1 to rounding"),
+        (_, Some(Ok(square))) => format!("stable: {rho}, that of the mean square {}", numbers::radius(*square)),
+        (_, Some(Err(e))) => format!("stable in the mean: {rho}; in the mean square {}", e.what),
     }
-}
-
-/// A number for people: plain where that is short.
-fn number(x: f64) -> String {
-    if (1e-3..1e4).contains(&x) { format!("{x:.4}") } else { format!("{x:.3e}") }
 }
 
 /// Names a step size that is stable: rounded down, so that it still is as it is written.
@@ -169,19 +180,15 @@ pub fn refuse_unstable(plan: &Plan, force: bool) -> Result<(), Failure> {
             continue;
         }
         let shape = plan.cells[*cell].shape();
-        let field = plan.field(*cell);
-        let Ok(rho) = radius(field, &shape) else { continue };
-        let why = if rho >= 1.0 {
-            format!("the radius of a noiseless round is {}", number(rho))
-        } else if field.sampling().kind == Law::Mean {
-            continue;
-        } else {
-            match MeanSquareRadius::new(field, &shape).and_then(|of| of.at(&shape)) {
-                Ok(square) if square >= 1.0 => {
-                    format!("noise makes the mean square diverge, the radius of a round's second moments is {}", number(square))
-                }
-                _ => continue,
+        let outlook = Outlook::of(plan.field(*cell), &shape);
+        let radius = |of: &Option<f64>| of.map_or(String::new(), numbers::radius);
+        let why = match outlook.regime() {
+            Regime::MeanDiverges => format!("the radius of a noiseless round is {}", radius(&outlook.radius.ok())),
+            Regime::MeanSquareDiverges => {
+                let square = radius(&outlook.mean_square.and_then(Result::ok));
+                format!("noise makes the mean square diverge, the radius of a round's second moments is {square}")
             }
+            _ => continue,
         };
         let hint = match shape.drift {
             Drift::ControlVariate { talk: None } => ", or random talk (kind = \"scafflsa-random\")",
@@ -197,24 +204,112 @@ pub fn refuse_unstable(plan: &Plan, force: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Seconds that a plan takes on this machine, from a rough cost per local step.
-fn estimate(plan: &Plan) -> f64 {
-    let seconds: f64 = plan
-        .cells
-        .iter()
-        .enumerate()
-        .map(|(i, cell)| {
-            let field = plan.field(i);
-            let chunks = fedsa::kernel::chunks(field.dim()) as f64;
-            let ns = if field.sampling().samples_per_step() == 0 {
-                field.dim() as f64 * chunks
-            } else {
-                4.0 * chunks * field.sampling().batch as f64
-            };
-            cell.work(field) * ns * 1e-9 * cell.run.seeds.count() as f64 + 1e-6 * cell.run.rounds as f64
+/// The version of the layout of `check --json`.
+const JSON_FORMAT: u64 = 1;
+
+/// The largest work, distinct agents times the cube of d, for which stable steps are looked for unasked.
+const STEP_WORK: f64 = 3e5;
+
+/// What a plan comes to, for programs.
+fn as_json(plan: &Plan, unmeasured: &[Option<String>], quick: bool, refusal: Option<&Failure>) -> Json {
+    let experiment = &plan.experiment;
+    let duration = estimate::duration(plan);
+    let problems = plan.fields.iter().enumerate().map(|(i, f)| {
+        let tables = plan.points.iter().find(|p| p.field == i).map(|p| &p.resolved);
+        let table = |name: &str| json!(tables.and_then(|t| t.get(name)));
+        json!({
+            "agents": f.field.agents(),
+            "dim": f.field.dim(),
+            "kinds_of_agents": f.field.systems().map(|s| s.kinds.len()),
+            "settings": table("problem"),
+            "sampling": table("sampling"),
         })
-        .sum();
-    seconds / rayon::current_num_threads() as f64
+    });
+    let problems: Vec<Json> = problems.collect();
+    let listed: Vec<usize> = plan.points.iter().take(LISTED).flat_map(|point| point.cells.iter().copied()).collect();
+    let steps = stable_steps(plan, &listed);
+    let outlooks: HashMap<usize, Outlook> =
+        listed.into_par_iter().map(|cell| (cell, Outlook::of(plan.field(cell), &plan.cells[cell].shape()))).collect();
+    let method = |planned: &crate::experiment::plan::PlannedPoint, m: usize, cell: usize| {
+        let outlook = outlooks.get(&cell);
+        let (stable, reason) = match (&plan.cells[cell].refused, outlook.map(|o| (o.regime(), o.stable()))) {
+            (Some(reason), _) => (None, Some(format!("refused, not run: {reason}"))),
+            (None, None) => (None, Some(format!("not computed: more than {LISTED} points"))),
+            (None, Some((Regime::InMean, _))) => (Some(true), Some("in the mean; the mean square is not known".to_string())),
+            (None, Some((Regime::MeanDiverges, _))) => (Some(false), Some("the mean diverges".to_string())),
+            (None, Some((Regime::MeanSquareDiverges, _))) => (Some(false), Some("noise makes the mean square diverge".to_string())),
+            (None, Some((_, Ok(stable)))) => (Some(stable), None),
+            (None, Some((_, Err(why)))) => (None, Some(why)),
+        };
+        let finite = |x: Option<f64>| x.filter(|x| x.is_finite());
+        json!({
+            "method": plan.labels[m],
+            "kind": plan.cells[cell].method.kind,
+            "settings": planned.resolved.get("method").and_then(|methods| methods.get(m)),
+            "refused": plan.cells[cell].refused,
+            "radius": finite(outlook.and_then(|o| o.radius.clone().ok())),
+            "mean_square_radius": finite(outlook.and_then(|o| o.mean_square.clone()?.ok())),
+            "stable": stable,
+            "reason": reason,
+            "largest_stable_step": finite(steps.get(&cell).and_then(|step| step.map(|s| s.step))),
+            "runs": plan.cells[cell].seeds().len(),
+            "seconds": duration.cells[cell],
+        })
+    };
+    let points: Vec<Json> = (plan.points.iter())
+        .map(|planned| {
+            let coordinates: HashMap<&String, Json> = planned.point.coordinates.iter().map(|(n, v)| (n, json!(v))).collect();
+            let methods: Vec<Json> = planned.cells.iter().enumerate().map(|(m, cell)| method(planned, m, *cell)).collect();
+            json!({
+                "point": planned.point.label,
+                "coordinates": coordinates,
+                "problem": planned.field,
+                "run": planned.resolved.get("run"),
+                "methods": methods,
+            })
+        })
+        .collect();
+    let checks = experiment.checks.iter().zip(unmeasured).map(|(check, why)| {
+        let (name, statement) = (checks::name(check), checks::statement(check));
+        json!({ "name": name, "kind": check.kind, "method": check.method, "statement": statement, "measurable": why.is_none(), "why": why })
+    });
+    json!({
+        "format": JSON_FORMAT,
+        "id": experiment.id,
+        "title": experiment.title,
+        "quick": quick,
+        "accepted": refusal.is_none(),
+        "refusal": refusal.map(|failure| failure.what.clone()),
+        "problems": problems,
+        "points": points,
+        "runs": plan.cells.iter().map(|cell| cell.seeds().len()).sum::<usize>(),
+        "seconds": duration.total,
+        "threads": rayon::current_num_threads(),
+        "checks": checks.collect::<Vec<_>>(),
+    })
+}
+
+/// The largest stable steps of cells. They do not depend on the step of a cell unless that is
+/// unstable, so that cells which differ in their step alone share one.
+fn stable_steps(plan: &Plan, cells: &[usize]) -> HashMap<usize, Option<StableStep>> {
+    let key = |cell: usize| {
+        let shape = plan.cells[cell].shape();
+        let alike = Shape { step_size: StepSize::Constant(1.0), ..shape };
+        format!("{} {alike:?} {}", plan.cells[cell].field, shape.step_size.constant().is_some())
+    };
+    let mut distinct: Vec<(String, usize)> = cells.iter().map(|cell| (key(*cell), *cell)).collect();
+    distinct.sort();
+    distinct.dedup_by(|a, b| a.0 == b.0);
+    let found: HashMap<String, Option<StableStep>> = distinct
+        .into_par_iter()
+        .map(|(key, cell)| {
+            let field = plan.field(cell);
+            let work = field.systems().map_or(0.0, |s| s.kinds.len() as f64 * (field.dim() as f64).powi(3));
+            let step = if work > STEP_WORK { None } else { largest_stable_step(field, &plan.cells[cell].shape()).ok() };
+            (key, step)
+        })
+        .collect();
+    cells.iter().map(|cell| (*cell, found[&key(*cell)])).collect()
 }
 
 #[cfg(test)]

@@ -122,12 +122,13 @@ fn result_line(entry: &Json) -> String {
     }
     for (key, text) in NUMBERS.iter().map(|key| (*key, key.trim_end_matches("_mean"))).chain([("bits_up", "bits up")]) {
         let (x, y) = (a[key].as_f64(), b[key].as_f64());
-        let number =
-            |x: Option<f64>| x.map_or("-".to_string(), |x| if x.fract() == 0.0 && x < 1e7 { format!("{x}") } else { format!("{x:.3e}") });
+        let number = |x: Option<f64>| x.map_or("-".to_string(), crate::numbers::number);
         match (x, y) {
             (None, None) => {}
             (Some(x), Some(y)) if x == y => parts.push(format!("{text} the same, {}", number(Some(x)))),
-            (Some(x), Some(y)) if x != 0.0 => parts.push(format!("{text} {} | {} (b/a {:.3})", number(Some(x)), number(Some(y)), y / x)),
+            (Some(x), Some(y)) if x != 0.0 => {
+                parts.push(format!("{text} {} | {} (b/a {})", number(Some(x)), number(Some(y)), number(Some(y / x))))
+            }
             _ => parts.push(format!("{text} {} | {}", number(x), number(y))),
         }
     }
@@ -137,7 +138,16 @@ fn result_line(entry: &Json) -> String {
 fn checks(a: &Json, b: &Json) -> Vec<Json> {
     let words = |summary: &Json| -> BTreeMap<String, String> {
         let word = |check: &Json| {
-            let pass = if check["pass"] == true { "holds" } else { "fails" };
+            let pass = match (&check["why"], &check["pass"]) {
+                (Json::String(_), _) => "not measured",
+                (_, pass) => {
+                    if pass == true {
+                        "holds"
+                    } else {
+                        "fails"
+                    }
+                }
+            };
             format!("{pass}{}", if check["as_expected"] == true { "" } else { ", not as expected" })
         };
         let list = summary["checks"].as_array().cloned().unwrap_or_default();

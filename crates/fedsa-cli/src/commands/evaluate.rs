@@ -22,6 +22,7 @@ use crate::error::Failure;
 use crate::experiment::{Plan, Results};
 use crate::files::find::Places;
 use crate::files::{DiskFiles, npz};
+use crate::numbers::number;
 
 /// Runs the command.
 ///
@@ -83,7 +84,11 @@ fn weights(args: &EvaluateArgs, plan: &Plan, results: &Results) -> Result<Vec<Ve
     arrays.insert("gamma", Array::scalar(settings.gamma));
     arrays.insert("format", Array::scalar(1.0));
     if !args.common.quiet {
-        say(format!("{d} weights after {rounds} rounds; distance to the pooled LSTD solution {distance:.3e} (its norm {norm:.2})"));
+        say(format!(
+            "{d} weights after {rounds} rounds; distance to the pooled LSTD solution {} (its norm {})",
+            number(distance),
+            number(norm)
+        ));
         say(args.out.join("weights.json").display());
     }
     Ok(vec![format!("{weights:#}\n").into_bytes(), npz::to_bytes(&arrays)?])

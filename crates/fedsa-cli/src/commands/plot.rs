@@ -37,7 +37,8 @@ pub fn plot(args: &PlotArgs) -> Result<u8, Failure> {
     let plan = Plan::new(experiment, Path::new(""), Isa::best(), &roots)?;
     let results = run.results(&plan)?;
     let predictor = Predictor::new(&plan);
-    let verdicts = checks::measure(&plan, &results, &predictor);
+    let unmeasured = checks::unmeasured(&plan, Path::new(""))?;
+    let verdicts = checks::measure(&plan, &results, &predictor, &unmeasured);
     let quick = run.summary["quick"] == true;
     let picture = picture::draw(&plan, &results, &predictor, &verdicts, quick);
     let pictures = output::pictures(&plan, &picture);

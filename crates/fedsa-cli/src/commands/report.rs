@@ -8,6 +8,7 @@ use crate::experiment::checks::Verdict;
 use crate::experiment::outcome::{Missed, Outcome};
 use crate::experiment::results::{Estimate, Row};
 use crate::experiment::{Plan, Predictor, Results};
+use crate::numbers::{number, rough};
 
 /// A finished run.
 pub struct Finished<'a> {
@@ -41,8 +42,8 @@ pub fn report(run: &Finished<'_>, out: &Path, seconds: f64) {
                 floors += 1;
                 if few {
                     let floor = Estimate::of(&seeds);
-                    let error = if seeds.len() > 1 { format!(" +- {:.1e}", floor.se) } else { String::new() };
-                    say(format!("  {label}{at}: floor {:.4e}{error}", floor.mean));
+                    let error = if seeds.len() > 1 { format!(" +- {}", rough(floor.se)) } else { String::new() };
+                    say(format!("  {label}{at}: floor {}{error}", number(floor.mean)));
                 }
             }
         }
@@ -51,20 +52,7 @@ pub fn report(run: &Finished<'_>, out: &Path, seconds: f64) {
         say(format!("  {floors} floors: in {}, under `results`", out.join("summary.json").display()));
     }
     for v in verdicts {
-        let word = match (v.pass, v.as_expected, quick) {
-            (true, true, _) => "ok",
-            (false, true, _) => "fails as expected",
-            (true, false, false) => "HOLDS, though expected to fail",
-            (true, false, true) => "note: holds with the quick settings, though expected to fail",
-            (false, false, true) => "note: not met with the quick settings",
-            (false, false, false) => "FAILED",
-        };
-        let note = v.note.as_ref().map_or(String::new(), |n| format!(" ({n})"));
-        let numbers = match (v.measured.as_f64(), v.expected.as_str()) {
-            (Some(measured), Some(expected)) => format!(": measured {measured:.4e}, expected {expected}"),
-            _ => ": could not be measured".to_string(),
-        };
-        say(format!("  {word}: {}{numbers}{note}", v.name));
+        say(format!("  {}", v.line(quick)));
     }
 }
 
@@ -114,5 +102,5 @@ impl Finished<'_> {
 
 fn reached(missed: Missed) -> String {
     let Missed { metric, value, target, .. } = missed;
-    format!("the {metric} is {value:.2e} at the end, and {target:.2e} was asked for")
+    format!("the {metric} is {} at the end, and {} was asked for", number(value), number(target))
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use fedsa::error::BadInput;
 
 use super::run::{Ended, Extra, Job};
-use super::{complain, count, say};
+use super::{complain, count, duration, say};
 use crate::args::{Common, ReproduceArgs};
 use crate::bundled::{ALL, Bundled};
 use crate::config::{Document, Experiment, nearest};
@@ -22,11 +22,7 @@ const DATA: &[&str] = &["parquet", "csv", "npz"];
 /// On bad input: an unknown id, a missing data set.
 pub fn reproduce(args: &ReproduceArgs) -> Result<u8, Failure> {
     if args.list {
-        for bundled in ALL {
-            let experiment = Experiment::read(Document::parse(&file_name(bundled), bundled.text)?)?;
-            say(format!("{:24} {}", bundled.id, experiment.title));
-        }
-        return Ok(DONE);
+        return list();
     }
     let chosen = choose(args.id.as_deref().unwrap_or("all"))?;
     if args.print {
@@ -38,6 +34,29 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<u8, Failure> {
         return Ok(one(experiment(only, args)?, args, &out, &args.common)?.status);
     }
     several(&chosen, args)
+}
+
+/// Lists all experiments: id, time, title, and the data sets that are needed, with whether they are there.
+fn list() -> Result<u8, Failure> {
+    let places = Places::from_env("");
+    for bundled in ALL {
+        let experiment = Experiment::read(Document::parse(&file_name(bundled), bundled.text)?)?;
+        let there = |source: &String| if places.files(source, DATA).is_ok() { "there" } else { "missing" };
+        let data: Vec<String> = data(&experiment).iter().map(|source| format!("{source} ({})", there(source))).collect();
+        let needs = if data.is_empty() { String::new() } else { format!("; needs {}", data.join(", ")) };
+        say(format!("{:22} {:12} {}{needs}", bundled.id, duration(bundled.seconds), experiment.title));
+    }
+    Ok(DONE)
+}
+
+/// The data sets that the problems of an experiment name, each once.
+fn data(experiment: &Experiment) -> Vec<String> {
+    let paths = experiment.points.iter().filter_map(|point| point.sections().problem?.get("path").cloned());
+    let sources = paths.flat_map(|path| path.as_array().cloned().unwrap_or_else(|| vec![path.clone()]));
+    let mut all: Vec<String> = sources.filter_map(|source| source.as_str().map(str::to_string)).collect();
+    let mut seen = std::collections::HashSet::new();
+    all.retain(|source| seen.insert(source.clone()));
+    all
 }
 
 /// Runs several experiments; those whose data is not there are skipped.
@@ -91,7 +110,7 @@ fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Failure> {
     line.push(match (ids.is_empty(), notes) {
         (false, _) => format!("not as expected: {}", ids.join(", ")),
         (true, 0) => "all as expected".into(),
-        (true, _) => format!("as expected but for {}: not so with the quick settings", count(notes, "note")),
+        (true, _) => format!("as expected but for {}", count(notes, "note")),
     });
     if !skipped.is_empty() {
         line.push(format!("{} skipped for want of data", skipped.len()));
@@ -107,9 +126,7 @@ fn experiment(bundled: &Bundled, args: &ReproduceArgs) -> Result<Experiment, Fai
 /// The first of an experiment's data sets that is not there, if one is not.
 fn missing_data(experiment: &Experiment) -> Option<BadInput> {
     let places = Places::from_env("");
-    let paths = experiment.points.iter().filter_map(|point| point.sections().problem?.get("path").cloned());
-    let sources = paths.flat_map(|path| path.as_array().cloned().unwrap_or_else(|| vec![path.clone()]));
-    sources.filter_map(|source| places.files(source.as_str()?, DATA).err()).next()
+    data(experiment).iter().filter_map(|source| places.files(source, DATA).err()).next()
 }
 
 /// Runs one experiment.

@@ -119,6 +119,7 @@ impl Job<'_> {
         log::info!("building the problems");
         let plan = Plan::new(experiment, base, Isa::best(), &roots)?;
         log::info!("{}, {}, {}", count(plan.fields.len(), "problem"), count(plan.points.len(), "point"), count(plan.cells.len(), "method"));
+        let unmeasured = checks::unmeasured(&plan, base)?;
         refuse_unstable(&plan, common.force)?;
         earlier.check(&plan)?;
         // From here on things are written.
@@ -136,7 +137,7 @@ impl Job<'_> {
         drop(watcher);
         log::info!("measuring checks and drawing the figure");
         let predictor = Predictor::new(&plan);
-        let verdicts = checks::measure(&plan, &results, &predictor);
+        let verdicts = checks::measure(&plan, &results, &predictor, &unmeasured);
         let picture = picture::draw(&plan, &results, &predictor, &verdicts, quick);
         let seconds = began.elapsed().as_secs_f64();
         let ended = ended(&plan, &results, &verdicts, quick);
@@ -220,7 +221,7 @@ fn interrupted(left: &Interrupted, out: &Path) {
 }
 
 /// How finished runs ended. Quick settings may be too small for a check to hold, or for an
-/// expected divergence to show: that is noted then, and does not count.
+/// expected divergence to show, and options may leave a check unmeasured: that is noted then, and does not count.
 fn ended(plan: &Plan, results: &Results, verdicts: &[Verdict], quick: bool) -> Ended {
     let (mut notes, mut failures) = (0, 0);
     let mut count = |as_expected: bool, is_note: bool| match (as_expected, is_note) {
@@ -228,7 +229,7 @@ fn ended(plan: &Plan, results: &Results, verdicts: &[Verdict], quick: bool) -> E
         (false, true) => notes += 1,
         (false, false) => failures += 1,
     };
-    verdicts.iter().for_each(|v| count(v.as_expected, quick));
+    verdicts.iter().for_each(|v| count(v.as_expected && !v.excused, v.is_note(quick)));
     (0..results.cells.len()).for_each(|cell| count(results.as_expected(plan, cell), quick && results.is_ok(cell)));
     Ended { status: if failures == 0 { DONE } else { NOT_AS_EXPECTED }, notes }
 }
@@ -279,6 +280,11 @@ fn goes_on(before: &str, now: &str) -> bool {
         Some((spec.rounds, spec.seeds.list()))
     };
     let (Some((rounds, seeds)), Some((more_rounds, more_seeds))) = (run(&mut before), run(&mut now)) else { return false };
+    // What becomes of checks that cannot be measured is no setting of the runs.
+    for table in [&mut before, &mut now] {
+        let checks = table.get_mut("check").and_then(Value::as_array_mut);
+        checks.into_iter().flatten().filter_map(Value::as_table_mut).for_each(|check| drop(check.remove("unmeasured")));
+    }
     before == now && rounds <= more_rounds && seeds.iter().all(|seed| more_seeds.contains(seed))
 }
 

@@ -17,8 +17,9 @@ use serde_json::{Map, Value as Json, json};
 use super::{load, say};
 use crate::args::TheoryArgs;
 use crate::error::{DONE, Failure};
-use crate::experiment::predict::{self, QUANTITIES};
+use crate::experiment::predict::{self, Outlook, QUANTITIES};
 use crate::experiment::{Plan, Predictor};
+use crate::numbers;
 
 /// Runs the command.
 ///
@@ -130,10 +131,7 @@ fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize) -> Json {
         put(quantity, predictor.number(cell, quantity));
     }
     put("largest_stable_step", predict::largest_stable_step(field, &shape).map(|stable| stable.step));
-    let radius = predictor.number(cell, "radius");
-    // Where the mean square is not known, of the mean.
-    let in_mean_square = predictor.number(cell, "mean_square_radius").map_or(true, |r| r < 1.0);
-    out.insert("stable".into(), radius.map_or_else(|e| json!(e.to_string()), |r| json!(r < 1.0 && in_mean_square)));
+    out.insert("stable".into(), Outlook::of(field, &shape).stable().map_or_else(|why| json!(why), |stable| json!(stable)));
     if shape.drift == Drift::Zero && shape.is_linear {
         out.extend(fedlsa(field, &shape).unwrap_or_default());
     }
@@ -175,12 +173,13 @@ fn lines(value: &Json, indent: &str, out: &mut Vec<String>) {
                 }
             }
             Json::Array(items) => {
-                let shown: Vec<String> = items.iter().take(8).map(|x| x.as_f64().map_or(x.to_string(), |x| format!("{x:.5}"))).collect();
+                let shown: Vec<String> =
+                    items.iter().take(8).map(|x| x.as_f64().map_or(x.to_string(), |x| numbers::digits(x, 6))).collect();
                 let more = if items.len() > 8 { ", .." } else { "" };
                 out.push(format!("{indent}{key}: [{}{more}]", shown.join(", ")));
             }
             Json::Number(x) => {
-                let shown = x.as_u64().map_or_else(|| format!("{:.6e}", x.as_f64().unwrap_or(0.0)), |i| i.to_string());
+                let shown = x.as_u64().map_or_else(|| numbers::digits(x.as_f64().unwrap_or(0.0), 7), |i| i.to_string());
                 out.push(format!("{indent}{key}: {shown}"));
             }
             Json::String(s) if s.is_empty() => {}

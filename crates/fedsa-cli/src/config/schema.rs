@@ -601,6 +601,21 @@ pub struct Check {
     /// Why it is expected to fail.
     #[serde(default)]
     pub expected_to_fail: Option<String>,
+    /// What becomes of it when it cannot be measured.
+    #[serde(default)]
+    pub unmeasured: Unmeasured,
+}
+
+/// What becomes of a check that a run can never answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unmeasured {
+    /// It is bad input.
+    #[default]
+    Error,
+    /// It is reported as not measured, and does not count: what options of the command line
+    /// leave unmeasured is written so into `config.toml`.
+    Note,
 }
 
 /// What stands at the top of a file.

@@ -1,9 +1,9 @@
 //! An experiment at work: plan, predict, execute, check, write.
 
 pub mod checks;
+pub mod estimate;
 pub mod execute;
 pub mod finished;
-mod link_checks;
 pub mod outcome;
 pub mod output;
 pub mod picture;

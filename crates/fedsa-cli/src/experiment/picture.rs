@@ -189,17 +189,7 @@ pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts:
         Picture::Chart(figure) => &mut figure.notes,
         Picture::Table(table) => &mut table.notes,
     };
-    for verdict in verdicts.iter().filter(|v| !v.pass) {
-        notes.push(match &verdict.expected_to_fail {
-            Some(reason) => format!("Expected to fail: {}. {reason}", verdict.name),
-            None if quick => format!("Not met with the quick settings: {}", verdict.name),
-            None => format!("Check failed: {}", verdict.name),
-        });
-    }
-    for verdict in verdicts.iter().filter(|v| v.pass && v.expected_to_fail.is_some()) {
-        let with = if quick { " with the quick settings" } else { "" };
-        notes.push(format!("Expected to fail, but holds{with}: {}", verdict.name));
-    }
+    notes.extend(verdicts.iter().filter_map(|verdict| verdict.note(quick)));
     picture
 }
 

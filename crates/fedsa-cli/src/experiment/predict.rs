@@ -9,9 +9,10 @@ use fedsa::problem::Field;
 use fedsa::problem::systems::{Moments, Systems};
 use fedsa::sampling::Law;
 use fedsa::schedule::StepSize;
+use fedsa::theory::Setting;
 use fedsa::theory::exact_mse::{Controls as Start, FedLsaMse, MeanSquare, ScafflsaMse};
 use fedsa::theory::fedlsa::FedLsa;
-use fedsa::theory::{Setting, stability};
+use fedsa::theory::stability::{self, Stability};
 
 use super::plan::{Cell, Plan, ResolvedStart};
 use super::results::in_tail;
@@ -78,6 +79,30 @@ impl<'a> Predictor<'a> {
         let tail = self.plan.cells[cell].grid.iter().zip(self.mse(cell, &curve, "error")).filter(|(t, _)| in_tail(**t, last));
         let values: Vec<f64> = tail.map(|(_, x)| x).collect();
         Ok(values.iter().sum::<f64>() / values.len() as f64)
+    }
+
+    /// Whether a quantity of a cell has a closed form; says nothing of numbers that do not come out.
+    ///
+    /// # Errors
+    /// When it has none, with the reason.
+    pub fn knows(&self, cell: usize, quantity: &str) -> Result<()> {
+        let (field, planned) = (self.plan.field(cell), &self.plan.cells[cell]);
+        let shape = planned.shape();
+        match quantity {
+            "radius" => radius_known(field, &shape).map(|_| ()),
+            "mean_square_radius" => MeanSquareRadius::new(field, &shape).map(|_| ()),
+            "finite_floor" => self.knows_curve(cell),
+            "noise" | "floor" => of_last(planned).and_then(|()| floor_known(field, &shape)).map(|_| ()),
+            _ => linear(field, &shape).map(|_| ()),
+        }
+    }
+
+    /// Whether the exact mean-square error of a cell has a closed form.
+    ///
+    /// # Errors
+    /// When it has none, with the reason.
+    pub fn knows_curve(&self, cell: usize) -> Result<()> {
+        curve_known(self.plan.field(cell), &self.plan.cells[cell]).map(|_| ())
     }
 
     /// A quantity of a cell if it has been computed.
@@ -149,22 +174,100 @@ fn bias_sq(field: &dyn Field, shape: &Shape) -> Result<f64> {
     }
 }
 
+/// The systems and the setting of a round whose radius can be computed.
+fn radius_known<'f>(field: &'f dyn Field, shape: &Shape) -> Result<(&'f Systems, Setting)> {
+    let (systems, setting) = linear(field, shape)?;
+    if matches!(shape.drift, Drift::ControlVariate { .. }) && systems.kinds.len() * systems.dim() > RADIUS_SIZE {
+        return Err(unknown(&format!("the round of {} distinct agents is too large a map", systems.kinds.len())));
+    }
+    Ok((systems, setting))
+}
+
 /// The spectral radius of a method's noiseless round.
 ///
 /// # Errors
 /// When a round is not a linear map, or too large a one.
 pub fn radius(field: &dyn Field, shape: &Shape) -> Result<f64> {
-    let (systems, setting) = linear(field, shape)?;
+    let (systems, setting) = radius_known(field, shape)?;
     match shape.drift {
         Drift::Zero => stability::plain_radius(systems, &setting),
         Drift::GlobalMemory => stability::global_memory_radius(systems, &setting),
-        Drift::ControlVariate { .. } if systems.kinds.len() * systems.dim() > RADIUS_SIZE => {
-            Err(unknown(&format!("the round of {} distinct agents is too large a map", systems.kinds.len())))
-        }
         Drift::ControlVariate { talk: None } => stability::control_variates_radius(systems, &setting),
         Drift::ControlVariate { talk: Some(p) } => stability::random_talk_radius(systems, setting.step_size, p, setting.server_step),
     }
 }
+
+/// What is known of whether a method can work.
+#[derive(Debug, Clone)]
+pub struct Outlook {
+    /// The radius of a noiseless round.
+    pub radius: Result<f64>,
+    /// That of the second moments; absent where there is no noise, or where the mean does not converge.
+    pub mean_square: Option<Result<f64>>,
+}
+
+/// Whether a method is stable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Regime {
+    /// In the mean, and in the mean square where there is noise.
+    Stable,
+    /// In the mean; whether in the mean square is not known.
+    InMean,
+    /// It moves too slowly for rounding to tell.
+    TooSlow,
+    /// The mean diverges.
+    MeanDiverges,
+    /// The mean converges, and noise makes the mean square diverge.
+    MeanSquareDiverges,
+    /// There is no closed form.
+    Unknown,
+}
+
+impl Outlook {
+    /// Of a method of this shape.
+    pub fn of(field: &dyn Field, shape: &Shape) -> Self {
+        let radius = radius(field, shape);
+        let noisy = field.sampling().kind != Law::Mean;
+        let converges = radius.as_ref().is_ok_and(|rho| Stability::of(*rho) == Stability::Stable);
+        let mean_square = (noisy && converges).then(|| MeanSquareRadius::new(field, shape).and_then(|of| of.at(shape)));
+        Self { radius, mean_square }
+    }
+
+    /// What it comes to.
+    pub fn regime(&self) -> Regime {
+        let Ok(radius) = &self.radius else { return Regime::Unknown };
+        match (Stability::of(*radius), &self.mean_square) {
+            (Stability::Unstable, _) => Regime::MeanDiverges,
+            (Stability::TooSlow, _) => Regime::TooSlow,
+            (Stability::Stable, None) => Regime::Stable,
+            (Stability::Stable, Some(Err(_))) => Regime::InMean,
+            (Stability::Stable, Some(Ok(square))) => match Stability::of(*square) {
+                Stability::Stable => Regime::Stable,
+                Stability::TooSlow => Regime::InMean,
+                Stability::Unstable => Regime::MeanSquareDiverges,
+            },
+        }
+    }
+
+    /// Whether it is known to diverge.
+    pub fn is_unstable(&self) -> bool {
+        matches!(self.regime(), Regime::MeanDiverges | Regime::MeanSquareDiverges)
+    }
+
+    /// Whether it is stable, for programs: true or false, or why that is not known.
+    pub fn stable(&self) -> std::result::Result<bool, String> {
+        match (self.regime(), &self.radius) {
+            (Regime::Stable | Regime::InMean, _) => Ok(true),
+            (Regime::MeanDiverges | Regime::MeanSquareDiverges, _) => Ok(false),
+            (Regime::TooSlow, _) => Err(TOO_SLOW.to_string()),
+            (Regime::Unknown, Err(e)) => Err(e.what.clone()),
+            (Regime::Unknown, Ok(_)) => unreachable!("a radius has a verdict"),
+        }
+    }
+}
+
+/// Said of a round whose radius cannot be told from 1.
+pub const TOO_SLOW: &str = "it moves too slowly to tell: the radius of a noiseless round is 1 to rounding";
 
 /// A step size that is stable.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -176,7 +279,8 @@ pub struct StableStep {
 }
 
 /// The largest step below the first instability of the mean, all else as in `shape`; where
-/// noise makes the mean square diverge before, a step with which it does not.
+/// noise makes the mean square diverge before, a step with which it does not. Below the step
+/// of `shape` itself where that is unstable; else it does not depend on that.
 ///
 /// # Errors
 /// As [`radius`].
@@ -184,13 +288,24 @@ pub fn largest_stable_step(field: &dyn Field, shape: &Shape) -> Result<StableSte
     let (systems, setting) = linear(field, shape)?;
     let with = |eta: f64| Shape { step_size: StepSize::Constant(eta), ..*shape };
     let mean_radius = |eta: f64| radius(field, &with(eta));
-    // Far from anything sensible the search starts at the problem's own scale.
-    let own = || stability::largest_stable_step(mean_radius, 2.0 / fedsa::linalg::norm2(&systems.mean().a));
-    let in_mean = stability::largest_stable_step(mean_radius, setting.step_size).or_else(|_| own())?;
+    let size = systems.kinds.iter().map(|kind| fedsa::linalg::norm2(&kind.a)).fold(0.0, f64::max);
+    let mut in_mean = stability::largest_stable_step(mean_radius, 2.0 / size, shape.local_steps.max(1.0))?;
+    let own = setting.step_size;
+    // An unstable step below the edge lies in a window that the scan has missed.
+    let missed = |edge: f64, radius: &dyn Fn(f64) -> Result<f64>| {
+        edge >= own && radius(own).is_ok_and(|rho| Stability::of(rho) == Stability::Unstable)
+    };
+    if missed(in_mean, &mean_radius) {
+        in_mean = stability::edge_below(mean_radius, own)?;
+    }
     if field.sampling().kind == Law::Mean {
         return Ok(StableStep { step: in_mean, in_mean_square: true });
     }
-    let found = MeanSquareRadius::new(field, shape).and_then(|radius| stability::stable_step_below(|eta| radius.at(&with(eta)), in_mean));
+    let found = MeanSquareRadius::new(field, shape).and_then(|of| {
+        let square = |eta: f64| of.at(&with(eta));
+        let step = stability::stable_step_below(square, in_mean)?;
+        if missed(step, &square) { stability::edge_below(square, own) } else { Ok(step) }
+    });
     Ok(found.map_or(StableStep { step: in_mean, in_mean_square: false }, |step| StableStep { step, in_mean_square: true }))
 }
 
@@ -236,21 +351,44 @@ impl<'f> MeanSquareRadius<'f> {
     }
 }
 
-/// All kinds' second moments, and the batch; a batch of 0 under mean sampling has no noise.
-fn moments(field: &dyn Field, systems: &Systems) -> Result<Vec<Moments>> {
-    use rayon::prelude::*;
+/// Whether second moments of samples are known.
+fn moments_known(field: &dyn Field) -> Result<()> {
     if field.sampling().kind != Law::Iid {
         return Err(unknown("samples are not i.i.d."));
     }
-    if systems.dim() > EXACT_DIM {
+    if field.dim() > EXACT_DIM {
         return Err(unknown(&format!("more than {EXACT_DIM} features")));
     }
+    field.moments(0).map(|_| ()).ok_or_else(no_moments)
+}
+
+fn no_moments() -> BadInput {
+    unknown("second moments of the samples")
+}
+
+/// All kinds' second moments.
+fn moments(field: &dyn Field, systems: &Systems) -> Result<Vec<Moments>> {
+    use rayon::prelude::*;
+    moments_known(field)?;
     let all = (0..systems.kinds.len()).into_par_iter().map(|k| field.moments(k));
-    all.collect::<Option<_>>().ok_or_else(|| unknown("second moments of the samples"))
+    all.collect::<Option<_>>().ok_or_else(no_moments)
+}
+
+/// The systems and the setting of a round whose floor has a closed form.
+fn floor_known<'f>(field: &'f dyn Field, shape: &Shape) -> Result<(&'f Systems, Setting)> {
+    let linear = linear(field, shape)?;
+    match shape.drift {
+        // Without noise every floor is the bias.
+        _ if field.sampling().kind == Law::Mean => {}
+        Drift::ControlVariate { talk: Some(_) } => return Err(unknown("talks are random")),
+        Drift::GlobalMemory => return Err(unknown("the mean-square error of FedHSA")),
+        Drift::Zero | Drift::ControlVariate { talk: None } => moments_known(field)?,
+    }
+    Ok(linear)
 }
 
 fn floor(field: &dyn Field, shape: &Shape) -> Result<MeanSquare> {
-    let (systems, setting) = linear(field, shape)?;
+    let (systems, setting) = floor_known(field, shape)?;
     if field.sampling().kind == Law::Mean {
         let bias = match shape.drift {
             Drift::Zero => FedLsa::new(systems, &setting)?.bias()?,
@@ -261,25 +399,32 @@ fn floor(field: &dyn Field, shape: &Shape) -> Result<MeanSquare> {
     let (moments, batch) = (moments(field, systems)?, field.sampling().batch as u64);
     match shape.drift {
         Drift::Zero => FedLsaMse::new(systems, &moments, &setting, batch)?.floor(),
-        Drift::ControlVariate { talk: None } => ScafflsaMse::new(systems, &moments, &setting, batch, &Start::Zero)?.floor(),
-        Drift::ControlVariate { talk: Some(_) } => Err(unknown("talks are random")),
-        Drift::GlobalMemory => Err(unknown("the mean-square error of FedHSA")),
+        _ => ScafflsaMse::new(systems, &moments, &setting, batch, &Start::Zero)?.floor(),
     }
 }
 
-fn curve(field: &dyn Field, cell: &Cell) -> Result<Vec<MeanSquare>> {
+/// What a cell's exact mean-square error is computed from.
+fn curve_known<'p>(field: &'p dyn Field, cell: &'p Cell) -> Result<(&'p Systems, Setting, &'p [f64])> {
     let shape = cell.shape();
     let (systems, setting) = linear(field, &shape)?;
     let ResolvedStart::Fixed(theta_0) = &cell.start else { return Err(unknown("the start is random")) };
     of_last(cell)?;
+    if !matches!(shape.drift, Drift::Zero | Drift::ControlVariate { talk: None }) {
+        return Err(unknown("only of FedLSA and SCAFFLSA with a fixed period"));
+    }
+    moments_known(field)?;
+    Ok((systems, setting, theta_0))
+}
+
+fn curve(field: &dyn Field, cell: &Cell) -> Result<Vec<MeanSquare>> {
+    let (systems, setting, theta_0) = curve_known(field, cell)?;
     let moments = moments(field, systems)?;
     let batch = field.sampling().batch as u64;
-    match shape.drift {
+    match cell.shape().drift {
         Drift::Zero => FedLsaMse::new(systems, &moments, &setting, batch)?.curve(theta_0, &cell.grid),
-        Drift::ControlVariate { talk: None } => {
+        _ => {
             let controls = if cell.method.controls == Controls::Ideal { Start::Root } else { Start::Zero };
             ScafflsaMse::new(systems, &moments, &setting, batch, &controls)?.curve(theta_0, &cell.grid)
         }
-        _ => Err(unknown("only of FedLSA and SCAFFLSA with a fixed period")),
     }
 }

@@ -38,6 +38,9 @@ pub fn file(experiment: &Experiment, places: &Places) -> Result<String> {
     let mut table = experiment.document.table.clone();
     table.remove("quick");
     table.insert("id".into(), Value::String(experiment.id.clone()));
+    if !experiment.document.origins.is_empty() {
+        excuse_checks(&mut table);
+    }
     absolute_paths(&mut table, places);
     let filled = fill(table.clone());
     // Sweeps may reach into a table in such a way that defaults do not belong there,
@@ -45,6 +48,15 @@ pub fn file(experiment: &Experiment, places: &Places) -> Result<String> {
     let table = if same_points(&filled, experiment, places) { filled } else { table };
     let note = "# What ran: overrides applied, defaults written out, paths absolute.\n";
     Ok(format!("{note}{}", toml::to_string(&table).expect("a tree of plain values")))
+}
+
+/// Lets checks be unmeasured: options may have left them no seeds, rounds or points, and the file
+/// that says so must run again without them.
+fn excuse_checks(table: &mut Table) {
+    let checks = table.get_mut("check").and_then(Value::as_array_mut);
+    for check in checks.into_iter().flatten().filter_map(Value::as_table_mut) {
+        check.insert("unmeasured".into(), Value::String("note".into()));
+    }
 }
 
 /// Writes out the defaults of the tables that are complete without sweeps.

@@ -209,77 +209,154 @@ pub fn random_talk_radius(systems: &Systems, eta: f64, p: f64, server_step: f64)
     ControlVariates::random_talk(systems, eta, p, server_step)?.map_or(Ok(f64::INFINITY), |map| map.radius())
 }
 
+/// How far from 1 a radius must be to be told from it. Rounding puts some 1e-15 times the size
+/// of the map into every eigenvalue, and those of large maps are accepted with a residual of this size.
+/// A round of radius `1 - 1e-10` takes `1e10` rounds to shrink an error by a factor e.
+pub const RESOLUTION: f64 = 1e-10;
+
+/// On which side of 1 a computed radius lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stability {
+    /// Below 1: it converges.
+    Stable,
+    /// Above 1, or not finite: it diverges.
+    Unstable,
+    /// Within [`RESOLUTION`] of 1: too slow for rounding to tell which.
+    TooSlow,
+}
+
+impl Stability {
+    /// Of a radius.
+    pub fn of(radius: f64) -> Self {
+        match radius - 1.0 {
+            x if x < -RESOLUTION => Stability::Stable,
+            x if x <= RESOLUTION => Stability::TooSlow,
+            _ => Stability::Unstable,
+        }
+    }
+}
+
 /// The ratio of neighbouring steps in the scan, `2^(1/16)`: windows of
 /// instability narrower than 4% of the step can slip through.
 const GRID: f64 = 1.044_273_782_427_413_8;
+/// Their ratio, `2^(1/4)`, where no agent moves far enough in a round to turn:
+/// windows of instability are wide there.
+const COARSE: f64 = 1.189_207_115_002_721;
+/// The scan begins where an agent moves by at most this share in a round.
+const FIRST: f64 = 1.0 / 1024.0;
 
-/// The largest step eta below the first instability: every step of the scan
-/// up to it has `radius(eta) < 1`, and just above it is one that has not.
+/// The largest step eta below the first instability: no step of the scan up to it
+/// is unstable, and just above it is one that is not stable.
 ///
 /// Stable steps need not form an interval: SCAFFLSA has unstable windows of
 /// eta H with stable steps above them. So the scan runs upward on a geometric
-/// grid (ratio `2^(1/16)`) from `around / 1024`, stops at the first radius
-/// that is not below 1, and bisects there to a relative 1e-6. When
-/// `around / 1024` is itself unstable, the scan starts lower, down to
-/// `around 2^-60`. Infinite when no step up to `2^20 around` is unstable.
+/// grid and stops at the first radius that is unstable; between it and the largest
+/// stable step before, bisection finds the edge to a relative 1e-6. Small steps whose
+/// radius is 1 to rounding neither stop the scan nor are its result.
+///
+/// `scale` is the step at which the fastest agent's step would overshoot, `2 / max_c ||Abar_c||`,
+/// and `steps` the number of steps of a round: the scan begins at `scale / (1024 steps)`, with a ratio
+/// of `2^(1/4)` up to `scale / steps` and of `2^(1/16)` from there on; where its start is
+/// unstable, lower, down to `2^-60` of it. It depends on nothing else, so that every
+/// step of a method is answered with the same edge. Infinite when no step up to `2^20 scale` is unstable.
 ///
 /// # Errors
 /// Those of `radius`, or when no stable step is found.
-pub fn largest_stable_step(radius: impl Fn(f64) -> Result<f64>, around: f64) -> Result<f64> {
-    require(around > 0.0 && around.is_finite(), "step_size", around, "a positive number")?;
-    let stable = |eta: f64| -> Result<bool> { Ok(radius(eta)? < 1.0) };
-    let mut low = around / 1024.0;
-    while !stable(low)? {
-        low /= 1024.0;
-        if low < around * 2f64.powi(-60) {
+pub fn largest_stable_step(radius: impl Fn(f64) -> Result<f64>, scale: f64, steps: f64) -> Result<f64> {
+    require(scale > 0.0 && scale.is_finite(), "scale", scale, "a positive number")?;
+    require(steps >= 1.0, "steps", steps, "at least 1")?;
+    let side = |eta: f64| -> Result<Stability> { Ok(Stability::of(radius(eta)?)) };
+    let fine = scale / steps;
+    let first = FIRST * fine;
+    let mut eta = first;
+    while side(eta)? == Stability::Unstable {
+        eta /= 1024.0;
+        if eta < first * 2f64.powi(-60) {
+            return Err(no_stable_step(eta));
+        }
+    }
+    let mut stable = None;
+    let high = loop {
+        match side(eta)? {
+            Stability::Stable => stable = Some(eta),
+            Stability::TooSlow => {}
+            Stability::Unstable => break eta,
+        }
+        if eta > scale * 2f64.powi(20) {
+            return stable.map(|_| f64::INFINITY).ok_or_else(|| no_stable_step(first));
+        }
+        eta *= if eta < fine { COARSE } else { GRID };
+    };
+    let low = stable.ok_or_else(|| no_stable_step(first))?;
+    edge(side, low, high, 1.0 + 1e-6)
+}
+
+/// The largest stable step below the unstable step `limit`, where a scan has missed the window
+/// of instability that `limit` lies in: just below that window.
+///
+/// # Errors
+/// Those of `radius`, or when no stable step is found.
+pub fn edge_below(radius: impl Fn(f64) -> Result<f64>, limit: f64) -> Result<f64> {
+    require(limit > 0.0 && limit.is_finite(), "step_size", limit, "a positive number")?;
+    let side = |eta: f64| -> Result<Stability> { Ok(Stability::of(radius(eta)?)) };
+    let (mut high, mut low) = (limit, limit / GRID);
+    while side(low)? != Stability::Stable {
+        (high, low) = (low, low / GRID);
+        if low < limit * 2f64.powi(-60) {
             return Err(no_stable_step(low));
         }
     }
-    let mut high = low * GRID;
-    while stable(high)? {
-        (low, high) = (high, high * GRID);
-        if high > around * 2f64.powi(20) {
-            return Ok(f64::INFINITY);
-        }
-    }
-    while high - low > 1e-6 * low {
-        let middle = 0.5 * (low + high);
-        if stable(middle)? {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    Ok(low)
+    edge(side, low, high, 1.0 + 1e-6)
 }
 
-/// A stable step below `limit`: the one 0.1% below it if its radius is below 1, else what
-/// halving finds and bisection raises to within 2% of an unstable one. For radii that are
-/// costly, and known to be at least 1 from `limit` on.
+/// How many octaves below `limit` [`stable_step_below`] begins, and the ratio of its steps.
+const OCTAVES: i32 = 12;
+const STRIDE: f64 = std::f64::consts::SQRT_2;
+
+/// The largest stable step below the first instability under `limit`, or 0.1% below `limit` if there is
+/// none: upward from `limit 2^-12` with a ratio of `sqrt(2)`, then bisection to 2%. For radii that are
+/// costly, and known to be at least 1 from `limit` on. Where the lowest of these steps is unstable, lower.
 ///
 /// # Errors
 /// Those of `radius`, or when no stable step is found.
 pub fn stable_step_below(radius: impl Fn(f64) -> Result<f64>, limit: f64) -> Result<f64> {
     require(limit > 0.0, "step_size", limit, "a positive number")?;
-    let stable = |eta: f64| -> Result<bool> { Ok(radius(eta)? < 1.0) };
+    let side = |eta: f64| -> Result<Stability> { Ok(Stability::of(radius(eta)?)) };
     // Where every step is stable in the mean, any start will do.
-    let limit = limit.min(2f64.powi(60));
-    let (mut low, mut high) = (0.999 * limit, 0.999 * limit);
-    while !stable(low)? {
-        (low, high) = (0.5 * low, low);
-        if low < limit * 2f64.powi(-80) {
-            return Err(no_stable_step(low));
+    let last = 0.999 * limit.min(2f64.powi(60));
+    let mut eta = last * 2f64.powi(-OCTAVES);
+    while side(eta)? == Stability::Unstable {
+        eta *= 0.5;
+        if eta < last * 2f64.powi(-80) {
+            return Err(no_stable_step(eta));
         }
     }
-    while high > 1.02 * low {
-        let middle = (low * high).sqrt();
-        if stable(middle)? {
-            low = middle;
+    let mut stable = None;
+    loop {
+        match side(eta)? {
+            Stability::Stable => stable = Some(eta),
+            Stability::TooSlow => {}
+            Stability::Unstable => break,
+        }
+        if eta == last {
+            return stable.ok_or_else(|| no_stable_step(eta));
+        }
+        eta = (eta * STRIDE).min(last);
+    }
+    edge(side, stable.ok_or_else(|| no_stable_step(eta))?, eta, 1.02)
+}
+
+/// The largest step between a stable one and one that is not, to within a ratio.
+fn edge(side: impl Fn(f64) -> Result<Stability>, mut stable: f64, mut other: f64, ratio: f64) -> Result<f64> {
+    while other > ratio * stable {
+        let middle = (stable * other).sqrt();
+        if side(middle)? == Stability::Stable {
+            stable = middle;
         } else {
-            high = middle;
+            other = middle;
         }
     }
-    Ok(low)
+    Ok(stable)
 }
 
 fn no_stable_step(down_to: f64) -> BadInput {
@@ -428,7 +505,7 @@ mod tests {
             assert!((radius(h) - want).abs() < 1e-4, "{} {want}", radius(h));
             assert_eq!(radius(h) > 1.0, unstable, "H = {h}");
         }
-        let edge = largest_stable_step(|eta| control_variates_radius(&systems, &Setting::new(eta, 1000)?), 0.06).unwrap();
+        let edge = largest_stable_step(|eta| control_variates_radius(&systems, &Setting::new(eta, 1000)?), 2.0, 1000.0).unwrap();
         assert!(edge > 0.002 && edge < 0.0045, "below the window, not above it: {edge}");
     }
 
@@ -439,21 +516,61 @@ mod tests {
         let found = stable_step_below(below(0.3), 100.0).unwrap();
         assert!(found < 0.3 && found > 0.29, "{found}");
         assert!(stable_step_below(below(0.3), f64::INFINITY).unwrap() < 0.3);
-        assert!(stable_step_below(|_| Ok(1.0), 1.0).is_err());
+        assert!(stable_step_below(|_| Ok(1.0), 1.0).is_err() && stable_step_below(|_| Ok(1.5), 1.0).is_err());
+        // Below the lower of two windows.
+        let windows = |eta: f64| Ok(if (0.02..0.04).contains(&eta) || eta > 0.5 { 1.5 } else { 0.5 });
+        let found = stable_step_below(windows, 1.0).unwrap();
+        assert!(found < 0.02 && found > 0.0195, "{found}");
     }
 
     #[test]
     fn the_step_found_lies_below_the_first_instability() {
         // Stable below 0.3, unstable to 0.5, stable to 2.
         let radius = |eta: f64| Ok(if (0.3..0.5).contains(&eta) || eta > 2.0 { 1.5 } else { 0.5 });
-        assert!((largest_stable_step(radius, 1.0).unwrap() - 0.3).abs() < 1e-6);
-        // From 9.8, which is unstable, down and up again.
-        assert!((largest_stable_step(radius, 1e4).unwrap() - 0.3).abs() < 1e-6);
-        assert_eq!(largest_stable_step(|_| Ok(0.5), 1.0).unwrap(), f64::INFINITY);
-        assert!(largest_stable_step(|_| Ok(1.0), 1.0).is_err());
+        for scale in [0.1, 1.0, 50.0] {
+            assert!((largest_stable_step(radius, scale, 1.0).unwrap() - 0.3).abs() < 1e-6);
+        }
+        // From an unstable start down and up again.
+        assert!((largest_stable_step(radius, 2000.0, 1.0).unwrap() - 0.3).abs() < 1e-6);
+        assert_eq!(largest_stable_step(|_| Ok(0.5), 1.0, 10.0).unwrap(), f64::INFINITY);
+        assert!(largest_stable_step(|_| Ok(1.0), 1.0, 1.0).is_err());
+        assert!((edge_below(radius, 0.4).unwrap() - 0.3).abs() < 1e-6);
         // A single scalar agent: |1 - eta a|^H < 1 exactly below 2 / a.
         let one = Systems { kinds: vec![System { a: Mat::full(1, 1, 4.0), b: vec![1.0] }], kind_of: vec![0], weights: vec![1.0] };
-        let edge = largest_stable_step(|eta| plain_radius(&one, &Setting::new(eta, 10)?), 0.1).unwrap();
+        let edge = largest_stable_step(|eta| plain_radius(&one, &Setting::new(eta, 10)?), 0.5, 10.0).unwrap();
         assert!((edge - 0.5).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_radius_is_told_from_one_or_too_slow_to_tell() {
+        let sides = [0.5, 1.0 - 1e-9, 1.0 - 1e-11, 1.0, 1.0 + 1e-11, 1.0 + 1e-9, f64::INFINITY, f64::NAN].map(Stability::of);
+        let [stable, slow, unstable] = [Stability::Stable, Stability::TooSlow, Stability::Unstable];
+        assert_eq!(sides, [stable, stable, slow, slow, slow, unstable, unstable, unstable]);
+    }
+
+    #[test]
+    fn small_steps_are_never_called_unstable() {
+        // Over forty orders of step sizes: what is unstable lies above the edge that is named, and the edge is stable.
+        for seed in 0..6 {
+            let systems = Draw::new(20 + seed).systems(2, 3);
+            let scale = 2.0 / systems.kinds.iter().map(|k| linalg::norm2(&k.a)).fold(0.0, f64::max);
+            type Radius<'a> = Box<dyn Fn(f64) -> Result<f64> + 'a>;
+            let methods: [Radius<'_>; 4] = [
+                Box::new(|eta| plain_radius(&systems, &Setting::new(eta, 5)?)),
+                Box::new(|eta| control_variates_radius(&systems, &Setting::new(eta, 5)?)),
+                Box::new(|eta| global_memory_radius(&systems, &Setting::new(eta, 5)?)),
+                Box::new(|eta| random_talk_radius(&systems, eta, 0.2, 1.0)),
+            ];
+            for (m, radius) in methods.iter().enumerate() {
+                let edge = largest_stable_step(radius, scale, 5.0).unwrap();
+                assert_eq!(Stability::of(radius(edge).unwrap()), Stability::Stable, "seed {seed}, method {m}: {edge}");
+                for order in -60..40 {
+                    let eta = 10f64.powf(0.5 * f64::from(order));
+                    if Stability::of(radius(eta).unwrap()) == Stability::Unstable {
+                        assert!(eta > edge, "seed {seed}, method {m}: {eta} is unstable, {edge} the edge");
+                    }
+                }
+            }
+        }
     }
 }

@@ -1,0 +1,124 @@
+//! Numbers as people write them: one way for everything that the program prints.
+
+/// A number with three significant digits: plain from 0.001 up to 99999, otherwise with an
+/// exponent, `2.74e-4`. Whole numbers, and numbers of up to three digits, are written as they are.
+pub fn number(x: f64) -> String {
+    digits(x, 3)
+}
+
+/// A number that only says how large something is, an error or a tolerance: two significant digits.
+pub fn rough(x: f64) -> String {
+    digits(x, 2)
+}
+
+/// A number with as many digits as a deviation of `tolerance` needs to be seen, three at least.
+pub fn precise(x: f64, tolerance: f64) -> String {
+    let needed = (x.abs() / tolerance).log10().ceil() + 1.0;
+    digits(x, if needed.is_nan() { 3 } else { needed.clamp(3.0, 12.0) as usize })
+}
+
+/// A radius: as its distance from 1 where digits would hide it.
+pub fn radius(x: f64) -> String {
+    let from_one = x - 1.0;
+    match from_one.abs() {
+        d if d == 0.0 || d >= 1e-3 || d.is_nan() => digits(x, 4),
+        d => format!("1 {} {}", if from_one < 0.0 { '-' } else { '+' }, rough(d)),
+    }
+}
+
+/// A share as a percentage.
+pub fn percent(share: f64) -> String {
+    format!("{}%", number(100.0 * share))
+}
+
+/// A number with so many significant digits, `most` of them at least 1.
+pub fn digits(x: f64, most: usize) -> String {
+    if !x.is_finite() {
+        return if x.is_nan() {
+            "not a number"
+        } else if x > 0.0 {
+            "infinite"
+        } else {
+            "minus infinite"
+        }
+        .to_string();
+    }
+    if x == 0.0 {
+        return "0".to_string();
+    }
+    if x.fract() == 0.0 && x.abs() < 99_999.5 {
+        return format!("{x:.0}");
+    }
+    // What needs fewer digits is written with those that it needs.
+    let shortest = format!("{x:e}");
+    let (mantissa, _) = shortest.split_once('e').unwrap_or((&shortest, "0"));
+    let is_short = mantissa.bytes().filter(u8::is_ascii_digit).count() <= most;
+    let scientific = if is_short { shortest } else { format!("{x:.*e}", most - 1) };
+    let exponent: i32 = scientific.split_once('e').and_then(|(_, e)| e.parse().ok()).unwrap_or(0);
+    if !(-3..=4).contains(&exponent) {
+        return scientific;
+    }
+    if is_short {
+        return format!("{x}");
+    }
+    // Rounding may have carried: 9.996 with three digits is 10.0.
+    let decimals = (most as i32 - 1 - exponent).max(0) as usize;
+    format!("{x:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_people_write_them() {
+        for (x, text) in [
+            (2.7993, "2.80"),
+            (2.7367e-4, "2.74e-4"),
+            (8.764284e-5, "8.76e-5"),
+            (0.1, "0.1"),
+            (0.5, "0.5"),
+            (0.0123456, "0.0123"),
+            (0.001, "0.001"),
+            (0.00099, "9.9e-4"),
+            (0.30000000000000004, "0.300"),
+            (99.96, "100"),
+            (9.996, "10.0"),
+            (1234.5, "1234"),
+            (12345.6, "12346"),
+            (99999.0, "99999"),
+            (99999.7, "1.00e5"),
+            (123456789.0, "1.23e8"),
+            (1e6, "1e6"),
+            (1e-20, "1e-20"),
+            (5.0, "5"),
+            (-5.0, "-5"),
+            (-0.0, "0"),
+            (-1.0432, "-1.04"),
+            (f64::NAN, "not a number"),
+            (f64::INFINITY, "infinite"),
+        ] {
+            assert_eq!(number(x), text, "{x:e}");
+        }
+        assert_eq!((rough(6.234e-5), rough(0.03456), rough(12.34)), ("6.2e-5".into(), "0.035".into(), "12".into()));
+    }
+
+    #[test]
+    fn a_small_tolerance_shows_more_digits() {
+        assert_eq!(precise(0.999_671_2, 5e-6), "0.9996712");
+        assert_eq!(precise(0.99967, 5e-6), "0.99967");
+        assert_eq!(precise(1.465_04, 5e-4), "1.4650");
+        assert_eq!(precise(2.7993, 0.3), "2.80");
+        assert_eq!(precise(2.7993, 0.0), "2.7993");
+        assert_eq!(precise(2.0, f64::NAN), "2");
+    }
+
+    #[test]
+    fn a_radius_near_one_shows_how_near() {
+        assert_eq!(radius(1.0 - 3.2e-8), "1 - 3.2e-8");
+        assert_eq!(radius(1.0 + 4.56e-5), "1 + 4.6e-5");
+        assert_eq!(radius(1.0), "1");
+        assert_eq!(radius(0.98654), "0.9865");
+        assert_eq!(radius(4.465e18), "4.465e18");
+    }
+}
