@@ -207,8 +207,10 @@ pub fn refuse_unstable(plan: &Plan, force: bool) -> Result<(), Failure> {
 /// The version of the layout of `check --json`.
 const JSON_FORMAT: u64 = 1;
 
-/// The largest work, distinct agents times the cube of d, for which stable steps are looked for unasked.
-const STEP_WORK: f64 = 3e5;
+/// The largest problems for which stable steps, hundreds of radii each, are looked for unasked: distinct agents
+/// times the cube of d, and numbers of the state of control variates. `theory` looks for all of them.
+const STEP_WORK: usize = 100_000;
+const STEP_STATE: usize = 64;
 
 /// What a plan comes to, for programs.
 fn as_json(plan: &Plan, unmeasured: &[Option<String>], quick: bool, refusal: Option<&Failure>) -> Json {
@@ -304,9 +306,13 @@ fn stable_steps(plan: &Plan, cells: &[usize]) -> HashMap<usize, Option<StableSte
         .into_par_iter()
         .map(|(key, cell)| {
             let field = plan.field(cell);
-            let work = field.systems().map_or(0.0, |s| s.kinds.len() as f64 * (field.dim() as f64).powi(3));
-            let step = if work > STEP_WORK { None } else { largest_stable_step(field, &plan.cells[cell].shape()).ok() };
-            (key, step)
+            let (kinds, d) = (field.systems().map_or(0, |s| s.kinds.len()), field.dim());
+            let shape = plan.cells[cell].shape();
+            let is_small = match shape.drift {
+                Drift::ControlVariate { .. } => d * (kinds + 1) <= STEP_STATE,
+                Drift::Zero | Drift::GlobalMemory => kinds.saturating_mul(d.pow(3)) <= STEP_WORK,
+            };
+            (key, if is_small { largest_stable_step(field, &shape).ok() } else { None })
         })
         .collect();
     cells.iter().map(|cell| (*cell, found[&key(*cell)])).collect()
