@@ -8,7 +8,7 @@ use fedsa::methods::{Drift, Shape};
 use fedsa::schedule::StepSize;
 use rayon::prelude::*;
 use serde_json::{Value as Json, json};
-use toml::Value;
+use toml::{Table, Value};
 
 use super::{count, duration, load, say};
 use crate::args::CheckArgs;
@@ -217,8 +217,8 @@ fn as_json(plan: &Plan, unmeasured: &[Option<String>], quick: bool, refusal: Opt
     let experiment = &plan.experiment;
     let duration = estimate::duration(plan);
     let problems = plan.fields.iter().enumerate().map(|(i, f)| {
-        let tables = plan.points.iter().find(|p| p.field == i).map(|p| &p.resolved);
-        let table = |name: &str| json!(tables.and_then(|t| t.get(name)));
+        let tables = plan.points.iter().position(|p| p.field == i).map(|point| plan.resolved(point));
+        let table = |name: &str| json!(tables.as_ref().and_then(|t| t.get(name)));
         json!({
             "agents": f.field.agents(),
             "dim": f.field.dim(),
@@ -232,7 +232,7 @@ fn as_json(plan: &Plan, unmeasured: &[Option<String>], quick: bool, refusal: Opt
     let steps = stable_steps(plan, &listed);
     let outlooks: HashMap<usize, Outlook> =
         listed.into_par_iter().map(|cell| (cell, Outlook::of(plan.field(cell), &plan.cells[cell].shape()))).collect();
-    let method = |planned: &crate::experiment::plan::PlannedPoint, m: usize, cell: usize| {
+    let method = |resolved: &Table, m: usize, cell: usize| {
         let outlook = outlooks.get(&cell);
         let (stable, reason) = match (&plan.cells[cell].refused, outlook.map(|o| (o.regime(), o.stable()))) {
             (Some(reason), _) => (None, Some(format!("refused, not run: {reason}"))),
@@ -247,7 +247,7 @@ fn as_json(plan: &Plan, unmeasured: &[Option<String>], quick: bool, refusal: Opt
         json!({
             "method": plan.labels[m],
             "kind": plan.cells[cell].method.kind,
-            "settings": planned.resolved.get("method").and_then(|methods| methods.get(m)),
+            "settings": resolved.get("method").and_then(|methods| methods.get(m)),
             "refused": plan.cells[cell].refused,
             "radius": finite(outlook.and_then(|o| o.radius.clone().ok())),
             "mean_square_radius": finite(outlook.and_then(|o| o.mean_square.clone()?.ok())),
@@ -258,15 +258,16 @@ fn as_json(plan: &Plan, unmeasured: &[Option<String>], quick: bool, refusal: Opt
             "seconds": duration.cells[cell],
         })
     };
-    let points: Vec<Json> = (plan.points.iter())
-        .map(|planned| {
+    let points: Vec<Json> = (plan.points.par_iter().enumerate())
+        .map(|(i, planned)| {
+            let resolved = plan.resolved(i);
             let coordinates: HashMap<&String, Json> = planned.point.coordinates.iter().map(|(n, v)| (n, json!(v))).collect();
-            let methods: Vec<Json> = planned.cells.iter().enumerate().map(|(m, cell)| method(planned, m, *cell)).collect();
+            let methods: Vec<Json> = planned.cells.iter().enumerate().map(|(m, cell)| method(&resolved, m, *cell)).collect();
             json!({
                 "point": planned.point.label,
                 "coordinates": coordinates,
                 "problem": planned.field,
-                "run": planned.resolved.get("run"),
+                "run": resolved.get("run"),
                 "methods": methods,
             })
         })

@@ -607,7 +607,7 @@ pub struct Check {
 }
 
 /// What becomes of a check that a run can never answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unmeasured {
     /// It is bad input.

@@ -124,6 +124,12 @@ impl Point {
         number(value)
     }
 
+    /// The label, without one of the coordinates.
+    pub fn label_without(&self, name: &str) -> String {
+        let others: Vec<(String, Value)> = self.coordinates.iter().filter(|(n, _)| n != name).cloned().collect();
+        label(&others)
+    }
+
     /// Whether the coordinates have all of these values.
     pub fn is_at(&self, at: &BTreeMap<String, Value>) -> bool {
         at.iter().all(|(name, value)| self.coordinates.iter().any(|(n, v)| n == name && same(v, value)))

@@ -4,6 +4,7 @@
 //! unless they say otherwise. The model is meant to be right within a factor of two to three.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use fedsa::methods::Drift;
 use fedsa::problem::Field;
@@ -47,12 +48,12 @@ pub struct Duration {
 pub fn duration(plan: &Plan) -> Duration {
     let threads = rayon::current_num_threads() as f64;
     // The settings of each problem, which say what draws its samples.
-    let mut settings: HashMap<usize, &Value> = HashMap::new();
+    let mut settings: HashMap<usize, Option<Arc<Value>>> = HashMap::new();
     for point in &plan.points {
-        point.resolved.get("problem").map(|table| settings.entry(point.field).or_insert(table));
+        settings.entry(point.field).or_insert_with(|| point.point.sections().problem);
     }
     let seeds: Vec<f64> =
-        plan.cells.iter().map(|cell| seed(&*plan.fields[cell.field].field, settings.get(&cell.field).copied(), cell)).collect();
+        plan.cells.iter().map(|cell| seed(&*plan.fields[cell.field].field, settings[&cell.field].as_deref(), cell)).collect();
     let cells: Vec<f64> = seeds.iter().zip(&plan.cells).map(|(seed, cell)| seed * cell.seeds().len() as f64).collect();
     // A run is shared by threads in blocks of eight agents; several runs fill the threads.
     let longest = seeds.iter().zip(&plan.cells).map(|(seed, cell)| {

@@ -176,10 +176,11 @@ pub(super) fn slope(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
             points.push((x.ln(), mean.ln(), se / mean));
         }
         let (slope, se) = fit(&points);
-        let allowance = format!("tolerance {}", crate::numbers::number(tolerance));
-        let asked = Asked::near(number_of(check), tolerance);
         let error = several.then_some(se);
-        Ok(Measured { standard_error: error, allowance, ..Measured::new(slope, asked, ctx.facts.place(members[0].0)) })
+        let shown = error.map_or(String::new(), |se| format!("; its standard error is {}", crate::numbers::rough(se)));
+        let allowance = format!("tolerance {}{shown}", crate::numbers::number(tolerance));
+        let asked = Asked::near(number_of(check), tolerance);
+        Ok(Measured { standard_error: error, allowance, ..Measured::new(slope, asked, ctx.facts.place_of_group(check, members[0].0)) })
     };
     ctx.facts.groups(check, &ctx.cells(check)?)?.into_iter().map(one).collect()
 }

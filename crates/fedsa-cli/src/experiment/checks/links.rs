@@ -26,7 +26,7 @@ pub(super) fn gap(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
         if first == 0.0 {
             return Err(BadInput::new("", "there is no difference to begin with", ""));
         }
-        Ok(Measured::new(first / last, Asked::within(check.min, None), ctx.facts.place(members[0].0)))
+        Ok(Measured::new(first / last, Asked::within(check.min, None), ctx.facts.place_of_group(check, members[0].0)))
     };
     ctx.facts.groups(check, &ctx.cells(check)?)?.into_iter().map(one).collect()
 }

@@ -505,6 +505,12 @@ impl Facts<'_> {
         self.plan.points[point].point.label.clone()
     }
 
+    /// The name of points that differ along a coordinate only.
+    fn place_of_group(&self, check: &Check, point: usize) -> String {
+        let along = check.along.as_deref().unwrap_or_default();
+        self.plan.points[point].point.label_without(along)
+    }
+
     /// A point's name in a sentence.
     fn at(&self, point: usize) -> String {
         let place = self.place(point);

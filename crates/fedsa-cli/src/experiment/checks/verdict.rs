@@ -335,7 +335,7 @@ impl Verdict {
         let aside = if aside.is_empty() { String::new() } else { format!(" ({})", aside.join("; ")) };
         let place = match (self.points, self.failing) {
             (1, _) if self.point.is_empty() => String::new(),
-            (1, _) => format!(" at {}", self.point),
+            (1, _) => format!("; at {}", self.point),
             (n, 0) => format!("; holds at all {n} points, nearest to failing at {}", self.point),
             (n, k) => format!("; fails at {k} of {n} points, most clearly at {}", self.point),
         };
