@@ -13,6 +13,8 @@ pub mod memory;
 pub mod mutate;
 pub mod targets;
 
+use std::cell::RefCell;
+
 use fedsa::error::{BadInput, is_control};
 use mutate::{Form, Rng, mutate};
 
@@ -112,6 +114,16 @@ impl Inputs {
 /// The longest message, and the longest help, in characters.
 pub const LONGEST: usize = 2000;
 
+thread_local! {
+    /// The last message that was checked.
+    static MESSAGE: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// What the last refused input of this thread was told.
+pub fn last_message() -> String {
+    MESSAGE.with_borrow(String::clone)
+}
+
 /// Checks a message: short, without control characters, with help.
 ///
 /// # Panics
@@ -123,6 +135,7 @@ pub fn check_message(what: &str, help: &str) {
         assert!(text.chars().count() <= LONGEST, "a message of {} characters: {:.300?}..", text.chars().count(), text);
         assert!(!text.chars().any(is_control), "a control character in a message: {text:?}");
     }
+    MESSAGE.set(format!("{what}\n{help}"));
 }
 
 /// What a refusal comes to: [`Verdict::Refused`], if its message is a good one.

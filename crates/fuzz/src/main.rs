@@ -13,7 +13,7 @@ use clap::Parser;
 use fedsa_fuzz::engine::{self, Budget, Fault, Report};
 use fedsa_fuzz::memory::Counting;
 use fedsa_fuzz::targets::{PLANTED, TARGETS};
-use fedsa_fuzz::{Inputs, Target};
+use fedsa_fuzz::{Inputs, Target, Verdict};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -92,7 +92,11 @@ fn find(name: &str) -> Option<&'static Target> {
 fn replay(target: &Target, file: &Path) -> ExitCode {
     match fs::read(file) {
         Ok(input) => {
-            println!("{:?}", (target.run)(&input));
+            let verdict = (target.run)(&input);
+            println!("{verdict:?}");
+            if verdict == Verdict::Refused {
+                println!("{}", fedsa_fuzz::last_message());
+            }
             ExitCode::SUCCESS
         }
         Err(e) => {
