@@ -172,7 +172,7 @@ at = { N = [2, 3] }
 max = 1e9
 
 [quick]
-"run.rounds" = 4
+"sweep.0.values" = [[2, 3], [3, 4]]
 method.projected-td.local_steps = 1
 "#;
 
