@@ -75,7 +75,7 @@ struct Silent;
 
 impl Observer for Silent {}
 
-/// A finished run, and the same with more rounds.
+/// A finished run, and the same with more rounds. Their one check can be measured.
 struct Setup {
     /// Where it lies; gone with the thread.
     _dir: TempDir,
@@ -111,7 +111,7 @@ impl Setup {
         let outcome = runs(&same, &written, &Earlier::default()).expect("nothing to go on from");
         let Outcome::Done { results, states } = outcome else { panic!("nobody interrupts") };
         let predictor = Predictor::new(&same);
-        let verdicts = checks::measure(&same, &results, &predictor);
+        let verdicts = checks::measure(&same, &results, &predictor, &[None]);
         let picture = picture::draw(&same, &results, &predictor, &verdicts, false);
         let summary = output::summary(&same, &results, &predictor, &verdicts, 1.0);
         let mut files = output::files(&same, &results, &summary, &picture).expect("results that can be written");
@@ -142,7 +142,7 @@ impl Setup {
     /// Measures what came of it.
     fn look_at(&self, plan: &Plan, results: &fedsa_cli::experiment::Results) {
         let predictor = Predictor::new(plan);
-        let verdicts = checks::measure(plan, results, &predictor);
+        let verdicts = checks::measure(plan, results, &predictor, &[None]);
         output::summary(plan, results, &predictor, &verdicts, 1.0);
     }
 }
