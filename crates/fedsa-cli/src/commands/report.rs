@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use fedsa::sampling::Law;
+
 use super::check::stable_step_text;
 use super::say;
 use crate::experiment::checks::Verdict;
@@ -76,11 +78,12 @@ impl Finished<'_> {
                 Some(format!("diverged in round {round}{word}{stable}"))
             }
             Outcome::Stalled(missed) => {
-                let why = results.why_stalled(plan, self.predictor, cell);
+                let why = results.why_stalled(plan, self.predictor, cell, &missed);
                 Some(format!("STALLED{word}: {}; {why}", reached(missed)))
             }
             Outcome::OutOfRounds(missed) => {
-                let more = missed.more_rounds.map_or(String::new(), |n| format!("; at this rate it takes about {n:.0} rounds more"));
+                let noise = if plan.field(cell).sampling().kind == Law::Mean { "" } else { ", unless noise stops it before" };
+                let more = missed.more_rounds.map_or(String::new(), |n| format!("; at this rate it takes about {n:.0} rounds more{noise}"));
                 Some(format!("OUT OF ROUNDS{word}: {}{more}", reached(missed)))
             }
             Outcome::Completed | Outcome::Converged if !as_expected => Some(match is_note {

@@ -123,20 +123,27 @@ impl Results {
         self.cells[cell].iter().map(|seed| seed.outcome(stop)).max_by_key(rank)
     }
 
-    /// Why a cell has stalled, as far as that is known.
-    pub fn why_stalled(&self, plan: &Plan, predictor: &Predictor<'_>, cell: usize) -> String {
+    /// Why a cell does not come nearer to its target, as far as that is known.
+    pub fn why_stalled(&self, plan: &Plan, predictor: &Predictor<'_>, cell: usize, missed: &Missed) -> String {
         let (field, planned) = (plan.field(cell), &plan.cells[cell]);
         let shape = planned.method.settings.shape();
         if !planned.uplink.is_clear() {
             return "what the link alters or loses may keep it there".into();
         }
+        let predicted = |quantity| predictor.number(cell, quantity).ok().filter(|x| missed.metric == "mse" && *x > missed.target);
+        if let Some(bias) = predicted("bias2") {
+            return format!("with local steps on different agents this method stops at its bias, whose square is {bias:.3e}");
+        }
+        if let Some(floor) = predicted("floor") {
+            return format!("with this step size the noise of the samples keeps it at {floor:.3e}, as theory predicts");
+        }
         match field.sampling().kind {
             Law::Mean if shape.drift == Drift::Zero && shape.local_steps > 1.0 => match predictor.number(cell, "limit_distance") {
-                Ok(distance) => format!("with local steps this method stops at its bias, {distance:.3e} away from the root"),
-                Err(_) => "with local steps this method stops at its bias, which is not 0".into(),
+                Ok(distance) => format!("with local steps on different agents this method stops at its bias, {distance:.3e} from the root"),
+                Err(_) => "with local steps on different agents this method stops at its bias".into(),
             },
-            Law::Mean => "it is slow, or at the rounding error of its numbers".into(),
-            Law::Iid | Law::Markov => "the noise of its samples keeps a constant step size above this target".into(),
+            Law::Mean => "it converges too slowly, or has reached the rounding error".into(),
+            Law::Iid | Law::Markov => "with a constant step size the noise of the samples may keep it there".into(),
         }
     }
 }

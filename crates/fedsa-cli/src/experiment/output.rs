@@ -238,8 +238,8 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
             if let Some(missed) = results.outcome(plan, *cell).and_then(Outcome::missed) {
                 entry["target"] =
                     json!({ "metric": missed.metric, "asked": number(Some(missed.target)), "reached": number(Some(missed.value)) });
-                if results.outcome(plan, *cell).is_some_and(|outcome| matches!(outcome, Outcome::Stalled(_))) {
-                    entry["why_stalled"] = json!(results.why_stalled(plan, predictor, *cell));
+                if matches!(results.outcome(plan, *cell), Some(Outcome::Stalled(_))) {
+                    entry["why_stalled"] = json!(results.why_stalled(plan, predictor, *cell, &missed));
                 }
             }
             if seeds.iter().any(|s| s.stopped) {
