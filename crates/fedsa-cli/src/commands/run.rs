@@ -19,6 +19,7 @@ use crate::experiment::checks::{self, Verdict};
 use crate::experiment::execute::{ENDED, Earlier, Interrupted, read_framed, write_framed};
 use crate::experiment::trace_lines::TraceLines;
 use crate::experiment::{Control, Outcome, Plan, Predictor, Results, execute, output, picture, resolve};
+use crate::files::atomic;
 use crate::files::find::Places;
 use crate::files::folder::{self, Found, Holds, RunFolder};
 
@@ -256,6 +257,10 @@ fn may_resume(found: &Found, out: &Path, config: &str) -> Result<(), BadInput> {
         return Err(BadInput::new("--resume", what, "the folder of an interrupted run, or no --resume to begin one"));
     }
     let help = "the very file and options of that run, which its config.toml shows; only more rounds and more seeds may be asked for";
+    if atomic::at(&out.join(CONFIG)).is_ok_and(|there| there.is_none()) {
+        // Killed before its first round.
+        return Ok(());
+    }
     let Some(ran) = found.own(CONFIG).and_then(|bytes| String::from_utf8(bytes).ok()) else {
         let what = format!("{} holds {holds} whose config.toml is gone, or was changed after fedsa wrote it", out.display());
         return Err(BadInput::new("--resume", what, "the folder as fedsa left it, or --overwrite to run everything again"));
