@@ -90,7 +90,7 @@ fn wrong_types_are_told_with_the_value() {
     );
     refused_edit("kind = \"iid\"", "kind = 1", &["sampling.kind: 1 is not accepted", "a name in quotes"]);
     refused_edit("step_size = 0.1", "step_size = \"x\"", &["method[0].step_size: \"x\" is not accepted", "a positive number, or { c = .."]);
-    refused_edit("step_size = 0.1", "step_size = { c = 1, t = 3 }", &["method[0].step_size.t: unknown key `t`; did you mean `t0`?"]);
+    refused_edit("step_size = 0.1", "step_size = { c = 1, t = 3 }", &["method[0].step_size.t: unknown key `t`", "one of c, t0"]);
     refused_edit("rounds = 20", "rounds = \"many\"", &["run.rounds: \"many\" is not accepted"]);
     refused_edit("seeds = 2", "seeds = \"two\"", &["run.seeds: \"two\" is not accepted", "a count of seeds, or a list"]);
     refused_edit("seeds = 2", "record = { evry = 1 }", &["run.record.evry: unknown key `evry`; did you mean `every`?"]);
@@ -314,7 +314,7 @@ fn what_is_not_a_file_of_toml_is_told() {
     folder.write("twice.toml", small("agents = 4", "agents = 4\nagents = 5"));
     refused(&folder, &["run", "twice.toml"], &["duplicate key", "[twice.toml:6:"]);
     folder.write("deep.toml", format!("x = {}{}", "[".repeat(5000), "]".repeat(5000)));
-    refused(&folder, &["run", "deep.toml"], &["this is not TOML"]);
+    refused(&folder, &["run", "deep.toml"], &["lists and tables are more than 64 deep", "[deep.toml:1:"]);
     folder.write("image.png", [0x89, b'P', b'N', b'G', 0, 0xff]);
     refused(&folder, &["run", "image.png"], &["image.png: line 1 is not UTF-8"]);
     // A byte order mark, as some editors leave it, does no harm.
@@ -847,13 +847,13 @@ fn lists_are_not_read_as_tables() {
 #[test]
 fn what_is_swept_has_names_of_its_own() {
     let end = |more: &str, line: &str, expected: &[&str]| refused_end(more, line, expected);
-    let step = |key: &str, more: &str| format!("[[sweep]]\nkey = \"{key}\"\nvalues = [0.1, 0.2]\n{more}");
+    let step = |key: &str, more: &str| format!("[[sweep]]\nkey = \"{key}\"\nvalues = [0.1, 0.2]\n{more}\n");
     let two = format!("{}{}", step("method.FedLSA.step_size", ""), step("method.SCAFFLSA.step_size", ""));
     let folder = Folder::with(&format!("{SMALL}\n{two}"));
     folder.run(&["check", "small.toml"]).exits(0).says("  at FedLSA.step_size=0.1, SCAFFLSA.step_size=0.2 (problem 0)");
     // A key twice, whatever it is called.
-    let twice = format!("{}{}", step("method.FedLSA.step_size", ""), step("method.FedLSA.step_size", "# twice"));
-    end(&twice, "[[sweep]]", &["`method.FedLSA.step_size` is swept twice, by sweep[0] too"]);
+    let twice = step("method.FedLSA.step_size", "") + &step("method.FedLSA.step_size", "").replace("\nvalues", " # twice\nvalues");
+    end(&twice, "key = \"method.FedLSA.step_size\" # twice", &["`method.FedLSA.step_size` is swept twice, by sweep[0] too"]);
     let named = format!("{}{}", step("method.FedLSA.step_size", "name = \"a\""), step("method.0.step_size", "name = \"b\""));
     end(
         &named,
@@ -1013,7 +1013,7 @@ fn excerpts_of_long_lines_show_a_window() {
     let few =
         format!("{SMALL}\n[[sweep]]\nvalues = [{}, \"x\"]\nkey = \"problem.agents\"\n", vec!["4"; 1].join(", ") + &" ".repeat(500_000));
     let output = Folder::with(&few).run(&["check", "small.toml"]).exits(2);
-    assert!(output.stderr.len() < 3000 && output.stderr.contains("[small.toml:31:500"), "{}", output.stderr);
+    assert!(output.stderr.len() < 3000 && output.stderr.contains("[small.toml:30:500"), "{}", output.stderr);
     assert!(output.stderr.contains("\"x\"]"), "{}", output.stderr);
 }
 
@@ -1023,7 +1023,11 @@ fn deep_keys_and_values_are_refused() {
     let deep = vec!["a"; 20_000].join(".");
     refused(&folder, &["check", "small.toml", "--set", &format!("{deep}=1")], &["is a key of 20000 parts", "at most 32 parts"]);
     refused(&folder, &["check", "small.toml", "--sweep", &format!("{deep}=1")], &["is a key of 20000 parts"]);
-    refused(&folder, &["check", "small.toml", "--set", &format!("problem.agents={}", "[".repeat(20_000))], &["problem.agents"]);
+    refused(
+        &folder,
+        &["check", "small.toml", "--set", &format!("problem.agents={}", "[".repeat(20_000))],
+        &["--set: lists and tables are more than 64 deep"],
+    );
     for text in [
         format!("{SMALL}\n[quick]\n\"{deep}\" = 1\n"),
         format!("{SMALL}\n[[variant]]\nlabel = \"a\"\nset = {{ \"{deep}\" = 1 }}\n"),
@@ -1048,7 +1052,7 @@ fn deep_keys_and_values_are_refused() {
         }
     }
     let output = folder.run(&["check", "small.toml", "--threads", "1", "--set", &format!("run.seeds={nested}")]).exits(2);
-    assert!(output.message().contains("lists and tables more than 64 deep"), "{}", output.stderr);
+    assert!(output.message().contains("lists and tables are more than 64 deep"), "{}", output.stderr);
 }
 
 #[test]
@@ -1128,9 +1132,9 @@ fn files_of_unusual_size_are_read_or_refused_soon() {
     refused(&Folder::with(&small("agents = 4", &keys)), &["check", "small.toml"], &["unknown key `k0`"]);
     let folder = Folder::with(&small("agents = 4", &format!("{} = 4", "k".repeat(1_000_000))));
     refused(&folder, &["check", "small.toml"], &["unknown key `kkk", "kkk..`"]);
-    let methods: String = (0..20_000).map(|i| format!("[[method]]\nkind = \"fedtd\"\nstep_size = 0.1\nlabel = \"{i}\"\n")).collect();
+    let methods: String = (0..1000).map(|i| format!("[[method]]\nkind = \"fedtd\"\nstep_size = 0.1\nlabel = \"{i}\"\n")).collect();
     Folder::with(&format!("{SMALL}\n{methods}\n[quick]\nmethod.7.step_size = 0.2\n")).run(&["check", "small.toml"]).exits(0);
     let folder = Folder::with(SMALL);
     std::fs::File::create(folder.path("large.toml")).unwrap().set_len(70 << 20).unwrap();
-    refused(&folder, &["check", "large.toml"], &["large.toml: more than 64 MB"]);
+    refused(&folder, &["check", "large.toml"], &["large.toml: more than 16 MB"]);
 }

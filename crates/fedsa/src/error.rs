@@ -19,7 +19,13 @@ pub struct BadInput {
 }
 
 fn prefix(key: &str) -> String {
-    if key.is_empty() { String::new() } else { format!("{key}: ") }
+    /// Longer than the path of any setting, and a line of text.
+    const LONGEST: usize = 200;
+    match key {
+        "" => String::new(),
+        key if key.len() <= LONGEST => format!("{key}: "),
+        key => format!("{}: ", quoted(key)),
+    }
 }
 
 impl BadInput {

@@ -56,18 +56,20 @@ pub fn lost_output() -> Option<Failure> {
     Some(MachineFailure { what, help }.into())
 }
 
-/// Prints a line to standard error.
+/// Prints a line to standard error, with control characters escaped as in [`say`].
 pub fn warn(line: impl Display) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", harmless(&line.to_string()));
 }
 
 /// Prints a failure.
 pub fn complain(failure: Failure) {
-    warn(format_args!("{:?}", miette::Report::new(failure)));
+    // What it quotes is harmless already; colours are not to be escaped.
+    let _ = writeln!(std::io::stderr(), "{:?}", miette::Report::new(failure));
 }
 
-/// The largest experiment file, in bytes. A sweep of 100,000 values takes some two million.
-const LARGEST: u64 = 64 << 20;
+/// The largest experiment file, in bytes: a tree of it takes some forty times as much memory. A sweep of
+/// 100,000 values takes two million bytes.
+const LARGEST: u64 = 16 << 20;
 
 /// Reads an experiment file with its overrides; also the folder that its paths are relative to.
 /// The file `-` is standard input, with paths relative to the working directory.

@@ -54,6 +54,9 @@ impl Document {
     /// When it is not TOML; the message shows the line.
     pub fn parse(name: &str, text: &str) -> Result<Self, Failure> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        if let Some(at) = too_deep(text) {
+            return Err(Failure::in_text(name, text, Some(at..at + 1), DEEP.into(), DEEP_HELP));
+        }
         let table = text.parse::<Table>().map_err(|e| {
             let help = "an experiment file in TOML, with [problem], [[method]] and [run]";
             Failure::in_text(name, text, e.span(), format!("this is not TOML: {}", e.message()), help)
@@ -88,8 +91,7 @@ impl Document {
         let Some((key, value)) = split_assignment(assignment) else {
             return Err(BadInput::new("--set", format!("`{}` has no `=`", quoted(assignment)), FORM).into());
         };
-        let value = value_of(value);
-        check_depth(&value).map_err(|e| BadInput { key: "--set".into(), ..e })?;
+        let value = value_of(value).map_err(|e| BadInput { key: "--set".into(), ..e })?;
         let help = |help: String| if help.is_empty() { FORM.to_string() } else { help };
         let set = set(&mut self.table, key, &value).map_err(|e| BadInput::new("--set", e.to_string(), help(e.help)))?;
         self.origins.extend(set.into_iter().map(|key| Origin { key, from: From::Flag(flag.clone()) }));
@@ -108,8 +110,8 @@ impl Document {
         if key.is_empty() || values.contains(&"") {
             return Err(bad(format!("`{}` lacks {}", quoted(assignment), if key.is_empty() { "a key" } else { "a value" })));
         }
-        let values: Vec<Value> = values.into_iter().map(value_of).collect();
-        values.iter().try_for_each(check_depth).map_err(|e| BadInput { key: "--sweep".into(), ..e })?;
+        let values: Result<Vec<Value>, BadInput> = values.into_iter().map(value_of).collect();
+        let values = values.map_err(|e| BadInput { key: "--sweep".into(), ..e })?;
         let sweep = [("key", Value::String(key.to_string())), ("values", Value::Array(values))];
         let sweep = Value::Table(sweep.into_iter().map(|(key, value)| (key.to_string(), value)).collect());
         let sweeps = self.table.entry("sweep").or_insert_with(|| Value::Array(Vec::new()));
@@ -252,14 +254,23 @@ pub(super) fn segments(key: &str) -> Vec<Segment> {
 }
 
 /// A value as TOML, or else the text itself.
-fn value_of(text: &str) -> Value {
-    let parsed = format!("x = {text}").parse::<Table>().ok().filter(|t| t.len() == 1).and_then(|mut t| t.remove("x"));
-    parsed.unwrap_or_else(|| Value::String(text.to_string()))
+///
+/// # Errors
+/// When lists and tables are nested too deep.
+fn value_of(text: &str) -> Result<Value, BadInput> {
+    let text_of = format!("x = {text}");
+    if too_deep(&text_of).is_some() {
+        return Err(BadInput::new("", DEEP, DEEP_HELP));
+    }
+    let parsed = text_of.parse::<Table>().ok().filter(|t| t.len() == 1).and_then(|mut t| t.remove("x"));
+    let value = parsed.unwrap_or_else(|| Value::String(text.to_string()));
+    check_depth(&value).map(|()| value)
 }
 
-/// The deepest nesting of lists and tables. The parser's own limit is one of brackets, and each
-/// may hold a dotted key of many parts; what walks a tree must not run out of stack.
+/// The deepest nesting of lists and tables. What parses, walks and drops a tree must not run out of stack.
 const MAX_DEPTH: usize = 64;
+const DEEP: &str = "lists and tables are more than 64 deep";
+const DEEP_HELP: &str = "at most 64 lists and tables within each other";
 
 /// # Errors
 /// When lists and tables are nested too deep.
@@ -267,8 +278,7 @@ fn check_depth(value: &Value) -> Result<(), BadInput> {
     let mut open = vec![(value, 0)];
     while let Some((value, depth)) = open.pop() {
         if depth > MAX_DEPTH {
-            let what = format!("lists and tables more than {MAX_DEPTH} deep");
-            return Err(BadInput::new("", what, format!("at most {MAX_DEPTH} lists and tables within each other")));
+            return Err(BadInput::new("", DEEP, DEEP_HELP));
         }
         match value {
             Value::Array(items) => open.extend(items.iter().map(|item| (item, depth + 1))),
@@ -277,6 +287,50 @@ fn check_depth(value: &Value) -> Result<(), BadInput> {
         }
     }
     Ok(())
+}
+
+/// Where a text nests too deep to be parsed: each bracket is a level, and so is each dot of a key.
+/// The parser counts brackets and the parts of keys, but not their product, and recurses.
+fn too_deep(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    // The levels that open brackets added, and the dots since the last bracket, comma or line.
+    let (mut open, mut depth, mut dots) = (Vec::new(), 0, 0);
+    let mut i = 0;
+    while i < bytes.len() {
+        match bytes[i] {
+            quote @ (b'"' | b'\'') => {
+                let triple = bytes[i..].starts_with(&[quote; 3]);
+                let end: &[u8] = if triple { &[quote; 3] } else { &[quote] };
+                i += end.len();
+                while i < bytes.len() && !bytes[i..].starts_with(end) && (triple || bytes[i] != b'\n') {
+                    i += if bytes[i] == b'\\' && quote == b'"' { 2 } else { 1 };
+                }
+                i += end.len();
+                continue;
+            }
+            b'#' => {
+                i += bytes[i..].iter().position(|b| *b == b'\n').unwrap_or(bytes.len() - i);
+                continue;
+            }
+            b'[' | b'{' => {
+                open.push(dots + 1);
+                depth += dots + 1;
+                dots = 0;
+            }
+            b']' | b'}' => {
+                depth -= open.pop().unwrap_or(0);
+                dots = 0;
+            }
+            b',' | b'\n' => dots = 0,
+            b'.' => dots += 1,
+            _ => {}
+        }
+        if depth + dots > MAX_DEPTH {
+            return Some(i);
+        }
+        i += 1;
+    }
+    None
 }
 
 /// `text` split at every `at` that is outside of quotes, brackets and braces.
@@ -547,6 +601,29 @@ mod tests {
         assert_eq!(split_assignment("a.'b=c'.d = 3=4"), Some(("a.'b=c'.d", "3=4")));
         assert_eq!(split_assignment("a.b"), None);
         assert_eq!(split_outside("1, [2, 3],{a=\"x,\\\",y\"},'p,q',z", ','), ["1", " [2, 3]", "{a=\"x,\\\",y\"}", "'p,q'", "z"]);
+    }
+
+    #[test]
+    fn depth_is_seen_before_anything_is_parsed() {
+        for text in [
+            "a.b.c = { d.e = [1.5, 2.5], f = [[[]]] }\n".repeat(1000),
+            format!("x = \"{}\"", "[".repeat(1000)),
+            format!("x = \"\\\"{}\"", "{".repeat(1000)),
+            format!("x = '{}'\ny = 1 # {}\n", ".".repeat(1000), "[".repeat(1000)),
+            format!("x = \"\"\"\n{}\n\"\"\"\ny = '''{}'''", "[".repeat(1000), "{\n".repeat(1000)),
+            format!("x = [{}]", "1.5,\n".repeat(1000)),
+            "[a.b]\n[[a.c]]\n".repeat(1000),
+        ] {
+            assert_eq!(too_deep(&text), None, "{:.80}", text);
+        }
+        let key = vec!["a"; 20].join(".");
+        for (text, at) in [
+            (format!("x = {}", "[".repeat(100)), 68),
+            (format!("{} = 1", vec!["a"; 100].join(".")), 129),
+            (format!("x = {}", format!("{{ {key} = ").repeat(4)), 145),
+        ] {
+            assert_eq!(too_deep(&text), Some(at), "{text}");
+        }
     }
 
     #[test]

@@ -170,6 +170,7 @@ fn plain(expected: &str) -> &str {
         }
         "string only" | "string or map" | "variant identifier" => "a name in quotes",
         "a map" => "a table",
+        other if other.starts_with("enum ") => "a name in quotes",
         other if other.starts_with("struct ") || other.starts_with("internally tagged enum") => "a table",
         other => other,
     }

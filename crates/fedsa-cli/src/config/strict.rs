@@ -67,7 +67,10 @@ impl<'de> Deserializer<'de> for Strict<'_> {
                 let entry = table.iter().map(|(key, value)| (key.as_str(), Strict(value)));
                 MapAccessDeserializer::new(MapDeserializer::new(entry)).deserialize_enum(name, variants, visitor)
             }
-            Value::Table(_) => Err(Error::custom("expected a name in quotes, or a table of one key")),
+            Value::Table(table) => Err(match table.keys().find(|key| !variants.contains(&key.as_str())) {
+                Some(other) => Error::unknown_field(other, variants),
+                None => Error::custom("expected a name in quotes, or a table of one key"),
+            }),
             _ => self.deserialize_any(visitor),
         }
     }

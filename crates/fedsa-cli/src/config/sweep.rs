@@ -291,7 +291,7 @@ fn name(axes: &mut [(Option<usize>, bool, Axis)]) -> Result<()> {
             let Some(last) = met.last() else { return Ok(()) };
             let (_, explicit, axis) = &axes[*last];
             let other = *met.iter().find(|i| *i != last && axes[**i].2.name == axis.name).expect("two met");
-            let (place, with) = (if *explicit { format!("{}.name", axis.place) } else { axis.place.clone() }, &axes[other].2.place);
+            let (place, with) = (if *explicit { format!("{}.name", axis.place) } else { axis.key_place(0) }, &axes[other].2.place);
             let what = match keys[*last] == keys[other] {
                 true => format!("`{}` is swept twice, by {with} too", quoted(&axis.keys[0])),
                 false => format!("the sweeps {with} and {} are both called `{}`", axis.place, quoted(&axis.name)),

@@ -231,12 +231,14 @@ impl Plan {
         let cells_of: Vec<Vec<usize>> = digests.iter().enumerate().map(cells_of).collect();
         let shared = Shared::new(&places);
         let cells = first.par_chunks(CHUNK).map(|chunk| {
-            let mut reader = Reader::default();
+            let (mut reader, mut last) = (Reader::default(), None);
             let mut cells = Vec::with_capacity(chunk.len());
             for (i, m) in chunk {
-                let point = &experiment.points[*i];
                 let mut build = || {
-                    reader.read(point)?;
+                    // A point is read once for all its methods.
+                    if last.replace(i) != Some(i) {
+                        reader.read(&experiment.points[*i])?;
+                    }
                     let run = shared.run(&digests[*i].run, &reader)?;
                     let of = &fields[field_of[*i]];
                     let identity = hex(&digest(&[&of.fingerprint, &hex(&run.identity), &hex(&digests[*i].methods[*m])]));
