@@ -250,20 +250,22 @@ pub struct ManArgs {
 
 #[derive(Args, Debug)]
 pub struct EvaluateArgs {
-    /// Logs of transitions, one Parquet or CSV file an agent: files, globs, a folder, or the name of a data set
+    /// Logs of transitions, one Parquet or CSV file an agent: files, globs, a folder, or the name of a
+    /// data set. Columns s_* and next_* in pairs, reward, done
     #[arg(required = true)]
     pub logs: Vec<String>,
-    /// Features of the state: identity, polynomial:ORDER, fourier:ORDER, tiles:TILINGSxBINS, radial:CENTRES
-    #[arg(long, default_value = "fourier:3")]
-    pub features: String,
+    /// Features of the state: identity, polynomial:ORDER, fourier:ORDER, tiles:TILINGSxBINS,
+    /// radial:CENTRES. By default the first of fourier:3, fourier:2 and fourier:1 with at most 64
+    /// features, else polynomial:2 with at most 100, else polynomial:1
+    #[arg(long)]
+    pub features: Option<String>,
     /// The range of a state column; from the data where not given
     #[arg(long, value_name = "COLUMN=LOW,HIGH", allow_hyphen_values = true)]
     pub range: Vec<String>,
     /// The discount factor
     #[arg(long, default_value_t = 0.99, allow_negative_numbers = true)]
     pub gamma: f64,
-    /// The method
-    #[arg(long, default_value = "fedhsa")]
+    #[arg(long, default_value = "fedhsa", help = crate::commands::evaluate::methods())]
     pub method: String,
     /// How transitions are drawn: mean, iid or markov
     #[arg(long, default_value = "mean")]

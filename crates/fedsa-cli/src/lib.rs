@@ -9,4 +9,5 @@ pub mod excerpt;
 pub mod experiment;
 pub mod figure;
 pub mod files;
+pub mod machine;
 pub mod numbers;

@@ -417,7 +417,7 @@ fn problem_files_are_checked() {
     let folder = Folder::with(&with_problem("kind = \"file\"\npath = \"none.npz\""));
     refused(&folder, &["run", "small.toml"], &["problem.path: none.npz: there is no such file", "[small.toml:5:"]);
     let folder = Folder::with(&with_problem("kind = \"file\"\npath = \".\""));
-    refused(&folder, &["run", "small.toml"], &["problem.path: .: cannot be read: Is a directory"]);
+    refused(&folder, &["run", "small.toml"], &["problem.path: .: cannot be read: it is a directory"]);
 }
 
 const LOGS: &str = "kind = \"logs\"\npath = \"log.csv\"\ngamma = 0.9\nfeatures = { kind = \"fourier\", order = 1 }";
@@ -467,6 +467,136 @@ fn logs_are_checked() {
     );
     with(&LOGS.replace("order = 1", "order = 4000000000"), "features = { kind = \"fourier\", order = 4000000000 }", &["problem.features"]);
     with(&LOGS.replace("\"log.csv\"", "[]"), "path = []", &["problem.path: no logs"]);
+}
+
+/// Runs the program with so much memory, which must refuse for want of more.
+#[track_caller]
+fn refused_for_memory(folder: &Folder, args: &[&str], memory: &str, expected: &[&str]) {
+    let mut command = folder.command(args);
+    command.env("FEDSA_MEMORY", memory);
+    let output = common::finish(command).exits(2);
+    let message = output.message();
+    for text in expected.iter().chain(&["needs about ", "help: ", "FEDSA_MEMORY=SIZE"]) {
+        assert!(message.contains(text), "{args:?}: `{text}` is not in\n{}", output.stderr);
+    }
+    assert!(!folder.path("out").exists());
+}
+
+#[test]
+fn what_does_not_fit_into_memory_is_refused_with_the_number() {
+    let problem = |problem: &str, memory: &str, expected: &[&str]| {
+        let folder = Folder::with(&with_problem(problem));
+        for command in ["check", "run", "theory"] {
+            refused_for_memory(&folder, &[command, "small.toml"], memory, &[&["problem: ", "[small.toml:3:"], expected].concat());
+        }
+    };
+    let garnet = "kind = \"garnet\"\nstates = 50000";
+    problem(garnet, "16G", &["100 agents (100 distinct), 50000 states, d = 8: needs about ", "16 GB are available (FEDSA_MEMORY)"]);
+    problem("kind = \"mrp\"\nstates = 20000", "16G", &["20000 states with as many successors", "16 GB are available"]);
+    problem("kind = \"linear\"\nagents = 100000000", "16G", &["100000000 agents, d = 1"]);
+    problem("kind = \"switching\"\ndim = 100000", "16G", &["1 agents, d = 100000"]);
+    // Of several problems the largest is named.
+    let sweep = format!("{SMALL}\n[[sweep]]\nkey = \"problem.states\"\nvalues = [10, 20000, 30]\n");
+    refused_for_memory(&Folder::with(&sweep), &["run", "small.toml"], "4G", &["20000 states", "3 problems, the largest of them", "(at states = 20000)"]);
+    // Logs are read for their size.
+    let columns: Vec<String> = (0..8).map(|j| format!("s_{j},next_{j}")).collect();
+    let row = |i: usize| (0..16).map(|j| ((i * (j + 3)) % 7).to_string()).collect::<Vec<_>>().join(",");
+    let rows: String = (0..30).map(|i| format!("{},1,0\n", row(i))).collect();
+    let logs = Folder::new();
+    logs.write("log.csv", format!("{},reward,done\n{rows}", columns.join(",")));
+    let expected = ["1 agents, 30 transitions, d = 65536 features of 8 state columns: needs about ", "16 GB are available"];
+    refused_for_memory(&logs, &["evaluate", "log.csv", "--features", "fourier:3"], "16G", &expected);
+    // What agents remember, and what is recorded.
+    let runs = |edit: &str, memory: &str, expected: &[&str]| {
+        let text = edited(SMALL, "rounds = 20\nseeds = 2", edit);
+        let folder = Folder::with(&text);
+        refused_for_memory(&folder, &["run", "small.toml"], memory, &[&["run: "], expected].concat());
+        refused_for_memory(&folder, &["check", "small.toml"], memory, expected);
+    };
+    runs("rounds = 10000000\nrecord = { every = 1 }", "2G", &["recorded rounds", "2.0 GB are available"]);
+    let delayed = edited(SMALL, "rounds = 20", "rounds = 1000000").replace("kind = \"iid\"", "kind = \"markov\"");
+    let delayed = edited(&delayed, "label = \"FedLSA\"", "uplink = { media = [{ kind = \"delay\", law = \"constant\", rounds = 1000000 }] }");
+    refused_for_memory(&Folder::with(&delayed), &["run", "small.toml"], "100M", &["what the link remembers"]);
+    // An amount that is none.
+    let folder = Folder::with(SMALL);
+    let mut command = folder.command(&["run", "small.toml"]);
+    command.env("FEDSA_MEMORY", "plenty");
+    let message = common::finish(command).exits(2).message();
+    assert!(message.contains("FEDSA_MEMORY: `plenty` is not an amount of memory") && message.contains("4G"), "{message}");
+}
+
+/// The limit of the address space, as a shell or a scheduler of jobs sets it.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_limit_of_the_address_space_counts() {
+    let limited = |text: &str| {
+        let folder = Folder::with(text);
+        let mut shell = std::process::Command::new("sh");
+        let fedsa = folder.command(&["check", "small.toml", "--threads", "2"]);
+        shell.args(["-c", "ulimit -v 3000000; exec \"$0\" \"$@\""]).arg(fedsa.get_program()).args(fedsa.get_args());
+        shell.current_dir(folder.path("")).env_remove("FEDSA_MEMORY").env("NO_COLOR", "1");
+        common::finish(shell)
+    };
+    limited(SMALL).exits(0).says("  memory: about ").says(" available");
+    let message = limited(&with_problem("kind = \"mrp\"\nstates = 20000")).exits(2).message();
+    assert!(message.contains("(the limit of the address space, ulimit -v)"), "{message}");
+}
+
+/// Pipes and devices may never end, or never begin: they are not opened.
+#[cfg(unix)]
+#[test]
+fn what_is_no_regular_file_is_refused_without_waiting() {
+    let pipe = |folder: &Folder, name: &str| {
+        let path = folder.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    };
+    let says = |folder: &Folder, args: &[&str], expected: &[&str]| {
+        let output = common::finish_soon(folder.command(args)).exits(2);
+        let message = output.message();
+        for text in expected {
+            assert!(message.contains(text), "{args:?}: `{text}` is not in\n{}", output.stderr);
+        }
+    };
+    let folder = Folder::new();
+    pipe(&folder, "pipe");
+    says(&folder, &["run", "pipe"], &["pipe: cannot be read: it is a pipe, not a regular file"]);
+    says(&folder, &["check", "."], &["cannot be read: it is a directory, not a regular file"]);
+    for name in ["p.npz", "log.csv", "log.parquet"] {
+        let kind = if name == "p.npz" { "kind = \"file\"\npath = \"p.npz\"".to_string() } else { LOGS.replace("log.csv", name) };
+        let folder = Folder::with(&with_problem(&kind));
+        pipe(&folder, name);
+        says(&folder, &["run", "small.toml"], &["problem.path: ", name, "it is a pipe, not a regular file", "saved to a file first"]);
+    }
+    // Among an agent's files: none is passed over.
+    let head = "s_0,next_0,reward,done\n0,1,2,0\n1,0,1,0\n0.5,1,0,1\n";
+    for logs in ["logs", "logs/*.csv", "logs/b.csv"] {
+        let folder = Folder::new();
+        folder.write("logs/a.csv", head);
+        pipe(&folder, "logs/b.csv");
+        says(&folder, &["evaluate", logs], &["logs/b.csv: cannot be read: it is a pipe"]);
+    }
+    let folder = Folder::new();
+    folder.write("logs/a.csv", head);
+    std::os::unix::fs::symlink("b.csv", folder.path("logs/b.csv")).unwrap();
+    says(&folder, &["evaluate", "logs"], &["logs/b.csv: cannot be read: ", "symbolic links"]);
+    std::fs::remove_file(folder.path("logs/b.csv")).unwrap();
+    std::os::unix::fs::symlink("gone.csv", folder.path("logs/b.csv")).unwrap();
+    says(&folder, &["evaluate", "logs"], &["logs/b.csv: cannot be read: "]);
+    // Starts and traces of delays.
+    for (edit, file) in [
+        ("start = \"start.json\"", "start.json"),
+        ("start = \"start.npz\"", "start.npz"),
+        ("uplink = { media = [{ kind = \"late\", law = \"trace\", path = \"delays.txt\" }] }", "delays.txt"),
+    ] {
+        let folder = Folder::with(&small("label = \"FedLSA\"", edit));
+        pipe(&folder, file);
+        says(&folder, &["run", "small.toml"], &[file, "it is a pipe"]);
+    }
+    // What an earlier run left.
+    let folder = Folder::with(SMALL);
+    pipe(&folder, "out/small/config.toml");
+    says(&folder, &["run", "small.toml", "--resume"], &["out/small holds an interrupted run of other settings"]);
 }
 
 #[track_caller]

@@ -6,7 +6,7 @@ mod common;
 use std::collections::HashMap;
 use std::path::Path;
 
-use common::{Folder, SMALL, mrp, npz_bytes};
+use common::{Folder, SMALL, edited, mrp, npz_bytes};
 use fedsa::kernel::Isa;
 use fedsa_cli::config::{Document, Experiment};
 use fedsa_cli::error::Failure;
@@ -654,5 +654,46 @@ fn what_ran_can_be_run_again_from_anywhere() {
                 assert!(folder.read(&format!("{first}/{result}")) == folder.read(&format!("{second}/{result}")), "{file} {name}: {result}");
             }
         }
+    }
+}
+
+/// Numbers at the edges of what a key may hold: `check`, which also searches for stable steps, and a
+/// run of two rounds end by themselves, with a result or a message.
+#[test]
+fn extreme_numbers_are_run_or_refused() {
+    const NUMBERS: &[&str] = &["1e306", "-1e306", "1e-306", "5e-324", "1e154", "0.9999999999999999"];
+    const COUNTS: &[&str] = &["9223372036854775807", "4294967296", "1000000000", "0"];
+    let problems = [
+        ("kind = \"garnet\"\nagents = 2\nstates = 5\nfeatures = 2\nmin_class = 1", "agents states actions features", "gamma perturbation"),
+        ("kind = \"mrp\"\nagents = 2\nstates = 5\nfeatures = 2", "states", "gamma"),
+        ("kind = \"linear\"\nagents = 2\ndim = 2\nnoise = { std = 0.1, radius = 0.5 }", "agents dim", "scale spread noise.std noise.radius"),
+        ("kind = \"switching\"\nagents = 2\ndim = 2\nspread = 1.0", "agents dim", "mixing_time spread"),
+    ];
+    let ends = |text: &str, set: &str| {
+        let folder = Folder::with(text);
+        for args in [&["check", "small.toml"][..], &["run", "small.toml", "--force", "-q"]] {
+            let mut command = folder.command(&[args, &["--set", set, "--threads", "2"]].concat());
+            command.env("FEDSA_MEMORY", "1G");
+            let output = common::finish_soon(command);
+            assert!((0..=2).contains(&output.status) && !output.stderr.contains("panicked"), "{set}: {}\n{}", output.status, output.stderr);
+            assert!(output.status != 2 || output.stderr.contains("help:"), "{set}\n{}", output.stderr);
+            assert!(output.status == 2 || !output.stdout.contains("NaN"), "{set}\n{}", output.stdout);
+        }
+    };
+    for (problem, counts, numbers) in problems {
+        let text = edited(&common::with_problem(problem), "rounds = 20\nseeds = 2", "rounds = 2");
+        for (keys, values) in [(counts, COUNTS), (numbers, NUMBERS)] {
+            for (key, value) in keys.split(' ').flat_map(|key| values.iter().map(move |value| (key, value))) {
+                ends(&text, &format!("problem.{key}={value}"));
+            }
+        }
+    }
+    let text = edited(&common::with_problem(problems[2].0), "rounds = 20\nseeds = 2", "rounds = 2");
+    for value in NUMBERS {
+        for key in ["step_size", "global_step_size", "step_size={ c = 1.0, t0"] {
+            let end = if key.contains('{') { " }" } else { "" };
+            ends(&text, &format!("method.*.{key}={value}{end}"));
+        }
+        ends(&text, &format!("run.stop={{ residual = {value} }}"));
     }
 }

@@ -538,6 +538,56 @@ fn evaluate_gives_weights_from_logs() {
     assert!(output.contains("o holds a finished run"), "{output}");
 }
 
+#[test]
+fn evaluate_says_what_it_read_and_how_long_it_takes() {
+    let folder = Folder::new();
+    for i in 0..2 {
+        folder.write(&format!("logs/agent_{i}.csv"), LOG.replace("0.7", &format!("0.{}", 4 + i)));
+    }
+    let run = |args: &[&str]| folder.run(&[&["evaluate", "logs"], args].concat());
+    let common = ["--features", "polynomial:1", "--gamma", "0.9", "--local-steps", "5"];
+    run(&[&common[..], &["--out", "a"]].concat())
+        .exits(0)
+        .says("2 agents, 8 transitions, 1 state column\n  s_0 from 0 to 1, from the data\n2 features of polynomial:1\n")
+        .says("will need about ")
+        .says(" rounds until the residual is 1e-12 of that at zero weights");
+    run(&[&common[..], &["--range", "s_0=-1,2", "--rounds", "3", "--out", "b"]].concat())
+        .says("  s_0 from -1 to 2, as given\n")
+        .says("  --rounds allows 3, less than a second: it will stop before it is there");
+    assert_eq!(folder.json("a/summary.json")["title"], "Policy evaluation by fedhsa from 2 agents");
+    assert_eq!(run(&[&common[..], &["--out", "c", "-q"]].concat()).exits(0).stdout, "");
+    // The number of rounds that is predicted is the one that it takes.
+    let slow = ["--features", "polynomial:1", "--gamma", "0.9", "--local-steps", "1", "--rounds", "5000", "--out", "d"];
+    let said = run(&[&slow[..], &["--set", "run.record={ every = 1 }"]].concat()).stdout;
+    let predicted: f64 = said.split("will need about ").nth(1).unwrap().split(' ').next().unwrap().replace(',', "").parse().unwrap();
+    let took = folder.json("d/weights.json")["rounds"].as_f64().unwrap();
+    assert!((predicted / took - 1.0).abs() < 0.2, "{predicted} {took}");
+    // FedLSA has a limit of its own, and noise has no end.
+    run(&[&common[..], &["--method", "fedlsa", "--rounds", "3", "--out", "e"]].concat()).says("fedlsa will not get to where the residual is 1e-12");
+    run(&[&common[..], &["--sampling", "iid", "--rounds", "3", "--out", "f"]].concat()).says("it ends when the residual is 1e-12");
+    // Defaults by the number of columns; rewards that are all 0.
+    run(&["--gamma", "0.9", "--rounds", "3", "--local-steps", "1", "--out", "g"]).says("4 features of fourier:3, the default for 1 state column");
+    for i in 0..2 {
+        folder.write(&format!("zero/agent_{i}.csv"), "s_0,next_0,reward,done\n0,1,0,0\n1,0.2,0,0\n0.2,1,0,1\n0.7,0.1,0,0\n");
+    }
+    let zero = folder.run(&["evaluate", "zero", "--features", "polynomial:1", "--out", "z"]).exits(0);
+    zero.says("all rewards are 0, and so are the values").says("2 weights after 0 rounds");
+    let help = folder.run(&["evaluate", "--help"]).exits(0).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("fedhsa, ") && help.contains("delay-adaptive-sa") && help.contains("asyncfedtd"), "{help}");
+}
+
+#[test]
+fn dependent_features_of_logs_are_named() {
+    let folder = Folder::new();
+    // The second column is twice the first.
+    folder.write("log.csv", "s_0,s_1,next_0,next_1,reward,done\n0,0,1,2,2,0\n1,2,0.2,0.4,1,0\n0.2,0.4,1,2,0,1\n0.7,1.4,0.1,0.2,1,0\n");
+    let message = folder.run(&["evaluate", "log.csv", "--features", "polynomial:1"]).exits(2).message();
+    assert!(message.contains("singular or badly conditioned"), "{message}");
+    assert!(message.contains("linear combinations of the features before them, on this data: `s_1`"), "{message}");
+    let message = folder.run(&["evaluate", "log.csv", "--features", "tiles:1x9"]).exits(2).message();
+    assert!(message.contains("these features are 0 in every transition: ") && message.contains(" more"), "{message}");
+}
+
 /// The example of the design, on the real logs.
 #[test]
 fn evaluate_reaches_the_pooled_solution_of_real_logs() {

@@ -14,7 +14,7 @@ use super::{count, duration, load, say};
 use crate::args::CheckArgs;
 use crate::error::{DONE, Failure};
 use crate::experiment::predict::{Outlook, Regime, StableStep, TOO_SLOW, largest_stable_step};
-use crate::experiment::{Cell, Plan, checks, estimate};
+use crate::experiment::{Cell, Plan, checks, estimate, memory};
 use crate::numbers;
 
 /// Runs the command.
@@ -25,11 +25,13 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     let (experiment, base) = load(&args.file, &args.overrides, args.quick)?;
     let plan = Plan::new(experiment, &base, Isa::best(), &HashMap::new())?;
     let unmeasured = checks::unmeasured(&plan, &base)?;
-    let accepted = refuse_unstable(&plan, args.force);
+    let accepted = refuse_memory(&plan).and_then(|()| refuse_unstable(&plan, args.force));
+    let memory = memory::of_plan(&plan);
     if args.json {
-        say(format!("{:#}", as_json(&plan, &unmeasured, args.quick, accepted.as_ref().err())));
+        say(format!("{:#}", as_json(&plan, &unmeasured, args.quick, memory, accepted.as_ref().err())));
     } else {
         describe(&plan, &unmeasured);
+        say(format!("  memory: {}", memory::text(memory)?));
     }
     accepted?;
     if !args.json {
@@ -151,6 +153,10 @@ pub fn stable_step_text(plan: &Plan, cell: usize) -> String {
 /// The largest number of four digits that is not above `x`, as a TOML file may hold it.
 fn rounded_down(x: f64) -> String {
     let unit = 10f64.powi(x.log10().floor() as i32 - 3);
+    if !unit.is_normal() {
+        // There are no four digits.
+        return format!("{x:e}");
+    }
     let mut digits = (x / unit).floor();
     loop {
         let text = if (1e-4..1e6).contains(&x) {
@@ -204,6 +210,14 @@ pub fn refuse_unstable(plan: &Plan, force: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Refuses a plan whose runs do not fit into memory.
+///
+/// # Errors
+/// When they do not; its problems are built already.
+pub fn refuse_memory(plan: &Plan) -> Result<(), Failure> {
+    memory::refuse(plan).map_err(|e| plan.experiment.document.failure(e))
+}
+
 /// The version of the layout of `check --json`.
 const JSON_FORMAT: u64 = 1;
 
@@ -213,7 +227,7 @@ const STEP_WORK: usize = 100_000;
 const STEP_STATE: usize = 64;
 
 /// What a plan comes to, for programs.
-fn as_json(plan: &Plan, unmeasured: &[Option<String>], quick: bool, refusal: Option<&Failure>) -> Json {
+fn as_json(plan: &Plan, unmeasured: &[Option<String>], quick: bool, memory: f64, refusal: Option<&Failure>) -> Json {
     let experiment = &plan.experiment;
     let duration = estimate::duration(plan);
     let problems = plan.fields.iter().enumerate().map(|(i, f)| {
@@ -287,6 +301,7 @@ fn as_json(plan: &Plan, unmeasured: &[Option<String>], quick: bool, refusal: Opt
         "points": points,
         "runs": plan.cells.iter().map(|cell| cell.seeds().len()).sum::<usize>(),
         "seconds": duration.total,
+        "bytes": memory,
         "threads": rayon::current_num_threads(),
         "checks": checks.collect::<Vec<_>>(),
     })
@@ -330,6 +345,9 @@ mod tests {
         {
             assert_eq!(rounded_down(x), text);
             assert!(text.parse::<f64>().unwrap() <= x);
+        }
+        for x in [5e-324, 1e-310, 2.2e-306] {
+            assert_eq!(rounded_down(x).parse::<f64>().unwrap(), x);
         }
     }
 }

@@ -1,62 +1,218 @@
 //! `fedsa evaluate`: logged transitions to the weights of a value function.
 //!
 //! The flags become an experiment file, which is run as any other; beside its
-//! usual files the folder gets `weights.json` and `weights.npz`.
+//! usual files the folder gets `weights.json` and `weights.npz`. Before it starts it
+//! says what was read, and how long it will take.
 
 use std::path::Path;
 
 use fedsa::error::{BadInput, Result, quoted};
 use fedsa::linalg;
+use fedsa::methods::Drift;
+use fedsa::problem::Files;
 use fedsa::problem::arrays::{Array, Arrays};
-use fedsa::problem::features::FeatureSpec;
+use fedsa::problem::features::{FeatureMap, FeatureSpec};
+use fedsa::problem::log::Log;
 use fedsa::problem::logs::Logs;
+use fedsa::sampling::Law;
 use serde_json::json;
 use toml::{Table, Value};
 
 use super::run::{Extra, Job};
-use super::{apply, say};
+use super::{apply, count, duration, say};
 use crate::args::{EvaluateArgs, Overrides};
 use crate::config::document::{From, Origin};
+use crate::config::presets::PRESETS;
 use crate::config::{Document, Experiment, find_kind, read_kind};
 use crate::error::Failure;
-use crate::experiment::{Plan, Results};
+use crate::experiment::{Plan, Results, estimate, predict};
 use crate::files::find::Places;
 use crate::files::{DiskFiles, npz};
-use crate::numbers::number;
+use crate::numbers::{self, number};
+
+/// What `--method` takes, for its help.
+pub fn methods() -> String {
+    let kinds: Vec<&str> = fedsa::methods::KINDS.iter().map(|kind| kind.name).collect();
+    let presets: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+    format!("The method: {}; or one with its link: {}", kinds.join(", "), presets.join(", "))
+}
+
+/// What was read.
+struct Data {
+    logs: Vec<Log>,
+    settings: Logs,
+    map: FeatureMap,
+}
 
 /// Runs the command.
 ///
 /// # Errors
 /// On bad input; nothing is then written.
 pub fn evaluate(args: &EvaluateArgs) -> Result<u8, Failure> {
-    let experiment = read(args)?;
-    if experiment.points.len() != 1 {
-        return Err(BadInput::new("--set", "a sweep", "one evaluation; sweeps belong in an experiment file, for fedsa run").into());
-    }
-    let job = Job { experiment, base: Path::new(""), out: &args.out, common: &args.common, quick: false, json: false };
-    let extra = Extra { names: &["weights.json", "weights.npz"], make: &|plan, results| weights(args, plan, results) };
+    let (experiment, data) = prepare(args)?;
+    let started = |plan: &Plan| {
+        if !args.common.quiet {
+            preamble(args, &data, plan).into_iter().for_each(say);
+        }
+    };
+    let job = Job { experiment, base: Path::new(""), out: &args.out, common: &args.common, quick: false, json: false, started: &started };
+    let extra = Extra { names: &["weights.json", "weights.npz"], make: &|plan, results| weights(args, &data, plan, results) };
     Ok(job.run(&extra)?.status)
 }
 
-/// The experiment that the options come to.
+/// The experiment that the options come to. The logs are not read: where no features are named it
+/// has those that need nothing of them.
 ///
 /// # Errors
-/// When one cannot be used.
+/// When an option cannot be used.
 pub fn read(args: &EvaluateArgs) -> Result<Experiment, Failure> {
-    let mut document = Document::from_flags(experiment(args)?, origins(args));
+    let features = named_features(args)?.unwrap_or(FeatureSpec::Identity { bias: false });
+    read_with(args, features, args.logs.len())
+}
+
+/// The features that the options name.
+fn named_features(args: &EvaluateArgs) -> Result<Option<FeatureSpec>> {
+    let parse = |text: &String| text.parse().map_err(|e: BadInput| BadInput { key: "--features".into(), ..e });
+    args.features.as_ref().map(parse).transpose()
+}
+
+/// The experiment that the options come to with these features.
+fn read_with(args: &EvaluateArgs, features: FeatureSpec, agents: usize) -> Result<Experiment, Failure> {
+    let mut document = Document::from_flags(experiment(args, features, agents)?, origins(args));
     apply(&Overrides { set: args.set.clone(), ..Overrides::default() }, &mut document)?;
     Experiment::read(document)
 }
 
+/// The experiment that the options come to, and the logs that they name.
+fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data), Failure> {
+    // What is wrong with the options is told before logs are read.
+    let unread = read(args)?;
+    unread.settings()?;
+    let [point] = &unread.points[..] else {
+        return Err(BadInput::new("--set", "a sweep", "one evaluation; sweeps belong in an experiment file, for fedsa run").into());
+    };
+    let settings = |experiment: &Experiment| -> Result<Logs> {
+        let mut table = experiment.points[0].sections().problem.and_then(|problem| problem.as_table().cloned()).unwrap_or_default();
+        table.remove("kind");
+        crate::config::read(Value::Table(table))
+    };
+    let files = DiskFiles::new(Places::from_env(""));
+    let logs = settings(&unread).and_then(|settings| files.logs(&settings.path.list()));
+    let logs = logs.map_err(|e| unread.failure_at(e.inside("problem"), point))?;
+    let columns = logs.first().map_or(0, |log| log.columns.len());
+    let experiment = read_with(args, named_features(args)?.unwrap_or_else(|| default_features(columns)), logs.len())?;
+    let settled = settings(&experiment).and_then(|settings| Ok((settings.map(&logs)?, settings)));
+    let (map, settings) = settled.map_err(|e| experiment.failure_at(e.inside("problem"), &experiment.points[0]))?;
+    Ok((experiment, Data { logs, settings, map }))
+}
+
+/// The features where none are named: as many as evaluate quickly.
+fn default_features(columns: usize) -> FeatureSpec {
+    let fourier = [3, 2, 1].map(|order| (FeatureSpec::Fourier { order }, 64));
+    let all = fourier.into_iter().chain([(FeatureSpec::Polynomial { order: 2 }, 100)]);
+    let small = all.into_iter().find(|(spec, most)| spec.count(columns).is_some_and(|d| d <= *most));
+    small.map_or(FeatureSpec::Polynomial { order: 1 }, |(spec, _)| spec)
+}
+
+/// What was read, what will be done, and how long it takes.
+fn preamble(args: &EvaluateArgs, data: &Data, plan: &Plan) -> Vec<String> {
+    /// More columns than these are counted only.
+    const LISTED: usize = 20;
+    let Data { logs, settings, map } = data;
+    let transitions: usize = logs.iter().map(Log::len).sum();
+    let columns = map.columns();
+    let mut lines =
+        vec![format!("{}, {}, {}", count(logs.len(), "agent"), count(transitions, "transition"), count(columns.len(), "state column"))];
+    let ranges = map.ranges();
+    for column in columns.iter().take(LISTED) {
+        lines.push(match (ranges.get(column), settings.ranges.contains_key(column)) {
+            (Some((low, high)), true) => format!("  {column} from {low} to {high}, as given"),
+            (Some((low, high)), false) => format!("  {column} from {low} to {high}, from the data"),
+            (None, _) => format!("  {column} as it is, without a range"),
+        });
+    }
+    if columns.len() > LISTED {
+        lines.push(format!("  .. and {}", count(columns.len() - LISTED, "further column")));
+    }
+    let chosen = if args.features.is_none() && *map.spec() == default_features(columns.len()) {
+        format!(", the default for {}; --features takes others", count(columns.len(), "state column"))
+    } else {
+        String::new()
+    };
+    lines.push(format!("{} of {}{chosen}", count(map.len(), "feature"), map.spec()));
+    if logs.iter().all(|log| log.rewards.iter().all(|r| *r == 0.0)) {
+        lines.push("all rewards are 0, and so are the values and their weights".into());
+        return lines;
+    }
+    lines.extend(prediction(plan));
+    lines
+}
+
+/// How many rounds it takes to the target and how long, as far as that is known: without noise
+/// the residual falls by the radius of a round, in the end.
+fn prediction(plan: &Plan) -> Vec<String> {
+    let (field, cell) = (plan.field(0), &plan.cells[0]);
+    let (shape, run) = (cell.shape(), &cell.run);
+    let seconds = estimate::duration(plan).total;
+    let allowed = format!("--rounds allows {}, {}", thousands(run.rounds as f64), duration(seconds));
+    let Some(target) = run.stop.relative_residual else { return vec![allowed] };
+    let goal = format!("the residual is {} of that at zero weights", typed(target));
+    let radius = predict::radius(field, &shape).ok().filter(|radius| *radius < 1.0);
+    let (Law::Mean, Some(radius)) = (field.sampling().kind, radius) else {
+        return vec![format!("it ends when {goal}; {allowed}")];
+    };
+    let residual = |theta: &[f64]| linalg::norm_sq(&field.mean_operator(theta)).sqrt();
+    let at_zero = residual(&vec![0.0; field.dim()]);
+    if shape.drift == Drift::Zero
+        && let (Ok(limit), Some(root)) = (predict::limit(field, &shape), field.root())
+        && residual(&limit) > target * at_zero
+    {
+        let away = (linalg::distance_sq(&limit, root) / linalg::norm_sq(root)).sqrt();
+        let label = &cell.method.kind;
+        return vec![
+            format!("{label} will not get to where {goal}: its limit is {} of the solution's norm away, since agents differ", numbers::percent(away)),
+            format!("  fewer local steps bring it nearer; scafflsa and fedhsa have no such limit; {allowed}"),
+        ];
+    }
+    let rounds = (target.ln() / radius.max(f64::MIN_POSITIVE).ln()).ceil().max(1.0);
+    let time = duration(seconds / run.rounds as f64 * rounds);
+    let needed = format!("about {} rounds until {goal}, {time}", about(rounds));
+    if rounds > run.rounds as f64 {
+        let more = "more --rounds, a larger --step-size or more --local-steps would do";
+        vec![format!("will need {needed}"), format!("  {allowed}: it will stop before it is there; {more}")]
+    } else {
+        vec![format!("will need {needed}")]
+    }
+}
+
+/// A predicted number of rounds: two digits of it.
+fn about(rounds: f64) -> String {
+    let unit = 10f64.powf((rounds.max(1.0).log10().floor() - 1.0).max(0.0));
+    thousands((rounds / unit).round() * unit)
+}
+
+/// A whole number with its thousands apart.
+fn thousands(number: f64) -> String {
+    if number >= 1e12 {
+        return format!("{number:.0e}");
+    }
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// `weights.json` and `weights.npz`; prints what they come to.
-fn weights(args: &EvaluateArgs, plan: &Plan, results: &Results) -> Result<Vec<Vec<u8>>> {
+fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> Result<Vec<Vec<u8>>> {
     let field = plan.field(0);
     let result = &results.cells[0][0];
     let root = field.root().expect("logs have one");
-    let mut table = plan.points[0].point.sections().problem.and_then(|problem| problem.as_table().cloned()).unwrap_or_default();
-    table.remove("kind");
-    let settings: Logs = crate::config::read(Value::Table(table))?;
-    let (logs, map) = settings.read(&DiskFiles::new(Places::from_env("")))?;
+    let Data { logs, settings, map } = data;
     let finite = |x: f64| if x.is_finite() { json!(x) } else { json!(null) };
     let distance = linalg::distance_sq(&result.theta, root).sqrt();
     let norm = linalg::norm_sq(root).sqrt();
@@ -96,21 +252,29 @@ fn weights(args: &EvaluateArgs, plan: &Plan, results: &Results) -> Result<Vec<Ve
 
 /// Which option each key of the experiment comes from, for messages.
 fn origins(args: &EvaluateArgs) -> Vec<Origin> {
+    let ranges = args.range.iter().map(|r| format!("--range {r}")).collect::<Vec<_>>().join(" ");
     let flags = [
         ("problem.path", format!("LOGS {}", quoted(args.logs.join(" ")))),
-        ("problem.features", format!("--features {}", quoted(&args.features))),
-        ("problem.ranges", quoted(args.range.iter().map(|r| format!("--range {r}")).collect::<Vec<_>>().join(" "))),
-        ("problem.gamma", format!("--gamma {}", args.gamma)),
+        ("problem.features", args.features.as_ref().map_or("the default of --features".into(), |features| format!("--features {}", quoted(features)))),
+        ("problem.ranges", quoted(ranges)),
+        ("problem.gamma", format!("--gamma {}", typed(args.gamma))),
         ("sampling.kind", format!("--sampling {}", quoted(&args.sampling))),
         ("method[0].kind", format!("--method {}", quoted(&args.method))),
-        ("method[0].step_size", format!("--step-size {}", args.step_size)),
+        ("method[0].step_size", format!("--step-size {}", typed(args.step_size))),
         ("method[0].local_steps", format!("--local-steps {}", local_steps(args))),
         ("method[0].talk_probability", format!("--local-steps {}", local_steps(args))),
         ("run.rounds", format!("--rounds {}", args.rounds)),
         ("run.seeds", format!("--seed {}", args.seed)),
-        ("run.stop", format!("--tol {}", args.tol)),
+        ("run.stop", format!("--tol {}", typed(args.tol))),
     ];
-    flags.into_iter().map(|(key, flag)| Origin { key: key.into(), from: From::Flag(flag) }).collect()
+    // Ranges that were not given come from the data.
+    let said = flags.into_iter().filter(|(_, flag)| !flag.is_empty());
+    said.map(|(key, flag)| Origin { key: key.into(), from: From::Flag(flag) }).collect()
+}
+
+/// A number as one would type it.
+fn typed(x: f64) -> String {
+    if x == 0.0 || !x.is_finite() || (1e-4..1e16).contains(&x.abs()) { x.to_string() } else { format!("{x:e}") }
 }
 
 /// H, 100 where it was not said.
@@ -127,8 +291,7 @@ fn takes_local_steps(kind: &str) -> bool {
 }
 
 /// The experiment that the flags come to.
-fn experiment(args: &EvaluateArgs) -> Result<Table, BadInput> {
-    let features: FeatureSpec = args.features.parse().map_err(|e: BadInput| BadInput { key: "--features".into(), ..e })?;
+fn experiment(args: &EvaluateArgs, features: FeatureSpec, agents: usize) -> Result<Table, BadInput> {
     let mut ranges = Table::new();
     for range in &args.range {
         let bad = || BadInput::new("--range", format!("`{}`", quoted(range)), "COLUMN=LOW,HIGH, such as s_0=-1.2,0.6");
@@ -158,8 +321,7 @@ fn experiment(args: &EvaluateArgs) -> Result<Table, BadInput> {
         run.push(("stop", table(vec![("relative_residual", Value::Float(args.tol))])));
     }
     let sampling = table(vec![("kind", text(&args.sampling))]);
-    let title =
-        format!("Policy evaluation by {} from {} source{}", args.method, args.logs.len(), if args.logs.len() == 1 { "" } else { "s" });
+    let title = format!("Policy evaluation by {} from {}", args.method, count(agents, "agent"));
     let experiment = table(vec![
         ("id", text("evaluate")),
         ("title", Value::String(title)),
@@ -169,4 +331,34 @@ fn experiment(args: &EvaluateArgs) -> Result<Table, BadInput> {
         ("run", table(run)),
     ]);
     Ok(experiment.as_table().cloned().expect("a table"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_features_are_few() {
+        let by_columns: Vec<String> = (1..=14).map(|k| default_features(k).to_string()).collect();
+        assert_eq!(by_columns[..6], ["fourier:3", "fourier:3", "fourier:3", "fourier:1", "fourier:1", "fourier:1"]);
+        assert!(by_columns[6..12].iter().all(|spec| spec == "polynomial:2"), "{by_columns:?}");
+        assert!(by_columns[12..].iter().all(|spec| spec == "polynomial:1"), "{by_columns:?}");
+        assert!((1..=60).all(|k| default_features(k).count(k).is_some_and(|d| d <= 100)));
+    }
+
+    #[test]
+    fn rounds_are_read_at_a_glance() {
+        for (rounds, text) in [(1.0, "1"), (83.0, "83"), (834.0, "830"), (82_871.0, "83,000"), (20_000.0, "20,000"), (1.26e6, "1,300,000"), (1e15, "1e15")] {
+            assert_eq!(about(rounds), text);
+        }
+        assert_eq!(thousands(12_345.0), "12,345");
+    }
+
+    #[test]
+    fn the_help_names_all_kinds_of_methods() {
+        let text = methods();
+        for name in fedsa::methods::KINDS.iter().map(|kind| kind.name).chain(PRESETS.iter().map(|preset| preset.name)) {
+            assert!(text.contains(name), "{name}: {text}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use fedsa::problem::arrays::{Array, Arrays};
 use super::{load, say, write_out};
 use crate::args::ExportArgs;
 use crate::error::{DONE, Failure};
-use crate::experiment::Plan;
+use crate::experiment::{Plan, memory};
 use crate::files::atomic::{self, Existing};
 use crate::files::npz;
 
@@ -79,6 +79,9 @@ pub fn arrays(field: &dyn Field) -> Result<Arrays> {
         format!("{n} agents with {states} states and d = {d}"),
         "arrays of at most 1e9 numbers: fewer agents",
     )?;
+    // Kernels and rewards, matrices and vectors, and the file in memory.
+    let each = 2.0 * states * states + (d * d) as f64 + 2.0 * d as f64 + states;
+    memory::refuse_arrays(n as f64 * each)?;
     let mut arrays = field.export().unwrap_or_default();
     let is_mrp = arrays.find("P").is_some();
     let (mut a, mut b, mut local, mut stationary) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());

@@ -27,6 +27,7 @@ use crate::args::Overrides;
 use crate::config::{Document, Experiment};
 use crate::error::{Failure, MachineFailure};
 use crate::excerpt::harmless;
+use crate::files::regular;
 
 /// Why standard output was lost, if it was.
 static LOST: Mutex<Option<String>> = Mutex::new(None);
@@ -86,7 +87,10 @@ pub fn load(path: &Path, overrides: &Overrides, quick: bool) -> Result<(Experime
     let mut bytes = Vec::new();
     let read = match path.as_os_str() == STDIN {
         true => std::io::stdin().lock().take(LARGEST + 1).read_to_end(&mut bytes),
-        false => std::fs::File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes)),
+        false => regular::read(path, LARGEST).map(|read| {
+            bytes = read;
+            bytes.len()
+        }),
     };
     read.map_err(unreadable)?;
     if bytes.len() as u64 > LARGEST {

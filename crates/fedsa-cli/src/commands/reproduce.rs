@@ -131,7 +131,7 @@ fn missing_data(experiment: &Experiment) -> Option<BadInput> {
 
 /// Runs one experiment.
 fn one(experiment: Experiment, args: &ReproduceArgs, out: &Path, common: &Common) -> Result<Ended, Failure> {
-    let job = Job { experiment, base: Path::new(""), out, common, quick: args.quick, json: false };
+    let job = Job { experiment, base: Path::new(""), out, common, quick: args.quick, json: false, started: &|_| {} };
     job.run(&Extra::none())
 }
 

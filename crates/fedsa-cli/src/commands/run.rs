@@ -8,7 +8,7 @@ use fedsa::error::BadInput;
 use fedsa::kernel::Isa;
 use toml::{Table, Value};
 
-use super::check::refuse_unstable;
+use super::check::{refuse_memory, refuse_unstable};
 use super::progress::Watcher;
 use super::report::{Finished, report};
 use super::{count, load, say, signals, warn};
@@ -22,6 +22,7 @@ use crate::experiment::{Control, Outcome, Plan, Predictor, Results, execute, out
 use crate::files::atomic;
 use crate::files::find::Places;
 use crate::files::folder::{self, Found, Holds, RunFolder};
+use crate::files::regular;
 
 /// Runs the command.
 ///
@@ -30,7 +31,7 @@ use crate::files::folder::{self, Found, Holds, RunFolder};
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let (experiment, base) = load(&args.file, &args.overrides, args.quick)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&experiment.id));
-    let job = Job { experiment, base: &base, out: &out, common: &args.common, quick: args.quick, json: args.json };
+    let job = Job { experiment, base: &base, out: &out, common: &args.common, quick: args.quick, json: args.json, started: &|_| {} };
     Ok(job.run(&Extra::none())?.status)
 }
 
@@ -57,6 +58,8 @@ pub struct Job<'a> {
     pub quick: bool,
     /// Whether the summary is printed as JSON instead of a report.
     pub json: bool,
+    /// What is said of the plan before it runs.
+    pub started: &'a dyn Fn(&Plan),
 }
 
 /// Further files of a finished run.
@@ -90,7 +93,7 @@ impl Job<'_> {
     /// On bad input, when nothing is written; and when the machine fails.
     pub fn run(self, extra: &Extra<'_>) -> Result<Ended, Failure> {
         let began = Instant::now();
-        let Job { experiment, base, out, common, quick, json } = self;
+        let Job { experiment, base, out, common, quick, json, started } = self;
         experiment.settings()?;
         let config = resolve::file(&experiment, &Places::from_env(base))?;
         let found = folder::look(out)?;
@@ -121,8 +124,10 @@ impl Job<'_> {
         let plan = Plan::new(experiment, base, Isa::best(), &roots)?;
         log::info!("{}, {}, {}", count(plan.fields.len(), "problem"), count(plan.points.len(), "point"), count(plan.cells.len(), "method"));
         let unmeasured = checks::unmeasured(&plan, base)?;
+        refuse_memory(&plan)?;
         refuse_unstable(&plan, common.force)?;
         earlier.check(&plan)?;
+        started(&plan);
         // From here on things are written.
         let folder = found.claim(common.resume)?;
         begin(&folder, &config, &plan).inspect_err(|_| folder.abandon())?;
@@ -295,7 +300,7 @@ fn goes_on(before: &str, now: &str) -> bool {
 
 /// What a finished folder says of how its experiment ended.
 fn ended_of_summary(out: &Path) -> Ended {
-    let summary = std::fs::read(out.join("summary.json")).ok();
+    let summary = regular::read(&out.join("summary.json"), u64::MAX - 1).ok();
     let summary: Option<serde_json::Value> = summary.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let field = |name: &str| summary.as_ref().and_then(|s| s.get(name)?.as_u64());
     let status = if field("exit_status") == Some(u64::from(DONE)) { DONE } else { NOT_AS_EXPECTED };

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use fedsa::error::BadInput;
 use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::methods::{Drift, Shape};
@@ -18,7 +19,7 @@ use super::{load, say};
 use crate::args::TheoryArgs;
 use crate::error::{DONE, Failure};
 use crate::experiment::predict::{self, Outlook, QUANTITIES};
-use crate::experiment::{Plan, Predictor};
+use crate::experiment::{Plan, Predictor, memory};
 use crate::numbers;
 
 /// Runs the command.
@@ -28,6 +29,7 @@ use crate::numbers;
 pub fn theory(args: &TheoryArgs) -> Result<u8, Failure> {
     let (experiment, base) = load(&args.file, &args.overrides, false)?;
     let plan = Plan::new(experiment, &base, Isa::best(), &HashMap::new())?;
+    memory::refuse_predictions(&plan).map_err(|e| plan.experiment.document.failure(e))?;
     let predictor = Predictor::new(&plan);
     let problems: Vec<Json> = plan.fields.iter().map(|f| problem(&*f.field)).collect();
     let mut methods = Vec::new();
@@ -73,7 +75,7 @@ fn problem(field: &dyn Field) -> Json {
     }
     let moments: Option<Vec<_>> = match field.sampling().kind {
         // The constants are those of i.i.d. samples; d^4 numbers an agent.
-        Law::Iid if field.dim() <= 24 && systems.kinds.len() <= 2000 => (0..systems.kinds.len()).map(|k| field.moments(k)).collect(),
+        Law::Iid if field.dim() <= 24 && systems.kinds.len() <= 2000 && memory::moments_fit(systems.kinds.len(), field.dim()) => (0..systems.kinds.len()).map(|k| field.moments(k)).collect(),
         _ => None,
     };
     match Constants::new(systems, moments.as_deref()) {
@@ -104,7 +106,9 @@ fn problem(field: &dyn Field) -> Json {
 fn small_export(field: &dyn Field) -> Option<Arrays> {
     const MOST_NUMBERS: f64 = 1e8;
     let states = field.stationary(0)?.len() as f64;
-    (field.agents() as f64 * states * states <= MOST_NUMBERS).then(|| field.export()).flatten()
+    let numbers = field.agents() as f64 * states * states;
+    // Kernels and rewards.
+    (numbers <= MOST_NUMBERS && memory::fits(2.0 * 8.0 * numbers)).then(|| field.export()).flatten()
 }
 
 /// The largest discount and the smallest eigenvalue of the mean feature covariance, for Markov reward processes.
@@ -130,12 +134,24 @@ fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize) -> Json {
     for quantity in QUANTITIES {
         put(quantity, predictor.number(cell, quantity));
     }
-    put("largest_stable_step", predict::largest_stable_step(field, &shape).map(|stable| stable.step));
+    put("largest_stable_step", largest_stable_step(field, &shape));
     out.insert("stable".into(), Outlook::of(field, &shape).stable().map_or_else(|why| json!(why), |stable| json!(stable)));
     if shape.drift == Drift::Zero && shape.is_linear {
         out.extend(fedlsa(field, &shape).unwrap_or_default());
     }
     Json::Object(out)
+}
+
+/// The largest stable step, unless the search for it, hundreds of rounds' maps, takes minutes.
+fn largest_stable_step(field: &dyn Field, shape: &Shape) -> Result<f64, BadInput> {
+    const MOST_WORK: f64 = 1e7;
+    let kinds = field.systems().map_or(0, |systems| systems.kinds.len());
+    // Weights are added up for every map.
+    if kinds as f64 * ((field.dim() as f64).powi(3) + 200.0) + 0.5 * field.agents() as f64 > MOST_WORK {
+        let what = format!("not searched for: {} agents, {kinds} distinct, with d = {}", field.agents(), field.dim());
+        return Err(BadInput::new("", what, "fewer distinct agents or features"));
+    }
+    predict::largest_stable_step(field, shape).map(|stable| stable.step)
 }
 
 /// FedLSA's exact mean iterate and its limit.

@@ -17,6 +17,7 @@ use super::results::{Results, Row, SeedResult, metric};
 use crate::config::schema::Controls;
 use crate::error::MachineFailure;
 use crate::files::folder::{self, RunFolder};
+use crate::files::regular;
 
 /// What the runs of a plan report while they are under way. Runs report from several threads.
 pub trait Observer: Sync {
@@ -484,7 +485,7 @@ pub fn write_framed(folder: &RunFolder, name: &str, data: &impl Serialize) -> Re
 /// When it cannot be read, is damaged, or of another version.
 pub fn read_framed<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let bad = |what: &str| BadInput::new("--resume", format!("{}: {what}", path.display()), INTACT);
-    let bytes = std::fs::read(path).map_err(|e| bad(&format!("cannot be read: {e}")))?;
+    let bytes = regular::read(path, u64::MAX - 1).map_err(|e| bad(&format!("cannot be read: {e}")))?;
     unframed(&bytes).map_err(|what| bad(&what))
 }
 

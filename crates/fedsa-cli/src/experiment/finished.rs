@@ -12,6 +12,7 @@ use toml::Table;
 use super::plan::Plan;
 use super::results::{Results, Row, SeedResult};
 use crate::files::folder::{self, Holds};
+use crate::files::regular;
 use crate::files::trace::{self, Column, Table as Trace};
 
 /// The folder of a finished run.
@@ -65,7 +66,7 @@ impl Finished {
         }
         let text = |file: &str| {
             let path = path.join(file);
-            std::fs::read_to_string(&path).map_err(|e| BadInput::new(path.display().to_string(), format!("cannot be read: {e}"), accepted))
+            regular::read_text(&path).map_err(|e| BadInput::new(path.display().to_string(), format!("cannot be read: {e}"), accepted))
         };
         let summary = serde_json::from_str(&text("summary.json")?)
             .map_err(|e| BadInput::new(path.join("summary.json").display().to_string(), format!("not JSON: {e}"), accepted))?;

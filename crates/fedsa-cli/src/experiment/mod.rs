@@ -4,6 +4,7 @@ pub mod checks;
 pub mod estimate;
 pub mod execute;
 pub mod finished;
+pub mod memory;
 pub mod outcome;
 pub mod output;
 pub mod picture;

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 use toml::{Table, Value};
 
-use super::{predict, resolve};
+use super::{memory, predict, resolve};
 use crate::config::link;
 use crate::config::schema::{Centre, Controls, Refused};
 use crate::config::{Experiment, MethodSpec, Point, Reader, RunSpec, Start};
@@ -34,6 +34,8 @@ pub struct Plan {
     pub labels: Vec<String>,
     /// The distinct runs without their seeds: cells that come to the same share one.
     pub cells: Vec<Cell>,
+    /// The estimated memory of its problems.
+    pub memory: memory::Problems,
     /// What paths are relative to.
     places: Places,
 }
@@ -192,6 +194,13 @@ impl Plan {
             })
         };
         let field_of: Vec<usize> = digests.iter().enumerate().map(|(i, own)| field_of(i, own.field)).collect();
+        let size = |i: usize| {
+            let mut reader = Reader::default();
+            reader.read(&experiment.points[i])?;
+            memory::of_problem(&**reader.problem(), reader.sampling(), &places)
+        };
+        let sizes: Vec<Result<_>> = wanted.par_iter().map(|(i, _)| size(*i)).collect();
+        let memory = memory::problems(sizes).map_err(|(p, e)| experiment.failure_at(e, &experiment.points[wanted[p].0]))?;
         let built: Vec<Result<PlannedField>> = wanted
             .par_iter()
             .map(|(i, tables)| {
@@ -257,7 +266,7 @@ impl Plan {
             PlannedPoint { point: Arc::clone(point), field, run, cells: own }
         };
         let points = experiment.points.iter().zip(field_of.iter().copied().zip(cells_of)).map(point).collect();
-        Ok(Self { experiment, fields, points, labels, cells, places })
+        Ok(Self { experiment, fields, points, labels, cells, memory, places })
     }
 
     /// The tables that decide what runs at a point, defaults written out, paths absolute.
@@ -438,6 +447,11 @@ impl Cell {
     /// The seeds to run: none where it is refused.
     pub fn seeds(&self) -> Vec<u64> {
         if self.refused.is_some() { Vec::new() } else { self.run.seeds.list() }
+    }
+
+    /// How many seeds there are to run.
+    pub fn seeds_count(&self) -> usize {
+        if self.refused.is_some() { 0 } else { self.run.seeds.count() }
     }
 
     /// Local steps of all agents over all rounds of one seed: what its run costs.

@@ -21,7 +21,7 @@ use crate::config::schema::Controls;
 /// The largest size, agents' kinds times d, for which radii of control variates are computed unasked.
 const RADIUS_SIZE: usize = 4000;
 /// The largest d for which exact mean-square errors are computed.
-const EXACT_DIM: usize = 24;
+pub const EXACT_DIM: usize = 24;
 /// The largest work for which mean-square radii are computed: multiplications of a step's
 /// map, and rows of the state of control variates (their second moments are its square).
 const MEAN_SQUARE_WORK: usize = 20_000_000;
@@ -323,19 +323,32 @@ impl<'f> MeanSquareRadius<'f> {
     /// # Errors
     /// When it is not known, or too large a map.
     pub fn new(field: &'f dyn Field, shape: &Shape) -> Result<Self> {
+        let systems = Self::systems(field, shape)?;
+        Ok(Self { systems, moments: moments(field, systems)?, batch: field.sampling().batch as u64, field })
+    }
+
+    /// Whether it is known, and small enough a map.
+    pub fn is_small(field: &'f dyn Field, shape: &Shape) -> bool {
+        field.sampling().kind == Law::Iid && Self::systems(field, shape).is_ok()
+    }
+
+    /// The systems, if the map is small enough.
+    fn systems(field: &'f dyn Field, shape: &Shape) -> Result<&'f Systems> {
         let (systems, _) = linear(field, shape)?;
         let (kinds, d) = (systems.kinds.len(), systems.dim());
-        let packed = |n: usize| n * (n + 1) / 2;
+        let packed = |n: usize| n.saturating_mul(n + 1) / 2;
         let (work, state) = match shape.drift {
-            Drift::Zero => (kinds * packed(d).pow(3), 0),
-            Drift::ControlVariate { talk: None } => (kinds * packed(d) * packed(2 * d + 1).pow(2), d * (kinds + 1) + 1),
+            Drift::Zero => (kinds.saturating_mul(packed(d).saturating_pow(3)), 0),
+            Drift::ControlVariate { talk: None } => {
+                (kinds.saturating_mul(packed(d)).saturating_mul(packed(2 * d + 1).saturating_pow(2)), d * (kinds + 1) + 1)
+            }
             Drift::ControlVariate { talk: Some(_) } => return Err(unknown("talks are random")),
             Drift::GlobalMemory => return Err(unknown("the mean-square error of FedHSA")),
         };
         if d > EXACT_DIM || work > MEAN_SQUARE_WORK || state > MEAN_SQUARE_STATE {
             return Err(unknown(&format!("the second moments of {kinds} distinct agents with {d} features are too large a map")));
         }
-        Ok(Self { systems, moments: moments(field, systems)?, batch: field.sampling().batch as u64, field })
+        Ok(systems)
     }
 
     /// With the step size of this shape.

@@ -35,7 +35,7 @@ impl Places {
     /// When there is neither; the message says where it was looked for and how
     /// to get it.
     pub fn locate(&self, source: &str) -> Result<PathBuf> {
-        let found = self.roots(source).map(|root| root.join(source)).find(|path| path.exists());
+        let found = self.roots(source).map(|root| root.join(source)).find(|path| is_there(path));
         found.ok_or_else(|| self.missing(source))
     }
 
@@ -58,7 +58,8 @@ impl Places {
     /// The files that `source` is, in natural order: one file, the files that a
     /// glob (`logs/agent_*.parquet`) matches, or the files of a directory that
     /// have one of these extensions. Hidden files and subdirectories are left
-    /// out.
+    /// out; pipes, devices and links to nowhere are not, so that reading refuses
+    /// them: an agent's file that is none must not be passed over.
     ///
     /// # Errors
     /// As [`Places::locate`]; when a directory or glob holds no such file, or a
@@ -81,7 +82,8 @@ impl Places {
         let full = Path::new(&glob::Pattern::escape(&name_of(root))).join(pattern);
         let paths = glob::glob_with(&name_of(&full), options)
             .map_err(|e| BadInput::new(shown(pattern), format!("not a valid pattern: {e}"), "`*`, `?` and `[..]` as in a shell"))?;
-        Ok(paths.filter_map(|path| path.ok()).filter(|path| path.is_file()).collect())
+        let files: Vec<PathBuf> = paths.filter_map(|path| path.ok()).filter(|path| !path.is_dir()).collect();
+        Ok(if pattern.contains("**") { without_loops(files) } else { files })
     }
 
     fn matches(&self, pattern: &str) -> Result<Vec<PathBuf>> {
@@ -137,7 +139,7 @@ fn files_of(dir: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
         let path = entry.map_err(unreadable)?.path();
         let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
         let Some(extension) = extension_of(&path) else { continue };
-        if !hidden && extensions.contains(&extension.as_str()) && path.is_file() {
+        if !hidden && extensions.contains(&extension.as_str()) && !path.is_dir() {
             kinds.push(extension);
             files.push(path);
         }
@@ -153,6 +155,22 @@ fn files_of(dir: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
             Err(BadInput::new(shown(name_of(dir)), what, format!("say which with a glob: {}", shown(name_of(&dir.join(format!("*.{a}")))))))
         }
     }
+}
+
+/// Each file once, by its shortest path: `**` follows links to folders, so that one to a folder
+/// above shows the same files again and again.
+fn without_loops(mut files: Vec<PathBuf>) -> Vec<PathBuf> {
+    files.sort_by_key(|path| path.components().count());
+    let mut seen = std::collections::HashSet::new();
+    let place = |path: &Path| Some((path.parent()?.canonicalize().ok()?, path.file_name()?.to_owned()));
+    files.retain(|path| place(path).is_none_or(|place| seen.insert(place)));
+    files
+}
+
+/// Whether something has this path, be it a file that cannot be looked at or a link to
+/// nowhere: the message then comes from reading it.
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().map_or_else(|e| e.kind() == std::io::ErrorKind::PermissionDenied, |_| true)
 }
 
 /// The extension in lower case.
@@ -229,6 +247,18 @@ mod tests {
         assert!(places.files("logs/[", &["csv"]).unwrap_err().what.starts_with("not a valid pattern"));
         touch(dir.path().join("logs/agent_0.parquet"));
         assert_eq!(places.files("logs", &["csv", "parquet"]).unwrap_err().what, "the directory holds both .csv and .parquet files");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_to_folders_above_do_not_multiply_files() {
+        let dir = tempfile::tempdir().unwrap();
+        touch(dir.path().join("logs/deep/a.csv"));
+        touch(dir.path().join("logs/a.csv"));
+        std::os::unix::fs::symlink("..", dir.path().join("logs/deep/up")).unwrap();
+        let places = Places { base: dir.path().into(), data: vec![] };
+        let found = places.files("logs/**/*.csv", &["csv"]).unwrap();
+        assert_eq!(found, [dir.path().join("logs/a.csv"), dir.path().join("logs/deep/a.csv")]);
     }
 
     #[test]

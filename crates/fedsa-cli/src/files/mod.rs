@@ -14,6 +14,7 @@ pub mod folder;
 pub mod logs;
 pub mod npz;
 mod parquet;
+pub mod regular;
 pub mod trace;
 
 use std::path::Path;
@@ -24,6 +25,8 @@ use fedsa::problem::Files;
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::log::Log;
 use fedsa::uplink::medium::delay::Row;
+
+use crate::machine;
 
 /// The files of this machine, as problems see them.
 #[derive(Debug)]
@@ -129,17 +132,26 @@ impl Files for DiskFiles {
 }
 
 /// The bytes that the contents of a compressed file may take in memory: 64 MiB,
-/// or 1100 times the file if that is more (deflate reaches 1032).
+/// or 1100 times the file if that is more (deflate reaches 1032); at most half of
+/// what is available.
 fn expansion_limit(file_len: usize) -> usize {
-    file_len.saturating_mul(1100).max(64 << 20)
+    file_len.saturating_mul(1100).min(room() / 2).max(64 << 20)
 }
 
-/// A whole file.
+/// The bytes of memory that are available, as far as that is known.
+fn room() -> usize {
+    // A variable that is no amount of memory is refused elsewhere.
+    machine::available().ok().flatten().map_or(usize::MAX, |available| available.bytes as usize)
+}
+
+/// A whole file of data. Its contents take about as much memory again as the file.
 fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|e| {
+    regular::read(path, (room() / 2) as u64).map_err(|e| {
         let help = match e.kind() {
             std::io::ErrorKind::NotFound => "the path of a file, relative to the working directory or to the experiment file",
             std::io::ErrorKind::PermissionDenied => "a file that you may read",
+            std::io::ErrorKind::InvalidInput => "a regular file: what comes through a pipe must be saved to a file first",
+            std::io::ErrorKind::FileTooLarge => "a file that fits twice into the available memory",
             _ => "a file that can be read",
         };
         BadInput::new(shown(name_of(path)), format!("cannot be read: {e}"), help)

@@ -162,6 +162,23 @@ pub fn finish(mut command: Command) -> Output {
     }
 }
 
+/// Runs a command that must end by itself: it is killed, and the test fails, after a minute.
+#[track_caller]
+pub fn finish_soon(mut command: Command) -> Output {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let began = std::time::Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if began.elapsed().as_secs() > 60 {
+            child.kill().unwrap();
+            panic!("it hangs: {command:?}");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Output { status: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
 /// [`SMALL`] with a text replaced, which must be there.
 #[track_caller]
 pub fn small(from: &str, to: &str) -> String {

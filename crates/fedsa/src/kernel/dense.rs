@@ -18,7 +18,8 @@ impl Dense {
     pub fn new(system: &System) -> Self {
         let d = system.b.len();
         let columns = d.next_multiple_of(4);
-        let mut data = to_chunks(&system.b);
+        let mut data = Vec::with_capacity((columns + 1) * chunks(d));
+        data.extend(to_chunks(&system.b));
         for j in 0..d {
             data.extend(to_chunks(&(0..d).map(|i| -system.a[(i, j)]).collect::<Vec<_>>()));
         }

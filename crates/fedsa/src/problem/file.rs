@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arrays::{Array, Arrays, shape_text};
 use super::linear::{Linear, linear_field};
+use super::memory::{self, Memory, Moves, Tables, check_transitions, reward_process};
 use super::mrp::{Federation, Mrp, Outcome, ROW_SUM_TOLERANCE};
 use super::noise::{Noise, Noisy};
 use super::systems::{System, Systems};
@@ -47,6 +48,47 @@ impl Settings for ArrayFile {
         let arrays = files.arrays(&self.path)?;
         let named = |e: BadInput| BadInput { what: format!("{}: {}", self.path, e), key: "path".into(), ..e };
         self.field_of(&arrays, sampling, isa).map_err(named)
+    }
+
+    fn memory(&self, files: &dyn Files, sampling: Sampling, threads: usize) -> Result<Memory> {
+        let arrays = files.arrays(&self.path)?;
+        Ok(sizes(&arrays, self.noise.is_some(), sampling, threads))
+    }
+}
+
+/// The memory of the problem that arrays hold. Of arrays that are none the shapes do not
+/// matter: they are refused when the problem is built.
+fn sizes(arrays: &Arrays, noise: bool, sampling: Sampling, threads: usize) -> Memory {
+    let source: f64 = arrays.iter().map(|(_, array)| 8.0 * array.data().len() as f64).sum();
+    let dims = |name: &str| arrays.find(name).map(|array| array.shape().iter().map(|n| *n as f64).collect::<Vec<_>>());
+    match (dims("P").as_deref(), dims("Phi").as_deref(), dims("A").as_deref()) {
+        (Some(&[agents, states, .., next]), Some(phi @ &[.., d]), _) if agents >= 1.0 && states == next => {
+            let each = arrays.find("P").map_or(1, |p| p.data().len() / agents as usize).max(1);
+            let positive = |p: &[f64]| p.iter().filter(|p| **p > 0.0).count() as f64;
+            let counts: Vec<f64> = arrays.find("P").map_or(Vec::new(), |p| p.data().chunks(each).map(positive).collect());
+            let most = counts.iter().copied().fold(0.0, f64::max);
+            let outcomes = each as f64 / states.max(1.0);
+            let tables = Tables {
+                agents,
+                kinds: agents,
+                d,
+                rows: states,
+                shared: phi.len() == 2,
+                transitions: counts.iter().sum(),
+                most,
+                chain: Moves::States { states, outcomes },
+                making: reward_process(states, most, states),
+                source,
+                solved: true,
+            };
+            let text = format!("{agents} agents, {states} states, {most} transitions each, d = {d}");
+            Memory::new(tables.memory(sampling, threads), text)
+        }
+        (None, _, Some(&[agents, d, _])) => {
+            let noisy = noise || arrays.find("noise_std").is_some();
+            Memory::new(memory::linear(agents, d, true, noisy, source, threads), format!("{agents} agents, d = {d}"))
+        }
+        _ => Memory::new((source, source), "arrays".into()),
     }
 }
 
@@ -180,6 +222,7 @@ fn mdp_field(arrays: &Arrays, sampling: Sampling, isa: Isa, allow_singular_agent
     };
     let Shapes { agents, states, actions } = shapes;
     require(agents >= 1 && states >= 1 && actions >= 1, "P", shape_text(p.shape()), "an array with at least one agent, state and action")?;
+    check_transitions("P", (states * actions) as f64 * states as f64)?;
     probabilities("P", p)?;
     if let Some(policy) = policy {
         if policy.shape() != [states, actions] && policy.shape() != [agents, states, actions] {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::memory::{Memory, Moves, Tables, reward_process};
 use super::mrp::{FeatureLaw, Federation, Mrp, Outcome};
 use super::{Field, Files, Settings, check_counts, equal_weights};
 use crate::error::{Result, require};
@@ -157,12 +158,38 @@ impl Garnet {
         let accepted = format!("between 1 and states = {}", self.states);
         require((1..=self.states).contains(&self.branching), "branching", self.branching, &accepted)?;
         super::check_size("actions", &[self.states, self.actions, self.branching])?;
+        super::memory::check_transitions("actions", self.states as f64 * self.outcomes())?;
         require((0.0..1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1)")?;
         require(self.min_class() <= self.states, "min_class", self.min_class(), &format!("at most states = {}", self.states))?;
         for (key, x) in [("perturbation", self.perturbation), ("reward_perturbation", self.reward_perturbation)] {
             require(x.is_none_or(|x| x >= 0.0 && x.is_finite()), key, x.unwrap_or(0.0), "at least 0")?;
         }
         Ok(())
+    }
+
+    /// Agents that share everything share their tables.
+    fn kinds(&self, plan: &Plan) -> usize {
+        let periodic = match (plan.kernels, plan.opposite) {
+            _ if plan.perturbation > 0.0 || plan.reward_perturbation > 0.0 => None,
+            (Kernels::Independent, _) => None,
+            (Kernels::One, false) => Some(1),
+            (Kernels::Two, _) | (Kernels::One, true) => Some(2),
+        };
+        periodic.map_or(self.agents, |k| k.min(self.agents))
+    }
+
+    /// Outcomes of a state under the policy.
+    fn outcomes(&self) -> f64 {
+        let actions = if self.policy == Policy::Uniform { self.actions } else { 1 };
+        actions as f64 * self.branching as f64
+    }
+
+    /// About how many states the closed class has. With c random successors a state the share
+    /// x of states that many others reach solves `x = 1 - exp(-c x)`; with one it is a cycle.
+    fn closed_states(&self) -> f64 {
+        let (n, c) = (self.states as f64, self.outcomes());
+        let share = (0..100).fold(1.0, |x: f64, _| 1.0 - (-c * x).exp());
+        (share * n + 3.0 * n.sqrt()).max(self.min_class() as f64).min(n)
     }
 
     /// The outcomes of the kernel `kernel` under the policy, without rewards, drawn
@@ -220,14 +247,7 @@ impl Settings for Garnet {
             Kernels::Two => vec![self.kernel(0)?, self.kernel(1)?],
             Kernels::Independent => Vec::new(),
         };
-        // Agents that share everything share their tables.
-        let periodic = match (plan.kernels, plan.opposite) {
-            _ if plan.perturbation > 0.0 || plan.reward_perturbation > 0.0 => None,
-            (Kernels::Independent, _) => None,
-            (Kernels::One, false) => Some(1),
-            (Kernels::Two, _) | (Kernels::One, true) => Some(2),
-        };
-        let kinds = periodic.map_or(self.agents, |k| k.min(self.agents));
+        let kinds = self.kinds(&plan);
         Federation {
             kinds,
             kind_of: (0..self.agents).map(|c| (c % kinds) as u32).collect(),
@@ -257,5 +277,32 @@ impl Settings for Garnet {
             allow_singular_agents: false,
         }
         .field(sampling, isa)
+    }
+    fn memory(&self, _: &dyn Files, sampling: Sampling, threads: usize) -> Result<Memory> {
+        self.check()?;
+        let plan = self.plan();
+        let (n, kinds, outcomes) = (self.states as f64, self.kinds(&plan) as f64, self.outcomes());
+        let shared = match plan.kernels {
+            Kernels::One => 1.0,
+            Kernels::Two => 2.0,
+            Kernels::Independent => 0.0,
+        };
+        let sizes = Tables {
+            agents: self.agents as f64,
+            kinds,
+            d: self.features as f64,
+            rows: n,
+            shared: true,
+            transitions: kinds * n * outcomes,
+            most: n * outcomes,
+            chain: Moves::States { states: n, outcomes },
+            // Successors of all actions of a state are drawn, whichever is taken.
+            making: reward_process(n, n * outcomes, self.closed_states()) + 4.0 * self.actions as f64 * self.branching as f64,
+            // Kernels before perturbation.
+            source: shared * (40.0 * n + 24.0 * n * outcomes),
+            solved: true,
+        };
+        let text = format!("{} agents ({kinds} distinct), {} states, d = {}", self.agents, self.states, self.features);
+        Ok(Memory::new(sizes.memory(sampling, threads), text))
     }
 }

@@ -3,6 +3,7 @@
 use faer::Mat;
 use serde::{Deserialize, Serialize};
 
+use super::memory::{self, Memory};
 use super::noise::{Noise, Noisy};
 use super::systems::{Moments, System, Systems};
 use super::{Field, Files, Problem, Settings, equal_weights, field};
@@ -211,6 +212,15 @@ impl Settings for LinearSystems {
         let systems = Systems { kinds, kind_of: (0..n as u32).collect(), weights: equal_weights(n) };
         linear_field(systems, self.noise.as_ref(), sampling, isa, self.allow_singular_agents)
     }
+
+    fn memory(&self, _: &dyn Files, _: Sampling, threads: usize) -> Result<Memory> {
+        if self.a.is_empty() {
+            super::check_linear(self.agents, self.dim)?;
+        }
+        let (n, d) = if self.a.is_empty() { (self.agents, self.dim) } else { (self.a.len(), self.b.first().map_or(0, Vec::len)) };
+        let has_memory = self.noise.as_ref().is_some_and(|noise| noise.std > 0.0 || noise.radius > 0.0);
+        Ok(Memory::new(memory::linear(n as f64, d as f64, true, has_memory, 0.0, threads), format!("{n} agents, d = {d}")))
+    }
 }
 
 /// The field of linear systems, with additive noise where there is some.
@@ -236,11 +246,9 @@ pub fn linear_field(
 
 impl LinearSystems {
     fn drawn(&self) -> Result<Vec<System>> {
-        require((1..=super::MAX_AGENTS).contains(&self.agents), "agents", self.agents, &format!("between 1 and {}", super::MAX_AGENTS))?;
-        require(self.dim >= 1, "dim", self.dim, "at least 1")?;
-        super::check_size("dim", &[self.agents, self.dim, self.dim])?;
+        super::check_linear(self.agents, self.dim)?;
         require(self.scale.is_finite() && self.scale != 0.0, "scale", self.scale, "a number other than 0")?;
-        require(self.spread.is_finite() && self.spread >= 0.0, "spread", self.spread, "at least 0")?;
+        super::check_spread(self.spread)?;
         Ok((0..self.agents)
             .map(|c| {
                 let mut s = stream(self.seed, Purpose::System, 0, c);

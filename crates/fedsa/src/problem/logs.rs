@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::features::{FeatureMap, FeatureSpec, Ranges, ranges_of};
 use super::log::Log;
+use super::memory::{Memory, Moves, Tables, check_transitions};
 use super::td::{Chain, Features, Td, Transitions};
 use super::{Field, Files, Settings, field};
 use crate::error::{BadInput, Result, require};
@@ -68,13 +69,21 @@ impl Logs {
     pub fn read(&self, files: &dyn Files) -> Result<(Vec<Log>, FeatureMap)> {
         require((0.0..1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1)")?;
         let logs = files.logs(&self.path.list())?;
+        let map = self.map(&logs)?;
+        Ok((logs, map))
+    }
+
+    /// The feature map on these logs.
+    ///
+    /// # Errors
+    /// When there are no logs, or a range is bad.
+    pub fn map(&self, logs: &[Log]) -> Result<FeatureMap> {
         let columns = &logs.first().ok_or_else(|| BadInput::new("path", "no logs", "one file per agent"))?.columns;
         let ranges = match self.features {
             FeatureSpec::Identity { .. } => self.ranges.clone(),
-            _ => ranges_of(&logs, &self.ranges)?,
+            _ => ranges_of(logs, &self.ranges)?,
         };
-        let map = FeatureMap::new(&self.features, columns, &ranges).map_err(|e| if e.key.is_empty() { e.inside("features") } else { e })?;
-        Ok((logs, map))
+        FeatureMap::new(&self.features, columns, &ranges).map_err(|e| if e.key.is_empty() { e.inside("features") } else { e })
     }
 }
 
@@ -93,14 +102,110 @@ pub fn transitions(log: &Log, map: &FeatureMap, gamma: f64) -> Transitions {
     Transitions { gamma, transitions, mass: Vec::new(), chain: Chain::Replay, features }
 }
 
+/// The most features among which dependent ones are looked for.
+const MOST_EXPLAINED: usize = 300;
+
+/// An error of a linear system, with the features that depend on others, if there are some.
+fn explained(e: BadInput, logs: &[Log], map: &FeatureMap) -> BadInput {
+    if !e.key.is_empty() || map.len() > MOST_EXPLAINED {
+        return e;
+    }
+    let dependent = dependent(logs, map);
+    let names = map.names();
+    let list = |which: &[usize]| {
+        const SHOWN: usize = 5;
+        let shown = which.iter().take(SHOWN).map(|i| format!("`{}`", names[*i])).collect::<Vec<_>>().join(", ");
+        if which.len() > SHOWN { format!("{shown} and {} more", which.len() - SHOWN) } else { shown }
+    };
+    let mut help = Vec::new();
+    if !dependent.zero.is_empty() {
+        help.push(format!("these features are 0 in every transition: {}", list(&dependent.zero)));
+    }
+    if !dependent.others.is_empty() {
+        help.push(format!("these are linear combinations of the features before them, on this data: {}", list(&dependent.others)));
+    }
+    if help.is_empty() {
+        return e;
+    }
+    help.push("take fewer features, or others".into());
+    BadInput { help: help.join("; "), ..e }
+}
+
+/// Features that add nothing to those before them.
+struct Dependent {
+    /// Zero in every state.
+    zero: Vec<usize>,
+    /// Linear combinations of others.
+    others: Vec<usize>,
+}
+
+/// The features of the pooled data that depend on those before them: the pivots of a
+/// Cholesky factorisation of `sum phi phi^T` that vanish.
+fn dependent(logs: &[Log], map: &FeatureMap) -> Dependent {
+    const VANISHED: f64 = 1e-10;
+    let d = map.len();
+    let (mut gram, mut phi) = (vec![0.0; d * d], vec![0.0; d]);
+    for log in logs {
+        for i in 0..log.len() {
+            map.eval(log.state(i), &mut phi);
+            for (x, row) in phi.iter().zip(gram.chunks_mut(d)).filter(|(x, _)| **x != 0.0) {
+                row.iter_mut().zip(&phi).for_each(|(g, y)| *g += x * y);
+            }
+        }
+    }
+    let size: Vec<f64> = (0..d).map(|i| gram[i * d + i]).collect();
+    let mut found = Dependent { zero: Vec::new(), others: Vec::new() };
+    for j in 0..d {
+        let pivot = gram[j * d + j];
+        if size[j] == 0.0 {
+            found.zero.push(j);
+        } else if pivot <= VANISHED * size[j] {
+            found.others.push(j);
+        } else {
+            // What the others have of feature j is taken off them.
+            let row = gram[j * d..(j + 1) * d].to_vec();
+            for i in j + 1..d {
+                let factor = row[i] / pivot;
+                gram[i * d..(i + 1) * d].iter_mut().zip(&row).for_each(|(g, r)| *g -= factor * r);
+            }
+        }
+    }
+    found
+}
+
 impl Settings for Logs {
     fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         use rayon::prelude::*;
         let (logs, map) = self.read(files)?;
+        for log in &logs {
+            check_transitions("path", log.len() as f64)?;
+        }
         let total: usize = logs.iter().map(Log::len).sum();
         let kinds: Vec<Transitions> = logs.par_iter().map(|log| transitions(log, &map, self.gamma)).collect();
         let weights = logs.iter().map(|log| log.len() as f64 / total as f64).collect();
         let td = Td::new(kinds, (0..logs.len() as u32).collect(), weights, sampling)?;
-        field(td, sampling, isa, !self.require_regular_agents)
+        field(td, sampling, isa, !self.require_regular_agents).map_err(|e| explained(e, &logs, &map))
+    }
+    fn memory(&self, files: &dyn Files, sampling: Sampling, threads: usize) -> Result<Memory> {
+        let (logs, map) = self.read(files)?;
+        let (k, d, agents) = (map.columns().len() as f64, map.len() as f64, logs.len() as f64);
+        let most = logs.iter().map(Log::len).max().unwrap_or(0) as f64;
+        let total = logs.iter().map(Log::len).sum::<usize>() as f64;
+        let sizes = Tables {
+            agents,
+            kinds: agents,
+            d,
+            rows: 2.0 * total / agents,
+            shared: false,
+            transitions: total,
+            most,
+            chain: Moves::Replay,
+            // Features before they are laid out, and the transitions once more.
+            making: 16.0 * most * d + 16.0 * most,
+            source: total * (16.0 * k + 17.0),
+            solved: self.require_regular_agents,
+        };
+        let text = format!("{} agents, {} transitions, d = {} features of {} state columns", logs.len(), total, map.len(), map.columns().len());
+        Ok(Memory::new(sizes.memory(sampling, threads), text))
     }
 }

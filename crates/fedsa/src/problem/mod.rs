@@ -10,6 +10,7 @@ pub mod garnet;
 pub mod linear;
 pub mod log;
 pub mod logs;
+pub mod memory;
 pub mod mrp;
 pub mod noise;
 pub mod switching;
@@ -26,6 +27,7 @@ use crate::registry::{Kind, kind};
 use crate::sampling::{Law, Sampling};
 use arrays::Arrays;
 use log::Log;
+use memory::Memory;
 use systems::{Moments, Systems};
 
 /// N agents' operators `gbar_c`, seen through samples `g_c(theta, z)`.
@@ -298,6 +300,13 @@ pub trait Settings: erased_serde::Serialize + Send + Sync {
     /// When a setting or a file cannot be used; names the setting and the agent.
     fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>>;
 
+    /// What [`Settings::field`] takes of memory on so many threads, computed from sizes.
+    /// Files are read for theirs.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or a setting has no size.
+    fn memory(&self, files: &dyn Files, sampling: Sampling, threads: usize) -> Result<Memory>;
+
     /// A setting that is given and has no effect under this sampling; its key, or that of the sampling's
     /// own setting as `sampling.start`.
     fn without_effect(&self, _sampling: &Sampling) -> Option<BadInput> {
@@ -337,6 +346,18 @@ pub(crate) fn check_counts(agents: usize, features: usize, states: usize) -> Res
     require((1..=MAX_AGENTS).contains(&agents), "agents", agents, &format!("between 1 and {MAX_AGENTS}"))?;
     require((2..=MAX_STATES).contains(&states), "states", states, &format!("between 2 and {MAX_STATES}"))?;
     require((1..=states).contains(&features), "features", features, &format!("between 1 and states = {states}"))
+}
+
+/// Ranges that generated linear systems share.
+pub(crate) fn check_linear(agents: usize, dim: usize) -> Result<()> {
+    require((1..=MAX_AGENTS).contains(&agents), "agents", agents, &format!("between 1 and {MAX_AGENTS}"))?;
+    require(dim >= 1, "dim", dim, "at least 1")?;
+    check_size("dim", &[agents, dim, dim])
+}
+
+/// The standard deviation of offsets: what is drawn must be finite.
+pub(crate) fn check_spread(spread: f64) -> Result<()> {
+    require((0.0..=1e300).contains(&spread), "spread", format!("{spread:?}"), "from 0 to 1e300")
 }
 
 /// The most agents, states and features of a generated problem: more is a slip of the

@@ -6,6 +6,7 @@ use faer::Mat;
 use faer::linalg::solvers::Solve;
 use serde::{Deserialize, Serialize};
 
+use super::memory::{Memory, Moves, Tables, check_transitions, reward_process};
 use super::td::{Chain, Features, Td, Transitions};
 use super::{Field, Files, Settings, equal_weights, field};
 use crate::error::{BadInput, Result, require};
@@ -335,16 +336,9 @@ impl Default for RandomMrp {
 
 impl Settings for RandomMrp {
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
-        super::check_counts(self.agents, self.features, self.states)?;
-        let kernels = if self.kernel == Scope::Shared { 1 } else { self.agents };
-        super::check_size("agents", &[kernels, self.states, self.states])?;
-        super::check_size("agents", &[self.agents, self.features, self.features])?;
-        self.gamma.check()?;
-        let [low, high] = self.reward_range;
-        require(low.is_finite() && low <= high && high.is_finite(), "reward_range", format!("[{low}, {high}]"), "[low, high]")?;
+        self.check()?;
         let n = self.states;
-        let all_shared = [self.kernel, self.rewards, self.feature_scope].iter().all(|s| *s == Scope::Shared);
-        let one_kind = all_shared && matches!(self.gamma, Discount::One(_));
+        let one_kind = self.is_one_kind();
         let shared = Arc::new(self.feature_law.draw(n, self.features, self.seed, ALL));
         Federation {
             kinds: if one_kind { 1 } else { self.agents },
@@ -359,9 +353,49 @@ impl Settings for RandomMrp {
         }
         .field(sampling, isa)
     }
+
+    fn memory(&self, _: &dyn Files, sampling: Sampling, threads: usize) -> Result<Memory> {
+        self.check()?;
+        let n = self.states as f64;
+        let kinds = if self.is_one_kind() { 1.0 } else { self.agents as f64 };
+        let sizes = Tables {
+            agents: self.agents as f64,
+            kinds,
+            d: self.features as f64,
+            rows: n,
+            shared: self.feature_scope == Scope::Shared,
+            transitions: kinds * n * n,
+            most: n * n,
+            chain: Moves::States { states: n, outcomes: n },
+            making: reward_process(n, n * n, n),
+            source: 0.0,
+            solved: true,
+        };
+        let text = format!("{} agents ({kinds} distinct), {} states with as many successors, d = {}", self.agents, self.states, self.features);
+        Ok(Memory::new(sizes.memory(sampling, threads), text))
+    }
 }
 
 impl RandomMrp {
+    fn check(&self) -> Result<()> {
+        super::check_counts(self.agents, self.features, self.states)?;
+        check_transitions("states", (self.states as f64).powi(2))?;
+        let kernels = if self.kernel == Scope::Shared { 1 } else { self.agents };
+        super::check_size("agents", &[kernels, self.states, self.states])?;
+        super::check_size("agents", &[self.agents, self.features, self.features])?;
+        self.gamma.check()?;
+        let [low, high] = self.reward_range;
+        // The width must be finite too.
+        let is_range = low <= high && (high - low).is_finite();
+        require(is_range, "reward_range", format!("[{low}, {high}]"), "[low, high], two numbers with a finite difference")
+    }
+
+    /// Whether nothing is drawn for each agent.
+    fn is_one_kind(&self) -> bool {
+        let all_shared = [self.kernel, self.rewards, self.feature_scope].iter().all(|s| *s == Scope::Shared);
+        all_shared && matches!(self.gamma, Discount::One(_))
+    }
+
     fn mrp(&self, c: usize) -> Mrp {
         let n = self.states;
         let mut s = stream(self.seed, Purpose::Kernel, 0, self.kernel.of(c));

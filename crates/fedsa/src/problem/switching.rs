@@ -7,6 +7,7 @@
 use faer::Mat;
 use serde::{Deserialize, Serialize};
 
+use super::memory::{self, Memory};
 use super::systems::{Moments, System, Systems};
 use super::{Field, Files, Problem, Settings, equal_weights, field};
 use crate::error::{BadInput, Result, require};
@@ -54,8 +55,7 @@ impl Settings for Switching {
     }
 
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
-        require(self.agents >= 1, "agents", self.agents, "at least 1")?;
-        require(self.dim >= 1, "dim", self.dim, "at least 1")?;
+        super::check_linear(self.agents, self.dim)?;
         require(
             !self.values.is_empty() && self.values.iter().all(|a| a.is_finite()),
             "values",
@@ -63,7 +63,7 @@ impl Settings for Switching {
             "finite numbers",
         )?;
         require(self.mixing_time >= 1.0 && self.mixing_time.is_finite(), "mixing_time", self.mixing_time, "at least 1")?;
-        require(self.spread >= 0.0 && self.spread.is_finite(), "spread", self.spread, "at least 0")?;
+        super::check_spread(self.spread)?;
         if let ChainStart::State(s) = sampling.start {
             let states = self.values.len();
             require((s as usize) < states, "start", s, &format!("a state below {states}")).map_err(|e| e.inside("sampling"))?;
@@ -77,6 +77,12 @@ impl Settings for Switching {
         let kinds = (0..self.agents).map(system).collect();
         let systems = Systems { kinds, kind_of: (0..self.agents as u32).collect(), weights: equal_weights(self.agents) };
         field(Chained { settings: self.clone(), systems, sampling }, sampling, isa, false)
+    }
+
+    fn memory(&self, _: &dyn Files, _: Sampling, threads: usize) -> Result<Memory> {
+        super::check_linear(self.agents, self.dim)?;
+        let bytes = memory::linear(self.agents as f64, self.dim as f64, false, false, 0.0, threads);
+        Ok(Memory::new(bytes, format!("{} agents, d = {}", self.agents, self.dim)))
     }
 }
 

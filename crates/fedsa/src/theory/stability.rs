@@ -236,6 +236,11 @@ impl Stability {
     }
 }
 
+/// Steps below this are not looked for: they and their tolerances must be normal numbers.
+const SMALLEST: f64 = 1e-280;
+/// Steps above this are not looked for.
+const LARGEST: f64 = 1e300;
+
 /// The ratio of neighbouring steps in the scan, `2^(1/16)`: windows of
 /// instability narrower than 4% of the step can slip through.
 const GRID: f64 = 1.044_273_782_427_413_8;
@@ -268,13 +273,17 @@ pub fn largest_stable_step(radius: impl Fn(f64) -> Result<f64>, scale: f64, step
     let side = |eta: f64| -> Result<Stability> { Ok(Stability::of(radius(eta)?)) };
     let fine = scale / steps;
     let first = FIRST * fine;
+    if first < SMALLEST {
+        return Err(no_stable_step(first));
+    }
     let mut eta = first;
     while side(eta)? == Stability::Unstable {
         eta /= 1024.0;
-        if eta < first * 2f64.powi(-60) {
+        if eta < (first * 2f64.powi(-60)).max(SMALLEST) {
             return Err(no_stable_step(eta));
         }
     }
+    let most = (scale * 2f64.powi(20)).min(LARGEST);
     let mut stable = None;
     let high = loop {
         match side(eta)? {
@@ -282,7 +291,7 @@ pub fn largest_stable_step(radius: impl Fn(f64) -> Result<f64>, scale: f64, step
             Stability::TooSlow => {}
             Stability::Unstable => break eta,
         }
-        if eta > scale * 2f64.powi(20) {
+        if eta > most {
             return stable.map(|_| f64::INFINITY).ok_or_else(|| no_stable_step(first));
         }
         eta *= if eta < fine { COARSE } else { GRID };
@@ -302,7 +311,7 @@ pub fn edge_below(radius: impl Fn(f64) -> Result<f64>, limit: f64) -> Result<f64
     let (mut high, mut low) = (limit, limit / GRID);
     while side(low)? != Stability::Stable {
         (high, low) = (low, low / GRID);
-        if low < limit * 2f64.powi(-60) {
+        if low < (limit * 2f64.powi(-60)).max(SMALLEST) {
             return Err(no_stable_step(low));
         }
     }
@@ -324,10 +333,13 @@ pub fn stable_step_below(radius: impl Fn(f64) -> Result<f64>, limit: f64) -> Res
     let side = |eta: f64| -> Result<Stability> { Ok(Stability::of(radius(eta)?)) };
     // Where every step is stable in the mean, any start will do.
     let last = 0.999 * limit.min(2f64.powi(60));
+    if last < SMALLEST * 2f64.powi(OCTAVES) {
+        return Err(no_stable_step(last));
+    }
     let mut eta = last * 2f64.powi(-OCTAVES);
     while side(eta)? == Stability::Unstable {
         eta *= 0.5;
-        if eta < last * 2f64.powi(-80) {
+        if eta < (last * 2f64.powi(-80)).max(SMALLEST) {
             return Err(no_stable_step(eta));
         }
     }
@@ -349,7 +361,7 @@ pub fn stable_step_below(radius: impl Fn(f64) -> Result<f64>, limit: f64) -> Res
 /// The largest step between a stable one and one that is not, to within a ratio.
 fn edge(side: impl Fn(f64) -> Result<Stability>, mut stable: f64, mut other: f64, ratio: f64) -> Result<f64> {
     while other > ratio * stable {
-        let middle = (stable * other).sqrt();
+        let middle = stable.sqrt() * other.sqrt();
         if side(middle)? == Stability::Stable {
             stable = middle;
         } else {
@@ -571,6 +583,25 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_search_for_a_step_ends_at_the_edges_of_numbers() {
+        // Stable below a limit, at all sizes; and nowhere, and everywhere.
+        for limit in [5e-324, 1e-310, 1e-300, 1e-250, 1.0, 1e250, 1e306, f64::MAX] {
+            for around in [5e-324, 1e-306, 1e-100, 1.0, 1e100, 1e306, f64::MAX] {
+                let radius = |eta: f64| Ok(if eta < limit { 0.5 } else { 2.0 });
+                let found = [largest_stable_step(radius, around, 5.0), stable_step_below(radius, around), edge_below(radius, around)];
+                for step in found.into_iter().flatten() {
+                    assert!(step.is_infinite() || (step < limit && step > 0.0), "{limit} {around}: {step}");
+                }
+            }
+        }
+        for around in [5e-324, 1e-306, 1.0, 1e306] {
+            assert!(largest_stable_step(|_| Ok(2.0), around, 1.0).is_err());
+            assert!(stable_step_below(|_| Ok(2.0), around).is_err());
+            assert!(edge_below(|_| Ok(2.0), around).is_err());
         }
     }
 }

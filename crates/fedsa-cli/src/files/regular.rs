@@ -1,0 +1,125 @@
+//! Reading files, and nothing else: a pipe or a device may never end, or never begin.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::path::Path;
+
+/// The largest file of text that is read: resolved experiments, summaries.
+const LARGEST_TEXT: u64 = 256 << 20;
+/// Files that claim to be shorter may be as long as this: those of `/proc` claim no length.
+const UNCLAIMED: u64 = 1 << 20;
+
+/// The contents of a regular file of at most `most` bytes.
+///
+/// What is no regular file is not even opened: opening a pipe waits for somebody to
+/// write. No more is read than the file claims to hold, or 1 MiB if it claims less.
+///
+/// # Errors
+/// When it cannot be read, is no regular file, or is too large.
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    check(&path.metadata()?, most)?;
+    let mut file = open(path)?;
+    // It may have been replaced since.
+    let claimed = check(&file.metadata()?, most)?;
+    let limit = claimed.max(UNCLAIMED.min(most));
+    let mut bytes = Vec::with_capacity(usize::try_from(claimed).map_err(|_| too_large(claimed, most))?);
+    Read::by_ref(&mut file).take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it holds more than the {claimed} bytes that it claims to hold")));
+    }
+    Ok(bytes)
+}
+
+/// The text of a regular file of at most [`LARGEST_TEXT`] bytes.
+///
+/// # Errors
+/// As [`read`]; when it is not UTF-8.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    String::from_utf8(read(path, LARGEST_TEXT)?).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.utf8_error()))
+}
+
+/// The length of a regular file.
+fn check(file: &Metadata, most: u64) -> io::Result<u64> {
+    if !file.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {}, not a regular file", kind(file))));
+    }
+    if file.len() > most { Err(too_large(file.len(), most)) } else { Ok(file.len()) }
+}
+
+fn too_large(length: u64, most: u64) -> io::Error {
+    let text = |bytes: u64| crate::machine::bytes_text(bytes as f64);
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("it has {}, and at most {} are read", text(length), text(most)))
+}
+
+#[cfg(unix)]
+fn open(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    // Without waiting, should it be a pipe by now.
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    std::fs::OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)
+}
+
+#[cfg(not(unix))]
+fn open(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
+/// What a file is that is no regular one.
+fn kind(file: &Metadata) -> &'static str {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        let kind = file.file_type();
+        if kind.is_fifo() {
+            return "a pipe";
+        } else if kind.is_socket() {
+            return "a socket";
+        } else if kind.is_char_device() || kind.is_block_device() {
+            return "a device";
+        }
+    }
+    if file.is_dir() { "a directory" } else { "something else" }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_regular_file_is_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let says = |name: &str| read(&path(name), 1 << 20).unwrap_err().to_string();
+        rustix::fs::mknodat(rustix::fs::CWD, path("pipe"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        std::os::unix::fs::symlink(path("pipe"), path("link")).unwrap();
+        std::os::unix::fs::symlink(path("loop"), path("loop")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        assert_eq!(says("pipe"), "it is a pipe, not a regular file");
+        assert_eq!(says("link"), "it is a pipe, not a regular file");
+        assert_eq!(says("socket"), "it is a socket, not a regular file");
+        assert_eq!(says("."), "it is a directory, not a regular file");
+        assert!(says("loop").contains("symbolic links"), "{}", says("loop"));
+        assert!(says("none").contains("No such file"));
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_a_bound() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, [7; 3000]).unwrap();
+        assert_eq!(read(&path, 3000).unwrap(), [7; 3000]);
+        assert_eq!(read(&path, 2999).unwrap_err().to_string(), "it has 3.0 kB, and at most 3.0 kB are read");
+        // A sparse file takes no space on the disk.
+        File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(read(&path, 1 << 30).unwrap_err().to_string(), "it has 1.1 TB, and at most 1.1 GB are read");
+    }
+
+    #[test]
+    fn what_claims_no_length_is_read_as_far_as_a_bound() {
+        if cfg!(target_os = "linux") {
+            assert_eq!(Path::new("/proc/self/status").metadata().unwrap().len(), 0);
+            assert!(read(Path::new("/proc/self/status"), 1 << 20).unwrap().starts_with(b"Name:"));
+            assert_eq!(read(Path::new("/proc/self/status"), 10).unwrap_err().to_string(), "it holds more than the 0 bytes that it claims to hold");
+        }
+    }
+}
