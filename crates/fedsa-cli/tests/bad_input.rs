@@ -303,6 +303,58 @@ fn checks_and_figures_are_checked() {
 }
 
 #[test]
+fn figures_that_cannot_be_drawn_are_refused() {
+    let figure = |lines: &str, expected: &[&str]| refused_end(&format!("[figure]\n{lines}"), lines.lines().last().unwrap(), expected);
+    for range in ["[1.0, 0.0]", "[0.0, 1.0]", "[-1.0, 1.0]", "[1.0, 1.0]", "[nan, 1.0]", "[1.0, nan]", "[1.0, inf]", "[-inf, 1.0]"] {
+        figure(
+            &format!("y_range = {range}"),
+            &["figure.y_range: [", "is not accepted", "0 < low < high: the vertical axis is logarithmic"],
+        );
+    }
+    figure("columns = 0", &["figure.columns: 0 is not accepted", "at least 1 panel in a row"]);
+    figure("y = []", &["figure.y: [] is not accepted", "at least one of mse"]);
+    for width in ["0", "-900", "299.9", "1e9", "nan", "inf"] {
+        figure(&format!("width = {width}"), &["figure.width: ", "is not accepted", "300 to 4000 pixels"]);
+        figure(&format!("dpi = {}", width.replace("299.9", "1e-3")), &["figure.dpi: ", "is not accepted", "24 to 1200 dots to an inch"]);
+    }
+    figure("theme = \"blue\"", &["figure.theme: ", "blue", "light", "dark"]);
+    figure("formats = []", &["figure.formats: [] is not accepted", "\"svg\", \"png\", \"pdf\""]);
+    figure("formats = [\"jpeg\"]", &["figure.formats", "jpeg", "svg"]);
+    figure("x_log = true\nslope = nan", &["figure.slope: NaN is not accepted", "a finite number"]);
+    figure("slope = -1", &["figure.slope: a slope on a linear axis is not accepted", "x_log = true"]);
+    figure("ratios = true", &["figure.ratios: true without `exact` is not accepted", "labels of methods"]);
+    figure("centre = \"median\"\nband = \"error\"", &["figure.band: one around a mean is not accepted", "quantiles"]);
+}
+
+#[test]
+fn keys_that_mean_nothing_to_a_kind_of_figure_are_refused() {
+    let swept = "[[sweep]]\nkey = \"method.*.local_steps\"\nvalues = [1, 2]\n";
+    let figure = |kind: &str, line: &str, expected: &[&str]| {
+        refused_end(&format!("{swept}[figure]\nkind = \"{kind}\"\nx = \"local_steps\"\n{line}"), line, expected);
+    };
+    let table = ["centre = \"mean\"", "band = \"none\"", "levels = { FedLSA = [\"floor\"] }", "exact = [\"FedLSA\"]", "ratios = true"];
+    let more = ["slope = -1", "x_log = true", "y_range = [1.0, 2.0]", "share_y = true", "columns = 2", "level = 1.0"];
+    for line in table.iter().chain(&more) {
+        let key = line.split(' ').next().unwrap();
+        figure("table", line, &[&format!("figure.{key}: this means nothing to a figure of kind table"), "it is for the kinds"]);
+    }
+    figure(
+        "scaling",
+        "centre = \"median\"",
+        &["figure.centre: this means nothing to a figure of kind scaling", "it is for the kinds curves"],
+    );
+    figure("scaling", "exact = [\"FedLSA\"]", &["figure.exact: this means nothing to a figure of kind scaling"]);
+    figure(
+        "table",
+        "y = [\"mse\", \"residual\"]",
+        &["figure.y: [\"mse\", \"residual\"] is not accepted", "one metric for kind = \"table\""],
+    );
+    let named =
+        "[[sweep]]\nkey = \"sampling.kind\"\nname = \"how\"\nvalues = [\"iid\", \"mean\"]\n[figure]\nkind = \"scaling\"\nx = \"how\"";
+    refused_end(named, "x = \"how\"", &["figure.x: \"how\" with the value \"iid\" is not accepted", "values are numbers"]);
+}
+
+#[test]
 fn what_is_not_a_file_of_toml_is_told() {
     let folder = Folder::with(SMALL);
     refused(&folder, &["run", "none.toml"], &["none.toml: cannot be read: No such file", "the path of an experiment file"]);

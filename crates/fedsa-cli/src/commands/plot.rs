@@ -12,7 +12,8 @@ use crate::config::{Document, Experiment};
 use crate::error::{DONE, Failure};
 use crate::experiment::execute::read_framed;
 use crate::experiment::finished::Finished;
-use crate::experiment::{Plan, Predictor, checks, output, picture};
+use crate::experiment::{Plan, Predictor, checks, output, picture, resolve};
+use crate::files::find::Places;
 use crate::files::folder;
 
 /// Runs the command.
@@ -41,7 +42,8 @@ pub fn plot(args: &PlotArgs) -> Result<u8, Failure> {
     let verdicts = checks::measure(&plan, &results, &predictor, &unmeasured);
     let quick = run.summary["quick"] == true;
     let picture = picture::draw(&plan, &results, &predictor, &verdicts, quick);
-    let pictures = output::pictures(&plan, &picture);
+    let config = resolve::file(&plan.experiment, &Places::from_env(""))?;
+    let pictures = output::pictures(&plan, &picture, &config);
     let names: Vec<&str> = pictures.iter().map(|(name, _)| name.as_str()).collect();
     let found = folder::look(&args.dir)?;
     found.refuse_foreign(&names)?;

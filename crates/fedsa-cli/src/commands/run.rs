@@ -153,7 +153,7 @@ impl Job<'_> {
         summary["notes"] = serde_json::json!(ended.notes);
         let contents = (extra.make)(&plan, &results)?;
         let mut files: Vec<(String, Vec<u8>)> = extra.names.iter().map(|name| (*name).to_string()).zip(contents).collect();
-        files.extend(output::files(&plan, &results, &summary, &picture)?);
+        files.extend(output::files(&plan, &results, &summary, &picture, &config)?);
         log::info!("writing {}", out.display());
         finish(&folder, &files, states).map_err(|e| could_not_finish(e, out))?;
         if json {

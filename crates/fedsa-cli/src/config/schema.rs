@@ -17,6 +17,7 @@ use super::strict::choice;
 use super::sweep::{self, Point, Sweep, Variant};
 use super::{read, short};
 use crate::error::Failure;
+use crate::figure::{Format, Theme};
 
 /// An experiment: what its file says, with sweeps expanded.
 #[derive(Debug, Clone)]
@@ -453,18 +454,34 @@ pub struct Figure {
     pub level: Option<Levels>,
     /// Whether the horizontal axis is logarithmic.
     pub x_log: Option<bool>,
-    /// mean or median over seeds.
-    pub centre: CurveCentre,
+    /// mean or median over seeds; mean by default.
+    pub centre: Option<CurveCentre>,
+    /// What bands around means are; standard errors by default where a prediction is drawn, else standard deviations.
+    pub band: Option<Band>,
     /// Coordinates that make panels; all, for curves, by default.
     pub panels: Option<Vec<String>>,
     /// Predicted levels (along the coordinate, for scaling), as method label -> quantities.
     pub levels: BTreeMap<String, Vec<String>>,
     /// Predicted curves: labels of methods whose exact mean-square error is drawn.
     pub exact: Vec<String>,
+    /// Whether a panel of measured over exact means is drawn under each panel.
+    pub ratios: bool,
+    /// The slope of a reference line.
+    pub slope: Option<f64>,
     /// The range of the vertical axis.
     pub y_range: Option<[f64; 2]>,
+    /// Whether panels have one vertical range; by default where each fills a good part of it.
+    pub share_y: Option<bool>,
     /// Panels per row.
     pub columns: Option<usize>,
+    /// The picture's width in pixels.
+    pub width: Option<f64>,
+    /// Dots of a PNG to an inch of 96 pixels.
+    pub dpi: Option<f64>,
+    /// light or dark.
+    pub theme: Theme,
+    /// What is written: svg, png, pdf.
+    pub formats: Option<Vec<Format>>,
 }
 
 /// One metric or several.
@@ -523,14 +540,25 @@ pub enum FigureKind {
 }
 
 /// The middle of a band over seeds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CurveCentre {
     /// The mean.
-    #[default]
     Mean,
     /// The median.
     Median,
+}
+
+/// A band around a mean over seeds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Band {
+    /// One standard deviation.
+    Deviation,
+    /// One standard error.
+    Error,
+    /// No band.
+    None,
 }
 
 /// A `[[check]]`: what is measured against what is expected. See `experiments/README.md`.

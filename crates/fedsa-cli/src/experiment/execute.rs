@@ -17,6 +17,7 @@ use super::results::{Results, Row, SeedResult, metric};
 use crate::config::schema::Controls;
 use crate::error::MachineFailure;
 use crate::files::folder::{self, RunFolder};
+use crate::machine;
 use crate::files::regular;
 
 /// What the runs of a plan report while they are under way. Runs report from several threads.
@@ -298,7 +299,9 @@ const SHORT_ROUND: f64 = 0.25;
 
 /// Whether a copy of a run's state fits beside it.
 fn fits(bytes: usize) -> bool {
-    bytes <= 1 << 30
+    // Saving takes copies; what is free is not all taken.
+    let free = machine::available().ok().flatten().map(|available| available.bytes);
+    free.is_none_or(|free| 8.0 * bytes as f64 <= free)
 }
 
 /// Local steps after which an observer is told of progress.

@@ -9,11 +9,12 @@ use toml::Value;
 
 use super::checks::Verdict;
 use super::outcome::Outcome;
-use super::picture::Picture;
+use super::picture::{self, Picture};
 use super::plan::Plan;
 use super::predict::{Predictor, QUANTITIES};
 use super::results::{COUNTS, Estimate, METRICS, Results, SeedResult, recorded};
 use crate::config::Experiment;
+use crate::figure::{About, Format};
 use crate::files::trace::{Column, Table as Trace};
 use crate::files::{npz, trace};
 
@@ -22,27 +23,31 @@ pub const FORMAT: u64 = 2;
 
 /// The names of the files of a finished experiment but `config.toml`, which its start wrote; the summary last:
 /// a folder with a summary is complete.
-pub fn names(_experiment: &Experiment) -> Vec<&'static str> {
-    vec!["trace.parquet", "theta.npz", "figure.svg", "figure.png", "summary.json"]
+pub fn names(experiment: &Experiment) -> Vec<&'static str> {
+    let pictures = picture::formats(&experiment.figure).into_iter().map(Format::file_name);
+    ["trace.parquet", "theta.npz"].into_iter().chain(pictures).chain(["summary.json"]).collect()
 }
 
-/// These files, with their contents.
+/// These files, with their contents; `config` is the text of `config.toml`, which pictures tell.
 ///
 /// # Errors
 /// When something is too large for its format.
-pub fn files(plan: &Plan, results: &Results, summary: &Json, picture: &Picture) -> Result<Vec<(String, Vec<u8>)>> {
+pub fn files(plan: &Plan, results: &Results, summary: &Json, picture: &Picture, config: &str) -> Result<Vec<(String, Vec<u8>)>> {
     let mut files = vec![
         ("trace.parquet".to_string(), trace::to_bytes(&trace_table(plan, results)?)?),
         ("theta.npz".to_string(), npz::to_bytes(&theta(plan, results)?)?),
     ];
-    files.extend(pictures(plan, picture));
+    files.extend(pictures(plan, picture, config));
     files.push(("summary.json".to_string(), format!("{summary:#}\n").into_bytes()));
     Ok(files)
 }
 
-/// The files of the picture.
-pub fn pictures(_plan: &Plan, picture: &Picture) -> Vec<(String, Vec<u8>)> {
-    vec![("figure.svg".to_string(), picture.svg().into_bytes()), ("figure.png".to_string(), picture.png())]
+/// The files of the picture, in the formats that the experiment's `[figure]` asks for. Each tells the text `config`.
+pub fn pictures(plan: &Plan, picture: &Picture, config: &str) -> Vec<(String, Vec<u8>)> {
+    let figure = &plan.experiment.figure;
+    let about = About { id: &plan.experiment.id, config };
+    let file = |format: Format| (format.file_name().to_string(), picture.render(format, &picture::look(figure), &about));
+    picture::formats(figure).into_iter().map(file).collect()
 }
 
 /// The columns of `trace.parquet` beside the counts, the metrics and the coordinates.

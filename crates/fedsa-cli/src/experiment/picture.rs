@@ -1,80 +1,39 @@
 //! The figure of an experiment.
 
+mod caption;
 mod cost;
+mod curves;
+mod lines;
+mod scaling;
 mod table;
+mod validate;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
-use fedsa::error::{Result, require};
 use fedsa::round::Status;
 use toml::Value;
 
+use self::lines::Lines;
+pub use self::validate::validate;
 use super::checks::Verdict;
 use super::plan::Plan;
-use super::predict::{Predictor, QUANTITIES};
-use super::results::{Estimate, METRICS, PREDICTED_METRICS, Results, Row, quantile};
-use crate::config::Experiment;
-use crate::config::schema::{CurveCentre, FigureKind};
-use crate::figure::{Curve, Figure, Level, Panel, Style, Table};
+use super::predict::Predictor;
+use super::results::{Estimate, METRICS, PREDICTED_METRICS, Results, Row};
+use crate::config::schema::{self, Band, CurveCentre, FigureKind};
+use crate::figure::{About, Curve, Figure, Format, Level, Look, Panel, Style, Table, number_text};
 
 /// What is counted along the rounds.
 pub(super) const AXES: &[&str] = &["round", "exchanges", "samples", "bits_up", "bits_down", "vectors_up", "messages"];
 
-/// Checks that the figure can be drawn.
-///
-/// # Errors
-/// When it names an unknown axis, metric, coordinate, method or quantity.
-pub fn validate(experiment: &Experiment, labels: &[String]) -> Result<()> {
-    let figure = &experiment.figure;
-    let coordinates: Vec<&str> = experiment.points.iter().flat_map(|p| &p.coordinates).map(|(n, _)| n.as_str()).collect();
-    let check = || {
-        if let Some(x) = &figure.x {
-            let known = match figure.kind {
-                FigureKind::Curves => AXES.contains(&x.as_str()),
-                FigureKind::Scaling | FigureKind::Cost | FigureKind::Table => coordinates.contains(&x.as_str()),
-            };
-            let accepted = if figure.kind == FigureKind::Curves { AXES.join(", ") } else { "a coordinate that is swept".into() };
-            require(known, "x", format!("\"{x}\""), &accepted)?;
-        }
-        let along = matches!(figure.kind, FigureKind::Scaling | FigureKind::Cost);
-        require(!along || figure.x.is_some(), "x", "missing", "given: the coordinate along which something is drawn")?;
-        let is_cost = figure.kind == FigureKind::Cost;
-        let levels = figure.level.as_ref().map_or(&[][..], |level| level.list());
-        let good = if is_cost { !levels.is_empty() && levels.iter().all(|x| *x > 0.0 && x.is_finite()) } else { figure.level.is_none() };
-        let shown = figure.level.as_ref().map_or("missing".into(), |_| format!("{levels:?}"));
-        require(good, "level", shown, "positive levels of the metric for kind = \"cost\", and none for other kinds")?;
-        if let Some(cost) = &figure.cost {
-            let known = is_cost && AXES.contains(&cost.as_str());
-            require(known, "cost", format!("\"{cost}\""), &format!("with kind = \"cost\", one of {}", AXES.join(", ")))?;
-        }
-        for y in figure.y.iter().flat_map(|y| y.list()) {
-            require(METRICS.contains(&y), "y", format!("\"{y}\""), &format!("one of {}", METRICS.join(", ")))?;
-        }
-        for name in figure.panels.iter().flatten() {
-            require(coordinates.contains(&name.as_str()), "panels", format!("\"{name}\""), "coordinates that are swept")?;
-        }
-        let shown = figure.y.as_ref().map_or(vec!["mse"], |y| y.list());
-        let predicted = shown.iter().any(|y| PREDICTED_METRICS.contains(y));
-        for (key, given) in [("levels", !figure.levels.is_empty()), ("exact", !figure.exact.is_empty())] {
-            let accepted = format!("a figure of {}, which theory predicts", PREDICTED_METRICS.join(" or "));
-            require(predicted || !given, key, format!("a prediction beside {}", shown.join(", ")), &accepted)?;
-        }
-        let levels = figure.levels.keys().map(|label| ("levels", label));
-        for (key, label) in levels.chain(figure.exact.iter().map(|label| ("exact", label))) {
-            require(labels.contains(label), key, format!("\"{label}\""), &format!("a method's label: {}", labels.join(", ")))?;
-        }
-        for quantity in figure.levels.values().flatten() {
-            require(
-                QUANTITIES.contains(&quantity.as_str()),
-                "levels",
-                format!("\"{quantity}\""),
-                &format!("one of {}", QUANTITIES.join(", ")),
-            )?;
-        }
-        Ok(())
-    };
-    check().map_err(|e: fedsa::error::BadInput| e.inside("figure"))
-}
+/// The most panels that are drawn, the most curves or levels in one of them, and the most rows and columns of a table:
+/// what a picture can show. Those that come first are.
+const MOST_PANELS: usize = 24;
+const MOST_CURVES: usize = 24;
+const MOST_ROWS: usize = 150;
+const MOST_COLUMNS: usize = 32;
+/// The most notes under a panel, and under a picture.
+const MOST_PANEL_NOTES: usize = 6;
+const MOST_NOTES: usize = 12;
 
 /// What quantities are called in legends.
 fn quantity_text(quantity: &str) -> &str {
@@ -132,10 +91,6 @@ pub(super) fn count_of(axis: &str) -> fn(&Row) -> f64 {
     }
 }
 
-fn axis_value(row: &Row, axis: &str) -> f64 {
-    count_of(axis)(row)
-}
-
 /// What is shown: curves, or a table.
 pub enum Picture {
     /// Panels of curves.
@@ -145,21 +100,25 @@ pub enum Picture {
 }
 
 impl Picture {
-    /// As SVG.
-    pub fn svg(&self) -> String {
+    /// The bytes of a file.
+    pub fn render(&self, format: Format, look: &Look, about: &About) -> Vec<u8> {
         match self {
-            Picture::Chart(figure) => figure.svg(),
-            Picture::Table(table) => table.svg(),
+            Picture::Chart(figure) => figure.render(format, look, about),
+            Picture::Table(table) => table.render(format, look, about),
         }
     }
+}
 
-    /// As PNG.
-    pub fn png(&self) -> Vec<u8> {
-        match self {
-            Picture::Chart(figure) => figure.png(),
-            Picture::Table(table) => table.png(),
-        }
-    }
+/// How a `[figure]` table wants its picture drawn.
+pub fn look(figure: &schema::Figure) -> Look {
+    let usual = Look::default();
+    Look { width: figure.width, dpi: figure.dpi.unwrap_or(usual.dpi), theme: figure.theme }
+}
+
+/// The files that a `[figure]` table asks for, each once.
+pub fn formats(figure: &schema::Figure) -> Vec<Format> {
+    let wanted = figure.formats.as_deref().unwrap_or(&[Format::Svg, Format::Png]);
+    Format::ALL.into_iter().filter(|format| wanted.contains(format)).collect()
 }
 
 /// A swept value as panels show it.
@@ -177,11 +136,20 @@ fn coordinate_text(name: &str, value: &Value) -> String {
     }
 }
 
+fn coordinate_label(name: &str) -> String {
+    match name {
+        "agents" => "number of agents N".into(),
+        "step_size" => "step size η".into(),
+        "local_steps" => "local steps H".into(),
+        other => other.to_string(),
+    }
+}
+
 /// Draws the figure.
 pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts: &[Verdict], quick: bool) -> Picture {
     let mut picture = match plan.experiment.figure.kind {
-        FigureKind::Curves => Picture::Chart(curves(plan, results, predictor)),
-        FigureKind::Scaling => Picture::Chart(scaling(plan, results, predictor)),
+        FigureKind::Curves => Picture::Chart(curves::curves(plan, results, predictor)),
+        FigureKind::Scaling => Picture::Chart(scaling::scaling(plan, results, predictor)),
         FigureKind::Cost => Picture::Chart(cost::cost(plan, results)),
         FigureKind::Table => Picture::Table(table::table(plan, results)),
     };
@@ -189,96 +157,38 @@ pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts:
         Picture::Chart(figure) => &mut figure.notes,
         Picture::Table(table) => &mut table.notes,
     };
-    notes.extend(verdicts.iter().filter_map(|verdict| verdict.note(quick)));
+    let said = verdicts.iter().filter_map(|verdict| verdict.note(quick)).collect();
+    notes.extend(capped(said, MOST_NOTES, "more about checks"));
     picture
+}
+
+/// The first of many notes, and how many more there are.
+fn capped(mut notes: Vec<String>, most: usize, more: &str) -> Vec<String> {
+    let left = notes.len().saturating_sub(most);
+    if left > 0 {
+        notes.truncate(most);
+        notes.push(format!("… and {left} {more}"));
+    }
+    notes
+}
+
+/// Notes that say what is not drawn, where `shown` of `all` are.
+fn left_out(shown: usize, all: usize, what: &str) -> Option<String> {
+    let say = || format!("Shown: the first {shown} of {all} {what}. The numbers of all are in summary.json and trace.parquet.");
+    (shown < all).then(say)
 }
 
 /// Panels by the values of some coordinates, each with the points that have them.
 fn panels(plan: &Plan, by: &[String]) -> Vec<(String, Vec<usize>)> {
-    let mut out: Vec<(String, Vec<usize>)> = Vec::new();
-    let mut index: HashMap<String, usize> = HashMap::new();
+    let mut out = Lines::default();
     for (i, planned) in plan.points.iter().enumerate() {
         let parts = planned.point.coordinates.iter().filter(|(n, _)| by.contains(n)).map(|(n, v)| coordinate_text(n, v));
-        let title = parts.collect::<Vec<_>>().join(", ");
-        let at = *index.entry(title.clone()).or_insert_with(|| {
-            out.push((title, Vec::new()));
-            out.len() - 1
-        });
-        out[at].1.push(i);
+        out.add(parts.collect::<Vec<_>>().join(", "), i);
     }
-    out
+    out.into_vec()
 }
 
-fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Figure {
-    let spec = &plan.experiment.figure;
-    let all: Vec<String> = plan.points.iter().flat_map(|p| p.point.coordinates.iter().map(|(n, _)| n.clone())).collect();
-    let by = spec.panels.clone().unwrap_or(all);
-    let axis = spec.x.as_deref().unwrap_or("round");
-    let metrics = metrics(plan);
-    let mut figure = Figure { title: plan.experiment.title.clone(), columns: spec.columns, ..Figure::default() };
-    for (title, points) in panels(plan, &by) {
-        let mut panel = Panel {
-            title,
-            x_label: axis_text(axis).into(),
-            y_label: y_label(&metrics),
-            x_log: spec.x_log.unwrap_or(false),
-            y_log: true,
-            y_range: spec.y_range.map(|[a, b]| (a, b)),
-            ..Panel::default()
-        };
-        let mut levels: BTreeSet<String> = BTreeSet::new();
-        let mut color = 0;
-        for (m, label) in plan.labels.iter().enumerate() {
-            for (point, metric) in points.iter().flat_map(|p| metrics.iter().map(move |metric| (p, *metric))) {
-                let cell = plan.points[*point].cells[m];
-                let rest = plan.points[*point].point.coordinates.iter().filter(|(n, _)| !by.contains(n));
-                let rest = rest.map(|(n, v)| coordinate_text(n, v));
-                let name = curve_name(label, rest, (metrics.len() > 1).then_some(metric));
-                panel.curves.push(curve(results, cell, metric, axis, &name, color, spec.centre, panel.x_log));
-                let predicted = PREDICTED_METRICS.contains(&metric);
-                if predicted && spec.exact.contains(label) {
-                    panel.curves.extend(exact_curve(plan, results, predictor, cell, metric, axis, &name, color));
-                }
-                for quantity in spec.levels.get(label).into_iter().flatten().filter(|_| predicted) {
-                    let text = format!("{label}: {}", quantity_text(quantity));
-                    if let Ok(y) = predictor.number(cell, quantity)
-                        && levels.insert(text.clone())
-                    {
-                        panel.levels.push(Level { label: text, y, color, dash: quantity_dash(quantity) });
-                    }
-                }
-                color += 1;
-                if let Some(note) = status_note(plan, results, cell) {
-                    panel.notes.push(note);
-                }
-            }
-        }
-        figure.panels.push(panel);
-    }
-    figure
-}
-
-/// A cell's exact mean-square error at the rounds that were measured, along the same axis:
-/// what rounds cost in samples or bits is known from their ledger.
-#[allow(clippy::too_many_arguments, reason = "what a curve is drawn from")]
-fn exact_curve(
-    plan: &Plan,
-    results: &Results,
-    predictor: &Predictor<'_>,
-    cell: usize,
-    metric: &str,
-    axis: &str,
-    name: &str,
-    color: usize,
-) -> Option<Curve> {
-    let exact = predictor.mse(cell, &predictor.curve(cell).ok()?, metric);
-    let grid = &plan.cells[cell].grid;
-    let at = |row: &Row| Some((axis_value(row, axis), exact[grid.binary_search(&row.round).ok()?]));
-    let (x, y) = results.curve(cell, metric).iter().filter_map(|(row, _)| at(row)).unzip();
-    Some(Curve { label: format!("{name}, exact"), color, x, y, band: None, style: Style::Dashed })
-}
-
-/// What is drawn: mse, or the residual where theta* is not known, unless the file says otherwise.
+/// The metrics that are drawn: mse, or the residual where theta* is not known, unless the file says otherwise.
 fn metrics(plan: &Plan) -> Vec<&str> {
     match &plan.experiment.figure.y {
         Some(y) => y.list(),
@@ -314,113 +224,48 @@ fn status_note(plan: &Plan, results: &Results, cell: usize) -> Option<String> {
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "what a curve is drawn from")]
-fn curve(results: &Results, cell: usize, metric: &str, axis: &str, label: &str, color: usize, centre: CurveCentre, x_log: bool) -> Curve {
-    let data: Vec<(Row, Vec<f64>)> = results.curve(cell, metric).into_iter().filter(|(row, _)| !x_log || row.round > 0).collect();
-    let x = data.iter().map(|(row, _)| axis_value(row, axis)).collect();
-    let (mut y, mut low, mut high) = (Vec::new(), Vec::new(), Vec::new());
-    for (_, values) in &data {
-        let (middle, a, b) = match centre {
-            CurveCentre::Mean => {
-                // One standard deviation over seeds, kept positive for logarithmic axes.
-                let Estimate { mean, se } = Estimate::of(values);
-                let sd = se * (values.len() as f64).sqrt();
-                (mean, (mean - sd).max(values.iter().copied().fold(f64::INFINITY, f64::min)), mean + sd)
-            }
-            CurveCentre::Median => {
-                let mut sorted = values.clone();
-                sorted.sort_by(f64::total_cmp);
-                (quantile(&sorted, 0.5), quantile(&sorted, 0.1), quantile(&sorted, 0.9))
-            }
-        };
-        y.push(middle);
-        low.push(a);
-        high.push(b);
-    }
-    let band = (results.cells[cell].len() > 1).then_some((low, high));
-    Curve { label: label.to_string(), color, x, y, band, style: Style::Line }
+/// Whether ticks along a coordinate stand at powers of two: where all its values are some, and where it counts bits.
+fn is_binary(plan: &Plan, axis: &str) -> bool {
+    let mut values: Vec<f64> = plan.points.iter().filter_map(|planned| planned.point.number(axis)).collect();
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    let is_power = |x: &f64| *x >= 1.0 && x.log2().fract() == 0.0;
+    axis == "bits" || (values.len() > 2 && values.iter().all(is_power))
 }
 
-fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Figure {
-    let spec = &plan.experiment.figure;
-    let axis = spec.x.as_deref().expect("validated");
-    let metrics = metrics(plan);
-    let predicted_metric = metrics.iter().copied().find(|metric| PREDICTED_METRICS.contains(metric));
-    let by = spec.panels.clone().unwrap_or_default();
-    let mut figure = Figure { title: plan.experiment.title.clone(), columns: spec.columns, ..Figure::default() };
-    for (title, points) in panels(plan, &by) {
-        let mut panel = Panel {
-            title,
-            x_label: coordinate_label(axis),
-            y_label: y_label(&metrics),
-            x_log: spec.x_log.unwrap_or(true),
-            y_log: true,
-            y_range: spec.y_range.map(|[a, b]| (a, b)),
-            ..Panel::default()
-        };
-        let mut color = 0;
-        for (m, label) in plan.labels.iter().enumerate() {
-            // One line per metric and combination of what is neither the axis nor a panel.
-            let mut lines: Vec<(String, Vec<(f64, Estimate)>)> = Vec::new();
-            let mut predicted: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
-            for (point, metric) in points.iter().flat_map(|p| metrics.iter().map(move |metric| (p, *metric))) {
-                let (planned, cell) = (&plan.points[*point], plan.points[*point].cells[m]);
-                let Some(x) = planned.point.number(axis) else { continue };
-                let rest = planned.point.coordinates.iter().filter(|(n, _)| n != axis && !by.contains(n));
-                let rest: Vec<String> = rest.map(|(n, v)| coordinate_text(n, v)).collect();
-                if let (Some(floors), true) = (results.floors(cell, metric), results.is_ok(cell)) {
-                    let name = curve_name(label, rest.iter().cloned(), (metrics.len() > 1).then_some(metric));
-                    add_to(&mut lines, name, (x, Estimate::of(&floors)));
-                }
-                if Some(metric) == predicted_metric {
-                    for quantity in spec.levels.get(label).into_iter().flatten() {
-                        if let Ok(y) = predictor.number(cell, quantity) {
-                            let name = curve_name(&format!("{label}: {}", quantity_text(quantity)), rest.iter().cloned(), None);
-                            add_to(&mut predicted, name, (x, y));
-                        }
-                    }
-                }
-            }
-            for (label, line) in predicted {
-                let (x, y) = line.into_iter().unzip();
-                panel.curves.push(Curve { label, color, x, y, band: None, style: Style::Dashed });
-            }
-            for (label, line) in lines {
-                panel.curves.push(Curve {
-                    label,
-                    color,
-                    x: line.iter().map(|(x, _)| *x).collect(),
-                    y: line.iter().map(|(_, e)| e.mean).collect(),
-                    band: Some((line.iter().map(|(_, e)| e.mean - e.se).collect(), line.iter().map(|(_, e)| e.mean + e.se).collect())),
-                    style: Style::LinePoints,
-                });
-                color += 1;
-            }
-        }
-        figure.panels.push(panel);
-    }
-    figure
+/// Whether a coordinate is drawn on a logarithmic axis: where it can be, unless the file says otherwise.
+fn is_log(plan: &Plan, axis: &str) -> bool {
+    let positive = || plan.points.iter().filter_map(|planned| planned.point.number(axis)).all(|x| x > 0.0);
+    plan.experiment.figure.x_log.unwrap_or_else(positive)
 }
 
-fn coordinate_label(name: &str) -> String {
-    match name {
-        "agents" => "number of agents N".into(),
-        "step_size" => "step size η".into(),
-        "local_steps" => "local steps H".into(),
-        other => other.to_string(),
-    }
-}
-
-/// Adds a point to the line of that name, which is begun if there is none.
-fn add_to<T>(lines: &mut Vec<(String, Vec<T>)>, name: String, point: T) {
-    match lines.iter_mut().find(|(n, _)| *n == name) {
-        Some((_, line)) => line.push(point),
-        None => lines.push((name, vec![point])),
-    }
+/// A line of the given slope on logarithmic axes, a little above the curves, of which it follows those that are about as
+/// steep where there are any.
+fn reference(slope: f64, curves: &[Curve]) -> Option<Curve> {
+    const AS_STEEP: f64 = 0.35;
+    const ABOVE: f64 = 0.18;
+    let logs = |curve: &Curve| -> Vec<(f64, f64)> {
+        let points = curve.x.iter().zip(&curve.y).filter(|(x, y)| **x > 0.0 && **y > 0.0 && y.is_finite());
+        points.map(|(x, y)| (x.log10(), y.log10())).collect()
+    };
+    let all: Vec<Vec<(f64, f64)>> = curves.iter().filter(|c| c.style != Style::Dashed).map(logs).filter(|c| c.len() > 1).collect();
+    let steepness = |curve: &[(f64, f64)]| {
+        let ((x, y), (to_x, to_y)) = (curve[0], curve[curve.len() - 1]);
+        (to_y - y) / (to_x - x)
+    };
+    let steep: Vec<&Vec<(f64, f64)>> = all.iter().filter(|c| (steepness(c) - slope).abs() < AS_STEEP).collect();
+    let followed: Vec<(f64, f64)> = if steep.is_empty() { all.concat() } else { steep.into_iter().flatten().copied().collect() };
+    let height = followed.iter().map(|(x, y)| y - slope * x).max_by(f64::total_cmp)? + ABOVE;
+    let low = followed.iter().map(|(x, _)| *x).min_by(f64::total_cmp)?;
+    let high = followed.iter().map(|(x, _)| *x).max_by(f64::total_cmp)?;
+    let x = vec![10f64.powf(low), 10f64.powf(high)];
+    let y = vec![10f64.powf(height + slope * low), 10f64.powf(height + slope * high)];
+    Some(Curve { label: format!("slope {}", slope.to_string().replace('-', "−")), x, y, style: Style::Reference, ..Curve::default() })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::predict::QUANTITIES;
     use super::*;
     use crate::figure::has_glyphs;
 
@@ -435,5 +280,15 @@ mod tests {
             assert!(has_glyphs(&text), "{text}");
         }
         assert!(!has_glyphs("\u{4e00}"), "what the font lacks is noticed");
+    }
+
+    #[test]
+    fn a_reference_lies_above_the_curves_that_are_as_steep() {
+        let curve = |y: [f64; 2]| Curve { x: vec![1.0, 100.0], y: y.to_vec(), ..Curve::default() };
+        let line = reference(-1.0, &[curve([1.0, 0.01]), curve([2.0, 0.02]), curve([50.0, 50.0])]).unwrap();
+        assert_eq!((line.label.as_str(), &line.x[..]), ("slope −1", &[1.0, 100.0][..]));
+        assert!(line.y[0] > 2.0 && line.y[0] < 4.0, "{:?}", line.y);
+        assert!((line.y[0] / line.y[1] - 100.0).abs() < 1e-9);
+        assert!(reference(-1.0, &[curve([f64::NAN, 0.0])]).is_none());
     }
 }

@@ -8,6 +8,8 @@ pub(super) struct Axis {
     log: bool,
     low: f64,
     high: f64,
+    /// Ticks of a logarithmic axis stand at powers of two.
+    binary: bool,
 }
 
 /// Places on an axis as fractions of its length.
@@ -16,6 +18,9 @@ pub(super) struct Ticks {
     pub major: Vec<(f64, String)>,
     pub minor: Vec<f64>,
 }
+
+/// Labels within a decade are at least this far apart, in pixels.
+const ROOM_FOR_LABEL: f64 = 18.0;
 
 /// Values beyond this are infinite for all that a picture shows; their differences are not.
 const HUGE: f64 = 1e300;
@@ -33,7 +38,7 @@ impl Axis {
     /// Shows `range`, given on the axis's own scale, with a margin. Without a range, shows something.
     pub fn around(range: Option<(f64, f64)>, log: bool, margin: f64) -> Axis {
         let Some((low, high)) = range else {
-            return Axis { log, low: 0.0, high: 1.0 };
+            return Axis { log, low: 0.0, high: 1.0, binary: false };
         };
         let middle = 0.5 * low + 0.5 * high;
         let half = 0.5 * high - 0.5 * low;
@@ -47,13 +52,23 @@ impl Axis {
             false if log => 0.2,
             false => (0.1 * middle.abs()).max(if middle == 0.0 { 1.0 } else { f64::MIN_POSITIVE }),
         };
-        Axis { log, low: middle - half, high: middle + half }
+        Axis { log, low: middle - half, high: middle + half, binary: false }
     }
 
     /// Shows exactly this range of values, if it is one.
     pub fn exactly((low, high): (f64, f64), log: bool) -> Option<Axis> {
         let (low, high) = (scaled(low, log)?, scaled(high, log)?);
-        (high - low > 1e-9 * low.abs().max(high.abs())).then_some(Axis { log, low, high })
+        (high - low > 1e-9 * low.abs().max(high.abs())).then_some(Axis { log, low, high, binary: false })
+    }
+
+    /// The same range with ticks at powers of two, if it is logarithmic.
+    pub fn with_binary_ticks(self, binary: bool) -> Axis {
+        Axis { binary: self.log && binary, ..self }
+    }
+
+    /// Whether another axis shows the same range.
+    pub fn is_like(&self, other: &Axis) -> bool {
+        (self.log, self.low, self.high) == (other.log, other.low, other.high)
     }
 
     /// Where on the axis a value is: 0 at its low end, 1 at its high end.
@@ -70,22 +85,51 @@ impl Axis {
         if !self.log {
             return self.linear_ticks(self.low, self.high, count, |v| self.locate(v));
         }
+        if let Some(ticks) = self.binary_ticks(count) {
+            return ticks;
+        }
         let (first, last) = (self.low.ceil() as i32, self.high.floor() as i32);
-        if last - first >= 1 {
+        // Two decades alone say little of what lies between and beside them.
+        if last - first >= 2 {
             return self.decade_ticks(first, last, count, length);
         }
         let (floor, ceiling) = (self.low.floor() as i32, self.high.ceil() as i32);
-        let major: Vec<_> = (floor..=ceiling)
-            .flat_map(|decade| [1_i64, 2, 5].map(|digit| (digit, decade)))
-            .map(|(digit, decade)| (self.locate((digit as f64).log10() + f64::from(decade)), digit, decade))
-            .filter(|(at, _, _)| (0.0..=1.0).contains(at))
-            .map(|(at, digit, decade)| (at, scientific(digit, decade)))
-            .collect();
-        if (2..=count.max(2)).contains(&major.len()) {
+        let plain = self.low >= -3.0 && self.high <= 4.0;
+        let label = |digit: i64, decade: i32| match plain {
+            true => decimal(digit as f64 * 10f64.powi(decade), (-decade).max(0) as usize),
+            false => scientific(digit, decade),
+        };
+        let at_digits = |digits: &[i64]| -> Vec<(f64, String)> {
+            let all = (floor..=ceiling).flat_map(|decade| digits.iter().map(move |digit| (*digit, decade)));
+            let places = all.map(|(digit, decade)| (self.locate((digit as f64).log10() + f64::from(decade)), digit, decade));
+            places.filter(|(at, _, _)| (0.0..=1.0).contains(at)).map(|(at, digit, decade)| (at, label(digit, decade))).collect()
+        };
+        let has_room = |major: &[(f64, String)]| major.windows(2).all(|pair| (pair[1].0 - pair[0].0) * length >= ROOM_FOR_LABEL);
+        let fits = |major: &Vec<(f64, String)>| (2..=count.max(2)).contains(&major.len()) && has_room(major);
+        let sets: [&[i64]; 4] = [&[1, 2, 3, 4, 5, 6, 7, 8, 9], &[1, 2, 3, 5, 7], &[1, 2, 5], &[1, 3]];
+        if let Some(major) = sets.into_iter().map(at_digits).find(fits) {
             let minor = (floor..=ceiling).flat_map(|decade| self.within_decade(decade)).collect();
             return Ticks { major, minor };
         }
+        if last > first {
+            return self.decade_ticks(first, last, count, length);
+        }
         self.linear_ticks(10f64.powf(self.low), 10f64.powf(self.high).min(f64::MAX), count, |v| self.locate(v.log10()))
+    }
+
+    /// Ticks at 1, 2, 4, 8 and so on, or at every second, third of them where there are many.
+    fn binary_ticks(&self, count: usize) -> Option<Ticks> {
+        const LARGEST: f64 = 1e15;
+        let exponent = |end: f64| end * std::f64::consts::LOG2_10;
+        let (first, last) = (exponent(self.low).ceil(), exponent(self.high).floor());
+        if !self.binary || first < 0.0 || last <= first || self.high > LARGEST.log10() {
+            return None;
+        }
+        let (first, last) = (first as i32, last as i32);
+        let step = ((last - first) as usize / count.max(1) + 1) as i32;
+        let value = |exponent: i32| 2f64.powi(exponent);
+        let major = (first..=last).filter(|e| e % step == 0).map(|e| (self.locate(value(e).log10()), decimal(value(e), 0))).collect();
+        Some(Ticks { major, minor: (first..=last).map(|e| self.locate(value(e).log10())).collect() })
     }
 
     fn decade_ticks(&self, first: i32, last: i32, count: usize, length: f64) -> Ticks {

@@ -1,13 +1,13 @@
 //! Legends: samples of the lines beside their names, in aligned columns.
 
 use super::scene::{Anchor, Mark, Point, Scene};
-use super::style::{self, BAND_OPACITY, CURVE_WIDTH, INK, LEGEND, LEVEL_WIDTH, WHITE};
-use super::{Panel, Style};
+use super::style::{self, CURVE_WIDTH, Colors, LEGEND, LEVEL_WIDTH, Overlap, REFERENCE_WIDTH};
+use super::{Curve, Panel, Style};
 
 /// How a curve or a level is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    Curve { style: Style, color: usize, band: bool },
+    Curve { style: Style, color: usize, band: bool, overlap: Overlap },
     Level { color: usize, dash: usize },
 }
 
@@ -18,9 +18,9 @@ pub(super) struct Entry {
 }
 
 /// The entries of a panel, each once, in their order.
-pub(super) fn entries(panel: &Panel) -> Vec<Entry> {
+pub(super) fn entries(panel: &Panel, overlap: impl Fn(&Curve) -> Overlap) -> Vec<Entry> {
     let curves = panel.curves.iter().map(|c| {
-        let look = Look::Curve { style: c.style, color: c.color, band: c.band.is_some() };
+        let look = Look::Curve { style: c.style, color: c.color, band: c.band.is_some(), overlap: overlap(c) };
         Entry { label: c.label.clone(), look }
     });
     let levels = panel.levels.iter().map(|l| Entry { label: l.label.clone(), look: Look::Level { color: l.color, dash: l.dash } });
@@ -38,16 +38,26 @@ pub(super) fn shared(panels: &[Vec<Entry>]) -> Option<Vec<Entry>> {
     let mut union: Vec<Entry> = Vec::new();
     for entry in panels.iter().flatten() {
         if !union.contains(entry) {
-            if union.iter().any(|other| other.label == entry.label) {
-                return None;
+            match union.iter_mut().find(|other| other.label == entry.label) {
+                None => union.push(entry.clone()),
+                // In one panel with a band, in another without, for want of seeds: the same curve.
+                Some(other) => other.look = with_band(other.look, entry.look)?,
             }
-            union.push(entry.clone());
         }
     }
     let largest = panels.iter().map(Vec::len).max().unwrap_or(0);
     // Curves before levels, as in a single panel.
     union.sort_by_key(|entry| matches!(entry.look, Look::Level { .. }));
     (union.len() <= 2 * largest).then_some(union)
+}
+
+/// The look with a band of two that differ in nothing else.
+fn with_band(a: Look, b: Look) -> Option<Look> {
+    let banded = |look| match look {
+        Look::Curve { style, color, overlap, .. } => Look::Curve { style, color, band: true, overlap },
+        level => level,
+    };
+    (banded(a) == banded(b)).then_some(banded(a))
 }
 
 /// Entries broken into lines and set in columns.
@@ -88,13 +98,13 @@ impl Legend {
         total(&self.column_widths)
     }
 
-    pub fn draw(&self, scene: &mut Scene, (left, top): Point) {
+    pub fn draw(&self, scene: &mut Scene, (left, top): Point, colors: &Colors) {
         let mut y = top;
         for row in &self.rows {
             let mut x = left;
             for ((look, lines), width) in row.iter().zip(&self.column_widths) {
-                sample(scene, *look, (x, y + LEGEND.baseline() - LEGEND.half_capital()));
-                scene.paragraph((x + SAMPLE + SAMPLE_GAP, y), lines, LEGEND, Anchor::Start, INK);
+                sample(scene, *look, (x, y + LEGEND.baseline() - LEGEND.half_capital()), colors);
+                scene.paragraph((x + SAMPLE + SAMPLE_GAP, y), lines, LEGEND, Anchor::Start, colors.ink);
                 x += width + COLUMN_GAP;
             }
             y += row_height(row);
@@ -110,28 +120,36 @@ fn row_height(row: &[(Look, Vec<String>)]) -> f64 {
     row.iter().map(|(_, lines)| lines.len()).max().unwrap_or(0) as f64 * LEGEND.leading() + ROW_GAP
 }
 
-fn sample(scene: &mut Scene, look: Look, (x, y): Point) {
+fn sample(scene: &mut Scene, look: Look, (x, y): Point, colors: &Colors) {
     let points = vec![(x, y), (x + SAMPLE, y)];
     match look {
         Look::Level { color, dash } => {
-            let dash = style::level_dash(dash);
-            scene.marks.push(Mark::Line { points, color: style::level_color(color), width: LEVEL_WIDTH, dash });
+            let (color, dash) = (colors.prediction(color), style::level_dash(dash));
+            scene.marks.push(Mark::Line { points, color, width: LEVEL_WIDTH, dash });
         }
-        Look::Curve { style: drawn, color: index, band } => {
-            let color = style::color(index);
+        Look::Curve { style: Style::Reference, .. } => {
+            scene.marks.push(Mark::Line { points, color: colors.reference, width: REFERENCE_WIDTH, dash: style::reference_dash() });
+        }
+        Look::Curve { style: Style::Dashed, color: index, overlap, .. } => {
+            let (color, dash) = (colors.prediction(index), style::predicted_dash(index, overlap));
+            scene.marks.push(Mark::Line { points, color, width: LEVEL_WIDTH, dash });
+        }
+        Look::Curve { style: drawn, color: index, band, overlap } => {
+            let color = colors.curve(index);
             if band {
-                let tint = style::mix(WHITE, color, BAND_OPACITY);
+                let tint = style::mix(colors.background, color, colors.band_opacity);
                 scene.rectangle((x, y - 4.5), (x + SAMPLE, y + 4.5), tint);
             }
-            let dash = match drawn {
-                Style::Dashed => style::broken_dash(index),
-                _ => style::solid_dash(index),
-            };
             if drawn != Style::Points {
-                scene.marks.push(Mark::Line { points, color, width: CURVE_WIDTH, dash });
+                scene.marks.push(Mark::Line {
+                    points,
+                    color,
+                    width: CURVE_WIDTH,
+                    dash: style::sample_dash(style::curve_dash(index, overlap), SAMPLE),
+                });
             }
             if matches!(drawn, Style::Points | Style::LinePoints) {
-                scene.marks.push(style::marker(index, (x + SAMPLE / 2.0, y)));
+                scene.marks.push(colors.marker(index, (x + SAMPLE / 2.0, y), 1.0));
             }
         }
     }

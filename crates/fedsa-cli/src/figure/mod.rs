@@ -1,33 +1,48 @@
-//! Pictures of results: panels of curves ([`Figure`]) and shaded tables ([`Table`]), as SVG or PNG.
+//! Pictures of results: panels of curves ([`Figure`]) and shaded tables ([`Table`]), as SVG, PNG or PDF.
 //!
 //! The data model says what is shown, in data units; where it goes is decided here. The same input gives the same bytes.
 //! Numbers of every kind are accepted: what an axis cannot show (NaN, infinities, zero and less on a logarithmic axis)
 //! breaks the line there.
 //!
-//! A picture is made in two steps: a layout (`chart`, `table`) places marks in a `scene`, and `paint` draws the
-//! scene with plotters' backends.
+//! A picture is made in two steps: a layout (`chart` with its `panel`s, `table`) places marks in a `scene`, and a backend
+//! (`svg`, `raster`, `pdf`) writes the scene. Colours, dashes, markers and fonts are in `style`.
 
+mod about;
 mod axis;
 mod chart;
 mod legend;
-mod paint;
+mod overlap;
+mod panel;
+mod pdf;
+mod range;
+mod raster;
 mod scene;
 mod style;
+mod svg;
 mod table;
 #[cfg(test)]
 mod tests;
 mod text;
 mod trace;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+pub use about::About;
+pub use text::number_text;
+
 /// Panels on a grid, filled row by row, with one legend beneath them where their legends agree.
 #[derive(Clone, Debug, Default)]
 pub struct Figure {
     pub title: String,
-    pub subtitle: Option<String>,
     pub panels: Vec<Panel>,
-    /// Panels in a row; chosen from their number if absent.
+    /// Panels in a row, fewer where the width has no room; chosen from their number if absent.
     pub columns: Option<usize>,
-    /// Small text under the picture, one paragraph each.
+    /// Whether panels that measure the same have one vertical range; if absent, where each fills a good part of it.
+    pub share_y: Option<bool>,
+    /// What lines, points and bands are, under the picture.
+    pub caption: String,
+    /// Small text under the caption, one paragraph each.
     pub notes: Vec<String>,
 }
 
@@ -38,12 +53,16 @@ pub struct Panel {
     pub y_label: String,
     pub x_log: bool,
     pub y_log: bool,
+    /// Ticks of a logarithmic x axis stand at 1, 2, 4, 8 and so on.
+    pub x_binary: bool,
     pub curves: Vec<Curve>,
     pub levels: Vec<Level>,
     /// Fixed range of the y axis. Ignored if it is empty, or not positive on a logarithmic axis.
     pub y_range: Option<(f64, f64)>,
     /// Small text under the panel.
     pub notes: Vec<String>,
+    /// A lower panel beneath this one, along the same x axis. Its legend and notes are not shown.
+    pub lower: Option<Box<Panel>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -61,11 +80,15 @@ pub struct Curve {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
+    /// Measured: a line. Of lines that coincide, those above are dashed so that all are seen.
     #[default]
     Line,
+    /// Predicted: thin dashes upon the measured.
     Dashed,
     Points,
     LinePoints,
+    /// Neither measured nor predicted: thin grey dots.
+    Reference,
 }
 
 /// A predicted value: a thin dashed line across the panel.
@@ -84,6 +107,8 @@ pub struct Table {
     pub title: String,
     pub columns: Vec<String>,
     pub rows: Vec<Vec<Cell>>,
+    /// What the cells are, under the table.
+    pub caption: String,
     pub notes: Vec<String>,
 }
 
@@ -97,6 +122,8 @@ pub struct Cell {
 pub enum Fill {
     #[default]
     None,
+    /// The name of the rows that follow: bold.
+    Group,
     /// From 0 (light) to 1 (dark); the caller chooses the scale, such as a logarithm of the value.
     Shade(f64),
     Status(Status),
@@ -117,22 +144,77 @@ pub(crate) fn has_glyphs(text: &str) -> bool {
     style::AXIS_LABEL.has_glyphs(text) && style::TITLE.has_glyphs(text)
 }
 
-impl Figure {
-    pub fn svg(&self) -> String {
-        paint::svg(&chart::scene(self))
-    }
+/// What a picture is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// With text as text.
+    Svg,
+    Png,
+    /// One page, with text that can be searched.
+    Pdf,
+}
 
-    pub fn png(&self) -> Vec<u8> {
-        paint::png(&chart::scene(self))
+impl Format {
+    /// All of them.
+    pub const ALL: [Format; 3] = [Format::Svg, Format::Png, Format::Pdf];
+
+    /// What an experiment's picture is called.
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Format::Svg => "figure.svg",
+            Format::Png => "figure.png",
+            Format::Pdf => "figure.pdf",
+        }
+    }
+}
+
+/// The colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Theme {
+    /// Dark on white.
+    #[default]
+    Light,
+    /// Light on nearly black.
+    Dark,
+}
+
+/// How a picture is drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Look {
+    /// Its width in CSS pixels; chosen from the number of columns if absent. A table is as wide as it must be.
+    pub width: Option<f64>,
+    /// Dots of a PNG to an inch of 96 CSS pixels. Of a picture of more than 30 million dots there are fewer.
+    pub dpi: f64,
+    /// The colours.
+    pub theme: Theme,
+}
+
+impl Default for Look {
+    fn default() -> Self {
+        Look { width: None, dpi: 192.0, theme: Theme::Light }
+    }
+}
+
+impl Figure {
+    /// The bytes of a file.
+    pub fn render(&self, format: Format, look: &Look, about: &About) -> Vec<u8> {
+        write(&chart::scene(self, look), format, look, about)
     }
 }
 
 impl Table {
-    pub fn svg(&self) -> String {
-        paint::svg(&table::scene(self))
+    /// The bytes of a file.
+    pub fn render(&self, format: Format, look: &Look, about: &About) -> Vec<u8> {
+        write(&table::scene(self, look), format, look, about)
     }
+}
 
-    pub fn png(&self) -> Vec<u8> {
-        paint::png(&table::scene(self))
+fn write(scene: &scene::Scene, format: Format, look: &Look, about: &About) -> Vec<u8> {
+    match format {
+        Format::Svg => svg::render(scene, about),
+        Format::Png => raster::render(scene, look.dpi, about),
+        Format::Pdf => pdf::render(scene, about),
     }
 }

@@ -1,4 +1,5 @@
-//! What is drawn and where: marks in CSS pixels, from the upper left corner.
+//! What is drawn and where: marks in CSS pixels, from the upper left corner. The backends (`svg`, `raster`, `pdf`) draw
+//! the same scene.
 
 use super::text::Font;
 
@@ -8,26 +9,62 @@ pub(super) type Rgb = (u8, u8, u8);
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     pub title: String,
+    /// What the picture shows, for readers that do not see it.
+    pub description: String,
+    pub background: Rgb,
     pub width: f64,
     pub height: f64,
     pub marks: Vec<Mark>,
 }
 
+/// How a line is broken.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Dash {
+    /// Lengths drawn and skipped in turn; empty for a solid line.
+    pub lengths: Vec<f64>,
+    /// How far into the pattern a line starts.
+    pub start: f64,
+}
+
+impl Dash {
+    pub fn solid() -> Dash {
+        Dash::default()
+    }
+
+    pub fn of(lengths: &[f64]) -> Dash {
+        Dash { lengths: lengths.to_vec(), start: 0.0 }
+    }
+
+    /// Of a jagged line the dashes are longer, so that they are seen in it and not too many.
+    pub fn stretched(&self, points: &[Point]) -> Dash {
+        let total: f64 = points.windows(2).map(|pair| (pair[1].0 - pair[0].0).hypot(pair[1].1 - pair[0].1)).sum();
+        let extent = |coordinate: fn(&Point) -> f64| {
+            let coordinates = points.iter().map(coordinate);
+            coordinates.clone().fold(f64::NEG_INFINITY, f64::max) - coordinates.fold(f64::INFINITY, f64::min)
+        };
+        let smooth = 1.5 * (extent(|p| p.0) + extent(|p| p.1));
+        // Longer by the root of what the line is longer, as long as the dashes can be counted.
+        let jagged = if smooth > 0.0 { (total / smooth).max(1.0) } else { 1.0 };
+        let stretch = jagged.sqrt().max(jagged / 10.0);
+        Dash { lengths: self.lengths.iter().map(|length| length * stretch).collect(), start: self.start * stretch }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) enum Mark {
-    /// `dash` alternates lengths drawn and skipped; empty for a solid line.
     Line {
         points: Vec<Point>,
         color: Rgb,
         width: f64,
-        dash: &'static [f64],
+        dash: Dash,
     },
     /// A translucent ribbon: x, upper and lower y, with x increasing.
     Ribbon {
         edges: Vec<(f64, f64, f64)>,
         color: Rgb,
+        opacity: f64,
     },
-    /// A filled convex polygon.
+    /// A filled polygon.
     Polygon {
         points: Vec<Point>,
         color: Rgb,
@@ -37,15 +74,31 @@ pub(super) enum Mark {
         radius: f64,
         color: Rgb,
     },
-    /// One line of text; `at` is on its baseline.
-    Text {
-        at: Point,
-        text: String,
-        font: Font,
-        anchor: Anchor,
-        upward: bool,
-        color: Rgb,
-    },
+    Text(Text),
+}
+
+/// One line of text.
+#[derive(Clone, Debug)]
+pub(super) struct Text {
+    /// On the baseline.
+    pub at: Point,
+    pub text: String,
+    pub font: Font,
+    pub anchor: Anchor,
+    /// Reads from bottom to top.
+    pub upward: bool,
+    pub color: Rgb,
+}
+
+impl Text {
+    /// From the anchor back to the start of the text.
+    pub fn before(&self) -> f64 {
+        match self.anchor {
+            Anchor::Start => 0.0,
+            Anchor::Middle => self.font.width(&self.text) / 2.0,
+            Anchor::End => self.font.width(&self.text),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,12 +109,12 @@ pub(super) enum Anchor {
 }
 
 impl Scene {
-    pub fn new(title: &str, width: f64) -> Self {
-        Scene { title: title.to_string(), width, height: 0.0, marks: Vec::new() }
+    pub fn new(title: &str, width: f64, background: Rgb) -> Self {
+        Scene { title: title.to_string(), description: String::new(), background, width, height: 0.0, marks: Vec::new() }
     }
 
     pub fn line(&mut self, points: Vec<Point>, color: Rgb, width: f64) {
-        self.marks.push(Mark::Line { points, color, width, dash: &[] });
+        self.marks.push(Mark::Line { points, color, width, dash: Dash::solid() });
     }
 
     pub fn rectangle(&mut self, (left, top): Point, (right, bottom): Point, color: Rgb) {
@@ -80,7 +133,7 @@ impl Scene {
 
     fn push_text(&mut self, at: Point, text: &str, font: Font, anchor: Anchor, upward: bool, color: Rgb) {
         if !text.is_empty() {
-            self.marks.push(Mark::Text { at, text: text.to_string(), font, anchor, upward, color });
+            self.marks.push(Mark::Text(Text { at, text: super::text::clean(text), font, anchor, upward, color }));
         }
     }
 

@@ -2,112 +2,227 @@
 
 use std::f64::consts::TAU;
 
-use super::scene::{Mark, Point, Rgb};
+use super::scene::{Dash, Mark, Point, Rgb};
 use super::text::Font;
-use super::{Fill, Status};
-
-pub(super) const INK: Rgb = (0x1a, 0x1a, 0x1a);
-pub(super) const SOFT_INK: Rgb = (0x55, 0x55, 0x55);
-pub(super) const FRAME: Rgb = (0x4d, 0x4d, 0x4d);
-pub(super) const MAJOR_GRID: Rgb = (0xdc, 0xdc, 0xdc);
-pub(super) const MINOR_GRID: Rgb = (0xf0, 0xf0, 0xf0);
-pub(super) const WHITE: Rgb = (0xff, 0xff, 0xff);
+use super::{Fill, Status, Theme};
 
 pub(super) const TITLE: Font = Font::bold(16.0);
-pub(super) const SUBTITLE: Font = Font::regular(13.0);
 pub(super) const PANEL_TITLE: Font = Font::bold(12.5);
 pub(super) const AXIS_LABEL: Font = Font::regular(12.5);
 pub(super) const TICK: Font = Font::regular(11.5);
 pub(super) const LEGEND: Font = Font::regular(12.5);
+pub(super) const CAPTION: Font = Font::regular(12.0);
 pub(super) const NOTE: Font = Font::regular(11.0);
 
 pub(super) const CURVE_WIDTH: f64 = 1.8;
 pub(super) const FINE_CURVE_WIDTH: f64 = 1.4;
 pub(super) const LEVEL_WIDTH: f64 = 1.3;
-pub(super) const MARKER_RADIUS: f64 = 3.4;
-pub(super) const BAND_OPACITY: f64 = 0.2;
+pub(super) const REFERENCE_WIDTH: f64 = 1.2;
+const MARKER_RADIUS: f64 = 3.4;
+
+/// The colours of a theme.
+#[derive(Debug)]
+pub(super) struct Colors {
+    pub background: Rgb,
+    pub ink: Rgb,
+    pub soft_ink: Rgb,
+    pub frame: Rgb,
+    pub major_grid: Rgb,
+    pub minor_grid: Rgb,
+    /// A reference that is neither measured nor predicted.
+    pub reference: Rgb,
+    pub band_opacity: f64,
+    palette: [Rgb; 8],
+    /// Where the colour of a prediction goes, from its curve's: to be seen upon it.
+    contrast: Rgb,
+    /// From the least to the largest shade.
+    shades: [Rgb; 3],
+    statuses: [Rgb; 4],
+}
 
 /// Okabe and Ito's colours, which people with any colour vision tell apart; the yellow darkened, to be seen on white.
-const PALETTE: [Rgb; 8] = [
-    (0x00, 0x72, 0xb2),
-    (0xd5, 0x5e, 0x00),
-    (0x00, 0x9e, 0x73),
-    (0xcc, 0x79, 0xa7),
-    (0xe6, 0x9f, 0x00),
-    (0x56, 0xb4, 0xe9),
-    (0x00, 0x00, 0x00),
-    (0xa8, 0x9c, 0x00),
-];
+const LIGHT: Colors = Colors {
+    background: (0xff, 0xff, 0xff),
+    ink: (0x1a, 0x1a, 0x1a),
+    soft_ink: (0x55, 0x55, 0x55),
+    frame: (0x4d, 0x4d, 0x4d),
+    major_grid: (0xdc, 0xdc, 0xdc),
+    minor_grid: (0xf0, 0xf0, 0xf0),
+    reference: (0x80, 0x80, 0x80),
+    band_opacity: 0.2,
+    palette: [
+        (0x00, 0x72, 0xb2),
+        (0xd5, 0x5e, 0x00),
+        (0x00, 0x9e, 0x73),
+        (0xcc, 0x79, 0xa7),
+        (0xe6, 0x9f, 0x00),
+        (0x56, 0xb4, 0xe9),
+        (0x00, 0x00, 0x00),
+        (0xa8, 0x9c, 0x00),
+    ],
+    contrast: (0x00, 0x00, 0x00),
+    shades: [(0xf3, 0xf8, 0xfc), (0x6b, 0xae, 0xd6), (0x08, 0x3b, 0x66)],
+    statuses: [(0xc9, 0xea, 0xde), (0xfb, 0xe6, 0xb5), (0xf5, 0xc4, 0xa6), (0xec, 0xec, 0xec)],
+};
+
+/// The same hues, lighter.
+const DARK: Colors = Colors {
+    background: (0x14, 0x17, 0x1c),
+    ink: (0xe8, 0xe8, 0xe8),
+    soft_ink: (0xb0, 0xb4, 0xba),
+    frame: (0x9a, 0x9f, 0xa6),
+    major_grid: (0x3a, 0x3f, 0x47),
+    minor_grid: (0x25, 0x29, 0x30),
+    reference: (0x8c, 0x92, 0x9a),
+    band_opacity: 0.28,
+    palette: [
+        (0x4c, 0x9f, 0xea),
+        (0xf0, 0x7c, 0x35),
+        (0x2a, 0xc4, 0x98),
+        (0xe3, 0x95, 0xc3),
+        (0xf5, 0xb8, 0x3d),
+        (0xa9, 0xdc, 0xfb),
+        (0xf0, 0xf0, 0xf0),
+        (0xcf, 0xc4, 0x45),
+    ],
+    contrast: (0xff, 0xff, 0xff),
+    shades: [(0x1d, 0x26, 0x30), (0x2f, 0x6c, 0x99), (0xa6, 0xd8, 0xf5)],
+    statuses: [(0x1f, 0x4a, 0x3c), (0x57, 0x47, 0x18), (0x68, 0x36, 0x1c), (0x2a, 0x2e, 0x34)],
+};
+
+impl Theme {
+    pub(super) fn colors(self) -> &'static Colors {
+        match self {
+            Theme::Light => &LIGHT,
+            Theme::Dark => &DARK,
+        }
+    }
+}
+
+impl Colors {
+    pub fn curve(&self, index: usize) -> Rgb {
+        self.palette[index % self.palette.len()]
+    }
+
+    /// Of what is predicted for a curve.
+    pub fn prediction(&self, index: usize) -> Rgb {
+        mix(self.curve(index), self.contrast, 0.35)
+    }
+
+    /// A cell's background, and the ink that is legible on it.
+    pub fn cell(&self, fill: Fill) -> (Option<Rgb>, Rgb) {
+        let [light, middle, dark] = self.shades;
+        match fill {
+            Fill::Shade(shade) if !shade.is_nan() => {
+                let shade = shade.clamp(0.0, 1.0);
+                let background = if shade < 0.5 { mix(light, middle, 2.0 * shade) } else { mix(middle, dark, 2.0 * shade - 1.0) };
+                let is_clearer = contrast(self.background, background) > contrast(self.ink, background);
+                (Some(background), if is_clearer { self.background } else { self.ink })
+            }
+            Fill::None | Fill::Group | Fill::Shade(_) => (None, self.ink),
+            Fill::Status(status) => {
+                let index = match status {
+                    Status::Good => 0,
+                    Status::Warning => 1,
+                    Status::Bad => 2,
+                    Status::Absent => 3,
+                };
+                (Some(self.statuses[index]), if status == Status::Absent { self.soft_ink } else { self.ink })
+            }
+        }
+    }
+
+    /// The marker of a colour: every colour of a turn has its own shape or orientation beside its neighbours. Where curves
+    /// coincide, those beneath have larger ones.
+    pub fn marker(&self, index: usize, (x, y): Point, size: f64) -> Mark {
+        let color = self.curve(index);
+        let r = MARKER_RADIUS * size;
+        let polygon = |corners: usize, radius: f64, first: f64| {
+            let corner = |i| {
+                let angle = first + i as f64 / corners as f64;
+                (x + radius * (TAU * angle).cos(), y + radius * (TAU * angle).sin())
+            };
+            Mark::Polygon { points: (0..corners).map(corner).collect(), color }
+        };
+        match (index + turn(index)) % 5 {
+            0 => Mark::Disc { center: (x, y), radius: r, color },
+            1 => polygon(4, 1.25 * r, 0.125),
+            2 => polygon(3, 1.4 * r, -0.25),
+            3 => polygon(4, 1.35 * r, 0.0),
+            _ => polygon(3, 1.4 * r, 0.25),
+        }
+    }
+}
 
 /// One for each turn through the palette.
 const TURN_DASHES: [&[f64]; 4] = [&[], &[2.0, 2.5], &[9.0, 2.5, 2.0, 2.5], &[9.0, 2.5, 2.0, 2.5, 2.0, 2.5]];
-const DASHED: [&[f64]; 2] = [&[8.0, 4.0], &[14.0, 4.0]];
+const PREDICTED: [&[f64]; 2] = [&[5.0, 3.5], &[11.0, 3.5]];
 /// Of levels: dashes, dots, and dashes with dots.
 const LEVEL_DASHES: [&[f64]; 3] = [&[7.0, 3.5], &[1.6, 2.4], &[9.0, 2.5, 1.6, 2.5]];
+const REFERENCE: &[f64] = &[1.5, 3.0];
 
-pub(super) fn color(index: usize) -> Rgb {
-    PALETTE[index % PALETTE.len()]
-}
-
-/// Of a level: darker than its curve, to be seen upon it.
-pub(super) fn level_color(index: usize) -> Rgb {
-    mix(color(index), (0, 0, 0), 0.35)
-}
-
-pub(super) fn level_dash(index: usize) -> &'static [f64] {
-    LEVEL_DASHES[index % LEVEL_DASHES.len()]
+pub(super) fn level_dash(index: usize) -> Dash {
+    Dash::of(LEVEL_DASHES[index % LEVEL_DASHES.len()])
 }
 
 fn turn(index: usize) -> usize {
-    index / PALETTE.len()
+    index / LIGHT.palette.len()
 }
 
-pub(super) fn solid_dash(index: usize) -> &'static [f64] {
-    TURN_DASHES[turn(index) % TURN_DASHES.len()]
+/// Where a curve stands among those that coincide: `depth` of them lie beneath it, of `most` where most do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Overlap {
+    pub depth: usize,
+    pub most: usize,
 }
 
-pub(super) fn broken_dash(index: usize) -> &'static [f64] {
-    DASHED[turn(index) % DASHED.len()]
+/// How a measured curve is drawn. The lowest of several that coincide is solid; those upon it leave gaps, so that every
+/// one shows for an equal share of the length.
+pub(super) fn curve_dash(index: usize, overlap: Overlap) -> Dash {
+    let Overlap { depth, most } = overlap;
+    if depth == 0 || turn(index) > 0 {
+        return Dash::of(TURN_DASHES[turn(index) % TURN_DASHES.len()]);
+    }
+    let unit = (14.0 / (most as f64 + 1.0)).max(4.0);
+    // Two share the length unevenly: dashes that are longer than their gaps are read more easily.
+    let skipped = if most == 1 { 0.36 * 2.0 * unit } else { depth as f64 * unit };
+    let drawn = (most + 1) as f64 * unit - skipped;
+    Dash { lengths: vec![drawn, skipped], start: drawn }
 }
 
-/// The marker of a colour: every colour of a turn has its own shape or orientation beside its neighbours.
-pub(super) fn marker(index: usize, (x, y): Point) -> Mark {
-    let color = color(index);
-    let polygon = |corners: usize, radius: f64, first: f64| {
-        let corner = |i| {
-            let angle = first + i as f64 / corners as f64;
-            (x + radius * (TAU * angle).cos(), y + radius * (TAU * angle).sin())
-        };
-        Mark::Polygon { points: (0..corners).map(corner).collect(), color }
+/// The same dash as a legend shows it: twice over its short sample.
+pub(super) fn sample_dash(dash: Dash, length: f64) -> Dash {
+    let period: f64 = dash.lengths.iter().sum();
+    let scale = if period > 0.5 * length { 0.5 * length / period } else { 1.0 };
+    let lengths: Vec<f64> = dash.lengths.iter().map(|part| part * scale).collect();
+    // It begins and ends in the middle of what is drawn.
+    let start = lengths.first().map_or(0.0, |drawn| drawn / 2.0);
+    Dash { lengths, start }
+}
+
+/// How much larger the markers of a curve are that lies beneath others.
+pub(super) fn marker_size(overlap: Overlap) -> f64 {
+    1.0 + 0.22 * (overlap.most - overlap.depth).min(4) as f64
+}
+
+/// Of a predicted curve; one upon another shows in its gaps.
+pub(super) fn predicted_dash(index: usize, overlap: Overlap) -> Dash {
+    let dash = Dash::of(PREDICTED[turn(index) % PREDICTED.len()]);
+    Dash { start: 0.5 * overlap.depth as f64 * dash.lengths.iter().sum::<f64>(), ..dash }
+}
+
+pub(super) fn reference_dash() -> Dash {
+    Dash::of(REFERENCE)
+}
+
+/// The ratio of two colours' luminances (WCAG), from 1 to 21.
+fn contrast(a: Rgb, b: Rgb) -> f64 {
+    let luminance = |(r, g, b): Rgb| {
+        let linear = |channel: u8| (f64::from(channel) / 255.0).powf(2.2);
+        0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) + 0.05
     };
-    let r = MARKER_RADIUS;
-    match (index + turn(index)) % 5 {
-        0 => Mark::Disc { center: (x, y), radius: r, color },
-        1 => polygon(4, 1.25 * r, 0.125),
-        2 => polygon(3, 1.4 * r, -0.25),
-        3 => polygon(4, 1.35 * r, 0.0),
-        _ => polygon(3, 1.4 * r, 0.25),
-    }
-}
-
-/// A cell's background, and the ink that is legible on it.
-pub(super) fn cell_colors(fill: Fill) -> (Option<Rgb>, Rgb) {
-    const LIGHT: Rgb = (0xf3, 0xf8, 0xfc);
-    const MIDDLE: Rgb = (0x6b, 0xae, 0xd6);
-    const DARK: Rgb = (0x08, 0x3b, 0x66);
-    const WHITE_IS_LEGIBLE: f64 = 0.7;
-    match fill {
-        Fill::Shade(shade) if !shade.is_nan() => {
-            let shade = shade.clamp(0.0, 1.0);
-            let background = if shade < 0.5 { mix(LIGHT, MIDDLE, 2.0 * shade) } else { mix(MIDDLE, DARK, 2.0 * shade - 1.0) };
-            (Some(background), if shade > WHITE_IS_LEGIBLE { WHITE } else { INK })
-        }
-        Fill::None | Fill::Shade(_) => (None, INK),
-        Fill::Status(Status::Good) => (Some((0xc9, 0xea, 0xde)), INK),
-        Fill::Status(Status::Warning) => (Some((0xfb, 0xe6, 0xb5)), INK),
-        Fill::Status(Status::Bad) => (Some((0xf5, 0xc4, 0xa6)), INK),
-        Fill::Status(Status::Absent) => (Some((0xec, 0xec, 0xec)), SOFT_INK),
-    }
+    let (a, b) = (luminance(a), luminance(b));
+    a.max(b) / a.min(b)
 }
 
 pub(super) fn mix(from: Rgb, to: Rgb, part: f64) -> Rgb {

@@ -1,13 +1,12 @@
 //! The layout of a table: a matrix of shaded cells under its column heads.
 
-use super::chart::paragraphs;
+use super::chart::{MARGIN, below_picture};
 use super::scene::{Anchor, Scene};
 use super::style::*;
 use super::text::Font;
-use super::{Cell, Table};
+use super::{Cell, Fill, Look, Table};
 
 const WIDTH: f64 = 900.0;
-const MARGIN: f64 = 14.0;
 const PADDING: f64 = 7.0;
 const CELL: Font = Font::regular(12.0);
 const HEAD: Font = Font::bold(12.0);
@@ -31,7 +30,9 @@ impl Block {
     }
 }
 
-pub(super) fn scene(table: &Table) -> Scene {
+pub(super) fn scene(table: &Table, look: &Look) -> Scene {
+    let colors = look.theme.colors();
+    let page = look.width.unwrap_or(WIDTH);
     let columns = table.rows.iter().map(Vec::len).chain([table.columns.len()]).max().unwrap_or(0);
     let empty = Cell::default();
     let cells: Vec<Vec<(&Cell, Block)>> = table
@@ -40,7 +41,14 @@ pub(super) fn scene(table: &Table) -> Scene {
         .map(|row| {
             let cell = |column: usize| row.get(column).unwrap_or(&empty);
             let widest = |column| if column == 0 { WIDEST_NAME } else { WIDEST_CELL };
-            (0..columns).map(|column| (cell(column), Block::new(&cell(column).text, CELL, widest(column)))).collect()
+            (0..columns)
+                .map(|column| {
+                    (
+                        cell(column),
+                        Block::new(&cell(column).text, if cell(column).fill == Fill::Group { HEAD } else { CELL }, widest(column)),
+                    )
+                })
+                .collect()
         })
         .collect();
     let cell_widths: Vec<f64> = (0..columns).map(|column| cells.iter().map(|row| row[column].1.width).fold(0.0, f64::max)).collect();
@@ -53,7 +61,7 @@ pub(super) fn scene(table: &Table) -> Scene {
     let level_heads: Vec<Block> = (0..columns).map(level).collect();
     let level_widths: Vec<f64> = (0..columns).map(|c| cell_widths[c].max(level_heads[c].width) + 2.0 * PADDING).collect();
     // Heads stand upright where they would make the picture wider than a page.
-    let upright = level_widths.iter().sum::<f64>() > WIDTH - 2.0 * MARGIN;
+    let upright = level_widths.iter().sum::<f64>() > page - 2.0 * MARGIN;
     let stands = |column: usize| upright && column > 0;
     let heads: Vec<Block> = level_heads
         .into_iter()
@@ -72,9 +80,9 @@ pub(super) fn scene(table: &Table) -> Scene {
     let head_height = (0..columns).map(along).fold(0.0, f64::max) + PADDING;
 
     let inside = widths.iter().sum::<f64>();
-    let content = inside.max(TITLE.width(&table.title).min(WIDTH / 2.0)).max(WIDTH / 3.0);
-    let mut scene = Scene::new(&table.title, content + 2.0 * MARGIN);
-    let mut y = scene.paragraph((MARGIN, MARGIN), &TITLE.wrap(&table.title, content, LINES), TITLE, Anchor::Start, INK);
+    let content = inside.max(TITLE.width(&table.title).min(page / 2.0)).max((2.0 * page / 3.0).min(WIDTH / 2.0));
+    let mut scene = Scene::new(&table.title, content + 2.0 * MARGIN, colors.background);
+    let mut y = scene.paragraph((MARGIN, MARGIN), &TITLE.wrap(&table.title, content, LINES), TITLE, Anchor::Start, colors.ink);
     y += 6.0;
 
     let lefts: Vec<f64> = widths.iter().scan(MARGIN, |left, width| Some(std::mem::replace(left, *left + width))).collect();
@@ -85,43 +93,46 @@ pub(super) fn scene(table: &Table) -> Scene {
         if stands(column) {
             let first = middle - (lines.len() as f64 * HEAD.leading()) / 2.0 + HEAD.baseline();
             for (i, line) in lines.iter().enumerate() {
-                scene.upward_text((first + i as f64 * HEAD.leading(), foot), line, HEAD, Anchor::Start, INK);
+                scene.upward_text((first + i as f64 * HEAD.leading(), foot), line, HEAD, Anchor::Start, colors.ink);
             }
         } else {
             let top = foot - lines.len() as f64 * HEAD.leading();
             let (x, anchor) = if column == 0 { (lefts[0] + PADDING, Anchor::Start) } else { (middle, Anchor::Middle) };
-            scene.paragraph((x, top), lines, HEAD, anchor, INK);
+            scene.paragraph((x, top), lines, HEAD, anchor, colors.ink);
         }
     }
     y += head_height;
-    let rule = |scene: &mut Scene, y: f64, width: f64| scene.line(vec![(MARGIN, y), (MARGIN + inside, y)], FRAME, width);
+    let rule = |scene: &mut Scene, y: f64, width: f64| scene.line(vec![(MARGIN, y), (MARGIN + inside, y)], colors.frame, width);
     rule(&mut scene, y, 1.2);
 
     for row in &cells {
         let tallest = row.iter().map(|(_, block)| block.lines.len()).max().unwrap_or(0).max(1);
         let height = tallest as f64 * CELL.leading() + PADDING;
         for (column, (cell, block)) in row.iter().enumerate() {
-            let (background, ink) = cell_colors(cell.fill);
+            let (background, ink) = colors.cell(cell.fill);
             let (left, right) = (lefts[column], lefts[column] + widths[column]);
             if let Some(background) = background {
                 scene.rectangle((left + 0.5, y + 0.5), (right - 0.5, y + height - 0.5), background);
             }
             let top = y + (height - block.lines.len() as f64 * CELL.leading()) / 2.0;
             let (x, anchor) = if column == 0 { (left + PADDING, Anchor::Start) } else { ((left + right) / 2.0, Anchor::Middle) };
-            scene.paragraph((x, top), &block.lines, CELL, anchor, ink);
+            let font = if cell.fill == Fill::Group { HEAD } else { CELL };
+            scene.paragraph((x, top), &block.lines, font, anchor, ink);
         }
         y += height;
         if background_free(row) {
-            scene.line(vec![(MARGIN, y), (MARGIN + inside, y)], MAJOR_GRID, 0.8);
+            scene.line(vec![(MARGIN, y), (MARGIN + inside, y)], colors.major_grid, 0.8);
         }
     }
     rule(&mut scene, y, 1.2);
-    y = scene.paragraph((MARGIN, y + 7.0), &paragraphs(&table.notes, NOTE, content), NOTE, Anchor::Start, SOFT_INK);
+    y = below_picture(&mut scene, y + 7.0, content, (&table.caption, &table.notes), colors);
+    let told: Vec<&str> = std::iter::once(&table.caption).chain(&table.notes).map(String::as_str).filter(|s| !s.is_empty()).collect();
+    scene.description = told.join(" ");
     scene.height = y + MARGIN;
     scene
 }
 
 /// Whether a row is without shades, and needs a line beneath it.
 fn background_free(row: &[(&Cell, Block)]) -> bool {
-    row.iter().all(|(cell, _)| cell_colors(cell.fill).0.is_none())
+    row.iter().all(|(cell, _)| matches!(cell.fill, Fill::None | Fill::Group))
 }

@@ -3,11 +3,26 @@
 use proptest::prelude::*;
 
 use super::axis::Axis;
-use super::scene::{Anchor, Mark, Scene};
+use super::scene::{Mark, Scene};
+use super::style::Overlap;
 use super::trace::Window;
 use super::*;
 
 const MEGABYTE: usize = 1_000_000;
+
+impl Figure {
+    fn scene(&self) -> Scene {
+        chart::scene(self, &Look::default())
+    }
+
+    fn write(&self, format: Format) -> Vec<u8> {
+        self.render(format, &Look::default(), &About::default())
+    }
+
+    fn svg(&self) -> String {
+        String::from_utf8(self.write(Format::Svg)).unwrap()
+    }
+}
 
 fn curve(label: &str, color: usize, y: Vec<f64>) -> Curve {
     Curve { label: label.to_string(), color, x: (0..y.len()).map(|i| i as f64).collect(), y, ..Curve::default() }
@@ -19,7 +34,7 @@ fn labels(axis: Axis, count: usize) -> Vec<String> {
 
 fn texts(scene: &Scene) -> Vec<&str> {
     let texts = scene.marks.iter().filter_map(|mark| match mark {
-        Mark::Text { text, .. } => Some(text.as_str()),
+        Mark::Text(text) => Some(text.text.as_str()),
         _ => None,
     });
     texts.collect()
@@ -28,20 +43,15 @@ fn texts(scene: &Scene) -> Vec<&str> {
 /// Left, top, right and bottom of every text's capitals.
 fn text_boxes(scene: &Scene) -> Vec<(String, [f64; 4])> {
     let place = |mark: &Mark| {
-        let Mark::Text { at, text, font, anchor, upward, .. } = mark else { return None };
-        let width = font.width(text);
-        let before = match anchor {
-            Anchor::Start => 0.0,
-            Anchor::Middle => width / 2.0,
-            Anchor::End => width,
-        };
-        let rise = 2.0 * font.half_capital();
-        let (x, y) = *at;
-        let corners = match upward {
+        let Mark::Text(text) = mark else { return None };
+        let (width, before) = (text.font.width(&text.text), text.before());
+        let rise = 2.0 * text.font.half_capital();
+        let (x, y) = text.at;
+        let corners = match text.upward {
             true => [x - rise, y + before - width, x, y + before],
             false => [x - before, y - rise, x - before + width, y],
         };
-        Some((text.clone(), corners))
+        Some((text.text.clone(), corners))
     };
     scene.marks.iter().filter_map(place).collect()
 }
@@ -68,7 +78,7 @@ fn label() -> impl Strategy<Value = String> {
 }
 
 fn any_curve() -> impl Strategy<Value = Curve> {
-    let style = prop::sample::select(vec![Style::Line, Style::Dashed, Style::Points, Style::LinePoints]);
+    let style = prop::sample::select(vec![Style::Line, Style::Dashed, Style::Points, Style::LinePoints, Style::Reference]);
     let numbers = || prop::collection::vec(number(), 0..30);
     (label(), 0_usize..40, numbers(), numbers(), prop::option::of((numbers(), numbers())), style)
         .prop_map(|(label, color, x, y, band, style)| Curve { label, color, x, y, band, style })
@@ -80,25 +90,29 @@ fn any_panel() -> impl Strategy<Value = Panel> {
     let data = (prop::collection::vec(any_curve(), 0..4), prop::collection::vec(level, 0..3));
     let range = prop::option::of((number(), number()));
     let notes = prop::collection::vec(label(), 0..2);
-    (labels, any::<(bool, bool)>(), data, range, notes).prop_map(
-        |((title, x_label, y_label), (x_log, y_log), (curves, levels), y_range, notes)| Panel {
+    (labels, any::<[bool; 3]>(), data, range, notes).prop_map(
+        |((title, x_label, y_label), [x_log, y_log, x_binary], (curves, levels), y_range, notes)| Panel {
             title,
             x_label,
             y_label,
             x_log,
             y_log,
+            x_binary,
             curves,
             levels,
             y_range,
             notes,
+            lower: None,
         },
     )
 }
 
 fn any_figure() -> impl Strategy<Value = Figure> {
-    let panels = prop::collection::vec(any_panel(), 0..7);
-    (label(), prop::option::of(label()), panels, prop::option::of(0_usize..8), prop::collection::vec(label(), 0..3))
-        .prop_map(|(title, subtitle, panels, columns, notes)| Figure { title, subtitle, panels, columns, notes })
+    let panel = (any_panel(), prop::option::of(any_panel())).prop_map(|(panel, lower)| Panel { lower: lower.map(Box::new), ..panel });
+    let panels = prop::collection::vec(panel, 0..7);
+    let texts = (label(), label(), prop::collection::vec(label(), 0..3));
+    (texts, panels, prop::option::of(0_usize..8), prop::option::of(any::<bool>()))
+        .prop_map(|((title, caption, notes), panels, columns, share_y)| Figure { title, panels, columns, share_y, caption, notes })
 }
 
 fn any_table() -> impl Strategy<Value = Table> {
@@ -106,8 +120,13 @@ fn any_table() -> impl Strategy<Value = Table> {
     let fill = prop_oneof![Just(Fill::None), number().prop_map(Fill::Shade), status.prop_map(Fill::Status)];
     let cell = (label(), fill).prop_map(|(text, fill)| Cell { text, fill });
     let rows = prop::collection::vec(prop::collection::vec(cell, 0..14), 0..8);
-    (label(), prop::collection::vec(label(), 0..14), rows, prop::collection::vec(label(), 0..2))
-        .prop_map(|(title, columns, rows, notes)| Table { title, columns, rows, notes })
+    (label(), prop::collection::vec(label(), 0..14), rows, label(), prop::collection::vec(label(), 0..2))
+        .prop_map(|(title, columns, rows, caption, notes)| Table { title, columns, rows, caption, notes })
+}
+
+fn any_look() -> impl Strategy<Value = Look> {
+    let theme = prop::sample::select(vec![Theme::Light, Theme::Dark]);
+    (prop::option::of(300.0..4000.0), 24.0..200.0, theme).prop_map(|(width, dpi, theme)| Look { width, dpi, theme })
 }
 
 fn cases(cases: u32) -> ProptestConfig {
@@ -118,13 +137,13 @@ proptest! {
     #![proptest_config(cases(100))]
 
     #[test]
-    fn any_figure_is_laid_out_legibly(figure in any_figure()) {
-        assert_legible(&chart::scene(&figure));
+    fn any_figure_is_laid_out_legibly(figure in any_figure(), look in any_look()) {
+        assert_legible(&chart::scene(&figure, &look));
     }
 
     #[test]
-    fn any_table_is_laid_out_legibly(table in any_table()) {
-        assert_legible(&table::scene(&table));
+    fn any_table_is_laid_out_legibly(table in any_table(), look in any_look()) {
+        assert_legible(&table::scene(&table, &look));
     }
 
     #[test]
@@ -145,16 +164,20 @@ proptest! {
     #![proptest_config(cases(8))]
 
     #[test]
-    fn any_figure_is_painted(figure in any_figure()) {
-        let svg = figure.svg();
+    fn any_figure_is_written(figure in any_figure(), look in any_look(), config in label()) {
+        let about = About { id: "any", config: &config };
+        let svg = String::from_utf8(figure.render(Format::Svg, &look, &about)).unwrap();
         prop_assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && svg.len() < MEGABYTE);
-        prop_assert!(figure.png().starts_with(b"\x89PNG"));
+        prop_assert!(figure.render(Format::Png, &look, &about).starts_with(b"\x89PNG"));
+        prop_assert!(figure.render(Format::Pdf, &look, &about).starts_with(b"%PDF"));
     }
 
     #[test]
-    fn any_table_is_painted(table in any_table()) {
-        prop_assert!(table.svg().ends_with("</svg>\n"));
-        prop_assert!(table.png().starts_with(b"\x89PNG"));
+    fn any_table_is_written(table in any_table(), look in any_look()) {
+        let write = |format| table.render(format, &look, &About::default());
+        prop_assert!(write(Format::Svg).ends_with(b"</svg>\n"));
+        prop_assert!(write(Format::Png).starts_with(b"\x89PNG"));
+        prop_assert!(write(Format::Pdf).starts_with(b"%PDF"));
     }
 }
 
@@ -163,9 +186,11 @@ fn the_same_figure_gives_the_same_bytes() {
     let points: Vec<f64> = (0..500).map(|i| (f64::from(i) * 0.1).sin()).collect();
     let mut cloud = curve("b", 9, points.clone());
     cloud.style = Style::Points;
-    let figure = Figure { panels: vec![Panel { curves: vec![curve("a", 0, points), cloud], ..Panel::default() }], ..Figure::default() };
-    assert_eq!(figure.svg(), figure.clone().svg());
-    assert_eq!(figure.png(), figure.clone().png());
+    let curves = vec![curve("a", 0, points.clone()), curve("c", 2, points), cloud];
+    let figure = Figure { panels: vec![Panel { curves, ..Panel::default() }; 3], ..Figure::default() };
+    for format in Format::ALL {
+        assert!(figure.write(format) == figure.clone().write(format), "{format:?}");
+    }
 }
 
 #[test]
@@ -223,9 +248,25 @@ fn ticks_read_as_a_person_would_write_them() {
     let exactly = |low, high, log| Axis::exactly((low, high), log).unwrap();
     assert_eq!(labels(exactly(1e-6, 1.0, true), 8), ["10⁻⁶", "10⁻⁵", "10⁻⁴", "10⁻³", "10⁻²", "10⁻¹", "10⁰"]);
     assert_eq!(labels(exactly(1e-30, 1e5, true), 5), ["10⁻³⁰", "10⁻²⁰", "10⁻¹⁰", "10⁰"]);
-    assert_eq!(labels(exactly(3e-3, 6e-2, true), 6), ["5×10⁻³", "10⁻²", "2×10⁻²", "5×10⁻²"]);
+    assert_eq!(labels(exactly(3e-3, 6e-2, true), 6), ["0.005", "0.01", "0.02", "0.05"]);
     assert_eq!(labels(exactly(-1.0, 1.0, false), 5), ["−1.0", "−0.5", "0", "0.5", "1.0"]);
     assert_eq!(labels(exactly(0.0, 1e6, false), 5), ["0", "2×10⁵", "4×10⁵", "6×10⁵", "8×10⁵", "10⁶"]);
+}
+
+#[test]
+fn ticks_of_powers_of_two_are_powers_of_two() {
+    let binary = |low, high| Axis::exactly((low, high), true).unwrap().with_binary_ticks(true);
+    assert_eq!(labels(binary(1.0, 33.0), 8), ["1", "2", "4", "8", "16", "32"]);
+    assert_eq!(labels(binary(1.0, 1024.0), 6), ["1", "4", "16", "64", "256", "1024"]);
+}
+
+#[test]
+fn numbers_are_written_with_two_digits() {
+    let cases =
+        [(0.0, "0"), (8.04e-220, "8.0×10⁻²²⁰"), (9.96, "10"), (0.04249, "0.042"), (3.24e-7, "3.2×10⁻⁷"), (512.3, "510"), (1.0, "1.0")];
+    for (value, text) in cases {
+        assert_eq!(number_text(value), text);
+    }
 }
 
 #[test]
@@ -233,9 +274,9 @@ fn a_diverging_curve_does_not_flatten_the_others() {
     let converging = curve("converges", 0, (0..100).map(|t| (-0.1 * f64::from(t)).exp()).collect());
     let diverging = curve("diverges", 1, (0..100).map(|t| 10f64.powi(3 * t)).collect());
     let mut panel = Panel { y_log: true, curves: vec![converging, diverging], ..Panel::default() };
-    for (log, shown) in [(true, "10⁻⁴"), (false, "5")] {
+    for (log, shown) in [(true, "10⁻⁴"), (false, "4")] {
         panel.y_log = log;
-        let scene = chart::scene(&Figure { panels: vec![panel.clone()], ..Figure::default() });
+        let scene = Figure { panels: vec![panel.clone()], ..Figure::default() }.scene();
         assert!(texts(&scene).contains(&shown), "{:?}", texts(&scene));
     }
 }
@@ -244,7 +285,7 @@ fn a_diverging_curve_does_not_flatten_the_others() {
 fn a_legend_is_shared_only_where_names_mean_the_same() {
     let panel = |label: &str, color| Panel { curves: vec![curve(label, color, vec![1.0, 2.0])], ..Panel::default() };
     let count = |panels: Vec<Panel>| {
-        let scene = chart::scene(&Figure { panels, ..Figure::default() });
+        let scene = Figure { panels, ..Figure::default() }.scene();
         texts(&scene).into_iter().filter(|text| *text == "SCAFFLSA").count()
     };
     assert_eq!(count(vec![panel("SCAFFLSA", 0), panel("SCAFFLSA", 0)]), 1);
@@ -265,26 +306,139 @@ fn lines_are_broken_between_words_and_shortened_with_an_ellipsis() {
 fn an_svg_holds_text_as_text_and_no_markup_of_a_label() {
     let figure = Figure { title: "a < b & \"c\"\u{7}".to_string(), ..Figure::default() };
     let svg = figure.svg();
-    assert!(svg.contains(">a &lt; b &amp; &quot;c&quot;</text>"), "{svg}");
+    assert!(svg.contains(">a &lt; b &amp; &quot;c&quot; </text>") || svg.contains(">a &lt; b &amp; &quot;c&quot;</text>"), "{svg}");
     assert!(svg.contains("sans-serif"));
     assert!(!svg.contains('\u{7}'));
 }
 
 #[test]
-fn a_png_has_two_dots_to_a_pixel_of_the_svg() {
+fn files_tell_version_experiment_and_configuration() {
+    let figure = Figure { title: "a title".into(), caption: "Lines: mean over 5 seeds.".into(), ..Figure::default() };
+    let config = "title = \"θ < 1\"\n[run]\nrounds = 20\n";
+    let about = About { id: "some/id", config };
+    let version = format!("fedsa {}", env!("CARGO_PKG_VERSION"));
+
+    let svg = String::from_utf8(figure.render(Format::Svg, &Look::default(), &about)).unwrap();
+    assert!(svg.contains("<title>a title</title>") && svg.contains("<desc>Lines: mean over 5 seeds.</desc>"), "{svg}");
+    assert!(svg.contains(&version) && svg.contains("id=\"some/id\""));
+    assert!(svg.contains("title = &quot;θ &lt; 1&quot;\n[run]\nrounds = 20\n"));
+
+    let png = figure.render(Format::Png, &Look::default(), &about);
+    let reader = png::Decoder::new(std::io::Cursor::new(&png)).read_info().unwrap();
+    let text: Vec<(String, String)> =
+        reader.info().utf8_text.iter().map(|chunk| (chunk.keyword.clone(), chunk.get_text().unwrap())).collect();
+    let entry = |keyword: &str| text.iter().find(|(known, _)| known == keyword).unwrap().1.as_str();
+    assert_eq!((entry("Title"), entry("Software"), entry("Experiment")), ("a title", version.as_str(), "some/id"));
+    assert_eq!((entry("Source"), entry("Description")), (config, "Lines: mean over 5 seeds."));
+    // 192 dots to an inch.
+    assert_eq!(reader.info().pixel_dims.unwrap().xppu, 7559);
+
+    let pdf = figure.render(Format::Pdf, &Look::default(), &about);
+    let holds = |text: &str| pdf.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(holds("/Title (a title)") && holds(&format!("/Producer ({version})")) && holds("(config.toml)"));
+}
+
+#[test]
+fn a_long_configuration_is_cut_and_its_digest_told() {
+    let config = "θ".repeat(40_000);
+    let about = About { id: "", config: &config };
+    let source = about.source();
+    assert!(source.len() < 70_000 && source.contains("the whole has 80000 bytes and the CRC-32 "), "{}", &source[source.len() - 100..]);
+    assert_eq!(About { id: "", config: "a\u{1}b\n" }.source(), "a b\n", "what XML forbids is left out");
+}
+
+#[test]
+fn a_dark_picture_has_the_marks_of_a_light_one() {
+    let figure = Figure { panels: vec![Panel { curves: vec![curve("a", 6, vec![1.0, 2.0])], ..Panel::default() }], ..Figure::default() };
+    let [light, dark] = [Theme::Light, Theme::Dark].map(|theme| chart::scene(&figure, &Look { theme, ..Look::default() }));
+    assert_eq!(light.marks.len(), dark.marks.len());
+    // Every colour of text and curves stands out from the ground.
+    let luminance = |(r, g, b): scene::Rgb| 0.3 * f64::from(r) + 0.6 * f64::from(g) + 0.1 * f64::from(b);
+    for (scene, theme) in [(light, Theme::Light), (dark, Theme::Dark)] {
+        let ground = luminance(scene.background);
+        for mark in &scene.marks {
+            if let Mark::Text(text) = mark {
+                assert!((luminance(text.color) - ground).abs() > 100.0, "{theme:?}");
+            }
+        }
+        for index in 0..8 {
+            assert!((luminance(theme.colors().curve(index)) - ground).abs() > 60.0, "{theme:?} {index}");
+        }
+    }
+}
+
+#[test]
+fn panels_that_measure_the_same_share_their_range_where_that_is_sensible() {
+    let panel = |low: f64, high: f64| Panel { y_log: true, curves: vec![curve("a", 0, vec![high, low])], ..Panel::default() };
+    let tops = |panels: &[Panel], share: Option<bool>| -> Vec<f64> {
+        let panels: Vec<Option<&Panel>> = panels.iter().map(Some).collect();
+        let axes = range::axes(&panels, 2, share);
+        axes.iter().map(|axes| (1e3 * axes.unwrap().y.fraction(0.7).unwrap()).round()).collect()
+    };
+    let near = [panel(1e-3, 1.0), panel(1e-2, 10.0)];
+    let [a, b] = tops(&near, None)[..] else { panic!() };
+    assert_eq!(a, b);
+    assert_ne!(tops(&near, Some(false))[0], tops(&near, Some(false))[1]);
+    // Where one would be a line at the foot of the other, it has its own range, unless the file says otherwise.
+    let apart = [panel(1e-30, 1.0), panel(0.5, 1.0)];
+    assert_ne!(tops(&apart, None)[0], tops(&apart, None)[1]);
+    assert_eq!(tops(&apart, Some(true))[0], tops(&apart, Some(true))[1]);
+    // Rows that agree within themselves share by row.
+    let rows = [panel(1e-3, 1.0), panel(1e-2, 1.0), panel(1e20, 1e23), panel(1e21, 1e23)];
+    let shared = tops(&rows, None);
+    assert!(shared[0] == shared[1] && shared[2] == shared[3] && shared[0] != shared[2], "{shared:?}");
+}
+
+#[test]
+fn curves_that_coincide_are_all_seen() {
+    let slope = |offset: f64| (0..50).map(|i| f64::from(i) + offset).collect::<Vec<f64>>();
+    let curves = vec![curve("a", 0, slope(0.0)), curve("b", 1, slope(0.01)), curve("c", 2, slope(30.0)), curve("d", 3, slope(0.02))];
+    let axis = Axis::exactly((0.0, 100.0), false).unwrap();
+    let window = Window { left: 0.0, top: 0.0, width: 300.0, height: 200.0, x: axis, y: axis };
+    let panel = Panel { curves, ..Panel::default() };
+    let overlaps = overlap::Overlaps::of(std::iter::once((&panel, window)));
+    let depths: Vec<Overlap> = panel.curves.iter().map(|curve| overlaps.at(curve)).collect();
+    let overlap = |depth, most| Overlap { depth, most };
+    assert_eq!(depths, [overlap(0, 2), overlap(1, 2), overlap(0, 0), overlap(2, 2)]);
+    // Each upper one leaves out where those beneath show.
+    let shares: Vec<f64> = depths.iter().map(|o| style::curve_dash(0, *o).lengths.first().copied().unwrap_or(f64::INFINITY)).collect();
+    assert!(shares[0] > shares[1] && shares[1] > shares[3] && shares[3] > 0.0, "{shares:?}");
+}
+
+#[test]
+fn levels_that_coincide_take_turns() {
+    let levels = [0, 1].map(|color| Level { label: format!("level {color}"), y: 1.0, color, dash: 2 }).to_vec();
+    let figure = Figure { panels: vec![Panel { levels, ..Panel::default() }], ..Figure::default() };
+    let scene = figure.scene();
+    let dashes: Vec<&scene::Dash> = scene
+        .marks
+        .iter()
+        .filter_map(|mark| match mark {
+            Mark::Line { dash, points, .. } if dash.lengths.iter().sum::<f64>() > 20.0 && points.len() == 2 => Some(dash),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(dashes.len(), 2, "{dashes:?}");
+    assert!(dashes[0].lengths == dashes[1].lengths && dashes[0].start != dashes[1].start);
+}
+
+#[test]
+fn a_png_has_two_dots_to_a_pixel_of_the_svg_unless_told_otherwise() {
     let figure = Figure { panels: vec![Panel::default(), Panel::default()], ..Figure::default() };
-    let scene = chart::scene(&figure);
-    let bytes = figure.png();
-    let reader = png::Decoder::new(std::io::Cursor::new(&bytes)).read_info().unwrap();
-    assert_eq!(f64::from(reader.info().width), (2.0 * scene.width).ceil());
-    assert_eq!(f64::from(reader.info().height), (2.0 * scene.height).ceil());
+    let scene = figure.scene();
+    for (dpi, dots) in [(192.0, 2.0), (96.0, 1.0), (300.0, 3.125)] {
+        let bytes = figure.render(Format::Png, &Look { dpi, ..Look::default() }, &About::default());
+        let reader = png::Decoder::new(std::io::Cursor::new(&bytes)).read_info().unwrap();
+        assert_eq!(f64::from(reader.info().width), (dots * scene.width.ceil()).ceil());
+        assert_eq!(f64::from(reader.info().height), (dots * scene.height.ceil()).ceil());
+    }
 }
 
 #[test]
 fn an_enormous_table_is_still_a_picture_of_bounded_size() {
     let row = vec![Cell { text: "1.0".to_string(), fill: Fill::Shade(0.5) }; 3];
     let table = Table { rows: vec![row; 20_000], ..Table::default() };
-    let bytes = table.png();
+    let bytes = table.render(Format::Png, &Look::default(), &About::default());
     let reader = png::Decoder::new(std::io::Cursor::new(&bytes)).read_info().unwrap();
     assert!(u64::from(reader.info().width) * u64::from(reader.info().height) < 31_000_000);
 }

@@ -2,18 +2,21 @@
 
 use std::sync::LazyLock;
 
-use ab_glyph::{Font as _, FontRef, PxScale};
+use ttf_parser::{Face, GlyphId, OutlineBuilder};
 
 use super::scene::Point;
 
 /// As an SVG names it: our font where installed, else one no wider.
 pub(super) const FAMILY: &str = "DejaVu Sans, Verdana, sans-serif";
 
-static REGULAR: LazyLock<FontRef> = LazyLock::new(|| parse(include_bytes!("../../assets/DejaVuSans.ttf")));
-static BOLD: LazyLock<FontRef> = LazyLock::new(|| parse(include_bytes!("../../assets/DejaVuSans-Bold.ttf")));
+const REGULAR_BYTES: &[u8] = include_bytes!("../../assets/DejaVuSans.ttf");
+const BOLD_BYTES: &[u8] = include_bytes!("../../assets/DejaVuSans-Bold.ttf");
 
-fn parse(bytes: &'static [u8]) -> FontRef<'static> {
-    FontRef::try_from_slice(bytes).expect("the bundled fonts are valid")
+static REGULAR: LazyLock<Face> = LazyLock::new(|| parse(REGULAR_BYTES));
+static BOLD: LazyLock<Face> = LazyLock::new(|| parse(BOLD_BYTES));
+
+fn parse(bytes: &'static [u8]) -> Face<'static> {
+    Face::parse(bytes, 0).expect("the bundled fonts are valid")
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,36 +50,42 @@ impl Font {
         0.365 * self.size
     }
 
-    fn face(self) -> &'static FontRef<'static> {
+    pub fn face(self) -> &'static Face<'static> {
         if self.bold { &BOLD } else { &REGULAR }
     }
 
+    /// The font as a file.
+    pub fn bytes(self) -> &'static [u8] {
+        if self.bold { BOLD_BYTES } else { REGULAR_BYTES }
+    }
+
+    /// The glyph of a character; that of a missing one where the font has none.
+    pub fn glyph(self, c: char) -> GlyphId {
+        self.face().glyph_index(c).unwrap_or_default()
+    }
+
+    /// How far a glyph advances, in ems.
+    pub fn advance(self, glyph: GlyphId) -> f64 {
+        f64::from(self.face().glyph_hor_advance(glyph).unwrap_or(0)) / f64::from(self.face().units_per_em())
+    }
+
     pub fn width(self, text: &str) -> f64 {
-        let face = self.face();
-        let units: f32 = text.chars().map(|c| face.h_advance_unscaled(face.glyph_id(c))).sum();
-        f64::from(units) * self.size / units_per_em(face)
+        self.size * text.chars().map(|c| self.advance(self.glyph(c))).sum::<f64>()
     }
 
     /// Whether the font has every character of a text.
     #[cfg(test)]
     pub fn has_glyphs(self, text: &str) -> bool {
-        text.chars().all(|c| self.face().glyph_id(c).0 != 0)
+        text.chars().all(|c| self.glyph(c).0 != 0)
     }
 
-    /// Calls `dot` with the coverage of each pixel of a text whose baseline starts at `origin`.
-    pub fn rasterize(self, text: &str, origin: Point, mut dot: impl FnMut(i32, i32, f32)) {
-        let face = self.face();
-        // The library's scale is the height of a line, not of an em.
-        let scale = PxScale::from((self.size * f64::from(face.height_unscaled()) / units_per_em(face)) as f32);
-        let mut x = origin.0;
-        for letter in text.chars() {
-            let id = face.glyph_id(letter);
-            let glyph = id.with_scale_and_position(scale, (x as f32, origin.1 as f32));
-            if let Some(outline) = face.outline_glyph(glyph) {
-                let corner = outline.px_bounds().min;
-                outline.draw(|right, down, coverage| dot(corner.x as i32 + right as i32, corner.y as i32 + down as i32, coverage));
-            }
-            x += f64::from(face.h_advance_unscaled(id)) * self.size / units_per_em(face);
+    /// Draws the outlines of a text whose baseline starts at (0, 0), with y downwards.
+    pub fn outline(self, text: &str, pen: &mut dyn Pen) {
+        let scale = self.size / f64::from(self.face().units_per_em());
+        let mut x = 0.0;
+        for glyph in text.chars().map(|c| self.glyph(c)) {
+            self.face().outline_glyph(glyph, &mut Scaled { pen: &mut *pen, x, scale });
+            x += self.advance(glyph) * self.size;
         }
     }
 
@@ -121,8 +130,48 @@ impl Font {
     }
 }
 
-fn units_per_em(face: &FontRef) -> f64 {
-    f64::from(face.units_per_em().expect("the bundled fonts have a size"))
+/// What draws closed outlines.
+pub(super) trait Pen {
+    fn start(&mut self, at: Point);
+    fn line(&mut self, to: Point);
+    fn quadratic(&mut self, control: Point, to: Point);
+    fn cubic(&mut self, first: Point, second: Point, to: Point);
+    fn close(&mut self);
+}
+
+/// Hands a glyph to a pen, at its place and size.
+struct Scaled<'a> {
+    pen: &'a mut dyn Pen,
+    x: f64,
+    scale: f64,
+}
+
+impl Scaled<'_> {
+    fn at(&self, x: f32, y: f32) -> Point {
+        (self.x + f64::from(x) * self.scale, -f64::from(y) * self.scale)
+    }
+}
+
+impl OutlineBuilder for Scaled<'_> {
+    fn move_to(&mut self, x: f32, y: f32) {
+        self.pen.start(self.at(x, y));
+    }
+
+    fn line_to(&mut self, x: f32, y: f32) {
+        self.pen.line(self.at(x, y));
+    }
+
+    fn quad_to(&mut self, x1: f32, y1: f32, x: f32, y: f32) {
+        self.pen.quadratic(self.at(x1, y1), self.at(x, y));
+    }
+
+    fn curve_to(&mut self, x1: f32, y1: f32, x2: f32, y2: f32, x: f32, y: f32) {
+        self.pen.cubic(self.at(x1, y1), self.at(x2, y2), self.at(x, y));
+    }
+
+    fn close(&mut self) {
+        self.pen.close();
+    }
 }
 
 /// What a line is not broken within: words, with the sides of a relation such as `H = 10` kept together.
@@ -143,8 +192,12 @@ fn words(text: &str) -> Vec<String> {
 /// On one line, without what XML forbids, and of a sane length.
 pub(super) fn clean(text: &str) -> String {
     const LONGEST: usize = 1000;
-    let forbidden = |c: char| c.is_control() || matches!(c, '\u{FFFE}' | '\u{FFFF}');
-    text.chars().take(LONGEST).map(|c| if forbidden(c) { ' ' } else { c }).collect()
+    text.chars().take(LONGEST).map(|c| if c.is_control() || forbidden(c) { ' ' } else { c }).collect()
+}
+
+/// What XML does not allow anywhere.
+pub(super) fn forbidden(c: char) -> bool {
+    (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{FFFE}' | '\u{FFFF}')
 }
 
 /// `10ⁿ`.
@@ -178,5 +231,20 @@ pub(super) fn scientific(number: i64, power: i32) -> String {
         ("1", "") => format!("{sign}{factor}"),
         (_, "") => format!("{sign}{leading}×{factor}"),
         _ => format!("{sign}{leading}.{rest}×{factor}"),
+    }
+}
+
+/// A number with two digits, as a person would write it: `0`, `0.042`, `3.2`, `510`, `6.1×10⁻⁷`.
+pub fn number_text(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return decimal(value, 0);
+    }
+    // Two digits, rounded before their place is known: 9.96 is 10.
+    let written = format!("{value:.1e}");
+    let (digits, power) = written.split_once('e').expect("a number in scientific notation");
+    let power: i32 = power.parse().expect("a power of ten");
+    match power {
+        -2..=3 => decimal(written.parse().expect("a number"), (1 - power).max(0) as usize),
+        _ => format!("{}×{}", digits.replace('-', "−"), power_of_ten(power)),
     }
 }

@@ -34,7 +34,7 @@ impl Window {
         self.y.fraction(value).map(|f| self.bottom() - self.height * f.clamp(-FAR, FAR))
     }
 
-    fn place(&self, x: f64, y: f64) -> Option<Point> {
+    pub fn place(&self, x: f64, y: f64) -> Option<Point> {
         Some((self.x_at(x)?, self.y_at(y)?))
     }
 

@@ -114,7 +114,7 @@ impl Setup {
         let verdicts = checks::measure(&same, &results, &predictor, &[None]);
         let picture = picture::draw(&same, &results, &predictor, &verdicts, false);
         let summary = output::summary(&same, &results, &predictor, &verdicts, 1.0);
-        let mut files = output::files(&same, &results, &summary, &picture).expect("results that can be written");
+        let mut files = output::files(&same, &results, &summary, &picture, EXPERIMENT).expect("results that can be written");
         files.push(("config.toml".into(), format!("{}\n{EXPERIMENT}", folder::CONFIG_HEAD).into_bytes()));
         written.write(&files).expect("a folder that can be written to");
         written.write_own(ENDED, &states.expect("small states")).expect("a folder that can be written to");

@@ -1,49 +1,87 @@
 //! What it takes to reach a level of the metric, along a coordinate.
 
+use super::caption::Seeds;
 use super::*;
+
+/// The most places that a note names.
+const MOST_PLACES: usize = 12;
 
 pub(super) fn cost(plan: &Plan, results: &Results) -> Figure {
     let spec = &plan.experiment.figure;
     let (axis, levels) = (spec.x.as_deref().expect("validated"), spec.level.as_ref().expect("validated").list());
     let (metric, paid) = (metrics(plan)[0], spec.cost.as_deref().unwrap_or("bits_up"));
     let by = spec.panels.clone().unwrap_or_default();
-    let mut figure = Figure { title: plan.experiment.title.clone(), columns: spec.columns, ..Figure::default() };
-    for (level, (title, points)) in levels.iter().flat_map(|level| panels(plan, &by).into_iter().map(move |panel| (*level, panel))) {
+    let (x_log, x_binary) = (is_log(plan, axis), is_binary(plan, axis));
+    let mut figure = Figure { title: plan.experiment.title.clone(), columns: spec.columns, share_y: spec.share_y, ..Figure::default() };
+    let mut seeds = Seeds::default();
+    let groups = panels(plan, &by);
+    let all = levels.len() * groups.len();
+    figure.notes.extend(left_out(MOST_PANELS.min(all), all, "panels"));
+    for (level, (title, points)) in levels.iter().flat_map(|level| groups.iter().map(move |group| (*level, group))).take(MOST_PANELS) {
+        seeds.panel();
         let mut panel = Panel {
-            title: std::iter::once(title)
+            title: std::iter::once(title.clone())
                 .filter(|t| !t.is_empty())
                 .chain([format!("until {} ≤ {level}", metric_text(metric))])
                 .collect::<Vec<_>>()
                 .join(", "),
             x_label: coordinate_label(axis),
             y_label: axis_text(paid).to_string(),
-            x_log: spec.x_log.unwrap_or(true),
+            x_log,
+            x_binary,
             y_log: true,
             y_range: spec.y_range.map(|[a, b]| (a, b)),
             ..Panel::default()
         };
-        let mut color = 0;
+        let (mut color, mut left) = (0, 0);
+        // Methods that do not get there, by where they do not.
+        let mut missed: Lines<&str> = Lines::default();
         for (m, label) in plan.labels.iter().enumerate() {
-            let (mut lines, mut missed) = (Vec::new(), Vec::new());
+            let (mut lines, mut never) = (Lines::default(), Vec::new());
             for planned in points.iter().map(|point| &plan.points[*point]) {
                 let Some(x) = planned.point.number(axis) else { continue };
+                let cell = planned.cells[m];
+                seeds.add(plan, results, cell);
                 let rest = planned.point.coordinates.iter().filter(|(n, _)| n != axis && !by.contains(n));
                 let name = curve_name(label, rest.map(|(n, v)| coordinate_text(n, v)), None);
-                match results.cost(planned.cells[m], metric, level, count_of(paid)) {
-                    Some(y) => add_to(&mut lines, name, (x, y)),
-                    None => missed.push(x.to_string()),
+                match results.cost(cell, metric, level, count_of(paid)) {
+                    Some(y) => lines.add(name, (x, y)),
+                    None => never.push(x),
                 }
             }
-            for (label, line) in lines {
+            // Of many lines, as many of each method.
+            let most = color + (MOST_CURVES / plan.labels.len()).max(1);
+            for (label, mut line) in lines.into_vec() {
+                if color >= most.min(MOST_CURVES) {
+                    left += 1;
+                    continue;
+                }
+                line.sort_by(|a, b| a.0.total_cmp(&b.0));
                 let (x, y) = line.into_iter().unzip();
                 panel.curves.push(Curve { label, color, x, y, band: None, style: Style::LinePoints });
                 color += 1;
             }
-            if !missed.is_empty() {
-                panel.notes.push(format!("{label} does not get there at {}", missed.join(", ")));
+            if !never.is_empty() {
+                let more = never.len().saturating_sub(MOST_PLACES);
+                let places: Vec<String> = never.iter().take(MOST_PLACES).map(f64::to_string).collect();
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                missed.add(format!("{axis} = {}{more}", places.join(", ")), label);
             }
         }
+        if let Some(slope) = spec.slope.filter(|_| x_log) {
+            panel.curves.extend(reference(slope, &panel.curves));
+        }
+        if left > 0 {
+            panel.notes.push(format!("Shown: {color} of {} lines, the first of each method", color + left));
+        }
+        let notes = missed.into_vec().into_iter().map(|(places, labels)| format!("Not reached at {places}: {}", labels.join("; ")));
+        panel.notes.extend(capped(notes.collect(), MOST_PANEL_NOTES, "more"));
         figure.panels.push(panel);
     }
+    for (panel, note) in figure.panels.iter_mut().zip(seeds.panel_notes()) {
+        panel.notes.splice(0..0, note);
+    }
+    let mean = "the mean over seeds of that count at the first recorded round at which the mean over seeds of";
+    figure.caption = format!("Points: {mean} {} is at most the level; {}.", metric_text(metric), seeds.text());
     figure
 }

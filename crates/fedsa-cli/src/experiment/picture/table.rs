@@ -1,7 +1,13 @@
 //! Floors in numbers: a row per combination of coordinates, a column per method.
 
+use super::caption::Seeds;
 use super::*;
-use crate::figure::{Cell, Fill, Status as Tone, Table};
+use crate::figure::{Cell, Fill, Status as Tone};
+
+/// A block's shades reach this many decades below its largest number.
+const DECADES: f64 = 8.0;
+/// Squared errors below this are those of rounding; above its inverse a method has left every range of interest.
+const LEAST: f64 = 1e-30;
 
 pub(super) fn table(plan: &Plan, results: &Results) -> Table {
     let spec = &plan.experiment.figure;
@@ -9,74 +15,139 @@ pub(super) fn table(plan: &Plan, results: &Results) -> Table {
     // What makes columns beside the methods, and what makes groups of rows.
     let (across, several) = (spec.x.as_deref(), plan.labels.len() > 1);
     let by = spec.panels.clone().unwrap_or_default();
-    let mut heads: Vec<String> = Vec::new();
     let text = |point: usize, is_wanted: &dyn Fn(&str) -> bool| {
         let chosen = plan.points[point].point.coordinates.iter().filter(|(n, _)| is_wanted(n));
         chosen.map(|(n, v)| coordinate_text(n, v)).collect::<Vec<_>>().join(", ")
     };
     let head_of = |point: usize| text(point, &|name| Some(name) == across);
     let name_of = |point: usize| text(point, &|name| Some(name) != across && !by.iter().any(|b| b == name));
-    for head in (0..plan.points.len()).map(head_of) {
-        if !heads.contains(&head) {
-            heads.push(head);
-        }
-    }
-    let finite = |x: &f64| x.is_finite() && *x > 0.0;
-    let floor = |cell: usize| results.floors(cell, metric).map(|floors| Estimate::of(&floors).mean);
-    let logs: Vec<f64> = (0..plan.cells.len()).filter(|c| results.is_ok(*c)).filter_map(floor).filter(finite).map(f64::log10).collect();
-    // What is this far below the largest is as good as 0.
-    const DECADES: f64 = 24.0;
-    let high = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let low = logs.iter().copied().fold(f64::INFINITY, f64::min).max(high - DECADES);
-    let shade = |x: f64| if finite(&x) && high > low { ((x.log10() - low) / (high - low)).clamp(0.0, 1.0) } else { 0.0 };
+    let mut heads: Lines<()> = Lines::default();
+    (0..plan.points.len()).for_each(|point| heads.add(head_of(point), ()));
+    let heads: Vec<String> = heads.into_vec().into_iter().map(|(head, _)| head).collect();
+    let columns: Vec<(&str, usize)> = heads.iter().flat_map(|head| (0..plan.labels.len()).map(move |m| (head.as_str(), m))).collect();
 
-    let mut reasons: Vec<&str> = Vec::new();
-    let mut cell_of = |point: usize, m: usize| {
-        let cell = plan.points[point].cells[m];
-        if let Some(reason) = &plan.cells[cell].refused {
-            let at = reasons.iter().position(|r| r == reason).unwrap_or_else(|| {
-                reasons.push(reason);
-                reasons.len() - 1
-            });
-            return Cell { text: format!("refused ({})", at + 1), fill: Fill::Status(Tone::Absent) };
-        }
-        if !results.is_ok(cell) {
-            let tone = if results.as_expected(plan, cell) { Tone::Warning } else { Tone::Bad };
-            return Cell { text: "diverges".into(), fill: Fill::Status(tone) };
-        }
-        match floor(cell) {
-            Some(x) => Cell { text: format!("{x:.1e}"), fill: Fill::Shade(shade(x)) },
-            None => Cell { text: "not known".into(), fill: Fill::Status(Tone::Absent) },
-        }
-    };
     let mut out = Table { title: plan.experiment.title.clone(), ..Table::default() };
+    out.notes.extend(left_out(MOST_COLUMNS.min(columns.len()), columns.len(), "columns"));
+    let columns = &columns[..MOST_COLUMNS.min(columns.len())];
     out.columns.push(metric_text(metric).to_string());
-    for head in &heads {
-        out.columns.extend(plan.labels.iter().map(|label| match (head.is_empty(), several) {
-            (true, _) => label.clone(),
-            (false, true) => format!("{head}, {label}"),
-            (false, false) => head.clone(),
-        }));
-    }
-    let plain = |text: String| Cell { text, fill: Fill::None };
+    out.columns.extend(columns.iter().map(|(head, m)| match (head.is_empty(), several) {
+        (true, _) => plan.labels[*m].clone(),
+        (false, true) => format!("{head}, {}", plan.labels[*m]),
+        (false, false) => (*head).to_string(),
+    }));
+    let mut shown = Shown { plan, results, metric, seeds: Seeds::default(), reasons: Vec::new(), has_least: false, has_most: false };
+    let (mut count, mut all, mut blocks) = (0, 0, 0);
     for (group, points) in panels(plan, &by) {
-        if !group.is_empty() {
-            out.rows.push(vec![plain(group)]);
+        let mut rows: Lines<usize> = Lines::default();
+        points.into_iter().for_each(|point| rows.add(name_of(point), point));
+        let rows = rows.into_vec();
+        all += rows.len();
+        let rows = &rows[..rows.len().min(MOST_ROWS - count)];
+        if rows.is_empty() {
+            continue;
         }
-        let mut rows: Vec<(String, Vec<usize>)> = Vec::new();
-        points.into_iter().for_each(|point| add_to(&mut rows, name_of(point), point));
-        for (name, points) in rows {
-            let mut row = vec![plain(name)];
-            // A row may lack a value of the coordinate that makes columns: variants have sweeps of their own.
-            for head in &heads {
-                match points.iter().find(|point| head_of(**point) == *head) {
-                    Some(point) => row.extend((0..plan.labels.len()).map(|m| cell_of(*point, m))),
-                    None => row.extend(plan.labels.iter().map(|_| Cell::default())),
-                }
-            }
+        count += rows.len();
+        blocks += 1;
+        if !group.is_empty() {
+            out.rows.push(vec![Cell { text: group, fill: Fill::Group }]);
+        }
+        // A row may lack a value of the coordinate that makes columns: variants have sweeps of their own.
+        let cells: Vec<Vec<Option<usize>>> = rows
+            .iter()
+            .map(|(_, points)| {
+                let at: HashMap<String, usize> = points.iter().rev().map(|point| (head_of(*point), *point)).collect();
+                columns.iter().map(|(head, m)| Some(plan.points[*at.get(*head)?].cells[*m])).collect()
+            })
+            .collect();
+        let scale = Scale::of(cells.iter().flatten().flatten().filter_map(|cell| shown.floor(*cell)));
+        for ((name, _), cells) in rows.iter().zip(cells) {
+            let mut row = vec![Cell { text: name.clone(), fill: Fill::None }];
+            row.extend(cells.into_iter().map(|cell| cell.map_or_else(Cell::default, |cell| shown.cell(cell, &scale))));
             out.rows.push(row);
         }
     }
-    out.notes = reasons.iter().enumerate().map(|(i, reason)| format!("({}) {reason}", i + 1)).collect();
+    out.notes.extend(left_out(count, all, "rows"));
+    let within = if blocks > 1 { "in its block" } else { "of all" };
+    out.caption = format!(
+        "Numbers: mean over {} of floors, each seed's mean over the last fifth of the rounds. Stronger shades are larger \
+         numbers, by a logarithmic scale that ends {DECADES} decades below the largest one {within}.",
+        shown.seeds.text()
+    );
+    if shown.has_least {
+        out.caption.push_str(" What is below 10⁻³⁰ is as good as 0.");
+    }
+    if shown.has_most {
+        out.caption.push_str(" What is above 10³⁰ has left every bound, though it has not overflowed.");
+    }
+    let reasons = shown.reasons.iter().enumerate().map(|(i, reason)| format!("({}) {reason}", i + 1)).collect();
+    out.notes.extend(capped(reasons, MOST_NOTES, "more reasons"));
     out
+}
+
+/// The shades of a block.
+struct Scale {
+    low: f64,
+    high: f64,
+}
+
+impl Scale {
+    fn of(floors: impl Iterator<Item = f64>) -> Self {
+        let logs: Vec<f64> = floors.filter(|x| *x >= LEAST && *x <= 1.0 / LEAST).map(f64::log10).collect();
+        let high = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Scale { low: logs.iter().copied().fold(f64::INFINITY, f64::min).max(high - DECADES), high }
+    }
+
+    fn shade(&self, x: f64) -> f64 {
+        match x > 0.0 && self.high > self.low {
+            true => ((x.log10() - self.low) / (self.high - self.low)).clamp(0.0, 1.0),
+            false => 0.0,
+        }
+    }
+}
+
+/// What a table has shown so far.
+struct Shown<'a> {
+    plan: &'a Plan,
+    results: &'a Results,
+    metric: &'a str,
+    seeds: Seeds,
+    /// Why cells are refused.
+    reasons: Vec<&'a str>,
+    has_least: bool,
+    has_most: bool,
+}
+
+impl Shown<'_> {
+    fn floor(&self, cell: usize) -> Option<f64> {
+        let floors = self.results.floors(cell, self.metric).filter(|_| self.results.is_ok(cell))?;
+        Some(Estimate::of(&floors).mean)
+    }
+
+    fn cell(&mut self, cell: usize, scale: &Scale) -> Cell {
+        self.seeds.add(self.plan, self.results, cell);
+        if let Some(reason) = &self.plan.cells[cell].refused {
+            let at = self.reasons.iter().position(|r| r == reason).unwrap_or_else(|| {
+                self.reasons.push(reason);
+                self.reasons.len() - 1
+            });
+            return Cell { text: format!("refused ({})", at + 1), fill: Fill::Status(Tone::Absent) };
+        }
+        if !self.results.is_ok(cell) {
+            let tone = if self.results.as_expected(self.plan, cell) { Tone::Warning } else { Tone::Bad };
+            return Cell { text: "diverges".into(), fill: Fill::Status(tone) };
+        }
+        let Some(x) = self.floor(cell) else {
+            return Cell { text: "not known".into(), fill: Fill::Status(Tone::Absent) };
+        };
+        let is_least = x > 0.0 && x < LEAST;
+        let is_most = x > 1.0 / LEAST;
+        self.has_least |= is_least;
+        self.has_most |= is_most;
+        let text = match (is_least, is_most) {
+            (true, _) => "< 10⁻³⁰".into(),
+            (_, true) => "> 10³⁰".into(),
+            _ => number_text(x),
+        };
+        Cell { text, fill: Fill::Shade(scale.shade(x)) }
+    }
 }

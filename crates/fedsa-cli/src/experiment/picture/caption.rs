@@ -1,0 +1,111 @@
+//! What lines, points and bands are, in words: true of what is drawn.
+
+use std::collections::BTreeSet;
+
+use super::{Band, CurveCentre, Plan, Results, schema};
+
+/// What is drawn around the middle over seeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spread {
+    Deviation,
+    Error,
+    Quantiles,
+    Nothing,
+}
+
+impl Spread {
+    /// Where a prediction is drawn the band must say how well the mean is known.
+    pub fn of(figure: &schema::Figure) -> Self {
+        let is_tested = !figure.exact.is_empty() || !figure.levels.is_empty();
+        match (figure.band, figure.centre) {
+            (Some(Band::None), _) => Spread::Nothing,
+            (_, Some(CurveCentre::Median)) => Spread::Quantiles,
+            (Some(Band::Error), _) => Spread::Error,
+            (None, _) if is_tested => Spread::Error,
+            (Some(Band::Deviation) | None, _) => Spread::Deviation,
+        }
+    }
+}
+
+/// How many seeds the cells have that a picture shows.
+#[derive(Default)]
+pub(super) struct Seeds {
+    counts: BTreeSet<usize>,
+    /// Of each panel, if it is the same everywhere in it.
+    panels: Vec<BTreeSet<usize>>,
+}
+
+impl Seeds {
+    /// Begins a panel.
+    pub fn panel(&mut self) {
+        self.panels.push(BTreeSet::new());
+    }
+
+    /// A cell of the panel that was begun last.
+    pub fn add(&mut self, plan: &Plan, results: &Results, cell: usize) {
+        if plan.cells[cell].refused.is_none() {
+            let count = results.cells[cell].len();
+            self.counts.insert(count);
+            self.panels.iter_mut().last().into_iter().for_each(|panel| _ = panel.insert(count));
+        }
+    }
+
+    /// `5 seeds`.
+    pub fn text(&self) -> String {
+        text(&self.counts)
+    }
+
+    /// Whether everything has a single seed.
+    fn is_single(&self) -> bool {
+        self.counts.iter().all(|count| *count == 1)
+    }
+
+    /// Of each panel, in the order in which they were begun, what it must say of its seeds: nothing where all say the same.
+    pub fn panel_notes(&self) -> Vec<Option<String>> {
+        let note = |panel: &BTreeSet<usize>| (self.counts.len() > 1 && !panel.is_empty()).then(|| format!("Over {}", text(panel)));
+        self.panels.iter().map(note).collect()
+    }
+}
+
+fn text(counts: &BTreeSet<usize>) -> String {
+    let (Some(least), Some(most)) = (counts.first(), counts.last()) else { return "no seeds".into() };
+    match counts.len() {
+        1 if *most == 1 => "a single seed".into(),
+        1 => format!("{most} seeds"),
+        2 => format!("{least} or {most} seeds"),
+        _ => format!("{least} to {most} seeds"),
+    }
+}
+
+/// Of curves along the rounds.
+pub(super) fn curves(seeds: &Seeds, centre: CurveCentre, spread: Spread) -> String {
+    if seeds.is_single() {
+        return format!("Lines: one run, of {}.", seeds.text());
+    }
+    let middle = if centre == CurveCentre::Median { "median" } else { "mean" };
+    let band = match spread {
+        Spread::Deviation => "; bands: one standard deviation to either side, cut off below at the smallest seed",
+        Spread::Error => "; bands: one standard error of the mean to either side",
+        Spread::Quantiles => "; bands: from the 10% to the 90% quantile",
+        Spread::Nothing => "",
+    };
+    let alone = if seeds.counts.contains(&1) && spread != Spread::Nothing { " (none for a single seed)" } else { "" };
+    format!("Lines: {middle} over {}{band}{alone}.", seeds.text())
+}
+
+/// Of floors along a coordinate.
+pub(super) fn scaling(seeds: &Seeds, spread: Spread) -> String {
+    let floor = "floors, each seed's mean over the last fifth of the rounds";
+    if seeds.is_single() {
+        return format!("Points: {floor}, of {}.", seeds.text());
+    }
+    let band = match spread {
+        Spread::Nothing => "",
+        Spread::Deviation => "; bands: one standard deviation to either side",
+        _ => "; bands: one standard error to either side",
+    };
+    format!("Points: mean over {} of {floor}{band}.", seeds.text())
+}
+
+/// What is predicted.
+pub(super) const PREDICTED: &str = " Thin dashes: what theory predicts.";

@@ -1,0 +1,37 @@
+//! What a picture's file says of itself: the program's version, the experiment, and the configuration that ran.
+
+use super::text::forbidden;
+
+/// Where a picture comes from.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct About<'a> {
+    /// The experiment's id.
+    pub id: &'a str,
+    /// The text of `config.toml`.
+    pub config: &'a str,
+}
+
+/// The longest configuration that is kept whole, in bytes.
+const LONGEST: usize = 64 * 1024;
+
+impl About<'_> {
+    /// The program and its version.
+    pub(super) fn software() -> String {
+        format!("fedsa {}", env!("CARGO_PKG_VERSION"))
+    }
+
+    /// The configuration without characters that XML forbids. Of a longer one than 64 KiB, its beginning, with the length
+    /// and the CRC-32 of the whole.
+    pub(super) fn source(&self) -> String {
+        let kept = match self.config.len() > LONGEST {
+            true => &self.config[..self.config.floor_char_boundary(LONGEST)],
+            false => self.config,
+        };
+        let mut source: String = kept.chars().map(|c| if forbidden(c) { ' ' } else { c }).collect();
+        if kept.len() < self.config.len() {
+            let (length, sum) = (self.config.len(), crc32fast::hash(self.config.as_bytes()));
+            source.push_str(&format!("\n# Cut here: the whole has {length} bytes and the CRC-32 {sum:08x}.\n"));
+        }
+        source
+    }
+}

@@ -1,0 +1,228 @@
+//! One panel: its grid, curves, levels and frame, its labels, and what stands beneath it.
+
+use super::axis::{Axis, Ticks};
+use super::legend::Legend;
+use super::overlap::Overlaps;
+use super::scene::{Anchor, Dash, Mark, Point, Scene};
+use super::style::*;
+use super::trace::Window;
+use super::{Curve, Level, Panel, Style};
+
+const TICK_LENGTH: f64 = 4.0;
+pub(super) const TICK_GAP: f64 = 7.0;
+/// How far a label under the x axis may stand out on either side.
+const OVERHANG: f64 = 12.0;
+
+/// How curves are drawn.
+pub(super) struct Pen<'a> {
+    pub colors: &'static Colors,
+    pub overlaps: &'a Overlaps,
+    pub width: f64,
+    /// Points that each line, band or set of markers may have.
+    pub budget: usize,
+}
+
+/// What is drawn around and beneath a panel's window, broken into lines.
+pub(super) struct Drawn {
+    pub y_ticks: Ticks,
+    pub are_y_ticks_named: bool,
+    pub are_x_ticks_named: bool,
+    pub title: Vec<String>,
+    pub x_label: Vec<String>,
+    pub y_label: Vec<String>,
+    pub legend: Legend,
+    pub notes: Vec<String>,
+}
+
+impl Drawn {
+    pub fn height_above(&self) -> f64 {
+        self.title.len() as f64 * PANEL_TITLE.leading() + 4.0
+    }
+
+    pub fn height_beneath(&self) -> f64 {
+        let legend = if self.legend.height > 0.0 { 4.0 + self.legend.height } else { 0.0 };
+        let notes = if self.notes.is_empty() { 0.0 } else { 3.0 + self.notes.len() as f64 * NOTE.leading() };
+        self.axis_height() + self.x_label.len() as f64 * AXIS_LABEL.leading() + legend + notes
+    }
+
+    fn axis_height(&self) -> f64 {
+        if self.are_x_ticks_named { TICK_GAP + TICK.leading() } else { 0.0 }
+    }
+
+    /// Draws everything, with the label of the vertical axis from `left` on.
+    pub fn draw(&self, scene: &mut Scene, panel: &Panel, window: &Window, left: f64, pen: &Pen) {
+        let colors = pen.colors;
+        let x_ticks = fitting_ticks(&window.x, window.width);
+        grid(scene, window, &x_ticks, &self.y_ticks, colors);
+        draw_data(scene, panel, window, pen);
+        self.frame(scene, window, &x_ticks, colors);
+
+        let title_top = window.top - 4.0 - self.title.len() as f64 * PANEL_TITLE.leading();
+        scene.paragraph((window.left, title_top), &self.title, PANEL_TITLE, Anchor::Start, colors.ink);
+        let middle = window.top + window.height / 2.0;
+        for (i, line) in self.y_label.iter().enumerate() {
+            let x = left + AXIS_LABEL.baseline() + i as f64 * AXIS_LABEL.leading();
+            scene.upward_text((x, middle), line, AXIS_LABEL, Anchor::Middle, colors.ink);
+        }
+        let mut y = window.bottom() + self.axis_height();
+        let center = window.left + window.width / 2.0;
+        y = scene.paragraph((center, y), &self.x_label, AXIS_LABEL, Anchor::Middle, colors.ink);
+        if self.legend.height > 0.0 {
+            self.legend.draw(scene, (window.left, y + 4.0), colors);
+            y += 4.0 + self.legend.height;
+        }
+        scene.paragraph((window.left, y + 3.0), &self.notes, NOTE, Anchor::Start, colors.soft_ink);
+    }
+
+    fn frame(&self, scene: &mut Scene, window: &Window, x_ticks: &Ticks, colors: &Colors) {
+        let (left, right, top, bottom) = (window.left, window.right(), window.top, window.bottom());
+        for (at, label) in &x_ticks.major {
+            let x = left + at * window.width;
+            scene.line(vec![(x, bottom), (x, bottom + TICK_LENGTH)], colors.frame, 1.0);
+            if self.are_x_ticks_named {
+                let label_x = left + label_center(*at, label, window.width);
+                scene.text((label_x, bottom + TICK_GAP + TICK.baseline()), label, TICK, Anchor::Middle, colors.ink);
+            }
+        }
+        for (at, label) in &self.y_ticks.major {
+            let y = bottom - at * window.height;
+            scene.line(vec![(left - TICK_LENGTH, y), (left, y)], colors.frame, 1.0);
+            if self.are_y_ticks_named {
+                scene.text((left - TICK_GAP, y + TICK.half_capital()), label, TICK, Anchor::End, colors.ink);
+            }
+        }
+        scene.line(vec![(left, top), (right, top), (right, bottom), (left, bottom), (left, top)], colors.frame, 1.0);
+    }
+}
+
+/// As many ticks as have room for their labels.
+fn fitting_ticks(axis: &Axis, width: f64) -> Ticks {
+    let most = (width / (4.0 * TICK.size)).ceil() as usize;
+    let fits = |ticks: &Ticks| {
+        let ends = |(at, label): &(f64, String)| {
+            let (center, half) = (label_center(*at, label, width), TICK.width(label) / 2.0);
+            (center - half, center + half)
+        };
+        ticks.major.windows(2).all(|pair| ends(&pair[1]).0 - ends(&pair[0]).1 >= 0.8 * TICK.size)
+    };
+    (1..=most).rev().map(|count| axis.ticks(count, width)).find(fits).unwrap_or_default()
+}
+
+/// Under its tick, unless it would then reach into the neighbouring panel.
+fn label_center(at: f64, label: &str, width: f64) -> f64 {
+    let half = TICK.width(label) / 2.0;
+    (at * width).min(width + OVERHANG - half).max(half - OVERHANG)
+}
+
+fn grid(scene: &mut Scene, window: &Window, x: &Ticks, y: &Ticks, colors: &Colors) {
+    let column = |at: f64| window.left + at * window.width;
+    let row = |at: f64| window.bottom() - at * window.height;
+    let upright = |at: f64| vec![(column(at), window.top), (column(at), window.bottom())];
+    let level = |at: f64| vec![(window.left, row(at)), (window.right(), row(at))];
+    for at in &x.minor {
+        scene.line(upright(*at), colors.minor_grid, 0.8);
+    }
+    for at in &y.minor {
+        scene.line(level(*at), colors.minor_grid, 0.8);
+    }
+    for (at, _) in &x.major {
+        scene.line(upright(*at), colors.major_grid, 0.8);
+    }
+    for (at, _) in &y.major {
+        scene.line(level(*at), colors.major_grid, 0.8);
+    }
+}
+
+/// Bands first, then references, the curves from the lowest of those that coincide upwards, markers, and what is predicted.
+fn draw_data(scene: &mut Scene, panel: &Panel, window: &Window, pen: &Pen) {
+    let before = scene.marks.len();
+    for curve in &panel.curves {
+        if let Some((low, high)) = &curve.band {
+            let ribbons = window.ribbons(&curve.x, low, high, pen.budget / 2);
+            let (color, opacity) = (pen.colors.curve(curve.color), pen.colors.band_opacity);
+            scene.marks.extend(ribbons.into_iter().map(|edges| Mark::Ribbon { edges, color, opacity }));
+        }
+    }
+    let mut curves: Vec<&Curve> = panel.curves.iter().collect();
+    let layer = |curve: &Curve| match curve.style {
+        Style::Reference => 0,
+        Style::Dashed => 2,
+        _ => 1,
+    };
+    curves.sort_by_key(|curve| (layer(curve), pen.overlaps.at(curve).depth));
+    for curve in curves.iter().filter(|c| layer(c) < 2) {
+        draw_line(scene, window, curve, pen);
+    }
+    for curve in curves.iter().filter(|c| matches!(c.style, Style::Points | Style::LinePoints)) {
+        // A marker is written with about as many bytes as ten corners of a line.
+        let size = marker_size(pen.overlaps.at(curve)) * pen.width / CURVE_WIDTH;
+        let points = window.points(&curve.x, &curve.y, pen.budget / 10);
+        scene.marks.extend(points.into_iter().map(|at| pen.colors.marker(curve.color, at, size)));
+    }
+    for curve in curves.iter().filter(|c| layer(c) == 2) {
+        draw_line(scene, window, curve, pen);
+    }
+    draw_levels(scene, &panel.levels, window, pen.colors);
+    if scene.marks.len() == before {
+        let middle = (window.left + window.width / 2.0, window.top + window.height / 2.0);
+        scene.text(middle, "nothing to show", NOTE, Anchor::Middle, pen.colors.soft_ink);
+    }
+}
+
+/// The line of a curve, if it has one.
+fn draw_line(scene: &mut Scene, window: &Window, curve: &Curve, pen: &Pen) {
+    let overlap = pen.overlaps.at(curve);
+    let (color, width, dash) = match curve.style {
+        Style::Points => return,
+        Style::Reference => (pen.colors.reference, REFERENCE_WIDTH, reference_dash()),
+        Style::Dashed => (pen.colors.prediction(curve.color), LEVEL_WIDTH, predicted_dash(curve.color, overlap)),
+        Style::Line | Style::LinePoints => (pen.colors.curve(curve.color), pen.width, curve_dash(curve.color, overlap)),
+    };
+    let pieces = window.pieces(&curve.x, &curve.y, pen.budget);
+    let end = pieces.last().and_then(|piece| piece.last()).copied();
+    for points in pieces {
+        let dash = dash.stretched(&points);
+        scene.marks.push(match points[..] {
+            [center] => Mark::Disc { center, radius: width, color },
+            _ => Mark::Line { points, color, width, dash },
+        });
+    }
+    if let Some((x, y)) = end.filter(|(_, y)| *y == window.top && rises_out(window, curve)) {
+        let points = vec![(x - 4.0, y + 7.0), (x + 4.0, y + 7.0), (x, y)];
+        scene.marks.push(Mark::Polygon { points, color });
+    }
+}
+
+/// Whether the curve's last value is too large for the window.
+fn rises_out(window: &Window, curve: &Curve) -> bool {
+    let last = curve.x.iter().zip(&curve.y).rev().find_map(|(_, y)| window.y_at(*y));
+    last.is_some_and(|y| y < window.top)
+}
+
+/// Levels, of which those that coincide take turns along the line.
+fn draw_levels(scene: &mut Scene, levels: &[Level], window: &Window, colors: &Colors) {
+    const NEAR: f64 = 1.5;
+    let inside = |level: &Level| window.y_at(level.y).filter(|y| (window.top..=window.bottom()).contains(y));
+    let mut groups: Vec<Vec<(&Level, f64)>> = Vec::new();
+    for (level, y) in levels.iter().filter_map(|level| Some((level, inside(level)?))) {
+        match groups.iter_mut().find(|group| (group[0].1 - y).abs() < NEAR) {
+            Some(group) => group.push((level, y)),
+            None => groups.push(vec![(level, y)]),
+        }
+    }
+    for group in groups {
+        let period = |level: &Level| level_dash(level.dash).lengths.iter().sum::<f64>();
+        let whole: f64 = group.iter().map(|(level, _)| period(level)).sum();
+        let mut passed = 0.0;
+        for (level, y) in group {
+            let mut lengths = level_dash(level.dash).lengths;
+            if let Some(gap) = lengths.last_mut() {
+                *gap += whole - period(level);
+            }
+            let points: Vec<Point> = vec![(window.left, y), (window.right(), y)];
+            let dash = Dash { lengths, start: if passed > 0.0 { whole - passed } else { 0.0 } };
+            scene.marks.push(Mark::Line { points, color: colors.prediction(level.color), width: LEVEL_WIDTH, dash });
+            passed += period(level);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The pictures that a run leaves, as a user asks for them.
+
+mod common;
+
+use common::{Folder, SMALL, small};
+
+fn svg(folder: &Folder) -> String {
+    folder.text("out/small/figure.svg")
+}
+
+/// The texts of a picture, one after the other: lines of a paragraph are joined by spaces.
+fn texts(svg: &str) -> String {
+    let parts = svg.split("<text ").skip(1).filter_map(|part| part.split_once('>')?.1.split_once("</text>"));
+    parts.map(|(text, _)| text).collect::<Vec<_>>().join(" ")
+}
+
+/// Runs [`SMALL`] with more at its end, and returns what its picture says.
+#[track_caller]
+fn says(more: &str, expected: &[&str]) -> String {
+    let folder = Folder::with(&format!("{SMALL}\n{more}\n"));
+    let output = folder.run(&["run", "small.toml"]);
+    assert!(output.status < 2, "{}", output.stderr);
+    let said = texts(&svg(&folder));
+    for text in expected {
+        assert!(said.contains(text), "`{text}` is not in\n{said}");
+    }
+    said
+}
+
+#[test]
+fn a_file_chooses_formats_colours_and_sizes() {
+    let figure = "[figure]\nformats = [\"pdf\", \"svg\"]\ntheme = \"dark\"\nwidth = 600";
+    let folder = Folder::with(&format!("{SMALL}\n{figure}\n"));
+    folder.run(&["run", "small.toml"]).exits(0);
+    assert!(folder.read("out/small/figure.pdf").starts_with(b"%PDF"));
+    assert!(!folder.path("out/small/figure.png").exists());
+    assert!(svg(&folder).contains("width=\"600\"") && svg(&folder).contains("fill=\"#14171c\""));
+    // By a flag; what was there before goes.
+    folder.run(&["run", "small.toml", "--overwrite", "--set", "figure.formats=[\"png\"]", "--set", "figure.dpi=96"]).exits(0);
+    assert!(!folder.path("out/small/figure.pdf").exists() && !folder.path("out/small/figure.svg").exists());
+    let png = folder.read("out/small/figure.png");
+    assert_eq!(u32::from_be_bytes(png[16..20].try_into().unwrap()), 600);
+}
+
+#[test]
+fn a_picture_tells_the_configuration_that_ran() {
+    let folder = Folder::with(SMALL);
+    folder.run(&["run", "small.toml"]).exits(0);
+    let config = folder.text("out/small/config.toml");
+    let escaped = config.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
+    assert!(svg(&folder).contains(&escaped) && svg(&folder).contains("id=\"small\""));
+    let png = folder.read("out/small/figure.png");
+    assert!(png.windows(config.len()).any(|window| window == config.as_bytes()));
+}
+
+#[test]
+fn a_caption_says_what_lines_and_bands_are() {
+    says("", &["Lines: mean over 2 seeds; bands: one standard deviation"]);
+    says("[figure]\nband = \"error\"", &["Lines: mean over 2 seeds; bands: one standard error of the mean"]);
+    let alone = says("[figure]\nband = \"none\"", &["Lines: mean over 2 seeds."]);
+    assert!(!alone.contains("band"), "{alone}");
+    says("[figure]\ncentre = \"median\"", &["Lines: median over 2 seeds; bands: from the 10% to the 90% quantile"]);
+    // Where a prediction is drawn the band says how well the mean is known.
+    says("[figure]\nlevels = { FedLSA = [\"floor\"] }", &["bands: one standard error of the mean", "Thin dashes: what theory predicts."]);
+    let folder = Folder::with(&small("seeds = 2", "seeds = 1"));
+    folder.run(&["run", "small.toml"]).exits(0);
+    let said = texts(&svg(&folder));
+    assert!(said.contains("Lines: one run, of a single seed.") && !said.contains("band"), "{said}");
+}
+
+#[test]
+fn panels_of_different_numbers_of_seeds_say_theirs() {
+    let sweep = "[[sweep]]\nkeys = [\"problem.agents\", \"run.seeds\"]\nvalues = [[2, 3], [4, 5]]";
+    says(sweep, &["mean over 3 or 5 seeds", "Over 3 seeds", "Over 5 seeds"]);
+}
+
+#[test]
+fn ratios_to_the_exact_error_are_drawn_beneath() {
+    let figure = "[figure]\nexact = [\"FedLSA\"]\nratios = true";
+    says(figure, &["measured / exact", "FedLSA, exact", "Lower panels: the measured mean over the exact one"]);
+}
+
+#[test]
+fn a_claimed_slope_is_drawn() {
+    let sweep = "[[sweep]]\nkey = \"problem.agents\"\nvalues = [1, 2, 4]\n[figure]\nkind = \"scaling\"\nx = \"agents\"";
+    says(&format!("{sweep}\nslope = -1"), &["slope −1", "Points: mean over 2 seeds of floors", "bands: one standard error"]);
+}
+
+#[test]
+fn pictures_of_very_many_points_are_capped_with_a_note() {
+    let values: Vec<String> = (0..300).map(|i| format!("{}", 0.01 + 1e-5 * f64::from(i))).collect();
+    let text = small("rounds = 20", "rounds = 2");
+    let sweep = format!("[[sweep]]\nkey = \"method.*.step_size\"\nvalues = [{}]\n", values.join(", "));
+    for (figure, note) in [
+        ("", "Shown: the first 24 of 300 panels."),
+        ("panels = []", "Shown: 24 of 600 curves, the first of each method"),
+        ("kind = \"table\"", "Shown: the first 150 of 300 rows."),
+        ("kind = \"table\"\nx = \"step_size\"", "Shown: the first 32 of 600 columns."),
+    ] {
+        let folder = Folder::with(&format!("{text}\n{sweep}[figure]\nformats = [\"svg\"]\n{figure}\n"));
+        folder.run(&["run", "small.toml", "--quiet"]).exits(0);
+        let drawn = svg(&folder);
+        assert!(texts(&drawn).contains(note), "`{note}` is not in\n{}", texts(&drawn));
+        assert!(drawn.len() < 1_000_000, "{figure}: {} bytes", drawn.len());
+    }
+}
