@@ -32,10 +32,10 @@ bundled!(
     "channels/fig4-3" takes 3.0,
     "channels/fig4-4" takes 2.0,
     "channels/fig4-5" takes 12.0,
-    "delays/constant" takes 22.0,
+    "delays/constant" takes 25.0,
     "delays/varying" takes 3.0,
     "cross/exact-mse" takes 1.0,
-    "cross/logs" takes 140.0,
+    "cross/logs" takes 70.0,
     "cross/matrix" takes 12.0,
     "cross/bits" takes 17.0,
 );
