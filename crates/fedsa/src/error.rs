@@ -19,13 +19,7 @@ pub struct BadInput {
 }
 
 fn prefix(key: &str) -> String {
-    /// Longer than the path of any setting, and a line of text.
-    const LONGEST: usize = 200;
-    match key {
-        "" => String::new(),
-        key if key.len() <= LONGEST => format!("{key}: "),
-        key => format!("{}: ", quoted(key)),
-    }
+    if key.is_empty() { String::new() } else { format!("{}: ", shown(key)) }
 }
 
 impl BadInput {
@@ -86,6 +80,19 @@ pub fn quoted(text: impl AsRef<str>) -> String {
     out
 }
 
+/// A key, a path or what a library says, for a message: at most 500 characters, and control
+/// characters escaped.
+pub fn shown(text: impl std::fmt::Display) -> String {
+    const MOST: usize = 500;
+    // An escape is longer than what it stands for.
+    let mut text = escaped(&text.to_string());
+    if let Some((end, _)) = text.char_indices().nth(MOST) {
+        text.truncate(end);
+        text.push_str("..");
+    }
+    text
+}
+
 /// A text of any length with its control characters escaped, line breaks too: `\n`, `\u{1b}`.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -121,6 +128,9 @@ mod tests {
         let long = quoted("é".repeat(10_000_000));
         assert_eq!((long.chars().count(), long.ends_with("é..")), (QUOTED + 2, true));
         assert_eq!(quoted("x".repeat(QUOTED)).len(), QUOTED);
+        assert_eq!(shown("a\u{1b}b"), "a\\u{1b}b");
+        assert_eq!(shown("\u{202e}".repeat(499)).chars().count(), 502);
+        assert_eq!(BadInput::new("a\tb", "is wrong", "").inside("c").to_string(), "c.a\\tb: is wrong");
         let e = require(false, "key", "\u{7}".repeat(1000), "less").unwrap_err();
         assert!(e.to_string().len() < 1000 && !e.to_string().contains('\u{7}'));
     }

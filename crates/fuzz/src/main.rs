@@ -75,7 +75,7 @@ fn main() -> ExitCode {
     match (&args.replay, args.child_from) {
         (Some(file), _) => replay(targets[0], file),
         (None, Some(first)) => child(targets[0], &args, first),
-        (None, None) => parent(&targets, &args),
+        (None, None) => all(&targets, &args),
     }
 }
 
@@ -117,6 +117,14 @@ fn current(out: &Path, target: &str) -> PathBuf {
     out.join(target).join("current")
 }
 
+/// The process that started this one; another one when that is gone.
+fn parent() -> u32 {
+    #[cfg(unix)]
+    return std::os::unix::process::parent_id();
+    #[cfg(not(unix))]
+    return 0;
+}
+
 /// Runs one target; prints its report as JSON.
 fn child(target: &'static Target, args: &Args, first: u64) -> ExitCode {
     // One input at a time, so that its time and its memory are its own.
@@ -145,8 +153,12 @@ fn child(target: &'static Target, args: &Args, first: u64) -> ExitCode {
         })
     });
     let work = work.expect("memory for a thread");
+    let starter = parent();
     while !work.is_finished() {
         thread::sleep(Duration::from_millis(20));
+        if parent() != starter {
+            return ExitCode::from(HUNG);
+        }
         let (index, began) = (under_way.0.load(Ordering::Relaxed), under_way.1.load(Ordering::Relaxed));
         let seconds = (origin.elapsed().as_millis() as u64).saturating_sub(began) as f64 / 1000.0;
         // The number may have changed since it was read.
@@ -167,7 +179,7 @@ fn child(target: &'static Target, args: &Args, first: u64) -> ExitCode {
 const RESTARTS: usize = 5;
 
 /// Runs targets in processes of their own and prints what they come to.
-fn parent(targets: &[&'static Target], args: &Args) -> ExitCode {
+fn all(targets: &[&'static Target], args: &Args) -> ExitCode {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let jobs = args.jobs.unwrap_or(cores).clamp(1, targets.len());
     // The time of all is shared out: as many targets at a time as there are jobs.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use fedsa::error::BadInput;
+use fedsa::error::{BadInput, quoted};
 use fedsa::kernel::Isa;
 
 use super::{apply, say};
@@ -26,7 +26,7 @@ pub fn plot(args: &PlotArgs) -> Result<u8, Failure> {
         let key = assignment.split('=').next().unwrap_or_default().trim();
         if !key.starts_with("figure.") && key != "title" {
             let help = "a key of the figure, such as figure.x=bits_up, or title; for other settings, fedsa run";
-            return Err(BadInput::new("--set", format!("`{}` is not about the figure", key), help).into());
+            return Err(BadInput::new("--set", format!("`{}` is not about the figure", quoted(key)), help).into());
         }
     }
     let config = args.dir.join("config.toml");

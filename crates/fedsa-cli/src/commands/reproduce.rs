@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fedsa::error::BadInput;
+use fedsa::error::{BadInput, quoted};
 
 use super::run::{Ended, Extra, Job};
 use super::{complain, count, duration, say};
@@ -147,5 +147,5 @@ fn choose(id: &str) -> Result<Vec<&'static Bundled>, Failure> {
     }
     let near = nearest(id, ALL.iter().map(|b| b.id)).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
     let help = format!("all, or one of {}", ALL.iter().map(|b| b.id).collect::<Vec<_>>().join(", "));
-    Err(BadInput::new("", format!("there is no bundled experiment `{id}`{near}"), help).into())
+    Err(BadInput::new("", format!("there is no bundled experiment `{}`{near}", quoted(id)), help).into())
 }

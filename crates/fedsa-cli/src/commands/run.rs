@@ -1,6 +1,6 @@
 //! `fedsa run`: an experiment file to tables and pictures.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -295,6 +295,7 @@ fn goes_on(before: &str, now: &str) -> bool {
         let checks = table.get_mut("check").and_then(Value::as_array_mut);
         checks.into_iter().flatten().filter_map(Value::as_table_mut).for_each(|check| drop(check.remove("unmeasured")));
     }
+    let more_seeds: HashSet<u64> = more_seeds.into_iter().collect();
     before == now && rounds <= more_rounds && seeds.iter().all(|seed| more_seeds.contains(seed))
 }
 
@@ -317,4 +318,19 @@ fn write_roots(folder: &RunFolder, plan: &Plan) -> Result<(), MachineFailure> {
 fn read_roots(out: &Path) -> Result<HashMap<String, Vec<f64>>, BadInput> {
     let path = folder::own_path(out, ROOTS);
     if path.exists() { read_framed(&path) } else { Ok(HashMap::new()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::goes_on;
+
+    #[test]
+    fn a_run_goes_on_with_more_rounds_and_seeds_however_many() {
+        let run = |seeds: &str, rounds: u64| format!("id = \"a\"\n[run]\nrounds = {rounds}\nseeds = {seeds}\n");
+        assert!(goes_on(&run("300000", 5), &run("600000", 9)));
+        assert!(goes_on(&run("[7, 3]", 5), &run("8", 5)));
+        assert!(!goes_on(&run("[7, 3]", 5), &run("7", 5)));
+        assert!(!goes_on(&run("2", 5), &run("2", 4)));
+        assert!(!goes_on(&run("2", 5), &run("2", 5).replace("\"a\"", "\"b\"")));
+    }
 }

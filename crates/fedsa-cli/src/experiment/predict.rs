@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{BadInput, Result, quoted};
 use fedsa::methods::{Drift, Shape};
 use fedsa::problem::Field;
 use fedsa::problem::systems::{Moments, Systems};
@@ -66,7 +66,7 @@ impl<'a> Predictor<'a> {
                 let floor = of_last(&self.plan.cells[cell]).and_then(|()| floor(field, &shape));
                 floor.map(|floor| if quantity == "noise" { floor.noise } else { floor.mse() })
             }
-            other => Err(BadInput::new("", format!("there is no predicted quantity `{other}`"), QUANTITIES.join(", "))),
+            other => Err(BadInput::new("", format!("there is no predicted quantity `{}`", quoted(other)), QUANTITIES.join(", "))),
         };
         self.numbers.lock().expect("no panics under the lock").insert(key, value.clone());
         value

@@ -20,7 +20,7 @@ pub mod trace;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use fedsa::error::{BadInput, Result, escaped, quoted};
+use fedsa::error::{BadInput, Result, quoted, shown};
 use fedsa::problem::Files;
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::log::Log;
@@ -181,19 +181,6 @@ fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     shown.join(", ")
 }
 
-/// What a library says about a file, or a user's words, for a message: without control
-/// characters, and not too long.
-fn shown(text: impl std::fmt::Display) -> String {
-    const MOST: usize = 500;
-    // An escape is longer than what it stands for.
-    let mut text = escaped(&text.to_string());
-    if let Some((end, _)) = text.char_indices().nth(MOST) {
-        text.truncate(end);
-        text.push_str("..");
-    }
-    text
-}
-
 /// An integer as a double, if a double holds it exactly.
 fn exact(v: i128) -> Option<f64> {
     (v.unsigned_abs() <= 1 << f64::MANTISSA_DIGITS).then_some(v as f64)
@@ -202,12 +189,6 @@ fn exact(v: i128) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_shown_is_short_after_it_was_escaped() {
-        assert_eq!(shown("a\u{1b}b"), "a\\u{1b}b");
-        assert_eq!(shown("\u{202e}".repeat(499)).chars().count(), 502);
-    }
 
     #[test]
     fn numbers_in_json_are_read_to_the_last_bit() {

@@ -28,7 +28,7 @@ mod verdict;
 use std::collections::HashMap;
 use std::path::Path;
 
-use fedsa::error::{BadInput, Result, require};
+use fedsa::error::{BadInput, Result, quoted, require};
 use fedsa::kernel::Isa;
 use fedsa::methods::Drift;
 use toml::Value;
@@ -40,7 +40,7 @@ use super::plan::Plan;
 use super::predict::{Predictor, QUANTITIES};
 use super::results::{METRICS, PREDICTED_METRICS, Results};
 use crate::config::schema::{ExpectedStatus, Unmeasured};
-use crate::config::{Check, Document, Experiment, nearest};
+use crate::config::{Check, Document, Experiment, nearest, short};
 use crate::error::Failure;
 
 /// Whether a cell, at a point, can answer a check.
@@ -242,7 +242,7 @@ fn known(key: &str, name: &str, names: &[&str]) -> Result<()> {
     }
     let near = nearest(name, names.iter().copied()).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
     let help = if names.is_empty() { "a sweep first".to_string() } else { format!("one of {}", names.join(", ")) };
-    Err(BadInput::new(key, format!("there is no {key} `{name}`{near}"), help))
+    Err(BadInput::new(key, format!("there is no {key} `{}`{near}", quoted(name)), help))
 }
 
 fn validate_one(labels: &[String], check: &Check) -> Result<()> {
@@ -286,7 +286,7 @@ fn validate_one(labels: &[String], check: &Check) -> Result<()> {
     };
     check.metric.as_ref().map_or(Ok(()), |metric| {
         known("metric", metric, &metrics).map_err(|e| match METRICS.contains(&metric.as_str()) {
-            true => BadInput { what: format!("theory says nothing of `{metric}`"), ..e },
+            true => BadInput { what: format!("theory says nothing of `{}`", quoted(metric)), ..e },
             false => e,
         })
     })?;
@@ -302,7 +302,7 @@ fn validate_one(labels: &[String], check: &Check) -> Result<()> {
             ..e
         })?,
         Some(v) if v.as_float().is_none_or(|x| !x.is_finite()) && v.as_integer().is_none() => {
-            return Err(BadInput::new("expected", format!("{v} is not accepted"), "a number"));
+            return Err(BadInput::new("expected", format!("{} is not accepted", short(v)), "a number"));
         }
         _ => {}
     }
@@ -354,7 +354,7 @@ fn validate_together(check: &Check) -> Result<()> {
         return Err(BadInput::new("larger", what, "a tolerance and a number of standard errors beside it"));
     }
     if let (Some(method), Some(over)) = (&check.method, &check.over) {
-        require(method != over, "over", format!("`{over}`, which is the method itself,"), "the label of another method")?;
+        require(method != over, "over", format!("`{}`, which is the method itself,", quoted(over)), "the label of another method")?;
     }
     let expected = number_of(check);
     let positive = match kind {
@@ -380,14 +380,18 @@ fn validate_points(experiment: &Experiment, check: &Check, all: bool) -> Result<
         known("coordinate", name, &swept).map_err(|e| BadInput { key, ..e })?;
     }
     if !experiment.points.iter().any(|p| p.is_at(&check.at)) {
-        let wanted: Vec<String> = check.at.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+        let wanted: Vec<String> = check.at.iter().map(|(name, value)| format!("{} = {}", quoted(name), short(value))).collect();
         return Err(BadInput::new("at", format!("no point is at {}", wanted.join(", ")), "values that are swept"));
     }
     for (name, value) in check.at.iter().filter(|_| all) {
         for (i, one) in value.as_array().into_iter().flatten().enumerate() {
             let at = [(name.clone(), one.clone())].into();
             if !experiment.points.iter().any(|p| p.is_at(&at)) {
-                return Err(BadInput::new(format!("at.{name}[{i}]"), format!("no point is at {name} = {one}"), "values that are swept"));
+                return Err(BadInput::new(
+                    format!("at.{name}[{i}]"),
+                    format!("no point is at {} = {}", quoted(name), short(one)),
+                    "values that are swept",
+                ));
             }
         }
     }
