@@ -704,7 +704,7 @@ impl Experiment {
     }
 
     fn read_unlocated(document: &Document) -> Result<Self> {
-        let Top { id, title, sweep: sweeps, variant: variants, figure, check: checks, .. } = read(&Value::Table(document.table.clone()))?;
+        let Top { id, title, sweep: sweeps, variant: variants, figure, check: checks, .. } = read(Value::Table(document.table.clone()))?;
         let id = id.unwrap_or_else(|| {
             let stem = std::path::Path::new(&document.name).file_stem();
             stem.map_or("run".into(), |s| s.to_string_lossy().into_owned())
@@ -763,7 +763,7 @@ impl Experiment {
             }
             Ok((kept, seen))
         };
-        let chunks: Vec<Result<(Vec<K>, Seen), (usize, BadInput)>> = chunks.par_iter().map(read).collect();
+        let chunks: Vec<Result<_, (usize, BadInput)>> = chunks.par_iter().map(read).collect();
         let mut all = Vec::with_capacity(self.points.len());
         let mut seen: Option<Seen> = None;
         for chunk in chunks {
@@ -839,24 +839,19 @@ impl Seen {
         if let Some(idle) = self.idle.first() {
             return Err(idle.clone());
         }
-        let mut names: Option<Vec<&str>> = None;
-        for (m, list) in self.expected.iter().enumerate() {
-            for (j, entry) in list.iter().enumerate().filter(|(j, _)| !self.matched[m].contains(j)) {
-                let names = names.get_or_insert_with(|| experiment.coordinate_names());
-                let key = format!("method[{m}].expect[{j}]");
-                if let Some(name) = entry.at.keys().find(|name| !names.contains(&name.as_str())) {
-                    let near = super::did_you_mean(super::nearest(name, names.iter().copied()));
-                    let what = format!("nothing that is swept is called `{}`{near}", quoted(name));
-                    let accepted =
-                        if names.is_empty() { "expect = \"diverges\", or a sweep".into() } else { format!("one of {}", names.join(", ")) };
-                    return Err(BadInput::new(format!("{key}.at.{name}"), what, accepted));
-                }
-                let at: Vec<String> = entry.at.iter().map(|(name, value)| format!("{name} = {}", short(value))).collect();
-                let what = format!("no point is at {}, or entries before this one match all that are", at.join(", "));
-                return Err(BadInput::new(key, what, "values that are swept, and each point in one entry"));
-            }
+        let unmatched = |(m, list): (usize, &Vec<ExpectAt>)| Some((m, (0..list.len()).find(|j| !self.matched[m].contains(j))?));
+        let Some((m, j)) = self.expected.iter().enumerate().find_map(unmatched) else { return Ok(()) };
+        let (entry, key, names) = (&self.expected[m][j], format!("method[{m}].expect[{j}]"), experiment.coordinate_names());
+        if let Some(name) = entry.at.keys().find(|name| !names.contains(&name.as_str())) {
+            let near = super::did_you_mean(super::nearest(name, names.iter().copied()));
+            let what = format!("nothing that is swept is called `{}`{near}", quoted(name));
+            let accepted =
+                if names.is_empty() { "expect = \"diverges\", or a sweep".into() } else { format!("one of {}", names.join(", ")) };
+            return Err(BadInput::new(format!("{key}.at.{name}"), what, accepted));
         }
-        Ok(())
+        let at: Vec<String> = entry.at.iter().map(|(name, value)| format!("{name} = {}", short(value))).collect();
+        let what = format!("no point is at {}, or entries before this one match all that are", at.join(", "));
+        Err(BadInput::new(key, what, "values that are swept, and each point in one entry"))
     }
 }
 

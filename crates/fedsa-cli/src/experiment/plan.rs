@@ -325,8 +325,9 @@ const CHUNK: usize = 256;
 struct Shared<'p> {
     places: &'p Places,
     runs: Mutex<HashMap<Digest, SharedRun>>,
-    links: Mutex<HashMap<Digest, Kept<Uplink>>>,
-    starts: Mutex<HashMap<(usize, Digest), Kept<[f64]>>>,
+    links: Parts<Digest, Uplink>,
+    /// By problem and start.
+    starts: Parts<(usize, Digest), [f64]>,
 }
 
 /// A `[run]` table.
@@ -341,6 +342,8 @@ struct SharedRun {
 
 /// A part that was made, with the checksum of the files that it was made from.
 type Kept<T> = (Arc<T>, u32);
+/// Parts by what they were made from.
+type Parts<K, T> = Mutex<HashMap<K, Kept<T>>>;
 
 impl<'p> Shared<'p> {
     fn new(places: &'p Places) -> Self {
@@ -362,7 +365,7 @@ impl<'p> Shared<'p> {
     /// The part with this key; made outside of the lock, so that two threads may make the same.
     fn kept<K: Copy + Eq + std::hash::Hash, T: ?Sized>(
         &self,
-        parts: &Mutex<HashMap<K, Kept<T>>>,
+        parts: &Parts<K, T>,
         key: K,
         make: impl FnOnce(&DiskFiles) -> Result<Arc<T>>,
     ) -> Result<Kept<T>> {
