@@ -23,7 +23,7 @@ use crate::config::schema::{self, Band, CurveCentre, FigureKind};
 use crate::figure::{About, Curve, Figure, Format, Level, Look, Panel, Style, Table, number_text};
 
 /// What is counted along the rounds.
-pub(super) const AXES: &[&str] = &["round", "exchanges", "samples", "bits_up", "bits_down", "vectors_up", "messages"];
+pub(super) const AXES: &[&str] = &["round", "exchanges", "samples", "bits_up", "bits_down", "bits", "vectors_up", "messages"];
 
 /// The most panels that are drawn, the most curves or levels in one of them, and the most rows and columns of a table:
 /// what a picture can show. Those that come first are.
@@ -73,6 +73,7 @@ fn axis_text(axis: &str) -> &str {
         "samples" => "samples, all agents",
         "bits_up" => "bits sent up, all agents",
         "bits_down" => "bits sent down, all agents",
+        "bits" => "bits sent up and down, all agents",
         "vectors_up" => "vectors sent up, all agents",
         other => other,
     }
@@ -85,6 +86,7 @@ pub(super) fn count_of(axis: &str) -> fn(&Row) -> f64 {
         "samples" => |row| row.ledger.samples as f64,
         "bits_up" => |row| row.ledger.bits_up as f64,
         "bits_down" => |row| row.ledger.bits_down as f64,
+        "bits" => |row| (row.ledger.bits_up + row.ledger.bits_down) as f64,
         "vectors_up" => |row| row.ledger.vectors_up as f64,
         "messages" => |row| row.ledger.messages as f64,
         _ => |row| row.round as f64,
