@@ -292,7 +292,8 @@ fn check_says_what_would_run_and_how_long() {
     assert!(lines[7].starts_with("stable: the radius of a noiseless round is 0.9"), "{}", lines[7]);
     assert!(lines[8].starts_with("SCAFFLSA: scafflsa, ") && lines[9].starts_with("stable: "), "{output}", output = output.stdout);
     assert!(lines[10].starts_with("time: less than a second on "), "{}", lines[10]);
-    assert_eq!(lines[11..], ["ok"]);
+    assert!(lines[11].starts_with("memory: about 2") && lines[11].contains(" MB"), "{}", lines[11]);
+    assert_eq!(lines[12..], ["ok"]);
     assert!(folder.everything() == before, "check writes nothing");
     folder.run(&["check", "small.toml", "--set", "run.rounds=100000000"]).exits(0).says("time: about ");
     // What is the same at several points runs once.

@@ -467,10 +467,13 @@ const MAGIC: &[u8; 8] = b"fedsack2";
 
 /// A checkpoint's bytes: its version, a checksum, the data.
 pub fn framed(data: &impl Serialize) -> Vec<u8> {
-    let body = postcard::to_stdvec(data).expect("plain data serialises");
     let mut bytes = MAGIC.to_vec();
-    bytes.extend(crc32fast::hash(&body).to_le_bytes());
-    bytes.extend(&body);
+    // The checksum's place.
+    let body = bytes.len() + 4;
+    bytes.resize(body, 0);
+    let mut bytes = postcard::to_extend(data, bytes).expect("plain data serialises");
+    let sum = crc32fast::hash(&bytes[body..]);
+    bytes[MAGIC.len()..body].copy_from_slice(&sum.to_le_bytes());
     bytes
 }
 

@@ -154,7 +154,7 @@ fn runs(plan: &Plan) -> Runs {
         let field = plan.field(i);
         let (seeds, grid) = (cell.seeds_count() as f64, cell.grid.len() as f64);
         let round = duration.cells[i] / (seeds * cell.run.rounds as f64).max(1.0);
-        let one = run_state(cell, field, duration.total > SAVED_AFTER || round > LONG_ROUND) + 2.0 * grid * size_of::<Row>() as f64;
+        let one = run_state(cell, field, duration.total > SAVED_AFTER, round > LONG_ROUND) + 2.0 * grid * size_of::<Row>() as f64;
         states.extend(std::iter::repeat_n(one, cell.seeds_count().min(threads)));
         runs.recorded += seeds * (grid * size_of::<Row>() as f64 + 8.0 * field.dim() as f64 + 100.0) + 8.0 * grid;
         rows += seeds * grid;
@@ -177,18 +177,19 @@ fn runs(plan: &Plan) -> Runs {
 /// Runs that are estimated to be longer than this, in seconds, write checkpoints.
 const SAVED_AFTER: f64 = 5.0;
 
-/// Before a round that is estimated to be longer than this, in seconds, the state is copied.
-const LONG_ROUND: f64 = 0.1;
+/// Before a long round the state is copied: of one that is estimated to be longer than this, in
+/// seconds, on a machine that may be busy.
+const LONG_ROUND: f64 = 0.02;
 
 /// States up to this are kept of a run that has ended.
 const KEPT_STATE: f64 = 64e6;
 
 /// Bytes of a row of the trace while it is written.
-const TRACE_ROW: f64 = 350.0;
+const TRACE_ROW: f64 = 470.0;
 
 /// What one seed of a cell needs: `agents (method + feedback + channel + chain)`, the server's
 /// tables, an exchange's sums and messages, past rounds and late letters.
-fn run_state(cell: &Cell, field: &dyn Field, saved: bool) -> f64 {
+fn run_state(cell: &Cell, field: &dyn Field, saved: bool, copied: bool) -> f64 {
     let (agents, d, words) = (field.agents() as f64, field.dim() as f64, field.chain_len() as f64);
     let link = &cell.uplink;
     let built = |agents: usize| {
@@ -222,8 +223,9 @@ fn run_state(cell: &Cell, field: &dyn Field, saved: bool) -> f64 {
     let small = 24.0 * agents + 64.0 * d + worker(d as usize, words as usize);
     // Metrics look at all control variates at once.
     let controls = if matches!(cell.method.settings.shape().drift, Drift::ControlVariate { .. }) { agents * (8.0 * d + 40.0) } else { 0.0 };
-    // A checkpoint copies the state, writes it as bytes, and frames these.
-    lasting * if saved || lasting <= KEPT_STATE { 4.0 } else { 1.0 } + exchange.max(controls) + small
+    // A copy of the state is its bytes, with the server's tables beside them; a checkpoint frames it.
+    let copies = f64::from(u8::from(copied || saved || lasting <= KEPT_STATE)) + f64::from(u8::from(saved));
+    lasting + copies * (lasting + 8.0 * agents * table * d) + exchange.max(controls) + small
 }
 
 /// The rounds for which something is kept that delays reach back to.

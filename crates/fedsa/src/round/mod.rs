@@ -105,6 +105,19 @@ struct Saved {
     server: Vec<Vec<f64>>,
 }
 
+/// [`Saved`] without copies: a state may fill half of the memory.
+#[derive(Serialize)]
+struct Saving<'a> {
+    round: u64,
+    memory: &'a [f64],
+    chains: &'a [u64],
+    ledger: &'a Ledger,
+    output: &'a Output,
+    status: &'a Status,
+    link: &'a LinkState,
+    server: Vec<Vec<f64>>,
+}
+
 impl<'a> Run<'a> {
     /// A run at round 0. `start` is `theta_0`, d components; settings are checked.
     ///
@@ -341,10 +354,10 @@ impl<'a> Run<'a> {
     /// When the last round was abandoned.
     pub fn save(&self) -> Vec<u8> {
         assert!(!self.abandoned, "an abandoned round is not to be saved");
-        let State { round, memory, chains, ledger, output, status, link } = self.state.clone();
-        let memory = crate::kernel::flat(&memory).to_vec();
-        let saved = Saved { round, memory, chains, ledger, output, status, link, server: self.server.state() };
-        postcard::to_stdvec(&saved).expect("plain data serialises")
+        let State { round, memory, chains, ledger, output, status, link } = &self.state;
+        let memory = crate::kernel::flat(memory);
+        let saving = Saving { round: *round, memory, chains, ledger, output, status, link, server: self.server.state() };
+        postcard::to_stdvec(&saving).expect("plain data serialises")
     }
 
     /// Puts back what [`Run::save`] gave, for the same settings.
