@@ -17,8 +17,8 @@ use super::results::{Results, Row, SeedResult, metric};
 use crate::config::schema::Controls;
 use crate::error::MachineFailure;
 use crate::files::folder::{self, RunFolder};
-use crate::machine;
 use crate::files::regular;
+use crate::machine;
 
 /// What the runs of a plan report while they are under way. Runs report from several threads.
 pub trait Observer: Sync {

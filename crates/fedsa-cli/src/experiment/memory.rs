@@ -122,9 +122,18 @@ pub fn of_plan(plan: &Plan) -> f64 {
 /// When they do not fit.
 pub fn refuse(plan: &Plan) -> Result<()> {
     let runs = runs(plan);
-    let largest = [(runs.state, "agents' memory and what the link remembers"), (runs.recorded + runs.output, "recorded rounds"), (runs.predictions, "predictions")];
+    let largest = [
+        (runs.state, "agents' memory and what the link remembers"),
+        (runs.recorded + runs.output, "recorded rounds"),
+        (runs.predictions, "predictions"),
+    ];
     let (_, most) = largest.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).expect("three of them");
-    require("run", runs.during(), || format!("these runs, most of it for {most}"), "fewer agents, recorded rounds, seeds or points at once, shorter delays, or fewer --threads")
+    require(
+        "run",
+        runs.during(),
+        || format!("these runs, most of it for {most}"),
+        "fewer agents, recorded rounds, seeds or points at once, shorter delays, or fewer --threads",
+    )
 }
 
 /// Refuses to predict what takes more than is available.
@@ -166,7 +175,9 @@ fn runs(plan: &Plan) -> Runs {
     states.sort_by(|a: &f64, b| b.total_cmp(a));
     let workers = plan.fields.iter().map(|f| worker(f.field.dim(), f.field.chain_len())).fold(0.0, f64::max);
     // Metrics: the mean system and ideal controls.
-    let metrics = |f: &dyn Field| matrix(f.dim() as f64, f.dim() as f64) + f.systems().map_or(0.0, |s| s.kinds.len() as f64 * (8.0 * f.dim() as f64 + 40.0));
+    let metrics = |f: &dyn Field| {
+        matrix(f.dim() as f64, f.dim() as f64) + f.systems().map_or(0.0, |s| s.kinds.len() as f64 * (8.0 * f.dim() as f64 + 40.0))
+    };
     runs.state = states.iter().take(threads).sum::<f64>() + threads as f64 * workers;
     runs.state += plan.fields.iter().map(|f| metrics(&*f.field)).sum::<f64>();
     // A row of the trace: texts, counts, metrics; then the columns as Parquet.
@@ -208,7 +219,8 @@ fn run_state(cell: &Cell, field: &dyn Field, saved: bool, copied: bool) -> f64 {
     };
     // Rules that look at distances keep the models of as many rounds as answers can be late.
     let reach = link.facts().stale.or(link.facts().late);
-    let models = if one.server.needs() == Delivery::PerAgent && table == 0.0 { rounds(reach.unwrap_or(0), cell) * (8.0 * d + 40.0) } else { 0.0 };
+    let models =
+        if one.server.needs() == Delivery::PerAgent && table == 0.0 { rounds(reach.unwrap_or(0), cell) * (8.0 * d + 40.0) } else { 0.0 };
     let letter = 8.0 * d + 64.0;
     let mail = link.late.as_ref().map_or(0.0, |late| participants * letter * mean_delay(late).min(cell.run.rounds as f64));
     let lasting = vectors(agents * one.client.memory() as f64, d)
@@ -283,7 +295,9 @@ fn prediction(plan: &Plan, cell: usize) -> f64 {
     /// Copies of the second moments that a solution by iteration holds.
     const ITERATION: f64 = 20.0;
     let (field, shape) = (plan.field(cell), plan.cells[cell].shape());
-    let Some(systems) = field.systems().filter(|_| shape.is_linear && field.sampling().kind == Law::Iid && field.dim() <= super::predict::EXACT_DIM) else {
+    let Some(systems) =
+        field.systems().filter(|_| shape.is_linear && field.sampling().kind == Law::Iid && field.dim() <= super::predict::EXACT_DIM)
+    else {
         return 0.0;
     };
     let (kinds, d, threads) = (systems.kinds.len() as f64, field.dim() as f64, rayon::current_num_threads() as f64);

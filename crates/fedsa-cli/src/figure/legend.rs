@@ -17,7 +17,7 @@ pub(super) struct Entry {
     pub look: Look,
 }
 
-/// The entries of a panel, each once, in their order.
+/// The entries of a panel, each once, by rank and then in their order.
 pub(super) fn entries(panel: &Panel, overlap: impl Fn(&Curve) -> Overlap) -> Vec<Entry> {
     let curves = panel.curves.iter().map(|c| {
         let look = Look::Curve { style: c.style, color: c.color, band: c.band.is_some(), overlap: overlap(c) };
@@ -30,7 +30,18 @@ pub(super) fn entries(panel: &Panel, overlap: impl Fn(&Curve) -> Overlap) -> Vec
             entries.push(entry);
         }
     }
+    entries.sort_by_key(rank);
     entries
+}
+
+/// What is measured comes first, then what is predicted, then references.
+fn rank(entry: &Entry) -> usize {
+    match entry.look {
+        Look::Curve { style: Style::Reference, .. } => 3,
+        Look::Level { .. } => 2,
+        Look::Curve { style: Style::Dashed, .. } => 1,
+        Look::Curve { .. } => 0,
+    }
 }
 
 /// One legend for all panels, if a name means the same in all of them and each shows a good part of it.
@@ -46,8 +57,7 @@ pub(super) fn shared(panels: &[Vec<Entry>]) -> Option<Vec<Entry>> {
         }
     }
     let largest = panels.iter().map(Vec::len).max().unwrap_or(0);
-    // Curves before levels, as in a single panel.
-    union.sort_by_key(|entry| matches!(entry.look, Look::Level { .. }));
+    union.sort_by_key(rank);
     (union.len() <= 2 * largest).then_some(union)
 }
 

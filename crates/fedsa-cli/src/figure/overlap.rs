@@ -9,9 +9,9 @@ use super::{Curve, Panel, Style};
 /// Places along the horizontal axis at which curves are compared.
 const PLACES: usize = 64;
 /// Curves nearer than this, in pixels, hide each other.
-const NEAR: f64 = 1.5;
+const NEAR: f64 = 1.8;
 /// The share of the shorter curve that lies upon another.
-const SHARE: f64 = 0.5;
+const SHARE: f64 = 0.4;
 /// Depths beyond this look alike.
 const DEEPEST: usize = 5;
 

@@ -442,3 +442,15 @@ fn an_enormous_table_is_still_a_picture_of_bounded_size() {
     let reader = png::Decoder::new(std::io::Cursor::new(&bytes)).read_info().unwrap();
     assert!(u64::from(reader.info().width) * u64::from(reader.info().height) < 31_000_000);
 }
+
+#[test]
+fn a_legend_names_what_is_measured_before_what_is_predicted() {
+    let predicted = Curve { style: Style::Dashed, ..curve("predicted", 0, vec![1.0, 2.0]) };
+    let slope = Curve { style: Style::Reference, ..curve("slope", 0, vec![1.0, 2.0]) };
+    let level = Level { label: "level".into(), y: 1.0, ..Level::default() };
+    let curves = vec![slope, predicted, curve("measured", 0, vec![5.0, 6.0])];
+    let figure = Figure { panels: vec![Panel { curves, levels: vec![level], ..Panel::default() }], ..Figure::default() };
+    let scene = figure.scene();
+    let named: Vec<&str> = texts(&scene).into_iter().filter(|text| text.chars().all(char::is_alphabetic)).collect();
+    assert_eq!(named, ["measured", "predicted", "level", "slope"]);
+}

@@ -4,7 +4,8 @@ use super::caption::Seeds;
 use super::*;
 use crate::figure::{Cell, Fill, Status as Tone};
 
-/// A block's shades reach this many decades below its largest number.
+/// Shades reach this many decades below the largest number of a group of rows; of a table without groups, if it spans more
+/// than this each row has shades of its own.
 const DECADES: f64 = 8.0;
 /// Squared errors below this are those of rounding; above its inverse a method has left every range of interest.
 const LEAST: f64 = 1e-30;
@@ -36,7 +37,7 @@ pub(super) fn table(plan: &Plan, results: &Results) -> Table {
         (false, false) => (*head).to_string(),
     }));
     let mut shown = Shown { plan, results, metric, seeds: Seeds::default(), reasons: Vec::new(), has_least: false, has_most: false };
-    let (mut count, mut all, mut blocks) = (0, 0, 0);
+    let (mut count, mut all, mut blocks, mut by_row) = (0, 0, 0, false);
     for (group, points) in panels(plan, &by) {
         let mut rows: Lines<usize> = Lines::default();
         points.into_iter().for_each(|point| rows.add(name_of(point), point));
@@ -59,15 +60,23 @@ pub(super) fn table(plan: &Plan, results: &Results) -> Table {
                 columns.iter().map(|(head, m)| Some(plan.points[*at.get(*head)?].cells[*m])).collect()
             })
             .collect();
-        let scale = Scale::of(cells.iter().flatten().flatten().filter_map(|cell| shown.floor(*cell)));
-        for ((name, _), cells) in rows.iter().zip(cells) {
+        let floors = |cells: &[Option<usize>]| -> Vec<f64> { cells.iter().flatten().filter_map(|cell| shown.floor(*cell)).collect() };
+        let of_rows: Vec<Scale> = cells.iter().map(|cells| Scale::of(&floors(cells))).collect();
+        let of_block = Scale::of(&floors(&cells.concat()));
+        by_row = by.is_empty() && of_block.decades > DECADES;
+        for (((name, _), cells), of_row) in rows.iter().zip(cells).zip(of_rows) {
+            let scale = if by_row { of_row } else { of_block };
             let mut row = vec![Cell { text: name.clone(), fill: Fill::None }];
             row.extend(cells.into_iter().map(|cell| cell.map_or_else(Cell::default, |cell| shown.cell(cell, &scale))));
             out.rows.push(row);
         }
     }
     out.notes.extend(left_out(count, all, "rows"));
-    let within = if blocks > 1 { "in its block" } else { "of all" };
+    let within = match (by_row, blocks) {
+        (true, _) => "in its row",
+        (false, 2..) => "in its block",
+        _ => "of all",
+    };
     out.caption = format!(
         "Numbers: mean over {} of floors, each seed's mean over the last fifth of the rounds. Stronger shades are larger \
          numbers, by a logarithmic scale that ends {DECADES} decades below the largest one {within}.",
@@ -84,17 +93,20 @@ pub(super) fn table(plan: &Plan, results: &Results) -> Table {
     out
 }
 
-/// The shades of a block.
+/// The shades of some numbers.
+#[derive(Clone, Copy)]
 struct Scale {
     low: f64,
     high: f64,
+    /// How many decades the numbers span.
+    decades: f64,
 }
 
 impl Scale {
-    fn of(floors: impl Iterator<Item = f64>) -> Self {
-        let logs: Vec<f64> = floors.filter(|x| *x >= LEAST && *x <= 1.0 / LEAST).map(f64::log10).collect();
-        let high = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        Scale { low: logs.iter().copied().fold(f64::INFINITY, f64::min).max(high - DECADES), high }
+    fn of(floors: &[f64]) -> Self {
+        let logs = || floors.iter().filter(|x| **x >= LEAST && **x <= 1.0 / LEAST).map(|x| x.log10());
+        let (low, high) = (logs().fold(f64::INFINITY, f64::min), logs().fold(f64::NEG_INFINITY, f64::max));
+        Scale { low: low.max(high - DECADES), high, decades: high - low }
     }
 
     fn shade(&self, x: f64) -> f64 {
@@ -149,5 +161,18 @@ impl Shown<'_> {
             _ => number_text(x),
         };
         Cell { text, fill: Fill::Shade(scale.shade(x)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shades_end_eight_decades_below_the_largest_number() {
+        let scale = Scale::of(&[1e-40, 1e-20, 1e-3, 1.0]);
+        assert_eq!((scale.shade(1.0), scale.shade(1e-4), scale.shade(1e-20), scale.shade(0.0)), (1.0, 0.5, 0.0, 0.0));
+        assert_eq!(scale.decades, 20.0, "what is as good as 0 does not count");
+        assert_eq!(Scale::of(&[]).shade(1.0), 0.0);
     }
 }
