@@ -160,7 +160,7 @@ mod tests {
         // A file cache that can be given back is not in the way.
         write(root, "user.slice/memory.stat", "anon 1000\nfile 2000\ninactive_file 1500\nactive_file 500\n");
         assert_eq!(cgroups(root, "0::/user.slice/job\n"), Some(6000.0));
-        assert_eq!(cgroups(root, "0::/user.slice/other\n"), Some(6000.0), "a group that is not there");
+        assert_eq!(cgroups(root, "0::/user.slice/other\n"), Some(6500.0), "a group that is not there");
         assert_eq!(cgroups(root, "0::/\n"), None);
     }
 

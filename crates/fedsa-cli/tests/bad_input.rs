@@ -358,7 +358,7 @@ fn keys_that_mean_nothing_to_a_kind_of_figure_are_refused() {
 fn what_is_not_a_file_of_toml_is_told() {
     let folder = Folder::with(SMALL);
     refused(&folder, &["run", "none.toml"], &["none.toml: cannot be read: No such file", "the path of an experiment file"]);
-    refused(&folder, &["run", "."], &[".: cannot be read: Is a directory"]);
+    refused(&folder, &["run", "."], &[".: cannot be read: it is a directory, not a regular file"]);
     folder.write("latin.toml", b"id = \"a\"\n# \xe9t\xe9\n");
     refused(&folder, &["check", "latin.toml"], &["latin.toml: line 2 is not UTF-8", "text in UTF-8"]);
     folder.write("broken.toml", "[problem\nkind = 1\n");
@@ -549,7 +549,7 @@ fn what_does_not_fit_into_memory_is_refused_with_the_number() {
     problem("kind = \"switching\"\ndim = 100000", "16G", &["1 agents, d = 100000"]);
     // Of several problems the largest is named.
     let sweep = format!("{SMALL}\n[[sweep]]\nkey = \"problem.states\"\nvalues = [10, 20000, 30]\n");
-    refused_for_memory(&Folder::with(&sweep), &["run", "small.toml"], "4G", &["20000 states", "3 problems, the largest of them", "(at states = 20000)"]);
+    refused_for_memory(&Folder::with(&sweep), &["run", "small.toml"], "4G", &["20000 states", "3 problems, the largest of them", "(at states=20000)"]);
     // Logs are read for their size.
     let columns: Vec<String> = (0..8).map(|j| format!("s_{j},next_{j}")).collect();
     let row = |i: usize| (0..16).map(|j| ((i * (j + 3)) % 7).to_string()).collect::<Vec<_>>().join(",");
@@ -1317,5 +1317,5 @@ fn files_of_unusual_size_are_read_or_refused_soon() {
     Folder::with(&format!("{SMALL}\n{methods}\n[quick]\nmethod.7.step_size = 0.2\n")).run(&["check", "small.toml"]).exits(0);
     let folder = Folder::with(SMALL);
     std::fs::File::create(folder.path("large.toml")).unwrap().set_len(70 << 20).unwrap();
-    refused(&folder, &["check", "large.toml"], &["large.toml: more than 16 MB"]);
+    refused(&folder, &["check", "large.toml"], &["large.toml: cannot be read: it has 73 MB, and at most"]);
 }

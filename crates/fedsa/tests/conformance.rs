@@ -3,9 +3,10 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
-use common::{bits, field, methods, problems, run};
+use common::{bits, field, method, methods, problems, run};
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::sampling::Law;
@@ -137,7 +138,7 @@ fn a_long_round_is_abandoned_long_before_its_end() {
     // Ten million steps of 19 agents take seconds; a flag that is set after some milliseconds ends them.
     let problem = &problems(19)[0].1;
     let field = field(&**problem, Law::Iid);
-    let method = method("fedlsa", r#""step_size": 1e-6, "local_steps": 10000000"#);
+    let method = method("fedlsa", r#"{"step_size": 1e-6, "local_steps": 10000000}"#);
     let uplink = Uplink::default();
     let mut engine = run(&*field, &*method, &uplink, 5);
     let stop = AtomicBool::new(false);

@@ -167,6 +167,6 @@ mod tests {
         assert_eq!(lines.due(began + Duration::from_secs(50)).unwrap(), "x: 50% after about 50 s, about 50 s left");
         // What an earlier run had done took no time of this one.
         lines.found = 40.0;
-        assert_eq!(lines.due(began + Duration::from_secs(90)).unwrap(), "x: 50% after about 90 s, about 8 min left");
+        assert_eq!(lines.due(began + Duration::from_secs(90)).unwrap(), "x: 50% after about 2 min, about 8 min left");
     }
 }
