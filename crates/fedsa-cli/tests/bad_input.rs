@@ -549,7 +549,12 @@ fn what_does_not_fit_into_memory_is_refused_with_the_number() {
     problem("kind = \"switching\"\ndim = 100000", "16G", &["1 agents, d = 100000"]);
     // Of several problems the largest is named.
     let sweep = format!("{SMALL}\n[[sweep]]\nkey = \"problem.states\"\nvalues = [10, 20000, 30]\n");
-    refused_for_memory(&Folder::with(&sweep), &["run", "small.toml"], "4G", &["20000 states", "3 problems, the largest of them", "(at states = 20000)"]);
+    refused_for_memory(
+        &Folder::with(&sweep),
+        &["run", "small.toml"],
+        "4G",
+        &["20000 states", "3 problems, the largest of them", "(at states = 20000)"],
+    );
     // Logs are read for their size.
     let columns: Vec<String> = (0..8).map(|j| format!("s_{j},next_{j}")).collect();
     let row = |i: usize| (0..16).map(|j| ((i * (j + 3)) % 7).to_string()).collect::<Vec<_>>().join(",");
@@ -567,7 +572,8 @@ fn what_does_not_fit_into_memory_is_refused_with_the_number() {
     };
     runs("rounds = 10000000\nrecord = { every = 1 }", "2G", &["recorded rounds", "2.0 GB are available"]);
     let delayed = edited(SMALL, "rounds = 20", "rounds = 1000000").replace("kind = \"iid\"", "kind = \"markov\"");
-    let delayed = edited(&delayed, "label = \"FedLSA\"", "uplink = { media = [{ kind = \"delay\", law = \"constant\", rounds = 1000000 }] }");
+    let delayed =
+        edited(&delayed, "label = \"FedLSA\"", "uplink = { media = [{ kind = \"delay\", law = \"constant\", rounds = 1000000 }] }");
     refused_for_memory(&Folder::with(&delayed), &["run", "small.toml"], "100M", &["what the link remembers"]);
     // An amount that is none.
     let folder = Folder::with(SMALL);
