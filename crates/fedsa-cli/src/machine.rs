@@ -37,7 +37,8 @@ pub fn available() -> Result<Option<Available>> {
     let free = kilobytes(&read("/proc/meminfo"), "MemAvailable");
     let groups = cgroups(Path::new("/sys/fs/cgroup"), &read("/proc/self/cgroup"));
     let space = address_space().map(|limit| limit - kilobytes(&read("/proc/self/status"), "VmSize").unwrap_or(0.0));
-    let all = [(free, "free memory"), (groups, "the memory limit of a control group"), (space, "the limit of the address space, ulimit -v")];
+    let all =
+        [(free, "free memory"), (groups, "the memory limit of a control group"), (space, "the limit of the address space, ulimit -v")];
     let known = all.into_iter().filter_map(|(bytes, by)| Some(Available { bytes: bytes?.max(0.0), by }));
     Ok(known.min_by(|a, b| a.bytes.total_cmp(&b.bytes)))
 }

@@ -567,7 +567,8 @@ fn what_does_not_fit_into_memory_is_refused_with_the_number() {
     };
     runs("rounds = 10000000\nrecord = { every = 1 }", "2G", &["recorded rounds", "2.0 GB are available"]);
     let delayed = edited(SMALL, "rounds = 20", "rounds = 1000000").replace("kind = \"iid\"", "kind = \"markov\"");
-    let delayed = edited(&delayed, "label = \"FedLSA\"", "uplink = { media = [{ kind = \"delay\", law = \"constant\", rounds = 1000000 }] }");
+    let delayed =
+        edited(&delayed, "label = \"FedLSA\"", "uplink = { media = [{ kind = \"delay\", law = \"constant\", rounds = 1000000 }] }");
     refused_for_memory(&Folder::with(&delayed), &["run", "small.toml"], "100M", &["what the link remembers"]);
     // An amount that is none.
     let folder = Folder::with(SMALL);

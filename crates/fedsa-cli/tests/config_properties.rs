@@ -666,7 +666,11 @@ fn extreme_numbers_are_run_or_refused() {
     let problems = [
         ("kind = \"garnet\"\nagents = 2\nstates = 5\nfeatures = 2\nmin_class = 1", "agents states actions features", "gamma perturbation"),
         ("kind = \"mrp\"\nagents = 2\nstates = 5\nfeatures = 2", "states", "gamma"),
-        ("kind = \"linear\"\nagents = 2\ndim = 2\nnoise = { std = 0.1, radius = 0.5 }", "agents dim", "scale spread noise.std noise.radius"),
+        (
+            "kind = \"linear\"\nagents = 2\ndim = 2\nnoise = { std = 0.1, radius = 0.5 }",
+            "agents dim",
+            "scale spread noise.std noise.radius",
+        ),
         ("kind = \"switching\"\nagents = 2\ndim = 2\nspread = 1.0", "agents dim", "mixing_time spread"),
     ];
     let ends = |text: &str, set: &str| {

@@ -564,10 +564,12 @@ fn evaluate_says_what_it_read_and_how_long_it_takes() {
     let took = folder.json("d/weights.json")["rounds"].as_f64().unwrap();
     assert!((predicted / took - 1.0).abs() < 0.2, "{predicted} {took}");
     // FedLSA has a limit of its own, and noise has no end.
-    run(&[&common[..], &["--method", "fedlsa", "--rounds", "3", "--out", "e"]].concat()).says("fedlsa will not get to where the residual is 1e-12");
+    run(&[&common[..], &["--method", "fedlsa", "--rounds", "3", "--out", "e"]].concat())
+        .says("fedlsa will not get to where the residual is 1e-12");
     run(&[&common[..], &["--sampling", "iid", "--rounds", "3", "--out", "f"]].concat()).says("it ends when the residual is 1e-12");
     // Defaults by the number of columns; rewards that are all 0.
-    run(&["--gamma", "0.9", "--rounds", "3", "--local-steps", "1", "--out", "g"]).says("4 features of fourier:3, the default for 1 state column");
+    run(&["--gamma", "0.9", "--rounds", "3", "--local-steps", "1", "--out", "g"])
+        .says("4 features of fourier:3, the default for 1 state column");
     for i in 0..2 {
         folder.write(&format!("zero/agent_{i}.csv"), "s_0,next_0,reward,done\n0,1,0,0\n1,0.2,0,0\n0.2,1,0,1\n0.7,0.1,0,0\n");
     }

@@ -170,7 +170,10 @@ fn prediction(plan: &Plan) -> Vec<String> {
         let away = (linalg::distance_sq(&limit, root) / linalg::norm_sq(root)).sqrt();
         let label = &cell.method.kind;
         return vec![
-            format!("{label} will not get to where {goal}: its limit is {} of the solution's norm away, since agents differ", numbers::percent(away)),
+            format!(
+                "{label} will not get to where {goal}: its limit is {} of the solution's norm away, since agents differ",
+                numbers::percent(away)
+            ),
             format!("  fewer local steps bring it nearer; scafflsa and fedhsa have no such limit; {allowed}"),
         ];
     }
@@ -255,7 +258,10 @@ fn origins(args: &EvaluateArgs) -> Vec<Origin> {
     let ranges = args.range.iter().map(|r| format!("--range {r}")).collect::<Vec<_>>().join(" ");
     let flags = [
         ("problem.path", format!("LOGS {}", quoted(args.logs.join(" ")))),
-        ("problem.features", args.features.as_ref().map_or("the default of --features".into(), |features| format!("--features {}", quoted(features)))),
+        (
+            "problem.features",
+            args.features.as_ref().map_or("the default of --features".into(), |features| format!("--features {}", quoted(features))),
+        ),
         ("problem.ranges", quoted(ranges)),
         ("problem.gamma", format!("--gamma {}", typed(args.gamma))),
         ("sampling.kind", format!("--sampling {}", quoted(&args.sampling))),
@@ -348,7 +354,9 @@ mod tests {
 
     #[test]
     fn rounds_are_read_at_a_glance() {
-        for (rounds, text) in [(1.0, "1"), (83.0, "83"), (834.0, "830"), (82_871.0, "83,000"), (20_000.0, "20,000"), (1.26e6, "1,300,000"), (1e15, "1e15")] {
+        for (rounds, text) in
+            [(1.0, "1"), (83.0, "83"), (834.0, "830"), (82_871.0, "83,000"), (20_000.0, "20,000"), (1.26e6, "1,300,000"), (1e15, "1e15")]
+        {
             assert_eq!(about(rounds), text);
         }
         assert_eq!(thousands(12_345.0), "12,345");

@@ -75,7 +75,9 @@ fn problem(field: &dyn Field) -> Json {
     }
     let moments: Option<Vec<_>> = match field.sampling().kind {
         // The constants are those of i.i.d. samples; d^4 numbers an agent.
-        Law::Iid if field.dim() <= 24 && systems.kinds.len() <= 2000 && memory::moments_fit(systems.kinds.len(), field.dim()) => (0..systems.kinds.len()).map(|k| field.moments(k)).collect(),
+        Law::Iid if field.dim() <= 24 && systems.kinds.len() <= 2000 && memory::moments_fit(systems.kinds.len(), field.dim()) => {
+            (0..systems.kinds.len()).map(|k| field.moments(k)).collect()
+        }
         _ => None,
     };
     match Constants::new(systems, moments.as_deref()) {

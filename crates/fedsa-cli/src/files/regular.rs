@@ -119,7 +119,10 @@ mod tests {
         if cfg!(target_os = "linux") {
             assert_eq!(Path::new("/proc/self/status").metadata().unwrap().len(), 0);
             assert!(read(Path::new("/proc/self/status"), 1 << 20).unwrap().starts_with(b"Name:"));
-            assert_eq!(read(Path::new("/proc/self/status"), 10).unwrap_err().to_string(), "it holds more than the 0 bytes that it claims to hold");
+            assert_eq!(
+                read(Path::new("/proc/self/status"), 10).unwrap_err().to_string(),
+                "it holds more than the 0 bytes that it claims to hold"
+            );
         }
     }
 }

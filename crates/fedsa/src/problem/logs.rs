@@ -205,7 +205,8 @@ impl Settings for Logs {
             source: total * (16.0 * k + 17.0),
             solved: self.require_regular_agents,
         };
-        let text = format!("{} agents, {} transitions, d = {} features of {} state columns", logs.len(), total, map.len(), map.columns().len());
+        let text =
+            format!("{} agents, {} transitions, d = {} features of {} state columns", logs.len(), total, map.len(), map.columns().len());
         Ok(Memory::new(sizes.memory(sampling, threads), text))
     }
 }

@@ -371,7 +371,8 @@ impl Settings for RandomMrp {
             source: 0.0,
             solved: true,
         };
-        let text = format!("{} agents ({kinds} distinct), {} states with as many successors, d = {}", self.agents, self.states, self.features);
+        let text =
+            format!("{} agents ({kinds} distinct), {} states with as many successors, d = {}", self.agents, self.states, self.features);
         Ok(Memory::new(sizes.memory(sampling, threads), text))
     }
 }

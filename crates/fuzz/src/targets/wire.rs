@@ -132,6 +132,9 @@ pub(super) fn setups(stale: bool) -> Vec<Setup> {
     all
 }
 
+/// What arrives at the server in one exchange: agents and the bytes of each.
+type Answers = Vec<(usize, Vec<u8>)>;
+
 impl Setup {
     fn start(&self) -> Vec<f64> {
         vec![0.0; self.field.dim()]
@@ -151,7 +154,7 @@ impl Setup {
     }
 
     /// What arrives at agent 0 in some rounds, and what arrives at the server, exchange by exchange.
-    fn traffic(&self) -> (Vec<Vec<u8>>, Vec<Vec<(usize, Vec<u8>)>>) {
+    fn traffic(&self) -> (Vec<Vec<u8>>, Vec<Answers>) {
         let mut nodes: Vec<ClientNode<'_>> = (0..self.field.agents()).map(|c| self.client(c)).collect();
         let mut server = self.server();
         let (mut down, mut up) = (Vec::new(), Vec::new());
