@@ -87,10 +87,10 @@ fn heights(curve: &Curve, window: &Window) -> Vec<Option<f64>> {
         if last < first {
             continue;
         }
-        for at in first as usize..=last as usize {
-            let part =
-                if x > from_x { (window.left + window.width * at as f64 / (PLACES - 1) as f64 - from_x) / (x - from_x) } else { 1.0 };
-            heights[at] = Some(from_y + part * (y - from_y));
+        for (at, height) in heights.iter_mut().enumerate().take(last as usize + 1).skip(first as usize) {
+            let here = window.left + window.width * at as f64 / (PLACES - 1) as f64;
+            let part = if x > from_x { (here - from_x) / (x - from_x) } else { 1.0 };
+            *height = Some(from_y + part * (y - from_y));
         }
     }
     heights
