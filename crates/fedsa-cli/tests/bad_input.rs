@@ -549,7 +549,12 @@ fn what_does_not_fit_into_memory_is_refused_with_the_number() {
     problem("kind = \"switching\"\ndim = 100000", "16G", &["1 agents, d = 100000"]);
     // Of several problems the largest is named.
     let sweep = format!("{SMALL}\n[[sweep]]\nkey = \"problem.states\"\nvalues = [10, 20000, 30]\n");
-    refused_for_memory(&Folder::with(&sweep), &["run", "small.toml"], "4G", &["20000 states", "3 problems, the largest of them", "(at states=20000)"]);
+    refused_for_memory(
+        &Folder::with(&sweep),
+        &["run", "small.toml"],
+        "4G",
+        &["20000 states", "3 problems, the largest of them", "(at states=20000)"],
+    );
     // Logs are read for their size.
     let columns: Vec<String> = (0..8).map(|j| format!("s_{j},next_{j}")).collect();
     let row = |i: usize| (0..16).map(|j| ((i * (j + 3)) % 7).to_string()).collect::<Vec<_>>().join(",");
@@ -648,8 +653,12 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
     }
     // What an earlier run left.
     let folder = Folder::with(SMALL);
+    folder.run(&["run", "small.toml"]).exits(0);
+    std::fs::remove_file(folder.path("out/small/config.toml")).unwrap();
     pipe(&folder, "out/small/config.toml");
-    says(&folder, &["run", "small.toml", "--resume"], &["out/small holds an interrupted run of other settings"]);
+    for args in [&["run", "small.toml", "--resume"][..], &["plot", "out/small"], &["diff", "out/small", "out/small"]] {
+        says(&folder, args, &["out/small"]);
+    }
 }
 
 #[track_caller]

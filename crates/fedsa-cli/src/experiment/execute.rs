@@ -221,6 +221,9 @@ pub fn total_work(plan: &Plan) -> f64 {
     (0..plan.cells.len()).map(|c| plan.cells[c].work(plan.field(c)) * plan.cells[c].seeds().len() as f64).sum()
 }
 
+/// The size in bytes of the states in which runs ended, and the states with the cells of their runs.
+type Ended = (usize, Vec<(usize, Saved)>);
+
 /// What the threads share.
 struct Shared<'a> {
     plan: &'a Plan,
@@ -228,7 +231,7 @@ struct Shared<'a> {
     control: &'a Control<'a>,
     began: Instant,
     left: Mutex<Interrupted>,
-    states: Mutex<Option<(usize, Vec<(usize, Saved)>)>>,
+    states: Mutex<Option<Ended>>,
     /// Whether a checkpoint could not be written; told once.
     warned: AtomicBool,
 }

@@ -30,7 +30,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of a regular file of at most [`LARGEST_TEXT`] bytes.
+/// The text of a regular file of at most `LARGEST_TEXT` bytes.
 ///
 /// # Errors
 /// As [`read`]; when it is not UTF-8.

@@ -1,6 +1,6 @@
 //! `[[check]]`: what is measured against what is expected.
 //!
-//! A kind is an entry of [`KINDS`]: its keys, what it needs of a run (`possible`), how it is
+//! A kind is an entry of `KINDS`: its keys, what it needs of a run (`possible`), how it is
 //! measured and what it states in words. [`validate`] looks at a check's keys, [`unmeasured`] at
 //! whether the plan can answer it at all, [`measure`] at the results.
 //!

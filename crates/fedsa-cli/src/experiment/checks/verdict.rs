@@ -37,7 +37,7 @@ pub struct Verdict {
     /// Whether `pass` is as expected. A check that could not be measured is not as expected,
     /// unless that is owed to options of the command line, or the check says that it may be so.
     pub as_expected: bool,
-    /// Whether almost anything would pass, at one of its points or more: see [`Asked::is_weak`].
+    /// Whether almost anything would pass, at one of its points or more: see `Asked::is_weak`.
     pub weak: bool,
     /// At how many points it was measured.
     pub points: usize,
