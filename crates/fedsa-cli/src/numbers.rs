@@ -31,6 +31,28 @@ pub fn percent(share: f64) -> String {
     format!("{}%", number(100.0 * share))
 }
 
+/// A predicted number of rounds: two digits of it.
+pub fn about(rounds: f64) -> String {
+    let unit = 10f64.powf((rounds.max(1.0).log10().floor() - 1.0).max(0.0));
+    thousands((rounds / unit).round() * unit)
+}
+
+/// A whole number with its thousands apart.
+pub fn thousands(number: f64) -> String {
+    if number >= 1e12 {
+        return format!("{number:.0e}");
+    }
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// A number with so many significant digits, `most` of them at least 1.
 pub fn digits(x: f64, most: usize) -> String {
     if !x.is_finite() {
@@ -120,5 +142,15 @@ mod tests {
         assert_eq!(radius(1.0), "1");
         assert_eq!(radius(0.98654), "0.9865");
         assert_eq!(radius(4.465e18), "4.465e18");
+    }
+
+    #[test]
+    fn rounds_are_read_at_a_glance() {
+        for (rounds, text) in
+            [(1.0, "1"), (83.0, "83"), (834.0, "830"), (82_871.0, "83,000"), (20_000.0, "20,000"), (1.26e6, "1,300,000"), (1e15, "1e15")]
+        {
+            assert_eq!(about(rounds), text);
+        }
+        assert_eq!(thousands(12_345.0), "12,345");
     }
 }

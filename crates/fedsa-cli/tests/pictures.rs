@@ -87,6 +87,24 @@ fn a_claimed_slope_is_drawn() {
 }
 
 #[test]
+fn costs_without_a_coordinate_are_numbers() {
+    let figure = "[figure]\nkind = \"cost\"\nlevel = [400, 1e-99]";
+    let expected = ["until ‖θ − θ*‖² ≤ 400", "bits up and down", "not reached", "first recorded round at which"];
+    says(figure, &expected);
+    let folder = Folder::with(&format!("{SMALL}\n{figure}\n"));
+    folder.run(&["run", "small.toml"]).exits(0);
+    let summary = folder.json("out/small/summary.json");
+    for result in summary["results"].as_array().unwrap() {
+        let costs = &result["costs"];
+        assert_eq!((&costs[0]["level"], &costs[1]["level"]), (&400.0.into(), &1e-99.into()));
+        assert!(costs[0]["round"].as_f64() < Some(20.0) && costs[0]["bits"].as_f64() > costs[0]["bits_up"].as_f64(), "{costs}");
+        assert!(costs[1].get("round").is_none(), "{costs}");
+    }
+    let output = Folder::with(&format!("{SMALL}\n{figure}\nslope = 1\n")).run(&["check", "small.toml"]).exits(2);
+    assert!(output.message().contains("this means nothing to costs in numbers"), "{}", output.stderr);
+}
+
+#[test]
 fn pictures_of_very_many_points_are_capped_with_a_note() {
     let values: Vec<String> = (0..300).map(|i| format!("{}", 0.01 + 1e-5 * f64::from(i))).collect();
     let text = small("rounds = 20", "rounds = 2");

@@ -563,6 +563,15 @@ fn evaluate_says_what_it_read_and_how_long_it_takes() {
     let predicted: f64 = said.split("will need about ").nth(1).unwrap().split(' ').next().unwrap().replace(',', "").parse().unwrap();
     let took = folder.json("d/weights.json")["rounds"].as_f64().unwrap();
     assert!((predicted / took - 1.0).abs() < 0.2, "{predicted} {took}");
+    assert_eq!(folder.json("d/weights.json")["outcome"], "converged");
+    // So is what is left where it was stopped before, and the files say how it ended.
+    let short = [&slow[..6], &["--rounds", "30", "--out", "short"]].concat();
+    let said = run(&short[..]).exits(1).stdout;
+    let left: f64 = said.split("it takes at least about ").nth(1).unwrap().split(' ').next().unwrap().replace(',', "").parse().unwrap();
+    assert!(((left + 30.0) / took - 1.0).abs() < 0.2, "{left} {took}");
+    let weights = folder.json("short/weights.json");
+    assert_eq!((weights["outcome"].as_str(), weights["rounds"].as_u64()), (Some("out-of-rounds"), Some(30)));
+    assert!(weights["residual"].as_f64() > weights["residual_asked"].as_f64() && weights["bits"].as_u64() > Some(0), "{weights:#}");
     // FedLSA has a limit of its own, and noise has no end.
     run(&[&common[..], &["--method", "fedlsa", "--rounds", "3", "--out", "e"]].concat())
         .says("fedlsa will not get to where the residual is 1e-12");

@@ -97,11 +97,11 @@ fn describe(plan: &Plan, unmeasured: &[Option<String>]) {
     say(format!("  time: {} on {}", duration(estimate::duration(plan).total), count(rayon::current_num_threads(), "thread")));
 }
 
-/// Resolved settings in one line, the kind first, without the label; long ones shortened.
+/// Resolved settings in one line, the kind first, without the label and what is expected; long ones shortened.
 fn settings(table: Option<&Value>) -> String {
     let Some(Value::Table(table)) = table else { return String::new() };
     let kind = table.get("kind").and_then(Value::as_str).map(str::to_string);
-    let own = table.iter().filter(|(key, _)| !["kind", "label"].contains(&key.as_str()));
+    let own = table.iter().filter(|(key, _)| !["kind", "label", "expect"].contains(&key.as_str()));
     let text = |key: &str, value: &Value| match key {
         // A link is what a method's kind does not say.
         "uplink" | "downlink" => crate::config::cut(value, LONGEST_LINK),

@@ -127,7 +127,9 @@ fn preamble(args: &EvaluateArgs, data: &Data, plan: &Plan) -> Vec<String> {
     for column in columns.iter().take(LISTED) {
         lines.push(match (ranges.get(column), settings.ranges.contains_key(column)) {
             (Some((low, high)), true) => format!("  {column} from {low} to {high}, as given"),
-            (Some((low, high)), false) => format!("  {column} from {low} to {high}, from the data"),
+            (Some((low, high)), false) => {
+                format!("  {column} from {} to {}, from the data", numbers::digits(*low, 6), numbers::digits(*high, 6))
+            }
             (None, _) => format!("  {column} as it is, without a range"),
         });
     }
@@ -154,7 +156,7 @@ fn prediction(plan: &Plan) -> Vec<String> {
     let (field, cell) = (plan.field(0), &plan.cells[0]);
     let (shape, run) = (cell.shape(), &cell.run);
     let seconds = estimate::duration(plan).total;
-    let allowed = format!("--rounds allows {}, {}", thousands(run.rounds as f64), duration(seconds));
+    let allowed = format!("--rounds allows {}, {}", numbers::thousands(run.rounds as f64), duration(seconds));
     let Some(target) = run.stop.relative_residual else { return vec![allowed] };
     let goal = format!("the residual is {} of that at zero weights", typed(target));
     let radius = predict::radius(field, &shape).ok().filter(|radius| *radius < 1.0);
@@ -179,35 +181,13 @@ fn prediction(plan: &Plan) -> Vec<String> {
     }
     let rounds = (target.ln() / radius.max(f64::MIN_POSITIVE).ln()).ceil().max(1.0);
     let time = duration(seconds / run.rounds as f64 * rounds);
-    let needed = format!("about {} rounds until {goal}, {time}", about(rounds));
+    let needed = format!("about {} rounds until {goal}, {time}", numbers::about(rounds));
     if rounds > run.rounds as f64 {
         let more = "more --rounds, a larger --step-size or more --local-steps would do";
         vec![format!("will need {needed}"), format!("  {allowed}: it will stop before it is there; {more}")]
     } else {
         vec![format!("will need {needed}")]
     }
-}
-
-/// A predicted number of rounds: two digits of it.
-fn about(rounds: f64) -> String {
-    let unit = 10f64.powf((rounds.max(1.0).log10().floor() - 1.0).max(0.0));
-    thousands((rounds / unit).round() * unit)
-}
-
-/// A whole number with its thousands apart.
-fn thousands(number: f64) -> String {
-    if number >= 1e12 {
-        return format!("{number:.0e}");
-    }
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// `weights.json` and `weights.npz`; prints what they come to.
@@ -220,6 +200,7 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> 
     let distance = linalg::distance_sq(&result.theta, root).sqrt();
     let norm = linalg::norm_sq(root).sqrt();
     let rounds = result.rows.last().map_or(0, |r| r.round);
+    let outcome = result.outcome(&plan.cells[0].run.stop);
     let weights = json!({
         "format": 1,
         "features": map.names(),
@@ -229,9 +210,13 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> 
         "gamma": settings.gamma,
         "agents": logs.iter().map(|log| json!({ "name": log.name, "transitions": log.len() })).collect::<Vec<_>>(),
         "method": plan.cells[0].method.kind,
+        "outcome": outcome.name(),
         "rounds": rounds,
+        "exchanges": result.rows.last().map_or(0, |r| r.ledger.exchanges),
+        "bits": result.rows.last().map_or(0, |r| r.ledger.bits_up + r.ledger.bits_down),
         "theta": result.theta.iter().map(|x| finite(*x)).collect::<Vec<_>>(),
         "residual": finite(linalg::norm_sq(&field.mean_operator(&result.theta)).sqrt()),
+        "residual_asked": result.residual_asked(&plan.cells[0].run.stop).map(finite),
         "lstd": root,
         "distance_to_lstd": finite(distance),
         "lstd_norm": norm,
@@ -350,16 +335,6 @@ mod tests {
         assert!(by_columns[6..12].iter().all(|spec| spec == "polynomial:2"), "{by_columns:?}");
         assert!(by_columns[12..].iter().all(|spec| spec == "polynomial:1"), "{by_columns:?}");
         assert!((1..=60).all(|k| default_features(k).count(k).is_some_and(|d| d <= 100)));
-    }
-
-    #[test]
-    fn rounds_are_read_at_a_glance() {
-        for (rounds, text) in
-            [(1.0, "1"), (83.0, "83"), (834.0, "830"), (82_871.0, "83,000"), (20_000.0, "20,000"), (1.26e6, "1,300,000"), (1e15, "1e15")]
-        {
-            assert_eq!(about(rounds), text);
-        }
-        assert_eq!(thousands(12_345.0), "12,345");
     }
 
     #[test]

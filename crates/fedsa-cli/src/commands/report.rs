@@ -10,7 +10,7 @@ use crate::experiment::checks::Verdict;
 use crate::experiment::outcome::{Missed, Outcome};
 use crate::experiment::results::{Estimate, Row};
 use crate::experiment::{Plan, Predictor, Results};
-use crate::numbers::{number, rough};
+use crate::numbers::{about, number, rough};
 
 /// A finished run.
 pub struct Finished<'a> {
@@ -83,7 +83,8 @@ impl Finished<'_> {
             }
             Outcome::OutOfRounds(missed) => {
                 let noise = if plan.field(cell).sampling().kind == Law::Mean { "" } else { ", unless noise stops it before" };
-                let more = missed.more_rounds.map_or(String::new(), |n| format!("; at this rate it takes about {n:.0} rounds more{noise}"));
+                let more = results.more_rounds(plan, self.predictor, cell, &missed);
+                let more = more.map_or(String::new(), |n| format!("; it takes at least about {} rounds more{noise}", about(n)));
                 Some(format!("OUT OF ROUNDS{word}: {}{more}", reached(missed)))
             }
             Outcome::Completed | Outcome::Converged if !as_expected => Some(match is_note {

@@ -76,14 +76,19 @@ impl SeedResult {
             Status::Ok if self.stopped => return Outcome::Converged,
             Status::Ok => {}
         }
-        let relative = stop.relative_residual.and_then(|x| Some(x * self.rows.first()?.seen.residual));
-        let targets = [("mse", stop.mse), ("residual", stop.residual), ("residual", relative)];
+        let targets = [("mse", stop.mse), ("residual", self.residual_asked(stop))];
         // Any of several targets would have done: the one that was missed by least speaks.
         let missed = targets.into_iter().filter_map(|(metric, target)| self.missed(metric, target?));
         let Some((missed, stalled)) = missed.min_by(|(a, _), (b, _)| (a.value / a.target).total_cmp(&(b.value / b.target))) else {
             return Outcome::Completed;
         };
         if stalled { Outcome::Stalled(missed) } else { Outcome::OutOfRounds(missed) }
+    }
+
+    /// The residual at which the run was to end: the larger one of two that were asked for.
+    pub fn residual_asked(&self, stop: &Stop) -> Option<f64> {
+        let relative = stop.relative_residual.and_then(|x| Some(x * self.rows.first()?.seen.residual));
+        [stop.residual, relative].into_iter().flatten().max_by(f64::total_cmp)
     }
 
     /// How far a metric is from a target that was not reached, and whether it has stopped falling.
@@ -121,6 +126,17 @@ impl Results {
         };
         let stop = &plan.cells[cell].run.stop;
         self.cells[cell].iter().map(|seed| seed.outcome(stop)).max_by_key(rank)
+    }
+
+    /// How many rounds more a cell's target takes: at the rate of the last half of the rounds, or at the rate that
+    /// theory gives for the end, whichever is slower.
+    pub fn more_rounds(&self, plan: &Plan, predictor: &Predictor<'_>, cell: usize, missed: &Missed) -> Option<f64> {
+        let is_mean = plan.field(cell).sampling().kind == Law::Mean;
+        let radius = predictor.number(cell, "radius").ok().filter(|radius| is_mean && (0.0..1.0).contains(radius));
+        // A squared distance falls by the radius's square.
+        let power = if missed.metric == "mse" { 2.0 } else { 1.0 };
+        let in_the_end = radius.map(|radius| (missed.value / missed.target).ln().max(0.0) / (-power * radius.ln()));
+        missed.more_rounds.into_iter().chain(in_the_end).filter(|rounds| rounds.is_finite()).max_by(f64::total_cmp)
     }
 
     /// Why a cell does not come nearer to its target, as far as that is known.

@@ -154,6 +154,17 @@ fn ledger_json(results: &[SeedResult]) -> Json {
     })
 }
 
+/// What a cell had spent when the figure's metric first fell to a level; without counts where it did not.
+fn cost_json(plan: &Plan, results: &Results, cell: usize, level: f64) -> Json {
+    let metric = picture::metrics(plan)[0];
+    let mut cost = Map::new();
+    cost.insert("metric".into(), json!(metric));
+    cost.insert("level".into(), json!(level));
+    let reached = picture::AXES.iter().filter_map(|axis| Some((axis, results.cost(cell, metric, level, picture::count_of(axis))?)));
+    cost.extend(reached.map(|(axis, count)| ((*axis).to_string(), json!(count))));
+    cost.into()
+}
+
 /// Where results come from: what differs between equal runs on different machines or at different times.
 fn provenance() -> Json {
     json!({
@@ -246,6 +257,10 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
                 if matches!(results.outcome(plan, *cell), Some(Outcome::Stalled(_))) {
                     entry["why_stalled"] = json!(results.why_stalled(plan, predictor, *cell, &missed));
                 }
+            }
+            let levels = plan.experiment.figure.level.as_ref().map_or(&[][..], |level| level.list());
+            if !levels.is_empty() {
+                entry["costs"] = levels.iter().map(|level| cost_json(plan, results, *cell, *level)).collect();
             }
             if seeds.iter().any(|s| s.stopped) {
                 entry["stopped_at_target"] = json!(seeds.iter().filter(|s| s.stopped).count());

@@ -152,6 +152,7 @@ pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts:
     let mut picture = match plan.experiment.figure.kind {
         FigureKind::Curves => Picture::Chart(curves::curves(plan, results, predictor)),
         FigureKind::Scaling => Picture::Chart(scaling::scaling(plan, results, predictor)),
+        FigureKind::Cost if plan.experiment.figure.x.is_none() => Picture::Table(cost::costs(plan, results)),
         FigureKind::Cost => Picture::Chart(cost::cost(plan, results)),
         FigureKind::Table => Picture::Table(table::table(plan, results)),
     };
@@ -191,7 +192,7 @@ fn panels(plan: &Plan, by: &[String]) -> Vec<(String, Vec<usize>)> {
 }
 
 /// The metrics that are drawn: mse, or the residual where theta* is not known, unless the file says otherwise.
-fn metrics(plan: &Plan) -> Vec<&str> {
+pub(super) fn metrics(plan: &Plan) -> Vec<&str> {
     match &plan.experiment.figure.y {
         Some(y) => y.list(),
         None if plan.fields.iter().all(|f| f.field.root().is_some()) => vec!["mse"],

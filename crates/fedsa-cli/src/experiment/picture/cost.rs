@@ -1,7 +1,8 @@
-//! What it takes to reach a level of the metric, along a coordinate.
+//! What it takes to reach a level of the metric: along a coordinate, or in numbers.
 
 use super::caption::Seeds;
 use super::*;
+use crate::figure::{Cell, Fill};
 
 /// The most places that a note names.
 const MOST_PLACES: usize = 12;
@@ -84,4 +85,62 @@ pub(super) fn cost(plan: &Plan, results: &Results) -> Figure {
     let mean = "the mean over seeds of that count at the first recorded round at which the mean over seeds of";
     figure.caption = format!("Points: {mean} {} is at most the level; {}.", metric_text(metric), seeds.text());
     figure
+}
+
+/// The counts of a table of costs.
+const COSTS: &[&str] = &["round", "exchanges", "samples", "bits_up", "bits_down", "bits"];
+
+/// A row per method and combination of coordinates, a column per count.
+pub(super) fn costs(plan: &Plan, results: &Results) -> Table {
+    let spec = &plan.experiment.figure;
+    let levels = spec.level.as_ref().expect("validated").list();
+    let metric = metrics(plan)[0];
+    let counts: Vec<&str> = spec.cost.as_deref().map_or(COSTS.to_vec(), |cost| vec![cost]);
+    let by = spec.panels.clone().unwrap_or_default();
+    let (mut seeds, mut count, mut all) = (Seeds::default(), 0, 0);
+    let mut out = Table { title: plan.experiment.title.clone(), ..Table::default() };
+    out.columns.push("method".into());
+    out.columns.extend(counts.iter().map(|count| count_text(count).to_string()));
+    let groups = panels(plan, &by);
+    for (level, (title, points)) in levels.iter().flat_map(|level| groups.iter().map(move |group| (*level, group))) {
+        let until = format!("until {} ≤ {level}", metric_text(metric));
+        let group = if title.is_empty() { until } else { format!("{title}, {until}") };
+        out.rows.push(vec![Cell { text: group, fill: Fill::Group }]);
+        let cells = points.iter().flat_map(|point| plan.labels.iter().zip(&plan.points[*point].cells).map(move |row| (*point, row)));
+        for (point, (label, cell)) in cells {
+            all += 1;
+            if count == MOST_ROWS {
+                continue;
+            }
+            count += 1;
+            seeds.add(plan, results, *cell);
+            let rest = plan.points[point].point.coordinates.iter().filter(|(name, _)| !by.contains(name));
+            let name = curve_name(label, rest.map(|(name, value)| coordinate_text(name, value)), None);
+            let mut row = vec![Cell { text: name, fill: Fill::None }];
+            row.extend(counts.iter().map(|paid| {
+                let text = results.cost(*cell, metric, level, count_of(paid)).map_or("not reached".into(), number_text);
+                Cell { text, fill: Fill::None }
+            }));
+            out.rows.push(row);
+        }
+    }
+    out.notes.extend(left_out(count, all, "rows"));
+    out.caption = format!(
+        "Numbers: the mean over seeds of each count at the first recorded round at which the mean over seeds of {} is at most the level; {}.",
+        metric_text(metric),
+        seeds.text()
+    );
+    out
+}
+
+/// What counts are called above columns.
+fn count_text(count: &str) -> &str {
+    match count {
+        "round" => "rounds",
+        "bits_up" => "bits up",
+        "bits_down" => "bits down",
+        "bits" => "bits up and down",
+        "vectors_up" => "vectors up",
+        other => other,
+    }
 }

@@ -41,8 +41,7 @@ fn names(experiment: &Experiment, labels: &[String]) -> Result<()> {
         let accepted = if figure.kind == Curves { AXES.join(", ") } else { "a coordinate that is swept".into() };
         require(known, "x", format!("\"{x}\""), &accepted)?;
     }
-    let is_along = matches!(figure.kind, Scaling | Cost);
-    require(!is_along || figure.x.is_some(), "x", "missing", "given: the coordinate along which something is drawn")?;
+    require(figure.kind != Scaling || figure.x.is_some(), "x", "missing", "given: the coordinate along which something is drawn")?;
     if let Some(cost) = &figure.cost {
         let known = figure.kind == Cost && AXES.contains(&cost.as_str());
         require(known, "cost", format!("\"{cost}\""), &format!("with kind = \"cost\", one of {}", AXES.join(", ")))?;
@@ -93,6 +92,15 @@ fn kinds(figure: &schema::Figure) -> Result<()> {
             let kinds = kinds.iter().map(|kind| kind_name(*kind)).collect::<Vec<_>>().join(", ");
             let what = format!("this means nothing to a figure of kind {}", kind_name(figure.kind));
             return Err(BadInput::new(key, what, format!("no such key here; it is for the kinds {kinds}")));
+        }
+        // Costs without a coordinate are a table.
+        if given && figure.kind == Cost && figure.x.is_none() && key != "level" {
+            let what = "this means nothing to costs in numbers".to_string();
+            return Err(BadInput::new(
+                key,
+                what,
+                "x = a coordinate that is swept, along which costs are drawn; or no such key here".to_string(),
+            ));
         }
     }
     let is_median = figure.centre == Some(CurveCentre::Median);
