@@ -15,7 +15,7 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
     /// Threads to use; all cores by default
-    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
+    #[arg(long, global = true, value_name = "N", value_parser = |s: &str| whole(s, 1, 4096), allow_negative_numbers = true)]
     pub threads: Option<u64>,
     /// Say on standard error what is being done; twice for more
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
@@ -101,6 +101,13 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A whole number between two others.
+fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
+    let accepted =
+        if most == MAX_INTEGER { format!("a whole number, at least {least}") } else { format!("a whole number from {least} to {most}") };
+    text.parse().ok().filter(|n| (least..=most).contains(n)).ok_or_else(|| format!("not {accepted}"))
+}
+
 /// The largest integer of a TOML file.
 const MAX_INTEGER: u64 = i64::MAX as u64;
 
@@ -108,10 +115,10 @@ const MAX_INTEGER: u64 = i64::MAX as u64;
 #[derive(Args, Debug, Clone, Default)]
 pub struct Overrides {
     /// Seeds 0, 1, .., N - 1 instead of the file's
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_INTEGER), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
     pub seeds: Option<u64>,
     /// Rounds instead of the file's
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_INTEGER), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
     pub rounds: Option<u64>,
     /// Set a dotted key, such as problem.agents=10 or method.FedLSA.step_size=0.01
     #[arg(long, value_name = "KEY=VALUE")]
@@ -275,16 +282,16 @@ pub struct EvaluateArgs {
     pub step_size: f64,
     /// Local steps a round (for scafflsa-random, the mean of the number between talks); 100 for
     /// methods that have them
-    #[arg(long, value_name = "H", value_parser = clap::value_parser!(u64).range(..=MAX_INTEGER), allow_negative_numbers = true)]
+    #[arg(long, value_name = "H", value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
     pub local_steps: Option<u64>,
     /// Rounds at most; the run stops when the residual is small
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(..=MAX_INTEGER), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
     pub rounds: u64,
     /// Stop when the norm of the mean operator is at most this, relative to that at zero weights; 0 for never
-    #[arg(long, value_name = "RESIDUAL", default_value_t = 1e-12, allow_negative_numbers = true)]
+    #[arg(long, value_name = "RESIDUAL", default_value = "1e-12", allow_negative_numbers = true)]
     pub tol: f64,
     /// The seed
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=MAX_INTEGER), allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0, value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
     pub seed: u64,
     /// The output folder
     #[arg(long, value_name = "DIR", default_value = "out/evaluate")]

@@ -66,7 +66,7 @@ fn amount(text: &str) -> Option<f64> {
     let text = text.strip_suffix(['b', 'B']).unwrap_or(text).trim_end();
     let powers = [('k', 1e3), ('K', 1e3), ('M', 1e6), ('G', 1e9), ('T', 1e12)];
     let (number, unit) = powers.iter().find_map(|(letter, unit)| Some((text.strip_suffix(*letter)?, *unit))).unwrap_or((text, 1.0));
-    number.trim().parse::<f64>().ok().map(|x| x * unit).filter(|x| x.is_finite() && *x >= 0.0)
+    number.trim().parse::<f64>().ok().map(|x| x * unit).filter(|x| x.is_finite() && *x > 0.0)
 }
 
 /// The limit of the address space, in bytes.

@@ -3,10 +3,9 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use fedsa::error::BadInput;
 use fedsa_cli::args::{Cli, Command};
 use fedsa_cli::commands;
-use fedsa_cli::error::{DONE, Failure};
+use fedsa_cli::error::{DONE, Failure, MachineFailure};
 use miette::MietteHandlerOpts;
 use textwrap::WordSeparator;
 use textwrap::WordSplitter::NoHyphenation;
@@ -17,6 +16,7 @@ fn main() -> ExitCode {
     let _ = miette::set_hook(Box::new(move |_| Box::new(handler().build())));
     commands::signals::survive_file_limits();
     let cli = Cli::parse();
+    commands::signals::watch();
     let logging = commands::logging::start(cli.verbose, cli.log.as_deref()).map_err(Failure::from);
     let outcome = logging.and_then(|()| with_threads(cli.threads, || dispatch(&cli.command)));
     let outcome = outcome.and_then(|status| commands::lost_output().map_or(Ok(status), Err));
@@ -52,8 +52,13 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
 
 /// Runs a command on as many threads as asked for.
 fn with_threads(threads: Option<u64>, command: impl FnOnce() -> Result<u8, Failure> + Send) -> Result<u8, Failure> {
-    let Some(threads) = threads else { return command() };
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads as usize).build();
-    let pool = pool.map_err(|e| BadInput::new("--threads", e.to_string(), "a number of threads that this machine can start"))?;
-    pool.install(command)
+    let failed = |e: rayon::ThreadPoolBuildError| {
+        let help = "--threads N, with fewer threads, or a higher limit on processes (ulimit -u)".to_string();
+        Failure::from(MachineFailure { what: format!("the threads cannot be started: {e}"), help })
+    };
+    match threads {
+        // The pool of the process: the first to need it would panic where it cannot be made.
+        None => rayon::ThreadPoolBuilder::new().build_global().map_err(failed).and_then(|()| command()),
+        Some(threads) => rayon::ThreadPoolBuilder::new().num_threads(threads as usize).build().map_err(failed)?.install(command),
+    }
 }

@@ -31,6 +31,11 @@ pub fn percent(share: f64) -> String {
     format!("{}%", number(100.0 * share))
 }
 
+/// A number as one would type it, with all its digits.
+pub fn typed(x: f64) -> String {
+    if x == 0.0 || !x.is_finite() || (1e-4..1e16).contains(&x.abs()) { x.to_string() } else { format!("{x:e}") }
+}
+
 /// A predicted number of rounds: two digits of it.
 pub fn about(rounds: f64) -> String {
     let unit = 10f64.powf((rounds.max(1.0).log10().floor() - 1.0).max(0.0));

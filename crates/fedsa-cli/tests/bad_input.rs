@@ -546,7 +546,7 @@ fn what_does_not_fit_into_memory_is_refused_with_the_number() {
     problem(garnet, "16G", &["100 agents (100 distinct), 50000 states, d = 8: needs about ", "16 GB are available (FEDSA_MEMORY)"]);
     problem("kind = \"mrp\"\nstates = 20000", "16G", &["20000 states with as many successors", "16 GB are available"]);
     problem("kind = \"linear\"\nagents = 100000000", "16G", &["100000000 agents, d = 1"]);
-    problem("kind = \"switching\"\ndim = 100000", "16G", &["1 agents, d = 100000"]);
+    problem("kind = \"switching\"\ndim = 100000", "16G", &["1 agent, d = 100000"]);
     // Of several problems the largest is named.
     let sweep = format!("{SMALL}\n[[sweep]]\nkey = \"problem.states\"\nvalues = [10, 20000, 30]\n");
     refused_for_memory(
@@ -561,7 +561,7 @@ fn what_does_not_fit_into_memory_is_refused_with_the_number() {
     let rows: String = (0..30).map(|i| format!("{},1,0\n", row(i))).collect();
     let logs = Folder::new();
     logs.write("log.csv", format!("{},reward,done\n{rows}", columns.join(",")));
-    let expected = ["1 agents, 30 transitions, d = 65536 features of 8 state columns: needs about ", "16 GB are available"];
+    let expected = ["1 agent, 30 transitions, d = 65536 features of 8 state columns: needs about ", "16 GB are available"];
     refused_for_memory(&logs, &["evaluate", "log.csv", "--features", "fourier:3"], "16G", &expected);
     // What agents remember, and what is recorded.
     let runs = |edit: &str, memory: &str, expected: &[&str]| {
@@ -766,11 +766,11 @@ fn an_unstable_step_may_be_run_when_that_is_meant() {
 fn folders_that_cannot_be_written_are_named() {
     let folder = Folder::with(SMALL);
     folder.write("file", "kept");
-    refused(&folder, &["run", "small.toml", "--out", "file/out"], &["file/out cannot be used", "a folder that you may write to"]);
+    refused(&folder, &["run", "small.toml", "--out", "file/out"], &["file/out cannot be written", "a folder that you may write to"]);
     refused(&folder, &["run", "small.toml", "--out", "/proc/nowhere"], &["/proc/nowhere", "cannot be written"]);
     refused(&folder, &["export", "small.toml", "--npz", "file/x.npz"], &["there is no folder file"]);
     folder.write("a.csv", "s_0,next_0,reward,done\n0,1,2,0\n1,0,1,0\n0.5,1,0,1\n");
-    refused(&folder, &["evaluate", "a.csv", "--features", "fourier:1", "--out", "file/x"], &["file/x cannot be used"]);
+    refused(&folder, &["evaluate", "a.csv", "--features", "fourier:1", "--out", "file/x"], &["file/x cannot be written"]);
     assert_eq!(folder.text("file"), "kept");
 }
 
@@ -781,11 +781,7 @@ fn a_folder_that_holds_another_run_is_not_touched() {
     folder.run(&["run", "small.toml"]).exits(0);
     refused(&folder, &["run", "small.toml"], &["out/small holds a finished run", "--resume", "--overwrite"]);
     let other = ["run", "small.toml", "--resume", "--rounds", "10"];
-    refused(
-        &folder,
-        &other,
-        &["holds a finished run of other settings", "it had `rounds = 20` where there is `rounds = 10` now", "config.toml"],
-    );
+    refused(&folder, &other, &["holds a finished run of other settings", "run.rounds was 20 then, and is 10 now", "config.toml"]);
     // The very same run: already done, and nothing done again.
     let before = folder.everything();
     folder.run(&["run", "small.toml", "--resume"]).exits(0).says("already done");

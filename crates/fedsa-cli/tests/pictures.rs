@@ -105,6 +105,15 @@ fn costs_without_a_coordinate_are_numbers() {
 }
 
 #[test]
+fn a_figure_of_what_nothing_measures_is_refused() {
+    let text = SMALL.replace("kind = \"scafflsa\"", "kind = \"fedhsa\"");
+    let check = |y: &str| Folder::with(&format!("{text}\n[figure]\ny = \"{y}\"\n")).run(&["check", "small.toml"]);
+    let message = check("control_error").exits(2).message();
+    assert!(message.contains("figure.y: control_error is not known: FedLSA has no control variates"), "{message}");
+    check("value_error").exits(0);
+}
+
+#[test]
 fn pictures_of_very_many_points_are_capped_with_a_note() {
     let values: Vec<String> = (0..300).map(|i| format!("{}", 0.01 + 1e-5 * f64::from(i))).collect();
     let text = small("rounds = 20", "rounds = 2");

@@ -689,3 +689,60 @@ fn delays_come_from_files() {
         assert!(thetas("a") != thetas("exact"), "{kind}");
     }
 }
+
+/// What steers a terminal is escaped as JSON does, so that any reader takes it.
+#[test]
+fn names_with_control_characters_are_valid_json() {
+    let folder = Folder::with(SMALL);
+    let name = "out\u{202e}gpj";
+    folder.run(&["run", "small.toml", "-q", "--out", name]).exits(0);
+    let list = folder.run(&["list", "--json", "."]).exits(0).stdout;
+    assert!(!list.contains('\u{202e}'), "{list}");
+    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    assert!(list[0]["folder"].as_str().unwrap().ends_with(name), "{list}");
+}
+
+/// Coordinates may have names of columns, and names like those that these get then.
+#[test]
+fn coordinates_may_be_called_as_columns_are() {
+    let sweep = |name: &str, key: &str| format!("[[sweep]]\nname = \"{name}\"\nkey = \"{key}\"\nvalues = [0.1, 0.2]\n");
+    let sweeps = sweep("seed", "method.FedLSA.step_size") + &sweep("coordinate_seed", "method.SCAFFLSA.step_size");
+    let folder = Folder::with(&format!("{SMALL}\n{sweeps}"));
+    folder.run(&["run", "small.toml", "-q"]).exits(0);
+    folder.run(&["plot", "out/small"]).exits(0);
+}
+
+/// A residual that overflows at the start is no measure of what comes after.
+#[test]
+fn overflow_is_not_convergence() {
+    let folder = Folder::new();
+    folder.write("a.csv", "s_0,next_0,reward,done\n0,1,1e160,0\n1,0.2,1,0\n0.2,1,0,1\n0.7,0.1,1,0\n");
+    let output = folder.run(&["evaluate", "a.csv", "--features", "polynomial:1", "--gamma", "0.9", "--rounds", "30"]);
+    assert!(output.status == 1 || output.status == 2, "{}", output.stdout);
+    assert!(!output.stdout.contains("converged: reached"), "{}", output.stdout);
+    let message = folder.run(&["evaluate", "a.csv", "--tol", "inf"]).exits(2).message();
+    assert!(message.contains("--tol inf") && message.contains("finite"), "{message}");
+}
+
+#[test]
+fn a_log_is_one_agent_by_whatever_path() {
+    let folder = Folder::new();
+    folder.write("a.csv", "s_0,next_0,reward,done\n0,1,2,0\n1,0.2,1,0\n0.2,1,0,1\n0.7,0.1,1,0\n");
+    folder.write("b.csv", "s_0;next_0;reward;done\n0;1;2;0\n");
+    let message = folder.run(&["evaluate", "a.csv", "./a.csv"]).exits(2).message();
+    assert!(message.contains("this log is given twice"), "{message}");
+    let message = folder.run(&["evaluate", "b.csv"]).exits(2).message();
+    assert!(message.contains("separated by commas, not by ';'"), "{message}");
+    let message = folder.run(&["evaluate", "a.csv", "--range", "s_0=0,1", "--range", "s_0=0,2"]).exits(2).message();
+    assert!(message.contains("`s_0` has two ranges"), "{message}");
+}
+
+#[test]
+fn quick_settings_are_each_set_once() {
+    for quick in ["\"run.rounds\" = 3\nrun.rounds = 4", "\"method.FedLSA.step_size\" = 0.1\n\"method.*.step_size\" = 0.2"] {
+        let message = Folder::with(&format!("{SMALL}\n[quick]\n{quick}\n")).run(&["check", "small.toml"]).exits(2).message();
+        assert!(message.contains("sets what"), "{message}");
+    }
+    let message = Folder::with(SMALL).run(&["check", "small.toml", "--set", "quick.run.rounds=3"]).exits(2).message();
+    assert!(message.contains("is a quick setting"), "{message}");
+}

@@ -148,7 +148,7 @@ fn a_killed_run_goes_on_to_the_same_bits() {
     folder.run(&["run", "long.toml", "--out", often, "--resume", "-q"]).exits(0);
     assert_same(&folder, often, &reference);
     // Killed at the very end, a run is finished but for its checkpoints.
-    folder.write(&format!("{often}/.fedsa/run-0-0.ckpt"), "left");
+    folder.write(&format!("{often}/.fedsa/run-0-0.ckpt"), "fedsack2 left");
     folder.run(&["run", "long.toml", "--out", often, "--resume", "-q"]).exits(0);
     assert_same(&folder, often, &reference);
     // Half-written files of a killed run are cleared away.
@@ -190,7 +190,7 @@ fn ctrl_c_leaves_checkpoints() {
         let refused = folder.run(&["run", "long.toml", "--out", out]).exits(2).message();
         assert!(refused.contains(&format!("{out} holds an interrupted run")) && refused.contains("--resume"), "{refused}");
         let other = folder.run(&["run", "long.toml", "--out", out, "--resume", "--seeds", "2"]).exits(2).message();
-        assert!(other.contains("an interrupted run of other settings: it had `seeds = [0, 7, 3]`"), "{other}");
+        assert!(other.contains("an interrupted run of other settings: run.seeds was [0, 7, 3] then, and is "), "{other}");
         assert!(folder.everything() == before);
         folder.run(&["run", "long.toml", "--out", out, "--resume", "-q"]).exits(0);
         assert_same(&folder, out, &reference);
@@ -313,6 +313,48 @@ fn more_rounds_and_seeds_give_the_bits_of_a_run_from_the_start() {
         assert!(message.contains("d holds a finished run of other settings") && message.contains("only more rounds"), "{message}");
         assert!(folder.everything() == before, "{other:?}");
     }
+}
+
+/// A shorter run looks at its target after its last round, which a longer one need not record.
+#[test]
+fn more_rounds_go_on_where_a_shorter_run_stopped_by_chance() {
+    let text = small("rounds = 20", "rounds = 15\nrecord = { every = 10 }\nstop = { relative_residual = 0.8 }");
+    let folder = Folder::with(&text.replace("kind = \"iid\"", "kind = \"mean\""));
+    let outcomes = |out: &str| -> Vec<(String, u64)> {
+        let summary = folder.json(&format!("{out}/summary.json"));
+        let results = summary["results"].as_array().unwrap().iter();
+        results.map(|r| (r["outcome"].as_str().unwrap().to_string(), r["rounds"].as_u64().unwrap())).collect()
+    };
+    folder.run(&["run", "small.toml", "--out", "d", "-q"]);
+    assert_eq!(outcomes("d")[0], ("converged".to_string(), 15), "the target is reached between two recorded rounds");
+    folder.run(&["run", "small.toml", "--out", "d", "--resume", "--rounds", "40", "-q"]);
+    folder.run(&["run", "small.toml", "--out", "e", "--rounds", "40", "-q"]);
+    assert_eq!(outcomes("d"), outcomes("e"));
+    for name in RESULTS.iter().chain(&["config.toml"]) {
+        assert!(folder.read(&format!("d/{name}")) == folder.read(&format!("e/{name}")), "{name}");
+    }
+}
+
+#[test]
+fn runs_that_had_ended_are_not_run_again() {
+    // Two methods are done at once, the third takes long.
+    let long = "[[method]]\nkind = \"fedlsa\"\nlabel = \"long\"\nstep_size = 0.1\nlocal_steps = 100000\n\n[run]";
+    let text = small("rounds = 20", "rounds = 3000\nrecord = { points = 3 }").replace("seeds = 2", "seeds = 1").replace("[run]", long);
+    let folder = Folder::with(&text);
+    let mut command = folder.command(&["run", "small.toml", "--out", "d", "--threads", "2"]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let done = || std::fs::read_to_string(folder.path("d/trace.jsonl")).unwrap_or_default().matches("\"round\":3000").count();
+    let began = Instant::now();
+    while done() < 1 {
+        assert!(began.elapsed() < Duration::from_secs(120), "no run ends");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{message}");
+    assert!(message.contains(" had ended") && !message.contains("could not be saved"), "{message}");
+    assert!(folder.path("d/.fedsa/ended.ckpt").exists(), "{message}");
 }
 
 #[test]

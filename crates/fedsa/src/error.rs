@@ -114,7 +114,13 @@ pub type Result<T, E = BadInput> = std::result::Result<T, E>;
 ///
 /// `accepted` is the range in words: "a positive number".
 pub fn require(ok: bool, key: &str, value: impl std::fmt::Display, accepted: &str) -> Result<()> {
-    if ok { Ok(()) } else { Err(BadInput::new(key, format!("{} is not accepted", quoted(value.to_string())), accepted)) }
+    if ok {
+        return Ok(());
+    }
+    let value = value.to_string();
+    let is_finite = !["inf", "-inf", "NaN"].contains(&value.as_str()) || accepted.contains("finite");
+    let accepted = if is_finite { accepted.to_string() } else { format!("{accepted}, and finite") };
+    Err(BadInput::new(key, format!("{} is not accepted", quoted(value)), accepted))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use serde_json::{Value as Json, json};
 use toml::{Table, Value};
 
-use super::{count, duration, load, say};
+use super::{count, duration, load, say, say_json};
 use crate::args::CheckArgs;
 use crate::error::{DONE, Failure};
 use crate::experiment::predict::{Outlook, Regime, StableStep, TOO_SLOW, largest_stable_step};
@@ -28,7 +28,7 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     let accepted = refuse_memory(&plan).and_then(|()| refuse_unstable(&plan, args.force));
     let memory = memory::of_plan(&plan);
     if args.json {
-        say(format!("{:#}", as_json(&plan, &unmeasured, args.quick, memory, accepted.as_ref().err())));
+        say_json(&as_json(&plan, &unmeasured, args.quick, memory, accepted.as_ref().err()));
     } else {
         describe(&plan, &unmeasured);
         say(format!("  memory: {}", memory::text(memory)?));

@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 
 use fedsa::error::Result;
 use serde_json::{Value as Json, json};
-use toml::Value;
 
-use super::say;
+use super::{say, say_json};
 use crate::args::DiffArgs;
-use crate::config::short;
 use crate::error::{DONE, Failure};
-use crate::experiment::finished::Finished;
+use crate::experiment::finished::{self, Finished};
 
 /// The numbers of a result that are compared.
 const NUMBERS: &[&str] = &["floor_mean", "final_mean", "residual_mean", "error_floor_mean", "rounds"];
@@ -21,11 +19,12 @@ const NUMBERS: &[&str] = &["floor_mean", "final_mean", "residual_mean", "error_f
 /// When one of the folders holds no finished run.
 pub fn diff(args: &DiffArgs) -> Result<u8, Failure> {
     let (a, b) = (Finished::read(&args.a)?, Finished::read(&args.b)?);
-    let settings = settings(&a, &b)?;
+    let settings = finished::differences(&a.settings()?, &b.settings()?);
+    let settings: Vec<Json> = settings.into_iter().map(|d| json!({ "key": d.key, "a": d.a, "b": d.b })).collect();
     let (results, checks) = (results(&a.summary, &b.summary), checks(&a.summary, &b.summary));
     if args.json {
         let names = [args.a.display().to_string(), args.b.display().to_string()];
-        say(format!("{:#}", json!({ "a": names[0], "b": names[1], "settings": settings, "results": results, "checks": checks })));
+        say_json(&json!({ "a": names[0], "b": names[1], "settings": settings, "results": results, "checks": checks }));
         return Ok(DONE);
     }
     say(format!("a: {}\nb: {}", args.a.display(), args.b.display()));
@@ -43,36 +42,6 @@ pub fn diff(args: &DiffArgs) -> Result<u8, Failure> {
         checks.iter().for_each(|entry| say(format!("  {}: {} | {}", shown(&entry["name"]), shown(&entry["a"]), shown(&entry["b"]))));
     }
     Ok(DONE)
-}
-
-/// The keys whose values differ, as text; absent where there is none.
-fn settings(a: &Finished, b: &Finished) -> Result<Vec<Json>> {
-    let flat = |run: &Finished| {
-        let mut out = BTreeMap::new();
-        flatten(&Value::Table(run.settings()?), "", &mut out);
-        Ok(out)
-    };
-    let (a, b): (BTreeMap<_, _>, BTreeMap<_, _>) = (flat(a)?, flat(b)?);
-    let keys: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
-    let differ = keys.into_iter().filter(|key| a.get(*key) != b.get(*key));
-    Ok(differ.map(|key| json!({ "key": key, "a": a.get(key), "b": b.get(key) })).collect())
-}
-
-/// A tree as dotted keys; methods, checks and variants go by their names.
-fn flatten(value: &Value, key: &str, out: &mut BTreeMap<String, String>) {
-    let inside = |name: &str| if key.is_empty() { name.to_string() } else { format!("{key}.{name}") };
-    match value {
-        Value::Table(table) => table.iter().for_each(|(name, value)| flatten(value, &inside(name), out)),
-        Value::Array(items) if items.iter().any(Value::is_table) => {
-            for (i, item) in items.iter().enumerate() {
-                let name = ["label", "name"].iter().find_map(|key| item.get(key)?.as_str().map(str::to_string));
-                flatten(item, &inside(&name.unwrap_or_else(|| i.to_string())), out);
-            }
-        }
-        other => {
-            out.insert(key.to_string(), short(other));
-        }
-    }
 }
 
 /// Method and point of a result.

@@ -158,7 +158,7 @@ fn prediction(plan: &Plan) -> Vec<String> {
     let seconds = estimate::duration(plan).total;
     let allowed = format!("--rounds allows {}, {}", numbers::thousands(run.rounds as f64), duration(seconds));
     let Some(target) = run.stop.relative_residual else { return vec![allowed] };
-    let goal = format!("the residual is {} of that at zero weights", typed(target));
+    let goal = format!("the residual is {} of that at zero weights", numbers::typed(target));
     let radius = predict::radius(field, &shape).ok().filter(|radius| *radius < 1.0);
     let (Law::Mean, Some(radius)) = (field.sampling().kind, radius) else {
         return vec![format!("it ends when {goal}; {allowed}")];
@@ -181,7 +181,8 @@ fn prediction(plan: &Plan) -> Vec<String> {
     }
     let rounds = (target.ln() / radius.max(f64::MIN_POSITIVE).ln()).ceil().max(1.0);
     let time = duration(seconds / run.rounds as f64 * rounds);
-    let needed = format!("about {} rounds until {goal}, {time}", numbers::about(rounds));
+    let plural = if rounds < 1.5 { "" } else { "s" };
+    let needed = format!("about {} round{plural} until {goal}, {time}", numbers::about(rounds));
     if rounds > run.rounds as f64 {
         let more = "more --rounds, a larger --step-size or more --local-steps would do";
         vec![format!("will need {needed}"), format!("  {allowed}: it will stop before it is there; {more}")]
@@ -248,24 +249,19 @@ fn origins(args: &EvaluateArgs) -> Vec<Origin> {
             args.features.as_ref().map_or("the default of --features".into(), |features| format!("--features {}", quoted(features))),
         ),
         ("problem.ranges", quoted(ranges)),
-        ("problem.gamma", format!("--gamma {}", typed(args.gamma))),
+        ("problem.gamma", format!("--gamma {}", numbers::typed(args.gamma))),
         ("sampling.kind", format!("--sampling {}", quoted(&args.sampling))),
         ("method[0].kind", format!("--method {}", quoted(&args.method))),
-        ("method[0].step_size", format!("--step-size {}", typed(args.step_size))),
+        ("method[0].step_size", format!("--step-size {}", numbers::typed(args.step_size))),
         ("method[0].local_steps", format!("--local-steps {}", local_steps(args))),
         ("method[0].talk_probability", format!("--local-steps {}", local_steps(args))),
         ("run.rounds", format!("--rounds {}", args.rounds)),
         ("run.seeds", format!("--seed {}", args.seed)),
-        ("run.stop", format!("--tol {}", typed(args.tol))),
+        ("run.stop", format!("--tol {}", numbers::typed(args.tol))),
     ];
     // Ranges that were not given come from the data.
     let said = flags.into_iter().filter(|(_, flag)| !flag.is_empty());
     said.map(|(key, flag)| Origin { key: key.into(), from: From::Flag(flag) }).collect()
-}
-
-/// A number as one would type it.
-fn typed(x: f64) -> String {
-    if x == 0.0 || !x.is_finite() || (1e-4..1e16).contains(&x.abs()) { x.to_string() } else { format!("{x:e}") }
 }
 
 /// H, 100 where it was not said.
@@ -289,7 +285,10 @@ fn experiment(args: &EvaluateArgs, features: FeatureSpec, agents: usize) -> Resu
         let (column, bounds) = range.split_once('=').ok_or_else(bad)?;
         let (low, high) = bounds.split_once(',').ok_or_else(bad)?;
         let number = |s: &str| s.trim().parse::<f64>().map(Value::Float).map_err(|_| bad());
-        ranges.insert(column.trim().into(), Value::Array(vec![number(low)?, number(high)?]));
+        if ranges.insert(column.trim().into(), Value::Array(vec![number(low)?, number(high)?])).is_some() {
+            let what = format!("`{}` has two ranges", quoted(column.trim()));
+            return Err(BadInput::new("--range", what, "one range for each state column"));
+        }
     }
     let table = |entries: Vec<(&str, Value)>| Value::Table(entries.into_iter().map(|(k, v)| (k.to_string(), v)).collect());
     let text = |s: &str| Value::String(s.to_string());

@@ -33,6 +33,11 @@ pub fn export(args: &ExportArgs) -> Result<u8, Failure> {
         return Ok(DONE);
     }
     may_write(args)?;
+    let input = std::fs::canonicalize(&args.file).ok();
+    if input.is_some() && input == std::fs::canonicalize(&args.npz).ok() {
+        let what = format!("{} is the file that is exported", args.npz.display());
+        return Err(BadInput::new("--npz", what, "another path").into());
+    }
     let existing = if args.overwrite { Existing::Replace } else { Existing::Keep };
     atomic::write(&args.npz, &bytes, atomic::folder_of(&args.npz), existing).map_err(|e| atomic::unwritable(&args.npz, &e))?;
     let names: Vec<&str> = arrays.iter().map(|(name, _)| name).collect();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use fedsa::error::BadInput;
 use serde_json::{Value as Json, json};
 
-use super::say;
+use super::{say, say_json};
 use crate::args::ListArgs;
 use crate::error::{DONE, Failure};
 use crate::experiment::finished::{Finished, State, state_of};
@@ -21,14 +21,15 @@ const DEPTH: usize = 8;
 pub fn list(args: &ListArgs) -> Result<u8, Failure> {
     if !args.dir.is_dir() {
         let help = "a folder with runs; out by default";
-        return Err(BadInput::new(args.dir.display().to_string(), "there is no such folder", help).into());
+        let what = if args.dir.exists() { "this is no folder" } else { "there is no such folder" };
+        return Err(BadInput::new(args.dir.display().to_string(), what, help).into());
     }
     let mut found = Vec::new();
     collect(&args.dir, DEPTH, &mut found);
     found.sort_by(|(a, _), (b, _)| natural_order(&a.display().to_string(), &b.display().to_string()));
     let entries: Vec<Json> = found.iter().map(|(path, state)| entry(path, *state)).collect();
     if args.json {
-        say(format!("{:#}", json!(entries)));
+        say_json(&entries);
         return Ok(DONE);
     }
     if entries.is_empty() {

@@ -1,21 +1,25 @@
 //! `-v` and `--log FILE`: what the program does, line by line.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime};
 
 use fedsa::error::BadInput;
 use log::{LevelFilter, Log, Metadata, Record};
 
 use super::warn;
+use crate::files::atomic;
 
 struct Logger {
     began: Instant,
     /// The least severe messages that go to standard error.
     shown: LevelFilter,
     file: Option<Mutex<File>>,
+    /// Whether the file could not be written; told once.
+    failed: AtomicBool,
 }
 
 impl Log for Logger {
@@ -35,17 +39,37 @@ impl Log for Logger {
             let time = humantime::format_rfc3339_millis(SystemTime::now());
             let mut file = file.lock().expect("no panics under the lock");
             // A log that cannot be written is no reason to stop.
-            let _ = writeln!(file, "{time} {:5} {}", record.level(), record.args());
+            if let Err(e) = writeln!(file, "{time} {:5} {}", record.level(), record.args())
+                && !self.failed.swap(true, Ordering::Relaxed)
+            {
+                warn(format!("warning: the log cannot be written: {e}"));
+            }
         }
     }
 
     fn flush(&self) {}
 }
 
+/// Whether a file is empty, or begins as logs do: with a time, a level, and the program's name.
+fn is_log(path: &Path) -> std::io::Result<bool> {
+    let mut head = [0; 64];
+    let mut read = 0;
+    let mut file = File::open(path)?;
+    while read < head.len() {
+        match file.read(&mut head[read..])? {
+            0 => break,
+            n => read += n,
+        }
+    }
+    let line = String::from_utf8_lossy(&head[..read]);
+    let words: Vec<&str> = line.split_ascii_whitespace().take(3).collect();
+    Ok(read == 0 || matches!(words[..], [time, "INFO", "fedsa"] if humantime::parse_rfc3339(time).is_ok()))
+}
+
 /// Shows what the program does on standard error, `verbose` times in detail, and all of it in a file.
 ///
 /// # Errors
-/// When the file cannot be opened; it is added to, never replaced.
+/// When the file cannot be opened, or is something else than a log; a log is added to, never replaced.
 pub fn start(verbose: u8, file: Option<&Path>) -> Result<(), BadInput> {
     let shown = match verbose {
         0 => LevelFilter::Off,
@@ -57,17 +81,26 @@ pub fn start(verbose: u8, file: Option<&Path>) -> Result<(), BadInput> {
     }
     let opened = file.map(|path| {
         let bad = |e: &dyn std::fmt::Display| BadInput::new("--log", format!("{}: {e}", path.display()), "the path of a file to add to");
-        if path.metadata().is_ok_and(|there| !there.is_file()) {
-            return Err(bad(&"this is no regular file"));
+        match atomic::at(path) {
+            Err(e) => return Err(bad(&e)),
+            Ok(Some(there)) if !there.is_file() => return Err(bad(&format!("this is {}", atomic::kind_of(&there)))),
+            Ok(Some(_)) if !is_log(path).map_err(|e| bad(&e))? => {
+                return Err(bad(&"there is a file of this name that is no log of fedsa's"));
+            }
+            Ok(_) => {}
         }
         File::options().create(true).append(true).open(path).map(Mutex::new).map_err(|e| bad(&e))
     });
-    let logger = Logger { began: Instant::now(), shown, file: opened.transpose()? };
+    let logger = Logger { began: Instant::now(), shown, file: opened.transpose()?, failed: AtomicBool::new(false) };
     let level = if logger.file.is_some() { LevelFilter::Debug } else { shown };
     // There is one logger a process; a second call would change nothing.
     if log::set_boxed_logger(Box::new(logger)).is_ok() {
         log::set_max_level(level);
     }
-    log::info!("fedsa {} {}", env!("CARGO_PKG_VERSION"), std::env::args().skip(1).collect::<Vec<_>>().join(" "));
+    log::info!(
+        "fedsa {} {}",
+        env!("CARGO_PKG_VERSION"),
+        std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    );
     Ok(())
 }

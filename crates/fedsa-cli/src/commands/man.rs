@@ -1,7 +1,7 @@
 //! `fedsa man`: the manual page of the program, or of a command.
 
 use clap::CommandFactory;
-use fedsa::error::BadInput;
+use fedsa::error::{BadInput, quoted};
 
 use super::write_out;
 use crate::args::{Cli, ManArgs};
@@ -19,8 +19,9 @@ pub fn man(args: &ManArgs) -> Result<u8, Failure> {
         Some(name) => {
             let names: Vec<String> = program.get_subcommands().map(|c| c.get_name().to_string()).collect();
             let found = program.get_subcommands().find(|c| c.get_name() == name).cloned();
-            let found =
-                found.ok_or_else(|| BadInput::new("", "there is no command of this name", format!("one of {}", names.join(", "))))?;
+            let found = found.ok_or_else(|| {
+                BadInput::new("", format!("there is no command `{}`", quoted(name)), format!("one of {}", names.join(", ")))
+            })?;
             (found, format!("fedsa-{name}"))
         }
     };

@@ -21,7 +21,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use fedsa::error::{BadInput, quoted};
+use fedsa::error::{BadInput, is_control, quoted};
 
 use crate::args::Overrides;
 use crate::config::{Document, Experiment};
@@ -37,6 +37,22 @@ static LOST: Mutex<Option<String>> = Mutex::new(None);
 /// ([`lost_output`]).
 pub fn say(line: impl Display) {
     write_out(format!("{}\n", harmless(&line.to_string())).as_bytes());
+}
+
+/// Prints a value as JSON, with control characters of its strings escaped as JSON does.
+pub fn say_json(value: &impl serde::Serialize) {
+    let text = serde_json::to_string_pretty(value).expect("plain data");
+    let mut out = String::with_capacity(text.len() + 1);
+    for c in text.chars() {
+        if is_control(c) && c != '\n' {
+            let mut units = [0; 2];
+            c.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            out.push(c);
+        }
+    }
+    out.push('\n');
+    write_out(out.as_bytes());
 }
 
 /// Writes bytes to standard output, as [`say`].
@@ -70,7 +86,7 @@ pub fn complain(failure: Failure) {
 
 /// The largest experiment file, in bytes: a tree of it takes some forty times as much memory. A sweep of
 /// 100,000 values takes two million bytes.
-const LARGEST: u64 = 16 << 20;
+const LARGEST: u64 = 16_000_000;
 
 /// Reads an experiment file with its overrides; also the folder that its paths are relative to.
 /// The file `-` is standard input, with paths relative to the working directory.
@@ -94,7 +110,7 @@ pub fn load(path: &Path, overrides: &Overrides, quick: bool) -> Result<(Experime
     };
     read.map_err(unreadable)?;
     if bytes.len() as u64 > LARGEST {
-        let what = format!("more than {} MB", LARGEST >> 20);
+        let what = format!("more than {} MB", LARGEST / 1_000_000);
         return Err(BadInput::new(quoted(&name), what, "an experiment file; large arrays belong in an .npz, for kind = \"file\"").into());
     }
     let text = String::from_utf8(bytes).map_err(|e| {

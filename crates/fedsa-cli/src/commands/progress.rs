@@ -8,10 +8,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{duration, warn};
 use crate::args::Progress;
-use crate::experiment::Plan;
 use crate::experiment::execute::{Observer, total_work};
 use crate::experiment::results::{Row, SeedResult};
 use crate::experiment::trace_lines::TraceLines;
+use crate::experiment::{Plan, estimate};
 
 /// When the first line comes, and how long it is until the next.
 const FIRST_LINE: Duration = Duration::from_secs(10);
@@ -74,6 +74,38 @@ impl<'a> Watcher<'a> {
             Shown::Bar(bar) => bar.suspend(|| warn(line)),
             _ => warn(line),
         }
+    }
+}
+
+/// Shows that results are being compared with theory, which may take as long as the runs.
+pub struct Comparing(Option<ProgressBar>);
+
+impl Comparing {
+    /// A spinner on a terminal, elsewhere a line if the command has taken long enough for one.
+    pub fn begin(plan: &Plan, progress: Progress, quiet: bool, began: Instant) -> Self {
+        let on_terminal = std::io::stderr().is_terminal();
+        let what = format!("{}: comparing with theory, and drawing", plan.experiment.id);
+        match progress {
+            _ if quiet => Self(None),
+            Progress::None => Self(None),
+            Progress::Auto | Progress::Bar if on_terminal => {
+                let spinner = ProgressBar::new_spinner().with_message(what);
+                spinner.enable_steady_tick(Duration::from_millis(200));
+                Self(Some(spinner))
+            }
+            _ => {
+                if began.elapsed() > FIRST_LINE || estimate::comparing(plan) > FIRST_LINE.as_secs_f64() {
+                    warn(what);
+                }
+                Self(None)
+            }
+        }
+    }
+}
+
+impl Drop for Comparing {
+    fn drop(&mut self) {
+        self.0.iter().for_each(ProgressBar::finish_and_clear);
     }
 }
 

@@ -88,8 +88,9 @@ fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Failure> {
     for (bundled, experiment) in experiments {
         let out = parent.join(bundled.id);
         // What an interruption left undone is begun.
-        let resume = args.common.resume && folder::look(&out)?.holds != Holds::Nothing;
-        match one(experiment, args, &out, &Common { resume, ..args.common.clone() }) {
+        let resume = folder::look(&out).map(|found| args.common.resume && found.holds != Holds::Nothing);
+        let ended = resume.and_then(|resume| one(experiment, args, &out, &Common { resume, ..args.common.clone() }));
+        match ended {
             Ok(Ended { status: INTERRUPTED, .. }) => return Ok(INTERRUPTED),
             Ok(ended) => {
                 notes += ended.notes;

@@ -9,14 +9,16 @@ use fedsa::kernel::Isa;
 use toml::{Table, Value};
 
 use super::check::{refuse_memory, refuse_unstable};
-use super::progress::Watcher;
+use super::progress::{Comparing, Watcher};
 use super::report::{Finished, report};
-use super::{count, load, say, signals, warn};
+use super::signals::{self, Phase};
+use super::{count, load, say, say_json, warn};
 use crate::args::{Common, RunArgs};
 use crate::config::{Experiment, RunSpec};
 use crate::error::{DONE, Failure, INTERRUPTED, MachineFailure, NOT_AS_EXPECTED};
 use crate::experiment::checks::{self, Verdict};
-use crate::experiment::execute::{ENDED, Earlier, Interrupted, read_framed, write_framed};
+use crate::experiment::execute::{Earlier, Interrupted, read_framed, write_framed};
+use crate::experiment::finished;
 use crate::experiment::trace_lines::TraceLines;
 use crate::experiment::{Control, Outcome, Plan, Predictor, Results, execute, output, picture, resolve};
 use crate::files::atomic;
@@ -97,6 +99,7 @@ impl Job<'_> {
         experiment.settings()?;
         let config = resolve::file(&experiment, &Places::from_env(base))?;
         let found = folder::look(out)?;
+        found.refuse_own()?;
         match (common.resume, found.holds) {
             (true, _) => may_resume(&found, out, &config)?,
             (false, Holds::Nothing) => {}
@@ -131,9 +134,12 @@ impl Job<'_> {
         // From here on things are written.
         let folder = found.claim(common.resume)?;
         begin(&folder, &config, &plan).inspect_err(|_| folder.abandon())?;
-        let (outcome, watcher) = work(&plan, &folder, &earlier, common)?;
-        let (results, states) = match outcome {
-            Outcome::Done { results, states } => (results, states),
+        signals::enter(Phase::Working);
+        let worked = work(&plan, &folder, &earlier, common);
+        signals::enter(Phase::Ending);
+        let (outcome, watcher) = worked?;
+        let results = match outcome {
+            Outcome::Done(results) => results,
             Outcome::Interrupted(left) => {
                 drop(watcher);
                 interrupted(&left, out);
@@ -141,7 +147,8 @@ impl Job<'_> {
             }
         };
         drop(watcher);
-        log::info!("measuring checks and drawing the figure");
+        log::info!("comparing with theory, and drawing the figure");
+        let comparing = Comparing::begin(&plan, common.progress, common.quiet, began);
         let predictor = Predictor::new(&plan);
         let verdicts = checks::measure(&plan, &results, &predictor, &unmeasured);
         let picture = picture::draw(&plan, &results, &predictor, &verdicts, quick);
@@ -151,13 +158,21 @@ impl Job<'_> {
         summary["quick"] = serde_json::json!(quick);
         summary["exit_status"] = serde_json::json!(ended.status);
         summary["notes"] = serde_json::json!(ended.notes);
-        let contents = (extra.make)(&plan, &results)?;
-        let mut files: Vec<(String, Vec<u8>)> = extra.names.iter().map(|name| (*name).to_string()).zip(contents).collect();
-        files.extend(output::files(&plan, &results, &summary, &picture, &config)?);
+        let files = || -> fedsa::error::Result<Vec<(String, Vec<u8>)>> {
+            let contents = (extra.make)(&plan, &results)?;
+            let mut files: Vec<(String, Vec<u8>)> = extra.names.iter().map(|name| (*name).to_string()).zip(contents).collect();
+            files.extend(output::files(&plan, &results, &summary, &picture, &config)?);
+            Ok(files)
+        };
+        // What has run is not to be lost because it cannot be shown.
+        drop(comparing);
+        let files = files().map_err(|e| could_not_finish(MachineFailure { what: e.to_string(), help: e.help }, out))?;
         log::info!("writing {}", out.display());
-        finish(&folder, &files, states).map_err(|e| could_not_finish(e, out))?;
+        folder.write(&files).map_err(|e| could_not_finish(e, out))?;
+        folder.tidy();
+        signals::enter(Phase::Before);
         if json {
-            say(format!("{summary:#}"));
+            say_json(&summary);
         } else if !common.quiet {
             report(&Finished { plan: &plan, results: &results, predictor: &predictor, verdicts: &verdicts, quick }, out, seconds);
         }
@@ -169,9 +184,8 @@ impl Job<'_> {
 fn begin(folder: &RunFolder, config: &str, plan: &Plan) -> Result<(), Failure> {
     // Until it is written anew the summary is not that of the settings.
     folder.remove("summary.json");
-    let unusable = |e: MachineFailure| BadInput::new("--out", e.what, "a folder on a disk with space left, that you may write to");
-    folder.write(&[(CONFIG.to_string(), config.as_bytes().to_vec())]).map_err(unusable)?;
-    write_roots(folder, plan).map_err(unusable)?;
+    write_roots(folder, plan)?;
+    folder.write(&[(CONFIG.to_string(), config.as_bytes().to_vec())])?;
     Ok(())
 }
 
@@ -180,23 +194,10 @@ fn work<'p>(plan: &'p Plan, folder: &RunFolder, earlier: &Earlier, common: &Comm
     let lines = TraceLines::begin(folder, plan).map_err(|e| warn(format!("warning: {e}; the run goes on without this file"))).ok();
     let watcher = Watcher::new(plan, common.progress, common.quiet, lines);
     let every = Duration::from_secs_f64(common.checkpoint_every);
-    let control = Control { interrupted: signals::watch(), folder, every, earlier, observer: &watcher };
-    signals::set_at_work(true);
+    let control = Control { interrupted: signals::flag(), folder, every, earlier, observer: &watcher };
     let outcome = execute(plan, &control);
-    signals::set_at_work(false);
     watcher.finish();
     Ok((outcome?, watcher))
-}
-
-/// Writes the results, the summary last, and clears away what was needed under way.
-fn finish(folder: &RunFolder, files: &[(String, Vec<u8>)], states: Option<Vec<u8>>) -> Result<(), MachineFailure> {
-    // Not results: without them more rounds begin at the first one.
-    if let Some(Err(e)) = states.map(|states| folder.write_own(ENDED, &states)) {
-        warn(format!("warning: the states of the runs could not be kept: {}", e.what));
-    }
-    folder.write(files)?;
-    folder.tidy();
-    Ok(())
 }
 
 /// What is left of a run whose results could not be written.
@@ -207,7 +208,7 @@ fn could_not_finish(e: MachineFailure, out: &Path) -> Failure {
 
 /// Says what an interrupted run leaves, and how to go on.
 fn interrupted(left: &Interrupted, out: &Path) {
-    let Interrupted { ended, kept, behind, waiting } = left;
+    let Interrupted { ended, lost, kept, behind, waiting } = left;
     let mut parts = Vec::new();
     let mut say = |n: usize, what: &str| {
         if n > 0 {
@@ -215,6 +216,7 @@ fn interrupted(left: &Interrupted, out: &Path) {
         }
     };
     say(*ended, "had ended");
+    say(*lost, "had ended and could not be saved");
     say(*kept, "saved at the last completed round");
     say(behind.len(), "saved at an earlier round");
     say(*waiting, "not begun");
@@ -273,8 +275,10 @@ fn may_resume(found: &Found, out: &Path, config: &str) -> Result<(), BadInput> {
     if ran == config || goes_on(&ran, config) {
         return Ok(());
     }
-    let differs = ran.lines().zip(config.lines()).find(|(a, b)| a != b);
-    let differs = differs.map_or(String::new(), |(a, b)| format!(": it had `{a}` where there is `{b}` now"));
+    let tables = ran.parse::<Table>().ok().zip(config.parse::<Table>().ok());
+    let differs = tables.and_then(|(before, now)| finished::differences(&before, &now).into_iter().next());
+    let shown = |value: Option<String>| value.unwrap_or_else(|| "not set".into());
+    let differs = differs.map_or(String::new(), |d| format!(": {} was {} then, and is {} now", d.key, shown(d.a), shown(d.b)));
     Err(BadInput::new("--resume", format!("{} holds {holds} of other settings{differs}", out.display()), help))
 }
 

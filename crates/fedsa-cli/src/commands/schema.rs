@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::say;
+use super::say_json;
 use crate::config::json_schema;
 use crate::error::{DONE, Failure};
 use crate::experiment::{checks, results};
@@ -12,7 +12,7 @@ use crate::experiment::{checks, results};
 /// # Errors
 /// None.
 pub fn schema() -> Result<u8, Failure> {
-    say(format!("{:#}", of_files()));
+    say_json(&of_files());
     Ok(DONE)
 }
 

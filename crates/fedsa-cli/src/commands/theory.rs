@@ -15,7 +15,7 @@ use fedsa::theory::constants::{Constants, TdConstants};
 use fedsa::theory::fedlsa::FedLsa;
 use serde_json::{Map, Value as Json, json};
 
-use super::{load, say};
+use super::{load, say, say_json};
 use crate::args::TheoryArgs;
 use crate::error::{DONE, Failure};
 use crate::experiment::predict::{self, Outlook, QUANTITIES};
@@ -45,7 +45,7 @@ pub fn theory(args: &TheoryArgs) -> Result<u8, Failure> {
     }
     let all = json!({ "id": plan.experiment.id, "problems": problems, "methods": methods });
     if args.json {
-        say(format!("{all:#}"));
+        say_json(&all);
     } else {
         let mut out = Vec::new();
         lines(&all, "", &mut out);

@@ -91,6 +91,10 @@ impl Document {
         let Some((key, value)) = split_assignment(assignment) else {
             return Err(BadInput::new("--set", format!("`{}` has no `=`", quoted(assignment)), FORM).into());
         };
+        if key.split('.').next().is_some_and(|first| first.trim() == "quick") {
+            let what = format!("`{}` is a quick setting", quoted(assignment));
+            return Err(BadInput::new("--set", what, "the key itself, which applies with --quick too").into());
+        }
         let value = value_of(value).map_err(|e| BadInput { key: "--set".into(), ..e })?;
         let help = |help: String| if help.is_empty() { FORM.to_string() } else { help };
         let set = set(&mut self.table, key, &value).map_err(|e| BadInput::new("--set", e.to_string(), help(e.help)))?;
@@ -147,8 +151,14 @@ impl Document {
             )));
         }
         let all = assignments(&quick, "quick").map_err(|e| self.failure(e))?;
+        let mut seen: Vec<(String, String)> = Vec::new();
         for Assignment { key, value, place } in all {
             let set = set(&mut self.table, &key, &value).map_err(|e| self.failure(BadInput { key: place.clone(), ..e }))?;
+            if let Some((_, other)) = seen.iter().find(|(key, _)| set.contains(key)) {
+                let what = format!("`{}` sets what `{}` sets too", quoted(&place), quoted(other));
+                return Err(self.failure(BadInput::new(place, what, "each key once")));
+            }
+            seen.extend(set.iter().map(|key| (key.clone(), place.clone())));
             self.origins.extend(set.into_iter().map(|key| Origin { key, from: From::Place(place.clone()) }));
         }
         Ok(())

@@ -187,15 +187,31 @@ pub fn cut(value: &Value, most: usize) -> String {
         // What is cut off need not be made.
         Value::String(text) => format!("{:?}", text.chars().take(most + 1).collect::<String>()),
         Value::Array(items) if items.len() > most => {
-            let mut text = Value::Array(items[..most].to_vec()).to_string();
+            let mut text = typed(&Value::Array(items[..most].to_vec()));
             text.push_str(", ..");
             text
         }
-        other => other.to_string(),
+        other => typed(other),
     };
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}..", escaped(&text[..end])),
         None => escaped(&text),
+    }
+}
+
+/// A value as one would type it: very small and very large numbers with an exponent.
+fn typed(value: &Value) -> String {
+    match value {
+        Value::Float(x) if *x != 0.0 && x.is_finite() && !(1e-4..1e16).contains(&x.abs()) => format!("{x:e}"),
+        Value::Array(items) => format!("[{}]", items.iter().map(typed).collect::<Vec<_>>().join(", ")),
+        Value::Table(table) if table.is_empty() => "{}".into(),
+        Value::Table(table) => {
+            let is_bare = |key: &str| !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+            let name = |key: &String| if is_bare(key) { key.clone() } else { format!("{key:?}") };
+            let entry = |(key, value): (&String, &Value)| format!("{} = {}", name(key), typed(value));
+            format!("{{ {} }}", table.iter().map(entry).collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
     }
 }
 

@@ -274,7 +274,7 @@ fn read_run(value: &Value) -> Result<RunSpec> {
         run.seeds.check()?;
         let stop = &run.stop;
         for (key, x) in [("stop.mse", stop.mse), ("stop.residual", stop.residual), ("stop.relative_residual", stop.relative_residual)] {
-            require(x.is_none_or(|x| x > 0.0), key, x.unwrap_or(0.0), "a positive number")?;
+            require(x.is_none_or(|x| x > 0.0 && x.is_finite()), key, x.unwrap_or(0.0), "a positive number")?;
         }
         run.record.check(run.rounds)?;
         Ok(run)

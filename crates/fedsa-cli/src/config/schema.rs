@@ -693,6 +693,9 @@ pub(super) struct Top {
     quick: Option<Value>,
 }
 
+/// The longest id, in bytes: names of files have at most 255.
+const LONGEST_ID: usize = 200;
+
 impl Experiment {
     /// Reads a document: expands sweeps and checks every point's tables, though not yet their values.
     ///
@@ -709,8 +712,9 @@ impl Experiment {
             let stem = std::path::Path::new(&document.name).file_stem();
             stem.map_or("run".into(), |s| s.to_string_lossy().into_owned())
         });
-        let sane = !id.starts_with('/') && !id.split('/').any(|part| part.is_empty() || part == "..");
-        require(sane, "id", format!("\"{}\"", quoted(&id)), "a relative path without `..`")?;
+        let is_folder = |part: &str| !part.is_empty() && !part.starts_with(".fedsa") && ![".", ".."].contains(&part);
+        let sane = id.split('/').all(is_folder) && id.len() <= LONGEST_ID;
+        require(sane, "id", format!("\"{}\"", quoted(&id)), "a relative path of at most 200 bytes without `.` and `..`, not of .fedsa")?;
         sweep::shown(&id).map_err(|e| e.inside("id"))?;
         if let Some(title) = &title {
             sweep::shown(title).map_err(|e| e.inside("title"))?;

@@ -1,6 +1,6 @@
 //! Runs all seeds of all cells, in parallel whichever way fills the cores.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -50,14 +50,9 @@ pub struct Control<'a> {
 
 /// What became of it.
 pub enum Outcome {
-    /// All runs ended.
-    Done {
-        /// What was measured.
-        results: Results,
-        /// The states in which the runs ended, to go on from with more rounds; nothing where they
-        /// are too large to keep.
-        states: Option<Vec<u8>>,
-    },
+    /// All runs ended; the states in which they did are kept, to go on from with more rounds, unless they are too
+    /// large.
+    Done(Results),
     /// Interrupted.
     Interrupted(Interrupted),
 }
@@ -65,8 +60,10 @@ pub enum Outcome {
 /// What an interrupted run of everything leaves.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Interrupted {
-    /// Runs that had ended.
+    /// Runs that had ended, and are kept.
     pub ended: usize,
+    /// Runs that had ended and could not be saved: they will run again.
+    pub lost: usize,
     /// Runs whose last completed round is kept.
     pub kept: usize,
     /// Runs whose round was abandoned and that go on from an older checkpoint, or from the start:
@@ -105,17 +102,17 @@ struct End {
 #[derive(Debug, Default)]
 pub struct Earlier {
     folder: Option<PathBuf>,
-    /// Of a finished run: the states in which its runs ended.
-    ended: HashMap<(usize, u64), Saved>,
+    /// The states of runs that had ended, by cell and seed.
+    ended: BTreeMap<(usize, u64), Saved>,
 }
 
-/// The file with the states of a finished run.
+/// The file with the states of runs that have ended.
 pub const ENDED: &str = "ended.ckpt";
-/// The most bytes of states that a finished run keeps.
+/// The most bytes of states that it holds.
 const MOST_STATES: usize = 64 << 20;
 
 fn checkpoint_name(cell: usize, seed: u64) -> String {
-    format!("{}{cell}-{seed}.ckpt", folder::RUN_CHECKPOINT)
+    format!("{}{cell}-{seed}{}", folder::RUN_CHECKPOINT, folder::CHECKPOINT)
 }
 
 impl Earlier {
@@ -149,14 +146,18 @@ impl Earlier {
     /// The checkpoint of a seed of a run with vectors of `d` numbers, if there is one.
     fn checkpoint(&self, cell: usize, planned: &Cell, seed: u64, d: usize) -> Result<Option<Saved>> {
         let Some(path) = self.folder.as_ref().map(|folder| folder::own_path(folder, &checkpoint_name(cell, seed))) else { return Ok(None) };
-        let saved = match (path.exists(), self.ended.get(&(cell, seed))) {
-            (true, _) => read_framed(&path)?,
-            (false, Some(saved)) => saved.clone(),
-            (false, None) => return Ok(None),
+        let own: Option<Saved> = path.exists().then(|| read_framed(&path)).transpose()?;
+        // A run that had ended may have gone on with more rounds; its own file is then the later one.
+        let saved = match (own, self.ended.get(&(cell, seed))) {
+            (Some(own), Some(ended)) if own.round <= ended.round => ended.clone(),
+            (Some(own), _) => own,
+            (None, Some(ended)) => ended.clone(),
+            (None, None) => return Ok(None),
         };
         if saved.identity != planned.identity || saved.seed != seed {
-            let what = format!("{}: a checkpoint of another run", path.display());
-            let help = "the very experiment that was interrupted, and input files that have not changed since";
+            let from = if path.exists() { path } else { path.with_file_name(ENDED) };
+            let what = format!("{}: a checkpoint of another run than {}, seed {seed}, is now", from.display(), planned.method.label);
+            let help = "the very experiment that was run before, and input files that have not changed since";
             return Err(BadInput::new("--resume", what, help));
         }
         if !saved.is_sound(planned.run.rounds, d) {
@@ -200,9 +201,18 @@ impl Saved {
             && self.end.as_ref().map_or(last <= Some(self.round), |end| last == Some(self.round) && end.theta.len() == d)
     }
 
-    /// Whether the run is over: not so where it did all its rounds and there are more now.
-    fn is_over(&self, rounds: u64) -> bool {
-        self.end.as_ref().is_some_and(|end| end.stopped || end.status != Status::Ok || self.round >= rounds)
+    /// About how many bytes it takes.
+    fn size(&self) -> usize {
+        let theta = self.end.as_ref().map_or(0, |end| end.theta.len() * size_of::<f64>());
+        self.state.as_ref().map_or(0, Vec::len) + self.rows.len() * size_of::<Row>() + theta
+    }
+
+    /// Whether the run is over: not so where it did all its rounds and there are more now. A shorter run looks at its
+    /// target after its last round too, where a longer one may not.
+    fn is_over(&self, planned: &Cell) -> bool {
+        let is_recorded = planned.grid.binary_search(&self.round).is_ok();
+        let is_at_end = self.round >= planned.run.rounds;
+        self.end.as_ref().is_some_and(|end| (end.stopped && is_recorded) || end.status != Status::Ok || is_at_end)
     }
 }
 
@@ -221,17 +231,25 @@ pub fn total_work(plan: &Plan) -> f64 {
     (0..plan.cells.len()).map(|c| plan.cells[c].work(plan.field(c)) * plan.cells[c].seeds().len() as f64).sum()
 }
 
-/// The size in bytes of the states in which runs ended, and the states with the cells of their runs.
-type Ended = (usize, Vec<(usize, Saved)>);
+/// The states in which runs ended.
+struct EndedRuns {
+    /// By cell and seed, those of an earlier run that have not been looked at yet among them. `None` where they
+    /// are too large to be kept together: then every run has a file.
+    states: Option<BTreeMap<(usize, u64), Saved>>,
+    /// Their size in bytes.
+    bytes: usize,
+    /// When they were last written, and whether there are others now.
+    written: Instant,
+    is_new: bool,
+}
 
 /// What the threads share.
 struct Shared<'a> {
     plan: &'a Plan,
     metrics: Vec<Metrics<'a>>,
     control: &'a Control<'a>,
-    began: Instant,
     left: Mutex<Interrupted>,
-    states: Mutex<Option<Ended>>,
+    ended: Mutex<EndedRuns>,
     /// Whether a checkpoint could not be written; told once.
     warned: AtomicBool,
 }
@@ -258,9 +276,13 @@ pub fn execute(plan: &Plan, control: &Control<'_>) -> Result<Outcome> {
         plan,
         metrics: plan.fields.iter().map(|f| Metrics::new(&*f.field)).collect(),
         control,
-        began: Instant::now(),
         left: Mutex::default(),
-        states: Mutex::new(Some((0, Vec::new()))),
+        ended: Mutex::new(EndedRuns {
+            bytes: control.earlier.ended.values().map(Saved::size).sum(),
+            states: Some(control.earlier.ended.clone()),
+            written: Instant::now(),
+            is_new: false,
+        }),
         warned: AtomicBool::new(false),
     };
     // Threads take whole runs while there are any; then they help those under way.
@@ -286,15 +308,16 @@ pub fn execute(plan: &Plan, control: &Control<'_>) -> Result<Outcome> {
     if let Some(e) = failed.into_inner().expect("no panics under the lock") {
         return Err(e);
     }
+    let is_kept = shared.keep_ended(&mut shared.ended.lock().expect("no panics under the lock"));
     let slots = slots.into_inner().expect("no panics under the lock");
     let ended = slots.iter().flatten().filter(|slot| slot.is_some()).count();
     let cells: Option<Vec<Vec<SeedResult>>> = slots.into_iter().map(|seeds| seeds.into_iter().collect()).collect();
     let Some(cells) = cells else {
         let left = shared.left.into_inner().expect("no panics under the lock");
-        return Ok(Outcome::Interrupted(Interrupted { ended, ..left }));
+        let (ended, lost) = if is_kept { (ended, 0) } else { (0, ended) };
+        return Ok(Outcome::Interrupted(Interrupted { ended, lost, ..left }));
     };
-    let states = shared.states.into_inner().expect("no panics under the lock");
-    Ok(Outcome::Done { results: Results { cells }, states: states.map(|(_, states)| framed(&states)) })
+    Ok(Outcome::Done(Results { cells }))
 }
 
 /// Seconds that a round may take for which Ctrl-C waits, rather than abandon it.
@@ -325,7 +348,7 @@ impl Shared<'_> {
         let mut rows: Vec<Row> = Vec::new();
         if let Some(saved) = earlier.checkpoint(job.cell, cell, job.seed, field.dim())? {
             rows = saved.rows.clone();
-            if saved.is_over(cell.run.rounds) {
+            if saved.is_over(cell) {
                 rows.iter().for_each(|row| observer.recorded(job.cell, job.seed, row));
                 observer.found(job.work);
                 return Ok(Some(self.end(job, saved)));
@@ -371,7 +394,9 @@ impl Shared<'_> {
                 let row = Row { round: t, ledger: run.ledger(), seen };
                 observer.recorded(job.cell, job.seed, &row);
                 rows.push(row);
-                let below = |target: Option<f64>, name| target.is_some_and(|x| metric(&seen, name).is_some_and(|y| y <= x));
+                // A residual that overflows at the start is no measure.
+                let below =
+                    |target: Option<f64>, name| target.is_some_and(|x| x.is_finite() && metric(&seen, name).is_some_and(|y| y <= x));
                 let relative = cell.run.stop.relative_residual.map(|x| x * rows[0].seen.residual);
                 stopped = below(cell.run.stop.mse, "mse") || below(cell.run.stop.residual, "residual") || below(relative, "residual");
             }
@@ -413,12 +438,7 @@ impl Shared<'_> {
         observer.advanced(pending + per_round * (cell.run.rounds - run.round()) as f64);
         let end = End { theta: run.output().to_vec(), status: run.status(), stopped };
         let state = (run.state_len() <= MOST_STATES).then(|| run.save());
-        let saved = saved(&rows, run.round(), state, Some(end));
-        // What is quickly done again needs no file.
-        if self.began.elapsed() >= every {
-            self.save(job, &saved);
-        }
-        Ok(Some(self.end(job, saved)))
+        Ok(Some(self.end(job, saved(&rows, run.round(), state, Some(end)))))
     }
 
     /// Notes how a run ended, and its state for more rounds.
@@ -426,26 +446,48 @@ impl Shared<'_> {
         let End { theta, status, stopped } = saved.end.clone().expect("of a run that has ended");
         let result = SeedResult { seed: job.seed, rows: saved.rows.clone(), theta, status, stopped };
         self.control.observer.ended(job.cell, &result);
-        let mut states = self.states.lock().expect("no panics under the lock");
-        if let Some((bytes, all)) = &mut *states {
-            *bytes += saved.state.as_ref().map_or(usize::MAX / 2, Vec::len) + saved.rows.len() * size_of::<Row>();
-            all.push((job.cell, saved));
-        }
-        if states.as_ref().is_some_and(|(bytes, _)| *bytes > MOST_STATES) {
-            *states = None;
+        let mut ended = self.ended.lock().expect("no panics under the lock");
+        let EndedRuns { states, bytes, is_new, written } = &mut *ended;
+        let Some(all) = states else {
+            drop(ended);
+            self.save(job, &saved);
+            return result;
+        };
+        *bytes += saved.size();
+        *bytes -= all.insert((job.cell, job.seed), saved).map_or(0, |before| before.size());
+        *is_new = true;
+        if *bytes > MOST_STATES {
+            // Each has a file of its own from here on.
+            for ((cell, seed), saved) in states.take().into_iter().flatten() {
+                self.save(&Job { cell, seed, ..*job }, &saved);
+            }
+            self.control.folder.remove_own(ENDED);
+        } else if written.elapsed() >= self.control.every {
+            self.keep_ended(&mut ended);
         }
         result
+    }
+
+    /// Writes the states of runs that have ended, where that was not done; whether they are kept.
+    fn keep_ended(&self, ended: &mut EndedRuns) -> bool {
+        let Some(states) = ended.states.as_ref().filter(|_| ended.is_new) else { return true };
+        let states: Vec<(usize, &Saved)> = states.iter().map(|((cell, _), saved)| (*cell, saved)).collect();
+        let written = write_framed(self.control.folder, ENDED, &states);
+        ended.written = Instant::now();
+        ended.is_new = written.is_err();
+        written.map_err(|e| self.could_not_save(&e)).is_ok()
+    }
+
+    fn could_not_save(&self, e: &MachineFailure) {
+        if !self.warned.swap(true, Ordering::Relaxed) {
+            self.control.observer.warned(&format!("a checkpoint could not be written; the run goes on and tries again: {}", e.what));
+        }
     }
 
     /// Writes a checkpoint; whether that worked. The run goes on without.
     fn save(&self, job: &Job, saved: &Saved) -> bool {
         let written = write_framed(self.control.folder, &checkpoint_name(job.cell, job.seed), saved);
-        if let Err(e) = &written
-            && !self.warned.swap(true, Ordering::Relaxed)
-        {
-            self.control.observer.warned(&format!("a checkpoint could not be written; the run goes on and tries again: {}", e.what));
-        }
-        written.is_ok()
+        written.map_err(|e| self.could_not_save(&e)).is_ok()
     }
 
     /// Keeps the last completed round of a run that is interrupted.
@@ -467,6 +509,7 @@ impl Shared<'_> {
 
 /// The first bytes of a checkpoint.
 const MAGIC: &[u8; 8] = b"fedsack2";
+const _: () = assert!(MAGIC[0] == folder::CHECKPOINT_MAGIC[0] && folder::CHECKPOINT_MAGIC.len() < MAGIC.len());
 
 /// A checkpoint's bytes: its version, a checksum, the data.
 pub fn framed(data: &impl Serialize) -> Vec<u8> {

@@ -1,16 +1,17 @@
 //! A finished run, read back from its folder.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use fedsa::error::{BadInput, Result};
 use fedsa::record::{Ledger, Observation};
 use fedsa::round::Status;
 use serde_json::Value as Json;
-use toml::Table;
+use toml::{Table, Value};
 
 use super::plan::Plan;
 use super::results::{Results, Row, SeedResult};
+use crate::config::short;
 use crate::files::folder::{self, Holds};
 use crate::files::regular;
 use crate::files::trace::{self, Column, Table as Trace};
@@ -60,6 +61,9 @@ impl Finished {
         match state_of(path) {
             Some(State::Finished) => {}
             Some(State::UnderWay) => return Err(BadInput::new(name, "its run is under way", accepted)),
+            Some(State::Interrupted) if path.join("summary.json").exists() => {
+                return Err(BadInput::new(name, "its summary.json is damaged, or was changed after fedsa wrote it", accepted));
+            }
             Some(State::Interrupted) => return Err(BadInput::new(name, "its run was interrupted; --resume goes on with it", accepted)),
             None if !path.exists() => return Err(BadInput::new(name, "there is no such folder", accepted)),
             None => return Err(BadInput::new(name, "this is not the folder of a run", accepted)),
@@ -78,10 +82,9 @@ impl Finished {
     /// # Errors
     /// When `config.toml` was changed to what is not TOML.
     pub fn settings(&self) -> Result<Table> {
-        let key = || self.path.join("config.toml").display().to_string();
-        self.config
-            .parse()
-            .map_err(|e: toml::de::Error| BadInput::new(key(), format!("this is not TOML: {}", e.message()), "the file that fedsa wrote"))
+        let bad = |what: String| BadInput::new(self.path.join("config.toml").display().to_string(), what, "the file that fedsa wrote");
+        let table: Table = self.config.parse().map_err(|e: toml::de::Error| bad(format!("this is not TOML: {}", e.message())))?;
+        if table.contains_key("method") { Ok(table) } else { Err(bad("there is no method in it".into())) }
     }
 
     /// What was measured, for the plan of these settings.
@@ -104,6 +107,48 @@ impl Finished {
             }
         }
         Ok(Results { cells: cells.into_iter().flatten().collect() })
+    }
+}
+
+/// A setting in which two experiments differ, with both values as text where it is set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The dotted key.
+    pub key: String,
+    /// Its value in the first.
+    pub a: Option<String>,
+    /// Its value in the second.
+    pub b: Option<String>,
+}
+
+/// The settings in which two experiments differ, as their resolved files say.
+pub fn differences(a: &Table, b: &Table) -> Vec<Difference> {
+    let flat = |table: &Table| {
+        let mut out = BTreeMap::new();
+        table.iter().for_each(|(key, value)| flatten(value, key, &mut out));
+        out
+    };
+    let (a, b) = (flat(a), flat(b));
+    let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    // What becomes of a check that options make impossible to measure is no setting of theirs.
+    let is_setting = |key: &&&String| !(key.starts_with("check.") && key.ends_with(".unmeasured"));
+    let differ = keys.iter().filter(is_setting).filter(|key| a.get(**key) != b.get(**key));
+    differ.map(|key| Difference { key: (*key).clone(), a: a.get(*key).map(short), b: b.get(*key).map(short) }).collect()
+}
+
+/// A tree as dotted keys; methods, checks and variants go by their names.
+fn flatten(value: &Value, key: &str, out: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Table(table) => table.iter().for_each(|(name, value)| flatten(value, &format!("{key}.{name}"), out)),
+        Value::Array(items) if items.iter().any(Value::is_table) => {
+            for (i, item) in items.iter().enumerate() {
+                let name = ["label", "name"].iter().find_map(|key| item.get(key)?.as_str().map(str::to_string));
+                flatten(item, &format!("{key}.{}", name.unwrap_or_else(|| i.to_string())), out);
+            }
+        }
+        other => {
+            out.insert(key.to_string(), other.clone());
+        }
     }
 }
 

@@ -158,12 +158,14 @@ fn runs(plan: &Plan) -> Runs {
     let predicted = asked_for(plan);
     let mut runs = Runs::default();
     let (mut states, mut longest) = (Vec::new(), 0.0f64);
-    let mut rows = 0.0;
+    let (mut rows, mut ended) = (0.0, 0.0f64);
     for (i, cell) in plan.cells.iter().enumerate() {
         let field = plan.field(i);
         let (seeds, grid) = (cell.seeds_count() as f64, cell.grid.len() as f64);
         let round = duration.cells[i] / (seeds * cell.run.rounds as f64).max(1.0);
         let one = run_state(cell, field, duration.total > SAVED_AFTER, round > LONG_ROUND) + 2.0 * grid * size_of::<Row>() as f64;
+        // States of runs that have ended are kept together up to a bound, and written.
+        ended += if one <= KEPT_STATE { 2.0 * seeds * one } else { 0.0 };
         states.extend(std::iter::repeat_n(one, cell.seeds_count().min(threads)));
         runs.recorded += seeds * (grid * size_of::<Row>() as f64 + 8.0 * field.dim() as f64 + 100.0) + 8.0 * grid;
         rows += seeds * grid;
@@ -180,8 +182,9 @@ fn runs(plan: &Plan) -> Runs {
     };
     runs.state = states.iter().take(threads).sum::<f64>() + threads as f64 * workers;
     runs.state += plan.fields.iter().map(|f| metrics(&*f.field)).sum::<f64>();
-    // A row of the trace: texts, counts, metrics; then the columns as Parquet.
-    runs.output = (rows * TRACE_ROW).max(longest);
+    runs.recorded += ended.min(2.0 * KEPT_STATE);
+    // A row of the trace: texts, counts, metrics; then the columns as Parquet. A result: its entry of the summary.
+    runs.output = (rows * TRACE_ROW + plan.cells.len() as f64 * RESULT).max(longest);
     runs
 }
 
@@ -197,6 +200,9 @@ const KEPT_STATE: f64 = 64e6;
 
 /// Bytes of a row of the trace while it is written.
 const TRACE_ROW: f64 = 470.0;
+
+/// Bytes of a result of the summary while it is written.
+const RESULT: f64 = 8000.0;
 
 /// What one seed of a cell needs: `agents (method + feedback + channel + chain)`, the server's
 /// tables, an exchange's sums and messages, past rounds and late letters.
@@ -256,7 +262,7 @@ fn mean_delay(delay: &Delay) -> f64 {
 }
 
 /// Of each cell, whether checks or the figure ask for what second moments are needed for.
-fn asked_for(plan: &Plan) -> Vec<bool> {
+pub fn asked_for(plan: &Plan) -> Vec<bool> {
     let experiment = &plan.experiment;
     let noisy = |quantity: &str| ["noise", "floor", "finite_floor", "mean_square_radius"].contains(&quantity);
     let asks = |label: &str| {

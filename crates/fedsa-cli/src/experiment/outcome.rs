@@ -8,6 +8,7 @@ use super::plan::Plan;
 use super::predict::Predictor;
 use super::results::{Results, Row, SeedResult, metric};
 use crate::config::schema::Stop;
+use crate::numbers::number;
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -148,14 +149,16 @@ impl Results {
         }
         let predicted = |quantity| predictor.number(cell, quantity).ok().filter(|x| missed.metric == "mse" && *x > missed.target);
         if let Some(bias) = predicted("bias2") {
-            return format!("with local steps on different agents this method stops at its bias, whose square is {bias:.3e}");
+            return format!("with local steps on different agents this method stops at its bias, whose square is {}", number(bias));
         }
         if let Some(floor) = predicted("floor") {
-            return format!("with this step size the noise of the samples keeps it at {floor:.3e}, as theory predicts");
+            return format!("with this step size the noise of the samples keeps it at {}, as theory predicts", number(floor));
         }
         match field.sampling().kind {
             Law::Mean if shape.drift == Drift::Zero && shape.local_steps > 1.0 => match predictor.number(cell, "limit_distance") {
-                Ok(distance) => format!("with local steps on different agents this method stops at its bias, {distance:.3e} from the root"),
+                Ok(distance) => {
+                    format!("with local steps on different agents this method stops at its bias, {} from the root", number(distance))
+                }
                 Err(_) => "with local steps on different agents this method stops at its bias".into(),
             },
             Law::Mean => "it converges too slowly, or has reached the rounding error".into(),

@@ -16,7 +16,7 @@ use super::results::{COUNTS, Estimate, METRICS, Results, SeedResult, recorded};
 use crate::config::Experiment;
 use crate::figure::{About, Format};
 use crate::files::trace::{Column, Table as Trace};
-use crate::files::{npz, trace};
+use crate::files::{folder, npz, trace};
 
 /// The version of `summary.json`'s and `theta.npz`'s layout.
 pub const FORMAT: u64 = 2;
@@ -38,6 +38,10 @@ pub fn files(plan: &Plan, results: &Results, summary: &Json, picture: &Picture, 
         ("theta.npz".to_string(), npz::to_bytes(&theta(plan, results)?)?),
     ];
     files.extend(pictures(plan, picture, config));
+    // By these a copy of the folder is told from one that was edited.
+    let digests = files.iter().map(|(name, bytes)| (name.clone(), json!(folder::digest(bytes))));
+    let mut summary = summary.clone();
+    summary["files"] = digests.chain([("config.toml".to_string(), json!(folder::digest(config.as_bytes())))]).collect::<Map<_, _>>().into();
     files.push(("summary.json".to_string(), format!("{summary:#}\n").into_bytes()));
     Ok(files)
 }
@@ -74,11 +78,11 @@ fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
         ("kind".to_string(), text(&|i| plan.cells[all[i].2].method.kind.to_string())),
         ("point".to_string(), text(&|i| all[i].0.point.label.clone())),
     ];
-    for name in coordinates(plan) {
+    let all_coordinates = coordinates(plan);
+    for name in all_coordinates.clone() {
         let values: Vec<Option<&Value>> =
             all.iter().map(|(planned, ..)| planned.point.coordinates.iter().find(|(n, _)| *n == name).map(|(_, v)| v)).collect();
-        let is_taken = COLUMNS.contains(&name.as_str()) || METRICS.contains(&name.as_str()) || COUNTS.iter().any(|(n, _)| *n == name);
-        columns.push((if is_taken { format!("coordinate_{name}") } else { name }, coordinate_column(&values)));
+        columns.push((column_name(&name, &all_coordinates), coordinate_column(&values)));
     }
     columns.push(("outcome".to_string(), text(&outcome)));
     columns.push(("seed".to_string(), Column::I64(all.iter().map(|(.., run, _)| count(run.seed)).collect())));
@@ -88,6 +92,16 @@ fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
     let finite = |name: &str| all.iter().map(|(.., row)| recorded(&row.seen, name).filter(|x| x.is_finite())).collect();
     columns.extend(METRICS.iter().map(|name| ((*name).to_string(), Column::OptF64(finite(name)))));
     Trace::new(columns)
+}
+
+/// The name of a coordinate's column: another one where the name is that of a column that every table has.
+fn column_name(name: &str, coordinates: &[String]) -> String {
+    let is_taken = |name: &str| COLUMNS.contains(&name) || METRICS.contains(&name) || COUNTS.iter().any(|(n, _)| *n == name);
+    let mut column = name.to_string();
+    while is_taken(&column) || (column != name && coordinates.contains(&column)) {
+        column.insert_str(0, "coordinate_");
+    }
+    column
 }
 
 /// The names of all coordinates, in the order in which points have them.
@@ -174,7 +188,7 @@ fn provenance() -> Json {
         "instruction_set": format!("{:?}", fedsa::kernel::Isa::best()).to_lowercase(),
         "threads": rayon::current_num_threads(),
         "system": format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-        "command_line": std::env::args().collect::<Vec<_>>(),
+        "command_line": std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect::<Vec<_>>(),
         "ended": humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
     })
 }

@@ -9,33 +9,37 @@
 //!   however it ends.
 //! - checkpoints and the states of finished runs.
 //!
-//! Versions before 0.2 wrote no manifest: there a folder with their `config.toml` and `summary.json`
-//! is a run's, and the outputs are known by their names.
+//! A folder without a manifest, of an earlier version or copied without `.fedsa`, is a run's if it has the
+//! `config.toml` and `summary.json` of one; the outputs are then known by their names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use fedsa::error::{BadInput, Result};
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 
 use super::atomic::{self, Existing, at, kind_of};
-use super::name_of;
+use super::{name_of, regular};
 use crate::error::{Failure, MachineFailure};
 
 /// The folder for the program's own files.
 const OWN: &str = ".fedsa";
 const MANIFEST: &str = "manifest.json";
+/// The output that is written last.
+const SUMMARY: &str = "summary.json";
 const LOCK: &str = "lock";
 /// The version of the manifest's layout.
 const FORMAT: u64 = 1;
 
-/// What earlier versions wrote, by name.
-const LEGACY_OUTPUTS: &[&str] =
-    &["summary.json", "config.toml", "trace.parquet", "theta.npz", "figure.svg", "figure.png", "weights.json", "weights.npz"];
+/// The names that outputs can have.
+const OUTPUTS: &[&str] =
+    &["summary.json", "config.toml", "trace.parquet", "theta.npz", "figure.svg", "figure.png", "figure.pdf", "weights.json", "weights.npz"];
 /// Where earlier versions kept checkpoints, and how these began.
 const LEGACY_CHECKPOINTS: &str = "checkpoint";
 const LEGACY_MAGIC: &[u8] = b"fedsack1";
@@ -50,7 +54,7 @@ struct Manifest {
     fedsa: String,
     /// Marks what this run writes piece by piece, and so without a digest.
     run: String,
-    /// For every output, the digests of what was written under its name.
+    /// For every output, the lengths and digests of what was written under its name.
     outputs: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -77,6 +81,8 @@ pub struct Found {
     pub foreign: Option<String>,
     /// Of a run of this version.
     manifest: Option<Manifest>,
+    /// Of a finished run without a manifest, what stands in for it.
+    adopted: Option<Manifest>,
     lock: Option<File>,
 }
 
@@ -91,47 +97,87 @@ pub struct RunFolder {
     lock: File,
 }
 
-fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The digest of a regular file; nothing when it is none or cannot be read.
-fn digest_of(path: &Path) -> Option<String> {
+/// What tells contents from others: their length, and their SHA-256 digest.
+pub fn digest(bytes: &[u8]) -> String {
+    format!("{}:{}", bytes.len(), hex(&Sha256::digest(bytes)))
+}
+
+/// The same of a regular file, if `may_be` says that it may have that length; nothing when it cannot be read.
+fn digest_of(path: &Path, may_be: impl Fn(u64) -> bool) -> Option<String> {
     let mut file = File::open(path).ok()?;
+    let length = file.metadata().ok().filter(|there| there.is_file() && may_be(there.len()))?.len();
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 1 << 16];
+    // It may grow meanwhile.
+    let mut left = Read::by_ref(&mut file).take(length);
     loop {
-        match file.read(&mut buffer).ok()? {
-            0 => return Some(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()),
+        match left.read(&mut buffer).ok()? {
+            0 => return Some(format!("{length}:{}", hex(&hasher.finalize()))),
             n => hasher.update(&buffer[..n]),
         }
     }
 }
 
+fn is_file(path: &Path) -> bool {
+    at(path).is_ok_and(|there| there.is_some_and(|there| there.is_file()))
+}
+
+fn is_folder(path: &Path) -> bool {
+    at(path).is_ok_and(|there| there.is_some_and(|there| there.is_dir()))
+}
+
 impl Manifest {
     fn new() -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let run = digest(format!("{} {}", now.as_nanos(), std::process::id()).as_bytes())[..16].to_string();
+        let run = hex(&Sha256::digest(format!("{} {}", now.as_nanos(), std::process::id())))[..16].to_string();
         Self { format: FORMAT, fedsa: env!("CARGO_PKG_VERSION").into(), run, outputs: BTreeMap::new() }
     }
 
     /// The manifest of a folder; nothing where there is none that can be read.
     fn of(path: &Path) -> Option<Self> {
+        /// The largest manifest that is read.
+        const MOST: u64 = 64 << 20;
         let own = path.join(OWN);
         let file = own.join(MANIFEST);
-        let is_ours = at(&own).ok()??.is_dir() && at(&file).ok()??.is_file();
-        let manifest: Self = serde_json::from_slice(&std::fs::read(file).ok().filter(|_| is_ours)?).ok()?;
-        (manifest.format == FORMAT).then_some(manifest)
+        if !is_folder(&own) || !is_file(&file) {
+            return None;
+        }
+        let manifest: Self = serde_json::from_slice(&regular::read(&file, MOST).ok()?).ok()?;
+        // Nothing outside of the folder, and nothing that is no output, becomes the program's by being named here.
+        let is_sound = manifest.format == FORMAT && manifest.outputs.keys().all(|name| OUTPUTS.contains(&name.as_str()));
+        is_sound.then_some(manifest)
+    }
+
+    /// The manifest of a finished run that has none. Its summary has the digests of the other outputs; those of earlier
+    /// versions are known by their names.
+    fn adopting(path: &Path) -> Self {
+        let summary = regular::read_text(&path.join(SUMMARY)).ok().and_then(|text| serde_json::from_str::<Json>(&text).ok());
+        let digests = summary.as_ref().and_then(|summary| summary["files"].as_object());
+        let digest_there = |name: &str| digest_of(&path.join(name), |_| true);
+        let known = |name: &&str| match digests {
+            Some(digests) if **name != *SUMMARY => digests.get(*name).and_then(|digest| digest.as_str().map(str::to_string)),
+            _ => digest_there(name),
+        };
+        let outputs = OUTPUTS.iter().filter(|name| is_file(&path.join(name)));
+        let outputs = outputs.filter_map(|name| Some(((*name).to_string(), BTreeSet::from([known(name)?]))));
+        Self { outputs: outputs.collect(), ..Self::new() }
     }
 
     /// Whether a file in the folder is what the program wrote there.
     fn wrote(&self, folder: &Path, name: &str) -> bool {
         let path = folder.join(name);
-        if !at(&path).is_ok_and(|found| found.is_some_and(|found| found.is_file())) {
+        if !is_file(&path) {
             return false;
         }
-        let digests = self.outputs.get(name);
-        digests.is_some_and(|known| digest_of(&path).is_some_and(|digest| known.contains(&digest))) || (name == GROWING && self.grew(&path))
+        let is_known = |known: &BTreeSet<String>| {
+            let may_be = |length: u64| known.iter().any(|digest| digest.split(':').next() == Some(&length.to_string()));
+            digest_of(&path, may_be).is_some_and(|digest| known.contains(&digest))
+        };
+        self.outputs.get(name).is_some_and(is_known) || (name == GROWING && self.grew(&path))
     }
 
     /// Whether a file is one that grows while the run is under way.
@@ -158,11 +204,8 @@ fn names_in(folder: &Path) -> io::Result<Vec<String>> {
 
 /// Whether a folder without a manifest is the folder of a finished run of an earlier version.
 fn is_legacy_run(path: &Path) -> bool {
-    let text = |name: &str| {
-        let is_file = at(&path.join(name)).is_ok_and(|found| found.is_some_and(|found| found.is_file()));
-        is_file.then(|| std::fs::read_to_string(path.join(name)).ok()).flatten()
-    };
-    let summary = text("summary.json").and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
+    let text = |name: &str| is_file(&path.join(name)).then(|| regular::read_text(&path.join(name)).ok()).flatten();
+    let summary = text(SUMMARY).and_then(|text| serde_json::from_str::<Json>(&text).ok());
     let config = text("config.toml");
     config.is_some_and(|config| config.starts_with(CONFIG_HEAD)) && summary.is_some_and(|s| s["fedsa"].is_string() && s["format"].is_u64())
 }
@@ -183,15 +226,38 @@ fn take_lock(own: &Path, make: bool) -> io::Result<Option<Lock>> {
     if found.is_some_and(|found| !found.is_file()) {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the lock is no file"));
     }
-    let file = OpenOptions::new().read(true).write(true).create(make).truncate(false).open(&path)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Ok(Some(Lock::Held)),
-        // Some network file systems know no locks; the run is worth more than the guard.
-        Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => {}
-        Err(TryLockError::Error(e)) => return Err(e),
+    // Who only looks whether the lock is held holds it for a moment.
+    for attempt in 0.. {
+        let file = OpenOptions::new().read(true).write(true).create(make).truncate(false).open(&path)?;
+        match file.try_lock() {
+            // A run that was given up meanwhile took its lock with it.
+            Ok(()) if !is_same(&file, &path) => {}
+            Ok(()) => return Ok(Some(Lock::Free(file))),
+            Err(TryLockError::WouldBlock) if attempt >= ATTEMPTS => return Ok(Some(Lock::Held)),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
+            // Some network file systems know no locks; the run is worth more than the guard.
+            Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => return Ok(Some(Lock::Free(file))),
+            Err(TryLockError::Error(e)) => return Err(e),
+        }
     }
-    Ok(Some(Lock::Free(file)))
+    unreachable!("the loop has no other end")
+}
+
+/// How often a lock that is held is tried again.
+const ATTEMPTS: u32 = 5;
+
+/// Whether an open file is what has a name.
+fn is_same(file: &File, path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let (Ok(open), Ok(Some(there))) = (file.metadata(), at(path)) else { return false };
+        (open.dev(), open.ino()) == (there.dev(), there.ino())
+    }
+    #[cfg(not(unix))]
+    {
+        path.exists() && file.metadata().is_ok()
+    }
 }
 
 /// The refusal of a folder to which another process writes.
@@ -212,30 +278,33 @@ pub fn is_under_way(path: &Path) -> bool {
 ///
 /// # Errors
 /// When it is no folder, cannot be read, or another process is writing to it.
-pub fn look(path: &Path) -> Result<Found> {
-    let unusable = |what: String| {
-        BadInput::new("--out", format!("{} cannot be used: {what}", path.display()), "the path of a folder that you may write to")
+pub fn look(path: &Path) -> Result<Found, Failure> {
+    let bad = |what: String| {
+        BadInput::new("--out", format!("{} cannot be used: {what}", path.display()), "the path of a folder that you may write to").into()
     };
-    let found = |holds, foreign, manifest, lock| Ok(Found { path: path.to_path_buf(), holds, foreign, manifest, lock });
+    let found = |holds, foreign, manifest: Option<Manifest>, lock| {
+        let adopted = (holds == Holds::Finished && manifest.is_none()).then(|| Manifest::adopting(path));
+        Ok(Found { path: path.to_path_buf(), holds, foreign, manifest, adopted, lock })
+    };
     match std::fs::metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => match at(path).ok().flatten() {
-            Some(link) => return Err(unusable(format!("{} that leads nowhere", kind_of(&link)))),
+            Some(link) => return Err(bad(format!("{} that leads nowhere", kind_of(&link)))),
             None => return found(Holds::Nothing, None, None, None),
         },
-        Err(e) => return Err(unusable(e.to_string())),
-        Ok(there) if !there.is_dir() => return Err(unusable(format!("this is {}, not a folder", kind_of(&there)))),
+        Err(e) => return Err(unusable(path, &e)),
+        Ok(there) if !there.is_dir() => return Err(bad(format!("this is {}, not a folder", kind_of(&there)))),
         Ok(_) => {}
     }
-    let names = names_in(path).map_err(|e| unusable(e.to_string()))?;
+    let names = names_in(path).map_err(|e| unusable(path, &e))?;
     let own = path.join(OWN);
     let lock = match at(&own) {
-        Ok(Some(there)) if there.is_dir() => match take_lock(&own, false).map_err(|e| unusable(e.to_string()))? {
-            Some(Lock::Held) => return Err(is_busy(path)),
+        Ok(Some(there)) if there.is_dir() => match take_lock(&own, false).map_err(|e| unusable(path, &e))? {
+            Some(Lock::Held) => return Err(is_busy(path).into()),
             Some(Lock::Free(lock)) => Some(lock),
             None => None,
         },
         Ok(_) => None,
-        Err(e) => return Err(unusable(e.to_string())),
+        Err(e) => return Err(unusable(path, &e)),
     };
     let (holds, foreign, manifest) = contents(path, &names);
     found(holds, foreign, manifest, lock)
@@ -245,20 +314,23 @@ pub fn look(path: &Path) -> Result<Found> {
 /// where that is all.
 fn contents(path: &Path, names: &[String]) -> (Holds, Option<String>, Option<Manifest>) {
     if let Some(manifest) = Manifest::of(path) {
-        let holds = if manifest.wrote(path, "summary.json") { Holds::Finished } else { Holds::Unfinished };
+        let holds = if manifest.wrote(path, SUMMARY) { Holds::Finished } else { Holds::Unfinished };
         return (holds, None, Some(manifest));
     }
     if is_legacy_run(path) {
         return (Holds::Finished, None, None);
     }
-    // A run that was killed before it wrote its manifest leaves no more than its lock.
-    let own = path.join(OWN);
-    let is_barren = at(&own).is_ok_and(|there| there.is_some_and(|there| there.is_dir()))
-        && names_in(&own).is_ok_and(|inside| inside.iter().all(|name| name == LOCK || atomic::is_temporary(name)));
+    let is_barren = is_barren(&path.join(OWN));
     match names.iter().find(|name| *name != OWN || !is_barren) {
         Some(name) => (Holds::Foreign, Some(name.clone()), None),
         None => (Holds::Nothing, None, None),
     }
+}
+
+/// Whether a folder without a manifest can be the program's own: a run that was killed before it wrote its
+/// manifest leaves no more than its lock.
+fn is_barren(own: &Path) -> bool {
+    is_folder(own) && names_in(own).is_ok_and(|inside| inside.iter().all(|name| name == LOCK || atomic::is_temporary(name)))
 }
 
 /// What a folder holds, without regard to who writes to it.
@@ -267,12 +339,14 @@ pub fn holds(path: &Path) -> Holds {
 }
 
 impl Found {
+    /// What is known to be the program's.
+    fn known(&self) -> Option<&Manifest> {
+        self.manifest.as_ref().or(self.adopted.as_ref())
+    }
+
     /// The output of this name, if it is there and the program's: of a folder of a run.
     pub fn own(&self, name: &str) -> Option<Vec<u8>> {
-        let ours = match &self.manifest {
-            Some(manifest) => manifest.wrote(&self.path, name),
-            None => self.holds == Holds::Finished && LEGACY_OUTPUTS.contains(&name),
-        };
+        let ours = self.known().is_some_and(|manifest| manifest.wrote(&self.path, name));
         ours.then(|| std::fs::read(self.path.join(name)).ok()).flatten()
     }
 
@@ -288,39 +362,55 @@ impl Found {
     /// # Errors
     /// When there is such a thing; names it.
     pub fn refuse_foreign(&self, outputs: &[&str]) -> Result<()> {
+        self.refuse_own()?;
         let is_foreign = |name: &&&str| {
             let there = at(&self.path.join(name)).ok().flatten();
-            let ours = match &self.manifest {
-                Some(manifest) => manifest.wrote(&self.path, name),
-                None => self.holds == Holds::Finished && LEGACY_OUTPUTS.contains(name) && there.as_ref().is_some_and(|f| f.is_file()),
-            };
-            there.is_some() && !ours
+            there.is_some() && !self.known().is_some_and(|manifest| manifest.wrote(&self.path, name))
         };
         let Some(name) = outputs.iter().find(is_foreign) else { return Ok(()) };
         let path = self.path.join(name);
-        let what = match self.manifest.as_ref().is_some_and(|m| m.outputs.contains_key(*name)) {
+        let what = match self.known().is_some_and(|m| m.outputs.contains_key(*name)) {
             true => format!("{} was changed after fedsa wrote it", path.display()),
             false => format!("{} is not fedsa's, and has the name of an output", path.display()),
         };
         Err(BadInput::new("--out", what, "another folder, or move that file away; it is not overwritten"))
     }
 
+    /// Refuses a folder in which something else has the name of the program's own folder, or the program's own folder
+    /// is damaged: then nothing can be proved to be the program's.
+    ///
+    /// # Errors
+    /// When that is so; says what is wrong.
+    pub fn refuse_own(&self) -> Result<()> {
+        let (own, manifest) = (self.path.join(OWN), self.path.join(OWN).join(MANIFEST));
+        if self.manifest.is_some() || is_barren(&own) || at(&own).is_ok_and(|there| there.is_none()) {
+            return Ok(());
+        }
+        let is_ours = is_folder(&own) && names_in(&own).is_ok_and(|names| names.iter().any(|name| is_checkpoint(&own, name)));
+        let what = match at(&manifest).ok().flatten().filter(|_| is_folder(&own)) {
+            Some(there) if there.is_file() => {
+                format!("{} is damaged, or of another version of fedsa", manifest.display())
+            }
+            Some(there) => format!("{} is {}, not the file that fedsa wrote", manifest.display(), kind_of(&there)),
+            None if is_ours => format!("{} is missing: it says which files are fedsa's", manifest.display()),
+            None => format!("{} is not fedsa's, and has the name of the folder that a run keeps for itself", own.display()),
+        };
+        Err(BadInput::new("--out", what, "another folder, or move this one away; nothing in it is changed"))
+    }
+
     /// Makes the folder this process's, to run in. `keep` keeps what an earlier run left.
     ///
     /// # Errors
-    /// When the folder cannot be made or written to (bad input: nothing was written then), or another
-    /// process was faster.
+    /// When the folder cannot be made or written to, or another process was faster. Nothing was written then.
     pub fn claim(self, keep: bool) -> Result<RunFolder, Failure> {
-        let Found { path, holds, manifest, lock, .. } = self;
-        let unusable = |path: &Path, e: &io::Error| {
-            BadInput::new("--out", format!("{} cannot be written: {e}", path.display()), "a folder that you may write to")
-        };
+        let Found { path, holds, manifest, adopted, lock, .. } = self;
         let own = path.join(OWN);
         let mut made = Vec::new();
         make_folders(&own, &mut made).map_err(|e| {
             remove_empty(&made);
             unusable(&path, &e)
         })?;
+        let had_lock = lock.is_some();
         let taken = match lock {
             Some(lock) => Ok(Some(Lock::Free(lock))),
             None => take_lock(&own, true),
@@ -330,17 +420,41 @@ impl Found {
             Ok(_) => return Err(is_busy(&path).into()),
             Err(e) => {
                 remove_empty(&made);
-                return Err(unusable(&own.join(LOCK), &e).into());
+                return Err(unusable(&own.join(LOCK), &e));
             }
         };
-        let folder = RunFolder { path, manifest: Mutex::new(manifest.clone().unwrap_or_else(Manifest::new)), made, lock };
-        folder.prepare(keep, holds, manifest.is_some()).map_err(|e| {
+        // Without a lock another process may have run here since.
+        let names = names_in(&path).map_err(|e| unusable(&path, &e))?;
+        let now = contents(&path, &names);
+        if had_lock {
+            // Nobody else has written since.
+        } else if (now.0, &now.2) != (holds, &manifest) {
+            let what = format!("another fedsa has written to {} meanwhile", path.display());
+            return Err(BadInput::new("--out", what, "another folder, --resume, or --overwrite to replace what is there now").into());
+        } else if manifest.is_none() && !is_barren(&own) {
+            return Err(unusable(&own, &io::Error::new(io::ErrorKind::AlreadyExists, "it is not fedsa's")));
+        }
+        let has_manifest = manifest.is_some();
+        let known = manifest.or(adopted).unwrap_or_else(Manifest::new);
+        let folder = RunFolder { path, manifest: Mutex::new(known), made, lock };
+        folder.prepare(keep, holds, has_manifest).map_err(|e| {
             let failure = unusable(&folder.path, &e);
             folder.abandon();
-            Failure::from(failure)
+            failure
         })?;
         Ok(folder)
     }
+}
+
+/// The failure to write to a folder before anything was: a place that cannot be used is bad input; a full disk, or too
+/// many open files, are not.
+fn unusable(path: &Path, e: &io::Error) -> Failure {
+    use io::ErrorKind::{AlreadyExists, InvalidFilename, InvalidInput, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
+    let is_place = [AlreadyExists, InvalidFilename, InvalidInput, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem];
+    if !is_place.contains(&e.kind()) {
+        return atomic::unwritable(path, e).into();
+    }
+    BadInput::new("--out", format!("{} cannot be written: {e}", path.display()), "a folder that you may write to").into()
 }
 
 /// Makes a folder and those around it, and notes which it made.
@@ -372,19 +486,21 @@ impl RunFolder {
         // For the message of the next process that comes.
         self.lock.set_len(0)?;
         (&self.lock).write_all(format!("{}\n", std::process::id()).as_bytes())?;
-        for name in names_in(&self.own())?.iter().filter(|name| atomic::is_temporary(name) || (!keep && name.ends_with(".ckpt"))) {
-            std::fs::remove_file(self.own().join(name))?;
+        for name in names_in(&self.own())?.iter() {
+            if atomic::is_temporary(name) || (!keep && is_checkpoint(&self.own(), name)) {
+                std::fs::remove_file(self.own().join(name))?;
+            }
         }
         let mut manifest = self.manifest.lock().expect("no panics under the lock");
         if !keep {
             // The summary first: without it the folder is not a finished run's.
-            let known: Vec<String> = std::iter::once("summary.json".to_string()).chain(manifest.outputs.keys().cloned()).collect();
+            let known: Vec<String> = std::iter::once(SUMMARY.to_string()).chain(manifest.outputs.keys().cloned()).collect();
             for name in known.iter().filter(|name| manifest.wrote(&self.path, name)) {
                 std::fs::remove_file(self.path.join(name))?;
             }
             tidy(&self.path, &manifest);
             if holds == Holds::Finished && !has_manifest {
-                remove_legacy(&self.path)?;
+                remove_old_checkpoints(&self.path)?;
             }
             *manifest = Manifest::new();
         }
@@ -400,14 +516,22 @@ impl RunFolder {
         &self.path
     }
 
-    /// Gives up the folder before anything was written to it but the manifest: folders that were made
-    /// for it are removed.
+    /// Gives up the folder before anything ran: if it was made for this run, what was written is removed, and
+    /// folders that were made.
     pub fn abandon(&self) {
-        if self.made.iter().any(|folder| *folder == self.own()) {
-            let _ = std::fs::remove_file(self.own().join(MANIFEST));
-            let _ = std::fs::remove_file(self.own().join(LOCK));
-            remove_empty(&self.made);
+        if !self.made.iter().any(|folder| *folder == self.own()) {
+            return;
         }
+        let manifest = self.manifest.lock().expect("no panics under the lock");
+        for name in manifest.outputs.keys().filter(|name| manifest.wrote(&self.path, name)) {
+            let _ = std::fs::remove_file(self.path.join(name));
+        }
+        for name in names_in(&self.own()).unwrap_or_default() {
+            if [MANIFEST, LOCK].contains(&&*name) || is_checkpoint(&self.own(), &name) {
+                let _ = std::fs::remove_file(self.own().join(name));
+            }
+        }
+        remove_empty(&self.made);
     }
 
     fn write_manifest(&self, manifest: &Manifest) -> io::Result<()> {
@@ -478,6 +602,13 @@ impl RunFolder {
         atomic::write(&path, bytes, &self.own(), Existing::Replace).map_err(|e| atomic::unwritable(&path, &e))
     }
 
+    /// Removes one of the program's own files, if it is there.
+    pub fn remove_own(&self, name: &str) {
+        if is_checkpoint(&self.own(), name) {
+            let _ = std::fs::remove_file(self.own().join(name));
+        }
+    }
+
     /// Clears away what was needed while the runs were under way.
     pub fn tidy(&self) {
         let manifest = self.manifest.lock().expect("no panics under the lock");
@@ -492,6 +623,10 @@ impl RunFolder {
 
 /// The beginning of the names of checkpoints of single runs.
 pub const RUN_CHECKPOINT: &str = "run-";
+/// The end of the names of checkpoints.
+pub const CHECKPOINT: &str = ".ckpt";
+/// How the bytes of every checkpoint begin, whatever its version.
+pub const CHECKPOINT_MAGIC: &[u8] = b"fedsack";
 /// The file that grows while runs are under way.
 pub const GROWING: &str = "trace.jsonl";
 
@@ -501,9 +636,22 @@ fn tidy(folder: &Path, manifest: &Manifest) {
         let _ = std::fs::remove_file(folder.join(GROWING));
     }
     let own = folder.join(OWN);
-    for name in names_in(&own).unwrap_or_default().iter().filter(|name| name.starts_with(RUN_CHECKPOINT)) {
-        let _ = std::fs::remove_file(own.join(name));
+    for name in names_in(&own).unwrap_or_default() {
+        if name.starts_with(RUN_CHECKPOINT) && is_checkpoint(&own, &name) {
+            let _ = std::fs::remove_file(own.join(name));
+        }
     }
+}
+
+/// Whether a file is a checkpoint that the program wrote, by its name and its first bytes.
+fn is_checkpoint(folder: &Path, name: &str) -> bool {
+    name.ends_with(CHECKPOINT) && begins_with(&folder.join(name), CHECKPOINT_MAGIC)
+}
+
+fn begins_with(path: &Path, magic: &[u8]) -> bool {
+    let mut head = Vec::new();
+    let mut read = || File::open(path)?.take(magic.len() as u64).read_to_end(&mut head);
+    is_file(path) && read().is_ok() && head == magic
 }
 
 /// The path of one of the program's own files in a run's folder.
@@ -511,21 +659,13 @@ pub fn own_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(OWN).join(name)
 }
 
-/// Removes the outputs of an earlier version, which had no manifest, and its checkpoints.
-fn remove_legacy(path: &Path) -> io::Result<()> {
-    let is_file = |path: &Path| at(path).is_ok_and(|found| found.is_some_and(|found| found.is_file()));
-    for path in LEGACY_OUTPUTS.iter().map(|name| path.join(name)).filter(|path| is_file(path)) {
-        std::fs::remove_file(path)?;
-    }
+/// Removes the checkpoints of an earlier version, which had no manifest.
+fn remove_old_checkpoints(path: &Path) -> io::Result<()> {
     let checkpoints = path.join(LEGACY_CHECKPOINTS);
     if at(&checkpoints)?.is_some_and(|found| found.is_dir()) {
         for name in names_in(&checkpoints)? {
             let path = checkpoints.join(name);
-            let begins = || {
-                let mut head = Vec::new();
-                File::open(&path).and_then(|file| file.take(8).read_to_end(&mut head)).is_ok_and(|_| head == LEGACY_MAGIC)
-            };
-            if is_file(&path) && begins() {
+            if begins_with(&path, LEGACY_MAGIC) {
                 std::fs::remove_file(&path)?;
             }
         }
@@ -550,5 +690,39 @@ impl std::fmt::Display for Holds {
 impl std::fmt::Display for RunFolder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&name_of(&self.path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_another_process_has_used_meanwhile_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("d");
+        let (first, second) = (look(&path).unwrap(), look(&path).unwrap());
+        let run = second.claim(false).unwrap();
+        run.write(&[(SUMMARY.into(), b"{}".to_vec())]).unwrap();
+        run.release();
+        let e = first.claim(false).unwrap_err();
+        assert!(e.what.contains("another fedsa has written to"), "{e}");
+        assert_eq!(holds(&path), Holds::Finished, "what the other did stays");
+        // Who looks now sees it, and has the lock.
+        let found = look(&path).unwrap();
+        assert_eq!(found.holds, Holds::Finished);
+        assert!(look(&path).is_err(), "held by the one who looked");
+        found.claim(false).unwrap().abandon();
+    }
+
+    #[test]
+    fn a_file_of_another_length_is_not_read_to_be_told_from_ours() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = look(&dir.path().join("d")).unwrap().claim(false).unwrap();
+        run.write(&[(SUMMARY.into(), b"{}".to_vec())]).unwrap();
+        let path = run.path().join(SUMMARY);
+        // Reading a sparse file of this length would take a day.
+        File::create(&path).unwrap().set_len(1 << 43).unwrap();
+        assert_eq!(holds(run.path()), Holds::Unfinished);
     }
 }

@@ -7,6 +7,7 @@
 //! `action` and all other columns are not needed and not read. State columns
 //! are in natural order of their names, whatever their order in the file.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use fedsa::error::{BadInput, Result, quoted};
@@ -35,8 +36,14 @@ pub fn read(sources: &[String], places: &Places) -> Result<Vec<Log>> {
         paths.extend(places.files(source, &EXTENSIONS)?);
     }
     paths.sort_by(|a, b| natural_order(&name_of(a), &name_of(b)));
-    if let Some(twice) = paths.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(BadInput::new(shown(name_of(&twice[0])), "this log is given twice", "one log per agent"));
+    // By whatever path or link: a log counts as an agent once.
+    let mut seen: HashMap<PathBuf, &PathBuf> = HashMap::new();
+    for path in &paths {
+        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        if let Some(first) = seen.insert(target, path) {
+            let also = if first == path { String::new() } else { format!(", as {} too", shown(name_of(first))) };
+            return Err(BadInput::new(shown(name_of(path)), format!("this log is given twice{also}"), "one log per agent"));
+        }
     }
     let mut logs = paths.iter().map(|path| read_file(path)).collect::<Result<Vec<_>>>()?;
     check_all(&logs)?;
@@ -167,6 +174,12 @@ pub fn from_parquet(file: Vec<u8>) -> Result<Log> {
 pub fn from_csv(file: Vec<u8>) -> Result<Log> {
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(&file[..]);
     let names: Vec<String> = reader.headers().map_err(|e| bad_line(&e))?.iter().map(str::to_string).collect();
+    if let [only] = &names[..]
+        && let Some(separator) = [';', '\t', '|'].into_iter().find(|c| only.contains(*c))
+    {
+        let what = format!("line 1 has a single field, `{}`", quoted(only));
+        return Err(BadInput::new("", what, format!("fields that are separated by commas, not by {separator:?}")));
+    }
     let layout = Layout::new(&names)?;
     let mut log = Log {
         name: String::new(),

@@ -4,6 +4,8 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
 
+use crate::machine::bytes_text;
+
 /// The largest file of text that is read: resolved experiments, summaries.
 const LARGEST_TEXT: u64 = 256 << 20;
 /// Files that claim to be shorter may be as long as this: those of `/proc` claim no length.
@@ -22,7 +24,12 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     // It may have been replaced since.
     let claimed = check(&file.metadata()?, most)?;
     let limit = claimed.max(UNCLAIMED.min(most));
-    let mut bytes = Vec::with_capacity(usize::try_from(claimed).map_err(|_| too_large(claimed, most))?);
+    let mut bytes = Vec::new();
+    let no_room = |_| io::Error::new(io::ErrorKind::OutOfMemory, format!("there is no memory for its {}", bytes_text(claimed as f64)));
+    let is_too_much = crate::machine::available().ok().flatten().is_some_and(|available| claimed as f64 > available.bytes);
+    if is_too_much || bytes.try_reserve_exact(usize::try_from(claimed).unwrap_or(usize::MAX)).is_err() {
+        return Err(no_room(()));
+    }
     Read::by_ref(&mut file).take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it holds more than the {claimed} bytes that it claims to hold")));
@@ -47,7 +54,7 @@ fn check(file: &Metadata, most: u64) -> io::Result<u64> {
 }
 
 fn too_large(length: u64, most: u64) -> io::Error {
-    let text = |bytes: u64| crate::machine::bytes_text(bytes as f64);
+    let text = |bytes: u64| bytes_text(bytes as f64);
     io::Error::new(io::ErrorKind::FileTooLarge, format!("it has {}, and at most {} are read", text(length), text(most)))
 }
 

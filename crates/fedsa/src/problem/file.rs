@@ -81,12 +81,12 @@ fn sizes(arrays: &Arrays, noise: bool, sampling: Sampling, threads: usize) -> Me
                 source,
                 solved: true,
             };
-            let text = format!("{agents} agents, {states} states, {most} transitions each, d = {d}");
+            let text = format!("{}, {states} states, {most} transitions each, d = {d}", memory::agents(agents as usize));
             Memory::new(tables.memory(sampling, threads), text)
         }
         (None, _, Some(&[agents, d, _])) => {
             let noisy = noise || arrays.find("noise_std").is_some();
-            Memory::new(memory::linear(agents, d, true, noisy, source, threads), format!("{agents} agents, d = {d}"))
+            Memory::new(memory::linear(agents, d, true, noisy, source, threads), format!("{}, d = {d}", memory::agents(agents as usize)))
         }
         _ => Memory::new((source, source), "arrays".into()),
     }
@@ -178,7 +178,14 @@ fn weights(arrays: &Arrays, agents: usize) -> Result<Vec<f64>> {
 
 /// The standard deviation and the memory M of the file's additive noise, if it has any.
 fn noise(arrays: &Arrays, d: usize) -> Result<Option<(f64, Mat<f64>)>> {
-    let Some(std) = find(arrays, "noise_std")? else { return Ok(None) };
+    let Some(std) = find(arrays, "noise_std")? else {
+        return match find(arrays, "noise_memory")? {
+            Some(_) => {
+                Err(BadInput::new("noise_memory", "there is no noise that could have it", "noise_std beside it, or no noise_memory"))
+            }
+            None => Ok(None),
+        };
+    };
     let memory = match find(arrays, "noise_memory")? {
         None => Mat::zeros(d, d),
         Some(m) if m.shape() == [d, d] => crate::linalg::from_rows(d, d, m.data()),

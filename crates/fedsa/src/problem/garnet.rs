@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::memory::{Memory, Moves, Tables, reward_process};
+use super::memory::{self, Memory, Moves, Tables, reward_process};
 use super::mrp::{FeatureLaw, Federation, Mrp, Outcome};
 use super::{Field, Files, Settings, check_counts, equal_weights};
 use crate::error::{Result, require};
@@ -302,7 +302,7 @@ impl Settings for Garnet {
             source: shared * (40.0 * n + 24.0 * n * outcomes),
             solved: true,
         };
-        let text = format!("{} agents ({kinds} distinct), {} states, d = {}", self.agents, self.states, self.features);
+        let text = format!("{} ({kinds} distinct), {} states, d = {}", memory::agents(self.agents), self.states, self.features);
         Ok(Memory::new(sizes.memory(sampling, threads), text))
     }
 }

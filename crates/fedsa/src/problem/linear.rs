@@ -219,7 +219,7 @@ impl Settings for LinearSystems {
         }
         let (n, d) = if self.a.is_empty() { (self.agents, self.dim) } else { (self.a.len(), self.b.first().map_or(0, Vec::len)) };
         let has_memory = self.noise.as_ref().is_some_and(|noise| noise.std > 0.0 || noise.radius > 0.0);
-        Ok(Memory::new(memory::linear(n as f64, d as f64, true, has_memory, 0.0, threads), format!("{n} agents, d = {d}")))
+        Ok(Memory::new(memory::linear(n as f64, d as f64, true, has_memory, 0.0, threads), format!("{}, d = {d}", memory::agents(n))))
     }
 }
 

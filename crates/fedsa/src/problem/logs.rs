@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::features::{FeatureMap, FeatureSpec, Ranges, ranges_of};
 use super::log::Log;
-use super::memory::{Memory, Moves, Tables, check_transitions};
+use super::memory::{self, Memory, Moves, Tables, check_transitions};
 use super::td::{Chain, Features, Td, Transitions};
 use super::{Field, Files, Settings, field};
 use crate::error::{BadInput, Result, require};
@@ -205,8 +205,13 @@ impl Settings for Logs {
             source: total * (16.0 * k + 17.0),
             solved: self.require_regular_agents,
         };
-        let text =
-            format!("{} agents, {} transitions, d = {} features of {} state columns", logs.len(), total, map.len(), map.columns().len());
+        let text = format!(
+            "{}, {} transitions, d = {} features of {} state columns",
+            memory::agents(logs.len()),
+            total,
+            map.len(),
+            map.columns().len()
+        );
         Ok(Memory::new(sizes.memory(sampling, threads), text))
     }
 }

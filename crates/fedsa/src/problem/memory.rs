@@ -58,6 +58,11 @@ fn solutions(d: f64, kinds: f64, threads: f64) -> f64 {
     SOLUTION * matrix(d, d) * threads.min(kinds).max(1.0)
 }
 
+/// A number of agents, for messages.
+pub(super) fn agents(n: usize) -> String {
+    format!("{n} agent{}", if n == 1 { "" } else { "s" })
+}
+
 /// The sizes of TD(0) over tables of transitions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tables {

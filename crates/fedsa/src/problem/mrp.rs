@@ -6,7 +6,7 @@ use faer::Mat;
 use faer::linalg::solvers::Solve;
 use serde::{Deserialize, Serialize};
 
-use super::memory::{Memory, Moves, Tables, check_transitions, reward_process};
+use super::memory::{self, Memory, Moves, Tables, check_transitions, reward_process};
 use super::td::{Chain, Features, Td, Transitions};
 use super::{Field, Files, Settings, equal_weights, field};
 use crate::error::{BadInput, Result, require};
@@ -371,8 +371,12 @@ impl Settings for RandomMrp {
             source: 0.0,
             solved: true,
         };
-        let text =
-            format!("{} agents ({kinds} distinct), {} states with as many successors, d = {}", self.agents, self.states, self.features);
+        let text = format!(
+            "{} ({kinds} distinct), {} states with as many successors, d = {}",
+            memory::agents(self.agents),
+            self.states,
+            self.features
+        );
         Ok(Memory::new(sizes.memory(sampling, threads), text))
     }
 }

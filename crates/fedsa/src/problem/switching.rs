@@ -82,7 +82,7 @@ impl Settings for Switching {
     fn memory(&self, _: &dyn Files, _: Sampling, threads: usize) -> Result<Memory> {
         super::check_linear(self.agents, self.dim)?;
         let bytes = memory::linear(self.agents as f64, self.dim as f64, false, false, 0.0, threads);
-        Ok(Memory::new(bytes, format!("{} agents, d = {}", self.agents, self.dim)))
+        Ok(Memory::new(bytes, format!("{}, d = {}", memory::agents(self.agents), self.dim)))
     }
 }
 

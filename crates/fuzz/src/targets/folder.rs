@@ -109,7 +109,7 @@ impl Setup {
         let claim = |path: &Path| folder::look(path).expect("a new folder").claim(false).expect("a new folder");
         let written = claim(&folder);
         let outcome = runs(&same, &written, &Earlier::default()).expect("nothing to go on from");
-        let Outcome::Done { results, states } = outcome else { panic!("nobody interrupts") };
+        let Outcome::Done(results) = outcome else { panic!("nobody interrupts") };
         let predictor = Predictor::new(&same);
         let verdicts = checks::measure(&same, &results, &predictor, &[None]);
         let picture = picture::draw(&same, &results, &predictor, &verdicts, false);
@@ -117,7 +117,6 @@ impl Setup {
         let mut files = output::files(&same, &results, &summary, &picture, EXPERIMENT).expect("results that can be written");
         files.push(("config.toml".into(), format!("{}\n{EXPERIMENT}", folder::CONFIG_HEAD).into_bytes()));
         written.write(&files).expect("a folder that can be written to");
-        written.write_own(ENDED, &states.expect("small states")).expect("a folder that can be written to");
         written.tidy();
         written.release();
         let names = ["summary.json", "config.toml", "trace.parquet"].map(|name| folder.join(name));
@@ -133,7 +132,7 @@ impl Setup {
         let earlier = Earlier::of(&self.folder)?;
         for plan in [&self.same, &self.longer] {
             earlier.check(plan)?;
-            let Outcome::Done { results, .. } = runs(plan, &self.scratch, &earlier)? else { panic!("nobody interrupts") };
+            let Outcome::Done(results) = runs(plan, &self.scratch, &earlier)? else { panic!("nobody interrupts") };
             self.look_at(plan, &results);
         }
         Ok(())

@@ -584,12 +584,27 @@ impl Facts<'_> {
     }
 }
 
+/// Refuses a figure of a metric that no run has.
+fn figure_is_measured(plan: &Plan) -> Result<()> {
+    let predictor = Predictor::new(plan);
+    let facts = Facts { plan, predictor: &predictor };
+    let cells = || (0..plan.cells.len()).filter(|cell| plan.cells[*cell].refused.is_none());
+    for metric in plan.experiment.figure.y.iter().flat_map(|y| y.list()) {
+        let reasons: Option<Vec<BadInput>> = cells().map(|cell| facts.metric(cell, metric).err()).collect();
+        if let Some(first) = reasons.and_then(|reasons| reasons.into_iter().next()) {
+            return Err(BadInput { key: "figure.y".into(), ..first });
+        }
+    }
+    Ok(())
+}
+
 /// For each check of a plan, why it is not measured, if it is not: options of the command line leave
 /// it no seeds, rounds or points, or the check says that it may be so.
 ///
 /// # Errors
 /// When a check can never be measured, at its line.
 pub fn unmeasured(plan: &Plan, base: &Path) -> Result<Vec<Option<String>>, Failure> {
+    figure_is_measured(plan).map_err(|e| plan.experiment.document.failure(e))?;
     let mut reasons = lacks(plan);
     let document = &plan.experiment.document;
     // The file without options, looked at only where it matters.
