@@ -350,7 +350,7 @@ impl Verdict {
             return reason.then(|| format!("Not measured: {name}: {why}"));
         }
         match (self.pass, &self.expected_to_fail) {
-            (false, Some(reason)) => Some(format!("Expected to fail: {name}. {reason}")),
+            (false, Some(reason)) => Some(format!("Expected to fail: {name}: {reason}")),
             (false, None) if quick => Some(format!("Not met with the quick settings: {name}")),
             (false, None) => Some(format!("Check failed: {name}")),
             (true, Some(_)) => {
