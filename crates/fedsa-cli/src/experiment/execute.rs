@@ -108,7 +108,13 @@ pub struct Earlier {
 
 /// The file with the states of runs that have ended.
 pub const ENDED: &str = "ended.ckpt";
-/// The most bytes of states that it holds.
+
+/// The name of a file with earlier ones, where one file would be too large.
+fn full_name(index: usize) -> String {
+    format!("{}{index}{}", folder::ENDED_CHECKPOINT, folder::CHECKPOINT)
+}
+
+/// The most bytes of states that one file holds, and that are kept of a finished run.
 const MOST_STATES: usize = 64 << 20;
 
 fn checkpoint_name(cell: usize, seed: u64) -> String {
@@ -121,9 +127,16 @@ impl Earlier {
     /// # Errors
     /// When the states of a finished run are damaged.
     pub fn of(path: &Path) -> Result<Self> {
-        let file = folder::own_path(path, ENDED);
-        let ended: Vec<(usize, Saved)> = if file.exists() { read_framed(&file)? } else { Vec::new() };
-        let ended = ended.into_iter().map(|(cell, saved)| ((cell, saved.seed), saved)).collect();
+        let mut ended: BTreeMap<(usize, u64), Saved> = BTreeMap::new();
+        let full = (0..).map(|index| folder::own_path(path, &full_name(index))).take_while(|file| file.exists());
+        for file in full.chain(Some(folder::own_path(path, ENDED)).filter(|file| file.exists())) {
+            for (cell, saved) in read_framed::<Vec<(usize, Saved)>>(&file)? {
+                let key = (cell, saved.seed);
+                if ended.get(&key).is_none_or(|before| before.round <= saved.round) {
+                    ended.insert(key, saved);
+                }
+            }
+        }
         Ok(Self { folder: Some(path.to_path_buf()), ended })
     }
 
@@ -233,14 +246,15 @@ pub fn total_work(plan: &Plan) -> f64 {
 
 /// The states in which runs ended.
 struct EndedRuns {
-    /// By cell and seed, those of an earlier run that have not been looked at yet among them. `None` where they
-    /// are too large to be kept together: then every run has a file.
-    states: Option<BTreeMap<(usize, u64), Saved>>,
+    /// By cell and seed, those of an earlier run that have not been looked at yet among them.
+    states: BTreeMap<(usize, u64), Saved>,
     /// Their size in bytes.
     bytes: usize,
     /// When they were last written, and whether there are others now.
     written: Instant,
     is_new: bool,
+    /// How many files are full; what is in them is no longer in `states`.
+    full: usize,
 }
 
 /// What the threads share.
@@ -279,9 +293,10 @@ pub fn execute(plan: &Plan, control: &Control<'_>) -> Result<Outcome> {
         left: Mutex::default(),
         ended: Mutex::new(EndedRuns {
             bytes: control.earlier.ended.values().map(Saved::size).sum(),
-            states: Some(control.earlier.ended.clone()),
+            states: control.earlier.ended.clone(),
             written: Instant::now(),
             is_new: false,
+            full: 0,
         }),
         warned: AtomicBool::new(false),
     };
@@ -308,16 +323,36 @@ pub fn execute(plan: &Plan, control: &Control<'_>) -> Result<Outcome> {
     if let Some(e) = failed.into_inner().expect("no panics under the lock") {
         return Err(e);
     }
-    let is_kept = shared.keep_ended(&mut shared.ended.lock().expect("no panics under the lock"));
+    let mut ended_runs = shared.ended.into_inner().expect("no panics under the lock");
+    let kept = keep_ended(control, &mut ended_runs);
+    if let Err(e) = &kept {
+        control.observer.warned(&format!("the states of runs that have ended could not be kept: {}", e.what));
+    }
     let slots = slots.into_inner().expect("no panics under the lock");
     let ended = slots.iter().flatten().filter(|slot| slot.is_some()).count();
     let cells: Option<Vec<Vec<SeedResult>>> = slots.into_iter().map(|seeds| seeds.into_iter().collect()).collect();
     let Some(cells) = cells else {
         let left = shared.left.into_inner().expect("no panics under the lock");
-        let (ended, lost) = if is_kept { (ended, 0) } else { (0, ended) };
+        let (ended, lost) = if kept.is_ok() { (ended, 0) } else { (0, ended) };
         return Ok(Outcome::Interrupted(Interrupted { ended, lost, ..left }));
     };
     Ok(Outcome::Done(Results { cells }))
+}
+
+/// Writes the states of runs that have ended, where that was not done.
+fn keep_ended(control: &Control<'_>, ended: &mut EndedRuns) -> Result<(), MachineFailure> {
+    if !ended.is_new {
+        return Ok(());
+    }
+    ended.written = Instant::now();
+    write_ended(control, ENDED, &ended.states)?;
+    ended.is_new = false;
+    Ok(())
+}
+
+fn write_ended(control: &Control<'_>, name: &str, states: &BTreeMap<(usize, u64), Saved>) -> Result<(), MachineFailure> {
+    let states: Vec<(usize, &Saved)> = states.iter().map(|((cell, _), saved)| (*cell, saved)).collect();
+    write_framed(control.folder, name, &states)
 }
 
 /// Seconds that a round may take for which Ctrl-C waits, rather than abandon it.
@@ -447,35 +482,25 @@ impl Shared<'_> {
         let result = SeedResult { seed: job.seed, rows: saved.rows.clone(), theta, status, stopped };
         self.control.observer.ended(job.cell, &result);
         let mut ended = self.ended.lock().expect("no panics under the lock");
-        let EndedRuns { states, bytes, is_new, written } = &mut *ended;
-        let Some(all) = states else {
-            drop(ended);
-            self.save(job, &saved);
-            return result;
-        };
+        let EndedRuns { states, bytes, is_new, written, full } = &mut *ended;
         *bytes += saved.size();
-        *bytes -= all.insert((job.cell, job.seed), saved).map_or(0, |before| before.size());
+        *bytes -= states.insert((job.cell, job.seed), saved).map_or(0, |before| before.size());
         *is_new = true;
         if *bytes > MOST_STATES {
-            // Each has a file of its own from here on.
-            for ((cell, seed), saved) in states.take().into_iter().flatten() {
-                self.save(&Job { cell, seed, ..*job }, &saved);
+            match write_ended(self.control, &full_name(*full), states) {
+                Ok(()) => {
+                    states.clear();
+                    (*bytes, *is_new, *written) = (0, false, Instant::now());
+                    *full += 1;
+                }
+                Err(e) => self.could_not_save(&e),
             }
-            self.control.folder.remove_own(ENDED);
-        } else if written.elapsed() >= self.control.every {
-            self.keep_ended(&mut ended);
+        } else if written.elapsed() >= self.control.every
+            && let Err(e) = keep_ended(self.control, &mut ended)
+        {
+            self.could_not_save(&e);
         }
         result
-    }
-
-    /// Writes the states of runs that have ended, where that was not done; whether they are kept.
-    fn keep_ended(&self, ended: &mut EndedRuns) -> bool {
-        let Some(states) = ended.states.as_ref().filter(|_| ended.is_new) else { return true };
-        let states: Vec<(usize, &Saved)> = states.iter().map(|((cell, _), saved)| (*cell, saved)).collect();
-        let written = write_framed(self.control.folder, ENDED, &states);
-        ended.written = Instant::now();
-        ended.is_new = written.is_err();
-        written.map_err(|e| self.could_not_save(&e)).is_ok()
     }
 
     fn could_not_save(&self, e: &MachineFailure) {

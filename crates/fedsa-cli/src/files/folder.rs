@@ -602,13 +602,6 @@ impl RunFolder {
         atomic::write(&path, bytes, &self.own(), Existing::Replace).map_err(|e| atomic::unwritable(&path, &e))
     }
 
-    /// Removes one of the program's own files, if it is there.
-    pub fn remove_own(&self, name: &str) {
-        if is_checkpoint(&self.own(), name) {
-            let _ = std::fs::remove_file(self.own().join(name));
-        }
-    }
-
     /// Clears away what was needed while the runs were under way.
     pub fn tidy(&self) {
         let manifest = self.manifest.lock().expect("no panics under the lock");
@@ -623,6 +616,8 @@ impl RunFolder {
 
 /// The beginning of the names of checkpoints of single runs.
 pub const RUN_CHECKPOINT: &str = "run-";
+/// The beginning of the names of full files with the states of runs that have ended.
+pub const ENDED_CHECKPOINT: &str = "ended-";
 /// The end of the names of checkpoints.
 pub const CHECKPOINT: &str = ".ckpt";
 /// How the bytes of every checkpoint begin, whatever its version.
@@ -637,7 +632,8 @@ fn tidy(folder: &Path, manifest: &Manifest) {
     }
     let own = folder.join(OWN);
     for name in names_in(&own).unwrap_or_default() {
-        if name.starts_with(RUN_CHECKPOINT) && is_checkpoint(&own, &name) {
+        let is_passing = name.starts_with(RUN_CHECKPOINT) || name.starts_with(ENDED_CHECKPOINT);
+        if is_passing && is_checkpoint(&own, &name) {
             let _ = std::fs::remove_file(own.join(name));
         }
     }
