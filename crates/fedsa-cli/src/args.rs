@@ -20,7 +20,7 @@ pub struct Cli {
     /// Say on standard error what is being done; twice for more
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
-    /// Add what is being done, with times, to this file
+    /// Add what is being done, with times, to this log, also where input is refused
     #[arg(long, global = true, value_name = "FILE")]
     pub log: Option<PathBuf>,
 }

@@ -68,13 +68,16 @@ impl Carried {
 pub const QUOTED: usize = 80;
 
 /// A text from a file, an argument or the environment as a message quotes it: at most
-/// [`QUOTED`] characters, followed by `..` where there are more, and with control characters
+/// [`QUOTED`] characters (twice as many with escapes), followed by `..` where there are more, and with control characters
 /// escaped, so that nothing in it reaches a terminal as a command.
 pub fn quoted(text: impl AsRef<str>) -> String {
     let text = text.as_ref();
     let cut = text.char_indices().nth(QUOTED).map(|(end, _)| end);
     let mut out = escaped(&text[..cut.unwrap_or(text.len())]);
-    if cut.is_some() {
+    // An escape is longer than what it stands for.
+    let long = out.char_indices().nth(2 * QUOTED).map(|(end, _)| end);
+    out.truncate(long.unwrap_or(out.len()));
+    if cut.is_some() || long.is_some() {
         out.push_str("..");
     }
     out
@@ -84,7 +87,6 @@ pub fn quoted(text: impl AsRef<str>) -> String {
 /// characters escaped.
 pub fn shown(text: impl std::fmt::Display) -> String {
     const MOST: usize = 500;
-    // An escape is longer than what it stands for.
     let mut text = escaped(&text.to_string());
     if let Some((end, _)) = text.char_indices().nth(MOST) {
         text.truncate(end);

@@ -153,6 +153,10 @@ impl Document {
         let all = assignments(&quick, "quick").map_err(|e| self.failure(e))?;
         let mut seen: Vec<(String, String)> = Vec::new();
         for Assignment { key, value, place } in all {
+            if segments(&key).first() == Some(&Segment::Name("quick".into())) {
+                let what = format!("`{}` is a quick setting of quick settings", quoted(&place));
+                return Err(self.failure(BadInput::new(place, what, "keys of the other tables")));
+            }
             let set = set(&mut self.table, &key, &value).map_err(|e| self.failure(BadInput { key: place.clone(), ..e }))?;
             if let Some((_, other)) = seen.iter().find(|(key, _)| set.contains(key)) {
                 let what = format!("`{}` sets what `{}` sets too", quoted(&place), quoted(other));

@@ -117,11 +117,11 @@ struct Given {
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
     /// The matrices `A_c`, N x d x d.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    a: Vec<Vec<Vec<f64>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    a: Option<Vec<Vec<Vec<f64>>>>,
     /// The offsets `b_c`, N x d.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    b: Vec<Vec<f64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    b: Option<Vec<Vec<f64>>>,
     /// Additive noise.
     #[serde(skip_serializing_if = "Option::is_none")]
     noise: Option<Noise>,
@@ -134,6 +134,12 @@ impl TryFrom<Given> for LinearSystems {
 
     fn try_from(given: Given) -> Result<Self, Carried> {
         let Given { agents, dim, scale, spread, seed, a, b, noise, allow_singular_agents } = given;
+        for (key, is_empty) in [("a", a.as_ref().is_some_and(Vec::is_empty)), ("b", b.as_ref().is_some_and(Vec::is_empty))] {
+            if is_empty {
+                return Err(Carried(BadInput::new(key, "[] has no agents", format!("one entry for each agent, or no {key}"))));
+            }
+        }
+        let (a, b) = (a.unwrap_or_default(), b.unwrap_or_default());
         if !(a.is_empty() && b.is_empty()) {
             let (n, d) = (a.len().max(b.len()), b.first().map_or(0, Vec::len));
             let contradicts = [
@@ -172,8 +178,8 @@ impl From<LinearSystems> for Given {
             scale: is_drawn.then_some(scale),
             spread: is_drawn.then_some(spread),
             seed: is_drawn.then_some(seed),
-            a,
-            b,
+            a: (!a.is_empty()).then_some(a),
+            b: (!b.is_empty()).then_some(b),
             noise,
             allow_singular_agents,
         }

@@ -51,6 +51,8 @@ fn names(experiment: &Experiment, labels: &[String]) -> Result<()> {
     for y in &shown {
         require(METRICS.contains(y), "y", format!("\"{y}\""), &format!("one of {}", METRICS.join(", ")))?;
     }
+    let twice = (1..shown.len()).find(|i| shown[..*i].contains(&shown[*i]));
+    require(twice.is_none(), "y", format!("{shown:?}"), "each metric once")?;
     let is_one = matches!(figure.kind, Curves | Scaling) || shown.len() == 1;
     require(is_one, "y", format!("{shown:?}"), &format!("one metric for kind = \"{}\"", kind_name(figure.kind)))?;
     for name in figure.panels.iter().flatten() {
@@ -139,6 +141,8 @@ fn values(experiment: &Experiment) -> Result<()> {
         require(columns > 0, "columns", columns, "at least 1 panel in a row")?;
     }
     if let Some(formats) = &figure.formats {
+        let is_twice = (1..formats.len()).any(|i| formats[..i].contains(&formats[i]));
+        require(!is_twice, "formats", format!("{formats:?}").to_lowercase(), "each format once")?;
         require(!formats.is_empty(), "formats", "[]", "at least one of \"svg\", \"png\", \"pdf\"")?;
     }
     if let Some(slope) = figure.slope {
