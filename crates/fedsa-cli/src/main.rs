@@ -6,6 +6,7 @@ use clap::{CommandFactory, Parser};
 use fedsa_cli::args::{Cli, Command};
 use fedsa_cli::commands;
 use fedsa_cli::error::{DONE, Failure, MachineFailure};
+use fedsa_cli::files::PARQUET_THREAD;
 use miette::MietteHandlerOpts;
 use textwrap::WordSeparator;
 use textwrap::WordSplitter::NoHyphenation;
@@ -14,6 +15,7 @@ fn main() -> ExitCode {
     // Paths and names are to be copied from messages in one piece.
     let handler = || MietteHandlerOpts::new().break_words(false).word_separator(WordSeparator::AsciiSpace).word_splitter(NoHyphenation);
     let _ = miette::set_hook(Box::new(move |_| Box::new(handler().build())));
+    keep_readers_quiet();
     commands::signals::survive_file_limits();
     let cli = Cli::parse();
     commands::signals::watch();
@@ -26,6 +28,16 @@ fn main() -> ExitCode {
         commands::complain(failure);
         status
     }))
+}
+
+/// Panics of the library that reads Parquet become errors that name the file: nothing else is to be seen of them.
+fn keep_readers_quiet() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if std::thread::current().name() != Some(PARQUET_THREAD) {
+            hook(info);
+        }
+    }));
 }
 
 fn dispatch(command: &Command) -> Result<u8, Failure> {

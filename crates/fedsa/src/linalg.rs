@@ -7,7 +7,7 @@ use faer::linalg::solvers::{DenseSolveCore, Solve};
 
 use crate::error::{BadInput, Result};
 
-pub use faer::Mat;
+pub use faer::{Mat, MatRef};
 
 /// Condition number above which a linear system counts as singular.
 pub const MAX_CONDITION: f64 = 1e12;
@@ -31,6 +31,11 @@ pub fn column(v: &[f64]) -> Mat<f64> {
 /// `m v`.
 pub fn mat_vec(m: &Mat<f64>, v: &[f64]) -> Vec<f64> {
     (0..m.nrows()).map(|i| (0..m.ncols()).map(|j| m[(i, j)] * v[j]).sum()).collect()
+}
+
+/// Adds `a b^T` to a matrix.
+pub fn add_outer(to: &mut Mat<f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>) {
+    faer::linalg::matmul::matmul(to, faer::Accum::Add, a, b.transpose(), 1.0, faer::Par::Seq);
 }
 
 /// `||a - b||^2`.

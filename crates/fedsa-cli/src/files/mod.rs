@@ -14,6 +14,7 @@ pub mod folder;
 pub mod logs;
 pub mod npz;
 mod parquet;
+pub use parquet::THREAD as PARQUET_THREAD;
 pub mod regular;
 pub mod trace;
 

@@ -8,8 +8,7 @@
 //! values before they are.
 
 use std::cell::Cell;
-use std::panic;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 use std::thread;
 
 use bytes::{Buf, Bytes};
@@ -28,8 +27,8 @@ use super::{exact, expansion_limit, shown};
 
 /// Values handed from the column reader at a time.
 const BATCH: usize = 4096;
-/// The name of the thread that reads, by which the panic hook knows it.
-const THREAD: &str = "fedsa-parquet";
+/// The name of the thread that reads: a program may keep its panics, which become errors, off the terminal.
+pub const THREAD: &str = "fedsa-parquet";
 /// The longest footer: the schema, and where each column of each row group is.
 const MAX_FOOTER: usize = 32 << 20;
 /// The stack of that thread: this, and for each byte of the footer as much as a
@@ -40,18 +39,8 @@ const STACK_PER_FOOTER: usize = 256;
 
 /// Opens a Parquet file from its bytes and reads from it where the `parquet`
 /// crate can do no harm: on a thread of its own, with a stack that the most
-/// deeply nested schema does not exhaust, and with panics turned into errors
-/// and kept off the terminal.
+/// deeply nested schema does not exhaust, and with panics turned into errors.
 pub(super) fn contained<T: Send>(file: Vec<u8>, read: impl FnOnce(&Columns) -> Result<T> + Send) -> Result<T> {
-    static QUIET: Once = Once::new();
-    QUIET.call_once(|| {
-        let hook = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            if thread::current().name() != Some(THREAD) {
-                hook(info);
-            }
-        }));
-    });
     let footer = match file.last_chunk() {
         Some(&[a, b, c, d, b'P', b'A', b'R', b'1']) => file.len().min(u32::from_le_bytes([a, b, c, d]) as usize),
         _ => return Err(unreadable("it does not end as one, so it is cut short or something else")),

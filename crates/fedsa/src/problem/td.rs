@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::kernel::dense::{self, Dense};
 use crate::kernel::td::{self, Column, LaneTable, Table, Transition};
 use crate::kernel::{Chunk, Isa, LANES, Lanes, chunks, dot, flat};
+use crate::linalg;
 use crate::random::Stream;
 use crate::sampling::{ChainStart, Law, Sampling};
 
@@ -164,6 +165,38 @@ impl Td {
     }
 }
 
+/// The transitions that leave one state, summed by their weights.
+struct State {
+    phi: u32,
+    mass: f64,
+    reward: f64,
+}
+
+/// Sums of `phi psi^T`, `phi phi^T` and `phi r`.
+struct Means {
+    a: Mat<f64>,
+    gram: Mat<f64>,
+    b: Vec<f64>,
+}
+
+impl Means {
+    /// Adds some states, with their features and sums of next features as columns, which are used up.
+    fn add(&mut self, gamma: f64, states: &[State], phi: &mut Mat<f64>, next: &mut Mat<f64>) {
+        for (k, state) in states.iter().enumerate() {
+            let (phi, next) = (phi.col_as_slice(k), next.col_as_slice_mut(k));
+            // sum of w psi = mass phi - gamma sum of w phi'.
+            next.iter_mut().zip(phi).for_each(|(sum, x)| *sum = (-gamma).mul_add(*sum, state.mass * x));
+            self.b.iter_mut().zip(phi).for_each(|(b, x)| *b += state.reward * x);
+        }
+        linalg::add_outer(&mut self.a, phi.subcols(0, states.len()), next.subcols(0, states.len()));
+        for (k, state) in states.iter().enumerate() {
+            let (phi, weighted) = (phi.col_as_slice(k), next.col_as_slice_mut(k));
+            weighted.iter_mut().zip(phi).for_each(|(weighted, x)| *weighted = state.mass * x);
+        }
+        linalg::add_outer(&mut self.gram, phi.subcols(0, states.len()), next.subcols(0, states.len()));
+    }
+}
+
 impl Transitions {
     fn mass(&self, i: usize) -> f64 {
         self.mass.get(i).copied().unwrap_or(1.0 / self.transitions.len() as f64)
@@ -176,26 +209,39 @@ impl Transitions {
     }
 
     /// `Abar`, `bbar` and `Phi^T D Phi`.
+    ///
+    /// Transitions that leave the same state share `phi`: of each state the weighted sums of next features and of
+    /// rewards are taken first, `T d` operations for T transitions, and then products of matrices, `S d^2` for S states.
     fn means(&self) -> (System, Mat<f64>) {
+        /// States whose sums are gathered before a product.
+        const STATES: usize = 256;
         let d = self.features.d;
-        let (mut a, mut gram, mut b) = (Mat::zeros(d, d), Mat::zeros(d, d), vec![0.0; d]);
-        let mut psi = vec![0.0; d];
+        let mut sums = Means { a: Mat::zeros(d, d), gram: Mat::zeros(d, d), b: vec![0.0; d] };
+        // A column for each state: phi, and the weighted sum of phi'.
+        let (mut phi, mut next) = (Mat::zeros(d, STATES), Mat::zeros(d, STATES));
+        let mut states: Vec<State> = Vec::with_capacity(STATES);
         for (z, t) in self.transitions.iter().enumerate() {
             let w = self.mass(z);
             if w == 0.0 {
                 continue;
             }
-            let phi = &self.features.row(t.phi)[..d];
-            psi.iter_mut().enumerate().for_each(|(i, psi)| *psi = self.psi(t, i));
-            for j in 0..d {
-                for i in 0..d {
-                    a[(i, j)] += w * phi[i] * psi[j];
-                    gram[(i, j)] += w * phi[i] * phi[j];
+            if states.last().is_none_or(|state| state.phi != t.phi) {
+                if states.len() == STATES {
+                    sums.add(self.gamma, &states, &mut phi, &mut next);
+                    states.clear();
                 }
-                b[j] += w * t.reward * phi[j];
+                phi.col_as_slice_mut(states.len()).copy_from_slice(&self.features.row(t.phi)[..d]);
+                next.col_as_slice_mut(states.len()).fill(0.0);
+                states.push(State { phi: t.phi, mass: 0.0, reward: 0.0 });
             }
+            let column = next.col_as_slice_mut(states.len() - 1);
+            column.iter_mut().zip(self.features.row(t.next)).for_each(|(sum, x)| *sum += w * x);
+            let state = states.last_mut().expect("just added");
+            state.mass += w;
+            state.reward += w * t.reward;
         }
-        (System { a, b }, gram)
+        sums.add(self.gamma, &states, &mut phi, &mut next);
+        (System { a: sums.a, b: sums.b }, sums.gram)
     }
 
     /// The table that the kernels draw from.
@@ -393,4 +439,38 @@ impl Problem for Td {
 /// `phi^T theta` for a feature row, in the kernels' order.
 pub fn value(features: &Features, row: u32, theta: &[f64]) -> f64 {
     dot(theta, &features.row(row)[..theta.len()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::{Purpose, stream};
+
+    /// Sums over states and products of matrices are the sums over transitions that define the means.
+    #[test]
+    fn means_are_sums_over_transitions() {
+        let (states, d, n) = (300, 5, 2000);
+        let mut draw = stream(1, Purpose::Feature, 0, 0);
+        let values: Vec<f64> = (0..states * d).map(|_| draw.normal()).collect();
+        let features = Arc::new(Features::new(d, &values));
+        let mut at = |n: usize| (draw.uniform() * n as f64) as u32;
+        // In the order of their states, in runs, or in none; into the terminal state too.
+        let phis: Vec<u32> = (0..n as u32).map(|z| if z < 1500 { z / 5 } else { at(states) }).collect();
+        let transitions: Arc<[Transition]> =
+            phis.iter().map(|phi| Transition { phi: *phi, next: at(states + 1), reward: f64::from(at(7)) - 3.0 }).collect();
+        let mass: Vec<f64> = (0..n).map(|z| if z % 7 == 0 { 0.0 } else { f64::from(at(9)) / n as f64 }).collect();
+        let source = Transitions { features, gamma: 0.9, transitions, mass, chain: Chain::Replay };
+        let (System { a, b }, gram) = source.means();
+        let row = |i: u32| &source.features.row(i)[..d];
+        let close = |x: f64, y: f64| assert!((x - y).abs() <= 1e-12 * (1.0 + y.abs()), "{x} {y}");
+        for i in 0..d {
+            let sum =
+                |of: &dyn Fn(&Transition) -> f64| -> f64 { source.transitions.iter().zip(&source.mass).map(|(t, w)| w * of(t)).sum() };
+            close(b[i], sum(&|t| row(t.phi)[i] * t.reward));
+            for j in 0..d {
+                close(a[(i, j)], sum(&|t| row(t.phi)[i] * (row(t.phi)[j] - 0.9 * row(t.next)[j])));
+                close(gram[(i, j)], sum(&|t| row(t.phi)[i] * row(t.phi)[j]));
+            }
+        }
+    }
 }
