@@ -6,7 +6,7 @@
 //! iterates are those of the in-process engine, bit for bit. Run it with
 //! `cargo run --release -p fedsa --example by_bytes`.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use fedsa::error::Result;
@@ -31,18 +31,18 @@ fn main() -> Result<()> {
     let uplink = Uplink::default();
     let start = vec![0.0; field.dim()];
 
-    let mut server = ServerNode::new(&method, &uplink, field.weights().to_vec(), SEED, start.clone());
+    let mut server = ServerNode::new(&method, &uplink, field.weights().to_vec(), SEED, start.clone())?;
     let (mut sent, mut received) = (0, 0);
     thread::scope(|scope| -> Result<()> {
         // One thread an agent; it ends when the server drops the sender to it.
         let (answers, inbox) = mpsc::channel();
         let mut agents = Vec::new();
         for agent in 0..field.agents() {
-            let (to_agent, from_server) = mpsc::channel::<Vec<u8>>();
+            let (to_agent, from_server) = mpsc::channel::<Arc<[u8]>>();
             let (field, method, uplink, start, answers) = (&*field, &method, &uplink, start.clone(), answers.clone());
             agents.push(to_agent);
             scope.spawn(move || {
-                let mut node = ClientNode::new(field, method, uplink, agent, SEED, start);
+                let mut node = ClientNode::new(field, method, uplink, agent, SEED, start).expect("the settings of the server");
                 for bytes in from_server {
                     if let Some(answer) = node.handle(&bytes).expect("a message of this federation") {
                         answers.send((agent, answer)).expect("the server listens");
@@ -56,11 +56,11 @@ fn main() -> Result<()> {
                 match todo {
                     // Another exchange: everybody asked answers, in any order.
                     Todo::Ask { to, bytes } => {
-                        to.iter().for_each(|c| agents[*c].send(bytes.clone()).expect("the agent listens"));
+                        to.iter().zip(&bytes).for_each(|(c, bytes)| agents[*c].send(Arc::clone(bytes)).expect("the agent listens"));
                         let got: Vec<(usize, Vec<u8>)> = inbox.iter().take(to.len()).collect();
-                        sent += to.len() * bytes.len();
+                        sent += bytes.iter().map(|bytes| bytes.len()).sum::<usize>();
                         received += got.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
-                        todo = server.receive(&got)?;
+                        todo = server.receive(&got).todo;
                     }
                     // SCAFFLSA tells the participants the mean direction when not all take part.
                     Todo::Tell { to, bytes } => {

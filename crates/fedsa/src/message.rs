@@ -19,14 +19,17 @@ pub enum Part {
     Operator = 3,
     /// Whether the agent's message of this round arrived: 1 or 0, one number.
     Arrived = 4,
+    /// The last round whose mean has the agent's answer, -1 for none, one number; with a question, where that is
+    /// not the round before.
+    Included = 5,
 }
 
 impl Part {
-    const ALL: [Part; 4] = [Part::Model, Part::Direction, Part::Operator, Part::Arrived];
+    const ALL: [Part; 5] = [Part::Model, Part::Direction, Part::Operator, Part::Arrived, Part::Included];
 
     /// Whether a codec may alter it; the others travel exactly.
     pub fn may_be_encoded(self) -> bool {
-        self != Part::Arrived
+        !matches!(self, Part::Arrived | Part::Included)
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
@@ -20,12 +21,12 @@ fn by_bytes(field: &dyn Field, method: &dyn fedsa::methods::Settings, seed: u64)
     let start = vec![0.0; field.dim()];
     std::thread::scope(|scope| {
         let (answers, inbox) = mpsc::channel::<(usize, Option<Vec<u8>>)>();
-        let outboxes: Vec<mpsc::Sender<Vec<u8>>> = (0..field.agents())
+        let outboxes: Vec<mpsc::Sender<Arc<[u8]>>> = (0..field.agents())
             .map(|agent| {
-                let (to_agent, from_server) = mpsc::channel::<Vec<u8>>();
+                let (to_agent, from_server) = mpsc::channel::<Arc<[u8]>>();
                 let (answers, start, uplink) = (answers.clone(), start.clone(), &uplink);
                 scope.spawn(move || {
-                    let mut node = ClientNode::new(field, method, uplink, agent, seed, start);
+                    let mut node = ClientNode::new(field, method, uplink, agent, seed, start).unwrap();
                     for bytes in from_server {
                         answers.send((agent, node.handle(&bytes).unwrap())).unwrap();
                     }
@@ -33,8 +34,8 @@ fn by_bytes(field: &dyn Field, method: &dyn fedsa::methods::Settings, seed: u64)
                 to_agent
             })
             .collect();
-        let mut server = ServerNode::new(method, &uplink, field.weights().to_vec(), seed, start.clone());
-        let send = |to: &[usize], bytes: Vec<Vec<u8>>| -> Vec<(usize, Vec<u8>)> {
+        let mut server = ServerNode::new(method, &uplink, field.weights().to_vec(), seed, start.clone()).unwrap();
+        let send = |to: &[usize], bytes: Vec<Arc<[u8]>>| -> Vec<(usize, Vec<u8>)> {
             to.iter().zip(bytes).for_each(|(c, bytes)| outboxes[*c].send(bytes).unwrap());
             let got: Vec<_> = to.iter().map(|_| inbox.recv().unwrap()).collect();
             got.into_iter().filter_map(|(c, bytes)| Some((c, bytes?))).collect()
@@ -44,7 +45,7 @@ fn by_bytes(field: &dyn Field, method: &dyn fedsa::methods::Settings, seed: u64)
                 let mut todo = server.open(t);
                 loop {
                     match todo {
-                        Todo::Ask { to, bytes } => todo = server.receive(&send(&to, vec![bytes; to.len()])).unwrap(),
+                        Todo::Ask { to, bytes } => todo = server.receive(&send(&to, bytes)).todo,
                         Todo::Tell { to, bytes } => {
                             assert!(send(&to, bytes).is_empty());
                             break;

@@ -20,7 +20,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("uplink", &["error", "kernel", "message", "random", "registry"]),
     ("sums", &["kernel"]),
     ("message", &["error", "random", "uplink"]),
-    ("local", &["kernel", "message", "problem", "random", "schedule"]),
+    ("local", &["error", "kernel", "message", "problem", "random", "schedule"]),
     ("server", &["error", "linalg", "message", "random", "schedule", "sums"]),
     ("methods", &["error", "registry", "local", "schedule", "server", "uplink"]),
     ("round", &["error", "kernel", "linalg", "local", "message", "methods", "problem", "random", "record", "server", "sums", "uplink"]),

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::{EXACT, field, link, method, methods, problems, run, run_for, small_garnet};
 use fedsa::error::Result;
 use fedsa::message::{Message, Part, TELL};
@@ -25,13 +27,13 @@ const SEED: u64 = 5;
 fn by_bytes(field: &dyn Field, method: &dyn Settings, uplink: &Uplink) -> (Ledger, Vec<f64>) {
     let start = vec![0.0; field.dim()];
     let mut nodes: Vec<ClientNode<'_>> =
-        (0..field.agents()).map(|c| ClientNode::new(field, method, uplink, c, SEED, start.clone())).collect();
-    let mut server = ServerNode::new(method, uplink, field.weights().to_vec(), SEED, start);
+        (0..field.agents()).map(|c| ClientNode::new(field, method, uplink, c, SEED, start.clone()).unwrap()).collect();
+    let mut server = ServerNode::new(method, uplink, field.weights().to_vec(), SEED, start).unwrap();
     let mut ledger = Ledger::default();
-    let mut send = |to: &[usize], bytes: Vec<Vec<u8>>, ledger: &mut Ledger| -> Vec<(usize, Vec<u8>)> {
+    let mut send = |to: &[usize], bytes: Vec<Arc<[u8]>>, ledger: &mut Ledger| -> Vec<(usize, Vec<u8>)> {
         ledger.exchanges += 1;
         ledger.messages += to.len() as u64;
-        ledger.bits_down += 8 * bytes.iter().map(Vec::len).sum::<usize>() as u64;
+        ledger.bits_down += 8 * bytes.iter().map(|bytes| bytes.len()).sum::<usize>() as u64;
         let answers: Vec<_> = to.iter().zip(&bytes).filter_map(|(c, bytes)| Some((*c, nodes[*c].handle(bytes).unwrap()?))).collect();
         for (_, answer) in &answers {
             ledger.messages += 1;
@@ -44,7 +46,7 @@ fn by_bytes(field: &dyn Field, method: &dyn Settings, uplink: &Uplink) -> (Ledge
         let mut todo = server.open(t);
         loop {
             match todo {
-                Todo::Ask { to, bytes } => todo = server.receive(&send(&to, vec![bytes; to.len()], &mut ledger)).unwrap(),
+                Todo::Ask { to, bytes } => todo = server.receive(&send(&to, bytes, &mut ledger)).todo,
                 Todo::Tell { to, bytes } => {
                     assert!(send(&to, bytes, &mut ledger).is_empty());
                     break;

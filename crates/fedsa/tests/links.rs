@@ -50,18 +50,20 @@ const ROUNDS: u64 = 8;
 /// `theta_t` after every round from halves that exchange bytes, and the bits that went up and down.
 fn by_bytes(field: &dyn Field, method: &dyn Method, uplink: &Uplink) -> (Vec<Vec<u64>>, u64, u64) {
     let start = vec![0.0; field.dim()];
-    let mut nodes: Vec<ClientNode<'_>> = (0..field.agents()).map(|c| ClientNode::new(field, method, uplink, c, 5, start.clone())).collect();
-    let mut server = ServerNode::new(method, uplink, field.weights().to_vec(), 5, start);
+    let mut nodes: Vec<ClientNode<'_>> =
+        (0..field.agents()).map(|c| ClientNode::new(field, method, uplink, c, 5, start.clone()).unwrap()).collect();
+    let mut server = ServerNode::new(method, uplink, field.weights().to_vec(), 5, start).unwrap();
     let (mut up, mut down, mut thetas) = (0, 0, Vec::new());
     for t in 0..ROUNDS {
         let mut todo = server.open(t);
         loop {
             todo = match todo {
                 Todo::Ask { to, bytes } => {
-                    down += 8 * (to.len() * bytes.len()) as u64;
-                    let answers: Vec<_> = to.iter().filter_map(|c| Some((*c, nodes[*c].handle(&bytes).unwrap()?))).collect();
+                    down += bytes.iter().map(|bytes| 8 * bytes.len() as u64).sum::<u64>();
+                    let answers: Vec<_> =
+                        to.iter().zip(&bytes).filter_map(|(c, bytes)| Some((*c, nodes[*c].handle(bytes).unwrap()?))).collect();
                     up += answers.iter().map(|(_, bytes)| 8 * bytes.len() as u64).sum::<u64>();
-                    server.receive(&answers).unwrap()
+                    server.receive(&answers).todo
                 }
                 Todo::Tell { to, bytes } => {
                     for (c, bytes) in to.iter().zip(bytes) {

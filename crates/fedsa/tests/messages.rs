@@ -132,34 +132,59 @@ fn halves_take_or_refuse_any_message_without_panic() {
     let field = field(&**problem, Law::Markov);
     let d = field.dim();
     for (kind, method) in methods(None).into_iter().chain(methods(Some(2))) {
-        let client = || ClientNode::new(&*field, &*method, &EXACT, 1, 5, vec![0.0; d]);
+        let client = || ClientNode::new(&*field, &*method, &EXACT, 1, 5, vec![0.0; d]).unwrap();
         let mut node = client();
         let taken = strange(d).iter().filter(|bytes| node.handle(bytes).is_ok()).count();
-        // Of the well-formed ones, those with this method's exchanges and parts.
-        assert!((3..=9).contains(&taken), "{kind}: {taken}");
+        // Of the well-formed ones, those with this method's exchanges and parts, in their order.
+        assert!((1..=9).contains(&taken), "{kind}: {taken}");
 
-        let mut server = ServerNode::new(&*method, &EXACT, vec![1.0 / 3.0; 3], 5, vec![0.0; d]);
-        let Todo::Ask { to, bytes } = server.open(0) else { panic!("a round opens with a question") };
-        let before = server.theta().to_vec();
+        let server = || ServerNode::new(&*method, &EXACT, vec![1.0 / 3.0; 3], 5, vec![0.0; d]).unwrap();
+        let mut at_start = server();
+        let Todo::Ask { to, bytes } = at_start.open(0) else { panic!("a round opens with a question") };
+        let before = at_start.theta().to_vec();
         for bytes in strange(d) {
             for agent in 0..4 {
                 // Only one vector for the right round and exchange may pass; it then may move theta.
-                let passed = server.receive(&[(agent, bytes.clone())]).is_ok();
+                let mut server = server();
+                server.open(0);
+                let passed = server.receive(&[(agent, bytes.clone())]).refused.is_empty();
                 let right = Message::decode(&bytes, &Exact, 1 << 20, |_, _| Stream::default())
                     .is_ok_and(|m| (m.round, m.exchange) == (0, 0) && m.parts.len() == 1);
                 assert!(right || !passed && server.theta() == before, "{kind}");
-                if passed {
-                    server = ServerNode::new(&*method, &EXACT, vec![1.0 / 3.0; 3], 5, vec![0.0; d]);
-                    server.open(0);
-                }
             }
         }
-        // Twice from one agent, from one who was not asked, and from none.
-        let answer = client().handle(&bytes).unwrap().unwrap();
-        assert!(server.receive(&[(to[0], answer.clone()), (to[0], answer.clone())]).is_err(), "{kind}");
-        assert!(server.receive(&[(7, answer.clone())]).is_err(), "{kind}");
-        assert!(server.receive(&[]).is_err(), "{kind}");
-        // And after all that, the right answers pass.
-        assert!(server.receive(&to.iter().map(|c| (*c, answer.clone())).collect::<Vec<_>>()).is_ok(), "{kind}");
+        let answers = |answers: &[(usize, Vec<u8>)]| {
+            let mut server = server();
+            server.open(0);
+            let refused = server.receive(answers).refused;
+            (refused.into_iter().map(|(i, _)| i).collect::<Vec<_>>(), server.theta().to_vec())
+        };
+        // One who was not asked is refused alone; the same answer twice is one; without any theta stays as it is.
+        let agent = to[0];
+        let node = || ClientNode::new(&*field, &*method, &EXACT, agent, 5, vec![0.0; d]).unwrap();
+        let answer = node().handle(&bytes[0]).unwrap().unwrap();
+        let (refused, alone) = answers(&[(agent, answer.clone())]);
+        assert!(refused.is_empty());
+        assert_eq!(answers(&[(7, answer.clone()), (agent, answer.clone())]), (vec![0], alone.clone()), "{kind}");
+        assert_eq!(answers(&[(agent, answer.clone()), (agent, answer.clone())]), (vec![], alone.clone()), "{kind}");
+        assert_eq!(answers(&[]), (vec![], before.clone()), "{kind}");
+        // Another one of the same agent, one cut off, and numbers that are none, are refused alone.
+        let mut other = answer.clone();
+        *other.last_mut().unwrap() ^= 1;
+        assert_eq!(answers(&[(agent, answer.clone()), (agent, other)]), (vec![1], alone.clone()), "{kind}");
+        assert_eq!(answers(&[(agent, answer[..answer.len() - 1].to_vec()), (agent, answer.clone())]), (vec![0], alone.clone()), "{kind}");
+        for x in [f64::NAN, f64::INFINITY] {
+            let mut bad = answer.clone();
+            let end = bad.len();
+            bad[end - 8..].copy_from_slice(&x.to_le_bytes());
+            assert_eq!(answers(&[(agent, bad), (agent, answer.clone())]), (vec![0], alone.clone()), "{kind}");
+        }
+        // A question that comes twice gets the same bytes, and changes nothing; one that was changed is refused.
+        let mut node = node();
+        assert_eq!(node.handle(&bytes[0]).unwrap().unwrap(), answer);
+        assert_eq!(node.handle(&bytes[0]).unwrap().unwrap(), answer, "{kind}");
+        let mut changed = bytes[0].to_vec();
+        *changed.last_mut().unwrap() ^= 1;
+        assert!(node.handle(&changed).is_err(), "{kind}");
     }
 }

@@ -1,7 +1,8 @@
 //! Drift `xi_c`: control variates (\[S\] Alg. 2).
 
 use super::plain::direction;
-use super::{Batch, Client, Memory, Outbox};
+use super::{Batch, Client, Last, Memory, Outbox};
+use crate::error::{BadInput, Result};
 use crate::message::{Message, Part, TELL};
 use crate::random::Purpose;
 use crate::schedule::{Leg, Steps};
@@ -88,19 +89,39 @@ impl Client for ControlVariate {
         }
     }
 
+    fn model_kept(&self) -> Option<usize> {
+        (!self.is_told()).then_some(BASE)
+    }
+
+    fn can_follow(&self, round: u64, last: Last) -> Result<()> {
+        // What a round adds, `gain v = (gain / (alpha_g E)) (theta_{t+1} - theta_t)`, telescopes over rounds only where that
+        // factor is the same in all of them.
+        let is_next = last.round.map_or(0, |t| t + 1) == round;
+        if is_next || self.is_told() || self.steps.size.constant().is_some() {
+            return Ok(());
+        }
+        let what = format!("round {round} after {}", last.round.map_or("none".into(), |t| format!("round {t}")));
+        Err(BadInput::new("message", what, "the next round: with step sizes that change, the rounds between are not known from this model"))
+    }
+
     fn needs_arrivals(&self) -> bool {
         self.learns == Learns::Acknowledged
     }
 
     fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox) {
         let theta = down.part(Part::Model);
-        // xi_c += gain (v - v_c), with v of the last round as this model tells it.
+        // xi_c += gain (v - v_c), with v of the last round as this model tells it: of all rounds since the agent's last,
+        // where it missed some. What was lost is not in v.
         if !self.is_told() && down.round > 0 {
-            let last = self.steps.of(down.round - 1);
+            let last = batch.last(down.round);
+            let leg = self.steps.of(last.round.unwrap_or(0));
             for l in batch.lanes() {
                 let [xi, sent, base] = batch.lane(l).memory;
+                if !last.is_included {
+                    sent.fill(0.0);
+                }
                 for i in 0..theta.len() {
-                    xi[i] = self.settled(&last, i, xi, sent, base, theta);
+                    xi[i] = self.settled(&leg, i, xi, sent, base, theta);
                 }
             }
         }

@@ -11,6 +11,7 @@ pub mod plain;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::error::Result;
 use crate::kernel::{Chunk, LANES, Lanes, chunks, flat, flat_mut};
 use crate::message::{Message, Part};
 use crate::problem::Field;
@@ -33,6 +34,19 @@ pub trait Client: Send + Sync {
     /// Whether it must be told which messages of a round are in the round's mean.
     fn needs_arrivals(&self) -> bool {
         false
+    }
+    /// Which of its vectors holds the model that an agent last answered, if one does: an agent that never answered has
+    /// `theta_0` there. Such agents learn the mean of a round from the next model, and must be told where their own
+    /// answer was lost.
+    fn model_kept(&self) -> Option<usize> {
+        None
+    }
+    /// Whether an agent can go on in a round from what it last did.
+    ///
+    /// # Errors
+    /// When it cannot, with the reason.
+    fn can_follow(&self, _round: u64, _last: Last) -> Result<()> {
+        Ok(())
     }
     /// Answers a message with one message per agent, through `out`.
     fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox);
@@ -62,6 +76,17 @@ pub struct Batch<'a> {
     samples: u64,
     /// Set when the round is to be abandoned.
     stop: Option<&'a AtomicBool>,
+    /// Where a network may lose messages: what the agents last did.
+    last: Option<Last>,
+}
+
+/// What an agent last did, where a network may have lost messages since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Last {
+    /// The round that it answered last; nothing before the first.
+    pub round: Option<u64>,
+    /// Whether that answer is in the round's mean.
+    pub is_included: bool,
 }
 
 /// Multiplications of a dense operator between two looks at the stop flag, for each lane: some
@@ -99,7 +124,18 @@ impl<'a> Batch<'a> {
         lanes.agents[..agents.len()].copy_from_slice(agents);
         let mut at = [0; LANES];
         agents.iter().zip(&mut at).for_each(|(c, at)| *at = c - first);
-        Self { field, d: field.dim(), seed, lanes, memory, stride, at, samples: 0, stop: None }
+        Self { field, d: field.dim(), seed, lanes, memory, stride, at, samples: 0, stop: None, last: None }
+    }
+
+    /// Says what the batch's one agent last did; without it, it answered the round before, and that is in its mean.
+    #[must_use]
+    pub fn after(self, last: Last) -> Self {
+        Self { last: Some(last), ..self }
+    }
+
+    /// What the agents did before round `t`.
+    pub fn last(&self, t: u64) -> Last {
+        self.last.unwrap_or(Last { round: t.checked_sub(1), is_included: true })
     }
 
     /// Lets a flag cut local steps short. What the batch then holds is of no use: the round must be

@@ -146,11 +146,12 @@ impl Setup {
     }
 
     fn client(&self, agent: usize) -> ClientNode<'_> {
-        ClientNode::new(self.field, &*self.method, &self.uplink, agent, SEED, self.start())
+        ClientNode::new(self.field, &*self.method, &self.uplink, agent, SEED, self.start()).expect("a method that lives with its link")
     }
 
     fn server(&self) -> ServerNode<'_> {
         ServerNode::new(&*self.method, &self.uplink, self.field.weights().to_vec(), SEED, self.start())
+            .expect("a method that lives with its link")
     }
 
     /// What arrives at agent 0 in some rounds, and what arrives at the server, exchange by exchange.
@@ -164,13 +165,13 @@ impl Setup {
                 todo = match todo {
                     Todo::Ask { to, bytes } => {
                         let mut answers = Vec::new();
-                        for c in to {
+                        for (c, bytes) in to.into_iter().zip(bytes) {
                             if c == 0 {
-                                down.push(bytes.clone());
+                                down.push(bytes.to_vec());
                             }
                             answers.extend(nodes[c].handle(&bytes).expect("the server's message").map(|answer| (c, answer)));
                         }
-                        let next = server.receive(&answers).expect("the agents' answers");
+                        let next = server.receive(&answers).todo;
                         up.push(answers);
                         next
                     }
@@ -178,7 +179,7 @@ impl Setup {
                         for (c, bytes) in to.into_iter().zip(bytes) {
                             nodes[c].handle(&bytes).expect("the server's message");
                             if c == 0 {
-                                down.push(bytes);
+                                down.push(bytes.to_vec());
                             }
                         }
                         Todo::RoundOver
@@ -297,26 +298,22 @@ fn feed_server(data: &[u8]) -> Verdict {
             answers.push((usize::from(*agent), answer.to_vec()));
             continue;
         }
-        let before = common::bits(server.theta());
-        match server.receive(&answers) {
-            Ok(todo) => {
-                taken.push(std::mem::take(&mut answers));
-                open(&mut server, &mut round, todo);
-            }
-            Err(e) => {
-                refused(&e);
-                is_refused = true;
-                assert_eq!(common::bits(server.theta()), before, "answers that were refused have moved theta");
-                answers.clear();
-            }
+        let progress = server.receive(&answers);
+        for (_, e) in &progress.refused {
+            refused(e);
         }
+        is_refused |= !progress.refused.is_empty();
+        let good = answers.drain(..).enumerate().filter(|(i, _)| progress.refused.iter().all(|(bad, _)| bad != i));
+        taken.push(good.map(|(_, answer)| answer).collect::<Answers>());
+        open(&mut server, &mut round, progress.todo);
     }
     if is_refused {
         let (mut twin, mut round) = (setup.server(), 0);
         twin.open(0);
         for answers in &taken {
-            let todo = twin.receive(answers).expect("answers that were taken");
-            open(&mut twin, &mut round, todo);
+            let progress = twin.receive(answers);
+            assert!(progress.refused.is_empty(), "answers that were taken");
+            open(&mut twin, &mut round, progress.todo);
         }
         assert_eq!(common::bits(server.theta()), common::bits(twin.theta()), "answers that were refused have changed the server");
         return Verdict::Refused;
