@@ -53,6 +53,54 @@ fn steps<P: Problem>(problem: &P, lanes: &mut Lanes, etas: &[f64], batch: usize)
     }
 }
 
+/// `g_c(theta, z)` of every lane with the next sample of its stream, into `lanes.observed`; processes and streams move on
+/// only if `advance`.
+pub fn observe<P: Problem>(problem: &P, lanes: &mut Lanes, advance: bool, batch: usize, isa: Isa) {
+    assert!(isa.is_available());
+    // SAFETY: the instruction set is available.
+    unsafe {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => observe_avx512(problem, lanes, advance, batch),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => observe_avx2(problem, lanes, advance, batch),
+            _ => observations(problem, lanes, advance, batch),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
+unsafe fn observe_avx512<P: Problem>(problem: &P, lanes: &mut Lanes, advance: bool, batch: usize) {
+    observations(problem, lanes, advance, batch);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn observe_avx2<P: Problem>(problem: &P, lanes: &mut Lanes, advance: bool, batch: usize) {
+    observations(problem, lanes, advance, batch);
+}
+
+#[inline(always)]
+fn observations<P: Problem>(problem: &P, lanes: &mut Lanes, advance: bool, batch: usize) {
+    let d = problem.dim();
+    let mut z = P::Obs::default();
+    let mut one = vec![0.0; d];
+    let mut chain = vec![0; lanes.chain_len];
+    for l in 0..lanes.len {
+        let words = l * lanes.chain_len..(l + 1) * lanes.chain_len;
+        chain.copy_from_slice(&lanes.chains[words.clone()]);
+        let mut stream = lanes.streams[l];
+        let g = &mut super::flat_mut(&mut lanes.observed[l * lanes.width..][..lanes.width])[..d];
+        let theta = &super::flat(&lanes.theta[l * lanes.width..][..lanes.width])[..d];
+        operator(problem, lanes.agents[l], theta, &mut chain, &mut stream, batch, &mut z, g, &mut one);
+        if advance {
+            lanes.chains[words].copy_from_slice(&chain);
+            lanes.streams[l] = stream;
+        }
+    }
+}
+
 /// `g`: the mean of `batch` samples `g_c(theta, z)`, or `gbar_c(theta)` when `batch` is 0.
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "the loop's buffers, passed apart so that it allocates nothing")]

@@ -20,7 +20,7 @@ pub mod td;
 use faer::Mat;
 
 use crate::error::{BadInput, Result, require};
-use crate::kernel::{Isa, Lanes, flat, flat_mut, generic};
+use crate::kernel::{Isa, Lanes, generic};
 use crate::linalg;
 use crate::random::Stream;
 use crate::registry::{Kind, kind};
@@ -212,22 +212,8 @@ impl<P: Problem> Field for Sampled<P> {
         }
     }
     fn observe(&self, lanes: &mut Lanes, advance: bool) {
-        let d = self.dim();
-        let mut z = P::Obs::default();
-        let mut one = vec![0.0; d];
-        let mut chain = vec![0; lanes.chain_len];
-        for l in 0..lanes.len {
-            let words = l * lanes.chain_len..(l + 1) * lanes.chain_len;
-            chain.copy_from_slice(&lanes.chains[words.clone()]);
-            let mut stream = lanes.streams[l];
-            let g = &mut flat_mut(&mut lanes.observed[l * lanes.width..][..lanes.width])[..d];
-            let theta = &flat(&lanes.theta[l * lanes.width..][..lanes.width])[..d];
-            generic::operator(&self.problem, lanes.agents[l], theta, &mut chain, &mut stream, self.batch(), &mut z, g, &mut one);
-            if advance {
-                lanes.chains[words].copy_from_slice(&chain);
-                lanes.streams[l] = stream;
-            }
-        }
+        let isa = if self.generic { Isa::Portable } else { self.isa };
+        generic::observe(&self.problem, lanes, advance, self.batch(), isa);
     }
     fn pass_over(&self, lanes: &mut Lanes, samples: usize) {
         let mut z = P::Obs::default();

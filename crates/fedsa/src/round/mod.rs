@@ -92,9 +92,13 @@ struct Scratch {
     inbox: Vec<f64>,
 }
 
+/// The version of the layout of saved runs, which begin with it.
+const LAYOUT: u32 = 1;
+
 /// Serialised form of [`State`] and the server's state.
 #[derive(Serialize, Deserialize)]
 struct Saved {
+    layout: u32,
     round: u64,
     memory: Vec<f64>,
     chains: Vec<u64>,
@@ -108,6 +112,7 @@ struct Saved {
 /// [`Saved`] without copies: a state may fill half of the memory.
 #[derive(Serialize)]
 struct Saving<'a> {
+    layout: u32,
     round: u64,
     memory: &'a [f64],
     chains: &'a [u64],
@@ -356,7 +361,7 @@ impl<'a> Run<'a> {
         assert!(!self.abandoned, "an abandoned round is not to be saved");
         let State { round, memory, chains, ledger, output, status, link } = &self.state;
         let memory = crate::kernel::flat(memory);
-        let saving = Saving { round: *round, memory, chains, ledger, output, status, link, server: self.server.state() };
+        let saving = Saving { layout: LAYOUT, round: *round, memory, chains, ledger, output, status, link, server: self.server.state() };
         postcard::to_stdvec(&saving).expect("plain data serialises")
     }
 
@@ -366,6 +371,12 @@ impl<'a> Run<'a> {
     /// When the bytes are not a saved run of this shape.
     pub fn restore(&mut self, bytes: &[u8]) -> crate::error::Result<()> {
         let bad = || crate::error::BadInput::new("checkpoint", "not a saved run of these settings", "a checkpoint that this program wrote");
+        if let Ok((layout, _)) = postcard::take_from_bytes::<u32>(bytes)
+            && layout != LAYOUT
+        {
+            let what = format!("a saved run of layout {layout}; this version has {LAYOUT}");
+            return Err(crate::error::BadInput::new("checkpoint", what, "a checkpoint of this version"));
+        }
         let (saved, rest): (Saved, _) = postcard::take_from_bytes(bytes).map_err(|_| bad())?;
         if !rest.is_empty() || !self.can_be_at(&saved) {
             return Err(bad());
@@ -454,6 +465,7 @@ mod tests {
         let clear = Uplink::default();
         let plain = |change: &dyn Fn(&mut Saved)| is_put_back(&DelayedSa { step_size }, &clear, change);
         assert!(plain(&|_| ()));
+        assert!(!plain(&|saved| saved.layout = 2), "of another version");
         assert!(!plain(&|saved| saved.chains[1] = 2), "of two states");
         assert!(!plain(&|saved| saved.chains.truncate(2)));
         assert!(!plain(&|saved| saved.memory.push(0.0)));
