@@ -9,7 +9,7 @@ use fedsa::problem::{Field, NoFiles, Settings, linear::LinearSystems};
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
 
-/// Bits of the iterates, processes and streams after a leg from a fixed start.
+/// Bits of the iterates, of the next operators, and of processes and streams after a leg from a fixed start.
 fn after_leg(field: &dyn Field, agents: &[usize], etas: &[f64]) -> Vec<u64> {
     let d = field.dim();
     let mut lanes = Lanes::new(d, field.chain_len());
@@ -26,9 +26,15 @@ fn after_leg(field: &dyn Field, agents: &[usize], etas: &[f64]) -> Vec<u64> {
         }
     }
     field.leg(&mut lanes, etas);
+    // What is only looked at is seen again.
+    field.observe(&mut lanes, false);
+    let seen = flat(&lanes.observed).to_vec();
+    field.observe(&mut lanes, true);
+    assert_eq!(flat(&lanes.observed), seen);
     let mut bits: Vec<u64> = Vec::new();
     for l in 0..agents.len() {
         bits.extend(flat(&lanes.theta)[l * 8 * lanes.width..][..d].iter().map(|x| x.to_bits()));
+        bits.extend(flat(&lanes.observed)[l * 8 * lanes.width..][..d].iter().map(|x| x.to_bits()));
         bits.push(lanes.streams[l].bits());
     }
     bits.extend(&lanes.chains[..agents.len() * lanes.chain_len]);
@@ -92,7 +98,7 @@ fn kernels_agree_to_the_bit() {
                 for len in 1..=LANES {
                     let agents: Vec<usize> = (0..len).map(|l| (l * 3 + len) % 11).collect();
                     let got = after_leg(&*field, &agents, &etas);
-                    let per_lane = field.dim() + 1;
+                    let per_lane = 2 * field.dim() + 1;
                     for (l, c) in agents.iter().enumerate() {
                         let lane = &got[l * per_lane..(l + 1) * per_lane];
                         assert_eq!(lane, &reference[*c][..per_lane], "{name}, {sampling:?}, {isa:?}, {len} lanes, agent {c}");
