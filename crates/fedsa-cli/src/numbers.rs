@@ -33,7 +33,12 @@ pub fn percent(share: f64) -> String {
 
 /// A number as one would type it, with all its digits.
 pub fn typed(x: f64) -> String {
-    if x == 0.0 || !x.is_finite() || (1e-4..1e16).contains(&x.abs()) { x.to_string() } else { format!("{x:e}") }
+    if is_plain(x) { x.to_string() } else { format!("{x:e}") }
+}
+
+/// Whether a number is typed without an exponent.
+pub fn is_plain(x: f64) -> bool {
+    x == 0.0 || !x.is_finite() || (1e-4..1e16).contains(&x.abs())
 }
 
 /// A predicted number of rounds: two digits of it.

@@ -270,7 +270,7 @@ fn once(target: &Target, args: &Args, first: u64, seconds: Option<f64>) -> Resul
     command.env("RAYON_NUM_THREADS", "1").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = command.spawn().map_err(|e| broken("this program", &e))?;
     let stderr = process.stderr.take().expect("a pipe");
-    // The end of what it says, however much that is.
+    // The beginning of what it says; the rest is read, so that it does not wait, and dropped.
     let said = thread::spawn(move || {
         let lines = BufReader::new(stderr).lines().map_while(Result::ok);
         lines.fold(String::new(), |all, line| if all.len() < 4000 { all + &line + "\n" } else { all })

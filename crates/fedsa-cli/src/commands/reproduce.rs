@@ -88,9 +88,8 @@ fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Failure> {
     for (bundled, experiment) in experiments {
         let out = parent.join(bundled.id);
         // What an interruption left undone is begun.
-        let resume = folder::look(&out).map(|found| args.common.resume && found.holds != Holds::Nothing);
-        let ended = resume.and_then(|resume| one(experiment, args, &out, &Common { resume, ..args.common.clone() }));
-        match ended {
+        let resume = args.common.resume && folder::holds(&out) != Holds::Nothing;
+        match one(experiment, args, &out, &Common { resume, ..args.common.clone() }) {
             Ok(Ended { status: INTERRUPTED, .. }) => return Ok(INTERRUPTED),
             Ok(ended) => {
                 notes += ended.notes;

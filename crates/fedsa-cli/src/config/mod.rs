@@ -202,7 +202,7 @@ pub fn cut(value: &Value, most: usize) -> String {
 /// A value as one would type it: very small and very large numbers with an exponent.
 fn typed(value: &Value) -> String {
     match value {
-        Value::Float(x) if *x != 0.0 && x.is_finite() && !(1e-4..1e16).contains(&x.abs()) => format!("{x:e}"),
+        Value::Float(x) if !crate::numbers::is_plain(*x) => format!("{x:e}"),
         Value::Array(items) => format!("[{}]", items.iter().map(typed).collect::<Vec<_>>().join(", ")),
         Value::Table(table) if table.is_empty() => "{}".into(),
         Value::Table(table) => {

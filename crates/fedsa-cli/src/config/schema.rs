@@ -263,6 +263,11 @@ pub struct Stop {
 }
 
 impl Stop {
+    /// The residuals that it asks for, either of which would do, of a run that starts at one.
+    pub fn residuals(&self, at_start: f64) -> impl Iterator<Item = f64> {
+        [self.residual, self.relative_residual.map(|x| x * at_start)].into_iter().flatten()
+    }
+
     fn is_never(&self) -> bool {
         *self == Stop::default()
     }

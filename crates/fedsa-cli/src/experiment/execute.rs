@@ -430,10 +430,9 @@ impl Shared<'_> {
                 observer.recorded(job.cell, job.seed, &row);
                 rows.push(row);
                 // A residual that overflows at the start is no measure.
-                let below =
-                    |target: Option<f64>, name| target.is_some_and(|x| x.is_finite() && metric(&seen, name).is_some_and(|y| y <= x));
-                let relative = cell.run.stop.relative_residual.map(|x| x * rows[0].seen.residual);
-                stopped = below(cell.run.stop.mse, "mse") || below(cell.run.stop.residual, "residual") || below(relative, "residual");
+                let below = |target: f64, name| target.is_finite() && metric(&seen, name).is_some_and(|y| y <= target);
+                let stop = &cell.run.stop;
+                stopped = stop.mse.is_some_and(|x| below(x, "mse")) || stop.residuals(rows[0].seen.residual).any(|x| below(x, "residual"));
             }
             if ended || stopped {
                 break;

@@ -58,20 +58,17 @@ pub fn pictures(plan: &Plan, picture: &Picture, config: &str) -> Vec<(String, Ve
 const COLUMNS: &[&str] = &["method", "kind", "point", "outcome", "seed"];
 
 fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
-    // For every row of the table: the point, the method, the run, its recorded round.
+    // For every row of the table: the point, the method, the run and its outcome, its recorded round.
     let mut all = Vec::new();
     for planned in &plan.points {
         for (label, cell) in plan.labels.iter().zip(&planned.cells) {
             for run in &results.cells[*cell] {
-                all.extend(run.rows.iter().map(|row| (planned, label, *cell, run, row)));
+                let outcome = run.outcome(&plan.cells[*cell].run.stop).name();
+                all.extend(run.rows.iter().map(|row| (planned, label, *cell, outcome, run, row)));
             }
         }
     }
     let text = |of: &dyn Fn(usize) -> String| Column::Str((0..all.len()).map(of).collect());
-    let outcome = |i: usize| {
-        let (_, _, cell, run, _) = all[i];
-        run.outcome(&plan.cells[cell].run.stop).name().to_string()
-    };
     let count = |x: u64| i64::try_from(x).unwrap_or(i64::MAX);
     let mut columns = vec![
         ("method".to_string(), text(&|i| all[i].1.clone())),
@@ -84,7 +81,7 @@ fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
             all.iter().map(|(planned, ..)| planned.point.coordinates.iter().find(|(n, _)| *n == name).map(|(_, v)| v)).collect();
         columns.push((column_name(&name, &all_coordinates), coordinate_column(&values)));
     }
-    columns.push(("outcome".to_string(), text(&outcome)));
+    columns.push(("outcome".to_string(), text(&|i| all[i].3.to_string())));
     columns.push(("seed".to_string(), Column::I64(all.iter().map(|(.., run, _)| count(run.seed)).collect())));
     columns
         .extend(COUNTS.iter().map(|(name, of)| ((*name).to_string(), Column::I64(all.iter().map(|(.., row)| count(of(row))).collect()))));
@@ -232,6 +229,7 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
                 }
             }
             let coordinates: Map<String, Json> = planned.point.coordinates.iter().map(|(n, v)| (n.clone(), to_json(v))).collect();
+            let outcome = results.outcome(plan, *cell);
             let mut entry = json!({
                 "method": label,
                 "kind": plan.cells[*cell].method.kind,
@@ -239,7 +237,7 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
                 "coordinates": coordinates,
                 "seeds": seeds.len(),
                 "status": if diverged.is_empty() { "ok" } else { "diverged" },
-                "outcome": results.outcome(plan, *cell).map_or("refused", Outcome::name),
+                "outcome": outcome.map_or("refused", Outcome::name),
                 "as_expected": results.as_expected(plan, *cell),
                 "rounds": seeds.iter().filter_map(|s| s.rows.last()).map(|r| r.round).max(),
                 "floor_mean": number(floor.map(|f| f.mean)),
@@ -265,10 +263,10 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
                 entry["largest_stable_step"] =
                     number(super::predict::largest_stable_step(plan.field(*cell), &shape).ok().map(|stable| stable.step));
             }
-            if let Some(missed) = results.outcome(plan, *cell).and_then(Outcome::missed) {
+            if let Some(missed) = outcome.and_then(Outcome::missed) {
                 entry["target"] =
                     json!({ "metric": missed.metric, "asked": number(Some(missed.target)), "reached": number(Some(missed.value)) });
-                if matches!(results.outcome(plan, *cell), Some(Outcome::Stalled(_))) {
+                if matches!(outcome, Some(Outcome::Stalled(_))) {
                     entry["why_stalled"] = json!(results.why_stalled(plan, predictor, *cell, &missed));
                 }
             }

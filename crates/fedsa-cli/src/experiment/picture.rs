@@ -181,6 +181,26 @@ fn left_out(shown: usize, all: usize, what: &str) -> Option<String> {
     (shown < all).then(say)
 }
 
+/// A figure without panels, with what the file says of all figures.
+fn empty(plan: &Plan) -> Figure {
+    let spec = &plan.experiment.figure;
+    Figure { title: plan.experiment.title.clone(), columns: spec.columns, share_y: spec.share_y, ..Figure::default() }
+}
+
+/// A panel without curves along a coordinate.
+fn along(plan: &Plan, axis: &str, title: String, y_label: String) -> Panel {
+    Panel {
+        title,
+        x_label: coordinate_label(axis),
+        y_label,
+        x_log: is_log(plan, axis),
+        x_binary: is_binary(plan, axis),
+        y_log: true,
+        y_range: plan.experiment.figure.y_range.map(|[a, b]| (a, b)),
+        ..Panel::default()
+    }
+}
+
 /// Panels by the values of some coordinates, each with the points that have them.
 fn panels(plan: &Plan, by: &[String]) -> Vec<(String, Vec<usize>)> {
     let mut out = Lines::default();

@@ -410,7 +410,8 @@ impl Found {
             remove_empty(&made);
             unusable(&path, &e)
         })?;
-        let had_lock = lock.is_some();
+        // Without a lock another process may have run here since.
+        let may_have_changed = lock.is_none();
         let taken = match lock {
             Some(lock) => Ok(Some(Lock::Free(lock))),
             None => take_lock(&own, true),
@@ -423,16 +424,15 @@ impl Found {
                 return Err(unusable(&own.join(LOCK), &e));
             }
         };
-        // Without a lock another process may have run here since.
-        let names = names_in(&path).map_err(|e| unusable(&path, &e))?;
-        let now = contents(&path, &names);
-        if had_lock {
-            // Nobody else has written since.
-        } else if (now.0, &now.2) != (holds, &manifest) {
-            let what = format!("another fedsa has written to {} meanwhile", path.display());
-            return Err(BadInput::new("--out", what, "another folder, --resume, or --overwrite to replace what is there now").into());
-        } else if manifest.is_none() && !is_barren(&own) {
-            return Err(unusable(&own, &io::Error::new(io::ErrorKind::AlreadyExists, "it is not fedsa's")));
+        if may_have_changed {
+            let (holds_now, _, manifest_now) = contents(&path, &names_in(&path).map_err(|e| unusable(&path, &e))?);
+            if (holds_now, &manifest_now) != (holds, &manifest) {
+                let what = format!("another fedsa has written to {} meanwhile", path.display());
+                return Err(BadInput::new("--out", what, "another folder, --resume, or --overwrite to replace what is there now").into());
+            }
+            if manifest.is_none() && !is_barren(&own) {
+                return Err(unusable(&own, &io::Error::new(io::ErrorKind::AlreadyExists, "it is not fedsa's")));
+            }
         }
         let has_manifest = manifest.is_some();
         let known = manifest.or(adopted).unwrap_or_else(Manifest::new);

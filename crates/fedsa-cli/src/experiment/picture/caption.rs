@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Band, CurveCentre, Plan, Results, schema};
+use super::{Band, CurveCentre, Panel, Plan, Results, schema};
 
 /// What is drawn around the middle over seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,10 +60,12 @@ impl Seeds {
         self.counts.iter().all(|count| *count == 1)
     }
 
-    /// Of each panel, in the order in which they were begun, what it must say of its seeds: nothing where all say the same.
-    pub fn panel_notes(&self) -> Vec<Option<String>> {
-        let note = |panel: &BTreeSet<usize>| (self.counts.len() > 1 && !panel.is_empty()).then(|| format!("Over {}", text(panel)));
-        self.panels.iter().map(note).collect()
+    /// Lets each panel, in the order in which they were begun, say what its seeds are: nothing where all have the same.
+    pub fn note_in(&self, panels: &mut [Panel]) {
+        let note = |seeds: &BTreeSet<usize>| (self.counts.len() > 1 && !seeds.is_empty()).then(|| format!("Over {}", text(seeds)));
+        for (panel, seeds) in panels.iter_mut().zip(&self.panels) {
+            panel.notes.splice(0..0, note(seeds));
+        }
     }
 }
 

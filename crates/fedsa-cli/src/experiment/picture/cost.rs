@@ -12,28 +12,14 @@ pub(super) fn cost(plan: &Plan, results: &Results) -> Figure {
     let (axis, levels) = (spec.x.as_deref().expect("validated"), spec.level.as_ref().expect("validated").list());
     let (metric, paid) = (metrics(plan)[0], spec.cost.as_deref().unwrap_or("bits_up"));
     let by = spec.panels.clone().unwrap_or_default();
-    let (x_log, x_binary) = (is_log(plan, axis), is_binary(plan, axis));
-    let mut figure = Figure { title: plan.experiment.title.clone(), columns: spec.columns, share_y: spec.share_y, ..Figure::default() };
+    let mut figure = empty(plan);
     let mut seeds = Seeds::default();
     let groups = panels(plan, &by);
     let all = levels.len() * groups.len();
     figure.notes.extend(left_out(MOST_PANELS.min(all), all, "panels"));
     for (level, (title, points)) in levels.iter().flat_map(|level| groups.iter().map(move |group| (*level, group))).take(MOST_PANELS) {
         seeds.panel();
-        let mut panel = Panel {
-            title: std::iter::once(title.clone())
-                .filter(|t| !t.is_empty())
-                .chain([format!("until {} ≤ {level}", metric_text(metric))])
-                .collect::<Vec<_>>()
-                .join(", "),
-            x_label: coordinate_label(axis),
-            y_label: axis_text(paid).to_string(),
-            x_log,
-            x_binary,
-            y_log: true,
-            y_range: spec.y_range.map(|[a, b]| (a, b)),
-            ..Panel::default()
-        };
+        let mut panel = along(plan, axis, until(title, metric, level), axis_text(paid).to_string());
         let (mut color, mut left) = (0, 0);
         // Methods that do not get there, by where they do not.
         let mut missed: Lines<&str> = Lines::default();
@@ -69,7 +55,7 @@ pub(super) fn cost(plan: &Plan, results: &Results) -> Figure {
                 missed.add(format!("{axis} = {}{more}", places.join(", ")), label);
             }
         }
-        if let Some(slope) = spec.slope.filter(|_| x_log) {
+        if let Some(slope) = spec.slope.filter(|_| panel.x_log) {
             panel.curves.extend(reference(slope, &panel.curves));
         }
         if left > 0 {
@@ -79,12 +65,16 @@ pub(super) fn cost(plan: &Plan, results: &Results) -> Figure {
         panel.notes.extend(capped(notes.collect(), MOST_PANEL_NOTES, "more"));
         figure.panels.push(panel);
     }
-    for (panel, note) in figure.panels.iter_mut().zip(seeds.panel_notes()) {
-        panel.notes.splice(0..0, note);
-    }
+    seeds.note_in(&mut figure.panels);
     let mean = "the mean over seeds of that count at the first recorded round at which the mean over seeds of";
     figure.caption = format!("Points: {mean} {} is at most the level; {}.", metric_text(metric), seeds.text());
     figure
+}
+
+/// What a panel or a block of rows is about.
+fn until(title: &str, metric: &str, level: f64) -> String {
+    let until = format!("until {} ≤ {level}", metric_text(metric));
+    if title.is_empty() { until } else { format!("{title}, {until}") }
 }
 
 /// The counts of a table of costs.
@@ -103,9 +93,7 @@ pub(super) fn costs(plan: &Plan, results: &Results) -> Table {
     out.columns.extend(counts.iter().map(|count| count_text(count).to_string()));
     let groups = panels(plan, &by);
     for (level, (title, points)) in levels.iter().flat_map(|level| groups.iter().map(move |group| (*level, group))) {
-        let until = format!("until {} ≤ {level}", metric_text(metric));
-        let group = if title.is_empty() { until } else { format!("{title}, {until}") };
-        out.rows.push(vec![Cell { text: group, fill: Fill::Group }]);
+        out.rows.push(vec![Cell { text: until(title, metric, level), fill: Fill::Group }]);
         let cells = points.iter().flat_map(|point| plan.labels.iter().zip(&plan.points[*point].cells).map(move |row| (*point, row)));
         for (point, (label, cell)) in cells {
             all += 1;

@@ -32,7 +32,7 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) 
         centre: spec.centre.unwrap_or(CurveCentre::Mean),
         spread: Spread::of(spec),
     };
-    let mut figure = Figure { title: plan.experiment.title.clone(), columns: spec.columns, share_y: spec.share_y, ..Figure::default() };
+    let mut figure = empty(plan);
     let mut seeds = Seeds::default();
     let groups = panels(plan, &by);
     figure.notes.extend(left_out(MOST_PANELS.min(groups.len()), groups.len(), "panels"));
@@ -96,9 +96,7 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) 
         }
         figure.panels.push(panel);
     }
-    for (panel, note) in figure.panels.iter_mut().zip(seeds.panel_notes()) {
-        panel.notes.splice(0..0, note);
-    }
+    seeds.note_in(&mut figure.panels);
     figure.caption = caption::curves(&seeds, drawing.centre, drawing.spread);
     let has_prediction = |panel: &Panel| !panel.levels.is_empty() || panel.curves.iter().any(|curve| curve.style == Style::Dashed);
     if figure.panels.iter().any(has_prediction) {

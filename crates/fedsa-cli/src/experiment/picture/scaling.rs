@@ -11,23 +11,13 @@ pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>)
     let by = spec.panels.clone().unwrap_or_default();
     // A floor is the number that a prediction is tested by: its band is a standard error unless the file says otherwise.
     let spread = if spec.band.is_none() { Spread::Error } else { Spread::of(spec) };
-    let mut figure = Figure { title: plan.experiment.title.clone(), columns: spec.columns, share_y: spec.share_y, ..Figure::default() };
-    let (x_log, x_binary) = (is_log(plan, axis), is_binary(plan, axis));
+    let mut figure = empty(plan);
     let mut seeds = Seeds::default();
     let groups = panels(plan, &by);
     figure.notes.extend(left_out(MOST_PANELS.min(groups.len()), groups.len(), "panels"));
     for (title, points) in groups.into_iter().take(MOST_PANELS) {
         seeds.panel();
-        let mut panel = Panel {
-            title,
-            x_label: coordinate_label(axis),
-            y_label: y_label(&metrics),
-            x_log,
-            x_binary,
-            y_log: true,
-            y_range: spec.y_range.map(|[a, b]| (a, b)),
-            ..Panel::default()
-        };
+        let mut panel = along(plan, axis, title, y_label(&metrics));
         let (mut color, mut left) = (0, 0);
         for (m, label) in plan.labels.iter().enumerate() {
             // One line per metric and combination of what is neither the axis nor a panel.
@@ -63,7 +53,7 @@ pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>)
                 }
             }
         }
-        if let Some(slope) = spec.slope.filter(|_| x_log) {
+        if let Some(slope) = spec.slope.filter(|_| panel.x_log) {
             panel.curves.extend(reference(slope, &panel.curves));
         }
         if left > 0 {
@@ -71,9 +61,7 @@ pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>)
         }
         figure.panels.push(panel);
     }
-    for (panel, note) in figure.panels.iter_mut().zip(seeds.panel_notes()) {
-        panel.notes.splice(0..0, note);
-    }
+    seeds.note_in(&mut figure.panels);
     figure.caption = caption::scaling(&seeds, spread);
     if figure.panels.iter().any(|panel| panel.curves.iter().any(|curve| curve.style == Style::Dashed)) {
         figure.caption.push_str(PREDICTED);
