@@ -11,8 +11,8 @@ use std::thread;
 
 use fedsa::error::Result;
 use fedsa::kernel::Isa;
-use fedsa::methods::{Settings as _, scafflsa::Scafflsa};
-use fedsa::node::{ClientNode, ServerNode, Todo};
+use fedsa::methods::{Settings, scafflsa::Scafflsa};
+use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::garnet::Garnet;
 use fedsa::problem::{NoFiles, Settings as _};
 use fedsa::record::OutputRule;
@@ -25,13 +25,14 @@ const SEED: u64 = 7;
 
 fn main() -> Result<()> {
     // Six of ten agents take part in a round, drawn anew each time.
-    let method = Scafflsa { participants: Some(6), ..Scafflsa::new(0.1, 100) };
+    let method: &dyn Settings = &Scafflsa { participants: Some(6), ..Scafflsa::new(0.1, 100) };
     let field = Garnet { agents: 10, ..Garnet::default() }.field(&NoFiles, Sampling::default(), Isa::best())?;
-    method.check(field.agents())?;
     let uplink = Uplink::default();
     let start = vec![0.0; field.dim()];
 
-    let mut server = ServerNode::new(&method, &uplink, field.weights().to_vec(), SEED, start.clone())?;
+    // What all ends are built with; messages of ends that were built with anything else are refused.
+    let federation = &Federation::new(method, &uplink, field.weights().to_vec(), SEED, start.clone())?;
+    let mut server = ServerNode::new(federation)?;
     let (mut sent, mut received) = (0, 0);
     thread::scope(|scope| -> Result<()> {
         // One thread an agent; it ends when the server drops the sender to it.
@@ -39,10 +40,10 @@ fn main() -> Result<()> {
         let mut agents = Vec::new();
         for agent in 0..field.agents() {
             let (to_agent, from_server) = mpsc::channel::<Arc<[u8]>>();
-            let (field, method, uplink, start, answers) = (&*field, &method, &uplink, start.clone(), answers.clone());
+            let (field, answers) = (&*field, answers.clone());
             agents.push(to_agent);
             scope.spawn(move || {
-                let mut node = ClientNode::new(field, method, uplink, agent, SEED, start).expect("the settings of the server");
+                let mut node = ClientNode::new(federation, field, agent, agent).expect("the settings of the server");
                 for bytes in from_server {
                     if let Some(answer) = node.handle(&bytes).expect("a message of this federation") {
                         answers.send((agent, answer)).expect("the server listens");
@@ -50,8 +51,8 @@ fn main() -> Result<()> {
                 }
             });
         }
-        for t in 0..ROUNDS {
-            let mut todo = server.open(t);
+        for _ in 0..ROUNDS {
+            let mut todo = server.open();
             loop {
                 match todo {
                     // Another exchange: everybody asked answers, in any order.
@@ -77,7 +78,7 @@ fn main() -> Result<()> {
         Ok(())
     })?;
 
-    let mut engine = Run::new(&*field, &method, &uplink, OutputRule::Last, SEED, start)?;
+    let mut engine = Run::new(&*field, method, &uplink, OutputRule::Last, SEED, start)?;
     (0..ROUNDS).for_each(|_| engine.step());
     let bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(server.theta()), bits(engine.theta()), "the same numbers, whoever carries the messages");

@@ -87,6 +87,7 @@ pub mod message;
 pub mod methods;
 pub mod node;
 pub mod problem;
+pub mod protocol;
 pub mod random;
 pub mod record;
 pub mod registry;

@@ -1,14 +1,31 @@
 //! Messages between the halves of a method: named parts, and their bytes.
 //!
-//! On the wire (little endian): version u8, exchange u8, parts u8, round u32,
-//! then for each part: tag u8, codec u8, length u32, payload.
+//! On the wire, little endian:
+//!
+//! | what | type |
+//! | --- | --- |
+//! | version of the format | u8 |
+//! | exchange | u8 |
+//! | number of parts | u8 |
+//! | round | u32 |
+//! | agent: who sends it up or is sent it down; `u32::MAX` for all agents | u32 |
+//! | seen: see [`Envelope::seen`] | u32 |
+//! | settings: hash of what both ends were built with | u64 |
+//! | each part: tag u8, form u8, length u32, payload | |
+//! | CRC-32 (IEEE 802.3) of all bytes before | u32 |
+//!
+//! A part's form is its codec's tag for numbers, [`SPARSE`] for sparse numbers (count u32, then so many
+//! increasing u32 indices, then so many f64 values) or [`PACKED`] for bytes that the method packed itself (the
+//! length counts bytes).
+
+use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::random::Stream;
+use crate::random::{ALL, Stream};
 use crate::uplink::codec::{self, Codec, malformed};
 
 /// What a part of a message is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Part {
     /// The server's iterate `theta_t`; d numbers.
@@ -17,38 +34,204 @@ pub enum Part {
     Direction = 2,
     /// An operator's value `g_c(theta_t, z)`, or the mean of several; d numbers.
     Operator = 3,
-    /// Whether the agent's message of this round arrived: 1 or 0, one number.
-    Arrived = 4,
-    /// The last round whose mean has the agent's answer, -1 for none, one number; with a question, where that is
-    /// not the round before.
-    Included = 5,
+    /// The last round whose mean has the agent's answer, -1 for none; one number. The server says it to an agent
+    /// whose answer to the last question is not in its mean.
+    Included = 4,
+    /// The agent's control variate `xi_c`; d numbers. A server node sends it to an agent that lost its own.
+    Control = 5,
+    /// No answer: the agent's control variate is older than the question supposes; no numbers.
+    Behind = 6,
+    /// The gradient of an agent's objective, or the mean of several; d numbers.
+    Gradient = 7,
+    /// A symmetric matrix, its lower triangle row by row; d (d + 1) / 2 numbers.
+    Hessian = 8,
+    /// Losses at several trial points; one number each.
+    Losses = 9,
+    /// A step that the server proposes; d numbers.
+    Step = 10,
+    /// Pairs of an index and a value that a method chose to send.
+    Correction = 11,
+    /// Bytes that a method packed itself.
+    Packed = 12,
+}
+
+/// What the ledger counts a part as, beside its bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// A vector of d components.
+    Vector,
+    /// Single numbers.
+    Scalars,
+    /// A d x d matrix, or a correction of one.
+    Matrix,
+    /// Nothing: bookkeeping of the protocol.
+    Nothing,
 }
 
 impl Part {
-    const ALL: [Part; 5] = [Part::Model, Part::Direction, Part::Operator, Part::Arrived, Part::Included];
+    const ALL: [Part; 12] = [
+        Part::Model,
+        Part::Direction,
+        Part::Operator,
+        Part::Included,
+        Part::Control,
+        Part::Behind,
+        Part::Gradient,
+        Part::Hessian,
+        Part::Losses,
+        Part::Step,
+        Part::Correction,
+        Part::Packed,
+    ];
 
-    /// Whether a codec may alter it; the others travel exactly.
+    /// What the ledger counts it as.
+    pub fn unit(self) -> Unit {
+        match self {
+            Part::Model | Part::Direction | Part::Operator | Part::Control | Part::Gradient | Part::Step => Unit::Vector,
+            Part::Losses => Unit::Scalars,
+            Part::Hessian | Part::Correction => Unit::Matrix,
+            Part::Included | Part::Behind | Part::Packed => Unit::Nothing,
+        }
+    }
+
+    /// Whether a codec may alter it, and the link's bit budget pays for it; the others travel exactly, whatever the
+    /// budget is.
     pub fn may_be_encoded(self) -> bool {
-        !matches!(self, Part::Arrived | Part::Included)
+        matches!(self, Part::Model | Part::Direction | Part::Operator | Part::Gradient | Part::Step)
     }
 }
 
-/// Bytes before the parts.
-pub const HEADER_BYTES: usize = 7;
+/// What a part holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Body {
+    /// Numbers, all of them.
+    Numbers(Vec<f64>),
+    /// `len` numbers that are zero but at these increasing indices.
+    Sparse {
+        /// How many numbers there are, zeros included.
+        len: u32,
+        /// Where they are not zero.
+        index: Vec<u32>,
+        /// What they are there.
+        value: Vec<f64>,
+    },
+    /// Bytes whose meaning the method's halves know.
+    Packed(Vec<u8>),
+}
+
+impl Body {
+    /// How many numbers it stands for, zeros included; for packed bytes how many bytes there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Body::Numbers(x) => x.len(),
+            Body::Sparse { len, .. } => *len as usize,
+            Body::Packed(bytes) => bytes.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The numbers, if they are all written out.
+    pub fn numbers(&self) -> Option<&[f64]> {
+        match self {
+            Body::Numbers(x) => Some(x),
+            _ => None,
+        }
+    }
+
+    /// The first number that is infinite or none at all.
+    pub fn not_finite(&self) -> Option<f64> {
+        let numbers = match self {
+            Body::Numbers(x) => x,
+            Body::Sparse { value, .. } => value,
+            Body::Packed(_) => return None,
+        };
+        numbers.iter().copied().find(|x| !x.is_finite())
+    }
+
+    /// The bytes of its payload as it stands, without a codec.
+    fn payload(&self, out: &mut Vec<u8>) {
+        match self {
+            Body::Numbers(x) => x.iter().for_each(|x| out.extend(x.to_le_bytes())),
+            Body::Sparse { index, value, .. } => {
+                out.extend((index.len() as u32).to_le_bytes());
+                index.iter().for_each(|i| out.extend(i.to_le_bytes()));
+                value.iter().for_each(|x| out.extend(x.to_le_bytes()));
+            }
+            Body::Packed(bytes) => out.extend(bytes),
+        }
+    }
+
+    /// The number of bytes of [`Body::payload`].
+    pub(crate) fn payload_len(&self) -> usize {
+        match self {
+            Body::Numbers(x) => 8 * x.len(),
+            Body::Sparse { index, .. } => 4 + 12 * index.len(),
+            Body::Packed(bytes) => bytes.len(),
+        }
+    }
+
+    fn form(&self) -> u8 {
+        match self {
+            Body::Numbers(_) => codec::Exact.tag(),
+            Body::Sparse { .. } => SPARSE,
+            Body::Packed(_) => PACKED,
+        }
+    }
+}
+
+impl From<Vec<f64>> for Body {
+    fn from(numbers: Vec<f64>) -> Self {
+        Body::Numbers(numbers)
+    }
+}
+
+/// The form of sparse numbers.
+pub const SPARSE: u8 = 254;
+/// The form of packed bytes.
+pub const PACKED: u8 = 255;
+
+/// Bytes of a message beside its parts: [`FRONT_BYTES`] before them and a checksum after them.
+pub const HEADER_BYTES: usize = FRONT_BYTES + CHECKSUM_BYTES;
 /// Bytes before the payload of a part.
 pub const PART_HEADER_BYTES: usize = 6;
+/// Bytes before the parts.
+const FRONT_BYTES: usize = 23;
+/// Bytes of the checksum.
+const CHECKSUM_BYTES: usize = 4;
 /// The version of the byte format.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+
+/// Whose message it is, and of which federation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Envelope {
+    /// The agent that sends it up or is sent it down; [`ALL`] where all agents are sent the same.
+    pub agent: usize,
+    /// From an agent: how many rounds its control variate has seen the end of; 0 for methods without. From the
+    /// server 0.
+    pub seen: u32,
+    /// The hash of what both ends were built with.
+    pub settings: u64,
+}
+
+impl Default for Envelope {
+    fn default() -> Self {
+        Self { agent: ALL, seen: 0, settings: 0 }
+    }
+}
 
 /// A message, up or down. It says which round and exchange it belongs to.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     /// The round t.
     pub round: u64,
     /// The exchange within the round, from 0; [`TELL`] at the round's end.
     pub exchange: u8,
     /// The parts.
-    pub parts: Vec<(Part, Vec<f64>)>,
+    pub parts: Vec<(Part, Body)>,
 }
 
 /// The exchange number of what is told at a round's end and not answered.
@@ -57,93 +240,155 @@ pub const TELL: u8 = u8::MAX;
 impl Message {
     /// A message of one part.
     pub fn one(round: u64, exchange: u8, part: Part, values: Vec<f64>) -> Self {
-        Self { round, exchange, parts: vec![(part, values)] }
+        Self { round, exchange, parts: vec![(part, Body::Numbers(values))] }
     }
 
-    /// The values of a part.
+    /// What a part holds, if it is there.
+    pub fn find(&self, part: Part) -> Option<&Body> {
+        self.parts.iter().find(|(p, _)| *p == part).map(|(_, body)| body)
+    }
+
+    /// The numbers of a part.
     ///
     /// # Panics
-    /// When it is absent: the halves of a method agree on what they send.
+    /// When it is absent, or sparse or packed: the halves of a method agree on what they send.
     pub fn part(&self, part: Part) -> &[f64] {
-        let found = self.parts.iter().find(|(p, _)| *p == part);
-        &found.unwrap_or_else(|| panic!("the message of round {} exchange {} has no {part:?}", self.round, self.exchange)).1
+        let found = self.find(part).and_then(Body::numbers);
+        found.unwrap_or_else(|| panic!("the message of round {} exchange {} has no numbers {part:?}", self.round, self.exchange))
     }
 
-    /// The bytes of a message of one part of `n` numbers, given what `codec` made of them.
-    pub(crate) fn around(round: u64, exchange: u8, part: Part, codec: &dyn Codec, n: usize, payload: &[u8]) -> Vec<u8> {
-        let mut out = Self { round, exchange, parts: vec![(part, Vec::new())] }.header();
-        part_header(part, codec, n, &mut out);
-        out.extend(payload);
-        out
-    }
-
-    /// The bytes of this message, each part through `codec` where it may be.
-    pub fn encode(&self, codec: &dyn Codec, stream: &mut Stream) -> Vec<u8> {
-        let mut out = self.header();
-        for (part, values) in &self.parts {
-            let codec = if part.may_be_encoded() { codec } else { &codec::Exact };
-            part_header(*part, codec, values.len(), &mut out);
-            codec.encode(values, None, stream, &mut out);
+    /// The bytes of this message, each part of numbers through `codec` where it may be.
+    pub fn encode(&self, envelope: &Envelope, codec: &dyn Codec, stream: &mut Stream) -> Vec<u8> {
+        let mut out = Writer::new(self.round, self.exchange, envelope);
+        for (part, body) in &self.parts {
+            match body {
+                Body::Numbers(x) if part.may_be_encoded() => {
+                    let bytes = out.part(*part, codec.tag(), x.len());
+                    codec.encode(x, None, stream, bytes);
+                }
+                body => out.body(*part, body),
+            }
         }
-        out
+        out.finish()
     }
 
     /// The number of bytes of [`Message::encode`], without making them.
     pub fn encoded_len(&self, codec: &dyn Codec) -> usize {
-        let part = |(part, values): &(Part, Vec<f64>)| {
-            let codec = if part.may_be_encoded() { codec } else { &codec::Exact };
-            PART_HEADER_BYTES + codec.encoded_len(values.len(), None).expect("there is no budget")
+        let part = |(part, body): &(Part, Body)| match body {
+            Body::Numbers(x) if part.may_be_encoded() => codec.encoded_len(x.len(), None).expect("there is no budget"),
+            body => body.payload_len(),
         };
-        HEADER_BYTES + self.parts.iter().map(part).sum::<usize>()
+        HEADER_BYTES + self.parts.iter().map(|p| PART_HEADER_BYTES + part(p)).sum::<usize>()
     }
 
-    /// The bytes before the parts.
-    fn header(&self) -> Vec<u8> {
-        let round = u32::try_from(self.round).expect("rounds are limited to u32");
-        let mut out = vec![VERSION, self.exchange, self.parts.len() as u8];
-        out.extend(round.to_le_bytes());
-        out
-    }
-
-    /// The message that bytes hold, of parts of at most `longest` numbers; `open` gives the
+    /// The message that bytes hold, of parts of at most `longest` numbers or bytes; `open` gives the
     /// encoder's stream for a round and exchange.
     ///
     /// # Errors
-    /// When the bytes are not a message of this version made with `codec`.
-    pub fn decode(bytes: &[u8], codec: &dyn Codec, longest: usize, open: impl Fn(u64, u8) -> Stream) -> Result<Self> {
-        let Some((header, mut rest)) = bytes.split_at_checked(HEADER_BYTES) else { return Err(malformed("too short")) };
-        if header[0] != VERSION {
-            return Err(malformed(format!("format version {}", header[0])));
+    /// When the bytes are not a message of this version made with `codec`, or were damaged.
+    pub fn decode(bytes: &[u8], codec: &dyn Codec, longest: usize, open: impl Fn(u64, u8) -> Stream) -> Result<(Envelope, Self)> {
+        let Some((text, checksum)) = bytes.split_last_chunk::<CHECKSUM_BYTES>() else { return Err(malformed("too short")) };
+        let Some((front, mut rest)) = text.split_first_chunk::<FRONT_BYTES>() else { return Err(malformed("too short")) };
+        if crc32fast::hash(text) != u32::from_le_bytes(*checksum) {
+            return Err(malformed("damaged on its way: its checksum does not match"));
         }
-        let round = u64::from(u32::from_le_bytes(header[3..7].try_into().expect("four bytes")));
-        let mut stream = open(round, header[1]);
+        if front[0] != VERSION {
+            return Err(malformed(format!("format version {}", front[0])));
+        }
+        let word = |at: usize| u32::from_le_bytes(front[at..at + 4].try_into().expect("four bytes"));
+        let (exchange, round, agent) = (front[1], u64::from(word(3)), word(7));
+        let agent = if agent == u32::MAX { ALL } else { agent as usize };
+        let settings = u64::from_le_bytes(front[15..].try_into().expect("eight bytes"));
+        let envelope = Envelope { agent, seen: word(11), settings };
+        let mut stream = open(round, exchange);
         let mut parts = Vec::new();
-        for _ in 0..header[2] {
-            let Some((head, payload)) = rest.split_at_checked(PART_HEADER_BYTES) else { return Err(malformed("a part is cut off")) };
+        for _ in 0..front[2] {
+            let Some((head, payload)) = rest.split_first_chunk::<PART_HEADER_BYTES>() else { return Err(malformed("a part is cut off")) };
             let part = Part::ALL.into_iter().find(|p| *p as u8 == head[0]).ok_or_else(|| malformed(format!("part {}", head[0])))?;
-            let codec = if part.may_be_encoded() { codec } else { &codec::Exact };
-            if head[1] != codec.tag() {
-                return Err(malformed(format!("codec {} where {} was agreed", head[1], codec.tag())));
-            }
-            let len = u32::from_le_bytes(head[2..6].try_into().expect("four bytes")) as usize;
-            // A sparse codec's bytes justify no length by themselves.
+            let len = u32::from_le_bytes(head[2..].try_into().expect("four bytes")) as usize;
+            // Sparse bytes justify no length by themselves.
             if len > longest {
-                return Err(malformed(format!("a part of {len} numbers where at most {longest} are wanted")));
+                return Err(malformed(format!("a part of length {len} where at most {longest} is wanted")));
             }
-            if codec.min_len(len) > payload.len() {
-                return Err(malformed(format!("{} bytes for {len} numbers", payload.len())));
-            }
-            let mut values = vec![0.0; len];
-            let used = codec.decode(payload, &mut stream, &mut values)?;
-            rest = &payload[used..];
-            parts.push((part, values));
+            let (body, after) = match head[1] {
+                SPARSE => sparse(len, payload)?,
+                PACKED => {
+                    let (packed, after) = payload.split_at_checked(len).ok_or_else(|| malformed("packed bytes are cut off"))?;
+                    (Body::Packed(packed.to_vec()), after)
+                }
+                tag => {
+                    let codec = if part.may_be_encoded() { codec } else { &codec::Exact };
+                    if tag != codec.tag() {
+                        return Err(malformed(format!("codec {tag} where {} was agreed", codec.tag())));
+                    }
+                    if codec.min_len(len) > payload.len() {
+                        return Err(malformed(format!("{} bytes for {len} numbers", payload.len())));
+                    }
+                    let mut values = vec![0.0; len];
+                    let used = codec.decode(payload, &mut stream, &mut values)?;
+                    (Body::Numbers(values), &payload[used..])
+                }
+            };
+            rest = after;
+            parts.push((part, body));
         }
-        if rest.is_empty() { Ok(Self { round, exchange: header[1], parts }) } else { Err(malformed("bytes after the last part")) }
+        if rest.is_empty() { Ok((envelope, Self { round, exchange, parts })) } else { Err(malformed("bytes after the last part")) }
     }
 }
 
-/// The bytes before the payload of a part.
-fn part_header(part: Part, codec: &dyn Codec, len: usize, out: &mut Vec<u8>) {
-    out.extend([part as u8, codec.tag()]);
-    out.extend((len as u32).to_le_bytes());
+/// Sparse numbers at the start of `payload`, and what is after them.
+fn sparse(len: usize, payload: &[u8]) -> Result<(Body, &[u8])> {
+    let cut = || malformed("sparse numbers are cut off");
+    let (count, rest) = payload.split_first_chunk::<4>().ok_or_else(cut)?;
+    let count = u32::from_le_bytes(*count) as usize;
+    if count > len {
+        return Err(malformed(format!("{count} of {len} numbers")));
+    }
+    let (indices, rest) = rest.split_at_checked(4 * count).ok_or_else(cut)?;
+    let (values, rest) = rest.split_at_checked(8 * count).ok_or_else(cut)?;
+    let index: Vec<u32> = indices.chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().expect("four bytes"))).collect();
+    let value = values.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().expect("eight bytes"))).collect();
+    if !index.is_sorted_by(|a, b| a < b) || index.last().is_some_and(|i| *i as usize >= len) {
+        return Err(malformed(format!("indices that do not increase, or not below {len}")));
+    }
+    Ok((Body::Sparse { len: len as u32, index, value }, rest))
+}
+
+/// A message's bytes under way.
+pub(crate) struct Writer {
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    /// The bytes before the parts.
+    pub fn new(round: u64, exchange: u8, envelope: &Envelope) -> Self {
+        let round = u32::try_from(round).expect("rounds are limited to u32");
+        let agent = if envelope.agent == ALL { u32::MAX } else { u32::try_from(envelope.agent).expect("fewer agents than 2^32") };
+        let mut bytes = vec![VERSION, exchange, 0];
+        bytes.extend(round.to_le_bytes());
+        bytes.extend(agent.to_le_bytes());
+        bytes.extend(envelope.seen.to_le_bytes());
+        bytes.extend(envelope.settings.to_le_bytes());
+        Self { bytes }
+    }
+
+    /// The head of a part; its payload is to be appended to what is returned.
+    pub fn part(&mut self, part: Part, form: u8, len: usize) -> &mut Vec<u8> {
+        self.bytes[2] += 1;
+        self.bytes.extend([part as u8, form]);
+        self.bytes.extend((len as u32).to_le_bytes());
+        &mut self.bytes
+    }
+
+    /// A part as it stands, without a codec.
+    pub fn body(&mut self, part: Part, body: &Body) {
+        body.payload(self.part(part, body.form(), body.len()));
+    }
+
+    /// The whole message.
+    pub fn finish(mut self) -> Vec<u8> {
+        let checksum = crc32fast::hash(&self.bytes);
+        self.bytes.extend(checksum.to_le_bytes());
+        self.bytes
+    }
 }

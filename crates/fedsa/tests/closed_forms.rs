@@ -151,7 +151,7 @@ fn outputs_are_means_of_iterates() {
     let settings = by_period("fedlsa", 0.5, 3, 1.0);
     let mut runs: Vec<Run<'_>> = [OutputRule::Last, OutputRule::Average, OutputRule::TailAfter(7)]
         .into_iter()
-        .map(|rule| Run::new(&*field, &*settings, &EXACT, rule, 1, vec![1.0; 4]).unwrap())
+        .map(|rule| Run::new(&*field, &*settings, &*EXACT, rule, 1, vec![1.0; 4]).unwrap())
         .collect();
     let mut iterates: Vec<Vec<f64>> = Vec::new();
     for t in 1..=20 {

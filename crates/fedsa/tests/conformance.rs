@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
 use common::{bits, field, method, methods, problems, run};
-use fedsa::node::{ClientNode, ServerNode, Todo};
+use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
+use fedsa::problem::linear::LinearSystems;
 use fedsa::sampling::Law;
 use fedsa::uplink::Uplink;
 
@@ -18,15 +19,15 @@ const ROUNDS: u64 = 6;
 /// `theta_t` after every round, from halves in threads that share only bytes.
 fn by_bytes(field: &dyn Field, method: &dyn fedsa::methods::Settings, seed: u64) -> Vec<Vec<u64>> {
     let uplink = Uplink::default();
-    let start = vec![0.0; field.dim()];
+    let federation = &Federation::new(method, &uplink, field.weights().to_vec(), seed, vec![0.0; field.dim()]).unwrap();
     std::thread::scope(|scope| {
         let (answers, inbox) = mpsc::channel::<(usize, Option<Vec<u8>>)>();
         let outboxes: Vec<mpsc::Sender<Arc<[u8]>>> = (0..field.agents())
             .map(|agent| {
                 let (to_agent, from_server) = mpsc::channel::<Arc<[u8]>>();
-                let (answers, start, uplink) = (answers.clone(), start.clone(), &uplink);
+                let answers = answers.clone();
                 scope.spawn(move || {
-                    let mut node = ClientNode::new(field, method, uplink, agent, seed, start).unwrap();
+                    let mut node = ClientNode::new(federation, field, agent, agent).unwrap();
                     for bytes in from_server {
                         answers.send((agent, node.handle(&bytes).unwrap())).unwrap();
                     }
@@ -34,15 +35,15 @@ fn by_bytes(field: &dyn Field, method: &dyn fedsa::methods::Settings, seed: u64)
                 to_agent
             })
             .collect();
-        let mut server = ServerNode::new(method, &uplink, field.weights().to_vec(), seed, start.clone()).unwrap();
+        let mut server = ServerNode::new(federation).unwrap();
         let send = |to: &[usize], bytes: Vec<Arc<[u8]>>| -> Vec<(usize, Vec<u8>)> {
             to.iter().zip(bytes).for_each(|(c, bytes)| outboxes[*c].send(bytes).unwrap());
             let got: Vec<_> = to.iter().map(|_| inbox.recv().unwrap()).collect();
             got.into_iter().filter_map(|(c, bytes)| Some((c, bytes?))).collect()
         };
         (0..ROUNDS)
-            .map(|t| {
-                let mut todo = server.open(t);
+            .map(|_| {
+                let mut todo = server.open();
                 loop {
                     match todo {
                         Todo::Ask { to, bytes } => todo = server.receive(&send(&to, bytes)).todo,
@@ -59,28 +60,102 @@ fn by_bytes(field: &dyn Field, method: &dyn fedsa::methods::Settings, seed: u64)
     })
 }
 
+/// Every method with small problems that it works on.
+fn pairs(agents: usize, participants: Option<usize>, law: Law) -> Vec<(String, Box<dyn Field>, Box<dyn fedsa::methods::Settings>)> {
+    let mut all = Vec::new();
+    for (name, problem) in problems(agents) {
+        for (kind, method) in methods(participants) {
+            all.push((format!("{kind} on {name}, {law:?}, participants {participants:?}"), field(&*problem, law), method));
+        }
+    }
+    if participants.is_none() {
+        for (name, problem) in common::objectives(agents) {
+            for (kind, method) in common::second_order() {
+                all.push((format!("{kind} on {name}"), field(&*problem, law), method));
+            }
+        }
+    }
+    all
+}
+
 #[test]
 fn halves_that_exchange_bytes_give_the_engines_numbers() {
     // 19 agents: two whole blocks and a broken one. 10 of 19: blocks with gaps.
     for participants in [None, Some(10), Some(1)] {
         for law in [Law::Mean, Law::Iid, Law::Markov] {
-            for (name, problem) in problems(19) {
-                let field = field(&*problem, law);
-                for (kind, method) in methods(participants) {
-                    let uplink = Uplink::default();
-                    let mut engine = run(&*field, &*method, &uplink, 5);
-                    let expected: Vec<Vec<u64>> = (0..ROUNDS)
-                        .map(|_| {
-                            engine.step();
-                            bits(engine.theta())
-                        })
-                        .collect();
-                    let got = by_bytes(&*field, &*method, 5);
-                    assert_eq!(got, expected, "{kind} on {name}, {law:?}, participants {participants:?}");
-                }
+            for (name, field, method) in pairs(19, participants, law) {
+                let uplink = Uplink::default();
+                let mut engine = run(&*field, &*method, &uplink, 5);
+                let expected: Vec<Vec<u64>> = (0..ROUNDS)
+                    .map(|_| {
+                        engine.step();
+                        bits(engine.theta())
+                    })
+                    .collect();
+                let got = by_bytes(&*field, &*method, 5);
+                assert_eq!(got, expected, "{name}");
             }
         }
     }
+}
+
+/// Each agent has its own data alone, and is who it is in the federation: the draws are those of the engine, which has
+/// all data in one place.
+#[test]
+fn agents_with_nothing_but_their_own_data_give_the_engines_numbers() {
+    let noise = Some(fedsa::problem::noise::Noise { std: 0.3, radius: 0.6, seed: 1 });
+    let systems: Vec<_> = (0..11).map(|c| ([[1.0 + 0.1 * c as f64, 0.2], [0.2, 2.0]], [c as f64, -1.0])).collect();
+    let of = |agents: &[_]| LinearSystems { noise: noise.clone(), ..common::linear(agents) };
+    let first_order = [Law::Iid, Law::Markov].into_iter().flat_map(|law| methods(None).into_iter().map(move |(_, m)| (law, m)));
+    for (law, method) in first_order.chain(common::second_order().into_iter().map(|(_, m)| (Law::Mean, m))) {
+        let all = field(&of(&systems), law);
+        let own: Vec<Box<dyn Field>> = systems.iter().map(|system| field(&of(std::slice::from_ref(system)), law)).collect();
+        let uplink = Uplink::default();
+        let federation = Federation::new(&*method, &uplink, all.weights().to_vec(), 5, vec![0.0; 2]).unwrap();
+        let mut nodes: Vec<_> = own.iter().enumerate().map(|(c, own)| ClientNode::new(&federation, &**own, 0, c).unwrap()).collect();
+        let mut server = ServerNode::new(&federation).unwrap();
+        let mut engine = run(&*all, &*method, &uplink, 5);
+        for _ in 0..ROUNDS {
+            engine.step();
+            let mut todo = server.open();
+            while let Todo::Ask { to, bytes } = todo {
+                let answers: Vec<_> = to.iter().zip(&bytes).map(|(c, bytes)| (*c, nodes[*c].handle(bytes).unwrap().unwrap())).collect();
+                todo = server.receive(&answers).todo;
+            }
+            assert_eq!(bits(server.theta()), bits(engine.theta()), "{method:?}, {law:?}");
+        }
+    }
+}
+
+/// Newton's step on quadratics is the root, whatever their agents are like one by one.
+#[test]
+fn newton_is_at_the_root_of_quadratics_after_one_round() {
+    for (name, problem) in common::objectives(9) {
+        let field = field(&*problem, Law::Mean);
+        for ((_, method), trials) in common::second_order().into_iter().zip([22, 5]) {
+            let uplink = Uplink::default();
+            let mut engine = run(&*field, &*method, &uplink, 5);
+            engine.step();
+            let error = common::distance(engine.theta(), field.root().unwrap());
+            assert!(error < 1e-12, "{name}: {error:e}");
+            let (d, ledger) = (field.dim() as u64, engine.ledger());
+            assert_eq!((ledger.exchanges, ledger.vectors_up, ledger.matrices_up, ledger.scalars_up), (2, 9, 9, 9 * trials));
+            let calls = fedsa::problem::calls::Calls { gradients: 9, hessians: 9, losses: 9 * trials, ..Default::default() };
+            assert_eq!((ledger.calls, ledger.samples), (calls, 0));
+            // Bytes besides parts, a part's header, numbers.
+            let message = |numbers: &[u64]| 8 * (27 + numbers.iter().map(|n| 6 + 8 * n).sum::<u64>());
+            assert_eq!(ledger.bits_up, 9 * (message(&[d, d * (d + 1) / 2]) + message(&[trials])));
+            assert_eq!(ledger.bits_down, 9 * 2 * message(&[d]));
+        }
+    }
+}
+
+#[test]
+fn a_method_that_needs_an_objective_says_so() {
+    let (uplink, newton) = (Uplink::default(), method("newton", "{}"));
+    let field = field(&*problems(3)[0].1, Law::Mean);
+    let e = fedsa::round::Run::new(&*field, &*newton, &uplink, fedsa::record::OutputRule::Last, 5, vec![0.0; field.dim()]).err().unwrap();
+    assert!(e.to_string().contains("not known to be gradients"), "{e}");
 }
 
 #[test]
@@ -89,17 +164,24 @@ fn results_do_not_depend_on_threads_or_instruction_sets() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
             let mut out = Vec::new();
+            let mut add = |problem: &dyn fedsa::problem::Settings, law, methods: Vec<(&str, Box<dyn fedsa::methods::Settings>)>| {
+                let sampling = fedsa::sampling::Sampling { kind: law, ..Default::default() };
+                let field = problem.field(&fedsa::problem::NoFiles, sampling, isa).unwrap();
+                for (_, method) in methods {
+                    let uplink = Uplink::default();
+                    let mut engine = run(&*field, &*method, &uplink, 5);
+                    (0..4).for_each(|_| engine.step());
+                    out.push(bits(engine.theta()));
+                }
+            };
             for law in [Law::Iid, Law::Markov] {
                 for (_, problem) in problems(203) {
-                    let sampling = fedsa::sampling::Sampling { kind: law, ..Default::default() };
-                    let field = problem.field(&fedsa::problem::NoFiles, sampling, isa).unwrap();
-                    for (_, method) in methods(None).into_iter().chain(methods(Some(77))) {
-                        let uplink = Uplink::default();
-                        let mut engine = run(&*field, &*method, &uplink, 5);
-                        (0..4).for_each(|_| engine.step());
-                        out.push(bits(engine.theta()));
-                    }
+                    add(&*problem, law, methods(None).into_iter().chain(methods(Some(77))).collect());
                 }
+            }
+            // The library's factorisations are of this instruction set, whatever the kernels are compiled for.
+            for (_, problem) in common::objectives(203) {
+                add(&*problem, Law::Mean, common::second_order());
             }
             out
         })
@@ -115,9 +197,8 @@ fn results_do_not_depend_on_threads_or_instruction_sets() {
 
 #[test]
 fn an_abandoned_round_leaves_no_trace_once_the_run_is_restored() {
-    for (name, problem) in problems(19) {
-        let field = field(&*problem, Law::Markov);
-        for (kind, method) in methods(Some(10)).into_iter().chain(methods(None)) {
+    for participants in [Some(10), None] {
+        for (name, field, method) in pairs(19, participants, Law::Markov) {
             let uplink = Uplink::default();
             let mut whole = run(&*field, &*method, &uplink, 5);
             (0..6).for_each(|_| whole.step());
@@ -129,7 +210,7 @@ fn an_abandoned_round_leaves_no_trace_once_the_run_is_restored() {
             assert!(!stopped.step_unless(&AtomicBool::new(true)));
             stopped.restore(&before).unwrap();
             (4..6).for_each(|_| stopped.step());
-            assert_eq!(stopped.save(), whole.save(), "{kind} on {name}");
+            assert_eq!(stopped.save(), whole.save(), "{name}");
         }
     }
 }
@@ -155,10 +236,9 @@ fn a_long_round_is_abandoned_long_before_its_end() {
 
 #[test]
 fn a_restored_run_goes_on_to_the_same_bits() {
-    for (name, problem) in problems(19) {
+    for participants in [Some(10), None] {
         for law in [Law::Iid, Law::Markov] {
-            let field = field(&*problem, law);
-            for (kind, method) in methods(Some(10)).into_iter().chain(methods(None)) {
+            for (name, field, method) in pairs(19, participants, law) {
                 let uplink = Uplink::default();
                 let mut whole = run(&*field, &*method, &uplink, 5);
                 (0..9).for_each(|_| whole.step());
@@ -167,7 +247,7 @@ fn a_restored_run_goes_on_to_the_same_bits() {
                 let mut second = run(&*field, &*method, &uplink, 5);
                 second.restore(&first.save()).unwrap();
                 (4..9).for_each(|_| second.step());
-                assert_eq!(second.save(), whole.save(), "{kind} on {name}, {law:?}");
+                assert_eq!(second.save(), whole.save(), "{name}");
                 assert!(second.restore(&first.save()[1..]).is_err());
             }
         }

@@ -2,13 +2,11 @@
 
 mod common;
 
-use std::sync::Arc;
-
-use common::{EXACT, field, link, method, methods, problems, run, run_for, small_garnet};
+use common::{EXACT, Halves, field, link, method, methods, on_the_wire, problems, run, run_for, small_garnet};
 use fedsa::error::Result;
-use fedsa::message::{Message, Part, TELL};
+use fedsa::message::{Envelope, HEADER_BYTES, Message, Part, TELL};
 use fedsa::methods::Settings;
-use fedsa::node::{ClientNode, ServerNode, Todo};
+use fedsa::problem::calls::Calls;
 use fedsa::problem::garnet::Heterogeneity;
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::noise::Noise;
@@ -23,39 +21,11 @@ use fedsa::uplink::{Place, Uplink};
 const ROUNDS: u64 = 6;
 const SEED: u64 = 5;
 
-/// What passes between halves that exchange bytes, counted where it passes. No samples.
+/// What passes between halves that exchange bytes, counted where it passes, and where they end.
 fn by_bytes(field: &dyn Field, method: &dyn Settings, uplink: &Uplink) -> (Ledger, Vec<f64>) {
-    let start = vec![0.0; field.dim()];
-    let mut nodes: Vec<ClientNode<'_>> =
-        (0..field.agents()).map(|c| ClientNode::new(field, method, uplink, c, SEED, start.clone()).unwrap()).collect();
-    let mut server = ServerNode::new(method, uplink, field.weights().to_vec(), SEED, start).unwrap();
-    let mut ledger = Ledger::default();
-    let mut send = |to: &[usize], bytes: Vec<Arc<[u8]>>, ledger: &mut Ledger| -> Vec<(usize, Vec<u8>)> {
-        ledger.exchanges += 1;
-        ledger.messages += to.len() as u64;
-        ledger.bits_down += 8 * bytes.iter().map(|bytes| bytes.len()).sum::<usize>() as u64;
-        let answers: Vec<_> = to.iter().zip(&bytes).filter_map(|(c, bytes)| Some((*c, nodes[*c].handle(bytes).unwrap()?))).collect();
-        for (_, answer) in &answers {
-            ledger.messages += 1;
-            ledger.bits_up += 8 * answer.len() as u64;
-            ledger.vectors_up += 1;
-        }
-        answers
-    };
-    for t in 0..ROUNDS {
-        let mut todo = server.open(t);
-        loop {
-            match todo {
-                Todo::Ask { to, bytes } => todo = server.receive(&send(&to, bytes, &mut ledger)).todo,
-                Todo::Tell { to, bytes } => {
-                    assert!(send(&to, bytes, &mut ledger).is_empty());
-                    break;
-                }
-                Todo::RoundOver => break,
-            }
-        }
-    }
-    (ledger, server.theta().to_vec())
+    let mut halves = Halves::new(field, method, uplink, SEED).unwrap();
+    (0..ROUNDS).for_each(|_| halves.round());
+    (halves.ledger, halves.server.theta().to_vec())
 }
 
 #[test]
@@ -66,17 +36,24 @@ fn the_ledger_is_what_the_halves_exchange() {
             for (kind, method) in methods(participants) {
                 let engine = run_for(&*field, &*method, SEED, &vec![0.0; field.dim()], ROUNDS);
                 let (counted, theta) = by_bytes(&*field, &*method, &EXACT);
-                let expected = Ledger { samples: 0, ..engine.ledger() };
-                assert_eq!(counted, expected, "{kind} on {name}, participants {participants:?}");
+                assert_eq!(counted, on_the_wire(engine.ledger()), "{kind} on {name}, participants {participants:?}");
                 assert_eq!(theta, engine.theta());
             }
+        }
+    }
+    for (name, problem) in common::objectives(19) {
+        let field = field(&*problem, Law::Mean);
+        for (kind, method) in common::second_order() {
+            let engine = run_for(&*field, &*method, SEED, &vec![0.0; field.dim()], ROUNDS);
+            let (counted, theta) = by_bytes(&*field, &*method, &EXACT);
+            assert_eq!((counted, &theta[..]), (on_the_wire(engine.ledger()), engine.theta()), "{kind} on {name}");
         }
     }
 }
 
 /// The bytes of a message of one part of `d` numbers.
 fn message_bytes(exchange: u8, part: Part, d: usize) -> u64 {
-    Message::one(0, exchange, part, vec![0.0; d]).encode(&Exact, &mut Stream::default()).len() as u64
+    Message::one(0, exchange, part, vec![0.0; d]).encode(&Envelope::default(), &Exact, &mut Stream::default()).len() as u64
 }
 
 #[test]
@@ -87,8 +64,8 @@ fn every_method_costs_what_its_rounds_say() {
         let sampling = Sampling { kind: law, batch, ..Sampling::default() };
         let field = fedsa::problem::Settings::field(&problem, &NoFiles, sampling, fedsa::kernel::Isa::best()).unwrap();
         let d = field.dim();
-        // Seven bytes of header, six of a part's, eight a number.
-        let vector = 8 * (7 + 6 + 8 * d as u64);
+        // 27 bytes besides parts, six of a part's, eight a number.
+        let vector = 8 * (27 + 6 + 8 * d as u64);
         assert_eq!(8 * message_bytes(0, Part::Model, d), vector);
         for m in [1, 10, 19] {
             let n = m as u64;
@@ -115,6 +92,12 @@ fn every_method_costs_what_its_rounds_say() {
                     bits_up: answered * vector,
                     bits_down: ROUNDS * exchanges * n * vector,
                     vectors_up: answered,
+                    // The first exchange of FedHSA evaluates its sample, which the first step evaluates again.
+                    calls: Calls {
+                        operators: (steps + if kind == "fedhsa" { ROUNDS } else { 0 }) * n * per_step.max(1),
+                        ..Calls::default()
+                    },
+                    ..Ledger::default()
                 };
                 assert_eq!(run.ledger(), expected, "{kind}, m = {m}, {law:?}, batch {batch}");
             }
@@ -165,9 +148,9 @@ fn a_codec_of_the_agents_is_priced_and_felt_alike_by_engine_and_halves() {
             let mut engine = run(&*field, &*method, &uplink, SEED);
             (0..ROUNDS).for_each(|_| engine.step());
             let (counted, theta) = by_bytes(&*field, &*method, &uplink);
-            assert_eq!(counted, Ledger { samples: 0, ..engine.ledger() }, "{kind} on {name}");
+            assert_eq!(counted, on_the_wire(engine.ledger()), "{kind} on {name}");
             assert_eq!(theta, engine.theta(), "{kind} on {name}");
-            assert_eq!(engine.ledger().bits_up, engine.ledger().vectors_up * 8 * (7 + 6 + 1 + 4 * d));
+            assert_eq!(engine.ledger().bits_up, engine.ledger().vectors_up * 8 * (27 + 6 + 1 + 4 * d));
             // Numbers of 24 bits: near what exact messages give, and not that.
             let exact = run_for(&*field, &*method, SEED, &vec![0.0; field.dim()], ROUNDS);
             let off = common::distance(exact.theta(), engine.theta());
@@ -227,7 +210,7 @@ fn the_ledger_counts_every_encoded_bit_once_whatever_becomes_of_it() {
                     let mut bytes = Vec::new();
                     if uplink.codec.encoded_len(D, budget).is_some() {
                         uplink.codec.encode(&[1.0; D], budget, &mut at.stream(Purpose::Codec), &mut bytes);
-                        (messages, bits) = (messages + 1, bits + 8 * (7 + 6 + bytes.len() as u64));
+                        (messages, bits) = (messages + 1, bits + 8 * ((HEADER_BYTES + 6 + bytes.len()) as u64));
                     } else {
                         unsent += 1;
                     }
@@ -241,6 +224,8 @@ fn the_ledger_counts_every_encoded_bit_once_whatever_becomes_of_it() {
                 bits_up: bits,
                 bits_down: ROUNDS * n * 8 * message_bytes(0, Part::Model, D),
                 vectors_up: messages,
+                calls: Calls { operators: ROUNDS * n, ..Calls::default() },
+                ..Ledger::default()
             };
             assert_eq!(engine.ledger(), expected, "{codec} through {media:?}");
         }

@@ -3,9 +3,8 @@
 
 mod common;
 
-use common::{bits, field, link, method, methods, problems, run};
+use common::{Halves, bits, field, link, method, methods, on_the_wire, problems, run};
 use fedsa::methods::Settings as Method;
-use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::noise::Noise;
@@ -47,39 +46,6 @@ fn links() -> Vec<(&'static str, Uplink)> {
 
 const ROUNDS: u64 = 8;
 
-/// `theta_t` after every round from halves that exchange bytes, and the bits that went up and down.
-fn by_bytes(field: &dyn Field, method: &dyn Method, uplink: &Uplink) -> (Vec<Vec<u64>>, u64, u64) {
-    let start = vec![0.0; field.dim()];
-    let mut nodes: Vec<ClientNode<'_>> =
-        (0..field.agents()).map(|c| ClientNode::new(field, method, uplink, c, 5, start.clone()).unwrap()).collect();
-    let mut server = ServerNode::new(method, uplink, field.weights().to_vec(), 5, start).unwrap();
-    let (mut up, mut down, mut thetas) = (0, 0, Vec::new());
-    for t in 0..ROUNDS {
-        let mut todo = server.open(t);
-        loop {
-            todo = match todo {
-                Todo::Ask { to, bytes } => {
-                    down += bytes.iter().map(|bytes| 8 * bytes.len() as u64).sum::<u64>();
-                    let answers: Vec<_> =
-                        to.iter().zip(&bytes).filter_map(|(c, bytes)| Some((*c, nodes[*c].handle(bytes).unwrap()?))).collect();
-                    up += answers.iter().map(|(_, bytes)| 8 * bytes.len() as u64).sum::<u64>();
-                    server.receive(&answers).todo
-                }
-                Todo::Tell { to, bytes } => {
-                    for (c, bytes) in to.iter().zip(bytes) {
-                        down += 8 * bytes.len() as u64;
-                        assert!(nodes[*c].handle(&bytes).unwrap().is_none());
-                    }
-                    Todo::RoundOver
-                }
-                Todo::RoundOver => break,
-            };
-        }
-        thetas.push(bits(server.theta()));
-    }
-    (thetas, up, down)
-}
-
 fn suits(field: &dyn Field, method: &dyn Method, uplink: &Uplink) -> bool {
     Run::new(field, method, uplink, OutputRule::Last, 5, vec![0.0; field.dim()]).is_ok()
 }
@@ -88,9 +54,10 @@ fn suits(field: &dyn Field, method: &dyn Method, uplink: &Uplink) -> bool {
 fn engine_and_halves_agree_over_every_link() {
     for (name, uplink) in links() {
         for participants in [None, Some(10)] {
-            for (problem, settings) in problems(19).into_iter().take(2) {
+            for (problem, settings) in problems(19).into_iter().take(2).chain(common::objectives(19).into_iter().take(1)) {
                 let field = field(&*settings, Law::Markov);
-                for (kind, method) in methods(participants).into_iter().filter(|(_, m)| suits(&*field, &**m, &uplink)) {
+                let second = if participants.is_none() { common::second_order() } else { Vec::new() };
+                for (kind, method) in methods(participants).into_iter().chain(second).filter(|(_, m)| suits(&*field, &**m, &uplink)) {
                     let mut engine = run(&*field, &*method, &uplink, 5);
                     let expected: Vec<Vec<u64>> = (0..ROUNDS)
                         .map(|_| {
@@ -98,10 +65,16 @@ fn engine_and_halves_agree_over_every_link() {
                             bits(engine.theta())
                         })
                         .collect();
-                    let (got, up, down) = by_bytes(&*field, &*method, &uplink);
+                    let mut halves = Halves::new(&*field, &*method, &uplink, 5).unwrap();
+                    let got: Vec<Vec<u64>> = (0..ROUNDS)
+                        .map(|_| {
+                            halves.round();
+                            bits(halves.server.theta())
+                        })
+                        .collect();
                     assert_eq!(got, expected, "{kind} on {problem} over {name}, participants {participants:?}");
-                    let ledger = engine.ledger();
-                    assert_eq!((ledger.bits_up, ledger.bits_down), (up, down), "{kind} on {problem} over {name}");
+                    let wire = on_the_wire(engine.ledger());
+                    assert_eq!(halves.ledger, wire, "{kind} on {problem} over {name}, participants {participants:?}");
                 }
             }
         }
@@ -114,9 +87,9 @@ fn threads_checkpoints_and_links_go_together() {
     all.push(("stale models", link(EXACT, false, &[STALE]).unwrap()));
     all.push(("quantised, stale models, erasure", link(COARSE, false, &[STALE, ERASURE]).unwrap()));
     for (name, uplink) in all {
-        for (_, settings) in problems(203).into_iter().skip(1).take(1) {
+        for (_, settings) in problems(203).into_iter().skip(1).take(1).chain(common::objectives(203).into_iter().take(1)) {
             let field = field(&*settings, Law::Markov);
-            for (kind, method) in methods(None).into_iter().filter(|(_, m)| suits(&*field, &**m, &uplink)) {
+            for (kind, method) in methods(None).into_iter().chain(common::second_order()).filter(|(_, m)| suits(&*field, &**m, &uplink)) {
                 let on = |threads: usize| {
                     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                     pool.install(|| {

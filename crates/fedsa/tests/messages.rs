@@ -6,8 +6,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use common::{EXACT, field, methods, problems};
-use fedsa::message::{Message, Part, TELL};
-use fedsa::node::{ClientNode, ServerNode, Todo};
+use fedsa::message::{Body, Envelope, Message, Part, TELL};
+use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::random::Stream;
 use fedsa::sampling::Law;
 use fedsa::uplink::codec::Exact;
@@ -37,11 +37,20 @@ unsafe impl GlobalAlloc for Watched {
 static ALLOCATOR: Watched = Watched;
 
 fn part() -> impl Strategy<Value = Part> {
-    prop_oneof![Just(Part::Model), Just(Part::Direction), Just(Part::Operator)]
+    prop_oneof![Just(Part::Model), Just(Part::Direction), Just(Part::Hessian), Just(Part::Correction), Just(Part::Packed)]
 }
 
 fn message() -> impl Strategy<Value = Message> {
-    let parts = prop::collection::vec((part(), prop::collection::vec(any::<f64>(), 0..40)), 0..5);
+    let sparse = prop::collection::btree_map(0u32..500, any::<f64>(), 0..20).prop_map(|at| {
+        let (index, value) = at.into_iter().unzip();
+        Body::Sparse { len: 500, index, value }
+    });
+    let body = prop_oneof![
+        prop::collection::vec(any::<f64>(), 0..40).prop_map(Body::Numbers),
+        sparse,
+        prop::collection::vec(any::<u8>(), 0..100).prop_map(Body::Packed),
+    ];
+    let parts = prop::collection::vec((part(), body), 0..5);
     (any::<u32>(), any::<u8>(), parts).prop_map(|(round, exchange, parts)| Message { round: round.into(), exchange, parts })
 }
 
@@ -56,13 +65,23 @@ fn mangled() -> impl Strategy<Value = Vec<u8>> {
             });
             let keep = end.index(2 * bytes.len()).min(bytes.len());
             bytes.truncate(keep.max(1));
+            // Half of them with a checksum that fits, so that what is behind it is reached.
+            if bytes.len() % 2 == 0 && bytes.len() > 4 {
+                let text = bytes.len() - 4;
+                let checksum = crc32fast::hash(&bytes[..text]);
+                bytes[text..].copy_from_slice(&checksum.to_le_bytes());
+            }
             bytes
         },
     )
 }
 
 fn encoded(message: &Message) -> Vec<u8> {
-    message.encode(&Exact, &mut Stream::default())
+    from(&Envelope { agent: 7, seen: 3, settings: 0x1122_3344_5566_7788 }, message)
+}
+
+fn from(envelope: &Envelope, message: &Message) -> Vec<u8> {
+    message.encode(envelope, &Exact, &mut Stream::default())
 }
 
 proptest! {
@@ -72,9 +91,10 @@ proptest! {
     fn messages_come_back_bit_for_bit(message in message()) {
         let bytes = encoded(&message);
         prop_assert_eq!(bytes.len(), message.encoded_len(&Exact));
-        let back = Message::decode(&bytes, &Exact, 1 << 20, |_, _| Stream::default()).unwrap();
+        let (envelope, back) = Message::decode(&bytes, &Exact, 1 << 20, |_, _| Stream::default()).unwrap();
         // The bytes say all; NaNs of any payload included.
         prop_assert_eq!((back.round, back.exchange), (message.round, message.exchange));
+        prop_assert_eq!(envelope, Envelope { agent: 7, seen: 3, settings: 0x1122_3344_5566_7788 });
         prop_assert_eq!(encoded(&back), bytes);
     }
 
@@ -82,18 +102,29 @@ proptest! {
     fn any_bytes_decode_or_are_refused(bytes in prop_oneof![prop::collection::vec(any::<u8>(), 0..200), mangled()]) {
         LARGEST.set(0);
         let decoded = Message::decode(&bytes, &Exact, 1 << 20, |_, _| Stream::default());
-        // A part takes six bytes of a message and 32 of memory, its vector as much as its payload;
+        // A part takes six bytes of a message and 64 of memory, its vector as much as its payload;
         // growing doubles; the texts of an error are short.
-        prop_assert!(LARGEST.get() <= 512 + 12 * bytes.len(), "{} bytes for {}", LARGEST.get(), bytes.len());
-        if let Ok(message) = decoded {
-            prop_assert_eq!(encoded(&message), bytes);
+        prop_assert!(LARGEST.get() <= 512 + 24 * bytes.len(), "{} bytes for {}", LARGEST.get(), bytes.len());
+        if let Ok((envelope, message)) = decoded {
+            prop_assert_eq!(from(&envelope, &message), bytes);
         }
+    }
+
+    #[test]
+    fn one_flipped_bit_is_seen(message in message(), at in any::<prop::sample::Index>()) {
+        let mut bytes = encoded(&message);
+        let at = at.index(8 * bytes.len());
+        bytes[at / 8] ^= 1 << (at % 8);
+        prop_assert!(Message::decode(&bytes, &Exact, 1 << 20, |_, _| Stream::default()).is_err());
     }
 
     #[test]
     fn a_length_that_lies_is_refused_without_its_memory(length in 100u32..) {
         let mut bytes = encoded(&Message::one(3, 0, Part::Model, vec![1.0; 8]));
-        bytes[9..13].copy_from_slice(&length.to_le_bytes());
+        bytes[25..29].copy_from_slice(&length.to_le_bytes());
+        let text = bytes.len() - 4;
+        let checksum = crc32fast::hash(&bytes[..text]);
+        bytes[text..].copy_from_slice(&checksum.to_le_bytes());
         LARGEST.set(0);
         prop_assert!(Message::decode(&bytes, &Exact, 1 << 20, |_, _| Stream::default()).is_err());
         prop_assert!(LARGEST.get() < 512);
@@ -102,16 +133,27 @@ proptest! {
 
 #[test]
 fn the_layout_is_as_documented() {
-    let message = Message { round: 0x0403_0201, exchange: 9, parts: vec![(Part::Direction, vec![1.5])] };
-    let mut expected = vec![1, 9, 1, 1, 2, 3, 4, 2, 0, 1, 0, 0, 0];
+    let sparse = Body::Sparse { len: 9, index: vec![2, 8], value: vec![0.5, -1.0] };
+    let parts = vec![(Part::Direction, Body::Numbers(vec![1.5])), (Part::Correction, sparse), (Part::Packed, Body::Packed(vec![7, 9]))];
+    let message = Message { round: 0x0403_0201, exchange: 9, parts };
+    let mut expected = vec![2, 9, 3, 1, 2, 3, 4, 7, 0, 0, 0, 3, 0, 0, 0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11];
+    expected.extend([2, 0, 1, 0, 0, 0]);
     expected.extend(1.5f64.to_le_bytes());
+    expected.extend([11, 254, 9, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 8, 0, 0, 0]);
+    expected.extend(0.5f64.to_le_bytes());
+    expected.extend((-1.0f64).to_le_bytes());
+    expected.extend([12, 255, 2, 0, 0, 0, 7, 9]);
+    // CRC-32 of "123456789" is 0xcbf43926, which is how the polynomial is told.
+    assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
+    expected.extend(crc32fast::hash(&expected).to_le_bytes());
     assert_eq!(encoded(&message), expected);
 }
 
 /// What arrives at an agent or at the server that they did not ask for.
-fn strange(d: usize) -> Vec<Vec<u8>> {
+fn strange(d: usize, envelope: &Envelope) -> Vec<Vec<u8>> {
     let vector = |n: usize| vec![0.25; n];
     let mut strange = vec![Vec::new(), vec![1, 0, 0, 0, 0, 0, 0]];
+    let encoded = |message: &Message| from(envelope, message);
     for exchange in [0, 1, 2, TELL] {
         for round in [0, 3, u64::from(u32::MAX)] {
             for part in [Part::Model, Part::Direction, Part::Operator] {
@@ -119,8 +161,19 @@ fn strange(d: usize) -> Vec<Vec<u8>> {
                     strange.push(encoded(&Message::one(round, exchange, part, vector(n))));
                 }
             }
-            let two = vec![(Part::Model, vector(d)), (Part::Operator, vector(d))];
-            strange.push(encoded(&Message { round, exchange, parts: two }));
+            let number = |part, n| (part, Body::Numbers(vector(n)));
+            for parts in [
+                vec![number(Part::Model, d), number(Part::Operator, d)],
+                vec![number(Part::Model, d), number(Part::Included, 1)],
+                vec![number(Part::Model, d), number(Part::Control, d + 1)],
+                vec![number(Part::Gradient, d), number(Part::Hessian, d)],
+                vec![(Part::Model, Body::Packed(vec![0; d]))],
+                vec![(Part::Direction, Body::Sparse { len: d as u32, index: vec![0], value: vec![1.0] })],
+                vec![number(Part::Behind, 0)],
+                Vec::new(),
+            ] {
+                strange.push(encoded(&Message { round, exchange, parts }));
+            }
         }
     }
     strange
@@ -128,63 +181,128 @@ fn strange(d: usize) -> Vec<Vec<u8>> {
 
 #[test]
 fn halves_take_or_refuse_any_message_without_panic() {
-    let (_, problem) = &problems(3)[0];
-    let field = field(&**problem, Law::Markov);
-    let d = field.dim();
-    for (kind, method) in methods(None).into_iter().chain(methods(Some(2))) {
-        let client = || ClientNode::new(&*field, &*method, &EXACT, 1, 5, vec![0.0; d]).unwrap();
-        let mut node = client();
-        let taken = strange(d).iter().filter(|bytes| node.handle(bytes).is_ok()).count();
+    let garnet = field(&*problems(3)[0].1, Law::Markov);
+    let quadratic = field(&*common::objectives(3)[0].1, Law::Mean);
+    let first_order = methods(None).into_iter().chain(methods(Some(2))).map(|method| (&garnet, method));
+    for (field, (kind, method)) in first_order.chain(common::second_order().into_iter().map(|method| (&quadratic, method))) {
+        let d = field.dim();
+        let federation = Federation::new(&*method, &*EXACT, vec![1.0 / 3.0; 3], 5, vec![0.0; d]).unwrap();
+        let own = |agent: usize| Envelope { agent, seen: 0, settings: federation.digest() };
+        let client = |agent: usize| ClientNode::new(&federation, &**field, agent, agent).unwrap();
+        let mut node = client(1);
+        let all = strange(d, &own(1));
+        let taken = all.iter().filter(|bytes| node.handle(bytes).is_ok()).count();
         // Of the well-formed ones, those with this method's exchanges and parts, in their order.
         assert!((1..=9).contains(&taken), "{kind}: {taken}");
+        // Nothing of another federation, and nothing to another agent.
+        let mut node = client(1);
+        let foreign = Envelope { settings: 1, ..own(1) };
+        for envelope in [own(0), foreign, Envelope::default()] {
+            assert!(strange(d, &envelope).iter().all(|bytes| node.handle(bytes).is_err()), "{kind}");
+        }
 
-        let server = || ServerNode::new(&*method, &EXACT, vec![1.0 / 3.0; 3], 5, vec![0.0; d]).unwrap();
+        let server = || ServerNode::new(&federation).unwrap();
         let mut at_start = server();
-        let Todo::Ask { to, bytes } = at_start.open(0) else { panic!("a round opens with a question") };
+        let Todo::Ask { to, bytes } = at_start.open() else { panic!("a round opens with a question") };
         let before = at_start.theta().to_vec();
-        for bytes in strange(d) {
-            for agent in 0..4 {
-                // Only one vector for the right round and exchange may pass; it then may move theta.
-                let mut server = server();
-                server.open(0);
-                let passed = server.receive(&[(agent, bytes.clone())]).refused.is_empty();
-                let right = Message::decode(&bytes, &Exact, 1 << 20, |_, _| Stream::default())
-                    .is_ok_and(|m| (m.round, m.exchange) == (0, 0) && m.parts.len() == 1);
-                assert!(right || !passed && server.theta() == before, "{kind}");
+        for from in 0..3 {
+            for bytes in strange(d, &own(from)) {
+                for agent in 0..4 {
+                    // Only what is wanted in the right round and exchange, of the agent that sends it, may pass.
+                    let mut server = server();
+                    server.open();
+                    let passed = server.receive(&[(agent, bytes.clone())]).refused.is_empty();
+                    let right = Message::decode(&bytes, &Exact, 1 << 20, |_, _| Stream::default())
+                        .is_ok_and(|(envelope, m)| (m.round, m.exchange) == (0, 0) && envelope.agent == agent);
+                    assert!(right || !passed && server.theta() == before, "{kind}");
+                }
             }
         }
         let answers = |answers: &[(usize, Vec<u8>)]| {
             let mut server = server();
-            server.open(0);
+            server.open();
             let refused = server.receive(answers).refused;
-            (refused.into_iter().map(|(i, _)| i).collect::<Vec<_>>(), server.theta().to_vec())
+            (refused.into_iter().map(|(i, _)| i).collect::<Vec<_>>(), server.save())
         };
         // One who was not asked is refused alone; the same answer twice is one; without any theta stays as it is.
         let agent = to[0];
-        let node = || ClientNode::new(&*field, &*method, &EXACT, agent, 5, vec![0.0; d]).unwrap();
-        let answer = node().handle(&bytes[0]).unwrap().unwrap();
+        let answer = client(agent).handle(&bytes[0]).unwrap().unwrap();
         let (refused, alone) = answers(&[(agent, answer.clone())]);
         assert!(refused.is_empty());
-        assert_eq!(answers(&[(7, answer.clone()), (agent, answer.clone())]), (vec![0], alone.clone()), "{kind}");
-        assert_eq!(answers(&[(agent, answer.clone()), (agent, answer.clone())]), (vec![], alone.clone()), "{kind}");
-        assert_eq!(answers(&[]), (vec![], before.clone()), "{kind}");
-        // Another one of the same agent, one cut off, and numbers that are none, are refused alone.
-        let mut other = answer.clone();
-        *other.last_mut().unwrap() ^= 1;
-        assert_eq!(answers(&[(agent, answer.clone()), (agent, other)]), (vec![1], alone.clone()), "{kind}");
-        assert_eq!(answers(&[(agent, answer[..answer.len() - 1].to_vec()), (agent, answer.clone())]), (vec![0], alone.clone()), "{kind}");
-        for x in [f64::NAN, f64::INFINITY] {
-            let mut bad = answer.clone();
-            let end = bad.len();
-            bad[end - 8..].copy_from_slice(&x.to_le_bytes());
-            assert_eq!(answers(&[(agent, bad), (agent, answer.clone())]), (vec![0], alone.clone()), "{kind}");
+        let other_agent = (agent + 1) % 3;
+        for bad in [(7, answer.clone()), (other_agent, answer.clone()), (agent, answer[..answer.len() - 1].to_vec())] {
+            assert_eq!(answers(&[bad, (agent, answer.clone())]), (vec![0], alone.clone()), "{kind}");
         }
-        // A question that comes twice gets the same bytes, and changes nothing; one that was changed is refused.
-        let mut node = node();
+        assert_eq!(answers(&[(agent, answer.clone()), (agent, answer.clone())]), (vec![], alone.clone()), "{kind}");
+        let mut nobody = server();
+        nobody.open();
+        nobody.receive(&[]);
+        assert_eq!(nobody.theta(), before, "{kind}");
+        // Another one of the same agent, and numbers that are none, are refused alone.
+        let (_, message) = Message::decode(&answer, &Exact, 1 << 20, |_, _| Stream::default()).unwrap();
+        let with = |x: f64| {
+            let mut message = message.clone();
+            let Body::Numbers(values) = &mut message.parts[0].1 else { panic!("numbers") };
+            values[0] = x;
+            from(&own(agent), &message)
+        };
+        assert_eq!(answers(&[(agent, answer.clone()), (agent, with(1.25))]), (vec![1], alone.clone()), "{kind}");
+        for x in [f64::NAN, f64::INFINITY] {
+            assert_eq!(answers(&[(agent, with(x)), (agent, answer.clone())]), (vec![0], alone.clone()), "{kind}");
+        }
+        // A question that comes twice gets the same bytes, and changes nothing; another one of the same round is refused.
+        let mut node = client(agent);
         assert_eq!(node.handle(&bytes[0]).unwrap().unwrap(), answer);
+        let state = node.save();
         assert_eq!(node.handle(&bytes[0]).unwrap().unwrap(), answer, "{kind}");
-        let mut changed = bytes[0].to_vec();
-        *changed.last_mut().unwrap() ^= 1;
+        let changed = from(&own(agent), &Message::one(0, 0, Part::Model, vec![0.5; d]));
         assert!(node.handle(&changed).is_err(), "{kind}");
+        assert_eq!(node.save(), state, "{kind}");
+    }
+}
+
+/// Saved nodes from anywhere are put back whole or refused; what is refused changes nothing.
+#[test]
+fn saved_nodes_are_put_back_whole_or_refused() {
+    let field = field(&*problems(3)[0].1, Law::Markov);
+    for (kind, method) in methods(None).into_iter().chain(methods(Some(2))) {
+        let mut halves = common::Halves::new(&*field, &*method, &EXACT, 5).unwrap();
+        (0..3).for_each(|_| halves.round());
+        halves.server.open();
+        let federation = Federation::new(&*method, &*EXACT, field.weights().to_vec(), 5, vec![0.0; field.dim()]).unwrap();
+        let mut node = ClientNode::new(&federation, &*field, 1, 1).unwrap();
+        let mut server = ServerNode::new(&federation).unwrap();
+        let (empty_node, empty_server) = (node.save(), server.save());
+        let (saved_node, saved_server) = (halves.nodes[1].save(), halves.server.save());
+        let mut draws = fedsa::random::stream(1, fedsa::random::Purpose::Fresh, 0, 0);
+        for _ in 0..300 {
+            let mangle = |bytes: &[u8], draws: &mut Stream| {
+                let mut bytes = bytes.to_vec();
+                let at = (draws.uniform() * bytes.len() as f64) as usize;
+                match draws.bits() % 3 {
+                    0 => bytes.truncate(at),
+                    1 => bytes[at] ^= 1 << (draws.bits() % 8),
+                    _ => bytes.insert(at, draws.bits() as u8),
+                }
+                bytes
+            };
+            if node.restore(&mangle(&saved_node, &mut draws)).is_ok() {
+                node.restore(&empty_node).unwrap();
+            }
+            assert_eq!(node.save(), empty_node, "{kind}");
+            if server.restore(&mangle(&saved_server, &mut draws)).is_ok() {
+                server.open();
+                server.receive(&[]);
+                server.restore(&empty_server).unwrap();
+            }
+            assert_eq!(server.save(), empty_server, "{kind}");
+        }
+        // Of another agent, or another federation.
+        assert!(node.restore(&halves.nodes[0].save()).is_err());
+        let other = Federation::new(&*method, &*EXACT, field.weights().to_vec(), 6, vec![0.0; field.dim()]).unwrap();
+        assert!(ServerNode::new(&other).unwrap().restore(&saved_server).is_err());
+        node.restore(&saved_node).unwrap();
+        server.restore(&saved_server).unwrap();
+        assert_eq!((node.save(), server.save(), server.todo()), (saved_node, saved_server, halves.server.todo()));
     }
 }

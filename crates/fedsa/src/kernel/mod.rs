@@ -94,8 +94,10 @@ impl Isa {
 /// Up to eight agents at work: their iterates, drifts and sampling processes.
 #[derive(Debug, Clone)]
 pub struct Lanes {
-    /// The agents; lanes beyond `len` are idle.
+    /// The agents' places in the data; lanes beyond `len` are idle.
     pub agents: [usize; LANES],
+    /// Who they are in the federation: the keys of their draws.
+    pub identities: [usize; LANES],
     /// How many lanes are in use.
     pub len: usize,
     /// Chunks per vector.
@@ -124,6 +126,7 @@ impl Lanes {
         let width = chunks(d);
         Self {
             agents: [0; LANES],
+            identities: [0; LANES],
             len: 0,
             width,
             theta: vec![Chunk::default(); LANES * width],

@@ -1,17 +1,15 @@
 //! Drift `xi_c`: control variates (\[S\] Alg. 2).
 
 use super::plain::direction;
-use super::{Batch, Client, Last, Memory, Outbox};
-use crate::error::{BadInput, Result};
-use crate::message::{Message, Part, TELL};
+use super::{Batch, Client, Controls, Memory, Outbox};
+use crate::message::{Message, Part};
 use crate::random::Purpose;
 use crate::schedule::{Leg, Steps};
 
 /// H local steps with drift `xi_c`; sends `v_c`; then `xi_c += gain (v - v_c)`.
 ///
-/// What an agent must learn is v, the mean over what arrived. How, and what it then
-/// subtracts, is [`Learns`]; over an exact link all ways agree and `sum_c p_c xi_c`
-/// stays 0.
+/// What an agent must learn is v, the mean over what arrived: [`Learns`]. What it then subtracts is [`Share`]; over
+/// an exact link all ways agree and `sum_c p_c xi_c` stays 0.
 #[derive(Debug, Clone)]
 pub struct ControlVariate {
     /// Step sizes and local steps.
@@ -25,27 +23,35 @@ pub struct ControlVariate {
     pub control_step: f64,
     /// How an agent learns v.
     pub learns: Learns,
+    /// What it takes for its own share of v.
+    pub share: Share,
 }
 
-/// How an agent learns the round's mean direction v, and what it takes for its own.
+/// How an agent learns the round's mean direction v.
 ///
-/// With full participation the next round's model says v at no cost,
-/// `v = (theta_{t+1} - theta_t) / (alpha_g E)`; until then the agent keeps `theta_t` and
-/// what it sent. The rounding of the model, at most `2^-53 |theta| / (alpha_g E)` a round,
-/// then goes into `sum_c p_c xi_c`, and is not corrected. With partial participation the
-/// server tells its participants v at the round's end.
+/// With full participation and models that arrive as they were sent, the next round's model says v at no cost,
+/// `v = (theta_{t+1} - theta_t) / (alpha_g E)`; until then the agent keeps `theta_t` and what it sent. The rounding of the
+/// model, at most `2^-53 |theta| / (alpha_g E)` a round, then goes into `sum_c p_c xi_c`, and is not corrected. Elsewhere
+/// the server tells its participants v at the round's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Learns {
-    /// From the next model; subtracts the direction that it computed (\[S\] to the letter).
+    /// From the next model.
     FromModel,
-    /// It is told v; subtracts the direction that it computed.
+    /// It is told v.
     Told,
-    /// It is told v and whether its message arrived: subtracts what the server decoded,
-    /// or nothing. `sum_c p_c xi_c` stays 0 whatever the link alters or loses.
+}
+
+/// What an agent takes for its own share of v.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// The direction that it computed, whatever became of it (\[S\] to the letter).
+    Computed,
+    /// What the server decoded, or nothing where its answer is not in v, which the server says. `sum_c p_c xi_c` stays 0
+    /// whatever the link alters or loses.
     Acknowledged,
     /// It sends `c_c = v_c - xi_c`, the mean of its own operator over the leg, and sets
     /// `xi_c += gain (v - c_c - xi_c)`. What a link adds to v enters `sum_c p_c xi_c` for one
-    /// round and is then forgotten, where [`Learns::FromModel`] adds it up for ever. The
+    /// round and is then forgotten, where [`Share::Computed`] adds it up for ever. The
     /// same as the others over an exact link; over a noisy one the noise is that of
     /// `c_c`, which does not vanish at `theta*` when agents differ.
     Afresh,
@@ -61,10 +67,19 @@ impl ControlVariate {
         self.control_step * self.talk_probability.map_or(1.0, |p| p * leg.len as f64)
     }
 
-    /// `xi_c + gain (v - v_c)` of the last round, which led from `base` to `theta`.
-    fn settled(&self, last: &Leg, i: usize, xi: &[f64], sent: &[f64], base: &[f64], theta: &[f64]) -> f64 {
-        let v = (theta[i] - base[i]) / (self.alpha_g * last.sum);
-        xi[i] + self.gain(last) * (v - sent[i])
+    /// `xi_c += gain (v - own)` of a round, `own` zero where the agent's answer is not in v.
+    fn settle(&self, leg: &Leg, xi: &mut [f64], v: impl Fn(usize) -> f64, own: &[f64]) {
+        let gain = self.gain(leg);
+        for (i, (xi, own)) in xi.iter_mut().zip(own).enumerate() {
+            let difference = if self.share == Share::Afresh { v(i) - own - *xi } else { v(i) - own };
+            *xi += gain * difference;
+        }
+    }
+
+    /// v of a round that led from `base` to `theta`.
+    fn mean_between<'a>(&self, leg: &Leg, base: &'a [f64], theta: &'a [f64]) -> impl Fn(usize) -> f64 + 'a {
+        let scale = self.alpha_g * leg.sum;
+        move |i| (theta[i] - base[i]) / scale
     }
 
     fn is_told(&self) -> bool {
@@ -81,31 +96,8 @@ impl Client for ControlVariate {
         self.steps.of(t).len
     }
 
-    fn wants(&self, exchange: u8) -> Option<Part> {
-        match exchange {
-            0 => Some(Part::Model),
-            TELL if self.is_told() => Some(Part::Direction),
-            _ => None,
-        }
-    }
-
-    fn model_kept(&self) -> Option<usize> {
-        (!self.is_told()).then_some(BASE)
-    }
-
-    fn can_follow(&self, round: u64, last: Last) -> Result<()> {
-        // What a round adds, `gain v = (gain / (alpha_g E)) (theta_{t+1} - theta_t)`, telescopes over rounds only where that
-        // factor is the same in all of them.
-        let is_next = last.round.map_or(0, |t| t + 1) == round;
-        if is_next || self.is_told() || self.steps.size.constant().is_some() {
-            return Ok(());
-        }
-        let what = format!("round {round} after {}", last.round.map_or("none".into(), |t| format!("round {t}")));
-        Err(BadInput::new("message", what, "the next round: with step sizes that change, the rounds between are not known from this model"))
-    }
-
-    fn needs_arrivals(&self) -> bool {
-        self.learns == Learns::Acknowledged
+    fn controls(&self) -> Option<&dyn Controls> {
+        (self.share == Share::Acknowledged).then_some(self)
     }
 
     fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox) {
@@ -113,16 +105,14 @@ impl Client for ControlVariate {
         // xi_c += gain (v - v_c), with v of the last round as this model tells it: of all rounds since the agent's last,
         // where it missed some. What was lost is not in v.
         if !self.is_told() && down.round > 0 {
-            let last = batch.last(down.round);
-            let leg = self.steps.of(last.round.unwrap_or(0));
             for l in batch.lanes() {
+                let last = batch.last(l, down.round);
+                let leg = self.steps.of(last.round.unwrap_or(0));
                 let [xi, sent, base] = batch.lane(l).memory;
-                if !last.is_included {
+                if self.share == Share::Acknowledged && !last.is_included {
                     sent.fill(0.0);
                 }
-                for i in 0..theta.len() {
-                    xi[i] = self.settled(&leg, i, xi, sent, base, theta);
-                }
+                self.settle(&leg, xi, self.mean_between(&leg, base, theta), sent);
             }
         }
         // theta_{c,h} = theta_{c,h-1} + eta_h (g_c(theta_{c,h-1}, z_h) + xi_c)
@@ -139,7 +129,7 @@ impl Client for ControlVariate {
             let v = out.send(l, Part::Direction);
             let agent = batch.lane::<2>(l);
             direction(agent.theta, theta, leg.sum, v);
-            if self.learns == Learns::Afresh {
+            if self.share == Share::Afresh {
                 v.iter_mut().zip(agent.memory[XI].iter()).for_each(|(v, xi)| *v -= xi);
             }
             agent.memory[SENT].copy_from_slice(v);
@@ -150,33 +140,61 @@ impl Client for ControlVariate {
     }
 
     fn sent(&self, batch: &mut Batch<'_>, l: usize, sent: &[f64]) {
-        if self.learns == Learns::Acknowledged {
+        if self.share == Share::Acknowledged {
             batch.lane::<2>(l).memory[SENT].copy_from_slice(sent);
         }
     }
 
-    fn told(&self, batch: &mut Batch<'_>, down: &Message, arrived: &[bool]) {
+    fn told(&self, batch: &mut Batch<'_>, down: &Message) {
         let v = down.part(Part::Direction);
-        let gain = self.gain(&self.steps.of(down.round));
+        let leg = self.steps.of(down.round);
         for l in batch.lanes() {
+            let is_in_v = batch.last(l, down.round + 1).is_included;
             let [xi, sent] = batch.lane(l).memory;
-            let is_in_v = arrived.get(l).copied().unwrap_or(true);
-            for i in 0..v.len() {
-                xi[i] += match self.learns {
-                    Learns::Afresh => gain * (v[i] - sent[i] - xi[i]),
-                    Learns::Acknowledged if !is_in_v => gain * v[i],
-                    _ => gain * (v[i] - sent[i]),
-                };
+            if self.share == Share::Acknowledged && !is_in_v {
+                sent.fill(0.0);
             }
+            self.settle(&leg, xi, |i| v[i], sent);
         }
     }
 
-    fn control(&self, memory: &Memory<'_>, theta: &[f64], next_round: u64) -> Option<Vec<f64>> {
-        let xi = memory.vector(XI);
-        if self.is_told() || next_round == 0 {
-            return Some(xi.to_vec());
+    fn control(&self, memory: &Memory<'_>, theta: &[f64], next_round: u64, is_included: bool) -> Option<Vec<f64>> {
+        let mut xi = memory.vector(XI).to_vec();
+        if !self.is_told() && next_round > 0 {
+            let leg = self.steps.of(next_round - 1);
+            let counts = is_included || self.share != Share::Acknowledged;
+            let own = if counts { memory.vector(SENT).to_vec() } else { vec![0.0; xi.len()] };
+            self.settle(&leg, &mut xi, self.mean_between(&leg, memory.vector(BASE), theta), &own);
         }
-        let (sent, base, last) = (memory.vector(SENT), memory.vector(BASE), self.steps.of(next_round - 1));
-        Some((0..theta.len()).map(|i| self.settled(&last, i, xi, sent, base, theta)).collect())
+        Some(xi)
+    }
+}
+
+impl Controls for ControlVariate {
+    fn is_told(&self) -> bool {
+        ControlVariate::is_told(self)
+    }
+
+    fn can_follow(&self, answered: Option<u64>, round: u64) -> bool {
+        // What a round adds, `gain v = (gain / (alpha_g E)) (theta_{t+1} - theta_t)`, telescopes over rounds only where that
+        // factor is the same in all of them.
+        answered.map_or(0, |t| t + 1) == round || self.steps.size.constant().is_some()
+    }
+
+    fn put(&self, memory: &mut [&mut [f64]], xi: &[f64], theta: &[f64]) {
+        memory[XI].copy_from_slice(xi);
+        memory[SENT].fill(0.0);
+        if let Some(base) = memory.get_mut(BASE) {
+            base.copy_from_slice(theta);
+        }
+    }
+
+    fn mean(&self, round: u64, base: &[f64], theta: &[f64]) -> Vec<f64> {
+        let leg = self.steps.of(round);
+        (0..theta.len()).map(self.mean_between(&leg, base, theta)).collect()
+    }
+
+    fn settle(&self, round: u64, xi: &mut [f64], v: &[f64], own: &[f64]) {
+        ControlVariate::settle(self, &self.steps.of(round), xi, |i| v[i], own);
     }
 }

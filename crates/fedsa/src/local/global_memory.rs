@@ -32,14 +32,6 @@ impl Client for GlobalMemory {
         self.steps.of(t).len
     }
 
-    fn wants(&self, exchange: u8) -> Option<Part> {
-        match exchange {
-            0 => Some(Part::Model),
-            1 => Some(Part::Operator),
-            _ => None,
-        }
-    }
-
     fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox) {
         if down.exchange == 0 {
             let theta = down.part(Part::Model);

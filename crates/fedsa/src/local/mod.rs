@@ -5,61 +5,64 @@
 //! what they send; none owns a loop over samples. A rule works on a batch of up
 //! to eight agents; a real deployment has batches of one.
 
+pub mod agent;
 pub mod control_variate;
 pub mod global_memory;
+pub mod newton;
 pub mod plain;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::error::Result;
 use crate::kernel::{Chunk, LANES, Lanes, chunks, flat, flat_mut};
 use crate::message::{Message, Part};
 use crate::problem::Field;
 use crate::random::{Key, Purpose};
 use crate::schedule::Leg;
 
+pub use agent::{Agent, At};
 pub use control_variate::ControlVariate;
 pub use global_memory::GlobalMemory;
 pub use plain::Plain;
 
-/// The client half of a method.
+/// The client half of a first-order method, which works on up to eight agents side by side.
 pub trait Client: Send + Sync {
     /// How many vectors of d components an agent keeps between exchanges.
     fn memory(&self) -> usize;
     /// How many local steps an answer in round t takes, for dividing work among threads.
     fn local_steps(&self, t: u64) -> usize;
-    /// The part, of d numbers, that it wants in the messages of an exchange; none when it
-    /// wants no such message. Messages from another machine are held to it.
-    fn wants(&self, exchange: u8) -> Option<Part>;
-    /// Whether it must be told which messages of a round are in the round's mean.
-    fn needs_arrivals(&self) -> bool {
-        false
-    }
-    /// Which of its vectors holds the model that an agent last answered, if one does: an agent that never answered has
-    /// `theta_0` there. Such agents learn the mean of a round from the next model, and must be told where their own
-    /// answer was lost.
-    fn model_kept(&self) -> Option<usize> {
+    /// The control variates that agents keep in step with the server, if they do.
+    fn controls(&self) -> Option<&dyn Controls> {
         None
-    }
-    /// Whether an agent can go on in a round from what it last did.
-    ///
-    /// # Errors
-    /// When it cannot, with the reason.
-    fn can_follow(&self, _round: u64, _last: Last) -> Result<()> {
-        Ok(())
     }
     /// Answers a message with one message per agent, through `out`.
     fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox);
     /// Learns what became of the message of lane `l` in encoding: `sent` is what the
     /// server can decode, zero when there was none. Not called where nothing is altered.
     fn sent(&self, _batch: &mut Batch<'_>, _l: usize, _sent: &[f64]) {}
-    /// Hears what is told at a round's end; `arrived` has one entry per lane, or none.
-    fn told(&self, _batch: &mut Batch<'_>, _down: &Message, _arrived: &[bool]) {}
+    /// Hears what is told at a round's end.
+    fn told(&self, _batch: &mut Batch<'_>, _down: &Message) {}
     /// The agent's control variate, if it keeps one, as it will be in round
-    /// `next_round` when the server's iterate then is `theta`.
-    fn control(&self, _memory: &Memory<'_>, _theta: &[f64], _next_round: u64) -> Option<Vec<f64>> {
+    /// `next_round` when the server's iterate then is `theta` and the agent's last answer is in its round's mean or not.
+    fn control(&self, _memory: &Memory<'_>, _theta: &[f64], _next_round: u64, _is_included: bool) -> Option<Vec<f64>> {
         None
     }
+}
+
+/// Control variates of which a server node can hold a copy: agents over a network that loses messages, or that come
+/// back from an older state, are brought back into step with it.
+pub trait Controls: Send + Sync {
+    /// Whether agents are told the mean of a round at its end; otherwise they learn it from the next model.
+    fn is_told(&self) -> bool;
+    /// Whether an agent that last answered in some round, if in any, can work out its control from the model of
+    /// `round`.
+    fn can_follow(&self, answered: Option<u64>, round: u64) -> bool;
+    /// Gives an agent's vectors, d numbers each, the control of the round whose model is `theta`.
+    fn put(&self, memory: &mut [&mut [f64]], xi: &[f64], theta: &[f64]);
+    /// The mean of a round that led from one model to the next, as agents work it out.
+    fn mean(&self, round: u64, base: &[f64], theta: &[f64]) -> Vec<f64>;
+    /// Moves a control by the mean of a round and the agent's own share in it, which is zero where its answer is not
+    /// in the mean.
+    fn settle(&self, round: u64, xi: &mut [f64], v: &[f64], own: &[f64]);
 }
 
 /// Up to eight agents in front of a client half.
@@ -74,10 +77,11 @@ pub struct Batch<'a> {
     /// Where each lane's agent lies in `memory`, in agents.
     at: [usize; LANES],
     samples: u64,
+    operators: u64,
     /// Set when the round is to be abandoned.
     stop: Option<&'a AtomicBool>,
-    /// Where a network may lose messages: what the agents last did.
-    last: Option<Last>,
+    /// What the agents last did, where it is not that they answered the round before and that this is in its mean.
+    last: [Option<Last>; LANES],
 }
 
 /// What an agent last did, where a network may have lost messages since.
@@ -122,20 +126,27 @@ impl<'a> Batch<'a> {
         assert!((1..=LANES).contains(&agents.len()));
         lanes.len = agents.len();
         lanes.agents[..agents.len()].copy_from_slice(agents);
+        lanes.identities[..agents.len()].copy_from_slice(agents);
         let mut at = [0; LANES];
         agents.iter().zip(&mut at).for_each(|(c, at)| *at = c - first);
-        Self { field, d: field.dim(), seed, lanes, memory, stride, at, samples: 0, stop: None, last: None }
+        Self { field, d: field.dim(), seed, lanes, memory, stride, at, samples: 0, operators: 0, stop: None, last: [None; LANES] }
     }
 
-    /// Says what the batch's one agent last did; without it, it answered the round before, and that is in its mean.
+    /// Says what the agent of a lane last did; without it, it answered the round before, and that is in its mean.
+    pub fn set_last(&mut self, l: usize, last: Last) {
+        self.last[l] = Some(last);
+    }
+
+    /// What the agent of a lane did before round `t`.
+    pub fn last(&self, l: usize, t: u64) -> Last {
+        self.last[l].unwrap_or(Last { round: t.checked_sub(1), is_included: true })
+    }
+
+    /// Says who the agent of lane 0 is in the federation, the key of its draws, where it is not its place in the data.
     #[must_use]
-    pub fn after(self, last: Last) -> Self {
-        Self { last: Some(last), ..self }
-    }
-
-    /// What the agents did before round `t`.
-    pub fn last(&self, t: u64) -> Last {
-        self.last.unwrap_or(Last { round: t.checked_sub(1), is_included: true })
+    pub fn identified(self, agent: usize) -> Self {
+        self.lanes.identities[0] = agent;
+        self
     }
 
     /// Lets a flag cut local steps short. What the batch then holds is of no use: the round must be
@@ -180,7 +191,7 @@ impl<'a> Batch<'a> {
     pub fn open_streams(&mut self, purpose: Purpose, round: u64) {
         let key = Key::new(self.seed, purpose, round);
         for l in self.lanes() {
-            self.lanes.streams[l] = key.stream(self.lanes.agents[l]);
+            self.lanes.streams[l] = key.stream(self.lanes.identities[l]);
         }
     }
 
@@ -196,7 +207,14 @@ impl<'a> Batch<'a> {
             self.field.leg(self.lanes, &etas);
         }
         self.lanes.etas = etas;
-        self.samples += (leg.len * self.lanes.len * self.field.sampling().samples_per_step()) as u64;
+        self.count(leg.len);
+    }
+
+    /// Counts so many evaluations of each lane's operator, each on a batch of samples.
+    fn count(&mut self, evaluations: usize) {
+        let samples = self.field.sampling().samples_per_step();
+        self.samples += (evaluations * self.lanes.len * samples) as u64;
+        self.operators += (evaluations * self.lanes.len * samples.max(1)) as u64;
     }
 
     /// `g_c(theta_{c,h}, z)` at the lanes' iterates with the next sample of their
@@ -204,8 +222,11 @@ impl<'a> Batch<'a> {
     /// otherwise the next step sees the same sample.
     pub fn observe(&mut self, advance: bool) {
         self.field.observe(self.lanes, advance);
-        if advance {
-            self.samples += (self.lanes.len * self.field.sampling().samples_per_step()) as u64;
+        let before = self.samples;
+        self.count(1);
+        if !advance {
+            // The next step sees the same samples again.
+            self.samples = before;
         }
     }
 
@@ -215,7 +236,12 @@ impl<'a> Batch<'a> {
         if self.lanes.chain_len > 0 {
             self.field.pass_over(self.lanes, steps * each);
         }
-        self.samples += (steps * self.lanes.len * each) as u64;
+        self.count(steps);
+    }
+
+    /// Evaluations of operators by this batch so far.
+    pub fn operators(&self) -> u64 {
+        self.operators
     }
 
     /// Samples drawn by this batch so far.

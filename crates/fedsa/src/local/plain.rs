@@ -21,10 +21,6 @@ impl Client for Plain {
         self.steps.of(t).len
     }
 
-    fn wants(&self, exchange: u8) -> Option<Part> {
-        (exchange == 0).then_some(Part::Model)
-    }
-
     fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox) {
         let theta = down.part(Part::Model);
         let leg = self.steps.of(down.round);

@@ -1,16 +1,24 @@
 //! How control variates are kept over links that alter, lose or delay messages.
 //!
-//! | rule | an agent sends | learns | `sum_c p_c xi_c` stays 0 |
+//! | rule | an agent sends | subtracts from v | `sum_c p_c xi_c` stays 0 |
 //! | --- | --- | --- | --- |
-//! | literal | `v_c` | v, from the next model or told | over an exact link |
-//! | acknowledged | `v_c` | v, and whether its own is in it | whatever is altered or lost, one message at a time |
-//! | afresh | `v_c - xi_c` | v | up to the last round's noise: nothing adds up |
+//! | literal | `v_c` | `v_c` as it computed it | over an exact link |
+//! | acknowledged | `v_c` | `v_c` as the server decoded it, nothing where it was lost | whatever is altered or lost, one message at a time |
+//! | afresh | `v_c - xi_c` | that and `xi_c` | up to the last round's noise: nothing adds up |
+//!
+//! v itself an agent learns from the next model where it takes part in every round and models arrive as they were sent;
+//! elsewhere it is told, which the ledger prices. What a codec makes of its own message an agent knows: it decodes it as
+//! the server will. That a message was lost it does not know: the server says so with the next question, to those whose
+//! answer was lost and to nobody else.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, require};
-use crate::local::control_variate::Learns;
+use crate::local::control_variate::{Learns, Share};
+use crate::message::Part;
+use crate::protocol::{Give, Len, Protocol};
 use crate::server::average::Tell;
+use crate::server::{Average, Included};
 use crate::uplink::Facts;
 
 /// The `rule` setting: how control variates are kept over imperfect links.
@@ -18,15 +26,14 @@ use crate::uplink::Facts;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlRule {
-    /// literal over an exact link, acknowledged where messages are altered or lost one
-    /// by one, afresh where only sums arrive, late or over a lossy downlink. Where not all
-    /// agents take part: literal over links that are late alone, acknowledged over a lossy
-    /// downlink too.
+    /// acknowledged, which is literal over an exact link; afresh where only sums arrive, late or over a lossy
+    /// downlink. Where not all agents take part: literal over links that are late alone, acknowledged over a
+    /// lossy downlink too.
     #[default]
     Auto,
     /// To the letter of \[S\], whatever the link does.
     Literal,
-    /// Told v and whether the own message is in it.
+    /// Subtracts its own message as the server decoded it, or nothing where it was lost, which the server says.
     Acknowledged,
     /// Sends `c_c = v_c - xi_c`. Where not all agents take part a control is that of the last
     /// round the agent did, and the drifts of the others are missed: stable, but biased.
@@ -34,22 +41,57 @@ pub enum ControlRule {
 }
 
 impl ControlRule {
-    /// What it comes to on a link, and what the server then tells.
-    pub(crate) fn resolve(self, partial: bool, link: &Facts) -> (Learns, Tell) {
-        let literal = if partial { (Learns::Told, Tell::Mean) } else { (Learns::FromModel, Tell::Nothing) };
-        let altered = link.is_lossy || link.is_downlink_lossy;
+    /// What it comes to on a link.
+    pub(crate) fn resolve(self, partial: bool, link: &Facts) -> Kept {
+        let from_model = !partial && !link.is_downlink_lossy;
+        let literal = Kept { learns: if partial { Learns::Told } else { Learns::FromModel }, share: Share::Computed };
+        let acknowledged = Kept { learns: if from_model { Learns::FromModel } else { Learns::Told }, share: Share::Acknowledged };
+        let afresh = Kept { learns: Learns::Told, share: Share::Afresh };
         match self {
             ControlRule::Literal => literal,
-            ControlRule::Acknowledged => (Learns::Acknowledged, Tell::MeanAndArrival),
-            ControlRule::Afresh => (Learns::Afresh, Tell::Mean),
-            ControlRule::Auto if link.is_sum_only => (Learns::Afresh, Tell::Mean),
+            ControlRule::Acknowledged => acknowledged,
+            ControlRule::Afresh => afresh,
+            ControlRule::Auto if link.is_sum_only => afresh,
             // Late but whole, every message is in some round's mean, and nothing is lost.
-            ControlRule::Auto if link.late.is_some() && partial && !altered => literal,
-            ControlRule::Auto if link.late.is_some() => (Learns::Afresh, Tell::Mean),
-            ControlRule::Auto if link.is_downlink_lossy && !partial => (Learns::Afresh, Tell::Mean),
-            ControlRule::Auto if link.is_lossy => (Learns::Acknowledged, Tell::MeanAndArrival),
-            ControlRule::Auto => literal,
+            ControlRule::Auto if link.late.is_some() && partial && !link.changes_messages() => literal,
+            ControlRule::Auto if link.late.is_some() => afresh,
+            ControlRule::Auto if link.is_downlink_lossy && !partial => afresh,
+            ControlRule::Auto => acknowledged,
         }
+    }
+}
+
+/// How control variates are kept on one link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// How agents learn v.
+    pub learns: Learns,
+    /// What they subtract from it.
+    pub share: Share,
+}
+
+impl Kept {
+    /// Models down and directions up, and what agents are told besides.
+    pub fn protocol(self, d: usize) -> Protocol {
+        let mut protocol = Protocol::directions(d, Give::Sum);
+        let included = if self.share == Share::Acknowledged { vec![(Part::Included, Len::Exactly(1))] } else { Vec::new() };
+        match self.learns {
+            Learns::FromModel => protocol.exchanges[0].own = included,
+            Learns::Told => (protocol.tell, protocol.tell_own) = (vec![(Part::Direction, Len::Exactly(d))], included),
+        }
+        protocol
+    }
+
+    /// The averaging server that tells agents what they need.
+    pub fn server(self, average: Average) -> Average {
+        let agents = average.participation.agents;
+        let tell = match (self.learns, self.share) {
+            (Learns::FromModel, _) => Tell::Nothing,
+            (Learns::Told, Share::Acknowledged) => Tell::MeanAndArrival,
+            (Learns::Told, _) => Tell::Mean,
+        };
+        let says = self == Kept { learns: Learns::FromModel, share: Share::Acknowledged };
+        Average { tell, included: says.then(|| Included::new(agents)), ..average }
     }
 }
 

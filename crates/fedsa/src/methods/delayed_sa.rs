@@ -16,12 +16,13 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::fedtd::single_steps;
-use super::{Method, Setting, Settings, Shape, averaging, check_common, fixed};
+use super::{Half, Setting, Settings, Shape, averaging, check_common, fixed};
 use crate::error::{Result, require};
 use crate::local::Plain;
+use crate::protocol::{Give, Protocol};
 use crate::schedule::StepSize;
-use crate::server::Participation;
 use crate::server::adaptive::{Adaptive, Choice};
+use crate::server::{Participation, Server};
 
 /// The settings of delayed SA.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,13 +38,16 @@ impl Settings for DelayedSa {
         check_common(&self.step_size, 1, 1.0, None, agents)
     }
 
-    fn build(&self, setting: &Setting<'_>) -> Method {
-        let steps = fixed(self.step_size, 1);
-        Method { client: Box::new(Plain { steps }), server: Box::new(averaging(setting, steps, 1.0, None)) }
+    fn client(&self, _: &Setting<'_>) -> Half {
+        Half::Lanes(Box::new(Plain { steps: fixed(self.step_size, 1) }))
     }
 
-    fn shape(&self) -> Shape {
-        single_steps(self.step_size, None, true)
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        Box::new(averaging(setting, fixed(self.step_size, 1), 1.0, None))
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        Some(single_steps(self.step_size, None, true))
     }
 }
 
@@ -66,12 +70,20 @@ impl Settings for DelayAdaptiveSa {
         check_common(&self.step_size, 1, 1.0, None, agents)
     }
 
-    fn build(&self, setting: &Setting<'_>) -> Method {
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        Protocol::directions(setting.start.len(), Give::Each)
+    }
+
+    fn client(&self, _: &Setting<'_>) -> Half {
+        Half::Lanes(Box::new(Plain { steps: fixed(self.step_size, 1) }))
+    }
+
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
         adaptive(setting, self.step_size, self.threshold, Choice::EachNear)
     }
 
-    fn shape(&self) -> Shape {
-        single_steps(self.step_size, None, false)
+    fn shape(&self) -> Option<Shape> {
+        Some(single_steps(self.step_size, None, false))
     }
 }
 
@@ -94,12 +106,20 @@ impl Settings for Dasa {
         check_common(&self.step_size, 1, 1.0, None, agents)
     }
 
-    fn build(&self, setting: &Setting<'_>) -> Method {
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        Protocol::directions(setting.start.len(), Give::Each)
+    }
+
+    fn client(&self, _: &Setting<'_>) -> Half {
+        Half::Lanes(Box::new(Plain { steps: fixed(self.step_size, 1) }))
+    }
+
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
         adaptive(setting, self.step_size, self.threshold, Choice::NearestHalf)
     }
 
-    fn shape(&self) -> Shape {
-        single_steps(self.step_size, None, false)
+    fn shape(&self) -> Option<Shape> {
+        Some(single_steps(self.step_size, None, false))
     }
 }
 
@@ -107,9 +127,9 @@ fn check_threshold(threshold: Option<f64>) -> Result<()> {
     require(threshold.is_none_or(|eps| eps > 0.0), "threshold", threshold.unwrap_or(0.0), "a positive distance")
 }
 
-fn adaptive(setting: &Setting<'_>, step_size: StepSize, threshold: Option<f64>, choice: Choice) -> Method {
+fn adaptive(setting: &Setting<'_>, step_size: StepSize, threshold: Option<f64>, choice: Choice) -> Box<dyn Server> {
     let steps = fixed(step_size, 1);
-    let server = Adaptive {
+    Box::new(Adaptive {
         theta: setting.start.clone(),
         steps,
         participation: Participation { m: None, agents: setting.agents(), seed: setting.seed },
@@ -118,6 +138,5 @@ fn adaptive(setting: &Setting<'_>, step_size: StepSize, threshold: Option<f64>, 
         reach: setting.link.stale.or(setting.link.late).unwrap_or(0),
         models: VecDeque::new(),
         first: 0,
-    };
-    Method { client: Box::new(Plain { steps }), server: Box::new(server) }
+    })
 }

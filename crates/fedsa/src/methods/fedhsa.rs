@@ -13,11 +13,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Drift, Method, Setting, Settings, Shape, averaging, check_common, fixed, one};
+use super::{Drift, Half, Setting, Settings, Shape, averaging, check_common, fixed, one};
 use crate::error::Result;
 use crate::local::GlobalMemory;
+use crate::protocol::{Give, Protocol};
 use crate::schedule::StepSize;
-use crate::server::Average;
+use crate::server::{Average, Server};
 
 /// The settings of FedHSA.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -72,27 +73,32 @@ impl Settings for FedHsa {
         check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
     }
 
-    fn build(&self, setting: &Setting<'_>) -> Method {
-        let steps = fixed(self.step_size, self.local_steps);
-        Method {
-            client: Box::new(GlobalMemory { steps, fresh: false }),
-            server: Box::new(Average {
-                operators_first: true,
-                table: (self.missing == Missing::Last).then(|| vec![0.0; setting.agents() * setting.start.len()]),
-                weights: setting.weights.to_vec(),
-                ..averaging(setting, steps, self.global_step_size, self.participants)
-            }),
-        }
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        let give = if self.missing == Missing::Last { Give::Each } else { Give::Sum };
+        Protocol::operators_then_directions(setting.start.len(), give)
     }
 
-    fn shape(&self) -> Shape {
-        Shape {
+    fn client(&self, _: &Setting<'_>) -> Half {
+        Half::Lanes(Box::new(GlobalMemory { steps: fixed(self.step_size, self.local_steps), fresh: false }))
+    }
+
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        Box::new(Average {
+            operators_first: true,
+            table: (self.missing == Missing::Last).then(|| vec![0.0; setting.agents() * setting.start.len()]),
+            weights: setting.weights.to_vec(),
+            ..averaging(setting, fixed(self.step_size, self.local_steps), self.global_step_size, self.participants)
+        })
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        Some(Shape {
             drift: Drift::GlobalMemory,
             step_size: self.step_size,
             local_steps: self.local_steps as f64,
             alpha_g: self.global_step_size,
             participants: self.participants,
             is_linear: true,
-        }
+        })
     }
 }

@@ -12,10 +12,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Drift, Method, Setting, Settings, Shape, averaging, check_common, fixed, one};
+use super::{Drift, Half, Setting, Settings, Shape, averaging, check_common, fixed, one};
 use crate::error::Result;
 use crate::local::Plain;
 use crate::schedule::StepSize;
+use crate::server::Server;
 
 /// The settings of FedLSA.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,19 +50,22 @@ impl Settings for FedLsa {
         check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
     }
 
-    fn build(&self, setting: &Setting<'_>) -> Method {
-        let steps = fixed(self.step_size, self.local_steps);
-        Method { client: Box::new(Plain { steps }), server: Box::new(averaging(setting, steps, self.global_step_size, self.participants)) }
+    fn client(&self, _: &Setting<'_>) -> Half {
+        Half::Lanes(Box::new(Plain { steps: fixed(self.step_size, self.local_steps) }))
     }
 
-    fn shape(&self) -> Shape {
-        Shape {
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        Box::new(averaging(setting, fixed(self.step_size, self.local_steps), self.global_step_size, self.participants))
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        Some(Shape {
             drift: Drift::Zero,
             step_size: self.step_size,
             local_steps: self.local_steps as f64,
             alpha_g: self.global_step_size,
             participants: self.participants,
             is_linear: true,
-        }
+        })
     }
 }

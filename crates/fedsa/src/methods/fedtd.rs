@@ -10,10 +10,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Drift, Method, Setting, Settings, Shape, averaging, check_common, fixed};
+use super::{Drift, Half, Setting, Settings, Shape, averaging, check_common, fixed};
 use crate::error::Result;
 use crate::local::Plain;
 use crate::schedule::StepSize;
+use crate::server::Server;
 
 /// The settings of federated TD.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,13 +34,16 @@ impl Settings for FedTd {
         check_common(&self.step_size, 1, 1.0, self.participants, agents)
     }
 
-    fn build(&self, setting: &Setting<'_>) -> Method {
-        let steps = fixed(self.step_size, 1);
-        Method { client: Box::new(Plain { steps }), server: Box::new(averaging(setting, steps, 1.0, self.participants)) }
+    fn client(&self, _: &Setting<'_>) -> Half {
+        Half::Lanes(Box::new(Plain { steps: fixed(self.step_size, 1) }))
     }
 
-    fn shape(&self) -> Shape {
-        single_steps(self.step_size, self.participants, true)
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        Box::new(averaging(setting, fixed(self.step_size, 1), 1.0, self.participants))
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        Some(single_steps(self.step_size, self.participants, true))
     }
 }
 

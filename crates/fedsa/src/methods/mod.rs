@@ -5,25 +5,40 @@ pub mod delayed_sa;
 pub mod fedhsa;
 pub mod fedlsa;
 pub mod fedtd;
+pub mod newton;
 pub mod projected_td;
 pub mod scafflsa;
 pub mod scafflsa_random;
 
 use crate::error::{BadInput, Result, require};
-use crate::local::Client;
+use crate::local::{Agent, Client};
+use crate::protocol::{Give, Protocol};
 use crate::registry::{Kind, kind};
 use crate::schedule::{LocalSteps, StepSize, Steps};
 use crate::server::average::Tell;
-use crate::server::{Average, Delivery, Participation, Server};
+use crate::server::{Average, Participation, Server};
 use crate::uplink::Facts;
 
-/// The two halves of a method, for one run.
+/// The two halves of a method and what travels between them, for one run.
 pub struct Method {
     /// What every agent does.
-    pub client: Box<dyn Client>,
+    pub client: Half,
     /// What the server does.
     pub server: Box<dyn Server>,
+    /// Their exchanges.
+    pub protocol: Protocol,
 }
+
+/// What agents do, in one of two ways.
+pub enum Half {
+    /// Side by side in lanes: H local steps with a drift.
+    Lanes(Box<dyn Client>),
+    /// Each alone, with state of its own; makes an agent from who it is in the federation.
+    Each(MakeAgent),
+}
+
+/// Makes the agent of a number.
+pub type MakeAgent = Box<dyn Fn(usize) -> Box<dyn Agent> + Send + Sync>;
 
 impl Setting<'_> {
     /// The number of agents N.
@@ -32,37 +47,53 @@ impl Setting<'_> {
     }
 }
 
-impl Method {
-    /// # Errors
-    /// When the method needs what its link does not deliver; says what and why.
-    pub fn check_link(&self, link: &Facts) -> Result<()> {
-        let refused = |what: &str, help: &str| Err(BadInput::new("uplink", what, help));
-        if self.server.needs() == Delivery::PerAgent && link.is_sum_only {
-            return refused(
-                "the method compares agents' messages, and over the air only their sum arrives",
-                "a link that delivers one message per agent",
-            );
-        }
-        if self.client.memory() > 0 && link.stale.is_some() {
-            return refused(
-                "a delay (pull) uses a direction twice or never, and the method's agents remember what they sent",
-                "late (push), or a method without agent state such as fedlsa or fedtd",
-            );
-        }
-        if self.client.wants(1).is_some() && link.late.is_some() {
-            return refused(
-                "the method's second exchange needs the answers to its first in the same round, and they come late",
-                "a method with one exchange a round",
-            );
-        }
-        if self.client.needs_arrivals() && (link.is_sum_only || link.late.is_some()) {
-            return refused(
-                "rule = \"acknowledged\" needs to know which messages are in a round's mean, and over this link nobody does",
-                "rule = \"auto\" or \"afresh\"",
-            );
-        }
-        Ok(())
+/// Whether a method's halves can work over a link.
+///
+/// # Errors
+/// When the method needs what its link does not deliver; says what and why.
+pub fn check_link(client: &Half, protocol: &Protocol, link: &Facts) -> Result<()> {
+    let refused = |what: &str, help: &str| Err(BadInput::new("uplink", what, help));
+    if protocol.wants_each_anywhere() && link.is_sum_only {
+        return refused(
+            "the method compares agents' messages, and over the air only their sum arrives",
+            "a link that delivers one message per agent",
+        );
     }
+    let client = match client {
+        Half::Lanes(client) => client,
+        Half::Each(_) if link.stale.is_some() || link.late.is_some() => {
+            return refused(
+                "the method solves with gradients and Hessians of one iterate, and over this link answers are to older ones",
+                "a link without delay and late",
+            );
+        }
+        Half::Each(_) => return Ok(()),
+    };
+    if client.memory() > 0 && link.stale.is_some() {
+        return refused(
+            "a delay (pull) uses a direction twice or never, and the method's agents remember what they sent",
+            "late (push), or a method without agent state such as fedlsa or fedtd",
+        );
+    }
+    if protocol.exchanges.len() > 1 && link.late.is_some() {
+        return refused(
+            "the method's second exchange needs the answers to its first in the same round, and they come late",
+            "a method with one exchange a round",
+        );
+    }
+    if client.controls().is_some() && link.is_sum_only {
+        return refused(
+            "rule = \"acknowledged\" needs to know which messages are in a round's mean, and of a sum nobody does",
+            "rule = \"auto\" or \"afresh\"",
+        );
+    }
+    if client.controls().is_some() && link.late.is_some() {
+        return refused(
+            "rule = \"acknowledged\" keeps one message of an agent until it is in a mean, and over this link several are on their way",
+            "rule = \"auto\" or \"afresh\"",
+        );
+    }
+    Ok(())
 }
 
 /// What a method is built for.
@@ -79,16 +110,31 @@ pub struct Setting<'a> {
 }
 
 /// The settings of one method: what `[[method]]` holds beside `kind`, `label`, links and expectations.
-pub trait Settings: erased_serde::Serialize + Send + Sync {
+pub trait Settings: erased_serde::Serialize + std::fmt::Debug + Send + Sync {
     /// Checks ranges; names the setting at fault.
     ///
     /// # Errors
     /// When a setting is out of range for N agents.
     fn check(&self, agents: usize) -> Result<()>;
-    /// Builds both halves for one run; settings are checked.
-    fn build(&self, setting: &Setting<'_>) -> Method;
-    /// What theory sees of it.
-    fn shape(&self) -> Shape;
+    /// Whether it needs losses, gradients and Hessians: a problem with an objective.
+    fn needs_objective(&self) -> bool {
+        false
+    }
+    /// What travels between its halves, by default models down and directions up, of which a sum is enough; settings are
+    /// checked, here and below.
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        Protocol::directions(setting.start.len(), Give::Sum)
+    }
+    /// What agents do.
+    fn client(&self, setting: &Setting<'_>) -> Half;
+    /// What the server does.
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server>;
+    /// Both halves for one run.
+    fn build(&self, setting: &Setting<'_>) -> Method {
+        Method { client: self.client(setting), server: self.server(setting), protocol: self.protocol(setting) }
+    }
+    /// What theory sees of it, if it is a first-order method.
+    fn shape(&self) -> Option<Shape>;
 }
 
 erased_serde::serialize_trait_object!(Settings);
@@ -135,6 +181,7 @@ pub const KINDS: &[Kind<dyn Settings>] = &[
     kind!("delay-adaptive-sa", "directions at stale models that are near enough", delayed_sa::DelayAdaptiveSa),
     kind!("dasa", "the half of the directions whose models are nearest", delayed_sa::Dasa),
     kind!("projected-td", "FedLSA projected on a ball", projected_td::ProjectedTd),
+    kind!("newton", "Newton steps with backtracking, for problems with an objective", newton::Newton),
 ];
 
 /// A global step size of 1.
@@ -171,6 +218,7 @@ pub(crate) fn averaging(setting: &Setting<'_>, steps: Steps, alpha_g: f64, parti
         table: None,
         weights: Vec::new(),
         tell: Tell::Nothing,
+        included: None,
         radius: None,
     }
 }

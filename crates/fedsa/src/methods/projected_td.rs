@@ -9,11 +9,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Drift, Method, Setting, Settings, Shape, averaging, check_common, fixed, one};
+use super::{Drift, Half, Setting, Settings, Shape, averaging, check_common, fixed, one};
 use crate::error::{Result, require};
 use crate::local::Plain;
 use crate::schedule::StepSize;
-use crate::server::Average;
+use crate::server::{Average, Server};
 
 /// The settings of projected federated TD.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -44,22 +44,23 @@ impl Settings for ProjectedTd {
         check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
     }
 
-    fn build(&self, setting: &Setting<'_>) -> Method {
-        let steps = fixed(self.step_size, self.local_steps);
-        Method {
-            client: Box::new(Plain { steps }),
-            server: Box::new(Average { radius: Some(self.radius), ..averaging(setting, steps, self.global_step_size, self.participants) }),
-        }
+    fn client(&self, _: &Setting<'_>) -> Half {
+        Half::Lanes(Box::new(Plain { steps: fixed(self.step_size, self.local_steps) }))
     }
 
-    fn shape(&self) -> Shape {
-        Shape {
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        let average = averaging(setting, fixed(self.step_size, self.local_steps), self.global_step_size, self.participants);
+        Box::new(Average { radius: Some(self.radius), ..average })
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        Some(Shape {
             drift: Drift::Zero,
             step_size: self.step_size,
             local_steps: self.local_steps as f64,
             alpha_g: self.global_step_size,
             participants: self.participants,
             is_linear: false,
-        }
+        })
     }
 }

@@ -17,12 +17,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::control_rule::{ControlRule, check_control_step};
-use super::{Drift, Method, Setting, Settings, Shape, averaging, check_common, fixed, one};
+use super::control_rule::{ControlRule, Kept, check_control_step};
+use super::{Drift, Half, Setting, Settings, Shape, averaging, check_common, fixed, one};
 use crate::error::Result;
 use crate::local::ControlVariate;
+use crate::protocol::Protocol;
 use crate::schedule::StepSize;
-use crate::server::Average;
+use crate::server::Server;
 
 /// The settings of SCAFFLSA with a fixed period.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -64,6 +65,11 @@ impl Scafflsa {
             control_step: 1.0,
         }
     }
+
+    /// How control variates are kept over the link.
+    fn kept(&self, setting: &Setting<'_>) -> Kept {
+        self.rule.resolve(self.participants.is_some_and(|m| m < setting.agents()), &setting.link)
+    }
 }
 
 impl Settings for Scafflsa {
@@ -72,30 +78,35 @@ impl Settings for Scafflsa {
         check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
     }
 
-    fn build(&self, setting: &Setting<'_>) -> Method {
-        let steps = fixed(self.step_size, self.local_steps);
-        let partial = self.participants.is_some_and(|m| m < setting.agents());
-        let (learns, tell) = self.rule.resolve(partial, &setting.link);
-        Method {
-            client: Box::new(ControlVariate {
-                steps,
-                alpha_g: self.global_step_size,
-                talk_probability: None,
-                control_step: self.control_step,
-                learns,
-            }),
-            server: Box::new(Average { tell, ..averaging(setting, steps, self.global_step_size, self.participants) }),
-        }
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        self.kept(setting).protocol(setting.start.len())
     }
 
-    fn shape(&self) -> Shape {
-        Shape {
+    fn client(&self, setting: &Setting<'_>) -> Half {
+        let Kept { learns, share, .. } = self.kept(setting);
+        Half::Lanes(Box::new(ControlVariate {
+            steps: fixed(self.step_size, self.local_steps),
+            alpha_g: self.global_step_size,
+            talk_probability: None,
+            control_step: self.control_step,
+            learns,
+            share,
+        }))
+    }
+
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        let average = averaging(setting, fixed(self.step_size, self.local_steps), self.global_step_size, self.participants);
+        Box::new(self.kept(setting).server(average))
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        Some(Shape {
             drift: Drift::ControlVariate { talk: None },
             step_size: self.step_size,
             local_steps: self.local_steps as f64,
             alpha_g: self.global_step_size,
             participants: self.participants,
             is_linear: self.control_step == 1.0,
-        }
+        })
     }
 }

@@ -14,12 +14,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::control_rule::{ControlRule, check_control_step};
-use super::{Drift, Method, Setting, Settings, Shape, averaging, check_common, one};
+use super::control_rule::{ControlRule, Kept, check_control_step};
+use super::{Drift, Half, Setting, Settings, Shape, averaging, check_common, one};
 use crate::error::{Result, require};
 use crate::local::ControlVariate;
+use crate::protocol::Protocol;
 use crate::schedule::{LocalSteps, StepSize, Steps};
-use crate::server::Average;
+use crate::server::Server;
 
 /// The settings of SCAFFLSA with random talk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,6 +51,18 @@ pub struct ScafflsaRandom {
     pub control_step: f64,
 }
 
+impl ScafflsaRandom {
+    fn steps(&self, setting: &Setting<'_>) -> Steps {
+        let local = LocalSteps::Geometric { talk: self.talk_probability, seed: setting.seed };
+        Steps { size: StepSize::Constant(self.step_size), local }
+    }
+
+    /// How control variates are kept over the link.
+    fn kept(&self, setting: &Setting<'_>) -> Kept {
+        self.rule.resolve(self.participants.is_some_and(|m| m < setting.agents()), &setting.link)
+    }
+}
+
 impl Settings for ScafflsaRandom {
     fn check(&self, agents: usize) -> Result<()> {
         let p = self.talk_probability;
@@ -58,31 +71,35 @@ impl Settings for ScafflsaRandom {
         check_common(&StepSize::Constant(self.step_size), 1, self.global_step_size, self.participants, agents)
     }
 
-    fn build(&self, setting: &Setting<'_>) -> Method {
-        let p = self.talk_probability;
-        let steps = Steps { size: StepSize::Constant(self.step_size), local: LocalSteps::Geometric { talk: p, seed: setting.seed } };
-        let partial = self.participants.is_some_and(|m| m < setting.agents());
-        let (learns, tell) = self.rule.resolve(partial, &setting.link);
-        Method {
-            client: Box::new(ControlVariate {
-                steps,
-                alpha_g: self.global_step_size,
-                talk_probability: Some(p),
-                control_step: self.control_step,
-                learns,
-            }),
-            server: Box::new(Average { tell, ..averaging(setting, steps, self.global_step_size, self.participants) }),
-        }
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        self.kept(setting).protocol(setting.start.len())
     }
 
-    fn shape(&self) -> Shape {
-        Shape {
+    fn client(&self, setting: &Setting<'_>) -> Half {
+        let Kept { learns, share, .. } = self.kept(setting);
+        Half::Lanes(Box::new(ControlVariate {
+            steps: self.steps(setting),
+            alpha_g: self.global_step_size,
+            talk_probability: Some(self.talk_probability),
+            control_step: self.control_step,
+            learns,
+            share,
+        }))
+    }
+
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        let average = averaging(setting, self.steps(setting), self.global_step_size, self.participants);
+        Box::new(self.kept(setting).server(average))
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        Some(Shape {
             drift: Drift::ControlVariate { talk: Some(self.talk_probability) },
             step_size: StepSize::Constant(self.step_size),
             local_steps: 1.0 / self.talk_probability,
             alpha_g: self.global_step_size,
             participants: self.participants,
             is_linear: self.control_step == 1.0,
-        }
+        })
     }
 }

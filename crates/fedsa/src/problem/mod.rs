@@ -4,6 +4,7 @@
 //! downstream sees it through [`Field`], which any problem with any sampling is.
 
 pub mod arrays;
+pub mod calls;
 pub mod features;
 pub mod file;
 pub mod garnet;
@@ -13,6 +14,7 @@ pub mod logs;
 pub mod memory;
 pub mod mrp;
 pub mod noise;
+pub mod objective;
 pub mod switching;
 pub mod systems;
 pub mod td;
@@ -136,6 +138,11 @@ pub trait Field: Send + Sync {
     fn set_root(&mut self, root: Vec<f64>);
     /// The same field on the generic kernel, portable: the slow twin of every other.
     fn generic(self: Box<Self>) -> Box<dyn Field>;
+
+    /// The agents' objectives, where operators are minus gradients: linear ones with symmetric `A_c`.
+    fn objective(&self) -> Option<&dyn objective::Objective> {
+        self.systems().and_then(objective::of_systems)
+    }
 
     /// `sum_c p_c gbar_c(theta)`.
     fn mean_operator(&self, theta: &[f64]) -> Vec<f64> {

@@ -4,6 +4,8 @@ pub mod metrics;
 
 use serde::{Deserialize, Serialize};
 
+use crate::message::{Body, Part, Unit};
+use crate::problem::calls::Calls;
 use crate::random::{ALL, Purpose, stream};
 
 pub use metrics::{Metrics, Observation};
@@ -27,28 +29,84 @@ pub struct Ledger {
     pub bits_down: u64,
     /// Vectors of d components from agents to the server.
     pub vectors_up: u64,
+    /// Matrices, or corrections of one, from agents to the server.
+    pub matrices_up: u64,
+    /// Single numbers from agents to the server, as the losses of a line search.
+    pub scalars_up: u64,
+    /// What agents asked of their problems.
+    pub calls: Calls,
 }
 
 impl Ledger {
-    /// A message of `bytes` to each of `agents`.
+    /// Messages to so many agents, of so many bytes in all.
     pub(crate) fn down(&mut self, agents: usize, bytes: usize) {
         self.messages += agents as u64;
-        self.bits_down += 8 * agents as u64 * bytes as u64;
+        self.bits_down += 8 * bytes as u64;
     }
 
     /// Whether these are counts that can go on without an overflow.
     pub(crate) fn is_possible(&self) -> bool {
-        let Self { exchanges, samples, messages, bits_up, bits_down, vectors_up } = *self;
-        [exchanges, samples, messages, bits_up, bits_down, vectors_up].iter().all(|count| *count <= u64::MAX / 2)
+        let Self { exchanges, samples, messages, bits_up, bits_down, vectors_up, matrices_up, scalars_up, calls } = *self;
+        let counts = [exchanges, samples, messages, bits_up, bits_down, vectors_up, matrices_up, scalars_up];
+        counts.into_iter().chain(calls.all()).all(|count| count <= u64::MAX / 2)
     }
 
-    /// An exchange's answers: `bytes` and `samples` in all.
-    pub(crate) fn up(&mut self, agents: usize, bytes: u64, samples: u64) {
-        self.exchanges += 1;
-        self.messages += agents as u64;
-        self.vectors_up += agents as u64;
-        self.bits_up += 8 * bytes;
-        self.samples += samples;
+    /// Answers to an exchange.
+    pub(crate) fn up(&mut self, sent: &Sent) {
+        self.messages += sent.messages;
+        self.bits_up += 8 * sent.bytes;
+        self.vectors_up += sent.vectors;
+        self.matrices_up += sent.matrices;
+        self.scalars_up += sent.scalars;
+        self.samples += sent.samples;
+        self.calls.add(sent.calls);
+    }
+}
+
+/// What agents sent and drew in one exchange.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Sent {
+    /// Messages that were sent.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Vectors of d components in them.
+    pub vectors: u64,
+    /// Matrices in them.
+    pub matrices: u64,
+    /// Single numbers in them.
+    pub scalars: u64,
+    /// Samples drawn.
+    pub samples: u64,
+    /// Calls of problems.
+    pub calls: Calls,
+}
+
+impl Sent {
+    /// One message of these parts and so many bytes.
+    pub fn message(&mut self, bytes: usize, parts: &[(Part, Body)]) {
+        self.messages += 1;
+        self.bytes += bytes as u64;
+        for (part, body) in parts {
+            match part.unit() {
+                Unit::Vector => self.vectors += 1,
+                Unit::Matrix => self.matrices += 1,
+                Unit::Scalars => self.scalars += body.len() as u64,
+                Unit::Nothing => {}
+            }
+        }
+    }
+
+    /// The sum of both.
+    pub fn and(mut self, other: Self) -> Self {
+        self.messages += other.messages;
+        self.bytes += other.bytes;
+        self.vectors += other.vectors;
+        self.matrices += other.matrices;
+        self.scalars += other.scalars;
+        self.samples += other.samples;
+        self.calls.add(other.calls);
+        self
     }
 }
 

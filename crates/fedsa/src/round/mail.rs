@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::{Message, Part};
+use crate::message::{Body, Message, Part};
 use crate::server::Letter;
 
 /// What agents were told in past rounds, and where their processes stood.
@@ -86,16 +86,16 @@ impl Mail {
 
     /// How many numbers are on their way.
     pub fn len(&self) -> usize {
-        self.letters.values().flatten().map(|letter| letter.x.len()).sum()
+        self.letters.values().flatten().flat_map(|letter| &letter.parts).map(|(_, body)| body.len()).sum()
     }
 
-    /// Whether these can be under way at the start of round `t` between `agents` agents that send
-    /// `d` numbers, when none is later than `latest` rounds; there are none without late answers.
-    pub fn is_of(&self, t: u64, latest: Option<u64>, agents: usize, d: usize) -> bool {
+    /// Whether these can be under way at the start of round `t` between `agents` agents whose answers hold what
+    /// `are_parts` says, when none is later than `latest` rounds; there are none without late answers.
+    pub fn is_of(&self, t: u64, latest: Option<u64>, agents: usize, are_parts: impl Fn(&[(Part, Body)]) -> bool) -> bool {
         let fits = |(due, letter): (u64, &Letter)| {
             let asked = letter.answers;
             let in_time = asked < t && latest.is_some_and(|latest| due - t <= latest && due - asked <= latest);
-            in_time && letter.agent < agents && letter.x.len() == d
+            in_time && letter.agent < agents && are_parts(&letter.parts)
         };
         let mut letters = self.letters.iter().flat_map(|(due, letters)| letters.iter().map(|letter| (*due, letter)));
         self.letters.keys().all(|due| *due >= t) && letters.all(fits)

@@ -4,26 +4,31 @@
 //! processed in blocks of eight, blocks in parallel; results do not depend on the
 //! number of threads because every draw is keyed and every sum has one order.
 
+mod each;
 pub(crate) mod mail;
+pub(crate) mod server_end;
 mod sweep;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
+use crate::error::{BadInput, Result};
 use crate::kernel::{Chunk, LANES, chunks};
 use crate::linalg;
-use crate::local::{Batch, Client, Memory, stride};
-use crate::message::PART_HEADER_BYTES;
-use crate::methods::{Method, Setting, Settings};
+use crate::local::{Agent, Batch, Client, Memory, stride};
+use crate::message::Body;
+use crate::methods::{Half, Method, Setting, Settings, check_link};
 use crate::problem::Field;
+use crate::protocol::Protocol;
 use crate::random::{ALL, Key, Purpose};
 use crate::record::{Ledger, Output, OutputRule};
-use crate::server::{Ask, Delivery, Letter, Next, Received, Server};
+use crate::server::{Ask, Letter, Next, Own, Received, Server};
 use crate::uplink::{Place, Uplink};
-use mail::{History, Mail};
-use sweep::{Agents, Fate, Job, Rows, Strides, Worker};
+use mail::History;
+use server_end::{ServerEnd, asked_weight};
+use sweep::{Agents, Fate, Job, Rows, Strides, Worker, tell_own};
 
 pub use crate::sums::{accumulate, pairwise, sum};
 
@@ -43,11 +48,51 @@ pub enum Status {
 /// A run has diverged once `||theta||` exceeds this times `1 + max(||theta_0||, ||theta*||)`.
 pub const DIVERGED: f64 = 1e8;
 
+/// What a run or a node is given: a reference, or a share of what it then owns.
+pub enum Held<'a, T: ?Sized> {
+    /// Somebody else's.
+    Borrowed(&'a T),
+    /// Its own, with others.
+    Shared(Arc<T>),
+}
+
+impl<T: ?Sized> std::ops::Deref for Held<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        match self {
+            Held::Borrowed(it) => it,
+            Held::Shared(it) => it,
+        }
+    }
+}
+
+impl<'a, T: ?Sized> From<&'a T> for Held<'a, T> {
+    fn from(it: &'a T) -> Self {
+        Held::Borrowed(it)
+    }
+}
+
+impl<T: ?Sized> From<Arc<T>> for Held<'_, T> {
+    fn from(it: Arc<T>) -> Self {
+        Held::Shared(it)
+    }
+}
+
+impl<T: ?Sized> Clone for Held<'_, T> {
+    fn clone(&self) -> Self {
+        match self {
+            Held::Borrowed(it) => Held::Borrowed(it),
+            Held::Shared(it) => Held::Shared(Arc::clone(it)),
+        }
+    }
+}
+
 /// One run: a method on a field over a link, with one seed.
 pub struct Run<'a> {
-    field: &'a dyn Field,
-    uplink: &'a Uplink,
-    client: Box<dyn Client>,
+    field: Held<'a, dyn Field + 'a>,
+    uplink: Held<'a, Uplink>,
+    client: Working,
+    protocol: Protocol,
     server: Box<dyn Server>,
     seed: u64,
     everyone: Vec<usize>,
@@ -57,6 +102,32 @@ pub struct Run<'a> {
     scratch: Scratch,
     /// Whether the last round was abandoned half-way.
     abandoned: bool,
+}
+
+/// The agents' side of a run.
+enum Working {
+    /// Side by side in lanes.
+    Lanes(Box<dyn Client>),
+    /// Each alone.
+    Each(Vec<Box<dyn Agent>>),
+}
+
+impl Working {
+    /// Chunks that one agent's vectors take.
+    fn stride(&self, d: usize) -> usize {
+        match self {
+            Working::Lanes(client) => stride(&**client, d),
+            Working::Each(_) => 0,
+        }
+    }
+
+    /// What agents that compute alone remember.
+    fn save(&self) -> Vec<Vec<u8>> {
+        match self {
+            Working::Lanes(_) => Vec::new(),
+            Working::Each(agents) => agents.iter().map(|agent| agent.save()).collect(),
+        }
+    }
 }
 
 /// Everything that lives from round to round.
@@ -76,12 +147,10 @@ struct State {
 struct LinkState {
     /// What codecs left out, for each agent.
     feedback: Vec<f64>,
-    /// What media remember of each agent.
-    channel: Vec<u64>,
     /// Past rounds, for stale models.
     history: History,
-    /// Letters on their way.
-    mail: Mail,
+    /// What the server's end remembers.
+    server_end: ServerEnd,
 }
 
 /// Buffers that rounds reuse.
@@ -93,7 +162,7 @@ struct Scratch {
 }
 
 /// The version of the layout of saved runs, which begin with it.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 /// Serialised form of [`State`] and the server's state.
 #[derive(Serialize, Deserialize)]
@@ -107,6 +176,7 @@ struct Saved {
     status: Status,
     link: LinkState,
     server: Vec<Vec<f64>>,
+    agents: Vec<Vec<u8>>,
 }
 
 /// [`Saved`] without copies: a state may fill half of the memory.
@@ -121,6 +191,7 @@ struct Saving<'a> {
     status: &'a Status,
     link: &'a LinkState,
     server: Vec<Vec<f64>>,
+    agents: Vec<Vec<u8>>,
 }
 
 impl<'a> Run<'a> {
@@ -130,40 +201,47 @@ impl<'a> Run<'a> {
     /// When the method needs what its link does not deliver, or the link is none for
     /// so many agents and components.
     pub fn new(
-        field: &'a dyn Field,
+        field: impl Into<Held<'a, dyn Field + 'a>>,
         settings: &dyn Settings,
-        uplink: &'a Uplink,
+        uplink: impl Into<Held<'a, Uplink>>,
         output: OutputRule,
         seed: u64,
         start: Vec<f64>,
     ) -> Result<Self> {
+        let (field, uplink): (Held<'a, dyn Field + 'a>, Held<'a, Uplink>) = (field.into(), uplink.into());
         let (agents, d) = (field.agents(), field.dim());
         uplink.check(agents, d)?;
-        let method = settings.build(&Setting { seed, weights: field.weights(), start: start.clone(), link: uplink.facts() });
-        method.check_link(&uplink.facts())?;
-        let Method { client, server } = method;
+        let setting = Setting { seed, weights: field.weights(), start: start.clone(), link: uplink.facts() };
+        check_objective(settings, &*field)?;
+        let Method { client, server, protocol } = settings.build(&setting);
+        check_link(&client, &protocol, &setting.link)?;
+        let client = match client {
+            Half::Lanes(client) => Working::Lanes(client),
+            Half::Each(make) => Working::Each((0..agents).map(make).collect()),
+        };
         let chain_len = field.chain_len();
         let mut chains = vec![0; agents * chain_len];
         if chain_len > 0 {
             let key = Key::new(seed, Purpose::Chain, 0);
             chains.chunks_mut(chain_len).enumerate().for_each(|(c, chain)| field.start_chain(c, &mut key.stream(c), chain));
         }
-        let mut link = LinkState { feedback: vec![0.0; agents * uplink.feedback_len(d)], ..LinkState::default() };
-        if uplink.media_len() > 0 {
-            link.channel = vec![0; agents * uplink.media_len()];
-            link.channel.chunks_mut(uplink.media_len()).enumerate().for_each(|(c, channel)| uplink.start(seed, c, channel));
-        }
+        let link = LinkState {
+            feedback: vec![0.0; agents * uplink.feedback_len(d)],
+            history: History::default(),
+            server_end: ServerEnd::new(&uplink, seed, agents),
+        };
         let state = State {
             round: 0,
-            memory: vec![Chunk::default(); agents * stride(&*client, d)],
+            memory: vec![Chunk::default(); agents * client.stride(d)],
             chains,
             ledger: Ledger::default(),
             output: Output::new(output, &start, seed),
             status: Status::Ok,
             link,
         };
-        let scratch = Scratch { worker: Worker::new(field), blocks: Vec::new(), fates: Vec::new(), inbox: Vec::new() };
-        Ok(Self { field, uplink, client, server, seed, everyone: (0..agents).collect(), start, state, scratch, abandoned: false })
+        let scratch = Scratch { worker: Worker::new(&*field), blocks: Vec::new(), fates: Vec::new(), inbox: Vec::new() };
+        let everyone = (0..agents).collect();
+        Ok(Self { field, uplink, client, protocol, server, seed, everyone, start, state, scratch, abandoned: false })
     }
 
     /// The number of rounds done.
@@ -193,17 +271,20 @@ impl<'a> Run<'a> {
 
     /// The agents' control variates as the next round will use them, if the method has any.
     pub fn controls(&self) -> Option<Vec<Vec<f64>>> {
-        let (d, stride) = (self.field.dim(), stride(&*self.client, self.field.dim()));
+        let Working::Lanes(client) = &self.client else { return None };
+        let (d, stride, t) = (self.field.dim(), stride(&**client, self.field.dim()), self.state.round);
         if stride == 0 {
             return None;
         }
-        let control = |memory| self.client.control(&Memory::new(memory, d), self.server.theta(), self.state.round);
-        self.state.memory.chunks(stride).map(control).collect()
+        let own = self.server.own(t);
+        let is_included = |c: usize| own.as_ref().is_none_or(|own| own.each[c].is_none());
+        let control = |(c, memory)| client.control(&Memory::new(memory, d), self.server.theta(), t, is_included(c));
+        self.state.memory.chunks(stride).enumerate().map(control).collect()
     }
 
     /// Gives the control variates values of one's own before the first round.
     pub fn set_controls(&mut self, controls: &[Vec<f64>]) {
-        let stride = stride(&*self.client, self.field.dim());
+        let stride = self.client.stride(self.field.dim());
         for (memory, xi) in self.state.memory.chunks_mut(stride.max(1)).zip(controls) {
             crate::kernel::flat_mut(memory)[..xi.len()].copy_from_slice(xi);
         }
@@ -258,31 +339,50 @@ impl<'a> Run<'a> {
         true
     }
 
-    /// How many local steps each participant makes in the next round.
+    /// How many local steps each participant makes in the next round; 0 where agents make none.
     pub fn next_local_steps(&self) -> usize {
-        self.client.local_steps(self.state.round)
+        match &self.client {
+            Working::Lanes(client) => client.local_steps(self.state.round),
+            Working::Each(_) => 0,
+        }
     }
 
     /// One exchange: the message down, every participant's answer up, the server's next move.
     fn exchange(&mut self, mut ask: Ask, stop: Option<&AtomicBool>) -> Next {
+        self.uplink.tell(self.seed, &mut ask.down);
+        let to = ask.to.as_deref().unwrap_or(&self.everyone);
+        let own = ask.own.as_ref().map_or(0, Own::bytes);
+        self.state.ledger.down(to.len(), to.len() * ask.down.encoded_len(&*self.uplink.downlink) + own);
+        self.state.ledger.exchanges += 1;
+        match &self.client {
+            Working::Lanes(_) => self.exchange_in_lanes(&ask, stop),
+            Working::Each(_) => self.exchange_with_each(&ask),
+        }
+    }
+
+    /// An exchange with agents that work in lanes.
+    fn exchange_in_lanes(&mut self, ask: &Ask, stop: Option<&AtomicBool>) -> Next {
         let (d, seed) = (self.field.dim(), self.seed);
-        let Run { field, uplink, client, server, everyone, state, scratch, .. } = self;
+        let Run { field, uplink, client: Working::Lanes(client), protocol, server, everyone, state, scratch, .. } = self else {
+            unreachable!("called with lanes")
+        };
         let (t, exchange) = (ask.down.round, ask.down.exchange);
-        uplink.tell(seed, &mut ask.down);
         let participants = ask.to.as_deref().unwrap_or(everyone);
         let (clear, n) = (uplink.is_clear(), participants.len());
-        let one_by_one = server.needs() == Delivery::PerAgent || uplink.late.is_some();
+        let each = protocol.wants_each(exchange);
+        let one_by_one = each || uplink.late.is_some();
         let State { memory, chains, ledger, link, .. } = state;
         if let (Some(pull), 0) = (&uplink.delay, exchange) {
             link.history.keep(&ask.down, chains, pull.delay.max());
         }
         let job = Job {
-            field: *field,
+            field: &**field,
             client: &**client,
             uplink,
             history: &link.history,
             seed,
             down: &ask.down,
+            own: ask.own.as_ref(),
             participants,
             strides: Strides {
                 memory: stride(&**client, d),
@@ -300,57 +400,66 @@ impl<'a> Run<'a> {
         fates.resize(if clear && !one_by_one { 0 } else { n }, Fate::default());
         inbox.clear();
         inbox.resize(if one_by_one { n * d } else { 0 }, 0.0);
-        let agents = Agents { first: 0, memory, chains, feedback: &mut link.feedback, channel: &mut link.channel };
-        let counted = job.sweep(0..n, agents, Rows { blocks, fates, inbox }, Some(worker));
-        ledger.down(n, ask.down.encoded_len(&*uplink.downlink));
-        ledger.up(counted.messages, counted.bytes, counted.samples);
+        let agents = Agents { first: 0, memory, chains, feedback: &mut link.feedback, channel: &mut link.server_end.channel };
+        let sent = job.sweep(0..n, agents, Rows { blocks, fates, inbox }, Some(worker));
+        ledger.up(&sent);
 
-        let asked = ask.to.as_ref().map_or(1.0, |to| to.iter().map(|c| field.weights()[*c]).sum());
+        let part = protocol.wanted(exchange)[0].part;
         let mut letters = Vec::new();
         if one_by_one {
             for ((c, fate), x) in participants.iter().zip(&*fates).zip(inbox.chunks(d)).filter(|((_, fate), _)| fate.gain != 0.0) {
-                letters.push(Letter { agent: *c, answers: fate.answers, weight: field.weights()[*c] * fate.gain, x: x.to_vec() });
+                let parts = vec![(part, Body::Numbers(x.to_vec()))];
+                letters.push(Letter { agent: *c, answers: fate.answers, weight: field.weights()[*c] * fate.gain, parts });
             }
         }
-        if let Some(late) = &uplink.late {
-            let key = Key::new(seed, Purpose::Delay, t);
-            for letter in letters.drain(..) {
-                link.mail.post(t + late.of(t, letter.agent, &mut key.stream(letter.agent)), letter);
-            }
-            letters = link.mail.deliver(t);
-            *blocks = sum(d, letters.iter().map(|l| Some((l.weight, &l.x[..]))));
+        let mut arrived: Vec<bool> = fates.iter().map(|f| f.gain != 0.0).collect();
+        if uplink.late.is_some() {
+            letters = link.server_end.late(uplink, seed, t, letters);
+            *blocks = sum(d, letters.iter().map(|letter| Some((letter.weight, letter.part(part)))));
+            arrived.clear();
         } else {
             pairwise(blocks, d);
         }
-        uplink.receive(Place { seed, round: t, exchange, agent: ALL }, &mut blocks[..d], n, asked);
-        let arrived: Vec<bool> = if uplink.late.is_some() { Vec::new() } else { fates.iter().map(|f| f.gain != 0.0).collect() };
-        let part = server.wants(exchange);
-        server.receive(&Received { round: t, exchange, part, sum: &blocks[..d], asked, arrived: &arrived, messages: &letters })
+        let asked = asked_weight(field.weights(), participants);
+        uplink.receive(Place { seed, round: t, exchange, agent: ALL }, &mut [&mut blocks[..d]], n, asked);
+        if !each {
+            letters.clear();
+        }
+        let sums = [(part, &blocks[..d])];
+        server.receive(&Received { round: t, exchange, sums: if each { &[] } else { &sums }, asked, arrived: &arrived, letters: &letters })
     }
 
     /// Tells the participants something that they do not answer.
     fn tell(&mut self, mut tell: Ask) {
         self.uplink.tell(self.seed, &mut tell.down);
-        let participants = tell.to.as_deref().unwrap_or(&self.everyone);
-        let stride = stride(&*self.client, self.field.dim());
-        let lanes = &mut self.scratch.worker.lanes;
+        let Run { field, uplink, client, everyone, state, scratch, seed, .. } = self;
+        let participants = tell.to.as_deref().unwrap_or(everyone);
+        let own = tell.own.as_ref().map_or(0, Own::bytes);
+        state.ledger.down(participants.len(), participants.len() * tell.down.encoded_len(&*uplink.downlink) + own);
+        state.ledger.exchanges += 1;
+        let client = match client {
+            Working::Lanes(client) => client,
+            Working::Each(_) => return self.tell_each(&tell),
+        };
+        let stride = stride(&**client, field.dim());
         for (i, agents) in participants.chunks(LANES).enumerate() {
             let first = agents[0];
-            let memory = &mut self.state.memory[first * stride..];
-            let arrived = tell.arrived.as_ref().map_or(&[][..], |a| &a[LANES * i..][..agents.len()]);
-            self.client.told(&mut Batch::new(self.field, self.seed, lanes, agents, first, memory, stride), &tell.down, arrived);
+            let memory = &mut state.memory[first * stride..];
+            let mut batch = Batch::new(&**field, *seed, &mut scratch.worker.lanes, agents, first, memory, stride);
+            if let Some(own) = &tell.own {
+                tell_own(&mut batch, own, LANES * i, tell.down.round + 1);
+            }
+            client.told(&mut batch, &tell.down);
         }
-        let own = if tell.arrived.is_some() { PART_HEADER_BYTES + 8 } else { 0 };
-        self.state.ledger.down(participants.len(), tell.down.encoded_len(&*self.uplink.downlink) + own);
-        self.state.ledger.exchanges += 1;
     }
 
     /// About how many bytes [`Run::save`] gives.
     pub fn state_len(&self) -> usize {
         let State { memory, chains, output, link, .. } = &self.state;
         let server: usize = self.server.state().iter().map(Vec::len).sum();
-        let numbers = 8 * memory.len() + chains.len() + output.len() + link.feedback.len() + link.channel.len() + server;
-        8 * (numbers + link.history.len() + link.mail.len())
+        let ends = link.feedback.len() + link.server_end.channel.len() + link.server_end.mail.len() + link.history.len();
+        let agents: usize = self.client.save().iter().map(Vec::len).sum();
+        8 * (8 * memory.len() + chains.len() + output.len() + server + ends) + agents
     }
 
     /// All state, as bytes.
@@ -361,7 +470,18 @@ impl<'a> Run<'a> {
         assert!(!self.abandoned, "an abandoned round is not to be saved");
         let State { round, memory, chains, ledger, output, status, link } = &self.state;
         let memory = crate::kernel::flat(memory);
-        let saving = Saving { layout: LAYOUT, round: *round, memory, chains, ledger, output, status, link, server: self.server.state() };
+        let saving = Saving {
+            layout: LAYOUT,
+            round: *round,
+            memory,
+            chains,
+            ledger,
+            output,
+            status,
+            link,
+            server: self.server.state(),
+            agents: self.client.save(),
+        };
         postcard::to_stdvec(&saving).expect("plain data serialises")
     }
 
@@ -369,20 +489,32 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// When the bytes are not a saved run of this shape.
-    pub fn restore(&mut self, bytes: &[u8]) -> crate::error::Result<()> {
-        let bad = || crate::error::BadInput::new("checkpoint", "not a saved run of these settings", "a checkpoint that this program wrote");
+    pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        let bad = || BadInput::new("checkpoint", "not a saved run of these settings", "a checkpoint that this program wrote");
         if let Ok((layout, _)) = postcard::take_from_bytes::<u32>(bytes)
             && layout != LAYOUT
         {
             let what = format!("a saved run of layout {layout}; this version has {LAYOUT}");
-            return Err(crate::error::BadInput::new("checkpoint", what, "a checkpoint of this version"));
+            return Err(BadInput::new("checkpoint", what, "a checkpoint of this version"));
         }
         let (saved, rest): (Saved, _) = postcard::take_from_bytes(bytes).map_err(|_| bad())?;
         if !rest.is_empty() || !self.can_be_at(&saved) {
             return Err(bad());
         }
+        let before = self.client.save();
+        if let Working::Each(agents) = &mut self.client
+            && agents.iter_mut().zip(&saved.agents).any(|(agent, bytes)| agent.restore(bytes).is_err())
+        {
+            agents.iter_mut().zip(&before).for_each(|(agent, bytes)| agent.restore(bytes).expect("its own state"));
+            return Err(bad());
+        }
         // The last that may fail: a run that refuses stays as it is.
-        self.server.restore(saved.server, saved.round).map_err(|_| bad())?;
+        if self.server.restore(saved.server, saved.round).is_err() {
+            if let Working::Each(agents) = &mut self.client {
+                agents.iter_mut().zip(&before).for_each(|(agent, bytes)| agent.restore(bytes).expect("its own state"));
+            }
+            return Err(bad());
+        }
         crate::kernel::flat_mut(&mut self.state.memory).copy_from_slice(&saved.memory);
         let State { round, chains, ledger, output, status, link, .. } = &mut self.state;
         (*round, *chains, *ledger, *output, *status) = (saved.round, saved.chains, saved.ledger, saved.output, saved.status);
@@ -394,7 +526,7 @@ impl<'a> Run<'a> {
     /// Whether this run can come to such a state, but for the server's. Everything that indexes
     /// or is counted on is looked at: a checksum guards against accidents only.
     fn can_be_at(&self, saved: &Saved) -> bool {
-        let (field, uplink, state) = (self.field, self.uplink, &self.state);
+        let (field, uplink, state) = (&*self.field, &*self.uplink, &self.state);
         let (agents, d, words) = (field.agents(), field.dim(), field.chain_len());
         let are_chains = |chains: &[u64]| {
             let mut each = chains.chunks(words.max(1)).enumerate();
@@ -407,10 +539,23 @@ impl<'a> Run<'a> {
             && saved.ledger.is_possible()
             && saved.output.continues(&state.output)
             && saved.link.feedback.len() == state.link.feedback.len()
-            && saved.link.channel.len() == state.link.channel.len()
+            && saved.link.server_end.channel.len() == state.link.server_end.channel.len()
             && saved.link.history.is_of(saved.round, reach, d, are_chains)
-            && saved.link.mail.is_of(saved.round, latest, agents, d)
+            && saved.link.server_end.mail.is_of(saved.round, latest, agents, |parts| self.protocol.check_answer(0, parts).is_ok())
+            && saved.agents.len() == self.client.save().len()
     }
+}
+
+/// Whether a problem has what a method asks of it.
+///
+/// # Errors
+/// When the method needs an objective and the problem has none.
+pub(crate) fn check_objective(settings: &dyn Settings, field: &dyn Field) -> Result<()> {
+    if settings.needs_objective() && field.objective().is_none() {
+        let what = "the method needs losses, gradients and Hessians, and the problem's operators are not known to be gradients";
+        return Err(BadInput::new("kind", what, "a problem with an objective, such as linear systems with symmetric A_c"));
+    }
+    Ok(())
 }
 
 /// Participants per parallel task: enough work, some 50 microseconds, to pay for
@@ -465,7 +610,7 @@ mod tests {
         let clear = Uplink::default();
         let plain = |change: &dyn Fn(&mut Saved)| is_put_back(&DelayedSa { step_size }, &clear, change);
         assert!(plain(&|_| ()));
-        assert!(!plain(&|saved| saved.layout = 2), "of another version");
+        assert!(!plain(&|saved| saved.layout = 1), "of another version");
         assert!(!plain(&|saved| saved.chains[1] = 2), "of two states");
         assert!(!plain(&|saved| saved.chains.truncate(2)));
         assert!(!plain(&|saved| saved.memory.push(0.0)));
@@ -486,21 +631,21 @@ mod tests {
         assert!(!with_output(OutputRule::Last, &DelayedSa { step_size }, &clear, counted));
         assert!(!plain(&|saved| saved.server[0].truncate(1)));
         assert!(!plain(&|saved| saved.server.push(vec![0.0; 2])));
-        let stray = Letter { agent: 0, answers: 4, weight: 1.0, x: vec![0.0; 2] };
-        assert!(!plain(&|saved| saved.link.mail.post(6, stray.clone())), "nothing is late on a clear link");
+        let stray = Letter { agent: 0, answers: 4, weight: 1.0, parts: vec![(Part::Direction, Body::Numbers(vec![0.0; 2]))] };
+        assert!(!plain(&|saved| saved.link.server_end.mail.post(6, stray.clone())), "nothing is late on a clear link");
         assert!(!plain(&|saved| saved.link.history.keep(&Message::one(4, 0, Part::Model, vec![0.0; 2]), &[0; 3], 9)));
 
         let mut late = Uplink::default();
         Late(Delay::Constant { rounds: 2 }).install(&mut late).unwrap();
         let pushed = |change: &dyn Fn(&mut Saved)| is_put_back(&Dasa { step_size, threshold: None }, &late, change);
-        let with = |due: u64, letter: Letter| pushed(&|saved| saved.link.mail.post(due, letter.clone()));
+        let with = |due: u64, letter: Letter| pushed(&|saved| saved.link.server_end.mail.post(due, letter.clone()));
         assert!(pushed(&|_| ()));
         assert!(with(6, stray.clone()));
         assert!(!with(4, stray.clone()), "before this round");
         assert!(!with(7, stray.clone()), "later than the link has it");
         assert!(!with(6, Letter { agent: 3, ..stray.clone() }));
         assert!(!with(6, Letter { answers: 5, ..stray.clone() }), "to a question not yet asked");
-        assert!(!with(6, Letter { x: vec![0.0; 3], ..stray.clone() }));
+        assert!(!with(6, Letter { parts: vec![(Part::Direction, Body::Numbers(vec![0.0; 3]))], ..stray.clone() }));
         // theta_t, the round of the first model, models.
         assert!(!pushed(&|saved| saved.server[1][0] = 1.0));
         assert!(!pushed(&|saved| drop(saved.server.pop())));

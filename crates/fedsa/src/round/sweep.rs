@@ -4,10 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::mail::History;
 use crate::kernel::{Chunk, LANES, Lanes};
-use crate::local::{Batch, Client, Outbox};
+use crate::local::{Batch, Client, Last, Outbox};
 use crate::message::{HEADER_BYTES, Message, PART_HEADER_BYTES};
 use crate::problem::Field;
 use crate::random::{Key, Purpose};
+use crate::record::Sent;
+use crate::server::Own;
 use crate::sums::accumulate;
 use crate::uplink::medium::delay::Before;
 use crate::uplink::{Place, Uplink};
@@ -102,23 +104,6 @@ impl Worker {
     }
 }
 
-/// What a task counted.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Counted {
-    /// Messages that were sent.
-    pub messages: usize,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Samples drawn.
-    pub samples: u64,
-}
-
-impl Counted {
-    fn and(self, other: Self) -> Self {
-        Self { messages: self.messages + other.messages, bytes: self.bytes + other.bytes, samples: self.samples + other.samples }
-    }
-}
-
 /// One exchange, seen by the threads that work on it.
 pub(super) struct Job<'a> {
     pub field: &'a dyn Field,
@@ -127,6 +112,8 @@ pub(super) struct Job<'a> {
     pub history: &'a History,
     pub seed: u64,
     pub down: &'a Message,
+    /// What some participants are sent of their own, in their order.
+    pub own: Option<&'a Own>,
     pub participants: &'a [usize],
     pub strides: Strides,
     pub grain: usize,
@@ -136,7 +123,7 @@ pub(super) struct Job<'a> {
 
 impl Job<'_> {
     /// Processes the participants in `range`, halving it down to the grain.
-    pub(super) fn sweep(&self, range: std::ops::Range<usize>, agents: Agents<'_>, rows: Rows<'_>, worker: Option<&mut Worker>) -> Counted {
+    pub(super) fn sweep(&self, range: std::ops::Range<usize>, agents: Agents<'_>, rows: Rows<'_>, worker: Option<&mut Worker>) -> Sent {
         if range.len() > self.grain {
             let middle = range.start + (range.len() / 2).next_multiple_of(LANES);
             let (left, right) = agents.split(self.participants[middle], self.strides);
@@ -157,14 +144,15 @@ impl Job<'_> {
     }
 
     /// Processes blocks of eight one after the other.
-    fn blocks(&self, range: std::ops::Range<usize>, agents: Agents<'_>, rows: Rows<'_>, worker: &mut Worker) -> Counted {
+    fn blocks(&self, range: std::ops::Range<usize>, agents: Agents<'_>, rows: Rows<'_>, worker: &mut Worker) -> Sent {
         let d = self.field.dim();
         let chain_len = self.strides.chains;
         let weights = self.field.weights();
         let clear = rows.fates.is_empty();
         let exact_bytes = (HEADER_BYTES + PART_HEADER_BYTES + 8 * d) as u64;
         let Agents { first, memory, chains, mut feedback, mut channel } = agents;
-        let mut counted = Counted::default();
+        let mut counted = Sent::default();
+        let start = range.start;
         for (i, (block, sum)) in self.participants[range].chunks(LANES).zip(rows.blocks.chunks_mut(d)).enumerate() {
             if self.is_stopped() {
                 break;
@@ -180,6 +168,9 @@ impl Job<'_> {
             let stale = self.stale(block, &mut answers);
             let batch = Batch::new(self.field, self.seed, lanes, block, first, memory, self.strides.memory);
             let mut batch = batch.stopped_by(self.stop);
+            if let Some(own) = self.own {
+                tell_own(&mut batch, own, start + LANES * i, self.down.round);
+            }
             if stale {
                 // The processes move on as if the samples of this round were used now.
                 batch.open_streams(Purpose::Sample, self.down.round);
@@ -189,10 +180,12 @@ impl Job<'_> {
                 self.client.answer(&mut batch, self.down, outbox);
             }
             counted.samples += batch.samples();
+            counted.calls.operators += batch.operators();
             if clear {
                 for (l, c) in block.iter().enumerate() {
                     let Some((_, x)) = outbox.sent(l) else { continue };
                     counted.messages += 1;
+                    counted.vectors += 1;
                     counted.bytes += exact_bytes;
                     accumulate(sum, weights[*c], x);
                 }
@@ -208,6 +201,7 @@ impl Job<'_> {
                     let is_sent = self.carry(place, x, feedback, bytes, decoded);
                     if is_sent {
                         counted.messages += 1;
+                        counted.vectors += 1;
                         counted.bytes += (HEADER_BYTES + PART_HEADER_BYTES + bytes.len().max(self.uplink.exact_len(d))) as u64;
                     }
                     if self.uplink.alters() {
@@ -274,6 +268,16 @@ impl Job<'_> {
             if let Some((what, x)) = one.sent(0) {
                 outbox.send(l, what).copy_from_slice(x);
             }
+        }
+    }
+}
+
+/// Hands the lanes of a batch what their agents, from the `first` of those who were asked, are told of their own: that
+/// their last answer is not in its round's mean.
+pub(super) fn tell_own(batch: &mut Batch<'_>, own: &Own, first: usize, round: u64) {
+    for (l, own) in batch.lanes().zip(&own.each[first..]) {
+        if own.is_some() {
+            batch.set_last(l, Last { round: round.checked_sub(1), is_included: false });
         }
     }
 }

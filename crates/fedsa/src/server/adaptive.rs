@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Ask, Delivery, Letter, Next, Participation, Received, Server, foreign_state, restored_theta};
+use super::{Ask, Letter, Next, Participation, Received, Server, foreign_state, restored_theta};
 use crate::error::Result;
 use crate::linalg::distance_sq;
 use crate::message::{Message, Part};
@@ -47,7 +47,7 @@ impl Adaptive {
 
     /// The direction of the round, d numbers; `None` when there is none to take.
     fn direction(&self, got: &Received<'_>) -> Option<Vec<f64>> {
-        let mut near: Vec<(f64, &Letter)> = got.messages.iter().map(|letter| (self.distance(letter), letter)).collect();
+        let mut near: Vec<(f64, &Letter)> = got.letters.iter().map(|letter| (self.distance(letter), letter)).collect();
         let total = match self.choice {
             Choice::EachNear => {
                 near.retain(|(distance, _)| *distance <= self.threshold);
@@ -69,27 +69,19 @@ impl Adaptive {
                 near.iter().map(|(_, letter)| letter.weight).sum()
             }
         };
-        let sum = super::ordered_sum(self.theta.len(), near.iter().map(|(_, letter)| (letter.weight, &letter.x[..])));
+        let sum = super::ordered_sum(self.theta.len(), near.iter().map(|(_, letter)| (letter.weight, letter.part(Part::Direction))));
         Some(sum.into_iter().map(|x| x / total).collect())
     }
 }
 
 impl Server for Adaptive {
-    fn needs(&self) -> Delivery {
-        Delivery::PerAgent
-    }
-
-    fn wants(&self, _: u8) -> Part {
-        Part::Direction
-    }
-
     fn open(&mut self, t: u64) -> Ask {
         while self.models.len() as u64 > self.reach {
             self.models.pop_front();
             self.first += 1;
         }
         self.models.push_back(self.theta.clone());
-        Ask { to: self.participation.of(t), down: Message::one(t, 0, Part::Model, self.theta.clone()), arrived: None }
+        Ask { to: self.participation.of(t), down: Message::one(t, 0, Part::Model, self.theta.clone()), own: None }
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
@@ -111,17 +103,17 @@ impl Server for Adaptive {
         state
     }
 
-    fn restore(&mut self, mut state: Vec<Vec<f64>>, t: u64) -> Result<()> {
+    fn restore(&mut self, mut state: Vec<Vec<f64>>, opened: u64) -> Result<()> {
         let d = self.theta.len();
         let theta = restored_theta(&mut state, d)?;
-        // The models of the last rounds before t.
-        let kept = t.min(self.reach + 1);
+        // The models of the last rounds that were opened.
+        let kept = opened.min(self.reach + 1);
         let Some((first, models)) = state.split_first() else { return Err(foreign_state()) };
-        let are_those = first[..] == [(t - kept) as f64] && models.len() as u64 == kept && models.iter().all(|model| model.len() == d);
+        let are_those = first[..] == [(opened - kept) as f64] && models.len() as u64 == kept && models.iter().all(|model| model.len() == d);
         if !are_those {
             return Err(foreign_state());
         }
-        (self.theta, self.first, self.models) = (theta, t - kept, models.iter().cloned().collect());
+        (self.theta, self.first, self.models) = (theta, opened - kept, models.iter().cloned().collect());
         Ok(())
     }
 }

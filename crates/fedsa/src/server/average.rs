@@ -1,6 +1,6 @@
 //! `theta_{t+1} = theta_t + alpha_g E v`, v the mean of the participants' directions.
 
-use super::{Ask, Delivery, Next, Participation, Received, Server, foreign_state, restored_theta};
+use super::{Ask, Included, Next, Own, Participation, Received, Server, foreign_state, restored_theta};
 use crate::error::Result;
 use crate::message::{Message, Part, TELL};
 use crate::schedule::Steps;
@@ -27,6 +27,8 @@ pub struct Average {
     pub weights: Vec<f64>,
     /// What the round's participants are told at its end (control variates).
     pub tell: Tell,
+    /// Where agents learn v from the next model: whose answers are in the means.
+    pub(crate) included: Option<Included>,
     /// Projects `theta_{t+1}` on the ball of this radius around 0 (Wang et al. 2023).
     pub radius: Option<f64>,
 }
@@ -36,11 +38,14 @@ impl Average {
     /// what arrived from them last.
     fn mean_operator(&mut self, got: &Received<'_>) -> Vec<f64> {
         let d = self.theta.len();
-        let Some(table) = &mut self.table else { return got.mean() };
-        for letter in got.messages {
+        let Some(table) = &mut self.table else { return got.mean(Part::Operator) };
+        for letter in got.letters {
             // What is known of the operator is what arrived, weakened or not.
             let gain = letter.weight / self.weights[letter.agent];
-            table[letter.agent * d..(letter.agent + 1) * d].iter_mut().zip(&letter.x).for_each(|(kept, x)| *kept = gain * x);
+            table[letter.agent * d..(letter.agent + 1) * d]
+                .iter_mut()
+                .zip(letter.part(Part::Operator))
+                .for_each(|(kept, x)| *kept = gain * x);
         }
         super::ordered_sum(d, self.weights.iter().copied().zip(table.chunks(d)))
     }
@@ -53,32 +58,28 @@ pub enum Tell {
     Nothing,
     /// v.
     Mean,
-    /// v, and each whether its own direction is in it.
+    /// v, and those whose own direction is not in it that it is not.
     MeanAndArrival,
 }
 
 impl Server for Average {
-    fn needs(&self) -> Delivery {
-        if self.table.is_some() { Delivery::PerAgent } else { Delivery::SumOnly }
-    }
-
-    fn wants(&self, exchange: u8) -> Part {
-        if self.operators_first && exchange == 0 { Part::Operator } else { Part::Direction }
-    }
-
     fn open(&mut self, t: u64) -> Ask {
         let down = Message::one(t, 0, Part::Model, self.theta.clone());
-        Ask { to: self.participation.of(t), down, arrived: None }
+        Ask { to: self.participation.of(t), down, own: self.own(t) }
+    }
+
+    fn own(&self, t: u64) -> Option<Own> {
+        self.included.as_ref().and_then(|included| included.own(t))
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
         let t = got.round;
-        if got.part == Part::Operator {
+        if self.operators_first && got.exchange == 0 {
             let down = Message::one(t, 1, Part::Operator, self.mean_operator(got));
-            return Next::Ask(Ask { to: self.participation.of(t), down, arrived: None });
+            return Next::Ask(Ask { to: self.participation.of(t), down, own: None });
         }
         // theta_{t+1} = theta_t + alpha_g E v
-        let v = got.mean();
+        let v = got.mean(Part::Direction);
         let step = self.alpha_g * self.steps.of(t).sum;
         self.theta.iter_mut().zip(&v).for_each(|(theta, v)| *theta += step * v);
         if let Some(radius) = self.radius {
@@ -87,13 +88,14 @@ impl Server for Average {
                 self.theta.iter_mut().for_each(|x| *x *= radius / norm);
             }
         }
+        if let Some(included) = &mut self.included {
+            included.see(t, got.arrived);
+        }
         let tell = (self.tell != Tell::Nothing).then(|| {
-            let to = self.participation.of(t);
-            let asked = to.as_ref().map_or(self.participation.agents, Vec::len);
-            // Over a clear link everything arrives.
-            let all = || vec![true; asked];
-            let arrived = (self.tell == Tell::MeanAndArrival).then(|| if got.arrived.is_empty() { all() } else { got.arrived.to_vec() });
-            Ask { to, down: Message::one(t, TELL, Part::Direction, v), arrived }
+            let is_lost = |arrived: &bool| (!arrived).then(|| vec![-1.0]);
+            let says = self.tell == Tell::MeanAndArrival && got.arrived.contains(&false);
+            let own = says.then(|| Own { part: Part::Included, each: got.arrived.iter().map(is_lost).collect() });
+            Ask { to: self.participation.of(t), down: Message::one(t, TELL, Part::Direction, v), own }
         });
         Next::Done { tell }
     }
@@ -103,14 +105,20 @@ impl Server for Average {
     }
 
     fn state(&self) -> Vec<Vec<f64>> {
-        std::iter::once(self.theta.clone()).chain(self.table.clone()).collect()
+        let included = self.included.as_ref().map(Included::state);
+        std::iter::once(self.theta.clone()).chain(self.table.clone()).chain(included).collect()
     }
 
-    fn restore(&mut self, mut state: Vec<Vec<f64>>, _: u64) -> Result<()> {
+    fn restore(&mut self, mut state: Vec<Vec<f64>>, opened: u64) -> Result<()> {
         let theta = restored_theta(&mut state, self.theta.len())?;
+        let included = self.included.as_ref().map(|_| state.pop().ok_or_else(foreign_state)).transpose()?;
         let table = state.pop();
         if !state.is_empty() || table.as_ref().map(Vec::len) != self.table.as_ref().map(Vec::len) {
             return Err(foreign_state());
+        }
+        if let (Some(kept), Some(saved)) = (&mut self.included, included) {
+            kept.check(&saved, opened)?;
+            kept.restore(saved);
         }
         (self.theta, self.table) = (theta, table);
         Ok(())
@@ -134,6 +142,7 @@ mod tests {
             table,
             weights: vec![1.0 / 3.0; 3],
             tell: Tell::Nothing,
+            included: None,
             radius: None,
         };
         let state = rule(Some((0..6).map(f64::from).collect())).state();

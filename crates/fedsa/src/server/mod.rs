@@ -2,27 +2,21 @@
 
 pub mod adaptive;
 pub mod average;
+mod included;
+pub mod newton;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{BadInput, Result};
-use crate::message::{Message, Part};
+use crate::message::{Body, Message, PART_HEADER_BYTES, Part};
 use crate::random::{ALL, Key, Purpose};
 
 pub use average::Average;
+pub(crate) use included::Included;
 
 /// The sum in the order that all server rules share, of messages that are there.
 pub(crate) fn ordered_sum<'a>(d: usize, messages: impl Iterator<Item = (f64, &'a [f64])>) -> Vec<f64> {
     crate::sums::sum(d, messages.map(Some))
-}
-
-/// What a server rule must be given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delivery {
-    /// One message per agent.
-    PerAgent,
-    /// The weighted sum is enough.
-    SumOnly,
 }
 
 /// A message to some agents, and a wait for their answers.
@@ -32,8 +26,24 @@ pub struct Ask {
     pub to: Option<Vec<usize>>,
     /// What they are told.
     pub down: Message,
-    /// Beside it, to each of them: whether its message of this round arrived.
-    pub arrived: Option<Vec<bool>>,
+    /// Besides, what some of them are told of their own.
+    pub own: Option<Own>,
+}
+
+/// A part of each recipient's own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Own {
+    /// What it is.
+    pub part: Part,
+    /// The numbers for each recipient, in order; none for those who are sent nothing of their own.
+    pub each: Vec<Option<Vec<f64>>>,
+}
+
+impl Own {
+    /// The bytes that it adds to the messages of all recipients.
+    pub(crate) fn bytes(&self) -> usize {
+        self.each.iter().flatten().map(|x| PART_HEADER_BYTES + 8 * x.len()).sum()
+    }
 }
 
 /// What arrived in one exchange.
@@ -43,19 +53,19 @@ pub struct Received<'a> {
     pub round: u64,
     /// The exchange within the round.
     pub exchange: u8,
-    /// What the messages hold.
-    pub part: Part,
-    /// `sum p_c x_c` over what arrived, d components; in the order that [`crate::sums`] fixes.
-    pub sum: &'a [f64],
+    /// Of each part of which a sum is enough, `sum p_c x_c` over what arrived; in the order that
+    /// [`crate::sums`] fixes.
+    pub sums: &'a [(Part, &'a [f64])],
     /// `sum p_c` over the agents that were asked.
     pub asked: f64,
-    /// Of each agent that was asked, in order, whether its message arrived; empty over a clear link.
+    /// Of each agent that was asked, in order, whether its answer arrived in this round; empty where all did, or
+    /// where answers come late.
     pub arrived: &'a [bool],
-    /// The messages, in the agents' order, for rules that need them one by one; else empty.
-    pub messages: &'a [Letter],
+    /// The answers, in the agents' order, where some part of each is wanted; else empty.
+    pub letters: &'a [Letter],
 }
 
-/// One message at the server.
+/// One answer at the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Letter {
     /// The agent.
@@ -64,14 +74,37 @@ pub struct Letter {
     pub answers: u64,
     /// The agent's weight `p_c`, times the factor by which the message arrived.
     pub weight: f64,
-    /// What it holds, d numbers.
-    pub x: Vec<f64>,
+    /// What it holds.
+    pub parts: Vec<(Part, Body)>,
+}
+
+impl Letter {
+    /// The numbers of a part.
+    ///
+    /// # Panics
+    /// When it has none: answers are held to the method's [`crate::protocol::Protocol`] before they get here.
+    pub fn part(&self, part: Part) -> &[f64] {
+        let found = self.parts.iter().find(|(p, _)| *p == part).and_then(|(_, body)| body.numbers());
+        found.unwrap_or_else(|| panic!("the answer of agent {} has no numbers {part:?}", self.agent))
+    }
 }
 
 impl Received<'_> {
-    /// The mean over the agents that were asked; a missing message counts as zero (\[T\] eq. 4.3).
-    pub fn mean(&self) -> Vec<f64> {
-        self.sum.iter().map(|x| x / self.asked).collect()
+    /// The weighted sum of a part over what arrived.
+    ///
+    /// # Panics
+    /// When the method's protocol wants no sum of it in this exchange.
+    pub fn sum(&self, part: Part) -> &[f64] {
+        let found = self.sums.iter().find(|(p, _)| *p == part);
+        found.unwrap_or_else(|| panic!("no sum of {part:?} is wanted in exchange {}", self.exchange)).1
+    }
+
+    /// The mean of a part over the agents that were asked; a missing answer counts as zero (\[T\] eq. 4.3).
+    ///
+    /// # Panics
+    /// As [`Received::sum`].
+    pub fn mean(&self, part: Part) -> Vec<f64> {
+        self.sum(part).iter().map(|x| x / self.asked).collect()
     }
 }
 
@@ -89,23 +122,32 @@ pub enum Next {
 
 /// The server half of a method.
 pub trait Server: Send {
-    /// What it must be given.
-    fn needs(&self) -> Delivery;
-    /// The part that it wants in the answers of an exchange.
-    fn wants(&self, exchange: u8) -> Part;
     /// Opens round t.
     fn open(&mut self, t: u64) -> Ask;
-    /// Takes what arrived.
+    /// What it will tell some agents besides, with the question that opens round t.
+    fn own(&self, _t: u64) -> Option<Own> {
+        None
+    }
+    /// Takes what arrived; answers whose packed parts are none of this method are to be refused by
+    /// [`Server::accepts`] before.
     fn receive(&mut self, got: &Received<'_>) -> Next;
+    /// Whether an answer from a network, whose parts and lengths are as wanted, is one of this method: where it packs
+    /// its own bytes.
+    ///
+    /// # Errors
+    /// When it is not, with the reason.
+    fn accepts(&self, _exchange: u8, _parts: &[(Part, Body)]) -> Result<()> {
+        Ok(())
+    }
     /// `theta_t`.
     fn theta(&self) -> &[f64];
-    /// Its state between rounds.
+    /// Its state, which is complete between any two calls.
     fn state(&self) -> Vec<Vec<f64>>;
-    /// Puts back what [`Server::state`] gave at the start of round `t`.
+    /// Puts back what [`Server::state`] gave when `opened` rounds had been opened.
     ///
     /// # Errors
     /// When it is not the state of such a rule, which then stays as it is.
-    fn restore(&mut self, state: Vec<Vec<f64>>, t: u64) -> Result<()>;
+    fn restore(&mut self, state: Vec<Vec<f64>>, opened: u64) -> Result<()>;
 }
 
 /// Who takes part in a round: all N agents, or m of them drawn without replacement.

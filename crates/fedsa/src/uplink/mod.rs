@@ -8,7 +8,7 @@ pub mod codec;
 pub mod medium;
 
 use crate::error::{BadInput, Result};
-use crate::message::Message;
+use crate::message::{Body, Envelope, Message, Part, Writer};
 use crate::random::{ALL, Key, Purpose, Stream};
 use codec::{Codec, Exact};
 use medium::Medium;
@@ -16,6 +16,7 @@ use medium::bit_budget::BitBudget;
 use medium::delay::{Delay, Pull};
 
 /// A link: the codec and the media of what agents send, and the codec of what they are told.
+#[derive(Debug)]
 pub struct Uplink {
     /// Of the agents' messages.
     pub codec: Box<dyn Codec>,
@@ -50,8 +51,10 @@ impl Default for Uplink {
 /// What a link does to messages, for methods with memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Facts {
-    /// An agent cannot know the bits that arrive: a codec alters them or media weaken or lose them.
-    pub is_lossy: bool,
+    /// A codec or a budget alters what agents send: an agent knows what the server will read.
+    pub is_altered: bool,
+    /// Media weaken or lose messages: an agent does not know what arrives.
+    pub is_lost: bool,
     /// The server gets sums only.
     pub is_sum_only: bool,
     /// The server uses directions at stale models (pull), at most this many rounds old.
@@ -62,11 +65,19 @@ pub struct Facts {
     pub is_downlink_lossy: bool,
 }
 
+impl Facts {
+    /// Whether messages in either direction may arrive as other than they were sent, or not at all.
+    pub(crate) fn changes_messages(&self) -> bool {
+        self.is_altered || self.is_lost || self.is_downlink_lossy
+    }
+}
+
 impl Uplink {
     /// What it does to messages.
     pub fn facts(&self) -> Facts {
         Facts {
-            is_lossy: !self.codec.is_exact() || !self.media.is_empty() || self.budget.is_some(),
+            is_altered: self.alters(),
+            is_lost: !self.media.is_empty(),
             is_sum_only: self.media.iter().any(|m| m.is_sum_only()),
             stale: self.delay.as_ref().map(|d| d.delay.max()),
             late: self.late.as_ref().map(Delay::max),
@@ -184,21 +195,55 @@ impl Uplink {
     pub(crate) fn tell(&self, seed: u64, down: &mut Message) {
         if !self.downlink.is_exact() {
             let place = Place { seed, round: down.round, exchange: down.exchange, agent: ALL };
-            let bytes = down.encode(&*self.downlink, &mut place.stream(Purpose::Codec));
+            let bytes = down.encode(&Envelope::default(), &*self.downlink, &mut place.stream(Purpose::Codec));
             let longest = down.parts.iter().map(|(_, x)| x.len()).max().unwrap_or(0);
             let decoded = Message::decode(&bytes, &*self.downlink, longest, |_, _| place.stream(Purpose::Codec));
-            *down = decoded.expect("what was just encoded");
+            *down = decoded.expect("what was just encoded").1;
         }
     }
 
-    /// Adds the receivers' noise to a weighted sum over agents whose weights sum to `asked`.
-    pub fn receive(&self, at: Place, sum: &mut [f64], agents: usize, asked: f64) {
+    /// Adds the receivers' noise to weighted sums over agents whose weights sum to `asked`.
+    pub fn receive(&self, at: Place, sums: &mut [&mut [f64]], agents: usize, asked: f64) {
         if self.media.iter().any(|m| m.is_sum_only()) {
             let mut stream = at.stream(Purpose::Receiver);
-            let mut noise = vec![0.0; sum.len()];
-            self.media.iter().for_each(|m| m.receive(&mut noise, agents, &mut stream));
-            sum.iter_mut().zip(&noise).for_each(|(sum, w)| *sum += asked * w);
+            for sum in sums {
+                let mut noise = vec![0.0; sum.len()];
+                self.media.iter().for_each(|m| m.receive(&mut noise, agents, &mut stream));
+                sum.iter_mut().zip(&noise).for_each(|(sum, w)| *sum += asked * w);
+            }
         }
+    }
+
+    /// The bits that the link carries for vectors of d components in an exchange, where it has a budget: known to the
+    /// agent before it chooses what to send.
+    pub fn allowance(&self, at: Place, d: usize) -> Option<u64> {
+        self.budget.map(|budget| u64::from(budget.draw(&mut at.stream(Purpose::Budget))) * d as u64)
+    }
+
+    /// The agent's end: writes the parts of an answer, those that a codec may alter through it; `feedback` as in
+    /// [`Uplink::encode`] for a part of as many numbers. Gives what the server will read; `None` when the budget carries
+    /// no message.
+    pub(crate) fn seal(&self, at: Place, parts: &[(Part, Body)], feedback: &mut [f64], writer: &mut Writer) -> Option<Vec<(Part, Body)>> {
+        let mut read = parts.to_vec();
+        for (part, body) in &mut read {
+            match body {
+                Body::Numbers(x) if part.may_be_encoded() && !self.alters() => {
+                    let payload = writer.part(*part, self.codec.tag(), x.len());
+                    self.codec.encode(x, None, &mut at.stream(Purpose::Codec), payload);
+                }
+                Body::Numbers(x) if part.may_be_encoded() => {
+                    let (mut payload, mut decoded) = (Vec::new(), vec![0.0; x.len()]);
+                    let feedback = if feedback.len() == 2 * x.len() { &mut *feedback } else { &mut [] };
+                    if !self.encode(at, x, feedback, &mut payload, &mut decoded) {
+                        return None;
+                    }
+                    writer.part(*part, self.codec.tag(), x.len()).extend(payload);
+                    *x = decoded;
+                }
+                body => writer.body(*part, body),
+            }
+        }
+        Some(read)
     }
 }
 

@@ -1,11 +1,12 @@
 //! What the suites share: small problems and every method.
 #![allow(dead_code, reason = "each suite uses a part")]
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use fedsa::error::Result;
 use fedsa::kernel::Isa;
 use fedsa::methods::{self, Settings as Method};
+use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::features::{FeatureSpec, Ranges};
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
@@ -16,7 +17,7 @@ use fedsa::problem::noise::Noise;
 use fedsa::problem::switching::Switching;
 use fedsa::problem::{Field, Files, NoFiles, Settings};
 use fedsa::random::{Purpose, stream};
-use fedsa::record::OutputRule;
+use fedsa::record::{Ledger, OutputRule};
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
@@ -54,10 +55,98 @@ pub fn methods(participants: Option<usize>) -> Vec<(&'static str, Box<dyn Method
             all.push((kind, method(kind, r#"{"step_size": 0.05}"#)));
         }
     }
+    let second: Vec<&str> = second_order().iter().map(|(name, _)| *name).collect();
     for kind in methods::KINDS.iter().filter(|_| participants.is_none()) {
-        assert!(all.iter().any(|(name, _)| *name == kind.name), "{} has no entry in the suites", kind.name);
+        let is_there = all.iter().any(|(name, _)| *name == kind.name) || second.contains(&kind.name);
+        assert!(is_there, "{} has no entry in the suites", kind.name);
     }
     all
+}
+
+/// Every method that needs an objective, for [`objectives`].
+pub fn second_order() -> Vec<(&'static str, Box<dyn Method>)> {
+    vec![("newton", method("newton", "{}")), ("newton", method("newton", r#"{"halvings": 3, "decrease": 0.2}"#))]
+}
+
+/// Small problems with an objective: linear ones with symmetric `A_c`, all positive definite, or only in the mean.
+pub fn objectives(agents: usize) -> Vec<(&'static str, Box<dyn Settings>)> {
+    let symmetric = |shift: f64| {
+        let mut draws = stream(4, Purpose::Fresh, 0, 0);
+        let mut agent = || {
+            let mut a = [[0.0; 4]; 4];
+            for i in 0..4 {
+                for j in 0..=i {
+                    (a[i][j], a[j][i]) = {
+                        let x = draws.uniform() - 0.5;
+                        (x, x)
+                    };
+                }
+                a[i][i] += shift;
+            }
+            (a, std::array::from_fn(|_| draws.normal()))
+        };
+        linear(&(0..agents).map(|_| agent()).collect::<Vec<_>>())
+    };
+    vec![
+        ("symmetric systems", Box::new(symmetric(2.0))),
+        ("symmetric systems, indefinite agents", Box::new(symmetric(0.8))),
+        ("scaled identity", Box::new(LinearSystems { agents, dim: 3, ..LinearSystems::default() })),
+    ]
+}
+
+/// A method's halves that exchange bytes, in one thread; what passes is counted.
+pub struct Halves<'a> {
+    /// The agents.
+    pub nodes: Vec<ClientNode<'a>>,
+    /// The server.
+    pub server: ServerNode<'a>,
+    /// What passed: no samples and no calls.
+    pub ledger: Ledger,
+}
+
+impl<'a> Halves<'a> {
+    /// At the start of a run from zero.
+    pub fn new(field: &'a dyn Field, method: &'a dyn Method, uplink: &'a Uplink, seed: u64) -> Result<Self> {
+        let federation = Federation::new(method, uplink, field.weights().to_vec(), seed, vec![0.0; field.dim()])?;
+        let nodes = (0..field.agents()).map(|c| ClientNode::new(&federation, field, c, c)).collect::<Result<_>>()?;
+        Ok(Self { nodes, server: ServerNode::new(&federation)?, ledger: Ledger::default() })
+    }
+
+    fn send(&mut self, to: &[usize], bytes: &[Arc<[u8]>]) -> Vec<(usize, Vec<u8>)> {
+        self.ledger.exchanges += 1;
+        self.ledger.messages += to.len() as u64;
+        self.ledger.bits_down += bytes.iter().map(|bytes| 8 * bytes.len() as u64).sum::<u64>();
+        let answers: Vec<_> = to.iter().zip(bytes).filter_map(|(c, bytes)| Some((*c, self.nodes[*c].handle(bytes).unwrap()?))).collect();
+        self.ledger.messages += answers.len() as u64;
+        self.ledger.bits_up += answers.iter().map(|(_, answer)| 8 * answer.len() as u64).sum::<u64>();
+        answers
+    }
+
+    /// One round over a network that loses nothing.
+    pub fn round(&mut self) {
+        let mut todo = self.server.open();
+        loop {
+            todo = match todo {
+                Todo::Ask { to, bytes } => {
+                    let answers = self.send(&to, &bytes);
+                    let progress = self.server.receive(&answers);
+                    assert_eq!(progress.refused, []);
+                    progress.todo
+                }
+                Todo::Tell { to, bytes } => {
+                    assert!(self.send(&to, &bytes).is_empty());
+                    Todo::RoundOver
+                }
+                Todo::RoundOver => break,
+            };
+        }
+    }
+}
+
+/// What passes on the wire, of what a run counts.
+pub fn on_the_wire(ledger: Ledger) -> Ledger {
+    let Ledger { exchanges, messages, bits_up, bits_down, .. } = ledger;
+    Ledger { exchanges, messages, bits_up, bits_down, ..Ledger::default() }
 }
 
 /// Small problems, one of each sort.
@@ -84,7 +173,7 @@ pub static EXACT: LazyLock<Uplink> = LazyLock::new(Uplink::default);
 /// A run over a link that alters nothing, from `start`.
 pub fn run_from<'a>(field: &'a dyn Field, method: &dyn Method, seed: u64, start: &[f64]) -> Run<'a> {
     method.check(field.agents()).unwrap();
-    Run::new(field, method, &EXACT, OutputRule::Last, seed, start.to_vec()).unwrap()
+    Run::new(field, method, &*EXACT, OutputRule::Last, seed, start.to_vec()).unwrap()
 }
 
 /// The run after `rounds` rounds.

@@ -20,8 +20,8 @@ use crate::random::Stream;
 use crate::registry::{Kind, kind};
 
 /// Turns a vector into bytes and back.
-pub trait Codec: Send + Sync {
-    /// Its number in messages.
+pub trait Codec: std::fmt::Debug + Send + Sync {
+    /// Its number in messages, below 254.
     fn tag(&self) -> u8;
     /// The bytes that `n` numbers take when the link carries `budget` bits a
     /// component this time (any number when absent); `None` when it cannot carry them.

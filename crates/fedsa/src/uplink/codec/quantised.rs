@@ -94,6 +94,7 @@ const FINE: u32 = 52;
 const TWO52: f64 = (1u64 << 52) as f64;
 
 /// The uniform quantiser.
+#[derive(Debug)]
 struct Quantiser {
     settings: Quantised,
     isa: Isa,

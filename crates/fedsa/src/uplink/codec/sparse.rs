@@ -164,6 +164,7 @@ fn values(bytes: &[u8], k: usize) -> Result<impl Iterator<Item = f64> + '_> {
 }
 
 /// Top-k.
+#[derive(Debug)]
 struct Largest(Count);
 
 /// The bits of an index below n; 0 when there is no choice.
@@ -251,6 +252,7 @@ fn largest(x: &[f64], k: usize) -> Vec<u64> {
 }
 
 /// Rand-k.
+#[derive(Debug)]
 struct Random {
     count: Count,
     unbiased: bool,

@@ -17,7 +17,7 @@ use crate::registry::{Kind, kind};
 pub use delay::Delay;
 
 /// A medium that lets messages through, weakened or not at all.
-pub trait Medium: Send + Sync {
+pub trait Medium: std::fmt::Debug + Send + Sync {
     /// Words that it remembers of each agent.
     fn memory(&self) -> usize {
         0

@@ -1,0 +1,58 @@
+//! Gradient and Hessian of an agent's objective, and its losses along a step.
+
+use faer::Mat;
+
+use super::{Agent, At};
+use crate::error::Result;
+use crate::message::{Body, Message, Part};
+use crate::protocol::refused;
+
+/// First answers with `grad f_c(theta_t)` and `Hess f_c(theta_t)`, then with the losses `f_c(theta_t + s p)` for the trial
+/// steps s, of which the first is 0.
+#[derive(Debug, Clone)]
+pub struct NewtonAgent {
+    /// The trial steps s.
+    pub trials: Vec<f64>,
+    /// `theta_t` of the last question; empty before the first.
+    theta: Vec<f64>,
+}
+
+impl NewtonAgent {
+    /// Before its first round.
+    pub fn new(trials: Vec<f64>) -> Self {
+        Self { trials, theta: Vec::new() }
+    }
+}
+
+impl Agent for NewtonAgent {
+    fn answer(&mut self, at: &At<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
+        if down.exchange == 0 {
+            self.theta = down.part(Part::Model).to_vec();
+            let d = self.theta.len();
+            let (mut gradient, mut hessian) = (vec![0.0; d], Mat::zeros(d, d));
+            at.gradient(&self.theta, &mut gradient);
+            at.hessian(&self.theta, &mut hessian);
+            let lower = (0..d).flat_map(|i| (0..=i).map(move |j| (i, j))).map(|at| hessian[at]).collect();
+            return Ok(vec![(Part::Gradient, Body::Numbers(gradient)), (Part::Hessian, Body::Numbers(lower))]);
+        }
+        let p = down.part(Part::Step);
+        if self.theta.len() != p.len() {
+            return Err(refused("a step before any model", "the exchanges of a round in their order"));
+        }
+        let loss_at = |s: &f64| at.loss(&self.theta.iter().zip(p).map(|(x, p)| s.mul_add(*p, *x)).collect::<Vec<_>>());
+        Ok(vec![(Part::Losses, Body::Numbers(self.trials.iter().map(loss_at).collect()))])
+    }
+
+    fn save(&self) -> Vec<u8> {
+        self.theta.iter().flat_map(|x| x.to_le_bytes()).collect()
+    }
+
+    fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        let (numbers, rest) = bytes.as_chunks::<8>();
+        if !rest.is_empty() {
+            return Err(crate::error::BadInput::new("checkpoint", "not the state of a Newton agent", "a checkpoint of the same settings"));
+        }
+        self.theta = numbers.iter().map(|b| f64::from_le_bytes(*b)).collect();
+        Ok(())
+    }
+}

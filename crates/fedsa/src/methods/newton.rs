@@ -1,0 +1,94 @@
+//! Newton's method with backtracking: gradients summed, Hessians from each agent.
+//!
+//! ```text
+//! round t:   g = sum_c p_c grad f_c(theta_t),  H = sum_c p_c Hess f_c(theta_t)      (first exchange)
+//!            p = -H^-1 g                        (-g where H is not positive definite)
+//!            L(s) = sum_c p_c f_c(theta_t + s p),  s in {0, 1, 1/2, .., 2^-K}        (second exchange)
+//!            theta_{t+1} = theta_t + s p,  the first s > 0 with L(s) <= L(0) + a s p^T g; theta_t if there is none
+//! ```
+//! For problems with an objective: gbar_c = -grad f_c, as linear ones with symmetric `A_c`. The row of losses includes
+//! s = 0, because an agent that is missing counts as zero in all of its losses alike. An agent's last Hessian is kept
+//! and counts where a new one is missing. Source: Newton's method, Armijo (1966); the exchanges are those on which the
+//! methods with Hessian eigenvectors (\[T\] chapter 2) build.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Half, Setting, Settings, Shape};
+use crate::error::{Result, require};
+use crate::local::newton::NewtonAgent;
+use crate::message::Part;
+use crate::protocol::{Exchange, Give, Len, Protocol, Want};
+use crate::server::{Server, newton};
+
+/// The settings of Newton's method.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct Newton {
+    /// How often a step may be halved.
+    #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
+    pub halvings: usize,
+    /// a: the share of the promised decrease that a step must bring, in (0, 1/2).
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
+    pub decrease: f64,
+}
+
+impl Default for Newton {
+    fn default() -> Self {
+        Self { halvings: 20, decrease: 1e-4 }
+    }
+}
+
+impl Newton {
+    /// The trial steps: 0, 1, 1/2, ..
+    fn trials(&self) -> Vec<f64> {
+        std::iter::once(0.0).chain((0..=self.halvings as i32).map(|k| 0.5f64.powi(k))).collect()
+    }
+}
+
+impl Settings for Newton {
+    fn check(&self, _: usize) -> Result<()> {
+        require(self.halvings <= 60, "halvings", self.halvings, "at most 60")?;
+        require(self.decrease > 0.0 && self.decrease < 0.5, "decrease", self.decrease, "above 0 and below 1/2")
+    }
+
+    fn needs_objective(&self) -> bool {
+        true
+    }
+
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        let d = setting.start.len();
+        let want = |part, len, give| Want { part, len: Len::Exactly(len), give };
+        let first = Exchange {
+            down: vec![(Part::Model, Len::Exactly(d))],
+            own: Vec::new(),
+            wants: vec![want(Part::Gradient, d, Give::Sum), want(Part::Hessian, d * (d + 1) / 2, Give::Each)],
+        };
+        let second = Exchange {
+            down: vec![(Part::Step, Len::Exactly(d))],
+            own: Vec::new(),
+            wants: vec![want(Part::Losses, self.halvings + 2, Give::Sum)],
+        };
+        Protocol { exchanges: vec![first, second], ..Protocol::default() }
+    }
+
+    fn client(&self, _: &Setting<'_>) -> Half {
+        let trials = self.trials();
+        Half::Each(Box::new(move |_| Box::new(NewtonAgent::new(trials.clone()))))
+    }
+
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        Box::new(newton::Newton {
+            theta: setting.start.clone(),
+            weights: setting.weights.to_vec(),
+            trials: self.trials(),
+            decrease: self.decrease,
+            hessians: vec![Vec::new(); setting.agents()],
+            step: None,
+        })
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        None
+    }
+}

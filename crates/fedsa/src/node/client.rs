@@ -1,0 +1,321 @@
+//! One agent of a federation.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Federation, LAYOUT, chain_stream, codec_stream, foreign, place, point, refused};
+use crate::error::{Result, require};
+use crate::kernel::{Chunk, Lanes, chunks, flat, flat_mut};
+use crate::local::{Agent, At, Batch, Client, Controls, Last, Outbox, stride};
+use crate::message::{Body, Envelope, Message, Part, TELL, Writer};
+use crate::methods::Half;
+use crate::problem::Field;
+use crate::protocol::Protocol;
+use crate::random::ALL;
+use crate::round::{Held, check_objective};
+use crate::uplink::Uplink;
+
+/// One agent of a federation.
+pub struct ClientNode<'a> {
+    field: Held<'a, dyn Field + 'a>,
+    uplink: Held<'a, Uplink>,
+    half: Working,
+    protocol: Protocol,
+    digest: u64,
+    /// Who it is in the federation.
+    agent: usize,
+    /// Its place in the data.
+    place: usize,
+    seed: u64,
+    feedback: Vec<f64>,
+    log: Log,
+}
+
+/// The agent's half at work.
+enum Working {
+    Lanes { client: Box<dyn Client>, memory: Vec<Chunk>, lanes: Box<Lanes>, outbox: Outbox },
+    Each(Box<dyn Agent>),
+}
+
+/// What it has taken and answered.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Log {
+    /// The message that it took last.
+    taken: Option<Taken>,
+    /// The last round that it answered.
+    answered: Option<u64>,
+    /// Where agents are told means: how many rounds its control has seen the end of.
+    seen: u32,
+}
+
+/// A message that an agent has taken, and what it answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Taken {
+    round: u64,
+    exchange: u8,
+    bytes: Vec<u8>,
+    answer: Option<Vec<u8>>,
+}
+
+/// All that a node remembers.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    layout: u32,
+    digest: u64,
+    agent: u64,
+    memory: Vec<f64>,
+    chain: Vec<u64>,
+    feedback: Vec<f64>,
+    alone: Vec<u8>,
+    log: Log,
+}
+
+/// Whether an agent's control variate is in step with a question.
+enum Step {
+    /// It is, after this.
+    With(Option<Last>),
+    /// It is older than the question supposes.
+    Behind,
+}
+
+impl<'a> ClientNode<'a> {
+    /// Agent `agent` of a federation at the start of a run, whose data are those of agent `place` in `field`: its own
+    /// field may hold its data alone.
+    ///
+    /// # Errors
+    /// As [`crate::round::Run::new`]; when there is no such agent or place, or the field has another dimension.
+    pub fn new(federation: &Federation<'a>, field: impl Into<Held<'a, dyn Field + 'a>>, place: usize, agent: usize) -> Result<Self> {
+        let field: Held<'a, dyn Field + 'a> = field.into();
+        let (agents, d) = (federation.weights.len(), federation.start.len());
+        require(agent < agents, "agent", agent, &format!("below the number of agents, {agents}"))?;
+        require(place < field.agents(), "place", place, &format!("below the number of agents in the data, {}", field.agents()))?;
+        require(field.dim() == d, "start", format!("{d} components"), &format!("{} components", field.dim()))?;
+        check_objective(&*federation.settings, &*field)?;
+        let (client, protocol) = federation.client()?;
+        let half = match client {
+            Half::Lanes(client) => {
+                let mut memory = vec![Chunk::default(); stride(&*client, d)];
+                if let Some(controls) = client.controls() {
+                    put(controls, &mut memory, d, &vec![0.0; d], &federation.start);
+                }
+                let mut lanes = Box::new(Lanes::new(d, field.chain_len()));
+                let words = field.chain_len();
+                field.start_chain(place, &mut chain_stream(federation.seed, agent), &mut lanes.chains[..words]);
+                Working::Lanes { client, memory, lanes, outbox: Outbox::new(d) }
+            }
+            Half::Each(make) => Working::Each(make(agent)),
+        };
+        let (uplink, seed, digest) = (federation.uplink.clone(), federation.seed, federation.digest);
+        let feedback = vec![0.0; uplink.feedback_len(d)];
+        Ok(Self { field, uplink, half, protocol, digest, agent, place, seed, feedback, log: Log::default() })
+    }
+
+    /// Takes a message of the server; returns the answer, if it wants one. A message that it took last time gets the
+    /// same answer again, and changes nothing.
+    ///
+    /// # Errors
+    /// When the bytes are not a message that this method's server sends to this agent now: damaged, of another
+    /// federation, for another agent, of an earlier round or exchange, or one that the agent cannot follow. The agent is then as it was.
+    pub fn handle(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
+        if let Some(taken) = self.log.taken.as_ref().filter(|taken| taken.bytes == bytes) {
+            return Ok(taken.answer.clone());
+        }
+        let longest = self.protocol.longest().max(self.field.dim());
+        let (envelope, mut down) = Message::decode(bytes, &*self.uplink.downlink, longest, codec_stream(self.seed, ALL))?;
+        if envelope.settings != self.digest {
+            return Err(refused("a message of a federation with other settings", "messages of this federation"));
+        }
+        if envelope.agent != ALL && envelope.agent != self.agent {
+            return Err(refused(format!("a message to agent {}", envelope.agent), &format!("messages to agent {}", self.agent)));
+        }
+        let control = self.control_sent(&mut down)?;
+        self.protocol.check_down(&down)?;
+        self.in_order(&down)?;
+        let answer = match self.step(&envelope, &down, control.is_some())? {
+            Step::Behind if down.exchange == TELL => {
+                return Err(refused("what is told to a control variate that has seen all rounds before", "what it missed, first"));
+            }
+            Step::Behind => Some(self.behind(&down)),
+            Step::With(last) => {
+                let answer = self.follow(&down, control, last)?;
+                if down.exchange != TELL {
+                    self.log.answered = Some(down.round);
+                }
+                answer
+            }
+        };
+        self.log.taken = Some(Taken { round: down.round, exchange: down.exchange, bytes: bytes.to_vec(), answer: answer.clone() });
+        Ok(answer)
+    }
+
+    /// Takes the agent's own control variate out of a question, where the server node sends it.
+    fn control_sent(&self, down: &mut Message) -> Result<Option<Vec<f64>>> {
+        let Some(at) = down.parts.iter().position(|(part, _)| *part == Part::Control) else { return Ok(None) };
+        let (_, body) = down.parts.remove(at);
+        let is_kept = matches!(&self.half, Working::Lanes { client, .. } if client.controls().is_some());
+        match body {
+            Body::Numbers(xi) if is_kept && down.exchange == 0 && xi.len() == self.field.dim() && xi.iter().all(|x| x.is_finite()) => {
+                Ok(Some(xi))
+            }
+            _ => Err(refused("a control variate that is none", "d finite numbers, with the first question of a round")),
+        }
+    }
+
+    /// Refuses what does not come after what was taken last.
+    fn in_order(&self, down: &Message) -> Result<()> {
+        let at = (down.round, down.exchange);
+        let before = self.log.taken.as_ref().map(|taken| (taken.round, taken.exchange));
+        if let Some(before) = before.filter(|before| *before >= at) {
+            let what = format!("{} after {}", point(at.0, at.1), point(before.0, before.1));
+            return Err(refused(what, "a later message, or the very same bytes again"));
+        }
+        let follows = match down.exchange {
+            0 => true,
+            // Who is told that its answer is not in the mean needs none.
+            TELL => self.log.answered == Some(down.round) || down.find(Part::Included).is_some(),
+            e => before == Some((down.round, e - 1)),
+        };
+        if follows {
+            Ok(())
+        } else {
+            Err(refused(format!("{} without what comes before it", point(at.0, at.1)), "the exchanges of a round in their order"))
+        }
+    }
+
+    /// Says that its control variate is older than the question supposes.
+    fn behind(&self, down: &Message) -> Vec<u8> {
+        let parts = vec![(Part::Behind, Body::Numbers(Vec::new()))];
+        let message = Message { round: down.round, exchange: down.exchange, parts };
+        message.encode(&self.envelope(), &*self.uplink.codec, &mut crate::random::Stream::default())
+    }
+
+    /// Does what a message asks for; the answer's bytes, if there is one.
+    fn follow(&mut self, down: &Message, control: Option<Vec<f64>>, last: Option<Last>) -> Result<Option<Vec<u8>>> {
+        let d = self.field.dim();
+        let at = place(self.seed, down.round, down.exchange, self.agent);
+        let mut writer = Writer::new(down.round, down.exchange, &self.envelope());
+        let Self { field, uplink, half, seed, feedback, log, .. } = self;
+        match half {
+            Working::Lanes { client, memory, lanes, outbox } => {
+                if let (Some(xi), Some(controls)) = (&control, client.controls()) {
+                    put(controls, memory, d, xi, down.part(Part::Model));
+                    log.seen = down.round as u32;
+                }
+                let stride = memory.len();
+                let agents = [self.place];
+                let mut batch = Batch::new(&**field, *seed, lanes, &agents, self.place, memory, stride).identified(self.agent);
+                if let Some(last) = last {
+                    batch.set_last(0, last);
+                }
+                if down.exchange == TELL {
+                    client.told(&mut batch, down);
+                    log.seen = down.round as u32 + 1;
+                    return Ok(None);
+                }
+                outbox.clear();
+                client.answer(&mut batch, down, outbox);
+                let Some((part, x)) = outbox.sent(0) else { return Ok(None) };
+                let parts = [(part, Body::Numbers(x.to_vec()))];
+                let read = uplink.seal(at, &parts, feedback, &mut writer);
+                if uplink.alters() {
+                    let zero = vec![0.0; d];
+                    let sent = read.as_ref().and_then(|read| read[0].1.numbers()).unwrap_or(&zero);
+                    client.sent(&mut batch, 0, sent);
+                }
+                Ok(read.map(|_| writer.finish()))
+            }
+            Working::Each(agent) => {
+                let objective = field.objective().expect("checked when the node was built");
+                let here = At::new(objective, self.place, self.agent, *seed, down.round, uplink.allowance(at, d));
+                if down.exchange == TELL {
+                    agent.told(&here, down);
+                    return Ok(None);
+                }
+                let parts = agent.answer(&here, down)?;
+                let read = uplink.seal(at, &parts, feedback, &mut writer);
+                if uplink.alters() {
+                    agent.sent(read.as_deref());
+                }
+                Ok(read.map(|_| writer.finish()))
+            }
+        }
+    }
+
+    /// Whether the agent's control variate is in step with a message, and what the agent last did as it sees it.
+    fn step(&self, envelope: &Envelope, down: &Message, has_control: bool) -> Result<Step> {
+        let Working::Lanes { client, .. } = &self.half else { return Ok(Step::With(None)) };
+        let Some(controls) = client.controls() else { return Ok(Step::With(None)) };
+        let (t, answered) = (down.round, self.log.answered);
+        let said = down.find(Part::Included).and_then(Body::numbers).map(|x| x[0]);
+        if said.is_some_and(|k| !(k >= -1.0 && k.fract() == 0.0 && k < t as f64)) {
+            return Err(refused("a last round that is none", "an earlier round, or -1"));
+        }
+        let said = said.map(|k| (k >= 0.0).then_some(k as u64));
+        if controls.is_told() {
+            if !has_control && envelope.seen != self.log.seen {
+                return Ok(Step::Behind);
+            }
+            return Ok(Step::With((down.exchange == TELL).then_some(Last { round: answered, is_included: said.is_none() })));
+        }
+        if has_control {
+            // As if its answer of the round before were in the mean, and had been zero.
+            return Ok(Step::With(None));
+        }
+        if t == 0 || down.exchange != 0 {
+            return Ok(Step::With(None));
+        }
+        // The last round whose mean has the agent's answer: the round before, unless it is told otherwise.
+        let included = said.unwrap_or(t.checked_sub(1));
+        // One that it does not remember, or rounds that it cannot work out.
+        if included > answered || !controls.can_follow(answered, t) {
+            return Ok(Step::Behind);
+        }
+        Ok(Step::With(Some(Last { round: answered, is_included: included.is_some() && included == answered })))
+    }
+
+    fn envelope(&self) -> Envelope {
+        Envelope { agent: self.agent, seen: self.log.seen, settings: self.digest }
+    }
+
+    /// All that it remembers, as bytes.
+    pub fn save(&self) -> Vec<u8> {
+        let (memory, chain, alone) = match &self.half {
+            Working::Lanes { memory, lanes, .. } => (flat(memory).to_vec(), lanes.chains[..self.field.chain_len()].to_vec(), Vec::new()),
+            Working::Each(agent) => (Vec::new(), Vec::new(), agent.save()),
+        };
+        let (digest, agent) = (self.digest, self.agent as u64);
+        let saved = Saved { layout: LAYOUT, digest, agent, memory, chain, feedback: self.feedback.clone(), alone, log: self.log.clone() };
+        postcard::to_stdvec(&saved).expect("plain data serialises")
+    }
+
+    /// Puts back what [`ClientNode::save`] gave, of the same agent of the same federation.
+    ///
+    /// # Errors
+    /// When the bytes are not that; the node is then as it was.
+    pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        let (saved, rest): (Saved, _) = postcard::take_from_bytes(bytes).map_err(|_| foreign())?;
+        let Saved { layout, digest, agent, memory, chain, feedback, alone, log } = saved;
+        if !rest.is_empty() || (layout, digest, agent) != (LAYOUT, self.digest, self.agent as u64) || feedback.len() != self.feedback.len()
+        {
+            return Err(foreign());
+        }
+        match &mut self.half {
+            Working::Lanes { memory: kept, lanes, .. } => {
+                let words = self.field.chain_len();
+                if memory.len() != 8 * kept.len() || chain.len() != words || words > 0 && !self.field.is_state(self.place, &chain) {
+                    return Err(foreign());
+                }
+                flat_mut(kept).copy_from_slice(&memory);
+                lanes.chains[..words].copy_from_slice(&chain);
+            }
+            Working::Each(agent) => agent.restore(&alone)?,
+        }
+        (self.feedback, self.log) = (feedback, log);
+        Ok(())
+    }
+}
+
+/// Gives an agent's memory the control of the round whose model is `theta`.
+fn put(controls: &dyn Controls, memory: &mut [Chunk], d: usize, xi: &[f64], theta: &[f64]) {
+    let mut vectors: Vec<&mut [f64]> = memory.chunks_mut(chunks(d)).map(|vector| &mut flat_mut(vector)[..d]).collect();
+    controls.put(&mut vectors, xi, theta);
+}

@@ -1,0 +1,124 @@
+//! The halves of a method across machines: bytes in, bytes out.
+//!
+//! [`ClientNode`] is one agent, [`ServerNode`] the server. Whoever carries the
+//! bytes between them (threads, Flower) gets the numbers of the in-process
+//! engine, bit for bit; the conformance suite says so. A link's two ends are here too:
+//! the agent's (budget, codec, feedback) and the server's (losses, noise, late letters),
+//! where the real network does not do the losing. Stale models (pull) are the
+//! in-process engine's alone: no real federation has them.
+//!
+//! The network may lose, repeat, delay, reorder and damage messages, and nodes may die and come back from a saved state.
+//! A message that is not one of this federation at this point is refused alone, with the reason, and changes nothing. A
+//! repeated question gets the same bytes again. An answer that is missing counts as zero in its round.
+//!
+//! # Control variates
+//!
+//! `sum_c p_c xi_c = 0` holds over the controls that the server will have each agent hold. The server node keeps them, N d
+//! numbers, moved by the formula of the agents with what it decoded. An agent that finds its own control older than a
+//! question supposes (it missed what it was told, or came back from an older state or none) answers
+//! [`crate::message::Part::Behind`]; its next question brings its control, d numbers more. Over a network that loses
+//! nothing no message is sent for this.
+
+mod client;
+mod server;
+
+pub use client::ClientNode;
+pub use server::{Progress, ServerNode, Todo};
+
+use crate::error::{BadInput, Result, require};
+use crate::methods::{Half, Setting, Settings, check_link};
+use crate::protocol::{Protocol, refused};
+use crate::random::{Key, Purpose};
+use crate::round::Held;
+use crate::uplink::{Place, Uplink};
+
+/// What all ends of a federation are built with and agree on.
+#[derive(Clone)]
+pub struct Federation<'a> {
+    settings: Held<'a, dyn Settings + 'a>,
+    uplink: Held<'a, Uplink>,
+    weights: Vec<f64>,
+    seed: u64,
+    start: Vec<f64>,
+    digest: u64,
+}
+
+impl<'a> Federation<'a> {
+    /// N agents of these weights `p_c`, which run a method over a link from `theta_0`, d components.
+    ///
+    /// # Errors
+    /// As [`crate::round::Run::new`]; when the link has stale models (pull).
+    pub fn new(
+        settings: impl Into<Held<'a, dyn Settings + 'a>>,
+        uplink: impl Into<Held<'a, Uplink>>,
+        weights: Vec<f64>,
+        seed: u64,
+        start: Vec<f64>,
+    ) -> Result<Self> {
+        let (settings, uplink): (Held<'a, dyn Settings + 'a>, Held<'a, Uplink>) = (settings.into(), uplink.into());
+        require(!weights.is_empty(), "weights", "[]", "one weight for each agent")?;
+        require(weights.len() < u32::MAX as usize, "weights", weights.len(), "fewer than 2^32 - 1 agents")?;
+        let are_weights = weights.iter().all(|p| *p > 0.0 && p.is_finite());
+        require(are_weights, "weights", "one that is no positive number", "positive numbers")?;
+        require(start.iter().all(|x| x.is_finite()), "start", "a number that is not finite", "finite numbers")?;
+        if uplink.delay.is_some() {
+            let what = "only the in-process engine computes at stale models: no real federation has them";
+            return Err(BadInput::new("uplink.media", what, "a link without delay (pull); late (push) is its counterpart"));
+        }
+        settings.check(weights.len())?;
+        uplink.check(weights.len(), start.len())?;
+        let digest = digest(&format!("{settings:?} {uplink:?} {weights:?} {seed} {start:?}", settings = &*settings, uplink = &*uplink));
+        Ok(Self { settings, uplink, weights, seed, start, digest })
+    }
+
+    /// The hash of all that it was built with: messages carry it, and a node refuses those of another federation.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    fn setting(&self) -> Setting<'_> {
+        Setting { seed: self.seed, weights: &self.weights, start: self.start.clone(), link: self.uplink.facts() }
+    }
+
+    /// What agents do, and what travels.
+    fn client(&self) -> Result<(Half, Protocol)> {
+        let setting = self.setting();
+        let (client, protocol) = (self.settings.client(&setting), self.settings.protocol(&setting));
+        check_link(&client, &protocol, &setting.link)?;
+        Ok((client, protocol))
+    }
+}
+
+/// FNV-1a, 64 bits.
+fn digest(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+/// The version of the layout of saved nodes, which begin with it.
+const LAYOUT: u32 = 1;
+
+/// The error about bytes that are not a saved node of this federation.
+fn foreign() -> BadInput {
+    BadInput::new("saved node", "not the state of such a node", "what a node of the same federation saved")
+}
+
+fn place(seed: u64, round: u64, exchange: u8, agent: usize) -> Place {
+    Place { seed, round, exchange, agent }
+}
+
+/// The name of a point of a run.
+fn point(round: u64, exchange: u8) -> String {
+    if exchange == crate::message::TELL { format!("what is told of round {round}") } else { format!("round {round} exchange {exchange}") }
+}
+
+/// Opens the stream with which both ends make a codec's random choices.
+fn codec_stream(seed: u64, agent: usize) -> impl Fn(u64, u8) -> crate::random::Stream {
+    move |round, exchange| place(seed, round, exchange, agent).stream(Purpose::Codec)
+}
+
+/// The key of an agent's chain.
+fn chain_stream(seed: u64, agent: usize) -> crate::random::Stream {
+    Key::new(seed, Purpose::Chain, 0).stream(agent)
+}
+
+const _: () = assert!(crate::kernel::LANES == 8, "the order of sums is part of the wire contract");

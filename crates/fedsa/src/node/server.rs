@@ -1,0 +1,404 @@
+//! The server of a federation.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Federation, LAYOUT, codec_stream, foreign, place, point, refused};
+use crate::error::{BadInput, Result};
+use crate::local::Client;
+use crate::message::{Body, Envelope, Message, Part};
+use crate::methods::Half;
+use crate::protocol::Protocol;
+use crate::random::{ALL, Purpose};
+use crate::round::Held;
+use crate::round::server_end::{ServerEnd, asked_weight};
+use crate::server::{Ask, Next, Own, Server};
+use crate::uplink::Uplink;
+
+/// What the server wants done next.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Todo {
+    /// Send each agent its bytes, bring the answers that come to [`ServerNode::take`], then [`ServerNode::close`] the
+    /// exchange.
+    Ask {
+        /// The agents, in increasing order.
+        to: Vec<usize>,
+        /// What to send to each of them.
+        #[serde(with = "shared")]
+        bytes: Vec<Arc<[u8]>>,
+    },
+    /// Send each agent its bytes; nothing comes back. Then open the next round.
+    Tell {
+        /// The agents, in increasing order.
+        to: Vec<usize>,
+        /// What to send to each of them.
+        #[serde(with = "shared")]
+        bytes: Vec<Arc<[u8]>>,
+    },
+    /// The round is over; open the next one.
+    RoundOver,
+}
+
+/// What came of answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// What is to be done next.
+    pub todo: Todo,
+    /// Answers that were refused, each with its place among those given and the reason. The others count.
+    pub refused: Vec<(usize, BadInput)>,
+}
+
+/// The server of a federation.
+pub struct ServerNode<'a> {
+    uplink: Held<'a, Uplink>,
+    protocol: Protocol,
+    server: Box<dyn Server>,
+    /// The agents' half, where it keeps control variates that the server holds copies of.
+    client: Option<Box<dyn Client>>,
+    weights: Vec<f64>,
+    seed: u64,
+    digest: u64,
+    state: State,
+}
+
+/// What it remembers beside what its half and the link do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct State {
+    /// Rounds that were opened.
+    opened: u64,
+    /// The exchange under way, or the last one.
+    exchange: u8,
+    /// Whether answers are awaited.
+    is_open: bool,
+    /// What is to be done now.
+    todo: Todo,
+    /// The answers so far, one entry for each agent that was asked.
+    answers: Vec<Option<Vec<(Part, Body)>>>,
+    /// `theta_t` of the round under way.
+    before: Vec<f64>,
+    controls: Copies,
+    end: ServerEnd,
+}
+
+/// The control variates that the server will have each agent hold; empty for methods without.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Copies {
+    /// `xi_c`, d numbers each.
+    xi: Vec<f64>,
+    /// Where agents are told means: how many rounds each agent's control must have seen the end of.
+    seen: Vec<u32>,
+    /// Whether the agent is known to hold another one: its next question brings it.
+    is_stale: Vec<bool>,
+}
+
+/// All that a server node remembers.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    layout: u32,
+    digest: u64,
+    server: Vec<Vec<f64>>,
+    state: State,
+}
+
+impl<'a> ServerNode<'a> {
+    /// The server of a federation at the start of a run. It needs no problem.
+    ///
+    /// # Errors
+    /// As [`crate::round::Run::new`].
+    pub fn new(federation: &Federation<'a>) -> Result<Self> {
+        let (client, protocol) = federation.client()?;
+        let server = federation.settings.server(&federation.setting());
+        let Federation { uplink, weights, seed, start, digest, .. } = federation.clone();
+        let client = match client {
+            Half::Lanes(client) => Some(client).filter(|client| client.controls().is_some()),
+            Half::Each(_) => None,
+        };
+        let (n, d) = (weights.len(), start.len());
+        let controls = match client {
+            None => Copies::default(),
+            Some(_) => Copies { xi: vec![0.0; n * d], seen: vec![0; n], is_stale: vec![false; n] },
+        };
+        let end = ServerEnd::new(&uplink, seed, n);
+        let todo = Todo::RoundOver;
+        let state = State { opened: 0, exchange: 0, is_open: false, todo, answers: Vec::new(), before: start, controls, end };
+        Ok(Self { uplink, protocol, server, client, weights, seed, digest, state })
+    }
+
+    /// `theta_t`.
+    pub fn theta(&self) -> &[f64] {
+        self.server.theta()
+    }
+
+    /// The number of rounds opened so far.
+    pub fn rounds(&self) -> u64 {
+        self.state.opened
+    }
+
+    /// What is to be done now: after a restart, what was to be done when the state was saved.
+    pub fn todo(&self) -> &Todo {
+        &self.state.todo
+    }
+
+    /// How many answers to the question under way have been taken.
+    pub fn answered(&self) -> usize {
+        self.state.answers.iter().flatten().count()
+    }
+
+    /// `xi_c` that the server will have agent `c` hold, for methods with control variates.
+    pub fn control(&self, c: usize) -> Option<&[f64]> {
+        let d = self.server.theta().len();
+        self.state.controls.xi.get(c * d..(c + 1) * d)
+    }
+
+    /// Opens the next round. One that is under way ends with the answers that have come.
+    pub fn open(&mut self) -> Todo {
+        while self.state.is_open {
+            self.close();
+        }
+        let ask = self.server.open(self.state.opened);
+        self.state.opened += 1;
+        self.state.before = self.server.theta().to_vec();
+        self.ask(&ask)
+    }
+
+    fn recipients(&self, ask: &Ask) -> Vec<usize> {
+        ask.to.clone().unwrap_or_else(|| (0..self.weights.len()).collect())
+    }
+
+    fn ask(&mut self, ask: &Ask) -> Todo {
+        let to = self.recipients(ask);
+        let bytes = self.written(ask, &to);
+        self.state.exchange = ask.down.exchange;
+        self.state.is_open = true;
+        self.state.answers = vec![None; to.len()];
+        self.state.todo = Todo::Ask { to, bytes };
+        self.state.todo.clone()
+    }
+
+    /// What each recipient is sent: the same bytes, but for what is its own.
+    fn written(&self, ask: &Ask, to: &[usize]) -> Vec<Arc<[u8]>> {
+        let down = &ask.down;
+        let encode = |down: &Message, envelope: &Envelope| -> Arc<[u8]> {
+            let mut stream = place(self.seed, down.round, down.exchange, ALL).stream(Purpose::Codec);
+            down.encode(envelope, &*self.uplink.downlink, &mut stream).into()
+        };
+        let settings = self.digest;
+        let to_all = encode(down, &Envelope { settings, ..Envelope::default() });
+        let d = self.server.theta().len();
+        let copies = &self.state.controls;
+        let is_told = self.client.as_ref().and_then(|client| client.controls()).is_some_and(|controls| controls.is_told());
+        let is_stale = |c: &usize| down.exchange == 0 && copies.is_stale.get(*c).is_some_and(|stale| *stale);
+        // Where one is sent something of its own, its absence says something to the others: a copy that reaches somebody
+        // else must then be refused.
+        let is_for_all = ask.own.is_none() && !is_told && !to.iter().any(is_stale);
+        let one = |(i, c): (usize, &usize)| {
+            if is_for_all {
+                return Arc::clone(&to_all);
+            }
+            let mut parts = Vec::new();
+            if is_stale(c) {
+                parts.push((Part::Control, copies.xi[c * d..(c + 1) * d].to_vec()));
+            } else if let Some(Own { part, each }) = &ask.own {
+                parts.extend(each[i].clone().map(|x| (*part, x)));
+            }
+            let mut down = down.clone();
+            down.parts.extend(parts.into_iter().map(|(part, x)| (part, Body::Numbers(x))));
+            let seen = if is_told { copies.seen[*c] } else { 0 };
+            encode(&down, &Envelope { agent: *c, seen, settings })
+        };
+        to.iter().enumerate().map(one).collect()
+    }
+
+    /// The place of an agent among those asked, and what its answer holds.
+    fn answer(&self, agent: usize, bytes: &[u8]) -> Result<(usize, Vec<(Part, Body)>)> {
+        let (round, exchange) = (self.state.opened.wrapping_sub(1), self.state.exchange);
+        let Todo::Ask { to, .. } = &self.state.todo else { return Err(refused("an answer where none is awaited", "answers to questions")) };
+        let at = to.binary_search(&agent);
+        let at = at.map_err(|_| refused(format!("an answer of agent {agent}, who was not asked"), "answers of agents that were asked"))?;
+        let longest = self.protocol.longest();
+        let (envelope, message) = Message::decode(bytes, &*self.uplink.codec, longest, codec_stream(self.seed, agent))?;
+        if envelope.settings != self.digest {
+            return Err(refused(format!("an answer of agent {agent} with other settings"), "answers of this federation"));
+        }
+        if envelope.agent != agent {
+            return Err(refused(format!("an answer of agent {} from agent {agent}", envelope.agent), "each agent's own answer"));
+        }
+        if (message.round, message.exchange) != (round, exchange) {
+            let what = format!("an answer to {} from agent {agent}", point(message.round, message.exchange));
+            return Err(refused(what, &format!("answers to {}", point(round, exchange))));
+        }
+        if self.client.is_some() && message.parts.len() == 1 && message.parts[0].0 == Part::Behind {
+            return Ok((at, message.parts));
+        }
+        self.protocol.check_answer(exchange, &message.parts)?;
+        self.server.accepts(exchange, &message.parts)?;
+        Ok((at, message.parts))
+    }
+
+    /// Takes an answer to the question under way. A second copy of it changes nothing.
+    ///
+    /// # Errors
+    /// When it is not the answer of such an agent to what it was asked, or its control variate is not the one that it
+    /// should have: it then does not count, and nothing else changes.
+    pub fn take(&mut self, agent: usize, bytes: &[u8]) -> Result<()> {
+        let (at, parts) = self.answer(agent, bytes)?;
+        if parts[0].0 == Part::Behind {
+            if self.state.answers[at].is_none() {
+                self.state.controls.is_stale[agent] = true;
+            }
+            let what = format!("agent {agent} is behind: its control variate is older than the question supposes");
+            return Err(refused(what, "its answer to a question that brings the present one, as the next will"));
+        }
+        match &self.state.answers[at] {
+            None => {
+                self.state.answers[at] = Some(parts);
+                if let Some(is_stale) = self.state.controls.is_stale.get_mut(agent) {
+                    *is_stale = false;
+                }
+                Ok(())
+            }
+            Some(taken) if *taken == parts => Ok(()),
+            Some(_) => Err(refused(format!("a second answer of agent {agent}"), "one answer from each agent")),
+        }
+    }
+
+    /// Ends the exchange under way with the answers that were taken: those that are missing count as zero in the mean. How
+    /// many suffice is the caller's decision; without any, theta stays as it is.
+    pub fn close(&mut self) -> Todo {
+        let Todo::Ask { to, .. } = self.state.todo.clone() else { return self.state.todo.clone() };
+        let at = place(self.seed, self.state.opened - 1, self.state.exchange, ALL);
+        let answers = std::mem::take(&mut self.state.answers);
+        self.state.is_open = false;
+        let kept = if self.client.is_some() { answers.clone() } else { Vec::new() };
+        let wanted = self.protocol.wanted(at.exchange);
+        let arrivals = self.state.end.take(&self.uplink, at, wanted, &self.weights, &to, answers);
+        let next = arrivals.with(at, asked_weight(&self.weights, &to), |got| self.server.receive(got));
+        let todo = match next {
+            Next::Ask(ask) => return self.ask(&ask),
+            Next::Done { tell: None } => {
+                self.settle(&to, &kept, &arrivals.arrived, None);
+                Todo::RoundOver
+            }
+            Next::Done { tell: Some(mut tell) } => {
+                let told = self.recipients(&tell);
+                let bytes = self.written(&tell, &told);
+                // What agents hear, which the downlink's codec may alter.
+                self.uplink.tell(self.seed, &mut tell.down);
+                self.settle(&to, &kept, &arrivals.arrived, Some(&tell.down));
+                Todo::Tell { to: told, bytes }
+            }
+        };
+        self.state.todo = todo.clone();
+        todo
+    }
+
+    /// Takes all answers of an exchange, in any order, and ends it.
+    pub fn receive(&mut self, answers: &[(usize, Vec<u8>)]) -> Progress {
+        let taken = answers.iter().map(|(agent, bytes)| self.take(*agent, bytes));
+        let refused = taken.enumerate().filter_map(|(i, taken)| taken.err().map(|e| (i, e))).collect();
+        Progress { refused, todo: self.close() }
+    }
+
+    /// Moves the copies of the agents' controls as the agents will.
+    fn settle(&mut self, asked: &[usize], answers: &[Option<Vec<(Part, Body)>>], arrived: &[bool], told: Option<&Message>) {
+        let Some(controls) = self.client.as_ref().and_then(|client| client.controls()) else { return };
+        let (round, d) = (self.state.opened - 1, self.server.theta().len());
+        let v = match told {
+            Some(tell) => tell.part(Part::Direction).to_vec(),
+            None => controls.mean(round, &self.state.before, self.server.theta()),
+        };
+        let copies = &mut self.state.controls;
+        let zero = vec![0.0; d];
+        for (i, c) in asked.iter().enumerate() {
+            let is_in_v = arrived.get(i).is_none_or(|arrived| *arrived);
+            let own = answers[i].as_ref().filter(|_| is_in_v).and_then(|parts| parts[0].1.numbers()).unwrap_or(&zero);
+            controls.settle(round, &mut copies.xi[c * d..(c + 1) * d], &v, own);
+            if told.is_some() {
+                copies.seen[*c] = round as u32 + 1;
+            }
+        }
+    }
+
+    /// All that it remembers, as bytes, between any two calls: a server that saves before it sends goes on after a restart
+    /// as if nothing had been.
+    pub fn save(&self) -> Vec<u8> {
+        let saved = Saved { layout: LAYOUT, digest: self.digest, server: self.server.state(), state: self.state.clone() };
+        postcard::to_stdvec(&saved).expect("plain data serialises")
+    }
+
+    /// Puts back what [`ServerNode::save`] gave, of the same federation.
+    ///
+    /// # Errors
+    /// When the bytes are not that; the node is then as it was.
+    pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        let (saved, rest): (Saved, _) = postcard::take_from_bytes(bytes).map_err(|_| foreign())?;
+        let Saved { layout, digest, server, state } = saved;
+        let (n, mine) = (self.weights.len(), &self.state);
+        let lens = |state: &State| {
+            (state.before.len(), state.controls.xi.len(), state.controls.seen.len(), state.controls.is_stale.len(), state.end.channel.len())
+        };
+        let are_agents =
+            |to: &[usize], bytes: &[Arc<[u8]>]| to.is_sorted_by(|a, b| a < b) && to.iter().all(|c| *c < n) && bytes.len() == to.len();
+        let fits = match &state.todo {
+            Todo::Ask { to, bytes } => {
+                let is_answer = |parts: &Vec<(Part, Body)>| self.protocol.check_answer(state.exchange, parts).is_ok();
+                are_agents(to, bytes) && state.answers.len() == to.len() && state.answers.iter().flatten().all(is_answer)
+            }
+            Todo::Tell { to, bytes } => are_agents(to, bytes) && state.answers.is_empty(),
+            Todo::RoundOver => state.answers.is_empty(),
+        };
+        let is_open = matches!(state.todo, Todo::Ask { .. });
+        let latest = self.uplink.late.as_ref().map(|late| late.max());
+        let is_mail = state
+            .end
+            .mail
+            .is_of(state.opened.saturating_sub(u64::from(is_open)), latest, n, |parts| self.protocol.check_answer(0, parts).is_ok());
+        let is_at =
+            self.protocol.exchange(state.exchange).is_some() && (state.opened > 0 || !is_open) && state.opened < u64::from(u32::MAX);
+        if !rest.is_empty()
+            || (layout, digest) != (LAYOUT, self.digest)
+            || !fits
+            || !is_mail
+            || !is_at
+            || state.is_open != is_open
+            || lens(&state) != lens(mine)
+        {
+            return Err(foreign());
+        }
+        self.server.restore(server, state.opened).map_err(|_| foreign())?;
+        self.state = state;
+        Ok(())
+    }
+}
+
+/// Messages of which many are the same, each distinct one once.
+mod shared {
+    use std::collections::HashMap;
+    use std::sync::Arc;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(all: &[Arc<[u8]>], to: S) -> Result<S::Ok, S::Error> {
+        let mut distinct: Vec<&[u8]> = Vec::new();
+        let mut known: HashMap<*const u8, u32> = HashMap::new();
+        let index = |bytes: &Arc<[u8]>| {
+            let next = known.len() as u32;
+            known.entry(bytes.as_ptr()).or_insert(next).to_owned()
+        };
+        let which: Vec<u32> = all.iter().map(index).collect();
+        for (bytes, i) in all.iter().zip(&which) {
+            if *i as usize == distinct.len() {
+                distinct.push(bytes);
+            }
+        }
+        (distinct, which).serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Arc<[u8]>>, D::Error> {
+        let (distinct, which) = <(Vec<Vec<u8>>, Vec<u32>)>::deserialize(from)?;
+        let distinct: Vec<Arc<[u8]>> = distinct.into_iter().map(Into::into).collect();
+        which.iter().map(|i| distinct.get(*i as usize).cloned().ok_or_else(|| D::Error::custom("no such message"))).collect()
+    }
+}

@@ -1,0 +1,232 @@
+//! What travels between the halves of a method in a round.
+//!
+//! One description, made when a method is built, from which links are checked, messages from a network are
+//! validated, and the engine knows what to sum: what the server needs, what a client accepts and what a node lets
+//! through cannot contradict each other.
+
+use crate::error::{BadInput, Result};
+use crate::message::{Body, Message, Part, TELL};
+
+/// How many numbers (of packed parts: bytes) a part has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Len {
+    /// So many.
+    Exactly(usize),
+    /// So many or fewer.
+    AtMost(usize),
+}
+
+impl Len {
+    fn largest(self) -> usize {
+        let (Len::Exactly(n) | Len::AtMost(n)) = self;
+        n
+    }
+
+    fn fits(self, n: usize) -> bool {
+        match self {
+            Len::Exactly(len) => n == len,
+            Len::AtMost(len) => n <= len,
+        }
+    }
+}
+
+/// In which form the server must be given a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Give {
+    /// The weighted sum over agents is enough.
+    Sum,
+    /// Each agent's own.
+    Each,
+}
+
+/// A part that the server wants back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Want {
+    /// What it is.
+    pub part: Part,
+    /// Its length.
+    pub len: Len,
+    /// Whether a sum is enough.
+    pub give: Give,
+}
+
+/// One exchange: a message to some agents, and their answers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Exchange {
+    /// The parts that all recipients are sent.
+    pub down: Vec<(Part, Len)>,
+    /// The parts that some of them are sent besides, each its own.
+    pub own: Vec<(Part, Len)>,
+    /// The parts of an answer.
+    pub wants: Vec<Want>,
+}
+
+/// The exchanges of a method's rounds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Protocol {
+    /// The exchanges in their order; a round may end after any of them.
+    pub exchanges: Vec<Exchange>,
+    /// What agents are told at a round's end and do not answer; nothing when empty.
+    pub tell: Vec<(Part, Len)>,
+    /// The parts that some of them are told besides, each its own.
+    pub tell_own: Vec<(Part, Len)>,
+}
+
+impl Protocol {
+    /// One exchange: a model of d numbers down, of each agent a direction of d numbers up.
+    pub fn directions(d: usize, give: Give) -> Self {
+        let want = Want { part: Part::Direction, len: Len::Exactly(d), give };
+        let exchange = Exchange { down: vec![(Part::Model, Len::Exactly(d))], own: Vec::new(), wants: vec![want] };
+        Self { exchanges: vec![exchange], ..Self::default() }
+    }
+
+    /// Two exchanges: a model down and operators up, then their mean down and directions up.
+    pub fn operators_then_directions(d: usize, give: Give) -> Self {
+        let len = Len::Exactly(d);
+        let exchange = |down, part, give| Exchange { down: vec![(down, len)], own: Vec::new(), wants: vec![Want { part, len, give }] };
+        let exchanges = vec![exchange(Part::Model, Part::Operator, give), exchange(Part::Operator, Part::Direction, Give::Sum)];
+        Self { exchanges, ..Self::default() }
+    }
+
+    /// An exchange by its number.
+    pub fn exchange(&self, exchange: u8) -> Option<&Exchange> {
+        self.exchanges.get(usize::from(exchange))
+    }
+
+    /// The part that the server wants in the answers to an exchange, where it is one.
+    pub fn wanted(&self, exchange: u8) -> &[Want] {
+        self.exchange(exchange).map_or(&[], |exchange| &exchange.wants)
+    }
+
+    /// Whether the server must be given some part of each agent in an exchange.
+    pub fn wants_each(&self, exchange: u8) -> bool {
+        self.wanted(exchange).iter().any(|want| want.give == Give::Each)
+    }
+
+    /// Whether it must in any exchange.
+    pub fn wants_each_anywhere(&self) -> bool {
+        (0..self.exchanges.len()).any(|e| self.wants_each(e as u8))
+    }
+
+    /// The length of the longest part, in numbers or bytes.
+    pub fn longest(&self) -> usize {
+        let down = self.exchanges.iter().flat_map(|e| e.down.iter().chain(&e.own));
+        let told = self.tell.iter().chain(&self.tell_own);
+        let up = self.exchanges.iter().flat_map(|e| &e.wants).map(|want| want.len);
+        down.chain(told).map(|(_, len)| *len).chain(up).map(Len::largest).max().unwrap_or(0)
+    }
+
+    /// Whether a message down is one of this method.
+    ///
+    /// # Errors
+    /// When it is not, with what would be.
+    pub fn check_down(&self, down: &Message) -> Result<()> {
+        let (wanted, own) = match (down.exchange, self.exchange(down.exchange)) {
+            (TELL, _) if !self.tell.is_empty() => (&self.tell, &self.tell_own),
+            (_, Some(exchange)) => (&exchange.down, &exchange.own),
+            _ => return Err(refused(format!("exchange {}", down.exchange), "an exchange of this method")),
+        };
+        let (all, rest) = down.parts.split_at(wanted.len().min(down.parts.len()));
+        check(all, wanted)?;
+        let is_own =
+            |(part, body): &(Part, Body)| own.iter().any(|want| want.0 == *part && want.1.fits(body.len()) && is_form(*part, body));
+        let are_own = rest.iter().enumerate().all(|(i, it)| is_own(it) && rest[..i].iter().all(|(part, _)| *part != it.0));
+        if are_own { check_finite(rest) } else { Err(refused(parts_text(rest), &format!("besides at most {}", wants_text(own)))) }
+    }
+
+    /// Whether these are the parts of an answer to an exchange.
+    ///
+    /// # Errors
+    /// When they are not, with what would be.
+    pub fn check_answer(&self, exchange: u8, parts: &[(Part, Body)]) -> Result<()> {
+        let wanted: Vec<(Part, Len)> = self.wanted(exchange).iter().map(|want| (want.part, want.len)).collect();
+        check(parts, &wanted)
+    }
+}
+
+/// Whether parts are those that are wanted, in their order.
+fn check(parts: &[(Part, Body)], wanted: &[(Part, Len)]) -> Result<()> {
+    let fits = |((part, body), (want, len)): (&(Part, Body), &(Part, Len))| part == want && len.fits(body.len()) && is_form(*part, body);
+    if parts.len() != wanted.len() || !parts.iter().zip(wanted).all(fits) {
+        return Err(refused(parts_text(parts), &wants_text(wanted)));
+    }
+    check_finite(parts)
+}
+
+/// Whether a body has the form in which this part is sent.
+fn is_form(part: Part, body: &Body) -> bool {
+    match body {
+        Body::Numbers(_) => !matches!(part, Part::Correction | Part::Packed),
+        Body::Sparse { .. } => part == Part::Correction,
+        Body::Packed(_) => part == Part::Packed,
+    }
+}
+
+fn check_finite(parts: &[(Part, Body)]) -> Result<()> {
+    match parts.iter().find_map(|(part, body)| Some((part, body.not_finite()?))) {
+        None => Ok(()),
+        Some((part, x)) => Err(refused(format!("{part:?} with the number {x}"), "finite numbers")),
+    }
+}
+
+fn parts_text(parts: &[(Part, Body)]) -> String {
+    let one = |(part, body): &(Part, Body)| format!("{part:?} of length {}", body.len());
+    if parts.is_empty() { "no parts".into() } else { parts.iter().take(4).map(one).collect::<Vec<_>>().join(", ") }
+}
+
+fn wants_text(wanted: &[(Part, Len)]) -> String {
+    let one = |(part, len): &(Part, Len)| match len {
+        Len::Exactly(n) => format!("{part:?} of length {n}"),
+        Len::AtMost(n) => format!("{part:?} of length at most {n}"),
+    };
+    if wanted.is_empty() { "nothing".into() } else { wanted.iter().map(one).collect::<Vec<_>>().join(", ") }
+}
+
+/// A message that is not one of this federation at this point.
+pub(crate) fn refused(what: impl Into<String>, accepted: &str) -> BadInput {
+    BadInput::new("message", what, accepted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wanted_passes_and_nothing_else() {
+        let mut protocol = Protocol::operators_then_directions(3, Give::Sum);
+        protocol.exchanges[0].own = vec![(Part::Included, Len::Exactly(1))];
+        protocol.tell = vec![(Part::Direction, Len::Exactly(3))];
+        let vector = |part, n| (part, Body::Numbers(vec![0.5; n]));
+        let down = |exchange, parts: Vec<(Part, Body)>| protocol.check_down(&Message { round: 4, exchange, parts }).is_ok();
+        let included = || vector(Part::Included, 1);
+        assert!(down(0, vec![vector(Part::Model, 3)]));
+        assert!(down(0, vec![vector(Part::Model, 3), included()]));
+        assert!(down(1, vec![vector(Part::Operator, 3)]));
+        assert!(down(TELL, vec![vector(Part::Direction, 3)]));
+        for (exchange, parts) in [
+            (0, vec![]),
+            (0, vec![included()]),
+            (0, vec![included(), vector(Part::Model, 3)]),
+            (0, vec![vector(Part::Model, 3), included(), included()]),
+            (0, vec![vector(Part::Model, 4)]),
+            (0, vec![vector(Part::Operator, 3)]),
+            (0, vec![(Part::Model, Body::Packed(vec![0; 3]))]),
+            (0, vec![(Part::Model, Body::Sparse { len: 3, index: vec![], value: vec![] })]),
+            (0, vec![(Part::Model, Body::Numbers(vec![0.0, f64::NAN, 0.0]))]),
+            (1, vec![vector(Part::Operator, 3), included()]),
+            (2, vec![vector(Part::Model, 3)]),
+            (TELL, vec![vector(Part::Model, 3)]),
+        ] {
+            assert!(!down(exchange, parts.clone()), "{exchange} {parts:?}");
+        }
+        assert!(protocol.check_answer(0, &[vector(Part::Operator, 3)]).is_ok());
+        assert!(protocol.check_answer(1, &[vector(Part::Operator, 3)]).is_err());
+        assert!(protocol.check_answer(0, &[]).is_err());
+        assert!(protocol.check_answer(0, &[vector(Part::Operator, 3), vector(Part::Operator, 3)]).is_err());
+        assert_eq!(protocol.longest(), 3);
+        // What is told at the end of a round is told only where the method tells anything.
+        let silent = Protocol::directions(3, Give::Each);
+        assert!(silent.check_down(&Message::one(0, TELL, Part::Direction, vec![0.0; 3])).is_err());
+        assert!(silent.wants_each_anywhere() && !protocol.wants_each_anywhere());
+    }
+}

@@ -1,0 +1,90 @@
+//! An exchange with agents that compute alone, in parallel over agents.
+
+use rayon::prelude::*;
+
+use super::server_end::asked_weight;
+use super::{Run, Working};
+use crate::error::Result;
+use crate::local::At;
+use crate::message::{Body, Envelope, HEADER_BYTES, Message, PART_HEADER_BYTES, Part, Writer};
+use crate::random::ALL;
+use crate::record::Sent;
+use crate::server::{Ask, Next, Own};
+use crate::uplink::Place;
+
+/// What came of asking one agent: what the server will read, and what was counted.
+type Answer = Result<(Option<Vec<(Part, Body)>>, Sent)>;
+
+impl Run<'_> {
+    /// Asks the participants, takes what arrives through the link's two ends, and hands it to the server.
+    pub(super) fn exchange_with_each(&mut self, ask: &Ask) -> Next {
+        let (d, seed) = (self.field.dim(), self.seed);
+        let Run { field, uplink, client: Working::Each(agents), protocol, server, everyone, state, .. } = self else {
+            unreachable!("called with agents that compute alone")
+        };
+        let at = Place { seed, round: ask.down.round, exchange: ask.down.exchange, agent: ALL };
+        let asked = ask.to.as_deref().unwrap_or(everyone);
+        let objective = field.objective().expect("checked when the run was built");
+        let width = uplink.feedback_len(d);
+        let mut feedback: Vec<&mut [f64]> = state.link.feedback.chunks_mut(width.max(1)).collect();
+        feedback.resize_with(agents.len(), || &mut []);
+        let taking: Vec<_> =
+            agents.iter_mut().zip(feedback).enumerate().filter(|(c, _)| asked.binary_search(c).is_ok()).enumerate().collect();
+        let answers: Vec<Answer> = taking
+            .into_par_iter()
+            .map(|(i, (c, (agent, feedback)))| {
+                let at = Place { agent: c, ..at };
+                let here = At::new(objective, c, c, seed, at.round, uplink.allowance(at, d));
+                let parts = agent.answer(&here, &with_own(&ask.down, ask.own.as_ref(), i))?;
+                let mut sent = Sent { calls: here.calls(), ..Sent::default() };
+                if !uplink.alters() {
+                    let bytes = HEADER_BYTES + parts.iter().map(|(_, body)| PART_HEADER_BYTES + body.payload_len()).sum::<usize>();
+                    sent.message(bytes, &parts);
+                    return Ok((Some(parts), sent));
+                }
+                let mut writer = Writer::new(at.round, at.exchange, &Envelope::default());
+                let read = uplink.seal(at, &parts, feedback, &mut writer);
+                agent.sent(read.as_deref());
+                if let Some(read) = &read {
+                    sent.message(writer.finish().len(), read);
+                }
+                Ok((read, sent))
+            })
+            .collect();
+        let mut given = Vec::new();
+        let mut counted = Sent::default();
+        for answer in answers {
+            // An agent of the engine that cannot answer is one that did not.
+            let (parts, sent) = answer.unwrap_or_default();
+            counted = counted.and(sent);
+            given.push(parts.filter(|parts| protocol.check_answer(at.exchange, parts).is_ok()));
+        }
+        state.ledger.up(&counted);
+        let weights = field.weights();
+        let arrivals = state.link.server_end.take(uplink, at, protocol.wanted(at.exchange), weights, asked, given);
+        arrivals.with(at, asked_weight(weights, asked), |got| server.receive(got))
+    }
+
+    /// Tells agents that compute alone something that they do not answer.
+    pub(super) fn tell_each(&mut self, tell: &Ask) {
+        let Run { field, client: Working::Each(agents), everyone, seed, .. } = self else {
+            unreachable!("called with agents that compute alone")
+        };
+        let objective = field.objective().expect("checked when the run was built");
+        for (i, c) in tell.to.as_deref().unwrap_or(everyone).iter().enumerate() {
+            let here = At::new(objective, *c, *c, *seed, tell.down.round, None);
+            agents[*c].told(&here, &with_own(&tell.down, tell.own.as_ref(), i));
+        }
+    }
+}
+
+/// The message that the `i`-th recipient gets.
+pub(crate) fn with_own(down: &Message, own: Option<&Own>, i: usize) -> Message {
+    let mut down = down.clone();
+    if let Some(own) = own
+        && let Some(x) = &own.each[i]
+    {
+        down.parts.push((own.part, Body::Numbers(x.clone())));
+    }
+    down
+}
