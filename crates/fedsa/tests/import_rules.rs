@@ -20,12 +20,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("uplink", &["error", "kernel", "message", "random", "registry"]),
     ("sums", &["kernel"]),
     ("message", &["error", "random", "uplink"]),
-    ("local", &["error", "kernel", "message", "problem", "random", "schedule"]),
+    ("protocol", &["error", "message"]),
+    ("local", &["error", "kernel", "message", "problem", "protocol", "random", "schedule"]),
     ("server", &["error", "linalg", "message", "random", "schedule", "sums"]),
-    ("methods", &["error", "registry", "local", "schedule", "server", "uplink"]),
-    ("round", &["error", "kernel", "linalg", "local", "message", "methods", "problem", "random", "record", "server", "sums", "uplink"]),
-    ("node", &["error", "kernel", "local", "message", "methods", "problem", "random", "round", "server", "uplink"]),
-    ("record", &["linalg", "problem", "random", "round"]),
+    ("methods", &["error", "message", "protocol", "registry", "local", "schedule", "server", "uplink"]),
+    (
+        "round",
+        &["error", "kernel", "linalg", "local", "message", "methods", "problem", "protocol", "random", "record", "server", "sums", "uplink"],
+    ),
+    ("node", &["error", "kernel", "local", "message", "methods", "problem", "protocol", "random", "round", "server", "uplink"]),
+    ("record", &["linalg", "message", "problem", "random", "round"]),
 ];
 
 /// Input, output and surroundings that a library has no business with.
