@@ -7,15 +7,16 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-use common::{Folder, SMALL, mrp, npz_bytes};
 use fedsa::kernel::Isa;
-use fedsa_cli::bundled::ALL;
 use fedsa_cli::commands::schema::of_files;
-use fedsa_cli::config::{Document, Experiment};
-use fedsa_cli::experiment::Plan;
+use fedsa_experiment::Plan;
+use fedsa_experiment::bundled::ALL;
+use fedsa_experiment::config::{Document, Experiment};
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
 use toml::Value;
+
+use common::{Folder, SMALL, mrp, npz_bytes};
 
 /// What a validation looks at.
 #[derive(Clone, Copy, PartialEq)]
@@ -358,7 +359,7 @@ fn data() -> Folder {
     folder
 }
 
-fn plan(text: &str, set: Option<&str>, folder: &Folder) -> Result<Plan, fedsa_cli::error::Failure> {
+fn plan(text: &str, set: Option<&str>, folder: &Folder) -> Result<Plan, fedsa_experiment::error::Failure> {
     let mut document = Document::parse("x", text)?;
     set.map_or(Ok(()), |set| document.set_text(set))?;
     Plan::new(Experiment::read(document)?, &folder.path(""), Isa::best(), &HashMap::new())

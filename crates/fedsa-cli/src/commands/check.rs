@@ -6,16 +6,17 @@ use fedsa::error::BadInput;
 use fedsa::kernel::Isa;
 use fedsa::methods::{Drift, Shape};
 use fedsa::schedule::StepSize;
+use fedsa_experiment::error::Failure;
+use fedsa_experiment::numbers;
+use fedsa_experiment::predict::{Outlook, Regime, StableStep, TOO_SLOW, largest_stable_step};
+use fedsa_experiment::{Cell, Plan, checks, estimate, memory};
 use rayon::prelude::*;
 use serde_json::{Value as Json, json};
 use toml::{Table, Value};
 
 use super::{count, duration, load, say, say_json};
 use crate::args::CheckArgs;
-use crate::error::{DONE, Failure};
-use crate::experiment::predict::{Outlook, Regime, StableStep, TOO_SLOW, largest_stable_step};
-use crate::experiment::{Cell, Plan, checks, estimate, memory};
-use crate::numbers;
+use crate::error::DONE;
 
 /// Runs the command.
 ///
@@ -104,8 +105,8 @@ fn settings(table: Option<&Value>) -> String {
     let own = table.iter().filter(|(key, _)| !["kind", "label", "expect"].contains(&key.as_str()));
     let text = |key: &str, value: &Value| match key {
         // A link is what a method's kind does not say.
-        "uplink" | "downlink" => crate::config::cut(value, LONGEST_LINK),
-        _ => crate::config::short(value),
+        "uplink" | "downlink" => fedsa_experiment::config::cut(value, LONGEST_LINK),
+        _ => fedsa_experiment::config::short(value),
     };
     let own = own.map(|(key, value)| format!("{key} = {}", text(key, value)));
     kind.into_iter().chain(own).collect::<Vec<_>>().join(", ")

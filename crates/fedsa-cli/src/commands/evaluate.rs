@@ -15,20 +15,20 @@ use fedsa::problem::features::{FeatureMap, FeatureSpec};
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::Logs;
 use fedsa::sampling::Law;
+use fedsa_data::find::Places;
+use fedsa_data::{DiskFiles, npz};
+use fedsa_experiment::config::document::{From, Origin};
+use fedsa_experiment::config::presets::PRESETS;
+use fedsa_experiment::config::{Document, Experiment, find_kind, read_kind};
+use fedsa_experiment::error::Failure;
+use fedsa_experiment::numbers::{self, number};
+use fedsa_experiment::{Plan, Results, estimate, predict};
 use serde_json::json;
 use toml::{Table, Value};
 
 use super::run::{Extra, Job};
 use super::{apply, count, duration, say};
 use crate::args::{EvaluateArgs, Overrides};
-use crate::config::document::{From, Origin};
-use crate::config::presets::PRESETS;
-use crate::config::{Document, Experiment, find_kind, read_kind};
-use crate::error::Failure;
-use crate::experiment::{Plan, Results, estimate, predict};
-use crate::files::find::Places;
-use crate::files::{DiskFiles, npz};
-use crate::numbers::{self, number};
 
 /// What `--method` takes, for its help.
 pub fn methods() -> String {
@@ -94,7 +94,7 @@ fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data), Failure> {
     let settings = |experiment: &Experiment| -> Result<Logs> {
         let mut table = experiment.points[0].sections().problem.and_then(|problem| problem.as_table().cloned()).unwrap_or_default();
         table.remove("kind");
-        crate::config::read(Value::Table(table))
+        fedsa_experiment::config::read(Value::Table(table))
     };
     let files = DiskFiles::new(Places::from_env(""));
     let logs = settings(&unread).and_then(|settings| files.logs(&settings.path.list()));

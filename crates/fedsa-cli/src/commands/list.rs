@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use fedsa::error::BadInput;
+use fedsa_data::find::natural_order;
+use fedsa_experiment::error::Failure;
+use fedsa_experiment::finished::{Finished, State, state_of};
 use serde_json::{Value as Json, json};
 
 use super::{say, say_json};
 use crate::args::ListArgs;
-use crate::error::{DONE, Failure};
-use crate::experiment::finished::{Finished, State, state_of};
-use crate::files::find::natural_order;
+use crate::error::DONE;
 
 /// How deep runs are looked for: ids hold few slashes.
 const DEPTH: usize = 8;

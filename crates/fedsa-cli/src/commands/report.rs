@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use fedsa::sampling::Law;
+use fedsa_experiment::checks::Verdict;
+use fedsa_experiment::numbers::{about, number, rough};
+use fedsa_experiment::outcome::{Missed, Outcome};
+use fedsa_experiment::results::{Estimate, Row};
+use fedsa_experiment::{Plan, Predictor, Results};
 
 use super::check::stable_step_text;
 use super::say;
-use crate::experiment::checks::Verdict;
-use crate::experiment::outcome::{Missed, Outcome};
-use crate::experiment::results::{Estimate, Row};
-use crate::experiment::{Plan, Predictor, Results};
-use crate::numbers::{about, number, rough};
 
 /// A finished run.
 pub struct Finished<'a> {

@@ -1,11 +1,12 @@
 //! `fedsa schema`: the JSON schema of experiment files, for editors.
 
+use fedsa_experiment::config::json_schema;
+use fedsa_experiment::error::Failure;
+use fedsa_experiment::{checks, results};
 use serde_json::{Value as Json, json};
 
 use super::say_json;
-use crate::config::json_schema;
-use crate::error::{DONE, Failure};
-use crate::experiment::{checks, results};
+use crate::error::DONE;
 
 /// Runs the command.
 ///

@@ -13,14 +13,15 @@ use fedsa::sampling::Law;
 use fedsa::theory::Setting;
 use fedsa::theory::constants::{Constants, TdConstants};
 use fedsa::theory::fedlsa::FedLsa;
+use fedsa_experiment::error::Failure;
+use fedsa_experiment::numbers;
+use fedsa_experiment::predict::{self, Outlook, QUANTITIES};
+use fedsa_experiment::{Plan, Predictor, memory};
 use serde_json::{Map, Value as Json, json};
 
 use super::{load, say, say_json};
 use crate::args::TheoryArgs;
-use crate::error::{DONE, Failure};
-use crate::experiment::predict::{self, Outlook, QUANTITIES};
-use crate::experiment::{Plan, Predictor, memory};
-use crate::numbers;
+use crate::error::DONE;
 
 /// Runs the command.
 ///

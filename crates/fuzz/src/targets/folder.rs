@@ -9,11 +9,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fedsa::kernel::Isa;
-use fedsa_cli::config::{Document, Experiment};
-use fedsa_cli::experiment::execute::{ENDED, Earlier, Observer, framed, unframed};
-use fedsa_cli::experiment::finished::Finished;
-use fedsa_cli::experiment::{Control, Outcome, Plan, Predictor, checks, execute, output, picture};
-use fedsa_cli::files::folder::{self, RunFolder};
+use fedsa_experiment::config::{Document, Experiment};
+use fedsa_experiment::execute::{ENDED, Earlier, Observer, framed, unframed};
+use fedsa_experiment::finished::Finished;
+use fedsa_experiment::folder::{self, RunFolder};
+use fedsa_experiment::{Control, Outcome, Plan, Predictor, checks, execute, output, picture};
 use tempfile::TempDir;
 
 use super::runs::{Saved, with_checksum};
@@ -139,7 +139,7 @@ impl Setup {
     }
 
     /// Measures what came of it.
-    fn look_at(&self, plan: &Plan, results: &fedsa_cli::experiment::Results) {
+    fn look_at(&self, plan: &Plan, results: &fedsa_experiment::Results) {
         let predictor = Predictor::new(plan);
         let verdicts = checks::measure(plan, results, &predictor, &[None]);
         output::summary(plan, results, &predictor, &verdicts, 1.0);

@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use fedsa::record::{Ledger, Observation, OutputRule};
 use fedsa::round::Status;
-use fedsa_cli::experiment::execute::{framed, unframed};
-use fedsa_cli::experiment::results::Row;
+use fedsa_experiment::execute::{framed, unframed};
+use fedsa_experiment::results::Row;
 
 use super::proportional;
 use super::wire::{Setup, setups};

@@ -20,13 +20,13 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use fedsa::error::{BadInput, Result};
+use fedsa_data::atomic::{self, Existing, at, kind_of};
+use fedsa_data::{MachineFailure, name_of, regular};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 
-use super::atomic::{self, Existing, at, kind_of};
-use super::{name_of, regular};
-use crate::error::{Failure, MachineFailure};
+use crate::error::Failure;
 
 /// The folder for the program's own files.
 const OWN: &str = ".fedsa";

@@ -6,7 +6,7 @@ use toml::Value;
 use super::verdict::{Allowance, Asked, Measured};
 use super::{Context, Facts, metric_of, number_of, standard_error};
 use crate::config::Check;
-use crate::experiment::results::Estimate;
+use crate::results::Estimate;
 
 /// What a check allows beside what it expects.
 fn allowance(check: &Check) -> Allowance {

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use fedsa::error::{BadInput, Result};
 use fedsa::record::{Ledger, Observation};
 use fedsa::round::Status;
+use fedsa_data::regular;
+use fedsa_data::trace::{self, Column, Table as Trace};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
 use super::plan::Plan;
 use super::results::{Results, Row, SeedResult};
 use crate::config::short;
-use crate::files::folder::{self, Holds};
-use crate::files::regular;
-use crate::files::trace::{self, Column, Table as Trace};
+use crate::folder::{self, Holds};
 
 /// The folder of a finished run.
 #[derive(Debug, Clone)]

@@ -10,9 +10,9 @@ use super::verdict::{Asked, Measured};
 use super::{Context, Facts, metric_of, number_of};
 use crate::config::Check;
 use crate::config::schema::Controls;
-use crate::experiment::plan::ResolvedStart;
-use crate::experiment::results::Estimate;
 use crate::numbers::{number, percent};
+use crate::plan::ResolvedStart;
+use crate::results::Estimate;
 
 pub(super) fn predicted_possible(facts: &Facts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
     facts.predictor.knows(cell, metric_of(check)).map_err(|e| BadInput { key: "metric".into(), ..e })

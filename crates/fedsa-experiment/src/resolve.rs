@@ -1,13 +1,13 @@
 //! What an experiment comes to as a file: defaults written out, paths absolute.
 
 use fedsa::error::Result;
+use fedsa_data::find::Places;
 use rayon::prelude::*;
 use toml::{Table, Value};
 
 use crate::config::reader::complete;
 use crate::config::sections::Sections;
 use crate::config::{Document, Experiment, Point, Reader};
-use crate::files::find::Places;
 
 /// The tables that decide what runs at the point that was read last; equal ones give equal bits, if
 /// the contents of files are equal.

@@ -4,19 +4,20 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use fedsa::error::is_control;
-use miette::{MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
 
 /// The lines around a place in a text, long ones cut to a window around it.
 #[derive(Debug, Clone)]
 pub struct Excerpt {
-    name: String,
-    shown: String,
+    /// The file's name, with control characters escaped.
+    pub name: String,
+    /// The lines around the place.
+    pub shown: String,
     /// The place in `shown`.
-    span: Range<usize>,
+    pub span: Range<usize>,
     /// The number of the first line shown, from 0.
-    first: usize,
+    pub first: usize,
     /// Line and column of the place in the text, from 0.
-    at: (usize, usize),
+    pub at: (usize, usize),
 }
 
 /// Lines of up to so many characters are shown whole.
@@ -60,11 +61,6 @@ impl Excerpt {
         out
     }
 
-    /// The place, within what is shown.
-    pub fn span(&self) -> Range<usize> {
-        self.span.clone()
-    }
-
     /// Adds a line of the text.
     fn push(&mut self, text: &str, line: &Range<usize>, start: usize, end: usize) {
         let focus = if line.contains(&start) || line.end == start { start } else { line.start };
@@ -99,19 +95,6 @@ impl Excerpt {
     }
 }
 
-impl SourceCode for Excerpt {
-    fn read_span<'a>(&'a self, span: &SourceSpan, before: usize, after: usize) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
-        let bytes = self.shown.as_bytes();
-        let inside = bytes.get(span.offset()..span.offset() + span.len()).ok_or(MietteError::OutOfBounds)?;
-        let (data, span, (line, column)) = match (before, after) {
-            (0, 0) => (inside, *span, self.at),
-            _ => (bytes, (0, bytes.len()).into(), (self.first, 0)),
-        };
-        let count = self.shown.matches('\n').count();
-        Ok(Box::new(MietteSpanContents::new_named(self.name.clone(), data, span, line, column, count)))
-    }
-}
-
 /// A text of several lines without what steers a terminal.
 pub fn harmless(text: &str) -> Cow<'_, str> {
     let steers = |c: char| is_control(c) && !matches!(c, '\n' | '\t');
@@ -139,7 +122,7 @@ mod tests {
 
     fn shown(text: &str, place: Range<usize>) -> (String, String, (usize, usize)) {
         let excerpt = Excerpt::new("f", text, place);
-        (excerpt.shown.clone(), excerpt.shown[excerpt.span()].to_string(), excerpt.at)
+        (excerpt.shown.clone(), excerpt.shown[excerpt.span.clone()].to_string(), excerpt.at)
     }
 
     #[test]

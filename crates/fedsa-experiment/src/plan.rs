@@ -10,6 +10,8 @@ use fedsa::methods::Shape;
 use fedsa::problem::Field;
 use fedsa::record::OutputRule;
 use fedsa::uplink::Uplink;
+use fedsa_data::DiskFiles;
+use fedsa_data::find::Places;
 use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 use toml::{Table, Value};
@@ -19,8 +21,6 @@ use crate::config::link;
 use crate::config::schema::{Centre, Controls, Refused};
 use crate::config::{Experiment, MethodSpec, Point, Reader, RunSpec, Start};
 use crate::error::Failure;
-use crate::files::DiskFiles;
-use crate::files::find::Places;
 
 /// An experiment ready to run.
 pub struct Plan {

@@ -4,12 +4,12 @@ use fedsa::error::{BadInput, Result};
 use fedsa::uplink::codec::{self, Codec, Exact};
 use fedsa::uplink::medium::delay::Row;
 use fedsa::uplink::{Uplink, medium};
+use fedsa_data::DiskFiles;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::{find_kind, json_schema, read_kind, short};
-use crate::files::DiskFiles;
 
 /// What agents send passes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]

@@ -8,12 +8,12 @@ use std::io::{BufWriter, Write};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use fedsa_data::MachineFailure;
 use serde_json::{Map, Value as Json, json};
 
 use super::plan::Plan;
 use super::results::{COUNTS, METRICS, Row, recorded};
-use crate::error::MachineFailure;
-use crate::files::folder::RunFolder;
+use crate::folder::RunFolder;
 
 /// How long lines may wait before they are written.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -8,7 +8,7 @@ use std::path::Path;
 use tempfile::NamedTempFile;
 
 use super::name_of;
-use crate::error::MachineFailure;
+use crate::MachineFailure;
 
 /// How the names of files begin that are being written.
 const TEMPORARY: &str = ".fedsa-";

@@ -8,9 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use fedsa::error::is_control;
 use fedsa::problem::arrays::{Array, Arrays};
-use fedsa_cli::config::{Document, Experiment};
-use fedsa_cli::files::trace::{Column, Table};
-use fedsa_cli::files::{delays, logs, npz, theta_from_json, trace};
+use fedsa_data::trace::{Column, Table};
+use fedsa_data::{delays, logs, npz, theta_from_json, trace};
 use parquet::basic::Compression;
 use parquet::data_type::{BoolType, DoubleType, FloatType, Int32Type, Int64Type};
 use parquet::file::properties::{WriterProperties, WriterVersion};
@@ -233,18 +232,6 @@ fn parquet_footer(elements: u32, schema: &[u8]) -> Vec<u8> {
     file.extend(length.to_le_bytes());
     file.extend(b"PAR1");
     file
-}
-
-#[test]
-fn seeds_are_counted_without_a_list_of_them() {
-    let _turn = TURN.lock();
-    let text = "[problem]\nkind = \"garnet\"\n[[method]]\nkind = \"fedtd\"\nstep_size = 0.1\n[run]\nrounds = 1\nseeds = 10000000\n";
-    let before = IN_USE.load(Ordering::Relaxed);
-    PEAK.store(before, Ordering::Relaxed);
-    let read = Document::parse("seeds.toml", text).and_then(Experiment::read).and_then(|experiment| experiment.settings());
-    assert!(read.is_ok());
-    let used = PEAK.load(Ordering::Relaxed) - before;
-    assert!(used < 4 << 20, "{used} bytes of memory");
 }
 
 #[test]

@@ -13,14 +13,14 @@ use fedsa::problem::{Field, Settings as Problem};
 use fedsa::sampling::{Law, Sampling};
 use fedsa::server::Delivery;
 use fedsa::uplink::medium::delay::Delay;
+use fedsa_data::DiskFiles;
+use fedsa_data::find::Places;
+use fedsa_data::machine::{self, bytes_text};
 use toml::Value;
 
 use super::estimate;
 use super::plan::{Cell, Plan};
 use super::results::Row;
-use crate::files::DiskFiles;
-use crate::files::find::Places;
-use crate::machine::{self, bytes_text};
 
 /// What the program takes before it does anything.
 const PROGRAM: f64 = 20e6;

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 use fedsa::error::{BadInput, Result};
 use fedsa::record::{Metrics, OutputRule};
 use fedsa::round::{Run, Status};
+use fedsa_data::MachineFailure;
+use fedsa_data::machine;
+use fedsa_data::regular;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::plan::{Cell, Plan};
 use super::results::{Results, Row, SeedResult, metric};
 use crate::config::schema::Controls;
-use crate::error::MachineFailure;
-use crate::files::folder::{self, RunFolder};
-use crate::files::regular;
-use crate::machine;
+use crate::folder::{self, RunFolder};
 
 /// What the runs of a plan report while they are under way. Runs report from several threads.
 pub trait Observer: Sync {

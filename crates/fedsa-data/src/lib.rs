@@ -4,14 +4,15 @@
 //! error's `key` is the file; rows count from 0 as in a data frame, lines of
 //! text from 1 as in an editor.
 //!
-//! Nobody vouches for a file: no content makes a reader panic, nor allocate
-//! more than the file justifies (`expansion_limit`).
+//! No content of a file makes a reader panic, or allocate more than the file
+//! justifies (`expansion_limit`). How much memory is available is in [`machine`],
+//! because the readers' limits depend on it.
 
 pub mod atomic;
 pub mod delays;
 pub mod find;
-pub mod folder;
 pub mod logs;
+pub mod machine;
 pub mod npz;
 mod parquet;
 pub use parquet::THREAD as PARQUET_THREAD;
@@ -27,7 +28,15 @@ use fedsa::problem::arrays::Arrays;
 use fedsa::problem::log::Log;
 use fedsa::uplink::medium::delay::Row;
 
-use crate::machine;
+/// A failure of the machine while a file was written: a full disk, a permission that is missing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct MachineFailure {
+    /// What failed.
+    pub what: String,
+    /// What is left, and how to go on.
+    pub help: String,
+}
 
 /// The files of this machine, as problems see them.
 #[derive(Debug)]
@@ -160,7 +169,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// How messages call a file.
-fn name_of(path: &Path) -> String {
+pub fn name_of(path: &Path) -> String {
     path.display().to_string()
 }
 

@@ -5,9 +5,9 @@ use fedsa::error::{BadInput, Result};
 use super::verdict::{Asked, Measured};
 use super::{Context, Facts, metric_of, number_of, over_of, range_of};
 use crate::config::Check;
-use crate::experiment::picture::count_of;
-use crate::experiment::results::Estimate;
 use crate::numbers::number;
+use crate::picture::count_of;
+use crate::results::Estimate;
 
 pub(super) fn gap_possible(facts: &Facts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
     facts.floor(cell, metric_of(check))?;

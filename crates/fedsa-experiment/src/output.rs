@@ -4,6 +4,8 @@ use fedsa::error::Result;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::record::Ledger;
 use fedsa::round::Status;
+use fedsa_data::trace::{Column, Table as Trace};
+use fedsa_data::{npz, trace};
 use serde_json::{Map, Value as Json, json};
 use toml::Value;
 
@@ -15,8 +17,7 @@ use super::predict::{Predictor, QUANTITIES};
 use super::results::{COUNTS, Estimate, METRICS, Results, SeedResult, recorded};
 use crate::config::Experiment;
 use crate::figure::{About, Format};
-use crate::files::trace::{Column, Table as Trace};
-use crate::files::{folder, npz, trace};
+use crate::folder;
 
 /// The version of `summary.json`'s and `theta.npz`'s layout.
 pub const FORMAT: u64 = 2;

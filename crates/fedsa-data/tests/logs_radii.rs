@@ -19,7 +19,7 @@ use fedsa::theory::Setting;
 use fedsa::theory::fedlsa::FedLsa;
 use fedsa::theory::stability::{control_variates_radius, global_memory_radius, random_talk_radius};
 use fedsa::uplink::Uplink;
-use fedsa_cli::files::{find::Places, logs};
+use fedsa_data::{find::Places, logs};
 
 struct FromDisk;
 
