@@ -11,8 +11,8 @@ use fedsa::problem::Field;
 use fedsa::sampling::Law;
 use toml::Value;
 
+use super::memory;
 use super::plan::{Cell, Plan};
-use super::{memory, predict};
 
 /// Starting the program, writing files and pictures: seconds.
 const START: f64 = 0.05;
@@ -84,7 +84,7 @@ fn exact_error(field: &dyn Field, cell: &Cell) -> f64 {
     let Some(kinds) = field.systems().filter(|_| shape.is_linear && field.sampling().kind == Law::Iid).map(|s| s.kinds.len() as f64) else {
         return 0.0;
     };
-    let d = (field.dim().min(predict::EXACT_DIM)) as f64;
+    let d = (field.dim().min(fedsa::theory::predict::EXACT_DIM)) as f64;
     let packed = |n: f64| n * (n + 1.0) / 2.0;
     1e-9 * match shape.drift {
         Drift::Zero => SECOND_MOMENTS * (packed(d) + packed(d + 1.0)).powi(3),

@@ -12,6 +12,7 @@ use fedsa::problem::memory::{Memory, matrix, vectors, worker};
 use fedsa::problem::{Field, Settings as Problem};
 use fedsa::sampling::{Law, Sampling};
 use fedsa::server::Delivery;
+use fedsa::theory::predict::{EXACT_DIM, MeanSquareRadius};
 use fedsa::uplink::medium::delay::Delay;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
@@ -289,7 +290,7 @@ fn stability(plan: &Plan, cell: usize) -> f64 {
     const COPIES: f64 = 15.0;
     let (field, shape) = (plan.field(cell), plan.cells[cell].shape());
     let in_mean = if field.systems().is_some() && shape.is_linear { COPIES * matrix(field.dim() as f64, field.dim() as f64) } else { 0.0 };
-    let of_squares = super::predict::MeanSquareRadius::is_small(field, &shape);
+    let of_squares = MeanSquareRadius::is_small(&plan.forecast(cell));
     in_mean + if of_squares { prediction(plan, cell) } else { 0.0 }
 }
 
@@ -301,9 +302,7 @@ fn prediction(plan: &Plan, cell: usize) -> f64 {
     /// Copies of the second moments that a solution by iteration holds.
     const ITERATION: f64 = 20.0;
     let (field, shape) = (plan.field(cell), plan.cells[cell].shape());
-    let Some(systems) =
-        field.systems().filter(|_| shape.is_linear && field.sampling().kind == Law::Iid && field.dim() <= super::predict::EXACT_DIM)
-    else {
+    let Some(systems) = field.systems().filter(|_| shape.is_linear && field.sampling().kind == Law::Iid && field.dim() <= EXACT_DIM) else {
         return 0.0;
     };
     let (kinds, d, threads) = (systems.kinds.len() as f64, field.dim() as f64, rayon::current_num_threads() as f64);

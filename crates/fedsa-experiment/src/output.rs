@@ -224,7 +224,7 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
                 })
                 .collect();
             let mut predictions = Map::new();
-            for quantity in QUANTITIES {
+            for quantity in QUANTITIES.iter() {
                 if let Some(x) = predictor.known(*cell, quantity) {
                     predictions.insert((*quantity).to_string(), number(Some(x)));
                 }
@@ -258,11 +258,9 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
                 entry["error_floor_se"] = number(error.map(|f| f.se));
             }
             if !diverged.is_empty() {
-                let shape = plan.cells[*cell].shape();
                 entry["diverged_at_round"] = json!(diverged.iter().min());
                 entry["diverged_seeds"] = json!(diverged.len());
-                entry["largest_stable_step"] =
-                    number(super::predict::largest_stable_step(plan.field(*cell), &shape).ok().map(|stable| stable.step));
+                entry["largest_stable_step"] = number(plan.forecast(*cell).largest_stable_step().ok().map(|stable| stable.step));
             }
             if let Some(missed) = outcome.and_then(Outcome::missed) {
                 entry["target"] =

@@ -9,6 +9,7 @@ use fedsa::kernel::Isa;
 use fedsa::methods::Shape;
 use fedsa::problem::Field;
 use fedsa::record::OutputRule;
+use fedsa::theory::predict::{Forecast, shape_over};
 use fedsa::uplink::Uplink;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
@@ -16,7 +17,7 @@ use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 use toml::{Table, Value};
 
-use super::{memory, predict, resolve};
+use super::{memory, resolve};
 use crate::config::link;
 use crate::config::schema::{Centre, Controls, Refused};
 use crate::config::{Experiment, MethodSpec, Point, Reader, RunSpec, Start};
@@ -281,6 +282,12 @@ impl Plan {
         &*self.fields[self.cells[cell].field].field
     }
 
+    /// What theory predicts of a cell.
+    pub fn forecast(&self, cell: usize) -> Forecast<'_> {
+        let planned = &self.cells[cell];
+        Forecast::new(self.field(cell), planned.shape()).of_output(planned.output)
+    }
+
     /// Whether anything is swept.
     pub fn is_swept(&self) -> bool {
         self.points.len() > 1 || !self.points[0].point.coordinates.is_empty()
@@ -404,7 +411,7 @@ impl Cell {
             Start::Name(name) if name == "normal" => (ResolvedStart::Normal, 0),
             // That of the method's own settings.
             Start::Name(name) if name == "limit" => {
-                let limit = predict::limit(field, &method.settings.shape()).map_err(|e| e.inside(&key))?;
+                let limit = Forecast::new(field, method.settings.shape()).limit().map_err(|e| e.inside(&key))?;
                 (ResolvedStart::Fixed(limit.into()), 0)
             }
             start => {
@@ -415,7 +422,10 @@ impl Cell {
         };
         let centre = match method.measure_from {
             Centre::Root => None,
-            Centre::Limit => Some(predict::limit(field, &method.settings.shape()).map_err(|e| e.inside(&format!("{place}.measure_from")))?),
+            Centre::Limit => {
+                let limit = Forecast::new(field, method.settings.shape()).limit();
+                Some(limit.map_err(|e| e.inside(&format!("{place}.measure_from")))?)
+            }
         };
         if method.controls == Controls::Ideal {
             let has = matches!(method.settings.shape().drift, fedsa::methods::Drift::ControlVariate { .. });
@@ -441,10 +451,9 @@ impl Cell {
         Ok(Self { identity, field: index, method, run, start, centre, output, uplink, grid, refused })
     }
 
-    /// What theory sees of the method over its link: closed forms are those of clear links.
+    /// What theory sees of the method over its link.
     pub fn shape(&self) -> Shape {
-        let shape = self.method.settings.shape();
-        Shape { is_linear: shape.is_linear && self.uplink.is_clear(), ..shape }
+        shape_over(&*self.method.settings, &self.uplink)
     }
 
     /// The seeds to run: none where it is refused.

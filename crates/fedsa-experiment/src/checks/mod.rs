@@ -296,7 +296,7 @@ fn validate_one(labels: &[String], check: &Check) -> Result<()> {
         require(level > 0.0 && level.is_finite(), "level", level, "a positive level of the metric")?;
     }
     match &check.expected {
-        Some(Value::String(q)) if check.kind == "floor" => known("expected", q, QUANTITIES).map_err(|e| BadInput {
+        Some(Value::String(q)) if check.kind == "floor" => known("expected", q, &QUANTITIES).map_err(|e| BadInput {
             what: e.what.replace("no expected", "no predicted quantity"),
             help: format!("a number, or {}", e.help),
             ..e

@@ -472,7 +472,7 @@ pub(super) fn parts<'k>(key: &'k str, value: &Value) -> Result<Vec<&'k str>, Bad
         return Err(BadInput::new(quoted(key), "an empty part in a dotted key", "a key such as run.rounds"));
     }
     if let (["method", .., "kind"], Some(name)) = (&parts[..], value.as_str())
-        && super::presets::PRESETS.iter().any(|preset| preset.name == name)
+        && fedsa::presets::find(name).is_some()
     {
         let what = format!("`{name}` is a method with its link, and only a [[method]] can say it");
         return Err(BadInput::new(quoted(key), what, "a [[method]] of this kind beside the other"));

@@ -4,6 +4,7 @@
 //! `[quick]` may set need not stand in the tables themselves, so that keys are required only where
 //! the program reads them without knowing what is swept.
 
+use fedsa::presets::PRESETS;
 use fedsa::registry::Kind;
 use fedsa::sampling::Sampling;
 use fedsa::uplink::{codec as codecs, medium as mediums};
@@ -11,9 +12,7 @@ use fedsa::{methods, problem as problems};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value as Json, json};
-use toml::Table;
 
-use super::presets::PRESETS;
 use super::schema::{MethodCommon, RunSpec, Top};
 
 /// The schema of a whole file.
@@ -46,11 +45,7 @@ pub(super) fn method(generator: &mut SchemaGenerator) -> Schema {
     let mut common = object(MethodCommon::json_schema(generator));
     let common = common.remove("properties").and_then(|p| p.as_object().cloned()).unwrap_or_default();
     // A preset has the keys of the method that it stands for.
-    let presets = |kind: &str| {
-        let stands_for =
-            |settings: &str| settings.parse::<Table>().ok().is_some_and(|t| t.get("kind").and_then(|k| k.as_str()) == Some(kind));
-        PRESETS.iter().filter(|preset| stands_for(preset.settings)).map(|preset| preset.name).collect()
-    };
+    let presets = |kind: &str| PRESETS.iter().filter(|preset| preset.method == kind).map(|preset| preset.name).collect();
     let one = one_of(methods::KINDS, generator, &common, presets);
     json!({ "type": "array", "minItems": 1, "items": one }).try_into().expect("an object")
 }

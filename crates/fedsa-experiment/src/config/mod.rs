@@ -3,7 +3,7 @@
 pub mod document;
 pub mod json_schema;
 pub mod link;
-pub mod presets;
+mod presets;
 pub mod reader;
 pub mod schema;
 pub mod sections;

@@ -306,7 +306,7 @@ fn read_method(value: &Value) -> Result<(MethodSpec, Option<Expect>)> {
         to.insert(key.clone(), value.clone());
     }
     let kind = find_kind(methods::KINDS, &mut own, "method").map_err(|e| {
-        let presets: Vec<&str> = super::presets::PRESETS.iter().map(|p| p.name).collect();
+        let presets: Vec<&str> = fedsa::presets::PRESETS.iter().map(|p| p.name).collect();
         BadInput { help: format!("{}, {}", e.help, presets.join(", ")), ..e }
     })?;
     let settings = read_kind(kind, own).map_err(|mut e| {
