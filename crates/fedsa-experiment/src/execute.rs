@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::plan::{Cell, Plan};
-use super::results::{Results, Row, SeedResult, metric};
+use super::results::{Results, Row, SeedResult};
 use crate::config::schema::Controls;
 use crate::folder::{self, RunFolder};
 
@@ -49,7 +49,7 @@ pub struct Control<'a> {
 }
 
 /// What became of it.
-pub enum Outcome {
+pub enum Executed {
     /// All runs ended; the states in which they did are kept, to go on from with more rounds, unless they are too
     /// large.
     Done(Results),
@@ -272,7 +272,7 @@ struct Shared<'a> {
 ///
 /// # Errors
 /// When a checkpoint cannot be read.
-pub fn execute(plan: &Plan, control: &Control<'_>) -> Result<Outcome> {
+pub fn execute(plan: &Plan, control: &Control<'_>) -> Result<Executed> {
     let mut jobs = Vec::new();
     let mut slots: Vec<Vec<Option<SeedResult>>> = Vec::new();
     for (cell, planned) in plan.cells.iter().enumerate() {
@@ -334,9 +334,9 @@ pub fn execute(plan: &Plan, control: &Control<'_>) -> Result<Outcome> {
     let Some(cells) = cells else {
         let left = shared.left.into_inner().expect("no panics under the lock");
         let (ended, lost) = if kept.is_ok() { (ended, 0) } else { (0, ended) };
-        return Ok(Outcome::Interrupted(Interrupted { ended, lost, ..left }));
+        return Ok(Executed::Interrupted(Interrupted { ended, lost, ..left }));
     };
-    Ok(Outcome::Done(Results { cells }))
+    Ok(Executed::Done(Results { cells }))
 }
 
 /// Writes the states of runs that have ended, where that was not done.
@@ -430,9 +430,10 @@ impl Shared<'_> {
                 observer.recorded(job.cell, job.seed, &row);
                 rows.push(row);
                 // A residual that overflows at the start is no measure.
-                let below = |target: f64, name| target.is_finite() && metric(&seen, name).is_some_and(|y| y <= target);
+                let below = |target: f64, name| target.is_finite() && row.metric(name).is_some_and(|y| y <= target);
                 let stop = &cell.run.stop;
-                stopped = stop.mse.is_some_and(|x| below(x, "mse")) || stop.residuals(rows[0].seen.residual).any(|x| below(x, "residual"));
+                stopped = stop.mse.is_some_and(|x| below(x, "mse"))
+                    || rows[0].seen.residual.is_some_and(|at_start| stop.residuals(at_start).any(|x| below(x, "residual")));
             }
             if ended || stopped {
                 break;
@@ -532,7 +533,7 @@ impl Shared<'_> {
 }
 
 /// The first bytes of a checkpoint.
-const MAGIC: &[u8; 8] = b"fedsack2";
+const MAGIC: &[u8; 8] = b"fedsack3";
 const _: () = assert!(MAGIC[0] == folder::CHECKPOINT_MAGIC[0] && folder::CHECKPOINT_MAGIC.len() < MAGIC.len());
 
 /// A checkpoint's bytes: its version, a checksum, the data.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use fedsa::error::{BadInput, Result};
-use fedsa::record::{Ledger, Observation};
+use fedsa::record::{self, COUNTS, Ledger, METRICS, Observation, Outcome};
 use fedsa::round::Status;
 use fedsa_data::regular;
 use fedsa_data::trace::{self, Column, Table as Trace};
@@ -167,32 +167,30 @@ fn runs_of(table: &Trace) -> Option<HashMap<(String, String), Vec<SeedResult>>> 
         _ => None,
     };
     let (methods, points, outcomes, seeds) = (text("method")?, text("point")?, text("outcome")?, whole("seed")?);
-    let counts: Vec<&Vec<i64>> = ["round", "exchanges", "samples", "messages", "bits_up", "bits_down", "vectors_up"]
-        .into_iter()
-        .map(whole)
-        .collect::<Option<_>>()?;
-    let metrics: Vec<&Vec<Option<f64>>> =
-        ["mse", "error", "residual", "value_error", "control_error", "lyapunov"].into_iter().map(number).collect::<Option<_>>()?;
+    let counts: HashMap<&str, &Vec<i64>> = COUNTS.iter().map(|count| Some((count.name, whole(count.name)?))).collect::<Option<_>>()?;
+    let metrics: HashMap<&str, &Vec<Option<f64>>> =
+        METRICS.iter().map(|metric| Some((metric.name, number(metric.name)?))).collect::<Option<_>>()?;
+    let always = |name: &str| record::metric(name).is_some_and(|metric| metric.needs.is_empty());
     let mut runs: HashMap<(String, String), Vec<SeedResult>> = HashMap::new();
     for i in 0..table.rows() {
-        let [round, exchanges, samples, messages, bits_up, bits_down, vectors_up] =
-            counts.iter().map(|c| c[i].cast_unsigned()).collect::<Vec<_>>()[..]
-        else {
-            return None;
-        };
-        let [mse, error, residual, value_error, control_error, lyapunov] = metrics.iter().map(|m| m[i]).collect::<Vec<_>>()[..] else {
-            return None;
-        };
-        let ledger = Ledger { exchanges, samples, messages, bits_up, bits_down, vectors_up };
-        let seen = Observation { mse, error, residual: residual.unwrap_or(f64::NAN), value_error, control_error, lyapunov };
+        let count = |name: &str| counts[name][i].cast_unsigned();
+        let (round, ledger) = (count("round"), Ledger::from_names(count));
+        // What is always known is absent from a table only where it was no number.
+        let seen = Observation::from_names(|name| metrics[name][i].or(always(name).then_some(f64::NAN)));
         let seed = seeds[i].cast_unsigned();
         let of = runs.entry((methods[i].clone(), points[i].clone())).or_default();
         if of.last().is_none_or(|run| run.seed != seed) {
-            of.push(SeedResult { seed, rows: Vec::new(), theta: Vec::new(), status: Status::Ok, stopped: outcomes[i] == "converged" });
+            of.push(SeedResult {
+                seed,
+                rows: Vec::new(),
+                theta: Vec::new(),
+                status: Status::Ok,
+                stopped: outcomes[i] == Outcome::Converged.name(),
+            });
         }
         let run = of.last_mut().expect("just added");
         run.rows.push(Row { round, ledger, seen });
-        if outcomes[i] == "diverged" {
+        if outcomes[i] == (Outcome::Diverged { round }).name() {
             // A run ends with the round in which it diverged.
             run.status = Status::Diverged { round };
         }

@@ -25,7 +25,7 @@ pub mod resolve;
 pub mod results;
 pub mod trace_lines;
 
-pub use execute::{Control, Outcome, execute};
+pub use execute::{Control, Executed, execute};
 pub use plan::{Cell, Plan};
 pub use predict::Predictor;
 pub use results::Results;

@@ -2,7 +2,7 @@
 
 use fedsa::error::Result;
 use fedsa::problem::arrays::{Array, Arrays};
-use fedsa::record::Ledger;
+use fedsa::record::{self, COUNTS, Count, METRICS, Metric};
 use fedsa::round::Status;
 use fedsa_data::trace::{Column, Table as Trace};
 use fedsa_data::{npz, trace};
@@ -14,7 +14,7 @@ use super::outcome::Outcome;
 use super::picture::{self, Picture};
 use super::plan::Plan;
 use super::predict::{Predictor, QUANTITIES};
-use super::results::{COUNTS, Estimate, METRICS, Results, SeedResult, recorded};
+use super::results::{Estimate, Results, SeedResult};
 use crate::config::Experiment;
 use crate::figure::{About, Format};
 use crate::folder;
@@ -84,17 +84,16 @@ fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
     }
     columns.push(("outcome".to_string(), text(&|i| all[i].3.to_string())));
     columns.push(("seed".to_string(), Column::I64(all.iter().map(|(.., run, _)| count(run.seed)).collect())));
-    columns
-        .extend(COUNTS.iter().map(|(name, of)| ((*name).to_string(), Column::I64(all.iter().map(|(.., row)| count(of(row))).collect()))));
+    columns.extend(COUNTS.iter().map(|of| (of.name.to_string(), Column::I64(all.iter().map(|(.., row)| count(row.count(of))).collect()))));
     // After a divergence numbers may not be finite: then there is none.
-    let finite = |name: &str| all.iter().map(|(.., row)| recorded(&row.seen, name).filter(|x| x.is_finite())).collect();
-    columns.extend(METRICS.iter().map(|name| ((*name).to_string(), Column::OptF64(finite(name)))));
+    let finite = |of: &Metric| all.iter().map(|(.., row)| (of.recorded)(&row.seen).filter(|x| x.is_finite())).collect();
+    columns.extend(METRICS.iter().map(|metric| (metric.name.to_string(), Column::OptF64(finite(metric)))));
     Trace::new(columns)
 }
 
 /// The name of a coordinate's column: another one where the name is that of a column that every table has.
 fn column_name(name: &str, coordinates: &[String]) -> String {
-    let is_taken = |name: &str| COLUMNS.contains(&name) || METRICS.contains(&name) || COUNTS.iter().any(|(n, _)| *n == name);
+    let is_taken = |name: &str| COLUMNS.contains(&name) || record::metric(name).is_some() || record::count(name).is_some();
     let mut column = name.to_string();
     while is_taken(&column) || (column != name && coordinates.contains(&column)) {
         column.insert_str(0, "coordinate_");
@@ -152,18 +151,16 @@ fn ledger_json(results: &[SeedResult]) -> Json {
     if results.is_empty() {
         return Json::Null;
     }
-    let mean = |f: fn(&Ledger) -> u64| {
-        let total: f64 = results.iter().filter_map(|s| s.rows.last()).map(|row| f(&row.ledger) as f64).sum();
+    let mean = |of: &Count| {
+        let total: f64 = results.iter().filter_map(|s| s.rows.last()).map(|row| row.count(of) as f64).sum();
         total / results.len() as f64
     };
-    json!({
-        "exchanges": mean(|l| l.exchanges),
-        "samples": mean(|l| l.samples),
-        "messages": mean(|l| l.messages),
-        "bits_up": mean(|l| l.bits_up),
-        "bits_down": mean(|l| l.bits_down),
-        "vectors_up": mean(|l| l.vectors_up),
-    })
+    COUNTS
+        .iter()
+        .filter(|count| count.set.is_some())
+        .map(|count| (count.name.to_string(), json!(mean(count))))
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 /// What a cell had spent when the figure's metric first fell to a level; without counts where it did not.
@@ -172,8 +169,8 @@ fn cost_json(plan: &Plan, results: &Results, cell: usize, level: f64) -> Json {
     let mut cost = Map::new();
     cost.insert("metric".into(), json!(metric));
     cost.insert("level".into(), json!(level));
-    let reached = picture::AXES.iter().filter_map(|axis| Some((axis, results.cost(cell, metric, level, picture::count_of(axis))?)));
-    cost.extend(reached.map(|(axis, count)| ((*axis).to_string(), json!(count))));
+    let reached = COUNTS.iter().filter_map(|count| Some((count.name, results.cost(cell, metric, level, count)?)));
+    cost.extend(reached.map(|(name, count)| (name.to_string(), json!(count))));
     cost.into()
 }
 

@@ -10,6 +10,7 @@ mod validate;
 
 use std::collections::HashMap;
 
+use fedsa::record::{self, COUNTS, Count};
 use fedsa::round::Status;
 use toml::Value;
 
@@ -18,12 +19,9 @@ pub use self::validate::validate;
 use super::checks::Verdict;
 use super::plan::Plan;
 use super::predict::Predictor;
-use super::results::{Estimate, METRICS, PREDICTED_METRICS, Results, Row};
+use super::results::{self, Estimate, Results, Row, paid};
 use crate::config::schema::{self, Band, CurveCentre, FigureKind};
 use crate::figure::{About, Curve, Figure, Format, Level, Look, Panel, Style, Table, number_text};
-
-/// What is counted along the rounds.
-pub(super) const AXES: &[&str] = &["round", "exchanges", "samples", "bits_up", "bits_down", "bits", "vectors_up", "messages"];
 
 /// The most panels that are drawn, the most curves or levels in one of them, and the most rows and columns of a table:
 /// what a picture can show. Those that come first are.
@@ -56,41 +54,7 @@ fn quantity_dash(quantity: &str) -> usize {
 
 /// What metrics are called on axes.
 fn metric_text(metric: &str) -> &str {
-    match metric {
-        "mse" => "‖θ − θ*‖²",
-        "error" => "‖θ − centre‖²",
-        "residual" => "‖mean ḡ(θ)‖",
-        "value_error" => "value error²",
-        "control_error" => "mean ‖ξ − ξ*‖²",
-        "lyapunov" => "ψ",
-        other => other,
-    }
-}
-
-fn axis_text(axis: &str) -> &str {
-    match axis {
-        "round" => "communication round t",
-        "samples" => "samples, all agents",
-        "bits_up" => "bits sent up, all agents",
-        "bits_down" => "bits sent down, all agents",
-        "bits" => "bits sent up and down, all agents",
-        "vectors_up" => "vectors sent up, all agents",
-        other => other,
-    }
-}
-
-/// The count of a recorded round that an axis shows.
-pub(super) fn count_of(axis: &str) -> fn(&Row) -> f64 {
-    match axis {
-        "exchanges" => |row| row.ledger.exchanges as f64,
-        "samples" => |row| row.ledger.samples as f64,
-        "bits_up" => |row| row.ledger.bits_up as f64,
-        "bits_down" => |row| row.ledger.bits_down as f64,
-        "bits" => |row| (row.ledger.bits_up + row.ledger.bits_down) as f64,
-        "vectors_up" => |row| row.ledger.vectors_up as f64,
-        "messages" => |row| row.ledger.messages as f64,
-        _ => |row| row.round as f64,
-    }
+    record::metric(metric).map_or(metric, |metric| metric.axis)
 }
 
 /// What is shown: curves, or a table.
@@ -291,13 +255,14 @@ mod tests {
     use super::super::predict::QUANTITIES;
     use super::*;
     use crate::figure::has_glyphs;
+    use fedsa::record::METRICS;
 
     #[test]
     fn the_font_has_what_axes_and_legends_say() {
-        let metrics = METRICS.iter().map(|m| metric_text(m));
+        let metrics = METRICS.iter().map(|metric| metric.axis);
         let quantities = QUANTITIES.iter().map(|q| quantity_text(q));
         let coordinates = ["step_size", "local_steps", "agents", "talk_probability"];
-        let axes = AXES.iter().map(|a| axis_text(a).to_string()).chain(coordinates.map(coordinate_label));
+        let axes = COUNTS.iter().flat_map(|count| [count.axis, count.column]).map(str::to_string).chain(coordinates.map(coordinate_label));
         let values = coordinates.map(|name| coordinate_text(name, &Value::Integer(1)));
         for text in metrics.chain(quantities).map(str::to_string).chain(axes).chain(values) {
             assert!(has_glyphs(&text), "{text}");

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use fedsa::record::{Ledger, Observation};
+use fedsa::record::counts::USUAL_COST;
+use fedsa::record::{self, COUNTS, Count, Ledger, METRICS, Observation};
 use fedsa::round::Status;
 use serde::{Deserialize, Serialize};
 
@@ -67,43 +68,36 @@ impl Estimate {
     }
 }
 
-/// A count of a recorded round, since the start.
-pub type Count = fn(&Row) -> u64;
+impl Row {
+    /// A count, since the start.
+    pub fn count(&self, count: &Count) -> u64 {
+        (count.of)(self.round, &self.ledger)
+    }
 
-/// Counts by name: the round, and what the ledger says.
-pub const COUNTS: &[(&str, Count)] = &[
-    ("round", |row| row.round),
-    ("exchanges", |row| row.ledger.exchanges),
-    ("samples", |row| row.ledger.samples),
-    ("messages", |row| row.ledger.messages),
-    ("bits_up", |row| row.ledger.bits_up),
-    ("bits_down", |row| row.ledger.bits_down),
-    ("bits", |row| row.ledger.bits_up + row.ledger.bits_down),
-    ("vectors_up", |row| row.ledger.vectors_up),
-];
-
-/// Metrics by name.
-pub const METRICS: &[&str] = &["mse", "error", "residual", "value_error", "control_error", "lyapunov"];
-
-/// Those that theory predicts.
-pub const PREDICTED_METRICS: &[&str] = &["mse", "error"];
-
-/// A metric of a recorded round; `error` is `mse` where it is measured from theta*.
-pub fn metric(seen: &Observation, name: &str) -> Option<f64> {
-    if name == "error" { seen.error.or(seen.mse) } else { recorded(seen, name) }
+    /// A metric by its name; `error` is `mse` where it is measured from theta*.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        record::metric(name)?.value(&self.seen)
+    }
 }
 
-/// A metric as it was recorded: `error` only where it is measured from another point than theta*.
-pub fn recorded(seen: &Observation, name: &str) -> Option<f64> {
-    match name {
-        "mse" => seen.mse,
-        "error" => seen.error,
-        "residual" => Some(seen.residual),
-        "value_error" => seen.value_error,
-        "control_error" => seen.control_error,
-        "lyapunov" => seen.lyapunov,
-        _ => None,
-    }
+/// The names of all metrics.
+pub fn metrics() -> Vec<&'static str> {
+    METRICS.iter().map(|metric| metric.name).collect()
+}
+
+/// The names of those that theory predicts.
+pub fn predicted_metrics() -> Vec<&'static str> {
+    METRICS.iter().filter(|metric| metric.is_predicted).map(|metric| metric.name).collect()
+}
+
+/// The names of all counts.
+pub fn counts() -> Vec<&'static str> {
+    COUNTS.iter().map(|count| count.name).collect()
+}
+
+/// The count of this name, which was validated; where there is no name, what is usually paid.
+pub fn paid(name: Option<&str>) -> &'static Count {
+    record::count(name.unwrap_or(USUAL_COST)).expect("validated")
 }
 
 /// The quantile q of sorted values, between neighbours in proportion; the median of an even
@@ -120,7 +114,7 @@ impl SeedResult {
     pub fn floor(&self, name: &str) -> Option<f64> {
         let last = self.rows.last()?.round;
         let tail = self.rows.iter().filter(|row| in_tail(row.round, last));
-        let values: Vec<f64> = tail.map(|row| metric(&row.seen, name)).collect::<Option<_>>()?;
+        let values: Vec<f64> = tail.map(|row| row.metric(name)).collect::<Option<_>>()?;
         Some(values.iter().sum::<f64>() / values.len() as f64)
     }
 
@@ -132,7 +126,7 @@ impl SeedResult {
     /// A metric at the last recorded round that is not after `round`, or at the last of all.
     pub fn by(&self, round: Option<u64>, name: &str) -> Option<f64> {
         let row = self.rows.iter().rfind(|row| round.is_none_or(|t| row.round <= t))?;
-        metric(&row.seen, name)
+        row.metric(name)
     }
 }
 
@@ -145,10 +139,10 @@ impl Results {
 
     /// What a cell had spent when the mean over seeds of a metric first fell to a level:
     /// the mean over seeds of that count at the first such recorded round.
-    pub fn cost(&self, cell: usize, name: &str, level: f64, count: fn(&Row) -> f64) -> Option<f64> {
+    pub fn cost(&self, cell: usize, name: &str, level: f64, count: &Count) -> Option<f64> {
         let curve = self.curve(cell, name);
         let (reached, _) = curve.iter().find(|(_, values)| Estimate::of(values).mean <= level)?;
-        let at = |seed: &SeedResult| seed.rows.iter().find(|row| row.round == reached.round).map(count);
+        let at = |seed: &SeedResult| seed.rows.iter().find(|row| row.round == reached.round).map(|row| row.count(count) as f64);
         let counts: Option<Vec<f64>> = self.cells[cell].iter().map(at).collect();
         counts.map(|counts| Estimate::of(&counts).mean)
     }
@@ -163,7 +157,7 @@ impl Results {
         let seeds = &self.cells[cell];
         let mut at: HashMap<u64, Vec<f64>> = HashMap::new();
         for row in seeds.iter().flat_map(|s| &s.rows) {
-            if let Some(x) = metric(&row.seen, name) {
+            if let Some(x) = row.metric(name) {
                 at.entry(row.round).or_default().push(x);
             }
         }

@@ -8,11 +8,12 @@ use std::io::{BufWriter, Write};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use fedsa::record::{COUNTS, METRICS};
 use fedsa_data::MachineFailure;
 use serde_json::{Map, Value as Json, json};
 
 use super::plan::Plan;
-use super::results::{COUNTS, METRICS, Row, recorded};
+use super::results::Row;
 use crate::folder::RunFolder;
 
 /// How long lines may wait before they are written.
@@ -71,11 +72,11 @@ fn line(method: &str, point: &str, seed: u64, row: &Row) -> Json {
     fields.insert("method".into(), json!(method));
     fields.insert("point".into(), json!(point));
     fields.insert("seed".into(), json!(seed));
-    for (name, count) in COUNTS {
-        fields.insert((*name).to_string(), json!(count(row)));
+    for count in COUNTS {
+        fields.insert(count.name.to_string(), json!(row.count(count)));
     }
-    for name in METRICS {
-        fields.insert((*name).to_string(), json!(recorded(&row.seen, name).filter(|x| x.is_finite())));
+    for metric in METRICS {
+        fields.insert(metric.name.to_string(), json!((metric.recorded)(&row.seen).filter(|x| x.is_finite())));
     }
     Json::Object(fields)
 }

@@ -17,7 +17,7 @@ use fedsa_experiment::execute::{Earlier, Interrupted, read_framed, write_framed}
 use fedsa_experiment::finished;
 use fedsa_experiment::folder::{self, Found, Holds, RunFolder};
 use fedsa_experiment::trace_lines::TraceLines;
-use fedsa_experiment::{Control, Outcome, Plan, Predictor, Results, execute, output, picture, resolve};
+use fedsa_experiment::{Control, Executed, Plan, Predictor, Results, execute, output, picture, resolve};
 use toml::{Table, Value};
 
 use super::check::{refuse_memory, refuse_unstable};
@@ -141,8 +141,8 @@ impl Job<'_> {
         signals::enter(Phase::Ending);
         let (outcome, watcher) = worked?;
         let results = match outcome {
-            Outcome::Done(results) => results,
-            Outcome::Interrupted(left) => {
+            Executed::Done(results) => results,
+            Executed::Interrupted(left) => {
                 drop(watcher);
                 interrupted(&left, out);
                 return Ok(Ended { status: INTERRUPTED, notes: 0 });
@@ -192,7 +192,7 @@ fn begin(folder: &RunFolder, config: &str, plan: &Plan) -> Result<(), Failure> {
 }
 
 /// Runs everything, under the eyes of the watcher.
-fn work<'p>(plan: &'p Plan, folder: &RunFolder, earlier: &Earlier, common: &Common) -> Result<(Outcome, Watcher<'p>), Failure> {
+fn work<'p>(plan: &'p Plan, folder: &RunFolder, earlier: &Earlier, common: &Common) -> Result<(Executed, Watcher<'p>), Failure> {
     let lines = TraceLines::begin(folder, plan).map_err(|e| warn(format!("warning: {e}; the run goes on without this file"))).ok();
     let watcher = Watcher::new(plan, common.progress, common.quiet, lines);
     let every = Duration::from_secs_f64(common.checkpoint_every);

@@ -25,7 +25,7 @@ pub fn of_files() -> Json {
         at.insert("enum".into(), json!(names));
     };
     names("/$defs/Check/properties/kind", checks::kinds());
-    names("/$defs/Metrics/anyOf/0", results::METRICS.to_vec());
-    names("/$defs/Metrics/anyOf/1/items", results::METRICS.to_vec());
+    names("/$defs/Metrics/anyOf/0", results::metrics());
+    names("/$defs/Metrics/anyOf/1/items", results::metrics());
     schema
 }

@@ -6,8 +6,7 @@ use super::verdict::{Asked, Measured};
 use super::{Context, Facts, metric_of, number_of, over_of, range_of};
 use crate::config::Check;
 use crate::numbers::number;
-use crate::picture::count_of;
-use crate::results::Estimate;
+use crate::results::{Estimate, paid};
 
 pub(super) fn gap_possible(facts: &Facts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
     facts.floor(cell, metric_of(check))?;
@@ -79,9 +78,9 @@ pub(super) fn cost_possible(facts: &Facts<'_>, check: &Check, point: usize, cell
 /// What another method pays to reach a level, over what this one pays.
 pub(super) fn cost(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
     let level = check.level.expect("validated");
-    let count = count_of(check.cost.as_deref().unwrap_or("bits_up"));
+    let count = paid(check.cost.as_deref());
     let one = |(point, cell): (usize, usize)| {
-        let paid = |cell: usize| {
+        let spent = |cell: usize| {
             let label = &ctx.facts.plan.cells[cell].method.label;
             let at = ctx.facts.at(point);
             let missed = || BadInput::new("", format!("{label} does not reach {}{at}", number(level)), "");
@@ -89,14 +88,14 @@ pub(super) fn cost(ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
             let free = || BadInput::new("", format!("{label} is at {} before anything is paid{at}", number(level)), "");
             if paid > 0.0 { Ok(paid) } else { Err(free()) }
         };
-        let measured = paid(ctx.facts.over(check, point)?)? / paid(cell)?;
+        let measured = spent(ctx.facts.over(check, point)?)? / spent(cell)?;
         Ok(Measured::new(measured, Asked::within(check.min, check.max), ctx.facts.place(point)))
     };
     ctx.cells(check)?.into_iter().map(one).collect()
 }
 
 pub(super) fn cost_text(check: &Check) -> String {
-    let count = check.cost.as_deref().unwrap_or("bits_up");
+    let count = paid(check.cost.as_deref()).name;
     let (method, over, level) = (super::method_of(check), over_of(check), number(check.level.unwrap_or(f64::NAN)));
     format!("the {count} of {over} until its {} is {level}, over those of {method}, are {}", metric_of(check), range_of(check))
 }

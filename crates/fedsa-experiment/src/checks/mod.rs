@@ -31,6 +31,8 @@ use std::path::Path;
 use fedsa::error::{BadInput, Result, quoted, require};
 use fedsa::kernel::Isa;
 use fedsa::methods::Drift;
+use fedsa::record;
+use fedsa::record::metrics::{Knowledge, Need};
 use toml::Value;
 
 pub use verdict::Verdict;
@@ -38,7 +40,7 @@ use verdict::{About, Measured};
 
 use super::plan::Plan;
 use super::predict::{Predictor, QUANTITIES};
-use super::results::{METRICS, PREDICTED_METRICS, Results};
+use super::results::{self, Results};
 use crate::config::schema::{ExpectedStatus, Unmeasured};
 use crate::config::{Check, Document, Experiment, nearest, short};
 use crate::error::Failure;
@@ -277,21 +279,21 @@ fn validate_one(labels: &[String], check: &Check) -> Result<()> {
     let against_theory = matches!(check.expected, Some(Value::String(_)));
     let metrics = match check.kind.as_str() {
         "predicted" => QUANTITIES.to_vec(),
-        "final" => [METRICS, &["distance"]].concat(),
+        "final" => [results::metrics(), vec!["distance"]].concat(),
         "scaffnew" => vec!["mse", "lyapunov"],
         // What theory predicts is a mean-square error, and no other metric.
-        "curve" => PREDICTED_METRICS.to_vec(),
-        "floor" if against_theory => PREDICTED_METRICS.to_vec(),
-        _ => METRICS.to_vec(),
+        "curve" => results::predicted_metrics(),
+        "floor" if against_theory => results::predicted_metrics(),
+        _ => results::metrics(),
     };
     check.metric.as_ref().map_or(Ok(()), |metric| {
-        known("metric", metric, &metrics).map_err(|e| match METRICS.contains(&metric.as_str()) {
+        known("metric", metric, &metrics).map_err(|e| match record::metric(metric).is_some() {
             true => BadInput { what: format!("theory says nothing of `{}`", quoted(metric)), ..e },
             false => e,
         })
     })?;
     validate_numbers(check)?;
-    check.cost.as_ref().map_or(Ok(()), |cost| known("cost", cost, super::picture::AXES))?;
+    check.cost.as_ref().map_or(Ok(()), |cost| known("cost", cost, &results::counts()))?;
     if let Some(level) = check.level {
         require(level > 0.0 && level.is_finite(), "level", level, "a positive level of the metric")?;
     }
@@ -523,30 +525,19 @@ impl Facts<'_> {
 
     /// Whether a metric is known of a cell.
     fn metric(&self, cell: usize, metric: &str) -> Result<()> {
-        let (field, planned) = (self.plan.field(cell), &self.plan.cells[cell]);
+        let planned = &self.plan.cells[cell];
+        let has_controls = matches!(planned.method.settings.shape().drift, Drift::ControlVariate { .. });
+        let known = Knowledge::of(self.plan.field(cell), has_controls, planned.centre.is_some());
+        let Some(need) = record::metric(metric).and_then(|metric| metric.missing(&known)) else { return Ok(()) };
+        const ANOTHER: &str = "another metric, such as mse";
         let label = &planned.method.label;
-        let root = || match field.root() {
-            Some(_) => Ok(()),
-            None => Err(BadInput::new("metric", format!("{metric} is not known: theta* is not known"), "metric = \"residual\"")),
+        let (why, accepted) = match need {
+            Need::Root | Need::RootOrCentre => ("theta* is not known".to_string(), "metric = \"residual\""),
+            Need::Gram => ("the problem is no reward process".to_string(), ANOTHER),
+            Need::Controls => (format!("{label} has no control variates"), "another metric, or a method of the SCAFFLSA kinds"),
+            Need::Systems => ("the operators are not linear".to_string(), ANOTHER),
         };
-        match metric {
-            "residual" => Ok(()),
-            "error" if planned.centre.is_some() => Ok(()),
-            "mse" | "error" => root(),
-            "value_error" if field.gram().is_none() => {
-                let what = "value_error is not known: the problem is no reward process";
-                Err(BadInput::new("metric", what, "another metric, such as mse"))
-            }
-            "control_error" | "lyapunov" if !matches!(planned.method.settings.shape().drift, Drift::ControlVariate { .. }) => {
-                let what = format!("{metric} is not known: {label} has no control variates");
-                Err(BadInput::new("metric", what, "another metric, or a method of the SCAFFLSA kinds"))
-            }
-            "control_error" | "lyapunov" if field.systems().is_none() => {
-                let what = format!("{metric} is not known: the operators are not linear");
-                Err(BadInput::new("metric", what, "another metric, such as mse"))
-            }
-            _ => root(),
-        }
+        Err(BadInput::new("metric", format!("{metric} is not known: {why}"), accepted))
     }
 
     /// Whether a cell has floors of a metric.

@@ -10,7 +10,7 @@ const MOST_PLACES: usize = 12;
 pub(super) fn cost(plan: &Plan, results: &Results) -> Figure {
     let spec = &plan.experiment.figure;
     let (axis, levels) = (spec.x.as_deref().expect("validated"), spec.level.as_ref().expect("validated").list());
-    let (metric, paid) = (metrics(plan)[0], spec.cost.as_deref().unwrap_or("bits_up"));
+    let (metric, paid) = (metrics(plan)[0], paid(spec.cost.as_deref()));
     let by = spec.panels.clone().unwrap_or_default();
     let mut figure = empty(plan);
     let mut seeds = Seeds::default();
@@ -19,7 +19,7 @@ pub(super) fn cost(plan: &Plan, results: &Results) -> Figure {
     figure.notes.extend(left_out(MOST_PANELS.min(all), all, "panels"));
     for (level, (title, points)) in levels.iter().flat_map(|level| groups.iter().map(move |group| (*level, group))).take(MOST_PANELS) {
         seeds.panel();
-        let mut panel = along(plan, axis, until(title, metric, level), axis_text(paid).to_string());
+        let mut panel = along(plan, axis, until(title, metric, level), paid.axis.to_string());
         let (mut color, mut left) = (0, 0);
         // Methods that do not get there, by where they do not.
         let mut missed: Lines<&str> = Lines::default();
@@ -31,7 +31,7 @@ pub(super) fn cost(plan: &Plan, results: &Results) -> Figure {
                 seeds.add(plan, results, cell);
                 let rest = planned.point.coordinates.iter().filter(|(n, _)| n != axis && !by.contains(n));
                 let name = curve_name(label, rest.map(|(n, v)| coordinate_text(n, v)), None);
-                match results.cost(cell, metric, level, count_of(paid)) {
+                match results.cost(cell, metric, level, paid) {
                     Some(y) => lines.add(name, (x, y)),
                     None => never.push(x),
                 }
@@ -77,20 +77,18 @@ fn until(title: &str, metric: &str, level: f64) -> String {
     if title.is_empty() { until } else { format!("{title}, {until}") }
 }
 
-/// The counts of a table of costs.
-const COSTS: &[&str] = &["round", "exchanges", "samples", "bits_up", "bits_down", "bits"];
-
 /// A row per method and combination of coordinates, a column per count.
 pub(super) fn costs(plan: &Plan, results: &Results) -> Table {
     let spec = &plan.experiment.figure;
     let levels = spec.level.as_ref().expect("validated").list();
     let metric = metrics(plan)[0];
-    let counts: Vec<&str> = spec.cost.as_deref().map_or(COSTS.to_vec(), |cost| vec![cost]);
+    let one = spec.cost.as_deref();
+    let counts: Vec<&Count> = one.map_or_else(|| COUNTS.iter().filter(|count| count.is_usual).collect(), |_| vec![paid(one)]);
     let by = spec.panels.clone().unwrap_or_default();
     let (mut seeds, mut count, mut all) = (Seeds::default(), 0, 0);
     let mut out = Table { title: plan.experiment.title.clone(), ..Table::default() };
     out.columns.push("method".into());
-    out.columns.extend(counts.iter().map(|count| count_text(count).to_string()));
+    out.columns.extend(counts.iter().map(|count| count.column.to_string()));
     let groups = panels(plan, &by);
     for (level, (title, points)) in levels.iter().flat_map(|level| groups.iter().map(move |group| (*level, group))) {
         out.rows.push(vec![Cell { text: until(title, metric, level), fill: Fill::Group }]);
@@ -106,7 +104,7 @@ pub(super) fn costs(plan: &Plan, results: &Results) -> Table {
             let name = curve_name(label, rest.map(|(name, value)| coordinate_text(name, value)), None);
             let mut row = vec![Cell { text: name, fill: Fill::None }];
             row.extend(counts.iter().map(|paid| {
-                let text = results.cost(*cell, metric, level, count_of(paid)).map_or("not reached".into(), number_text);
+                let text = results.cost(*cell, metric, level, paid).map_or("not reached".into(), number_text);
                 Cell { text, fill: Fill::None }
             }));
             out.rows.push(row);
@@ -119,16 +117,4 @@ pub(super) fn costs(plan: &Plan, results: &Results) -> Table {
         seeds.text()
     );
     out
-}
-
-/// What counts are called above columns.
-fn count_text(count: &str) -> &str {
-    match count {
-        "round" => "rounds",
-        "bits_up" => "bits up",
-        "bits_down" => "bits down",
-        "bits" => "bits up and down",
-        "vectors_up" => "vectors up",
-        other => other,
-    }
 }

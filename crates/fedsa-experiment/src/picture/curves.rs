@@ -11,7 +11,7 @@ struct Drawing<'a> {
     plan: &'a Plan,
     results: &'a Results,
     predictor: &'a Predictor<'a>,
-    axis: &'a str,
+    axis: &'static Count,
     x_log: bool,
     centre: CurveCentre,
     spread: Spread,
@@ -27,7 +27,7 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) 
         plan,
         results,
         predictor,
-        axis: spec.x.as_deref().unwrap_or("round"),
+        axis: paid(Some(spec.x.as_deref().unwrap_or("round"))),
         x_log: spec.x_log.unwrap_or(false),
         centre: spec.centre.unwrap_or(CurveCentre::Mean),
         spread: Spread::of(spec),
@@ -40,7 +40,7 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) 
         seeds.panel();
         let mut panel = Panel {
             title,
-            x_label: axis_text(drawing.axis).into(),
+            x_label: drawing.axis.axis.into(),
             y_label: y_label(&metrics),
             x_log: drawing.x_log,
             y_log: true,
@@ -67,7 +67,7 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) 
             let rest = planned.point.coordinates.iter().filter(|(n, _)| !by.contains(n));
             let name = curve_name(label, rest.map(|(n, v)| coordinate_text(n, v)), (metrics.len() > 1).then_some(metric));
             panel.curves.push(drawing.measured(cell, metric, &name, color));
-            let predicted = PREDICTED_METRICS.contains(&metric);
+            let predicted = record::metric(metric).is_some_and(|metric| metric.is_predicted);
             if predicted && spec.exact.contains(label) {
                 let exact = drawing.exact(cell, metric, &name, color);
                 ratios.curves.extend(exact.as_ref().map(|exact| drawing.ratio(cell, metric, exact, &name, color)));
@@ -151,7 +151,7 @@ impl Drawing<'_> {
 
     fn measured(&self, cell: usize, metric: &str, label: &str, color: usize) -> Curve {
         let data = self.data(cell, metric);
-        self.curve(cell, label, color, data.iter().map(|(row, values)| (count_of(self.axis)(row), self.middle(values))))
+        self.curve(cell, label, color, data.iter().map(|(row, values)| (row.count(self.axis) as f64, self.middle(values))))
     }
 
     /// A cell's exact mean-square error at the rounds that were measured, along the same axis:
@@ -159,7 +159,7 @@ impl Drawing<'_> {
     fn exact(&self, cell: usize, metric: &str, name: &str, color: usize) -> Option<Curve> {
         let exact = self.predictor.mse(cell, &self.predictor.curve(cell).ok()?, metric);
         let grid = &self.plan.cells[cell].grid;
-        let at = |row: &Row| Some((count_of(self.axis)(row), exact[grid.binary_search(&row.round).ok()?]));
+        let at = |row: &Row| Some((row.count(self.axis) as f64, exact[grid.binary_search(&row.round).ok()?]));
         let (x, y) = self.data(cell, metric).iter().filter_map(|(row, _)| at(row)).unzip();
         Some(Curve { label: format!("{name}, exact"), color, x, y, band: None, style: Style::Dashed })
     }
@@ -168,7 +168,7 @@ impl Drawing<'_> {
     fn ratio(&self, cell: usize, metric: &str, exact: &Curve, label: &str, color: usize) -> Curve {
         let over: HashMap<u64, f64> = exact.x.iter().zip(&exact.y).map(|(x, y)| (x.to_bits(), *y)).collect();
         let at = |(row, values): &(Row, Vec<f64>)| {
-            let x = count_of(self.axis)(row);
+            let x = row.count(self.axis) as f64;
             let exact = over.get(&x.to_bits())?;
             let (middle, low, high) = self.middle(values);
             Some((x, (middle / exact, low / exact, high / exact)))

@@ -7,7 +7,7 @@ pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>)
     let spec = &plan.experiment.figure;
     let axis = spec.x.as_deref().expect("validated");
     let metrics = metrics(plan);
-    let predicted_metric = metrics.iter().copied().find(|metric| PREDICTED_METRICS.contains(metric));
+    let predicted_metric = metrics.iter().copied().find(|metric| results::predicted_metrics().contains(metric));
     let by = spec.panels.clone().unwrap_or_default();
     // A floor is the number that a prediction is tested by: its band is a standard error unless the file says otherwise.
     let spread = if spec.band.is_none() { Spread::Error } else { Spread::of(spec) };

@@ -37,19 +37,19 @@ fn names(experiment: &Experiment, labels: &[String]) -> Result<()> {
     let coordinates: HashMap<&str, &Value> =
         experiment.points.iter().flat_map(|p| &p.coordinates).map(|(n, value)| (n.as_str(), value)).collect();
     if let Some(x) = &figure.x {
-        let known = if figure.kind == Curves { AXES.contains(&x.as_str()) } else { coordinates.contains_key(x.as_str()) };
-        let accepted = if figure.kind == Curves { AXES.join(", ") } else { "a coordinate that is swept".into() };
+        let known = if figure.kind == Curves { record::count(x).is_some() } else { coordinates.contains_key(x.as_str()) };
+        let accepted = if figure.kind == Curves { results::counts().join(", ") } else { "a coordinate that is swept".into() };
         require(known, "x", format!("\"{x}\""), &accepted)?;
     }
     require(figure.kind != Scaling || figure.x.is_some(), "x", "missing", "given: the coordinate along which something is drawn")?;
     if let Some(cost) = &figure.cost {
-        let known = figure.kind == Cost && AXES.contains(&cost.as_str());
-        require(known, "cost", format!("\"{cost}\""), &format!("with kind = \"cost\", one of {}", AXES.join(", ")))?;
+        let known = figure.kind == Cost && record::count(cost).is_some();
+        require(known, "cost", format!("\"{cost}\""), &format!("with kind = \"cost\", one of {}", results::counts().join(", ")))?;
     }
     let shown = figure.y.as_ref().map_or(vec!["mse"], |y| y.list());
-    require(!shown.is_empty(), "y", "[]", &format!("at least one of {}", METRICS.join(", ")))?;
+    require(!shown.is_empty(), "y", "[]", &format!("at least one of {}", results::metrics().join(", ")))?;
     for y in &shown {
-        require(METRICS.contains(y), "y", format!("\"{y}\""), &format!("one of {}", METRICS.join(", ")))?;
+        require(record::metric(y).is_some(), "y", format!("\"{y}\""), &format!("one of {}", results::metrics().join(", ")))?;
     }
     let twice = (1..shown.len()).find(|i| shown[..*i].contains(&shown[*i]));
     require(twice.is_none(), "y", format!("{shown:?}"), "each metric once")?;
@@ -58,9 +58,9 @@ fn names(experiment: &Experiment, labels: &[String]) -> Result<()> {
     for name in figure.panels.iter().flatten() {
         require(coordinates.contains_key(name.as_str()), "panels", format!("\"{name}\""), "coordinates that are swept")?;
     }
-    let predicted = shown.iter().any(|y| PREDICTED_METRICS.contains(y));
+    let predicted = shown.iter().any(|y| results::predicted_metrics().contains(y));
     for (key, given) in [("levels", !figure.levels.is_empty()), ("exact", !figure.exact.is_empty())] {
-        let accepted = format!("a figure of {}, which theory predicts", PREDICTED_METRICS.join(" or "));
+        let accepted = format!("a figure of {}, which theory predicts", results::predicted_metrics().join(" or "));
         require(predicted || !given, key, format!("a prediction beside {}", shown.join(", ")), &accepted)?;
     }
     let levels = figure.levels.keys().map(|label| ("levels", label));
