@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use fedsa::kernel::Isa;
+use fedsa::record::{COUNTS, METRICS, OUTCOMES, Outcome};
 use fedsa_cli::commands::schema::of_files;
 use fedsa_experiment::Plan;
 use fedsa_experiment::bundled::ALL;
@@ -507,6 +508,30 @@ fn markdown(text: &str, heading: &str) -> Vec<(Vec<String>, Vec<Vec<String>>)> {
     }
     assert!(!out.is_empty(), "no tables below {heading}");
     out
+}
+
+#[test]
+fn metrics_counts_and_outcomes_of_the_reference_are_those_of_the_library() {
+    let names = |table: &(Vec<String>, Vec<Vec<String>>)| table.1.iter().flat_map(|row| words(&row[0])).collect::<BTreeSet<_>>();
+    let text = repository("experiments/README.md");
+    let find = |text: &str, heading: &str, head: &str| {
+        let tables = markdown(text, heading);
+        names(tables.iter().find(|(heads, _)| heads[0] == head).unwrap_or_else(|| panic!("{heading}: {head}")))
+    };
+    let metrics: BTreeSet<String> = METRICS.iter().map(|metric| metric.name.to_string()).collect();
+    assert_eq!(find(&text, "## Metrics", "name"), metrics);
+    let columns = find(&text, "## Output files", "column");
+    for name in METRICS.iter().map(|metric| metric.name).chain(COUNTS.iter().map(|count| count.name)) {
+        assert!(columns.contains(name), "{name} is no column in the reference");
+    }
+    // An interrupted run leaves no result, and a refused one did not run.
+    let interrupted = Outcome::Interrupted.name();
+    let ends = OUTCOMES.iter().map(|(name, _)| *name).filter(|name| *name != interrupted).chain(["refused"]);
+    let ends: BTreeSet<String> = ends.map(str::to_string).collect();
+    assert_eq!(find(&text, "## Run", "outcome"), ends);
+    let guide = repository("docs/guide.md");
+    let heading = guide.lines().take_while(|line| !line.starts_with("| outcome |")).filter(|line| line.starts_with('#')).last().unwrap();
+    assert_eq!(find(&guide, heading, "outcome"), ends);
 }
 
 #[test]

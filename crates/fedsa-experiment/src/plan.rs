@@ -428,10 +428,8 @@ impl Cell {
             }
         };
         if method.controls == Controls::Ideal {
-            let has = matches!(method.settings.shape().drift, fedsa::methods::Drift::ControlVariate { .. });
             let known = field.root().is_some() && field.systems().is_some();
-            require(has && known, "controls", "\"ideal\"", "ideal only for methods with control variates on linear problems")
-                .map_err(inside)?;
+            require(known, "controls", "\"ideal\"", "ideal on linear problems only").map_err(inside)?;
         }
         let ends = digest(&[
             &canonical_link(&method.uplink.codec, &method.uplink.media),

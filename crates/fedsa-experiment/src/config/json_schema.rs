@@ -14,6 +14,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value as Json, json};
 
 use super::schema::{MethodCommon, RunSpec, Top};
+use super::shaped_keys;
 
 /// The schema of a whole file.
 pub fn file() -> Json {
@@ -32,7 +33,7 @@ pub fn file() -> Json {
 
 /// `[problem]`.
 pub(super) fn problem(generator: &mut SchemaGenerator) -> Schema {
-    one_of(problems::KINDS, generator, &Map::new(), |_| Vec::new())
+    one_of(problems::KINDS, generator, |_| Map::new(), |_| Vec::new())
 }
 
 /// `[sampling]`.
@@ -40,13 +41,17 @@ pub(super) fn sampling(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<Sampling>()
 }
 
-/// `[[method]]`: the keys of its kind and those of all methods.
+/// `[[method]]`: the keys of its kind and those that methods have in common.
 pub(super) fn method(generator: &mut SchemaGenerator) -> Schema {
     let mut common = object(MethodCommon::json_schema(generator));
     let common = common.remove("properties").and_then(|p| p.as_object().cloned()).unwrap_or_default();
+    let common = |kind: &Kind<dyn methods::Settings>| {
+        let own = common.iter().filter(|(key, _)| shaped_keys::has(kind, key));
+        own.map(|(key, schema)| (key.clone(), schema.clone())).collect()
+    };
     // A preset has the keys of the method that it stands for.
     let presets = |kind: &str| PRESETS.iter().filter(|preset| preset.method == kind).map(|preset| preset.name).collect();
-    let one = one_of(methods::KINDS, generator, &common, presets);
+    let one = one_of(methods::KINDS, generator, common, presets);
     json!({ "type": "array", "minItems": 1, "items": one }).try_into().expect("an object")
 }
 
@@ -64,12 +69,12 @@ pub(super) fn quick(_: &mut SchemaGenerator) -> Schema {
 
 /// `codec` of a link.
 pub(super) fn codec(generator: &mut SchemaGenerator) -> Schema {
-    one_of(codecs::KINDS, generator, &Map::new(), |_| Vec::new())
+    one_of(codecs::KINDS, generator, |_| Map::new(), |_| Vec::new())
 }
 
 /// `media` of an uplink.
 pub(super) fn media(generator: &mut SchemaGenerator) -> Schema {
-    let mut one = one_of(mediums::KINDS, generator, &Map::new(), |_| Vec::new());
+    let mut one = one_of(mediums::KINDS, generator, |_| Map::new(), |_| Vec::new());
     // A trace of delays may also be a file, which is read before the medium is.
     for medium in one.get_mut("anyOf").and_then(Json::as_array_mut).into_iter().flatten() {
         if let Some(keys) = medium.get_mut("properties").and_then(Json::as_object_mut)
@@ -91,11 +96,11 @@ fn object(schema: Schema) -> Map<String, Json> {
     schema.as_object().cloned().unwrap_or_default()
 }
 
-/// A table with a `kind`: the keys of each kind, those in `common`, and which other names each has.
+/// A table with a `kind`: the keys of each kind, those that it has in common with others, and which other names each has.
 fn one_of<T: ?Sized>(
     kinds: &[Kind<T>],
     generator: &mut SchemaGenerator,
-    common: &Map<String, Json>,
+    common: impl Fn(&Kind<T>) -> Map<String, Json>,
     more: impl Fn(&str) -> Vec<&'static str>,
 ) -> Schema {
     let mut all = Vec::new();
@@ -105,7 +110,7 @@ fn one_of<T: ?Sized>(
         for table in tables(schema, generator) {
             let mut keys = Map::from_iter([("kind".to_string(), json!({ "description": sentence(kind.about), "enum": names }))]);
             keys.extend(table);
-            keys.extend(common.clone());
+            keys.extend(common(kind));
             all.push(json!({
                 "description": sentence(kind.about),
                 "type": "object",

@@ -7,6 +7,7 @@ mod presets;
 pub mod reader;
 pub mod schema;
 pub mod sections;
+mod shaped_keys;
 mod strict;
 pub mod sweep;
 

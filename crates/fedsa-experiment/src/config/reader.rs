@@ -13,7 +13,7 @@ use super::link::{self, DownlinkSpec, UplinkSpec};
 use super::schema::{Centre, Controls, Expect, ExpectedStatus, METHOD_COMMON, MethodCommon, OutputSpec, RunSpec, Start};
 use super::sections::{Methods, Sections};
 use super::sweep::{self, Point};
-use super::{find_kind, read_kind, read_swept, short};
+use super::{find_kind, read_kind, read_swept, shaped_keys, short};
 
 /// One `[[method]]` at one point.
 #[derive(Clone)]
@@ -311,7 +311,8 @@ fn read_method(value: &Value) -> Result<(MethodSpec, Option<Expect>)> {
     })?;
     let settings = read_kind(kind, own).map_err(|mut e| {
         if e.what.starts_with("unknown key") {
-            e.help = format!("{}, {}", e.help, METHOD_COMMON.join(", "));
+            let common: Vec<&str> = METHOD_COMMON.iter().copied().filter(|key| shaped_keys::has(kind, key)).collect();
+            e.help = format!("{}, {}", e.help, common.join(", "));
         }
         e
     })?;
@@ -321,6 +322,7 @@ fn read_method(value: &Value) -> Result<(MethodSpec, Option<Expect>)> {
     {
         return Err(e);
     }
+    shaped_keys::check(kind, &*settings, &common)?;
     let common: MethodCommon = read_swept(&Value::Table(common))?;
     link::build(&common.uplink, &common.downlink, None)?;
     let label = common.label.unwrap_or_else(|| kind.name.to_string());

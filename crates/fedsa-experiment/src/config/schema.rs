@@ -273,7 +273,8 @@ impl Stop {
     }
 }
 
-/// The keys of a `[[method]]` that every method has, beside the settings of its kind.
+/// The keys of a `[[method]]` beside the settings of its kind: those that every method has, and
+/// those of [`super::shaped_keys`], which mean nothing to some kinds.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MethodCommon {
