@@ -1,13 +1,5 @@
-//! The `fedsa` program: experiment files in, tables and pictures out.
+//! The `fedsa` program: arguments, the terminal, messages; what it runs is in `fedsa_experiment`.
 
 pub mod args;
-pub mod bundled;
 pub mod commands;
-pub mod config;
 pub mod error;
-pub mod excerpt;
-pub mod experiment;
-pub mod figure;
-pub mod files;
-pub mod machine;
-pub mod numbers;

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use fedsa_cli::args::{Cli, Command};
 use fedsa_cli::commands;
-use fedsa_cli::error::{DONE, Failure, MachineFailure};
-use fedsa_cli::files::PARQUET_THREAD;
+use fedsa_cli::error::{DONE, status_of};
+use fedsa_data::{MachineFailure, PARQUET_THREAD};
+use fedsa_experiment::error::Failure;
 use miette::MietteHandlerOpts;
 use textwrap::WordSeparator;
 use textwrap::WordSplitter::NoHyphenation;
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
     let outcome = outcome.and_then(|status| commands::lost_output().map_or(Ok(status), Err));
     ExitCode::from(outcome.unwrap_or_else(|failure| {
         log::error!("{failure}");
-        let status = failure.status;
+        let status = status_of(&failure);
         commands::complain(failure);
         status
     }))

@@ -200,7 +200,10 @@ fn starts_are_checked() {
     refused_edit("seeds = 2", "start = true", &["run.start: true is not accepted", "a list of numbers"]);
     refused_edit("seeds = 2", "start = \"none.npz\"", &["run.start: none.npz: there is no such file"]);
     refused_edit("label = \"FedLSA\"", "start = [1.0]", &["method[0].start: 1 numbers for d = 3"]);
-    refused_edit("label = \"FedLSA\"", "controls = \"ideal\"", &["method[0].controls: \"ideal\" is not accepted", "control variates"]);
+    let none = "method[0].controls: unknown key `controls` of fedlsa, which has no control variates";
+    refused_edit("label = \"FedLSA\"", "controls = \"ideal\"", &[none, "it is for scafflsa, scafflsa-random"]);
+    let none = "method[1].measure_from: unknown key `measure_from` of scafflsa, which has no limit of its own";
+    refused_edit("label = \"SCAFFLSA\"", "measure_from = \"limit\"", &[none, "it is for fedlsa, fedtd, delayed-sa"]);
     for (file, contents, message) in [
         ("s.json", "[1, 2", "not JSON"),
         ("s.json", "{\"a\": 1}", "no list of numbers"),

@@ -6,15 +6,16 @@ mod common;
 use std::collections::HashMap;
 use std::path::Path;
 
-use common::{Folder, SMALL, edited, mrp, npz_bytes};
 use fedsa::kernel::Isa;
-use fedsa_cli::config::{Document, Experiment};
-use fedsa_cli::error::Failure;
-use fedsa_cli::experiment::{Plan, resolve};
-use fedsa_cli::files::find::Places;
-use miette::Diagnostic;
+use fedsa_cli::error::Shown;
+use fedsa_data::find::Places;
+use fedsa_experiment::config::{Document, Experiment};
+use fedsa_experiment::error::Failure;
+use fedsa_experiment::{Plan, resolve};
 use proptest::prelude::*;
 use toml::Value;
+
+use common::{Folder, SMALL, edited, mrp, npz_bytes};
 
 const EVERYTHING: &str = include_str!("common/everything.toml");
 
@@ -72,7 +73,7 @@ fn is_tiny(experiment: &Experiment) -> bool {
 }
 
 fn assert_helpful(failure: &Failure) {
-    let help = failure.help().map(|h| h.to_string()).unwrap_or_default();
+    let help = &failure.help;
     assert!(!failure.what.trim().is_empty() && !help.trim().is_empty(), "{failure:?}");
     // The parser of TOML has its own words.
     let words: &[&str] = if failure.what.contains("this is not TOML") { &[] } else { &["usize", "u64", "struct ", "untagged"] };
@@ -80,7 +81,7 @@ fn assert_helpful(failure: &Failure) {
         assert!(!failure.what.contains(word) && !help.contains(word), "{failure:?}");
     }
     // The excerpt can be printed: places lie within the text, at boundaries of characters.
-    let _ = format!("{:?}", miette::Report::new(failure.clone()));
+    let _ = format!("{:?}", miette::Report::new(Shown::from(failure.clone())));
 }
 
 /// A plan, or a message with help.

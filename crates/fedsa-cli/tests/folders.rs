@@ -146,7 +146,7 @@ fn a_damaged_manifest_is_told_and_nothing_is_changed() {
     folder.run(&["run", "small.toml", "--out", "d", "-q"]).exits(0);
     let intact = folder.text(manifest);
     // A name outside of the folder, with the digest of what is there.
-    let digest = fedsa_cli::files::folder::digest(b"mine");
+    let digest = fedsa_experiment::folder::digest(b"mine");
     let absolute = folder.path("keep.txt").display().to_string();
     let named = |name: &str| intact.replacen("\"outputs\": {", &format!("\"outputs\": {{\n    \"{name}\": [\"{digest}\"],"), 1);
     assert!(named("../keep.txt") != intact);

@@ -7,15 +7,17 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-use common::{Folder, SMALL, mrp, npz_bytes};
 use fedsa::kernel::Isa;
-use fedsa_cli::bundled::ALL;
+use fedsa::record::{COUNTS, METRICS, OUTCOMES, Outcome};
 use fedsa_cli::commands::schema::of_files;
-use fedsa_cli::config::{Document, Experiment};
-use fedsa_cli::experiment::Plan;
+use fedsa_experiment::Plan;
+use fedsa_experiment::bundled::ALL;
+use fedsa_experiment::config::{Document, Experiment};
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
 use toml::Value;
+
+use common::{Folder, SMALL, mrp, npz_bytes};
 
 /// What a validation looks at.
 #[derive(Clone, Copy, PartialEq)]
@@ -358,7 +360,7 @@ fn data() -> Folder {
     folder
 }
 
-fn plan(text: &str, set: Option<&str>, folder: &Folder) -> Result<Plan, fedsa_cli::error::Failure> {
+fn plan(text: &str, set: Option<&str>, folder: &Folder) -> Result<Plan, fedsa_experiment::error::Failure> {
     let mut document = Document::parse("x", text)?;
     set.map_or(Ok(()), |set| document.set_text(set))?;
     Plan::new(Experiment::read(document)?, &folder.path(""), Isa::best(), &HashMap::new())
@@ -506,6 +508,30 @@ fn markdown(text: &str, heading: &str) -> Vec<(Vec<String>, Vec<Vec<String>>)> {
     }
     assert!(!out.is_empty(), "no tables below {heading}");
     out
+}
+
+#[test]
+fn metrics_counts_and_outcomes_of_the_reference_are_those_of_the_library() {
+    let names = |table: &(Vec<String>, Vec<Vec<String>>)| table.1.iter().flat_map(|row| words(&row[0])).collect::<BTreeSet<_>>();
+    let text = repository("experiments/README.md");
+    let find = |text: &str, heading: &str, head: &str| {
+        let tables = markdown(text, heading);
+        names(tables.iter().find(|(heads, _)| heads[0] == head).unwrap_or_else(|| panic!("{heading}: {head}")))
+    };
+    let metrics: BTreeSet<String> = METRICS.iter().map(|metric| metric.name.to_string()).collect();
+    assert_eq!(find(&text, "## Metrics", "name"), metrics);
+    let columns = find(&text, "## Output files", "column");
+    for name in METRICS.iter().map(|metric| metric.name).chain(COUNTS.iter().map(|count| count.name)) {
+        assert!(columns.contains(name), "{name} is no column in the reference");
+    }
+    // An interrupted run leaves no result, and a refused one did not run.
+    let interrupted = Outcome::Interrupted.name();
+    let ends = OUTCOMES.iter().map(|(name, _)| *name).filter(|name| *name != interrupted).chain(["refused"]);
+    let ends: BTreeSet<String> = ends.map(str::to_string).collect();
+    assert_eq!(find(&text, "## Run", "outcome"), ends);
+    let guide = repository("docs/guide.md");
+    let heading = guide.lines().take_while(|line| !line.starts_with("| outcome |")).filter(|line| line.starts_with('#')).last().unwrap();
+    assert_eq!(find(&guide, heading, "outcome"), ends);
 }
 
 #[test]

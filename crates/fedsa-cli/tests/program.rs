@@ -2,11 +2,12 @@
 
 mod common;
 
-use common::{Folder, SMALL, edited, mrp, npz_bytes, small};
-use fedsa_cli::bundled::ALL;
-use fedsa_cli::files::trace::{self, Column};
-use fedsa_cli::files::{npz, trace::Table};
+use fedsa_data::trace::{self, Column};
+use fedsa_data::{npz, trace::Table};
+use fedsa_experiment::bundled::ALL;
 use serde_json::Value;
+
+use common::{Folder, SMALL, edited, mrp, npz_bytes, small};
 
 fn table(folder: &Folder, out: &str) -> Table {
     trace::from_bytes(folder.read(&format!("{out}/trace.parquet"))).unwrap()

@@ -212,7 +212,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
     folder.write("alone.toml", edited(&format!("{}{}", &LONG[..first], &LONG[second..]), "rounds = 15000", "rounds = 3000"));
     folder.run(&["run", "alone.toml", "--out", "alone", "-q"]).exits(0);
     let some = |out: &str| {
-        let arrays = fedsa_cli::files::npz::read(&folder.path(&format!("{out}/theta.npz"))).unwrap();
+        let arrays = fedsa_data::npz::read(&folder.path(&format!("{out}/theta.npz"))).unwrap();
         arrays.get("some").unwrap().clone()
     };
     assert_eq!(some("alone"), some("whole"));

@@ -89,7 +89,7 @@ fn residual(field: &dyn Field, method: &dyn Settings) -> Result<f64> {
     let uplink = Uplink::default();
     let mut run = Run::new(field, method, &uplink, OutputRule::TailAfter(200), 0, vec![0.0; field.dim()])?;
     (0..400).for_each(|_| run.step());
-    Ok(Metrics::new(field).observe(&run, None, 0.0).residual)
+    Ok(Metrics::new(field).observe(&run, None, 0.0).residual.expect("always known"))
 }
 
 fn main() -> Result<()> {

@@ -32,7 +32,7 @@
 //!         run.step();
 //!     }
 //!     let seen = Metrics::new(field).observe(&run, None, 0.0);
-//!     println!("error {:.2e}, residual {:.2e}, bits up {}", seen.mse.unwrap(), seen.residual, run.ledger().bits_up);
+//!     println!("error {:.2e}, residual {:.2e}, bits up {}", seen.mse.unwrap(), seen.residual.unwrap(), run.ledger().bits_up);
 //!     Ok(seen.mse.unwrap())
 //! }
 //!
@@ -65,6 +65,7 @@
 //! | [`uplink`], [`message`] | codecs and the bytes between the halves |
 //! | [`server`] | server halves: what the server does with what arrived |
 //! | [`methods`] | one file per published method: its mathematics and its two halves |
+//! | [`presets`] | methods with their links, under the names of their sources |
 //! | [`round`] | the in-process engine: one run of a method on a field |
 //! | [`node`] | the same halves across machines: bytes in, bytes out |
 //! | [`record`] | ledger, metrics, output rules |
@@ -86,6 +87,7 @@ pub mod local;
 pub mod message;
 pub mod methods;
 pub mod node;
+pub mod presets;
 pub mod problem;
 pub mod protocol;
 pub mod random;

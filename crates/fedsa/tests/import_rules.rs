@@ -16,7 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("schedule", &["error", "random"]),
     ("kernel", &["random", "problem"]),
     ("problem", &["error", "registry", "random", "linalg", "sampling", "kernel"]),
-    ("theory", &["error", "linalg", "problem"]),
+    ("theory", &["error", "linalg", "methods", "problem", "record", "sampling", "schedule", "uplink"]),
     ("uplink", &["error", "kernel", "message", "random", "registry"]),
     ("sums", &["kernel"]),
     ("message", &["error", "random", "uplink"]),
@@ -24,6 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("local", &["error", "kernel", "message", "problem", "protocol", "random", "schedule"]),
     ("server", &["error", "linalg", "message", "random", "schedule", "sums"]),
     ("methods", &["error", "message", "protocol", "registry", "local", "schedule", "server", "uplink"]),
+    ("presets", &["error", "registry", "methods", "uplink"]),
     (
         "round",
         &["error", "kernel", "linalg", "local", "message", "methods", "problem", "protocol", "random", "record", "server", "sums", "uplink"],

@@ -6,16 +6,17 @@ use fedsa::error::BadInput;
 use fedsa::kernel::Isa;
 use fedsa::methods::{Drift, Shape};
 use fedsa::schedule::StepSize;
+use fedsa::theory::predict::{Outlook, Regime, StableStep, TOO_SLOW};
+use fedsa_experiment::error::Failure;
+use fedsa_experiment::numbers;
+use fedsa_experiment::{Cell, Plan, checks, estimate, memory};
 use rayon::prelude::*;
 use serde_json::{Value as Json, json};
 use toml::{Table, Value};
 
 use super::{count, duration, load, say, say_json};
 use crate::args::CheckArgs;
-use crate::error::{DONE, Failure};
-use crate::experiment::predict::{Outlook, Regime, StableStep, TOO_SLOW, largest_stable_step};
-use crate::experiment::{Cell, Plan, checks, estimate, memory};
-use crate::numbers;
+use crate::error::DONE;
 
 /// Runs the command.
 ///
@@ -104,8 +105,8 @@ fn settings(table: Option<&Value>) -> String {
     let own = table.iter().filter(|(key, _)| !["kind", "label", "expect"].contains(&key.as_str()));
     let text = |key: &str, value: &Value| match key {
         // A link is what a method's kind does not say.
-        "uplink" | "downlink" => crate::config::cut(value, LONGEST_LINK),
-        _ => crate::config::short(value),
+        "uplink" | "downlink" => fedsa_experiment::config::cut(value, LONGEST_LINK),
+        _ => fedsa_experiment::config::short(value),
     };
     let own = own.map(|(key, value)| format!("{key} = {}", text(key, value)));
     kind.into_iter().chain(own).collect::<Vec<_>>().join(", ")
@@ -119,7 +120,7 @@ fn stability_text(plan: &Plan, cell: usize) -> String {
     if let Some(reason) = &plan.cells[cell].refused {
         return format!("refused, not run: {reason}");
     }
-    let outlook = Outlook::of(plan.field(cell), &plan.cells[cell].shape());
+    let outlook = plan.forecast(cell).outlook();
     let rho = match &outlook.radius {
         Err(e) => return format!("stability {}", e.what),
         Ok(rho) => format!("the radius of a noiseless round is {}", numbers::radius(*rho)),
@@ -141,8 +142,7 @@ fn stability_text(plan: &Plan, cell: usize) -> String {
 
 /// Names a step size that is stable: rounded down, so that it still is as it is written.
 pub fn stable_step_text(plan: &Plan, cell: usize) -> String {
-    let (field, shape) = (plan.field(cell), plan.cells[cell].shape());
-    match largest_stable_step(field, &shape) {
+    match plan.forecast(cell).largest_stable_step() {
         Ok(stable) if stable.step.is_infinite() => "stable with any step_size".into(),
         Ok(stable) if stable.in_mean_square => format!("stable up to step_size = {}", rounded_down(stable.step)),
         Ok(stable) => format!("stable up to step_size = {} in the mean (noise may ask for less)", rounded_down(stable.step)),
@@ -186,7 +186,7 @@ pub fn refuse_unstable(plan: &Plan, force: bool) -> Result<(), Failure> {
             continue;
         }
         let shape = plan.cells[*cell].shape();
-        let outlook = Outlook::of(plan.field(*cell), &shape);
+        let outlook = plan.forecast(*cell).outlook();
         let radius = |of: &Option<f64>| of.map_or(String::new(), numbers::radius);
         let why = match outlook.regime() {
             Regime::MeanDiverges => format!("the radius of a noiseless round is {}", radius(&outlook.radius.ok())),
@@ -244,8 +244,7 @@ fn as_json(plan: &Plan, unmeasured: &[Option<String>], quick: bool, memory: f64,
     let problems: Vec<Json> = problems.collect();
     let listed: Vec<usize> = plan.points.iter().take(LISTED).flat_map(|point| point.cells.iter().copied()).collect();
     let steps = stable_steps(plan, &listed);
-    let outlooks: HashMap<usize, Outlook> =
-        listed.into_par_iter().map(|cell| (cell, Outlook::of(plan.field(cell), &plan.cells[cell].shape()))).collect();
+    let outlooks: HashMap<usize, Outlook> = listed.into_par_iter().map(|cell| (cell, plan.forecast(cell).outlook())).collect();
     let method = |resolved: &Table, m: usize, cell: usize| {
         let outlook = outlooks.get(&cell);
         let (stable, reason) = match (&plan.cells[cell].refused, outlook.map(|o| (o.regime(), o.stable()))) {
@@ -328,7 +327,7 @@ fn stable_steps(plan: &Plan, cells: &[usize]) -> HashMap<usize, Option<StableSte
                 Drift::ControlVariate { .. } => d * (kinds + 1) <= STEP_STATE,
                 Drift::Zero | Drift::GlobalMemory => kinds.saturating_mul(d.pow(3)) <= STEP_WORK,
             };
-            (key, if is_small { largest_stable_step(field, &shape).ok() } else { None })
+            (key, if is_small { plan.forecast(cell).largest_stable_step().ok() } else { None })
         })
         .collect();
     cells.iter().map(|cell| (*cell, found[&key(*cell)])).collect()

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use fedsa::error::Result;
+use fedsa_experiment::error::Failure;
+use fedsa_experiment::finished::{self, Finished};
 use serde_json::{Value as Json, json};
 
 use super::{say, say_json};
 use crate::args::DiffArgs;
-use crate::error::{DONE, Failure};
-use crate::experiment::finished::{self, Finished};
+use crate::error::DONE;
 
 /// The numbers of a result that are compared.
 const NUMBERS: &[&str] = &["floor_mean", "final_mean", "residual_mean", "error_floor_mean", "rounds"];
@@ -91,7 +92,7 @@ fn result_line(entry: &Json) -> String {
     }
     for (key, text) in NUMBERS.iter().map(|key| (*key, key.trim_end_matches("_mean"))).chain([("bits_up", "bits up")]) {
         let (x, y) = (a[key].as_f64(), b[key].as_f64());
-        let number = |x: Option<f64>| x.map_or("-".to_string(), crate::numbers::number);
+        let number = |x: Option<f64>| x.map_or("-".to_string(), fedsa_experiment::numbers::number);
         match (x, y) {
             (None, None) => {}
             (Some(x), Some(y)) if x == y => parts.push(format!("{text} the same, {}", number(Some(x)))),

@@ -9,26 +9,26 @@ use std::path::Path;
 use fedsa::error::{BadInput, Result, quoted};
 use fedsa::linalg;
 use fedsa::methods::Drift;
+use fedsa::presets::PRESETS;
 use fedsa::problem::Files;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::problem::features::{FeatureMap, FeatureSpec};
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::Logs;
 use fedsa::sampling::Law;
+use fedsa_data::find::Places;
+use fedsa_data::{DiskFiles, npz};
+use fedsa_experiment::config::document::{From, Origin};
+use fedsa_experiment::config::{Document, Experiment, find_kind, read_kind};
+use fedsa_experiment::error::Failure;
+use fedsa_experiment::numbers::{self, number};
+use fedsa_experiment::{Plan, Results, estimate};
 use serde_json::json;
 use toml::{Table, Value};
 
 use super::run::{Extra, Job};
 use super::{apply, count, duration, say};
 use crate::args::{EvaluateArgs, Overrides};
-use crate::config::document::{From, Origin};
-use crate::config::presets::PRESETS;
-use crate::config::{Document, Experiment, find_kind, read_kind};
-use crate::error::Failure;
-use crate::experiment::{Plan, Results, estimate, predict};
-use crate::files::find::Places;
-use crate::files::{DiskFiles, npz};
-use crate::numbers::{self, number};
 
 /// What `--method` takes, for its help.
 pub fn methods() -> String {
@@ -94,7 +94,7 @@ fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data), Failure> {
     let settings = |experiment: &Experiment| -> Result<Logs> {
         let mut table = experiment.points[0].sections().problem.and_then(|problem| problem.as_table().cloned()).unwrap_or_default();
         table.remove("kind");
-        crate::config::read(Value::Table(table))
+        fedsa_experiment::config::read(Value::Table(table))
     };
     let files = DiskFiles::new(Places::from_env(""));
     let logs = settings(&unread).and_then(|settings| files.logs(&settings.path.list()));
@@ -159,14 +159,14 @@ fn prediction(plan: &Plan) -> Vec<String> {
     let allowed = format!("--rounds allows {}, {}", numbers::thousands(run.rounds as f64), duration(seconds));
     let Some(target) = run.stop.relative_residual else { return vec![allowed] };
     let goal = format!("the residual is {} of that at zero weights", numbers::typed(target));
-    let radius = predict::radius(field, &shape).ok().filter(|radius| *radius < 1.0);
+    let radius = plan.forecast(0).radius().ok().filter(|radius| *radius < 1.0);
     let (Law::Mean, Some(radius)) = (field.sampling().kind, radius) else {
         return vec![format!("it ends when {goal}; {allowed}")];
     };
     let residual = |theta: &[f64]| linalg::norm_sq(&field.mean_operator(theta)).sqrt();
     let at_zero = residual(&vec![0.0; field.dim()]);
     if shape.drift == Drift::Zero
-        && let (Ok(limit), Some(root)) = (predict::limit(field, &shape), field.root())
+        && let (Ok(limit), Some(root)) = (plan.forecast(0).limit(), field.root())
         && residual(&limit) > target * at_zero
     {
         let away = (linalg::distance_sq(&limit, root) / linalg::norm_sq(root)).sqrt();

@@ -6,13 +6,14 @@ use fedsa::error::{BadInput, Result, require};
 use fedsa::kernel::Isa;
 use fedsa::problem::Field;
 use fedsa::problem::arrays::{Array, Arrays};
+use fedsa_data::atomic::{self, Existing};
+use fedsa_data::npz;
+use fedsa_experiment::error::Failure;
+use fedsa_experiment::{Plan, memory};
 
 use super::{load, say, write_out};
 use crate::args::ExportArgs;
-use crate::error::{DONE, Failure};
-use crate::experiment::{Plan, memory};
-use crate::files::atomic::{self, Existing};
-use crate::files::npz;
+use crate::error::DONE;
 
 /// Runs the command.
 ///

@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use fedsa::error::BadInput;
+use fedsa::record::Outcome;
+use fedsa_data::find::natural_order;
+use fedsa_experiment::error::Failure;
+use fedsa_experiment::finished::{Finished, State, state_of};
 use serde_json::{Value as Json, json};
 
 use super::{say, say_json};
 use crate::args::ListArgs;
-use crate::error::{DONE, Failure};
-use crate::experiment::finished::{Finished, State, state_of};
-use crate::files::find::natural_order;
+use crate::error::DONE;
 
 /// How deep runs are looked for: ids hold few slashes.
 const DEPTH: usize = 8;
@@ -64,7 +66,7 @@ fn collect(dir: &Path, depth: usize, found: &mut Vec<(PathBuf, State)>) {
 fn entry(path: &Path, state: State) -> Json {
     let word = match state {
         State::UnderWay => "under way",
-        State::Interrupted => "interrupted",
+        State::Interrupted => Outcome::Interrupted.name(),
         State::Finished => "finished",
     };
     let mut out = json!({ "folder": path.display().to_string(), "state": word });

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime};
 
 use fedsa::error::BadInput;
+use fedsa_data::atomic;
 use log::{LevelFilter, Log, Metadata, Record};
 
 use super::warn;
-use crate::files::atomic;
 
 struct Logger {
     began: Instant,

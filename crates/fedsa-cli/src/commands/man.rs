@@ -2,10 +2,11 @@
 
 use clap::CommandFactory;
 use fedsa::error::{BadInput, quoted};
+use fedsa_experiment::error::Failure;
 
 use super::write_out;
 use crate::args::{Cli, ManArgs};
-use crate::error::{DONE, Failure};
+use crate::error::DONE;
 
 /// Runs the command.
 ///

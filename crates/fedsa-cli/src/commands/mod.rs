@@ -22,12 +22,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use fedsa::error::{BadInput, is_control, quoted};
+use fedsa_data::MachineFailure;
+use fedsa_data::regular;
+use fedsa_experiment::config::{Document, Experiment};
+use fedsa_experiment::error::Failure;
+use fedsa_experiment::excerpt::harmless;
 
 use crate::args::Overrides;
-use crate::config::{Document, Experiment};
-use crate::error::{Failure, MachineFailure};
-use crate::excerpt::harmless;
-use crate::files::regular;
+use crate::error::Shown;
 
 /// Why standard output was lost, if it was.
 static LOST: Mutex<Option<String>> = Mutex::new(None);
@@ -81,7 +83,7 @@ pub fn warn(line: impl Display) {
 /// Prints a failure.
 pub fn complain(failure: Failure) {
     // What it quotes is harmless already; colours are not to be escaped.
-    let _ = writeln!(std::io::stderr(), "{:?}", miette::Report::new(failure));
+    let _ = writeln!(std::io::stderr(), "{:?}", miette::Report::new(Shown::from(failure)));
 }
 
 /// The largest experiment file, in bytes: a tree of it takes some forty times as much memory. A sweep of

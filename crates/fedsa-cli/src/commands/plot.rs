@@ -5,16 +5,17 @@ use std::path::Path;
 
 use fedsa::error::{BadInput, quoted};
 use fedsa::kernel::Isa;
+use fedsa_data::find::Places;
+use fedsa_experiment::config::{Document, Experiment};
+use fedsa_experiment::error::Failure;
+use fedsa_experiment::execute::read_framed;
+use fedsa_experiment::finished::Finished;
+use fedsa_experiment::folder;
+use fedsa_experiment::{Plan, Predictor, checks, output, picture, resolve};
 
 use super::{apply, say};
 use crate::args::{Overrides, PlotArgs};
-use crate::config::{Document, Experiment};
-use crate::error::{DONE, Failure};
-use crate::experiment::execute::read_framed;
-use crate::experiment::finished::Finished;
-use crate::experiment::{Plan, Predictor, checks, output, picture, resolve};
-use crate::files::find::Places;
-use crate::files::folder;
+use crate::error::DONE;
 
 /// Runs the command.
 ///

@@ -4,14 +4,14 @@ use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use fedsa_experiment::execute::{Observer, total_work};
+use fedsa_experiment::results::{Row, SeedResult};
+use fedsa_experiment::trace_lines::TraceLines;
+use fedsa_experiment::{Plan, estimate};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{duration, warn};
 use crate::args::Progress;
-use crate::experiment::execute::{Observer, total_work};
-use crate::experiment::results::{Row, SeedResult};
-use crate::experiment::trace_lines::TraceLines;
-use crate::experiment::{Plan, estimate};
 
 /// When the first line comes, and how long it is until the next.
 const FIRST_LINE: Duration = Duration::from_secs(10);

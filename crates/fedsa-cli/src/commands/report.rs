@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use fedsa::sampling::Law;
+use fedsa_experiment::checks::Verdict;
+use fedsa_experiment::numbers::{about, number, rough};
+use fedsa_experiment::outcome::{Missed, Outcome};
+use fedsa_experiment::results::{Estimate, Row, paid};
+use fedsa_experiment::{Plan, Predictor, Results};
 
 use super::check::stable_step_text;
 use super::say;
-use crate::experiment::checks::Verdict;
-use crate::experiment::outcome::{Missed, Outcome};
-use crate::experiment::results::{Estimate, Row};
-use crate::experiment::{Plan, Predictor, Results};
-use crate::numbers::{about, number, rough};
 
 /// A finished run.
 pub struct Finished<'a> {
@@ -91,13 +91,13 @@ impl Finished<'_> {
                 true => "did not do with the quick settings what it is expected to".into(),
                 false => format!("did not end as `expect` says{word}"),
             }),
-            Outcome::Completed => None,
+            Outcome::Completed | Outcome::Interrupted => None,
             Outcome::Converged => {
                 // A run ends where it reaches its target: what it has spent by then is the target's cost.
                 let ends: Vec<&Row> = results.cells[cell].iter().filter_map(|seed| seed.rows.last()).collect();
-                let mean = |count: fn(&Row) -> u64| Estimate::of(&ends.iter().map(|row| count(row) as f64).collect::<Vec<_>>()).mean;
+                let mean = |count| Estimate::of(&ends.iter().map(|row| row.count(paid(Some(count))) as f64).collect::<Vec<_>>()).mean;
                 let rounds = ends.iter().map(|row| row.round).max()?;
-                let (exchanges, bits) = (mean(|row| row.ledger.exchanges), mean(|row| row.ledger.bits_up + row.ledger.bits_down));
+                let (exchanges, bits) = (mean("exchanges"), mean("bits"));
                 Some(format!("converged: reached its target after {rounds} rounds, {exchanges:.0} exchanges and {bits:.2e} bits"))
             }
         }

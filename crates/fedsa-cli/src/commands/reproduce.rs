@@ -3,15 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use fedsa::error::{BadInput, quoted};
+use fedsa_data::find::Places;
+use fedsa_experiment::bundled::{ALL, Bundled};
+use fedsa_experiment::config::{Document, Experiment, nearest};
+use fedsa_experiment::error::Failure;
+use fedsa_experiment::folder::{self, Holds};
 
 use super::run::{Ended, Extra, Job};
 use super::{complain, count, duration, say};
 use crate::args::{Common, ReproduceArgs};
-use crate::bundled::{ALL, Bundled};
-use crate::config::{Document, Experiment, nearest};
-use crate::error::{DONE, Failure, INTERRUPTED};
-use crate::files::find::Places;
-use crate::files::folder::{self, Holds};
+use crate::error::{DONE, INTERRUPTED, status_of};
 
 /// The extensions of files that problems read.
 const DATA: &[&str] = &["parquet", "csv", "npz"];
@@ -99,7 +100,7 @@ fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Failure> {
             }
             // The others can be run nevertheless.
             Err(failure) => {
-                let status = failure.status;
+                let status = status_of(&failure);
                 complain(failure.about(bundled.id));
                 not_as_expected.push((bundled.id, status));
             }

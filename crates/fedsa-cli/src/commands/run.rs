@@ -6,6 +6,18 @@ use std::time::{Duration, Instant};
 
 use fedsa::error::BadInput;
 use fedsa::kernel::Isa;
+use fedsa_data::MachineFailure;
+use fedsa_data::atomic;
+use fedsa_data::find::Places;
+use fedsa_data::regular;
+use fedsa_experiment::checks::{self, Verdict};
+use fedsa_experiment::config::{Experiment, RunSpec};
+use fedsa_experiment::error::Failure;
+use fedsa_experiment::execute::{Earlier, Interrupted, read_framed, write_framed};
+use fedsa_experiment::finished;
+use fedsa_experiment::folder::{self, Found, Holds, RunFolder};
+use fedsa_experiment::trace_lines::TraceLines;
+use fedsa_experiment::{Control, Executed, Plan, Predictor, Results, execute, output, picture, resolve};
 use toml::{Table, Value};
 
 use super::check::{refuse_memory, refuse_unstable};
@@ -14,17 +26,7 @@ use super::report::{Finished, report};
 use super::signals::{self, Phase};
 use super::{count, load, say, say_json, warn};
 use crate::args::{Common, RunArgs};
-use crate::config::{Experiment, RunSpec};
-use crate::error::{DONE, Failure, INTERRUPTED, MachineFailure, NOT_AS_EXPECTED};
-use crate::experiment::checks::{self, Verdict};
-use crate::experiment::execute::{Earlier, Interrupted, read_framed, write_framed};
-use crate::experiment::finished;
-use crate::experiment::trace_lines::TraceLines;
-use crate::experiment::{Control, Outcome, Plan, Predictor, Results, execute, output, picture, resolve};
-use crate::files::atomic;
-use crate::files::find::Places;
-use crate::files::folder::{self, Found, Holds, RunFolder};
-use crate::files::regular;
+use crate::error::{DONE, INTERRUPTED, NOT_AS_EXPECTED};
 
 /// Runs the command.
 ///
@@ -139,8 +141,8 @@ impl Job<'_> {
         signals::enter(Phase::Ending);
         let (outcome, watcher) = worked?;
         let results = match outcome {
-            Outcome::Done(results) => results,
-            Outcome::Interrupted(left) => {
+            Executed::Done(results) => results,
+            Executed::Interrupted(left) => {
                 drop(watcher);
                 interrupted(&left, out);
                 return Ok(Ended { status: INTERRUPTED, notes: 0 });
@@ -190,7 +192,7 @@ fn begin(folder: &RunFolder, config: &str, plan: &Plan) -> Result<(), Failure> {
 }
 
 /// Runs everything, under the eyes of the watcher.
-fn work<'p>(plan: &'p Plan, folder: &RunFolder, earlier: &Earlier, common: &Common) -> Result<(Outcome, Watcher<'p>), Failure> {
+fn work<'p>(plan: &'p Plan, folder: &RunFolder, earlier: &Earlier, common: &Common) -> Result<(Executed, Watcher<'p>), Failure> {
     let lines = TraceLines::begin(folder, plan).map_err(|e| warn(format!("warning: {e}; the run goes on without this file"))).ok();
     let watcher = Watcher::new(plan, common.progress, common.quiet, lines);
     let every = Duration::from_secs_f64(common.checkpoint_every);
@@ -288,7 +290,7 @@ fn goes_on(before: &str, now: &str) -> bool {
     let (Some(mut before), Some(mut now)) = (parse(before), parse(now)) else { return false };
     let run = |table: &mut Table| {
         let run = table.get_mut("run")?.as_table_mut()?;
-        let spec: RunSpec = crate::config::read(Value::Table(run.clone())).ok()?;
+        let spec: RunSpec = fedsa_experiment::config::read(Value::Table(run.clone())).ok()?;
         run.remove("rounds");
         run.remove("seeds");
         Some((spec.rounds, spec.seeds.list()))

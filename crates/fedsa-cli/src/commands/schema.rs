@@ -1,11 +1,12 @@
 //! `fedsa schema`: the JSON schema of experiment files, for editors.
 
+use fedsa_experiment::config::json_schema;
+use fedsa_experiment::error::Failure;
+use fedsa_experiment::{checks, results};
 use serde_json::{Value as Json, json};
 
 use super::say_json;
-use crate::config::json_schema;
-use crate::error::{DONE, Failure};
-use crate::experiment::{checks, results};
+use crate::error::DONE;
 
 /// Runs the command.
 ///
@@ -24,7 +25,7 @@ pub fn of_files() -> Json {
         at.insert("enum".into(), json!(names));
     };
     names("/$defs/Check/properties/kind", checks::kinds());
-    names("/$defs/Metrics/anyOf/0", results::METRICS.to_vec());
-    names("/$defs/Metrics/anyOf/1/items", results::METRICS.to_vec());
+    names("/$defs/Metrics/anyOf/0", results::metrics());
+    names("/$defs/Metrics/anyOf/1/items", results::metrics());
     schema
 }

@@ -13,14 +13,15 @@ use fedsa::sampling::Law;
 use fedsa::theory::Setting;
 use fedsa::theory::constants::{Constants, TdConstants};
 use fedsa::theory::fedlsa::FedLsa;
+use fedsa_experiment::error::Failure;
+use fedsa_experiment::numbers;
+use fedsa_experiment::predict::QUANTITIES;
+use fedsa_experiment::{Plan, Predictor, memory};
 use serde_json::{Map, Value as Json, json};
 
 use super::{load, say, say_json};
 use crate::args::TheoryArgs;
-use crate::error::{DONE, Failure};
-use crate::experiment::predict::{self, Outlook, QUANTITIES};
-use crate::experiment::{Plan, Predictor, memory};
-use crate::numbers;
+use crate::error::DONE;
 
 /// Runs the command.
 ///
@@ -133,11 +134,11 @@ fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize) -> Json {
         };
         out.insert(key.to_string(), value);
     };
-    for quantity in QUANTITIES {
+    for quantity in QUANTITIES.iter() {
         put(quantity, predictor.number(cell, quantity));
     }
-    put("largest_stable_step", largest_stable_step(field, &shape));
-    out.insert("stable".into(), Outlook::of(field, &shape).stable().map_or_else(|why| json!(why), |stable| json!(stable)));
+    put("largest_stable_step", largest_stable_step(plan, cell));
+    out.insert("stable".into(), plan.forecast(cell).outlook().stable().map_or_else(|why| json!(why), |stable| json!(stable)));
     if shape.drift == Drift::Zero && shape.is_linear {
         out.extend(fedlsa(field, &shape).unwrap_or_default());
     }
@@ -145,15 +146,16 @@ fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize) -> Json {
 }
 
 /// The largest stable step, unless the search for it, hundreds of rounds' maps, takes minutes.
-fn largest_stable_step(field: &dyn Field, shape: &Shape) -> Result<f64, BadInput> {
+fn largest_stable_step(plan: &Plan, cell: usize) -> Result<f64, BadInput> {
     const MOST_WORK: f64 = 1e7;
+    let field = plan.field(cell);
     let kinds = field.systems().map_or(0, |systems| systems.kinds.len());
     // Weights are added up for every map.
     if kinds as f64 * ((field.dim() as f64).powi(3) + 200.0) + 0.5 * field.agents() as f64 > MOST_WORK {
         let what = format!("not searched for: {} agents, {kinds} distinct, with d = {}", field.agents(), field.dim());
         return Err(BadInput::new("", what, "fewer distinct agents or features"));
     }
-    predict::largest_stable_step(field, shape).map(|stable| stable.step)
+    plan.forecast(cell).largest_stable_step().map(|stable| stable.step)
 }
 
 /// FedLSA's exact mean iterate and its limit.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use fedsa::problem::arrays::{Array, Arrays};
-use fedsa_cli::files::npz;
+use fedsa_data::npz;
 
 /// A small experiment that takes milliseconds.
 pub const SMALL: &str = r#"id = "small"

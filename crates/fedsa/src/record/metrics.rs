@@ -1,4 +1,8 @@
-//! Distances that are recorded along a run.
+//! Distances that are recorded along a run: one table of them.
+//!
+//! An entry of the table is all that a metric is: what it is called and means, what must be known for
+//! it, and how it is taken. [`Observation`] has a field for each; columns of traces, checks, axes and
+//! schemas are made from [`METRICS`].
 
 use serde::{Deserialize, Serialize};
 
@@ -7,22 +11,212 @@ use crate::problem::systems::System;
 use crate::problem::{Field, value_error};
 use crate::round::Run;
 
-/// What is recorded of one round; absent where it is not known.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Observation {
+/// A distance that is recorded along a run.
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub about: &'static str,
+    /// What it is called on axes.
+    pub axis: &'static str,
+    /// Its degree in `theta - theta*`: 1 for a distance, 2 for a squared one.
+    pub degree: u8,
+    /// What must be known for it.
+    pub needs: &'static [Need],
+    /// Whether theory has a closed form of its mean ([`crate::theory::predict::Forecast::curve`]).
+    pub is_predicted: bool,
+    /// It, as it was recorded.
+    pub recorded: fn(&Observation) -> Option<f64>,
+    /// What stands for it where it was not recorded.
+    pub instead: fn(&Observation) -> Option<f64>,
+}
+
+/// What a metric needs to be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// theta*.
+    Root,
+    /// theta*, or a point that the caller measures from.
+    RootOrCentre,
+    /// The Gram matrix of the features.
+    Gram,
+    /// The method's control variates.
+    Controls,
+    /// The linear systems of the operators.
+    Systems,
+}
+
+/// What is known of a run: the [`Need`]s that are met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Knowledge {
+    /// Whether theta* is known.
+    pub root: bool,
+    /// Whether there is a point that the caller measures from.
+    pub centre: bool,
+    /// Whether the Gram matrix of the features is known.
+    pub gram: bool,
+    /// Whether the method has control variates.
+    pub controls: bool,
+    /// Whether the operators are linear systems that are known.
+    pub systems: bool,
+}
+
+impl Knowledge {
+    /// Of a field, for a method that may have control variates and a point that the caller may measure from.
+    pub fn of(field: &dyn Field, controls: bool, centre: bool) -> Self {
+        Self { root: field.root().is_some(), centre, gram: field.gram().is_some(), controls, systems: field.systems().is_some() }
+    }
+
+    fn has(&self, need: Need) -> bool {
+        match need {
+            Need::Root => self.root,
+            Need::RootOrCentre => self.root || self.centre,
+            Need::Gram => self.gram,
+            Need::Controls => self.controls,
+            Need::Systems => self.systems,
+        }
+    }
+}
+
+impl Metric {
+    /// Its value in an observation.
+    pub fn value(&self, seen: &Observation) -> Option<f64> {
+        (self.recorded)(seen).or_else(|| (self.instead)(seen))
+    }
+
+    /// What it needs and is not known; nothing where it can be taken.
+    pub fn missing(&self, known: &Knowledge) -> Option<Need> {
+        self.needs.iter().copied().find(|need| !known.has(*need))
+    }
+}
+
+/// The metric of this name.
+pub fn metric(name: &str) -> Option<&'static Metric> {
+    METRICS.iter().find(|metric| metric.name == name)
+}
+
+/// What metrics are taken from: a run as it stands.
+struct Sight<'s> {
+    of: &'s Metrics<'s>,
+    run: &'s Run<'s>,
+    /// The method's output.
+    theta: &'s [f64],
+    centre: Option<&'s [f64]>,
+    /// The w of the Lyapunov function.
+    control_weight: f64,
+}
+
+/// Makes [`Observation`] and [`METRICS`] from one table. An entry's `take` sees the run and the
+/// metrics of the entries before it.
+macro_rules! metrics {
+    ($($(#[doc = $doc:literal])+ $name:ident {
+        axis: $axis:literal,
+        degree: $degree:literal,
+        needs: [$($need:ident),*],
+        is_predicted: $is_predicted:literal,
+        instead: $instead:expr,
+        take: $take:expr,
+    })+) => {
+        /// What is recorded of one round; absent where it is not known.
+        #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+        pub struct Observation {
+            $($(#[doc = $doc])+ pub $name: Option<f64>,)+
+        }
+
+        /// The metrics, an entry each.
+        pub const METRICS: &[Metric] = &[$(Metric {
+            name: stringify!($name),
+            about: concat!($($doc),+),
+            axis: $axis,
+            degree: $degree,
+            needs: &[$(Need::$need),*],
+            is_predicted: $is_predicted,
+            recorded: |seen| seen.$name,
+            instead: $instead,
+        }),+];
+
+        impl Observation {
+            /// The observation with these metrics, by name.
+            pub fn from_names(mut value: impl FnMut(&'static str) -> Option<f64>) -> Self {
+                Self { $($name: value(stringify!($name)),)+ }
+            }
+
+            fn take(sight: &Sight<'_>) -> Self {
+                let mut seen = Self::default();
+                $({
+                    let take: fn(&Sight<'_>, &Observation) -> Option<f64> = $take;
+                    seen.$name = take(sight, &seen);
+                })+
+                seen
+            }
+        }
+    };
+}
+
+metrics! {
     /// `||theta - theta*||^2`.
-    pub mse: Option<f64>,
+    mse {
+        axis: "‖θ − θ*‖²",
+        degree: 2,
+        needs: [Root],
+        is_predicted: true,
+        instead: |_| None,
+        take: |sight, _| Some(linalg::distance_sq(sight.theta, sight.of.field.root()?)),
+    }
     /// `||theta - limit||^2`, against a point of the user's.
-    pub error: Option<f64>,
+    error {
+        axis: "‖θ − centre‖²",
+        degree: 2,
+        needs: [RootOrCentre],
+        is_predicted: true,
+        // Where nothing else is said it is measured from theta*.
+        instead: |seen| seen.mse,
+        take: |sight, _| Some(linalg::distance_sq(sight.theta, sight.centre?)),
+    }
     /// `||mean gbar(theta)||`.
-    pub residual: f64,
+    residual {
+        axis: "‖mean ḡ(θ)‖",
+        degree: 1,
+        needs: [],
+        is_predicted: false,
+        instead: |_| None,
+        take: |sight, _| Some(linalg::norm_sq(&sight.of.mean_operator(sight.theta)).sqrt()),
+    }
     /// `(theta - theta*)^T sum_c p_c Phi_c^T D_c Phi_c (theta - theta*)`.
-    pub value_error: Option<f64>,
+    value_error {
+        axis: "value error²",
+        degree: 2,
+        needs: [Gram, Root],
+        is_predicted: false,
+        instead: |_| None,
+        take: |sight, _| {
+            let root = sight.of.field.root()?;
+            Some(value_error(sight.of.field.gram()?, sight.theta, root))
+        },
+    }
     /// `sum_c p_c ||xi_c - xi*_c||^2`, `xi*_c = -gbar_c(theta*)`.
-    pub control_error: Option<f64>,
+    control_error {
+        axis: "mean ‖ξ − ξ*‖²",
+        degree: 2,
+        needs: [Controls, Systems, Root],
+        is_predicted: false,
+        instead: |_| None,
+        take: |sight, _| {
+            let controls = sight.run.controls()?;
+            let each = controls.iter().enumerate().zip(sight.of.field.weights());
+            each.map(|((c, xi), p)| Some(p * linalg::distance_sq(xi, sight.of.ideal_control(c)?))).sum()
+        },
+    }
     /// `||theta - theta*||^2 + w sum_c p_c ||xi_c - xi*_c||^2`, the Lyapunov function of
     /// \[S\] HTML eq. 45 and 51: `w = (eta / p)^2`, or `(eta H)^2` with a fixed period.
-    pub lyapunov: Option<f64>,
+    lyapunov {
+        axis: "ψ",
+        degree: 2,
+        needs: [Controls, Systems, Root],
+        is_predicted: false,
+        instead: |_| None,
+        take: |sight, seen| Some(seen.mse? + sight.control_weight * seen.control_error?),
+    }
 }
 
 /// What metrics need, computed once per field.
@@ -49,24 +243,45 @@ impl<'a> Metrics<'a> {
         self.ideal.get(kind as usize).map(Vec::as_slice)
     }
 
+    /// `mean gbar(theta)`.
+    fn mean_operator(&self, theta: &[f64]) -> Vec<f64> {
+        self.mean.as_ref().map_or_else(|| self.field.mean_operator(theta), |mean| mean.mean(theta))
+    }
+
     /// The metrics of a run as it stands; `centre` is what `error` is measured from,
     /// `control_weight` the w of the Lyapunov function.
     pub fn observe(&self, run: &Run<'_>, centre: Option<&[f64]>, control_weight: f64) -> Observation {
-        let theta = run.output();
-        let root = self.field.root();
-        let g = self.mean.as_ref().map_or_else(|| self.field.mean_operator(theta), |mean| mean.mean(theta));
-        let mse = root.map(|root| linalg::distance_sq(theta, root));
-        let control_error = run.controls().and_then(|xi| {
-            let each = xi.iter().enumerate().zip(self.field.weights());
-            each.map(|((c, xi), p)| Some(p * linalg::distance_sq(xi, self.ideal_control(c)?))).sum()
-        });
-        Observation {
-            mse,
-            error: centre.map(|centre| linalg::distance_sq(theta, centre)),
-            residual: linalg::norm_sq(&g).sqrt(),
-            value_error: root.and_then(|root| Some(value_error(self.field.gram()?, theta, root))),
-            control_error,
-            lyapunov: mse.zip(control_error).map(|(mse, control)| mse + control_weight * control),
+        Observation::take(&Sight { of: self, run, theta: run.output(), centre, control_weight })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_observation_is_told_by_its_names() {
+        let number = |name: &str| METRICS.iter().position(|metric| metric.name == name).map(|i| i as f64);
+        let seen = Observation::from_names(number);
+        for (i, metric) in METRICS.iter().enumerate() {
+            assert_eq!((metric.recorded)(&seen), Some(i as f64), "{}", metric.name);
         }
+        assert_eq!((seen.mse, seen.lyapunov), (Some(0.0), Some(5.0)));
+        let only_mse = Observation { mse: Some(2.0), ..Observation::default() };
+        assert_eq!(metric("error").unwrap().value(&only_mse), Some(2.0));
+        assert_eq!(metric("residual").unwrap().value(&only_mse), None);
+        assert!(metric("bits").is_none());
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let known = Knowledge { root: true, systems: true, ..Knowledge::default() };
+        let missing = |name: &str, known: &Knowledge| metric(name).unwrap().missing(known);
+        assert_eq!(missing("mse", &known), None);
+        assert_eq!(missing("value_error", &known), Some(Need::Gram));
+        assert_eq!(missing("lyapunov", &known), Some(Need::Controls));
+        assert_eq!(missing("mse", &Knowledge::default()), Some(Need::Root));
+        assert_eq!(missing("error", &Knowledge { centre: true, ..Knowledge::default() }), None);
+        assert_eq!(missing("residual", &Knowledge::default()), None);
     }
 }

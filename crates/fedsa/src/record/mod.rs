@@ -1,6 +1,8 @@
-//! What is kept of a run: the ledger, the output rule, metrics.
+//! What is kept of a run: the ledger, the output rule, metrics, how it ended.
 
+pub mod counts;
 pub mod metrics;
+pub mod outcome;
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +10,9 @@ use crate::message::{Body, Part, Unit};
 use crate::problem::calls::Calls;
 use crate::random::{ALL, Purpose, stream};
 
-pub use metrics::{Metrics, Observation};
+pub use counts::{COUNTS, Count, count};
+pub use metrics::{METRICS, Metric, Metrics, Observation, metric};
+pub use outcome::{Missed, OUTCOMES, Outcome};
 
 /// What was exchanged since the start, over all agents.
 ///

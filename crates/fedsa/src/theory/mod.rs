@@ -18,6 +18,7 @@
 //! | [`fedlsa`] | where FedLSA's mean iterate is, and where it ends |
 //! | [`stability`] | whether a setting can work, and the largest step that does |
 //! | [`exact_mse`] | the mean-square error under i.i.d. samples, its bias and its noise |
+//! | [`predict`] | which of these applies to a method, and what it comes to |
 //! | [`constants`] | the constants that the theorems of \[S\] are stated in |
 //! | [`scaffnew`] | Theorem B.4 of \[S\], made exact |
 //! | [`map`], [`fixed_point`] | spectral radius, trajectory and fixed point of a linear map |
@@ -30,6 +31,7 @@ pub mod fedlsa;
 pub mod fixed_point;
 pub mod leg;
 pub mod map;
+pub mod predict;
 pub mod scaffnew;
 pub mod stability;
 mod symmetric;

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use clap::Parser;
 use fedsa::problem::features::{FeatureMap, FeatureSpec, Ranges};
 use fedsa_cli::args::{Cli, Command, Overrides};
-use fedsa_cli::bundled;
 use fedsa_cli::commands;
-use fedsa_cli::config::{Document, Experiment};
-use fedsa_cli::error::Failure;
-use fedsa_cli::experiment::{checks, picture, resolve};
-use fedsa_cli::files::find::Places;
+use fedsa_cli::error::Shown;
+use fedsa_data::find::Places;
+use fedsa_experiment::bundled;
+use fedsa_experiment::config::{Document, Experiment};
+use fedsa_experiment::error::Failure;
+use fedsa_experiment::{checks, picture, resolve};
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use toml::{Table, Value};
 
@@ -41,7 +42,7 @@ fn refused_with(failure: &Failure) -> Verdict {
     check_message(&failure.what, &failure.help);
     let mut shown = String::new();
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor()).with_width(80);
-    handler.render_report(&mut shown, failure).expect("a report can be shown");
+    handler.render_report(&mut shown, &Shown::from(failure.clone())).expect("a report can be shown");
     Verdict::Refused
 }
 

@@ -9,11 +9,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fedsa::kernel::Isa;
-use fedsa_cli::config::{Document, Experiment};
-use fedsa_cli::experiment::execute::{ENDED, Earlier, Observer, framed, unframed};
-use fedsa_cli::experiment::finished::Finished;
-use fedsa_cli::experiment::{Control, Outcome, Plan, Predictor, checks, execute, output, picture};
-use fedsa_cli::files::folder::{self, RunFolder};
+use fedsa_experiment::config::{Document, Experiment};
+use fedsa_experiment::execute::{ENDED, Earlier, Observer, framed, unframed};
+use fedsa_experiment::finished::Finished;
+use fedsa_experiment::folder::{self, RunFolder};
+use fedsa_experiment::{Control, Executed, Plan, Predictor, checks, execute, output, picture};
 use tempfile::TempDir;
 
 use super::runs::{Saved, with_checksum};
@@ -95,7 +95,7 @@ fn plan(rounds: u64) -> Plan {
     Plan::new(experiment, Path::new(""), Isa::best(), &HashMap::new()).expect("a valid experiment")
 }
 
-fn runs(plan: &Plan, folder: &RunFolder, earlier: &Earlier) -> fedsa::error::Result<Outcome> {
+fn runs(plan: &Plan, folder: &RunFolder, earlier: &Earlier) -> fedsa::error::Result<Executed> {
     let interrupted = AtomicBool::new(false);
     // No input takes so long that a checkpoint would be written.
     let every = Duration::from_secs(1_000_000);
@@ -109,7 +109,7 @@ impl Setup {
         let claim = |path: &Path| folder::look(path).expect("a new folder").claim(false).expect("a new folder");
         let written = claim(&folder);
         let outcome = runs(&same, &written, &Earlier::default()).expect("nothing to go on from");
-        let Outcome::Done(results) = outcome else { panic!("nobody interrupts") };
+        let Executed::Done(results) = outcome else { panic!("nobody interrupts") };
         let predictor = Predictor::new(&same);
         let verdicts = checks::measure(&same, &results, &predictor, &[None]);
         let picture = picture::draw(&same, &results, &predictor, &verdicts, false);
@@ -132,14 +132,14 @@ impl Setup {
         let earlier = Earlier::of(&self.folder)?;
         for plan in [&self.same, &self.longer] {
             earlier.check(plan)?;
-            let Outcome::Done(results) = runs(plan, &self.scratch, &earlier)? else { panic!("nobody interrupts") };
+            let Executed::Done(results) = runs(plan, &self.scratch, &earlier)? else { panic!("nobody interrupts") };
             self.look_at(plan, &results);
         }
         Ok(())
     }
 
     /// Measures what came of it.
-    fn look_at(&self, plan: &Plan, results: &fedsa_cli::experiment::Results) {
+    fn look_at(&self, plan: &Plan, results: &fedsa_experiment::Results) {
         let predictor = Predictor::new(plan);
         let verdicts = checks::measure(plan, results, &predictor, &[None]);
         output::summary(plan, results, &predictor, &verdicts, 1.0);

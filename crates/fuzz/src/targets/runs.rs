@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use fedsa::record::{Ledger, Observation, OutputRule};
 use fedsa::round::Status;
-use fedsa_cli::experiment::execute::{framed, unframed};
-use fedsa_cli::experiment::results::Row;
+use fedsa_experiment::execute::{framed, unframed};
+use fedsa_experiment::results::Row;
 
 use super::proportional;
 use super::wire::{Setup, setups};
@@ -70,7 +70,7 @@ fn checkpoints() -> Vec<Corpus> {
     let row = |round| Row {
         round,
         ledger: Ledger { exchanges: round, samples: 1 << 40, ..Ledger::default() },
-        seen: Observation { mse: Some(0.5), residual: 1e-3, ..Observation::default() },
+        seen: Observation { mse: Some(0.5), residual: Some(1e-3), ..Observation::default() },
     };
     let rows: Vec<Row> = (0..4).map(row).collect();
     let under_way: Saved = ("problem a sampling b".into(), 3, 9, 3, rows.clone(), Some(vec![1; 40]), None);

@@ -1,0 +1,102 @@
+//! Which crate may know which: manifests and sources are read as text, and held to a table.
+
+use std::path::{Path, PathBuf};
+
+/// A crate, the other crates of this workspace that it may use, libraries that it must not use, and
+/// what its code must not name.
+struct Rule {
+    name: &'static str,
+    uses: &'static [&'static str],
+    without: &'static [&'static str],
+    never: &'static [&'static str],
+}
+
+/// Libraries of the command line and the terminal.
+const TERMINAL: &[&str] = &["clap", "clap_complete", "clap_mangen", "miette", "indicatif", "textwrap", "signal-hook", "log"];
+
+/// What reaches the terminal, or ends the process.
+const SPEAKS: &[&str] = &["println!", "print!(", "eprint!(", "dbg!", "stdout()", "stderr()", "stdin()", "process::exit", "panic::set_hook"];
+
+const RULES: &[Rule] = &[
+    Rule { name: "fedsa-data", uses: &["fedsa"], without: TERMINAL, never: SPEAKS },
+    Rule { name: "fedsa-experiment", uses: &["fedsa", "fedsa-data"], without: TERMINAL, never: SPEAKS },
+    // What the program shows it takes from the crates below; it reads and draws nothing itself.
+    Rule {
+        name: "fedsa-cli",
+        uses: &["fedsa", "fedsa-data", "fedsa-experiment"],
+        without: &["parquet", "zip", "csv", "tiny-skia", "pdf-writer", "toml_edit"],
+        never: &[],
+    },
+];
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
+}
+
+/// The dependencies of a manifest, those of its tests aside.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let manifest: toml::Table = manifest.parse().unwrap();
+    let of = |table: Option<&toml::Value>| -> Vec<String> {
+        table.and_then(|t| t.get("dependencies")?.as_table()).map(|t| t.keys().cloned().collect()).unwrap_or_default()
+    };
+    let targets = manifest.get("target").and_then(toml::Value::as_table);
+    let mut all = of(Some(&toml::Value::Table(manifest.clone())));
+    all.extend(targets.into_iter().flat_map(|targets| targets.values()).flat_map(|target| of(Some(target))));
+    all
+}
+
+/// What is wrong with the manifest of a crate.
+fn wrong_dependencies(rule: &Rule, manifest: &str) -> Vec<String> {
+    let forbidden = |name: &String| {
+        rule.without.contains(&name.as_str()) || name.starts_with("fedsa") && !rule.uses.contains(&name.as_str()) || name == "xtask"
+    };
+    dependencies(manifest).into_iter().filter(forbidden).map(|name| format!("{} uses {name}", rule.name)).collect()
+}
+
+/// What is wrong with a source file; its tests come last, and may print.
+fn wrong_words(rule: &Rule, file: &str, text: &str) -> Vec<String> {
+    let code = text.split("\n#[cfg(test)]\nmod tests {").next().expect("a first piece");
+    let code: Vec<&str> = code.lines().map(|line| line.split("//").next().expect("a first piece")).collect();
+    let code = code.join("\n");
+    rule.never.iter().filter(|word| code.contains(**word)).map(|word| format!("{file}: {word}")).collect()
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn crates_know_only_what_they_may() {
+    let mut wrong = Vec::new();
+    for rule in RULES {
+        wrong.extend(wrong_dependencies(rule, &std::fs::read_to_string(folder(rule.name).join("Cargo.toml")).unwrap()));
+        let mut files = Vec::new();
+        sources(&folder(rule.name).join("src"), &mut files);
+        assert!(files.len() > 1, "{}", rule.name);
+        for file in files {
+            wrong.extend(wrong_words(rule, &file.display().to_string(), &std::fs::read_to_string(&file).unwrap()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_is_forbidden_is_found() {
+    let manifest = "[dependencies]\nfedsa.workspace = true\nfedsa-experiment.workspace = true\nclap = \"4\"\n\
+                    [target.'cfg(unix)'.dependencies]\nindicatif = \"0.18\"\n[dev-dependencies]\nmiette = \"7\"\n";
+    let wrong = ["fedsa-data uses fedsa-experiment", "fedsa-data uses clap", "fedsa-data uses indicatif"];
+    let mut found = wrong_dependencies(&RULES[0], manifest);
+    found.sort();
+    let mut expected = wrong.map(String::from).to_vec();
+    expected.sort();
+    assert_eq!(found, expected);
+    assert_eq!(wrong_words(&RULES[1], "a.rs", "fn f() {\n    eprintln!(\"x\");\n}"), ["a.rs: println!"]);
+    assert!(wrong_words(&RULES[1], "a.rs", "// println!\n#[cfg(test)]\nmod tests {\n    println!()\n}").is_empty());
+}

@@ -1,0 +1,160 @@
+//! Writing a file so that after a crash there is the old one or the new one,
+//! never half of one.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Write};
+use std::path::Path;
+
+use tempfile::NamedTempFile;
+
+use super::name_of;
+use crate::MachineFailure;
+
+/// How the names of files begin that are being written.
+const TEMPORARY: &str = ".fedsa-";
+
+/// What may happen to a file that has the name already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// It stays: the file is not written.
+    Keep,
+    /// It is replaced, if it is a regular file.
+    Replace,
+}
+
+/// Writes a file atomically and durably: the bytes go to a new file in the folder `temporaries`,
+/// reach the disk, and only then take the name. `temporaries` must be on the same file system.
+///
+/// # Errors
+/// When the disk is full, the place cannot be written to, or the name is taken: by anything, if
+/// `existing` is to be kept, else by what is no regular file, such as a symbolic link. What was
+/// there is then untouched, and no temporary file is left.
+pub fn write(path: &Path, bytes: &[u8], temporaries: &Path, existing: Existing) -> io::Result<()> {
+    if let Some(found) = at(path)?
+        && (existing == Existing::Keep || !found.is_file())
+    {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("there is {} of this name", kind_of(&found))));
+    }
+    // The names of temporary files are of no use to a reader.
+    let plain = |e: io::Error| io::Error::from(e.kind());
+    let mut file = temporary(temporaries).map_err(plain)?;
+    file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(plain)?;
+    match existing {
+        Existing::Keep => file.persist_noclobber(path).map_err(|e| e.error)?,
+        Existing::Replace => file.persist(path).map_err(|e| e.error)?,
+    };
+    sync_folder(folder_of(path))
+}
+
+/// What has a name, without following a symbolic link; nothing when the name is free.
+///
+/// # Errors
+/// When that cannot be found out, say because a folder above may not be searched.
+pub fn at(path: &Path) -> io::Result<Option<Metadata>> {
+    match path.symlink_metadata() {
+        Ok(found) => Ok(Some(found)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// What people call a kind of file: `a symbolic link`.
+pub fn kind_of(found: &Metadata) -> &'static str {
+    match found.file_type() {
+        kind if kind.is_file() => "a file",
+        kind if kind.is_dir() => "a folder",
+        kind if kind.is_symlink() => "a symbolic link",
+        _ => "a device, pipe or socket",
+    }
+}
+
+fn temporary(folder: &Path) -> io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(TEMPORARY);
+    // By default temporary files are for their owner only; this one will be a
+    // result like any other, so the user's umask decides.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder)
+}
+
+/// Whether a file of this name was being written when a program was killed.
+pub fn is_temporary(name: &str) -> bool {
+    name.starts_with(TEMPORARY)
+}
+
+/// The folder that a file lies in.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Names are on the disk once their folder is; other systems than Unix cannot open one.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
+/// The failure to write `path`.
+pub fn unwritable(path: &Path, e: &io::Error) -> MachineFailure {
+    let help = match e.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space on the disk, then run the same command again",
+        io::ErrorKind::FileTooLarge => "raise the limit on the size of files (ulimit -f), then run the same command again",
+        io::ErrorKind::AlreadyExists => "move it away, then run the same command again",
+        _ => "choose a place that you may write to",
+    };
+    MachineFailure { what: format!("{} cannot be written: {e}", name_of(path)), help: help.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        write(&path, b"one", dir.path(), Existing::Keep).unwrap();
+        write(&path, b"two", dir.path(), Existing::Replace).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"two");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file is left");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_result_has_the_permissions_of_any_other_file() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |name: &str| dir.path().join(name).metadata().unwrap().permissions().mode();
+        write(&dir.path().join("ours"), b"", dir.path(), Existing::Keep).unwrap();
+        std::fs::write(dir.path().join("theirs"), b"").unwrap();
+        assert_eq!(mode("ours"), mode("theirs"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_there_stays_unless_it_is_a_file_that_may_be_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, folder, link, lost) = (dir.path().join("file"), dir.path().join("d"), dir.path().join("link"), dir.path().join("lost"));
+        std::fs::write(&file, b"kept").unwrap();
+        std::fs::create_dir(&folder).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("nowhere"), &lost).unwrap();
+        let cases = [
+            (&file, Existing::Keep, "a file"),
+            (&folder, Existing::Replace, "a folder"),
+            (&link, Existing::Replace, "a symbolic link"),
+            (&link, Existing::Keep, "a symbolic link"),
+            (&lost, Existing::Keep, "a symbolic link"),
+        ];
+        for (path, existing, what) in cases {
+            let e = write(path, b"new", dir.path(), existing).unwrap_err();
+            assert!(e.to_string().contains(what), "{path:?}: {e}");
+            assert!(unwritable(path, &e).what.contains("cannot be written"));
+        }
+        assert_eq!(std::fs::read(&file).unwrap(), b"kept");
+        assert!(link.symlink_metadata().unwrap().is_symlink());
+        // A folder that is a file, and one that is not there.
+        assert!(write(&file.join("x"), b"", dir.path(), Existing::Keep).is_err());
+        assert!(write(&dir.path().join("no/x"), b"", dir.path(), Existing::Keep).is_err());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 4, "nothing was added");
+    }
+}

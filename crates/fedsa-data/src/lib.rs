@@ -1,0 +1,220 @@
+//! Files in and out: problems (`.npz`), logs (Parquet, CSV), traces (Parquet), delays (text).
+//!
+//! The formats are here and nowhere else; the library sees plain structs. An
+//! error's `key` is the file; rows count from 0 as in a data frame, lines of
+//! text from 1 as in an editor.
+//!
+//! No content of a file makes a reader panic, or allocate more than the file
+//! justifies (`expansion_limit`). How much memory is available is in [`machine`],
+//! because the readers' limits depend on it.
+
+pub mod atomic;
+pub mod delays;
+pub mod find;
+pub mod logs;
+pub mod machine;
+pub mod npz;
+mod parquet;
+pub use parquet::THREAD as PARQUET_THREAD;
+pub mod regular;
+pub mod trace;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use fedsa::error::{BadInput, Result, quoted, shown};
+use fedsa::problem::Files;
+use fedsa::problem::arrays::Arrays;
+use fedsa::problem::log::Log;
+use fedsa::uplink::medium::delay::Row;
+
+/// A failure of the machine while a file was written: a full disk, a permission that is missing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct MachineFailure {
+    /// What failed.
+    pub what: String,
+    /// What is left, and how to go on.
+    pub help: String,
+}
+
+/// The files of this machine, as problems see them.
+#[derive(Debug)]
+pub struct DiskFiles {
+    /// Where they are looked for.
+    pub places: find::Places,
+    /// The checksum of what was read, in the order in which it was.
+    digest: AtomicU32,
+}
+
+impl DiskFiles {
+    /// The files at these places.
+    pub fn new(places: find::Places) -> Self {
+        Self { places, digest: AtomicU32::new(0) }
+    }
+
+    /// A checksum of all that was read so far; 0 when nothing was.
+    pub fn digest(&self) -> u32 {
+        self.digest.load(Ordering::Relaxed)
+    }
+
+    fn note<'a>(&self, name: &str, numbers: impl IntoIterator<Item = &'a f64>) {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&self.digest().to_le_bytes());
+        hasher.update(name.as_bytes());
+        numbers.into_iter().for_each(|x| hasher.update(&x.to_le_bytes()));
+        self.digest.store(hasher.finalize(), Ordering::Relaxed);
+    }
+
+    /// A vector from a file: `theta` of an `.npz`, or a list of numbers, or the
+    /// `theta` of an object, in a `.json`.
+    ///
+    /// # Errors
+    /// When the file cannot be read or holds none.
+    pub fn vector(&self, source: &str) -> Result<Vec<f64>> {
+        let path = self.places.locate(source)?;
+        let numbers = if path.extension().is_some_and(|e| e == "json") {
+            theta_from_json(&read(&path)?).map_err(|e| about(&path, e))?
+        } else {
+            npz::read(&path)?.get("theta").map_err(|e| about(&path, e))?.data().to_vec()
+        };
+        self.note("theta", &numbers);
+        Ok(numbers)
+    }
+}
+
+impl DiskFiles {
+    /// A trace of delays from a text file.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is no trace.
+    pub fn delays(&self, source: &str) -> Result<Vec<Row>> {
+        let rows = self.places.locate(source).and_then(|path| delays::read(&path)).map_err(setting)?;
+        self.note_delays(&rows);
+        Ok(rows)
+    }
+
+    fn note_delays(&self, rows: &[Row]) {
+        for row in rows {
+            let taus = match row {
+                Row::All(tau) => std::slice::from_ref(tau),
+                Row::Each(taus) => taus,
+            };
+            let numbers: Vec<f64> = taus.iter().map(|tau| *tau as f64).collect();
+            self.note(&format!("delays of {}", numbers.len()), &numbers);
+        }
+    }
+}
+
+/// A vector from the bytes of a JSON file: a list of numbers, or the list `theta` of an object.
+///
+/// # Errors
+/// When it is not JSON, or holds no such list.
+pub fn theta_from_json(file: &[u8]) -> Result<Vec<f64>> {
+    let bad = |e: String| BadInput::new("", e, "a list of numbers, or an object with a list `theta`");
+    let value: serde_json::Value = serde_json::from_slice(file).map_err(|e| bad(format!("not JSON: {e}")))?;
+    let list = value.get("theta").unwrap_or(&value).as_array().ok_or_else(|| bad("no list of numbers".into()))?;
+    list.iter().map(|x| x.as_f64().ok_or_else(|| bad(format!("{} is not a number", quoted(x.to_string()))))).collect()
+}
+
+/// An error about a file, as one about the setting that names it.
+fn setting(e: BadInput) -> BadInput {
+    let what = if e.key.is_empty() { e.what } else { format!("{}: {}", e.key, e.what) };
+    BadInput::new("path", what, e.help)
+}
+
+impl Files for DiskFiles {
+    fn arrays(&self, path: &str) -> Result<Arrays> {
+        let arrays = self.places.locate(path).and_then(|path| npz::read(&path)).map_err(setting)?;
+        for (name, array) in arrays.iter() {
+            self.note(&format!("{name}{:?}", array.shape()), array.data());
+        }
+        Ok(arrays)
+    }
+    fn logs(&self, sources: &[String]) -> Result<Vec<Log>> {
+        let logs = logs::read(sources, &self.places).map_err(setting)?;
+        for log in &logs {
+            self.note(&log.columns.join(","), log.states.iter().chain(&log.next).chain(&log.rewards));
+            self.note("done", &log.done.iter().map(|done| f64::from(u8::from(*done))).collect::<Vec<_>>());
+        }
+        Ok(logs)
+    }
+}
+
+/// The bytes that the contents of a compressed file may take in memory: 64 MiB,
+/// or 1100 times the file if that is more (deflate reaches 1032); at most half of
+/// what is available.
+fn expansion_limit(file_len: usize) -> usize {
+    file_len.saturating_mul(1100).min(room() / 2).max(64 << 20)
+}
+
+/// The bytes of memory that are available, as far as that is known.
+fn room() -> usize {
+    // A variable that is no amount of memory is refused elsewhere.
+    machine::available().ok().flatten().map_or(usize::MAX, |available| available.bytes as usize)
+}
+
+/// A whole file of data. Its contents take about as much memory again as the file.
+fn read(path: &Path) -> Result<Vec<u8>> {
+    regular::read(path, (room() / 2) as u64).map_err(|e| {
+        let help = match e.kind() {
+            std::io::ErrorKind::NotFound => "the path of a file, relative to the working directory or to the experiment file",
+            std::io::ErrorKind::PermissionDenied => "a file that you may read",
+            std::io::ErrorKind::InvalidInput => "a regular file: what comes through a pipe must be saved to a file first",
+            std::io::ErrorKind::FileTooLarge => "a file that fits twice into the available memory",
+            _ => "a file that can be read",
+        };
+        BadInput::new(shown(name_of(path)), format!("cannot be read: {e}"), help)
+    })
+}
+
+/// How messages call a file.
+pub fn name_of(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The same error, about this file: a key that the error has already becomes
+/// the place inside the file.
+fn about(path: &Path, e: BadInput) -> BadInput {
+    let what = if e.key.is_empty() { e.what } else { format!("{}: {}", e.key, e.what) };
+    BadInput::new(shown(name_of(path)), what, e.help)
+}
+
+/// Names for a message: `a`, `b`, `c`; of many the first.
+fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    const MOST: usize = 30;
+    let mut names = names.into_iter().map(|name| format!("`{}`", quoted(name)));
+    let mut shown: Vec<String> = names.by_ref().take(MOST).collect();
+    if names.next().is_some() {
+        shown.push("..".into());
+    }
+    shown.join(", ")
+}
+
+/// An integer as a double, if a double holds it exactly.
+fn exact(v: i128) -> Option<f64> {
+    (v.unsigned_abs() <= 1 << f64::MANTISSA_DIGITS).then_some(v as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_json_are_read_to_the_last_bit() {
+        let theta = [1.0000000000000001e125, -0.1, 5e-324, 1.7976931348623157e308];
+        assert_eq!(theta_from_json(format!("{{\"theta\": {theta:?}}}").as_bytes()).unwrap(), theta);
+    }
+
+    #[test]
+    fn the_shape_of_a_trace_is_in_its_checksum() {
+        let digest = |rows: &[Row]| {
+            let files = DiskFiles::new(find::Places::from_env(Path::new(".")));
+            files.note_delays(rows);
+            files.digest()
+        };
+        let (each, all) = ([Row::Each(vec![1, 2]), Row::Each(vec![3, 4])], [1, 2, 3, 4].map(Row::All));
+        assert_ne!(digest(&each), digest(&all));
+        assert_eq!(digest(&each), digest(&each.clone()));
+    }
+}

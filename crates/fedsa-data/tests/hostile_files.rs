@@ -1,0 +1,331 @@
+//! No content of a file makes a reader panic, nor allocate more than the file
+//! justifies.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{Cursor, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use fedsa::error::is_control;
+use fedsa::problem::arrays::{Array, Arrays};
+use fedsa_data::trace::{Column, Table};
+use fedsa_data::{delays, logs, npz, theta_from_json, trace};
+use parquet::basic::Compression;
+use parquet::data_type::{BoolType, DoubleType, FloatType, Int32Type, Int64Type};
+use parquet::file::properties::{WriterProperties, WriterVersion};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use proptest::prelude::*;
+use zip::write::{SimpleFileOptions, ZipWriter};
+
+/// The system's allocator, and how many bytes are and at most were in use.
+struct Counting;
+
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call is handed to the system's allocator as it is.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        PEAK.fetch_max(IN_USE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size(), Ordering::Relaxed);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        PEAK.fetch_max(IN_USE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size(), Ordering::Relaxed);
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Tests take turns, so that one does not measure another's memory.
+static TURN: Mutex<()> = Mutex::new(());
+
+#[derive(Debug, Clone, Copy)]
+enum Reader {
+    Npz,
+    CsvLog,
+    ParquetLog,
+    Trace,
+}
+
+/// Reads the bytes; the result does not matter, but there must be one, and it
+/// must not take memory that the file does not justify: a page or a column of
+/// the 64 MiB that small files may unpack to, twice.
+fn survives(reader: Reader, bytes: &[u8]) {
+    let before = IN_USE.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    match reader {
+        Reader::Npz => drop(npz::from_bytes(bytes)),
+        Reader::CsvLog => drop(logs::from_csv(bytes.to_vec()).and_then(|log| log.check())),
+        Reader::ParquetLog => drop(logs::from_parquet(bytes.to_vec()).and_then(|log| log.check())),
+        Reader::Trace => drop(trace::from_bytes(bytes.to_vec())),
+    }
+    let used = PEAK.load(Ordering::Relaxed) - before;
+    assert!(used < (130 << 20) + 2200 * bytes.len(), "{reader:?}: {used} bytes of memory for a file of {}", bytes.len());
+}
+
+fn npz_file(method: zip::CompressionMethod) -> Vec<u8> {
+    let mut arrays = Arrays::new();
+    arrays.insert("P", Array::new(vec![2, 2], vec![0.5; 4]).unwrap());
+    arrays.insert("gamma", Array::scalar(0.9));
+    let stored = npz::to_bytes(&arrays).unwrap();
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    let mut entries = zip::ZipArchive::new(Cursor::new(stored)).unwrap();
+    for i in 0..entries.len() {
+        let mut entry = entries.by_index(i).unwrap();
+        archive.start_file(entry.name(), SimpleFileOptions::default().compression_method(method)).unwrap();
+        std::io::copy(&mut entry, &mut archive).unwrap();
+    }
+    archive.finish().unwrap().into_inner()
+}
+
+/// A log with a column of every type that logs may have.
+fn parquet_log(compression: Compression, version: WriterVersion, dictionary: bool) -> Vec<u8> {
+    let schema = "message log { required double s_0; optional double next_0; required float s_1; required float next_1;
+        required int32 s_2; optional int64 next_2; required double reward; required boolean done; required int64 episode (UINT_64); }";
+    let properties =
+        WriterProperties::builder().set_compression(compression).set_writer_version(version).set_dictionary_enabled(dictionary).build();
+    let mut writer = SerializedFileWriter::new(Vec::new(), Arc::new(parse_message_type(schema).unwrap()), Arc::new(properties)).unwrap();
+    for _ in 0..2 {
+        let mut group = writer.next_row_group().unwrap();
+        for i in 0..9 {
+            let mut column = group.next_column().unwrap().unwrap();
+            match i {
+                0 | 6 => column.typed::<DoubleType>().write_batch(&[1.0, 2.0, 1.0], None, None),
+                1 => column.typed::<DoubleType>().write_batch(&[1.0, 2.0, 1.0], Some(&[1, 1, 1]), None),
+                2 | 3 => column.typed::<FloatType>().write_batch(&[1.0, 2.0, 1.0], None, None),
+                4 => column.typed::<Int32Type>().write_batch(&[1, -2, 3], None, None),
+                5 => column.typed::<Int64Type>().write_batch(&[1, -2, 3], Some(&[1, 1, 1]), None),
+                7 => column.typed::<BoolType>().write_batch(&[false, false, true], None, None),
+                _ => column.typed::<Int64Type>().write_batch(&[0, 0, 1], None, None),
+            }
+            .unwrap();
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+    }
+    writer.into_inner().unwrap()
+}
+
+fn trace_file() -> Vec<u8> {
+    let table = Table::new(vec![
+        ("method".into(), Column::Str(["a", "b", "a"].map(String::from).into())),
+        ("round".into(), Column::I64(vec![1, 2, 3])),
+        ("mse".into(), Column::OptF64(vec![None, Some(1.0), Some(2.0)])),
+        ("residual".into(), Column::F64(vec![1.0, 2.0, 3.0])),
+    ]);
+    trace::to_bytes(&table.unwrap()).unwrap()
+}
+
+/// A valid file of every kind.
+fn valid_files() -> Vec<(Reader, Vec<u8>)> {
+    use zip::CompressionMethod::{Deflated, Stored};
+    let csv = "s_0,next_0,reward,done,episode\n1,2.5,-1,false,0\n2.5,\"3\",1e3,1,0\n";
+    let (v1, v2) = (WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0);
+    vec![
+        (Reader::Npz, npz_file(Stored)),
+        (Reader::Npz, npz_file(Deflated)),
+        (Reader::CsvLog, csv.into()),
+        (Reader::ParquetLog, parquet_log(Compression::UNCOMPRESSED, v2, false)),
+        (Reader::ParquetLog, parquet_log(Compression::SNAPPY, v1, true)),
+        (Reader::ParquetLog, parquet_log(Compression::ZSTD(Default::default()), v1, false)),
+        (Reader::Trace, trace_file()),
+    ]
+}
+
+#[test]
+fn the_files_to_be_damaged_are_valid() {
+    let _turn = TURN.lock();
+    for (reader, bytes) in valid_files() {
+        match reader {
+            Reader::Npz => assert_eq!(npz::from_bytes(&bytes).unwrap().len(), 2),
+            Reader::CsvLog => assert_eq!(logs::from_csv(bytes).unwrap().len(), 2),
+            Reader::ParquetLog => {
+                let log = logs::from_parquet(bytes).unwrap();
+                log.check().unwrap();
+                assert_eq!((log.len(), log.state(1), log.next_state(4)), (6, &[2.0, 2.0, -2.0][..], &[2.0, 2.0, -2.0][..]));
+                assert_eq!((&log.done[..3], &log.episode.unwrap()[..3]), (&[false, false, true][..], &[0, 0, 1][..]));
+            }
+            Reader::Trace => assert_eq!(trace::from_bytes(bytes).unwrap().rows(), 3),
+        }
+    }
+}
+
+#[test]
+fn every_truncation_and_flipped_bits_in_every_byte_are_survived() {
+    let _turn = TURN.lock();
+    for (reader, bytes) in valid_files() {
+        for end in 0..bytes.len() {
+            survives(reader, &bytes[..end]);
+        }
+        let mut damaged = bytes.clone();
+        for i in 0..bytes.len() {
+            for bit in [0, 3, 7] {
+                damaged[i] = bytes[i] ^ (1 << bit);
+                survives(reader, &damaged);
+            }
+            damaged[i] = bytes[i];
+        }
+    }
+}
+
+#[test]
+fn messages_about_hostile_content_are_short_and_printable() {
+    let _turn = TURN.lock();
+    let hostile = format!("\u{1b}[31m\r\u{202e}{}", "x".repeat(100_000));
+    let mut arrays = Arrays::new();
+    (0..1000).for_each(|i| arrays.insert(format!("{i}{:.200}", hostile), Array::scalar(1.0)));
+    let table = Table::new(vec![(format!("s_{hostile}"), Column::F64(vec![1.0])), (hostile.clone(), Column::F64(vec![1.0]))]).unwrap();
+    let many_columns = (0..10_000).map(|i| format!("column {i}")).collect::<Vec<_>>().join(",");
+    for e in [
+        logs::from_csv(hostile.clone().into()).unwrap_err(),
+        logs::from_csv(format!("s_{hostile},reward,done\n1,2,3\n").into()).unwrap_err(),
+        logs::from_csv(format!("s_0,next_0,reward,done\n{hostile},2,3,0\n").into()).unwrap_err(),
+        logs::from_csv(many_columns.into()).unwrap_err(),
+        logs::from_parquet(trace::to_bytes(&table).unwrap()).unwrap_err(),
+        delays::from_bytes(hostile.as_bytes()).unwrap_err(),
+        theta_from_json(format!("[{:?}]", "x".repeat(100_000)).as_bytes()).unwrap_err(),
+        npz::from_bytes(&npz_entry(&format!("{{'descr': '{:.200}', 'fortran_order': False, 'shape': (1,), }}", hostile))).unwrap_err(),
+        npz::from_bytes(&npz_entry(&format!("{{'descr': {:.200}", hostile))).unwrap_err(),
+        npz::from_bytes(&npz_entry(&format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({}), }}", "9, ".repeat(1000))))
+            .unwrap_err(),
+        arrays.get("theta").unwrap_err(),
+    ] {
+        for text in [e.to_string(), e.help] {
+            assert!(text.len() < 3000 && !text.chars().any(is_control) && !text.is_empty(), "{text:?}");
+        }
+    }
+}
+
+/// An archive with one array with this header and no data.
+fn npz_entry(dict: &str) -> Vec<u8> {
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    archive.start_file("x.npy", SimpleFileOptions::default()).unwrap();
+    archive.write_all(b"\x93NUMPY\x01\x00").unwrap();
+    archive.write_all(&(dict.len() as u16).to_le_bytes()).unwrap();
+    archive.write_all(dict.as_bytes()).unwrap();
+    archive.finish().unwrap().into_inner()
+}
+
+/// A Parquet file with this schema and nothing else, `elements` of it.
+fn parquet_footer(elements: u32, schema: &[u8]) -> Vec<u8> {
+    let mut file = b"PAR1".to_vec();
+    let start = file.len();
+    file.extend([0x15, 0x02, 0x19, 0xfc]); // version: 1; schema: a long list of structs
+    let mut size = elements;
+    while size >= 0x80 {
+        file.push(size as u8 | 0x80);
+        size >>= 7;
+    }
+    file.push(size as u8);
+    file.extend(schema);
+    file.extend([0x16, 0x00, 0x19, 0x0c, 0x00]); // num_rows: 0; row_groups: none
+    let length = (file.len() - start) as u32;
+    file.extend(length.to_le_bytes());
+    file.extend(b"PAR1");
+    file
+}
+
+#[test]
+fn a_deeply_nested_schema_is_survived() {
+    let _turn = TURN.lock();
+    // On an ordinary stack of 2 MiB a depth of 2000 is too much.
+    let depth = 200_000;
+    // Of each element the repetition (required), an empty name, one child.
+    let group = [0x35, 0x00, 0x18, 0x00, 0x15, 0x02, 0x00];
+    let leaf = [0x15, 0x0a, 0x25, 0x00, 0x18, 0x01, b'a', 0x00];
+    let mut schema = group.repeat(depth);
+    schema.extend(leaf);
+    survives(Reader::ParquetLog, &parquet_footer(depth as u32 + 1, &schema));
+}
+
+/// The file with the number at `at`, coded as Thrift does, made 2^31 - 1.
+fn with_largest_number(file: &[u8], at: usize) -> Vec<u8> {
+    let end = at + 1 + file[at..].iter().position(|byte| byte & 0x80 == 0).unwrap();
+    [&file[..at], &[0xfe, 0xff, 0xff, 0xff, 0x0f], &file[end..]].concat()
+}
+
+#[test]
+fn the_sizes_that_pages_claim_are_not_believed() {
+    let _turn = TURN.lock();
+    let refused = |file: &[u8], why: &str| {
+        survives(Reader::Trace, file);
+        let e = trace::from_bytes(file.to_vec()).unwrap_err();
+        assert!(e.what.contains(why), "{e}");
+    };
+    // The first page begins after the four bytes of magic with two numbers,
+    // its type and the size that it unpacks to, each after a byte 0x15.
+    let several_pages = Table::new(vec![("n".into(), Column::I64((0..100_000).map(|i| i * i).collect()))]);
+    let file = trace::to_bytes(&several_pages.unwrap()).unwrap();
+    assert_eq!(file[4..7], [0x15, 0x00, 0x15]);
+    refused(&with_largest_number(&file, 7), "a page claims to unpack to 2147483647 bytes");
+
+    // A page with a dictionary: in its own header (0x4c) the number of entries.
+    let words = Table::new(vec![("word".into(), Column::Str((0..100_000).map(|i| (i % 7).to_string()).collect()))]);
+    let file = trace::to_bytes(&words.unwrap()).unwrap();
+    assert_eq!(file[4..7], [0x15, 0x04, 0x15]);
+    let count = 4 + file[4..].windows(3).position(|bytes| bytes == [0x4c, 0x15, 0x0e]).unwrap() + 2;
+    refused(&with_largest_number(&file, count), "claims to hold 2147483647 entries");
+}
+
+#[test]
+fn an_archive_of_zeros_unpacks_to_what_it_says() {
+    let _turn = TURN.lock();
+    // The most that deflate can do, from booleans that become doubles.
+    let n = 4 << 20;
+    let header = format!("{{'descr': '|b1', 'fortran_order': False, 'shape': ({n},), }}\n");
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    archive.start_file("x.npy", SimpleFileOptions::default()).unwrap();
+    archive.write_all(b"\x93NUMPY\x01\x00").unwrap();
+    archive.write_all(&(header.len() as u16).to_le_bytes()).unwrap();
+    archive.write_all(header.as_bytes()).unwrap();
+    archive.write_all(&vec![0; n]).unwrap();
+    let bytes = archive.finish().unwrap().into_inner();
+    assert_eq!(npz::from_bytes(&bytes).unwrap().get("x").unwrap().shape(), [n]);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _turn = TURN.lock();
+        for reader in [Reader::Npz, Reader::CsvLog, Reader::ParquetLog, Reader::Trace] {
+            survives(reader, &bytes);
+        }
+    }
+
+    #[test]
+    fn any_text_is_survived(rows in "(s_0|next_0|reward|done|,|\n|[0-9a-z.\"\u{fffd}-]){0,60}") {
+        let _turn = TURN.lock();
+        survives(Reader::CsvLog, rows.as_bytes());
+        survives(Reader::CsvLog, format!("s_0,next_0,reward,done\n{rows}").as_bytes());
+    }
+
+    /// Several bytes replaced by others that headers give a meaning to.
+    #[test]
+    fn damaged_files_are_survived(
+        file in any::<prop::sample::Index>(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![Just(0), Just(0x7f), Just(0xff), any::<u8>()]), 1..6),
+        splice in prop::option::of((any::<prop::sample::Index>(), any::<prop::sample::Index>())),
+    ) {
+        let _turn = TURN.lock();
+        let files = valid_files();
+        let (reader, mut bytes) = files[file.index(files.len())].clone();
+        for (at, byte) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if let Some((from, to)) = splice {
+            let (from, to) = (from.index(bytes.len()), to.index(bytes.len()));
+            bytes.drain(from.min(to)..from.max(to));
+        }
+        survives(reader, &bytes);
+    }
+}

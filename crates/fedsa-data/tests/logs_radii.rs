@@ -1,0 +1,125 @@
+//! Theory and runs on logged transitions of agents whose physics differ: where FedLSA
+//! ends, which periods SCAFFLSA survives, and that random talk has no such windows.
+//!
+//! Needs the logs: runs only where `FEDSA_DATA` names a folder with `transitions/`.
+
+use fedsa::error::{BadInput, Result};
+use fedsa::kernel::Isa;
+use fedsa::linalg;
+use fedsa::methods::{self, Settings as Method};
+use fedsa::problem::arrays::Arrays;
+use fedsa::problem::features::FeatureSpec;
+use fedsa::problem::log::Log;
+use fedsa::problem::logs::{Logs, Sources};
+use fedsa::problem::{Field, Files, Settings};
+use fedsa::record::OutputRule;
+use fedsa::round::{Run, Status};
+use fedsa::sampling::{Law, Sampling};
+use fedsa::theory::Setting;
+use fedsa::theory::fedlsa::FedLsa;
+use fedsa::theory::stability::{control_variates_radius, global_memory_radius, random_talk_radius};
+use fedsa::uplink::Uplink;
+use fedsa_data::{find::Places, logs};
+
+struct FromDisk;
+
+impl Files for FromDisk {
+    fn arrays(&self, path: &str) -> Result<Arrays> {
+        Err(BadInput::new("path", format!("{path}: only logs here"), "logs"))
+    }
+    fn logs(&self, sources: &[String]) -> Result<Vec<Log>> {
+        logs::read(sources, &Places::from_env(""))
+    }
+}
+
+/// The field of an environment's logs, mean sampling; none where the data are not.
+fn field(name: &str, order: u32, ranges: &[(&str, f64, f64)]) -> Option<Box<dyn Field>> {
+    if std::env::var_os("FEDSA_DATA").is_none() {
+        println!("skipped: FEDSA_DATA does not name a folder with transitions/");
+        return None;
+    }
+    let settings = Logs {
+        path: Sources::One(format!("transitions/{name}")),
+        features: FeatureSpec::Fourier { order },
+        ranges: ranges.iter().map(|(column, low, high)| (column.to_string(), (*low, *high))).collect(),
+        gamma: 0.99,
+        require_regular_agents: false,
+    };
+    Some(settings.field(&FromDisk, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap())
+}
+
+fn mountaincar() -> Option<Box<dyn Field>> {
+    field("mountaincar", 3, &[("s_0", -1.2, 0.6), ("s_1", -0.07, 0.07)])
+}
+
+fn cartpole() -> Option<Box<dyn Field>> {
+    field("cartpole", 1, &[("s_0", -2.4, 2.4), ("s_1", -3.0, 3.0), ("s_2", -0.21, 0.21), ("s_3", -3.5, 3.5)])
+}
+
+/// A number as printed: right to half a unit of its last digit.
+fn printed(got: f64, want: &str) {
+    let digits = want.split('.').nth(1).map_or(0, str::len) as i32;
+    let value: f64 = want.parse().unwrap();
+    assert!((got - value).abs() <= 0.5001 * 10f64.powi(-digits), "{got} for {want}");
+}
+
+const PERIODS: [u64; 3] = [100, 1000, 10_000];
+
+fn assert_theory(field: &dyn Field, norm: &str, limits: [&str; 3], radii: [&str; 3]) {
+    let (systems, root) = (field.systems().unwrap(), field.root().unwrap());
+    printed(linalg::norm_sq(root).sqrt(), norm);
+    for ((h, limit), radius) in PERIODS.into_iter().zip(limits).zip(radii) {
+        let setting = Setting::new(1.0, h).unwrap();
+        printed(FedLsa::new(systems, &setting).unwrap().bias_sq().unwrap().sqrt(), limit);
+        printed(control_variates_radius(systems, &setting).unwrap(), radius);
+        assert!(global_memory_radius(systems, &setting).unwrap() < 1.0, "FedHSA at H = {h}");
+    }
+}
+
+#[test]
+fn mountaincar_is_as_computed_elsewhere() {
+    let Some(field) = mountaincar() else { return };
+    assert_theory(&*field, "289.02", ["1.465", "7.759", "9.149"], ["0.9919", "1.0245", "0.9975"]);
+    assert!(random_talk_radius(field.systems().unwrap(), 1.0, 1e-3, 1.0).unwrap() < 1.0);
+}
+
+#[test]
+fn cartpole_is_as_computed_elsewhere() {
+    let Some(field) = cartpole() else { return };
+    assert_theory(&*field, "191.46", ["23.55", "61.33", "72.20"], ["0.99967", "0.99666", "0.98984"]);
+}
+
+fn run<'a>(field: &'a dyn Field, uplink: &'a Uplink, kind: &str, json: &str, rounds: u64) -> Run<'a> {
+    let entry = methods::KINDS.iter().find(|k| k.is_called(kind)).unwrap();
+    let mut json = serde_json::Deserializer::from_str(json);
+    let method: Box<dyn Method> = (entry.read)(&mut <dyn erased_serde::Deserializer>::erase(&mut json)).unwrap();
+    let mut run = Run::new(field, &*method, uplink, OutputRule::Last, 0, vec![0.0; field.dim()]).unwrap();
+    (0..rounds).for_each(|_| run.step());
+    run
+}
+
+fn left(run: &Run<'_>, field: &dyn Field) -> f64 {
+    linalg::distance_sq(run.theta(), field.root().unwrap()).sqrt()
+}
+
+#[test]
+fn runs_do_what_the_radii_say() {
+    let Some(field) = mountaincar() else { return };
+    let link = Uplink::default();
+    let period = |h: u64| format!(r#"{{"step_size": 1.0, "local_steps": {h}}}"#);
+    let stable = run(&*field, &link, "scafflsa", &period(100), 3000);
+    assert!(left(&stable, &*field) < 1e-8, "{:e}", left(&stable, &*field));
+    // 1.0245 a round: past every bound within a few thousand.
+    let unstable = run(&*field, &link, "scafflsa", &period(1000), 3000);
+    assert!(matches!(unstable.status(), Status::Diverged { .. }), "{:?}", unstable.status());
+    // Random talk of the same mean period converges.
+    let random = run(&*field, &link, "scafflsa-random", r#"{"step_size": 1.0, "talk_probability": 0.001}"#, 1000);
+    println!("random talk {:e}, fixed period {:e}", left(&random, &*field), left(&stable, &*field));
+    assert!(left(&random, &*field) < 1e-9, "{:e}", left(&random, &*field));
+    // FedLSA sits on its limit, FedHSA on the root.
+    let limit = FedLsa::new(field.systems().unwrap(), &Setting::new(1.0, 1000).unwrap()).unwrap().limit().unwrap();
+    let plain = run(&*field, &link, "fedlsa", &period(1000), 600);
+    assert!(linalg::distance_sq(plain.theta(), &limit).sqrt() < 1e-8, "{:e}", linalg::distance_sq(plain.theta(), &limit).sqrt());
+    let memory = run(&*field, &link, "fedhsa", &period(100), 6000);
+    assert!(left(&memory, &*field) < 1e-8, "{:e}", left(&memory, &*field));
+}

@@ -1,0 +1,173 @@
+//! The JSON schema of experiment files, made from the types that read them.
+//!
+//! It is for editors: which keys there are, what they mean, what they accept. What a sweep, a variant or
+//! `[quick]` may set need not stand in the tables themselves, so that keys are required only where
+//! the program reads them without knowing what is swept.
+
+use fedsa::presets::PRESETS;
+use fedsa::registry::Kind;
+use fedsa::sampling::Sampling;
+use fedsa::uplink::{codec as codecs, medium as mediums};
+use fedsa::{methods, problem as problems};
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, Value as Json, json};
+
+use super::schema::{MethodCommon, RunSpec, Top};
+use super::shaped_keys;
+
+/// The schema of a whole file.
+pub fn file() -> Json {
+    let mut generator = SchemaSettings::draft2020_12().into_generator();
+    let mut schema = object(Top::json_schema(&mut generator));
+    schema.remove("required");
+    schema.insert("title".into(), json!("fedsa experiment"));
+    schema.insert("description".into(), json!("An experiment file of fedsa: a problem, how it is sampled, methods, and what is run."));
+    schema.insert("$defs".into(), Json::Object(generator.take_definitions(true)));
+    let mut out = Map::from_iter([("$schema".to_string(), json!("https://json-schema.org/draft/2020-12/schema"))]);
+    out.extend(schema);
+    let mut out = Json::Object(out);
+    plain(&mut out);
+    out
+}
+
+/// `[problem]`.
+pub(super) fn problem(generator: &mut SchemaGenerator) -> Schema {
+    one_of(problems::KINDS, generator, |_| Map::new(), |_| Vec::new())
+}
+
+/// `[sampling]`.
+pub(super) fn sampling(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<Sampling>()
+}
+
+/// `[[method]]`: the keys of its kind and those that methods have in common.
+pub(super) fn method(generator: &mut SchemaGenerator) -> Schema {
+    let mut common = object(MethodCommon::json_schema(generator));
+    let common = common.remove("properties").and_then(|p| p.as_object().cloned()).unwrap_or_default();
+    let common = |kind: &Kind<dyn methods::Settings>| {
+        let own = common.iter().filter(|(key, _)| shaped_keys::has(kind, key));
+        own.map(|(key, schema)| (key.clone(), schema.clone())).collect()
+    };
+    // A preset has the keys of the method that it stands for.
+    let presets = |kind: &str| PRESETS.iter().filter(|preset| preset.method == kind).map(|preset| preset.name).collect();
+    let one = one_of(methods::KINDS, generator, common, presets);
+    json!({ "type": "array", "minItems": 1, "items": one }).try_into().expect("an object")
+}
+
+/// `[run]`.
+pub(super) fn run(generator: &mut SchemaGenerator) -> Schema {
+    let mut run = object(RunSpec::json_schema(generator));
+    run.remove("required");
+    run.into()
+}
+
+/// `[quick]`.
+pub(super) fn quick(_: &mut SchemaGenerator) -> Schema {
+    json!({ "type": "object", "minProperties": 1 }).try_into().expect("an object")
+}
+
+/// `codec` of a link.
+pub(super) fn codec(generator: &mut SchemaGenerator) -> Schema {
+    one_of(codecs::KINDS, generator, |_| Map::new(), |_| Vec::new())
+}
+
+/// `media` of an uplink.
+pub(super) fn media(generator: &mut SchemaGenerator) -> Schema {
+    let mut one = one_of(mediums::KINDS, generator, |_| Map::new(), |_| Vec::new());
+    // A trace of delays may also be a file, which is read before the medium is.
+    for medium in one.get_mut("anyOf").and_then(Json::as_array_mut).into_iter().flatten() {
+        if let Some(keys) = medium.get_mut("properties").and_then(Json::as_object_mut)
+            && keys.contains_key("delays")
+        {
+            let about = "A text file with a line per round: one delay for all agents, or one per agent; in place of delays.";
+            keys.insert("path".into(), json!({ "description": about, "type": "string" }));
+        }
+    }
+    json!({ "type": "array", "items": one }).try_into().expect("an object")
+}
+
+/// `expected` of a check.
+pub(super) fn number_or_name(_: &mut SchemaGenerator) -> Schema {
+    json!({ "type": ["number", "string"] }).try_into().expect("an object")
+}
+
+fn object(schema: Schema) -> Map<String, Json> {
+    schema.as_object().cloned().unwrap_or_default()
+}
+
+/// A table with a `kind`: the keys of each kind, those that it has in common with others, and which other names each has.
+fn one_of<T: ?Sized>(
+    kinds: &[Kind<T>],
+    generator: &mut SchemaGenerator,
+    common: impl Fn(&Kind<T>) -> Map<String, Json>,
+    more: impl Fn(&str) -> Vec<&'static str>,
+) -> Schema {
+    let mut all = Vec::new();
+    for kind in kinds {
+        let names: Vec<&str> = std::iter::once(kind.name).chain(kind.aliases.iter().copied()).chain(more(kind.name)).collect();
+        let schema = (kind.schema)(generator);
+        for table in tables(schema, generator) {
+            let mut keys = Map::from_iter([("kind".to_string(), json!({ "description": sentence(kind.about), "enum": names }))]);
+            keys.extend(table);
+            keys.extend(common(kind));
+            all.push(json!({
+                "description": sentence(kind.about),
+                "type": "object",
+                "properties": keys,
+                "required": ["kind"],
+                "additionalProperties": false,
+            }));
+        }
+    }
+    json!({ "type": "object", "anyOf": all }).try_into().expect("an object")
+}
+
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", chars.as_str())
+}
+
+/// The keys of a table: several where a key such as `law` decides about the others.
+fn tables(schema: Schema, generator: &SchemaGenerator) -> Vec<Map<String, Json>> {
+    let mut schema = object(schema);
+    // A newtype is its inner type.
+    if let Some(name) = schema.get("$ref").and_then(Json::as_str).and_then(|at| at.rsplit('/').next()) {
+        schema = generator.definitions().get(name).and_then(Json::as_object).cloned().unwrap_or_default();
+    }
+    let keys = |schema: &Map<String, Json>| schema.get("properties").and_then(Json::as_object).cloned().unwrap_or_default();
+    let own = keys(&schema);
+    match schema.get("oneOf").and_then(Json::as_array) {
+        None => vec![own],
+        Some(choices) => {
+            let choice = |choice: &Json| {
+                let mut all = choice.as_object().map(keys).unwrap_or_default();
+                all.extend(own.clone());
+                all
+            };
+            choices.iter().map(choice).collect()
+        }
+    }
+}
+
+/// Descriptions as plain text: they are written for rustdoc.
+fn plain(schema: &mut Json) {
+    match schema {
+        Json::Object(map) => {
+            for (key, value) in map.iter_mut() {
+                match value {
+                    Json::String(text) if key == "description" => *text = unmarked(text),
+                    other => plain(other),
+                }
+            }
+        }
+        Json::Array(items) => items.iter_mut().for_each(plain),
+        _ => {}
+    }
+}
+
+/// A text without the links of rustdoc: `[`Type`]` becomes `` `Type` ``, `\[S\]` becomes `[S]`.
+fn unmarked(text: &str) -> String {
+    text.replace("[`", "`").replace("`]", "`").replace("\\[", "[").replace("\\]", "]")
+}

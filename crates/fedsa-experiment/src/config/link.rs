@@ -1,0 +1,122 @@
+//! The `uplink` and `downlink` of a method: a codec and media, by their kinds.
+
+use fedsa::error::{BadInput, Result};
+use fedsa::uplink::codec::{self, Codec, Exact};
+use fedsa::uplink::medium::delay::Row;
+use fedsa::uplink::{Uplink, medium};
+use fedsa_data::DiskFiles;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use super::{find_kind, json_schema, read_kind, short};
+
+/// What agents send passes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UplinkSpec {
+    /// `{ kind = "quantised", bits = 4 }`; exact when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "json_schema::codec")]
+    pub codec: Option<Table>,
+    /// Whether an agent adds what its codec left out to its next message.
+    #[serde(default)]
+    pub error_feedback: bool,
+    /// `[{ kind = "erasure", success = 0.6 }, ..]`, in the order in which messages pass them.
+    #[serde(default)]
+    #[schemars(schema_with = "json_schema::media")]
+    pub media: Vec<Table>,
+}
+
+/// What agents are told passes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DownlinkSpec {
+    /// `{ kind = "float32" }`; exact when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "json_schema::codec")]
+    pub codec: Option<Table>,
+}
+
+fn codec(spec: Option<&Table>) -> Result<Box<dyn Codec>> {
+    let Some(table) = spec else { return Ok(Box::new(Exact)) };
+    let mut table = table.clone();
+    let build = || {
+        let kind = find_kind(codec::KINDS, &mut table, "codec")?;
+        let settings = read_kind(kind, table)?;
+        settings.check()?;
+        Ok(settings.build())
+    };
+    build().map_err(|e: BadInput| e.inside("codec"))
+}
+
+/// Puts the delays that a file holds in place of its `path`; without files, a delay of 0.
+fn fill_trace(table: &mut Table, files: Option<&DiskFiles>) -> Result<()> {
+    const ACCEPTED: &str = "either delays, a list, or path, a text file with a line per round";
+    if table.get("law").and_then(Value::as_str) != Some("trace") {
+        return Ok(());
+    }
+    let rows = match (table.remove("path"), table.contains_key("delays")) {
+        (None, true) => return check_list(&table["delays"]),
+        (None, false) => return Err(BadInput::new("", "a trace has neither delays nor path", ACCEPTED)),
+        (Some(_), true) => return Err(BadInput::new("path", "both delays and path are given", ACCEPTED)),
+        (Some(Value::String(path)), false) => files.map_or(Ok(vec![Row::All(0)]), |files| files.delays(&path))?,
+        (Some(other), false) => {
+            return Err(BadInput::new("path", format!("{} is not a text", short(&other)), "the path of a file, in quotes"));
+        }
+    };
+    table.insert("delays".into(), Value::try_from(rows).expect("whole numbers below MAX_DELAY"));
+    Ok(())
+}
+
+/// Names the entry of a list of delays that is none.
+fn check_list(delays: &Value) -> Result<()> {
+    let is_delay = |value: &Value| value.as_integer().is_some_and(|tau| tau >= 0);
+    let rows = delays.as_array().map_or(&[][..], Vec::as_slice);
+    let bad = rows.iter().enumerate().find_map(|(t, row)| match row {
+        Value::Array(each) => each.iter().position(|tau| !is_delay(tau)).map(|c| (format!("delays[{t}][{c}]"), &each[c])),
+        one => (!is_delay(one)).then(|| (format!("delays[{t}]"), one)),
+    });
+    bad.map_or(Ok(()), |(key, value)| {
+        let accepted = "whole numbers of rounds, at least 0: one per round for all agents, or a list of one per agent";
+        Err(BadInput::new(key, format!("{} is not accepted", short(value)), accepted))
+    })
+}
+
+/// An error of [`Uplink::check`] or a delay's own, with its medium's place in the list.
+pub fn located(up: &UplinkSpec, e: BadInput) -> BadInput {
+    let Some(key) = e.key.strip_prefix("uplink.media.") else { return e };
+    let kinds: &[&str] = if key == "bits" { &["bit-budget"] } else { &["delay", "late"] };
+    let is = |table: &Table| table.get("kind").and_then(Value::as_str).is_some_and(|kind| kinds.contains(&kind));
+    let Some((i, table)) = up.media.iter().enumerate().find(|(_, table)| is(table)) else { return e };
+    let key = if table.contains_key("path") { "path" } else { key };
+    BadInput { key: format!("uplink.media[{i}].{key}"), ..e }
+}
+
+/// The link that a method's tables come to. Without `files` those that it names are not read.
+///
+/// # Errors
+/// When a codec or medium is unknown, has a bad setting, or does not go with the others,
+/// or a file cannot be used.
+pub fn build(up: &UplinkSpec, down: &DownlinkSpec, files: Option<&DiskFiles>) -> Result<Uplink> {
+    let downlink = codec(down.codec.as_ref()).map_err(|e| e.inside("downlink"))?;
+    let agents_end = codec(up.codec.as_ref()).map_err(|e| e.inside("uplink"))?;
+    let mut link = Uplink { codec: agents_end, error_feedback: up.error_feedback, downlink, ..Uplink::default() };
+    for (i, table) in up.media.iter().enumerate() {
+        let mut table = table.clone();
+        let mut install = || {
+            let kind = find_kind(medium::KINDS, &mut table, "medium")?;
+            fill_trace(&mut table, files)?;
+            let settings = read_kind(kind, table.clone()).map_err(|mut e| {
+                // A law's own keys are all that the error knows.
+                if table.contains_key("law") && e.what.starts_with("unknown key") {
+                    e.help += if kind.name == "delay" { ", law, before" } else { ", law" };
+                }
+                e
+            })?;
+            settings.install(&mut link)
+        };
+        install().map_err(|e: BadInput| e.inside(&format!("uplink.media[{i}]")))?;
+    }
+    Ok(link)
+}

@@ -1,0 +1,287 @@
+//! From the text of an experiment file to typed settings, every error at its line.
+
+pub mod document;
+pub mod json_schema;
+pub mod link;
+mod presets;
+pub mod reader;
+pub mod schema;
+pub mod sections;
+mod shaped_keys;
+mod strict;
+pub mod sweep;
+
+use std::borrow::Borrow;
+
+use fedsa::error::{BadInput, Carried, Result, escaped, quoted};
+use fedsa::registry::Kind;
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+
+pub use document::{Document, Origin};
+pub use reader::{MethodSpec, Reader};
+pub use schema::{Check, Experiment, Figure, RunSpec, Start};
+use strict::Strict;
+pub use sweep::Point;
+
+/// Reads a typed value from a tree; errors carry the dotted key and, for an
+/// unknown key, the nearest valid one.
+///
+/// # Errors
+/// When a key is unknown, missing or of the wrong type.
+pub fn read<T: DeserializeOwned>(value: impl Borrow<Value>) -> Result<T> {
+    let value = value.borrow();
+    serde_path_to_error::deserialize(Strict(value)).map_err(|e| explained(value, &e.path().to_string(), e.inner().message()))
+}
+
+/// As [`read`], of a table that may differ from point to point: where a list stands in place of a
+/// value, the message names `[[sweep]]`.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_swept<T: DeserializeOwned>(value: &Value) -> Result<T> {
+    read(value).map_err(|e| with_sweep(value, e))
+}
+
+/// Adds to the help for a list that is no list of the file how a value is varied.
+fn with_sweep(given: &Value, mut e: BadInput) -> BadInput {
+    if e.what.ends_with("is not accepted") && matches!(place(given, &e.key), Some(Value::Array(_))) && !e.help.contains("list") {
+        e.help += "; to run several values, a [[sweep]] with key = .. and values = [..]";
+    }
+    e
+}
+
+/// Reads the settings of a kind from a table that holds its keys (without `kind`).
+///
+/// # Errors
+/// As [`read`].
+pub fn read_kind<T: ?Sized>(kind: &Kind<T>, table: Table) -> Result<Box<T>> {
+    let given = Value::Table(table);
+    let mut track = serde_path_to_error::Track::new();
+    let tracked = serde_path_to_error::Deserializer::new(Strict(&given), &mut track);
+    let mut erased = <dyn erased_serde::Deserializer<'_>>::erase(tracked);
+    let outcome = (kind.read)(&mut erased);
+    drop(erased);
+    outcome.map_err(|e| with_sweep(&given, explained(&given, &track.path().to_string(), &e.to_string())))
+}
+
+/// Finds a kind by name.
+///
+/// # Errors
+/// When there is none; names the nearest.
+pub fn find_kind<'k, T: ?Sized>(kinds: &'k [Kind<T>], table: &mut Table, what: &str) -> Result<&'k Kind<T>> {
+    let names = || kinds.iter().map(|k| k.name).collect::<Vec<_>>().join(", ");
+    let Some(kind) = table.remove("kind") else {
+        return Err(BadInput::new("kind", format!("the {what} has no kind"), format!("kind = one of {}", names())));
+    };
+    let Value::String(name) = &kind else {
+        return Err(BadInput::new("kind", format!("{} is not a name", short(&kind)), format!("one of {}", names())));
+    };
+    kinds.iter().find(|k| k.is_called(name)).ok_or_else(|| {
+        let near = nearest(name, kinds.iter().flat_map(|k| std::iter::once(k.name).chain(k.aliases.iter().copied())));
+        BadInput::new("kind", format!("there is no {what} `{}`{}", quoted(name), did_you_mean(near)), format!("one of {}", names()))
+    })
+}
+
+/// The candidate nearest to a name, if one is near.
+pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    /// A distance takes time and memory in proportion to the product of the lengths.
+    const LONGEST: usize = 200;
+    candidates
+        .filter(|c| name.len() <= LONGEST && c.len() <= LONGEST)
+        .map(|c| (strsim::damerau_levenshtein(name, c), c))
+        .filter(|(distance, c)| *distance <= 1 + c.len().max(name.len()) / 3)
+        .min()
+        .map(|(_, c)| c)
+}
+
+pub(crate) fn did_you_mean(near: Option<&str>) -> String {
+    near.map_or(String::new(), |near| format!("; did you mean `{}`?", quoted(near)))
+}
+
+/// serde's message in a user's words: the value at fault, the nearest valid key,
+/// and what would be accepted as help.
+fn explained(given: &Value, path: &str, message: &str) -> BadInput {
+    let path = if path == "." { "" } else { path };
+    if let Some(carried) = Carried::find(message) {
+        return if path.is_empty() { carried } else { carried.inside(path) };
+    }
+    // toml adds where in the value it was, which the path says already.
+    let message = message.split("\nin `").next().unwrap_or(message).trim();
+    // A name may hold backticks; those that would be accepted do not.
+    let name = |what: &str| {
+        let rest = message.strip_prefix(what)?.trim().strip_prefix('`')?;
+        let (name, accepted) =
+            ["`, expected ", "`, there are no "].iter().find_map(|end| rest.rsplit_once(end)).unwrap_or((rest.trim_end_matches('`'), ""));
+        Some((name, accepted.split('`').skip(1).step_by(2).collect::<Vec<&str>>()))
+    };
+    if let Some((first, accepted)) = name("unknown field") {
+        // The path may end in the key itself or in the table around it.
+        let key = if path == first || path.ends_with(&format!(".{first}")) { path.to_string() } else { joined(path, first) };
+        let near = did_you_mean(nearest(first, accepted.iter().copied()));
+        let help = if accepted.is_empty() { "no further keys".to_string() } else { format!("one of {}", accepted.join(", ")) };
+        return BadInput::new(key, format!("unknown key `{}`{near}", quoted(first)), help);
+    }
+    // Tables whose kind is a key of their own (`law`) are read as a whole: the path then ends at
+    // the table, and the value that the message quotes says which of its entries is meant.
+    let inside = message.split('`').nth(1).and_then(|quoted| entry(given, path, quoted));
+    let path = inside.as_deref().unwrap_or(path);
+    if let Some((first, accepted)) = name("unknown variant") {
+        let near = did_you_mean(nearest(first, accepted.iter().copied()));
+        return BadInput::new(path, format!("unknown value `{}`{near}", quoted(first)), format!("one of {}", accepted.join(", ")));
+    }
+    if let Some((first, _)) = name("missing field") {
+        return BadInput::new(path, format!("the key `{first}` is missing"), format!("{first} = .. in this table"));
+    }
+    // What is left is a value of the wrong type. "expected" is followed by the
+    // type; a choice of types says itself what it accepts.
+    let accepted = message.rsplit_once("expected ").map_or(message, |(_, expected)| plain(expected));
+    let what = match place(given, path) {
+        Some(Value::Table(_)) => "this table is not accepted".to_string(),
+        Some(value) => format!("{} is not accepted", short(value)),
+        None => "this value is not accepted".to_string(),
+    };
+    BadInput::new(path, what, accepted)
+}
+
+/// The path of the only entry of the table at `path` whose value is the one that serde quotes.
+fn entry(given: &Value, path: &str, quoted: &str) -> Option<String> {
+    let table = place(given, path)?.as_table()?;
+    let is = |value: &Value| value.as_str().map_or_else(|| value.to_string() == quoted, |text| text == quoted.trim_matches('"'));
+    let mut found = table.iter().filter(|(_, value)| is(value));
+    let (key, _) = found.next()?;
+    found.next().is_none().then(|| joined(path, key))
+}
+
+fn joined(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_string() } else { format!("{path}.{key}") }
+}
+
+/// What a user calls what serde expects.
+fn plain(expected: &str) -> &str {
+    match expected {
+        "usize" | "u64" | "u32" | "u16" | "u8" => "a whole number, at least 0",
+        "isize" | "i64" | "i32" => "a whole number",
+        "f64" | "f32" => "a number",
+        "a string" | "string" => "a text in quotes",
+        "a boolean" => "true or false",
+        "a sequence" => "a list in square brackets",
+        "an array of length 2" | "a tuple of size 2" | "fewer elements in array" | "2 elements in sequence" => {
+            "a list of two, such as [0.0, 1.0]"
+        }
+        "string only" | "string or map" | "variant identifier" => "a name in quotes",
+        "a map" => "a table",
+        other if other.starts_with("enum ") => "a name in quotes",
+        other if other.starts_with("struct ") || other.starts_with("internally tagged enum") => "a table",
+        other => other,
+    }
+}
+
+/// A value as text, not too long for a message.
+pub fn short(value: &Value) -> String {
+    cut(value, 60)
+}
+
+/// A value as text of at most so many characters, control characters escaped.
+pub fn cut(value: &Value, most: usize) -> String {
+    let text = match value {
+        // What is cut off need not be made.
+        Value::String(text) => format!("{:?}", text.chars().take(most + 1).collect::<String>()),
+        Value::Array(items) if items.len() > most => {
+            let mut text = typed(&Value::Array(items[..most].to_vec()));
+            text.push_str(", ..");
+            text
+        }
+        other => typed(other),
+    };
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}..", escaped(&text[..end])),
+        None => escaped(&text),
+    }
+}
+
+/// A value as one would type it: very small and very large numbers with an exponent.
+fn typed(value: &Value) -> String {
+    match value {
+        Value::Float(x) if !crate::numbers::is_plain(*x) => format!("{x:e}"),
+        Value::Array(items) => format!("[{}]", items.iter().map(typed).collect::<Vec<_>>().join(", ")),
+        Value::Table(table) if table.is_empty() => "{}".into(),
+        Value::Table(table) => {
+            let is_bare = |key: &str| !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+            let name = |key: &String| if is_bare(key) { key.clone() } else { format!("{key:?}") };
+            let entry = |(key, value): (&String, &Value)| format!("{} = {}", name(key), typed(value));
+            format!("{{ {} }}", table.iter().map(entry).collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The value that a dotted key leads to.
+fn place<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
+    document::segments(path).iter().try_fold(value, |value, segment| match segment {
+        document::Segment::Name(name) => value.get(name.as_str()),
+        document::Segment::Index(i) => value.get(*i),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only read")]
+    struct Everything {
+        count: usize,
+        number: Option<f64>,
+        name: Option<String>,
+        yes: Option<bool>,
+        pair: Option<[f64; 2]>,
+        list: Option<Vec<u64>>,
+        map: Option<BTreeMap<String, (f64, f64)>>,
+        choice: Option<Choice>,
+        inner: Option<Box<Everything>>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    enum Choice {
+        OneThing,
+        Other,
+    }
+
+    fn message(text: &str) -> String {
+        let e = read::<Everything>(Value::Table(text.parse().unwrap())).unwrap_err();
+        format!("{e} | {}", e.help)
+    }
+
+    #[test]
+    fn types_are_told_in_plain_words() {
+        for (text, expected) in [
+            ("count = -1", "count: -1 is not accepted | a whole number, at least 0"),
+            ("count = 1.5", "count: 1.5 is not accepted | a whole number, at least 0"),
+            ("count = 1\nnumber = \"x\"", "number: \"x\" is not accepted | a number"),
+            ("count = 1\nname = [1]", "name: [1] is not accepted | a text in quotes"),
+            ("count = 1\nyes = 1", "yes: 1 is not accepted | true or false"),
+            ("count = 1\npair = [1.0, 2.0, 3.0]", "pair: [1.0, 2.0, 3.0] is not accepted | a list of two, such as [0.0, 1.0]"),
+            ("count = 1\npair = 3", "pair: 3 is not accepted | a list of two, such as [0.0, 1.0]"),
+            ("count = 1\nlist = [1, -2]", "list[1]: -2 is not accepted | a whole number, at least 0"),
+            ("count = 1\nlist = 1", "list: 1 is not accepted | a list in square brackets"),
+            ("count = 1\nmap = { a = [1.0] }", "map.a: [1.0] is not accepted | a list of two, such as [0.0, 1.0]"),
+            ("count = 1\nmap = 1", "map: 1 is not accepted | a table"),
+            ("count = 1\nchoice = 1", "choice: 1 is not accepted | a name in quotes"),
+            ("count = 1\nchoice = \"oter\"", "choice: unknown value `oter`; did you mean `other`? | one of one-thing, other"),
+            ("count = 1\ninner = 1", "inner: 1 is not accepted | a table"),
+            ("count = 1\ninner = { count = \"x\" }", "inner.count: \"x\" is not accepted | a whole number, at least 0"),
+            ("count = 1\ninner = {}", "inner: the key `count` is missing | count = .. in this table"),
+            ("count = 1\ninner = { count = 1, nmber = 2 }", "inner.nmber: unknown key `nmber`; did you mean `number`? | one of"),
+            ("", "the key `count` is missing | count = .. in this table"),
+        ] {
+            assert!(message(text).starts_with(expected), "{text}: {}", message(text));
+        }
+    }
+}

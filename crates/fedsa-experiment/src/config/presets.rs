@@ -1,0 +1,37 @@
+//! A method whose `kind` is a preset of the library: the preset's settings, and what the file gives in their place.
+//!
+//! `kind = "qfedtd"` stands for the settings of [`fedsa::presets`], in which every key that the file
+//! gives replaces the preset's. What runs, and what `check` prints, is the method itself.
+
+use fedsa::presets;
+use toml::{Table, Value};
+
+/// Puts in place of presets what they stand for.
+pub fn expand(table: &mut Table) {
+    for method in table.get_mut("method").and_then(Value::as_array_mut).into_iter().flatten() {
+        let Some(own) = method.as_table_mut() else { continue };
+        let name = own.get("kind").and_then(Value::as_str);
+        let Some(preset) = name.and_then(presets::find) else { continue };
+        let mut settings = Table::try_from(preset).expect("a preset has tables, numbers and names");
+        own.remove("kind");
+        settings.insert("label".into(), Value::String(preset.name.into()));
+        settings.extend(std::mem::take(own));
+        *own = settings;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_file_says_replaces_what_a_preset_says() {
+        let mut table: Table =
+            "method = [{ kind = \"qfedtd\", step_size = 0.1 }, { kind = \"asyncfedtd\", label = \"a\", uplink = {} }]".parse().unwrap();
+        expand(&mut table);
+        let [first, second] = &table["method"].as_array().unwrap()[..] else { panic!() };
+        assert_eq!((first["kind"].as_str(), first["label"].as_str()), (Some("fedtd"), Some("qfedtd")));
+        assert_eq!(first["uplink"]["codec"]["bits"].as_integer(), Some(4));
+        assert_eq!((second["label"].as_str(), second["uplink"].as_table().unwrap().len()), (Some("a"), 0));
+    }
+}

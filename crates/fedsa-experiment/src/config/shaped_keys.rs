@@ -1,0 +1,78 @@
+//! Keys of a `[[method]]` that mean something to methods of some shapes only.
+//!
+//! The file has them beside a kind's own settings, because they are about starts and metrics, which a
+//! method's settings do not know. Which kinds have them follows from the shape that theory sees.
+
+use fedsa::error::{BadInput, Result};
+use fedsa::methods::{self, Drift, Settings, Shape};
+use fedsa::registry::Kind;
+use schemars::SchemaGenerator;
+use toml::{Table, Value};
+
+use super::read_kind;
+
+/// A key that means something to methods of some shapes.
+pub struct ShapedKey {
+    /// The key.
+    pub name: &'static str,
+    /// Whether it means something to a method of this shape.
+    pub fits: fn(&Shape) -> bool,
+    /// Why it does not, of a method.
+    why_not: &'static str,
+}
+
+/// These keys.
+pub const SHAPED_KEYS: &[ShapedKey] = &[
+    ShapedKey {
+        name: "controls",
+        fits: |shape| matches!(shape.drift, Drift::ControlVariate { .. }),
+        why_not: "which has no control variates",
+    },
+    ShapedKey {
+        name: "measure_from",
+        fits: |shape| shape.drift == Drift::Zero && shape.is_linear,
+        why_not: "which has no limit of its own that theory knows",
+    },
+];
+
+/// Refuses those of a method's keys that mean nothing to it.
+///
+/// # Errors
+/// When there is one, with the kinds that have it.
+pub fn check(kind: &Kind<dyn Settings>, settings: &dyn Settings, keys: &Table) -> Result<()> {
+    let shape = settings.shape();
+    let Some(key) = SHAPED_KEYS.iter().find(|key| keys.contains_key(key.name) && !(key.fits)(&shape)) else { return Ok(()) };
+    let kinds: Vec<&str> = methods::KINDS.iter().filter(|kind| has(kind, key.name)).map(|kind| kind.name).collect();
+    let what = format!("unknown key `{}` of {}, {}", key.name, kind.name, key.why_not);
+    Err(BadInput::new(key.name, what, format!("no such key here; it is for {}", kinds.join(", "))))
+}
+
+/// Whether methods of a kind have a key that all methods may have: those of [`SHAPED_KEYS`] only if it means something.
+pub fn has(kind: &Kind<dyn Settings>, name: &str) -> bool {
+    let Some(key) = SHAPED_KEYS.iter().find(|key| key.name == name) else { return true };
+    shape_of(kind).is_none_or(|shape| (key.fits)(&shape))
+}
+
+/// The shape of methods of a kind: that of the simplest one, with 1 for each setting that must be given.
+fn shape_of(kind: &Kind<dyn Settings>) -> Option<Shape> {
+    let schema = (kind.schema)(&mut SchemaGenerator::default());
+    let required = schema.get("required").and_then(|names| names.as_array()).into_iter().flatten();
+    let table: Table = required.filter_map(|name| Some((name.as_str()?.to_string(), Value::Integer(1)))).collect();
+    read_kind(kind, table).ok().map(|settings| settings.shape())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_simplest_method() {
+        for kind in methods::KINDS {
+            assert!(shape_of(kind).is_some(), "{}", kind.name);
+            assert!(has(kind, "label"), "{}", kind.name);
+        }
+        let with = |name: &str| methods::KINDS.iter().filter(|kind| has(kind, name)).map(|kind| kind.name).collect::<Vec<_>>();
+        assert_eq!(with("controls"), ["scafflsa", "scafflsa-random"]);
+        assert_eq!(with("measure_from"), ["fedlsa", "fedtd", "delayed-sa"]);
+    }
+}

@@ -1,0 +1,139 @@
+//! How long a plan takes: a rough model, so that `check` can say it before anything runs.
+//!
+//! The constants are processor times measured on one core of an AMD EPYC with AVX-512, in nanoseconds
+//! unless they say otherwise. The model is meant to be right within a factor of two to three.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fedsa::methods::Drift;
+use fedsa::problem::Field;
+use fedsa::sampling::Law;
+use toml::Value;
+
+use super::memory;
+use super::plan::{Cell, Plan};
+
+/// Starting the program, writing files and pictures: seconds.
+const START: f64 = 0.05;
+/// A round, whatever it does.
+const ROUND: f64 = 220.0;
+/// An agent's part in a round beside its steps: its streams, its message, the sum.
+const PLAIN: f64 = 55.0;
+const CONTROL_VARIATE: f64 = 85.0;
+const GLOBAL_MEMORY: f64 = 150.0;
+/// A message through a codec, and each of its components.
+const CODEC: f64 = 130.0;
+const CODEC_COMPONENT: f64 = 7.0;
+/// A message through a medium, at an old model, or in the mail.
+const MEDIUM: f64 = 50.0;
+const DELAY: f64 = 150.0;
+/// A recorded round: its row, its place in statistics and tables.
+const ROW: f64 = 900.0;
+/// Per component squared of the metrics that take matrices.
+const METRIC: f64 = 1.6;
+/// An agent's control in a recorded round, and each of its components.
+const CONTROL: f64 = 60.0;
+const CONTROL_COMPONENT: f64 = 2.0;
+
+/// Per entry cubed of second moments: the floor of FedLSA, and the moments of an agent's leg with a control variate;
+/// per entry squared of the state of control variates, times d.
+const SECOND_MOMENTS: f64 = 1.0;
+const LEG_MOMENTS: f64 = 0.45;
+const CONTROL_MOMENTS: f64 = 290.0;
+
+/// Seconds that a plan is expected to take.
+#[derive(Debug, Clone)]
+pub struct Duration {
+    /// Of each cell, all its seeds, on one core.
+    pub cells: Vec<f64>,
+    /// Of everything, on the threads there are.
+    pub total: f64,
+}
+
+/// Estimates a plan.
+pub fn duration(plan: &Plan) -> Duration {
+    let threads = rayon::current_num_threads() as f64;
+    // The settings of each problem, which say what draws its samples.
+    let mut settings: HashMap<usize, Option<Arc<Value>>> = HashMap::new();
+    for point in &plan.points {
+        settings.entry(point.field).or_insert_with(|| point.point.sections().problem);
+    }
+    let seeds: Vec<f64> =
+        plan.cells.iter().map(|cell| seed(&*plan.fields[cell.field].field, settings[&cell.field].as_deref(), cell)).collect();
+    let cells: Vec<f64> = seeds.iter().zip(&plan.cells).map(|(seed, cell)| seed * cell.seeds().len() as f64).collect();
+    // A run is shared by threads in blocks of eight agents; several runs fill the threads.
+    let longest = seeds.iter().zip(&plan.cells).map(|(seed, cell)| {
+        let blocks = plan.fields[cell.field].field.agents().div_ceil(8) as f64;
+        if cell.seeds().is_empty() { 0.0 } else { seed / blocks.min(threads) }
+    });
+    let longest = longest.fold(0.0, f64::max);
+    let setup: f64 = plan.fields.iter().map(|f| setup(&*f.field)).sum::<f64>() / threads.min(plan.fields.len() as f64);
+    Duration { total: START + setup + longest.max(cells.iter().sum::<f64>() / threads) + comparing(plan), cells }
+}
+
+/// Comparing the results of a plan with exact errors, where checks or the figure ask for them: seconds.
+pub fn comparing(plan: &Plan) -> f64 {
+    let asked = memory::asked_for(plan);
+    plan.cells.iter().zip(asked).filter(|(_, asked)| *asked).map(|(cell, _)| exact_error(&*plan.fields[cell.field].field, cell)).sum()
+}
+
+/// The exact mean-square error of a cell: seconds, as measured for d of 4 to 24 and 2 to 100 distinct agents.
+fn exact_error(field: &dyn Field, cell: &Cell) -> f64 {
+    let shape = cell.shape();
+    let Some(kinds) = field.systems().filter(|_| shape.is_linear && field.sampling().kind == Law::Iid).map(|s| s.kinds.len() as f64) else {
+        return 0.0;
+    };
+    let d = (field.dim().min(fedsa::theory::predict::EXACT_DIM)) as f64;
+    let packed = |n: f64| n * (n + 1.0) / 2.0;
+    1e-9 * match shape.drift {
+        Drift::Zero => SECOND_MOMENTS * (packed(d) + packed(d + 1.0)).powi(3),
+        _ => kinds * LEG_MOMENTS * packed(2.0 * d + 1.0).powi(3) + CONTROL_MOMENTS * d * (d * (kinds + 1.0) + 1.0).powi(2),
+    }
+}
+
+/// Building a problem: seconds.
+fn setup(field: &dyn Field) -> f64 {
+    let (d, kinds) = (field.dim() as f64, field.systems().map_or(1, |systems| systems.kinds.len()) as f64);
+    let states = field.stationary(0).map_or(1, <[f64]>::len) as f64;
+    // Matrices of features and transitions, the stationary law, and the root.
+    1e-9 * (kinds * (states * d * (states + d) + states.powi(3)) + d.powi(3))
+}
+
+/// One seed of a cell on one core: seconds.
+fn seed(field: &dyn Field, problem: Option<&Value>, cell: &Cell) -> f64 {
+    let (shape, d) = (cell.method.settings.shape(), field.dim() as f64);
+    let agents = field.agents() as f64;
+    let asked = shape.participants.map_or(agents, |m| m as f64);
+    let (memory, controls) = match shape.drift {
+        Drift::Zero => (PLAIN, false),
+        Drift::ControlVariate { .. } => (CONTROL_VARIATE, true),
+        Drift::GlobalMemory => (GLOBAL_MEMORY, false),
+    };
+    let link = &cell.uplink;
+    let mut message = MEDIUM * link.media.len() as f64;
+    for altered in [!link.codec.is_exact() || link.budget.is_some(), !link.downlink.is_exact()] {
+        message += if altered { CODEC + CODEC_COMPONENT * d } else { 0.0 };
+    }
+    message += if link.delay.is_some() || link.late.is_some() { DELAY } else { 0.0 };
+    let agent = memory + message + shape.local_steps * step(field, problem);
+    let row = ROW + METRIC * d * d + if controls { agents * (CONTROL + CONTROL_COMPONENT * d) } else { 0.0 };
+    1e-9 * (cell.run.rounds as f64 * (ROUND + asked * agent) + cell.grid.len() as f64 * row)
+}
+
+/// A local step of one agent.
+fn step(field: &dyn Field, problem: Option<&Value>) -> f64 {
+    let (d, chunks) = (field.dim() as f64, fedsa::kernel::chunks(field.dim()) as f64);
+    let text = |key: &str| problem.and_then(|table| table.get(key));
+    let sample = match text("kind").and_then(Value::as_str) {
+        _ if field.sampling().kind == Law::Mean => return d * chunks,
+        Some("switching") => 10.0 + d,
+        // Without noise samples are the mean operator.
+        Some("linear") if text("noise").is_none() => return d * chunks,
+        Some("linear" | "file") if field.stationary(0).is_none() => 20.0 + 8.0 * d,
+        // Tables of transitions: two rows of features.
+        _ => 3.5 * chunks + 0.6 * chunks * chunks,
+    };
+    let law = if field.sampling().kind == Law::Markov { 1.3 } else { 1.0 };
+    law * sample * field.sampling().batch as f64
+}

@@ -1,0 +1,158 @@
+//! What messages show of a file: the lines around a place, and nothing that steers a terminal.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use fedsa::error::is_control;
+
+/// The lines around a place in a text, long ones cut to a window around it.
+#[derive(Debug, Clone)]
+pub struct Excerpt {
+    /// The file's name, with control characters escaped.
+    pub name: String,
+    /// The lines around the place.
+    pub shown: String,
+    /// The place in `shown`.
+    pub span: Range<usize>,
+    /// The number of the first line shown, from 0.
+    pub first: usize,
+    /// Line and column of the place in the text, from 0.
+    pub at: (usize, usize),
+}
+
+/// Lines of up to so many characters are shown whole.
+const WHOLE: usize = 200;
+/// Characters shown of longer ones before the place, and from it on.
+const BEFORE: usize = 60;
+const AFTER: usize = 100;
+/// The most lines of a place.
+const LINES: usize = 6;
+
+impl Excerpt {
+    /// Of the text of a file, around a range of its bytes.
+    pub fn new(name: &str, text: &str, place: Range<usize>) -> Self {
+        let boundary = |i: usize| (0..=i.min(text.len())).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+        let (start, end) = (boundary(place.start), boundary(place.end.max(place.start)));
+        let start_of_line = |i: usize| text[..i].rfind('\n').map_or(0, |at| at + 1);
+        let own_line = start_of_line(start);
+        let line = text.as_bytes()[..own_line].iter().filter(|byte| **byte == b'\n').count();
+        let column = start - own_line;
+        let from = if own_line == 0 { 0 } else { start_of_line(own_line - 1) };
+        let mut out = Self {
+            name: fedsa::error::escaped(name),
+            shown: String::new(),
+            span: 0..0,
+            first: line - usize::from(own_line > 0),
+            at: (line, column),
+        };
+        let (mut begin, mut ended, mut lines) = (from, None, 0);
+        for piece in text[from..].split_inclusive('\n') {
+            let whole = begin..begin + piece.trim_end_matches(['\n', '\r']).len();
+            out.push(text, &whole, start, end);
+            begin += piece.len();
+            lines += 1;
+            // One more line than those of the place.
+            if ended.is_some() || lines > LINES {
+                break;
+            }
+            ended = (begin >= end && begin > start).then_some(());
+        }
+        out.span.end = out.span.end.max(out.span.start);
+        out
+    }
+
+    /// Adds a line of the text.
+    fn push(&mut self, text: &str, line: &Range<usize>, start: usize, end: usize) {
+        let focus = if line.contains(&start) || line.end == start { start } else { line.start };
+        let long = text[line.clone()].chars().nth(WHOLE).is_some();
+        let (from, to) = if long {
+            let before = text[line.start..focus].char_indices().rev().nth(BEFORE - 1).map_or(line.start, |(i, _)| line.start + i);
+            let after = text[focus..line.end].char_indices().nth(AFTER).map_or(line.end, |(i, _)| focus + i);
+            (before, after)
+        } else {
+            (line.start, line.end)
+        };
+        if from > line.start {
+            self.shown.push_str("..");
+        }
+        for (i, c) in text[from..to].char_indices().map(|(i, c)| (from + i, c)) {
+            if i == start {
+                self.span = self.shown.len()..self.shown.len();
+            }
+            self.shown.push(if is_control(c) && c != '\t' { char::REPLACEMENT_CHARACTER } else { c });
+            if (start..end).contains(&i) {
+                self.span.end = self.shown.len();
+            }
+        }
+        // The place may be the end of the line.
+        if start == to {
+            self.span = self.shown.len()..self.shown.len();
+        }
+        if to < line.end {
+            self.shown.push_str("..");
+        }
+        self.shown.push('\n');
+    }
+}
+
+/// A text of several lines without what steers a terminal.
+pub fn harmless(text: &str) -> Cow<'_, str> {
+    let steers = |c: char| is_control(c) && !matches!(c, '\n' | '\t');
+    if !text.contains(steers) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if steers(c) { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    Cow::Owned(out)
+}
+
+/// The same, of at most so many characters.
+pub fn harmless_part(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}..", harmless(&text[..end])),
+        None => harmless(text).into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str, place: Range<usize>) -> (String, String, (usize, usize)) {
+        let excerpt = Excerpt::new("f", text, place);
+        (excerpt.shown.clone(), excerpt.shown[excerpt.span.clone()].to_string(), excerpt.at)
+    }
+
+    #[test]
+    fn the_lines_around_a_place_are_shown() {
+        let text = "a = 1\nb = 2\r\nc = é3\nd = 4\ne = 5\n";
+        let at = text.find("é3").unwrap();
+        assert_eq!(shown(text, at..at + 3), ("b = 2\nc = é3\nd = 4\n".into(), "é3".into(), (2, 4)));
+        assert_eq!(shown(text, 0..1), ("a = 1\nb = 2\n".into(), "a".into(), (0, 0)));
+        assert_eq!(shown("x", 1..1), ("x\n".into(), String::new(), (0, 1)));
+        assert_eq!(shown("", 0..0), (String::new(), String::new(), (0, 0)));
+        assert_eq!(shown("x\ny", 900..901).1, "");
+    }
+
+    #[test]
+    fn long_lines_are_cut_around_the_place() {
+        let text = format!("short\n{}HERE{}\n{}", "x".repeat(1_000_000), "y".repeat(1_000_000), "z".repeat(5000));
+        let at = text.find("HERE").unwrap();
+        let (lines, place, (line, column)) = shown(&text, at..at + 4);
+        assert_eq!((place.as_str(), line, column), ("HERE", 1, 1_000_000));
+        assert!(lines.len() < 500 && lines.starts_with("short\n..x") && lines.contains("y..\nzzz"), "{lines}");
+        // All of it.
+        let (lines, place, _) = shown(&text, 6..text.len());
+        assert!(lines.len() < 500 && place.len() > 90, "{lines}");
+    }
+
+    #[test]
+    fn control_characters_are_not_shown() {
+        let (lines, place, _) = shown("a = \"\u{1b}[31m\"\tb", 4..10);
+        assert_eq!((lines.as_str(), place.as_str()), ("a = \"\u{fffd}[31m\"\tb\n", "\"\u{fffd}[31m"));
+        assert_eq!(harmless("a\nb\u{7}\tc"), "a\nb\\u{7}\tc");
+        assert_eq!(harmless_part(&"é".repeat(100), 3), "ééé..");
+    }
+}

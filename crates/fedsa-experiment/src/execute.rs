@@ -1,0 +1,584 @@
+//! Runs all seeds of all cells, in parallel whichever way fills the cores.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use fedsa::error::{BadInput, Result};
+use fedsa::record::{Metrics, OutputRule};
+use fedsa::round::{Run, Status};
+use fedsa_data::MachineFailure;
+use fedsa_data::machine;
+use fedsa_data::regular;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::plan::{Cell, Plan};
+use super::results::{Results, Row, SeedResult};
+use crate::config::schema::Controls;
+use crate::folder::{self, RunFolder};
+
+/// What the runs of a plan report while they are under way. Runs report from several threads.
+pub trait Observer: Sync {
+    /// Some local steps of all agents are done.
+    fn advanced(&self, _steps: f64) {}
+    /// Some local steps of all agents were done by an earlier run.
+    fn found(&self, _steps: f64) {}
+    /// A round was recorded.
+    fn recorded(&self, _cell: usize, _seed: u64, _row: &Row) {}
+    /// One seed of a cell has ended.
+    fn ended(&self, _cell: usize, _result: &SeedResult) {}
+    /// Something failed that the run goes on without.
+    fn warned(&self, _what: &str) {}
+}
+
+/// How a run of everything is steered from outside.
+pub struct Control<'a> {
+    /// Set by Ctrl-C or SIGTERM.
+    pub interrupted: &'a AtomicBool,
+    /// Where checkpoints go.
+    pub folder: &'a RunFolder,
+    /// How often a run writes one.
+    pub every: Duration,
+    /// What an earlier run left, to go on from.
+    pub earlier: &'a Earlier,
+    /// Who is told how it goes.
+    pub observer: &'a dyn Observer,
+}
+
+/// What became of it.
+pub enum Executed {
+    /// All runs ended; the states in which they did are kept, to go on from with more rounds, unless they are too
+    /// large.
+    Done(Results),
+    /// Interrupted.
+    Interrupted(Interrupted),
+}
+
+/// What an interrupted run of everything leaves.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Interrupted {
+    /// Runs that had ended, and are kept.
+    pub ended: usize,
+    /// Runs that had ended and could not be saved: they will run again.
+    pub lost: usize,
+    /// Runs whose last completed round is kept.
+    pub kept: usize,
+    /// Runs whose round was abandoned and that go on from an older checkpoint, or from the start:
+    /// what they are, and that checkpoint's round.
+    pub behind: Vec<(String, u64)>,
+    /// Runs that had not begun.
+    pub waiting: usize,
+}
+
+/// The state of one seed of a cell, as a checkpoint holds it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Saved {
+    /// Says which run it is, whatever its number of rounds.
+    identity: String,
+    seed: u64,
+    /// The number of rounds that it was to have.
+    rounds: u64,
+    /// Rounds done.
+    round: u64,
+    rows: Vec<Row>,
+    /// The run's state after these rounds; nothing where it is too large to keep of a run that has ended.
+    state: Option<Vec<u8>>,
+    /// Of a run that has ended.
+    end: Option<End>,
+}
+
+/// How one seed of a cell ended.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct End {
+    theta: Vec<f64>,
+    status: Status,
+    stopped: bool,
+}
+
+/// The checkpoints of an earlier run of an experiment, to go on from.
+#[derive(Debug, Default)]
+pub struct Earlier {
+    folder: Option<PathBuf>,
+    /// The states of runs that had ended, by cell and seed.
+    ended: BTreeMap<(usize, u64), Saved>,
+}
+
+/// The file with the states of runs that have ended.
+pub const ENDED: &str = "ended.ckpt";
+
+/// The name of a file with earlier ones, where one file would be too large.
+fn full_name(index: usize) -> String {
+    format!("{}{index}{}", folder::ENDED_CHECKPOINT, folder::CHECKPOINT)
+}
+
+/// The most bytes of states that one file holds, and that are kept of a finished run.
+const MOST_STATES: usize = 64 << 20;
+
+fn checkpoint_name(cell: usize, seed: u64) -> String {
+    format!("{}{cell}-{seed}{}", folder::RUN_CHECKPOINT, folder::CHECKPOINT)
+}
+
+impl Earlier {
+    /// What a folder holds of an earlier run.
+    ///
+    /// # Errors
+    /// When the states of a finished run are damaged.
+    pub fn of(path: &Path) -> Result<Self> {
+        let mut ended: BTreeMap<(usize, u64), Saved> = BTreeMap::new();
+        let full = (0..).map(|index| folder::own_path(path, &full_name(index))).take_while(|file| file.exists());
+        for file in full.chain(Some(folder::own_path(path, ENDED)).filter(|file| file.exists())) {
+            for (cell, saved) in read_framed::<Vec<(usize, Saved)>>(&file)? {
+                let key = (cell, saved.seed);
+                if ended.get(&key).is_none_or(|before| before.round <= saved.round) {
+                    ended.insert(key, saved);
+                }
+            }
+        }
+        Ok(Self { folder: Some(path.to_path_buf()), ended })
+    }
+
+    /// Checks that the runs of a plan can go on from what there is.
+    ///
+    /// # Errors
+    /// When a checkpoint is damaged or of another run, or more rounds were asked for and the results
+    /// of the first ones depend on their number.
+    pub fn check(&self, plan: &Plan) -> Result<()> {
+        for (cell, planned) in plan.cells.iter().enumerate() {
+            for seed in planned.seeds() {
+                if let Some(saved) = self.checkpoint(cell, planned, seed, plan.field(cell).dim())? {
+                    saved.may_go_on(planned)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The checkpoint of a seed of a run with vectors of `d` numbers, if there is one.
+    fn checkpoint(&self, cell: usize, planned: &Cell, seed: u64, d: usize) -> Result<Option<Saved>> {
+        let Some(path) = self.folder.as_ref().map(|folder| folder::own_path(folder, &checkpoint_name(cell, seed))) else { return Ok(None) };
+        let own: Option<Saved> = path.exists().then(|| read_framed(&path)).transpose()?;
+        // A run that had ended may have gone on with more rounds; its own file is then the later one.
+        let saved = match (own, self.ended.get(&(cell, seed))) {
+            (Some(own), Some(ended)) if own.round <= ended.round => ended.clone(),
+            (Some(own), _) => own,
+            (None, Some(ended)) => ended.clone(),
+            (None, None) => return Ok(None),
+        };
+        if saved.identity != planned.identity || saved.seed != seed {
+            let from = if path.exists() { path } else { path.with_file_name(ENDED) };
+            let what = format!("{}: a checkpoint of another run than {}, seed {seed}, is now", from.display(), planned.method.label);
+            let help = "the very experiment that was run before, and input files that have not changed since";
+            return Err(BadInput::new("--resume", what, help));
+        }
+        if !saved.is_sound(planned.run.rounds, d) {
+            return Err(BadInput::new("--resume", format!("{}: its parts contradict each other", path.display()), INTACT));
+        }
+        Ok(Some(saved))
+    }
+}
+
+impl Saved {
+    /// Whether a run of `planned.run.rounds` rounds, begun anew, would have come by this state.
+    fn may_go_on(&self, planned: &Cell) -> Result<()> {
+        let (had, wanted) = (self.rounds, planned.run.rounds);
+        if had == wanted {
+            return Ok(());
+        }
+        let label = &planned.method.label;
+        let refused = |what: String, help: &str| Err(BadInput::new("--resume", format!("{label}: {what}"), help));
+        if let OutputRule::TailAfter(_) = planned.output {
+            let what = format!("its output averages the last share of the rounds, which are others of {wanted} rounds than of {had}");
+            return refused(what, "output = \"last\" or \"average\", or a run from the start in another folder");
+        }
+        let recorded = |round: &u64| self.rows.binary_search_by_key(round, |row| row.round).is_ok();
+        let until = self.rows.last().map_or(0, |row| row.round);
+        match planned.grid.iter().filter(|round| **round <= until).find(|round| !recorded(round)) {
+            None => Ok(()),
+            Some(missing) => {
+                let what = format!("of {wanted} rounds, round {missing} is recorded, and of {had} rounds it was not");
+                refused(what, "recorded rounds that do not depend on their number: record = { every = K } or a list, from the start")
+            }
+        }
+    }
+
+    /// Whether its parts agree, and a run of `rounds` rounds with vectors of `d` numbers can have left it.
+    /// A checksum guards against accidents only.
+    fn is_sound(&self, rounds: u64, d: usize) -> bool {
+        let last = self.rows.last().map(|row| row.round);
+        self.round <= self.rounds.min(rounds)
+            && self.rows.first().is_some_and(|row| row.round == 0)
+            && self.rows.is_sorted_by(|a, b| a.round < b.round)
+            && self.end.as_ref().map_or(last <= Some(self.round), |end| last == Some(self.round) && end.theta.len() == d)
+    }
+
+    /// About how many bytes it takes.
+    fn size(&self) -> usize {
+        let theta = self.end.as_ref().map_or(0, |end| end.theta.len() * size_of::<f64>());
+        self.state.as_ref().map_or(0, Vec::len) + self.rows.len() * size_of::<Row>() + theta
+    }
+
+    /// Whether the run is over: not so where it did all its rounds and there are more now. A shorter run looks at its
+    /// target after its last round too, where a longer one may not.
+    fn is_over(&self, planned: &Cell) -> bool {
+        let is_recorded = planned.grid.binary_search(&self.round).is_ok();
+        let is_at_end = self.round >= planned.run.rounds;
+        self.end.as_ref().is_some_and(|end| (end.stopped && is_recorded) || end.status != Status::Ok || is_at_end)
+    }
+}
+
+/// One seed of one cell.
+#[derive(Clone, Copy)]
+struct Job {
+    cell: usize,
+    /// Index of the seed in the cell.
+    at: usize,
+    seed: u64,
+    work: f64,
+}
+
+/// Local steps of all agents over all runs of a plan: what it costs.
+pub fn total_work(plan: &Plan) -> f64 {
+    (0..plan.cells.len()).map(|c| plan.cells[c].work(plan.field(c)) * plan.cells[c].seeds().len() as f64).sum()
+}
+
+/// The states in which runs ended.
+struct EndedRuns {
+    /// By cell and seed, those of an earlier run that have not been looked at yet among them.
+    states: BTreeMap<(usize, u64), Saved>,
+    /// Their size in bytes.
+    bytes: usize,
+    /// When they were last written, and whether there are others now.
+    written: Instant,
+    is_new: bool,
+    /// How many files are full; what is in them is no longer in `states`.
+    full: usize,
+}
+
+/// What the threads share.
+struct Shared<'a> {
+    plan: &'a Plan,
+    metrics: Vec<Metrics<'a>>,
+    control: &'a Control<'a>,
+    left: Mutex<Interrupted>,
+    ended: Mutex<EndedRuns>,
+    /// Whether a checkpoint could not be written; told once.
+    warned: AtomicBool,
+}
+
+/// Runs everything.
+///
+/// # Errors
+/// When a checkpoint cannot be read.
+pub fn execute(plan: &Plan, control: &Control<'_>) -> Result<Executed> {
+    let mut jobs = Vec::new();
+    let mut slots: Vec<Vec<Option<SeedResult>>> = Vec::new();
+    for (cell, planned) in plan.cells.iter().enumerate() {
+        let seeds = planned.seeds();
+        slots.push(vec![None; seeds.len()]);
+        let work = planned.work(plan.field(cell));
+        jobs.extend(seeds.into_iter().enumerate().map(|(at, seed)| Job { cell, at, seed, work }));
+    }
+    // The longest first, so that the last ones to end are short.
+    jobs.sort_by(|a, b| b.work.total_cmp(&a.work));
+    let slots = Mutex::new(slots);
+    let failed: Mutex<Option<BadInput>> = Mutex::new(None);
+    let next = AtomicUsize::new(0);
+    let shared = Shared {
+        plan,
+        metrics: plan.fields.iter().map(|f| Metrics::new(&*f.field)).collect(),
+        control,
+        left: Mutex::default(),
+        ended: Mutex::new(EndedRuns {
+            bytes: control.earlier.ended.values().map(Saved::size).sum(),
+            states: control.earlier.ended.clone(),
+            written: Instant::now(),
+            is_new: false,
+            full: 0,
+        }),
+        warned: AtomicBool::new(false),
+    };
+    // Threads take whole runs while there are any; then they help those under way.
+    rayon::scope(|scope| {
+        for _ in 0..rayon::current_num_threads() {
+            scope.spawn(|_| {
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if failed.lock().expect("no panics under the lock").is_some() {
+                        return;
+                    }
+                    if control.interrupted.load(Ordering::Relaxed) {
+                        shared.left.lock().expect("no panics under the lock").waiting += 1;
+                        continue;
+                    }
+                    match shared.run(job) {
+                        Ok(result) => slots.lock().expect("no panics under the lock")[job.cell][job.at] = result,
+                        Err(e) => *failed.lock().expect("no panics under the lock") = Some(e),
+                    }
+                }
+            });
+        }
+    });
+    if let Some(e) = failed.into_inner().expect("no panics under the lock") {
+        return Err(e);
+    }
+    let mut ended_runs = shared.ended.into_inner().expect("no panics under the lock");
+    let kept = keep_ended(control, &mut ended_runs);
+    if let Err(e) = &kept {
+        control.observer.warned(&format!("the states of runs that have ended could not be kept: {}", e.what));
+    }
+    let slots = slots.into_inner().expect("no panics under the lock");
+    let ended = slots.iter().flatten().filter(|slot| slot.is_some()).count();
+    let cells: Option<Vec<Vec<SeedResult>>> = slots.into_iter().map(|seeds| seeds.into_iter().collect()).collect();
+    let Some(cells) = cells else {
+        let left = shared.left.into_inner().expect("no panics under the lock");
+        let (ended, lost) = if kept.is_ok() { (ended, 0) } else { (0, ended) };
+        return Ok(Executed::Interrupted(Interrupted { ended, lost, ..left }));
+    };
+    Ok(Executed::Done(Results { cells }))
+}
+
+/// Writes the states of runs that have ended, where that was not done.
+fn keep_ended(control: &Control<'_>, ended: &mut EndedRuns) -> Result<(), MachineFailure> {
+    if !ended.is_new {
+        return Ok(());
+    }
+    ended.written = Instant::now();
+    write_ended(control, ENDED, &ended.states)?;
+    ended.is_new = false;
+    Ok(())
+}
+
+fn write_ended(control: &Control<'_>, name: &str, states: &BTreeMap<(usize, u64), Saved>) -> Result<(), MachineFailure> {
+    let states: Vec<(usize, &Saved)> = states.iter().map(|((cell, _), saved)| (*cell, saved)).collect();
+    write_framed(control.folder, name, &states)
+}
+
+/// Seconds that a round may take for which Ctrl-C waits, rather than abandon it.
+const SHORT_ROUND: f64 = 0.25;
+
+/// Whether a copy of a run's state fits beside it.
+fn fits(bytes: usize) -> bool {
+    // Saving takes copies; what is free is not all taken.
+    let free = machine::available().ok().flatten().map(|available| available.bytes);
+    free.is_none_or(|free| 8.0 * bytes as f64 <= free)
+}
+
+/// Local steps after which an observer is told of progress.
+const UNIT: f64 = 1000.0;
+
+impl Shared<'_> {
+    /// Runs one job to its end; `None` when interrupted.
+    fn run(&self, job: &Job) -> Result<Option<SeedResult>> {
+        let Control { interrupted, observer, earlier, every, .. } = *self.control;
+        let (field, cell, metrics) =
+            (self.plan.field(job.cell), &self.plan.cells[job.cell], &self.metrics[self.plan.cells[job.cell].field]);
+        let start = cell.start.of(job.seed, field.dim());
+        let mut run = Run::new(field, &*cell.method.settings, &cell.uplink, cell.output, job.seed, start)?;
+        if cell.method.controls == Controls::Ideal {
+            let ideal: Option<Vec<Vec<f64>>> = (0..field.agents()).map(|c| metrics.ideal_control(c).map(<[f64]>::to_vec)).collect();
+            run.set_controls(&ideal.unwrap_or_default());
+        }
+        let mut rows: Vec<Row> = Vec::new();
+        if let Some(saved) = earlier.checkpoint(job.cell, cell, job.seed, field.dim())? {
+            rows = saved.rows.clone();
+            if saved.is_over(cell) {
+                rows.iter().for_each(|row| observer.recorded(job.cell, job.seed, row));
+                observer.found(job.work);
+                return Ok(Some(self.end(job, saved)));
+            }
+            match &saved.state {
+                Some(state) => {
+                    let at = |e: BadInput| e.inside(&checkpoint_name(job.cell, job.seed));
+                    run.restore(state).map_err(at)?;
+                    let what = format!("a state after {} rounds in a checkpoint after {}", run.round(), saved.round);
+                    (run.round() == saved.round).then_some(()).ok_or_else(|| at(BadInput::new("", what, INTACT)))?;
+                }
+                None => rows.clear(),
+            }
+            // The last round of a shorter run was recorded in any case.
+            rows.retain(|row| cell.grid.binary_search(&row.round).is_ok());
+            rows.iter().for_each(|row| observer.recorded(job.cell, job.seed, row));
+        }
+        let saved = |rows: &[Row], round: u64, state: Option<Vec<u8>>, end: Option<End>| Saved {
+            identity: cell.identity.clone(),
+            seed: job.seed,
+            rounds: cell.run.rounds,
+            round,
+            rows: rows.to_vec(),
+            state,
+            end,
+        };
+        let mut last_saved = Instant::now();
+        // The last round that is on the disk.
+        let mut on_disk = run.round();
+        let per_round = job.work / cell.run.rounds as f64;
+        observer.found(per_round * run.round() as f64);
+        let mut pending = 0.0;
+        let mut stopped = false;
+        let shape = cell.shape();
+        let control_weight = (shape.step_size.largest() * shape.local_steps).powi(2);
+        // Seconds that a local step took in the last round; not known before the first.
+        let mut pace: Option<f64> = None;
+        loop {
+            let t = run.round();
+            let ended = t == cell.run.rounds || run.status() != Status::Ok;
+            if rows.last().is_none_or(|row| row.round < t) && (ended || cell.grid.binary_search(&t).is_ok()) {
+                let seen = metrics.observe(&run, cell.centre.as_deref(), control_weight);
+                let row = Row { round: t, ledger: run.ledger(), seen };
+                observer.recorded(job.cell, job.seed, &row);
+                rows.push(row);
+                // A residual that overflows at the start is no measure.
+                let below = |target: f64, name| target.is_finite() && row.metric(name).is_some_and(|y| y <= target);
+                let stop = &cell.run.stop;
+                stopped = stop.mse.is_some_and(|x| below(x, "mse"))
+                    || rows[0].seen.residual.is_some_and(|at_start| stop.residuals(at_start).any(|x| below(x, "residual")));
+            }
+            if ended || stopped {
+                break;
+            }
+            if interrupted.load(Ordering::Relaxed) {
+                self.keep(job, &saved(&rows, t, Some(run.save()), None), on_disk);
+                return Ok(None);
+            }
+            if pending >= UNIT {
+                observer.advanced(pending);
+                pending = 0.0;
+                if last_saved.elapsed() >= every {
+                    if self.save(job, &saved(&rows, t, Some(run.save()), None)) {
+                        on_disk = t;
+                    }
+                    last_saved = Instant::now();
+                }
+            }
+            let steps = run.next_local_steps().max(1) as f64;
+            let began = Instant::now();
+            if pace.is_some_and(|pace| pace * steps <= SHORT_ROUND) {
+                run.step();
+            } else {
+                // Ctrl-C abandons a long round: the state before it must be in memory, if not on the disk.
+                let before = (on_disk != t && fits(run.state_len())).then(|| run.save());
+                if !run.step_unless(interrupted) {
+                    match before {
+                        Some(state) => self.keep(job, &saved(&rows, t, Some(state), None), on_disk),
+                        None => self.leave(job, t, on_disk),
+                    }
+                    return Ok(None);
+                }
+            }
+            pace = Some(began.elapsed().as_secs_f64() / steps);
+            pending += per_round;
+        }
+        observer.advanced(pending + per_round * (cell.run.rounds - run.round()) as f64);
+        let end = End { theta: run.output().to_vec(), status: run.status(), stopped };
+        let state = (run.state_len() <= MOST_STATES).then(|| run.save());
+        Ok(Some(self.end(job, saved(&rows, run.round(), state, Some(end)))))
+    }
+
+    /// Notes how a run ended, and its state for more rounds.
+    fn end(&self, job: &Job, saved: Saved) -> SeedResult {
+        let End { theta, status, stopped } = saved.end.clone().expect("of a run that has ended");
+        let result = SeedResult { seed: job.seed, rows: saved.rows.clone(), theta, status, stopped };
+        self.control.observer.ended(job.cell, &result);
+        let mut ended = self.ended.lock().expect("no panics under the lock");
+        let EndedRuns { states, bytes, is_new, written, full } = &mut *ended;
+        *bytes += saved.size();
+        *bytes -= states.insert((job.cell, job.seed), saved).map_or(0, |before| before.size());
+        *is_new = true;
+        if *bytes > MOST_STATES {
+            match write_ended(self.control, &full_name(*full), states) {
+                Ok(()) => {
+                    states.clear();
+                    (*bytes, *is_new, *written) = (0, false, Instant::now());
+                    *full += 1;
+                }
+                Err(e) => self.could_not_save(&e),
+            }
+        } else if written.elapsed() >= self.control.every
+            && let Err(e) = keep_ended(self.control, &mut ended)
+        {
+            self.could_not_save(&e);
+        }
+        result
+    }
+
+    fn could_not_save(&self, e: &MachineFailure) {
+        if !self.warned.swap(true, Ordering::Relaxed) {
+            self.control.observer.warned(&format!("a checkpoint could not be written; the run goes on and tries again: {}", e.what));
+        }
+    }
+
+    /// Writes a checkpoint; whether that worked. The run goes on without.
+    fn save(&self, job: &Job, saved: &Saved) -> bool {
+        let written = write_framed(self.control.folder, &checkpoint_name(job.cell, job.seed), saved);
+        written.map_err(|e| self.could_not_save(&e)).is_ok()
+    }
+
+    /// Keeps the last completed round of a run that is interrupted.
+    fn keep(&self, job: &Job, saved: &Saved, on_disk: u64) {
+        let on_disk = if self.save(job, saved) { saved.round } else { on_disk };
+        self.leave(job, saved.round, on_disk);
+    }
+
+    /// Notes where an interrupted run stands: after `round` rounds, of which `on_disk` are kept.
+    fn leave(&self, job: &Job, round: u64, on_disk: u64) {
+        let mut left = self.left.lock().expect("no panics under the lock");
+        match round {
+            0 => left.waiting += 1,
+            _ if round == on_disk => left.kept += 1,
+            _ => left.behind.push((format!("{}, seed {}", self.plan.cells[job.cell].method.label, job.seed), on_disk)),
+        }
+    }
+}
+
+/// The first bytes of a checkpoint.
+const MAGIC: &[u8; 8] = b"fedsack3";
+const _: () = assert!(MAGIC[0] == folder::CHECKPOINT_MAGIC[0] && folder::CHECKPOINT_MAGIC.len() < MAGIC.len());
+
+/// A checkpoint's bytes: its version, a checksum, the data.
+pub fn framed(data: &impl Serialize) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    // The checksum's place.
+    let body = bytes.len() + 4;
+    bytes.resize(body, 0);
+    let mut bytes = postcard::to_extend(data, bytes).expect("plain data serialises");
+    let sum = crc32fast::hash(&bytes[body..]);
+    bytes[MAGIC.len()..body].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// Writes a checkpoint.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_framed(folder: &RunFolder, name: &str, data: &impl Serialize) -> Result<(), MachineFailure> {
+    folder.write_own(name, &framed(data))
+}
+
+/// Reads what [`write_framed`] wrote.
+///
+/// # Errors
+/// When it cannot be read, is damaged, or of another version.
+pub fn read_framed<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let bad = |what: &str| BadInput::new("--resume", format!("{}: {what}", path.display()), INTACT);
+    let bytes = regular::read(path, u64::MAX - 1).map_err(|e| bad(&format!("cannot be read: {e}")))?;
+    unframed(&bytes).map_err(|what| bad(&what))
+}
+
+/// What would be accepted in place of a damaged checkpoint.
+const INTACT: &str =
+    "an intact checkpoint; delete this one to run its part again from the start, or use --overwrite to run everything again";
+
+/// The data in a checkpoint's bytes.
+///
+/// # Errors
+/// Says what is wrong with them.
+pub fn unframed<T: DeserializeOwned>(bytes: &[u8]) -> std::result::Result<T, String> {
+    let body = bytes.strip_prefix(MAGIC).ok_or("truncated, or not a checkpoint of this version")?;
+    let (sum, body) = body.split_at_checked(4).ok_or("the checkpoint is truncated")?;
+    if crc32fast::hash(body).to_le_bytes() != *sum {
+        return Err("the checkpoint is truncated or damaged (its checksum differs)".into());
+    }
+    postcard::from_bytes(body).map_err(|_| "not a checkpoint of this version".into())
+}

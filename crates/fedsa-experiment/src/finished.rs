@@ -1,0 +1,199 @@
+//! A finished run, read back from its folder.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use fedsa::error::{BadInput, Result};
+use fedsa::record::{self, COUNTS, Ledger, METRICS, Observation, Outcome};
+use fedsa::round::Status;
+use fedsa_data::regular;
+use fedsa_data::trace::{self, Column, Table as Trace};
+use serde_json::Value as Json;
+use toml::{Table, Value};
+
+use super::plan::Plan;
+use super::results::{Results, Row, SeedResult};
+use crate::config::short;
+use crate::folder::{self, Holds};
+
+/// The folder of a finished run.
+#[derive(Debug, Clone)]
+pub struct Finished {
+    /// The folder.
+    pub path: PathBuf,
+    /// `summary.json`.
+    pub summary: Json,
+    /// The text of `config.toml`.
+    pub config: String,
+}
+
+/// What can be said of any folder with a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// A process is writing to it.
+    UnderWay,
+    /// It was interrupted.
+    Interrupted,
+    /// It is finished.
+    Finished,
+}
+
+/// The state of the run in a folder; nothing where it holds none.
+pub fn state_of(path: &Path) -> Option<State> {
+    if folder::is_under_way(path) {
+        return Some(State::UnderWay);
+    }
+    match folder::holds(path) {
+        Holds::Finished => Some(State::Finished),
+        Holds::Unfinished => Some(State::Interrupted),
+        Holds::Nothing | Holds::Foreign => None,
+    }
+}
+
+impl Finished {
+    /// The run in a folder.
+    ///
+    /// # Errors
+    /// When there is none that is finished, or its files cannot be read.
+    pub fn read(path: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        let accepted = "the folder of a finished run, such as out/ID";
+        match state_of(path) {
+            Some(State::Finished) => {}
+            Some(State::UnderWay) => return Err(BadInput::new(name, "its run is under way", accepted)),
+            Some(State::Interrupted) if path.join("summary.json").exists() => {
+                return Err(BadInput::new(name, "its summary.json is damaged, or was changed after fedsa wrote it", accepted));
+            }
+            Some(State::Interrupted) => return Err(BadInput::new(name, "its run was interrupted; --resume goes on with it", accepted)),
+            None if !path.exists() => return Err(BadInput::new(name, "there is no such folder", accepted)),
+            None => return Err(BadInput::new(name, "this is not the folder of a run", accepted)),
+        }
+        let text = |file: &str| {
+            let path = path.join(file);
+            regular::read_text(&path).map_err(|e| BadInput::new(path.display().to_string(), format!("cannot be read: {e}"), accepted))
+        };
+        let summary = serde_json::from_str(&text("summary.json")?)
+            .map_err(|e| BadInput::new(path.join("summary.json").display().to_string(), format!("not JSON: {e}"), accepted))?;
+        Ok(Self { path: path.to_path_buf(), summary, config: text("config.toml")? })
+    }
+
+    /// The settings, as a tree.
+    ///
+    /// # Errors
+    /// When `config.toml` was changed to what is not TOML.
+    pub fn settings(&self) -> Result<Table> {
+        let bad = |what: String| BadInput::new(self.path.join("config.toml").display().to_string(), what, "the file that fedsa wrote");
+        let table: Table = self.config.parse().map_err(|e: toml::de::Error| bad(format!("this is not TOML: {}", e.message())))?;
+        if table.contains_key("method") { Ok(table) } else { Err(bad("there is no method in it".into())) }
+    }
+
+    /// What was measured, for the plan of these settings.
+    ///
+    /// # Errors
+    /// When `trace.parquet` cannot be read, or is not that of the plan.
+    pub fn results(&self, plan: &Plan) -> Result<Results> {
+        let path = self.path.join("trace.parquet");
+        let table = trace::read(&path)?;
+        let misfit = |what: &str| BadInput::new(path.display().to_string(), what, "the trace of this very run, of this version of fedsa");
+        let mut runs = runs_of(&table).ok_or_else(|| misfit("columns are missing"))?;
+        let mut cells: Vec<Option<Vec<SeedResult>>> = vec![None; plan.cells.len()];
+        for planned in &plan.points {
+            for (label, cell) in plan.labels.iter().zip(&planned.cells) {
+                let seeds = runs.remove(&(label.clone(), planned.point.label.clone())).unwrap_or_default();
+                if seeds.len() != plan.cells[*cell].seeds().len() {
+                    return Err(misfit(&format!("it has {} seeds of {label} {}", seeds.len(), planned.point.label)));
+                }
+                cells[*cell].get_or_insert(seeds);
+            }
+        }
+        Ok(Results { cells: cells.into_iter().flatten().collect() })
+    }
+}
+
+/// A setting in which two experiments differ, with both values as text where it is set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The dotted key.
+    pub key: String,
+    /// Its value in the first.
+    pub a: Option<String>,
+    /// Its value in the second.
+    pub b: Option<String>,
+}
+
+/// The settings in which two experiments differ, as their resolved files say.
+pub fn differences(a: &Table, b: &Table) -> Vec<Difference> {
+    let flat = |table: &Table| {
+        let mut out = BTreeMap::new();
+        table.iter().for_each(|(key, value)| flatten(value, key, &mut out));
+        out
+    };
+    let (a, b) = (flat(a), flat(b));
+    let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    // What becomes of a check that options make impossible to measure is no setting of theirs.
+    let is_setting = |key: &&&String| !(key.starts_with("check.") && key.ends_with(".unmeasured"));
+    let differ = keys.iter().filter(is_setting).filter(|key| a.get(**key) != b.get(**key));
+    differ.map(|key| Difference { key: (*key).clone(), a: a.get(*key).map(short), b: b.get(*key).map(short) }).collect()
+}
+
+/// A tree as dotted keys; methods, checks and variants go by their names.
+fn flatten(value: &Value, key: &str, out: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Table(table) => table.iter().for_each(|(name, value)| flatten(value, &format!("{key}.{name}"), out)),
+        Value::Array(items) if items.iter().any(Value::is_table) => {
+            for (i, item) in items.iter().enumerate() {
+                let name = ["label", "name"].iter().find_map(|key| item.get(key)?.as_str().map(str::to_string));
+                flatten(item, &format!("{key}.{}", name.unwrap_or_else(|| i.to_string())), out);
+            }
+        }
+        other => {
+            out.insert(key.to_string(), other.clone());
+        }
+    }
+}
+
+/// The runs of a trace: for every method and point, its seeds in order.
+fn runs_of(table: &Trace) -> Option<HashMap<(String, String), Vec<SeedResult>>> {
+    let text = |name: &str| match table.column(name)? {
+        Column::Str(values) => Some(values),
+        _ => None,
+    };
+    let whole = |name: &str| match table.column(name)? {
+        Column::I64(values) => Some(values),
+        _ => None,
+    };
+    let number = |name: &str| match table.column(name)? {
+        Column::OptF64(values) => Some(values),
+        _ => None,
+    };
+    let (methods, points, outcomes, seeds) = (text("method")?, text("point")?, text("outcome")?, whole("seed")?);
+    let counts: HashMap<&str, &Vec<i64>> = COUNTS.iter().map(|count| Some((count.name, whole(count.name)?))).collect::<Option<_>>()?;
+    let metrics: HashMap<&str, &Vec<Option<f64>>> =
+        METRICS.iter().map(|metric| Some((metric.name, number(metric.name)?))).collect::<Option<_>>()?;
+    let always = |name: &str| record::metric(name).is_some_and(|metric| metric.needs.is_empty());
+    let mut runs: HashMap<(String, String), Vec<SeedResult>> = HashMap::new();
+    for i in 0..table.rows() {
+        let count = |name: &str| counts[name][i].cast_unsigned();
+        let (round, ledger) = (count("round"), Ledger::from_names(count));
+        // What is always known is absent from a table only where it was no number.
+        let seen = Observation::from_names(|name| metrics[name][i].or(always(name).then_some(f64::NAN)));
+        let seed = seeds[i].cast_unsigned();
+        let of = runs.entry((methods[i].clone(), points[i].clone())).or_default();
+        if of.last().is_none_or(|run| run.seed != seed) {
+            of.push(SeedResult {
+                seed,
+                rows: Vec::new(),
+                theta: Vec::new(),
+                status: Status::Ok,
+                stopped: outcomes[i] == Outcome::Converged.name(),
+            });
+        }
+        let run = of.last_mut().expect("just added");
+        run.rows.push(Row { round, ledger, seen });
+        if outcomes[i] == (Outcome::Diverged { round }).name() {
+            // A run ends with the round in which it diverged.
+            run.status = Status::Diverged { round };
+        }
+    }
+    Some(runs)
+}

@@ -1,0 +1,31 @@
+//! Experiments: a file in, results, checks and pictures out.
+//!
+//! [`config`] reads the file, [`plan`] says what it comes to, [`execute`] runs it, [`checks`] hold the
+//! results to what the file expects, [`output`] and [`picture`] write them. Nothing here knows the
+//! command line or the terminal: progress goes to an [`execute::Observer`], failures are values.
+
+pub mod bundled;
+pub mod checks;
+pub mod config;
+pub mod error;
+pub mod estimate;
+pub mod excerpt;
+pub mod execute;
+pub mod figure;
+pub mod finished;
+pub mod folder;
+pub mod memory;
+pub mod numbers;
+pub mod outcome;
+pub mod output;
+pub mod picture;
+pub mod plan;
+pub mod predict;
+pub mod resolve;
+pub mod results;
+pub mod trace_lines;
+
+pub use execute::{Control, Executed, execute};
+pub use plan::{Cell, Plan};
+pub use predict::Predictor;
+pub use results::Results;

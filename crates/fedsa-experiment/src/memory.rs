@@ -1,0 +1,362 @@
+//! How much memory an experiment takes, estimated before it takes any.
+//!
+//! Problems say it of themselves (`fedsa::problem::memory`); runs, what is recorded of
+//! them and what is predicted are added up here, from sizes. What does not fit into the
+//! memory that is available ([`machine::available`]) is refused. An estimate is of data
+//! structures: the stacks of threads, and what the allocator cannot give back, are a flat
+//! 20 MB.
+
+use fedsa::error::{BadInput, Result};
+use fedsa::methods::{Drift, Method, Setting};
+use fedsa::problem::memory::{Memory, matrix, vectors, worker};
+use fedsa::problem::{Field, Settings as Problem};
+use fedsa::sampling::{Law, Sampling};
+use fedsa::server::Delivery;
+use fedsa::theory::predict::{EXACT_DIM, MeanSquareRadius};
+use fedsa::uplink::medium::delay::Delay;
+use fedsa_data::DiskFiles;
+use fedsa_data::find::Places;
+use fedsa_data::machine::{self, bytes_text};
+use toml::Value;
+
+use super::estimate;
+use super::plan::{Cell, Plan};
+use super::results::Row;
+
+/// What the program takes before it does anything.
+const PROGRAM: f64 = 20e6;
+
+/// The memory of a problem's settings, on the threads that there are.
+///
+/// # Errors
+/// When a file cannot be read, or a setting has no size.
+pub fn of_problem(problem: &dyn Problem, sampling: Sampling, places: &Places) -> Result<Memory> {
+    problem.memory(&DiskFiles::new(places.clone()), sampling, rayon::current_num_threads())
+}
+
+/// Refuses problems that do not fit into the available memory when they are built side by
+/// side: the whole of what all keep, and what as many of them as there are threads need for
+/// a while. An error comes with the index of a problem: the largest, or the one at fault.
+///
+/// # Errors
+/// When they do not fit, or the size of one is not known.
+pub fn problems(sizes: Vec<Result<Memory>>) -> Result<Problems, (usize, BadInput)> {
+    let mut all = Vec::with_capacity(sizes.len());
+    for (i, memory) in sizes.into_iter().enumerate() {
+        let inside = |e: BadInput| if e.key.starts_with("sampling") { e } else { e.inside("problem") };
+        all.push(memory.map_err(|e| (i, inside(e)))?);
+    }
+    let largest = (0..all.len()).max_by(|i, j| all[*i].peak.total_cmp(&all[*j].peak)).unwrap_or(0);
+    let needed = PROGRAM + side_by_side(all.iter().map(|m| (m.peak, m.kept)));
+    let others = if all.len() == 1 { String::new() } else { format!(" ({} problems, the largest of them)", all.len()) };
+    let what = || format!("{}{others}", all[largest].sizes);
+    require("problem", needed, what, "fewer agents, states or features").map_err(|e| (largest, e))?;
+    Ok(Problems { peak: needed, kept: all.iter().map(|m| m.kept).sum() })
+}
+
+/// The memory of a plan's problems.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Problems {
+    /// Bytes while they are built, the program included.
+    pub peak: f64,
+    /// Bytes that they keep.
+    pub kept: f64,
+}
+
+/// What is kept of all, and what the most demanding take for a while, as many as there are threads.
+fn side_by_side(all: impl Iterator<Item = (f64, f64)>) -> f64 {
+    let (mut kept, mut passing) = (0.0, Vec::new());
+    for (peak, own) in all {
+        kept += own;
+        passing.push(peak - own);
+    }
+    passing.sort_by(|a, b| b.total_cmp(a));
+    kept + passing.iter().take(rayon::current_num_threads()).sum::<f64>()
+}
+
+/// Refuses what needs more than is available.
+fn require(key: &str, needed: f64, what: impl Fn() -> String, less: &str) -> Result<()> {
+    match machine::available()? {
+        Some(available) if needed > available.bytes => Err(BadInput::new(
+            key,
+            format!("{}: needs about {}, {} are available ({})", what(), bytes_text(needed), bytes_text(available.bytes), available.by),
+            format!("{less}; {}=SIZE says how much may be used where that is more", machine::VARIABLE),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// `about 210 MB of 15 GB available`.
+///
+/// # Errors
+/// As [`machine::available`].
+pub fn text(needed: f64) -> Result<String> {
+    let available = machine::available()?.map_or(String::new(), |available| format!(" of {} available", bytes_text(available.bytes)));
+    Ok(format!("about {}{available}", bytes_text(needed)))
+}
+
+/// What a plan's runs need beside its problems, which are there by now.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Runs {
+    /// Iterates, agents' memory, history, on as many threads as there are.
+    state: f64,
+    /// Recorded rounds and final iterates of all runs.
+    recorded: f64,
+    /// Writing what was recorded, and drawing it.
+    output: f64,
+    /// What theory needs for the predictions that checks and figure ask for, and for
+    /// radii before anything runs.
+    predictions: f64,
+}
+
+/// The peak of running a plan whose problems are built, in bytes, problems included: the
+/// larger of building and running.
+pub fn of_plan(plan: &Plan) -> f64 {
+    let runs = runs(plan);
+    let kept = plan.memory.kept;
+    plan.memory.peak.max(PROGRAM + kept + runs.during())
+}
+
+/// Refuses a plan whose runs do not fit into what is available now that its problems are built.
+///
+/// # Errors
+/// When they do not fit.
+pub fn refuse(plan: &Plan) -> Result<()> {
+    let runs = runs(plan);
+    let largest = [
+        (runs.state, "agents' memory and what the link remembers"),
+        (runs.recorded + runs.output, "recorded rounds"),
+        (runs.predictions, "predictions"),
+    ];
+    let (_, most) = largest.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).expect("three of them");
+    require(
+        "run",
+        runs.during(),
+        || format!("these runs, most of it for {most}"),
+        "fewer agents, recorded rounds, seeds or points at once, shorter delays, or fewer --threads",
+    )
+}
+
+/// Refuses to predict what takes more than is available.
+///
+/// # Errors
+/// When it does.
+pub fn refuse_predictions(plan: &Plan) -> Result<()> {
+    let needed = (0..plan.cells.len()).map(|cell| prediction(plan, cell)).fold(0.0, f64::max);
+    require("problem", needed, || "the second moments of all agents' samples".into(), "fewer distinct agents or features")
+}
+
+impl Runs {
+    /// The largest of what is needed at a time.
+    fn during(&self) -> f64 {
+        self.recorded + self.state.max(self.output).max(self.predictions)
+    }
+}
+
+fn runs(plan: &Plan) -> Runs {
+    let threads = rayon::current_num_threads();
+    let duration = estimate::duration(plan);
+    let predicted = asked_for(plan);
+    let mut runs = Runs::default();
+    let (mut states, mut longest) = (Vec::new(), 0.0f64);
+    let (mut rows, mut ended) = (0.0, 0.0f64);
+    for (i, cell) in plan.cells.iter().enumerate() {
+        let field = plan.field(i);
+        let (seeds, grid) = (cell.seeds_count() as f64, cell.grid.len() as f64);
+        let round = duration.cells[i] / (seeds * cell.run.rounds as f64).max(1.0);
+        let one = run_state(cell, field, duration.total > SAVED_AFTER, round > LONG_ROUND) + 2.0 * grid * size_of::<Row>() as f64;
+        // States of runs that have ended are kept together up to a bound, and written.
+        ended += if one <= KEPT_STATE { 2.0 * seeds * one } else { 0.0 };
+        states.extend(std::iter::repeat_n(one, cell.seeds_count().min(threads)));
+        runs.recorded += seeds * (grid * size_of::<Row>() as f64 + 8.0 * field.dim() as f64 + 100.0) + 8.0 * grid;
+        rows += seeds * grid;
+        // A curve gathers the values of all seeds at every recorded round.
+        longest = longest.max(grid * (330.0 + 24.0 * seeds));
+        let exact = if predicted[i] { prediction(plan, i) } else { 0.0 };
+        runs.predictions = runs.predictions.max(exact).max(stability(plan, i));
+    }
+    states.sort_by(|a: &f64, b| b.total_cmp(a));
+    let workers = plan.fields.iter().map(|f| worker(f.field.dim(), f.field.chain_len())).fold(0.0, f64::max);
+    // Metrics: the mean system and ideal controls.
+    let metrics = |f: &dyn Field| {
+        matrix(f.dim() as f64, f.dim() as f64) + f.systems().map_or(0.0, |s| s.kinds.len() as f64 * (8.0 * f.dim() as f64 + 40.0))
+    };
+    runs.state = states.iter().take(threads).sum::<f64>() + threads as f64 * workers;
+    runs.state += plan.fields.iter().map(|f| metrics(&*f.field)).sum::<f64>();
+    runs.recorded += ended.min(2.0 * KEPT_STATE);
+    // A row of the trace: texts, counts, metrics; then the columns as Parquet. A result: its entry of the summary.
+    runs.output = (rows * TRACE_ROW + plan.cells.len() as f64 * RESULT).max(longest);
+    runs
+}
+
+/// Runs that are estimated to be longer than this, in seconds, write checkpoints.
+const SAVED_AFTER: f64 = 5.0;
+
+/// Before a long round the state is copied: of one that is estimated to be longer than this, in
+/// seconds, on a machine that may be busy.
+const LONG_ROUND: f64 = 0.02;
+
+/// States up to this are kept of a run that has ended.
+const KEPT_STATE: f64 = 64e6;
+
+/// Bytes of a row of the trace while it is written.
+const TRACE_ROW: f64 = 470.0;
+
+/// Bytes of a result of the summary while it is written.
+const RESULT: f64 = 8000.0;
+
+/// What one seed of a cell needs: `agents (method + feedback + channel + chain)`, the server's
+/// tables, an exchange's sums and messages, past rounds and late letters.
+fn run_state(cell: &Cell, field: &dyn Field, saved: bool, copied: bool) -> f64 {
+    let (agents, d, words) = (field.agents() as f64, field.dim() as f64, field.chain_len() as f64);
+    let link = &cell.uplink;
+    let built = |agents: usize| {
+        let weights = vec![1.0 / agents as f64; agents];
+        cell.method.settings.build(&Setting { seed: 0, weights: &weights, start: vec![0.0], link: link.facts() })
+    };
+    let numbers = |method: &Method| method.server.state().iter().map(|v| v.len() as f64).sum::<f64>();
+    let (one, two) = (built(1), built(2));
+    // What the server keeps of every agent, in vectors: the numbers that a second agent adds at d = 1.
+    let table = numbers(&two) - numbers(&one);
+    let participants = cell.method.settings.shape().participants.map_or(agents, |m| (m as f64).min(agents));
+    let one_by_one = one.server.needs() == Delivery::PerAgent || link.late.is_some();
+    let history = match &link.delay {
+        Some(pull) => rounds(pull.delay.max(), cell) * (8.0 * d + 8.0 * agents * words + 100.0),
+        None => 0.0,
+    };
+    // Rules that look at distances keep the models of as many rounds as answers can be late.
+    let reach = link.facts().stale.or(link.facts().late);
+    let models =
+        if one.server.needs() == Delivery::PerAgent && table == 0.0 { rounds(reach.unwrap_or(0), cell) * (8.0 * d + 40.0) } else { 0.0 };
+    let letter = 8.0 * d + 64.0;
+    let mail = link.late.as_ref().map_or(0.0, |late| participants * letter * mean_delay(late).min(cell.run.rounds as f64));
+    let lasting = vectors(agents * one.client.memory() as f64, d)
+        + 8.0 * agents * (words + link.media_len() as f64 + link.feedback_len(d as usize) as f64 + table * d)
+        + history
+        + models
+        + mail;
+    let exchange = participants / 8.0 * 8.0 * d
+        + if link.is_clear() && !one_by_one { 0.0 } else { 17.0 * participants }
+        + if one_by_one { participants * (8.0 * d + 1.2 * letter) } else { 0.0 };
+    // Everyone, weights, participants; theta, its start and output.
+    let small = 24.0 * agents + 64.0 * d + worker(d as usize, words as usize);
+    // Metrics look at all control variates at once.
+    let controls = if matches!(cell.method.settings.shape().drift, Drift::ControlVariate { .. }) { agents * (8.0 * d + 40.0) } else { 0.0 };
+    // A copy of the state is its bytes, with the server's tables beside them; a checkpoint frames it.
+    let copies = f64::from(u8::from(copied || saved || lasting <= KEPT_STATE)) + f64::from(u8::from(saved));
+    lasting + copies * (lasting + 8.0 * agents * table * d) + exchange.max(controls) + small
+}
+
+/// The rounds for which something is kept that delays reach back to.
+fn rounds(longest: u64, cell: &Cell) -> f64 {
+    (longest as f64 + 1.0).min(cell.run.rounds as f64)
+}
+
+/// How long a late letter is on its way, on average; the longest where that is all that is known.
+fn mean_delay(delay: &Delay) -> f64 {
+    match delay {
+        Delay::Uniform { min, max } => (*min as f64 + *max as f64) / 2.0,
+        Delay::Geometric { mean, .. } => mean.min(delay.max() as f64),
+        Delay::Spikes { probability, rounds } => probability * *rounds as f64,
+        Delay::Constant { .. } | Delay::Trace { .. } | Delay::Stall { .. } => delay.max() as f64,
+    }
+}
+
+/// Of each cell, whether checks or the figure ask for what second moments are needed for.
+pub fn asked_for(plan: &Plan) -> Vec<bool> {
+    let experiment = &plan.experiment;
+    let noisy = |quantity: &str| ["noise", "floor", "finite_floor", "mean_square_radius"].contains(&quantity);
+    let asks = |label: &str| {
+        let by_figure = experiment.figure.exact.iter().any(|l| l == label)
+            || experiment.figure.levels.get(label).is_some_and(|quantities| quantities.iter().any(|q| noisy(q)));
+        let by_checks = experiment.checks.iter().filter(|check| check.method.as_deref() == Some(label)).any(|check| {
+            matches!(check.kind.as_str(), "curve" | "predicted")
+                || check.bias_over_noise.is_some()
+                || check.expected.as_ref().and_then(Value::as_str).is_some_and(noisy)
+        });
+        by_figure || by_checks
+    };
+    let by_label: Vec<bool> = plan.labels.iter().map(|label| asks(label)).collect();
+    let mut cells = vec![false; plan.cells.len()];
+    for (cell, asked) in plan.points.iter().flat_map(|point| point.cells.iter().zip(&by_label)) {
+        cells[*cell] |= asked;
+    }
+    cells
+}
+
+/// What the radii of a cell's round need: powers and sums of a step's map, and where the map of
+/// second moments is small enough, what that needs.
+fn stability(plan: &Plan, cell: usize) -> f64 {
+    const COPIES: f64 = 15.0;
+    let (field, shape) = (plan.field(cell), plan.cells[cell].shape());
+    let in_mean = if field.systems().is_some() && shape.is_linear { COPIES * matrix(field.dim() as f64, field.dim() as f64) } else { 0.0 };
+    let of_squares = MeanSquareRadius::is_small(&plan.forecast(cell));
+    in_mean + if of_squares { prediction(plan, cell) } else { 0.0 }
+}
+
+/// What the exact mean-square error of a cell needs (`fedsa::theory::exact_mse`): moments
+/// `d^4 + d^3 + d^2` and a map from starts to noise of each distinct agent; of FedLSA a map of
+/// second moments; of control variates K agents' second moments, `(d (K + 1) + 1)^2`, some twenty
+/// times in iterations.
+fn prediction(plan: &Plan, cell: usize) -> f64 {
+    /// Copies of the second moments that a solution by iteration holds.
+    const ITERATION: f64 = 20.0;
+    let (field, shape) = (plan.field(cell), plan.cells[cell].shape());
+    let Some(systems) = field.systems().filter(|_| shape.is_linear && field.sampling().kind == Law::Iid && field.dim() <= EXACT_DIM) else {
+        return 0.0;
+    };
+    let (kinds, d, threads) = (systems.kinds.len() as f64, field.dim() as f64, rayon::current_num_threads() as f64);
+    let packed = |n: f64| n * (n + 1.0) / 2.0;
+    let moments = matrix(d * d, d * d) + matrix(d * d, d) + matrix(d, d);
+    let (start, rest) = match shape.drift {
+        Drift::Zero => (d + 1.0, 8.0 * matrix(packed(d) + packed(d + 1.0), packed(d) + packed(d + 1.0))),
+        Drift::ControlVariate { talk: None } => {
+            let side = d * (kinds + 1.0) + 1.0;
+            (2.0 * d + 1.0, ITERATION * (8.0 * side * side + 8.0 * kinds * d * d))
+        }
+        _ => return 0.0,
+    };
+    let noise = matrix(packed(d), packed(start));
+    let making = 3.0 * matrix(packed(start), packed(start)) + 4.0 * noise;
+    kinds * (moments + noise) + threads.min(kinds) * making + rest
+}
+
+/// Whether second moments of every distinct agent fit into the available memory.
+pub fn moments_fit(kinds: usize, d: usize) -> bool {
+    let d = d as f64;
+    let needed = kinds as f64 * (matrix(d * d, d * d) + matrix(d * d, d) + matrix(d, d));
+    fits(needed)
+}
+
+/// Whether so many bytes are available, as far as is known.
+pub fn fits(bytes: f64) -> bool {
+    machine::available().ok().flatten().is_none_or(|available| bytes <= available.bytes)
+}
+
+/// Refuses to write a problem's arrays, `numbers` of them, where memory does not hold them twice.
+///
+/// # Errors
+/// When it does not.
+pub fn refuse_arrays(numbers: f64) -> Result<()> {
+    require("problem", 16.0 * numbers, || format!("{numbers:.1e} numbers"), "fewer agents, states or features")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_are_on_their_way_for_their_mean() {
+        assert_eq!(mean_delay(&Delay::Uniform { min: 1, max: 9 }), 5.0);
+        assert_eq!(mean_delay(&Delay::Geometric { mean: 1e9, max: Some(10) }), 10.0);
+        assert_eq!(mean_delay(&Delay::Spikes { probability: 0.5, rounds: 10 }), 5.0);
+        assert_eq!(mean_delay(&Delay::Constant { rounds: 7 }), 7.0);
+    }
+
+    #[test]
+    fn problems_side_by_side_keep_all_and_pass_some() {
+        let threads = rayon::current_num_threads();
+        let all = vec![(10.0, 1.0); threads + 3];
+        assert_eq!(side_by_side(all.into_iter()), (threads + 3) as f64 + 9.0 * threads as f64);
+    }
+}

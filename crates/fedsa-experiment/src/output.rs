@@ -1,0 +1,305 @@
+//! What a finished experiment leaves in its folder.
+
+use fedsa::error::Result;
+use fedsa::problem::arrays::{Array, Arrays};
+use fedsa::record::{self, COUNTS, Count, METRICS, Metric};
+use fedsa::round::Status;
+use fedsa_data::trace::{Column, Table as Trace};
+use fedsa_data::{npz, trace};
+use serde_json::{Map, Value as Json, json};
+use toml::Value;
+
+use super::checks::Verdict;
+use super::outcome::Outcome;
+use super::picture::{self, Picture};
+use super::plan::Plan;
+use super::predict::{Predictor, QUANTITIES};
+use super::results::{Estimate, Results, SeedResult};
+use crate::config::Experiment;
+use crate::figure::{About, Format};
+use crate::folder;
+
+/// The version of `summary.json`'s and `theta.npz`'s layout.
+pub const FORMAT: u64 = 2;
+
+/// The names of the files of a finished experiment but `config.toml`, which its start wrote; the summary last:
+/// a folder with a summary is complete.
+pub fn names(experiment: &Experiment) -> Vec<&'static str> {
+    let pictures = picture::formats(&experiment.figure).into_iter().map(Format::file_name);
+    ["trace.parquet", "theta.npz"].into_iter().chain(pictures).chain(["summary.json"]).collect()
+}
+
+/// These files, with their contents; `config` is the text of `config.toml`, which pictures tell.
+///
+/// # Errors
+/// When something is too large for its format.
+pub fn files(plan: &Plan, results: &Results, summary: &Json, picture: &Picture, config: &str) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut files = vec![
+        ("trace.parquet".to_string(), trace::to_bytes(&trace_table(plan, results)?)?),
+        ("theta.npz".to_string(), npz::to_bytes(&theta(plan, results)?)?),
+    ];
+    files.extend(pictures(plan, picture, config));
+    // By these a copy of the folder is told from one that was edited.
+    let digests = files.iter().map(|(name, bytes)| (name.clone(), json!(folder::digest(bytes))));
+    let mut summary = summary.clone();
+    summary["files"] = digests.chain([("config.toml".to_string(), json!(folder::digest(config.as_bytes())))]).collect::<Map<_, _>>().into();
+    files.push(("summary.json".to_string(), format!("{summary:#}\n").into_bytes()));
+    Ok(files)
+}
+
+/// The files of the picture, in the formats that the experiment's `[figure]` asks for. Each tells the text `config`.
+pub fn pictures(plan: &Plan, picture: &Picture, config: &str) -> Vec<(String, Vec<u8>)> {
+    let figure = &plan.experiment.figure;
+    let about = About { id: &plan.experiment.id, config };
+    let file = |format: Format| (format.file_name().to_string(), picture.render(format, &picture::look(figure), &about));
+    picture::formats(figure).into_iter().map(file).collect()
+}
+
+/// The columns of `trace.parquet` beside the counts, the metrics and the coordinates.
+const COLUMNS: &[&str] = &["method", "kind", "point", "outcome", "seed"];
+
+fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
+    // For every row of the table: the point, the method, the run and its outcome, its recorded round.
+    let mut all = Vec::new();
+    for planned in &plan.points {
+        for (label, cell) in plan.labels.iter().zip(&planned.cells) {
+            for run in &results.cells[*cell] {
+                let outcome = run.outcome(&plan.cells[*cell].run.stop).name();
+                all.extend(run.rows.iter().map(|row| (planned, label, *cell, outcome, run, row)));
+            }
+        }
+    }
+    let text = |of: &dyn Fn(usize) -> String| Column::Str((0..all.len()).map(of).collect());
+    let count = |x: u64| i64::try_from(x).unwrap_or(i64::MAX);
+    let mut columns = vec![
+        ("method".to_string(), text(&|i| all[i].1.clone())),
+        ("kind".to_string(), text(&|i| plan.cells[all[i].2].method.kind.to_string())),
+        ("point".to_string(), text(&|i| all[i].0.point.label.clone())),
+    ];
+    let all_coordinates = coordinates(plan);
+    for name in all_coordinates.clone() {
+        let values: Vec<Option<&Value>> =
+            all.iter().map(|(planned, ..)| planned.point.coordinates.iter().find(|(n, _)| *n == name).map(|(_, v)| v)).collect();
+        columns.push((column_name(&name, &all_coordinates), coordinate_column(&values)));
+    }
+    columns.push(("outcome".to_string(), text(&|i| all[i].3.to_string())));
+    columns.push(("seed".to_string(), Column::I64(all.iter().map(|(.., run, _)| count(run.seed)).collect())));
+    columns.extend(COUNTS.iter().map(|of| (of.name.to_string(), Column::I64(all.iter().map(|(.., row)| count(row.count(of))).collect()))));
+    // After a divergence numbers may not be finite: then there is none.
+    let finite = |of: &Metric| all.iter().map(|(.., row)| (of.recorded)(&row.seen).filter(|x| x.is_finite())).collect();
+    columns.extend(METRICS.iter().map(|metric| (metric.name.to_string(), Column::OptF64(finite(metric)))));
+    Trace::new(columns)
+}
+
+/// The name of a coordinate's column: another one where the name is that of a column that every table has.
+fn column_name(name: &str, coordinates: &[String]) -> String {
+    let is_taken = |name: &str| COLUMNS.contains(&name) || record::metric(name).is_some() || record::count(name).is_some();
+    let mut column = name.to_string();
+    while is_taken(&column) || (column != name && coordinates.contains(&column)) {
+        column.insert_str(0, "coordinate_");
+    }
+    column
+}
+
+/// The names of all coordinates, in the order in which points have them.
+fn coordinates(plan: &Plan) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for (name, _) in plan.points.iter().flat_map(|planned| &planned.point.coordinates) {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
+/// A coordinate's column: whole numbers or numbers where all of its values are, else text.
+fn coordinate_column(values: &[Option<&Value>]) -> Column {
+    let number = |value: &Value| value.as_float().or_else(|| value.as_integer().map(|i| i as f64));
+    if let Some(whole) = values.iter().map(|value| value.and_then(Value::as_integer)).collect() {
+        return Column::I64(whole);
+    }
+    if values.iter().flatten().all(|value| number(value).is_some()) {
+        return Column::OptF64(values.iter().map(|value| value.and_then(number)).collect());
+    }
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
+    Column::OptStr(values.iter().map(|value| value.map(text)).collect())
+}
+
+/// The final outputs: for every method (and point, where several) an array (seeds, d), and theta*.
+fn theta(plan: &Plan, results: &Results) -> Result<Arrays> {
+    let mut arrays = Arrays::new();
+    arrays.insert("format", Array::scalar(FORMAT as f64));
+    for planned in &plan.points {
+        let ran = plan.labels.iter().zip(&planned.cells).filter(|(_, cell)| plan.cells[**cell].refused.is_none());
+        for (label, cell) in ran {
+            let name = if planned.point.label.is_empty() { label.clone() } else { format!("{label} [{}]", planned.point.label) };
+            let seeds = &results.cells[*cell];
+            let d = plan.field(*cell).dim();
+            arrays.insert(name, Array::new(vec![seeds.len(), d], seeds.iter().flat_map(|s| s.theta.iter().copied()).collect())?);
+        }
+    }
+    for (i, field) in plan.fields.iter().enumerate() {
+        if let Some(root) = field.field.root() {
+            let name = if plan.fields.len() == 1 { "theta_star".to_string() } else { format!("theta_star [problem {i}]") };
+            arrays.insert(name, Array::new(vec![root.len()], root.to_vec())?);
+        }
+    }
+    Ok(arrays)
+}
+
+fn ledger_json(results: &[SeedResult]) -> Json {
+    if results.is_empty() {
+        return Json::Null;
+    }
+    let mean = |of: &Count| {
+        let total: f64 = results.iter().filter_map(|s| s.rows.last()).map(|row| row.count(of) as f64).sum();
+        total / results.len() as f64
+    };
+    COUNTS
+        .iter()
+        .filter(|count| count.set.is_some())
+        .map(|count| (count.name.to_string(), json!(mean(count))))
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+/// What a cell had spent when the figure's metric first fell to a level; without counts where it did not.
+fn cost_json(plan: &Plan, results: &Results, cell: usize, level: f64) -> Json {
+    let metric = picture::metrics(plan)[0];
+    let mut cost = Map::new();
+    cost.insert("metric".into(), json!(metric));
+    cost.insert("level".into(), json!(level));
+    let reached = COUNTS.iter().filter_map(|count| Some((count.name, results.cost(cell, metric, level, count)?)));
+    cost.extend(reached.map(|(name, count)| (name.to_string(), json!(count))));
+    cost.into()
+}
+
+/// Where results come from: what differs between equal runs on different machines or at different times.
+fn provenance() -> Json {
+    json!({
+        "fedsa": env!("CARGO_PKG_VERSION"),
+        "commit": option_env!("FEDSA_COMMIT"),
+        "processor": processor(),
+        "instruction_set": format!("{:?}", fedsa::kernel::Isa::best()).to_lowercase(),
+        "threads": rayon::current_num_threads(),
+        "system": format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        "command_line": std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect::<Vec<_>>(),
+        "ended": humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
+    })
+}
+
+/// The processor's name, where the system tells.
+fn processor() -> Option<String> {
+    let info = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = info.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_string())
+}
+
+/// A number as JSON; null when it is not finite.
+fn number(x: Option<f64>) -> Json {
+    x.filter(|x| x.is_finite()).map_or(Json::Null, |x| json!(x))
+}
+
+fn to_json(value: &Value) -> Json {
+    serde_json::to_value(value).unwrap_or(Json::Null)
+}
+
+/// `summary.json`. Predictions are those that checks and figure have asked for, and the cheap ones.
+pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts: &[Verdict], seconds: f64) -> Json {
+    let mut list = Vec::new();
+    for planned in &plan.points {
+        for (label, cell) in plan.labels.iter().zip(&planned.cells) {
+            let seeds = &results.cells[*cell];
+            let floors = |metric| results.floors(*cell, metric).map(|f| Estimate::of(&f));
+            let floor = floors("mse");
+            let last: Option<Vec<f64>> = seeds.iter().map(|s| s.last("mse")).collect();
+            let diverged: Vec<u64> = seeds
+                .iter()
+                .filter_map(|s| match s.status {
+                    Status::Diverged { round } => Some(round),
+                    Status::Ok => None,
+                })
+                .collect();
+            let mut predictions = Map::new();
+            for quantity in QUANTITIES.iter() {
+                if let Some(x) = predictor.known(*cell, quantity) {
+                    predictions.insert((*quantity).to_string(), number(Some(x)));
+                }
+            }
+            let coordinates: Map<String, Json> = planned.point.coordinates.iter().map(|(n, v)| (n.clone(), to_json(v))).collect();
+            let outcome = results.outcome(plan, *cell);
+            let mut entry = json!({
+                "method": label,
+                "kind": plan.cells[*cell].method.kind,
+                "point": planned.point.label,
+                "coordinates": coordinates,
+                "seeds": seeds.len(),
+                "status": if diverged.is_empty() { "ok" } else { "diverged" },
+                "outcome": outcome.map_or("refused", Outcome::name),
+                "as_expected": results.as_expected(plan, *cell),
+                "rounds": seeds.iter().filter_map(|s| s.rows.last()).map(|r| r.round).max(),
+                "floor_mean": number(floor.map(|f| f.mean)),
+                "floor_se": number(floor.map(|f| f.se)),
+                "final_mean": number(last.map(|l| Estimate::of(&l).mean)),
+                "residual_mean": number(seeds.iter().map(|s| s.last("residual")).collect::<Option<Vec<f64>>>().map(|l| Estimate::of(&l).mean)),
+                "predicted": predictions,
+                "ledger": ledger_json(seeds),
+            });
+            if let Some(reason) = &plan.cells[*cell].refused {
+                entry["status"] = json!("refused");
+                entry["reason"] = json!(reason);
+            }
+            if plan.cells[*cell].centre.is_some() {
+                let error = floors("error");
+                entry["error_floor_mean"] = number(error.map(|f| f.mean));
+                entry["error_floor_se"] = number(error.map(|f| f.se));
+            }
+            if !diverged.is_empty() {
+                entry["diverged_at_round"] = json!(diverged.iter().min());
+                entry["diverged_seeds"] = json!(diverged.len());
+                entry["largest_stable_step"] = number(plan.forecast(*cell).largest_stable_step().ok().map(|stable| stable.step));
+            }
+            if let Some(missed) = outcome.and_then(Outcome::missed) {
+                entry["target"] =
+                    json!({ "metric": missed.metric, "asked": number(Some(missed.target)), "reached": number(Some(missed.value)) });
+                if matches!(outcome, Some(Outcome::Stalled(_))) {
+                    entry["why_stalled"] = json!(results.why_stalled(plan, predictor, *cell, &missed));
+                }
+            }
+            let levels = plan.experiment.figure.level.as_ref().map_or(&[][..], |level| level.list());
+            if !levels.is_empty() {
+                entry["costs"] = levels.iter().map(|level| cost_json(plan, results, *cell, *level)).collect();
+            }
+            if seeds.iter().any(|s| s.stopped) {
+                entry["stopped_at_target"] = json!(seeds.iter().filter(|s| s.stopped).count());
+            }
+            list.push(entry);
+        }
+    }
+    let problems: Vec<Json> = plan
+        .fields
+        .iter()
+        .map(|f| {
+            let field = &f.field;
+            json!({
+                "agents": field.agents(),
+                "dim": field.dim(),
+                "sampling": serde_json::to_value(field.sampling()).unwrap_or(Json::Null),
+                "kinds_of_agents": field.systems().map(|s| s.kinds.len()),
+                "theta_star": field.root(),
+            })
+        })
+        .collect();
+    json!({
+        "format": FORMAT,
+        "id": plan.experiment.id,
+        "title": plan.experiment.title,
+        "fedsa": env!("CARGO_PKG_VERSION"),
+        "seconds": seconds,
+        "provenance": provenance(),
+        "passed": verdicts.iter().all(|v| v.as_expected) && results.all_as_expected(plan),
+        "checks": verdicts,
+        "results": list,
+        "problem": if problems.len() == 1 { problems[0].clone() } else { json!(problems) },
+    })
+}

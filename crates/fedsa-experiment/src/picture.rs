@@ -1,0 +1,282 @@
+//! The figure of an experiment.
+
+mod caption;
+mod cost;
+mod curves;
+mod lines;
+mod scaling;
+mod table;
+mod validate;
+
+use std::collections::HashMap;
+
+use fedsa::record::{self, COUNTS, Count};
+use fedsa::round::Status;
+use toml::Value;
+
+use self::lines::Lines;
+pub use self::validate::validate;
+use super::checks::Verdict;
+use super::plan::Plan;
+use super::predict::Predictor;
+use super::results::{self, Estimate, Results, Row, paid};
+use crate::config::schema::{self, Band, CurveCentre, FigureKind};
+use crate::figure::{About, Curve, Figure, Format, Level, Look, Panel, Style, Table, number_text};
+
+/// The most panels that are drawn, the most curves or levels in one of them, and the most rows and columns of a table:
+/// what a picture can show. Those that come first are.
+const MOST_PANELS: usize = 24;
+const MOST_CURVES: usize = 24;
+const MOST_ROWS: usize = 150;
+const MOST_COLUMNS: usize = 32;
+/// The most notes under a panel, and under a picture.
+const MOST_PANEL_NOTES: usize = 6;
+const MOST_NOTES: usize = 12;
+
+/// What quantities are called in legends.
+fn quantity_text(quantity: &str) -> &str {
+    match quantity {
+        "bias2" => "predicted bias²",
+        "noise" => "exact noise",
+        "floor" => "exact floor",
+        other => other,
+    }
+}
+
+/// The dashes of a quantity's level: quantities of one method share its colour.
+fn quantity_dash(quantity: &str) -> usize {
+    match quantity {
+        "bias2" => 0,
+        "noise" => 1,
+        _ => 2,
+    }
+}
+
+/// What metrics are called on axes.
+fn metric_text(metric: &str) -> &str {
+    record::metric(metric).map_or(metric, |metric| metric.axis)
+}
+
+/// What is shown: curves, or a table.
+pub enum Picture {
+    /// Panels of curves.
+    Chart(Figure),
+    /// Numbers.
+    Table(Table),
+}
+
+impl Picture {
+    /// The bytes of a file.
+    pub fn render(&self, format: Format, look: &Look, about: &About) -> Vec<u8> {
+        match self {
+            Picture::Chart(figure) => figure.render(format, look, about),
+            Picture::Table(table) => table.render(format, look, about),
+        }
+    }
+}
+
+/// How a `[figure]` table wants its picture drawn.
+pub fn look(figure: &schema::Figure) -> Look {
+    let usual = Look::default();
+    Look { width: figure.width, dpi: figure.dpi.unwrap_or(usual.dpi), theme: figure.theme }
+}
+
+/// The files that a `[figure]` table asks for, each once.
+pub fn formats(figure: &schema::Figure) -> Vec<Format> {
+    let wanted = figure.formats.as_deref().unwrap_or(&[Format::Svg, Format::Png]);
+    Format::ALL.into_iter().filter(|format| wanted.contains(format)).collect()
+}
+
+/// A swept value as panels show it.
+fn coordinate_text(name: &str, value: &Value) -> String {
+    let name = match name {
+        "step_size" => "η",
+        "local_steps" => "H",
+        "agents" => "N",
+        "talk_probability" => "p",
+        other => other,
+    };
+    match value {
+        Value::String(s) => s.clone(),
+        other => format!("{name} = {other}"),
+    }
+}
+
+fn coordinate_label(name: &str) -> String {
+    match name {
+        "agents" => "number of agents N".into(),
+        "step_size" => "step size η".into(),
+        "local_steps" => "local steps H".into(),
+        other => other.to_string(),
+    }
+}
+
+/// Draws the figure.
+pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts: &[Verdict], quick: bool) -> Picture {
+    let mut picture = match plan.experiment.figure.kind {
+        FigureKind::Curves => Picture::Chart(curves::curves(plan, results, predictor)),
+        FigureKind::Scaling => Picture::Chart(scaling::scaling(plan, results, predictor)),
+        FigureKind::Cost if plan.experiment.figure.x.is_none() => Picture::Table(cost::costs(plan, results)),
+        FigureKind::Cost => Picture::Chart(cost::cost(plan, results)),
+        FigureKind::Table => Picture::Table(table::table(plan, results)),
+    };
+    let notes = match &mut picture {
+        Picture::Chart(figure) => &mut figure.notes,
+        Picture::Table(table) => &mut table.notes,
+    };
+    let said = verdicts.iter().filter_map(|verdict| verdict.note(quick)).collect();
+    notes.extend(capped(said, MOST_NOTES, "more about checks"));
+    picture
+}
+
+/// The first of many notes, and how many more there are.
+fn capped(mut notes: Vec<String>, most: usize, more: &str) -> Vec<String> {
+    let left = notes.len().saturating_sub(most);
+    if left > 0 {
+        notes.truncate(most);
+        notes.push(format!("… and {left} {more}"));
+    }
+    notes
+}
+
+/// Notes that say what is not drawn, where `shown` of `all` are.
+fn left_out(shown: usize, all: usize, what: &str) -> Option<String> {
+    let say = || format!("Shown: the first {shown} of {all} {what}. The numbers of all are in summary.json and trace.parquet.");
+    (shown < all).then(say)
+}
+
+/// A figure without panels, with what the file says of all figures.
+fn empty(plan: &Plan) -> Figure {
+    let spec = &plan.experiment.figure;
+    Figure { title: plan.experiment.title.clone(), columns: spec.columns, share_y: spec.share_y, ..Figure::default() }
+}
+
+/// A panel without curves along a coordinate.
+fn along(plan: &Plan, axis: &str, title: String, y_label: String) -> Panel {
+    Panel {
+        title,
+        x_label: coordinate_label(axis),
+        y_label,
+        x_log: is_log(plan, axis),
+        x_binary: is_binary(plan, axis),
+        y_log: true,
+        y_range: plan.experiment.figure.y_range.map(|[a, b]| (a, b)),
+        ..Panel::default()
+    }
+}
+
+/// Panels by the values of some coordinates, each with the points that have them.
+fn panels(plan: &Plan, by: &[String]) -> Vec<(String, Vec<usize>)> {
+    let mut out = Lines::default();
+    for (i, planned) in plan.points.iter().enumerate() {
+        let parts = planned.point.coordinates.iter().filter(|(n, _)| by.contains(n)).map(|(n, v)| coordinate_text(n, v));
+        out.add(parts.collect::<Vec<_>>().join(", "), i);
+    }
+    out.into_vec()
+}
+
+/// The metrics that are drawn: mse, or the residual where theta* is not known, unless the file says otherwise.
+pub(super) fn metrics(plan: &Plan) -> Vec<&str> {
+    match &plan.experiment.figure.y {
+        Some(y) => y.list(),
+        None if plan.fields.iter().all(|f| f.field.root().is_some()) => vec!["mse"],
+        None => vec!["residual"],
+    }
+}
+
+fn y_label(metrics: &[&str]) -> String {
+    metrics.iter().map(|m| metric_text(m)).collect::<Vec<_>>().join("  and  ")
+}
+
+/// A curve's entry in the legend.
+fn curve_name(label: &str, rest: impl Iterator<Item = String>, metric: Option<&str>) -> String {
+    std::iter::once(label.to_string()).chain(metric.map(|m| metric_text(m).to_string())).chain(rest).collect::<Vec<_>>().join(", ")
+}
+
+/// Says of a cell that diverged when it did, and whether that was expected.
+fn status_note(plan: &Plan, results: &Results, cell: usize) -> Option<String> {
+    let round = results.cells[cell].iter().find_map(|s| match s.status {
+        Status::Diverged { round } => Some(round),
+        Status::Ok => None,
+    });
+    let label = &plan.cells[cell].method.label;
+    if let Some(reason) = &plan.cells[cell].refused {
+        return Some(format!("{label} is refused: {reason}"));
+    }
+    match (round, results.as_expected(plan, cell)) {
+        (Some(round), true) => Some(format!("{label} diverges (round {round}), as expected")),
+        (Some(round), false) => Some(format!("{label} diverged in round {round}")),
+        (None, false) => Some(format!("{label} was expected to diverge and did not")),
+        (None, true) => None,
+    }
+}
+
+/// Whether ticks along a coordinate stand at powers of two: where all its values are some, and where it counts bits.
+fn is_binary(plan: &Plan, axis: &str) -> bool {
+    let mut values: Vec<f64> = plan.points.iter().filter_map(|planned| planned.point.number(axis)).collect();
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    let is_power = |x: &f64| *x >= 1.0 && x.log2().fract() == 0.0;
+    axis == "bits" || (values.len() > 2 && values.iter().all(is_power))
+}
+
+/// Whether a coordinate is drawn on a logarithmic axis: where it can be, unless the file says otherwise.
+fn is_log(plan: &Plan, axis: &str) -> bool {
+    let positive = || plan.points.iter().filter_map(|planned| planned.point.number(axis)).all(|x| x > 0.0);
+    plan.experiment.figure.x_log.unwrap_or_else(positive)
+}
+
+/// A line of the given slope on logarithmic axes, a little above the curves, of which it follows those that are about as
+/// steep where there are any.
+fn reference(slope: f64, curves: &[Curve]) -> Option<Curve> {
+    const AS_STEEP: f64 = 0.35;
+    const ABOVE: f64 = 0.18;
+    let logs = |curve: &Curve| -> Vec<(f64, f64)> {
+        let points = curve.x.iter().zip(&curve.y).filter(|(x, y)| **x > 0.0 && **y > 0.0 && y.is_finite());
+        points.map(|(x, y)| (x.log10(), y.log10())).collect()
+    };
+    let all: Vec<Vec<(f64, f64)>> = curves.iter().filter(|c| c.style != Style::Dashed).map(logs).filter(|c| c.len() > 1).collect();
+    let steepness = |curve: &[(f64, f64)]| {
+        let ((x, y), (to_x, to_y)) = (curve[0], curve[curve.len() - 1]);
+        (to_y - y) / (to_x - x)
+    };
+    let steep: Vec<&Vec<(f64, f64)>> = all.iter().filter(|c| (steepness(c) - slope).abs() < AS_STEEP).collect();
+    let followed: Vec<(f64, f64)> = if steep.is_empty() { all.concat() } else { steep.into_iter().flatten().copied().collect() };
+    let height = followed.iter().map(|(x, y)| y - slope * x).max_by(f64::total_cmp)? + ABOVE;
+    let low = followed.iter().map(|(x, _)| *x).min_by(f64::total_cmp)?;
+    let high = followed.iter().map(|(x, _)| *x).max_by(f64::total_cmp)?;
+    let x = vec![10f64.powf(low), 10f64.powf(high)];
+    let y = vec![10f64.powf(height + slope * low), 10f64.powf(height + slope * high)];
+    Some(Curve { label: format!("slope {}", slope.to_string().replace('-', "−")), x, y, style: Style::Reference, ..Curve::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::predict::QUANTITIES;
+    use super::*;
+    use crate::figure::has_glyphs;
+    use fedsa::record::METRICS;
+
+    #[test]
+    fn the_font_has_what_axes_and_legends_say() {
+        let metrics = METRICS.iter().map(|metric| metric.axis);
+        let quantities = QUANTITIES.iter().map(|q| quantity_text(q));
+        let coordinates = ["step_size", "local_steps", "agents", "talk_probability"];
+        let axes = COUNTS.iter().flat_map(|count| [count.axis, count.column]).map(str::to_string).chain(coordinates.map(coordinate_label));
+        let values = coordinates.map(|name| coordinate_text(name, &Value::Integer(1)));
+        for text in metrics.chain(quantities).map(str::to_string).chain(axes).chain(values) {
+            assert!(has_glyphs(&text), "{text}");
+        }
+        assert!(!has_glyphs("\u{4e00}"), "what the font lacks is noticed");
+    }
+
+    #[test]
+    fn a_reference_lies_above_the_curves_that_are_as_steep() {
+        let curve = |y: [f64; 2]| Curve { x: vec![1.0, 100.0], y: y.to_vec(), ..Curve::default() };
+        let line = reference(-1.0, &[curve([1.0, 0.01]), curve([2.0, 0.02]), curve([50.0, 50.0])]).unwrap();
+        assert_eq!((line.label.as_str(), &line.x[..]), ("slope −1", &[1.0, 100.0][..]));
+        assert!(line.y[0] > 2.0 && line.y[0] < 4.0, "{:?}", line.y);
+        assert!((line.y[0] / line.y[1] - 100.0).abs() < 1e-9);
+        assert!(reference(-1.0, &[curve([f64::NAN, 0.0])]).is_none());
+    }
+}

@@ -1,0 +1,120 @@
+//! What it takes to reach a level of the metric: along a coordinate, or in numbers.
+
+use super::caption::Seeds;
+use super::*;
+use crate::figure::{Cell, Fill};
+
+/// The most places that a note names.
+const MOST_PLACES: usize = 12;
+
+pub(super) fn cost(plan: &Plan, results: &Results) -> Figure {
+    let spec = &plan.experiment.figure;
+    let (axis, levels) = (spec.x.as_deref().expect("validated"), spec.level.as_ref().expect("validated").list());
+    let (metric, paid) = (metrics(plan)[0], paid(spec.cost.as_deref()));
+    let by = spec.panels.clone().unwrap_or_default();
+    let mut figure = empty(plan);
+    let mut seeds = Seeds::default();
+    let groups = panels(plan, &by);
+    let all = levels.len() * groups.len();
+    figure.notes.extend(left_out(MOST_PANELS.min(all), all, "panels"));
+    for (level, (title, points)) in levels.iter().flat_map(|level| groups.iter().map(move |group| (*level, group))).take(MOST_PANELS) {
+        seeds.panel();
+        let mut panel = along(plan, axis, until(title, metric, level), paid.axis.to_string());
+        let (mut color, mut left) = (0, 0);
+        // Methods that do not get there, by where they do not.
+        let mut missed: Lines<&str> = Lines::default();
+        for (m, label) in plan.labels.iter().enumerate() {
+            let (mut lines, mut never) = (Lines::default(), Vec::new());
+            for planned in points.iter().map(|point| &plan.points[*point]) {
+                let Some(x) = planned.point.number(axis) else { continue };
+                let cell = planned.cells[m];
+                seeds.add(plan, results, cell);
+                let rest = planned.point.coordinates.iter().filter(|(n, _)| n != axis && !by.contains(n));
+                let name = curve_name(label, rest.map(|(n, v)| coordinate_text(n, v)), None);
+                match results.cost(cell, metric, level, paid) {
+                    Some(y) => lines.add(name, (x, y)),
+                    None => never.push(x),
+                }
+            }
+            // Of many lines, as many of each method.
+            let most = color + (MOST_CURVES / plan.labels.len()).max(1);
+            for (label, mut line) in lines.into_vec() {
+                if color >= most.min(MOST_CURVES) {
+                    left += 1;
+                    continue;
+                }
+                line.sort_by(|a, b| a.0.total_cmp(&b.0));
+                let (x, y) = line.into_iter().unzip();
+                panel.curves.push(Curve { label, color, x, y, band: None, style: Style::LinePoints });
+                color += 1;
+            }
+            if !never.is_empty() {
+                let more = never.len().saturating_sub(MOST_PLACES);
+                let places: Vec<String> = never.iter().take(MOST_PLACES).map(f64::to_string).collect();
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                missed.add(format!("{axis} = {}{more}", places.join(", ")), label);
+            }
+        }
+        if let Some(slope) = spec.slope.filter(|_| panel.x_log) {
+            panel.curves.extend(reference(slope, &panel.curves));
+        }
+        if left > 0 {
+            panel.notes.push(format!("Shown: {color} of {} lines, the first of each method", color + left));
+        }
+        let notes = missed.into_vec().into_iter().map(|(places, labels)| format!("Not reached at {places}: {}", labels.join("; ")));
+        panel.notes.extend(capped(notes.collect(), MOST_PANEL_NOTES, "more"));
+        figure.panels.push(panel);
+    }
+    seeds.note_in(&mut figure.panels);
+    let mean = "the mean over seeds of that count at the first recorded round at which the mean over seeds of";
+    figure.caption = format!("Points: {mean} {} is at most the level; {}.", metric_text(metric), seeds.text());
+    figure
+}
+
+/// What a panel or a block of rows is about.
+fn until(title: &str, metric: &str, level: f64) -> String {
+    let until = format!("until {} ≤ {level}", metric_text(metric));
+    if title.is_empty() { until } else { format!("{title}, {until}") }
+}
+
+/// A row per method and combination of coordinates, a column per count.
+pub(super) fn costs(plan: &Plan, results: &Results) -> Table {
+    let spec = &plan.experiment.figure;
+    let levels = spec.level.as_ref().expect("validated").list();
+    let metric = metrics(plan)[0];
+    let one = spec.cost.as_deref();
+    let counts: Vec<&Count> = one.map_or_else(|| COUNTS.iter().filter(|count| count.is_usual).collect(), |_| vec![paid(one)]);
+    let by = spec.panels.clone().unwrap_or_default();
+    let (mut seeds, mut count, mut all) = (Seeds::default(), 0, 0);
+    let mut out = Table { title: plan.experiment.title.clone(), ..Table::default() };
+    out.columns.push("method".into());
+    out.columns.extend(counts.iter().map(|count| count.column.to_string()));
+    let groups = panels(plan, &by);
+    for (level, (title, points)) in levels.iter().flat_map(|level| groups.iter().map(move |group| (*level, group))) {
+        out.rows.push(vec![Cell { text: until(title, metric, level), fill: Fill::Group }]);
+        let cells = points.iter().flat_map(|point| plan.labels.iter().zip(&plan.points[*point].cells).map(move |row| (*point, row)));
+        for (point, (label, cell)) in cells {
+            all += 1;
+            if count == MOST_ROWS {
+                continue;
+            }
+            count += 1;
+            seeds.add(plan, results, *cell);
+            let rest = plan.points[point].point.coordinates.iter().filter(|(name, _)| !by.contains(name));
+            let name = curve_name(label, rest.map(|(name, value)| coordinate_text(name, value)), None);
+            let mut row = vec![Cell { text: name, fill: Fill::None }];
+            row.extend(counts.iter().map(|paid| {
+                let text = results.cost(*cell, metric, level, paid).map_or("not reached".into(), number_text);
+                Cell { text, fill: Fill::None }
+            }));
+            out.rows.push(row);
+        }
+    }
+    out.notes.extend(left_out(count, all, "rows"));
+    out.caption = format!(
+        "Numbers: the mean over seeds of each count at the first recorded round at which the mean over seeds of {} is at most the level; {}.",
+        metric_text(metric),
+        seeds.text()
+    );
+    out
+}

@@ -1,0 +1,188 @@
+//! Metrics along the rounds.
+
+use std::collections::BTreeSet;
+
+use super::super::results::quantile;
+use super::caption::{self, PREDICTED, Seeds, Spread};
+use super::*;
+
+/// How the seeds of a cell become a curve.
+struct Drawing<'a> {
+    plan: &'a Plan,
+    results: &'a Results,
+    predictor: &'a Predictor<'a>,
+    axis: &'static Count,
+    x_log: bool,
+    centre: CurveCentre,
+    spread: Spread,
+}
+
+pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Figure {
+    let spec = &plan.experiment.figure;
+    let all: Vec<String> =
+        plan.points.iter().flat_map(|p| p.point.coordinates.iter().map(|(n, _)| n)).collect::<BTreeSet<_>>().into_iter().cloned().collect();
+    let by = spec.panels.clone().unwrap_or(all);
+    let metrics = metrics(plan);
+    let drawing = Drawing {
+        plan,
+        results,
+        predictor,
+        axis: paid(Some(spec.x.as_deref().unwrap_or("round"))),
+        x_log: spec.x_log.unwrap_or(false),
+        centre: spec.centre.unwrap_or(CurveCentre::Mean),
+        spread: Spread::of(spec),
+    };
+    let mut figure = empty(plan);
+    let mut seeds = Seeds::default();
+    let groups = panels(plan, &by);
+    figure.notes.extend(left_out(MOST_PANELS.min(groups.len()), groups.len(), "panels"));
+    for (title, points) in groups.into_iter().take(MOST_PANELS) {
+        seeds.panel();
+        let mut panel = Panel {
+            title,
+            x_label: drawing.axis.axis.into(),
+            y_label: y_label(&metrics),
+            x_log: drawing.x_log,
+            y_log: true,
+            y_range: spec.y_range.map(|[a, b]| (a, b)),
+            ..Panel::default()
+        };
+        let mut ratios =
+            Panel { x_label: panel.x_label.clone(), y_label: "measured / exact".into(), x_log: panel.x_log, ..Panel::default() };
+        ratios.levels.push(Level { y: 1.0, color: 6, ..Level::default() });
+        let mut levels: BTreeSet<String> = BTreeSet::new();
+        let mut notes: Vec<String> = Vec::new();
+        let cells = points.len() * metrics.len() * plan.labels.len();
+        // Of many curves, as many of each method.
+        let of_each = (MOST_CURVES / plan.labels.len()).max(1);
+        let (points, metrics) = (&points, &metrics);
+        let several = plan.labels.iter().enumerate().flat_map(|(m, label)| {
+            let all = points.iter().flat_map(move |point| metrics.iter().map(move |metric| (m, label, *point, *metric)));
+            all.take(of_each)
+        });
+        for (color, (m, label, point, metric)) in several.take(MOST_CURVES).enumerate() {
+            let planned = &plan.points[point];
+            let cell = planned.cells[m];
+            seeds.add(plan, results, cell);
+            let rest = planned.point.coordinates.iter().filter(|(n, _)| !by.contains(n));
+            let name = curve_name(label, rest.map(|(n, v)| coordinate_text(n, v)), (metrics.len() > 1).then_some(metric));
+            panel.curves.push(drawing.measured(cell, metric, &name, color));
+            let predicted = record::metric(metric).is_some_and(|metric| metric.is_predicted);
+            if predicted && spec.exact.contains(label) {
+                let exact = drawing.exact(cell, metric, &name, color);
+                ratios.curves.extend(exact.as_ref().map(|exact| drawing.ratio(cell, metric, exact, &name, color)));
+                panel.curves.extend(exact);
+            }
+            for quantity in spec.levels.get(label).into_iter().flatten().filter(|_| predicted) {
+                let text = format!("{label}: {}", quantity_text(quantity));
+                if let Ok(y) = predictor.number(cell, quantity)
+                    && levels.insert(text.clone())
+                {
+                    panel.levels.push(Level { label: text, y, color, dash: quantity_dash(quantity) });
+                }
+            }
+            notes.extend(status_note(plan, results, cell).filter(|note| !notes.contains(note)));
+        }
+        if let Some(slope) = spec.slope {
+            panel.curves.extend(reference(slope, &panel.curves));
+        }
+        let shown = MOST_CURVES.min(of_each * plan.labels.len());
+        if cells > shown {
+            panel.notes.push(format!("Shown: {shown} of {cells} curves, the first of each method"));
+        }
+        panel.notes.extend(capped(notes, MOST_PANEL_NOTES, "more that are refused or diverge"));
+        if spec.ratios && !ratios.curves.is_empty() {
+            panel.lower = Some(Box::new(ratios));
+        }
+        figure.panels.push(panel);
+    }
+    seeds.note_in(&mut figure.panels);
+    figure.caption = caption::curves(&seeds, drawing.centre, drawing.spread);
+    let has_prediction = |panel: &Panel| !panel.levels.is_empty() || panel.curves.iter().any(|curve| curve.style == Style::Dashed);
+    if figure.panels.iter().any(has_prediction) {
+        figure.caption.push_str(PREDICTED);
+    }
+    if figure.panels.iter().any(|panel| panel.lower.is_some()) {
+        figure.caption.push_str(" Lower panels: the measured mean over the exact one, with the same bands.");
+    }
+    if drawing.stops_early(&figure) {
+        figure.caption.push_str(" A line ends where the first of its seeds stops.");
+    }
+    figure
+}
+
+impl Drawing<'_> {
+    /// A metric of a cell over its seeds, at the rounds that the axis can show.
+    fn data(&self, cell: usize, metric: &str) -> Vec<(Row, Vec<f64>)> {
+        self.results.curve(cell, metric).into_iter().filter(|(row, _)| !self.x_log || row.round > 0).collect()
+    }
+
+    /// The middle of values, one a seed, with the edges of the band.
+    fn middle(&self, values: &[f64]) -> (f64, f64, f64) {
+        if self.centre == CurveCentre::Median {
+            let mut sorted = values.to_vec();
+            sorted.sort_by(f64::total_cmp);
+            return (quantile(&sorted, 0.5), quantile(&sorted, 0.1), quantile(&sorted, 0.9));
+        }
+        let Estimate { mean, se } = Estimate::of(values);
+        match self.spread {
+            Spread::Deviation => {
+                // Kept positive for logarithmic axes.
+                let sd = se * (values.len() as f64).sqrt();
+                (mean, (mean - sd).max(values.iter().copied().fold(f64::INFINITY, f64::min)), mean + sd)
+            }
+            _ => (mean, mean - se, mean + se),
+        }
+    }
+
+    fn curve(&self, cell: usize, label: &str, color: usize, points: impl Iterator<Item = (f64, (f64, f64, f64))>) -> Curve {
+        let mut curve = Curve { label: label.to_string(), color, ..Curve::default() };
+        let (mut low, mut high) = (Vec::new(), Vec::new());
+        for (x, (middle, below, above)) in points {
+            curve.x.push(x);
+            curve.y.push(middle);
+            low.push(below);
+            high.push(above);
+        }
+        let has_band = self.results.cells[cell].len() > 1 && self.spread != Spread::Nothing;
+        curve.band = has_band.then_some((low, high));
+        curve
+    }
+
+    fn measured(&self, cell: usize, metric: &str, label: &str, color: usize) -> Curve {
+        let data = self.data(cell, metric);
+        self.curve(cell, label, color, data.iter().map(|(row, values)| (row.count(self.axis) as f64, self.middle(values))))
+    }
+
+    /// A cell's exact mean-square error at the rounds that were measured, along the same axis:
+    /// what rounds cost in samples or bits is known from their ledger.
+    fn exact(&self, cell: usize, metric: &str, name: &str, color: usize) -> Option<Curve> {
+        let exact = self.predictor.mse(cell, &self.predictor.curve(cell).ok()?, metric);
+        let grid = &self.plan.cells[cell].grid;
+        let at = |row: &Row| Some((row.count(self.axis) as f64, exact[grid.binary_search(&row.round).ok()?]));
+        let (x, y) = self.data(cell, metric).iter().filter_map(|(row, _)| at(row)).unzip();
+        Some(Curve { label: format!("{name}, exact"), color, x, y, band: None, style: Style::Dashed })
+    }
+
+    /// What was measured over what is exact.
+    fn ratio(&self, cell: usize, metric: &str, exact: &Curve, label: &str, color: usize) -> Curve {
+        let over: HashMap<u64, f64> = exact.x.iter().zip(&exact.y).map(|(x, y)| (x.to_bits(), *y)).collect();
+        let at = |(row, values): &(Row, Vec<f64>)| {
+            let x = row.count(self.axis) as f64;
+            let exact = over.get(&x.to_bits())?;
+            let (middle, low, high) = self.middle(values);
+            Some((x, (middle / exact, low / exact, high / exact)))
+        };
+        let data = self.data(cell, metric);
+        self.curve(cell, label, color, data.iter().filter_map(at))
+    }
+
+    /// Whether seeds of one drawn cell end at different rounds.
+    fn stops_early(&self, figure: &Figure) -> bool {
+        let ends_apart = |seeds: &Vec<super::super::results::SeedResult>| {
+            let last = |seed: &super::super::results::SeedResult| seed.rows.last().map(|row| row.round);
+            seeds.iter().any(|seed| seed.stopped) && seeds.windows(2).any(|pair| last(&pair[0]) != last(&pair[1]))
+        };
+        !figure.panels.is_empty() && self.results.cells.iter().any(ends_apart)
+    }
+}

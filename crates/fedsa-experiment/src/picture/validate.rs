@@ -1,0 +1,172 @@
+//! Whether a figure can be drawn as its table says.
+
+use std::fmt::Display;
+
+use fedsa::error::{BadInput, Result, require};
+
+use super::super::predict::QUANTITIES;
+use super::*;
+use crate::config::Experiment;
+use crate::config::schema::FigureKind::{Cost, Curves, Scaling, Table as Numbers};
+
+const WIDTHS: std::ops::RangeInclusive<f64> = 300.0..=4000.0;
+const DPIS: std::ops::RangeInclusive<f64> = 24.0..=1200.0;
+
+/// Checks that the figure can be drawn.
+///
+/// # Errors
+/// When it names an unknown axis, metric, coordinate, method or quantity, has a value that cannot be drawn, or a key that
+/// means nothing to its kind.
+pub fn validate(experiment: &Experiment, labels: &[String]) -> Result<()> {
+    let figure = &experiment.figure;
+    names(experiment, labels).and_then(|()| kinds(figure)).and_then(|()| values(experiment)).map_err(|e| e.inside("figure"))
+}
+
+fn kind_name(kind: FigureKind) -> &'static str {
+    match kind {
+        Curves => "curves",
+        Scaling => "scaling",
+        Cost => "cost",
+        Numbers => "table",
+    }
+}
+
+/// Checks what is named.
+fn names(experiment: &Experiment, labels: &[String]) -> Result<()> {
+    let figure = &experiment.figure;
+    let coordinates: HashMap<&str, &Value> =
+        experiment.points.iter().flat_map(|p| &p.coordinates).map(|(n, value)| (n.as_str(), value)).collect();
+    if let Some(x) = &figure.x {
+        let known = if figure.kind == Curves { record::count(x).is_some() } else { coordinates.contains_key(x.as_str()) };
+        let accepted = if figure.kind == Curves { results::counts().join(", ") } else { "a coordinate that is swept".into() };
+        require(known, "x", format!("\"{x}\""), &accepted)?;
+    }
+    require(figure.kind != Scaling || figure.x.is_some(), "x", "missing", "given: the coordinate along which something is drawn")?;
+    if let Some(cost) = &figure.cost {
+        let known = figure.kind == Cost && record::count(cost).is_some();
+        require(known, "cost", format!("\"{cost}\""), &format!("with kind = \"cost\", one of {}", results::counts().join(", ")))?;
+    }
+    let shown = figure.y.as_ref().map_or(vec!["mse"], |y| y.list());
+    require(!shown.is_empty(), "y", "[]", &format!("at least one of {}", results::metrics().join(", ")))?;
+    for y in &shown {
+        require(record::metric(y).is_some(), "y", format!("\"{y}\""), &format!("one of {}", results::metrics().join(", ")))?;
+    }
+    let twice = (1..shown.len()).find(|i| shown[..*i].contains(&shown[*i]));
+    require(twice.is_none(), "y", format!("{shown:?}"), "each metric once")?;
+    let is_one = matches!(figure.kind, Curves | Scaling) || shown.len() == 1;
+    require(is_one, "y", format!("{shown:?}"), &format!("one metric for kind = \"{}\"", kind_name(figure.kind)))?;
+    for name in figure.panels.iter().flatten() {
+        require(coordinates.contains_key(name.as_str()), "panels", format!("\"{name}\""), "coordinates that are swept")?;
+    }
+    let predicted = shown.iter().any(|y| results::predicted_metrics().contains(y));
+    for (key, given) in [("levels", !figure.levels.is_empty()), ("exact", !figure.exact.is_empty())] {
+        let accepted = format!("a figure of {}, which theory predicts", results::predicted_metrics().join(" or "));
+        require(predicted || !given, key, format!("a prediction beside {}", shown.join(", ")), &accepted)?;
+    }
+    let levels = figure.levels.keys().map(|label| ("levels", label));
+    for (key, label) in levels.chain(figure.exact.iter().map(|label| ("exact", label))) {
+        require(labels.contains(label), key, format!("\"{label}\""), &format!("a method's label: {}", labels.join(", ")))?;
+    }
+    for quantity in figure.levels.values().flatten() {
+        let known = QUANTITIES.contains(&quantity.as_str());
+        require(known, "levels", format!("\"{quantity}\""), &format!("one of {}", QUANTITIES.join(", ")))?;
+    }
+    Ok(())
+}
+
+/// Refuses keys that mean nothing to the figure's kind.
+fn kinds(figure: &schema::Figure) -> Result<()> {
+    let rows: [(&str, bool, &[FigureKind]); 11] = [
+        ("level", figure.level.is_some(), &[Cost]),
+        ("centre", figure.centre.is_some(), &[Curves]),
+        ("band", figure.band.is_some(), &[Curves, Scaling]),
+        ("levels", !figure.levels.is_empty(), &[Curves, Scaling]),
+        ("exact", !figure.exact.is_empty(), &[Curves]),
+        ("ratios", figure.ratios, &[Curves]),
+        ("slope", figure.slope.is_some(), &[Curves, Scaling, Cost]),
+        ("x_log", figure.x_log.is_some(), &[Curves, Scaling, Cost]),
+        ("y_range", figure.y_range.is_some(), &[Curves, Scaling, Cost]),
+        ("share_y", figure.share_y.is_some(), &[Curves, Scaling, Cost]),
+        ("columns", figure.columns.is_some(), &[Curves, Scaling, Cost]),
+    ];
+    for (key, given, kinds) in rows {
+        if given && !kinds.contains(&figure.kind) {
+            let kinds = kinds.iter().map(|kind| kind_name(*kind)).collect::<Vec<_>>().join(", ");
+            let what = format!("this means nothing to a figure of kind {}", kind_name(figure.kind));
+            return Err(BadInput::new(key, what, format!("no such key here; it is for the kinds {kinds}")));
+        }
+        // Costs without a coordinate are a table.
+        if given && figure.kind == Cost && figure.x.is_none() && key != "level" {
+            let what = "this means nothing to costs in numbers".to_string();
+            return Err(BadInput::new(
+                key,
+                what,
+                "x = a coordinate that is swept, along which costs are drawn; or no such key here".to_string(),
+            ));
+        }
+    }
+    let is_median = figure.centre == Some(CurveCentre::Median);
+    let goes_with = !is_median || matches!(figure.band, None | Some(Band::None));
+    require(goes_with, "band", "one around a mean", "\"none\" with centre = \"median\", which has quantiles for a band")?;
+    require(
+        !figure.ratios || !figure.exact.is_empty(),
+        "ratios",
+        "true without `exact`",
+        "the labels of methods in `exact`, whose ratios are drawn",
+    )?;
+    require(!figure.ratios || !is_median, "ratios", "true for medians", "centre = \"mean\": theory predicts means")
+}
+
+/// Checks numbers.
+fn values(experiment: &Experiment) -> Result<()> {
+    let figure = &experiment.figure;
+    if figure.kind == Cost {
+        let levels = figure.level.as_ref().map_or(&[][..], |level| level.list());
+        let shown = figure.level.as_ref().map_or("missing".into(), |_| format!("{levels:?}"));
+        let good = !levels.is_empty() && levels.iter().all(|x| *x > 0.0 && x.is_finite());
+        require(good, "level", shown, "positive levels of the metric, at least one")?;
+    }
+    if let Some([low, high]) = figure.y_range {
+        let good = low > 0.0 && low < high && high.is_finite();
+        let accepted = "[low, high] with 0 < low < high: the vertical axis is logarithmic";
+        require(good, "y_range", format!("[{low}, {high}]"), accepted)?;
+    }
+    let within = |key: &str, value: Option<f64>, range: &std::ops::RangeInclusive<f64>, unit: &str| match value {
+        Some(x) => require(range.contains(&x), key, x, &format!("{} to {} {unit}", range.start(), range.end())),
+        None => Ok(()),
+    };
+    within("width", figure.width, &WIDTHS, "pixels")?;
+    within("dpi", figure.dpi, &DPIS, "dots to an inch")?;
+    if let Some(columns) = figure.columns {
+        require(columns > 0, "columns", columns, "at least 1 panel in a row")?;
+    }
+    if let Some(formats) = &figure.formats {
+        let is_twice = (1..formats.len()).any(|i| formats[..i].contains(&formats[i]));
+        require(!is_twice, "formats", format!("{formats:?}").to_lowercase(), "each format once")?;
+        require(!formats.is_empty(), "formats", "[]", "at least one of \"svg\", \"png\", \"pdf\"")?;
+    }
+    if let Some(slope) = figure.slope {
+        require(slope.is_finite(), "slope", slope, "a finite number")?;
+        let is_log = figure.x_log.unwrap_or(figure.kind != Curves);
+        require(is_log, "slope", "a slope on a linear axis", "x_log = true: a power law is straight on logarithmic axes")?;
+    }
+    if let (Scaling | Cost, Some(x)) = (figure.kind, &figure.x) {
+        along(experiment, x)?;
+    }
+    Ok(())
+}
+
+/// Checks the values of the coordinate along which something is drawn.
+fn along(experiment: &Experiment, x: &str) -> Result<()> {
+    let values = || experiment.points.iter().flat_map(|p| p.coordinates.iter().filter(|(name, _)| name == x).map(|(_, value)| value));
+    let number = |value: &Value| value.as_float().or_else(|| value.as_integer().map(|i| i as f64));
+    if let Some(text) = values().find(|value| number(value).is_none()) {
+        let what: &dyn Display = text;
+        require(false, "x", format!("\"{x}\" with the value {what}"), "a coordinate whose values are numbers")?;
+    }
+    let is_log = experiment.figure.x_log == Some(true);
+    if let Some(low) = values().filter_map(number).find(|value| is_log && !(*value > 0.0)) {
+        require(false, "x_log", format!("true with {x} = {low}"), "x_log = false, or positive values")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,516 @@
+//! What an experiment comes to: problems built, methods checked, starts computed.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use fedsa::error::{BadInput, Result, quoted, require};
+use fedsa::kernel::Isa;
+use fedsa::methods::Shape;
+use fedsa::problem::Field;
+use fedsa::record::OutputRule;
+use fedsa::theory::predict::{Forecast, shape_over};
+use fedsa::uplink::Uplink;
+use fedsa_data::DiskFiles;
+use fedsa_data::find::Places;
+use rayon::prelude::*;
+use sha2::{Digest as _, Sha256};
+use toml::{Table, Value};
+
+use super::{memory, resolve};
+use crate::config::link;
+use crate::config::schema::{Centre, Controls, Refused};
+use crate::config::{Experiment, MethodSpec, Point, Reader, RunSpec, Start};
+use crate::error::Failure;
+
+/// An experiment ready to run.
+pub struct Plan {
+    /// What the file says.
+    pub experiment: Experiment,
+    /// The distinct problems, each with its sampling.
+    pub fields: Vec<PlannedField>,
+    /// One per sweep point, in the file's order.
+    pub points: Vec<PlannedPoint>,
+    /// The labels of the methods, in the file's order; the same at every point.
+    pub labels: Vec<String>,
+    /// The distinct runs without their seeds: cells that come to the same share one.
+    pub cells: Vec<Cell>,
+    /// The estimated memory of its problems.
+    pub memory: memory::Problems,
+    /// What paths are relative to.
+    places: Places,
+}
+
+/// A problem with its sampling.
+pub struct PlannedField {
+    /// A digest of the tables and files it was built from: equal ones give equal problems.
+    pub fingerprint: String,
+    /// The problem.
+    pub field: Box<dyn Field>,
+}
+
+/// A sweep point.
+pub struct PlannedPoint {
+    /// Its coordinates.
+    pub point: Arc<Point>,
+    /// The index of its problem.
+    pub field: usize,
+    /// Its `[run]` table.
+    pub run: Arc<RunSpec>,
+    /// For each method, the index of its cell.
+    pub cells: Vec<usize>,
+}
+
+/// A method on a problem with its run settings, for all its seeds.
+pub struct Cell {
+    /// A digest that says what it is but for the number of rounds and the seeds: what checkpoints go by.
+    pub identity: String,
+    /// The index of its problem.
+    pub field: usize,
+    /// The method.
+    pub method: MethodSpec,
+    /// The run settings.
+    pub run: Arc<RunSpec>,
+    /// `theta_0`.
+    pub start: ResolvedStart,
+    /// What the `error` metric is measured from, where it is not theta*.
+    pub centre: Option<Vec<f64>>,
+    /// What the method gives out.
+    pub output: OutputRule,
+    /// The link.
+    pub uplink: Arc<Uplink>,
+    /// The recorded rounds.
+    pub grid: Arc<[u64]>,
+    /// Why it is not run: the method cannot live with its link.
+    pub refused: Option<String>,
+}
+
+/// `theta_0`, for every seed or drawn per seed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ResolvedStart {
+    /// The same for every seed.
+    Fixed(Arc<[f64]>),
+    /// N(0, I), drawn from the run's seed.
+    Normal,
+}
+
+impl ResolvedStart {
+    /// `theta_0` of a seed, d components.
+    pub fn of(&self, seed: u64, d: usize) -> Vec<f64> {
+        match self {
+            ResolvedStart::Fixed(theta) => theta.to_vec(),
+            ResolvedStart::Normal => {
+                let mut s = fedsa::random::stream(seed, fedsa::random::Purpose::Start, 0, fedsa::random::ALL);
+                (0..d).map(|_| s.normal()).collect()
+            }
+        }
+    }
+}
+
+/// 128 bits that tell tables apart.
+type Digest = [u8; 16];
+
+/// The digest of texts, one after the other.
+fn digest(texts: &[&str]) -> Digest {
+    let mut hasher = Sha256::new();
+    for text in texts {
+        hasher.update((text.len() as u64).to_le_bytes());
+        hasher.update(text);
+    }
+    hasher.finalize()[..16].try_into().expect("half of 32 bytes")
+}
+
+fn hex(digest: &Digest) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What a point comes to, in digests.
+struct Digests {
+    /// Of the problem with its sampling.
+    field: Digest,
+    /// Of `[run]`.
+    run: Digest,
+    /// Of each method.
+    methods: Vec<Digest>,
+}
+
+/// Digests of tables, for points that share them.
+#[derive(Default)]
+struct Digester {
+    known: HashMap<usize, (Arc<Value>, Digest)>,
+}
+
+impl Digester {
+    /// Of what a table of the file comes to; the last one that was asked for in this place is remembered.
+    fn of(&mut self, place: usize, given: Option<&Arc<Value>>, resolved: impl FnOnce() -> Result<Value>) -> Result<Digest> {
+        if let (Some(given), Some((before, digest))) = (given, self.known.get(&place))
+            && Arc::ptr_eq(before, given)
+        {
+            return Ok(*digest);
+        }
+        let digest = digest(&[&canonical(&resolved()?)]);
+        if let Some(given) = given {
+            self.known.insert(place, (Arc::clone(given), digest));
+        }
+        Ok(digest)
+    }
+
+    /// Of a point that was just read.
+    fn point(&mut self, reader: &Reader, places: &Places) -> Result<Digests> {
+        let sections = reader.sections();
+        let problem = self.of(0, sections.problem.as_ref(), || resolve::section("problem", reader.resolved_problem()?, places))?;
+        let sampling = self.of(1, sections.sampling.as_ref(), || reader.resolved_sampling())?;
+        let run = self.of(2, sections.run.as_ref(), || resolve::section("run", reader.resolved_run()?, places))?;
+        let mut methods = Vec::with_capacity(reader.methods.len());
+        for (m, method) in reader.methods.iter().enumerate() {
+            let table = self.of(3 + m, sections.method(m), || resolve::section("method", reader.resolved_method(m)?, places))?;
+            // What a list expects may differ between points whose runs are the same.
+            methods.push(digest(&[&hex(&table), &method.expected_by.map_or(String::new(), |_| format!("{:?}", method.expect))]));
+        }
+        Ok(Digests { field: digest(&[&hex(&problem), &hex(&sampling)]), run, methods })
+    }
+}
+
+impl Plan {
+    /// Builds everything; `base` is what relative paths are relative to, `roots` the
+    /// `theta*` of problems as an earlier run of this experiment found them.
+    ///
+    /// # Errors
+    /// When a setting or file cannot be used, at its line.
+    pub fn new(experiment: Experiment, base: &Path, isa: Isa, roots: &HashMap<String, Vec<f64>>) -> Result<Self, Failure> {
+        let places = Places::from_env(base);
+        let located = |e: BadInput| experiment.document.failure(e);
+        // Everything that needs no problem is checked first.
+        let digests = experiment.read_all(Digester::default, |digester, reader| digester.point(reader, &places))?;
+        let labels = experiment.labels().map_err(|e| experiment.failure_at(e, &experiment.points[0]))?;
+        super::checks::validate(&experiment, &labels).map_err(located)?;
+        super::picture::validate(&experiment, &labels).map_err(located)?;
+
+        let mut index: HashMap<Digest, usize> = HashMap::new();
+        let mut wanted: Vec<(usize, Digest)> = Vec::new();
+        let mut field_of = |i: usize, digest: Digest| {
+            *index.entry(digest).or_insert_with(|| {
+                wanted.push((i, digest));
+                wanted.len() - 1
+            })
+        };
+        let field_of: Vec<usize> = digests.iter().enumerate().map(|(i, own)| field_of(i, own.field)).collect();
+        let size = |i: usize| {
+            let mut reader = Reader::default();
+            reader.read(&experiment.points[i])?;
+            memory::of_problem(&**reader.problem(), reader.sampling(), &places)
+        };
+        let sizes: Vec<Result<_>> = wanted.par_iter().map(|(i, _)| size(*i)).collect();
+        let memory = memory::problems(sizes).map_err(|(p, e)| experiment.failure_at(e, &experiment.points[wanted[p].0]))?;
+        let built: Vec<Result<PlannedField>> = wanted
+            .par_iter()
+            .map(|(i, tables)| {
+                let files = DiskFiles::new(places.clone());
+                let mut reader = Reader::default();
+                reader.read(&experiment.points[*i])?;
+                let mut field =
+                    reader.problem().field(&files, reader.sampling(), isa).map_err(|e| match e.key.starts_with("sampling") {
+                        true => e,
+                        false => e.inside("problem"),
+                    })?;
+                let fingerprint = format!("{} files {:08x}", hex(tables), files.digest());
+                if let Some(root) = roots.get(&fingerprint).filter(|root| root.len() == field.dim()) {
+                    field.set_root(root.clone());
+                }
+                Ok(PlannedField { fingerprint, field })
+            })
+            .collect();
+        let fields =
+            built.into_iter().zip(&wanted).map(|(field, (i, _))| field.map_err(|e| experiment.failure_at(e, &experiment.points[*i])));
+        let fields: Vec<PlannedField> = fields.collect::<Result<_, _>>()?;
+
+        let mut by_digest: HashMap<Digest, usize> = HashMap::new();
+        // Of each cell the point and the method that it was first seen at.
+        let mut first: Vec<(usize, usize)> = Vec::new();
+        let mut cell_of = |i: usize, m: usize, digest: Digest| {
+            *by_digest.entry(digest).or_insert_with(|| {
+                first.push((i, m));
+                first.len() - 1
+            })
+        };
+        let cells_of = |(i, own): (usize, &Digests)| {
+            let of_field = &fields[field_of[i]].fingerprint;
+            let cell = |(m, method): (usize, &Digest)| cell_of(i, m, digest(&[of_field, &hex(&own.run), &hex(method)]));
+            own.methods.iter().enumerate().map(cell).collect()
+        };
+        let cells_of: Vec<Vec<usize>> = digests.iter().enumerate().map(cells_of).collect();
+        let shared = Shared::new(&places);
+        let cells = first.par_chunks(CHUNK).map(|chunk| {
+            let (mut reader, mut last) = (Reader::default(), None);
+            let mut cells = Vec::with_capacity(chunk.len());
+            for (i, m) in chunk {
+                let mut build = || {
+                    // A point is read once for all its methods.
+                    if last.replace(i) != Some(i) {
+                        reader.read(&experiment.points[*i])?;
+                    }
+                    let run = shared.run(&digests[*i].run, &reader)?;
+                    let of = &fields[field_of[*i]];
+                    let identity = hex(&digest(&[&of.fingerprint, &hex(&run.identity), &hex(&digests[*i].methods[*m])]));
+                    Cell::new(&identity, field_of[*i], &*of.field, reader.methods[*m].clone(), run, &shared, *m)
+                };
+                cells.push(build().map_err(|e| (*i, e))?);
+            }
+            Ok(cells)
+        });
+        let cells: Vec<Result<Vec<Cell>, (usize, BadInput)>> = cells.collect();
+        let located = |(i, e): (usize, BadInput)| experiment.failure_at(e, &experiment.points[i]);
+        let cells: Vec<Vec<Cell>> = cells.into_iter().map(|cells| cells.map_err(located)).collect::<Result<_, _>>()?;
+        let cells: Vec<Cell> = cells.into_iter().flatten().collect();
+        let point = |(point, (field, own)): (&Arc<Point>, (usize, Vec<usize>))| {
+            let run = Arc::clone(&cells[own[0]].run);
+            PlannedPoint { point: Arc::clone(point), field, run, cells: own }
+        };
+        let points = experiment.points.iter().zip(field_of.iter().copied().zip(cells_of)).map(point).collect();
+        Ok(Self { experiment, fields, points, labels, cells, memory, places })
+    }
+
+    /// The tables that decide what runs at a point, defaults written out, paths absolute.
+    pub fn resolved(&self, point: usize) -> Table {
+        let mut reader = Reader::default();
+        let read = reader.read(&self.points[point].point).and_then(|()| resolve::point(&reader, &self.places));
+        read.expect("it was read before")
+    }
+
+    /// The problem of a cell.
+    pub fn field(&self, cell: usize) -> &dyn Field {
+        &*self.fields[self.cells[cell].field].field
+    }
+
+    /// What theory predicts of a cell.
+    pub fn forecast(&self, cell: usize) -> Forecast<'_> {
+        let planned = &self.cells[cell];
+        Forecast::new(self.field(cell), planned.shape()).of_output(planned.output)
+    }
+
+    /// Whether anything is swept.
+    pub fn is_swept(&self) -> bool {
+        self.points.len() > 1 || !self.points[0].point.coordinates.is_empty()
+    }
+}
+
+/// A table without some of its keys.
+fn without(value: &Value, keys: &[&str]) -> Value {
+    let mut value = value.clone();
+    if let Value::Table(table) = &mut value {
+        keys.iter().for_each(|key| {
+            table.remove(*key);
+        });
+    }
+    value
+}
+
+/// The tables of one direction of a link as text.
+fn canonical_link(codec: &Option<Table>, media: &[Table]) -> String {
+    let tables = codec.iter().chain(media).map(|table| canonical(&Value::Table(table.clone())));
+    format!("{}: {}", codec.is_some(), tables.collect::<Vec<_>>().join(" "))
+}
+
+/// A value as text with the keys of tables sorted.
+fn canonical(value: &Value) -> String {
+    match value {
+        Value::Table(table) => {
+            let mut keys: Vec<&String> = table.keys().collect();
+            keys.sort();
+            let inner: Vec<String> = keys.iter().map(|k| format!("{k}={}", canonical(&table[*k]))).collect();
+            format!("{{{}}}", inner.join(","))
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(canonical).collect::<Vec<_>>().join(",")),
+        other => other.to_string(),
+    }
+}
+
+/// How many points or cells are read with one reader.
+const CHUNK: usize = 256;
+
+/// What cells have in common, made once.
+struct Shared<'p> {
+    places: &'p Places,
+    runs: Mutex<HashMap<Digest, SharedRun>>,
+    links: Parts<Digest, Uplink>,
+    /// By problem and start.
+    starts: Parts<(usize, Digest), [f64]>,
+}
+
+/// A `[run]` table.
+#[derive(Clone)]
+struct SharedRun {
+    spec: Arc<RunSpec>,
+    /// The recorded rounds.
+    grid: Arc<[u64]>,
+    /// A digest of the table without its number of rounds and its seeds.
+    identity: Digest,
+}
+
+/// A part that was made, with the checksum of the files that it was made from.
+type Kept<T> = (Arc<T>, u32);
+/// Parts by what they were made from.
+type Parts<K, T> = Mutex<HashMap<K, Kept<T>>>;
+
+impl<'p> Shared<'p> {
+    fn new(places: &'p Places) -> Self {
+        Self { places, runs: Mutex::default(), links: Mutex::default(), starts: Mutex::default() }
+    }
+
+    /// `[run]` of the point that was read last.
+    fn run(&self, digest: &Digest, reader: &Reader) -> Result<SharedRun> {
+        if let Some(run) = self.runs.lock().expect("no panics under the lock").get(digest) {
+            return Ok(run.clone());
+        }
+        let spec = Arc::clone(reader.run());
+        let grid = spec.record.rounds(spec.rounds).into();
+        let endless = without(&resolve::section("run", reader.resolved_run()?, self.places)?, &["rounds", "seeds"]);
+        let made = SharedRun { spec, grid, identity: self::digest(&[&canonical(&endless)]) };
+        Ok(self.runs.lock().expect("no panics under the lock").entry(*digest).or_insert(made).clone())
+    }
+
+    /// The part with this key; made outside of the lock, so that two threads may make the same.
+    fn kept<K: Copy + Eq + std::hash::Hash, T: ?Sized>(
+        &self,
+        parts: &Parts<K, T>,
+        key: K,
+        make: impl FnOnce(&DiskFiles) -> Result<Arc<T>>,
+    ) -> Result<Kept<T>> {
+        if let Some(kept) = parts.lock().expect("no panics under the lock").get(&key) {
+            return Ok(kept.clone());
+        }
+        let files = DiskFiles::new(self.places.clone());
+        let made = (make(&files)?, files.digest());
+        Ok(parts.lock().expect("no panics under the lock").entry(key).or_insert(made).clone())
+    }
+}
+
+impl Cell {
+    fn new(
+        identity: &str,
+        index: usize,
+        field: &dyn Field,
+        method: MethodSpec,
+        SharedRun { spec: run, grid, .. }: SharedRun,
+        shared: &Shared<'_>,
+        place: usize,
+    ) -> Result<Self> {
+        let place = format!("method[{place}]");
+        let inside = |e: BadInput| e.inside(&place);
+        method.settings.check(field.agents()).map_err(inside)?;
+        if run.stop.mse.is_some() && field.root().is_none() {
+            let what = "a squared distance from theta*, which is not known for this problem";
+            return Err(BadInput::new("run.stop.mse", what, "stop = { residual = x } or { relative_residual = x }"));
+        }
+        let output = method.output.rule(run.rounds).map_err(inside)?;
+        let (start, key) = match &method.start {
+            Some(start) => (start, format!("{place}.start")),
+            None => (&run.start, "run.start".to_string()),
+        };
+        let (start, start_files) = match start {
+            Start::Name(name) if name == "normal" => (ResolvedStart::Normal, 0),
+            // That of the method's own settings.
+            Start::Name(name) if name == "limit" => {
+                let limit = Forecast::new(field, method.settings.shape()).limit().map_err(|e| e.inside(&key))?;
+                (ResolvedStart::Fixed(limit.into()), 0)
+            }
+            start => {
+                let made = |files: &DiskFiles| resolve_start(start, field, files).map(Arc::from).map_err(|e| e.inside(&key));
+                let (theta, digest) = shared.kept(&shared.starts, (index, digest(&[&format!("{start:?}")])), made)?;
+                (ResolvedStart::Fixed(theta), digest)
+            }
+        };
+        let centre = match method.measure_from {
+            Centre::Root => None,
+            Centre::Limit => {
+                let limit = Forecast::new(field, method.settings.shape()).limit();
+                Some(limit.map_err(|e| e.inside(&format!("{place}.measure_from")))?)
+            }
+        };
+        if method.controls == Controls::Ideal {
+            let known = field.root().is_some() && field.systems().is_some();
+            require(known, "controls", "\"ideal\"", "ideal on linear problems only").map_err(inside)?;
+        }
+        let ends = digest(&[
+            &canonical_link(&method.uplink.codec, &method.uplink.media),
+            &format!("{}", method.uplink.error_feedback),
+            &canonical_link(&method.downlink.codec, &[]),
+        ]);
+        let made = |files: &DiskFiles| link::build(&method.uplink, &method.downlink, Some(files)).map(Arc::new).map_err(inside);
+        let (uplink, link_files) = shared.kept(&shared.links, ends, made)?;
+        let fits = uplink.check(field.agents(), field.dim()).and_then(|()| check_traces(&uplink, run.rounds));
+        fits.map_err(|e| link::located(&method.uplink, e).inside(&place))?;
+        let refused = match check_link(field, &method, &uplink) {
+            Ok(()) => None,
+            Err(e) if run.refused == Refused::Skip => Some(e.what),
+            Err(e) => return Err(e.inside(&format!("{place}.uplink"))),
+        };
+        let identity = format!("{identity} files {start_files:08x} {link_files:08x}");
+        Ok(Self { identity, field: index, method, run, start, centre, output, uplink, grid, refused })
+    }
+
+    /// What theory sees of the method over its link.
+    pub fn shape(&self) -> Shape {
+        shape_over(&*self.method.settings, &self.uplink)
+    }
+
+    /// The seeds to run: none where it is refused.
+    pub fn seeds(&self) -> Vec<u64> {
+        if self.refused.is_some() { Vec::new() } else { self.run.seeds.list() }
+    }
+
+    /// How many seeds there are to run.
+    pub fn seeds_count(&self) -> usize {
+        if self.refused.is_some() { 0 } else { self.run.seeds.count() }
+    }
+
+    /// Local steps of all agents over all rounds of one seed: what its run costs.
+    pub fn work(&self, field: &dyn Field) -> f64 {
+        let shape = self.method.settings.shape();
+        let agents = shape.participants.unwrap_or(field.agents()) as f64;
+        self.run.rounds as f64 * agents * (shape.local_steps + 10.0)
+    }
+}
+
+/// Whether a link's traces are long enough for the run.
+fn check_traces(uplink: &Uplink, rounds: u64) -> Result<()> {
+    let delays = [uplink.delay.as_ref().map(|pull| &pull.delay), uplink.late.as_ref()];
+    delays.into_iter().flatten().try_for_each(|delay| delay.check_rounds(rounds)).map_err(|e| e.inside("uplink.media"))
+}
+
+/// Whether the method lives with its link.
+fn check_link(field: &dyn Field, method: &MethodSpec, uplink: &Uplink) -> Result<()> {
+    let link = uplink.facts();
+    let setting = fedsa::methods::Setting { seed: 0, weights: field.weights(), start: vec![0.0; field.dim()], link };
+    let built = method.settings.build(&setting);
+    built.check_link(&link).map_err(|e| BadInput { key: String::new(), ..e })
+}
+
+/// A start that depends on the problem alone.
+fn resolve_start(start: &Start, field: &dyn Field, files: &DiskFiles) -> Result<Vec<f64>> {
+    const NAMES: &str = "zero, root, root+1, normal, limit, a list of d numbers, or a file (.npz with theta, or .json)";
+    let d = field.dim();
+    let root = || field.root().map(<[f64]>::to_vec).ok_or_else(|| BadInput::new("", "theta* is not known for this problem", NAMES));
+    let theta = match start {
+        Start::List(theta) => theta.clone(),
+        Start::Name(name) => match name.as_str() {
+            "zero" => vec![0.0; d],
+            "root" => root()?,
+            "root+1" => root()?.iter().map(|x| x + 1.0).collect(),
+            file if file.contains('.') => files.vector(file).map_err(|e| BadInput::new("", e.to_string(), e.help))?,
+            other => {
+                let near = crate::config::nearest(other, ["zero", "root", "root+1", "normal", "limit"].into_iter());
+                let near = near.map_or(String::new(), |n| format!("; did you mean `{n}`?"));
+                return Err(BadInput::new("", format!("there is no start `{}`{near}", quoted(other)), NAMES));
+            }
+        },
+    };
+    let accepted = format!("{d} finite numbers, one per feature");
+    if theta.len() != d {
+        return Err(BadInput::new("", format!("{} numbers for d = {d}", theta.len()), accepted));
+    }
+    if let Some(i) = theta.iter().position(|x| !x.is_finite()) {
+        return Err(BadInput::new("", format!("component {i} is {}", theta[i]), accepted));
+    }
+    Ok(theta)
+}

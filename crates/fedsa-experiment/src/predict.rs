@@ -1,0 +1,124 @@
+//! What theory predicts of a plan's cells: each prediction is computed once, when it is asked for.
+//!
+//! The mathematics is the library's ([`fedsa::theory::predict`]). What is added here is what a run
+//! decides: its rounds, its start, and the point that errors are measured from.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex};
+
+use fedsa::error::Result;
+use fedsa::theory::exact_mse::{Controls as Start, MeanSquare};
+use fedsa::theory::predict::{self, unknown};
+
+use super::plan::{Plan, ResolvedStart};
+use super::results::in_tail;
+use crate::config::schema::Controls;
+
+/// The exact error over the last fifth of the rounds that are run, whether its limit is reached or not.
+const FINITE_FLOOR: &str = "finite_floor";
+
+/// Names of predicted quantities: those of the library, and the floor of a finite run after the floor.
+pub static QUANTITIES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    let own = |name: &'static str| [Some(name), (name == "floor").then_some(FINITE_FLOOR)];
+    predict::QUANTITIES.iter().flat_map(|quantity| own(quantity.name)).flatten().collect()
+});
+
+/// Predictions of a plan's cells, each computed once.
+pub struct Predictor<'a> {
+    plan: &'a Plan,
+    numbers: Mutex<HashMap<(usize, String), Result<f64>>>,
+    curves: Mutex<HashMap<usize, Result<Arc<Vec<MeanSquare>>>>>,
+}
+
+impl<'a> Predictor<'a> {
+    /// Computes nothing yet.
+    pub fn new(plan: &'a Plan) -> Self {
+        Self { plan, numbers: Mutex::default(), curves: Mutex::default() }
+    }
+
+    /// A quantity of a cell, one of [`QUANTITIES`].
+    ///
+    /// # Errors
+    /// When it is not known, with the reason.
+    pub fn number(&self, cell: usize, quantity: &str) -> Result<f64> {
+        let key = (cell, quantity.to_string());
+        if let Some(known) = self.numbers.lock().expect("no panics under the lock").get(&key) {
+            return known.clone();
+        }
+        let value = match quantity {
+            FINITE_FLOOR => self.finite_floor(cell),
+            other => predict::quantity(other).and_then(|quantity| quantity.value(&self.plan.forecast(cell))),
+        };
+        self.numbers.lock().expect("no panics under the lock").insert(key, value.clone());
+        value
+    }
+
+    /// The exact mean-square error over the last fifth of the rounds that are run.
+    fn finite_floor(&self, cell: usize) -> Result<f64> {
+        let curve = self.curve(cell)?;
+        let last = self.plan.cells[cell].run.rounds;
+        let tail = self.plan.cells[cell].grid.iter().zip(self.mse(cell, &curve, "error")).filter(|(t, _)| in_tail(**t, last));
+        let values: Vec<f64> = tail.map(|(_, x)| x).collect();
+        Ok(values.iter().sum::<f64>() / values.len() as f64)
+    }
+
+    /// Whether a quantity of a cell has a closed form; says nothing of numbers that do not come out.
+    ///
+    /// # Errors
+    /// When it has none, with the reason.
+    pub fn knows(&self, cell: usize, quantity: &str) -> Result<()> {
+        match quantity {
+            FINITE_FLOOR => self.knows_curve(cell),
+            other => predict::quantity(other).and_then(|quantity| quantity.known(&self.plan.forecast(cell))),
+        }
+    }
+
+    /// Whether the exact mean-square error of a cell has a closed form.
+    ///
+    /// # Errors
+    /// When it has none, with the reason.
+    pub fn knows_curve(&self, cell: usize) -> Result<()> {
+        self.start(cell).and_then(|_| self.plan.forecast(cell).knows_curve())
+    }
+
+    /// The start of a cell, if all its seeds have the same.
+    fn start(&self, cell: usize) -> Result<&'a [f64]> {
+        self.plan.forecast(cell).knows_rounds()?;
+        match &self.plan.cells[cell].start {
+            ResolvedStart::Fixed(theta_0) => Ok(theta_0),
+            ResolvedStart::Normal => Err(unknown("the start is random")),
+        }
+    }
+
+    /// A quantity of a cell if it has been computed.
+    pub fn known(&self, cell: usize, quantity: &str) -> Option<f64> {
+        let numbers = self.numbers.lock().expect("no panics under the lock");
+        numbers.get(&(cell, quantity.to_string()))?.as_ref().ok().copied()
+    }
+
+    /// The exact mean and mean-square error at the recorded rounds of a cell.
+    ///
+    /// # Errors
+    /// When it is not known, with the reason.
+    pub fn curve(&self, cell: usize) -> Result<Arc<Vec<MeanSquare>>> {
+        if let Some(known) = self.curves.lock().expect("no panics under the lock").get(&cell) {
+            return known.clone();
+        }
+        let planned = &self.plan.cells[cell];
+        let controls = if planned.method.controls == Controls::Ideal { Start::Root } else { Start::Zero };
+        let curve = |theta_0: &[f64]| self.plan.forecast(cell).curve(theta_0, &controls, &planned.grid);
+        let value = self.start(cell).and_then(curve).map(Arc::new);
+        self.curves.lock().expect("no panics under the lock").insert(cell, value.clone());
+        value
+    }
+
+    /// `||E theta_t - theta*||^2 + noise` of `points`, measured from a cell's centre.
+    pub fn mse(&self, cell: usize, points: &[MeanSquare], metric: &str) -> Vec<f64> {
+        let (field, cell) = (self.plan.field(cell), &self.plan.cells[cell]);
+        let offset: Option<Vec<f64>> = match (&cell.centre, field.root(), metric) {
+            (Some(centre), Some(root), "error") => Some(centre.iter().zip(root).map(|(c, r)| c - r).collect()),
+            _ => None,
+        };
+        points.iter().map(|p| offset.as_ref().map_or_else(|| p.mse(), |offset| p.mse_around(offset))).collect()
+    }
+}

@@ -1,0 +1,164 @@
+//! What an experiment comes to as a file: defaults written out, paths absolute.
+
+use fedsa::error::Result;
+use fedsa_data::find::Places;
+use rayon::prelude::*;
+use toml::{Table, Value};
+
+use crate::config::reader::complete;
+use crate::config::sections::Sections;
+use crate::config::{Document, Experiment, Point, Reader};
+
+/// The tables that decide what runs at the point that was read last; equal ones give equal bits, if
+/// the contents of files are equal.
+///
+/// # Errors
+/// When a setting cannot be written in a TOML file.
+pub fn point(reader: &Reader, places: &Places) -> Result<Table> {
+    let mut table = reader.resolved()?;
+    absolute_paths(&mut table, places);
+    Ok(table)
+}
+
+/// One of these tables, or one method's, with absolute paths.
+///
+/// # Errors
+/// None; as the others of this module.
+pub fn section(key: &str, mut table: Value, places: &Places) -> Result<Value> {
+    let key: &[&str] = if key == "method" { &["method", "*"] } else { &[key] };
+    visit(&mut table, key, places);
+    Ok(table)
+}
+
+/// The experiment as it ran, to run it again: the text of `config.toml`.
+///
+/// # Errors
+/// As the tables' keys demand.
+pub fn file(experiment: &Experiment, places: &Places) -> Result<String> {
+    let mut table = experiment.document.table.clone();
+    table.remove("quick");
+    table.insert("id".into(), Value::String(experiment.id.clone()));
+    if !experiment.document.origins.is_empty() {
+        excuse_checks(&mut table);
+    }
+    absolute_paths(&mut table, places);
+    let filled = fill(table.clone());
+    // Sweeps may reach into a table in such a way that defaults do not belong there,
+    // say when they change its kind.
+    let table = if same_points(&filled, experiment, places) { filled } else { table };
+    let note = "# What ran: overrides applied, defaults written out, paths absolute.\n";
+    Ok(format!("{note}{}", toml::to_string(&table).expect("a tree of plain values")))
+}
+
+/// Lets checks be unmeasured: options may have left them no seeds, rounds or points, and the file
+/// that says so must run again without them.
+fn excuse_checks(table: &mut Table) {
+    let checks = table.get_mut("check").and_then(Value::as_array_mut);
+    for check in checks.into_iter().flatten().filter_map(Value::as_table_mut) {
+        check.insert("unmeasured".into(), Value::String("note".into()));
+    }
+}
+
+/// Writes out the defaults of the tables that are complete without sweeps.
+fn fill(mut table: Table) -> Table {
+    for (key, typed) in complete(&Sections::of(&table)) {
+        match table.get_mut(key) {
+            None => {
+                table.insert(key.to_string(), typed);
+            }
+            Some(given) => merge(given, typed),
+        }
+    }
+    table
+}
+
+/// Adds what is missing; what is there stays.
+fn merge(given: &mut Value, typed: Value) {
+    match (given, typed) {
+        (Value::Table(given), Value::Table(typed)) => {
+            for (key, value) in typed {
+                given.entry(key).or_insert(value);
+            }
+        }
+        (Value::Array(given), Value::Array(typed)) => given.iter_mut().zip(typed).for_each(|(given, typed)| merge(given, typed)),
+        _ => {}
+    }
+}
+
+/// Whether a file comes to the points of an experiment.
+fn same_points(table: &Table, experiment: &Experiment, places: &Places) -> bool {
+    let Ok(other) = Experiment::read(Document::from_flags(table.clone(), Vec::new())) else { return false };
+    let read = |at: &Point, reader: &mut Reader| reader.read(at).and_then(|()| point(reader, places)).ok();
+    let same =
+        |readers: &mut (Reader, Reader), (a, b): (&Point, &Point)| a.label == b.label && read(a, &mut readers.0) == read(b, &mut readers.1);
+    let pairs = other.points.par_iter().map(|p| &**p).zip(experiment.points.par_iter().map(|p| &**p));
+    other.points.len() == experiment.points.len() && pairs.map_init(<(Reader, Reader)>::default, same).all(|same| same)
+}
+
+/// Makes the paths of a file absolute, wherever variants and sweeps set them.
+fn absolute_paths(table: &mut Table, places: &Places) {
+    for (key, value) in table.iter_mut() {
+        match (key.as_str(), value) {
+            ("variant" | "sweep", Value::Array(items)) => {
+                items.iter_mut().filter_map(Value::as_table_mut).for_each(|item| within(item, places))
+            }
+            (key, value) => visit(value, &[key], places),
+        }
+    }
+}
+
+/// The paths that a variant or a sweep sets.
+fn within(item: &mut Table, places: &Places) {
+    if let Some(Value::Table(set)) = item.get_mut("set") {
+        for (key, value) in set.iter_mut() {
+            visit(value, &key.split('.').collect::<Vec<_>>(), places);
+        }
+    }
+    if let Some(Value::Array(sweeps)) = item.get_mut("sweep") {
+        sweeps.iter_mut().filter_map(Value::as_table_mut).for_each(|sweep| within(sweep, places));
+    }
+    let text = |value: &Value| value.as_str().map(str::to_string);
+    let key = item.get("key").and_then(text);
+    let keys: Option<Vec<String>> = item.get("keys").and_then(Value::as_array).map(|keys| keys.iter().filter_map(text).collect());
+    let Some(Value::Array(values)) = item.get_mut("values") else { return };
+    let shown = |values: &[Value]| -> Vec<Value> {
+        let first = |value: &Value| if keys.is_some() { value.get(0).cloned() } else { Some(value.clone()) };
+        values.iter().filter_map(first).collect()
+    };
+    let before = shown(values);
+    for value in values.iter_mut() {
+        match (&key, &keys, value) {
+            (Some(key), _, value) => visit(value, &key.split('.').collect::<Vec<_>>(), places),
+            (None, Some(keys), Value::Array(row)) => {
+                keys.iter().zip(row).for_each(|(key, value)| visit(value, &key.split('.').collect::<Vec<_>>(), places));
+            }
+            _ => {}
+        }
+    }
+    // Points keep the names that they had.
+    if before != shown(values) && !item.contains_key("labels") {
+        let name = |value: &Value| Value::String(value.as_str().map_or_else(|| value.to_string(), str::to_string));
+        item.insert("labels".into(), Value::Array(before.iter().map(name).collect()));
+    }
+}
+
+/// The paths of a value that stands at a dotted key.
+fn visit(value: &mut Value, key: &[&str], places: &Places) {
+    match (key, value) {
+        (["problem", "path"], Value::String(path)) => *path = places.absolute(path),
+        (["problem", "path"], Value::Array(paths)) => paths.iter_mut().for_each(|path| visit(path, key, places)),
+        // Of a trace of delays, in a list of media.
+        (["method", .., "path"], Value::String(path)) => *path = places.absolute(path),
+        (["method", .., "media"], Value::Array(items)) => items.iter_mut().for_each(|item| visit(item, key, places)),
+        // A start without a dot is a name.
+        (["run", "start"] | ["method", _, "start"], Value::String(path)) if path.contains('.') => *path = places.absolute(path),
+        (["method"], Value::Array(items)) => items.iter_mut().for_each(|item| visit(item, &["method", "*"], places)),
+        (_, Value::Table(table)) => {
+            for (name, value) in table.iter_mut() {
+                let names: Vec<&str> = key.iter().copied().chain(name.split('.')).collect();
+                visit(value, &names, places);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,199 @@
+//! What was measured, and statistics of it over seeds.
+
+use std::collections::HashMap;
+
+use fedsa::record::counts::USUAL_COST;
+use fedsa::record::{self, COUNTS, Count, Ledger, METRICS, Observation};
+use fedsa::round::Status;
+use serde::{Deserialize, Serialize};
+
+use super::plan::Plan;
+
+/// One recorded round of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The round t: rounds done.
+    pub round: u64,
+    /// What was exchanged until then.
+    pub ledger: Ledger,
+    /// The metrics.
+    pub seen: Observation,
+}
+
+/// How one seed of a cell went.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SeedResult {
+    /// The seed.
+    pub seed: u64,
+    /// The recorded rounds.
+    pub rows: Vec<Row>,
+    /// The output after the last round.
+    pub theta: Vec<f64>,
+    /// How it ended.
+    pub status: Status,
+    /// Whether it stopped at its target.
+    pub stopped: bool,
+}
+
+/// All runs: for each cell, its seeds in order.
+pub struct Results {
+    /// By cell.
+    pub cells: Vec<Vec<SeedResult>>,
+}
+
+/// The share of the rounds that a floor averages, the last ones.
+pub const FLOOR_SHARE: f64 = 0.2;
+
+/// Whether round t of `last` rounds belongs to the floor.
+pub fn in_tail(t: u64, last: u64) -> bool {
+    t as f64 > (1.0 - FLOOR_SHARE) * last as f64 || t == last
+}
+
+/// A mean with its standard error over seeds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
+    /// Its standard error; 0 for one seed.
+    pub se: f64,
+}
+
+impl Estimate {
+    /// Of values, one a seed.
+    pub fn of(values: &[f64]) -> Self {
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let var = values.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / (n - 1.0).max(1.0);
+        Self { mean, se: (var / n).sqrt() }
+    }
+}
+
+impl Row {
+    /// A count, since the start.
+    pub fn count(&self, count: &Count) -> u64 {
+        (count.of)(self.round, &self.ledger)
+    }
+
+    /// A metric by its name; `error` is `mse` where it is measured from theta*.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        record::metric(name)?.value(&self.seen)
+    }
+}
+
+/// The names of all metrics.
+pub fn metrics() -> Vec<&'static str> {
+    METRICS.iter().map(|metric| metric.name).collect()
+}
+
+/// The names of those that theory predicts.
+pub fn predicted_metrics() -> Vec<&'static str> {
+    METRICS.iter().filter(|metric| metric.is_predicted).map(|metric| metric.name).collect()
+}
+
+/// The names of all counts.
+pub fn counts() -> Vec<&'static str> {
+    COUNTS.iter().map(|count| count.name).collect()
+}
+
+/// The count of this name, which was validated; where there is no name, what is usually paid.
+pub fn paid(name: Option<&str>) -> &'static Count {
+    record::count(name.unwrap_or(USUAL_COST)).expect("validated")
+}
+
+/// The quantile q of sorted values, between neighbours in proportion; the median of an even
+/// number is the mean of the middle two.
+pub fn quantile(sorted: &[f64], q: f64) -> f64 {
+    let at = (sorted.len() - 1) as f64 * q;
+    let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
+    // Equal ones may be infinite.
+    if low == high { low } else { low + (at - at.floor()) * (high - low) }
+}
+
+impl SeedResult {
+    /// The mean of a metric over the last fifth of the rounds.
+    pub fn floor(&self, name: &str) -> Option<f64> {
+        let last = self.rows.last()?.round;
+        let tail = self.rows.iter().filter(|row| in_tail(row.round, last));
+        let values: Vec<f64> = tail.map(|row| row.metric(name)).collect::<Option<_>>()?;
+        Some(values.iter().sum::<f64>() / values.len() as f64)
+    }
+
+    /// A metric after the last round.
+    pub fn last(&self, name: &str) -> Option<f64> {
+        self.by(None, name)
+    }
+
+    /// A metric at the last recorded round that is not after `round`, or at the last of all.
+    pub fn by(&self, round: Option<u64>, name: &str) -> Option<f64> {
+        let row = self.rows.iter().rfind(|row| round.is_none_or(|t| row.round <= t))?;
+        row.metric(name)
+    }
+}
+
+impl Results {
+    /// The floors of a cell's seeds; `None` unless all are known, and where it was not run.
+    pub fn floors(&self, cell: usize, name: &str) -> Option<Vec<f64>> {
+        let floors: Option<Vec<f64>> = self.cells[cell].iter().map(|seed| seed.floor(name)).collect();
+        floors.filter(|floors| !floors.is_empty())
+    }
+
+    /// What a cell had spent when the mean over seeds of a metric first fell to a level:
+    /// the mean over seeds of that count at the first such recorded round.
+    pub fn cost(&self, cell: usize, name: &str, level: f64, count: &Count) -> Option<f64> {
+        let curve = self.curve(cell, name);
+        let (reached, _) = curve.iter().find(|(_, values)| Estimate::of(values).mean <= level)?;
+        let at = |seed: &SeedResult| seed.rows.iter().find(|row| row.round == reached.round).map(|row| row.count(count) as f64);
+        let counts: Option<Vec<f64>> = self.cells[cell].iter().map(at).collect();
+        counts.map(|counts| Estimate::of(&counts).mean)
+    }
+
+    /// Whether all seeds of a cell did all their rounds.
+    pub fn is_ok(&self, cell: usize) -> bool {
+        self.cells[cell].iter().all(|seed| seed.status == Status::Ok)
+    }
+
+    /// The rounds at which all seeds recorded, with the values of a metric over seeds.
+    pub fn curve(&self, cell: usize, name: &str) -> Vec<(Row, Vec<f64>)> {
+        let seeds = &self.cells[cell];
+        let mut at: HashMap<u64, Vec<f64>> = HashMap::new();
+        for row in seeds.iter().flat_map(|s| &s.rows) {
+            if let Some(x) = row.metric(name) {
+                at.entry(row.round).or_default().push(x);
+            }
+        }
+        let rows = seeds.first().map_or(&[][..], |s| &s.rows[..]);
+        rows.iter().filter_map(|row| Some((*row, at.get(&row.round)?.clone()))).filter(|(_, v)| v.len() == seeds.len()).collect()
+    }
+
+    /// Whether every run ended as expected.
+    pub fn all_as_expected(&self, plan: &Plan) -> bool {
+        (0..self.cells.len()).all(|cell| self.as_expected(plan, cell))
+    }
+
+    /// Whether a cell's runs ended as expected.
+    pub fn as_expected(&self, plan: &Plan, cell: usize) -> bool {
+        use crate::config::schema::ExpectedStatus;
+        let stop = &plan.cells[cell].run.stop;
+        let diverged = |s: &SeedResult| matches!(s.status, Status::Diverged { .. });
+        let missed = |s: &SeedResult| s.outcome(stop).missed().is_some();
+        match plan.cells[cell].method.expect {
+            Some(ExpectedStatus::Diverges) => self.cells[cell].iter().all(diverged) || plan.cells[cell].refused.is_some(),
+            Some(ExpectedStatus::MissesTarget) => self.cells[cell].iter().all(missed) || plan.cells[cell].refused.is_some(),
+            None | Some(ExpectedStatus::Ok) => !self.cells[cell].iter().any(|s| diverged(s) || missed(s)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quantile;
+
+    #[test]
+    fn the_median_of_an_even_number_is_between_the_middle_two() {
+        assert_eq!(quantile(&[1.0, 3.0], 0.5), 2.0);
+        assert_eq!(quantile(&[1.0, 3.0, 10.0], 0.5), 3.0);
+        assert_eq!(quantile(&[0.0, 1.0, 2.0, 3.0], 0.5), 1.5);
+        assert_eq!((quantile(&[0.0, 10.0], 0.1), quantile(&[7.0], 0.9)), (1.0, 7.0));
+        assert_eq!(quantile(&[f64::INFINITY; 2], 0.5), f64::INFINITY);
+    }
+}

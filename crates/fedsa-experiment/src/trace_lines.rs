@@ -1,0 +1,82 @@
+//! `trace.jsonl`: recorded rounds as they come, a JSON object a line, to watch a run under way.
+//!
+//! The file is for looking at only: a finished run has all of it, in order, in `trace.parquet`, and
+//! `trace.jsonl` is gone. Runs go on if it cannot be written.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use fedsa::record::{COUNTS, METRICS};
+use fedsa_data::MachineFailure;
+use serde_json::{Map, Value as Json, json};
+
+use super::plan::Plan;
+use super::results::Row;
+use crate::folder::RunFolder;
+
+/// How long lines may wait before they are written.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The file, and what lines say of each cell.
+pub struct TraceLines {
+    /// For every cell the points that share it: method and point.
+    names: Vec<Vec<(String, String)>>,
+    out: Mutex<Option<(BufWriter<File>, Instant)>>,
+}
+
+impl TraceLines {
+    /// Begins the file of a run.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn begin(folder: &RunFolder, plan: &Plan) -> Result<Self, MachineFailure> {
+        let mut names = vec![Vec::new(); plan.cells.len()];
+        for planned in &plan.points {
+            for (label, cell) in plan.labels.iter().zip(&planned.cells) {
+                names[*cell].push((label.clone(), planned.point.label.clone()));
+            }
+        }
+        let out = BufWriter::new(folder.grow()?);
+        Ok(Self { names, out: Mutex::new(Some((out, Instant::now()))) })
+    }
+
+    /// Adds a recorded round; what went wrong, the first time that something does.
+    ///
+    /// # Errors
+    /// When the file cannot be written any more: nothing is added from then on.
+    pub fn add(&self, cell: usize, seed: u64, row: &Row) -> std::io::Result<()> {
+        let mut out = self.out.lock().expect("no panics under the lock");
+        let Some((file, flushed)) = &mut *out else { return Ok(()) };
+        let mut write = || {
+            for (method, point) in &self.names[cell] {
+                writeln!(file, "{}", line(method, point, seed, row))?;
+            }
+            if flushed.elapsed() >= PATIENCE {
+                file.flush()?;
+                *flushed = Instant::now();
+            }
+            Ok(())
+        };
+        let written = write();
+        if written.is_err() {
+            *out = None;
+        }
+        written
+    }
+}
+
+fn line(method: &str, point: &str, seed: u64, row: &Row) -> Json {
+    let mut fields = Map::new();
+    fields.insert("method".into(), json!(method));
+    fields.insert("point".into(), json!(point));
+    fields.insert("seed".into(), json!(seed));
+    for count in COUNTS {
+        fields.insert(count.name.to_string(), json!(row.count(count)));
+    }
+    for metric in METRICS {
+        fields.insert(metric.name.to_string(), json!((metric.recorded)(&row.seen).filter(|x| x.is_finite())));
+    }
+    Json::Object(fields)
+}

@@ -1,0 +1,254 @@
+//! Named compositions: a method and its link under the name that they have in their source.
+//!
+//! A preset is data: the kind of a method, and codecs and media by their kinds with their
+//! settings. A file that says `kind = "qfedtd"` gets these settings, and every key that it gives
+//! replaces the preset's; a program gets the link ready to use from [`Preset::uplink`].
+//!
+//! ```
+//! use fedsa::presets;
+//!
+//! let preset = presets::find("qfedtd").unwrap();
+//! assert_eq!(preset.method, "fedtd");
+//! assert!(!preset.uplink().unwrap().is_clear());
+//! ```
+
+use serde::de::value::{Error, MapDeserializer};
+use serde::de::{Deserializer, IntoDeserializer, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use crate::error::{BadInput, Result};
+use crate::methods;
+use crate::registry::Kind;
+use crate::uplink::Uplink;
+use crate::uplink::codec;
+use crate::uplink::medium;
+
+/// A composition and its name.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Preset {
+    /// Its name.
+    pub name: &'static str,
+    /// The kind of its method, one of [`methods::KINDS`].
+    pub method: &'static str,
+    /// The codec of what agents send; exact when absent.
+    pub codec: Option<Part>,
+    /// What their messages pass, in order.
+    pub media: &'static [Part],
+}
+
+/// A codec or a medium: its kind and its settings.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Part {
+    /// The kind, one of [`codec::KINDS`] or [`medium::KINDS`].
+    pub kind: &'static str,
+    /// The settings that differ from the kind's defaults, by name.
+    pub settings: &'static [(&'static str, Value)],
+}
+
+/// The value of a setting.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value {
+    /// A whole number.
+    Whole(i64),
+    /// A number.
+    Number(f64),
+    /// A name.
+    Name(&'static str),
+    /// Settings by name.
+    Table(&'static [(&'static str, Value)]),
+}
+
+use Value::{Name, Number, Table, Whole};
+
+/// The compositions of \[T\] ch. 4, with the parameters of its figures.
+pub const PRESETS: &[Preset] = &[
+    Preset { name: "vanilla-fedtd", method: "fedtd", codec: None, media: &[] },
+    Preset {
+        name: "qfedtd",
+        method: "fedtd",
+        codec: Some(Part { kind: "quantised", settings: &[("bits", Whole(4))] }),
+        media: &[Part { kind: "erasure", settings: &[("success", Number(0.6))] }],
+    },
+    Preset {
+        name: "oacfedtd",
+        method: "fedtd",
+        codec: None,
+        media: &[Part {
+            kind: "over-the-air",
+            settings: &[("gain", Table(&[("law", Name("rayleigh"))])), ("receiver_noise", Number(0.2))],
+        }],
+    },
+    Preset {
+        name: "asyncfedtd",
+        method: "fedtd",
+        codec: None,
+        media: &[Part { kind: "delay", settings: &[("law", Name("uniform")), ("min", Whole(1)), ("max", Whole(100))] }],
+    },
+];
+
+/// The preset of this name.
+pub fn find(name: &str) -> Option<&'static Preset> {
+    PRESETS.iter().find(|preset| preset.name == name)
+}
+
+impl Preset {
+    /// The kind of its method.
+    pub fn method(&self) -> &'static Kind<dyn methods::Settings> {
+        methods::KINDS.iter().find(|kind| kind.is_called(self.method)).expect("a preset names a kind of method")
+    }
+
+    /// Its link.
+    ///
+    /// # Errors
+    /// When a kind or a setting is none; no preset of [`PRESETS`] has such.
+    pub fn uplink(&self) -> Result<Uplink> {
+        let mut link = Uplink::default();
+        if let Some(part) = &self.codec {
+            let settings = part.read(codec::KINDS)?;
+            settings.check()?;
+            link.codec = settings.build();
+        }
+        for part in self.media {
+            part.read(medium::KINDS)?.install(&mut link)?;
+        }
+        Ok(link)
+    }
+}
+
+impl Part {
+    /// Its settings, read by its kind.
+    fn read<T: ?Sized>(&self, kinds: &'static [Kind<T>]) -> Result<Box<T>> {
+        let unknown = || BadInput::new("kind", format!("there is no `{}`", self.kind), "a kind of codec or medium");
+        let kind = kinds.iter().find(|kind| kind.is_called(self.kind)).ok_or_else(unknown)?;
+        let mut from = <dyn erased_serde::Deserializer<'_>>::erase(Table(self.settings));
+        (kind.read)(&mut from).map_err(|e| BadInput::new(self.kind, e.to_string(), "settings of that kind"))
+    }
+}
+
+/// As a method's table in an experiment file: `kind`, and `uplink` where it has one.
+impl Serialize for Preset {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        struct Link<'p>(&'p Preset);
+        impl Serialize for Link<'_> {
+            fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+                let mut map = to.serialize_map(None)?;
+                if let Some(codec) = &self.0.codec {
+                    map.serialize_entry("codec", codec)?;
+                }
+                if !self.0.media.is_empty() {
+                    map.serialize_entry("media", self.0.media)?;
+                }
+                map.end()
+            }
+        }
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("kind", self.method)?;
+        if self.codec.is_some() || !self.media.is_empty() {
+            map.serialize_entry("uplink", &Link(self))?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for Part {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        let kind = [("kind", Name(self.kind))];
+        to.collect_map(kind.iter().chain(self.settings).map(|(key, value)| (key, value)))
+    }
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        match self {
+            Whole(i) => to.serialize_i64(*i),
+            Number(x) => to.serialize_f64(*x),
+            Name(name) => to.serialize_str(name),
+            Table(entries) => to.collect_map(entries.iter().map(|(key, value)| (key, value))),
+        }
+    }
+}
+
+impl IntoDeserializer<'_, Error> for Value {
+    type Deserializer = Self;
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+impl<'de> Deserializer<'de> for Value {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Error> {
+        match self {
+            Whole(i) => visitor.visit_i64(i),
+            Number(x) => visitor.visit_f64(x),
+            Name(name) => visitor.visit_borrowed_str(name),
+            Table(entries) => visitor.visit_map(MapDeserializer::new(entries.iter().copied())),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Error> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> std::result::Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> std::result::Result<V::Value, Error> {
+        match self {
+            Name(text) => IntoDeserializer::<Error>::into_deserializer(text).deserialize_enum(name, variants, visitor),
+            other => other.deserialize_any(visitor),
+        }
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct
+        seq tuple tuple_struct map struct identifier ignored_any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_come_to_their_links() {
+        for preset in PRESETS {
+            assert!(preset.method().is_called(preset.method), "{}", preset.name);
+            let facts = preset.uplink().unwrap_or_else(|e| panic!("{}: {e}", preset.name)).facts();
+            assert_eq!(find(preset.name), Some(preset));
+            match preset.name {
+                "vanilla-fedtd" => assert!(facts == Default::default()),
+                "qfedtd" => assert!(facts.is_lossy && !facts.is_sum_only),
+                "oacfedtd" => assert!(facts.is_sum_only),
+                "asyncfedtd" => assert_eq!(facts.stale, Some(100)),
+                other => panic!("{other} has no link here to compare with"),
+            }
+        }
+        assert!(find("fedtd").is_none());
+    }
+
+    #[test]
+    fn a_preset_is_a_table_of_a_file() {
+        let table = serde_json::to_value(find("qfedtd").unwrap()).unwrap();
+        let expected = serde_json::json!({
+            "kind": "fedtd",
+            "uplink": { "codec": { "kind": "quantised", "bits": 4 }, "media": [{ "kind": "erasure", "success": 0.6 }] },
+        });
+        assert_eq!(table, expected);
+        assert_eq!(serde_json::to_value(find("vanilla-fedtd").unwrap()).unwrap(), serde_json::json!({ "kind": "fedtd" }));
+    }
+
+    #[test]
+    fn settings_that_a_kind_does_not_know_are_refused() {
+        let wrong =
+            Preset { name: "x", method: "fedtd", codec: None, media: &[Part { kind: "erasure", settings: &[("sucess", Number(0.5))] }] };
+        assert!(wrong.uplink().err().unwrap().what.contains("sucess"));
+    }
+}

@@ -1,0 +1,98 @@
+//! What is counted along a run: one table of names, from which columns, axes and costs are made.
+
+use super::Ledger;
+
+/// Something that is counted from the start of a run.
+pub struct Count {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub about: &'static str,
+    /// What it is called on axes.
+    pub axis: &'static str,
+    /// What it is called above columns.
+    pub column: &'static str,
+    /// Whether tables of costs show it unasked.
+    pub is_usual: bool,
+    /// It, after `round` rounds.
+    pub of: fn(round: u64, &Ledger) -> u64,
+    /// Puts it into a ledger, where it is one of a ledger's own counts.
+    pub set: Option<fn(&mut Ledger, u64)>,
+}
+
+/// An entry for a count of the ledger.
+macro_rules! kept {
+    ($name:ident, $about:literal, $axis:literal, $column:literal, $is_usual:literal) => {
+        Count {
+            name: stringify!($name),
+            about: $about,
+            axis: $axis,
+            column: $column,
+            is_usual: $is_usual,
+            of: |_, ledger| ledger.$name,
+            set: Some(|ledger, count| ledger.$name = count),
+        }
+    };
+}
+
+/// The counts, an entry each: the round, and what the ledger says.
+pub const COUNTS: &[Count] = &[
+    Count {
+        name: "round",
+        about: "rounds done",
+        axis: "communication round t",
+        column: "rounds",
+        is_usual: true,
+        of: |round, _| round,
+        set: None,
+    },
+    kept!(exchanges, "exchanges, including messages that only tell", "exchanges", "exchanges", true),
+    kept!(samples, "samples that all agents drew", "samples, all agents", "samples", true),
+    kept!(messages, "messages in both directions", "messages", "messages", false),
+    kept!(bits_up, "bits from agents to the server", "bits sent up, all agents", "bits up", true),
+    kept!(bits_down, "bits from the server to agents", "bits sent down, all agents", "bits down", true),
+    Count {
+        name: "bits",
+        about: "bits in both directions",
+        axis: "bits sent up and down, all agents",
+        column: "bits up and down",
+        is_usual: true,
+        of: |_, ledger| ledger.bits_up + ledger.bits_down,
+        set: None,
+    },
+    kept!(vectors_up, "vectors of d components from agents to the server", "vectors sent up, all agents", "vectors up", false),
+];
+
+/// What is paid where nothing else is said.
+pub const USUAL_COST: &str = "bits_up";
+
+/// The count of this name.
+pub fn count(name: &str) -> Option<&'static Count> {
+    COUNTS.iter().find(|count| count.name == name)
+}
+
+impl Ledger {
+    /// The ledger with these counts, by name.
+    pub fn from_names(mut count: impl FnMut(&'static str) -> u64) -> Self {
+        let mut ledger = Self::default();
+        COUNTS.iter().for_each(|entry| entry.set.into_iter().for_each(|set| set(&mut ledger, count(entry.name))));
+        ledger
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_count_of_a_ledger_has_its_entry() {
+        // Not `..`: a new field of the ledger must be put here, and needs an entry.
+        let Ledger { exchanges, samples, messages, bits_up, bits_down, vectors_up } = Ledger::from_names(|name| name.len() as u64);
+        let lengths = ["exchanges", "samples", "messages", "bits_up", "bits_down", "vectors_up"].map(|name| name.len() as u64);
+        assert_eq!([exchanges, samples, messages, bits_up, bits_down, vectors_up], lengths);
+        let ledger = Ledger { bits_up: 3, bits_down: 4, ..Ledger::default() };
+        assert_eq!((count("bits").unwrap().of)(9, &ledger), 7);
+        assert_eq!((count("round").unwrap().of)(9, &ledger), 9);
+        assert!(count(USUAL_COST).is_some() && count("mse").is_none());
+    }
+}

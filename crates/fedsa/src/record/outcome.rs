@@ -1,0 +1,147 @@
+//! How runs end: one table of names, and the judgement whether a run that missed its target had stalled.
+
+use crate::round::Status;
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Outcome {
+    /// All rounds are done, and there was no target.
+    Completed,
+    /// The target was reached.
+    Converged,
+    /// All rounds are done, and the target was not reached.
+    OutOfRounds(Missed),
+    /// All rounds are done, the target was not reached, and the last half of the rounds brought the
+    /// metric hardly nearer to it.
+    Stalled(Missed),
+    /// The iterates left every bound.
+    Diverged {
+        /// In this round.
+        round: u64,
+    },
+    /// It was interrupted before its end.
+    Interrupted,
+}
+
+/// How far from its target a run ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Missed {
+    /// The metric that the target is about.
+    pub metric: &'static str,
+    /// Its value at the end.
+    pub value: f64,
+    /// What was to be reached.
+    pub target: f64,
+    /// How many rounds more it would take at the rate of the last half of the rounds.
+    pub more_rounds: Option<f64>,
+    /// Whether the last half of the rounds brought the metric hardly nearer.
+    pub has_stalled: bool,
+}
+
+/// The names of outcomes with their meanings, from the best to the worst.
+pub const OUTCOMES: &[(&str, &str)] = &[
+    ("completed", "all rounds were done, and there was no target"),
+    ("converged", "the target was reached"),
+    ("out-of-rounds", "all rounds were done, and the target was missed"),
+    ("stalled", "the same, and the last half of the rounds brought the metric hardly nearer"),
+    ("diverged", "the iterates left every bound"),
+    ("interrupted", "the run was interrupted before its end"),
+];
+
+/// A run has stalled if in the last half of its rounds the metric fell to no less than this share of
+/// its least value before.
+const STALLED: f64 = 0.9;
+/// The least number of rounds after which a run can have stalled.
+const EARLY: u64 = 20;
+
+impl Outcome {
+    /// Of a run that ended with this status; whether it reached a target, and by how much it missed
+    /// each of those that it did not. Any of several targets would have done: the one that was
+    /// missed by least speaks.
+    pub fn of(status: Status, has_reached: bool, missed: impl Iterator<Item = Missed>) -> Self {
+        match status {
+            Status::Diverged { round } => return Outcome::Diverged { round },
+            Status::Ok if has_reached => return Outcome::Converged,
+            Status::Ok => {}
+        }
+        let Some(missed) = missed.min_by(|a, b| (a.value / a.target).total_cmp(&(b.value / b.target))) else {
+            return Outcome::Completed;
+        };
+        if missed.has_stalled { Outcome::Stalled(missed) } else { Outcome::OutOfRounds(missed) }
+    }
+
+    /// Its place in [`OUTCOMES`]: the larger, the worse.
+    pub fn rank(self) -> usize {
+        match self {
+            Outcome::Completed => 0,
+            Outcome::Converged => 1,
+            Outcome::OutOfRounds(_) => 2,
+            Outcome::Stalled(_) => 3,
+            Outcome::Diverged { .. } => 4,
+            Outcome::Interrupted => 5,
+        }
+    }
+
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        OUTCOMES[self.rank()].0
+    }
+
+    /// How far from its target the run ended, if it missed one.
+    pub fn missed(self) -> Option<Missed> {
+        match self {
+            Outcome::Stalled(missed) | Outcome::OutOfRounds(missed) => Some(missed),
+            _ => None,
+        }
+    }
+}
+
+impl Missed {
+    /// How far a metric ended from a target that was not reached. `rounds` are the recorded rounds
+    /// with the metric, where it is known; nothing where its last value is not.
+    pub fn of(metric: &'static str, target: f64, rounds: &[(u64, Option<f64>)]) -> Option<Self> {
+        let (last, value) = *rounds.last()?;
+        let value = value?;
+        let least = |is_half: &dyn Fn(u64) -> bool| {
+            let half = rounds.iter().filter(|(round, _)| is_half(*round));
+            half.filter_map(|(round, x)| Some((*round, (*x)?))).min_by(|a, b| a.1.total_cmp(&b.1))
+        };
+        let before = least(&|round| round <= last / 2);
+        let after = least(&|round| round > last / 2);
+        let (has_stalled, more_rounds) = match (before, after) {
+            _ if last < EARLY => (false, None),
+            (Some((t0, x0)), Some((t1, x1))) if x1 < STALLED * x0 => {
+                let rate = (x0 / x1).ln() / (t1 - t0) as f64;
+                (false, Some((x1 / target).ln().max(0.0) / rate).filter(|rounds| rounds.is_finite()))
+            }
+            (Some(_), Some(_)) => (true, None),
+            _ => (false, None),
+        };
+        Some(Self { metric, value, target, more_rounds, has_stalled })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_still_falls_has_not_stalled() {
+        let halving: Vec<(u64, Option<f64>)> = (0..=40).map(|t| (t, Some(0.5f64.powi(t as i32)))).collect();
+        let missed = Missed::of("mse", 0.5f64.powi(50), &halving).unwrap();
+        assert!(!missed.has_stalled && (missed.more_rounds.unwrap() - 10.0).abs() < 1e-9, "{missed:?}");
+        let flat: Vec<(u64, Option<f64>)> = (0..=40).map(|t| (t, Some(1.0))).collect();
+        let stalled = Missed::of("mse", 0.1, &flat).unwrap();
+        assert!(stalled.has_stalled && stalled.more_rounds.is_none());
+        let few = Missed::of("mse", 0.1, &flat[..10]).unwrap();
+        assert!(!few.has_stalled);
+        assert!(Missed::of("mse", 0.1, &[(0, None)]).is_none());
+
+        assert_eq!(Outcome::of(Status::Ok, false, [missed, stalled].into_iter()).name(), "stalled");
+        assert_eq!(Outcome::of(Status::Ok, false, [few].into_iter()).name(), "out-of-rounds");
+        assert_eq!(Outcome::of(Status::Ok, true, [few].into_iter()).name(), "converged");
+        assert_eq!(Outcome::of(Status::Ok, false, [].into_iter()).name(), "completed");
+        assert_eq!(Outcome::of(Status::Diverged { round: 3 }, false, [few].into_iter()).name(), "diverged");
+        assert_eq!(Outcome::Interrupted.name(), "interrupted");
+    }
+}
