@@ -109,6 +109,8 @@ fn seed(field: &dyn Field, problem: Option<&Value>, cell: &Cell) -> f64 {
         Drift::Zero => (PLAIN, false),
         Drift::ControlVariate { .. } => (CONTROL_VARIATE, true),
         Drift::GlobalMemory => (GLOBAL_MEMORY, false),
+        // A Hessian and losses along a line.
+        Drift::NoSteps => (25.0 * d * d, false),
     };
     let link = &cell.uplink;
     let mut message = MEDIUM * link.media.len() as f64;

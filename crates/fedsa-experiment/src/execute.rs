@@ -375,7 +375,7 @@ impl Shared<'_> {
         let (field, cell, metrics) =
             (self.plan.field(job.cell), &self.plan.cells[job.cell], &self.metrics[self.plan.cells[job.cell].field]);
         let start = cell.start.of(job.seed, field.dim());
-        let mut run = Run::new(field, &*cell.method.settings, &cell.uplink, cell.output, job.seed, start)?;
+        let mut run = Run::new(field, &*cell.method.settings, &*cell.uplink, cell.output, job.seed, start)?;
         if cell.method.controls == Controls::Ideal {
             let ideal: Option<Vec<Vec<f64>>> = (0..field.agents()).map(|c| metrics.ideal_control(c).map(<[f64]>::to_vec)).collect();
             run.set_controls(&ideal.unwrap_or_default());

@@ -7,11 +7,10 @@
 //! 20 MB.
 
 use fedsa::error::{BadInput, Result};
-use fedsa::methods::{Drift, Method, Setting};
+use fedsa::methods::{Drift, Half, Method, Setting};
 use fedsa::problem::memory::{Memory, matrix, vectors, worker};
 use fedsa::problem::{Field, Settings as Problem};
 use fedsa::sampling::{Law, Sampling};
-use fedsa::server::Delivery;
 use fedsa::theory::predict::{EXACT_DIM, MeanSquareRadius};
 use fedsa::uplink::medium::delay::Delay;
 use fedsa_data::DiskFiles;
@@ -219,22 +218,29 @@ fn run_state(cell: &Cell, field: &dyn Field, saved: bool, copied: bool) -> f64 {
     // What the server keeps of every agent, in vectors: the numbers that a second agent adds at d = 1.
     let table = numbers(&two) - numbers(&one);
     let participants = cell.method.settings.shape().participants.map_or(agents, |m| (m as f64).min(agents));
-    let one_by_one = one.server.needs() == Delivery::PerAgent || link.late.is_some();
+    let each = one.protocol.wants_each_anywhere();
+    let one_by_one = each || link.late.is_some();
+    let kept = match &one.client {
+        Half::Lanes(client) => client.memory() as f64,
+        Half::Each(_) => 1.0,
+    };
+    // A Hessian of each agent at the server, another on its way, and the one that it computed.
+    let hessians = if cell.method.settings.needs_objective() { agents * (16.0 * d * (d + 1.0) / 2.0 + 8.0 * d * d) } else { 0.0 };
     let history = match &link.delay {
         Some(pull) => rounds(pull.delay.max(), cell) * (8.0 * d + 8.0 * agents * words + 100.0),
         None => 0.0,
     };
     // Rules that look at distances keep the models of as many rounds as answers can be late.
     let reach = link.facts().stale.or(link.facts().late);
-    let models =
-        if one.server.needs() == Delivery::PerAgent && table == 0.0 { rounds(reach.unwrap_or(0), cell) * (8.0 * d + 40.0) } else { 0.0 };
+    let models = if each && table == 0.0 && hessians == 0.0 { rounds(reach.unwrap_or(0), cell) * (8.0 * d + 40.0) } else { 0.0 };
     let letter = 8.0 * d + 64.0;
     let mail = link.late.as_ref().map_or(0.0, |late| participants * letter * mean_delay(late).min(cell.run.rounds as f64));
-    let lasting = vectors(agents * one.client.memory() as f64, d)
+    let lasting = vectors(agents * kept, d)
         + 8.0 * agents * (words + link.media_len() as f64 + link.feedback_len(d as usize) as f64 + table * d)
         + history
         + models
-        + mail;
+        + mail
+        + hessians;
     let exchange = participants / 8.0 * 8.0 * d
         + if link.is_clear() && !one_by_one { 0.0 } else { 17.0 * participants }
         + if one_by_one { participants * (8.0 * d + 1.2 * letter) } else { 0.0 };

@@ -482,8 +482,9 @@ fn check_traces(uplink: &Uplink, rounds: u64) -> Result<()> {
 fn check_link(field: &dyn Field, method: &MethodSpec, uplink: &Uplink) -> Result<()> {
     let link = uplink.facts();
     let setting = fedsa::methods::Setting { seed: 0, weights: field.weights(), start: vec![0.0; field.dim()], link };
-    let built = method.settings.build(&setting);
-    built.check_link(&link).map_err(|e| BadInput { key: String::new(), ..e })
+    fedsa::round::check_objective(&*method.settings, field)?;
+    let (client, protocol) = (method.settings.client(&setting), method.settings.protocol(&setting));
+    fedsa::methods::check_link(&client, &protocol, &link).map_err(|e| BadInput { key: String::new(), ..e })
 }
 
 /// A start that depends on the problem alone.

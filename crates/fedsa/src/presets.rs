@@ -225,7 +225,7 @@ mod tests {
             assert_eq!(find(preset.name), Some(preset));
             match preset.name {
                 "vanilla-fedtd" => assert!(facts == Default::default()),
-                "qfedtd" => assert!(facts.is_lossy && !facts.is_sum_only),
+                "qfedtd" => assert!(facts.is_altered && facts.is_lost && !facts.is_sum_only),
                 "oacfedtd" => assert!(facts.is_sum_only),
                 "asyncfedtd" => assert_eq!(facts.stale, Some(100)),
                 other => panic!("{other} has no link here to compare with"),

@@ -27,7 +27,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("presets", &["error", "registry", "methods", "uplink"]),
     (
         "round",
-        &["error", "kernel", "linalg", "local", "message", "methods", "problem", "protocol", "random", "record", "server", "sums", "uplink"],
+        &[
+            "error", "kernel", "linalg", "local", "message", "methods", "problem", "protocol", "random", "record", "server", "sums",
+            "uplink",
+        ],
     ),
     ("node", &["error", "kernel", "local", "message", "methods", "problem", "protocol", "random", "round", "server", "uplink"]),
     ("record", &["linalg", "message", "problem", "random", "round"]),

@@ -46,8 +46,8 @@ impl Settings for DelayedSa {
         Box::new(averaging(setting, fixed(self.step_size, 1), 1.0, None))
     }
 
-    fn shape(&self) -> Option<Shape> {
-        Some(single_steps(self.step_size, None, true))
+    fn shape(&self) -> Shape {
+        single_steps(self.step_size, None, true)
     }
 }
 
@@ -82,8 +82,8 @@ impl Settings for DelayAdaptiveSa {
         adaptive(setting, self.step_size, self.threshold, Choice::EachNear)
     }
 
-    fn shape(&self) -> Option<Shape> {
-        Some(single_steps(self.step_size, None, false))
+    fn shape(&self) -> Shape {
+        single_steps(self.step_size, None, false)
     }
 }
 
@@ -118,8 +118,8 @@ impl Settings for Dasa {
         adaptive(setting, self.step_size, self.threshold, Choice::NearestHalf)
     }
 
-    fn shape(&self) -> Option<Shape> {
-        Some(single_steps(self.step_size, None, false))
+    fn shape(&self) -> Shape {
+        single_steps(self.step_size, None, false)
     }
 }
 

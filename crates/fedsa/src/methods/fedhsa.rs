@@ -91,14 +91,14 @@ impl Settings for FedHsa {
         })
     }
 
-    fn shape(&self) -> Option<Shape> {
-        Some(Shape {
+    fn shape(&self) -> Shape {
+        Shape {
             drift: Drift::GlobalMemory,
             step_size: self.step_size,
             local_steps: self.local_steps as f64,
             alpha_g: self.global_step_size,
             participants: self.participants,
             is_linear: true,
-        })
+        }
     }
 }

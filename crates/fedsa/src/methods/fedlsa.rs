@@ -58,14 +58,14 @@ impl Settings for FedLsa {
         Box::new(averaging(setting, fixed(self.step_size, self.local_steps), self.global_step_size, self.participants))
     }
 
-    fn shape(&self) -> Option<Shape> {
-        Some(Shape {
+    fn shape(&self) -> Shape {
+        Shape {
             drift: Drift::Zero,
             step_size: self.step_size,
             local_steps: self.local_steps as f64,
             alpha_g: self.global_step_size,
             participants: self.participants,
             is_linear: true,
-        })
+        }
     }
 }

@@ -42,8 +42,8 @@ impl Settings for FedTd {
         Box::new(averaging(setting, fixed(self.step_size, 1), 1.0, self.participants))
     }
 
-    fn shape(&self) -> Option<Shape> {
-        Some(single_steps(self.step_size, self.participants, true))
+    fn shape(&self) -> Shape {
+        single_steps(self.step_size, self.participants, true)
     }
 }
 

@@ -133,13 +133,13 @@ pub trait Settings: erased_serde::Serialize + std::fmt::Debug + Send + Sync {
     fn build(&self, setting: &Setting<'_>) -> Method {
         Method { client: self.client(setting), server: self.server(setting), protocol: self.protocol(setting) }
     }
-    /// What theory sees of it, if it is a first-order method.
-    fn shape(&self) -> Option<Shape>;
+    /// What theory sees of it.
+    fn shape(&self) -> Shape;
 }
 
 erased_serde::serialize_trait_object!(Settings);
 
-/// A first-order method as theory sees it: its drift, and the settings that decide its rounds.
+/// A method as theory sees it: its drift, and the settings that decide its rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shape {
     /// What is added to the operator in a local step.
@@ -168,6 +168,22 @@ pub enum Drift {
     },
     /// `G - g_c(theta_t, z_{c,0})`.
     GlobalMemory,
+    /// There are no local steps.
+    NoSteps,
+}
+
+impl Shape {
+    /// Of a method whose rounds are no local steps: theory of first-order methods says nothing of it.
+    pub(crate) fn without_local_steps() -> Self {
+        Self {
+            drift: Drift::NoSteps,
+            step_size: StepSize::Constant(1.0),
+            local_steps: 0.0,
+            alpha_g: 1.0,
+            participants: None,
+            is_linear: false,
+        }
+    }
 }
 
 /// The kinds of methods, by the name that `kind` gives.

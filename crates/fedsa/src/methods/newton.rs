@@ -88,7 +88,7 @@ impl Settings for Newton {
         })
     }
 
-    fn shape(&self) -> Option<Shape> {
-        None
+    fn shape(&self) -> Shape {
+        Shape::without_local_steps()
     }
 }

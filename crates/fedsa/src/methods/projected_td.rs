@@ -53,14 +53,14 @@ impl Settings for ProjectedTd {
         Box::new(Average { radius: Some(self.radius), ..average })
     }
 
-    fn shape(&self) -> Option<Shape> {
-        Some(Shape {
+    fn shape(&self) -> Shape {
+        Shape {
             drift: Drift::Zero,
             step_size: self.step_size,
             local_steps: self.local_steps as f64,
             alpha_g: self.global_step_size,
             participants: self.participants,
             is_linear: false,
-        })
+        }
     }
 }

@@ -99,14 +99,14 @@ impl Settings for Scafflsa {
         Box::new(self.kept(setting).server(average))
     }
 
-    fn shape(&self) -> Option<Shape> {
-        Some(Shape {
+    fn shape(&self) -> Shape {
+        Shape {
             drift: Drift::ControlVariate { talk: None },
             step_size: self.step_size,
             local_steps: self.local_steps as f64,
             alpha_g: self.global_step_size,
             participants: self.participants,
             is_linear: self.control_step == 1.0,
-        })
+        }
     }
 }

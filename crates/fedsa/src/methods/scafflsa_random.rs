@@ -92,14 +92,14 @@ impl Settings for ScafflsaRandom {
         Box::new(self.kept(setting).server(average))
     }
 
-    fn shape(&self) -> Option<Shape> {
-        Some(Shape {
+    fn shape(&self) -> Shape {
+        Shape {
             drift: Drift::ControlVariate { talk: Some(self.talk_probability) },
             step_size: StepSize::Constant(self.step_size),
             local_steps: 1.0 / self.talk_probability,
             alpha_g: self.global_step_size,
             participants: self.participants,
             is_linear: self.control_step == 1.0,
-        })
+        }
     }
 }

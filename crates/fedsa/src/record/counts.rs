@@ -35,6 +35,21 @@ macro_rules! kept {
     };
 }
 
+/// An entry for calls of the agents' problems.
+macro_rules! called {
+    ($name:ident, $about:literal, $axis:literal, $column:literal) => {
+        Count {
+            name: stringify!($name),
+            about: $about,
+            axis: $axis,
+            column: $column,
+            is_usual: false,
+            of: |_, ledger| ledger.calls.$name,
+            set: Some(|ledger, count| ledger.calls.$name = count),
+        }
+    };
+}
+
 /// The counts, an entry each: the round, and what the ledger says.
 pub const COUNTS: &[Count] = &[
     Count {
@@ -61,6 +76,13 @@ pub const COUNTS: &[Count] = &[
         set: None,
     },
     kept!(vectors_up, "vectors of d components from agents to the server", "vectors sent up, all agents", "vectors up", false),
+    kept!(matrices_up, "matrices from agents to the server", "matrices sent up, all agents", "matrices up", false),
+    kept!(scalars_up, "single numbers from agents to the server", "numbers sent up, all agents", "numbers up", false),
+    called!(operators, "evaluations of operators by all agents", "operator evaluations, all agents", "operators"),
+    called!(gradients, "gradients that all agents computed", "gradients, all agents", "gradients"),
+    called!(hessians, "Hessians that all agents computed", "Hessians, all agents", "Hessians"),
+    called!(hessian_vectors, "products of a Hessian and a vector by all agents", "Hessian-vector products, all agents", "Hessian products"),
+    called!(losses, "losses that all agents computed", "losses, all agents", "losses"),
 ];
 
 /// What is paid where nothing else is said.
@@ -83,13 +105,19 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::problem::calls::Calls;
 
     #[test]
     fn every_count_of_a_ledger_has_its_entry() {
         // Not `..`: a new field of the ledger must be put here, and needs an entry.
-        let Ledger { exchanges, samples, messages, bits_up, bits_down, vectors_up } = Ledger::from_names(|name| name.len() as u64);
-        let lengths = ["exchanges", "samples", "messages", "bits_up", "bits_down", "vectors_up"].map(|name| name.len() as u64);
-        assert_eq!([exchanges, samples, messages, bits_up, bits_down, vectors_up], lengths);
+        let ledger = Ledger::from_names(|name| name.len() as u64);
+        let Ledger { exchanges, samples, messages, bits_up, bits_down, vectors_up, matrices_up, scalars_up, calls } = ledger;
+        let Calls { operators, losses, gradients, hessians, hessian_vectors } = calls;
+        let lengths = ["exchanges", "samples", "messages", "bits_up", "bits_down", "vectors_up", "matrices_up", "scalars_up"];
+        let counts = [exchanges, samples, messages, bits_up, bits_down, vectors_up, matrices_up, scalars_up];
+        assert_eq!(counts, lengths.map(|name| name.len() as u64));
+        let lengths = ["operators", "losses", "gradients", "hessians", "hessian_vectors"].map(|name| name.len() as u64);
+        assert_eq!([operators, losses, gradients, hessians, hessian_vectors], lengths);
         let ledger = Ledger { bits_up: 3, bits_down: 4, ..Ledger::default() };
         assert_eq!((count("bits").unwrap().of)(9, &ledger), 7);
         assert_eq!((count("round").unwrap().of)(9, &ledger), 9);

@@ -144,6 +144,10 @@ pub fn unknown(why: &str) -> BadInput {
     BadInput::new("", format!("not known in closed form: {why}"), "a linear problem, a constant step size and full participation")
 }
 
+fn no_steps() -> BadInput {
+    unknown("the method makes no local steps")
+}
+
 fn no_moments() -> BadInput {
     unknown("second moments of the samples")
 }
@@ -216,6 +220,7 @@ impl<'f> Forecast<'f> {
         match self.shape.drift {
             Drift::Zero => FedLsa::new(systems, &setting)?.bias_sq(),
             Drift::ControlVariate { .. } | Drift::GlobalMemory => Ok(0.0),
+            Drift::NoSteps => Err(no_steps()),
         }
     }
 
@@ -237,6 +242,7 @@ impl<'f> Forecast<'f> {
         match self.shape.drift {
             Drift::Zero => stability::plain_radius(systems, &setting),
             Drift::GlobalMemory => stability::global_memory_radius(systems, &setting),
+            Drift::NoSteps => Err(no_steps()),
             Drift::ControlVariate { talk: None } => stability::control_variates_radius(systems, &setting),
             Drift::ControlVariate { talk: Some(p) } => stability::random_talk_radius(systems, setting.step_size, p, setting.server_step),
         }
@@ -273,6 +279,7 @@ impl<'f> Forecast<'f> {
             _ if self.field.sampling().kind == Law::Mean => {}
             Drift::ControlVariate { talk: Some(_) } => return Err(unknown("talks are random")),
             Drift::GlobalMemory => return Err(unknown("the mean-square error of FedHSA")),
+            Drift::NoSteps => return Err(no_steps()),
             Drift::Zero | Drift::ControlVariate { talk: None } => self.moments_known()?,
         }
         Ok(linear)
@@ -480,6 +487,7 @@ impl<'f> MeanSquareRadius<'f> {
             }
             Drift::ControlVariate { talk: Some(_) } => return Err(unknown("talks are random")),
             Drift::GlobalMemory => return Err(unknown("the mean-square error of FedHSA")),
+            Drift::NoSteps => return Err(no_steps()),
         };
         if d > EXACT_DIM || work > MEAN_SQUARE_WORK || state > MEAN_SQUARE_STATE {
             return Err(unknown(&format!("the second moments of {kinds} distinct agents with {d} features are too large a map")));

@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
-use fedsa::message::Message;
+use fedsa::message::{Envelope, Message};
 use fedsa::methods::Settings as Method;
-use fedsa::node::{ClientNode, ServerNode, Todo};
+use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::random::Stream;
 use fedsa::record::OutputRule;
@@ -35,33 +35,55 @@ pub const MESSAGE: Target =
 const LONGEST: usize = 300;
 
 fn messages() -> Vec<Corpus> {
-    use fedsa::message::{Part, TELL};
+    use fedsa::message::{Body, Part, TELL};
     let vector = |n: usize| (0..n).map(|i| i as f64 - 1.5).collect::<Vec<f64>>();
+    let numbers = |part, n| (part, Body::Numbers(vector(n)));
+    let sparse = Body::Sparse { len: 250, index: vec![0, 3, 249], value: vector(3) };
     let mut seeds = Vec::new();
     for (c, codec) in ALL.iter().enumerate() {
-        let message = match c % 3 {
+        let message = match c % 4 {
             0 => Message::one(3, 0, Part::Model, vector(8)),
-            1 => Message { round: 1 << 20, exchange: TELL, parts: vec![(Part::Direction, vector(5)), (Part::Arrived, vec![1.0])] },
-            _ => Message::one(0, 1, Part::Operator, vector(130)),
+            1 => Message { round: 1 << 20, exchange: TELL, parts: vec![numbers(Part::Direction, 5), numbers(Part::Included, 1)] },
+            2 => Message {
+                round: 7,
+                exchange: 0,
+                parts: vec![(Part::Correction, sparse.clone()), (Part::Packed, Body::Packed(vec![9; 40]))],
+            },
+            _ => Message { round: 0, exchange: 1, parts: vec![numbers(Part::Gradient, 130), numbers(Part::Hessian, 45)] },
         };
         let mut data = vec![c as u8];
-        data.extend(message.encode(&**codec, &mut Stream::default()));
+        data.extend(without_checksum(&message.encode(&Envelope::default(), &**codec, &mut Stream::default())));
         seeds.push(data);
     }
     vec![Corpus::bytes(seeds)]
 }
 
+/// A message's bytes without the checksum at their end: inputs have none, so that what is changed in them is read.
+fn without_checksum(message: &[u8]) -> &[u8] {
+    &message[..message.len() - 4]
+}
+
+/// The bytes with the checksum that belongs to them; one in sixteen with another, which must be refused.
+fn with_checksum(bytes: &[u8]) -> (Vec<u8>, bool) {
+    let checksum = crc32fast::hash(bytes);
+    let is_right = checksum % 16 != 0;
+    let checksum = if is_right { checksum } else { !checksum };
+    ([bytes, &checksum.to_le_bytes()].concat(), is_right)
+}
+
 fn read_message(data: &[u8]) -> Verdict {
     let [c, bytes @ ..] = data else { return Verdict::PassedOver };
     let codec = &*ALL[usize::from(*c) % ALL.len()];
-    let message = match Message::decode(bytes, codec, LONGEST, |_, _| Stream::default()) {
+    let (bytes, is_right) = with_checksum(bytes);
+    let (envelope, message) = match Message::decode(&bytes, codec, LONGEST, |_, _| Stream::default()) {
         Ok(message) => message,
         Err(e) => return refused(&e),
     };
-    assert!(message.parts.iter().all(|(_, x)| x.len() <= LONGEST));
-    let again = message.encode(codec, &mut Stream::default());
+    assert!(is_right, "a wrong checksum was accepted");
+    assert!(message.parts.iter().all(|(_, body)| body.len() <= LONGEST));
+    let again = message.encode(&envelope, codec, &mut Stream::default());
     assert_eq!(again.len(), message.encoded_len(codec));
-    let back = Message::decode(&again, codec, LONGEST, |_, _| Stream::default()).expect("what was just encoded");
+    let back = Message::decode(&again, codec, LONGEST, |_, _| Stream::default()).expect("what was just encoded").1;
     assert_eq!((back.round, back.exchange, back.parts.len()), (message.round, message.exchange, message.parts.len()));
     if codec.is_exact() {
         assert_eq!(again, bytes);
@@ -87,6 +109,7 @@ static FIELDS: LazyLock<Vec<Box<dyn Field>>> = LazyLock::new(|| {
     let fields = common::problems(AGENTS).into_iter().enumerate().filter(|(i, _)| *i != 1);
     let mut fields: Vec<Box<dyn Field>> = fields.map(|(_, (_, problem))| common::field(&*problem, Law::Markov)).collect();
     fields.push(common::unequal(Law::Markov));
+    fields.extend(common::objectives(AGENTS).iter().map(|(_, problem)| common::field(&**problem, Law::Markov)));
     fields
 });
 
@@ -119,7 +142,7 @@ fn links(stale: bool) -> Vec<Uplink> {
 
 /// Every method over every link that it lives with, on one problem after the other.
 pub(super) fn setups(stale: bool) -> Vec<Setup> {
-    let methods = || [None, Some(2)].into_iter().flat_map(common::methods).map(|(_, method)| method);
+    let methods = || [None, Some(2)].into_iter().flat_map(common::methods).chain(common::second_order()).map(|(_, method)| method);
     let mut all = Vec::new();
     for l in 0..links(stale).len() {
         for (m, method) in methods().enumerate() {
@@ -145,13 +168,17 @@ impl Setup {
         Run::new(self.field, &*self.method, &self.uplink, output, SEED, self.start()).ok()
     }
 
+    fn federation(&self) -> Federation<'_> {
+        let weights = self.field.weights().to_vec();
+        Federation::new(&*self.method, &self.uplink, weights, SEED, self.start()).expect("a method that lives with its link")
+    }
+
     fn client(&self, agent: usize) -> ClientNode<'_> {
-        ClientNode::new(self.field, &*self.method, &self.uplink, agent, SEED, self.start()).expect("a method that lives with its link")
+        ClientNode::new(&self.federation(), self.field, agent, agent).expect("a method that lives with its link")
     }
 
     fn server(&self) -> ServerNode<'_> {
-        ServerNode::new(&*self.method, &self.uplink, self.field.weights().to_vec(), SEED, self.start())
-            .expect("a method that lives with its link")
+        ServerNode::new(&self.federation()).expect("a method that lives with its link")
     }
 
     /// What arrives at agent 0 in some rounds, and what arrives at the server, exchange by exchange.
@@ -159,8 +186,8 @@ impl Setup {
         let mut nodes: Vec<ClientNode<'_>> = (0..self.field.agents()).map(|c| self.client(c)).collect();
         let mut server = self.server();
         let (mut down, mut up) = (Vec::new(), Vec::new());
-        for t in 0..ROUNDS {
-            let mut todo = server.open(t);
+        for _ in 0..ROUNDS {
+            let mut todo = server.open();
             loop {
                 todo = match todo {
                     Todo::Ask { to, bytes } => {
@@ -224,7 +251,7 @@ pub const CLIENT: Target =
 fn to_clients() -> Vec<Corpus> {
     let seed = |(i, setup): (usize, &Setup)| {
         let mut data = (i as u16).to_le_bytes().to_vec();
-        setup.traffic().0.iter().for_each(|message| write(message, &mut data));
+        setup.traffic().0.iter().for_each(|message| write(without_checksum(message), &mut data));
         data
     };
     vec![Corpus::bytes(SETUPS.iter().enumerate().map(seed).collect())]
@@ -235,7 +262,9 @@ fn feed_client(data: &[u8]) -> Verdict {
     let (mut node, mut taken, mut answers) = (setup.client(0), Vec::new(), Vec::new());
     let mut is_refused = false;
     while let Some(message) = next(&mut rest) {
-        match node.handle(message) {
+        let (message, _) = with_checksum(message);
+        let before = node.save();
+        match node.handle(&message) {
             Ok(answer) => {
                 taken.push(message);
                 answers.push(answer);
@@ -243,6 +272,7 @@ fn feed_client(data: &[u8]) -> Verdict {
             Err(e) => {
                 refused(&e);
                 is_refused = true;
+                assert_eq!(node.save(), before, "a message that was refused has changed the node");
             }
         }
     }
@@ -271,7 +301,7 @@ fn to_servers() -> Vec<Corpus> {
         for answers in setup.traffic().1 {
             for (agent, answer) in answers {
                 data.push(agent as u8);
-                write(&answer, &mut data);
+                write(without_checksum(&answer), &mut data);
             }
             data.push(COMPLETE);
         }
@@ -282,20 +312,19 @@ fn to_servers() -> Vec<Corpus> {
 
 fn feed_server(data: &[u8]) -> Verdict {
     let Some((setup, mut rest)) = setup(&SETUPS, data) else { return Verdict::PassedOver };
-    let open = |server: &mut ServerNode<'_>, round: &mut u64, todo: Todo| {
+    let open = |server: &mut ServerNode<'_>, todo: Todo| {
         if !matches!(todo, Todo::Ask { .. }) {
-            *round += 1;
-            server.open(*round);
+            server.open();
         }
     };
-    let (mut server, mut round) = (setup.server(), 0);
-    server.open(0);
+    let mut server = setup.server();
+    server.open();
     let (mut answers, mut taken, mut is_refused) = (Vec::new(), Vec::new(), false);
     while let Some((agent, more)) = rest.split_first() {
         rest = more;
         if *agent != COMPLETE {
             let Some(answer) = next(&mut rest) else { break };
-            answers.push((usize::from(*agent), answer.to_vec()));
+            answers.push((usize::from(*agent), with_checksum(answer).0));
             continue;
         }
         let progress = server.receive(&answers);
@@ -305,15 +334,15 @@ fn feed_server(data: &[u8]) -> Verdict {
         is_refused |= !progress.refused.is_empty();
         let good = answers.drain(..).enumerate().filter(|(i, _)| progress.refused.iter().all(|(bad, _)| bad != i));
         taken.push(good.map(|(_, answer)| answer).collect::<Answers>());
-        open(&mut server, &mut round, progress.todo);
+        open(&mut server, progress.todo);
     }
     if is_refused {
-        let (mut twin, mut round) = (setup.server(), 0);
-        twin.open(0);
+        let mut twin = setup.server();
+        twin.open();
         for answers in &taken {
             let progress = twin.receive(answers);
             assert!(progress.refused.is_empty(), "answers that were taken");
-            open(&mut twin, &mut round, progress.todo);
+            open(&mut twin, progress.todo);
         }
         assert_eq!(common::bits(server.theta()), common::bits(twin.theta()), "answers that were refused have changed the server");
         return Verdict::Refused;
