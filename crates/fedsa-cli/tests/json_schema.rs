@@ -9,10 +9,10 @@ use std::path::Path;
 
 use fedsa::kernel::Isa;
 use fedsa::record::{COUNTS, METRICS, OUTCOMES, Outcome};
-use fedsa_cli::commands::schema::of_files;
 use fedsa_experiment::Plan;
 use fedsa_experiment::bundled::ALL;
 use fedsa_experiment::config::{Document, Experiment};
+use fedsa_experiment::file_schema::of_files;
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
 use toml::Value;

@@ -12,6 +12,7 @@ pub mod estimate;
 pub mod excerpt;
 pub mod execute;
 pub mod figure;
+pub mod file_schema;
 pub mod finished;
 pub mod folder;
 pub mod memory;
