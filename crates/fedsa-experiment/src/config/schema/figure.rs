@@ -18,7 +18,7 @@ pub struct Figure {
     /// coordinate; for a table the coordinate whose values are columns.
     pub x: Option<String>,
     /// The metric, or several.
-    pub y: Option<Metrics>,
+    pub y: Option<MetricNames>,
     /// What is paid: bits_up by default.
     pub cost: Option<String>,
     /// The level of the metric that is to be reached, or several.
@@ -58,19 +58,20 @@ pub struct Figure {
 /// One metric or several.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "the name of a metric in quotes, or a list of them")]
-pub enum Metrics {
+#[schemars(rename = "Metrics")]
+pub enum MetricNames {
     /// One.
     One(String),
     /// Several.
     Many(Vec<String>),
 }
 
-impl Metrics {
+impl MetricNames {
     /// As a list.
     pub fn list(&self) -> Vec<&str> {
         match self {
-            Metrics::One(m) => vec![m],
-            Metrics::Many(all) => all.iter().map(String::as_str).collect(),
+            MetricNames::One(m) => vec![m],
+            MetricNames::Many(all) => all.iter().map(String::as_str).collect(),
         }
     }
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use toml::Value;
 
 pub use check::{Check, Unmeasured};
-pub use figure::{Band, CurveCentre, Figure, FigureKind, Levels, Metrics};
+pub use figure::{Band, CurveCentre, Figure, FigureKind, Levels, MetricNames};
 pub use method::{Centre, Controls, Expect, ExpectAt, ExpectedStatus, OutputName, OutputSpec};
 pub(super) use method::{METHOD_COMMON, MethodCommon};
 pub use run::{Grid, GridTable, Refused, RunSpec, Seeds, Spacing, Start, Stop};
