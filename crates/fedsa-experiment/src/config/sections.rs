@@ -79,7 +79,7 @@ impl Sections {
         all.into_iter().filter_map(|(key, value)| Some((key.to_string(), value?))).collect()
     }
 
-    /// Sets a dotted key, as [`super::dotted::set`] does in a tree.
+    /// Sets a dotted key, as `dotted::set` does in a tree.
     ///
     /// # Errors
     /// When it is in none of these tables, or a part of it names nothing that can be entered.
