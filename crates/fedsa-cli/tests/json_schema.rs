@@ -9,10 +9,11 @@ use std::path::Path;
 
 use fedsa::kernel::Isa;
 use fedsa::record::{COUNTS, METRICS, OUTCOMES, Outcome};
-use fedsa_cli::commands::schema::of_files;
 use fedsa_experiment::Plan;
 use fedsa_experiment::bundled::ALL;
 use fedsa_experiment::config::{Document, Experiment};
+use fedsa_experiment::file_schema::of_files;
+use fedsa_experiment::predict::QUANTITIES;
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
 use toml::Value;
@@ -511,7 +512,7 @@ fn markdown(text: &str, heading: &str) -> Vec<(Vec<String>, Vec<Vec<String>>)> {
 }
 
 #[test]
-fn metrics_counts_and_outcomes_of_the_reference_are_those_of_the_library() {
+fn names_of_the_reference_are_those_of_the_tables() {
     let names = |table: &(Vec<String>, Vec<Vec<String>>)| table.1.iter().flat_map(|row| words(&row[0])).collect::<BTreeSet<_>>();
     let text = repository("experiments/README.md");
     let find = |text: &str, heading: &str, head: &str| {
@@ -520,6 +521,8 @@ fn metrics_counts_and_outcomes_of_the_reference_are_those_of_the_library() {
     };
     let metrics: BTreeSet<String> = METRICS.iter().map(|metric| metric.name.to_string()).collect();
     assert_eq!(find(&text, "## Metrics", "name"), metrics);
+    let quantities: BTreeSet<String> = QUANTITIES.iter().map(|name| (*name).to_string()).collect();
+    assert_eq!(find(&text, "## Predicted quantities", "name"), quantities);
     let columns = find(&text, "## Output files", "column");
     for name in METRICS.iter().map(|metric| metric.name).chain(COUNTS.iter().map(|count| count.name)) {
         assert!(columns.contains(name), "{name} is no column in the reference");

@@ -3,31 +3,31 @@
 mod common;
 
 use fedsa_data::trace::{self, Column};
-use fedsa_data::{npz, trace::Table};
+use fedsa_data::{npz, trace::Trace};
 use fedsa_experiment::bundled::ALL;
 use serde_json::Value;
 
 use common::{Folder, SMALL, edited, mrp, npz_bytes, small};
 
-fn table(folder: &Folder, out: &str) -> Table {
+fn table(folder: &Folder, out: &str) -> Trace {
     trace::from_bytes(folder.read(&format!("{out}/trace.parquet"))).unwrap()
 }
 
-fn counts(table: &Table, name: &str) -> Vec<i64> {
+fn counts(table: &Trace, name: &str) -> Vec<i64> {
     match table.column(name) {
         Some(Column::I64(v)) => v.clone(),
         other => panic!("{name}: {other:?}"),
     }
 }
 
-fn names(table: &Table, name: &str) -> Vec<String> {
+fn names(table: &Trace, name: &str) -> Vec<String> {
     match table.column(name) {
         Some(Column::Str(v)) => v.clone(),
         other => panic!("{name}: {other:?}"),
     }
 }
 
-fn numbers(table: &Table, name: &str) -> Vec<Option<f64>> {
+fn numbers(table: &Trace, name: &str) -> Vec<Option<f64>> {
     match table.column(name) {
         Some(Column::OptF64(v)) => v.clone(),
         other => panic!("{name}: {other:?}"),

@@ -57,11 +57,11 @@ impl Column {
 
 /// Named columns of equal length.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Table {
+pub struct Trace {
     columns: Vec<(String, Column)>,
 }
 
-impl Table {
+impl Trace {
     /// A table of these columns, in this order.
     ///
     /// # Errors
@@ -100,14 +100,14 @@ impl Table {
 ///
 /// # Errors
 /// When the table has no columns, which Parquet cannot say.
-pub fn to_bytes(table: &Table) -> Result<Vec<u8>> {
+pub fn to_bytes(table: &Trace) -> Result<Vec<u8>> {
     if table.columns.is_empty() {
         return Err(BadInput::new("", "a table without columns", "at least one column"));
     }
     encode(table).map_err(|e| BadInput::new("", format!("no Parquet file can hold this table: {}", shown(e)), "fewer or shorter values"))
 }
 
-fn encode(table: &Table) -> Result<Vec<u8>, ParquetError> {
+fn encode(table: &Trace) -> Result<Vec<u8>, ParquetError> {
     let fields = table.columns.iter().map(|(name, column)| Ok(Arc::new(field(name, column)?))).collect::<Result<_, ParquetError>>()?;
     let schema = Type::group_type_builder("trace").with_fields(fields).build()?;
     let mut properties = WriterProperties::builder()
@@ -175,7 +175,7 @@ fn write_column(group: &mut SerializedRowGroupWriter<Vec<u8>>, column: &Column, 
 ///
 /// # Errors
 /// When the file cannot be read, has a later format, or other columns.
-pub fn read(path: &Path) -> Result<Table> {
+pub fn read(path: &Path) -> Result<Trace> {
     from_bytes(super::read(path)?).map_err(|e| about(path, e))
 }
 
@@ -183,7 +183,7 @@ pub fn read(path: &Path) -> Result<Table> {
 ///
 /// # Errors
 /// As [`read`].
-pub fn from_bytes(file: Vec<u8>) -> Result<Table> {
+pub fn from_bytes(file: Vec<u8>) -> Result<Trace> {
     contained(file, |columns| {
         if let Some(version) = columns.note(VERSION.0).filter(|version| ![VERSION.1, EARLIER].contains(version)) {
             let what = format!("version {} of the format of traces", quoted(version));
@@ -193,7 +193,7 @@ pub fn from_bytes(file: Vec<u8>) -> Result<Table> {
             Ok(column) => Ok((name, column)),
             Err(e) => Err(BadInput::new("", format!("column `{}`: {}", quoted(&name), e.what), e.help)),
         };
-        Table::new(columns.names().into_iter().enumerate().map(read).collect::<Result<_>>()?)
+        Trace::new(columns.names().into_iter().enumerate().map(read).collect::<Result<_>>()?)
     })
 }
 
@@ -250,9 +250,9 @@ mod tests {
 
     use super::*;
 
-    fn table(rows: usize, value: impl Fn(usize) -> u64) -> Table {
+    fn table(rows: usize, value: impl Fn(usize) -> u64) -> Trace {
         let f = |i| f64::from_bits(value(i));
-        Table::new(vec![
+        Trace::new(vec![
             ("method".into(), Column::Str((0..rows).map(|i| format!("m{}", value(i) % 3)).collect())),
             ("round".into(), Column::I64((0..rows).map(|i| value(i).cast_signed()).collect())),
             ("variant".into(), Column::OptStr((0..rows).map(|i| (value(i) & 1 != 0).then(|| format!("v{}", value(i) % 2))).collect())),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     /// Equal to the bit, NaNs too.
-    fn same(a: &Table, b: &Table) -> bool {
+    fn same(a: &Trace, b: &Trace) -> bool {
         let bits = |v: &[f64]| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
         a.columns.len() == b.columns.len()
             && a.columns.iter().zip(&b.columns).all(|((n, x), (m, y))| {
@@ -298,9 +298,9 @@ mod tests {
     #[test]
     fn columns_must_fit_together() {
         let column = |name: &str, n: i64| (name.to_string(), Column::I64((0..n).collect()));
-        assert_eq!(Table::new(vec![column("a", 2), column("b", 3)]).unwrap_err().to_string(), "b: 3 rows, but `a` has 2");
-        assert_eq!(Table::new(vec![column("a", 2), column("a", 2)]).unwrap_err().to_string(), "a: two columns have this name");
-        assert!(to_bytes(&Table::default()).is_err());
+        assert_eq!(Trace::new(vec![column("a", 2), column("b", 3)]).unwrap_err().to_string(), "b: 3 rows, but `a` has 2");
+        assert_eq!(Trace::new(vec![column("a", 2), column("a", 2)]).unwrap_err().to_string(), "a: two columns have this name");
+        assert!(to_bytes(&Trace::default()).is_err());
     }
 
     #[test]
@@ -328,7 +328,7 @@ mod tests {
 
         #[test]
         fn text_is_read_back(text in prop::collection::vec(any::<String>(), 1..20)) {
-            let table = Table::new(vec![("a.b c".into(), Column::Str(text))]).unwrap();
+            let table = Trace::new(vec![("a.b c".into(), Column::Str(text))]).unwrap();
             prop_assert_eq!(from_bytes(to_bytes(&table).unwrap()).unwrap(), table);
         }
     }

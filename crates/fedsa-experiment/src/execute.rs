@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::plan::{Cell, Plan};
-use super::results::{Results, Row, SeedResult};
+use super::results::{Recorded, Results, SeedResult};
 use crate::config::schema::Controls;
 use crate::folder::{self, RunFolder};
 
@@ -27,7 +27,7 @@ pub trait Observer: Sync {
     /// Some local steps of all agents were done by an earlier run.
     fn found(&self, _steps: f64) {}
     /// A round was recorded.
-    fn recorded(&self, _cell: usize, _seed: u64, _row: &Row) {}
+    fn recorded(&self, _cell: usize, _seed: u64, _row: &Recorded) {}
     /// One seed of a cell has ended.
     fn ended(&self, _cell: usize, _result: &SeedResult) {}
     /// Something failed that the run goes on without.
@@ -83,7 +83,7 @@ struct Saved {
     rounds: u64,
     /// Rounds done.
     round: u64,
-    rows: Vec<Row>,
+    rows: Vec<Recorded>,
     /// The run's state after these rounds; nothing where it is too large to keep of a run that has ended.
     state: Option<Vec<u8>>,
     /// Of a run that has ended.
@@ -217,7 +217,7 @@ impl Saved {
     /// About how many bytes it takes.
     fn size(&self) -> usize {
         let theta = self.end.as_ref().map_or(0, |end| end.theta.len() * size_of::<f64>());
-        self.state.as_ref().map_or(0, Vec::len) + self.rows.len() * size_of::<Row>() + theta
+        self.state.as_ref().map_or(0, Vec::len) + self.rows.len() * size_of::<Recorded>() + theta
     }
 
     /// Whether the run is over: not so where it did all its rounds and there are more now. A shorter run looks at its
@@ -380,7 +380,7 @@ impl Shared<'_> {
             let ideal: Option<Vec<Vec<f64>>> = (0..field.agents()).map(|c| metrics.ideal_control(c).map(<[f64]>::to_vec)).collect();
             run.set_controls(&ideal.unwrap_or_default());
         }
-        let mut rows: Vec<Row> = Vec::new();
+        let mut rows: Vec<Recorded> = Vec::new();
         if let Some(saved) = earlier.checkpoint(job.cell, cell, job.seed, field.dim())? {
             rows = saved.rows.clone();
             if saved.is_over(cell) {
@@ -401,7 +401,7 @@ impl Shared<'_> {
             rows.retain(|row| cell.grid.binary_search(&row.round).is_ok());
             rows.iter().for_each(|row| observer.recorded(job.cell, job.seed, row));
         }
-        let saved = |rows: &[Row], round: u64, state: Option<Vec<u8>>, end: Option<End>| Saved {
+        let saved = |rows: &[Recorded], round: u64, state: Option<Vec<u8>>, end: Option<End>| Saved {
             identity: cell.identity.clone(),
             seed: job.seed,
             rounds: cell.run.rounds,
@@ -426,7 +426,7 @@ impl Shared<'_> {
             let ended = t == cell.run.rounds || run.status() != Status::Ok;
             if rows.last().is_none_or(|row| row.round < t) && (ended || cell.grid.binary_search(&t).is_ok()) {
                 let seen = metrics.observe(&run, cell.centre.as_deref(), control_weight);
-                let row = Row { round: t, ledger: run.ledger(), seen };
+                let row = Recorded { round: t, ledger: run.ledger(), seen };
                 observer.recorded(job.cell, job.seed, &row);
                 rows.push(row);
                 // A residual that overflows at the start is no measure.

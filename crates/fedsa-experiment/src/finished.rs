@@ -7,12 +7,12 @@ use fedsa::error::{BadInput, Result};
 use fedsa::record::{self, COUNTS, Ledger, METRICS, Observation, Outcome};
 use fedsa::round::Status;
 use fedsa_data::regular;
-use fedsa_data::trace::{self, Column, Table as Trace};
+use fedsa_data::trace::{self, Column, Trace};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
 use super::plan::Plan;
-use super::results::{Results, Row, SeedResult};
+use super::results::{Recorded, Results, SeedResult};
 use crate::config::short;
 use crate::folder::{self, Holds};
 
@@ -189,7 +189,7 @@ fn runs_of(table: &Trace) -> Option<HashMap<(String, String), Vec<SeedResult>>> 
             });
         }
         let run = of.last_mut().expect("just added");
-        run.rows.push(Row { round, ledger, seen });
+        run.rows.push(Recorded { round, ledger, seen });
         if outcomes[i] == (Outcome::Diverged { round }).name() {
             // A run ends with the round in which it diverged.
             run.status = Status::Diverged { round };

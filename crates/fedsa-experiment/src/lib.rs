@@ -1,6 +1,6 @@
 //! Experiments: a file in, results, checks and pictures out.
 //!
-//! [`config`] reads the file, [`plan`] says what it comes to, [`execute`] runs it, [`checks`] hold the
+//! [`config`] reads the file, [`plan`] says what it comes to, [`mod@execute`] runs it, [`checks`] hold the
 //! results to what the file expects, [`output`] and [`picture`] write them. Nothing here knows the
 //! command line or the terminal: progress goes to an [`execute::Observer`], failures are values.
 
@@ -12,6 +12,7 @@ pub mod estimate;
 pub mod excerpt;
 pub mod execute;
 pub mod figure;
+pub mod file_schema;
 pub mod finished;
 pub mod folder;
 pub mod memory;

@@ -20,7 +20,7 @@ use toml::Value;
 
 use super::estimate;
 use super::plan::{Cell, Plan};
-use super::results::Row;
+use super::results::Recorded;
 
 /// What the program takes before it does anything.
 const PROGRAM: f64 = 20e6;
@@ -163,11 +163,11 @@ fn runs(plan: &Plan) -> Runs {
         let field = plan.field(i);
         let (seeds, grid) = (cell.seeds_count() as f64, cell.grid.len() as f64);
         let round = duration.cells[i] / (seeds * cell.run.rounds as f64).max(1.0);
-        let one = run_state(cell, field, duration.total > SAVED_AFTER, round > LONG_ROUND) + 2.0 * grid * size_of::<Row>() as f64;
+        let one = run_state(cell, field, duration.total > SAVED_AFTER, round > LONG_ROUND) + 2.0 * grid * size_of::<Recorded>() as f64;
         // States of runs that have ended are kept together up to a bound, and written.
         ended += if one <= KEPT_STATE { 2.0 * seeds * one } else { 0.0 };
         states.extend(std::iter::repeat_n(one, cell.seeds_count().min(threads)));
-        runs.recorded += seeds * (grid * size_of::<Row>() as f64 + 8.0 * field.dim() as f64 + 100.0) + 8.0 * grid;
+        runs.recorded += seeds * (grid * size_of::<Recorded>() as f64 + 8.0 * field.dim() as f64 + 100.0) + 8.0 * grid;
         rows += seeds * grid;
         // A curve gathers the values of all seeds at every recorded round.
         longest = longest.max(grid * (330.0 + 24.0 * seeds));

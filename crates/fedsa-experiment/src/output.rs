@@ -4,7 +4,7 @@ use fedsa::error::Result;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::record::{self, COUNTS, Count, METRICS, Metric};
 use fedsa::round::Status;
-use fedsa_data::trace::{Column, Table as Trace};
+use fedsa_data::trace::{Column, Trace};
 use fedsa_data::{npz, trace};
 use serde_json::{Map, Value as Json, json};
 use toml::Value;

@@ -19,9 +19,9 @@ pub use self::validate::validate;
 use super::checks::Verdict;
 use super::plan::Plan;
 use super::predict::Predictor;
-use super::results::{self, Estimate, Results, Row, paid};
+use super::results::{self, Estimate, Recorded, Results, paid};
 use crate::config::schema::{self, Band, CurveCentre, FigureKind};
-use crate::figure::{About, Curve, Figure, Format, Level, Look, Panel, Style, Table, number_text};
+use crate::figure::{About, CellTable, Curve, Figure, Format, Level, Look, Panel, Style, number_text};
 
 /// The most panels that are drawn, the most curves or levels in one of them, and the most rows and columns of a table:
 /// what a picture can show. Those that come first are.
@@ -62,7 +62,7 @@ pub enum Picture {
     /// Panels of curves.
     Chart(Figure),
     /// Numbers.
-    Table(Table),
+    Table(CellTable),
 }
 
 impl Picture {

@@ -11,7 +11,7 @@ use super::plan::Plan;
 
 /// One recorded round of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct Recorded {
     /// The round t: rounds done.
     pub round: u64,
     /// What was exchanged until then.
@@ -26,7 +26,7 @@ pub struct SeedResult {
     /// The seed.
     pub seed: u64,
     /// The recorded rounds.
-    pub rows: Vec<Row>,
+    pub rows: Vec<Recorded>,
     /// The output after the last round.
     pub theta: Vec<f64>,
     /// How it ended.
@@ -68,7 +68,7 @@ impl Estimate {
     }
 }
 
-impl Row {
+impl Recorded {
     /// A count, since the start.
     pub fn count(&self, count: &Count) -> u64 {
         (count.of)(self.round, &self.ledger)
@@ -153,7 +153,7 @@ impl Results {
     }
 
     /// The rounds at which all seeds recorded, with the values of a metric over seeds.
-    pub fn curve(&self, cell: usize, name: &str) -> Vec<(Row, Vec<f64>)> {
+    pub fn curve(&self, cell: usize, name: &str) -> Vec<(Recorded, Vec<f64>)> {
         let seeds = &self.cells[cell];
         let mut at: HashMap<u64, Vec<f64>> = HashMap::new();
         for row in seeds.iter().flat_map(|s| &s.rows) {

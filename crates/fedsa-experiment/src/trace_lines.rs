@@ -13,7 +13,7 @@ use fedsa_data::MachineFailure;
 use serde_json::{Map, Value as Json, json};
 
 use super::plan::Plan;
-use super::results::Row;
+use super::results::Recorded;
 use crate::folder::RunFolder;
 
 /// How long lines may wait before they are written.
@@ -46,7 +46,7 @@ impl TraceLines {
     ///
     /// # Errors
     /// When the file cannot be written any more: nothing is added from then on.
-    pub fn add(&self, cell: usize, seed: u64, row: &Row) -> std::io::Result<()> {
+    pub fn add(&self, cell: usize, seed: u64, row: &Recorded) -> std::io::Result<()> {
         let mut out = self.out.lock().expect("no panics under the lock");
         let Some((file, flushed)) = &mut *out else { return Ok(()) };
         let mut write = || {
@@ -67,7 +67,7 @@ impl TraceLines {
     }
 }
 
-fn line(method: &str, point: &str, seed: u64, row: &Row) -> Json {
+fn line(method: &str, point: &str, seed: u64, row: &Recorded) -> Json {
     let mut fields = Map::new();
     fields.insert("method".into(), json!(method));
     fields.insert("point".into(), json!(point));

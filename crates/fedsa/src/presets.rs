@@ -31,23 +31,23 @@ pub struct Preset {
     /// The kind of its method, one of [`methods::KINDS`].
     pub method: &'static str,
     /// The codec of what agents send; exact when absent.
-    pub codec: Option<Part>,
+    pub codec: Option<PresetPart>,
     /// What their messages pass, in order.
-    pub media: &'static [Part],
+    pub media: &'static [PresetPart],
 }
 
 /// A codec or a medium: its kind and its settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Part {
+pub struct PresetPart {
     /// The kind, one of [`codec::KINDS`] or [`medium::KINDS`].
     pub kind: &'static str,
     /// The settings that differ from the kind's defaults, by name.
-    pub settings: &'static [(&'static str, Value)],
+    pub settings: &'static [(&'static str, PresetValue)],
 }
 
 /// The value of a setting.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Value {
+pub enum PresetValue {
     /// A whole number.
     Whole(i64),
     /// A number.
@@ -55,10 +55,10 @@ pub enum Value {
     /// A name.
     Name(&'static str),
     /// Settings by name.
-    Table(&'static [(&'static str, Value)]),
+    Table(&'static [(&'static str, PresetValue)]),
 }
 
-use Value::{Name, Number, Table, Whole};
+use PresetValue::{Name, Number, Table, Whole};
 
 /// The compositions of \[T\] ch. 4, with the parameters of its figures.
 pub const PRESETS: &[Preset] = &[
@@ -66,14 +66,14 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "qfedtd",
         method: "fedtd",
-        codec: Some(Part { kind: "quantised", settings: &[("bits", Whole(4))] }),
-        media: &[Part { kind: "erasure", settings: &[("success", Number(0.6))] }],
+        codec: Some(PresetPart { kind: "quantised", settings: &[("bits", Whole(4))] }),
+        media: &[PresetPart { kind: "erasure", settings: &[("success", Number(0.6))] }],
     },
     Preset {
         name: "oacfedtd",
         method: "fedtd",
         codec: None,
-        media: &[Part {
+        media: &[PresetPart {
             kind: "over-the-air",
             settings: &[("gain", Table(&[("law", Name("rayleigh"))])), ("receiver_noise", Number(0.2))],
         }],
@@ -82,7 +82,7 @@ pub const PRESETS: &[Preset] = &[
         name: "asyncfedtd",
         method: "fedtd",
         codec: None,
-        media: &[Part { kind: "delay", settings: &[("law", Name("uniform")), ("min", Whole(1)), ("max", Whole(100))] }],
+        media: &[PresetPart { kind: "delay", settings: &[("law", Name("uniform")), ("min", Whole(1)), ("max", Whole(100))] }],
     },
 ];
 
@@ -115,7 +115,7 @@ impl Preset {
     }
 }
 
-impl Part {
+impl PresetPart {
     /// Its settings, read by its kind.
     fn read<T: ?Sized>(&self, kinds: &'static [Kind<T>]) -> Result<Box<T>> {
         let unknown = || BadInput::new("kind", format!("there is no `{}`", self.kind), "a kind of codec or medium");
@@ -150,14 +150,14 @@ impl Serialize for Preset {
     }
 }
 
-impl Serialize for Part {
+impl Serialize for PresetPart {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
         let kind = [("kind", Name(self.kind))];
         to.collect_map(kind.iter().chain(self.settings).map(|(key, value)| (key, value)))
     }
 }
 
-impl Serialize for Value {
+impl Serialize for PresetValue {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
         match self {
             Whole(i) => to.serialize_i64(*i),
@@ -168,14 +168,14 @@ impl Serialize for Value {
     }
 }
 
-impl IntoDeserializer<'_, Error> for Value {
+impl IntoDeserializer<'_, Error> for PresetValue {
     type Deserializer = Self;
     fn into_deserializer(self) -> Self {
         self
     }
 }
 
-impl<'de> Deserializer<'de> for Value {
+impl<'de> Deserializer<'de> for PresetValue {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Error> {
@@ -247,8 +247,12 @@ mod tests {
 
     #[test]
     fn settings_that_a_kind_does_not_know_are_refused() {
-        let wrong =
-            Preset { name: "x", method: "fedtd", codec: None, media: &[Part { kind: "erasure", settings: &[("sucess", Number(0.5))] }] };
+        let wrong = Preset {
+            name: "x",
+            method: "fedtd",
+            codec: None,
+            media: &[PresetPart { kind: "erasure", settings: &[("sucess", Number(0.5))] }],
+        };
         assert!(wrong.uplink().err().unwrap().what.contains("sucess"));
     }
 }

@@ -11,7 +11,7 @@ use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers;
 use fedsa_experiment::{Cell, Plan, checks, estimate, memory};
 use rayon::prelude::*;
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 use toml::{Table, Value};
 
 use super::{count, duration, load, say, say_json};
@@ -274,7 +274,7 @@ fn as_json(plan: &Plan, unmeasured: &[Option<String>], quick: bool, memory: f64,
     let points: Vec<Json> = (plan.points.par_iter().enumerate())
         .map(|(i, planned)| {
             let resolved = plan.resolved(i);
-            let coordinates: HashMap<&String, Json> = planned.point.coordinates.iter().map(|(n, v)| (n, json!(v))).collect();
+            let coordinates: Map<String, Json> = planned.point.coordinates.iter().map(|(n, v)| (n.clone(), json!(v))).collect();
             let methods: Vec<Json> = planned.cells.iter().enumerate().map(|(m, cell)| method(&resolved, m, *cell)).collect();
             json!({
                 "point": planned.point.label,

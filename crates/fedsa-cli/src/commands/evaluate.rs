@@ -26,7 +26,7 @@ use fedsa_experiment::{Plan, Results, estimate};
 use serde_json::json;
 use toml::{Table, Value};
 
-use super::run::{Extra, Job};
+use super::run::{Extra, Task};
 use super::{apply, count, duration, say};
 use crate::args::{EvaluateArgs, Overrides};
 
@@ -55,7 +55,7 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<u8, Failure> {
             preamble(args, &data, plan).into_iter().for_each(say);
         }
     };
-    let job = Job { experiment, base: Path::new(""), out: &args.out, common: &args.common, quick: false, json: false, started: &started };
+    let job = Task { experiment, base: Path::new(""), out: &args.out, common: &args.common, quick: false, json: false, started: &started };
     let extra = Extra { names: &["weights.json", "weights.npz"], make: &|plan, results| weights(args, &data, plan, results) };
     Ok(job.run(&extra)?.status)
 }

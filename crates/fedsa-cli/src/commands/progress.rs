@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use fedsa_experiment::execute::{Observer, total_work};
-use fedsa_experiment::results::{Row, SeedResult};
+use fedsa_experiment::results::{Recorded, SeedResult};
 use fedsa_experiment::trace_lines::TraceLines;
 use fedsa_experiment::{Plan, estimate};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -166,7 +166,7 @@ impl Observer for Watcher<'_> {
         }
     }
 
-    fn recorded(&self, cell: usize, seed: u64, row: &Row) {
+    fn recorded(&self, cell: usize, seed: u64, row: &Recorded) {
         if let Some(Err(e)) = self.lines.as_ref().map(|lines| lines.add(cell, seed, row)) {
             self.warned(&format!("trace.jsonl cannot be written any more; the run goes on: {e}"));
         }

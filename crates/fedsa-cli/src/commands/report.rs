@@ -6,7 +6,7 @@ use fedsa::sampling::Law;
 use fedsa_experiment::checks::Verdict;
 use fedsa_experiment::numbers::{about, number, rough};
 use fedsa_experiment::outcome::{Missed, Outcome};
-use fedsa_experiment::results::{Estimate, Row, paid};
+use fedsa_experiment::results::{Estimate, Recorded, paid};
 use fedsa_experiment::{Plan, Predictor, Results};
 
 use super::check::stable_step_text;
@@ -94,7 +94,7 @@ impl Finished<'_> {
             Outcome::Completed | Outcome::Interrupted => None,
             Outcome::Converged => {
                 // A run ends where it reaches its target: what it has spent by then is the target's cost.
-                let ends: Vec<&Row> = results.cells[cell].iter().filter_map(|seed| seed.rows.last()).collect();
+                let ends: Vec<&Recorded> = results.cells[cell].iter().filter_map(|seed| seed.rows.last()).collect();
                 let mean = |count| Estimate::of(&ends.iter().map(|row| row.count(paid(Some(count))) as f64).collect::<Vec<_>>()).mean;
                 let rounds = ends.iter().map(|row| row.round).max()?;
                 let (exchanges, bits) = (mean("exchanges"), mean("bits"));

@@ -9,7 +9,7 @@ use fedsa_experiment::config::{Document, Experiment, nearest};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::folder::{self, Holds};
 
-use super::run::{Ended, Extra, Job};
+use super::run::{Ended, Extra, Task};
 use super::{complain, count, duration, say};
 use crate::args::{Common, ReproduceArgs};
 use crate::error::{DONE, INTERRUPTED, status_of};
@@ -132,7 +132,7 @@ fn missing_data(experiment: &Experiment) -> Option<BadInput> {
 
 /// Runs one experiment.
 fn one(experiment: Experiment, args: &ReproduceArgs, out: &Path, common: &Common) -> Result<Ended, Failure> {
-    let job = Job { experiment, base: Path::new(""), out, common, quick: args.quick, json: false, started: &|_| {} };
+    let job = Task { experiment, base: Path::new(""), out, common, quick: args.quick, json: false, started: &|_| {} };
     job.run(&Extra::none())
 }
 

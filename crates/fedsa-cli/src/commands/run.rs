@@ -35,7 +35,7 @@ use crate::error::{DONE, INTERRUPTED, NOT_AS_EXPECTED};
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let (experiment, base) = load(&args.file, &args.overrides, args.quick)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&experiment.id));
-    let job = Job { experiment, base: &base, out: &out, common: &args.common, quick: args.quick, json: args.json, started: &|_| {} };
+    let job = Task { experiment, base: &base, out: &out, common: &args.common, quick: args.quick, json: args.json, started: &|_| {} };
     Ok(job.run(&Extra::none())?.status)
 }
 
@@ -49,7 +49,7 @@ pub struct Ended {
 }
 
 /// An experiment to be run into a folder.
-pub struct Job<'a> {
+pub struct Task<'a> {
     /// The experiment.
     pub experiment: Experiment,
     /// What its relative paths are relative to.
@@ -90,14 +90,14 @@ const CONFIG: &str = "config.toml";
 /// Which of the program's own files hold `theta*` of the problems.
 pub const ROOTS: &str = "roots.ckpt";
 
-impl Job<'_> {
+impl Task<'_> {
     /// Runs it, and writes `extra` files beside the usual ones.
     ///
     /// # Errors
     /// On bad input, when nothing is written; and when the machine fails.
     pub fn run(self, extra: &Extra<'_>) -> Result<Ended, Failure> {
         let began = Instant::now();
-        let Job { experiment, base, out, common, quick, json, started } = self;
+        let Task { experiment, base, out, common, quick, json, started } = self;
         experiment.settings()?;
         let config = resolve::file(&experiment, &Places::from_env(base))?;
         let found = folder::look(out)?;

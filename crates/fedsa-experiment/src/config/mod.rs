@@ -1,8 +1,11 @@
 //! From the text of an experiment file to typed settings, every error at its line.
 
 pub mod document;
+mod dotted;
+mod experiment;
 pub mod json_schema;
 pub mod link;
+mod nesting;
 mod presets;
 pub mod reader;
 pub mod schema;
@@ -19,8 +22,9 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 pub use document::{Document, Origin};
+pub use experiment::Experiment;
 pub use reader::{MethodSpec, Reader};
-pub use schema::{Check, Experiment, Figure, RunSpec, Start};
+pub use schema::{Check, Figure, RunSpec, Start};
 use strict::Strict;
 pub use sweep::Point;
 
@@ -218,9 +222,9 @@ fn typed(value: &Value) -> String {
 
 /// The value that a dotted key leads to.
 fn place<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
-    document::segments(path).iter().try_fold(value, |value, segment| match segment {
-        document::Segment::Name(name) => value.get(name.as_str()),
-        document::Segment::Index(i) => value.get(*i),
+    dotted::segments(path).iter().try_fold(value, |value, segment| match segment {
+        dotted::Segment::Name(name) => value.get(name.as_str()),
+        dotted::Segment::Index(i) => value.get(*i),
     })
 }
 

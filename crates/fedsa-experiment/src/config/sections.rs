@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fedsa::error::{BadInput, quoted};
 use toml::{Table, Value};
 
-use super::document::{joined_path, parts, set_inside, set_items};
+use super::dotted::{joined_path, parts, set_inside, set_items};
 
 /// The tables that may differ from point to point.
 pub const SECTIONS: &[&str] = &["problem", "sampling", "method", "run"];
@@ -79,7 +79,7 @@ impl Sections {
         all.into_iter().filter_map(|(key, value)| Some((key.to_string(), value?))).collect()
     }
 
-    /// Sets a dotted key, as [`super::document::set`] does in a tree.
+    /// Sets a dotted key, as `dotted::set` does in a tree.
     ///
     /// # Errors
     /// When it is in none of these tables, or a part of it names nothing that can be entered.
@@ -132,7 +132,7 @@ fn unreachable(key: &str, first: &str) -> BadInput {
 
 #[cfg(test)]
 mod tests {
-    use super::super::document;
+    use super::super::dotted;
     use super::*;
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
         // The same as in a tree.
         let mut expected = table;
         for (key, value) in [("method.b.c", 3), ("run.rounds", 2), ("sampling.batch", 2)] {
-            document::set(&mut expected, key, &Value::Integer(value)).unwrap();
+            dotted::set(&mut expected, key, &Value::Integer(value)).unwrap();
         }
         assert_eq!(point.table(), expected);
         assert!(point.set("figure.x", &Value::Integer(1)).unwrap_err().what.contains("none of the tables"));

@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::document::{Assignment, Document, From, Origin, assignments, parts};
+use super::document::{Document, From, Origin};
+use super::dotted::{Assignment, assignments, parts};
 use super::sections::Sections;
 
 /// A `[[sweep]]`: one key and its values, or several keys that move together.

@@ -1,4 +1,4 @@
-//! Pictures of results: panels of curves ([`Figure`]) and shaded tables ([`Table`]), as SVG, PNG or PDF.
+//! Pictures of results: panels of curves ([`Figure`]) and shaded tables ([`CellTable`]), as SVG, PNG or PDF.
 //!
 //! The data model says what is shown, in data units; where it goes is decided here. The same input gives the same bytes.
 //! Numbers of every kind are accepted: what an axis cannot show (NaN, infinities, zero and less on a logarithmic axis)
@@ -103,7 +103,7 @@ pub struct Level {
 
 /// A matrix of results. The first column holds the rows' names.
 #[derive(Clone, Debug, Default)]
-pub struct Table {
+pub struct CellTable {
     pub title: String,
     pub columns: Vec<String>,
     pub rows: Vec<Vec<Cell>>,
@@ -126,11 +126,11 @@ pub enum Fill {
     Group,
     /// From 0 (light) to 1 (dark); the caller chooses the scale, such as a logarithm of the value.
     Shade(f64),
-    Status(Status),
+    Status(Tone),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum Tone {
     Good,
     Warning,
     Bad,
@@ -204,7 +204,7 @@ impl Figure {
     }
 }
 
-impl Table {
+impl CellTable {
     /// The bytes of a file.
     pub fn render(&self, format: Format, look: &Look, about: &About) -> Vec<u8> {
         write(&table::scene(self, look), format, look, about)

@@ -4,7 +4,7 @@ use std::f64::consts::TAU;
 
 use super::scene::{Dash, Mark, Point, Rgb};
 use super::text::Font;
-use super::{Fill, Status, Theme};
+use super::{Fill, Theme, Tone};
 
 pub(super) const TITLE: Font = Font::bold(16.0);
 pub(super) const PANEL_TITLE: Font = Font::bold(12.5);
@@ -122,12 +122,12 @@ impl Colors {
             Fill::None | Fill::Group | Fill::Shade(_) => (None, self.ink),
             Fill::Status(status) => {
                 let index = match status {
-                    Status::Good => 0,
-                    Status::Warning => 1,
-                    Status::Bad => 2,
-                    Status::Absent => 3,
+                    Tone::Good => 0,
+                    Tone::Warning => 1,
+                    Tone::Bad => 2,
+                    Tone::Absent => 3,
                 };
-                (Some(self.statuses[index]), if status == Status::Absent { self.soft_ink } else { self.ink })
+                (Some(self.statuses[index]), if status == Tone::Absent { self.soft_ink } else { self.ink })
             }
         }
     }

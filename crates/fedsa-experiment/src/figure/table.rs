@@ -4,7 +4,7 @@ use super::chart::{MARGIN, below_picture};
 use super::scene::{Anchor, Scene};
 use super::style::*;
 use super::text::Font;
-use super::{Cell, Fill, Look, Table};
+use super::{Cell, CellTable, Fill, Look};
 
 const WIDTH: f64 = 900.0;
 const PADDING: f64 = 7.0;
@@ -30,7 +30,7 @@ impl Block {
     }
 }
 
-pub(super) fn scene(table: &Table, look: &Look) -> Scene {
+pub(super) fn scene(table: &CellTable, look: &Look) -> Scene {
     let colors = look.theme.colors();
     let page = look.width.unwrap_or(WIDTH);
     let columns = table.rows.iter().map(Vec::len).chain([table.columns.len()]).max().unwrap_or(0);

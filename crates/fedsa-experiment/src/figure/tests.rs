@@ -115,13 +115,13 @@ fn any_figure() -> impl Strategy<Value = Figure> {
         .prop_map(|((title, caption, notes), panels, columns, share_y)| Figure { title, panels, columns, share_y, caption, notes })
 }
 
-fn any_table() -> impl Strategy<Value = Table> {
-    let status = prop::sample::select(vec![Status::Good, Status::Warning, Status::Bad, Status::Absent]);
+fn any_table() -> impl Strategy<Value = CellTable> {
+    let status = prop::sample::select(vec![Tone::Good, Tone::Warning, Tone::Bad, Tone::Absent]);
     let fill = prop_oneof![Just(Fill::None), number().prop_map(Fill::Shade), status.prop_map(Fill::Status)];
     let cell = (label(), fill).prop_map(|(text, fill)| Cell { text, fill });
     let rows = prop::collection::vec(prop::collection::vec(cell, 0..14), 0..8);
     (label(), prop::collection::vec(label(), 0..14), rows, label(), prop::collection::vec(label(), 0..2))
-        .prop_map(|(title, columns, rows, caption, notes)| Table { title, columns, rows, caption, notes })
+        .prop_map(|(title, columns, rows, caption, notes)| CellTable { title, columns, rows, caption, notes })
 }
 
 fn any_look() -> impl Strategy<Value = Look> {
@@ -437,7 +437,7 @@ fn a_png_has_two_dots_to_a_pixel_of_the_svg_unless_told_otherwise() {
 #[test]
 fn an_enormous_table_is_still_a_picture_of_bounded_size() {
     let row = vec![Cell { text: "1.0".to_string(), fill: Fill::Shade(0.5) }; 3];
-    let table = Table { rows: vec![row; 20_000], ..Table::default() };
+    let table = CellTable { rows: vec![row; 20_000], ..CellTable::default() };
     let bytes = table.render(Format::Png, &Look::default(), &About::default());
     let reader = png::Decoder::new(std::io::Cursor::new(&bytes)).read_info().unwrap();
     assert!(u64::from(reader.info().width) * u64::from(reader.info().height) < 31_000_000);

@@ -78,7 +78,7 @@ fn until(title: &str, metric: &str, level: f64) -> String {
 }
 
 /// A row per method and combination of coordinates, a column per count.
-pub(super) fn costs(plan: &Plan, results: &Results) -> Table {
+pub(super) fn costs(plan: &Plan, results: &Results) -> CellTable {
     let spec = &plan.experiment.figure;
     let levels = spec.level.as_ref().expect("validated").list();
     let metric = metrics(plan)[0];
@@ -86,7 +86,7 @@ pub(super) fn costs(plan: &Plan, results: &Results) -> Table {
     let counts: Vec<&Count> = one.map_or_else(|| COUNTS.iter().filter(|count| count.is_usual).collect(), |_| vec![paid(one)]);
     let by = spec.panels.clone().unwrap_or_default();
     let (mut seeds, mut count, mut all) = (Seeds::default(), 0, 0);
-    let mut out = Table { title: plan.experiment.title.clone(), ..Table::default() };
+    let mut out = CellTable { title: plan.experiment.title.clone(), ..CellTable::default() };
     out.columns.push("method".into());
     out.columns.extend(counts.iter().map(|count| count.column.to_string()));
     let groups = panels(plan, &by);

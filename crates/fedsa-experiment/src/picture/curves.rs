@@ -113,7 +113,7 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) 
 
 impl Drawing<'_> {
     /// A metric of a cell over its seeds, at the rounds that the axis can show.
-    fn data(&self, cell: usize, metric: &str) -> Vec<(Row, Vec<f64>)> {
+    fn data(&self, cell: usize, metric: &str) -> Vec<(Recorded, Vec<f64>)> {
         self.results.curve(cell, metric).into_iter().filter(|(row, _)| !self.x_log || row.round > 0).collect()
     }
 
@@ -159,7 +159,7 @@ impl Drawing<'_> {
     fn exact(&self, cell: usize, metric: &str, name: &str, color: usize) -> Option<Curve> {
         let exact = self.predictor.mse(cell, &self.predictor.curve(cell).ok()?, metric);
         let grid = &self.plan.cells[cell].grid;
-        let at = |row: &Row| Some((row.count(self.axis) as f64, exact[grid.binary_search(&row.round).ok()?]));
+        let at = |row: &Recorded| Some((row.count(self.axis) as f64, exact[grid.binary_search(&row.round).ok()?]));
         let (x, y) = self.data(cell, metric).iter().filter_map(|(row, _)| at(row)).unzip();
         Some(Curve { label: format!("{name}, exact"), color, x, y, band: None, style: Style::Dashed })
     }
@@ -167,7 +167,7 @@ impl Drawing<'_> {
     /// What was measured over what is exact.
     fn ratio(&self, cell: usize, metric: &str, exact: &Curve, label: &str, color: usize) -> Curve {
         let over: HashMap<u64, f64> = exact.x.iter().zip(&exact.y).map(|(x, y)| (x.to_bits(), *y)).collect();
-        let at = |(row, values): &(Row, Vec<f64>)| {
+        let at = |(row, values): &(Recorded, Vec<f64>)| {
             let x = row.count(self.axis) as f64;
             let exact = over.get(&x.to_bits())?;
             let (middle, low, high) = self.middle(values);

@@ -2,7 +2,7 @@
 
 use super::caption::Seeds;
 use super::*;
-use crate::figure::{Cell, Fill, Status as Tone};
+use crate::figure::{Cell, Fill, Tone};
 
 /// Shades reach this many decades below the largest number of a group of rows; of a table without groups, if it spans more
 /// than this each row has shades of its own.
@@ -10,7 +10,7 @@ const DECADES: f64 = 8.0;
 /// Squared errors below this are those of rounding; above its inverse a method has left every range of interest.
 const LEAST: f64 = 1e-30;
 
-pub(super) fn table(plan: &Plan, results: &Results) -> Table {
+pub(super) fn table(plan: &Plan, results: &Results) -> CellTable {
     let spec = &plan.experiment.figure;
     let metric = metrics(plan)[0];
     // What makes columns beside the methods, and what makes groups of rows.
@@ -27,7 +27,7 @@ pub(super) fn table(plan: &Plan, results: &Results) -> Table {
     let heads: Vec<String> = heads.into_vec().into_iter().map(|(head, _)| head).collect();
     let columns: Vec<(&str, usize)> = heads.iter().flat_map(|head| (0..plan.labels.len()).map(move |m| (head.as_str(), m))).collect();
 
-    let mut out = Table { title: plan.experiment.title.clone(), ..Table::default() };
+    let mut out = CellTable { title: plan.experiment.title.clone(), ..CellTable::default() };
     out.notes.extend(left_out(MOST_COLUMNS.min(columns.len()), columns.len(), "columns"));
     let columns = &columns[..MOST_COLUMNS.min(columns.len())];
     out.columns.push(metric_text(metric).to_string());

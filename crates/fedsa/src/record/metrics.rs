@@ -106,6 +106,11 @@ struct Sight<'s> {
     control_weight: f64,
 }
 
+/// What a metric's entry takes from a run and from the entries before it.
+fn taken(sight: &Sight<'_>, seen: &Observation, take: fn(&Sight<'_>, &Observation) -> Option<f64>) -> Option<f64> {
+    take(sight, seen)
+}
+
 /// Makes [`Observation`] and [`METRICS`] from one table. An entry's `take` sees the run and the
 /// metrics of the entries before it.
 macro_rules! metrics {
@@ -143,10 +148,7 @@ macro_rules! metrics {
 
             fn take(sight: &Sight<'_>) -> Self {
                 let mut seen = Self::default();
-                $({
-                    let take: fn(&Sight<'_>, &Observation) -> Option<f64> = $take;
-                    seen.$name = take(sight, &seen);
-                })+
+                $(seen.$name = taken(sight, &seen, $take);)+
                 seen
             }
         }

@@ -1,0 +1,225 @@
+//! What checks look at: the plan and its predictions before a run, the results after it.
+
+use std::collections::HashMap;
+
+use fedsa::error::{BadInput, Result};
+use fedsa::methods::Drift;
+use fedsa::record;
+use fedsa::record::metrics::{Knowledge, Need};
+
+use super::validate::validate_points;
+use super::{kind_of, method_of, over_of};
+use crate::config::Check;
+use crate::config::schema::ExpectedStatus;
+use crate::plan::Plan;
+use crate::predict::Predictor;
+use crate::results::Results;
+
+/// What is known of a plan before anything runs.
+pub struct Facts<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// What theory predicts of it.
+    pub predictor: &'a Predictor<'a>,
+}
+
+impl Facts<'_> {
+    /// Whether a check can be measured.
+    pub fn possible(&self, check: &Check) -> Result<()> {
+        validate_points(&self.plan.experiment, check, false)?;
+        let cells = self.cells(check, false)?;
+        if cells.is_empty() {
+            let what = match self.refusal(check) {
+                Some(reason) => format!("{} is refused at every point: {reason}", method_of(check)),
+                None => "no point has the eta H that the check is about".to_string(),
+            };
+            return Err(BadInput::new("", what, "a check about a point that is run"));
+        }
+        let shown = |e: BadInput, point: usize| BadInput { what: format!("{}{}", e.what, self.at(point)), ..e };
+        for (point, cell) in &cells {
+            kind_of(check).possible(self, check, *point, *cell).map_err(|e| shown(e, *point))?;
+            if check.bias_over_noise.is_some() {
+                for quantity in ["bias2", "noise"] {
+                    let known = self.predictor.knows(*cell, quantity).map_err(|e| BadInput { key: "bias_over_noise".into(), ..e });
+                    known.map_err(|e| shown(e, *point))?;
+                }
+            }
+        }
+        if check.along.is_some() {
+            self.groups(check, &cells)?;
+        }
+        Ok(())
+    }
+
+    /// The points that a check is about, with the method's cell; `by_theory` leaves out those
+    /// that predictions exclude.
+    pub fn cells(&self, check: &Check, by_theory: bool) -> Result<Vec<(usize, usize)>> {
+        let method = self.method(method_of(check));
+        let mut out = Vec::new();
+        for (i, planned) in self.plan.points.iter().enumerate().filter(|(_, p)| p.point.is_at(&check.at)) {
+            let cell = planned.cells[method];
+            if self.plan.cells[cell].refused.is_some() {
+                continue;
+            }
+            let shape = self.plan.cells[cell].shape();
+            let eta_h = shape.step_size.largest() * shape.local_steps;
+            // 0.1 * 1000 is 100.00000000000001.
+            let slack = 1.0 + 1e-9;
+            if check.min_eta_h.is_some_and(|x| eta_h * slack < x) || check.max_eta_h.is_some_and(|x| eta_h > x * slack) {
+                continue;
+            }
+            if let Some(times) = check.bias_over_noise.filter(|_| by_theory)
+                && self.predictor.number(cell, "bias2")? <= times * self.predictor.number(cell, "noise")?
+            {
+                continue;
+            }
+            out.push((i, cell));
+        }
+        Ok(out)
+    }
+
+    /// Why the method of a check is refused, if it is at all points.
+    pub fn refusal(&self, check: &Check) -> Option<String> {
+        let method = self.method(method_of(check));
+        let mut at = self.plan.points.iter().filter(|p| p.point.is_at(&check.at)).map(|p| &self.plan.cells[p.cells[method]].refused);
+        let first = at.next()?.clone()?;
+        at.all(Option::is_some).then_some(first)
+    }
+
+    /// Groups points that agree in all coordinates but one; each group in the file's order.
+    pub fn groups(&self, check: &Check, cells: &[(usize, usize)]) -> Result<Vec<Vec<(usize, usize)>>> {
+        let along = check.along.as_deref().expect("validated");
+        /// The points and cells that have the same other coordinates.
+        type Group = Vec<(usize, usize)>;
+        let mut groups: Vec<Group> = Vec::new();
+        let mut index: HashMap<Vec<(String, String)>, usize> = HashMap::new();
+        for (point, cell) in cells {
+            let coordinates = &self.plan.points[*point].point.coordinates;
+            let others = coordinates.iter().filter(|(n, _)| n != along).map(|(n, v)| (n.clone(), v.to_string()));
+            let at = *index.entry(others.collect()).or_insert_with(|| {
+                groups.push(Vec::new());
+                groups.len() - 1
+            });
+            groups[at].push((*point, *cell));
+        }
+        groups.retain(|members| members.len() >= 2);
+        match groups.is_empty() {
+            true => Err(BadInput::new("along", format!("{along} has one value only"), "a coordinate with two values or more")),
+            false => Ok(groups),
+        }
+    }
+
+    /// The place of the method of this label.
+    pub fn method(&self, label: &str) -> usize {
+        self.plan.labels.iter().position(|l| l == label).expect("validated")
+    }
+
+    /// The cell that `over` names at a point.
+    pub fn over(&self, check: &Check, point: usize) -> Result<usize> {
+        let over = over_of(check);
+        let cell = self.plan.points[point].cells[self.method(over)];
+        match &self.plan.cells[cell].refused {
+            Some(reason) => Err(BadInput::new("over", format!("{over} is refused: {reason}"), "a method that is run at these points")),
+            None => Ok(cell),
+        }
+    }
+
+    /// A point's name.
+    pub fn place(&self, point: usize) -> String {
+        self.plan.points[point].point.label.clone()
+    }
+
+    /// The name of points that differ along a coordinate only.
+    pub fn place_of_group(&self, check: &Check, point: usize) -> String {
+        let along = check.along.as_deref().unwrap_or_default();
+        self.plan.points[point].point.label_without(along)
+    }
+
+    /// A point's name in a sentence.
+    pub fn at(&self, point: usize) -> String {
+        let place = self.place(point);
+        if place.is_empty() { place } else { format!(" (at {place})") }
+    }
+
+    /// Whether a metric is known of a cell.
+    pub fn metric(&self, cell: usize, metric: &str) -> Result<()> {
+        let planned = &self.plan.cells[cell];
+        let has_controls = matches!(planned.method.settings.shape().drift, Drift::ControlVariate { .. });
+        let known = Knowledge::of(self.plan.field(cell), has_controls, planned.centre.is_some());
+        let Some(need) = record::metric(metric).and_then(|metric| metric.missing(&known)) else { return Ok(()) };
+        const ANOTHER: &str = "another metric, such as mse";
+        let label = &planned.method.label;
+        let (why, accepted) = match need {
+            Need::Root | Need::RootOrCentre => ("theta* is not known".to_string(), "metric = \"residual\""),
+            Need::Gram => ("the problem is no reward process".to_string(), ANOTHER),
+            Need::Controls => (format!("{label} has no control variates"), "another metric, or a method of the SCAFFLSA kinds"),
+            Need::Systems => ("the operators are not linear".to_string(), ANOTHER),
+        };
+        Err(BadInput::new("metric", format!("{metric} is not known: {why}"), accepted))
+    }
+
+    /// Whether a cell has floors of a metric.
+    pub fn floor(&self, cell: usize, metric: &str) -> Result<()> {
+        self.metric(cell, metric)?;
+        let method = &self.plan.cells[cell].method;
+        match method.expect {
+            Some(ExpectedStatus::Diverges) => {
+                let what = format!("{} is expected to diverge, and has no floor then", method.label);
+                Err(BadInput::new("", what, "a check about points where it does not"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a cell has several seeds, which standard errors need.
+    pub fn several_seeds(&self, cell: usize, key: &str) -> Result<()> {
+        if self.plan.cells[cell].run.seeds.count() >= 2 {
+            return Ok(());
+        }
+        let help = match key {
+            "se" => "at least two seeds under [run], or a tolerance instead of se",
+            _ => "at least two seeds under [run]",
+        };
+        Err(BadInput::new(key, "standard errors need at least two seeds, and there is one", help))
+    }
+
+    /// Whether a round is one of the run.
+    pub fn round(&self, cell: usize, key: &str, round: Option<u64>) -> Result<()> {
+        let last = self.plan.cells[cell].run.rounds;
+        match round.filter(|t| *t > last) {
+            Some(t) => Err(BadInput::new(key, format!("round {t} is beyond the last, {last}"), format!("a round from 0 to {last}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What checks look at.
+pub struct Context<'a> {
+    /// The plan and its predictions.
+    pub facts: Facts<'a>,
+    /// What was measured.
+    pub results: &'a Results,
+}
+
+impl Context<'_> {
+    /// The points that a check is about, with the method's cell.
+    pub fn cells(&self, check: &Check) -> Result<Vec<(usize, usize)>> {
+        self.facts.cells(check, true)
+    }
+
+    /// The floors of a cell's seeds.
+    pub fn floors(&self, cell: usize, metric: &str) -> Result<Vec<f64>> {
+        let label = &self.facts.plan.cells[cell].method.label;
+        if !self.results.is_ok(cell) {
+            return Err(BadInput::new("", format!("{label} diverged"), ""));
+        }
+        self.results.floors(cell, metric).ok_or_else(|| BadInput::new("", format!("{metric} is not known for {label}"), ""))
+    }
+
+    /// A metric of every seed at the last recorded round that is not after `round`, or at the last.
+    pub fn by(&self, cell: usize, round: Option<u64>, metric: &str) -> Result<Vec<f64>> {
+        let label = &self.facts.plan.cells[cell].method.label;
+        let values: Option<Vec<f64>> = self.results.cells[cell].iter().map(|seed| seed.by(round, metric)).collect();
+        values.ok_or_else(|| BadInput::new("", format!("{metric} is not known for {label}"), ""))
+    }
+}

@@ -1,0 +1,62 @@
+//! `curve`: the mean along the rounds against the exact mean-square error.
+
+use fedsa::error::Result;
+
+use crate::checks::facts::{Context, Facts};
+use crate::checks::follow::{Deviation, followed};
+use crate::checks::verdict::Measured;
+use crate::checks::{CheckKind, Keys, method_of, metric_of};
+use crate::config::Check;
+use crate::results::{self};
+
+/// The mean over seeds of mse or error follows the exact mean-square error: at least 95% of the rounds within 3 standard
+/// errors, all within 5; a `tolerance` (relative) is added to both.
+pub struct Curve;
+
+impl CheckKind for Curve {
+    fn name(&self) -> &'static str {
+        "curve"
+    }
+
+    fn keys(&self) -> Keys {
+        Keys { needs: &[], needs_one: &[], takes: &["metric", "tolerance"] }
+    }
+
+    // What theory predicts is a mean-square error, and no other metric.
+    fn metrics(&self, _: &Check) -> Vec<&'static str> {
+        results::predicted_metrics()
+    }
+
+    fn possible(&self, facts: &Facts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
+        facts.metric(cell, metric_of(check))?;
+        facts.predictor.knows_curve(cell)?;
+        facts.several_seeds(cell, "")
+    }
+
+    fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
+        let slack = check.tolerance.unwrap_or(0.0);
+        let one = |(point, cell): (usize, usize)| {
+            let exact = ctx.facts.predictor.curve(cell)?;
+            let exact = ctx.facts.predictor.mse(cell, &exact, metric_of(check));
+            let grid = &ctx.facts.plan.cells[cell].grid;
+            let measured = ctx.results.curve(cell, metric_of(check));
+            let after_start = measured.iter().filter(|(row, _)| row.round > 0);
+            let deviations: Vec<Deviation> = after_start
+                .filter_map(|(row, values)| {
+                    let expected = exact[grid.binary_search(&row.round).ok()?];
+                    Some(Deviation::of(values, expected, slack * expected))
+                })
+                .collect();
+            followed(&deviations, slack, ctx.facts.place(point))
+        };
+        ctx.cells(check)?.into_iter().map(one).collect()
+    }
+
+    fn text(&self, check: &Check) -> String {
+        format!(
+            "the mean {} of {} follows its exact mean-square error: at 95% of the rounds within 3 standard errors, at all within 5",
+            metric_of(check),
+            method_of(check)
+        )
+    }
+}

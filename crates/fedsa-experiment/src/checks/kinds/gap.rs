@@ -1,0 +1,53 @@
+//! `gap`: the difference of two methods' floors along a coordinate.
+
+use fedsa::error::{BadInput, Result};
+
+use crate::checks::facts::{Context, Facts};
+use crate::checks::verdict::{Asked, Measured};
+use crate::checks::{CheckKind, Keys, method_of, metric_of, over_of};
+use crate::config::Check;
+use crate::numbers;
+use crate::results::Estimate;
+
+/// The difference of the floors of `method` and `over` falls at least `min` times from the first to the last value of `along`.
+pub struct Gap;
+
+impl CheckKind for Gap {
+    fn name(&self) -> &'static str {
+        "gap"
+    }
+
+    fn keys(&self) -> Keys {
+        Keys { needs: &["over", "along", "min"], needs_one: &[], takes: &["metric"] }
+    }
+
+    fn possible(&self, facts: &Facts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
+        facts.floor(cell, metric_of(check))?;
+        facts.floor(facts.over(check, point)?, metric_of(check))
+    }
+
+    fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
+        let one = |members: Vec<(usize, usize)>| {
+            let gap = |(point, cell): (usize, usize)| -> Result<f64> {
+                let other = ctx.facts.over(check, point)?;
+                let mean = |cell| Ok::<f64, BadInput>(Estimate::of(&ctx.floors(cell, metric_of(check))?).mean);
+                Ok((mean(cell)? - mean(other)?).abs())
+            };
+            let (first, last) = (gap(members[0])?, gap(members[members.len() - 1])?);
+            if first == 0.0 {
+                return Err(BadInput::new("", "there is no difference to begin with", ""));
+            }
+            Ok(Measured::new(first / last, Asked::within(check.min, None), ctx.facts.place_of_group(check, members[0].0)))
+        };
+        ctx.facts.groups(check, &ctx.cells(check)?)?.into_iter().map(one).collect()
+    }
+
+    fn text(&self, check: &Check) -> String {
+        let (method, over, along) = (method_of(check), over_of(check), check.along.as_deref().unwrap_or_default());
+        let least = numbers::number(check.min.unwrap_or(f64::NAN));
+        format!(
+            "the difference of the floors of {} of {method} and {over} falls at least {least} times from the first to the last {along}",
+            metric_of(check)
+        )
+    }
+}

@@ -1,0 +1,41 @@
+//! `reaches`: a metric at the end, or by a round.
+
+use fedsa::error::Result;
+
+use crate::checks::allow::when;
+use crate::checks::facts::{Context, Facts};
+use crate::checks::verdict::{Asked, Measured};
+use crate::checks::{CheckKind, Keys, method_of, metric_of, range_of};
+use crate::config::Check;
+
+/// The metric is at most `max` after the last round, or `by` a round, for every seed.
+pub struct Reaches;
+
+impl CheckKind for Reaches {
+    fn name(&self) -> &'static str {
+        "reaches"
+    }
+
+    fn keys(&self) -> Keys {
+        Keys { needs: &["max"], needs_one: &[], takes: &["metric", "by"] }
+    }
+
+    fn possible(&self, facts: &Facts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
+        facts.metric(cell, metric_of(check))?;
+        facts.round(cell, "by", check.by)
+    }
+
+    fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
+        let one = |(point, cell): (usize, usize)| {
+            let values = ctx.by(cell, check.by, metric_of(check))?;
+            // A number that is none is the worst.
+            let worst = values.into_iter().fold(0.0, |a: f64, b| if b.is_nan() || b > a { b } else { a });
+            Ok(Measured::new(worst, Asked::within(None, check.max), ctx.facts.place(point)))
+        };
+        ctx.cells(check)?.into_iter().map(one).collect()
+    }
+
+    fn text(&self, check: &Check) -> String {
+        format!("{} of {} is {} for every seed {}", metric_of(check), method_of(check), range_of(check), when(check))
+    }
+}

@@ -1,0 +1,63 @@
+//! `rounds`: how long two methods take to a multiple of a floor.
+
+use fedsa::error::{BadInput, Result};
+
+use crate::checks::facts::{Context, Facts};
+use crate::checks::verdict::{Asked, Measured};
+use crate::checks::{CheckKind, Keys, method_of, metric_of, number_of, over_of};
+use crate::config::Check;
+use crate::numbers;
+use crate::results::Estimate;
+
+/// Rounds until the metric falls to `max` times the floor of `over`, over the same of `over`, within `tolerance` of 1.
+pub struct Rounds;
+
+impl CheckKind for Rounds {
+    fn name(&self) -> &'static str {
+        "rounds"
+    }
+
+    fn keys(&self) -> Keys {
+        Keys { needs: &["over", "max", "tolerance"], needs_one: &[], takes: &["metric", "expected"] }
+    }
+
+    fn accepts(&self, expected: f64) -> Result<(), &'static str> {
+        if expected > 0.0 { Ok(()) } else { Err("a positive number") }
+    }
+
+    fn possible(&self, facts: &Facts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
+        facts.metric(cell, metric_of(check))?;
+        facts.floor(facts.over(check, point)?, metric_of(check))
+    }
+
+    fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
+        let (times, tolerance) = (check.max.expect("validated"), check.tolerance.expect("validated"));
+        let expected = if check.expected.is_some() { number_of(check) } else { 1.0 };
+        let one = |(point, cell): (usize, usize)| {
+            let over = ctx.facts.over(check, point)?;
+            let level = times * Estimate::of(&ctx.floors(over, metric_of(check))?).mean;
+            let until = |cell: usize| {
+                let label = &ctx.facts.plan.cells[cell].method.label;
+                let curve = ctx.results.curve(cell, metric_of(check));
+                let first = curve.iter().find(|(_, values)| Estimate::of(values).mean <= level).map(|(row, _)| row.round as f64);
+                let shown = numbers::number(level);
+                match first {
+                    Some(t) if t > 0.0 => Ok(t),
+                    Some(_) => Err(BadInput::new("", format!("{label} starts at the level {shown} already"), "")),
+                    None => Err(BadInput::new("", format!("{label} never reaches the level {shown}"), "")),
+                }
+            };
+            let measured = until(cell)? / until(over)?;
+            let allowance = format!("tolerance {}", numbers::percent(tolerance));
+            let asked = Asked::near(expected, tolerance * expected);
+            Ok(Measured { allowance, ..Measured::new(measured, asked, ctx.facts.place(point)) })
+        };
+        ctx.cells(check)?.into_iter().map(one).collect()
+    }
+
+    fn text(&self, check: &Check) -> String {
+        let expected = numbers::number(if check.expected.is_some() { number_of(check) } else { 1.0 });
+        let (method, over, times) = (method_of(check), over_of(check), numbers::number(check.max.unwrap_or(f64::NAN)));
+        format!("{method} takes {expected} times as many rounds as {over} until {} is {times} times the floor of {over}", metric_of(check))
+    }
+}

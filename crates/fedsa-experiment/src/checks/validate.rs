@@ -1,0 +1,194 @@
+//! Whether a check's keys are those of its kind, and its numbers such as can be met.
+
+use fedsa::error::{BadInput, Result, quoted, require};
+use fedsa::record;
+use toml::Value;
+
+use super::{Keys, kind_of, kinds, number_of};
+use crate::config::schema::Unmeasured;
+use crate::config::{Check, Experiment, nearest, short};
+use crate::predict::QUANTITIES;
+use crate::results;
+
+/// The keys that every check may have.
+const COMMON: &[&str] = &["kind", "name", "method", "at", "min_eta_h", "max_eta_h", "bias_over_noise", "expected_to_fail", "unmeasured"];
+
+/// Checks the keys of the checks of a file.
+///
+/// # Errors
+/// When a check has an unknown kind, metric or method, lacks a key, or has one that means nothing
+/// to it or is out of range; unless options of the command line change the file, also when it is
+/// about points that there are not.
+pub fn validate(experiment: &Experiment, labels: &[String]) -> Result<()> {
+    for (i, check) in experiment.checks.iter().enumerate() {
+        let valid = validate_one(labels, check).and_then(|()| {
+            match experiment.document.origins.is_empty() && check.unmeasured == Unmeasured::Error {
+                true => validate_points(experiment, check, true),
+                // What is swept may have been changed: whether there are such points is for `unmeasured` to say.
+                false => Ok(()),
+            }
+        });
+        valid.map_err(|e| e.inside(&format!("check[{i}]")))?;
+    }
+    Ok(())
+}
+
+/// The keys that a check has.
+fn given(check: &Check) -> Vec<&'static str> {
+    let all = [
+        ("method", check.method.is_some()),
+        ("over", check.over.is_some()),
+        ("metric", check.metric.is_some()),
+        ("along", check.along.is_some()),
+        ("expected", check.expected.is_some()),
+        ("tolerance", check.tolerance.is_some()),
+        ("se", check.se.is_some()),
+        ("larger", check.larger),
+        ("min", check.min.is_some()),
+        ("max", check.max.is_some()),
+        ("by", check.by.is_some()),
+        ("after", check.after.is_some()),
+        ("level", check.level.is_some()),
+        ("cost", check.cost.is_some()),
+    ];
+    all.into_iter().filter(|(_, given)| *given).map(|(key, _)| key).collect()
+}
+
+/// Refuses a name that is not one of those known.
+fn known(key: &str, name: &str, names: &[&str]) -> Result<()> {
+    if names.contains(&name) {
+        return Ok(());
+    }
+    let near = nearest(name, names.iter().copied()).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
+    let help = if names.is_empty() { "a sweep first".to_string() } else { format!("one of {}", names.join(", ")) };
+    Err(BadInput::new(key, format!("there is no {key} `{}`{near}", quoted(name)), help))
+}
+
+fn validate_one(labels: &[String], check: &Check) -> Result<()> {
+    known("kind", &check.kind, &kinds()).map_err(|e| BadInput { what: e.what.replace("no kind", "no check of the kind"), ..e })?;
+    let kind = kind_of(check);
+    let (name, Keys { needs, needs_one, takes }) = (kind.name(), kind.keys());
+    let given = given(check);
+    if let Some(key) = ["method"].iter().chain(needs).find(|key| !given.contains(key)) {
+        return Err(BadInput::new("", format!("the key `{key}` is missing"), format!("{key} = .., which a check of kind {} needs", name)));
+    }
+    if !needs_one.is_empty() && !needs_one.iter().any(|key| given.contains(key)) {
+        let keys = needs_one.join(", ");
+        return Err(BadInput::new("", format!("a check of kind {} needs one of {keys}", name), keys));
+    }
+    let means = |key: &str| [COMMON, needs, needs_one, takes].iter().any(|keys| keys.contains(&key));
+    if let Some(key) = given.iter().find(|key| !means(key)) {
+        let keys: Vec<&str> = [COMMON, needs, needs_one, takes].concat();
+        return Err(BadInput::new(
+            *key,
+            format!("this means nothing to a check of kind {}", name),
+            format!("the keys {}", keys.join(", ")),
+        ));
+    }
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    for (key, label) in [("method", &check.method), ("over", &check.over)] {
+        label.as_ref().map_or(Ok(()), |label| known("method", label, &labels).map_err(|e| BadInput { key: key.into(), ..e }))?;
+    }
+    let metrics = kind.metrics(check);
+    check.metric.as_ref().map_or(Ok(()), |metric| {
+        known("metric", metric, &metrics).map_err(|e| match record::metric(metric).is_some() {
+            true => BadInput { what: format!("theory says nothing of `{}`", quoted(metric)), ..e },
+            false => e,
+        })
+    })?;
+    validate_numbers(check)?;
+    check.cost.as_ref().map_or(Ok(()), |cost| known("cost", cost, &results::counts()))?;
+    if let Some(level) = check.level {
+        require(level > 0.0 && level.is_finite(), "level", level, "a positive level of the metric")?;
+    }
+    match &check.expected {
+        Some(Value::String(q)) if kind.may_expect_quantities() => known("expected", q, &QUANTITIES).map_err(|e| BadInput {
+            what: e.what.replace("no expected", "no predicted quantity"),
+            help: format!("a number, or {}", e.help),
+            ..e
+        })?,
+        Some(v) if v.as_float().is_none_or(|x| !x.is_finite()) && v.as_integer().is_none() => {
+            return Err(BadInput::new("expected", format!("{} is not accepted", short(v)), "a number"));
+        }
+        _ => {}
+    }
+    validate_together(check)
+}
+
+/// Checks that numbers are numbers, and of a size that can be met.
+fn validate_numbers(check: &Check) -> Result<()> {
+    let bounds = [("min", check.min), ("max", check.max), ("min_eta_h", check.min_eta_h), ("max_eta_h", check.max_eta_h)];
+    for (key, x) in bounds {
+        require(x.is_none_or(f64::is_finite), key, x.unwrap_or(0.0), "a finite number")?;
+    }
+    for (key, x) in [("tolerance", check.tolerance), ("se", check.se), ("bias_over_noise", check.bias_over_noise)] {
+        require(x.is_none_or(|x| x >= 0.0 && x.is_finite()), key, x.unwrap_or(0.0), "a finite number of at least 0")?;
+    }
+    // Metrics are not negative, nor are their ratios.
+    require(check.max.is_none_or(|max| max >= 0.0), "max", check.max.unwrap_or(0.0), "at least 0, as metrics and their ratios are")?;
+    for (low, high, key) in [(check.min, check.max, "max"), (check.min_eta_h, check.max_eta_h, "max_eta_h")] {
+        if let (Some(low), Some(high)) = (low, high) {
+            require(low <= high, key, high, &format!("at least {} = {low}", key.replace("max", "min")))?;
+        }
+    }
+    for (key, text) in [("name", &check.name), ("expected_to_fail", &check.expected_to_fail)] {
+        require(text.as_ref().is_none_or(|text| !text.trim().is_empty()), key, "an empty text", "a text, or no such key")?;
+    }
+    Ok(())
+}
+
+/// Refuses keys that would be ignored beside others, and statements that no run can meet.
+fn validate_together(check: &Check) -> Result<()> {
+    let kind = kind_of(check);
+    let given = given(check);
+    let range = ["min", "max"].into_iter().find(|key| given.contains(key));
+    let ignored = kind.ignored_beside_range().iter().find(|key| given.contains(key));
+    if let (Some(bound), Some(key)) = (range, ignored) {
+        let what = format!("a check of kind {} ignores this beside {bound}", check.kind);
+        return Err(BadInput::new(*key, what, format!("{key}, or {bound}")));
+    }
+    if check.larger && (check.tolerance.is_none() || check.se == Some(0.0)) {
+        let what = "there is no larger one of a tolerance and standard errors where only one of them is allowed";
+        return Err(BadInput::new("larger", what, "a tolerance and a number of standard errors beside it"));
+    }
+    if let (Some(method), Some(over)) = (&check.method, &check.over) {
+        require(method != over, "over", format!("`{}`, which is the method itself,", quoted(over)), "the label of another method")?;
+    }
+    let expected = number_of(check);
+    match kind.accepts(expected) {
+        // No number where it is the name of a quantity, or absent.
+        Err(accepted) if !expected.is_nan() => require(false, "expected", expected, accepted),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that there are points that a check is about; with `all`, that each value it names is one of theirs.
+pub fn validate_points(experiment: &Experiment, check: &Check, all: bool) -> Result<()> {
+    let mut swept: Vec<&str> = Vec::new();
+    for (name, _) in experiment.points.iter().flat_map(|p| &p.coordinates) {
+        if !swept.contains(&name.as_str()) {
+            swept.push(name);
+        }
+    }
+    for (key, name) in check.at.keys().map(|name| (format!("at.{name}"), name)).chain(check.along.iter().map(|name| ("along".into(), name)))
+    {
+        known("coordinate", name, &swept).map_err(|e| BadInput { key, ..e })?;
+    }
+    if !experiment.points.iter().any(|p| p.is_at(&check.at)) {
+        let wanted: Vec<String> = check.at.iter().map(|(name, value)| format!("{} = {}", quoted(name), short(value))).collect();
+        return Err(BadInput::new("at", format!("no point is at {}", wanted.join(", ")), "values that are swept"));
+    }
+    for (name, value) in check.at.iter().filter(|_| all) {
+        for (i, one) in value.as_array().into_iter().flatten().enumerate() {
+            let at = [(name.clone(), one.clone())].into();
+            if !experiment.points.iter().any(|p| p.is_at(&at)) {
+                return Err(BadInput::new(
+                    format!("at.{name}[{i}]"),
+                    format!("no point is at {} = {}", quoted(name), short(one)),
+                    "values that are swept",
+                ));
+            }
+        }
+    }
+    Ok(())
+}

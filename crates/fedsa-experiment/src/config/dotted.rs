@@ -1,0 +1,329 @@
+//! Dotted keys, such as `method.FedLSA.step_size`: taken apart, looked up in a tree, set.
+
+use std::sync::Arc;
+
+use fedsa::error::{BadInput, quoted};
+use toml::{Table, Value};
+
+/// One part of a dotted key.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Segment {
+    /// A name.
+    Name(String),
+    /// A place in a list.
+    Index(usize),
+}
+
+/// The parts of a key: names separated by dots, quoted where they hold dots
+/// themselves, each with indices or without.
+pub fn segments(key: &str) -> Vec<Segment> {
+    let mut out = Vec::new();
+    for part in split_outside_quotes(key, '.') {
+        let is_quoted = part.starts_with('"') || part.starts_with('\'');
+        let (name, indices) = if is_quoted { (part, "") } else { part.split_at(part.find('[').unwrap_or(part.len())) };
+        if !name.is_empty() {
+            out.push(Segment::Name(unquoted(name).to_string()));
+        }
+        out.extend(indices.split('[').filter_map(|i| Some(Segment::Index(i.strip_suffix(']')?.parse().ok()?))));
+    }
+    out
+}
+
+/// `text` split at every `at` that is outside of quotes, brackets and braces.
+pub fn split_outside(text: &str, at: char) -> Vec<&str> {
+    let (mut quote, mut depth, mut escaped, mut start) = (None, 0_usize, false, 0);
+    let mut out = Vec::new();
+    for (i, c) in text.char_indices() {
+        match (quote, c) {
+            _ if escaped => escaped = false,
+            (Some('"'), '\\') => escaped = true,
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '[' | '{') => depth += 1,
+            (None, ']' | '}') => depth = depth.saturating_sub(1),
+            (None, c) if c == at && depth == 0 => {
+                out.push(&text[start..i]);
+                start = i + c.len_utf8();
+            }
+            _ => {}
+        }
+    }
+    out.push(&text[start..]);
+    out
+}
+
+/// `text` split at every `at` that is not inside quotes.
+fn split_outside_quotes(text: &str, at: char) -> Vec<&str> {
+    let mut quote = None;
+    let mut out = Vec::new();
+    let mut start = 0;
+    for (i, c) in text.char_indices() {
+        match quote {
+            None if c == '"' || c == '\'' => quote = Some(c),
+            None if c == at => {
+                out.push(&text[start..i]);
+                start = i + c.len_utf8();
+            }
+            Some(open) if c == open => quote = None,
+            _ => {}
+        }
+    }
+    out.push(&text[start..]);
+    out
+}
+
+fn unquoted(name: &str) -> &str {
+    let inner = |quote| name.strip_prefix(quote)?.strip_suffix(quote);
+    inner('"').or_else(|| inner('\'')).unwrap_or(name)
+}
+
+/// The key and the value of `key=value`; quoted parts of the key may hold `=`.
+pub fn split_assignment(text: &str) -> Option<(&str, &str)> {
+    let key = *split_outside_quotes(text, '=').first()?;
+    let value = text[key.len()..].strip_prefix('=')?;
+    Some((key.trim(), value.trim()))
+}
+
+/// One entry of `[quick]` or of a variant's `set`.
+pub struct Assignment {
+    /// The dotted key that it sets.
+    pub key: String,
+    /// The value.
+    pub value: Value,
+    /// Where it stands in the file.
+    pub place: String,
+}
+
+/// The tables that an assignment may be nested in: `run.rounds = 10` without quotes
+/// means the same as with quotes, not a new `[run]`.
+const SECTIONS: &[&str] = &["problem", "sampling", "method", "run", "figure", "variant", "sweep", "check"];
+
+/// The entries of a table of assignments that stands at `place`.
+///
+/// # Errors
+/// When one of its tables is empty, and so sets nothing.
+pub fn assignments(table: &Table, place: &str) -> Result<Vec<Assignment>, BadInput> {
+    let quote = |name: &str| if name.contains(['.', '[', '=']) { format!("\"{name}\"") } else { name.to_string() };
+    let filled = |table: &Table, place: &str| match table.is_empty() {
+        true => Err(BadInput::new(place, "an empty table sets nothing", "dotted keys and values, such as rounds = 10")),
+        false => Ok(()),
+    };
+    let mut out = Vec::new();
+    for (key, value) in table {
+        let place = format!("{place}.{}", quote(key));
+        match value {
+            // A table with a kind is a new one.
+            Value::Table(inner) if SECTIONS.contains(&key.as_str()) && !inner.contains_key("kind") => {
+                filled(inner, &place)?;
+                for (name, value) in inner {
+                    let (key, place) = (format!("{key}.{}", quote(name)), format!("{place}.{}", quote(name)));
+                    match value {
+                        Value::Table(inner) if key.starts_with("method.") => {
+                            filled(inner, &place)?;
+                            out.extend(inner.iter().map(|(name, value)| Assignment {
+                                key: format!("{key}.{}", quote(name)),
+                                value: value.clone(),
+                                place: format!("{place}.{}", quote(name)),
+                            }));
+                        }
+                        _ => out.push(Assignment { key, value: value.clone(), place }),
+                    }
+                }
+            }
+            _ => out.push(Assignment { key: key.clone(), value: value.clone(), place }),
+        }
+    }
+    Ok(out)
+}
+
+/// The most parts of a dotted key: far more than any key of an experiment has.
+const MAX_PARTS: usize = 32;
+
+/// The parts of a dotted key that is to be set to `value`.
+///
+/// # Errors
+/// When one is empty, there are too many, or the value is a preset.
+pub fn parts<'k>(key: &'k str, value: &Value) -> Result<Vec<&'k str>, BadInput> {
+    let parts: Vec<&str> = split_outside_quotes(key, '.').into_iter().map(unquoted).collect();
+    if parts.len() > MAX_PARTS {
+        let what = format!("`{}` is a key of {} parts", quoted(key), parts.len());
+        return Err(BadInput::new("", what, format!("a dotted key of at most {MAX_PARTS} parts, such as run.rounds")));
+    }
+    if parts.iter().any(|p| p.trim().is_empty()) {
+        return Err(BadInput::new(quoted(key), "an empty part in a dotted key", "a key such as run.rounds"));
+    }
+    if let (["method", .., "kind"], Some(name)) = (&parts[..], value.as_str())
+        && fedsa::presets::find(name).is_some()
+    {
+        let what = format!("`{name}` is a method with its link, and only a [[method]] can say it");
+        return Err(BadInput::new(quoted(key), what, "a [[method]] of this kind beside the other"));
+    }
+    Ok(parts)
+}
+
+/// Sets a dotted key of a tree; gives the keys that were set, with indices. `method.<label>.key`
+/// reaches into the method of that label (or kind), `method.*.key` into all; other arrays take an index.
+///
+/// # Errors
+/// When a part of the key names nothing that can be entered.
+pub fn set(table: &mut Table, key: &str, value: &Value) -> Result<Vec<String>, BadInput> {
+    let parts = parts(key, value)?;
+    let mut done = Vec::new();
+    set_parts(table, &parts, String::new(), value, &mut done)?;
+    Ok(done)
+}
+
+/// The path of an entry called `name` of the table that `path` leads to.
+pub fn joined_path(path: &str, name: &str) -> String {
+    let dot = if path.is_empty() { "" } else { "." };
+    if name.contains('.') { format!("{path}{dot}\"{name}\"") } else { format!("{path}{dot}{name}") }
+}
+
+/// Sets `parts` below the table that `path` leads to.
+fn set_parts(table: &mut Table, parts: &[&str], path: String, value: &Value, done: &mut Vec<String>) -> Result<(), BadInput> {
+    let [name, rest @ ..] = parts else { return Ok(()) };
+    let path = joined_path(&path, name);
+    if rest.is_empty() {
+        table.insert((*name).to_string(), value.clone());
+        done.push(path);
+        return Ok(());
+    }
+    let inner = table.entry(*name).or_insert_with(|| Value::Table(Table::new()));
+    set_inside(inner, name, rest, path, value, done)
+}
+
+/// Sets `rest` below the value called `name` that `path` leads to.
+pub fn set_inside(
+    inner: &mut Value,
+    name: &str,
+    rest: &[&str],
+    path: String,
+    value: &Value,
+    done: &mut Vec<String>,
+) -> Result<(), BadInput> {
+    match inner {
+        Value::Table(inner) => set_parts(inner, rest, path, value, done),
+        Value::Array(items) => set_items(items, name, rest, path, value, done),
+        other => {
+            let what = format!("{} is not a table", super::short(other));
+            Err(BadInput::new(path, what, format!("{name}=VALUE, or a key within a table")))
+        }
+    }
+}
+
+/// An item of a list, which may be shared with other lists.
+pub trait ListItem {
+    /// The item.
+    fn value(&self) -> &Value;
+    /// The item, its own from here on.
+    fn value_mut(&mut self) -> &mut Value;
+}
+
+impl ListItem for Value {
+    fn value(&self) -> &Value {
+        self
+    }
+    fn value_mut(&mut self) -> &mut Value {
+        self
+    }
+}
+
+impl ListItem for Arc<Value> {
+    fn value(&self) -> &Value {
+        self
+    }
+    fn value_mut(&mut self) -> &mut Value {
+        Arc::make_mut(self)
+    }
+}
+
+/// Sets `rest` in those items of the list called `name` that its first part names.
+pub fn set_items<I: ListItem>(
+    items: &mut [I],
+    name: &str,
+    rest: &[&str],
+    path: String,
+    value: &Value,
+    done: &mut Vec<String>,
+) -> Result<(), BadInput> {
+    let [which, rest @ ..] = rest else { return Ok(()) };
+    let index = which.parse::<usize>().ok();
+    let mut found = false;
+    for (i, item) in items.iter_mut().enumerate() {
+        let matches = *which == "*" || index == Some(i) || item_name(item.value()).is_some_and(|own| own == *which);
+        if !matches || !item.value().is_table() {
+            continue;
+        }
+        found = true;
+        if rest.is_empty() {
+            return Err(BadInput::new(path, format!("`{}` is a whole table", quoted(which)), "a key within it"));
+        }
+        let Value::Table(inner) = item.value_mut() else { continue };
+        set_parts(inner, rest, format!("{path}[{i}]"), value, done)?;
+    }
+    if found {
+        return Ok(());
+    }
+    let names = items.iter().enumerate().take(MAX_NAMES).map(|(i, item)| item_name(item.value()).map_or(i.to_string(), quoted));
+    let mut names: Vec<String> = names.collect();
+    if items.len() > MAX_NAMES {
+        names.push("..".into());
+    }
+    Err(BadInput::new("", format!("there is no {name} `{}`", quoted(which)), format!("one of {}, or *", names.join(", "))))
+}
+
+/// The most items of a list that a message names.
+const MAX_NAMES: usize = 20;
+
+/// What a dotted key calls an item of an array of tables: its label, else its kind; without either, its index.
+fn item_name(item: &Value) -> Option<&str> {
+    let text = |key| item.get(key).and_then(Value::as_str);
+    text("label").or_else(|| text("kind"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(keys: &[&str]) -> Vec<Segment> {
+        keys.iter().map(|k| k.parse().map_or_else(|_| Segment::Name(k.to_string()), Segment::Index)).collect()
+    }
+
+    #[test]
+    fn keys_are_taken_apart() {
+        assert_eq!(segments("method[1].step_size"), names(&["method", "1", "step_size"]));
+        assert_eq!(segments("quick.\"run.rounds\""), names(&["quick", "run.rounds"]));
+        assert_eq!(segments("sweep[0].values[2][1]"), names(&["sweep", "0", "values", "2", "1"]));
+        assert_eq!(segments(""), names(&[]));
+        assert_eq!(split_assignment("a.'b=c'.d = 3=4"), Some(("a.'b=c'.d", "3=4")));
+        assert_eq!(split_assignment("a.b"), None);
+        assert_eq!(split_outside("1, [2, 3],{a=\"x,\\\",y\"},'p,q',z", ','), ["1", " [2, 3]", "{a=\"x,\\\",y\"}", "'p,q'", "z"]);
+    }
+
+    #[test]
+    fn assignments_without_quotes_mean_the_same() {
+        let text = "\"run.rounds\" = 1\nrun.seeds = 2\nmethod.A.step_size = 3\nproblem = { kind = \"mrp\", agents = 4 }";
+        let all = assignments(&text.parse().unwrap(), "quick").unwrap();
+        assert!(assignments(&"run = {}".parse().unwrap(), "quick").is_err());
+        let keys: Vec<(&str, &str)> = all.iter().map(|a| (a.key.as_str(), a.place.as_str())).collect();
+        assert_eq!(
+            keys,
+            [
+                ("run.rounds", "quick.\"run.rounds\""),
+                ("run.seeds", "quick.run.seeds"),
+                ("method.A.step_size", "quick.method.A.step_size"),
+                ("problem", "quick.problem"),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_set_is_known_by_its_index() {
+        let mut table: Table = "[[method]]\nkind = \"a\"\n[[method]]\nlabel = \"b.c\"\n".parse().unwrap();
+        assert_eq!(set(&mut table, "method.*.x", &Value::Integer(1)).unwrap(), ["method[0].x", "method[1].x"]);
+        assert_eq!(set(&mut table, "method.\"b.c\".x", &Value::Integer(2)).unwrap(), ["method[1].x"]);
+        assert_eq!(set(&mut table, "run.stop.mse", &Value::Integer(2)).unwrap(), ["run.stop.mse"]);
+        assert!(set(&mut table, "method.d.x", &Value::Integer(2)).unwrap_err().help.contains("a, b.c"));
+    }
+}

@@ -1,0 +1,207 @@
+//! A whole file: its tables, its sweep points, and what is wrong with them taken together.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use fedsa::error::{BadInput, Result, quoted, require};
+use toml::Value;
+
+use super::document::Document;
+use super::reader::Reader;
+use super::schema::{Check, Expect, ExpectAt, Figure, Top};
+use super::sweep::{self, Point};
+use super::{read, short};
+use crate::error::Failure;
+
+/// An experiment: what its file says, with sweeps expanded.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    /// The file.
+    pub document: Document,
+    /// Its name; the output folder's by default.
+    pub id: String,
+    /// A line about it, the figure's title.
+    pub title: String,
+    /// The figure.
+    pub figure: Figure,
+    /// What must hold.
+    pub checks: Vec<Check>,
+    /// One per combination of variants and sweep values; one if there are none.
+    pub points: Vec<Arc<Point>>,
+}
+
+/// The longest id, in bytes: names of files have at most 255.
+const LONGEST_ID: usize = 200;
+
+impl Experiment {
+    /// Reads a document: expands sweeps and checks every point's tables, though not yet their values.
+    ///
+    /// # Errors
+    /// When a key is unknown, missing or of the wrong type, at its line.
+    pub fn read(document: Document) -> Result<Self, Failure> {
+        let parsed = Self::read_unlocated(&document);
+        parsed.map_err(|e| document.failure(e))
+    }
+
+    fn read_unlocated(document: &Document) -> Result<Self> {
+        let Top { id, title, sweep: sweeps, variant: variants, figure, check: checks, .. } = read(Value::Table(document.table.clone()))?;
+        let id = id.unwrap_or_else(|| {
+            let stem = std::path::Path::new(&document.name).file_stem();
+            stem.map_or("run".into(), |s| s.to_string_lossy().into_owned())
+        });
+        let is_folder = |part: &str| !part.is_empty() && !part.starts_with(".fedsa") && ![".", ".."].contains(&part);
+        let sane = id.split('/').all(is_folder) && id.len() <= LONGEST_ID;
+        require(sane, "id", format!("\"{}\"", quoted(&id)), "a relative path of at most 200 bytes without `.` and `..`, not of .fedsa")?;
+        sweep::shown(&id).map_err(|e| e.inside("id"))?;
+        if let Some(title) = &title {
+            sweep::shown(title).map_err(|e| e.inside("title"))?;
+        }
+        let points = sweep::expand(document, sweeps, variants)?;
+        Ok(Self { id: id.clone(), title: title.unwrap_or(id), figure, checks, points, document: document.clone() })
+    }
+
+    /// Reads all points' tables and checks what they say of each other.
+    ///
+    /// # Errors
+    /// As the tables' keys demand, at their lines.
+    pub fn settings(&self) -> Result<(), Failure> {
+        self.read_all(|| (), |(), _| Ok(())).map(|_| ())
+    }
+
+    /// Reads all points' tables, in parallel, and keeps what `keep` makes of each, in the points' order;
+    /// `begin` makes what `keep` remembers from point to point.
+    ///
+    /// # Errors
+    /// As the tables' keys demand, or `keep`'s, at the line: those of the first point that has one.
+    pub fn read_all<M, K: Send>(
+        &self,
+        begin: impl Fn() -> M + Sync,
+        keep: impl Fn(&mut M, &Reader) -> Result<K> + Sync,
+    ) -> Result<Vec<K>, Failure> {
+        use rayon::prelude::*;
+        /// Points that are read with one reader, which reads once what they share.
+        const CHUNK: usize = 256;
+        let labels = self.labels().map_err(|e| self.failure_at(e, &self.points[0]))?;
+        let chunks: Vec<_> = (0..self.points.len()).step_by(CHUNK).collect();
+        let read = |first: &usize| {
+            let (mut reader, mut memory) = (Reader::default(), begin());
+            let mut seen = Seen::default();
+            let mut kept = Vec::new();
+            for i in *first..self.points.len().min(first + CHUNK) {
+                let point = &self.points[i];
+                let mut one = || {
+                    reader.read(point)?;
+                    for (m, (method, first)) in reader.methods.iter().zip(&labels).enumerate() {
+                        if method.label != *first {
+                            let what = format!("`{}`, but `{}` at the first point", quoted(&method.label), quoted(first));
+                            return Err(BadInput::new(format!("method[{m}].label"), what, "the same label at every point"));
+                        }
+                    }
+                    seen.see(&reader, i == *first);
+                    keep(&mut memory, &reader)
+                };
+                kept.push(one().map_err(|e| (i, e))?);
+            }
+            Ok((kept, seen))
+        };
+        let chunks: Vec<Result<_, (usize, BadInput)>> = chunks.par_iter().map(read).collect();
+        let mut all = Vec::with_capacity(self.points.len());
+        let mut seen: Option<Seen> = None;
+        for chunk in chunks {
+            let (kept, own) = chunk.map_err(|(i, e)| self.failure_at(e, &self.points[i]))?;
+            all.extend(kept);
+            seen = Some(seen.map_or_else(|| own.clone(), |before| before.and(&own)));
+        }
+        seen.map_or(Ok(()), |seen| seen.check(self)).map_err(|e| self.failure_at(e, &self.points[0]))?;
+        Ok(all)
+    }
+
+    /// The labels of the methods, in the file's order; the same at every point.
+    ///
+    /// # Errors
+    /// As the tables' keys demand.
+    pub fn labels(&self) -> Result<Vec<String>> {
+        let mut reader = Reader::default();
+        reader.read(&self.points[0])?;
+        Ok(reader.methods.iter().map(|method| method.label.clone()).collect())
+    }
+
+    /// An error about a key at a sweep point, which is named where there are several.
+    pub fn failure_at(&self, e: BadInput, point: &Point) -> Failure {
+        let e = if point.label.is_empty() { e } else { BadInput { what: format!("{} (at {})", e.what, quoted(&point.label)), ..e } };
+        self.document.failure_at(e, &point.origins())
+    }
+}
+
+/// What has been seen of several points.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    /// Settings that had no effect at any of them.
+    idle: Vec<BadInput>,
+    /// For each method the entries of `expect` that were the first to match somewhere.
+    matched: Vec<HashSet<usize>>,
+    /// The `expect` of each method, where it is a list; the longest.
+    expected: Vec<Vec<ExpectAt>>,
+}
+
+impl Seen {
+    fn see(&mut self, reader: &Reader, is_first: bool) {
+        let idle = reader.idle();
+        match is_first {
+            true => self.idle = idle,
+            false => self.idle.retain(|e| idle.iter().any(|other| other.key == e.key)),
+        }
+        self.matched.resize_with(reader.methods.len(), HashSet::new);
+        self.expected.resize_with(reader.methods.len(), Vec::new);
+        for (m, method) in reader.methods.iter().enumerate() {
+            self.matched[m].extend(method.expected_by);
+            if let Some(Expect::At(list)) = reader.expect(m)
+                && list.len() > self.expected[m].len()
+            {
+                self.expected[m].clone_from(list);
+            }
+        }
+    }
+
+    /// Of these points and those.
+    fn and(mut self, other: &Seen) -> Self {
+        self.idle.retain(|e| other.idle.iter().any(|idle| idle.key == e.key));
+        for (m, matched) in other.matched.iter().enumerate() {
+            self.matched[m].extend(matched);
+            if other.expected[m].len() > self.expected[m].len() {
+                self.expected[m].clone_from(&other.expected[m]);
+            }
+        }
+        self
+    }
+
+    /// Refuses what has no effect at any point.
+    fn check(&self, experiment: &Experiment) -> Result<()> {
+        if let Some(idle) = self.idle.first() {
+            return Err(idle.clone());
+        }
+        let unmatched = |(m, list): (usize, &Vec<ExpectAt>)| Some((m, (0..list.len()).find(|j| !self.matched[m].contains(j))?));
+        let Some((m, j)) = self.expected.iter().enumerate().find_map(unmatched) else { return Ok(()) };
+        let (entry, key, names) = (&self.expected[m][j], format!("method[{m}].expect[{j}]"), experiment.coordinate_names());
+        if let Some(name) = entry.at.keys().find(|name| !names.contains(&name.as_str())) {
+            let near = super::did_you_mean(super::nearest(name, names.iter().copied()));
+            let what = format!("nothing that is swept is called `{}`{near}", quoted(name));
+            let accepted =
+                if names.is_empty() { "expect = \"diverges\", or a sweep".into() } else { format!("one of {}", names.join(", ")) };
+            return Err(BadInput::new(format!("{key}.at.{name}"), what, accepted));
+        }
+        let at: Vec<String> = entry.at.iter().map(|(name, value)| format!("{name} = {}", short(value))).collect();
+        let what = format!("no point is at {}, or entries before this one match all that are", at.join(", "));
+        Err(BadInput::new(key, what, "values that are swept, and each point in one entry"))
+    }
+}
+
+impl Experiment {
+    /// The names of everything that is swept, sorted.
+    pub fn coordinate_names(&self) -> Vec<&str> {
+        let names: HashSet<&str> = self.points.iter().flat_map(|p| &p.coordinates).map(|(name, _)| name.as_str()).collect();
+        let mut names: Vec<&str> = names.into_iter().collect();
+        names.sort_unstable();
+        names
+    }
+}

@@ -1,0 +1,185 @@
+//! What `[[method]]` has beside the settings of its kind.
+
+use std::collections::BTreeMap;
+
+use fedsa::error::{Result, require};
+use fedsa::record::OutputRule;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toml::Value;
+
+use super::run::Start;
+use crate::config::link::{DownlinkSpec, UplinkSpec};
+use crate::config::strict::choice;
+
+/// The keys of a `[[method]]` beside the settings of its kind: those that every method has, and
+/// those of `shaped_keys`, which mean nothing to some kinds.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct MethodCommon {
+    /// Its name in tables, pictures, checks and dotted keys; the kind by default.
+    #[serde(default)]
+    pub label: Option<String>,
+    /// Its own `theta_0`.
+    #[serde(default)]
+    pub start: Option<Start>,
+    /// What control variates start at.
+    #[serde(default)]
+    pub controls: Controls,
+    /// What the metric `error` is measured from.
+    #[serde(default)]
+    pub measure_from: Centre,
+    /// What is measured and written.
+    #[serde(default)]
+    pub output: OutputSpec,
+    /// The status that it must end with.
+    #[serde(default)]
+    pub expect: Option<Expect>,
+    /// What agents' messages pass.
+    #[serde(default)]
+    pub uplink: UplinkSpec,
+    /// What the server's messages pass.
+    #[serde(default)]
+    pub downlink: DownlinkSpec,
+}
+
+/// The keys of [`MethodCommon`].
+pub(in crate::config) const METHOD_COMMON: &[&str] =
+    &["label", "start", "controls", "measure_from", "output", "expect", "uplink", "downlink"];
+
+/// What control variates start at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Controls {
+    /// 0.
+    #[default]
+    Zero,
+    /// `xi*_c = -gbar_c(theta*)`.
+    Ideal,
+}
+
+/// What the `error` metric is measured from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Centre {
+    /// `theta*`.
+    #[default]
+    Root,
+    /// FedLSA's limit, `theta*` plus its bias.
+    Limit,
+}
+
+/// What a method gives out: `"last"`, `"average"` (Polyak and Ruppert), or `{ tail = 0.5 }`,
+/// the average of the last half of the rounds.
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema)]
+#[schemars(untagged, deny_unknown_fields)]
+pub enum OutputSpec {
+    /// last or average.
+    Name(OutputName),
+    /// A tail average.
+    Tail {
+        /// The share of the rounds that is averaged, the last ones.
+        #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
+        tail: f64,
+    },
+    /// One iterate, drawn with weights `Q^-(t+1)` (\[T\] Theorem 5.3: `Q = 1 - alpha mu / 2`).
+    Weighted {
+        /// Q, in (0, 1].
+        #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
+        weighted: f64,
+    },
+}
+
+/// The table of an `output`: one of its keys.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OutputTable {
+    /// The average over this share of the rounds, the last ones.
+    tail: Option<f64>,
+    /// One iterate, drawn with weights `q^-(t+1)` for this q.
+    weighted: Option<f64>,
+}
+
+choice!(OutputSpec, "\"last\", \"average\", { tail = SHARE } or { weighted = Q }",
+    text OutputName => |name| Ok(OutputSpec::Name(name)),
+    table OutputTable => |table| match table {
+        OutputTable { tail: Some(tail), weighted: None } => Ok(OutputSpec::Tail { tail }),
+        OutputTable { tail: None, weighted: Some(weighted) } => Ok(OutputSpec::Weighted { weighted }),
+        _ => Err("one of tail and weighted"),
+    },
+);
+
+/// last or average.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OutputName {
+    /// `theta_t`.
+    Last,
+    /// The mean of all iterates.
+    Average,
+}
+
+impl Default for OutputSpec {
+    fn default() -> Self {
+        OutputSpec::Name(OutputName::Last)
+    }
+}
+
+impl OutputSpec {
+    /// The library's rule for a run of `rounds`.
+    ///
+    /// # Errors
+    /// When the tail is not a share.
+    pub fn rule(self, rounds: u64) -> Result<OutputRule> {
+        match self {
+            OutputSpec::Name(OutputName::Last) => Ok(OutputRule::Last),
+            OutputSpec::Name(OutputName::Average) => Ok(OutputRule::Average),
+            OutputSpec::Tail { tail } => {
+                require(tail > 0.0 && tail <= 1.0, "output.tail", tail, "a share in (0, 1]")?;
+                Ok(OutputRule::TailAfter(((1.0 - tail) * rounds as f64).round() as u64))
+            }
+            OutputSpec::Weighted { weighted } => {
+                require(weighted > 0.0 && weighted <= 1.0, "output.weighted", weighted, "in (0, 1]")?;
+                Ok(OutputRule::Weighted(weighted))
+            }
+        }
+    }
+}
+
+/// A status other than ok that a run is expected to end with.
+#[derive(Debug, Clone, PartialEq, JsonSchema)]
+#[schemars(untagged)]
+pub enum Expect {
+    /// At every point.
+    Always(ExpectedStatus),
+    /// At some points.
+    At(Vec<ExpectAt>),
+}
+
+choice!(Expect, "\"ok\", \"diverges\", \"misses-target\", or [{ at = { .. }, status = \"diverges\" }] for sweep points",
+    text ExpectedStatus => |status| Ok(Expect::Always(status)),
+    list Vec<ExpectAt> => |list| Ok(Expect::At(list)),
+);
+
+/// A status that is expected at a point.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExpectAt {
+    /// The coordinates.
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub at: BTreeMap<String, Value>,
+    /// The status.
+    pub status: ExpectedStatus,
+}
+
+/// The statuses that can be expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExpectedStatus {
+    /// All rounds done.
+    Ok,
+    /// The iterates leave every bound.
+    Diverges,
+    /// The target of `run.stop` is not reached.
+    MissesTarget,
+}

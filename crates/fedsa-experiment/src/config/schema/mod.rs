@@ -1,0 +1,64 @@
+//! The tables of an experiment file, a file each.
+
+mod check;
+mod figure;
+mod method;
+mod run;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toml::Value;
+
+pub use check::{Check, Unmeasured};
+pub use figure::{Band, CurveCentre, Figure, FigureKind, Levels, MetricNames};
+pub use method::{Centre, Controls, Expect, ExpectAt, ExpectedStatus, OutputName, OutputSpec};
+pub(super) use method::{METHOD_COMMON, MethodCommon};
+pub use run::{Grid, GridTable, Refused, RunSpec, Seeds, Spacing, Start, Stop};
+
+use super::json_schema;
+use super::sweep::{Sweep, Variant};
+
+/// What stands at the top of a file.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Top {
+    /// The experiment's name; the output folder is `out/<id>`.
+    pub id: Option<String>,
+    /// The title of the figure; the id by default.
+    pub title: Option<String>,
+    /// For readers of the file.
+    #[expect(dead_code, reason = "for readers of the file only")]
+    description: Option<String>,
+    /// The agents' operators.
+    #[expect(dead_code, reason = "read point by point")]
+    #[schemars(schema_with = "json_schema::problem")]
+    problem: Option<Value>,
+    /// How operators are seen.
+    #[expect(dead_code, reason = "read point by point")]
+    #[schemars(schema_with = "json_schema::sampling")]
+    sampling: Option<Value>,
+    /// What runs.
+    #[expect(dead_code, reason = "read point by point")]
+    #[schemars(schema_with = "json_schema::method")]
+    method: Option<Value>,
+    /// Rounds, seeds, start, recording.
+    #[expect(dead_code, reason = "read point by point")]
+    #[schemars(schema_with = "json_schema::run")]
+    run: Option<Value>,
+    /// What is varied.
+    #[serde(default)]
+    pub sweep: Vec<Sweep>,
+    /// Alternative settings of several keys.
+    #[serde(default)]
+    pub variant: Vec<Variant>,
+    /// What is drawn.
+    #[serde(default)]
+    pub figure: Figure,
+    /// What must hold.
+    #[serde(default)]
+    pub check: Vec<Check>,
+    /// Smaller settings for `--quick`: dotted keys and values.
+    #[expect(dead_code, reason = "applied to the tree")]
+    #[schemars(schema_with = "json_schema::quick")]
+    quick: Option<Value>,
+}

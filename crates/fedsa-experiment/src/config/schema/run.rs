@@ -1,0 +1,246 @@
+//! `[run]`: rounds, seeds, starts, what is recorded, when a run stops.
+
+use std::collections::HashSet;
+
+use fedsa::error::{BadInput, Result, require};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::strict::choice;
+
+/// The `[run]` table.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunSpec {
+    /// Rounds T.
+    #[schemars(range(min = 1, max = u32::MAX))]
+    pub rounds: u64,
+    /// A count (seeds 0, 1, ..), or a list.
+    #[serde(default)]
+    pub seeds: Seeds,
+    /// `theta_0`.
+    #[serde(default)]
+    pub start: Start,
+    /// The recorded rounds.
+    #[serde(default)]
+    pub record: Grid,
+    /// Stops a run early.
+    #[serde(default, skip_serializing_if = "Stop::is_never")]
+    pub stop: Stop,
+    /// What becomes of methods that cannot live with their link.
+    #[serde(default, skip_serializing_if = "Refused::is_error")]
+    pub refused: Refused,
+}
+
+/// What becomes of a method that cannot live with what its link delivers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Refused {
+    /// It is bad input.
+    #[default]
+    Error,
+    /// It is not run, and shown as refused with the reason: for tables of combinations.
+    Skip,
+}
+
+impl Refused {
+    fn is_error(&self) -> bool {
+        *self == Refused::Error
+    }
+}
+
+/// Seeds: how many, or which.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "a count of seeds, or a list of seeds, whole numbers of at least 0")]
+pub enum Seeds {
+    /// 0, 1, .., n - 1.
+    Count(u64),
+    /// These.
+    List(Vec<u64>),
+}
+
+/// The most seeds.
+const MAX_SEEDS: usize = 10_000_000;
+/// The most rounds that are recorded of a run.
+const MAX_RECORDED: u64 = 10_000_000;
+
+impl Default for Seeds {
+    fn default() -> Self {
+        Seeds::Count(1)
+    }
+}
+
+impl Seeds {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        match self {
+            Seeds::Count(n) => usize::try_from(*n).unwrap_or(usize::MAX),
+            Seeds::List(seeds) => seeds.len(),
+        }
+    }
+
+    pub(in crate::config) fn check(&self) -> Result<()> {
+        let accepted = format!("a count from 1 to {MAX_SEEDS}, or a list of different seeds");
+        if !(1..=MAX_SEEDS).contains(&self.count()) {
+            return Err(BadInput::new("seeds", format!("{} seeds", self.count()), accepted));
+        }
+        // Counted seeds differ.
+        let Seeds::List(seeds) = self else { return Ok(()) };
+        let mut seen = HashSet::new();
+        match seeds.iter().find(|seed| !seen.insert(**seed)) {
+            None => Ok(()),
+            Some(twice) => Err(BadInput::new("seeds", format!("the seed {twice} is given twice"), accepted)),
+        }
+    }
+
+    /// All seeds.
+    pub fn list(&self) -> Vec<u64> {
+        match self {
+            Seeds::Count(n) => (0..*n).collect(),
+            Seeds::List(seeds) => seeds.clone(),
+        }
+    }
+}
+
+/// `theta_0`: zero, root, root+1, normal, limit (FedLSA's), a list, or an `.npz` or `.json` file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "zero, root, root+1, normal, limit or a file in quotes, or a list of numbers")]
+pub enum Start {
+    /// A name, or a file.
+    Name(String),
+    /// The components.
+    List(Vec<f64>),
+}
+
+impl Default for Start {
+    fn default() -> Self {
+        Start::Name("zero".into())
+    }
+}
+
+/// The recorded rounds; round 0 and the last are always among them.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Grid {
+    /// These rounds.
+    List(Vec<u64>),
+    /// Every so many rounds, or so many points.
+    Table(GridTable),
+}
+
+choice!(Grid, "{ every = K }, { points = K, spacing = \"even\" or \"log\" }, or a list of rounds",
+    list Vec<u64> => |list| Ok(Grid::List(list)),
+    table GridTable => |table| Ok(Grid::Table(table)),
+);
+
+/// `{ every = 10 }`, or `{ points = 200, spacing = "log" }`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GridTable {
+    /// Every so many rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub every: Option<u64>,
+    /// At most so many rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub points: Option<u64>,
+    /// How the points lie: evenly where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spacing: Option<Spacing>,
+}
+
+/// How recorded rounds lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Spacing {
+    /// Evenly.
+    #[default]
+    Even,
+    /// Evenly in the logarithm.
+    Log,
+}
+
+impl Default for Grid {
+    fn default() -> Self {
+        Grid::Table(GridTable { every: None, points: Some(500), spacing: Some(Spacing::Even) })
+    }
+}
+
+impl Grid {
+    /// The recorded rounds of `rounds`, increasing, 0 and the last among them.
+    pub fn rounds(&self, rounds: u64) -> Vec<u64> {
+        let mut out: Vec<u64> = match self {
+            Grid::List(list) => list.iter().copied().filter(|t| *t <= rounds).collect(),
+            Grid::Table(GridTable { every: Some(k), .. }) => (0..=rounds / k).map(|i| i * k).collect(),
+            Grid::Table(GridTable { points, spacing, .. }) => {
+                let n = points.unwrap_or(500).min(rounds);
+                match spacing.unwrap_or_default() {
+                    Spacing::Even => (0..=n).map(|i| (u128::from(i) * u128::from(rounds) / u128::from(n.max(1))) as u64).collect(),
+                    Spacing::Log => (0..=n).map(|i| (rounds as f64).powf(i as f64 / n.max(1) as f64).round() as u64).collect(),
+                }
+            }
+        };
+        out.extend([0, rounds]);
+        out.sort_unstable();
+        out.dedup();
+        out
+    }
+
+    pub(in crate::config) fn check(&self, rounds: u64) -> Result<()> {
+        let t = match self {
+            Grid::Table(table) => table,
+            Grid::List(list) => {
+                let mut seen = HashSet::new();
+                let late = list.iter().position(|t| *t > rounds);
+                let twice = list.iter().position(|t| !seen.insert(*t));
+                let Some(i) = late.or(twice) else { return Ok(()) };
+                let what = match late {
+                    Some(_) => format!("the round {} of a run of {rounds}", list[i]),
+                    None => format!("the round {} is given twice", list[i]),
+                };
+                return Err(BadInput::new(format!("record[{i}]"), what, format!("different rounds, at most rounds = {rounds}")));
+            }
+        };
+        require(t.every.is_none_or(|k| k >= 1), "record.every", t.every.unwrap_or(0), "at least 1")?;
+        require(t.points.is_none_or(|n| n >= 1), "record.points", t.points.unwrap_or(0), "at least 1")?;
+        if t.every.is_some() && t.points.is_some() {
+            return Err(BadInput::new("record", "both every and points", "every or points"));
+        }
+        if t.every.is_some() && t.spacing.is_some() {
+            return Err(BadInput::new("record.spacing", "a spacing of every so many rounds", "points = K beside spacing, or every alone"));
+        }
+        let recorded = t.every.map_or(t.points.unwrap_or(500).min(rounds), |k| rounds / k);
+        let what = format!("{recorded} recorded rounds");
+        require(recorded <= MAX_RECORDED, "record", what, &format!("at most {MAX_RECORDED}: every = {}", rounds / MAX_RECORDED + 1))
+    }
+}
+
+/// When a run stops early; the first that holds at a recorded round.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Stop {
+    /// `||theta - theta*||^2` at most this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub mse: Option<f64>,
+    /// `||mean gbar(theta)||` at most this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub residual: Option<f64>,
+    /// `||mean gbar(theta)||` at most this times what it was at the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub relative_residual: Option<f64>,
+}
+
+impl Stop {
+    /// The residuals that it asks for, either of which would do, of a run that starts at one.
+    pub fn residuals(&self, at_start: f64) -> impl Iterator<Item = f64> {
+        [self.residual, self.relative_residual.map(|x| x * at_start)].into_iter().flatten()
+    }
+
+    fn is_never(&self) -> bool {
+        *self == Stop::default()
+    }
+}

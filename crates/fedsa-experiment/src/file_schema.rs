@@ -1,0 +1,27 @@
+//! The JSON schema of experiment files, with the names that only the parts that use them know.
+
+use fedsa::record::{COUNTS, METRICS};
+use serde_json::{Value as Json, json};
+
+use crate::checks;
+use crate::config::json_schema;
+use crate::predict::QUANTITIES;
+
+/// The schema of the configuration's types, with the names of metrics, counts, predicted quantities and
+/// kinds of checks from their tables.
+pub fn of_files() -> Json {
+    let mut schema = json_schema::file();
+    let mut names = |place: &str, names: &[&str]| {
+        let Some(Json::Object(at)) = schema.pointer_mut(place) else { panic!("the schema has no {place}") };
+        at.insert("enum".into(), json!(names));
+    };
+    let metrics: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
+    let counts: Vec<&str> = COUNTS.iter().map(|count| count.name).collect();
+    names("/$defs/Check/properties/kind", &checks::kinds());
+    names("/$defs/Metrics/anyOf/0", &metrics);
+    names("/$defs/Metrics/anyOf/1/items", &metrics);
+    names("/$defs/Check/properties/cost", &counts);
+    names("/$defs/Figure/properties/cost", &counts);
+    names("/$defs/Figure/properties/levels/additionalProperties/items", &QUANTITIES);
+    schema
+}

@@ -1,0 +1,52 @@
+//! What checkpoints are called, and how they are told from other files.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use fedsa_data::atomic::at;
+
+use super::{OWN, is_file, names_in};
+
+/// The beginning of the names of checkpoints of single runs.
+pub const RUN_CHECKPOINT: &str = "run-";
+/// The beginning of the names of full files with the states of runs that have ended.
+pub const ENDED_CHECKPOINT: &str = "ended-";
+/// The end of the names of checkpoints.
+pub const CHECKPOINT: &str = ".ckpt";
+/// How the bytes of every checkpoint begin, whatever its version.
+pub const CHECKPOINT_MAGIC: &[u8] = b"fedsack";
+/// Where earlier versions kept checkpoints, and how these began.
+const LEGACY_CHECKPOINTS: &str = "checkpoint";
+const LEGACY_MAGIC: &[u8] = b"fedsack1";
+
+/// Whether a file is a checkpoint that the program wrote, by its name and its first bytes.
+pub fn is_checkpoint(folder: &Path, name: &str) -> bool {
+    name.ends_with(CHECKPOINT) && begins_with(&folder.join(name), CHECKPOINT_MAGIC)
+}
+
+fn begins_with(path: &Path, magic: &[u8]) -> bool {
+    let mut head = Vec::new();
+    let mut read = || File::open(path)?.take(magic.len() as u64).read_to_end(&mut head);
+    is_file(path) && read().is_ok() && head == magic
+}
+
+/// The path of one of the program's own files in a run's folder.
+pub fn own_path(folder: &Path, name: &str) -> PathBuf {
+    folder.join(OWN).join(name)
+}
+
+/// Removes the checkpoints of an earlier version, which had no manifest.
+pub fn remove_old_checkpoints(path: &Path) -> io::Result<()> {
+    let checkpoints = path.join(LEGACY_CHECKPOINTS);
+    if at(&checkpoints)?.is_some_and(|found| found.is_dir()) {
+        for name in names_in(&checkpoints)? {
+            let path = checkpoints.join(name);
+            if begins_with(&path, LEGACY_MAGIC) {
+                std::fs::remove_file(&path)?;
+            }
+        }
+        let _ = std::fs::remove_dir(&checkpoints);
+    }
+    Ok(())
+}

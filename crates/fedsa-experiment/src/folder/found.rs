@@ -1,0 +1,212 @@
+//! A folder as it was found: what it holds, what of it is the program's, and whether a run may have it.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fedsa::error::{BadInput, Result};
+use fedsa_data::atomic::{self, at, kind_of};
+use fedsa_data::regular;
+use serde_json::Value as Json;
+
+use super::checkpoints::is_checkpoint;
+use super::lock::{Lock, is_busy, take_lock};
+use super::manifest::Manifest;
+use super::run::{RunFolder, make_folders, remove_empty, tidy, unusable};
+use super::{CONFIG_HEAD, Holds, LOCK, MANIFEST, OWN, SUMMARY, is_file, is_folder, names_in};
+use crate::error::Failure;
+
+/// A folder as it was found. Where a run's lock is there, it is held from here on.
+#[derive(Debug)]
+pub struct Found {
+    path: PathBuf,
+    /// What it holds.
+    pub holds: Holds,
+    /// The name of something in it that is not the program's, if that is all it holds.
+    pub foreign: Option<String>,
+    /// Of a run of this version.
+    manifest: Option<Manifest>,
+    /// Of a finished run without a manifest, what stands in for it.
+    adopted: Option<Manifest>,
+    lock: Option<File>,
+}
+
+/// What a folder holds. Nothing is written; the folder need not exist.
+///
+/// # Errors
+/// When it is no folder, cannot be read, or another process is writing to it.
+pub fn look(path: &Path) -> Result<Found, Failure> {
+    let bad = |what: String| {
+        BadInput::new("--out", format!("{} cannot be used: {what}", path.display()), "the path of a folder that you may write to").into()
+    };
+    let found = |holds, foreign, manifest: Option<Manifest>, lock| {
+        let adopted = (holds == Holds::Finished && manifest.is_none()).then(|| Manifest::adopting(path));
+        Ok(Found { path: path.to_path_buf(), holds, foreign, manifest, adopted, lock })
+    };
+    match std::fs::metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => match at(path).ok().flatten() {
+            Some(link) => return Err(bad(format!("{} that leads nowhere", kind_of(&link)))),
+            None => return found(Holds::Nothing, None, None, None),
+        },
+        Err(e) => return Err(unusable(path, &e)),
+        Ok(there) if !there.is_dir() => return Err(bad(format!("this is {}, not a folder", kind_of(&there)))),
+        Ok(_) => {}
+    }
+    let names = names_in(path).map_err(|e| unusable(path, &e))?;
+    let own = path.join(OWN);
+    let lock = match at(&own) {
+        Ok(Some(there)) if there.is_dir() => match take_lock(&own, false).map_err(|e| unusable(path, &e))? {
+            Some(Lock::Held) => return Err(is_busy(path).into()),
+            Some(Lock::Free(lock)) => Some(lock),
+            None => None,
+        },
+        Ok(_) => None,
+        Err(e) => return Err(unusable(path, &e)),
+    };
+    let (holds, foreign, manifest) = contents(path, &names);
+    found(holds, foreign, manifest, lock)
+}
+
+/// What a folder with these names in it holds, and the name of something that is not the program's
+/// where that is all.
+fn contents(path: &Path, names: &[String]) -> (Holds, Option<String>, Option<Manifest>) {
+    if let Some(manifest) = Manifest::of(path) {
+        let holds = if manifest.wrote(path, SUMMARY) { Holds::Finished } else { Holds::Unfinished };
+        return (holds, None, Some(manifest));
+    }
+    if is_legacy_run(path) {
+        return (Holds::Finished, None, None);
+    }
+    let is_barren = is_barren(&path.join(OWN));
+    match names.iter().find(|name| *name != OWN || !is_barren) {
+        Some(name) => (Holds::Foreign, Some(name.clone()), None),
+        None => (Holds::Nothing, None, None),
+    }
+}
+
+/// Whether a folder without a manifest can be the program's own: a run that was killed before it wrote its
+/// manifest leaves no more than its lock.
+fn is_barren(own: &Path) -> bool {
+    is_folder(own) && names_in(own).is_ok_and(|inside| inside.iter().all(|name| name == LOCK || atomic::is_temporary(name)))
+}
+
+/// What a folder holds, without regard to who writes to it.
+pub fn holds(path: &Path) -> Holds {
+    names_in(path).map_or(Holds::Nothing, |names| contents(path, &names).0)
+}
+
+/// Whether a folder without a manifest is the folder of a finished run of an earlier version.
+fn is_legacy_run(path: &Path) -> bool {
+    let text = |name: &str| is_file(&path.join(name)).then(|| regular::read_text(&path.join(name)).ok()).flatten();
+    let summary = text(SUMMARY).and_then(|text| serde_json::from_str::<Json>(&text).ok());
+    let config = text("config.toml");
+    config.is_some_and(|config| config.starts_with(CONFIG_HEAD)) && summary.is_some_and(|s| s["fedsa"].is_string() && s["format"].is_u64())
+}
+
+impl Found {
+    /// What is known to be the program's.
+    fn known(&self) -> Option<&Manifest> {
+        self.manifest.as_ref().or(self.adopted.as_ref())
+    }
+
+    /// The output of this name, if it is there and the program's: of a folder of a run.
+    pub fn own(&self, name: &str) -> Option<Vec<u8>> {
+        let ours = self.known().is_some_and(|manifest| manifest.wrote(&self.path, name));
+        ours.then(|| std::fs::read(self.path.join(name)).ok()).flatten()
+    }
+
+    /// Clears away what a run that was finished left under way, if it is of this version.
+    pub fn tidy(&self) {
+        if let (Some(manifest), Holds::Finished, Some(_)) = (&self.manifest, self.holds, &self.lock) {
+            tidy(&self.path, manifest);
+        }
+    }
+
+    /// Refuses to go on where an output would take the name of something that is not the program's.
+    ///
+    /// # Errors
+    /// When there is such a thing; names it.
+    pub fn refuse_foreign(&self, outputs: &[&str]) -> Result<()> {
+        self.refuse_own()?;
+        let is_foreign = |name: &&&str| {
+            let there = at(&self.path.join(name)).ok().flatten();
+            there.is_some() && !self.known().is_some_and(|manifest| manifest.wrote(&self.path, name))
+        };
+        let Some(name) = outputs.iter().find(is_foreign) else { return Ok(()) };
+        let path = self.path.join(name);
+        let what = match self.known().is_some_and(|m| m.outputs.contains_key(*name)) {
+            true => format!("{} was changed after fedsa wrote it", path.display()),
+            false => format!("{} is not fedsa's, and has the name of an output", path.display()),
+        };
+        Err(BadInput::new("--out", what, "another folder, or move that file away; it is not overwritten"))
+    }
+
+    /// Refuses a folder in which something else has the name of the program's own folder, or the program's own folder
+    /// is damaged: then nothing can be proved to be the program's.
+    ///
+    /// # Errors
+    /// When that is so; says what is wrong.
+    pub fn refuse_own(&self) -> Result<()> {
+        let (own, manifest) = (self.path.join(OWN), self.path.join(OWN).join(MANIFEST));
+        if self.manifest.is_some() || is_barren(&own) || at(&own).is_ok_and(|there| there.is_none()) {
+            return Ok(());
+        }
+        let is_ours = is_folder(&own) && names_in(&own).is_ok_and(|names| names.iter().any(|name| is_checkpoint(&own, name)));
+        let what = match at(&manifest).ok().flatten().filter(|_| is_folder(&own)) {
+            Some(there) if there.is_file() => {
+                format!("{} is damaged, or of another version of fedsa", manifest.display())
+            }
+            Some(there) => format!("{} is {}, not the file that fedsa wrote", manifest.display(), kind_of(&there)),
+            None if is_ours => format!("{} is missing: it says which files are fedsa's", manifest.display()),
+            None => format!("{} is not fedsa's, and has the name of the folder that a run keeps for itself", own.display()),
+        };
+        Err(BadInput::new("--out", what, "another folder, or move this one away; nothing in it is changed"))
+    }
+
+    /// Makes the folder this process's, to run in. `keep` keeps what an earlier run left.
+    ///
+    /// # Errors
+    /// When the folder cannot be made or written to, or another process was faster. Nothing was written then.
+    pub fn claim(self, keep: bool) -> Result<RunFolder, Failure> {
+        let Found { path, holds, manifest, adopted, lock, .. } = self;
+        let own = path.join(OWN);
+        let mut made = Vec::new();
+        make_folders(&own, &mut made).map_err(|e| {
+            remove_empty(&made);
+            unusable(&path, &e)
+        })?;
+        // Without a lock another process may have run here since.
+        let may_have_changed = lock.is_none();
+        let taken = match lock {
+            Some(lock) => Ok(Some(Lock::Free(lock))),
+            None => take_lock(&own, true),
+        };
+        let lock = match taken {
+            Ok(Some(Lock::Free(lock))) => lock,
+            Ok(_) => return Err(is_busy(&path).into()),
+            Err(e) => {
+                remove_empty(&made);
+                return Err(unusable(&own.join(LOCK), &e));
+            }
+        };
+        if may_have_changed {
+            let (holds_now, _, manifest_now) = contents(&path, &names_in(&path).map_err(|e| unusable(&path, &e))?);
+            if (holds_now, &manifest_now) != (holds, &manifest) {
+                let what = format!("another fedsa has written to {} meanwhile", path.display());
+                return Err(BadInput::new("--out", what, "another folder, --resume, or --overwrite to replace what is there now").into());
+            }
+            if manifest.is_none() && !is_barren(&own) {
+                return Err(unusable(&own, &io::Error::new(io::ErrorKind::AlreadyExists, "it is not fedsa's")));
+            }
+        }
+        let has_manifest = manifest.is_some();
+        let known = manifest.or(adopted).unwrap_or_else(Manifest::new);
+        let folder = RunFolder::new(path, known, made, lock);
+        folder.prepare(keep, holds, has_manifest).map_err(|e| {
+            let failure = unusable(folder.path(), &e);
+            folder.abandon();
+            failure
+        })?;
+        Ok(folder)
+    }
+}

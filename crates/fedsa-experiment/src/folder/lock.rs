@@ -1,0 +1,77 @@
+//! The lock of a folder: one process writes to it.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use fedsa::error::BadInput;
+use fedsa_data::atomic::at;
+
+use super::{LOCK, OWN};
+
+/// Whether another process holds a lock.
+pub enum Lock {
+    /// No: this one does.
+    Free(File),
+    /// Yes.
+    Held,
+}
+
+/// Takes the lock in a folder's `.fedsa`, which is made if `make` and there is none.
+pub fn take_lock(own: &Path, make: bool) -> io::Result<Option<Lock>> {
+    let path = own.join(LOCK);
+    let found = at(&path)?;
+    if found.is_none() && !make {
+        return Ok(None);
+    }
+    if found.is_some_and(|found| !found.is_file()) {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the lock is no file"));
+    }
+    // Who only looks whether the lock is held holds it for a moment.
+    for attempt in 0.. {
+        let file = OpenOptions::new().read(true).write(true).create(make).truncate(false).open(&path)?;
+        match file.try_lock() {
+            // A run that was given up meanwhile took its lock with it.
+            Ok(()) if !is_same(&file, &path) => {}
+            Ok(()) => return Ok(Some(Lock::Free(file))),
+            Err(TryLockError::WouldBlock) if attempt >= ATTEMPTS => return Ok(Some(Lock::Held)),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
+            // Some network file systems know no locks; the run is worth more than the guard.
+            Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => return Ok(Some(Lock::Free(file))),
+            Err(TryLockError::Error(e)) => return Err(e),
+        }
+    }
+    unreachable!("the loop has no other end")
+}
+
+/// How often a lock that is held is tried again.
+const ATTEMPTS: u32 = 5;
+
+/// Whether an open file is what has a name.
+fn is_same(file: &File, path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let (Ok(open), Ok(Some(there))) = (file.metadata(), at(path)) else { return false };
+        (open.dev(), open.ino()) == (there.dev(), there.ino())
+    }
+    #[cfg(not(unix))]
+    {
+        path.exists() && file.metadata().is_ok()
+    }
+}
+
+/// The refusal of a folder to which another process writes.
+pub fn is_busy(path: &Path) -> BadInput {
+    let pid = std::fs::read_to_string(path.join(OWN).join(LOCK)).unwrap_or_default();
+    let process = pid.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (process {pid})"));
+    let what = format!("another fedsa{process} is writing to {}", path.display());
+    BadInput::new("--out", what, "another folder, or the same one when that run has ended")
+}
+
+/// Whether a process is writing to a folder at the moment.
+pub fn is_under_way(path: &Path) -> bool {
+    let Ok(file) = File::open(path.join(OWN).join(LOCK)) else { return false };
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+}

@@ -1,0 +1,118 @@
+//! What the program wrote into a folder: outputs with the digests of their contents.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use fedsa_data::regular;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use sha2::{Digest, Sha256};
+
+use super::{GROWING, MANIFEST, OUTPUTS, OWN, SUMMARY, is_file, is_folder};
+
+/// The version of the manifest's layout.
+const FORMAT: u64 = 1;
+
+/// What the program wrote into a folder.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The version of its layout.
+    pub format: u64,
+    /// The version of the program.
+    pub fedsa: String,
+    /// Marks what this run writes piece by piece, and so without a digest.
+    pub run: String,
+    /// For every output, the lengths and digests of what was written under its name.
+    pub outputs: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Manifest {
+    /// Of a new run.
+    pub fn new() -> Self {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let run = hex(&Sha256::digest(format!("{} {}", now.as_nanos(), std::process::id())))[..16].to_string();
+        Self { format: FORMAT, fedsa: env!("CARGO_PKG_VERSION").into(), run, outputs: BTreeMap::new() }
+    }
+
+    /// The manifest of a folder; nothing where there is none that can be read.
+    pub fn of(path: &Path) -> Option<Self> {
+        /// The largest manifest that is read.
+        const MOST: u64 = 64 << 20;
+        let own = path.join(OWN);
+        let file = own.join(MANIFEST);
+        if !is_folder(&own) || !is_file(&file) {
+            return None;
+        }
+        let manifest: Self = serde_json::from_slice(&regular::read(&file, MOST).ok()?).ok()?;
+        // Nothing outside of the folder, and nothing that is no output, becomes the program's by being named here.
+        let is_sound = manifest.format == FORMAT && manifest.outputs.keys().all(|name| OUTPUTS.contains(&name.as_str()));
+        is_sound.then_some(manifest)
+    }
+
+    /// The manifest of a finished run that has none. Its summary has the digests of the other outputs; those of earlier
+    /// versions are known by their names.
+    pub fn adopting(path: &Path) -> Self {
+        let summary = regular::read_text(&path.join(SUMMARY)).ok().and_then(|text| serde_json::from_str::<Json>(&text).ok());
+        let digests = summary.as_ref().and_then(|summary| summary["files"].as_object());
+        let digest_there = |name: &str| digest_of(&path.join(name), |_| true);
+        let known = |name: &&str| match digests {
+            Some(digests) if **name != *SUMMARY => digests.get(*name).and_then(|digest| digest.as_str().map(str::to_string)),
+            _ => digest_there(name),
+        };
+        let outputs = OUTPUTS.iter().filter(|name| is_file(&path.join(name)));
+        let outputs = outputs.filter_map(|name| Some(((*name).to_string(), BTreeSet::from([known(name)?]))));
+        Self { outputs: outputs.collect(), ..Self::new() }
+    }
+
+    /// Whether a file in the folder is what the program wrote there.
+    pub fn wrote(&self, folder: &Path, name: &str) -> bool {
+        let path = folder.join(name);
+        if !is_file(&path) {
+            return false;
+        }
+        let is_known = |known: &BTreeSet<String>| {
+            let may_be = |length: u64| known.iter().any(|digest| digest.split(':').next() == Some(&length.to_string()));
+            digest_of(&path, may_be).is_some_and(|digest| known.contains(&digest))
+        };
+        self.outputs.get(name).is_some_and(is_known) || (name == GROWING && self.grew(&path))
+    }
+
+    /// Whether a file is one that grows while the run is under way.
+    fn grew(&self, path: &Path) -> bool {
+        let mut head = Vec::new();
+        let read = File::open(path).map(|file| file.take(256).read_to_end(&mut head));
+        read.is_ok() && String::from_utf8_lossy(&head).lines().next().is_some_and(|line| line == self.mark())
+    }
+
+    /// The first line of a file that grows.
+    pub fn mark(&self) -> String {
+        format!("{{\"fedsa\":\"{}\",\"run\":\"{}\"}}", self.fedsa, self.run)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What tells contents from others: their length, and their SHA-256 digest.
+pub fn digest(bytes: &[u8]) -> String {
+    format!("{}:{}", bytes.len(), hex(&Sha256::digest(bytes)))
+}
+
+/// The same of a regular file, if `may_be` says that it may have that length; nothing when it cannot be read.
+fn digest_of(path: &Path, may_be: impl Fn(u64) -> bool) -> Option<String> {
+    let mut file = File::open(path).ok()?;
+    let length = file.metadata().ok().filter(|there| there.is_file() && may_be(there.len()))?.len();
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; 1 << 16];
+    // It may grow meanwhile.
+    let mut left = Read::by_ref(&mut file).take(length);
+    loop {
+        match left.read(&mut buffer).ok()? {
+            0 => return Some(format!("{length}:{}", hex(&hasher.finalize()))),
+            n => hasher.update(&buffer[..n]),
+        }
+    }
+}

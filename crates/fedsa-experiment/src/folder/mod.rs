@@ -1,0 +1,122 @@
+//! The folder of a run: what of it is ours, who writes to it, and what may be replaced.
+//!
+//! A run's folder holds the outputs, and a folder `.fedsa` with what the program needs for itself:
+//!
+//! - `manifest.json`: every output with the digests of the contents that were written under its
+//!   name. A file is the program's if its contents have one of these digests; anything else in the
+//!   folder is the user's and is neither deleted nor replaced.
+//! - `lock`: locked by the process that writes to the folder, and free when that process ends,
+//!   however it ends.
+//! - checkpoints and the states of finished runs.
+//!
+//! A folder without a manifest, of an earlier version or copied without `.fedsa`, is a run's if it has the
+//! `config.toml` and `summary.json` of one; the outputs are then known by their names.
+
+mod checkpoints;
+mod found;
+mod lock;
+mod manifest;
+mod run;
+
+use std::io;
+use std::path::Path;
+
+use fedsa_data::atomic::at;
+
+pub use checkpoints::{CHECKPOINT, CHECKPOINT_MAGIC, ENDED_CHECKPOINT, RUN_CHECKPOINT, own_path};
+pub use found::{Found, holds, look};
+pub use lock::is_under_way;
+pub use manifest::digest;
+pub use run::{GROWING, RunFolder};
+
+/// The folder for the program's own files.
+const OWN: &str = ".fedsa";
+/// What says which files are the program's.
+const MANIFEST: &str = "manifest.json";
+/// The output that is written last.
+const SUMMARY: &str = "summary.json";
+/// What the process that writes to the folder holds.
+const LOCK: &str = "lock";
+/// The names that outputs can have.
+const OUTPUTS: &[&str] =
+    &["summary.json", "config.toml", "trace.parquet", "theta.npz", "figure.svg", "figure.png", "figure.pdf", "weights.json", "weights.npz"];
+/// How every `config.toml` begins.
+pub const CONFIG_HEAD: &str = "# What ran: ";
+
+/// What a folder holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holds {
+    /// Nothing, or there is no folder.
+    Nothing,
+    /// Files that are not a run's.
+    Foreign,
+    /// A run that was not finished.
+    Unfinished,
+    /// A finished run.
+    Finished,
+}
+
+/// How messages call a folder's contents.
+impl std::fmt::Display for Holds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Holds::Nothing => "no run",
+            Holds::Foreign => "files that are not fedsa's",
+            Holds::Unfinished => "an interrupted run",
+            Holds::Finished => "a finished run",
+        })
+    }
+}
+
+fn is_file(path: &Path) -> bool {
+    at(path).is_ok_and(|there| there.is_some_and(|there| there.is_file()))
+}
+
+fn is_folder(path: &Path) -> bool {
+    at(path).is_ok_and(|there| there.is_some_and(|there| there.is_dir()))
+}
+
+/// The names in a folder, sorted.
+fn names_in(folder: &Path) -> io::Result<Vec<String>> {
+    let mut names = std::fs::read_dir(folder)?
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<io::Result<Vec<String>>>()?;
+    names.sort();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_that_another_process_has_used_meanwhile_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("d");
+        let (first, second) = (look(&path).unwrap(), look(&path).unwrap());
+        let run = second.claim(false).unwrap();
+        run.write(&[(SUMMARY.into(), b"{}".to_vec())]).unwrap();
+        run.release();
+        let e = first.claim(false).unwrap_err();
+        assert!(e.what.contains("another fedsa has written to"), "{e}");
+        assert_eq!(holds(&path), Holds::Finished, "what the other did stays");
+        // Who looks now sees it, and has the lock.
+        let found = look(&path).unwrap();
+        assert_eq!(found.holds, Holds::Finished);
+        assert!(look(&path).is_err(), "held by the one who looked");
+        found.claim(false).unwrap().abandon();
+    }
+
+    #[test]
+    fn a_file_of_another_length_is_not_read_to_be_told_from_ours() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = look(&dir.path().join("d")).unwrap().claim(false).unwrap();
+        run.write(&[(SUMMARY.into(), b"{}".to_vec())]).unwrap();
+        let path = run.path().join(SUMMARY);
+        // Reading a sparse file of this length would take a day.
+        File::create(&path).unwrap().set_len(1 << 43).unwrap();
+        assert_eq!(holds(run.path()), Holds::Unfinished);
+    }
+}
