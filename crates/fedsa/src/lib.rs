@@ -32,7 +32,7 @@
 //!         run.step();
 //!     }
 //!     let seen = Metrics::new(field).observe(&run, None, 0.0);
-//!     println!("error {:.2e}, residual {:.2e}, bits up {}", seen.mse.unwrap(), seen.residual, run.ledger().bits_up);
+//!     println!("error {:.2e}, residual {:.2e}, bits up {}", seen.mse.unwrap(), seen.residual.unwrap(), run.ledger().bits_up);
 //!     Ok(seen.mse.unwrap())
 //! }
 //!

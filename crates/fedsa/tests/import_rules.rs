@@ -15,7 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sampling", &["error"]),
     ("schedule", &["error", "random"]),
     ("kernel", &["random", "problem"]),
-    ("problem", &["error", "registry", "random", "linalg", "sampling", "kernel"]),
+    ("problem", &["error", "registry", "random", "linalg", "sampling", "kernel", "sums"]),
     ("theory", &["error", "linalg", "problem"]),
     ("uplink", &["error", "kernel", "message", "random", "registry"]),
     ("sums", &["kernel"]),

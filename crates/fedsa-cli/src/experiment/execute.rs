@@ -432,7 +432,8 @@ impl Shared<'_> {
                 // A residual that overflows at the start is no measure.
                 let below = |target: f64, name| target.is_finite() && metric(&seen, name).is_some_and(|y| y <= target);
                 let stop = &cell.run.stop;
-                stopped = stop.mse.is_some_and(|x| below(x, "mse")) || stop.residuals(rows[0].seen.residual).any(|x| below(x, "residual"));
+                stopped = stop.mse.is_some_and(|x| below(x, "mse"))
+                    || rows[0].seen.residual.is_some_and(|at_start| stop.residuals(at_start).any(|x| below(x, "residual")));
             }
             if ended || stopped {
                 break;
@@ -532,7 +533,7 @@ impl Shared<'_> {
 }
 
 /// The first bytes of a checkpoint.
-const MAGIC: &[u8; 8] = b"fedsack2";
+const MAGIC: &[u8; 8] = b"fedsack3";
 const _: () = assert!(MAGIC[0] == folder::CHECKPOINT_MAGIC[0] && folder::CHECKPOINT_MAGIC.len() < MAGIC.len());
 
 /// A checkpoint's bytes: its version, a checksum, the data.

@@ -184,7 +184,7 @@ fn runs_of(table: &Trace) -> Option<HashMap<(String, String), Vec<SeedResult>>> 
             return None;
         };
         let ledger = Ledger { exchanges, samples, messages, bits_up, bits_down, vectors_up };
-        let seen = Observation { mse, error, residual: residual.unwrap_or(f64::NAN), value_error, control_error, lyapunov };
+        let seen = Observation { mse, error, residual, value_error, control_error, lyapunov };
         let seed = seeds[i].cast_unsigned();
         let of = runs.entry((methods[i].clone(), points[i].clone())).or_default();
         if of.last().is_none_or(|run| run.seed != seed) {

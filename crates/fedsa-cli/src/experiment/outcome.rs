@@ -88,7 +88,7 @@ impl SeedResult {
 
     /// The residual at which the run was to end: the larger one of two that were asked for.
     pub fn residual_asked(&self, stop: &Stop) -> Option<f64> {
-        stop.residuals(self.rows.first()?.seen.residual).max_by(f64::total_cmp)
+        stop.residuals(self.rows.first()?.seen.residual?).max_by(f64::total_cmp)
     }
 
     /// How far a metric is from a target that was not reached, and whether it has stopped falling.

@@ -98,7 +98,7 @@ pub fn recorded(seen: &Observation, name: &str) -> Option<f64> {
     match name {
         "mse" => seen.mse,
         "error" => seen.error,
-        "residual" => Some(seen.residual),
+        "residual" => seen.residual,
         "value_error" => seen.value_error,
         "control_error" => seen.control_error,
         "lyapunov" => seen.lyapunov,

@@ -70,7 +70,7 @@ fn checkpoints() -> Vec<Corpus> {
     let row = |round| Row {
         round,
         ledger: Ledger { exchanges: round, samples: 1 << 40, ..Ledger::default() },
-        seen: Observation { mse: Some(0.5), residual: 1e-3, ..Observation::default() },
+        seen: Observation { mse: Some(0.5), residual: Some(1e-3), ..Observation::default() },
     };
     let rows: Vec<Row> = (0..4).map(row).collect();
     let under_way: Saved = ("problem a sampling b".into(), 3, 9, 3, rows.clone(), Some(vec![1; 40]), None);

@@ -530,20 +530,20 @@ impl Facts<'_> {
             None => Err(BadInput::new("metric", format!("{metric} is not known: theta* is not known"), "metric = \"residual\"")),
         };
         match metric {
-            "residual" => Ok(()),
+            "residual" if field.has_mean() => Ok(()),
+            "residual" => {
+                let what = "residual is not known: the operators can only be sampled";
+                Err(BadInput::new("metric", what, "another metric, such as error"))
+            }
             "error" if planned.centre.is_some() => Ok(()),
             "mse" | "error" => root(),
-            "value_error" if field.gram().is_none() => {
+            "value_error" if field.facts().gram().is_none() => {
                 let what = "value_error is not known: the problem is no reward process";
                 Err(BadInput::new("metric", what, "another metric, such as mse"))
             }
             "control_error" | "lyapunov" if !matches!(planned.method.settings.shape().drift, Drift::ControlVariate { .. }) => {
                 let what = format!("{metric} is not known: {label} has no control variates");
                 Err(BadInput::new("metric", what, "another metric, or a method of the SCAFFLSA kinds"))
-            }
-            "control_error" | "lyapunov" if field.systems().is_none() => {
-                let what = format!("{metric} is not known: the operators are not linear");
-                Err(BadInput::new("metric", what, "another metric, such as mse"))
             }
             _ => root(),
         }
