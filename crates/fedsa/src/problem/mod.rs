@@ -32,11 +32,14 @@ use crate::registry::{Kind, kind};
 use crate::sampling::{Law, Sampling};
 use crate::sums;
 use arrays::Arrays;
-use facts::{Facts, Unknown};
+use facts::Unknown;
 use log::Log;
 use memory::Memory;
 use root::{Root, Source};
 use systems::{Moments, Systems};
+
+pub use facts::Facts;
+pub use objective::Objective;
 
 /// N agents' operators `gbar_c`, seen through samples `g_c(theta, z)`.
 ///

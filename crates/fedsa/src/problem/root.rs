@@ -30,6 +30,9 @@ pub struct Root {
 
 /// The residual relative to its scale at which a point of Newton's method counts as a root.
 pub const CERTIFIED: f64 = 1e-12;
+/// The condition number above which a Jacobian by differences, with relative errors of some 1e-10, counts as singular.
+const MOST_CONDITION: f64 = 1e9;
+const SINGULAR: &str = "the Jacobian of the mean operator is singular, to its accuracy, where the operator vanishes";
 /// The most components of theta: a step factorises a d x d matrix.
 pub const MOST_DIM: usize = 2000;
 /// Steps of all kinds that are tried before giving up.
@@ -111,10 +114,12 @@ fn mean_size(field: &dyn Field, theta: &[f64]) -> f64 {
 
 /// The root of a mean operator that is known point by point, by a damped Newton method from `start`.
 ///
-/// A Newton step `J s = -gbar` is halved until the residual norm falls by Armijo's share. Where the Jacobian is
-/// singular or no such step is found, a step of implicit pseudo-time is taken instead, `(I / delta - J) s = gbar`,
-/// which follows the flow `theta' = gbar(theta)`: operators point where theta should move. The pseudo-time step
-/// doubles while the operator keeps its direction and is divided by four when it turns.
+/// A Newton step `J s = -gbar` is halved until the residual norm falls by Armijo's share and the next step with the
+/// same Jacobian would not be longer: where operators saturate, J is tiny and a step that goes far beyond the root may
+/// find a smaller residual by chance. Where the Jacobian is
+/// singular or no such step is found, a step of implicit pseudo-time is taken instead, `(diag(1 / delta) - J) s = gbar`,
+/// which follows the flow `theta' = gbar(theta)`: operators point where theta should move. A component's pseudo-time
+/// step doubles while that of the operator keeps its sign and is divided by four when it turns.
 ///
 /// The point is accepted if `||gbar|| <= 1e-12 scale`, `scale = ||gbar(start)|| + ||J||_F ||theta|| + sum_c p_c
 /// ||gbar_c(theta)||`, and the Jacobian there is not singular: the root is then isolated. That there
@@ -138,12 +143,14 @@ pub fn newton(field: &dyn Field, start: &[f64]) -> Result<Root, String> {
     if !norm.is_finite() {
         return Err("the mean operator is not finite at the start of Newton's method".into());
     }
-    let mut delta: Option<f64> = None;
+    let mut pace: Vec<f64> = Vec::new();
     for _ in 0..MOST_STEPS {
         let jacobian = mean_jacobian(field, &theta);
         if !jacobian.is_all_finite() {
             return Err(format!("the Jacobian is not finite at a point of norm {:.1e}", linalg::norm_sq(&theta).sqrt()));
         }
+        let size = linalg::norm_sq(&theta).sqrt();
+        let certified = norm <= CERTIFIED * (at_start + jacobian.norm_l2() * size + mean_size(field, &theta));
         let minus: Vec<f64> = g.iter().map(|g| -g).collect();
         let step = linalg::solve(&jacobian, &minus);
         let damped = step.as_ref().ok().and_then(|step| {
@@ -151,23 +158,24 @@ pub fn newton(field: &dyn Field, start: &[f64]) -> Result<Root, String> {
                 let t = 0.5f64.powi(k);
                 let next: Vec<f64> = theta.iter().zip(step).map(|(x, s)| t.mul_add(*s, *x)).collect();
                 let (g, below) = residual(field, &next);
-                (below <= (1.0 - ARMIJO * t) * norm && norm > 0.0).then_some((next, g, below))
+                // A root is polished as long as that pays.
+                let falls = below <= if certified { 0.5 } else { 1.0 - ARMIJO * t } * norm && norm > 0.0;
+                let natural = || linalg::solve(&jacobian, &g).is_ok_and(|left| linalg::norm_sq(&left) <= linalg::norm_sq(step));
+                (falls && natural()).then_some((next, g, below))
             })
         });
         if let Some(next) = damped {
             (theta, g, norm) = next;
             continue;
         }
-        // The residual does not fall any further: rounding, where this is a root.
-        let size = linalg::norm_sq(&theta).sqrt();
-        if norm <= CERTIFIED * (at_start + jacobian.norm_l2() * size + mean_size(field, &theta)) {
-            return match step {
-                Ok(_) => Ok(Root { theta, source }),
-                Err(_) => Err("the Jacobian of the mean operator is singular where it vanishes".into()),
-            };
+        if certified {
+            let isolated = step.is_ok() && (source == Source::Newton || linalg::condition(&jacobian) <= MOST_CONDITION);
+            return if isolated { Ok(Root { theta, source }) } else { Err(SINGULAR.into()) };
         }
-        let pace = delta.unwrap_or_else(|| size.max(1.0) / norm);
-        let shifted = Mat::from_fn(d, d, |i, j| f64::from(i == j) / pace - jacobian[(i, j)]);
+        if pace.is_empty() {
+            pace = vec![size.max(1.0) / norm; d];
+        }
+        let shifted = Mat::from_fn(d, d, |i, j| if i == j { 1.0 / pace[i] } else { 0.0 } - jacobian[(i, j)]);
         let next = linalg::solve(&shifted, &g).ok().map(|s| theta.iter().zip(&s).map(|(x, s)| x + s).collect::<Vec<f64>>());
         let moved = next.map(|next| {
             let (ahead, below) = residual(field, &next);
@@ -175,13 +183,14 @@ pub fn newton(field: &dyn Field, start: &[f64]) -> Result<Root, String> {
         });
         match moved {
             Some((next, ahead, below)) if below <= 2.0 * norm => {
-                let goes_on: f64 = ahead.iter().zip(&g).map(|(x, y)| x * y).sum();
-                delta = Some(if goes_on > 0.0 { 2.0 * pace } else { 0.25 * pace });
+                for ((pace, now), before) in pace.iter_mut().zip(&ahead).zip(&g) {
+                    *pace *= if now * before > 0.0 { 2.0 } else { 0.25 };
+                }
                 (theta, g, norm) = (next, ahead, below);
             }
-            _ => delta = Some(0.25 * pace),
+            _ => pace.iter_mut().for_each(|pace| *pace *= 0.25),
         }
-        if !delta.is_some_and(f64::is_normal) {
+        if !pace.iter().copied().all(f64::is_normal) {
             break;
         }
     }

@@ -1,4 +1,4 @@
-//! What theory says about a linear problem, in closed form.
+//! What theory says about a linear problem, in closed form, and about others near their root.
 //!
 //! Pure mathematics: [`Systems`](crate::problem::systems::Systems) and
 //! [`Moments`](crate::problem::systems::Moments) in, numbers out; no input or
@@ -17,6 +17,7 @@
 //! | [`leg`] | what H local steps do |
 //! | [`fedlsa`] | where FedLSA's mean iterate is, and where it ends |
 //! | [`stability`] | whether a setting can work, and the largest step that does |
+//! | [`local`] | the same near the root of nonlinear operators |
 //! | [`exact_mse`] | the mean-square error under i.i.d. samples, its bias and its noise |
 //! | [`constants`] | the constants that the theorems of \[S\] are stated in |
 //! | [`scaffnew`] | Theorem B.4 of \[S\], made exact |
@@ -29,6 +30,7 @@ pub mod exact_mse;
 pub mod fedlsa;
 pub mod fixed_point;
 pub mod leg;
+pub mod local;
 pub mod map;
 pub mod scaffnew;
 pub mod stability;
