@@ -11,6 +11,7 @@ use fedsa::kernel::{Isa, Lanes, flat};
 use fedsa::linalg::{self, Mat};
 use fedsa::methods::{Settings, fedhsa::FedHsa, fedlsa::FedLsa, scafflsa::Scafflsa};
 use fedsa::problem::garnet::Garnet;
+use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::noise::{Noise, Noisy};
 use fedsa::problem::root::{self, Source};
 use fedsa::problem::{Facts, Field, NoFiles, Objective, Problem, Sampled, Settings as _, equal_weights};
@@ -137,6 +138,23 @@ fn the_law_of_the_example_has_its_mean_and_its_covariance() {
         assert!((law.covariance(&theta) - want).norm_max() < 1e-15);
         assert!(field.facts().moments(c).is_none() && law.chain().is_none());
     }
+}
+
+#[test]
+fn symmetric_linear_systems_have_an_objective() {
+    let objective = |settings: &dyn fedsa::problem::Settings| common::field(settings, Law::Iid).facts().objective().is_some();
+    let noise = Some(Noise { std: 0.3, radius: 0.5, seed: 1 });
+    assert!(objective(&LinearSystems::default()) && objective(&LinearSystems { noise, ..LinearSystems::default() }));
+    assert!(!objective(&Garnet::default()), "operators of TD are no gradients");
+    // Its derivatives are minus the operator and minus the Jacobian.
+    let field = common::field(&LinearSystems { dim: 3, ..LinearSystems::default() }, Law::Mean);
+    let (theta, mut gradient, mut mean) = ([0.3, -1.0, 2.0], [0.0; 3], [0.0; 3]);
+    let (mut hessian, mut jacobian) = (Mat::zeros(3, 3), Mat::zeros(3, 3));
+    let losses = field.facts().objective().unwrap();
+    losses.gradient(1, &theta, &mut gradient);
+    losses.hessian(1, &theta, &mut hessian);
+    assert!(field.mean(1, &theta, &mut mean) && field.facts().jacobian(1, &theta, &mut jacobian));
+    assert!(gradient.iter().zip(mean).all(|(x, y)| (x + y).abs() < 1e-15) && hessian == -jacobian);
 }
 
 #[test]

@@ -49,9 +49,9 @@ fn mean_in_groups(weights: &[f64], len: usize, x: impl Fn(usize, &mut [f64]) + S
     let mut groups = vec![0.0; weights.len().div_ceil(size) * len];
     groups.par_chunks_mut(len).enumerate().for_each(|(i, group)| {
         let mut one = vec![0.0; len];
-        for c in i * size..((i + 1) * size).min(weights.len()) {
+        for (c, p) in weights.iter().enumerate().skip(i * size).take(size) {
             x(c, &mut one);
-            crate::sums::accumulate(group, weights[c], &one);
+            crate::sums::accumulate(group, *p, &one);
         }
     });
     crate::sums::pairwise(&mut groups, len);
