@@ -2,6 +2,7 @@
 //!
 //! A problem is written once, as `sample` and `apply` ([`Problem`]); everything
 //! downstream sees it through [`Field`], which any problem with any sampling is.
+//! Mean operators and all else that may be known of it ([`Facts`]) are optional.
 
 pub mod arrays;
 pub mod facts;

@@ -2,7 +2,8 @@
 //!
 //! Pure mathematics: [`Systems`](crate::problem::systems::Systems) and
 //! [`Moments`](crate::problem::systems::Moments) in, numbers out; no input or
-//! output, no randomness, the same result for any number of threads.
+//! output, no randomness, the same result for any number of threads. [`local`] makes such
+//! systems of other problems.
 //!
 //! One agent's mean operator is `gbar_c(theta) = bbar_c - Abar_c theta`. Of H
 //! local steps of size eta two matrices are all that remains ([`leg`]):
