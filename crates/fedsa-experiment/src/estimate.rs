@@ -95,7 +95,7 @@ fn exact_error(field: &dyn Field, cell: &Cell) -> f64 {
 /// Building a problem: seconds.
 fn setup(field: &dyn Field) -> f64 {
     let (d, kinds) = (field.dim() as f64, field.systems().map_or(1, |systems| systems.kinds.len()) as f64);
-    let states = field.stationary(0).map_or(1, <[f64]>::len) as f64;
+    let states = field.facts().stationary(0).map_or(1, <[f64]>::len) as f64;
     // Matrices of features and transitions, the stationary law, and the root.
     1e-9 * (kinds * (states * d * (states + d) + states.powi(3)) + d.powi(3))
 }
@@ -132,7 +132,7 @@ fn step(field: &dyn Field, problem: Option<&Value>) -> f64 {
         Some("switching") => 10.0 + d,
         // Without noise samples are the mean operator.
         Some("linear") if text("noise").is_none() => return d * chunks,
-        Some("linear" | "file") if field.stationary(0).is_none() => 20.0 + 8.0 * d,
+        Some("linear" | "file") if field.facts().stationary(0).is_none() => 20.0 + 8.0 * d,
         // Tables of transitions: two rows of features.
         _ => 3.5 * chunks + 0.6 * chunks * chunks,
     };

@@ -170,13 +170,14 @@ fn runs_of(table: &Trace) -> Option<HashMap<(String, String), Vec<SeedResult>>> 
     let counts: HashMap<&str, &Vec<i64>> = COUNTS.iter().map(|count| Some((count.name, whole(count.name)?))).collect::<Option<_>>()?;
     let metrics: HashMap<&str, &Vec<Option<f64>>> =
         METRICS.iter().map(|metric| Some((metric.name, number(metric.name)?))).collect::<Option<_>>()?;
-    let always = |name: &str| record::metric(name).is_some_and(|metric| metric.needs.is_empty());
+    let always = |name: &str| record::metric(name).is_some_and(|metric| metric.needs == [record::metrics::Need::Means]);
     let mut runs: HashMap<(String, String), Vec<SeedResult>> = HashMap::new();
     for i in 0..table.rows() {
         let count = |name: &str| counts[name][i].cast_unsigned();
         let (round, ledger) = (count("round"), Ledger::from_names(count));
-        // What is always known is absent from a table only where it was no number.
-        let seen = Observation::from_names(|name| metrics[name][i].or(always(name).then_some(f64::NAN)));
+        // What is known of all methods alike is absent from some rows only where it was no number.
+        let is_known = |name: &str| always(name) && metrics[name].iter().any(Option::is_some);
+        let seen = Observation::from_names(|name| metrics[name][i].or_else(|| is_known(name).then_some(f64::NAN)));
         let seed = seeds[i].cast_unsigned();
         let of = runs.entry((methods[i].clone(), points[i].clone())).or_default();
         if of.last().is_none_or(|run| run.seed != seed) {

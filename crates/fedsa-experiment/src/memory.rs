@@ -178,7 +178,7 @@ fn runs(plan: &Plan) -> Runs {
     let workers = plan.fields.iter().map(|f| worker(f.field.dim(), f.field.chain_len())).fold(0.0, f64::max);
     // Metrics: the mean system and ideal controls.
     let metrics = |f: &dyn Field| {
-        matrix(f.dim() as f64, f.dim() as f64) + f.systems().map_or(0.0, |s| s.kinds.len() as f64 * (8.0 * f.dim() as f64 + 40.0))
+        matrix(f.dim() as f64, f.dim() as f64) + f.systems().map_or(f.agents(), |s| s.kinds.len()) as f64 * (8.0 * f.dim() as f64 + 40.0)
     };
     runs.state = states.iter().take(threads).sum::<f64>() + threads as f64 * workers;
     runs.state += plan.fields.iter().map(|f| metrics(&*f.field)).sum::<f64>();

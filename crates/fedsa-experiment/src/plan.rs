@@ -402,6 +402,10 @@ impl Cell {
             let what = "a squared distance from theta*, which is not known for this problem";
             return Err(BadInput::new("run.stop.mse", what, "stop = { residual = x } or { relative_residual = x }"));
         }
+        if (run.stop.residual.is_some() || run.stop.relative_residual.is_some()) && !field.has_mean() {
+            let what = "a residual, which is not known: the operators can only be sampled";
+            return Err(BadInput::new("run.stop", what, "no stop at a residual"));
+        }
         let output = method.output.rule(run.rounds).map_err(inside)?;
         let (start, key) = match &method.start {
             Some(start) => (start, format!("{place}.start")),
@@ -428,8 +432,8 @@ impl Cell {
             }
         };
         if method.controls == Controls::Ideal {
-            let known = field.root().is_some() && field.systems().is_some();
-            require(known, "controls", "\"ideal\"", "ideal on linear problems only").map_err(inside)?;
+            let known = field.root().is_some() && field.has_mean();
+            require(known, "controls", "\"ideal\"", "ideal only where theta* and the mean operators are known").map_err(inside)?;
         }
         let ends = digest(&[
             &canonical_link(&method.uplink.codec, &method.uplink.media),

@@ -140,7 +140,7 @@ fn draws_have_the_stationary_law_and_the_transition_probabilities() {
     let law = stationary_of(&P);
     for kind in [Law::Iid, Law::Markov] {
         let field = told_apart(Sampling { kind, ..Sampling::default() });
-        let stated = field.stationary(0).unwrap();
+        let stated = field.facts().stationary(0).unwrap();
         assert!(law.iter().zip(stated).all(|(x, y)| (x - y).abs() < 1e-14), "{stated:?} {law:?}");
         let drawn = transitions(&*field, 20_000);
         let mut off = Vec::new();
@@ -257,7 +257,7 @@ struct Exported {
 impl Exported {
     fn of(settings: &dyn Settings) -> Self {
         let field = field(settings, Law::Iid);
-        let arrays = field.export().unwrap();
+        let arrays = field.facts().export().unwrap();
         let data = |name| arrays.get(name).unwrap().data().to_vec();
         let states = arrays.get("P").unwrap().shape()[1];
         Self { states, dim: field.dim(), p: data("P"), r: data("R"), phi: data("Phi"), gamma: data("gamma") }
@@ -318,7 +318,7 @@ fn garnets_branch_as_they_say() {
         }
         let law = field(&Garnet { seed, ..garnet(3, Heterogeneity::Independent) }, Law::Iid);
         for c in 0..3 {
-            let law = law.stationary(c).unwrap();
+            let law = law.facts().stationary(c).unwrap();
             let visited: Vec<usize> = (0..30).filter(|s| law[*s] > 0.0).collect();
             assert_eq!(visited, one.closed_class(c));
             let next: Vec<f64> = (0..30).map(|t| (0..30).map(|s| law[s] * one.row(c, s)[t]).sum()).collect();
@@ -421,7 +421,7 @@ fn agents_of_a_small_federation_are_the_first_of_a_larger_one() {
             };
             assert_eq!(numbers(&*few), numbers(&*many), "agent {c}");
         }
-        if let (Some(few), Some(many)) = (few.export(), many.export()) {
+        if let (Some(few), Some(many)) = (few.facts().export(), many.facts().export()) {
             for name in ["P", "R", "Phi", "gamma"] {
                 let (few, many) = (few.get(name).unwrap().data(), many.get(name).unwrap().data());
                 assert_eq!(bits(few), bits(&many[..few.len()]), "{name}");
@@ -467,7 +467,7 @@ fn td_systems_are_their_definition() {
         let phi = linalg::from_rows(n, mrp.dim, &mrp.phi);
         for c in 0..4 {
             let system = field.systems().unwrap().of(c);
-            let law = field.stationary(field.systems().unwrap().kind_of[c] as usize).unwrap();
+            let law = field.facts().stationary(field.systems().unwrap().kind_of[c] as usize).unwrap();
             let drop = Mat::from_fn(n, n, |s, t| law[s] * (f64::from(u8::from(s == t)) - mrp.gamma[c] * mrp.row(c, s)[t]));
             let reward = Mat::from_fn(n, 1, |s, _| law[s] * mrp.reward(c, s));
             assert!((phi.transpose() * drop * &phi - &system.a).norm_max() < 1e-14);

@@ -163,7 +163,7 @@ fn prediction(plan: &Plan) -> Vec<String> {
     let (Law::Mean, Some(radius)) = (field.sampling().kind, radius) else {
         return vec![format!("it ends when {goal}; {allowed}")];
     };
-    let residual = |theta: &[f64]| linalg::norm_sq(&field.mean_operator(theta)).sqrt();
+    let residual = |theta: &[f64]| field.mean_operator(theta).map_or(f64::NAN, |g| linalg::norm_sq(&g).sqrt());
     let at_zero = residual(&vec![0.0; field.dim()]);
     if shape.drift == Drift::Zero
         && let (Ok(limit), Some(root)) = (plan.forecast(0).limit(), field.root())
@@ -216,7 +216,7 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> 
         "exchanges": result.rows.last().map_or(0, |r| r.ledger.exchanges),
         "bits": result.rows.last().map_or(0, |r| r.ledger.bits_up + r.ledger.bits_down),
         "theta": result.theta.iter().map(|x| finite(*x)).collect::<Vec<_>>(),
-        "residual": finite(linalg::norm_sq(&field.mean_operator(&result.theta)).sqrt()),
+        "residual": field.mean_operator(&result.theta).map(|g| finite(linalg::norm_sq(&g).sqrt())),
         "residual_asked": result.residual_asked(&plan.cells[0].run.stop).map(finite),
         "lstd": root,
         "distance_to_lstd": finite(distance),

@@ -77,7 +77,7 @@ pub fn arrays(field: &dyn Field) -> Result<Arrays> {
     let (n, d) = (field.agents(), field.dim());
     // The format has a kernel and a matrix for each agent, though many may share one.
     const MOST_NUMBERS: f64 = 1e9;
-    let states = field.stationary(0).map_or(0, <[f64]>::len) as f64;
+    let states = field.facts().stationary(0).map_or(0, <[f64]>::len) as f64;
     let numbers = n as f64 * (states * states).max((d * d) as f64);
     require(
         numbers <= MOST_NUMBERS,
@@ -88,7 +88,7 @@ pub fn arrays(field: &dyn Field) -> Result<Arrays> {
     // Kernels and rewards, matrices and vectors, and the file in memory.
     let each = 2.0 * states * states + (d * d) as f64 + 2.0 * d as f64 + states;
     memory::refuse_arrays(n as f64 * each)?;
-    let mut arrays = field.export().unwrap_or_default();
+    let mut arrays = field.facts().export().unwrap_or_default();
     let is_mrp = arrays.find("P").is_some();
     let (mut a, mut b, mut local, mut stationary) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for c in 0..n {
@@ -97,7 +97,7 @@ pub fn arrays(field: &dyn Field) -> Result<Arrays> {
         b.extend(&system.b);
         // An agent whose own system is singular has no root of its own.
         local.extend(systems.local_root(systems.kind_of[c] as usize).unwrap_or_else(|_| vec![f64::NAN; d]));
-        stationary.extend(field.stationary(systems.kind_of[c] as usize).unwrap_or_default());
+        stationary.extend(field.facts().stationary(systems.kind_of[c] as usize).unwrap_or_default());
     }
     arrays.insert("A", Array::new(vec![n, d, d], a)?);
     arrays.insert("b", Array::new(vec![n, d], b)?);

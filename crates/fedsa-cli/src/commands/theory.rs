@@ -108,15 +108,15 @@ fn problem(field: &dyn Field) -> Json {
 /// its own kernel there, though many may share one.
 fn small_export(field: &dyn Field) -> Option<Arrays> {
     const MOST_NUMBERS: f64 = 1e8;
-    let states = field.stationary(0)?.len() as f64;
+    let states = field.facts().stationary(0)?.len() as f64;
     let numbers = field.agents() as f64 * states * states;
     // Kernels and rewards.
-    (numbers <= MOST_NUMBERS && memory::fits(2.0 * 8.0 * numbers)).then(|| field.export()).flatten()
+    (numbers <= MOST_NUMBERS && memory::fits(2.0 * 8.0 * numbers)).then(|| field.facts().export()).flatten()
 }
 
 /// The largest discount and the smallest eigenvalue of the mean feature covariance, for Markov reward processes.
 fn td_facts(field: &dyn Field) -> Option<(f64, f64)> {
-    let gram = field.gram()?;
+    let gram = field.facts().gram()?;
     let gammas = small_export(field)?.find("gamma")?.data().to_vec();
     let nu = linalg::eigenvalues(gram).ok()?.iter().map(|(re, _)| *re).fold(f64::INFINITY, f64::min);
     Some((gammas.into_iter().fold(0.0, f64::max), nu))

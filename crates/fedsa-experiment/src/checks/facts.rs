@@ -153,7 +153,7 @@ impl Facts<'_> {
             Need::Root | Need::RootOrCentre => ("theta* is not known".to_string(), "metric = \"residual\""),
             Need::Gram => ("the problem is no reward process".to_string(), ANOTHER),
             Need::Controls => (format!("{label} has no control variates"), "another metric, or a method of the SCAFFLSA kinds"),
-            Need::Systems => ("the operators are not linear".to_string(), ANOTHER),
+            Need::Means => ("the operators can only be sampled".to_string(), "another metric, such as error"),
         };
         Err(BadInput::new("metric", format!("{metric} is not known: {why}"), accepted))
     }

@@ -116,7 +116,10 @@ pub(crate) fn operator<P: Problem>(
     one: &mut [f64],
 ) {
     if batch == 0 {
-        return problem.mean(agent, theta, g);
+        // Mean operators that are not known are refused where the field is made.
+        let is_known = problem.mean(agent, theta, g);
+        debug_assert!(is_known);
+        return;
     }
     problem.sample(agent, chain, stream, z);
     problem.apply(agent, theta, z, g);

@@ -224,7 +224,7 @@ impl<'a> ClientNode<'a> {
                 Ok(read.map(|_| writer.finish()))
             }
             Working::Each(agent) => {
-                let objective = field.objective().expect("checked when the node was built");
+                let objective = field.facts().objective().expect("checked when the node was built");
                 let here = At::new(objective, self.place, self.agent, *seed, down.round, uplink.allowance(at, d));
                 if down.exchange == TELL {
                     agent.told(&here, down);

@@ -17,10 +17,10 @@ use faer::Mat;
 use serde::{Deserialize, Serialize};
 
 use super::arrays::{Array, Arrays, shape_text};
-use super::linear::{Linear, linear_field};
+use super::linear::Linear;
 use super::memory::{self, Memory, Moves, Tables, check_transitions, reward_process};
 use super::mrp::{Federation, Mrp, Outcome, ROW_SUM_TOLERANCE};
-use super::noise::{Noise, Noisy};
+use super::noise::{self, Noise, Noisy};
 use super::systems::{System, Systems};
 use super::td::Features;
 use super::{Field, Files, Settings, equal_weights, field};
@@ -104,11 +104,13 @@ impl ArrayFile {
             (Some(_), _) => mdp_field(arrays, sampling, isa, self.allow_singular_agents),
             (None, Some(_)) => {
                 let systems = linear_systems(arrays)?;
-                match noise(arrays, systems.dim())? {
-                    None => linear_field(systems, self.noise.as_ref(), sampling, isa, self.allow_singular_agents),
+                let own = own_noise(arrays, systems.dim())?;
+                let linear = Linear::new(systems);
+                match own {
+                    None => noise::field(linear, self.noise.as_ref(), sampling, isa, self.allow_singular_agents),
                     Some((std, memory)) => {
-                        let noisy = Noisy::with_memory(Linear::new(systems), std, memory, sampling);
-                        field(noisy.map_err(|e| e.inside("noise"))?, sampling, isa, self.allow_singular_agents)
+                        let noisy = Noisy::with_memory(linear, std, memory, sampling).map_err(|e| e.inside("noise"))?;
+                        field(noisy, sampling, isa, self.allow_singular_agents)
                     }
                 }
             }
@@ -177,7 +179,7 @@ fn weights(arrays: &Arrays, agents: usize) -> Result<Vec<f64>> {
 }
 
 /// The standard deviation and the memory M of the file's additive noise, if it has any.
-fn noise(arrays: &Arrays, d: usize) -> Result<Option<(f64, Mat<f64>)>> {
+fn own_noise(arrays: &Arrays, d: usize) -> Result<Option<(f64, Mat<f64>)>> {
     let Some(std) = find(arrays, "noise_std")? else {
         return match find(arrays, "noise_memory")? {
             Some(_) => {
@@ -293,7 +295,7 @@ fn mdp_field(arrays: &Arrays, sampling: Sampling, isa: Isa, allow_singular_agent
 
 /// The root `theta~` of the virtual MDP of Wang et al. 2023: the mean of the agents'
 /// kernels and of their rewards (\[S\] HTML eq. 265-266), weighted by `weights`. Takes the
-/// arrays of an MRP as [`super::Problem::export`] gives them.
+/// arrays of an MRP as [`super::facts::Facts::export`] gives them.
 ///
 /// # Errors
 /// When features or discounts differ by agent, or the virtual chain or its system is singular.

@@ -3,18 +3,19 @@
 use faer::Mat;
 use serde::{Deserialize, Serialize};
 
+use super::facts::Facts;
+use super::law::FiniteLaw;
 use super::memory::{self, Memory};
-use super::noise::{Noise, Noisy};
-use super::systems::{Moments, System, Systems};
-use super::{Field, Files, Problem, Settings, equal_weights, field};
+use super::noise::{self, Noise};
+use super::systems::{System, Systems};
+use super::{Field, Files, Problem, Settings, equal_weights};
 use crate::error::{BadInput, Carried, Result, require};
 use crate::kernel::dense::{self, Dense};
 use crate::kernel::{Isa, LANES, Lanes};
-use crate::linalg;
 use crate::random::{Purpose, Stream, stream};
 use crate::sampling::{ChainStart, Law, Sampling};
 
-/// Linear operators without noise; [`Noisy`] adds some.
+/// Linear operators without noise; [`Noisy`](noise::Noisy) adds some.
 #[derive(Debug)]
 pub struct Linear {
     systems: Systems,
@@ -45,19 +46,15 @@ impl Problem for Linear {
     fn sample(&self, _: usize, _: &mut [u64], _: &mut Stream, _: &mut ()) {}
     #[inline(always)]
     fn apply(&self, c: usize, theta: &[f64], _: &(), out: &mut [f64]) {
-        self.mean(c, theta, out);
-    }
-    #[inline(always)]
-    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) {
         self.dense(c).mean(theta, out);
     }
-    fn systems(&self) -> Option<&Systems> {
-        Some(&self.systems)
+    #[inline(always)]
+    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
+        self.dense(c).mean(theta, out);
+        true
     }
-    fn moments(&self, kind: usize) -> Option<Moments> {
-        let System { a, b } = &self.systems.kinds[kind];
-        let b = linalg::column(b);
-        Some(Moments { aa: linalg::kron(a, a), ab: linalg::kron(a, &b), bb: &b * b.transpose() })
+    fn facts(&self) -> &dyn Facts {
+        self
     }
     fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
         self.mean_leg(lanes, etas, isa);
@@ -65,6 +62,21 @@ impl Problem for Linear {
     fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
         let systems: [&Dense; LANES] = std::array::from_fn(|l| self.dense(lanes.agents[l.min(lanes.len - 1)]));
         dense::leg(lanes, &systems[..lanes.len], etas, isa);
+    }
+}
+
+impl Facts for Linear {
+    fn systems(&self) -> Option<&Systems> {
+        Some(&self.systems)
+    }
+    /// One value: without noise every sample is the mean.
+    fn law(&self, kind: usize) -> Option<FiniteLaw<'_>> {
+        let System { a, b } = &self.systems.kinds[kind];
+        let d = b.len();
+        Some(FiniteLaw::linear(d, vec![1.0], move |_, to_a, to_b| {
+            (0..d).for_each(|i| (0..d).for_each(|j| to_a[i * d + j] = a[(i, j)]));
+            to_b.copy_from_slice(b);
+        }))
     }
 }
 
@@ -216,7 +228,7 @@ impl Settings for LinearSystems {
         let kinds = if self.a.is_empty() && self.b.is_empty() { self.drawn()? } else { self.written()? };
         let n = kinds.len();
         let systems = Systems { kinds, kind_of: (0..n as u32).collect(), weights: equal_weights(n) };
-        linear_field(systems, self.noise.as_ref(), sampling, isa, self.allow_singular_agents)
+        noise::field(Linear::new(systems), self.noise.as_ref(), sampling, isa, self.allow_singular_agents)
     }
 
     fn memory(&self, _: &dyn Files, _: Sampling, threads: usize) -> Result<Memory> {
@@ -226,27 +238,6 @@ impl Settings for LinearSystems {
         let (n, d) = if self.a.is_empty() { (self.agents, self.dim) } else { (self.a.len(), self.b.first().map_or(0, Vec::len)) };
         let has_memory = self.noise.as_ref().is_some_and(|noise| noise.std > 0.0 || noise.radius > 0.0);
         Ok(Memory::new(memory::linear(n as f64, d as f64, true, has_memory, 0.0, threads), format!("{}, d = {d}", memory::agents(n))))
-    }
-}
-
-/// The field of linear systems, with additive noise where there is some.
-///
-/// # Errors
-/// When the noise is out of range or a system is singular.
-pub fn linear_field(
-    systems: Systems,
-    noise: Option<&Noise>,
-    sampling: Sampling,
-    isa: Isa,
-    allow_singular_agents: bool,
-) -> Result<Box<dyn Field>> {
-    let linear = Linear::new(systems);
-    match noise {
-        None => field(linear, sampling, isa, allow_singular_agents),
-        Some(noise) => {
-            let noisy = Noisy::new(linear, noise, sampling).map_err(|e| e.inside("noise"))?;
-            field(noisy, sampling, isa, allow_singular_agents)
-        }
     }
 }
 

@@ -2,12 +2,15 @@
 //!
 //! A problem is written once, as `sample` and `apply` ([`Problem`]); everything
 //! downstream sees it through [`Field`], which any problem with any sampling is.
+//! Mean operators and all else that may be known of it ([`Facts`]) are optional.
 
 pub mod arrays;
 pub mod calls;
+pub mod facts;
 pub mod features;
 pub mod file;
 pub mod garnet;
+pub mod law;
 pub mod linear;
 pub mod log;
 pub mod logs;
@@ -15,22 +18,30 @@ pub mod memory;
 pub mod mrp;
 pub mod noise;
 pub mod objective;
+pub mod root;
 pub mod switching;
 pub mod systems;
 pub mod td;
 
 use faer::Mat;
+use rayon::prelude::*;
 
 use crate::error::{BadInput, Result, require};
-use crate::kernel::{Isa, Lanes, generic};
+use crate::kernel::{Isa, LANES, Lanes, generic};
 use crate::linalg;
 use crate::random::Stream;
 use crate::registry::{Kind, kind};
 use crate::sampling::{Law, Sampling};
+use crate::sums;
 use arrays::Arrays;
+use facts::Unknown;
 use log::Log;
 use memory::Memory;
+use root::{Root, Source};
 use systems::{Moments, Systems};
+
+pub use facts::Facts;
+pub use objective::Objective;
 
 /// N agents' operators `gbar_c`, seen through samples `g_c(theta, z)`.
 ///
@@ -58,29 +69,14 @@ pub trait Problem: Sized + Send + Sync + 'static {
     fn sample(&self, c: usize, chain: &mut [u64], stream: &mut Stream, z: &mut Self::Obs);
     /// `out = g_c(theta, z)`; theta and out have d components.
     fn apply(&self, c: usize, theta: &[f64], z: &Self::Obs, out: &mut [f64]);
-    /// `out = gbar_c(theta)`.
-    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]);
-
-    /// The linear systems, when every `gbar_c` is affine.
-    fn systems(&self) -> Option<&Systems> {
-        None
+    /// `out = gbar_c(theta)`, and true. Operators that can only be sampled leave this out: false, which depends on neither
+    /// c nor theta, says that the mean operators are not known.
+    fn mean(&self, _c: usize, _theta: &[f64], _out: &mut [f64]) -> bool {
+        false
     }
-    /// Second moments of one sample of a kind of agents, where they are known in closed form.
-    fn moments(&self, _kind: usize) -> Option<Moments> {
-        None
-    }
-    /// `sum_c p_c Phi_c^T D_c Phi_c`, d x d: the norm of value errors.
-    fn gram(&self) -> Option<&Mat<f64>> {
-        None
-    }
-    /// The stationary law of a kind's chain, where it has one.
-    fn stationary(&self, _kind: usize) -> Option<&[f64]> {
-        None
-    }
-    /// What [`mod@file`] reads of the problem beside its linear systems: a Markov reward
-    /// process, additive noise.
-    fn export(&self) -> Option<Arrays> {
-        None
+    /// What else is known of the problem: linear systems, Jacobians, the law of a sample, an objective.
+    fn facts(&self) -> &dyn Facts {
+        &Unknown
     }
     /// The leg under noise, one sample a step; replace it where speed matters.
     fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
@@ -117,45 +113,53 @@ pub trait Field: Send + Sync {
     fn observe(&self, lanes: &mut Lanes, advance: bool);
     /// Draws `samples` of every lane and does nothing with them but move the processes on.
     fn pass_over(&self, lanes: &mut Lanes, samples: usize);
-    /// `out = gbar_c(theta)`.
-    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]);
-    /// The linear systems, when every `gbar_c` is affine.
-    fn systems(&self) -> Option<&Systems>;
-    /// Second moments of one sample of a kind of agents under i.i.d. sampling.
-    fn moments(&self, kind: usize) -> Option<Moments>;
-    /// `theta*`, where it is known.
-    fn root(&self) -> Option<&[f64]>;
-    /// `sum_c p_c Phi_c^T D_c Phi_c`: the norm of value errors.
-    fn gram(&self) -> Option<&Mat<f64>>;
-    /// The stationary law of a kind's chain.
-    fn stationary(&self, kind: usize) -> Option<&[f64]>;
-
-    /// What [`mod@file`] reads of the problem beside its linear systems: a Markov reward
-    /// process, additive noise.
-    fn export(&self) -> Option<Arrays>;
+    /// `out = gbar_c(theta)`, and true; false where operators can only be sampled.
+    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool;
+    /// Whether the mean operators are known.
+    fn has_mean(&self) -> bool;
+    /// What else is known of the problem, whatever the sampling.
+    fn facts(&self) -> &dyn Facts;
+    /// `theta*` and where it comes from, or the reason why it is not known.
+    fn solution(&self) -> std::result::Result<&Root, &str>;
     /// Replaces `theta*` by one computed before (checkpoints carry it, because
     /// factorisations may differ in the last bits between instruction sets).
     fn set_root(&mut self, root: Vec<f64>);
     /// The same field on the generic kernel, portable: the slow twin of every other.
     fn generic(self: Box<Self>) -> Box<dyn Field>;
 
-    /// The agents' objectives, where operators are minus gradients: linear ones with symmetric `A_c`.
-    fn objective(&self) -> Option<&dyn objective::Objective> {
-        self.systems().and_then(objective::of_systems)
+    /// `theta*`, where it is known.
+    fn root(&self) -> Option<&[f64]> {
+        self.solution().ok().map(|root| &root.theta[..])
     }
-
-    /// `sum_c p_c gbar_c(theta)`.
-    fn mean_operator(&self, theta: &[f64]) -> Vec<f64> {
+    /// The linear systems, when every `gbar_c` is affine.
+    fn systems(&self) -> Option<&Systems> {
+        self.facts().systems()
+    }
+    /// Second moments of one sample of a kind of agents, where samples are drawn independently.
+    fn moments(&self, kind: usize) -> Option<Moments> {
+        (self.sampling().kind == Law::Iid).then(|| self.facts().moments(kind)).flatten()
+    }
+    /// `sum_c p_c gbar_c(theta)`, d numbers, in parallel and in the order of [`sums`]; `None` where
+    /// operators can only be sampled.
+    fn mean_operator(&self, theta: &[f64]) -> Option<Vec<f64>> {
         if let Some(systems) = self.systems() {
-            return systems.mean().mean(theta);
+            return Some(systems.mean().mean(theta));
         }
-        let mut total = vec![0.0; self.dim()];
-        let mut g = vec![0.0; self.dim()];
-        for (c, p) in self.weights().iter().enumerate() {
-            self.mean(c, theta, &mut g);
-            total.iter_mut().zip(&g).for_each(|(t, g)| *t += p * g);
-        }
-        total
+        let d = self.dim();
+        let block = |(i, sum): (usize, &mut [f64])| {
+            let (first, mut g) = (i * LANES, vec![0.0; d]);
+            for (c, p) in self.weights().iter().enumerate().skip(first).take(LANES) {
+                self.mean(c, theta, &mut g);
+                sums::accumulate(sum, *p, &g);
+            }
+        };
+        self.has_mean().then(|| {
+            let mut blocks = vec![0.0; self.agents().div_ceil(LANES) * d];
+            blocks.par_chunks_mut(d).enumerate().for_each(block);
+            sums::pairwise(&mut blocks, d);
+            blocks.truncate(d);
+            blocks
+        })
     }
 }
 
@@ -167,18 +171,31 @@ pub struct Sampled<P> {
     isa: Isa,
     /// Whether the problem's own kernels are passed over.
     generic: bool,
-    root: Option<Vec<f64>>,
+    has_mean: bool,
+    /// `theta*`, or why it is not known.
+    root: std::result::Result<Root, String>,
 }
 
 impl<P: Problem> Sampled<P> {
-    /// Joins a problem (built for `sampling`) with its sampling; computes `theta*`.
+    /// Joins a problem (built for `sampling`) with its sampling; computes `theta*`, by one linear solve or by
+    /// Newton's method from 0 ([`root::newton`]).
     ///
     /// # Errors
-    /// When the batch is 0 or the mean of linear operators is singular.
+    /// When the batch is 0, the mean of linear operators is singular, or mean operators are asked for that are not known.
     pub fn new(problem: P, sampling: Sampling, isa: Isa) -> Result<Self> {
         sampling.check().map_err(|e| e.inside("sampling"))?;
-        let root = problem.systems().map(Systems::root).transpose()?;
-        Ok(Self { problem, sampling, isa, generic: false, root })
+        let d = problem.dim();
+        let has_mean = problem.mean(0, &vec![0.0; d], &mut vec![0.0; d]);
+        if sampling.kind == Law::Mean && !has_mean {
+            let what = "mean, and the operators of this problem can only be sampled: their means are not known";
+            return Err(BadInput::new("sampling.kind", what, "iid or markov"));
+        }
+        let mut field = Self { problem, sampling, isa, generic: false, has_mean, root: Err(String::new()) };
+        field.root = match field.systems() {
+            Some(systems) => Ok(Root { theta: systems.root()?, source: Source::Linear }),
+            None => root::newton(&field, &vec![0.0; d]),
+        };
+        Ok(field)
     }
 
     /// The problem.
@@ -229,29 +246,20 @@ impl<P: Problem> Field for Sampled<P> {
             (0..samples).for_each(|_| self.problem.sample(lanes.agents[l], chain, &mut lanes.streams[l], &mut z));
         }
     }
-    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) {
-        self.problem.mean(c, theta, out);
+    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
+        self.problem.mean(c, theta, out)
     }
-    fn systems(&self) -> Option<&Systems> {
-        self.problem.systems()
+    fn has_mean(&self) -> bool {
+        self.has_mean
     }
-    fn moments(&self, kind: usize) -> Option<Moments> {
-        (self.sampling.kind == Law::Iid).then(|| self.problem.moments(kind)).flatten()
+    fn facts(&self) -> &dyn Facts {
+        self.problem.facts()
     }
-    fn root(&self) -> Option<&[f64]> {
-        self.root.as_deref()
+    fn solution(&self) -> std::result::Result<&Root, &str> {
+        self.root.as_ref().map_err(String::as_str)
     }
-    fn gram(&self) -> Option<&Mat<f64>> {
-        self.problem.gram()
-    }
-    fn stationary(&self, kind: usize) -> Option<&[f64]> {
-        self.problem.stationary(kind)
-    }
-    fn export(&self) -> Option<Arrays> {
-        self.problem.export()
-    }
-    fn set_root(&mut self, root: Vec<f64>) {
-        self.root = Some(root);
+    fn set_root(&mut self, theta: Vec<f64>) {
+        self.root = Ok(Root { theta, source: Source::Given });
     }
     fn generic(self: Box<Self>) -> Box<dyn Field> {
         Box::new(Self { generic: true, ..*self })
@@ -324,8 +332,7 @@ pub const KINDS: &[Kind<dyn Settings>] = &[
 /// # Errors
 /// When the mean system, or one agent's, is singular; names the agent.
 pub fn field<P: Problem>(problem: P, sampling: Sampling, isa: Isa, allow_singular_agents: bool) -> Result<Box<dyn Field>> {
-    use rayon::prelude::*;
-    if let (Some(systems), false) = (problem.systems(), allow_singular_agents) {
+    if let (Some(systems), false) = (problem.facts().systems(), allow_singular_agents) {
         let first = (0..systems.kinds.len()).into_par_iter().map(|k| systems.local_root(k).err()).find_first(Option::is_some);
         if let Some(Some(e)) = first {
             return Err(e);

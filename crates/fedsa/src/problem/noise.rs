@@ -1,15 +1,18 @@
 //! Additive Gauss-Markov noise on any problem (\[F\] eq. 16-18).
 //!
-//! The sample is `gbar_c(theta) + x` with `x <- M x + w`, `w ~ N(0, std^2 I)`,
-//! one M for all agents, w independent per agent. Under i.i.d. sampling x is
+//! The sample is `g_c(theta, z) + x` with `x <- M x + w`, `w ~ N(0, std^2 I)`,
+//! one M for all agents, w independent per agent and of z. Under i.i.d. sampling x is
 //! drawn from its stationary law `N(0, Sigma)`, `Sigma = M Sigma M^T + std^2 I`.
+//! Where the problem has no noise of its own, `g_c(theta, z) = gbar_c(theta)`: the source's case.
 
 use faer::Mat;
 use serde::{Deserialize, Serialize};
 
-use super::Problem;
 use super::arrays::{Array, Arrays};
-use super::systems::{Moments, Systems};
+use super::facts::Facts;
+use super::law::FiniteLaw;
+use super::systems::Moments;
+use super::{Field, Problem};
 use crate::error::{Result, require};
 use crate::kernel::{Isa, Lanes};
 use crate::linalg;
@@ -33,7 +36,8 @@ pub struct Noise {
     pub seed: u64,
 }
 
-/// A problem whose samples are its mean operators plus noise.
+/// A problem with noise added to its samples. Its mean operators, its root and what is known of them are
+/// those of the problem.
 #[derive(Debug)]
 pub struct Noisy<P> {
     problem: P,
@@ -71,7 +75,7 @@ impl<P: Problem> Noisy<P> {
     /// When `std` is negative or M is not Schur-stable.
     pub fn with_memory(problem: P, std: f64, m: Mat<f64>, sampling: Sampling) -> Result<Self> {
         require(std >= 0.0 && std.is_finite(), "std", std, "at least 0")?;
-        if let ChainStart::State(k) = sampling.start {
+        if let (ChainStart::State(k), 0) = (sampling.start, problem.chain_len()) {
             require(k == 0, "sampling.start", format!("state {k}"), "{ state = 0 }, which stands for noise of 0")?;
         }
         let d = problem.dim();
@@ -93,9 +97,36 @@ impl<P: Problem> Noisy<P> {
     }
 }
 
+/// The field of a problem, with additive noise where there is some.
+///
+/// # Errors
+/// When the noise is out of range or a system is singular.
+pub fn field<P: Problem>(
+    problem: P,
+    noise: Option<&Noise>,
+    sampling: Sampling,
+    isa: Isa,
+    allow_singular_agents: bool,
+) -> Result<Box<dyn Field>> {
+    match noise {
+        None => super::field(problem, sampling, isa, allow_singular_agents),
+        Some(noise) => {
+            let noisy = Noisy::new(problem, noise, sampling).map_err(|e| e.inside("noise"))?;
+            super::field(noisy, sampling, isa, allow_singular_agents)
+        }
+    }
+}
+
+/// A sample of a problem, and the noise x on it.
+#[derive(Debug, Default)]
+pub struct Observed<Z> {
+    z: Z,
+    /// d components.
+    x: Vec<f64>,
+}
+
 impl<P: Problem> Problem for Noisy<P> {
-    /// The noise x, d components.
-    type Obs = Vec<f64>;
+    type Obs = Observed<P::Obs>;
 
     fn dim(&self) -> usize {
         self.problem.dim()
@@ -103,69 +134,80 @@ impl<P: Problem> Problem for Noisy<P> {
     fn weights(&self) -> &[f64] {
         self.problem.weights()
     }
+    /// The words of the problem's own process, then x.
     fn chain_len(&self) -> usize {
-        if self.sampling.kind == Law::Markov && !self.memory.is_empty() { self.dim() } else { 0 }
+        self.problem.chain_len() + if self.sampling.kind == Law::Markov && !self.memory.is_empty() { self.dim() } else { 0 }
     }
-    fn start_chain(&self, _: usize, stream: &mut Stream, chain: &mut [u64]) {
-        let mut x = vec![0.0; chain.len()];
+    fn start_chain(&self, c: usize, stream: &mut Stream, chain: &mut [u64]) {
+        let (own, noise) = chain.split_at_mut(self.problem.chain_len());
+        self.problem.start_chain(c, stream, own);
+        let mut x = vec![0.0; noise.len()];
         if self.sampling.start == ChainStart::Stationary {
             self.draw_stationary(stream, &mut x);
         }
-        chain.iter_mut().zip(x).for_each(|(word, x)| *word = x.to_bits());
+        noise.iter_mut().zip(x).for_each(|(word, x)| *word = x.to_bits());
     }
-    fn is_state(&self, _: usize, chain: &[u64]) -> bool {
-        chain.iter().all(|word| f64::from_bits(*word).is_finite())
+    fn is_state(&self, c: usize, chain: &[u64]) -> bool {
+        let (own, noise) = chain.split_at(self.problem.chain_len());
+        self.problem.is_state(c, own) && noise.iter().all(|word| f64::from_bits(*word).is_finite())
     }
     #[inline(always)]
-    fn sample(&self, _: usize, chain: &mut [u64], stream: &mut Stream, x: &mut Vec<f64>) {
+    fn sample(&self, c: usize, chain: &mut [u64], stream: &mut Stream, seen: &mut Observed<P::Obs>) {
         let d = self.dim();
+        let (own, noise) = chain.split_at_mut(self.problem.chain_len());
+        self.problem.sample(c, own, stream, &mut seen.z);
+        let x = &mut seen.x;
         x.resize(d, 0.0);
         if self.memory.is_empty() {
             x.iter_mut().for_each(|x| *x = self.std * stream.normal());
-        } else if chain.is_empty() {
+        } else if noise.is_empty() {
             self.draw_stationary(stream, x);
         } else {
             for (i, x) in x.iter_mut().enumerate() {
                 let w = self.std * stream.normal();
                 let row = &self.memory[i * d..(i + 1) * d];
-                *x = chain.iter().zip(row).fold(w, |sum, (word, m)| m.mul_add(f64::from_bits(*word), sum));
+                *x = noise.iter().zip(row).fold(w, |sum, (word, m)| m.mul_add(f64::from_bits(*word), sum));
             }
-            chain.iter_mut().zip(x.iter()).for_each(|(word, x)| *word = x.to_bits());
+            noise.iter_mut().zip(x.iter()).for_each(|(word, x)| *word = x.to_bits());
         }
     }
     #[inline(always)]
-    fn apply(&self, c: usize, theta: &[f64], x: &Vec<f64>, out: &mut [f64]) {
-        self.problem.mean(c, theta, out);
-        out.iter_mut().zip(x).for_each(|(out, x)| *out += x);
+    fn apply(&self, c: usize, theta: &[f64], seen: &Observed<P::Obs>, out: &mut [f64]) {
+        self.problem.apply(c, theta, &seen.z, out);
+        out.iter_mut().zip(&seen.x).for_each(|(out, x)| *out += x);
     }
     #[inline(always)]
-    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) {
-        self.problem.mean(c, theta, out);
+    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
+        self.problem.mean(c, theta, out)
     }
-    fn systems(&self) -> Option<&Systems> {
-        self.problem.systems()
+    fn facts(&self) -> &dyn Facts {
+        self
     }
+    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
+        self.problem.mean_leg(lanes, etas, isa);
+    }
+}
+
+impl<P: Problem> Facts for Noisy<P> {
+    fn base(&self) -> Option<&dyn Facts> {
+        Some(self.problem.facts())
+    }
+    /// Gaussian noise has no finite law.
+    fn law(&self, _: usize) -> Option<FiniteLaw<'_>> {
+        None
+    }
+    /// The noise adds its covariance to `E[b b^T]`: it has mean 0 and is independent of z.
     fn moments(&self, kind: usize) -> Option<Moments> {
-        let system = &self.systems()?.kinds[kind];
-        let b = linalg::column(&system.b);
-        Some(Moments { aa: linalg::kron(&system.a, &system.a), ab: linalg::kron(&system.a, &b), bb: &b * b.transpose() + &self.covariance })
-    }
-    fn gram(&self) -> Option<&Mat<f64>> {
-        self.problem.gram()
-    }
-    fn stationary(&self, kind: usize) -> Option<&[f64]> {
-        self.problem.stationary(kind)
+        let Moments { aa, ab, bb } = self.problem.facts().moments(kind)?;
+        Some(Moments { aa, ab, bb: bb + &self.covariance })
     }
     fn export(&self) -> Option<Arrays> {
-        let d = self.dim();
-        let mut arrays = self.problem.export().unwrap_or_default();
+        let d = self.problem.dim();
+        let mut arrays = self.problem.facts().export().unwrap_or_default();
         arrays.insert("noise_std", Array::scalar(self.std));
         if !self.memory.is_empty() {
             arrays.insert("noise_memory", Array::new(vec![d, d], self.memory.clone()).expect("a d x d matrix"));
         }
         Some(arrays)
-    }
-    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
-        self.problem.mean_leg(lanes, etas, isa);
     }
 }

@@ -1,44 +1,81 @@
-//! Objectives: operators that are minus a gradient.
+//! Objectives: problems whose operators are minus gradients, `gbar_c = -grad f_c`.
+//!
+//! The root of the mean operator is then the stationary point of `sum_c p_c f_c`, which
+//! second-order methods look for with losses, gradients and Hessians.
 
 use faer::Mat;
 
-use super::systems::{System, Systems};
+use super::systems::Systems;
+use crate::linalg;
 
-/// Agents' objectives `f_c` with `gbar_c = -grad f_c`; theta has d components.
+/// The agents' losses `f_c` in R^d, with derivatives. All are deterministic: they are
+/// means over the agent's whole law, not of one sample.
 pub trait Objective: Send + Sync {
-    /// `f_c(theta)`.
+    /// `f_c(theta)`; theta has d components.
     fn loss(&self, c: usize, theta: &[f64]) -> f64;
-    /// `out = grad f_c(theta)`, d components.
+    /// `out = grad f_c(theta) = -gbar_c(theta)`, d numbers.
     fn gradient(&self, c: usize, theta: &[f64], out: &mut [f64]);
-    /// `out = Hess f_c(theta)`, d x d.
+    /// The Hessian of `f_c` at theta into `out`, d x d and symmetric.
     fn hessian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>);
-    /// `out = Hess f_c(theta) v`, d components.
+    /// `out = (Hessian of f_c at theta) v`, d numbers, without forming the Hessian where that is possible.
     fn hessian_vector(&self, c: usize, theta: &[f64], v: &[f64], out: &mut [f64]);
 }
 
-/// Linear systems whose `A_c` are symmetric: `f_c(theta) = theta^T A_c theta / 2 - b_c^T theta`.
+/// Quadratic losses `f_c(theta) = theta^T A_c theta / 2 - b_c^T theta` of linear systems with symmetric
+/// `A_c`. They are losses of the systems only where [`Systems::is_symmetric`] holds.
 impl Objective for Systems {
     fn loss(&self, c: usize, theta: &[f64]) -> f64 {
-        let System { a, b } = self.of(c);
-        let product = crate::linalg::mat_vec(a, theta);
-        product.iter().zip(b).zip(theta).map(|((ax, b), x)| x * (0.5 * ax - b)).sum()
+        let system = self.of(c);
+        let product = linalg::mat_vec(&system.a, theta);
+        theta.iter().zip(&product).zip(&system.b).map(|((x, ax), b)| x * (0.5 * ax - b)).sum()
     }
-
     fn gradient(&self, c: usize, theta: &[f64], out: &mut [f64]) {
         out.iter_mut().zip(self.of(c).mean(theta)).for_each(|(out, g)| *out = -g);
     }
-
     fn hessian(&self, c: usize, _: &[f64], out: &mut Mat<f64>) {
         out.copy_from(&self.of(c).a);
     }
-
     fn hessian_vector(&self, c: usize, _: &[f64], v: &[f64], out: &mut [f64]) {
-        out.copy_from_slice(&crate::linalg::mat_vec(&self.of(c).a, v));
+        out.copy_from_slice(&linalg::mat_vec(&self.of(c).a, v));
     }
 }
 
-/// Linear systems as an objective, if every `A_c` is symmetric to the last bit.
-pub fn of_systems(systems: &Systems) -> Option<&dyn Objective> {
-    let is_symmetric = |a: &Mat<f64>| (0..a.nrows()).all(|i| (0..i).all(|j| a[(i, j)] == a[(j, i)]));
-    systems.kinds.iter().all(|system| is_symmetric(&system.a)).then_some(systems)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::systems::System;
+    use crate::random::{Purpose, stream};
+
+    /// Derivatives are differences of the loss, to the error of central differences of a quadratic: rounding.
+    #[test]
+    fn derivatives_of_quadratics_are_differences_of_the_loss() {
+        let (d, mut draw) = (4, stream(1, Purpose::System, 0, 0));
+        let g = Mat::from_fn(d, d, |_, _| draw.normal());
+        let a = &g + g.transpose();
+        let b: Vec<f64> = (0..d).map(|_| draw.normal()).collect();
+        let systems = Systems { kinds: vec![System { a, b }], kind_of: vec![0], weights: vec![1.0] };
+        assert!(systems.is_symmetric());
+        let objective: &dyn Objective = &systems;
+        let theta: Vec<f64> = (0..d).map(|_| draw.normal()).collect();
+        let v: Vec<f64> = (0..d).map(|_| draw.normal()).collect();
+        let (mut gradient, mut product, mut hessian) = (vec![0.0; d], vec![0.0; d], Mat::zeros(d, d));
+        objective.gradient(0, &theta, &mut gradient);
+        objective.hessian(0, &theta, &mut hessian);
+        objective.hessian_vector(0, &theta, &v, &mut product);
+        let at = |t: f64, v: &[f64]| objective.loss(0, &theta.iter().zip(v).map(|(x, v)| x + t * v).collect::<Vec<_>>());
+        // Steps of 1 are exact on a quadratic.
+        let slope: f64 = gradient.iter().zip(&v).map(|(g, v)| g * v).sum();
+        assert!((slope - (at(1.0, &v) - at(-1.0, &v)) / 2.0).abs() < 1e-12);
+        let bend: f64 = product.iter().zip(&v).map(|(g, v)| g * v).sum();
+        assert!((bend - (at(1.0, &v) - 2.0 * at(0.0, &v) + at(-1.0, &v))).abs() < 1e-12);
+        let formed = linalg::mat_vec(&hessian, &v);
+        assert!(linalg::distance_sq(&formed, &product).sqrt() < 1e-13);
+    }
+
+    #[test]
+    fn systems_that_are_not_symmetric_have_no_objective() {
+        let a = linalg::from_rows(2, 2, &[1.0, 0.5, 0.5 + 1e-9, 1.0]);
+        let systems = Systems { kinds: vec![System { a, b: vec![0.0; 2] }], kind_of: vec![0], weights: vec![1.0] };
+        assert!(!systems.is_symmetric());
+    }
 }

@@ -7,12 +7,13 @@
 use faer::Mat;
 use serde::{Deserialize, Serialize};
 
+use super::facts::Facts;
+use super::law::{Chain, FiniteLaw};
 use super::memory::{self, Memory};
-use super::systems::{Moments, System, Systems};
+use super::systems::{System, Systems};
 use super::{Field, Files, Problem, Settings, equal_weights, field};
 use crate::error::{BadInput, Result, require};
 use crate::kernel::Isa;
-use crate::linalg;
 use crate::random::{Purpose, Stream, stream};
 use crate::sampling::{ChainStart, Law, Sampling};
 
@@ -143,17 +144,31 @@ impl Problem for Chained {
         }
     }
     #[inline(always)]
-    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) {
+    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
         out.copy_from_slice(&self.systems.of(c).mean(theta));
+        true
     }
+    fn facts(&self) -> &dyn Facts {
+        self
+    }
+}
+
+impl Facts for Chained {
     fn systems(&self) -> Option<&Systems> {
         Some(&self.systems)
     }
-    fn moments(&self, kind: usize) -> Option<Moments> {
-        let System { a, b } = &self.systems.kinds[kind];
-        let squares = self.settings.values.iter().map(|a| a * a).sum::<f64>() / self.settings.values.len() as f64;
-        let eye = Mat::from_fn(self.dim(), self.dim(), |i, j| f64::from(i == j));
-        let b = linalg::column(b);
-        Some(Moments { aa: faer::Scale(squares) * linalg::kron(&eye, &eye), ab: linalg::kron(a, &b), bb: &b * b.transpose() })
+    /// A sample is a move from one state to another, which sees the first.
+    fn law(&self, kind: usize) -> Option<FiniteLaw<'_>> {
+        let (values, b) = (&self.settings.values, &self.systems.kinds[kind].b);
+        let (d, n, leaves) = (b.len(), values.len(), 1.0 / self.settings.mixing_time);
+        let (from, to): (Vec<u32>, Vec<u32>) = (0..n as u32).flat_map(|s| (0..n as u32).map(move |t| (s, t))).unzip();
+        let p: Vec<f64> = from.iter().zip(&to).map(|(s, t)| leaves / n as f64 + if s == t { 1.0 - leaves } else { 0.0 }).collect();
+        let mass = p.iter().map(|p| p / n as f64).collect();
+        let law = FiniteLaw::linear(d, mass, move |z, a, to_b| {
+            a.fill(0.0);
+            (0..d).for_each(|i| a[i * d + i] = values[z / n]);
+            to_b.copy_from_slice(b);
+        });
+        Some(law.with_chain(Chain { from, to, p, law: vec![1.0 / n as f64; n] }))
     }
 }

@@ -68,6 +68,15 @@ impl Systems {
         w
     }
 
+    /// Whether every `Abar_c` is symmetric, to rounding: the operators are then minus the gradients of quadratics.
+    pub fn is_symmetric(&self) -> bool {
+        const ROUNDING: f64 = 1e-14;
+        self.kinds.iter().all(|System { a, .. }| {
+            let most = ROUNDING * a.norm_max();
+            (0..a.nrows()).all(|i| (0..i).all(|j| (a[(i, j)] - a[(j, i)]).abs() <= most))
+        })
+    }
+
     /// The mean system `sum_c p_c Abar_c`, `sum_c p_c bbar_c`.
     pub fn mean(&self) -> System {
         let d = self.dim();

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use faer::Mat;
 
 use super::arrays::{Array, Arrays};
-use super::systems::{Moments, System, Systems};
+use super::facts::Facts;
+use super::law::{self, FiniteLaw};
+use super::systems::{System, Systems};
 use super::{Problem, mrp};
 use crate::error::Result;
 use crate::kernel::dense::{self, Dense};
@@ -244,6 +246,35 @@ impl Transitions {
         (System { a: sums.a, b: sums.b }, sums.gram)
     }
 
+    /// The law of one transition, and the chain of the states that transitions lead through.
+    pub fn sample_law(&self) -> FiniteLaw<'_> {
+        let (d, n) = (self.features.d, self.transitions.len());
+        let mass = (0..n).map(|z| self.mass(z)).collect();
+        let law = FiniteLaw::linear(d, mass, move |z, a, b| {
+            let t = &self.transitions[z];
+            let phi = &self.features.row(t.phi)[..d];
+            let psi: Vec<f64> = (0..d).map(|i| self.psi(t, i)).collect();
+            for ((row, phi), b) in a.chunks_mut(d).zip(phi).zip(b) {
+                row.iter_mut().zip(&psi).for_each(|(a, psi)| *a = phi * psi);
+                *b = phi * t.reward;
+            }
+        });
+        law.with_chain(match &self.chain {
+            Chain::States { law, p } => law::Chain {
+                from: self.transitions.iter().map(|t| t.phi).collect(),
+                to: self.transitions.iter().map(|t| t.next).collect(),
+                p: p.clone(),
+                law: law.clone(),
+            },
+            Chain::Replay => law::Chain {
+                from: (0..n as u32).collect(),
+                to: (0..n as u32).map(|z| (z + 1) % n as u32).collect(),
+                p: vec![1.0; n],
+                law: vec![1.0 / n as f64; n],
+            },
+        })
+    }
+
     /// The table that the kernels draw from.
     fn table(&self, law: Law) -> Table {
         let rows = self.features.len() + 1;
@@ -337,49 +368,37 @@ impl Problem for Td {
         out.iter_mut().zip(phi).for_each(|(out, phi)| *out = error * phi);
     }
     #[inline(always)]
-    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) {
+    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
         match &self.kind(c).dense {
             Some(dense) => dense.mean(theta, out),
             None => out.copy_from_slice(&self.systems.of(c).mean(theta)),
         }
+        true
     }
+    fn facts(&self) -> &dyn Facts {
+        self
+    }
+    fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
+        let tables: [LaneTable<'_>; LANES] = std::array::from_fn(|l| {
+            let kind = self.kind(lanes.agents[l.min(lanes.len - 1)]);
+            LaneTable { table: kind.table.as_ref().expect("a table unless sampling is mean"), rows: &kind.source.features.rows }
+        });
+        td::leg(lanes, &tables[..lanes.len], etas, isa);
+    }
+    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
+        let systems: [&Dense; LANES] =
+            std::array::from_fn(|l| self.kind(lanes.agents[l.min(lanes.len - 1)]).dense.as_ref().expect("laid out for mean sampling"));
+        dense::leg(lanes, &systems[..lanes.len], etas, isa);
+    }
+}
+
+impl Facts for Td {
     fn systems(&self) -> Option<&Systems> {
         Some(&self.systems)
     }
-    fn moments(&self, kind: usize) -> Option<Moments> {
-        let source = &self.kinds[kind].source;
-        let d = self.d;
-        // A_ij A_kl = phi_i phi_k psi_j psi_l: accumulate E over the symmetric products of (phi, psi, r).
-        let (mut aa, mut ab, mut bb) = (Mat::zeros(d * d, d * d), Mat::zeros(d * d, d), Mat::zeros(d, d));
-        let mut psi = vec![0.0; d];
-        for (z, t) in source.transitions.iter().enumerate() {
-            let w = source.mass(z);
-            if w == 0.0 {
-                continue;
-            }
-            let phi = &source.features.row(t.phi)[..d];
-            psi.iter_mut().enumerate().for_each(|(i, psi)| *psi = source.psi(t, i));
-            for j in 0..d {
-                for l in 0..d {
-                    let wp = w * psi[j] * psi[l];
-                    for i in 0..d {
-                        for k in 0..d {
-                            aa[(i * d + k, j * d + l)] += wp * phi[i] * phi[k];
-                        }
-                    }
-                }
-            }
-            for i in 0..d {
-                for k in 0..d {
-                    let wr = w * t.reward * phi[i] * phi[k];
-                    for j in 0..d {
-                        ab[(i * d + k, j)] += wr * psi[j];
-                    }
-                    bb[(i, k)] += wr * t.reward;
-                }
-            }
-        }
-        Some(Moments { aa, ab, bb })
+    /// A sample is a transition: `A = phi psi^T`, `b = r phi`.
+    fn law(&self, kind: usize) -> Option<FiniteLaw<'_>> {
+        Some(self.kinds[kind].source.sample_law())
     }
     fn gram(&self) -> Option<&Mat<f64>> {
         Some(&self.gram)
@@ -421,18 +440,6 @@ impl Problem for Td {
         arrays.insert("Phi", if shared { array(&[n, self.d], phi) } else { array(&[agents, n, self.d], phi) });
         arrays.insert("gamma", array(&[agents], (0..agents).map(|c| self.transitions(c).gamma).collect()));
         Some(arrays)
-    }
-    fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
-        let tables: [LaneTable<'_>; LANES] = std::array::from_fn(|l| {
-            let kind = self.kind(lanes.agents[l.min(lanes.len - 1)]);
-            LaneTable { table: kind.table.as_ref().expect("a table unless sampling is mean"), rows: &kind.source.features.rows }
-        });
-        td::leg(lanes, &tables[..lanes.len], etas, isa);
-    }
-    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
-        let systems: [&Dense; LANES] =
-            std::array::from_fn(|l| self.kind(lanes.agents[l.min(lanes.len - 1)]).dense.as_ref().expect("laid out for mean sampling"));
-        dense::leg(lanes, &systems[..lanes.len], etas, isa);
     }
 }
 

@@ -4,6 +4,7 @@
 //! it, and how it is taken. [`Observation`] has a field for each; columns of traces, checks, axes and
 //! schemas are made from [`METRICS`].
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::linalg;
@@ -42,8 +43,8 @@ pub enum Need {
     Gram,
     /// The method's control variates.
     Controls,
-    /// The linear systems of the operators.
-    Systems,
+    /// The agents' mean operators.
+    Means,
 }
 
 /// What is known of a run: the [`Need`]s that are met.
@@ -57,14 +58,14 @@ pub struct Knowledge {
     pub gram: bool,
     /// Whether the method has control variates.
     pub controls: bool,
-    /// Whether the operators are linear systems that are known.
-    pub systems: bool,
+    /// Whether the agents' mean operators are known.
+    pub means: bool,
 }
 
 impl Knowledge {
     /// Of a field, for a method that may have control variates and a point that the caller may measure from.
     pub fn of(field: &dyn Field, controls: bool, centre: bool) -> Self {
-        Self { root: field.root().is_some(), centre, gram: field.gram().is_some(), controls, systems: field.systems().is_some() }
+        Self { root: field.root().is_some(), centre, gram: field.facts().gram().is_some(), controls, means: field.has_mean() }
     }
 
     fn has(&self, need: Need) -> bool {
@@ -73,7 +74,7 @@ impl Knowledge {
             Need::RootOrCentre => self.root || self.centre,
             Need::Gram => self.gram,
             Need::Controls => self.controls,
-            Need::Systems => self.systems,
+            Need::Means => self.means,
         }
     }
 }
@@ -175,14 +176,14 @@ metrics! {
         instead: |seen| seen.mse,
         take: |sight, _| Some(linalg::distance_sq(sight.theta, sight.centre?)),
     }
-    /// `||mean gbar(theta)||`.
+    /// `||sum_c p_c gbar_c(theta)||`; not known where operators can only be sampled.
     residual {
         axis: "‖mean ḡ(θ)‖",
         degree: 1,
-        needs: [],
+        needs: [Means],
         is_predicted: false,
         instead: |_| None,
-        take: |sight, _| Some(linalg::norm_sq(&sight.of.mean_operator(sight.theta)).sqrt()),
+        take: |sight, _| Some(linalg::norm_sq(&sight.of.mean_operator(sight.theta)?).sqrt()),
     }
     /// `(theta - theta*)^T sum_c p_c Phi_c^T D_c Phi_c (theta - theta*)`.
     value_error {
@@ -193,14 +194,14 @@ metrics! {
         instead: |_| None,
         take: |sight, _| {
             let root = sight.of.field.root()?;
-            Some(value_error(sight.of.field.gram()?, sight.theta, root))
+            Some(value_error(sight.of.field.facts().gram()?, sight.theta, root))
         },
     }
     /// `sum_c p_c ||xi_c - xi*_c||^2`, `xi*_c = -gbar_c(theta*)`.
     control_error {
         axis: "mean ‖ξ − ξ*‖²",
         degree: 2,
-        needs: [Controls, Systems, Root],
+        needs: [Controls, Means, Root],
         is_predicted: false,
         instead: |_| None,
         take: |sight, _| {
@@ -214,7 +215,7 @@ metrics! {
     lyapunov {
         axis: "ψ",
         degree: 2,
-        needs: [Controls, Systems, Root],
+        needs: [Controls, Means, Root],
         is_predicted: false,
         instead: |_| None,
         take: |sight, seen| Some(seen.mse? + sight.control_weight * seen.control_error?),
@@ -225,29 +226,38 @@ metrics! {
 pub struct Metrics<'a> {
     field: &'a dyn Field,
     mean: Option<System>,
-    /// `xi*_c` of every kind.
+    /// `xi*_c` of every kind where operators are linear, of every agent elsewhere; empty where they are not known.
     ideal: Vec<Vec<f64>>,
 }
 
 impl<'a> Metrics<'a> {
     /// For runs on `field`.
     pub fn new(field: &'a dyn Field) -> Self {
+        let minus = |g: Vec<f64>| g.iter().map(|g| -g).collect();
         let ideal = match (field.systems(), field.root()) {
-            (Some(systems), Some(root)) => systems.kinds.iter().map(|s| s.mean(root).iter().map(|g| -g).collect()).collect(),
+            (Some(systems), Some(root)) => systems.kinds.iter().map(|s| minus(s.mean(root))).collect(),
+            (None, Some(root)) if field.has_mean() => {
+                let of = |c: usize| {
+                    let mut g = vec![0.0; field.dim()];
+                    field.mean(c, root, &mut g);
+                    minus(g)
+                };
+                (0..field.agents()).into_par_iter().map(of).collect()
+            }
             _ => Vec::new(),
         };
         Self { field, mean: field.systems().map(|s| s.mean()), ideal }
     }
 
-    /// `xi*_c`, where theta* is known.
+    /// `xi*_c = -gbar_c(theta*)`, d numbers, where `theta*` and the mean operators are known.
     pub fn ideal_control(&self, c: usize) -> Option<&[f64]> {
-        let kind = self.field.systems()?.kind_of[c];
-        self.ideal.get(kind as usize).map(Vec::as_slice)
+        let at = self.field.systems().map_or(c, |systems| systems.kind_of[c] as usize);
+        self.ideal.get(at).map(Vec::as_slice)
     }
 
-    /// `mean gbar(theta)`.
-    fn mean_operator(&self, theta: &[f64]) -> Vec<f64> {
-        self.mean.as_ref().map_or_else(|| self.field.mean_operator(theta), |mean| mean.mean(theta))
+    /// `sum_c p_c gbar_c(theta)`, where it is known.
+    fn mean_operator(&self, theta: &[f64]) -> Option<Vec<f64>> {
+        self.mean.as_ref().map_or_else(|| self.field.mean_operator(theta), |mean| Some(mean.mean(theta)))
     }
 
     /// The metrics of a run as it stands; `centre` is what `error` is measured from,
@@ -277,13 +287,14 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named() {
-        let known = Knowledge { root: true, systems: true, ..Knowledge::default() };
+        let known = Knowledge { root: true, means: true, ..Knowledge::default() };
         let missing = |name: &str, known: &Knowledge| metric(name).unwrap().missing(known);
         assert_eq!(missing("mse", &known), None);
         assert_eq!(missing("value_error", &known), Some(Need::Gram));
         assert_eq!(missing("lyapunov", &known), Some(Need::Controls));
         assert_eq!(missing("mse", &Knowledge::default()), Some(Need::Root));
         assert_eq!(missing("error", &Knowledge { centre: true, ..Knowledge::default() }), None);
-        assert_eq!(missing("residual", &Knowledge::default()), None);
+        assert_eq!(missing("residual", &Knowledge::default()), Some(Need::Means));
+        assert_eq!(missing("residual", &known), None);
     }
 }

@@ -24,7 +24,7 @@ impl Run<'_> {
         };
         let at = Place { seed, round: ask.down.round, exchange: ask.down.exchange, agent: ALL };
         let asked = ask.to.as_deref().unwrap_or(everyone);
-        let objective = field.objective().expect("checked when the run was built");
+        let objective = field.facts().objective().expect("checked when the run was built");
         let width = uplink.feedback_len(d);
         let mut feedback: Vec<&mut [f64]> = state.link.feedback.chunks_mut(width.max(1)).collect();
         feedback.resize_with(agents.len(), || &mut []);
@@ -70,7 +70,7 @@ impl Run<'_> {
         let Run { field, client: Working::Each(agents), everyone, seed, .. } = self else {
             unreachable!("called with agents that compute alone")
         };
-        let objective = field.objective().expect("checked when the run was built");
+        let objective = field.facts().objective().expect("checked when the run was built");
         for (i, c) in tell.to.as_deref().unwrap_or(everyone).iter().enumerate() {
             let here = At::new(objective, *c, *c, *seed, tell.down.round, None);
             agents[*c].told(&here, &with_own(&tell.down, tell.own.as_ref(), i));

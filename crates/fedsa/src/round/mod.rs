@@ -551,7 +551,7 @@ impl<'a> Run<'a> {
 /// # Errors
 /// When the method needs an objective and the problem has none.
 pub fn check_objective(settings: &dyn Settings, field: &dyn Field) -> Result<()> {
-    if settings.needs_objective() && field.objective().is_none() {
+    if settings.needs_objective() && field.facts().objective().is_none() {
         let what = "the method needs losses, gradients and Hessians, and the problem's operators are not known to be gradients";
         return Err(BadInput::new("kind", what, "a problem with an objective, such as linear systems with symmetric A_c"));
     }

@@ -1,8 +1,9 @@
-//! What theory says about a linear problem, in closed form.
+//! What theory says about a linear problem, in closed form, and about others near their root.
 //!
 //! Pure mathematics: [`Systems`](crate::problem::systems::Systems) and
 //! [`Moments`](crate::problem::systems::Moments) in, numbers out; no input or
-//! output, no randomness, the same result for any number of threads.
+//! output, no randomness, the same result for any number of threads. [`local`] makes such
+//! systems of other problems.
 //!
 //! One agent's mean operator is `gbar_c(theta) = bbar_c - Abar_c theta`. Of H
 //! local steps of size eta two matrices are all that remains ([`leg`]):
@@ -17,6 +18,7 @@
 //! | [`leg`] | what H local steps do |
 //! | [`fedlsa`] | where FedLSA's mean iterate is, and where it ends |
 //! | [`stability`] | whether a setting can work, and the largest step that does |
+//! | [`local`] | the same near the root of nonlinear operators |
 //! | [`exact_mse`] | the mean-square error under i.i.d. samples, its bias and its noise |
 //! | [`predict`] | which of these applies to a method, and what it comes to |
 //! | [`constants`] | the constants that the theorems of \[S\] are stated in |
@@ -30,6 +32,7 @@ pub mod exact_mse;
 pub mod fedlsa;
 pub mod fixed_point;
 pub mod leg;
+pub mod local;
 pub mod map;
 pub mod predict;
 pub mod scaffnew;

@@ -1,0 +1,75 @@
+//! What may be known of a problem beyond its samples and means.
+
+use faer::Mat;
+
+use super::arrays::Arrays;
+use super::law::FiniteLaw;
+use super::objective::Objective;
+use super::systems::{Moments, Systems};
+
+/// Optional knowledge of a problem. What is not overridden is not known, or follows from what is:
+/// second moments from the finite law of a sample, Jacobians from linear systems or from the objective,
+/// the objective from symmetric linear systems.
+///
+/// A *kind* is an index into [`Systems::kinds`]; where there are no systems, an agent.
+/// A problem that wraps another names it in [`Facts::base`] and overrides what it changes.
+pub trait Facts: Send + Sync {
+    /// The facts from which those that are not overridden are taken.
+    fn base(&self) -> Option<&dyn Facts> {
+        None
+    }
+    /// The linear systems, when every `gbar_c` is affine.
+    fn systems(&self) -> Option<&Systems> {
+        self.base()?.systems()
+    }
+    /// The losses, when every `gbar_c` is minus a gradient.
+    fn objective(&self) -> Option<&dyn Objective> {
+        match self.base() {
+            Some(base) => base.objective(),
+            None => self.systems().filter(|systems| systems.is_symmetric()).map(|systems| systems as &dyn Objective),
+        }
+    }
+    /// The Jacobian of `gbar_c` at theta into `out`, d x d: entry (i, j) is the derivative of component i by `theta_j`.
+    /// Whether it is known, which depends on neither c nor theta; where it is not, `out` is left as it is.
+    fn jacobian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>) -> bool {
+        if let Some(systems) = self.systems() {
+            out.copy_from(-&systems.of(c).a);
+        } else if let Some(objective) = self.objective() {
+            objective.hessian(c, theta, out);
+            *out *= faer::Scale(-1.0);
+        } else {
+            return self.base().is_some_and(|base| base.jacobian(c, theta, out));
+        }
+        true
+    }
+    /// The law of one sample of a kind of agents, where it has finitely many values.
+    fn law(&self, kind: usize) -> Option<FiniteLaw<'_>> {
+        self.base()?.law(kind)
+    }
+    /// Second moments of one sample `(A(z), b(z))` of a kind of agents under its stationary law, for linear operators.
+    fn moments(&self, kind: usize) -> Option<Moments> {
+        match self.base() {
+            Some(base) => base.moments(kind),
+            None => self.law(kind)?.moments(),
+        }
+    }
+    /// The stationary law of a kind's chain of states, where it has one.
+    fn stationary(&self, kind: usize) -> Option<&[f64]> {
+        self.base()?.stationary(kind)
+    }
+    /// `sum_c p_c Phi_c^T D_c Phi_c`, d x d: the norm of value errors.
+    fn gram(&self) -> Option<&Mat<f64>> {
+        self.base()?.gram()
+    }
+    /// What [`mod@super::file`] reads of the problem beside its linear systems: a Markov reward
+    /// process, additive noise.
+    fn export(&self) -> Option<Arrays> {
+        self.base()?.export()
+    }
+}
+
+/// Nothing is known.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unknown;
+
+impl Facts for Unknown {}
