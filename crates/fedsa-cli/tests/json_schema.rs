@@ -299,6 +299,9 @@ fn complete(table: &str) -> Option<(String, String)> {
                 "fedlsa" | "fedavg" | "scafflsa" | "fedhsa" => "local_steps = 2",
                 _ => "",
             };
+            if kind == "newton" {
+                return Some((file("kind = \"linear\"", "kind = \"mean\"", "kind = \"newton\"", ""), "method.m".into()));
+            }
             (file(garnet, "", &format!("kind = \"{kind}\"\nstep_size = 0.1\n{own}"), ""), "method.m".into())
         }
         "codec" => {

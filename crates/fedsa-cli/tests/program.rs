@@ -64,7 +64,11 @@ fn a_run_leaves_its_files() {
 
     let trace = table(&folder, "out/small");
     let columns: Vec<&str> = trace.columns().iter().map(|(name, _)| name.as_str()).collect();
-    let counted = ["round", "exchanges", "samples", "messages", "bits_up", "bits_down", "bits", "vectors_up"];
+    let counted = [
+        ["round", "exchanges", "samples", "messages", "bits_up", "bits_down", "bits", "vectors_up", "matrices_up", "scalars_up"].as_slice(),
+        &["operators", "gradients", "hessians", "hessian_vectors", "losses"],
+    ]
+    .concat();
     let metrics = ["mse", "error", "residual", "value_error", "control_error", "lyapunov"];
     assert_eq!(columns, [&["method", "kind", "point", "outcome", "seed"], &counted[..], &metrics].concat());
     // Two methods, two seeds, rounds 0 to 20.
@@ -77,7 +81,7 @@ fn a_run_leaves_its_files() {
     assert_eq!(counts(&trace, "seed")[..42], [[0; 21], [1; 21]].concat());
     assert_eq!(counts(&trace, "round")[..21], (0..=20).collect::<Vec<_>>());
     // Totals over four agents with ten steps a round.
-    assert_eq!(counts(&trace, "samples")[20], 20 * 4 * 10);
+    assert_eq!((counts(&trace, "samples")[20], counts(&trace, "operators")[20]), (20 * 4 * 10, 20 * 4 * 10));
     assert_eq!((counts(&trace, "vectors_up")[20], counts(&trace, "messages")[20]), (80, 160));
     assert!(counts(&trace, "bits_up")[20] > 80 * 3 * 64 && counts(&trace, "bits_up")[20] % 8 == 0);
     assert_eq!(counts(&trace, "bits")[20], counts(&trace, "bits_up")[20] + counts(&trace, "bits_down")[20]);

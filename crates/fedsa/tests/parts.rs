@@ -259,8 +259,7 @@ fn what_a_method_packs_itself_it_checks_itself() {
     let mut node = ClientNode::new(&federation, &*field, 0, 0).unwrap();
     let Todo::Ask { bytes, .. } = server.open() else { panic!("a question") };
     let answer = node.handle(&bytes[0]).unwrap().unwrap();
-    let (envelope, mut message) =
-        Message::decode(&answer, &*EXACT.codec, 100, |_, _| fedsa::random::Stream::default()).unwrap();
+    let (envelope, mut message) = Message::decode(&answer, &*EXACT.codec, 100, |_, _| fedsa::random::Stream::default()).unwrap();
     let Body::Packed(packed) = &mut message.parts[2].1 else { panic!("packed bytes") };
     packed.pop();
     let bad = message.encode(&envelope, &*EXACT.codec, &mut fedsa::random::Stream::default());
