@@ -912,12 +912,15 @@ fn media_are_checked() {
         scafflsa.lines().last().unwrap(),
         &["method[1].uplink: a delay (pull) uses a direction twice or never", "late (push), or a method without agent state"],
     );
-    for medium in ["kind = \"over-the-air\"", "kind = \"late\", law = \"constant\", rounds = 1"] {
+    for (medium, why) in [
+        ("kind = \"over-the-air\"", "needs to know which messages are in a round's mean"),
+        ("kind = \"late\", law = \"constant\", rounds = 1", "keeps one message of an agent"),
+    ] {
         let scafflsa = format!("label = \"SCAFFLSA\"\nrule = \"acknowledged\"\nuplink = {{ media = [{{ {medium} }}] }}");
         refused_file(
             &small("label = \"SCAFFLSA\"", &scafflsa),
             scafflsa.lines().last().unwrap(),
-            &["method[1].uplink: rule = \"acknowledged\" needs to know which messages are in a round's mean", "afresh"],
+            &[&format!("method[1].uplink: rule = \"acknowledged\" {why}"), "afresh"],
         );
     }
     refused_file(
