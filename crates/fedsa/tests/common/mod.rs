@@ -73,16 +73,9 @@ pub fn objectives(agents: usize) -> Vec<(&'static str, Box<dyn Settings>)> {
     let symmetric = |shift: f64| {
         let mut draws = stream(4, Purpose::Fresh, 0, 0);
         let mut agent = || {
-            let mut a = [[0.0; 4]; 4];
-            for i in 0..4 {
-                for j in 0..=i {
-                    (a[i][j], a[j][i]) = {
-                        let x = draws.uniform() - 0.5;
-                        (x, x)
-                    };
-                }
-                a[i][i] += shift;
-            }
+            let lower: [[f64; 4]; 4] = std::array::from_fn(|_| std::array::from_fn(|_| draws.uniform() - 0.5));
+            let entry = |i: usize, j: usize| lower[i.max(j)][i.min(j)] + if i == j { shift } else { 0.0 };
+            let a: [[f64; 4]; 4] = std::array::from_fn(|i| std::array::from_fn(|j| entry(i, j)));
             (a, std::array::from_fn(|_| draws.normal()))
         };
         linear(&(0..agents).map(|_| agent()).collect::<Vec<_>>())
