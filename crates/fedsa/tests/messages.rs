@@ -66,7 +66,7 @@ fn mangled() -> impl Strategy<Value = Vec<u8>> {
             let keep = end.index(2 * bytes.len()).min(bytes.len());
             bytes.truncate(keep.max(1));
             // Half of them with a checksum that fits, so that what is behind it is reached.
-            if bytes.len() % 2 == 0 && bytes.len() > 4 {
+            if bytes.len().is_multiple_of(2) && bytes.len() > 4 {
                 let text = bytes.len() - 4;
                 let checksum = crc32fast::hash(&bytes[..text]);
                 bytes[text..].copy_from_slice(&checksum.to_le_bytes());

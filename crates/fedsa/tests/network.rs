@@ -319,7 +319,8 @@ fn a_hostile_network_keeps_nobody_from_the_root() {
     let field = six();
     let alike = common::field(&common::linear(&[([[1.0, 0.3, 0.0], [-0.2, 1.5, 0.1], [0.0, 0.4, 0.8]], [1.0, -2.0, 0.5]); 6]), Law::Mean);
     let random = |rest: &str| method("scafflsa-random", &format!(r#"{{"step_size": 0.1, "talk_probability": 0.2{rest}}}"#));
-    let cases: [(&str, &dyn Field, Box<dyn Method>, u64); 8] = [
+    type Case<'a> = (&'a str, &'a dyn Field, Box<dyn Method>, u64);
+    let cases: [Case<'_>; 8] = [
         ("scafflsa", &*field, scafflsa(""), 40_000),
         ("scafflsa, acknowledged", &*field, scafflsa(r#", "rule": "acknowledged""#), 40_000),
         ("scafflsa, some of the agents", &*field, scafflsa(r#", "participants": 4"#), 80_000),
