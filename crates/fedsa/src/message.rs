@@ -194,7 +194,7 @@ pub const SPARSE: u8 = 254;
 /// The form of packed bytes.
 pub const PACKED: u8 = 255;
 
-/// Bytes of a message beside its parts: [`FRONT_BYTES`] before them and a checksum after them.
+/// Bytes of a message beside its parts: 23 before them and a checksum of 4 after them.
 pub const HEADER_BYTES: usize = FRONT_BYTES + CHECKSUM_BYTES;
 /// Bytes before the payload of a part.
 pub const PART_HEADER_BYTES: usize = 6;
