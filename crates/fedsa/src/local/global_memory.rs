@@ -28,6 +28,10 @@ impl Client for GlobalMemory {
         2
     }
 
+    fn remembers_rounds(&self) -> bool {
+        false
+    }
+
     fn local_steps(&self, t: u64) -> usize {
         self.steps.of(t).len
     }

@@ -28,6 +28,10 @@ pub use plain::Plain;
 pub trait Client: Send + Sync {
     /// How many vectors of d components an agent keeps between exchanges.
     fn memory(&self) -> usize;
+    /// Whether what it keeps lasts from round to round; otherwise it lasts from one exchange of a round to the next.
+    fn remembers_rounds(&self) -> bool {
+        self.memory() > 0
+    }
     /// How many local steps an answer in round t takes, for dividing work among threads.
     fn local_steps(&self, t: u64) -> usize;
     /// The control variates that agents keep in step with the server, if they do.
@@ -228,6 +232,11 @@ impl<'a> Batch<'a> {
             // The next step sees the same samples again.
             self.samples = before;
         }
+    }
+
+    /// Counts an observation of each lane that is made elsewhere, at a past model.
+    pub(crate) fn count_observation(&mut self) {
+        self.operators += (self.lanes.len * self.field.sampling().samples_per_step().max(1)) as u64;
     }
 
     /// Moves the agents' processes on by `steps` samples' worth without a step.

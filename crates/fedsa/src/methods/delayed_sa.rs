@@ -10,13 +10,15 @@
 //! `before = "nothing"` theta stays at theta_0 for t < tau (\[T\] eq. 5.8). Theorem 5.3's output
 //! is `output = { weighted = q }` with `q = 1 - alpha mu / 2`. With N agents the plain rule
 //! averages directions, the adaptive one counts those that are too old as zero.
+//!
+//! Beyond the sources: H local steps, so that a direction is `(theta_{c,H} - theta_t) / (H alpha)` at the model that it
+//! answers, a global step `theta += alpha_g H alpha v`, and m of the N agents a round.
 
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::fedtd::single_steps;
-use super::{Half, Setting, Settings, Shape, averaging, check_common, fixed};
+use super::{Drift, Half, Setting, Settings, Shape, averaging, check_common, fixed, one};
 use crate::error::{Result, require};
 use crate::local::Plain;
 use crate::protocol::{Give, Protocol};
@@ -31,23 +33,35 @@ use crate::server::{Participation, Server};
 pub struct DelayedSa {
     /// `alpha`.
     pub step_size: StepSize,
+    /// H.
+    #[serde(default = "one_step", skip_serializing_if = "is_one_step")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::methods::MAX_LOCAL_STEPS)))]
+    pub local_steps: usize,
+    /// `alpha_g`.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
+    pub global_step_size: f64,
+    /// m of the N agents take part in a round; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    pub participants: Option<usize>,
 }
 
 impl Settings for DelayedSa {
     fn check(&self, agents: usize) -> Result<()> {
-        check_common(&self.step_size, 1, 1.0, None, agents)
+        check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
     }
 
     fn client(&self, _: &Setting<'_>) -> Half {
-        Half::Lanes(Box::new(Plain { steps: fixed(self.step_size, 1) }))
+        Half::Lanes(Box::new(Plain { steps: fixed(self.step_size, self.local_steps) }))
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
-        Box::new(averaging(setting, fixed(self.step_size, 1), 1.0, None))
+        Box::new(averaging(setting, fixed(self.step_size, self.local_steps), self.global_step_size, self.participants))
     }
 
     fn shape(&self) -> Shape {
-        single_steps(self.step_size, None, true)
+        self.rule().shape(true)
     }
 }
 
@@ -58,6 +72,18 @@ impl Settings for DelayedSa {
 pub struct DelayAdaptiveSa {
     /// `alpha`.
     pub step_size: StepSize,
+    /// H.
+    #[serde(default = "one_step", skip_serializing_if = "is_one_step")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::methods::MAX_LOCAL_STEPS)))]
+    pub local_steps: usize,
+    /// `alpha_g`.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
+    pub global_step_size: f64,
+    /// m of the N agents take part in a round; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    pub participants: Option<usize>,
     /// `eps`; the (first) step size when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
@@ -67,7 +93,7 @@ pub struct DelayAdaptiveSa {
 impl Settings for DelayAdaptiveSa {
     fn check(&self, agents: usize) -> Result<()> {
         check_threshold(self.threshold)?;
-        check_common(&self.step_size, 1, 1.0, None, agents)
+        check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
     }
 
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
@@ -75,15 +101,15 @@ impl Settings for DelayAdaptiveSa {
     }
 
     fn client(&self, _: &Setting<'_>) -> Half {
-        Half::Lanes(Box::new(Plain { steps: fixed(self.step_size, 1) }))
+        Half::Lanes(Box::new(Plain { steps: fixed(self.step_size, self.local_steps) }))
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
-        adaptive(setting, self.step_size, self.threshold, Choice::EachNear)
+        self.rule().adaptive(setting, self.threshold, Choice::EachNear)
     }
 
     fn shape(&self) -> Shape {
-        single_steps(self.step_size, None, false)
+        self.rule().shape(false)
     }
 }
 
@@ -94,6 +120,18 @@ impl Settings for DelayAdaptiveSa {
 pub struct Dasa {
     /// `alpha`.
     pub step_size: StepSize,
+    /// H.
+    #[serde(default = "one_step", skip_serializing_if = "is_one_step")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::methods::MAX_LOCAL_STEPS)))]
+    pub local_steps: usize,
+    /// `alpha_g`.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
+    pub global_step_size: f64,
+    /// m of the N agents take part in a round; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    pub participants: Option<usize>,
     /// `eps`; the (first) step size when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
@@ -103,7 +141,7 @@ pub struct Dasa {
 impl Settings for Dasa {
     fn check(&self, agents: usize) -> Result<()> {
         check_threshold(self.threshold)?;
-        check_common(&self.step_size, 1, 1.0, None, agents)
+        check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
     }
 
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
@@ -111,15 +149,15 @@ impl Settings for Dasa {
     }
 
     fn client(&self, _: &Setting<'_>) -> Half {
-        Half::Lanes(Box::new(Plain { steps: fixed(self.step_size, 1) }))
+        Half::Lanes(Box::new(Plain { steps: fixed(self.step_size, self.local_steps) }))
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
-        adaptive(setting, self.step_size, self.threshold, Choice::NearestHalf)
+        self.rule().adaptive(setting, self.threshold, Choice::NearestHalf)
     }
 
     fn shape(&self) -> Shape {
-        single_steps(self.step_size, None, false)
+        self.rule().shape(false)
     }
 }
 
@@ -127,16 +165,73 @@ fn check_threshold(threshold: Option<f64>) -> Result<()> {
     require(threshold.is_none_or(|eps| eps > 0.0), "threshold", threshold.unwrap_or(0.0), "a positive distance")
 }
 
-fn adaptive(setting: &Setting<'_>, step_size: StepSize, threshold: Option<f64>, choice: Choice) -> Box<dyn Server> {
-    let steps = fixed(step_size, 1);
-    Box::new(Adaptive {
-        theta: setting.start.clone(),
-        steps,
-        participation: Participation { m: None, agents: setting.agents(), seed: setting.seed },
-        threshold: threshold.unwrap_or(step_size.largest()),
-        choice,
-        reach: setting.link.stale.or(setting.link.late).unwrap_or(0),
-        models: VecDeque::new(),
-        first: 0,
-    })
+/// What the three rules share.
+#[derive(Clone, Copy)]
+struct Rule {
+    step_size: StepSize,
+    local_steps: usize,
+    global_step_size: f64,
+    participants: Option<usize>,
+}
+
+impl Rule {
+    fn shape(self, is_linear: bool) -> Shape {
+        Shape {
+            drift: Drift::Zero,
+            step_size: self.step_size,
+            local_steps: self.local_steps as f64,
+            alpha_g: self.global_step_size,
+            participants: self.participants,
+            is_linear,
+        }
+    }
+
+    fn adaptive(self, setting: &Setting<'_>, threshold: Option<f64>, choice: Choice) -> Box<dyn Server> {
+        Box::new(Adaptive {
+            theta: setting.start.clone(),
+            steps: fixed(self.step_size, self.local_steps),
+            alpha_g: self.global_step_size,
+            participation: Participation { m: self.participants, agents: setting.agents(), seed: setting.seed },
+            threshold: threshold.unwrap_or(self.step_size.largest()),
+            choice,
+            reach: setting.link.stale.or(setting.link.late).unwrap_or(0),
+            models: VecDeque::new(),
+            first: 0,
+        })
+    }
+}
+
+/// The rule of each kind's settings, and a constructor with the defaults of the sources.
+macro_rules! rule {
+    ($kind:ident $(, $threshold:ident)?) => {
+        impl $kind {
+            /// As in the source: H = 1, `alpha_g = 1`, all agents.
+            pub fn new(step_size: StepSize) -> Self {
+                Self { step_size, local_steps: 1, global_step_size: 1.0, participants: None $(, $threshold: None)? }
+            }
+
+            fn rule(&self) -> Rule {
+                let Self { step_size, local_steps, global_step_size, participants, .. } = *self;
+                Rule { step_size, local_steps, global_step_size, participants }
+            }
+        }
+    };
+}
+
+rule!(DelayedSa);
+rule!(DelayAdaptiveSa, threshold);
+rule!(Dasa, threshold);
+
+fn one_step() -> usize {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_one_step(h: &usize) -> bool {
+    *h == 1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_one(x: &f64) -> bool {
+    *x == 1.0
 }

@@ -48,6 +48,6 @@ impl Settings for FedTd {
 }
 
 /// What theory sees of methods with H = 1 and no drift.
-pub(super) fn single_steps(step_size: StepSize, participants: Option<usize>, is_linear: bool) -> Shape {
+fn single_steps(step_size: StepSize, participants: Option<usize>, is_linear: bool) -> Shape {
     Shape { drift: Drift::Zero, step_size, local_steps: 1.0, alpha_g: 1.0, participants, is_linear }
 }

@@ -69,16 +69,10 @@ pub fn check_link(client: &Half, protocol: &Protocol, link: &Facts) -> Result<()
         }
         Half::Each(_) => return Ok(()),
     };
-    if client.memory() > 0 && link.stale.is_some() {
+    if client.remembers_rounds() && link.stale.is_some() {
         return refused(
             "a delay (pull) uses a direction twice or never, and the method's agents remember what they sent",
             "late (push), or a method without agent state such as fedlsa or fedtd",
-        );
-    }
-    if protocol.exchanges.len() > 1 && link.late.is_some() {
-        return refused(
-            "the method's second exchange needs the answers to its first in the same round, and they come late",
-            "a method with one exchange a round",
         );
     }
     if client.controls().is_some() && link.is_sum_only {

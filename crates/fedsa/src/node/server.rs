@@ -350,10 +350,7 @@ impl<'a> ServerNode<'a> {
         };
         let is_open = matches!(state.todo, Todo::Ask { .. });
         let latest = self.uplink.late.as_ref().map(|late| late.max());
-        let is_mail = state
-            .end
-            .mail
-            .is_of(state.opened.saturating_sub(u64::from(is_open)), latest, n, |parts| self.protocol.check_answer(0, parts).is_ok());
+        let is_mail = state.end.mail.is_of(state.opened.saturating_sub(u64::from(is_open)), state.opened, latest, n, &self.protocol);
         let is_at =
             self.protocol.exchange(state.exchange).is_some() && (state.opened > 0 || !is_open) && state.opened < u64::from(u32::MAX);
         if !rest.is_empty()

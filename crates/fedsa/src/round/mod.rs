@@ -372,7 +372,7 @@ impl<'a> Run<'a> {
         let each = protocol.wants_each(exchange);
         let one_by_one = each || uplink.late.is_some();
         let State { memory, chains, ledger, link, .. } = state;
-        if let (Some(pull), 0) = (&uplink.delay, exchange) {
+        if let Some(pull) = &uplink.delay {
             link.history.keep(&ask.down, chains, pull.delay.max());
         }
         let job = Job {
@@ -384,6 +384,7 @@ impl<'a> Run<'a> {
             down: &ask.down,
             own: ask.own.as_ref(),
             participants,
+            is_last: usize::from(exchange) + 1 == protocol.exchanges.len(),
             strides: Strides {
                 memory: stride(&**client, d),
                 chains: field.chain_len(),
@@ -414,7 +415,7 @@ impl<'a> Run<'a> {
         }
         let mut arrived: Vec<bool> = fates.iter().map(|f| f.gain != 0.0).collect();
         if uplink.late.is_some() {
-            letters = link.server_end.late(uplink, seed, t, letters);
+            letters = link.server_end.late(uplink, Place { seed, round: t, exchange, agent: ALL }, letters);
             *blocks = sum(d, letters.iter().map(|letter| Some((letter.weight, letter.part(part)))));
             arrived.clear();
         } else {
@@ -527,7 +528,7 @@ impl<'a> Run<'a> {
     /// or is counted on is looked at: a checksum guards against accidents only.
     fn can_be_at(&self, saved: &Saved) -> bool {
         let (field, uplink, state) = (&*self.field, &*self.uplink, &self.state);
-        let (agents, d, words) = (field.agents(), field.dim(), field.chain_len());
+        let (agents, words) = (field.agents(), field.chain_len());
         let are_chains = |chains: &[u64]| {
             let mut each = chains.chunks(words.max(1)).enumerate();
             chains.len() == agents * words && each.all(|(c, chain)| field.is_state(c, chain))
@@ -540,8 +541,8 @@ impl<'a> Run<'a> {
             && saved.output.continues(&state.output)
             && saved.link.feedback.len() == state.link.feedback.len()
             && saved.link.server_end.channel.len() == state.link.server_end.channel.len()
-            && saved.link.history.is_of(saved.round, reach, d, are_chains)
-            && saved.link.server_end.mail.is_of(saved.round, latest, agents, |parts| self.protocol.check_answer(0, parts).is_ok())
+            && saved.link.history.is_of(saved.round, reach, &self.protocol, are_chains)
+            && saved.link.server_end.mail.is_of(saved.round, saved.round, latest, agents, &self.protocol)
             && saved.agents.len() == self.client.save().len()
     }
 }
@@ -608,7 +609,7 @@ mod tests {
     fn a_state_that_the_run_cannot_come_to_is_refused() {
         let step_size = StepSize::Constant(0.01);
         let clear = Uplink::default();
-        let plain = |change: &dyn Fn(&mut Saved)| is_put_back(&DelayedSa { step_size }, &clear, change);
+        let plain = |change: &dyn Fn(&mut Saved)| is_put_back(&DelayedSa::new(step_size), &clear, change);
         assert!(plain(&|_| ()));
         assert!(!plain(&|saved| saved.layout = 1), "of another version");
         assert!(!plain(&|saved| saved.chains[1] = 2), "of two states");
@@ -627,18 +628,18 @@ mod tests {
             let last = postcard::to_stdvec(&OutputRule::Last).unwrap().len();
             saved.output = postcard::from_bytes(&[&bytes[..last], &bytes[last + without_rule..]].concat()).unwrap();
         };
-        assert!(with_output(OutputRule::Last, &DelayedSa { step_size }, &clear, |_| ()));
-        assert!(!with_output(OutputRule::Last, &DelayedSa { step_size }, &clear, counted));
+        assert!(with_output(OutputRule::Last, &DelayedSa::new(step_size), &clear, |_| ()));
+        assert!(!with_output(OutputRule::Last, &DelayedSa::new(step_size), &clear, counted));
         assert!(!plain(&|saved| saved.server[0].truncate(1)));
         assert!(!plain(&|saved| saved.server.push(vec![0.0; 2])));
         let stray = Letter { agent: 0, answers: 4, weight: 1.0, parts: vec![(Part::Direction, Body::Numbers(vec![0.0; 2]))] };
-        assert!(!plain(&|saved| saved.link.server_end.mail.post(6, stray.clone())), "nothing is late on a clear link");
+        assert!(!plain(&|saved| saved.link.server_end.mail.post(0, 6, stray.clone())), "nothing is late on a clear link");
         assert!(!plain(&|saved| saved.link.history.keep(&Message::one(4, 0, Part::Model, vec![0.0; 2]), &[0; 3], 9)));
 
         let mut late = Uplink::default();
         Late(Delay::Constant { rounds: 2 }).install(&mut late).unwrap();
-        let pushed = |change: &dyn Fn(&mut Saved)| is_put_back(&Dasa { step_size, threshold: None }, &late, change);
-        let with = |due: u64, letter: Letter| pushed(&|saved| saved.link.server_end.mail.post(due, letter.clone()));
+        let pushed = |change: &dyn Fn(&mut Saved)| is_put_back(&Dasa::new(step_size), &late, change);
+        let with = |due: u64, letter: Letter| pushed(&|saved| saved.link.server_end.mail.post(0, due, letter.clone()));
         assert!(pushed(&|_| ()));
         assert!(with(6, stray.clone()));
         assert!(!with(4, stray.clone()), "before this round");
@@ -653,7 +654,7 @@ mod tests {
 
         let mut stale = Uplink::default();
         Pull { before: Before::First, delay: Delay::Constant { rounds: 2 } }.install(&mut stale).unwrap();
-        let pulled = |change: &dyn Fn(&mut Saved)| is_put_back(&DelayedSa { step_size }, &stale, change);
+        let pulled = |change: &dyn Fn(&mut Saved)| is_put_back(&DelayedSa::new(step_size), &stale, change);
         let past = |round: u64, d: usize, chains: &[u64]| {
             pulled(&|saved| saved.link.history.keep(&Message::one(round, 0, Part::Model, vec![0.0; d]), chains, 2))
         };

@@ -39,13 +39,14 @@ impl ServerEnd {
     }
 
     /// Over a link with late answers: posts those of this round, and gives those that arrive in it.
-    pub fn late(&mut self, uplink: &Uplink, seed: u64, round: u64, letters: Vec<Letter>) -> Vec<Letter> {
+    pub fn late(&mut self, uplink: &Uplink, at: Place, letters: Vec<Letter>) -> Vec<Letter> {
         let Some(late) = &uplink.late else { return letters };
-        let key = Key::new(seed, Purpose::Delay, round);
+        let Place { round, exchange, .. } = at;
+        let key = Key::new(at.seed, Purpose::Delay, round);
         for letter in letters {
-            self.mail.post(round + late.of(round, letter.agent, &mut key.stream(letter.agent)), letter);
+            self.mail.post(exchange, round + late.of(round, letter.agent, &mut key.stream(letter.agent)), letter);
         }
-        self.mail.deliver(round)
+        self.mail.deliver(exchange, round)
     }
 
     /// Takes the answers of those who were asked, as they were sent; `None` for none. `at` is the exchange.
@@ -71,7 +72,7 @@ impl ServerEnd {
             arrived.clear();
         }
         if uplink.late.is_some() {
-            letters = self.late(uplink, at.seed, at.round, letters.into_iter().flatten().collect()).into_iter().map(Some).collect();
+            letters = self.late(uplink, at, letters.into_iter().flatten().collect()).into_iter().map(Some).collect();
             arrived.clear();
         }
         let mut sums = Vec::new();

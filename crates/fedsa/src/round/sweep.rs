@@ -86,6 +86,8 @@ pub(super) struct Worker {
     /// Of one agent at a stale model.
     single: Lanes,
     one: Outbox,
+    /// What one agent kept between the exchanges of a past round.
+    past_memory: Vec<Chunk>,
     bytes: Vec<u8>,
     decoded: Vec<f64>,
 }
@@ -98,6 +100,7 @@ impl Worker {
             outbox: Outbox::new(d),
             single: Lanes::new(d, chain_len),
             one: Outbox::new(d),
+            past_memory: Vec::new(),
             bytes: Vec::new(),
             decoded: vec![0.0; d],
         }
@@ -115,6 +118,8 @@ pub(super) struct Job<'a> {
     /// What some participants are sent of their own, in their order.
     pub own: Option<&'a Own>,
     pub participants: &'a [usize],
+    /// Whether this is the round's last exchange, in which local steps are made.
+    pub is_last: bool,
     pub strides: Strides,
     pub grain: usize,
     /// Set when the round is to be abandoned.
@@ -157,7 +162,7 @@ impl Job<'_> {
             if self.is_stopped() {
                 break;
             }
-            let Worker { lanes, outbox, single, one, bytes, decoded } = &mut *worker;
+            let Worker { lanes, outbox, single, one, past_memory, bytes, decoded } = &mut *worker;
             if chain_len > 0 {
                 for (c, lane) in block.iter().zip(lanes.chains.chunks_exact_mut(chain_len)) {
                     lane.copy_from_slice(&chains[(c - first) * chain_len..][..chain_len]);
@@ -173,9 +178,13 @@ impl Job<'_> {
             }
             if stale {
                 // The processes move on as if the samples of this round were used now.
-                batch.open_streams(Purpose::Sample, self.down.round);
-                batch.pass_over(self.client.local_steps(self.down.round));
-                self.answer_stale(block, &answers, single, one, outbox);
+                if self.is_last {
+                    batch.open_streams(Purpose::Sample, self.down.round);
+                    batch.pass_over(self.client.local_steps(self.down.round));
+                } else {
+                    batch.count_observation();
+                }
+                self.answer_stale(block, &answers, single, one, past_memory, outbox);
             } else {
                 self.client.answer(&mut batch, self.down, outbox);
             }
@@ -252,8 +261,19 @@ impl Job<'_> {
         answers[..block.len()].iter().any(|round| *round != t)
     }
 
-    /// Answers as agents did in past rounds, one agent at a time.
-    fn answer_stale(&self, block: &[usize], answers: &[u64; LANES], single: &mut Lanes, one: &mut Outbox, outbox: &mut Outbox) {
+    /// Answers as agents would have in past rounds, one agent at a time: exchange by exchange up to this one, with what
+    /// was told then.
+    fn answer_stale(
+        &self,
+        block: &[usize],
+        answers: &[u64; LANES],
+        single: &mut Lanes,
+        one: &mut Outbox,
+        memory: &mut Vec<Chunk>,
+        outbox: &mut Outbox,
+    ) {
+        let stride = self.strides.memory;
+        memory.resize(stride, Chunk::default());
         for (l, (c, round)) in block.iter().zip(answers).enumerate() {
             if *round == History::NOTHING || self.is_stopped() {
                 continue;
@@ -261,10 +281,12 @@ impl Job<'_> {
             let past = self.history.at(*round);
             let chain_len = self.strides.chains;
             single.chains[..chain_len].copy_from_slice(&past.chains[c * chain_len..(c + 1) * chain_len]);
-            one.clear();
             let agent = [*c];
-            let mut batch = Batch::new(self.field, self.seed, single, &agent, *c, &mut [], 0);
-            self.client.answer(&mut batch, &past.down, one);
+            for down in &past.down[..=usize::from(self.down.exchange)] {
+                one.clear();
+                let mut batch = Batch::new(self.field, self.seed, single, &agent, *c, memory, stride);
+                self.client.answer(&mut batch, down, one);
+            }
             if let Some((what, x)) = one.sent(0) {
                 outbox.send(l, what).copy_from_slice(x);
             }

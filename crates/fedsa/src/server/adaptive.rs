@@ -15,6 +15,8 @@ pub struct Adaptive {
     pub theta: Vec<f64>,
     /// Step sizes, for E.
     pub steps: Steps,
+    /// The global step size.
+    pub alpha_g: f64,
     /// Who takes part.
     pub participation: Participation,
     /// `eps`: how far a model may be from the present one.
@@ -85,9 +87,9 @@ impl Server for Adaptive {
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
-        // theta_{t+1} = theta_t + E v
+        // theta_{t+1} = theta_t + alpha_g E v
         if let Some(v) = self.direction(got) {
-            let step = self.steps.of(got.round).sum;
+            let step = self.alpha_g * self.steps.of(got.round).sum;
             self.theta.iter_mut().zip(&v).for_each(|(theta, v)| *theta += step * v);
         }
         Next::Done { tell: None }

@@ -49,11 +49,9 @@ pub fn methods(participants: Option<usize>) -> Vec<(&'static str, Box<dyn Method
         ("fedtd", r#""step_size": 0.05"#),
     ];
     let mut all: Vec<_> = settings.iter().map(|(kind, s)| (*kind, method(kind, &format!("{{{s}{m}}}")))).collect();
-    // These have all agents in every round.
-    if participants.is_none() {
-        for kind in ["delayed-sa", "delay-adaptive-sa", "dasa"] {
-            all.push((kind, method(kind, r#"{"step_size": 0.05}"#)));
-        }
+    for kind in ["delayed-sa", "delay-adaptive-sa", "dasa"] {
+        all.push((kind, method(kind, &format!(r#"{{"step_size": 0.05{m}}}"#))));
+        all.push((kind, method(kind, &format!(r#"{{"step_size": 0.02, "local_steps": 5, "global_step_size": 0.8{m}}}"#))));
     }
     let second: Vec<&str> = second_order().iter().map(|(name, _)| *name).collect();
     for kind in methods::KINDS.iter().filter(|_| participants.is_none()) {
