@@ -143,8 +143,8 @@ const MAX_PARTS: usize = 32;
 /// The parts of a dotted key that is to be set to `value`.
 ///
 /// # Errors
-/// When one is empty, there are too many, or the value is a preset.
-pub fn parts<'k>(key: &'k str, value: &Value) -> Result<Vec<&'k str>, BadInput> {
+/// When one is empty, or there are too many.
+pub fn parts(key: &str) -> Result<Vec<&str>, BadInput> {
     let parts: Vec<&str> = split_outside_quotes(key, '.').into_iter().map(unquoted).collect();
     if parts.len() > MAX_PARTS {
         let what = format!("`{}` is a key of {} parts", quoted(key), parts.len());
@@ -152,12 +152,6 @@ pub fn parts<'k>(key: &'k str, value: &Value) -> Result<Vec<&'k str>, BadInput> 
     }
     if parts.iter().any(|p| p.trim().is_empty()) {
         return Err(BadInput::new(quoted(key), "an empty part in a dotted key", "a key such as run.rounds"));
-    }
-    if let (["method", .., "kind"], Some(name)) = (&parts[..], value.as_str())
-        && fedsa::presets::find(name).is_some()
-    {
-        let what = format!("`{name}` is a method with its link, and only a [[method]] can say it");
-        return Err(BadInput::new(quoted(key), what, "a [[method]] of this kind beside the other"));
     }
     Ok(parts)
 }
@@ -168,7 +162,7 @@ pub fn parts<'k>(key: &'k str, value: &Value) -> Result<Vec<&'k str>, BadInput> 
 /// # Errors
 /// When a part of the key names nothing that can be entered.
 pub fn set(table: &mut Table, key: &str, value: &Value) -> Result<Vec<String>, BadInput> {
-    let parts = parts(key, value)?;
+    let parts = parts(key)?;
     let mut done = Vec::new();
     set_parts(table, &parts, String::new(), value, &mut done)?;
     Ok(done)
@@ -261,6 +255,9 @@ pub fn set_items<I: ListItem>(
         }
         let Value::Table(inner) = item.value_mut() else { continue };
         set_parts(inner, rest, format!("{path}[{i}]"), value, done)?;
+        if name == "method" {
+            super::presets::expand_one(inner);
+        }
     }
     if found {
         return Ok(());

@@ -1,7 +1,7 @@
 //! A method whose `kind` is a preset of the library: the preset's settings, and what the file gives in their place.
 //!
 //! `kind = "qfedtd"` stands for the settings of [`fedsa::presets`], in which every key that the file
-//! gives replaces the preset's. What runs, and what `check` prints, is the method itself.
+//! gives replaces the preset's; so it does when `--set` or a sweep sets a method's `kind` to a preset. What runs, and what `check` prints, is the method itself.
 
 use fedsa::presets;
 use toml::{Table, Value};
@@ -9,15 +9,19 @@ use toml::{Table, Value};
 /// Puts in place of presets what they stand for.
 pub fn expand(table: &mut Table) {
     for method in table.get_mut("method").and_then(Value::as_array_mut).into_iter().flatten() {
-        let Some(own) = method.as_table_mut() else { continue };
-        let name = own.get("kind").and_then(Value::as_str);
-        let Some(preset) = name.and_then(presets::find) else { continue };
-        let mut settings = Table::try_from(preset).expect("a preset has tables, numbers and names");
-        own.remove("kind");
-        settings.insert("label".into(), Value::String(preset.name.into()));
-        settings.extend(std::mem::take(own));
-        *own = settings;
+        method.as_table_mut().map(expand_one);
     }
+}
+
+/// Puts in place of a method's table what its preset stands for, where its `kind` is one.
+pub fn expand_one(own: &mut Table) {
+    let name = own.get("kind").and_then(Value::as_str);
+    let Some(preset) = name.and_then(presets::find) else { return };
+    let mut settings = Table::try_from(preset).expect("a preset has tables, numbers and names");
+    own.remove("kind");
+    settings.insert("label".into(), Value::String(preset.name.into()));
+    settings.extend(std::mem::take(own));
+    *own = settings;
 }
 
 #[cfg(test)]
@@ -33,5 +37,17 @@ mod tests {
         assert_eq!((first["kind"].as_str(), first["label"].as_str()), (Some("fedtd"), Some("qfedtd")));
         assert_eq!(first["uplink"]["codec"]["bits"].as_integer(), Some(4));
         assert_eq!((second["label"].as_str(), second["uplink"].as_table().unwrap().len()), (Some("a"), 0));
+    }
+
+    #[test]
+    fn a_preset_can_be_set_and_swept() {
+        let mut table: Table = "method = [{ kind = \"fedtd\", label = \"TD\", step_size = 0.1 }]".parse().unwrap();
+        let set = |table: &mut Table, name: &str| {
+            super::super::dotted::set(table, "method.TD.kind", &Value::String(name.into())).unwrap();
+            table["method"][0].clone()
+        };
+        let method = set(&mut table, "qfedtd");
+        assert_eq!((method["kind"].as_str(), method["label"].as_str()), (Some("fedtd"), Some("TD")));
+        assert_eq!((method["step_size"].as_float(), method["uplink"]["codec"]["bits"].as_integer()), (Some(0.1), Some(4)));
     }
 }

@@ -84,7 +84,7 @@ impl Sections {
     /// # Errors
     /// When it is in none of these tables, or a part of it names nothing that can be entered.
     pub fn set(&mut self, key: &str, value: &Value) -> Result<Vec<String>, BadInput> {
-        let parts = parts(key, value)?;
+        let parts = parts(key)?;
         let [first, rest @ ..] = &parts[..] else { return Ok(Vec::new()) };
         let path = joined_path("", first);
         let mut done = Vec::new();

@@ -305,7 +305,7 @@ fn name(axes: &mut [(Option<usize>, bool, Axis)]) -> Result<()> {
 
 /// The parts of a key as names show them: those with dots in quotes.
 fn named_parts(key: &str) -> Vec<String> {
-    let parts = parts(key, &Value::Boolean(false)).unwrap_or_else(|_| vec![key]);
+    let parts = parts(key).unwrap_or_else(|_| vec![key]);
     parts.iter().map(|part| if part.contains('.') { format!("\"{part}\"") } else { (*part).to_string() }).collect()
 }
 
@@ -333,7 +333,7 @@ impl Axis {
         }
         for (j, key) in keys.iter().enumerate() {
             let at = if is_joint { format!("keys[{j}]") } else { "key".to_string() };
-            let parts = parts(key, &Value::Boolean(false)).map_err(|e| BadInput { key: at.clone(), ..e })?;
+            let parts = parts(key).map_err(|e| BadInput { key: at.clone(), ..e })?;
             if let ["method", .., "label"] = parts[..] {
                 return Err(BadInput::new(at, "labels are the same at every point", "a key other than a method's label"));
             }
