@@ -854,6 +854,12 @@ fn codecs_are_checked() {
 }
 
 #[test]
+fn methods_that_need_an_objective_say_so() {
+    let newton = small("kind = \"fedlsa\"", "kind = \"newton\"").replacen("step_size = 0.1\nlocal_steps = 10\n", "", 1);
+    refused_file(&newton, "kind = \"newton\"", &["method[0].kind: the method needs losses, gradients and Hessians", "symmetric A_c"]);
+}
+
+#[test]
 fn media_are_checked() {
     let at = "method[0].uplink.media[0]";
     for success in ["1.5", "-0.1", "nan", "inf"] {

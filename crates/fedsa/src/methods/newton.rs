@@ -8,7 +8,8 @@
 //! ```
 //! For problems with an objective: gbar_c = -grad f_c, as linear ones with symmetric `A_c`. The row of losses includes
 //! s = 0, because an agent that is missing counts as zero in all of its losses alike. An agent's last Hessian is kept
-//! and counts where a new one is missing. Source: Newton's method, Armijo (1966); the exchanges are those on which the
+//! and counts where a new one is missing; a gradient that is missing counts as zero, so that over a link that loses
+//! messages a round steps to the root of the agents that arrived, and does not settle. Source: Newton's method, Armijo (1966); the exchanges are those on which the
 //! methods with Hessian eigenvectors (\[T\] chapter 2) build.
 
 use serde::{Deserialize, Serialize};
