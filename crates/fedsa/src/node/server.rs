@@ -101,6 +101,15 @@ struct Saved {
     state: State,
 }
 
+/// [`Saved`] without copies: copies of controls may fill much of the memory.
+#[derive(Serialize)]
+struct Saving<'a> {
+    layout: u32,
+    digest: u64,
+    server: Vec<Vec<f64>>,
+    state: &'a State,
+}
+
 impl<'a> ServerNode<'a> {
     /// The server of a federation at the start of a run. It needs no problem.
     ///
@@ -239,8 +248,8 @@ impl<'a> ServerNode<'a> {
     /// Takes an answer to the question under way. A second copy of it changes nothing.
     ///
     /// # Errors
-    /// When it is not the answer of such an agent to what it was asked, or its control variate is not the one that it
-    /// should have: it then does not count, and nothing else changes.
+    /// When it is not the answer of such an agent to what it was asked, or says that its control variate is older than the
+    /// question supposes, which its next question then brings: it does not count, and nothing else changes.
     pub fn take(&mut self, agent: usize, bytes: &[u8]) -> Result<()> {
         let (at, parts) = self.answer(agent, bytes)?;
         if parts[0].0 == Part::Behind {
@@ -323,7 +332,7 @@ impl<'a> ServerNode<'a> {
     /// All that it remembers, as bytes, between any two calls: a server that saves before it sends goes on after a restart
     /// as if nothing had been.
     pub fn save(&self) -> Vec<u8> {
-        let saved = Saved { layout: LAYOUT, digest: self.digest, server: self.server.state(), state: self.state.clone() };
+        let saved = Saving { layout: LAYOUT, digest: self.digest, server: self.server.state(), state: &self.state };
         postcard::to_stdvec(&saved).expect("plain data serialises")
     }
 
