@@ -45,7 +45,7 @@ pub enum Part {
     Gradient = 7,
     /// A symmetric matrix, its lower triangle row by row; d (d + 1) / 2 numbers.
     Hessian = 8,
-    /// Losses at several trial points; one number each.
+    /// Losses at several trial points, and what goes with them; one number each.
     Losses = 9,
     /// A step that the server proposes; d numbers.
     Step = 10,
@@ -202,6 +202,8 @@ pub const PART_HEADER_BYTES: usize = 6;
 const FRONT_BYTES: usize = 23;
 /// Bytes of the checksum.
 const CHECKSUM_BYTES: usize = 4;
+/// Rounds are numbered below this.
+pub const MAX_ROUNDS: u64 = u32::MAX as u64 - 1;
 /// The version of the byte format.
 const VERSION: u8 = 2;
 
@@ -210,8 +212,9 @@ const VERSION: u8 = 2;
 pub struct Envelope {
     /// The agent that sends it up or is sent it down; [`ALL`] where all agents are sent the same.
     pub agent: usize,
-    /// From an agent: how many rounds its control variate has seen the end of; 0 for methods without. From the
-    /// server 0.
+    /// For control variates, else 0. To an agent that is told means: how many rounds its control must have seen the end
+    /// of. From an agent: the checksum of the answer that its control last took for included, 0 for none; the server
+    /// compares it with that of the answer which it counted.
     pub seen: u32,
     /// The hash of what both ends were built with.
     pub settings: u64,
@@ -281,14 +284,14 @@ impl Message {
         HEADER_BYTES + self.parts.iter().map(|p| PART_HEADER_BYTES + part(p)).sum::<usize>()
     }
 
-    /// The message that bytes hold, of parts of at most `longest` numbers or bytes; `open` gives the
-    /// encoder's stream for a round and exchange.
+    /// What is before the parts of a message: its envelope, round, exchange and number of parts, for looking before more
+    /// is read.
     ///
     /// # Errors
-    /// When the bytes are not a message of this version made with `codec`, or were damaged.
-    pub fn decode(bytes: &[u8], codec: &dyn Codec, longest: usize, open: impl Fn(u64, u8) -> Stream) -> Result<(Envelope, Self)> {
+    /// When the bytes are not a message of this version, or were damaged.
+    pub fn front(bytes: &[u8]) -> Result<(Envelope, u64, u8, usize)> {
         let Some((text, checksum)) = bytes.split_last_chunk::<CHECKSUM_BYTES>() else { return Err(malformed("too short")) };
-        let Some((front, mut rest)) = text.split_first_chunk::<FRONT_BYTES>() else { return Err(malformed("too short")) };
+        let Some((front, _)) = text.split_first_chunk::<FRONT_BYTES>() else { return Err(malformed("too short")) };
         if crc32fast::hash(text) != u32::from_le_bytes(*checksum) {
             return Err(malformed("damaged on its way: its checksum does not match"));
         }
@@ -297,12 +300,30 @@ impl Message {
         }
         let word = |at: usize| u32::from_le_bytes(front[at..at + 4].try_into().expect("four bytes"));
         let (exchange, round, agent) = (front[1], u64::from(word(3)), word(7));
+        if round >= MAX_ROUNDS {
+            return Err(malformed(format!("round {round}, of at most {MAX_ROUNDS}")));
+        }
         let agent = if agent == u32::MAX { ALL } else { agent as usize };
         let settings = u64::from_le_bytes(front[15..].try_into().expect("eight bytes"));
-        let envelope = Envelope { agent, seen: word(11), settings };
+        Ok((Envelope { agent, seen: word(11), settings }, round, exchange, usize::from(front[2])))
+    }
+
+    /// The checksum of a message's bytes: the four at their end. (The CRC of all bytes is the same for every message.)
+    pub(crate) fn checksum(bytes: &[u8]) -> u32 {
+        bytes.last_chunk().map_or(0, |checksum| u32::from_le_bytes(*checksum))
+    }
+
+    /// The message that bytes hold, of parts of at most `longest` numbers or bytes; `open` gives the
+    /// encoder's stream for a round and exchange.
+    ///
+    /// # Errors
+    /// When the bytes are not a message of this version made with `codec`, or were damaged.
+    pub fn decode(bytes: &[u8], codec: &dyn Codec, longest: usize, open: impl Fn(u64, u8) -> Stream) -> Result<(Envelope, Self)> {
+        let (envelope, round, exchange, count) = Self::front(bytes)?;
+        let mut rest = &bytes[FRONT_BYTES..bytes.len() - CHECKSUM_BYTES];
         let mut stream = open(round, exchange);
         let mut parts = Vec::new();
-        for _ in 0..front[2] {
+        for _ in 0..count {
             let Some((head, payload)) = rest.split_first_chunk::<PART_HEADER_BYTES>() else { return Err(malformed("a part is cut off")) };
             let part = Part::ALL.into_iter().find(|p| *p as u8 == head[0]).ok_or_else(|| malformed(format!("part {}", head[0])))?;
             let len = u32::from_le_bytes(head[2..].try_into().expect("four bytes")) as usize;

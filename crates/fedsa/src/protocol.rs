@@ -93,7 +93,7 @@ impl Protocol {
         self.exchanges.get(usize::from(exchange))
     }
 
-    /// The part that the server wants in the answers to an exchange, where it is one.
+    /// The parts that the server wants in the answers to an exchange.
     pub fn wanted(&self, exchange: u8) -> &[Want] {
         self.exchange(exchange).map_or(&[], |exchange| &exchange.wants)
     }
@@ -114,6 +114,47 @@ impl Protocol {
         let told = self.tell.iter().chain(&self.tell_own);
         let up = self.exchanges.iter().flat_map(|e| &e.wants).map(|want| want.len);
         down.chain(told).map(|(_, len)| *len).chain(up).map(Len::largest).max().unwrap_or(0)
+    }
+
+    /// The most parts that a message has.
+    pub fn most_parts(&self) -> usize {
+        let exchange = |e: &Exchange| (e.down.len() + e.own.len()).max(e.wants.len());
+        // A server node may send a control variate besides.
+        1 + self.exchanges.iter().map(exchange).max().unwrap_or(0).max(self.tell.len() + self.tell_own.len())
+    }
+
+    /// Whether messages can be made and read as it says.
+    ///
+    /// # Errors
+    /// When an exchange wants nothing or the same part twice, a sum is wanted of what cannot be summed, or a codec would
+    /// have to encode two parts of one message.
+    pub fn check(&self) -> Result<()> {
+        let bad = |what: String| Err(BadInput::new("protocol", what, "parts that can be encoded, summed and told apart"));
+        if self.exchanges.is_empty() || self.exchanges.len() > usize::from(TELL) {
+            return bad(format!("{} exchanges", self.exchanges.len()));
+        }
+        let told = [(&self.tell, &self.tell_own)].into_iter();
+        let down = self.exchanges.iter().map(|exchange| (&exchange.down, &exchange.own)).chain(told);
+        let down = down.map(|(all, own)| all.iter().chain(own).map(|(part, _)| *part).collect::<Vec<Part>>());
+        let up = self.exchanges.iter().map(|exchange| exchange.wants.iter().map(|want| want.part).collect::<Vec<Part>>());
+        for parts in down.chain(up) {
+            if parts.len() > 100 || parts.iter().enumerate().any(|(i, part)| parts[..i].contains(part)) {
+                return bad(format!("a message of {} parts, some of them alike", parts.len()));
+            }
+            if parts.iter().filter(|part| part.may_be_encoded()).count() > 1 {
+                return bad("two parts of a message that a codec may alter".into());
+            }
+        }
+        for want in self.exchanges.iter().flat_map(|exchange| &exchange.wants) {
+            let is_summable = matches!(want.len, Len::Exactly(_)) && !matches!(want.part, Part::Correction | Part::Packed);
+            if want.give == Give::Sum && !is_summable {
+                return bad(format!("a sum of {:?}, which has no fixed number of numbers", want.part));
+            }
+        }
+        match self.exchanges.iter().position(|exchange| exchange.wants.is_empty()) {
+            None => Ok(()),
+            Some(e) => bad(format!("exchange {e} wants nothing back")),
+        }
     }
 
     /// Whether a message down is one of this method.
@@ -224,6 +265,19 @@ mod tests {
         assert!(protocol.check_answer(0, &[]).is_err());
         assert!(protocol.check_answer(0, &[vector(Part::Operator, 3), vector(Part::Operator, 3)]).is_err());
         assert_eq!(protocol.longest(), 3);
+        assert!(protocol.check().is_ok());
+        let with = |change: &dyn Fn(&mut Protocol)| {
+            let mut changed = protocol.clone();
+            change(&mut changed);
+            changed.check()
+        };
+        let want = |part, len, give| Want { part, len, give };
+        assert!(with(&|p| p.exchanges.clear()).is_err());
+        assert!(with(&|p| p.exchanges[1].wants.clear()).is_err());
+        assert!(with(&|p| p.exchanges[0].wants.push(want(Part::Operator, Len::Exactly(3), Give::Sum))).is_err(), "twice");
+        assert!(with(&|p| p.exchanges[0].wants.push(want(Part::Gradient, Len::Exactly(3), Give::Sum))).is_err(), "two for a codec");
+        assert!(with(&|p| p.exchanges[0].wants.push(want(Part::Packed, Len::AtMost(3), Give::Sum))).is_err());
+        assert!(with(&|p| p.exchanges[0].wants.push(want(Part::Packed, Len::AtMost(3), Give::Each))).is_ok());
         // What is told at the end of a round is told only where the method tells anything.
         let silent = Protocol::directions(3, Give::Each);
         assert!(silent.check_down(&Message::one(0, TELL, Part::Direction, vec![0.0; 3])).is_err());

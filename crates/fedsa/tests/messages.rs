@@ -165,6 +165,7 @@ fn strange(d: usize, envelope: &Envelope) -> Vec<Vec<u8>> {
             for parts in [
                 vec![number(Part::Model, d), number(Part::Operator, d)],
                 vec![number(Part::Model, d), number(Part::Included, 1)],
+                vec![number(Part::Direction, d), (Part::Included, Body::Numbers(vec![-1.0]))],
                 vec![number(Part::Model, d), number(Part::Control, d + 1)],
                 vec![number(Part::Gradient, d), number(Part::Hessian, d)],
                 vec![(Part::Model, Body::Packed(vec![0; d]))],
@@ -287,6 +288,8 @@ fn saved_nodes_are_put_back_whole_or_refused() {
                 bytes
             };
             if node.restore(&mangle(&saved_node, &mut draws)).is_ok() {
+                let Todo::Ask { bytes, .. } = halves.server.todo() else { panic!("a question") };
+                let _ = node.handle(&bytes[0]);
                 node.restore(&empty_node).unwrap();
             }
             assert_eq!(node.save(), empty_node, "{kind}");

@@ -73,6 +73,8 @@ struct World<'a> {
     /// Messages that come after their round: down to agents, up from agents.
     late_down: Vec<(usize, Arc<[u8]>)>,
     late_up: Vec<(usize, Vec<u8>)>,
+    /// The control that each answer was computed with, for methods that learn means from models.
+    controls: HashMap<Vec<u8>, Vec<f64>>,
     /// The rounds, exchanges and agents whose answers counted.
     counted: HashSet<(u64, u8, usize)>,
 }
@@ -94,6 +96,7 @@ impl<'a> World<'a> {
             older: saved,
             late_down: Vec::new(),
             late_up: Vec::new(),
+            controls: HashMap::new(),
             counted: HashSet::new(),
         }
     }
@@ -126,16 +129,21 @@ impl<'a> World<'a> {
         (c + 1 + self.draws.bits() as usize % (self.nodes.len() - 1)) % self.nodes.len()
     }
 
+    /// An agent from its last state, an older one, or none.
+    fn comes_back(&mut self, c: usize) {
+        self.nodes[c] = ClientNode::new(&self.federation, self.field, c, c).unwrap();
+        match self.draws.bits() % 3 {
+            0 => self.nodes[c].restore(&self.last[c]).unwrap(),
+            1 => self.nodes[c].restore(&self.older[c]).unwrap(),
+            _ => {}
+        }
+    }
+
     /// Agents die and come back from their last state, an older one, or none.
     fn agents_die(&mut self, t: u64) {
         for c in 0..self.nodes.len() {
             if self.happens(self.habits.agent_dies) {
-                self.nodes[c] = ClientNode::new(&self.federation, self.field, c, c).unwrap();
-                match self.draws.bits() % 3 {
-                    0 => self.nodes[c].restore(&self.last[c]).unwrap(),
-                    1 => self.nodes[c].restore(&self.older[c]).unwrap(),
-                    _ => {}
-                }
+                self.comes_back(c);
             }
             if t % 50 == 7 * c as u64 {
                 self.older[c] = self.nodes[c].save();
@@ -161,6 +169,10 @@ impl<'a> World<'a> {
         match self.nodes[c].handle(bytes) {
             Ok(answer) => {
                 self.last[c] = self.nodes[c].save();
+                let control = self.nodes[c].control(self.server.theta(), self.server.rounds() - 1, false);
+                if let (Some(answer), Some(control)) = (&answer, control) {
+                    self.controls.insert(answer.clone(), control);
+                }
                 answer
             }
             Err(e) => {
@@ -198,6 +210,11 @@ impl<'a> World<'a> {
                     if fate == Fate::Twice {
                         assert_eq!(self.hand(c, bytes), first, "a repeated question gets the same bytes");
                     }
+                    if self.happens(self.habits.agent_dies) {
+                        // It dies after its answer has left, comes back, and is asked the same again.
+                        self.comes_back(c);
+                        answers.extend(self.hand(c, bytes).map(|answer| (c, answer)));
+                    }
                     if fate == Fate::Misdelivered {
                         let other = self.another(c);
                         answers.extend(self.hand(other, bytes).map(|answer| (other, answer)));
@@ -233,6 +250,14 @@ impl<'a> World<'a> {
                         assert_eq!(self.server.take(c, &answer).is_ok(), is_taken);
                     }
                     if is_taken {
+                        if let (Some(own), Some(copy)) = (self.controls.get(&answer), self.server.control(c)) {
+                            let apart = common::distance(own, copy);
+                            assert!(
+                                apart < 1e-9,
+                                "an answer with another control counts: {apart:e} apart, agent {c}, round {}",
+                                self.server.rounds() - 1
+                            );
+                        }
                         self.counted.insert((self.server.rounds() - 1, exchange_of(&answer), c));
                     }
                 }
@@ -241,6 +266,7 @@ impl<'a> World<'a> {
     }
 
     fn round(&mut self) {
+        self.controls.clear();
         self.agents_die(self.server.rounds());
         let mut todo = self.server.open();
         loop {
@@ -267,6 +293,18 @@ impl<'a> World<'a> {
             sum.iter_mut().zip(xi).for_each(|(s, x)| *s += p * x);
         }
         fedsa::linalg::norm_sq(&sum).sqrt()
+    }
+
+    /// After rounds in which nothing happens, the largest difference of an agent's control from the server's copy.
+    fn controls_apart(&mut self) -> f64 {
+        self.habits = Habits { lost: 0.0, other: 0.0, agent_dies: 0.0, server_dies: 0.0 };
+        (self.late_down.clear(), self.late_up.clear());
+        (0..30).for_each(|_| self.round());
+        let apart = |(c, node): (usize, &ClientNode<'_>)| {
+            let own = node.control(self.server.theta(), self.server.rounds(), true).expect("a method with control variates");
+            common::distance(&own, self.server.control(c).unwrap())
+        };
+        self.nodes.iter().enumerate().map(apart).fold(0.0, f64::max)
     }
 
     fn error(&self) -> f64 {
@@ -342,7 +380,82 @@ fn a_hostile_network_keeps_nobody_from_the_root() {
         }
         let error = world.error();
         assert!(error < 1e-18, "{name}: {error:e}");
+        if has_controls {
+            let apart = world.controls_apart();
+            assert!(apart < 1e-11, "{name}: an agent's control and its copy are {apart:e} apart");
+        }
     }
+}
+
+/// Along chains and with error feedback an agent that dies answers the same question differently: controls stay in step
+/// with the answers that counted.
+#[test]
+fn controls_are_those_of_the_answers_that_counted() {
+    let coarse = common::link(r#"{"kind": "quantised", "bits": 6}"#, true, &[]).unwrap();
+    let noise = Some(Noise { std: 0.3, radius: 0.6, seed: 1 });
+    let problem = LinearSystems { agents: 6, dim: 3, noise, ..Default::default() };
+    let field = common::field(&problem, Law::Markov);
+    for link in [&*EXACT, &coarse] {
+        for rest in ["", r#", "participants": 4"#, r#", "rule": "acknowledged""#] {
+            let method = scafflsa(rest);
+            for agent_dies in [0.01, 0.1] {
+                let mut world = World::new(&*field, &*method, link, Habits { agent_dies, ..HOSTILE });
+                (0..3000).for_each(|_| world.round());
+                let (sum, apart) = (world.control_sum(), world.controls_apart());
+                assert!(sum < 1e-11 && apart < 1e-11, "{rest}: {sum:e}, {apart:e}");
+            }
+        }
+    }
+}
+
+/// What is told of a round is lost once: the agent is out of step at most once.
+#[test]
+fn one_lost_tell_costs_one_answer() {
+    let field = common::field(&LinearSystems { agents: 20, dim: 3, ..Default::default() }, Law::Mean);
+    let method = scafflsa(r#", "participants": 2"#);
+    let mut world = World::new(&*field, &*method, &EXACT, Habits { lost: 0.0, other: 0.0, agent_dies: 0.0, server_dies: 0.0 });
+    let (mut refused, mut lost) = (Vec::new(), None);
+    for t in 0..600 {
+        let mut todo = world.server.open();
+        loop {
+            todo = match todo {
+                Todo::Ask { to, bytes } => {
+                    for (c, bytes) in to.iter().zip(&bytes) {
+                        let answer = world.hand(*c, bytes).unwrap();
+                        if world.server.take(*c, &answer).is_err() {
+                            refused.push((t, *c));
+                        }
+                    }
+                    world.server.close()
+                }
+                Todo::Tell { to, bytes } => {
+                    for (c, bytes) in to.iter().zip(&bytes) {
+                        if t >= 20 && lost.is_none() {
+                            lost = Some(*c);
+                        } else {
+                            world.hand(*c, bytes);
+                        }
+                    }
+                    break;
+                }
+                Todo::RoundOver => break,
+            }
+        }
+    }
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert_eq!(Some(refused[0].1), lost);
+}
+
+/// A run that leaves every bound is over, and said to be.
+#[test]
+fn a_federation_that_diverges_says_so() {
+    let field = common::field(&LinearSystems { agents: 3, dim: 2, ..Default::default() }, Law::Mean);
+    let method = method("fedlsa", r#"{"step_size": 3.0, "local_steps": 5}"#);
+    let mut halves = common::Halves::new(&*field, &*method, &EXACT, SEED).unwrap();
+    (0..200).for_each(|_| halves.round());
+    assert!(matches!(halves.server.status(), fedsa::round::Status::Diverged { round } if round < 20));
+    assert_eq!(*halves.server.todo(), Todo::RoundOver);
+    assert!(halves.server.rounds() < 20);
 }
 
 /// Step sizes that change: what an agent missed it cannot work out from the next model, and is told.
@@ -497,6 +610,7 @@ fn nodes_are_built_with_the_checks_of_a_run() {
     assert!(ClientNode::new(&short, &*field, 0, 0).is_err(), "a start of another length");
     assert!(federation(Vec::new(), start()).is_err(), "no agents");
     assert!(federation(vec![f64::NAN; 6], start()).is_err());
+    assert!(federation(vec![1.0; 6], start()).is_err(), "weights that do not sum to 1");
     assert!(federation(weights(), vec![f64::INFINITY]).is_err());
     // What differs in anything is another federation.
     let digests = [

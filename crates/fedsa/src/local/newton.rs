@@ -1,4 +1,4 @@
-//! Gradient and Hessian of an agent's objective, and its losses along a step.
+//! Gradient and Hessian of an agent's objective, and its losses and slope along a step.
 
 use faer::Mat;
 
@@ -8,19 +8,21 @@ use crate::message::{Body, Message, Part};
 use crate::protocol::refused;
 
 /// First answers with `grad f_c(theta_t)` and `Hess f_c(theta_t)`, then with the losses `f_c(theta_t + s p)` for the trial
-/// steps s, of which the first is 0.
+/// steps s, of which the first is 0, and the slope `p^T grad f_c(theta_t)` after them.
 #[derive(Debug, Clone)]
 pub struct NewtonAgent {
     /// The trial steps s.
     pub trials: Vec<f64>,
     /// `theta_t` of the last question; empty before the first.
     theta: Vec<f64>,
+    /// `grad f_c(theta_t)`.
+    gradient: Vec<f64>,
 }
 
 impl NewtonAgent {
     /// Before its first round.
     pub fn new(trials: Vec<f64>) -> Self {
-        Self { trials, theta: Vec::new() }
+        Self { trials, theta: Vec::new(), gradient: Vec::new() }
     }
 }
 
@@ -33,26 +35,32 @@ impl Agent for NewtonAgent {
             at.gradient(&self.theta, &mut gradient);
             at.hessian(&self.theta, &mut hessian);
             let lower = (0..d).flat_map(|i| (0..=i).map(move |j| (i, j))).map(|at| hessian[at]).collect();
+            self.gradient.clone_from(&gradient);
             return Ok(vec![(Part::Gradient, Body::Numbers(gradient)), (Part::Hessian, Body::Numbers(lower))]);
         }
         let p = down.part(Part::Step);
         if self.theta.len() != p.len() {
             return Err(refused("a step before any model", "the exchanges of a round in their order"));
         }
-        let loss_at = |s: &f64| at.loss(&self.theta.iter().zip(p).map(|(x, p)| s.mul_add(*p, *x)).collect::<Vec<_>>());
-        Ok(vec![(Part::Losses, Body::Numbers(self.trials.iter().map(loss_at).collect()))])
+        // A loss that is infinite or undefined is one that no step should go to.
+        let no_worse = |loss: f64| if loss.is_finite() { loss } else { f64::MAX };
+        let loss_at = |s: &f64| no_worse(at.loss(&self.theta.iter().zip(p).map(|(x, p)| s.mul_add(*p, *x)).collect::<Vec<_>>()));
+        let slope = self.gradient.iter().zip(p).map(|(g, p)| g * p).sum();
+        Ok(vec![(Part::Losses, Body::Numbers(self.trials.iter().map(loss_at).chain([slope]).collect()))])
     }
 
     fn save(&self) -> Vec<u8> {
-        self.theta.iter().flat_map(|x| x.to_le_bytes()).collect()
+        self.theta.iter().chain(&self.gradient).flat_map(|x| x.to_le_bytes()).collect()
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let (numbers, rest) = bytes.as_chunks::<8>();
-        if !rest.is_empty() {
+        if !rest.is_empty() || numbers.len() % 2 != 0 {
             return Err(crate::error::BadInput::new("checkpoint", "not the state of a Newton agent", "a checkpoint of the same settings"));
         }
-        self.theta = numbers.iter().map(|b| f64::from_le_bytes(*b)).collect();
+        let mut numbers: Vec<f64> = numbers.iter().map(|b| f64::from_le_bytes(*b)).collect();
+        self.gradient = numbers.split_off(numbers.len() / 2);
+        self.theta = numbers;
         Ok(())
     }
 }

@@ -83,8 +83,10 @@ impl Settings for FedHsa {
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        let kept = if self.missing == Missing::Last { setting.agents() } else { 0 };
         Box::new(Average {
             operators_first: true,
+            table_rounds: vec![-1.0; kept],
             table: (self.missing == Missing::Last).then(|| vec![0.0; setting.agents() * setting.start.len()]),
             weights: setting.weights.to_vec(),
             ..averaging(setting, fixed(self.step_size, self.local_steps), self.global_step_size, self.participants)

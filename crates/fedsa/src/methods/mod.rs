@@ -52,6 +52,7 @@ impl Setting<'_> {
 /// # Errors
 /// When the method needs what its link does not deliver; says what and why.
 pub fn check_link(client: &Half, protocol: &Protocol, link: &Facts) -> Result<()> {
+    protocol.check()?;
     let refused = |what: &str, help: &str| Err(BadInput::new("uplink", what, help));
     if protocol.wants_each_anywhere() && link.is_sum_only {
         return refused(
@@ -226,6 +227,7 @@ pub(crate) fn averaging(setting: &Setting<'_>, steps: Steps, alpha_g: f64, parti
         participation: Participation { m: participants, agents: setting.agents(), seed: setting.seed },
         operators_first: false,
         table: None,
+        table_rounds: Vec::new(),
         weights: Vec::new(),
         tell: Tell::Nothing,
         included: None,

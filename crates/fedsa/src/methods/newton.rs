@@ -3,11 +3,12 @@
 //! ```text
 //! round t:   g = sum_c p_c grad f_c(theta_t),  H = sum_c p_c Hess f_c(theta_t)      (first exchange)
 //!            p = -H^-1 g                        (-g where H is not positive definite)
-//!            L(s) = sum_c p_c f_c(theta_t + s p),  s in {0, 1, 1/2, .., 2^-K}        (second exchange)
-//!            theta_{t+1} = theta_t + s p,  the first s > 0 with L(s) <= L(0) + a s p^T g; theta_t if there is none
+//!            L(s) = sum_c p_c f_c(theta_t + s p),  s in {0, 1, 1/2, .., 2^-K},
+//!            D = sum_c p_c p^T grad f_c(theta_t)                                      (second exchange)
+//!            theta_{t+1} = theta_t + s p,  the first s > 0 with L(s) <= L(0) + a s D; theta_t if there is none
 //! ```
 //! For problems with an objective: gbar_c = -grad f_c, as linear ones with symmetric `A_c`. The row of losses includes
-//! s = 0, because an agent that is missing counts as zero in all of its losses alike. An agent's last Hessian is kept
+//! s = 0 and the slope, because an agent that is missing counts as zero in all of them alike. An agent's last Hessian is kept
 //! and counts where a new one is missing; a gradient that is missing counts as zero, so that over a link that loses
 //! messages a round steps to the root of the agents that arrived, and does not settle. Source: Newton's method, Armijo (1966); the exchanges are those on which the
 //! methods with Hessian eigenvectors (\[T\] chapter 2) build.
@@ -68,7 +69,7 @@ impl Settings for Newton {
         let second = Exchange {
             down: vec![(Part::Step, Len::Exactly(d))],
             own: Vec::new(),
-            wants: vec![want(Part::Losses, self.halvings + 2, Give::Sum)],
+            wants: vec![want(Part::Losses, self.halvings + 3, Give::Sum)],
         };
         Protocol { exchanges: vec![first, second], ..Protocol::default() }
     }

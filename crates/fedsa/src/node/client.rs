@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::{Federation, LAYOUT, chain_stream, codec_stream, foreign, place, point, refused};
 use crate::error::{Result, require};
 use crate::kernel::{Chunk, Lanes, chunks, flat, flat_mut};
-use crate::local::{Agent, At, Batch, Client, Controls, Last, Outbox, stride};
-use crate::message::{Body, Envelope, Message, Part, TELL, Writer};
+use crate::local::{Agent, At, Batch, Client, Controls, Last, Memory, Outbox, stride};
+use crate::message::{Body, Envelope, MAX_ROUNDS, Message, Part, TELL, Writer};
 use crate::methods::Half;
 use crate::problem::Field;
 use crate::protocol::Protocol;
@@ -45,6 +45,10 @@ struct Log {
     answered: Option<u64>,
     /// Where agents are told means: how many rounds its control has seen the end of.
     seen: u32,
+    /// The checksum of its last answer.
+    answer: u32,
+    /// The checksum of the answer that its control last took for included; 0 for none.
+    settled: u32,
 }
 
 /// A message that an agent has taken, and what it answered.
@@ -119,26 +123,31 @@ impl<'a> ClientNode<'a> {
         if let Some(taken) = self.log.taken.as_ref().filter(|taken| taken.bytes == bytes) {
             return Ok(taken.answer.clone());
         }
-        let longest = self.protocol.longest().max(self.field.dim());
-        let (envelope, mut down) = Message::decode(bytes, &*self.uplink.downlink, longest, codec_stream(self.seed, ALL))?;
+        let (envelope, _, _, parts) = Message::front(bytes)?;
         if envelope.settings != self.digest {
             return Err(refused("a message of a federation with other settings", "messages of this federation"));
         }
         if envelope.agent != ALL && envelope.agent != self.agent {
             return Err(refused(format!("a message to agent {}", envelope.agent), &format!("messages to agent {}", self.agent)));
         }
+        if parts > self.protocol.most_parts() {
+            return Err(refused(format!("a message of {parts} parts"), "the parts of this method"));
+        }
+        let longest = self.protocol.longest().max(self.field.dim());
+        let (_, mut down) = Message::decode(bytes, &*self.uplink.downlink, longest, codec_stream(self.seed, ALL))?;
         let control = self.control_sent(&mut down)?;
         self.protocol.check_down(&down)?;
         self.in_order(&down)?;
         let answer = match self.step(&envelope, &down, control.is_some())? {
             Step::Behind if down.exchange == TELL => {
-                return Err(refused("what is told to a control variate that has seen all rounds before", "what it missed, first"));
+                return Err(refused("a mean that an older control variate cannot take", "the control variate, with the next question"));
             }
             Step::Behind => Some(self.behind(&down)),
             Step::With(last) => {
-                let answer = self.follow(&down, control, last)?;
+                let answer = self.follow(&envelope, &down, control, last)?;
                 if down.exchange != TELL {
                     self.log.answered = Some(down.round);
+                    self.log.answer = answer.as_deref().map_or(0, Message::checksum);
                 }
                 answer
             }
@@ -156,7 +165,7 @@ impl<'a> ClientNode<'a> {
             Body::Numbers(xi) if is_kept && down.exchange == 0 && xi.len() == self.field.dim() && xi.iter().all(|x| x.is_finite()) => {
                 Ok(Some(xi))
             }
-            _ => Err(refused("a control variate that is none", "d finite numbers, with the first question of a round")),
+            _ => Err(refused("an invalid control variate", "d finite numbers, with the first question of a round")),
         }
     }
 
@@ -189,7 +198,12 @@ impl<'a> ClientNode<'a> {
     }
 
     /// Does what a message asks for; the answer's bytes, if there is one.
-    fn follow(&mut self, down: &Message, control: Option<Vec<f64>>, last: Option<Last>) -> Result<Option<Vec<u8>>> {
+    fn follow(&mut self, envelope: &Envelope, down: &Message, control: Option<Vec<f64>>, last: Option<Last>) -> Result<Option<Vec<u8>>> {
+        if control.is_some() {
+            (self.log.seen, self.log.settled) = (envelope.seen, 0);
+        } else if last.is_some_and(|last| last.is_included) {
+            self.log.settled = self.log.answer;
+        }
         let d = self.field.dim();
         let at = place(self.seed, down.round, down.exchange, self.agent);
         let mut writer = Writer::new(down.round, down.exchange, &self.envelope());
@@ -198,7 +212,6 @@ impl<'a> ClientNode<'a> {
             Working::Lanes { client, memory, lanes, outbox } => {
                 if let (Some(xi), Some(controls)) = (&control, client.controls()) {
                     put(controls, memory, d, xi, down.part(Part::Model));
-                    log.seen = down.round as u32;
                 }
                 let stride = memory.len();
                 let agents = [self.place];
@@ -247,7 +260,7 @@ impl<'a> ClientNode<'a> {
         let (t, answered) = (down.round, self.log.answered);
         let said = down.find(Part::Included).and_then(Body::numbers).map(|x| x[0]);
         if said.is_some_and(|k| !(k >= -1.0 && k.fract() == 0.0 && k < t as f64)) {
-            return Err(refused("a last round that is none", "an earlier round, or -1"));
+            return Err(refused("an invalid number of the last round that was included", "an earlier round, or -1"));
         }
         let said = said.map(|k| (k >= 0.0).then_some(k as u64));
         if controls.is_told() {
@@ -257,7 +270,7 @@ impl<'a> ClientNode<'a> {
             return Ok(Step::With((down.exchange == TELL).then_some(Last { round: answered, is_included: said.is_none() })));
         }
         if has_control {
-            // As if its answer of the round before were in the mean, and had been zero.
+            // The memory is then as after an answer of zero to the round before, which was included: see `put`.
             return Ok(Step::With(None));
         }
         if t == 0 || down.exchange != 0 {
@@ -273,7 +286,15 @@ impl<'a> ClientNode<'a> {
     }
 
     fn envelope(&self) -> Envelope {
-        Envelope { agent: self.agent, seen: self.log.seen, settings: self.digest }
+        Envelope { agent: self.agent, seen: self.log.settled, settings: self.digest }
+    }
+
+    /// Its control variate when the server's iterate is `theta` after `rounds` rounds and its last answer is included or not, for
+    /// methods with control variates.
+    pub fn control(&self, theta: &[f64], rounds: u64, is_included: bool) -> Option<Vec<f64>> {
+        let Working::Lanes { client, memory, .. } = &self.half else { return None };
+        client.controls()?;
+        client.control(&Memory::new(memory, self.field.dim()), theta, rounds, is_included)
     }
 
     /// All that it remembers, as bytes.
@@ -294,8 +315,17 @@ impl<'a> ClientNode<'a> {
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let (saved, rest): (Saved, _) = postcard::take_from_bytes(bytes).map_err(|_| foreign())?;
         let Saved { layout, digest, agent, memory, chain, feedback, alone, log } = saved;
-        if !rest.is_empty() || (layout, digest, agent) != (LAYOUT, self.digest, self.agent as u64) || feedback.len() != self.feedback.len()
-        {
+        let last = log.taken.as_ref().map_or(0, |taken| taken.round);
+        let is_log = last < MAX_ROUNDS && log.answered.is_none_or(|t| log.taken.is_some() && t <= last);
+        let is_finite = memory.iter().chain(&feedback).all(|x| x.is_finite());
+        let is_of_half = match &self.half {
+            Working::Lanes { .. } => alone.is_empty(),
+            Working::Each(_) => memory.is_empty() && chain.is_empty(),
+        };
+        if !rest.is_empty() || !is_log || !is_finite || !is_of_half {
+            return Err(foreign());
+        }
+        if (layout, digest, agent) != (LAYOUT, self.digest, self.agent as u64) || feedback.len() != self.feedback.len() {
             return Err(foreign());
         }
         match &mut self.half {

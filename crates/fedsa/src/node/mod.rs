@@ -11,13 +11,22 @@
 //! A message that is not one of this federation at this point is refused alone, with the reason, and changes nothing. A
 //! repeated question gets the same bytes again. An answer that is missing counts as zero in its round.
 //!
+//! The server's state is the federation's: save it ([`ServerNode::save`]) after every [`ServerNode::open`] and
+//! [`ServerNode::close`], before what they return is sent. A server that starts anew is another federation: give it
+//! another seed.
+//!
 //! # Control variates
 //!
 //! `sum_c p_c xi_c = 0` holds over the controls that the server will have each agent hold. The server node keeps them, N d
 //! numbers, moved by the formula of the agents with what it decoded. An agent that finds its own control older than a
 //! question supposes (it missed what it was told, or came back from an older state or none) answers
-//! [`crate::message::Part::Behind`]; its next question brings its control, d numbers more. Over a network that loses
-//! nothing no message is sent for this.
+//! [`crate::message::Part::Behind`]. An answer names the earlier answer that its control took for included, by a checksum;
+//! one that names another than the server counted is refused. In both cases the agent's next question brings its control,
+//! d numbers more. Over a network that loses nothing no message is sent for this.
+//!
+//! This holds for controls that are kept by `rule = "acknowledged"`, which is what `auto` is but for links whose answers are
+//! late or summed. There a lost message is forgotten (`afresh`); to the letter (`literal`, and `auto` where answers are late
+//! and some of the agents take part) it is not.
 
 mod client;
 mod server;
@@ -60,6 +69,8 @@ impl<'a> Federation<'a> {
         require(weights.len() < u32::MAX as usize, "weights", weights.len(), "fewer than 2^32 - 1 agents")?;
         let are_weights = weights.iter().all(|p| *p > 0.0 && p.is_finite());
         require(are_weights, "weights", "one that is no positive number", "positive numbers")?;
+        let sum: f64 = weights.iter().sum();
+        require((sum - 1.0).abs() <= 1e-9, "weights", format!("a sum of {sum}"), "weights that sum to 1")?;
         require(start.iter().all(|x| x.is_finite()), "start", "a number that is not finite", "finite numbers")?;
         if uplink.delay.is_some() {
             let what = "only the in-process engine computes at stale models: no real federation has them";

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use super::{Federation, LAYOUT, codec_stream, foreign, place, point, refused};
 use crate::error::{BadInput, Result};
 use crate::local::Client;
-use crate::message::{Body, Envelope, Message, Part};
+use crate::message::{Body, Envelope, MAX_ROUNDS, Message, Part};
 use crate::methods::Half;
 use crate::protocol::Protocol;
 use crate::random::{ALL, Purpose};
-use crate::round::Held;
 use crate::round::server_end::{ServerEnd, asked_weight};
+use crate::round::{DIVERGED, Held, Status};
 use crate::server::{Ask, Next, Own, Server};
 use crate::uplink::Uplink;
 
@@ -59,6 +59,8 @@ pub struct ServerNode<'a> {
     weights: Vec<f64>,
     seed: u64,
     digest: u64,
+    /// The largest component of `theta_0`.
+    start: f64,
     state: State,
 }
 
@@ -69,12 +71,14 @@ struct State {
     opened: u64,
     /// The exchange under way, or the last one.
     exchange: u8,
-    /// Whether answers are awaited.
-    is_open: bool,
     /// What is to be done now.
     todo: Todo,
     /// The answers so far, one entry for each agent that was asked.
     answers: Vec<Option<Vec<(Part, Body)>>>,
+    /// Their checksums, for methods with control variates.
+    checksums: Vec<u32>,
+    /// How the run stands.
+    status: Status,
     /// `theta_t` of the round under way.
     before: Vec<f64>,
     controls: Copies,
@@ -88,8 +92,21 @@ struct Copies {
     xi: Vec<f64>,
     /// Where agents are told means: how many rounds each agent's control must have seen the end of.
     seen: Vec<u32>,
-    /// Whether the agent is known to hold another one: its next question brings it.
-    is_stale: Vec<bool>,
+    /// How each agent's own stands to its copy.
+    standing: Vec<Standing>,
+    /// The checksum of the last answer of each agent that is in a mean; 0 for none since it was sent its control.
+    counted: Vec<u32>,
+}
+
+/// How an agent's control stands to the copy of the server, as far as the server knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Standing {
+    /// The same.
+    InStep,
+    /// Another one: the next question brings the copy.
+    Stale,
+    /// The copy was sent with the last question, which was not yet answered.
+    Sent,
 }
 
 /// All that a server node remembers.
@@ -126,12 +143,22 @@ impl<'a> ServerNode<'a> {
         let (n, d) = (weights.len(), start.len());
         let controls = match client {
             None => Copies::default(),
-            Some(_) => Copies { xi: vec![0.0; n * d], seen: vec![0; n], is_stale: vec![false; n] },
+            Some(_) => Copies { xi: vec![0.0; n * d], seen: vec![0; n], standing: vec![Standing::InStep; n], counted: vec![0; n] },
         };
         let end = ServerEnd::new(&uplink, seed, n);
-        let todo = Todo::RoundOver;
-        let state = State { opened: 0, exchange: 0, is_open: false, todo, answers: Vec::new(), before: start, controls, end };
-        Ok(Self { uplink, protocol, server, client, weights, seed, digest, state })
+        let largest = start.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
+        let state = State {
+            opened: 0,
+            exchange: 0,
+            todo: Todo::RoundOver,
+            answers: Vec::new(),
+            checksums: Vec::new(),
+            status: Status::Ok,
+            before: start,
+            controls,
+            end,
+        };
+        Ok(Self { uplink, protocol, server, client, weights, seed, digest, start: largest, state })
     }
 
     /// `theta_t`.
@@ -149,6 +176,11 @@ impl<'a> ServerNode<'a> {
         &self.state.todo
     }
 
+    /// How the run stands: once its iterate has left every bound, rounds are no longer opened.
+    pub fn status(&self) -> Status {
+        self.state.status
+    }
+
     /// How many answers to the question under way have been taken.
     pub fn answered(&self) -> usize {
         self.state.answers.iter().flatten().count()
@@ -160,10 +192,20 @@ impl<'a> ServerNode<'a> {
         self.state.controls.xi.get(c * d..(c + 1) * d)
     }
 
-    /// Opens the next round. One that is under way ends with the answers that have come.
+    /// Whether answers are awaited.
+    fn is_open(&self) -> bool {
+        matches!(self.state.todo, Todo::Ask { .. })
+    }
+
+    /// Opens the next round. One that is under way ends with the answers that have come. After divergence, and after
+    /// [`MAX_ROUNDS`], there is none, and nothing to do.
     pub fn open(&mut self) -> Todo {
-        while self.state.is_open {
+        while self.is_open() {
             self.close();
+        }
+        if self.state.status != Status::Ok || self.state.opened >= MAX_ROUNDS {
+            self.state.todo = Todo::RoundOver;
+            return Todo::RoundOver;
         }
         let ask = self.server.open(self.state.opened);
         self.state.opened += 1;
@@ -178,9 +220,17 @@ impl<'a> ServerNode<'a> {
     fn ask(&mut self, ask: &Ask) -> Todo {
         let to = self.recipients(ask);
         let bytes = self.written(ask, &to);
+        if ask.down.exchange == 0 && self.client.is_some() {
+            for c in &to {
+                let standing = &mut self.state.controls.standing[*c];
+                if *standing == Standing::Stale {
+                    *standing = Standing::Sent;
+                }
+            }
+        }
         self.state.exchange = ask.down.exchange;
-        self.state.is_open = true;
         self.state.answers = vec![None; to.len()];
+        self.state.checksums = vec![0; if self.client.is_some() { to.len() } else { 0 }];
         self.state.todo = Todo::Ask { to, bytes };
         self.state.todo.clone()
     }
@@ -197,10 +247,10 @@ impl<'a> ServerNode<'a> {
         let d = self.server.theta().len();
         let copies = &self.state.controls;
         let is_told = self.client.as_ref().and_then(|client| client.controls()).is_some_and(|controls| controls.is_told());
-        let is_stale = |c: &usize| down.exchange == 0 && copies.is_stale.get(*c).is_some_and(|stale| *stale);
-        // Where one is sent something of its own, its absence says something to the others: a copy that reaches somebody
-        // else must then be refused.
-        let is_for_all = ask.own.is_none() && !is_told && !to.iter().any(is_stale);
+        let is_stale = |c: &usize| down.exchange == 0 && copies.standing.get(*c).is_some_and(|standing| *standing != Standing::InStep);
+        // Where one is sent something of its own, its absence says something to the others, and where some are asked, the
+        // others are not: a copy that reaches somebody else must then be refused.
+        let is_for_all = ask.to.is_none() && ask.own.is_none() && !is_told && !to.iter().any(is_stale);
         let one = |(i, c): (usize, &usize)| {
             if is_for_all {
                 return Arc::clone(&to_all);
@@ -225,18 +275,22 @@ impl<'a> ServerNode<'a> {
         let Todo::Ask { to, .. } = &self.state.todo else { return Err(refused("an answer where none is awaited", "answers to questions")) };
         let at = to.binary_search(&agent);
         let at = at.map_err(|_| refused(format!("an answer of agent {agent}, who was not asked"), "answers of agents that were asked"))?;
-        let longest = self.protocol.longest();
-        let (envelope, message) = Message::decode(bytes, &*self.uplink.codec, longest, codec_stream(self.seed, agent))?;
+        let (envelope, answered, answered_exchange, parts) = Message::front(bytes)?;
         if envelope.settings != self.digest {
             return Err(refused(format!("an answer of agent {agent} with other settings"), "answers of this federation"));
         }
         if envelope.agent != agent {
             return Err(refused(format!("an answer of agent {} from agent {agent}", envelope.agent), "each agent's own answer"));
         }
-        if (message.round, message.exchange) != (round, exchange) {
-            let what = format!("an answer to {} from agent {agent}", point(message.round, message.exchange));
+        if (answered, answered_exchange) != (round, exchange) {
+            let what = format!("an answer to {} from agent {agent}", point(answered, answered_exchange));
             return Err(refused(what, &format!("answers to {}", point(round, exchange))));
         }
+        if parts > self.protocol.most_parts() {
+            return Err(refused(format!("an answer of {parts} parts"), "the parts of this method"));
+        }
+        let longest = self.protocol.longest();
+        let (_, message) = Message::decode(bytes, &*self.uplink.codec, longest, codec_stream(self.seed, agent))?;
         if self.client.is_some() && message.parts.len() == 1 && message.parts[0].0 == Part::Behind {
             return Ok((at, message.parts));
         }
@@ -252,18 +306,29 @@ impl<'a> ServerNode<'a> {
     /// question supposes, which its next question then brings: it does not count, and nothing else changes.
     pub fn take(&mut self, agent: usize, bytes: &[u8]) -> Result<()> {
         let (at, parts) = self.answer(agent, bytes)?;
-        if parts[0].0 == Part::Behind {
-            if self.state.answers[at].is_none() {
-                self.state.controls.is_stale[agent] = true;
+        if self.client.is_some() {
+            let copies = &mut self.state.controls;
+            let expected = match copies.standing[agent] {
+                Standing::InStep => Some(copies.counted[agent]),
+                Standing::Sent => Some(0),
+                Standing::Stale => None,
+            };
+            let is_behind = parts.first().is_none_or(|(part, _)| *part == Part::Behind);
+            if self.state.answers[at].is_none() && (is_behind || Some(Message::front(bytes)?.0.seen) != expected) {
+                copies.standing[agent] = Standing::Stale;
+                let what = format!("agent {agent} holds an older control variate than the question supposes");
+                return Err(refused(what, "its answer to the next question, which brings the present one"));
             }
-            let what = format!("agent {agent} is behind: its control variate is older than the question supposes");
-            return Err(refused(what, "its answer to a question that brings the present one, as the next will"));
         }
         match &self.state.answers[at] {
             None => {
                 self.state.answers[at] = Some(parts);
-                if let Some(is_stale) = self.state.controls.is_stale.get_mut(agent) {
-                    *is_stale = false;
+                if let Some(checksum) = self.state.checksums.get_mut(at) {
+                    *checksum = Message::checksum(bytes);
+                    let copies = &mut self.state.controls;
+                    if std::mem::replace(&mut copies.standing[agent], Standing::InStep) == Standing::Sent {
+                        copies.counted[agent] = 0;
+                    }
                 }
                 Ok(())
             }
@@ -273,12 +338,12 @@ impl<'a> ServerNode<'a> {
     }
 
     /// Ends the exchange under way with the answers that were taken: those that are missing count as zero in the mean. How
-    /// many suffice is the caller's decision; without any, theta stays as it is.
+    /// many suffice is the caller's decision; without any, theta stays as it is (over the air it moves by what the receiver
+    /// hears, which is noise).
     pub fn close(&mut self) -> Todo {
         let Todo::Ask { to, .. } = self.state.todo.clone() else { return self.state.todo.clone() };
         let at = place(self.seed, self.state.opened - 1, self.state.exchange, ALL);
         let answers = std::mem::take(&mut self.state.answers);
-        self.state.is_open = false;
         let kept = if self.client.is_some() { answers.clone() } else { Vec::new() };
         let wanted = self.protocol.wanted(at.exchange);
         let arrivals = self.state.end.take(&self.uplink, at, wanted, &self.weights, &to, answers);
@@ -298,6 +363,11 @@ impl<'a> ServerNode<'a> {
                 Todo::Tell { to: told, bytes }
             }
         };
+        let largest = |x: &[f64]| x.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+        let theta = self.server.theta();
+        if !theta.iter().all(|x| x.is_finite()) || largest(theta) > DIVERGED * (1.0 + self.start) {
+            self.state.status = Status::Diverged { round: self.state.opened };
+        }
         self.state.todo = todo.clone();
         todo
     }
@@ -323,6 +393,9 @@ impl<'a> ServerNode<'a> {
             let is_in_v = arrived.get(i).is_none_or(|arrived| *arrived);
             let own = answers[i].as_ref().filter(|_| is_in_v).and_then(|parts| parts[0].1.numbers()).unwrap_or(&zero);
             controls.settle(round, &mut copies.xi[c * d..(c + 1) * d], &v, own);
+            if is_in_v && answers[i].is_some() {
+                copies.counted[*c] = self.state.checksums[i];
+            }
             if told.is_some() {
                 copies.seen[*c] = round as u32 + 1;
             }
@@ -343,33 +416,32 @@ impl<'a> ServerNode<'a> {
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let (saved, rest): (Saved, _) = postcard::take_from_bytes(bytes).map_err(|_| foreign())?;
         let Saved { layout, digest, server, state } = saved;
-        let (n, mine) = (self.weights.len(), &self.state);
+        let n = self.weights.len();
         let lens = |state: &State| {
-            (state.before.len(), state.controls.xi.len(), state.controls.seen.len(), state.controls.is_stale.len(), state.end.channel.len())
+            let State { before, controls: Copies { xi, seen, standing, counted }, end, .. } = state;
+            [before.len(), xi.len(), seen.len(), standing.len(), counted.len(), end.channel.len()]
         };
         let are_agents =
             |to: &[usize], bytes: &[Arc<[u8]>]| to.is_sorted_by(|a, b| a < b) && to.iter().all(|c| *c < n) && bytes.len() == to.len();
+        let is_open = matches!(state.todo, Todo::Ask { .. });
         let fits = match &state.todo {
             Todo::Ask { to, bytes } => {
                 let is_answer = |parts: &Vec<(Part, Body)>| self.protocol.check_answer(state.exchange, parts).is_ok();
-                are_agents(to, bytes) && state.answers.len() == to.len() && state.answers.iter().flatten().all(is_answer)
+                let checksums = if self.client.is_some() { to.len() } else { 0 };
+                are_agents(to, bytes)
+                    && state.answers.len() == to.len()
+                    && state.answers.iter().flatten().all(is_answer)
+                    && state.checksums.len() == checksums
             }
             Todo::Tell { to, bytes } => are_agents(to, bytes) && state.answers.is_empty(),
             Todo::RoundOver => state.answers.is_empty(),
         };
-        let is_open = matches!(state.todo, Todo::Ask { .. });
         let latest = self.uplink.late.as_ref().map(|late| late.max());
-        let is_mail = state.end.mail.is_of(state.opened.saturating_sub(u64::from(is_open)), state.opened, latest, n, &self.protocol);
-        let is_at =
-            self.protocol.exchange(state.exchange).is_some() && (state.opened > 0 || !is_open) && state.opened < u64::from(u32::MAX);
-        if !rest.is_empty()
-            || (layout, digest) != (LAYOUT, self.digest)
-            || !fits
-            || !is_mail
-            || !is_at
-            || state.is_open != is_open
-            || lens(&state) != lens(mine)
-        {
+        let next = state.opened.saturating_sub(u64::from(is_open));
+        let is_mail = state.end.mail.is_of(next, state.opened, latest, n, &self.protocol);
+        let is_at = self.protocol.exchange(state.exchange).is_some() && (state.opened > 0 || !is_open) && state.opened <= MAX_ROUNDS;
+        let is_ours = rest.is_empty() && (layout, digest) == (LAYOUT, self.digest) && lens(&state) == lens(&self.state);
+        if !(is_ours && fits && is_mail && is_at) {
             return Err(foreign());
         }
         self.server.restore(server, state.opened).map_err(|_| foreign())?;

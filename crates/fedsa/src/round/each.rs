@@ -4,7 +4,6 @@ use rayon::prelude::*;
 
 use super::server_end::asked_weight;
 use super::{Run, Working};
-use crate::error::Result;
 use crate::local::At;
 use crate::message::{Body, Envelope, HEADER_BYTES, Message, PART_HEADER_BYTES, Part, Writer};
 use crate::random::ALL;
@@ -13,7 +12,7 @@ use crate::server::{Ask, Next, Own};
 use crate::uplink::Place;
 
 /// What came of asking one agent: what the server will read, and what was counted.
-type Answer = Result<(Option<Vec<(Part, Body)>>, Sent)>;
+type Answer = (Option<Vec<(Part, Body)>>, Sent);
 
 impl Run<'_> {
     /// Asks the participants, takes what arrives through the link's two ends, and hands it to the server.
@@ -35,12 +34,14 @@ impl Run<'_> {
             .map(|(i, (c, (agent, feedback)))| {
                 let at = Place { agent: c, ..at };
                 let here = At::new(objective, c, c, seed, at.round, uplink.allowance(at, d));
-                let parts = agent.answer(&here, &with_own(&ask.down, ask.own.as_ref(), i))?;
+                let answer = agent.answer(&here, &with_own(&ask.down, ask.own.as_ref(), i));
                 let mut sent = Sent { calls: here.calls(), ..Sent::default() };
+                // An agent of the engine that cannot answer is one that does not.
+                let Ok(parts) = answer else { return (None, sent) };
                 if !uplink.alters() {
                     let bytes = HEADER_BYTES + parts.iter().map(|(_, body)| PART_HEADER_BYTES + body.payload_len()).sum::<usize>();
                     sent.message(bytes, &parts);
-                    return Ok((Some(parts), sent));
+                    return (Some(parts), sent);
                 }
                 let mut writer = Writer::new(at.round, at.exchange, &Envelope::default());
                 let read = uplink.seal(at, &parts, feedback, &mut writer);
@@ -48,14 +49,12 @@ impl Run<'_> {
                 if let Some(read) = &read {
                     sent.message(writer.finish().len(), read);
                 }
-                Ok((read, sent))
+                (read, sent)
             })
             .collect();
         let mut given = Vec::new();
         let mut counted = Sent::default();
-        for answer in answers {
-            // An agent of the engine that cannot answer is one that did not.
-            let (parts, sent) = answer.unwrap_or_default();
+        for (parts, sent) in answers {
             counted = counted.and(sent);
             given.push(parts.filter(|parts| protocol.check_answer(at.exchange, parts).is_ok()));
         }
@@ -67,13 +66,14 @@ impl Run<'_> {
 
     /// Tells agents that compute alone something that they do not answer.
     pub(super) fn tell_each(&mut self, tell: &Ask) {
-        let Run { field, client: Working::Each(agents), everyone, seed, .. } = self else {
+        let Run { field, client: Working::Each(agents), everyone, seed, state, .. } = self else {
             unreachable!("called with agents that compute alone")
         };
         let objective = field.facts().objective().expect("checked when the run was built");
         for (i, c) in tell.to.as_deref().unwrap_or(everyone).iter().enumerate() {
             let here = At::new(objective, *c, *c, *seed, tell.down.round, None);
             agents[*c].told(&here, &with_own(&tell.down, tell.own.as_ref(), i));
+            state.ledger.calls.add(here.calls());
         }
     }
 }

@@ -23,6 +23,8 @@ pub struct Average {
     /// The last operator that arrived from each agent, agent by agent, where missing ones
     /// are replaced by it: d numbers each.
     pub table: Option<Vec<f64>>,
+    /// The round that each of them answers, -1 before any: late answers may overtake each other.
+    pub table_rounds: Vec<f64>,
     /// The agents' weights, with a table.
     pub weights: Vec<f64>,
     /// What the round's participants are told at its end (control variates).
@@ -40,6 +42,10 @@ impl Average {
         let d = self.theta.len();
         let Some(table) = &mut self.table else { return got.mean(Part::Operator) };
         for letter in got.letters {
+            if self.table_rounds[letter.agent] > letter.answers as f64 {
+                continue;
+            }
+            self.table_rounds[letter.agent] = letter.answers as f64;
             // What is known of the operator is what arrived, weakened or not.
             let gain = letter.weight / self.weights[letter.agent];
             table[letter.agent * d..(letter.agent + 1) * d]
@@ -106,12 +112,18 @@ impl Server for Average {
 
     fn state(&self) -> Vec<Vec<f64>> {
         let included = self.included.as_ref().map(Included::state);
-        std::iter::once(self.theta.clone()).chain(self.table.clone()).chain(included).collect()
+        let rounds = self.table.as_ref().map(|_| self.table_rounds.clone());
+        std::iter::once(self.theta.clone()).chain(self.table.clone()).chain(rounds).chain(included).collect()
     }
 
     fn restore(&mut self, mut state: Vec<Vec<f64>>, opened: u64) -> Result<()> {
         let theta = restored_theta(&mut state, self.theta.len())?;
         let included = self.included.as_ref().map(|_| state.pop().ok_or_else(foreign_state)).transpose()?;
+        let rounds = if self.table.is_some() { state.pop().ok_or_else(foreign_state)? } else { Vec::new() };
+        let is_round = |t: &f64| *t >= -1.0 && *t < opened as f64 && t.fract() == 0.0;
+        if rounds.len() != self.table_rounds.len() || !rounds.iter().all(is_round) {
+            return Err(foreign_state());
+        }
         let table = state.pop();
         if !state.is_empty() || table.as_ref().map(Vec::len) != self.table.as_ref().map(Vec::len) {
             return Err(foreign_state());
@@ -120,7 +132,7 @@ impl Server for Average {
             kept.check(&saved, opened)?;
             kept.restore(saved);
         }
-        (self.theta, self.table) = (theta, table);
+        (self.theta, self.table, self.table_rounds) = (theta, table, rounds);
         Ok(())
     }
 }
@@ -139,6 +151,7 @@ mod tests {
             alpha_g: 1.0,
             participation: Participation { m: None, agents: 3, seed: 0 },
             operators_first: true,
+            table_rounds: vec![-1.0; if table.is_some() { 3 } else { 0 }],
             table,
             weights: vec![1.0 / 3.0; 3],
             tell: Tell::Nothing,

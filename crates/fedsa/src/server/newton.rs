@@ -24,8 +24,8 @@ pub struct Newton {
     pub decrease: f64,
     /// The last Hessian of each agent, lower triangles; empty where none has arrived.
     pub hessians: Vec<Vec<f64>>,
-    /// The round's step p, and `p^T grad f(theta_t)`.
-    pub step: Option<(Vec<f64>, f64)>,
+    /// The round's step p.
+    pub step: Option<Vec<f64>>,
 }
 
 impl Newton {
@@ -55,7 +55,8 @@ impl Newton {
         match h.llt(faer::Side::Lower) {
             Ok(factor) => {
                 let p = factor.solve(linalg::column(&minus));
-                Some((0..d).map(|i| p[(i, 0)]).collect())
+                let p: Vec<f64> = (0..d).map(|i| p[(i, 0)]).collect();
+                Some(if p.iter().all(|x| x.is_finite()) { p } else { minus })
             }
             Err(_) => Some(minus),
         }
@@ -75,15 +76,16 @@ impl Server for Newton {
             }
             let g = got.mean(Part::Gradient);
             let Some(p) = self.direction(&g) else { return Next::Done { tell: None } };
-            let slope = g.iter().zip(&p).map(|(g, p)| g * p).sum();
-            self.step = Some((p.clone(), slope));
+            self.step = Some(p.clone());
             return Next::Ask(Ask { to: None, down: Message::one(got.round, 1, Part::Step, p), own: None });
         }
-        // theta_{t+1} = theta_t + s p with the first s for which f(theta_t + s p) <= f(theta_t) + decrease s p^T g
+        // theta_{t+1} = theta_t + s p with the first s for which f(theta_t + s p) <= f(theta_t) + decrease s p^T grad f(theta_t);
+        // losses and slope are those of the same agents.
         let losses = got.mean(Part::Losses);
-        if let Some((p, slope)) = self.step.take() {
-            let is_enough = |(s, loss): &(&f64, &f64)| **loss <= losses[0] + self.decrease * **s * slope;
-            // Without any answer all losses are zero, and none is enough.
+        let slope = losses[self.trials.len()];
+        if let Some(p) = self.step.take() {
+            // Without any answer losses and slope are zero, and nothing is a decrease.
+            let is_enough = |(s, loss): &(&f64, &f64)| slope < 0.0 && **loss <= losses[0] + self.decrease * **s * slope;
             if let Some((s, _)) = self.trials.iter().zip(&losses).skip(1).find(is_enough) {
                 self.theta.iter_mut().zip(&p).for_each(|(x, p)| *x = s.mul_add(*p, *x));
             }
@@ -96,21 +98,20 @@ impl Server for Newton {
     }
 
     fn state(&self) -> Vec<Vec<f64>> {
-        let (step, slope) = self.step.clone().map_or((Vec::new(), Vec::new()), |(p, slope)| (p, vec![slope]));
-        [self.theta.clone(), step, slope].into_iter().chain(self.hessians.iter().cloned()).collect()
+        [self.theta.clone(), self.step.clone().unwrap_or_default()].into_iter().chain(self.hessians.iter().cloned()).collect()
     }
 
     fn restore(&mut self, mut state: Vec<Vec<f64>>, _: u64) -> Result<()> {
         let d = self.theta.len();
         let theta = restored_theta(&mut state, d)?;
-        if state.len() != 2 + self.weights.len() {
+        if state.len() != 1 + self.weights.len() {
             return Err(foreign_state());
         }
-        let hessians = state.split_off(2);
+        let hessians = state.split_off(1);
         let fits = hessians.iter().all(|lower| lower.is_empty() || lower.len() == d * (d + 1) / 2);
-        let step = match (&state[0][..], &state[1][..]) {
-            ([], []) => None,
-            (p, [slope]) if p.len() == d => Some((p.to_vec(), *slope)),
+        let step = match &state[0][..] {
+            [] => None,
+            p if p.len() == d => Some(p.to_vec()),
             _ => return Err(foreign_state()),
         };
         if !fits {
