@@ -147,7 +147,7 @@ fn delay_law(delay: &Delay, before: Before) -> Result<Option<DelayLaw>> {
 mod tests {
     use super::*;
     use crate::random::{Purpose, stream};
-    use crate::uplink::codec::{CodecSettings, Exact, Quantised};
+    use crate::uplink::codec::{CodecSettings, Exact, Quantised, Rounding};
     use crate::uplink::medium::Settings;
     use crate::uplink::medium::erasure::Erasure;
     use crate::uplink::medium::over_the_air::{Gain, OverTheAir};
@@ -201,7 +201,7 @@ mod tests {
         assert!((law.gain - 0.3).abs() < 1e-15 && (law.gain_square - 0.15).abs() < 1e-15 && law.is_noisy());
         assert_eq!((law.receiver_noise, law.only_mean), (0.3, None));
         assert!(LinkLaw::of(&Uplink::default(), 3).unwrap().is_clear());
-        let coded = Uplink { codec: Quantised { bits: 4, ..Quantised::default() }.build(), ..Uplink::default() };
+        let coded = Uplink { codec: Quantised { bits: 4, rounding: Rounding::Stochastic }.build(), ..Uplink::default() };
         assert!(LinkLaw::of(&coded, 3).unwrap().only_mean.is_some());
         // An exact codec that a budget carries or not is an erasure.
         let carries = BitBudget { bits: 32.0, fading_snr: Some(5.0) };

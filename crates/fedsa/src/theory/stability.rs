@@ -591,6 +591,195 @@ mod tests {
         }
     }
 
+    /// What an agent's control does with v and its own direction, which arrived by a factor h.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Rule {
+        Acknowledged,
+        Afresh,
+    }
+
+    /// A noiseless round of SCAFFLSA in which `takes` says who takes part and directions arrive by factors `h`.
+    fn lossy(systems: &Systems, theta: &mut [f64], xi: &mut [Vec<f64>], setting: &Setting, takes: &[bool], h: &[f64], rule: Rule) {
+        let (span, eta) = (setting.span(), setting.step_size);
+        let asked: f64 = systems.weights.iter().zip(takes).filter(|(_, takes)| **takes).map(|(p, _)| p).sum();
+        let sent: Vec<Vec<f64>> = (xi.iter().enumerate())
+            .map(|(c, xi)| {
+                let mut local = theta.to_vec();
+                for _ in 0..setting.local_steps {
+                    let g = systems.of(c).mean(&local);
+                    local.iter_mut().zip(g).zip(xi).for_each(|((x, g), drift)| *x += eta * (g + drift));
+                }
+                let own = if rule == Rule::Afresh { 1.0 } else { 0.0 };
+                (0..theta.len()).map(|i| (local[i] - theta[i]) / span - own * xi[i]).collect()
+            })
+            .collect();
+        for i in 0..theta.len() {
+            let v: f64 = (0..h.len()).filter(|c| takes[*c]).map(|c| systems.weights[c] / asked * h[c] * sent[c][i]).sum();
+            theta[i] += setting.server_step * span * v;
+            for c in (0..h.len()).filter(|c| takes[*c]) {
+                match rule {
+                    Rule::Acknowledged => xi[c][i] += v - h[c] * sent[c][i],
+                    Rule::Afresh => xi[c][i] = v - sent[c][i],
+                }
+            }
+        }
+    }
+
+    /// The mean of rounds over factors of values 0.2 and 1.3, and over all choices of m participants.
+    fn averaged(systems: &Systems, theta: &mut [f64], xi: &mut [Vec<f64>], setting: &Setting, p: f64, m: usize, rule: Rule) {
+        let n = systems.weights.len();
+        let flags = |word: usize| -> Vec<bool> { (0..n).map(|c| word >> c & 1 == 1).collect() };
+        let subsets: Vec<Vec<bool>> = (0..1 << n).map(flags).filter(|f| f.iter().filter(|x| **x).count() == m).collect();
+        let (start, controls) = (theta.to_vec(), xi.to_vec());
+        theta.fill(0.0);
+        xi.iter_mut().for_each(|xi| xi.fill(0.0));
+        for takes in &subsets {
+            for word in 0..1 << n {
+                let h: Vec<f64> = flags(word).iter().map(|high| if *high { 1.3 } else { 0.2 }).collect();
+                let probability: f64 = flags(word).iter().map(|high| if *high { p } else { 1.0 - p }).product();
+                let weight = probability / subsets.len() as f64;
+                let (mut theta_1, mut xi_1) = (start.clone(), controls.clone());
+                lossy(systems, &mut theta_1, &mut xi_1, setting, takes, &h, rule);
+                theta.iter_mut().zip(theta_1).for_each(|(sum, x)| *sum += weight * x);
+                xi.iter_mut().flatten().zip(xi_1.into_iter().flatten()).for_each(|(sum, x)| *sum += weight * x);
+            }
+        }
+    }
+
+    #[test]
+    fn lossy_rounds_of_control_variates_are_the_mean_of_all_that_may_happen() {
+        let systems = with_shared_kinds(12);
+        let alike = Systems { weights: vec![0.2; 5], ..systems.clone() };
+        for (eta, h, alpha, p) in [(0.1, 5, 1.0, 0.5), (0.3, 2, 0.8, 0.3)] {
+            let setting = Setting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
+            let gain = 0.2 + 1.1 * p;
+            let full = reduced(&systems, |theta, xi| averaged(&systems, theta, xi, &setting, p, 5, Rule::Acknowledged));
+            let (got, want) = (
+                ControlVariates::fixed_period(&systems, &setting).arriving(gain).radius().unwrap(),
+                linalg::spectral_radius(&full).unwrap(),
+            );
+            assert!((got - want).abs() < 1e-10, "acknowledged: {got} {want}");
+            for m in [2, 4] {
+                let full = reduced(&alike, |theta, xi| averaged(&alike, theta, xi, &setting, p, m, Rule::Acknowledged));
+                let share = (m as f64 - 1.0) / 4.0;
+                let (got, want) = (
+                    ControlVariates::fixed_period(&alike, &setting).arriving(gain).moving_by(share).radius().unwrap(),
+                    linalg::spectral_radius(&full).unwrap(),
+                );
+                assert!((got - want).abs() < 1e-10, "{m} of 5: {got} {want}");
+            }
+            // Afresh on the whole space.
+            let (d, n) = (3, 5);
+            let columns: Vec<Vec<f64>> = (0..d * (n + 1))
+                .map(|j| {
+                    let mut y = vec![0.0; d * (n + 1)];
+                    y[j] = 1.0;
+                    let (theta, xi) = y.split_at_mut(d);
+                    let mut xi: Vec<Vec<f64>> = xi.chunks(d).map(<[f64]>::to_vec).collect();
+                    averaged(&systems, theta, &mut xi, &setting, p, n, Rule::Afresh);
+                    theta.iter().copied().chain(xi.into_iter().flatten()).collect()
+                })
+                .collect();
+            let want = linalg::spectral_radius(&Mat::from_fn(d * (n + 1), d * (n + 1), |i, j| columns[j][i])).unwrap();
+            let got = ControlVariates::fixed_period(&systems, &setting).made_anew(gain).radius().unwrap();
+            assert!((got - want).abs() < 1e-10, "afresh: {got} {want}");
+        }
+    }
+
+    /// The mean of FedHSA's noiseless rounds over losses of both exchanges and all choices of m participants; `last` are
+    /// the operators that count where one is lost.
+    fn fedhsa(systems: &Systems, theta: &[f64], last: Option<&[Vec<f64>]>, setting: &Setting, p: f64, m: usize) -> (Vec<f64>, Vec<Vec<f64>>) {
+        let (n, d, eta) = (systems.weights.len(), theta.len(), setting.step_size);
+        let flags = |word: usize| -> Vec<bool> { (0..n).map(|c| word >> c & 1 == 1).collect() };
+        let subsets: Vec<Vec<bool>> = (0..1 << n).map(flags).filter(|f| f.iter().filter(|x| **x).count() == m).collect();
+        let (mut mean, mut kept) = (vec![0.0; d], vec![vec![0.0; d]; n]);
+        for takes in &subsets {
+            for (first, second) in (0..1 << n).flat_map(|a| (0..1 << n).map(move |b| (flags(a), flags(b)))) {
+                let odds = |b: &[bool]| b.iter().map(|b| if *b { p } else { 1.0 - p }).product::<f64>();
+                let weight = odds(&first) * odds(&second) / subsets.len() as f64;
+                let asked: f64 = (0..n).filter(|c| takes[*c]).map(|c| systems.weights[c]).sum();
+                let own: Vec<Vec<f64>> = (0..n).map(|c| systems.of(c).mean(theta)).collect();
+                let missing = |c: usize| last.map_or(vec![0.0; d], |last| last[c].clone());
+                let known: Vec<Vec<f64>> = (0..n).map(|c| if first[c] { own[c].clone() } else { missing(c) }).collect();
+                let g: Vec<f64> =
+                    (0..d).map(|i| (0..n).filter(|c| takes[*c]).map(|c| systems.weights[c] / asked * known[c][i]).sum()).collect();
+                let mut next = theta.to_vec();
+                for c in (0..n).filter(|c| takes[*c] && second[*c]) {
+                    let mut local = theta.to_vec();
+                    for _ in 0..setting.local_steps {
+                        let at = systems.of(c).mean(&local);
+                        (0..d).for_each(|i| local[i] += eta * (at[i] + g[i] - own[c][i]));
+                    }
+                    (0..d).for_each(|i| next[i] += setting.server_step * systems.weights[c] / asked * (local[i] - theta[i]));
+                }
+                mean.iter_mut().zip(next).for_each(|(sum, x)| *sum += weight * x);
+                kept.iter_mut().flatten().zip(known.into_iter().flatten()).for_each(|(sum, x)| *sum += weight * x);
+            }
+        }
+        (mean, kept)
+    }
+
+    #[test]
+    fn lossy_rounds_of_global_memory_are_the_mean_of_all_that_may_happen() {
+        let systems = Draw::new(13).systems(3, 2);
+        let linear = { let mut s = systems.clone(); s.kinds.iter_mut().for_each(|k| k.b.fill(0.0)); s };
+        for (eta, h, alpha, p) in [(0.1, 4, 1.0, 0.5), (0.3, 2, 0.8, 0.7)] {
+            let setting = Setting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
+            for m in [2, 3] {
+                let columns: Vec<Vec<f64>> =
+                    (0..2).map(|j| fedhsa(&linear, &[f64::from(j == 0), f64::from(j == 1)], None, &setting, p, m).0).collect();
+                let want = linalg::spectral_radius(&Mat::from_fn(2, 2, |i, j| columns[j][i])).unwrap();
+                let mixing = 3.0 * (m as f64 - 1.0) / (m as f64 * 2.0);
+                let got = global_memory_radius_over(&linear, &setting, p, mixing).unwrap();
+                assert!((got - want).abs() < 1e-12, "{m} of 3: {got} {want}");
+                // Where the mean ends.
+                let root = systems.root().unwrap();
+                let bias = global_memory_bias(&systems, &setting, mixing).unwrap();
+                let limit: Vec<f64> = root.iter().zip(&bias).map(|(r, b)| r + b).collect();
+                let next = fedhsa(&systems, &limit, None, &setting, p, m).0;
+                assert!(linalg::distance_sq(&limit, &next).sqrt() < 1e-13, "{m} of 3");
+                assert_eq!(linalg::norm_sq(&bias) > 1e-8, m == 2, "{bias:?}");
+            }
+            // Lost operators count as the last: the state is theta and three operators.
+            let columns: Vec<Vec<f64>> = (0..8)
+                .map(|j| {
+                    let unit: Vec<f64> = (0..8).map(|i| f64::from(i == j)).collect();
+                    let last: Vec<Vec<f64>> = unit[2..].chunks(2).map(<[f64]>::to_vec).collect();
+                    let (theta, kept) = fedhsa(&linear, &unit[..2], Some(&last), &setting, p, 3);
+                    theta.into_iter().chain(kept.into_iter().flatten()).collect()
+                })
+                .collect();
+            let want = linalg::spectral_radius(&Mat::from_fn(8, 8, |i, j| columns[j][i])).unwrap();
+            let got = last_operators_radius(&linear, &setting, p).unwrap();
+            // The operators' own map has the radius 1 - p, which the mean of all of them has too.
+            assert!((got - want).abs() < 1e-7, "the last: {got} {want}");
+        }
+    }
+
+    #[test]
+    fn delayed_radii_are_those_of_the_companion_form() {
+        let mut draw = Draw::new(14);
+        for law in [vec![0.0, 1.0], vec![0.2, 0.0, 0.5, 0.3], vec![0.0, 0.25, 0.25, 0.25, 0.25], vec![1.0]] {
+            for size in [0.05, 0.4, 1.5] {
+                let (pull, n) = (Scale(size) * draw.stable_matrix(3), law.len());
+                let companion = Mat::from_fn(3 * n, 3 * n, |i, j| match i {
+                    i if i < 3 => f64::from(i == j) - law[j / 3] * pull[(i, j % 3)],
+                    i => f64::from(i == j + 3),
+                });
+                let (got, want) = (delayed_radius(&pull, &law).unwrap(), linalg::spectral_radius(&companion).unwrap());
+                assert!((got - want).abs() < 1e-12, "{law:?}: {got} {want}");
+            }
+        }
+        // The edge of a scalar operator: 2 sin(pi / (2 (2 tau + 1))).
+        for tau in [1, 10, 100] {
+            let edge = 2.0 * (std::f64::consts::PI / (2.0 * (2.0 * f64::from(tau) + 1.0))).sin();
+            let mut law = vec![0.0; tau as usize + 1];
+            law[tau as usize] = 1.0;
+            assert!((delayed_radius(&Mat::full(1, 1, edge), &law).unwrap() - 1.0).abs() < 1e-12);
+            assert!(delayed_radius(&Mat::full(1, 1, 0.99 * edge), &law).unwrap() < 1.0);
+        }
+    }
+
     #[test]
     fn random_talk_radius_is_that_of_the_mean_round() {
         let systems = with_shared_kinds(11);

@@ -147,7 +147,9 @@ impl DelayedMse {
                 let own = row.get(.., last..last + d) - row.get(.., oldest..oldest + d) * self.pull.transpose() + added;
                 joint.get_mut(oldest..oldest + d, ..).copy_from(&row);
                 joint.get_mut(.., oldest..oldest + d).copy_from(row.transpose());
-                joint.get_mut(oldest..oldest + d, oldest..oldest + d).copy_from(own);
+                // Exactly symmetric: errors that are not would grow.
+                let symmetric = Mat::from_fn(d, d, |i, j| 0.5 * (own[(i, j)] + own[(j, i)]));
+                joint.get_mut(oldest..oldest + d, oldest..oldest + d).copy_from(symmetric);
                 means[(now + 1) % slots] = mean;
                 now += 1;
             }
