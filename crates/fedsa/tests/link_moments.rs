@@ -44,13 +44,7 @@ fn recorded() -> Vec<u64> {
 }
 
 /// Means over seeds of what `see` reads after each round.
-fn means(
-    field: &dyn Field,
-    method: &dyn Method,
-    uplink: &Uplink,
-    start: &[f64],
-    see: impl Fn(&Run<'_>) -> Vec<f64>,
-) -> Vec<Vec<Mean>> {
+fn means(field: &dyn Field, method: &dyn Method, uplink: &Uplink, start: &[f64], see: impl Fn(&Run<'_>) -> Vec<f64>) -> Vec<Vec<Mean>> {
     method.check(field.agents()).unwrap();
     let mut means: Vec<Vec<Mean>> = vec![Vec::new(); ROUNDS as usize];
     for seed in 0..SEEDS {
@@ -72,7 +66,11 @@ fn off(means: &[Vec<Mean>], expected: impl IntoIterator<Item = Vec<f64>>) -> Vec
         let rounding = 1e-12 * x.abs().max(1.0);
         if m.error() < rounding { (m.value() - x) / rounding } else { m.off(x) }
     };
-    means.iter().zip(expected).flat_map(|(means, expected)| means.iter().zip(expected).map(|(m, x)| one(m, x)).collect::<Vec<_>>()).collect()
+    means
+        .iter()
+        .zip(expected)
+        .flat_map(|(means, expected)| means.iter().zip(expected).map(|(m, x)| one(m, x)).collect::<Vec<_>>())
+        .collect()
 }
 
 const START: [f64; 3] = [2.0, -1.0, 0.5];

@@ -173,7 +173,9 @@ mod tests {
                 assert!((n / f64::from(draws) - p).abs() <= 4.5 * error, "{delay:?}: {p}, seen {n}");
             }
         }
-        for nothing in [Delay::Constant { rounds: 0 }, Delay::Spikes { probability: 0.0, rounds: 9 }, Delay::Geometric { mean: 0.0, max: None }] {
+        for nothing in
+            [Delay::Constant { rounds: 0 }, Delay::Spikes { probability: 0.0, rounds: 9 }, Delay::Geometric { mean: 0.0, max: None }]
+        {
             assert_eq!(delay_law(&nothing, Before::First).unwrap(), None);
         }
         assert!(delay_law(&Delay::Stall { period: 9, length: 3, short: 0 }, Before::First).is_err());

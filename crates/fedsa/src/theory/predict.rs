@@ -444,6 +444,11 @@ impl<'f> Forecast<'f> {
         self.field.sampling().kind != Law::Mean || round.is_noisy()
     }
 
+    /// Whether a round is a linear map that theory knows, without any noise: the error then falls by the radius in the end.
+    pub fn is_noiseless(&self) -> bool {
+        self.linear().is_ok_and(|round| !self.is_noisy(&round))
+    }
+
     /// Second moments of samples, none where they are noiseless.
     fn noise_of_samples(&self, systems: &Systems) -> Result<Option<Vec<Moments>>> {
         if self.field.sampling().kind == Law::Mean { Ok(None) } else { self.moments(systems).map(Some) }
@@ -730,9 +735,7 @@ impl<'f> MeanSquareRadius<'f> {
         let round = of.linear()?;
         let moments = self.moments.as_deref();
         match (of.shape.drift, round.delay()) {
-            (Drift::Zero, None) => {
-                FedLsaMse::arriving(self.systems, moments, &round.setting, self.batch, &round.arrivals())?.radius()
-            }
+            (Drift::Zero, None) => FedLsaMse::arriving(self.systems, moments, &round.setting, self.batch, &round.arrivals())?.radius(),
             (Drift::Zero, Some(delay)) => {
                 DelayedMse::new(self.systems, moments, &round.setting, self.batch, &round.arrivals(), delay)?.radius()
             }

@@ -688,7 +688,14 @@ mod tests {
 
     /// The mean of FedHSA's noiseless rounds over losses of both exchanges and all choices of m participants; `last` are
     /// the operators that count where one is lost.
-    fn fedhsa(systems: &Systems, theta: &[f64], last: Option<&[Vec<f64>]>, setting: &Setting, p: f64, m: usize) -> (Vec<f64>, Vec<Vec<f64>>) {
+    fn fedhsa(
+        systems: &Systems,
+        theta: &[f64],
+        last: Option<&[Vec<f64>]>,
+        setting: &Setting,
+        p: f64,
+        m: usize,
+    ) -> (Vec<f64>, Vec<Vec<f64>>) {
         let (n, d, eta) = (systems.weights.len(), theta.len(), setting.step_size);
         let flags = |word: usize| -> Vec<bool> { (0..n).map(|c| word >> c & 1 == 1).collect() };
         let subsets: Vec<Vec<bool>> = (0..1 << n).map(flags).filter(|f| f.iter().filter(|x| **x).count() == m).collect();
@@ -722,7 +729,11 @@ mod tests {
     #[test]
     fn lossy_rounds_of_global_memory_are_the_mean_of_all_that_may_happen() {
         let systems = Draw::new(13).systems(3, 2);
-        let linear = { let mut s = systems.clone(); s.kinds.iter_mut().for_each(|k| k.b.fill(0.0)); s };
+        let linear = {
+            let mut s = systems.clone();
+            s.kinds.iter_mut().for_each(|k| k.b.fill(0.0));
+            s
+        };
         for (eta, h, alpha, p) in [(0.1, 4, 1.0, 0.5), (0.3, 2, 0.8, 0.7)] {
             let setting = Setting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
             for m in [2, 3] {

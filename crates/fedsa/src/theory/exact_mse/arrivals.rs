@@ -119,7 +119,8 @@ impl RoundNoise {
         if spread != 0.0 || common != 0.0 {
             let mut dbar = Mat::<f64>::zeros(d + 1, d + 1);
             for ((system, weight), square) in systems.kinds.iter().zip(systems.kind_weights()).zip(&squares) {
-                let displacement = displacement(&Leg::new(&system.a, setting.step_size, setting.local_steps), &system.a, &system.mean(&mean.root));
+                let displacement =
+                    displacement(&Leg::new(&system.a, setting.step_size, setting.local_steps), &system.a, &system.mean(&mean.root));
                 source += Scale(alpha * alpha * square * spread) * congruence(&displacement).get(..rows, ..);
                 dbar += Scale(weight) * displacement;
             }

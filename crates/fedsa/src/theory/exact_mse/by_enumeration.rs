@@ -114,8 +114,7 @@ impl World {
                 Some(round) => Some(round),
                 None => (self.before == Before::First).then_some(0),
             };
-            let moved: Option<Vec<Vec<f64>>> =
-                answered.map(|a| (0..n).map(|c| self.displacement(c, &thetas[a], &samples[a][c])).collect());
+            let moved: Option<Vec<Vec<f64>>> = answered.map(|a| (0..n).map(|c| self.displacement(c, &thetas[a], &samples[a][c])).collect());
             for (p, weights, noise) in self.rounds() {
                 let mut next = theta.clone();
                 for i in 0..2 {
@@ -207,7 +206,8 @@ fn delayed_rounds_use_the_first_samples_as_often_as_they_do() {
         }
         World { delay: 1, before, ..World::new(71, &[1, 1], setting(0.1, 2, 0.9)) }.holds(4, "a delay and local steps");
         World { delay: 2, before, factors: LOSSES.to_vec(), ..World::new(72, &[1], setting(0.15, 1, 1.0)) }.holds(6, "a delay and losses");
-        World { delay: 1, before, factors: FADING.to_vec(), ..World::new(73, &[1, 1], setting(0.2, 1, 1.0)) }.holds(4, "a delay and fading");
+        World { delay: 1, before, factors: FADING.to_vec(), ..World::new(73, &[1, 1], setting(0.2, 1, 1.0)) }
+            .holds(4, "a delay and fading");
         World { delay: 1, before, participants: 2, ..World::new(74, &[2, 1], setting(0.2, 1, 1.0)) }.holds(3, "a delay and few");
         let air = World { delay: 2, before, noise: 0.2, ..World::new(75, &[1], setting(0.15, 1, 0.8)) };
         air.holds(5, "a delay and a receiver");
@@ -230,7 +230,8 @@ fn the_radius_of_delayed_second_moments_is_that_of_the_companion_form() {
                 linalg::kron(&m, &m)
             })
             .fold(Mat::<f64>::zeros(36, 36), |sum, m| sum + faer::Scale(0.5) * m);
-        let theory = DelayedMse::new(&world.systems, Some(&world.moments), &world.setting, 1, &world.arrivals(), (2, Before::First)).unwrap();
+        let theory =
+            DelayedMse::new(&world.systems, Some(&world.moments), &world.setting, 1, &world.arrivals(), (2, Before::First)).unwrap();
         let (got, want) = (theory.radius().unwrap(), linalg::spectral_radius(&square).unwrap());
         assert!((got - want).abs() < 1e-10, "{got} {want}");
         assert_eq!(theory.floor().is_ok(), want < 1.0, "{want}");
