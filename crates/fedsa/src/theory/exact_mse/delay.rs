@@ -262,7 +262,7 @@ impl LinearMap for Joint<'_> {
         let old = n - d;
         let at = |i: usize, j: usize| x[packed_index(i, j)];
         // Block i is theta_{t-i}: the first row of the next moment is that of theta_t - K theta_{t-tau} with all.
-        let top = Mat::from_fn(d, n, |i, j| at(i, j)) - &self.0.pull * Mat::from_fn(d, n, |i, j| at(old + i, j));
+        let top = Mat::from_fn(d, n, at) - &self.0.pull * Mat::from_fn(d, n, |i, j| at(old + i, j));
         let added = self.0.round.source.get(.., ..packed_len(d)) * linalg::column(&pack(d, |i, j| at(old + i, old + j)));
         let own = top.get(.., ..d) - top.get(.., old..) * self.0.pull.transpose();
         for j in 0..n {
