@@ -149,10 +149,10 @@ fn checks_that_can_never_be_measured_are_refused() {
     refused_text(&markov, "metric = \"floor\"", &["check[0].metric: not known in closed form: samples are not i.i.d."]);
     let lossy = text(
         "label = \"SCAFFLSA\"",
-        "label = \"SCAFFLSA\"\nuplink = { media = [{ kind = \"erasure\", success = 0.5 }] }",
+        "label = \"SCAFFLSA\"\nuplink = { media = [{ kind = \"gilbert-elliott\", to_bad = 0.1, to_good = 0.3 }] }",
         "kind = \"floor\"\nmethod = \"SCAFFLSA\"\nexpected = \"bias2\"",
     );
-    refused_text(&lossy, "expected = \"bias2\"", &["a round is not a linear map, or the link alters it"]);
+    refused_text(&lossy, "expected = \"bias2\"", &["not known in closed form: losses come in bursts"]);
     let expected =
         text("label = \"FedLSA\"", "label = \"FedLSA\"\nexpect = \"diverges\"", "kind = \"floor\"\nmethod = \"FedLSA\"\nexpected = 1");
     refused_text(&expected, "[[check]]", &["FedLSA is expected to diverge, and has no floor then"]);
@@ -217,8 +217,8 @@ fn what_options_leave_unmeasured_is_a_note() {
     assert!(check["why"].as_str().unwrap().starts_with("standard errors need"));
     run(&["--rounds", "19", "--seeds", "1"], "both", 2);
     run(&["--set", "run.seeds=1"], "set", 1);
-    let (output, _) = run(&["--set", "method.FedLSA.participants=2"], "some", 1);
-    assert!(line(&output, "on its curve").ends_with("not known in closed form: participation is partial"), "{}", output.stdout);
+    let (output, _) = run(&["--set", "method.FedLSA.step_size={ c = 0.1, t0 = 10 }"], "some", 1);
+    assert!(line(&output, "on its curve").ends_with("not known in closed form: the step size varies"), "{}", output.stdout);
     folder.run(&["check", "small.toml", "--quick"]).exits(0).says("not measured: on its curve: standard errors need");
     assert!(!folder.run(&["check", "small.toml"]).exits(0).stdout.contains("not measured"));
     // Options do not excuse a check that the file leaves unmeasured, nor what they say of the check itself.
@@ -320,8 +320,13 @@ fn check_as_json_says_what_would_run() {
     assert_eq!(quick["checks"][0]["measurable"], false);
     assert!(quick["checks"][0]["why"].as_str().unwrap().starts_with("standard errors need"));
     // What is not known says why.
-    let json = as_json(&folder, &["--set", "method.SCAFFLSA.participants=2"]);
+    let json = as_json(&folder, &["--set", "method.SCAFFLSA.control_step=0.5"]);
     let scafflsa = &json["points"][0]["methods"][1];
     assert_eq!((&scafflsa["stable"], &scafflsa["radius"]), (&Value::Null, &Value::Null));
-    assert!(scafflsa["reason"].as_str().unwrap().contains("participation is partial"));
+    assert!(scafflsa["reason"].as_str().unwrap().contains("a round is not a linear map"));
+    // Of some of the agents the mean is known.
+    let json = as_json(&folder, &["--set", "method.SCAFFLSA.participants=2"]);
+    let scafflsa = &json["points"][0]["methods"][1];
+    assert_eq!((&scafflsa["stable"], &scafflsa["mean_square_radius"]), (&true.into(), &Value::Null));
+    assert_eq!(scafflsa["reason"], "in the mean; the mean square is not known");
 }

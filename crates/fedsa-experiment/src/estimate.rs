@@ -41,6 +41,8 @@ const CONTROL_COMPONENT: f64 = 2.0;
 const SECOND_MOMENTS: f64 = 1.0;
 const LEG_MOMENTS: f64 = 0.45;
 const CONTROL_MOMENTS: f64 = 290.0;
+/// A round of the covariances of a delayed method, beside its products.
+const DELAYED_ROUND: f64 = 4000.0;
 
 /// Seconds that a plan is expected to take.
 #[derive(Debug, Clone)]
@@ -75,19 +77,22 @@ pub fn duration(plan: &Plan) -> Duration {
 /// Comparing the results of a plan with exact errors, where checks or the figure ask for them: seconds.
 pub fn comparing(plan: &Plan) -> f64 {
     let asked = memory::asked_for(plan);
-    plan.cells.iter().zip(asked).filter(|(_, asked)| *asked).map(|(cell, _)| exact_error(&*plan.fields[cell.field].field, cell)).sum()
+    (0..plan.cells.len()).zip(asked).filter(|(_, asked)| *asked).map(|(cell, _)| exact_error(plan, cell)).sum()
 }
 
 /// The exact mean-square error of a cell: seconds, as measured for d of 4 to 24 and 2 to 100 distinct agents.
-fn exact_error(field: &dyn Field, cell: &Cell) -> f64 {
-    let shape = cell.shape();
-    let Some(kinds) = field.systems().filter(|_| shape.is_linear && field.sampling().kind == Law::Iid).map(|s| s.kinds.len() as f64) else {
-        return 0.0;
-    };
-    let d = (field.dim().min(fedsa::theory::predict::EXACT_DIM)) as f64;
+fn exact_error(plan: &Plan, number: usize) -> f64 {
+    let (field, cell, forecast) = (plan.field(number), &plan.cells[number], plan.forecast(number));
+    let Some(kinds) = field.systems().filter(|_| forecast.knows_curve().is_ok()).map(|s| s.kinds.len() as f64) else { return 0.0 };
+    let d = field.dim() as f64;
     let packed = |n: f64| n * (n + 1.0) / 2.0;
-    1e-9 * match shape.drift {
-        Drift::Zero => SECOND_MOMENTS * (packed(d) + packed(d + 1.0)).powi(3),
+    let delay = forecast.link().ok().and_then(|link| link.delay.as_ref()?.constant()).map(|tau| tau as f64);
+    1e-9 * match (cell.shape().drift, delay) {
+        (Drift::Zero, None) => SECOND_MOMENTS * (packed(d) + packed(d + 1.0)).powi(3),
+        // Covariances round by round, and the floor's system.
+        (Drift::Zero, Some(tau)) => {
+            cell.run.rounds as f64 * (DELAYED_ROUND + 2.0 * (tau + 1.0) * d.powi(3)) + 0.3 * (packed(d) + tau * d * d).powi(3)
+        }
         _ => kinds * LEG_MOMENTS * packed(2.0 * d + 1.0).powi(3) + CONTROL_MOMENTS * d * (d * (kinds + 1.0) + 1.0).powi(2),
     }
 }

@@ -10,8 +10,8 @@ use fedsa::error::{BadInput, Result};
 use fedsa::methods::{Drift, Half, Method, Setting};
 use fedsa::problem::memory::{Memory, matrix, vectors, worker};
 use fedsa::problem::{Field, Settings as Problem};
-use fedsa::sampling::{Law, Sampling};
-use fedsa::theory::predict::{EXACT_DIM, MeanSquareRadius};
+use fedsa::sampling::Sampling;
+use fedsa::theory::predict::{Forecast, MeanSquareRadius};
 use fedsa::uplink::medium::delay::Delay;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
@@ -294,28 +294,43 @@ pub fn asked_for(plan: &Plan) -> Vec<bool> {
 /// second moments is small enough, what that needs.
 fn stability(plan: &Plan, cell: usize) -> f64 {
     const COPIES: f64 = 15.0;
-    let (field, shape) = (plan.field(cell), plan.cells[cell].shape());
-    let in_mean = if field.systems().is_some() && shape.is_linear { COPIES * matrix(field.dim() as f64, field.dim() as f64) } else { 0.0 };
-    let of_squares = MeanSquareRadius::is_small(&plan.forecast(cell));
+    let (d, forecast) = (plan.field(cell).dim() as f64, plan.forecast(cell));
+    let in_mean =
+        if forecast.knows_rounds().is_ok() { COPIES * (matrix(d, d) + matrix(delays(&forecast), delays(&forecast))) } else { 0.0 };
+    let of_squares = MeanSquareRadius::is_small(&forecast);
     in_mean + if of_squares { prediction(plan, cell) } else { 0.0 }
+}
+
+/// The rounds that a delay reaches back, the present one included; 1 without delays.
+fn delays(forecast: &Forecast<'_>) -> f64 {
+    forecast.link().ok().and_then(|link| link.delay.as_ref()).map_or(1.0, |delay| delay.probabilities.len() as f64)
 }
 
 /// What the exact mean-square error of a cell needs (`fedsa::theory::exact_mse`): moments
 /// `d^4 + d^3 + d^2` and a map from starts to noise of each distinct agent; of FedLSA a map of
-/// second moments; of control variates K agents' second moments, `(d (K + 1) + 1)^2`, some twenty
+/// second moments, and of delayed directions covariances of as many rounds as the delay reaches back, with the system
+/// of the floor; of control variates K agents' second moments, `(d (K + 1) + 1)^2`, some twenty
 /// times in iterations.
 fn prediction(plan: &Plan, cell: usize) -> f64 {
     /// Copies of the second moments that a solution by iteration holds.
     const ITERATION: f64 = 20.0;
-    let (field, shape) = (plan.field(cell), plan.cells[cell].shape());
-    let Some(systems) = field.systems().filter(|_| shape.is_linear && field.sampling().kind == Law::Iid && field.dim() <= EXACT_DIM) else {
-        return 0.0;
-    };
+    let (field, shape, forecast) = (plan.field(cell), plan.cells[cell].shape(), plan.forecast(cell));
+    let Some(systems) = field.systems().filter(|_| forecast.knows_curve().is_ok()) else { return 0.0 };
     let (kinds, d, threads) = (systems.kinds.len() as f64, field.dim() as f64, rayon::current_num_threads() as f64);
     let packed = |n: f64| n * (n + 1.0) / 2.0;
     let moments = matrix(d * d, d * d) + matrix(d * d, d) + matrix(d, d);
     let (start, rest) = match shape.drift {
-        Drift::Zero => (d + 1.0, 8.0 * matrix(packed(d) + packed(d + 1.0), packed(d) + packed(d + 1.0))),
+        Drift::Zero => {
+            let (rounds, own) = (delays(&forecast), packed(d) + packed(d + 1.0));
+            let delayed = if rounds > 1.0 {
+                let system = packed(d) + (rounds - 1.0) * d * d;
+                let solved = if forecast.knows_floor().is_ok() { 3.0 * matrix(system, system) } else { 0.0 };
+                solved + 6.0 * matrix(d * rounds, d * rounds)
+            } else {
+                0.0
+            };
+            (d + 1.0, 8.0 * matrix(own, own) + delayed)
+        }
         Drift::ControlVariate { talk: None } => {
             let side = d * (kinds + 1.0) + 1.0;
             (2.0 * d + 1.0, ITERATION * (8.0 * side * side + 8.0 * kinds * d * d))

@@ -38,8 +38,8 @@ impl Results {
     /// How many rounds more a cell's target takes: at the rate of the last half of the rounds, or at the rate that
     /// theory gives for the end, whichever is slower.
     pub fn more_rounds(&self, plan: &Plan, predictor: &Predictor<'_>, cell: usize, missed: &Missed) -> Option<f64> {
-        let is_mean = plan.field(cell).sampling().kind == Law::Mean;
-        let radius = predictor.number(cell, "radius").ok().filter(|radius| is_mean && (0.0..1.0).contains(radius));
+        let is_noiseless = plan.forecast(cell).is_noiseless();
+        let radius = predictor.number(cell, "radius").ok().filter(|radius| is_noiseless && (0.0..1.0).contains(radius));
         // A squared distance falls by the radius's square.
         let power = record::metric(missed.metric).map_or(1.0, |metric| f64::from(metric.degree));
         let in_the_end = radius.map(|radius| (missed.value / missed.target).ln().max(0.0) / (-power * radius.ln()));

@@ -285,7 +285,7 @@ impl Plan {
     /// What theory predicts of a cell.
     pub fn forecast(&self, cell: usize) -> Forecast<'_> {
         let planned = &self.cells[cell];
-        Forecast::new(self.field(cell), planned.shape()).of_output(planned.output)
+        Forecast::over(self.field(cell), &*planned.method.settings, &planned.uplink).of_output(planned.output)
     }
 
     /// Whether anything is swept.
@@ -454,7 +454,7 @@ impl Cell {
         Ok(Self { identity, field: index, method, run, start, centre, output, uplink, grid, refused })
     }
 
-    /// What theory sees of the method over its link.
+    /// What theory sees of the method where its link is clear; over any other link no round counts as linear.
     pub fn shape(&self) -> Shape {
         shape_over(&*self.method.settings, &self.uplink)
     }

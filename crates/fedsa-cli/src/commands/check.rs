@@ -312,7 +312,9 @@ fn stable_steps(plan: &Plan, cells: &[usize]) -> HashMap<usize, Option<StableSte
     let key = |cell: usize| {
         let shape = plan.cells[cell].shape();
         let alike = Shape { step_size: StepSize::Constant(1.0), ..shape };
-        format!("{} {alike:?} {}", plan.cells[cell].field, shape.step_size.constant().is_some())
+        let Cell { field, method, uplink, .. } = &plan.cells[cell];
+        let memory = method.settings.lost(plan.field(cell).agents(), &uplink.facts());
+        format!("{field} {alike:?} {} {memory:?} {uplink:?}", shape.step_size.constant().is_some())
     };
     let mut distinct: Vec<(String, usize)> = cells.iter().map(|cell| (key(*cell), *cell)).collect();
     distinct.sort();

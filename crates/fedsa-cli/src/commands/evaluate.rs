@@ -15,7 +15,6 @@ use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::problem::features::{FeatureMap, FeatureSpec};
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::Logs;
-use fedsa::sampling::Law;
 use fedsa_data::find::Places;
 use fedsa_data::{DiskFiles, npz};
 use fedsa_experiment::config::document::{From, Origin};
@@ -159,8 +158,9 @@ fn prediction(plan: &Plan) -> Vec<String> {
     let allowed = format!("--rounds allows {}, {}", numbers::thousands(run.rounds as f64), duration(seconds));
     let Some(target) = run.stop.relative_residual else { return vec![allowed] };
     let goal = format!("the residual is {} of that at zero weights", numbers::typed(target));
-    let radius = plan.forecast(0).radius().ok().filter(|radius| *radius < 1.0);
-    let (Law::Mean, Some(radius)) = (field.sampling().kind, radius) else {
+    let forecast = plan.forecast(0);
+    let radius = forecast.radius().ok().filter(|radius| forecast.is_noiseless() && *radius < 1.0);
+    let Some(radius) = radius else {
         return vec![format!("it ends when {goal}; {allowed}")];
     };
     let residual = |theta: &[f64]| field.mean_operator(theta).map_or(f64::NAN, |g| linalg::norm_sq(&g).sqrt());

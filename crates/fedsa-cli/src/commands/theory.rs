@@ -5,14 +5,13 @@ use std::collections::HashMap;
 use fedsa::error::BadInput;
 use fedsa::kernel::Isa;
 use fedsa::linalg;
-use fedsa::methods::{Drift, Shape};
+use fedsa::methods::Drift;
 use fedsa::problem::Field;
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::file::virtual_root;
 use fedsa::sampling::Law;
-use fedsa::theory::Setting;
 use fedsa::theory::constants::{Constants, TdConstants};
-use fedsa::theory::fedlsa::FedLsa;
+use fedsa::theory::predict::Forecast;
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers;
 use fedsa_experiment::predict::QUANTITIES;
@@ -125,7 +124,6 @@ fn td_facts(field: &dyn Field) -> Option<(f64, f64)> {
 /// What is known of a method at a point.
 fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize) -> Json {
     let field = plan.field(cell);
-    let shape = plan.cells[cell].shape();
     let mut out = Map::new();
     let mut put = |key: &str, value: fedsa::error::Result<f64>| {
         let value = match value {
@@ -139,8 +137,8 @@ fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize) -> Json {
     }
     put("largest_stable_step", largest_stable_step(plan, cell));
     out.insert("stable".into(), plan.forecast(cell).outlook().stable().map_or_else(|why| json!(why), |stable| json!(stable)));
-    if shape.drift == Drift::Zero && shape.is_linear {
-        out.extend(fedlsa(field, &shape).unwrap_or_default());
+    if plan.cells[cell].shape().drift == Drift::Zero {
+        out.extend(fedlsa(field, &plan.forecast(cell)).unwrap_or_default());
     }
     Json::Object(out)
 }
@@ -158,16 +156,13 @@ fn largest_stable_step(plan: &Plan, cell: usize) -> Result<f64, BadInput> {
     plan.forecast(cell).largest_stable_step().map(|stable| stable.step)
 }
 
-/// FedLSA's exact mean iterate and its limit.
-fn fedlsa(field: &dyn Field, shape: &Shape) -> Option<Map<String, Json>> {
-    let systems = field.systems()?;
-    let eta = shape.step_size.constant()?;
-    let setting = Setting::new(eta, shape.local_steps as u64).ok()?.with_server_step(shape.alpha_g).ok()?;
-    let theory = FedLsa::new(systems, &setting).ok()?;
+/// FedLSA's exact mean iterate and its limit, over links whose mean is known too.
+fn fedlsa(field: &dyn Field, forecast: &Forecast<'_>) -> Option<Map<String, Json>> {
+    forecast.knows_rounds().ok()?;
     let mut out = Map::new();
-    out.insert("limit".into(), theory.limit().map_or_else(|e| json!(e.to_string()), |x| json!(x)));
+    out.insert("limit".into(), forecast.limit().map_or_else(|e| json!(e.to_string()), |x| json!(x)));
     let rounds = [1, 2, 5, 10, 100, 1000];
-    let means = theory.mean(&vec![0.0; field.dim()], &rounds);
+    let means = forecast.mean(&vec![0.0; field.dim()], &rounds).ok()?;
     let mean = rounds.iter().zip(means).map(|(t, theta)| json!({ "round": t, "theta": theta })).collect::<Vec<_>>();
     out.insert("mean_iterate_from_zero".into(), json!(mean));
     Some(out)

@@ -71,6 +71,15 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    /// The rule that it is, where all messages are altered or lost one at a time.
+    pub fn rule(self) -> ControlRule {
+        match self.share {
+            Share::Computed => ControlRule::Literal,
+            Share::Acknowledged => ControlRule::Acknowledged,
+            Share::Afresh => ControlRule::Afresh,
+        }
+    }
+
     /// Models down and directions up, and what agents are told besides.
     pub fn protocol(self, d: usize) -> Protocol {
         let mut protocol = Protocol::directions(d, Give::Sum);

@@ -13,12 +13,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Drift, Half, Setting, Settings, Shape, averaging, check_common, fixed, one};
+use super::{Drift, Half, Lost, Setting, Settings, Shape, averaging, check_common, fixed, one};
 use crate::error::Result;
 use crate::local::GlobalMemory;
 use crate::protocol::{Give, Protocol};
 use crate::schedule::StepSize;
 use crate::server::{Average, Server};
+use crate::uplink::Facts;
 
 /// The settings of FedHSA.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -91,6 +92,10 @@ impl Settings for FedHsa {
             weights: setting.weights.to_vec(),
             ..averaging(setting, fixed(self.step_size, self.local_steps), self.global_step_size, self.participants)
         })
+    }
+
+    fn lost(&self, _: usize, _: &Facts) -> Lost {
+        if self.missing == Missing::Last { Lost::Last } else { Lost::Zero }
     }
 
     fn shape(&self) -> Shape {

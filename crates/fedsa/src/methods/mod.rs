@@ -18,6 +18,7 @@ use crate::schedule::{LocalSteps, StepSize, Steps};
 use crate::server::average::Tell;
 use crate::server::{Average, Participation, Server};
 use crate::uplink::Facts;
+use control_rule::ControlRule;
 
 /// The two halves of a method and what travels between them, for one run.
 pub struct Method {
@@ -130,6 +131,10 @@ pub trait Settings: erased_serde::Serialize + std::fmt::Debug + Send + Sync {
     }
     /// What theory sees of it.
     fn shape(&self) -> Shape;
+    /// What answers that do not arrive do to its memory over a link, as theory sees it.
+    fn lost(&self, _agents: usize, _link: &Facts) -> Lost {
+        Lost::Zero
+    }
 }
 
 erased_serde::serialize_trait_object!(Settings);
@@ -149,6 +154,17 @@ pub struct Shape {
     pub participants: Option<usize>,
     /// Whether a noiseless round is a linear map of the state on linear problems.
     pub is_linear: bool,
+}
+
+/// What answers that do not arrive do to a method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lost {
+    /// They count as zero.
+    Zero,
+    /// Operators count as what arrived of the agent last; directions as zero.
+    Last,
+    /// Directions count as zero, and controls are kept by this rule, which is never `auto`.
+    Controls(ControlRule),
 }
 
 /// The drift of a local step.

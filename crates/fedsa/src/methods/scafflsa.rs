@@ -18,12 +18,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::control_rule::{ControlRule, Kept, check_control_step};
-use super::{Drift, Half, Setting, Settings, Shape, averaging, check_common, fixed, one};
+use super::{Drift, Half, Lost, Setting, Settings, Shape, averaging, check_common, fixed, one};
 use crate::error::Result;
 use crate::local::ControlVariate;
 use crate::protocol::Protocol;
 use crate::schedule::StepSize;
 use crate::server::Server;
+use crate::uplink::Facts;
 
 /// The settings of SCAFFLSA with a fixed period.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -97,6 +98,11 @@ impl Settings for Scafflsa {
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
         let average = averaging(setting, fixed(self.step_size, self.local_steps), self.global_step_size, self.participants);
         Box::new(self.kept(setting).server(average))
+    }
+
+    fn lost(&self, agents: usize, link: &Facts) -> Lost {
+        let partial = self.participants.is_some_and(|m| m < agents);
+        Lost::Controls(self.rule.resolve(partial, link).rule())
     }
 
     fn shape(&self) -> Shape {

@@ -62,6 +62,11 @@ impl FedLsa {
         Mat::<f64>::identity(d, d) - Scale(self.server_step) * &self.contraction
     }
 
+    /// `K = alpha_g (I - Gbar)`, what a round takes from the iterate, d x d: `M = I - K`, formed without cancellation.
+    pub fn pull(&self) -> Mat<f64> {
+        Scale(self.server_step) * &self.contraction
+    }
+
     /// The mean iterates `E theta_t` at the wanted rounds, from `theta_0`:
     /// `theta* + M^t (theta_0 - theta*) + sum_{s<t} M^s alpha_g rho_H`.
     pub fn mean(&self, theta_0: &[f64], rounds: &[u64]) -> Vec<Vec<f64>> {

@@ -20,6 +20,7 @@
 //! | [`stability`] | whether a setting can work, and the largest step that does |
 //! | [`local`] | the same near the root of nonlinear operators |
 //! | [`exact_mse`] | the mean-square error under i.i.d. samples, its bias and its noise |
+//! | [`link`] | what a link does to a round's mean and variance |
 //! | [`predict`] | which of these applies to a method, and what it comes to |
 //! | [`constants`] | the constants that the theorems of \[S\] are stated in |
 //! | [`scaffnew`] | Theorem B.4 of \[S\], made exact |
@@ -32,6 +33,7 @@ pub mod exact_mse;
 pub mod fedlsa;
 pub mod fixed_point;
 pub mod leg;
+pub mod link;
 pub mod local;
 pub mod map;
 pub mod predict;

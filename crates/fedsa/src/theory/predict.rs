@@ -2,8 +2,16 @@
 //! whether a step size is stable.
 //!
 //! [`super`] has the closed forms one by one; here a [`Forecast`] finds out which of them applies to the
-//! shape of a method, says why where none does, and turns radii into judgements ([`Outlook`]). Sizes are
+//! shape of a method over its link, says why where none does, and turns radii into judgements ([`Outlook`]). Sizes are
 //! bounded: a map that takes too long to form is unknown, not slow.
+//!
+//! | link or participation | mean: limit, radius | mean square: floor, curve, radius |
+//! | --- | --- | --- |
+//! | clear | all methods whose round is a linear map | FedLSA, SCAFFLSA with a fixed period |
+//! | unbiased codecs, up or down, without error feedback | as over a clear link | unknown: the error's variance depends on the vector |
+//! | independent losses, over the air, fading bit budgets | with the mean gain | methods without memory |
+//! | m of N agents of equal weight | FedLSA as with all; others with factors of their own | methods without memory |
+//! | delays, the same law in every round | methods without memory | constant ones, methods without memory |
 //!
 //! ```
 //! use fedsa::kernel::Isa;
@@ -27,19 +35,24 @@
 
 use rayon::prelude::*;
 
+use std::sync::Arc;
+
 use super::Setting;
-use super::exact_mse::{Controls, FedLsaMse, MeanSquare, ScafflsaMse};
+use super::exact_mse::{Arrivals, Controls, DelayedMse, FedLsaMse, MeanSquare, ScafflsaMse};
 use super::fedlsa::FedLsa;
-use super::stability::{self, Stability};
+use super::link::LinkLaw;
+use super::stability::{self, ControlVariates, Stability};
 use crate::error::{BadInput, Result, quoted};
 use crate::linalg;
-use crate::methods::{self, Drift, Shape};
+use crate::methods::control_rule::ControlRule;
+use crate::methods::{self, Drift, Lost, Shape};
 use crate::problem::Field;
 use crate::problem::systems::{Moments, Systems};
 use crate::record::OutputRule;
 use crate::sampling::Law;
 use crate::schedule::StepSize;
 use crate::uplink::Uplink;
+use crate::uplink::medium::delay::Before;
 
 /// The largest size, agents' kinds times d, for which radii of control variates are computed.
 const RADIUS_SIZE: usize = 4000;
@@ -49,6 +62,10 @@ pub const EXACT_DIM: usize = 24;
 /// map, and rows of the state of control variates (their second moments are its square).
 const MEAN_SQUARE_WORK: usize = 20_000_000;
 const MEAN_SQUARE_STATE: usize = 120;
+/// The largest linear system that is solved for the floor of a delayed method.
+const DELAYED_FLOOR: usize = 2600;
+/// The most multiplications along the rounds of a delayed method.
+const DELAYED_WORK: f64 = 5e10;
 
 /// A quantity that theory predicts of a method.
 pub struct Quantity {
@@ -124,16 +141,17 @@ impl Quantity {
     }
 }
 
-/// A method on a problem, as theory sees it: nothing is computed before it is asked for.
-#[derive(Clone, Copy)]
+/// A method on a problem over a link, as theory sees it: nothing is computed before it is asked for.
+#[derive(Clone)]
 pub struct Forecast<'f> {
     field: &'f dyn Field,
     shape: Shape,
     output: OutputRule,
+    lost: Lost,
+    link: Arc<Result<LinkLaw>>,
 }
 
-/// The shape of a method over a link: closed forms are those of clear links, so that over any other
-/// link no round counts as linear.
+/// The shape of a method over a link, for statements about clear links only: over any other link no round counts as linear.
 pub fn shape_over(method: &dyn methods::Settings, link: &Uplink) -> Shape {
     let shape = method.shape();
     Shape { is_linear: shape.is_linear && link.is_clear(), ..shape }
@@ -141,7 +159,8 @@ pub fn shape_over(method: &dyn methods::Settings, link: &Uplink) -> Shape {
 
 /// The error of a quantity that theory does not know.
 pub fn unknown(why: &str) -> BadInput {
-    BadInput::new("", format!("not known in closed form: {why}"), "a linear problem, a constant step size and full participation")
+    let known = "a linear problem, a constant step size, and a link over which rounds are known";
+    BadInput::new("", format!("not known in closed form: {why}"), known)
 }
 
 fn no_steps() -> BadInput {
@@ -152,15 +171,82 @@ fn no_moments() -> BadInput {
     unknown("second moments of the samples")
 }
 
+fn no_fedhsa() -> BadInput {
+    unknown("the mean-square error of FedHSA")
+}
+
+/// A round of which theory knows the mean.
+struct Round<'a, 'f> {
+    systems: &'f Systems,
+    setting: Setting,
+    link: &'a LinkLaw,
+    /// m, where not all N agents take part.
+    few: Option<usize>,
+}
+
+impl Round<'_, '_> {
+    fn agents(&self) -> usize {
+        self.systems.weights.len()
+    }
+
+    /// The moments of the weights with which directions enter the mean.
+    fn arrivals(&self) -> Arrivals {
+        let asked = self.few.unwrap_or(self.agents());
+        Arrivals::by_factors(self.link.gain, self.link.gain_square, self.link.receiver_noise, asked).of_few(asked, self.agents())
+    }
+
+    /// Whether the link or the choice of participants adds noise.
+    fn is_noisy(&self) -> bool {
+        self.link.is_noisy() || self.few.is_some()
+    }
+
+    /// Why the mean square is not known, whatever the method.
+    fn has_mean_square(&self) -> Result<()> {
+        self.link.only_mean.map_or(Ok(()), |why| Err(unknown(why)))
+    }
+
+    /// Refuses what only methods without memory have closed forms of the mean square for.
+    fn is_plain(&self) -> Result<()> {
+        if self.link.is_clear() && self.few.is_none() {
+            return Ok(());
+        }
+        self.has_mean_square()?;
+        Err(unknown("the mean-square error of methods with memory, unless all agents take part over a clear link"))
+    }
+
+    /// FedLSA's mean round, with the mean gain.
+    fn plain(&self) -> Result<FedLsa> {
+        FedLsa::new(self.systems, &self.setting.with_server_step(self.setting.server_step * self.link.gain)?)
+    }
+
+    /// The delay, where it is constant.
+    fn delay(&self) -> Option<(usize, Before)> {
+        self.link.delay.as_ref().and_then(|delay| Some((delay.constant()?, delay.before)))
+    }
+
+    /// Whether two participants of a round stand for two of all agents: `N (m - 1) / (m (N - 1))`, 1 where all take part.
+    fn mixing(&self) -> f64 {
+        let n = self.agents() as f64;
+        self.few.map_or(1.0, |m| n * (m as f64 - 1.0) / (m as f64 * (n - 1.0)))
+    }
+
+    /// The share of `v - v_c` by which an agent's control moves in the mean: `(m - 1) / (N - 1)`, 1 where all take part.
+    fn share(&self) -> f64 {
+        self.few.map_or(1.0, |m| (m as f64 - 1.0) / (self.agents() as f64 - 1.0))
+    }
+}
+
 impl<'f> Forecast<'f> {
-    /// Of a method of this shape that gives out its last iterate.
+    /// Of a method of this shape over a clear link that gives out its last iterate.
     pub fn new(field: &'f dyn Field, shape: Shape) -> Self {
-        Self { field, shape, output: OutputRule::Last }
+        Self { field, shape, output: OutputRule::Last, lost: Lost::Zero, link: Arc::new(Ok(LinkLaw::clear())) }
     }
 
     /// Of a method over a link.
     pub fn over(field: &'f dyn Field, method: &dyn methods::Settings, link: &Uplink) -> Self {
-        Self::new(field, shape_over(method, link))
+        let law = LinkLaw::of(link, field.dim());
+        let lost = method.lost(field.agents(), &link.facts());
+        Self { lost, link: Arc::new(law), ..Self::new(field, method.shape()) }
     }
 
     /// The same of another output.
@@ -180,18 +266,51 @@ impl<'f> Forecast<'f> {
         if self.output == OutputRule::Last { Ok(()) } else { Err(unknown("the output is not the last iterate")) }
     }
 
-    /// The linear systems and the setting of a method whose rounds theory knows.
-    fn linear(&self) -> Result<(&'f Systems, Setting)> {
-        let Self { field, shape, .. } = *self;
+    /// What the link does to a round.
+    ///
+    /// # Errors
+    /// When that is not known, with the reason.
+    pub fn link(&self) -> Result<&LinkLaw> {
+        self.link.as_ref().as_ref().map_err(Clone::clone)
+    }
+
+    /// The round of a method whose mean theory knows.
+    fn linear(&self) -> Result<Round<'_, 'f>> {
+        let Self { field, shape, .. } = self;
         let systems = field.systems().ok_or_else(|| unknown("the operators are not linear"))?;
         if !shape.is_linear {
-            return Err(unknown("a round is not a linear map, or the link alters it"));
+            return Err(unknown("a round is not a linear map"));
         }
-        if shape.participants.is_some_and(|m| m < field.agents()) {
-            return Err(unknown("participation is partial"));
+        let link = self.link()?;
+        let few = shape.participants.filter(|m| *m < field.agents());
+        let alike = || systems.weights.iter().all(|p| (p - systems.weights[0]).abs() <= 1e-12 * systems.weights[0]);
+        if few.is_some() && !alike() {
+            return Err(unknown("participation is partial, and agents differ in weight"));
+        }
+        if link.delay.is_some() && shape.drift != Drift::Zero {
+            return Err(unknown("answers are to old models, and the method remembers what it has sent"));
+        }
+        let controls = matches!(shape.drift, Drift::ControlVariate { .. });
+        if controls && few == Some(1) {
+            return Err(unknown("with one participant a round controls never move"));
+        }
+        // Their mean is 1 to rounding for gains that are made so.
+        let loses = (link.gain - 1.0).abs() > 1e-12;
+        match self.lost {
+            Lost::Controls(ControlRule::Literal) if controls && loses => {
+                return Err(unknown("controls are kept to the letter: what the link loses adds up in them"));
+            }
+            Lost::Controls(ControlRule::Afresh) if controls && few.is_some() => {
+                return Err(unknown("controls are made afresh, and those of the agents that are asked do not sum to 0"));
+            }
+            Lost::Last if few.is_some() || (loses && link.gain_square != link.gain) => {
+                return Err(unknown("operators that are missing count as the last, unless whole messages of all agents are lost"));
+            }
+            _ => {}
         }
         let StepSize::Constant(eta) = shape.step_size else { return Err(unknown("the step size varies")) };
-        Ok((systems, Setting::new(eta, (shape.local_steps.round() as u64).max(1))?.with_server_step(shape.alpha_g)?))
+        let setting = Setting::new(eta, (shape.local_steps.round() as u64).max(1))?.with_server_step(shape.alpha_g)?;
+        Ok(Round { systems, setting, link, few })
     }
 
     /// Whether a noiseless round is a linear map that theory knows.
@@ -207,44 +326,94 @@ impl<'f> Forecast<'f> {
     /// # Errors
     /// When it is not known.
     pub fn limit(&self) -> Result<Vec<f64>> {
-        let (systems, setting) = self.linear()?;
-        FedLsa::new(systems, &setting)?.limit()
+        self.linear()?.plain()?.limit()
     }
 
-    /// The squared distance of the method's limit from theta*: 0 but for local steps without a drift.
+    /// The mean iterates `E theta_t` of FedLSA with these settings at the wanted rounds (ascending), from `theta_0`.
+    ///
+    /// # Errors
+    /// When they are not known.
+    pub fn mean(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<Vec<f64>>> {
+        let round = self.linear()?;
+        let plain = round.plain()?;
+        let Some(delay) = &round.link.delay else { return Ok(plain.mean(theta_0, rounds)) };
+        // u_{t+1} = u_t + sum_k pi_k (k - K u_{t-k}); before there is a model so old, of the first one, or nothing.
+        let (pull, reach) = (plain.pull(), delay.probabilities.len());
+        let mut past = vec![theta_0.iter().zip(&plain.root).map(|(x, r)| x - r).collect::<Vec<f64>>()];
+        let last = rounds.last().map_or(0, |t| *t as usize);
+        if last as f64 * (reach * plain.root.len()) as f64 > DELAYED_WORK {
+            return Err(unknown("so many rounds with such delays"));
+        }
+        for t in 0..last {
+            let (mut answered, mut arrived) = (vec![0.0; plain.root.len()], 0.0);
+            for (k, p) in delay.probabilities.iter().enumerate().filter(|(k, _)| *k <= t || delay.before == Before::First) {
+                arrived += p;
+                answered.iter_mut().zip(&past[t.saturating_sub(k)]).for_each(|(a, u)| *a += p * u);
+            }
+            let pulled = linalg::mat_vec(&pull, &answered);
+            let next = |i: usize| past[t][i] - pulled[i] + arrived * plain.server_step * plain.rho[i];
+            past.push((0..pulled.len()).map(next).collect());
+        }
+        Ok(rounds.iter().map(|t| past[*t as usize].iter().zip(&plain.root).map(|(u, r)| u + r).collect()).collect())
+    }
+
+    /// Where the mean iterate ends, seen from theta* (d).
+    fn bias(&self, round: &Round<'_, '_>) -> Result<Vec<f64>> {
+        match self.shape.drift {
+            Drift::Zero => round.plain()?.bias(),
+            Drift::GlobalMemory => stability::global_memory_bias(round.systems, &round.setting, round.mixing()),
+            Drift::ControlVariate { .. } => Ok(vec![0.0; round.systems.dim()]),
+            Drift::NoSteps => Err(no_steps()),
+        }
+    }
+
+    /// The squared distance of the method's limit from theta*: 0 but for local steps without a drift, and with a part of the
+    /// agents' operators as memory.
     ///
     /// # Errors
     /// When it is not known.
     pub fn bias_sq(&self) -> Result<f64> {
-        let (systems, setting) = self.linear()?;
-        match self.shape.drift {
-            Drift::Zero => FedLsa::new(systems, &setting)?.bias_sq(),
-            Drift::ControlVariate { .. } | Drift::GlobalMemory => Ok(0.0),
-            Drift::NoSteps => Err(no_steps()),
-        }
+        Ok(linalg::norm_sq(&self.bias(&self.linear()?)?))
     }
 
-    /// The systems and the setting of a round whose radius can be computed.
-    fn radius_known(&self) -> Result<(&'f Systems, Setting)> {
-        let (systems, setting) = self.linear()?;
-        if matches!(self.shape.drift, Drift::ControlVariate { .. }) && systems.kinds.len() * systems.dim() > RADIUS_SIZE {
-            return Err(unknown(&format!("the round of {} distinct agents is too large a map", systems.kinds.len())));
+    /// The round whose radius can be computed.
+    fn radius_known(&self) -> Result<Round<'_, 'f>> {
+        let round = self.linear()?;
+        let kinds = round.systems.kinds.len();
+        if matches!(self.shape.drift, Drift::ControlVariate { .. }) && kinds * round.systems.dim() > RADIUS_SIZE {
+            return Err(unknown(&format!("the round of {kinds} distinct agents is too large a map")));
         }
-        Ok((systems, setting))
+        Ok(round)
     }
 
-    /// The spectral radius of a noiseless round.
+    /// The spectral radius of a round in the mean.
     ///
     /// # Errors
     /// When a round is not a linear map, or too large a one.
     pub fn radius(&self) -> Result<f64> {
-        let (systems, setting) = self.radius_known()?;
+        let round = self.radius_known()?;
+        let Round { systems, setting, link, .. } = round;
+        let controls = |map: ControlVariates| {
+            if (link.gain - 1.0).abs() <= 1e-12 {
+                return map.moving_by(round.share()).radius();
+            }
+            match self.lost {
+                Lost::Controls(ControlRule::Afresh) => map.made_anew(link.gain).radius(),
+                _ => map.arriving(link.gain).moving_by(round.share()).radius(),
+            }
+        };
         match self.shape.drift {
-            Drift::Zero => stability::plain_radius(systems, &setting),
-            Drift::GlobalMemory => stability::global_memory_radius(systems, &setting),
+            Drift::Zero => match &link.delay {
+                None => super::map::spectral_radius(&round.plain()?.round_map()),
+                Some(delay) => stability::delayed_radius(&round.plain()?.pull(), &delay.probabilities),
+            },
+            Drift::GlobalMemory if self.lost == Lost::Last => stability::last_operators_radius(systems, &setting, link.gain),
+            Drift::GlobalMemory => stability::global_memory_radius_over(systems, &setting, link.gain, round.mixing()),
             Drift::NoSteps => Err(no_steps()),
-            Drift::ControlVariate { talk: None } => stability::control_variates_radius(systems, &setting),
-            Drift::ControlVariate { talk: Some(p) } => stability::random_talk_radius(systems, setting.step_size, p, setting.server_step),
+            Drift::ControlVariate { talk: None } => controls(ControlVariates::fixed_period(systems, &setting)),
+            Drift::ControlVariate { talk: Some(p) } => {
+                ControlVariates::random_talk(systems, setting.step_size, p, setting.server_step)?.map_or(Ok(f64::INFINITY), controls)
+            }
         }
     }
 
@@ -270,19 +439,56 @@ impl<'f> Forecast<'f> {
         self.field.sampling().batch as u64
     }
 
-    /// The systems and the setting of a round whose floor has a closed form.
-    fn floor_known(&self) -> Result<(&'f Systems, Setting)> {
+    /// Whether samples, the link or the choice of participants are noisy.
+    fn is_noisy(&self, round: &Round<'_, '_>) -> bool {
+        self.field.sampling().kind != Law::Mean || round.is_noisy()
+    }
+
+    /// Whether a round is a linear map that theory knows, without any noise: the error then falls by the radius in the end.
+    pub fn is_noiseless(&self) -> bool {
+        self.linear().is_ok_and(|round| !self.is_noisy(&round))
+    }
+
+    /// Second moments of samples, none where they are noiseless.
+    fn noise_of_samples(&self, systems: &Systems) -> Result<Option<Vec<Moments>>> {
+        if self.field.sampling().kind == Law::Mean { Ok(None) } else { self.moments(systems).map(Some) }
+    }
+
+    /// Whether second moments of FedLSA's rounds have a closed form of a size that is computed.
+    fn plain_known(&self, round: &Round<'_, '_>) -> Result<()> {
+        round.has_mean_square()?;
+        if self.field.sampling().kind == Law::Mean && round.is_noisy() {
+            if self.field.dim() > EXACT_DIM { Err(unknown(&format!("more than {EXACT_DIM} features"))) } else { Ok(()) }
+        } else {
+            self.moments_known()
+        }
+    }
+
+    /// The round whose floor has a closed form.
+    fn floor_known(&self) -> Result<Round<'_, 'f>> {
         self.of_last()?;
-        let linear = self.linear()?;
+        let round = self.linear()?;
         match self.shape.drift {
             // Without noise every floor is the bias.
-            _ if self.field.sampling().kind == Law::Mean => {}
-            Drift::ControlVariate { talk: Some(_) } => return Err(unknown("talks are random")),
-            Drift::GlobalMemory => return Err(unknown("the mean-square error of FedHSA")),
+            _ if !self.is_noisy(&round) => {}
             Drift::NoSteps => return Err(no_steps()),
-            Drift::Zero | Drift::ControlVariate { talk: None } => self.moments_known()?,
+            Drift::Zero => {
+                self.plain_known(&round)?;
+                if let Some((delay, _)) = round.delay()
+                    && DelayedMse::floor_size(round.systems.dim(), delay) > DELAYED_FLOOR
+                {
+                    let d = round.systems.dim();
+                    return Err(unknown(&format!("the second moments of {d} features over a delay of {delay} rounds are too large a map")));
+                }
+            }
+            Drift::ControlVariate { talk: Some(_) } => return Err(unknown("talks are random")),
+            Drift::GlobalMemory => return Err(no_fedhsa()),
+            Drift::ControlVariate { talk: None } => {
+                round.is_plain()?;
+                self.moments_known()?;
+            }
         }
-        Ok(linear)
+        Ok(round)
     }
 
     /// Whether the floor has a closed form.
@@ -298,18 +504,20 @@ impl<'f> Forecast<'f> {
     /// # Errors
     /// When it is not known, or does not exist.
     pub fn floor(&self) -> Result<MeanSquare> {
-        let (systems, setting) = self.floor_known()?;
-        if self.field.sampling().kind == Law::Mean {
-            let bias = match self.shape.drift {
-                Drift::Zero => FedLsa::new(systems, &setting)?.bias()?,
-                _ => vec![0.0; systems.dim()],
-            };
-            return Ok(MeanSquare { bias, noise: 0.0 });
+        let round = self.floor_known()?;
+        if !self.is_noisy(&round) {
+            return Ok(MeanSquare { bias: self.bias(&round)?, noise: 0.0 });
         }
-        let moments = self.moments(systems)?;
+        let (systems, setting) = (round.systems, &round.setting);
         match self.shape.drift {
-            Drift::Zero => FedLsaMse::new(systems, &moments, &setting, self.batch())?.floor(),
-            _ => ScafflsaMse::new(systems, &moments, &setting, self.batch(), &Controls::Zero)?.floor(),
+            Drift::Zero => {
+                let moments = self.noise_of_samples(systems)?;
+                match round.delay() {
+                    None => FedLsaMse::arriving(systems, moments.as_deref(), setting, self.batch(), &round.arrivals())?.floor(),
+                    Some(delay) => DelayedMse::new(systems, moments.as_deref(), setting, self.batch(), &round.arrivals(), delay)?.floor(),
+                }
+            }
+            _ => ScafflsaMse::new(systems, &self.moments(systems)?, setting, self.batch(), &Controls::Zero)?.floor(),
         }
     }
 
@@ -318,12 +526,13 @@ impl<'f> Forecast<'f> {
     /// # Errors
     /// When it has none, with the reason.
     pub fn knows_curve(&self) -> Result<()> {
-        self.linear()?;
+        let round = self.linear()?;
         self.of_last()?;
-        if !matches!(self.shape.drift, Drift::Zero | Drift::ControlVariate { talk: None }) {
-            return Err(unknown("only of FedLSA and SCAFFLSA with a fixed period"));
+        match self.shape.drift {
+            Drift::Zero => self.plain_known(&round),
+            Drift::ControlVariate { talk: None } => round.is_plain().and_then(|()| self.moments_known()),
+            _ => Err(unknown("only of FedLSA and SCAFFLSA with a fixed period")),
         }
-        self.moments_known()
     }
 
     /// The law of the iterate at each of `rounds`, up to second order, from the start `theta_0` (d
@@ -333,18 +542,31 @@ impl<'f> Forecast<'f> {
     /// When it is not known.
     pub fn curve(&self, theta_0: &[f64], controls: &Controls, rounds: &[u64]) -> Result<Vec<MeanSquare>> {
         self.knows_curve()?;
-        let (systems, setting) = self.linear()?;
-        let moments = self.moments(systems)?;
+        let round = self.linear()?;
+        let (systems, setting) = (round.systems, &round.setting);
         match self.shape.drift {
-            Drift::Zero => FedLsaMse::new(systems, &moments, &setting, self.batch())?.curve(theta_0, rounds),
-            _ => ScafflsaMse::new(systems, &moments, &setting, self.batch(), controls)?.curve(theta_0, rounds),
+            Drift::Zero => {
+                if let Some((delay, _)) = round.delay() {
+                    let work = 2.0 * (systems.dim() as f64).powi(3) * (delay + 1) as f64 * rounds.last().map_or(0.0, |t| *t as f64);
+                    if work > DELAYED_WORK {
+                        return Err(unknown("so many rounds with such a delay"));
+                    }
+                }
+                let moments = self.noise_of_samples(systems)?;
+                let (moments, arrivals) = (moments.as_deref(), round.arrivals());
+                match round.delay() {
+                    None => FedLsaMse::arriving(systems, moments, setting, self.batch(), &arrivals)?.curve(theta_0, rounds),
+                    Some(delay) => DelayedMse::new(systems, moments, setting, self.batch(), &arrivals, delay)?.curve(theta_0, rounds),
+                }
+            }
+            _ => ScafflsaMse::new(systems, &self.moments(systems)?, setting, self.batch(), controls)?.curve(theta_0, rounds),
         }
     }
 
     /// Whether the method is stable, as far as that is known.
     pub fn outlook(&self) -> Outlook {
         let radius = self.radius();
-        let noisy = self.field.sampling().kind != Law::Mean;
+        let noisy = self.linear().is_ok_and(|round| self.is_noisy(&round));
         let converges = radius.as_ref().is_ok_and(|rho| Stability::of(*rho) == Stability::Stable);
         let mean_square = (noisy && converges).then(|| MeanSquareRadius::new(self).and_then(|of| of.at(self)));
         Outlook { radius, mean_square }
@@ -357,10 +579,11 @@ impl<'f> Forecast<'f> {
     /// # Errors
     /// As [`Forecast::radius`].
     pub fn largest_stable_step(&self) -> Result<StableStep> {
-        let (systems, setting) = self.linear()?;
-        let mean_radius = |eta: f64| self.with_step(eta).radius();
+        let round = self.linear()?;
+        let Round { systems, setting, link, .. } = &round;
+        let mean_radius = |eta: f64| self.clone().with_step(eta).radius();
         let size = systems.kinds.iter().map(|kind| linalg::norm2(&kind.a)).fold(0.0, f64::max);
-        let mut in_mean = stability::largest_stable_step(mean_radius, 2.0 / size, self.shape.local_steps.max(1.0))?;
+        let mut in_mean = stability::largest_stable_step(mean_radius, 2.0 / (size * link.gain.max(1.0)), self.shape.local_steps.max(1.0))?;
         let own = setting.step_size;
         // An unstable step below the edge lies in a window that the scan has missed.
         let missed = |edge: f64, radius: &dyn Fn(f64) -> Result<f64>| {
@@ -369,11 +592,11 @@ impl<'f> Forecast<'f> {
         if missed(in_mean, &mean_radius) {
             in_mean = stability::edge_below(mean_radius, own)?;
         }
-        if self.field.sampling().kind == Law::Mean {
+        if !self.is_noisy(&round) {
             return Ok(StableStep { step: in_mean, in_mean_square: true });
         }
         let found = MeanSquareRadius::new(self).and_then(|of| {
-            let square = |eta: f64| of.at(&self.with_step(eta));
+            let square = |eta: f64| of.at(&self.clone().with_step(eta));
             let step = stability::stable_step_below(square, in_mean)?;
             if missed(step, &square) { stability::edge_below(square, own) } else { Ok(step) }
         });
@@ -456,7 +679,7 @@ pub struct StableStep {
 /// The spectral radius of the second-moment map of a method's round, at any step size.
 pub struct MeanSquareRadius<'f> {
     systems: &'f Systems,
-    moments: Vec<Moments>,
+    moments: Option<Vec<Moments>>,
     batch: u64,
 }
 
@@ -467,43 +690,59 @@ impl<'f> MeanSquareRadius<'f> {
     /// When it is not known, or too large a map.
     pub fn new(of: &Forecast<'f>) -> Result<Self> {
         let systems = Self::systems(of)?;
-        Ok(Self { systems, moments: of.moments(systems)?, batch: of.batch() })
+        Ok(Self { systems, moments: of.noise_of_samples(systems)?, batch: of.batch() })
     }
 
     /// Whether it is known, and small enough a map.
     pub fn is_small(of: &Forecast<'f>) -> bool {
-        of.field.sampling().kind == Law::Iid && Self::systems(of).is_ok()
+        Self::systems(of).is_ok()
     }
 
-    /// The systems, if the map is small enough.
+    /// The systems, if the map is known and small enough.
     fn systems(of: &Forecast<'f>) -> Result<&'f Systems> {
-        let (systems, _) = of.linear()?;
+        let round = of.linear()?;
+        let systems = round.systems;
         let (kinds, d) = (systems.kinds.len(), systems.dim());
         let packed = |n: usize| n.saturating_mul(n + 1) / 2;
         let (work, state) = match of.shape.drift {
-            Drift::Zero => (kinds.saturating_mul(packed(d).saturating_pow(3)), 0),
+            Drift::Zero => {
+                of.plain_known(&round)?;
+                (kinds.saturating_mul(packed(d).saturating_pow(3)), round.delay().map_or(0, |(delay, _)| d * (delay + 1)))
+            }
             Drift::ControlVariate { talk: None } => {
+                round.is_plain()?;
+                if of.field.sampling().kind != Law::Iid {
+                    of.moments_known()?;
+                }
                 (kinds.saturating_mul(packed(d)).saturating_mul(packed(2 * d + 1).saturating_pow(2)), d * (kinds + 1) + 1)
             }
             Drift::ControlVariate { talk: Some(_) } => return Err(unknown("talks are random")),
-            Drift::GlobalMemory => return Err(unknown("the mean-square error of FedHSA")),
+            Drift::GlobalMemory => return Err(no_fedhsa()),
             Drift::NoSteps => return Err(no_steps()),
         };
         if d > EXACT_DIM || work > MEAN_SQUARE_WORK || state > MEAN_SQUARE_STATE {
-            return Err(unknown(&format!("the second moments of {kinds} distinct agents with {d} features are too large a map")));
+            let delay = round.delay().map_or(String::new(), |(delay, _)| format!(" over a delay of {delay} rounds"));
+            return Err(unknown(&format!("the second moments of {kinds} distinct agents with {d} features{delay} are too large a map")));
         }
         Ok(systems)
     }
 
-    /// With the step size of this forecast, which is of the same method on the same problem.
+    /// With the step size of this forecast, which is of the same method on the same problem over the same link.
     ///
     /// # Errors
     /// When the eigenvalues cannot be computed.
     pub fn at(&self, of: &Forecast<'_>) -> Result<f64> {
-        let (_, setting) = of.linear()?;
-        match of.shape.drift {
-            Drift::Zero => FedLsaMse::new(self.systems, &self.moments, &setting, self.batch)?.radius(),
-            _ => ScafflsaMse::new(self.systems, &self.moments, &setting, self.batch, &Controls::Zero)?.radius(),
+        let round = of.linear()?;
+        let moments = self.moments.as_deref();
+        match (of.shape.drift, round.delay()) {
+            (Drift::Zero, None) => FedLsaMse::arriving(self.systems, moments, &round.setting, self.batch, &round.arrivals())?.radius(),
+            (Drift::Zero, Some(delay)) => {
+                DelayedMse::new(self.systems, moments, &round.setting, self.batch, &round.arrivals(), delay)?.radius()
+            }
+            _ => {
+                let moments = moments.ok_or_else(no_moments)?;
+                ScafflsaMse::new(self.systems, moments, &round.setting, self.batch, &Controls::Zero)?.radius()
+            }
         }
     }
 }

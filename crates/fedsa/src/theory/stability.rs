@@ -6,6 +6,7 @@
 //! mean square has a smaller limit of its own: see
 //! [`exact_mse`](super::exact_mse).
 
+use faer::c64;
 use faer::prelude::*;
 use rayon::prelude::*;
 
@@ -33,6 +34,76 @@ pub fn global_memory_map(systems: &Systems, setting: &Setting) -> Mat<f64> {
         sbar += Scale(weight) * Leg::new(&system.a, setting.step_size, setting.local_steps).sum;
     }
     Mat::<f64>::identity(d, d) - Scale(setting.server_step) * (sbar * systems.mean().a)
+}
+
+/// `Sbar Abar` and `C = sum p_c S_c Abar_c`, and the part of the mean operator's displacement that they mix to:
+/// `mixing Sbar Abar + (1 - mixing) C`.
+fn mixed_memory_map(systems: &Systems, setting: &Setting, mixing: f64) -> Result<Mat<f64>> {
+    let d = systems.dim();
+    let all = Mat::<f64>::identity(d, d) - global_memory_map(systems, &setting.with_server_step(1.0)?);
+    if mixing == 1.0 {
+        return Ok(all);
+    }
+    Ok(Scale(mixing) * all + Scale(1.0 - mixing) * FedLsa::new(systems, &setting.with_server_step(1.0)?)?.pull())
+}
+
+/// The radius of FedHSA's mean round where messages arrive by independent factors of mean `gain` in both exchanges, and
+/// two participants of a round, the same in both, are two of all agents with a share `mixing` in
+/// `E sum_{c,c'} w_c w_c' S_c gbar_c' = mixing Sbar gbar + (1 - mixing) sum p_c S_c gbar_c`: 1 where all take part, and
+/// `N (m - 1) / (m (N - 1))` with m of N agents of equal weight. The round is
+/// `I - alpha_g gain^2 (mixing Sbar Abar + (1 - mixing) sum p_c S_c Abar_c)`.
+///
+/// # Errors
+/// When the mean system has no unique root; as [`spectral_radius`].
+pub fn global_memory_radius_over(systems: &Systems, setting: &Setting, gain: f64, mixing: f64) -> Result<f64> {
+    if gain == 1.0 && mixing == 1.0 {
+        return global_memory_radius(systems, setting);
+    }
+    let d = systems.dim();
+    let pull = Scale(setting.server_step * gain * gain) * mixed_memory_map(systems, setting, mixing)?;
+    spectral_radius(&(Mat::<f64>::identity(d, d) - pull))
+}
+
+/// The bias of FedHSA's limit (d), 0 where `mixing` is 1: an agent's own operator is in G more often than others', so that
+/// `(mixing Sbar Abar + (1 - mixing) sum p_c S_c Abar_c) u = (1 - mixing) rho_H`.
+///
+/// # Errors
+/// When the mean system or that of the limit is singular.
+pub fn global_memory_bias(systems: &Systems, setting: &Setting, mixing: f64) -> Result<Vec<f64>> {
+    if mixing == 1.0 {
+        return Ok(vec![0.0; systems.dim()]);
+    }
+    let rho = FedLsa::new(systems, setting)?.rho;
+    let right: Vec<f64> = rho.iter().map(|x| (1.0 - mixing) * x).collect();
+    linalg::solve(&mixed_memory_map(systems, setting, mixing)?, &right)
+}
+
+/// The radius of FedHSA's mean round where operators that are lost, each with probability `1 - success`, count as those
+/// that arrived last, and directions as zero: with `G_t = success gbar(theta_t) + (1 - success) G_{t-1}`,
+///
+/// ```text
+/// u <- u + alpha_g success Sbar G_t        G_t = -success Abar u + (1 - success) G_{t-1}
+/// ```
+///
+/// # Errors
+/// As [`spectral_radius`].
+pub fn last_operators_radius(systems: &Systems, setting: &Setting, success: f64) -> Result<f64> {
+    if success == 1.0 {
+        return global_memory_radius(systems, setting);
+    }
+    let d = systems.dim();
+    let mut sbar = Mat::<f64>::zeros(d, d);
+    for (system, weight) in systems.kinds.iter().zip(systems.kind_weights()) {
+        sbar += Scale(weight) * Leg::new(&system.a, setting.step_size, setting.local_steps).sum;
+    }
+    let (abar, identity) = (systems.mean().a, Mat::<f64>::identity(d, d));
+    let step = Scale(setting.server_step * success) * sbar;
+    let mut map = Mat::<f64>::zeros(2 * d, 2 * d);
+    map.get_mut(..d, ..d).copy_from(&identity - Scale(success) * (&step * &abar));
+    map.get_mut(..d, d..).copy_from(Scale(1.0 - success) * &step);
+    map.get_mut(d.., ..d).copy_from(Scale(-success) * &abar);
+    map.get_mut(d.., d..).copy_from(Scale(1.0 - success) * identity);
+    spectral_radius(&map)
 }
 
 /// The agents that share a leg, seen through their weighted mean control.
@@ -75,6 +146,12 @@ pub struct ControlVariates {
     pub(crate) groups: Vec<Group>,
     /// `alpha_g E`.
     stride: f64,
+    /// The share of `v - v_k` by which controls move.
+    share: f64,
+    /// Whether controls are made anew in each round, so that nothing keeps their sum at 0 (`rule = "afresh"`).
+    afresh: bool,
+    /// The mean of the factor by which v arrives, under `afresh`; elsewhere it is in `gain` and `pull`.
+    arrives: f64,
 }
 
 impl ControlVariates {
@@ -106,12 +183,45 @@ impl ControlVariates {
                 Group { weight, agents, pull: &gain * &system.a, gain }
             })
             .collect();
-        Self { dim: systems.dim(), groups, stride: server_step * span }
+        Self { dim: systems.dim(), groups, stride: server_step * span, share: 1.0, afresh: false, arrives: 1.0 }
+    }
+
+    /// The mean round where each direction arrives by a factor of mean `gain`, drawn anew in each round, and an agent
+    /// subtracts from v what arrived of its own (*acknowledged*): `v_k` becomes `gain v_k`.
+    #[must_use]
+    pub fn arriving(mut self, gain: f64) -> Self {
+        for group in &mut self.groups {
+            group.gain = Scale(gain) * &group.gain;
+            group.pull = Scale(gain) * &group.pull;
+        }
+        self
+    }
+
+    /// The mean round where controls move by a share of `v - v_c`: with m of N agents of equal weight a round,
+    /// uniformly drawn, by `(m - 1) / (N - 1)` in the mean.
+    #[must_use]
+    pub fn moving_by(mut self, share: f64) -> Self {
+        self.share *= share;
+        self
+    }
+
+    /// The mean round where agents send `c_c = v_c - xi_c`, these arrive by a factor of mean `gain`, and controls are
+    /// made anew (*afresh*). With `c = v_k - xi_k` and the mean `gain sum w_k c_k` in place of v,
+    ///
+    /// ```text
+    /// u <- u + alpha_g E0 gain (v - xbar),    x_k <- x_k - v_k + gain (v - xbar),    xbar = sum w_k x_k
+    /// ```
+    ///
+    /// on the whole space: losses move `xbar` away from 0, and it comes back by itself.
+    #[must_use]
+    pub fn made_anew(mut self, gain: f64) -> Self {
+        (self.afresh, self.arrives) = (true, gain);
+        self
     }
 
     /// The same map on groups of one's own choice, fixed period.
     pub(crate) fn of_groups(dim: usize, groups: Vec<Group>, setting: &Setting) -> Self {
-        Self { dim, groups, stride: setting.server_step * setting.span() }
+        Self { dim, groups, stride: setting.server_step * setting.span(), share: 1.0, afresh: false, arrives: 1.0 }
     }
 
     /// The map on every column of `y`; rows beyond the state stay as they are.
@@ -138,14 +248,18 @@ impl ControlVariates {
         let mut out = y.to_owned();
         let mut mean = Mat::<f64>::zeros(d, columns);
         for (k, group) in self.groups.iter().enumerate() {
-            let control = y.get(block(k), ..) - &sum;
+            let control = if self.afresh { y.get(block(k), ..).to_owned() } else { y.get(block(k), ..) - &sum };
             let v = &group.gain * &control - &group.pull * u;
             mean += Scale(group.weight) * &v;
-            out.get_mut(block(k), ..).copy_from(control - v);
+            out.get_mut(block(k), ..).copy_from(if self.share == 1.0 { control - v } else { control - Scale(self.share) * v });
         }
+        if self.afresh {
+            mean = Scale(self.arrives) * (mean - sum);
+        }
+        let moved = if self.share == 1.0 { mean.clone() } else { Scale(self.share) * &mean };
         for k in 0..self.groups.len() {
             let mut x = out.get_mut(block(k), ..);
-            x += &mean;
+            x += &moved;
         }
         let mut u = out.get_mut(0..d, ..);
         u += Scale(self.stride) * mean;
@@ -153,14 +267,14 @@ impl ControlVariates {
     }
 
     /// The spectral radius over all agents: that of the kinds' means, and of
-    /// `I - S_k / E` for every kind of two agents or more.
+    /// `I - S_k / E` for every kind of two agents or more (`S_k / E` times the share by which controls move).
     ///
     /// # Errors
     /// As [`spectral_radius`].
     pub fn radius(&self) -> Result<f64> {
         let mut radius = spectral_radius(self)?;
         for group in self.groups.iter().filter(|g| g.agents >= 2) {
-            radius = radius.max(spectral_radius(&(Mat::<f64>::identity(self.dim, self.dim) - &group.gain))?);
+            radius = radius.max(spectral_radius(&(Mat::<f64>::identity(self.dim, self.dim) - Scale(self.share) * &group.gain))?);
         }
         Ok(radius)
     }
@@ -207,6 +321,37 @@ pub fn control_variates_radius(systems: &Systems, setting: &Setting) -> Result<f
 /// As [`ControlVariates::random_talk`] and [`spectral_radius`].
 pub fn random_talk_radius(systems: &Systems, eta: f64, p: f64, server_step: f64) -> Result<f64> {
     ControlVariates::random_talk(systems, eta, p, server_step)?.map_or(Ok(f64::INFINITY), |map| map.radius())
+}
+
+/// The radius of `u_{t+1} = u_t - K sum_k pi_k u_{t-k}`: directions are k rounds old with probability `law[k]`, drawn
+/// anew in each round, and `pull` is K, d x d. The eigenvalues are the roots of `z^(n+1) - z^n + lambda sum_k pi_k z^(n-k)`
+/// for the eigenvalues lambda of K, with n the longest delay.
+///
+/// # Errors
+/// When an eigenvalue iteration does not converge.
+pub fn delayed_radius(pull: &Mat<f64>, law: &[f64]) -> Result<f64> {
+    if !pull.is_all_finite() {
+        return Ok(f64::INFINITY);
+    }
+    let failed = || BadInput::new("", "the eigenvalues of a delayed round did not converge", "a smaller step size");
+    let n = law.len();
+    let mut radius = 0.0f64;
+    // Conjugate eigenvalues have conjugate roots.
+    for (re, im) in linalg::eigenvalues(pull)?.into_iter().filter(|(_, im)| *im >= 0.0) {
+        let first = |k: usize| f64::from(k == 0);
+        let companion = |i: usize, j: usize| f64::from(i == j + 1);
+        let roots = if im == 0.0 {
+            Mat::from_fn(n, n, |i, j| if i == 0 { first(j) - re * law[j] } else { companion(i, j) }).eigenvalues()
+        } else {
+            let at = |i: usize, j: usize| {
+                if i == 0 { c64::new(first(j) - re * law[j], -im * law[j]) } else { c64::new(companion(i, j), 0.0) }
+            };
+            Mat::from_fn(n, n, at).eigenvalues()
+        };
+        let roots = roots.map_err(|_| failed())?;
+        radius = roots.iter().fold(radius, |r, z| r.max(z.re.hypot(z.im)));
+    }
+    Ok(radius)
 }
 
 /// How far from 1 a radius must be to be told from it. Rounding puts some 1e-15 times the size
@@ -443,6 +588,206 @@ mod tests {
             let want = linalg::spectral_radius(&full).unwrap();
             let got = control_variates_radius(&systems, &setting).unwrap();
             assert!((got - want).abs() < 1e-10, "{got} {want}");
+        }
+    }
+
+    /// What an agent's control does with v and its own direction, which arrived by a factor h.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Rule {
+        Acknowledged,
+        Afresh,
+    }
+
+    /// A noiseless round of SCAFFLSA in which `takes` says who takes part and directions arrive by factors `h`.
+    fn lossy(systems: &Systems, theta: &mut [f64], xi: &mut [Vec<f64>], setting: &Setting, takes: &[bool], h: &[f64], rule: Rule) {
+        let (span, eta) = (setting.span(), setting.step_size);
+        let asked: f64 = systems.weights.iter().zip(takes).filter(|(_, takes)| **takes).map(|(p, _)| p).sum();
+        let sent: Vec<Vec<f64>> = (xi.iter().enumerate())
+            .map(|(c, xi)| {
+                let mut local = theta.to_vec();
+                for _ in 0..setting.local_steps {
+                    let g = systems.of(c).mean(&local);
+                    local.iter_mut().zip(g).zip(xi).for_each(|((x, g), drift)| *x += eta * (g + drift));
+                }
+                let own = if rule == Rule::Afresh { 1.0 } else { 0.0 };
+                (0..theta.len()).map(|i| (local[i] - theta[i]) / span - own * xi[i]).collect()
+            })
+            .collect();
+        for i in 0..theta.len() {
+            let v: f64 = (0..h.len()).filter(|c| takes[*c]).map(|c| systems.weights[c] / asked * h[c] * sent[c][i]).sum();
+            theta[i] += setting.server_step * span * v;
+            for c in (0..h.len()).filter(|c| takes[*c]) {
+                match rule {
+                    Rule::Acknowledged => xi[c][i] += v - h[c] * sent[c][i],
+                    Rule::Afresh => xi[c][i] = v - sent[c][i],
+                }
+            }
+        }
+    }
+
+    /// The mean of rounds over factors of values 0.2 and 1.3, and over all choices of m participants.
+    fn averaged(systems: &Systems, theta: &mut [f64], xi: &mut [Vec<f64>], setting: &Setting, p: f64, m: usize, rule: Rule) {
+        let n = systems.weights.len();
+        let flags = |word: usize| -> Vec<bool> { (0..n).map(|c| word >> c & 1 == 1).collect() };
+        let subsets: Vec<Vec<bool>> = (0..1 << n).map(flags).filter(|f| f.iter().filter(|x| **x).count() == m).collect();
+        let (start, controls) = (theta.to_vec(), xi.to_vec());
+        theta.fill(0.0);
+        xi.iter_mut().for_each(|xi| xi.fill(0.0));
+        for takes in &subsets {
+            for word in 0..1 << n {
+                let h: Vec<f64> = flags(word).iter().map(|high| if *high { 1.3 } else { 0.2 }).collect();
+                let probability: f64 = flags(word).iter().map(|high| if *high { p } else { 1.0 - p }).product();
+                let weight = probability / subsets.len() as f64;
+                let (mut theta_1, mut xi_1) = (start.clone(), controls.clone());
+                lossy(systems, &mut theta_1, &mut xi_1, setting, takes, &h, rule);
+                theta.iter_mut().zip(theta_1).for_each(|(sum, x)| *sum += weight * x);
+                xi.iter_mut().flatten().zip(xi_1.into_iter().flatten()).for_each(|(sum, x)| *sum += weight * x);
+            }
+        }
+    }
+
+    #[test]
+    fn lossy_rounds_of_control_variates_are_the_mean_of_all_that_may_happen() {
+        let systems = with_shared_kinds(12);
+        let alike = Systems { weights: vec![0.2; 5], ..systems.clone() };
+        for (eta, h, alpha, p) in [(0.1, 5, 1.0, 0.5), (0.3, 2, 0.8, 0.3)] {
+            let setting = Setting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
+            let gain = 0.2 + 1.1 * p;
+            let full = reduced(&systems, |theta, xi| averaged(&systems, theta, xi, &setting, p, 5, Rule::Acknowledged));
+            let (got, want) = (
+                ControlVariates::fixed_period(&systems, &setting).arriving(gain).radius().unwrap(),
+                linalg::spectral_radius(&full).unwrap(),
+            );
+            assert!((got - want).abs() < 1e-10, "acknowledged: {got} {want}");
+            for m in [2, 4] {
+                let full = reduced(&alike, |theta, xi| averaged(&alike, theta, xi, &setting, p, m, Rule::Acknowledged));
+                let share = (m as f64 - 1.0) / 4.0;
+                let (got, want) = (
+                    ControlVariates::fixed_period(&alike, &setting).arriving(gain).moving_by(share).radius().unwrap(),
+                    linalg::spectral_radius(&full).unwrap(),
+                );
+                assert!((got - want).abs() < 1e-10, "{m} of 5: {got} {want}");
+            }
+            // Afresh on the whole space.
+            let (d, n) = (3, 5);
+            let columns: Vec<Vec<f64>> = (0..d * (n + 1))
+                .map(|j| {
+                    let mut y = vec![0.0; d * (n + 1)];
+                    y[j] = 1.0;
+                    let (theta, xi) = y.split_at_mut(d);
+                    let mut xi: Vec<Vec<f64>> = xi.chunks(d).map(<[f64]>::to_vec).collect();
+                    averaged(&systems, theta, &mut xi, &setting, p, n, Rule::Afresh);
+                    theta.iter().copied().chain(xi.into_iter().flatten()).collect()
+                })
+                .collect();
+            let want = linalg::spectral_radius(&Mat::from_fn(d * (n + 1), d * (n + 1), |i, j| columns[j][i])).unwrap();
+            let got = ControlVariates::fixed_period(&systems, &setting).made_anew(gain).radius().unwrap();
+            assert!((got - want).abs() < 1e-10, "afresh: {got} {want}");
+        }
+    }
+
+    /// The mean of FedHSA's noiseless rounds over losses of both exchanges and all choices of m participants; `last` are
+    /// the operators that count where one is lost.
+    fn fedhsa(
+        systems: &Systems,
+        theta: &[f64],
+        last: Option<&[Vec<f64>]>,
+        setting: &Setting,
+        p: f64,
+        m: usize,
+    ) -> (Vec<f64>, Vec<Vec<f64>>) {
+        let (n, d, eta) = (systems.weights.len(), theta.len(), setting.step_size);
+        let flags = |word: usize| -> Vec<bool> { (0..n).map(|c| word >> c & 1 == 1).collect() };
+        let subsets: Vec<Vec<bool>> = (0..1 << n).map(flags).filter(|f| f.iter().filter(|x| **x).count() == m).collect();
+        let (mut mean, mut kept) = (vec![0.0; d], vec![vec![0.0; d]; n]);
+        for takes in &subsets {
+            for (first, second) in (0..1 << n).flat_map(|a| (0..1 << n).map(move |b| (flags(a), flags(b)))) {
+                let odds = |b: &[bool]| b.iter().map(|b| if *b { p } else { 1.0 - p }).product::<f64>();
+                let weight = odds(&first) * odds(&second) / subsets.len() as f64;
+                let asked: f64 = (0..n).filter(|c| takes[*c]).map(|c| systems.weights[c]).sum();
+                let own: Vec<Vec<f64>> = (0..n).map(|c| systems.of(c).mean(theta)).collect();
+                let missing = |c: usize| last.map_or(vec![0.0; d], |last| last[c].clone());
+                let known: Vec<Vec<f64>> = (0..n).map(|c| if first[c] { own[c].clone() } else { missing(c) }).collect();
+                let g: Vec<f64> =
+                    (0..d).map(|i| (0..n).filter(|c| takes[*c]).map(|c| systems.weights[c] / asked * known[c][i]).sum()).collect();
+                let mut next = theta.to_vec();
+                for c in (0..n).filter(|c| takes[*c] && second[*c]) {
+                    let mut local = theta.to_vec();
+                    for _ in 0..setting.local_steps {
+                        let at = systems.of(c).mean(&local);
+                        (0..d).for_each(|i| local[i] += eta * (at[i] + g[i] - own[c][i]));
+                    }
+                    (0..d).for_each(|i| next[i] += setting.server_step * systems.weights[c] / asked * (local[i] - theta[i]));
+                }
+                mean.iter_mut().zip(next).for_each(|(sum, x)| *sum += weight * x);
+                kept.iter_mut().flatten().zip(known.into_iter().flatten()).for_each(|(sum, x)| *sum += weight * x);
+            }
+        }
+        (mean, kept)
+    }
+
+    #[test]
+    fn lossy_rounds_of_global_memory_are_the_mean_of_all_that_may_happen() {
+        let systems = Draw::new(13).systems(3, 2);
+        let linear = {
+            let mut s = systems.clone();
+            s.kinds.iter_mut().for_each(|k| k.b.fill(0.0));
+            s
+        };
+        for (eta, h, alpha, p) in [(0.1, 4, 1.0, 0.5), (0.3, 2, 0.8, 0.7)] {
+            let setting = Setting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
+            for m in [2, 3] {
+                let columns: Vec<Vec<f64>> =
+                    (0..2).map(|j| fedhsa(&linear, &[f64::from(j == 0), f64::from(j == 1)], None, &setting, p, m).0).collect();
+                let want = linalg::spectral_radius(&Mat::from_fn(2, 2, |i, j| columns[j][i])).unwrap();
+                let mixing = 3.0 * (m as f64 - 1.0) / (m as f64 * 2.0);
+                let got = global_memory_radius_over(&linear, &setting, p, mixing).unwrap();
+                assert!((got - want).abs() < 1e-12, "{m} of 3: {got} {want}");
+                // Where the mean ends.
+                let root = systems.root().unwrap();
+                let bias = global_memory_bias(&systems, &setting, mixing).unwrap();
+                let limit: Vec<f64> = root.iter().zip(&bias).map(|(r, b)| r + b).collect();
+                let next = fedhsa(&systems, &limit, None, &setting, p, m).0;
+                assert!(linalg::distance_sq(&limit, &next).sqrt() < 1e-13, "{m} of 3");
+                assert_eq!(linalg::norm_sq(&bias) > 1e-8, m == 2, "{bias:?}");
+            }
+            // Lost operators count as the last: the state is theta and three operators.
+            let columns: Vec<Vec<f64>> = (0..8)
+                .map(|j| {
+                    let unit: Vec<f64> = (0..8).map(|i| f64::from(i == j)).collect();
+                    let last: Vec<Vec<f64>> = unit[2..].chunks(2).map(<[f64]>::to_vec).collect();
+                    let (theta, kept) = fedhsa(&linear, &unit[..2], Some(&last), &setting, p, 3);
+                    theta.into_iter().chain(kept.into_iter().flatten()).collect()
+                })
+                .collect();
+            let want = linalg::spectral_radius(&Mat::from_fn(8, 8, |i, j| columns[j][i])).unwrap();
+            let got = last_operators_radius(&linear, &setting, p).unwrap();
+            // The operators' own map has the radius 1 - p, which the mean of all of them has too.
+            assert!((got - want).abs() < 1e-7, "the last: {got} {want}");
+        }
+    }
+
+    #[test]
+    fn delayed_radii_are_those_of_the_companion_form() {
+        let mut draw = Draw::new(14);
+        for law in [vec![0.0, 1.0], vec![0.2, 0.0, 0.5, 0.3], vec![0.0, 0.25, 0.25, 0.25, 0.25], vec![1.0]] {
+            for size in [0.05, 0.4, 1.5] {
+                let (pull, n) = (Scale(size) * draw.stable_matrix(3), law.len());
+                let companion = Mat::from_fn(3 * n, 3 * n, |i, j| match i {
+                    i if i < 3 => f64::from(i == j) - law[j / 3] * pull[(i, j % 3)],
+                    i => f64::from(i == j + 3),
+                });
+                let (got, want) = (delayed_radius(&pull, &law).unwrap(), linalg::spectral_radius(&companion).unwrap());
+                assert!((got - want).abs() < 1e-12, "{law:?}: {got} {want}");
+            }
+        }
+        // The edge of a scalar operator: 2 sin(pi / (2 (2 tau + 1))).
+        for tau in [1, 10, 100] {
+            let edge = 2.0 * (std::f64::consts::PI / (2.0 * (2.0 * f64::from(tau) + 1.0))).sin();
+            let mut law = vec![0.0; tau as usize + 1];
+            law[tau as usize] = 1.0;
+            assert!((delayed_radius(&Mat::full(1, 1, edge), &law).unwrap() - 1.0).abs() < 1e-12);
+            assert!(delayed_radius(&Mat::full(1, 1, 0.99 * edge), &law).unwrap() < 1.0);
         }
     }
 

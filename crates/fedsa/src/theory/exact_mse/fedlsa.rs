@@ -1,16 +1,12 @@
 //! FedLSA's exact mean-square error.
 
-use faer::prelude::*;
-use rayon::prelude::*;
-
-use super::leg_noise::{check, leg_noise};
-use super::{MeanSquare, unstable};
+use super::arrivals::RoundNoise;
+use super::{Arrivals, MeanSquare, unstable};
 use crate::error::Result;
 use crate::linalg::{self, Mat};
 use crate::problem::systems::{Moments, Systems};
 use crate::theory::Setting;
 use crate::theory::fedlsa::FedLsa;
-use crate::theory::leg::step;
 use crate::theory::map::{at_rounds, spectral_radius};
 use crate::theory::symmetric::{congruence, pack, packed_index, packed_len, packed_trace};
 
@@ -19,48 +15,41 @@ use crate::theory::symmetric::{congruence, pack, packed_index, packed_len, packe
 /// covariance `C_t` of `theta_t`,
 ///
 /// ```text
-/// C_{t+1} = M C_t M^T + alpha_g^2 sum p_c^2 V_c(m_t m_t^T + C_t)
+/// C_{t+1} = M C_t M^T + Q(m_t m_t^T + C_t)
 /// ```
 ///
-/// with M the mean round and `V_c` the conditional covariance of an agent's
-/// leg. The noise is carried by itself, so nothing is lost where the bias is
+/// with M the mean round and Q what a round adds: over a clear link
+/// `alpha_g^2 sum p_c^2 V_c`, `V_c` the conditional covariance of an agent's
+/// leg. Where messages are lost or weakened at random, or some of the agents take part, M has the server's step
+/// `mean alpha_g`, and Q has the randomness of the weights in it too ([`Arrivals`]).
+/// The noise is carried by itself, so nothing is lost where the bias is
 /// much larger. Cost: one matrix of size (d+1)^2 a distinct agent, once, then
 /// `(d+1)^4` a round whatever the number of agents.
 #[derive(Debug, Clone)]
 pub struct FedLsaMse {
     mean: FedLsa,
-    /// `C -> M C M^T + alpha_g^2 sum p_c^2 V_c(C)`, packed d squared.
+    /// `C -> M C M^T + Q(C)`, packed d squared.
     covariance: Mat<f64>,
-    /// `m m^T -> alpha_g^2 sum p_c^2 V_c(m m^T)`, packed d x packed (d+1).
+    /// `m m^T -> Q(m m^T)`, packed d x packed (d+1).
     source: Mat<f64>,
 }
 
 impl FedLsaMse {
-    /// The recursion for the given agents; `moments[k]` belongs to `systems.kinds[k]`.
+    /// The recursion for the given agents over a clear link; `moments[k]` belongs to `systems.kinds[k]`.
     ///
     /// # Errors
     /// When the mean system has no unique root or the moments do not fit.
     pub fn new(systems: &Systems, moments: &[Moments], setting: &Setting, batch: u64) -> Result<Self> {
-        check(systems, moments, batch)?;
-        let d = systems.dim();
-        let mean = FedLsa::new(systems, setting)?;
-        let mut squares = vec![0.0; systems.kinds.len()];
-        systems.kind_of.iter().zip(&systems.weights).for_each(|(k, p)| squares[*k as usize] += p * p);
-        let noises: Vec<Mat<f64>> = (systems.kinds.par_iter().zip(moments))
-            .map(|(system, moments)| {
-                // One mean step on (u, 1): u + eta gbar_c(theta* + u).
-                let mut f = Mat::<f64>::identity(d + 1, d + 1);
-                f.get_mut(..d, ..d).copy_from(step(&system.a, setting.step_size));
-                let push = system.mean(&mean.root);
-                (0..d).for_each(|i| f[(i, d)] = setting.step_size * push[i]);
-                leg_noise(system, moments, &mean.root, batch, setting, &f)
-            })
-            .collect();
-        let mut source = Mat::<f64>::zeros(packed_len(d), packed_len(d + 1));
-        for (noise, square) in noises.iter().zip(&squares) {
-            source += Scale(setting.server_step * setting.server_step * square) * noise;
-        }
-        let covariance = congruence(&mean.round_map()) + source.get(.., ..packed_len(d));
+        Self::arriving(systems, Some(moments), setting, batch, &Arrivals::clear())
+    }
+
+    /// The recursion where directions enter the mean with random weights; no moments where operators are noiseless.
+    ///
+    /// # Errors
+    /// When the mean system has no unique root, the moments do not fit, or nothing arrives.
+    pub fn arriving(systems: &Systems, moments: Option<&[Moments]>, setting: &Setting, batch: u64, arrivals: &Arrivals) -> Result<Self> {
+        let RoundNoise { mean, source, .. } = RoundNoise::new(systems, moments, setting, batch, arrivals)?;
+        let covariance = congruence(&mean.round_map()) + source.get(.., ..packed_len(systems.dim()));
         Ok(Self { mean, covariance, source })
     }
 

@@ -13,13 +13,22 @@
 //! `theta_{c,H}`, a linear map from packed X to packed d x d matrices
 //! (`(K_c^H - F_c (x) F_c) X` with `K_c = E[M (x) M]`, M one sampled step on `(u, 1, x)`:
 //! only the block of u is not zero).
+//!
+//! [`Arrivals`] has rounds in which messages are lost or weakened at random or some of the agents take part,
+//! [`DelayedMse`] rounds that use directions of a constant number of rounds ago.
 
+mod arrivals;
+#[cfg(test)]
+mod by_enumeration;
+mod delay;
 mod fedlsa;
 mod leg_noise;
 mod scafflsa;
 #[cfg(test)]
 mod tests;
 
+pub use arrivals::Arrivals;
+pub use delay::DelayedMse;
 pub use fedlsa::FedLsaMse;
 pub use scafflsa::{Controls, ScafflsaMse};
 

@@ -21,6 +21,9 @@ impl Medium for Erasure {
     fn gain(&self, _: &mut [u64], stream: &mut Stream) -> f64 {
         f64::from(stream.uniform() < self.success)
     }
+    fn gain_moments(&self) -> Option<(f64, f64)> {
+        Some((self.success, self.success))
+    }
 }
 
 impl Settings for Erasure {

@@ -26,6 +26,14 @@ pub trait Medium: std::fmt::Debug + Send + Sync {
     fn start(&self, _memory: &mut [u64], _stream: &mut Stream) {}
     /// The factor by which a message arrives; 0 when it is lost.
     fn gain(&self, memory: &mut [u64], stream: &mut Stream) -> f64;
+    /// `E h` and `E h^2` of its factor h, where factors are independent over agents and exchanges.
+    fn gain_moments(&self) -> Option<(f64, f64)> {
+        None
+    }
+    /// The standard deviation of N w, w the noise that the receiver adds to each component of the mean over N agents.
+    fn noise_std(&self) -> f64 {
+        0.0
+    }
     /// Adds the receiver's noise to the mean over `agents` agents.
     fn receive(&self, _mean: &mut [f64], _agents: usize, _stream: &mut Stream) {}
     /// Whether the server gets nothing but the sum of what arrives.

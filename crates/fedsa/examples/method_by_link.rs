@@ -1,0 +1,152 @@
+//! Which methods work over which links, and what theory knows of them: a Markdown table on standard output.
+//!
+//! Every kind of method is put on every kind of link. A run says whether they go together, a
+//! [`Forecast`] whether the mean iterate and the mean-square error are known. Run it with
+//! `cargo run --release -p fedsa --example method_by_link`.
+
+use fedsa::error::Result;
+use fedsa::kernel::Isa;
+use fedsa::methods::{self, Settings as Method};
+use fedsa::problem::linear::LinearSystems;
+use fedsa::problem::noise::Noise;
+use fedsa::problem::{Field, NoFiles, Settings};
+use fedsa::record::OutputRule;
+use fedsa::round::Run;
+use fedsa::sampling::{Law, Sampling};
+use fedsa::theory::predict::Forecast;
+use fedsa::uplink::Uplink;
+use fedsa::uplink::codec::{self, Codec};
+use fedsa::uplink::medium;
+
+/// The links, by what the table calls them: codec, error feedback, media, and the downlink's codec.
+const LINKS: &[(&str, &str, bool, &[&str], &str)] = &[
+    ("clear", EXACT, false, &[], EXACT),
+    ("quantised", COARSE, false, &[], EXACT),
+    ("top-k, feedback", r#"{"kind": "top-k", "k": 1}"#, true, &[], EXACT),
+    ("erasure", EXACT, false, &[r#"{"kind": "erasure", "success": 0.7}"#], EXACT),
+    ("bursts", EXACT, false, &[r#"{"kind": "gilbert-elliott", "to_bad": 0.1, "to_good": 0.3}"#], EXACT),
+    ("over the air", EXACT, false, &[r#"{"kind": "over-the-air", "receiver_noise": 0.1}"#], EXACT),
+    ("delay (pull)", EXACT, false, &[r#"{"kind": "delay", "law": "constant", "rounds": 3}"#], EXACT),
+    ("late (push)", EXACT, false, &[r#"{"kind": "late", "law": "constant", "rounds": 3}"#], EXACT),
+    ("bit budget", COARSE, false, &[r#"{"kind": "bit-budget", "bits": 3, "fading_snr": 2}"#], EXACT),
+    ("lossy downlink", EXACT, false, &[], COARSE),
+];
+const EXACT: &str = r#"{"kind": "exact"}"#;
+const COARSE: &str = r#"{"kind": "quantised", "bits": 4}"#;
+
+/// Splits `{"kind": .., ..}` into the kind and the other settings.
+fn kind_of(json: &str) -> (String, String) {
+    let mut value: serde_json::Value = serde_json::from_str(json).expect("valid JSON");
+    let object = value.as_object_mut().expect("an object");
+    let kind = object.remove("kind").and_then(|kind| kind.as_str().map(str::to_string)).expect("a kind");
+    (kind, value.to_string())
+}
+
+fn codec_of(json: &str) -> Result<Box<dyn Codec>> {
+    let (kind, rest) = kind_of(json);
+    let entry = codec::KINDS.iter().find(|entry| entry.is_called(&kind)).expect("a known codec");
+    let mut json = serde_json::Deserializer::from_str(&rest);
+    let settings = (entry.read)(&mut <dyn erased_serde::Deserializer>::erase(&mut json)).expect("readable settings");
+    settings.check()?;
+    Ok(settings.build())
+}
+
+fn link(codec: &str, error_feedback: bool, media: &[&str], downlink: &str) -> Result<Uplink> {
+    let mut link = Uplink { codec: codec_of(codec)?, error_feedback, downlink: codec_of(downlink)?, ..Uplink::default() };
+    for medium in media {
+        let (kind, rest) = kind_of(medium);
+        let entry = medium::KINDS.iter().find(|entry| entry.is_called(&kind)).expect("a known medium");
+        let mut json = serde_json::Deserializer::from_str(&rest);
+        let settings = (entry.read)(&mut <dyn erased_serde::Deserializer>::erase(&mut json)).expect("readable settings");
+        settings.install(&mut link)?;
+    }
+    Ok(link)
+}
+
+/// The simplest method of a kind that can be read: with the fewest of a few settings; none when a setting is not the kind's.
+fn method(kind: &str, participants: Option<usize>) -> Option<Box<dyn Method>> {
+    let all = [
+        "",
+        r#""step_size": 0.05"#,
+        r#""step_size": 0.05, "local_steps": 4"#,
+        r#""step_size": 0.05, "talk_probability": 0.25"#,
+        r#""step_size": 0.05, "local_steps": 4, "radius": 100"#,
+    ];
+    let entry = methods::KINDS.iter().find(|entry| entry.is_called(kind)).expect("a known method");
+    all.into_iter().find_map(|settings| {
+        let few = participants.map(|m| format!(r#""participants": {m}"#));
+        let text: Vec<&str> = [Some(settings), few.as_deref()].into_iter().flatten().filter(|text| !text.is_empty()).collect();
+        let json = format!("{{{}}}", text.join(", "));
+        let mut json = serde_json::Deserializer::from_str(&json);
+        (entry.read)(&mut <dyn erased_serde::Deserializer>::erase(&mut json)).ok()
+    })
+}
+
+/// What becomes of a method over a link.
+fn entry(field: &dyn Field, method: &dyn Method, link: &Uplink) -> String {
+    let run = link.check(field.agents(), field.dim()).and_then(|()| {
+        method.check(field.agents())?;
+        Run::new(field, method, link, OutputRule::Last, 0, vec![0.0; field.dim()])
+    });
+    match run {
+        Err(e) => format!("refused: {}", e.what),
+        Ok(mut run) => {
+            (0..20).for_each(|_| run.step());
+            let forecast = Forecast::over(field, method, link);
+            let unstable = if forecast.outlook().is_unstable() { " (diverges)" } else { "" };
+            match (forecast.knows_floor(), forecast.knows_rounds().and_then(|()| forecast.radius())) {
+                (Ok(()), _) => format!("runs, mean square predicted{unstable}"),
+                (Err(_), Ok(_)) => format!("runs, mean predicted{unstable}"),
+                (Err(_), Err(_)) => "runs, measured only".to_string(),
+            }
+        }
+    }
+}
+
+/// The table, in Markdown. Reasons of refusals are notes below it.
+fn table() -> Result<String> {
+    // Agents that differ, with noise, and an objective for the methods that need one.
+    let noise = Some(Noise { std: 0.3, radius: 0.0, seed: 1 });
+    let problem = LinearSystems { agents: 6, dim: 3, noise, ..LinearSystems::default() };
+    let field = problem.field(&NoFiles, Sampling { kind: Law::Iid, ..Sampling::default() }, Isa::best())?;
+    let exact = problem.field(&NoFiles, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best())?;
+    let mut out = String::from("| method |");
+    LINKS.iter().for_each(|(name, ..)| out += &format!(" {name} |"));
+    out += " 3 of 6 agents |\n| --- |";
+    (0..=LINKS.len()).for_each(|_| out += " --- |");
+    let mut notes: Vec<String> = Vec::new();
+    for kind in methods::KINDS {
+        out += &format!("\n| `{}` |", kind.name);
+        let all = method(kind.name, None).expect("settings for every kind");
+        let field = if all.needs_objective() { &exact } else { &field };
+        let mut entries = Vec::new();
+        for (_, codec, feedback, media, downlink) in LINKS {
+            entries.push(entry(&**field, &*all, &link(codec, *feedback, media, downlink)?));
+        }
+        entries.push(match method(kind.name, Some(3)) {
+            Some(few) => entry(&**field, &*few, &Uplink::default()),
+            None => "refused: the method has no such setting".to_string(),
+        });
+        for text in entries {
+            match text.strip_prefix("refused: ") {
+                Some(why) => {
+                    let known = notes.iter().position(|note| note == why);
+                    let number = known.unwrap_or_else(|| {
+                        notes.push(why.to_string());
+                        notes.len() - 1
+                    });
+                    out += &format!(" refused ({}) |", number + 1);
+                }
+                None => out += &format!(" {text} |"),
+            }
+        }
+    }
+    out += "\n";
+    notes.iter().enumerate().for_each(|(i, why)| out += &format!("\n{}. {why}", i + 1));
+    Ok(out + "\n")
+}
+
+fn main() -> Result<()> {
+    println!("{}", table()?);
+    Ok(())
+}
