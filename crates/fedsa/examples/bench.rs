@@ -30,13 +30,14 @@ fn main() {
         ["kernel"] => kernel(),
         ["scalar"] => scalar(),
         ["round"] => round(),
+        ["short"] => short(),
         ["scaling"] => scaling(),
         ["codecs"] => codecs(),
         ["links"] => links(),
         ["federation", heterogeneity, agents, method] => federation(heterogeneity, agents.parse().expect("a number"), method),
         _ => {
             eprintln!(
-                "usage: bench kernel | scalar | round | scaling | codecs | links | federation two-kernels|independent AGENTS fedlsa|scafflsa"
+                "usage: bench kernel | scalar | round | short | scaling | codecs | links | federation two-kernels|independent AGENTS fedlsa|scafflsa"
             );
             std::process::exit(2);
         }
@@ -53,6 +54,10 @@ fn time(units: f64, repetitions: usize, mut work: impl FnMut()) -> Value {
             start.elapsed().as_secs_f64() * 1e9 / units
         })
         .collect();
+    spread(&mut ns)
+}
+
+fn spread(ns: &mut [f64]) -> Value {
     ns.sort_by(f64::total_cmp);
     json!({ "least": ns[0], "median": ns[ns.len() / 2], "largest": ns[ns.len() - 1] })
 }
@@ -77,7 +82,7 @@ fn kernel() {
                     lanes.len = LANES.min(AGENTS - first);
                     for l in 0..lanes.len {
                         lanes.agents[l] = first + l;
-                        lanes.streams[l] = stream(0, Purpose::Sample, 0, first + l);
+                        lanes.set_stream(l, stream(0, Purpose::Sample, 0, first + l));
                     }
                     field.leg(&mut lanes, &etas);
                 }
@@ -179,6 +184,44 @@ fn round() {
     });
 }
 
+/// Rounds of one step of 100 agents, d = 8, on one thread and on two, in turn.
+fn short() {
+    let field = garnet(AGENTS, Law::Iid, Isa::best());
+    let uplink = Uplink::default();
+    for name in ["fedlsa", "scafflsa"] {
+        let rounds = 2_000;
+        let times = in_turn([1, 2], (rounds * AGENTS) as f64, 25, || run(&*field, name, 1, &uplink), |run| (0..rounds).for_each(|_| run.step()));
+        report(&format!("{name} N={AGENTS} H=1"), times);
+    }
+}
+
+/// Times work on pools of so many threads in turn, so that what else the machine does falls on all alike: for each the
+/// least and median ns a unit, and the ratio of the least.
+fn in_turn<T: Send>(
+    threads: [usize; 2],
+    units: f64,
+    repetitions: usize,
+    make: impl Fn() -> T + Sync,
+    work: impl Fn(&mut T) + Sync,
+) -> Value {
+    let pools = threads.map(|n| rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap());
+    let mut states = threads.map(|_| make());
+    let mut ns = threads.map(|_| Vec::new());
+    for repetition in 0..=repetitions {
+        for ((pool, state), ns) in pools.iter().zip(&mut states).zip(&mut ns) {
+            let start = Instant::now();
+            pool.install(|| work(state));
+            // The first is not counted.
+            if repetition > 0 {
+                ns.push(start.elapsed().as_secs_f64() * 1e9 / units);
+            }
+        }
+    }
+    let [one, two] = [0, 1].map(|i| spread(&mut ns[i]));
+    let speedup = one["least"].as_f64().unwrap() / two["least"].as_f64().unwrap();
+    json!({ "one": one, "two": two, "speedup": speedup })
+}
+
 /// The same rounds on one core and on two.
 fn scaling() {
     for (agents, local_steps, heterogeneity) in [(AGENTS, 1000, Heterogeneity::Independent), (1_000_000, 10, Heterogeneity::TwoKernels)] {
@@ -269,7 +312,7 @@ fn links() {
                         lanes.len = LANES.min(AGENTS - first);
                         for l in 0..lanes.len {
                             lanes.agents[l] = first + l;
-                            lanes.streams[l] = stream(0, Purpose::Sample, t as u64, first + l);
+                            lanes.set_stream(l, stream(0, Purpose::Sample, t as u64, first + l));
                         }
                         field.leg(&mut lanes, &etas);
                     }

@@ -16,7 +16,7 @@ fn after_leg(field: &dyn Field, agents: &[usize], etas: &[f64]) -> Vec<u64> {
     lanes.len = agents.len();
     for (l, c) in agents.iter().enumerate() {
         lanes.agents[l] = *c;
-        lanes.streams[l] = stream(3, Purpose::Sample, 7, *c);
+        lanes.set_stream(l, stream(3, Purpose::Sample, 7, *c));
         let mut start = stream(3, Purpose::Start, 0, *c);
         let len = lanes.chain_len;
         field.start_chain(*c, &mut start, &mut lanes.chains[l * len..(l + 1) * len]);
@@ -35,7 +35,7 @@ fn after_leg(field: &dyn Field, agents: &[usize], etas: &[f64]) -> Vec<u64> {
     for l in 0..agents.len() {
         bits.extend(flat(&lanes.theta)[l * 8 * lanes.width..][..d].iter().map(|x| x.to_bits()));
         bits.extend(flat(&lanes.observed)[l * 8 * lanes.width..][..d].iter().map(|x| x.to_bits()));
-        bits.push(lanes.streams[l].bits());
+        bits.push(lanes.stream(l).bits());
     }
     bits.extend(&lanes.chains[..agents.len() * lanes.chain_len]);
     bits

@@ -52,8 +52,9 @@ pub struct Transition {
 pub struct Table {
     gamma: f64,
     bits: u32,
-    /// How many feature rows the transitions may name.
-    rows: usize,
+    /// The feature rows that the transitions name, `width` chunks each.
+    rows: Arc<Vec<Chunk>>,
+    width: usize,
     columns: Vec<Column>,
     transitions: Arc<[Transition]>,
     /// The chain's next state after each transition; empty for i.i.d. draws.
@@ -61,20 +62,30 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table over feature rows `0..rows`. `columns` holds `2^bits` columns
+    /// A table over feature rows of `width` chunks each. `columns` holds `2^bits` columns
     /// for each state of the chain, or once for i.i.d. draws (`successors` empty).
     ///
     /// # Panics
     /// When an index is out of range: tables are built by this crate from validated input.
-    pub fn new(gamma: f64, bits: u32, columns: Vec<Column>, transitions: Arc<[Transition]>, successors: Vec<u32>, rows: usize) -> Self {
+    pub fn new(
+        gamma: f64,
+        bits: u32,
+        columns: Vec<Column>,
+        transitions: Arc<[Transition]>,
+        successors: Vec<u32>,
+        rows: Arc<Vec<Chunk>>,
+        width: usize,
+    ) -> Self {
+        assert!(width >= 1 && rows.len().is_multiple_of(width));
+        let count = rows.len() / width;
         assert!((1..32).contains(&bits) && !transitions.is_empty());
-        assert!(transitions.iter().all(|t| (t.phi as usize) < rows && (t.next as usize) < rows));
+        assert!(transitions.iter().all(|t| (t.phi as usize) < count && (t.next as usize) < count));
         assert!(columns.iter().all(|c| c.outcomes.iter().all(|z| (*z as usize) < transitions.len())));
         let states = columns.len() >> bits;
         assert!(states >= 1 && columns.len() == states << bits);
         assert!(successors.is_empty() && states == 1 || successors.len() == transitions.len());
         assert!(successors.iter().all(|s| (*s as usize) < states));
-        Self { gamma, bits, rows, columns, transitions, successors }
+        Self { gamma, bits, rows, width, columns, transitions, successors }
     }
 
     /// The discount factor.
@@ -160,27 +171,55 @@ pub fn column_bits(n: usize) -> u32 {
     n.next_power_of_two().trailing_zeros().max(1)
 }
 
-/// What a lane needs of its agent: the table and the feature rows (`width` chunks a row).
-#[derive(Clone, Copy)]
-pub struct LaneTable<'a> {
-    /// The agent's transitions.
-    pub table: &'a Table,
-    /// The agent's feature rows, `width` chunks each, as many as its table was built for.
-    pub rows: &'a [Chunk],
+/// Runs the leg for all lanes: `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`.
+/// `tables` are the lanes' tables; those of idle lanes repeat the last.
+pub fn leg(lanes: &mut Lanes, tables: &[&Table; LANES], etas: &[f64], isa: Isa) {
+    assert!((1..=LANES).contains(&lanes.len) && isa.is_available());
+    assert!(lanes.theta.len() == LANES * lanes.width && lanes.drift.len() == LANES * lanes.width && lanes.spare.len() == lanes.width);
+    let chain = lanes.chain_len == 1;
+    assert!(tables.iter().all(|table| table.is_chain() == chain && table.width == lanes.width));
+    // Few agents go in a smaller group: lanes would idle.
+    match lanes.len {
+        1..=2 => of_size::<2>(lanes, tables, etas, isa),
+        3..=4 => of_size::<4>(lanes, tables, etas, isa),
+        _ => of_size::<8>(lanes, tables, etas, isa),
+    }
 }
 
-/// Runs the leg for all lanes: `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`.
-pub fn leg(lanes: &mut Lanes, tables: &[LaneTable<'_>], etas: &[f64], isa: Isa) {
-    assert!(tables.len() == lanes.len && lanes.len <= LANES && isa.is_available());
-    let mut l = 0;
-    while l < lanes.len {
-        // Few agents left over go in a smaller group: lanes would idle.
-        l += match lanes.len - l {
-            1..=2 => group::<2>(lanes, tables, l, etas, isa),
-            3..=4 => group::<4>(lanes, tables, l, etas, isa),
-            _ => group::<8>(lanes, tables, l, etas, isa),
+fn of_size<const L: usize>(lanes: &mut Lanes, tables: &[&Table; LANES], etas: &[f64], isa: Isa) {
+    match (lanes.width, lanes.chain_len == 1) {
+        (1, false) => run::<L, 1, false>(lanes, tables, etas, isa),
+        (1, true) => run::<L, 1, true>(lanes, tables, etas, isa),
+        (_, false) => run::<L, 0, false>(lanes, tables, etas, isa),
+        (_, true) => run::<L, 0, true>(lanes, tables, etas, isa),
+    }
+}
+
+fn run<const L: usize, const W: usize, const CHAIN: bool>(lanes: &mut Lanes, tables: &[&Table; LANES], etas: &[f64], isa: Isa) {
+    // SAFETY: `leg` checked the instruction set and the lengths of vectors.
+    unsafe {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => run_avx512::<L, W, CHAIN>(lanes, tables, etas),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => run_avx2::<L, W, CHAIN>(lanes, tables, etas),
+            _ => group::<vector::Portable, L, W, CHAIN>(lanes, tables, etas),
         }
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
+unsafe fn run_avx512<const L: usize, const W: usize, const CHAIN: bool>(lanes: &mut Lanes, tables: &[&Table; LANES], etas: &[f64]) {
+    // SAFETY: as in `run`.
+    unsafe { group::<vector::Avx512, L, W, CHAIN>(lanes, tables, etas) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn run_avx2<const L: usize, const W: usize, const CHAIN: bool>(lanes: &mut Lanes, tables: &[&Table; LANES], etas: &[f64]) {
+    // SAFETY: as in `run`.
+    unsafe { group::<vector::Avx2, L, W, CHAIN>(lanes, tables, etas) }
 }
 
 /// `L` agents of one leg, as the kernel sees them.
@@ -199,72 +238,47 @@ struct Group<'a, const L: usize> {
     width: usize,
 }
 
-/// Runs lanes `first..first + L`; lanes beyond the last repeat it in scratch memory. Returns L.
-fn group<const L: usize>(lanes: &mut Lanes, tables: &[LaneTable<'_>], first: usize, etas: &[f64], isa: Isa) -> usize {
-    let used = (lanes.len - first).min(L);
-    let lane = |l: usize| first + l.min(used - 1);
-    let width = lanes.width;
-    let chain = lanes.chain_len == 1;
-    for t in &tables[first..first + used] {
-        assert!(t.table.is_chain() == chain && t.table.rows * width <= t.rows.len());
-    }
-    assert!(lanes.theta.len() == LANES * width && lanes.drift.len() == LANES * width && lanes.spare.len() == width);
-    let theta = lanes.theta.as_mut_ptr();
+/// Runs the first `L` lanes, idle ones in scratch memory. Everything that the steps read is put together here, in
+/// code of the same instruction set: narrower stores would have to reach the cache before wide loads see them.
+///
+/// # Safety
+/// The instruction set is available, and vectors, tables and lanes have the lengths that [`leg`] asserts.
+#[inline(always)]
+unsafe fn group<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(
+    lanes: &mut Lanes,
+    tables: &[&Table; LANES],
+    etas: &[f64],
+) {
+    let (used, width) = (lanes.len, if W == 0 { lanes.width } else { W });
+    let tables: [&Table; L] = std::array::from_fn(|l| tables[l]);
+    let (theta, drift) = (lanes.theta.as_mut_ptr(), lanes.drift.as_ptr());
     let spare = lanes.spare.as_mut_ptr();
     let mut group = Group::<L> {
-        // SAFETY: lane(l) < LANES, so the pointers stay inside the arrays whose length is asserted above.
-        theta: std::array::from_fn(|l| if l < used { unsafe { theta.add(lane(l) * width) } } else { spare }),
-        drift: std::array::from_fn(|l| lanes.drift[lane(l) * width..].as_ptr()),
-        rows: std::array::from_fn(|l| tables[lane(l)].rows.as_ptr()),
-        tables: std::array::from_fn(|l| tables[lane(l)].table),
-        gammas: std::array::from_fn(|l| tables[lane(l)].table.gamma),
-        shifts: std::array::from_fn(|l| 64 - tables[lane(l)].table.bits),
-        columns: std::array::from_fn(|l| tables[lane(l)].table.columns.as_ptr()),
-        transitions: std::array::from_fn(|l| tables[lane(l)].table.transitions.as_ptr()),
-        states: std::array::from_fn(|l| if chain { lanes.chains[lane(l)] } else { 0 }),
-        streams: Streams::gather(&std::array::from_fn(|l| lanes.streams[lane(l)])),
+        // SAFETY: l < LANES, so the pointers stay inside arrays of LANES vectors.
+        theta: std::array::from_fn(|l| if l < used { unsafe { theta.add(l * width) } } else { spare }),
+        // SAFETY: as above.
+        drift: std::array::from_fn(|l| unsafe { drift.add(l * width) }),
+        rows: tables.map(|table| table.rows.as_ptr()),
+        tables,
+        gammas: tables.map(|table| table.gamma),
+        shifts: tables.map(|table| 64 - table.bits),
+        columns: tables.map(|table| table.columns.as_ptr()),
+        transitions: tables.map(|table| table.transitions.as_ptr()),
+        states: [0; L],
+        streams: lanes.streams.first(),
         width,
     };
-    assert!((0..L).all(|l| group.states[l] < group.tables[l].states() as u64));
-    match (width, chain) {
-        (1, false) => run::<L, 1, false>(&mut group, etas, isa),
-        (1, true) => run::<L, 1, true>(&mut group, etas, isa),
-        (_, false) => run::<L, 0, false>(&mut group, etas, isa),
-        (_, true) => run::<L, 0, true>(&mut group, etas, isa),
+    if CHAIN {
+        group.states = std::array::from_fn(|l| lanes.chains[l.min(used - 1)]);
+        assert!((0..L).all(|l| group.states[l] < group.tables[l].states() as u64));
     }
-    lanes.streams[first..first + used].copy_from_slice(&group.streams.scatter()[..used]);
-    if chain {
-        lanes.chains[first..first + used].copy_from_slice(&group.states[..used]);
+    // SAFETY: states and tables were checked; the pointers are valid for `width` chunks.
+    unsafe { steps::<V, L, W, CHAIN>(&mut group, etas) };
+    // Streams of idle lanes are nobody's.
+    lanes.streams.set_first(&group.streams);
+    if CHAIN {
+        lanes.chains[..used].copy_from_slice(&group.states[..used]);
     }
-    L
-}
-
-fn run<const L: usize, const W: usize, const CHAIN: bool>(group: &mut Group<'_, L>, etas: &[f64], isa: Isa) {
-    // SAFETY: the caller checked the instruction set, the states against the
-    // tables and the tables against the rows; the pointers are valid for `width` chunks.
-    unsafe {
-        match isa {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => run_avx512::<L, W, CHAIN>(group, etas),
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => run_avx2::<L, W, CHAIN>(group, etas),
-            _ => steps::<vector::Portable, L, W, CHAIN>(group, etas),
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
-unsafe fn run_avx512<const L: usize, const W: usize, const CHAIN: bool>(group: &mut Group<'_, L>, etas: &[f64]) {
-    // SAFETY: as in `run`.
-    unsafe { steps::<vector::Avx512, L, W, CHAIN>(group, etas) }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn run_avx2<const L: usize, const W: usize, const CHAIN: bool>(group: &mut Group<'_, L>, etas: &[f64]) {
-    // SAFETY: as in `run`.
-    unsafe { steps::<vector::Avx2, L, W, CHAIN>(group, etas) }
 }
 
 /// Steps by which the draws run ahead of the arithmetic.
@@ -276,7 +290,7 @@ const AHEAD: usize = 4;
 /// those of a later step are chosen in the meantime.
 ///
 /// # Safety
-/// As [`run`] says.
+/// As [`group`] says.
 #[inline(always)]
 unsafe fn steps<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(group: &mut Group<'_, L>, etas: &[f64]) {
     let width = if W == 0 { group.width } else { W };
@@ -345,7 +359,7 @@ unsafe fn steps<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(gr
 /// The transitions that `bits` choose: z ~ pi_c, or the next ones of the chain.
 ///
 /// # Safety
-/// As [`run`] says.
+/// As [`group`] says.
 #[inline(always)]
 unsafe fn choose<const L: usize, const CHAIN: bool>(group: &mut Group<'_, L>, bits: &[u64; L], out: &mut [Transition; L]) {
     for l in 0..L {

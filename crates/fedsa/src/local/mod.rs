@@ -13,7 +13,8 @@ pub mod plain;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::kernel::{Chunk, LANES, Lanes, chunks, flat, flat_mut};
+use crate::kernel::{Chunk, LANES, Lanes, chunks, flat, flat_mut, rows};
+use crate::kernel::rows::Move;
 use crate::message::{Message, Part};
 use crate::problem::Field;
 use crate::random::{Key, Purpose};
@@ -125,10 +126,10 @@ impl<'a> Batch<'a> {
     ) -> Self {
         assert!((1..=LANES).contains(&agents.len()));
         lanes.len = agents.len();
-        lanes.agents[..agents.len()].copy_from_slice(agents);
-        lanes.identities[..agents.len()].copy_from_slice(agents);
-        let mut at = [0; LANES];
-        agents.iter().zip(&mut at).for_each(|(c, at)| *at = c - first);
+        // Idle lanes repeat the last.
+        lanes.agents = std::array::from_fn(|l| agents[l.min(agents.len() - 1)]);
+        lanes.identities = lanes.agents;
+        let at = lanes.agents.map(|c| c - first);
         Self { field, d: field.dim(), seed, lanes, memory, stride, at, samples: 0, operators: 0, stop: None, last: [None; LANES] }
     }
 
@@ -177,34 +178,63 @@ impl<'a> Batch<'a> {
 
     /// `theta_{c,0} = theta` in every lane, no drift.
     pub fn start_at(&mut self, theta: &[f64]) {
-        let width = self.lanes.width;
-        self.lanes.theta[..width].fill(Chunk::default());
-        flat_mut(&mut self.lanes.theta[..width])[..self.d].copy_from_slice(theta);
-        for l in 1..self.lanes.len {
-            self.lanes.theta.copy_within(..width, l * width);
+        assert!(theta.len() == self.d);
+        let Lanes { theta: iterates, drift, start, width, len, .. } = &mut *self.lanes;
+        let used = *len * *width;
+        rows::place(theta, start, &mut iterates[..used], &mut drift[..used]);
+    }
+
+    /// The drift of every lane is vector `j` of what its agent keeps.
+    pub fn drift_by(&mut self, j: usize) {
+        for l in self.lanes() {
+            let width = self.lanes.width;
+            let kept = &self.memory[self.at[l] * self.stride + j * width..][..width];
+            self.lanes.drift[l * width..][..width].copy_from_slice(kept);
         }
-        self.lanes.drift.fill(Chunk::default());
+    }
+
+    /// Moves control variates by what the iterate says that all started at, and makes them the drifts; agents keep
+    /// controls, what they sent and the last model as their first three vectors.
+    fn settle(&mut self, moves: &[Move; LANES], afresh: bool) {
+        let at = self.at.map(|at| at * self.stride);
+        let Lanes { start, drift, len, .. } = &mut *self.lanes;
+        rows::settle(self.memory, &at[..*len], start, moves, afresh, drift);
+    }
+
+    /// Keeps what every lane sends as the second of its agent's vectors, less the first if `afresh`, and the iterate
+    /// that all started at as the third, if there is one.
+    fn keep(&mut self, has_base: bool, afresh: bool, out: &mut Outbox) {
+        let at = self.at.map(|at| at * self.stride);
+        rows::keep(self.memory, &at[..self.lanes.len], &self.lanes.start, has_base, afresh, &mut out.values);
+    }
+
+    /// Sends `v_c = (theta_{c,H} - theta_{c,0}) / sum` of every lane, where all started at the same iterate.
+    pub fn send_directions(&mut self, sum: f64, part: Part, out: &mut Outbox) {
+        let used = self.lanes.len * self.lanes.width;
+        rows::directions(&self.lanes.theta[..used], &self.lanes.start, sum, &mut out.values[..used]);
+        out.parts[..self.lanes.len].fill(Some(part));
     }
 
     /// Opens the streams of (round, purpose): every call starts them anew, so
     /// that two exchanges of a round can use the same samples.
     pub fn open_streams(&mut self, purpose: Purpose, round: u64) {
         let key = Key::new(self.seed, purpose, round);
-        for l in self.lanes() {
-            self.lanes.streams[l] = key.stream(self.lanes.identities[l]);
-        }
+        rows::open(&mut self.lanes.streams, &key, &self.lanes.identities);
     }
 
     /// The H local steps `theta_{c,h} = theta_{c,h-1} + eta_h (g_c(theta_{c,h-1}, z_h) + drift_c)`.
     pub fn steps(&mut self, leg: &Leg) {
         let mut etas = std::mem::take(&mut self.lanes.etas);
-        let piece = (WORK_BETWEEN_LOOKS / (self.d * self.d)).clamp(1, STEPS_BETWEEN_LOOKS);
-        for first in (0..leg.len).step_by(piece) {
-            if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-                break;
-            }
-            leg.fill(first..leg.len.min(first + piece), &mut etas);
+        let mut piece = leg.len.min(STEPS_BETWEEN_LOOKS);
+        if piece * self.d * self.d > WORK_BETWEEN_LOOKS {
+            piece = (WORK_BETWEEN_LOOKS / (self.d * self.d)).max(1);
+        }
+        let mut done = 0;
+        while done < leg.len && !self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            let next = leg.len.min(done + piece);
+            leg.fill(done..next, &mut etas);
             self.field.leg(self.lanes, &etas);
+            done = next;
         }
         self.lanes.etas = etas;
         self.count(leg.len);
@@ -274,16 +304,16 @@ impl<'a> Memory<'a> {
 #[derive(Debug, Clone)]
 pub struct Outbox {
     d: usize,
-    /// What was sent, lane by lane, `d` numbers each.
-    pub(crate) values: Vec<f64>,
+    /// What was sent, lane by lane, whole chunks each.
+    values: Vec<Chunk>,
     /// The part of each lane's message.
-    pub(crate) parts: [Option<Part>; LANES],
+    parts: [Option<Part>; LANES],
 }
 
 impl Outbox {
     /// For vectors of `d` components.
     pub fn new(d: usize) -> Self {
-        Self { d, values: vec![0.0; LANES * d], parts: [None; LANES] }
+        Self { d, values: vec![Chunk::default(); LANES * chunks(d)], parts: [None; LANES] }
     }
 
     /// Forgets all messages.
@@ -294,12 +324,19 @@ impl Outbox {
     /// The message of lane `l`: one vector of d components, to be filled in.
     pub fn send(&mut self, l: usize, part: Part) -> &mut [f64] {
         self.parts[l] = Some(part);
-        &mut self.values[l * self.d..(l + 1) * self.d]
+        let width = chunks(self.d);
+        &mut flat_mut(&mut self.values[l * width..(l + 1) * width])[..self.d]
     }
 
     /// What lane `l` sent.
     pub fn sent(&self, l: usize) -> Option<(Part, &[f64])> {
-        self.parts[l].map(|part| (part, &self.values[l * self.d..(l + 1) * self.d]))
+        let width = chunks(self.d);
+        self.parts[l].map(|part| (part, &flat(&self.values[l * width..(l + 1) * width])[..self.d]))
+    }
+
+    /// What the first `len` lanes sent, whole chunks each, if all of them did.
+    pub(crate) fn all_sent(&self, len: usize) -> Option<&[Chunk]> {
+        self.parts[..len].iter().all(Option::is_some).then(|| &self.values[..len * chunks(self.d)])
     }
 }
 

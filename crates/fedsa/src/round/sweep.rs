@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::mail::History;
-use crate::kernel::{Chunk, LANES, Lanes};
+use crate::kernel::{Chunk, LANES, Lanes, rows};
 use crate::local::{Batch, Client, Last, Outbox};
 use crate::message::{HEADER_BYTES, Message, PART_HEADER_BYTES};
 use crate::problem::Field;
@@ -144,16 +144,16 @@ impl Job<'_> {
     }
 
     /// Processes blocks of eight one after the other.
-    fn blocks(&self, range: std::ops::Range<usize>, agents: Agents<'_>, rows: Rows<'_>, worker: &mut Worker) -> Sent {
+    fn blocks(&self, range: std::ops::Range<usize>, agents: Agents<'_>, to: Rows<'_>, worker: &mut Worker) -> Sent {
         let d = self.field.dim();
         let chain_len = self.strides.chains;
         let weights = self.field.weights();
-        let clear = rows.fates.is_empty();
+        let clear = to.fates.is_empty();
         let exact_bytes = (HEADER_BYTES + PART_HEADER_BYTES + 8 * d) as u64;
         let Agents { first, memory, chains, mut feedback, mut channel } = agents;
         let mut counted = Sent::default();
         let start = range.start;
-        for (i, (block, sum)) in self.participants[range].chunks(LANES).zip(rows.blocks.chunks_mut(d)).enumerate() {
+        for (i, (block, sum)) in self.participants[range].chunks(LANES).zip(to.blocks.chunks_mut(d)).enumerate() {
             if self.is_stopped() {
                 break;
             }
@@ -181,7 +181,13 @@ impl Job<'_> {
             }
             counted.samples += batch.samples();
             counted.calls.operators += batch.operators();
-            if clear {
+            if clear && let Some(sent) = outbox.all_sent(block.len()) {
+                let weights: [f64; LANES] = std::array::from_fn(|l| weights[block[l.min(block.len() - 1)]]);
+                rows::weighted_sum(&weights[..block.len()], sent, sum);
+                counted.messages += block.len() as u64;
+                counted.vectors += block.len() as u64;
+                counted.bytes += block.len() as u64 * exact_bytes;
+            } else if clear {
                 for (l, c) in block.iter().enumerate() {
                     let Some((_, x)) = outbox.sent(l) else { continue };
                     counted.messages += 1;
@@ -208,11 +214,11 @@ impl Job<'_> {
                         self.client.sent(&mut batch, l, decoded);
                     }
                     let gain = if is_sent { gain } else { 0.0 };
-                    rows.fates[row] = Fate { gain, answers: answers[l] };
+                    to.fates[row] = Fate { gain, answers: answers[l] };
                     if gain != 0.0 {
                         accumulate(sum, weights[*c] * gain, decoded);
                     }
-                    if let Some(kept) = rows.inbox.get_mut(row * d..(row + 1) * d) {
+                    if let Some(kept) = to.inbox.get_mut(row * d..(row + 1) * d) {
                         kept.copy_from_slice(decoded);
                     }
                 }

@@ -1,0 +1,161 @@
+//! What surrounds the steps of a block: its streams, directions, control variates and weighted sum.
+//!
+//! With one step a round this is most of the work. Each function is compiled once per instruction
+//! set; element by element, every operation rounds once and nothing is contracted, so that all agree
+//! to the bit with the loops as they are written.
+
+use super::{Chunk, Isa, LANES};
+use crate::random::{Key, Streams};
+
+/// A function that is compiled for every instruction set and runs on the best.
+macro_rules! per_isa {
+    ($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $out:ty)? $body:block) => {
+        $(#[$doc])*
+        pub(crate) fn $name($($arg: $type),*) $(-> $out)? {
+            on::$name(Isa::best(), $($arg),*)
+        }
+
+        impl on {
+            #[allow(clippy::too_many_arguments, reason = "plain numbers of one loop")]
+            fn $name(isa: Isa, $($arg: $type),*) $(-> $out)? {
+                #[inline(always)]
+                fn body($($arg: $type),*) $(-> $out)? $body
+                #[cfg(target_arch = "x86_64")]
+                #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
+                fn avx512($($arg: $type),*) $(-> $out)? {
+                    body($($arg),*)
+                }
+                #[cfg(target_arch = "x86_64")]
+                #[target_feature(enable = "avx2,fma")]
+                fn avx2($($arg: $type),*) $(-> $out)? {
+                    body($($arg),*)
+                }
+                assert!(isa.is_available());
+                match isa {
+                    #[cfg(target_arch = "x86_64")]
+                    // SAFETY: the instruction set is available; the body itself is safe.
+                    Isa::Avx512 => unsafe { avx512($($arg),*) },
+                    #[cfg(target_arch = "x86_64")]
+                    // SAFETY: as above.
+                    Isa::Avx2 => unsafe { avx2($($arg),*) },
+                    _ => body($($arg),*),
+                }
+            }
+        }
+    };
+}
+
+/// The functions of this module on an instruction set of one's own choice.
+#[allow(non_camel_case_types, reason = "a namespace")]
+struct on;
+
+/// `f` of two chunks, element by element.
+#[inline(always)]
+fn both(x: &Chunk, y: &Chunk, f: impl Fn(f64, f64) -> f64) -> Chunk {
+    Chunk(std::array::from_fn(|i| f(x.0[i], y.0[i])))
+}
+
+per_isa! {
+    /// Opens the streams of eight agents.
+    fn open(streams: &mut Streams<LANES>, key: &Key, agents: &[usize; LANES]) {
+        *streams = Streams::open(key, agents);
+    }
+}
+
+per_isa! {
+    /// Writes `theta` to `start`, padded with the zeros that are there, and to every lane of `iterates`; no drift.
+    fn place(theta: &[f64], start: &mut [Chunk], iterates: &mut [Chunk], drift: &mut [Chunk]) {
+        let width = start.len();
+        for (x, to) in theta.chunks(8).zip(&mut *start) {
+            match x.first_chunk() {
+                Some(x) => to.0 = *x,
+                None => to.0[..x.len()].copy_from_slice(x),
+            }
+        }
+        for (iterate, drift) in iterates.chunks_exact_mut(width).zip(drift.chunks_exact_mut(width)) {
+            for k in 0..width {
+                (iterate[k], drift[k]) = (start[k], Chunk::default());
+            }
+        }
+    }
+}
+
+per_isa! {
+    /// `v_l = (theta_l - start) / sum` for every lane of `out`; `start` is one vector.
+    fn directions(theta: &[Chunk], start: &[Chunk], sum: f64, out: &mut [Chunk]) {
+        let width = start.len();
+        for (theta, out) in theta.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
+            for k in 0..width {
+                out[k] = both(&theta[k], &start[k], |to, from| (to - from) / sum);
+            }
+        }
+    }
+}
+
+/// By how much a lane's control variate moves.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Move {
+    /// `v = (theta - base) / scale`.
+    pub scale: f64,
+    /// `xi += gain (v - own)`.
+    pub gain: f64,
+}
+
+per_isa! {
+    /// `xi += gain (v - own)`, or `xi += gain (v - own - xi)` if `afresh`, with `v = (theta - base) / scale`;
+    /// then `drift = xi`. An agent's vectors xi, own and base begin at chunk `at_l` of `memory`.
+    fn settle(memory: &mut [Chunk], at: &[usize], theta: &[Chunk], moves: &[Move; LANES], afresh: bool, drift: &mut [Chunk]) {
+        let width = theta.len();
+        for ((at, moved), drift) in at.iter().zip(moves).zip(drift.chunks_exact_mut(width)) {
+            let (xi, rest) = memory[*at..][..3 * width].split_at_mut(width);
+            let (own, base) = rest.split_at(width);
+            for k in 0..width {
+                let v = both(&theta[k], &base[k], |theta, base| (theta - base) / moved.scale);
+                let mut difference = both(&v, &own[k], |v, own| v - own);
+                if afresh {
+                    difference = both(&difference, &xi[k], |difference, xi| difference - xi);
+                }
+                xi[k] = both(&xi[k], &difference, |xi, difference| xi + moved.gain * difference);
+                drift[k] = xi[k];
+            }
+        }
+    }
+}
+
+per_isa! {
+    /// Keeps what is sent, `own = v_l`, or `own = v_l -= xi` if `afresh`; and `base = theta` where the agents keep it,
+    /// in vectors as in [`settle`].
+    fn keep(memory: &mut [Chunk], at: &[usize], theta: &[Chunk], has_base: bool, afresh: bool, v: &mut [Chunk]) {
+        let width = theta.len();
+        for (at, v) in at.iter().zip(v.chunks_exact_mut(width)) {
+            let (xi, rest) = memory[*at..][..if has_base { 3 } else { 2 } * width].split_at_mut(width);
+            let (own, base) = rest.split_at_mut(width);
+            for k in 0..width {
+                if afresh {
+                    v[k] = both(&v[k], &xi[k], |v, xi| v - xi);
+                }
+                own[k] = v[k];
+                if has_base {
+                    base[k] = theta[k];
+                }
+            }
+        }
+    }
+}
+
+per_isa! {
+    /// `sum = 0 + weight_0 x_0 + weight_1 x_1 + ...`, the rows x in their order.
+    fn weighted_sum(weights: &[f64], rows: &[Chunk], sum: &mut [f64]) {
+        let width = super::chunks(sum.len());
+        for (k, sum) in sum.chunks_mut(8).enumerate() {
+            let mut total = Chunk::default();
+            for (weight, row) in weights.iter().zip(rows.chunks_exact(width)) {
+                total = both(&total, &row[k], |sum, x| sum + weight * x);
+            }
+            match sum.first_chunk_mut() {
+                Some(sum) => *sum = total.0,
+                None => sum.copy_from_slice(&total.0[..sum.len()]),
+            }
+        }
+    }
+}
