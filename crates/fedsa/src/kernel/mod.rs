@@ -128,6 +128,8 @@ pub struct Lanes {
     pub observed: Vec<Chunk>,
     /// The step sizes of the leg under way.
     pub etas: Vec<f64>,
+    /// The key that streams were last opened with, and what it is the key of.
+    pub(crate) opened: ((u64, Purpose, u64), Key),
     /// The iterate that all lanes started from, `width` chunks.
     pub(crate) start: Vec<Chunk>,
     /// Where idle lanes of a kernel write, `width` chunks.
@@ -138,6 +140,7 @@ impl Lanes {
     /// Lanes for vectors of `d` components and sampling processes of `chain_len` words.
     pub fn new(d: usize, chain_len: usize) -> Self {
         let width = chunks(d);
+        let opened = ((0, Purpose::Fresh, 0), Key::new(0, Purpose::Fresh, 0));
         Self {
             agents: [0; LANES],
             identities: [0; LANES],
@@ -147,7 +150,8 @@ impl Lanes {
             drift: vec![Chunk::default(); LANES * width],
             chains: vec![0; LANES * chain_len],
             chain_len,
-            streams: Streams::open(&Key::new(0, Purpose::Fresh, 0), &[ALL; LANES]),
+            streams: Streams::open(&opened.1, &[ALL; LANES]),
+            opened,
             observed: vec![Chunk::default(); LANES * width],
             etas: Vec::new(),
             start: vec![Chunk::default(); width],

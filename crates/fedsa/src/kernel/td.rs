@@ -250,7 +250,87 @@ unsafe fn group<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(
     etas: &[f64],
 ) {
     let (used, width) = (lanes.len, if W == 0 { lanes.width } else { W });
-    let tables: [&Table; L] = std::array::from_fn(|l| tables[l]);
+    let tables: &[&Table; L] = tables.first_chunk().expect("at most all lanes");
+    let mut states = [0; L];
+    if CHAIN {
+        states = std::array::from_fn(|l| lanes.chains[l.min(used - 1)]);
+        assert!((0..L).all(|l| states[l] < tables[l].states() as u64));
+    }
+    if etas.len() < AHEAD {
+        // SAFETY: handed on, and states were checked.
+        unsafe { short::<V, L, W, CHAIN>(lanes, tables, &mut states, etas) };
+    } else {
+        // SAFETY: as above.
+        unsafe { long::<V, L, W, CHAIN>(lanes, tables, &mut states, etas) };
+    }
+    if CHAIN {
+        lanes.chains[..used].copy_from_slice(&states[..used]);
+    }
+}
+
+/// Steps one after the other, for legs too short to draw ahead in; the tables are read where they are.
+///
+/// # Safety
+/// As [`group`] says; states are the tables'.
+#[inline(always)]
+unsafe fn short<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(
+    lanes: &mut Lanes,
+    tables: &[&Table; L],
+    states: &mut [u64; L],
+    etas: &[f64],
+) {
+    let (used, width) = (lanes.len, if W == 0 { lanes.width } else { W });
+    let mut streams = lanes.streams.first::<L>();
+    let (theta, drift, spare) = (lanes.theta.as_mut_ptr(), lanes.drift.as_ptr(), lanes.spare.as_mut_ptr());
+    // SAFETY: l < LANES, so that vectors lie inside arrays of LANES; tables were validated, and states are theirs.
+    unsafe {
+        let theta = |l: usize| if l < used { theta.add(l * width) } else { spare };
+        for &eta in etas {
+            let (bits, eta) = (streams.bits(), V::splat(eta));
+            let mut z = [Transition::default(); L];
+            let mut sums = [V::splat(0.0); L];
+            for l in 0..L {
+                let table = tables[l];
+                let column = (bits[l] >> (64 - table.bits)) + if CHAIN { states[l] << table.bits } else { 0 };
+                let chosen = table.columns.get_unchecked(column as usize).outcome(bits[l]);
+                if CHAIN {
+                    states[l] = u64::from(*table.successors.get_unchecked(chosen));
+                }
+                z[l] = *table.transitions.get_unchecked(chosen);
+                let rows = table.rows.as_ptr();
+                let (phi, next, gamma) = (rows.add(z[l].phi as usize * width), rows.add(z[l].next as usize * width), V::splat(table.gamma));
+                for k in 0..width {
+                    let psi = gamma.neg_mul_add(V::load(next.add(k)), V::load(phi.add(k)));
+                    sums[l] = V::load(theta(l).add(k)).mul_add(psi, sums[l]);
+                }
+            }
+            let values = V::sums(&sums);
+            for l in 0..L {
+                let error = V::splat(z[l].reward - values[l]);
+                let phi = tables[l].rows.as_ptr().add(z[l].phi as usize * width);
+                for k in 0..width {
+                    let g = error.mul(V::load(phi.add(k))).add(V::load(drift.add(l * width + k)));
+                    eta.mul_add(g, V::load(theta(l).add(k))).store(theta(l).add(k));
+                }
+            }
+        }
+    }
+    // Streams of idle lanes are nobody's.
+    lanes.streams.set_first(&streams);
+}
+
+/// Many steps.
+///
+/// # Safety
+/// As [`short`] says.
+#[inline(always)]
+unsafe fn long<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(
+    lanes: &mut Lanes,
+    tables: &[&Table; L],
+    states: &mut [u64; L],
+    etas: &[f64],
+) {
+    let (used, width) = (lanes.len, if W == 0 { lanes.width } else { W });
     let (theta, drift) = (lanes.theta.as_mut_ptr(), lanes.drift.as_ptr());
     let spare = lanes.spare.as_mut_ptr();
     let mut group = Group::<L> {
@@ -259,26 +339,20 @@ unsafe fn group<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(
         // SAFETY: as above.
         drift: std::array::from_fn(|l| unsafe { drift.add(l * width) }),
         rows: tables.map(|table| table.rows.as_ptr()),
-        tables,
+        tables: *tables,
         gammas: tables.map(|table| table.gamma),
         shifts: tables.map(|table| 64 - table.bits),
         columns: tables.map(|table| table.columns.as_ptr()),
         transitions: tables.map(|table| table.transitions.as_ptr()),
-        states: [0; L],
+        states: *states,
         streams: lanes.streams.first(),
         width,
     };
-    if CHAIN {
-        group.states = std::array::from_fn(|l| lanes.chains[l.min(used - 1)]);
-        assert!((0..L).all(|l| group.states[l] < group.tables[l].states() as u64));
-    }
     // SAFETY: states and tables were checked; the pointers are valid for `width` chunks.
     unsafe { steps::<V, L, W, CHAIN>(&mut group, etas) };
     // Streams of idle lanes are nobody's.
     lanes.streams.set_first(&group.streams);
-    if CHAIN {
-        lanes.chains[..used].copy_from_slice(&group.states[..used]);
-    }
+    *states = group.states;
 }
 
 /// Steps by which the draws run ahead of the arithmetic.
@@ -293,22 +367,20 @@ const AHEAD: usize = 4;
 /// As [`group`] says.
 #[inline(always)]
 unsafe fn steps<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(group: &mut Group<'_, L>, etas: &[f64]) {
-    let width = if W == 0 { group.width } else { W };
-    let mut bits = [[0; L]; AHEAD];
-    let (mut drawn, mut later) = (&mut [[Transition::default(); L]; AHEAD], &mut [[Transition::default(); L]; AHEAD]);
     // SAFETY: the caller vouches for the instruction set and for states, tables and rows;
     // `choose` gives transitions of the lanes' tables.
     unsafe {
+        // With one chunk a vector the iterates live in registers.
+        let mut theta = [V::splat(0.0); L];
+        if W == 1 {
+            theta = group.theta.map(|theta| V::load(theta));
+        }
+        let mut bits = [[0; L]; AHEAD];
+        let (mut drawn, mut later) = (&mut [[Transition::default(); L]; AHEAD], &mut [[Transition::default(); L]; AHEAD]);
         let first = etas.len().min(AHEAD);
         group.streams.fill(&mut bits[..first]);
         for h in 0..first {
             choose::<L, CHAIN>(group, &bits[h], &mut drawn[h]);
-        }
-        // With one chunk a vector the iterates live in registers.
-        let zero = V::splat(0.0);
-        let mut theta = [zero; L];
-        if W == 1 {
-            theta = group.theta.map(|theta| V::load(theta));
         }
         let mut left = etas.len() - first;
         for etas in etas.chunks(AHEAD) {
@@ -316,42 +388,62 @@ unsafe fn steps<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(gr
             left -= ahead;
             group.streams.fill(&mut bits[..ahead]);
             for (h, &eta) in etas.iter().enumerate() {
-                let z = &drawn[h];
-                let eta = V::splat(eta);
-                // (phi - gamma phi')^T theta
-                let mut sums = [zero; L];
-                for l in 0..L {
-                    let gamma = V::splat(group.gammas[l]);
-                    let (phi, next) = (group.rows[l].add(z[l].phi as usize * width), group.rows[l].add(z[l].next as usize * width));
-                    for k in 0..width {
-                        let at = if W == 1 { theta[l] } else { V::load(group.theta[l].add(k)) };
-                        let psi = gamma.neg_mul_add(V::load(next.add(k)), V::load(phi.add(k)));
-                        sums[l] = at.mul_add(psi, sums[l]);
-                    }
-                }
-                let values = V::sums(&sums);
-                // Meanwhile z ~ pi_c, or the next one of the chain, for a later step.
-                if h < ahead {
-                    choose::<L, CHAIN>(group, &bits[h], &mut later[h]);
-                }
-                // theta += eta ((r - (phi - gamma phi')^T theta) phi + drift)
-                // (The black box keeps drifts in memory: in registers they would push the iterates out.)
-                let group = std::hint::black_box(&*group);
-                for l in 0..L {
-                    let error = V::splat(z[l].reward - values[l]);
-                    let phi = group.rows[l].add(z[l].phi as usize * width);
-                    for k in 0..width {
-                        let at = if W == 1 { theta[l] } else { V::load(group.theta[l].add(k)) };
-                        let g = error.mul(V::load(phi.add(k))).add(V::load(group.drift[l].add(k)));
-                        let to = eta.mul_add(g, at);
-                        if W == 1 { theta[l] = to } else { to.store(group.theta[l].add(k)) }
-                    }
-                }
+                let next = if h < ahead { Some((&bits[h], &mut later[h])) } else { None };
+                step::<V, L, W, CHAIN>(group, &mut theta, &drawn[h], eta, next);
             }
             std::mem::swap(&mut drawn, &mut later);
         }
         if W == 1 {
             theta.iter().zip(group.theta).for_each(|(theta, to)| theta.store(to));
+        }
+    }
+}
+
+/// One step on the transitions `z`; meanwhile the bits of a later one choose its transitions.
+///
+/// # Safety
+/// As [`group`] says.
+#[inline(always)]
+unsafe fn step<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(
+    group: &mut Group<'_, L>,
+    theta: &mut [V; L],
+    z: &[Transition; L],
+    eta: f64,
+    next: Option<(&[u64; L], &mut [Transition; L])>,
+) {
+    // SAFETY: as `steps` says.
+    unsafe {
+        let width = if W == 0 { group.width } else { W };
+        let zero = V::splat(0.0);
+        let eta = V::splat(eta);
+        // (phi - gamma phi')^T theta
+        let mut sums = [zero; L];
+        for l in 0..L {
+            let gamma = V::splat(group.gammas[l]);
+            let (phi, next) = (group.rows[l].add(z[l].phi as usize * width), group.rows[l].add(z[l].next as usize * width));
+            for k in 0..width {
+                let at = if W == 1 { theta[l] } else { V::load(group.theta[l].add(k)) };
+                let psi = gamma.neg_mul_add(V::load(next.add(k)), V::load(phi.add(k)));
+                sums[l] = at.mul_add(psi, sums[l]);
+            }
+        }
+        let values = V::sums(&sums);
+        // Meanwhile z ~ pi_c, or the next one of the chain, for a later step.
+        if let Some((bits, later)) = next {
+            choose::<L, CHAIN>(group, bits, later);
+        }
+        // theta += eta ((r - (phi - gamma phi')^T theta) phi + drift)
+        // (The black box keeps drifts in memory: in registers they would push the iterates out.)
+        let group = std::hint::black_box(&*group);
+        for l in 0..L {
+            let error = V::splat(z[l].reward - values[l]);
+            let phi = group.rows[l].add(z[l].phi as usize * width);
+            for k in 0..width {
+                let at = if W == 1 { theta[l] } else { V::load(group.theta[l].add(k)) };
+                let g = error.mul(V::load(phi.add(k))).add(V::load(group.drift[l].add(k)));
+                let to = eta.mul_add(g, at);
+                if W == 1 { theta[l] = to } else { to.store(group.theta[l].add(k)) }
+            }
         }
     }
 }

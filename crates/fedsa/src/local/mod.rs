@@ -115,6 +115,7 @@ pub struct Lane<'a, const K: usize> {
 impl<'a> Batch<'a> {
     /// A batch of `agents` (at most eight). `memory` holds the vectors of agents
     /// `first, first + 1, ...`, `stride` chunks each. The lanes hold their processes.
+    #[inline]
     pub fn new(
         field: &'a dyn Field,
         seed: u64,
@@ -127,9 +128,12 @@ impl<'a> Batch<'a> {
         assert!((1..=LANES).contains(&agents.len()));
         lanes.len = agents.len();
         // Idle lanes repeat the last.
-        lanes.agents = std::array::from_fn(|l| agents[l.min(agents.len() - 1)]);
-        lanes.identities = lanes.agents;
-        let at = lanes.agents.map(|c| c - first);
+        let agents = match agents.first_chunk() {
+            Some(agents) => *agents,
+            None => std::array::from_fn(|l| agents[l.min(agents.len() - 1)]),
+        };
+        (lanes.agents, lanes.identities) = (agents, agents);
+        let at = agents.map(|c| c - first);
         Self { field, d: field.dim(), seed, lanes, memory, stride, at, samples: 0, operators: 0, stop: None, last: [None; LANES] }
     }
 
@@ -218,8 +222,12 @@ impl<'a> Batch<'a> {
     /// Opens the streams of (round, purpose): every call starts them anew, so
     /// that two exchanges of a round can use the same samples.
     pub fn open_streams(&mut self, purpose: Purpose, round: u64) {
-        let key = Key::new(self.seed, purpose, round);
-        rows::open(&mut self.lanes.streams, &key, &self.lanes.identities);
+        let Lanes { streams, identities, opened, .. } = &mut *self.lanes;
+        let of = (self.seed, purpose, round);
+        if opened.0 != of {
+            *opened = (of, Key::new(self.seed, purpose, round));
+        }
+        rows::open(streams, &opened.1, identities);
     }
 
     /// The H local steps `theta_{c,h} = theta_{c,h-1} + eta_h (g_c(theta_{c,h-1}, z_h) + drift_c)`.
