@@ -9,8 +9,9 @@ use std::time::Instant;
 use fedsa::kernel::{Isa, LANES, Lanes};
 use fedsa::methods::{Settings as Method, fedlsa::FedLsa, scafflsa::Scafflsa};
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
-use fedsa::problem::{Field, NoFiles, Settings};
-use fedsa::random::{ALL, Purpose, stream};
+use fedsa::problem::mrp::{RandomMrp, Scope};
+use fedsa::problem::{Field, NoFiles, Problem, Sampled, Settings};
+use fedsa::random::{ALL, Purpose, Stream, stream};
 use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
@@ -31,13 +32,15 @@ fn main() {
         ["scalar"] => scalar(),
         ["round"] => round(),
         ["short"] => short(),
+        ["dense"] => dense(),
+        ["eight"] => eight(),
         ["scaling"] => scaling(),
         ["codecs"] => codecs(),
         ["links"] => links(),
         ["federation", heterogeneity, agents, method] => federation(heterogeneity, agents.parse().expect("a number"), method),
         _ => {
             eprintln!(
-                "usage: bench kernel | scalar | round | short | scaling | codecs | links | federation two-kernels|independent AGENTS fedlsa|scafflsa"
+                "usage: bench kernel | scalar | round | short | dense | eight | scaling | codecs | links | federation two-kernels|independent AGENTS fedlsa|scafflsa"
             );
             std::process::exit(2);
         }
@@ -193,6 +196,97 @@ fn short() {
         let times = in_turn([1, 2], (rounds * AGENTS) as f64, 25, || run(&*field, name, 1, &uplink), |run| (0..rounds).for_each(|_| run.step()));
         report(&format!("{name} N={AGENTS} H=1"), times);
     }
+}
+
+/// Mean operators as one would first write them: the rows of A one after the other, of the same bytes as the kernel's.
+struct Plain {
+    d: usize,
+    weights: Vec<f64>,
+    /// Each agent's matrix, column by column.
+    a: Vec<Vec<f64>>,
+    b: Vec<Vec<f64>>,
+}
+
+impl Problem for Plain {
+    type Obs = ();
+    fn dim(&self) -> usize {
+        self.d
+    }
+    fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+    fn sample(&self, _: usize, _: &mut [u64], _: &mut Stream, _: &mut ()) {}
+    fn apply(&self, c: usize, theta: &[f64], _: &(), out: &mut [f64]) {
+        self.mean(c, theta, out);
+    }
+    #[inline(always)]
+    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
+        out.copy_from_slice(&self.b[c]);
+        for (column, x) in self.a[c].chunks_exact(self.d).zip(theta) {
+            for (out, a) in out.iter_mut().zip(column) {
+                *out -= a * x;
+            }
+        }
+        true
+    }
+}
+
+const SIZES: [usize; 3] = [50, 200, 400];
+
+/// Eight agents with dense processes of their own, mean sampling.
+fn dense_field(d: usize) -> Box<dyn Field> {
+    let problem = RandomMrp { agents: 8, states: 2 * d, features: d, kernel: Scope::PerAgent, rewards: Scope::PerAgent, ..RandomMrp::default() };
+    problem.field(&NoFiles, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap()
+}
+
+/// One local step on dense mean operators of eight agents, on one core, in turn with a plain loop over matrices of the
+/// same bytes; both compiled for the best instruction set.
+fn dense() {
+    for d in SIZES {
+        let field = dense_field(d);
+        let systems = field.systems().expect("linear");
+        let columns = |c: usize| (0..d * d).map(|k| systems.of(c).a[(k % d, k / d)]).collect();
+        let plain = Plain {
+            d,
+            weights: vec![1.0 / 8.0; 8],
+            a: (0..8).map(columns).collect(),
+            b: (0..8).map(|c| systems.of(c).b.clone()).collect(),
+        };
+        let plain = Sampled::new(plain, field.sampling(), Isa::best()).unwrap();
+        let steps = 20_000_000 / (8 * d * d) + 1;
+        let etas = vec![0.01; steps];
+        let mut ns = [Vec::new(), Vec::new()];
+        for _ in 0..25 {
+            for (field, ns) in [&*field, &plain as &dyn Field].into_iter().zip(&mut ns) {
+                let mut lanes = Lanes::new(d, 0);
+                (lanes.len, lanes.agents) = (8, std::array::from_fn(|l| l));
+                let start = Instant::now();
+                field.leg(&mut lanes, &etas);
+                ns.push(start.elapsed().as_secs_f64() * 1e9 / (8 * steps) as f64);
+                black_box(lanes.theta(0));
+            }
+        }
+        let [ours, plain] = [0, 1].map(|i| spread(&mut ns[i]));
+        let ratio = ours["least"].as_f64().unwrap() / plain["least"].as_f64().unwrap();
+        report(&format!("d={d}"), json!({ "ours": ours, "plain": plain, "ratio": ratio }));
+    }
+}
+
+/// Eight agents at d = 200 on one thread and on two, in turn: rounds alone, in ns a round, and with the setup, in ns.
+fn eight() {
+    let (d, steps, uplink) = (200, 100, Uplink::default());
+    let field = dense_field(d);
+    for name in ["fedlsa", "scafflsa"] {
+        let times = in_turn([1, 2], 5.0, 9, || run(&*field, name, steps, &uplink), |run| (0..5).for_each(|_| run.step()));
+        report(&format!("{name} N=8 d={d} H={steps}"), times);
+    }
+    let whole = |(): &mut ()| {
+        let field = dense_field(d);
+        let mut run = run(&*field, "fedlsa", steps, &uplink);
+        (0..100).for_each(|_| run.step());
+    };
+    report(&format!("fedlsa N=8 d={d} H={steps}, setup and 100 rounds"), in_turn([1, 2], 1.0, 5, || (), whole));
+    report("setup alone", in_turn([1, 2], 1.0, 5, || (), |(): &mut ()| drop(dense_field(d))));
 }
 
 /// Times work on pools of so many threads in turn, so that what else the machine does falls on all alike: for each the

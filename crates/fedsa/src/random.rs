@@ -77,6 +77,7 @@ pub struct Key {
 
 impl Key {
     /// The key of (seed, purpose, round); draws outside rounds use round 0.
+    #[inline]
     pub fn new(seed: u64, purpose: Purpose, round: u64) -> Self {
         let a = mix(mix(seed ^ 0x6a09_e667_f3bc_c908) ^ mix((purpose as u64).wrapping_mul(WEYL)));
         let b = mix(a ^ 0xbb67_ae85_84ca_a73b);

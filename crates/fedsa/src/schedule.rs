@@ -161,6 +161,7 @@ pub struct Leg {
 
 impl Steps {
     /// The local steps of round t.
+    #[inline]
     pub fn of(&self, t: u64) -> Leg {
         let len = match self.local {
             LocalSteps::Fixed(h) => h,
@@ -184,6 +185,7 @@ impl Steps {
 
 impl Leg {
     /// The step sizes of some of the steps, in order; `steps` lies within `0..len`.
+    #[inline]
     pub fn fill(&self, steps: Range<usize>, etas: &mut Vec<f64>) {
         etas.clear();
         match self.decay {

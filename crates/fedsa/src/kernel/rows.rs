@@ -11,11 +11,13 @@ use crate::random::{Key, Streams};
 macro_rules! per_isa {
     ($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $out:ty)? $body:block) => {
         $(#[$doc])*
+        #[inline]
         pub(crate) fn $name($($arg: $type),*) $(-> $out)? {
             on::$name(Isa::best(), $($arg),*)
         }
 
         impl on {
+            #[inline]
             #[allow(clippy::too_many_arguments, reason = "plain numbers of one loop")]
             fn $name(isa: Isa, $($arg: $type),*) $(-> $out)? {
                 #[inline(always)]
@@ -106,17 +108,23 @@ per_isa! {
     /// then `drift = xi`. An agent's vectors xi, own and base begin at chunk `at_l` of `memory`.
     fn settle(memory: &mut [Chunk], at: &[usize], theta: &[Chunk], moves: &[Move; LANES], afresh: bool, drift: &mut [Chunk]) {
         let width = theta.len();
-        for ((at, moved), drift) in at.iter().zip(moves).zip(drift.chunks_exact_mut(width)) {
-            let (xi, rest) = memory[*at..][..3 * width].split_at_mut(width);
-            let (own, base) = rest.split_at(width);
-            for k in 0..width {
-                let v = both(&theta[k], &base[k], |theta, base| (theta - base) / moved.scale);
-                let mut difference = both(&v, &own[k], |v, own| v - own);
-                if afresh {
-                    difference = both(&difference, &xi[k], |difference, xi| difference - xi);
+        let is_other = |x: &Chunk, y: &Chunk| x.0.iter().zip(&y.0).fold(0, |other, (x, y)| other | (x.to_bits() ^ y.to_bits())) != 0;
+        for k in 0..width {
+            // Mostly all agents have the same base: v is divided out once.
+            let (mut base, mut scale, mut v) = (Chunk([f64::NAN; 8]), f64::NAN, Chunk::default());
+            for ((at, moved), drift) in at.iter().zip(moves).zip(drift.chunks_exact_mut(width)) {
+                let kept = &mut memory[*at..][..3 * width];
+                let (xi, own, last) = (kept[k], kept[width + k], kept[2 * width + k]);
+                if moved.scale != scale || is_other(&last, &base) {
+                    (base, scale) = (last, moved.scale);
+                    v = both(&theta[k], &base, |theta, base| (theta - base) / scale);
                 }
-                xi[k] = both(&xi[k], &difference, |xi, difference| xi + moved.gain * difference);
-                drift[k] = xi[k];
+                let mut difference = both(&v, &own, |v, own| v - own);
+                if afresh {
+                    difference = both(&difference, &xi, |difference, xi| difference - xi);
+                }
+                let xi = both(&xi, &difference, |xi, difference| xi + moved.gain * difference);
+                (kept[k], drift[k]) = (xi, xi);
             }
         }
     }

@@ -173,6 +173,7 @@ pub fn column_bits(n: usize) -> u32 {
 
 /// Runs the leg for all lanes: `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`.
 /// `tables` are the lanes' tables; those of idle lanes repeat the last.
+#[inline]
 pub fn leg(lanes: &mut Lanes, tables: &[&Table; LANES], etas: &[f64], isa: Isa) {
     assert!((1..=LANES).contains(&lanes.len) && isa.is_available());
     assert!(lanes.theta.len() == LANES * lanes.width && lanes.drift.len() == LANES * lanes.width && lanes.spare.len() == lanes.width);
@@ -186,6 +187,7 @@ pub fn leg(lanes: &mut Lanes, tables: &[&Table; LANES], etas: &[f64], isa: Isa) 
     }
 }
 
+#[inline]
 fn of_size<const L: usize>(lanes: &mut Lanes, tables: &[&Table; LANES], etas: &[f64], isa: Isa) {
     match (lanes.width, lanes.chain_len == 1) {
         (1, false) => run::<L, 1, false>(lanes, tables, etas, isa),
@@ -249,7 +251,7 @@ unsafe fn group<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(
     tables: &[&Table; LANES],
     etas: &[f64],
 ) {
-    let (used, width) = (lanes.len, if W == 0 { lanes.width } else { W });
+    let used = lanes.len;
     let tables: &[&Table; L] = tables.first_chunk().expect("at most all lanes");
     let mut states = [0; L];
     if CHAIN {

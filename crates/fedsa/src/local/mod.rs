@@ -83,6 +83,8 @@ pub struct Batch<'a> {
     stop: Option<&'a AtomicBool>,
     /// What the agents last did, where it is not that they answered the round before and that this is in its mean.
     last: [Option<Last>; LANES],
+    /// Whether any lane has one.
+    has_gaps: bool,
 }
 
 /// What an agent last did, where a network may have lost messages since.
@@ -134,15 +136,23 @@ impl<'a> Batch<'a> {
         };
         (lanes.agents, lanes.identities) = (agents, agents);
         let at = agents.map(|c| c - first);
-        Self { field, d: field.dim(), seed, lanes, memory, stride, at, samples: 0, operators: 0, stop: None, last: [None; LANES] }
+        Self { field, d: field.dim(), seed, lanes, memory, stride, at, samples: 0, operators: 0, stop: None, last: [None; LANES], has_gaps: false }
     }
 
     /// Says what the agent of a lane last did; without it, it answered the round before, and that is in its mean.
     pub fn set_last(&mut self, l: usize, last: Last) {
         self.last[l] = Some(last);
+        self.has_gaps = true;
+    }
+
+    /// Whether all agents answered the round before, and are in its mean.
+    #[inline]
+    pub fn is_in_step(&self) -> bool {
+        !self.has_gaps
     }
 
     /// What the agent of a lane did before round `t`.
+    #[inline]
     pub fn last(&self, l: usize, t: u64) -> Last {
         self.last[l].unwrap_or(Last { round: t.checked_sub(1), is_included: true })
     }
@@ -181,6 +191,7 @@ impl<'a> Batch<'a> {
     }
 
     /// `theta_{c,0} = theta` in every lane, no drift.
+    #[inline]
     pub fn start_at(&mut self, theta: &[f64]) {
         assert!(theta.len() == self.d);
         let Lanes { theta: iterates, drift, start, width, len, .. } = &mut *self.lanes;
@@ -189,6 +200,7 @@ impl<'a> Batch<'a> {
     }
 
     /// The drift of every lane is vector `j` of what its agent keeps.
+    #[inline]
     pub fn drift_by(&mut self, j: usize) {
         for l in self.lanes() {
             let width = self.lanes.width;
@@ -199,6 +211,7 @@ impl<'a> Batch<'a> {
 
     /// Moves control variates by what the iterate says that all started at, and makes them the drifts; agents keep
     /// controls, what they sent and the last model as their first three vectors.
+    #[inline]
     fn settle(&mut self, moves: &[Move; LANES], afresh: bool) {
         let at = self.at.map(|at| at * self.stride);
         let Lanes { start, drift, len, .. } = &mut *self.lanes;
@@ -207,12 +220,14 @@ impl<'a> Batch<'a> {
 
     /// Keeps what every lane sends as the second of its agent's vectors, less the first if `afresh`, and the iterate
     /// that all started at as the third, if there is one.
+    #[inline]
     fn keep(&mut self, has_base: bool, afresh: bool, out: &mut Outbox) {
         let at = self.at.map(|at| at * self.stride);
         rows::keep(self.memory, &at[..self.lanes.len], &self.lanes.start, has_base, afresh, &mut out.values);
     }
 
     /// Sends `v_c = (theta_{c,H} - theta_{c,0}) / sum` of every lane, where all started at the same iterate.
+    #[inline]
     pub fn send_directions(&mut self, sum: f64, part: Part, out: &mut Outbox) {
         let used = self.lanes.len * self.lanes.width;
         rows::directions(&self.lanes.theta[..used], &self.lanes.start, sum, &mut out.values[..used]);
@@ -221,6 +236,7 @@ impl<'a> Batch<'a> {
 
     /// Opens the streams of (round, purpose): every call starts them anew, so
     /// that two exchanges of a round can use the same samples.
+    #[inline]
     pub fn open_streams(&mut self, purpose: Purpose, round: u64) {
         let Lanes { streams, identities, opened, .. } = &mut *self.lanes;
         let of = (self.seed, purpose, round);
@@ -231,6 +247,7 @@ impl<'a> Batch<'a> {
     }
 
     /// The H local steps `theta_{c,h} = theta_{c,h-1} + eta_h (g_c(theta_{c,h-1}, z_h) + drift_c)`.
+    #[inline]
     pub fn steps(&mut self, leg: &Leg) {
         let mut etas = std::mem::take(&mut self.lanes.etas);
         let mut piece = leg.len.min(STEPS_BETWEEN_LOOKS);
@@ -249,6 +266,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Counts so many evaluations of each lane's operator, each on a batch of samples.
+    #[inline]
     fn count(&mut self, evaluations: usize) {
         let samples = self.field.sampling().samples_per_step();
         self.samples += (evaluations * self.lanes.len * samples) as u64;
@@ -325,6 +343,7 @@ impl Outbox {
     }
 
     /// Forgets all messages.
+    #[inline]
     pub fn clear(&mut self) {
         self.parts = [None; LANES];
     }
@@ -343,8 +362,9 @@ impl Outbox {
     }
 
     /// What the first `len` lanes sent, whole chunks each, if all of them did.
+    #[inline]
     pub(crate) fn all_sent(&self, len: usize) -> Option<&[Chunk]> {
-        self.parts[..len].iter().all(Option::is_some).then(|| &self.values[..len * chunks(self.d)])
+        self.parts[..len].iter().fold(true, |all, part| all & part.is_some()).then(|| &self.values[..len * chunks(self.d)])
     }
 }
 
