@@ -59,6 +59,7 @@ fn fields() -> Vec<(&'static str, Box<dyn Settings>)> {
                 ..RandomMrp::default()
             }),
         ),
+        ("six chunks", Box::new(RandomMrp { agents: 11, states: 50, features: 45, kernel: Scope::PerAgent, ..RandomMrp::default() })),
         ("linear", Box::new(LinearSystems { agents: 11, dim: 5, ..LinearSystems::default() })),
         (
             "linear with noise",
@@ -74,7 +75,17 @@ fn fields() -> Vec<(&'static str, Box<dyn Settings>)> {
 
 #[test]
 fn kernels_agree_to_the_bit() {
-    let etas: Vec<f64> = (0..57).map(|h| 0.1 / (1.0 + 0.01 * f64::from(h))).collect();
+    agree_on_legs_of(57);
+}
+
+/// Short legs have loops of their own.
+#[test]
+fn kernels_agree_on_short_legs() {
+    (1..=5).for_each(agree_on_legs_of);
+}
+
+fn agree_on_legs_of(steps: u32) {
+    let etas: Vec<f64> = (0..steps).map(|h| 0.1 / (1.0 + 0.01 * f64::from(h))).collect();
     let samplings = [
         Sampling { kind: Law::Mean, ..Sampling::default() },
         Sampling::default(),

@@ -167,3 +167,71 @@ per_isa! {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::{chunks, flat};
+    use crate::random::{Purpose, stream};
+
+    /// Everything that the functions write, on an instruction set, for `len` agents of `d` components.
+    fn written(isa: Isa, d: usize, len: usize, afresh: bool) -> Vec<u64> {
+        let width = chunks(d);
+        let mut draw = stream(5, Purpose::Fresh, 0, d);
+        let mut chunk = |k: usize| Chunk(std::array::from_fn(|i| if 8 * (k % width) + i < d { draw.normal() } else { 0.0 }));
+        let mut vectors = |n: usize| -> Vec<Chunk> { (0..n * width).map(&mut chunk).collect() };
+        let (mut memory, theta, mut drift, mut v) = (vectors(3 * len), vectors(len), vectors(len), vectors(len));
+        let (mut start, mut iterates, mut still) = (vec![Chunk::default(); width], vectors(len), vectors(len));
+        // Some agents share their base with the one before.
+        for l in (1..len).step_by(2) {
+            memory.copy_within((3 * l - 1) * width..3 * l * width, (3 * l + 2) * width);
+        }
+        let at: Vec<usize> = (0..len).map(|l| 3 * l * width).collect();
+        let moves = std::array::from_fn(|l| Move { scale: 0.3 + (l / 4) as f64, gain: 0.7 });
+        let model: Vec<f64> = flat(&theta)[..d].to_vec();
+        on::place(isa, &model, &mut start, &mut iterates, &mut still);
+        on::settle(isa, &mut memory, &at, &start, &moves, afresh, &mut drift);
+        on::directions(isa, &theta, &start, 0.3, &mut v);
+        on::keep(isa, &mut memory, &at, &start, true, afresh, &mut v);
+        let weights: Vec<f64> = (0..len).map(|l| 1.0 / (3.0 + l as f64)).collect();
+        let mut sum = vec![f64::NAN; d];
+        on::weighted_sum(isa, &weights, &v, &mut sum);
+        let all = [&memory, &drift, &v, &start, &iterates, &still];
+        all.into_iter().flat_map(|x| flat(x)).chain(&sum).map(|x| x.to_bits()).collect()
+    }
+
+    #[test]
+    fn instruction_sets_agree_to_the_bit() {
+        for isa in Isa::available() {
+            for (d, len) in [(8, 8), (8, 3), (5, 8), (21, 8), (16, 1), (1, 2)] {
+                for afresh in [false, true] {
+                    assert_eq!(written(isa, d, len, afresh), written(Isa::Portable, d, len, afresh), "{isa:?}, d = {d}, {len} agents");
+                }
+            }
+            let key = Key::new(1, Purpose::Sample, 2);
+            let agents = std::array::from_fn(|l| 1000 * l + 3);
+            let mut streams = Streams::open(&key, &[0; LANES]);
+            on::open(isa, &mut streams, &key, &agents);
+            assert_eq!(streams, Streams::open(&key, &agents));
+        }
+    }
+
+    #[test]
+    fn controls_move_by_their_share_of_the_mean() {
+        let of = |x: f64| Chunk([x; 8]);
+        let mut memory = vec![of(1.0), of(0.5), of(2.0), of(3.0), of(0.25), of(4.0)];
+        let mut drift = vec![Chunk::default(); 2];
+        // v = (5 - 2) / 2 and (5 - 4) / 2.
+        let moves = [Move { scale: 2.0, gain: 0.5 }; LANES];
+        settle(&mut memory, &[0, 3], &[of(5.0)], &moves, false, &mut drift);
+        assert_eq!(drift, [of(1.0 + 0.5 * (1.5 - 0.5)), of(3.0 + 0.5 * (0.5 - 0.25))]);
+        assert_eq!([memory[0], memory[3]], [drift[0], drift[1]]);
+        let mut v = vec![of(7.0), of(8.0)];
+        keep(&mut memory, &[0, 3], &[of(5.0)], true, true, &mut v);
+        assert_eq!(v, [of(7.0 - drift[0].0[0]), of(8.0 - drift[1].0[0])]);
+        assert_eq!([memory[1], memory[2], memory[4], memory[5]], [v[0], of(5.0), v[1], of(5.0)]);
+        let mut sum = [9.0; 3];
+        weighted_sum(&[0.5, 0.25], &[of(2.0), of(8.0)], &mut sum);
+        assert_eq!(sum, [3.0; 3]);
+    }
+}

@@ -331,3 +331,25 @@ pub(super) fn tell_own(batch: &mut Batch<'_>, own: &Own, first: usize, round: u6
 fn part<'a, T>(all: &'a mut &mut [T], i: usize, len: usize) -> &'a mut [T] {
     &mut all[i * len..(i + 1) * len]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_long_work_is_shared_out() {
+        let of = |n, ns, threads| Shares::new(n, ns, 1, threads);
+        // A hundred agents of one step stay together, and so does everything on one thread.
+        assert_eq!(of(100, 24.0, 2), Shares { grain: 100, lanes: LANES });
+        assert_eq!(of(8, 1e9, 1), Shares { grain: 8, lanes: LANES });
+        // Many blocks are not divided, few are as far as it evens out the work.
+        assert_eq!(of(100_000, 60.0, 2).lanes, LANES);
+        assert_eq!(of(16, 1e6, 2), Shares { grain: LANES, lanes: LANES });
+        assert_eq!(of(8, 1e6, 2), Shares { grain: 4, lanes: 4 });
+        assert_eq!(of(8, 1e6, 8), Shares { grain: 1, lanes: 1 });
+        assert_eq!(Shares::new(8, 1e6, 4, 8), Shares { grain: 4, lanes: 4 });
+        // Parts that would not be worth a task are none.
+        assert_eq!(of(8, 20_000.0, 2).lanes, 4);
+        assert_eq!(of(8, 20_000.0, 8).lanes, 4);
+    }
+}
