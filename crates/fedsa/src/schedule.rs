@@ -163,6 +163,14 @@ impl Steps {
     /// The local steps of round t.
     #[inline]
     pub fn of(&self, t: u64) -> Leg {
+        match (self.local, self.size) {
+            (LocalSteps::Fixed(len), StepSize::Constant(eta)) => Leg { len, sum: eta * len as f64, eta, decay: None },
+            _ => self.varying(t),
+        }
+    }
+
+    /// As [`Steps::of`], where rounds differ.
+    fn varying(&self, t: u64) -> Leg {
         let len = match self.local {
             LocalSteps::Fixed(h) => h,
             LocalSteps::Geometric { talk, seed } => {

@@ -117,7 +117,9 @@ pub struct Lanes {
     /// `theta_c` of every lane, `width` chunks each.
     pub theta: Vec<Chunk>,
     /// The drift of every lane, `width` chunks each.
-    pub drift: Vec<Chunk>,
+    pub(crate) drift: Vec<Chunk>,
+    /// Whether all drifts are known to be zero.
+    pub(crate) is_still: bool,
     /// The state of every lane's sampling process, `chain_len` words each.
     pub chains: Vec<u64>,
     /// Words per sampling process.
@@ -148,6 +150,7 @@ impl Lanes {
             width,
             theta: vec![Chunk::default(); LANES * width],
             drift: vec![Chunk::default(); LANES * width],
+            is_still: true,
             chains: vec![0; LANES * chain_len],
             chain_len,
             streams: Streams::open(&opened.1, &[ALL; LANES]),
@@ -181,6 +184,7 @@ impl Lanes {
 
     /// The drift of lane `l`, padding included.
     pub fn drift_mut(&mut self, l: usize) -> &mut [f64] {
+        self.is_still = false;
         flat_mut(&mut self.drift[l * self.width..(l + 1) * self.width])
     }
 }

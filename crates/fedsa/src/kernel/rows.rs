@@ -65,18 +65,17 @@ per_isa! {
 }
 
 per_isa! {
-    /// Writes `theta` to `start`, padded with the zeros that are there, and to every lane of `iterates`; no drift.
-    fn place(theta: &[f64], start: &mut [Chunk], iterates: &mut [Chunk], drift: &mut [Chunk]) {
-        let width = start.len();
+    /// Writes `theta` to `start`, padded with the zeros that are there, and to every lane of `iterates`.
+    fn place(theta: &[f64], start: &mut [Chunk], iterates: &mut [Chunk]) {
         for (x, to) in theta.chunks(8).zip(&mut *start) {
             match x.first_chunk() {
                 Some(x) => to.0 = *x,
                 None => to.0[..x.len()].copy_from_slice(x),
             }
         }
-        for (iterate, drift) in iterates.chunks_exact_mut(width).zip(drift.chunks_exact_mut(width)) {
-            for k in 0..width {
-                (iterate[k], drift[k]) = (start[k], Chunk::default());
+        for iterate in iterates.chunks_exact_mut(start.len()) {
+            for k in 0..start.len() {
+                iterate[k] = start[k];
             }
         }
     }
@@ -181,7 +180,7 @@ mod tests {
         let mut chunk = |k: usize| Chunk(std::array::from_fn(|i| if 8 * (k % width) + i < d { draw.normal() } else { 0.0 }));
         let mut vectors = |n: usize| -> Vec<Chunk> { (0..n * width).map(&mut chunk).collect() };
         let (mut memory, theta, mut drift, mut v) = (vectors(3 * len), vectors(len), vectors(len), vectors(len));
-        let (mut start, mut iterates, mut still) = (vec![Chunk::default(); width], vectors(len), vectors(len));
+        let (mut start, mut iterates) = (vec![Chunk::default(); width], vectors(len));
         // Some agents share their base with the one before.
         for l in (1..len).step_by(2) {
             memory.copy_within((3 * l - 1) * width..3 * l * width, (3 * l + 2) * width);
@@ -189,14 +188,14 @@ mod tests {
         let at: Vec<usize> = (0..len).map(|l| 3 * l * width).collect();
         let moves = std::array::from_fn(|l| Move { scale: 0.3 + (l / 4) as f64, gain: 0.7 });
         let model: Vec<f64> = flat(&theta)[..d].to_vec();
-        on::place(isa, &model, &mut start, &mut iterates, &mut still);
+        on::place(isa, &model, &mut start, &mut iterates);
         on::settle(isa, &mut memory, &at, &start, &moves, afresh, &mut drift);
         on::directions(isa, &theta, &start, 0.3, &mut v);
         on::keep(isa, &mut memory, &at, &start, true, afresh, &mut v);
         let weights: Vec<f64> = (0..len).map(|l| 1.0 / (3.0 + l as f64)).collect();
         let mut sum = vec![f64::NAN; d];
         on::weighted_sum(isa, &weights, &v, &mut sum);
-        let all = [&memory, &drift, &v, &start, &iterates, &still];
+        let all = [&memory, &drift, &v, &start, &iterates];
         all.into_iter().flat_map(|x| flat(x)).chain(&sum).map(|x| x.to_bits()).collect()
     }
 

@@ -104,7 +104,7 @@ impl Client for ControlVariate {
     fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox) {
         let theta = down.part(Part::Model);
         let afresh = self.share == Share::Afresh;
-        batch.start_at(theta);
+        batch.place(theta);
         // xi_c += gain (v - v_c), with v of the last round as this model tells it: of all rounds since the agent's last,
         // where it missed some. What was lost is not in v.
         if !self.is_told() && down.round > 0 {

@@ -82,9 +82,7 @@ pub struct Batch<'a> {
     /// Set when the round is to be abandoned.
     stop: Option<&'a AtomicBool>,
     /// What the agents last did, where it is not that they answered the round before and that this is in its mean.
-    last: [Option<Last>; LANES],
-    /// Whether any lane has one.
-    has_gaps: bool,
+    last: Option<Box<[Option<Last>; LANES]>>,
 }
 
 /// What an agent last did, where a network may have lost messages since.
@@ -136,25 +134,24 @@ impl<'a> Batch<'a> {
         };
         (lanes.agents, lanes.identities) = (agents, agents);
         let at = agents.map(|c| c - first);
-        Self { field, d: field.dim(), seed, lanes, memory, stride, at, samples: 0, operators: 0, stop: None, last: [None; LANES], has_gaps: false }
+        Self { field, d: field.dim(), seed, lanes, memory, stride, at, samples: 0, operators: 0, stop: None, last: None }
     }
 
     /// Says what the agent of a lane last did; without it, it answered the round before, and that is in its mean.
     pub fn set_last(&mut self, l: usize, last: Last) {
-        self.last[l] = Some(last);
-        self.has_gaps = true;
+        self.last.get_or_insert_default()[l] = Some(last);
     }
 
     /// Whether all agents answered the round before, and are in its mean.
     #[inline]
     pub fn is_in_step(&self) -> bool {
-        !self.has_gaps
+        self.last.is_none()
     }
 
     /// What the agent of a lane did before round `t`.
     #[inline]
     pub fn last(&self, l: usize, t: u64) -> Last {
-        self.last[l].unwrap_or(Last { round: t.checked_sub(1), is_included: true })
+        self.last.as_ref().and_then(|last| last[l]).unwrap_or(Last { round: t.checked_sub(1), is_included: true })
     }
 
     /// Says who the agent of lane 0 is in the federation, the key of its draws, where it is not its place in the data.
@@ -180,6 +177,7 @@ impl<'a> Batch<'a> {
     #[inline]
     pub fn lane<const K: usize>(&mut self, l: usize) -> Lane<'_, K> {
         let (d, width) = (self.d, self.lanes.width);
+        self.lanes.is_still = false;
         let here = l * width..(l + 1) * width;
         let mut kept = self.memory[self.at[l] * self.stride..][..K * width].chunks_exact_mut(width);
         Lane {
@@ -193,15 +191,26 @@ impl<'a> Batch<'a> {
     /// `theta_{c,0} = theta` in every lane, no drift.
     #[inline]
     pub fn start_at(&mut self, theta: &[f64]) {
+        self.place(theta);
+        let Lanes { drift, is_still, .. } = &mut *self.lanes;
+        if !*is_still {
+            drift.fill(Chunk::default());
+            *is_still = true;
+        }
+    }
+
+    /// `theta_{c,0} = theta` in every lane; the drifts are as they were.
+    #[inline]
+    fn place(&mut self, theta: &[f64]) {
         assert!(theta.len() == self.d);
-        let Lanes { theta: iterates, drift, start, width, len, .. } = &mut *self.lanes;
-        let used = *len * *width;
-        rows::place(theta, start, &mut iterates[..used], &mut drift[..used]);
+        let Lanes { theta: iterates, start, width, len, .. } = &mut *self.lanes;
+        rows::place(theta, start, &mut iterates[..*len * *width]);
     }
 
     /// The drift of every lane is vector `j` of what its agent keeps.
     #[inline]
     pub fn drift_by(&mut self, j: usize) {
+        self.lanes.is_still = false;
         for l in self.lanes() {
             let width = self.lanes.width;
             let kept = &self.memory[self.at[l] * self.stride + j * width..][..width];
@@ -214,7 +223,8 @@ impl<'a> Batch<'a> {
     #[inline]
     fn settle(&mut self, moves: &[Move; LANES], afresh: bool) {
         let at = self.at.map(|at| at * self.stride);
-        let Lanes { start, drift, len, .. } = &mut *self.lanes;
+        let Lanes { start, drift, is_still, len, .. } = &mut *self.lanes;
+        *is_still = false;
         rows::settle(self.memory, &at[..*len], start, moves, afresh, drift);
     }
 
