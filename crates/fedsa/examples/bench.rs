@@ -193,7 +193,8 @@ fn short() {
     let uplink = Uplink::default();
     for name in ["fedlsa", "scafflsa"] {
         let rounds = 2_000;
-        let times = in_turn([1, 2], (rounds * AGENTS) as f64, 25, || run(&*field, name, 1, &uplink), |run| (0..rounds).for_each(|_| run.step()));
+        let times =
+            in_turn([1, 2], (rounds * AGENTS) as f64, 25, || run(&*field, name, 1, &uplink), |run| (0..rounds).for_each(|_| run.step()));
         report(&format!("{name} N={AGENTS} H=1"), times);
     }
 }
@@ -235,7 +236,8 @@ const SIZES: [usize; 3] = [50, 200, 400];
 
 /// Eight agents with dense processes of their own, mean sampling.
 fn dense_field(d: usize) -> Box<dyn Field> {
-    let problem = RandomMrp { agents: 8, states: 2 * d, features: d, kernel: Scope::PerAgent, rewards: Scope::PerAgent, ..RandomMrp::default() };
+    let problem =
+        RandomMrp { agents: 8, states: 2 * d, features: d, kernel: Scope::PerAgent, rewards: Scope::PerAgent, ..RandomMrp::default() };
     problem.field(&NoFiles, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap()
 }
 

@@ -192,6 +192,12 @@ impl Steps {
 }
 
 impl Leg {
+    /// The size of all steps, where they have one.
+    #[inline]
+    pub fn constant(&self) -> Option<f64> {
+        self.decay.is_none().then_some(self.eta)
+    }
+
     /// The step sizes of some of the steps, in order; `steps` lies within `0..len`.
     #[inline]
     pub fn fill(&self, steps: Range<usize>, etas: &mut Vec<f64>) {

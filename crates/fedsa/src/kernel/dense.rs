@@ -136,7 +136,11 @@ unsafe fn step<V: Vector, const W: usize>(lanes: &mut Lanes, l: usize, system: &
         let mut k = 0;
         while W == 0 && k + V::ROWS <= width {
             // ROWS is 4 or 1.
-            if V::ROWS == 4 { strips::<V, 4>(system, width, k, theta, g) } else { strips::<V, 1>(system, width, k, theta, g) }
+            if V::ROWS == 4 {
+                strips::<V, 4>(system, width, k, theta, g)
+            } else {
+                strips::<V, 1>(system, width, k, theta, g)
+            }
             k += V::ROWS;
         }
         while k < width {

@@ -129,7 +129,9 @@ pub struct Lanes {
     /// `g_c(theta, z)` of every lane after an observation, `width` chunks each.
     pub observed: Vec<Chunk>,
     /// The step sizes of the leg under way.
-    pub etas: Vec<f64>,
+    pub(crate) etas: Vec<f64>,
+    /// What all of them are, if they are known to be alike.
+    pub(crate) eta: Option<f64>,
     /// The key that streams were last opened with, and what it is the key of.
     pub(crate) opened: ((u64, Purpose, u64), Key),
     /// The iterate that all lanes started from, `width` chunks.
@@ -157,6 +159,7 @@ impl Lanes {
             opened,
             observed: vec![Chunk::default(); LANES * width],
             etas: Vec::new(),
+            eta: None,
             start: vec![Chunk::default(); width],
             spare: vec![Chunk::default(); width],
         }

@@ -117,6 +117,29 @@ impl Table {
     }
 }
 
+/// The tables of all kinds of agents, which are all of one width, and all chains or none.
+#[derive(Debug, Clone, Default)]
+pub struct Tables {
+    all: Vec<Table>,
+}
+
+impl Tables {
+    /// # Panics
+    /// When the tables are of several widths, or only some are chains.
+    pub fn new(all: Vec<Table>) -> Self {
+        assert!(all.iter().all(|table| table.width == all[0].width && table.is_chain() == all[0].is_chain()));
+        Self { all }
+    }
+}
+
+impl std::ops::Deref for Tables {
+    type Target = [Table];
+    #[inline]
+    fn deref(&self) -> &[Table] {
+        &self.all
+    }
+}
+
 /// Builds an alias table over `2^bits` columns that draws `outcomes[i]` with probability `p[i]`.
 ///
 /// `p` sums to 1 up to rounding. Probabilities become whole numbers of the `2^64` draws, the
@@ -172,13 +195,14 @@ pub fn column_bits(n: usize) -> u32 {
 }
 
 /// Runs the leg for all lanes: `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`.
-/// `tables` are the lanes' tables; those of idle lanes repeat the last.
+/// `kinds` are the lanes' tables; those of idle lanes repeat the last.
 #[inline]
-pub fn leg(lanes: &mut Lanes, tables: &[&Table; LANES], etas: &[f64], isa: Isa) {
+pub fn leg(lanes: &mut Lanes, tables: &Tables, kinds: &[usize; LANES], etas: &[f64], isa: Isa) {
+    let tables = kinds.map(|kind| &tables.all[kind]);
+    let tables = &tables;
     assert!((1..=LANES).contains(&lanes.len) && isa.is_available());
     assert!(lanes.theta.len() == LANES * lanes.width && lanes.drift.len() == LANES * lanes.width && lanes.spare.len() == lanes.width);
-    let chain = lanes.chain_len == 1;
-    assert!(tables.iter().all(|table| table.is_chain() == chain && table.width == lanes.width));
+    assert!(tables[0].width == lanes.width && tables[0].is_chain() == (lanes.chain_len == 1));
     // Few agents go in a smaller group: lanes would idle.
     match lanes.len {
         1..=2 => of_size::<2>(lanes, tables, etas, isa),
@@ -246,11 +270,7 @@ struct Group<'a, const L: usize> {
 /// # Safety
 /// The instruction set is available, and vectors, tables and lanes have the lengths that [`leg`] asserts.
 #[inline(always)]
-unsafe fn group<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(
-    lanes: &mut Lanes,
-    tables: &[&Table; LANES],
-    etas: &[f64],
-) {
+unsafe fn group<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(lanes: &mut Lanes, tables: &[&Table; LANES], etas: &[f64]) {
     let used = lanes.len;
     let tables: &[&Table; L] = tables.first_chunk().expect("at most all lanes");
     let mut states = [0; L];
@@ -299,8 +319,12 @@ unsafe fn short<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(
                     states[l] = u64::from(*table.successors.get_unchecked(chosen));
                 }
                 z[l] = *table.transitions.get_unchecked(chosen);
-                let rows = table.rows.as_ptr();
-                let (phi, next, gamma) = (rows.add(z[l].phi as usize * width), rows.add(z[l].next as usize * width), V::splat(table.gamma));
+            }
+            // All lanes' transitions are on their way from the cache before the first is used.
+            for l in 0..L {
+                let rows = tables[l].rows.as_ptr();
+                let (phi, next) = (rows.add(z[l].phi as usize * width), rows.add(z[l].next as usize * width));
+                let gamma = V::splat(tables[l].gamma);
                 for k in 0..width {
                     let psi = gamma.neg_mul_add(V::load(next.add(k)), V::load(phi.add(k)));
                     sums[l] = V::load(theta(l).add(k)).mul_add(psi, sums[l]);

@@ -13,8 +13,8 @@ pub mod plain;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::kernel::{Chunk, LANES, Lanes, chunks, flat, flat_mut, rows};
 use crate::kernel::rows::Move;
+use crate::kernel::{Chunk, LANES, Lanes, chunks, flat, flat_mut, rows};
 use crate::message::{Message, Part};
 use crate::problem::Field;
 use crate::random::{Key, Purpose};
@@ -267,7 +267,12 @@ impl<'a> Batch<'a> {
         let mut done = 0;
         while done < leg.len && !self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
             let next = leg.len.min(done + piece);
-            leg.fill(done..next, &mut etas);
+            // Legs of one step size are mostly those of the block before.
+            let eta = leg.constant();
+            if eta.is_none() || self.lanes.eta != eta || etas.len() != next - done {
+                leg.fill(done..next, &mut etas);
+                self.lanes.eta = eta;
+            }
             self.field.leg(self.lanes, &etas);
             done = next;
         }

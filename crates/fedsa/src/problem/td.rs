@@ -14,7 +14,7 @@ use super::systems::{System, Systems};
 use super::{Problem, mrp};
 use crate::error::Result;
 use crate::kernel::dense::{self, Dense};
-use crate::kernel::td::{self, Column, Table, Transition};
+use crate::kernel::td::{self, Column, Table, Tables, Transition};
 use crate::kernel::{Chunk, Isa, LANES, Lanes, chunks, dot, flat};
 use crate::linalg;
 use crate::random::Stream;
@@ -93,14 +93,13 @@ pub enum Chain {
     Replay,
 }
 
-
 /// Federated TD(0) over tables of transitions.
 #[derive(Debug)]
 pub struct Td {
     d: usize,
     kinds: Vec<Transitions>,
     /// What each kind is drawn from; none under mean sampling.
-    tables: Vec<Table>,
+    tables: Tables,
     /// Each kind's mean operator for the kernel, under mean sampling only.
     dense: Vec<Dense>,
     systems: Systems,
@@ -141,7 +140,7 @@ impl Td {
             crate::error::require((s as usize) < fewest, "start", s, &format!("a state below {fewest}"))
                 .map_err(|e| e.inside("sampling"))?;
         }
-        Ok(Self { d, kinds, tables, dense, systems, gram, sampling })
+        Ok(Self { d, kinds, tables: Tables::new(tables), dense, systems, gram, sampling })
     }
 
     fn kind_of(&self, c: usize) -> usize {
@@ -381,8 +380,8 @@ impl Problem for Td {
     }
     fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
         let last = lanes.len - 1;
-        let tables = std::array::from_fn(|l| self.table(lanes.agents[l.min(last)]));
-        td::leg(lanes, &tables, etas, isa);
+        let kinds = std::array::from_fn(|l| self.kind_of(lanes.agents[l.min(last)]));
+        td::leg(lanes, &self.tables, &kinds, etas, isa);
     }
     fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
         let last = lanes.len - 1;

@@ -156,6 +156,8 @@ struct LinkState {
 /// Buffers that rounds reuse.
 struct Scratch {
     worker: Worker,
+    /// Whether the link is clear.
+    is_clear: bool,
     blocks: Vec<f64>,
     fates: Vec<Fate>,
     inbox: Vec<f64>,
@@ -239,7 +241,8 @@ impl<'a> Run<'a> {
             status: Status::Ok,
             link,
         };
-        let scratch = Scratch { worker: Worker::new(&*field), blocks: Vec::new(), fates: Vec::new(), inbox: Vec::new() };
+        let is_clear = uplink.is_clear();
+        let scratch = Scratch { worker: Worker::new(&*field), is_clear, blocks: Vec::new(), fates: Vec::new(), inbox: Vec::new() };
         let everyone = (0..agents).collect();
         Ok(Self { field, uplink, client, protocol, server, seed, everyone, start, state, scratch, abandoned: false })
     }
@@ -368,7 +371,7 @@ impl<'a> Run<'a> {
         };
         let (t, exchange) = (ask.down.round, ask.down.exchange);
         let participants = ask.to.as_deref().unwrap_or(everyone);
-        let (clear, n) = (uplink.is_clear(), participants.len());
+        let (clear, n) = (scratch.is_clear, participants.len());
         let each = protocol.wants_each(exchange);
         let one_by_one = each || uplink.late.is_some();
         let State { memory, chains, ledger, link, .. } = state;
@@ -400,7 +403,7 @@ impl<'a> Run<'a> {
             shares,
             stop,
         };
-        let Scratch { worker, blocks, fates, inbox } = scratch;
+        let Scratch { worker, blocks, fates, inbox, .. } = scratch;
         blocks.clear();
         blocks.resize(if divided { 0 } else { n.div_ceil(LANES) * d }, 0.0);
         fates.clear();

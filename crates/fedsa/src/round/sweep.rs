@@ -215,7 +215,9 @@ impl Job<'_> {
             }
             counted.samples += batch.samples();
             counted.calls.operators += batch.operators();
-            if to.fates.is_empty() && let Some(sent) = outbox.all_sent(block.len()) {
+            if to.fates.is_empty()
+                && let Some(sent) = outbox.all_sent(block.len())
+            {
                 let (low, high) = (block[0], block[block.len() - 1]);
                 if high - low + 1 == block.len() {
                     rows::weighted_sum(&weights[low..=high], sent, sum);
