@@ -60,8 +60,11 @@ fn by_bytes(field: &dyn Field, method: &dyn fedsa::methods::Settings, seed: u64)
     })
 }
 
+/// A method on a problem, and what the pair is called.
+type Pair = (String, Box<dyn Field>, Box<dyn fedsa::methods::Settings>);
+
 /// Every method with small problems that it works on.
-fn pairs(agents: usize, participants: Option<usize>, law: Law) -> Vec<(String, Box<dyn Field>, Box<dyn fedsa::methods::Settings>)> {
+fn pairs(agents: usize, participants: Option<usize>, law: Law) -> Vec<Pair> {
     let mut all = Vec::new();
     for (name, problem) in problems(agents) {
         for (kind, method) in methods(participants) {

@@ -165,18 +165,20 @@ unsafe fn strips<V: Vector, const R: usize>(system: &Dense, width: usize, k: usi
     unsafe {
         let (data, x) = (system.data.as_ptr(), theta.cast::<f64>());
         let zero = V::splat(0.0);
-        let mut sums: [[V; 4]; R] = std::array::from_fn(|r| [V::load(data.add(k + r)), zero, zero, zero]);
-        let strip: [*const Chunk; R] = std::array::from_fn(|r| data.add(width + (k + r) * system.columns));
+        let zeros = [zero; R];
+        let mut sums: [[V; R]; 4] = [std::array::from_fn(|r| V::load(data.add(k + r))), zeros, zeros, zeros];
+        let strips: [*const Chunk; R] = std::array::from_fn(|r| data.add(width + (k + r) * system.columns));
         for j in (0..system.columns).step_by(4) {
-            for i in 0..4 {
+            for (i, sums) in sums.iter_mut().enumerate() {
                 let x = V::splat(*x.add(j + i));
-                for r in 0..R {
-                    sums[r][i] = x.mul_add(V::load(strip[r].add(j + i)), sums[r][i]);
+                for (sum, strip) in sums.iter_mut().zip(strips) {
+                    *sum = x.mul_add(V::load(strip.add(j + i)), *sum);
                 }
             }
         }
-        for (r, [s0, s1, s2, s3]) in sums.into_iter().enumerate() {
-            s0.add(s1).add(s2.add(s3)).store(g.add(k + r));
+        let [s0, s1, s2, s3] = sums;
+        for r in 0..R {
+            s0[r].add(s1[r]).add(s2[r].add(s3[r])).store(g.add(k + r));
         }
     }
 }

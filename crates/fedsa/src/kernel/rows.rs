@@ -74,9 +74,7 @@ per_isa! {
             }
         }
         for iterate in iterates.chunks_exact_mut(start.len()) {
-            for k in 0..start.len() {
-                iterate[k] = start[k];
-            }
+            iterate.iter_mut().zip(&*start).for_each(|(to, from)| *to = *from);
         }
     }
 }
