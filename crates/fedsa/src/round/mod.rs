@@ -382,7 +382,7 @@ impl<'a> Run<'a> {
         // What is sent before the local steps is one operator.
         let steps = if part == Part::Operator { 1 } else { client.local_steps(t) };
         let (ns, fewest) = work(&**field, steps);
-        let shares = Shares::new(n, ns, fewest, rayon::current_num_threads());
+        let shares = Shares::new(n, ns, fewest, rayon::current_num_threads);
         // Divided blocks are summed when all their messages are there.
         let divided = shares.lanes < LANES;
         let job = Job {

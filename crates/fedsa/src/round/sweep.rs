@@ -117,10 +117,16 @@ impl Shares {
     ///
     /// Handing a task over takes some microseconds until another thread wakes up, so that tasks are to take some 50: small
     /// rounds stay on one thread, and the blocks of eight are divided only where that evens out long work.
-    pub fn new(n: usize, ns: f64, fewest: usize, threads: usize) -> Self {
+    pub fn new(n: usize, ns: f64, fewest: usize, threads: impl FnOnce() -> usize) -> Self {
         const TASK_NS: f64 = 50_000.0;
-        if threads == 1 || n as f64 * ns < 2.0 * TASK_NS {
-            return Self { grain: n.max(1), lanes: LANES };
+        let whole = Self { grain: n.max(1), lanes: LANES };
+        // Threads are not even counted for small rounds: that would start them.
+        if n as f64 * ns < 2.0 * TASK_NS {
+            return whole;
+        }
+        let threads = threads();
+        if threads == 1 {
+            return whole;
         }
         // How long the longest thread has to work, in agents.
         let longest = |lanes: usize| n.div_ceil(lanes).div_ceil(threads) * lanes;
@@ -340,7 +346,7 @@ mod tests {
 
     #[test]
     fn only_long_work_is_shared_out() {
-        let of = |n, ns, threads| Shares::new(n, ns, 1, threads);
+        let of = |n, ns, threads| Shares::new(n, ns, 1, || threads);
         // A hundred agents of one step stay together, and so does everything on one thread.
         assert_eq!(of(100, 24.0, 2), Shares { grain: 100, lanes: LANES });
         assert_eq!(of(8, 1e9, 1), Shares { grain: 8, lanes: LANES });
@@ -349,7 +355,7 @@ mod tests {
         assert_eq!(of(16, 1e6, 2), Shares { grain: LANES, lanes: LANES });
         assert_eq!(of(8, 1e6, 2), Shares { grain: 4, lanes: 4 });
         assert_eq!(of(8, 1e6, 8), Shares { grain: 1, lanes: 1 });
-        assert_eq!(Shares::new(8, 1e6, 4, 8), Shares { grain: 4, lanes: 4 });
+        assert_eq!(Shares::new(8, 1e6, 4, || 8), Shares { grain: 4, lanes: 4 });
         // Parts that would not be worth a task are none.
         assert_eq!(of(8, 20_000.0, 2).lanes, 4);
         assert_eq!(of(8, 20_000.0, 8).lanes, 4);
