@@ -9,8 +9,9 @@ use std::time::Instant;
 use fedsa::kernel::{Isa, LANES, Lanes};
 use fedsa::methods::{Settings as Method, fedlsa::FedLsa, scafflsa::Scafflsa};
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
-use fedsa::problem::{Field, NoFiles, Settings};
-use fedsa::random::{ALL, Purpose, stream};
+use fedsa::problem::mrp::{RandomMrp, Scope};
+use fedsa::problem::{Field, NoFiles, Problem, Sampled, Settings};
+use fedsa::random::{ALL, Purpose, Stream, stream};
 use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
@@ -30,13 +31,16 @@ fn main() {
         ["kernel"] => kernel(),
         ["scalar"] => scalar(),
         ["round"] => round(),
+        ["short"] => short(),
+        ["dense"] => dense(),
+        ["eight"] => eight(),
         ["scaling"] => scaling(),
         ["codecs"] => codecs(),
         ["links"] => links(),
         ["federation", heterogeneity, agents, method] => federation(heterogeneity, agents.parse().expect("a number"), method),
         _ => {
             eprintln!(
-                "usage: bench kernel | scalar | round | scaling | codecs | links | federation two-kernels|independent AGENTS fedlsa|scafflsa"
+                "usage: bench kernel | scalar | round | short | dense | eight | scaling | codecs | links | federation two-kernels|independent AGENTS fedlsa|scafflsa"
             );
             std::process::exit(2);
         }
@@ -53,6 +57,10 @@ fn time(units: f64, repetitions: usize, mut work: impl FnMut()) -> Value {
             start.elapsed().as_secs_f64() * 1e9 / units
         })
         .collect();
+    spread(&mut ns)
+}
+
+fn spread(ns: &mut [f64]) -> Value {
     ns.sort_by(f64::total_cmp);
     json!({ "least": ns[0], "median": ns[ns.len() / 2], "largest": ns[ns.len() - 1] })
 }
@@ -77,7 +85,7 @@ fn kernel() {
                     lanes.len = LANES.min(AGENTS - first);
                     for l in 0..lanes.len {
                         lanes.agents[l] = first + l;
-                        lanes.streams[l] = stream(0, Purpose::Sample, 0, first + l);
+                        lanes.set_stream(l, stream(0, Purpose::Sample, 0, first + l));
                     }
                     field.leg(&mut lanes, &etas);
                 }
@@ -179,6 +187,138 @@ fn round() {
     });
 }
 
+/// Rounds of one step of 100 agents, d = 8, on one thread and on two, in turn.
+fn short() {
+    let field = garnet(AGENTS, Law::Iid, Isa::best());
+    let uplink = Uplink::default();
+    for name in ["fedlsa", "scafflsa"] {
+        let rounds = 2_000;
+        let times =
+            in_turn([1, 2], (rounds * AGENTS) as f64, 25, || run(&*field, name, 1, &uplink), |run| (0..rounds).for_each(|_| run.step()));
+        report(&format!("{name} N={AGENTS} H=1"), times);
+    }
+}
+
+/// Mean operators as one would first write them: the rows of A one after the other, of the same bytes as the kernel's.
+struct Plain {
+    d: usize,
+    weights: Vec<f64>,
+    /// Each agent's matrix, column by column.
+    a: Vec<Vec<f64>>,
+    b: Vec<Vec<f64>>,
+}
+
+impl Problem for Plain {
+    type Obs = ();
+    fn dim(&self) -> usize {
+        self.d
+    }
+    fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+    fn sample(&self, _: usize, _: &mut [u64], _: &mut Stream, _: &mut ()) {}
+    fn apply(&self, c: usize, theta: &[f64], _: &(), out: &mut [f64]) {
+        self.mean(c, theta, out);
+    }
+    #[inline(always)]
+    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
+        out.copy_from_slice(&self.b[c]);
+        for (column, x) in self.a[c].chunks_exact(self.d).zip(theta) {
+            for (out, a) in out.iter_mut().zip(column) {
+                *out -= a * x;
+            }
+        }
+        true
+    }
+}
+
+const SIZES: [usize; 3] = [50, 200, 400];
+
+/// Eight agents with dense processes of their own, mean sampling.
+fn dense_field(d: usize) -> Box<dyn Field> {
+    let problem =
+        RandomMrp { agents: 8, states: 2 * d, features: d, kernel: Scope::PerAgent, rewards: Scope::PerAgent, ..RandomMrp::default() };
+    problem.field(&NoFiles, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap()
+}
+
+/// One local step on dense mean operators of eight agents, on one core, in turn with a plain loop over matrices of the
+/// same bytes; both compiled for the best instruction set.
+fn dense() {
+    for d in SIZES {
+        let field = dense_field(d);
+        let systems = field.systems().expect("linear");
+        let columns = |c: usize| (0..d * d).map(|k| systems.of(c).a[(k % d, k / d)]).collect();
+        let plain = Plain {
+            d,
+            weights: vec![1.0 / 8.0; 8],
+            a: (0..8).map(columns).collect(),
+            b: (0..8).map(|c| systems.of(c).b.clone()).collect(),
+        };
+        let plain = Sampled::new(plain, field.sampling(), Isa::best()).unwrap();
+        let steps = 20_000_000 / (8 * d * d) + 1;
+        let etas = vec![0.01; steps];
+        let mut ns = [Vec::new(), Vec::new()];
+        for _ in 0..25 {
+            for (field, ns) in [&*field, &plain as &dyn Field].into_iter().zip(&mut ns) {
+                let mut lanes = Lanes::new(d, 0);
+                (lanes.len, lanes.agents) = (8, std::array::from_fn(|l| l));
+                let start = Instant::now();
+                field.leg(&mut lanes, &etas);
+                ns.push(start.elapsed().as_secs_f64() * 1e9 / (8 * steps) as f64);
+                black_box(lanes.theta(0));
+            }
+        }
+        let [ours, plain] = [0, 1].map(|i| spread(&mut ns[i]));
+        let ratio = ours["least"].as_f64().unwrap() / plain["least"].as_f64().unwrap();
+        report(&format!("d={d}"), json!({ "ours": ours, "plain": plain, "ratio": ratio }));
+    }
+}
+
+/// Eight agents at d = 200 on one thread and on two, in turn: rounds alone, in ns a round, and with the setup, in ns.
+fn eight() {
+    let (d, steps, uplink) = (200, 100, Uplink::default());
+    let field = dense_field(d);
+    for name in ["fedlsa", "scafflsa"] {
+        // Short pieces, many times: the least is then of moments in which both cores were free.
+        let times = in_turn([1, 2], 1.0, 300, || run(&*field, name, steps, &uplink), |run| run.step());
+        report(&format!("{name} N=8 d={d} H={steps}"), times);
+    }
+    let whole = |(): &mut ()| {
+        let field = dense_field(d);
+        let mut run = run(&*field, "fedlsa", steps, &uplink);
+        (0..300).for_each(|_| run.step());
+    };
+    report(&format!("fedlsa N=8 d={d} H={steps}, setup and 300 rounds"), in_turn([1, 2], 1.0, 5, || (), whole));
+    report("setup alone", in_turn([1, 2], 1.0, 5, || (), |(): &mut ()| drop(dense_field(d))));
+}
+
+/// Times work on pools of so many threads in turn, so that what else the machine does falls on all alike: for each the
+/// least and median ns a unit, and the ratio of the least.
+fn in_turn<T: Send>(
+    threads: [usize; 2],
+    units: f64,
+    repetitions: usize,
+    make: impl Fn() -> T + Sync,
+    work: impl Fn(&mut T) + Sync,
+) -> Value {
+    let pools = threads.map(|n| rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap());
+    let mut states = threads.map(|_| make());
+    let mut ns = threads.map(|_| Vec::new());
+    for repetition in 0..=repetitions {
+        for ((pool, state), ns) in pools.iter().zip(&mut states).zip(&mut ns) {
+            let start = Instant::now();
+            pool.install(|| work(state));
+            // The first is not counted.
+            if repetition > 0 {
+                ns.push(start.elapsed().as_secs_f64() * 1e9 / units);
+            }
+        }
+    }
+    let [one, two] = [0, 1].map(|i| spread(&mut ns[i]));
+    let speedup = one["least"].as_f64().unwrap() / two["least"].as_f64().unwrap();
+    json!({ "one": one, "two": two, "speedup": speedup })
+}
+
 /// The same rounds on one core and on two.
 fn scaling() {
     for (agents, local_steps, heterogeneity) in [(AGENTS, 1000, Heterogeneity::Independent), (1_000_000, 10, Heterogeneity::TwoKernels)] {
@@ -269,7 +409,7 @@ fn links() {
                         lanes.len = LANES.min(AGENTS - first);
                         for l in 0..lanes.len {
                             lanes.agents[l] = first + l;
-                            lanes.streams[l] = stream(0, Purpose::Sample, t as u64, first + l);
+                            lanes.set_stream(l, stream(0, Purpose::Sample, t as u64, first + l));
                         }
                         field.leg(&mut lanes, &etas);
                     }

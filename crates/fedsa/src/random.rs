@@ -77,6 +77,7 @@ pub struct Key {
 
 impl Key {
     /// The key of (seed, purpose, round); draws outside rounds use round 0.
+    #[inline]
     pub fn new(seed: u64, purpose: Purpose, round: u64) -> Self {
         let a = mix(mix(seed ^ 0x6a09_e667_f3bc_c908) ^ mix((purpose as u64).wrapping_mul(WEYL)));
         let b = mix(a ^ 0xbb67_ae85_84ca_a73b);
@@ -155,20 +156,53 @@ impl TryRng for Stream {
 }
 
 /// `L` generators side by side, laid out so that the compiler makes vectors of them.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Streams<const L: usize> {
     s: [[u64; L]; 4],
 }
 
 impl<const L: usize> Streams<L> {
-    #[inline(always)]
-    pub(crate) fn gather(streams: &[Stream; L]) -> Self {
+    #[cfg(test)]
+    fn gather(streams: &[Stream; L]) -> Self {
         Self { s: std::array::from_fn(|w| std::array::from_fn(|l| streams[l].s[w])) }
     }
 
+    /// [`Key::stream`] of `L` agents, the same words side by side.
     #[inline(always)]
-    pub(crate) fn scatter(&self) -> [Stream; L] {
-        std::array::from_fn(|l| Stream { s: std::array::from_fn(|w| self.s[w][l]) })
+    pub(crate) fn open(key: &Key, agents: &[usize; L]) -> Self {
+        let mut s = [[0; L]; 4];
+        for l in 0..L {
+            let c = (agents[l] as u64).wrapping_mul(WEYL);
+            s[0][l] = mix(key.high.wrapping_add(c));
+            s[1][l] = mix(key.low ^ c);
+            s[2][l] = mix(s[0][l] ^ 0x3c6e_f372_fe94_f82b);
+            s[3][l] = mix(s[1][l] ^ 0xa54f_f53a_5f1d_36f1) | 1;
+        }
+        Self { s }
+    }
+
+    /// The stream of lane `l`.
+    #[inline(always)]
+    pub(crate) fn get(&self, l: usize) -> Stream {
+        Stream { s: self.s.map(|words| words[l]) }
+    }
+
+    /// Replaces the stream of lane `l`.
+    #[inline(always)]
+    pub(crate) fn set(&mut self, l: usize, stream: Stream) {
+        self.s.iter_mut().zip(stream.s).for_each(|(words, word)| words[l] = word);
+    }
+
+    /// The streams of the first `M` lanes.
+    #[inline(always)]
+    pub(crate) fn first<const M: usize>(&self) -> Streams<M> {
+        Streams { s: std::array::from_fn(|w| std::array::from_fn(|l| self.s[w][l])) }
+    }
+
+    /// Replaces those of the first `M` lanes.
+    #[inline(always)]
+    pub(crate) fn set_first<const M: usize>(&mut self, streams: &Streams<M>) {
+        self.s.iter_mut().zip(&streams.s).for_each(|(words, to)| words[..M].copy_from_slice(to));
     }
 
     /// The next bits of every lane, step by step.
@@ -220,7 +254,21 @@ mod tests {
                 assert_eq!(out[l], singles[l].bits());
             }
         }
-        assert_eq!(lanes.scatter(), singles);
+        assert_eq!(lanes, Streams::gather(&singles));
+    }
+
+    #[test]
+    fn streams_side_by_side_are_those_of_their_agents() {
+        let agents = [3, 0, 8, 9, 1 << 40, 77, usize::MAX - 1, 5];
+        let key = Key::new(11, Purpose::Sample, 9);
+        let mut lanes = Streams::open(&key, &agents);
+        agents.iter().enumerate().for_each(|(l, c)| assert_eq!(lanes.get(l), key.stream(*c)));
+        let first = lanes.first::<4>();
+        (0..4).for_each(|l| assert_eq!(first.get(l), key.stream(agents[l])));
+        lanes.set(0, key.stream(1));
+        assert_eq!(lanes.get(0), key.stream(1));
+        lanes.set_first(&first);
+        assert_eq!(lanes, Streams::open(&key, &agents));
     }
 
     #[test]

@@ -161,7 +161,16 @@ pub struct Leg {
 
 impl Steps {
     /// The local steps of round t.
+    #[inline]
     pub fn of(&self, t: u64) -> Leg {
+        match (self.local, self.size) {
+            (LocalSteps::Fixed(len), StepSize::Constant(eta)) => Leg { len, sum: eta * len as f64, eta, decay: None },
+            _ => self.varying(t),
+        }
+    }
+
+    /// As [`Steps::of`], where rounds differ.
+    fn varying(&self, t: u64) -> Leg {
         let len = match self.local {
             LocalSteps::Fixed(h) => h,
             LocalSteps::Geometric { talk, seed } => {
@@ -183,7 +192,14 @@ impl Steps {
 }
 
 impl Leg {
+    /// The size of all steps, where they have one.
+    #[inline]
+    pub fn constant(&self) -> Option<f64> {
+        self.decay.is_none().then_some(self.eta)
+    }
+
     /// The step sizes of some of the steps, in order; `steps` lies within `0..len`.
+    #[inline]
     pub fn fill(&self, steps: Range<usize>, etas: &mut Vec<f64>) {
         etas.clear();
         match self.decay {

@@ -10,8 +10,13 @@ pub fn pairwise(blocks: &mut [f64], d: usize) {
     let mut n = blocks.len() / d;
     while n > 1 {
         for i in 0..n / 2 {
-            for k in 0..d {
-                blocks[i * d + k] = blocks[2 * i * d + k] + blocks[(2 * i + 1) * d + k];
+            let (to, from) = blocks.split_at_mut((2 * i + 1) * d);
+            let from = &from[..d];
+            if i == 0 {
+                to.iter_mut().zip(from).for_each(|(to, y)| *to += y);
+            } else {
+                let (to, x) = to.split_at_mut(2 * i * d);
+                to[i * d..][..d].iter_mut().zip(x.iter().zip(from)).for_each(|(to, (x, y))| *to = x + y);
             }
         }
         if n % 2 == 1 {

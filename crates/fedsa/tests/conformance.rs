@@ -198,6 +198,39 @@ fn results_do_not_depend_on_threads_or_instruction_sets() {
     }
 }
 
+/// Eight agents are one block, which threads share where its work is long; the order of sums stays.
+#[test]
+fn a_block_that_threads_share_gives_the_same_bits() {
+    let mut lossy = Uplink::default();
+    fedsa::uplink::medium::Settings::install(&fedsa::uplink::medium::erasure::Erasure { success: 0.6 }, &mut lossy).unwrap();
+    let links = [Uplink::default(), lossy];
+    let wide = fedsa::problem::mrp::RandomMrp { agents: 8, states: 30, features: 20, ..Default::default() };
+    let all = |threads: usize| -> Vec<Vec<u64>> {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let mut out = Vec::new();
+            for (problem, law) in [(&wide, Law::Mean), (&wide, Law::Iid), (&wide, Law::Markov)] {
+                let field = field(problem, law);
+                for name in ["fedlsa", "scafflsa", "fedhsa"] {
+                    let method = method(name, r#"{"step_size": 0.0001, "local_steps": 15000}"#);
+                    for link in &links {
+                        let mut engine = run(&*field, &*method, link, 5);
+                        (0..3).for_each(|_| engine.step());
+                        out.push(bits(engine.theta()));
+                        out.push(vec![engine.ledger().bits_up, engine.ledger().samples, engine.ledger().messages]);
+                        out.push(engine.save().into_iter().map(u64::from).collect());
+                    }
+                }
+            }
+            out
+        })
+    };
+    let expected = all(1);
+    for threads in [2, 3, 8] {
+        assert_eq!(all(threads), expected, "{threads} threads");
+    }
+}
+
 #[test]
 fn an_abandoned_round_leaves_no_trace_once_the_run_is_restored() {
     for participants in [Some(10), None] {

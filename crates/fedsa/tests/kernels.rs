@@ -16,7 +16,7 @@ fn after_leg(field: &dyn Field, agents: &[usize], etas: &[f64]) -> Vec<u64> {
     lanes.len = agents.len();
     for (l, c) in agents.iter().enumerate() {
         lanes.agents[l] = *c;
-        lanes.streams[l] = stream(3, Purpose::Sample, 7, *c);
+        lanes.set_stream(l, stream(3, Purpose::Sample, 7, *c));
         let mut start = stream(3, Purpose::Start, 0, *c);
         let len = lanes.chain_len;
         field.start_chain(*c, &mut start, &mut lanes.chains[l * len..(l + 1) * len]);
@@ -35,7 +35,7 @@ fn after_leg(field: &dyn Field, agents: &[usize], etas: &[f64]) -> Vec<u64> {
     for l in 0..agents.len() {
         bits.extend(flat(&lanes.theta)[l * 8 * lanes.width..][..d].iter().map(|x| x.to_bits()));
         bits.extend(flat(&lanes.observed)[l * 8 * lanes.width..][..d].iter().map(|x| x.to_bits()));
-        bits.push(lanes.streams[l].bits());
+        bits.push(lanes.stream(l).bits());
     }
     bits.extend(&lanes.chains[..agents.len() * lanes.chain_len]);
     bits
@@ -59,6 +59,7 @@ fn fields() -> Vec<(&'static str, Box<dyn Settings>)> {
                 ..RandomMrp::default()
             }),
         ),
+        ("six chunks", Box::new(RandomMrp { agents: 11, states: 50, features: 45, kernel: Scope::PerAgent, ..RandomMrp::default() })),
         ("linear", Box::new(LinearSystems { agents: 11, dim: 5, ..LinearSystems::default() })),
         (
             "linear with noise",
@@ -74,7 +75,17 @@ fn fields() -> Vec<(&'static str, Box<dyn Settings>)> {
 
 #[test]
 fn kernels_agree_to_the_bit() {
-    let etas: Vec<f64> = (0..57).map(|h| 0.1 / (1.0 + 0.01 * f64::from(h))).collect();
+    agree_on_legs_of(57);
+}
+
+/// Short legs have loops of their own.
+#[test]
+fn kernels_agree_on_short_legs() {
+    (1..=5).for_each(agree_on_legs_of);
+}
+
+fn agree_on_legs_of(steps: u32) {
+    let etas: Vec<f64> = (0..steps).map(|h| 0.1 / (1.0 + 0.01 * f64::from(h))).collect();
     let samplings = [
         Sampling { kind: Law::Mean, ..Sampling::default() },
         Sampling::default(),

@@ -358,7 +358,7 @@ fn noise_of(field: &dyn Field, c: usize, theta: &[f64], steps: usize) -> Vec<Vec
     let d = field.dim();
     let mut lanes = Lanes::new(d, field.chain_len());
     (lanes.len, lanes.agents[0]) = (1, c);
-    lanes.streams[0] = stream(4, Purpose::Sample, 0, c);
+    lanes.set_stream(0, stream(4, Purpose::Sample, 0, c));
     field.start_chain(c, &mut stream(4, Purpose::Chain, 0, c), &mut lanes.chains[..field.chain_len()]);
     lanes.theta_mut(0)[..d].copy_from_slice(theta);
     let mut mean = vec![0.0; d];

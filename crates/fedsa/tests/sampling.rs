@@ -109,7 +109,7 @@ fn transitions(field: &dyn Field, steps: usize) -> [Vec<(usize, usize)>; LANES] 
     let mut lanes = Lanes::new(field.dim(), field.chain_len());
     lanes.len = LANES;
     for l in 0..LANES {
-        lanes.streams[l] = stream(9, Purpose::Sample, 0, l);
+        lanes.set_stream(l, stream(9, Purpose::Sample, 0, l));
         let words = l * lanes.chain_len..(l + 1) * lanes.chain_len;
         field.start_chain(0, &mut stream(9, Purpose::Chain, 0, l), &mut lanes.chains[words]);
     }
@@ -216,7 +216,7 @@ fn logs_are_replayed_in_order_or_drawn_at_random() {
         let field = common::logs(vec![log.clone()], law);
         let mut lanes = Lanes::new(1, field.chain_len());
         lanes.len = 1;
-        lanes.streams[0] = stream(2, Purpose::Sample, 0, 0);
+        lanes.set_stream(0, stream(2, Purpose::Sample, 0, 0));
         field.start_chain(0, &mut stream(2, Purpose::Chain, 0, 0), &mut lanes.chains[..field.chain_len()]);
         let step = |_| {
             lanes.theta.fill(Default::default());
@@ -483,7 +483,7 @@ fn noise_of(field: &dyn Field, agent: usize, steps: usize) -> Vec<Vec<f64>> {
     let d = field.dim();
     let mut lanes = Lanes::new(d, field.chain_len());
     (lanes.len, lanes.agents[0]) = (1, agent);
-    lanes.streams[0] = stream(4, Purpose::Sample, 0, agent);
+    lanes.set_stream(0, stream(4, Purpose::Sample, 0, agent));
     field.start_chain(agent, &mut stream(4, Purpose::Chain, 0, agent), &mut lanes.chains[..field.chain_len()]);
     let mut mean = vec![0.0; d];
     field.mean(agent, &vec![0.0; d], &mut mean);

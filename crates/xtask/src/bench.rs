@@ -42,6 +42,31 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
     }
     all.insert("round_ns".into(), object(&rounds));
 
+    let short = engine(&["short"])?;
+    println!("\nA round of one step, d = 8, ns an agent  one thread        two  two over one");
+    for (name, result) in &short {
+        let ns = |threads: &str| number(&result[threads], "least");
+        println!("{name:<38} {:>12.1} {:>10.1} {:>13.2}", ns("one"), ns("two"), ns("two") / ns("one"));
+    }
+    all.insert("short_round_ns".into(), object(&short));
+
+    let dense = engine(&["dense"])?;
+    println!("\nA step on a dense mean operator, ns           ours  plain loop  ours over it    GB/s");
+    for (name, result) in &dense {
+        let d: f64 = name.trim_start_matches("d=").parse().unwrap_or(f64::NAN);
+        let (ours, plain) = (number(&result["ours"], "least"), number(&result["plain"], "least"));
+        println!("{name:<38} {ours:>11.0} {plain:>11.0} {:>13.2} {:>7.0}", number(result, "ratio"), 8.0 * d * d / ours);
+    }
+    all.insert("dense_step_ns".into(), object(&dense));
+
+    let eight = engine(&["eight"])?;
+    println!("\nEight agents, dense, ms                  one thread        two  speed-up (least times)");
+    for (name, result) in &eight {
+        let ms = |threads: &str| number(&result[threads], "least") / 1e6;
+        println!("{name:<48} {:>8.2} {:>8.2} {:>9.2}", ms("one"), ms("two"), number(result, "speedup"));
+    }
+    all.insert("eight_agents_ns".into(), object(&eight));
+
     let scaling = engine(&["scaling"])?;
     println!("\nA round on one core and on two, us       one core  two cores  speed-up (least times)");
     for (name, result) in &scaling {

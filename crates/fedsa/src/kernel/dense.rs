@@ -4,8 +4,8 @@ use super::vector::{self, Vector};
 use super::{Chunk, Isa, LANES, Lanes, chunks, to_chunks};
 use crate::problem::systems::System;
 
-/// A linear mean operator laid out for the kernel: `b`, then the columns of
-/// `-A`, each padded to whole chunks, their number padded to a multiple of four.
+/// A linear mean operator laid out for the kernel: `b`, then `-A` in strips of eight rows, a strip column by column
+/// as it is read; rows padded to whole chunks, the number of columns to a multiple of four.
 #[derive(Debug, Clone)]
 pub struct Dense {
     d: usize,
@@ -20,10 +20,10 @@ impl Dense {
         let columns = d.next_multiple_of(4);
         let mut data = Vec::with_capacity((columns + 1) * chunks(d));
         data.extend(to_chunks(&system.b));
-        for j in 0..d {
-            data.extend(to_chunks(&(0..d).map(|i| -system.a[(i, j)]).collect::<Vec<_>>()));
+        let entry = |i: usize, j: usize| if i < d && j < d { -system.a[(i, j)] } else { 0.0 };
+        for k in 0..chunks(d) {
+            data.extend((0..columns).map(|j| Chunk(std::array::from_fn(|i| entry(8 * k + i, j)))));
         }
-        data.resize((columns + 1) * chunks(d), Chunk::default());
         Self { d, columns, data }
     }
 
@@ -36,7 +36,7 @@ impl Dense {
             let mut acc = [self.data[k].0, [0.0; 8], [0.0; 8], [0.0; 8]];
             for j in 0..self.columns {
                 let theta = theta.get(j).copied().unwrap_or(0.0);
-                let column = &self.data[(j + 1) * width + k].0;
+                let column = &self.data[width + k * self.columns + j].0;
                 for (acc, a) in acc[j % 4].iter_mut().zip(column) {
                     *acc = theta.mul_add(*a, *acc);
                 }
@@ -96,42 +96,89 @@ unsafe fn steps<V: Vector>(lanes: &mut Lanes, systems: &[&Dense], etas: &[f64]) 
 
 /// The steps with vectors of `W` chunks, or of `lanes.width` when W is 0.
 ///
-/// Lanes take turns inside a step, so that their dependency chains overlap.
+/// Lanes of small operators take turns inside a step, so that their dependency chains overlap; a large operator takes
+/// all its steps before the next, so that it stays in the cache.
 ///
 /// # Safety
 /// As [`leg`] asserts.
 #[inline(always)]
 unsafe fn lane_steps<V: Vector, const W: usize>(lanes: &mut Lanes, systems: &[&Dense], etas: &[f64]) {
-    let width = if W == 0 { lanes.width } else { W };
-    for &eta in etas {
+    if W == 0 {
         for (l, system) in systems.iter().enumerate() {
-            let theta = lanes.theta[l * width..][..width].as_mut_ptr();
-            let drift = lanes.drift[l * width..][..width].as_ptr();
-            let g = lanes.spare[..width].as_mut_ptr();
-            let data = system.data.as_ptr();
-            // SAFETY: `leg` asserted that a system holds width chunks of b and as many for
-            // each of its columns, whose number is at most that of theta's padded components.
-            unsafe {
-                let zero = V::splat(0.0);
-                for k in 0..width {
-                    let [mut g0, mut g1, mut g2, mut g3] = [V::load(data.add(k)), zero, zero, zero];
-                    let x = theta.cast::<f64>();
-                    let mut column = data.add(width + k);
-                    for j in (0..system.columns).step_by(4) {
-                        g0 = V::splat(*x.add(j)).mul_add(V::load(column), g0);
-                        g1 = V::splat(*x.add(j + 1)).mul_add(V::load(column.add(width)), g1);
-                        g2 = V::splat(*x.add(j + 2)).mul_add(V::load(column.add(2 * width)), g2);
-                        g3 = V::splat(*x.add(j + 3)).mul_add(V::load(column.add(3 * width)), g3);
-                        column = column.add(4 * width);
-                    }
-                    g0.add(g1).add(g2.add(g3)).store(g.add(k));
-                }
-                let eta = V::splat(eta);
-                for k in 0..width {
-                    let s = V::load(g.add(k)).add(V::load(drift.add(k)));
-                    eta.mul_add(s, V::load(theta.add(k))).store(theta.add(k));
+            for &eta in etas {
+                // SAFETY: handed on.
+                unsafe { step::<V, W>(lanes, l, system, eta) };
+            }
+        }
+    } else {
+        for &eta in etas {
+            for (l, system) in systems.iter().enumerate() {
+                // SAFETY: handed on.
+                unsafe { step::<V, W>(lanes, l, system, eta) };
+            }
+        }
+    }
+}
+
+/// One step of one lane.
+///
+/// # Safety
+/// As [`leg`] asserts.
+#[inline(always)]
+unsafe fn step<V: Vector, const W: usize>(lanes: &mut Lanes, l: usize, system: &Dense, eta: f64) {
+    let width = if W == 0 { lanes.width } else { W };
+    let theta = lanes.theta[l * width..][..width].as_mut_ptr();
+    let drift = lanes.drift[l * width..][..width].as_ptr();
+    let g = lanes.spare[..width].as_mut_ptr();
+    // SAFETY: `leg` asserted that a system holds width chunks of b and as many strips of
+    // columns, whose number is at most that of theta's padded components.
+    unsafe {
+        let mut k = 0;
+        while W == 0 && k + V::ROWS <= width {
+            // ROWS is 4 or 1.
+            if V::ROWS == 4 {
+                strips::<V, 4>(system, width, k, theta, g)
+            } else {
+                strips::<V, 1>(system, width, k, theta, g)
+            }
+            k += V::ROWS;
+        }
+        while k < width {
+            strips::<V, 1>(system, width, k, theta, g);
+            k += 1;
+        }
+        let eta = V::splat(eta);
+        for k in 0..width {
+            let s = V::load(g.add(k)).add(V::load(drift.add(k)));
+            eta.mul_add(s, V::load(theta.add(k))).store(theta.add(k));
+        }
+    }
+}
+
+/// Chunks `k..k + R` of `b - A theta`.
+///
+/// # Safety
+/// As [`step`] says.
+#[inline(always)]
+unsafe fn strips<V: Vector, const R: usize>(system: &Dense, width: usize, k: usize, theta: *const Chunk, g: *mut Chunk) {
+    // SAFETY: as `step` says.
+    unsafe {
+        let (data, x) = (system.data.as_ptr(), theta.cast::<f64>());
+        let zero = V::splat(0.0);
+        let zeros = [zero; R];
+        let mut sums: [[V; R]; 4] = [std::array::from_fn(|r| V::load(data.add(k + r))), zeros, zeros, zeros];
+        let strips: [*const Chunk; R] = std::array::from_fn(|r| data.add(width + (k + r) * system.columns));
+        for j in (0..system.columns).step_by(4) {
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let x = V::splat(*x.add(j + i));
+                for (sum, strip) in sums.iter_mut().zip(strips) {
+                    *sum = x.mul_add(V::load(strip.add(j + i)), *sum);
                 }
             }
+        }
+        let [s0, s1, s2, s3] = sums;
+        for r in 0..R {
+            s0[r].add(s1[r]).add(s2[r].add(s3[r])).store(g.add(k + r));
         }
     }
 }

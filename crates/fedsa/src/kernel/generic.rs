@@ -41,15 +41,17 @@ fn steps<P: Problem>(problem: &P, lanes: &mut Lanes, etas: &[f64], batch: usize)
     let mut one = vec![0.0; d];
     for l in 0..lanes.len {
         let agent = lanes.agents[l];
+        let mut stream = lanes.streams.get(l);
         for &eta in etas {
             let chain = &mut lanes.chains[l * lanes.chain_len..][..lanes.chain_len];
             let theta = super::flat_mut(&mut lanes.theta[l * lanes.width..][..lanes.width]);
             let drift = super::flat(&lanes.drift[l * lanes.width..][..lanes.width]);
-            operator(problem, agent, &theta[..d], chain, &mut lanes.streams[l], batch, &mut z, &mut g, &mut one);
+            operator(problem, agent, &theta[..d], chain, &mut stream, batch, &mut z, &mut g, &mut one);
             for ((theta, g), drift) in theta.iter_mut().zip(&g).zip(drift) {
                 *theta = eta.mul_add(g + drift, *theta);
             }
         }
+        lanes.streams.set(l, stream);
     }
 }
 
@@ -90,13 +92,13 @@ fn observations<P: Problem>(problem: &P, lanes: &mut Lanes, advance: bool, batch
     for l in 0..lanes.len {
         let words = l * lanes.chain_len..(l + 1) * lanes.chain_len;
         chain.copy_from_slice(&lanes.chains[words.clone()]);
-        let mut stream = lanes.streams[l];
+        let mut stream = lanes.streams.get(l);
         let g = &mut super::flat_mut(&mut lanes.observed[l * lanes.width..][..lanes.width])[..d];
         let theta = &super::flat(&lanes.theta[l * lanes.width..][..lanes.width])[..d];
         operator(problem, lanes.agents[l], theta, &mut chain, &mut stream, batch, &mut z, g, &mut one);
         if advance {
             lanes.chains[words].copy_from_slice(&chain);
-            lanes.streams[l] = stream;
+            lanes.streams.set(l, stream);
         }
     }
 }

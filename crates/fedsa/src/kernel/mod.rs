@@ -15,10 +15,13 @@
 
 pub mod dense;
 pub mod generic;
+pub(crate) mod rows;
 pub mod td;
 pub(crate) mod vector;
 
-use crate::random::Stream;
+use std::sync::OnceLock;
+
+use crate::random::{ALL, Key, Purpose, Stream, Streams};
 
 /// Agents processed side by side.
 pub const LANES: usize = 8;
@@ -62,25 +65,34 @@ pub enum Isa {
 }
 
 impl Isa {
+    const ALL: [Isa; 3] = [Isa::Portable, Isa::Avx2, Isa::Avx512];
+
     /// All that this processor supports, slowest first.
     pub fn available() -> Vec<Isa> {
-        [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|isa| isa.is_available()).collect()
+        Isa::ALL.into_iter().filter(|isa| isa.is_available()).collect()
     }
 
     /// The fastest that this processor supports.
+    #[inline]
     pub fn best() -> Isa {
-        *Isa::available().last().expect("portable code runs everywhere")
+        static BEST: OnceLock<Isa> = OnceLock::new();
+        *BEST.get_or_init(|| Isa::ALL.into_iter().rfind(|isa| isa.is_detected()).expect("portable code runs everywhere"))
     }
 
-    /// Whether this processor supports it.
+    /// Whether this processor supports it: each includes those before it.
+    #[inline]
     pub fn is_available(self) -> bool {
+        self <= Isa::best()
+    }
+
+    fn is_detected(self) -> bool {
         match self {
             Isa::Portable => true,
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => {
-                Isa::Avx2.is_available()
+                Isa::Avx2.is_detected()
                     && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
@@ -94,7 +106,7 @@ impl Isa {
 /// Up to eight agents at work: their iterates, drifts and sampling processes.
 #[derive(Debug, Clone)]
 pub struct Lanes {
-    /// The agents' places in the data; lanes beyond `len` are idle.
+    /// The agents' places in the data; lanes beyond `len` are idle, whatever they name.
     pub agents: [usize; LANES],
     /// Who they are in the federation: the keys of their draws.
     pub identities: [usize; LANES],
@@ -105,17 +117,25 @@ pub struct Lanes {
     /// `theta_c` of every lane, `width` chunks each.
     pub theta: Vec<Chunk>,
     /// The drift of every lane, `width` chunks each.
-    pub drift: Vec<Chunk>,
+    pub(crate) drift: Vec<Chunk>,
+    /// Whether all drifts are known to be zero.
+    pub(crate) is_still: bool,
     /// The state of every lane's sampling process, `chain_len` words each.
     pub chains: Vec<u64>,
     /// Words per sampling process.
     pub chain_len: usize,
     /// The random stream of every lane.
-    pub streams: [Stream; LANES],
+    pub(crate) streams: Streams<LANES>,
     /// `g_c(theta, z)` of every lane after an observation, `width` chunks each.
     pub observed: Vec<Chunk>,
     /// The step sizes of the leg under way.
-    pub etas: Vec<f64>,
+    pub(crate) etas: Vec<f64>,
+    /// What all of them are, if they are known to be alike.
+    pub(crate) eta: Option<f64>,
+    /// The key that streams were last opened with, and what it is the key of.
+    pub(crate) opened: ((u64, Purpose, u64), Key),
+    /// The iterate that all lanes started from, `width` chunks.
+    pub(crate) start: Vec<Chunk>,
     /// Where idle lanes of a kernel write, `width` chunks.
     spare: Vec<Chunk>,
 }
@@ -124,6 +144,7 @@ impl Lanes {
     /// Lanes for vectors of `d` components and sampling processes of `chain_len` words.
     pub fn new(d: usize, chain_len: usize) -> Self {
         let width = chunks(d);
+        let opened = ((0, Purpose::Fresh, 0), Key::new(0, Purpose::Fresh, 0));
         Self {
             agents: [0; LANES],
             identities: [0; LANES],
@@ -131,13 +152,27 @@ impl Lanes {
             width,
             theta: vec![Chunk::default(); LANES * width],
             drift: vec![Chunk::default(); LANES * width],
+            is_still: true,
             chains: vec![0; LANES * chain_len],
             chain_len,
-            streams: [Stream::default(); LANES],
+            streams: Streams::open(&opened.1, &[ALL; LANES]),
+            opened,
             observed: vec![Chunk::default(); LANES * width],
             etas: Vec::new(),
+            eta: None,
+            start: vec![Chunk::default(); width],
             spare: vec![Chunk::default(); width],
         }
+    }
+
+    /// The random stream of lane `l`.
+    pub fn stream(&self, l: usize) -> Stream {
+        self.streams.get(l)
+    }
+
+    /// Replaces the random stream of lane `l`.
+    pub fn set_stream(&mut self, l: usize, stream: Stream) {
+        self.streams.set(l, stream);
     }
 
     /// The iterate of lane `l`, padding included.
@@ -152,6 +187,7 @@ impl Lanes {
 
     /// The drift of lane `l`, padding included.
     pub fn drift_mut(&mut self, l: usize) -> &mut [f64] {
+        self.is_still = false;
         flat_mut(&mut self.drift[l * self.width..(l + 1) * self.width])
     }
 }

@@ -52,8 +52,9 @@ pub struct Transition {
 pub struct Table {
     gamma: f64,
     bits: u32,
-    /// How many feature rows the transitions may name.
-    rows: usize,
+    /// The feature rows that the transitions name, `width` chunks each.
+    rows: Arc<Vec<Chunk>>,
+    width: usize,
     columns: Vec<Column>,
     transitions: Arc<[Transition]>,
     /// The chain's next state after each transition; empty for i.i.d. draws.
@@ -61,20 +62,30 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table over feature rows `0..rows`. `columns` holds `2^bits` columns
+    /// A table over feature rows of `width` chunks each. `columns` holds `2^bits` columns
     /// for each state of the chain, or once for i.i.d. draws (`successors` empty).
     ///
     /// # Panics
     /// When an index is out of range: tables are built by this crate from validated input.
-    pub fn new(gamma: f64, bits: u32, columns: Vec<Column>, transitions: Arc<[Transition]>, successors: Vec<u32>, rows: usize) -> Self {
+    pub fn new(
+        gamma: f64,
+        bits: u32,
+        columns: Vec<Column>,
+        transitions: Arc<[Transition]>,
+        successors: Vec<u32>,
+        rows: Arc<Vec<Chunk>>,
+        width: usize,
+    ) -> Self {
+        assert!(width >= 1 && rows.len().is_multiple_of(width));
+        let count = rows.len() / width;
         assert!((1..32).contains(&bits) && !transitions.is_empty());
-        assert!(transitions.iter().all(|t| (t.phi as usize) < rows && (t.next as usize) < rows));
+        assert!(transitions.iter().all(|t| (t.phi as usize) < count && (t.next as usize) < count));
         assert!(columns.iter().all(|c| c.outcomes.iter().all(|z| (*z as usize) < transitions.len())));
         let states = columns.len() >> bits;
         assert!(states >= 1 && columns.len() == states << bits);
         assert!(successors.is_empty() && states == 1 || successors.len() == transitions.len());
         assert!(successors.iter().all(|s| (*s as usize) < states));
-        Self { gamma, bits, rows, columns, transitions, successors }
+        Self { gamma, bits, rows, width, columns, transitions, successors }
     }
 
     /// The discount factor.
@@ -103,6 +114,29 @@ impl Table {
         let column = &self.columns[((state << self.bits) + (bits >> (64 - self.bits))) as usize];
         let z = column.outcome(bits);
         (&self.transitions[z], self.successors.get(z).map_or(0, |s| u64::from(*s)))
+    }
+}
+
+/// The tables of all kinds of agents, which are all of one width, and all chains or none.
+#[derive(Debug, Clone, Default)]
+pub struct Tables {
+    all: Vec<Table>,
+}
+
+impl Tables {
+    /// # Panics
+    /// When the tables are of several widths, or only some are chains.
+    pub fn new(all: Vec<Table>) -> Self {
+        assert!(all.iter().all(|table| table.width == all[0].width && table.is_chain() == all[0].is_chain()));
+        Self { all }
+    }
+}
+
+impl std::ops::Deref for Tables {
+    type Target = [Table];
+    #[inline]
+    fn deref(&self) -> &[Table] {
+        &self.all
     }
 }
 
@@ -160,27 +194,58 @@ pub fn column_bits(n: usize) -> u32 {
     n.next_power_of_two().trailing_zeros().max(1)
 }
 
-/// What a lane needs of its agent: the table and the feature rows (`width` chunks a row).
-#[derive(Clone, Copy)]
-pub struct LaneTable<'a> {
-    /// The agent's transitions.
-    pub table: &'a Table,
-    /// The agent's feature rows, `width` chunks each, as many as its table was built for.
-    pub rows: &'a [Chunk],
+/// Runs the leg for all lanes: `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`.
+/// `kinds` are the lanes' tables; those of idle lanes repeat the last.
+#[inline]
+pub fn leg(lanes: &mut Lanes, tables: &Tables, kinds: &[usize; LANES], etas: &[f64], isa: Isa) {
+    let tables = kinds.map(|kind| &tables.all[kind]);
+    let tables = &tables;
+    assert!((1..=LANES).contains(&lanes.len) && isa.is_available());
+    assert!(lanes.theta.len() == LANES * lanes.width && lanes.drift.len() == LANES * lanes.width && lanes.spare.len() == lanes.width);
+    assert!(tables[0].width == lanes.width && tables[0].is_chain() == (lanes.chain_len == 1));
+    // Few agents go in a smaller group: lanes would idle.
+    match lanes.len {
+        1..=2 => of_size::<2>(lanes, tables, etas, isa),
+        3..=4 => of_size::<4>(lanes, tables, etas, isa),
+        _ => of_size::<8>(lanes, tables, etas, isa),
+    }
 }
 
-/// Runs the leg for all lanes: `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`.
-pub fn leg(lanes: &mut Lanes, tables: &[LaneTable<'_>], etas: &[f64], isa: Isa) {
-    assert!(tables.len() == lanes.len && lanes.len <= LANES && isa.is_available());
-    let mut l = 0;
-    while l < lanes.len {
-        // Few agents left over go in a smaller group: lanes would idle.
-        l += match lanes.len - l {
-            1..=2 => group::<2>(lanes, tables, l, etas, isa),
-            3..=4 => group::<4>(lanes, tables, l, etas, isa),
-            _ => group::<8>(lanes, tables, l, etas, isa),
+#[inline]
+fn of_size<const L: usize>(lanes: &mut Lanes, tables: &[&Table; LANES], etas: &[f64], isa: Isa) {
+    match (lanes.width, lanes.chain_len == 1) {
+        (1, false) => run::<L, 1, false>(lanes, tables, etas, isa),
+        (1, true) => run::<L, 1, true>(lanes, tables, etas, isa),
+        (_, false) => run::<L, 0, false>(lanes, tables, etas, isa),
+        (_, true) => run::<L, 0, true>(lanes, tables, etas, isa),
+    }
+}
+
+fn run<const L: usize, const W: usize, const CHAIN: bool>(lanes: &mut Lanes, tables: &[&Table; LANES], etas: &[f64], isa: Isa) {
+    // SAFETY: `leg` checked the instruction set and the lengths of vectors.
+    unsafe {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => run_avx512::<L, W, CHAIN>(lanes, tables, etas),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => run_avx2::<L, W, CHAIN>(lanes, tables, etas),
+            _ => group::<vector::Portable, L, W, CHAIN>(lanes, tables, etas),
         }
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
+unsafe fn run_avx512<const L: usize, const W: usize, const CHAIN: bool>(lanes: &mut Lanes, tables: &[&Table; LANES], etas: &[f64]) {
+    // SAFETY: as in `run`.
+    unsafe { group::<vector::Avx512, L, W, CHAIN>(lanes, tables, etas) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn run_avx2<const L: usize, const W: usize, const CHAIN: bool>(lanes: &mut Lanes, tables: &[&Table; LANES], etas: &[f64]) {
+    // SAFETY: as in `run`.
+    unsafe { group::<vector::Avx2, L, W, CHAIN>(lanes, tables, etas) }
 }
 
 /// `L` agents of one leg, as the kernel sees them.
@@ -199,72 +264,121 @@ struct Group<'a, const L: usize> {
     width: usize,
 }
 
-/// Runs lanes `first..first + L`; lanes beyond the last repeat it in scratch memory. Returns L.
-fn group<const L: usize>(lanes: &mut Lanes, tables: &[LaneTable<'_>], first: usize, etas: &[f64], isa: Isa) -> usize {
-    let used = (lanes.len - first).min(L);
-    let lane = |l: usize| first + l.min(used - 1);
-    let width = lanes.width;
-    let chain = lanes.chain_len == 1;
-    for t in &tables[first..first + used] {
-        assert!(t.table.is_chain() == chain && t.table.rows * width <= t.rows.len());
+/// Runs the first `L` lanes, idle ones in scratch memory. Everything that the steps read is put together here, in
+/// code of the same instruction set: narrower stores would have to reach the cache before wide loads see them.
+///
+/// # Safety
+/// The instruction set is available, and vectors, tables and lanes have the lengths that [`leg`] asserts.
+#[inline(always)]
+unsafe fn group<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(lanes: &mut Lanes, tables: &[&Table; LANES], etas: &[f64]) {
+    let used = lanes.len;
+    let tables: &[&Table; L] = tables.first_chunk().expect("at most all lanes");
+    let mut states = [0; L];
+    if CHAIN {
+        states = std::array::from_fn(|l| lanes.chains[l.min(used - 1)]);
+        assert!((0..L).all(|l| states[l] < tables[l].states() as u64));
     }
-    assert!(lanes.theta.len() == LANES * width && lanes.drift.len() == LANES * width && lanes.spare.len() == width);
-    let theta = lanes.theta.as_mut_ptr();
-    let spare = lanes.spare.as_mut_ptr();
-    let mut group = Group::<L> {
-        // SAFETY: lane(l) < LANES, so the pointers stay inside the arrays whose length is asserted above.
-        theta: std::array::from_fn(|l| if l < used { unsafe { theta.add(lane(l) * width) } } else { spare }),
-        drift: std::array::from_fn(|l| lanes.drift[lane(l) * width..].as_ptr()),
-        rows: std::array::from_fn(|l| tables[lane(l)].rows.as_ptr()),
-        tables: std::array::from_fn(|l| tables[lane(l)].table),
-        gammas: std::array::from_fn(|l| tables[lane(l)].table.gamma),
-        shifts: std::array::from_fn(|l| 64 - tables[lane(l)].table.bits),
-        columns: std::array::from_fn(|l| tables[lane(l)].table.columns.as_ptr()),
-        transitions: std::array::from_fn(|l| tables[lane(l)].table.transitions.as_ptr()),
-        states: std::array::from_fn(|l| if chain { lanes.chains[lane(l)] } else { 0 }),
-        streams: Streams::gather(&std::array::from_fn(|l| lanes.streams[lane(l)])),
-        width,
-    };
-    assert!((0..L).all(|l| group.states[l] < group.tables[l].states() as u64));
-    match (width, chain) {
-        (1, false) => run::<L, 1, false>(&mut group, etas, isa),
-        (1, true) => run::<L, 1, true>(&mut group, etas, isa),
-        (_, false) => run::<L, 0, false>(&mut group, etas, isa),
-        (_, true) => run::<L, 0, true>(&mut group, etas, isa),
+    if etas.len() < AHEAD {
+        // SAFETY: handed on, and states were checked.
+        unsafe { short::<V, L, W, CHAIN>(lanes, tables, &mut states, etas) };
+    } else {
+        // SAFETY: as above.
+        unsafe { long::<V, L, W, CHAIN>(lanes, tables, &mut states, etas) };
     }
-    lanes.streams[first..first + used].copy_from_slice(&group.streams.scatter()[..used]);
-    if chain {
-        lanes.chains[first..first + used].copy_from_slice(&group.states[..used]);
+    if CHAIN {
+        lanes.chains[..used].copy_from_slice(&states[..used]);
     }
-    L
 }
 
-fn run<const L: usize, const W: usize, const CHAIN: bool>(group: &mut Group<'_, L>, etas: &[f64], isa: Isa) {
-    // SAFETY: the caller checked the instruction set, the states against the
-    // tables and the tables against the rows; the pointers are valid for `width` chunks.
+/// Steps one after the other, for legs too short to draw ahead in; the tables are read where they are.
+///
+/// # Safety
+/// As [`group`] says; states are the tables'.
+#[inline(always)]
+unsafe fn short<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(
+    lanes: &mut Lanes,
+    tables: &[&Table; L],
+    states: &mut [u64; L],
+    etas: &[f64],
+) {
+    let (used, width) = (lanes.len, if W == 0 { lanes.width } else { W });
+    let mut streams = lanes.streams.first::<L>();
+    let (theta, drift, spare) = (lanes.theta.as_mut_ptr(), lanes.drift.as_ptr(), lanes.spare.as_mut_ptr());
+    // SAFETY: l < LANES, so that vectors lie inside arrays of LANES; tables were validated, and states are theirs.
     unsafe {
-        match isa {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => run_avx512::<L, W, CHAIN>(group, etas),
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => run_avx2::<L, W, CHAIN>(group, etas),
-            _ => steps::<vector::Portable, L, W, CHAIN>(group, etas),
+        let theta = |l: usize| if l < used { theta.add(l * width) } else { spare };
+        for &eta in etas {
+            let (bits, eta) = (streams.bits(), V::splat(eta));
+            let mut z = [Transition::default(); L];
+            let mut sums = [V::splat(0.0); L];
+            for l in 0..L {
+                let table = tables[l];
+                let column = (bits[l] >> (64 - table.bits)) + if CHAIN { states[l] << table.bits } else { 0 };
+                let chosen = table.columns.get_unchecked(column as usize).outcome(bits[l]);
+                if CHAIN {
+                    states[l] = u64::from(*table.successors.get_unchecked(chosen));
+                }
+                z[l] = *table.transitions.get_unchecked(chosen);
+            }
+            // All lanes' transitions are on their way from the cache before the first is used.
+            for l in 0..L {
+                let rows = tables[l].rows.as_ptr();
+                let (phi, next) = (rows.add(z[l].phi as usize * width), rows.add(z[l].next as usize * width));
+                let gamma = V::splat(tables[l].gamma);
+                for k in 0..width {
+                    let psi = gamma.neg_mul_add(V::load(next.add(k)), V::load(phi.add(k)));
+                    sums[l] = V::load(theta(l).add(k)).mul_add(psi, sums[l]);
+                }
+            }
+            let values = V::sums(&sums);
+            for l in 0..L {
+                let error = V::splat(z[l].reward - values[l]);
+                let phi = tables[l].rows.as_ptr().add(z[l].phi as usize * width);
+                for k in 0..width {
+                    let g = error.mul(V::load(phi.add(k))).add(V::load(drift.add(l * width + k)));
+                    eta.mul_add(g, V::load(theta(l).add(k))).store(theta(l).add(k));
+                }
+            }
         }
     }
+    // Streams of idle lanes are nobody's.
+    lanes.streams.set_first(&streams);
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
-unsafe fn run_avx512<const L: usize, const W: usize, const CHAIN: bool>(group: &mut Group<'_, L>, etas: &[f64]) {
-    // SAFETY: as in `run`.
-    unsafe { steps::<vector::Avx512, L, W, CHAIN>(group, etas) }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn run_avx2<const L: usize, const W: usize, const CHAIN: bool>(group: &mut Group<'_, L>, etas: &[f64]) {
-    // SAFETY: as in `run`.
-    unsafe { steps::<vector::Avx2, L, W, CHAIN>(group, etas) }
+/// Many steps.
+///
+/// # Safety
+/// As [`short`] says.
+#[inline(always)]
+unsafe fn long<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(
+    lanes: &mut Lanes,
+    tables: &[&Table; L],
+    states: &mut [u64; L],
+    etas: &[f64],
+) {
+    let (used, width) = (lanes.len, if W == 0 { lanes.width } else { W });
+    let (theta, drift) = (lanes.theta.as_mut_ptr(), lanes.drift.as_ptr());
+    let spare = lanes.spare.as_mut_ptr();
+    let mut group = Group::<L> {
+        // SAFETY: l < LANES, so the pointers stay inside arrays of LANES vectors.
+        theta: std::array::from_fn(|l| if l < used { unsafe { theta.add(l * width) } } else { spare }),
+        // SAFETY: as above.
+        drift: std::array::from_fn(|l| unsafe { drift.add(l * width) }),
+        rows: tables.map(|table| table.rows.as_ptr()),
+        tables: *tables,
+        gammas: tables.map(|table| table.gamma),
+        shifts: tables.map(|table| 64 - table.bits),
+        columns: tables.map(|table| table.columns.as_ptr()),
+        transitions: tables.map(|table| table.transitions.as_ptr()),
+        states: *states,
+        streams: lanes.streams.first(),
+        width,
+    };
+    // SAFETY: states and tables were checked; the pointers are valid for `width` chunks.
+    unsafe { steps::<V, L, W, CHAIN>(&mut group, etas) };
+    // Streams of idle lanes are nobody's.
+    lanes.streams.set_first(&group.streams);
+    *states = group.states;
 }
 
 /// Steps by which the draws run ahead of the arithmetic.
@@ -276,25 +390,23 @@ const AHEAD: usize = 4;
 /// those of a later step are chosen in the meantime.
 ///
 /// # Safety
-/// As [`run`] says.
+/// As [`group`] says.
 #[inline(always)]
 unsafe fn steps<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(group: &mut Group<'_, L>, etas: &[f64]) {
-    let width = if W == 0 { group.width } else { W };
-    let mut bits = [[0; L]; AHEAD];
-    let (mut drawn, mut later) = (&mut [[Transition::default(); L]; AHEAD], &mut [[Transition::default(); L]; AHEAD]);
     // SAFETY: the caller vouches for the instruction set and for states, tables and rows;
     // `choose` gives transitions of the lanes' tables.
     unsafe {
+        // With one chunk a vector the iterates live in registers.
+        let mut theta = [V::splat(0.0); L];
+        if W == 1 {
+            theta = group.theta.map(|theta| V::load(theta));
+        }
+        let mut bits = [[0; L]; AHEAD];
+        let (mut drawn, mut later) = (&mut [[Transition::default(); L]; AHEAD], &mut [[Transition::default(); L]; AHEAD]);
         let first = etas.len().min(AHEAD);
         group.streams.fill(&mut bits[..first]);
         for h in 0..first {
             choose::<L, CHAIN>(group, &bits[h], &mut drawn[h]);
-        }
-        // With one chunk a vector the iterates live in registers.
-        let zero = V::splat(0.0);
-        let mut theta = [zero; L];
-        if W == 1 {
-            theta = group.theta.map(|theta| V::load(theta));
         }
         let mut left = etas.len() - first;
         for etas in etas.chunks(AHEAD) {
@@ -302,37 +414,8 @@ unsafe fn steps<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(gr
             left -= ahead;
             group.streams.fill(&mut bits[..ahead]);
             for (h, &eta) in etas.iter().enumerate() {
-                let z = &drawn[h];
-                let eta = V::splat(eta);
-                // (phi - gamma phi')^T theta
-                let mut sums = [zero; L];
-                for l in 0..L {
-                    let gamma = V::splat(group.gammas[l]);
-                    let (phi, next) = (group.rows[l].add(z[l].phi as usize * width), group.rows[l].add(z[l].next as usize * width));
-                    for k in 0..width {
-                        let at = if W == 1 { theta[l] } else { V::load(group.theta[l].add(k)) };
-                        let psi = gamma.neg_mul_add(V::load(next.add(k)), V::load(phi.add(k)));
-                        sums[l] = at.mul_add(psi, sums[l]);
-                    }
-                }
-                let values = V::sums(&sums);
-                // Meanwhile z ~ pi_c, or the next one of the chain, for a later step.
-                if h < ahead {
-                    choose::<L, CHAIN>(group, &bits[h], &mut later[h]);
-                }
-                // theta += eta ((r - (phi - gamma phi')^T theta) phi + drift)
-                // (The black box keeps drifts in memory: in registers they would push the iterates out.)
-                let group = std::hint::black_box(&*group);
-                for l in 0..L {
-                    let error = V::splat(z[l].reward - values[l]);
-                    let phi = group.rows[l].add(z[l].phi as usize * width);
-                    for k in 0..width {
-                        let at = if W == 1 { theta[l] } else { V::load(group.theta[l].add(k)) };
-                        let g = error.mul(V::load(phi.add(k))).add(V::load(group.drift[l].add(k)));
-                        let to = eta.mul_add(g, at);
-                        if W == 1 { theta[l] = to } else { to.store(group.theta[l].add(k)) }
-                    }
-                }
+                let next = if h < ahead { Some((&bits[h], &mut later[h])) } else { None };
+                step::<V, L, W, CHAIN>(group, &mut theta, &drawn[h], eta, next);
             }
             std::mem::swap(&mut drawn, &mut later);
         }
@@ -342,10 +425,59 @@ unsafe fn steps<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(gr
     }
 }
 
+/// One step on the transitions `z`; meanwhile the bits of a later one choose its transitions.
+///
+/// # Safety
+/// As [`group`] says.
+#[inline(always)]
+unsafe fn step<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(
+    group: &mut Group<'_, L>,
+    theta: &mut [V; L],
+    z: &[Transition; L],
+    eta: f64,
+    next: Option<(&[u64; L], &mut [Transition; L])>,
+) {
+    // SAFETY: as `steps` says.
+    unsafe {
+        let width = if W == 0 { group.width } else { W };
+        let zero = V::splat(0.0);
+        let eta = V::splat(eta);
+        // (phi - gamma phi')^T theta
+        let mut sums = [zero; L];
+        for l in 0..L {
+            let gamma = V::splat(group.gammas[l]);
+            let (phi, next) = (group.rows[l].add(z[l].phi as usize * width), group.rows[l].add(z[l].next as usize * width));
+            for k in 0..width {
+                let at = if W == 1 { theta[l] } else { V::load(group.theta[l].add(k)) };
+                let psi = gamma.neg_mul_add(V::load(next.add(k)), V::load(phi.add(k)));
+                sums[l] = at.mul_add(psi, sums[l]);
+            }
+        }
+        let values = V::sums(&sums);
+        // Meanwhile z ~ pi_c, or the next one of the chain, for a later step.
+        if let Some((bits, later)) = next {
+            choose::<L, CHAIN>(group, bits, later);
+        }
+        // theta += eta ((r - (phi - gamma phi')^T theta) phi + drift)
+        // (The black box keeps drifts in memory: in registers they would push the iterates out.)
+        let group = std::hint::black_box(&*group);
+        for l in 0..L {
+            let error = V::splat(z[l].reward - values[l]);
+            let phi = group.rows[l].add(z[l].phi as usize * width);
+            for k in 0..width {
+                let at = if W == 1 { theta[l] } else { V::load(group.theta[l].add(k)) };
+                let g = error.mul(V::load(phi.add(k))).add(V::load(group.drift[l].add(k)));
+                let to = eta.mul_add(g, at);
+                if W == 1 { theta[l] = to } else { to.store(group.theta[l].add(k)) }
+            }
+        }
+    }
+}
+
 /// The transitions that `bits` choose: z ~ pi_c, or the next ones of the chain.
 ///
 /// # Safety
-/// As [`run`] says.
+/// As [`group`] says.
 #[inline(always)]
 unsafe fn choose<const L: usize, const CHAIN: bool>(group: &mut Group<'_, L>, bits: &[u64; L], out: &mut [Transition; L]) {
     for l in 0..L {

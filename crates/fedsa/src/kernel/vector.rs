@@ -8,6 +8,8 @@ use super::{Chunk, tree};
 /// Methods of an implementation may only run where its instruction set is
 /// available, inlined into a function compiled for that set.
 pub(crate) trait Vector: Copy {
+    /// How many chunks of a product of a matrix and a vector are summed side by side: four sums each fit in registers.
+    const ROWS: usize;
     unsafe fn load(p: *const Chunk) -> Self;
     unsafe fn store(self, p: *mut Chunk);
     unsafe fn splat(x: f64) -> Self;
@@ -26,6 +28,7 @@ pub(crate) trait Vector: Copy {
 pub(crate) struct Portable([f64; 8]);
 
 impl Vector for Portable {
+    const ROWS: usize = 1;
     #[inline(always)]
     unsafe fn load(p: *const Chunk) -> Self {
         // SAFETY: the caller gives a valid chunk.
@@ -77,6 +80,7 @@ mod x86 {
     // SAFETY (all blocks below): the trait's contract says that AVX2 and FMA
     // are available and that pointers are valid chunks (64-byte aligned).
     impl Vector for Avx2 {
+        const ROWS: usize = 1;
         #[inline(always)]
         unsafe fn load(p: *const Chunk) -> Self {
             unsafe { Self(_mm256_load_pd(p.cast()), _mm256_load_pd(p.cast::<f64>().add(4))) }
@@ -139,6 +143,7 @@ mod x86 {
     // SAFETY (all blocks below): the trait's contract says that AVX-512 F, DQ
     // and VL are available and that pointers are valid chunks (64-byte aligned).
     impl Vector for Avx512 {
+        const ROWS: usize = 4;
         #[inline(always)]
         unsafe fn load(p: *const Chunk) -> Self {
             unsafe { Self(_mm512_load_pd(p.cast())) }

@@ -1,7 +1,8 @@
 //! Drift `xi_c`: control variates (\[S\] Alg. 2).
 
-use super::plain::direction;
 use super::{Batch, Client, Controls, Memory, Outbox};
+use crate::kernel::LANES;
+use crate::kernel::rows::Move;
 use crate::message::{Message, Part};
 use crate::random::Purpose;
 use crate::schedule::{Leg, Steps};
@@ -102,41 +103,38 @@ impl Client for ControlVariate {
 
     fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox) {
         let theta = down.part(Part::Model);
+        let afresh = self.share == Share::Afresh;
+        batch.place(theta);
         // xi_c += gain (v - v_c), with v of the last round as this model tells it: of all rounds since the agent's last,
         // where it missed some. What was lost is not in v.
         if !self.is_told() && down.round > 0 {
-            for l in batch.lanes() {
+            let of = |round: u64| {
+                let leg = self.steps.of(round);
+                Move { scale: self.alpha_g * leg.sum, gain: self.gain(&leg) }
+            };
+            let mut moves = [of(down.round - 1); LANES];
+            // Where no message was lost there is nothing to look for.
+            let gaps = if batch.is_in_step() { 0..0 } else { batch.lanes() };
+            for l in gaps {
                 let last = batch.last(l, down.round);
-                let leg = self.steps.of(last.round.unwrap_or(0));
-                let [xi, sent, base] = batch.lane(l).memory;
-                if self.share == Share::Acknowledged && !last.is_included {
-                    sent.fill(0.0);
+                if last.round != Some(down.round - 1) {
+                    moves[l] = of(last.round.unwrap_or(0));
                 }
-                self.settle(&leg, xi, self.mean_between(&leg, base, theta), sent);
+                if self.share == Share::Acknowledged && !last.is_included {
+                    batch.lane::<2>(l).memory[SENT].fill(0.0);
+                }
             }
+            batch.settle(&moves, afresh);
+        } else {
+            batch.drift_by(XI);
         }
         // theta_{c,h} = theta_{c,h-1} + eta_h (g_c(theta_{c,h-1}, z_h) + xi_c)
         let leg = self.steps.of(down.round);
         batch.open_streams(Purpose::Sample, down.round);
-        batch.start_at(theta);
-        for l in batch.lanes() {
-            let agent = batch.lane::<1>(l);
-            agent.drift.copy_from_slice(agent.memory[XI]);
-        }
         batch.steps(&leg);
         // v_c = (theta_{c,H} - theta_t) / E, or c_c = v_c - xi_c
-        for l in batch.lanes() {
-            let v = out.send(l, Part::Direction);
-            let agent = batch.lane::<2>(l);
-            direction(agent.theta, theta, leg.sum, v);
-            if self.share == Share::Afresh {
-                v.iter_mut().zip(agent.memory[XI].iter()).for_each(|(v, xi)| *v -= xi);
-            }
-            agent.memory[SENT].copy_from_slice(v);
-            if !self.is_told() {
-                batch.lane::<3>(l).memory[BASE].copy_from_slice(theta);
-            }
-        }
+        batch.send_directions(leg.sum, Part::Direction, out);
+        batch.keep(!self.is_told(), afresh, out);
     }
 
     fn sent(&self, batch: &mut Batch<'_>, l: usize, sent: &[f64]) {

@@ -13,7 +13,8 @@ pub mod plain;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::kernel::{Chunk, LANES, Lanes, chunks, flat, flat_mut};
+use crate::kernel::rows::Move;
+use crate::kernel::{Chunk, LANES, Lanes, chunks, flat, flat_mut, rows};
 use crate::message::{Message, Part};
 use crate::problem::Field;
 use crate::random::{Key, Purpose};
@@ -85,7 +86,7 @@ pub struct Batch<'a> {
     /// Set when the round is to be abandoned.
     stop: Option<&'a AtomicBool>,
     /// What the agents last did, where it is not that they answered the round before and that this is in its mean.
-    last: [Option<Last>; LANES],
+    last: Option<Box<[Option<Last>; LANES]>>,
 }
 
 /// What an agent last did, where a network may have lost messages since.
@@ -118,6 +119,7 @@ pub struct Lane<'a, const K: usize> {
 impl<'a> Batch<'a> {
     /// A batch of `agents` (at most eight). `memory` holds the vectors of agents
     /// `first, first + 1, ...`, `stride` chunks each. The lanes hold their processes.
+    #[inline]
     pub fn new(
         field: &'a dyn Field,
         seed: u64,
@@ -129,21 +131,31 @@ impl<'a> Batch<'a> {
     ) -> Self {
         assert!((1..=LANES).contains(&agents.len()));
         lanes.len = agents.len();
-        lanes.agents[..agents.len()].copy_from_slice(agents);
-        lanes.identities[..agents.len()].copy_from_slice(agents);
-        let mut at = [0; LANES];
-        agents.iter().zip(&mut at).for_each(|(c, at)| *at = c - first);
-        Self { field, d: field.dim(), seed, lanes, memory, stride, at, samples: 0, operators: 0, stop: None, last: [None; LANES] }
+        // Idle lanes repeat the last.
+        let agents = match agents.first_chunk() {
+            Some(agents) => *agents,
+            None => std::array::from_fn(|l| agents[l.min(agents.len() - 1)]),
+        };
+        (lanes.agents, lanes.identities) = (agents, agents);
+        let at = agents.map(|c| c - first);
+        Self { field, d: field.dim(), seed, lanes, memory, stride, at, samples: 0, operators: 0, stop: None, last: None }
     }
 
     /// Says what the agent of a lane last did; without it, it answered the round before, and that is in its mean.
     pub fn set_last(&mut self, l: usize, last: Last) {
-        self.last[l] = Some(last);
+        self.last.get_or_insert_default()[l] = Some(last);
+    }
+
+    /// Whether all agents answered the round before, and are in its mean.
+    #[inline]
+    pub fn is_in_step(&self) -> bool {
+        self.last.is_none()
     }
 
     /// What the agent of a lane did before round `t`.
+    #[inline]
     pub fn last(&self, l: usize, t: u64) -> Last {
-        self.last[l].unwrap_or(Last { round: t.checked_sub(1), is_included: true })
+        self.last.as_ref().and_then(|last| last[l]).unwrap_or(Last { round: t.checked_sub(1), is_included: true })
     }
 
     /// Says who the agent of lane 0 is in the federation, the key of its draws, where it is not its place in the data.
@@ -169,6 +181,7 @@ impl<'a> Batch<'a> {
     #[inline]
     pub fn lane<const K: usize>(&mut self, l: usize) -> Lane<'_, K> {
         let (d, width) = (self.d, self.lanes.width);
+        self.lanes.is_still = false;
         let here = l * width..(l + 1) * width;
         let mut kept = self.memory[self.at[l] * self.stride..][..K * width].chunks_exact_mut(width);
         Lane {
@@ -180,41 +193,99 @@ impl<'a> Batch<'a> {
     }
 
     /// `theta_{c,0} = theta` in every lane, no drift.
+    #[inline]
     pub fn start_at(&mut self, theta: &[f64]) {
-        let width = self.lanes.width;
-        self.lanes.theta[..width].fill(Chunk::default());
-        flat_mut(&mut self.lanes.theta[..width])[..self.d].copy_from_slice(theta);
-        for l in 1..self.lanes.len {
-            self.lanes.theta.copy_within(..width, l * width);
+        self.place(theta);
+        let Lanes { drift, is_still, .. } = &mut *self.lanes;
+        if !*is_still {
+            drift.fill(Chunk::default());
+            *is_still = true;
         }
-        self.lanes.drift.fill(Chunk::default());
+    }
+
+    /// `theta_{c,0} = theta` in every lane; the drifts are as they were.
+    #[inline]
+    fn place(&mut self, theta: &[f64]) {
+        assert!(theta.len() == self.d);
+        let Lanes { theta: iterates, start, width, len, .. } = &mut *self.lanes;
+        rows::place(theta, start, &mut iterates[..*len * *width]);
+    }
+
+    /// The drift of every lane is vector `j` of what its agent keeps.
+    #[inline]
+    pub fn drift_by(&mut self, j: usize) {
+        self.lanes.is_still = false;
+        for l in self.lanes() {
+            let width = self.lanes.width;
+            let kept = &self.memory[self.at[l] * self.stride + j * width..][..width];
+            self.lanes.drift[l * width..][..width].copy_from_slice(kept);
+        }
+    }
+
+    /// Moves control variates by what the iterate says that all started at, and makes them the drifts; agents keep
+    /// controls, what they sent and the last model as their first three vectors.
+    #[inline]
+    fn settle(&mut self, moves: &[Move; LANES], afresh: bool) {
+        let at = self.at.map(|at| at * self.stride);
+        let Lanes { start, drift, is_still, len, .. } = &mut *self.lanes;
+        *is_still = false;
+        rows::settle(self.memory, &at[..*len], start, moves, afresh, drift);
+    }
+
+    /// Keeps what every lane sends as the second of its agent's vectors, less the first if `afresh`, and the iterate
+    /// that all started at as the third, if there is one.
+    #[inline]
+    fn keep(&mut self, has_base: bool, afresh: bool, out: &mut Outbox) {
+        let at = self.at.map(|at| at * self.stride);
+        rows::keep(self.memory, &at[..self.lanes.len], &self.lanes.start, has_base, afresh, &mut out.values);
+    }
+
+    /// Sends `v_c = (theta_{c,H} - theta_{c,0}) / sum` of every lane, where all started at the same iterate.
+    #[inline]
+    pub fn send_directions(&mut self, sum: f64, part: Part, out: &mut Outbox) {
+        let used = self.lanes.len * self.lanes.width;
+        rows::directions(&self.lanes.theta[..used], &self.lanes.start, sum, &mut out.values[..used]);
+        out.parts[..self.lanes.len].fill(Some(part));
     }
 
     /// Opens the streams of (round, purpose): every call starts them anew, so
     /// that two exchanges of a round can use the same samples.
+    #[inline]
     pub fn open_streams(&mut self, purpose: Purpose, round: u64) {
-        let key = Key::new(self.seed, purpose, round);
-        for l in self.lanes() {
-            self.lanes.streams[l] = key.stream(self.lanes.identities[l]);
+        let Lanes { streams, identities, opened, .. } = &mut *self.lanes;
+        let of = (self.seed, purpose, round);
+        if opened.0 != of {
+            *opened = (of, Key::new(self.seed, purpose, round));
         }
+        rows::open(streams, &opened.1, identities);
     }
 
     /// The H local steps `theta_{c,h} = theta_{c,h-1} + eta_h (g_c(theta_{c,h-1}, z_h) + drift_c)`.
+    #[inline]
     pub fn steps(&mut self, leg: &Leg) {
         let mut etas = std::mem::take(&mut self.lanes.etas);
-        let piece = (WORK_BETWEEN_LOOKS / (self.d * self.d)).clamp(1, STEPS_BETWEEN_LOOKS);
-        for first in (0..leg.len).step_by(piece) {
-            if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-                break;
+        let mut piece = leg.len.min(STEPS_BETWEEN_LOOKS);
+        if piece * self.d * self.d > WORK_BETWEEN_LOOKS {
+            piece = (WORK_BETWEEN_LOOKS / (self.d * self.d)).max(1);
+        }
+        let mut done = 0;
+        while done < leg.len && !self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            let next = leg.len.min(done + piece);
+            // Legs of one step size are mostly those of the block before.
+            let eta = leg.constant();
+            if eta.is_none() || self.lanes.eta != eta || etas.len() != next - done {
+                leg.fill(done..next, &mut etas);
+                self.lanes.eta = eta;
             }
-            leg.fill(first..leg.len.min(first + piece), &mut etas);
             self.field.leg(self.lanes, &etas);
+            done = next;
         }
         self.lanes.etas = etas;
         self.count(leg.len);
     }
 
     /// Counts so many evaluations of each lane's operator, each on a batch of samples.
+    #[inline]
     fn count(&mut self, evaluations: usize) {
         let samples = self.field.sampling().samples_per_step();
         self.samples += (evaluations * self.lanes.len * samples) as u64;
@@ -283,19 +354,20 @@ impl<'a> Memory<'a> {
 #[derive(Debug, Clone)]
 pub struct Outbox {
     d: usize,
-    /// What was sent, lane by lane, `d` numbers each.
-    pub(crate) values: Vec<f64>,
+    /// What was sent, lane by lane, whole chunks each.
+    values: Vec<Chunk>,
     /// The part of each lane's message.
-    pub(crate) parts: [Option<Part>; LANES],
+    parts: [Option<Part>; LANES],
 }
 
 impl Outbox {
     /// For vectors of `d` components.
     pub fn new(d: usize) -> Self {
-        Self { d, values: vec![0.0; LANES * d], parts: [None; LANES] }
+        Self { d, values: vec![Chunk::default(); LANES * chunks(d)], parts: [None; LANES] }
     }
 
     /// Forgets all messages.
+    #[inline]
     pub fn clear(&mut self) {
         self.parts = [None; LANES];
     }
@@ -303,12 +375,20 @@ impl Outbox {
     /// The message of lane `l`: one vector of d components, to be filled in.
     pub fn send(&mut self, l: usize, part: Part) -> &mut [f64] {
         self.parts[l] = Some(part);
-        &mut self.values[l * self.d..(l + 1) * self.d]
+        let width = chunks(self.d);
+        &mut flat_mut(&mut self.values[l * width..(l + 1) * width])[..self.d]
     }
 
     /// What lane `l` sent.
     pub fn sent(&self, l: usize) -> Option<(Part, &[f64])> {
-        self.parts[l].map(|part| (part, &self.values[l * self.d..(l + 1) * self.d]))
+        let width = chunks(self.d);
+        self.parts[l].map(|part| (part, &flat(&self.values[l * width..(l + 1) * width])[..self.d]))
+    }
+
+    /// What the first `len` lanes sent, whole chunks each, if all of them did.
+    #[inline]
+    pub(crate) fn all_sent(&self, len: usize) -> Option<&[Chunk]> {
+        self.parts[..len].iter().fold(true, |all, part| all & part.is_some()).then(|| &self.values[..len * chunks(self.d)])
     }
 }
 

@@ -27,9 +27,7 @@ impl Client for Plain {
         batch.open_streams(Purpose::Sample, down.round);
         batch.start_at(theta);
         batch.steps(&leg);
-        for l in batch.lanes() {
-            direction(batch.lane::<0>(l).theta, theta, leg.sum, out.send(l, Part::Direction));
-        }
+        batch.send_directions(leg.sum, Part::Direction, out);
     }
 }
 

@@ -243,7 +243,9 @@ impl<P: Problem> Field for Sampled<P> {
         let mut z = P::Obs::default();
         for l in 0..lanes.len {
             let chain = &mut lanes.chains[l * lanes.chain_len..][..lanes.chain_len];
-            (0..samples).for_each(|_| self.problem.sample(lanes.agents[l], chain, &mut lanes.streams[l], &mut z));
+            let mut stream = lanes.streams.get(l);
+            (0..samples).for_each(|_| self.problem.sample(lanes.agents[l], chain, &mut stream, &mut z));
+            lanes.streams.set(l, stream);
         }
     }
     fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {

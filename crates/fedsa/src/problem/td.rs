@@ -14,8 +14,8 @@ use super::systems::{System, Systems};
 use super::{Problem, mrp};
 use crate::error::Result;
 use crate::kernel::dense::{self, Dense};
-use crate::kernel::td::{self, Column, LaneTable, Table, Transition};
-use crate::kernel::{Chunk, Isa, LANES, Lanes, chunks, dot, flat};
+use crate::kernel::td::{self, Column, Table, Tables, Transition};
+use crate::kernel::{Chunk, Isa, LANES, Lanes, chunks, dot, flat, rows};
 use crate::linalg;
 use crate::random::Stream;
 use crate::sampling::{ChainStart, Law, Sampling};
@@ -24,7 +24,7 @@ use crate::sampling::{ChainStart, Law, Sampling};
 #[derive(Debug, Clone)]
 pub struct Features {
     d: usize,
-    rows: Vec<Chunk>,
+    rows: Arc<Vec<Chunk>>,
 }
 
 impl Features {
@@ -37,7 +37,7 @@ impl Features {
             rows.extend(crate::kernel::to_chunks(row));
         }
         rows.resize(rows.len() + width, Chunk::default());
-        Self { d, rows }
+        Self { d, rows: Arc::new(rows) }
     }
 
     /// The number of rows, without the row of zeros.
@@ -93,21 +93,15 @@ pub enum Chain {
     Replay,
 }
 
-/// One kind of agents, ready to be drawn from.
-#[derive(Debug)]
-struct Kind {
-    source: Transitions,
-    /// Absent under mean sampling.
-    table: Option<Table>,
-    /// Present under mean sampling.
-    dense: Option<Dense>,
-}
-
 /// Federated TD(0) over tables of transitions.
 #[derive(Debug)]
 pub struct Td {
     d: usize,
-    kinds: Vec<Kind>,
+    kinds: Vec<Transitions>,
+    /// What each kind is drawn from; none under mean sampling.
+    tables: Tables,
+    /// Each kind's mean operator for the kernel, under mean sampling only.
+    dense: Vec<Dense>,
     systems: Systems,
     gram: Mat<f64>,
     sampling: Sampling,
@@ -121,36 +115,43 @@ impl Td {
     pub fn new(kinds: Vec<Transitions>, kind_of: Vec<u32>, weights: Vec<f64>, sampling: Sampling) -> Result<Self> {
         use rayon::prelude::*;
         let d = kinds[0].features.d;
-        let built: Vec<(Kind, System, Mat<f64>)> = kinds
-            .into_par_iter()
-            .map(|source| {
-                let (system, gram) = source.means();
-                let table = (sampling.kind != Law::Mean).then(|| source.table(sampling.kind));
-                let dense = (sampling.kind == Law::Mean).then(|| Dense::new(&system));
-                (Kind { source, table, dense }, system, gram)
-            })
-            .collect();
+        let is_mean = sampling.kind == Law::Mean;
+        let of = |kind: &Transitions| {
+            let (system, gram) = kind.means();
+            let dense = is_mean.then(|| Dense::new(&system));
+            let table = (!is_mean).then(|| kind.table(sampling.kind));
+            (system, gram, table, dense)
+        };
+        let built: Vec<_> = kinds.par_iter().map(of).collect();
         let mut systems = Systems { kinds: Vec::with_capacity(built.len()), kind_of, weights };
-        let (mut kinds, mut grams) = (Vec::new(), Vec::new());
-        for (kind, system, gram) in built {
-            kinds.push(kind);
+        let (mut tables, mut dense, mut grams) = (Vec::new(), Vec::new(), Vec::new());
+        for (system, gram, table, matrix) in built {
             systems.kinds.push(system);
             grams.push(gram);
+            tables.extend(table);
+            dense.extend(matrix);
         }
         let mut gram = Mat::zeros(d, d);
         for (g, w) in grams.iter().zip(systems.kind_weights()) {
             gram += faer::Scale(w) * g;
         }
         if let (Law::Markov, ChainStart::State(s)) = (sampling.kind, sampling.start) {
-            let fewest = kinds.iter().map(|k| k.table.as_ref().map_or(0, Table::states)).min().unwrap_or(0);
+            let fewest = tables.iter().map(Table::states).min().unwrap_or(0);
             crate::error::require((s as usize) < fewest, "start", s, &format!("a state below {fewest}"))
                 .map_err(|e| e.inside("sampling"))?;
         }
-        Ok(Self { d, kinds, systems, gram, sampling })
+        Ok(Self { d, kinds, tables: Tables::new(tables), dense, systems, gram, sampling })
     }
 
-    fn kind(&self, c: usize) -> &Kind {
-        &self.kinds[self.systems.kind_of[c] as usize]
+    fn kind_of(&self, c: usize) -> usize {
+        self.systems.kind_of[c] as usize
+    }
+
+    /// What agent `c` draws from.
+    #[inline(always)]
+    fn table(&self, c: usize) -> &Table {
+        // There is none under mean sampling, which draws nothing.
+        &self.tables[self.kind_of(c)]
     }
 
     /// `theta*`.
@@ -163,7 +164,7 @@ impl Td {
 
     /// The transitions of agent `c`.
     pub fn transitions(&self, c: usize) -> &Transitions {
-        &self.kind(c).source
+        &self.kinds[self.kind_of(c)]
     }
 }
 
@@ -237,7 +238,7 @@ impl Transitions {
                 states.push(State { phi: t.phi, mass: 0.0, reward: 0.0 });
             }
             let column = next.col_as_slice_mut(states.len() - 1);
-            column.iter_mut().zip(self.features.row(t.next)).for_each(|(sum, x)| *sum += w * x);
+            rows::add_scaled(column, w, self.features.row(t.next));
             let state = states.last_mut().expect("just added");
             state.mass += w;
             state.reward += w * t.reward;
@@ -277,7 +278,7 @@ impl Transitions {
 
     /// The table that the kernels draw from.
     fn table(&self, law: Law) -> Table {
-        let rows = self.features.len() + 1;
+        let rows = Arc::clone(&self.features.rows);
         let all: Vec<u32> = (0..self.transitions.len() as u32).collect();
         let mut columns = Vec::new();
         let (bits, successors) = match (law, &self.chain) {
@@ -303,7 +304,7 @@ impl Transitions {
                 (bits, Vec::new())
             }
         };
-        Table::new(self.gamma, bits, columns, Arc::clone(&self.transitions), successors, rows)
+        Table::new(self.gamma, bits, columns, Arc::clone(&self.transitions), successors, rows, chunks(self.features.d))
     }
 }
 
@@ -322,11 +323,11 @@ impl Problem for Td {
     }
     fn start_chain(&self, c: usize, stream: &mut Stream, chain: &mut [u64]) {
         let Some(state) = chain.first_mut() else { return };
-        let kind = self.kind(c);
-        *state = match (self.sampling.start, &kind.source.chain) {
+        let kind = self.transitions(c);
+        *state = match (self.sampling.start, &kind.chain) {
             (ChainStart::State(s), _) => u64::from(s),
             (ChainStart::Stationary, Chain::Replay) => {
-                let n = kind.source.transitions.len() as u64;
+                let n = kind.transitions.len() as u64;
                 ((u128::from(stream.bits()) * u128::from(n)) >> 64) as u64
             }
             (ChainStart::Stationary, Chain::States { law, .. }) => {
@@ -341,13 +342,12 @@ impl Problem for Td {
         };
     }
     fn is_state(&self, c: usize, chain: &[u64]) -> bool {
-        let states = self.kind(c).table.as_ref().map_or(0, Table::states) as u64;
+        let states = self.tables.get(self.kind_of(c)).map_or(0, Table::states) as u64;
         chain.iter().all(|state| *state < states)
     }
     #[inline(always)]
     fn sample(&self, c: usize, chain: &mut [u64], stream: &mut Stream, z: &mut Transition) {
-        let table = self.kind(c).table.as_ref().expect("mean sampling draws nothing");
-        let (transition, next) = table.draw(chain.first().copied().unwrap_or(0), stream.bits());
+        let (transition, next) = self.table(c).draw(chain.first().copied().unwrap_or(0), stream.bits());
         *z = *transition;
         if let Some(state) = chain.first_mut() {
             *state = next;
@@ -355,7 +355,7 @@ impl Problem for Td {
     }
     #[inline(always)]
     fn apply(&self, c: usize, theta: &[f64], z: &Transition, out: &mut [f64]) {
-        let source = &self.kind(c).source;
+        let source = self.transitions(c);
         let (phi, next) = (source.features.row(z.phi), source.features.row(z.next));
         let mut sums = [0.0f64; 8];
         for (k, theta) in theta.chunks(8).enumerate() {
@@ -369,7 +369,7 @@ impl Problem for Td {
     }
     #[inline(always)]
     fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
-        match &self.kind(c).dense {
+        match self.dense.get(self.kind_of(c)) {
             Some(dense) => dense.mean(theta, out),
             None => out.copy_from_slice(&self.systems.of(c).mean(theta)),
         }
@@ -379,15 +379,13 @@ impl Problem for Td {
         self
     }
     fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
-        let tables: [LaneTable<'_>; LANES] = std::array::from_fn(|l| {
-            let kind = self.kind(lanes.agents[l.min(lanes.len - 1)]);
-            LaneTable { table: kind.table.as_ref().expect("a table unless sampling is mean"), rows: &kind.source.features.rows }
-        });
-        td::leg(lanes, &tables[..lanes.len], etas, isa);
+        let last = lanes.len - 1;
+        let kinds = std::array::from_fn(|l| self.kind_of(lanes.agents[l.min(last)]));
+        td::leg(lanes, &self.tables, &kinds, etas, isa);
     }
     fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
-        let systems: [&Dense; LANES] =
-            std::array::from_fn(|l| self.kind(lanes.agents[l.min(lanes.len - 1)]).dense.as_ref().expect("laid out for mean sampling"));
+        let last = lanes.len - 1;
+        let systems: [&Dense; LANES] = std::array::from_fn(|l| &self.dense[self.kind_of(lanes.agents[l.min(last)])]);
         dense::leg(lanes, &systems[..lanes.len], etas, isa);
     }
 }
@@ -398,13 +396,13 @@ impl Facts for Td {
     }
     /// A sample is a transition: `A = phi psi^T`, `b = r phi`.
     fn law(&self, kind: usize) -> Option<FiniteLaw<'_>> {
-        Some(self.kinds[kind].source.sample_law())
+        Some(self.kinds[kind].sample_law())
     }
     fn gram(&self) -> Option<&Mat<f64>> {
         Some(&self.gram)
     }
     fn stationary(&self, kind: usize) -> Option<&[f64]> {
-        match &self.kinds[kind].source.chain {
+        match &self.kinds[kind].chain {
             Chain::States { law, .. } => Some(law),
             Chain::Replay => None,
         }
@@ -412,12 +410,12 @@ impl Facts for Td {
     fn export(&self) -> Option<Arrays> {
         let agents = self.systems.kind_of.len();
         // Logs have no kernel, and more transitions than a square of them would fit anywhere.
-        if self.kinds.iter().any(|k| !matches!(k.source.chain, Chain::States { .. })) {
+        if self.kinds.iter().any(|k| !matches!(k.chain, Chain::States { .. })) {
             return None;
         }
-        let first = &self.kinds[0].source;
+        let first = &self.kinds[0];
         let n = first.features.len();
-        let shared = self.kinds.iter().all(|k| Arc::ptr_eq(&k.source.features, &first.features));
+        let shared = self.kinds.iter().all(|k| Arc::ptr_eq(&k.features, &first.features));
         let (mut p, mut r, mut phi) = (vec![0.0; agents * n * n], vec![0.0; agents * n * n], Vec::new());
         for c in 0..agents {
             let source = self.transitions(c);

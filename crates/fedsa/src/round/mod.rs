@@ -18,7 +18,7 @@ use crate::error::{BadInput, Result};
 use crate::kernel::{Chunk, LANES, chunks};
 use crate::linalg;
 use crate::local::{Agent, Batch, Client, Memory, stride};
-use crate::message::Body;
+use crate::message::{Body, Part};
 use crate::methods::{Half, Method, Setting, Settings, check_link};
 use crate::problem::Field;
 use crate::protocol::Protocol;
@@ -28,7 +28,7 @@ use crate::server::{Ask, Letter, Next, Own, Received, Server};
 use crate::uplink::{Place, Uplink};
 use mail::History;
 use server_end::{ServerEnd, asked_weight};
-use sweep::{Agents, Fate, Job, Rows, Strides, Worker, tell_own};
+use sweep::{Agents, Fate, Job, Rows, Shares, Strides, Worker, tell_own};
 
 pub use crate::sums::{accumulate, pairwise, sum};
 
@@ -156,6 +156,8 @@ struct LinkState {
 /// Buffers that rounds reuse.
 struct Scratch {
     worker: Worker,
+    /// Whether the link is clear.
+    is_clear: bool,
     blocks: Vec<f64>,
     fates: Vec<Fate>,
     inbox: Vec<f64>,
@@ -239,7 +241,8 @@ impl<'a> Run<'a> {
             status: Status::Ok,
             link,
         };
-        let scratch = Scratch { worker: Worker::new(&*field), blocks: Vec::new(), fates: Vec::new(), inbox: Vec::new() };
+        let is_clear = uplink.is_clear();
+        let scratch = Scratch { worker: Worker::new(&*field), is_clear, blocks: Vec::new(), fates: Vec::new(), inbox: Vec::new() };
         let everyone = (0..agents).collect();
         Ok(Self { field, uplink, client, protocol, server, seed, everyone, start, state, scratch, abandoned: false })
     }
@@ -368,13 +371,20 @@ impl<'a> Run<'a> {
         };
         let (t, exchange) = (ask.down.round, ask.down.exchange);
         let participants = ask.to.as_deref().unwrap_or(everyone);
-        let (clear, n) = (uplink.is_clear(), participants.len());
+        let (clear, n) = (scratch.is_clear, participants.len());
         let each = protocol.wants_each(exchange);
         let one_by_one = each || uplink.late.is_some();
         let State { memory, chains, ledger, link, .. } = state;
         if let Some(pull) = &uplink.delay {
             link.history.keep(&ask.down, chains, pull.delay.max());
         }
+        let part = protocol.wanted(exchange)[0].part;
+        // What is sent before the local steps is one operator.
+        let steps = if part == Part::Operator { 1 } else { client.local_steps(t) };
+        let (ns, fewest) = work(&**field, steps);
+        let shares = Shares::new(n, ns, fewest, rayon::current_num_threads);
+        // Divided blocks are summed when all their messages are there.
+        let divided = shares.lanes < LANES;
         let job = Job {
             field: &**field,
             client: &**client,
@@ -391,21 +401,20 @@ impl<'a> Run<'a> {
                 feedback: uplink.feedback_len(d),
                 channel: uplink.media_len(),
             },
-            grain: grain(chunks(d), client.local_steps(t)),
+            shares,
             stop,
         };
-        let Scratch { worker, blocks, fates, inbox } = scratch;
+        let Scratch { worker, blocks, fates, inbox, .. } = scratch;
         blocks.clear();
-        blocks.resize(n.div_ceil(LANES) * d, 0.0);
+        blocks.resize(if divided { 0 } else { n.div_ceil(LANES) * d }, 0.0);
         fates.clear();
-        fates.resize(if clear && !one_by_one { 0 } else { n }, Fate::default());
+        fates.resize(if clear && !one_by_one && !divided { 0 } else { n }, Fate::default());
         inbox.clear();
-        inbox.resize(if one_by_one { n * d } else { 0 }, 0.0);
+        inbox.resize(if one_by_one || divided { n * d } else { 0 }, 0.0);
         let agents = Agents { first: 0, memory, chains, feedback: &mut link.feedback, channel: &mut link.server_end.channel };
         let sent = job.sweep(0..n, agents, Rows { blocks, fates, inbox }, Some(worker));
         ledger.up(&sent);
 
-        let part = protocol.wanted(exchange)[0].part;
         let mut letters = Vec::new();
         if one_by_one {
             for ((c, fate), x) in participants.iter().zip(&*fates).zip(inbox.chunks(d)).filter(|((_, fate), _)| fate.gain != 0.0) {
@@ -413,11 +422,15 @@ impl<'a> Run<'a> {
                 letters.push(Letter { agent: *c, answers: fate.answers, weight: field.weights()[*c] * fate.gain, parts });
             }
         }
-        let mut arrived: Vec<bool> = fates.iter().map(|f| f.gain != 0.0).collect();
+        let mut arrived: Vec<bool> = if clear && !one_by_one { Vec::new() } else { fates.iter().map(|f| f.gain != 0.0).collect() };
         if uplink.late.is_some() {
             letters = link.server_end.late(uplink, Place { seed, round: t, exchange, agent: ALL }, letters);
             *blocks = sum(d, letters.iter().map(|letter| Some((letter.weight, letter.part(part)))));
             arrived.clear();
+        } else if divided {
+            let messages = participants.iter().zip(&*fates).zip(inbox.chunks(d));
+            let here = messages.map(|((c, fate), x)| (fate.gain != 0.0).then_some((field.weights()[*c] * fate.gain, x)));
+            *blocks = sum(d, here);
         } else {
             pairwise(blocks, d);
         }
@@ -559,11 +572,16 @@ pub fn check_objective(settings: &dyn Settings, field: &dyn Field) -> Result<()>
     Ok(())
 }
 
-/// Participants per parallel task: enough work, some 50 microseconds, to pay for
-/// handing it over, in whole blocks.
-fn grain(width: usize, local_steps: usize) -> usize {
-    let ns_per_agent = 50 + 4 * width * local_steps;
-    (50_000 / ns_per_agent / LANES).max(1) * LANES
+/// About how many nanoseconds an agent works on an answer of so many local steps, and the fewest lanes that lose little
+/// beside eight: agents that draw samples wait for their sums, unless others use the time.
+fn work(field: &dyn Field, local_steps: usize) -> (f64, usize) {
+    let (d, width) = (field.dim() as f64, chunks(field.dim()));
+    let (step, fewest) = match field.sampling().samples_per_step() {
+        0 => (2.0 + d * width as f64 / 2.0, if width > 2 { 1 } else { 4 }),
+        1 => (4.0 * width as f64, 4),
+        batch => (10.0 * (batch * width) as f64, 1),
+    };
+    (20.0 + step * local_steps as f64, fewest)
 }
 
 #[cfg(test)]

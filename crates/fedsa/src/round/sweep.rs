@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::mail::History;
-use crate::kernel::{Chunk, LANES, Lanes};
+use crate::kernel::{Chunk, LANES, Lanes, rows};
 use crate::local::{Batch, Client, Last, Outbox};
 use crate::message::{HEADER_BYTES, Message, PART_HEADER_BYTES};
 use crate::problem::Field;
@@ -49,12 +49,11 @@ impl<'a> Agents<'a> {
     }
 }
 
-/// Where a task puts what arrives: blocks' sums, and over links that are not clear
-/// what became of each message.
+/// Where a task puts what arrives: blocks' sums, and where these are not enough what became of each message.
 pub(super) struct Rows<'a> {
-    /// d numbers a block.
+    /// d numbers a block; empty where blocks are shared out among tasks, and messages summed afterwards.
     pub blocks: &'a mut [f64],
-    /// One a participant; empty over a clear link.
+    /// One a participant; empty where blocks' sums are all that is wanted over a clear link.
     pub fates: &'a mut [Fate],
     /// d numbers a participant, where messages are wanted one by one; else empty.
     pub inbox: &'a mut [f64],
@@ -70,9 +69,9 @@ pub(super) struct Fate {
 }
 
 impl<'a> Rows<'a> {
-    /// Splits before the participant `n`, a multiple of eight.
+    /// Splits before the participant `n`, a multiple of eight where there are blocks' sums.
     fn split(self, n: usize, d: usize) -> (Self, Self) {
-        let (b0, b1) = self.blocks.split_at_mut(n / LANES * d);
+        let (b0, b1) = if self.blocks.is_empty() { (&mut [][..], &mut [][..]) } else { self.blocks.split_at_mut(n / LANES * d) };
         let (f0, f1) = if self.fates.is_empty() { (&mut [][..], &mut [][..]) } else { self.fates.split_at_mut(n) };
         let (i0, i1) = if self.inbox.is_empty() { (&mut [][..], &mut [][..]) } else { self.inbox.split_at_mut(n * d) };
         (Self { blocks: b0, fates: f0, inbox: i0 }, Self { blocks: b1, fates: f1, inbox: i1 })
@@ -107,6 +106,46 @@ impl Worker {
     }
 }
 
+/// How the participants of an exchange are shared out among threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shares {
+    /// Participants of a task that is not divided further.
+    pub grain: usize,
+    /// Agents that work side by side: eight, or fewer where there are fewer blocks than threads need.
+    pub lanes: usize,
+}
+
+impl Shares {
+    /// Of `n` participants that take `ns` nanoseconds each; batches have `fewest` lanes or more.
+    ///
+    /// Handing a task over takes some microseconds until another thread wakes up, so that tasks are to take some 50: small
+    /// rounds stay on one thread, and the blocks of eight are divided only where that evens out long work.
+    pub fn new(n: usize, ns: f64, fewest: usize, threads: impl FnOnce() -> usize) -> Self {
+        const TASK_NS: f64 = 50_000.0;
+        let whole = Self { grain: n.max(1), lanes: LANES };
+        // Threads are not even counted for small rounds: that would start them.
+        if n as f64 * ns < 2.0 * TASK_NS {
+            return whole;
+        }
+        let threads = threads();
+        if threads == 1 {
+            return whole;
+        }
+        // How long the longest thread has to work, in agents.
+        let longest = |lanes: usize| n.div_ceil(lanes).div_ceil(threads) * lanes;
+        let mut lanes = LANES;
+        let mut tried = LANES / 2;
+        while tried >= fewest && tried as f64 * ns >= TASK_NS {
+            if 10 * longest(tried) <= 9 * longest(lanes) {
+                lanes = tried;
+            }
+            tried /= 2;
+        }
+        let grain = (2.0 * TASK_NS / ns) as usize;
+        Self { grain: (grain / lanes).max(1) * lanes, lanes }
+    }
+}
+
 /// One exchange, seen by the threads that work on it.
 pub(super) struct Job<'a> {
     pub field: &'a dyn Field,
@@ -121,7 +160,7 @@ pub(super) struct Job<'a> {
     /// Whether this is the round's last exchange, in which local steps are made.
     pub is_last: bool,
     pub strides: Strides,
-    pub grain: usize,
+    pub shares: Shares,
     /// Set when the round is to be abandoned.
     pub stop: Option<&'a AtomicBool>,
 }
@@ -129,8 +168,8 @@ pub(super) struct Job<'a> {
 impl Job<'_> {
     /// Processes the participants in `range`, halving it down to the grain.
     pub(super) fn sweep(&self, range: std::ops::Range<usize>, agents: Agents<'_>, rows: Rows<'_>, worker: Option<&mut Worker>) -> Sent {
-        if range.len() > self.grain {
-            let middle = range.start + (range.len() / 2).next_multiple_of(LANES);
+        if range.len() > self.shares.grain {
+            let middle = range.start + (range.len() / 2).next_multiple_of(self.shares.lanes);
             let (left, right) = agents.split(self.participants[middle], self.strides);
             let (low, high) = rows.split(middle - range.start, self.field.dim());
             let (a, b) =
@@ -148,20 +187,21 @@ impl Job<'_> {
         self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
-    /// Processes blocks of eight one after the other.
-    fn blocks(&self, range: std::ops::Range<usize>, agents: Agents<'_>, rows: Rows<'_>, worker: &mut Worker) -> Sent {
+    /// Processes blocks one after the other.
+    fn blocks(&self, range: std::ops::Range<usize>, agents: Agents<'_>, to: Rows<'_>, worker: &mut Worker) -> Sent {
         let d = self.field.dim();
         let chain_len = self.strides.chains;
         let weights = self.field.weights();
-        let clear = rows.fates.is_empty();
+        let side_by_side = self.shares.lanes;
         let exact_bytes = (HEADER_BYTES + PART_HEADER_BYTES + 8 * d) as u64;
         let Agents { first, memory, chains, mut feedback, mut channel } = agents;
         let mut counted = Sent::default();
         let start = range.start;
-        for (i, (block, sum)) in self.participants[range].chunks(LANES).zip(rows.blocks.chunks_mut(d)).enumerate() {
+        for (i, block) in self.participants[range].chunks(side_by_side).enumerate() {
             if self.is_stopped() {
                 break;
             }
+            let sum = if to.blocks.is_empty() { &mut [][..] } else { &mut to.blocks[i * d..(i + 1) * d] };
             let Worker { lanes, outbox, single, one, past_memory, bytes, decoded } = &mut *worker;
             if chain_len > 0 {
                 for (c, lane) in block.iter().zip(lanes.chains.chunks_exact_mut(chain_len)) {
@@ -174,7 +214,7 @@ impl Job<'_> {
             let batch = Batch::new(self.field, self.seed, lanes, block, first, memory, self.strides.memory);
             let mut batch = batch.stopped_by(self.stop);
             if let Some(own) = self.own {
-                tell_own(&mut batch, own, start + LANES * i, self.down.round);
+                tell_own(&mut batch, own, start + side_by_side * i, self.down.round);
             }
             if stale {
                 // The processes move on as if the samples of this round were used now.
@@ -190,7 +230,20 @@ impl Job<'_> {
             }
             counted.samples += batch.samples();
             counted.calls.operators += batch.operators();
-            if clear {
+            if to.fates.is_empty()
+                && let Some(sent) = outbox.all_sent(block.len())
+            {
+                let (low, high) = (block[0], block[block.len() - 1]);
+                if high - low + 1 == block.len() {
+                    rows::weighted_sum(&weights[low..=high], sent, sum);
+                } else {
+                    let weights: [f64; LANES] = std::array::from_fn(|l| weights[block[l.min(block.len() - 1)]]);
+                    rows::weighted_sum(&weights[..block.len()], sent, sum);
+                }
+                counted.messages += block.len() as u64;
+                counted.vectors += block.len() as u64;
+                counted.bytes += block.len() as u64 * exact_bytes;
+            } else if to.fates.is_empty() {
                 for (l, c) in block.iter().enumerate() {
                     let Some((_, x)) = outbox.sent(l) else { continue };
                     counted.messages += 1;
@@ -200,7 +253,7 @@ impl Job<'_> {
                 }
             } else {
                 for (l, c) in block.iter().enumerate() {
-                    let row = LANES * i + l;
+                    let row = side_by_side * i + l;
                     let Some((_, x)) = outbox.sent(l) else { continue };
                     let place = Place { seed: self.seed, round: self.down.round, exchange: self.down.exchange, agent: *c };
                     let feedback = part(&mut feedback, c - first, self.strides.feedback);
@@ -217,11 +270,11 @@ impl Job<'_> {
                         self.client.sent(&mut batch, l, decoded);
                     }
                     let gain = if is_sent { gain } else { 0.0 };
-                    rows.fates[row] = Fate { gain, answers: answers[l] };
+                    to.fates[row] = Fate { gain, answers: answers[l] };
                     if gain != 0.0 {
                         accumulate(sum, weights[*c] * gain, decoded);
                     }
-                    if let Some(kept) = rows.inbox.get_mut(row * d..(row + 1) * d) {
+                    if let Some(kept) = to.inbox.get_mut(row * d..(row + 1) * d) {
                         kept.copy_from_slice(decoded);
                     }
                 }
@@ -307,4 +360,26 @@ pub(super) fn tell_own(batch: &mut Batch<'_>, own: &Own, first: usize, round: u6
 /// The `i`-th of consecutive parts of `len` numbers.
 fn part<'a, T>(all: &'a mut &mut [T], i: usize, len: usize) -> &'a mut [T] {
     &mut all[i * len..(i + 1) * len]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_long_work_is_shared_out() {
+        let of = |n, ns, threads| Shares::new(n, ns, 1, || threads);
+        // A hundred agents of one step stay together, and so does everything on one thread.
+        assert_eq!(of(100, 24.0, 2), Shares { grain: 100, lanes: LANES });
+        assert_eq!(of(8, 1e9, 1), Shares { grain: 8, lanes: LANES });
+        // Many blocks are not divided, few are as far as it evens out the work.
+        assert_eq!(of(100_000, 60.0, 2).lanes, LANES);
+        assert_eq!(of(16, 1e6, 2), Shares { grain: LANES, lanes: LANES });
+        assert_eq!(of(8, 1e6, 2), Shares { grain: 4, lanes: 4 });
+        assert_eq!(of(8, 1e6, 8), Shares { grain: 1, lanes: 1 });
+        assert_eq!(Shares::new(8, 1e6, 4, || 8), Shares { grain: 4, lanes: 4 });
+        // Parts that would not be worth a task are none.
+        assert_eq!(of(8, 20_000.0, 2).lanes, 4);
+        assert_eq!(of(8, 20_000.0, 8).lanes, 4);
+    }
 }

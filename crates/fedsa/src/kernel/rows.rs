@@ -1,0 +1,242 @@
+//! What surrounds the steps of a block: its streams, directions, control variates and weighted sum.
+//!
+//! With one step a round this is most of the work. Each function is compiled once per instruction
+//! set; element by element, every operation rounds once and nothing is contracted, so that all agree
+//! to the bit with the loops as they are written.
+
+use super::{Chunk, Isa, LANES};
+use crate::random::{Key, Streams};
+
+/// A function that is compiled for every instruction set and runs on the best.
+macro_rules! per_isa {
+    ($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $out:ty)? $body:block) => {
+        $(#[$doc])*
+        #[inline]
+        pub(crate) fn $name($($arg: $type),*) $(-> $out)? {
+            on::$name(Isa::best(), $($arg),*)
+        }
+
+        impl on {
+            #[inline]
+            #[allow(clippy::too_many_arguments, reason = "plain numbers of one loop")]
+            fn $name(isa: Isa, $($arg: $type),*) $(-> $out)? {
+                #[inline(always)]
+                fn body($($arg: $type),*) $(-> $out)? $body
+                #[cfg(target_arch = "x86_64")]
+                #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
+                fn avx512($($arg: $type),*) $(-> $out)? {
+                    body($($arg),*)
+                }
+                #[cfg(target_arch = "x86_64")]
+                #[target_feature(enable = "avx2,fma")]
+                fn avx2($($arg: $type),*) $(-> $out)? {
+                    body($($arg),*)
+                }
+                assert!(isa.is_available());
+                match isa {
+                    #[cfg(target_arch = "x86_64")]
+                    // SAFETY: the instruction set is available; the body itself is safe.
+                    Isa::Avx512 => unsafe { avx512($($arg),*) },
+                    #[cfg(target_arch = "x86_64")]
+                    // SAFETY: as above.
+                    Isa::Avx2 => unsafe { avx2($($arg),*) },
+                    _ => body($($arg),*),
+                }
+            }
+        }
+    };
+}
+
+/// The functions of this module on an instruction set of one's own choice.
+#[allow(non_camel_case_types, reason = "a namespace")]
+struct on;
+
+/// `f` of two chunks, element by element.
+#[inline(always)]
+fn both(x: &Chunk, y: &Chunk, f: impl Fn(f64, f64) -> f64) -> Chunk {
+    Chunk(std::array::from_fn(|i| f(x.0[i], y.0[i])))
+}
+
+per_isa! {
+    /// Opens the streams of eight agents.
+    fn open(streams: &mut Streams<LANES>, key: &Key, agents: &[usize; LANES]) {
+        *streams = Streams::open(key, agents);
+    }
+}
+
+per_isa! {
+    /// Writes `theta` to `start`, padded with the zeros that are there, and to every lane of `iterates`.
+    fn place(theta: &[f64], start: &mut [Chunk], iterates: &mut [Chunk]) {
+        for (x, to) in theta.chunks(8).zip(&mut *start) {
+            match x.first_chunk() {
+                Some(x) => to.0 = *x,
+                None => to.0[..x.len()].copy_from_slice(x),
+            }
+        }
+        for iterate in iterates.chunks_exact_mut(start.len()) {
+            iterate.iter_mut().zip(&*start).for_each(|(to, from)| *to = *from);
+        }
+    }
+}
+
+per_isa! {
+    /// `v_l = (theta_l - start) / sum` for every lane of `out`; `start` is one vector.
+    fn directions(theta: &[Chunk], start: &[Chunk], sum: f64, out: &mut [Chunk]) {
+        let width = start.len();
+        for (theta, out) in theta.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
+            for k in 0..width {
+                out[k] = both(&theta[k], &start[k], |to, from| (to - from) / sum);
+            }
+        }
+    }
+}
+
+/// By how much a lane's control variate moves.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Move {
+    /// `v = (theta - base) / scale`.
+    pub scale: f64,
+    /// `xi += gain (v - own)`.
+    pub gain: f64,
+}
+
+per_isa! {
+    /// `xi += gain (v - own)`, or `xi += gain (v - own - xi)` if `afresh`, with `v = (theta - base) / scale`;
+    /// then `drift = xi`. An agent's vectors xi, own and base begin at chunk `at_l` of `memory`.
+    fn settle(memory: &mut [Chunk], at: &[usize], theta: &[Chunk], moves: &[Move; LANES], afresh: bool, drift: &mut [Chunk]) {
+        let width = theta.len();
+        let is_other = |x: &Chunk, y: &Chunk| x.0.iter().zip(&y.0).fold(0, |other, (x, y)| other | (x.to_bits() ^ y.to_bits())) != 0;
+        for k in 0..width {
+            // Mostly all agents have the same base: v is divided out once.
+            let (mut base, mut scale, mut v) = (Chunk([f64::NAN; 8]), f64::NAN, Chunk::default());
+            for ((at, moved), drift) in at.iter().zip(moves).zip(drift.chunks_exact_mut(width)) {
+                let kept = &mut memory[*at..][..3 * width];
+                let (xi, own, last) = (kept[k], kept[width + k], kept[2 * width + k]);
+                if moved.scale != scale || is_other(&last, &base) {
+                    (base, scale) = (last, moved.scale);
+                    v = both(&theta[k], &base, |theta, base| (theta - base) / scale);
+                }
+                let mut difference = both(&v, &own, |v, own| v - own);
+                if afresh {
+                    difference = both(&difference, &xi, |difference, xi| difference - xi);
+                }
+                let xi = both(&xi, &difference, |xi, difference| xi + moved.gain * difference);
+                (kept[k], drift[k]) = (xi, xi);
+            }
+        }
+    }
+}
+
+per_isa! {
+    /// Keeps what is sent, `own = v_l`, or `own = v_l -= xi` if `afresh`; and `base = theta` where the agents keep it,
+    /// in vectors as in [`settle`].
+    fn keep(memory: &mut [Chunk], at: &[usize], theta: &[Chunk], has_base: bool, afresh: bool, v: &mut [Chunk]) {
+        let width = theta.len();
+        for (at, v) in at.iter().zip(v.chunks_exact_mut(width)) {
+            let (xi, rest) = memory[*at..][..if has_base { 3 } else { 2 } * width].split_at_mut(width);
+            let (own, base) = rest.split_at_mut(width);
+            for k in 0..width {
+                if afresh {
+                    v[k] = both(&v[k], &xi[k], |v, xi| v - xi);
+                }
+                own[k] = v[k];
+                if has_base {
+                    base[k] = theta[k];
+                }
+            }
+        }
+    }
+}
+
+per_isa! {
+    /// `sum = 0 + weight_0 x_0 + weight_1 x_1 + ...`, the rows x in their order.
+    fn weighted_sum(weights: &[f64], rows: &[Chunk], sum: &mut [f64]) {
+        let width = super::chunks(sum.len());
+        for (k, sum) in sum.chunks_mut(8).enumerate() {
+            let mut total = Chunk::default();
+            for (weight, row) in weights.iter().zip(rows.chunks_exact(width)) {
+                total = both(&total, &row[k], |sum, x| sum + weight * x);
+            }
+            match sum.first_chunk_mut() {
+                Some(sum) => *sum = total.0,
+                None => sum.copy_from_slice(&total.0[..sum.len()]),
+            }
+        }
+    }
+}
+
+per_isa! {
+    /// `sum += weight x`, in so many components as both have.
+    fn add_scaled(sum: &mut [f64], weight: f64, x: &[f64]) {
+        sum.iter_mut().zip(x).for_each(|(sum, x)| *sum += weight * x);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::{chunks, flat};
+    use crate::random::{Purpose, stream};
+
+    /// Everything that the functions write, on an instruction set, for `len` agents of `d` components.
+    fn written(isa: Isa, d: usize, len: usize, afresh: bool) -> Vec<u64> {
+        let width = chunks(d);
+        let mut draw = stream(5, Purpose::Fresh, 0, d);
+        let mut chunk = |k: usize| Chunk(std::array::from_fn(|i| if 8 * (k % width) + i < d { draw.normal() } else { 0.0 }));
+        let mut vectors = |n: usize| -> Vec<Chunk> { (0..n * width).map(&mut chunk).collect() };
+        let (mut memory, theta, mut drift, mut v) = (vectors(3 * len), vectors(len), vectors(len), vectors(len));
+        let (mut start, mut iterates) = (vec![Chunk::default(); width], vectors(len));
+        // Some agents share their base with the one before.
+        for l in (1..len).step_by(2) {
+            memory.copy_within((3 * l - 1) * width..3 * l * width, (3 * l + 2) * width);
+        }
+        let at: Vec<usize> = (0..len).map(|l| 3 * l * width).collect();
+        let moves = std::array::from_fn(|l| Move { scale: 0.3 + (l / 4) as f64, gain: 0.7 });
+        let model: Vec<f64> = flat(&theta)[..d].to_vec();
+        on::place(isa, &model, &mut start, &mut iterates);
+        on::settle(isa, &mut memory, &at, &start, &moves, afresh, &mut drift);
+        on::directions(isa, &theta, &start, 0.3, &mut v);
+        on::keep(isa, &mut memory, &at, &start, true, afresh, &mut v);
+        let weights: Vec<f64> = (0..len).map(|l| 1.0 / (3.0 + l as f64)).collect();
+        let mut sum = vec![f64::NAN; d];
+        on::weighted_sum(isa, &weights, &v, &mut sum);
+        on::add_scaled(isa, &mut sum, 0.3, flat(&theta));
+        let all = [&memory, &drift, &v, &start, &iterates];
+        all.into_iter().flat_map(|x| flat(x)).chain(&sum).map(|x| x.to_bits()).collect()
+    }
+
+    #[test]
+    fn instruction_sets_agree_to_the_bit() {
+        for isa in Isa::available() {
+            for (d, len) in [(8, 8), (8, 3), (5, 8), (21, 8), (16, 1), (1, 2)] {
+                for afresh in [false, true] {
+                    assert_eq!(written(isa, d, len, afresh), written(Isa::Portable, d, len, afresh), "{isa:?}, d = {d}, {len} agents");
+                }
+            }
+            let key = Key::new(1, Purpose::Sample, 2);
+            let agents = std::array::from_fn(|l| 1000 * l + 3);
+            let mut streams = Streams::open(&key, &[0; LANES]);
+            on::open(isa, &mut streams, &key, &agents);
+            assert_eq!(streams, Streams::open(&key, &agents));
+        }
+    }
+
+    #[test]
+    fn controls_move_by_their_share_of_the_mean() {
+        let of = |x: f64| Chunk([x; 8]);
+        let mut memory = vec![of(1.0), of(0.5), of(2.0), of(3.0), of(0.25), of(4.0)];
+        let mut drift = vec![Chunk::default(); 2];
+        // v = (5 - 2) / 2 and (5 - 4) / 2.
+        let moves = [Move { scale: 2.0, gain: 0.5 }; LANES];
+        settle(&mut memory, &[0, 3], &[of(5.0)], &moves, false, &mut drift);
+        assert_eq!(drift, [of(1.0 + 0.5 * (1.5 - 0.5)), of(3.0 + 0.5 * (0.5 - 0.25))]);
+        assert_eq!([memory[0], memory[3]], [drift[0], drift[1]]);
+        let mut v = vec![of(7.0), of(8.0)];
+        keep(&mut memory, &[0, 3], &[of(5.0)], true, true, &mut v);
+        assert_eq!(v, [of(7.0 - drift[0].0[0]), of(8.0 - drift[1].0[0])]);
+        assert_eq!([memory[1], memory[2], memory[4], memory[5]], [v[0], of(5.0), v[1], of(5.0)]);
+        let mut sum = [9.0; 3];
+        weighted_sum(&[0.5, 0.25], &[of(2.0), of(8.0)], &mut sum);
+        assert_eq!(sum, [3.0; 3]);
+    }
+}
