@@ -1,4 +1,4 @@
-//! Folders and files that are not the program's stay as they are; one process writes to a folder;
+//! The program does not change folders and files of others; one process writes to a folder;
 //! what the machine fails to do is told, and what was done is kept.
 
 #![cfg(unix)]
@@ -240,8 +240,8 @@ fn a_log_is_added_to_logs_only() {
     symlink(folder.path("log.txt"), folder.path("link")).unwrap();
     let before = folder.everything();
     for (log, expected) in [
-        ("mine", "that is no log of fedsa's"),
-        ("small.toml", "that is no log"),
+        ("mine", "that is not a log of fedsa"),
+        ("small.toml", "that is not a log"),
         ("link", "this is a symbolic link"),
         (".", "this is a folder"),
     ] {

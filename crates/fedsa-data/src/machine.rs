@@ -1,4 +1,4 @@
-//! How much memory this process may still take.
+//! The memory that is available to this process.
 //!
 //! The least of what the system has free, what control groups leave to it, and what
 //! the limit of its address space (`ulimit -v`) leaves. Linux only: elsewhere nothing

@@ -1,4 +1,4 @@
-//! Runs all seeds of all cells, in parallel whichever way fills the cores.
+//! Runs all seeds of all cells, in parallel over runs and within runs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

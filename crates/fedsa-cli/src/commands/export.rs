@@ -51,7 +51,7 @@ fn may_write(args: &ExportArgs) -> Result<()> {
     let path = &args.npz;
     let folder = atomic::folder_of(path);
     if !folder.is_dir() {
-        return Err(BadInput::new("--npz", format!("there is no folder {}", folder.display()), "a file in a folder that is there"));
+        return Err(BadInput::new("--npz", format!("there is no folder {}", folder.display()), "a file in an existing folder"));
     }
     match atomic::at(path) {
         Ok(None) => Ok(()),

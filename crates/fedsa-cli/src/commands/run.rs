@@ -284,7 +284,7 @@ fn may_resume(found: &Found, out: &Path, config: &str) -> Result<(), BadInput> {
     Err(BadInput::new("--resume", format!("{} holds {holds} of other settings{differs}", out.display()), help))
 }
 
-/// Whether two configurations differ in nothing but that the second has more rounds or seeds.
+/// Whether two configurations differ only in that the second has more rounds or seeds.
 fn goes_on(before: &str, now: &str) -> bool {
     let parse = |text: &str| text.parse::<Table>().ok();
     let (Some(mut before), Some(mut now)) = (parse(before), parse(now)) else { return false };
@@ -296,7 +296,7 @@ fn goes_on(before: &str, now: &str) -> bool {
         Some((spec.rounds, spec.seeds.list()))
     };
     let (Some((rounds, seeds)), Some((more_rounds, more_seeds))) = (run(&mut before), run(&mut now)) else { return false };
-    // What becomes of checks that cannot be measured is no setting of the runs.
+    // What happens to checks that cannot be measured does not influence the runs.
     for table in [&mut before, &mut now] {
         let checks = table.get_mut("check").and_then(Value::as_array_mut);
         checks.into_iter().flatten().filter_map(Value::as_table_mut).for_each(|check| drop(check.remove("unmeasured")));

@@ -1,4 +1,4 @@
-//! A folder as it was found: what it holds, what of it is the program's, and whether a run may have it.
+//! An existing folder: its files, which of them belong to the program, and whether a run may use it.
 
 use std::fs::File;
 use std::io;
@@ -34,7 +34,7 @@ pub struct Found {
 /// What a folder holds. Nothing is written; the folder need not exist.
 ///
 /// # Errors
-/// When it is no folder, cannot be read, or another process is writing to it.
+/// When it is not a folder, cannot be read, or another process is writing to it.
 pub fn look(path: &Path) -> Result<Found, Failure> {
     let bad = |what: String| {
         BadInput::new("--out", format!("{} cannot be used: {what}", path.display()), "the path of a folder that you may write to").into()

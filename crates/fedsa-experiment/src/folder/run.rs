@@ -1,4 +1,4 @@
-//! The folder of a run under way: what is written to it, and what is cleared away.
+//! The folder of an unfinished run: what is written to it, and what is removed at the end.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -9,7 +9,7 @@
 //! | or `A`, `b` | (N, d, d), (N, d); optional `noise_std`, a scalar, and `noise_memory`, (d, d) |
 //! | `weights` | optional, (N,): positive, divided by their sum |
 //!
-//! Other arrays are not looked at.
+//! Other arrays are ignored.
 
 use std::sync::Arc;
 
