@@ -64,7 +64,7 @@ impl Finished {
             Some(State::Interrupted) if path.join("summary.json").exists() => {
                 return Err(BadInput::new(name, "its summary.json is damaged, or was changed after fedsa wrote it", accepted));
             }
-            Some(State::Interrupted) => return Err(BadInput::new(name, "its run was interrupted; --resume goes on with it", accepted)),
+            Some(State::Interrupted) => return Err(BadInput::new(name, "its run was interrupted; --resume continues it", accepted)),
             None if !path.exists() => return Err(BadInput::new(name, "there is no such folder", accepted)),
             None => return Err(BadInput::new(name, "this is not the folder of a run", accepted)),
         }
@@ -94,7 +94,7 @@ impl Finished {
     pub fn results(&self, plan: &Plan) -> Result<Results> {
         let path = self.path.join("trace.parquet");
         let table = trace::read(&path)?;
-        let misfit = |what: &str| BadInput::new(path.display().to_string(), what, "the trace of this very run, of this version of fedsa");
+        let misfit = |what: &str| BadInput::new(path.display().to_string(), what, "the trace of this run, of this version of fedsa");
         let mut runs = runs_of(&table).ok_or_else(|| misfit("columns are missing"))?;
         let mut cells: Vec<Option<Vec<SeedResult>>> = vec![None; plan.cells.len()];
         for planned in &plan.points {

@@ -265,7 +265,7 @@ fn may_resume(found: &Found, out: &Path, config: &str) -> Result<(), BadInput> {
         let what = format!("{} holds no interrupted run", out.display());
         return Err(BadInput::new("--resume", what, "the folder of an interrupted run, or no --resume to begin one"));
     }
-    let help = "the very file and options of that run, which its config.toml shows; only more rounds and more seeds may be asked for";
+    let help = "the same file and options as for that run, which its config.toml shows; only more rounds and more seeds are allowed";
     if atomic::at(&out.join(CONFIG)).is_ok_and(|there| there.is_none()) {
         // Killed before its first round.
         return Ok(());
