@@ -58,7 +58,7 @@ fn may_write(args: &ExportArgs) -> Result<()> {
         Ok(Some(found)) if found.is_file() && args.overwrite => Ok(()),
         Ok(Some(found)) if found.is_file() => {
             let help = "another path, --overwrite to replace the file, or - for standard output";
-            Err(BadInput::new("--npz", format!("{} is there already", path.display()), help))
+            Err(BadInput::new("--npz", format!("{} exists already", path.display()), help))
         }
         Ok(Some(found)) => {
             let what = format!("{} is {}, which is not replaced", path.display(), atomic::kind_of(&found));

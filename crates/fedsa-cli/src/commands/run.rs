@@ -225,9 +225,9 @@ fn interrupted(left: &Interrupted, out: &Path) {
     warn(format!("interrupted: {}", parts.join(", ")));
     for (what, round) in behind {
         let from = if *round == 0 { "the start".into() } else { format!("the checkpoint of round {round}") };
-        warn(format!("  {what}: the round under way was dropped, and the one before could not be saved; goes on from {from}"));
+        warn(format!("  {what}: the round under way was dropped, and the one before could not be saved; continues from {from}"));
     }
-    warn(format!("the same command with --resume goes on from {}", out.display()));
+    warn(format!("the same command with --resume continues from {}", out.display()));
 }
 
 /// How finished runs ended. Quick settings may be too small for a check to hold, or for an
@@ -249,7 +249,7 @@ fn is_taken(out: &Path, holds: Holds, foreign: Option<&str>) -> BadInput {
     let (what, help) = match foreign {
         Some(name) => (
             format!("{} is not empty: it holds {holds}, such as `{name}`", out.display()),
-            "another folder; or --overwrite to write beside them: they stay as they are",
+            "another folder; or --overwrite, which writes beside these files and does not change them",
         ),
         None => {
             (format!("{} holds {holds}", out.display()), "another folder, --resume to go on with this run, or --overwrite to replace it")

@@ -136,7 +136,7 @@ impl Found {
         let path = self.path.join(name);
         let what = match self.known().is_some_and(|m| m.outputs.contains_key(*name)) {
             true => format!("{} was changed after fedsa wrote it", path.display()),
-            false => format!("{} is not fedsa's, and has the name of an output", path.display()),
+            false => format!("{} was not written by fedsa, and has the name of an output", path.display()),
         };
         Err(BadInput::new("--out", what, "another folder, or move that file away; it is not overwritten"))
     }
@@ -158,7 +158,7 @@ impl Found {
             }
             Some(there) => format!("{} is {}, not the file that fedsa wrote", manifest.display(), kind_of(&there)),
             None if is_ours => format!("{} is missing: it says which files are fedsa's", manifest.display()),
-            None => format!("{} is not fedsa's, and has the name of the folder that a run keeps for itself", own.display()),
+            None => format!("{} was not written by fedsa, and has the name of the folder that a run keeps for itself", own.display()),
         };
         Err(BadInput::new("--out", what, "another folder, or move this one away; nothing in it is changed"))
     }
@@ -196,7 +196,7 @@ impl Found {
                 return Err(BadInput::new("--out", what, "another folder, --resume, or --overwrite to replace what is there now").into());
             }
             if manifest.is_none() && !is_barren(&own) {
-                return Err(unusable(&own, &io::Error::new(io::ErrorKind::AlreadyExists, "it is not fedsa's")));
+                return Err(unusable(&own, &io::Error::new(io::ErrorKind::AlreadyExists, "it was not written by fedsa")));
             }
         }
         let has_manifest = manifest.is_some();

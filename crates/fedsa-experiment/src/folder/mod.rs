@@ -61,7 +61,7 @@ impl std::fmt::Display for Holds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Holds::Nothing => "no run",
-            Holds::Foreign => "files that are not fedsa's",
+            Holds::Foreign => "files that fedsa did not write",
             Holds::Unfinished => "an interrupted run",
             Holds::Finished => "a finished run",
         })

@@ -105,7 +105,7 @@ impl RunFolder {
             let path = self.path.join(name);
             let there = at(&path).map_err(|e| atomic::unwritable(&path, &e))?;
             if there.is_some() && !manifest.wrote(&self.path, name) {
-                let e = io::Error::new(io::ErrorKind::AlreadyExists, "something that is not fedsa's has this name");
+                let e = io::Error::new(io::ErrorKind::AlreadyExists, "a file with this name exists that fedsa did not write");
                 return Err(atomic::unwritable(&path, &e));
             }
         }

@@ -7,8 +7,8 @@
 //! | afresh | `c_c = v_c - xi_c` | `c_c` and `xi_c` | up to the noise of the last round, which does not accumulate |
 //!
 //! The section "Control variates over links" of `experiments/README.md` is the full account: how agents learn v, and what
-//! `auto` chooses. The decisions and their reasons are in `ARCHITECTURE.md`. In the code, [`ControlRule::resolve`] turns the
-//! rule and the link into [`Kept`], from which the protocol and both halves are built.
+//! `auto` chooses. The decisions and their reasons are in `ARCHITECTURE.md`. In the code, `ControlRule::resolve` turns the
+//! rule and the link into `Kept`, from which the protocol and both halves are built.
 
 use serde::{Deserialize, Serialize};
 
