@@ -278,7 +278,7 @@ fn input_files_that_changed_are_noticed() {
     folder.write("p.npz", npz_bytes(&arrays));
     let before = folder.everything();
     let message = folder.run(&["run", "long.toml", "--out", "out", "--resume"]).exits(2).message();
-    assert!(message.contains("a checkpoint of another run") && message.contains("input files that have not changed since"), "{message}");
+    assert!(message.contains("a checkpoint of another run") && message.contains("unchanged input files"), "{message}");
     assert!(folder.everything() == before);
     folder.write("p.npz", npz_bytes(&mrp()));
     folder.run(&["run", "long.toml", "--out", "out", "--resume", "-q"]).exits(0);

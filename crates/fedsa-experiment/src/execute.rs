@@ -169,7 +169,7 @@ impl Earlier {
         };
         if saved.identity != planned.identity || saved.seed != seed {
             let from = if path.exists() { path } else { path.with_file_name(ENDED) };
-            let what = format!("{}: a checkpoint of another run than {}, seed {seed}, is now", from.display(), planned.method.label);
+            let what = format!("{}: a checkpoint of another run than the present {}, seed {seed}", from.display(), planned.method.label);
             let help = "the same experiment as before, with unchanged input files";
             return Err(BadInput::new("--resume", what, help));
         }

@@ -54,7 +54,7 @@ impl Finished {
     /// The run in a folder.
     ///
     /// # Errors
-    /// When there is none that is finished, or its files cannot be read.
+    /// When the folder has no finished run, or its files cannot be read.
     pub fn read(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let accepted = "the folder of a finished run, such as out/ID";
@@ -80,7 +80,7 @@ impl Finished {
     /// The settings, as a tree.
     ///
     /// # Errors
-    /// When `config.toml` was changed to what is not TOML.
+    /// When `config.toml` was changed and is not TOML any more.
     pub fn settings(&self) -> Result<Table> {
         let bad = |what: String| BadInput::new(self.path.join("config.toml").display().to_string(), what, "the file that fedsa wrote");
         let table: Table = self.config.parse().map_err(|e: toml::de::Error| bad(format!("this is not TOML: {}", e.message())))?;

@@ -100,7 +100,7 @@ impl Preset {
     /// Its link.
     ///
     /// # Errors
-    /// When a kind or a setting is none; no preset of [`PRESETS`] has such.
+    /// When a kind or a setting is unknown, which no preset of [`PRESETS`] has.
     pub fn uplink(&self) -> Result<Uplink> {
         let mut link = Uplink::default();
         if let Some(part) = &self.codec {

@@ -157,7 +157,7 @@ impl<'a> ClientNode<'a> {
             Body::Numbers(xi) if is_kept && down.exchange == 0 && xi.len() == self.field.dim() && xi.iter().all(|x| x.is_finite()) => {
                 Ok(Some(xi))
             }
-            _ => Err(refused("a control variate that is none", "d finite numbers, with the first question of a round")),
+            _ => Err(refused("not a control variate", "d finite numbers, with the first question of a round")),
         }
     }
 
@@ -248,7 +248,7 @@ impl<'a> ClientNode<'a> {
         let (t, answered) = (down.round, self.log.answered);
         let said = down.find(Part::Included).and_then(Body::numbers).map(|x| x[0]);
         if said.is_some_and(|k| !(k >= -1.0 && k.fract() == 0.0 && k < t as f64)) {
-            return Err(refused("a last round that is none", "an earlier round, or -1"));
+            return Err(refused("not a last round", "an earlier round, or -1"));
         }
         let said = said.map(|k| (k >= 0.0).then_some(k as u64));
         if controls.is_told() {

@@ -276,7 +276,7 @@ pub trait Files {
     /// Logs of transitions: files, globs, folders or names of data sets, one agent a file.
     ///
     /// # Errors
-    /// When there are none or one cannot be read.
+    /// When there are no logs, or a log cannot be read.
     fn logs(&self, sources: &[String]) -> Result<Vec<Log>>;
 }
 
