@@ -6,9 +6,9 @@ use clap::{Args, Parser, Subcommand};
 
 /// Federated stochastic approximation: federated TD learning and its relatives.
 ///
-/// Exit status: 0 done, every check and every run as expected; 1 not so; 2 bad
-/// input, nothing written; 3 the machine failed (disk, memory, a permission), what
-/// was written is kept; 130 interrupted, checkpoints written.
+/// Exit status: 0 done, every check and every run as expected; 1 done, but a check or
+/// a run is not as expected; 2 bad input, nothing written; 3 the machine failed (disk,
+/// memory, a permission), what was written is kept; 130 interrupted, checkpoints written.
 #[derive(Parser, Debug)]
 #[command(name = "fedsa", version, propagate_version = true)]
 pub struct Cli {
@@ -17,10 +17,10 @@ pub struct Cli {
     /// Threads to use; all cores by default
     #[arg(long, global = true, value_name = "N", value_parser = |s: &str| whole(s, 1, 4096), allow_negative_numbers = true)]
     pub threads: Option<u64>,
-    /// Say on standard error what is being done; twice for more
+    /// Print the steps of the program on standard error; -vv prints more
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
-    /// Add what is being done, with times, to this log, also where input is refused
+    /// Append the steps of the program, with times, to this log file; also if the input is refused
     #[arg(long, global = true, value_name = "FILE")]
     pub log: Option<PathBuf>,
 }
@@ -29,9 +29,9 @@ pub struct Cli {
 pub enum Command {
     /// Run an experiment file
     Run(RunArgs),
-    /// Run bundled experiments: figures of the sources, and ours
+    /// Run bundled experiments: figures of papers, and studies of our own
     Reproduce(ReproduceArgs),
-    /// Validate an experiment file; say what would run, whether it is stable, and how long it takes
+    /// Validate an experiment file; report what would run, whether it is stable, and how long it takes
     Check(CheckArgs),
     /// Print constants, biases, predicted floors and stability radii of an experiment file
     Theory(TheoryArgs),
@@ -56,23 +56,23 @@ pub enum Command {
     },
 }
 
-/// What all commands that run something share.
+/// Options of all commands that run something.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Common {
-    /// Go on from what the output folder holds of an interrupted run; or of a finished one, with more
-    /// rounds or seeds
+    /// Continue the interrupted run in the output folder, or extend a finished run by rounds or
+    /// seeds
     #[arg(long, conflicts_with = "overwrite")]
     pub resume: bool,
-    /// Replace what the output folder holds of another run; files that are not fedsa's stay
+    /// Replace the run in the output folder; files that fedsa did not write are kept
     #[arg(long)]
     pub overwrite: bool,
-    /// Run settings that are known to be unstable
+    /// Run even settings that are known to be unstable
     #[arg(long)]
     pub force: bool,
     /// Print only errors
     #[arg(long, short)]
     pub quiet: bool,
-    /// Show how far the runs are: a bar on a terminal and lines elsewhere (auto), or as said
+    /// How progress is shown; auto: a bar on a terminal, lines elsewhere
     #[arg(long, value_enum, value_name = "HOW", default_value_t)]
     pub progress: Progress,
     /// Seconds between checkpoints of a run
@@ -165,7 +165,7 @@ pub struct ReproduceArgs {
     /// Print the experiment's file instead of running it
     #[arg(long)]
     pub print: bool,
-    /// Smaller settings; failed checks are notes
+    /// Use the smaller settings of the files' quick tables; failed checks are then notes
     #[arg(long)]
     pub quick: bool,
     /// The output folder; out/ID by default, ID the file's id. For several experiments, its parent
@@ -212,7 +212,7 @@ pub struct ExportArgs {
     /// The .npz file to write; - for standard output
     #[arg(long, value_name = "PATH")]
     pub npz: PathBuf,
-    /// Replace a file that is there
+    /// Replace an existing file
     #[arg(long)]
     pub overwrite: bool,
     #[command(flatten)]
@@ -242,7 +242,7 @@ pub struct ListArgs {
 pub struct DiffArgs {
     /// The folder of a finished run
     pub a: PathBuf,
-    /// The folder of another
+    /// The folder of another finished run
     pub b: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -266,7 +266,7 @@ pub struct EvaluateArgs {
     /// features, else polynomial:2 with at most 100, else polynomial:1
     #[arg(long)]
     pub features: Option<String>,
-    /// The range of a state column; from the data where not given
+    /// The range of a state column; taken from the data if not given
     #[arg(long, value_name = "COLUMN=LOW,HIGH", allow_hyphen_values = true)]
     pub range: Vec<String>,
     /// The discount factor
@@ -280,14 +280,14 @@ pub struct EvaluateArgs {
     /// The local step size
     #[arg(long, value_name = "ETA", default_value_t = 1.0, allow_negative_numbers = true)]
     pub step_size: f64,
-    /// Local steps a round (for scafflsa-random, the mean of the number between talks); 100 for
-    /// methods that have them
+    /// Local steps per round (for scafflsa-random, their mean number between talks); 100 by default,
+    /// for methods with local steps
     #[arg(long, value_name = "H", value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
     pub local_steps: Option<u64>,
-    /// Rounds at most; the run stops when the residual is small
+    /// The largest number of rounds; the run stops earlier if it reaches --tol
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
     pub rounds: u64,
-    /// Stop when the norm of the mean operator is at most this, relative to that at zero weights; 0 for never
+    /// Stop when the norm of the mean operator is at most this multiple of its norm at zero weights; 0 for never
     #[arg(long, value_name = "RESIDUAL", default_value = "1e-12", allow_negative_numbers = true)]
     pub tol: f64,
     /// The seed
@@ -296,7 +296,7 @@ pub struct EvaluateArgs {
     /// The output folder
     #[arg(long, value_name = "DIR", default_value = "out/evaluate")]
     pub out: PathBuf,
-    /// Set a dotted key of the experiment that this comes to
+    /// Set a dotted key of the experiment file that evaluate makes from its options
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     #[command(flatten)]

@@ -902,7 +902,7 @@ fn media_are_checked() {
     // Combinations that cannot work, with the reason.
     refused_link(
         "uplink = { media = [{ kind = \"over-the-air\" }, { kind = \"erasure\", success = 1 }] }",
-        &["method[0].uplink.media[1]: erasure after over-the-air, which leaves nothing but a sum", "over-the-air as the last medium"],
+        &["method[0].uplink.media[1]: erasure after over-the-air, which leaves only a sum", "over-the-air as the last medium"],
     );
     refused_link("uplink = { media = { kind = \"erasure\" } }", &["method[0].uplink.media: this table is not accepted", "a list"]);
     let dasa = "kind = \"dasa\"\nstep_size = 0.1\nuplink = { media = [{ kind = \"over-the-air\" }] }";
@@ -910,7 +910,7 @@ fn media_are_checked() {
     refused_file(
         &text,
         dasa.lines().last().unwrap(),
-        &["method[0].uplink: the method compares agents' messages, and over the air only their sum arrives", "one message per agent"],
+        &["method[0].uplink: the method needs each agent's message, and over the air only their sum arrives", "one message per agent"],
     );
     let scafflsa = "label = \"SCAFFLSA\"\nuplink = { media = [{ kind = \"delay\", law = \"constant\", rounds = 1 }] }";
     refused_file(
@@ -1094,9 +1094,13 @@ fn settings_without_effect_are_refused() {
     refused_edit(
         "kind = \"iid\"",
         "kind = \"iid\"\nstart = { state = 1 }",
-        &["sampling.start: a start of trajectories, of which there are none"],
+        &["sampling.start: a start of trajectories, which only kind = \"markov\" has"],
     );
-    refused_edit("kind = \"iid\"", "kind = \"mean\"\nbatch = 2", &["sampling.batch: a batch of samples, of which there are none"]);
+    refused_edit(
+        "kind = \"iid\"",
+        "kind = \"mean\"\nbatch = 2",
+        &["sampling.batch: a batch of samples, which kind = \"mean\" does not draw"],
+    );
     let start = "start = \"root\"\nseeds = 2";
     let text =
         small("seeds = 2", start).replace("label = \"FedLSA\"", "start = \"zero\"").replace("label = \"SCAFFLSA\"", "start = \"zero\"");

@@ -1,4 +1,4 @@
-//! Which crate may know which: manifests and sources are read as text, and held to a table.
+//! Which crate may use which: the test reads manifests and sources as text, and compares them with a table.
 
 use std::path::{Path, PathBuf};
 

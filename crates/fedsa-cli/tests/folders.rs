@@ -1,4 +1,4 @@
-//! Folders and files that are not the program's stay as they are; one process writes to a folder;
+//! The program does not change folders and files of others; one process writes to a folder;
 //! what the machine fails to do is told, and what was done is kept.
 
 #![cfg(unix)]
@@ -49,9 +49,9 @@ fn a_folder_that_is_not_ours_is_refused_and_stays() {
     }
     // With --overwrite what has the name of an output is named, and stays.
     let refused = folder.run(&["run", "small.toml", "--out", "d", "--overwrite"]).exits(2).message();
-    assert!(refused.contains("d/theta.npz is not fedsa's") && refused.contains("move that file away"), "{refused}");
+    assert!(refused.contains("d/theta.npz was not written by fedsa") && refused.contains("move that file away"), "{refused}");
     let refused = folder.run(&["evaluate", "a.csv", "--features", "polynomial:1", "--out", "d", "--overwrite"]).exits(2).message();
-    assert!(refused.contains("is not fedsa's"), "{refused}");
+    assert!(refused.contains("was not written by fedsa"), "{refused}");
     assert!(folder.everything() == before);
     // What has no such name stays beside the outputs, also when the run is replaced.
     for name in ["theta.npz", "figure.png"] {
@@ -125,7 +125,7 @@ fn nothing_in_a_folder_called_as_ours_is_touched() {
     for out in ["a", "b", "c"] {
         for option in ["--overwrite", "--resume"] {
             let message = folder.run(&["run", "small.toml", "--out", out, option]).exits(2).message();
-            assert!(message.contains("/.fedsa is not fedsa's"), "{message}");
+            assert!(message.contains("/.fedsa was not written by fedsa"), "{message}");
         }
         assert!(folder.everything() == before, "{out}");
     }
@@ -240,8 +240,8 @@ fn a_log_is_added_to_logs_only() {
     symlink(folder.path("log.txt"), folder.path("link")).unwrap();
     let before = folder.everything();
     for (log, expected) in [
-        ("mine", "that is no log of fedsa's"),
-        ("small.toml", "that is no log"),
+        ("mine", "that is not a log of fedsa"),
+        ("small.toml", "that is not a log"),
         ("link", "this is a symbolic link"),
         (".", "this is a folder"),
     ] {
@@ -286,7 +286,7 @@ fn links_and_folders_in_the_place_of_outputs_are_refused() {
             _ => std::fs::create_dir(folder.path("d/summary.json")).unwrap(),
         }
         let message = folder.run(&["run", "small.toml", "--out", "d", "--overwrite"]).exits(2).message();
-        assert!(message.contains("d/summary.json is not fedsa's"), "{message}");
+        assert!(message.contains("d/summary.json was not written by fedsa"), "{message}");
         assert_eq!(folder.text("precious"), "mine");
         // In a folder of ours, too: an output that became a link.
         folder.run(&["run", "small.toml", "--out", "ours", "-q"]).exits(0);
@@ -312,8 +312,8 @@ fn export_replaces_nothing_unasked() {
     };
     let (text, before) = (folder.text("small.toml"), names());
     for (path, args, said) in [
-        ("p.npz", &[][..], "p.npz is there already"),
-        ("small.toml", &[], "small.toml is there already"),
+        ("p.npz", &[][..], "p.npz exists already"),
+        ("small.toml", &[], "small.toml exists already"),
         ("link.npz", &["--overwrite"], "link.npz is a symbolic link, which is not replaced"),
         ("dir.npz", &["--overwrite"], "dir.npz is a folder, which is not replaced"),
         ("pipe.npz", &["--overwrite"], "pipe.npz is a device, pipe or socket, which is not replaced"),
@@ -437,5 +437,5 @@ fn a_trace_grows_while_a_run_is_under_way() {
     assert!(!path.exists());
     folder.write("e/trace.jsonl", "mine\n");
     let message = folder.run(&["run", "small.toml", "--out", "e", "--rounds", "5", "--overwrite"]).exits(2).message();
-    assert!(message.contains("e/trace.jsonl is not fedsa's"), "{message}");
+    assert!(message.contains("e/trace.jsonl was not written by fedsa"), "{message}");
 }

@@ -567,7 +567,7 @@ fn evaluate_says_what_it_read_and_how_long_it_takes() {
         .says(" rounds until the residual is 1e-12 of that at zero weights");
     run(&[&common[..], &["--range", "s_0=-1,2", "--rounds", "3", "--out", "b"]].concat())
         .says("  s_0 from -1 to 2, as given\n")
-        .says("  --rounds allows 3, less than a second: it will stop before it is there");
+        .says("  --rounds allows 3, less than a second: it will stop before the target");
     assert_eq!(folder.json("a/summary.json")["title"], "Policy evaluation by fedhsa from 2 agents");
     assert_eq!(run(&[&common[..], &["--out", "c", "-q"]].concat()).exits(0).stdout, "");
     // The number of rounds that is predicted is the one that it takes.
@@ -587,7 +587,7 @@ fn evaluate_says_what_it_read_and_how_long_it_takes() {
     assert!(weights["residual"].as_f64() > weights["residual_asked"].as_f64() && weights["bits"].as_u64() > Some(0), "{weights:#}");
     // FedLSA has a limit of its own, and noise has no end.
     run(&[&common[..], &["--method", "fedlsa", "--rounds", "3", "--out", "e"]].concat())
-        .says("fedlsa will not get to where the residual is 1e-12");
+        .says("fedlsa will not reach the target (the residual is 1e-12");
     run(&[&common[..], &["--sampling", "iid", "--rounds", "3", "--out", "f"]].concat()).says("it ends when the residual is 1e-12");
     // Defaults by the number of columns; rewards that are all 0.
     run(&["--gamma", "0.9", "--rounds", "3", "--local-steps", "1", "--out", "g"])

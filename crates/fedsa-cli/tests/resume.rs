@@ -181,7 +181,7 @@ fn ctrl_c_leaves_checkpoints() {
         let message = output.message();
         assert!(message.starts_with("interrupting: the last completed rounds are being saved"), "{message}");
         assert!(message.contains(" saved at the last completed round"), "{message}");
-        assert!(message.ends_with(&format!("the same command with --resume goes on from {out}")), "{message}");
+        assert!(message.ends_with(&format!("the same command with --resume continues from {out}")), "{message}");
         assert!(!output.stderr.contains('\r'), "no progress bar without a terminal");
         assert!(!saved(&folder.path(out)).is_empty());
         assert!(!folder.path(out).join("summary.json").exists());
@@ -278,7 +278,7 @@ fn input_files_that_changed_are_noticed() {
     folder.write("p.npz", npz_bytes(&arrays));
     let before = folder.everything();
     let message = folder.run(&["run", "long.toml", "--out", "out", "--resume"]).exits(2).message();
-    assert!(message.contains("a checkpoint of another run") && message.contains("input files that have not changed since"), "{message}");
+    assert!(message.contains("a checkpoint of another run") && message.contains("unchanged input files"), "{message}");
     assert!(folder.everything() == before);
     folder.write("p.npz", npz_bytes(&mrp()));
     folder.run(&["run", "long.toml", "--out", "out", "--resume", "-q"]).exits(0);
@@ -394,7 +394,7 @@ fn a_round_that_takes_long_is_dropped_at_once() {
     let output = child.wait_with_output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(130), "{message}");
-    assert!(message.contains("interrupting: ") && message.contains("goes on from d"), "{message}");
+    assert!(message.contains("interrupting: ") && message.contains("continues from d"), "{message}");
     folder.run(&[&args[..], &["--resume", "-q"]].concat()).exits(0);
     folder.run(&[&one[..], &["--out", "e", "-q"]].concat()).exits(0);
     assert!(folder.read("d/trace.parquet") == folder.read("e/trace.parquet"));

@@ -1,5 +1,5 @@
-//! Writing a file so that after a crash there is the old one or the new one,
-//! never half of one.
+//! Atomic writes: after a crash there is either the complete old file or the complete
+//! new file.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Write};

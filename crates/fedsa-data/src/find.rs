@@ -1,4 +1,4 @@
-//! From what a user writes to paths: a path, a glob, a directory, or the name
+//! Finds the files that a user names by a path, a glob, a directory, or the name
 //! of a data set.
 
 use std::cmp::Ordering;

@@ -1,12 +1,12 @@
-//! Files in and out: problems (`.npz`), logs (Parquet, CSV), traces (Parquet), delays (text).
+//! File formats: problems (`.npz`), logs (Parquet, CSV), traces (Parquet), delays (text).
 //!
-//! The formats are here and nowhere else; the library sees plain structs. An
-//! error's `key` is the file; rows count from 0 as in a data frame, lines of
+//! Only this crate reads and writes these formats; the library sees plain structs. The
+//! `key` of an error is the file. Rows count from 0 as in a data frame, lines of
 //! text from 1 as in an editor.
 //!
-//! No content of a file makes a reader panic, or allocate more than the file
-//! justifies (`expansion_limit`). How much memory is available is in [`machine`],
-//! because the readers' limits depend on it.
+//! No content of a file makes a reader panic, or allocate more than the size of the file
+//! justifies (`expansion_limit`). The readers' limits depend on the available memory,
+//! which [`machine`] determines.
 
 pub mod atomic;
 pub mod delays;

@@ -56,7 +56,7 @@ pub fn read(sources: &[String], places: &Places) -> Result<Vec<Log>> {
 /// Reads one agent's log, which is named by its path.
 ///
 /// # Errors
-/// When it cannot be read or is no log.
+/// When it cannot be read or is not a log.
 pub fn read_file(path: &Path) -> Result<Log> {
     let from_bytes = match extension_of(path).as_deref() {
         Some("parquet") => from_parquet,

@@ -1,4 +1,4 @@
-//! How much memory this process may still take.
+//! The memory that is available to this process.
 //!
 //! The least of what the system has free, what control groups leave to it, and what
 //! the limit of its address space (`ulimit -v`) leaves. Linux only: elsewhere nothing
@@ -23,7 +23,7 @@ pub struct Available {
 /// The memory that is available; `None` where it is not known.
 ///
 /// # Errors
-/// When [`VARIABLE`] is set to what is no amount of memory.
+/// When the value of [`VARIABLE`] is not an amount of memory.
 pub fn available() -> Result<Option<Available>> {
     if let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) {
         let text = text.to_string_lossy();

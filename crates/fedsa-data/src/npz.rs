@@ -1,9 +1,7 @@
 //! NumPy's `.npz`: a zip archive of `.npy` arrays.
 //!
-//! The `.npy` format is read here and not by a crate: the parser of the one
-//! that suits (npyz) takes time exponential in the depth of a header's
-//! brackets, so that a file of a hundred bytes hangs it, and it brings two
-//! parser generators with it.
+//! This module has its own reader of the `.npy` format; ARCHITECTURE.md gives the
+//! reason.
 
 use std::io::{Cursor, Read, Write};
 use std::path::Path;

@@ -1,11 +1,11 @@
-//! Reading columns of a Parquet file that nobody vouches for.
+//! Reads columns of untrusted Parquet files.
 //!
 //! The `parquet` crate is used through its column readers, without arrow. On
-//! malformed files it returns errors mostly, panics at times, allocates what a
-//! header claims, and parses the schema by recursion. So all reading happens in
-//! [`contained`], and pages pass two checks on the way: [`Source`] looks at the
-//! size that a page claims before it is unpacked, [`Pages`] at its number of
-//! values before they are.
+//! malformed files it mostly returns errors, sometimes panics, allocates what a
+//! header claims, and parses the schema by recursion. All reading therefore happens in
+//! [`contained`], and pages pass two checks: [`Source`] checks the
+//! size that a page claims before the page is unpacked, [`Pages`] its number of
+//! values before the values are unpacked.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub(super) fn contained<T: Send>(file: Vec<u8>, read: impl FnOnce(&Columns) -> R
     })
 }
 
-/// The error for what is not a Parquet file of the kind that we read.
+/// The error for a file that is not a Parquet file of the supported kind.
 fn unreadable(why: impl std::fmt::Display) -> BadInput {
     BadInput::new(
         "",

@@ -1,4 +1,4 @@
-//! Reading files, and nothing else: a pipe or a device may never end, or never begin.
+//! Reads regular files only: reading from a pipe or a device may never end, or never begin.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -13,11 +13,11 @@ const UNCLAIMED: u64 = 1 << 20;
 
 /// The contents of a regular file of at most `most` bytes.
 ///
-/// What is no regular file is not even opened: opening a pipe waits for somebody to
-/// write. No more is read than the file claims to hold, or 1 MiB if it claims less.
+/// Only regular files are opened, because opening a pipe waits for a writer. At most the claimed
+/// size of the file is read, or 1 MiB if it claims less.
 ///
 /// # Errors
-/// When it cannot be read, is no regular file, or is too large.
+/// When it cannot be read, is not a regular file, or is too large.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     check(&path.metadata()?, most)?;
     let mut file = open(path)?;
@@ -71,7 +71,7 @@ fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// What a file is that is no regular one.
+/// The type of a file that is not a regular file.
 fn kind(file: &Metadata) -> &'static str {
     #[cfg(unix)]
     {

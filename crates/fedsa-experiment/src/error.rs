@@ -1,4 +1,4 @@
-//! Why a command ended, with the place in a file where the reason stands.
+//! Failures of commands, with their place in a file.
 
 use fedsa::error::BadInput;
 use fedsa_data::MachineFailure;

@@ -1,4 +1,4 @@
-//! How long a plan takes: a rough model, so that `check` can say it before anything runs.
+//! The estimated time of a plan, from a rough model, for `check`.
 //!
 //! The constants are processor times measured on one core of an AMD EPYC with AVX-512, in nanoseconds
 //! unless they say otherwise. The model is meant to be right within a factor of two to three.

@@ -1,4 +1,4 @@
-//! What messages show of a file: the lines around a place, and nothing that steers a terminal.
+//! Excerpts of files in messages: the lines around a place, without control characters.
 
 use std::borrow::Cow;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Runs all seeds of all cells, in parallel whichever way fills the cores.
+//! Runs all seeds of all cells, in parallel over runs and within runs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -169,8 +169,8 @@ impl Earlier {
         };
         if saved.identity != planned.identity || saved.seed != seed {
             let from = if path.exists() { path } else { path.with_file_name(ENDED) };
-            let what = format!("{}: a checkpoint of another run than {}, seed {seed}, is now", from.display(), planned.method.label);
-            let help = "the very experiment that was run before, and input files that have not changed since";
+            let what = format!("{}: a checkpoint of another run than the present {}, seed {seed}", from.display(), planned.method.label);
+            let help = "the same experiment as before, with unchanged input files";
             return Err(BadInput::new("--resume", what, help));
         }
         if !saved.is_sound(planned.run.rounds, d) {

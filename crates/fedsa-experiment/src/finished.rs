@@ -54,7 +54,7 @@ impl Finished {
     /// The run in a folder.
     ///
     /// # Errors
-    /// When there is none that is finished, or its files cannot be read.
+    /// When the folder has no finished run, or its files cannot be read.
     pub fn read(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let accepted = "the folder of a finished run, such as out/ID";
@@ -64,7 +64,7 @@ impl Finished {
             Some(State::Interrupted) if path.join("summary.json").exists() => {
                 return Err(BadInput::new(name, "its summary.json is damaged, or was changed after fedsa wrote it", accepted));
             }
-            Some(State::Interrupted) => return Err(BadInput::new(name, "its run was interrupted; --resume goes on with it", accepted)),
+            Some(State::Interrupted) => return Err(BadInput::new(name, "its run was interrupted; --resume continues it", accepted)),
             None if !path.exists() => return Err(BadInput::new(name, "there is no such folder", accepted)),
             None => return Err(BadInput::new(name, "this is not the folder of a run", accepted)),
         }
@@ -80,7 +80,7 @@ impl Finished {
     /// The settings, as a tree.
     ///
     /// # Errors
-    /// When `config.toml` was changed to what is not TOML.
+    /// When `config.toml` was changed and is not TOML any more.
     pub fn settings(&self) -> Result<Table> {
         let bad = |what: String| BadInput::new(self.path.join("config.toml").display().to_string(), what, "the file that fedsa wrote");
         let table: Table = self.config.parse().map_err(|e: toml::de::Error| bad(format!("this is not TOML: {}", e.message())))?;
@@ -94,7 +94,7 @@ impl Finished {
     pub fn results(&self, plan: &Plan) -> Result<Results> {
         let path = self.path.join("trace.parquet");
         let table = trace::read(&path)?;
-        let misfit = |what: &str| BadInput::new(path.display().to_string(), what, "the trace of this very run, of this version of fedsa");
+        let misfit = |what: &str| BadInput::new(path.display().to_string(), what, "the trace of this run, of this version of fedsa");
         let mut runs = runs_of(&table).ok_or_else(|| misfit("columns are missing"))?;
         let mut cells: Vec<Option<Vec<SeedResult>>> = vec![None; plan.cells.len()];
         for planned in &plan.points {

@@ -1,8 +1,8 @@
 //! Experiments: a file in, results, checks and pictures out.
 //!
-//! [`config`] reads the file, [`plan`] says what it comes to, [`mod@execute`] runs it, [`checks`] hold the
-//! results to what the file expects, [`output`] and [`picture`] write them. Nothing here knows the
-//! command line or the terminal: progress goes to an [`execute::Observer`], failures are values.
+//! [`config`] reads the file, [`plan`] builds its problems and methods, [`mod@execute`] runs it, [`checks`] compare the
+//! results with what the file expects, [`output`] and [`picture`] write them. This crate does not use the command line
+//! or the terminal: progress goes to an [`execute::Observer`], and failures are values.
 
 pub mod bundled;
 pub mod checks;

@@ -1,9 +1,9 @@
-//! How much memory an experiment takes, estimated before it takes any.
+//! The estimated memory of an experiment, before it is allocated.
 //!
-//! Problems say it of themselves (`fedsa::problem::memory`); runs, what is recorded of
-//! them and what is predicted are added up here, from sizes. What does not fit into the
-//! memory that is available ([`machine::available`]) is refused. An estimate is of data
-//! structures: the stacks of threads, and what the allocator cannot give back, are a flat
+//! Problems estimate their own memory (`fedsa::problem::memory`). This module adds the
+//! memory of runs, records and predictions, from sizes. An experiment that does not fit into
+//! the available memory ([`machine::available`]) is refused. The estimate counts data
+//! structures; the stacks of threads and the losses of the allocator are a constant
 //! 20 MB.
 
 use fedsa::error::{BadInput, Result};

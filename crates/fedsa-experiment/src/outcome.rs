@@ -1,4 +1,4 @@
-//! How runs ended: whether they reached what they were to reach, and if not, how far from it they are.
+//! Outcomes of runs: whether they reached their targets, and if not, how far from them they ended.
 
 use fedsa::methods::Drift;
 use fedsa::record;

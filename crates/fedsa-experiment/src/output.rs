@@ -1,4 +1,4 @@
-//! What a finished experiment leaves in its folder.
+//! The output files of a finished experiment.
 
 use fedsa::error::Result;
 use fedsa::problem::arrays::{Array, Arrays};

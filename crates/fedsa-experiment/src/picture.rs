@@ -139,7 +139,7 @@ fn capped(mut notes: Vec<String>, most: usize, more: &str) -> Vec<String> {
     notes
 }
 
-/// Notes that say what is not drawn, where `shown` of `all` are.
+/// The note that only `shown` of `all` are drawn.
 fn left_out(shown: usize, all: usize, what: &str) -> Option<String> {
     let say = || format!("Shown: the first {shown} of {all} {what}. The numbers of all are in summary.json and trace.parquet.");
     (shown < all).then(say)

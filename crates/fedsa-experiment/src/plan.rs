@@ -1,4 +1,4 @@
-//! What an experiment comes to: problems built, methods checked, starts computed.
+//! The plan of an experiment: problems built, methods checked, starts computed.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -124,7 +124,7 @@ fn hex(digest: &Digest) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a point comes to, in digests.
+/// The digests of the tables of a point.
 struct Digests {
     /// Of the problem with its sampling.
     field: Digest,

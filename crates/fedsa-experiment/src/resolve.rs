@@ -1,4 +1,4 @@
-//! What an experiment comes to as a file: defaults written out, paths absolute.
+//! The resolved experiment file: defaults written out, paths absolute.
 
 use fedsa::error::Result;
 use fedsa_data::find::Places;

@@ -1,4 +1,4 @@
-//! What was measured, and statistics of it over seeds.
+//! Measured results, and their statistics over seeds.
 
 use std::collections::HashMap;
 
@@ -95,7 +95,7 @@ pub fn counts() -> Vec<&'static str> {
     COUNTS.iter().map(|count| count.name).collect()
 }
 
-/// The count of this name, which was validated; where there is no name, what is usually paid.
+/// The count with this validated name; without a name, the default cost.
 pub fn paid(name: Option<&str>) -> &'static Count {
     record::count(name.unwrap_or(USUAL_COST)).expect("validated")
 }

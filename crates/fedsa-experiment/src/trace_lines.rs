@@ -1,7 +1,7 @@
-//! `trace.jsonl`: recorded rounds as they come, a JSON object a line, to watch a run under way.
+//! `trace.jsonl`: recorded rounds of an unfinished run, one JSON object per line.
 //!
-//! The file is for looking at only: a finished run has all of it, in order, in `trace.parquet`, and
-//! `trace.jsonl` is gone. Runs go on if it cannot be written.
+//! The file is for watching only. When the run is finished, `trace.parquet` has all rows in order, and
+//! `trace.jsonl` is removed. A run continues if the file cannot be written.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

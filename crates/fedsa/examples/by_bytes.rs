@@ -1,8 +1,8 @@
-//! A method across machines: each agent in a thread of its own that shares
-//! nothing with the server but bytes.
+//! A method across machines: each agent runs in a thread of its own, and exchanges
+//! only bytes with the server.
 //!
-//! `ServerNode` says whom to send which bytes, `ClientNode` turns received bytes
-//! into an answer; how the bytes travel is up to the caller (here channels). The
+//! `ServerNode` says which bytes to send to which agent, `ClientNode` turns received bytes
+//! into an answer, and the caller carries the bytes (here through channels). The
 //! iterates are those of the in-process engine, bit for bit. Run it with
 //! `cargo run --release -p fedsa --example by_bytes`.
 

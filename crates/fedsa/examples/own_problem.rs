@@ -1,4 +1,4 @@
-//! A problem of one's own: federated robust regression.
+//! A problem of your own: federated robust regression.
 //!
 //! Agent c holds n points (x, y), x in R^d. Wanted is the theta at which the bounded
 //! residuals of all points balance, a nonlinear root:
@@ -7,10 +7,9 @@
 //! g_c(theta, z) = tanh(y_z - x_z^T theta) x_z,    z uniform on the agent's points
 //! ```
 //!
-//! `sample` and `apply` are all there is to write: the generic kernel, every method and the
-//! ledger come with them. With `mean` the residual is known, noiseless sampling works and theta* is found by
-//! Newton's method. [`Facts`] are optional: here the loss behind the operator, whose Hessians
-//! serve Newton's method, and the law of a sample. Run it with
+//! Only `sample` and `apply` are required; every first-order method then runs on the problem. With `mean` the residual
+//! is known, noiseless sampling works, and theta* is found by Newton's method. [`Facts`] are optional: here the loss
+//! behind the operator, whose Hessians Newton's method uses, and the law of a sample. Run it with
 //! `cargo run --release -p fedsa --example own_problem`.
 
 use fedsa::error::Result;

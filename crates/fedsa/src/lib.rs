@@ -1,5 +1,5 @@
 //! Federated stochastic approximation: find the root of the mean of N agents'
-//! operators while talking little.
+//! operators with little communication.
 //!
 //! Agent `c` has an operator `gbar_c(theta)` in R^d, seen only through samples
 //! `g_c(theta, z)`. Wanted is `theta*` with `sum_c p_c gbar_c(theta*) = 0`, the
@@ -61,9 +61,10 @@
 //! | [`problem`] | agents' operators ([`problem::Problem`]), and a problem with its sampling as everything downstream sees it ([`problem::Field`]) |
 //! | [`sampling`] | mean, i.i.d. or Markov samples, batches |
 //! | [`kernel`] | the hot loop of H local steps, for each instruction set |
-//! | [`local`] | client halves: what an agent does with what it received |
-//! | [`uplink`], [`message`] | codecs and the bytes between the halves |
-//! | [`server`] | server halves: what the server does with what arrived |
+//! | [`local`] | client halves: what an agent does with a message from the server |
+//! | [`protocol`] | what travels between the halves of a method |
+//! | [`uplink`], [`message`] | links (codecs and media), and messages with their bytes |
+//! | [`server`] | server halves: what the server does with the answers |
 //! | [`methods`] | one file per published method: its mathematics and its two halves |
 //! | [`presets`] | methods with their links, under the names of their sources |
 //! | [`round`] | the in-process engine: one run of a method on a field |

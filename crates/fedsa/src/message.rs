@@ -8,15 +8,15 @@
 //! | exchange | u8 |
 //! | number of parts | u8 |
 //! | round | u32 |
-//! | agent: who sends it up or is sent it down; `u32::MAX` for all agents | u32 |
+//! | agent: sender of a message up, recipient of a message down; `u32::MAX` for all agents | u32 |
 //! | seen: see [`Envelope::seen`] | u32 |
-//! | settings: hash of what both ends were built with | u64 |
+//! | settings: hash of the settings of both ends | u64 |
 //! | each part: tag u8, form u8, length u32, payload | |
 //! | CRC-32 (IEEE 802.3) of all bytes before | u32 |
 //!
-//! A part's form is its codec's tag for numbers, [`SPARSE`] for sparse numbers (count u32, then so many
-//! increasing u32 indices, then so many f64 values) or [`PACKED`] for bytes that the method packed itself (the
-//! length counts bytes).
+//! The form of a part is the tag of its codec for numbers, [`SPARSE`] for sparse numbers (their count as u32, then the
+//! increasing indices as u32, then the values as f64), or [`PACKED`] for bytes that the method packed itself (the
+//! length is then in bytes).
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ use crate::error::Result;
 use crate::random::{ALL, Stream};
 use crate::uplink::codec::{self, Codec, malformed};
 
-/// What a part of a message is.
+/// The name of a part of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Part {
@@ -34,12 +34,12 @@ pub enum Part {
     Direction = 2,
     /// An operator's value `g_c(theta_t, z)`, or the mean of several; d numbers.
     Operator = 3,
-    /// The last round whose mean has the agent's answer, -1 for none; one number. The server says it to an agent
-    /// whose answer to the last question is not in its mean.
+    /// The last round whose mean includes an answer of the agent, -1 for none; one number. The server sends it to an agent
+    /// whose last answer was lost.
     Included = 4,
-    /// The agent's control variate `xi_c`; d numbers. A server node sends it to an agent that lost its own.
+    /// The agent's control variate `xi_c`; d numbers. A server node sends it to an agent that lost its control.
     Control = 5,
-    /// No answer: the agent's control variate is older than the question supposes; no numbers.
+    /// Instead of an answer: the agent's control variate is older than the question assumes; no numbers.
     Behind = 6,
     /// The gradient of an agent's objective, or the mean of several; d numbers.
     Gradient = 7,
@@ -55,7 +55,7 @@ pub enum Part {
     Packed = 12,
 }
 
-/// What the ledger counts a part as, beside its bits.
+/// The unit in which the ledger counts a part, in addition to its bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// A vector of d components.
@@ -64,7 +64,7 @@ pub enum Unit {
     Scalars,
     /// A d x d matrix, or a correction of one.
     Matrix,
-    /// Nothing: bookkeeping of the protocol.
+    /// Not counted: bookkeeping of the protocol.
     Nothing,
 }
 
@@ -84,7 +84,7 @@ impl Part {
         Part::Packed,
     ];
 
-    /// What the ledger counts it as.
+    /// The unit in which the ledger counts the part.
     pub fn unit(self) -> Unit {
         match self {
             Part::Model | Part::Direction | Part::Operator | Part::Control | Part::Gradient | Part::Step => Unit::Vector,
@@ -94,33 +94,33 @@ impl Part {
         }
     }
 
-    /// Whether a codec may alter it, and the link's bit budget pays for it; the others travel exactly, whatever the
-    /// budget is.
+    /// Whether a codec may alter the part, and the link's bit budget applies to it. All other parts are sent exactly,
+    /// whatever the budget is.
     pub fn may_be_encoded(self) -> bool {
         matches!(self, Part::Model | Part::Direction | Part::Operator | Part::Gradient | Part::Step)
     }
 }
 
-/// What a part holds.
+/// The content of a part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Body {
-    /// Numbers, all of them.
+    /// All numbers, written out.
     Numbers(Vec<f64>),
-    /// `len` numbers that are zero but at these increasing indices.
+    /// `len` numbers, which are zero except at these increasing indices.
     Sparse {
         /// How many numbers there are, zeros included.
         len: u32,
-        /// Where they are not zero.
+        /// The indices of the numbers that are not zero.
         index: Vec<u32>,
-        /// What they are there.
+        /// The numbers at these indices.
         value: Vec<f64>,
     },
-    /// Bytes whose meaning the method's halves know.
+    /// Bytes whose meaning only the method's halves know.
     Packed(Vec<u8>),
 }
 
 impl Body {
-    /// How many numbers it stands for, zeros included; for packed bytes how many bytes there are.
+    /// The number of numbers, zeros included; for packed bytes the number of bytes.
     pub fn len(&self) -> usize {
         match self {
             Body::Numbers(x) => x.len(),
@@ -129,12 +129,12 @@ impl Body {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the length is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The numbers, if they are all written out.
+    /// The numbers, if they are written out.
     pub fn numbers(&self) -> Option<&[f64]> {
         match self {
             Body::Numbers(x) => Some(x),
@@ -142,7 +142,7 @@ impl Body {
         }
     }
 
-    /// The first number that is infinite or none at all.
+    /// The first number that is infinite or NaN.
     pub fn not_finite(&self) -> Option<f64> {
         let numbers = match self {
             Body::Numbers(x) => x,
@@ -152,7 +152,7 @@ impl Body {
         numbers.iter().copied().find(|x| !x.is_finite())
     }
 
-    /// The bytes of its payload as it stands, without a codec.
+    /// Writes the bytes of the payload without a codec.
     fn payload(&self, out: &mut Vec<u8>) {
         match self {
             Body::Numbers(x) => x.iter().for_each(|x| out.extend(x.to_le_bytes())),
@@ -194,7 +194,7 @@ pub const SPARSE: u8 = 254;
 /// The form of packed bytes.
 pub const PACKED: u8 = 255;
 
-/// Bytes of a message beside its parts: 23 before them and a checksum of 4 after them.
+/// Bytes of a message outside its parts: 23 before them and a checksum of 4 after them.
 pub const HEADER_BYTES: usize = FRONT_BYTES + CHECKSUM_BYTES;
 /// Bytes before the payload of a part.
 pub const PART_HEADER_BYTES: usize = 6;
@@ -207,16 +207,16 @@ pub const MAX_ROUNDS: u64 = u32::MAX as u64 - 1;
 /// The version of the byte format.
 const VERSION: u8 = 2;
 
-/// Whose message it is, and of which federation.
+/// The agent and the federation that a message belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Envelope {
-    /// The agent that sends it up or is sent it down; [`ALL`] where all agents are sent the same.
+    /// The sender of a message up, or the recipient of a message down; [`ALL`] if all agents get the same message.
     pub agent: usize,
     /// For control variates, else 0. To an agent that is told means: how many rounds its control must have seen the end
     /// of. From an agent: the checksum of the answer that its control last took for included, 0 for none; the server
     /// compares it with that of the answer which it counted.
     pub seen: u32,
-    /// The hash of what both ends were built with.
+    /// The hash of the settings of both ends ([`crate::node::Federation::digest`]).
     pub settings: u64,
 }
 
@@ -226,7 +226,7 @@ impl Default for Envelope {
     }
 }
 
-/// A message, up or down. It says which round and exchange it belongs to.
+/// A message, up or down, with the round and exchange that it belongs to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     /// The round t.
@@ -237,7 +237,7 @@ pub struct Message {
     pub parts: Vec<(Part, Body)>,
 }
 
-/// The exchange number of what is told at a round's end and not answered.
+/// The exchange number of a message at a round's end, which agents do not answer.
 pub const TELL: u8 = u8::MAX;
 
 impl Message {
@@ -246,7 +246,7 @@ impl Message {
         Self { round, exchange, parts: vec![(part, Body::Numbers(values))] }
     }
 
-    /// What a part holds, if it is there.
+    /// The content of a part, if the message has this part.
     pub fn find(&self, part: Part) -> Option<&Body> {
         self.parts.iter().find(|(p, _)| *p == part).map(|(_, body)| body)
     }
@@ -254,13 +254,13 @@ impl Message {
     /// The numbers of a part.
     ///
     /// # Panics
-    /// When it is absent, or sparse or packed: the halves of a method agree on what they send.
+    /// When the part is absent, sparse or packed. The protocol of the method excludes this.
     pub fn part(&self, part: Part) -> &[f64] {
         let found = self.find(part).and_then(Body::numbers);
         found.unwrap_or_else(|| panic!("the message of round {} exchange {} has no numbers {part:?}", self.round, self.exchange))
     }
 
-    /// The bytes of this message, each part of numbers through `codec` where it may be.
+    /// The bytes of this message. Parts that may be encoded pass `codec`.
     pub fn encode(&self, envelope: &Envelope, codec: &dyn Codec, stream: &mut Stream) -> Vec<u8> {
         let mut out = Writer::new(self.round, self.exchange, envelope);
         for (part, body) in &self.parts {
@@ -275,7 +275,7 @@ impl Message {
         out.finish()
     }
 
-    /// The number of bytes of [`Message::encode`], without making them.
+    /// The number of bytes of [`Message::encode`], without producing them.
     pub fn encoded_len(&self, codec: &dyn Codec) -> usize {
         let part = |(part, body): &(Part, Body)| match body {
             Body::Numbers(x) if part.may_be_encoded() => codec.encoded_len(x.len(), None).expect("there is no budget"),
@@ -327,7 +327,7 @@ impl Message {
             let Some((head, payload)) = rest.split_first_chunk::<PART_HEADER_BYTES>() else { return Err(malformed("a part is cut off")) };
             let part = Part::ALL.into_iter().find(|p| *p as u8 == head[0]).ok_or_else(|| malformed(format!("part {}", head[0])))?;
             let len = u32::from_le_bytes(head[2..].try_into().expect("four bytes")) as usize;
-            // Sparse bytes justify no length by themselves.
+            // The length of sparse numbers is not limited by the number of their bytes.
             if len > longest {
                 return Err(malformed(format!("a part of length {len} where at most {longest} is wanted")));
             }
@@ -357,7 +357,7 @@ impl Message {
     }
 }
 
-/// Sparse numbers at the start of `payload`, and what is after them.
+/// The sparse numbers at the start of `payload`, and the bytes after them.
 fn sparse(len: usize, payload: &[u8]) -> Result<(Body, &[u8])> {
     let cut = || malformed("sparse numbers are cut off");
     let (count, rest) = payload.split_first_chunk::<4>().ok_or_else(cut)?;
@@ -375,7 +375,7 @@ fn sparse(len: usize, payload: &[u8]) -> Result<(Body, &[u8])> {
     Ok((Body::Sparse { len: len as u32, index, value }, rest))
 }
 
-/// A message's bytes under way.
+/// Writes the bytes of a message.
 pub(crate) struct Writer {
     bytes: Vec<u8>,
 }
@@ -393,7 +393,7 @@ impl Writer {
         Self { bytes }
     }
 
-    /// The head of a part; its payload is to be appended to what is returned.
+    /// Writes the head of a part. The caller appends the payload to the returned bytes.
     pub fn part(&mut self, part: Part, form: u8, len: usize) -> &mut Vec<u8> {
         self.bytes[2] += 1;
         self.bytes.extend([part as u8, form]);

@@ -1,8 +1,8 @@
-//! Named compositions: a method and its link under the name that they have in their source.
+//! Presets: methods with their links, under the names of their sources.
 //!
 //! A preset is data: the kind of a method, and codecs and media by their kinds with their
-//! settings. A file that says `kind = "qfedtd"` gets these settings, and every key that it gives
-//! replaces the preset's; a program gets the link ready to use from [`Preset::uplink`].
+//! settings. A file with `kind = "qfedtd"` gets these settings; keys in the file replace those of
+//! the preset. A program gets the link ready to use from [`Preset::uplink`].
 //!
 //! ```
 //! use fedsa::presets;
@@ -100,7 +100,7 @@ impl Preset {
     /// Its link.
     ///
     /// # Errors
-    /// When a kind or a setting is none; no preset of [`PRESETS`] has such.
+    /// When a kind or a setting is unknown, which no preset of [`PRESETS`] has.
     pub fn uplink(&self) -> Result<Uplink> {
         let mut link = Uplink::default();
         if let Some(part) = &self.codec {

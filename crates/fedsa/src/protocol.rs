@@ -1,18 +1,18 @@
-//! What travels between the halves of a method in a round.
+//! The protocol of a method: what travels between its halves in a round.
 //!
-//! One description, made when a method is built, from which links are checked, messages from a network are
-//! validated, and the engine knows what to sum: what the server needs, what a client accepts and what a node lets
-//! through cannot contradict each other.
+//! A method builds one [`Protocol`]. From this description links are checked ([`crate::methods::check_link`]), nodes
+//! validate messages from a network ([`Protocol::check_down`], [`Protocol::check_answer`]), and the engine knows what to
+//! sum. What the server needs, what an agent accepts and what a node accepts therefore agree.
 
 use crate::error::{BadInput, Result};
 use crate::message::{Body, Message, Part, TELL};
 
-/// How many numbers (of packed parts: bytes) a part has.
+/// The length of a part: the number of its numbers, or of its bytes where the method packed it itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Len {
-    /// So many.
+    /// Exactly this length.
     Exactly(usize),
-    /// So many or fewer.
+    /// This length or less.
     AtMost(usize),
 }
 
@@ -30,19 +30,19 @@ impl Len {
     }
 }
 
-/// In which form the server must be given a part.
+/// The form in which the server needs a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Give {
     /// The weighted sum over agents is enough.
     Sum,
-    /// Each agent's own.
+    /// The part of each agent is needed.
     Each,
 }
 
 /// A part that the server wants back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Want {
-    /// What it is.
+    /// The part.
     pub part: Part,
     /// Its length.
     pub len: Len,
@@ -53,27 +53,27 @@ pub struct Want {
 /// One exchange: a message to some agents, and their answers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Exchange {
-    /// The parts that all recipients are sent.
+    /// The parts that all recipients get.
     pub down: Vec<(Part, Len)>,
-    /// The parts that some of them are sent besides, each its own.
+    /// The parts that some recipients get in addition, each with its own content.
     pub own: Vec<(Part, Len)>,
-    /// The parts of an answer.
+    /// The parts of an answer, in order.
     pub wants: Vec<Want>,
 }
 
 /// The exchanges of a method's rounds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Protocol {
-    /// The exchanges in their order; a round may end after any of them.
+    /// The exchanges in order. A round may end after any of them.
     pub exchanges: Vec<Exchange>,
-    /// What agents are told at a round's end and do not answer; nothing when empty.
+    /// The parts of the message at a round's end, which agents do not answer; no message when empty.
     pub tell: Vec<(Part, Len)>,
-    /// The parts that some of them are told besides, each its own.
+    /// The parts that some recipients of this message get in addition, each with its own content.
     pub tell_own: Vec<(Part, Len)>,
 }
 
 impl Protocol {
-    /// One exchange: a model of d numbers down, of each agent a direction of d numbers up.
+    /// One exchange: a model of d numbers down, a direction of d numbers up.
     pub fn directions(d: usize, give: Give) -> Self {
         let want = Want { part: Part::Direction, len: Len::Exactly(d), give };
         let exchange = Exchange { down: vec![(Part::Model, Len::Exactly(d))], own: Vec::new(), wants: vec![want] };
@@ -98,12 +98,12 @@ impl Protocol {
         self.exchange(exchange).map_or(&[], |exchange| &exchange.wants)
     }
 
-    /// Whether the server must be given some part of each agent in an exchange.
+    /// Whether the server needs some part of each agent in an exchange.
     pub fn wants_each(&self, exchange: u8) -> bool {
         self.wanted(exchange).iter().any(|want| want.give == Give::Each)
     }
 
-    /// Whether it must in any exchange.
+    /// Whether the server needs some part of each agent in any exchange.
     pub fn wants_each_anywhere(&self) -> bool {
         (0..self.exchanges.len()).any(|e| self.wants_each(e as u8))
     }
@@ -160,7 +160,7 @@ impl Protocol {
     /// Whether a message down is one of this method.
     ///
     /// # Errors
-    /// When it is not, with what would be.
+    /// When it has other parts; says which parts would be accepted.
     pub fn check_down(&self, down: &Message) -> Result<()> {
         let (wanted, own) = match (down.exchange, self.exchange(down.exchange)) {
             (TELL, _) if !self.tell.is_empty() => (&self.tell, &self.tell_own),
@@ -175,17 +175,17 @@ impl Protocol {
         if are_own { check_finite(rest) } else { Err(refused(parts_text(rest), &format!("besides at most {}", wants_text(own)))) }
     }
 
-    /// Whether these are the parts of an answer to an exchange.
+    /// Checks that these are the parts of an answer to an exchange.
     ///
     /// # Errors
-    /// When they are not, with what would be.
+    /// When there are other parts; says which parts would be accepted.
     pub fn check_answer(&self, exchange: u8, parts: &[(Part, Body)]) -> Result<()> {
         let wanted: Vec<(Part, Len)> = self.wanted(exchange).iter().map(|want| (want.part, want.len)).collect();
         check(parts, &wanted)
     }
 }
 
-/// Whether parts are those that are wanted, in their order.
+/// Checks that parts are the wanted parts, in their order.
 fn check(parts: &[(Part, Body)], wanted: &[(Part, Len)]) -> Result<()> {
     let fits = |((part, body), (want, len)): (&(Part, Body), &(Part, Len))| part == want && len.fits(body.len()) && is_form(*part, body);
     if parts.len() != wanted.len() || !parts.iter().zip(wanted).all(fits) {
@@ -194,7 +194,7 @@ fn check(parts: &[(Part, Body)], wanted: &[(Part, Len)]) -> Result<()> {
     check_finite(parts)
 }
 
-/// Whether a body has the form in which this part is sent.
+/// Whether this part is sent in the form of this body.
 fn is_form(part: Part, body: &Body) -> bool {
     match body {
         Body::Numbers(_) => !matches!(part, Part::Correction | Part::Packed),
@@ -223,7 +223,7 @@ fn wants_text(wanted: &[(Part, Len)]) -> String {
     if wanted.is_empty() { "nothing".into() } else { wanted.iter().map(one).collect::<Vec<_>>().join(", ") }
 }
 
-/// A message that is not one of this federation at this point.
+/// The error about a message that does not belong to this federation at this point.
 pub(crate) fn refused(what: impl Into<String>, accepted: &str) -> BadInput {
     BadInput::new("message", what, accepted)
 }

@@ -1,7 +1,7 @@
-//! Named kinds of parts: one entry each, in the folder of the part's stage.
+//! Registries of problems, methods, codecs and media: one entry per kind.
 //!
-//! A file says `kind = "garnet"`; the entry of that name reads the other keys
-//! into the part's settings. Nothing else in the crate knows the names.
+//! If a file says `kind = "garnet"`, the entry with this name reads the other keys
+//! into the settings of the kind. Only the entry contains the name.
 
 use std::marker::PhantomData;
 
@@ -16,7 +16,7 @@ pub struct Kind<T: ?Sized + 'static> {
     pub name: &'static str,
     /// Other names for it.
     pub aliases: &'static [&'static str],
-    /// What it is, in a line.
+    /// Its description, in a line.
     pub about: &'static str,
     /// Reads its settings.
     pub read: fn(&mut dyn Deserializer<'_>) -> Result<Box<T>, erased_serde::Error>,
@@ -25,7 +25,7 @@ pub struct Kind<T: ?Sized + 'static> {
     pub schema: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
 }
 
-/// An entry: a name, what it is, the type of its settings, and other names for it.
+/// An entry: a name, a description, the type of the settings, and other names.
 macro_rules! kind {
     ($name:literal, $about:literal, $settings:ty $(, $alias:literal)*) => {
         $crate::registry::Kind {
@@ -55,11 +55,11 @@ pub fn read<S: DeserializeOwned>(de: &mut dyn Deserializer<'_>) -> Result<S, era
     erased_serde::deserialize(de)
 }
 
-/// Reads a value that a table stands for, and refuses a list of its entries, which a derived
-/// choice with a tag (`law = ..`) would take too: for `#[serde(deserialize_with)]`.
+/// Reads a value from a table, and refuses a list of its entries, which a derived enum with
+/// a tag (`law = ..`) would accept too: for `#[serde(deserialize_with)]`.
 ///
 /// # Errors
-/// As the deserialiser, and when there is no table.
+/// As the deserialiser, and when the value is not a table.
 pub fn table<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     struct Table<T>(PhantomData<T>);
     impl<'de, T: Deserialize<'de>> Visitor<'de> for Table<T> {

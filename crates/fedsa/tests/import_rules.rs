@@ -1,4 +1,4 @@
-//! What may know what: the sources are read as text, and their imports held to a table.
+//! Which module may import which: the test reads the sources as text, and compares imports with a table.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 //! losses and fading slow the mean and no more, delays raise floors only where samples are
 //! used again.
 //!
-//! Agents are alike, `g_c = A (theta* - theta) + w`, w white, so that nothing but noise is left
+//! Agents are alike, `g_c = A (theta* - theta) + w`, w white, so that only noise remains
 //! to average. Intervals are three standard errors over seeds. `cargo xtask test --all` measures
 //! with ten times the seeds.
 

@@ -501,7 +501,7 @@ fn what_cannot_work_is_refused_with_the_reason() {
     assert_eq!(of_dim(r#"{"kind": "rand-k", "k": 1}"#, &[&budget(32)]), None);
     assert!(of_dim(r#"{"kind": "rand-k", "k": 1}"#, &[&budget(31)]).expect("refused").contains("never carries"));
     let bad = |codec: &str, feedback: bool, media: &[&str]| link(codec, feedback, media).expect_err("refused").to_string();
-    assert!(bad(EXACT, false, &[AIR, ERASURE]).contains("nothing but a sum"));
+    assert!(bad(EXACT, false, &[AIR, ERASURE]).contains("leaves only a sum"));
     assert!(bad(EXACT, false, &[STALE, LATE]).contains("two delays"));
     assert!(bad(COARSE, true, &[STALE]).contains("error feedback"));
     assert!(bad(EXACT, false, &[r#"{"kind": "bit-budget", "bits": 8}"#]).contains("never carries"));

@@ -44,7 +44,7 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
 /// The most problems, and the most points whose methods, are listed one by one.
 const LISTED: usize = 100;
 
-/// Says what a plan comes to.
+/// Reports what a plan contains.
 fn describe(plan: &Plan, unmeasured: &[Option<String>]) {
     let experiment = &plan.experiment;
     say(format!("{}: {}", experiment.id, experiment.title));
@@ -226,7 +226,7 @@ const JSON_FORMAT: u64 = 1;
 const STEP_WORK: usize = 100_000;
 const STEP_STATE: usize = 64;
 
-/// What a plan comes to, for programs.
+/// The report of a plan as JSON.
 fn as_json(plan: &Plan, unmeasured: &[Option<String>], quick: bool, memory: f64, refusal: Option<&Failure>) -> Json {
     let experiment = &plan.experiment;
     let duration = estimate::duration(plan);

@@ -1,8 +1,8 @@
 //! `fedsa evaluate`: logged transitions to the weights of a value function.
 //!
-//! The flags become an experiment file, which is run as any other; beside its
-//! usual files the folder gets `weights.json` and `weights.npz`. Before it starts it
-//! says what was read, and how long it will take.
+//! The command makes an experiment file from its options and runs this file. In addition to the
+//! usual outputs it writes `weights.json` and `weights.npz`. Before the run it prints
+//! what it read, and how long the run will take.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ use super::run::{Extra, Task};
 use super::{apply, count, duration, say};
 use crate::args::{EvaluateArgs, Overrides};
 
-/// What `--method` takes, for its help.
+/// The help of `--method`.
 pub fn methods() -> String {
     let kinds: Vec<&str> = fedsa::methods::KINDS.iter().map(|kind| kind.name).collect();
     let presets: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
@@ -173,7 +173,7 @@ fn prediction(plan: &Plan) -> Vec<String> {
         let label = &cell.method.kind;
         return vec![
             format!(
-                "{label} will not get to where {goal}: its limit is {} of the solution's norm away, since agents differ",
+                "{label} will not reach the target ({goal}): its limit is {} of the solution's norm away, because the agents differ",
                 numbers::percent(away)
             ),
             format!("  fewer local steps bring it nearer; scafflsa and fedhsa have no such limit; {allowed}"),
@@ -184,8 +184,8 @@ fn prediction(plan: &Plan) -> Vec<String> {
     let plural = if rounds < 1.5 { "" } else { "s" };
     let needed = format!("about {} round{plural} until {goal}, {time}", numbers::about(rounds));
     if rounds > run.rounds as f64 {
-        let more = "more --rounds, a larger --step-size or more --local-steps would do";
-        vec![format!("will need {needed}"), format!("  {allowed}: it will stop before it is there; {more}")]
+        let more = "more --rounds, a larger --step-size or more --local-steps would help";
+        vec![format!("will need {needed}"), format!("  {allowed}: it will stop before the target; {more}")]
     } else {
         vec![format!("will need {needed}")]
     }

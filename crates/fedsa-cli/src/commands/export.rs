@@ -51,14 +51,14 @@ fn may_write(args: &ExportArgs) -> Result<()> {
     let path = &args.npz;
     let folder = atomic::folder_of(path);
     if !folder.is_dir() {
-        return Err(BadInput::new("--npz", format!("there is no folder {}", folder.display()), "a file in a folder that is there"));
+        return Err(BadInput::new("--npz", format!("there is no folder {}", folder.display()), "a file in an existing folder"));
     }
     match atomic::at(path) {
         Ok(None) => Ok(()),
         Ok(Some(found)) if found.is_file() && args.overwrite => Ok(()),
         Ok(Some(found)) if found.is_file() => {
             let help = "another path, --overwrite to replace the file, or - for standard output";
-            Err(BadInput::new("--npz", format!("{} is there already", path.display()), help))
+            Err(BadInput::new("--npz", format!("{} exists already", path.display()), help))
         }
         Ok(Some(found)) => {
             let what = format!("{} is {}, which is not replaced", path.display(), atomic::kind_of(&found));

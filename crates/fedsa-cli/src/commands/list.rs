@@ -23,7 +23,7 @@ const DEPTH: usize = 8;
 pub fn list(args: &ListArgs) -> Result<u8, Failure> {
     if !args.dir.is_dir() {
         let help = "a folder with runs; out by default";
-        let what = if args.dir.exists() { "this is no folder" } else { "there is no such folder" };
+        let what = if args.dir.exists() { "this is not a folder" } else { "there is no such folder" };
         return Err(BadInput::new(args.dir.display().to_string(), what, help).into());
     }
     let mut found = Vec::new();

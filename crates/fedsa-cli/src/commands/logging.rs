@@ -38,7 +38,7 @@ impl Log for Logger {
         if let Some(file) = &self.file {
             let time = humantime::format_rfc3339_millis(SystemTime::now());
             let mut file = file.lock().expect("no panics under the lock");
-            // A log that cannot be written is no reason to stop.
+            // The program continues if the log cannot be written.
             if let Err(e) = writeln!(file, "{time} {:5} {}", record.level(), record.args())
                 && !self.failed.swap(true, Ordering::Relaxed)
             {
@@ -85,7 +85,7 @@ pub fn start(verbose: u8, file: Option<&Path>) -> Result<(), BadInput> {
             Err(e) => return Err(bad(&e)),
             Ok(Some(there)) if !there.is_file() => return Err(bad(&format!("this is {}", atomic::kind_of(&there)))),
             Ok(Some(_)) if !is_log(path).map_err(|e| bad(&e))? => {
-                return Err(bad(&"there is a file of this name that is no log of fedsa's"));
+                return Err(bad(&"there is a file of this name that is not a log of fedsa"));
             }
             Ok(_) => {}
         }

@@ -225,9 +225,9 @@ fn interrupted(left: &Interrupted, out: &Path) {
     warn(format!("interrupted: {}", parts.join(", ")));
     for (what, round) in behind {
         let from = if *round == 0 { "the start".into() } else { format!("the checkpoint of round {round}") };
-        warn(format!("  {what}: the round under way was dropped, and the one before could not be saved; goes on from {from}"));
+        warn(format!("  {what}: the round under way was dropped, and the one before could not be saved; continues from {from}"));
     }
-    warn(format!("the same command with --resume goes on from {}", out.display()));
+    warn(format!("the same command with --resume continues from {}", out.display()));
 }
 
 /// How finished runs ended. Quick settings may be too small for a check to hold, or for an
@@ -249,7 +249,7 @@ fn is_taken(out: &Path, holds: Holds, foreign: Option<&str>) -> BadInput {
     let (what, help) = match foreign {
         Some(name) => (
             format!("{} is not empty: it holds {holds}, such as `{name}`", out.display()),
-            "another folder; or --overwrite to write beside them: they stay as they are",
+            "another folder; or --overwrite, which writes beside these files and does not change them",
         ),
         None => {
             (format!("{} holds {holds}", out.display()), "another folder, --resume to go on with this run, or --overwrite to replace it")
@@ -265,7 +265,7 @@ fn may_resume(found: &Found, out: &Path, config: &str) -> Result<(), BadInput> {
         let what = format!("{} holds no interrupted run", out.display());
         return Err(BadInput::new("--resume", what, "the folder of an interrupted run, or no --resume to begin one"));
     }
-    let help = "the very file and options of that run, which its config.toml shows; only more rounds and more seeds may be asked for";
+    let help = "the same file and options as for that run, which its config.toml shows; only more rounds and more seeds are allowed";
     if atomic::at(&out.join(CONFIG)).is_ok_and(|there| there.is_none()) {
         // Killed before its first round.
         return Ok(());
@@ -284,7 +284,7 @@ fn may_resume(found: &Found, out: &Path, config: &str) -> Result<(), BadInput> {
     Err(BadInput::new("--resume", format!("{} holds {holds} of other settings{differs}", out.display()), help))
 }
 
-/// Whether two configurations differ in nothing but that the second has more rounds or seeds.
+/// Whether two configurations differ only in that the second has more rounds or seeds.
 fn goes_on(before: &str, now: &str) -> bool {
     let parse = |text: &str| text.parse::<Table>().ok();
     let (Some(mut before), Some(mut now)) = (parse(before), parse(now)) else { return false };
@@ -296,7 +296,7 @@ fn goes_on(before: &str, now: &str) -> bool {
         Some((spec.rounds, spec.seeds.list()))
     };
     let (Some((rounds, seeds)), Some((more_rounds, more_seeds))) = (run(&mut before), run(&mut now)) else { return false };
-    // What becomes of checks that cannot be measured is no setting of the runs.
+    // What happens to checks that cannot be measured does not influence the runs.
     for table in [&mut before, &mut now] {
         let checks = table.get_mut("check").and_then(Value::as_array_mut);
         checks.into_iter().flatten().filter_map(Value::as_table_mut).for_each(|check| drop(check.remove("unmeasured")));

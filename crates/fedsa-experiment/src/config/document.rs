@@ -1,4 +1,4 @@
-//! The text of an experiment file, its overrides, and where its keys stand.
+//! The text of an experiment file, its overrides, and the positions of its keys.
 
 use std::ops::Range;
 

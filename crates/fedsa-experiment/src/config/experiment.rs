@@ -1,4 +1,4 @@
-//! A whole file: its tables, its sweep points, and what is wrong with them taken together.
+//! A whole file: its tables, its sweep points, and errors that concern several tables.
 
 use std::collections::HashSet;
 use std::sync::Arc;

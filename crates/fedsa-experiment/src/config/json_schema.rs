@@ -1,8 +1,7 @@
 //! The JSON schema of experiment files, made from the types that read them.
 //!
-//! It is for editors: which keys there are, what they mean, what they accept. What a sweep, a variant or
-//! `[quick]` may set need not stand in the tables themselves, so that keys are required only where
-//! the program reads them without knowing what is swept.
+//! Editors use it to complete, explain and check keys. A key that a sweep, a variant or `[quick]` may set can be
+//! absent from its table. Keys are therefore required only where the program reads them before the sweep is known.
 
 use fedsa::presets::PRESETS;
 use fedsa::registry::Kind;

@@ -69,7 +69,7 @@ fn fill_trace(table: &mut Table, files: Option<&DiskFiles>) -> Result<()> {
     Ok(())
 }
 
-/// Names the entry of a list of delays that is none.
+/// Names the invalid entry of a list of delays.
 fn check_list(delays: &Value) -> Result<()> {
     let is_delay = |value: &Value| value.as_integer().is_some_and(|tau| tau >= 0);
     let rows = delays.as_array().map_or(&[][..], Vec::as_slice);

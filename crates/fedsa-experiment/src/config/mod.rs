@@ -1,4 +1,4 @@
-//! From the text of an experiment file to typed settings, every error at its line.
+//! Reads experiment files into typed settings; every error has its line.
 
 pub mod document;
 mod dotted;

@@ -1,4 +1,4 @@
-//! How deep lists and tables may lie within each other.
+//! The limit for the nesting of lists and tables.
 
 use fedsa::error::BadInput;
 use toml::Value;

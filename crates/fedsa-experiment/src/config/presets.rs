@@ -1,7 +1,7 @@
-//! A method whose `kind` is a preset of the library: the preset's settings, and what the file gives in their place.
+//! Methods whose `kind` is a preset of the library: they get the settings of the preset.
 //!
-//! `kind = "qfedtd"` stands for the settings of [`fedsa::presets`], in which every key that the file
-//! gives replaces the preset's; so it does when `--set` or a sweep sets a method's `kind` to a preset. What runs, and what `check` prints, is the method itself.
+//! `kind = "qfedtd"` stands for settings in [`fedsa::presets`]. Keys in the file replace keys of the preset, also if
+//! `--set` or a sweep sets `kind` to a preset. The program runs the method itself, and `check` prints its settings.
 
 use fedsa::presets;
 use toml::{Table, Value};

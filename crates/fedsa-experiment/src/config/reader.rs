@@ -1,4 +1,4 @@
-//! From the tables of a point to typed settings.
+//! Reads the tables of a point into typed settings.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -135,11 +135,11 @@ impl Reader {
         let mut idle = Vec::new();
         let sampling = self.sampling();
         if sampling.start != ChainStart::Stationary && sampling.kind != Law::Markov {
-            let what = "a start of trajectories, of which there are none without kind = \"markov\"";
+            let what = "a start of trajectories, which only kind = \"markov\" has";
             idle.push(BadInput::new("sampling.start", what, "no start here, or kind = \"markov\""));
         }
         if sampling.batch != 1 && sampling.kind == Law::Mean {
-            let what = "a batch of samples, of which there are none with kind = \"mean\"";
+            let what = "a batch of samples, which kind = \"mean\" does not draw";
             idle.push(BadInput::new("sampling.batch", what, "no batch here, or kind = \"iid\" or \"markov\""));
         }
         let outside = |e: &BadInput| e.key.starts_with("sampling");

@@ -1,7 +1,7 @@
-//! Keys of a `[[method]]` that mean something to methods of some shapes only.
+//! Keys of `[[method]]` that only methods of some shapes have, such as `controls` and `measure_from`.
 //!
-//! The file has them beside a kind's own settings, because they are about starts and metrics, which a
-//! method's settings do not know. Which kinds have them follows from the shape that theory sees.
+//! They are not in the settings of the kind, because they concern starts and metrics. The method's shape
+//! ([`fedsa::methods::Shape`]) determines which kinds have them.
 
 use fedsa::error::{BadInput, Result};
 use fedsa::methods::{self, Drift, Settings, Shape};

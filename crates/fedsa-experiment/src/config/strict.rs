@@ -1,10 +1,10 @@
-//! Values to types, where a table is never read from a list.
+//! A deserialiser that never reads a table from a list.
 //!
-//! What serde derives takes a list of values for a struct, in the order of its fields: a file that
-//! says `step_size = [0.1, 0.2]` would get the schedule `c = 0.1, t0 = 0.2`. [`Strict`] refuses that
-//! for structs wherever they are. Derived choices without a tag or with one inside hide from their
-//! deserialiser what they read, so that it cannot refuse: choices between a table and something
-//! else are therefore written with [`choice`], and with [`fedsa::registry::table`] in the library.
+//! Derived serde code accepts a list of values for a struct, in the order of its fields: a file with
+//! `step_size = [0.1, 0.2]` would get the schedule `c = 0.1, t0 = 0.2`. [`Strict`] refuses this
+//! for all structs. Untagged and internally tagged enums read their content without telling the
+//! deserialiser its type, so that it cannot refuse. Choices between a table and something
+//! else therefore use [`choice`], and [`fedsa::registry::table`] in the library.
 
 use serde::de::value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer};
 use serde::de::{Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor};

@@ -1,4 +1,4 @@
-//! Sweeps and variants: the points that a file comes to.
+//! Sweeps and variants: the points of a file.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a picture's file says of itself: the program's version, the experiment, and the configuration that ran.
+//! The metadata of a picture's file: the program's version, the experiment, and the configuration that ran.
 
 use super::text::forbidden;
 

@@ -1,4 +1,4 @@
-//! Scales, and where their ticks go.
+//! Scales, and the positions of their ticks.
 
 use super::text::{decimal, power_of_ten, scientific};
 

@@ -1,6 +1,6 @@
 //! Pictures of results: panels of curves ([`Figure`]) and shaded tables ([`CellTable`]), as SVG, PNG or PDF.
 //!
-//! The data model says what is shown, in data units; where it goes is decided here. The same input gives the same bytes.
+//! The data model contains what is shown, in data units; this module decides where it is placed. The same input gives the same bytes.
 //! Numbers of every kind are accepted: what an axis cannot show (NaN, infinities, zero and less on a logarithmic axis)
 //! breaks the line there.
 //!

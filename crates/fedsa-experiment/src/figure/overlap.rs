@@ -1,4 +1,4 @@
-//! Which curves coincide, and so would hide each other.
+//! Finds curves that coincide and would hide each other.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! One panel: its grid, curves, levels and frame, its labels, and what stands beneath it.
+//! One panel: its grid, curves, levels and frame, its labels, and the notes below it.
 
 use super::axis::{Axis, Ticks};
 use super::legend::Legend;

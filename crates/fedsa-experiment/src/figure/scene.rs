@@ -1,4 +1,4 @@
-//! What is drawn and where: marks in CSS pixels, from the upper left corner. The backends (`svg`, `raster`, `pdf`) draw
+//! The scene: marks with their positions in CSS pixels, from the upper left corner. The backends (`svg`, `raster`, `pdf`) draw
 //! the same scene.
 
 use super::text::Font;

@@ -1,4 +1,4 @@
-//! A scene as SVG: a header with what the file says of itself, then one element per mark. Text stays text.
+//! A scene as SVG: a header with the metadata, then one element per mark. Text stays text.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! From data to the few points of a panel that its pixels can show.
+//! Reduces data to the points that the pixels of a panel can show.
 
 use super::axis::Axis;
 use super::scene::Point;

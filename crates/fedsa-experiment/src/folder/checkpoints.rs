@@ -1,4 +1,4 @@
-//! What checkpoints are called, and how they are told from other files.
+//! The names of checkpoints, and how they are recognised among other files.
 
 use std::fs::File;
 use std::io::{self, Read};

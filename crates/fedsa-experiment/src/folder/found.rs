@@ -1,4 +1,4 @@
-//! A folder as it was found: what it holds, what of it is the program's, and whether a run may have it.
+//! An existing folder: its files, which of them belong to the program, and whether a run may use it.
 
 use std::fs::File;
 use std::io;
@@ -34,7 +34,7 @@ pub struct Found {
 /// What a folder holds. Nothing is written; the folder need not exist.
 ///
 /// # Errors
-/// When it is no folder, cannot be read, or another process is writing to it.
+/// When it is not a folder, cannot be read, or another process is writing to it.
 pub fn look(path: &Path) -> Result<Found, Failure> {
     let bad = |what: String| {
         BadInput::new("--out", format!("{} cannot be used: {what}", path.display()), "the path of a folder that you may write to").into()
@@ -136,7 +136,7 @@ impl Found {
         let path = self.path.join(name);
         let what = match self.known().is_some_and(|m| m.outputs.contains_key(*name)) {
             true => format!("{} was changed after fedsa wrote it", path.display()),
-            false => format!("{} is not fedsa's, and has the name of an output", path.display()),
+            false => format!("{} was not written by fedsa, and has the name of an output", path.display()),
         };
         Err(BadInput::new("--out", what, "another folder, or move that file away; it is not overwritten"))
     }
@@ -158,7 +158,7 @@ impl Found {
             }
             Some(there) => format!("{} is {}, not the file that fedsa wrote", manifest.display(), kind_of(&there)),
             None if is_ours => format!("{} is missing: it says which files are fedsa's", manifest.display()),
-            None => format!("{} is not fedsa's, and has the name of the folder that a run keeps for itself", own.display()),
+            None => format!("{} was not written by fedsa, and has the name of the folder that a run keeps for itself", own.display()),
         };
         Err(BadInput::new("--out", what, "another folder, or move this one away; nothing in it is changed"))
     }
@@ -196,7 +196,7 @@ impl Found {
                 return Err(BadInput::new("--out", what, "another folder, --resume, or --overwrite to replace what is there now").into());
             }
             if manifest.is_none() && !is_barren(&own) {
-                return Err(unusable(&own, &io::Error::new(io::ErrorKind::AlreadyExists, "it is not fedsa's")));
+                return Err(unusable(&own, &io::Error::new(io::ErrorKind::AlreadyExists, "it was not written by fedsa")));
             }
         }
         let has_manifest = manifest.is_some();

@@ -1,4 +1,4 @@
-//! What the program wrote into a folder: outputs with the digests of their contents.
+//! The manifest of a folder: the outputs that the program wrote, with the digests of their contents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -46,7 +46,7 @@ impl Manifest {
             return None;
         }
         let manifest: Self = serde_json::from_slice(&regular::read(&file, MOST).ok()?).ok()?;
-        // Nothing outside of the folder, and nothing that is no output, becomes the program's by being named here.
+        // Only outputs in this folder can belong to the program, whatever names a manifest contains.
         let is_sound = manifest.format == FORMAT && manifest.outputs.keys().all(|name| OUTPUTS.contains(&name.as_str()));
         is_sound.then_some(manifest)
     }

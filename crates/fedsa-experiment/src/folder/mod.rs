@@ -1,12 +1,12 @@
-//! The folder of a run: what of it is ours, who writes to it, and what may be replaced.
+//! The folder of a run: which files belong to the program, which process writes to it, and what may be replaced.
 //!
-//! A run's folder holds the outputs, and a folder `.fedsa` with what the program needs for itself:
+//! A run's folder contains the outputs, and a folder `.fedsa` with the program's own files:
 //!
 //! - `manifest.json`: every output with the digests of the contents that were written under its
-//!   name. A file is the program's if its contents have one of these digests; anything else in the
-//!   folder is the user's and is neither deleted nor replaced.
-//! - `lock`: locked by the process that writes to the folder, and free when that process ends,
-//!   however it ends.
+//!   name. A file belongs to the program if its contents have one of these digests. All other files in the
+//!   folder belong to the user, and are neither deleted nor replaced.
+//! - `lock`: locked by the process that writes to the folder. The system releases it when that
+//!   process ends.
 //! - checkpoints and the states of finished runs.
 //!
 //! A folder without a manifest, of an earlier version or copied without `.fedsa`, is a run's if it has the
@@ -61,7 +61,7 @@ impl std::fmt::Display for Holds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Holds::Nothing => "no run",
-            Holds::Foreign => "files that are not fedsa's",
+            Holds::Foreign => "files that fedsa did not write",
             Holds::Unfinished => "an interrupted run",
             Holds::Finished => "a finished run",
         })

@@ -1,4 +1,4 @@
-//! The folder of a run under way: what is written to it, and what is cleared away.
+//! The folder of an unfinished run: what is written to it, and what is removed at the end.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -105,7 +105,7 @@ impl RunFolder {
             let path = self.path.join(name);
             let there = at(&path).map_err(|e| atomic::unwritable(&path, &e))?;
             if there.is_some() && !manifest.wrote(&self.path, name) {
-                let e = io::Error::new(io::ErrorKind::AlreadyExists, "something that is not fedsa's has this name");
+                let e = io::Error::new(io::ErrorKind::AlreadyExists, "a file with this name exists that fedsa did not write");
                 return Err(atomic::unwritable(&path, &e));
             }
         }

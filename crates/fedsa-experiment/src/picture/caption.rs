@@ -1,4 +1,4 @@
-//! What lines, points and bands are, in words: true of what is drawn.
+//! Captions: what the drawn lines, points and bands mean.
 
 use std::collections::BTreeSet;
 

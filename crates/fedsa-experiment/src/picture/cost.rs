@@ -1,4 +1,4 @@
-//! What it takes to reach a level of the metric: along a coordinate, or in numbers.
+//! Costs until a level of the metric is reached: along a coordinate, or as numbers.
 
 use super::caption::Seeds;
 use super::*;

@@ -1,4 +1,4 @@
-//! Things gathered by name, in the order in which the names come.
+//! Values grouped by name, in the order in which the names appear.
 
 use super::HashMap;
 

@@ -1,4 +1,4 @@
-//! Floors in numbers: a row per combination of coordinates, a column per method.
+//! Floors as numbers: a row per combination of coordinates, a column per method.
 
 use super::caption::Seeds;
 use super::*;

@@ -1,4 +1,4 @@
-//! Whether a figure can be drawn as its table says.
+//! Checks that a figure can be drawn with its settings.
 
 use std::fmt::Display;
 

@@ -1,15 +1,14 @@
-//! How control variates are kept over links that alter, lose or delay messages.
+//! Rules for control variates over links that alter, lose or delay messages.
 //!
-//! | rule | an agent sends | subtracts from v | `sum_c p_c xi_c` stays 0 |
+//! | rule | an agent sends | and subtracts from v | `sum_c p_c xi_c` stays 0 |
 //! | --- | --- | --- | --- |
 //! | literal | `v_c` | `v_c` as it computed it | over an exact link |
-//! | acknowledged | `v_c` | `v_c` as the server decoded it, nothing where it was lost | whatever is altered or lost, one message at a time |
-//! | afresh | `v_c - xi_c` | that and `xi_c` | up to the last round's noise: nothing adds up |
+//! | acknowledged | `v_c` | `v_c` as the server decoded it; 0 if the message was lost | over every codec and loss of single messages |
+//! | afresh | `c_c = v_c - xi_c` | `c_c` and `xi_c` | up to the noise of the last round, which does not accumulate |
 //!
-//! v itself an agent learns from the next model where it takes part in every round and models arrive as they were sent;
-//! elsewhere it is told, which the ledger prices. What a codec makes of its own message an agent knows: it decodes it as
-//! the server will. That a message was lost it does not know: the server says so with the next question, to those whose
-//! answer was lost and to nobody else.
+//! The section "Control variates over links" of `experiments/README.md` is the full account: how agents learn v, and what
+//! `auto` chooses. The decisions and their reasons are in `ARCHITECTURE.md`. In the code, `ControlRule::resolve` turns the
+//! rule and the link into `Kept`, from which the protocol and both halves are built.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,27 +20,27 @@ use crate::server::average::Tell;
 use crate::server::{Average, Included};
 use crate::uplink::Facts;
 
-/// The `rule` setting: how control variates are kept over imperfect links.
+/// The `rule` setting: how control variates are kept over links that are not exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlRule {
-    /// acknowledged, which is literal over an exact link; afresh where only sums arrive, late or over a lossy
-    /// downlink. Where not all agents take part: literal over links that are late alone, acknowledged over a
-    /// lossy downlink too.
+    /// `acknowledged`, which over an exact link equals `literal`; `afresh` if only sums arrive, if messages arrive late, or
+    /// if the downlink alters models. With m of N participants: `literal` if messages arrive late and otherwise whole, and
+    /// `acknowledged` also if the downlink alters models.
     #[default]
     Auto,
-    /// To the letter of \[S\], whatever the link does.
+    /// As in \[S\], whatever the link does.
     Literal,
-    /// Subtracts its own message as the server decoded it, or nothing where it was lost, which the server says.
+    /// Agents subtract their own message as the server decoded it, or nothing if the server says that it was lost.
     Acknowledged,
-    /// Sends `c_c = v_c - xi_c`. Where not all agents take part a control is that of the last
-    /// round the agent did, and the drifts of the others are missed: stable, but biased.
+    /// Agents send `c_c = v_c - xi_c`. With m of N participants the control of an agent is that of the last
+    /// round in which it participated, and the drifts of the other agents are missing: stable, but biased.
     Afresh,
 }
 
 impl ControlRule {
-    /// What it comes to on a link.
+    /// How control variates are kept on a link, with all agents or some of them participating (`partial`).
     pub(crate) fn resolve(self, partial: bool, link: &Facts) -> Kept {
         let from_model = !partial && !link.is_downlink_lossy;
         let literal = Kept { learns: if partial { Learns::Told } else { Learns::FromModel }, share: Share::Computed };
@@ -52,7 +51,7 @@ impl ControlRule {
             ControlRule::Acknowledged => acknowledged,
             ControlRule::Afresh => afresh,
             ControlRule::Auto if link.is_sum_only => afresh,
-            // Late but whole, every message is in some round's mean, and nothing is lost.
+            // Messages that are late and otherwise whole are all in some round's mean.
             ControlRule::Auto if link.late.is_some() && partial && !link.changes_messages() => literal,
             ControlRule::Auto if link.late.is_some() => afresh,
             ControlRule::Auto if link.is_downlink_lossy && !partial => afresh,
@@ -66,7 +65,7 @@ impl ControlRule {
 pub(crate) struct Kept {
     /// How agents learn v.
     pub learns: Learns,
-    /// What they subtract from it.
+    /// What they subtract from v.
     pub share: Share,
 }
 
@@ -91,7 +90,7 @@ impl Kept {
         protocol
     }
 
-    /// The averaging server that tells agents what they need.
+    /// The averaging server, which also tells agents what they need.
     pub fn server(self, average: Average) -> Average {
         let agents = average.participation.agents;
         let tell = match (self.learns, self.share) {
@@ -104,8 +103,10 @@ impl Kept {
     }
 }
 
+/// Checks a `control_step`.
+///
 /// # Errors
-/// When it is not a share.
+/// When it is not in (0, 1].
 pub(crate) fn check_control_step(step: f64) -> Result<()> {
     require(step > 0.0 && step <= 1.0, "control_step", step, "in (0, 1]")
 }

@@ -1,4 +1,6 @@
-//! One file per published method: its mathematics, source and composition.
+//! One file per published method: its mathematics, its source, and the halves that it combines.
+//!
+//! `docs/authors.md` in the repository explains how to add a method.
 
 pub mod control_rule;
 pub mod delayed_sa;
@@ -20,25 +22,25 @@ use crate::server::{Average, Participation, Server};
 use crate::uplink::Facts;
 use control_rule::ControlRule;
 
-/// The two halves of a method and what travels between them, for one run.
+/// The two halves of a method and the protocol between them, for one run.
 pub struct Method {
-    /// What every agent does.
+    /// The agents' half.
     pub client: Half,
-    /// What the server does.
+    /// The server's half.
     pub server: Box<dyn Server>,
-    /// Their exchanges.
+    /// What travels between them.
     pub protocol: Protocol,
 }
 
-/// What agents do, in one of two ways.
+/// The agents' half of a method, in one of two forms.
 pub enum Half {
-    /// Side by side in lanes: H local steps with a drift.
+    /// Agents compute side by side in lanes: H local steps with a drift.
     Lanes(Box<dyn Client>),
-    /// Each alone, with state of its own; makes an agent from who it is in the federation.
+    /// Each agent computes alone, with a state of its own. The function makes an agent from its number in the federation.
     Each(MakeAgent),
 }
 
-/// Makes the agent of a number.
+/// Makes the agent with a number.
 pub type MakeAgent = Box<dyn Fn(usize) -> Box<dyn Agent> + Send + Sync>;
 
 impl Setting<'_> {
@@ -48,16 +50,16 @@ impl Setting<'_> {
     }
 }
 
-/// Whether a method's halves can work over a link.
+/// Checks that a method's halves can work over a link.
 ///
 /// # Errors
-/// When the method needs what its link does not deliver; says what and why.
+/// When the method needs something that its link does not deliver, with the reason.
 pub fn check_link(client: &Half, protocol: &Protocol, link: &Facts) -> Result<()> {
     protocol.check()?;
     let refused = |what: &str, help: &str| Err(BadInput::new("uplink", what, help));
     if protocol.wants_each_anywhere() && link.is_sum_only {
         return refused(
-            "the method compares agents' messages, and over the air only their sum arrives",
+            "the method needs each agent's message, and over the air only their sum arrives",
             "a link that delivers one message per agent",
         );
     }
@@ -65,7 +67,7 @@ pub fn check_link(client: &Half, protocol: &Protocol, link: &Facts) -> Result<()
         Half::Lanes(client) => client,
         Half::Each(_) if link.stale.is_some() || link.late.is_some() => {
             return refused(
-                "the method solves with gradients and Hessians of one iterate, and over this link answers are to older ones",
+                "the method needs gradients and Hessians of one iterate, and over this link answers are to older iterates",
                 "a link without delay and late",
             );
         }
@@ -79,20 +81,20 @@ pub fn check_link(client: &Half, protocol: &Protocol, link: &Facts) -> Result<()
     }
     if client.controls().is_some() && link.is_sum_only {
         return refused(
-            "rule = \"acknowledged\" needs to know which messages are in a round's mean, and of a sum nobody does",
+            "rule = \"acknowledged\" needs to know which messages are in a round's mean, which over the air is unknown",
             "rule = \"auto\" or \"afresh\"",
         );
     }
     if client.controls().is_some() && link.late.is_some() {
         return refused(
-            "rule = \"acknowledged\" keeps one message of an agent until it is in a mean, and over this link several are on their way",
+            "rule = \"acknowledged\" keeps one message of an agent until a mean includes it, and over this link several are on their way",
             "rule = \"auto\" or \"afresh\"",
         );
     }
     Ok(())
 }
 
-/// What a method is built for.
+/// The run for which a method is built.
 #[derive(Debug, Clone)]
 pub struct Setting<'a> {
     /// The run's seed.
@@ -101,35 +103,35 @@ pub struct Setting<'a> {
     pub weights: &'a [f64],
     /// `theta_0`, d components.
     pub start: Vec<f64>,
-    /// What the link does to messages.
+    /// The facts of the link.
     pub link: Facts,
 }
 
-/// The settings of one method: what `[[method]]` holds beside `kind`, `label`, links and expectations.
+/// The settings of one method: the keys of `[[method]]` except `kind`, `label`, links and expectations. They build the
+/// method's halves and its protocol.
 pub trait Settings: erased_serde::Serialize + std::fmt::Debug + Send + Sync {
-    /// Checks ranges; names the setting at fault.
+    /// Checks ranges for N agents. It is called before the functions below.
     ///
     /// # Errors
-    /// When a setting is out of range for N agents.
+    /// When a setting is out of range; names the setting.
     fn check(&self, agents: usize) -> Result<()>;
-    /// Whether it needs losses, gradients and Hessians: a problem with an objective.
+    /// Whether the method needs losses, gradients or Hessians, and so a problem with an objective.
     fn needs_objective(&self) -> bool {
         false
     }
-    /// What travels between its halves, by default models down and directions up, of which a sum is enough; settings are
-    /// checked, here and below.
+    /// What travels between the halves. By default models down and directions up, of which a sum is enough.
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
         Protocol::directions(setting.start.len(), Give::Sum)
     }
-    /// What agents do.
+    /// The agents' half.
     fn client(&self, setting: &Setting<'_>) -> Half;
-    /// What the server does.
+    /// The server's half.
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server>;
-    /// Both halves for one run.
+    /// Both halves and the protocol, for one run.
     fn build(&self, setting: &Setting<'_>) -> Method {
         Method { client: self.client(setting), server: self.server(setting), protocol: self.protocol(setting) }
     }
-    /// What theory sees of it.
+    /// What theory knows of the method.
     fn shape(&self) -> Shape;
     /// What answers that do not arrive do to its memory over a link, as theory sees it.
     fn lost(&self, _agents: usize, _link: &Facts) -> Lost {
@@ -139,14 +141,14 @@ pub trait Settings: erased_serde::Serialize + std::fmt::Debug + Send + Sync {
 
 erased_serde::serialize_trait_object!(Settings);
 
-/// A method as theory sees it: its drift, and the settings that decide its rounds.
+/// What theory knows of a method: its drift, and the settings that determine its rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shape {
-    /// What is added to the operator in a local step.
+    /// The drift that a local step adds to the operator.
     pub drift: Drift,
     /// The step size.
     pub step_size: StepSize,
-    /// H; with random talk its mean 1/p.
+    /// H; with random talk the mean of H, 1/p.
     pub local_steps: f64,
     /// The global step size.
     pub alpha_g: f64,
@@ -184,7 +186,7 @@ pub enum Drift {
 }
 
 impl Shape {
-    /// Of a method whose rounds are no local steps: theory of first-order methods says nothing of it.
+    /// The shape of a method without local steps, for which the theory of first-order methods makes no statement.
     pub(crate) fn without_local_steps() -> Self {
         Self {
             drift: Drift::NoSteps,
@@ -216,7 +218,7 @@ pub(crate) fn one() -> f64 {
     1.0
 }
 
-/// Ranges of the settings that first-order methods share.
+/// Checks the settings that first-order methods share.
 pub(crate) fn check_common(
     step_size: &StepSize,
     local_steps: usize,
@@ -231,7 +233,7 @@ pub(crate) fn check_common(
     require((1..=agents).contains(&m), "participants", m, &format!("between 1 and the number of agents, {agents}"))
 }
 
-/// More local steps than this in one round are refused.
+/// The largest accepted number of local steps in one round.
 pub const MAX_LOCAL_STEPS: usize = 100_000_000;
 
 /// The averaging server that first-order methods share.
@@ -251,7 +253,7 @@ pub(crate) fn averaging(setting: &Setting<'_>, steps: Steps, alpha_g: f64, parti
     }
 }
 
-/// H steps of constant number a round.
+/// H local steps in every round.
 pub(crate) fn fixed(size: StepSize, h: usize) -> Steps {
     Steps { size, local: LocalSteps::Fixed(h) }
 }

@@ -21,29 +21,29 @@ pub struct ClientNode<'a> {
     half: Working,
     protocol: Protocol,
     digest: u64,
-    /// Who it is in the federation.
+    /// The agent's number in the federation.
     agent: usize,
-    /// Its place in the data.
+    /// The place of its data in the field.
     place: usize,
     seed: u64,
     feedback: Vec<f64>,
     log: Log,
 }
 
-/// The agent's half at work.
+/// The agent's half with its working memory.
 enum Working {
     Lanes { client: Box<dyn Client>, memory: Vec<Chunk>, lanes: Box<Lanes>, outbox: Outbox },
     Each(Box<dyn Agent>),
 }
 
-/// What it has taken and answered.
+/// The last messages of the agent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Log {
-    /// The message that it took last.
+    /// The last message that it accepted.
     taken: Option<Taken>,
     /// The last round that it answered.
     answered: Option<u64>,
-    /// Where agents are told means: how many rounds its control has seen the end of.
+    /// The number of rounds whose end its control has seen, if agents are told means.
     seen: u32,
     /// The checksum of its last answer.
     answer: u32,
@@ -51,7 +51,7 @@ struct Log {
     settled: u32,
 }
 
-/// A message that an agent has taken, and what it answered.
+/// A message that an agent accepted, and its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Taken {
     round: u64,
@@ -60,7 +60,7 @@ struct Taken {
     answer: Option<Vec<u8>>,
 }
 
-/// All that a node remembers.
+/// The saved state of a node.
 #[derive(Serialize, Deserialize)]
 struct Saved {
     layout: u32,
@@ -75,15 +75,15 @@ struct Saved {
 
 /// Whether an agent's control variate is in step with a question.
 enum Step {
-    /// It is, after this.
+    /// It is in step, after this last answer.
     With(Option<Last>),
-    /// It is older than the question supposes.
+    /// It is older than the question assumes.
     Behind,
 }
 
 impl<'a> ClientNode<'a> {
-    /// Agent `agent` of a federation at the start of a run, whose data are those of agent `place` in `field`: its own
-    /// field may hold its data alone.
+    /// Agent `agent` of a federation at the start of a run. Its data are those of agent `place` in `field`, which may
+    /// contain only the data of this agent.
     ///
     /// # Errors
     /// As [`crate::round::Run::new`]; when there is no such agent or place, or the field has another dimension.
@@ -113,12 +113,13 @@ impl<'a> ClientNode<'a> {
         Ok(Self { field, uplink, half, protocol, digest, agent, place, seed, feedback, log: Log::default() })
     }
 
-    /// Takes a message of the server; returns the answer, if it wants one. A message that it took last time gets the
-    /// same answer again, and changes nothing.
+    /// Processes a message of the server, and returns the answer if the message wants one. A copy of the last message gets
+    /// the same answer again, and changes nothing.
     ///
     /// # Errors
-    /// When the bytes are not a message that this method's server sends to this agent now: damaged, of another
-    /// federation, for another agent, of an earlier round or exchange, or one that the agent cannot follow. The agent is then as it was.
+    /// When this method's server does not send such a message to this agent now: the message is damaged, of another
+    /// federation, for another agent, of an earlier round or exchange, or out of step with the agent. The agent is then
+    /// unchanged.
     pub fn handle(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
         if let Some(taken) = self.log.taken.as_ref().filter(|taken| taken.bytes == bytes) {
             return Ok(taken.answer.clone());
@@ -156,7 +157,7 @@ impl<'a> ClientNode<'a> {
         Ok(answer)
     }
 
-    /// Takes the agent's own control variate out of a question, where the server node sends it.
+    /// Removes the agent's control variate from a question, if the server node sent it.
     fn control_sent(&self, down: &mut Message) -> Result<Option<Vec<f64>>> {
         let Some(at) = down.parts.iter().position(|(part, _)| *part == Part::Control) else { return Ok(None) };
         let (_, body) = down.parts.remove(at);
@@ -169,7 +170,7 @@ impl<'a> ClientNode<'a> {
         }
     }
 
-    /// Refuses what does not come after what was taken last.
+    /// Refuses a message that does not follow the last accepted message.
     fn in_order(&self, down: &Message) -> Result<()> {
         let at = (down.round, down.exchange);
         let before = self.log.taken.as_ref().map(|taken| (taken.round, taken.exchange));
@@ -190,7 +191,7 @@ impl<'a> ClientNode<'a> {
         }
     }
 
-    /// Says that its control variate is older than the question supposes.
+    /// The answer that the agent's control variate is older than the question assumes.
     fn behind(&self, down: &Message) -> Vec<u8> {
         let parts = vec![(Part::Behind, Body::Numbers(Vec::new()))];
         let message = Message { round: down.round, exchange: down.exchange, parts };
@@ -253,7 +254,7 @@ impl<'a> ClientNode<'a> {
         }
     }
 
-    /// Whether the agent's control variate is in step with a message, and what the agent last did as it sees it.
+    /// Whether the agent's control variate is in step with a message, and what the agent last answered.
     fn step(&self, envelope: &Envelope, down: &Message, has_control: bool) -> Result<Step> {
         let Working::Lanes { client, .. } = &self.half else { return Ok(Step::With(None)) };
         let Some(controls) = client.controls() else { return Ok(Step::With(None)) };
@@ -276,9 +277,9 @@ impl<'a> ClientNode<'a> {
         if t == 0 || down.exchange != 0 {
             return Ok(Step::With(None));
         }
-        // The last round whose mean has the agent's answer: the round before, unless it is told otherwise.
+        // The last round whose mean includes the agent's answer: the round before, unless the message says another one.
         let included = said.unwrap_or(t.checked_sub(1));
-        // One that it does not remember, or rounds that it cannot work out.
+        // The agent does not remember that round, or cannot compute what the rounds since then have added.
         if included > answered || !controls.can_follow(answered, t) {
             return Ok(Step::Behind);
         }
@@ -297,7 +298,7 @@ impl<'a> ClientNode<'a> {
         client.control(&Memory::new(memory, self.field.dim()), theta, rounds, is_included)
     }
 
-    /// All that it remembers, as bytes.
+    /// The state of the node, as bytes.
     pub fn save(&self) -> Vec<u8> {
         let (memory, chain, alone) = match &self.half {
             Working::Lanes { memory, lanes, .. } => (flat(memory).to_vec(), lanes.chains[..self.field.chain_len()].to_vec(), Vec::new()),
@@ -308,10 +309,10 @@ impl<'a> ClientNode<'a> {
         postcard::to_stdvec(&saved).expect("plain data serialises")
     }
 
-    /// Puts back what [`ClientNode::save`] gave, of the same agent of the same federation.
+    /// Restores a state that [`ClientNode::save`] returned for the same agent of the same federation.
     ///
     /// # Errors
-    /// When the bytes are not that; the node is then as it was.
+    /// When the bytes are not such a state. The node is then unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let (saved, rest): (Saved, _) = postcard::take_from_bytes(bytes).map_err(|_| foreign())?;
         let Saved { layout, digest, agent, memory, chain, feedback, alone, log } = saved;

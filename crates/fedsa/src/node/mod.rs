@@ -1,15 +1,13 @@
 //! The halves of a method across machines: bytes in, bytes out.
 //!
-//! [`ClientNode`] is one agent, [`ServerNode`] the server. Whoever carries the
-//! bytes between them (threads, Flower) gets the numbers of the in-process
-//! engine, bit for bit; the conformance suite says so. A link's two ends are here too:
-//! the agent's (budget, codec, feedback) and the server's (losses, noise, late letters),
-//! where the real network does not do the losing. Stale models (pull) are the
-//! in-process engine's alone: no real federation has them.
+//! [`ClientNode`] is one agent, [`ServerNode`] is the server. The caller carries the bytes between them, for example
+//! through threads or Flower. The results are those of the in-process engine, bit for bit (`tests/conformance.rs`). Nodes
+//! also contain the two ends of a simulated link: the agent's end (budget, codec, error feedback) and the server's end
+//! (losses, noise, late answers). Old models (pull) exist in the engine only, because no real federation has them.
 //!
-//! The network may lose, repeat, delay, reorder and damage messages, and nodes may die and come back from a saved state.
-//! A message that is not one of this federation at this point is refused alone, with the reason, and changes nothing. A
-//! repeated question gets the same bytes again. An answer that is missing counts as zero in its round.
+//! The network may lose, repeat, delay, reorder and damage messages, and nodes may die and be restored from a saved
+//! state. A node refuses a message that does not belong to this federation at this point, states the reason, and is
+//! unchanged. A repeated question gets the same bytes again. A missing answer counts as zero in its round.
 //!
 //! The server's state is the federation's: save it ([`ServerNode::save`]) after every [`ServerNode::open`] and
 //! [`ServerNode::close`], before what they return is sent. A server that starts anew is another federation: give it
@@ -41,7 +39,7 @@ use crate::random::{Key, Purpose};
 use crate::round::Held;
 use crate::uplink::{Place, Uplink};
 
-/// What all ends of a federation are built with and agree on.
+/// The settings that all ends of a federation share.
 #[derive(Clone)]
 pub struct Federation<'a> {
     settings: Held<'a, dyn Settings + 'a>,
@@ -53,10 +51,10 @@ pub struct Federation<'a> {
 }
 
 impl<'a> Federation<'a> {
-    /// N agents of these weights `p_c`, which run a method over a link from `theta_0`, d components.
+    /// A federation of N agents with these weights `p_c`, which run a method over a link from `theta_0`, d components.
     ///
     /// # Errors
-    /// As [`crate::round::Run::new`]; when the link has stale models (pull).
+    /// As [`crate::round::Run::new`]; when the link has old models (pull).
     pub fn new(
         settings: impl Into<Held<'a, dyn Settings + 'a>>,
         uplink: impl Into<Held<'a, Uplink>>,
@@ -82,7 +80,7 @@ impl<'a> Federation<'a> {
         Ok(Self { settings, uplink, weights, seed, start, digest })
     }
 
-    /// The hash of all that it was built with: messages carry it, and a node refuses those of another federation.
+    /// The hash of all settings. Messages contain it, and a node refuses messages of another federation.
     pub fn digest(&self) -> u64 {
         self.digest
     }
@@ -91,7 +89,7 @@ impl<'a> Federation<'a> {
         Setting { seed: self.seed, weights: &self.weights, start: self.start.clone(), link: self.uplink.facts() }
     }
 
-    /// What agents do, and what travels.
+    /// The agents' half and the protocol, checked against the link.
     fn client(&self) -> Result<(Half, Protocol)> {
         let setting = self.setting();
         let (client, protocol) = (self.settings.client(&setting), self.settings.protocol(&setting));
@@ -105,24 +103,24 @@ fn digest(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
-/// The version of the layout of saved nodes, which begin with it.
+/// The version of the layout of saved nodes, their first field.
 const LAYOUT: u32 = 1;
 
-/// The error about bytes that are not a saved node of this federation.
+/// The error about bytes that are not a saved node of this federation and kind.
 fn foreign() -> BadInput {
-    BadInput::new("saved node", "not the state of such a node", "what a node of the same federation saved")
+    BadInput::new("saved node", "not the state of such a node", "a state that the same node of the same federation saved")
 }
 
 fn place(seed: u64, round: u64, exchange: u8, agent: usize) -> Place {
     Place { seed, round, exchange, agent }
 }
 
-/// The name of a point of a run.
+/// The name of a round and exchange in error messages.
 fn point(round: u64, exchange: u8) -> String {
     if exchange == crate::message::TELL { format!("what is told of round {round}") } else { format!("round {round} exchange {exchange}") }
 }
 
-/// Opens the stream with which both ends make a codec's random choices.
+/// Opens the stream of a codec's random choices, which both ends share.
 fn codec_stream(seed: u64, agent: usize) -> impl Fn(u64, u8) -> crate::random::Stream {
     move |round, exchange| place(seed, round, exchange, agent).stream(Purpose::Codec)
 }

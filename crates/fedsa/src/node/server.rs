@@ -16,10 +16,10 @@ use crate::round::{DIVERGED, Held, Status};
 use crate::server::{Ask, Next, Own, Server};
 use crate::uplink::Uplink;
 
-/// What the server wants done next.
+/// What the caller has to do next.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Todo {
-    /// Send each agent its bytes, bring the answers that come to [`ServerNode::take`], then [`ServerNode::close`] the
+    /// Send each agent its bytes, pass the answers to [`ServerNode::take`], then [`ServerNode::close`] the
     /// exchange.
     Ask {
         /// The agents, in increasing order.
@@ -28,7 +28,7 @@ pub enum Todo {
         #[serde(with = "shared")]
         bytes: Vec<Arc<[u8]>>,
     },
-    /// Send each agent its bytes; nothing comes back. Then open the next round.
+    /// Send each agent its bytes; agents do not answer. Then open the next round.
     Tell {
         /// The agents, in increasing order.
         to: Vec<usize>,
@@ -40,12 +40,12 @@ pub enum Todo {
     RoundOver,
 }
 
-/// What came of answers.
+/// The result of a set of answers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
-    /// What is to be done next.
+    /// What the caller has to do next.
     pub todo: Todo,
-    /// Answers that were refused, each with its place among those given and the reason. The others count.
+    /// The refused answers, each with its index among the given answers and the reason. All other answers count.
     pub refused: Vec<(usize, BadInput)>,
 }
 
@@ -54,7 +54,7 @@ pub struct ServerNode<'a> {
     uplink: Held<'a, Uplink>,
     protocol: Protocol,
     server: Box<dyn Server>,
-    /// The agents' half, where it keeps control variates that the server holds copies of.
+    /// The agents' half, if it keeps control variates of which the server has copies.
     client: Option<Box<dyn Client>>,
     weights: Vec<f64>,
     seed: u64,
@@ -90,7 +90,7 @@ struct State {
 struct Copies {
     /// `xi_c`, d numbers each.
     xi: Vec<f64>,
-    /// Where agents are told means: how many rounds each agent's control must have seen the end of.
+    /// The number of rounds whose end each agent's control must have seen, if agents are told means.
     seen: Vec<u32>,
     /// How each agent's own stands to its copy.
     standing: Vec<Standing>,
@@ -109,7 +109,7 @@ enum Standing {
     Sent,
 }
 
-/// All that a server node remembers.
+/// The saved state of a server node.
 #[derive(Serialize, Deserialize)]
 struct Saved {
     layout: u32,
@@ -128,7 +128,7 @@ struct Saving<'a> {
 }
 
 impl<'a> ServerNode<'a> {
-    /// The server of a federation at the start of a run. It needs no problem.
+    /// The server of a federation at the start of a run. The server does not need the problem.
     ///
     /// # Errors
     /// As [`crate::round::Run::new`].
@@ -171,7 +171,7 @@ impl<'a> ServerNode<'a> {
         self.state.opened
     }
 
-    /// What is to be done now: after a restart, what was to be done when the state was saved.
+    /// What the caller has to do now; after a restart, what it had to do when the state was saved.
     pub fn todo(&self) -> &Todo {
         &self.state.todo
     }
@@ -186,7 +186,7 @@ impl<'a> ServerNode<'a> {
         self.state.answers.iter().flatten().count()
     }
 
-    /// `xi_c` that the server will have agent `c` hold, for methods with control variates.
+    /// `xi_c` that agent `c` should have, for methods with control variates.
     pub fn control(&self, c: usize) -> Option<&[f64]> {
         let d = self.server.theta().len();
         self.state.controls.xi.get(c * d..(c + 1) * d)
@@ -235,7 +235,7 @@ impl<'a> ServerNode<'a> {
         self.state.todo.clone()
     }
 
-    /// What each recipient is sent: the same bytes, but for what is its own.
+    /// The bytes for each recipient: the same for all, except for parts of its own.
     fn written(&self, ask: &Ask, to: &[usize]) -> Vec<Arc<[u8]>> {
         let down = &ask.down;
         let encode = |down: &Message, envelope: &Envelope| -> Arc<[u8]> {
@@ -269,7 +269,7 @@ impl<'a> ServerNode<'a> {
         to.iter().enumerate().map(one).collect()
     }
 
-    /// The place of an agent among those asked, and what its answer holds.
+    /// Checks an answer; returns the agent's place among the recipients, and the parts.
     fn answer(&self, agent: usize, bytes: &[u8]) -> Result<(usize, Vec<(Part, Body)>)> {
         let (round, exchange) = (self.state.opened.wrapping_sub(1), self.state.exchange);
         let Todo::Ask { to, .. } = &self.state.todo else { return Err(refused("an answer where none is awaited", "answers to questions")) };
@@ -299,7 +299,7 @@ impl<'a> ServerNode<'a> {
         Ok((at, message.parts))
     }
 
-    /// Takes an answer to the question under way. A second copy of it changes nothing.
+    /// Accepts an answer to the present question. A second copy changes nothing.
     ///
     /// # Errors
     /// When it is not the answer of such an agent to what it was asked, or says that its control variate is older than the
@@ -357,7 +357,7 @@ impl<'a> ServerNode<'a> {
             Next::Done { tell: Some(mut tell) } => {
                 let told = self.recipients(&tell);
                 let bytes = self.written(&tell, &told);
-                // What agents hear, which the downlink's codec may alter.
+                // The message as agents decode it: the downlink's codec may alter it.
                 self.uplink.tell(self.seed, &mut tell.down);
                 self.settle(&to, &kept, &arrivals.arrived, Some(&tell.down));
                 Todo::Tell { to: told, bytes }
@@ -372,14 +372,14 @@ impl<'a> ServerNode<'a> {
         todo
     }
 
-    /// Takes all answers of an exchange, in any order, and ends it.
+    /// Accepts all answers of an exchange, in any order, and ends the exchange.
     pub fn receive(&mut self, answers: &[(usize, Vec<u8>)]) -> Progress {
         let taken = answers.iter().map(|(agent, bytes)| self.take(*agent, bytes));
         let refused = taken.enumerate().filter_map(|(i, taken)| taken.err().map(|e| (i, e))).collect();
         Progress { refused, todo: self.close() }
     }
 
-    /// Moves the copies of the agents' controls as the agents will.
+    /// Updates the copies of the agents' controls as the agents will update theirs.
     fn settle(&mut self, asked: &[usize], answers: &[Option<Vec<(Part, Body)>>], arrived: &[bool], told: Option<&Message>) {
         let Some(controls) = self.client.as_ref().and_then(|client| client.controls()) else { return };
         let (round, d) = (self.state.opened - 1, self.server.theta().len());
@@ -402,17 +402,17 @@ impl<'a> ServerNode<'a> {
         }
     }
 
-    /// All that it remembers, as bytes, between any two calls: a server that saves before it sends goes on after a restart
-    /// as if nothing had been.
+    /// The state of the node, as bytes, between any two calls. A server that saves before it sends continues after a restart
+    /// without a difference.
     pub fn save(&self) -> Vec<u8> {
         let saved = Saving { layout: LAYOUT, digest: self.digest, server: self.server.state(), state: &self.state };
         postcard::to_stdvec(&saved).expect("plain data serialises")
     }
 
-    /// Puts back what [`ServerNode::save`] gave, of the same federation.
+    /// Restores a state that [`ServerNode::save`] returned for the same federation.
     ///
     /// # Errors
-    /// When the bytes are not that; the node is then as it was.
+    /// When the bytes are not such a state. The node is then unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let (saved, rest): (Saved, _) = postcard::take_from_bytes(bytes).map_err(|_| foreign())?;
         let Saved { layout, digest, server, state } = saved;
@@ -450,7 +450,7 @@ impl<'a> ServerNode<'a> {
     }
 }
 
-/// Messages of which many are the same, each distinct one once.
+/// Serialises messages, many of which are equal: each distinct message once.
 mod shared {
     use std::collections::HashMap;
     use std::sync::Arc;

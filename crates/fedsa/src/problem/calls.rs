@@ -1,4 +1,4 @@
-//! What agents have asked of their problems.
+//! Oracle calls: evaluations of operators, losses and derivatives.
 
 use serde::{Deserialize, Serialize};
 

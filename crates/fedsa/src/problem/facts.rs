@@ -1,4 +1,4 @@
-//! What may be known of a problem beyond its samples and means.
+//! Optional knowledge of a problem, beyond its samples and means.
 
 use faer::Mat;
 
@@ -7,22 +7,22 @@ use super::law::FiniteLaw;
 use super::objective::Objective;
 use super::systems::{Moments, Systems};
 
-/// Optional knowledge of a problem. What is not overridden is not known, or follows from what is:
+/// Optional knowledge of a problem. A fact that is not overridden is unknown, or is derived from other facts:
 /// second moments from the finite law of a sample, Jacobians from linear systems or from the objective,
 /// the objective from symmetric linear systems.
 ///
-/// A *kind* is an index into [`Systems::kinds`]; where there are no systems, an agent.
-/// A problem that wraps another names it in [`Facts::base`] and overrides what it changes.
+/// A *kind* is an index into [`Systems::kinds`], or an agent if there are no systems.
+/// A problem that wraps another problem names it in [`Facts::base`] and overrides what it changes.
 pub trait Facts: Send + Sync {
-    /// The facts from which those that are not overridden are taken.
+    /// The facts of the wrapped problem, used for facts that are not overridden.
     fn base(&self) -> Option<&dyn Facts> {
         None
     }
-    /// The linear systems, when every `gbar_c` is affine.
+    /// The linear systems, if every `gbar_c` is affine.
     fn systems(&self) -> Option<&Systems> {
         self.base()?.systems()
     }
-    /// The losses, when every `gbar_c` is minus a gradient.
+    /// The losses, if every `gbar_c` is minus a gradient.
     fn objective(&self) -> Option<&dyn Objective> {
         match self.base() {
             Some(base) => base.objective(),
@@ -30,7 +30,7 @@ pub trait Facts: Send + Sync {
         }
     }
     /// The Jacobian of `gbar_c` at theta into `out`, d x d: entry (i, j) is the derivative of component i by `theta_j`.
-    /// Whether it is known, which depends on neither c nor theta; where it is not, `out` is left as it is.
+    /// Returns whether it is known, which must not depend on c or theta. If it is unknown, `out` does not change.
     fn jacobian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>) -> bool {
         if let Some(systems) = self.systems() {
             out.copy_from(-&systems.of(c).a);
@@ -42,7 +42,7 @@ pub trait Facts: Send + Sync {
         }
         true
     }
-    /// The law of one sample of a kind of agents, where it has finitely many values.
+    /// The law of one sample of a kind of agents, if a sample has finitely many values.
     fn law(&self, kind: usize) -> Option<FiniteLaw<'_>> {
         self.base()?.law(kind)
     }
@@ -53,7 +53,7 @@ pub trait Facts: Send + Sync {
             None => self.law(kind)?.moments(),
         }
     }
-    /// The stationary law of a kind's chain of states, where it has one.
+    /// The stationary law of a kind's chain of states, if there is such a chain.
     fn stationary(&self, kind: usize) -> Option<&[f64]> {
         self.base()?.stationary(kind)
     }
@@ -61,14 +61,14 @@ pub trait Facts: Send + Sync {
     fn gram(&self) -> Option<&Mat<f64>> {
         self.base()?.gram()
     }
-    /// What [`mod@super::file`] reads of the problem beside its linear systems: a Markov reward
+    /// The arrays of the problem that [`mod@super::file`] reads in addition to linear systems: a Markov reward
     /// process, additive noise.
     fn export(&self) -> Option<Arrays> {
         self.base()?.export()
     }
 }
 
-/// Nothing is known.
+/// The facts of a problem of which nothing is known.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unknown;
 

@@ -9,7 +9,7 @@
 //! | or `A`, `b` | (N, d, d), (N, d); optional `noise_std`, a scalar, and `noise_memory`, (d, d) |
 //! | `weights` | optional, (N,): positive, divided by their sum |
 //!
-//! Other arrays are not looked at.
+//! Other arrays are ignored.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl Settings for ArrayFile {
     }
 }
 
-/// The memory of the problem that arrays hold. Of arrays that are none the shapes do not
+/// The memory of the problem that arrays hold. Shapes of invalid arrays do not
 /// matter: they are refused when the problem is built.
 fn sizes(arrays: &Arrays, noise: bool, sampling: Sampling, threads: usize) -> Memory {
     let source: f64 = arrays.iter().map(|(_, array)| 8.0 * array.data().len() as f64).sum();

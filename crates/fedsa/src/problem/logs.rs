@@ -1,8 +1,8 @@
 //! Logged transitions `(s, r, s', done)`, replayed in order (Markov) or drawn at random (i.i.d.).
 //!
 //! The root is least-squares temporal differences (LSTD) on the pooled data.
-//! States are clipped to the features' ranges; i.i.d. draws are with replacement;
-//! Markov replay wraps at the end; `p_c = N_c / sum N_c`.
+//! States are clipped to the features' ranges. I.i.d. sampling draws with replacement.
+//! Markov sampling replays a log in order, and starts again at its end. `p_c = N_c / sum N_c`.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! How much memory a problem takes, from its sizes, before it is built.
+//! The estimated memory of a problem, from its sizes, before it is built.
 //!
-//! Numbers of bytes are `f64`: sizes that no memory holds must not overflow. They follow
-//! the data structures of this crate: `kept` is what lives as long as the problem,
-//! `peak` adds what building needs for a while. Measured peaks are within a factor of
-//! 1.5 where they exceed 100 MB.
+//! Numbers of bytes are `f64`, so that sizes beyond all memory do not overflow. They follow
+//! the data structures of this crate: `kept` is the memory of the finished problem, and
+//! `peak` includes the temporary memory of building it. Measured peaks above 100 MB are
+//! within a factor of 1.5.
 
 use crate::error::{BadInput, Result};
 use crate::kernel::chunks;

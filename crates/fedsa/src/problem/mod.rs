@@ -1,8 +1,8 @@
 //! Problems: the agents' operators, their samples, their roots.
 //!
-//! A problem is written once, as `sample` and `apply` ([`Problem`]); everything
-//! downstream sees it through [`Field`], which any problem with any sampling is.
-//! Mean operators and all else that may be known of it ([`Facts`]) are optional.
+//! A problem provides `sample` and `apply` ([`Problem`]). Together with a sampling it is a
+//! [`Field`], the only form in which local rules, the round loop and the record see it.
+//! Mean operators and all other knowledge of a problem ([`Facts`]) are optional.
 
 pub mod arrays;
 pub mod calls;
@@ -45,50 +45,50 @@ pub use objective::Objective;
 
 /// N agents' operators `gbar_c`, seen through samples `g_c(theta, z)`.
 ///
-/// An operator points where theta should move. Whether `sample` draws
-/// independently or along a chain is settled when the problem is built.
+/// An operator points where theta should move. When a problem is built, it is determined
+/// whether `sample` draws independently or along a chain.
 pub trait Problem: Sized + Send + Sync + 'static {
-    /// One observation z; a buffer that is reused.
+    /// One observation z. The kernel reuses it as a buffer.
     type Obs: Default;
 
     /// The dimension d of theta.
     fn dim(&self) -> usize;
     /// The agents' weights `p_c`, N of them, summing to 1.
     fn weights(&self) -> &[f64];
-    /// Words of state of one agent's sampling process; 0 for independent draws.
+    /// The number of words of state of one agent's sampling process; 0 for independent draws.
     fn chain_len(&self) -> usize {
         0
     }
     /// The initial state of agent `c`'s sampling process.
     fn start_chain(&self, _c: usize, _stream: &mut Stream, _chain: &mut [u64]) {}
-    /// Whether agent `c`'s sampling process can be in this state, which a checkpoint says.
+    /// Whether agent `c`'s sampling process can be in this state, read from a checkpoint.
     fn is_state(&self, _c: usize, _chain: &[u64]) -> bool {
         true
     }
-    /// Draws z for agent `c` and moves its process on. Never sees theta.
+    /// Draws z for agent `c` and advances its process. A sample cannot depend on theta.
     fn sample(&self, c: usize, chain: &mut [u64], stream: &mut Stream, z: &mut Self::Obs);
     /// `out = g_c(theta, z)`; theta and out have d components.
     fn apply(&self, c: usize, theta: &[f64], z: &Self::Obs, out: &mut [f64]);
-    /// `out = gbar_c(theta)`, and true. Operators that can only be sampled leave this out: false, which depends on neither
-    /// c nor theta, says that the mean operators are not known.
+    /// `out = gbar_c(theta)`, and true. Problems whose operators can only be sampled omit this function: false means that
+    /// the mean operators are unknown, and must not depend on c or theta.
     fn mean(&self, _c: usize, _theta: &[f64], _out: &mut [f64]) -> bool {
         false
     }
-    /// What else is known of the problem: linear systems, Jacobians, the law of a sample, an objective.
+    /// Further knowledge of the problem: linear systems, Jacobians, the law of a sample, an objective.
     fn facts(&self) -> &dyn Facts {
         &Unknown
     }
-    /// The leg under noise, one sample a step; replace it where speed matters.
+    /// The H local steps with one sample per step; replace it where speed matters.
     fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
         generic::leg(self, lanes, etas, 1, isa);
     }
-    /// The leg on the mean operators; replace it where speed matters.
+    /// The H local steps on the mean operators; replace it where speed matters.
     fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
         generic::leg(self, lanes, etas, 0, isa);
     }
 }
 
-/// A problem with its sampling, as local rules, the round loop and the record see it.
+/// A problem with its sampling.
 pub trait Field: Send + Sync {
     /// The dimension d.
     fn dim(&self) -> usize;
@@ -111,13 +111,13 @@ pub trait Field: Send + Sync {
     /// `g_c(theta, z)` of every lane with the next sample of its stream, into
     /// `lanes.observed`. The lane's process and stream move on only if `advance`.
     fn observe(&self, lanes: &mut Lanes, advance: bool);
-    /// Draws `samples` of every lane and does nothing with them but move the processes on.
+    /// Advances the processes of every lane by `samples` samples, which are not used.
     fn pass_over(&self, lanes: &mut Lanes, samples: usize);
     /// `out = gbar_c(theta)`, and true; false where operators can only be sampled.
     fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool;
     /// Whether the mean operators are known.
     fn has_mean(&self) -> bool;
-    /// What else is known of the problem, whatever the sampling.
+    /// Further knowledge of the problem, whatever the sampling.
     fn facts(&self) -> &dyn Facts;
     /// `theta*` and where it comes from, or the reason why it is not known.
     fn solution(&self) -> std::result::Result<&Root, &str>;
@@ -278,7 +278,7 @@ pub trait Files {
     /// Logs of transitions: files, globs, folders or names of data sets, one agent a file.
     ///
     /// # Errors
-    /// When there are none or one cannot be read.
+    /// When there are no logs, or a log cannot be read.
     fn logs(&self, sources: &[String]) -> Result<Vec<Log>>;
 }
 
@@ -295,7 +295,7 @@ impl Files for NoFiles {
     }
 }
 
-/// The settings of one kind of problem: what `[problem]` holds beside `kind`.
+/// The settings of one kind of problem: the keys of `[problem]` except `kind`.
 pub trait Settings: erased_serde::Serialize + Send + Sync {
     /// Builds the problem and joins it with a sampling.
     ///
@@ -303,15 +303,15 @@ pub trait Settings: erased_serde::Serialize + Send + Sync {
     /// When a setting or a file cannot be used; names the setting and the agent.
     fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>>;
 
-    /// What [`Settings::field`] takes of memory on so many threads, computed from sizes.
-    /// Files are read for theirs.
+    /// The memory that [`Settings::field`] takes on this number of threads, computed from sizes.
+    /// The sizes of files are read.
     ///
     /// # Errors
     /// When a file cannot be read, or a setting has no size.
     fn memory(&self, files: &dyn Files, sampling: Sampling, threads: usize) -> Result<Memory>;
 
-    /// A setting that is given and has no effect under this sampling; its key, or that of the sampling's
-    /// own setting as `sampling.start`.
+    /// The error about a given setting that has no effect under this sampling. Its key is that of the setting, or of the
+    /// sampling's own setting such as `sampling.start`.
     fn without_effect(&self, _sampling: &Sampling) -> Option<BadInput> {
         None
     }
@@ -362,13 +362,13 @@ pub(crate) fn check_spread(spread: f64) -> Result<()> {
     require((0.0..=1e300).contains(&spread), "spread", format!("{spread:?}"), "from 0 to 1e300")
 }
 
-/// The most agents, states and features of a generated problem: more is a slip of the
-/// hand, and would end in a lack of memory rather than in a message.
+/// The largest numbers of agents, states and features of a generated problem. Larger numbers are
+/// typing errors, and would exhaust the memory without a message.
 pub(crate) const MAX_AGENTS: usize = 100_000_000;
 /// A stationary law takes the square of this.
 pub(crate) const MAX_STATES: usize = 50_000;
 
-/// Refuses problems whose parts, `factors` numbers of them, no memory holds.
+/// Refuses problems whose arrays, with the product of `factors` as their size, fit into no memory.
 pub(crate) fn check_size(key: &str, factors: &[usize]) -> Result<()> {
     const MAX_NUMBERS: f64 = 1e10;
     let numbers: f64 = factors.iter().map(|n| *n as f64).product();

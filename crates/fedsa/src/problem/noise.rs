@@ -36,8 +36,8 @@ pub struct Noise {
     pub seed: u64,
 }
 
-/// A problem with noise added to its samples. Its mean operators, its root and what is known of them are
-/// those of the problem.
+/// A problem with noise added to its samples. The mean operators, the root and their facts are those of the
+/// wrapped problem.
 #[derive(Debug)]
 pub struct Noisy<P> {
     problem: P,

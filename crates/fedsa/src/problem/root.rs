@@ -122,8 +122,8 @@ fn mean_size(field: &dyn Field, theta: &[f64]) -> f64 {
 /// step doubles while that of the operator keeps its sign and is divided by four when it turns.
 ///
 /// The point is accepted if `||gbar|| <= 1e-12 scale`, `scale = ||gbar(start)|| + ||J||_F ||theta|| + sum_c p_c
-/// ||gbar_c(theta)||`, and the Jacobian there is not singular: the root is then isolated. That there
-/// is no other is not looked at.
+/// ||gbar_c(theta)||`, and the Jacobian there is not singular: the root is then isolated. It is not checked
+/// whether other roots exist.
 ///
 /// # Errors
 /// The reason why no root is known: operators that can only be sampled, too many components, no convergence, or

@@ -1,7 +1,7 @@
 //! Linear operators that switch along a chain: `g_c(theta, z) = b_c - a(z) theta`.
 //!
-//! The chain stays where it is, or with probability `1 / mixing_time` draws its next state
-//! uniformly: its second eigenvalue is `1 - 1 / mixing_time`, its stationary law uniform.
+//! With probability `1 / mixing_time` the chain draws its next state uniformly, and otherwise keeps
+//! its state: its second eigenvalue is `1 - 1 / mixing_time`, its stationary law uniform.
 //! Two states with a in {3, -1} show how mixing limits the step size.
 
 use faer::Mat;

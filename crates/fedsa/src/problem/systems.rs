@@ -1,4 +1,4 @@
-//! The linear systems behind a linear problem: what theory and the record see.
+//! The linear systems of a linear problem, as theory and the record see them.
 //!
 //! A linear operator is `g_c(theta, z) = b_c(z) - A_c(z) theta` (\[S\] eq. 1-2).
 //! Agents that share tables share a [`System`]: a million agents on two

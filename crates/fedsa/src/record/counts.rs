@@ -1,22 +1,22 @@
-//! What is counted along a run: one table of names, from which columns, axes and costs are made.
+//! The counts of a run: one table, from which columns, axes and costs are made.
 
 use super::Ledger;
 
-/// Something that is counted from the start of a run.
+/// A count from the start of a run.
 pub struct Count {
     /// Its name.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// Its meaning, in a line.
     pub about: &'static str,
-    /// What it is called on axes.
+    /// Its title on axes.
     pub axis: &'static str,
-    /// What it is called above columns.
+    /// Its title above columns.
     pub column: &'static str,
-    /// Whether tables of costs show it unasked.
+    /// Whether tables of costs show it by default.
     pub is_usual: bool,
-    /// It, after `round` rounds.
+    /// Its value after `round` rounds.
     pub of: fn(round: u64, &Ledger) -> u64,
-    /// Puts it into a ledger, where it is one of a ledger's own counts.
+    /// Sets it in a ledger, if the ledger has a field for it.
     pub set: Option<fn(&mut Ledger, u64)>,
 }
 
@@ -50,7 +50,7 @@ macro_rules! called {
     };
 }
 
-/// The counts, an entry each: the round, and what the ledger says.
+/// All counts: the round, and the counts of the ledger.
 pub const COUNTS: &[Count] = &[
     Count {
         name: "round",
@@ -85,7 +85,7 @@ pub const COUNTS: &[Count] = &[
     called!(losses, "losses that all agents computed", "losses, all agents", "losses"),
 ];
 
-/// What is paid where nothing else is said.
+/// The default cost.
 pub const USUAL_COST: &str = "bits_up";
 
 /// The count of this name.

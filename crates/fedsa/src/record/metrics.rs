@@ -1,7 +1,7 @@
-//! Distances that are recorded along a run: one table of them.
+//! The metrics of a run: one table of distances that are recorded at some rounds.
 //!
-//! An entry of the table is all that a metric is: what it is called and means, what must be known for
-//! it, and how it is taken. [`Observation`] has a field for each; columns of traces, checks, axes and
+//! An entry of the table defines a metric completely: its name and meaning, the knowledge that it needs,
+//! and its computation. [`Observation`] has a field for each metric; columns of traces, checks, axes and
 //! schemas are made from [`METRICS`].
 
 use rayon::prelude::*;
@@ -16,23 +16,23 @@ use crate::round::Run;
 pub struct Metric {
     /// Its name.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// Its meaning, in a line.
     pub about: &'static str,
-    /// What it is called on axes.
+    /// Its title on axes.
     pub axis: &'static str,
     /// Its degree in `theta - theta*`: 1 for a distance, 2 for a squared one.
     pub degree: u8,
-    /// What must be known for it.
+    /// The knowledge that it needs.
     pub needs: &'static [Need],
     /// Whether theory has a closed form of its mean ([`crate::theory::predict::Forecast::curve`]).
     pub is_predicted: bool,
-    /// It, as it was recorded.
+    /// Its recorded value.
     pub recorded: fn(&Observation) -> Option<f64>,
-    /// What stands for it where it was not recorded.
+    /// The value that replaces it if it was not recorded.
     pub instead: fn(&Observation) -> Option<f64>,
 }
 
-/// What a metric needs to be known.
+/// Knowledge that a metric needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// theta*.
@@ -47,7 +47,7 @@ pub enum Need {
     Means,
 }
 
-/// What is known of a run: the [`Need`]s that are met.
+/// The knowledge of a run: which [`Need`]s are met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Knowledge {
     /// Whether theta* is known.
@@ -63,7 +63,8 @@ pub struct Knowledge {
 }
 
 impl Knowledge {
-    /// Of a field, for a method that may have control variates and a point that the caller may measure from.
+    /// The knowledge of a field, for a method with or without control variates, and with or without a point that the caller
+    /// measures from.
     pub fn of(field: &dyn Field, controls: bool, centre: bool) -> Self {
         Self { root: field.root().is_some(), centre, gram: field.facts().gram().is_some(), controls, means: field.has_mean() }
     }

@@ -1,4 +1,4 @@
-//! What is kept of a run: the ledger, the output rule, metrics, how it ended.
+//! The record of a run: the ledger, the output rule, metrics, and the outcome.
 
 pub mod counts;
 pub mod metrics;
@@ -14,14 +14,14 @@ pub use counts::{COUNTS, Count, count};
 pub use metrics::{METRICS, Metric, Metrics, Observation, metric};
 pub use outcome::{Missed, OUTCOMES, Outcome};
 
-/// What was exchanged since the start, over all agents.
+/// Counts since the start of a run, over all agents.
 ///
-/// A message counts once, when it is sent, whether or not it arrives and however late; one
-/// that the link's budget does not carry is not sent.
+/// A message counts once, when it is sent, whether it arrives, arrives late or is lost. A
+/// message that the link's budget does not carry is not sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// Exchanges: a message down to the participants and their answers; what they are
-    /// told at a round's end is one too, without answers.
+    /// Exchanges: a message down to the participants and their answers. A message at the end of
+    /// a round counts as an exchange without answers.
     pub exchanges: u64,
     /// Samples drawn by all agents.
     pub samples: u64,
@@ -37,25 +37,25 @@ pub struct Ledger {
     pub matrices_up: u64,
     /// Single numbers from agents to the server, as the losses of a line search.
     pub scalars_up: u64,
-    /// What agents asked of their problems.
+    /// Evaluations of operators, losses and derivatives by all agents.
     pub calls: Calls,
 }
 
 impl Ledger {
-    /// Messages to so many agents, of so many bytes in all.
+    /// Counts messages to agents, and the sum of their bytes.
     pub(crate) fn down(&mut self, agents: usize, bytes: usize) {
         self.messages += agents as u64;
         self.bits_down += 8 * bytes as u64;
     }
 
-    /// Whether these are counts that can go on without an overflow.
+    /// Whether these counts can grow without an overflow.
     pub(crate) fn is_possible(&self) -> bool {
         let Self { exchanges, samples, messages, bits_up, bits_down, vectors_up, matrices_up, scalars_up, calls } = *self;
         let counts = [exchanges, samples, messages, bits_up, bits_down, vectors_up, matrices_up, scalars_up];
         counts.into_iter().chain(calls.all()).all(|count| count <= u64::MAX / 2)
     }
 
-    /// Answers to an exchange.
+    /// Counts the answers of an exchange.
     pub(crate) fn up(&mut self, sent: &Sent) {
         self.messages += sent.messages;
         self.bits_up += 8 * sent.bytes;
@@ -67,7 +67,7 @@ impl Ledger {
     }
 }
 
-/// What agents sent and drew in one exchange.
+/// Counts of the agents' answers in one exchange.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
     /// Messages that were sent.
@@ -87,7 +87,7 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// One message of these parts and so many bytes.
+    /// Counts one message with these parts and this number of bytes.
     pub fn message(&mut self, bytes: usize, parts: &[(Part, Body)]) {
         self.messages += 1;
         self.bytes += bytes as u64;
@@ -114,7 +114,7 @@ impl Sent {
     }
 }
 
-/// Which function of the server's iterates a method gives out.
+/// The output of a method: a function of the server's iterates.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OutputRule {
@@ -130,12 +130,12 @@ pub enum OutputRule {
     Weighted(f64),
 }
 
-/// The output under way.
+/// The output of a run so far.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Output {
     rule: OutputRule,
     count: u64,
-    /// The average, or the iterate that is drawn so far.
+    /// The average so far, or the iterate drawn so far.
     mean: Vec<f64>,
     /// `W_t / w_t`, the sum of weights over the last one.
     total: f64,
@@ -146,22 +146,22 @@ impl Output {
     /// Before the first round.
     pub fn new(rule: OutputRule, start: &[f64], seed: u64) -> Self {
         let mean = if rule == OutputRule::Last { Vec::new() } else { start.to_vec() };
-        // theta_0 has weight w_0, all there is so far.
+        // theta_0 has weight w_0, the sum of all weights so far.
         Self { rule, count: 0, mean, total: 1.0, seed }
     }
 
-    /// How many numbers it keeps.
+    /// The number of numbers that it keeps.
     pub(crate) fn len(&self) -> usize {
         self.mean.len()
     }
 
-    /// Whether it is a later state of `start`.
+    /// Whether this can be a later state of `start`.
     pub(crate) fn continues(&self, start: &Self) -> bool {
         let seen = self.count == 0 || self.rule != OutputRule::Last;
         self.rule == start.rule && self.seed == start.seed && self.mean.len() == start.mean.len() && seen && self.count <= u64::MAX / 2
     }
 
-    /// Sees `theta_t`.
+    /// Adds `theta_t`.
     pub fn see(&mut self, theta: &[f64], t: u64) {
         let counts = match self.rule {
             OutputRule::Last => return,
@@ -176,8 +176,8 @@ impl Output {
         }
     }
 
-    /// Replaces the drawn iterate with probability `w_t / W_t`: afterwards each has been
-    /// drawn with the probability of its weight. Ratios of weights do not overflow.
+    /// Replaces the drawn iterate with probability `w_t / W_t`. Each iterate has then been
+    /// drawn with a probability proportional to its weight. Ratios of weights do not overflow.
     fn draw(&mut self, theta: &[f64], t: u64, q: f64) {
         self.count += 1;
         self.total = self.total * q + 1.0;

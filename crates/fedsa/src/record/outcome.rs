@@ -1,4 +1,4 @@
-//! How runs end: one table of names, and the judgement whether a run that missed its target had stalled.
+//! Outcomes of runs: one table of names, and the decision whether a run that missed its target has stalled.
 
 use crate::round::Status;
 
@@ -11,8 +11,8 @@ pub enum Outcome {
     Converged,
     /// All rounds are done, and the target was not reached.
     OutOfRounds(Missed),
-    /// All rounds are done, the target was not reached, and the last half of the rounds brought the
-    /// metric hardly nearer to it.
+    /// All rounds are done, the target was not reached, and the metric made almost no progress in the last half of the
+    /// rounds.
     Stalled(Missed),
     /// The iterates left every bound.
     Diverged {

@@ -1,4 +1,4 @@
-//! Rules that look at how far the model has moved since a direction was asked for.
+//! Rules for old directions: they use a direction only if the model has not moved far since it was asked for.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::linalg::distance_sq;
 use crate::message::{Message, Part};
 use crate::schedule::Steps;
 
-/// Uses only directions whose model is near the present one.
+/// Uses only directions whose model is near the present model.
 #[derive(Debug, Clone)]
 pub struct Adaptive {
     /// `theta_t`.
@@ -17,13 +17,13 @@ pub struct Adaptive {
     pub steps: Steps,
     /// The global step size.
     pub alpha_g: f64,
-    /// Who takes part.
+    /// The participants of each round.
     pub participation: Participation,
     /// `eps`: how far a model may be from the present one.
     pub threshold: f64,
-    /// Which of the near ones are used.
+    /// Which of the near directions are used.
     pub choice: Choice,
-    /// How many rounds old a direction can be: models are kept for so long.
+    /// The largest age of a direction in rounds. Models are kept for this long.
     pub reach: u64,
     /// The models of the last rounds, the newest last, with the round of the first.
     pub models: VecDeque<Vec<f64>>,
@@ -47,7 +47,7 @@ impl Adaptive {
         distance_sq(&self.theta, &self.models[(letter.answers - self.first) as usize]).sqrt()
     }
 
-    /// The direction of the round, d numbers; `None` when there is none to take.
+    /// The direction of the round, d numbers; `None` if the round is skipped.
     fn direction(&self, got: &Received<'_>) -> Option<Vec<f64>> {
         let mut near: Vec<(f64, &Letter)> = got.letters.iter().map(|letter| (self.distance(letter), letter)).collect();
         let total = match self.choice {
@@ -56,8 +56,8 @@ impl Adaptive {
                 got.asked
             }
             Choice::NearestHalf => {
-                // Equal distances, as without delays, must not favour an agent: who comes first
-                // turns by half of the agents a round.
+                // Distances are equal, for example, without delays. No agent may then be preferred: the
+                // order starts half of the agents further on in each round.
                 let agents = self.participation.agents as u64;
                 let turn = got.round % agents.max(1) * agents.div_ceil(2) % agents.max(1);
                 let place = |letter: &Letter| (letter.agent as u64 + agents - turn) % agents;

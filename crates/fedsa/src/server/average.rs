@@ -5,9 +5,8 @@ use crate::error::Result;
 use crate::message::{Message, Part, TELL};
 use crate::schedule::Steps;
 
-/// Averages directions; where the agents send operators first (FedHSA), sends back
-/// their mean and waits for the directions; perhaps projects on a ball; perhaps
-/// tells the participants v.
+/// Averages directions. For FedHSA it first asks for operators and sends their mean back. Optionally it projects on a
+/// ball, and tells the participants v.
 #[derive(Debug, Clone)]
 pub struct Average {
     /// `theta_t`.
@@ -16,28 +15,27 @@ pub struct Average {
     pub steps: Steps,
     /// The global step size.
     pub alpha_g: f64,
-    /// Who takes part.
+    /// The participants of each round.
     pub participation: Participation,
-    /// First asks for `g_c(theta_t, z_{c,0})` and sends back their mean (FedHSA).
+    /// Whether a first exchange asks for `g_c(theta_t, z_{c,0})`, whose mean is sent back (FedHSA).
     pub operators_first: bool,
-    /// The last operator that arrived from each agent, agent by agent, where missing ones
-    /// are replaced by it: d numbers each.
+    /// The last operator that arrived from each agent, d numbers each, if it replaces a lost operator.
     pub table: Option<Vec<f64>>,
     /// The round that each of them answers, -1 before any: late answers may overtake each other.
     pub table_rounds: Vec<f64>,
     /// The agents' weights, with a table.
     pub weights: Vec<f64>,
-    /// What the round's participants are told at its end (control variates).
+    /// What the participants of a round are told at its end (control variates).
     pub tell: Tell,
-    /// Where agents learn v from the next model: whose answers are in the means.
+    /// Whose answers are in the means, if agents learn v from the next model.
     pub(crate) included: Option<Included>,
     /// Projects `theta_{t+1}` on the ball of this radius around 0 (Wang et al. 2023).
     pub radius: Option<f64>,
 }
 
 impl Average {
-    /// G: the mean of the operators that arrived, missing ones counted as zero, or as
-    /// what arrived from them last.
+    /// G: the mean of the operators that arrived. A lost operator counts as zero, or as the last operator that arrived
+    /// from its agent.
     fn mean_operator(&mut self, got: &Received<'_>) -> Vec<f64> {
         let d = self.theta.len();
         let Some(table) = &mut self.table else { return got.mean(Part::Operator) };
@@ -60,11 +58,11 @@ impl Average {
 /// What the participants of a round are told at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tell {
-    /// Nothing: the next model says it.
+    /// Nothing: agents compute v from the next model.
     Nothing,
     /// v.
     Mean,
-    /// v, and those whose own direction is not in it that it is not.
+    /// v; agents whose direction was lost are also told that v does not include it.
     MeanAndArrival,
 }
 
@@ -165,7 +163,7 @@ mod tests {
         assert!(rule(None).restore(state.clone(), 3).is_err());
         assert!(rule(Some(vec![0.0; 6])).restore(state[..1].to_vec(), 3).is_err());
         assert!(rule(Some(vec![0.0; 3])).restore(state.clone(), 3).is_err());
-        // What is refused changes nothing.
+        // A refused state changes nothing.
         let mut kept = rule(None);
         kept.theta = vec![3.0, 4.0];
         assert!(kept.restore(state, 3).is_err());

@@ -1,25 +1,25 @@
-//! Which answers are in a round's mean, where agents must know it.
+//! Which agents' answers a round's mean includes, for methods whose agents must know it.
 
 use super::{Own, foreign_state};
 use crate::error::Result;
 use crate::message::Part;
 
-/// For each agent the last round whose mean has its answer. An agent takes the round before for included unless it is
-/// told otherwise, so that nothing is kept or sent until an answer is missing.
+/// The last round whose mean includes an answer of the agent, for each agent. An agent assumes that the mean of the round
+/// before includes its answer, unless it is told otherwise. Until an answer is lost, nothing is kept and nothing is sent.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Included {
     agents: usize,
-    /// Empty until an answer is missing; then one entry an agent, -1 for never.
+    /// Empty until an answer is lost; then one entry per agent, -1 for no round.
     last: Vec<f64>,
 }
 
 impl Included {
-    /// For so many agents, all of which are asked in every round.
+    /// For agents that are all asked in every round.
     pub fn new(agents: usize) -> Self {
         Self { agents, last: Vec::new() }
     }
 
-    /// Sees who arrived in a round; an empty list says that all did.
+    /// Records whose answers arrived in a round. An empty list means that all answers arrived.
     pub fn see(&mut self, round: u64, arrived: &[bool]) {
         if self.last.is_empty() {
             if arrived.iter().all(|arrived| *arrived) {
@@ -34,7 +34,7 @@ impl Included {
         }
     }
 
-    /// What agents are to be told with the question of a round.
+    /// The part that agents whose last answer was lost get with the question of a round.
     pub fn own(&self, round: u64) -> Option<Own> {
         let before = round as f64 - 1.0;
         if self.last.iter().all(|last| *last == before) {
@@ -44,19 +44,19 @@ impl Included {
         Some(Own { part: Part::Included, each })
     }
 
-    /// What is to be saved.
+    /// The state to be saved.
     pub fn state(&self) -> Vec<f64> {
         self.last.clone()
     }
 
-    /// Whether saved numbers are such a state when so many rounds have been opened.
+    /// Checks that saved numbers are such a state after `opened` rounds have been opened.
     pub fn check(&self, saved: &[f64], opened: u64) -> Result<()> {
         let is_round = |t: &f64| *t >= -1.0 && *t < opened as f64 && t.fract() == 0.0;
         let fits = saved.is_empty() || saved.len() == self.agents && saved.iter().all(is_round);
         if fits { Ok(()) } else { Err(foreign_state()) }
     }
 
-    /// Puts back what [`Included::state`] gave.
+    /// Restores a state that [`Included::state`] returned.
     pub fn restore(&mut self, saved: Vec<f64>) {
         self.last = saved;
     }

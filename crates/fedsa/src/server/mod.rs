@@ -1,4 +1,4 @@
-//! Server rules: what the server does with what arrived.
+//! Server halves: what the server does with the answers that arrived, and what it asks next.
 
 pub mod adaptive;
 pub mod average;
@@ -14,33 +14,33 @@ use crate::random::{ALL, Key, Purpose};
 pub use average::Average;
 pub(crate) use included::Included;
 
-/// The sum in the order that all server rules share, of messages that are there.
+/// The weighted sum of the messages that arrived, in the order that all server rules share.
 pub(crate) fn ordered_sum<'a>(d: usize, messages: impl Iterator<Item = (f64, &'a [f64])>) -> Vec<f64> {
     crate::sums::sum(d, messages.map(Some))
 }
 
-/// A message to some agents, and a wait for their answers.
+/// A question: a message to some agents, which they answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ask {
     /// The agents in increasing order; all of them when absent.
     pub to: Option<Vec<usize>>,
-    /// What they are told.
+    /// The message to all of them.
     pub down: Message,
-    /// Besides, what some of them are told of their own.
+    /// A part that some of them get in addition, each with its own content.
     pub own: Option<Own>,
 }
 
-/// A part of each recipient's own.
+/// A part with a content of its own for each recipient.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Own {
-    /// What it is.
+    /// The part.
     pub part: Part,
-    /// The numbers for each recipient, in order; none for those who are sent nothing of their own.
+    /// The numbers for each recipient, in order; `None` for recipients that do not get this part.
     pub each: Vec<Option<Vec<f64>>>,
 }
 
 impl Own {
-    /// The bytes that it adds to the messages of all recipients.
+    /// The number of bytes that the part adds to the messages of all recipients.
     pub(crate) fn bytes(&self) -> usize {
         self.each.iter().flatten().map(|x| PART_HEADER_BYTES + 8 * x.len()).sum()
     }
@@ -53,15 +53,15 @@ pub struct Received<'a> {
     pub round: u64,
     /// The exchange within the round.
     pub exchange: u8,
-    /// Of each part of which a sum is enough, `sum p_c x_c` over what arrived; in the order that
-    /// [`crate::sums`] fixes.
+    /// `sum p_c x_c` over the answers that arrived, for each part of which a sum is enough; summed in the order of
+    /// [`crate::sums`].
     pub sums: &'a [(Part, &'a [f64])],
     /// `sum p_c` over the agents that were asked.
     pub asked: f64,
-    /// Of each agent that was asked, in order, whether its answer arrived in this round; empty where all did, or
-    /// where answers come late.
+    /// Whether the answer arrived in this round, for each agent that was asked, in order; empty if all answers arrived, or
+    /// if the link delivers answers late.
     pub arrived: &'a [bool],
-    /// The answers, in the agents' order, where some part of each is wanted; else empty.
+    /// The answers, in the agents' order, if the protocol wants some part of each agent; otherwise empty.
     pub letters: &'a [Letter],
 }
 
@@ -74,7 +74,7 @@ pub struct Letter {
     pub answers: u64,
     /// The agent's weight `p_c`, times the factor by which the message arrived.
     pub weight: f64,
-    /// What it holds.
+    /// The parts.
     pub parts: Vec<(Part, Body)>,
 }
 
@@ -82,7 +82,7 @@ impl Letter {
     /// The numbers of a part.
     ///
     /// # Panics
-    /// When it has none: answers are held to the method's [`crate::protocol::Protocol`] before they get here.
+    /// When the answer has no such part. Answers are checked against the method's [`crate::protocol::Protocol`] before.
     pub fn part(&self, part: Part) -> &[f64] {
         let found = self.parts.iter().find(|(p, _)| *p == part).and_then(|(_, body)| body.numbers());
         found.unwrap_or_else(|| panic!("the answer of agent {} has no numbers {part:?}", self.agent))
@@ -90,10 +90,10 @@ impl Letter {
 }
 
 impl Received<'_> {
-    /// The weighted sum of a part over what arrived.
+    /// The weighted sum of a part over the answers that arrived.
     ///
     /// # Panics
-    /// When the method's protocol wants no sum of it in this exchange.
+    /// When the method's protocol does not want a sum of this part in this exchange.
     pub fn sum(&self, part: Part) -> &[f64] {
         let found = self.sums.iter().find(|(p, _)| *p == part);
         found.unwrap_or_else(|| panic!("no sum of {part:?} is wanted in exchange {}", self.exchange)).1
@@ -108,49 +108,49 @@ impl Received<'_> {
     }
 }
 
-/// What the server does next.
+/// The server's next action.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
     /// Another exchange of this round.
     Ask(Ask),
-    /// The round is over; perhaps its participants are still to be told something.
+    /// The round is over.
     Done {
-        /// Told, not answered.
+        /// A last message, which agents do not answer.
         tell: Option<Ask>,
     },
 }
 
 /// The server half of a method.
 pub trait Server: Send {
-    /// Opens round t.
+    /// Opens round t with its first question.
     fn open(&mut self, t: u64) -> Ask;
-    /// What it will tell some agents besides, with the question that opens round t.
+    /// The part that some agents get in addition with the first question of round t.
     fn own(&self, _t: u64) -> Option<Own> {
         None
     }
-    /// Takes what arrived; answers whose packed parts are none of this method are to be refused by
-    /// [`Server::accepts`] before.
+    /// Processes the answers that arrived. [`Server::accepts`] must have refused answers with packed parts that are not
+    /// of this method.
     fn receive(&mut self, got: &Received<'_>) -> Next;
-    /// Whether an answer from a network, whose parts and lengths are as wanted, is one of this method: where it packs
-    /// its own bytes.
+    /// Checks an answer from a network whose parts and lengths are already known to be as wanted. Only methods that pack
+    /// bytes themselves need this check.
     ///
     /// # Errors
-    /// When it is not, with the reason.
+    /// When the answer is not one of this method, with the reason.
     fn accepts(&self, _exchange: u8, _parts: &[(Part, Body)]) -> Result<()> {
         Ok(())
     }
     /// `theta_t`.
     fn theta(&self) -> &[f64];
-    /// Its state, which is complete between any two calls.
+    /// Everything that influences later rounds, complete between any two calls, also within a round.
     fn state(&self) -> Vec<Vec<f64>>;
-    /// Puts back what [`Server::state`] gave when `opened` rounds had been opened.
+    /// Restores a state that [`Server::state`] returned after `opened` rounds had been opened.
     ///
     /// # Errors
-    /// When it is not the state of such a rule, which then stays as it is.
+    /// When it is not a state of this rule with these settings. The rule is then unchanged.
     fn restore(&mut self, state: Vec<Vec<f64>>, opened: u64) -> Result<()>;
 }
 
-/// Who takes part in a round: all N agents, or m of them drawn without replacement.
+/// The participants of a round: all N agents, or m of them drawn without replacement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Participation {
     /// m; all when absent.
@@ -162,7 +162,7 @@ pub struct Participation {
 }
 
 impl Participation {
-    /// The participants of round t in increasing order; `None` when all take part.
+    /// The participants of round t in increasing order; `None` if all agents participate.
     pub fn of(&self, t: u64) -> Option<Vec<usize>> {
         let m = self.m.filter(|m| *m < self.agents)?;
         let mut stream = Key::new(self.seed, Purpose::Participants, t).stream(ALL);
@@ -172,16 +172,16 @@ impl Participation {
     }
 }
 
-/// The first of saved vectors as a rule's `theta_t`.
+/// Takes `theta_t`, the first of the saved vectors.
 ///
 /// # Errors
-/// When it has not d components.
+/// When this vector does not have d components.
 pub(crate) fn restored_theta(state: &mut Vec<Vec<f64>>, d: usize) -> Result<Vec<f64>> {
     let fits = state.first().is_some_and(|theta| theta.len() == d);
     if fits { Ok(state.remove(0)) } else { Err(foreign_state()) }
 }
 
-/// The error about saved vectors that are not a rule's.
+/// The error about saved vectors of another rule or other settings.
 pub(crate) fn foreign_state() -> BadInput {
     BadInput::new("checkpoint", "not the state of this server rule", "a checkpoint of the same settings")
 }

@@ -1,4 +1,4 @@
-//! Newton's step of the mean objective, and how far to go along it.
+//! Newton's step of the mean objective, and the length of this step.
 
 use faer::Mat;
 use faer::linalg::solvers::Solve;
@@ -10,8 +10,8 @@ use crate::message::{Message, Part};
 
 /// Solves with the mean of the agents' Hessians, and backtracks along the step by the mean of their losses.
 ///
-/// It keeps the last Hessian that arrived from each agent, N d (d + 1) / 2 numbers: where one is missing the last one
-/// counts, so that what a link loses delays the agent's share of curvature and does not remove it.
+/// The rule keeps the last Hessian that arrived from each agent, N d (d + 1) / 2 numbers. It replaces a lost Hessian, so
+/// that a lost message delays the agent's share of the curvature and does not remove it.
 #[derive(Debug, Clone)]
 pub struct Newton {
     /// `theta_t`.
@@ -20,16 +20,16 @@ pub struct Newton {
     pub weights: Vec<f64>,
     /// The trial steps s, from 0 and 1 downwards.
     pub trials: Vec<f64>,
-    /// The share of the decrease that the gradient promises which a step must bring (Armijo), in (0, 1/2).
+    /// The share of the decrease predicted by the gradient that a step must bring (Armijo), in (0, 1/2).
     pub decrease: f64,
-    /// The last Hessian of each agent, lower triangles; empty where none has arrived.
+    /// The last Hessian of each agent, as a lower triangle; empty before the first.
     pub hessians: Vec<Vec<f64>>,
     /// The round's step p.
     pub step: Option<Vec<f64>>,
 }
 
 impl Newton {
-    /// The step `p = -H^-1 g`; `-g` where H is not positive definite. `None` where there is nothing to go by.
+    /// The step `p = -H^-1 g`; `-g` if H is not positive definite. `None` if no Hessian has arrived or g is 0.
     fn direction(&self, g: &[f64]) -> Option<Vec<f64>> {
         let d = g.len();
         let mut h = Mat::<f64>::zeros(d, d);

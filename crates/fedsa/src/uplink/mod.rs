@@ -1,8 +1,8 @@
-//! What lies between an agent and the server.
+//! Links between agents and the server.
 //!
-//! An uplink has two ends. At the agent: what the link allows now (bits), the codec and
-//! its memory (error feedback). At the server: delivery, as one message per agent
-//! (present, lost, altered, late) or as their sum only.
+//! An uplink has two ends. The agent's end: the bits that the link carries now, the codec, and its memory (error
+//! feedback). The server's end: delivery, as one message per agent (present, lost, altered, late) or only as the sum of
+//! all messages. The section "Links" of `experiments/README.md` is the full account of what links do to messages.
 
 pub mod codec;
 pub mod medium;
@@ -15,22 +15,22 @@ use medium::Medium;
 use medium::bit_budget::BitBudget;
 use medium::delay::{Delay, Pull};
 
-/// A link: the codec and the media of what agents send, and the codec of what they are told.
+/// A link: the codec and the media of agents' messages, and the codec of the server's messages.
 #[derive(Debug)]
 pub struct Uplink {
-    /// Of the agents' messages.
+    /// The codec of the agents' messages.
     pub codec: Box<dyn Codec>,
-    /// Whether an agent adds what a codec left out of its last message to its next one.
+    /// Whether an agent adds what the codec left out of one message to its next message.
     pub error_feedback: bool,
     /// The bits that each message may take.
     pub budget: Option<BitBudget>,
-    /// What messages pass, in order.
+    /// The media that messages pass, in order.
     pub media: Vec<Box<dyn Medium>>,
-    /// Stale models (pull).
+    /// Delays of models (pull).
     pub delay: Option<Pull>,
-    /// Late answers (push).
+    /// Delays of answers (push).
     pub late: Option<Delay>,
-    /// Of the server's messages.
+    /// The codec of the server's messages.
     pub downlink: Box<dyn Codec>,
 }
 
@@ -48,32 +48,33 @@ impl Default for Uplink {
     }
 }
 
-/// What a link does to messages, for methods with memory.
+/// What a link does to messages, as methods need to know it. An agent can know that its message was altered; it cannot
+/// know that its message was lost, late or summed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Facts {
-    /// A codec or a budget alters what agents send: an agent knows what the server will read.
+    /// A codec or a budget alters agents' messages. An agent knows what the server will decode.
     pub is_altered: bool,
-    /// Media weaken or lose messages: an agent does not know what arrives.
+    /// Media weaken or lose messages. An agent does not know what arrives.
     pub is_lost: bool,
-    /// The server gets sums only.
+    /// The server gets only sums.
     pub is_sum_only: bool,
-    /// The server uses directions at stale models (pull), at most this many rounds old.
+    /// The server uses directions at old models (pull), at most this many rounds old.
     pub stale: Option<u64>,
-    /// Answers arrive late (push), at most this many rounds.
+    /// Answers arrive late (push), by at most this many rounds.
     pub late: Option<u64>,
-    /// The downlink alters what agents are told.
+    /// The downlink alters the server's messages.
     pub is_downlink_lossy: bool,
 }
 
 impl Facts {
-    /// Whether messages in either direction may arrive as other than they were sent, or not at all.
+    /// Whether messages in either direction may be altered, weakened or lost.
     pub(crate) fn changes_messages(&self) -> bool {
         self.is_altered || self.is_lost || self.is_downlink_lossy
     }
 }
 
 impl Uplink {
-    /// What it does to messages.
+    /// What the link does to messages.
     pub fn facts(&self) -> Facts {
         Facts {
             is_altered: self.alters(),
@@ -85,32 +86,34 @@ impl Uplink {
         }
     }
 
-    /// Whether what is sent arrives at once and as it was: then no bytes need be made.
+    /// Whether messages arrive at once and unaltered. No bytes need then be produced.
     pub fn is_clear(&self) -> bool {
         self.facts() == Facts::default()
     }
 
-    /// Puts a medium above what is there.
+    /// Adds a medium after those that are there.
     pub(crate) fn push(&mut self, medium: Box<dyn Medium>, name: &str) -> Result<()> {
         self.per_agent(name)?;
         self.media.push(medium);
         Ok(())
     }
 
+    /// Checks that another medium still gets one message per agent.
+    ///
     /// # Errors
-    /// When nothing per agent is left for another medium to act on.
+    /// When only a sum is left.
     pub(crate) fn per_agent(&self, name: &str) -> Result<()> {
         if self.media.iter().any(|m| m.is_sum_only()) {
-            let what = format!("{name} after over-the-air, which leaves nothing but a sum");
+            let what = format!("{name} after over-the-air, which leaves only a sum");
             return Err(BadInput::new("", what, "over-the-air as the last medium"));
         }
         Ok(())
     }
 
-    /// Whether it is a link for `agents` agents whose vectors have `d` components.
+    /// Checks the link for `agents` agents and vectors of `d` components.
     ///
     /// # Errors
-    /// When a codec asks for more components, a budget never carries them, or a trace has
+    /// When a codec needs more components, a budget never carries a message, or a trace has
     /// delays for another number of agents. The key is that of a method's `uplink` or
     /// `downlink`, without the medium's place in its list.
     pub fn check(&self, agents: usize, d: usize) -> Result<()> {
@@ -126,17 +129,17 @@ impl Uplink {
         delays.into_iter().flatten().try_for_each(|delay| delay.check_agents(agents)).map_err(|e| e.inside("uplink.media"))
     }
 
-    /// Numbers that the agent's end remembers: what codecs left out, for each of two exchanges.
+    /// The number of numbers that error feedback keeps per agent: one vector for each of two exchanges.
     pub fn feedback_len(&self, d: usize) -> usize {
         if self.error_feedback { 2 * d } else { 0 }
     }
 
-    /// Words that the media remember of each agent.
+    /// The number of words that the media remember per agent.
     pub fn media_len(&self) -> usize {
         self.media.iter().map(|m| m.memory()).sum()
     }
 
-    /// What the media remember of agent `c` at the start.
+    /// Sets the media's memory of agent `c` at the start of a run.
     pub fn start(&self, seed: u64, c: usize, memory: &mut [u64]) {
         let mut stream = Key::new(seed, Purpose::Medium, u64::MAX).stream(c);
         let mut rest = memory;
@@ -147,9 +150,9 @@ impl Uplink {
         }
     }
 
-    /// The agent's end: encodes `x` into `bytes` (cleared first), perhaps with what was
-    /// left out before; `decoded` becomes what the server will read. Returns whether there
-    /// is a message: `false` when the budget carries none, and `decoded` is then 0.
+    /// The agent's end: encodes `x` into `bytes` (cleared first), with error feedback if there is any, and sets `decoded` to
+    /// what the server will decode. Returns whether there is a message. If the budget carries none, the result is
+    /// `false`, and `decoded` is 0.
     pub fn encode(&self, at: Place, x: &[f64], feedback: &mut [f64], bytes: &mut Vec<u8>, decoded: &mut [f64]) -> bool {
         bytes.clear();
         let budget = self.budget.map(|b| b.draw(&mut at.stream(Purpose::Budget)));
@@ -181,17 +184,17 @@ impl Uplink {
         gain
     }
 
-    /// Whether what an agent sends is not what it computed: a codec or a budget.
+    /// Whether a codec or a budget alters agents' messages.
     pub fn alters(&self) -> bool {
         !self.codec.is_exact() || self.budget.is_some()
     }
 
-    /// Bytes of d numbers that are sent as they are; 0 where they are not.
+    /// The number of bytes of d numbers if they are sent unaltered, otherwise 0.
     pub(crate) fn exact_len(&self, d: usize) -> usize {
         if self.alters() { 0 } else { 8 * d }
     }
 
-    /// What agents get to hear when the server says `down`: the downlink's codec may alter it.
+    /// Turns the server's message `down` into the message that agents decode.
     pub(crate) fn tell(&self, seed: u64, down: &mut Message) {
         if !self.downlink.is_exact() {
             let place = Place { seed, round: down.round, exchange: down.exchange, agent: ALL };
@@ -214,15 +217,15 @@ impl Uplink {
         }
     }
 
-    /// The bits that the link carries for vectors of d components in an exchange, where it has a budget: known to the
-    /// agent before it chooses what to send.
+    /// The number of bits that the link carries for vectors of d components in an exchange, if it has a budget. The agent
+    /// knows this number before it chooses what to send.
     pub fn allowance(&self, at: Place, d: usize) -> Option<u64> {
         self.budget.map(|budget| u64::from(budget.draw(&mut at.stream(Purpose::Budget))) * d as u64)
     }
 
-    /// The agent's end: writes the parts of an answer, those that a codec may alter through it; `feedback` as in
-    /// [`Uplink::encode`] for a part of as many numbers. Gives what the server will read; `None` when the budget carries
-    /// no message.
+    /// The agent's end: writes the parts of an answer. Parts that may be encoded pass the codec, with `feedback` as in
+    /// [`Uplink::encode`] for parts of the same length. Returns what the server will decode, or `None` if the budget
+    /// carries no message.
     pub(crate) fn seal(&self, at: Place, parts: &[(Part, Body)], feedback: &mut [f64], writer: &mut Writer) -> Option<Vec<(Part, Body)>> {
         let mut read = parts.to_vec();
         for (part, body) in &mut read {
@@ -247,7 +250,7 @@ impl Uplink {
     }
 }
 
-/// Whose message of which exchange: the key of all that happens to it.
+/// The key of a message: all random events of the message are drawn from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// The run's seed.

@@ -1,4 +1,4 @@
-//! `[figure]`: what is drawn, and how.
+//! `[figure]`: the content and the style of the figure.
 
 use std::collections::BTreeMap;
 

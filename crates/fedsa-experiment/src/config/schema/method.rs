@@ -1,4 +1,4 @@
-//! What `[[method]]` has beside the settings of its kind.
+//! The keys of `[[method]]` in addition to the settings of its kind.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The tables of an experiment file, a file each.
+//! The tables of an experiment file, one file per table.
 
 mod check;
 mod figure;

@@ -10,7 +10,7 @@ use crate::random::Stream;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Exact;
 
-/// The settings of [`Exact`], of which there are none.
+/// The settings of [`Exact`], which have no keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

@@ -6,7 +6,7 @@ use super::{Codec, CodecSettings, malformed};
 use crate::error::Result;
 use crate::random::Stream;
 
-/// Sends the nearest f32, ties to even; its own settings, of which there are none.
+/// Sends the nearest f32, ties to even. The type is also its settings, which have no keys.
 ///
 /// The error of a component is at most `2^-24 |x|`, or `2^-150` where that is
 /// less (below the smallest normal f32). A finite number beyond the largest f32,

@@ -1,8 +1,8 @@
 //! Codecs: one agent's vector to bytes and back.
 //!
-//! A codec is pure: what it remembers from message to message (error feedback)
-//! belongs to the link. Its random choices come from a stream that both ends can
-//! open, so that a dither can be subtracted where it was not sent.
+//! A codec is pure: the memory from message to message (error feedback) belongs to the
+//! link. Random choices come from a stream that both ends can open, so that the
+//! decoder can subtract a dither that was not sent.
 
 mod bits;
 mod exact;
@@ -21,49 +21,52 @@ use crate::registry::{Kind, kind};
 
 /// Turns a vector into bytes and back.
 pub trait Codec: std::fmt::Debug + Send + Sync {
-    /// Its number in messages, below 254.
+    /// The codec's number in messages, below 254.
     fn tag(&self) -> u8;
-    /// The bytes that `n` numbers take when the link carries `budget` bits a
-    /// component this time (any number when absent); `None` when it cannot carry them.
+    /// The number of bytes of `n` encoded numbers if the link carries `budget` bits per
+    /// component (without a limit if absent); `None` if the link cannot carry them.
     fn encoded_len(&self, n: usize, budget: Option<u32>) -> Option<usize>;
-    /// Appends the bytes of `x` to `out`: as many as [`Codec::encoded_len`] says,
-    /// which must not be `None`.
+    /// Appends the bytes of `x` to `out`. Their number is [`Codec::encoded_len`], which must
+    /// not be `None`.
     fn encode(&self, x: &[f64], budget: Option<u32>, stream: &mut Stream, out: &mut Vec<u8>);
     /// Reads `out.len()` numbers from the start of `bytes`; returns how many bytes they took.
     /// `stream` is the encoder's, opened anew.
     ///
     /// # Errors
-    /// When the bytes are not this codec's. Never panics.
+    /// When this codec did not produce the bytes. Never panics.
     fn decode(&self, bytes: &[u8], stream: &mut Stream, out: &mut [f64]) -> Result<usize>;
-    /// Fewest bytes that `n` numbers take: what a decoder may allocate for is bounded by it.
+    /// The smallest number of bytes of `n` encoded numbers. It limits what a decoder may allocate.
     fn min_len(&self, n: usize) -> usize;
-    /// Whether decoding gives back every bit, so that the bytes need not be made
-    /// where nobody sends them.
+    /// Whether decoding restores every bit. The engine then need not produce the bytes.
     fn is_exact(&self) -> bool {
         false
     }
     /// Whether `E decode(encode(x)) = x`.
     fn is_unbiased(&self) -> bool;
+    /// Checks the settings for vectors of `d` components.
+    ///
     /// # Errors
-    /// When a setting, which it names, asks for more than vectors of `d` components have.
+    /// When a setting needs more components; names the setting.
     fn check_dim(&self, _d: usize) -> Result<()> {
         Ok(())
     }
+    /// Checks that the codec can be used with error feedback.
+    ///
     /// # Errors
-    /// When error feedback of vectors of `d` components grows without bound whatever they are.
+    /// When the stored error of vectors of `d` components always grows without bound.
     fn check_feedback(&self, _d: usize) -> Result<()> {
         Ok(())
     }
 }
 
-/// The settings of one codec: what `codec` holds beside `kind`.
+/// The settings of one codec: the keys of `codec` except `kind`.
 pub trait CodecSettings: erased_serde::Serialize + Send + Sync {
     /// Checks ranges.
     ///
     /// # Errors
-    /// When a setting is out of range; names it.
+    /// When a setting is out of range; names the setting.
     fn check(&self) -> Result<()>;
-    /// Builds the codec; settings are checked.
+    /// Builds the codec from checked settings.
     fn build(&self) -> Box<dyn Codec>;
 }
 

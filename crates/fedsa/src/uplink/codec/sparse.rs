@@ -1,9 +1,10 @@
 //! Sparsification: k of the n components, the largest or random ones.
 //!
-//! k is a number, or a fraction of n rounded to the nearest whole and at least 1;
-//! more than n means n (a link refuses it for the vectors of a problem). A budget of B bits a component leaves `n B` bits for what
-//! the components take (values and indices; the count before them is outside the
-//! budget): as many components go as fit, at most k, and no message when not one fits.
+//! k is a number, or a fraction of n rounded to the nearest whole number and at least 1.
+//! A k above n means n (a link refuses it for the vectors of a problem). A budget of B bits
+//! a component leaves `n B` bits for values and indices; the count before them is outside the
+//! budget. As many components are sent as fit into these bits, at most k. If no component fits,
+//! there is no message.
 
 use serde::{Deserialize, Serialize};
 

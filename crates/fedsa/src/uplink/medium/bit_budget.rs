@@ -47,7 +47,7 @@ impl BitBudget {
             return Ok(());
         }
         let what = format!("a budget of {} bits a component never carries a message of this codec", self.bits);
-        Err(BadInput::new("bits", what, "more bits, or a codec that makes do with them (quantised)"))
+        Err(BadInput::new("bits", what, "more bits, or a codec that needs fewer bits (quantised)"))
     }
 }
 

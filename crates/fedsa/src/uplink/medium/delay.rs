@@ -1,12 +1,12 @@
-//! Delays: stale models (pull) and late answers (push).
+//! Delays: old models (pull) and late answers (push).
 //!
-//! **Pull** (\[T\] eq. 4.7): at round k the server uses agent i's direction at
-//! `theta_{(k - tau_ik)+}` with that round's sample, so that one may be used twice or
-//! never. For rules without agent state. Past models are kept, and past states of the
-//! agents' chains; directions are computed on use.
+//! **Pull** (\[T\] eq. 4.7): in round k the server uses agent i's direction at
+//! `theta_{(k - tau_ik)+}` with that round's sample. A direction may be used twice or
+//! never, so this medium needs methods without state from round to round. Past models and
+//! past states of the agents' chains are kept; directions are computed on use.
 //!
-//! **Push**: an answer arrives tau rounds after it was asked for, so that a round brings
-//! none, one or several of an agent.
+//! **Push**: an answer arrives tau rounds after it was asked for. In a round no answer, one
+//! answer or several answers of an agent may arrive.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ use crate::error::{BadInput, Result, require};
 use crate::random::Stream;
 use crate::uplink::Uplink;
 
-/// How many rounds old what arrives is.
+/// A law of delays in rounds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "law", rename_all = "kebab-case", deny_unknown_fields)]
@@ -202,7 +202,7 @@ impl Delay {
     }
 }
 
-/// What happens before there is an answer as old as the delay.
+/// What the server gets in the first rounds, which have no answer as old as the delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -246,7 +246,7 @@ impl Settings for Pull {
             return Err(BadInput::new(
                 "",
                 what,
-                "late (push): with pull a direction may be used twice or never, which the feedback cannot follow",
+                "late (push): with pull a direction may be used twice or never, which error feedback cannot follow",
             ));
         }
         link.delay = Some(self.clone());

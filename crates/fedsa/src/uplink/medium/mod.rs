@@ -1,7 +1,7 @@
-//! Media: what becomes of messages between the agents and the server.
+//! Media: what happens to messages between the agents and the server.
 //!
-//! Media are stacked in the order of the file. All their random choices are keyed by
-//! (seed, round and exchange, agent), so that a link does not know how it is computed.
+//! Media are stacked in the order of the file. All random choices are keyed by
+//! (seed, round and exchange, agent), so that results do not depend on who computes them.
 
 pub mod bit_budget;
 pub mod delay;
@@ -16,13 +16,13 @@ use crate::registry::{Kind, kind};
 
 pub use delay::Delay;
 
-/// A medium that lets messages through, weakened or not at all.
+/// A medium that weakens or loses messages.
 pub trait Medium: std::fmt::Debug + Send + Sync {
-    /// Words that it remembers of each agent.
+    /// The number of words that the medium remembers per agent.
     fn memory(&self) -> usize {
         0
     }
-    /// What it remembers at the start.
+    /// Sets an agent's memory at the start of a run.
     fn start(&self, _memory: &mut [u64], _stream: &mut Stream) {}
     /// The factor by which a message arrives; 0 when it is lost.
     fn gain(&self, memory: &mut [u64], stream: &mut Stream) -> f64;
@@ -36,7 +36,7 @@ pub trait Medium: std::fmt::Debug + Send + Sync {
     }
     /// Adds the receiver's noise to the mean over `agents` agents.
     fn receive(&self, _mean: &mut [f64], _agents: usize, _stream: &mut Stream) {}
-    /// Whether the server gets nothing but the sum of what arrives.
+    /// Whether the server gets only the sum of the messages that arrive.
     fn is_sum_only(&self) -> bool {
         false
     }
@@ -44,10 +44,10 @@ pub trait Medium: std::fmt::Debug + Send + Sync {
 
 /// The settings of one kind of medium.
 pub trait Settings: erased_serde::Serialize {
-    /// Puts the medium on a link, above what is there.
+    /// Adds the medium to a link, after the media that are there.
     ///
     /// # Errors
-    /// When a setting is out of range, or the link has what does not go with it.
+    /// When a setting is out of range, or the medium cannot be combined with the link.
     fn install(&self, link: &mut Uplink) -> Result<()>;
 }
 
