@@ -298,7 +298,8 @@ impl<'a> World<'a> {
     /// After rounds in which nothing happens, the largest difference of an agent's control from the server's copy.
     fn controls_apart(&mut self) -> f64 {
         self.habits = Habits { lost: 0.0, other: 0.0, agent_dies: 0.0, server_dies: 0.0 };
-        (self.late_down.clear(), self.late_up.clear());
+        self.late_down.clear();
+        self.late_up.clear();
         (0..30).for_each(|_| self.round());
         let apart = |(c, node): (usize, &ClientNode<'_>)| {
             let own = node.control(self.server.theta(), self.server.rounds(), true).expect("a method with control variates");
