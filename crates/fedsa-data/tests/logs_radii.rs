@@ -15,7 +15,7 @@ use fedsa::problem::{Field, Files, Settings};
 use fedsa::record::OutputRule;
 use fedsa::round::{Run, Status};
 use fedsa::sampling::{Law, Sampling};
-use fedsa::theory::Setting;
+use fedsa::theory::RoundSetting;
 use fedsa::theory::fedlsa::FedLsa;
 use fedsa::theory::stability::{control_variates_radius, global_memory_radius, random_talk_radius};
 use fedsa::uplink::Uplink;
@@ -69,7 +69,7 @@ fn assert_theory(field: &dyn Field, norm: &str, limits: [&str; 3], radii: [&str;
     let (systems, root) = (field.systems().unwrap(), field.root().unwrap());
     printed(linalg::norm_sq(root).sqrt(), norm);
     for ((h, limit), radius) in PERIODS.into_iter().zip(limits).zip(radii) {
-        let setting = Setting::new(1.0, h).unwrap();
+        let setting = RoundSetting::new(1.0, h).unwrap();
         printed(FedLsa::new(systems, &setting).unwrap().bias_sq().unwrap().sqrt(), limit);
         printed(control_variates_radius(systems, &setting).unwrap(), radius);
         assert!(global_memory_radius(systems, &setting).unwrap() < 1.0, "FedHSA at H = {h}");
@@ -117,7 +117,7 @@ fn runs_do_what_the_radii_say() {
     println!("random talk {:e}, fixed period {:e}", left(&random, &*field), left(&stable, &*field));
     assert!(left(&random, &*field) < 1e-9, "{:e}", left(&random, &*field));
     // FedLSA sits on its limit, FedHSA on the root.
-    let limit = FedLsa::new(field.systems().unwrap(), &Setting::new(1.0, 1000).unwrap()).unwrap().limit().unwrap();
+    let limit = FedLsa::new(field.systems().unwrap(), &RoundSetting::new(1.0, 1000).unwrap()).unwrap().limit().unwrap();
     let plain = run(&*field, &link, "fedlsa", &period(1000), 600);
     assert!(linalg::distance_sq(plain.theta(), &limit).sqrt() < 1e-8, "{:e}", linalg::distance_sq(plain.theta(), &limit).sqrt());
     let memory = run(&*field, &link, "fedhsa", &period(100), 6000);

@@ -19,7 +19,7 @@
 //! use fedsa::record::{Metrics, OutputRule};
 //! use fedsa::round::Run;
 //! use fedsa::sampling::Sampling;
-//! use fedsa::theory::{self, Setting};
+//! use fedsa::theory::{self, RoundSetting};
 //! use fedsa::uplink::Uplink;
 //!
 //! /// `||theta_t - theta*||^2` after 300 rounds from zero.
@@ -45,7 +45,7 @@
 //! let scafflsa = Scafflsa::new(step_size, local_steps);
 //! let (biased, unbiased) = (error_of(&fedlsa, &*field)?, error_of(&scafflsa, &*field)?);
 //!
-//! let setting = Setting::new(step_size, local_steps as u64)?;
+//! let setting = RoundSetting::new(step_size, local_steps as u64)?;
 //! let bias = theory::fedlsa::FedLsa::new(field.systems().unwrap(), &setting)?.bias_sq()?;
 //! println!("predicted squared bias of FedLSA {bias:.2e}");
 //! assert!((0.5..2.0).contains(&(biased / bias)));

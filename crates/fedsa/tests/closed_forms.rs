@@ -14,7 +14,7 @@ use fedsa::random::{Purpose, stream};
 use fedsa::record::{Metrics, OutputRule};
 use fedsa::round::Run;
 use fedsa::sampling::Law;
-use fedsa::theory::Setting;
+use fedsa::theory::RoundSetting;
 use fedsa::theory::fedlsa::FedLsa;
 use fedsa::theory::stability::{control_variates_radius, global_memory_radius, plain_radius, random_talk_radius};
 
@@ -55,7 +55,7 @@ fn fedlsa_lands_on_its_limit() {
         let (systems, root) = (field.systems().unwrap(), field.root().unwrap());
         for (eta, h, alpha) in [(1.0, 2, 1.0), (1.0, 2, 0.6), (0.5, 7, 1.0), (1.0, 40, 1.3), (0.05, 1000, 1.0)] {
             let what = format!("{heterogeneity:?}, eta {eta}, H {h}, alpha_g {alpha}");
-            let setting = Setting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
+            let setting = RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
             let limit = FedLsa::new(systems, &setting).unwrap().limit().unwrap();
             let rounds = rounds_to_rest(plain_radius(systems, &setting).unwrap());
             let run = run_for(&*field, &*by_period("fedlsa", eta, h, alpha), 0, &[1.0; 4], rounds);
@@ -75,7 +75,7 @@ fn fedlsa_lands_on_its_limit() {
 #[test]
 fn without_local_steps_there_is_no_bias() {
     let field = field(&small_garnet(5, Heterogeneity::Independent), Law::Mean);
-    let rounds = rounds_to_rest(plain_radius(field.systems().unwrap(), &Setting::new(2.0, 1).unwrap()).unwrap());
+    let rounds = rounds_to_rest(plain_radius(field.systems().unwrap(), &RoundSetting::new(2.0, 1).unwrap()).unwrap());
     let run = run_for(&*field, &*by_period("fedlsa", 2.0, 1, 1.0), 0, &[1.0; 4], rounds);
     assert!(distance(run.theta(), field.root().unwrap()).powi(2) < 1e-20);
 }
@@ -86,7 +86,7 @@ fn methods_with_memory_reach_the_root_where_their_radius_says_so() {
         let field = field(&small_garnet(5, heterogeneity), Law::Mean);
         let (systems, metrics) = (field.systems().unwrap(), Metrics::new(&*field));
         for (eta, h, alpha) in [(1.0, 2, 1.0), (1.0, 20, 1.0), (1.0, 20, 0.7), (0.05, 1000, 1.0)] {
-            let setting = Setting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
+            let setting = RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
             let p = 1.0 / h as f64;
             let random =
                 method("scafflsa-random", &format!(r#"{{"step_size": {eta}, "talk_probability": {p}, "global_step_size": {alpha}}}"#));
@@ -133,7 +133,7 @@ fn agents_count_by_their_weights() {
     let (systems, root) = (field.systems().unwrap(), field.root().unwrap());
     let counts = [5.0, 20.0, 75.0, 11.0];
     assert!(field.weights().iter().zip(counts).all(|(p, n)| (p - n / 111.0).abs() < 1e-16));
-    let setting = Setting::new(0.2, 5).unwrap();
+    let setting = RoundSetting::new(0.2, 5).unwrap();
     let limit = FedLsa::new(systems, &setting).unwrap().limit().unwrap();
     assert!(distance(&limit, root) > 1e-3);
     let theta = |kind| run_for(&*field, &*by_period(kind, 0.2, 5, 1.0), 0, &[1.0; 3], 2000).theta().to_vec();

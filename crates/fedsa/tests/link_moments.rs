@@ -14,9 +14,9 @@ use fedsa::problem::{Field, NoFiles, Settings};
 use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
-use fedsa::theory::Setting;
+use fedsa::theory::RoundSetting;
 use fedsa::theory::exact_mse::{Arrivals, Controls, FedLsaMse};
-use fedsa::theory::leg::Leg;
+use fedsa::theory::leg::AffineLeg;
 use fedsa::theory::link::LinkLaw;
 use fedsa::theory::map::LinearMap;
 use fedsa::theory::predict::{Forecast, Regime};
@@ -115,7 +115,7 @@ fn weights_that_are_not_random_are_told_from_those_that_are() {
     let field = tiny(Law::Iid);
     let (systems, root) = (field.systems().unwrap(), field.root().unwrap());
     let moments: Vec<Moments> = (0..systems.kinds.len()).map(|k| field.moments(k).unwrap()).collect();
-    let setting = Setting::new(1.5, 4).unwrap();
+    let setting = RoundSetting::new(1.5, 4).unwrap();
     let settings = method("fedlsa", r#"{"step_size": 1.5, "local_steps": 4}"#);
     let uplink = link(EXACT, false, &[ERASURE]).unwrap();
     let seen = means(&*field, &*settings, &uplink, &START, |run| vec![linalg::distance_sq(run.theta(), root)]);
@@ -226,7 +226,7 @@ fn by_map(field: &dyn Field, map: &ControlVariates, start: &[f64]) -> Vec<Vec<f6
 fn the_mean_of_control_variates_is_that_of_the_rule_in_force() {
     let field = tiny(Law::Iid);
     let systems = field.systems().unwrap();
-    let setting = Setting::new(1.0, 4).unwrap().with_server_step(0.9).unwrap();
+    let setting = RoundSetting::new(1.0, 4).unwrap().with_server_step(0.9).unwrap();
     let clear = || ControlVariates::fixed_period(systems, &setting);
     let down = || Uplink { downlink: link(COARSE, false, &[]).unwrap().codec, ..Uplink::default() };
     let cases = [
@@ -273,7 +273,7 @@ fn the_mean_of_global_memory_over_losses_and_with_few_is_exact() {
     let field = tiny(Law::Iid);
     let (systems, root) = (field.systems().unwrap(), field.root().unwrap());
     let (eta, h, alpha) = (1.0, 4, 0.9);
-    let legs: Vec<Leg> = systems.kinds.iter().map(|k| Leg::new(&k.a, eta, h)).collect();
+    let legs: Vec<AffineLeg> = systems.kinds.iter().map(|k| AffineLeg::new(&k.a, eta, h)).collect();
     // u' = u + alpha gain^2 [ mixing Sbar gbar(theta) + (1 - mixing) mean S_c gbar_c(theta) ], agents of equal weight.
     let mean_round = |theta: &[f64], g: &[f64], gain: f64, mixing: f64| -> Vec<f64> {
         let mut next = theta.to_vec();

@@ -15,7 +15,7 @@ use fedsa::problem::systems::Moments;
 use fedsa::problem::{Field, NoFiles, Settings};
 use fedsa::record::Metrics;
 use fedsa::sampling::{Law, Sampling};
-use fedsa::theory::Setting;
+use fedsa::theory::RoundSetting;
 use fedsa::theory::exact_mse::{Controls, FedLsaMse, ScafflsaMse};
 use fedsa::theory::fedlsa::FedLsa;
 use fedsa::theory::map::LinearMap;
@@ -44,8 +44,8 @@ fn off(means: &[Vec<Mean>], expected: impl IntoIterator<Item = Vec<f64>>) -> Vec
     means.iter().zip(expected).flat_map(|(means, expected)| means.iter().zip(expected).map(|(m, x)| m.off(x)).collect::<Vec<_>>()).collect()
 }
 
-fn json(setting: &Setting) -> String {
-    let Setting { step_size, local_steps, server_step } = setting;
+fn json(setting: &RoundSetting) -> String {
+    let RoundSetting { step_size, local_steps, server_step } = setting;
     format!(r#"{{"step_size": {step_size}, "local_steps": {local_steps}, "global_step_size": {server_step}}}"#)
 }
 
@@ -59,7 +59,7 @@ fn the_mean_iterate_of_fedlsa_is_exact() {
     let field = tiny(1);
     let start = [2.0, -1.0, 0.5];
     for (eta, h, alpha) in [(1.0, 3, 1.0), (0.5, 8, 0.7), (1.0, 1, 1.2)] {
-        let setting = Setting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
+        let setting = RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
         let seen = means(&*field, &*method("fedlsa", &json(&setting)), &start, 2000, &recorded(), |run| run.theta().to_vec());
         let theory = FedLsa::new(field.systems().unwrap(), &setting).unwrap();
         follows(&off(&seen, theory.mean(&start, &recorded()))).unwrap();
@@ -75,7 +75,7 @@ fn the_mean_iterate_of_fedlsa_is_exact() {
 fn few_participants_have_the_same_mean_iterate() {
     // Uniform participants of equal weight: the mean of m directions has the mean of all.
     let field = field(&small_garnet(7, Heterogeneity::Independent), Law::Iid);
-    let setting = Setting::new(1.0, 5).unwrap();
+    let setting = RoundSetting::new(1.0, 5).unwrap();
     let start = [2.0, -1.0, 0.5, 1.0];
     let settings = method("fedlsa", r#"{"step_size": 1.0, "local_steps": 5, "participants": 2}"#);
     let seen = means(&*field, &*settings, &start, 2000, &recorded(), |run| run.theta().to_vec());
@@ -91,7 +91,7 @@ fn the_mean_square_error_is_exact() {
         let (systems, moments) = (field.systems().unwrap(), moments(&*field));
         let root = field.root().unwrap();
         for (eta, h, alpha) in [(3.0, 3, 1.0), (1.5, 6, 0.7)] {
-            let setting = Setting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
+            let setting = RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
             let curve = |moments: &[Moments], batch, kind| {
                 let points = match kind {
                     "fedlsa" => FedLsaMse::new(systems, moments, &setting, batch).unwrap().curve(&start, &recorded()),

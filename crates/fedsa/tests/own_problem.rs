@@ -21,7 +21,7 @@ use fedsa::sampling::{ChainStart, Law, Sampling};
 use fedsa::schedule::StepSize;
 use fedsa::sums;
 use fedsa::theory::local::Local;
-use fedsa::theory::{Setting, map};
+use fedsa::theory::{RoundSetting, map};
 
 fn sampled<P: Problem>(problem: P, kind: Law) -> Sampled<P> {
     Sampled::new(problem, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
@@ -283,7 +283,7 @@ fn local_radii_are_those_of_the_engines_round_at_its_fixed_point() {
     assert!(distance(&local.systems.root().unwrap(), root) < 1e-13, "the models have the root of the operators");
     let next = |method: &dyn Settings, theta: &[f64]| run_for(&field, method, 0, theta, 1).theta().to_vec();
     for (step, steps, alpha) in [(0.3, 1, 1.0), (0.3, 7, 1.0), (0.9, 20, 0.7)] {
-        let setting = Setting::new(step, steps).unwrap().with_server_step(alpha).unwrap();
+        let setting = RoundSetting::new(step, steps).unwrap().with_server_step(alpha).unwrap();
         let radii = local.radii(&setting).unwrap();
         let close = |name: &str, got: f64, round: &Mat<f64>| {
             let want = map::spectral_radius(round).unwrap();
@@ -313,7 +313,7 @@ fn local_radii_are_those_of_the_engines_round_at_its_fixed_point() {
         close("scafflsa", radii.scafflsa, &differences(&fixed, STEP, round));
     }
     // Just below the local edge small deviations die out, above it they grow.
-    let radius = |step: f64| local.radii(&Setting::new(step, 1).unwrap()).unwrap().fedlsa;
+    let radius = |step: f64| local.radii(&RoundSetting::new(step, 1).unwrap()).unwrap().fedlsa;
     let edge = fedsa::theory::stability::largest_stable_step(|step| Ok(radius(step)), 1.0, 1.0).unwrap();
     let start: Vec<f64> = root.iter().map(|x| x + 1e-3).collect();
     let after = |step: f64| distance(run_for(&field, &FedLsa::new(step, 1), 0, &start, 300).theta(), root);
@@ -321,7 +321,7 @@ fn local_radii_are_those_of_the_engines_round_at_its_fixed_point() {
     // Differences of the mean operators do nearly as well, and say what they are.
     let bare = Local::new(&sampled(Less(Regression::new(4, 12, 2), Left::Means), Law::Mean)).unwrap();
     assert_eq!(bare.jacobians, Source::Differences);
-    let setting = Setting::new(0.3, 7).unwrap();
+    let setting = RoundSetting::new(0.3, 7).unwrap();
     assert!((bare.radii(&setting).unwrap().fedhsa - local.radii(&setting).unwrap().fedhsa).abs() < 1e-8);
 }
 

@@ -8,7 +8,7 @@ use fedsa::problem::Field;
 use fedsa::problem::garnet::Heterogeneity;
 use fedsa::record::Metrics;
 use fedsa::sampling::Law;
-use fedsa::theory::Setting;
+use fedsa::theory::RoundSetting;
 use fedsa::theory::fedlsa::FedLsa;
 use fedsa::theory::stability::{control_variates_radius, global_memory_radius, plain_radius};
 
@@ -44,8 +44,8 @@ fn measured_rate(field: &dyn Field, method: &dyn Settings, limit: &[f64], from: 
 
 /// The measured rate against the radius: their logarithms within 0.5% (modes that shrink almost
 /// as slowly bend the line, and a pair of complex eigenvalues makes the distance oscillate around it).
-fn assert_rate(field: &dyn Field, kind: &str, setting: &Setting, want: f64) {
-    let Setting { step_size, local_steps, server_step } = *setting;
+fn assert_rate(field: &dyn Field, kind: &str, setting: &RoundSetting, want: f64) {
+    let RoundSetting { step_size, local_steps, server_step } = *setting;
     let json = format!(r#"{{"step_size": {step_size}, "local_steps": {local_steps}, "global_step_size": {server_step}}}"#);
     let limit = match kind {
         "fedlsa" => FedLsa::new(field.systems().unwrap(), setting).unwrap().limit().unwrap(),
@@ -56,7 +56,7 @@ fn assert_rate(field: &dyn Field, kind: &str, setting: &Setting, want: f64) {
     assert!((got.ln() / want.ln() - 1.0).abs() < 0.005, "{kind}, {setting:?}: {got} a round, radius {want}");
 }
 
-fn radius(field: &dyn Field, kind: &str, setting: &Setting) -> f64 {
+fn radius(field: &dyn Field, kind: &str, setting: &RoundSetting) -> f64 {
     let systems = field.systems().unwrap();
     match kind {
         "fedlsa" => plain_radius(systems, setting),
@@ -71,7 +71,7 @@ fn stable_rounds_shrink_by_their_radius() {
     for heterogeneity in [Heterogeneity::TwoKernels, Heterogeneity::Independent] {
         let field = field(&small_garnet(5, heterogeneity), Law::Mean);
         for (eta, h, alpha) in [(1.0, 2, 1.0), (1.0, 20, 0.7), (0.2, 100, 1.0)] {
-            let setting = Setting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
+            let setting = RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
             for kind in ["fedlsa", "scafflsa", "fedhsa"] {
                 let want = radius(&*field, kind, &setting);
                 assert!(want < 1.0, "{kind}, {setting:?}: {want}");
@@ -89,10 +89,10 @@ fn unstable_rounds_grow_by_their_radius() {
     // A stiff and a lazy agent: FedHSA's Sbar Abar grows to 25 with eta H, passing 2.
     let uneven = field(&linear(&[([[1.0]], [1.0]), ([[0.01]], [-1.0])]), Law::Mean);
     let cases = [
-        (&rotation, "scafflsa", Setting::new(0.001, 4500).unwrap()),
-        (&uneven, "fedhsa", Setting::new(0.1, 80).unwrap()),
-        (&uneven, "fedhsa", Setting::new(0.1, 100).unwrap().with_server_step(0.8).unwrap()),
-        (&uneven, "fedlsa", Setting::new(0.1, 3).unwrap().with_server_step(16.0).unwrap()),
+        (&rotation, "scafflsa", RoundSetting::new(0.001, 4500).unwrap()),
+        (&uneven, "fedhsa", RoundSetting::new(0.1, 80).unwrap()),
+        (&uneven, "fedhsa", RoundSetting::new(0.1, 100).unwrap().with_server_step(0.8).unwrap()),
+        (&uneven, "fedlsa", RoundSetting::new(0.1, 3).unwrap().with_server_step(16.0).unwrap()),
     ];
     for (field, kind, setting) in cases {
         let want = radius(&**field, kind, &setting);
@@ -101,7 +101,7 @@ fn unstable_rounds_grow_by_their_radius() {
     }
     // The same agents below and above the window.
     for h in [2000, 7000] {
-        let setting = Setting::new(0.001, h).unwrap();
+        let setting = RoundSetting::new(0.001, h).unwrap();
         let want = radius(&*rotation, "scafflsa", &setting);
         assert!(want < 1.0, "H = {h}: {want}");
         assert_rate(&*rotation, "scafflsa", &setting, want);

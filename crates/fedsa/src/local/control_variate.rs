@@ -1,6 +1,6 @@
 //! Drift `xi_c`: control variates (\[S\] Alg. 2).
 
-use super::{Batch, Client, Controls, Memory, Outbox};
+use super::{Batch, Client, ControlCopies, Memory, Outbox};
 use crate::kernel::LANES;
 use crate::kernel::rows::Move;
 use crate::message::{Message, Part};
@@ -97,7 +97,7 @@ impl Client for ControlVariate {
         self.steps.of(t).len
     }
 
-    fn controls(&self) -> Option<&dyn Controls> {
+    fn controls(&self) -> Option<&dyn ControlCopies> {
         (self.share == Share::Acknowledged).then_some(self)
     }
 
@@ -168,7 +168,7 @@ impl Client for ControlVariate {
     }
 }
 
-impl Controls for ControlVariate {
+impl ControlCopies for ControlVariate {
     fn is_told(&self) -> bool {
         ControlVariate::is_told(self)
     }

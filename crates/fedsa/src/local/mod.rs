@@ -36,7 +36,7 @@ pub trait Client: Send + Sync {
     /// How many local steps an answer in round t takes, for dividing work among threads.
     fn local_steps(&self, t: u64) -> usize;
     /// The control variates that agents keep in step with the server, if they do.
-    fn controls(&self) -> Option<&dyn Controls> {
+    fn controls(&self) -> Option<&dyn ControlCopies> {
         None
     }
     /// Answers a message with one message per agent, through `out`.
@@ -55,7 +55,7 @@ pub trait Client: Send + Sync {
 
 /// Control variates of which a server node can hold a copy: agents over a network that loses messages, or that come
 /// back from an older state, are brought back into step with it.
-pub trait Controls: Send + Sync {
+pub trait ControlCopies: Send + Sync {
     /// Whether agents are told the mean of a round at its end; otherwise they learn it from the next model.
     fn is_told(&self) -> bool;
     /// Whether an agent that last answered in some round, if in any, can work out its control from the model of

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Federation, LAYOUT, chain_stream, codec_stream, foreign, place, point, refused};
 use crate::error::{Result, require};
 use crate::kernel::{Chunk, Lanes, chunks, flat, flat_mut};
-use crate::local::{Agent, At, Batch, Client, Controls, Last, Memory, Outbox, stride};
+use crate::local::{Agent, At, Batch, Client, ControlCopies, Last, Memory, Outbox, stride};
 use crate::message::{Body, Envelope, MAX_ROUNDS, Message, Part, TELL, Writer};
 use crate::methods::Half;
 use crate::problem::Field;
@@ -346,7 +346,7 @@ impl<'a> ClientNode<'a> {
 }
 
 /// Gives an agent's memory the control of the round whose model is `theta`.
-fn put(controls: &dyn Controls, memory: &mut [Chunk], d: usize, xi: &[f64], theta: &[f64]) {
+fn put(controls: &dyn ControlCopies, memory: &mut [Chunk], d: usize, xi: &[f64], theta: &[f64]) {
     let mut vectors: Vec<&mut [f64]> = memory.chunks_mut(chunks(d)).map(|vector| &mut flat_mut(vector)[..d]).collect();
     controls.put(&mut vectors, xi, theta);
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{BadInput, Result, require};
 use crate::linalg::{self, Mat};
 use crate::problem::systems::{Moments, System, Systems};
-use crate::theory::Setting;
+use crate::theory::RoundSetting;
 use crate::theory::exact_mse::FedLsaMse;
 use crate::theory::stability::{control_variates_radius, global_memory_radius, plain_radius, random_talk_radius};
 
@@ -202,7 +202,7 @@ impl Radii {
     ///
     /// # Errors
     /// When the mean system has no unique root or an eigenvalue iteration does not converge.
-    pub fn new(systems: &Systems, moments: Option<&[Moments]>, setting: &Setting) -> Result<Self> {
+    pub fn new(systems: &Systems, moments: Option<&[Moments]>, setting: &RoundSetting) -> Result<Self> {
         let moments = moments.filter(|_| systems.dim() <= 20);
         Ok(Self {
             fedlsa: plain_radius(systems, setting)?,
@@ -326,7 +326,7 @@ mod tests {
         // With H = 1 every method is the same map of theta, and talking always is talking after one step.
         let agents = Draw::new(23).finite(2, 2, 3);
         let (systems, moments) = federation(&agents, &[2, 1]);
-        let radii = Radii::new(&systems, Some(&moments), &Setting::new(0.2, 1).unwrap()).unwrap();
+        let radii = Radii::new(&systems, Some(&moments), &RoundSetting::new(0.2, 1).unwrap()).unwrap();
         for r in [radii.fedhsa, radii.scafflsa, radii.scafflsa_random] {
             assert!((r - radii.fedlsa).abs() < 1e-12, "{radii:?}");
         }

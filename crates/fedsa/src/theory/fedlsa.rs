@@ -5,8 +5,8 @@ use faer::prelude::*;
 use crate::error::Result;
 use crate::linalg::{self, Mat};
 use crate::problem::systems::Systems;
-use crate::theory::Setting;
-use crate::theory::leg::{Leg, power_and_sum};
+use crate::theory::RoundSetting;
+use crate::theory::leg::{AffineLeg, power_and_sum};
 
 /// One round of FedLSA in the mean (\[S\] eq. 13-16), exact under
 /// noiseless and under i.i.d. samples:
@@ -40,14 +40,14 @@ impl FedLsa {
     ///
     /// # Errors
     /// When the mean system has no unique root.
-    pub fn new(systems: &Systems, setting: &Setting) -> Result<Self> {
+    pub fn new(systems: &Systems, setting: &RoundSetting) -> Result<Self> {
         let d = systems.dim();
         let root = systems.root()?;
         let mut gbar = Mat::<f64>::zeros(d, d);
         let mut contraction = Mat::<f64>::zeros(d, d);
         let mut rho = vec![0.0; d];
         for (system, weight) in systems.kinds.iter().zip(systems.kind_weights()) {
-            let leg = Leg::new(&system.a, setting.step_size, setting.local_steps);
+            let leg = AffineLeg::new(&system.a, setting.step_size, setting.local_steps);
             let pull = linalg::mat_vec(&leg.sum, &system.mean(&root));
             rho.iter_mut().zip(pull).for_each(|(r, x)| *r += weight * x);
             contraction += Scale(weight) * (&leg.sum * &system.a);
@@ -114,7 +114,7 @@ mod tests {
     use crate::theory::testing::{Draw, max_difference};
 
     /// A noiseless round, step by step and agent by agent.
-    fn round(systems: &Systems, setting: &Setting, theta: &[f64]) -> Vec<f64> {
+    fn round(systems: &Systems, setting: &RoundSetting, theta: &[f64]) -> Vec<f64> {
         let mut next = theta.to_vec();
         for (c, p) in systems.weights.iter().enumerate() {
             let mut local = theta.to_vec();
@@ -133,7 +133,7 @@ mod tests {
     fn noiseless_runs_follow_the_mean_and_land_on_the_limit() {
         let mut systems = Draw::new(7).systems(3, 4);
         systems.weights = vec![0.5, 0.3, 0.2];
-        let setting = Setting::new(0.1, 7).unwrap().with_server_step(0.8).unwrap();
+        let setting = RoundSetting::new(0.1, 7).unwrap().with_server_step(0.8).unwrap();
         let theory = FedLsa::new(&systems, &setting).unwrap();
         let theta_0 = vec![1.0, -2.0, 0.5, 3.0];
         let mut theta = theta_0.clone();
@@ -154,7 +154,7 @@ mod tests {
         // [F] Proposition 1, its A_i = -Abar_i: eta (2 A + eta A2)^-1 mean A_i^2 (theta*_i - theta*).
         let systems = Draw::new(8).systems(4, 3);
         let eta = 0.07;
-        let theory = FedLsa::new(&systems, &Setting::new(eta, 2).unwrap()).unwrap();
+        let theory = FedLsa::new(&systems, &RoundSetting::new(eta, 2).unwrap()).unwrap();
         let theta_star = systems.root().unwrap();
         let (mut a, mut a2, mut rhs) = (Mat::<f64>::zeros(3, 3), Mat::<f64>::zeros(3, 3), vec![0.0; 3]);
         for c in 0..4 {
@@ -178,7 +178,7 @@ mod tests {
             weights: vec![1e-6; 1_000_000],
         };
         let weighted = Systems { weights: vec![0.75, 0.25], ..two };
-        let setting = Setting::new(0.05, 50).unwrap();
+        let setting = RoundSetting::new(0.05, 50).unwrap();
         let of = |s: &Systems| FedLsa::new(s, &setting).unwrap().limit().unwrap();
         assert!(linalg::distance_sq(&of(&many), &of(&weighted)).sqrt() < 1e-12);
     }
@@ -190,7 +190,7 @@ mod tests {
         let kinds = vec![diagonal(1.0, 1e-10, [1.0, 1.0]), diagonal(2.0, 1.0, [0.0, 0.5])];
         let systems = Systems { kinds, kind_of: vec![0, 1], weights: vec![0.5, 0.5] };
         let (eta, h) = (0.1, 10u64);
-        let theory = FedLsa::new(&systems, &Setting::new(eta, h).unwrap()).unwrap();
+        let theory = FedLsa::new(&systems, &RoundSetting::new(eta, h).unwrap()).unwrap();
         // Second coordinate: S_0 = eta H (1 - O(1e-10)), S_1 = 1 - .9^10.
         let a = 1e-10f64;
         let theta = 1.5 / (1.0 + a);

@@ -10,14 +10,14 @@ use crate::linalg::{self, Mat};
 /// `theta_H = theta + sum (gbar(theta) + drift)`, and the influence of the
 /// start alone is `propagator`.
 #[derive(Debug, Clone)]
-pub struct Leg {
+pub struct AffineLeg {
     /// `D^H = (I - eta A)^H`, d x d.
     pub propagator: Mat<f64>,
     /// `S = eta sum_{k<H} (I - eta A)^k`, d x d; `D^H = I - S A`.
     pub sum: Mat<f64>,
 }
 
-impl Leg {
+impl AffineLeg {
     /// The leg of `h` steps of size `eta` under the mean matrix `a` (d x d).
     ///
     /// By repeated doubling, `O(d^3 log h)`; the inverse of `a` appears
@@ -89,7 +89,7 @@ mod tests {
     use crate::theory::testing::{Draw, max_difference};
 
     /// The definition, term by term.
-    fn by_loop(a: &Mat<f64>, eta: f64, h: u64) -> Leg {
+    fn by_loop(a: &Mat<f64>, eta: f64, h: u64) -> AffineLeg {
         let d = step(a, eta);
         let mut power = Mat::<f64>::identity(a.nrows(), a.nrows());
         let mut sum = Mat::<f64>::zeros(a.nrows(), a.nrows());
@@ -97,14 +97,14 @@ mod tests {
             sum += &power;
             power = &d * &power;
         }
-        Leg { propagator: power, sum: Scale(eta) * sum }
+        AffineLeg { propagator: power, sum: Scale(eta) * sum }
     }
 
     #[test]
     fn doubling_is_the_loop() {
         let a = Draw::new(1).stable_matrix(4);
         for h in [0, 1, 2, 3, 7, 8, 1000, 1023] {
-            let (fast, slow) = (Leg::new(&a, 0.05, h), by_loop(&a, 0.05, h));
+            let (fast, slow) = (AffineLeg::new(&a, 0.05, h), by_loop(&a, 0.05, h));
             assert!(max_difference(&fast.propagator, &slow.propagator) < 1e-12, "H = {h}");
             assert!(max_difference(&fast.sum, &slow.sum) < 1e-12, "H = {h}");
         }
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_singular_matrix_costs_nothing() {
         let a = linalg::from_rows(2, 2, &[1.0, 1.0, 1.0, 1.0]);
-        let leg = Leg::new(&a, 0.1, 10_000);
+        let leg = AffineLeg::new(&a, 0.1, 10_000);
         // Eigenvalues 2 along (1,1), where the sum is (1 - .8^H)/2, and 0 along (1,-1), where it is eta H.
         let (along, across) = (0.5, 1000.0);
         let want = linalg::from_rows(2, 2, &[along + across, along - across, along - across, along + across].map(|x| x / 2.0));
@@ -124,16 +124,16 @@ mod tests {
     fn geometric_expectations_are_the_series() {
         let a = Draw::new(2).stable_matrix(3);
         let (eta, p) = (0.2, 0.15);
-        let mean = Leg::geometric(&a, eta, p).unwrap().unwrap();
+        let mean = AffineLeg::geometric(&a, eta, p).unwrap().unwrap();
         let (mut propagator, mut sum) = (Mat::<f64>::zeros(3, 3), Mat::<f64>::zeros(3, 3));
         for h in 1..400 {
-            let leg = Leg::new(&a, eta, h);
+            let leg = AffineLeg::new(&a, eta, h);
             let weight = p * (1.0 - p).powi(h as i32 - 1);
             propagator += Scale(weight) * leg.propagator;
             sum += Scale(weight) * leg.sum;
         }
         assert!(max_difference(&mean.propagator, &propagator) < 1e-12);
         assert!(max_difference(&mean.sum, &sum) < 1e-12);
-        assert!(Leg::geometric(&a, 20.0, 0.01).unwrap().is_none());
+        assert!(AffineLeg::geometric(&a, 20.0, 0.01).unwrap().is_none());
     }
 }

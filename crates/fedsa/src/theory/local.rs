@@ -11,7 +11,7 @@ use crate::linalg;
 use crate::problem::Field;
 use crate::problem::root::{self, Source};
 use crate::problem::systems::{System, Systems};
-use crate::theory::Setting;
+use crate::theory::RoundSetting;
 use crate::theory::constants::Radii;
 
 /// The linear models of the agents' operators at the root.
@@ -55,7 +55,7 @@ impl Local {
     ///
     /// # Errors
     /// When the mean of the models is singular or an eigenvalue iteration does not converge.
-    pub fn radii(&self, setting: &Setting) -> Result<Radii> {
+    pub fn radii(&self, setting: &RoundSetting) -> Result<Radii> {
         Radii::new(&self.systems, None, setting)
     }
 }

@@ -48,7 +48,7 @@ use crate::error::{Result, require};
 
 /// The settings of a round with a fixed period and a constant step.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Setting {
+pub struct RoundSetting {
     /// The local step size eta.
     pub step_size: f64,
     /// The number of local steps H between two talks.
@@ -57,7 +57,7 @@ pub struct Setting {
     pub server_step: f64,
 }
 
-impl Setting {
+impl RoundSetting {
     /// `H = local_steps` steps of size `eta = step_size`, the server taking the plain mean (alpha_g = 1).
     ///
     /// # Errors

@@ -37,7 +37,7 @@ use rayon::prelude::*;
 
 use std::sync::Arc;
 
-use super::Setting;
+use super::RoundSetting;
 use super::exact_mse::{Arrivals, Controls, DelayedMse, FedLsaMse, MeanSquare, ScafflsaMse};
 use super::fedlsa::FedLsa;
 use super::link::LinkLaw;
@@ -178,7 +178,7 @@ fn no_fedhsa() -> BadInput {
 /// A round of which theory knows the mean.
 struct Round<'a, 'f> {
     systems: &'f Systems,
-    setting: Setting,
+    setting: RoundSetting,
     link: &'a LinkLaw,
     /// m, where not all N agents take part.
     few: Option<usize>,
@@ -309,7 +309,7 @@ impl<'f> Forecast<'f> {
             _ => {}
         }
         let StepSize::Constant(eta) = shape.step_size else { return Err(unknown("the step size varies")) };
-        let setting = Setting::new(eta, (shape.local_steps.round() as u64).max(1))?.with_server_step(shape.alpha_g)?;
+        let setting = RoundSetting::new(eta, (shape.local_steps.round() as u64).max(1))?.with_server_step(shape.alpha_g)?;
         Ok(Round { systems, setting, link, few })
     }
 

@@ -13,32 +13,32 @@ use rayon::prelude::*;
 use crate::error::{BadInput, Result, require};
 use crate::linalg::{self, Mat};
 use crate::problem::systems::Systems;
-use crate::theory::Setting;
+use crate::theory::RoundSetting;
 use crate::theory::fedlsa::FedLsa;
-use crate::theory::leg::Leg;
+use crate::theory::leg::AffineLeg;
 use crate::theory::map::{LinearMap, spectral_radius};
 
 /// FedLSA: `(1 - alpha_g) I + alpha_g Gbar`, a map of theta (d x d).
 ///
 /// # Errors
 /// When the mean system has no unique root.
-pub fn plain_map(systems: &Systems, setting: &Setting) -> Result<Mat<f64>> {
+pub fn plain_map(systems: &Systems, setting: &RoundSetting) -> Result<Mat<f64>> {
     Ok(FedLsa::new(systems, setting)?.round_map())
 }
 
 /// FedHSA: `I - alpha_g Sbar Abar` with `Sbar = sum p_c S_c`, a map of theta (d x d).
-pub fn global_memory_map(systems: &Systems, setting: &Setting) -> Mat<f64> {
+pub fn global_memory_map(systems: &Systems, setting: &RoundSetting) -> Mat<f64> {
     let d = systems.dim();
     let mut sbar = Mat::<f64>::zeros(d, d);
     for (system, weight) in systems.kinds.iter().zip(systems.kind_weights()) {
-        sbar += Scale(weight) * Leg::new(&system.a, setting.step_size, setting.local_steps).sum;
+        sbar += Scale(weight) * AffineLeg::new(&system.a, setting.step_size, setting.local_steps).sum;
     }
     Mat::<f64>::identity(d, d) - Scale(setting.server_step) * (sbar * systems.mean().a)
 }
 
 /// `Sbar Abar` and `C = sum p_c S_c Abar_c`, and the part of the mean operator's displacement that they mix to:
 /// `mixing Sbar Abar + (1 - mixing) C`.
-fn mixed_memory_map(systems: &Systems, setting: &Setting, mixing: f64) -> Result<Mat<f64>> {
+fn mixed_memory_map(systems: &Systems, setting: &RoundSetting, mixing: f64) -> Result<Mat<f64>> {
     let d = systems.dim();
     let all = Mat::<f64>::identity(d, d) - global_memory_map(systems, &setting.with_server_step(1.0)?);
     if mixing == 1.0 {
@@ -55,7 +55,7 @@ fn mixed_memory_map(systems: &Systems, setting: &Setting, mixing: f64) -> Result
 ///
 /// # Errors
 /// When the mean system has no unique root; as [`spectral_radius`].
-pub fn global_memory_radius_over(systems: &Systems, setting: &Setting, gain: f64, mixing: f64) -> Result<f64> {
+pub fn global_memory_radius_over(systems: &Systems, setting: &RoundSetting, gain: f64, mixing: f64) -> Result<f64> {
     if gain == 1.0 && mixing == 1.0 {
         return global_memory_radius(systems, setting);
     }
@@ -69,7 +69,7 @@ pub fn global_memory_radius_over(systems: &Systems, setting: &Setting, gain: f64
 ///
 /// # Errors
 /// When the mean system or that of the limit is singular.
-pub fn global_memory_bias(systems: &Systems, setting: &Setting, mixing: f64) -> Result<Vec<f64>> {
+pub fn global_memory_bias(systems: &Systems, setting: &RoundSetting, mixing: f64) -> Result<Vec<f64>> {
     if mixing == 1.0 {
         return Ok(vec![0.0; systems.dim()]);
     }
@@ -87,14 +87,14 @@ pub fn global_memory_bias(systems: &Systems, setting: &Setting, mixing: f64) -> 
 ///
 /// # Errors
 /// As [`spectral_radius`].
-pub fn last_operators_radius(systems: &Systems, setting: &Setting, success: f64) -> Result<f64> {
+pub fn last_operators_radius(systems: &Systems, setting: &RoundSetting, success: f64) -> Result<f64> {
     if success == 1.0 {
         return global_memory_radius(systems, setting);
     }
     let d = systems.dim();
     let mut sbar = Mat::<f64>::zeros(d, d);
     for (system, weight) in systems.kinds.iter().zip(systems.kind_weights()) {
-        sbar += Scale(weight) * Leg::new(&system.a, setting.step_size, setting.local_steps).sum;
+        sbar += Scale(weight) * AffineLeg::new(&system.a, setting.step_size, setting.local_steps).sum;
     }
     let (abar, identity) = (systems.mean().a, Mat::<f64>::identity(d, d));
     let step = Scale(setting.server_step * success) * sbar;
@@ -156,24 +156,24 @@ pub struct ControlVariates {
 
 impl ControlVariates {
     /// SCAFFLSA with a fixed period (\[S\] Alg. 2/4; gain 1).
-    pub fn fixed_period(systems: &Systems, setting: &Setting) -> Self {
-        let legs: Vec<Leg> = systems.kinds.iter().map(|k| Leg::new(&k.a, setting.step_size, setting.local_steps)).collect();
+    pub fn fixed_period(systems: &Systems, setting: &RoundSetting) -> Self {
+        let legs: Vec<AffineLeg> = systems.kinds.iter().map(|k| AffineLeg::new(&k.a, setting.step_size, setting.local_steps)).collect();
         Self::new(systems, &legs, setting.span(), setting.server_step)
     }
 
     /// The expected round of SCAFFLSA with random talk of probability `p` after
     /// every step of size `eta` (\[S\] Alg. 2/3). `None` when an agent's
-    /// expected leg is infinite: see [`Leg::geometric`].
+    /// expected leg is infinite: see [`AffineLeg::geometric`].
     ///
     /// # Errors
     /// When `p` is not in (0, 1] or a system is not finite.
     pub fn random_talk(systems: &Systems, eta: f64, p: f64, server_step: f64) -> Result<Option<Self>> {
         require(p > 0.0 && p <= 1.0, "probability", p, "in (0, 1]")?;
-        let legs: Option<Vec<Leg>> = systems.kinds.iter().map(|k| Leg::geometric(&k.a, eta, p)).collect::<Result<_>>()?;
+        let legs: Option<Vec<AffineLeg>> = systems.kinds.iter().map(|k| AffineLeg::geometric(&k.a, eta, p)).collect::<Result<_>>()?;
         Ok(legs.map(|legs| Self::new(systems, &legs, eta / p, server_step)))
     }
 
-    fn new(systems: &Systems, legs: &[Leg], span: f64, server_step: f64) -> Self {
+    fn new(systems: &Systems, legs: &[AffineLeg], span: f64, server_step: f64) -> Self {
         let mut agents = vec![0; systems.kinds.len()];
         systems.kind_of.iter().for_each(|k| agents[*k as usize] += 1);
         let groups = (systems.kind_weights().into_iter().zip(agents).zip(legs).zip(&systems.kinds))
@@ -220,7 +220,7 @@ impl ControlVariates {
     }
 
     /// The same map on groups of one's own choice, fixed period.
-    pub(crate) fn of_groups(dim: usize, groups: Vec<Group>, setting: &Setting) -> Self {
+    pub(crate) fn of_groups(dim: usize, groups: Vec<Group>, setting: &RoundSetting) -> Self {
         Self { dim, groups, stride: setting.server_step * setting.span(), share: 1.0, afresh: false, arrives: 1.0 }
     }
 
@@ -294,7 +294,7 @@ impl LinearMap for ControlVariates {
 ///
 /// # Errors
 /// When the mean system has no unique root.
-pub fn plain_radius(systems: &Systems, setting: &Setting) -> Result<f64> {
+pub fn plain_radius(systems: &Systems, setting: &RoundSetting) -> Result<f64> {
     spectral_radius(&plain_map(systems, setting)?)
 }
 
@@ -302,7 +302,7 @@ pub fn plain_radius(systems: &Systems, setting: &Setting) -> Result<f64> {
 ///
 /// # Errors
 /// As [`spectral_radius`].
-pub fn global_memory_radius(systems: &Systems, setting: &Setting) -> Result<f64> {
+pub fn global_memory_radius(systems: &Systems, setting: &RoundSetting) -> Result<f64> {
     spectral_radius(&global_memory_map(systems, setting))
 }
 
@@ -310,7 +310,7 @@ pub fn global_memory_radius(systems: &Systems, setting: &Setting) -> Result<f64>
 ///
 /// # Errors
 /// As [`spectral_radius`].
-pub fn control_variates_radius(systems: &Systems, setting: &Setting) -> Result<f64> {
+pub fn control_variates_radius(systems: &Systems, setting: &RoundSetting) -> Result<f64> {
     ControlVariates::fixed_period(systems, setting).radius()
 }
 
@@ -583,7 +583,7 @@ mod tests {
     fn fixed_period_radius_is_that_of_all_agents() {
         let systems = with_shared_kinds(10);
         for (eta, h, alpha) in [(0.1, 5, 1.0), (0.4, 20, 0.7), (0.3, 1, 1.0), (0.01, 2, 1.3)] {
-            let setting = Setting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
+            let setting = RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
             let full = reduced(&systems, |theta, xi| round(&systems, theta, xi, eta, h as usize, 1.0, alpha));
             let want = linalg::spectral_radius(&full).unwrap();
             let got = control_variates_radius(&systems, &setting).unwrap();
@@ -599,7 +599,7 @@ mod tests {
     }
 
     /// A noiseless round of SCAFFLSA in which `takes` says who takes part and directions arrive by factors `h`.
-    fn lossy(systems: &Systems, theta: &mut [f64], xi: &mut [Vec<f64>], setting: &Setting, takes: &[bool], h: &[f64], rule: Rule) {
+    fn lossy(systems: &Systems, theta: &mut [f64], xi: &mut [Vec<f64>], setting: &RoundSetting, takes: &[bool], h: &[f64], rule: Rule) {
         let (span, eta) = (setting.span(), setting.step_size);
         let asked: f64 = systems.weights.iter().zip(takes).filter(|(_, takes)| **takes).map(|(p, _)| p).sum();
         let sent: Vec<Vec<f64>> = (xi.iter().enumerate())
@@ -626,7 +626,7 @@ mod tests {
     }
 
     /// The mean of rounds over factors of values 0.2 and 1.3, and over all choices of m participants.
-    fn averaged(systems: &Systems, theta: &mut [f64], xi: &mut [Vec<f64>], setting: &Setting, p: f64, m: usize, rule: Rule) {
+    fn averaged(systems: &Systems, theta: &mut [f64], xi: &mut [Vec<f64>], setting: &RoundSetting, p: f64, m: usize, rule: Rule) {
         let n = systems.weights.len();
         let flags = |word: usize| -> Vec<bool> { (0..n).map(|c| word >> c & 1 == 1).collect() };
         let subsets: Vec<Vec<bool>> = (0..1 << n).map(flags).filter(|f| f.iter().filter(|x| **x).count() == m).collect();
@@ -651,7 +651,7 @@ mod tests {
         let systems = with_shared_kinds(12);
         let alike = Systems { weights: vec![0.2; 5], ..systems.clone() };
         for (eta, h, alpha, p) in [(0.1, 5, 1.0, 0.5), (0.3, 2, 0.8, 0.3)] {
-            let setting = Setting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
+            let setting = RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
             let gain = 0.2 + 1.1 * p;
             let full = reduced(&systems, |theta, xi| averaged(&systems, theta, xi, &setting, p, 5, Rule::Acknowledged));
             let (got, want) = (
@@ -692,7 +692,7 @@ mod tests {
         systems: &Systems,
         theta: &[f64],
         last: Option<&[Vec<f64>]>,
-        setting: &Setting,
+        setting: &RoundSetting,
         p: f64,
         m: usize,
     ) -> (Vec<f64>, Vec<Vec<f64>>) {
@@ -735,7 +735,7 @@ mod tests {
             s
         };
         for (eta, h, alpha, p) in [(0.1, 4, 1.0, 0.5), (0.3, 2, 0.8, 0.7)] {
-            let setting = Setting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
+            let setting = RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
             for m in [2, 3] {
                 let columns: Vec<Vec<f64>> =
                     (0..2).map(|j| fedhsa(&linear, &[f64::from(j == 0), f64::from(j == 1)], None, &setting, p, m).0).collect();
@@ -811,7 +811,7 @@ mod tests {
     #[test]
     fn many_distinct_agents_are_left_to_arnoldi() {
         let systems = Draw::new(12).systems(70, 4);
-        let setting = Setting::new(0.2, 4).unwrap();
+        let setting = RoundSetting::new(0.2, 4).unwrap();
         let map = ControlVariates::fixed_period(&systems, &setting);
         assert_eq!(map.dim(), 284);
         let dense = linalg::spectral_radius(&map.to_matrix()).unwrap();
@@ -821,7 +821,7 @@ mod tests {
     #[test]
     fn global_memory_is_the_round_of_fedhsa() {
         let systems = Draw::new(13).systems(3, 2);
-        let setting = Setting::new(0.2, 6).unwrap().with_server_step(0.5).unwrap();
+        let setting = RoundSetting::new(0.2, 6).unwrap().with_server_step(0.5).unwrap();
         // u -> u + alpha mean_c (u_H - u), local steps with drift G - gbar_c(theta_t).
         let mean = systems.mean();
         let by_steps = Mat::from_fn(2, 2, {
@@ -853,7 +853,7 @@ mod tests {
         let (a, w, eta) = (0.05, 1.0, 1e-4);
         let system = System { a: linalg::from_rows(2, 2, &[a, w, -w, a]), b: vec![0.0; 2] };
         let systems = Systems { kinds: vec![system], kind_of: vec![0, 0], weights: vec![0.5; 2] };
-        let radius = |h: u64| control_variates_radius(&systems, &Setting::new(eta, h).unwrap()).unwrap();
+        let radius = |h: u64| control_variates_radius(&systems, &RoundSetting::new(eta, h).unwrap()).unwrap();
         for (h, unstable) in [(20_000, false), (45_000, true), (70_000, false)] {
             let z = faer::c64::new(a, w) * eta * h as f64;
             let one = faer::c64::new(1.0, 0.0);
@@ -862,7 +862,7 @@ mod tests {
             assert!((radius(h) - want).abs() < 1e-4, "{} {want}", radius(h));
             assert_eq!(radius(h) > 1.0, unstable, "H = {h}");
         }
-        let edge = largest_stable_step(|eta| control_variates_radius(&systems, &Setting::new(eta, 1000)?), 2.0, 1000.0).unwrap();
+        let edge = largest_stable_step(|eta| control_variates_radius(&systems, &RoundSetting::new(eta, 1000)?), 2.0, 1000.0).unwrap();
         assert!(edge > 0.002 && edge < 0.0045, "below the window, not above it: {edge}");
     }
 
@@ -894,7 +894,7 @@ mod tests {
         assert!((edge_below(radius, 0.4).unwrap() - 0.3).abs() < 1e-6);
         // A single scalar agent: |1 - eta a|^H < 1 exactly below 2 / a.
         let one = Systems { kinds: vec![System { a: Mat::full(1, 1, 4.0), b: vec![1.0] }], kind_of: vec![0], weights: vec![1.0] };
-        let edge = largest_stable_step(|eta| plain_radius(&one, &Setting::new(eta, 10)?), 0.5, 10.0).unwrap();
+        let edge = largest_stable_step(|eta| plain_radius(&one, &RoundSetting::new(eta, 10)?), 0.5, 10.0).unwrap();
         assert!((edge - 0.5).abs() < 1e-6);
     }
 
@@ -913,9 +913,9 @@ mod tests {
             let scale = 2.0 / systems.kinds.iter().map(|k| linalg::norm2(&k.a)).fold(0.0, f64::max);
             type Radius<'a> = Box<dyn Fn(f64) -> Result<f64> + 'a>;
             let methods: [Radius<'_>; 4] = [
-                Box::new(|eta| plain_radius(&systems, &Setting::new(eta, 5)?)),
-                Box::new(|eta| control_variates_radius(&systems, &Setting::new(eta, 5)?)),
-                Box::new(|eta| global_memory_radius(&systems, &Setting::new(eta, 5)?)),
+                Box::new(|eta| plain_radius(&systems, &RoundSetting::new(eta, 5)?)),
+                Box::new(|eta| control_variates_radius(&systems, &RoundSetting::new(eta, 5)?)),
+                Box::new(|eta| global_memory_radius(&systems, &RoundSetting::new(eta, 5)?)),
                 Box::new(|eta| random_talk_radius(&systems, eta, 0.2, 1.0)),
             ];
             for (m, radius) in methods.iter().enumerate() {

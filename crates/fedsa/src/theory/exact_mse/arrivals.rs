@@ -7,9 +7,9 @@ use super::leg_noise::{check, leg_noise};
 use crate::error::Result;
 use crate::linalg::Mat;
 use crate::problem::systems::{Moments, Systems};
-use crate::theory::Setting;
+use crate::theory::RoundSetting;
 use crate::theory::fedlsa::FedLsa;
-use crate::theory::leg::{Leg, step};
+use crate::theory::leg::{AffineLeg, step};
 use crate::theory::symmetric::{congruence, packed_index, packed_len};
 
 /// The first two moments of the weights `w_c` by which directions enter a round's mean, `v = sum_c w_c v_c + w`:
@@ -88,7 +88,7 @@ impl RoundNoise {
     ///
     /// # Errors
     /// When the mean system has no unique root, the moments do not fit, or nothing arrives.
-    pub fn new(systems: &Systems, moments: Option<&[Moments]>, setting: &Setting, batch: u64, arrivals: &Arrivals) -> Result<Self> {
+    pub fn new(systems: &Systems, moments: Option<&[Moments]>, setting: &RoundSetting, batch: u64, arrivals: &Arrivals) -> Result<Self> {
         if let Some(moments) = moments {
             check(systems, moments, batch)?;
         }
@@ -120,7 +120,7 @@ impl RoundNoise {
             let mut dbar = Mat::<f64>::zeros(d + 1, d + 1);
             for ((system, weight), square) in systems.kinds.iter().zip(systems.kind_weights()).zip(&squares) {
                 let displacement =
-                    displacement(&Leg::new(&system.a, setting.step_size, setting.local_steps), &system.a, &system.mean(&mean.root));
+                    displacement(&AffineLeg::new(&system.a, setting.step_size, setting.local_steps), &system.a, &system.mean(&mean.root));
                 source += Scale(alpha * alpha * square * spread) * congruence(&displacement).get(..rows, ..);
                 dbar += Scale(weight) * displacement;
             }
@@ -133,7 +133,7 @@ impl RoundNoise {
 }
 
 /// `D_c`: `(u, 1) -> -S_c Abar_c u + S_c gbar_c(theta*)`, with a last row of zeros.
-fn displacement(leg: &Leg, a: &Mat<f64>, push: &[f64]) -> Mat<f64> {
+fn displacement(leg: &AffineLeg, a: &Mat<f64>, push: &[f64]) -> Mat<f64> {
     let d = push.len();
     let mut map = Mat::<f64>::zeros(d + 1, d + 1);
     map.get_mut(..d, ..d).copy_from(Scale(-1.0) * (&leg.sum * a));

@@ -4,7 +4,7 @@
 use super::*;
 use crate::linalg::Mat;
 use crate::problem::systems::{Moments, Systems};
-use crate::theory::Setting;
+use crate::theory::RoundSetting;
 use crate::theory::testing::{Draw, Finite, federation};
 use crate::uplink::medium::delay::Before;
 
@@ -13,7 +13,7 @@ struct World {
     kinds: Vec<Finite>,
     systems: Systems,
     moments: Vec<Moments>,
-    setting: Setting,
+    setting: RoundSetting,
     /// Factors of messages with their probabilities.
     factors: Vec<(f64, f64)>,
     /// The receivers' noise is plus or minus this in each component of v.
@@ -38,7 +38,7 @@ fn words(letters: usize, length: usize) -> Vec<Vec<usize>> {
 
 impl World {
     /// Two kinds of agents with two samples each, d = 2.
-    fn new(seed: u64, copies: &[usize], setting: Setting) -> Self {
+    fn new(seed: u64, copies: &[usize], setting: RoundSetting) -> Self {
         let kinds = Draw::new(seed).finite(copies.len(), 2, 2);
         let (systems, moments) = federation(&kinds, copies);
         let participants = systems.weights.len();
@@ -163,8 +163,8 @@ impl World {
     }
 }
 
-fn setting(eta: f64, h: u64, alpha: f64) -> Setting {
-    Setting::new(eta, h).unwrap().with_server_step(alpha).unwrap()
+fn setting(eta: f64, h: u64, alpha: f64) -> RoundSetting {
+    RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap()
 }
 
 const LOSSES: [(f64, f64); 2] = [(0.6, 1.0), (0.4, 0.0)];
@@ -250,7 +250,7 @@ fn delayed_floors_of_white_noise_are_sums_of_squared_responses() {
             psi.push(psi[k - 1] - if k > tau { alpha * psi[k - 1 - tau] } else { 0.0 });
         }
         let wanted = alpha * alpha * psi.iter().map(|x| x * x).sum::<f64>();
-        let setting = Setting::new(alpha, 1).unwrap();
+        let setting = RoundSetting::new(alpha, 1).unwrap();
         let theory = DelayedMse::new(&systems, Some(&moments), &setting, 1, &Arrivals::clear(), (tau, Before::First)).unwrap();
         let floor = theory.floor().unwrap().mse();
         assert!((floor / wanted - 1.0).abs() < 1e-11, "{alpha} {tau}: {floor} {wanted}");
@@ -264,7 +264,7 @@ fn a_delayed_floor_exists_exactly_below_radius_one() {
     let arrivals = Arrivals::by_factors(0.7, 0.7, 0.0, 3);
     let mut seen = [0; 2];
     for step in 1..40 {
-        let setting = Setting::new(0.01 * f64::from(step), 2).unwrap();
+        let setting = RoundSetting::new(0.01 * f64::from(step), 2).unwrap();
         let theory = DelayedMse::new(&systems, Some(&moments), &setting, 1, &arrivals, (3, Before::First)).unwrap();
         let stable = theory.radius().unwrap() < 1.0;
         assert_eq!(theory.floor().is_ok(), stable, "eta = {}", setting.step_size);

@@ -7,7 +7,7 @@ use super::{Arrivals, MeanSquare, unstable};
 use crate::error::{BadInput, Result};
 use crate::linalg::{self, Mat};
 use crate::problem::systems::{Moments, Systems};
-use crate::theory::Setting;
+use crate::theory::RoundSetting;
 use crate::theory::fedlsa::FedLsa;
 use crate::theory::map::{LinearMap, spectral_radius};
 use crate::theory::stability::delayed_radius;
@@ -57,7 +57,7 @@ impl DelayedMse {
     pub fn new(
         systems: &Systems,
         moments: Option<&[Moments]>,
-        setting: &Setting,
+        setting: &RoundSetting,
         batch: u64,
         arrivals: &Arrivals,
         (delay, before): (usize, Before),

@@ -5,7 +5,7 @@ use super::{Arrivals, MeanSquare, unstable};
 use crate::error::Result;
 use crate::linalg::{self, Mat};
 use crate::problem::systems::{Moments, Systems};
-use crate::theory::Setting;
+use crate::theory::RoundSetting;
 use crate::theory::fedlsa::FedLsa;
 use crate::theory::map::{at_rounds, spectral_radius};
 use crate::theory::symmetric::{congruence, pack, packed_index, packed_len, packed_trace};
@@ -39,7 +39,7 @@ impl FedLsaMse {
     ///
     /// # Errors
     /// When the mean system has no unique root or the moments do not fit.
-    pub fn new(systems: &Systems, moments: &[Moments], setting: &Setting, batch: u64) -> Result<Self> {
+    pub fn new(systems: &Systems, moments: &[Moments], setting: &RoundSetting, batch: u64) -> Result<Self> {
         Self::arriving(systems, Some(moments), setting, batch, &Arrivals::clear())
     }
 
@@ -47,7 +47,13 @@ impl FedLsaMse {
     ///
     /// # Errors
     /// When the mean system has no unique root, the moments do not fit, or nothing arrives.
-    pub fn arriving(systems: &Systems, moments: Option<&[Moments]>, setting: &Setting, batch: u64, arrivals: &Arrivals) -> Result<Self> {
+    pub fn arriving(
+        systems: &Systems,
+        moments: Option<&[Moments]>,
+        setting: &RoundSetting,
+        batch: u64,
+        arrivals: &Arrivals,
+    ) -> Result<Self> {
         let RoundNoise { mean, source, .. } = RoundNoise::new(systems, moments, setting, batch, arrivals)?;
         let covariance = congruence(&mean.round_map()) + source.get(.., ..packed_len(systems.dim()));
         Ok(Self { mean, covariance, source })

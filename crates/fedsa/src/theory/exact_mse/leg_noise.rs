@@ -6,7 +6,7 @@ use faer::prelude::*;
 use crate::error::{BadInput, Result, require};
 use crate::linalg::Mat;
 use crate::problem::systems::{Moments, System, Systems};
-use crate::theory::Setting;
+use crate::theory::RoundSetting;
 use crate::theory::leg::{bits_from_highest, step};
 use crate::theory::symmetric::{congruence, packed_index, packed_len};
 
@@ -68,7 +68,7 @@ fn step_noise(system: &System, moments: &Moments, root: &[f64], batch: u64) -> M
 /// `V_{h+1} = K V_h + Q (F^h X F^hT)`, where `Q` is the covariance a step adds
 /// and `K V = D V D^T + Q(V)`. Unrolled and doubled, as maps of packed X:
 /// `T_{2m} = K^m T_m + T_m (F^m (x) F^m)`.
-pub fn leg_noise(system: &System, moments: &Moments, root: &[f64], batch: u64, setting: &Setting, f: &Mat<f64>) -> Mat<f64> {
+pub fn leg_noise(system: &System, moments: &Moments, root: &[f64], batch: u64, setting: &RoundSetting, f: &Mat<f64>) -> Mat<f64> {
     let (d, n, eta) = (root.len(), f.nrows(), setting.step_size);
     let added = Scale(eta * eta) * step_noise(system, moments, root, batch);
     let k1 = congruence(&step(&system.a, eta)) + added.get(.., ..packed_len(d));

@@ -11,9 +11,9 @@ use super::{MeanSquare, unstable};
 use crate::error::{BadInput, Result, require};
 use crate::linalg::Mat;
 use crate::problem::systems::{Moments, Systems};
-use crate::theory::Setting;
+use crate::theory::RoundSetting;
 use crate::theory::fixed_point::fixed_point;
-use crate::theory::leg::{Leg, step};
+use crate::theory::leg::{AffineLeg, step};
 use crate::theory::map::{LinearMap, at_rounds, spectral_radius};
 use crate::theory::stability::{ControlVariates, Group};
 use crate::theory::symmetric::{pack, packed_index};
@@ -62,7 +62,7 @@ struct Class {
 #[derive(Debug, Clone)]
 pub struct ScafflsaMse {
     dim: usize,
-    setting: Setting,
+    setting: RoundSetting,
     classes: Vec<Class>,
     /// The mean round on `(u, xbar_1 .. xbar_K)`.
     round: ControlVariates,
@@ -80,7 +80,7 @@ impl ScafflsaMse {
     /// # Errors
     /// When the mean system has no unique root, the moments do not fit, or the
     /// controls given do not sum to zero.
-    pub fn new(systems: &Systems, moments: &[Moments], setting: &Setting, batch: u64, controls: &Controls) -> Result<Self> {
+    pub fn new(systems: &Systems, moments: &[Moments], setting: &RoundSetting, batch: u64, controls: &Controls) -> Result<Self> {
         check(systems, moments, batch)?;
         let (d, eta) = (systems.dim(), setting.step_size);
         let root = systems.root()?;
@@ -97,7 +97,7 @@ impl ScafflsaMse {
             })
             .collect();
         let gains: Vec<Mat<f64>> =
-            (systems.kinds.iter()).map(|k| Scale(1.0 / setting.span()) * Leg::new(&k.a, eta, setting.local_steps).sum).collect();
+            (systems.kinds.iter()).map(|k| Scale(1.0 / setting.span()) * AffineLeg::new(&k.a, eta, setting.local_steps).sum).collect();
         let groups = (classes.iter())
             .map(|c| {
                 let (gain, a) = (&gains[c.kind], &systems.kinds[c.kind].a);

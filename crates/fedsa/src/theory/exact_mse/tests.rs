@@ -6,21 +6,21 @@ use faer::prelude::*;
 use super::*;
 use crate::linalg::Mat;
 use crate::problem::systems::Systems;
-use crate::theory::Setting;
+use crate::theory::RoundSetting;
 use crate::theory::testing::{Draw, Finite, federation};
 
 /// The joint second moment of `(l_1 .. l_N, theta, xi_1 .. xi_N, 1)`, l_c the local iterates.
 struct Naive<'a> {
     kinds: &'a [Finite],
     systems: &'a Systems,
-    setting: Setting,
+    setting: RoundSetting,
     /// Whether the controls move (SCAFFLSA) or stay (FedLSA).
     controls: bool,
     moment: Mat<f64>,
 }
 
 impl<'a> Naive<'a> {
-    fn new(kinds: &'a [Finite], systems: &'a Systems, setting: Setting, controls: bool, theta: &[f64], xi: &[Vec<f64>]) -> Self {
+    fn new(kinds: &'a [Finite], systems: &'a Systems, setting: RoundSetting, controls: bool, theta: &[f64], xi: &[Vec<f64>]) -> Self {
         let start: Vec<f64> = (0..xi.len()).flat_map(|_| theta).chain(theta).chain(xi.iter().flatten()).copied().chain([1.0]).collect();
         let moment = Mat::from_fn(start.len(), start.len(), |i, j| start[i] * start[j]);
         Self { kinds, systems, setting, controls, moment }
@@ -130,7 +130,7 @@ fn fedlsa_is_the_naive_recursion() {
     {
         let (kinds, mut systems, moments) = tiny(seed, &copies);
         systems.weights = weights;
-        let setting = Setting::new(0.3, h).unwrap().with_server_step(alpha).unwrap();
+        let setting = RoundSetting::new(0.3, h).unwrap().with_server_step(alpha).unwrap();
         let theory = FedLsaMse::new(&systems, &moments, &setting, 1).unwrap();
         let theta_0 = [1.0, -0.5];
         let curve = theory.curve(&theta_0, &(0..=60).collect::<Vec<_>>()).unwrap();
@@ -159,7 +159,7 @@ fn scafflsa_is_the_naive_recursion() {
         let (kinds, mut systems, moments) = tiny(seed, &copies);
         systems.weights = weights;
         let n = systems.weights.len();
-        let setting = Setting::new(0.25, h).unwrap().with_server_step(alpha).unwrap();
+        let setting = RoundSetting::new(0.25, h).unwrap().with_server_step(alpha).unwrap();
         let theta_0 = [1.0, -0.5];
         // Controls of their own split the exchangeable agents of the third case.
         let mut given: Vec<Vec<f64>> = (0..n).map(|c| vec![c as f64, -0.3]).collect();
@@ -199,7 +199,7 @@ fn a_batch_is_a_sample_of_means() {
         })
         .collect();
     let (same_systems, pair_moments) = federation(&pairs, &[1, 1]);
-    let setting = Setting::new(0.3, 4).unwrap();
+    let setting = RoundSetting::new(0.3, 4).unwrap();
     let by_batch = FedLsaMse::new(&systems, &moments, &setting, 2).unwrap().floor().unwrap();
     let by_pairs = FedLsaMse::new(&same_systems, &pair_moments, &setting, 1).unwrap().floor().unwrap();
     close(by_batch.mse(), by_pairs.mse(), "FedLSA");
@@ -210,7 +210,7 @@ fn a_batch_is_a_sample_of_means() {
 #[test]
 fn simulation_agrees() {
     let (kinds, systems, moments) = tiny(37, &[2, 1]);
-    let setting = Setting::new(0.5, 3).unwrap();
+    let setting = RoundSetting::new(0.5, 3).unwrap();
     let (eta, span, n) = (setting.step_size, setting.span(), 3);
     let theta_0 = vec![1.0, 1.0];
     let rounds = [1, 3, 8];
@@ -258,7 +258,7 @@ fn simulation_agrees() {
 fn classes_of_agents_are_the_agents() {
     // Twelve agents on two kinds: as two classes, and as twelve, told apart by controls that differ in a last bit.
     let (_, systems, moments) = tiny(39, &[7, 5]);
-    let setting = Setting::new(0.2, 6).unwrap();
+    let setting = RoundSetting::new(0.2, 6).unwrap();
     let apart = (0..12).map(|c| vec![1e-30 * f64::from(c), -1e-30 * f64::from(c)]).collect::<Vec<_>>();
     let mean: f64 = apart.iter().map(|xi| xi[0]).sum::<f64>() / 12.0;
     let apart = apart.iter().map(|xi| vec![xi[0] - mean, xi[1] + mean]).collect();
@@ -277,7 +277,7 @@ fn classes_of_agents_are_the_agents() {
 #[test]
 fn long_gaps_are_leapt_over() {
     let (_, systems, moments) = tiny(40, &[1, 1]);
-    let setting = Setting::new(0.001, 2).unwrap();
+    let setting = RoundSetting::new(0.001, 2).unwrap();
     let theory = ScafflsaMse::new(&systems, &moments, &setting, 1, &Controls::Zero).unwrap();
     let (leaps, steps) =
         (theory.curve(&[1.0, 0.0], &[700, 1400]).unwrap(), theory.curve(&[1.0, 0.0], &(0..=1400).collect::<Vec<_>>()).unwrap());
@@ -291,7 +291,7 @@ fn the_mean_square_has_a_limit_of_its_own() {
     let agent = || Finite { samples: vec![(Mat::full(1, 1, 3.0), vec![1.0]), (Mat::full(1, 1, -1.0), vec![0.0])] };
     let (systems, moments) = federation(&[agent()], &[1]);
     for (eta, stable) in [(0.39, true), (0.41, false)] {
-        let setting = Setting::new(eta, 7).unwrap();
+        let setting = RoundSetting::new(eta, 7).unwrap();
         let theory = FedLsaMse::new(&systems, &moments, &setting, 1).unwrap();
         close(theory.radius().unwrap(), (1.0f64 - 2.0 * eta + 5.0 * eta * eta).powi(7), "radius");
         assert_eq!(theory.floor().is_ok(), stable);
@@ -307,7 +307,7 @@ fn a_floor_exists_exactly_below_radius_one() {
     let (systems, moments) = federation(&[spread(2.0), spread(4.0)], &[2, 1]);
     let mut seen = [0; 2];
     for step in 1..40 {
-        let setting = Setting::new(0.02 * f64::from(step), 3).unwrap();
+        let setting = RoundSetting::new(0.02 * f64::from(step), 3).unwrap();
         let plain = FedLsaMse::new(&systems, &moments, &setting, 1).unwrap();
         assert_eq!(plain.floor().is_ok(), plain.radius().unwrap() < 1.0);
         let controlled = ScafflsaMse::new(&systems, &moments, &setting, 1, &Controls::Zero).unwrap();
@@ -321,14 +321,14 @@ fn a_floor_exists_exactly_below_radius_one() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let (_, systems, moments) = tiny(41, &[1, 1]);
-    let setting = Setting::new(0.1, 3).unwrap();
+    let setting = RoundSetting::new(0.1, 3).unwrap();
     assert!(FedLsaMse::new(&systems, &moments[..1], &setting, 1).is_err());
     assert!(FedLsaMse::new(&systems, &moments, &setting, 0).is_err());
     let unbalanced = Controls::Given(vec![vec![1.0, 0.0], vec![0.0, 0.0]]);
     assert_eq!(ScafflsaMse::new(&systems, &moments, &setting, 1, &unbalanced).unwrap_err().key, "controls");
     let theory = FedLsaMse::new(&systems, &moments, &setting, 1).unwrap();
     assert_eq!(theory.curve(&[0.0, 0.0], &[2, 1]).unwrap_err().key, "rounds");
-    assert!(Setting::new(0.0, 1).is_err() && Setting::new(0.1, 0).is_err() && setting.with_server_step(-1.0).is_err());
+    assert!(RoundSetting::new(0.0, 1).is_err() && RoundSetting::new(0.1, 0).is_err() && setting.with_server_step(-1.0).is_err());
 }
 
 /// The instance on which Theorem A.5 of \[S\] fails as printed: three scalar agents, multiplicative noise on one.
@@ -338,7 +338,7 @@ fn the_error_around_the_limit_passes_the_bound_of_theorem_a5() {
         samples: vec![(Mat::full(1, 1, a + sd), vec![a * local_root]), (Mat::full(1, 1, a - sd), vec![a * local_root])],
     };
     let (systems, moments) = federation(&[agent(0.013, 0.05, 0.0), agent(0.02, 0.0, 1.0), agent(0.01, 0.0, -2.0)], &[1, 1, 1]);
-    let floor = FedLsaMse::new(&systems, &moments, &Setting::new(0.1, 2).unwrap(), 1).unwrap().floor().unwrap();
+    let floor = FedLsaMse::new(&systems, &moments, &RoundSetting::new(0.1, 2).unwrap(), 1).unwrap().floor().unwrap();
     let rms = floor.noise.sqrt();
     assert!(rms > 1.6e-6 && rms < 1.7e-5, "{rms:e}");
     assert!((rms - 7.2e-6).abs() < 0.05e-6, "{rms:e}");
