@@ -166,7 +166,7 @@ impl Body {
     }
 
     /// The number of bytes of [`Body::payload`].
-    pub(crate) fn payload_len(&self) -> usize {
+    fn payload_len(&self) -> usize {
         match self {
             Body::Numbers(x) => 8 * x.len(),
             Body::Sparse { index, .. } => 4 + 12 * index.len(),
@@ -289,9 +289,9 @@ impl Message {
     ///
     /// # Errors
     /// When the bytes are not a message of this version, or were damaged.
-    pub fn front(bytes: &[u8]) -> Result<(Envelope, u64, u8, usize)> {
+    pub fn front(bytes: &[u8]) -> Result<Front<'_>> {
         let Some((text, checksum)) = bytes.split_last_chunk::<CHECKSUM_BYTES>() else { return Err(malformed("too short")) };
-        let Some((front, _)) = text.split_first_chunk::<FRONT_BYTES>() else { return Err(malformed("too short")) };
+        let Some((front, rest)) = text.split_first_chunk::<FRONT_BYTES>() else { return Err(malformed("too short")) };
         if crc32fast::hash(text) != u32::from_le_bytes(*checksum) {
             return Err(malformed("damaged on its way: its checksum does not match"));
         }
@@ -305,7 +305,8 @@ impl Message {
         }
         let agent = if agent == u32::MAX { ALL } else { agent as usize };
         let settings = u64::from_le_bytes(front[15..].try_into().expect("eight bytes"));
-        Ok((Envelope { agent, seen: word(11), settings }, round, exchange, usize::from(front[2])))
+        let envelope = Envelope { agent, seen: word(11), settings };
+        Ok(Front { envelope, round, exchange, parts: usize::from(front[2]), rest })
     }
 
     /// The checksum of a message's bytes: the four at their end. (The CRC of all bytes is the same for every message.)
@@ -319,11 +320,35 @@ impl Message {
     /// # Errors
     /// When the bytes are not a message of this version made with `codec`, or were damaged.
     pub fn decode(bytes: &[u8], codec: &dyn Codec, longest: usize, open: impl Fn(u64, u8) -> Stream) -> Result<(Envelope, Self)> {
-        let (envelope, round, exchange, count) = Self::front(bytes)?;
-        let mut rest = &bytes[FRONT_BYTES..bytes.len() - CHECKSUM_BYTES];
+        let front = Self::front(bytes)?;
+        Ok((front.envelope, front.message(codec, longest, open)?))
+    }
+}
+
+/// What is before the parts of a message, and the bytes of the parts.
+#[derive(Debug, Clone, Copy)]
+pub struct Front<'a> {
+    /// The agent and the federation.
+    pub envelope: Envelope,
+    /// The round.
+    pub round: u64,
+    /// The exchange.
+    pub exchange: u8,
+    /// The number of parts.
+    pub parts: usize,
+    rest: &'a [u8],
+}
+
+impl Front<'_> {
+    /// The message, as [`Message::decode`] reads it.
+    ///
+    /// # Errors
+    /// When the parts were not made with `codec`.
+    pub fn message(&self, codec: &dyn Codec, longest: usize, open: impl Fn(u64, u8) -> Stream) -> Result<Message> {
+        let Front { round, exchange, mut rest, .. } = *self;
         let mut stream = open(round, exchange);
         let mut parts = Vec::new();
-        for _ in 0..count {
+        for _ in 0..self.parts {
             let Some((head, payload)) = rest.split_first_chunk::<PART_HEADER_BYTES>() else { return Err(malformed("a part is cut off")) };
             let part = Part::ALL.into_iter().find(|p| *p as u8 == head[0]).ok_or_else(|| malformed(format!("part {}", head[0])))?;
             let len = u32::from_le_bytes(head[2..].try_into().expect("four bytes")) as usize;
@@ -353,7 +378,7 @@ impl Message {
             rest = after;
             parts.push((part, body));
         }
-        if rest.is_empty() { Ok((envelope, Self { round, exchange, parts })) } else { Err(malformed("bytes after the last part")) }
+        if rest.is_empty() { Ok(Message { round, exchange, parts }) } else { Err(malformed("bytes after the last part")) }
     }
 }
 

@@ -32,7 +32,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "uplink",
         ],
     ),
-    ("node", &["error", "kernel", "local", "message", "methods", "problem", "protocol", "random", "round", "server", "uplink"]),
+    ("node", &["error", "kernel", "linalg", "local", "message", "methods", "problem", "protocol", "random", "round", "server", "uplink"]),
     ("record", &["linalg", "message", "problem", "random", "round"]),
 ];
 

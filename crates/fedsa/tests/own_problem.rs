@@ -5,9 +5,9 @@ mod common;
 #[path = "../examples/own_problem.rs"]
 mod example;
 
-use common::{Mean, bits, distance, follows, run_for, run_from};
+use common::{Mean, bits, distance, follows, noise_of, run_for, run_from};
 use example::Regression;
-use fedsa::kernel::{Isa, Lanes, flat};
+use fedsa::kernel::Isa;
 use fedsa::linalg::{self, Mat};
 use fedsa::methods::{Settings, fedhsa::FedHsa, fedlsa::FedLsa, scafflsa::Scafflsa};
 use fedsa::problem::garnet::Garnet;
@@ -351,24 +351,6 @@ fn ideal_controls_are_those_at_the_root() {
     let run = run_for(&field, &method, 0, &[0.0; 2], 800);
     let seen = metrics.observe(&run, None, 1.0);
     assert!(seen.control_error.unwrap() < 1e-26 && seen.lyapunov.unwrap() == seen.mse.unwrap() + seen.control_error.unwrap());
-}
-
-/// `g_c(theta, z)` of one agent, draw after draw, less its mean.
-fn noise_of(field: &dyn Field, c: usize, theta: &[f64], steps: usize) -> Vec<Vec<f64>> {
-    let d = field.dim();
-    let mut lanes = Lanes::new(d, field.chain_len());
-    (lanes.len, lanes.agents[0]) = (1, c);
-    lanes.set_stream(0, stream(4, Purpose::Sample, 0, c));
-    field.start_chain(c, &mut stream(4, Purpose::Chain, 0, c), &mut lanes.chains[..field.chain_len()]);
-    lanes.theta_mut(0)[..d].copy_from_slice(theta);
-    let mut mean = vec![0.0; d];
-    field.mean(c, theta, &mut mean);
-    (0..steps)
-        .map(|_| {
-            field.observe(&mut lanes, true);
-            flat(&lanes.observed)[..d].iter().zip(&mean).map(|(g, mean)| g - mean).collect()
-        })
-        .collect()
 }
 
 #[test]

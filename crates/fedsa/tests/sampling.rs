@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{Mean, bits, field, follows};
+use common::{Mean, bits, field, follows, noise_of};
 use fedsa::error::{BadInput, Result};
 use fedsa::kernel::td::{Column, alias, column_bits};
-use fedsa::kernel::{Isa, LANES, Lanes, flat};
+use fedsa::kernel::{Isa, LANES, Lanes};
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::problem::file::ArrayFile;
@@ -478,23 +478,6 @@ fn td_systems_are_their_definition() {
 
 // Additive noise.
 
-/// The noise of `steps` consecutive samples of one agent: what it sees less its mean operator.
-fn noise_of(field: &dyn Field, agent: usize, steps: usize) -> Vec<Vec<f64>> {
-    let d = field.dim();
-    let mut lanes = Lanes::new(d, field.chain_len());
-    (lanes.len, lanes.agents[0]) = (1, agent);
-    lanes.set_stream(0, stream(4, Purpose::Sample, 0, agent));
-    field.start_chain(agent, &mut stream(4, Purpose::Chain, 0, agent), &mut lanes.chains[..field.chain_len()]);
-    let mut mean = vec![0.0; d];
-    field.mean(agent, &vec![0.0; d], &mut mean);
-    (0..steps)
-        .map(|_| {
-            field.observe(&mut lanes, true);
-            flat(&lanes.observed)[..d].iter().zip(&mean).map(|(g, mean)| g - mean).collect()
-        })
-        .collect()
-}
-
 #[test]
 fn additive_noise_has_its_covariance_and_its_memory() {
     const D: usize = 3;
@@ -518,7 +501,7 @@ fn additive_noise_has_its_covariance_and_its_memory() {
         let (mut now, mut next) = (vec![Mean::default(); D * D], vec![Mean::default(); D * D]);
         for agent in 0..AGENTS {
             // One number an agent: agents are independent, the steps of one are not.
-            let x = noise_of(&*noisy, agent, 200);
+            let x = noise_of(&*noisy, agent, &[0.0; D], 200);
             for (i, j) in (0..D).flat_map(|i| (0..D).map(move |j| (i, j))) {
                 now[i * D + j].see(x.iter().map(|x| x[i] * x[j]).sum::<f64>() / 200.0);
                 next[i * D + j].see(x.windows(2).map(|w| w[1][i] * w[0][j]).sum::<f64>() / 199.0);

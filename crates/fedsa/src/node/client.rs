@@ -124,18 +124,19 @@ impl<'a> ClientNode<'a> {
         if let Some(taken) = self.log.taken.as_ref().filter(|taken| taken.bytes == bytes) {
             return Ok(taken.answer.clone());
         }
-        let (envelope, _, _, parts) = Message::front(bytes)?;
+        let front = Message::front(bytes)?;
+        let envelope = front.envelope;
         if envelope.settings != self.digest {
             return Err(refused("a message of a federation with other settings", "messages of this federation"));
         }
         if envelope.agent != ALL && envelope.agent != self.agent {
             return Err(refused(format!("a message to agent {}", envelope.agent), &format!("messages to agent {}", self.agent)));
         }
-        if parts > self.protocol.most_parts() {
-            return Err(refused(format!("a message of {parts} parts"), "the parts of this method"));
+        if front.parts > self.protocol.most_parts() {
+            return Err(refused(format!("a message of {} parts", front.parts), "the parts of this method"));
         }
         let longest = self.protocol.longest().max(self.field.dim());
-        let (_, mut down) = Message::decode(bytes, &*self.uplink.downlink, longest, codec_stream(self.seed, ALL))?;
+        let mut down = front.message(&*self.uplink.downlink, longest, codec_stream(self.seed, ALL))?;
         let control = self.control_sent(&mut down)?;
         self.protocol.check_down(&down)?;
         self.in_order(&down)?;

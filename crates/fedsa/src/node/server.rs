@@ -6,14 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{Federation, LAYOUT, codec_stream, foreign, place, point, refused};
 use crate::error::{BadInput, Result};
+use crate::linalg::norm_sq;
 use crate::local::Client;
 use crate::message::{Body, Envelope, MAX_ROUNDS, Message, Part};
 use crate::methods::Half;
 use crate::protocol::Protocol;
 use crate::random::{ALL, Purpose};
 use crate::round::server_end::{ServerEnd, asked_weight};
-use crate::round::{DIVERGED, Held, Status};
-use crate::server::{Ask, Next, Own, Server};
+use crate::round::{Held, Status, has_diverged};
+use crate::server::{Ask, Letter, Next, Server};
 use crate::uplink::Uplink;
 
 /// What the caller has to do next.
@@ -59,7 +60,7 @@ pub struct ServerNode<'a> {
     weights: Vec<f64>,
     seed: u64,
     digest: u64,
-    /// The largest component of `theta_0`.
+    /// `||theta_0||`.
     start: f64,
     state: State,
 }
@@ -96,6 +97,15 @@ struct Copies {
     standing: Vec<Standing>,
     /// The checksum of the last answer of each agent that is in a mean; 0 for none since it was sent its control.
     counted: Vec<u32>,
+}
+
+/// An answer that is one to the present question.
+struct Answer {
+    /// The agent's place among the recipients.
+    at: usize,
+    /// What its envelope says of the agent's control.
+    seen: u32,
+    parts: Vec<(Part, Body)>,
 }
 
 /// How an agent's control stands to the copy of the server, as far as the server knows.
@@ -146,7 +156,7 @@ impl<'a> ServerNode<'a> {
             Some(_) => Copies { xi: vec![0.0; n * d], seen: vec![0; n], standing: vec![Standing::InStep; n], counted: vec![0; n] },
         };
         let end = ServerEnd::new(&uplink, seed, n);
-        let largest = start.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
+        let norm = norm_sq(&start).sqrt();
         let state = State {
             opened: 0,
             exchange: 0,
@@ -158,7 +168,7 @@ impl<'a> ServerNode<'a> {
             controls,
             end,
         };
-        Ok(Self { uplink, protocol, server, client, weights, seed, digest, start: largest, state })
+        Ok(Self { uplink, protocol, server, client, weights, seed, digest, start: norm, state })
     }
 
     /// `theta_t`.
@@ -243,7 +253,6 @@ impl<'a> ServerNode<'a> {
             down.encode(envelope, &*self.uplink.downlink, &mut stream).into()
         };
         let settings = self.digest;
-        let to_all = encode(down, &Envelope { settings, ..Envelope::default() });
         let d = self.server.theta().len();
         let copies = &self.state.controls;
         let is_told = self.client.as_ref().and_then(|client| client.controls()).is_some_and(|controls| controls.is_told());
@@ -251,52 +260,51 @@ impl<'a> ServerNode<'a> {
         // Where one is sent something of its own, its absence says something to the others, and where some are asked, the
         // others are not: a copy that reaches somebody else must then be refused.
         let is_for_all = ask.to.is_none() && ask.own.is_none() && !is_told && !to.iter().any(is_stale);
+        if is_for_all {
+            return vec![encode(down, &Envelope { settings, ..Envelope::default() }); to.len()];
+        }
         let one = |(i, c): (usize, &usize)| {
-            if is_for_all {
-                return Arc::clone(&to_all);
-            }
-            let mut parts = Vec::new();
-            if is_stale(c) {
-                parts.push((Part::Control, copies.xi[c * d..(c + 1) * d].to_vec()));
-            } else if let Some(Own { part, each }) = &ask.own {
-                parts.extend(each[i].clone().map(|x| (*part, x)));
-            }
-            let mut down = down.clone();
-            down.parts.extend(parts.into_iter().map(|(part, x)| (part, Body::Numbers(x))));
+            let down = if is_stale(c) {
+                let mut down = down.clone();
+                down.parts.push((Part::Control, Body::Numbers(copies.xi[c * d..(c + 1) * d].to_vec())));
+                down
+            } else {
+                ask.to_recipient(i)
+            };
             let seen = if is_told { copies.seen[*c] } else { 0 };
             encode(&down, &Envelope { agent: *c, seen, settings })
         };
         to.iter().enumerate().map(one).collect()
     }
 
-    /// Checks an answer; returns the agent's place among the recipients, and the parts.
-    fn answer(&self, agent: usize, bytes: &[u8]) -> Result<(usize, Vec<(Part, Body)>)> {
+    /// An answer, checked.
+    fn answer(&self, agent: usize, bytes: &[u8]) -> Result<Answer> {
         let (round, exchange) = (self.state.opened.wrapping_sub(1), self.state.exchange);
         let Todo::Ask { to, .. } = &self.state.todo else { return Err(refused("an answer where none is awaited", "answers to questions")) };
         let at = to.binary_search(&agent);
         let at = at.map_err(|_| refused(format!("an answer of agent {agent}, who was not asked"), "answers of agents that were asked"))?;
-        let (envelope, answered, answered_exchange, parts) = Message::front(bytes)?;
+        let front = Message::front(bytes)?;
+        let envelope = front.envelope;
         if envelope.settings != self.digest {
             return Err(refused(format!("an answer of agent {agent} with other settings"), "answers of this federation"));
         }
         if envelope.agent != agent {
             return Err(refused(format!("an answer of agent {} from agent {agent}", envelope.agent), "each agent's own answer"));
         }
-        if (answered, answered_exchange) != (round, exchange) {
-            let what = format!("an answer to {} from agent {agent}", point(answered, answered_exchange));
+        if (front.round, front.exchange) != (round, exchange) {
+            let what = format!("an answer to {} from agent {agent}", point(front.round, front.exchange));
             return Err(refused(what, &format!("answers to {}", point(round, exchange))));
         }
-        if parts > self.protocol.most_parts() {
-            return Err(refused(format!("an answer of {parts} parts"), "the parts of this method"));
+        if front.parts > self.protocol.most_parts() {
+            return Err(refused(format!("an answer of {} parts", front.parts), "the parts of this method"));
         }
-        let longest = self.protocol.longest();
-        let (_, message) = Message::decode(bytes, &*self.uplink.codec, longest, codec_stream(self.seed, agent))?;
-        if self.client.is_some() && message.parts.len() == 1 && message.parts[0].0 == Part::Behind {
-            return Ok((at, message.parts));
+        let Message { parts, .. } = front.message(&*self.uplink.codec, self.protocol.longest(), codec_stream(self.seed, agent))?;
+        let is_behind = self.client.is_some() && matches!(parts[..], [(Part::Behind, _)]);
+        if !is_behind {
+            self.protocol.check_answer(exchange, &parts)?;
+            self.server.accepts(exchange, &parts)?;
         }
-        self.protocol.check_answer(exchange, &message.parts)?;
-        self.server.accepts(exchange, &message.parts)?;
-        Ok((at, message.parts))
+        Ok(Answer { at, seen: envelope.seen, parts })
     }
 
     /// Accepts an answer to the present question. A second copy changes nothing.
@@ -305,7 +313,7 @@ impl<'a> ServerNode<'a> {
     /// When it is not the answer of such an agent to what it was asked, or says that its control variate is older than the
     /// question supposes, which its next question then brings: it does not count, and nothing else changes.
     pub fn take(&mut self, agent: usize, bytes: &[u8]) -> Result<()> {
-        let (at, parts) = self.answer(agent, bytes)?;
+        let Answer { at, seen, parts } = self.answer(agent, bytes)?;
         if self.client.is_some() {
             let copies = &mut self.state.controls;
             let expected = match copies.standing[agent] {
@@ -313,8 +321,8 @@ impl<'a> ServerNode<'a> {
                 Standing::Sent => Some(0),
                 Standing::Stale => None,
             };
-            let is_behind = parts.first().is_none_or(|(part, _)| *part == Part::Behind);
-            if self.state.answers[at].is_none() && (is_behind || Some(Message::front(bytes)?.0.seen) != expected) {
+            let is_behind = matches!(parts[..], [(Part::Behind, _)]);
+            if self.state.answers[at].is_none() && (is_behind || Some(seen) != expected) {
                 copies.standing[agent] = Standing::Stale;
                 let what = format!("agent {agent} holds an older control variate than the question supposes");
                 return Err(refused(what, "its answer to the next question, which brings the present one"));
@@ -341,17 +349,19 @@ impl<'a> ServerNode<'a> {
     /// many suffice is the caller's decision; without any, theta stays as it is (over the air it moves by what the receiver
     /// hears, which is noise).
     pub fn close(&mut self) -> Todo {
-        let Todo::Ask { to, .. } = self.state.todo.clone() else { return self.state.todo.clone() };
+        if !self.is_open() {
+            return self.state.todo.clone();
+        }
+        let Todo::Ask { to, .. } = std::mem::replace(&mut self.state.todo, Todo::RoundOver) else { unreachable!("an open exchange") };
         let at = place(self.seed, self.state.opened - 1, self.state.exchange, ALL);
         let answers = std::mem::take(&mut self.state.answers);
-        let kept = if self.client.is_some() { answers.clone() } else { Vec::new() };
         let wanted = self.protocol.wanted(at.exchange);
         let arrivals = self.state.end.take(&self.uplink, at, wanted, &self.weights, &to, answers);
         let next = arrivals.with(at, asked_weight(&self.weights, &to), |got| self.server.receive(got));
         let todo = match next {
             Next::Ask(ask) => return self.ask(&ask),
             Next::Done { tell: None } => {
-                self.settle(&to, &kept, &arrivals.arrived, None);
+                self.settle(&to, &arrivals.letters, None);
                 Todo::RoundOver
             }
             Next::Done { tell: Some(mut tell) } => {
@@ -359,13 +369,11 @@ impl<'a> ServerNode<'a> {
                 let bytes = self.written(&tell, &told);
                 // The message as agents decode it: the downlink's codec may alter it.
                 self.uplink.tell(self.seed, &mut tell.down);
-                self.settle(&to, &kept, &arrivals.arrived, Some(&tell.down));
+                self.settle(&to, &arrivals.letters, Some(&tell.down));
                 Todo::Tell { to: told, bytes }
             }
         };
-        let largest = |x: &[f64]| x.iter().fold(0.0f64, |m, x| m.max(x.abs()));
-        let theta = self.server.theta();
-        if !theta.iter().all(|x| x.is_finite()) || largest(theta) > DIVERGED * (1.0 + self.start) {
+        if has_diverged(self.server.theta(), self.start) {
             self.state.status = Status::Diverged { round: self.state.opened };
         }
         self.state.todo = todo.clone();
@@ -380,7 +388,7 @@ impl<'a> ServerNode<'a> {
     }
 
     /// Updates the copies of the agents' controls as the agents will update theirs.
-    fn settle(&mut self, asked: &[usize], answers: &[Option<Vec<(Part, Body)>>], arrived: &[bool], told: Option<&Message>) {
+    fn settle(&mut self, asked: &[usize], letters: &[Letter], told: Option<&Message>) {
         let Some(controls) = self.client.as_ref().and_then(|client| client.controls()) else { return };
         let (round, d) = (self.state.opened - 1, self.server.theta().len());
         let v = match told {
@@ -389,12 +397,13 @@ impl<'a> ServerNode<'a> {
         };
         let copies = &mut self.state.controls;
         let zero = vec![0.0; d];
-        for (i, c) in asked.iter().enumerate() {
-            let is_in_v = arrived.get(i).is_none_or(|arrived| *arrived);
-            let own = answers[i].as_ref().filter(|_| is_in_v).and_then(|parts| parts[0].1.numbers()).unwrap_or(&zero);
+        let mut letters = letters.iter().peekable();
+        for (c, checksum) in asked.iter().zip(&self.state.checksums) {
+            let letter = letters.next_if(|letter| letter.agent == *c);
+            let own = letter.map_or(&zero[..], |letter| letter.part(Part::Direction));
             controls.settle(round, &mut copies.xi[c * d..(c + 1) * d], &v, own);
-            if is_in_v && answers[i].is_some() {
-                copies.counted[*c] = self.state.checksums[i];
+            if letter.is_some() {
+                copies.counted[*c] = *checksum;
             }
             if told.is_some() {
                 copies.seen[*c] = round as u32 + 1;

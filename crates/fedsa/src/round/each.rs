@@ -5,10 +5,10 @@ use rayon::prelude::*;
 use super::server_end::asked_weight;
 use super::{Run, Working};
 use crate::local::At;
-use crate::message::{Body, Envelope, HEADER_BYTES, Message, PART_HEADER_BYTES, Part, Writer};
+use crate::message::{Body, Envelope, Message, Part, Writer};
 use crate::random::ALL;
 use crate::record::Sent;
-use crate::server::{Ask, Next, Own};
+use crate::server::{Ask, Next};
 use crate::uplink::Place;
 
 /// What came of asking one agent: what the server will read, and what was counted.
@@ -34,14 +34,14 @@ impl Run<'_> {
             .map(|(i, (c, (agent, feedback)))| {
                 let at = Place { agent: c, ..at };
                 let here = At::new(objective, c, c, seed, at.round, uplink.allowance(at, d));
-                let answer = agent.answer(&here, &with_own(&ask.down, ask.own.as_ref(), i));
+                let answer = agent.answer(&here, &ask.to_recipient(i));
                 let mut sent = Sent { calls: here.calls(), ..Sent::default() };
                 // An agent of the engine that cannot answer is one that does not.
                 let Ok(parts) = answer else { return (None, sent) };
                 if !uplink.alters() {
-                    let bytes = HEADER_BYTES + parts.iter().map(|(_, body)| PART_HEADER_BYTES + body.payload_len()).sum::<usize>();
-                    sent.message(bytes, &parts);
-                    return (Some(parts), sent);
+                    let message = Message { round: at.round, exchange: at.exchange, parts };
+                    sent.message(message.encoded_len(&*uplink.codec), &message.parts);
+                    return (Some(message.parts), sent);
                 }
                 let mut writer = Writer::new(at.round, at.exchange, &Envelope::default());
                 let read = uplink.seal(at, &parts, feedback, &mut writer);
@@ -72,19 +72,8 @@ impl Run<'_> {
         let objective = field.facts().objective().expect("checked when the run was built");
         for (i, c) in tell.to.as_deref().unwrap_or(everyone).iter().enumerate() {
             let here = At::new(objective, *c, *c, *seed, tell.down.round, None);
-            agents[*c].told(&here, &with_own(&tell.down, tell.own.as_ref(), i));
+            agents[*c].told(&here, &tell.to_recipient(i));
             state.ledger.calls.add(here.calls());
         }
     }
-}
-
-/// The message that the `i`-th recipient gets.
-pub(crate) fn with_own(down: &Message, own: Option<&Own>, i: usize) -> Message {
-    let mut down = down.clone();
-    if let Some(own) = own
-        && let Some(x) = &own.each[i]
-    {
-        down.parts.push((own.part, Body::Numbers(x.clone())));
-    }
-    down
 }

@@ -48,6 +48,12 @@ pub enum Status {
 /// A run has diverged once `||theta||` exceeds this times `1 + max(||theta_0||, ||theta*||)`.
 pub const DIVERGED: f64 = 1e8;
 
+/// Whether `||theta||` exceeds [`DIVERGED`] times `1 + scale`, or is no number.
+pub(crate) fn has_diverged(theta: &[f64], scale: f64) -> bool {
+    let norm = linalg::norm_sq(theta).sqrt();
+    !norm.is_finite() || norm > DIVERGED * (1.0 + scale)
+}
+
 /// What a run or a node is given: a reference, or a share of what it then owns.
 pub enum Held<'a, T: ?Sized> {
     /// Somebody else's.
@@ -335,8 +341,7 @@ impl<'a> Run<'a> {
         self.state.round = t + 1;
         self.state.output.see(self.server.theta(), t + 1);
         let scale = self.field.root().map_or(0.0, linalg::norm_sq).max(linalg::norm_sq(&self.start)).sqrt();
-        let norm = linalg::norm_sq(self.server.theta()).sqrt();
-        if !norm.is_finite() || norm > DIVERGED * (1.0 + scale) {
+        if has_diverged(self.server.theta(), scale) {
             self.state.status = Status::Diverged { round: t + 1 };
         }
         true
@@ -350,13 +355,18 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Sends a message down: the downlink's codec may alter it, and the ledger counts it.
+    fn send_down(&mut self, ask: &mut Ask) {
+        self.uplink.tell(self.seed, &mut ask.down);
+        let n = ask.to.as_ref().map_or(self.everyone.len(), Vec::len);
+        let own = ask.own.as_ref().map_or(0, Own::bytes);
+        self.state.ledger.down(n, n * ask.down.encoded_len(&*self.uplink.downlink) + own);
+        self.state.ledger.exchanges += 1;
+    }
+
     /// One exchange: the message down, every participant's answer up, the server's next move.
     fn exchange(&mut self, mut ask: Ask, stop: Option<&AtomicBool>) -> Next {
-        self.uplink.tell(self.seed, &mut ask.down);
-        let to = ask.to.as_deref().unwrap_or(&self.everyone);
-        let own = ask.own.as_ref().map_or(0, Own::bytes);
-        self.state.ledger.down(to.len(), to.len() * ask.down.encoded_len(&*self.uplink.downlink) + own);
-        self.state.ledger.exchanges += 1;
+        self.send_down(&mut ask);
         match &self.client {
             Working::Lanes(_) => self.exchange_in_lanes(&ask, stop),
             Working::Each(_) => self.exchange_with_each(&ask),
@@ -415,42 +425,30 @@ impl<'a> Run<'a> {
         let sent = job.sweep(0..n, agents, Rows { blocks, fates, inbox }, Some(worker));
         ledger.up(&sent);
 
-        let mut letters = Vec::new();
-        if one_by_one {
-            for ((c, fate), x) in participants.iter().zip(&*fates).zip(inbox.chunks(d)).filter(|((_, fate), _)| fate.gain != 0.0) {
-                let parts = vec![(part, Body::Numbers(x.to_vec()))];
-                letters.push(Letter { agent: *c, answers: fate.answers, weight: field.weights()[*c] * fate.gain, parts });
-            }
+        let (at, weights) = (Place { seed, round: t, exchange, agent: ALL }, field.weights());
+        let asked = asked_weight(weights, participants);
+        if one_by_one || divided {
+            let letter = |((c, fate), x): ((&usize, &Fate), &[f64])| {
+                let Fate { gain, answers } = *fate;
+                let parts = || vec![(part, Body::Numbers(x.to_vec()))];
+                (gain != 0.0).then(|| Letter { agent: *c, answers, weight: weights[*c] * gain, parts: parts() })
+            };
+            let letters = participants.iter().zip(&*fates).zip(inbox.chunks(d)).map(letter).collect();
+            let arrivals = link.server_end.arrive(uplink, at, protocol.wanted(exchange), weights, participants, letters);
+            return arrivals.with(at, asked, |got| server.receive(got));
         }
-        let mut arrived: Vec<bool> = if clear && !one_by_one { Vec::new() } else { fates.iter().map(|f| f.gain != 0.0).collect() };
-        if uplink.late.is_some() {
-            letters = link.server_end.late(uplink, Place { seed, round: t, exchange, agent: ALL }, letters);
-            *blocks = sum(d, letters.iter().map(|letter| Some((letter.weight, letter.part(part)))));
-            arrived.clear();
-        } else if divided {
-            let messages = participants.iter().zip(&*fates).zip(inbox.chunks(d));
-            let here = messages.map(|((c, fate), x)| (fate.gain != 0.0).then_some((field.weights()[*c] * fate.gain, x)));
-            *blocks = sum(d, here);
-        } else {
-            pairwise(blocks, d);
-        }
-        let asked = asked_weight(field.weights(), participants);
-        uplink.receive(Place { seed, round: t, exchange, agent: ALL }, &mut [&mut blocks[..d]], n, asked);
-        if !each {
-            letters.clear();
-        }
+        pairwise(blocks, d);
+        uplink.receive(at, &mut [&mut blocks[..d]], n, asked);
+        let arrived: Vec<bool> = fates.iter().map(|fate| fate.gain != 0.0).collect();
         let sums = [(part, &blocks[..d])];
-        server.receive(&Received { round: t, exchange, sums: if each { &[] } else { &sums }, asked, arrived: &arrived, letters: &letters })
+        server.receive(&Received { round: t, exchange, sums: &sums, asked, arrived: &arrived, letters: &[] })
     }
 
     /// Tells the participants something that they do not answer.
     fn tell(&mut self, mut tell: Ask) {
-        self.uplink.tell(self.seed, &mut tell.down);
-        let Run { field, uplink, client, everyone, state, scratch, seed, .. } = self;
+        self.send_down(&mut tell);
+        let Run { field, client, everyone, state, scratch, seed, .. } = self;
         let participants = tell.to.as_deref().unwrap_or(everyone);
-        let own = tell.own.as_ref().map_or(0, Own::bytes);
-        state.ledger.down(participants.len(), participants.len() * tell.down.encoded_len(&*uplink.downlink) + own);
-        state.ledger.exchanges += 1;
         let client = match client {
             Working::Lanes(client) => client,
             Working::Each(_) => return self.tell_each(&tell),

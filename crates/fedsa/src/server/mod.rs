@@ -39,6 +39,16 @@ pub struct Own {
     pub each: Vec<Option<Vec<f64>>>,
 }
 
+impl Ask {
+    /// The message that the `i`-th recipient gets.
+    pub(crate) fn to_recipient(&self, i: usize) -> Message {
+        let mut down = self.down.clone();
+        let own = self.own.as_ref().and_then(|own| Some((own.part, own.each[i].clone()?)));
+        down.parts.extend(own.map(|(part, x)| (part, Body::Numbers(x))));
+        down
+    }
+}
+
 impl Own {
     /// The number of bytes that the part adds to the messages of all recipients.
     pub(crate) fn bytes(&self) -> usize {

@@ -4,7 +4,7 @@
 use std::sync::{Arc, LazyLock};
 
 use fedsa::error::Result;
-use fedsa::kernel::Isa;
+use fedsa::kernel::{Isa, Lanes, flat};
 use fedsa::methods::{self, Settings as Method};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::arrays::Arrays;
@@ -288,6 +288,24 @@ pub fn means(
         }
     }
     means
+}
+
+/// `g_c(theta, z)` of one agent, draw after draw, less its mean.
+pub fn noise_of(field: &dyn Field, c: usize, theta: &[f64], steps: usize) -> Vec<Vec<f64>> {
+    let d = field.dim();
+    let mut lanes = Lanes::new(d, field.chain_len());
+    (lanes.len, lanes.agents[0]) = (1, c);
+    lanes.set_stream(0, stream(4, Purpose::Sample, 0, c));
+    field.start_chain(c, &mut stream(4, Purpose::Chain, 0, c), &mut lanes.chains[..field.chain_len()]);
+    lanes.theta_mut(0)[..d].copy_from_slice(theta);
+    let mut mean = vec![0.0; d];
+    field.mean(c, theta, &mut mean);
+    (0..steps)
+        .map(|_| {
+            field.observe(&mut lanes, true);
+            flat(&lanes.observed)[..d].iter().zip(&mean).map(|(g, mean)| g - mean).collect()
+        })
+        .collect()
 }
 
 /// Whether deviations, in standard errors, are those of an exact prediction: 95% of
