@@ -67,14 +67,14 @@ per_isa! {
 per_isa! {
     /// Writes `theta` to `start`, padded with the zeros that are there, and to every lane of `iterates`.
     fn place(theta: &[f64], start: &mut [Chunk], iterates: &mut [Chunk]) {
-        for (x, to) in theta.chunks(8).zip(&mut *start) {
-            match x.first_chunk() {
-                Some(x) => to.0 = *x,
-                None => to.0[..x.len()].copy_from_slice(x),
-            }
+        let (whole, rest) = theta.as_chunks();
+        start.iter_mut().zip(whole).for_each(|(to, from)| to.0 = *from);
+        if !rest.is_empty() {
+            start[whole.len()].0[..rest.len()].copy_from_slice(rest);
         }
-        for iterate in iterates.chunks_exact_mut(start.len()) {
-            iterate.iter_mut().zip(&*start).for_each(|(to, from)| *to = *from);
+        // Component by component: whole lanes would be copied by a library call each, dear for a chunk or two.
+        for (k, from) in start.iter().enumerate() {
+            iterates[k..].iter_mut().step_by(start.len()).for_each(|to| *to = *from);
         }
     }
 }
@@ -152,15 +152,17 @@ per_isa! {
     /// `sum = 0 + weight_0 x_0 + weight_1 x_1 + ...`, the rows x in their order.
     fn weighted_sum(weights: &[f64], rows: &[Chunk], sum: &mut [f64]) {
         let width = super::chunks(sum.len());
-        for (k, sum) in sum.chunks_mut(8).enumerate() {
+        let total = |k: usize| {
             let mut total = Chunk::default();
             for (weight, row) in weights.iter().zip(rows.chunks_exact(width)) {
                 total = both(&total, &row[k], |sum, x| sum + weight * x);
             }
-            match sum.first_chunk_mut() {
-                Some(sum) => *sum = total.0,
-                None => sum.copy_from_slice(&total.0[..sum.len()]),
-            }
+            total.0
+        };
+        let (whole, rest) = sum.as_chunks_mut();
+        whole.iter_mut().enumerate().for_each(|(k, sum)| *sum = total(k));
+        if !rest.is_empty() {
+            rest.copy_from_slice(&total(whole.len())[..rest.len()]);
         }
     }
 }

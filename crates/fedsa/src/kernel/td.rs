@@ -53,7 +53,7 @@ pub struct Table {
     gamma: f64,
     bits: u32,
     /// The feature rows that the transitions name, `width` chunks each.
-    rows: Arc<Vec<Chunk>>,
+    rows: Arc<[Chunk]>,
     width: usize,
     columns: Vec<Column>,
     transitions: Arc<[Transition]>,
@@ -73,7 +73,7 @@ impl Table {
         columns: Vec<Column>,
         transitions: Arc<[Transition]>,
         successors: Vec<u32>,
-        rows: Arc<Vec<Chunk>>,
+        rows: Arc<[Chunk]>,
         width: usize,
     ) -> Self {
         assert!(width >= 1 && rows.len().is_multiple_of(width));

@@ -245,7 +245,7 @@ impl<'a> Batch<'a> {
     pub fn send_directions(&mut self, sum: f64, part: Part, out: &mut Outbox) {
         let used = self.lanes.len * self.lanes.width;
         rows::directions(&self.lanes.theta[..used], &self.lanes.start, sum, &mut out.values[..used]);
-        out.parts[..self.lanes.len].fill(Some(part));
+        (out.parts, out.sent) = ([part; LANES], (1 << self.lanes.len) - 1);
     }
 
     /// Opens the streams of (round, purpose): every call starts them anew, so
@@ -357,24 +357,27 @@ pub struct Outbox {
     /// What was sent, lane by lane, whole chunks each.
     values: Vec<Chunk>,
     /// The part of each lane's message.
-    parts: [Option<Part>; LANES],
+    parts: [Part; LANES],
+    /// Whether each lane sent a message: bit l for lane l.
+    sent: u32,
 }
 
 impl Outbox {
     /// For vectors of `d` components.
     pub fn new(d: usize) -> Self {
-        Self { d, values: vec![Chunk::default(); LANES * chunks(d)], parts: [None; LANES] }
+        Self { d, values: vec![Chunk::default(); LANES * chunks(d)], parts: [Part::Direction; LANES], sent: 0 }
     }
 
     /// Forgets all messages.
     #[inline]
     pub fn clear(&mut self) {
-        self.parts = [None; LANES];
+        self.sent = 0;
     }
 
     /// The message of lane `l`: one vector of d components, to be filled in.
     pub fn send(&mut self, l: usize, part: Part) -> &mut [f64] {
-        self.parts[l] = Some(part);
+        self.parts[l] = part;
+        self.sent |= 1 << l;
         let width = chunks(self.d);
         &mut flat_mut(&mut self.values[l * width..(l + 1) * width])[..self.d]
     }
@@ -382,13 +385,14 @@ impl Outbox {
     /// What lane `l` sent.
     pub fn sent(&self, l: usize) -> Option<(Part, &[f64])> {
         let width = chunks(self.d);
-        self.parts[l].map(|part| (part, &flat(&self.values[l * width..(l + 1) * width])[..self.d]))
+        (self.sent >> l & 1 == 1).then(|| (self.parts[l], &flat(&self.values[l * width..(l + 1) * width])[..self.d]))
     }
 
     /// What the first `len` lanes sent, whole chunks each, if all of them did.
     #[inline]
     pub(crate) fn all_sent(&self, len: usize) -> Option<&[Chunk]> {
-        self.parts[..len].iter().fold(true, |all, part| all & part.is_some()).then(|| &self.values[..len * chunks(self.d)])
+        let all = (1 << len) - 1;
+        (self.sent & all == all).then(|| &self.values[..len * chunks(self.d)])
     }
 }
 

@@ -24,7 +24,7 @@ use crate::sampling::{ChainStart, Law, Sampling};
 #[derive(Debug, Clone)]
 pub struct Features {
     d: usize,
-    rows: Arc<Vec<Chunk>>,
+    rows: Arc<[Chunk]>,
 }
 
 impl Features {
@@ -37,7 +37,7 @@ impl Features {
             rows.extend(crate::kernel::to_chunks(row));
         }
         rows.resize(rows.len() + width, Chunk::default());
-        Self { d, rows: Arc::new(rows) }
+        Self { d, rows: rows.into() }
     }
 
     /// The number of rows, without the row of zeros.
