@@ -33,7 +33,7 @@ pub use client::ClientNode;
 pub use server::{Progress, ServerNode, Todo};
 
 use crate::error::{BadInput, Result, require};
-use crate::methods::{Half, Setting, Settings, check_link};
+use crate::methods::{Half, MethodSettings, Setting, check_link};
 use crate::protocol::{Protocol, refused};
 use crate::random::{Key, Purpose};
 use crate::round::Held;
@@ -42,7 +42,7 @@ use crate::uplink::{Place, Uplink};
 /// The settings that all ends of a federation share.
 #[derive(Clone)]
 pub struct Federation<'a> {
-    settings: Held<'a, dyn Settings + 'a>,
+    settings: Held<'a, dyn MethodSettings + 'a>,
     uplink: Held<'a, Uplink>,
     weights: Vec<f64>,
     seed: u64,
@@ -56,13 +56,13 @@ impl<'a> Federation<'a> {
     /// # Errors
     /// As [`crate::round::Run::new`]; when the link has old models (pull).
     pub fn new(
-        settings: impl Into<Held<'a, dyn Settings + 'a>>,
+        settings: impl Into<Held<'a, dyn MethodSettings + 'a>>,
         uplink: impl Into<Held<'a, Uplink>>,
         weights: Vec<f64>,
         seed: u64,
         start: Vec<f64>,
     ) -> Result<Self> {
-        let (settings, uplink): (Held<'a, dyn Settings + 'a>, Held<'a, Uplink>) = (settings.into(), uplink.into());
+        let (settings, uplink): (Held<'a, dyn MethodSettings + 'a>, Held<'a, Uplink>) = (settings.into(), uplink.into());
         require(!weights.is_empty(), "weights", "[]", "one weight for each agent")?;
         require(weights.len() < u32::MAX as usize, "weights", weights.len(), "fewer than 2^32 - 1 agents")?;
         let are_weights = weights.iter().all(|p| *p > 0.0 && p.is_finite());

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::memory::{self, Memory, Moves, Tables, reward_process};
-use super::mrp::{FeatureLaw, Federation, Mrp, Outcome};
-use super::{Field, Files, Settings, check_counts, equal_weights};
+use super::memory::{self, MemoryEstimate, Moves, TableSizes, reward_process};
+use super::mrp::{FeatureLaw, FederatedTd, Mrp, Successor};
+use super::{Field, Files, ProblemSettings, check_counts, equal_weights};
 use crate::error::{Result, require};
 use crate::kernel::Isa;
 use crate::random::{ALL, Purpose, Stream, stream};
@@ -211,7 +211,7 @@ impl Garnet {
                     };
                     let p = 1.0 / (taken.len() * self.branching) as f64;
                     let taken = &successors[taken.start * self.branching..taken.end * self.branching];
-                    taken.iter().map(|next| Outcome { next: *next, p, reward: 0.0 }).collect()
+                    taken.iter().map(|next| Successor { next: *next, p, reward: 0.0 }).collect()
                 })
                 .collect();
             let mrp = Mrp { states, gamma: self.gamma };
@@ -235,7 +235,7 @@ impl Garnet {
     }
 }
 
-impl Settings for Garnet {
+impl ProblemSettings for Garnet {
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         self.check()?;
         let plan = self.plan();
@@ -248,7 +248,7 @@ impl Settings for Garnet {
             Kernels::Independent => Vec::new(),
         };
         let kinds = self.kinds(&plan);
-        Federation {
+        FederatedTd {
             kinds,
             kind_of: (0..self.agents).map(|c| (c % kinds) as u32).collect(),
             weights: equal_weights(self.agents),
@@ -278,7 +278,7 @@ impl Settings for Garnet {
         }
         .field(sampling, isa)
     }
-    fn memory(&self, _: &dyn Files, sampling: Sampling, threads: usize) -> Result<Memory> {
+    fn memory(&self, _: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate> {
         self.check()?;
         let plan = self.plan();
         let (n, kinds, outcomes) = (self.states as f64, self.kinds(&plan) as f64, self.outcomes());
@@ -287,7 +287,7 @@ impl Settings for Garnet {
             Kernels::Two => 2.0,
             Kernels::Independent => 0.0,
         };
-        let sizes = Tables {
+        let sizes = TableSizes {
             agents: self.agents as f64,
             kinds,
             d: self.features as f64,
@@ -303,6 +303,6 @@ impl Settings for Garnet {
             solved: true,
         };
         let text = format!("{} ({kinds} distinct), {} states, d = {}", memory::agents(self.agents), self.states, self.features);
-        Ok(Memory::new(sizes.memory(sampling, threads), text))
+        Ok(MemoryEstimate::new(sizes.memory(sampling, threads), text))
     }
 }

@@ -75,12 +75,12 @@ pub struct Transitions {
     /// The probability of each under the stationary law; empty when all are alike.
     pub mass: Vec<f64>,
     /// How a chain moves over them.
-    pub chain: Chain,
+    pub chain: Trajectory,
 }
 
 /// How a trajectory moves over transitions.
 #[derive(Debug, Clone)]
-pub enum Chain {
+pub enum Trajectory {
     /// States `0..n`: transition i leaves state `phi` with probability `p[i]` and
     /// enters state `next`; `law` is the stationary law of the states.
     States {
@@ -261,13 +261,13 @@ impl Transitions {
             }
         });
         law.with_chain(match &self.chain {
-            Chain::States { law, p } => law::Chain {
+            Trajectory::States { law, p } => law::Chain {
                 from: self.transitions.iter().map(|t| t.phi).collect(),
                 to: self.transitions.iter().map(|t| t.next).collect(),
                 p: p.clone(),
                 law: law.clone(),
             },
-            Chain::Replay => law::Chain {
+            Trajectory::Replay => law::Chain {
                 from: (0..n as u32).collect(),
                 to: (0..n as u32).map(|z| (z + 1) % n as u32).collect(),
                 p: vec![1.0; n],
@@ -282,13 +282,13 @@ impl Transitions {
         let all: Vec<u32> = (0..self.transitions.len() as u32).collect();
         let mut columns = Vec::new();
         let (bits, successors) = match (law, &self.chain) {
-            (Law::Markov, Chain::Replay) => {
+            (Law::Markov, Trajectory::Replay) => {
                 // One column per transition would do; two (the fewest) hold the same.
                 columns = all.iter().flat_map(|z| [Column::one(*z); 2]).collect();
                 let n = all.len() as u32;
                 (1, all.iter().map(|z| (z + 1) % n).collect())
             }
-            (Law::Markov, Chain::States { law, p }) => {
+            (Law::Markov, Trajectory::States { law, p }) => {
                 let outcomes = mrp::by_state(&self.transitions, law.len());
                 let bits = td::column_bits(outcomes.iter().map(Vec::len).max().unwrap_or(1));
                 for z in &outcomes {
@@ -326,11 +326,11 @@ impl Problem for Td {
         let kind = self.transitions(c);
         *state = match (self.sampling.start, &kind.chain) {
             (ChainStart::State(s), _) => u64::from(s),
-            (ChainStart::Stationary, Chain::Replay) => {
+            (ChainStart::Stationary, Trajectory::Replay) => {
                 let n = kind.transitions.len() as u64;
                 ((u128::from(stream.bits()) * u128::from(n)) >> 64) as u64
             }
-            (ChainStart::Stationary, Chain::States { law, .. }) => {
+            (ChainStart::Stationary, Trajectory::States { law, .. }) => {
                 let u = stream.uniform();
                 let mut below = 0.0;
                 let drawn = law.iter().position(|p| {
@@ -403,14 +403,14 @@ impl Facts for Td {
     }
     fn stationary(&self, kind: usize) -> Option<&[f64]> {
         match &self.kinds[kind].chain {
-            Chain::States { law, .. } => Some(law),
-            Chain::Replay => None,
+            Trajectory::States { law, .. } => Some(law),
+            Trajectory::Replay => None,
         }
     }
     fn export(&self) -> Option<Arrays> {
         let agents = self.systems.kind_of.len();
         // Logs have no kernel, and more transitions than a square of them would fit anywhere.
-        if self.kinds.iter().any(|k| !matches!(k.chain, Chain::States { .. })) {
+        if self.kinds.iter().any(|k| !matches!(k.chain, Trajectory::States { .. })) {
             return None;
         }
         let first = &self.kinds[0];
@@ -419,7 +419,7 @@ impl Facts for Td {
         let (mut p, mut r, mut phi) = (vec![0.0; agents * n * n], vec![0.0; agents * n * n], Vec::new());
         for c in 0..agents {
             let source = self.transitions(c);
-            let Chain::States { p: conditional, .. } = &source.chain else { return None };
+            let Trajectory::States { p: conditional, .. } = &source.chain else { return None };
             for (t, q) in source.transitions.iter().zip(conditional) {
                 let at = (c * n + t.phi as usize) * n + t.next as usize;
                 p[at] += q;
@@ -464,7 +464,7 @@ mod tests {
         let transitions: Arc<[Transition]> =
             phis.iter().map(|phi| Transition { phi: *phi, next: at(states + 1), reward: f64::from(at(7)) - 3.0 }).collect();
         let mass: Vec<f64> = (0..n).map(|z| if z % 7 == 0 { 0.0 } else { f64::from(at(9)) / n as f64 }).collect();
-        let source = Transitions { features, gamma: 0.9, transitions, mass, chain: Chain::Replay };
+        let source = Transitions { features, gamma: 0.9, transitions, mass, chain: Trajectory::Replay };
         let (System { a, b }, gram) = source.means();
         let row = |i: u32| &source.features.row(i)[..d];
         let close = |x: f64, y: f64| assert!((x - y).abs() <= 1e-12 * (1.0 + y.abs()), "{x} {y}");

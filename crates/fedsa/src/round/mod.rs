@@ -19,7 +19,7 @@ use crate::kernel::{Chunk, LANES, chunks};
 use crate::linalg;
 use crate::local::{Agent, Batch, Client, Memory, stride};
 use crate::message::{Body, Part};
-use crate::methods::{Half, Method, Setting, Settings, check_link};
+use crate::methods::{Half, Method, MethodSettings, Setting, check_link};
 use crate::problem::Field;
 use crate::protocol::Protocol;
 use crate::random::{ALL, Key, Purpose};
@@ -210,7 +210,7 @@ impl<'a> Run<'a> {
     /// so many agents and components.
     pub fn new(
         field: impl Into<Held<'a, dyn Field + 'a>>,
-        settings: &dyn Settings,
+        settings: &dyn MethodSettings,
         uplink: impl Into<Held<'a, Uplink>>,
         output: OutputRule,
         seed: u64,
@@ -562,7 +562,7 @@ impl<'a> Run<'a> {
 ///
 /// # Errors
 /// When the method needs an objective and the problem has none.
-pub fn check_objective(settings: &dyn Settings, field: &dyn Field) -> Result<()> {
+pub fn check_objective(settings: &dyn MethodSettings, field: &dyn Field) -> Result<()> {
     if settings.needs_objective() && field.facts().objective().is_none() {
         let what = "the method needs losses, gradients and Hessians, and the problem's operators are not known to be gradients";
         return Err(BadInput::new("kind", what, "a problem with an objective, such as linear systems with symmetric A_c"));
@@ -589,18 +589,18 @@ mod tests {
     use crate::message::{Message, Part};
     use crate::methods::delayed_sa::{Dasa, DelayedSa};
     use crate::problem::switching::Switching;
-    use crate::problem::{NoFiles, Settings as _};
+    use crate::problem::{NoFiles, ProblemSettings as _};
     use crate::sampling::{Law, Sampling};
     use crate::schedule::StepSize;
-    use crate::uplink::medium::Settings as _;
+    use crate::uplink::medium::MediumSettings as _;
     use crate::uplink::medium::delay::{Before, Delay, Late, Pull};
 
     /// Whether a run of 5 rounds that `change` has altered on disk is put back; then it goes on.
-    fn is_put_back(method: &dyn Settings, uplink: &Uplink, change: impl Fn(&mut Saved)) -> bool {
+    fn is_put_back(method: &dyn MethodSettings, uplink: &Uplink, change: impl Fn(&mut Saved)) -> bool {
         with_output(OutputRule::Average, method, uplink, change)
     }
 
-    fn with_output(output: OutputRule, method: &dyn Settings, uplink: &Uplink, change: impl Fn(&mut Saved)) -> bool {
+    fn with_output(output: OutputRule, method: &dyn MethodSettings, uplink: &Uplink, change: impl Fn(&mut Saved)) -> bool {
         let problem = Switching { agents: 3, dim: 2, mixing_time: 3.0, spread: 1.0, ..Switching::default() };
         let field = problem.field(&NoFiles, Sampling { kind: Law::Markov, ..Sampling::default() }, Isa::Portable).unwrap();
         let new = || Run::new(&*field, method, uplink, output, 1, vec![0.0; 2]).unwrap();

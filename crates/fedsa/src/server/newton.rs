@@ -13,7 +13,7 @@ use crate::message::{Message, Part};
 /// The rule keeps the last Hessian that arrived from each agent, N d (d + 1) / 2 numbers. It replaces a lost Hessian, so
 /// that a lost message delays the agent's share of the curvature and does not remove it.
 #[derive(Debug, Clone)]
-pub struct Newton {
+pub struct NewtonServer {
     /// `theta_t`.
     pub theta: Vec<f64>,
     /// The agents' weights `p_c`.
@@ -28,7 +28,7 @@ pub struct Newton {
     pub step: Option<Vec<f64>>,
 }
 
-impl Newton {
+impl NewtonServer {
     /// The step `p = -H^-1 g`; `-g` if H is not positive definite. `None` if no Hessian has arrived or g is 0.
     fn direction(&self, g: &[f64]) -> Option<Vec<f64>> {
         let d = g.len();
@@ -63,7 +63,7 @@ impl Newton {
     }
 }
 
-impl Server for Newton {
+impl Server for NewtonServer {
     fn open(&mut self, t: u64) -> Ask {
         self.step = None;
         Ask { to: None, down: Message::one(t, 0, Part::Model, self.theta.clone()), own: None }

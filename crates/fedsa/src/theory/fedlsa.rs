@@ -22,7 +22,7 @@ use crate::theory::leg::{AffineLeg, power_and_sum};
 /// nearly singular `Abar_c`. Likewise `I - Gbar = sum p_c S_c Abar_c` is formed
 /// without cancellation. Agents enter by kind: the cost is that of the distinct ones.
 #[derive(Debug, Clone)]
-pub struct FedLsa {
+pub struct FedLsaMean {
     /// The global root `theta*` (d).
     pub root: Vec<f64>,
     /// `Gbar = sum p_c (I - eta Abar_c)^H`, d x d.
@@ -35,7 +35,7 @@ pub struct FedLsa {
     pub server_step: f64,
 }
 
-impl FedLsa {
+impl FedLsaMean {
     /// The round of the given setting on the given agents.
     ///
     /// # Errors
@@ -134,7 +134,7 @@ mod tests {
         let mut systems = Draw::new(7).systems(3, 4);
         systems.weights = vec![0.5, 0.3, 0.2];
         let setting = RoundSetting::new(0.1, 7).unwrap().with_server_step(0.8).unwrap();
-        let theory = FedLsa::new(&systems, &setting).unwrap();
+        let theory = FedLsaMean::new(&systems, &setting).unwrap();
         let theta_0 = vec![1.0, -2.0, 0.5, 3.0];
         let mut theta = theta_0.clone();
         for t in 1..=400 {
@@ -154,7 +154,7 @@ mod tests {
         // [F] Proposition 1, its A_i = -Abar_i: eta (2 A + eta A2)^-1 mean A_i^2 (theta*_i - theta*).
         let systems = Draw::new(8).systems(4, 3);
         let eta = 0.07;
-        let theory = FedLsa::new(&systems, &RoundSetting::new(eta, 2).unwrap()).unwrap();
+        let theory = FedLsaMean::new(&systems, &RoundSetting::new(eta, 2).unwrap()).unwrap();
         let theta_star = systems.root().unwrap();
         let (mut a, mut a2, mut rhs) = (Mat::<f64>::zeros(3, 3), Mat::<f64>::zeros(3, 3), vec![0.0; 3]);
         for c in 0..4 {
@@ -179,7 +179,7 @@ mod tests {
         };
         let weighted = Systems { weights: vec![0.75, 0.25], ..two };
         let setting = RoundSetting::new(0.05, 50).unwrap();
-        let of = |s: &Systems| FedLsa::new(s, &setting).unwrap().limit().unwrap();
+        let of = |s: &Systems| FedLsaMean::new(s, &setting).unwrap().limit().unwrap();
         assert!(linalg::distance_sq(&of(&many), &of(&weighted)).sqrt() < 1e-12);
     }
 
@@ -190,7 +190,7 @@ mod tests {
         let kinds = vec![diagonal(1.0, 1e-10, [1.0, 1.0]), diagonal(2.0, 1.0, [0.0, 0.5])];
         let systems = Systems { kinds, kind_of: vec![0, 1], weights: vec![0.5, 0.5] };
         let (eta, h) = (0.1, 10u64);
-        let theory = FedLsa::new(&systems, &RoundSetting::new(eta, h).unwrap()).unwrap();
+        let theory = FedLsaMean::new(&systems, &RoundSetting::new(eta, h).unwrap()).unwrap();
         // Second coordinate: S_0 = eta H (1 - O(1e-10)), S_1 = 1 - .9^10.
         let a = 1e-10f64;
         let theta = 1.5 / (1.0 + a);

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use crate::random::{Purpose, stream};
     use crate::uplink::codec::{CodecSettings, Exact, Quantised, Rounding};
-    use crate::uplink::medium::Settings;
+    use crate::uplink::medium::MediumSettings;
     use crate::uplink::medium::erasure::Erasure;
     use crate::uplink::medium::over_the_air::{Gain, OverTheAir};
 

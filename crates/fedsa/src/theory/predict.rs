@@ -15,9 +15,9 @@
 //!
 //! ```
 //! use fedsa::kernel::Isa;
-//! use fedsa::methods::{Settings as _, fedlsa::FedLsa};
+//! use fedsa::methods::{MethodSettings as _, fedlsa::FedLsa};
 //! use fedsa::problem::garnet::Garnet;
-//! use fedsa::problem::{NoFiles, Settings as _};
+//! use fedsa::problem::{NoFiles, ProblemSettings as _};
 //! use fedsa::sampling::Sampling;
 //! use fedsa::theory::predict::{Forecast, Regime};
 //! use fedsa::uplink::Uplink;
@@ -38,8 +38,8 @@ use rayon::prelude::*;
 use std::sync::Arc;
 
 use super::RoundSetting;
-use super::exact_mse::{Arrivals, Controls, DelayedMse, FedLsaMse, MeanSquare, ScafflsaMse};
-use super::fedlsa::FedLsa;
+use super::exact_mse::{ArrivalLaw, DelayedMse, FedLsaMse, InitialControls, MeanSquare, ScafflsaMse};
+use super::fedlsa::FedLsaMean;
 use super::link::LinkLaw;
 use super::stability::{self, ControlVariates, Stability};
 use crate::error::{BadInput, Result, quoted};
@@ -152,7 +152,7 @@ pub struct Forecast<'f> {
 }
 
 /// The shape of a method over a link, for statements about clear links only: over any other link no round counts as linear.
-pub fn shape_over(method: &dyn methods::Settings, link: &Uplink) -> Shape {
+pub fn shape_over(method: &dyn methods::MethodSettings, link: &Uplink) -> Shape {
     let shape = method.shape();
     Shape { is_linear: shape.is_linear && link.is_clear(), ..shape }
 }
@@ -190,9 +190,9 @@ impl Round<'_, '_> {
     }
 
     /// The moments of the weights with which directions enter the mean.
-    fn arrivals(&self) -> Arrivals {
+    fn arrivals(&self) -> ArrivalLaw {
         let asked = self.few.unwrap_or(self.agents());
-        Arrivals::by_factors(self.link.gain, self.link.gain_square, self.link.receiver_noise, asked).of_few(asked, self.agents())
+        ArrivalLaw::by_factors(self.link.gain, self.link.gain_square, self.link.receiver_noise, asked).of_few(asked, self.agents())
     }
 
     /// Whether the link or the choice of participants adds noise.
@@ -215,8 +215,8 @@ impl Round<'_, '_> {
     }
 
     /// FedLSA's mean round, with the mean gain.
-    fn plain(&self) -> Result<FedLsa> {
-        FedLsa::new(self.systems, &self.setting.with_server_step(self.setting.server_step * self.link.gain)?)
+    fn plain(&self) -> Result<FedLsaMean> {
+        FedLsaMean::new(self.systems, &self.setting.with_server_step(self.setting.server_step * self.link.gain)?)
     }
 
     /// The delay, where it is constant.
@@ -243,7 +243,7 @@ impl<'f> Forecast<'f> {
     }
 
     /// Of a method over a link.
-    pub fn over(field: &'f dyn Field, method: &dyn methods::Settings, link: &Uplink) -> Self {
+    pub fn over(field: &'f dyn Field, method: &dyn methods::MethodSettings, link: &Uplink) -> Self {
         let law = LinkLaw::of(link, field.dim());
         let lost = method.lost(field.agents(), &link.facts());
         Self { lost, link: Arc::new(law), ..Self::new(field, method.shape()) }
@@ -517,7 +517,7 @@ impl<'f> Forecast<'f> {
                     Some(delay) => DelayedMse::new(systems, moments.as_deref(), setting, self.batch(), &round.arrivals(), delay)?.floor(),
                 }
             }
-            _ => ScafflsaMse::new(systems, &self.moments(systems)?, setting, self.batch(), &Controls::Zero)?.floor(),
+            _ => ScafflsaMse::new(systems, &self.moments(systems)?, setting, self.batch(), &InitialControls::Zero)?.floor(),
         }
     }
 
@@ -540,7 +540,7 @@ impl<'f> Forecast<'f> {
     ///
     /// # Errors
     /// When it is not known.
-    pub fn curve(&self, theta_0: &[f64], controls: &Controls, rounds: &[u64]) -> Result<Vec<MeanSquare>> {
+    pub fn curve(&self, theta_0: &[f64], controls: &InitialControls, rounds: &[u64]) -> Result<Vec<MeanSquare>> {
         self.knows_curve()?;
         let round = self.linear()?;
         let (systems, setting) = (round.systems, &round.setting);
@@ -741,7 +741,7 @@ impl<'f> MeanSquareRadius<'f> {
             }
             _ => {
                 let moments = moments.ok_or_else(no_moments)?;
-                ScafflsaMse::new(self.systems, moments, &round.setting, self.batch, &Controls::Zero)?.radius()
+                ScafflsaMse::new(self.systems, moments, &round.setting, self.batch, &InitialControls::Zero)?.radius()
             }
         }
     }

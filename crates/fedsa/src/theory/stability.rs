@@ -14,7 +14,7 @@ use crate::error::{BadInput, Result, require};
 use crate::linalg::{self, Mat};
 use crate::problem::systems::Systems;
 use crate::theory::RoundSetting;
-use crate::theory::fedlsa::FedLsa;
+use crate::theory::fedlsa::FedLsaMean;
 use crate::theory::leg::AffineLeg;
 use crate::theory::map::{LinearMap, spectral_radius};
 
@@ -23,7 +23,7 @@ use crate::theory::map::{LinearMap, spectral_radius};
 /// # Errors
 /// When the mean system has no unique root.
 pub fn plain_map(systems: &Systems, setting: &RoundSetting) -> Result<Mat<f64>> {
-    Ok(FedLsa::new(systems, setting)?.round_map())
+    Ok(FedLsaMean::new(systems, setting)?.round_map())
 }
 
 /// FedHSA: `I - alpha_g Sbar Abar` with `Sbar = sum p_c S_c`, a map of theta (d x d).
@@ -44,7 +44,7 @@ fn mixed_memory_map(systems: &Systems, setting: &RoundSetting, mixing: f64) -> R
     if mixing == 1.0 {
         return Ok(all);
     }
-    Ok(Scale(mixing) * all + Scale(1.0 - mixing) * FedLsa::new(systems, &setting.with_server_step(1.0)?)?.pull())
+    Ok(Scale(mixing) * all + Scale(1.0 - mixing) * FedLsaMean::new(systems, &setting.with_server_step(1.0)?)?.pull())
 }
 
 /// The radius of FedHSA's mean round where messages arrive by independent factors of mean `gain` in both exchanges, and
@@ -73,7 +73,7 @@ pub fn global_memory_bias(systems: &Systems, setting: &RoundSetting, mixing: f64
     if mixing == 1.0 {
         return Ok(vec![0.0; systems.dim()]);
     }
-    let rho = FedLsa::new(systems, setting)?.rho;
+    let rho = FedLsaMean::new(systems, setting)?.rho;
     let right: Vec<f64> = rho.iter().map(|x| (1.0 - mixing) * x).collect();
     linalg::solve(&mixed_memory_map(systems, setting, mixing)?, &right)
 }

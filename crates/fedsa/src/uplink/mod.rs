@@ -51,7 +51,7 @@ impl Default for Uplink {
 /// What a link does to messages, as methods need to know it. An agent can know that its message was altered; it cannot
 /// know that its message was lost, late or summed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Facts {
+pub struct LinkFacts {
     /// A codec or a budget alters agents' messages. An agent knows what the server will decode.
     pub is_altered: bool,
     /// Media weaken or lose messages. An agent does not know what arrives.
@@ -66,7 +66,7 @@ pub struct Facts {
     pub is_downlink_lossy: bool,
 }
 
-impl Facts {
+impl LinkFacts {
     /// Whether messages in either direction may be altered, weakened or lost.
     pub(crate) fn changes_messages(&self) -> bool {
         self.is_altered || self.is_lost || self.is_downlink_lossy
@@ -75,8 +75,8 @@ impl Facts {
 
 impl Uplink {
     /// What the link does to messages.
-    pub fn facts(&self) -> Facts {
-        Facts {
+    pub fn facts(&self) -> LinkFacts {
+        LinkFacts {
             is_altered: self.alters(),
             is_lost: !self.media.is_empty(),
             is_sum_only: self.media.iter().any(|m| m.is_sum_only()),
@@ -88,7 +88,7 @@ impl Uplink {
 
     /// Whether messages arrive at once and unaltered. No bytes need then be produced.
     pub fn is_clear(&self) -> bool {
-        self.facts() == Facts::default()
+        self.facts() == LinkFacts::default()
     }
 
     /// Adds a medium after those that are there.

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::linalg::Mat;
 use crate::problem::systems::{Moments, Systems};
 use crate::theory::RoundSetting;
-use crate::theory::fedlsa::FedLsa;
+use crate::theory::fedlsa::FedLsaMean;
 use crate::theory::leg::{AffineLeg, step};
 use crate::theory::symmetric::{congruence, packed_index, packed_len};
 
@@ -20,7 +20,7 @@ use crate::theory::symmetric::{congruence, packed_index, packed_len};
 ///
 /// The weights of a round are independent of samples and of all other rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Arrivals {
+pub struct ArrivalLaw {
     /// `E w_c / p_c`.
     pub mean: f64,
     /// `E w_c^2 / p_c^2`.
@@ -31,7 +31,7 @@ pub struct Arrivals {
     pub noise: f64,
 }
 
-impl Arrivals {
+impl ArrivalLaw {
     /// All messages as they were sent.
     pub fn clear() -> Self {
         Self { mean: 1.0, square: 1.0, pairs: 1.0, noise: 0.0 }
@@ -73,7 +73,7 @@ impl Arrivals {
 #[derive(Debug, Clone)]
 pub(super) struct RoundNoise {
     /// The mean round: the server's step is `mean alpha_g`.
-    pub mean: FedLsa,
+    pub mean: FedLsaMean,
     /// Q: packed d x packed (d+1).
     pub source: Mat<f64>,
     /// The part of Q that two rounds share which use the same samples with weights of their own:
@@ -88,13 +88,13 @@ impl RoundNoise {
     ///
     /// # Errors
     /// When the mean system has no unique root, the moments do not fit, or nothing arrives.
-    pub fn new(systems: &Systems, moments: Option<&[Moments]>, setting: &RoundSetting, batch: u64, arrivals: &Arrivals) -> Result<Self> {
+    pub fn new(systems: &Systems, moments: Option<&[Moments]>, setting: &RoundSetting, batch: u64, arrivals: &ArrivalLaw) -> Result<Self> {
         if let Some(moments) = moments {
             check(systems, moments, batch)?;
         }
         let d = systems.dim();
         let alpha = setting.server_step;
-        let mean = FedLsa::new(systems, &setting.with_server_step(alpha * arrivals.mean)?)?;
+        let mean = FedLsaMean::new(systems, &setting.with_server_step(alpha * arrivals.mean)?)?;
         let mut squares = vec![0.0; systems.kinds.len()];
         systems.kind_of.iter().zip(&systems.weights).for_each(|(k, p)| squares[*k as usize] += p * p);
         let (rows, columns) = (packed_len(d), packed_len(d + 1));

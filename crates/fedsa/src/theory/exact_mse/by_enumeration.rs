@@ -50,9 +50,9 @@ impl World {
         self.systems.weights.len()
     }
 
-    fn arrivals(&self) -> Arrivals {
+    fn arrivals(&self) -> ArrivalLaw {
         let moment = |power: i32| self.factors.iter().map(|(p, h)| p * h.powi(power)).sum::<f64>();
-        let gains = Arrivals::by_factors(moment(1), moment(2), self.noise * self.participants as f64, self.participants);
+        let gains = ArrivalLaw::by_factors(moment(1), moment(2), self.noise * self.participants as f64, self.participants);
         gains.of_few(self.participants, self.agents())
     }
 
@@ -251,7 +251,7 @@ fn delayed_floors_of_white_noise_are_sums_of_squared_responses() {
         }
         let wanted = alpha * alpha * psi.iter().map(|x| x * x).sum::<f64>();
         let setting = RoundSetting::new(alpha, 1).unwrap();
-        let theory = DelayedMse::new(&systems, Some(&moments), &setting, 1, &Arrivals::clear(), (tau, Before::First)).unwrap();
+        let theory = DelayedMse::new(&systems, Some(&moments), &setting, 1, &ArrivalLaw::clear(), (tau, Before::First)).unwrap();
         let floor = theory.floor().unwrap().mse();
         assert!((floor / wanted - 1.0).abs() < 1e-11, "{alpha} {tau}: {floor} {wanted}");
     }
@@ -261,7 +261,7 @@ fn delayed_floors_of_white_noise_are_sums_of_squared_responses() {
 fn a_delayed_floor_exists_exactly_below_radius_one() {
     let spread = |s: f64| Finite { samples: vec![(Mat::full(1, 1, 1.0 + s), vec![1.0]), (Mat::full(1, 1, 1.0 - s), vec![0.0])] };
     let (systems, moments) = federation(&[spread(2.0), spread(4.0)], &[2, 1]);
-    let arrivals = Arrivals::by_factors(0.7, 0.7, 0.0, 3);
+    let arrivals = ArrivalLaw::by_factors(0.7, 0.7, 0.0, 3);
     let mut seen = [0; 2];
     for step in 1..40 {
         let setting = RoundSetting::new(0.01 * f64::from(step), 2).unwrap();

@@ -3,12 +3,12 @@
 use faer::prelude::*;
 
 use super::arrivals::RoundNoise;
-use super::{Arrivals, MeanSquare, unstable};
+use super::{ArrivalLaw, MeanSquare, unstable};
 use crate::error::{BadInput, Result};
 use crate::linalg::{self, Mat};
 use crate::problem::systems::{Moments, Systems};
 use crate::theory::RoundSetting;
-use crate::theory::fedlsa::FedLsa;
+use crate::theory::fedlsa::FedLsaMean;
 use crate::theory::map::{LinearMap, spectral_radius};
 use crate::theory::stability::delayed_radius;
 use crate::theory::symmetric::{pack, packed_index, packed_len};
@@ -22,7 +22,7 @@ use crate::uplink::medium::delay::Before;
 ///
 /// From round tau on each round's samples are used once, and are independent of all models that they meet. With the
 /// mean map `u_{t+1} = u_t - K u_{t-tau} + k`, `C_{i,j}` the covariance of `theta_i` and `theta_j`, and Q what a round adds
-/// ([`Arrivals`]),
+/// ([`ArrivalLaw`]),
 ///
 /// ```text
 /// C_{t+1,j} = C_{t,j} - K C_{t-tau,j}                                            j = t-tau+1 .. t
@@ -59,7 +59,7 @@ impl DelayedMse {
         moments: Option<&[Moments]>,
         setting: &RoundSetting,
         batch: u64,
-        arrivals: &Arrivals,
+        arrivals: &ArrivalLaw,
         (delay, before): (usize, Before),
     ) -> Result<Self> {
         let round = RoundNoise::new(systems, moments, setting, batch, arrivals)?;
@@ -69,7 +69,7 @@ impl DelayedMse {
     }
 
     /// The mean round behind it, without its delay.
-    pub fn mean(&self) -> &FedLsa {
+    pub fn mean(&self) -> &FedLsaMean {
         &self.round.mean
     }
 

@@ -1,12 +1,12 @@
 //! FedLSA's exact mean-square error.
 
 use super::arrivals::RoundNoise;
-use super::{Arrivals, MeanSquare, unstable};
+use super::{ArrivalLaw, MeanSquare, unstable};
 use crate::error::Result;
 use crate::linalg::{self, Mat};
 use crate::problem::systems::{Moments, Systems};
 use crate::theory::RoundSetting;
-use crate::theory::fedlsa::FedLsa;
+use crate::theory::fedlsa::FedLsaMean;
 use crate::theory::map::{at_rounds, spectral_radius};
 use crate::theory::symmetric::{congruence, pack, packed_index, packed_len, packed_trace};
 
@@ -21,13 +21,13 @@ use crate::theory::symmetric::{congruence, pack, packed_index, packed_len, packe
 /// with M the mean round and Q what a round adds: over a clear link
 /// `alpha_g^2 sum p_c^2 V_c`, `V_c` the conditional covariance of an agent's
 /// leg. Where messages are lost or weakened at random, or some of the agents take part, M has the server's step
-/// `mean alpha_g`, and Q has the randomness of the weights in it too ([`Arrivals`]).
+/// `mean alpha_g`, and Q has the randomness of the weights in it too ([`ArrivalLaw`]).
 /// The noise is carried by itself, so nothing is lost where the bias is
 /// much larger. Cost: one matrix of size (d+1)^2 a distinct agent, once, then
 /// `(d+1)^4` a round whatever the number of agents.
 #[derive(Debug, Clone)]
 pub struct FedLsaMse {
-    mean: FedLsa,
+    mean: FedLsaMean,
     /// `C -> M C M^T + Q(C)`, packed d squared.
     covariance: Mat<f64>,
     /// `m m^T -> Q(m m^T)`, packed d x packed (d+1).
@@ -40,7 +40,7 @@ impl FedLsaMse {
     /// # Errors
     /// When the mean system has no unique root or the moments do not fit.
     pub fn new(systems: &Systems, moments: &[Moments], setting: &RoundSetting, batch: u64) -> Result<Self> {
-        Self::arriving(systems, Some(moments), setting, batch, &Arrivals::clear())
+        Self::arriving(systems, Some(moments), setting, batch, &ArrivalLaw::clear())
     }
 
     /// The recursion where directions enter the mean with random weights; no moments where operators are noiseless.
@@ -52,7 +52,7 @@ impl FedLsaMse {
         moments: Option<&[Moments]>,
         setting: &RoundSetting,
         batch: u64,
-        arrivals: &Arrivals,
+        arrivals: &ArrivalLaw,
     ) -> Result<Self> {
         let RoundNoise { mean, source, .. } = RoundNoise::new(systems, moments, setting, batch, arrivals)?;
         let covariance = congruence(&mean.round_map()) + source.get(.., ..packed_len(systems.dim()));
@@ -60,7 +60,7 @@ impl FedLsaMse {
     }
 
     /// The mean iterate behind it.
-    pub fn mean(&self) -> &FedLsa {
+    pub fn mean(&self) -> &FedLsaMean {
         &self.mean
     }
 

@@ -14,7 +14,7 @@
 //! (`(K_c^H - F_c (x) F_c) X` with `K_c = E[M (x) M]`, M one sampled step on `(u, 1, x)`:
 //! only the block of u is not zero).
 //!
-//! [`Arrivals`] has rounds in which messages are lost or weakened at random or some of the agents take part,
+//! [`ArrivalLaw`] has rounds in which messages are lost or weakened at random or some of the agents take part,
 //! [`DelayedMse`] rounds that use directions of a constant number of rounds ago.
 
 mod arrivals;
@@ -27,10 +27,10 @@ mod scafflsa;
 #[cfg(test)]
 mod tests;
 
-pub use arrivals::Arrivals;
+pub use arrivals::ArrivalLaw;
 pub use delay::DelayedMse;
 pub use fedlsa::FedLsaMse;
-pub use scafflsa::{Controls, ScafflsaMse};
+pub use scafflsa::{InitialControls, ScafflsaMse};
 
 use serde::{Deserialize, Serialize};
 

@@ -20,7 +20,7 @@ use crate::theory::symmetric::{pack, packed_index};
 
 /// The control variates `xi_c` a run starts from.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Controls {
+pub enum InitialControls {
     /// `xi_c = 0`, the method's own start.
     Zero,
     /// The fixed point `xi*_c = -gbar_c(theta*)`.
@@ -80,7 +80,7 @@ impl ScafflsaMse {
     /// # Errors
     /// When the mean system has no unique root, the moments do not fit, or the
     /// controls given do not sum to zero.
-    pub fn new(systems: &Systems, moments: &[Moments], setting: &RoundSetting, batch: u64, controls: &Controls) -> Result<Self> {
+    pub fn new(systems: &Systems, moments: &[Moments], setting: &RoundSetting, batch: u64, controls: &InitialControls) -> Result<Self> {
         check(systems, moments, batch)?;
         let (d, eta) = (systems.dim(), setting.step_size);
         let root = systems.root()?;
@@ -302,9 +302,9 @@ impl LinearMap for Homogeneous<'_> {
 }
 
 /// The agents in classes, in the order of their first members.
-fn classes(systems: &Systems, pushes: &[Vec<f64>], controls: &Controls) -> Result<Vec<Class>> {
+fn classes(systems: &Systems, pushes: &[Vec<f64>], controls: &InitialControls) -> Result<Vec<Class>> {
     let d = systems.dim();
-    if let Controls::Given(given) = controls {
+    if let InitialControls::Given(given) = controls {
         require(given.len() == systems.weights.len(), "controls", given.len(), "one vector for each agent")?;
         let largest = given.iter().flatten().fold(0.0, |m: f64, x| m.max(x.abs()));
         for i in 0..d {
@@ -315,14 +315,14 @@ fn classes(systems: &Systems, pushes: &[Vec<f64>], controls: &Controls) -> Resul
     let mut classes: Vec<Class> = Vec::new();
     let mut index: HashMap<(u32, u64, Vec<u64>), usize> = HashMap::new();
     for (c, (kind, weight)) in systems.kind_of.iter().zip(&systems.weights).enumerate() {
-        let own: &[f64] = if let Controls::Given(given) = controls { &given[c] } else { &[] };
+        let own: &[f64] = if let InitialControls::Given(given) = controls { &given[c] } else { &[] };
         let key = (*kind, weight.to_bits(), own.iter().map(|x| x.to_bits()).collect());
         let k = *index.entry(key).or_insert_with(|| {
             let kind = *kind as usize;
             let start = match controls {
-                Controls::Zero => pushes[kind].clone(),
-                Controls::Root => vec![0.0; d],
-                Controls::Given(_) => own.iter().zip(&pushes[kind]).map(|(xi, g)| xi + g).collect(),
+                InitialControls::Zero => pushes[kind].clone(),
+                InitialControls::Root => vec![0.0; d],
+                InitialControls::Given(_) => own.iter().zip(&pushes[kind]).map(|(xi, g)| xi + g).collect(),
             };
             classes.push(Class { kind, agents: 0.0, weight: 0.0, start });
             classes.len() - 1

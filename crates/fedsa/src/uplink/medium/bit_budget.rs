@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Settings;
+use super::MediumSettings;
 use crate::error::{BadInput, Result, require};
 use crate::random::Stream;
 use crate::uplink::Uplink;
@@ -51,7 +51,7 @@ impl BitBudget {
     }
 }
 
-impl Settings for BitBudget {
+impl MediumSettings for BitBudget {
     fn install(&self, link: &mut Uplink) -> Result<()> {
         require(self.bits > 0.0 && self.bits.is_finite(), "bits", self.bits, "a positive number of bits a component")?;
         require(self.fading_snr.is_none_or(|s| s > 0.0 && s.is_finite()), "fading_snr", self.fading_snr.unwrap_or(0.0), "positive")?;

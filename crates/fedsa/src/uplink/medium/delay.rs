@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Settings;
+use super::MediumSettings;
 use crate::error::{BadInput, Result, require};
 use crate::random::Stream;
 use crate::uplink::Uplink;
@@ -237,7 +237,7 @@ fn only_one(link: &Uplink) -> Result<()> {
     if free { link.per_agent("a delay") } else { Err(BadInput::new("", "two delays on one link", "one delay or late")) }
 }
 
-impl Settings for Pull {
+impl MediumSettings for Pull {
     fn install(&self, link: &mut Uplink) -> Result<()> {
         self.delay.check()?;
         only_one(link)?;
@@ -254,7 +254,7 @@ impl Settings for Pull {
     }
 }
 
-impl Settings for Late {
+impl MediumSettings for Late {
     fn install(&self, link: &mut Uplink) -> Result<()> {
         self.0.check()?;
         only_one(link)?;

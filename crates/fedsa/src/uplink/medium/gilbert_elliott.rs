@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Medium, Settings};
+use super::{Medium, MediumSettings};
 use crate::error::{Result, require};
 use crate::random::Stream;
 use crate::uplink::Uplink;
@@ -66,7 +66,7 @@ impl Medium for GilbertElliott {
     }
 }
 
-impl Settings for GilbertElliott {
+impl MediumSettings for GilbertElliott {
     fn install(&self, link: &mut Uplink) -> Result<()> {
         let all =
             [("to_bad", self.to_bad), ("to_good", self.to_good), ("success_good", self.success_good), ("success_bad", self.success_bad)];

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Medium, Settings};
+use super::{Medium, MediumSettings};
 use crate::error::{Result, require};
 use crate::random::Stream;
 use crate::uplink::Uplink;
@@ -128,7 +128,7 @@ impl Medium for OverTheAir {
     }
 }
 
-impl Settings for OverTheAir {
+impl MediumSettings for OverTheAir {
     fn install(&self, link: &mut Uplink) -> Result<()> {
         let positive = |x: f64| x > 0.0 && x.is_finite();
         let (key, x, ok, accepted) = match self.gain {
