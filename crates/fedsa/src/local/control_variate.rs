@@ -20,7 +20,7 @@ pub struct ControlVariate {
     /// The probability p of random talk, with which the gain is `p H`, so that
     /// `xi_c += (p / eta) (theta_{t+1} - theta_{c,H})`; `None` for a fixed H, with which the gain is 1.
     pub talk_probability: Option<f64>,
-    /// A factor of the gain, by default 1.
+    /// A factor of the gain.
     pub control_step: f64,
     /// How an agent learns v.
     pub learns: Learns,

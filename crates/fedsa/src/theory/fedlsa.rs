@@ -8,8 +8,7 @@ use crate::problem::systems::Systems;
 use crate::theory::RoundSetting;
 use crate::theory::leg::{AffineLeg, power_and_sum};
 
-/// One round of FedLSA in the mean (\[S\] eq. 13-16), exact under
-/// noiseless and under i.i.d. samples:
+/// The mean of one round of FedLSA (\[S\] eq. 13-16), exact under noiseless and under i.i.d. samples:
 ///
 /// ```text
 /// E theta_{t+1} - theta* = M (E theta_t - theta*) + alpha_g rho_H
@@ -17,10 +16,9 @@ use crate::theory::leg::{AffineLeg, power_and_sum};
 /// rho_H = sum p_c S_c gbar_c(theta*)
 /// ```
 ///
-/// `rho_H` equals `sum p_c (I - (I - eta Abar_c)^H) (theta*_c - theta*)`, but
-/// never meets the local roots `theta*_c`, which are huge for agents with a
-/// nearly singular `Abar_c`. Likewise `I - Gbar = sum p_c S_c Abar_c` is formed
-/// without cancellation. Agents enter by kind: the cost is that of the distinct ones.
+/// `rho_H` equals `sum p_c (I - (I - eta Abar_c)^H) (theta*_c - theta*)`, but is computed without the local roots
+/// `theta*_c`, which are huge for agents with a nearly singular `Abar_c`. Likewise `I - Gbar = sum p_c S_c Abar_c` is
+/// computed without cancellation. Agents of one kind are computed once.
 #[derive(Debug, Clone)]
 pub struct FedLsaMean {
     /// The global root `theta*` (d).
@@ -36,7 +34,7 @@ pub struct FedLsaMean {
 }
 
 impl FedLsaMean {
-    /// The round of the given setting on the given agents.
+    /// The mean round of these agents with this setting.
     ///
     /// # Errors
     /// When the mean system has no unique root.
@@ -62,13 +60,13 @@ impl FedLsaMean {
         Mat::<f64>::identity(d, d) - Scale(self.server_step) * &self.contraction
     }
 
-    /// `K = alpha_g (I - Gbar)`, what a round takes from the iterate, d x d: `M = I - K`, formed without cancellation.
+    /// `K = alpha_g (I - Gbar)`, d x d, computed without cancellation; `M = I - K`.
     pub fn pull(&self) -> Mat<f64> {
         Scale(self.server_step) * &self.contraction
     }
 
-    /// The mean iterates `E theta_t` at the wanted rounds, from `theta_0`:
-    /// `theta* + M^t (theta_0 - theta*) + sum_{s<t} M^s alpha_g rho_H`.
+    /// The mean iterates `E theta_t = theta* + M^t (theta_0 - theta*) + sum_{s<t} M^s alpha_g rho_H` at each of `rounds`
+    /// (ascending); vectors of d components.
     pub fn mean(&self, theta_0: &[f64], rounds: &[u64]) -> Vec<Vec<f64>> {
         let m = self.round_map();
         let start: Vec<f64> = theta_0.iter().zip(&self.root).map(|(x, r)| x - r).collect();
@@ -81,8 +79,8 @@ impl FedLsaMean {
         rounds.iter().map(|t| at(*t)).collect()
     }
 
-    /// The bias of the limit, `(I - Gbar)^-1 rho_H` (d): where the mean iterate
-    /// settles, seen from `theta*`. It does not depend on alpha_g.
+    /// The bias of the limit, `(I - Gbar)^-1 rho_H` (d): the limit of the mean iterate minus `theta*`. It does not depend on
+    /// alpha_g.
     ///
     /// # Errors
     /// When `I - Gbar` is singular or not finite.
@@ -90,7 +88,7 @@ impl FedLsaMean {
         linalg::solve(&self.contraction, &self.rho)
     }
 
-    /// The limit of the mean iterate, `theta* + (I - Gbar)^-1 rho_H` (d), when the round map is stable.
+    /// The limit of the mean iterate, `theta* + (I - Gbar)^-1 rho_H` (d), if the round map is stable.
     ///
     /// # Errors
     /// As [`bias`](Self::bias).

@@ -1,8 +1,8 @@
 //! Links between agents and the server.
 //!
-//! An uplink has two ends. The agent's end: the bits that the link carries now, the codec, and its memory (error
-//! feedback). The server's end: delivery, as one message per agent (present, lost, altered, late) or only as the sum of
-//! all messages. The section "Links" of `experiments/README.md` is the full account of what links do to messages.
+//! An uplink has two ends. The agent's end has the bit budget of the exchange, the codec and error feedback. The server's end
+//! delivers one message per agent (which may be lost, weakened or late) or only the sum of all messages. The section
+//! "Links" of `experiments/README.md` describes in full what links do to messages.
 
 pub mod codec;
 pub mod medium;
@@ -91,17 +91,17 @@ impl Uplink {
         self.facts() == LinkFacts::default()
     }
 
-    /// Adds a medium after those that are there.
+    /// Adds a medium after the present ones.
     pub(crate) fn push(&mut self, medium: Box<dyn Medium>, name: &str) -> Result<()> {
         self.per_agent(name)?;
         self.media.push(medium);
         Ok(())
     }
 
-    /// Checks that another medium still gets one message per agent.
+    /// Checks that a medium added now would get one message per agent.
     ///
     /// # Errors
-    /// When only a sum is left.
+    /// When a medium before it delivers only a sum.
     pub(crate) fn per_agent(&self, name: &str) -> Result<()> {
         if self.media.iter().any(|m| m.is_sum_only()) {
             let what = format!("{name} after over-the-air, which leaves only a sum");

@@ -1,5 +1,5 @@
-//! Random weights and delays against all runs there are: every sequence of samples, participants, factors and receivers'
-//! noise, each run step by step, weighted by its probability.
+//! Tests of random weights and delays by enumeration of all runs: every sequence of samples, participants, factors and
+//! receivers' noise is run step by step and weighted by its probability.
 
 use super::*;
 use crate::linalg::Mat;
@@ -8,7 +8,7 @@ use crate::theory::RoundSetting;
 use crate::theory::testing::{Draw, Finite, federation};
 use crate::uplink::medium::delay::Before;
 
-/// What may happen in a run.
+/// The setting of a run, and the laws of its random events.
 struct World {
     kinds: Vec<Finite>,
     systems: Systems,
@@ -24,7 +24,7 @@ struct World {
     noiseless: bool,
 }
 
-/// Sums over runs, of each round.
+/// Sums over all runs, for one round.
 #[derive(Clone)]
 struct Seen {
     mean: Vec<f64>,
@@ -56,7 +56,7 @@ impl World {
         gains.of_few(self.participants, self.agents())
     }
 
-    /// What weights and noise a round may have, with their probabilities.
+    /// The possible weights and noises of a round with their probabilities.
     fn rounds(&self) -> Vec<(f64, Vec<f64>, [f64; 2])> {
         let n = self.agents();
         let subsets: Vec<Vec<usize>> = words(2, n).into_iter().filter(|w| w.iter().sum::<usize>() == self.participants).collect();
@@ -150,7 +150,7 @@ impl World {
                 assert!((got - want).abs() < 1e-12 * want, "{what}: round {t}: {got} {want}");
             }
         }
-        // In the end the recursion is at the floor, which is the solution of other equations.
+        // After many rounds the recursion is at the floor, which is computed from other equations.
         let floor = delayed.floor().unwrap();
         let end = &delayed.curve(&theta_0, &[4000]).unwrap()[0];
         assert!((end.mse() / floor.mse() - 1.0).abs() < 1e-10, "{what}: floor {} {}", end.mse(), floor.mse());

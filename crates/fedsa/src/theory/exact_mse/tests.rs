@@ -1,5 +1,5 @@
-//! Both methods against the plainest computation there is: the second moment
-//! of all agents' iterates together, sample by sample and step by step.
+//! Tests of both methods by direct computation: the joint second moment of all
+//! agents' iterates, sample by sample and step by step.
 
 use faer::prelude::*;
 
@@ -35,7 +35,7 @@ impl<'a> Naive<'a> {
         block * self.systems.dim() + i
     }
 
-    /// All agents' step with the samples `z`, as a matrix.
+    /// The matrix of one step of all agents with the samples `z`.
     fn step(&self, z: &[usize]) -> Mat<f64> {
         let (n, d, eta) = (self.agents(), self.systems.dim(), self.setting.step_size);
         let side = self.moment.nrows();
@@ -53,7 +53,7 @@ impl<'a> Naive<'a> {
         m
     }
 
-    /// The server's turn and the next round's start, as a matrix.
+    /// The matrix of the server's step and the start of the next round.
     fn talk(&self) -> Mat<f64> {
         let (n, d, alpha, span) = (self.agents(), self.systems.dim(), self.setting.server_step, self.setting.span());
         let side = self.moment.nrows();
@@ -161,7 +161,7 @@ fn scafflsa_is_the_naive_recursion() {
         let n = systems.weights.len();
         let setting = RoundSetting::new(0.25, h).unwrap().with_server_step(alpha).unwrap();
         let theta_0 = [1.0, -0.5];
-        // Controls of their own split the exchangeable agents of the third case.
+        // Different initial controls split the exchangeable agents of the third case into classes.
         let mut given: Vec<Vec<f64>> = (0..n).map(|c| vec![c as f64, -0.3]).collect();
         for i in 0..2 {
             let mean: f64 = systems.weights.iter().zip(&given).map(|(p, xi)| p * xi[i]).sum();

@@ -59,7 +59,8 @@ impl Medium for GilbertElliott {
         memory[0] = u64::from(bad);
         f64::from(stream.uniform() < if bad { self.success_bad } else { self.success_good })
     }
-    /// Losses are independent only where the channel forgets its state at once, or where its state means nothing.
+    /// Losses are independent only if successive states of the channel are independent, or both states have the same probability
+    /// of success.
     fn gain_moments(&self) -> Option<(f64, f64)> {
         let forgets = self.to_bad + self.to_good == 1.0 || self.success_good == self.success_bad;
         forgets.then(|| (self.success(), self.success()))

@@ -10,7 +10,7 @@ use crate::error::{Result, require};
 use crate::random::Stream;
 use crate::uplink::Uplink;
 
-/// Analogue messages that add up on their way.
+/// Analogue messages, of which the receiver gets the sum.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
