@@ -41,7 +41,7 @@ impl Agent for NewtonAgent {
         }
         let p = down.part(Part::Step);
         if self.theta.len() != p.len() {
-            return Err(refused("a step before any model", "the exchanges of a round in their order"));
+            return Err(refused("a step before the first model", "the exchanges of a round in their order"));
         }
         // A step whose loss is infinite or NaN must not be accepted.
         let no_worse = |loss: f64| if loss.is_finite() { loss } else { f64::MAX };

@@ -143,7 +143,7 @@ impl<'a> ClientNode<'a> {
         self.in_order(&down)?;
         let answer = match self.step(&envelope, &down, control.is_some())? {
             Step::Behind if down.exchange == TELL => {
-                return Err(refused("a mean that an older control variate cannot take", "the control variate, with the next question"));
+                return Err(refused("a mean for which the control variate is too old", "a question with the control variate"));
             }
             Step::Behind => Some(self.behind(&down)),
             Step::With(last) => {
@@ -178,7 +178,7 @@ impl<'a> ClientNode<'a> {
         let before = self.log.taken.as_ref().map(|taken| (taken.round, taken.exchange));
         if let Some(before) = before.filter(|before| *before >= at) {
             let what = format!("{} after {}", point(at.0, at.1), point(before.0, before.1));
-            return Err(refused(what, "a later message, or the very same bytes again"));
+            return Err(refused(what, "a later message, or an exact copy of the last one"));
         }
         let follows = match down.exchange {
             0 => true,
@@ -189,7 +189,7 @@ impl<'a> ClientNode<'a> {
         if follows {
             Ok(())
         } else {
-            Err(refused(format!("{} without what comes before it", point(at.0, at.1)), "the exchanges of a round in their order"))
+            Err(refused(format!("{} without the message before it", point(at.0, at.1)), "the exchanges of a round in their order"))
         }
     }
 

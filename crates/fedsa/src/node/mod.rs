@@ -66,12 +66,12 @@ impl<'a> Federation<'a> {
         require(!weights.is_empty(), "weights", "[]", "one weight for each agent")?;
         require(weights.len() < u32::MAX as usize, "weights", weights.len(), "fewer than 2^32 - 1 agents")?;
         let are_weights = weights.iter().all(|p| *p > 0.0 && p.is_finite());
-        require(are_weights, "weights", "one that is no positive number", "positive numbers")?;
+        require(are_weights, "weights", "a weight that is not positive", "positive numbers")?;
         let sum: f64 = weights.iter().sum();
         require((sum - 1.0).abs() <= 1e-9, "weights", format!("a sum of {sum}"), "weights that sum to 1")?;
         require(start.iter().all(|x| x.is_finite()), "start", "a number that is not finite", "finite numbers")?;
         if uplink.delay.is_some() {
-            let what = "only the in-process engine computes at stale models: no real federation has them";
+            let what = "only the in-process engine can compute at old models, because no real federation has them";
             return Err(BadInput::new("uplink.media", what, "a link without delay (pull); late (push) is its counterpart"));
         }
         settings.check(weights.len())?;
@@ -111,7 +111,7 @@ const LAYOUT: u32 = 1;
 
 /// The error about bytes that are not a saved node of this federation and kind.
 fn foreign() -> BadInput {
-    BadInput::new("saved node", "not the state of such a node", "a state that the same node of the same federation saved")
+    BadInput::new("saved node", "not a state of this node", "a state that the same node of the same federation saved")
 }
 
 fn place(seed: u64, round: u64, exchange: u8, agent: usize) -> Place {

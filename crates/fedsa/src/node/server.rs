@@ -281,9 +281,12 @@ impl<'a> ServerNode<'a> {
     /// Decodes and checks an answer to the present question.
     fn answer(&self, agent: usize, bytes: &[u8]) -> Result<Answer> {
         let (round, exchange) = (self.state.opened.wrapping_sub(1), self.state.exchange);
-        let Todo::Ask { to, .. } = &self.state.todo else { return Err(refused("an answer where none is awaited", "answers to questions")) };
+        let Todo::Ask { to, .. } = &self.state.todo else {
+            return Err(refused("an answer while no question is open", "answers to an open question"));
+        };
         let at = to.binary_search(&agent);
-        let at = at.map_err(|_| refused(format!("an answer of agent {agent}, who was not asked"), "answers of agents that were asked"))?;
+        let at =
+            at.map_err(|_| refused(format!("an answer of agent {agent}, which was not asked"), "answers of agents that were asked"))?;
         let front = Message::front(bytes)?;
         let envelope = front.envelope;
         if envelope.settings != self.digest {

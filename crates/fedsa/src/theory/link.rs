@@ -62,7 +62,7 @@ impl LinkLaw {
         let mut law = Self::clear();
         for medium in &link.media {
             let moments = medium.gain_moments();
-            let (gain, square) = moments.ok_or_else(|| unknown("losses come in bursts, so that a loss says something of the next"))?;
+            let (gain, square) = moments.ok_or_else(|| unknown("losses come in bursts and are not independent"))?;
             law.gain *= gain;
             law.gain_square *= square;
             law.receiver_noise = law.receiver_noise.hypot(medium.noise_std());

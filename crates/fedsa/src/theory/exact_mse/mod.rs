@@ -67,7 +67,7 @@ impl MeanSquare {
 fn unstable(radius: f64) -> BadInput {
     BadInput::new(
         "step_size",
-        format!("the mean-square error diverges: a round multiplies it by {radius:.6} in the end"),
+        format!("the mean-square error diverges: after many rounds each one multiplies it by {radius:.6}"),
         "a smaller step size, fewer local steps or a larger batch",
     )
 }

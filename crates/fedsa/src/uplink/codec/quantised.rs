@@ -133,11 +133,11 @@ impl Codec for Quantiser {
     }
     fn decode(&self, bytes: &[u8], stream: &mut Stream, out: &mut [f64]) -> Result<usize> {
         let Some((head, rest)) = bytes.split_at_checked(HEAD) else {
-            return Err(malformed(format!("{} bytes, and the scale alone takes {HEAD}", bytes.len())));
+            return Err(malformed(format!("{} bytes, fewer than the {HEAD} before the levels", bytes.len())));
         };
         let b = u32::from(head[0]);
         if !(1..=self.settings.bits).contains(&b) {
-            return Err(malformed(format!("{b} bits a component where 1 to {} were agreed", self.settings.bits)));
+            return Err(malformed(format!("{b} bits per component; the settings allow 1 to {}", self.settings.bits)));
         }
         let scale = f64::from_le_bytes(head[1..].try_into().expect("eight bytes"));
         if scale.is_sign_negative() && !scale.is_nan() || scale.is_infinite() {

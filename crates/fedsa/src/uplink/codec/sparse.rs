@@ -147,7 +147,7 @@ impl Count {
         let k = u32::from_le_bytes(head.try_into().expect("four bytes")) as usize;
         let (fewest, most) = (self.fewest(n, bits), self.of(n));
         if !(fewest..=most).contains(&k) {
-            return Err(malformed(format!("{k} of {n} components where {fewest} to {most} were agreed")));
+            return Err(malformed(format!("{k} of {n} components; the settings allow {fewest} to {most}")));
         }
         Ok((k, rest))
     }
@@ -211,7 +211,7 @@ impl Codec for Largest {
             bits::unpack(packed, width, &mut chosen);
         }
         if !chosen.is_sorted_by(|a, b| a < b) || chosen.last().is_some_and(|i| *i >= n as u64) {
-            return Err(malformed(format!("indices that do not increase, or reach {n}")));
+            return Err(malformed(format!("indices that do not increase, or not below {n}")));
         }
         out.fill(0.0);
         chosen.iter().zip(values).for_each(|(i, value)| out[*i as usize] = value);
@@ -303,7 +303,7 @@ impl Codec for Random {
             !grows,
             "unbiased",
             true,
-            "false with error feedback: what up to half of the components, scaled up, leave out grows from round to round",
+            "false with error feedback, whose stored error would grow from round to round with at most half of the components",
         )
     }
 }
