@@ -591,7 +591,7 @@ fn nodes_are_built_with_the_checks_of_a_run() {
     let newton = method("newton", "{}");
     let some = method("fedlsa", r#"{"step_size": 0.1, "local_steps": 5, "participants": 7}"#);
     for (method, link, expected) in [
-        (&fedlsa, &stale, "only the in-process engine computes at stale models"),
+        (&fedlsa, &stale, "only the in-process engine can compute at old models"),
         (&dasa, &air, "over the air only their sum arrives"),
         (&fedlsa, &many, "k"),
         (&some, &*EXACT, "participants"),
