@@ -23,7 +23,7 @@ pub struct ClientNode<'a> {
     digest: u64,
     /// The agent's number in the federation.
     agent: usize,
-    /// The place of its data in the field.
+    /// The place of the agent's data in the field.
     place: usize,
     seed: u64,
     feedback: Vec<f64>,
@@ -47,7 +47,7 @@ struct Log {
     seen: u32,
     /// The checksum of its last answer.
     answer: u32,
-    /// The checksum of the answer that its control last took for included; 0 for none.
+    /// The checksum of the answer that its control last assumed to be included; 0 for none.
     settled: u32,
 }
 

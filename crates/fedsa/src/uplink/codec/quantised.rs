@@ -26,13 +26,13 @@
 //! is the fraction of `Y / 2^F`, exactly, so `E q = Y / 2^F`, exactly: the only bias is the
 //! rounding of Y, at most `2^-(F+1) D`, beside the rounding of `x / s + 1`, its product with
 //! `2^(F-1) (2^b - 1)` and the decoder's, together below `2^-50 s`. For `b <= 20` the first
-//! is `2^-33` steps, against which a noise of up to D/2 would have to be averaged over some
-//! 2^64 components; for larger b it is below `2^-51 s` too. The dither that is
-//! subtracted is `(r + 1/2) / 2^F - 1/2`, so that the error is uniform on `2^F` points that
-//! are symmetric about 0, whatever Y: variance `D^2/12 (1 - 2^-2F)`.
-//! Two components share a draw of 64 bits. From 52 bits on, D is of the size of the rounding
-//! of s: every rounding is to nearest, draws nothing, and `|e_j| <= 2^-49 s`.
-//! Where s is subnormal, add the smallest subnormal number to every bound.
+//! is `2^-33` steps, which is visible only in a mean over about 2^64 components, as the noise is
+//! up to D/2; for larger b it is below `2^-51 s` too. The dither that is
+//! subtracted is `(r + 1/2) / 2^F - 1/2`, so that for every Y the error is uniform on `2^F`
+//! points that are symmetric about 0, with variance `D^2/12 (1 - 2^-2F)`.
+//! Two components share a draw of 64 bits. From 52 bits on, D has the size of the rounding
+//! error of s: all rounding is to nearest, without random draws, and `|e_j| <= 2^-49 s`.
+//! If s is subnormal, add the smallest subnormal number to every bound.
 //!
 //! **Special cases.** x = 0 is decoded as 0 for every b. If x contains an infinity or NaN, all
 //! components are decoded as NaN. Numbers up to the largest f64 are allowed; if subtracting the

@@ -175,8 +175,10 @@ impl Delay {
         require(self.max() <= MAX_DELAY, key, self.max(), &format!("a delay of at most {MAX_DELAY} rounds"))
     }
 
+    /// Checks that a trace suits this number of agents.
+    ///
     /// # Errors
-    /// When a trace has rows of other lengths than one per agent.
+    /// When a row of a trace has neither one delay nor one per agent.
     pub fn check_agents(&self, agents: usize) -> Result<()> {
         let Delay::Trace { delays } = self else { return Ok(()) };
         let odd = delays.iter().enumerate().find_map(|(t, row)| match row {
@@ -189,8 +191,10 @@ impl Delay {
         })
     }
 
+    /// Checks that a trace is long enough for a run.
+    ///
     /// # Errors
-    /// When a trace ends before the run does.
+    /// When the trace has fewer rounds than the run.
     pub fn check_rounds(&self, rounds: u64) -> Result<()> {
         match self {
             Delay::Trace { delays } if (delays.len() as u64) < rounds => {
