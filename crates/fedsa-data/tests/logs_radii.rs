@@ -6,17 +6,17 @@
 use fedsa::error::{BadInput, Result};
 use fedsa::kernel::Isa;
 use fedsa::linalg;
-use fedsa::methods::{self, Settings as Method};
+use fedsa::methods::{self, MethodSettings};
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::{Logs, Sources};
-use fedsa::problem::{Field, Files, Settings};
+use fedsa::problem::{Field, Files, ProblemSettings};
 use fedsa::record::OutputRule;
 use fedsa::round::{Run, Status};
 use fedsa::sampling::{Law, Sampling};
 use fedsa::theory::RoundSetting;
-use fedsa::theory::fedlsa::FedLsa;
+use fedsa::theory::fedlsa::FedLsaMean;
 use fedsa::theory::stability::{control_variates_radius, global_memory_radius, random_talk_radius};
 use fedsa::uplink::Uplink;
 use fedsa_data::{find::Places, logs};
@@ -70,7 +70,7 @@ fn assert_theory(field: &dyn Field, norm: &str, limits: [&str; 3], radii: [&str;
     printed(linalg::norm_sq(root).sqrt(), norm);
     for ((h, limit), radius) in PERIODS.into_iter().zip(limits).zip(radii) {
         let setting = RoundSetting::new(1.0, h).unwrap();
-        printed(FedLsa::new(systems, &setting).unwrap().bias_sq().unwrap().sqrt(), limit);
+        printed(FedLsaMean::new(systems, &setting).unwrap().bias_sq().unwrap().sqrt(), limit);
         printed(control_variates_radius(systems, &setting).unwrap(), radius);
         assert!(global_memory_radius(systems, &setting).unwrap() < 1.0, "FedHSA at H = {h}");
     }
@@ -92,7 +92,7 @@ fn cartpole_is_as_computed_elsewhere() {
 fn run<'a>(field: &'a dyn Field, uplink: &'a Uplink, kind: &str, json: &str, rounds: u64) -> Run<'a> {
     let entry = methods::KINDS.iter().find(|k| k.is_called(kind)).unwrap();
     let mut json = serde_json::Deserializer::from_str(json);
-    let method: Box<dyn Method> = (entry.read)(&mut <dyn erased_serde::Deserializer>::erase(&mut json)).unwrap();
+    let method: Box<dyn MethodSettings> = (entry.read)(&mut <dyn erased_serde::Deserializer>::erase(&mut json)).unwrap();
     let mut run = Run::new(field, &*method, uplink, OutputRule::Last, 0, vec![0.0; field.dim()]).unwrap();
     (0..rounds).for_each(|_| run.step());
     run
@@ -117,7 +117,7 @@ fn runs_do_what_the_radii_say() {
     println!("random talk {:e}, fixed period {:e}", left(&random, &*field), left(&stable, &*field));
     assert!(left(&random, &*field) < 1e-9, "{:e}", left(&random, &*field));
     // FedLSA sits on its limit, FedHSA on the root.
-    let limit = FedLsa::new(field.systems().unwrap(), &RoundSetting::new(1.0, 1000).unwrap()).unwrap().limit().unwrap();
+    let limit = FedLsaMean::new(field.systems().unwrap(), &RoundSetting::new(1.0, 1000).unwrap()).unwrap().limit().unwrap();
     let plain = run(&*field, &link, "fedlsa", &period(1000), 600);
     assert!(linalg::distance_sq(plain.theta(), &limit).sqrt() < 1e-8, "{:e}", linalg::distance_sq(plain.theta(), &limit).sqrt());
     let memory = run(&*field, &link, "fedhsa", &period(100), 6000);

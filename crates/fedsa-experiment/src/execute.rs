@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::{Cell, Plan};
 use super::results::{Recorded, Results, SeedResult};
-use crate::config::schema::Controls;
+use crate::config::schema::ControlStart;
 use crate::folder::{self, RunFolder};
 
 /// What the runs of a plan report while they are under way. Runs report from several threads.
@@ -376,7 +376,7 @@ impl Shared<'_> {
             (self.plan.field(job.cell), &self.plan.cells[job.cell], &self.metrics[self.plan.cells[job.cell].field]);
         let start = cell.start.of(job.seed, field.dim());
         let mut run = Run::new(field, &*cell.method.settings, &*cell.uplink, cell.output, job.seed, start)?;
-        if cell.method.controls == Controls::Ideal {
+        if cell.method.controls == ControlStart::Ideal {
             let ideal: Option<Vec<Vec<f64>>> = (0..field.agents()).map(|c| metrics.ideal_control(c).map(<[f64]>::to_vec)).collect();
             run.set_controls(&ideal.unwrap_or_default());
         }

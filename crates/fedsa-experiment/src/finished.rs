@@ -7,7 +7,7 @@ use fedsa::error::{BadInput, Result};
 use fedsa::record::{self, COUNTS, Ledger, METRICS, Observation, Outcome};
 use fedsa::round::Status;
 use fedsa_data::regular;
-use fedsa_data::trace::{self, Column, Trace};
+use fedsa_data::trace::{self, Trace, TraceColumn};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
@@ -155,15 +155,15 @@ fn flatten(value: &Value, key: &str, out: &mut BTreeMap<String, Value>) {
 /// The runs of a trace: for every method and point, its seeds in order.
 fn runs_of(table: &Trace) -> Option<HashMap<(String, String), Vec<SeedResult>>> {
     let text = |name: &str| match table.column(name)? {
-        Column::Str(values) => Some(values),
+        TraceColumn::Str(values) => Some(values),
         _ => None,
     };
     let whole = |name: &str| match table.column(name)? {
-        Column::I64(values) => Some(values),
+        TraceColumn::I64(values) => Some(values),
         _ => None,
     };
     let number = |name: &str| match table.column(name)? {
-        Column::OptF64(values) => Some(values),
+        TraceColumn::OptF64(values) => Some(values),
         _ => None,
     };
     let (methods, points, outcomes, seeds) = (text("method")?, text("point")?, text("outcome")?, whole("seed")?);

@@ -8,8 +8,8 @@
 
 use fedsa::error::{BadInput, Result};
 use fedsa::methods::{Drift, Half, Method, Setting};
-use fedsa::problem::memory::{Memory, matrix, vectors, worker};
-use fedsa::problem::{Field, Settings as Problem};
+use fedsa::problem::memory::{MemoryEstimate, matrix, vectors, worker};
+use fedsa::problem::{Field, ProblemSettings};
 use fedsa::sampling::Sampling;
 use fedsa::theory::predict::{Forecast, MeanSquareRadius};
 use fedsa::uplink::medium::delay::Delay;
@@ -29,7 +29,7 @@ const PROGRAM: f64 = 20e6;
 ///
 /// # Errors
 /// When a file cannot be read, or a setting has no size.
-pub fn of_problem(problem: &dyn Problem, sampling: Sampling, places: &Places) -> Result<Memory> {
+pub fn of_problem(problem: &dyn ProblemSettings, sampling: Sampling, places: &Places) -> Result<MemoryEstimate> {
     problem.memory(&DiskFiles::new(places.clone()), sampling, rayon::current_num_threads())
 }
 
@@ -39,7 +39,7 @@ pub fn of_problem(problem: &dyn Problem, sampling: Sampling, places: &Places) ->
 ///
 /// # Errors
 /// When they do not fit, or the size of one is not known.
-pub fn problems(sizes: Vec<Result<Memory>>) -> Result<Problems, (usize, BadInput)> {
+pub fn problems(sizes: Vec<Result<MemoryEstimate>>) -> Result<Problems, (usize, BadInput)> {
     let mut all = Vec::with_capacity(sizes.len());
     for (i, memory) in sizes.into_iter().enumerate() {
         let inside = |e: BadInput| if e.key.starts_with("sampling") { e } else { e.inside("problem") };

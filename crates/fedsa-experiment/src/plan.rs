@@ -19,7 +19,7 @@ use toml::{Table, Value};
 
 use super::{memory, resolve};
 use crate::config::link;
-use crate::config::schema::{Centre, Controls, Refused};
+use crate::config::schema::{Centre, ControlStart, Refused};
 use crate::config::{Experiment, MethodSpec, Point, Reader, RunSpec, Start};
 use crate::error::Failure;
 
@@ -431,7 +431,7 @@ impl Cell {
                 Some(limit.map_err(|e| e.inside(&format!("{place}.measure_from")))?)
             }
         };
-        if method.controls == Controls::Ideal {
+        if method.controls == ControlStart::Ideal {
             let known = field.root().is_some() && field.has_mean();
             require(known, "controls", "\"ideal\"", "ideal only where theta* and the mean operators are known").map_err(inside)?;
         }

@@ -7,10 +7,10 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use fedsa::kernel::{Isa, LANES, Lanes};
-use fedsa::methods::{Settings as Method, fedlsa::FedLsa, scafflsa::Scafflsa};
+use fedsa::methods::{MethodSettings, fedlsa::FedLsa, scafflsa::Scafflsa};
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::mrp::{RandomMrp, Scope};
-use fedsa::problem::{Field, NoFiles, Problem, Sampled, Settings};
+use fedsa::problem::{Field, NoFiles, Problem, ProblemSettings, Sampled};
 use fedsa::random::{ALL, Purpose, Stream, stream};
 use fedsa::record::OutputRule;
 use fedsa::round::Run;
@@ -152,7 +152,7 @@ fn scalar() {
     report("scalar", time((AGENTS * STEPS) as f64, 7, leg));
 }
 
-fn method(name: &str, local_steps: usize) -> Box<dyn Method> {
+fn method(name: &str, local_steps: usize) -> Box<dyn MethodSettings> {
     let step_size = StepSize::Constant(0.01);
     match name {
         "fedlsa" => Box::new(FedLsa { step_size, local_steps, global_step_size: 1.0, participants: None }),
@@ -388,7 +388,7 @@ fn codecs() {
 fn links() {
     let with = |codec: Box<dyn Codec>| Uplink { codec, ..Uplink::default() };
     let mut lossy = Uplink::default();
-    medium::Settings::install(&Erasure { success: 0.6 }, &mut lossy).expect("a probability");
+    medium::MediumSettings::install(&Erasure { success: 0.6 }, &mut lossy).expect("a probability");
     let links = [
         ("no link given", Uplink::default()),
         ("exact codec given", with(Box::new(Exact))),

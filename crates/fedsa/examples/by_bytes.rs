@@ -11,10 +11,10 @@ use std::thread;
 
 use fedsa::error::Result;
 use fedsa::kernel::Isa;
-use fedsa::methods::{Settings, scafflsa::Scafflsa};
+use fedsa::methods::{MethodSettings, scafflsa::Scafflsa};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::garnet::Garnet;
-use fedsa::problem::{NoFiles, Settings as _};
+use fedsa::problem::{NoFiles, ProblemSettings as _};
 use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::Sampling;
@@ -25,7 +25,7 @@ const SEED: u64 = 7;
 
 fn main() -> Result<()> {
     // Six of ten agents take part in a round, drawn anew each time.
-    let method: &dyn Settings = &Scafflsa { participants: Some(6), ..Scafflsa::new(0.1, 100) };
+    let method: &dyn MethodSettings = &Scafflsa { participants: Some(6), ..Scafflsa::new(0.1, 100) };
     let field = Garnet { agents: 10, ..Garnet::default() }.field(&NoFiles, Sampling::default(), Isa::best())?;
     let uplink = Uplink::default();
     let start = vec![0.0; field.dim()];

@@ -6,10 +6,10 @@
 
 use fedsa::error::Result;
 use fedsa::kernel::Isa;
-use fedsa::methods::{self, Settings as Method};
+use fedsa::methods::{self, MethodSettings};
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::noise::Noise;
-use fedsa::problem::{Field, NoFiles, Settings};
+use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
@@ -64,7 +64,7 @@ fn link(codec: &str, error_feedback: bool, media: &[&str], downlink: &str) -> Re
 }
 
 /// The simplest method of a kind that can be read: with the fewest of a few settings; none when a setting is not the kind's.
-fn method(kind: &str, participants: Option<usize>) -> Option<Box<dyn Method>> {
+fn method(kind: &str, participants: Option<usize>) -> Option<Box<dyn MethodSettings>> {
     let all = [
         "",
         r#""step_size": 0.05"#,
@@ -83,7 +83,7 @@ fn method(kind: &str, participants: Option<usize>) -> Option<Box<dyn Method>> {
 }
 
 /// What becomes of a method over a link.
-fn entry(field: &dyn Field, method: &dyn Method, link: &Uplink) -> String {
+fn entry(field: &dyn Field, method: &dyn MethodSettings, link: &Uplink) -> String {
     let run = link.check(field.agents(), field.dim()).and_then(|()| {
         method.check(field.agents())?;
         Run::new(field, method, link, OutputRule::Last, 0, vec![0.0; field.dim()])

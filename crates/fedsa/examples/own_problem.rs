@@ -15,7 +15,7 @@
 use fedsa::error::Result;
 use fedsa::kernel::Isa;
 use fedsa::linalg::Mat;
-use fedsa::methods::{Settings, fedhsa::FedHsa, fedlsa::FedLsa, scafflsa::Scafflsa};
+use fedsa::methods::{MethodSettings, fedhsa::FedHsa, fedlsa::FedLsa, scafflsa::Scafflsa};
 use fedsa::problem::facts::Facts;
 use fedsa::problem::law::FiniteLaw;
 use fedsa::problem::objective::Objective;
@@ -136,7 +136,7 @@ impl Objective for Regression {
 }
 
 /// `||theta - theta*||^2` of the mean iterate of the last 200 of 400 rounds.
-fn error(field: &dyn Field, method: &dyn Settings) -> Result<f64> {
+fn error(field: &dyn Field, method: &dyn MethodSettings) -> Result<f64> {
     method.check(field.agents())?;
     let uplink = Uplink::default();
     let mut run = Run::new(field, method, &uplink, OutputRule::TailAfter(200), 0, vec![0.0; field.dim()])?;

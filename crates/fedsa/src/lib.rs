@@ -15,7 +15,7 @@
 //! use fedsa::kernel::Isa;
 //! use fedsa::methods::{self, fedlsa::FedLsa, scafflsa::Scafflsa};
 //! use fedsa::problem::garnet::{Garnet, Heterogeneity};
-//! use fedsa::problem::{Field, NoFiles, Settings};
+//! use fedsa::problem::{Field, NoFiles, ProblemSettings};
 //! use fedsa::record::{Metrics, OutputRule};
 //! use fedsa::round::Run;
 //! use fedsa::sampling::Sampling;
@@ -23,7 +23,7 @@
 //! use fedsa::uplink::Uplink;
 //!
 //! /// `||theta_t - theta*||^2` after 300 rounds from zero.
-//! fn error_of(method: &dyn methods::Settings, field: &dyn Field) -> Result<f64> {
+//! fn error_of(method: &dyn methods::MethodSettings, field: &dyn Field) -> Result<f64> {
 //!     method.check(field.agents())?;
 //!     let uplink = Uplink::default();
 //!     let start = vec![0.0; field.dim()];
@@ -46,7 +46,7 @@
 //! let (biased, unbiased) = (error_of(&fedlsa, &*field)?, error_of(&scafflsa, &*field)?);
 //!
 //! let setting = RoundSetting::new(step_size, local_steps as u64)?;
-//! let bias = theory::fedlsa::FedLsa::new(field.systems().unwrap(), &setting)?.bias_sq()?;
+//! let bias = theory::fedlsa::FedLsaMean::new(field.systems().unwrap(), &setting)?.bias_sq()?;
 //! println!("predicted squared bias of FedLSA {bias:.2e}");
 //! assert!((0.5..2.0).contains(&(biased / bias)));
 //! assert!(unbiased < 0.1 * biased);

@@ -93,7 +93,7 @@ pub fn find(name: &str) -> Option<&'static Preset> {
 
 impl Preset {
     /// The kind of its method.
-    pub fn method(&self) -> &'static Kind<dyn methods::Settings> {
+    pub fn method(&self) -> &'static Kind<dyn methods::MethodSettings> {
         methods::KINDS.iter().find(|kind| kind.is_called(self.method)).expect("a preset names a kind of method")
     }
 

@@ -15,7 +15,7 @@ use fedsa::record::{Metrics, OutputRule};
 use fedsa::round::Run;
 use fedsa::sampling::Law;
 use fedsa::theory::RoundSetting;
-use fedsa::theory::fedlsa::FedLsa;
+use fedsa::theory::fedlsa::FedLsaMean;
 use fedsa::theory::stability::{control_variates_radius, global_memory_radius, plain_radius, random_talk_radius};
 
 const HETEROGENEITIES: [Heterogeneity; 4] =
@@ -27,7 +27,7 @@ fn rounds_to_rest(radius: f64) -> u64 {
     (1e-16f64.ln() / radius.ln()).ceil() as u64 + 10
 }
 
-fn by_period(kind: &str, eta: f64, h: u64, alpha: f64) -> Box<dyn fedsa::methods::Settings> {
+fn by_period(kind: &str, eta: f64, h: u64, alpha: f64) -> Box<dyn fedsa::methods::MethodSettings> {
     method(kind, &format!(r#"{{"step_size": {eta}, "local_steps": {h}, "global_step_size": {alpha}}}"#))
 }
 
@@ -56,7 +56,7 @@ fn fedlsa_lands_on_its_limit() {
         for (eta, h, alpha) in [(1.0, 2, 1.0), (1.0, 2, 0.6), (0.5, 7, 1.0), (1.0, 40, 1.3), (0.05, 1000, 1.0)] {
             let what = format!("{heterogeneity:?}, eta {eta}, H {h}, alpha_g {alpha}");
             let setting = RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
-            let limit = FedLsa::new(systems, &setting).unwrap().limit().unwrap();
+            let limit = FedLsaMean::new(systems, &setting).unwrap().limit().unwrap();
             let rounds = rounds_to_rest(plain_radius(systems, &setting).unwrap());
             let run = run_for(&*field, &*by_period("fedlsa", eta, h, alpha), 0, &[1.0; 4], rounds);
             let off = distance(run.theta(), &limit);
@@ -134,7 +134,7 @@ fn agents_count_by_their_weights() {
     let counts = [5.0, 20.0, 75.0, 11.0];
     assert!(field.weights().iter().zip(counts).all(|(p, n)| (p - n / 111.0).abs() < 1e-16));
     let setting = RoundSetting::new(0.2, 5).unwrap();
-    let limit = FedLsa::new(systems, &setting).unwrap().limit().unwrap();
+    let limit = FedLsaMean::new(systems, &setting).unwrap().limit().unwrap();
     assert!(distance(&limit, root) > 1e-3);
     let theta = |kind| run_for(&*field, &*by_period(kind, 0.2, 5, 1.0), 0, &[1.0; 3], 2000).theta().to_vec();
     assert!(distance(&theta("fedlsa"), &limit) < 1e-12);
@@ -245,7 +245,7 @@ fn a_ball_that_holds_everything_projects_nothing() {
     for (name, problem) in problems(19) {
         let field = field(&*problem, Law::Iid);
         let start = vec![0.3; field.dim()];
-        let theta = |settings: &dyn fedsa::methods::Settings| run_for(&*field, settings, 5, &start, 50).theta().to_vec();
+        let theta = |settings: &dyn fedsa::methods::MethodSettings| run_for(&*field, settings, 5, &start, 50).theta().to_vec();
         assert_eq!(bits(&theta(&*projected)), bits(&theta(&*by_period("fedlsa", 0.05, 7, 0.9))), "{name}");
         assert!((linalg::norm_sq(&theta(&*tight)).sqrt() - 0.01).abs() < 1e-15, "{name}");
     }

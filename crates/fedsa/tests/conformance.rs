@@ -17,7 +17,7 @@ use fedsa::uplink::Uplink;
 const ROUNDS: u64 = 6;
 
 /// `theta_t` after every round, from halves in threads that share only bytes.
-fn by_bytes(field: &dyn Field, method: &dyn fedsa::methods::Settings, seed: u64) -> Vec<Vec<u64>> {
+fn by_bytes(field: &dyn Field, method: &dyn fedsa::methods::MethodSettings, seed: u64) -> Vec<Vec<u64>> {
     let uplink = Uplink::default();
     let federation = &Federation::new(method, &uplink, field.weights().to_vec(), seed, vec![0.0; field.dim()]).unwrap();
     std::thread::scope(|scope| {
@@ -61,7 +61,7 @@ fn by_bytes(field: &dyn Field, method: &dyn fedsa::methods::Settings, seed: u64)
 }
 
 /// A name, a problem, and a method that works on it.
-type Pair = (String, Box<dyn Field>, Box<dyn fedsa::methods::Settings>);
+type Pair = (String, Box<dyn Field>, Box<dyn fedsa::methods::MethodSettings>);
 
 /// Every method with small problems that it works on.
 fn pairs(agents: usize, participants: Option<usize>, law: Law) -> Vec<Pair> {
@@ -167,16 +167,17 @@ fn results_do_not_depend_on_threads_or_instruction_sets() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
             let mut out = Vec::new();
-            let mut add = |problem: &dyn fedsa::problem::Settings, law, methods: Vec<(&str, Box<dyn fedsa::methods::Settings>)>| {
-                let sampling = fedsa::sampling::Sampling { kind: law, ..Default::default() };
-                let field = problem.field(&fedsa::problem::NoFiles, sampling, isa).unwrap();
-                for (_, method) in methods {
-                    let uplink = Uplink::default();
-                    let mut engine = run(&*field, &*method, &uplink, 5);
-                    (0..4).for_each(|_| engine.step());
-                    out.push(bits(engine.theta()));
-                }
-            };
+            let mut add =
+                |problem: &dyn fedsa::problem::ProblemSettings, law, methods: Vec<(&str, Box<dyn fedsa::methods::MethodSettings>)>| {
+                    let sampling = fedsa::sampling::Sampling { kind: law, ..Default::default() };
+                    let field = problem.field(&fedsa::problem::NoFiles, sampling, isa).unwrap();
+                    for (_, method) in methods {
+                        let uplink = Uplink::default();
+                        let mut engine = run(&*field, &*method, &uplink, 5);
+                        (0..4).for_each(|_| engine.step());
+                        out.push(bits(engine.theta()));
+                    }
+                };
             for law in [Law::Iid, Law::Markov] {
                 for (_, problem) in problems(203) {
                     add(&*problem, law, methods(None).into_iter().chain(methods(Some(77))).collect());
@@ -202,7 +203,7 @@ fn results_do_not_depend_on_threads_or_instruction_sets() {
 #[test]
 fn a_block_that_threads_share_gives_the_same_bits() {
     let mut lossy = Uplink::default();
-    fedsa::uplink::medium::Settings::install(&fedsa::uplink::medium::erasure::Erasure { success: 0.6 }, &mut lossy).unwrap();
+    fedsa::uplink::medium::MediumSettings::install(&fedsa::uplink::medium::erasure::Erasure { success: 0.6 }, &mut lossy).unwrap();
     let links = [Uplink::default(), lossy];
     let wide = fedsa::problem::mrp::RandomMrp { agents: 8, states: 30, features: 20, ..Default::default() };
     let all = |threads: usize| -> Vec<Vec<u64>> {

@@ -5,7 +5,7 @@ use fedsa::kernel::{Isa, LANES, Lanes, flat};
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::mrp::{Discount, RandomMrp, Scope};
 use fedsa::problem::noise::Noise;
-use fedsa::problem::{Field, NoFiles, Settings, linear::LinearSystems};
+use fedsa::problem::{Field, NoFiles, ProblemSettings, linear::LinearSystems};
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
 
@@ -41,10 +41,10 @@ fn after_leg(field: &dyn Field, agents: &[usize], etas: &[f64]) -> Vec<u64> {
     bits
 }
 
-fn fields() -> Vec<(&'static str, Box<dyn Settings>)> {
+fn fields() -> Vec<(&'static str, Box<dyn ProblemSettings>)> {
     let garnet = |features, heterogeneity| Box::new(Garnet { agents: 11, features, heterogeneity, ..Garnet::default() });
     vec![
-        ("garnet, one chunk", garnet(8, Heterogeneity::Independent) as Box<dyn Settings>),
+        ("garnet, one chunk", garnet(8, Heterogeneity::Independent) as Box<dyn ProblemSettings>),
         ("garnet, padded chunk", garnet(3, Heterogeneity::TwoKernels)),
         ("garnet, two chunks", garnet(13, Heterogeneity::Low)),
         ("garnet, three chunks", garnet(20, Heterogeneity::Identical)),

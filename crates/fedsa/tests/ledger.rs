@@ -5,7 +5,7 @@ mod common;
 use common::{EXACT, Halves, field, link, method, methods, on_the_wire, problems, run, run_for, small_garnet};
 use fedsa::error::Result;
 use fedsa::message::{Envelope, HEADER_BYTES, Message, Part, TELL};
-use fedsa::methods::Settings;
+use fedsa::methods::MethodSettings;
 use fedsa::problem::calls::Calls;
 use fedsa::problem::garnet::Heterogeneity;
 use fedsa::problem::linear::LinearSystems;
@@ -22,7 +22,7 @@ const ROUNDS: u64 = 6;
 const SEED: u64 = 5;
 
 /// What passes between halves that exchange bytes, counted where it passes, and where they end.
-fn by_bytes(field: &dyn Field, method: &dyn Settings, uplink: &Uplink) -> (Ledger, Vec<f64>) {
+fn by_bytes(field: &dyn Field, method: &dyn MethodSettings, uplink: &Uplink) -> (Ledger, Vec<f64>) {
     let mut halves = Halves::new(field, method, uplink, SEED).unwrap();
     (0..ROUNDS).for_each(|_| halves.round());
     (halves.ledger, halves.server.theta().to_vec())
@@ -62,7 +62,7 @@ fn every_method_costs_what_its_rounds_say() {
     let problem = small_garnet(agents, Heterogeneity::Independent);
     for (law, batch, per_step) in [(Law::Mean, 1, 0), (Law::Iid, 1, 1), (Law::Iid, 3, 3), (Law::Markov, 2, 2)] {
         let sampling = Sampling { kind: law, batch, ..Sampling::default() };
-        let field = fedsa::problem::Settings::field(&problem, &NoFiles, sampling, fedsa::kernel::Isa::best()).unwrap();
+        let field = fedsa::problem::ProblemSettings::field(&problem, &NoFiles, sampling, fedsa::kernel::Isa::best()).unwrap();
         let d = field.dim();
         // 27 bytes besides parts, six of a part's, eight a number.
         let vector = 8 * (27 + 6 + 8 * d as u64);

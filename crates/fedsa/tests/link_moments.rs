@@ -7,15 +7,15 @@ mod common;
 use common::{Mean, field, follows, link, method, small_garnet};
 use fedsa::kernel::Isa;
 use fedsa::linalg;
-use fedsa::methods::Settings as Method;
+use fedsa::methods::MethodSettings;
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::systems::Moments;
-use fedsa::problem::{Field, NoFiles, Settings};
+use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::theory::RoundSetting;
-use fedsa::theory::exact_mse::{Arrivals, Controls, FedLsaMse};
+use fedsa::theory::exact_mse::{ArrivalLaw, FedLsaMse, InitialControls};
 use fedsa::theory::leg::AffineLeg;
 use fedsa::theory::link::LinkLaw;
 use fedsa::theory::map::LinearMap;
@@ -44,7 +44,13 @@ fn recorded() -> Vec<u64> {
 }
 
 /// Means over seeds of what `see` reads after each round.
-fn means(field: &dyn Field, method: &dyn Method, uplink: &Uplink, start: &[f64], see: impl Fn(&Run<'_>) -> Vec<f64>) -> Vec<Vec<Mean>> {
+fn means(
+    field: &dyn Field,
+    method: &dyn MethodSettings,
+    uplink: &Uplink,
+    start: &[f64],
+    see: impl Fn(&Run<'_>) -> Vec<f64>,
+) -> Vec<Vec<Mean>> {
     method.check(field.agents()).unwrap();
     let mut means: Vec<Vec<Mean>> = vec![Vec::new(); ROUNDS as usize];
     for seed in 0..SEEDS {
@@ -76,10 +82,10 @@ fn off(means: &[Vec<Mean>], expected: impl IntoIterator<Item = Vec<f64>>) -> Vec
 const START: [f64; 3] = [2.0, -1.0, 0.5];
 
 /// Holds the exact error of a method without memory to runs, and its twins to fail.
-fn exact(what: &str, field: &dyn Field, settings: &dyn Method, uplink: &Uplink) {
+fn exact(what: &str, field: &dyn Field, settings: &dyn MethodSettings, uplink: &Uplink) {
     let root = field.root().unwrap();
     let seen = means(field, settings, uplink, &START, |run| vec![linalg::distance_sq(run.theta(), root)]);
-    let of = |uplink: &Uplink| Forecast::over(field, settings, uplink).curve(&START, &Controls::Zero, &recorded());
+    let of = |uplink: &Uplink| Forecast::over(field, settings, uplink).curve(&START, &InitialControls::Zero, &recorded());
     let mse = |uplink: &Uplink| of(uplink).unwrap().into_iter().map(|point| vec![point.mse()]);
     follows(&off(&seen, mse(uplink))).unwrap_or_else(|e| panic!("{what}: {e}"));
     if !uplink.is_clear() && field.sampling().kind == Law::Iid {
@@ -119,12 +125,12 @@ fn weights_that_are_not_random_are_told_from_those_that_are() {
     let settings = method("fedlsa", r#"{"step_size": 1.5, "local_steps": 4}"#);
     let uplink = link(EXACT, false, &[ERASURE]).unwrap();
     let seen = means(&*field, &*settings, &uplink, &START, |run| vec![linalg::distance_sq(run.theta(), root)]);
-    let curve = |arrivals: Arrivals| {
+    let curve = |arrivals: ArrivalLaw| {
         let points = FedLsaMse::arriving(systems, Some(&moments), &setting, 1, &arrivals).unwrap().curve(&START, &recorded()).unwrap();
         points.into_iter().map(|point| vec![point.mse()])
     };
-    follows(&off(&seen, curve(Arrivals::by_factors(0.6, 0.6, 0.0, 3)))).unwrap();
-    assert!(follows(&off(&seen, curve(Arrivals::by_factors(0.6, 0.36, 0.0, 3)))).is_err(), "a gain of 0.6 is no loss");
+    follows(&off(&seen, curve(ArrivalLaw::by_factors(0.6, 0.6, 0.0, 3)))).unwrap();
+    assert!(follows(&off(&seen, curve(ArrivalLaw::by_factors(0.6, 0.36, 0.0, 3)))).is_err(), "a gain of 0.6 is no loss");
 }
 
 #[test]
@@ -140,7 +146,7 @@ fn the_error_of_few_participants_is_exact() {
     // All agents' curve is another.
     let root = field.root().unwrap();
     let seen = means(&*field, &*few(2), &clear, &START, |run| vec![linalg::distance_sq(run.theta(), root)]);
-    let all = Forecast::over(&*field, &*few(3), &clear).curve(&START, &Controls::Zero, &recorded()).unwrap();
+    let all = Forecast::over(&*field, &*few(3), &clear).curve(&START, &InitialControls::Zero, &recorded()).unwrap();
     assert!(follows(&off(&seen, all.into_iter().map(|point| vec![point.mse()]))).is_err());
 }
 
@@ -164,7 +170,7 @@ fn the_error_over_constant_delays_is_exact() {
     let (uplink, root) = (link(EXACT, false, &[&first]).unwrap(), field.root().unwrap());
     let seen = means(&*field, &*delayed, &uplink, &START, |run| vec![linalg::distance_sq(run.theta(), root)]);
     let other = Forecast::over(&*field, &*delayed, &link(EXACT, false, &[&nothing]).unwrap());
-    let other = other.curve(&START, &Controls::Zero, &recorded()).unwrap();
+    let other = other.curve(&START, &InitialControls::Zero, &recorded()).unwrap();
     assert!(follows(&off(&seen, other.into_iter().map(|point| vec![point.mse()]))).is_err());
 }
 
@@ -365,7 +371,7 @@ fn floors_over_links_are_where_curves_end_and_steps_are_stable() {
         let uplink = link(EXACT, false, media).unwrap();
         let forecast = Forecast::over(&*field, &*fedlsa, &uplink);
         assert_eq!(forecast.outlook().regime(), Regime::Stable);
-        let end = forecast.curve(&[1.0; 4], &Controls::Zero, &[20_000]).unwrap()[0].mse();
+        let end = forecast.curve(&[1.0; 4], &InitialControls::Zero, &[20_000]).unwrap()[0].mse();
         assert!((end / forecast.floor().unwrap().mse() - 1.0).abs() < 1e-9);
         let edge = forecast.largest_stable_step().unwrap();
         assert!(edge.in_mean_square && edge.step > 0.5, "{media:?}: {edge:?}");

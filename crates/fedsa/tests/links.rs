@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Halves, bits, field, link, method, methods, on_the_wire, problems, run};
-use fedsa::methods::Settings as Method;
+use fedsa::methods::MethodSettings;
 use fedsa::problem::Field;
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::noise::Noise;
@@ -46,7 +46,7 @@ fn links() -> Vec<(&'static str, Uplink)> {
 
 const ROUNDS: u64 = 8;
 
-fn suits(field: &dyn Field, method: &dyn Method, uplink: &Uplink) -> bool {
+fn suits(field: &dyn Field, method: &dyn MethodSettings, uplink: &Uplink) -> bool {
     Run::new(field, method, uplink, OutputRule::Last, 5, vec![0.0; field.dim()]).is_ok()
 }
 
@@ -112,7 +112,7 @@ fn threads_checkpoints_and_links_go_together() {
 }
 
 /// `|sum_c p_c xi_c|` after some rounds.
-fn control_sum(field: &dyn Field, method: &dyn Method, uplink: &Uplink, rounds: u64) -> f64 {
+fn control_sum(field: &dyn Field, method: &dyn MethodSettings, uplink: &Uplink, rounds: u64) -> f64 {
     let mut engine = run(field, method, uplink, 5);
     (0..rounds).for_each(|_| engine.step());
     let controls = engine.controls().expect("control variates");
@@ -164,7 +164,7 @@ fn afresh_forgets_what_links_add_where_the_letter_adds_it_up() {
 }
 
 /// `||theta - theta*||^2` after some rounds.
-fn error_after(field: &dyn Field, method: &dyn Method, uplink: &Uplink, rounds: u64) -> f64 {
+fn error_after(field: &dyn Field, method: &dyn MethodSettings, uplink: &Uplink, rounds: u64) -> f64 {
     let mut engine = run(field, method, uplink, 5);
     (0..rounds).for_each(|_| engine.step());
     fedsa::linalg::distance_sq(engine.theta(), field.root().unwrap())

@@ -225,7 +225,7 @@ fn halves_take_or_refuse_any_message_without_panic() {
             let refused = server.receive(answers).refused;
             (refused.into_iter().map(|(i, _)| i).collect::<Vec<_>>(), server.save())
         };
-        // One who was not asked is refused alone; the same answer twice is one; without any theta stays as it is.
+        // Only the answer of an agent that was not asked is refused; a repeated answer counts once; without answers theta does not change.
         let agent = to[0];
         let answer = client(agent).handle(&bytes[0]).unwrap().unwrap();
         let (refused, alone) = answers(&[(agent, answer.clone())]);

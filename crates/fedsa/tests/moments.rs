@@ -12,12 +12,12 @@ use fedsa::problem::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::noise::Noise;
 use fedsa::problem::systems::Moments;
-use fedsa::problem::{Field, NoFiles, Settings};
+use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::record::Metrics;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::theory::RoundSetting;
-use fedsa::theory::exact_mse::{Controls, FedLsaMse, ScafflsaMse};
-use fedsa::theory::fedlsa::FedLsa;
+use fedsa::theory::exact_mse::{FedLsaMse, InitialControls, ScafflsaMse};
+use fedsa::theory::fedlsa::FedLsaMean;
 use fedsa::theory::map::LinearMap;
 use fedsa::theory::scaffnew::{Scaffnew, ScaffnewState};
 use fedsa::theory::stability::ControlVariates;
@@ -61,7 +61,7 @@ fn the_mean_iterate_of_fedlsa_is_exact() {
     for (eta, h, alpha) in [(1.0, 3, 1.0), (0.5, 8, 0.7), (1.0, 1, 1.2)] {
         let setting = RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
         let seen = means(&*field, &*method("fedlsa", &json(&setting)), &start, 2000, &recorded(), |run| run.theta().to_vec());
-        let theory = FedLsa::new(field.systems().unwrap(), &setting).unwrap();
+        let theory = FedLsaMean::new(field.systems().unwrap(), &setting).unwrap();
         follows(&off(&seen, theory.mean(&start, &recorded()))).unwrap();
         if h > 1 {
             let mut unbiased = theory;
@@ -79,7 +79,7 @@ fn few_participants_have_the_same_mean_iterate() {
     let start = [2.0, -1.0, 0.5, 1.0];
     let settings = method("fedlsa", r#"{"step_size": 1.0, "local_steps": 5, "participants": 2}"#);
     let seen = means(&*field, &*settings, &start, 2000, &recorded(), |run| run.theta().to_vec());
-    let theory = FedLsa::new(field.systems().unwrap(), &setting).unwrap();
+    let theory = FedLsaMean::new(field.systems().unwrap(), &setting).unwrap();
     follows(&off(&seen, theory.mean(&start, &recorded()))).unwrap();
 }
 
@@ -95,7 +95,7 @@ fn the_mean_square_error_is_exact() {
             let curve = |moments: &[Moments], batch, kind| {
                 let points = match kind {
                     "fedlsa" => FedLsaMse::new(systems, moments, &setting, batch).unwrap().curve(&start, &recorded()),
-                    _ => ScafflsaMse::new(systems, moments, &setting, batch, &Controls::Zero).unwrap().curve(&start, &recorded()),
+                    _ => ScafflsaMse::new(systems, moments, &setting, batch, &InitialControls::Zero).unwrap().curve(&start, &recorded()),
                 };
                 points.unwrap().into_iter().map(|point| vec![point.mse()]).collect::<Vec<_>>()
             };

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use common::{EXACT, bits, method};
 use fedsa::kernel::Isa;
 use fedsa::linalg::distance_sq;
-use fedsa::methods::Settings as Method;
+use fedsa::methods::MethodSettings;
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::noise::Noise;
-use fedsa::problem::{Field, NoFiles, Settings as _};
+use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::record::OutputRule;
 use fedsa::round::Run;
@@ -80,7 +80,7 @@ struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    fn new(field: &'a dyn Field, method: &'a dyn Method, uplink: &'a Uplink, habits: Habits) -> Self {
+    fn new(field: &'a dyn Field, method: &'a dyn MethodSettings, uplink: &'a Uplink, habits: Habits) -> Self {
         let federation = Federation::new(method, uplink, field.weights().to_vec(), SEED, vec![0.0; field.dim()]).unwrap();
         let nodes: Vec<_> = (0..field.agents()).map(|c| ClientNode::new(&federation, field, c, c).unwrap()).collect();
         let server = ServerNode::new(&federation).unwrap();
@@ -318,7 +318,7 @@ fn exchange_of(bytes: &[u8]) -> u8 {
     bytes[1]
 }
 
-fn scafflsa(rest: &str) -> Box<dyn Method> {
+fn scafflsa(rest: &str) -> Box<dyn MethodSettings> {
     method("scafflsa", &format!(r#"{{"step_size": 0.1, "local_steps": 5{rest}}}"#))
 }
 
@@ -358,7 +358,7 @@ fn a_hostile_network_keeps_nobody_from_the_root() {
     let field = six();
     let alike = common::field(&common::linear(&[([[1.0, 0.3, 0.0], [-0.2, 1.5, 0.1], [0.0, 0.4, 0.8]], [1.0, -2.0, 0.5]); 6]), Law::Mean);
     let random = |rest: &str| method("scafflsa-random", &format!(r#"{{"step_size": 0.1, "talk_probability": 0.2{rest}}}"#));
-    type Case<'a> = (&'a str, &'a dyn Field, Box<dyn Method>, u64);
+    type Case<'a> = (&'a str, &'a dyn Field, Box<dyn MethodSettings>, u64);
     let cases: [Case<'_>; 8] = [
         ("scafflsa", &*field, scafflsa(""), 40_000),
         ("scafflsa, acknowledged", &*field, scafflsa(r#", "rule": "acknowledged""#), 40_000),
@@ -591,7 +591,7 @@ fn nodes_are_built_with_the_checks_of_a_run() {
     let newton = method("newton", "{}");
     let some = method("fedlsa", r#"{"step_size": 0.1, "local_steps": 5, "participants": 7}"#);
     for (method, link, expected) in [
-        (&fedlsa, &stale, "only the in-process engine computes at stale models"),
+        (&fedlsa, &stale, "only the in-process engine can compute at old models"),
         (&dasa, &air, "over the air only their sum arrives"),
         (&fedlsa, &many, "k"),
         (&some, &*EXACT, "participants"),
@@ -630,7 +630,7 @@ fn nodes_are_built_with_the_checks_of_a_run() {
 fn nodes_own_what_they_are_given_a_share_of() {
     let field: Arc<dyn Field> = six().into();
     let node: ClientNode<'static> = {
-        let method: Arc<dyn Method> = scafflsa("").into();
+        let method: Arc<dyn MethodSettings> = scafflsa("").into();
         let federation = Federation::new(method, Arc::new(Uplink::default()), field.weights().to_vec(), SEED, vec![0.0; 3]).unwrap();
         ClientNode::new(&federation, Arc::clone(&field), 2, 2).unwrap()
     };

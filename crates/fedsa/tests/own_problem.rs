@@ -9,12 +9,12 @@ use common::{Mean, bits, distance, follows, noise_of, run_for, run_from};
 use example::Regression;
 use fedsa::kernel::Isa;
 use fedsa::linalg::{self, Mat};
-use fedsa::methods::{Settings, fedhsa::FedHsa, fedlsa::FedLsa, scafflsa::Scafflsa};
+use fedsa::methods::{MethodSettings, fedhsa::FedHsa, fedlsa::FedLsa, scafflsa::Scafflsa};
 use fedsa::problem::garnet::Garnet;
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::noise::{Noise, Noisy};
 use fedsa::problem::root::{self, Source};
-use fedsa::problem::{Facts, Field, NoFiles, Objective, Problem, Sampled, Settings as _, equal_weights};
+use fedsa::problem::{Facts, Field, NoFiles, Objective, Problem, ProblemSettings as _, Sampled, equal_weights};
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::record::Metrics;
 use fedsa::sampling::{ChainStart, Law, Sampling};
@@ -142,7 +142,7 @@ fn the_law_of_the_example_has_its_mean_and_its_covariance() {
 
 #[test]
 fn symmetric_linear_systems_have_an_objective() {
-    let objective = |settings: &dyn fedsa::problem::Settings| common::field(settings, Law::Iid).facts().objective().is_some();
+    let objective = |settings: &dyn fedsa::problem::ProblemSettings| common::field(settings, Law::Iid).facts().objective().is_some();
     let noise = Some(Noise { std: 0.3, radius: 0.5, seed: 1 });
     assert!(objective(&LinearSystems::default()) && objective(&LinearSystems { noise, ..LinearSystems::default() }));
     assert!(!objective(&Garnet::default()), "operators of TD are no gradients");
@@ -228,7 +228,7 @@ fn operators_that_can_only_be_sampled_are_legal_problems() {
     assert!(!field.has_mean() && field.mean_operator(&[0.0; 2]).is_none() && field.root().is_none());
     // It runs, with the samples of the whole problem.
     let whole = regression(9, Law::Iid);
-    for method in [&FedLsa::new(0.05, 5) as &dyn Settings, &Scafflsa::new(0.05, 5), &fedhsa(0.05, 5)] {
+    for method in [&FedLsa::new(0.05, 5) as &dyn MethodSettings, &Scafflsa::new(0.05, 5), &fedhsa(0.05, 5)] {
         let (run, twin) = (run_for(&field, method, 3, &[0.0; 2], 40), run_for(&whole, method, 3, &[0.0; 2], 40));
         assert_eq!(bits(run.theta()), bits(twin.theta()));
         let seen = Metrics::new(&field).observe(&run, Some(&[0.0; 2]), 1.0);
@@ -281,7 +281,7 @@ fn local_radii_are_those_of_the_engines_round_at_its_fixed_point() {
     let local = Local::new(&field).unwrap();
     assert_eq!(local.jacobians, Source::Newton);
     assert!(distance(&local.systems.root().unwrap(), root) < 1e-13, "the models have the root of the operators");
-    let next = |method: &dyn Settings, theta: &[f64]| run_for(&field, method, 0, theta, 1).theta().to_vec();
+    let next = |method: &dyn MethodSettings, theta: &[f64]| run_for(&field, method, 0, theta, 1).theta().to_vec();
     for (step, steps, alpha) in [(0.3, 1, 1.0), (0.3, 7, 1.0), (0.9, 20, 0.7)] {
         let setting = RoundSetting::new(step, steps).unwrap().with_server_step(alpha).unwrap();
         let radii = local.radii(&setting).unwrap();

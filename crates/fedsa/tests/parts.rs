@@ -8,7 +8,7 @@ use common::{EXACT, Halves, bits, link, on_the_wire};
 use fedsa::error::{BadInput, Result};
 use fedsa::local::{Agent, At};
 use fedsa::message::{Body, Message, Part, TELL};
-use fedsa::methods::{Drift, Half, Setting, Settings, Shape};
+use fedsa::methods::{Drift, Half, MethodSettings, Setting, Shape};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::protocol::{Exchange, Give, Len, Protocol, Want};
@@ -30,7 +30,7 @@ struct Toy {
 
 const BITS_A_COMPONENT: u64 = 96;
 
-impl Settings for Toy {
+impl MethodSettings for Toy {
     fn check(&self, _: usize) -> Result<()> {
         Ok(())
     }
@@ -254,7 +254,7 @@ fn runs_are_the_same_on_any_threads_and_after_a_restart() {
 #[test]
 fn what_a_method_packs_itself_it_checks_itself() {
     let (field, toy) = (field(), Toy { eta: 0.2 });
-    let federation = Federation::new(&toy as &dyn Settings, &*EXACT, field.weights().to_vec(), SEED, vec![0.0; field.dim()]).unwrap();
+    let federation = Federation::new(&toy as &dyn MethodSettings, &*EXACT, field.weights().to_vec(), SEED, vec![0.0; field.dim()]).unwrap();
     let mut server = ServerNode::new(&federation).unwrap();
     let mut node = ClientNode::new(&federation, &*field, 0, 0).unwrap();
     let Todo::Ask { bytes, .. } = server.open() else { panic!("a question") };

@@ -3,20 +3,20 @@
 mod common;
 
 use common::{field, linear, method, run_from, small_garnet};
-use fedsa::methods::Settings;
+use fedsa::methods::MethodSettings;
 use fedsa::problem::Field;
 use fedsa::problem::garnet::Heterogeneity;
 use fedsa::record::Metrics;
 use fedsa::sampling::Law;
 use fedsa::theory::RoundSetting;
-use fedsa::theory::fedlsa::FedLsa;
+use fedsa::theory::fedlsa::FedLsaMean;
 use fedsa::theory::stability::{control_variates_radius, global_memory_radius, plain_radius};
 
 /// The factor by which a noiseless run's distance from its limit changes a round, from
 /// a line through its logarithm between `from` and `to`, which are distances.
 ///
 /// The distance takes in the controls: `sqrt(||theta - limit||^2 + sum p_c ||xi_c - xi*_c||^2)`.
-fn measured_rate(field: &dyn Field, method: &dyn Settings, limit: &[f64], from: f64, to: f64) -> f64 {
+fn measured_rate(field: &dyn Field, method: &dyn MethodSettings, limit: &[f64], from: f64, to: f64) -> f64 {
     let metrics = Metrics::new(field);
     let shrinks = to < from;
     let scale = if shrinks { 1e2 } else { 1.0 };
@@ -48,7 +48,7 @@ fn assert_rate(field: &dyn Field, kind: &str, setting: &RoundSetting, want: f64)
     let RoundSetting { step_size, local_steps, server_step } = *setting;
     let json = format!(r#"{{"step_size": {step_size}, "local_steps": {local_steps}, "global_step_size": {server_step}}}"#);
     let limit = match kind {
-        "fedlsa" => FedLsa::new(field.systems().unwrap(), setting).unwrap().limit().unwrap(),
+        "fedlsa" => FedLsaMean::new(field.systems().unwrap(), setting).unwrap().limit().unwrap(),
         _ => field.root().unwrap().to_vec(),
     };
     let (from, to) = if want < 1.0 { (1e-1, 1e-9) } else { (1e2, 1e7) };

@@ -14,7 +14,7 @@ use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::log::Log;
 use fedsa::problem::mrp::{Discount, FeatureLaw, RandomMrp, Scope};
 use fedsa::problem::noise::Noise;
-use fedsa::problem::{Field, Files, Settings};
+use fedsa::problem::{Field, Files, ProblemSettings};
 use fedsa::random::{ALL, Purpose, Stream, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
 
@@ -255,7 +255,7 @@ struct Exported {
 }
 
 impl Exported {
-    fn of(settings: &dyn Settings) -> Self {
+    fn of(settings: &dyn ProblemSettings) -> Self {
         let field = field(settings, Law::Iid);
         let arrays = field.facts().export().unwrap();
         let data = |name| arrays.get(name).unwrap().data().to_vec();
@@ -403,7 +403,7 @@ fn agents_of_a_small_federation_are_the_first_of_a_larger_one() {
         gamma: Discount::Uniform([0.5, 0.99]),
         ..RandomMrp::default()
     };
-    type Pool = Box<dyn Fn(usize) -> Box<dyn Settings>>;
+    type Pool = Box<dyn Fn(usize) -> Box<dyn ProblemSettings>>;
     let pools: [Pool; 6] = [
         Box::new(|n| Box::new(garnet(n, Heterogeneity::Identical))),
         Box::new(|n| Box::new(garnet(n, Heterogeneity::Low))),
@@ -461,7 +461,7 @@ fn orthonormal_features_are() {
 #[test]
 fn td_systems_are_their_definition() {
     // Abar = Phi^T D (I - gamma P) Phi, bbar = Phi^T D r, from what the problem exports.
-    for settings in [Box::new(garnet(4, Heterogeneity::TwoKernels)) as Box<dyn Settings>, Box::new(RandomMrp::default())] {
+    for settings in [Box::new(garnet(4, Heterogeneity::TwoKernels)) as Box<dyn ProblemSettings>, Box::new(RandomMrp::default())] {
         let (field, mrp) = (field(&*settings, Law::Iid), Exported::of(&*settings));
         let n = mrp.states;
         let phi = linalg::from_rows(n, mrp.dim, &mrp.phi);

@@ -11,7 +11,7 @@ use fedsa_experiment::{Plan, estimate};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{duration, warn};
-use crate::args::Progress;
+use crate::args::ProgressMode;
 
 /// When the first line comes, and how long it is until the next.
 const FIRST_LINE: Duration = Duration::from_secs(10);
@@ -46,14 +46,14 @@ const UNIT: f64 = 1000.0;
 
 impl<'a> Watcher<'a> {
     /// For the runs of a plan.
-    pub fn new(plan: &'a Plan, progress: Progress, quiet: bool, lines: Option<TraceLines>) -> Self {
+    pub fn new(plan: &'a Plan, progress: ProgressMode, quiet: bool, lines: Option<TraceLines>) -> Self {
         let on_terminal = std::io::stderr().is_terminal();
         let shown = match progress {
             _ if quiet => Shown::Nothing,
-            Progress::None => Shown::Nothing,
-            Progress::Bar => Shown::Bar(bar(plan)),
-            Progress::Auto if on_terminal => Shown::Bar(bar(plan)),
-            Progress::Auto | Progress::Plain => {
+            ProgressMode::None => Shown::Nothing,
+            ProgressMode::Bar => Shown::Bar(bar(plan)),
+            ProgressMode::Auto if on_terminal => Shown::Bar(bar(plan)),
+            ProgressMode::Auto | ProgressMode::Plain => {
                 let began = Instant::now();
                 let (name, total) = (plan.experiment.id.clone(), total_work(plan));
                 Shown::Lines(Box::new(Mutex::new(Lines { name, began, next: began + FIRST_LINE, found: 0.0, done: 0.0, total })))
@@ -82,13 +82,13 @@ pub struct Comparing(Option<ProgressBar>);
 
 impl Comparing {
     /// A spinner on a terminal, elsewhere a line if the command has taken long enough for one.
-    pub fn begin(plan: &Plan, progress: Progress, quiet: bool, began: Instant) -> Self {
+    pub fn begin(plan: &Plan, progress: ProgressMode, quiet: bool, began: Instant) -> Self {
         let on_terminal = std::io::stderr().is_terminal();
         let what = format!("{}: comparing with theory, and drawing", plan.experiment.id);
         match progress {
             _ if quiet => Self(None),
-            Progress::None => Self(None),
-            Progress::Auto | Progress::Bar if on_terminal => {
+            ProgressMode::None => Self(None),
+            ProgressMode::Auto | ProgressMode::Bar if on_terminal => {
                 let spinner = ProgressBar::new_spinner().with_message(what);
                 spinner.enable_steady_tick(Duration::from_millis(200));
                 Self(Some(spinner))

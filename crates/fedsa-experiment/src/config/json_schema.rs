@@ -44,7 +44,7 @@ pub(super) fn sampling(generator: &mut SchemaGenerator) -> Schema {
 pub(super) fn method(generator: &mut SchemaGenerator) -> Schema {
     let mut common = object(MethodCommon::json_schema(generator));
     let common = common.remove("properties").and_then(|p| p.as_object().cloned()).unwrap_or_default();
-    let common = |kind: &Kind<dyn methods::Settings>| {
+    let common = |kind: &Kind<dyn methods::MethodSettings>| {
         let own = common.iter().filter(|(key, _)| shaped_keys::has(kind, key));
         own.map(|(key, schema)| (key.clone(), schema.clone())).collect()
     };

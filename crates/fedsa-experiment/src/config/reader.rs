@@ -10,7 +10,7 @@ use serde::Serialize;
 use toml::{Table, Value};
 
 use super::link::{self, DownlinkSpec, UplinkSpec};
-use super::schema::{Centre, Controls, Expect, ExpectedStatus, METHOD_COMMON, MethodCommon, OutputSpec, RunSpec, Start};
+use super::schema::{Centre, ControlStart, Expect, ExpectedStatus, METHOD_COMMON, MethodCommon, OutputSpec, RunSpec, Start};
 use super::sections::{Methods, Sections};
 use super::sweep::{self, Point};
 use super::{find_kind, read_kind, read_swept, shaped_keys, short};
@@ -23,11 +23,11 @@ pub struct MethodSpec {
     /// The name of its kind.
     pub kind: &'static str,
     /// Its settings.
-    pub settings: Arc<dyn methods::Settings>,
+    pub settings: Arc<dyn methods::MethodSettings>,
     /// Its own start, if it has one.
     pub start: Option<Start>,
     /// What control variates start at.
-    pub controls: Controls,
+    pub controls: ControlStart,
     /// What `error` is measured from.
     pub measure_from: Centre,
     /// What it gives out.
@@ -49,7 +49,7 @@ type Read<T> = Option<(Arc<Value>, T)>;
 #[derive(Default)]
 pub struct Reader {
     sections: Sections,
-    problem: Read<Arc<dyn problem::Settings>>,
+    problem: Read<Arc<dyn problem::ProblemSettings>>,
     sampling: Read<Sampling>,
     run: Read<Arc<RunSpec>>,
     method: Vec<Read<(MethodSpec, Option<Expect>)>>,
@@ -110,7 +110,7 @@ impl Reader {
     }
 
     /// The settings of the last point's problem.
-    pub fn problem(&self) -> &Arc<dyn problem::Settings> {
+    pub fn problem(&self) -> &Arc<dyn problem::ProblemSettings> {
         &self.problem.as_ref().expect("a point was read").1
     }
 
@@ -249,7 +249,7 @@ fn tree<S: Serialize + ?Sized>(settings: &S) -> Result<Table> {
     Table::try_from(settings).map_err(|e| BadInput::new("", e.to_string(), "numbers and names that a TOML file can hold"))
 }
 
-fn read_problem(value: &Value) -> Result<Arc<dyn problem::Settings>> {
+fn read_problem(value: &Value) -> Result<Arc<dyn problem::ProblemSettings>> {
     let Value::Table(table) = value else {
         return Err(BadInput::new("problem", format!("{} is not a table", short(value)), "[problem] with kind = .."));
     };

@@ -1,11 +1,11 @@
-//! Noiseless linear steps: `g = b - A theta` with one small dense matrix an agent.
+//! Noiseless linear steps: `g = b - A theta` with one small dense matrix per agent.
 
 use super::vector::{self, Vector};
 use super::{Chunk, Isa, LANES, Lanes, chunks, to_chunks};
 use crate::problem::systems::System;
 
-/// A linear mean operator laid out for the kernel: `b`, then `-A` in strips of eight rows, a strip column by column
-/// as it is read; rows padded to whole chunks, the number of columns to a multiple of four.
+/// A linear mean operator in the kernel's layout: first `b`, then `-A` in strips of eight rows, each strip column by
+/// column. Rows are padded with zeros to whole chunks, columns to a multiple of four.
 #[derive(Debug, Clone)]
 pub struct Dense {
     d: usize,
@@ -27,8 +27,8 @@ impl Dense {
         Self { d, columns, data }
     }
 
-    /// `gbar(theta) = b - A theta` in the kernel's order of operations: four
-    /// partial sums over the columns `j mod 4`, the first started at b.
+    /// Writes `gbar(theta) = b - A theta` (d numbers) into `out`, in the kernel's order of operations: four partial sums over
+    /// the columns `j mod 4`, of which the first starts at b.
     #[inline(always)]
     pub fn mean(&self, theta: &[f64], out: &mut [f64]) {
         let width = chunks(self.d);
@@ -96,8 +96,8 @@ unsafe fn steps<V: Vector>(lanes: &mut Lanes, systems: &[&Dense], etas: &[f64]) 
 
 /// The steps with vectors of `W` chunks, or of `lanes.width` when W is 0.
 ///
-/// Lanes of small operators take turns inside a step, so that their dependency chains overlap; a large operator takes
-/// all its steps before the next, so that it stays in the cache.
+/// With small operators all lanes make step h before step h + 1, so that the dependency chains of different lanes overlap.
+/// With large ones a lane makes all its steps before the next lane starts, so that its operator stays in the cache.
 ///
 /// # Safety
 /// As [`leg`] asserts.

@@ -1,12 +1,12 @@
-//! The kernel of every problem that has none of its own: `sample`, `apply`, step.
+//! The kernel of problems without a kernel of their own: `sample`, `apply`, step.
 //!
-//! Also the twin that the hand-written kernels are tested against, bit for bit.
+//! Tests compare the results of the hand-written kernels with those of this one, bit for bit.
 
 use super::{Isa, Lanes};
 use crate::problem::Problem;
 
-/// Runs the leg for all lanes, each step on the mean of `batch` samples, or on
-/// the mean operator when `batch` is 0.
+/// Runs the leg for all lanes: `theta += eta_h (g + drift)` for every `eta_h`, where g is the mean of `batch` samples
+/// `g_c(theta, z)`, or `gbar_c(theta)` when `batch` is 0.
 pub fn leg<P: Problem>(problem: &P, lanes: &mut Lanes, etas: &[f64], batch: usize, isa: Isa) {
     assert!(isa.is_available());
     // SAFETY: the instruction set is available.
@@ -55,8 +55,8 @@ fn steps<P: Problem>(problem: &P, lanes: &mut Lanes, etas: &[f64], batch: usize)
     }
 }
 
-/// `g_c(theta, z)` of every lane with the next sample of its stream, into `lanes.observed`; processes and streams move on
-/// only if `advance`.
+/// Writes `g_c(theta, z)` of every lane, with the next sample of its stream, into `lanes.observed`. Sampling processes and
+/// streams advance only if `advance` is true.
 pub fn observe<P: Problem>(problem: &P, lanes: &mut Lanes, advance: bool, batch: usize, isa: Isa) {
     assert!(isa.is_available());
     // SAFETY: the instruction set is available.
@@ -103,7 +103,7 @@ fn observations<P: Problem>(problem: &P, lanes: &mut Lanes, advance: bool, batch
     }
 }
 
-/// `g`: the mean of `batch` samples `g_c(theta, z)`, or `gbar_c(theta)` when `batch` is 0.
+/// Writes the mean of `batch` samples `g_c(theta, z)` into `g` (d numbers), or `gbar_c(theta)` when `batch` is 0.
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "the loop's buffers, passed apart so that it allocates nothing")]
 pub(crate) fn operator<P: Problem>(
@@ -118,7 +118,7 @@ pub(crate) fn operator<P: Problem>(
     one: &mut [f64],
 ) {
     if batch == 0 {
-        // Mean operators that are not known are refused where the field is made.
+        // A field under mean sampling is refused if its mean operators are not known.
         let is_known = problem.mean(agent, theta, g);
         debug_assert!(is_known);
         return;

@@ -1,17 +1,15 @@
 //! The hot loop: H local steps `theta += eta_h (g_c(theta, z) + drift)` of up to eight agents.
 //!
-//! Every kernel performs, for each agent, the same floating-point operations
-//! in the same order, so that portable code, AVX2, AVX-512, eight interleaved
-//! agents and a single one agree to the bit:
+//! Every kernel performs the same floating-point operations for an agent in the same order. Results are
+//! therefore equal bit for bit on every instruction set, and with one agent or eight:
 //!
 //! - a dot product keeps eight partial sums, element `i` going to sum `i mod 8`
 //!   by `mul_add`, reduced as `((0+1)+(2+3))+((4+5)+(6+7))` ([`dot`]);
 //! - a step is `g = ...; s = g + drift; theta = eta.mul_add(s, theta)`, each
 //!   operation rounded once.
 //!
-//! The generic kernel ([`generic`]) serves every problem through its `sample`
-//! and `apply`; [`td`] and [`dense`] replace it where speed matters, and tests
-//! hold them to it.
+//! The generic kernel ([`generic`]) runs every problem through its `sample` and `apply`. [`td`] and [`dense`] are
+//! faster replacements for some problems; tests compare their results with the generic kernel's, bit for bit.
 
 pub mod dense;
 pub mod generic;
@@ -56,7 +54,7 @@ pub fn flat_mut(v: &mut [Chunk]) -> &mut [f64] {
 /// The instruction set a kernel is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isa {
-    /// Any processor; without hardware FMA `mul_add` is a slow library call.
+    /// Any processor. Without hardware FMA, `mul_add` is a slow library call.
     Portable,
     /// AVX2 and FMA.
     Avx2,
@@ -67,19 +65,19 @@ pub enum Isa {
 impl Isa {
     const ALL: [Isa; 3] = [Isa::Portable, Isa::Avx2, Isa::Avx512];
 
-    /// All that this processor supports, slowest first.
+    /// The instruction sets that this processor supports, slowest first.
     pub fn available() -> Vec<Isa> {
         Isa::ALL.into_iter().filter(|isa| isa.is_available()).collect()
     }
 
-    /// The fastest that this processor supports.
+    /// The fastest instruction set that this processor supports.
     #[inline]
     pub fn best() -> Isa {
         static BEST: OnceLock<Isa> = OnceLock::new();
         *BEST.get_or_init(|| Isa::ALL.into_iter().rfind(|isa| isa.is_detected()).expect("portable code runs everywhere"))
     }
 
-    /// Whether this processor supports it: each includes those before it.
+    /// Whether this processor supports the instruction set. Each instruction set includes the slower ones.
     #[inline]
     pub fn is_available(self) -> bool {
         self <= Isa::best()
@@ -103,12 +101,12 @@ impl Isa {
     }
 }
 
-/// Up to eight agents at work: their iterates, drifts and sampling processes.
+/// The working state of up to eight agents: iterates, drifts, sampling processes and random streams.
 #[derive(Debug, Clone)]
 pub struct Lanes {
-    /// The agents' places in the data; lanes beyond `len` are idle, whatever they name.
+    /// The agents' places in the data. Entries of lanes from `len` on are not used.
     pub agents: [usize; LANES],
-    /// Who they are in the federation: the keys of their draws.
+    /// The agents' numbers in the federation, which key their random draws.
     pub identities: [usize; LANES],
     /// How many lanes are in use.
     pub len: usize,
@@ -130,13 +128,13 @@ pub struct Lanes {
     pub observed: Vec<Chunk>,
     /// The step sizes of the leg under way.
     pub(crate) etas: Vec<f64>,
-    /// What all of them are, if they are known to be alike.
+    /// The common value of `etas`, if all are known to be equal.
     pub(crate) eta: Option<f64>,
-    /// The key that streams were last opened with, and what it is the key of.
+    /// The key that streams were last opened with, after its seed, purpose and round.
     pub(crate) opened: ((u64, Purpose, u64), Key),
     /// The iterate that all lanes started from, `width` chunks.
     pub(crate) start: Vec<Chunk>,
-    /// Where idle lanes of a kernel write, `width` chunks.
+    /// Working memory of the kernels, and where their idle lanes write; `width` chunks.
     spare: Vec<Chunk>,
 }
 
@@ -175,7 +173,7 @@ impl Lanes {
         self.streams.set(l, stream);
     }
 
-    /// The iterate of lane `l`, padding included.
+    /// The iterate of lane `l`, with its padding, to be changed.
     pub fn theta_mut(&mut self, l: usize) -> &mut [f64] {
         flat_mut(&mut self.theta[l * self.width..(l + 1) * self.width])
     }
@@ -185,14 +183,14 @@ impl Lanes {
         flat(&self.theta[l * self.width..(l + 1) * self.width])
     }
 
-    /// The drift of lane `l`, padding included.
+    /// The drift of lane `l`, with its padding, to be changed.
     pub fn drift_mut(&mut self, l: usize) -> &mut [f64] {
         self.is_still = false;
         flat_mut(&mut self.drift[l * self.width..(l + 1) * self.width])
     }
 }
 
-/// The dot product in the kernels' order.
+/// The dot product of two vectors of the same length, in the kernels' order of operations.
 #[inline(always)]
 pub fn dot(x: &[f64], y: &[f64]) -> f64 {
     let mut acc = [0.0f64; 8];
@@ -204,7 +202,7 @@ pub fn dot(x: &[f64], y: &[f64]) -> f64 {
     tree(acc)
 }
 
-/// The fixed reduction of eight partial sums.
+/// The sum of eight partial sums, in the kernels' order of operations.
 #[inline(always)]
 pub fn tree(a: [f64; 8]) -> f64 {
     ((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7]))

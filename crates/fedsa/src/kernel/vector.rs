@@ -1,4 +1,4 @@
-//! Eight f64 as one value, for each instruction set, with identical results.
+//! A vector of eight f64 for each instruction set, with identical results on all of them.
 
 use super::{Chunk, tree};
 
@@ -8,7 +8,7 @@ use super::{Chunk, tree};
 /// Methods of an implementation may only run where its instruction set is
 /// available, inlined into a function compiled for that set.
 pub(crate) trait Vector: Copy {
-    /// How many chunks of a product of a matrix and a vector are summed side by side: four sums each fit in registers.
+    /// The number of chunks of a matrix-vector product that are computed side by side. Each takes four registers for sums.
     const ROWS: usize;
     unsafe fn load(p: *const Chunk) -> Self;
     unsafe fn store(self, p: *mut Chunk);
@@ -115,7 +115,7 @@ mod x86 {
         #[inline(always)]
         unsafe fn sums<const L: usize>(v: &[Self; L]) -> [f64; L] {
             let mut out = [0.0; L];
-            // Lanes in pairs: hadd gives [x01, y01, x23, y23] of both halves.
+            // Values in pairs: hadd gives [x01, y01, x23, y23] for each of the two halves.
             let mut l = 0;
             while l + 2 <= L {
                 unsafe {
@@ -174,7 +174,7 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn sums<const L: usize>(v: &[Self; L]) -> [f64; L] {
-            // A transposing tree: 14 shuffles and 7 additions for eight sums; fewer repeat the last.
+            // A transposing tree: 14 shuffles and 7 additions for eight sums. If L < 8, the last value fills the other places.
             let v = |l: usize| v[l.min(L - 1)].0;
             unsafe {
                 // [a01, b01, a23, b23, a45, b45, a67, b67]

@@ -1,4 +1,4 @@
-//! Agents that compute alone: typed state of their own, an objective instead of samples.
+//! Agents that compute alone: each has a typed state of its own, and an objective instead of samples.
 
 use std::cell::Cell;
 
@@ -10,78 +10,80 @@ use crate::problem::calls::Calls;
 use crate::problem::objective::Objective;
 use crate::random::{Key, Purpose, Stream};
 
-/// One agent of a method whose agents do not work side by side in lanes.
+/// The client half of a method whose agents compute alone: one agent.
 pub trait Agent: Send {
     /// Answers a question with the parts that the method's protocol wants, in their order.
     ///
     /// # Errors
-    /// When the question cannot be answered, with the reason; the agent is then as it was.
+    /// When the question cannot be answered; gives the reason. The agent is then unchanged.
     fn answer(&mut self, at: &At<'_>, down: &Message) -> Result<Vec<(Part, Body)>>;
-    /// Learns what the server will read of its answer, or that the link's budget carried none; not called where
-    /// nothing is altered.
+    /// Is called after the answer was encoded: `parts` is what the server can decode, or `None` if the link's budget carried
+    /// no message. Is not called if the link alters no messages.
     fn sent(&mut self, _parts: Option<&[(Part, Body)]>) {}
-    /// Hears what is told at a round's end.
+    /// Receives the message that participants get at the end of a round and do not answer.
     fn told(&mut self, _at: &At<'_>, _down: &Message) {}
-    /// All that it remembers.
+    /// Everything that influences the agent's later answers, as bytes.
     fn save(&self) -> Vec<u8>;
-    /// Puts back what [`Agent::save`] gave.
+    /// Restores a state that [`Agent::save`] returned.
     ///
     /// # Errors
-    /// When the bytes are not the state of such an agent, which then stays as it is.
+    /// When the bytes are not the state of such an agent. The agent is then unchanged.
     fn restore(&mut self, bytes: &[u8]) -> Result<()>;
 }
 
-/// Where an agent computes: its place in the federation, its objective, and what its link carries.
+/// What an agent has in one exchange: its number in the federation, its objective, and the number of bits that its link
+/// carries. Calls of the objective are counted.
 pub struct At<'a> {
-    /// Who it is in the federation: the key of its draws.
+    /// The agent's number in the federation, which keys its random draws.
     pub agent: usize,
     /// The round.
     pub round: u64,
-    /// How many bits its link carries in this exchange, known before it chooses what to send; no limit when absent.
+    /// The number of bits that the agent's link carries in this exchange; `None` if there is no limit.
     pub bits: Option<u64>,
     seed: u64,
     objective: &'a dyn Objective,
-    /// Its place in the data.
+    /// The place of the agent's data in the objective.
     place: usize,
     calls: Cell<Calls>,
 }
 
 impl<'a> At<'a> {
-    /// Agent `agent`, whose data are those of place `place` in `objective`.
+    /// Agent `agent` of the federation in round `round`. Its data are at place `place` in `objective`, and its link carries
+    /// `bits` bits.
     pub fn new(objective: &'a dyn Objective, place: usize, agent: usize, seed: u64, round: u64, bits: Option<u64>) -> Self {
         Self { agent, round, bits, seed, objective, place, calls: Cell::default() }
     }
 
-    /// `f_c(theta)`.
+    /// The loss `f_c(theta)`; theta has d components.
     pub fn loss(&self, theta: &[f64]) -> f64 {
         self.count(|calls| calls.losses += 1);
         self.objective.loss(self.place, theta)
     }
 
-    /// `out = grad f_c(theta)`, d components.
+    /// Writes `grad f_c(theta)`, d components, into `out`.
     pub fn gradient(&self, theta: &[f64], out: &mut [f64]) {
         self.count(|calls| calls.gradients += 1);
         self.objective.gradient(self.place, theta, out);
     }
 
-    /// `out = Hess f_c(theta)`, d x d.
+    /// Writes `Hess f_c(theta)`, d x d, into `out`.
     pub fn hessian(&self, theta: &[f64], out: &mut Mat<f64>) {
         self.count(|calls| calls.hessians += 1);
         self.objective.hessian(self.place, theta, out);
     }
 
-    /// `out = Hess f_c(theta) v`, d components.
+    /// Writes `Hess f_c(theta) v`, d components, into `out`.
     pub fn hessian_vector(&self, theta: &[f64], v: &[f64], out: &mut [f64]) {
         self.count(|calls| calls.hessian_vectors += 1);
         self.objective.hessian_vector(self.place, theta, v, out);
     }
 
-    /// The agent's stream of this round for a purpose.
+    /// The agent's random stream of this round for a purpose.
     pub fn stream(&self, purpose: Purpose) -> Stream {
         Key::new(self.seed, purpose, self.round).stream(self.agent)
     }
 
-    /// What was asked of the objective so far.
+    /// The calls of the objective so far.
     pub fn calls(&self) -> Calls {
         self.calls.get()
     }

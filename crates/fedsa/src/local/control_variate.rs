@@ -9,56 +9,55 @@ use crate::schedule::{Leg, Steps};
 
 /// H local steps with drift `xi_c`; sends `v_c`; then `xi_c += gain (v - v_c)`.
 ///
-/// What an agent must learn is v, the mean over what arrived: [`Learns`]. What it then subtracts is [`Share`]; over
-/// an exact link all ways agree and `sum_c p_c xi_c` stays 0.
+/// [`Learns`] says how an agent learns v, the mean of the answers that arrived; [`Share`] says what it subtracts from v.
+/// Over an exact link all choices give the same controls, and `sum_c p_c xi_c` stays 0.
 #[derive(Debug, Clone)]
 pub struct ControlVariate {
     /// Step sizes and local steps.
     pub steps: Steps,
     /// The server's global step size.
     pub alpha_g: f64,
-    /// `None` with a fixed period: the gain is 1. With random talk of probability
-    /// p the gain is `p H`, so that `xi_c += (p / eta) (theta_{t+1} - theta_{c,H})`.
+    /// The probability p of random talk, with which the gain is `p H`, so that
+    /// `xi_c += (p / eta) (theta_{t+1} - theta_{c,H})`; `None` for a fixed H, with which the gain is 1.
     pub talk_probability: Option<f64>,
-    /// The share of the difference by which a control moves.
+    /// A factor of the gain.
     pub control_step: f64,
     /// How an agent learns v.
     pub learns: Learns,
-    /// What it takes for its own share of v.
+    /// What an agent subtracts from v as its own share.
     pub share: Share,
 }
 
 /// How an agent learns the round's mean direction v.
 ///
-/// With full participation and models that arrive as they were sent, the next round's model says v at no cost,
-/// `v = (theta_{t+1} - theta_t) / (alpha_g E)`; until then the agent keeps `theta_t` and what it sent. The rounding of the
-/// model, at most `2^-53 |theta| / (alpha_g E)` a round, then goes into `sum_c p_c xi_c`, and is not corrected. Elsewhere
-/// the server tells its participants v at the round's end.
+/// If all agents participate and models arrive unaltered, an agent computes v from the next model,
+/// `v = (theta_{t+1} - theta_t) / (alpha_g E)`, which costs no message; until then it keeps `theta_t` and its answer. The
+/// rounding of the model, at most `2^-53 |theta| / (alpha_g E)` per round, then enters `sum_c p_c xi_c` and is not
+/// corrected. Otherwise the server tells its participants v at the end of the round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Learns {
     /// From the next model.
     FromModel,
-    /// It is told v.
+    /// From a message at the end of the round.
     Told,
 }
 
-/// What an agent takes for its own share of v.
+/// What an agent subtracts from v as its own share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
-    /// The direction that it computed, whatever became of it (\[S\] to the letter).
+    /// The direction that it computed, whether it arrived or not (\[S\] to the letter).
     Computed,
-    /// What the server decoded, or nothing where its answer is not in v, which the server says. `sum_c p_c xi_c` stays 0
-    /// whatever the link alters or loses.
+    /// The direction that the server decoded, or 0 if v does not include the agent's answer, which the server tells the
+    /// agent. `sum_c p_c xi_c` stays 0 over links that alter or lose messages.
     Acknowledged,
-    /// It sends `c_c = v_c - xi_c`, the mean of its own operator over the leg, and sets
-    /// `xi_c += gain (v - c_c - xi_c)`. What a link adds to v enters `sum_c p_c xi_c` for one
-    /// round and is then forgotten, where [`Share::Computed`] adds it up for ever. The
-    /// same as the others over an exact link; over a noisy one the noise is that of
-    /// `c_c`, which does not vanish at `theta*` when agents differ.
+    /// The agent sends `c_c = v_c - xi_c`, the mean of its own operator over the local steps, and sets
+    /// `xi_c += gain (v - c_c - xi_c)`. An error that a link adds to v is in `sum_c p_c xi_c` for one round only, whereas
+    /// [`Share::Computed`] accumulates such errors. Over noisy links the noise is that of `c_c`, which does not vanish at
+    /// `theta*` if agents differ.
     Afresh,
 }
 
-// What an agent keeps: xi_c; what it sent in the last round it took part in, and theta_t of that round.
+// The vectors that an agent keeps: xi_c; its answer in the last round in which it participated; theta_t of that round.
 const XI: usize = 0;
 const SENT: usize = 1;
 const BASE: usize = 2;
@@ -68,7 +67,7 @@ impl ControlVariate {
         self.control_step * self.talk_probability.map_or(1.0, |p| p * leg.len as f64)
     }
 
-    /// `xi_c += gain (v - own)` of a round, `own` zero where the agent's answer is not in v.
+    /// `xi_c += gain (v - own)` for one round; `own` is zero if v does not include the agent's answer.
     fn settle(&self, leg: &Leg, xi: &mut [f64], v: impl Fn(usize) -> f64, own: &[f64]) {
         let gain = self.gain(leg);
         for (i, (xi, own)) in xi.iter_mut().zip(own).enumerate() {
@@ -77,7 +76,7 @@ impl ControlVariate {
         }
     }
 
-    /// v of a round that led from `base` to `theta`.
+    /// v of a round that changed the model from `base` to `theta`.
     fn mean_between<'a>(&self, leg: &Leg, base: &'a [f64], theta: &'a [f64]) -> impl Fn(usize) -> f64 + 'a {
         let scale = self.alpha_g * leg.sum;
         move |i| (theta[i] - base[i]) / scale
@@ -105,15 +104,15 @@ impl Client for ControlVariate {
         let theta = down.part(Part::Model);
         let afresh = self.share == Share::Afresh;
         batch.place(theta);
-        // xi_c += gain (v - v_c), with v of the last round as this model tells it: of all rounds since the agent's last,
-        // where it missed some. What was lost is not in v.
+        // xi_c += gain (v - v_c), with v of the round before, computed from this model. If the agent missed rounds, the model
+        // gives the sum of v over all rounds since its last answer.
         if !self.is_told() && down.round > 0 {
             let of = |round: u64| {
                 let leg = self.steps.of(round);
                 Move { scale: self.alpha_g * leg.sum, gain: self.gain(&leg) }
             };
             let mut moves = [of(down.round - 1); LANES];
-            // Where no message was lost there is nothing to look for.
+            // Agents that answered the round before, and whose answers its mean includes, need no correction.
             let gaps = if batch.is_in_step() { 0..0 } else { batch.lanes() };
             for l in gaps {
                 let last = batch.last(l, down.round);
@@ -174,8 +173,8 @@ impl ControlCopies for ControlVariate {
     }
 
     fn can_follow(&self, answered: Option<u64>, round: u64) -> bool {
-        // What a round adds, `gain v = (gain / (alpha_g E)) (theta_{t+1} - theta_t)`, telescopes over rounds only where that
-        // factor is the same in all of them.
+        // A round adds `gain v = (gain / (alpha_g E)) (theta_{t+1} - theta_t)`. The sum over several rounds telescopes only if
+        // the factor is the same in all of them.
         answered.map_or(0, |t| t + 1) == round || self.steps.size.constant().is_some()
     }
 

@@ -6,11 +6,11 @@ use crate::message::{Message, Part};
 use crate::random::Purpose;
 use crate::schedule::Steps;
 
-/// Two exchanges a round: first `g_c(theta_t, z_{c,0})` goes up and its mean G comes
-/// down, then H local steps with drift `G - g_c(theta_t, z_{c,0})`.
+/// Two exchanges per round. In the first an agent sends `g_c(theta_t, z_{c,0})`. In the second it receives the mean G of
+/// these operators, makes H local steps with drift `G - g_c(theta_t, z_{c,0})`, and sends `v_c`.
 ///
-/// The first local step uses the same sample `z_{c,0}` (FedHSA), so a round uses H
-/// samples; with `fresh` it uses another one (FedLin), H + 1 samples.
+/// The first local step uses the same sample `z_{c,0}` (FedHSA), so that a round uses H samples. If `fresh`, it uses
+/// another sample (FedLin), so that a round uses H + 1.
 #[derive(Debug, Clone)]
 pub struct GlobalMemory {
     /// Step sizes and local steps.
@@ -19,7 +19,7 @@ pub struct GlobalMemory {
     pub fresh: bool,
 }
 
-// What an agent keeps between the exchanges: g_c(theta_t, z_{c,0}) and theta_t.
+// The vectors that an agent keeps between the exchanges: g_c(theta_t, z_{c,0}) and theta_t.
 const OPERATOR: usize = 0;
 const BASE: usize = 1;
 

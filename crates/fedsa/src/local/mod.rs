@@ -1,9 +1,8 @@
-//! Local rules: what an agent does with what it received.
+//! Local rules: how an agent computes its answer to a message from the server.
 //!
-//! In a round an agent makes H steps `theta += eta_h (g_c(theta, z) + drift)`
-//! with a drift that is fixed within the round. Rules differ in the drift and in
-//! what they send; none owns a loop over samples. A rule works on a batch of up
-//! to eight agents; a real deployment has batches of one.
+//! In a round an agent makes H steps `theta += eta_h (g_c(theta, z) + drift)` with a drift that is constant within the
+//! round. Rules differ in the drift and in what they send; the loop over samples is in [`crate::kernel`]. A rule works on
+//! a batch of up to eight agents; the batch of a [`crate::node::ClientNode`] has one agent.
 
 pub mod agent;
 pub mod control_variate;
@@ -29,86 +28,86 @@ pub use plain::Plain;
 pub trait Client: Send + Sync {
     /// How many vectors of d components an agent keeps between exchanges.
     fn memory(&self) -> usize;
-    /// Whether what it keeps lasts from round to round; otherwise it lasts from one exchange of a round to the next.
+    /// Whether these vectors last from round to round; otherwise they last only between the exchanges of one round.
     fn remembers_rounds(&self) -> bool {
         self.memory() > 0
     }
-    /// How many local steps an answer in round t takes, for dividing work among threads.
+    /// The number of local steps that an answer in round t takes, by which work is divided among threads.
     fn local_steps(&self, t: u64) -> usize;
-    /// The control variates that agents keep in step with the server, if they do.
+    /// The rule of the agents' control variates, if the server can hold copies of them.
     fn controls(&self) -> Option<&dyn ControlCopies> {
         None
     }
-    /// Answers a message with one message per agent, through `out`.
+    /// Computes the answer of every agent of the batch to the message `down`, and writes the answers to `out`.
     fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox);
-    /// Learns what became of the message of lane `l` in encoding: `sent` is what the
-    /// server can decode, zero when there was none. Not called where nothing is altered.
+    /// Is called after the answer of lane `l` was encoded: `sent` (d numbers) is what the server can decode, or zeros if
+    /// nothing was sent. Is not called if the link alters no messages.
     fn sent(&self, _batch: &mut Batch<'_>, _l: usize, _sent: &[f64]) {}
-    /// Hears what is told at a round's end.
+    /// Receives the message that participants get at the end of a round and do not answer.
     fn told(&self, _batch: &mut Batch<'_>, _down: &Message) {}
-    /// The agent's control variate, if it keeps one, as it will be in round
-    /// `next_round` when the server's iterate then is `theta` and the agent's last answer is in its round's mean or not.
+    /// The control variate `xi_c` (d numbers) that the agent will have in round `next_round`, if it keeps one. `theta` is the
+    /// server's iterate at the start of that round; `is_included` says whether the mean of its round includes the agent's
+    /// last answer.
     fn control(&self, _memory: &Memory<'_>, _theta: &[f64], _next_round: u64, _is_included: bool) -> Option<Vec<f64>> {
         None
     }
 }
 
-/// Control variates of which a server node can hold a copy: agents over a network that loses messages, or that come
-/// back from an older state, are brought back into step with it.
+/// The rule of control variates of which a server node can hold copies. With its copy the server restores the control of
+/// an agent that missed messages or was restored from an older state. All vectors have d components.
 pub trait ControlCopies: Send + Sync {
-    /// Whether agents are told the mean of a round at its end; otherwise they learn it from the next model.
+    /// Whether agents are told the mean v of a round at its end; otherwise they compute it from the next model.
     fn is_told(&self) -> bool;
-    /// Whether an agent that last answered in some round, if in any, can work out its control from the model of
+    /// Whether an agent that last answered in round `answered` (`None`: never) can compute its control from the model of
     /// `round`.
     fn can_follow(&self, answered: Option<u64>, round: u64) -> bool;
-    /// Gives an agent's vectors, d numbers each, the control of the round whose model is `theta`.
+    /// Sets the vectors that an agent keeps to the control `xi` of the round whose model is `theta`.
     fn put(&self, memory: &mut [&mut [f64]], xi: &[f64], theta: &[f64]);
-    /// The mean of a round that led from one model to the next, as agents work it out.
+    /// The mean v of a round that changed the model from `base` to `theta`, as agents compute it.
     fn mean(&self, round: u64, base: &[f64], theta: &[f64]) -> Vec<f64>;
-    /// Moves a control by the mean of a round and the agent's own share in it, which is zero where its answer is not
-    /// in the mean.
+    /// Updates a control `xi` with the mean `v` of a round and the agent's answer `own`, which is zero if the mean does not
+    /// include the answer.
     fn settle(&self, round: u64, xi: &mut [f64], v: &[f64], own: &[f64]);
 }
 
-/// Up to eight agents in front of a client half.
+/// Up to eight agents, as a client half works on them. Vectors have d components.
 pub struct Batch<'a> {
     field: &'a dyn Field,
     d: usize,
     seed: u64,
     lanes: &'a mut Lanes,
     memory: &'a mut [Chunk],
-    /// Chunks that one agent's vectors take.
+    /// The number of chunks that the memory of one agent takes.
     stride: usize,
-    /// Where each lane's agent lies in `memory`, in agents.
+    /// The place of each lane's agent in `memory`, as a number of agents.
     at: [usize; LANES],
     samples: u64,
     operators: u64,
-    /// Set when the round is to be abandoned.
+    /// True once the round is to be abandoned.
     stop: Option<&'a AtomicBool>,
-    /// What the agents last did, where it is not that they answered the round before and that this is in its mean.
+    /// The agents' last answers; `None` where an agent answered the round before and that round's mean includes the answer.
     last: Option<Box<[Option<Last>; LANES]>>,
 }
 
-/// What an agent last did, where a network may have lost messages since.
+/// The last answer of an agent, whose messages the network may have lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Last {
-    /// The round that it answered last; nothing before the first.
+    /// The round that the agent answered last; `None` before its first answer.
     pub round: Option<u64>,
-    /// Whether that answer is in the round's mean.
+    /// Whether the mean of that round includes the answer.
     pub is_included: bool,
 }
 
-/// Multiplications of a dense operator between two looks at the stop flag, for each lane: some
-/// milliseconds.
+/// The multiplications of each lane between two reads of the stop flag, if operators are dense: a few milliseconds.
 const WORK_BETWEEN_LOOKS: usize = 1 << 24;
-/// The most local steps between two looks at the stop flag. It also bounds the buffer of step sizes.
+/// The most local steps between two reads of the stop flag, and so the greatest length of the buffer of step sizes.
 const STEPS_BETWEEN_LOOKS: usize = 8192;
 
 /// One agent of a batch; vectors have d components.
 pub struct Lane<'a, const K: usize> {
     /// `theta_{c,h}`.
     pub theta: &'a mut [f64],
-    /// The drift of the next leg.
+    /// The drift of the next local steps.
     pub drift: &'a mut [f64],
     /// The last observation `g_c(theta, z)`.
     pub observed: &'a [f64],
@@ -117,8 +116,11 @@ pub struct Lane<'a, const K: usize> {
 }
 
 impl<'a> Batch<'a> {
-    /// A batch of `agents` (at most eight). `memory` holds the vectors of agents
-    /// `first, first + 1, ...`, `stride` chunks each. The lanes hold their processes.
+    /// A batch of `agents`, 1 to 8 of them. `memory` holds the vectors of agents `first, first + 1, ...`, `stride` chunks for
+    /// each. `lanes` holds the states of the agents' sampling processes.
+    ///
+    /// # Panics
+    /// When there are no agents or more than eight.
     #[inline]
     pub fn new(
         field: &'a dyn Field,
@@ -131,7 +133,7 @@ impl<'a> Batch<'a> {
     ) -> Self {
         assert!((1..=LANES).contains(&agents.len()));
         lanes.len = agents.len();
-        // Idle lanes repeat the last.
+        // Idle lanes get the last agent.
         let agents = match agents.first_chunk() {
             Some(agents) => *agents,
             None => std::array::from_fn(|l| agents[l.min(agents.len() - 1)]),
@@ -141,32 +143,32 @@ impl<'a> Batch<'a> {
         Self { field, d: field.dim(), seed, lanes, memory, stride, at, samples: 0, operators: 0, stop: None, last: None }
     }
 
-    /// Says what the agent of a lane last did; without it, it answered the round before, and that is in its mean.
+    /// Sets the last answer of the agent in lane `l`. By default it answered the round before, whose mean includes the answer.
     pub fn set_last(&mut self, l: usize, last: Last) {
         self.last.get_or_insert_default()[l] = Some(last);
     }
 
-    /// Whether all agents answered the round before, and are in its mean.
+    /// Whether the mean of the round before includes answers of all agents of the batch.
     #[inline]
     pub fn is_in_step(&self) -> bool {
         self.last.is_none()
     }
 
-    /// What the agent of a lane did before round `t`.
+    /// The last answer of the agent in lane `l` before round `t`.
     #[inline]
     pub fn last(&self, l: usize, t: u64) -> Last {
         self.last.as_ref().and_then(|last| last[l]).unwrap_or(Last { round: t.checked_sub(1), is_included: true })
     }
 
-    /// Says who the agent of lane 0 is in the federation, the key of its draws, where it is not its place in the data.
+    /// Sets the number in the federation of the agent in lane 0, which keys its random draws. By default it is the agent's
+    /// place in the data.
     #[must_use]
     pub fn identified(self, agent: usize) -> Self {
         self.lanes.identities[0] = agent;
         self
     }
 
-    /// Lets a flag cut local steps short. What the batch then holds is of no use: the round must be
-    /// abandoned.
+    /// Local steps end early once the flag is true. The batch is then incomplete, and the caller must abandon the round.
     #[must_use]
     pub fn stopped_by(self, stop: Option<&'a AtomicBool>) -> Self {
         Self { stop, ..self }
@@ -177,7 +179,7 @@ impl<'a> Batch<'a> {
         0..self.lanes.len
     }
 
-    /// The agent in lane `l`, with the first K of the vectors it keeps.
+    /// The agent in lane `l`, with the first K of the vectors that it keeps.
     #[inline]
     pub fn lane<const K: usize>(&mut self, l: usize) -> Lane<'_, K> {
         let (d, width) = (self.d, self.lanes.width);
@@ -192,7 +194,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// `theta_{c,0} = theta` in every lane, no drift.
+    /// Sets `theta_{c,0} = theta` and a drift of 0 in every lane.
     #[inline]
     pub fn start_at(&mut self, theta: &[f64]) {
         self.place(theta);
@@ -203,7 +205,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// `theta_{c,0} = theta` in every lane; the drifts are as they were.
+    /// Sets `theta_{c,0} = theta` in every lane, and keeps the drifts.
     #[inline]
     fn place(&mut self, theta: &[f64]) {
         assert!(theta.len() == self.d);
@@ -211,7 +213,7 @@ impl<'a> Batch<'a> {
         rows::place(theta, start, &mut iterates[..*len * *width]);
     }
 
-    /// The drift of every lane is vector `j` of what its agent keeps.
+    /// Sets the drift of every lane to vector `j` of its agent's memory.
     #[inline]
     pub fn drift_by(&mut self, j: usize) {
         self.lanes.is_still = false;
@@ -222,8 +224,8 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Moves control variates by what the iterate says that all started at, and makes them the drifts; agents keep
-    /// controls, what they sent and the last model as their first three vectors.
+    /// Updates the agents' control variates with the iterate at which all lanes started, and sets the drifts to them. The
+    /// first three vectors of an agent's memory are its control, its last answer and the last model.
     #[inline]
     fn settle(&mut self, moves: &[Move; LANES], afresh: bool) {
         let at = self.at.map(|at| at * self.stride);
@@ -232,15 +234,15 @@ impl<'a> Batch<'a> {
         rows::settle(self.memory, &at[..*len], start, moves, afresh, drift);
     }
 
-    /// Keeps what every lane sends as the second of its agent's vectors, less the first if `afresh`, and the iterate
-    /// that all started at as the third, if there is one.
+    /// Stores the answer of every lane as the second vector of its agent's memory, minus the first vector if `afresh`. If
+    /// `has_base`, stores the iterate at which all lanes started as the third vector.
     #[inline]
     fn keep(&mut self, has_base: bool, afresh: bool, out: &mut Outbox) {
         let at = self.at.map(|at| at * self.stride);
         rows::keep(self.memory, &at[..self.lanes.len], &self.lanes.start, has_base, afresh, &mut out.values);
     }
 
-    /// Sends `v_c = (theta_{c,H} - theta_{c,0}) / sum` of every lane, where all started at the same iterate.
+    /// Answers with `v_c = (theta_{c,H} - theta_{c,0}) / sum` in every lane. All lanes must have started at the same iterate.
     #[inline]
     pub fn send_directions(&mut self, sum: f64, part: Part, out: &mut Outbox) {
         let used = self.lanes.len * self.lanes.width;
@@ -248,8 +250,8 @@ impl<'a> Batch<'a> {
         (out.parts, out.sent) = ([part; LANES], (1 << self.lanes.len) - 1);
     }
 
-    /// Opens the streams of (round, purpose): every call starts them anew, so
-    /// that two exchanges of a round can use the same samples.
+    /// Opens the agents' random streams of (round, purpose). Every call starts the streams at their beginning, so that two
+    /// exchanges of a round can use the same samples.
     #[inline]
     pub fn open_streams(&mut self, purpose: Purpose, round: u64) {
         let Lanes { streams, identities, opened, .. } = &mut *self.lanes;
@@ -260,7 +262,7 @@ impl<'a> Batch<'a> {
         rows::open(streams, &opened.1, identities);
     }
 
-    /// The H local steps `theta_{c,h} = theta_{c,h-1} + eta_h (g_c(theta_{c,h-1}, z_h) + drift_c)`.
+    /// Makes the H local steps `theta_{c,h} = theta_{c,h-1} + eta_h (g_c(theta_{c,h-1}, z_h) + drift_c)` in every lane.
     #[inline]
     pub fn steps(&mut self, leg: &Leg) {
         let mut etas = std::mem::take(&mut self.lanes.etas);
@@ -271,7 +273,7 @@ impl<'a> Batch<'a> {
         let mut done = 0;
         while done < leg.len && !self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
             let next = leg.len.min(done + piece);
-            // Legs of one step size are mostly those of the block before.
+            // A leg with constant steps mostly has the step sizes of the block before.
             let eta = leg.constant();
             if eta.is_none() || self.lanes.eta != eta || etas.len() != next - done {
                 leg.fill(done..next, &mut etas);
@@ -284,7 +286,7 @@ impl<'a> Batch<'a> {
         self.count(leg.len);
     }
 
-    /// Counts so many evaluations of each lane's operator, each on a batch of samples.
+    /// Counts `evaluations` evaluations of each lane's operator, each on a batch of samples.
     #[inline]
     fn count(&mut self, evaluations: usize) {
         let samples = self.field.sampling().samples_per_step();
@@ -292,25 +294,24 @@ impl<'a> Batch<'a> {
         self.operators += (evaluations * self.lanes.len * samples.max(1)) as u64;
     }
 
-    /// `g_c(theta_{c,h}, z)` at the lanes' iterates with the next sample of their
-    /// streams. The agents' processes and streams move on only if `advance`:
-    /// otherwise the next step sees the same sample.
+    /// Evaluates `g_c(theta_{c,h}, z)` in every lane with the next sample of its stream ([`Lane::observed`]). Sampling
+    /// processes and streams advance only if `advance` is true; otherwise the next step uses the same sample.
     pub fn observe(&mut self, advance: bool) {
         self.field.observe(self.lanes, advance);
         let before = self.samples;
         self.count(1);
         if !advance {
-            // The next step sees the same samples again.
+            // The next step uses the same samples and counts them.
             self.samples = before;
         }
     }
 
-    /// Counts an observation of each lane that is made elsewhere, at a past model.
+    /// Counts one evaluation of each lane's operator that another batch made at a past model.
     pub(crate) fn count_observation(&mut self) {
         self.operators += (self.lanes.len * self.field.sampling().samples_per_step().max(1)) as u64;
     }
 
-    /// Moves the agents' processes on by `steps` samples' worth without a step.
+    /// Advances the agents' sampling processes by the samples of `steps` steps, and counts them, without a step.
     pub fn pass_over(&mut self, steps: usize) {
         let each = self.field.sampling().samples_per_step();
         if self.lanes.chain_len > 0 {
@@ -319,18 +320,18 @@ impl<'a> Batch<'a> {
         self.count(steps);
     }
 
-    /// Evaluations of operators by this batch so far.
+    /// The number of evaluations of operators by this batch so far.
     pub fn operators(&self) -> u64 {
         self.operators
     }
 
-    /// Samples drawn by this batch so far.
+    /// The number of samples drawn by this batch so far.
     pub fn samples(&self) -> u64 {
         self.samples
     }
 }
 
-/// The vectors that one agent keeps, to look at.
+/// The vectors that one agent keeps, read only.
 #[derive(Clone, Copy)]
 pub struct Memory<'a> {
     data: &'a [Chunk],
@@ -350,11 +351,11 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// The answers of a batch: one vector part per agent, as the codec will see it.
+/// The answers of a batch before the codec encodes them: one vector of d components per agent.
 #[derive(Debug, Clone)]
 pub struct Outbox {
     d: usize,
-    /// What was sent, lane by lane, whole chunks each.
+    /// The answers, lane by lane, in whole chunks.
     values: Vec<Chunk>,
     /// The part of each lane's message.
     parts: [Part; LANES],
@@ -363,18 +364,18 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// For vectors of `d` components.
+    /// No answers; for vectors of `d` components.
     pub fn new(d: usize) -> Self {
         Self { d, values: vec![Chunk::default(); LANES * chunks(d)], parts: [Part::Direction; LANES], sent: 0 }
     }
 
-    /// Forgets all messages.
+    /// Removes all answers.
     #[inline]
     pub fn clear(&mut self) {
         self.sent = 0;
     }
 
-    /// The message of lane `l`: one vector of d components, to be filled in.
+    /// Adds the answer of lane `l`; the caller writes its d components.
     pub fn send(&mut self, l: usize, part: Part) -> &mut [f64] {
         self.parts[l] = part;
         self.sent |= 1 << l;
@@ -382,13 +383,13 @@ impl Outbox {
         &mut flat_mut(&mut self.values[l * width..(l + 1) * width])[..self.d]
     }
 
-    /// What lane `l` sent.
+    /// The answer of lane `l`, if there is one.
     pub fn sent(&self, l: usize) -> Option<(Part, &[f64])> {
         let width = chunks(self.d);
         (self.sent >> l & 1 == 1).then(|| (self.parts[l], &flat(&self.values[l * width..(l + 1) * width])[..self.d]))
     }
 
-    /// What the first `len` lanes sent, whole chunks each, if all of them did.
+    /// The answers of the first `len` lanes, in whole chunks, if all of them have one.
     #[inline]
     pub(crate) fn all_sent(&self, len: usize) -> Option<&[Chunk]> {
         let all = (1 << len) - 1;
@@ -396,7 +397,7 @@ impl Outbox {
     }
 }
 
-/// Chunks that an agent's vectors take.
+/// The number of chunks that the memory of one agent takes.
 pub fn stride(client: &dyn Client, d: usize) -> usize {
     client.memory() * chunks(d)
 }

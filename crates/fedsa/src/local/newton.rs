@@ -1,4 +1,4 @@
-//! Gradient and Hessian of an agent's objective, and its losses and slope along a step.
+//! The client half of Newton's method: gradient, Hessian, and losses along a step.
 
 use faer::Mat;
 
@@ -7,8 +7,9 @@ use crate::error::Result;
 use crate::message::{Body, Message, Part};
 use crate::protocol::refused;
 
-/// First answers with `grad f_c(theta_t)` and `Hess f_c(theta_t)`, then with the losses `f_c(theta_t + s p)` for the trial
-/// steps s, of which the first is 0, and the slope `p^T grad f_c(theta_t)` after them.
+/// In the first exchange the agent sends `grad f_c(theta_t)`, d numbers, and the lower triangle of `Hess f_c(theta_t)`,
+/// d (d + 1) / 2 numbers. In the second it sends the losses `f_c(theta_t + s p)` for the trial steps s, of which the first
+/// is 0, followed by the slope `p^T grad f_c(theta_t)`.
 #[derive(Debug, Clone)]
 pub struct NewtonAgent {
     /// The trial steps s.
@@ -20,7 +21,7 @@ pub struct NewtonAgent {
 }
 
 impl NewtonAgent {
-    /// Before its first round.
+    /// The agent before its first round, with these trial steps.
     pub fn new(trials: Vec<f64>) -> Self {
         Self { trials, theta: Vec::new(), gradient: Vec::new() }
     }
@@ -40,9 +41,9 @@ impl Agent for NewtonAgent {
         }
         let p = down.part(Part::Step);
         if self.theta.len() != p.len() {
-            return Err(refused("a step before any model", "the exchanges of a round in their order"));
+            return Err(refused("a step before the first model", "the exchanges of a round in their order"));
         }
-        // A loss that is infinite or undefined is one that no step should go to.
+        // A step whose loss is infinite or NaN must not be accepted.
         let no_worse = |loss: f64| if loss.is_finite() { loss } else { f64::MAX };
         let loss_at = |s: &f64| no_worse(at.loss(&self.theta.iter().zip(p).map(|(x, p)| s.mul_add(*p, *x)).collect::<Vec<_>>()));
         let slope = self.gradient.iter().zip(p).map(|(g, p)| g * p).sum();

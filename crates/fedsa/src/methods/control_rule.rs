@@ -18,7 +18,7 @@ use crate::message::Part;
 use crate::protocol::{Give, Len, Protocol};
 use crate::server::average::Tell;
 use crate::server::{Average, Included};
-use crate::uplink::Facts;
+use crate::uplink::LinkFacts;
 
 /// The `rule` setting: how control variates are kept over links that are not exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ pub enum ControlRule {
 
 impl ControlRule {
     /// How control variates are kept on a link, with all agents or some of them participating (`partial`).
-    pub(crate) fn resolve(self, partial: bool, link: &Facts) -> Kept {
+    pub(crate) fn resolve(self, partial: bool, link: &LinkFacts) -> Kept {
         let from_model = !partial && !link.is_downlink_lossy;
         let literal = Kept { learns: if partial { Learns::Told } else { Learns::FromModel }, share: Share::Computed };
         let acknowledged = Kept { learns: if from_model { Learns::FromModel } else { Learns::Told }, share: Share::Acknowledged };

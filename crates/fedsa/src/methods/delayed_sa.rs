@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Drift, Half, Setting, Settings, Shape, averaging, check_common, fixed, one};
+use super::{Drift, Half, MethodSettings, Setting, Shape, averaging, check_common, fixed, one};
 use crate::error::{Result, require};
 use crate::local::Plain;
 use crate::protocol::{Give, Protocol};
@@ -47,7 +47,7 @@ pub struct DelayedSa {
     pub participants: Option<usize>,
 }
 
-impl Settings for DelayedSa {
+impl MethodSettings for DelayedSa {
     fn check(&self, agents: usize) -> Result<()> {
         check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
     }
@@ -90,7 +90,7 @@ pub struct DelayAdaptiveSa {
     pub threshold: Option<f64>,
 }
 
-impl Settings for DelayAdaptiveSa {
+impl MethodSettings for DelayAdaptiveSa {
     fn check(&self, agents: usize) -> Result<()> {
         check_threshold(self.threshold)?;
         check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
@@ -138,7 +138,7 @@ pub struct Dasa {
     pub threshold: Option<f64>,
 }
 
-impl Settings for Dasa {
+impl MethodSettings for Dasa {
     fn check(&self, agents: usize) -> Result<()> {
         check_threshold(self.threshold)?;
         check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)

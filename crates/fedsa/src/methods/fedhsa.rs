@@ -13,13 +13,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Drift, Half, Lost, Setting, Settings, Shape, averaging, check_common, fixed, one};
+use super::{Drift, Half, Lost, MethodSettings, Setting, Shape, averaging, check_common, fixed, one};
 use crate::error::Result;
 use crate::local::GlobalMemory;
 use crate::protocol::{Give, Protocol};
 use crate::schedule::StepSize;
 use crate::server::{Average, Server};
-use crate::uplink::Facts;
+use crate::uplink::LinkFacts;
 
 /// The settings of FedHSA.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -69,7 +69,7 @@ impl FedHsa {
     }
 }
 
-impl Settings for FedHsa {
+impl MethodSettings for FedHsa {
     fn check(&self, agents: usize) -> Result<()> {
         check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
     }
@@ -94,7 +94,7 @@ impl Settings for FedHsa {
         })
     }
 
-    fn lost(&self, _: usize, _: &Facts) -> Lost {
+    fn lost(&self, _: usize, _: &LinkFacts) -> Lost {
         if self.missing == Missing::Last { Lost::Last } else { Lost::Zero }
     }
 

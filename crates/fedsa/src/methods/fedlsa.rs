@@ -12,7 +12,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Drift, Half, Setting, Settings, Shape, averaging, check_common, fixed, one};
+use super::{Drift, Half, MethodSettings, Setting, Shape, averaging, check_common, fixed, one};
 use crate::error::Result;
 use crate::local::Plain;
 use crate::schedule::StepSize;
@@ -45,7 +45,7 @@ impl FedLsa {
     }
 }
 
-impl Settings for FedLsa {
+impl MethodSettings for FedLsa {
     fn check(&self, agents: usize) -> Result<()> {
         check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
     }

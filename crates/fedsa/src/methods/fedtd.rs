@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Drift, Half, Setting, Settings, Shape, averaging, check_common, fixed};
+use super::{Drift, Half, MethodSettings, Setting, Shape, averaging, check_common, fixed};
 use crate::error::Result;
 use crate::local::Plain;
 use crate::schedule::StepSize;
@@ -29,7 +29,7 @@ pub struct FedTd {
     pub participants: Option<usize>,
 }
 
-impl Settings for FedTd {
+impl MethodSettings for FedTd {
     fn check(&self, agents: usize) -> Result<()> {
         check_common(&self.step_size, 1, 1.0, self.participants, agents)
     }

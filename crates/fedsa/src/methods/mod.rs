@@ -19,7 +19,7 @@ use crate::registry::{Kind, kind};
 use crate::schedule::{LocalSteps, StepSize, Steps};
 use crate::server::average::Tell;
 use crate::server::{Average, Participation, Server};
-use crate::uplink::Facts;
+use crate::uplink::LinkFacts;
 use control_rule::ControlRule;
 
 /// The two halves of a method and the protocol between them, for one run.
@@ -54,7 +54,7 @@ impl Setting<'_> {
 ///
 /// # Errors
 /// When the method needs something that its link does not deliver, with the reason.
-pub fn check_link(client: &Half, protocol: &Protocol, link: &Facts) -> Result<()> {
+pub fn check_link(client: &Half, protocol: &Protocol, link: &LinkFacts) -> Result<()> {
     protocol.check()?;
     let refused = |what: &str, help: &str| Err(BadInput::new("uplink", what, help));
     if protocol.wants_each_anywhere() && link.is_sum_only {
@@ -104,12 +104,12 @@ pub struct Setting<'a> {
     /// `theta_0`, d components.
     pub start: Vec<f64>,
     /// The facts of the link.
-    pub link: Facts,
+    pub link: LinkFacts,
 }
 
 /// The settings of one method: the keys of `[[method]]` except `kind`, `label`, links and expectations. They build the
 /// method's halves and its protocol.
-pub trait Settings: erased_serde::Serialize + std::fmt::Debug + Send + Sync {
+pub trait MethodSettings: erased_serde::Serialize + std::fmt::Debug + Send + Sync {
     /// Checks ranges for N agents. It is called before the functions below.
     ///
     /// # Errors
@@ -134,12 +134,12 @@ pub trait Settings: erased_serde::Serialize + std::fmt::Debug + Send + Sync {
     /// What theory knows of the method.
     fn shape(&self) -> Shape;
     /// What answers that do not arrive do to its memory over a link, as theory sees it.
-    fn lost(&self, _agents: usize, _link: &Facts) -> Lost {
+    fn lost(&self, _agents: usize, _link: &LinkFacts) -> Lost {
         Lost::Zero
     }
 }
 
-erased_serde::serialize_trait_object!(Settings);
+erased_serde::serialize_trait_object!(MethodSettings);
 
 /// What theory knows of a method: its drift, and the settings that determine its rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -200,7 +200,7 @@ impl Shape {
 }
 
 /// The kinds of methods, by the name that `kind` gives.
-pub const KINDS: &[Kind<dyn Settings>] = &[
+pub const KINDS: &[Kind<dyn MethodSettings>] = &[
     kind!("fedlsa", "local steps, then averaging (Local SA)", fedlsa::FedLsa, "fedavg"),
     kind!("scafflsa", "control variates, a talk every H steps", scafflsa::Scafflsa),
     kind!("scafflsa-random", "control variates, talks at random", scafflsa_random::ScafflsaRandom),

@@ -15,7 +15,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Half, Setting, Settings, Shape};
+use super::{Half, MethodSettings, Setting, Shape};
 use crate::error::{Result, require};
 use crate::local::newton::NewtonAgent;
 use crate::message::Part;
@@ -48,7 +48,7 @@ impl Newton {
     }
 }
 
-impl Settings for Newton {
+impl MethodSettings for Newton {
     fn check(&self, _: usize) -> Result<()> {
         require(self.halvings <= 60, "halvings", self.halvings, "at most 60")?;
         require(self.decrease > 0.0 && self.decrease < 0.5, "decrease", self.decrease, "above 0 and below 1/2")
@@ -80,7 +80,7 @@ impl Settings for Newton {
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
-        Box::new(newton::Newton {
+        Box::new(newton::NewtonServer {
             theta: setting.start.clone(),
             weights: setting.weights.to_vec(),
             trials: self.trials(),

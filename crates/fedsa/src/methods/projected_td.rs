@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Drift, Half, Setting, Settings, Shape, averaging, check_common, fixed, one};
+use super::{Drift, Half, MethodSettings, Setting, Shape, averaging, check_common, fixed, one};
 use crate::error::{Result, require};
 use crate::local::Plain;
 use crate::schedule::StepSize;
@@ -38,7 +38,7 @@ pub struct ProjectedTd {
     pub participants: Option<usize>,
 }
 
-impl Settings for ProjectedTd {
+impl MethodSettings for ProjectedTd {
     fn check(&self, agents: usize) -> Result<()> {
         require(self.radius > 0.0 && self.radius.is_finite(), "radius", self.radius, "a positive number")?;
         check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)

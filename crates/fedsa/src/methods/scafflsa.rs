@@ -18,13 +18,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::control_rule::{ControlRule, Kept, check_control_step};
-use super::{Drift, Half, Lost, Setting, Settings, Shape, averaging, check_common, fixed, one};
+use super::{Drift, Half, Lost, MethodSettings, Setting, Shape, averaging, check_common, fixed, one};
 use crate::error::Result;
 use crate::local::ControlVariate;
 use crate::protocol::Protocol;
 use crate::schedule::StepSize;
 use crate::server::Server;
-use crate::uplink::Facts;
+use crate::uplink::LinkFacts;
 
 /// The settings of SCAFFLSA with a fixed period.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ impl Scafflsa {
     }
 }
 
-impl Settings for Scafflsa {
+impl MethodSettings for Scafflsa {
     fn check(&self, agents: usize) -> Result<()> {
         check_control_step(self.control_step)?;
         check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
@@ -100,7 +100,7 @@ impl Settings for Scafflsa {
         Box::new(self.kept(setting).server(average))
     }
 
-    fn lost(&self, agents: usize, link: &Facts) -> Lost {
+    fn lost(&self, agents: usize, link: &LinkFacts) -> Lost {
         let partial = self.participants.is_some_and(|m| m < agents);
         Lost::Controls(self.rule.resolve(partial, link).rule())
     }

@@ -15,13 +15,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::control_rule::{ControlRule, Kept, check_control_step};
-use super::{Drift, Half, Lost, Setting, Settings, Shape, averaging, check_common, one};
+use super::{Drift, Half, Lost, MethodSettings, Setting, Shape, averaging, check_common, one};
 use crate::error::{Result, require};
 use crate::local::ControlVariate;
 use crate::protocol::Protocol;
 use crate::schedule::{LocalSteps, StepSize, Steps};
 use crate::server::Server;
-use crate::uplink::Facts;
+use crate::uplink::LinkFacts;
 
 /// The settings of SCAFFLSA with random talk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -64,7 +64,7 @@ impl ScafflsaRandom {
     }
 }
 
-impl Settings for ScafflsaRandom {
+impl MethodSettings for ScafflsaRandom {
     fn check(&self, agents: usize) -> Result<()> {
         let p = self.talk_probability;
         require(p > 0.0 && p <= 1.0 && 1.0 / p <= 1e6, "talk_probability", p, "in [1e-6, 1]")?;
@@ -93,7 +93,7 @@ impl Settings for ScafflsaRandom {
         Box::new(self.kept(setting).server(average))
     }
 
-    fn lost(&self, agents: usize, link: &Facts) -> Lost {
+    fn lost(&self, agents: usize, link: &LinkFacts) -> Lost {
         let partial = self.participants.is_some_and(|m| m < agents);
         Lost::Controls(self.rule.resolve(partial, link).rule())
     }

@@ -23,7 +23,7 @@ pub struct ClientNode<'a> {
     digest: u64,
     /// The agent's number in the federation.
     agent: usize,
-    /// The place of its data in the field.
+    /// The place of the agent's data in the field.
     place: usize,
     seed: u64,
     feedback: Vec<f64>,
@@ -47,7 +47,7 @@ struct Log {
     seen: u32,
     /// The checksum of its last answer.
     answer: u32,
-    /// The checksum of the answer that its control last took for included; 0 for none.
+    /// The checksum of the answer that its control last assumed to be included; 0 for none.
     settled: u32,
 }
 
@@ -86,7 +86,8 @@ impl<'a> ClientNode<'a> {
     /// contain only the data of this agent.
     ///
     /// # Errors
-    /// As [`crate::round::Run::new`]; when there is no such agent or place, or the field has another dimension.
+    /// When there is no such agent or place, the field has another dimension, the method cannot work over the link, or it
+    /// needs an objective that the problem does not have.
     pub fn new(federation: &Federation<'a>, field: impl Into<Held<'a, dyn Field + 'a>>, place: usize, agent: usize) -> Result<Self> {
         let field: Held<'a, dyn Field + 'a> = field.into();
         let (agents, d) = (federation.weights.len(), federation.start.len());
@@ -142,7 +143,7 @@ impl<'a> ClientNode<'a> {
         self.in_order(&down)?;
         let answer = match self.step(&envelope, &down, control.is_some())? {
             Step::Behind if down.exchange == TELL => {
-                return Err(refused("a mean that an older control variate cannot take", "the control variate, with the next question"));
+                return Err(refused("a mean for which the control variate is too old", "a question with the control variate"));
             }
             Step::Behind => Some(self.behind(&down)),
             Step::With(last) => {
@@ -177,18 +178,18 @@ impl<'a> ClientNode<'a> {
         let before = self.log.taken.as_ref().map(|taken| (taken.round, taken.exchange));
         if let Some(before) = before.filter(|before| *before >= at) {
             let what = format!("{} after {}", point(at.0, at.1), point(before.0, before.1));
-            return Err(refused(what, "a later message, or the very same bytes again"));
+            return Err(refused(what, "a later message, or an exact copy of the last one"));
         }
         let follows = match down.exchange {
             0 => true,
-            // Who is told that its answer is not in the mean needs none.
+            // An agent that is told that the mean does not include its answer need not have answered.
             TELL => self.log.answered == Some(down.round) || down.find(Part::Included).is_some(),
             e => before == Some((down.round, e - 1)),
         };
         if follows {
             Ok(())
         } else {
-            Err(refused(format!("{} without what comes before it", point(at.0, at.1)), "the exchanges of a round in their order"))
+            Err(refused(format!("{} without the message before it", point(at.0, at.1)), "the exchanges of a round in their order"))
         }
     }
 
@@ -199,7 +200,7 @@ impl<'a> ClientNode<'a> {
         message.encode(&self.envelope(), &*self.uplink.codec, &mut crate::random::Stream::default())
     }
 
-    /// Does what a message asks for; the answer's bytes, if there is one.
+    /// Processes an accepted message, and returns the bytes of the answer, if there is one.
     fn follow(&mut self, envelope: &Envelope, down: &Message, control: Option<Vec<f64>>, last: Option<Last>) -> Result<Option<Vec<u8>>> {
         if control.is_some() {
             (self.log.seen, self.log.settled) = (envelope.seen, 0);
@@ -291,8 +292,8 @@ impl<'a> ClientNode<'a> {
         Envelope { agent: self.agent, seen: self.log.settled, settings: self.digest }
     }
 
-    /// Its control variate when the server's iterate is `theta` after `rounds` rounds and its last answer is included or not, for
-    /// methods with control variates.
+    /// The agent's control variate `xi_c`, d numbers, after `rounds` rounds, if the server's iterate is then `theta`;
+    /// `is_included` says whether the mean of its round includes the agent's last answer. `None` for methods without controls.
     pub fn control(&self, theta: &[f64], rounds: u64, is_included: bool) -> Option<Vec<f64>> {
         let Working::Lanes { client, memory, .. } = &self.half else { return None };
         client.controls()?;
@@ -346,7 +347,7 @@ impl<'a> ClientNode<'a> {
     }
 }
 
-/// Gives an agent's memory the control of the round whose model is `theta`.
+/// Sets an agent's memory to the control of the round whose model is `theta`.
 fn put(controls: &dyn ControlCopies, memory: &mut [Chunk], d: usize, xi: &[f64], theta: &[f64]) {
     let mut vectors: Vec<&mut [f64]> = memory.chunks_mut(chunks(d)).map(|vector| &mut flat_mut(vector)[..d]).collect();
     controls.put(&mut vectors, xi, theta);

@@ -9,22 +9,21 @@
 //! state. A node refuses a message that does not belong to this federation at this point, states the reason, and is
 //! unchanged. A repeated question gets the same bytes again. A missing answer counts as zero in its round.
 //!
-//! The server's state is the federation's: save it ([`ServerNode::save`]) after every [`ServerNode::open`] and
-//! [`ServerNode::close`], before what they return is sent. A server that starts anew is another federation: give it
-//! another seed.
+//! Save the server node ([`ServerNode::save`]) after every [`ServerNode::open`] and [`ServerNode::close`], before sending
+//! what they return. A server that restarts without its saved state starts a new federation and needs another seed.
 //!
 //! # Control variates
 //!
-//! `sum_c p_c xi_c = 0` holds over the controls that the server will have each agent hold. The server node keeps them, N d
-//! numbers, moved by the formula of the agents with what it decoded. An agent that finds its own control older than a
-//! question supposes (it missed what it was told, or came back from an older state or none) answers
-//! [`crate::message::Part::Behind`]. An answer names the earlier answer that its control took for included, by a checksum;
-//! one that names another than the server counted is refused. In both cases the agent's next question brings its control,
-//! d numbers more. Over a network that loses nothing no message is sent for this.
+//! The server node keeps a copy of every agent's control variate, N d numbers, and updates the copies by the agents'
+//! formula with the answers that it decoded. `sum_c p_c xi_c = 0` holds for these copies. An agent whose control is older
+//! than a question assumes (it missed a message, or was restored from an older state or from none) answers
+//! [`crate::message::Part::Behind`]. An answer contains the checksum of the earlier answer that its control assumes to be
+//! included; if the server counted another one, it refuses the answer. In both cases the agent's next question contains its
+//! control, d numbers more. A network that loses no messages has no such messages.
 //!
-//! This holds for controls that are kept by `rule = "acknowledged"`, which is what `auto` is but for links whose answers are
-//! late or summed. There a lost message is forgotten (`afresh`); to the letter (`literal`, and `auto` where answers are late
-//! and some of the agents take part) it is not.
+//! This holds under `rule = "acknowledged"`, which `auto` is unless answers are late or only sums arrive. Under `afresh` the
+//! error of a lost message lasts one round; under `literal`, which `auto` is if answers are late and some of the agents
+//! participate, it stays.
 
 mod client;
 mod server;
@@ -33,7 +32,7 @@ pub use client::ClientNode;
 pub use server::{Progress, ServerNode, Todo};
 
 use crate::error::{BadInput, Result, require};
-use crate::methods::{Half, Setting, Settings, check_link};
+use crate::methods::{Half, MethodSettings, Setting, check_link};
 use crate::protocol::{Protocol, refused};
 use crate::random::{Key, Purpose};
 use crate::round::Held;
@@ -42,7 +41,7 @@ use crate::uplink::{Place, Uplink};
 /// The settings that all ends of a federation share.
 #[derive(Clone)]
 pub struct Federation<'a> {
-    settings: Held<'a, dyn Settings + 'a>,
+    settings: Held<'a, dyn MethodSettings + 'a>,
     uplink: Held<'a, Uplink>,
     weights: Vec<f64>,
     seed: u64,
@@ -51,27 +50,28 @@ pub struct Federation<'a> {
 }
 
 impl<'a> Federation<'a> {
-    /// A federation of N agents with these weights `p_c`, which run a method over a link from `theta_0`, d components.
+    /// A federation of N agents with `weights` `p_c`, which run a method over a link from `theta_0 = start`, d components.
     ///
     /// # Errors
-    /// As [`crate::round::Run::new`]; when the link has old models (pull).
+    /// When a weight is not positive, the weights do not sum to 1, or `start` is not finite; when settings are out of range;
+    /// when the link does not suit N agents and d components, or has old models (pull).
     pub fn new(
-        settings: impl Into<Held<'a, dyn Settings + 'a>>,
+        settings: impl Into<Held<'a, dyn MethodSettings + 'a>>,
         uplink: impl Into<Held<'a, Uplink>>,
         weights: Vec<f64>,
         seed: u64,
         start: Vec<f64>,
     ) -> Result<Self> {
-        let (settings, uplink): (Held<'a, dyn Settings + 'a>, Held<'a, Uplink>) = (settings.into(), uplink.into());
+        let (settings, uplink): (Held<'a, dyn MethodSettings + 'a>, Held<'a, Uplink>) = (settings.into(), uplink.into());
         require(!weights.is_empty(), "weights", "[]", "one weight for each agent")?;
         require(weights.len() < u32::MAX as usize, "weights", weights.len(), "fewer than 2^32 - 1 agents")?;
         let are_weights = weights.iter().all(|p| *p > 0.0 && p.is_finite());
-        require(are_weights, "weights", "one that is no positive number", "positive numbers")?;
+        require(are_weights, "weights", "a weight that is not positive", "positive numbers")?;
         let sum: f64 = weights.iter().sum();
         require((sum - 1.0).abs() <= 1e-9, "weights", format!("a sum of {sum}"), "weights that sum to 1")?;
         require(start.iter().all(|x| x.is_finite()), "start", "a number that is not finite", "finite numbers")?;
         if uplink.delay.is_some() {
-            let what = "only the in-process engine computes at stale models: no real federation has them";
+            let what = "only the in-process engine can compute at old models, because no real federation has them";
             return Err(BadInput::new("uplink.media", what, "a link without delay (pull); late (push) is its counterpart"));
         }
         settings.check(weights.len())?;
@@ -89,7 +89,10 @@ impl<'a> Federation<'a> {
         Setting { seed: self.seed, weights: &self.weights, start: self.start.clone(), link: self.uplink.facts() }
     }
 
-    /// The agents' half and the protocol, checked against the link.
+    /// The client half and the protocol.
+    ///
+    /// # Errors
+    /// When the method cannot work over this link.
     fn client(&self) -> Result<(Half, Protocol)> {
         let setting = self.setting();
         let (client, protocol) = (self.settings.client(&setting), self.settings.protocol(&setting));
@@ -108,7 +111,7 @@ const LAYOUT: u32 = 1;
 
 /// The error about bytes that are not a saved node of this federation and kind.
 fn foreign() -> BadInput {
-    BadInput::new("saved node", "not the state of such a node", "a state that the same node of the same federation saved")
+    BadInput::new("saved node", "not a state of this node", "a state that the same node of the same federation saved")
 }
 
 fn place(seed: u64, round: u64, exchange: u8, agent: usize) -> Place {

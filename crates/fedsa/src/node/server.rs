@@ -55,7 +55,7 @@ pub struct ServerNode<'a> {
     uplink: Held<'a, Uplink>,
     protocol: Protocol,
     server: Box<dyn Server>,
-    /// The agents' half, if it keeps control variates of which the server has copies.
+    /// The client half, if the server keeps copies of its control variates.
     client: Option<Box<dyn Client>>,
     weights: Vec<f64>,
     seed: u64,
@@ -65,20 +65,20 @@ pub struct ServerNode<'a> {
     state: State,
 }
 
-/// What it remembers beside what its half and the link do.
+/// The state of the node, except the server half's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct State {
-    /// Rounds that were opened.
+    /// The number of rounds opened so far.
     opened: u64,
     /// The exchange under way, or the last one.
     exchange: u8,
-    /// What is to be done now.
+    /// What the caller has to do now.
     todo: Todo,
     /// The answers so far, one entry for each agent that was asked.
     answers: Vec<Option<Vec<(Part, Body)>>>,
     /// Their checksums, for methods with control variates.
     checksums: Vec<u32>,
-    /// How the run stands.
+    /// Whether the run has diverged.
     status: Status,
     /// `theta_t` of the round under way.
     before: Vec<f64>,
@@ -86,36 +86,37 @@ struct State {
     end: ServerEnd,
 }
 
-/// The control variates that the server will have each agent hold; empty for methods without.
+/// Copies of the agents' control variates; empty for methods without them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Copies {
     /// `xi_c`, d numbers each.
     xi: Vec<f64>,
     /// The number of rounds whose end each agent's control must have seen, if agents are told means.
     seen: Vec<u32>,
-    /// How each agent's own stands to its copy.
+    /// Whether each agent's own control equals its copy.
     standing: Vec<Standing>,
-    /// The checksum of the last answer of each agent that is in a mean; 0 for none since it was sent its control.
+    /// The checksum of the last answer of each agent that a mean includes; 0 if there is none since the agent was sent its
+    /// control.
     counted: Vec<u32>,
 }
 
-/// An answer that is one to the present question.
+/// A valid answer to the present question.
 struct Answer {
     /// The agent's place among the recipients.
     at: usize,
-    /// What its envelope says of the agent's control.
+    /// The checksum of the earlier answer that the agent's control assumes to be included ([`Envelope::seen`]).
     seen: u32,
     parts: Vec<(Part, Body)>,
 }
 
-/// How an agent's control stands to the copy of the server, as far as the server knows.
+/// Whether an agent's control equals the server's copy, as far as the server knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Standing {
-    /// The same.
+    /// They are equal.
     InStep,
-    /// Another one: the next question brings the copy.
+    /// They differ: the next question will contain the copy.
     Stale,
-    /// The copy was sent with the last question, which was not yet answered.
+    /// The last question contained the copy, and was not yet answered.
     Sent,
 }
 
@@ -141,7 +142,7 @@ impl<'a> ServerNode<'a> {
     /// The server of a federation at the start of a run. The server does not need the problem.
     ///
     /// # Errors
-    /// As [`crate::round::Run::new`].
+    /// When the method cannot work over the link.
     pub fn new(federation: &Federation<'a>) -> Result<Self> {
         let (client, protocol) = federation.client()?;
         let server = federation.settings.server(&federation.setting());
@@ -186,17 +187,17 @@ impl<'a> ServerNode<'a> {
         &self.state.todo
     }
 
-    /// How the run stands: once its iterate has left every bound, rounds are no longer opened.
+    /// Whether the run has diverged. If it has, no more rounds are opened.
     pub fn status(&self) -> Status {
         self.state.status
     }
 
-    /// How many answers to the question under way have been taken.
+    /// The number of answers to the present question that were accepted so far.
     pub fn answered(&self) -> usize {
         self.state.answers.iter().flatten().count()
     }
 
-    /// `xi_c` that agent `c` should have, for methods with control variates.
+    /// The server's copy of the control `xi_c` of agent `c`, d numbers, for methods with control variates.
     pub fn control(&self, c: usize) -> Option<&[f64]> {
         let d = self.server.theta().len();
         self.state.controls.xi.get(c * d..(c + 1) * d)
@@ -207,8 +208,8 @@ impl<'a> ServerNode<'a> {
         matches!(self.state.todo, Todo::Ask { .. })
     }
 
-    /// Opens the next round. One that is under way ends with the answers that have come. After divergence, and after
-    /// [`MAX_ROUNDS`], there is none, and nothing to do.
+    /// Opens the next round. A round that is under way ends with the answers accepted so far. After divergence or
+    /// [`MAX_ROUNDS`] rounds no round is opened, and the result is [`Todo::RoundOver`].
     pub fn open(&mut self) -> Todo {
         while self.is_open() {
             self.close();
@@ -257,8 +258,8 @@ impl<'a> ServerNode<'a> {
         let copies = &self.state.controls;
         let is_told = self.client.as_ref().and_then(|client| client.controls()).is_some_and(|controls| controls.is_told());
         let is_stale = |c: &usize| down.exchange == 0 && copies.standing.get(*c).is_some_and(|standing| *standing != Standing::InStep);
-        // Where one is sent something of its own, its absence says something to the others, and where some are asked, the
-        // others are not: a copy that reaches somebody else must then be refused.
+        // If some recipients get a part of their own, or only some agents are asked, a copy of the message that reaches another
+        // agent must be refused. Every message then names its recipient.
         let is_for_all = ask.to.is_none() && ask.own.is_none() && !is_told && !to.iter().any(is_stale);
         if is_for_all {
             return vec![encode(down, &Envelope { settings, ..Envelope::default() }); to.len()];
@@ -277,12 +278,15 @@ impl<'a> ServerNode<'a> {
         to.iter().enumerate().map(one).collect()
     }
 
-    /// An answer, checked.
+    /// Decodes and checks an answer to the present question.
     fn answer(&self, agent: usize, bytes: &[u8]) -> Result<Answer> {
         let (round, exchange) = (self.state.opened.wrapping_sub(1), self.state.exchange);
-        let Todo::Ask { to, .. } = &self.state.todo else { return Err(refused("an answer where none is awaited", "answers to questions")) };
+        let Todo::Ask { to, .. } = &self.state.todo else {
+            return Err(refused("an answer while no question is open", "answers to an open question"));
+        };
         let at = to.binary_search(&agent);
-        let at = at.map_err(|_| refused(format!("an answer of agent {agent}, who was not asked"), "answers of agents that were asked"))?;
+        let at =
+            at.map_err(|_| refused(format!("an answer of agent {agent}, which was not asked"), "answers of agents that were asked"))?;
         let front = Message::front(bytes)?;
         let envelope = front.envelope;
         if envelope.settings != self.digest {
@@ -310,8 +314,9 @@ impl<'a> ServerNode<'a> {
     /// Accepts an answer to the present question. A second copy changes nothing.
     ///
     /// # Errors
-    /// When it is not the answer of such an agent to what it was asked, or says that its control variate is older than the
-    /// question supposes, which its next question then brings: it does not count, and nothing else changes.
+    /// When the bytes are not an answer of this agent to the present question, or the agent's control variate is older than
+    /// the question assumes; the agent's next question then contains the control. A refused answer does not count, and
+    /// changes nothing else.
     pub fn take(&mut self, agent: usize, bytes: &[u8]) -> Result<()> {
         let Answer { at, seen, parts } = self.answer(agent, bytes)?;
         if self.client.is_some() {
@@ -324,8 +329,8 @@ impl<'a> ServerNode<'a> {
             let is_behind = matches!(parts[..], [(Part::Behind, _)]);
             if self.state.answers[at].is_none() && (is_behind || Some(seen) != expected) {
                 copies.standing[agent] = Standing::Stale;
-                let what = format!("agent {agent} holds an older control variate than the question supposes");
-                return Err(refused(what, "its answer to the next question, which brings the present one"));
+                let what = format!("the control variate of agent {agent} is older than the question assumes");
+                return Err(refused(what, "an answer to the agent's next question, which will contain its control variate"));
             }
         }
         match &self.state.answers[at] {
@@ -345,9 +350,9 @@ impl<'a> ServerNode<'a> {
         }
     }
 
-    /// Ends the exchange under way with the answers that were taken: those that are missing count as zero in the mean. How
-    /// many suffice is the caller's decision; without any, theta stays as it is (over the air it moves by what the receiver
-    /// hears, which is noise).
+    /// Ends the exchange under way with the answers accepted so far. A missing answer counts as zero in the mean. The caller
+    /// decides how many answers suffice. Without any answer theta does not change, except by the receiver's noise over the
+    /// air.
     pub fn close(&mut self) -> Todo {
         if !self.is_open() {
             return self.state.todo.clone();
@@ -411,8 +416,8 @@ impl<'a> ServerNode<'a> {
         }
     }
 
-    /// The state of the node, as bytes, between any two calls. A server that saves before it sends continues after a restart
-    /// without a difference.
+    /// The state of the node, as bytes, between any two calls. A server that saves its state before it sends messages can be
+    /// restarted without any effect on the results.
     pub fn save(&self) -> Vec<u8> {
         let saved = Saving { layout: LAYOUT, digest: self.digest, server: self.server.state(), state: &self.state };
         postcard::to_stdvec(&saved).expect("plain data serialises")

@@ -6,8 +6,7 @@
 //! `x` only and have `||phi(s)|| <= 1`, as the theory of TD(0) assumes
 //! (\[S\] Lemma 3.1).
 //!
-//! Where features go over a grid of tuples `c = (c_1 .. c_k)`, the last column
-//! goes fastest: `(0, 0), (0, 1), .., (1, 0), ..`.
+//! Features over a grid of tuples `c = (c_1 .. c_k)` are in lexicographic order: `(0, 0), (0, 1), .., (1, 0), ..`.
 
 use std::collections::BTreeMap;
 use std::f64::consts::PI;
@@ -19,14 +18,14 @@ use serde::{Deserialize, Serialize};
 use crate::error::{BadInput, Result, quoted, require};
 use crate::problem::log::Log;
 
-/// The largest number of features a map may have. An evaluation solves dense
-/// d x d systems, so more than this is a mistake rather than a wish.
+/// The largest number of features d that a map may have. An evaluation solves dense d x d systems, which are too large beyond
+/// this.
 pub const MAX_FEATURES: usize = 1 << 16;
 
 /// The range of each state column, by its name.
 pub type Ranges = BTreeMap<String, (f64, f64)>;
 
-/// Which features: the settings of a [`FeatureMap`].
+/// The settings of a [`FeatureMap`].
 ///
 /// On the command line: `identity`, `identity:bias`, `polynomial:2`,
 /// `fourier:3`, `tiles:8x4` (tilings x bins), `radial:5` or `radial:5:0.3`
@@ -39,7 +38,7 @@ pub enum FeatureSpec {
     /// before it, `d = k + 1`. The only map for which columns may lack a range
     /// (and are then not clipped).
     Identity {
-        /// Whether a constant feature comes first.
+        /// Whether the first feature is the constant 1.
         #[serde(default)]
         bias: bool,
     },
@@ -90,12 +89,11 @@ pub enum FeatureSpec {
 }
 
 impl FeatureSpec {
-    /// What [`FeatureSpec::from_str`] accepts.
+    /// The forms that [`FeatureSpec::from_str`] accepts.
     pub const FORMS: &str =
         "identity, identity:bias, polynomial:ORDER, fourier:ORDER, tiles:TILINGSxBINS, radial:CENTRES or radial:CENTRES:WIDTH";
 
-    /// The number of features of `k` state columns; `None` when it does not
-    /// fit a `usize`.
+    /// The number of features d for `k` state columns; `None` if it does not fit into a `usize`.
     pub fn count(&self, k: usize) -> Option<usize> {
         let power = |base: u32| (base as usize).checked_pow(u32::try_from(k).ok()?);
         match *self {
@@ -173,14 +171,13 @@ impl FromStr for FeatureSpec {
     }
 }
 
-/// The ranges of all columns: the given ones, and for every other column the
-/// least and greatest value in the states and next states of all logs. What
-/// follows a terminal transition is no state and is left out. The logs must
-/// have passed [`check_all`](crate::problem::log::check_all).
+/// The ranges of all columns: the given ranges, and for every other column the smallest and the largest value in the states
+/// and next states of all logs. The next state of a terminal transition is not counted. The logs must have passed
+/// [`check_all`](crate::problem::log::check_all).
 ///
 /// # Errors
-/// When a given range names no column or is empty, or a column without a given
-/// one is the same everywhere.
+/// When a given range is empty or its column does not exist, or a column without a given range has the same value in all
+/// states.
 pub fn ranges_of(logs: &[Log], given: &Ranges) -> Result<Ranges> {
     let columns = logs.first().map_or(&[][..], |log| &log.columns);
     check_ranges(columns, given)?;
@@ -223,10 +220,10 @@ fn check_ranges(columns: &[String], ranges: &Ranges) -> Result<()> {
 pub struct FeatureMap {
     spec: FeatureSpec,
     columns: Vec<String>,
-    /// The range of each column; infinite where an identity has none.
+    /// The range of each column; infinite for columns without a range, which only an identity allows.
     bounds: Vec<(f64, f64)>,
     len: usize,
-    /// Of a polynomial, every monomial but the constant; see [`monomials`].
+    /// The monomials of a polynomial, except the constant; see [`monomials`].
     monomials: Vec<(usize, usize)>,
 }
 
@@ -345,7 +342,7 @@ impl FeatureMap {
                     let z = (x(j) - centre(c, centres)) / width;
                     -0.5 * z * z
                 });
-                // Relative to the nearest bump, so that narrow ones do not all underflow.
+                // Relative to the nearest bump, so that not all narrow bumps underflow.
                 let nearest = out.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let mut sum = 0.0;
                 for value in &mut *out {
@@ -359,9 +356,8 @@ impl FeatureMap {
         }
     }
 
-    /// A readable name of every feature, d of them, in the order of
-    /// [`FeatureMap::eval`]; scale factors are left out, and `s` stands for the
-    /// scaled state except in an identity.
+    /// A readable name of every feature, d names in the order of [`FeatureMap::eval`], without scale factors. Names of columns
+    /// stand for scaled values, except in an identity.
     pub fn names(&self) -> Vec<String> {
         let columns = &self.columns;
         let k = columns.len();
@@ -391,14 +387,14 @@ impl FeatureMap {
     }
 }
 
-/// Writes `sum_j term(j, c_j)` for all tuples `c` in `{0..size - 1}^k`, the
-/// last column fastest, calling `term` only `k * size` times.
+/// Writes `sum_j term(j, c_j)` for all tuples `c` in `{0..size - 1}^k`, in lexicographic order, with `k * size` calls of
+/// `term`.
 fn sum_over_grid(k: usize, size: usize, out: &mut [f64], term: impl Fn(usize, usize) -> f64) {
     out[0] = 0.0;
     // `out[..done]` holds the sums over the columns seen so far.
     let mut done = 1;
     for j in (0..k).rev() {
-        // Downwards, because c = 0 overwrites what the others build on.
+        // From the largest c down, because c = 0 overwrites the sums that the others use.
         for c in (0..size).rev() {
             let term = term(j, c);
             for i in 0..done {
@@ -409,7 +405,7 @@ fn sum_over_grid(k: usize, size: usize, out: &mut [f64], term: impl Fn(usize, us
     }
 }
 
-/// All tuples of `{0..size - 1}^k`, the last entry fastest.
+/// All tuples of `{0..size - 1}^k` in lexicographic order.
 fn grid(k: usize, size: usize) -> impl Iterator<Item = Vec<usize>> {
     let mut next = Some(vec![0; k]);
     std::iter::from_fn(move || {
@@ -424,11 +420,10 @@ fn grid(k: usize, size: usize) -> impl Iterator<Item = Vec<usize>> {
     })
 }
 
-/// The monomials of `k` columns up to a total degree, but the constant: each
-/// as `(i, j)`, the earlier monomial `i` times column `j`. By degree, and within
-/// a degree from `x_1^degree` to `x_k^degree`.
+/// The monomials of `k` columns up to a total degree, except the constant: each as `(i, j)`, the earlier monomial `i` times
+/// column `j`. They are sorted by degree, and within a degree from `x_1^degree` to `x_k^degree`.
 fn monomials(k: usize, order: u32) -> Vec<(usize, usize)> {
-    // Of each monomial of the degree before: its number, and its first column.
+    // The number and the first column of each monomial of the degree before.
     let mut before = vec![(0, k)];
     let mut all = Vec::new();
     for _ in 0..order {

@@ -18,12 +18,12 @@ use serde::{Deserialize, Serialize};
 
 use super::arrays::{Array, Arrays, shape_text};
 use super::linear::Linear;
-use super::memory::{self, Memory, Moves, Tables, check_transitions, reward_process};
-use super::mrp::{Federation, Mrp, Outcome, ROW_SUM_TOLERANCE};
+use super::memory::{self, MemoryEstimate, Moves, TableSizes, check_transitions, reward_process};
+use super::mrp::{FederatedTd, Mrp, ROW_SUM_TOLERANCE, Successor};
 use super::noise::{self, Noise, Noisy};
 use super::systems::{System, Systems};
 use super::td::Features;
-use super::{Field, Files, Settings, equal_weights, field};
+use super::{Field, Files, ProblemSettings, equal_weights, field};
 use crate::error::{BadInput, Result, quoted, require};
 use crate::kernel::Isa;
 use crate::sampling::Sampling;
@@ -43,14 +43,14 @@ pub struct ArrayFile {
     pub allow_singular_agents: bool,
 }
 
-impl Settings for ArrayFile {
+impl ProblemSettings for ArrayFile {
     fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         let arrays = files.arrays(&self.path)?;
         let named = |e: BadInput| BadInput { what: format!("{}: {}", self.path, e), key: "path".into(), ..e };
         self.field_of(&arrays, sampling, isa).map_err(named)
     }
 
-    fn memory(&self, files: &dyn Files, sampling: Sampling, threads: usize) -> Result<Memory> {
+    fn memory(&self, files: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate> {
         let arrays = files.arrays(&self.path)?;
         Ok(sizes(&arrays, self.noise.is_some(), sampling, threads))
     }
@@ -58,7 +58,7 @@ impl Settings for ArrayFile {
 
 /// The memory of the problem that arrays hold. Shapes of invalid arrays do not
 /// matter: they are refused when the problem is built.
-fn sizes(arrays: &Arrays, noise: bool, sampling: Sampling, threads: usize) -> Memory {
+fn sizes(arrays: &Arrays, noise: bool, sampling: Sampling, threads: usize) -> MemoryEstimate {
     let source: f64 = arrays.iter().map(|(_, array)| 8.0 * array.data().len() as f64).sum();
     let dims = |name: &str| arrays.find(name).map(|array| array.shape().iter().map(|n| *n as f64).collect::<Vec<_>>());
     match (dims("P").as_deref(), dims("Phi").as_deref(), dims("A").as_deref()) {
@@ -68,7 +68,7 @@ fn sizes(arrays: &Arrays, noise: bool, sampling: Sampling, threads: usize) -> Me
             let counts: Vec<f64> = arrays.find("P").map_or(Vec::new(), |p| p.data().chunks(each).map(positive).collect());
             let most = counts.iter().copied().fold(0.0, f64::max);
             let outcomes = each as f64 / states.max(1.0);
-            let tables = Tables {
+            let tables = TableSizes {
                 agents,
                 kinds: agents,
                 d,
@@ -82,13 +82,16 @@ fn sizes(arrays: &Arrays, noise: bool, sampling: Sampling, threads: usize) -> Me
                 solved: true,
             };
             let text = format!("{}, {states} states, {most} transitions each, d = {d}", memory::agents(agents as usize));
-            Memory::new(tables.memory(sampling, threads), text)
+            MemoryEstimate::new(tables.memory(sampling, threads), text)
         }
         (None, _, Some(&[agents, d, _])) => {
             let noisy = noise || arrays.find("noise_std").is_some();
-            Memory::new(memory::linear(agents, d, true, noisy, source, threads), format!("{}, d = {d}", memory::agents(agents as usize)))
+            MemoryEstimate::new(
+                memory::linear(agents, d, true, noisy, source, threads),
+                format!("{}, d = {d}", memory::agents(agents as usize)),
+            )
         }
-        _ => Memory::new((source, source), "arrays".into()),
+        _ => MemoryEstimate::new((source, source), "arrays".into()),
     }
 }
 
@@ -276,13 +279,13 @@ fn mdp_field(arrays: &Arrays, sampling: Sampling, isa: Isa, allow_singular_agent
                     policy.data()[(agent * states + s) * actions + a]
                 });
                 let q = chosen * p.data()[((c * states + s) * actions + a) * states + t];
-                (q > 0.0).then(|| Outcome { next: t as u32, p: q, reward: reward(c, s, a, t) })
+                (q > 0.0).then(|| Successor { next: t as u32, p: q, reward: reward(c, s, a, t) })
             })
             .collect()
         };
         Ok(Mrp { states: (0..states).map(row).collect(), gamma: gamma(c) })
     };
-    Federation {
+    FederatedTd {
         kinds: agents,
         kind_of: (0..agents as u32).collect(),
         weights: weights(arrays, agents)?,

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::memory::{self, Memory, Moves, Tables, reward_process};
-use super::mrp::{FeatureLaw, Federation, Mrp, Outcome};
-use super::{Field, Files, Settings, check_counts, equal_weights};
+use super::memory::{self, MemoryEstimate, Moves, TableSizes, reward_process};
+use super::mrp::{FeatureLaw, FederatedTd, Mrp, Successor};
+use super::{Field, Files, ProblemSettings, check_counts, equal_weights};
 use crate::error::{Result, require};
 use crate::kernel::Isa;
 use crate::random::{ALL, Purpose, Stream, stream};
@@ -28,7 +28,7 @@ pub enum Heterogeneity {
     Independent,
 }
 
-/// Which kernels there are before perturbation.
+/// The kernels before perturbation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -49,7 +49,7 @@ pub enum Policy {
     /// One action per state, drawn once (the authors' published scripts).
     #[default]
     OneAction,
-    /// All actions alike (the text of \[S\]).
+    /// All actions with equal probability (the text of \[S\]).
     Uniform,
 }
 
@@ -58,7 +58,7 @@ pub enum Policy {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Garnet {
-    /// The number of agents N, the first of one pool whatever N.
+    /// The number of agents N. Agent c is the same for every N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::problem::MAX_AGENTS)))]
     pub agents: usize,
     /// The number of states n.
@@ -76,9 +76,9 @@ pub struct Garnet {
     /// The discount factor.
     #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
     pub gamma: f64,
-    /// The problem's own seed.
+    /// The seed of the problem.
     pub seed: u64,
-    /// one-action or uniform.
+    /// The policy: one-action or uniform.
     pub policy: Policy,
     /// How agents differ.
     pub heterogeneity: Heterogeneity,
@@ -96,8 +96,8 @@ pub struct Garnet {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub reward_perturbation: Option<f64>,
-    /// Kernels whose closed class is smaller are drawn again; by default than 16 states, or
-    /// than more than half of them where that is less.
+    /// The smallest number of states of the closed class: a kernel with a smaller one is drawn again. By default 16, or one more
+    /// than half of the states if that is less.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_class: Option<usize>,
 }
@@ -123,7 +123,7 @@ impl Default for Garnet {
     }
 }
 
-/// What the preset and the overrides come to.
+/// The settings of the preset with the overrides.
 struct Plan {
     kernels: Kernels,
     perturbation: f64,
@@ -167,7 +167,7 @@ impl Garnet {
         Ok(())
     }
 
-    /// Agents that share everything share their tables.
+    /// The number of distinct agents. Equal agents share their tables.
     fn kinds(&self, plan: &Plan) -> usize {
         let periodic = match (plan.kernels, plan.opposite) {
             _ if plan.perturbation > 0.0 || plan.reward_perturbation > 0.0 => None,
@@ -178,22 +178,22 @@ impl Garnet {
         periodic.map_or(self.agents, |k| k.min(self.agents))
     }
 
-    /// Outcomes of a state under the policy.
+    /// The number of successors of a state under the policy.
     fn outcomes(&self) -> f64 {
         let actions = if self.policy == Policy::Uniform { self.actions } else { 1 };
         actions as f64 * self.branching as f64
     }
 
-    /// About how many states the closed class has. With c random successors a state the share
-    /// x of states that many others reach solves `x = 1 - exp(-c x)`; with one it is a cycle.
+    /// The approximate number of states in the closed class. If a state has c random successors, the share x of states that many
+    /// others reach solves `x = 1 - exp(-c x)`; with one successor the closed class is a cycle.
     fn closed_states(&self) -> f64 {
         let (n, c) = (self.states as f64, self.outcomes());
         let share = (0..100).fold(1.0, |x: f64, _| 1.0 - (-c * x).exp());
         (share * n + 3.0 * n.sqrt()).max(self.min_class() as f64).min(n)
     }
 
-    /// The outcomes of the kernel `kernel` under the policy, without rewards, drawn
-    /// again until the chain has one closed class of `min_class` states or more.
+    /// Kernel `kernel` under the policy, without rewards, drawn again until its chain has one closed class of `min_class` states
+    /// or more.
     fn kernel(&self, kernel: usize) -> Result<Mrp> {
         const ATTEMPTS: u64 = 1000;
         for attempt in 0..ATTEMPTS {
@@ -211,7 +211,7 @@ impl Garnet {
                     };
                     let p = 1.0 / (taken.len() * self.branching) as f64;
                     let taken = &successors[taken.start * self.branching..taken.end * self.branching];
-                    taken.iter().map(|next| Outcome { next: *next, p, reward: 0.0 }).collect()
+                    taken.iter().map(|next| Successor { next: *next, p, reward: 0.0 }).collect()
                 })
                 .collect();
             let mrp = Mrp { states, gamma: self.gamma };
@@ -223,7 +223,7 @@ impl Garnet {
         Err(crate::error::BadInput::new("min_class", what, "a smaller min_class, or a larger branching"))
     }
 
-    /// Appends `branching` distinct states.
+    /// Appends `branching` distinct random states to `out`.
     fn successors(&self, s: &mut Stream, out: &mut Vec<u32>) {
         let first = out.len();
         while out.len() < first + self.branching {
@@ -235,7 +235,7 @@ impl Garnet {
     }
 }
 
-impl Settings for Garnet {
+impl ProblemSettings for Garnet {
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         self.check()?;
         let plan = self.plan();
@@ -248,15 +248,15 @@ impl Settings for Garnet {
             Kernels::Independent => Vec::new(),
         };
         let kinds = self.kinds(&plan);
-        Federation {
+        FederatedTd {
             kinds,
             kind_of: (0..self.agents).map(|c| (c % kinds) as u32).collect(),
             weights: equal_weights(self.agents),
             mrp: &|c| {
                 let mut mrp = if shared.is_empty() { self.kernel(c)? } else { shared[c % shared.len()].clone() };
                 let mut noise = stream(self.seed, Purpose::Perturbation, 0, c);
-                // The kernel P(s' | s, action) is perturbed and normalised action by action;
-                // an action keeps its share of the policy.
+                // The kernel P(s' | s, action) is perturbed and normalised for each action separately, so that the policy's probability of
+                // an action does not change.
                 for row in &mut mrp.states {
                     let share = self.branching as f64 / row.len() as f64;
                     for action in row.chunks_mut(self.branching) {
@@ -278,7 +278,7 @@ impl Settings for Garnet {
         }
         .field(sampling, isa)
     }
-    fn memory(&self, _: &dyn Files, sampling: Sampling, threads: usize) -> Result<Memory> {
+    fn memory(&self, _: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate> {
         self.check()?;
         let plan = self.plan();
         let (n, kinds, outcomes) = (self.states as f64, self.kinds(&plan) as f64, self.outcomes());
@@ -287,7 +287,7 @@ impl Settings for Garnet {
             Kernels::Two => 2.0,
             Kernels::Independent => 0.0,
         };
-        let sizes = Tables {
+        let sizes = TableSizes {
             agents: self.agents as f64,
             kinds,
             d: self.features as f64,
@@ -296,13 +296,13 @@ impl Settings for Garnet {
             transitions: kinds * n * outcomes,
             most: n * outcomes,
             chain: Moves::States { states: n, outcomes },
-            // Successors of all actions of a state are drawn, whichever is taken.
+            // The successors of all actions of a state are drawn, also of those that the policy does not take.
             making: reward_process(n, n * outcomes, self.closed_states()) + 4.0 * self.actions as f64 * self.branching as f64,
             // Kernels before perturbation.
             source: shared * (40.0 * n + 24.0 * n * outcomes),
             solved: true,
         };
         let text = format!("{} ({kinds} distinct), {} states, d = {}", memory::agents(self.agents), self.states, self.features);
-        Ok(Memory::new(sizes.memory(sampling, threads), text))
+        Ok(MemoryEstimate::new(sizes.memory(sampling, threads), text))
     }
 }

@@ -1,4 +1,4 @@
-//! The finite law of a sample, and what follows from it: means, second moments, mixing times.
+//! The finite law of a sample, from which means, second moments and mixing times are computed.
 
 use faer::Mat;
 
@@ -6,9 +6,9 @@ use super::systems::Moments;
 use crate::error::{BadInput, Result, require};
 use crate::linalg;
 
-/// `out = g(theta, z)`, from z, theta (d numbers) and out (d numbers).
+/// Writes `g(theta, z)`, d numbers; the arguments are z, theta (d numbers) and the output.
 type Operator<'a> = Box<dyn Fn(usize, &[f64], &mut [f64]) + Send + Sync + 'a>;
-/// `A(z)`, d x d in row-major order, and `b(z)`, d numbers, from z.
+/// Writes `A(z)`, d x d in row-major order, and `b(z)`, d numbers; the arguments are z and the two outputs.
 type Parts<'a> = Box<dyn Fn(usize, &mut [f64], &mut [f64]) + Send + Sync + 'a>;
 
 enum Values<'a> {
@@ -16,8 +16,8 @@ enum Values<'a> {
     Any(Operator<'a>),
 }
 
-/// The law of one sample z of one agent: finitely many values `0..n` with their probabilities, what the
-/// operator is at each, and how a trajectory moves over them.
+/// The law of one sample z of one agent: finitely many values `0..n`, their probabilities, the operator at each of them, and
+/// the Markov chain that trajectories follow.
 pub struct FiniteLaw<'a> {
     d: usize,
     /// The stationary probability of each z, n of them, summing to 1.
@@ -40,7 +40,7 @@ pub struct Chain {
     pub law: Vec<f64>,
 }
 
-/// More states than this are not made a dense matrix of: its powers take the third power of them.
+/// The largest number of states S for which a dense matrix is formed, whose products take S^3 operations.
 const MOST_STATES: usize = 4000;
 /// A second eigenvalue of this modulus or more is that of a periodic or reducible chain.
 const PERIODIC: f64 = 1.0 - 1e-12;
@@ -57,7 +57,7 @@ impl<'a> FiniteLaw<'a> {
         Self { d, mass, values: Values::Any(Box::new(operator)), chain: None }
     }
 
-    /// The same with the chain that trajectories follow.
+    /// The same law with the chain that trajectories follow.
     pub fn with_chain(self, chain: Chain) -> Self {
         Self { chain: Some(chain), ..self }
     }
@@ -67,17 +67,17 @@ impl<'a> FiniteLaw<'a> {
         self.d
     }
 
-    /// The stationary probability of each z.
+    /// The stationary probability of each z, n numbers.
     pub fn mass(&self) -> &[f64] {
         &self.mass
     }
 
-    /// The chain that trajectories follow, where samples are not independent.
+    /// The chain that trajectories follow, if samples are not independent.
     pub fn chain(&self) -> Option<&Chain> {
         self.chain.as_ref()
     }
 
-    /// `out = g(theta, z)`; theta and out have d components.
+    /// Writes `g(theta, z)` into `out`; theta and out have d components.
     pub fn operator(&self, z: usize, theta: &[f64], out: &mut [f64]) {
         match &self.values {
             Values::Any(operator) => operator(z, theta, out),
@@ -114,17 +114,17 @@ impl<'a> FiniteLaw<'a> {
         sum
     }
 
-    /// The values that have a probability, with it.
+    /// The values with a positive probability, each with its probability.
     fn charged(&self) -> impl Iterator<Item = (usize, f64)> + '_ {
         self.mass.iter().copied().enumerate().filter(|(_, w)| *w != 0.0)
     }
 
-    /// Second moments of `(A(z), b(z))`; `None` where operators are not linear.
+    /// The second moments of `(A(z), b(z))`; `None` if operators are not linear.
     ///
     /// With `v = (A, b)` as d^2 + d numbers, `E v v^T` is a sum of products of matrices, `n (d^2 + d)^2`
     /// operations for n values, in which every entry of the moments occurs.
     pub fn moments(&self) -> Option<Moments> {
-        /// Values that are gathered before a product.
+        /// The number of values in a matrix product.
         const BLOCK: usize = 128;
         let Values::Linear(parts) = &self.values else { return None };
         let (d, size) = (self.d, self.d * self.d + self.d);
@@ -153,12 +153,12 @@ impl<'a> FiniteLaw<'a> {
         })
     }
 
-    /// The mixing time of the operator (\[T\] Def. 4.2.1), in samples: the first tau with
-    /// `||E[g(theta, z_k) | z_(k-tau)] - gbar(theta)|| <= eps (||theta|| + 1)` for every theta and every
-    /// `z_(k-tau)` of the chain, transient ones included. `None` when there is none, as for periodic chains.
+    /// The mixing time of the operator (\[T\] Def. 4.2.1), in samples: the smallest tau with
+    /// `||E[g(theta, z_k) | z_(k-tau)] - gbar(theta)|| <= eps (||theta|| + 1)` for every theta and every `z_(k-tau)` of the chain,
+    /// transient ones included. `None` if no tau suffices, as for periodic chains.
     ///
-    /// With `E[g] - gbar = db - dA theta` the ratio of both sides is at most `max(||db||, ||dA||)` (2-norm), which it
-    /// attains at theta = 0 or in the limit of large theta: the supremum over theta is exact.
+    /// With `E[g] - gbar = db - dA theta`, the supremum over theta of the left side divided by `||theta|| + 1` is
+    /// `max(||db||, ||dA||)` (2-norm), attained at theta = 0 or in the limit of large theta.
     ///
     /// # Errors
     /// When operators are not linear, samples follow no chain, the chain has too many states, or eps is not positive.
@@ -219,8 +219,8 @@ impl Chain {
         Ok(p)
     }
 
-    /// The second largest modulus of the eigenvalues of the transition matrix, with multiplicity: 1 for
-    /// periodic chains, 0 for a single state.
+    /// The second largest modulus of the eigenvalues of the transition matrix, counted with multiplicity: 1 for periodic chains,
+    /// 0 for a single state.
     ///
     /// # Errors
     /// As [`Chain::matrix`], or when the iteration for eigenvalues does not converge.
@@ -228,8 +228,8 @@ impl Chain {
         second_modulus(&self.matrix()?)
     }
 
-    /// The mixing time in total variation, in moves: the first t with
-    /// `max_s (1/2) sum_u |P^t(s, u) - pi(u)| <= eps`. `None` when there is none, as for periodic chains.
+    /// The mixing time in total variation, in moves: the smallest t with
+    /// `max_s (1/2) sum_u |P^t(s, u) - pi(u)| <= eps`. `None` if no t suffices, as for periodic chains.
     ///
     /// # Errors
     /// As [`Chain::second_eigenvalue`], or when eps is not positive.
@@ -250,8 +250,8 @@ fn second_modulus(p: &Mat<f64>) -> Result<f64> {
     Ok(moduli.get(1).copied().unwrap_or(0.0))
 }
 
-/// The least t for which `holds(P^t)`, of a statement that stays true once it is: powers of two up to one for
-/// which it holds, then downward. `None` when the chain does not forget where it was, so that no power will do.
+/// The smallest t for which `holds(P^t)`, for a statement that remains true for larger t. The search doubles t until the
+/// statement holds, and then bisects. `None` if the statement holds for no power, as for periodic chains.
 fn first_power(p: &Mat<f64>, holds: impl Fn(&Mat<f64>) -> bool) -> Result<Option<u64>> {
     let one = Mat::<f64>::identity(p.nrows(), p.nrows());
     if holds(&one) {
@@ -262,13 +262,13 @@ fn first_power(p: &Mat<f64>, holds: impl Fn(&Mat<f64>) -> bool) -> Result<Option
         return Ok(None);
     }
     while !holds(&powers[powers.len() - 1]) {
-        // A statement that is false of the limit stays false.
+        // A statement that is false for the limit of the powers is false for all of them.
         if powers.len() == 63 {
             return Ok(None);
         }
         let last = &powers[powers.len() - 1];
         let mut next = last * last;
-        // Rows that sum to 1 keep rounding from growing with the power.
+        // Rows are scaled to sum to 1, so that rounding errors do not grow with the power.
         for s in 0..next.nrows() {
             let sum: f64 = (0..next.ncols()).map(|u| next[(s, u)]).sum();
             (0..next.ncols()).for_each(|u| next[(s, u)] /= sum);

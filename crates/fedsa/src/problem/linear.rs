@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::facts::Facts;
 use super::law::FiniteLaw;
-use super::memory::{self, Memory};
+use super::memory::{self, MemoryEstimate};
 use super::noise::{self, Noise};
 use super::systems::{System, Systems};
-use super::{Field, Files, Problem, Settings, equal_weights};
+use super::{Field, Files, Problem, ProblemSettings, equal_weights};
 use crate::error::{BadInput, Carried, Result, require};
 use crate::kernel::dense::{self, Dense};
 use crate::kernel::{Isa, LANES, Lanes};
@@ -214,7 +214,7 @@ impl Default for LinearSystems {
     }
 }
 
-impl Settings for LinearSystems {
+impl ProblemSettings for LinearSystems {
     fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
         let has_memory = self.noise.as_ref().is_some_and(|noise| noise.radius > 0.0);
         let starts = sampling.kind == Law::Markov && sampling.start != ChainStart::Stationary;
@@ -231,13 +231,16 @@ impl Settings for LinearSystems {
         noise::field(Linear::new(systems), self.noise.as_ref(), sampling, isa, self.allow_singular_agents)
     }
 
-    fn memory(&self, _: &dyn Files, _: Sampling, threads: usize) -> Result<Memory> {
+    fn memory(&self, _: &dyn Files, _: Sampling, threads: usize) -> Result<MemoryEstimate> {
         if self.a.is_empty() {
             super::check_linear(self.agents, self.dim)?;
         }
         let (n, d) = if self.a.is_empty() { (self.agents, self.dim) } else { (self.a.len(), self.b.first().map_or(0, Vec::len)) };
         let has_memory = self.noise.as_ref().is_some_and(|noise| noise.std > 0.0 || noise.radius > 0.0);
-        Ok(Memory::new(memory::linear(n as f64, d as f64, true, has_memory, 0.0, threads), format!("{}, d = {d}", memory::agents(n))))
+        Ok(MemoryEstimate::new(
+            memory::linear(n as f64, d as f64, true, has_memory, 0.0, threads),
+            format!("{}, d = {d}", memory::agents(n)),
+        ))
     }
 }
 

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::features::{FeatureMap, FeatureSpec, Ranges, ranges_of};
 use super::log::Log;
-use super::memory::{self, Memory, Moves, Tables, check_transitions};
-use super::td::{Chain, Features, Td, Transitions};
-use super::{Field, Files, Settings, field};
+use super::memory::{self, MemoryEstimate, Moves, TableSizes, check_transitions};
+use super::td::{Features, Td, Trajectory, Transitions};
+use super::{Field, Files, ProblemSettings, field};
 use crate::error::{BadInput, Result, require};
 use crate::kernel::Isa;
 use crate::kernel::td::Transition;
@@ -99,7 +99,7 @@ pub fn transitions(log: &Log, map: &FeatureMap, gamma: f64) -> Transitions {
     let features = Arc::new(Features::new(d, &values));
     let next = |i: usize| if log.done[i] { features.zero() } else { (n + i) as u32 };
     let transitions = (0..n).map(|i| Transition { phi: i as u32, next: next(i), reward: log.rewards[i] }).collect();
-    Transitions { gamma, transitions, mass: Vec::new(), chain: Chain::Replay, features }
+    Transitions { gamma, transitions, mass: Vec::new(), chain: Trajectory::Replay, features }
 }
 
 /// The most features among which dependent ones are looked for.
@@ -173,7 +173,7 @@ fn dependent(logs: &[Log], map: &FeatureMap) -> Dependent {
     found
 }
 
-impl Settings for Logs {
+impl ProblemSettings for Logs {
     fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         use rayon::prelude::*;
         let (logs, map) = self.read(files)?;
@@ -186,12 +186,12 @@ impl Settings for Logs {
         let td = Td::new(kinds, (0..logs.len() as u32).collect(), weights, sampling)?;
         field(td, sampling, isa, !self.require_regular_agents).map_err(|e| explained(e, &logs, &map))
     }
-    fn memory(&self, files: &dyn Files, sampling: Sampling, threads: usize) -> Result<Memory> {
+    fn memory(&self, files: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate> {
         let (logs, map) = self.read(files)?;
         let (k, d, agents) = (map.columns().len() as f64, map.len() as f64, logs.len() as f64);
         let most = logs.iter().map(Log::len).max().unwrap_or(0) as f64;
         let total = logs.iter().map(Log::len).sum::<usize>() as f64;
-        let sizes = Tables {
+        let sizes = TableSizes {
             agents,
             kinds: agents,
             d,
@@ -212,6 +212,6 @@ impl Settings for Logs {
             map.len(),
             map.columns().len()
         );
-        Ok(Memory::new(sizes.memory(sampling, threads), text))
+        Ok(MemoryEstimate::new(sizes.memory(sampling, threads), text))
     }
 }

@@ -11,7 +11,7 @@ use crate::sampling::{Law, Sampling};
 
 /// The memory of one problem.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Memory {
+pub struct MemoryEstimate {
     /// Bytes while it is built, at most; never less than `kept`.
     pub peak: f64,
     /// Bytes that it takes as long as it lives.
@@ -65,7 +65,7 @@ pub(super) fn agents(n: usize) -> String {
 
 /// The sizes of TD(0) over tables of transitions.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Tables {
+pub(super) struct TableSizes {
     /// N.
     pub agents: f64,
     /// Distinct ones.
@@ -104,7 +104,7 @@ pub(super) enum Moves {
     Replay,
 }
 
-impl Tables {
+impl TableSizes {
     /// ```text
     /// kept   features (rows + 1) ceil8(d) 8 a set, transitions 16, with states also their
     ///        masses and probabilities 16 and the law 8 S; the table: i.i.d. 16 2^ceil(log2 n),
@@ -167,7 +167,7 @@ pub(super) fn linear(agents: f64, d: f64, is_dense: bool, noise: bool, source: f
     (kept + source + making_noise.max(solutions(d, agents, threads as f64)), kept)
 }
 
-impl Memory {
+impl MemoryEstimate {
     /// Of a peak and what is kept.
     pub(super) fn new((peak, kept): (f64, f64), sizes: String) -> Self {
         Self { peak: peak.max(kept), kept, sizes }
@@ -204,9 +204,9 @@ mod tests {
     use crate::problem::linear::LinearSystems;
     use crate::problem::mrp::RandomMrp;
     use crate::problem::switching::Switching;
-    use crate::problem::{NoFiles, Settings};
+    use crate::problem::{NoFiles, ProblemSettings};
 
-    fn of(settings: &dyn Settings, law: Law) -> Memory {
+    fn of(settings: &dyn ProblemSettings, law: Law) -> MemoryEstimate {
         settings.memory(&NoFiles, Sampling { kind: law, ..Sampling::default() }, 2).unwrap()
     }
 

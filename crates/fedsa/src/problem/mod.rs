@@ -36,7 +36,7 @@ use crate::sums;
 use arrays::Arrays;
 use facts::Unknown;
 use log::Log;
-use memory::Memory;
+use memory::MemoryEstimate;
 use root::{Root, Source};
 use systems::{Moments, Systems};
 
@@ -296,19 +296,19 @@ impl Files for NoFiles {
 }
 
 /// The settings of one kind of problem: the keys of `[problem]` except `kind`.
-pub trait Settings: erased_serde::Serialize + Send + Sync {
+pub trait ProblemSettings: erased_serde::Serialize + Send + Sync {
     /// Builds the problem and joins it with a sampling.
     ///
     /// # Errors
     /// When a setting or a file cannot be used; names the setting and the agent.
     fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>>;
 
-    /// The memory that [`Settings::field`] takes on this number of threads, computed from sizes.
+    /// The memory that [`ProblemSettings::field`] takes on this number of threads, computed from sizes.
     /// The sizes of files are read.
     ///
     /// # Errors
     /// When a file cannot be read, or a setting has no size.
-    fn memory(&self, files: &dyn Files, sampling: Sampling, threads: usize) -> Result<Memory>;
+    fn memory(&self, files: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate>;
 
     /// The error about a given setting that has no effect under this sampling. Its key is that of the setting, or of the
     /// sampling's own setting such as `sampling.start`.
@@ -317,10 +317,10 @@ pub trait Settings: erased_serde::Serialize + Send + Sync {
     }
 }
 
-erased_serde::serialize_trait_object!(Settings);
+erased_serde::serialize_trait_object!(ProblemSettings);
 
 /// The kinds of problems, by the name that `kind` gives.
-pub const KINDS: &[Kind<dyn Settings>] = &[
+pub const KINDS: &[Kind<dyn ProblemSettings>] = &[
     kind!("garnet", "Garnet MDPs, four presets of heterogeneity", garnet::Garnet),
     kind!("mrp", "dense random Markov reward processes", mrp::RandomMrp),
     kind!("file", "an MRP, an MDP with a policy, or linear systems, as arrays in an .npz", file::ArrayFile),

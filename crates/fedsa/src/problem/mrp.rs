@@ -6,9 +6,9 @@ use faer::Mat;
 use faer::linalg::solvers::Solve;
 use serde::{Deserialize, Serialize};
 
-use super::memory::{self, Memory, Moves, Tables, check_transitions, reward_process};
-use super::td::{Chain, Features, Td, Transitions};
-use super::{Field, Files, Settings, equal_weights, field};
+use super::memory::{self, MemoryEstimate, Moves, TableSizes, check_transitions, reward_process};
+use super::td::{Features, Td, Trajectory, Transitions};
+use super::{Field, Files, ProblemSettings, equal_weights, field};
 use crate::error::{BadInput, Result, require};
 use crate::kernel::Isa;
 use crate::kernel::td::Transition;
@@ -20,7 +20,7 @@ pub const ROW_SUM_TOLERANCE: f64 = 1e-8;
 
 /// One way a step can go: to `next` with probability `p`, for `reward`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Outcome {
+pub struct Successor {
     /// The successor.
     pub next: u32,
     /// Its probability given the state.
@@ -33,7 +33,7 @@ pub struct Outcome {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mrp {
     /// The outcomes of each state, S of them; zero probabilities left out.
-    pub states: Vec<Vec<Outcome>>,
+    pub states: Vec<Vec<Successor>>,
     /// The discount factor, in [0, 1).
     pub gamma: f64,
 }
@@ -42,7 +42,8 @@ impl Mrp {
     /// From dense arrays: `p` is S x S, `reward` gives r(s, s').
     pub fn dense(n: usize, p: &[f64], reward: impl Fn(usize, usize) -> f64, gamma: f64) -> Self {
         let row = |s: usize| (0..n).filter(move |t| p[s * n + t] != 0.0);
-        let states = (0..n).map(|s| row(s).map(|t| Outcome { next: t as u32, p: p[s * n + t], reward: reward(s, t) }).collect()).collect();
+        let states =
+            (0..n).map(|s| row(s).map(|t| Successor { next: t as u32, p: p[s * n + t], reward: reward(s, t) }).collect()).collect();
         Self { states, gamma }
     }
 
@@ -136,7 +137,7 @@ impl Mrp {
                 p.push(o.p);
             }
         }
-        Ok(Transitions { features, gamma: self.gamma, transitions: transitions.into(), mass, chain: Chain::States { law, p } })
+        Ok(Transitions { features, gamma: self.gamma, transitions: transitions.into(), mass, chain: Trajectory::States { law, p } })
     }
 }
 
@@ -165,7 +166,7 @@ pub(super) fn by_state(transitions: &[Transition], states: usize) -> Vec<Vec<u32
 }
 
 /// A federation of Markov reward processes, described so that each kind is made when asked for.
-pub struct Federation<'a> {
+pub struct FederatedTd<'a> {
     /// The number of distinct processes.
     pub kinds: usize,
     /// The kind of every agent.
@@ -180,7 +181,7 @@ pub struct Federation<'a> {
     pub allow_singular_agents: bool,
 }
 
-impl Federation<'_> {
+impl FederatedTd<'_> {
     /// The field of federated TD(0) on these processes.
     ///
     /// # Errors
@@ -334,13 +335,13 @@ impl Default for RandomMrp {
     }
 }
 
-impl Settings for RandomMrp {
+impl ProblemSettings for RandomMrp {
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         self.check()?;
         let n = self.states;
         let one_kind = self.is_one_kind();
         let shared = Arc::new(self.feature_law.draw(n, self.features, self.seed, ALL));
-        Federation {
+        FederatedTd {
             kinds: if one_kind { 1 } else { self.agents },
             kind_of: (0..self.agents as u32).map(|c| if one_kind { 0 } else { c }).collect(),
             weights: equal_weights(self.agents),
@@ -354,11 +355,11 @@ impl Settings for RandomMrp {
         .field(sampling, isa)
     }
 
-    fn memory(&self, _: &dyn Files, sampling: Sampling, threads: usize) -> Result<Memory> {
+    fn memory(&self, _: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate> {
         self.check()?;
         let n = self.states as f64;
         let kinds = if self.is_one_kind() { 1.0 } else { self.agents as f64 };
-        let sizes = Tables {
+        let sizes = TableSizes {
             agents: self.agents as f64,
             kinds,
             d: self.features as f64,
@@ -377,7 +378,7 @@ impl Settings for RandomMrp {
             self.states,
             self.features
         );
-        Ok(Memory::new(sizes.memory(sampling, threads), text))
+        Ok(MemoryEstimate::new(sizes.memory(sampling, threads), text))
     }
 }
 

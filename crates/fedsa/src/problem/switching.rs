@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::facts::Facts;
 use super::law::{Chain, FiniteLaw};
-use super::memory::{self, Memory};
+use super::memory::{self, MemoryEstimate};
 use super::systems::{System, Systems};
-use super::{Field, Files, Problem, Settings, equal_weights, field};
+use super::{Field, Files, Problem, ProblemSettings, equal_weights, field};
 use crate::error::{BadInput, Result, require};
 use crate::kernel::Isa;
 use crate::random::{Purpose, Stream, stream};
@@ -47,7 +47,7 @@ impl Default for Switching {
     }
 }
 
-impl Settings for Switching {
+impl ProblemSettings for Switching {
     fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
         (self.mixing_time != 1.0 && sampling.kind != Law::Markov).then(|| {
             let what = "a mixing time, and no chain: samples are not those of a trajectory";
@@ -80,10 +80,10 @@ impl Settings for Switching {
         field(Chained { settings: self.clone(), systems, sampling }, sampling, isa, false)
     }
 
-    fn memory(&self, _: &dyn Files, _: Sampling, threads: usize) -> Result<Memory> {
+    fn memory(&self, _: &dyn Files, _: Sampling, threads: usize) -> Result<MemoryEstimate> {
         super::check_linear(self.agents, self.dim)?;
         let bytes = memory::linear(self.agents as f64, self.dim as f64, false, false, 0.0, threads);
-        Ok(Memory::new(bytes, format!("{}, d = {}", memory::agents(self.agents), self.dim)))
+        Ok(MemoryEstimate::new(bytes, format!("{}, d = {}", memory::agents(self.agents), self.dim)))
     }
 }
 

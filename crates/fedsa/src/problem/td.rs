@@ -28,7 +28,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// From `rows` feature vectors of `d` components, row-major.
+    /// The feature vectors `values`, d components each, one after the other.
     pub fn new(d: usize, values: &[f64]) -> Self {
         assert!(d > 0 && values.len().is_multiple_of(d));
         let width = chunks(d);
@@ -45,7 +45,7 @@ impl Features {
         self.rows.len() / chunks(self.d) - 1
     }
 
-    /// Whether there is no row but that of zeros.
+    /// Whether there are no rows besides the row of zeros.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -55,7 +55,7 @@ impl Features {
         self.len() as u32
     }
 
-    /// Row `i`, padding included.
+    /// Row `i` with its padding.
     #[inline(always)]
     pub fn row(&self, i: u32) -> &[f64] {
         let width = chunks(self.d);
@@ -63,33 +63,33 @@ impl Features {
     }
 }
 
-/// The transitions of one kind of agents, before they are drawn from.
+/// The transitions of one kind of agents.
 #[derive(Debug, Clone)]
 pub struct Transitions {
     /// The feature rows.
     pub features: Arc<Features>,
-    /// The discount factor.
+    /// The discount factor gamma, in [0, 1).
     pub gamma: f64,
     /// The transitions.
     pub transitions: Arc<[Transition]>,
-    /// The probability of each under the stationary law; empty when all are alike.
+    /// The probability of each transition under the stationary law; empty if all are equally likely.
     pub mass: Vec<f64>,
-    /// How a chain moves over them.
-    pub chain: Chain,
+    /// How a Markov trajectory moves over the transitions.
+    pub chain: Trajectory,
 }
 
-/// How a trajectory moves over transitions.
+/// How a Markov trajectory moves over transitions.
 #[derive(Debug, Clone)]
-pub enum Chain {
+pub enum Trajectory {
     /// States `0..n`: transition i leaves state `phi` with probability `p[i]` and
     /// enters state `next`; `law` is the stationary law of the states.
     States {
-        /// Stationary law over states, S.
+        /// The stationary law of the states, S numbers.
         law: Vec<f64>,
-        /// Conditional probability of each transition given its state.
+        /// The probability of each transition given the state that it leaves.
         p: Vec<f64>,
     },
-    /// The transitions in their order, the first after the last.
+    /// The transitions in their order, again from the first after the last.
     Replay,
 }
 
@@ -98,7 +98,7 @@ pub enum Chain {
 pub struct Td {
     d: usize,
     kinds: Vec<Transitions>,
-    /// What each kind is drawn from; none under mean sampling.
+    /// The tables from which each kind's transitions are drawn; none under mean sampling.
     tables: Tables,
     /// Each kind's mean operator for the kernel, under mean sampling only.
     dense: Vec<Dense>,
@@ -108,10 +108,10 @@ pub struct Td {
 }
 
 impl Td {
-    /// Agents of the given kinds; `kind_of` and `weights` have one entry an agent.
+    /// Agents of the given kinds; `kind_of` and `weights` have one entry per agent.
     ///
     /// # Errors
-    /// When a chain's start is not one of its states.
+    /// When the sampling starts chains in a state that does not exist.
     pub fn new(kinds: Vec<Transitions>, kind_of: Vec<u32>, weights: Vec<f64>, sampling: Sampling) -> Result<Self> {
         use rayon::prelude::*;
         let d = kinds[0].features.d;
@@ -147,10 +147,10 @@ impl Td {
         self.systems.kind_of[c] as usize
     }
 
-    /// What agent `c` draws from.
+    /// The table from which agent `c` draws.
     #[inline(always)]
     fn table(&self, c: usize) -> &Table {
-        // There is none under mean sampling, which draws nothing.
+        // Mean sampling draws nothing and has no tables.
         &self.tables[self.kind_of(c)]
     }
 
@@ -168,7 +168,7 @@ impl Td {
     }
 }
 
-/// The transitions that leave one state, summed by their weights.
+/// The weighted sums of the transitions that leave one state.
 struct State {
     phi: u32,
     mass: f64,
@@ -183,7 +183,8 @@ struct Means {
 }
 
 impl Means {
-    /// Adds some states, with their features and sums of next features as columns, which are used up.
+    /// Adds some states. The columns of `phi` and `next` are their features and their sums of next features; the function
+    /// overwrites them.
     fn add(&mut self, gamma: f64, states: &[State], phi: &mut Mat<f64>, next: &mut Mat<f64>) {
         for (k, state) in states.iter().enumerate() {
             let (phi, next) = (phi.col_as_slice(k), next.col_as_slice_mut(k));
@@ -213,10 +214,11 @@ impl Transitions {
 
     /// `Abar`, `bbar` and `Phi^T D Phi`.
     ///
-    /// Transitions that leave the same state share `phi`: of each state the weighted sums of next features and of
-    /// rewards are taken first, `T d` operations for T transitions, and then products of matrices, `S d^2` for S states.
+    /// Transitions that leave the same state have the same `phi`. The weighted sums of next features and rewards are therefore
+    /// computed first for each state, with `T d` operations for T transitions, and then matrix products, with `S d^2` operations
+    /// for S states.
     fn means(&self) -> (System, Mat<f64>) {
-        /// States whose sums are gathered before a product.
+        /// The number of states in a matrix product.
         const STATES: usize = 256;
         let d = self.features.d;
         let mut sums = Means { a: Mat::zeros(d, d), gram: Mat::zeros(d, d), b: vec![0.0; d] };
@@ -247,7 +249,7 @@ impl Transitions {
         (System { a: sums.a, b: sums.b }, sums.gram)
     }
 
-    /// The law of one transition, and the chain of the states that transitions lead through.
+    /// The law of one transition, and the Markov chain of which transitions are the moves.
     pub fn sample_law(&self) -> FiniteLaw<'_> {
         let (d, n) = (self.features.d, self.transitions.len());
         let mass = (0..n).map(|z| self.mass(z)).collect();
@@ -261,13 +263,13 @@ impl Transitions {
             }
         });
         law.with_chain(match &self.chain {
-            Chain::States { law, p } => law::Chain {
+            Trajectory::States { law, p } => law::Chain {
                 from: self.transitions.iter().map(|t| t.phi).collect(),
                 to: self.transitions.iter().map(|t| t.next).collect(),
                 p: p.clone(),
                 law: law.clone(),
             },
-            Chain::Replay => law::Chain {
+            Trajectory::Replay => law::Chain {
                 from: (0..n as u32).collect(),
                 to: (0..n as u32).map(|z| (z + 1) % n as u32).collect(),
                 p: vec![1.0; n],
@@ -282,13 +284,13 @@ impl Transitions {
         let all: Vec<u32> = (0..self.transitions.len() as u32).collect();
         let mut columns = Vec::new();
         let (bits, successors) = match (law, &self.chain) {
-            (Law::Markov, Chain::Replay) => {
-                // One column per transition would do; two (the fewest) hold the same.
+            (Law::Markov, Trajectory::Replay) => {
+                // An alias table has at least two columns; both hold the same transition.
                 columns = all.iter().flat_map(|z| [Column::one(*z); 2]).collect();
                 let n = all.len() as u32;
                 (1, all.iter().map(|z| (z + 1) % n).collect())
             }
-            (Law::Markov, Chain::States { law, p }) => {
+            (Law::Markov, Trajectory::States { law, p }) => {
                 let outcomes = mrp::by_state(&self.transitions, law.len());
                 let bits = td::column_bits(outcomes.iter().map(Vec::len).max().unwrap_or(1));
                 for z in &outcomes {
@@ -326,11 +328,11 @@ impl Problem for Td {
         let kind = self.transitions(c);
         *state = match (self.sampling.start, &kind.chain) {
             (ChainStart::State(s), _) => u64::from(s),
-            (ChainStart::Stationary, Chain::Replay) => {
+            (ChainStart::Stationary, Trajectory::Replay) => {
                 let n = kind.transitions.len() as u64;
                 ((u128::from(stream.bits()) * u128::from(n)) >> 64) as u64
             }
-            (ChainStart::Stationary, Chain::States { law, .. }) => {
+            (ChainStart::Stationary, Trajectory::States { law, .. }) => {
                 let u = stream.uniform();
                 let mut below = 0.0;
                 let drawn = law.iter().position(|p| {
@@ -403,14 +405,14 @@ impl Facts for Td {
     }
     fn stationary(&self, kind: usize) -> Option<&[f64]> {
         match &self.kinds[kind].chain {
-            Chain::States { law, .. } => Some(law),
-            Chain::Replay => None,
+            Trajectory::States { law, .. } => Some(law),
+            Trajectory::Replay => None,
         }
     }
     fn export(&self) -> Option<Arrays> {
         let agents = self.systems.kind_of.len();
-        // Logs have no kernel, and more transitions than a square of them would fit anywhere.
-        if self.kinds.iter().any(|k| !matches!(k.chain, Chain::States { .. })) {
+        // Logs have no transition probabilities, and too many transitions for a matrix of their states.
+        if self.kinds.iter().any(|k| !matches!(k.chain, Trajectory::States { .. })) {
             return None;
         }
         let first = &self.kinds[0];
@@ -419,7 +421,7 @@ impl Facts for Td {
         let (mut p, mut r, mut phi) = (vec![0.0; agents * n * n], vec![0.0; agents * n * n], Vec::new());
         for c in 0..agents {
             let source = self.transitions(c);
-            let Chain::States { p: conditional, .. } = &source.chain else { return None };
+            let Trajectory::States { p: conditional, .. } = &source.chain else { return None };
             for (t, q) in source.transitions.iter().zip(conditional) {
                 let at = (c * n + t.phi as usize) * n + t.next as usize;
                 p[at] += q;
@@ -464,7 +466,7 @@ mod tests {
         let transitions: Arc<[Transition]> =
             phis.iter().map(|phi| Transition { phi: *phi, next: at(states + 1), reward: f64::from(at(7)) - 3.0 }).collect();
         let mass: Vec<f64> = (0..n).map(|z| if z % 7 == 0 { 0.0 } else { f64::from(at(9)) / n as f64 }).collect();
-        let source = Transitions { features, gamma: 0.9, transitions, mass, chain: Chain::Replay };
+        let source = Transitions { features, gamma: 0.9, transitions, mass, chain: Trajectory::Replay };
         let (System { a, b }, gram) = source.means();
         let row = |i: u32| &source.features.row(i)[..d];
         let close = |x: f64, y: f64| assert!((x - y).abs() <= 1e-12 * (1.0 + y.abs()), "{x} {y}");

@@ -1,4 +1,4 @@
-//! An exchange with agents that compute alone, in parallel over agents.
+//! Exchanges with agents that compute alone; agents compute in parallel.
 
 use rayon::prelude::*;
 
@@ -11,11 +11,11 @@ use crate::record::Sent;
 use crate::server::{Ask, Next};
 use crate::uplink::Place;
 
-/// What came of asking one agent: what the server will read, and what was counted.
+/// The answer of one agent as the server decodes it, if there is one, and what the ledger counts for it.
 type Answer = (Option<Vec<(Part, Body)>>, Sent);
 
 impl Run<'_> {
-    /// Asks the participants, takes what arrives through the link's two ends, and hands it to the server.
+    /// Asks the participants, passes their answers over the link, and gives the answers that arrive to the server half.
     pub(super) fn exchange_with_each(&mut self, ask: &Ask) -> Next {
         let (d, seed) = (self.field.dim(), self.seed);
         let Run { field, uplink, client: Working::Each(agents), protocol, server, everyone, state, .. } = self else {
@@ -36,7 +36,7 @@ impl Run<'_> {
                 let here = At::new(objective, c, c, seed, at.round, uplink.allowance(at, d));
                 let answer = agent.answer(&here, &ask.to_recipient(i));
                 let mut sent = Sent { calls: here.calls(), ..Sent::default() };
-                // An agent of the engine that cannot answer is one that does not.
+                // If an agent cannot answer, its answer is missing.
                 let Ok(parts) = answer else { return (None, sent) };
                 if !uplink.alters() {
                     let message = Message { round: at.round, exchange: at.exchange, parts };
@@ -64,7 +64,7 @@ impl Run<'_> {
         arrivals.with(at, asked_weight(weights, asked), |got| server.receive(got))
     }
 
-    /// Tells agents that compute alone something that they do not answer.
+    /// Sends participants that compute alone a message that they do not answer.
     pub(super) fn tell_each(&mut self, tell: &Ask) {
         let Run { field, client: Working::Each(agents), everyone, seed, state, .. } = self else {
             unreachable!("called with agents that compute alone")

@@ -1,8 +1,7 @@
-//! The round loop: the only place that knows all stages.
+//! The round loop, which connects all stages: problem -> local rule -> uplink -> server rule -> record.
 //!
-//! problem -> local rule -> uplink (codec) -> server rule -> record. Agents are
-//! processed in blocks of eight, blocks in parallel; results do not depend on the
-//! number of threads because every draw is keyed and every sum has one order.
+//! Agents are processed in blocks of eight, blocks in parallel. Results do not depend on the number of threads, because
+//! every random draw has a key and every sum has a fixed order.
 
 mod each;
 pub(crate) mod mail;
@@ -19,7 +18,7 @@ use crate::kernel::{Chunk, LANES, chunks};
 use crate::linalg;
 use crate::local::{Agent, Batch, Client, Memory, stride};
 use crate::message::{Body, Part};
-use crate::methods::{Half, Method, Setting, Settings, check_link};
+use crate::methods::{Half, Method, MethodSettings, Setting, check_link};
 use crate::problem::Field;
 use crate::protocol::Protocol;
 use crate::random::{ALL, Key, Purpose};
@@ -32,15 +31,15 @@ use sweep::{Agents, Fate, Job, Rows, Shares, Strides, Worker, tell_own};
 
 pub use crate::sums::{accumulate, pairwise, sum};
 
-/// How a run ended, or stands.
+/// The status of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// Under way, or all its rounds done.
+    /// The run has not diverged.
     Ok,
-    /// The iterate left every bound in this round.
+    /// `||theta||` exceeded the bound ([`DIVERGED`]), or theta was not finite.
     Diverged {
-        /// The first round after which it had.
+        /// The number of rounds done when this was found.
         round: u64,
     },
 }
@@ -48,17 +47,17 @@ pub enum Status {
 /// A run has diverged once `||theta||` exceeds this times `1 + max(||theta_0||, ||theta*||)`.
 pub const DIVERGED: f64 = 1e8;
 
-/// Whether `||theta||` exceeds [`DIVERGED`] times `1 + scale`, or is no number.
+/// Whether `||theta||` exceeds [`DIVERGED`] times `1 + scale`, or is not finite.
 pub(crate) fn has_diverged(theta: &[f64], scale: f64) -> bool {
     let norm = linalg::norm_sq(theta).sqrt();
     !norm.is_finite() || norm > DIVERGED * (1.0 + scale)
 }
 
-/// What a run or a node is given: a reference, or a share of what it then owns.
+/// A part that a run or a node uses: borrowed, or owned with others.
 pub enum Held<'a, T: ?Sized> {
-    /// Somebody else's.
+    /// A reference.
     Borrowed(&'a T),
-    /// Its own, with others.
+    /// A shared pointer, so that the run or node owns what it needs.
     Shared(Arc<T>),
 }
 
@@ -106,20 +105,20 @@ pub struct Run<'a> {
     start: Vec<f64>,
     state: State,
     scratch: Scratch,
-    /// Whether the last round was abandoned half-way.
+    /// Whether the last round was abandoned before its end.
     abandoned: bool,
 }
 
 /// The agents' side of a run.
 enum Working {
-    /// Side by side in lanes.
+    /// Agents in lanes, side by side.
     Lanes(Box<dyn Client>),
-    /// Each alone.
+    /// Agents that compute alone.
     Each(Vec<Box<dyn Agent>>),
 }
 
 impl Working {
-    /// Chunks that one agent's vectors take.
+    /// The number of chunks that the memory of one agent in lanes takes.
     fn stride(&self, d: usize) -> usize {
         match self {
             Working::Lanes(client) => stride(&**client, d),
@@ -127,7 +126,7 @@ impl Working {
         }
     }
 
-    /// What agents that compute alone remember.
+    /// The saved states of the agents that compute alone.
     fn save(&self) -> Vec<Vec<u8>> {
         match self {
             Working::Lanes(_) => Vec::new(),
@@ -136,7 +135,7 @@ impl Working {
     }
 }
 
-/// Everything that lives from round to round.
+/// The state that lasts from round to round, except the server half's.
 #[derive(Debug, Clone)]
 struct State {
     round: u64,
@@ -148,14 +147,14 @@ struct State {
     link: LinkState,
 }
 
-/// What links remember from round to round.
+/// The state of links that lasts from round to round.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct LinkState {
-    /// What codecs left out, for each agent.
+    /// The memory of error feedback, [`Uplink::feedback_len`] numbers per agent.
     feedback: Vec<f64>,
     /// Past rounds, for stale models.
     history: History,
-    /// What the server's end remembers.
+    /// The state of the server's end.
     server_end: ServerEnd,
 }
 
@@ -169,7 +168,7 @@ struct Scratch {
     inbox: Vec<f64>,
 }
 
-/// The version of the layout of saved runs, which begin with it.
+/// The version of the layout of saved runs, their first field.
 const LAYOUT: u32 = 2;
 
 /// Serialised form of [`State`] and the server's state.
@@ -203,14 +202,15 @@ struct Saving<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// A run at round 0. `start` is `theta_0`, d components; settings are checked.
+    /// A run at round 0 from `theta_0 = start`, d components. The caller has checked the settings
+    /// ([`MethodSettings::check`]).
     ///
     /// # Errors
-    /// When the method needs what its link does not deliver, or the link is none for
-    /// so many agents and components.
+    /// When the method cannot work over this link, when the link does not suit N agents and d components, or when the method
+    /// needs an objective that the problem does not have.
     pub fn new(
         field: impl Into<Held<'a, dyn Field + 'a>>,
-        settings: &dyn Settings,
+        settings: &dyn MethodSettings,
         uplink: impl Into<Held<'a, Uplink>>,
         output: OutputRule,
         seed: u64,
@@ -268,17 +268,17 @@ impl<'a> Run<'a> {
         self.state.output.value(self.server.theta())
     }
 
-    /// What was exchanged since the start.
+    /// The counts of exchanges, samples, calls, messages and bits since the start.
     pub fn ledger(&self) -> Ledger {
         self.state.ledger
     }
 
-    /// How the run stands.
+    /// Whether the run has diverged.
     pub fn status(&self) -> Status {
         self.state.status
     }
 
-    /// The agents' control variates as the next round will use them, if the method has any.
+    /// The control variates `xi_c` that the next round will use, N vectors of d components, if the method has any.
     pub fn controls(&self) -> Option<Vec<Vec<f64>>> {
         let Working::Lanes(client) = &self.client else { return None };
         let (d, stride, t) = (self.field.dim(), stride(&**client, self.field.dim()), self.state.round);
@@ -291,7 +291,7 @@ impl<'a> Run<'a> {
         self.state.memory.chunks(stride).enumerate().map(control).collect()
     }
 
-    /// Gives the control variates values of one's own before the first round.
+    /// Sets the control variates before the first round: one vector of d components per agent.
     pub fn set_controls(&mut self, controls: &[Vec<f64>]) {
         let stride = self.client.stride(self.field.dim());
         for (memory, xi) in self.state.memory.chunks_mut(stride.max(1)).zip(controls) {
@@ -299,17 +299,16 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Runs one round; does nothing once the run has diverged.
+    /// Runs one round; does nothing if the run has diverged.
     ///
     /// # Panics
-    /// When the last round was abandoned and the run not restored.
+    /// When the last round was abandoned and the run was not restored since.
     pub fn step(&mut self) {
         self.advance(None);
     }
 
-    /// As [`Run::step`], but abandons the round soon after `stop` is set; whether the round was
-    /// completed. A run whose round was abandoned is in no state of use until it is restored
-    /// ([`Run::restore`]).
+    /// As [`Run::step`], but abandons the round soon after `stop` becomes true. Returns whether the round was completed. If
+    /// not, the run must be restored ([`Run::restore`]) before it can continue.
     ///
     /// # Panics
     /// As [`Run::step`].
@@ -347,7 +346,7 @@ impl<'a> Run<'a> {
         true
     }
 
-    /// How many local steps each participant makes in the next round; 0 where agents make none.
+    /// The number of local steps that each participant makes in the next round; 0 for methods without local steps.
     pub fn next_local_steps(&self) -> usize {
         match &self.client {
             Working::Lanes(client) => client.local_steps(self.state.round),
@@ -364,7 +363,7 @@ impl<'a> Run<'a> {
         self.state.ledger.exchanges += 1;
     }
 
-    /// One exchange: the message down, every participant's answer up, the server's next move.
+    /// One exchange: sends the message down, collects the participants' answers, and returns the server's next action.
     fn exchange(&mut self, mut ask: Ask, stop: Option<&AtomicBool>) -> Next {
         self.send_down(&mut ask);
         match &self.client {
@@ -389,11 +388,11 @@ impl<'a> Run<'a> {
             link.history.keep(&ask.down, chains, pull.delay.max());
         }
         let part = protocol.wanted(exchange)[0].part;
-        // What is sent before the local steps is one operator.
+        // An answer with an operator takes one evaluation, without local steps.
         let steps = if part == Part::Operator { 1 } else { client.local_steps(t) };
         let (ns, fewest) = work(&**field, steps);
         let shares = Shares::new(n, ns, fewest, rayon::current_num_threads);
-        // Divided blocks are summed when all their messages are there.
+        // Blocks of fewer than eight agents are summed once all answers are there.
         let divided = shares.lanes < LANES;
         let job = Job {
             field: &**field,
@@ -444,7 +443,7 @@ impl<'a> Run<'a> {
         server.receive(&Received { round: t, exchange, sums: &sums, asked, arrived: &arrived, letters: &[] })
     }
 
-    /// Tells the participants something that they do not answer.
+    /// Sends the participants a message that they do not answer.
     fn tell(&mut self, mut tell: Ask) {
         self.send_down(&mut tell);
         let Run { field, client, everyone, state, scratch, seed, .. } = self;
@@ -465,7 +464,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// About how many bytes [`Run::save`] gives.
+    /// The approximate number of bytes that [`Run::save`] returns.
     pub fn state_len(&self) -> usize {
         let State { memory, chains, output, link, .. } = &self.state;
         let server: usize = self.server.state().iter().map(Vec::len).sum();
@@ -474,7 +473,7 @@ impl<'a> Run<'a> {
         8 * (8 * memory.len() + chains.len() + output.len() + server + ends) + agents
     }
 
-    /// All state, as bytes.
+    /// The state of the run, as bytes.
     ///
     /// # Panics
     /// When the last round was abandoned.
@@ -497,10 +496,10 @@ impl<'a> Run<'a> {
         postcard::to_stdvec(&saving).expect("plain data serialises")
     }
 
-    /// Puts back what [`Run::save`] gave, for the same settings.
+    /// Restores a state that [`Run::save`] returned for a run with the same settings.
     ///
     /// # Errors
-    /// When the bytes are not a saved run of this shape.
+    /// When the bytes are not such a state. The run is then unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let bad = || BadInput::new("checkpoint", "not a saved run of these settings", "a checkpoint that this program wrote");
         if let Ok((layout, _)) = postcard::take_from_bytes::<u32>(bytes)
@@ -520,7 +519,7 @@ impl<'a> Run<'a> {
             agents.iter_mut().zip(&before).for_each(|(agent, bytes)| agent.restore(bytes).expect("its own state"));
             return Err(bad());
         }
-        // The last that may fail: a run that refuses stays as it is.
+        // This is the last step that can fail. If it fails, the agents' states are put back.
         if self.server.restore(saved.server, saved.round).is_err() {
             if let Working::Each(agents) = &mut self.client {
                 agents.iter_mut().zip(&before).for_each(|(agent, bytes)| agent.restore(bytes).expect("its own state"));
@@ -535,8 +534,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Whether this run can come to such a state, but for the server's. Everything that indexes
-    /// or is counted on is looked at: a checksum guards against accidents only.
+    /// Whether `saved` is a possible state of this run, apart from the server's state. Checks every value on which later
+    /// rounds rely, because a checksum of the file does not protect against deliberate changes.
     fn can_be_at(&self, saved: &Saved) -> bool {
         let (field, uplink, state) = (&*self.field, &*self.uplink, &self.state);
         let (agents, words) = (field.agents(), field.chain_len());
@@ -558,11 +557,11 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Whether a problem has what a method asks of it.
+/// Checks that the problem has an objective if the method needs one.
 ///
 /// # Errors
 /// When the method needs an objective and the problem has none.
-pub fn check_objective(settings: &dyn Settings, field: &dyn Field) -> Result<()> {
+pub fn check_objective(settings: &dyn MethodSettings, field: &dyn Field) -> Result<()> {
     if settings.needs_objective() && field.facts().objective().is_none() {
         let what = "the method needs losses, gradients and Hessians, and the problem's operators are not known to be gradients";
         return Err(BadInput::new("kind", what, "a problem with an objective, such as linear systems with symmetric A_c"));
@@ -570,8 +569,8 @@ pub fn check_objective(settings: &dyn Settings, field: &dyn Field) -> Result<()>
     Ok(())
 }
 
-/// About how many nanoseconds an agent works on an answer of so many local steps, and the fewest lanes that lose little
-/// beside eight: agents that draw samples wait for their sums, unless others use the time.
+/// The approximate time of an agent's answer with this number of local steps, in nanoseconds, and the smallest number of
+/// lanes that are almost as efficient as eight. Steps on samples wait for their own sums, and other lanes fill this time.
 fn work(field: &dyn Field, local_steps: usize) -> (f64, usize) {
     let (d, width) = (field.dim() as f64, chunks(field.dim()));
     let (step, fewest) = match field.sampling().samples_per_step() {
@@ -589,18 +588,18 @@ mod tests {
     use crate::message::{Message, Part};
     use crate::methods::delayed_sa::{Dasa, DelayedSa};
     use crate::problem::switching::Switching;
-    use crate::problem::{NoFiles, Settings as _};
+    use crate::problem::{NoFiles, ProblemSettings as _};
     use crate::sampling::{Law, Sampling};
     use crate::schedule::StepSize;
-    use crate::uplink::medium::Settings as _;
+    use crate::uplink::medium::MediumSettings as _;
     use crate::uplink::medium::delay::{Before, Delay, Late, Pull};
 
-    /// Whether a run of 5 rounds that `change` has altered on disk is put back; then it goes on.
-    fn is_put_back(method: &dyn Settings, uplink: &Uplink, change: impl Fn(&mut Saved)) -> bool {
+    /// Whether a saved run of 5 rounds is restored after `change` has altered it. If so, it continues.
+    fn is_put_back(method: &dyn MethodSettings, uplink: &Uplink, change: impl Fn(&mut Saved)) -> bool {
         with_output(OutputRule::Average, method, uplink, change)
     }
 
-    fn with_output(output: OutputRule, method: &dyn Settings, uplink: &Uplink, change: impl Fn(&mut Saved)) -> bool {
+    fn with_output(output: OutputRule, method: &dyn MethodSettings, uplink: &Uplink, change: impl Fn(&mut Saved)) -> bool {
         let problem = Switching { agents: 3, dim: 2, mixing_time: 3.0, spread: 1.0, ..Switching::default() };
         let field = problem.field(&NoFiles, Sampling { kind: Law::Markov, ..Sampling::default() }, Isa::Portable).unwrap();
         let new = || Run::new(&*field, method, uplink, output, 1, vec![0.0; 2]).unwrap();

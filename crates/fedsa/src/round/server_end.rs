@@ -1,4 +1,4 @@
-//! The server's end of a link: losses, gains, lateness, receiver noise, the ordered sum, and who arrived.
+//! The server's end of a link: losses, gains, late answers, receiver noise, the ordered sum, and whose answers arrived.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,9 +13,9 @@ use crate::uplink::{Place, Uplink};
 /// What the server's end of a link remembers from round to round.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ServerEnd {
-    /// What media remember of each agent.
+    /// The media's memory of each agent, [`Uplink::media_len`] words each.
     pub channel: Vec<u64>,
-    /// Letters on their way.
+    /// Answers on their way.
     pub mail: Mail,
 }
 
@@ -23,16 +23,17 @@ pub(crate) struct ServerEnd {
 pub(crate) struct Arrivals {
     /// The ordered sums that are wanted.
     pub sums: Vec<(Part, Vec<f64>)>,
-    /// Whether each of those who were asked arrived; empty where all did or answers come late.
+    /// Whether the answer arrived, for each agent that was asked; empty if all answers arrived, or if the link delivers
+    /// answers late.
     pub arrived: Vec<bool>,
     /// The answers, in the agents' order.
     pub letters: Vec<Letter>,
-    /// Whether the server half wants some part of each.
+    /// Whether the server half wants some part of each agent.
     wants_each: bool,
 }
 
 impl ServerEnd {
-    /// At the start of a run.
+    /// The server's end of a link with `agents` agents at the start of a run.
     pub fn new(uplink: &Uplink, seed: u64, agents: usize) -> Self {
         let words = uplink.media_len();
         let mut channel = vec![0; agents * words];
@@ -40,7 +41,8 @@ impl ServerEnd {
         Self { channel, mail: Mail::default() }
     }
 
-    /// Takes the answers of those who were asked, as they were sent; `None` for none. `at` is the exchange.
+    /// Passes answers over the media: `answers` has one entry for each agent in `asked`, `None` if it sent none. `at` is the
+    /// exchange.
     pub fn take(
         &mut self,
         uplink: &Uplink,
@@ -52,7 +54,7 @@ impl ServerEnd {
     ) -> Arrivals {
         let words = uplink.media_len();
         let letter = |(parts, c): (Option<Vec<(Part, Body)>>, &usize)| {
-            // The channel changes whether or not it is used.
+            // The channel's state changes in every exchange, also without a message.
             let gain = uplink.gain(Place { agent: *c, ..at }, &mut self.channel[c * words..(c + 1) * words]);
             let parts = parts.filter(|_| gain != 0.0)?;
             Some(Letter { agent: *c, answers: at.round, weight: weights[*c] * gain, parts })
@@ -61,8 +63,8 @@ impl ServerEnd {
         self.arrive(uplink, at, wanted, weights, asked, letters)
     }
 
-    /// What becomes of letters that media let through, one entry for each of those who were asked: late ones wait, sums are
-    /// made in their order, receivers add noise.
+    /// Delivers the answers that the media did not lose, one entry for each agent in `asked`: late ones wait for their round,
+    /// sums are computed in a fixed order, and the receivers' noise is added.
     pub fn arrive(
         &mut self,
         uplink: &Uplink,
@@ -96,7 +98,7 @@ impl ServerEnd {
 }
 
 impl Arrivals {
-    /// As a server half sees it.
+    /// Calls `see` with the arrivals as a server half gets them; `asked` is the weight of the agents that were asked.
     pub fn with<R>(&self, at: Place, asked: f64, see: impl FnOnce(&Received<'_>) -> R) -> R {
         let sums: Vec<(Part, &[f64])> = self.sums.iter().map(|(part, x)| (*part, &x[..])).collect();
         let (round, exchange) = (at.round, at.exchange);
@@ -105,7 +107,7 @@ impl Arrivals {
     }
 }
 
-/// The weight of those who were asked, in a list of their own or all of them.
+/// The sum of the weights of the agents that were asked.
 pub(crate) fn asked_weight(weights: &[f64], asked: &[usize]) -> f64 {
     if asked.len() == weights.len() { 1.0 } else { asked.iter().map(|c| weights[*c]).sum() }
 }

@@ -1,4 +1,4 @@
-//! Rules for old directions: they use a direction only if the model has not moved far since it was asked for.
+//! Rules for old directions: a direction is used only if the model for which it was computed is near the present model.
 
 use std::collections::VecDeque;
 

@@ -21,13 +21,13 @@ pub struct Average {
     pub operators_first: bool,
     /// The last operator that arrived from each agent, d numbers each, if it replaces a lost operator.
     pub table: Option<Vec<f64>>,
-    /// The round that each of them answers, -1 before any: late answers may overtake each other.
+    /// The round that each of these operators answers, -1 before the first, because late answers may overtake each other.
     pub table_rounds: Vec<f64>,
     /// The agents' weights, with a table.
     pub weights: Vec<f64>,
     /// What the participants of a round are told at its end (control variates).
     pub tell: Tell,
-    /// Whose answers are in the means, if agents learn v from the next model.
+    /// The agents whose answers the means include, if agents compute v from the next model.
     pub(crate) included: Option<Included>,
     /// Projects `theta_{t+1}` on the ball of this radius around 0 (Wang et al. 2023).
     pub radius: Option<f64>,
@@ -44,7 +44,7 @@ impl Average {
                 continue;
             }
             self.table_rounds[letter.agent] = letter.answers as f64;
-            // What is known of the operator is what arrived, weakened or not.
+            // The table keeps the operator as it arrived, possibly weakened.
             let gain = letter.weight / self.weights[letter.agent];
             table[letter.agent * d..(letter.agent + 1) * d]
                 .iter_mut()

@@ -1,4 +1,4 @@
-//! Newton's step of the mean objective, and the length of this step.
+//! The server half of Newton's method: the step of the mean objective, and its length.
 
 use faer::Mat;
 use faer::linalg::solvers::Solve;
@@ -8,27 +8,27 @@ use crate::error::Result;
 use crate::linalg;
 use crate::message::{Message, Part};
 
-/// Solves with the mean of the agents' Hessians, and backtracks along the step by the mean of their losses.
+/// Computes the step from the mean of the agents' Hessians, and shortens it by the mean of their losses (backtracking).
 ///
-/// The rule keeps the last Hessian that arrived from each agent, N d (d + 1) / 2 numbers. It replaces a lost Hessian, so
-/// that a lost message delays the agent's share of the curvature and does not remove it.
+/// The rule keeps the last Hessian that arrived from each agent, N d (d + 1) / 2 numbers, and uses it if the next one is
+/// lost.
 #[derive(Debug, Clone)]
-pub struct Newton {
+pub struct NewtonServer {
     /// `theta_t`.
     pub theta: Vec<f64>,
     /// The agents' weights `p_c`.
     pub weights: Vec<f64>,
     /// The trial steps s, from 0 and 1 downwards.
     pub trials: Vec<f64>,
-    /// The share of the decrease predicted by the gradient that a step must bring (Armijo), in (0, 1/2).
+    /// The share of the decrease predicted by the gradient that a step must achieve (Armijo), in (0, 1/2).
     pub decrease: f64,
-    /// The last Hessian of each agent, as a lower triangle; empty before the first.
+    /// The last Hessian of each agent as a lower triangle, d (d + 1) / 2 numbers; empty before the first.
     pub hessians: Vec<Vec<f64>>,
-    /// The round's step p.
+    /// The round's step p, d numbers, once it is known.
     pub step: Option<Vec<f64>>,
 }
 
-impl Newton {
+impl NewtonServer {
     /// The step `p = -H^-1 g`; `-g` if H is not positive definite. `None` if no Hessian has arrived or g is 0.
     fn direction(&self, g: &[f64]) -> Option<Vec<f64>> {
         let d = g.len();
@@ -63,7 +63,7 @@ impl Newton {
     }
 }
 
-impl Server for Newton {
+impl Server for NewtonServer {
     fn open(&mut self, t: u64) -> Ask {
         self.step = None;
         Ask { to: None, down: Message::one(t, 0, Part::Model, self.theta.clone()), own: None }
@@ -79,12 +79,12 @@ impl Server for Newton {
             self.step = Some(p.clone());
             return Next::Ask(Ask { to: None, down: Message::one(got.round, 1, Part::Step, p), own: None });
         }
-        // theta_{t+1} = theta_t + s p with the first s for which f(theta_t + s p) <= f(theta_t) + decrease s p^T grad f(theta_t);
-        // losses and slope are those of the same agents.
+        // theta_{t+1} = theta_t + s p with the first s for which f(theta_t + s p) <= f(theta_t) + decrease s p^T grad f(theta_t).
+        // The means of losses and slopes are over the same agents.
         let losses = got.mean(Part::Losses);
         let slope = losses[self.trials.len()];
         if let Some(p) = self.step.take() {
-            // Without any answer losses and slope are zero, and nothing is a decrease.
+            // If no answer arrived, losses and slope are zero, and no step is accepted.
             let is_enough = |(s, loss): &(&f64, &f64)| slope < 0.0 && **loss <= losses[0] + self.decrease * **s * slope;
             if let Some((s, _)) = self.trials.iter().zip(&losses).skip(1).find(is_enough) {
                 self.theta.iter_mut().zip(&p).for_each(|(x, p)| *x = s.mul_add(*p, *x));

@@ -1,4 +1,4 @@
-//! The constants that the theorems are stated in, computed for a problem.
+//! The constants in the theorems of \[S\], computed for a problem.
 
 use faer::Side;
 use faer::prelude::*;
@@ -13,9 +13,9 @@ use crate::theory::stability::{control_variates_radius, global_memory_radius, pl
 
 /// The constants of \[S\] A 1 to A 3 and of its bounds, for one problem.
 ///
-/// "max" runs over the agents' kinds, "mean" is weighted by `p_c`. What needs
-/// second moments is `None` without them; what needs the agents' own roots
-/// `theta*_c` is `None` when one of them is singular.
+/// "max" is over the agents' kinds, "mean" is weighted by `p_c`. Constants that depend on second moments are `None` if
+/// these are not given. Constants that depend on the agents' own roots `theta*_c` are `None` if an agent's system is
+/// singular.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Constants {
     /// `C_A = max ||Abar_c||` (A 1, 2-norm).
@@ -23,12 +23,12 @@ pub struct Constants {
     /// `a = min lambda_min(sym Abar_c)`, the largest a with `a I <= sym(Abar_c)` (A 3, left).
     /// Negative or zero when the assumption does not hold.
     pub a: f64,
-    /// The smallest L with `E A_c^T A_c <= L sym(Abar_c)`: A 3, right, which is
-    /// printed the wrong way round in the source. Needs `a > 0`.
+    /// The smallest L with `E A_c^T A_c <= L sym(Abar_c)` (A 3, right; the source prints this inequality reversed). Requires
+    /// `a > 0`.
     pub l: Option<f64>,
     /// `max ||Sigma_A||`, `Sigma_A = E (A - Abar)^T (A - Abar)` (\[S\] eq. 6, 2-norm).
     pub sigma_a: Option<f64>,
-    /// `max (||Abar_c||^2 + ||Sigma_A||)`: the step condition of Theorem B.5.
+    /// `max (||Abar_c||^2 + ||Sigma_A||)`, in the condition on the step size of Theorem B.5.
     pub square_norm: Option<f64>,
     /// `sigma_eps = mean tr Sigma_eps`, `Sigma_eps` the covariance of
     /// `eps(z) = (A(z) - Abar) theta*_c - (b(z) - bbar)` (\[S\] eq. 5, 18).
@@ -42,8 +42,7 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// The constants of a problem; `moments[k]` belongs to `systems.kinds[k]`,
-    /// of single samples.
+    /// The constants of a problem; `moments[k]` are the second moments of single samples of `systems.kinds[k]`.
     ///
     /// # Errors
     /// When the mean system has no unique root.
@@ -88,7 +87,7 @@ impl Constants {
         })
     }
 
-    /// The largest step under A 3, `1 / L`.
+    /// The largest step size under A 3, `1 / L`.
     pub fn largest_step(&self) -> Option<f64> {
         self.l.map(|l| 1.0 / l)
     }
@@ -181,24 +180,24 @@ impl TdConstants {
     }
 }
 
-/// The spectral radius of a noiseless round of every method at one setting:
-/// below 1 it converges in the mean.
+/// The spectral radius of a noiseless round of each method with one setting. A method converges in the mean if its radius is
+/// below 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Radii {
     /// FedLSA: `(1 - alpha_g) I + alpha_g Gbar`.
     pub fedlsa: f64,
-    /// FedLSA's second-moment map under i.i.d. samples: below 1 it converges in mean square.
+    /// FedLSA's map of second moments under i.i.d. samples. FedLSA converges in mean square if this radius is below 1.
     pub fedlsa_mean_square: Option<f64>,
     /// FedHSA: `I - alpha_g Sbar Abar`.
     pub fedhsa: f64,
     /// SCAFFLSA with a fixed period, on `sum p_c xi_c = 0`.
     pub scafflsa: f64,
-    /// SCAFFLSA's expected round with random talk of probability `1/H`; infinite when the expectation is.
+    /// SCAFFLSA's expected round with random talk of probability `1/H`; infinite if the expectation is infinite.
     pub scafflsa_random: f64,
 }
 
 impl Radii {
-    /// All radii; the mean-square one needs the second moments (one sample a step) and is formed up to d = 20.
+    /// All radii. The radius of second moments requires `moments`, of one sample per step, and is computed up to d = 20.
     ///
     /// # Errors
     /// When the mean system has no unique root or an eigenvalue iteration does not converge.

@@ -8,8 +8,7 @@ use crate::problem::systems::Systems;
 use crate::theory::RoundSetting;
 use crate::theory::leg::{AffineLeg, power_and_sum};
 
-/// One round of FedLSA in the mean (\[S\] eq. 13-16), exact under
-/// noiseless and under i.i.d. samples:
+/// The mean of one round of FedLSA (\[S\] eq. 13-16), exact under noiseless and under i.i.d. samples:
 ///
 /// ```text
 /// E theta_{t+1} - theta* = M (E theta_t - theta*) + alpha_g rho_H
@@ -17,12 +16,11 @@ use crate::theory::leg::{AffineLeg, power_and_sum};
 /// rho_H = sum p_c S_c gbar_c(theta*)
 /// ```
 ///
-/// `rho_H` equals `sum p_c (I - (I - eta Abar_c)^H) (theta*_c - theta*)`, but
-/// never meets the local roots `theta*_c`, which are huge for agents with a
-/// nearly singular `Abar_c`. Likewise `I - Gbar = sum p_c S_c Abar_c` is formed
-/// without cancellation. Agents enter by kind: the cost is that of the distinct ones.
+/// `rho_H` equals `sum p_c (I - (I - eta Abar_c)^H) (theta*_c - theta*)`, but is computed without the local roots
+/// `theta*_c`, which are huge for agents with a nearly singular `Abar_c`. Likewise `I - Gbar = sum p_c S_c Abar_c` is
+/// computed without cancellation. Agents of one kind are computed once.
 #[derive(Debug, Clone)]
-pub struct FedLsa {
+pub struct FedLsaMean {
     /// The global root `theta*` (d).
     pub root: Vec<f64>,
     /// `Gbar = sum p_c (I - eta Abar_c)^H`, d x d.
@@ -35,8 +33,8 @@ pub struct FedLsa {
     pub server_step: f64,
 }
 
-impl FedLsa {
-    /// The round of the given setting on the given agents.
+impl FedLsaMean {
+    /// The mean round of these agents with this setting.
     ///
     /// # Errors
     /// When the mean system has no unique root.
@@ -62,13 +60,13 @@ impl FedLsa {
         Mat::<f64>::identity(d, d) - Scale(self.server_step) * &self.contraction
     }
 
-    /// `K = alpha_g (I - Gbar)`, what a round takes from the iterate, d x d: `M = I - K`, formed without cancellation.
+    /// `K = alpha_g (I - Gbar)`, d x d, computed without cancellation; `M = I - K`.
     pub fn pull(&self) -> Mat<f64> {
         Scale(self.server_step) * &self.contraction
     }
 
-    /// The mean iterates `E theta_t` at the wanted rounds, from `theta_0`:
-    /// `theta* + M^t (theta_0 - theta*) + sum_{s<t} M^s alpha_g rho_H`.
+    /// The mean iterates `E theta_t = theta* + M^t (theta_0 - theta*) + sum_{s<t} M^s alpha_g rho_H` at each of `rounds`
+    /// (ascending); vectors of d components.
     pub fn mean(&self, theta_0: &[f64], rounds: &[u64]) -> Vec<Vec<f64>> {
         let m = self.round_map();
         let start: Vec<f64> = theta_0.iter().zip(&self.root).map(|(x, r)| x - r).collect();
@@ -81,8 +79,8 @@ impl FedLsa {
         rounds.iter().map(|t| at(*t)).collect()
     }
 
-    /// The bias of the limit, `(I - Gbar)^-1 rho_H` (d): where the mean iterate
-    /// settles, seen from `theta*`. It does not depend on alpha_g.
+    /// The bias of the limit, `(I - Gbar)^-1 rho_H` (d): the limit of the mean iterate minus `theta*`. It does not depend on
+    /// alpha_g.
     ///
     /// # Errors
     /// When `I - Gbar` is singular or not finite.
@@ -90,7 +88,7 @@ impl FedLsa {
         linalg::solve(&self.contraction, &self.rho)
     }
 
-    /// The limit of the mean iterate, `theta* + (I - Gbar)^-1 rho_H` (d), when the round map is stable.
+    /// The limit of the mean iterate, `theta* + (I - Gbar)^-1 rho_H` (d), if the round map is stable.
     ///
     /// # Errors
     /// As [`bias`](Self::bias).
@@ -134,7 +132,7 @@ mod tests {
         let mut systems = Draw::new(7).systems(3, 4);
         systems.weights = vec![0.5, 0.3, 0.2];
         let setting = RoundSetting::new(0.1, 7).unwrap().with_server_step(0.8).unwrap();
-        let theory = FedLsa::new(&systems, &setting).unwrap();
+        let theory = FedLsaMean::new(&systems, &setting).unwrap();
         let theta_0 = vec![1.0, -2.0, 0.5, 3.0];
         let mut theta = theta_0.clone();
         for t in 1..=400 {
@@ -154,7 +152,7 @@ mod tests {
         // [F] Proposition 1, its A_i = -Abar_i: eta (2 A + eta A2)^-1 mean A_i^2 (theta*_i - theta*).
         let systems = Draw::new(8).systems(4, 3);
         let eta = 0.07;
-        let theory = FedLsa::new(&systems, &RoundSetting::new(eta, 2).unwrap()).unwrap();
+        let theory = FedLsaMean::new(&systems, &RoundSetting::new(eta, 2).unwrap()).unwrap();
         let theta_star = systems.root().unwrap();
         let (mut a, mut a2, mut rhs) = (Mat::<f64>::zeros(3, 3), Mat::<f64>::zeros(3, 3), vec![0.0; 3]);
         for c in 0..4 {
@@ -179,7 +177,7 @@ mod tests {
         };
         let weighted = Systems { weights: vec![0.75, 0.25], ..two };
         let setting = RoundSetting::new(0.05, 50).unwrap();
-        let of = |s: &Systems| FedLsa::new(s, &setting).unwrap().limit().unwrap();
+        let of = |s: &Systems| FedLsaMean::new(s, &setting).unwrap().limit().unwrap();
         assert!(linalg::distance_sq(&of(&many), &of(&weighted)).sqrt() < 1e-12);
     }
 
@@ -190,7 +188,7 @@ mod tests {
         let kinds = vec![diagonal(1.0, 1e-10, [1.0, 1.0]), diagonal(2.0, 1.0, [0.0, 0.5])];
         let systems = Systems { kinds, kind_of: vec![0, 1], weights: vec![0.5, 0.5] };
         let (eta, h) = (0.1, 10u64);
-        let theory = FedLsa::new(&systems, &RoundSetting::new(eta, h).unwrap()).unwrap();
+        let theory = FedLsaMean::new(&systems, &RoundSetting::new(eta, h).unwrap()).unwrap();
         // Second coordinate: S_0 = eta H (1 - O(1e-10)), S_1 = 1 - .9^10.
         let a = 1e-10f64;
         let theta = 1.5 / (1.0 + a);

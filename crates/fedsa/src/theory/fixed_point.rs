@@ -1,4 +1,4 @@
-//! The fixed point of a large linear map given by its action.
+//! The fixed point of a linear map, which may be too large for a matrix.
 
 use faer::Par;
 use faer::dyn_stack::{MemBuffer, MemStack, StackReq};
@@ -12,8 +12,8 @@ use crate::theory::map::{DENSE, LinearMap};
 
 /// The fixed point `x = map(x) + source`.
 ///
-/// Dense up to dimension 250; beyond, BiCGStab, whose result is kept only if
-/// the equation holds to 1e-11 of the source.
+/// Solved with a dense matrix up to dimension 250. Larger systems are solved with BiCGStab, whose result is accepted only
+/// if the residual is at most 1e-11 of the norm of the source.
 ///
 /// # Errors
 /// When the map has an eigenvalue (close to) 1, or the iteration does not converge.
@@ -28,7 +28,7 @@ pub fn fixed_point(map: &dyn LinearMap, source: &[f64]) -> Result<Vec<f64>> {
     let mut x = Mat::<f64>::zeros(n, 1);
     let scale = linalg::norm_sq(source).sqrt();
     let mut residual = f64::INFINITY;
-    // A second and third pass from the last result mend what rounding lost.
+    // A second and a third pass, from the last result, reduce rounding errors.
     for _ in 0..3 {
         let params =
             BicgParams { initial_guess: InitialGuessStatus::MaybeNonZero, rel_tolerance: 1e-13, max_iters: 1000, ..Default::default() };
@@ -57,7 +57,7 @@ pub fn fixed_point(map: &dyn LinearMap, source: &[f64]) -> Result<Vec<f64>> {
     ))
 }
 
-/// `x -> x - map(x)` as faer wants it.
+/// `x -> x - map(x)` as an operator of faer.
 struct OneMinus<'a>(&'a dyn LinearMap);
 
 impl std::fmt::Debug for OneMinus<'_> {

@@ -1,4 +1,4 @@
-//! What a leg of H local steps does to the iterate, in the mean.
+//! The mean of a leg, H local steps.
 
 use faer::linalg::solvers::DenseSolveCore;
 use faer::prelude::*;
@@ -6,9 +6,8 @@ use faer::prelude::*;
 use crate::error::Result;
 use crate::linalg::{self, Mat};
 
-/// The two matrices of a leg that starts at theta with a drift that stays:
-/// `theta_H = theta + sum (gbar(theta) + drift)`, and the influence of the
-/// start alone is `propagator`.
+/// The two matrices of a leg that starts at theta with a constant drift: `theta_H = theta + sum (gbar(theta) + drift)`,
+/// and the derivative of `theta_H` with respect to theta is `propagator`.
 #[derive(Debug, Clone)]
 pub struct AffineLeg {
     /// `D^H = (I - eta A)^H`, d x d.
@@ -20,8 +19,8 @@ pub struct AffineLeg {
 impl AffineLeg {
     /// The leg of `h` steps of size `eta` under the mean matrix `a` (d x d).
     ///
-    /// By repeated doubling, `O(d^3 log h)`; the inverse of `a` appears
-    /// nowhere, so a singular or nearly singular `a` costs no accuracy.
+    /// By repeated doubling, `O(d^3 log h)`, without the inverse of `a`, so that a singular or nearly singular `a` costs no
+    /// accuracy.
     pub fn new(a: &Mat<f64>, eta: f64, h: u64) -> Self {
         let (propagator, sum) = power_and_sum(&step(a, eta), h);
         Self { propagator, sum: Scale(eta) * sum }
@@ -51,13 +50,13 @@ impl AffineLeg {
         Ok(Some(Self { propagator: Scale(p) * (&d * &resolvent), sum: Scale(eta) * resolvent }))
     }
 
-    /// Whether every entry is a finite number: a leg far outside the stable steps overflows.
+    /// Whether every entry is finite. A leg with steps far above the stable ones overflows.
     pub fn is_finite(&self) -> bool {
         self.propagator.is_all_finite() && self.sum.is_all_finite()
     }
 }
 
-/// One step, `D = I - eta A`.
+/// The matrix of one step, `D = I - eta A`, d x d.
 pub fn step(a: &Mat<f64>, eta: f64) -> Mat<f64> {
     Mat::<f64>::identity(a.nrows(), a.nrows()) - Scale(eta) * a
 }

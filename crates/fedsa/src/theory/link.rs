@@ -1,4 +1,4 @@
-//! What a link does to a method's rounds, as far as closed forms follow it.
+//! The effect of a link on the mean and variance of a method's rounds.
 
 use crate::error::Result;
 use crate::theory::predict::unknown;
@@ -6,36 +6,36 @@ use crate::uplink::Uplink;
 use crate::uplink::medium::bit_budget::BitBudget;
 use crate::uplink::medium::delay::{Before, Delay};
 
-/// The longest delay in rounds whose law is followed.
+/// The longest delay, in rounds, for which closed forms are computed.
 const LONGEST: u64 = 250;
 
-/// A link whose mean effect on a round is known: every message arrives by a factor h that is independent over agents
-/// and exchanges, in the mean as it was sent, after a delay of a known law.
+/// A link whose effect on the mean of a round is known: codecs are unbiased, every message arrives with a factor h that
+/// is independent over agents and exchanges, and delays have a known law.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkLaw {
     /// `E h`.
     pub gain: f64,
     /// `E h^2`.
     pub gain_square: f64,
-    /// `s_w`: the standard deviation of N w, w the receivers' noise in each component of a mean over N agents.
+    /// `s_w`: the standard deviation of N w, where w is the receivers' noise in each component of a mean over N agents.
     pub receiver_noise: f64,
-    /// How many rounds old directions are; absent where they are those of the round.
+    /// The law of the delays; `None` if there are none.
     pub delay: Option<DelayLaw>,
-    /// Why nothing but the mean is known.
+    /// The reason why only the mean is known, if only the mean is known.
     pub only_mean: Option<&'static str>,
 }
 
-/// How old directions are, the same law in every round.
+/// The law of the age of directions in rounds, the same in every round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DelayLaw {
     /// `P(tau = k)` for k = 0, 1, ..; the last is not 0.
     pub probabilities: Vec<f64>,
-    /// What rounds before there is an answer so old bring.
+    /// What the server uses in the first rounds, which have no answer as old as the delay.
     pub before: Before,
 }
 
 impl DelayLaw {
-    /// tau, where it is always the same.
+    /// tau, if the delay is constant.
     pub fn constant(&self) -> Option<usize> {
         let last = self.probabilities.len() - 1;
         (self.probabilities[last] == 1.0).then_some(last)
@@ -48,13 +48,13 @@ impl LinkLaw {
         Self { gain: 1.0, gain_square: 1.0, receiver_noise: 0.0, delay: None, only_mean: None }
     }
 
-    /// Of a link between agents whose vectors have `d` components.
+    /// The effect of `link` on messages with vectors of `d` components.
     ///
     /// # Errors
-    /// When a round's mean is not known over it, with the reason.
+    /// When the effect on the mean of a round is not known; gives the reason.
     pub fn of(link: &Uplink, d: usize) -> Result<Self> {
         if link.error_feedback {
-            return Err(unknown("with error feedback a message depends on all that were sent before it"));
+            return Err(unknown("with error feedback a message depends on all earlier messages"));
         }
         if !link.codec.is_unbiased() || !link.downlink.is_unbiased() {
             return Err(unknown("the codec is biased, and its error is not a linear function of the vector"));
@@ -62,7 +62,7 @@ impl LinkLaw {
         let mut law = Self::clear();
         for medium in &link.media {
             let moments = medium.gain_moments();
-            let (gain, square) = moments.ok_or_else(|| unknown("losses come in bursts, so that a loss says something of the next"))?;
+            let (gain, square) = moments.ok_or_else(|| unknown("losses come in bursts and are not independent"))?;
             law.gain *= gain;
             law.gain_square *= square;
             law.receiver_noise = law.receiver_noise.hypot(medium.noise_std());
@@ -90,26 +90,26 @@ impl LinkLaw {
         Ok(law)
     }
 
-    /// Whether it does nothing to messages.
+    /// Whether the link changes nothing.
     pub fn is_clear(&self) -> bool {
         *self == Self::clear()
     }
 
-    /// Whether it adds noise of its own.
+    /// Whether the link adds noise.
     pub fn is_noisy(&self) -> bool {
         self.only_mean.is_some() || self.gain_square != self.gain * self.gain || self.receiver_noise > 0.0
     }
 }
 
-/// The probability that a budget carries a message: `B log2(1 + gamma Gamma) >= b`, gamma ~ Exp(1), with b the fewest
-/// bits a component that `carries` any.
+/// The probability that a budget carries a message: that of `B log2(1 + gamma Gamma) >= b`, gamma ~ Exp(1), where b is the
+/// smallest number of bits per component for which `carries` is true.
 fn carried(budget: &BitBudget, carries: impl Fn(u32) -> bool) -> f64 {
     let Some(snr) = budget.fading_snr else { return f64::from(carries(budget.bits.floor() as u32)) };
     let Some(fewest) = (0..=64).find(|bits| carries(*bits)) else { return 0.0 };
     (-((f64::from(fewest) / budget.bits).exp2() - 1.0) / snr).exp()
 }
 
-/// The law of delays; none where all are 0.
+/// The law of delays; `None` if all delays are 0.
 fn delay_law(delay: &Delay, before: Before) -> Result<Option<DelayLaw>> {
     if delay.max() == 0 {
         return Ok(None);
@@ -134,7 +134,7 @@ fn delay_law(delay: &Delay, before: Before) -> Result<Option<DelayLaw>> {
             probabilities[max] = *probability;
         }
         Delay::Trace { .. } | Delay::Stall { .. } => {
-            return Err(unknown("delays follow a trace or stall at set times, and rounds differ from each other"));
+            return Err(unknown("delays follow a trace or stall at set times, so that their law changes from round to round"));
         }
     }
     while probabilities.last() == Some(&0.0) {
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use crate::random::{Purpose, stream};
     use crate::uplink::codec::{CodecSettings, Exact, Quantised, Rounding};
-    use crate::uplink::medium::Settings;
+    use crate::uplink::medium::MediumSettings;
     use crate::uplink::medium::erasure::Erasure;
     use crate::uplink::medium::over_the_air::{Gain, OverTheAir};
 

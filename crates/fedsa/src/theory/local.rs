@@ -1,8 +1,8 @@
-//! What is true near the root of nonlinear operators: the theory of their linear models there.
+//! Theory near the root of nonlinear operators, by their linear models there.
 //!
 //! The linear model of `gbar_c` at theta* is `gbar_c(theta*) + J_c (theta - theta*)`, that is `A_c = -J_c` and
-//! `b_c = gbar_c(theta*) - J_c theta*`: systems with the same root. Everything that is derived from them is *local*: it says
-//! how small deviations from the fixed point behave, not from how far away it is reached.
+//! `b_c = gbar_c(theta*) - J_c theta*`: systems with the same root. Results from them are *local*: they describe small
+//! deviations from the fixed point, and do not say from which starts it is reached.
 
 use rayon::prelude::*;
 
@@ -17,18 +17,18 @@ use crate::theory::constants::Radii;
 /// The linear models of the agents' operators at the root.
 #[derive(Debug, Clone)]
 pub struct Local {
-    /// One system for each agent, or those of a linear problem, which are its models everywhere.
+    /// One system for each agent; for linear problems their own systems.
     pub systems: Systems,
-    /// Whether Jacobians are those that the problem knows or differences of its mean operators, which have
-    /// relative errors of some 1e-10.
+    /// Whether the problem gives its Jacobians, or they are differences of its mean operators, with relative errors of about
+    /// 1e-10.
     pub jacobians: Source,
 }
 
 impl Local {
-    /// The models of a problem: N matrices of d x d numbers where operators are not linear.
+    /// The linear models of a problem. For operators that are not linear they take N matrices of d x d numbers.
     ///
     /// # Errors
-    /// When the root or the mean operators are not known, with the reason.
+    /// When the root or the mean operators are not known; gives the reason.
     pub fn new(field: &dyn Field) -> Result<Self> {
         if let Some(systems) = field.systems() {
             return Ok(Self { systems: systems.clone(), jacobians: Source::Linear });
@@ -49,9 +49,9 @@ impl Local {
         Ok(Self { systems: Systems { kinds, kind_of, weights: field.weights().to_vec() }, jacobians: sources[0] })
     }
 
-    /// The spectral radii of noiseless rounds near their fixed points. Those of FedHSA and SCAFFLSA are exact: local
-    /// iterates of a round at the fixed point do not leave theta*. That of FedLSA is exact where H = 1 or agents
-    /// are alike; elsewhere its fixed point is off theta* by its bias, and the radius is that of the models.
+    /// The spectral radii of noiseless rounds near their fixed points. The radii of FedHSA and SCAFFLSA are exact, because
+    /// local iterates of a round that starts at the fixed point stay at theta*. The radius of FedLSA is exact if H = 1 or all
+    /// agents are equal; otherwise FedLSA's fixed point differs from theta* by its bias, and the radius is that of the models.
     ///
     /// # Errors
     /// When the mean of the models is singular or an eigenvalue iteration does not converge.

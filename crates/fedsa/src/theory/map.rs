@@ -1,6 +1,6 @@
 //! A linear map given by its action: spectral radius and trajectory.
 //!
-//! Small maps are written out as matrices; large ones are only ever applied.
+//! Small maps are converted to matrices; large maps are only applied to vectors.
 
 use crate::error::{BadInput, Result};
 use crate::linalg::{self, Mat};
@@ -48,29 +48,27 @@ impl LinearMap for Mat<f64> {
     }
 }
 
-/// Up to this dimension every question is answered with a dense matrix.
+/// Up to this dimension dense matrices are used.
 pub(crate) const DENSE: usize = 250;
-/// Up to this dimension a dense matrix is the answer when Krylov methods fail.
+/// Up to this dimension dense matrices are used if Krylov methods fail.
 const DENSE_FALLBACK: usize = 2000;
 /// The largest Krylov space, in vectors and in numbers.
 const KRYLOV: usize = 300;
 const KRYLOV_NUMBERS: usize = 1 << 26;
 /// The residual `||map v - lambda v|| / |lambda|` at which an eigenvalue counts as found.
 const EIGEN_TOLERANCE: f64 = 1e-10;
-/// A map that stretches a vector by more than this is unstable whatever its
-/// eigenvalues: rounding errors alone grow past every bound.
+/// A map that multiplies the norm of a vector by more than this counts as unstable, because rounding errors would exceed
+/// every bound.
 const OVERFLOW: f64 = 1e100;
 
 /// The largest modulus of the map's eigenvalues; infinite when the map overflows.
 ///
-/// Dense up to dimension 250; beyond, Arnoldi iteration from a fixed generic
-/// start with full reorthogonalisation and without restarts, accepted when the
-/// residual of the leading Ritz pair is below 1e-10 of its modulus; where it
-/// is not within 300 vectors, dense up to dimension 2000.
+/// Computed with a dense matrix up to dimension 250. Larger maps use Arnoldi iteration from a fixed generic start, with
+/// full reorthogonalisation and without restarts; the result is accepted if the residual of the leading Ritz pair is below
+/// 1e-10 of its modulus. If it is not within 300 vectors, a dense matrix is used up to dimension 2000.
 ///
 /// # Errors
-/// When a larger map's leading eigenvalue does not converge: no number is
-/// better than a wrong one.
+/// When the leading eigenvalue of a larger map does not converge.
 pub fn spectral_radius(map: &dyn LinearMap) -> Result<f64> {
     let n = map.dim();
     if n > DENSE {
@@ -90,7 +88,7 @@ pub fn spectral_radius(map: &dyn LinearMap) -> Result<f64> {
     if matrix.is_all_finite() && matrix.norm_max() < OVERFLOW { linalg::spectral_radius(&matrix) } else { Ok(f64::INFINITY) }
 }
 
-/// A fixed vector of unit norm without structure: `frac(k phi) - 1/2`, phi the golden ratio.
+/// A fixed generic vector of unit norm: `frac(k phi) - 1/2`, scaled, where phi is the golden ratio.
 fn generic_vector(n: usize) -> Vec<f64> {
     let golden = (5f64.sqrt() - 1.0) / 2.0;
     let v: Vec<f64> = (1..=n).map(|k| (k as f64 * golden).fract() - 0.5).collect();
@@ -102,12 +100,11 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
-/// The modulus of the leading eigenvalue by Arnoldi iteration in at most
-/// `space` dimensions, `None` when it has not converged.
+/// The modulus of the leading eigenvalue by Arnoldi iteration in at most `space` dimensions; `None` if it has not
+/// converged.
 ///
-/// Our own rather than faer's Krylov-Schur, whose orthogonalisation (0.24.4)
-/// never returns when the Krylov space is exhausted, as it is after d + 1
-/// vectors for SCAFFLSA with one local step.
+/// faer's Krylov-Schur (0.24.4) is not used, because it does not return when the Krylov space is exhausted, as it is after
+/// d + 1 vectors for SCAFFLSA with one local step.
 fn arnoldi_radius(map: &dyn LinearMap, space: usize) -> Option<f64> {
     let n = map.dim();
     let mut basis = vec![generic_vector(n)];
@@ -119,7 +116,7 @@ fn arnoldi_radius(map: &dyn LinearMap, space: usize) -> Option<f64> {
         if stretch.is_nan() || stretch > OVERFLOW {
             return Some(f64::INFINITY);
         }
-        // Gram-Schmidt, twice is enough.
+        // Gram-Schmidt, twice for orthogonality to rounding.
         for _ in 0..2 {
             for (i, v) in basis.iter().enumerate() {
                 let h = dot(v, &w);
@@ -141,8 +138,7 @@ fn arnoldi_radius(map: &dyn LinearMap, space: usize) -> Option<f64> {
     None
 }
 
-/// The largest modulus of a matrix' eigenvalues, and the modulus of the last
-/// component of its unit eigenvector.
+/// The largest modulus of a matrix's eigenvalues, and the modulus of the last component of the unit eigenvector.
 fn leading_ritz(h: &Mat<f64>) -> Option<(f64, f64)> {
     let eigen = h.eigen().ok()?;
     let values = eigen.S().column_vector();
@@ -151,10 +147,10 @@ fn leading_ritz(h: &Mat<f64>) -> Option<(f64, f64)> {
     Some((values[lead].norm(), vector[h.nrows() - 1].norm() / vector.norm_l2()))
 }
 
-/// The states `map^t(start)` at the wanted rounds t, shown to `see` in order.
+/// Calls `see` with the state `map^t(start)` for each t of `rounds`, in order.
 ///
-/// Rounds are stepped one by one; a gap longer than the dimension (up to 1000)
-/// is crossed at once with a power of the map's matrix.
+/// The map is applied round by round. A gap of more rounds than the dimension (up to 1000) is crossed with a power of the
+/// map's matrix.
 ///
 /// # Errors
 /// When the rounds are not in ascending order.

@@ -1,29 +1,28 @@
-//! What theory says about a linear problem, in closed form, and about others near their root.
+//! Closed forms for methods on linear problems, and for other problems near their root.
 //!
-//! Pure mathematics: [`Systems`](crate::problem::systems::Systems) and
-//! [`Moments`](crate::problem::systems::Moments) in, numbers out; no input or
-//! output, no randomness, the same result for any number of threads. [`local`] makes such
-//! systems of other problems.
+//! Functions compute numbers from [`Systems`](crate::problem::systems::Systems) and
+//! [`Moments`](crate::problem::systems::Moments), without randomness, and give the same result for any number of
+//! threads. [`local`] computes such systems for problems that are not linear.
 //!
-//! One agent's mean operator is `gbar_c(theta) = bbar_c - Abar_c theta`. Of H
-//! local steps of size eta two matrices are all that remains ([`leg`]):
+//! One agent's mean operator is `gbar_c(theta) = bbar_c - Abar_c theta`. H local steps of size eta are determined by two
+//! matrices ([`leg`]):
 //!
 //! ```text
 //! D_c^H = (I - eta Abar_c)^H            S_c = eta sum_{k<H} (I - eta Abar_c)^k
 //! theta_{c,H} = D_c^H theta + S_c (bbar_c + drift) = theta + S_c (gbar_c(theta) + drift)
 //! ```
 //!
-//! | module | answers |
+//! | module | content |
 //! | --- | --- |
-//! | [`leg`] | what H local steps do |
-//! | [`fedlsa`] | where FedLSA's mean iterate is, and where it ends |
-//! | [`stability`] | whether a setting can work, and the largest step that does |
+//! | [`leg`] | the mean of H local steps |
+//! | [`fedlsa`] | FedLSA's mean iterate, and its limit |
+//! | [`stability`] | spectral radii of rounds, and the largest stable step |
 //! | [`local`] | the same near the root of nonlinear operators |
 //! | [`exact_mse`] | the mean-square error under i.i.d. samples, its bias and its noise |
-//! | [`link`] | what a link does to a round's mean and variance |
-//! | [`predict`] | which of these applies to a method, and what it comes to |
-//! | [`constants`] | the constants that the theorems of \[S\] are stated in |
-//! | [`scaffnew`] | Theorem B.4 of \[S\], made exact |
+//! | [`link`] | the effect of a link on a round's mean and variance |
+//! | [`predict`] | which closed form applies to a method, and its value |
+//! | [`constants`] | the constants in the theorems of \[S\] |
+//! | [`scaffnew`] | the exact form of Theorem B.4 of \[S\] |
 //! | [`map`], [`fixed_point`] | spectral radius, trajectory and fixed point of a linear map |
 //!
 //! \[S\] is SCAFFLSA (arXiv 2402.04114), \[F\] is FedHSA.
@@ -58,17 +57,17 @@ pub struct RoundSetting {
 }
 
 impl RoundSetting {
-    /// `H = local_steps` steps of size `eta = step_size`, the server taking the plain mean (alpha_g = 1).
+    /// `H = local_steps` steps of size `eta = step_size`; the server's step alpha_g is 1.
     ///
     /// # Errors
-    /// When the step is not positive and finite, or there is no local step.
+    /// When the step size is not positive and finite, or `local_steps` is 0.
     pub fn new(step_size: f64, local_steps: u64) -> Result<Self> {
         require(step_size > 0.0 && step_size.is_finite(), "step_size", step_size, "a positive number")?;
         require(local_steps >= 1, "local_steps", local_steps, "at least 1")?;
         Ok(Self { step_size, local_steps, server_step: 1.0 })
     }
 
-    /// The same round with the server's step alpha_g.
+    /// The same round with the server's step `alpha_g = server_step`.
     ///
     /// # Errors
     /// When the step is not positive and finite.

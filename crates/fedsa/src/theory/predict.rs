@@ -1,9 +1,9 @@
-//! What theory predicts of a method on a problem: limits, radii, floors, exact mean-square errors, and
-//! whether a step size is stable.
+//! Predictions for a method on a problem: limits, radii, floors, exact mean-square errors, and whether a step size is
+//! stable.
 //!
-//! [`super`] has the closed forms one by one; here a [`Forecast`] finds out which of them applies to the
-//! shape of a method over its link, says why where none does, and turns radii into judgements ([`Outlook`]). Sizes are
-//! bounded: a map that takes too long to form is unknown, not slow.
+//! The closed forms are in the other modules of [`super`]. A [`Forecast`] selects the one that applies to a method over its
+//! link, gives the reason if none applies, and judges stability by the radii ([`Outlook`]). A prediction whose computation
+//! would take too long counts as unknown.
 //!
 //! | link or participation | mean: limit, radius | mean square: floor, curve, radius |
 //! | --- | --- | --- |
@@ -15,9 +15,9 @@
 //!
 //! ```
 //! use fedsa::kernel::Isa;
-//! use fedsa::methods::{Settings as _, fedlsa::FedLsa};
+//! use fedsa::methods::{MethodSettings as _, fedlsa::FedLsa};
 //! use fedsa::problem::garnet::Garnet;
-//! use fedsa::problem::{NoFiles, Settings as _};
+//! use fedsa::problem::{NoFiles, ProblemSettings as _};
 //! use fedsa::sampling::Sampling;
 //! use fedsa::theory::predict::{Forecast, Regime};
 //! use fedsa::uplink::Uplink;
@@ -38,8 +38,8 @@ use rayon::prelude::*;
 use std::sync::Arc;
 
 use super::RoundSetting;
-use super::exact_mse::{Arrivals, Controls, DelayedMse, FedLsaMse, MeanSquare, ScafflsaMse};
-use super::fedlsa::FedLsa;
+use super::exact_mse::{ArrivalLaw, DelayedMse, FedLsaMse, InitialControls, MeanSquare, ScafflsaMse};
+use super::fedlsa::FedLsaMean;
 use super::link::LinkLaw;
 use super::stability::{self, ControlVariates, Stability};
 use crate::error::{BadInput, Result, quoted};
@@ -54,12 +54,12 @@ use crate::schedule::StepSize;
 use crate::uplink::Uplink;
 use crate::uplink::medium::delay::Before;
 
-/// The largest size, agents' kinds times d, for which radii of control variates are computed.
+/// The largest size, the number of kinds times d, for which radii of control variates are computed.
 const RADIUS_SIZE: usize = 4000;
 /// The largest d for which exact mean-square errors are computed.
 pub const EXACT_DIM: usize = 24;
-/// The largest work for which mean-square radii are computed: multiplications of a step's
-/// map, and rows of the state of control variates (their second moments are its square).
+/// Mean-square radii are computed up to this many multiplications for a step's map, and up to this many rows of the state of
+/// control variates, whose second moments have the square of that size.
 const MEAN_SQUARE_WORK: usize = 20_000_000;
 const MEAN_SQUARE_STATE: usize = 120;
 /// The largest linear system that is solved for the floor of a delayed method.
@@ -67,17 +67,17 @@ const DELAYED_FLOOR: usize = 2600;
 /// The most multiplications along the rounds of a delayed method.
 const DELAYED_WORK: f64 = 5e10;
 
-/// A quantity that theory predicts of a method.
+/// A quantity that theory predicts for a method.
 pub struct Quantity {
-    /// Its name.
+    /// The name of the quantity.
     pub name: &'static str,
-    /// What it is.
+    /// A short description.
     pub about: &'static str,
     known: fn(&Forecast<'_>) -> Result<()>,
     value: fn(&Forecast<'_>) -> Result<f64>,
 }
 
-/// The quantities by name, an entry each.
+/// All quantities.
 pub const QUANTITIES: &[Quantity] = &[
     Quantity { name: "bias2", about: "squared distance of the limit from theta*", known: |of| of.knows_rounds(), value: |of| of.bias_sq() },
     Quantity {
@@ -124,24 +124,24 @@ pub fn quantity(name: &str) -> Result<&'static Quantity> {
 }
 
 impl Quantity {
-    /// Whether it has a closed form; says nothing of numbers that do not come out.
+    /// Checks that the quantity has a closed form. Its value may still not exist.
     ///
     /// # Errors
-    /// When it has none, with the reason.
+    /// When it has no closed form; gives the reason.
     pub fn known(&self, of: &Forecast<'_>) -> Result<()> {
         (self.known)(of)
     }
 
-    /// Its value.
+    /// The value of the quantity.
     ///
     /// # Errors
-    /// When it is not known, with the reason.
+    /// When the value is not known or does not exist; gives the reason.
     pub fn value(&self, of: &Forecast<'_>) -> Result<f64> {
         (self.value)(of)
     }
 }
 
-/// A method on a problem over a link, as theory sees it: nothing is computed before it is asked for.
+/// A method on a problem over a link. Predictions are computed when they are asked for.
 #[derive(Clone)]
 pub struct Forecast<'f> {
     field: &'f dyn Field,
@@ -151,8 +151,9 @@ pub struct Forecast<'f> {
     link: Arc<Result<LinkLaw>>,
 }
 
-/// The shape of a method over a link, for statements about clear links only: over any other link no round counts as linear.
-pub fn shape_over(method: &dyn methods::Settings, link: &Uplink) -> Shape {
+/// The shape of a method over a link for closed forms that hold over clear links only: over any other link no round counts
+/// as linear.
+pub fn shape_over(method: &dyn methods::MethodSettings, link: &Uplink) -> Shape {
     let shape = method.shape();
     Shape { is_linear: shape.is_linear && link.is_clear(), ..shape }
 }
@@ -175,12 +176,12 @@ fn no_fedhsa() -> BadInput {
     unknown("the mean-square error of FedHSA")
 }
 
-/// A round of which theory knows the mean.
+/// A round whose mean is known.
 struct Round<'a, 'f> {
     systems: &'f Systems,
     setting: RoundSetting,
     link: &'a LinkLaw,
-    /// m, where not all N agents take part.
+    /// m, if not all N agents participate.
     few: Option<usize>,
 }
 
@@ -190,9 +191,9 @@ impl Round<'_, '_> {
     }
 
     /// The moments of the weights with which directions enter the mean.
-    fn arrivals(&self) -> Arrivals {
+    fn arrivals(&self) -> ArrivalLaw {
         let asked = self.few.unwrap_or(self.agents());
-        Arrivals::by_factors(self.link.gain, self.link.gain_square, self.link.receiver_noise, asked).of_few(asked, self.agents())
+        ArrivalLaw::by_factors(self.link.gain, self.link.gain_square, self.link.receiver_noise, asked).of_few(asked, self.agents())
     }
 
     /// Whether the link or the choice of participants adds noise.
@@ -200,81 +201,82 @@ impl Round<'_, '_> {
         self.link.is_noisy() || self.few.is_some()
     }
 
-    /// Why the mean square is not known, whatever the method.
+    /// Refuses links for which the mean square is not known for any method.
     fn has_mean_square(&self) -> Result<()> {
         self.link.only_mean.map_or(Ok(()), |why| Err(unknown(why)))
     }
 
-    /// Refuses what only methods without memory have closed forms of the mean square for.
+    /// Refuses links and participation for which only methods without memory have closed forms of the mean square.
     fn is_plain(&self) -> Result<()> {
         if self.link.is_clear() && self.few.is_none() {
             return Ok(());
         }
         self.has_mean_square()?;
-        Err(unknown("the mean-square error of methods with memory, unless all agents take part over a clear link"))
+        Err(unknown("the mean-square error of methods with memory, unless all agents participate over a clear link"))
     }
 
-    /// FedLSA's mean round, with the mean gain.
-    fn plain(&self) -> Result<FedLsa> {
-        FedLsa::new(self.systems, &self.setting.with_server_step(self.setting.server_step * self.link.gain)?)
+    /// FedLSA's mean round with the mean gain of the link.
+    fn plain(&self) -> Result<FedLsaMean> {
+        FedLsaMean::new(self.systems, &self.setting.with_server_step(self.setting.server_step * self.link.gain)?)
     }
 
-    /// The delay, where it is constant.
+    /// The delay, if it is constant.
     fn delay(&self) -> Option<(usize, Before)> {
         self.link.delay.as_ref().and_then(|delay| Some((delay.constant()?, delay.before)))
     }
 
-    /// Whether two participants of a round stand for two of all agents: `N (m - 1) / (m (N - 1))`, 1 where all take part.
+    /// The weight of a pair of different participants in the mean over pairs of agents, `N (m - 1) / (m (N - 1))`; 1 if all
+    /// participate ([`stability::global_memory_radius_over`]).
     fn mixing(&self) -> f64 {
         let n = self.agents() as f64;
         self.few.map_or(1.0, |m| n * (m as f64 - 1.0) / (m as f64 * (n - 1.0)))
     }
 
-    /// The share of `v - v_c` by which an agent's control moves in the mean: `(m - 1) / (N - 1)`, 1 where all take part.
+    /// The share of `v - v_c` by which an agent's control changes in the mean, `(m - 1) / (N - 1)`; 1 if all participate.
     fn share(&self) -> f64 {
         self.few.map_or(1.0, |m| (m as f64 - 1.0) / (self.agents() as f64 - 1.0))
     }
 }
 
 impl<'f> Forecast<'f> {
-    /// Of a method of this shape over a clear link that gives out its last iterate.
+    /// The forecast for a method of this shape over a clear link whose output is the last iterate.
     pub fn new(field: &'f dyn Field, shape: Shape) -> Self {
         Self { field, shape, output: OutputRule::Last, lost: Lost::Zero, link: Arc::new(Ok(LinkLaw::clear())) }
     }
 
-    /// Of a method over a link.
-    pub fn over(field: &'f dyn Field, method: &dyn methods::Settings, link: &Uplink) -> Self {
+    /// The forecast for a method over a link whose output is the last iterate.
+    pub fn over(field: &'f dyn Field, method: &dyn methods::MethodSettings, link: &Uplink) -> Self {
         let law = LinkLaw::of(link, field.dim());
         let lost = method.lost(field.agents(), &link.facts());
         Self { lost, link: Arc::new(law), ..Self::new(field, method.shape()) }
     }
 
-    /// The same of another output.
+    /// The same forecast with another output.
     #[must_use]
     pub fn of_output(self, output: OutputRule) -> Self {
         Self { output, ..self }
     }
 
-    /// The same with another step size.
+    /// The same forecast with another step size.
     #[must_use]
     pub fn with_step(self, eta: f64) -> Self {
         Self { shape: Shape { step_size: StepSize::Constant(eta), ..self.shape }, ..self }
     }
 
-    /// Refuses an output other than the last iterate: averaging changes its noise.
+    /// Refuses outputs other than the last iterate, because averaging changes the noise.
     fn of_last(&self) -> Result<()> {
         if self.output == OutputRule::Last { Ok(()) } else { Err(unknown("the output is not the last iterate")) }
     }
 
-    /// What the link does to a round.
+    /// The effect of the link on a round.
     ///
     /// # Errors
-    /// When that is not known, with the reason.
+    /// When it is not known; gives the reason.
     pub fn link(&self) -> Result<&LinkLaw> {
         self.link.as_ref().as_ref().map_err(Clone::clone)
     }
 
-    /// The round of a method whose mean theory knows.
+    /// The method's round, if its mean is known.
     fn linear(&self) -> Result<Round<'_, 'f>> {
         let Self { field, shape, .. } = self;
         let systems = field.systems().ok_or_else(|| unknown("the operators are not linear"))?;
@@ -285,26 +287,28 @@ impl<'f> Forecast<'f> {
         let few = shape.participants.filter(|m| *m < field.agents());
         let alike = || systems.weights.iter().all(|p| (p - systems.weights[0]).abs() <= 1e-12 * systems.weights[0]);
         if few.is_some() && !alike() {
-            return Err(unknown("participation is partial, and agents differ in weight"));
+            return Err(unknown("only some of the agents participate, and their weights differ"));
         }
         if link.delay.is_some() && shape.drift != Drift::Zero {
-            return Err(unknown("answers are to old models, and the method remembers what it has sent"));
+            return Err(unknown("answers belong to old models, and the method remembers its earlier answers"));
         }
         let controls = matches!(shape.drift, Drift::ControlVariate { .. });
         if controls && few == Some(1) {
-            return Err(unknown("with one participant a round controls never move"));
+            return Err(unknown("with one participant per round the control variates do not change"));
         }
-        // Their mean is 1 to rounding for gains that are made so.
+        // A mean gain of 1 may differ from 1 by rounding.
         let loses = (link.gain - 1.0).abs() > 1e-12;
         match self.lost {
             Lost::Controls(ControlRule::Literal) if controls && loses => {
-                return Err(unknown("controls are kept to the letter: what the link loses adds up in them"));
+                return Err(unknown("control variates are kept to the letter and accumulate the errors of lost messages"));
             }
             Lost::Controls(ControlRule::Afresh) if controls && few.is_some() => {
-                return Err(unknown("controls are made afresh, and those of the agents that are asked do not sum to 0"));
+                return Err(unknown("control variates are made afresh, and those of a round's participants do not sum to 0"));
             }
             Lost::Last if few.is_some() || (loses && link.gain_square != link.gain) => {
-                return Err(unknown("operators that are missing count as the last, unless whole messages of all agents are lost"));
+                return Err(unknown(
+                    "a missing operator is replaced by the agent's last one, and participation is partial or the link weakens messages",
+                ));
             }
             _ => {}
         }
@@ -313,15 +317,15 @@ impl<'f> Forecast<'f> {
         Ok(Round { systems, setting, link, few })
     }
 
-    /// Whether a noiseless round is a linear map that theory knows.
+    /// Checks that a noiseless round is a known linear map.
     ///
     /// # Errors
-    /// When it is none, with the reason.
+    /// When it is not; gives the reason.
     pub fn knows_rounds(&self) -> Result<()> {
         self.linear().map(|_| ())
     }
 
-    /// Where the mean iterate of FedLSA with these settings ends.
+    /// The limit of the mean iterate of FedLSA with the method's settings, d numbers.
     ///
     /// # Errors
     /// When it is not known.
@@ -329,7 +333,8 @@ impl<'f> Forecast<'f> {
         self.linear()?.plain()?.limit()
     }
 
-    /// The mean iterates `E theta_t` of FedLSA with these settings at the wanted rounds (ascending), from `theta_0`.
+    /// The mean iterates `E theta_t` of FedLSA with the method's settings from `theta_0`, at each of `rounds` (ascending);
+    /// vectors of d components.
     ///
     /// # Errors
     /// When they are not known.
@@ -337,12 +342,12 @@ impl<'f> Forecast<'f> {
         let round = self.linear()?;
         let plain = round.plain()?;
         let Some(delay) = &round.link.delay else { return Ok(plain.mean(theta_0, rounds)) };
-        // u_{t+1} = u_t + sum_k pi_k (k - K u_{t-k}); before there is a model so old, of the first one, or nothing.
+        // u_{t+1} = u_t + sum_k pi_k (k - K u_{t-k}). Terms with t < k use the first model, or are 0.
         let (pull, reach) = (plain.pull(), delay.probabilities.len());
         let mut past = vec![theta_0.iter().zip(&plain.root).map(|(x, r)| x - r).collect::<Vec<f64>>()];
         let last = rounds.last().map_or(0, |t| *t as usize);
         if last as f64 * (reach * plain.root.len()) as f64 > DELAYED_WORK {
-            return Err(unknown("so many rounds with such delays"));
+            return Err(unknown("this number of rounds with delays of this length takes too long to compute"));
         }
         for t in 0..last {
             let (mut answered, mut arrived) = (vec![0.0; plain.root.len()], 0.0);
@@ -357,7 +362,7 @@ impl<'f> Forecast<'f> {
         Ok(rounds.iter().map(|t| past[*t as usize].iter().zip(&plain.root).map(|(u, r)| u + r).collect()).collect())
     }
 
-    /// Where the mean iterate ends, seen from theta* (d).
+    /// The limit of the mean iterate minus theta* (d).
     fn bias(&self, round: &Round<'_, '_>) -> Result<Vec<f64>> {
         match self.shape.drift {
             Drift::Zero => round.plain()?.bias(),
@@ -367,8 +372,8 @@ impl<'f> Forecast<'f> {
         }
     }
 
-    /// The squared distance of the method's limit from theta*: 0 but for local steps without a drift, and with a part of the
-    /// agents' operators as memory.
+    /// The squared distance of the method's limit from theta*. It is positive for FedLSA's local steps, and for FedHSA if only
+    /// some of the agents participate; otherwise 0.
     ///
     /// # Errors
     /// When it is not known.
@@ -381,15 +386,15 @@ impl<'f> Forecast<'f> {
         let round = self.linear()?;
         let kinds = round.systems.kinds.len();
         if matches!(self.shape.drift, Drift::ControlVariate { .. }) && kinds * round.systems.dim() > RADIUS_SIZE {
-            return Err(unknown(&format!("the round of {kinds} distinct agents is too large a map")));
+            return Err(unknown(&format!("the linear map of a round of {kinds} distinct agents is too large")));
         }
         Ok(round)
     }
 
-    /// The spectral radius of a round in the mean.
+    /// The spectral radius of the mean of a round.
     ///
     /// # Errors
-    /// When a round is not a linear map, or too large a one.
+    /// When a round is not a known linear map, or the map is too large.
     pub fn radius(&self) -> Result<f64> {
         let round = self.radius_known()?;
         let Round { systems, setting, link, .. } = round;
@@ -417,7 +422,7 @@ impl<'f> Forecast<'f> {
         }
     }
 
-    /// Whether second moments of samples are known.
+    /// Checks that second moments of samples are known.
     fn moments_known(&self) -> Result<()> {
         if self.field.sampling().kind != Law::Iid {
             return Err(unknown("samples are not i.i.d."));
@@ -444,17 +449,18 @@ impl<'f> Forecast<'f> {
         self.field.sampling().kind != Law::Mean || round.is_noisy()
     }
 
-    /// Whether a round is a linear map that theory knows, without any noise: the error then falls by the radius in the end.
+    /// Whether a round is a known linear map without any noise. After many rounds each one then multiplies the error by the
+    /// radius.
     pub fn is_noiseless(&self) -> bool {
         self.linear().is_ok_and(|round| !self.is_noisy(&round))
     }
 
-    /// Second moments of samples, none where they are noiseless.
+    /// The second moments of samples; `None` if sampling is noiseless.
     fn noise_of_samples(&self, systems: &Systems) -> Result<Option<Vec<Moments>>> {
         if self.field.sampling().kind == Law::Mean { Ok(None) } else { self.moments(systems).map(Some) }
     }
 
-    /// Whether second moments of FedLSA's rounds have a closed form of a size that is computed.
+    /// Checks that second moments of FedLSA's rounds have a closed form that is small enough to compute.
     fn plain_known(&self, round: &Round<'_, '_>) -> Result<()> {
         round.has_mean_square()?;
         if self.field.sampling().kind == Law::Mean && round.is_noisy() {
@@ -464,12 +470,12 @@ impl<'f> Forecast<'f> {
         }
     }
 
-    /// The round whose floor has a closed form.
+    /// The method's round, if its floor has a closed form.
     fn floor_known(&self) -> Result<Round<'_, 'f>> {
         self.of_last()?;
         let round = self.linear()?;
         match self.shape.drift {
-            // Without noise every floor is the bias.
+            // Without noise the floor is the squared bias.
             _ if !self.is_noisy(&round) => {}
             Drift::NoSteps => return Err(no_steps()),
             Drift::Zero => {
@@ -478,7 +484,9 @@ impl<'f> Forecast<'f> {
                     && DelayedMse::floor_size(round.systems.dim(), delay) > DELAYED_FLOOR
                 {
                     let d = round.systems.dim();
-                    return Err(unknown(&format!("the second moments of {d} features over a delay of {delay} rounds are too large a map")));
+                    return Err(unknown(&format!(
+                        "the map of second moments with {d} features and a delay of {delay} rounds is too large"
+                    )));
                 }
             }
             Drift::ControlVariate { talk: Some(_) } => return Err(unknown("talks are random")),
@@ -491,15 +499,15 @@ impl<'f> Forecast<'f> {
         Ok(round)
     }
 
-    /// Whether the floor has a closed form.
+    /// Checks that the floor has a closed form.
     ///
     /// # Errors
-    /// When it has none, with the reason.
+    /// When it has none; gives the reason.
     pub fn knows_floor(&self) -> Result<()> {
         self.floor_known().map(|_| ())
     }
 
-    /// The law of the iterate in the end, up to second order.
+    /// The mean and the second moment of the iterate's error in the limit of many rounds.
     ///
     /// # Errors
     /// When it is not known, or does not exist.
@@ -517,30 +525,30 @@ impl<'f> Forecast<'f> {
                     Some(delay) => DelayedMse::new(systems, moments.as_deref(), setting, self.batch(), &round.arrivals(), delay)?.floor(),
                 }
             }
-            _ => ScafflsaMse::new(systems, &self.moments(systems)?, setting, self.batch(), &Controls::Zero)?.floor(),
+            _ => ScafflsaMse::new(systems, &self.moments(systems)?, setting, self.batch(), &InitialControls::Zero)?.floor(),
         }
     }
 
-    /// Whether the exact mean-square error along the rounds has a closed form.
+    /// Checks that the exact mean-square error along the rounds has a closed form.
     ///
     /// # Errors
-    /// When it has none, with the reason.
+    /// When it has none; gives the reason.
     pub fn knows_curve(&self) -> Result<()> {
         let round = self.linear()?;
         self.of_last()?;
         match self.shape.drift {
             Drift::Zero => self.plain_known(&round),
             Drift::ControlVariate { talk: None } => round.is_plain().and_then(|()| self.moments_known()),
-            _ => Err(unknown("only of FedLSA and SCAFFLSA with a fixed period")),
+            _ => Err(unknown("the curve of methods other than FedLSA and SCAFFLSA with a fixed period")),
         }
     }
 
-    /// The law of the iterate at each of `rounds`, up to second order, from the start `theta_0` (d
-    /// components) and with controls that start as said.
+    /// The mean and the second moment of the iterate's error at each of `rounds` (ascending), from `theta_0` (d components)
+    /// and these initial controls.
     ///
     /// # Errors
     /// When it is not known.
-    pub fn curve(&self, theta_0: &[f64], controls: &Controls, rounds: &[u64]) -> Result<Vec<MeanSquare>> {
+    pub fn curve(&self, theta_0: &[f64], controls: &InitialControls, rounds: &[u64]) -> Result<Vec<MeanSquare>> {
         self.knows_curve()?;
         let round = self.linear()?;
         let (systems, setting) = (round.systems, &round.setting);
@@ -549,7 +557,7 @@ impl<'f> Forecast<'f> {
                 if let Some((delay, _)) = round.delay() {
                     let work = 2.0 * (systems.dim() as f64).powi(3) * (delay + 1) as f64 * rounds.last().map_or(0.0, |t| *t as f64);
                     if work > DELAYED_WORK {
-                        return Err(unknown("so many rounds with such a delay"));
+                        return Err(unknown("this number of rounds with a delay of this length takes too long to compute"));
                     }
                 }
                 let moments = self.noise_of_samples(systems)?;
@@ -563,7 +571,7 @@ impl<'f> Forecast<'f> {
         }
     }
 
-    /// Whether the method is stable, as far as that is known.
+    /// The radii that decide whether the method is stable.
     pub fn outlook(&self) -> Outlook {
         let radius = self.radius();
         let noisy = self.linear().is_ok_and(|round| self.is_noisy(&round));
@@ -572,9 +580,9 @@ impl<'f> Forecast<'f> {
         Outlook { radius, mean_square }
     }
 
-    /// The largest step below the first instability of the mean, all else equal; where noise makes
-    /// the mean square diverge before, a step with which it does not. Below the method's own step
-    /// where that is unstable; else it does not depend on that.
+    /// The largest step size below the first instability of the mean, with all other settings unchanged. If noise makes the
+    /// mean square diverge at this step, the result is a smaller step at which it converges. The result does not depend on the
+    /// method's own step, unless that is unstable: the result is then below it.
     ///
     /// # Errors
     /// As [`Forecast::radius`].
@@ -585,7 +593,7 @@ impl<'f> Forecast<'f> {
         let size = systems.kinds.iter().map(|kind| linalg::norm2(&kind.a)).fold(0.0, f64::max);
         let mut in_mean = stability::largest_stable_step(mean_radius, 2.0 / (size * link.gain.max(1.0)), self.shape.local_steps.max(1.0))?;
         let own = setting.step_size;
-        // An unstable step below the edge lies in a window that the scan has missed.
+        // If the method's own step is unstable and below the edge, the scan has missed a window of instability.
         let missed = |edge: f64, radius: &dyn Fn(f64) -> Result<f64>| {
             edge >= own && radius(own).is_ok_and(|rho| Stability::of(rho) == Stability::Unstable)
         };
@@ -604,23 +612,23 @@ impl<'f> Forecast<'f> {
     }
 }
 
-/// What is known of whether a method can work.
+/// The radii that decide whether a method is stable.
 #[derive(Debug, Clone)]
 pub struct Outlook {
-    /// The radius of a noiseless round.
+    /// The spectral radius of a noiseless round.
     pub radius: Result<f64>,
-    /// That of the second moments; absent where there is no noise, or where the mean does not converge.
+    /// The spectral radius of the map of second moments; `None` without noise, or if the mean does not converge.
     pub mean_square: Option<Result<f64>>,
 }
 
 /// Whether a method is stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Regime {
-    /// In the mean, and in the mean square where there is noise.
+    /// The mean converges, and with noise the mean square does too.
     Stable,
-    /// In the mean; whether in the mean square is not known.
+    /// The mean converges; whether the mean square does is not known.
     InMean,
-    /// It moves too slowly for rounding to tell.
+    /// The radius is too close to 1 to tell ([`Stability::TooSlow`]).
     TooSlow,
     /// The mean diverges.
     MeanDiverges,
@@ -631,7 +639,7 @@ pub enum Regime {
 }
 
 impl Outlook {
-    /// What it comes to.
+    /// The judgement from the radii.
     pub fn regime(&self) -> Regime {
         let Ok(radius) = &self.radius else { return Regime::Unknown };
         match (Stability::of(*radius), &self.mean_square) {
@@ -647,12 +655,12 @@ impl Outlook {
         }
     }
 
-    /// Whether it is known to diverge.
+    /// Whether the method is known to diverge.
     pub fn is_unstable(&self) -> bool {
         matches!(self.regime(), Regime::MeanDiverges | Regime::MeanSquareDiverges)
     }
 
-    /// Whether it is stable, for programs: true or false, or why that is not known.
+    /// Whether the method is stable, or the reason why this is not known.
     pub fn stable(&self) -> std::result::Result<bool, String> {
         match (self.regime(), &self.radius) {
             (Regime::Stable | Regime::InMean, _) => Ok(true),
@@ -664,7 +672,7 @@ impl Outlook {
     }
 }
 
-/// Said of a round whose radius cannot be told from 1.
+/// The message about a round whose radius cannot be distinguished from 1.
 pub const TOO_SLOW: &str = "it moves too slowly to tell: the radius of a noiseless round is 1 to rounding";
 
 /// A step size that is stable.
@@ -672,11 +680,11 @@ pub const TOO_SLOW: &str = "it moves too slowly to tell: the radius of a noisele
 pub struct StableStep {
     /// The step size.
     pub step: f64,
-    /// Whether the mean square is known to converge with it, not only the mean.
+    /// Whether the mean square is also known to converge with this step, and not only the mean.
     pub in_mean_square: bool,
 }
 
-/// The spectral radius of the second-moment map of a method's round, at any step size.
+/// Computes the spectral radius of the map of second moments of a method's round, for any step size.
 pub struct MeanSquareRadius<'f> {
     systems: &'f Systems,
     moments: Option<Vec<Moments>>,
@@ -684,16 +692,16 @@ pub struct MeanSquareRadius<'f> {
 }
 
 impl<'f> MeanSquareRadius<'f> {
-    /// For the method of a forecast.
+    /// The radius for the method of a forecast.
     ///
     /// # Errors
-    /// When it is not known, or too large a map.
+    /// When the map is not known or too large.
     pub fn new(of: &Forecast<'f>) -> Result<Self> {
         let systems = Self::systems(of)?;
         Ok(Self { systems, moments: of.noise_of_samples(systems)?, batch: of.batch() })
     }
 
-    /// Whether it is known, and small enough a map.
+    /// Whether the map is known and small enough.
     pub fn is_small(of: &Forecast<'f>) -> bool {
         Self::systems(of).is_ok()
     }
@@ -722,12 +730,12 @@ impl<'f> MeanSquareRadius<'f> {
         };
         if d > EXACT_DIM || work > MEAN_SQUARE_WORK || state > MEAN_SQUARE_STATE {
             let delay = round.delay().map_or(String::new(), |(delay, _)| format!(" over a delay of {delay} rounds"));
-            return Err(unknown(&format!("the second moments of {kinds} distinct agents with {d} features{delay} are too large a map")));
+            return Err(unknown(&format!("the map of second moments of {kinds} distinct agents with {d} features{delay} is too large")));
         }
         Ok(systems)
     }
 
-    /// With the step size of this forecast, which is of the same method on the same problem over the same link.
+    /// The radius with the step size of `of`, a forecast for the same method on the same problem over the same link.
     ///
     /// # Errors
     /// When the eigenvalues cannot be computed.
@@ -741,7 +749,7 @@ impl<'f> MeanSquareRadius<'f> {
             }
             _ => {
                 let moments = moments.ok_or_else(no_moments)?;
-                ScafflsaMse::new(self.systems, moments, &round.setting, self.batch, &Controls::Zero)?.radius()
+                ScafflsaMse::new(self.systems, moments, &round.setting, self.batch, &InitialControls::Zero)?.radius()
             }
         }
     }

@@ -1,6 +1,6 @@
-//! Theorem B.4 of \[S\]: SCAFFLSA with random talk where all agents share
-//! `Abar_c = a I` and only `b` is noisy. Its last line is wrong in the source;
-//! the recursion here is exact.
+//! Theorem B.4 of \[S\]: SCAFFLSA with random talk if all agents share `Abar_c = a I` and only `b` is noisy.
+//!
+//! The last line of the theorem is wrong in the source; the recursion here is exact.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ pub struct ScaffnewState {
 }
 
 impl Scaffnew {
-    /// Refuses settings outside the theorem's: a, eta, p positive, `p <= 1`, `0 < eta a < 2`.
+    /// Checks the theorem's conditions: a, eta and p are positive, `p <= 1`, `0 < eta a < 2`.
     ///
     /// # Errors
     /// When one of them is out of range.
@@ -47,7 +47,7 @@ impl Scaffnew {
         require(self.sigma >= 0.0 && self.sigma.is_finite(), "sigma", self.sigma, "a number of at least 0")
     }
 
-    /// One step, then the coin:
+    /// The moments after one local step and one coin toss:
     ///
     /// ```text
     /// U^ = (1 - eta a)^2 U + eta^2 X + 2 eta (1 - eta a) C + eta^2 sigma
@@ -64,7 +64,7 @@ impl Scaffnew {
         ScaffnewState { u: mix(talked.u, moved.u), v: moved.v, c: mix(talked.c, moved.c), x: mix(talked.x, moved.x) }
     }
 
-    /// A local step without its coin: `(U^, V^, C^, X)`.
+    /// A local step without its coin toss: `(U^, V^, C^, X)`.
     fn moved(&self, s: &ScaffnewState) -> ScaffnewState {
         let Self { eta, sigma, .. } = *self;
         let q = 1.0 - eta * self.a;
@@ -76,20 +76,19 @@ impl Scaffnew {
         }
     }
 
-    /// What a talk makes of the moments after a local step: all agents at the
-    /// mean, `sum_c x_c = 0`, so `U = V`, `C = 0`, `X += (p/eta)^2 (U^ - V^) - 2 (p/eta) C^`.
+    /// The moments after a talk, from those after a local step. All agents are at the mean and `sum_c x_c = 0`, so that
+    /// `U = V`, `C = 0`, `X += (p/eta)^2 (U^ - V^) - 2 (p/eta) C^`.
     fn talked(&self, s: &ScaffnewState) -> ScaffnewState {
         let gain = self.p / self.eta;
         ScaffnewState { u: s.v, v: s.v, c: 0.0, x: s.x + gain * gain * (s.u - s.v) - 2.0 * gain * s.c }
     }
 
-    /// From right after a talk, or the start, to right after the next talk: what a run
-    /// that is only seen when it talks follows, in the mean over its coins too.
+    /// The expected moments directly after the next talk, from those directly after a talk or at the start. A run that is
+    /// observed at talks only follows this recursion in the mean over samples and coins.
     ///
-    /// H steps lie between, H geometric: k of them without a talk with probability
-    /// `p (1-p)^k`, then one with. A step M without a talk is affine, so the expected
-    /// state before the last step is `s' = p sum_k (1-p)^k M^k s`, that is
-    /// `s' = p s + (1-p) M s'`; M is triangular in the order X, V, C, U, so
+    /// Between two talks are H steps, H geometric: k steps without a talk with probability `p (1-p)^k`, then one with a talk.
+    /// A step M without a talk is affine, so that the expected state before the last step is `s' = p sum_k (1-p)^k M^k s`,
+    /// that is `s' = p s + (1-p) M s'`. M is triangular in the order X, V, C, U, and therefore
     ///
     /// ```text
     /// X' = X
@@ -98,8 +97,8 @@ impl Scaffnew {
     /// U' = (p U + (1-p) (eta^2 X' + 2 eta q C' + eta^2 sigma)) / (1 - (1-p) q^2)
     /// ```
     ///
-    /// The limit is `U = V`, `C = 0` and the V and X of [`limit`](Self::limit): V does
-    /// not know of the coins, and X moves only at talks, whose coins know nothing of it.
+    /// The limit is `U = V`, `C = 0` and the V and X of [`limit`](Self::limit), because V does not depend on the coins, and X
+    /// changes only at talks, whose coins are independent of X.
     pub fn next_talk(&self, s: &ScaffnewState) -> ScaffnewState {
         let Self { eta, p, sigma, .. } = *self;
         let q = 1.0 - eta * self.a;
@@ -111,7 +110,7 @@ impl Scaffnew {
         self.talked(&self.moved(&ScaffnewState { u, v, c, x }))
     }
 
-    /// The states right after 0, 1, .., `talks` talks; the first is `start`.
+    /// The states directly after 0, 1, .., `talks` talks; the first is `start`.
     pub fn talks(&self, start: ScaffnewState, talks: usize) -> Vec<ScaffnewState> {
         std::iter::successors(Some(start), |s| Some(self.next_talk(s))).take(talks + 1).collect()
     }
@@ -139,8 +138,7 @@ impl Scaffnew {
         ScaffnewState { u: v + (1.0 - p) * w, v, c: (1.0 - p) * c, x: (1.0 - (1.0 - p) * q) * c / eta }
     }
 
-    /// The Lyapunov function `psi = U + (eta / p)^2 X`. Its limit does not fall
-    /// with N, although V's falls as 1/N.
+    /// The Lyapunov function `psi = U + (eta / p)^2 X`. Its limit does not decrease with N, whereas that of V decreases as 1/N.
     pub fn psi(&self, s: &ScaffnewState) -> f64 {
         let scale = self.eta / self.p;
         s.u + scale * scale * s.x

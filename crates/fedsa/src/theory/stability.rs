@@ -1,10 +1,8 @@
-//! Whether a setting can work: the spectral radius of a noiseless round.
+//! Stability: spectral radii of noiseless rounds, and the largest stable step.
 //!
-//! On a linear problem one noiseless round is a linear map of the method's
-//! state (in no source). Below radius 1 the mean iterate converges,
-//! above it the method diverges whatever the noise. With noise in `A(z)` the
-//! mean square has a smaller limit of its own: see
-//! [`exact_mse`](super::exact_mse).
+//! On a linear problem one noiseless round is a linear map of the method's state (in no source). If its spectral radius is
+//! below 1, the mean iterate converges; if it is above 1, the method diverges, with noise or without. Noise in `A(z)` can
+//! make the mean square diverge at smaller steps: see [`exact_mse`](super::exact_mse).
 
 use faer::c64;
 use faer::prelude::*;
@@ -14,7 +12,7 @@ use crate::error::{BadInput, Result, require};
 use crate::linalg::{self, Mat};
 use crate::problem::systems::Systems;
 use crate::theory::RoundSetting;
-use crate::theory::fedlsa::FedLsa;
+use crate::theory::fedlsa::FedLsaMean;
 use crate::theory::leg::AffineLeg;
 use crate::theory::map::{LinearMap, spectral_radius};
 
@@ -23,7 +21,7 @@ use crate::theory::map::{LinearMap, spectral_radius};
 /// # Errors
 /// When the mean system has no unique root.
 pub fn plain_map(systems: &Systems, setting: &RoundSetting) -> Result<Mat<f64>> {
-    Ok(FedLsa::new(systems, setting)?.round_map())
+    Ok(FedLsaMean::new(systems, setting)?.round_map())
 }
 
 /// FedHSA: `I - alpha_g Sbar Abar` with `Sbar = sum p_c S_c`, a map of theta (d x d).
@@ -44,13 +42,13 @@ fn mixed_memory_map(systems: &Systems, setting: &RoundSetting, mixing: f64) -> R
     if mixing == 1.0 {
         return Ok(all);
     }
-    Ok(Scale(mixing) * all + Scale(1.0 - mixing) * FedLsa::new(systems, &setting.with_server_step(1.0)?)?.pull())
+    Ok(Scale(mixing) * all + Scale(1.0 - mixing) * FedLsaMean::new(systems, &setting.with_server_step(1.0)?)?.pull())
 }
 
-/// The radius of FedHSA's mean round where messages arrive by independent factors of mean `gain` in both exchanges, and
-/// two participants of a round, the same in both, are two of all agents with a share `mixing` in
-/// `E sum_{c,c'} w_c w_c' S_c gbar_c' = mixing Sbar gbar + (1 - mixing) sum p_c S_c gbar_c`: 1 where all take part, and
-/// `N (m - 1) / (m (N - 1))` with m of N agents of equal weight. The round is
+/// The radius of FedHSA's mean round if messages arrive with independent factors of mean `gain` in both exchanges, and the
+/// participants of a round are the same in both. With their weights `w_c`,
+/// `E sum_{c,c'} w_c w_c' S_c gbar_c' = mixing Sbar gbar + (1 - mixing) sum p_c S_c gbar_c`; `mixing` is 1 if all agents
+/// participate, and `N (m - 1) / (m (N - 1))` with m of N agents of equal weight. The round is
 /// `I - alpha_g gain^2 (mixing Sbar Abar + (1 - mixing) sum p_c S_c Abar_c)`.
 ///
 /// # Errors
@@ -64,7 +62,8 @@ pub fn global_memory_radius_over(systems: &Systems, setting: &RoundSetting, gain
     spectral_radius(&(Mat::<f64>::identity(d, d) - pull))
 }
 
-/// The bias of FedHSA's limit (d), 0 where `mixing` is 1: an agent's own operator is in G more often than others', so that
+/// The bias of FedHSA's limit (d), which is 0 if `mixing` is 1. Otherwise G contains a participant's own operator more often
+/// than those of other agents, and the bias is the u with
 /// `(mixing Sbar Abar + (1 - mixing) sum p_c S_c Abar_c) u = (1 - mixing) rho_H`.
 ///
 /// # Errors
@@ -73,13 +72,14 @@ pub fn global_memory_bias(systems: &Systems, setting: &RoundSetting, mixing: f64
     if mixing == 1.0 {
         return Ok(vec![0.0; systems.dim()]);
     }
-    let rho = FedLsa::new(systems, setting)?.rho;
+    let rho = FedLsaMean::new(systems, setting)?.rho;
     let right: Vec<f64> = rho.iter().map(|x| (1.0 - mixing) * x).collect();
     linalg::solve(&mixed_memory_map(systems, setting, mixing)?, &right)
 }
 
-/// The radius of FedHSA's mean round where operators that are lost, each with probability `1 - success`, count as those
-/// that arrived last, and directions as zero: with `G_t = success gbar(theta_t) + (1 - success) G_{t-1}`,
+/// The radius of FedHSA's mean round if each message is lost with probability `1 - success`, a lost operator is replaced by
+/// the agent's last one that arrived, and a lost direction by zero. With
+/// `G_t = success gbar(theta_t) + (1 - success) G_{t-1}`,
 ///
 /// ```text
 /// u <- u + alpha_g success Sbar G_t        G_t = -success Abar u + (1 - success) G_{t-1}
@@ -106,20 +106,20 @@ pub fn last_operators_radius(systems: &Systems, setting: &RoundSetting, success:
     spectral_radius(&map)
 }
 
-/// The agents that share a leg, seen through their weighted mean control.
+/// Agents with the same leg, represented by their weighted mean control.
 #[derive(Debug, Clone)]
 pub(crate) struct Group {
-    /// The summed weight of its agents, `w_k`.
+    /// The sum of the agents' weights, `w_k`.
     pub weight: f64,
-    /// Their number.
+    /// The number of agents.
     pub agents: usize,
-    /// `S_k / E`: what the control adds to the direction.
+    /// `S_k / E`, the coefficient of the control in the direction, d x d.
     pub gain: Mat<f64>,
-    /// `S_k Abar_k / E`: what the iterate takes from the direction.
+    /// `S_k Abar_k / E`, minus the coefficient of u in the direction, d x d.
     pub pull: Mat<f64>,
 }
 
-/// How many columns [`ControlVariates::apply_to`] takes at once.
+/// The number of columns that [`ControlVariates::apply_to`] processes at once.
 const COLUMNS: usize = 64;
 
 /// SCAFFLSA: a map of the state `(u, x_1 .. x_K)`, where `u = theta - theta*`
@@ -131,26 +131,23 @@ const COLUMNS: usize = 64;
 /// u  <- u + alpha_g E0 v,             x_k <- x_k + v - v_k
 /// ```
 ///
-/// Fixed period: `E = E0 = eta H`. Random talk with probability p, in the mean
-/// over the geometric number H of steps: the control moves by
-/// `(p / eta) (eta H) (v - v_c)`, so `S_k` is the mean leg's, `E = E0 = eta / p`.
+/// Fixed period: `E = E0 = eta H`. Random talk with probability p, in the mean over the geometric number H of steps: the
+/// control changes by `(p / eta) (eta H) (v - v_c)`, so that `S_k` is that of the mean leg and `E = E0 = eta / p`.
 ///
-/// The weighted sum of the controls never changes; it is 0 in every run, and
-/// the map acts on that subspace: the state is first projected on it
-/// (`x_k -= sum w_j x_j`), so the eigenvalue 1 of the conserved sum becomes 0.
-/// Within a kind, the agents' deviations from its mean follow `I - S_k / E`
-/// each by itself; [`radius`](ControlVariates::radius) includes them.
+/// The weighted sum of the controls does not change, and is 0 in every run. The map first projects the state on this
+/// subspace (`x_k -= sum w_j x_j`), so that the eigenvalue 1 of the conserved sum becomes 0. Within a kind, each agent's
+/// deviation from the mean follows `I - S_k / E`; [`radius`](ControlVariates::radius) includes these deviations.
 #[derive(Debug, Clone)]
 pub struct ControlVariates {
     pub(crate) dim: usize,
     pub(crate) groups: Vec<Group>,
     /// `alpha_g E`.
     stride: f64,
-    /// The share of `v - v_k` by which controls move.
+    /// The share of `v - v_k` by which controls change.
     share: f64,
-    /// Whether controls are made anew in each round, so that nothing keeps their sum at 0 (`rule = "afresh"`).
+    /// Whether controls are computed anew in each round (`rule = "afresh"`), so that their sum need not be 0.
     afresh: bool,
-    /// The mean of the factor by which v arrives, under `afresh`; elsewhere it is in `gain` and `pull`.
+    /// The mean factor with which answers arrive under `afresh`; otherwise `gain` and `pull` of the groups contain it.
     arrives: f64,
 }
 
@@ -161,9 +158,8 @@ impl ControlVariates {
         Self::new(systems, &legs, setting.span(), setting.server_step)
     }
 
-    /// The expected round of SCAFFLSA with random talk of probability `p` after
-    /// every step of size `eta` (\[S\] Alg. 2/3). `None` when an agent's
-    /// expected leg is infinite: see [`AffineLeg::geometric`].
+    /// The expected round of SCAFFLSA with random talk of probability `p` after every step of size `eta` (\[S\] Alg. 2/3).
+    /// `None` if an agent's expected leg is infinite: see [`AffineLeg::geometric`].
     ///
     /// # Errors
     /// When `p` is not in (0, 1] or a system is not finite.
@@ -186,8 +182,8 @@ impl ControlVariates {
         Self { dim: systems.dim(), groups, stride: server_step * span, share: 1.0, afresh: false, arrives: 1.0 }
     }
 
-    /// The mean round where each direction arrives by a factor of mean `gain`, drawn anew in each round, and an agent
-    /// subtracts from v what arrived of its own (*acknowledged*): `v_k` becomes `gain v_k`.
+    /// The mean round if each direction arrives with a factor of mean `gain`, drawn anew in each round, and an agent subtracts
+    /// from v its own direction as it arrived (*acknowledged*): `v_k` becomes `gain v_k`.
     #[must_use]
     pub fn arriving(mut self, gain: f64) -> Self {
         for group in &mut self.groups {
@@ -197,34 +193,34 @@ impl ControlVariates {
         self
     }
 
-    /// The mean round where controls move by a share of `v - v_c`: with m of N agents of equal weight a round,
-    /// uniformly drawn, by `(m - 1) / (N - 1)` in the mean.
+    /// The mean round if controls change by a share of `v - v_c`. If m of N agents of equal weight participate, drawn
+    /// uniformly, the share is `(m - 1) / (N - 1)` in the mean.
     #[must_use]
     pub fn moving_by(mut self, share: f64) -> Self {
         self.share *= share;
         self
     }
 
-    /// The mean round where agents send `c_c = v_c - xi_c`, these arrive by a factor of mean `gain`, and controls are
-    /// made anew (*afresh*). With `c = v_k - xi_k` and the mean `gain sum w_k c_k` in place of v,
+    /// The mean round if agents send `c_c = v_c - xi_c`, which arrive with a factor of mean `gain`, and controls are computed
+    /// anew in each round (*afresh*). With `c_k = v_k - xi_k` and the mean `gain sum w_k c_k` in place of v,
     ///
     /// ```text
     /// u <- u + alpha_g E0 gain (v - xbar),    x_k <- x_k - v_k + gain (v - xbar),    xbar = sum w_k x_k
     /// ```
     ///
-    /// on the whole space: losses move `xbar` away from 0, and it comes back by itself.
+    /// on the whole space: losses move `xbar` away from 0, and the rule brings it back.
     #[must_use]
     pub fn made_anew(mut self, gain: f64) -> Self {
         (self.afresh, self.arrives) = (true, gain);
         self
     }
 
-    /// The same map on groups of one's own choice, fixed period.
+    /// The map for given groups, with a fixed period.
     pub(crate) fn of_groups(dim: usize, groups: Vec<Group>, setting: &RoundSetting) -> Self {
         Self { dim, groups, stride: setting.server_step * setting.span(), share: 1.0, afresh: false, arrives: 1.0 }
     }
 
-    /// The map on every column of `y`; rows beyond the state stay as they are.
+    /// Applies the map to every column of `y`; rows beyond the state are unchanged.
     pub(crate) fn apply_to(&self, y: &Mat<f64>) -> Mat<f64> {
         let starts: Vec<usize> = (0..y.ncols()).step_by(COLUMNS).collect();
         let images: Vec<Mat<f64>> =
@@ -236,7 +232,7 @@ impl ControlVariates {
         out
     }
 
-    /// The map on a few columns, which fit into a cache with all that is made of them.
+    /// Applies the map to a few columns, which fit into the cache together with the intermediate results.
     fn apply_to_few(&self, y: MatRef<'_, f64>) -> Mat<f64> {
         let (d, columns) = (self.dim, y.ncols());
         let block = |k: usize| (k + 1) * d..(k + 2) * d;
@@ -266,8 +262,8 @@ impl ControlVariates {
         out
     }
 
-    /// The spectral radius over all agents: that of the kinds' means, and of
-    /// `I - S_k / E` for every kind of two agents or more (`S_k / E` times the share by which controls move).
+    /// The spectral radius over all agents: the largest of that of the kinds' means and those of `I - share S_k / E` for every
+    /// kind of two agents or more.
     ///
     /// # Errors
     /// As [`spectral_radius`].
@@ -314,8 +310,7 @@ pub fn control_variates_radius(systems: &Systems, setting: &RoundSetting) -> Res
     ControlVariates::fixed_period(systems, setting).radius()
 }
 
-/// The radius of SCAFFLSA's expected round with random talk; infinite when the
-/// expectation is.
+/// The radius of SCAFFLSA's expected round with random talk; infinite if the expectation is infinite.
 ///
 /// # Errors
 /// As [`ControlVariates::random_talk`] and [`spectral_radius`].
@@ -323,9 +318,9 @@ pub fn random_talk_radius(systems: &Systems, eta: f64, p: f64, server_step: f64)
     ControlVariates::random_talk(systems, eta, p, server_step)?.map_or(Ok(f64::INFINITY), |map| map.radius())
 }
 
-/// The radius of `u_{t+1} = u_t - K sum_k pi_k u_{t-k}`: directions are k rounds old with probability `law[k]`, drawn
-/// anew in each round, and `pull` is K, d x d. The eigenvalues are the roots of `z^(n+1) - z^n + lambda sum_k pi_k z^(n-k)`
-/// for the eigenvalues lambda of K, with n the longest delay.
+/// The radius of `u_{t+1} = u_t - K sum_k pi_k u_{t-k}`: directions are k rounds old with probability `pi_k = law[k]`,
+/// drawn anew in each round, and `pull` is K, d x d. The eigenvalues are the roots of
+/// `z^(n+1) - z^n + lambda sum_k pi_k z^(n-k)` for the eigenvalues lambda of K, where n is the longest delay.
 ///
 /// # Errors
 /// When an eigenvalue iteration does not converge.
@@ -354,24 +349,24 @@ pub fn delayed_radius(pull: &Mat<f64>, law: &[f64]) -> Result<f64> {
     Ok(radius)
 }
 
-/// How far from 1 a radius must be to be told from it. Rounding puts some 1e-15 times the size
-/// of the map into every eigenvalue, and those of large maps are accepted with a residual of this size.
-/// A round of radius `1 - 1e-10` takes `1e10` rounds to shrink an error by a factor e.
+/// The smallest distance from 1 at which a radius can be distinguished from 1. Rounding changes every eigenvalue by about
+/// 1e-15 times the size of the map, and eigenvalues of large maps are accepted with a residual of this size. With a radius
+/// of `1 - 1e-10` an error shrinks by a factor e in `1e10` rounds.
 pub const RESOLUTION: f64 = 1e-10;
 
-/// On which side of 1 a computed radius lies.
+/// The judgement from a computed spectral radius.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stability {
-    /// Below 1: it converges.
+    /// The radius is below 1: the round converges.
     Stable,
-    /// Above 1, or not finite: it diverges.
+    /// The radius is above 1 or not finite: the round diverges.
     Unstable,
-    /// Within [`RESOLUTION`] of 1: too slow for rounding to tell which.
+    /// The radius is within [`RESOLUTION`] of 1, and cannot be distinguished from 1.
     TooSlow,
 }
 
 impl Stability {
-    /// Of a radius.
+    /// The judgement from this radius.
     pub fn of(radius: f64) -> Self {
         match radius - 1.0 {
             x if x < -RESOLUTION => Stability::Stable,
@@ -381,34 +376,31 @@ impl Stability {
     }
 }
 
-/// Steps below this are not looked for: they and their tolerances must be normal numbers.
+/// The smallest step that the search considers: steps and their tolerances must be normal numbers.
 const SMALLEST: f64 = 1e-280;
-/// Steps above this are not looked for.
+/// The largest step that the search considers.
 const LARGEST: f64 = 1e300;
 
-/// The ratio of neighbouring steps in the scan, `2^(1/16)`: windows of
-/// instability narrower than 4% of the step can slip through.
+/// The ratio of neighbouring steps in the scan, `2^(1/16)`. The scan can miss windows of instability that are narrower than
+/// 4% of the step.
 const GRID: f64 = 1.044_273_782_427_413_8;
-/// Their ratio, `2^(1/4)`, where no agent moves far enough in a round to turn:
-/// windows of instability are wide there.
+/// The ratio of neighbouring steps, `2^(1/4)`, at small steps, where windows of instability are wide.
 const COARSE: f64 = 1.189_207_115_002_721;
-/// The scan begins where an agent moves by at most this share in a round.
+/// The scan begins at this times `scale / steps`.
 const FIRST: f64 = 1.0 / 1024.0;
 
-/// The largest step eta below the first instability: no step of the scan up to it
-/// is unstable, and just above it is one that is not stable.
+/// The largest step eta below the first instability: no step of the scan up to it is unstable, and the steps directly above
+/// it are not stable.
 ///
-/// Stable steps need not form an interval: SCAFFLSA has unstable windows of
-/// eta H with stable steps above them. So the scan runs upward on a geometric
-/// grid and stops at the first radius that is unstable; between it and the largest
-/// stable step before, bisection finds the edge to a relative 1e-6. Small steps whose
-/// radius is 1 to rounding neither stop the scan nor are its result.
+/// Stable steps need not form an interval: SCAFFLSA has unstable windows of eta H with stable steps above them. The scan
+/// therefore goes upward on a geometric grid and stops at the first unstable radius. Between this step and the largest
+/// stable step before it, bisection finds the edge with a relative error of 1e-6. Small steps whose radius is 1 to rounding
+/// do not stop the scan and are not its result.
 ///
-/// `scale` is the step at which the fastest agent's step would overshoot, `2 / max_c ||Abar_c||`,
-/// and `steps` the number of steps of a round: the scan begins at `scale / (1024 steps)`, with a ratio
-/// of `2^(1/4)` up to `scale / steps` and of `2^(1/16)` from there on; where its start is
-/// unstable, lower, down to `2^-60` of it. It depends on nothing else, so that every
-/// step of a method is answered with the same edge. Infinite when no step up to `2^20 scale` is unstable.
+/// `scale` is the step `2 / max_c ||Abar_c||`, above which a step of the fastest agent overshoots, and `steps` is the number
+/// of steps of a round. The scan begins at `scale / (1024 steps)`, with a ratio of `2^(1/4)` up to `scale / steps` and of
+/// `2^(1/16)` above. If its start is unstable, it begins lower, down to `2^-60` of that start. The result does not depend on
+/// the method's own step. It is infinite if no step up to `2^20 scale` is unstable.
 ///
 /// # Errors
 /// Those of `radius`, or when no stable step is found.
@@ -445,8 +437,8 @@ pub fn largest_stable_step(radius: impl Fn(f64) -> Result<f64>, scale: f64, step
     edge(side, low, high, 1.0 + 1e-6)
 }
 
-/// The largest stable step below the unstable step `limit`, where a scan has missed the window
-/// of instability that `limit` lies in: just below that window.
+/// The largest stable step below the window of instability that contains the unstable step `limit`, for windows that the
+/// scan has missed.
 ///
 /// # Errors
 /// Those of `radius`, or when no stable step is found.
@@ -463,20 +455,20 @@ pub fn edge_below(radius: impl Fn(f64) -> Result<f64>, limit: f64) -> Result<f64
     edge(side, low, high, 1.0 + 1e-6)
 }
 
-/// How many octaves below `limit` [`stable_step_below`] begins, and the ratio of its steps.
+/// The number of octaves below `limit` at which [`stable_step_below`] begins, and the ratio of its steps.
 const OCTAVES: i32 = 12;
 const STRIDE: f64 = std::f64::consts::SQRT_2;
 
-/// The largest stable step below the first instability under `limit`, or 0.1% below `limit` if there is
-/// none: upward from `limit 2^-12` with a ratio of `sqrt(2)`, then bisection to 2%. For radii that are
-/// costly, and known to be at least 1 from `limit` on. Where the lowest of these steps is unstable, lower.
+/// The largest stable step below the first instability under `limit`, or 0.1% below `limit` if there is none. For radii that
+/// are costly and known to be at least 1 from `limit` on. The search goes upward from `limit 2^-12` with a ratio of
+/// `sqrt(2)`, and ends with bisection to 2%. If its first step is unstable, it begins lower.
 ///
 /// # Errors
 /// Those of `radius`, or when no stable step is found.
 pub fn stable_step_below(radius: impl Fn(f64) -> Result<f64>, limit: f64) -> Result<f64> {
     require(limit > 0.0, "step_size", limit, "a positive number")?;
     let side = |eta: f64| -> Result<Stability> { Ok(Stability::of(radius(eta)?)) };
-    // Where every step is stable in the mean, any start will do.
+    // If every step is stable in the mean, the search may begin anywhere.
     let last = 0.999 * limit.min(2f64.powi(60));
     if last < SMALLEST * 2f64.powi(OCTAVES) {
         return Err(no_stable_step(last));
@@ -503,7 +495,7 @@ pub fn stable_step_below(radius: impl Fn(f64) -> Result<f64>, limit: f64) -> Res
     edge(side, stable.ok_or_else(|| no_stable_step(eta))?, eta, 1.02)
 }
 
-/// The largest step between a stable one and one that is not, to within a ratio.
+/// The largest stable step between a stable step and one that is not, by bisection until their ratio is at most `ratio`.
 fn edge(side: impl Fn(f64) -> Result<Stability>, mut stable: f64, mut other: f64, ratio: f64) -> Result<f64> {
     while other > ratio * stable {
         let middle = stable.sqrt() * other.sqrt();

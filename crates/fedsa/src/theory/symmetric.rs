@@ -1,7 +1,7 @@
 //! Symmetric matrices as vectors, and congruences `X -> F X F^T` as matrices.
 //!
-//! The upper triangle is stacked column by column, `(i, j)` with `i <= j` at
-//! `j (j + 1) / 2 + i`: the block of the leading coordinates is a prefix.
+//! The upper triangle is packed column by column, entry `(i, j)` with `i <= j` at `j (j + 1) / 2 + i`, so that the block of
+//! the first coordinates is a prefix.
 
 use crate::linalg::Mat;
 
@@ -10,7 +10,7 @@ pub fn packed_len(n: usize) -> usize {
     n * (n + 1) / 2
 }
 
-/// Where entry `(i, j)` is packed.
+/// The index of entry `(i, j)` in a packed matrix.
 pub fn packed_index(i: usize, j: usize) -> usize {
     let (i, j) = (i.min(j), i.max(j));
     packed_len(j) + i

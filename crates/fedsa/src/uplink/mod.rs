@@ -1,8 +1,8 @@
 //! Links between agents and the server.
 //!
-//! An uplink has two ends. The agent's end: the bits that the link carries now, the codec, and its memory (error
-//! feedback). The server's end: delivery, as one message per agent (present, lost, altered, late) or only as the sum of
-//! all messages. The section "Links" of `experiments/README.md` is the full account of what links do to messages.
+//! An uplink has two ends. The agent's end has the bit budget of the exchange, the codec and error feedback. The server's end
+//! delivers one message per agent (which may be lost, weakened or late) or only the sum of all messages. The section
+//! "Links" of `experiments/README.md` describes in full what links do to messages.
 
 pub mod codec;
 pub mod medium;
@@ -51,7 +51,7 @@ impl Default for Uplink {
 /// What a link does to messages, as methods need to know it. An agent can know that its message was altered; it cannot
 /// know that its message was lost, late or summed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Facts {
+pub struct LinkFacts {
     /// A codec or a budget alters agents' messages. An agent knows what the server will decode.
     pub is_altered: bool,
     /// Media weaken or lose messages. An agent does not know what arrives.
@@ -66,7 +66,7 @@ pub struct Facts {
     pub is_downlink_lossy: bool,
 }
 
-impl Facts {
+impl LinkFacts {
     /// Whether messages in either direction may be altered, weakened or lost.
     pub(crate) fn changes_messages(&self) -> bool {
         self.is_altered || self.is_lost || self.is_downlink_lossy
@@ -75,8 +75,8 @@ impl Facts {
 
 impl Uplink {
     /// What the link does to messages.
-    pub fn facts(&self) -> Facts {
-        Facts {
+    pub fn facts(&self) -> LinkFacts {
+        LinkFacts {
             is_altered: self.alters(),
             is_lost: !self.media.is_empty(),
             is_sum_only: self.media.iter().any(|m| m.is_sum_only()),
@@ -88,20 +88,20 @@ impl Uplink {
 
     /// Whether messages arrive at once and unaltered. No bytes need then be produced.
     pub fn is_clear(&self) -> bool {
-        self.facts() == Facts::default()
+        self.facts() == LinkFacts::default()
     }
 
-    /// Adds a medium after those that are there.
+    /// Adds a medium after the present ones.
     pub(crate) fn push(&mut self, medium: Box<dyn Medium>, name: &str) -> Result<()> {
         self.per_agent(name)?;
         self.media.push(medium);
         Ok(())
     }
 
-    /// Checks that another medium still gets one message per agent.
+    /// Checks that a medium added now would get one message per agent.
     ///
     /// # Errors
-    /// When only a sum is left.
+    /// When a medium before it delivers only a sum.
     pub(crate) fn per_agent(&self, name: &str) -> Result<()> {
         if self.media.iter().any(|m| m.is_sum_only()) {
             let what = format!("{name} after over-the-air, which leaves only a sum");

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use fedsa::error::Result;
 use fedsa::kernel::{Isa, Lanes, flat};
-use fedsa::methods::{self, Settings as Method};
+use fedsa::methods::{self, MethodSettings};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::features::{FeatureSpec, Ranges};
@@ -15,7 +15,7 @@ use fedsa::problem::log::Log;
 use fedsa::problem::logs::{Logs, Sources};
 use fedsa::problem::noise::Noise;
 use fedsa::problem::switching::Switching;
-use fedsa::problem::{Field, Files, NoFiles, Settings};
+use fedsa::problem::{Field, Files, NoFiles, ProblemSettings};
 use fedsa::random::{Purpose, stream};
 use fedsa::record::{Ledger, OutputRule};
 use fedsa::round::Run;
@@ -23,19 +23,19 @@ use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
 
 /// A field on the fastest kernels.
-pub fn field(problem: &dyn Settings, kind: Law) -> Box<dyn Field> {
+pub fn field(problem: &dyn ProblemSettings, kind: Law) -> Box<dyn Field> {
     problem.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
 }
 
 /// A method from its name and a JSON object of settings.
-pub fn method(kind: &str, settings: &str) -> Box<dyn Method> {
+pub fn method(kind: &str, settings: &str) -> Box<dyn MethodSettings> {
     let entry = methods::KINDS.iter().find(|k| k.is_called(kind)).expect("a known kind");
     let mut json = serde_json::Deserializer::from_str(settings);
     (entry.read)(&mut <dyn erased_serde::Deserializer>::erase(&mut json)).unwrap()
 }
 
 /// Every method, with settings that are stable on [`problems`].
-pub fn methods(participants: Option<usize>) -> Vec<(&'static str, Box<dyn Method>)> {
+pub fn methods(participants: Option<usize>) -> Vec<(&'static str, Box<dyn MethodSettings>)> {
     let m = participants.map_or(String::new(), |m| format!(r#", "participants": {m}"#));
     let settings = [
         ("fedlsa", r#""step_size": 0.05, "local_steps": 7"#),
@@ -62,12 +62,12 @@ pub fn methods(participants: Option<usize>) -> Vec<(&'static str, Box<dyn Method
 }
 
 /// Every method that needs an objective, for [`objectives`].
-pub fn second_order() -> Vec<(&'static str, Box<dyn Method>)> {
+pub fn second_order() -> Vec<(&'static str, Box<dyn MethodSettings>)> {
     vec![("newton", method("newton", "{}")), ("newton", method("newton", r#"{"halvings": 3, "decrease": 0.2}"#))]
 }
 
 /// Small problems with an objective: linear ones with symmetric `A_c`, all positive definite, or only in the mean.
-pub fn objectives(agents: usize) -> Vec<(&'static str, Box<dyn Settings>)> {
+pub fn objectives(agents: usize) -> Vec<(&'static str, Box<dyn ProblemSettings>)> {
     let symmetric = |shift: f64| {
         let mut draws = stream(4, Purpose::Fresh, 0, 0);
         let mut agent = || {
@@ -97,7 +97,7 @@ pub struct Halves<'a> {
 
 impl<'a> Halves<'a> {
     /// At the start of a run from zero.
-    pub fn new(field: &'a dyn Field, method: &'a dyn Method, uplink: &'a Uplink, seed: u64) -> Result<Self> {
+    pub fn new(field: &'a dyn Field, method: &'a dyn MethodSettings, uplink: &'a Uplink, seed: u64) -> Result<Self> {
         let federation = Federation::new(method, uplink, field.weights().to_vec(), seed, vec![0.0; field.dim()])?;
         let nodes = (0..field.agents()).map(|c| ClientNode::new(&federation, field, c, c)).collect::<Result<_>>()?;
         Ok(Self { nodes, server: ServerNode::new(&federation)?, ledger: Ledger::default() })
@@ -141,7 +141,7 @@ pub fn on_the_wire(ledger: Ledger) -> Ledger {
 }
 
 /// Small problems, one of each sort.
-pub fn problems(agents: usize) -> Vec<(&'static str, Box<dyn Settings>)> {
+pub fn problems(agents: usize) -> Vec<(&'static str, Box<dyn ProblemSettings>)> {
     let noise = |radius| Some(Noise { std: 0.3, radius, seed: 1 });
     vec![
         ("garnet", Box::new(Garnet { agents, heterogeneity: Heterogeneity::TwoKernels, ..Garnet::default() })),
@@ -153,7 +153,7 @@ pub fn problems(agents: usize) -> Vec<(&'static str, Box<dyn Settings>)> {
 }
 
 /// A run from zero.
-pub fn run<'a>(field: &'a dyn Field, method: &dyn Method, uplink: &'a Uplink, seed: u64) -> Run<'a> {
+pub fn run<'a>(field: &'a dyn Field, method: &dyn MethodSettings, uplink: &'a Uplink, seed: u64) -> Run<'a> {
     method.check(field.agents()).unwrap();
     Run::new(field, method, uplink, OutputRule::Last, seed, vec![0.0; field.dim()]).unwrap()
 }
@@ -162,13 +162,13 @@ pub fn run<'a>(field: &'a dyn Field, method: &dyn Method, uplink: &'a Uplink, se
 pub static EXACT: LazyLock<Uplink> = LazyLock::new(Uplink::default);
 
 /// A run over a link that alters nothing, from `start`.
-pub fn run_from<'a>(field: &'a dyn Field, method: &dyn Method, seed: u64, start: &[f64]) -> Run<'a> {
+pub fn run_from<'a>(field: &'a dyn Field, method: &dyn MethodSettings, seed: u64, start: &[f64]) -> Run<'a> {
     method.check(field.agents()).unwrap();
     Run::new(field, method, &*EXACT, OutputRule::Last, seed, start.to_vec()).unwrap()
 }
 
 /// The run after `rounds` rounds.
-pub fn run_for<'a>(field: &'a dyn Field, method: &dyn Method, seed: u64, start: &[f64], rounds: u64) -> Run<'a> {
+pub fn run_for<'a>(field: &'a dyn Field, method: &dyn MethodSettings, seed: u64, start: &[f64], rounds: u64) -> Run<'a> {
     let mut run = run_from(field, method, seed, start);
     (0..rounds).for_each(|_| run.step());
     run
@@ -269,7 +269,7 @@ impl Mean {
 /// Means over `seeds` seeds of what `see` reads from a run after each of the rounds `at`.
 pub fn means(
     field: &dyn Field,
-    method: &dyn Method,
+    method: &dyn MethodSettings,
     start: &[f64],
     seeds: u64,
     at: &[u64],

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use fedsa::message::{Envelope, Message};
-use fedsa::methods::Settings as Method;
+use fedsa::methods::MethodSettings;
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::random::Stream;
@@ -92,7 +92,7 @@ fn read_message(data: &[u8]) -> Verdict {
 /// A method on a problem over a link.
 pub(super) struct Setup {
     pub field: &'static dyn Field,
-    pub method: Box<dyn Method>,
+    pub method: Box<dyn MethodSettings>,
     pub uplink: Uplink,
 }
 

@@ -11,7 +11,7 @@ use crate::checks::follow::{Deviation, followed};
 use crate::checks::verdict::Measured;
 use crate::checks::{CheckKind, Keys, method_of, metric_of};
 use crate::config::Check;
-use crate::config::schema::Controls;
+use crate::config::schema::ControlStart;
 use crate::plan::ResolvedStart;
 
 /// mse or lyapunov of control variates with random talk on `Abar_c = a I` follows the exact recursion of Theorem B.4.
@@ -112,6 +112,6 @@ fn theorem_b4(facts: &Facts<'_>, cell: usize) -> Result<(Scaffnew, ScaffnewState
     let ResolvedStart::Fixed(theta) = &planned.start else { return Err(other("the start is random")) };
     let u = fedsa::linalg::distance_sq(theta, root);
     let controls = (0..field.agents()).map(|c| fedsa::linalg::norm_sq(&systems.of(c).mean(root)) / field.agents() as f64);
-    let x = if planned.method.controls == Controls::Ideal { 0.0 } else { controls.sum() };
+    let x = if planned.method.controls == ControlStart::Ideal { 0.0 } else { controls.sum() };
     Ok((recursion, ScaffnewState { u, v: u, c: 0.0, x }))
 }

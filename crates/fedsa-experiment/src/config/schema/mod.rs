@@ -11,7 +11,7 @@ use toml::Value;
 
 pub use check::{Check, Unmeasured};
 pub use figure::{Band, CurveCentre, Figure, FigureKind, Levels, MetricNames};
-pub use method::{Centre, Controls, Expect, ExpectAt, ExpectedStatus, OutputName, OutputSpec};
+pub use method::{Centre, ControlStart, Expect, ExpectAt, ExpectedStatus, OutputName, OutputSpec};
 pub(super) use method::{METHOD_COMMON, MethodCommon};
 pub use run::{Grid, GridTable, Refused, RunSpec, Seeds, Spacing, Start, Stop};
 

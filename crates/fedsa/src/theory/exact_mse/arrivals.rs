@@ -1,4 +1,4 @@
-//! Rounds whose mean has random weights, and what they add to the covariance of the iterate.
+//! Rounds whose mean has random weights, and the covariance that they add to the iterate.
 
 use faer::prelude::*;
 use rayon::prelude::*;
@@ -8,11 +8,11 @@ use crate::error::Result;
 use crate::linalg::Mat;
 use crate::problem::systems::{Moments, Systems};
 use crate::theory::RoundSetting;
-use crate::theory::fedlsa::FedLsa;
+use crate::theory::fedlsa::FedLsaMean;
 use crate::theory::leg::{AffineLeg, step};
 use crate::theory::symmetric::{congruence, packed_index, packed_len};
 
-/// The first two moments of the weights `w_c` by which directions enter a round's mean, `v = sum_c w_c v_c + w`:
+/// The first two moments of the weights `w_c` of directions in a round's mean, `v = sum_c w_c v_c + w`:
 ///
 /// ```text
 /// E w_c = mean p_c     E w_c^2 = square p_c^2     E w_c w_c' = pairs p_c p_c'     w ~ (0, noise I)
@@ -20,7 +20,7 @@ use crate::theory::symmetric::{congruence, packed_index, packed_len};
 ///
 /// The weights of a round are independent of samples and of all other rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Arrivals {
+pub struct ArrivalLaw {
     /// `E w_c / p_c`.
     pub mean: f64,
     /// `E w_c^2 / p_c^2`.
@@ -31,20 +31,20 @@ pub struct Arrivals {
     pub noise: f64,
 }
 
-impl Arrivals {
-    /// All messages as they were sent.
+impl ArrivalLaw {
+    /// The law of a clear link with all agents.
     pub fn clear() -> Self {
         Self { mean: 1.0, square: 1.0, pairs: 1.0, noise: 0.0 }
     }
 
-    /// Messages by factors h that are independent over agents, with `mean = E h`, `square = E h^2`; lost ones count as
-    /// zero. `noise_std` is that of N w, N = `agents`.
+    /// Messages arrive with factors h that are independent over agents, 0 if lost, with `mean = E h` and `square = E h^2`.
+    /// `noise_std` is the standard deviation of N w, where N is `agents`.
     pub fn by_factors(mean: f64, square: f64, noise_std: f64, agents: usize) -> Self {
         Self { mean, square, pairs: mean * mean, noise: (noise_std / agents as f64).powi(2) }
     }
 
-    /// The same where m of N agents of equal weight take part, drawn uniformly without replacement:
-    /// `w_c = h_c 1{c takes part} / m`. The receivers' noise is that of N = m agents.
+    /// The same law if m of N agents of equal weight participate, drawn uniformly without replacement:
+    /// `w_c = h_c 1{c participates} / m`. The receivers' noise must be that of m agents.
     #[must_use]
     pub fn of_few(self, m: usize, agents: usize) -> Self {
         if m >= agents {
@@ -54,47 +54,48 @@ impl Arrivals {
         Self { square: self.square * n / m, pairs: self.pairs * n * (m - 1.0) / (m * (n - 1.0)), ..self }
     }
 
-    /// Whether the weights are random, or there is noise besides.
+    /// Whether the weights are random or receivers add noise.
     pub fn is_noisy(&self) -> bool {
         self.square != self.mean * self.mean || self.pairs != self.mean * self.mean || self.noise > 0.0
     }
 }
 
-/// What a round of FedLSA adds to the covariance of the iterate. With `D_c (u, 1)` the mean displacement of agent c's
-/// leg, `Dbar = sum p_c D_c`, `V_c` the conditional covariance of its end, and X the second moment of `(u, 1)` at the
-/// model that is answered,
+/// The covariance that a round of FedLSA adds to the iterate. With `D_c (u, 1)` the mean displacement of agent c's leg,
+/// `Dbar = sum p_c D_c`, `V_c` the conditional covariance of the end of the leg, and X the second moment of `(u, 1)` at the
+/// model at which the leg starts,
 ///
 /// ```text
 /// Q(X) = alpha_g^2 [ sum_c p_c^2 (square V_c(X) + (square - pairs) D_c X D_c^T)
 ///                    + (pairs - mean^2) Dbar X Dbar^T + E^2 noise I ]
 /// ```
 ///
-/// from `E sum_{c,c'} w_c w_c' d_c d_c'^T` with `E[d_c d_c'^T] = D_c X D_c'^T + [c = c'] V_c(X)`, less the square of its mean.
+/// from `E sum_{c,c'} w_c w_c' d_c d_c'^T` with `E[d_c d_c'^T] = D_c X D_c'^T + [c = c'] V_c(X)`, minus the square of the
+/// mean.
 #[derive(Debug, Clone)]
 pub(super) struct RoundNoise {
-    /// The mean round: the server's step is `mean alpha_g`.
-    pub mean: FedLsa,
+    /// The mean round, in which the server's step is `mean alpha_g`.
+    pub mean: FedLsaMean,
     /// Q: packed d x packed (d+1).
     pub source: Mat<f64>,
-    /// The part of Q that two rounds share which use the same samples with weights of their own:
+    /// The covariance of two rounds that use the same samples with independent weights:
     /// `alpha_g^2 mean^2 sum_c p_c^2 V_c(X)`, packed d x packed (d+1).
     pub again: Mat<f64>,
-    /// `alpha_g^2 E^2 noise`: the receivers' part.
+    /// `alpha_g^2 E^2 noise`, the receivers' share of Q.
     pub receivers: f64,
 }
 
 impl RoundNoise {
-    /// Of the given agents; `moments[k]` belongs to `systems.kinds[k]`, and there are none where operators are noiseless.
+    /// The covariance for the given agents; `moments[k]` belongs to `systems.kinds[k]`; `None` if operators are noiseless.
     ///
     /// # Errors
-    /// When the mean system has no unique root, the moments do not fit, or nothing arrives.
-    pub fn new(systems: &Systems, moments: Option<&[Moments]>, setting: &RoundSetting, batch: u64, arrivals: &Arrivals) -> Result<Self> {
+    /// When the mean system has no unique root, the moments do not fit, or no message arrives.
+    pub fn new(systems: &Systems, moments: Option<&[Moments]>, setting: &RoundSetting, batch: u64, arrivals: &ArrivalLaw) -> Result<Self> {
         if let Some(moments) = moments {
             check(systems, moments, batch)?;
         }
         let d = systems.dim();
         let alpha = setting.server_step;
-        let mean = FedLsa::new(systems, &setting.with_server_step(alpha * arrivals.mean)?)?;
+        let mean = FedLsaMean::new(systems, &setting.with_server_step(alpha * arrivals.mean)?)?;
         let mut squares = vec![0.0; systems.kinds.len()];
         systems.kind_of.iter().zip(&systems.weights).for_each(|(k, p)| squares[*k as usize] += p * p);
         let (rows, columns) = (packed_len(d), packed_len(d + 1));

@@ -1,5 +1,5 @@
-//! Random weights and delays against all runs there are: every sequence of samples, participants, factors and receivers'
-//! noise, each run step by step, weighted by its probability.
+//! Tests of random weights and delays by enumeration of all runs: every sequence of samples, participants, factors and
+//! receivers' noise is run step by step and weighted by its probability.
 
 use super::*;
 use crate::linalg::Mat;
@@ -8,7 +8,7 @@ use crate::theory::RoundSetting;
 use crate::theory::testing::{Draw, Finite, federation};
 use crate::uplink::medium::delay::Before;
 
-/// What may happen in a run.
+/// The setting of a run, and the laws of its random events.
 struct World {
     kinds: Vec<Finite>,
     systems: Systems,
@@ -24,7 +24,7 @@ struct World {
     noiseless: bool,
 }
 
-/// Sums over runs, of each round.
+/// Sums over all runs, for one round.
 #[derive(Clone)]
 struct Seen {
     mean: Vec<f64>,
@@ -50,13 +50,13 @@ impl World {
         self.systems.weights.len()
     }
 
-    fn arrivals(&self) -> Arrivals {
+    fn arrivals(&self) -> ArrivalLaw {
         let moment = |power: i32| self.factors.iter().map(|(p, h)| p * h.powi(power)).sum::<f64>();
-        let gains = Arrivals::by_factors(moment(1), moment(2), self.noise * self.participants as f64, self.participants);
+        let gains = ArrivalLaw::by_factors(moment(1), moment(2), self.noise * self.participants as f64, self.participants);
         gains.of_few(self.participants, self.agents())
     }
 
-    /// What weights and noise a round may have, with their probabilities.
+    /// The possible weights and noises of a round with their probabilities.
     fn rounds(&self) -> Vec<(f64, Vec<f64>, [f64; 2])> {
         let n = self.agents();
         let subsets: Vec<Vec<usize>> = words(2, n).into_iter().filter(|w| w.iter().sum::<usize>() == self.participants).collect();
@@ -150,7 +150,7 @@ impl World {
                 assert!((got - want).abs() < 1e-12 * want, "{what}: round {t}: {got} {want}");
             }
         }
-        // In the end the recursion is at the floor, which is the solution of other equations.
+        // After many rounds the recursion is at the floor, which is computed from other equations.
         let floor = delayed.floor().unwrap();
         let end = &delayed.curve(&theta_0, &[4000]).unwrap()[0];
         assert!((end.mse() / floor.mse() - 1.0).abs() < 1e-10, "{what}: floor {} {}", end.mse(), floor.mse());
@@ -251,7 +251,7 @@ fn delayed_floors_of_white_noise_are_sums_of_squared_responses() {
         }
         let wanted = alpha * alpha * psi.iter().map(|x| x * x).sum::<f64>();
         let setting = RoundSetting::new(alpha, 1).unwrap();
-        let theory = DelayedMse::new(&systems, Some(&moments), &setting, 1, &Arrivals::clear(), (tau, Before::First)).unwrap();
+        let theory = DelayedMse::new(&systems, Some(&moments), &setting, 1, &ArrivalLaw::clear(), (tau, Before::First)).unwrap();
         let floor = theory.floor().unwrap().mse();
         assert!((floor / wanted - 1.0).abs() < 1e-11, "{alpha} {tau}: {floor} {wanted}");
     }
@@ -261,7 +261,7 @@ fn delayed_floors_of_white_noise_are_sums_of_squared_responses() {
 fn a_delayed_floor_exists_exactly_below_radius_one() {
     let spread = |s: f64| Finite { samples: vec![(Mat::full(1, 1, 1.0 + s), vec![1.0]), (Mat::full(1, 1, 1.0 - s), vec![0.0])] };
     let (systems, moments) = federation(&[spread(2.0), spread(4.0)], &[2, 1]);
-    let arrivals = Arrivals::by_factors(0.7, 0.7, 0.0, 3);
+    let arrivals = ArrivalLaw::by_factors(0.7, 0.7, 0.0, 3);
     let mut seen = [0; 2];
     for step in 1..40 {
         let setting = RoundSetting::new(0.01 * f64::from(step), 2).unwrap();

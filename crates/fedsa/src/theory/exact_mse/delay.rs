@@ -1,14 +1,14 @@
-//! The exact mean-square error where directions are those of a constant number of rounds ago.
+//! The exact mean-square error if rounds use directions of a constant number of rounds ago.
 
 use faer::prelude::*;
 
 use super::arrivals::RoundNoise;
-use super::{Arrivals, MeanSquare, unstable};
+use super::{ArrivalLaw, MeanSquare, unstable};
 use crate::error::{BadInput, Result};
 use crate::linalg::{self, Mat};
 use crate::problem::systems::{Moments, Systems};
 use crate::theory::RoundSetting;
-use crate::theory::fedlsa::FedLsa;
+use crate::theory::fedlsa::FedLsaMean;
 use crate::theory::map::{LinearMap, spectral_radius};
 use crate::theory::stability::delayed_radius;
 use crate::theory::symmetric::{pack, packed_index, packed_len};
@@ -20,24 +20,24 @@ use crate::uplink::medium::delay::Before;
 /// theta_{t+1} = theta_t + alpha_g sum_c w_c d_c(theta_{t-tau}),     d_c the displacement of agent c's leg
 /// ```
 ///
-/// From round tau on each round's samples are used once, and are independent of all models that they meet. With the
-/// mean map `u_{t+1} = u_t - K u_{t-tau} + k`, `C_{i,j}` the covariance of `theta_i` and `theta_j`, and Q what a round adds
-/// ([`Arrivals`]),
+/// From round tau on each round's samples are used once, and are independent of the models up to then. With the mean map
+/// `u_{t+1} = u_t - K u_{t-tau} + k`, `C_{i,j}` the covariance of `theta_i` and `theta_j`, and Q the covariance that a round
+/// adds,
 ///
 /// ```text
 /// C_{t+1,j} = C_{t,j} - K C_{t-tau,j}                                            j = t-tau+1 .. t
 /// C_{t+1,t+1} = C_{t+1,t} - C_{t+1,t-tau} K^T + Q(m_{t-tau} m_{t-tau}^T + C_{t-tau,t-tau})
 /// ```
 ///
-/// (`C_{t+1,t-tau}` formed as the others). Before, with [`Before::First`], rounds 0 to tau all use the samples of round 0,
-/// with weights of their own: for i, j <= tau + 1
+/// (`C_{t+1,t-tau}` is computed in the same way). With [`Before::First`], rounds 0 to tau all use the samples of round 0, with
+/// independent weights: for i, j <= tau + 1
 ///
 /// ```text
 /// C_{i,j} = min(i,j) Q(m_0 m_0^T) + (i j - min(i,j)) alpha_g^2 (E w)^2 sum_c p_c^2 V_c(m_0 m_0^T)
 /// ```
 ///
-/// with [`Before::Nothing`], which is also how late answers (push) begin, nothing but the receivers' noise arrives.
-/// Cost: `tau d^3` a round; a linear system of `d (d+1)/2 + tau d^2` numbers for the floor.
+/// With [`Before::Nothing`], which is also the start of late answers (push), only the receivers' noise arrives in these
+/// rounds. Cost: `tau d^3` per round; for the floor a linear system of `d (d+1)/2 + tau d^2` numbers.
 #[derive(Debug, Clone)]
 pub struct DelayedMse {
     round: RoundNoise,
@@ -50,16 +50,16 @@ pub struct DelayedMse {
 }
 
 impl DelayedMse {
-    /// The recursion for the given agents with a delay of `delay` rounds; no moments where operators are noiseless.
+    /// The recursion for the given agents with a delay of `delay` rounds; `moments` is `None` if operators are noiseless.
     ///
     /// # Errors
-    /// When the mean system has no unique root, the moments do not fit, or nothing arrives.
+    /// When the mean system has no unique root, the moments do not fit, or no message arrives.
     pub fn new(
         systems: &Systems,
         moments: Option<&[Moments]>,
         setting: &RoundSetting,
         batch: u64,
-        arrivals: &Arrivals,
+        arrivals: &ArrivalLaw,
         (delay, before): (usize, Before),
     ) -> Result<Self> {
         let round = RoundNoise::new(systems, moments, setting, batch, arrivals)?;
@@ -68,8 +68,8 @@ impl DelayedMse {
         Ok(Self { round, delay, before, pull, push })
     }
 
-    /// The mean round behind it, without its delay.
-    pub fn mean(&self) -> &FedLsa {
+    /// The mean round without the delay.
+    pub fn mean(&self) -> &FedLsaMean {
         &self.round.mean
     }
 
@@ -77,7 +77,7 @@ impl DelayedMse {
         self.push.len()
     }
 
-    /// Q of the second moment of `(u, 1)` whose mean is m and whose covariance is C, d x d.
+    /// Applies `map`, a part of Q, to the second moment of `(u, 1)` whose mean is m and whose covariance is C; d x d.
     fn added(&self, map: &Mat<f64>, m: &[f64], covariance: impl Fn(usize, usize) -> f64) -> Mat<f64> {
         let d = self.dim();
         let at = |i: usize| if i < d { m[i] } else { 1.0 };
@@ -86,7 +86,7 @@ impl DelayedMse {
         Mat::from_fn(d, d, |i, j| packed[packed_index(i, j)])
     }
 
-    /// The law of `theta_t` at the wanted rounds (ascending), from a fixed `theta_0`.
+    /// The mean and the second moment of `theta_t - theta*` at each of `rounds` (ascending), from `theta_0` (d).
     ///
     /// # Errors
     /// When the rounds are not in ascending order.
@@ -99,7 +99,7 @@ impl DelayedMse {
         let first = self.added(&self.round.source, &start, |_, _| 0.0);
         let again = self.added(&self.round.again, &start, |_, _| 0.0);
         let moved: Vec<f64> = linalg::mat_vec(&self.pull, &start).iter().zip(&self.push).map(|(x, k)| k - x).collect();
-        // Where the recursion begins, and what is before.
+        // The round in which the recursion begins, and the covariances before it.
         let (begins, is_first) = match self.before {
             Before::First => (tau + 1, true),
             Before::Nothing => (tau, false),
@@ -147,7 +147,7 @@ impl DelayedMse {
                 let own = row.get(.., last..last + d) - row.get(.., oldest..oldest + d) * self.pull.transpose() + added;
                 joint.get_mut(oldest..oldest + d, ..).copy_from(&row);
                 joint.get_mut(.., oldest..oldest + d).copy_from(row.transpose());
-                // Exactly symmetric: errors that are not would grow.
+                // Made exactly symmetric, because asymmetric rounding errors would grow.
                 let symmetric = Mat::from_fn(d, d, |i, j| 0.5 * (own[(i, j)] + own[(j, i)]));
                 joint.get_mut(oldest..oldest + d, oldest..oldest + d).copy_from(symmetric);
                 means[(now + 1) % slots] = mean;
@@ -159,12 +159,12 @@ impl DelayedMse {
         Ok(curve)
     }
 
-    /// How many numbers the linear system of the floor has.
+    /// The dimension of the linear system of the floor.
     pub fn floor_size(dim: usize, delay: usize) -> usize {
         packed_len(dim) + delay * dim * dim
     }
 
-    /// The floor: the law of `theta_t` as t grows, from one linear solve. With `R_k = Cov(theta_{t+k}, theta_t)`,
+    /// The floor: the limit of [`DelayedMse::curve`] for large t, from one linear solve. With `R_k = Cov(theta_{t+k}, theta_t)`,
     ///
     /// ```text
     /// R_{k+1} = R_k - K R_{tau-k}^T,   k = 0 .. tau-1,        K R_tau^T + R_tau K^T = K R_0 K^T + Q(m m^T + R_0)
@@ -218,8 +218,8 @@ impl DelayedMse {
         right.resize(n, 0.0);
         let solution = linalg::solve(&system, &right)?;
         let covariance = Mat::from_fn(d, d, |i, j| solution[packed_index(i, j)]);
-        // The map of second moments keeps covariances covariances: its radius is below 1 exactly when the fixed point of
-        // what the noise excites is a covariance.
+        // The map of second moments takes covariances to covariances. On the space that the noise reaches, its radius is therefore
+        // below 1 if and only if the fixed point is a covariance.
         let eigenvalues = covariance.self_adjoint_eigenvalues(faer::Side::Lower).unwrap_or_else(|_| vec![f64::NAN]);
         let (low, high) = (eigenvalues[0], eigenvalues[eigenvalues.len() - 1]);
         let is_covariance = low >= -1e-8 * high.abs();
@@ -233,7 +233,7 @@ impl DelayedMse {
         Ok(MeanSquare { bias, noise: (0..d).map(|i| covariance[(i, i)]).sum() })
     }
 
-    /// The spectral radius of the map of second moments of `(theta_t .. theta_{t-tau})`, matrix-free where it is large.
+    /// The spectral radius of the map of second moments of `(theta_t .. theta_{t-tau})`; large maps are not formed as matrices.
     ///
     /// # Errors
     /// As [`spectral_radius`].
@@ -242,7 +242,7 @@ impl DelayedMse {
     }
 }
 
-/// The law of a delay that is always the same.
+/// The law of a constant delay.
 fn unit(delay: usize) -> Vec<f64> {
     let mut law = vec![0.0; delay + 1];
     law[delay] = 1.0;
@@ -261,7 +261,7 @@ impl LinearMap for Joint<'_> {
         let (d, n) = (self.0.dim(), self.0.dim() * (self.0.delay + 1));
         let old = n - d;
         let at = |i: usize, j: usize| x[packed_index(i, j)];
-        // Block i is theta_{t-i}: the first row of the next moment is that of theta_t - K theta_{t-tau} with all.
+        // Block i is theta_{t-i}. The first row of blocks of the next moment is that of theta_t - K theta_{t-tau} with all iterates.
         let top = Mat::from_fn(d, n, at) - &self.0.pull * Mat::from_fn(d, n, |i, j| at(old + i, j));
         let added = self.0.round.source.get(.., ..packed_len(d)) * linalg::column(&pack(d, |i, j| at(old + i, old + j)));
         let own = top.get(.., ..d) - top.get(.., old..) * self.0.pull.transpose();

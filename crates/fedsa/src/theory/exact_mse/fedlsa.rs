@@ -1,12 +1,12 @@
 //! FedLSA's exact mean-square error.
 
 use super::arrivals::RoundNoise;
-use super::{Arrivals, MeanSquare, unstable};
+use super::{ArrivalLaw, MeanSquare, unstable};
 use crate::error::Result;
 use crate::linalg::{self, Mat};
 use crate::problem::systems::{Moments, Systems};
 use crate::theory::RoundSetting;
-use crate::theory::fedlsa::FedLsa;
+use crate::theory::fedlsa::FedLsaMean;
 use crate::theory::map::{at_rounds, spectral_radius};
 use crate::theory::symmetric::{congruence, pack, packed_index, packed_len, packed_trace};
 
@@ -18,16 +18,14 @@ use crate::theory::symmetric::{congruence, pack, packed_index, packed_len, packe
 /// C_{t+1} = M C_t M^T + Q(m_t m_t^T + C_t)
 /// ```
 ///
-/// with M the mean round and Q what a round adds: over a clear link
-/// `alpha_g^2 sum p_c^2 V_c`, `V_c` the conditional covariance of an agent's
-/// leg. Where messages are lost or weakened at random, or some of the agents take part, M has the server's step
-/// `mean alpha_g`, and Q has the randomness of the weights in it too ([`Arrivals`]).
-/// The noise is carried by itself, so nothing is lost where the bias is
-/// much larger. Cost: one matrix of size (d+1)^2 a distinct agent, once, then
-/// `(d+1)^4` a round whatever the number of agents.
+/// with M the mean round and Q the covariance that a round adds. Over a clear link Q is `alpha_g^2 sum p_c^2 V_c`, with
+/// `V_c` the conditional covariance of an agent's leg. If messages are lost or weakened at random, or only some of the
+/// agents participate, the server's step in M is `mean alpha_g`, and Q includes the randomness of the weights
+/// ([`ArrivalLaw`]). Bias and noise are computed separately, so that a large bias costs the noise no accuracy. Cost: one
+/// matrix of size (d+1)^2 for each distinct agent, once, then `(d+1)^4` per round for any number of agents.
 #[derive(Debug, Clone)]
 pub struct FedLsaMse {
-    mean: FedLsa,
+    mean: FedLsaMean,
     /// `C -> M C M^T + Q(C)`, packed d squared.
     covariance: Mat<f64>,
     /// `m m^T -> Q(m m^T)`, packed d x packed (d+1).
@@ -40,33 +38,32 @@ impl FedLsaMse {
     /// # Errors
     /// When the mean system has no unique root or the moments do not fit.
     pub fn new(systems: &Systems, moments: &[Moments], setting: &RoundSetting, batch: u64) -> Result<Self> {
-        Self::arriving(systems, Some(moments), setting, batch, &Arrivals::clear())
+        Self::arriving(systems, Some(moments), setting, batch, &ArrivalLaw::clear())
     }
 
-    /// The recursion where directions enter the mean with random weights; no moments where operators are noiseless.
+    /// The recursion if directions enter the mean with random weights; `moments` is `None` if operators are noiseless.
     ///
     /// # Errors
-    /// When the mean system has no unique root, the moments do not fit, or nothing arrives.
+    /// When the mean system has no unique root, the moments do not fit, or no message arrives.
     pub fn arriving(
         systems: &Systems,
         moments: Option<&[Moments]>,
         setting: &RoundSetting,
         batch: u64,
-        arrivals: &Arrivals,
+        arrivals: &ArrivalLaw,
     ) -> Result<Self> {
         let RoundNoise { mean, source, .. } = RoundNoise::new(systems, moments, setting, batch, arrivals)?;
         let covariance = congruence(&mean.round_map()) + source.get(.., ..packed_len(systems.dim()));
         Ok(Self { mean, covariance, source })
     }
 
-    /// The mean iterate behind it.
-    pub fn mean(&self) -> &FedLsa {
+    /// The mean round.
+    pub fn mean(&self) -> &FedLsaMean {
         &self.mean
     }
 
-    /// The spectral radius of the second-moment map (the d^2 map, on symmetric
-    /// matrices, where its leading eigenvector is): below 1 the mean-square
-    /// error converges, above it grows without bound.
+    /// The spectral radius of the map of second moments, restricted to symmetric matrices, which contain its leading
+    /// eigenvector. The mean-square error converges if it is below 1, and grows without bound if it is above 1.
     ///
     /// # Errors
     /// When the eigenvalues cannot be computed.
@@ -74,7 +71,7 @@ impl FedLsaMse {
         spectral_radius(&self.covariance)
     }
 
-    /// The law of `theta_t` at the wanted rounds (ascending), from a fixed `theta_0`.
+    /// The mean and the second moment of `theta_t - theta*` at each of `rounds` (ascending), from `theta_0` (d).
     ///
     /// # Errors
     /// When the rounds are not in ascending order.
@@ -101,8 +98,8 @@ impl FedLsaMse {
         Ok(curve)
     }
 
-    /// The floor: the law of `theta_t` as t grows, from one linear solve.
-    /// `bias` is that of the limit, so `mse_around(&bias)` is the noise alone.
+    /// The floor: the limit of [`FedLsaMse::curve`] for large t, from one linear solve. Its `bias` is that of the limit, so that
+    /// `mse_around(&bias)` is the noise.
     ///
     /// # Errors
     /// When the mean-square error diverges.

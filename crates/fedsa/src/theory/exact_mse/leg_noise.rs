@@ -10,7 +10,7 @@ use crate::theory::RoundSetting;
 use crate::theory::leg::{bits_from_highest, step};
 use crate::theory::symmetric::{congruence, packed_index, packed_len};
 
-/// Checks that every kind has moments of the right shapes, and the batch.
+/// Checks that every kind has moments of the right shapes, and that the batch is at least 1.
 pub fn check(systems: &Systems, moments: &[Moments], batch: u64) -> Result<()> {
     require(batch >= 1, "batch", batch, "at least 1")?;
     let d = systems.dim();
@@ -60,14 +60,12 @@ fn step_noise(system: &System, moments: &Moments, root: &[f64], batch: u64) -> M
     at_theta * congruence(&shift)
 }
 
-/// What a leg's noise needs to know of the mean leg: one mean step `f` on the
-/// coordinates `(u, 1, ..)`, n x n.
+/// The conditional covariance of a leg's end as a map of the packed second moment X of its start: packed d x packed n. `f` is
+/// the matrix of one mean step on the coordinates `(u, 1, ..)`, n x n.
 ///
-/// Given a start with second moment X, the mean path has the moment
-/// `F^h X F^hT` after h steps and the covariance around it obeys
-/// `V_{h+1} = K V_h + Q (F^h X F^hT)`, where `Q` is the covariance a step adds
-/// and `K V = D V D^T + Q(V)`. Unrolled and doubled, as maps of packed X:
-/// `T_{2m} = K^m T_m + T_m (F^m (x) F^m)`.
+/// The mean path has the second moment `F^h X F^hT` after h steps, and the covariance around it obeys
+/// `V_{h+1} = K V_h + Q (F^h X F^hT)`, where `Q` is the covariance that a step adds and `K V = D V D^T + Q(V)`. Doubling
+/// gives, as maps of packed X, `T_{2m} = K^m T_m + T_m (F^m (x) F^m)`.
 pub fn leg_noise(system: &System, moments: &Moments, root: &[f64], batch: u64, setting: &RoundSetting, f: &Mat<f64>) -> Mat<f64> {
     let (d, n, eta) = (root.len(), f.nrows(), setting.step_size);
     let added = Scale(eta * eta) * step_noise(system, moments, root, batch);

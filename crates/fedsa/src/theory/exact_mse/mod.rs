@@ -1,9 +1,8 @@
 //! The exact mean-square error under i.i.d. samples (in no source).
 //!
-//! `A(z)` and the noise are correlated, so the iterate is lifted by a constant:
-//! with `u = theta - theta*` and a drift `x` that stays for a leg, one step is
-//! linear in `(u, 1, x)`, and the second moment of a leg's end is linear in the
-//! second moment of its start. Two agents are independent given the start:
+//! `A(z)` and the noise are correlated, so the state is extended by a constant: with `u = theta - theta*` and a drift `x`
+//! that is constant within a leg, one step is linear in `(u, 1, x)`, and the second moment at the end of a leg is linear in
+//! the second moment at its start. Two agents are independent given the start:
 //!
 //! ```text
 //! E[end_c end_c'^T | start] = F_c X F_c'^T + [c = c'] V_c(X),    X = start start^T
@@ -14,8 +13,8 @@
 //! (`(K_c^H - F_c (x) F_c) X` with `K_c = E[M (x) M]`, M one sampled step on `(u, 1, x)`:
 //! only the block of u is not zero).
 //!
-//! [`Arrivals`] has rounds in which messages are lost or weakened at random or some of the agents take part,
-//! [`DelayedMse`] rounds that use directions of a constant number of rounds ago.
+//! [`ArrivalLaw`] describes rounds in which messages are lost or weakened at random, or only some of the agents participate.
+//! [`DelayedMse`] is about rounds that use directions of a constant number of rounds ago.
 
 mod arrivals;
 #[cfg(test)]
@@ -27,17 +26,17 @@ mod scafflsa;
 #[cfg(test)]
 mod tests;
 
-pub use arrivals::Arrivals;
+pub use arrivals::ArrivalLaw;
 pub use delay::DelayedMse;
 pub use fedlsa::FedLsaMse;
-pub use scafflsa::{Controls, ScafflsaMse};
+pub use scafflsa::{InitialControls, ScafflsaMse};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::BadInput;
 use crate::linalg;
 
-/// The law of `theta_t` up to second order, seen from `theta*`.
+/// The mean and the second moment of the error `theta_t - theta*`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MeanSquare {
     /// The bias `E theta_t - theta*` (d).
@@ -57,18 +56,18 @@ impl MeanSquare {
         self.bias_sq() + self.noise
     }
 
-    /// `E ||theta_t - theta* - offset||^2`: with FedLSA's limit bias as the
-    /// offset, the error around the point it converges to.
+    /// `E ||theta_t - theta* - offset||^2`; `offset` has d components. With the bias of FedLSA's limit as the offset this is the
+    /// error around that limit.
     pub fn mse_around(&self, offset: &[f64]) -> f64 {
         linalg::distance_sq(&self.bias, offset) + self.noise
     }
 }
 
-/// The refusal of a floor that does not exist.
+/// The error about a floor that does not exist.
 fn unstable(radius: f64) -> BadInput {
     BadInput::new(
         "step_size",
-        format!("the mean-square error diverges: a round multiplies it by {radius:.6} in the end"),
+        format!("the mean-square error diverges: after many rounds each one multiplies it by {radius:.6}"),
         "a smaller step size, fewer local steps or a larger batch",
     )
 }

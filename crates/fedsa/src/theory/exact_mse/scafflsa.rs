@@ -1,4 +1,4 @@
-//! SCAFFLSA's exact mean-square error, fixed period.
+//! SCAFFLSA's exact mean-square error with a fixed period.
 
 use std::collections::HashMap;
 
@@ -18,24 +18,24 @@ use crate::theory::map::{LinearMap, at_rounds, spectral_radius};
 use crate::theory::stability::{ControlVariates, Group};
 use crate::theory::symmetric::{pack, packed_index};
 
-/// The control variates `xi_c` a run starts from.
+/// The control variates `xi_c` at the start of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Controls {
-    /// `xi_c = 0`, the method's own start.
+pub enum InitialControls {
+    /// `xi_c = 0`, the default of the method.
     Zero,
     /// The fixed point `xi*_c = -gbar_c(theta*)`.
     Root,
-    /// One vector (d) an agent, with `sum p_c xi_c = 0`.
+    /// One vector (d) for each agent, with `sum p_c xi_c = 0`.
     Given(Vec<Vec<f64>>),
 }
 
-/// Agents that nothing distinguishes: one kind, one weight, one start.
+/// Agents of the same kind with the same weight and the same initial control.
 #[derive(Debug, Clone)]
 struct Class {
     kind: usize,
-    /// Their number n.
+    /// The number of agents n.
     agents: f64,
-    /// Their summed weight w.
+    /// The sum of the agents' weights w.
     weight: f64,
     /// `x_c = xi_c - xi*_c` at the start (d).
     start: Vec<f64>,
@@ -44,11 +44,10 @@ struct Class {
 /// The exact second moments of SCAFFLSA under i.i.d. samples, `batch` of them
 /// averaged in each step.
 ///
-/// The whole state is `(u, x_1 .. x_N, 1)`, `x_c = xi_c - xi*_c`. Agents
-/// that share a system, a weight and a start are exchangeable for ever, so the
-/// state kept is `y = (u, xbar_1 .. xbar_K, 1)` with one mean control a class,
-/// its second moment Y, and for each class the second moment `W_k` of a
-/// member's deviation from the mean, uncorrelated with y:
+/// The whole state is `(u, x_1 .. x_N, 1)` with `x_c = xi_c - xi*_c`. Agents with the same system, weight and initial control
+/// are exchangeable and form a class. It is therefore enough to compute the second moment Y of
+/// `y = (u, xbar_1 .. xbar_K, 1)`, with one mean control for each class, and for each class the second moment `W_k` of a
+/// member's deviation from the mean, which is uncorrelated with y:
 ///
 /// ```text
 /// Y   <- L Y L^T + sum_k B_k (V_k / n_k) B_k^T
@@ -58,7 +57,7 @@ struct Class {
 /// L is the mean round, `V_k` the conditional covariance of a member's leg
 /// (a linear map of the (u, x_c, 1) block of Y, `W_k` added to that of x_c),
 /// and `B_k e` adds `alpha_g w_k e` to u and `(w_k - [j = k]) e / E` to `xbar_j`.
-/// Cost: one map a distinct kind, once, then `O((K d)^2 d)` a round.
+/// Cost: one map for each distinct kind, once, then `O((K d)^2 d)` per round.
 #[derive(Debug, Clone)]
 pub struct ScafflsaMse {
     dim: usize,
@@ -74,13 +73,11 @@ pub struct ScafflsaMse {
 }
 
 impl ScafflsaMse {
-    /// The recursion for the given agents and starting controls;
-    /// `moments[k]` belongs to `systems.kinds[k]`.
+    /// The recursion for the given agents and initial controls; `moments[k]` belongs to `systems.kinds[k]`.
     ///
     /// # Errors
-    /// When the mean system has no unique root, the moments do not fit, or the
-    /// controls given do not sum to zero.
-    pub fn new(systems: &Systems, moments: &[Moments], setting: &RoundSetting, batch: u64, controls: &Controls) -> Result<Self> {
+    /// When the mean system has no unique root, the moments do not fit, or the weighted sum of the given controls is not 0.
+    pub fn new(systems: &Systems, moments: &[Moments], setting: &RoundSetting, batch: u64, controls: &InitialControls) -> Result<Self> {
         check(systems, moments, batch)?;
         let (d, eta) = (systems.dim(), setting.step_size);
         let root = systems.root()?;
@@ -109,7 +106,7 @@ impl ScafflsaMse {
         Ok(Self { dim: d, setting: *setting, classes, round, within, noises, root })
     }
 
-    /// The spectral radius of the second-moment map, matrix-free where it is large.
+    /// The spectral radius of the map of second moments; large maps are not formed as matrices.
     ///
     /// # Errors
     /// As [`spectral_radius`].
@@ -117,7 +114,7 @@ impl ScafflsaMse {
         spectral_radius(&Homogeneous(self))
     }
 
-    /// The law of `theta_t` at the wanted rounds (ascending), from a fixed `theta_0`.
+    /// The mean and the second moment of `theta_t - theta*` at each of `rounds` (ascending), from `theta_0` (d).
     ///
     /// # Errors
     /// When the rounds are not in ascending order.
@@ -137,7 +134,7 @@ impl ScafflsaMse {
         Ok(curve)
     }
 
-    /// The floor: the law of `theta_t` as t grows. The bias is zero.
+    /// The floor: the limit of [`ScafflsaMse::curve`] for large t. Its bias is zero.
     ///
     /// # Errors
     /// When the mean or the mean-square error diverges, or the solve does not converge.
@@ -154,8 +151,8 @@ impl ScafflsaMse {
         let mut source = self.advance(&constant);
         source.y[(n - 1, n - 1)] = 0.0;
         let floor = self.second(&fixed_point(&Homogeneous(self), &source.flat())?);
-        // The second-moment map keeps covariances covariances, so its radius is below 1
-        // exactly when the fixed point of what the noise excites is a covariance.
+        // The map of second moments takes covariances to covariances. On the space that the noise reaches, its radius is therefore
+        // below 1 if and only if the fixed point is a covariance.
         for matrix in std::iter::once(&floor.y).chain(&floor.within) {
             let eigenvalues = matrix.self_adjoint_eigenvalues(Side::Lower).unwrap_or_else(|_| vec![f64::NAN]);
             let (low, high) = (eigenvalues[0], eigenvalues[eigenvalues.len() - 1]);
@@ -279,7 +276,7 @@ impl LinearMap for ScafflsaMse {
     }
 }
 
-/// The map without its constant: of second moments about the root, symmetric ones.
+/// The linear part of the map of second moments, on symmetric matrices.
 struct Homogeneous<'a>(&'a ScafflsaMse);
 
 impl LinearMap for Homogeneous<'_> {
@@ -301,10 +298,10 @@ impl LinearMap for Homogeneous<'_> {
     }
 }
 
-/// The agents in classes, in the order of their first members.
-fn classes(systems: &Systems, pushes: &[Vec<f64>], controls: &Controls) -> Result<Vec<Class>> {
+/// The classes of agents, in the order of their first members.
+fn classes(systems: &Systems, pushes: &[Vec<f64>], controls: &InitialControls) -> Result<Vec<Class>> {
     let d = systems.dim();
-    if let Controls::Given(given) = controls {
+    if let InitialControls::Given(given) = controls {
         require(given.len() == systems.weights.len(), "controls", given.len(), "one vector for each agent")?;
         let largest = given.iter().flatten().fold(0.0, |m: f64, x| m.max(x.abs()));
         for i in 0..d {
@@ -315,14 +312,14 @@ fn classes(systems: &Systems, pushes: &[Vec<f64>], controls: &Controls) -> Resul
     let mut classes: Vec<Class> = Vec::new();
     let mut index: HashMap<(u32, u64, Vec<u64>), usize> = HashMap::new();
     for (c, (kind, weight)) in systems.kind_of.iter().zip(&systems.weights).enumerate() {
-        let own: &[f64] = if let Controls::Given(given) = controls { &given[c] } else { &[] };
+        let own: &[f64] = if let InitialControls::Given(given) = controls { &given[c] } else { &[] };
         let key = (*kind, weight.to_bits(), own.iter().map(|x| x.to_bits()).collect());
         let k = *index.entry(key).or_insert_with(|| {
             let kind = *kind as usize;
             let start = match controls {
-                Controls::Zero => pushes[kind].clone(),
-                Controls::Root => vec![0.0; d],
-                Controls::Given(_) => own.iter().zip(&pushes[kind]).map(|(xi, g)| xi + g).collect(),
+                InitialControls::Zero => pushes[kind].clone(),
+                InitialControls::Root => vec![0.0; d],
+                InitialControls::Given(_) => own.iter().zip(&pushes[kind]).map(|(xi, g)| xi + g).collect(),
             };
             classes.push(Class { kind, agents: 0.0, weight: 0.0, start });
             classes.len() - 1

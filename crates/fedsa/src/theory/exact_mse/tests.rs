@@ -1,5 +1,5 @@
-//! Both methods against the plainest computation there is: the second moment
-//! of all agents' iterates together, sample by sample and step by step.
+//! Tests of both methods by direct computation: the joint second moment of all
+//! agents' iterates, sample by sample and step by step.
 
 use faer::prelude::*;
 
@@ -35,7 +35,7 @@ impl<'a> Naive<'a> {
         block * self.systems.dim() + i
     }
 
-    /// All agents' step with the samples `z`, as a matrix.
+    /// The matrix of one step of all agents with the samples `z`.
     fn step(&self, z: &[usize]) -> Mat<f64> {
         let (n, d, eta) = (self.agents(), self.systems.dim(), self.setting.step_size);
         let side = self.moment.nrows();
@@ -53,7 +53,7 @@ impl<'a> Naive<'a> {
         m
     }
 
-    /// The server's turn and the next round's start, as a matrix.
+    /// The matrix of the server's step and the start of the next round.
     fn talk(&self) -> Mat<f64> {
         let (n, d, alpha, span) = (self.agents(), self.systems.dim(), self.setting.server_step, self.setting.span());
         let side = self.moment.nrows();
@@ -161,7 +161,7 @@ fn scafflsa_is_the_naive_recursion() {
         let n = systems.weights.len();
         let setting = RoundSetting::new(0.25, h).unwrap().with_server_step(alpha).unwrap();
         let theta_0 = [1.0, -0.5];
-        // Controls of their own split the exchangeable agents of the third case.
+        // Different initial controls split the exchangeable agents of the third case into classes.
         let mut given: Vec<Vec<f64>> = (0..n).map(|c| vec![c as f64, -0.3]).collect();
         for i in 0..2 {
             let mean: f64 = systems.weights.iter().zip(&given).map(|(p, xi)| p * xi[i]).sum();
@@ -169,8 +169,11 @@ fn scafflsa_is_the_naive_recursion() {
         }
         let root = systems.root().unwrap();
         let optimal: Vec<Vec<f64>> = (0..n).map(|c| systems.of(c).mean(&root).iter().map(|g| -g).collect()).collect();
-        for (controls, xi) in [(Controls::Zero, vec![vec![0.0; 2]; n]), (Controls::Root, optimal), (Controls::Given(given.clone()), given)]
-        {
+        for (controls, xi) in [
+            (InitialControls::Zero, vec![vec![0.0; 2]; n]),
+            (InitialControls::Root, optimal),
+            (InitialControls::Given(given.clone()), given),
+        ] {
             let theory = ScafflsaMse::new(&systems, &moments, &setting, 1, &controls).unwrap();
             let curve = theory.curve(&theta_0, &(0..=60).collect::<Vec<_>>()).unwrap();
             let mut naive = Naive::new(&kinds, &systems, setting, true, &theta_0, &xi);
@@ -203,7 +206,7 @@ fn a_batch_is_a_sample_of_means() {
     let by_batch = FedLsaMse::new(&systems, &moments, &setting, 2).unwrap().floor().unwrap();
     let by_pairs = FedLsaMse::new(&same_systems, &pair_moments, &setting, 1).unwrap().floor().unwrap();
     close(by_batch.mse(), by_pairs.mse(), "FedLSA");
-    let controlled = |s, m, batch| ScafflsaMse::new(s, m, &setting, batch, &Controls::Zero).unwrap().floor().unwrap();
+    let controlled = |s, m, batch| ScafflsaMse::new(s, m, &setting, batch, &InitialControls::Zero).unwrap().floor().unwrap();
     close(controlled(&systems, &moments, 2).mse(), controlled(&same_systems, &pair_moments, 1).mse(), "SCAFFLSA");
 }
 
@@ -219,7 +222,7 @@ fn simulation_agrees() {
     let runs = 20_000;
     for controls in [false, true] {
         let want = if controls {
-            ScafflsaMse::new(&systems, &moments, &setting, 1, &Controls::Zero).unwrap().curve(&theta_0, &rounds).unwrap()
+            ScafflsaMse::new(&systems, &moments, &setting, 1, &InitialControls::Zero).unwrap().curve(&theta_0, &rounds).unwrap()
         } else {
             FedLsaMse::new(&systems, &moments, &setting, 1).unwrap().curve(&theta_0, &rounds).unwrap()
         };
@@ -262,8 +265,8 @@ fn classes_of_agents_are_the_agents() {
     let apart = (0..12).map(|c| vec![1e-30 * f64::from(c), -1e-30 * f64::from(c)]).collect::<Vec<_>>();
     let mean: f64 = apart.iter().map(|xi| xi[0]).sum::<f64>() / 12.0;
     let apart = apart.iter().map(|xi| vec![xi[0] - mean, xi[1] + mean]).collect();
-    let few = ScafflsaMse::new(&systems, &moments, &setting, 1, &Controls::Zero).unwrap();
-    let many = ScafflsaMse::new(&systems, &moments, &setting, 1, &Controls::Given(apart)).unwrap();
+    let few = ScafflsaMse::new(&systems, &moments, &setting, 1, &InitialControls::Zero).unwrap();
+    let many = ScafflsaMse::new(&systems, &moments, &setting, 1, &InitialControls::Given(apart)).unwrap();
     let rounds = [0, 1, 2, 10, 40];
     let curves = (few.curve(&[1.0, 0.0], &rounds).unwrap(), many.curve(&[1.0, 0.0], &rounds).unwrap());
     for (a, b) in curves.0.iter().zip(&curves.1) {
@@ -278,7 +281,7 @@ fn classes_of_agents_are_the_agents() {
 fn long_gaps_are_leapt_over() {
     let (_, systems, moments) = tiny(40, &[1, 1]);
     let setting = RoundSetting::new(0.001, 2).unwrap();
-    let theory = ScafflsaMse::new(&systems, &moments, &setting, 1, &Controls::Zero).unwrap();
+    let theory = ScafflsaMse::new(&systems, &moments, &setting, 1, &InitialControls::Zero).unwrap();
     let (leaps, steps) =
         (theory.curve(&[1.0, 0.0], &[700, 1400]).unwrap(), theory.curve(&[1.0, 0.0], &(0..=1400).collect::<Vec<_>>()).unwrap());
     close(leaps[0].mse(), steps[700].mse(), "leap");
@@ -295,7 +298,7 @@ fn the_mean_square_has_a_limit_of_its_own() {
         let theory = FedLsaMse::new(&systems, &moments, &setting, 1).unwrap();
         close(theory.radius().unwrap(), (1.0f64 - 2.0 * eta + 5.0 * eta * eta).powi(7), "radius");
         assert_eq!(theory.floor().is_ok(), stable);
-        let controlled = ScafflsaMse::new(&systems, &moments, &setting, 1, &Controls::Zero).unwrap();
+        let controlled = ScafflsaMse::new(&systems, &moments, &setting, 1, &InitialControls::Zero).unwrap();
         close(controlled.radius().unwrap(), theory.radius().unwrap(), "one agent has no control");
         assert_eq!(controlled.floor().is_ok(), stable);
     }
@@ -310,7 +313,7 @@ fn a_floor_exists_exactly_below_radius_one() {
         let setting = RoundSetting::new(0.02 * f64::from(step), 3).unwrap();
         let plain = FedLsaMse::new(&systems, &moments, &setting, 1).unwrap();
         assert_eq!(plain.floor().is_ok(), plain.radius().unwrap() < 1.0);
-        let controlled = ScafflsaMse::new(&systems, &moments, &setting, 1, &Controls::Zero).unwrap();
+        let controlled = ScafflsaMse::new(&systems, &moments, &setting, 1, &InitialControls::Zero).unwrap();
         let stable = controlled.radius().unwrap() < 1.0;
         assert_eq!(controlled.floor().is_ok(), stable, "eta = {}", setting.step_size);
         seen[usize::from(stable)] += 1;
@@ -324,7 +327,7 @@ fn what_does_not_fit_is_refused() {
     let setting = RoundSetting::new(0.1, 3).unwrap();
     assert!(FedLsaMse::new(&systems, &moments[..1], &setting, 1).is_err());
     assert!(FedLsaMse::new(&systems, &moments, &setting, 0).is_err());
-    let unbalanced = Controls::Given(vec![vec![1.0, 0.0], vec![0.0, 0.0]]);
+    let unbalanced = InitialControls::Given(vec![vec![1.0, 0.0], vec![0.0, 0.0]]);
     assert_eq!(ScafflsaMse::new(&systems, &moments, &setting, 1, &unbalanced).unwrap_err().key, "controls");
     let theory = FedLsaMse::new(&systems, &moments, &setting, 1).unwrap();
     assert_eq!(theory.curve(&[0.0, 0.0], &[2, 1]).unwrap_err().key, "rounds");

@@ -1,20 +1,20 @@
 //! Integers of b bits, packed without gaps.
 //!
 //! Value i takes the bits `i b .. (i + 1) b` of the bit string whose bit p is bit
-//! `p mod 8` of byte `p / 8`; the last byte is padded with zeros. Values go through
-//! in blocks of [`BLOCK`], each of which starts on a byte. Within a block neighbours
-//! are merged in pairs while twice the width fits a word, b to 2b to 4b and so on,
-//! so that at most every second value passes through the serial part; that the
-//! merging loops are vectors is the compiler's work.
+//! `p mod 8` of byte `p / 8`; the last byte is padded with zeros. Values are packed in
+//! blocks of [`BLOCK`], each of which starts at a byte. Within a block neighbours are
+//! merged in pairs while twice the width fits into a word, from b to 2b to 4b and so on,
+//! so that at most half as many values pass the serial loop; the compiler vectorises the
+//! merging loops.
 
 /// Values per block; a multiple of 8.
 pub(super) const BLOCK: usize = 128;
-/// Up to so many values merging costs more than it saves.
+/// Up to this number of values merging costs more than it saves.
 const SHORT: usize = 16;
 
 /// The bytes that `n` integers of `b` bits take.
 pub(super) fn packed_len(n: usize, b: u32) -> usize {
-    // In two parts, so that the product does not overflow where the result does not.
+    // In two parts, so that the product does not overflow if the result does not.
     (n / 8).saturating_mul(b as usize).saturating_add((n % 8 * b as usize).div_ceil(8))
 }
 
@@ -75,7 +75,7 @@ pub(super) fn unpack_block(bytes: &[u8], b: u32, out: &mut [u64]) {
     split(&a, b, out);
 }
 
-/// Neighbours of `b` bits become one integer of `2b`; returns how many.
+/// Merges neighbours of `b` bits into integers of `2b` bits; returns the number of these.
 #[inline(always)]
 fn merge(values: &[u64], b: u32, out: &mut [u64]) -> usize {
     let pairs = values.chunks_exact(2);
@@ -88,7 +88,7 @@ fn merge(values: &[u64], b: u32, out: &mut [u64]) -> usize {
     values.len().div_ceil(2)
 }
 
-/// The neighbours of `b` bits that [`merge`] joined.
+/// Splits integers of `2b` bits into the neighbours of `b` bits that [`merge`] joined.
 #[inline(always)]
 fn split(values: &[u64], b: u32, out: &mut [u64]) {
     let mask = largest(b);
@@ -103,8 +103,8 @@ fn split(values: &[u64], b: u32, out: &mut [u64]) {
     }
 }
 
-/// Writes integers of `b` bits one after the other, through a word that fills up.
-/// Bits beyond the end of `out` are zeros that [`merge`] added, and left out.
+/// Writes integers of `b` bits one after the other through a 64-bit word.
+/// Bits beyond the end of `out` are zeros that [`merge`] added; they are not written.
 #[inline(always)]
 fn join(values: &[u64], b: u32, out: &mut [u8]) {
     let mut words = out.chunks_exact_mut(8);

@@ -1,4 +1,4 @@
-//! 64 bits a component: every bit as it is.
+//! 64 bits per component, unaltered.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use super::{Codec, CodecSettings, malformed};
 use crate::error::Result;
 use crate::random::Stream;
 
-/// Sends f64 as they are.
+/// Sends f64 unaltered.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Exact;
 

@@ -1,4 +1,4 @@
-//! 32 bits a component: each number rounded to the nearest f32.
+//! 32 bits per component: each number is rounded to the nearest f32.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,11 +8,10 @@ use crate::random::Stream;
 
 /// Sends the nearest f32, ties to even. The type is also its settings, which have no keys.
 ///
-/// The error of a component is at most `2^-24 |x|`, or `2^-150` where that is
-/// less (below the smallest normal f32). A finite number beyond the largest f32,
-/// `(2 - 2^-23) 2^127`, becomes the largest of its sign; infinities and NaN stay
-/// what they are. The same x is always rounded the same way, so this is not unbiased.
-/// Payload: n f32, little endian.
+/// The error of a component is at most `2^-24 |x|`, or at most `2^-150` below the
+/// smallest normal f32. A finite number beyond the largest f32, `(2 - 2^-23) 2^127`,
+/// becomes the largest f32 of the same sign; infinities and NaN are kept. Rounding is
+/// deterministic, and therefore biased. Payload: n f32, little endian.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -57,7 +56,7 @@ impl Codec for Float32 {
     }
 }
 
-/// The nearest f32 that is finite where x is.
+/// The nearest f32; the nearest finite one if x is finite.
 #[inline]
 fn narrow(x: f64) -> f32 {
     let nearest = x as f32;

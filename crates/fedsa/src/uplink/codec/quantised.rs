@@ -1,4 +1,4 @@
-//! Uniform quantisation to b bits a component.
+//! Uniform quantisation to b bits per component.
 //!
 //! ```text
 //! s   = max_j |x_j|                       sent exactly
@@ -17,8 +17,8 @@
 //!   `E ||e||^2 <= zeta ||x||^2` with `zeta <= n / (2^b - 1)^2`.
 //! - *dither* (subtractive): e_j is uniform on `[-D/2, D/2]` and independent of x, so
 //!   `E e = 0`, `E e_j^2 = D^2/12`. `x^` may exceed s by D/2.
-//! - *nearest*: `|e_j| <= D/2`, biased, the same error each time: for error feedback.
-//!   A tie goes up.
+//! - *nearest*: `|e_j| <= D/2`, biased and deterministic, for use with error feedback.
+//!   Ties are rounded up.
 //!
 //! **In f64.** `y_j` is held in fixed point with `F = min(32, 52 - b)` bits behind the
 //! point, and `u_j + 1/2` is `r / 2^F` with r uniform on `0 .. 2^F - 1`, so that
@@ -26,21 +26,22 @@
 //! is the fraction of `Y / 2^F`, exactly, so `E q = Y / 2^F`, exactly: the only bias is the
 //! rounding of Y, at most `2^-(F+1) D`, beside the rounding of `x / s + 1`, its product with
 //! `2^(F-1) (2^b - 1)` and the decoder's, together below `2^-50 s`. For `b <= 20` the first
-//! is `2^-33` steps, against which a noise of up to D/2 would have to be averaged over some
-//! 2^64 components; for larger b it is below `2^-51 s` too. The dither that is
-//! subtracted is `(r + 1/2) / 2^F - 1/2`, so that the error is uniform on `2^F` points that
-//! are symmetric about 0, whatever Y: variance `D^2/12 (1 - 2^-2F)`.
-//! Two components share a draw of 64 bits. From 52 bits on, D is of the size of the rounding
-//! of s: every rounding is to nearest, draws nothing, and `|e_j| <= 2^-49 s`.
-//! Where s is subnormal, add the smallest subnormal number to every bound.
+//! is `2^-33` steps, which is visible only in a mean over about 2^64 components, as the noise is
+//! up to D/2; for larger b it is below `2^-51 s` too. The dither that is
+//! subtracted is `(r + 1/2) / 2^F - 1/2`, so that for every Y the error is uniform on `2^F`
+//! points that are symmetric about 0, with variance `D^2/12 (1 - 2^-2F)`.
+//! Two components share a draw of 64 bits. From 52 bits on, D has the size of the rounding
+//! error of s: all rounding is to nearest, without random draws, and `|e_j| <= 2^-49 s`.
+//! If s is subnormal, add the smallest subnormal number to every bound.
 //!
-//! **Special cases.** x = 0 gives 0, whatever b. An infinity or NaN in x: the decoder gives
-//! NaN in all components. Numbers up to the largest f64 work; where a subtracted dither would
-//! lead beyond it, the result stops there.
+//! **Special cases.** x = 0 is decoded as 0 for every b. If x contains an infinity or NaN, all
+//! components are decoded as NaN. Numbers up to the largest f64 are allowed; if subtracting the
+//! dither would exceed it, the result is the largest f64.
 //!
 //! **Payload**, little endian: b u8, s f64, then the q_j, b bits each without gaps, lowest bit
-//! first, padded to a whole byte with zeros (not read); `9 + ceil(n b / 8)` bytes. A budget counts the bits of a component, not the nine bytes
-//! before them: with budget B the message has `min(b, B)` bits, and none is sent when B = 0.
+//! first, padded to a whole byte with zeros (not read); `9 + ceil(n b / 8)` bytes. A budget counts
+//! the bits of the components, not the nine bytes before them: with budget B a component has
+//! `min(b, B)` bits, and no message is sent if B = 0.
 
 use serde::{Deserialize, Serialize};
 
@@ -88,7 +89,7 @@ impl CodecSettings for Quantised {
 
 /// Bytes before the packed levels.
 const HEAD: usize = 9;
-/// From here on all rounding is to nearest: `b + F` must not exceed 52.
+/// From this number of bits on all rounding is to nearest, because `b + F` must not exceed 52.
 const FINE: u32 = 52;
 /// 2^52: an f64 in [2^52, 2^53) has an integer as its mantissa.
 const TWO52: f64 = (1u64 << 52) as f64;
@@ -132,11 +133,11 @@ impl Codec for Quantiser {
     }
     fn decode(&self, bytes: &[u8], stream: &mut Stream, out: &mut [f64]) -> Result<usize> {
         let Some((head, rest)) = bytes.split_at_checked(HEAD) else {
-            return Err(malformed(format!("{} bytes, and the scale alone takes {HEAD}", bytes.len())));
+            return Err(malformed(format!("{} bytes, fewer than the {HEAD} before the levels", bytes.len())));
         };
         let b = u32::from(head[0]);
         if !(1..=self.settings.bits).contains(&b) {
-            return Err(malformed(format!("{b} bits a component where 1 to {} were agreed", self.settings.bits)));
+            return Err(malformed(format!("{b} bits per component; the settings allow 1 to {}", self.settings.bits)));
         }
         let scale = f64::from_le_bytes(head[1..].try_into().expect("eight bytes"));
         if scale.is_sign_negative() && !scale.is_nan() || scale.is_infinite() {
@@ -159,13 +160,13 @@ impl Codec for Quantiser {
     }
 }
 
-/// F: bits behind the point of `y` in fixed point, for `b < FINE`.
+/// F: the number of fractional bits of `y` in fixed point, for `b < FINE`.
 #[inline(always)]
 const fn fraction_bits(b: u32) -> u32 {
     if b < 20 { 32 } else { FINE - b }
 }
 
-/// The random integers of F bits of one block: two components share a draw, the first its low half.
+/// The random integers of F bits of one block. Two components share a draw; the first uses its low half.
 #[inline(always)]
 fn draw(stream: &mut Stream, f: u32, out: &mut [u64]) {
     let mut draws = [0; BLOCK / 2];
@@ -181,13 +182,13 @@ fn draw(stream: &mut Stream, f: u32, out: &mut [u64]) {
     }
 }
 
-/// Work that is compiled for each instruction set, with the same result.
+/// A loop that is compiled for each instruction set, with the same result.
 trait Work {
     type Output;
     fn run(self) -> Self::Output;
 }
 
-/// Does the work with an instruction set that must be available.
+/// Runs the loop with an instruction set, which must be available.
 fn run<W: Work>(isa: Isa, work: W) -> W::Output {
     // SAFETY: `Quantiser::new` checked the instruction set.
     unsafe {
@@ -213,7 +214,7 @@ unsafe fn run_avx2<W: Work>(work: W) -> W::Output {
     work.run()
 }
 
-/// Quantises `x` and packs the levels; returns the scale, NaN where x is not finite.
+/// Quantises `x` and packs the levels; returns the scale, which is NaN if x is not finite.
 struct Encode<'a> {
     b: u32,
     rounding: Rounding,
@@ -316,7 +317,7 @@ impl Work for Decode<'_> {
     }
 }
 
-/// An integer below 2^52 as f64, exactly; a vector operation on any processor.
+/// An integer below 2^52 as f64, exactly. This is a vector operation on any processor.
 #[inline(always)]
 fn real(q: u64) -> f64 {
     f64::from_bits(q | TWO52.to_bits()) - TWO52

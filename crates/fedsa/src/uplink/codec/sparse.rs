@@ -15,9 +15,9 @@ use crate::random::Stream;
 
 /// The settings of top-k.
 ///
-/// Sends the k components of largest magnitude; of equal ones, the first. NaN is
-/// larger than all. The others arrive as 0: `||x^ - x||^2 <= (1 - k/n) ||x||^2`, biased,
-/// no random choice; with error feedback this contraction is all that theory asks for
+/// Sends the k components of largest magnitude, among equal ones the first; NaN counts as
+/// the largest. All others are decoded as 0. The codec is deterministic and biased, with
+/// `||x^ - x||^2 <= (1 - k/n) ||x||^2`, which suffices for convergence with error feedback
 /// (Stich, Cordonnier and Jaggi 2018).
 /// Payload: k u32, the indices in increasing order, `ceil(log2 n)` bits each
 /// (packed as the quantiser's levels are), then the values, f64.
@@ -37,11 +37,11 @@ pub struct TopK {
 
 /// The settings of rand-k.
 ///
-/// Sends k components, each set of k as likely as any other. The choice comes from
-/// the stream that both ends can open, so that indices need not be sent. The others
-/// arrive as 0. `unbiased`: what is sent counts n/k fold, `E x^ = x`,
-/// `E ||x^ - x||^2 = (n/k - 1) ||x||^2` (n/k times a value near the largest f64 overflows
-/// to infinity). Otherwise as it is, `E ||x^ - x||^2 = (1 - k/n) ||x||^2`: for error feedback.
+/// Sends k components, drawn uniformly from all sets of k. The choice comes from the stream
+/// that both ends can open, so that indices need not be sent. All others are decoded as 0.
+/// If `unbiased`, values are multiplied by n/k: `E x^ = x` and
+/// `E ||x^ - x||^2 = (n/k - 1) ||x||^2` (a value near the largest f64 overflows to infinity).
+/// Otherwise values are not scaled: `E ||x^ - x||^2 = (1 - k/n) ||x||^2`, for error feedback.
 /// Payload: k u32, then the values by increasing index, f64.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -92,14 +92,14 @@ fn check(k: Option<usize>, fraction: Option<f64>) -> Result<()> {
     }
 }
 
-/// How many components go.
+/// The number of components that are sent.
 #[derive(Debug, Clone, Copy)]
 enum Count {
     Number(usize),
     Fraction(f64),
 }
 
-/// Bytes before what the components take: their count.
+/// The number of bytes before the components, which hold their count.
 const HEAD: usize = 4;
 
 impl Count {
@@ -110,7 +110,7 @@ impl Count {
         }
     }
 
-    /// k of n, without a budget.
+    /// k for vectors of n components, without a budget.
     fn of(self, n: usize) -> usize {
         let k = match self {
             Count::Number(k) => k,
@@ -126,7 +126,7 @@ impl Count {
         }
     }
 
-    /// How many of `bits` bits each fit; `None` when not one does.
+    /// The number of components of `bits` bits each that fit into the budget, at most k; `None` if none fits.
     fn within(self, n: usize, bits: u32, budget: Option<u32>) -> Option<usize> {
         let Some(budget) = budget else { return Some(self.of(n)) };
         let fit = (n as u128 * u128::from(budget) / u128::from(bits)).min(n as u128) as usize;
@@ -134,20 +134,20 @@ impl Count {
         (k > 0 || n == 0).then_some(k)
     }
 
-    /// The fewest that any budget which carries a message leaves.
+    /// The smallest number of components of a message under any budget.
     fn fewest(self, n: usize, bits: u32) -> usize {
         // The smallest budget that fits one; budgets are whole numbers of bits.
         let smallest = (bits as usize).div_ceil(n.max(1)) as u32;
         self.within(n, bits, Some(smallest)).expect("one fits")
     }
 
-    /// The count at the start of a message, and the rest; `bits` bits a component.
+    /// Reads the count at the start of a message with `bits` bits per component; also returns the bytes after it.
     fn read(self, bytes: &[u8], n: usize, bits: u32) -> Result<(usize, &[u8])> {
         let Some((head, rest)) = bytes.split_at_checked(HEAD) else { return Err(malformed("too short for a count")) };
         let k = u32::from_le_bytes(head.try_into().expect("four bytes")) as usize;
         let (fewest, most) = (self.fewest(n, bits), self.of(n));
         if !(fewest..=most).contains(&k) {
-            return Err(malformed(format!("{k} of {n} components where {fewest} to {most} were agreed")));
+            return Err(malformed(format!("{k} of {n} components; the settings allow {fewest} to {most}")));
         }
         Ok((k, rest))
     }
@@ -158,7 +158,7 @@ fn write_count(k: usize, out: &mut Vec<u8>) {
     out.extend((k as u32).to_le_bytes());
 }
 
-/// `k` values at the start of `bytes`.
+/// The `k` values at the start of `bytes`.
 fn values(bytes: &[u8], k: usize) -> Result<impl Iterator<Item = f64> + '_> {
     let taken = bytes.get(..8 * k).ok_or_else(|| malformed(format!("{} bytes for {k} values", bytes.len())))?;
     Ok(taken.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().expect("eight bytes"))))
@@ -168,7 +168,7 @@ fn values(bytes: &[u8], k: usize) -> Result<impl Iterator<Item = f64> + '_> {
 #[derive(Debug)]
 struct Largest(Count);
 
-/// The bits of an index below n; 0 when there is no choice.
+/// The number of bits of an index below n; 0 if n is at most 1.
 fn index_bits(n: usize) -> u32 {
     usize::BITS - n.saturating_sub(1).leading_zeros()
 }
@@ -211,7 +211,7 @@ impl Codec for Largest {
             bits::unpack(packed, width, &mut chosen);
         }
         if !chosen.is_sorted_by(|a, b| a < b) || chosen.last().is_some_and(|i| *i >= n as u64) {
-            return Err(malformed(format!("indices that do not increase, or reach {n}")));
+            return Err(malformed(format!("indices that do not increase, or not below {n}")));
         }
         out.fill(0.0);
         chosen.iter().zip(values).for_each(|(i, value)| out[*i as usize] = value);
@@ -228,13 +228,13 @@ impl Codec for Largest {
     }
 }
 
-/// The indices of the `k` components of largest magnitude, increasing; of equal ones the first.
+/// The indices of the `k` components of largest magnitude in increasing order; among equal components the first are chosen.
 fn largest(x: &[f64], k: usize) -> Vec<u64> {
     let n = x.len();
     if k == 0 || k == n {
         return (0..k as u64).collect();
     }
-    // Without their signs, f64 are ordered as their bits are, NaN above all.
+    // Without signs, f64 have the same order as their bits; NaN is the largest.
     let magnitude = |x: &f64| x.to_bits() & (u64::MAX >> 1);
     let mut all: Vec<u64> = x.iter().map(magnitude).collect();
     let (_, &mut least, above) = all.select_nth_unstable(n - k);
@@ -297,13 +297,13 @@ impl Codec for Random {
         self.count.check_dim(d)
     }
     fn check_feedback(&self, d: usize) -> Result<()> {
-        // What is left out of y has E ||y - Q(y)||^2 = (d/k - 1) ||y||^2.
+        // The stored error of y has E ||y - Q(y)||^2 = (d/k - 1) ||y||^2.
         let grows = self.unbiased && 2 * self.count.of(d) <= d;
         require(
             !grows,
             "unbiased",
             true,
-            "false with error feedback: what up to half of the components, scaled up, leave out grows from round to round",
+            "false with error feedback, whose stored error would grow from round to round with at most half of the components",
         )
     }
 }
@@ -311,8 +311,8 @@ impl Codec for Random {
 /// A random set of `k` of the numbers below `n`, as a map of n bits.
 ///
 /// Floyd's algorithm (Bentley and Floyd 1987), on the smaller of the set and its
-/// complement: `min(k, n - k)` draws. No number's probability is off by more than
-/// a part in `2^64 / n`.
+/// complement: `min(k, n - k)` draws. The relative error of a number's probability is
+/// at most `n / 2^64`.
 fn subset(n: usize, k: usize, stream: &mut Stream) -> Vec<u64> {
     let mut map = vec![0u64; n.div_ceil(64)];
     let drawn = k.min(n - k);

@@ -1,12 +1,11 @@
-//! A bit budget (\[T\] eq. 3.26): how many bits a component the link carries this round.
+//! A bit budget (\[T\] eq. 3.26): the number of bits per component that the link carries in an exchange.
 //!
-//! Known to the agent before it encodes. `B_i = floor(B)` bits, or with Rayleigh fading
-//! `B_i = floor(B log2(1 + gamma_i Gamma))`, `gamma_i ~ Exp(1)`. When the budget cannot
-//! carry a message, the agent sends none and knows it.
+//! The budget is `B_i = floor(B)` bits, or with Rayleigh fading `B_i = floor(B log2(1 + gamma_i Gamma))`,
+//! `gamma_i ~ Exp(1)`. The agent knows it before it encodes. If the budget carries no message, the agent sends none.
 
 use serde::{Deserialize, Serialize};
 
-use super::Settings;
+use super::MediumSettings;
 use crate::error::{BadInput, Result, require};
 use crate::random::Stream;
 use crate::uplink::Uplink;
@@ -27,7 +26,7 @@ pub struct BitBudget {
 }
 
 impl BitBudget {
-    /// The bits of one exchange.
+    /// The number of bits per component in one exchange.
     pub fn draw(&self, stream: &mut Stream) -> u32 {
         let bits = match self.fading_snr {
             None => self.bits,
@@ -39,8 +38,10 @@ impl BitBudget {
 }
 
 impl BitBudget {
+    /// Checks that the budget can carry vectors of `d` components with this codec.
+    ///
     /// # Errors
-    /// When it never carries `d` components.
+    /// When it never carries one.
     pub fn carries(&self, codec: &dyn Codec, d: usize) -> Result<()> {
         let most = if self.fading_snr.is_some() { u32::MAX } else { self.bits.floor() as u32 };
         if codec.encoded_len(d, Some(most)).is_some() {
@@ -51,15 +52,15 @@ impl BitBudget {
     }
 }
 
-impl Settings for BitBudget {
+impl MediumSettings for BitBudget {
     fn install(&self, link: &mut Uplink) -> Result<()> {
         require(self.bits > 0.0 && self.bits.is_finite(), "bits", self.bits, "a positive number of bits a component")?;
         require(self.fading_snr.is_none_or(|s| s > 0.0 && s.is_finite()), "fading_snr", self.fading_snr.unwrap_or(0.0), "positive")?;
         if link.budget.is_some() {
             return Err(BadInput::new("", "two bit budgets on one link", "one"));
         }
-        // Of the longest vectors: sparse codecs need the fewest bits a component there. Of the
-        // problem's own, when it is known.
+        // Checked for long vectors, with which sparse codecs need the fewest bits per component. `Uplink::check` checks the
+        // problem's own d.
         self.carries(&*link.codec, 1 << 24)?;
         link.budget = Some(*self);
         Ok(())

@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Settings;
+use super::MediumSettings;
 use crate::error::{BadInput, Result, require};
 use crate::random::Stream;
 use crate::uplink::Uplink;
@@ -20,7 +20,7 @@ use crate::uplink::Uplink;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "law", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Delay {
-    /// Always `rounds`.
+    /// A constant delay of `rounds`.
     Constant {
         /// tau.
         #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
@@ -28,24 +28,24 @@ pub enum Delay {
     },
     /// Uniform on `min..=max`, per agent and round.
     Uniform {
-        /// The least.
+        /// The smallest delay.
         #[serde(default = "one")]
         min: u64,
-        /// The greatest, tau_max.
+        /// The largest delay, tau_max.
         #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
         max: u64,
     },
-    /// Geometric on 0, 1, .. with this mean, cut off at `max`.
+    /// Geometric on 0, 1, .. with this mean, truncated at `max`.
     Geometric {
-        /// The mean, before it is cut off.
+        /// The mean before truncation.
         #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
         mean: f64,
-        /// The greatest; ten times the mean by default.
+        /// The largest delay; ten times the mean by default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
         max: Option<u64>,
     },
-    /// `delays[t]` in round t, measured somewhere; in rounds beyond its end as in its last.
+    /// Measured delays: `delays[t]` in round t, and the last entry in later rounds.
     Trace {
         /// One per round, for all agents or for each.
         delays: Vec<Row>,
@@ -54,21 +54,21 @@ pub enum Delay {
     /// by one each round, from 0 to `length`; uniform on `0..=short` at other times. The
     /// first stall ends the first period.
     Stall {
-        /// Rounds from one stall's end to the next one's.
+        /// The number of rounds from the end of one stall to the end of the next.
         period: u64,
-        /// Rounds that a stall lasts.
+        /// The number of rounds that a stall lasts.
         #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
         length: u64,
-        /// The greatest delay at other times.
+        /// The largest delay at other times.
         #[serde(default)]
         short: u64,
     },
-    /// `rounds` with probability `probability`, else 0: single spikes.
+    /// Single spikes: a delay of `rounds` with probability `probability`, otherwise 0.
     Spikes {
         /// The probability of a spike.
         #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
         probability: f64,
-        /// The delay of one.
+        /// The delay of a spike.
         #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
         rounds: u64,
     },
@@ -98,11 +98,11 @@ impl Row {
     }
 }
 
-/// The longest delay that is accepted: history is kept for it.
+/// The longest delay that is accepted. Past rounds are kept for as long.
 pub const MAX_DELAY: u64 = 1_000_000;
 
 impl Delay {
-    /// The delay of round t for agent `c`, whose stream this is.
+    /// The delay of agent `c` in round t, drawn from the agent's stream.
     pub fn of(&self, t: u64, c: usize, stream: &mut Stream) -> u64 {
         let uniform = |stream: &mut Stream, min: u64, max: u64| min + (stream.uniform() * (max - min + 1) as f64) as u64;
         match self {
@@ -135,7 +135,7 @@ impl Delay {
         }
     }
 
-    /// tau_max: what history must be kept for.
+    /// The longest possible delay tau_max, in rounds.
     pub fn max(&self) -> u64 {
         match self {
             Delay::Constant { rounds } | Delay::Spikes { rounds, .. } => *rounds,
@@ -175,8 +175,10 @@ impl Delay {
         require(self.max() <= MAX_DELAY, key, self.max(), &format!("a delay of at most {MAX_DELAY} rounds"))
     }
 
+    /// Checks that a trace suits this number of agents.
+    ///
     /// # Errors
-    /// When a trace has rows of other lengths than one per agent.
+    /// When a row of a trace has neither one delay nor one per agent.
     pub fn check_agents(&self, agents: usize) -> Result<()> {
         let Delay::Trace { delays } = self else { return Ok(()) };
         let odd = delays.iter().enumerate().find_map(|(t, row)| match row {
@@ -189,8 +191,10 @@ impl Delay {
         })
     }
 
+    /// Checks that a trace is long enough for a run.
+    ///
     /// # Errors
-    /// When a trace ends before the run does.
+    /// When the trace has fewer rounds than the run.
     pub fn check_rounds(&self, rounds: u64) -> Result<()> {
         match self {
             Delay::Trace { delays } if (delays.len() as u64) < rounds => {
@@ -210,7 +214,7 @@ pub enum Before {
     /// The direction at `theta_0` with the first sample (\[T\] eq. 4.7).
     #[default]
     First,
-    /// Nothing arrives: theta stays where it is (\[T\] eq. 5.8).
+    /// Nothing arrives, and theta does not change (\[T\] eq. 5.8).
     Nothing,
 }
 
@@ -218,7 +222,7 @@ pub enum Before {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pull {
-    /// What rounds before there is an answer so old bring.
+    /// What the server uses in the first rounds, which have no answer as old as the delay.
     #[serde(default)]
     pub before: Before,
     /// The law.
@@ -237,7 +241,7 @@ fn only_one(link: &Uplink) -> Result<()> {
     if free { link.per_agent("a delay") } else { Err(BadInput::new("", "two delays on one link", "one delay or late")) }
 }
 
-impl Settings for Pull {
+impl MediumSettings for Pull {
     fn install(&self, link: &mut Uplink) -> Result<()> {
         self.delay.check()?;
         only_one(link)?;
@@ -254,7 +258,7 @@ impl Settings for Pull {
     }
 }
 
-impl Settings for Late {
+impl MediumSettings for Late {
     fn install(&self, link: &mut Uplink) -> Result<()> {
         self.0.check()?;
         only_one(link)?;

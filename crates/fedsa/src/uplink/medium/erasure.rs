@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Medium, Settings};
+use super::{Medium, MediumSettings};
 use crate::error::{Result, require};
 use crate::random::Stream;
 use crate::uplink::Uplink;
@@ -26,7 +26,7 @@ impl Medium for Erasure {
     }
 }
 
-impl Settings for Erasure {
+impl MediumSettings for Erasure {
     fn install(&self, link: &mut Uplink) -> Result<()> {
         require((0.0..=1.0).contains(&self.success), "success", self.success, "a probability, in [0, 1]")?;
         link.push(Box::new(*self), "erasure")

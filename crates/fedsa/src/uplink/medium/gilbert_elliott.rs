@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Medium, Settings};
+use super::{Medium, MediumSettings};
 use crate::error::{Result, require};
 use crate::random::Stream;
 use crate::uplink::Uplink;
@@ -59,14 +59,15 @@ impl Medium for GilbertElliott {
         memory[0] = u64::from(bad);
         f64::from(stream.uniform() < if bad { self.success_bad } else { self.success_good })
     }
-    /// Losses are independent only where the channel forgets its state at once, or where its state means nothing.
+    /// Losses are independent only if successive states of the channel are independent, or both states have the same probability
+    /// of success.
     fn gain_moments(&self) -> Option<(f64, f64)> {
         let forgets = self.to_bad + self.to_good == 1.0 || self.success_good == self.success_bad;
         forgets.then(|| (self.success(), self.success()))
     }
 }
 
-impl Settings for GilbertElliott {
+impl MediumSettings for GilbertElliott {
     fn install(&self, link: &mut Uplink) -> Result<()> {
         let all =
             [("to_bad", self.to_bad), ("to_good", self.to_good), ("success_good", self.success_good), ("success_bad", self.success_bad)];

@@ -43,7 +43,7 @@ pub trait Medium: std::fmt::Debug + Send + Sync {
 }
 
 /// The settings of one kind of medium.
-pub trait Settings: erased_serde::Serialize {
+pub trait MediumSettings: erased_serde::Serialize {
     /// Adds the medium to a link, after the media that are there.
     ///
     /// # Errors
@@ -51,10 +51,10 @@ pub trait Settings: erased_serde::Serialize {
     fn install(&self, link: &mut Uplink) -> Result<()>;
 }
 
-erased_serde::serialize_trait_object!(Settings);
+erased_serde::serialize_trait_object!(MediumSettings);
 
 /// The kinds of media, by the name that `kind` gives.
-pub const KINDS: &[Kind<dyn Settings>] = &[
+pub const KINDS: &[Kind<dyn MediumSettings>] = &[
     kind!("erasure", "a message arrives with some probability", erasure::Erasure),
     kind!("gilbert-elliott", "losses in bursts", gilbert_elliott::GilbertElliott),
     kind!("over-the-air", "analogue sum with fading and receiver noise", over_the_air::OverTheAir),

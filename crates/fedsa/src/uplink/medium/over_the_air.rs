@@ -5,12 +5,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Medium, Settings};
+use super::{Medium, MediumSettings};
 use crate::error::{Result, require};
 use crate::random::Stream;
 use crate::uplink::Uplink;
 
-/// Analogue messages that add up on their way.
+/// Analogue messages, of which the receiver gets the sum.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -128,7 +128,7 @@ impl Medium for OverTheAir {
     }
 }
 
-impl Settings for OverTheAir {
+impl MediumSettings for OverTheAir {
     fn install(&self, link: &mut Uplink) -> Result<()> {
         let positive = |x: f64| x > 0.0 && x.is_finite();
         let (key, x, ok, accepted) = match self.gain {
