@@ -236,7 +236,7 @@ fn run_state(cell: &Cell, field: &dyn Field, saved: bool, copied: bool) -> f64 {
     let letter = 8.0 * d + 64.0;
     let mail = link.late.as_ref().map_or(0.0, |late| participants * letter * mean_delay(late).min(cell.run.rounds as f64));
     let lasting = vectors(agents * kept, d)
-        + 8.0 * agents * (words + link.media_len() as f64 + link.feedback_len(d as usize) as f64 + table * d)
+        + 8.0 * agents * (words + link.media_len() as f64 + link.feedback_len(d as usize, one.protocol.exchanges.len()) as f64 + table * d)
         + history
         + models
         + mail

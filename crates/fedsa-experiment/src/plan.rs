@@ -488,7 +488,7 @@ fn check_link(field: &dyn Field, method: &MethodSpec, uplink: &Uplink) -> Result
     let link = uplink.facts();
     let setting = fedsa::methods::Setting { seed: 0, weights: field.weights(), start: vec![0.0; field.dim()], link };
     let (client, protocol) = (method.settings.client(&setting), method.settings.protocol(&setting));
-    fedsa::methods::check_link(&client, &protocol, &link).map_err(|e| BadInput { key: String::new(), ..e })
+    fedsa::methods::check_link(&client, &protocol, uplink, field.dim()).map_err(|e| BadInput { key: String::new(), ..e })
 }
 
 /// A start that depends on the problem alone.

@@ -53,6 +53,8 @@ pub enum Part {
     Correction = 11,
     /// Bytes that a method packed itself.
     Packed = 12,
+    /// Instead of an answer: the agent's numbers are no longer finite; no numbers.
+    Diverged = 13,
 }
 
 /// The unit in which the ledger counts a part, in addition to its bits.
@@ -69,7 +71,7 @@ pub enum Unit {
 }
 
 impl Part {
-    const ALL: [Part; 12] = [
+    const ALL: [Part; 13] = [
         Part::Model,
         Part::Direction,
         Part::Operator,
@@ -82,6 +84,7 @@ impl Part {
         Part::Step,
         Part::Correction,
         Part::Packed,
+        Part::Diverged,
     ];
 
     /// The unit in which the ledger counts the part.
@@ -90,7 +93,7 @@ impl Part {
             Part::Model | Part::Direction | Part::Operator | Part::Control | Part::Gradient | Part::Step => Unit::Vector,
             Part::Losses => Unit::Scalars,
             Part::Hessian | Part::Correction => Unit::Matrix,
-            Part::Included | Part::Behind | Part::Packed => Unit::Nothing,
+            Part::Included | Part::Behind | Part::Packed | Part::Diverged => Unit::Nothing,
         }
     }
 

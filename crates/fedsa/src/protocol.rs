@@ -168,30 +168,47 @@ impl Protocol {
             _ => return Err(refused(format!("exchange {}", down.exchange), "an exchange of this method")),
         };
         let (all, rest) = down.parts.split_at(wanted.len().min(down.parts.len()));
-        check(all, wanted)?;
+        check_shape(all, wanted)?;
+        check_finite(all)?;
         let is_own =
             |(part, body): &(Part, Body)| own.iter().any(|want| want.0 == *part && want.1.fits(body.len()) && is_form(*part, body));
         let are_own = rest.iter().enumerate().all(|(i, it)| is_own(it) && rest[..i].iter().all(|(part, _)| *part != it.0));
         if are_own { check_finite(rest) } else { Err(refused(parts_text(rest), &format!("besides at most {}", wants_text(own)))) }
     }
 
-    /// Checks that these are the parts of an answer to an exchange.
+    /// Checks that these are the parts of an answer to an exchange, with finite numbers.
     ///
     /// # Errors
-    /// When there are other parts; says which parts would be accepted.
+    /// When there are other parts or numbers; says which parts would be accepted.
     pub fn check_answer(&self, exchange: u8, parts: &[(Part, Body)]) -> Result<()> {
+        self.check_answer_shape(exchange, parts)?;
+        check_finite(parts)
+    }
+
+    /// As [`Protocol::check_answer`], whatever the numbers are.
+    pub(crate) fn check_answer_shape(&self, exchange: u8, parts: &[(Part, Body)]) -> Result<()> {
         let wanted: Vec<(Part, Len)> = self.wanted(exchange).iter().map(|want| (want.part, want.len)).collect();
-        check(parts, &wanted)
+        check_shape(parts, &wanted)
+    }
+
+    /// The answer to an exchange of an agent whose numbers are no longer finite: NaN in every number that is wanted.
+    pub(crate) fn diverged_answer(&self, exchange: u8) -> Vec<(Part, Body)> {
+        let nan = |want: &Want| match want.part {
+            Part::Correction => Body::Sparse { len: want.len.largest() as u32, index: vec![0], value: vec![f64::NAN] },
+            Part::Packed => Body::Packed(Vec::new()),
+            _ => Body::Numbers(vec![f64::NAN; want.len.largest()]),
+        };
+        self.wanted(exchange).iter().map(|want| (want.part, nan(want))).collect()
     }
 }
 
 /// Checks that parts are the wanted parts, in their order.
-fn check(parts: &[(Part, Body)], wanted: &[(Part, Len)]) -> Result<()> {
+fn check_shape(parts: &[(Part, Body)], wanted: &[(Part, Len)]) -> Result<()> {
     let fits = |((part, body), (want, len)): (&(Part, Body), &(Part, Len))| part == want && len.fits(body.len()) && is_form(*part, body);
     if parts.len() != wanted.len() || !parts.iter().zip(wanted).all(fits) {
         return Err(refused(parts_text(parts), &wants_text(wanted)));
     }
-    check_finite(parts)
+    Ok(())
 }
 
 /// Whether this part is sent in the form of this body.
@@ -201,6 +218,11 @@ fn is_form(part: Part, body: &Body) -> bool {
         Body::Sparse { .. } => part == Part::Correction,
         Body::Packed(_) => part == Part::Packed,
     }
+}
+
+/// Whether all numbers are finite.
+pub(crate) fn are_finite(parts: &[(Part, Body)]) -> bool {
+    parts.iter().all(|(_, body)| body.not_finite().is_none())
 }
 
 fn check_finite(parts: &[(Part, Body)]) -> Result<()> {

@@ -153,6 +153,56 @@ fn newton_is_at_the_root_of_quadratics_after_one_round() {
     }
 }
 
+/// Over a downlink that rounds, Newton's method steps from the model and along the step that agents decoded.
+#[test]
+fn newton_steps_along_what_agents_decoded() {
+    let uplink = Uplink { downlink: common::link(r#"{"kind": "quantised", "bits": 3}"#, false, &[]).unwrap().codec, ..Uplink::default() };
+    for (name, problem) in common::objectives(3) {
+        let field = field(&*problem, Law::Mean);
+        let objective = field.facts().objective().unwrap();
+        let loss = |theta: &[f64]| (0..3).map(|c| field.weights()[c] * objective.loss(c, theta)).sum::<f64>();
+        let method = method("newton", "{}");
+        let mut engine = run(&*field, &*method, &uplink, 5);
+        let before = loss(engine.theta());
+        engine.step();
+        // The first model, 0, is sent exactly. The mean of squares decreases along any direction that is nearly the step.
+        let after = loss(engine.theta());
+        assert!(after < before, "{name}: {after} after {before}");
+        let mut halves = common::Halves::new(&*field, &*method, &uplink, 5).unwrap();
+        halves.round();
+        for _ in 0..20 {
+            engine.step();
+            halves.round();
+            assert_eq!(bits(halves.server.theta()), bits(engine.theta()), "{name}");
+        }
+        // Quantisation errors are a share of the largest component: the model settles within that share.
+        let root = field.root().unwrap();
+        let share = common::distance(engine.theta(), root) / common::distance(&vec![0.0; root.len()], root);
+        assert!(share < 0.5, "{name}: {share}");
+    }
+}
+
+/// What lanes cannot send, and what error feedback cannot add up, is refused when a run is built.
+#[test]
+fn links_are_checked_against_what_methods_send() {
+    use fedsa::methods::{Half, Setting, check_link};
+    use fedsa::protocol::{Give, Len, Protocol, Want};
+    let uplink = common::link(r#"{"kind": "quantised", "bits": 3}"#, true, &[]).unwrap();
+    let setting = Setting { seed: 0, weights: &[1.0], start: vec![0.0; 4], link: uplink.facts() };
+    let client = method("fedlsa", r#"{"step_size": 0.1, "local_steps": 1}"#).client(&setting);
+    let ok = Protocol::directions(4, Give::Sum);
+    assert!(check_link(&client, &ok, &uplink, 4).is_ok());
+    let mut two = ok.clone();
+    two.exchanges[0].wants.push(Want { part: fedsa::message::Part::Losses, len: Len::Exactly(1), give: Give::Sum });
+    let e = check_link(&client, &two, &uplink, 4).unwrap_err().to_string();
+    assert!(e.contains("in lanes"), "{e}");
+    let alone = method("newton", "{}").client(&setting);
+    assert!(matches!(alone, Half::Each(_)) && check_link(&alone, &two, &uplink, 4).is_ok());
+    two.exchanges[0].wants[0].len = Len::Exactly(5);
+    let e = check_link(&alone, &two, &uplink, 4).unwrap_err().to_string();
+    assert!(e.contains("error feedback adds up vectors of d = 4"), "{e}");
+}
+
 #[test]
 fn a_method_that_needs_an_objective_says_so() {
     let (uplink, newton) = (Uplink::default(), method("newton", "{}"));

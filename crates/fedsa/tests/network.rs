@@ -459,6 +459,44 @@ fn a_federation_that_diverges_says_so() {
     assert!(halves.server.rounds() < 20);
 }
 
+#[test]
+fn the_settings_of_a_federation_are_checked() {
+    let federation = |weights: &[f64], start: &[f64]| {
+        let method: Arc<dyn MethodSettings> = method("fedlsa", r#"{"step_size": 0.1, "local_steps": 1}"#).into();
+        Federation::new(method, &*EXACT, weights.to_vec(), SEED, start.to_vec()).err()
+    };
+    assert!(federation(&[0.5, 0.5], &[0.0]).is_none());
+    for (weights, start, key) in [
+        (&[][..], &[0.0][..], "weights"),
+        (&[0.5, 0.6], &[0.0], "weights"),
+        (&[1.5, -0.5], &[0.0], "weights"),
+        (&[1.0], &[], "start"),
+        (&[1.0], &[f64::NAN], "start"),
+    ] {
+        assert_eq!(federation(weights, start).unwrap().key, key, "{weights:?} {start:?}");
+    }
+}
+
+/// Agents whose numbers overflow within a leg say so, all of them or one: the federation stops in the round in which the
+/// engine stops.
+#[test]
+fn a_federation_whose_agents_overflow_stops_where_the_engine_stops() {
+    let stiff = |slopes: [f64; 3]| common::linear(&slopes.map(|a| ([[a]], [1.0])));
+    for (slopes, what) in [([5.0; 3], "all agents"), ([0.5, 5.0, 0.5], "one agent")] {
+        let field = common::field(&stiff(slopes), Law::Mean);
+        for kind in ["fedlsa", "scafflsa", "fedhsa"] {
+            let method = method(kind, r#"{"step_size": 1.0, "local_steps": 2000}"#);
+            let mut run = common::run(&*field, &*method, &EXACT, SEED);
+            run.step();
+            assert_eq!(run.status(), fedsa::round::Status::Diverged { round: 1 }, "{kind}, {what}");
+            let mut halves = common::Halves::new(&*field, &*method, &EXACT, SEED).unwrap();
+            halves.round();
+            assert_eq!(halves.server.status(), run.status(), "{kind}, {what}");
+            assert_eq!(halves.server.open(), Todo::RoundOver);
+        }
+    }
+}
+
 /// Step sizes that change: what an agent missed it cannot work out from the next model, and is told.
 #[test]
 fn controls_sum_to_zero_where_step_sizes_change() {

@@ -38,6 +38,8 @@ pub struct At<'a> {
     pub agent: usize,
     /// The round.
     pub round: u64,
+    /// The exchange within the round.
+    pub exchange: u8,
     /// The number of bits that the agent's link carries in this exchange; `None` if there is no limit.
     pub bits: Option<u64>,
     seed: u64,
@@ -48,10 +50,10 @@ pub struct At<'a> {
 }
 
 impl<'a> At<'a> {
-    /// Agent `agent` of the federation in round `round`. Its data are at place `place` in `objective`, and its link carries
+    /// Agent `agent` of the federation in an exchange of round `round`. Its data are at place `place` in `objective`, and its link carries
     /// `bits` bits.
-    pub fn new(objective: &'a dyn Objective, place: usize, agent: usize, seed: u64, round: u64, bits: Option<u64>) -> Self {
-        Self { agent, round, bits, seed, objective, place, calls: Cell::default() }
+    pub fn new(objective: &'a dyn Objective, place: usize, agent: usize, seed: u64, round: u64, exchange: u8, bits: Option<u64>) -> Self {
+        Self { agent, round, exchange, bits, seed, objective, place, calls: Cell::default() }
     }
 
     /// The loss `f_c(theta)`; theta has d components.
@@ -78,9 +80,9 @@ impl<'a> At<'a> {
         self.objective.hessian_vector(self.place, theta, v, out);
     }
 
-    /// The agent's random stream of this round for a purpose.
+    /// The agent's random stream of this exchange for a purpose.
     pub fn stream(&self, purpose: Purpose) -> Stream {
-        Key::new(self.seed, purpose, self.round).stream(self.agent)
+        Key::new(self.seed, purpose, 256 * self.round + u64::from(self.exchange)).stream(self.agent)
     }
 
     /// The calls of the objective so far.

@@ -14,12 +14,12 @@ pub mod scafflsa_random;
 
 use crate::error::{BadInput, Result, require};
 use crate::local::{Agent, Client};
-use crate::protocol::{Give, Protocol};
+use crate::protocol::{Give, Len, Protocol};
 use crate::registry::{Kind, kind};
 use crate::schedule::{LocalSteps, StepSize, Steps};
 use crate::server::average::Tell;
 use crate::server::{Average, Participation, Server};
-use crate::uplink::LinkFacts;
+use crate::uplink::{LinkFacts, Uplink};
 use control_rule::ControlRule;
 
 /// The two halves of a method and the protocol between them, for one run.
@@ -54,8 +54,20 @@ impl Setting<'_> {
 ///
 /// # Errors
 /// When the method needs something that its link does not deliver, with the reason.
-pub fn check_link(client: &Half, protocol: &Protocol, link: &LinkFacts) -> Result<()> {
+pub fn check_link(client: &Half, protocol: &Protocol, uplink: &Uplink, d: usize) -> Result<()> {
     protocol.check()?;
+    let link = uplink.facts();
+    let wants = || protocol.exchanges.iter().flat_map(|exchange| &exchange.wants);
+    if let Half::Lanes(_) = client
+        && !protocol.exchanges.iter().all(|exchange| exchange.wants.len() == 1 && exchange.wants[0].len == Len::Exactly(d))
+    {
+        let what = "agents that work side by side in lanes, and an exchange that wants other than one vector of d components";
+        return Err(BadInput::new("protocol", what, "agents that compute alone (Half::Each)"));
+    }
+    if let Some(want) = wants().find(|want| uplink.error_feedback && want.part.may_be_encoded() && want.len != Len::Exactly(d)) {
+        let what = format!("error feedback adds up vectors of d = {d} components, and the method sends {:?} of another length", want.part);
+        return Err(BadInput::new("uplink.error_feedback", what, "false"));
+    }
     let refused = |what: &str, help: &str| Err(BadInput::new("uplink", what, help));
     if protocol.wants_each_anywhere() && link.is_sum_only {
         return refused(

@@ -86,7 +86,6 @@ impl MethodSettings for Newton {
             trials: self.trials(),
             decrease: self.decrease,
             hessians: vec![Vec::new(); setting.agents()],
-            step: None,
         })
     }
 

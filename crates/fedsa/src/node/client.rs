@@ -9,7 +9,7 @@ use crate::local::{Agent, At, Batch, Client, ControlCopies, Last, Memory, Outbox
 use crate::message::{Body, Envelope, MAX_ROUNDS, Message, Part, TELL, Writer};
 use crate::methods::Half;
 use crate::problem::Field;
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, are_finite};
 use crate::random::ALL;
 use crate::round::{Held, check_objective};
 use crate::uplink::Uplink;
@@ -110,7 +110,7 @@ impl<'a> ClientNode<'a> {
             Half::Each(make) => Working::Each(make(agent)),
         };
         let (uplink, seed, digest) = (federation.uplink.clone(), federation.seed, federation.digest);
-        let feedback = vec![0.0; uplink.feedback_len(d)];
+        let feedback = vec![0.0; uplink.feedback_len(d, protocol.exchanges.len())];
         Ok(Self { field, uplink, half, protocol, digest, agent, place, seed, feedback, log: Log::default() })
     }
 
@@ -145,7 +145,7 @@ impl<'a> ClientNode<'a> {
             Step::Behind if down.exchange == TELL => {
                 return Err(refused("a mean for which the control variate is too old", "a question with the control variate"));
             }
-            Step::Behind => Some(self.behind(&down)),
+            Step::Behind => Some(instead(Part::Behind, &down, &self.envelope())),
             Step::With(last) => {
                 let answer = self.follow(&envelope, &down, control, last)?;
                 if down.exchange != TELL {
@@ -193,13 +193,6 @@ impl<'a> ClientNode<'a> {
         }
     }
 
-    /// The answer that the agent's control variate is older than the question assumes.
-    fn behind(&self, down: &Message) -> Vec<u8> {
-        let parts = vec![(Part::Behind, Body::Numbers(Vec::new()))];
-        let message = Message { round: down.round, exchange: down.exchange, parts };
-        message.encode(&self.envelope(), &*self.uplink.codec, &mut crate::random::Stream::default())
-    }
-
     /// Processes an accepted message, and returns the bytes of the answer, if there is one.
     fn follow(&mut self, envelope: &Envelope, down: &Message, control: Option<Vec<f64>>, last: Option<Last>) -> Result<Option<Vec<u8>>> {
         if control.is_some() {
@@ -209,7 +202,8 @@ impl<'a> ClientNode<'a> {
         }
         let d = self.field.dim();
         let at = place(self.seed, down.round, down.exchange, self.agent);
-        let mut writer = Writer::new(down.round, down.exchange, &self.envelope());
+        let envelope = self.envelope();
+        let mut writer = Writer::new(down.round, down.exchange, &envelope);
         let Self { field, uplink, half, seed, feedback, log, .. } = self;
         match half {
             Working::Lanes { client, memory, lanes, outbox } => {
@@ -231,6 +225,9 @@ impl<'a> ClientNode<'a> {
                 client.answer(&mut batch, down, outbox);
                 let Some((part, x)) = outbox.sent(0) else { return Ok(None) };
                 let parts = [(part, Body::Numbers(x.to_vec()))];
+                if !are_finite(&parts) {
+                    return Ok(Some(instead(Part::Diverged, down, &envelope)));
+                }
                 let read = uplink.seal(at, &parts, feedback, &mut writer);
                 if uplink.alters() {
                     let zero = vec![0.0; d];
@@ -241,12 +238,15 @@ impl<'a> ClientNode<'a> {
             }
             Working::Each(agent) => {
                 let objective = field.facts().objective().expect("checked when the node was built");
-                let here = At::new(objective, self.place, self.agent, *seed, down.round, uplink.allowance(at, d));
+                let here = At::new(objective, self.place, self.agent, *seed, down.round, down.exchange, uplink.allowance(at, d));
                 if down.exchange == TELL {
                     agent.told(&here, down);
                     return Ok(None);
                 }
                 let parts = agent.answer(&here, down)?;
+                if !are_finite(&parts) {
+                    return Ok(Some(instead(Part::Diverged, down, &envelope)));
+                }
                 let read = uplink.seal(at, &parts, feedback, &mut writer);
                 if uplink.alters() {
                     agent.sent(read.as_deref());
@@ -345,6 +345,13 @@ impl<'a> ClientNode<'a> {
         (self.feedback, self.log) = (feedback, log);
         Ok(())
     }
+}
+
+/// The bytes of an answer that is a part without numbers, instead of what is wanted.
+fn instead(part: Part, down: &Message, envelope: &Envelope) -> Vec<u8> {
+    let mut writer = Writer::new(down.round, down.exchange, envelope);
+    writer.body(part, &Body::Numbers(Vec::new()));
+    writer.finish()
 }
 
 /// Sets an agent's memory to the control of the round whose model is `theta`.

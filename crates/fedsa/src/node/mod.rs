@@ -32,6 +32,7 @@ pub use client::ClientNode;
 pub use server::{Progress, ServerNode, Todo};
 
 use crate::error::{BadInput, Result, require};
+use crate::linalg::norm_sq;
 use crate::methods::{Half, MethodSettings, Setting, check_link};
 use crate::protocol::{Protocol, refused};
 use crate::random::{Key, Purpose};
@@ -46,6 +47,8 @@ pub struct Federation<'a> {
     weights: Vec<f64>,
     seed: u64,
     start: Vec<f64>,
+    /// `||theta*||`, or 0.
+    root: f64,
     digest: u64,
 }
 
@@ -69,6 +72,7 @@ impl<'a> Federation<'a> {
         require(are_weights, "weights", "a weight that is not positive", "positive numbers")?;
         let sum: f64 = weights.iter().sum();
         require((sum - 1.0).abs() <= 1e-9, "weights", format!("a sum of {sum}"), "weights that sum to 1")?;
+        require(!start.is_empty(), "start", "[]", "one component or more")?;
         require(start.iter().all(|x| x.is_finite()), "start", "a number that is not finite", "finite numbers")?;
         if uplink.delay.is_some() {
             let what = "only the in-process engine can compute at old models, because no real federation has them";
@@ -77,7 +81,14 @@ impl<'a> Federation<'a> {
         settings.check(weights.len())?;
         uplink.check(weights.len(), start.len())?;
         let digest = digest(&format!("{settings:?} {uplink:?} {weights:?} {seed} {start:?}", settings = &*settings, uplink = &*uplink));
-        Ok(Self { settings, uplink, weights, seed, start, digest })
+        Ok(Self { settings, uplink, weights, seed, start, root: 0.0, digest })
+    }
+
+    /// Says where the root is, d components. A server has diverged when its iterate is far from everything it knows: without
+    /// the root it knows `theta_0` only ([`crate::round::DIVERGED`]).
+    #[must_use]
+    pub fn with_root(self, root: &[f64]) -> Self {
+        Self { root: norm_sq(root).sqrt(), ..self }
     }
 
     /// The hash of all settings. Messages contain it, and a node refuses messages of another federation.
@@ -96,7 +107,7 @@ impl<'a> Federation<'a> {
     fn client(&self) -> Result<(Half, Protocol)> {
         let setting = self.setting();
         let (client, protocol) = (self.settings.client(&setting), self.settings.protocol(&setting));
-        check_link(&client, &protocol, &setting.link)?;
+        check_link(&client, &protocol, &self.uplink, self.start.len())?;
         Ok((client, protocol))
     }
 }
@@ -107,7 +118,7 @@ fn digest(text: &str) -> u64 {
 }
 
 /// The version of the layout of saved nodes, their first field.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 /// The error about bytes that are not a saved node of this federation and kind.
 fn foreign() -> BadInput {

@@ -10,9 +10,9 @@ use crate::linalg::norm_sq;
 use crate::local::Client;
 use crate::message::{Body, Envelope, MAX_ROUNDS, Message, Part};
 use crate::methods::Half;
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, are_finite};
 use crate::random::{ALL, Purpose};
-use crate::round::server_end::{ServerEnd, asked_weight};
+use crate::round::server_end::{ServerEnd, asked_weight, check_answer};
 use crate::round::{Held, Status, has_diverged};
 use crate::server::{Ask, Letter, Next, Server};
 use crate::uplink::Uplink;
@@ -60,8 +60,8 @@ pub struct ServerNode<'a> {
     weights: Vec<f64>,
     seed: u64,
     digest: u64,
-    /// `||theta_0||`.
-    start: f64,
+    /// The larger one of `||theta_0||` and `||theta*||`.
+    scale: f64,
     state: State,
 }
 
@@ -70,8 +70,8 @@ pub struct ServerNode<'a> {
 struct State {
     /// The number of rounds opened so far.
     opened: u64,
-    /// The exchange under way, or the last one.
-    exchange: u8,
+    /// The question under way, or the last one, as agents decode it.
+    down: Message,
     /// What the caller has to do now.
     todo: Todo,
     /// The answers so far, one entry for each agent that was asked.
@@ -157,10 +157,10 @@ impl<'a> ServerNode<'a> {
             Some(_) => Copies { xi: vec![0.0; n * d], seen: vec![0; n], standing: vec![Standing::InStep; n], counted: vec![0; n] },
         };
         let end = ServerEnd::new(&uplink, seed, n);
-        let norm = norm_sq(&start).sqrt();
+        let scale = norm_sq(&start).sqrt().max(federation.root);
         let state = State {
             opened: 0,
-            exchange: 0,
+            down: Message { round: 0, exchange: 0, parts: Vec::new() },
             todo: Todo::RoundOver,
             answers: Vec::new(),
             checksums: Vec::new(),
@@ -169,7 +169,7 @@ impl<'a> ServerNode<'a> {
             controls,
             end,
         };
-        Ok(Self { uplink, protocol, server, client, weights, seed, digest, start: norm, state })
+        Ok(Self { uplink, protocol, server, client, weights, seed, digest, scale, state })
     }
 
     /// `theta_t`.
@@ -239,7 +239,8 @@ impl<'a> ServerNode<'a> {
                 }
             }
         }
-        self.state.exchange = ask.down.exchange;
+        self.state.down = ask.down.clone();
+        self.uplink.tell(self.seed, &mut self.state.down);
         self.state.answers = vec![None; to.len()];
         self.state.checksums = vec![0; if self.client.is_some() { to.len() } else { 0 }];
         self.state.todo = Todo::Ask { to, bytes };
@@ -280,7 +281,7 @@ impl<'a> ServerNode<'a> {
 
     /// Decodes and checks an answer to the present question.
     fn answer(&self, agent: usize, bytes: &[u8]) -> Result<Answer> {
-        let (round, exchange) = (self.state.opened.wrapping_sub(1), self.state.exchange);
+        let (round, exchange) = (self.state.opened.wrapping_sub(1), self.state.down.exchange);
         let Todo::Ask { to, .. } = &self.state.todo else {
             return Err(refused("an answer while no question is open", "answers to an open question"));
         };
@@ -302,11 +303,14 @@ impl<'a> ServerNode<'a> {
         if front.parts > self.protocol.most_parts() {
             return Err(refused(format!("an answer of {} parts", front.parts), "the parts of this method"));
         }
-        let Message { parts, .. } = front.message(&*self.uplink.codec, self.protocol.longest(), codec_stream(self.seed, agent))?;
-        let is_behind = self.client.is_some() && matches!(parts[..], [(Part::Behind, _)]);
-        if !is_behind {
-            self.protocol.check_answer(exchange, &parts)?;
-            self.server.accepts(exchange, &parts)?;
+        let Message { mut parts, .. } = front.message(&*self.uplink.codec, self.protocol.longest(), codec_stream(self.seed, agent))?;
+        match parts[..] {
+            [(Part::Behind, _)] if self.client.is_some() => {}
+            [(Part::Diverged, _)] => parts = self.protocol.diverged_answer(exchange),
+            _ => {
+                self.protocol.check_answer(exchange, &parts)?;
+                self.server.accepts(exchange, &parts)?;
+            }
         }
         Ok(Answer { at, seen: envelope.seen, parts })
     }
@@ -345,7 +349,7 @@ impl<'a> ServerNode<'a> {
                 }
                 Ok(())
             }
-            Some(taken) if *taken == parts => Ok(()),
+            Some(taken) if *taken == parts || !(are_finite(taken) || are_finite(&parts)) => Ok(()),
             Some(_) => Err(refused(format!("a second answer of agent {agent}"), "one answer from each agent")),
         }
     }
@@ -358,11 +362,15 @@ impl<'a> ServerNode<'a> {
             return self.state.todo.clone();
         }
         let Todo::Ask { to, .. } = std::mem::replace(&mut self.state.todo, Todo::RoundOver) else { unreachable!("an open exchange") };
-        let at = place(self.seed, self.state.opened - 1, self.state.exchange, ALL);
+        let at = place(self.seed, self.state.opened - 1, self.state.down.exchange, ALL);
         let answers = std::mem::take(&mut self.state.answers);
         let wanted = self.protocol.wanted(at.exchange);
         let arrivals = self.state.end.take(&self.uplink, at, wanted, &self.weights, &to, answers);
-        let next = arrivals.with(at, asked_weight(&self.weights, &to), |got| self.server.receive(got));
+        let next = arrivals.with(&self.state.down, asked_weight(&self.weights, &to), |got| self.server.receive(got));
+        if !arrivals.are_finite() {
+            self.state.status = Status::Diverged { round: self.state.opened };
+            return Todo::RoundOver;
+        }
         let todo = match next {
             Next::Ask(ask) => return self.ask(&ask),
             Next::Done { tell: None } => {
@@ -378,7 +386,7 @@ impl<'a> ServerNode<'a> {
                 Todo::Tell { to: told, bytes }
             }
         };
-        if has_diverged(self.server.theta(), self.start) {
+        if has_diverged(self.server.theta(), self.scale) {
             self.state.status = Status::Diverged { round: self.state.opened };
         }
         self.state.todo = todo.clone();
@@ -440,12 +448,12 @@ impl<'a> ServerNode<'a> {
         let is_open = matches!(state.todo, Todo::Ask { .. });
         let fits = match &state.todo {
             Todo::Ask { to, bytes } => {
-                let is_answer = |parts: &Vec<(Part, Body)>| self.protocol.check_answer(state.exchange, parts).is_ok();
                 let checksums = if self.client.is_some() { to.len() } else { 0 };
                 are_agents(to, bytes)
                     && state.answers.len() == to.len()
-                    && state.answers.iter().flatten().all(is_answer)
                     && state.checksums.len() == checksums
+                    && Some(state.down.round) == state.opened.checked_sub(1)
+                    && self.protocol.check_down(&state.down).is_ok()
             }
             Todo::Tell { to, bytes } => are_agents(to, bytes) && state.answers.is_empty(),
             Todo::RoundOver => state.answers.is_empty(),
@@ -453,12 +461,18 @@ impl<'a> ServerNode<'a> {
         let latest = self.uplink.late.as_ref().map(|late| late.max());
         let next = state.opened.saturating_sub(u64::from(is_open));
         let is_mail = state.end.mail.is_of(next, state.opened, latest, n, &self.protocol);
-        let is_at = self.protocol.exchange(state.exchange).is_some() && (state.opened > 0 || !is_open) && state.opened <= MAX_ROUNDS;
+        let is_at = self.protocol.exchange(state.down.exchange).is_some() && (state.opened > 0 || !is_open) && state.opened <= MAX_ROUNDS;
         let is_ours = rest.is_empty() && (layout, digest) == (LAYOUT, self.digest) && lens(&state) == lens(&self.state);
         if !(is_ours && fits && is_mail && is_at) {
             return Err(foreign());
         }
+        let before = self.server.state();
         self.server.restore(server, state.opened).map_err(|_| foreign())?;
+        let mut answers = state.answers.iter().flatten();
+        if !answers.all(|parts| check_answer(&self.protocol, &*self.server, state.down.exchange, parts).is_ok()) {
+            self.server.restore(before, self.state.opened).expect("its own state");
+            return Err(foreign());
+        }
         self.state = state;
         Ok(())
     }

@@ -1,11 +1,14 @@
 //! Exchanges with agents that compute alone; agents compute in parallel.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use rayon::prelude::*;
 
-use super::server_end::asked_weight;
-use super::{Run, Working};
+use super::server_end::{asked_weight, check_answer};
+use super::{Run, Status, Working};
 use crate::local::At;
 use crate::message::{Body, Envelope, Message, Part, Writer};
+use crate::protocol::are_finite;
 use crate::random::ALL;
 use crate::record::Sent;
 use crate::server::{Ask, Next};
@@ -16,7 +19,9 @@ type Answer = (Option<Vec<(Part, Body)>>, Sent);
 
 impl Run<'_> {
     /// Asks the participants, passes their answers over the link, and gives the answers that arrive to the server half.
-    pub(super) fn exchange_with_each(&mut self, ask: &Ask) -> Next {
+    ///
+    /// An agent that finds `stop` set does not answer: the round is then abandoned.
+    pub(super) fn exchange_with_each(&mut self, ask: &Ask, stop: Option<&AtomicBool>) -> Next {
         let (d, seed) = (self.field.dim(), self.seed);
         let Run { field, uplink, client: Working::Each(agents), protocol, server, everyone, state, .. } = self else {
             unreachable!("called with agents that compute alone")
@@ -24,7 +29,7 @@ impl Run<'_> {
         let at = Place { seed, round: ask.down.round, exchange: ask.down.exchange, agent: ALL };
         let asked = ask.to.as_deref().unwrap_or(everyone);
         let objective = field.facts().objective().expect("checked when the run was built");
-        let width = uplink.feedback_len(d);
+        let width = uplink.feedback_len(d, protocol.exchanges.len());
         let mut feedback: Vec<&mut [f64]> = state.link.feedback.chunks_mut(width.max(1)).collect();
         feedback.resize_with(agents.len(), || &mut []);
         let taking: Vec<_> =
@@ -32,12 +37,20 @@ impl Run<'_> {
         let answers: Vec<Answer> = taking
             .into_par_iter()
             .map(|(i, (c, (agent, feedback)))| {
+                if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                    return (None, Sent::default());
+                }
                 let at = Place { agent: c, ..at };
-                let here = At::new(objective, c, c, seed, at.round, uplink.allowance(at, d));
+                let here = At::new(objective, c, c, seed, at.round, at.exchange, uplink.allowance(at, d));
                 let answer = agent.answer(&here, &ask.to_recipient(i));
                 let mut sent = Sent { calls: here.calls(), ..Sent::default() };
                 // If an agent cannot answer, its answer is missing.
-                let Ok(parts) = answer else { return (None, sent) };
+                let Some(parts) = answer.ok().filter(|parts| protocol.check_answer_shape(at.exchange, parts).is_ok()) else {
+                    return (None, sent);
+                };
+                if !are_finite(&parts) {
+                    return (Some(protocol.diverged_answer(at.exchange)), sent);
+                }
                 if !uplink.alters() {
                     let message = Message { round: at.round, exchange: at.exchange, parts };
                     sent.message(message.encoded_len(&*uplink.codec), &message.parts);
@@ -56,12 +69,17 @@ impl Run<'_> {
         let mut counted = Sent::default();
         for (parts, sent) in answers {
             counted = counted.and(sent);
-            given.push(parts.filter(|parts| protocol.check_answer(at.exchange, parts).is_ok()));
+            given.push(parts.filter(|parts| check_answer(protocol, &**server, at.exchange, parts).is_ok()));
         }
         state.ledger.up(&counted);
         let weights = field.weights();
         let arrivals = state.link.server_end.take(uplink, at, protocol.wanted(at.exchange), weights, asked, given);
-        arrivals.with(at, asked_weight(weights, asked), |got| server.receive(got))
+        let next = arrivals.with(&ask.down, asked_weight(weights, asked), |got| server.receive(got));
+        if arrivals.are_finite() {
+            return next;
+        }
+        state.status = Status::Diverged { round: at.round + 1 };
+        Next::Done { tell: None }
     }
 
     /// Sends participants that compute alone a message that they do not answer.
@@ -71,7 +89,7 @@ impl Run<'_> {
         };
         let objective = field.facts().objective().expect("checked when the run was built");
         for (i, c) in tell.to.as_deref().unwrap_or(everyone).iter().enumerate() {
-            let here = At::new(objective, *c, *c, *seed, tell.down.round, None);
+            let here = At::new(objective, *c, *c, *seed, tell.down.round, tell.down.exchange, None);
             agents[*c].told(&here, &tell.to_recipient(i));
             state.ledger.calls.add(here.calls());
         }

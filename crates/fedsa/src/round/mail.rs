@@ -88,7 +88,7 @@ impl Mail {
         let fits = |((exchange, due), letter): ((u8, u64), &Letter)| {
             let asked = letter.answers;
             let in_time = asked < rounds && asked <= due && latest.is_some_and(|latest| due - t <= latest && due - asked <= latest);
-            in_time && letter.agent < agents && protocol.check_answer(exchange, &letter.parts).is_ok()
+            in_time && letter.agent < agents && protocol.check_answer_shape(exchange, &letter.parts).is_ok()
         };
         let mut letters = self.letters.iter().flat_map(|(key, letters)| letters.iter().map(|letter| (*key, letter)));
         self.letters.keys().all(|(_, due)| *due >= t) && letters.all(fits)

@@ -169,7 +169,7 @@ struct Scratch {
 }
 
 /// The version of the layout of saved runs, their first field.
-const LAYOUT: u32 = 2;
+const LAYOUT: u32 = 3;
 
 /// Serialised form of [`State`] and the server's state.
 #[derive(Serialize, Deserialize)]
@@ -222,7 +222,7 @@ impl<'a> Run<'a> {
         let setting = Setting { seed, weights: field.weights(), start: start.clone(), link: uplink.facts() };
         check_objective(settings, &*field)?;
         let Method { client, server, protocol } = settings.build(&setting);
-        check_link(&client, &protocol, &setting.link)?;
+        check_link(&client, &protocol, &uplink, d)?;
         let client = match client {
             Half::Lanes(client) => Working::Lanes(client),
             Half::Each(make) => Working::Each((0..agents).map(make).collect()),
@@ -234,7 +234,7 @@ impl<'a> Run<'a> {
             chains.chunks_mut(chain_len).enumerate().for_each(|(c, chain)| field.start_chain(c, &mut key.stream(c), chain));
         }
         let link = LinkState {
-            feedback: vec![0.0; agents * uplink.feedback_len(d)],
+            feedback: vec![0.0; agents * uplink.feedback_len(d, protocol.exchanges.len())],
             history: History::default(),
             server_end: ServerEnd::new(&uplink, seed, agents),
         };
@@ -368,7 +368,7 @@ impl<'a> Run<'a> {
         self.send_down(&mut ask);
         match &self.client {
             Working::Lanes(_) => self.exchange_in_lanes(&ask, stop),
-            Working::Each(_) => self.exchange_with_each(&ask),
+            Working::Each(_) => self.exchange_with_each(&ask, stop),
         }
     }
 
@@ -407,7 +407,7 @@ impl<'a> Run<'a> {
             strides: Strides {
                 memory: stride(&**client, d),
                 chains: field.chain_len(),
-                feedback: uplink.feedback_len(d),
+                feedback: uplink.feedback_len(d, protocol.exchanges.len()),
                 channel: uplink.media_len(),
             },
             shares,
@@ -434,13 +434,13 @@ impl<'a> Run<'a> {
             };
             let letters = participants.iter().zip(&*fates).zip(inbox.chunks(d)).map(letter).collect();
             let arrivals = link.server_end.arrive(uplink, at, protocol.wanted(exchange), weights, participants, letters);
-            return arrivals.with(at, asked, |got| server.receive(got));
+            return arrivals.with(&ask.down, asked, |got| server.receive(got));
         }
         pairwise(blocks, d);
         uplink.receive(at, &mut [&mut blocks[..d]], n, asked);
         let arrived: Vec<bool> = fates.iter().map(|fate| fate.gain != 0.0).collect();
         let sums = [(part, &blocks[..d])];
-        server.receive(&Received { round: t, exchange, sums: &sums, asked, arrived: &arrived, letters: &[] })
+        server.receive(&Received { round: t, exchange, down: &ask.down, sums: &sums, asked, arrived: &arrived, letters: &[] })
     }
 
     /// Sends the participants a message that they do not answer.

@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::mail::Mail;
-use crate::message::{Body, Part};
-use crate::protocol::{Give, Want};
+use crate::error::Result;
+use crate::message::{Body, Message, Part};
+use crate::protocol::{Give, Protocol, Want, are_finite};
 use crate::random::{ALL, Key, Purpose};
-use crate::server::{Letter, Received};
+use crate::server::{Letter, Received, Server};
 use crate::sums::sum;
 use crate::uplink::{Place, Uplink};
 
@@ -98,13 +99,28 @@ impl ServerEnd {
 }
 
 impl Arrivals {
-    /// Calls `see` with the arrivals as a server half gets them; `asked` is the weight of the agents that were asked.
-    pub fn with<R>(&self, at: Place, asked: f64, see: impl FnOnce(&Received<'_>) -> R) -> R {
-        let sums: Vec<(Part, &[f64])> = self.sums.iter().map(|(part, x)| (*part, &x[..])).collect();
-        let (round, exchange) = (at.round, at.exchange);
-        let letters = if self.wants_each { &self.letters[..] } else { &[] };
-        see(&Received { round, exchange, sums: &sums, asked, arrived: &self.arrived, letters })
+    /// Whether all numbers are finite.
+    pub fn are_finite(&self) -> bool {
+        self.letters.iter().all(|letter| are_finite(&letter.parts))
     }
+
+    /// Calls `see` with the arrivals as a server half gets them; `down` is the message that was answered, as agents decoded
+    /// it, and `asked` is the weight of the agents that were asked.
+    pub fn with<R>(&self, down: &Message, asked: f64, see: impl FnOnce(&Received<'_>) -> R) -> R {
+        let sums: Vec<(Part, &[f64])> = self.sums.iter().map(|(part, x)| (*part, &x[..])).collect();
+        let (round, exchange) = (down.round, down.exchange);
+        let letters = if self.wants_each { &self.letters[..] } else { &[] };
+        see(&Received { round, exchange, down, sums: &sums, asked, arrived: &self.arrived, letters })
+    }
+}
+
+/// Checks that an agent may have sent these parts as its answer to an exchange, whatever the numbers are.
+///
+/// # Errors
+/// When it has other parts, or the server rule cannot read them.
+pub(crate) fn check_answer(protocol: &Protocol, server: &dyn Server, exchange: u8, parts: &[(Part, Body)]) -> Result<()> {
+    protocol.check_answer_shape(exchange, parts)?;
+    server.accepts(exchange, parts)
 }
 
 /// The sum of the weights of the agents that were asked.

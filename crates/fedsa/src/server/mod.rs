@@ -63,6 +63,8 @@ pub struct Received<'a> {
     pub round: u64,
     /// The exchange within the round.
     pub exchange: u8,
+    /// The message that was answered, as agents decoded it: the downlink's codec may have altered it.
+    pub down: &'a Message,
     /// `sum p_c x_c` over the answers that arrived, for each part of which a sum is enough; summed in the order of
     /// [`crate::sums`].
     pub sums: &'a [(Part, &'a [f64])],

@@ -24,8 +24,6 @@ pub struct NewtonServer {
     pub decrease: f64,
     /// The last Hessian of each agent as a lower triangle, d (d + 1) / 2 numbers; empty before the first.
     pub hessians: Vec<Vec<f64>>,
-    /// The round's step p, d numbers, once it is known.
-    pub step: Option<Vec<f64>>,
 }
 
 impl NewtonServer {
@@ -65,7 +63,6 @@ impl NewtonServer {
 
 impl Server for NewtonServer {
     fn open(&mut self, t: u64) -> Ask {
-        self.step = None;
         Ask { to: None, down: Message::one(t, 0, Part::Model, self.theta.clone()), own: None }
     }
 
@@ -74,21 +71,20 @@ impl Server for NewtonServer {
             for letter in got.letters {
                 self.hessians[letter.agent] = letter.part(Part::Hessian).to_vec();
             }
+            // Where the downlink alters models, gradients are those at the model that agents decoded.
+            self.theta = got.down.part(Part::Model).to_vec();
             let g = got.mean(Part::Gradient);
             let Some(p) = self.direction(&g) else { return Next::Done { tell: None } };
-            self.step = Some(p.clone());
             return Next::Ask(Ask { to: None, down: Message::one(got.round, 1, Part::Step, p), own: None });
         }
         // theta_{t+1} = theta_t + s p with the first s for which f(theta_t + s p) <= f(theta_t) + decrease s p^T grad f(theta_t).
         // The means of losses and slopes are over the same agents.
         let losses = got.mean(Part::Losses);
         let slope = losses[self.trials.len()];
-        if let Some(p) = self.step.take() {
-            // If no answer arrived, losses and slope are zero, and no step is accepted.
-            let is_enough = |(s, loss): &(&f64, &f64)| slope < 0.0 && **loss <= losses[0] + self.decrease * **s * slope;
-            if let Some((s, _)) = self.trials.iter().zip(&losses).skip(1).find(is_enough) {
-                self.theta.iter_mut().zip(&p).for_each(|(x, p)| *x = s.mul_add(*p, *x));
-            }
+        // If no answer arrived, losses and slope are zero, and no step is accepted.
+        let is_enough = |(s, loss): &(&f64, &f64)| slope < 0.0 && **loss <= losses[0] + self.decrease * **s * slope;
+        if let Some((s, _)) = self.trials.iter().zip(&losses).skip(1).find(is_enough) {
+            self.theta.iter_mut().zip(got.down.part(Part::Step)).for_each(|(x, p)| *x = s.mul_add(*p, *x));
         }
         Next::Done { tell: None }
     }
@@ -98,26 +94,17 @@ impl Server for NewtonServer {
     }
 
     fn state(&self) -> Vec<Vec<f64>> {
-        [self.theta.clone(), self.step.clone().unwrap_or_default()].into_iter().chain(self.hessians.iter().cloned()).collect()
+        std::iter::once(&self.theta).chain(&self.hessians).cloned().collect()
     }
 
     fn restore(&mut self, mut state: Vec<Vec<f64>>, _: u64) -> Result<()> {
         let d = self.theta.len();
         let theta = restored_theta(&mut state, d)?;
-        if state.len() != 1 + self.weights.len() {
+        let fits = state.iter().all(|lower| lower.is_empty() || lower.len() == d * (d + 1) / 2);
+        if !fits || state.len() != self.weights.len() {
             return Err(foreign_state());
         }
-        let hessians = state.split_off(1);
-        let fits = hessians.iter().all(|lower| lower.is_empty() || lower.len() == d * (d + 1) / 2);
-        let step = match &state[0][..] {
-            [] => None,
-            p if p.len() == d => Some(p.to_vec()),
-            _ => return Err(foreign_state()),
-        };
-        if !fits {
-            return Err(foreign_state());
-        }
-        (self.theta, self.step, self.hessians) = (theta, step, hessians);
+        (self.theta, self.hessians) = (theta, state);
         Ok(())
     }
 }

@@ -129,9 +129,9 @@ impl Uplink {
         delays.into_iter().flatten().try_for_each(|delay| delay.check_agents(agents)).map_err(|e| e.inside("uplink.media"))
     }
 
-    /// The number of numbers that error feedback keeps per agent: one vector for each of two exchanges.
-    pub fn feedback_len(&self, d: usize) -> usize {
-        if self.error_feedback { 2 * d } else { 0 }
+    /// The number of numbers that error feedback keeps per agent: a vector of d components for each exchange of a round.
+    pub fn feedback_len(&self, d: usize, exchanges: usize) -> usize {
+        if self.error_feedback { exchanges * d } else { 0 }
     }
 
     /// The number of words that the media remember per agent.
@@ -159,7 +159,7 @@ impl Uplink {
         let carries = self.codec.encoded_len(x.len(), budget).is_some();
         let left = match feedback {
             [] => &mut [][..],
-            both => &mut both[usize::from(at.exchange.min(1)) * x.len()..][..x.len()],
+            all => &mut all[usize::from(at.exchange) * x.len()..][..x.len()],
         };
         left.iter_mut().zip(x).for_each(|(left, x)| *left += x);
         if !carries {
@@ -236,8 +236,7 @@ impl Uplink {
                 }
                 Body::Numbers(x) if part.may_be_encoded() => {
                     let (mut payload, mut decoded) = (Vec::new(), vec![0.0; x.len()]);
-                    let feedback = if feedback.len() == 2 * x.len() { &mut *feedback } else { &mut [] };
-                    if !self.encode(at, x, feedback, &mut payload, &mut decoded) {
+                    if !self.encode(at, x, &mut *feedback, &mut payload, &mut decoded) {
                         return None;
                     }
                     writer.part(*part, self.codec.tag(), x.len()).extend(payload);

@@ -99,6 +99,7 @@ impl<'a> Halves<'a> {
     /// At the start of a run from zero.
     pub fn new(field: &'a dyn Field, method: &'a dyn MethodSettings, uplink: &'a Uplink, seed: u64) -> Result<Self> {
         let federation = Federation::new(method, uplink, field.weights().to_vec(), seed, vec![0.0; field.dim()])?;
+        let federation = federation.with_root(field.root().unwrap_or(&[]));
         let nodes = (0..field.agents()).map(|c| ClientNode::new(&federation, field, c, c)).collect::<Result<_>>()?;
         Ok(Self { nodes, server: ServerNode::new(&federation)?, ledger: Ledger::default() })
     }

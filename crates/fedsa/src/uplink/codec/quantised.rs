@@ -95,7 +95,6 @@ const FINE: u32 = 52;
 const TWO52: f64 = (1u64 << 52) as f64;
 
 /// The uniform quantiser.
-#[derive(Debug)]
 struct Quantiser {
     settings: Quantised,
     isa: Isa,
@@ -110,6 +109,13 @@ impl Quantiser {
     /// The bits of a component under a budget.
     fn bits(&self, budget: Option<u32>) -> u32 {
         budget.map_or(self.settings.bits, |budget| budget.min(self.settings.bits))
+    }
+}
+
+/// The settings alone: the text enters the hash that all ends of a federation share, whatever their processors are.
+impl std::fmt::Debug for Quantiser {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.settings.fmt(f)
     }
 }
 
@@ -339,6 +345,13 @@ mod tests {
         codec.encode(x, None, &mut open(round), &mut bytes);
         assert_eq!(codec.decode(&bytes, &mut open(round), &mut back).unwrap(), bytes.len());
         (bytes, back)
+    }
+
+    #[test]
+    fn the_text_of_a_quantiser_is_its_settings() {
+        let text = |isa| format!("{:?}", Quantiser::new(Quantised { bits: 4, rounding: Rounding::Nearest }, isa));
+        assert!(Isa::available().into_iter().all(|isa| text(isa) == text(Isa::Portable)));
+        assert!(text(Isa::Portable).contains("bits: 4"));
     }
 
     #[test]
