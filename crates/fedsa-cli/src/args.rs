@@ -74,7 +74,7 @@ pub struct Common {
     pub quiet: bool,
     /// How progress is shown; auto: a bar on a terminal, lines elsewhere
     #[arg(long, value_enum, value_name = "HOW", default_value_t)]
-    pub progress: Progress,
+    pub progress: ProgressMode,
     /// Seconds between checkpoints of a run
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds, allow_negative_numbers = true)]
     pub checkpoint_every: f64,
@@ -82,7 +82,7 @@ pub struct Common {
 
 /// How progress is shown.
 #[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Progress {
+pub enum ProgressMode {
     /// A bar on a terminal, lines elsewhere
     #[default]
     Auto,

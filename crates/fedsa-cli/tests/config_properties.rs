@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use fedsa::kernel::Isa;
-use fedsa_cli::error::Shown;
+use fedsa_cli::error::ShownFailure;
 use fedsa_data::find::Places;
 use fedsa_experiment::config::{Document, Experiment};
 use fedsa_experiment::error::Failure;
@@ -81,7 +81,7 @@ fn assert_helpful(failure: &Failure) {
         assert!(!failure.what.contains(word) && !help.contains(word), "{failure:?}");
     }
     // The excerpt can be printed: places lie within the text, at boundaries of characters.
-    let _ = format!("{:?}", miette::Report::new(Shown::from(failure.clone())));
+    let _ = format!("{:?}", miette::Report::new(ShownFailure::from(failure.clone())));
 }
 
 /// A plan, or a message with help.

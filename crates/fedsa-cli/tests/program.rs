@@ -2,7 +2,7 @@
 
 mod common;
 
-use fedsa_data::trace::{self, Column};
+use fedsa_data::trace::{self, TraceColumn};
 use fedsa_data::{npz, trace::Trace};
 use fedsa_experiment::bundled::ALL;
 use serde_json::Value;
@@ -15,21 +15,21 @@ fn table(folder: &Folder, out: &str) -> Trace {
 
 fn counts(table: &Trace, name: &str) -> Vec<i64> {
     match table.column(name) {
-        Some(Column::I64(v)) => v.clone(),
+        Some(TraceColumn::I64(v)) => v.clone(),
         other => panic!("{name}: {other:?}"),
     }
 }
 
 fn names(table: &Trace, name: &str) -> Vec<String> {
     match table.column(name) {
-        Some(Column::Str(v)) => v.clone(),
+        Some(TraceColumn::Str(v)) => v.clone(),
         other => panic!("{name}: {other:?}"),
     }
 }
 
 fn numbers(table: &Trace, name: &str) -> Vec<Option<f64>> {
     match table.column(name) {
-        Some(Column::OptF64(v)) => v.clone(),
+        Some(TraceColumn::OptF64(v)) => v.clone(),
         other => panic!("{name}: {other:?}"),
     }
 }

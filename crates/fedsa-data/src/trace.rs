@@ -24,7 +24,7 @@ const GROUP: usize = 1 << 20;
 
 /// The values of a column, one per row.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Column {
+pub enum TraceColumn {
     /// Text; few different ones are stored once each.
     Str(Vec<String>),
     /// Text, or nothing.
@@ -37,7 +37,7 @@ pub enum Column {
     OptF64(Vec<Option<f64>>),
 }
 
-impl Column {
+impl TraceColumn {
     /// The number of rows.
     pub fn len(&self) -> usize {
         match self {
@@ -58,7 +58,7 @@ impl Column {
 /// Named columns of equal length.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Trace {
-    columns: Vec<(String, Column)>,
+    columns: Vec<(String, TraceColumn)>,
 }
 
 impl Trace {
@@ -66,7 +66,7 @@ impl Trace {
     ///
     /// # Errors
     /// When two have the same name or different numbers of rows.
-    pub fn new(columns: Vec<(String, Column)>) -> Result<Self> {
+    pub fn new(columns: Vec<(String, TraceColumn)>) -> Result<Self> {
         for (i, (name, column)) in columns.iter().enumerate() {
             let (first, rows) = (&columns[0].0, columns[0].1.len());
             if column.len() != rows {
@@ -81,12 +81,12 @@ impl Trace {
     }
 
     /// The columns in order.
-    pub fn columns(&self) -> &[(String, Column)] {
+    pub fn columns(&self) -> &[(String, TraceColumn)] {
         &self.columns
     }
 
     /// The column called `name`, if there is one.
-    pub fn column(&self, name: &str) -> Option<&Column> {
+    pub fn column(&self, name: &str) -> Option<&TraceColumn> {
         self.columns.iter().find(|(other, _)| other == name).map(|(_, column)| column)
     }
 
@@ -116,7 +116,7 @@ fn encode(table: &Trace) -> Result<Vec<u8>, ParquetError> {
         .set_created_by(concat!("fedsa version ", env!("CARGO_PKG_VERSION")).into())
         .set_key_value_metadata(Some(vec![KeyValue::new(VERSION.0.into(), VERSION.1.to_string())]));
     for (name, column) in &table.columns {
-        if matches!(column, Column::Str(_) | Column::OptStr(_)) {
+        if matches!(column, TraceColumn::Str(_) | TraceColumn::OptStr(_)) {
             properties = properties.set_column_dictionary_enabled(ColumnPath::new(vec![name.clone()]), true);
         }
     }
@@ -132,36 +132,40 @@ fn encode(table: &Trace) -> Result<Vec<u8>, ParquetError> {
     writer.into_inner()
 }
 
-fn field(name: &str, column: &Column) -> Result<Type, ParquetError> {
+fn field(name: &str, column: &TraceColumn) -> Result<Type, ParquetError> {
     let (physical, converted, repetition) = match column {
-        Column::Str(_) => (Physical::BYTE_ARRAY, ConvertedType::UTF8, Repetition::REQUIRED),
-        Column::OptStr(_) => (Physical::BYTE_ARRAY, ConvertedType::UTF8, Repetition::OPTIONAL),
-        Column::I64(_) => (Physical::INT64, ConvertedType::NONE, Repetition::REQUIRED),
-        Column::F64(_) => (Physical::DOUBLE, ConvertedType::NONE, Repetition::REQUIRED),
-        Column::OptF64(_) => (Physical::DOUBLE, ConvertedType::NONE, Repetition::OPTIONAL),
+        TraceColumn::Str(_) => (Physical::BYTE_ARRAY, ConvertedType::UTF8, Repetition::REQUIRED),
+        TraceColumn::OptStr(_) => (Physical::BYTE_ARRAY, ConvertedType::UTF8, Repetition::OPTIONAL),
+        TraceColumn::I64(_) => (Physical::INT64, ConvertedType::NONE, Repetition::REQUIRED),
+        TraceColumn::F64(_) => (Physical::DOUBLE, ConvertedType::NONE, Repetition::REQUIRED),
+        TraceColumn::OptF64(_) => (Physical::DOUBLE, ConvertedType::NONE, Repetition::OPTIONAL),
     };
     Type::primitive_type_builder(name, physical).with_converted_type(converted).with_repetition(repetition).build()
 }
 
-fn write_column(group: &mut SerializedRowGroupWriter<Vec<u8>>, column: &Column, rows: std::ops::Range<usize>) -> Result<(), ParquetError> {
+fn write_column(
+    group: &mut SerializedRowGroupWriter<Vec<u8>>,
+    column: &TraceColumn,
+    rows: std::ops::Range<usize>,
+) -> Result<(), ParquetError> {
     let mut writer = group.next_column()?.ok_or_else(|| ParquetError::General("the schema lacks a column".into()))?;
     match column {
-        Column::Str(v) => {
+        TraceColumn::Str(v) => {
             let values: Vec<ByteArray> = v[rows].iter().map(|text| text.as_str().into()).collect();
             writer.typed::<ByteArrayType>().write_batch(&values, None, None)?;
         }
-        Column::OptStr(v) => {
+        TraceColumn::OptStr(v) => {
             let levels: Vec<i16> = v[rows.clone()].iter().map(|value| i16::from(value.is_some())).collect();
             let values: Vec<ByteArray> = v[rows].iter().flatten().map(|text| text.as_str().into()).collect();
             writer.typed::<ByteArrayType>().write_batch(&values, Some(&levels), None)?;
         }
-        Column::I64(v) => {
+        TraceColumn::I64(v) => {
             writer.typed::<Int64Type>().write_batch(&v[rows], None, None)?;
         }
-        Column::F64(v) => {
+        TraceColumn::F64(v) => {
             writer.typed::<DoubleType>().write_batch(&v[rows], None, None)?;
         }
-        Column::OptF64(v) => {
+        TraceColumn::OptF64(v) => {
             let levels: Vec<i16> = v[rows.clone()].iter().map(|value| i16::from(value.is_some())).collect();
             let values: Vec<f64> = v[rows].iter().flatten().copied().collect();
             writer.typed::<DoubleType>().write_batch(&values, Some(&levels), None)?;
@@ -197,7 +201,7 @@ pub fn from_bytes(file: Vec<u8>) -> Result<Trace> {
     })
 }
 
-fn read_column(columns: &Columns, i: usize) -> Result<Column> {
+fn read_column(columns: &Columns, i: usize) -> Result<TraceColumn> {
     let descr = columns.describe(i);
     match descr.physical_type() {
         Physical::BYTE_ARRAY if matches!(descr.converted_type(), ConvertedType::UTF8 | ConvertedType::NONE) => {
@@ -213,14 +217,14 @@ fn read_column(columns: &Columns, i: usize) -> Result<Column> {
                     out.push(text(row, present(row, value)?)?);
                     Ok(())
                 })?;
-                return Ok(Column::Str(out));
+                return Ok(TraceColumn::Str(out));
             }
             let mut out: Vec<Option<String>> = columns.room()?;
             columns.each::<ByteArrayType>(i, |row, value| {
                 out.push(value.map(|value| text(row, value)).transpose()?);
                 Ok(())
             })?;
-            Ok(Column::OptStr(out))
+            Ok(TraceColumn::OptStr(out))
         }
         Physical::INT32 | Physical::INT64 => {
             let mut out = columns.room()?;
@@ -229,16 +233,16 @@ fn read_column(columns: &Columns, i: usize) -> Result<Column> {
                 out.push(i64::try_from(value).map_err(large)?);
                 Ok(())
             })?;
-            Ok(Column::I64(out))
+            Ok(TraceColumn::I64(out))
         }
-        Physical::DOUBLE if descr.max_def_level() == 0 => Ok(Column::F64(columns.numbers(i)?)),
+        Physical::DOUBLE if descr.max_def_level() == 0 => Ok(TraceColumn::F64(columns.numbers(i)?)),
         Physical::DOUBLE => {
             let mut out = columns.room()?;
             columns.each::<DoubleType>(i, |_, value| {
                 out.push(value.copied());
                 Ok(())
             })?;
-            Ok(Column::OptF64(out))
+            Ok(TraceColumn::OptF64(out))
         }
         _ => Err(columns.wrong_type(i, "strings, integers or doubles")),
     }
@@ -253,11 +257,11 @@ mod tests {
     fn table(rows: usize, value: impl Fn(usize) -> u64) -> Trace {
         let f = |i| f64::from_bits(value(i));
         Trace::new(vec![
-            ("method".into(), Column::Str((0..rows).map(|i| format!("m{}", value(i) % 3)).collect())),
-            ("round".into(), Column::I64((0..rows).map(|i| value(i).cast_signed()).collect())),
-            ("variant".into(), Column::OptStr((0..rows).map(|i| (value(i) & 1 != 0).then(|| format!("v{}", value(i) % 2))).collect())),
-            ("residual".into(), Column::F64((0..rows).map(f).collect())),
-            ("mse".into(), Column::OptF64((0..rows).map(|i| (value(i) & 3 != 0).then(|| f(i))).collect())),
+            ("method".into(), TraceColumn::Str((0..rows).map(|i| format!("m{}", value(i) % 3)).collect())),
+            ("round".into(), TraceColumn::I64((0..rows).map(|i| value(i).cast_signed()).collect())),
+            ("variant".into(), TraceColumn::OptStr((0..rows).map(|i| (value(i) & 1 != 0).then(|| format!("v{}", value(i) % 2))).collect())),
+            ("residual".into(), TraceColumn::F64((0..rows).map(f).collect())),
+            ("mse".into(), TraceColumn::OptF64((0..rows).map(|i| (value(i) & 3 != 0).then(|| f(i))).collect())),
         ])
         .unwrap()
     }
@@ -269,8 +273,8 @@ mod tests {
             && a.columns.iter().zip(&b.columns).all(|((n, x), (m, y))| {
                 n == m
                     && match (x, y) {
-                        (Column::F64(x), Column::F64(y)) => bits(x) == bits(y),
-                        (Column::OptF64(x), Column::OptF64(y)) => {
+                        (TraceColumn::F64(x), TraceColumn::F64(y)) => bits(x) == bits(y),
+                        (TraceColumn::OptF64(x), TraceColumn::OptF64(y)) => {
                             let bits = |v: &[Option<f64>]| v.iter().map(|v| v.map(f64::to_bits)).collect::<Vec<_>>();
                             bits(x) == bits(y)
                         }
@@ -297,7 +301,7 @@ mod tests {
 
     #[test]
     fn columns_must_fit_together() {
-        let column = |name: &str, n: i64| (name.to_string(), Column::I64((0..n).collect()));
+        let column = |name: &str, n: i64| (name.to_string(), TraceColumn::I64((0..n).collect()));
         assert_eq!(Trace::new(vec![column("a", 2), column("b", 3)]).unwrap_err().to_string(), "b: 3 rows, but `a` has 2");
         assert_eq!(Trace::new(vec![column("a", 2), column("a", 2)]).unwrap_err().to_string(), "a: two columns have this name");
         assert!(to_bytes(&Trace::default()).is_err());
@@ -328,7 +332,7 @@ mod tests {
 
         #[test]
         fn text_is_read_back(text in prop::collection::vec(any::<String>(), 1..20)) {
-            let table = Trace::new(vec![("a.b c".into(), Column::Str(text))]).unwrap();
+            let table = Trace::new(vec![("a.b c".into(), TraceColumn::Str(text))]).unwrap();
             prop_assert_eq!(from_bytes(to_bytes(&table).unwrap()).unwrap(), table);
         }
     }

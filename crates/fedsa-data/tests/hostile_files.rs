@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use fedsa::error::is_control;
 use fedsa::problem::arrays::{Array, Arrays};
-use fedsa_data::trace::{Column, Trace};
+use fedsa_data::trace::{Trace, TraceColumn};
 use fedsa_data::{delays, logs, npz, theta_from_json, trace};
 use parquet::basic::Compression;
 use parquet::data_type::{BoolType, DoubleType, FloatType, Int32Type, Int64Type};
@@ -117,10 +117,10 @@ fn parquet_log(compression: Compression, version: WriterVersion, dictionary: boo
 
 fn trace_file() -> Vec<u8> {
     let table = Trace::new(vec![
-        ("method".into(), Column::Str(["a", "b", "a"].map(String::from).into())),
-        ("round".into(), Column::I64(vec![1, 2, 3])),
-        ("mse".into(), Column::OptF64(vec![None, Some(1.0), Some(2.0)])),
-        ("residual".into(), Column::F64(vec![1.0, 2.0, 3.0])),
+        ("method".into(), TraceColumn::Str(["a", "b", "a"].map(String::from).into())),
+        ("round".into(), TraceColumn::I64(vec![1, 2, 3])),
+        ("mse".into(), TraceColumn::OptF64(vec![None, Some(1.0), Some(2.0)])),
+        ("residual".into(), TraceColumn::F64(vec![1.0, 2.0, 3.0])),
     ]);
     trace::to_bytes(&table.unwrap()).unwrap()
 }
@@ -183,7 +183,8 @@ fn messages_about_hostile_content_are_short_and_printable() {
     let hostile = format!("\u{1b}[31m\r\u{202e}{}", "x".repeat(100_000));
     let mut arrays = Arrays::new();
     (0..1000).for_each(|i| arrays.insert(format!("{i}{:.200}", hostile), Array::scalar(1.0)));
-    let table = Trace::new(vec![(format!("s_{hostile}"), Column::F64(vec![1.0])), (hostile.clone(), Column::F64(vec![1.0]))]).unwrap();
+    let table =
+        Trace::new(vec![(format!("s_{hostile}"), TraceColumn::F64(vec![1.0])), (hostile.clone(), TraceColumn::F64(vec![1.0]))]).unwrap();
     let many_columns = (0..10_000).map(|i| format!("column {i}")).collect::<Vec<_>>().join(",");
     for e in [
         logs::from_csv(hostile.clone().into()).unwrap_err(),
@@ -263,13 +264,13 @@ fn the_sizes_that_pages_claim_are_not_believed() {
     };
     // The first page begins after the four bytes of magic with two numbers,
     // its type and the size that it unpacks to, each after a byte 0x15.
-    let several_pages = Trace::new(vec![("n".into(), Column::I64((0..100_000).map(|i| i * i).collect()))]);
+    let several_pages = Trace::new(vec![("n".into(), TraceColumn::I64((0..100_000).map(|i| i * i).collect()))]);
     let file = trace::to_bytes(&several_pages.unwrap()).unwrap();
     assert_eq!(file[4..7], [0x15, 0x00, 0x15]);
     refused(&with_largest_number(&file, 7), "a page claims to unpack to 2147483647 bytes");
 
     // A page with a dictionary: in its own header (0x4c) the number of entries.
-    let words = Trace::new(vec![("word".into(), Column::Str((0..100_000).map(|i| (i % 7).to_string()).collect()))]);
+    let words = Trace::new(vec![("word".into(), TraceColumn::Str((0..100_000).map(|i| (i % 7).to_string()).collect()))]);
     let file = trace::to_bytes(&words.unwrap()).unwrap();
     assert_eq!(file[4..7], [0x15, 0x04, 0x15]);
     let count = 4 + file[4..].windows(3).position(|bytes| bytes == [0x4c, 0x15, 0x0e]).unwrap() + 2;

@@ -12,7 +12,7 @@ use fedsa::sampling::Law;
 use toml::Value;
 
 use super::memory;
-use super::plan::{Cell, Plan};
+use super::plan::{Plan, PlannedCell};
 
 /// Starting the program, writing files and pictures: seconds.
 const START: f64 = 0.05;
@@ -46,7 +46,7 @@ const DELAYED_ROUND: f64 = 4000.0;
 
 /// Seconds that a plan is expected to take.
 #[derive(Debug, Clone)]
-pub struct Duration {
+pub struct EstimatedTime {
     /// Of each cell, all its seeds, on one core.
     pub cells: Vec<f64>,
     /// Of everything, on the threads there are.
@@ -54,7 +54,7 @@ pub struct Duration {
 }
 
 /// Estimates a plan.
-pub fn duration(plan: &Plan) -> Duration {
+pub fn duration(plan: &Plan) -> EstimatedTime {
     let threads = rayon::current_num_threads() as f64;
     // The settings of each problem, which say what draws its samples.
     let mut settings: HashMap<usize, Option<Arc<Value>>> = HashMap::new();
@@ -71,7 +71,7 @@ pub fn duration(plan: &Plan) -> Duration {
     });
     let longest = longest.fold(0.0, f64::max);
     let setup: f64 = plan.fields.iter().map(|f| setup(&*f.field)).sum::<f64>() / threads.min(plan.fields.len() as f64);
-    Duration { total: START + setup + longest.max(cells.iter().sum::<f64>() / threads) + comparing(plan), cells }
+    EstimatedTime { total: START + setup + longest.max(cells.iter().sum::<f64>() / threads) + comparing(plan), cells }
 }
 
 /// Comparing the results of a plan with exact errors, where checks or the figure ask for them: seconds.
@@ -106,7 +106,7 @@ fn setup(field: &dyn Field) -> f64 {
 }
 
 /// One seed of a cell on one core: seconds.
-fn seed(field: &dyn Field, problem: Option<&Value>, cell: &Cell) -> f64 {
+fn seed(field: &dyn Field, problem: Option<&Value>, cell: &PlannedCell) -> f64 {
     let (shape, d) = (cell.method.settings.shape(), field.dim() as f64);
     let agents = field.agents() as f64;
     let asked = shape.participants.map_or(agents, |m| m as f64);

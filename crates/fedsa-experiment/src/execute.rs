@@ -15,9 +15,9 @@ use fedsa_data::regular;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Cell, Plan};
+use super::plan::{Plan, PlannedCell};
 use super::results::{Recorded, Results, SeedResult};
-use crate::config::schema::Controls;
+use crate::config::schema::ControlsStart;
 use crate::folder::{self, RunFolder};
 
 /// What the runs of a plan report while they are under way. Runs report from several threads.
@@ -35,7 +35,7 @@ pub trait Observer: Sync {
 }
 
 /// How a run of everything is steered from outside.
-pub struct Control<'a> {
+pub struct RunControl<'a> {
     /// Set by Ctrl-C or SIGTERM.
     pub interrupted: &'a AtomicBool,
     /// Where checkpoints go.
@@ -157,7 +157,7 @@ impl Earlier {
     }
 
     /// The checkpoint of a seed of a run with vectors of `d` numbers, if there is one.
-    fn checkpoint(&self, cell: usize, planned: &Cell, seed: u64, d: usize) -> Result<Option<Saved>> {
+    fn checkpoint(&self, cell: usize, planned: &PlannedCell, seed: u64, d: usize) -> Result<Option<Saved>> {
         let Some(path) = self.folder.as_ref().map(|folder| folder::own_path(folder, &checkpoint_name(cell, seed))) else { return Ok(None) };
         let own: Option<Saved> = path.exists().then(|| read_framed(&path)).transpose()?;
         // A run that had ended may have gone on with more rounds; its own file is then the later one.
@@ -182,7 +182,7 @@ impl Earlier {
 
 impl Saved {
     /// Whether a run of `planned.run.rounds` rounds, begun anew, would have come by this state.
-    fn may_go_on(&self, planned: &Cell) -> Result<()> {
+    fn may_go_on(&self, planned: &PlannedCell) -> Result<()> {
         let (had, wanted) = (self.rounds, planned.run.rounds);
         if had == wanted {
             return Ok(());
@@ -222,7 +222,7 @@ impl Saved {
 
     /// Whether the run is over: not so where it did all its rounds and there are more now. A shorter run looks at its
     /// target after its last round too, where a longer one may not.
-    fn is_over(&self, planned: &Cell) -> bool {
+    fn is_over(&self, planned: &PlannedCell) -> bool {
         let is_recorded = planned.grid.binary_search(&self.round).is_ok();
         let is_at_end = self.round >= planned.run.rounds;
         self.end.as_ref().is_some_and(|end| (end.stopped && is_recorded) || end.status != Status::Ok || is_at_end)
@@ -231,7 +231,7 @@ impl Saved {
 
 /// One seed of one cell.
 #[derive(Clone, Copy)]
-struct Job {
+struct SeedJob {
     cell: usize,
     /// Index of the seed in the cell.
     at: usize,
@@ -261,7 +261,7 @@ struct EndedRuns {
 struct Shared<'a> {
     plan: &'a Plan,
     metrics: Vec<Metrics<'a>>,
-    control: &'a Control<'a>,
+    control: &'a RunControl<'a>,
     left: Mutex<Interrupted>,
     ended: Mutex<EndedRuns>,
     /// Whether a checkpoint could not be written; told once.
@@ -272,14 +272,14 @@ struct Shared<'a> {
 ///
 /// # Errors
 /// When a checkpoint cannot be read.
-pub fn execute(plan: &Plan, control: &Control<'_>) -> Result<Executed> {
+pub fn execute(plan: &Plan, control: &RunControl<'_>) -> Result<Executed> {
     let mut jobs = Vec::new();
     let mut slots: Vec<Vec<Option<SeedResult>>> = Vec::new();
     for (cell, planned) in plan.cells.iter().enumerate() {
         let seeds = planned.seeds();
         slots.push(vec![None; seeds.len()]);
         let work = planned.work(plan.field(cell));
-        jobs.extend(seeds.into_iter().enumerate().map(|(at, seed)| Job { cell, at, seed, work }));
+        jobs.extend(seeds.into_iter().enumerate().map(|(at, seed)| SeedJob { cell, at, seed, work }));
     }
     // The longest first, so that the last ones to end are short.
     jobs.sort_by(|a, b| b.work.total_cmp(&a.work));
@@ -340,7 +340,7 @@ pub fn execute(plan: &Plan, control: &Control<'_>) -> Result<Executed> {
 }
 
 /// Writes the states of runs that have ended, where that was not done.
-fn keep_ended(control: &Control<'_>, ended: &mut EndedRuns) -> Result<(), MachineFailure> {
+fn keep_ended(control: &RunControl<'_>, ended: &mut EndedRuns) -> Result<(), MachineFailure> {
     if !ended.is_new {
         return Ok(());
     }
@@ -350,7 +350,7 @@ fn keep_ended(control: &Control<'_>, ended: &mut EndedRuns) -> Result<(), Machin
     Ok(())
 }
 
-fn write_ended(control: &Control<'_>, name: &str, states: &BTreeMap<(usize, u64), Saved>) -> Result<(), MachineFailure> {
+fn write_ended(control: &RunControl<'_>, name: &str, states: &BTreeMap<(usize, u64), Saved>) -> Result<(), MachineFailure> {
     let states: Vec<(usize, &Saved)> = states.iter().map(|((cell, _), saved)| (*cell, saved)).collect();
     write_framed(control.folder, name, &states)
 }
@@ -370,13 +370,13 @@ const UNIT: f64 = 1000.0;
 
 impl Shared<'_> {
     /// Runs one job to its end; `None` when interrupted.
-    fn run(&self, job: &Job) -> Result<Option<SeedResult>> {
-        let Control { interrupted, observer, earlier, every, .. } = *self.control;
+    fn run(&self, job: &SeedJob) -> Result<Option<SeedResult>> {
+        let RunControl { interrupted, observer, earlier, every, .. } = *self.control;
         let (field, cell, metrics) =
             (self.plan.field(job.cell), &self.plan.cells[job.cell], &self.metrics[self.plan.cells[job.cell].field]);
         let start = cell.start.of(job.seed, field.dim());
         let mut run = Run::new(field, &*cell.method.settings, &*cell.uplink, cell.output, job.seed, start)?;
-        if cell.method.controls == Controls::Ideal {
+        if cell.method.controls == ControlsStart::Ideal {
             let ideal: Option<Vec<Vec<f64>>> = (0..field.agents()).map(|c| metrics.ideal_control(c).map(<[f64]>::to_vec)).collect();
             run.set_controls(&ideal.unwrap_or_default());
         }
@@ -477,7 +477,7 @@ impl Shared<'_> {
     }
 
     /// Notes how a run ended, and its state for more rounds.
-    fn end(&self, job: &Job, saved: Saved) -> SeedResult {
+    fn end(&self, job: &SeedJob, saved: Saved) -> SeedResult {
         let End { theta, status, stopped } = saved.end.clone().expect("of a run that has ended");
         let result = SeedResult { seed: job.seed, rows: saved.rows.clone(), theta, status, stopped };
         self.control.observer.ended(job.cell, &result);
@@ -510,19 +510,19 @@ impl Shared<'_> {
     }
 
     /// Writes a checkpoint; whether that worked. The run goes on without.
-    fn save(&self, job: &Job, saved: &Saved) -> bool {
+    fn save(&self, job: &SeedJob, saved: &Saved) -> bool {
         let written = write_framed(self.control.folder, &checkpoint_name(job.cell, job.seed), saved);
         written.map_err(|e| self.could_not_save(&e)).is_ok()
     }
 
     /// Keeps the last completed round of a run that is interrupted.
-    fn keep(&self, job: &Job, saved: &Saved, on_disk: u64) {
+    fn keep(&self, job: &SeedJob, saved: &Saved, on_disk: u64) {
         let on_disk = if self.save(job, saved) { saved.round } else { on_disk };
         self.leave(job, saved.round, on_disk);
     }
 
     /// Notes where an interrupted run stands: after `round` rounds, of which `on_disk` are kept.
-    fn leave(&self, job: &Job, round: u64, on_disk: u64) {
+    fn leave(&self, job: &SeedJob, round: u64, on_disk: u64) {
         let mut left = self.left.lock().expect("no panics under the lock");
         match round {
             0 => left.waiting += 1,

@@ -7,7 +7,7 @@ use fedsa::error::{BadInput, Result};
 use fedsa::record::{self, COUNTS, Ledger, METRICS, Observation, Outcome};
 use fedsa::round::Status;
 use fedsa_data::regular;
-use fedsa_data::trace::{self, Column, Trace};
+use fedsa_data::trace::{self, Trace, TraceColumn};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
@@ -18,7 +18,7 @@ use crate::folder::{self, Holds};
 
 /// The folder of a finished run.
 #[derive(Debug, Clone)]
-pub struct Finished {
+pub struct FinishedRun {
     /// The folder.
     pub path: PathBuf,
     /// `summary.json`.
@@ -29,7 +29,7 @@ pub struct Finished {
 
 /// What can be said of any folder with a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum RunState {
     /// A process is writing to it.
     UnderWay,
     /// It was interrupted.
@@ -39,18 +39,18 @@ pub enum State {
 }
 
 /// The state of the run in a folder; nothing where it holds none.
-pub fn state_of(path: &Path) -> Option<State> {
+pub fn state_of(path: &Path) -> Option<RunState> {
     if folder::is_under_way(path) {
-        return Some(State::UnderWay);
+        return Some(RunState::UnderWay);
     }
     match folder::holds(path) {
-        Holds::Finished => Some(State::Finished),
-        Holds::Unfinished => Some(State::Interrupted),
+        Holds::Finished => Some(RunState::Finished),
+        Holds::Unfinished => Some(RunState::Interrupted),
         Holds::Nothing | Holds::Foreign => None,
     }
 }
 
-impl Finished {
+impl FinishedRun {
     /// The run in a folder.
     ///
     /// # Errors
@@ -59,12 +59,12 @@ impl Finished {
         let name = path.display().to_string();
         let accepted = "the folder of a finished run, such as out/ID";
         match state_of(path) {
-            Some(State::Finished) => {}
-            Some(State::UnderWay) => return Err(BadInput::new(name, "its run is under way", accepted)),
-            Some(State::Interrupted) if path.join("summary.json").exists() => {
+            Some(RunState::Finished) => {}
+            Some(RunState::UnderWay) => return Err(BadInput::new(name, "its run is under way", accepted)),
+            Some(RunState::Interrupted) if path.join("summary.json").exists() => {
                 return Err(BadInput::new(name, "its summary.json is damaged, or was changed after fedsa wrote it", accepted));
             }
-            Some(State::Interrupted) => return Err(BadInput::new(name, "its run was interrupted; --resume continues it", accepted)),
+            Some(RunState::Interrupted) => return Err(BadInput::new(name, "its run was interrupted; --resume continues it", accepted)),
             None if !path.exists() => return Err(BadInput::new(name, "there is no such folder", accepted)),
             None => return Err(BadInput::new(name, "this is not the folder of a run", accepted)),
         }
@@ -155,15 +155,15 @@ fn flatten(value: &Value, key: &str, out: &mut BTreeMap<String, Value>) {
 /// The runs of a trace: for every method and point, its seeds in order.
 fn runs_of(table: &Trace) -> Option<HashMap<(String, String), Vec<SeedResult>>> {
     let text = |name: &str| match table.column(name)? {
-        Column::Str(values) => Some(values),
+        TraceColumn::Str(values) => Some(values),
         _ => None,
     };
     let whole = |name: &str| match table.column(name)? {
-        Column::I64(values) => Some(values),
+        TraceColumn::I64(values) => Some(values),
         _ => None,
     };
     let number = |name: &str| match table.column(name)? {
-        Column::OptF64(values) => Some(values),
+        TraceColumn::OptF64(values) => Some(values),
         _ => None,
     };
     let (methods, points, outcomes, seeds) = (text("method")?, text("point")?, text("outcome")?, whole("seed")?);

@@ -26,7 +26,7 @@ pub mod resolve;
 pub mod results;
 pub mod trace_lines;
 
-pub use execute::{Control, Executed, execute};
-pub use plan::{Cell, Plan};
+pub use execute::{Executed, RunControl, execute};
+pub use plan::{Plan, PlannedCell};
 pub use predict::Predictor;
 pub use results::Results;

@@ -19,7 +19,7 @@ use fedsa_data::machine::{self, bytes_text};
 use toml::Value;
 
 use super::estimate;
-use super::plan::{Cell, Plan};
+use super::plan::{Plan, PlannedCell};
 use super::results::Recorded;
 
 /// What the program takes before it does anything.
@@ -206,7 +206,7 @@ const RESULT: f64 = 8000.0;
 
 /// What one seed of a cell needs: `agents (method + feedback + channel + chain)`, the server's
 /// tables, an exchange's sums and messages, past rounds and late letters.
-fn run_state(cell: &Cell, field: &dyn Field, saved: bool, copied: bool) -> f64 {
+fn run_state(cell: &PlannedCell, field: &dyn Field, saved: bool, copied: bool) -> f64 {
     let (agents, d, words) = (field.agents() as f64, field.dim() as f64, field.chain_len() as f64);
     let link = &cell.uplink;
     let built = |agents: usize| {
@@ -254,7 +254,7 @@ fn run_state(cell: &Cell, field: &dyn Field, saved: bool, copied: bool) -> f64 {
 }
 
 /// The rounds for which something is kept that delays reach back to.
-fn rounds(longest: u64, cell: &Cell) -> f64 {
+fn rounds(longest: u64, cell: &PlannedCell) -> f64 {
     (longest as f64 + 1.0).min(cell.run.rounds as f64)
 }
 

@@ -4,7 +4,7 @@ use fedsa::error::Result;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::record::{self, COUNTS, Count, METRICS, Metric};
 use fedsa::round::Status;
-use fedsa_data::trace::{Column, Trace};
+use fedsa_data::trace::{Trace, TraceColumn};
 use fedsa_data::{npz, trace};
 use serde_json::{Map, Value as Json, json};
 use toml::Value;
@@ -16,7 +16,7 @@ use super::plan::Plan;
 use super::predict::{Predictor, QUANTITIES};
 use super::results::{Estimate, Results, SeedResult};
 use crate::config::Experiment;
-use crate::figure::{About, Format};
+use crate::figure::{Format, Provenance};
 use crate::folder;
 
 /// The version of `summary.json`'s and `theta.npz`'s layout.
@@ -50,7 +50,7 @@ pub fn files(plan: &Plan, results: &Results, summary: &Json, picture: &Picture, 
 /// The files of the picture, in the formats that the experiment's `[figure]` asks for. Each tells the text `config`.
 pub fn pictures(plan: &Plan, picture: &Picture, config: &str) -> Vec<(String, Vec<u8>)> {
     let figure = &plan.experiment.figure;
-    let about = About { id: &plan.experiment.id, config };
+    let about = Provenance { id: &plan.experiment.id, config };
     let file = |format: Format| (format.file_name().to_string(), picture.render(format, &picture::look(figure), &about));
     picture::formats(figure).into_iter().map(file).collect()
 }
@@ -69,7 +69,7 @@ fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
             }
         }
     }
-    let text = |of: &dyn Fn(usize) -> String| Column::Str((0..all.len()).map(of).collect());
+    let text = |of: &dyn Fn(usize) -> String| TraceColumn::Str((0..all.len()).map(of).collect());
     let count = |x: u64| i64::try_from(x).unwrap_or(i64::MAX);
     let mut columns = vec![
         ("method".to_string(), text(&|i| all[i].1.clone())),
@@ -83,11 +83,13 @@ fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
         columns.push((column_name(&name, &all_coordinates), coordinate_column(&values)));
     }
     columns.push(("outcome".to_string(), text(&|i| all[i].3.to_string())));
-    columns.push(("seed".to_string(), Column::I64(all.iter().map(|(.., run, _)| count(run.seed)).collect())));
-    columns.extend(COUNTS.iter().map(|of| (of.name.to_string(), Column::I64(all.iter().map(|(.., row)| count(row.count(of))).collect()))));
+    columns.push(("seed".to_string(), TraceColumn::I64(all.iter().map(|(.., run, _)| count(run.seed)).collect())));
+    columns.extend(
+        COUNTS.iter().map(|of| (of.name.to_string(), TraceColumn::I64(all.iter().map(|(.., row)| count(row.count(of))).collect()))),
+    );
     // After a divergence numbers may not be finite: then there is none.
     let finite = |of: &Metric| all.iter().map(|(.., row)| (of.recorded)(&row.seen).filter(|x| x.is_finite())).collect();
-    columns.extend(METRICS.iter().map(|metric| (metric.name.to_string(), Column::OptF64(finite(metric)))));
+    columns.extend(METRICS.iter().map(|metric| (metric.name.to_string(), TraceColumn::OptF64(finite(metric)))));
     Trace::new(columns)
 }
 
@@ -113,16 +115,16 @@ fn coordinates(plan: &Plan) -> Vec<String> {
 }
 
 /// A coordinate's column: whole numbers or numbers where all of its values are, else text.
-fn coordinate_column(values: &[Option<&Value>]) -> Column {
+fn coordinate_column(values: &[Option<&Value>]) -> TraceColumn {
     let number = |value: &Value| value.as_float().or_else(|| value.as_integer().map(|i| i as f64));
     if let Some(whole) = values.iter().map(|value| value.and_then(Value::as_integer)).collect() {
-        return Column::I64(whole);
+        return TraceColumn::I64(whole);
     }
     if values.iter().flatten().all(|value| number(value).is_some()) {
-        return Column::OptF64(values.iter().map(|value| value.and_then(number)).collect());
+        return TraceColumn::OptF64(values.iter().map(|value| value.and_then(number)).collect());
     }
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
-    Column::OptStr(values.iter().map(|value| value.map(text)).collect())
+    TraceColumn::OptStr(values.iter().map(|value| value.map(text)).collect())
 }
 
 /// The final outputs: for every method (and point, where several) an array (seeds, d), and theta*.

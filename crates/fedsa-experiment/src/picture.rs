@@ -21,7 +21,7 @@ use super::plan::Plan;
 use super::predict::Predictor;
 use super::results::{self, Estimate, Recorded, Results, paid};
 use crate::config::schema::{self, Band, CurveCentre, FigureKind};
-use crate::figure::{About, CellTable, Curve, Figure, Format, Level, Look, Panel, Style, number_text};
+use crate::figure::{CellTable, Chart, Format, Level, Panel, PlottedCurve, Provenance, RenderOptions, Style, number_text};
 
 /// The most panels that are drawn, the most curves or levels in one of them, and the most rows and columns of a table:
 /// what a picture can show. Those that come first are.
@@ -60,14 +60,14 @@ fn metric_text(metric: &str) -> &str {
 /// What is shown: curves, or a table.
 pub enum Picture {
     /// Panels of curves.
-    Chart(Figure),
+    Chart(Chart),
     /// Numbers.
     Table(CellTable),
 }
 
 impl Picture {
     /// The bytes of a file.
-    pub fn render(&self, format: Format, look: &Look, about: &About) -> Vec<u8> {
+    pub fn render(&self, format: Format, look: &RenderOptions, about: &Provenance) -> Vec<u8> {
         match self {
             Picture::Chart(figure) => figure.render(format, look, about),
             Picture::Table(table) => table.render(format, look, about),
@@ -76,13 +76,13 @@ impl Picture {
 }
 
 /// How a `[figure]` table wants its picture drawn.
-pub fn look(figure: &schema::Figure) -> Look {
-    let usual = Look::default();
-    Look { width: figure.width, dpi: figure.dpi.unwrap_or(usual.dpi), theme: figure.theme }
+pub fn look(figure: &schema::FigureSpec) -> RenderOptions {
+    let usual = RenderOptions::default();
+    RenderOptions { width: figure.width, dpi: figure.dpi.unwrap_or(usual.dpi), theme: figure.theme }
 }
 
 /// The files that a `[figure]` table asks for, each once.
-pub fn formats(figure: &schema::Figure) -> Vec<Format> {
+pub fn formats(figure: &schema::FigureSpec) -> Vec<Format> {
     let wanted = figure.formats.as_deref().unwrap_or(&[Format::Svg, Format::Png]);
     Format::ALL.into_iter().filter(|format| wanted.contains(format)).collect()
 }
@@ -146,9 +146,9 @@ fn left_out(shown: usize, all: usize, what: &str) -> Option<String> {
 }
 
 /// A figure without panels, with what the file says of all figures.
-fn empty(plan: &Plan) -> Figure {
+fn empty(plan: &Plan) -> Chart {
     let spec = &plan.experiment.figure;
-    Figure { title: plan.experiment.title.clone(), columns: spec.columns, share_y: spec.share_y, ..Figure::default() }
+    Chart { title: plan.experiment.title.clone(), columns: spec.columns, share_y: spec.share_y, ..Chart::default() }
 }
 
 /// A panel without curves along a coordinate.
@@ -228,10 +228,10 @@ fn is_log(plan: &Plan, axis: &str) -> bool {
 
 /// A line of the given slope on logarithmic axes, a little above the curves, of which it follows those that are about as
 /// steep where there are any.
-fn reference(slope: f64, curves: &[Curve]) -> Option<Curve> {
+fn reference(slope: f64, curves: &[PlottedCurve]) -> Option<PlottedCurve> {
     const AS_STEEP: f64 = 0.35;
     const ABOVE: f64 = 0.18;
-    let logs = |curve: &Curve| -> Vec<(f64, f64)> {
+    let logs = |curve: &PlottedCurve| -> Vec<(f64, f64)> {
         let points = curve.x.iter().zip(&curve.y).filter(|(x, y)| **x > 0.0 && **y > 0.0 && y.is_finite());
         points.map(|(x, y)| (x.log10(), y.log10())).collect()
     };
@@ -247,7 +247,13 @@ fn reference(slope: f64, curves: &[Curve]) -> Option<Curve> {
     let high = followed.iter().map(|(x, _)| *x).max_by(f64::total_cmp)?;
     let x = vec![10f64.powf(low), 10f64.powf(high)];
     let y = vec![10f64.powf(height + slope * low), 10f64.powf(height + slope * high)];
-    Some(Curve { label: format!("slope {}", slope.to_string().replace('-', "−")), x, y, style: Style::Reference, ..Curve::default() })
+    Some(PlottedCurve {
+        label: format!("slope {}", slope.to_string().replace('-', "−")),
+        x,
+        y,
+        style: Style::Reference,
+        ..PlottedCurve::default()
+    })
 }
 
 #[cfg(test)]
@@ -272,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_reference_lies_above_the_curves_that_are_as_steep() {
-        let curve = |y: [f64; 2]| Curve { x: vec![1.0, 100.0], y: y.to_vec(), ..Curve::default() };
+        let curve = |y: [f64; 2]| PlottedCurve { x: vec![1.0, 100.0], y: y.to_vec(), ..PlottedCurve::default() };
         let line = reference(-1.0, &[curve([1.0, 0.01]), curve([2.0, 0.02]), curve([50.0, 50.0])]).unwrap();
         assert_eq!((line.label.as_str(), &line.x[..]), ("slope −1", &[1.0, 100.0][..]));
         assert!(line.y[0] > 2.0 && line.y[0] < 4.0, "{:?}", line.y);

@@ -19,8 +19,8 @@ use toml::{Table, Value};
 
 use super::{memory, resolve};
 use crate::config::link;
-use crate::config::schema::{Centre, Controls, Refused};
-use crate::config::{Experiment, MethodSpec, Point, Reader, RunSpec, Start};
+use crate::config::schema::{Centre, ControlsStart, Refused};
+use crate::config::{Experiment, MethodSpec, Reader, RunSpec, Start, SweepPoint};
 use crate::error::Failure;
 
 /// An experiment ready to run.
@@ -34,7 +34,7 @@ pub struct Plan {
     /// The labels of the methods, in the file's order; the same at every point.
     pub labels: Vec<String>,
     /// The distinct runs without their seeds: cells that come to the same share one.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<PlannedCell>,
     /// The estimated memory of its problems.
     pub memory: memory::Problems,
     /// What paths are relative to.
@@ -52,7 +52,7 @@ pub struct PlannedField {
 /// A sweep point.
 pub struct PlannedPoint {
     /// Its coordinates.
-    pub point: Arc<Point>,
+    pub point: Arc<SweepPoint>,
     /// The index of its problem.
     pub field: usize,
     /// Its `[run]` table.
@@ -62,7 +62,7 @@ pub struct PlannedPoint {
 }
 
 /// A method on a problem with its run settings, for all its seeds.
-pub struct Cell {
+pub struct PlannedCell {
     /// A digest that says what it is but for the number of rounds and the seeds: what checkpoints go by.
     pub identity: String,
     /// The index of its problem.
@@ -252,17 +252,17 @@ impl Plan {
                     let run = shared.run(&digests[*i].run, &reader)?;
                     let of = &fields[field_of[*i]];
                     let identity = hex(&digest(&[&of.fingerprint, &hex(&run.identity), &hex(&digests[*i].methods[*m])]));
-                    Cell::new(&identity, field_of[*i], &*of.field, reader.methods[*m].clone(), run, &shared, *m)
+                    PlannedCell::new(&identity, field_of[*i], &*of.field, reader.methods[*m].clone(), run, &shared, *m)
                 };
                 cells.push(build().map_err(|e| (*i, e))?);
             }
             Ok(cells)
         });
-        let cells: Vec<Result<Vec<Cell>, (usize, BadInput)>> = cells.collect();
+        let cells: Vec<Result<Vec<PlannedCell>, (usize, BadInput)>> = cells.collect();
         let located = |(i, e): (usize, BadInput)| experiment.failure_at(e, &experiment.points[i]);
-        let cells: Vec<Vec<Cell>> = cells.into_iter().map(|cells| cells.map_err(located)).collect::<Result<_, _>>()?;
-        let cells: Vec<Cell> = cells.into_iter().flatten().collect();
-        let point = |(point, (field, own)): (&Arc<Point>, (usize, Vec<usize>))| {
+        let cells: Vec<Vec<PlannedCell>> = cells.into_iter().map(|cells| cells.map_err(located)).collect::<Result<_, _>>()?;
+        let cells: Vec<PlannedCell> = cells.into_iter().flatten().collect();
+        let point = |(point, (field, own)): (&Arc<SweepPoint>, (usize, Vec<usize>))| {
             let run = Arc::clone(&cells[own[0]].run);
             PlannedPoint { point: Arc::clone(point), field, run, cells: own }
         };
@@ -385,7 +385,7 @@ impl<'p> Shared<'p> {
     }
 }
 
-impl Cell {
+impl PlannedCell {
     fn new(
         identity: &str,
         index: usize,
@@ -431,7 +431,7 @@ impl Cell {
                 Some(limit.map_err(|e| e.inside(&format!("{place}.measure_from")))?)
             }
         };
-        if method.controls == Controls::Ideal {
+        if method.controls == ControlsStart::Ideal {
             let known = field.root().is_some() && field.has_mean();
             require(known, "controls", "\"ideal\"", "ideal only where theta* and the mean operators are known").map_err(inside)?;
         }

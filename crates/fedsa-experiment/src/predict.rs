@@ -12,7 +12,7 @@ use fedsa::theory::predict::{self, unknown};
 
 use super::plan::{Plan, ResolvedStart};
 use super::results::in_tail;
-use crate::config::schema::Controls;
+use crate::config::schema::ControlsStart;
 
 /// The exact error over the last fifth of the rounds that are run, whether its limit is reached or not.
 const FINITE_FLOOR: &str = "finite_floor";
@@ -105,7 +105,7 @@ impl<'a> Predictor<'a> {
             return known.clone();
         }
         let planned = &self.plan.cells[cell];
-        let controls = if planned.method.controls == Controls::Ideal { Start::Root } else { Start::Zero };
+        let controls = if planned.method.controls == ControlsStart::Ideal { Start::Root } else { Start::Zero };
         let curve = |theta_0: &[f64]| self.plan.forecast(cell).curve(theta_0, &controls, &planned.grid);
         let value = self.start(cell).and_then(curve).map(Arc::new);
         self.curves.lock().expect("no panics under the lock").insert(cell, value.clone());

@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 use crate::config::reader::complete;
 use crate::config::sections::Sections;
-use crate::config::{Document, Experiment, Point, Reader};
+use crate::config::{Document, Experiment, Reader, SweepPoint};
 
 /// The tables that decide what runs at the point that was read last; equal ones give equal bits, if
 /// the contents of files are equal.
@@ -88,9 +88,10 @@ fn merge(given: &mut Value, typed: Value) {
 /// Whether a file comes to the points of an experiment.
 fn same_points(table: &Table, experiment: &Experiment, places: &Places) -> bool {
     let Ok(other) = Experiment::read(Document::from_flags(table.clone(), Vec::new())) else { return false };
-    let read = |at: &Point, reader: &mut Reader| reader.read(at).and_then(|()| point(reader, places)).ok();
-    let same =
-        |readers: &mut (Reader, Reader), (a, b): (&Point, &Point)| a.label == b.label && read(a, &mut readers.0) == read(b, &mut readers.1);
+    let read = |at: &SweepPoint, reader: &mut Reader| reader.read(at).and_then(|()| point(reader, places)).ok();
+    let same = |readers: &mut (Reader, Reader), (a, b): (&SweepPoint, &SweepPoint)| {
+        a.label == b.label && read(a, &mut readers.0) == read(b, &mut readers.1)
+    };
     let pairs = other.points.par_iter().map(|p| &**p).zip(experiment.points.par_iter().map(|p| &**p));
     other.points.len() == experiment.points.len() && pairs.map_init(<(Reader, Reader)>::default, same).all(|same| same)
 }

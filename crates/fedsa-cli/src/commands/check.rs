@@ -9,7 +9,7 @@ use fedsa::schedule::StepSize;
 use fedsa::theory::predict::{Outlook, Regime, StableStep, TOO_SLOW};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers;
-use fedsa_experiment::{Cell, Plan, checks, estimate, memory};
+use fedsa_experiment::{Plan, PlannedCell, checks, estimate, memory};
 use rayon::prelude::*;
 use serde_json::{Map, Value as Json, json};
 use toml::{Table, Value};
@@ -181,7 +181,7 @@ pub fn refuse_unstable(plan: &Plan, force: bool) -> Result<(), Failure> {
         return Ok(());
     }
     for (i, cell) in plan.points[0].cells.iter().enumerate() {
-        let Cell { method, .. } = &plan.cells[*cell];
+        let PlannedCell { method, .. } = &plan.cells[*cell];
         if method.expect.is_some() {
             continue;
         }
@@ -312,7 +312,7 @@ fn stable_steps(plan: &Plan, cells: &[usize]) -> HashMap<usize, Option<StableSte
     let key = |cell: usize| {
         let shape = plan.cells[cell].shape();
         let alike = Shape { step_size: StepSize::Constant(1.0), ..shape };
-        let Cell { field, method, uplink, .. } = &plan.cells[cell];
+        let PlannedCell { field, method, uplink, .. } = &plan.cells[cell];
         let memory = method.settings.lost(plan.field(cell).agents(), &uplink.facts());
         format!("{field} {alike:?} {} {memory:?} {uplink:?}", shape.step_size.constant().is_some())
     };

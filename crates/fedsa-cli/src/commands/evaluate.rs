@@ -17,7 +17,7 @@ use fedsa::problem::log::Log;
 use fedsa::problem::logs::Logs;
 use fedsa_data::find::Places;
 use fedsa_data::{DiskFiles, npz};
-use fedsa_experiment::config::document::{From, Origin};
+use fedsa_experiment::config::document::{Origin, SetBy};
 use fedsa_experiment::config::{Document, Experiment, find_kind, read_kind};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers::{self, number};
@@ -261,7 +261,7 @@ fn origins(args: &EvaluateArgs) -> Vec<Origin> {
     ];
     // Ranges that were not given come from the data.
     let said = flags.into_iter().filter(|(_, flag)| !flag.is_empty());
-    said.map(|(key, flag)| Origin { key: key.into(), from: From::Flag(flag) }).collect()
+    said.map(|(key, flag)| Origin { key: key.into(), from: SetBy::Flag(flag) }).collect()
 }
 
 /// H, 100 where it was not said.

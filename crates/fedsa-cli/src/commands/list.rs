@@ -6,7 +6,7 @@ use fedsa::error::BadInput;
 use fedsa::record::Outcome;
 use fedsa_data::find::natural_order;
 use fedsa_experiment::error::Failure;
-use fedsa_experiment::finished::{Finished, State, state_of};
+use fedsa_experiment::finished::{FinishedRun, RunState, state_of};
 use serde_json::{Value as Json, json};
 
 use super::{say, say_json};
@@ -49,7 +49,7 @@ pub fn list(args: &ListArgs) -> Result<u8, Failure> {
 }
 
 /// The folders of runs at and below a folder. Links are not followed.
-fn collect(dir: &Path, depth: usize, found: &mut Vec<(PathBuf, State)>) {
+fn collect(dir: &Path, depth: usize, found: &mut Vec<(PathBuf, RunState)>) {
     if let Some(state) = state_of(dir) {
         found.push((dir.to_path_buf(), state));
         return;
@@ -63,15 +63,15 @@ fn collect(dir: &Path, depth: usize, found: &mut Vec<(PathBuf, State)>) {
         .for_each(|entry| collect(&entry.path(), depth - 1, found));
 }
 
-fn entry(path: &Path, state: State) -> Json {
+fn entry(path: &Path, state: RunState) -> Json {
     let word = match state {
-        State::UnderWay => "under way",
-        State::Interrupted => Outcome::Interrupted.name(),
-        State::Finished => "finished",
+        RunState::UnderWay => "under way",
+        RunState::Interrupted => Outcome::Interrupted.name(),
+        RunState::Finished => "finished",
     };
     let mut out = json!({ "folder": path.display().to_string(), "state": word });
-    let finished = (state == State::Finished).then(|| Finished::read(path).ok()).flatten();
-    let Some(Finished { summary, .. }) = finished else { return out };
+    let finished = (state == RunState::Finished).then(|| FinishedRun::read(path).ok()).flatten();
+    let Some(FinishedRun { summary, .. }) = finished else { return out };
     for key in ["id", "title", "fedsa", "seconds", "passed", "exit_status"] {
         out[key] = summary[key].clone();
     }

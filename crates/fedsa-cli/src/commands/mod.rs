@@ -29,7 +29,7 @@ use fedsa_experiment::error::Failure;
 use fedsa_experiment::excerpt::harmless;
 
 use crate::args::Overrides;
-use crate::error::Shown;
+use crate::error::ShownFailure;
 
 /// Why standard output was lost, if it was.
 static LOST: Mutex<Option<String>> = Mutex::new(None);
@@ -83,7 +83,7 @@ pub fn warn(line: impl Display) {
 /// Prints a failure.
 pub fn complain(failure: Failure) {
     // What it quotes is harmless already; colours are not to be escaped.
-    let _ = writeln!(std::io::stderr(), "{:?}", miette::Report::new(Shown::from(failure)));
+    let _ = writeln!(std::io::stderr(), "{:?}", miette::Report::new(ShownFailure::from(failure)));
 }
 
 /// The largest experiment file, in bytes: a tree of it takes some forty times as much memory. A sweep of

@@ -11,7 +11,7 @@ use fedsa_experiment::{Plan, estimate};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{duration, warn};
-use crate::args::Progress;
+use crate::args::ProgressMode;
 
 /// When the first line comes, and how long it is until the next.
 const FIRST_LINE: Duration = Duration::from_secs(10);
@@ -20,11 +20,11 @@ const BETWEEN_LINES: Duration = Duration::from_secs(30);
 /// The program's observer of runs: shows progress and writes `trace.jsonl`.
 pub struct Watcher<'a> {
     plan: &'a Plan,
-    shown: Shown,
+    shown: ProgressDisplay,
     lines: Option<TraceLines>,
 }
 
-enum Shown {
+enum ProgressDisplay {
     Bar(ProgressBar),
     Lines(Box<Mutex<Lines>>),
     Nothing,
@@ -46,17 +46,17 @@ const UNIT: f64 = 1000.0;
 
 impl<'a> Watcher<'a> {
     /// For the runs of a plan.
-    pub fn new(plan: &'a Plan, progress: Progress, quiet: bool, lines: Option<TraceLines>) -> Self {
+    pub fn new(plan: &'a Plan, progress: ProgressMode, quiet: bool, lines: Option<TraceLines>) -> Self {
         let on_terminal = std::io::stderr().is_terminal();
         let shown = match progress {
-            _ if quiet => Shown::Nothing,
-            Progress::None => Shown::Nothing,
-            Progress::Bar => Shown::Bar(bar(plan)),
-            Progress::Auto if on_terminal => Shown::Bar(bar(plan)),
-            Progress::Auto | Progress::Plain => {
+            _ if quiet => ProgressDisplay::Nothing,
+            ProgressMode::None => ProgressDisplay::Nothing,
+            ProgressMode::Bar => ProgressDisplay::Bar(bar(plan)),
+            ProgressMode::Auto if on_terminal => ProgressDisplay::Bar(bar(plan)),
+            ProgressMode::Auto | ProgressMode::Plain => {
                 let began = Instant::now();
                 let (name, total) = (plan.experiment.id.clone(), total_work(plan));
-                Shown::Lines(Box::new(Mutex::new(Lines { name, began, next: began + FIRST_LINE, found: 0.0, done: 0.0, total })))
+                ProgressDisplay::Lines(Box::new(Mutex::new(Lines { name, began, next: began + FIRST_LINE, found: 0.0, done: 0.0, total })))
             }
         };
         Self { plan, shown, lines }
@@ -64,14 +64,14 @@ impl<'a> Watcher<'a> {
 
     /// Takes the bar away.
     pub fn finish(&self) {
-        if let Shown::Bar(bar) = &self.shown {
+        if let ProgressDisplay::Bar(bar) = &self.shown {
             bar.finish_and_clear();
         }
     }
 
     fn print(&self, line: &str) {
         match &self.shown {
-            Shown::Bar(bar) => bar.suspend(|| warn(line)),
+            ProgressDisplay::Bar(bar) => bar.suspend(|| warn(line)),
             _ => warn(line),
         }
     }
@@ -82,13 +82,13 @@ pub struct Comparing(Option<ProgressBar>);
 
 impl Comparing {
     /// A spinner on a terminal, elsewhere a line if the command has taken long enough for one.
-    pub fn begin(plan: &Plan, progress: Progress, quiet: bool, began: Instant) -> Self {
+    pub fn begin(plan: &Plan, progress: ProgressMode, quiet: bool, began: Instant) -> Self {
         let on_terminal = std::io::stderr().is_terminal();
         let what = format!("{}: comparing with theory, and drawing", plan.experiment.id);
         match progress {
             _ if quiet => Self(None),
-            Progress::None => Self(None),
-            Progress::Auto | Progress::Bar if on_terminal => {
+            ProgressMode::None => Self(None),
+            ProgressMode::Auto | ProgressMode::Bar if on_terminal => {
                 let spinner = ProgressBar::new_spinner().with_message(what);
                 spinner.enable_steady_tick(Duration::from_millis(200));
                 Self(Some(spinner))
@@ -138,8 +138,8 @@ impl Lines {
 impl Observer for Watcher<'_> {
     fn advanced(&self, steps: f64) {
         match &self.shown {
-            Shown::Bar(bar) => bar.inc((steps / UNIT).round() as u64),
-            Shown::Lines(lines) => {
+            ProgressDisplay::Bar(bar) => bar.inc((steps / UNIT).round() as u64),
+            ProgressDisplay::Lines(lines) => {
                 let line = {
                     let mut lines = lines.lock().expect("no panics under the lock");
                     lines.done += steps;
@@ -147,22 +147,22 @@ impl Observer for Watcher<'_> {
                 };
                 line.iter().for_each(|line| self.print(line));
             }
-            Shown::Nothing => {}
+            ProgressDisplay::Nothing => {}
         }
     }
 
     fn found(&self, steps: f64) {
         match &self.shown {
-            Shown::Bar(bar) => {
+            ProgressDisplay::Bar(bar) => {
                 bar.inc((steps / UNIT).round() as u64);
                 bar.reset_eta();
             }
-            Shown::Lines(lines) => {
+            ProgressDisplay::Lines(lines) => {
                 let mut lines = lines.lock().expect("no panics under the lock");
                 lines.found += steps;
                 lines.done += steps;
             }
-            Shown::Nothing => {}
+            ProgressDisplay::Nothing => {}
         }
     }
 

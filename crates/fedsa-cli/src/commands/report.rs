@@ -13,7 +13,7 @@ use super::check::stable_step_text;
 use super::say;
 
 /// A finished run.
-pub struct Finished<'a> {
+pub struct RunReport<'a> {
     /// What was run.
     pub plan: &'a Plan,
     /// What was measured.
@@ -30,8 +30,8 @@ pub struct Finished<'a> {
 const LISTED: usize = 12;
 
 /// Prints how the runs ended, their floors, and the checks.
-pub fn report(run: &Finished<'_>, out: &Path, seconds: f64) {
-    let Finished { plan, results, verdicts, quick, .. } = *run;
+pub fn report(run: &RunReport<'_>, out: &Path, seconds: f64) {
+    let RunReport { plan, results, verdicts, quick, .. } = *run;
     say(format!("{} in {seconds:.1} s: {}", plan.experiment.id, out.display()));
     let few = plan.points.len() * plan.labels.len() <= LISTED;
     let mut floors = 0;
@@ -58,7 +58,7 @@ pub fn report(run: &Finished<'_>, out: &Path, seconds: f64) {
     }
 }
 
-impl Finished<'_> {
+impl RunReport<'_> {
     /// What is to be said of how a cell ended; nothing where it ended as runs usually do.
     fn outcome_line(&self, cell: usize) -> Option<String> {
         let (plan, results) = (self.plan, self.results);

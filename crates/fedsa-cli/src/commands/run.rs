@@ -17,12 +17,12 @@ use fedsa_experiment::execute::{Earlier, Interrupted, read_framed, write_framed}
 use fedsa_experiment::finished;
 use fedsa_experiment::folder::{self, Found, Holds, RunFolder};
 use fedsa_experiment::trace_lines::TraceLines;
-use fedsa_experiment::{Control, Executed, Plan, Predictor, Results, execute, output, picture, resolve};
+use fedsa_experiment::{Executed, Plan, Predictor, Results, RunControl, execute, output, picture, resolve};
 use toml::{Table, Value};
 
 use super::check::{refuse_memory, refuse_unstable};
 use super::progress::{Comparing, Watcher};
-use super::report::{Finished, report};
+use super::report::{RunReport, report};
 use super::signals::{self, Phase};
 use super::{count, load, say, say_json, warn};
 use crate::args::{Common, RunArgs};
@@ -176,7 +176,7 @@ impl Task<'_> {
         if json {
             say_json(&summary);
         } else if !common.quiet {
-            report(&Finished { plan: &plan, results: &results, predictor: &predictor, verdicts: &verdicts, quick }, out, seconds);
+            report(&RunReport { plan: &plan, results: &results, predictor: &predictor, verdicts: &verdicts, quick }, out, seconds);
         }
         Ok(ended)
     }
@@ -196,7 +196,7 @@ fn work<'p>(plan: &'p Plan, folder: &RunFolder, earlier: &Earlier, common: &Comm
     let lines = TraceLines::begin(folder, plan).map_err(|e| warn(format!("warning: {e}; the run goes on without this file"))).ok();
     let watcher = Watcher::new(plan, common.progress, common.quiet, lines);
     let every = Duration::from_secs_f64(common.checkpoint_every);
-    let control = Control { interrupted: signals::flag(), folder, every, earlier, observer: &watcher };
+    let control = RunControl { interrupted: signals::flag(), folder, every, earlier, observer: &watcher };
     let outcome = execute(plan, &control);
     watcher.finish();
     Ok((outcome?, watcher))

@@ -2,7 +2,7 @@
 
 use fedsa::error::{BadInput, Result};
 
-use super::facts::Facts;
+use super::facts::PlanFacts;
 use super::verdict::{Allowance, Asked, Measured};
 use crate::config::Check;
 use crate::results::Estimate;
@@ -24,7 +24,7 @@ pub fn near(check: &Check, values: &[f64], expected: f64, place: String) -> Meas
 }
 
 /// Several seeds, where standard errors are asked for, or are all that is allowed.
-pub fn seeds_for_allowance(facts: &Facts<'_>, check: &Check, cell: usize) -> Result<()> {
+pub fn seeds_for_allowance(facts: &PlanFacts<'_>, check: &Check, cell: usize) -> Result<()> {
     match (check.se, check.tolerance) {
         (Some(se), _) if se > 0.0 => facts.several_seeds(cell, "se"),
         (None, None) => facts.several_seeds(cell, ""),

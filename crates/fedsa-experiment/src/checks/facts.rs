@@ -16,14 +16,14 @@ use crate::predict::Predictor;
 use crate::results::Results;
 
 /// What is known of a plan before anything runs.
-pub struct Facts<'a> {
+pub struct PlanFacts<'a> {
     /// The plan.
     pub plan: &'a Plan,
     /// What theory predicts of it.
     pub predictor: &'a Predictor<'a>,
 }
 
-impl Facts<'_> {
+impl PlanFacts<'_> {
     /// Whether a check can be measured.
     pub fn possible(&self, check: &Check) -> Result<()> {
         validate_points(&self.plan.experiment, check, false)?;
@@ -196,7 +196,7 @@ impl Facts<'_> {
 /// What checks look at.
 pub struct Context<'a> {
     /// The plan and its predictions.
-    pub facts: Facts<'a>,
+    pub facts: PlanFacts<'a>,
     /// What was measured.
     pub results: &'a Results,
 }

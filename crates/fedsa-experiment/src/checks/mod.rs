@@ -17,11 +17,11 @@ use std::path::Path;
 use fedsa::error::{BadInput, Result};
 use fedsa::kernel::Isa;
 
-use facts::{Context, Facts};
+use facts::{Context, PlanFacts};
 use kinds::KINDS;
 pub use validate::validate;
 pub use verdict::Verdict;
-use verdict::{About, Measured};
+use verdict::{CheckSubject, Measured};
 
 use super::plan::Plan;
 use super::predict::Predictor;
@@ -53,7 +53,7 @@ trait CheckKind: Sync {
         Ok(())
     }
     /// Whether a cell, at a point, can answer a check.
-    fn possible(&self, facts: &Facts<'_>, check: &Check, point: usize, cell: usize) -> Result<()>;
+    fn possible(&self, facts: &PlanFacts<'_>, check: &Check, point: usize, cell: usize) -> Result<()>;
     /// What was measured, at each point or group of points that the check is about.
     fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>>;
     /// The statement in words.
@@ -82,7 +82,7 @@ fn kind_of(check: &Check) -> &'static dyn CheckKind {
 /// Refuses a figure of a metric that no run has.
 fn figure_is_measured(plan: &Plan) -> Result<()> {
     let predictor = Predictor::new(plan);
-    let facts = Facts { plan, predictor: &predictor };
+    let facts = PlanFacts { plan, predictor: &predictor };
     let cells = || (0..plan.cells.len()).filter(|cell| plan.cells[*cell].refused.is_none());
     for metric in plan.experiment.figure.y.iter().flat_map(|y| y.list()) {
         let reasons: Option<Vec<BadInput>> = cells().map(|cell| facts.metric(cell, metric).err()).collect();
@@ -133,13 +133,13 @@ pub fn unmeasured(plan: &Plan, base: &Path) -> Result<Vec<Option<String>>, Failu
 /// For each check of a plan, why it cannot be measured, if it cannot.
 fn lacks(plan: &Plan) -> Vec<Option<BadInput>> {
     let predictor = Predictor::new(plan);
-    let facts = Facts { plan, predictor: &predictor };
+    let facts = PlanFacts { plan, predictor: &predictor };
     plan.experiment.checks.iter().map(|check| facts.possible(check).err()).collect()
 }
 
 /// Measures all checks but those that are `unmeasured`.
 pub fn measure(plan: &Plan, results: &Results, predictor: &Predictor<'_>, unmeasured: &[Option<String>]) -> Vec<Verdict> {
-    let context = Context { facts: Facts { plan, predictor }, results };
+    let context = Context { facts: PlanFacts { plan, predictor }, results };
     let checks = plan.experiment.checks.iter().zip(unmeasured);
     checks
         .map(|(check, why)| match why {
@@ -154,8 +154,8 @@ pub fn name(check: &Check) -> String {
     check.name.clone().unwrap_or_else(|| statement(check))
 }
 
-fn about(check: &Check) -> About {
-    About {
+fn about(check: &Check) -> CheckSubject {
+    CheckSubject {
         name: check.name.clone(),
         kind: check.kind.clone(),
         method: method_of(check).to_string(),

@@ -224,7 +224,7 @@ impl Allowance {
 }
 
 /// What a verdict is about.
-pub(super) struct About {
+pub(super) struct CheckSubject {
     pub name: Option<String>,
     pub kind: String,
     pub method: String,
@@ -234,7 +234,7 @@ pub(super) struct About {
 
 impl Verdict {
     /// What measuring at all points of a check came to.
-    pub(super) fn of(about: About, measured: Result<Vec<Measured>>) -> Self {
+    pub(super) fn of(about: CheckSubject, measured: Result<Vec<Measured>>) -> Self {
         let measured = measured.and_then(|all| match all.is_empty() {
             true => Err(BadInput::new("", "there is no point that the check is about", "")),
             false => Ok(all),
@@ -271,11 +271,11 @@ impl Verdict {
     }
 
     /// A check that is not measured, which does not count.
-    pub(super) fn excused(about: About, why: String) -> Self {
+    pub(super) fn excused(about: CheckSubject, why: String) -> Self {
         Self { why: Some(why), as_expected: true, excused: true, ..Self::empty(about) }
     }
 
-    fn empty(about: About) -> Self {
+    fn empty(about: CheckSubject) -> Self {
         Self {
             name: about.name.unwrap_or_else(|| about.statement.clone()),
             kind: about.kind,
@@ -370,9 +370,9 @@ fn finite(x: f64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn about(expected_to_fail: Option<&str>) -> About {
+    fn about(expected_to_fail: Option<&str>) -> CheckSubject {
         let (name, kind, method) = (Some("SCAFFLSA stops at its noise".to_string()), "floor".to_string(), "SCAFFLSA".to_string());
-        About { name, kind, method, statement: "the floor".into(), expected_to_fail: expected_to_fail.map(str::to_string) }
+        CheckSubject { name, kind, method, statement: "the floor".into(), expected_to_fail: expected_to_fail.map(str::to_string) }
     }
 
     fn floor(value: f64, expected: f64, error: f64, place: &str) -> Measured {

@@ -29,12 +29,12 @@ pub struct Origin {
     /// The key, with indices for labels: `method[0].step_size`.
     pub key: String,
     /// What set it.
-    pub from: From,
+    pub from: SetBy,
 }
 
 /// What can set a key.
 #[derive(Debug, Clone, PartialEq)]
-pub enum From {
+pub enum SetBy {
     /// An option of the command line, as typed: `--rounds 10`.
     Flag(String),
     /// Another place of the file: `quick."run.rounds"`, `sweep[0].values[1]`.
@@ -99,7 +99,7 @@ impl Document {
         let value = value_of(value).map_err(|e| BadInput { key: "--set".into(), ..e })?;
         let help = |help: String| if help.is_empty() { FORM.to_string() } else { help };
         let set = set(&mut self.table, key, &value).map_err(|e| BadInput::new("--set", e.to_string(), help(e.help)))?;
-        self.origins.extend(set.into_iter().map(|key| Origin { key, from: From::Flag(flag.clone()) }));
+        self.origins.extend(set.into_iter().map(|key| Origin { key, from: SetBy::Flag(flag.clone()) }));
         Ok(())
     }
 
@@ -123,7 +123,7 @@ impl Document {
         let Value::Array(sweeps) = sweeps else { return Err(bad(format!("the file's sweep is {}, not a list", super::short(sweeps)))) };
         sweeps.push(sweep);
         let key = format!("sweep[{}]", sweeps.len() - 1);
-        self.origins.push(Origin { key, from: From::Flag(format!("--sweep {}", quoted(assignment))) });
+        self.origins.push(Origin { key, from: SetBy::Flag(format!("--sweep {}", quoted(assignment))) });
         Ok(())
     }
 
@@ -164,7 +164,7 @@ impl Document {
                 return Err(self.failure(BadInput::new(place, what, "each key once")));
             }
             seen.extend(set.iter().map(|key| (key.clone(), place.clone())));
-            self.origins.extend(set.into_iter().map(|key| Origin { key, from: From::Place(place.clone()) }));
+            self.origins.extend(set.into_iter().map(|key| Origin { key, from: SetBy::Place(place.clone()) }));
         }
         Ok(())
     }
@@ -182,9 +182,9 @@ impl Document {
         for _ in 0..4 {
             let Some(Origin { key, from }) = origin else { break };
             match from {
-                From::Flag(flag) => return Failure::from(BadInput::new("", format!("{e} (set by {flag})"), e.help)),
+                SetBy::Flag(flag) => return Failure::from(BadInput::new("", format!("{e} (set by {flag})"), e.help)),
                 // The rest of the key lies inside the value that was set.
-                From::Place(from) => place = format!("{from}{}", &place[key.len()..]),
+                SetBy::Place(from) => place = format!("{from}{}", &place[key.len()..]),
             }
             origin = self.origins.iter().rfind(|origin| origin.decides(&place));
         }
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn an_origin_decides_what_lies_inside_it() {
-        let origin = |key: &str| Origin { key: key.into(), from: From::Flag(String::new()) };
+        let origin = |key: &str| Origin { key: key.into(), from: SetBy::Flag(String::new()) };
         assert!(origin("run").decides("run.rounds") && origin("method[1].x").decides("method[1].x[3]"));
         assert!(!origin("run.round").decides("run.rounds") && !origin("method[1].x").decides("method[0].x"));
     }

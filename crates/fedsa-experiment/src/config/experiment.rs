@@ -8,8 +8,8 @@ use toml::Value;
 
 use super::document::Document;
 use super::reader::Reader;
-use super::schema::{Check, Expect, ExpectAt, Figure, Top};
-use super::sweep::{self, Point};
+use super::schema::{Check, Expect, ExpectAt, FigureSpec, Top};
+use super::sweep::{self, SweepPoint};
 use super::{read, short};
 use crate::error::Failure;
 
@@ -23,11 +23,11 @@ pub struct Experiment {
     /// A line about it, the figure's title.
     pub title: String,
     /// The figure.
-    pub figure: Figure,
+    pub figure: FigureSpec,
     /// What must hold.
     pub checks: Vec<Check>,
     /// One per combination of variants and sweep values; one if there are none.
-    pub points: Vec<Arc<Point>>,
+    pub points: Vec<Arc<SweepPoint>>,
 }
 
 /// The longest id, in bytes: names of files have at most 255.
@@ -127,7 +127,7 @@ impl Experiment {
     }
 
     /// An error about a key at a sweep point, which is named where there are several.
-    pub fn failure_at(&self, e: BadInput, point: &Point) -> Failure {
+    pub fn failure_at(&self, e: BadInput, point: &SweepPoint) -> Failure {
         let e = if point.label.is_empty() { e } else { BadInput { what: format!("{} (at {})", e.what, quoted(&point.label)), ..e } };
         self.document.failure_at(e, &point.origins())
     }

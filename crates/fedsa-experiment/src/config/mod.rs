@@ -24,9 +24,9 @@ use toml::{Table, Value};
 pub use document::{Document, Origin};
 pub use experiment::Experiment;
 pub use reader::{MethodSpec, Reader};
-pub use schema::{Check, Figure, RunSpec, Start};
+pub use schema::{Check, FigureSpec, RunSpec, Start};
 use strict::Strict;
-pub use sweep::Point;
+pub use sweep::SweepPoint;
 
 /// Reads a typed value from a tree; errors carry the dotted key and, for an
 /// unknown key, the nearest valid one.

@@ -10,9 +10,9 @@ use serde::Serialize;
 use toml::{Table, Value};
 
 use super::link::{self, DownlinkSpec, UplinkSpec};
-use super::schema::{Centre, Controls, Expect, ExpectedStatus, METHOD_COMMON, MethodCommon, OutputSpec, RunSpec, Start};
+use super::schema::{Centre, ControlsStart, Expect, ExpectedStatus, METHOD_COMMON, MethodCommon, OutputSpec, RunSpec, Start};
 use super::sections::{Methods, Sections};
-use super::sweep::{self, Point};
+use super::sweep::{self, SweepPoint};
 use super::{find_kind, read_kind, read_swept, shaped_keys, short};
 
 /// One `[[method]]` at one point.
@@ -27,7 +27,7 @@ pub struct MethodSpec {
     /// Its own start, if it has one.
     pub start: Option<Start>,
     /// What control variates start at.
-    pub controls: Controls,
+    pub controls: ControlsStart,
     /// What `error` is measured from.
     pub measure_from: Centre,
     /// What it gives out.
@@ -70,7 +70,7 @@ impl Reader {
     ///
     /// # Errors
     /// As the tables' keys demand.
-    pub fn read(&mut self, point: &Point) -> Result<()> {
+    pub fn read(&mut self, point: &SweepPoint) -> Result<()> {
         self.sections = point.sections();
         let missing = |table: &str, accepted: &str| BadInput::new("", format!("there is no {table}"), accepted);
         let table = self.sections.problem.as_ref().ok_or_else(|| missing("[problem] table", "[problem] with kind = .."))?;
@@ -82,7 +82,7 @@ impl Reader {
         self.read_methods(point)
     }
 
-    fn read_methods(&mut self, point: &Point) -> Result<()> {
+    fn read_methods(&mut self, point: &SweepPoint) -> Result<()> {
         let tables = methods_of(&self.sections)?;
         self.method.resize_with(tables.len(), || None);
         self.methods.clear();
@@ -220,7 +220,7 @@ impl Reader {
 /// What the tables of a file without its sweeps come to with defaults written out, each by
 /// itself: those that are not complete without sweeps are left out.
 pub fn complete(sections: &Sections) -> Vec<(&'static str, Value)> {
-    let point = Point::of(sections.clone());
+    let point = SweepPoint::of(sections.clone());
     let mut reader = Reader { sections: sections.clone(), ..Reader::default() };
     let mut out = Vec::new();
     let mut keep = |key, value: Result<Value>| out.extend(value.ok().map(|value| (key, value)));

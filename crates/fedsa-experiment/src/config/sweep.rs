@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::document::{Document, From, Origin};
+use super::document::{Document, Origin, SetBy};
 use super::dotted::{Assignment, assignments, parts};
 use super::sections::Sections;
 
@@ -54,29 +54,29 @@ pub struct Variant {
 /// It knows which values it has and not what they come to: the tables are put together when they
 /// are asked for, so that many points take little memory.
 #[derive(Debug, Clone)]
-pub struct Point {
+pub struct SweepPoint {
     /// The `point` column: `eta = 0.1, H = 10`; empty when nothing is swept.
     pub label: String,
     /// Short name and value of everything that is swept, in the file's order.
     pub coordinates: Vec<(String, Value)>,
     /// What its variant, or the file, comes to before anything is swept.
-    start: Arc<Start>,
+    start: Arc<VariantBase>,
     /// For each of the start's sweeps the index of its value.
     at: Box<[u32]>,
 }
 
 /// The file with one variant's settings, or as it is where there are no variants.
 #[derive(Debug)]
-struct Start {
+struct VariantBase {
     sections: Sections,
     /// What the variant sets.
     origins: Vec<Origin>,
-    sweeps: Vec<Arc<Axis>>,
+    sweeps: Vec<Arc<AppliedSweep>>,
 }
 
 /// A sweep as it is applied.
 #[derive(Debug)]
-struct Axis {
+struct AppliedSweep {
     /// Where it stands in the file.
     place: String,
     name: String,
@@ -87,10 +87,10 @@ struct Axis {
     labels: Option<Vec<String>>,
 }
 
-impl Point {
+impl SweepPoint {
     /// The one point of a file without sweeps.
     pub fn of(sections: Sections) -> Self {
-        let start = Start { sections, origins: Vec::new(), sweeps: Vec::new() };
+        let start = VariantBase { sections, origins: Vec::new(), sweeps: Vec::new() };
         Self { label: String::new(), coordinates: Vec::new(), start: Arc::new(start), at: Box::new([]) }
     }
 
@@ -159,14 +159,14 @@ const MAX_SWEEPS: usize = 64;
 ///
 /// # Errors
 /// When a sweep or variant cannot be applied, does nothing, or two points are the same.
-pub fn expand(document: &Document, sweeps: Vec<Sweep>, variants: Vec<Variant>) -> Result<Vec<Arc<Point>>> {
+pub fn expand(document: &Document, sweeps: Vec<Sweep>, variants: Vec<Variant>) -> Result<Vec<Arc<SweepPoint>>> {
     let base = Sections::of(&document.table);
     let axes = axes(sweeps, &variants)?;
     let shared = axes.get(&None).map_or(&[][..], Vec::as_slice);
     let mut points = Vec::new();
     let mut flags = Overridden::new(document);
     if variants.is_empty() {
-        let start = Start { sections: base, origins: Vec::new(), sweeps: shared.to_vec() };
+        let start = VariantBase { sections: base, origins: Vec::new(), sweeps: shared.to_vec() };
         start.points(Vec::new(), &mut points, &mut flags)?;
     } else {
         let mut labels = HashSet::new();
@@ -183,11 +183,11 @@ pub fn expand(document: &Document, sweeps: Vec<Sweep>, variants: Vec<Variant>) -
             let mut keys = Vec::new();
             for Assignment { key, value, place } in set {
                 let set = sections.set(&key, &value).map_err(|e| BadInput { key: place.clone(), ..e })?;
-                origins.extend(set.iter().map(|key| Origin { key: key.clone(), from: From::Place(place.clone()) }));
+                origins.extend(set.iter().map(|key| Origin { key: key.clone(), from: SetBy::Place(place.clone()) }));
                 keys.push((place, key, set));
             }
             let own = axes.get(&Some(i)).map_or(&[][..], Vec::as_slice);
-            let start = Start { sections, origins, sweeps: [shared, own].concat() };
+            let start = VariantBase { sections, origins, sweeps: [shared, own].concat() };
             start.check_effect(keys)?;
             start.points(vec![("variant".into(), Value::String(variant.label))], &mut points, &mut flags)?;
         }
@@ -210,7 +210,7 @@ struct Overridden<'d> {
 
 impl<'d> Overridden<'d> {
     fn new(document: &'d Document) -> Self {
-        let is_option = |from: &From| matches!(from, From::Flag(_)) || matches!(from, From::Place(place) if place.starts_with("quick."));
+        let is_option = |from: &SetBy| matches!(from, SetBy::Flag(_)) || matches!(from, SetBy::Place(place) if place.starts_with("quick."));
         Self { pending: document.origins.iter().filter(|origin| is_option(&origin.from)).collect() }
     }
 
@@ -222,8 +222,8 @@ impl<'d> Overridden<'d> {
     fn check(&self) -> Result<()> {
         let Some(Origin { key, from }) = self.pending.first() else { return Ok(()) };
         let (option, help) = match from {
-            From::Flag(_) => ("option", "set what the sweep says, such as --set sweep.0.values=[1,2], or a key that is not swept"),
-            From::Place(_) => ("setting", "what the sweep says, such as \"sweep.0.values\" = [1, 2], or a key that is not swept"),
+            SetBy::Flag(_) => ("option", "set what the sweep says, such as --set sweep.0.values=[1,2], or a key that is not swept"),
+            SetBy::Place(_) => ("setting", "what the sweep says, such as \"sweep.0.values\" = [1, 2], or a key that is not swept"),
         };
         Err(BadInput::new(key, format!("a sweep or variant sets this key at every point, so that the {option} would do nothing"), help))
     }
@@ -239,7 +239,7 @@ pub fn shown(text: &str) -> Result<()> {
 }
 
 /// The sweeps of the file (`None`) and of its variants, named.
-fn axes(sweeps: Vec<Sweep>, variants: &[Variant]) -> Result<HashMap<Option<usize>, Vec<Arc<Axis>>>> {
+fn axes(sweeps: Vec<Sweep>, variants: &[Variant]) -> Result<HashMap<Option<usize>, Vec<Arc<AppliedSweep>>>> {
     let shared = sweeps.into_iter().enumerate().map(|(i, sweep)| (None, format!("sweep[{i}]"), sweep));
     let own = variants.iter().enumerate().flat_map(|(v, variant)| {
         variant.sweep.iter().enumerate().map(move |(i, sweep)| (Some(v), format!("variant[{v}].sweep[{i}]"), sweep.clone()))
@@ -247,11 +247,11 @@ fn axes(sweeps: Vec<Sweep>, variants: &[Variant]) -> Result<HashMap<Option<usize
     let mut all = Vec::new();
     for (scope, place, sweep) in shared.chain(own) {
         let explicit = sweep.name.is_some();
-        let axis = Axis::new(place.clone(), sweep).map_err(|e| e.inside(&place))?;
+        let axis = AppliedSweep::new(place.clone(), sweep).map_err(|e| e.inside(&place))?;
         all.push((scope, explicit, axis));
     }
     name(&mut all)?;
-    let mut out: HashMap<Option<usize>, Vec<Arc<Axis>>> = HashMap::new();
+    let mut out: HashMap<Option<usize>, Vec<Arc<AppliedSweep>>> = HashMap::new();
     for (scope, _, axis) in all {
         out.entry(scope).or_default().push(Arc::new(axis));
     }
@@ -265,7 +265,7 @@ fn axes(sweeps: Vec<Sweep>, variants: &[Variant]) -> Result<HashMap<Option<usize
 
 /// Gives sweeps without a name the shortest end of their first key that no other sweep of the same
 /// points is called by; one key has one name in all variants.
-fn name(axes: &mut [(Option<usize>, bool, Axis)]) -> Result<()> {
+fn name(axes: &mut [(Option<usize>, bool, AppliedSweep)]) -> Result<()> {
     let keys: Vec<Vec<String>> = axes.iter().map(|(_, _, axis)| named_parts(&axis.keys[0])).collect();
     let mut lengths: HashMap<&[String], usize> = HashMap::new();
     loop {
@@ -309,7 +309,7 @@ fn named_parts(key: &str) -> Vec<String> {
     parts.iter().map(|part| if part.contains('.') { format!("\"{part}\"") } else { (*part).to_string() }).collect()
 }
 
-impl Axis {
+impl AppliedSweep {
     fn new(place: String, sweep: Sweep) -> Result<Self> {
         let Sweep { key, keys, values, name, labels } = sweep;
         let is_joint = keys.is_some();
@@ -371,7 +371,7 @@ impl Axis {
     fn apply(&self, i: usize, sections: &mut Sections, origins: &mut Vec<Origin>) -> Result<()> {
         for (j, key) in self.keys.iter().enumerate() {
             let set = sections.set(key, self.value(i, j)).map_err(|e| BadInput { key: self.key_place(j), ..e })?;
-            let from = || From::Place(self.value_place(i, j));
+            let from = || SetBy::Place(self.value_place(i, j));
             origins.extend(set.into_iter().map(|key| Origin { key, from: from() }));
         }
         Ok(())
@@ -384,7 +384,7 @@ impl Axis {
     }
 }
 
-impl Start {
+impl VariantBase {
     /// Refuses what is set and then set again at every point: a key that is swept twice, or a
     /// setting of a variant that a sweep replaces. `set` is what the variant sets: the place, the
     /// key and the keys that it came to.
@@ -414,7 +414,7 @@ impl Start {
     }
 
     /// Appends its points, the first sweep varying slowest.
-    fn points(self, coordinates: Vec<(String, Value)>, points: &mut Vec<Point>, flags: &mut Overridden<'_>) -> Result<()> {
+    fn points(self, coordinates: Vec<(String, Value)>, points: &mut Vec<SweepPoint>, flags: &mut Overridden<'_>) -> Result<()> {
         if coordinates.is_empty() {
             self.check_effect(Vec::new())?;
         }
@@ -433,11 +433,11 @@ impl Start {
 
 /// A walk over the combinations of a start's sweeps.
 struct Made<'w, 'd> {
-    start: &'w Arc<Start>,
+    start: &'w Arc<VariantBase>,
     at: Vec<u32>,
     coordinates: Vec<(String, Value)>,
     origins: Vec<Origin>,
-    points: &'w mut Vec<Point>,
+    points: &'w mut Vec<SweepPoint>,
     flags: &'w mut Overridden<'d>,
 }
 
@@ -447,7 +447,7 @@ impl Made<'_, '_> {
             self.flags.see(&self.origins);
             let label = label(&self.coordinates);
             let (coordinates, start, at) = (self.coordinates.clone(), Arc::clone(self.start), self.at.clone().into());
-            self.points.push(Point { label, coordinates, start, at });
+            self.points.push(SweepPoint { label, coordinates, start, at });
             return Ok(());
         };
         let set_before = self.origins.len();

@@ -4,7 +4,7 @@ use super::text::forbidden;
 
 /// Where a picture comes from.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct About<'a> {
+pub struct Provenance<'a> {
     /// The experiment's id.
     pub id: &'a str,
     /// The text of `config.toml`.
@@ -14,7 +14,7 @@ pub struct About<'a> {
 /// The longest configuration that is kept whole, in bytes.
 const LONGEST: usize = 64 * 1024;
 
-impl About<'_> {
+impl Provenance<'_> {
     /// The program and its version.
     pub(super) fn software() -> String {
         format!("fedsa {}", env!("CARGO_PKG_VERSION"))

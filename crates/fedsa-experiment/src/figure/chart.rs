@@ -3,13 +3,13 @@
 use super::axis::Ticks;
 use super::legend::{self, Entry, Legend};
 use super::overlap::Overlaps;
-use super::panel::{Drawn, Pen, TICK_GAP};
+use super::panel::{CurvePen, Drawn, TICK_GAP};
 use super::range::{self, Axes};
 use super::scene::{Anchor, Scene};
 use super::style::*;
 use super::text::Font;
 use super::trace::Window;
-use super::{Figure, Look, Panel, Style};
+use super::{Chart, Panel, RenderOptions, Style};
 
 /// Of a picture, for which the sizes of text are chosen: it fills a page of 900 pixels, or is less.
 const WIDTH: f64 = 900.0;
@@ -46,7 +46,7 @@ struct Slot<'a> {
     x_label: bool,
 }
 
-pub(super) fn scene(figure: &Figure, look: &Look) -> Scene {
+pub(super) fn scene(figure: &Chart, look: &RenderOptions) -> Scene {
     let colors = look.theme.colors();
     let (columns, wanted) = columns(figure, look);
     // The height follows the width that panels have about.
@@ -99,7 +99,7 @@ pub(super) fn scene(figure: &Figure, look: &Look) -> Scene {
         y += 8.0;
     }
     let all_curves = figure.panels.iter().chain(figure.panels.iter().filter_map(|p| p.lower.as_deref())).flat_map(|p| &p.curves);
-    let pen = Pen {
+    let pen = CurvePen {
         colors,
         overlaps: &overlaps,
         width: if columns <= 2 { CURVE_WIDTH } else { FINE_CURVE_WIDTH },
@@ -156,7 +156,7 @@ fn paragraphs(notes: &[String], font: Font, width: f64) -> Vec<String> {
 }
 
 /// How many panels stand in a row, and the width that the picture should have.
-fn columns(figure: &Figure, look: &Look) -> (usize, f64) {
+fn columns(figure: &Chart, look: &RenderOptions) -> (usize, f64) {
     // What a panel needs beside itself.
     const BESIDE: f64 = 60.0;
     let count = figure.panels.len().max(1);
@@ -180,7 +180,7 @@ fn usual_columns(panels: usize) -> usize {
     }
 }
 
-fn rows(figure: &Figure, columns: usize) -> Vec<Row<'_>> {
+fn rows(figure: &Chart, columns: usize) -> Vec<Row<'_>> {
     let panels: Vec<Option<&Panel>> = figure.panels.iter().map(Some).collect();
     let lower: Vec<Option<&Panel>> = figure.panels.iter().map(|panel| panel.lower.as_deref()).collect();
     let axes = range::axes(&panels, columns, figure.share_y);
@@ -219,6 +219,6 @@ fn rows(figure: &Figure, columns: usize) -> Vec<Row<'_>> {
 }
 
 /// How many drawings a curve is made of.
-fn parts(curve: &super::Curve) -> usize {
+fn parts(curve: &super::PlottedCurve) -> usize {
     1 + usize::from(curve.band.is_some()) + usize::from(curve.style == Style::LinePoints)
 }

@@ -1,4 +1,4 @@
-//! Pictures of results: panels of curves ([`Figure`]) and shaded tables ([`CellTable`]), as SVG, PNG or PDF.
+//! Pictures of results: panels of curves ([`Chart`]) and shaded tables ([`CellTable`]), as SVG, PNG or PDF.
 //!
 //! The data model contains what is shown, in data units; this module decides where it is placed. The same input gives the same bytes.
 //! Numbers of every kind are accepted: what an axis cannot show (NaN, infinities, zero and less on a logarithmic axis)
@@ -28,12 +28,12 @@ mod trace;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub use about::About;
+pub use about::Provenance;
 pub use text::number_text;
 
 /// Panels on a grid, filled row by row, with one legend beneath them where their legends agree.
 #[derive(Clone, Debug, Default)]
-pub struct Figure {
+pub struct Chart {
     pub title: String,
     pub panels: Vec<Panel>,
     /// Panels in a row, fewer where the width has no room; chosen from their number if absent.
@@ -55,7 +55,7 @@ pub struct Panel {
     pub y_log: bool,
     /// Ticks of a logarithmic x axis stand at 1, 2, 4, 8 and so on.
     pub x_binary: bool,
-    pub curves: Vec<Curve>,
+    pub curves: Vec<PlottedCurve>,
     pub levels: Vec<Level>,
     /// Fixed range of the y axis. Ignored if it is empty, or not positive on a logarithmic axis.
     pub y_range: Option<(f64, f64)>,
@@ -66,7 +66,7 @@ pub struct Panel {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Curve {
+pub struct PlottedCurve {
     /// The legend's entry; none if empty.
     pub label: String,
     /// Index into the palette of eight colours. Past them the colours repeat with other dashes and markers.
@@ -106,14 +106,14 @@ pub struct Level {
 pub struct CellTable {
     pub title: String,
     pub columns: Vec<String>,
-    pub rows: Vec<Vec<Cell>>,
+    pub rows: Vec<Vec<TableCell>>,
     /// What the cells are, under the table.
     pub caption: String,
     pub notes: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Cell {
+pub struct TableCell {
     pub text: String,
     pub fill: Fill,
 }
@@ -182,7 +182,7 @@ pub enum Theme {
 
 /// How a picture is drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Look {
+pub struct RenderOptions {
     /// Its width in CSS pixels; chosen from the number of columns if absent. A table is as wide as it must be.
     pub width: Option<f64>,
     /// Dots of a PNG to an inch of 96 CSS pixels. Of a picture of more than 30 million dots there are fewer.
@@ -191,27 +191,27 @@ pub struct Look {
     pub theme: Theme,
 }
 
-impl Default for Look {
+impl Default for RenderOptions {
     fn default() -> Self {
-        Look { width: None, dpi: 192.0, theme: Theme::Light }
+        RenderOptions { width: None, dpi: 192.0, theme: Theme::Light }
     }
 }
 
-impl Figure {
+impl Chart {
     /// The bytes of a file.
-    pub fn render(&self, format: Format, look: &Look, about: &About) -> Vec<u8> {
+    pub fn render(&self, format: Format, look: &RenderOptions, about: &Provenance) -> Vec<u8> {
         write(&chart::scene(self, look), format, look, about)
     }
 }
 
 impl CellTable {
     /// The bytes of a file.
-    pub fn render(&self, format: Format, look: &Look, about: &About) -> Vec<u8> {
+    pub fn render(&self, format: Format, look: &RenderOptions, about: &Provenance) -> Vec<u8> {
         write(&table::scene(self, look), format, look, about)
     }
 }
 
-fn write(scene: &scene::Scene, format: Format, look: &Look, about: &About) -> Vec<u8> {
+fn write(scene: &scene::Scene, format: Format, look: &RenderOptions, about: &Provenance) -> Vec<u8> {
     match format {
         Format::Svg => svg::render(scene, about),
         Format::Png => raster::render(scene, look.dpi, about),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::style::Overlap;
 use super::trace::Window;
-use super::{Curve, Panel, Style};
+use super::{Panel, PlottedCurve, Style};
 
 /// Places along the horizontal axis at which curves are compared.
 const PLACES: usize = 64;
@@ -18,7 +18,7 @@ const DEEPEST: usize = 5;
 /// A curve wherever it appears: its label and colour, and whether it is predicted.
 type Name = (String, usize, bool);
 
-fn name(curve: &Curve) -> Name {
+fn name(curve: &PlottedCurve) -> Name {
     (curve.label.clone(), curve.color, curve.style == Style::Dashed)
 }
 
@@ -69,13 +69,13 @@ impl Overlaps {
         Overlaps(names.into_iter().zip(overlaps).collect())
     }
 
-    pub fn at(&self, curve: &Curve) -> Overlap {
+    pub fn at(&self, curve: &PlottedCurve) -> Overlap {
         self.0.get(&name(curve)).copied().unwrap_or_default()
     }
 }
 
 /// Where a curve is at each place, in pixels; nothing where it is not, or goes backwards.
-fn heights(curve: &Curve, window: &Window) -> Vec<Option<f64>> {
+fn heights(curve: &PlottedCurve, window: &Window) -> Vec<Option<f64>> {
     let points = curve.x.iter().zip(&curve.y).filter_map(|(x, y)| window.place(*x, *y));
     let mut heights = vec![None; PLACES];
     let mut previous: Option<(f64, f64)> = None;

@@ -6,7 +6,7 @@ use super::overlap::Overlaps;
 use super::scene::{Anchor, Dash, Mark, Point, Scene};
 use super::style::*;
 use super::trace::Window;
-use super::{Curve, Level, Panel, Style};
+use super::{Level, Panel, PlottedCurve, Style};
 
 const TICK_LENGTH: f64 = 4.0;
 pub(super) const TICK_GAP: f64 = 7.0;
@@ -14,7 +14,7 @@ pub(super) const TICK_GAP: f64 = 7.0;
 const OVERHANG: f64 = 12.0;
 
 /// How curves are drawn.
-pub(super) struct Pen<'a> {
+pub(super) struct CurvePen<'a> {
     pub colors: &'static Colors,
     pub overlaps: &'a Overlaps,
     pub width: f64,
@@ -50,7 +50,7 @@ impl Drawn {
     }
 
     /// Draws everything, with the label of the vertical axis from `left` on.
-    pub fn draw(&self, scene: &mut Scene, panel: &Panel, window: &Window, left: f64, pen: &Pen) {
+    pub fn draw(&self, scene: &mut Scene, panel: &Panel, window: &Window, left: f64, pen: &CurvePen) {
         let colors = pen.colors;
         let x_ticks = fitting_ticks(&window.x, window.width);
         grid(scene, window, &x_ticks, &self.y_ticks, colors);
@@ -134,7 +134,7 @@ fn grid(scene: &mut Scene, window: &Window, x: &Ticks, y: &Ticks, colors: &Color
 }
 
 /// Bands first, then references, the curves from the lowest of those that coincide upwards, markers, and what is predicted.
-fn draw_data(scene: &mut Scene, panel: &Panel, window: &Window, pen: &Pen) {
+fn draw_data(scene: &mut Scene, panel: &Panel, window: &Window, pen: &CurvePen) {
     let before = scene.marks.len();
     for curve in &panel.curves {
         if let Some((low, high)) = &curve.band {
@@ -143,8 +143,8 @@ fn draw_data(scene: &mut Scene, panel: &Panel, window: &Window, pen: &Pen) {
             scene.marks.extend(ribbons.into_iter().map(|edges| Mark::Ribbon { edges, color, opacity }));
         }
     }
-    let mut curves: Vec<&Curve> = panel.curves.iter().collect();
-    let layer = |curve: &Curve| match curve.style {
+    let mut curves: Vec<&PlottedCurve> = panel.curves.iter().collect();
+    let layer = |curve: &PlottedCurve| match curve.style {
         Style::Reference => 0,
         Style::Dashed => 2,
         _ => 1,
@@ -170,7 +170,7 @@ fn draw_data(scene: &mut Scene, panel: &Panel, window: &Window, pen: &Pen) {
 }
 
 /// The line of a curve, if it has one.
-fn draw_line(scene: &mut Scene, window: &Window, curve: &Curve, pen: &Pen) {
+fn draw_line(scene: &mut Scene, window: &Window, curve: &PlottedCurve, pen: &CurvePen) {
     let overlap = pen.overlaps.at(curve);
     let (color, width, dash) = match curve.style {
         Style::Points => return,
@@ -194,7 +194,7 @@ fn draw_line(scene: &mut Scene, window: &Window, curve: &Curve, pen: &Pen) {
 }
 
 /// Whether the curve's last value is too large for the window.
-fn rises_out(window: &Window, curve: &Curve) -> bool {
+fn rises_out(window: &Window, curve: &PlottedCurve) -> bool {
     let last = curve.x.iter().zip(&curve.y).rev().find_map(|(_, y)| window.y_at(*y));
     last.is_some_and(|y| y < window.top)
 }

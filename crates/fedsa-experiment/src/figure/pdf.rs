@@ -9,7 +9,7 @@ use pdf_writer::types::{CidFontType, FontFlags, LineJoinStyle, SystemInfo, Unico
 use pdf_writer::{Content, Filter, Finish, Name, Pdf, Rect, Ref, Str, TextStr};
 use subsetter::GlyphRemapper;
 
-use super::about::About;
+use super::about::Provenance;
 use super::scene::{Dash, Mark, Point, Rgb, Scene, Text};
 use super::text::Font;
 
@@ -17,7 +17,7 @@ use super::text::Font;
 const POINT: f64 = 0.75;
 const SYSTEM: SystemInfo = SystemInfo { registry: Str(b"Adobe"), ordering: Str(b"Identity"), supplement: 0 };
 
-pub(super) fn render(scene: &Scene, about: &About) -> Vec<u8> {
+pub(super) fn render(scene: &Scene, about: &Provenance) -> Vec<u8> {
     let mut ids = (1..).map(Ref::new);
     let mut id = || ids.next().expect("without end");
     let (catalog, pages, page, content, info, file, spec) = (id(), id(), id(), id(), id(), id(), id());
@@ -62,7 +62,7 @@ pub(super) fn render(scene: &Scene, about: &About) -> Vec<u8> {
         embed(&mut pdf, bold, &letters, ids);
     }
 
-    let software = About::software();
+    let software = Provenance::software();
     let mut about_it = pdf.document_info(info);
     about_it.title(TextStr(&super::text::clean(&scene.title))).subject(TextStr(&super::text::clean(&scene.description)));
     about_it.creator(TextStr(&software)).producer(TextStr(&software));

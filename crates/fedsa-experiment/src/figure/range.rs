@@ -73,7 +73,7 @@ fn is_sensible(ranges: &[Range]) -> bool {
 }
 
 fn ranges(panel: &Panel) -> (Range, Range) {
-    let shown = |curve: &super::Curve| -> Vec<(f64, f64)> {
+    let shown = |curve: &super::PlottedCurve| -> Vec<(f64, f64)> {
         let points = curve.x.iter().zip(&curve.y);
         points.filter_map(|(x, y)| Some((scaled(*x, panel.x_log)?, scaled(*y, panel.y_log)?))).collect()
     };

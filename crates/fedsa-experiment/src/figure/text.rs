@@ -80,7 +80,7 @@ impl Font {
     }
 
     /// Draws the outlines of a text whose baseline starts at (0, 0), with y downwards.
-    pub fn outline(self, text: &str, pen: &mut dyn Pen) {
+    pub fn outline(self, text: &str, pen: &mut dyn OutlinePen) {
         let scale = self.size / f64::from(self.face().units_per_em());
         let mut x = 0.0;
         for glyph in text.chars().map(|c| self.glyph(c)) {
@@ -131,7 +131,7 @@ impl Font {
 }
 
 /// What draws closed outlines.
-pub(super) trait Pen {
+pub(super) trait OutlinePen {
     fn start(&mut self, at: Point);
     fn line(&mut self, to: Point);
     fn quadratic(&mut self, control: Point, to: Point);
@@ -141,7 +141,7 @@ pub(super) trait Pen {
 
 /// Hands a glyph to a pen, at its place and size.
 struct Scaled<'a> {
-    pen: &'a mut dyn Pen,
+    pen: &'a mut dyn OutlinePen,
     x: f64,
     scale: f64,
 }

@@ -1,8 +1,8 @@
 //! Floors as numbers: a row per combination of coordinates, a column per method.
 
-use super::caption::Seeds;
+use super::caption::SeedCounts;
 use super::*;
-use crate::figure::{Cell, Fill, Tone};
+use crate::figure::{Fill, TableCell, Tone};
 
 /// Shades reach this many decades below the largest number of a group of rows; of a table without groups, if it spans more
 /// than this each row has shades of its own.
@@ -36,7 +36,7 @@ pub(super) fn table(plan: &Plan, results: &Results) -> CellTable {
         (false, true) => format!("{head}, {}", plan.labels[*m]),
         (false, false) => (*head).to_string(),
     }));
-    let mut shown = Shown { plan, results, metric, seeds: Seeds::default(), reasons: Vec::new(), has_least: false, has_most: false };
+    let mut shown = Shown { plan, results, metric, seeds: SeedCounts::default(), reasons: Vec::new(), has_least: false, has_most: false };
     let (mut count, mut all, mut blocks, mut by_row) = (0, 0, 0, false);
     for (group, points) in panels(plan, &by) {
         let mut rows: Lines<usize> = Lines::default();
@@ -50,7 +50,7 @@ pub(super) fn table(plan: &Plan, results: &Results) -> CellTable {
         count += rows.len();
         blocks += 1;
         if !group.is_empty() {
-            out.rows.push(vec![Cell { text: group, fill: Fill::Group }]);
+            out.rows.push(vec![TableCell { text: group, fill: Fill::Group }]);
         }
         // A row may lack a value of the coordinate that makes columns: variants have sweeps of their own.
         let cells: Vec<Vec<Option<usize>>> = rows
@@ -66,8 +66,8 @@ pub(super) fn table(plan: &Plan, results: &Results) -> CellTable {
         by_row = by.is_empty() && of_block.decades > DECADES;
         for (((name, _), cells), of_row) in rows.iter().zip(cells).zip(of_rows) {
             let scale = if by_row { of_row } else { of_block };
-            let mut row = vec![Cell { text: name.clone(), fill: Fill::None }];
-            row.extend(cells.into_iter().map(|cell| cell.map_or_else(Cell::default, |cell| shown.cell(cell, &scale))));
+            let mut row = vec![TableCell { text: name.clone(), fill: Fill::None }];
+            row.extend(cells.into_iter().map(|cell| cell.map_or_else(TableCell::default, |cell| shown.cell(cell, &scale))));
             out.rows.push(row);
         }
     }
@@ -122,7 +122,7 @@ struct Shown<'a> {
     plan: &'a Plan,
     results: &'a Results,
     metric: &'a str,
-    seeds: Seeds,
+    seeds: SeedCounts,
     /// Why cells are refused.
     reasons: Vec<&'a str>,
     has_least: bool,
@@ -135,21 +135,21 @@ impl Shown<'_> {
         Some(Estimate::of(&floors).mean)
     }
 
-    fn cell(&mut self, cell: usize, scale: &Scale) -> Cell {
+    fn cell(&mut self, cell: usize, scale: &Scale) -> TableCell {
         self.seeds.add(self.plan, self.results, cell);
         if let Some(reason) = &self.plan.cells[cell].refused {
             let at = self.reasons.iter().position(|r| r == reason).unwrap_or_else(|| {
                 self.reasons.push(reason);
                 self.reasons.len() - 1
             });
-            return Cell { text: format!("refused ({})", at + 1), fill: Fill::Status(Tone::Absent) };
+            return TableCell { text: format!("refused ({})", at + 1), fill: Fill::Status(Tone::Absent) };
         }
         if !self.results.is_ok(cell) {
             let tone = if self.results.as_expected(self.plan, cell) { Tone::Warning } else { Tone::Bad };
-            return Cell { text: "diverges".into(), fill: Fill::Status(tone) };
+            return TableCell { text: "diverges".into(), fill: Fill::Status(tone) };
         }
         let Some(x) = self.floor(cell) else {
-            return Cell { text: "not known".into(), fill: Fill::Status(Tone::Absent) };
+            return TableCell { text: "not known".into(), fill: Fill::Status(Tone::Absent) };
         };
         let is_least = x > 0.0 && x < LEAST;
         let is_most = x > 1.0 / LEAST;
@@ -160,7 +160,7 @@ impl Shown<'_> {
             (_, true) => "> 10³⁰".into(),
             _ => number_text(x),
         };
-        Cell { text, fill: Fill::Shade(scale.shade(x)) }
+        TableCell { text, fill: Fill::Shade(scale.shade(x)) }
     }
 }
 

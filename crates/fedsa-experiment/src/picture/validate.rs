@@ -75,7 +75,7 @@ fn names(experiment: &Experiment, labels: &[String]) -> Result<()> {
 }
 
 /// Refuses keys that mean nothing to the figure's kind.
-fn kinds(figure: &schema::Figure) -> Result<()> {
+fn kinds(figure: &schema::FigureSpec) -> Result<()> {
     let rows: [(&str, bool, &[FigureKind]); 11] = [
         ("level", figure.level.is_some(), &[Cost]),
         ("centre", figure.centre.is_some(), &[Curves]),

@@ -11,7 +11,7 @@ use fedsa::problem::log::Log;
 use fedsa::problem::{Field, Files, Settings};
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::medium::delay::{MAX_DELAY, Row};
-use fedsa_data::trace::{Column, Trace};
+use fedsa_data::trace::{Trace, TraceColumn};
 use fedsa_data::{delays, find, logs, npz, theta_from_json, trace};
 use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{BoolType, DoubleType, FloatType, Int32Type, Int64Type};
@@ -331,10 +331,10 @@ fn trace_corpora() -> Vec<Corpus> {
     let table = |rows: usize| {
         let numbers = || (0..rows).map(|i| i as f64 / 3.0);
         Trace::new(vec![
-            ("method".into(), Column::Str((0..rows).map(|i| ["FedLSA", "SCAFFLSA"][i % 2].into()).collect())),
-            ("round".into(), Column::I64((0..rows as i64).map(|i| i * i).collect())),
-            ("mse".into(), Column::OptF64(numbers().map(|x| (x != 1.0).then_some(x)).collect())),
-            ("residual".into(), Column::F64(numbers().collect())),
+            ("method".into(), TraceColumn::Str((0..rows).map(|i| ["FedLSA", "SCAFFLSA"][i % 2].into()).collect())),
+            ("round".into(), TraceColumn::I64((0..rows as i64).map(|i| i * i).collect())),
+            ("mse".into(), TraceColumn::OptF64(numbers().map(|x| (x != 1.0).then_some(x)).collect())),
+            ("residual".into(), TraceColumn::F64(numbers().collect())),
         ])
         .and_then(|table| trace::to_bytes(&table))
         .expect("a table of four columns")

@@ -2,7 +2,7 @@
 
 use fedsa::error::{BadInput, Result};
 
-use crate::checks::facts::{Context, Facts};
+use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::verdict::{Asked, Measured};
 use crate::checks::{CheckKind, Keys, method_of, metric_of, over_of, range_of};
 use crate::config::Check;
@@ -11,9 +11,9 @@ use crate::results::paid;
 
 /// What `over` has sent when its mean metric first falls to `level`, over the same of `method`, lies between `min` and `max`;
 /// `cost` names what is counted, `bits_up` by default.
-pub struct Cost;
+pub struct CostCheck;
 
-impl CheckKind for Cost {
+impl CheckKind for CostCheck {
     fn name(&self) -> &'static str {
         "cost"
     }
@@ -22,7 +22,7 @@ impl CheckKind for Cost {
         Keys { needs: &["over", "level"], needs_one: &["min", "max"], takes: &["metric", "cost"] }
     }
 
-    fn possible(&self, facts: &Facts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
+    fn possible(&self, facts: &PlanFacts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
         let over = facts.over(check, point)?;
         for cell in [cell, over] {
             facts.metric(cell, metric_of(check))?;

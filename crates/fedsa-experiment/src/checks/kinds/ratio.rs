@@ -3,16 +3,16 @@
 use fedsa::error::Result;
 
 use crate::checks::allow::{allowance, paired, standard_error};
-use crate::checks::facts::{Context, Facts};
+use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::verdict::{Allowance, Asked, Measured};
 use crate::checks::{CheckKind, Keys, method_of, metric_of, over_of, range_of};
 use crate::config::Check;
 use crate::results::Estimate;
 
 /// Floor of `over` / floor of `method`, paired by seed, lies between `min` and `max`, or within `tolerance` of 1.
-pub struct Ratio;
+pub struct RatioCheck;
 
-impl CheckKind for Ratio {
+impl CheckKind for RatioCheck {
     fn name(&self) -> &'static str {
         "ratio"
     }
@@ -25,7 +25,7 @@ impl CheckKind for Ratio {
         &["tolerance"]
     }
 
-    fn possible(&self, facts: &Facts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
+    fn possible(&self, facts: &PlanFacts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
         facts.floor(cell, metric_of(check))?;
         let over = facts.over(check, point)?;
         facts.floor(over, metric_of(check))?;

@@ -3,15 +3,15 @@
 use fedsa::error::Result;
 
 use crate::checks::allow::when;
-use crate::checks::facts::{Context, Facts};
+use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::verdict::{Asked, Measured};
 use crate::checks::{CheckKind, Keys, method_of, metric_of, range_of};
 use crate::config::Check;
 
 /// The metric is at most `max` after the last round, or `by` a round, for every seed.
-pub struct Reaches;
+pub struct ReachesCheck;
 
-impl CheckKind for Reaches {
+impl CheckKind for ReachesCheck {
     fn name(&self) -> &'static str {
         "reaches"
     }
@@ -20,7 +20,7 @@ impl CheckKind for Reaches {
         Keys { needs: &["max"], needs_one: &[], takes: &["metric", "by"] }
     }
 
-    fn possible(&self, facts: &Facts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
+    fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
         facts.metric(cell, metric_of(check))?;
         facts.round(cell, "by", check.by)
     }

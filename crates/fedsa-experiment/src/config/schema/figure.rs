@@ -10,7 +10,8 @@ use crate::figure::{Format, Theme};
 /// The `[figure]` table.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Figure {
+#[schemars(rename = "Figure")]
+pub struct FigureSpec {
     /// curves (a metric along the rounds), scaling (floors along a coordinate), cost (what
     /// it takes to reach a level, along a coordinate) or table (floors in numbers).
     pub kind: FigureKind,

@@ -25,7 +25,7 @@ pub(in crate::config) struct MethodCommon {
     pub start: Option<Start>,
     /// What control variates start at.
     #[serde(default)]
-    pub controls: Controls,
+    pub controls: ControlsStart,
     /// What the metric `error` is measured from.
     #[serde(default)]
     pub measure_from: Centre,
@@ -50,7 +50,8 @@ pub(in crate::config) const METHOD_COMMON: &[&str] =
 /// What control variates start at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Controls {
+#[schemars(rename = "Controls")]
+pub enum ControlsStart {
     /// 0.
     #[default]
     Zero,

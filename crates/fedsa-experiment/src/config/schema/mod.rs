@@ -10,8 +10,8 @@ use serde::Deserialize;
 use toml::Value;
 
 pub use check::{Check, Unmeasured};
-pub use figure::{Band, CurveCentre, Figure, FigureKind, Levels, MetricNames};
-pub use method::{Centre, Controls, Expect, ExpectAt, ExpectedStatus, OutputName, OutputSpec};
+pub use figure::{Band, CurveCentre, FigureKind, FigureSpec, Levels, MetricNames};
+pub use method::{Centre, ControlsStart, Expect, ExpectAt, ExpectedStatus, OutputName, OutputSpec};
 pub(super) use method::{METHOD_COMMON, MethodCommon};
 pub use run::{Grid, GridTable, Refused, RunSpec, Seeds, Spacing, Start, Stop};
 
@@ -53,7 +53,7 @@ pub(super) struct Top {
     pub variant: Vec<Variant>,
     /// What is drawn.
     #[serde(default)]
-    pub figure: Figure,
+    pub figure: FigureSpec,
     /// What must hold.
     #[serde(default)]
     pub check: Vec<Check>,
