@@ -19,20 +19,20 @@ pub struct Document {
     pub text: String,
     /// The text as a tree, with overrides applied.
     pub table: Table,
-    /// What overrides set, in the order in which they were applied.
+    /// The keys that overrides set, in the order in which the overrides were applied.
     pub origins: Vec<Origin>,
 }
 
-/// Where the value of a key comes from, when not from where the key stands in the file.
+/// The source of a value that an option or another place of the file has set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Origin {
     /// The key, with indices for labels: `method[0].step_size`.
     pub key: String,
-    /// What set it.
+    /// The source of the value.
     pub from: SetBy,
 }
 
-/// What can set a key.
+/// The source of a key's value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SetBy {
     /// An option of the command line, as typed: `--rounds 10`.
@@ -42,7 +42,7 @@ pub enum SetBy {
 }
 
 impl Origin {
-    /// Whether what it set decides the value of `key`, a key inside it, or all of a table around it.
+    /// Whether `key` is the key that was set, or a key inside it.
     pub fn decides(&self, key: &str) -> bool {
         key.strip_prefix(self.key.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
     }
@@ -69,13 +69,13 @@ impl Document {
         Ok(Self { name: name.to_string(), text: text.to_string(), table, origins: Vec::new() })
     }
 
-    /// An experiment that options of the command line come to, rather than a file.
+    /// An experiment that was made from options of the command line, without a file.
     pub fn from_flags(mut table: Table, origins: Vec<Origin>) -> Self {
         super::presets::expand(&mut table);
         Self { name: String::new(), text: String::new(), table, origins }
     }
 
-    /// Applies `key=value` as `--set` gives it; the value is TOML, or else a string.
+    /// Applies `key=value` of `--set`. A value that is not TOML is taken as a string.
     ///
     /// # Errors
     /// When there is no `=`, or the key names no table of the file.
@@ -83,7 +83,7 @@ impl Document {
         self.set_flag(assignment, format!("--set {}", quoted(assignment)))
     }
 
-    /// As [`Document::set_text`], for an option `flag` that stands for the assignment.
+    /// As [`Document::set_text`]; messages name the option `flag` instead of `--set`.
     ///
     /// # Errors
     /// As [`Document::set_text`].
@@ -103,10 +103,10 @@ impl Document {
         Ok(())
     }
 
-    /// Adds a `[[sweep]]` that `key=v1,v2` gives; each value is TOML, or else a string.
+    /// Adds the `[[sweep]]` of `key=v1,v2`. A value that is not TOML is taken as a string.
     ///
     /// # Errors
-    /// When there is no `=` or no value, or `sweep` is no list of the file.
+    /// When there is no `=` or no value, or the file's `sweep` is not a list.
     pub fn add_sweep(&mut self, assignment: &str) -> Result<(), Failure> {
         const FORM: &str = "--sweep KEY=V1,V2 with a dotted key, such as method.FedLSA.step_size=0.01,0.1";
         let bad = |what: String| Failure::from(BadInput::new("--sweep", what, FORM));
@@ -127,7 +127,7 @@ impl Document {
         Ok(())
     }
 
-    /// The `[quick]` table applied: each of its entries is a dotted key and a value.
+    /// Applies the `[quick]` table; each of its entries is a dotted key and a value.
     ///
     /// # Errors
     /// When a key names no table of the file.
@@ -178,7 +178,7 @@ impl Document {
     pub fn failure_at(&self, e: BadInput, origins: &[Origin]) -> Failure {
         let mut place = e.key.clone();
         let mut origin = self.origins.iter().chain(origins).rfind(|origin| origin.decides(&place));
-        // What stands at a place may have been set by an option or by a quick setting in turn.
+        // The value at a place may in turn come from an option or a quick setting.
         for _ in 0..4 {
             let Some(Origin { key, from }) = origin else { break };
             match from {
@@ -191,8 +191,8 @@ impl Document {
         Failure::in_text(&self.name, &self.text, self.span(&place), e.to_string(), &e.help)
     }
 
-    /// Where a dotted key such as `method[1].step_size` stands: the key itself, or
-    /// the nearest table around it.
+    /// The position of a dotted key such as `method[1].step_size`: of the key itself, or of
+    /// the nearest table that contains it.
     fn span(&self, key: &str) -> Option<Range<usize>> {
         let document = toml_edit::Document::parse(self.text.as_str()).ok()?;
         let mut node = Node::Table(document.as_table());
@@ -206,7 +206,7 @@ impl Document {
     }
 }
 
-/// A place in the tree of a text.
+/// A node of the parsed text.
 enum Node<'a> {
     Table(&'a dyn TableLike),
     Tables(&'a ArrayOfTables),
@@ -232,7 +232,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// What a segment of a key leads to, and where that stands.
+    /// The child that a segment of a key leads to, and its position in the text.
     fn enter(&self, segment: &Segment) -> Option<(Option<Range<usize>>, Node<'a>)> {
         match (self, segment) {
             (Node::Table(table), Segment::Name(name)) => {
@@ -246,7 +246,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// A value as TOML, or else the text itself.
+/// A text parsed as a TOML value; a text that is not TOML becomes a string.
 ///
 /// # Errors
 /// When lists and tables are nested too deep.

@@ -26,15 +26,15 @@ pub struct MethodSpec {
     pub settings: Arc<dyn methods::Settings>,
     /// Its own start, if it has one.
     pub start: Option<Start>,
-    /// What control variates start at.
+    /// The initial control variates.
     pub controls: ControlsStart,
-    /// What `error` is measured from.
+    /// The reference point of the metric `error`.
     pub measure_from: Centre,
-    /// What it gives out.
+    /// The output: an iterate or an average.
     pub output: OutputSpec,
-    /// The status it is expected to end with.
+    /// The status with which its runs are expected to end.
     pub expect: Option<ExpectedStatus>,
-    /// The entry of its `expect` that says so, where that is a list.
+    /// The index of the entry of `expect` that applies, if `expect` is a list.
     pub expected_by: Option<usize>,
     /// Its uplink.
     pub uplink: UplinkSpec,
@@ -42,7 +42,7 @@ pub struct MethodSpec {
     pub downlink: DownlinkSpec,
 }
 
-/// A table and what it was read as.
+/// A table and the settings that were read from it.
 type Read<T> = Option<(Arc<Value>, T)>;
 
 /// Reads the tables of points one after the other; a table that two points share is read once.
@@ -57,7 +57,7 @@ pub struct Reader {
     pub methods: Vec<MethodSpec>,
 }
 
-/// What the table was read as, anew if it is another one.
+/// The settings of a table; read again only if the table has changed.
 fn cached<'r, T>(read: &'r mut Read<T>, table: &Arc<Value>, how: impl FnOnce(&Value) -> Result<T>) -> Result<&'r mut T> {
     if !read.as_ref().is_some_and(|(before, _)| Arc::ptr_eq(before, table)) {
         *read = Some((Arc::clone(table), how(table)?));
@@ -69,7 +69,7 @@ impl Reader {
     /// Reads a point.
     ///
     /// # Errors
-    /// As the tables' keys demand.
+    /// When a table of the point cannot be read.
     pub fn read(&mut self, point: &SweepPoint) -> Result<()> {
         self.sections = point.sections();
         let missing = |table: &str, accepted: &str| BadInput::new("", format!("there is no {table}"), accepted);
@@ -129,8 +129,7 @@ impl Reader {
         self.method.get(method)?.as_ref().and_then(|(_, (_, expect))| expect.as_ref())
     }
 
-    /// Settings of the last point that have no effect there. Where something is swept they may
-    /// have one at another point.
+    /// Settings that have no effect at the last point. At another point of a sweep they may have one.
     pub(super) fn idle(&self) -> Vec<BadInput> {
         let mut idle = Vec::new();
         let sampling = self.sampling();
@@ -158,7 +157,7 @@ impl Reader {
         idle
     }
 
-    /// The tables that decide what runs at the last point, with defaults written out.
+    /// The tables of the last point, with defaults written out.
     ///
     /// # Errors
     /// When a setting cannot be written in a TOML file.
@@ -217,8 +216,8 @@ impl Reader {
     }
 }
 
-/// What the tables of a file without its sweeps come to with defaults written out, each by
-/// itself: those that are not complete without sweeps are left out.
+/// The tables of a file without its sweeps, with defaults written out. Each table is resolved separately; tables
+/// that are incomplete without sweeps are left out.
 pub fn complete(sections: &Sections) -> Vec<(&'static str, Value)> {
     let point = SweepPoint::of(sections.clone());
     let mut reader = Reader { sections: sections.clone(), ..Reader::default() };
@@ -295,7 +294,7 @@ fn methods_of(sections: &Sections) -> Result<&[Arc<Value>]> {
     }
 }
 
-/// A method, and its whole `expect`: a list is not yet looked up.
+/// A method and its whole `expect`, which may still be a list.
 fn read_method(value: &Value) -> Result<(MethodSpec, Option<Expect>)> {
     let Value::Table(table) = value else {
         return Err(BadInput::new("", format!("{} is not a table", short(value)), "[[method]] tables"));

@@ -19,17 +19,17 @@ pub struct Sweep {
     /// A dotted key.
     #[serde(default)]
     key: Option<String>,
-    /// Dotted keys; each value is then a list of as many.
+    /// Dotted keys that change together; each of `values` is then a list with one value per key.
     #[serde(default)]
     keys: Option<Vec<String>>,
-    /// The values, at least one; with `keys` lists of one value for each key.
+    /// The values, at least one; with `keys`, lists of one value per key.
     #[schemars(with = "Vec<serde_json::Value>", length(min = 1))]
     values: Vec<Value>,
     /// The coordinate's name; by default the last part of the (first) key, or as many of its last
-    /// parts as tell it from other sweeps.
+    /// parts as distinguish it from other sweeps.
     #[serde(default)]
     name: Option<String>,
-    /// What the figure and the trace call each value, instead of the value.
+    /// The text that the figure and the trace show for each value.
     #[serde(default)]
     labels: Option<Vec<String>>,
 }
@@ -49,62 +49,61 @@ pub struct Variant {
     sweep: Vec<Sweep>,
 }
 
-/// One setting of everything that is swept.
+/// One sweep point: a value for each swept key.
 ///
-/// It knows which values it has and not what they come to: the tables are put together when they
-/// are asked for, so that many points take little memory.
+/// A point stores the indices of its values. Its tables are built on request, so that many points take little memory.
 #[derive(Debug, Clone)]
 pub struct SweepPoint {
     /// The `point` column: `eta = 0.1, H = 10`; empty when nothing is swept.
     pub label: String,
-    /// Short name and value of everything that is swept, in the file's order.
+    /// Short name and value of each swept key, in the file's order.
     pub coordinates: Vec<(String, Value)>,
-    /// What its variant, or the file, comes to before anything is swept.
+    /// The tables of its variant, or of the file, before sweeps are applied.
     start: Arc<VariantBase>,
-    /// For each of the start's sweeps the index of its value.
+    /// For each sweep of `start`, the index of the value.
     at: Box<[u32]>,
 }
 
-/// The file with one variant's settings, or as it is where there are no variants.
+/// The file with one variant's settings; without variants, the file itself.
 #[derive(Debug)]
 struct VariantBase {
     sections: Sections,
-    /// What the variant sets.
+    /// The keys that the variant sets.
     origins: Vec<Origin>,
     sweeps: Vec<Arc<AppliedSweep>>,
 }
 
-/// A sweep as it is applied.
+/// A validated sweep.
 #[derive(Debug)]
 struct AppliedSweep {
-    /// Where it stands in the file.
+    /// Its place in the file, such as `sweep[0]`.
     place: String,
     name: String,
     keys: Vec<String>,
-    /// Whether it has `keys`, so that values are lists.
+    /// Whether it has `keys`: its values are then lists.
     is_joint: bool,
     values: Vec<Value>,
     labels: Option<Vec<String>>,
 }
 
 impl SweepPoint {
-    /// The one point of a file without sweeps.
+    /// The only point of a file without sweeps.
     pub fn of(sections: Sections) -> Self {
         let start = VariantBase { sections, origins: Vec::new(), sweeps: Vec::new() };
         Self { label: String::new(), coordinates: Vec::new(), start: Arc::new(start), at: Box::new([]) }
     }
 
-    /// The tables that decide what runs here.
+    /// The tables of this point.
     pub fn sections(&self) -> Sections {
         self.applied(&mut Vec::new())
     }
 
-    /// The same as a tree.
+    /// The tables of this point as one TOML tree.
     pub fn table(&self) -> Table {
         self.sections().table()
     }
 
-    /// What variants and sweeps set here.
+    /// The keys that variants and sweeps set at this point.
     pub fn origins(&self) -> Vec<Origin> {
         let mut origins = self.start.origins.clone();
         self.applied(&mut origins);
@@ -141,7 +140,7 @@ fn number(value: &Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|i| i as f64))
 }
 
-/// Whether two values are the same; `1` and `1.0` are, and one of a list is enough.
+/// Whether a value is `wanted`, or one item of `wanted` if that is a list. `1` equals `1.0`.
 fn same(value: &Value, wanted: &Value) -> bool {
     match (number(value), number(wanted), wanted) {
         (Some(x), Some(y), _) => x == y,
@@ -150,15 +149,15 @@ fn same(value: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// The most points that sweeps may come to.
+/// The largest number of points.
 const MAX_POINTS: usize = 100_000;
-/// The most sweeps of one point.
+/// The largest number of sweeps of one point.
 const MAX_SWEEPS: usize = 64;
 
 /// All combinations of variants and sweep values.
 ///
 /// # Errors
-/// When a sweep or variant cannot be applied, does nothing, or two points are the same.
+/// When a sweep or variant cannot be applied or has no effect, or two points have the same label.
 pub fn expand(document: &Document, sweeps: Vec<Sweep>, variants: Vec<Variant>) -> Result<Vec<Arc<SweepPoint>>> {
     let base = Sections::of(&document.table);
     let axes = axes(sweeps, &variants)?;
@@ -202,7 +201,7 @@ pub fn expand(document: &Document, sweeps: Vec<Sweep>, variants: Vec<Variant>) -
     Ok(points.into_iter().map(Arc::new).collect())
 }
 
-/// Options of the command line and quick settings that no point is left with so far, because a
+/// Options of the command line and quick settings that had no effect at any point so far, because a
 /// sweep or every variant sets the same key.
 struct Overridden<'d> {
     pending: Vec<&'d Origin>,
@@ -229,10 +228,10 @@ impl<'d> Overridden<'d> {
     }
 }
 
-/// Refuses a text that cannot be a label or a name: one that is empty, or would steer a terminal.
+/// Refuses a text that cannot be a label or a name: an empty text, or one with control characters.
 ///
 /// # Errors
-/// When it is one.
+/// When the text is empty or contains control characters.
 pub fn shown(text: &str) -> Result<()> {
     let good = !text.trim().is_empty() && !text.chars().any(is_control);
     require(good, "", format!("\"{}\"", quoted(text)), "a text that is not empty and has no control characters")
@@ -263,8 +262,8 @@ fn axes(sweeps: Vec<Sweep>, variants: &[Variant]) -> Result<HashMap<Option<usize
     Ok(out)
 }
 
-/// Gives sweeps without a name the shortest end of their first key that no other sweep of the same
-/// points is called by; one key has one name in all variants.
+/// Names sweeps that have no name: the shortest end of the first key that no other sweep of the same
+/// points uses. A key has the same name in all variants.
 fn name(axes: &mut [(Option<usize>, bool, AppliedSweep)]) -> Result<()> {
     let keys: Vec<Vec<String>> = axes.iter().map(|(_, _, axis)| named_parts(&axis.keys[0])).collect();
     let mut lengths: HashMap<&[String], usize> = HashMap::new();
@@ -357,12 +356,12 @@ impl AppliedSweep {
         if self.is_joint { &self.values[i][key] } else { &self.values[i] }
     }
 
-    /// Where that value stands.
+    /// The place of that value in the file.
     fn value_place(&self, i: usize, key: usize) -> String {
         if self.is_joint { format!("{}.values[{i}][{key}]", self.place) } else { format!("{}.values[{i}]", self.place) }
     }
 
-    /// Where a key stands.
+    /// The place of a key in the file.
     fn key_place(&self, key: usize) -> String {
         if self.is_joint { format!("{}.keys[{key}]", self.place) } else { format!("{}.key", self.place) }
     }
@@ -385,9 +384,9 @@ impl AppliedSweep {
 }
 
 impl VariantBase {
-    /// Refuses what is set and then set again at every point: a key that is swept twice, or a
-    /// setting of a variant that a sweep replaces. `set` is what the variant sets: the place, the
-    /// key and the keys that it came to.
+    /// Refuses settings that have no effect because another one replaces them at every point: a key that is swept
+    /// twice, or a setting of a variant that a sweep replaces. `set` lists the variant's settings: the place, the
+    /// key and the keys it expands to.
     fn check_effect(&self, mut set: Vec<(String, String, Vec<String>)>) -> Result<()> {
         let count = set.len();
         let mut sections = self.sections.clone();
@@ -397,7 +396,7 @@ impl VariantBase {
                 set.push((axis.key_place(j), key.clone(), done));
             }
         }
-        // From the last to the first: what sets each key in the end.
+        // From the last to the first, to find the sweep whose value of a key remains.
         let mut last: HashMap<&str, &str> = HashMap::new();
         for (i, (place, key, keys)) in set.iter().enumerate().rev() {
             let by: Vec<&str> = keys.iter().map_while(|key| around(key).find_map(|key| last.get(key).copied())).collect();
@@ -413,7 +412,7 @@ impl VariantBase {
         Ok(())
     }
 
-    /// Appends its points, the first sweep varying slowest.
+    /// Appends the points of all combinations; the first sweep varies slowest.
     fn points(self, coordinates: Vec<(String, Value)>, points: &mut Vec<SweepPoint>, flags: &mut Overridden<'_>) -> Result<()> {
         if coordinates.is_empty() {
             self.check_effect(Vec::new())?;
@@ -431,7 +430,7 @@ impl VariantBase {
     }
 }
 
-/// A walk over the combinations of a start's sweeps.
+/// An iteration over the combinations of the sweeps of one base.
 struct Made<'w, 'd> {
     start: &'w Arc<VariantBase>,
     at: Vec<u32>,
@@ -465,7 +464,7 @@ impl Made<'_, '_> {
     }
 }
 
-/// A key and the keys of all tables around it.
+/// A key, followed by the keys of all tables that contain it.
 fn around(key: &str) -> impl Iterator<Item = &str> {
     std::iter::once(key).chain(key.char_indices().rev().filter(|(_, c)| ['.', '['].contains(c)).map(|(i, _)| &key[..i]))
 }

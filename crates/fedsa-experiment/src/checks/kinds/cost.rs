@@ -1,4 +1,4 @@
-//! `cost`: what two methods pay to reach a level.
+//! `cost`: the costs of two methods to reach a level.
 
 use fedsa::error::{BadInput, Result};
 
@@ -9,8 +9,8 @@ use crate::config::Check;
 use crate::numbers;
 use crate::results::paid;
 
-/// What `over` has sent when its mean metric first falls to `level`, over the same of `method`, lies between `min` and `max`;
-/// `cost` names what is counted, `bits_up` by default.
+/// The cost of `over` when its mean metric first falls to `level`, divided by that of `method`, lies between `min` and
+/// `max`. `cost` names the count, `bits_up` by default.
 pub struct CostCheck;
 
 impl CheckKind for CostCheck {

@@ -22,7 +22,7 @@ impl CheckKind for CurveCheck {
         Keys { needs: &[], needs_one: &[], takes: &["metric", "tolerance"] }
     }
 
-    // What theory predicts is a mean-square error, and no other metric.
+    // Theory predicts mean-square errors only.
     fn metrics(&self, _: &Check) -> Vec<&'static str> {
         results::predicted_metrics()
     }

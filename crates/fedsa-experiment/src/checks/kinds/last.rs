@@ -62,7 +62,7 @@ impl CheckKind for FinalCheck {
     }
 }
 
-/// The metric that a `final` check reads, and whether its root is taken.
+/// The metric of a `final` check, and whether its square root is taken.
 fn final_metric(check: &Check) -> (&str, bool) {
     match metric_of(check) {
         "distance" => ("mse", true),

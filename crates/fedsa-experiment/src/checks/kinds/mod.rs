@@ -16,7 +16,7 @@ mod spread;
 
 use super::CheckKind;
 
-/// The kinds, an entry each.
+/// All kinds of checks.
 pub const KINDS: &[&dyn CheckKind] = &[
     &floor::FloorCheck,
     &ratio::RatioCheck,

@@ -1,4 +1,4 @@
-//! `predicted`: what theory predicts, as a number.
+//! `predicted`: a predicted quantity against a number.
 
 use fedsa::error::{BadInput, Result};
 

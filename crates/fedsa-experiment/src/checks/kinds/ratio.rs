@@ -40,7 +40,7 @@ impl CheckKind for RatioCheck {
             let over = ctx.facts.over(check, point)?;
             let (below, above) = (ctx.floors(cell, metric_of(check))?, ctx.floors(over, metric_of(check))?);
             let Estimate { mean, se } = paired(&above, &below)?;
-            // A stated range of a ratio near 1 allows for noise; a factor to be beaten does not.
+            // Without `tolerance`, only the standard errors of `se` widen `min` and `max`.
             let allowance = match check.tolerance {
                 Some(_) => allowance(check),
                 None => Allowance { relative: 0.0, se: check.se.unwrap_or(0.0), larger: false },

@@ -28,7 +28,7 @@ impl CheckKind for ReachesCheck {
     fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
         let one = |(point, cell): (usize, usize)| {
             let values = ctx.by(cell, check.by, metric_of(check))?;
-            // A number that is none is the worst.
+            // NaN counts as the worst value.
             let worst = values.into_iter().fold(0.0, |a: f64, b| if b.is_nan() || b > a { b } else { a });
             Ok(Measured::new(worst, Asked::within(None, check.max), ctx.facts.place(point)))
         };

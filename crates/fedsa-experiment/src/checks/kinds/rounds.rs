@@ -1,4 +1,4 @@
-//! `rounds`: how long two methods take to a multiple of a floor.
+//! `rounds`: the rounds that two methods need to reach a multiple of a floor.
 
 use fedsa::error::{BadInput, Result};
 
@@ -9,7 +9,8 @@ use crate::config::Check;
 use crate::numbers;
 use crate::results::Estimate;
 
-/// Rounds until the metric falls to `max` times the floor of `over`, over the same of `over`, within `tolerance` of 1.
+/// The number of rounds of `method` until the metric falls to `max` times the floor of `over`, divided by that of `over`, is
+/// within `tolerance` of the expected ratio, 1 by default.
 pub struct RoundsCheck;
 
 impl CheckKind for RoundsCheck {

@@ -1,4 +1,4 @@
-//! `spread`: floors along a coordinate, which stay where they are.
+//! `spread`: floors that do not change along a coordinate.
 
 use fedsa::error::Result;
 
