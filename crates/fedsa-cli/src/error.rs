@@ -1,4 +1,4 @@
-//! Failures as the terminal shows them, and exit statuses.
+//! Failures in the terminal's form, and exit statuses.
 
 use fedsa_experiment::error::{Cause, Failure};
 use fedsa_experiment::excerpt::Excerpt;
@@ -24,7 +24,7 @@ pub fn status_of(failure: &Failure) -> u8 {
     }
 }
 
-/// A failure with the lines of its file, for [`miette`].
+/// A failure with the lines of its file, as a diagnostic of [`miette`].
 #[derive(Debug, thiserror::Error)]
 #[error("{failure}")]
 pub struct ShownFailure {

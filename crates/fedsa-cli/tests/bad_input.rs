@@ -243,7 +243,7 @@ fn sweeps_and_variants_are_checked() {
     bad("key = \"problem.agents\"\nvalues = [2, 0]", &["problem.agents: 0 is not accepted (at agents=0)"]);
     bad("key = \"method.*.step_size\"\nvalues = [0.1, -0.1]", &["method[0].step_size: -0.1 is not accepted (at step_size=-0.1)"]);
     bad("key = \"run.rounds\"\nvalues = [1, 2]\nlabels = [\"a\"]", &["labels: a list of 1 is not accepted", "one label per value, 2"]);
-    bad("keys = [\"run.rounds\", \"run.seeds\"]\nvalues = [[1, 2], [3]]", &["[3] does not go with 2 keys", "lists of 2 values"]);
+    bad("keys = [\"run.rounds\", \"run.seeds\"]\nvalues = [[1, 2], [3]]", &["[3] is not a list of 2 values", "lists of 2 values"]);
     refused_end("[[sweep]]\nvalues = [1]", "[[sweep]]", &["a sweep needs key or keys"]);
     refused_end("[[sweep]]\nkey = \"run.rounds\"", "[[sweep]]", &["the key `values` is missing"]);
     refused_end("[[sweep]]\nkey = \"run.rounds\"\nvalues = [5, 5]", "[[sweep]]", &["two points are both at `rounds=5`"]);
@@ -259,7 +259,7 @@ fn sweeps_and_variants_are_checked() {
     refused_end(nested, "sweep = [{ key = \"run.rounds\", values = [0] }]", &["run.rounds: 0 is not accepted (at a, rounds=0)"]);
     let expect = "expect = [{ at = { stepsize = 1 }, status = \"diverges\" }]";
     let text = format!("{}\n[[sweep]]\nkey = \"method.*.step_size\"\nvalues = [0.1]\n", small("label = \"FedLSA\"", expect));
-    refused_file(&text, expect, &["nothing that is swept is called `stepsize`; did you mean `step_size`?"]);
+    refused_file(&text, expect, &["there is no swept coordinate `stepsize`; did you mean `step_size`?"]);
     // A hundred values of four keys: refused before the points are made.
     let values = format!("values = [{}]", (1..100).map(|i| i.to_string()).collect::<Vec<_>>().join(", "));
     let huge: String =
@@ -281,7 +281,7 @@ fn checks_and_figures_are_checked() {
     bad("kind = \"floor\"\nmethod = \"FedLSA\"\nexpected = \"flor\"", &["no predicted quantity `flor`; did you mean `floor`?"]);
     bad("kind = \"floor\"\nmethod = \"FedLSA\"\nexpected = nan", &["check[0].expected: nan is not accepted", "a number"]);
     bad("kind = \"final\"\nmethod = \"FedLSA\"\nexpected = \"floor\"", &["check[0].expected: \"floor\" is not accepted"]);
-    bad("kind = \"curve\"\nmethod = \"FedLSA\"\nby = 3", &["check[0].by: this means nothing to a check of kind curve", "tolerance"]);
+    bad("kind = \"curve\"\nmethod = \"FedLSA\"\nby = 3", &["check[0].by: this is not a key of a check of kind curve", "tolerance"]);
     bad("kind = \"curve\"\nmethod = \"FedLSA\"\nat = { agents = 4 }", &["no coordinate `agents`", "a sweep first"]);
     bad(
         "kind = \"slope\"\nmethod = \"FedLSA\"\nexpected = 1\ntolerance = 1\nalong = \"H\"",
@@ -339,14 +339,14 @@ fn keys_that_mean_nothing_to_a_kind_of_figure_are_refused() {
     let more = ["slope = -1", "x_log = true", "y_range = [1.0, 2.0]", "share_y = true", "columns = 2", "level = 1.0"];
     for line in table.iter().chain(&more) {
         let key = line.split(' ').next().unwrap();
-        figure("table", line, &[&format!("figure.{key}: this means nothing to a figure of kind table"), "it is for the kinds"]);
+        figure("table", line, &[&format!("figure.{key}: this is not a key of a figure of kind table"), "it is for the kinds"]);
     }
     figure(
         "scaling",
         "centre = \"median\"",
-        &["figure.centre: this means nothing to a figure of kind scaling", "it is for the kinds curves"],
+        &["figure.centre: this is not a key of a figure of kind scaling", "it is for the kinds curves"],
     );
-    figure("scaling", "exact = [\"FedLSA\"]", &["figure.exact: this means nothing to a figure of kind scaling"]);
+    figure("scaling", "exact = [\"FedLSA\"]", &["figure.exact: this is not a key of a figure of kind scaling"]);
     figure(
         "table",
         "y = [\"mse\", \"residual\"]",
@@ -966,7 +966,7 @@ fn delays_are_checked() {
         for (contents, message, accepted) in [
             ("1\n2\n", "a trace of 2 rounds for a run of 20", "at least as long as the run"),
             ("1\n\nx\n", "trace.csv: line 3: `x` is not a whole number of rounds", "a line per round"),
-            ("1,2,3,4\n1,2,3\n", "trace.csv: line 2: 3 delays where the lines before have 4", "one per agent"),
+            ("1,2,3,4\n1,2,3\n", "trace.csv: line 2: 3 delays, but earlier lines have 4", "one per agent"),
             ("1,-2,3,4\n", "trace.csv: line 1: `-2` is not a whole number", "a line per round"),
             ("1,2,3\n1,2,3\n", "3 delays for 4 agents in round 0 of the trace", "or 4, one per agent"),
             ("", "trace.csv: there is no delay in it", "a line per round"),
@@ -1094,18 +1094,22 @@ fn settings_without_effect_are_refused() {
     refused_edit(
         "kind = \"iid\"",
         "kind = \"iid\"\nstart = { state = 1 }",
-        &["sampling.start: a start of trajectories, which only kind = \"markov\" has"],
+        &["sampling.start: only kind = \"markov\" has a start of trajectories"],
     );
     refused_edit(
         "kind = \"iid\"",
         "kind = \"mean\"\nbatch = 2",
-        &["sampling.batch: a batch of samples, which kind = \"mean\" does not draw"],
+        &["sampling.batch: kind = \"mean\" draws no samples, so that a batch has no effect"],
     );
     let start = "start = \"root\"\nseeds = 2";
     let text =
         small("seeds = 2", start).replace("label = \"FedLSA\"", "start = \"zero\"").replace("label = \"SCAFFLSA\"", "start = \"zero\"");
-    refused_file(&text, "start = \"root\"", &["run.start: every method has a start of its own"]);
-    refused_edit("label = \"FedLSA\"", "uplink = { error_feedback = true }", &["error_feedback: an exact codec leaves nothing out"]);
+    refused_file(&text, "start = \"root\"", &["run.start: every method has its own start, so that this one has no effect"]);
+    refused_edit(
+        "label = \"FedLSA\"",
+        "uplink = { error_feedback = true }",
+        &["error_feedback: an exact codec has no error that could be fed back"],
+    );
     refused_edit("label = \"FedLSA\"", "expect = []", &["method[0].expect: [] says nothing"]);
     let linear = "kind = \"linear\"\na = [[[1.0]], [[2.0]]]\nb = [[1.0], [2.0]]";
     for (line, message) in [
@@ -1135,7 +1139,7 @@ fn settings_without_effect_are_refused() {
     let (text, line) = expect("{ at = { agents = 3 }, status = \"diverges\" }");
     refused_file(&text, &line, &["method[0].expect[0]: no point is at agents = 3"]);
     let (text, line) = expect("{ at = {}, status = \"ok\" }, { at = { agents = 2 }, status = \"diverges\" }");
-    refused_file(&text, &line, &["method[0].expect[1]: no point is at agents = 2, or entries before this one match"]);
+    refused_file(&text, &line, &["method[0].expect[1]: no point is at agents = 2, or earlier entries match all such points"]);
     // Assignments.
     refused_end("[quick]\nrun = {}", "run = {}", &["quick.run: an empty table sets nothing"]);
     refused_file(&format!("quick = {{}}\n{SMALL}"), "quick = {}", &["quick: an empty table sets nothing"]);
@@ -1143,7 +1147,7 @@ fn settings_without_effect_are_refused() {
     refused_end(
         quick,
         "run.rounds = 1",
-        &["run.rounds: a sweep or variant sets this key at every point, so that the setting would do nothing"],
+        &["run.rounds: a sweep or variant sets this key at every point, so that the setting has no effect"],
     );
     let variant = "[[variant]]\nlabel = \"a\"\nset = { \"run.rounds\" = 3 }\nsweep = [{ key = \"run.rounds\", values = [1] }]";
     refused_end(variant, "set = { \"run.rounds\" = 3 }", &["variant[0].sweep[0].key sets this key at every point of the variant"]);
@@ -1281,7 +1285,7 @@ fn sweeps_are_given_on_the_command_line() {
     refused(
         &folder,
         &["run", "small.toml", "--sweep", "run.rounds=5,6", "--rounds", "7"],
-        &["the option would do nothing", "(set by --rounds 7)"],
+        &["the option has no effect", "(set by --rounds 7)"],
     );
     refused(
         &folder,

@@ -155,12 +155,12 @@ fn checks_that_can_never_be_measured_are_refused() {
     refused_text(&lossy, "expected = \"bias2\"", &["not known in closed form: losses come in bursts"]);
     let expected =
         text("label = \"FedLSA\"", "label = \"FedLSA\"\nexpect = \"diverges\"", "kind = \"floor\"\nmethod = \"FedLSA\"\nexpected = 1");
-    refused_text(&expected, "[[check]]", &["FedLSA is expected to diverge, and has no floor then"]);
+    refused_text(&expected, "[[check]]", &["FedLSA is expected to diverge, so that it has no floor"]);
     let linear = common::with_problem("kind = \"linear\"\nagents = 4");
     refused_text(
         &format!("{linear}\n[[check]]\nkind = \"floor\"\nmethod = \"FedLSA\"\nexpected = 1\nmetric = \"value_error\"\n"),
         "metric = \"value_error\"",
-        &["value_error is not known: the problem is no reward process"],
+        &["value_error is not known: the problem is not a reward process"],
     );
     let samples = text(
         "kind = \"iid\"",
@@ -181,7 +181,7 @@ fn coordinates_that_give_no_fit_are_refused() {
     refused_text(&swept("values = [2]", spread), "along = \"agents\"", &["agents has one value only"]);
     Folder::with(&swept(labels, spread)).run(&["check", "small.toml"]).exits(0);
     let far = "kind = \"floor\"\nmethod = \"FedLSA\"\nexpected = 1\nmin_eta_h = 100";
-    refused_text(&swept("values = [2, 4]", far), "[[check]]", &["no point has the eta H that the check is about"]);
+    refused_text(&swept("values = [2, 4]", far), "[[check]]", &["no point has an eta H in the range of the check"]);
     // A method that is refused everywhere, and one that is refused where it is compared with.
     let refuses =
         small("label = \"SCAFFLSA\"", "label = \"SCAFFLSA\"\nuplink = { media = [{ kind = \"delay\", law = \"constant\", rounds = 2 }] }");

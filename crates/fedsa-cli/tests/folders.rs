@@ -157,7 +157,7 @@ fn a_damaged_manifest_is_told_and_nothing_is_changed() {
         ("is damaged, or of another version", Some(String::new())),
         ("is damaged, or of another version", Some("[1]".into())),
         ("is damaged, or of another version", Some("[".repeat(100_000))),
-        ("is missing: it says which files are fedsa's", None),
+        ("is missing: it lists the files that fedsa wrote", None),
     ];
     for (expected, damage) in damages {
         match &damage {

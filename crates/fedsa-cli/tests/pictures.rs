@@ -101,7 +101,7 @@ fn costs_without_a_coordinate_are_numbers() {
         assert!(costs[1].get("round").is_none(), "{costs}");
     }
     let output = Folder::with(&format!("{SMALL}\n{figure}\nslope = 1\n")).run(&["check", "small.toml"]).exits(2);
-    assert!(output.message().contains("this means nothing to costs in numbers"), "{}", output.stderr);
+    assert!(output.message().contains("this is not a key of a table of costs"), "{}", output.stderr);
 }
 
 #[test]

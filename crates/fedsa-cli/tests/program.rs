@@ -214,7 +214,7 @@ fn expected_statuses_decide_both_ways() {
     run(&with("\"ok\"", "0.1", ""), &[], 0, "FedLSA: floor");
     run(&with("\"ok\"", "1000.0", ""), &[], 1, "diverged in round");
     // A quick run may be too short to diverge, but must not diverge unexpectedly.
-    run(&with("\"diverges\"", "0.1", ""), &["--quick"], 0, "did not do with the quick settings what it is expected to");
+    run(&with("\"diverges\"", "0.1", ""), &["--quick"], 0, "did not end as expected with the quick settings");
     run(&with("\"ok\"", "1000.0", ""), &["--quick"], 1, "diverged in round");
     // At sweep points: 1 and 1.0 are the same, a list means any of them.
     let sweep = "[[sweep]]\nkey = \"method.FedLSA.step_size\"\nvalues = [0.1, 1000.0, 2000.0]\n";
@@ -443,7 +443,7 @@ fn reproducing_several_skips_those_without_their_data() {
     assert!(output.stdout.contains("cross/logs: skipped, its data is missing: "), "{}", output.stdout);
     assert!(folder.path("all/cross/exact-mse/summary.json").exists(), "--out is the parent of several");
     assert!(!folder.path("all/cross/logs").exists());
-    assert!(output.stdout.contains("1 skipped for want of data"), "{}", output.stdout);
+    assert!(output.stdout.contains("1 skipped because data is missing"), "{}", output.stdout);
     // With --resume what is done is not done again.
     let again = folder.run(&[&args[..], &["--resume"]].concat()).exits(0);
     assert!(again.stdout.contains("cross/exact-mse: already done"), "{}", again.stdout);

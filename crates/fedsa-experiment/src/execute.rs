@@ -169,7 +169,7 @@ impl Earlier {
         };
         if saved.identity != planned.identity || saved.seed != seed {
             let from = if path.exists() { path } else { path.with_file_name(ENDED) };
-            let what = format!("{}: a checkpoint of another run than the present {}, seed {seed}", from.display(), planned.method.label);
+            let what = format!("{}: the checkpoint belongs to another run, not to {}, seed {seed}", from.display(), planned.method.label);
             let help = "the same experiment as before, with unchanged input files";
             return Err(BadInput::new("--resume", what, help));
         }
@@ -190,7 +190,7 @@ impl Saved {
         let label = &planned.method.label;
         let refused = |what: String, help: &str| Err(BadInput::new("--resume", format!("{label}: {what}"), help));
         if let OutputRule::TailAfter(_) = planned.output {
-            let what = format!("its output averages the last share of the rounds, which are others of {wanted} rounds than of {had}");
+            let what = format!("its output averages the last share of the rounds, which are other rounds of {wanted} than of {had}");
             return refused(what, "output = \"last\" or \"average\", or a run from the start in another folder");
         }
         let recorded = |round: &u64| self.rows.binary_search_by_key(round, |row| row.round).is_ok();
@@ -198,7 +198,7 @@ impl Saved {
         match planned.grid.iter().filter(|round| **round <= until).find(|round| !recorded(round)) {
             None => Ok(()),
             Some(missing) => {
-                let what = format!("of {wanted} rounds, round {missing} is recorded, and of {had} rounds it was not");
+                let what = format!("a run of {wanted} rounds records round {missing}, but the run of {had} rounds did not");
                 refused(what, "recorded rounds that do not depend on their number: record = { every = K } or a list, from the start")
             }
         }

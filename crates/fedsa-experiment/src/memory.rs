@@ -79,7 +79,7 @@ fn require(key: &str, needed: f64, what: impl Fn() -> String, less: &str) -> Res
         Some(available) if needed > available.bytes => Err(BadInput::new(
             key,
             format!("{}: needs about {}, {} are available ({})", what(), bytes_text(needed), bytes_text(available.bytes), available.by),
-            format!("{less}; {}=SIZE says how much may be used where that is more", machine::VARIABLE),
+            format!("{less}; or {}=SIZE, if more memory may be used", machine::VARIABLE),
         )),
         _ => Ok(()),
     }

@@ -13,7 +13,7 @@ use super::{say, say_json};
 use crate::args::ListArgs;
 use crate::error::DONE;
 
-/// How deep runs are looked for: ids hold few slashes.
+/// The depth to which folders are searched for runs: ids contain few slashes.
 const DEPTH: usize = 8;
 
 /// Runs the command.
@@ -78,7 +78,7 @@ fn entry(path: &Path, state: RunState) -> Json {
     out["ended"] = summary["provenance"]["ended"].clone();
     let mut outcomes: Vec<(String, usize)> = Vec::new();
     for result in summary["results"].as_array().into_iter().flatten() {
-        // Earlier versions had no outcomes, but a status.
+        // Earlier versions wrote a status instead of outcomes.
         let outcome = result["outcome"].as_str().or(result["status"].as_str()).unwrap_or("unknown").to_string();
         match outcomes.iter_mut().find(|(name, _)| *name == outcome) {
             Some((_, n)) => *n += 1,

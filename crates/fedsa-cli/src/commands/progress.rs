@@ -1,4 +1,4 @@
-//! How far runs are: a bar on a terminal, lines elsewhere.
+//! Progress of runs: a bar on a terminal, lines elsewhere.
 
 use std::io::IsTerminal;
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::{duration, warn};
 use crate::args::ProgressMode;
 
-/// When the first line comes, and how long it is until the next.
+/// The time until the first line, and between lines.
 const FIRST_LINE: Duration = Duration::from_secs(10);
 const BETWEEN_LINES: Duration = Duration::from_secs(30);
 
@@ -34,9 +34,9 @@ struct Lines {
     name: String,
     began: Instant,
     next: Instant,
-    /// Local steps that an earlier run had done.
+    /// Local steps of an earlier run.
     found: f64,
-    /// Local steps that are done, those of an earlier run included.
+    /// Local steps that are done, including those of an earlier run.
     done: f64,
     total: f64,
 }
@@ -45,7 +45,7 @@ struct Lines {
 const UNIT: f64 = 1000.0;
 
 impl<'a> Watcher<'a> {
-    /// For the runs of a plan.
+    /// An observer for the runs of a plan.
     pub fn new(plan: &'a Plan, progress: ProgressMode, quiet: bool, lines: Option<TraceLines>) -> Self {
         let on_terminal = std::io::stderr().is_terminal();
         let shown = match progress {
@@ -62,7 +62,7 @@ impl<'a> Watcher<'a> {
         Self { plan, shown, lines }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         if let ProgressDisplay::Bar(bar) = &self.shown {
             bar.finish_and_clear();
@@ -77,11 +77,11 @@ impl<'a> Watcher<'a> {
     }
 }
 
-/// Shows that results are being compared with theory, which may take as long as the runs.
+/// Shows that results are being compared with theory, which can take as long as the runs.
 pub struct Comparing(Option<ProgressBar>);
 
 impl Comparing {
-    /// A spinner on a terminal, elsewhere a line if the command has taken long enough for one.
+    /// Shows a spinner on a terminal; elsewhere a line, if the command has already taken long enough for lines.
     pub fn begin(plan: &Plan, progress: ProgressMode, quiet: bool, began: Instant) -> Self {
         let on_terminal = std::io::stderr().is_terminal();
         let what = format!("{}: comparing with theory, and drawing", plan.experiment.id);
@@ -119,7 +119,7 @@ fn bar(plan: &Plan) -> ProgressBar {
 }
 
 impl Lines {
-    /// The line that is due, if one is.
+    /// The next line, if it is due.
     fn due(&mut self, now: Instant) -> Option<String> {
         if now < self.next {
             return None;

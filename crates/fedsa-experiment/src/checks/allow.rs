@@ -36,7 +36,7 @@ pub fn seeds_for_allowance(facts: &PlanFacts<'_>, check: &Check, cell: usize) ->
 pub fn paired(above: &[f64], below: &[f64]) -> Result<Estimate> {
     let scale = Estimate::of(below).mean;
     if scale == 0.0 {
-        return Err(BadInput::new("", "the floor that is divided by is 0", ""));
+        return Err(BadInput::new("", "the floor in the denominator is 0", ""));
     }
     let mean = Estimate::of(above).mean / scale;
     let residuals: Vec<f64> = above.iter().zip(below).map(|(a, b)| (a - mean * b) / scale).collect();

@@ -32,9 +32,9 @@ impl PlanFacts<'_> {
         if cells.is_empty() {
             let what = match self.refusal(check) {
                 Some(reason) => format!("{} is refused at every point: {reason}", method_of(check)),
-                None => "no point has the eta H that the check is about".to_string(),
+                None => "no point has an eta H in the range of the check".to_string(),
             };
-            return Err(BadInput::new("", what, "a check about a point that is run"));
+            return Err(BadInput::new("", what, "a check of a point that is run"));
         }
         let shown = |e: BadInput, point: usize| BadInput { what: format!("{}{}", e.what, self.at(point)), ..e };
         for (point, cell) in &cells {
@@ -152,7 +152,7 @@ impl PlanFacts<'_> {
         let label = &planned.method.label;
         let (why, accepted) = match need {
             Need::Root | Need::RootOrCentre => ("theta* is not known".to_string(), "metric = \"residual\""),
-            Need::Gram => ("the problem is no reward process".to_string(), ANOTHER),
+            Need::Gram => ("the problem is not a reward process".to_string(), ANOTHER),
             Need::Controls => (format!("{label} has no control variates"), "another metric, or a method of the SCAFFLSA kinds"),
             Need::Means => ("the operators can only be sampled".to_string(), "another metric, such as error"),
         };
@@ -165,8 +165,8 @@ impl PlanFacts<'_> {
         let method = &self.plan.cells[cell].method;
         match method.expect {
             Some(ExpectedStatus::Diverges) => {
-                let what = format!("{} is expected to diverge, and has no floor then", method.label);
-                Err(BadInput::new("", what, "a check about points where it does not"))
+                let what = format!("{} is expected to diverge, so that it has no floor", method.label);
+                Err(BadInput::new("", what, "a check of points where it is not expected to diverge"))
             }
             _ => Ok(()),
         }

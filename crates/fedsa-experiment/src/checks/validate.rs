@@ -79,11 +79,7 @@ fn validate_one(labels: &[String], check: &Check) -> Result<()> {
     let means = |key: &str| [COMMON, needs, needs_one, takes].iter().any(|keys| keys.contains(&key));
     if let Some(key) = given.iter().find(|key| !means(key)) {
         let keys: Vec<&str> = [COMMON, needs, needs_one, takes].concat();
-        return Err(BadInput::new(
-            *key,
-            format!("this means nothing to a check of kind {}", name),
-            format!("the keys {}", keys.join(", ")),
-        ));
+        return Err(BadInput::new(*key, format!("this is not a key of a check of kind {}", name), format!("the keys {}", keys.join(", "))));
     }
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     for (key, label) in [("method", &check.method), ("over", &check.over)] {
@@ -92,7 +88,7 @@ fn validate_one(labels: &[String], check: &Check) -> Result<()> {
     let metrics = kind.metrics(check);
     check.metric.as_ref().map_or(Ok(()), |metric| {
         known("metric", metric, &metrics).map_err(|e| match record::metric(metric).is_some() {
-            true => BadInput { what: format!("theory says nothing of `{}`", quoted(metric)), ..e },
+            true => BadInput { what: format!("theory does not predict `{}`", quoted(metric)), ..e },
             false => e,
         })
     })?;
@@ -148,7 +144,7 @@ fn validate_together(check: &Check) -> Result<()> {
         return Err(BadInput::new(*key, what, format!("{key}, or {bound}")));
     }
     if check.larger && (check.tolerance.is_none() || check.se == Some(0.0)) {
-        let what = "there is no larger one of a tolerance and standard errors where only one of them is allowed";
+        let what = "only one of a tolerance and standard errors is given, so that there is no larger one";
         return Err(BadInput::new("larger", what, "a tolerance and a number of standard errors beside it"));
     }
     if let (Some(method), Some(over)) = (&check.method, &check.over) {

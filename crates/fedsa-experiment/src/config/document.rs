@@ -155,7 +155,7 @@ impl Document {
         let mut seen: Vec<(String, String)> = Vec::new();
         for Assignment { key, value, place } in all {
             if segments(&key).first() == Some(&Segment::Name("quick".into())) {
-                let what = format!("`{}` is a quick setting of quick settings", quoted(&place));
+                let what = format!("`{}` sets a key of [quick] itself", quoted(&place));
                 return Err(self.failure(BadInput::new(place, what, "keys of the other tables")));
             }
             let set = set(&mut self.table, &key, &value).map_err(|e| self.failure(BadInput { key: place.clone(), ..e }))?;

@@ -185,13 +185,13 @@ impl Seen {
         let (entry, key, names) = (&self.expected[m][j], format!("method[{m}].expect[{j}]"), experiment.coordinate_names());
         if let Some(name) = entry.at.keys().find(|name| !names.contains(&name.as_str())) {
             let near = super::did_you_mean(super::nearest(name, names.iter().copied()));
-            let what = format!("nothing that is swept is called `{}`{near}", quoted(name));
+            let what = format!("there is no swept coordinate `{}`{near}", quoted(name));
             let accepted =
                 if names.is_empty() { "expect = \"diverges\", or a sweep".into() } else { format!("one of {}", names.join(", ")) };
             return Err(BadInput::new(format!("{key}.at.{name}"), what, accepted));
         }
         let at: Vec<String> = entry.at.iter().map(|(name, value)| format!("{name} = {}", short(value))).collect();
-        let what = format!("no point is at {}, or entries before this one match all that are", at.join(", "));
+        let what = format!("no point is at {}, or earlier entries match all such points", at.join(", "));
         Err(BadInput::new(key, what, "values that are swept, and each point in one entry"))
     }
 }

@@ -134,23 +134,27 @@ impl Reader {
         let mut idle = Vec::new();
         let sampling = self.sampling();
         if sampling.start != ChainStart::Stationary && sampling.kind != Law::Markov {
-            let what = "a start of trajectories, which only kind = \"markov\" has";
+            let what = "only kind = \"markov\" has a start of trajectories";
             idle.push(BadInput::new("sampling.start", what, "no start here, or kind = \"markov\""));
         }
         if sampling.batch != 1 && sampling.kind == Law::Mean {
-            let what = "a batch of samples, which kind = \"mean\" does not draw";
+            let what = "kind = \"mean\" draws no samples, so that a batch has no effect";
             idle.push(BadInput::new("sampling.batch", what, "no batch here, or kind = \"iid\" or \"markov\""));
         }
         let outside = |e: &BadInput| e.key.starts_with("sampling");
         idle.extend(self.problem().without_effect(&sampling).map(|e| if outside(&e) { e } else { e.inside("problem") }));
         if self.run().start != Start::default() && self.methods.iter().all(|method| method.start.is_some()) {
-            idle.push(BadInput::new("run.start", "every method has a start of its own", "one start here, or one for each method"));
+            idle.push(BadInput::new(
+                "run.start",
+                "every method has its own start, so that this one has no effect",
+                "one start here, or one for each method",
+            ));
         }
         for (m, method) in self.methods.iter().enumerate() {
             let codec = method.uplink.codec.as_ref().and_then(|codec| codec.get("kind")?.as_str());
             let is_budget = |table: &Table| table.get("kind").and_then(Value::as_str) == Some("bit-budget");
             if method.uplink.error_feedback && codec.is_none_or(|kind| kind == "exact") && !method.uplink.media.iter().any(is_budget) {
-                let what = "an exact codec leaves nothing out that could be added to the next message";
+                let what = "an exact codec has no error that could be fed back";
                 idle.push(BadInput::new(format!("method[{m}].uplink.error_feedback"), what, "no error_feedback, or another codec"));
             }
         }

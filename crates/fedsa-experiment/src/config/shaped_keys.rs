@@ -31,7 +31,7 @@ pub const SHAPED_KEYS: &[ShapedKey] = &[
     ShapedKey {
         name: "measure_from",
         fits: |shape| shape.drift == Drift::Zero && shape.is_linear,
-        why_not: "which has no limit of its own that theory knows",
+        why_not: "whose limit theory does not know",
     },
 ];
 

@@ -195,7 +195,7 @@ pub fn expand(document: &Document, sweeps: Vec<Sweep>, variants: Vec<Variant>) -
     if let Some(twice) = points.iter().find(|point| !labels.insert(point.label.as_str())) {
         let table = if shared.is_empty() { "variant" } else { "sweep" };
         let what = format!("two points are both at `{}`", quoted(&twice.label));
-        return Err(BadInput::new(table, what, "every value and every label once"));
+        return Err(BadInput::new(table, what, "different values and labels"));
     }
     flags.check()?;
     Ok(points.into_iter().map(Arc::new).collect())
@@ -224,7 +224,7 @@ impl<'d> Overridden<'d> {
             SetBy::Flag(_) => ("option", "set what the sweep says, such as --set sweep.0.values=[1,2], or a key that is not swept"),
             SetBy::Place(_) => ("setting", "what the sweep says, such as \"sweep.0.values\" = [1, 2], or a key that is not swept"),
         };
-        Err(BadInput::new(key, format!("a sweep or variant sets this key at every point, so that the {option} would do nothing"), help))
+        Err(BadInput::new(key, format!("a sweep or variant sets this key at every point, so that the {option} has no effect"), help))
     }
 }
 
@@ -340,7 +340,7 @@ impl AppliedSweep {
         for (i, value) in values.iter().enumerate() {
             let count = value.as_array().map(Vec::len);
             if is_joint && count != Some(keys.len()) {
-                let what = format!("{} does not go with {} keys", super::short(value), keys.len());
+                let what = format!("{} is not a list of {} values", super::short(value), keys.len());
                 return Err(BadInput::new(format!("values[{i}]"), what, format!("lists of {} values, one per key", keys.len())));
             }
             let first = if is_joint { &value[0] } else { value };
@@ -402,7 +402,7 @@ impl VariantBase {
             let by: Vec<&str> = keys.iter().map_while(|key| around(key).find_map(|key| last.get(key).copied())).collect();
             if let (Some(later), true) = (by.last(), by.len() == keys.len()) {
                 let what = match i < count {
-                    true => format!("{later} sets this key at every point of the variant, so that this setting would do nothing"),
+                    true => format!("{later} sets this key at every point of the variant, so that this setting has no effect"),
                     false => format!("`{}` is swept twice: {later} sets it at every point too", quoted(key)),
                 };
                 return Err(BadInput::new(place, what, "each key once; keys = [..] for keys that move together"));

@@ -4,7 +4,7 @@ use super::scene::{Anchor, Mark, Point, Scene};
 use super::style::{self, CURVE_WIDTH, Colors, LEGEND, LEVEL_WIDTH, Overlap, REFERENCE_WIDTH};
 use super::{Panel, PlottedCurve, Style};
 
-/// How a curve or a level is drawn.
+/// The symbol of a curve or a level in the legend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LegendSymbol {
     Curve { style: Style, color: usize, band: bool, overlap: Overlap },
@@ -34,7 +34,7 @@ pub(super) fn entries(panel: &Panel, overlap: impl Fn(&PlottedCurve) -> Overlap)
     entries
 }
 
-/// What is measured comes first, then what is predicted, then references.
+/// The order of entries: measured curves, predicted curves, levels, references.
 fn rank(entry: &Entry) -> usize {
     match entry.look {
         LegendSymbol::Curve { style: Style::Reference, .. } => 3,
@@ -44,14 +44,15 @@ fn rank(entry: &Entry) -> usize {
     }
 }
 
-/// One legend for all panels, if a name means the same in all of them and each shows a good part of it.
+/// One legend for all panels, if every label has the same symbol in all panels and the largest panel has at least half of
+/// the entries.
 pub(super) fn shared(panels: &[Vec<Entry>]) -> Option<Vec<Entry>> {
     let mut union: Vec<Entry> = Vec::new();
     for entry in panels.iter().flatten() {
         if !union.contains(entry) {
             match union.iter_mut().find(|other| other.label == entry.label) {
                 None => union.push(entry.clone()),
-                // In one panel with a band, in another without, for want of seeds: the same curve.
+                // A curve may have a band in one panel and none in another, where it has a single seed.
                 Some(other) => other.look = with_band(other.look, entry.look)?,
             }
         }
@@ -61,7 +62,7 @@ pub(super) fn shared(panels: &[Vec<Entry>]) -> Option<Vec<Entry>> {
     (union.len() <= 2 * largest).then_some(union)
 }
 
-/// The look with a band of two that differ in nothing else.
+/// The symbol with a band, if two symbols differ in nothing else.
 fn with_band(a: LegendSymbol, b: LegendSymbol) -> Option<LegendSymbol> {
     let banded = |look| match look {
         LegendSymbol::Curve { style, color, overlap, .. } => LegendSymbol::Curve { style, color, band: true, overlap },
@@ -70,7 +71,7 @@ fn with_band(a: LegendSymbol, b: LegendSymbol) -> Option<LegendSymbol> {
     (banded(a) == banded(b)).then_some(banded(a))
 }
 
-/// Entries broken into lines and set in columns.
+/// Entries broken into lines and arranged in columns.
 pub(super) struct Legend {
     rows: Vec<Vec<(LegendSymbol, Vec<String>)>>,
     column_widths: Vec<f64>,
@@ -85,7 +86,7 @@ const WIDEST_LABEL: f64 = 330.0;
 const LINES: usize = 3;
 
 impl Legend {
-    /// In as few rows as `width` allows.
+    /// A legend with as few rows as `width` allows.
     pub fn new(entries: &[Entry], width: f64) -> Legend {
         let label_width = (width - SAMPLE - SAMPLE_GAP).clamp(LEGEND.size, WIDEST_LABEL);
         let set: Vec<_> = entries.iter().map(|e| (e.look, LEGEND.wrap(&e.label, label_width, LINES))).collect();
@@ -94,7 +95,7 @@ impl Legend {
         let widths_in = |columns: usize| -> Vec<f64> {
             (0..columns).map(|column| entry_widths.iter().skip(column).step_by(columns).copied().fold(0.0, f64::max)).collect()
         };
-        // From one row on, with the columns that fill the last row best.
+        // Starting from one row, with the number of columns that fills the last row best.
         let column_widths = (1..=set.len())
             .map(|rows| widths_in(set.len().div_ceil(rows)))
             .find(|widths| total(widths) <= width)

@@ -99,11 +99,11 @@ fn state_name(index: usize) -> String {
     format!("Opacity{index}")
 }
 
-/// The glyphs of a font that are used, with their new numbers and what they stand for.
+/// The used glyphs of a font, with their new numbers and their characters.
 #[derive(Default)]
 struct Letters {
     remapper: GlyphRemapper,
-    /// By new number: the old one, and a character.
+    /// For each new number, the old number and a character.
     used: BTreeMap<u16, (u16, char)>,
 }
 
@@ -127,7 +127,7 @@ impl Drawing {
         drawing
     }
 
-    /// In a page's coordinates, which count upwards, to a hundredth of a pixel.
+    /// A point in page coordinates (y upwards), rounded to a hundredth of a pixel.
     fn place(&self, (x, y): Point) -> (f32, f32) {
         let short = |x: f64| ((x * 100.0).round() / 100.0) as f32;
         (short(x), short(self.height - y))
@@ -226,7 +226,7 @@ struct FontIds {
     cmap: Ref,
 }
 
-/// Embeds the used letters of a font, and what they stand for, so that the text can be searched and copied.
+/// Embeds the used glyphs of a font and their characters, so that the text can be searched and copied.
 fn embed(pdf: &mut Pdf, bold: bool, letters: &Letters, ids: FontIds) {
     let font = Font { size: 1.0, bold };
     let face = font.face();

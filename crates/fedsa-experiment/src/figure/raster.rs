@@ -8,7 +8,7 @@ use super::text::OutlinePen;
 
 /// CSS pixels in an inch.
 const CSS_DPI: f64 = 96.0;
-/// Of an enormous picture there are fewer dots to an inch.
+/// The largest number of dots; the resolution of a larger picture is reduced.
 const MOST_DOTS: f64 = 30e6;
 
 pub(super) fn render(scene: &Scene, dpi: f64, about: &Provenance) -> Vec<u8> {
@@ -30,7 +30,7 @@ fn ink((r, g, b): Rgb, opacity: f64) -> tiny_skia::Color {
 
 fn encode(pixmap: &Pixmap, dpi: f64, scene: &Scene, about: &Provenance) -> Vec<u8> {
     const INCHES_IN_A_METRE: f64 = 1.0 / 0.0254;
-    // Nothing shines through: the fourth channel is full everywhere.
+    // The picture is opaque: the alpha channel is 255 everywhere.
     let image: Vec<u8> = pixmap.data().chunks_exact(4).flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect();
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, pixmap.width(), pixmap.height());

@@ -132,7 +132,7 @@ pub(super) fn scene(table: &CellTable, look: &RenderOptions) -> Scene {
     scene
 }
 
-/// Whether a row is without shades, and needs a line beneath it.
+/// Whether a row has no shades, and therefore needs a line below it.
 fn background_free(row: &[(&TableCell, Block)]) -> bool {
     row.iter().all(|(cell, _)| matches!(cell.fill, Fill::None | Fill::Group))
 }

@@ -157,8 +157,8 @@ impl Found {
                 format!("{} is damaged, or of another version of fedsa", manifest.display())
             }
             Some(there) => format!("{} is {}, not the file that fedsa wrote", manifest.display(), kind_of(&there)),
-            None if is_ours => format!("{} is missing: it says which files are fedsa's", manifest.display()),
-            None => format!("{} was not written by fedsa, and has the name of the folder that a run keeps for itself", own.display()),
+            None if is_ours => format!("{} is missing: it lists the files that fedsa wrote", manifest.display()),
+            None => format!("{} was not written by fedsa, and has the name of fedsa's own folder", own.display()),
         };
         Err(BadInput::new("--out", what, "another folder, or move this one away; nothing in it is changed"))
     }
@@ -192,7 +192,7 @@ impl Found {
         if may_have_changed {
             let (holds_now, _, manifest_now) = contents(&path, &names_in(&path).map_err(|e| unusable(&path, &e))?);
             if (holds_now, &manifest_now) != (holds, &manifest) {
-                let what = format!("another fedsa has written to {} meanwhile", path.display());
+                let what = format!("another fedsa process has written to {} in the meantime", path.display());
                 return Err(BadInput::new("--out", what, "another folder, --resume, or --overwrite to replace what is there now").into());
             }
             if manifest.is_none() && !is_barren(&own) {

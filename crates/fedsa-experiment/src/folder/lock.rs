@@ -26,7 +26,7 @@ pub fn take_lock(own: &Path, make: bool) -> io::Result<Option<Lock>> {
         return Ok(None);
     }
     if found.is_some_and(|found| !found.is_file()) {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the lock is no file"));
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the lock is not a file"));
     }
     // A process that only tests the lock holds it for a moment.
     for attempt in 0.. {

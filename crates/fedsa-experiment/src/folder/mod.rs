@@ -100,7 +100,7 @@ mod tests {
         run.write(&[(SUMMARY.into(), b"{}".to_vec())]).unwrap();
         run.release();
         let e = first.claim(false).unwrap_err();
-        assert!(e.what.contains("another fedsa has written to"), "{e}");
+        assert!(e.what.contains("another fedsa process has written to"), "{e}");
         assert_eq!(holds(&path), Holds::Finished, "what the other did stays");
         // A process that inspects the folder now sees the run and has the lock.
         let found = look(&path).unwrap();

@@ -1,10 +1,10 @@
-//! Captions: what the drawn lines, points and bands mean.
+//! Captions, which explain lines, points and bands.
 
 use std::collections::BTreeSet;
 
 use super::{Band, CurveCentre, Panel, Plan, Results, schema};
 
-/// What is drawn around the middle over seeds.
+/// The meaning of the band around the centre over seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BandKind {
     Deviation,
@@ -14,7 +14,7 @@ pub(super) enum BandKind {
 }
 
 impl BandKind {
-    /// Where a prediction is drawn the band must say how well the mean is known.
+    /// The kind of band of a figure: standard errors by default where a prediction is drawn.
     pub fn of(figure: &schema::FigureSpec) -> Self {
         let is_tested = !figure.exact.is_empty() || !figure.levels.is_empty();
         match (figure.band, figure.centre) {
@@ -27,21 +27,21 @@ impl BandKind {
     }
 }
 
-/// How many seeds the cells have that a picture shows.
+/// The numbers of seeds of the cells in a picture.
 #[derive(Default)]
 pub(super) struct SeedCounts {
     counts: BTreeSet<usize>,
-    /// Of each panel, if it is the same everywhere in it.
+    /// The numbers of seeds in each panel.
     panels: Vec<BTreeSet<usize>>,
 }
 
 impl SeedCounts {
-    /// Begins a panel.
+    /// Starts a panel.
     pub fn panel(&mut self) {
         self.panels.push(BTreeSet::new());
     }
 
-    /// A cell of the panel that was begun last.
+    /// Adds a cell to the panel that was started last.
     pub fn add(&mut self, plan: &Plan, results: &Results, cell: usize) {
         if plan.cells[cell].refused.is_none() {
             let count = results.cells[cell].len();
@@ -60,7 +60,8 @@ impl SeedCounts {
         self.counts.iter().all(|count| *count == 1)
     }
 
-    /// Lets each panel, in the order in which they were begun, say what its seeds are: nothing where all have the same.
+    /// Adds a note with the number of seeds to each panel, in the order in which they were started, unless all panels have the
+    /// same number.
     pub fn note_in(&self, panels: &mut [Panel]) {
         let note = |seeds: &BTreeSet<usize>| (self.counts.len() > 1 && !seeds.is_empty()).then(|| format!("Over {}", text(seeds)));
         for (panel, seeds) in panels.iter_mut().zip(&self.panels) {
@@ -79,7 +80,7 @@ fn text(counts: &BTreeSet<usize>) -> String {
     }
 }
 
-/// Of curves along the rounds.
+/// The caption of curves over rounds.
 pub(super) fn curves(seeds: &SeedCounts, centre: CurveCentre, spread: BandKind) -> String {
     if seeds.is_single() {
         return format!("Lines: one run, of {}.", seeds.text());
@@ -95,7 +96,7 @@ pub(super) fn curves(seeds: &SeedCounts, centre: CurveCentre, spread: BandKind) 
     format!("Lines: {middle} over {}{band}{alone}.", seeds.text())
 }
 
-/// Of floors along a coordinate.
+/// The caption of floors over a coordinate.
 pub(super) fn scaling(seeds: &SeedCounts, spread: BandKind) -> String {
     let floor = "floors, each seed's mean over the last fifth of the rounds";
     if seeds.is_single() {
@@ -109,5 +110,5 @@ pub(super) fn scaling(seeds: &SeedCounts, spread: BandKind) -> String {
     format!("Points: mean over {} of {floor}{band}.", seeds.text())
 }
 
-/// What is predicted.
+/// The part of a caption that explains predictions.
 pub(super) const PREDICTED: &str = " Thin dashes: what theory predicts.";

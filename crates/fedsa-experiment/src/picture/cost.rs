@@ -1,10 +1,10 @@
-//! Costs until a level of the metric is reached: along a coordinate, or as numbers.
+//! Costs of reaching a level of the metric: over a coordinate, or as a table.
 
 use super::caption::SeedCounts;
 use super::*;
 use crate::figure::{Fill, TableCell};
 
-/// The most places that a note names.
+/// The largest number of points that a note names.
 const MOST_PLACES: usize = 12;
 
 pub(super) fn cost(plan: &Plan, results: &Results) -> Chart {
@@ -21,7 +21,7 @@ pub(super) fn cost(plan: &Plan, results: &Results) -> Chart {
         seeds.panel();
         let mut panel = along(plan, axis, until(title, metric, level), paid.axis.to_string());
         let (mut color, mut left) = (0, 0);
-        // Methods that do not get there, by where they do not.
+        // Methods that do not reach the level, grouped by the points at which they do not.
         let mut missed: Lines<&str> = Lines::default();
         for (m, label) in plan.labels.iter().enumerate() {
             let (mut lines, mut never) = (Lines::default(), Vec::new());
@@ -36,7 +36,7 @@ pub(super) fn cost(plan: &Plan, results: &Results) -> Chart {
                     None => never.push(x),
                 }
             }
-            // Of many lines, as many of each method.
+            // If there are too many lines, the same number of each method is drawn.
             let most = color + (MOST_CURVES / plan.labels.len()).max(1);
             for (label, mut line) in lines.into_vec() {
                 if color >= most.min(MOST_CURVES) {
@@ -71,7 +71,7 @@ pub(super) fn cost(plan: &Plan, results: &Results) -> Chart {
     figure
 }
 
-/// What a panel or a block of rows is about.
+/// The title of a panel or a block of rows.
 fn until(title: &str, metric: &str, level: f64) -> String {
     let until = format!("until {} ≤ {level}", metric_text(metric));
     if title.is_empty() { until } else { format!("{title}, {until}") }

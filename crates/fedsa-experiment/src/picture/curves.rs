@@ -1,4 +1,4 @@
-//! Metrics along the rounds.
+//! Metrics over rounds.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::super::results::quantile;
 use super::caption::{self, BandKind, PREDICTED, SeedCounts};
 use super::*;
 
-/// How the seeds of a cell become a curve.
+/// Settings for drawing the seeds of a cell as a curve.
 struct Drawing<'a> {
     plan: &'a Plan,
     results: &'a Results,
@@ -53,7 +53,7 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) 
         let mut levels: BTreeSet<String> = BTreeSet::new();
         let mut notes: Vec<String> = Vec::new();
         let cells = points.len() * metrics.len() * plan.labels.len();
-        // Of many curves, as many of each method.
+        // If there are too many curves, the same number of each method is drawn.
         let of_each = (MOST_CURVES / plan.labels.len()).max(1);
         let (points, metrics) = (&points, &metrics);
         let several = plan.labels.iter().enumerate().flat_map(|(m, label)| {
@@ -112,12 +112,12 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) 
 }
 
 impl Drawing<'_> {
-    /// A metric of a cell over its seeds, at the rounds that the axis can show.
+    /// A metric of a cell at the rounds that the axis can show, one value per seed.
     fn data(&self, cell: usize, metric: &str) -> Vec<(Recorded, Vec<f64>)> {
         self.results.curve(cell, metric).into_iter().filter(|(row, _)| !self.x_log || row.round > 0).collect()
     }
 
-    /// The middle of values, one a seed, with the edges of the band.
+    /// The centre of values, one per seed, with the edges of the band.
     fn middle(&self, values: &[f64]) -> (f64, f64, f64) {
         if self.centre == CurveCentre::Median {
             let mut sorted = values.to_vec();
@@ -154,8 +154,8 @@ impl Drawing<'_> {
         self.curve(cell, label, color, data.iter().map(|(row, values)| (row.count(self.axis) as f64, self.middle(values))))
     }
 
-    /// A cell's exact mean-square error at the rounds that were measured, along the same axis:
-    /// what rounds cost in samples or bits is known from their ledger.
+    /// A cell's exact mean-square error at the measured rounds, over the same axis. The ledger of the measured rounds
+    /// gives their costs in samples or bits.
     fn exact(&self, cell: usize, metric: &str, name: &str, color: usize) -> Option<PlottedCurve> {
         let exact = self.predictor.mse(cell, &self.predictor.curve(cell).ok()?, metric);
         let grid = &self.plan.cells[cell].grid;
@@ -164,7 +164,7 @@ impl Drawing<'_> {
         Some(PlottedCurve { label: format!("{name}, exact"), color, x, y, band: None, style: Style::Dashed })
     }
 
-    /// What was measured over what is exact.
+    /// The ratio of a measured to an exact curve.
     fn ratio(&self, cell: usize, metric: &str, exact: &PlottedCurve, label: &str, color: usize) -> PlottedCurve {
         let over: HashMap<u64, f64> = exact.x.iter().zip(&exact.y).map(|(x, y)| (x.to_bits(), *y)).collect();
         let at = |(row, values): &(Recorded, Vec<f64>)| {

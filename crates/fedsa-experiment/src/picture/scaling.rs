@@ -9,7 +9,7 @@ pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>)
     let metrics = metrics(plan);
     let predicted_metric = metrics.iter().copied().find(|metric| results::predicted_metrics().contains(metric));
     let by = spec.panels.clone().unwrap_or_default();
-    // A floor is the number that a prediction is tested by: its band is a standard error unless the file says otherwise.
+    // Floors are compared with predictions: their band is a standard error by default.
     let spread = if spec.band.is_none() { BandKind::Error } else { BandKind::of(spec) };
     let mut figure = empty(plan);
     let mut seeds = SeedCounts::default();
@@ -20,7 +20,7 @@ pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>)
         let mut panel = along(plan, axis, title, y_label(&metrics));
         let (mut color, mut left) = (0, 0);
         for (m, label) in plan.labels.iter().enumerate() {
-            // One line per metric and combination of what is neither the axis nor a panel.
+            // One line per metric and combination of the coordinates that are neither axis nor panel.
             let mut lines: Lines<(usize, f64)> = Lines::default();
             for point in &points {
                 let planned = &plan.points[*point];
@@ -29,7 +29,7 @@ pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>)
                 lines.add(rest.map(|(n, v)| coordinate_text(n, v)).collect::<Vec<_>>().join(", "), (planned.cells[m], x));
             }
             let lines = lines.into_vec();
-            // Of many lines, as many of each method.
+            // If there are too many lines, the same number of each method is drawn.
             let most = color + (MOST_CURVES / plan.labels.len()).max(1).min(MOST_CURVES.saturating_sub(color));
             left += (lines.len() * metrics.len()).saturating_sub(most - color);
             for (rest, mut line) in lines {
@@ -69,7 +69,7 @@ pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>)
     figure
 }
 
-/// The floors of cells, which are at the given places of the axis.
+/// The floors of cells at the given values of the axis.
 fn measured(results: &Results, line: &[(usize, f64)], metric: &str, label: &str, color: usize, spread: BandKind) -> PlottedCurve {
     let mut curve = PlottedCurve { label: label.to_string(), color, style: Style::LinePoints, ..PlottedCurve::default() };
     let (mut low, mut high) = (Vec::new(), Vec::new());

@@ -44,7 +44,7 @@ impl CheckKind for CostCheck {
                 let at = ctx.facts.at(point);
                 let missed = || BadInput::new("", format!("{label} does not reach {}{at}", numbers::number(level)), "");
                 let paid = ctx.results.cost(cell, metric_of(check), level, count).ok_or_else(missed)?;
-                let free = || BadInput::new("", format!("{label} is at {} before anything is paid{at}", numbers::number(level)), "");
+                let free = || BadInput::new("", format!("{label} is at {} from the start, at no cost{at}", numbers::number(level)), "");
                 if paid > 0.0 { Ok(paid) } else { Err(free()) }
             };
             let measured = spent(ctx.facts.over(check, point)?)? / spent(cell)?;

@@ -35,7 +35,7 @@ impl CheckKind for GapCheck {
             };
             let (first, last) = (gap(members[0])?, gap(members[members.len() - 1])?);
             if first == 0.0 {
-                return Err(BadInput::new("", "there is no difference to begin with", ""));
+                return Err(BadInput::new("", "the difference is 0 at the first value", ""));
             }
             Ok(Measured::new(first / last, Asked::within(check.min, None), ctx.facts.place_of_group(check, members[0].0)))
         };
