@@ -60,7 +60,7 @@ fn a_caption_says_what_lines_and_bands_are() {
     let alone = says("[figure]\nband = \"none\"", &["Lines: mean over 2 seeds."]);
     assert!(!alone.contains("band"), "{alone}");
     says("[figure]\ncentre = \"median\"", &["Lines: median over 2 seeds; bands: from the 10% to the 90% quantile"]);
-    // Where a prediction is drawn the band says how well the mean is known.
+    // Where a prediction is drawn, the band is a standard error.
     says("[figure]\nlevels = { FedLSA = [\"floor\"] }", &["bands: one standard error of the mean", "Thin dashes: what theory predicts."]);
     let folder = Folder::with(&small("seeds = 2", "seeds = 1"));
     folder.run(&["run", "small.toml"]).exits(0);

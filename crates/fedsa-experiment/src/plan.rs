@@ -399,11 +399,11 @@ impl PlannedCell {
         let inside = |e: BadInput| e.inside(&place);
         method.settings.check(field.agents()).map_err(inside)?;
         if run.stop.mse.is_some() && field.root().is_none() {
-            let what = "a squared distance from theta*, which is not known for this problem";
+            let what = "theta* is not known for this problem, and therefore the mse";
             return Err(BadInput::new("run.stop.mse", what, "stop = { residual = x } or { relative_residual = x }"));
         }
         if (run.stop.residual.is_some() || run.stop.relative_residual.is_some()) && !field.has_mean() {
-            let what = "a residual, which is not known: the operators can only be sampled";
+            let what = "the residual is not known, because the operators can only be sampled";
             return Err(BadInput::new("run.stop", what, "no stop at a residual"));
         }
         let output = method.output.rule(run.rounds).map_err(inside)?;

@@ -160,7 +160,7 @@ impl Document {
             }
             let set = set(&mut self.table, &key, &value).map_err(|e| self.failure(BadInput { key: place.clone(), ..e }))?;
             if let Some((_, other)) = seen.iter().find(|(key, _)| set.contains(key)) {
-                let what = format!("`{}` sets what `{}` sets too", quoted(&place), quoted(other));
+                let what = format!("`{}` and `{}` set the same key", quoted(&place), quoted(other));
                 return Err(self.failure(BadInput::new(place, what, "each key once")));
             }
             seen.extend(set.iter().map(|key| (key.clone(), place.clone())));

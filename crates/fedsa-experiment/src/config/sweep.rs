@@ -334,7 +334,7 @@ impl AppliedSweep {
             let at = if is_joint { format!("keys[{j}]") } else { "key".to_string() };
             let parts = parts(key).map_err(|e| BadInput { key: at.clone(), ..e })?;
             if let ["method", .., "label"] = parts[..] {
-                return Err(BadInput::new(at, "labels are the same at every point", "a key other than a method's label"));
+                return Err(BadInput::new(at, "a sweep cannot change labels", "a key other than a method's label"));
             }
         }
         for (i, value) in values.iter().enumerate() {
