@@ -56,7 +56,7 @@ pub enum Command {
     },
 }
 
-/// Options of all commands that run something.
+/// Options of all commands that run experiments.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Common {
     /// Continue the interrupted run in the output folder, or extend a finished run by rounds or
@@ -129,7 +129,7 @@ pub struct Overrides {
 }
 
 impl Overrides {
-    /// Whether the file stays as it is.
+    /// Whether nothing is overridden.
     pub fn is_empty(&self) -> bool {
         self.seeds.is_none() && self.rounds.is_none() && self.set.is_empty() && self.sweep.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Failures as the terminal shows them, and exit statuses.
+//! Failures in the terminal's form, and exit statuses.
 
 use fedsa_experiment::error::{Cause, Failure};
 use fedsa_experiment::excerpt::Excerpt;
@@ -24,10 +24,10 @@ pub fn status_of(failure: &Failure) -> u8 {
     }
 }
 
-/// A failure with the lines of its file, for [`miette`].
+/// A failure with the lines of its file, as a diagnostic of [`miette`].
 #[derive(Debug, thiserror::Error)]
 #[error("{failure}")]
-pub struct Shown {
+pub struct ShownFailure {
     failure: Failure,
     place: Option<Place>,
 }
@@ -36,13 +36,13 @@ pub struct Shown {
 #[derive(Debug)]
 struct Place(Excerpt);
 
-impl From<Failure> for Shown {
+impl From<Failure> for ShownFailure {
     fn from(failure: Failure) -> Self {
         Self { place: failure.place().cloned().map(Place), failure }
     }
 }
 
-impl Diagnostic for Shown {
+impl Diagnostic for ShownFailure {
     fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
         (!self.failure.help.is_empty()).then(|| Box::new(&self.failure.help) as Box<dyn std::fmt::Display>)
     }

@@ -13,7 +13,7 @@ use textwrap::WordSeparator;
 use textwrap::WordSplitter::NoHyphenation;
 
 fn main() -> ExitCode {
-    // Paths and names are to be copied from messages in one piece.
+    // Lines are not wrapped, so that paths and names can be copied from messages.
     let handler = || MietteHandlerOpts::new().break_words(false).word_separator(WordSeparator::AsciiSpace).word_splitter(NoHyphenation);
     let _ = miette::set_hook(Box::new(move |_| Box::new(handler().build())));
     keep_readers_quiet();
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     }))
 }
 
-/// Panics of the library that reads Parquet become errors that name the file: nothing else is to be seen of them.
+/// Hides the panics of the Parquet library, which become errors that name the file.
 fn keep_readers_quiet() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -63,14 +63,14 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
     }
 }
 
-/// Runs a command on as many threads as asked for.
+/// Runs a command on the requested number of threads.
 fn with_threads(threads: Option<u64>, command: impl FnOnce() -> Result<u8, Failure> + Send) -> Result<u8, Failure> {
     let failed = |e: rayon::ThreadPoolBuildError| {
         let help = "--threads N, with fewer threads, or a higher limit on processes (ulimit -u)".to_string();
         Failure::from(MachineFailure { what: format!("the threads cannot be started: {e}"), help })
     };
     match threads {
-        // The pool of the process: the first to need it would panic where it cannot be made.
+        // The thread pool of the process is created here; the first user would panic if it cannot be created.
         None => rayon::ThreadPoolBuilder::new().build_global().map_err(failed).and_then(|()| command()),
         Some(threads) => rayon::ThreadPoolBuilder::new().num_threads(threads as usize).build().map_err(failed)?.install(command),
     }

@@ -1,5 +1,5 @@
 //! Bad input: a clear message that names file, line and value and says what would
-//! be accepted; exit status 2; nothing written. Everything as a user runs it.
+//! be accepted; exit status 2; nothing written. All tests run the real program.
 
 mod common;
 
@@ -38,13 +38,13 @@ fn refused_file(text: &str, line: &str, expected: &[&str]) {
     assert_eq!(run, check);
 }
 
-/// [`SMALL`] with something put in place of a line; the message shows the line `to`'s last.
+/// [`SMALL`] with a line replaced by `to`; the message must show the last line of `to`.
 #[track_caller]
 fn refused_edit(from: &str, to: &str, expected: &[&str]) {
     refused_file(&small(from, to), to.lines().last().unwrap(), expected);
 }
 
-/// [`SMALL`] with more at its end.
+/// [`SMALL`] with text appended.
 #[track_caller]
 fn refused_end(more: &str, line: &str, expected: &[&str]) {
     refused_file(&format!("{SMALL}\n{more}\n"), line, expected);
@@ -66,7 +66,7 @@ fn unknown_keys_are_answered_with_the_nearest() {
     // A second [[method]] is shown at its own line, and a key inside a value at that value.
     let second = edited(SMALL, "label = \"SCAFFLSA\"\nstep_size", "label = \"SCAFFLSA\"\nstepsize");
     refused_file(&second, "stepsize = 0.1", &["method[1].stepsize"]);
-    // Quick settings are read whether they are asked for or not.
+    // Quick settings are read with and without --quick.
     refused_end("[quick]\n\"run.round\" = 1", "\"run.round\" = 1", &["run.round: unknown key `round`", "`rounds`"]);
     refused_end("[quick]\nrun.round = 1", "run.round = 1", &["run.round: unknown key `round`", "`rounds`"]);
     refused_end(
@@ -177,7 +177,7 @@ fn numbers_out_of_range_are_refused() {
     refused_edit("features = 3", "features = 11", &["features: 11 is not accepted", "between 1 and states = 10"]);
     refused_edit("min_class = 2", "gamma = 1.0", &["gamma: 1 is not accepted", "in [0, 1)"]);
     refused_edit("min_class = 2", "gamma = nan", &["gamma: NaN is not accepted"]);
-    // More than any memory holds is a slip of the hand, not a crash.
+    // A size that no memory can hold is bad input, not a crash.
     for key in ["agents = 4", "states = 10", "features = 3", "min_class = 2"] {
         let name = key.split(' ').next().unwrap();
         refused_edit(key, &format!("{name} = 1000000000000000"), &[&format!("problem.{name}: 1000000000000000 is not accepted")]);
@@ -202,7 +202,7 @@ fn starts_are_checked() {
     refused_edit("label = \"FedLSA\"", "start = [1.0]", &["method[0].start: 1 numbers for d = 3"]);
     let none = "method[0].controls: unknown key `controls` of fedlsa, which has no control variates";
     refused_edit("label = \"FedLSA\"", "controls = \"ideal\"", &[none, "it is for scafflsa, scafflsa-random"]);
-    let none = "method[1].measure_from: unknown key `measure_from` of scafflsa, which has no limit of its own";
+    let none = "method[1].measure_from: unknown key `measure_from` of scafflsa, whose limit theory does not know";
     refused_edit("label = \"SCAFFLSA\"", "measure_from = \"limit\"", &[none, "it is for fedlsa, fedtd, delayed-sa"]);
     for (file, contents, message) in [
         ("s.json", "[1, 2", "not JSON"),
@@ -243,12 +243,12 @@ fn sweeps_and_variants_are_checked() {
     bad("key = \"problem.agents\"\nvalues = [2, 0]", &["problem.agents: 0 is not accepted (at agents=0)"]);
     bad("key = \"method.*.step_size\"\nvalues = [0.1, -0.1]", &["method[0].step_size: -0.1 is not accepted (at step_size=-0.1)"]);
     bad("key = \"run.rounds\"\nvalues = [1, 2]\nlabels = [\"a\"]", &["labels: a list of 1 is not accepted", "one label per value, 2"]);
-    bad("keys = [\"run.rounds\", \"run.seeds\"]\nvalues = [[1, 2], [3]]", &["[3] does not go with 2 keys", "lists of 2 values"]);
+    bad("keys = [\"run.rounds\", \"run.seeds\"]\nvalues = [[1, 2], [3]]", &["[3] is not a list of 2 values", "lists of 2 values"]);
     refused_end("[[sweep]]\nvalues = [1]", "[[sweep]]", &["a sweep needs key or keys"]);
     refused_end("[[sweep]]\nkey = \"run.rounds\"", "[[sweep]]", &["the key `values` is missing"]);
     refused_end("[[sweep]]\nkey = \"run.rounds\"\nvalues = [5, 5]", "[[sweep]]", &["two points are both at `rounds=5`"]);
     let labels = "[[sweep]]\nkey = \"method.FedLSA.label\"\nvalues = [\"a\", \"b\"]";
-    refused_end(labels, "key = \"method.FedLSA.label\"", &["sweep[0].key: labels are the same at every point"]);
+    refused_end(labels, "key = \"method.FedLSA.label\"", &["sweep[0].key: a sweep cannot change labels"]);
     refused_end("[[variant]]\nset = {}", "[[variant]]", &["the key `label` is missing"]);
     refused_end(
         "[[variant]]\nlabel = \"a\"\nset = { \"run.rouns\" = 1 }",
@@ -259,7 +259,7 @@ fn sweeps_and_variants_are_checked() {
     refused_end(nested, "sweep = [{ key = \"run.rounds\", values = [0] }]", &["run.rounds: 0 is not accepted (at a, rounds=0)"]);
     let expect = "expect = [{ at = { stepsize = 1 }, status = \"diverges\" }]";
     let text = format!("{}\n[[sweep]]\nkey = \"method.*.step_size\"\nvalues = [0.1]\n", small("label = \"FedLSA\"", expect));
-    refused_file(&text, expect, &["nothing that is swept is called `stepsize`; did you mean `step_size`?"]);
+    refused_file(&text, expect, &["there is no swept coordinate `stepsize`; did you mean `step_size`?"]);
     // A hundred values of four keys: refused before the points are made.
     let values = format!("values = [{}]", (1..100).map(|i| i.to_string()).collect::<Vec<_>>().join(", "));
     let huge: String =
@@ -281,7 +281,7 @@ fn checks_and_figures_are_checked() {
     bad("kind = \"floor\"\nmethod = \"FedLSA\"\nexpected = \"flor\"", &["no predicted quantity `flor`; did you mean `floor`?"]);
     bad("kind = \"floor\"\nmethod = \"FedLSA\"\nexpected = nan", &["check[0].expected: nan is not accepted", "a number"]);
     bad("kind = \"final\"\nmethod = \"FedLSA\"\nexpected = \"floor\"", &["check[0].expected: \"floor\" is not accepted"]);
-    bad("kind = \"curve\"\nmethod = \"FedLSA\"\nby = 3", &["check[0].by: this means nothing to a check of kind curve", "tolerance"]);
+    bad("kind = \"curve\"\nmethod = \"FedLSA\"\nby = 3", &["check[0].by: this is not a key of a check of kind curve", "tolerance"]);
     bad("kind = \"curve\"\nmethod = \"FedLSA\"\nat = { agents = 4 }", &["no coordinate `agents`", "a sweep first"]);
     bad(
         "kind = \"slope\"\nmethod = \"FedLSA\"\nexpected = 1\ntolerance = 1\nalong = \"H\"",
@@ -339,14 +339,14 @@ fn keys_that_mean_nothing_to_a_kind_of_figure_are_refused() {
     let more = ["slope = -1", "x_log = true", "y_range = [1.0, 2.0]", "share_y = true", "columns = 2", "level = 1.0"];
     for line in table.iter().chain(&more) {
         let key = line.split(' ').next().unwrap();
-        figure("table", line, &[&format!("figure.{key}: this means nothing to a figure of kind table"), "it is for the kinds"]);
+        figure("table", line, &[&format!("figure.{key}: this is not a key of a figure of kind table"), "it is for the kinds"]);
     }
     figure(
         "scaling",
         "centre = \"median\"",
-        &["figure.centre: this means nothing to a figure of kind scaling", "it is for the kinds curves"],
+        &["figure.centre: this is not a key of a figure of kind scaling", "it is for the kinds curves"],
     );
-    figure("scaling", "exact = [\"FedLSA\"]", &["figure.exact: this means nothing to a figure of kind scaling"]);
+    figure("scaling", "exact = [\"FedLSA\"]", &["figure.exact: this is not a key of a figure of kind scaling"]);
     figure(
         "table",
         "y = [\"mse\", \"residual\"]",
@@ -372,7 +372,7 @@ fn what_is_not_a_file_of_toml_is_told() {
     refused(&folder, &["run", "deep.toml"], &["lists and tables are more than 64 deep", "[deep.toml:1:"]);
     folder.write("image.png", [0x89, b'P', b'N', b'G', 0, 0xff]);
     refused(&folder, &["run", "image.png"], &["image.png: line 1 is not UTF-8"]);
-    // A byte order mark, as some editors leave it, does no harm.
+    // A byte order mark, which some editors write, is accepted.
     folder.write("mark.toml", format!("\u{feff}{SMALL}"));
     folder.run(&["check", "mark.toml"]).exits(0);
 }
@@ -404,7 +404,7 @@ fn options_that_set_keys_are_checked() {
     bad(&["--checkpoint-every", "-1"], &["not a number of seconds"]);
     bad(&["--resume", "--overwrite"], &["cannot be used with"]);
     bad(&["--frobnicate"], &["unexpected argument '--frobnicate'"]);
-    // An option of which nothing would be left is no option.
+    // An option without effect is refused.
     let swept = Folder::with(&format!("{SMALL}\n[[sweep]]\nkey = \"run.rounds\"\nvalues = [5, 6]\n"));
     let expected = ["run.rounds: a sweep or variant sets this key at every point", "(set by --rounds 3)", "--set sweep.0.values"];
     refused(&swept, &["run", "small.toml", "--rounds", "3"], &expected);
@@ -461,7 +461,7 @@ fn problem_files_are_checked() {
     refused_arrays(&arrays(&[("A", &[1, 1, 1], &[1e-300]), ("b", &[1, 1], &[1e300])]), &["the solution's component 0 is inf"]);
     refused_arrays(&arrays(&[("A", &[1, 2, 3], &[1.0; 6]), ("b", &[1, 2], &[1.0; 2])]), &["A: shape (1, 2, 3)", "(N, d, d)"]);
     refused_arrays(&arrays(&[("A", &[1, 1, 1], &[1.0]), ("b", &[2], &[1.0; 2])]), &["b: shape (2,)", "(1, 1), as A has"]);
-    // Files that are none.
+    // Files of another format.
     refused_bytes("p.npz", b"", &["not a readable .npz: the file is empty", "np.savez"]);
     let bytes = npz_bytes(&mrp());
     refused_bytes("p.npz", &bytes[..bytes.len() / 2], &["not a readable .npz"]);
@@ -484,7 +484,7 @@ fn logs_are_checked() {
         let folder = Folder::with(&with_problem(&LOGS.replace("log.csv", name)));
         folder.write(name, contents);
         refused(&folder, &["run", "small.toml"], &[&["problem.path: ", name, "[small.toml:5:"], expected].concat());
-        // The same by the command for logs, which has no file to show.
+        // The same with `evaluate`, which has no file to show.
         let shown = format!("(set by LOGS {name})");
         refused(&folder, &["evaluate", name, "--features", "fourier:1"], &[&[name, shown.as_str()], expected].concat());
     };
@@ -524,7 +524,7 @@ fn logs_are_checked() {
     with(&LOGS.replace("\"log.csv\"", "[]"), "path = []", &["problem.path: no logs"]);
 }
 
-/// Runs the program with so much memory, which must refuse for want of more.
+/// Runs the program with a given amount of memory, which must be too little.
 #[track_caller]
 fn refused_for_memory(folder: &Folder, args: &[&str], memory: &str, expected: &[&str]) {
     let mut command = folder.command(args);
@@ -566,7 +566,7 @@ fn what_does_not_fit_into_memory_is_refused_with_the_number() {
     logs.write("log.csv", format!("{},reward,done\n{rows}", columns.join(",")));
     let expected = ["1 agent, 30 transitions, d = 65536 features of 8 state columns: needs about ", "16 GB are available"];
     refused_for_memory(&logs, &["evaluate", "log.csv", "--features", "fourier:3"], "16G", &expected);
-    // What agents remember, and what is recorded.
+    // Agents' memory, and recorded rounds.
     let runs = |edit: &str, memory: &str, expected: &[&str]| {
         let text = edited(SMALL, "rounds = 20\nseeds = 2", edit);
         let folder = Folder::with(&text);
@@ -578,7 +578,7 @@ fn what_does_not_fit_into_memory_is_refused_with_the_number() {
     let delayed =
         edited(&delayed, "label = \"FedLSA\"", "uplink = { media = [{ kind = \"delay\", law = \"constant\", rounds = 1000000 }] }");
     refused_for_memory(&Folder::with(&delayed), &["run", "small.toml"], "100M", &["what the link remembers"]);
-    // An amount that is none.
+    // A value that is not an amount of memory.
     let folder = Folder::with(SMALL);
     let mut command = folder.command(&["run", "small.toml"]);
     command.env("FEDSA_MEMORY", "plenty");
@@ -603,7 +603,7 @@ fn the_limit_of_the_address_space_counts() {
     assert!(message.contains("(the limit of the address space, ulimit -v)"), "{message}");
 }
 
-/// Pipes and devices may never end, or never begin: they are not opened.
+/// Pipes and devices are not opened, because reading them may block or never end.
 #[cfg(unix)]
 #[test]
 fn what_is_no_regular_file_is_refused_without_waiting() {
@@ -627,9 +627,13 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
         let kind = if name == "p.npz" { "kind = \"file\"\npath = \"p.npz\"".to_string() } else { LOGS.replace("log.csv", name) };
         let folder = Folder::with(&with_problem(&kind));
         pipe(&folder, name);
-        says(&folder, &["run", "small.toml"], &["problem.path: ", name, "it is a pipe, not a regular file", "saved to a file first"]);
+        says(
+            &folder,
+            &["run", "small.toml"],
+            &["problem.path: ", name, "it is a pipe, not a regular file", "save the output of a pipe to a file"],
+        );
     }
-    // Among an agent's files: none is passed over.
+    // Among the agents' files: such a file is not skipped.
     let head = "s_0,next_0,reward,done\n0,1,2,0\n1,0,1,0\n0.5,1,0,1\n";
     for logs in ["logs", "logs/*.csv", "logs/b.csv"] {
         let folder = Folder::new();
@@ -654,7 +658,7 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
         pipe(&folder, file);
         says(&folder, &["run", "small.toml"], &[file, "it is a pipe"]);
     }
-    // What an earlier run left.
+    // The files of an earlier run.
     let folder = Folder::with(SMALL);
     folder.run(&["run", "small.toml"]).exits(0);
     std::fs::remove_file(folder.path("out/small/config.toml")).unwrap();
@@ -729,7 +733,7 @@ fn unstable_steps_are_refused_with_one_that_is_stable() {
             message.split("stable up to step_size = ").nth(1).unwrap().chars().take_while(|c| "0123456789.e-".contains(*c)).collect();
         let set = format!("method.FedLSA.step_size={step}");
         folder.run(&["check", "small.toml", "--set", &set]).exits(0).says("ok\n");
-        // It is the largest: a little more is refused.
+        // The named step is the largest one: a slightly larger one is refused.
         let more = format!("method.FedLSA.step_size={}", 1.01 * step.parse::<f64>().unwrap());
         refused(&folder, &["check", "small.toml", "--set", &more], &["unstable"]);
     }
@@ -738,7 +742,7 @@ fn unstable_steps_are_refused_with_one_that_is_stable() {
 #[test]
 fn an_unstable_step_may_be_run_when_that_is_meant() {
     let folder = Folder::with(&small("step_size = 0.1", "step_size = 1000.0"));
-    // Forced: a status, not a NaN; not as expected.
+    // With --force: the run ends with a status, not a NaN, and not as expected.
     let output = folder.run(&["run", "small.toml", "--force", "--out", "forced"]).exits(1);
     assert!(
         output.stdout.contains("FedLSA: diverged in round ") && output.stdout.contains("stable up to step_size = "),
@@ -749,17 +753,17 @@ fn an_unstable_step_may_be_run_when_that_is_meant() {
     assert_eq!((&result["status"], &result["as_expected"]), (&"diverged".into(), &false.into()));
     assert!(result["diverged_at_round"].as_u64().unwrap() >= 1 && result["largest_stable_step"].as_f64().unwrap() < 1000.0);
     folder.run(&["check", "small.toml", "--force"]).exits(0);
-    // Expected: as expected.
+    // With expect = "diverges": the run ends as expected.
     folder.write("expected.toml", edited(&folder.text("small.toml"), "label = \"FedLSA\"", "label = \"FedLSA\"\nexpect = \"diverges\""));
     folder.run(&["check", "expected.toml"]).exits(0);
     folder.run(&["run", "expected.toml", "--out", "expected"]).exits(0).says("FedLSA: diverged in round");
     assert_eq!(folder.json("expected/summary.json")["passed"], true);
-    // A sweep point: allowed, though not expected.
+    // A sweep point: allowed, but not as expected.
     let swept = format!("{}\n[[sweep]]\nkey = \"method.FedLSA.step_size\"\nvalues = [0.1, 1000.0]\n", SMALL);
     folder.write("swept.toml", swept);
     folder.run(&["check", "swept.toml"]).exits(0).says("UNSTABLE");
     folder.run(&["run", "swept.toml", "--out", "swept"]).exits(1).says("FedLSA at step_size=1000.0: diverged");
-    // Under the quick settings too: what diverges was not expected to.
+    // With quick settings too, an unexpected divergence counts.
     let quick = format!("{}\n[quick]\n\"method.FedLSA.step_size\" = 1000.0\n", SMALL);
     folder.write("quick.toml", quick);
     refused(&folder, &["run", "quick.toml", "--quick", "--out", "quick"], &["FedLSA is unstable", "[quick.toml:"]);
@@ -785,13 +789,13 @@ fn a_folder_that_holds_another_run_is_not_touched() {
     refused(&folder, &["run", "small.toml"], &["out/small holds a finished run", "--resume", "--overwrite"]);
     let other = ["run", "small.toml", "--resume", "--rounds", "10"];
     refused(&folder, &other, &["holds a finished run of other settings", "run.rounds was 20 then, and is 10 now", "config.toml"]);
-    // The very same run: already done, and nothing done again.
+    // The same run is already done, and nothing runs again.
     let before = folder.everything();
     folder.run(&["run", "small.toml", "--resume"]).exits(0).says("already done");
     assert!(folder.everything() == before);
     folder.run(&["run", "small.toml", "--overwrite", "--rounds", "30"]).exits(0);
     assert!(folder.text("out/small/config.toml").contains("rounds = 30"));
-    // Bad input with --overwrite leaves what was there.
+    // Bad input with --overwrite keeps the existing files.
     refused(&folder, &["run", "small.toml", "--overwrite", "--rounds", "0"], &["run.rounds"]);
 }
 
@@ -816,7 +820,7 @@ fn refused_link(link: &str, expected: &[&str]) {
 #[track_caller]
 fn refused_codec(codec: &str, expected: &[&str]) {
     refused_link(&format!("uplink = {{ codec = {{ {codec} }} }}"), expected);
-    // What agents are told takes the same codecs.
+    // The downlink takes the same codecs.
     let expected: Vec<String> = expected.iter().map(|text| text.replace("uplink", "downlink")).collect();
     refused_link(&format!("downlink = {{ codec = {{ {codec} }} }}"), &expected.iter().map(String::as_str).collect::<Vec<_>>());
 }
@@ -966,7 +970,7 @@ fn delays_are_checked() {
         for (contents, message, accepted) in [
             ("1\n2\n", "a trace of 2 rounds for a run of 20", "at least as long as the run"),
             ("1\n\nx\n", "trace.csv: line 3: `x` is not a whole number of rounds", "a line per round"),
-            ("1,2,3,4\n1,2,3\n", "trace.csv: line 2: 3 delays where the lines before have 4", "one per agent"),
+            ("1,2,3,4\n1,2,3\n", "trace.csv: line 2: 3 delays, but earlier lines have 4", "one per agent"),
             ("1,-2,3,4\n", "trace.csv: line 1: `-2` is not a whole number", "a line per round"),
             ("1,2,3\n1,2,3\n", "3 delays for 4 agents in round 0 of the trace", "or 4, one per agent"),
             ("", "trace.csv: there is no delay in it", "a line per round"),
@@ -1094,18 +1098,22 @@ fn settings_without_effect_are_refused() {
     refused_edit(
         "kind = \"iid\"",
         "kind = \"iid\"\nstart = { state = 1 }",
-        &["sampling.start: a start of trajectories, which only kind = \"markov\" has"],
+        &["sampling.start: only kind = \"markov\" has a start of trajectories"],
     );
     refused_edit(
         "kind = \"iid\"",
         "kind = \"mean\"\nbatch = 2",
-        &["sampling.batch: a batch of samples, which kind = \"mean\" does not draw"],
+        &["sampling.batch: kind = \"mean\" draws no samples, so that a batch has no effect"],
     );
     let start = "start = \"root\"\nseeds = 2";
     let text =
         small("seeds = 2", start).replace("label = \"FedLSA\"", "start = \"zero\"").replace("label = \"SCAFFLSA\"", "start = \"zero\"");
-    refused_file(&text, "start = \"root\"", &["run.start: every method has a start of its own"]);
-    refused_edit("label = \"FedLSA\"", "uplink = { error_feedback = true }", &["error_feedback: an exact codec leaves nothing out"]);
+    refused_file(&text, "start = \"root\"", &["run.start: every method has its own start, so that this one has no effect"]);
+    refused_edit(
+        "label = \"FedLSA\"",
+        "uplink = { error_feedback = true }",
+        &["error_feedback: an exact codec has no error that could be fed back"],
+    );
     refused_edit("label = \"FedLSA\"", "expect = []", &["method[0].expect: [] says nothing"]);
     let linear = "kind = \"linear\"\na = [[[1.0]], [[2.0]]]\nb = [[1.0], [2.0]]";
     for (line, message) in [
@@ -1120,13 +1128,13 @@ fn settings_without_effect_are_refused() {
     Folder::with(&with_problem(&format!("{linear}\nagents = 2\ndim = 1"))).run(&["check", "small.toml"]).exits(0);
     let switching = "kind = \"switching\"\nvalues = [1.0, 2.0]\nmixing_time = 10";
     refused_file(&with_problem(switching), "mixing_time = 10", &["problem.mixing_time: a mixing time, and no chain"]);
-    // Where something is swept, a setting may have its effect at another point.
+    // In a sweep, a setting may have its effect at another point.
     let swept = format!(
         "{}\n[[sweep]]\nkey = \"sampling.kind\"\nvalues = [\"iid\", \"markov\"]\n",
         small("kind = \"iid\"", "start = { state = 1 }")
     );
     Folder::with(&swept).run(&["check", "small.toml"]).exits(0);
-    // Entries that no point is the first to match.
+    // Entries that match no point before others do.
     let expect = |entries: &str| {
         let line = format!("expect = [{entries}]");
         let text = format!("{}\n[[sweep]]\nkey = \"problem.agents\"\nvalues = [2, 4]\n", small("label = \"FedLSA\"", &line));
@@ -1135,7 +1143,7 @@ fn settings_without_effect_are_refused() {
     let (text, line) = expect("{ at = { agents = 3 }, status = \"diverges\" }");
     refused_file(&text, &line, &["method[0].expect[0]: no point is at agents = 3"]);
     let (text, line) = expect("{ at = {}, status = \"ok\" }, { at = { agents = 2 }, status = \"diverges\" }");
-    refused_file(&text, &line, &["method[0].expect[1]: no point is at agents = 2, or entries before this one match"]);
+    refused_file(&text, &line, &["method[0].expect[1]: no point is at agents = 2, or earlier entries match all such points"]);
     // Assignments.
     refused_end("[quick]\nrun = {}", "run = {}", &["quick.run: an empty table sets nothing"]);
     refused_file(&format!("quick = {{}}\n{SMALL}"), "quick = {}", &["quick: an empty table sets nothing"]);
@@ -1143,7 +1151,7 @@ fn settings_without_effect_are_refused() {
     refused_end(
         quick,
         "run.rounds = 1",
-        &["run.rounds: a sweep or variant sets this key at every point, so that the setting would do nothing"],
+        &["run.rounds: a sweep or variant sets this key at every point, so that the setting has no effect"],
     );
     let variant = "[[variant]]\nlabel = \"a\"\nset = { \"run.rounds\" = 3 }\nsweep = [{ key = \"run.rounds\", values = [1] }]";
     refused_end(variant, "set = { \"run.rounds\" = 3 }", &["variant[0].sweep[0].key sets this key at every point of the variant"]);
@@ -1281,7 +1289,7 @@ fn sweeps_are_given_on_the_command_line() {
     refused(
         &folder,
         &["run", "small.toml", "--sweep", "run.rounds=5,6", "--rounds", "7"],
-        &["the option would do nothing", "(set by --rounds 7)"],
+        &["the option has no effect", "(set by --rounds 7)"],
     );
     refused(
         &folder,

@@ -1,11 +1,11 @@
-//! `[[check]]`: what is printed and written of them, which are refused, and what `check` says beforehand.
+//! `[[check]]`: the report and the files, refusals, and the output of `check`.
 
 mod common;
 
 use common::{Folder, Output, SMALL, edited, small};
 use serde_json::Value;
 
-/// [`SMALL`] with a check at its end.
+/// [`SMALL`] with a check appended.
 fn with(check: &str) -> Folder {
     Folder::with(&format!("{SMALL}\n[[check]]\n{check}\n"))
 }
@@ -51,7 +51,7 @@ fn a_line_has_the_value_the_expectation_and_the_tolerance() {
     assert!((number("tolerance") - (0.1 * 1e-3 + 3.0 * number("standard_error"))).abs() < 1e-15);
     let holds = (number("measured") - number("expected")).abs() <= number("tolerance");
     assert_eq!(check["pass"], holds);
-    // What the line shows of floors is as short.
+    // Floors in the line are equally short.
     assert!(output.stdout.lines().any(|l| l.trim().starts_with("FedLSA: floor ") && l.len() < 45), "{}", output.stdout);
 }
 
@@ -105,7 +105,10 @@ fn keys_that_would_be_ignored_are_refused() {
     for key in ["expected = 1", "tolerance = 0.1", "se = 2", "larger = true"] {
         refused(&format!("{last}\n{key}"), &["a check of kind final ignores this beside max"]);
     }
-    refused("kind = \"floor\"\nmethod = \"FedLSA\"\nexpected = 1\nlarger = true", &["check[0].larger: there is no larger one"]);
+    refused(
+        "kind = \"floor\"\nmethod = \"FedLSA\"\nexpected = 1\nlarger = true",
+        &["check[0].larger: only one of a tolerance and standard errors is given"],
+    );
     refused("kind = \"ratio\"\nmethod = \"FedLSA\"\nmin = 1\nover = \"FedLSA\"", &["check[0].over: `FedLSA`, which is the method itself,"]);
     // A value of a list that no point has.
     let swept = format!(
@@ -128,7 +131,7 @@ fn checks_that_can_never_be_measured_are_refused() {
     one_seed("kind = \"curve\"\nmethod = \"FedLSA\"", "[[check]]", &[seeds]);
     one_seed("kind = \"floor\"\nmethod = \"FedLSA\"\nexpected = 1", "[[check]]", &[seeds]);
     one_seed("kind = \"floor\"\nmethod = \"FedLSA\"\nexpected = 1\ntolerance = 0.1\nse = 3", "se = 3", &["check[0].se: ", seeds]);
-    // What is no closed form: the wrong method, the wrong sampling, a random start.
+    // Cases without a closed form: the wrong method, the wrong sampling, a random start.
     refused_text(
         &format!("{SMALL}\n[[check]]\nkind = \"scaffnew\"\nmethod = \"SCAFFLSA\"\n"),
         "[[check]]",
@@ -155,12 +158,12 @@ fn checks_that_can_never_be_measured_are_refused() {
     refused_text(&lossy, "expected = \"bias2\"", &["not known in closed form: losses come in bursts"]);
     let expected =
         text("label = \"FedLSA\"", "label = \"FedLSA\"\nexpect = \"diverges\"", "kind = \"floor\"\nmethod = \"FedLSA\"\nexpected = 1");
-    refused_text(&expected, "[[check]]", &["FedLSA is expected to diverge, and has no floor then"]);
+    refused_text(&expected, "[[check]]", &["FedLSA is expected to diverge, so that it has no floor"]);
     let linear = common::with_problem("kind = \"linear\"\nagents = 4");
     refused_text(
         &format!("{linear}\n[[check]]\nkind = \"floor\"\nmethod = \"FedLSA\"\nexpected = 1\nmetric = \"value_error\"\n"),
         "metric = \"value_error\"",
-        &["value_error is not known: the problem is no reward process"],
+        &["value_error is not known: the problem is not a reward process"],
     );
     let samples = text(
         "kind = \"iid\"",
@@ -181,7 +184,7 @@ fn coordinates_that_give_no_fit_are_refused() {
     refused_text(&swept("values = [2]", spread), "along = \"agents\"", &["agents has one value only"]);
     Folder::with(&swept(labels, spread)).run(&["check", "small.toml"]).exits(0);
     let far = "kind = \"floor\"\nmethod = \"FedLSA\"\nexpected = 1\nmin_eta_h = 100";
-    refused_text(&swept("values = [2, 4]", far), "[[check]]", &["no point has the eta H that the check is about"]);
+    refused_text(&swept("values = [2, 4]", far), "[[check]]", &["no point has an eta H in the range of the check"]);
     // A method that is refused everywhere, and one that is refused where it is compared with.
     let refuses =
         small("label = \"SCAFFLSA\"", "label = \"SCAFFLSA\"\nuplink = { media = [{ kind = \"delay\", law = \"constant\", rounds = 2 }] }");
@@ -203,7 +206,7 @@ fn what_options_leave_unmeasured_is_a_note() {
         let output = folder.run(&[&["run", "small.toml", "--out", out], args].concat()).exits(0);
         let summary = folder.json(&format!("{out}/summary.json"));
         assert_eq!((&summary["notes"], &summary["exit_status"]), (&notes.into(), &0.into()), "{args:?}: {}", output.stdout);
-        // What ran runs again, to the same.
+        // The resolved file gives the same results.
         folder.run(&["run", &format!("{out}/config.toml"), "--out", &format!("{out}-again")]).exits(0);
         assert!(folder.read(&format!("{out}/trace.parquet")) == folder.read(&format!("{out}-again/trace.parquet")));
         assert_eq!(folder.json(&format!("{out}-again/summary.json"))["notes"], notes);
@@ -221,7 +224,7 @@ fn what_options_leave_unmeasured_is_a_note() {
     assert!(line(&output, "on its curve").ends_with("not known in closed form: the step size varies"), "{}", output.stdout);
     folder.run(&["check", "small.toml", "--quick"]).exits(0).says("not measured: on its curve: standard errors need");
     assert!(!folder.run(&["check", "small.toml"]).exits(0).stdout.contains("not measured"));
-    // Options do not excuse a check that the file leaves unmeasured, nor what they say of the check itself.
+    // Options excuse neither a check that the file leaves unmeasured, nor one that an option changes.
     let never = Folder::with(&edited(&text, "by = 20", "by = 21"));
     assert!(never.run(&["run", "small.toml", "--seeds", "1"]).exits(2).message().contains("check[1].by: round 21 is beyond the last"));
     let output = folder.run(&["run", "small.toml", "--set", "check.reaches.by=30"]).exits(2);
@@ -265,7 +268,7 @@ fn as_json(folder: &Folder, args: &[&str]) -> Value {
 #[test]
 fn check_run_and_theory_agree_on_steps_over_many_orders() {
     let folder = Folder::with(&edited(SMALL, "rounds = 20", "rounds = 1"));
-    // The edge that is named does not depend on the step that is asked about.
+    // The named stability edge does not depend on the step in the file.
     let mut edges: Vec<f64> = Vec::new();
     for order in (-20..=8).step_by(2) {
         let step = 10f64.powi(order);
@@ -319,12 +322,12 @@ fn check_as_json_says_what_would_run() {
     assert_eq!((&quick["quick"], &quick["runs"]), (&true.into(), &3.into()));
     assert_eq!(quick["checks"][0]["measurable"], false);
     assert!(quick["checks"][0]["why"].as_str().unwrap().starts_with("standard errors need"));
-    // What is not known says why.
+    // Unknown values have a reason.
     let json = as_json(&folder, &["--set", "method.SCAFFLSA.control_step=0.5"]);
     let scafflsa = &json["points"][0]["methods"][1];
     assert_eq!((&scafflsa["stable"], &scafflsa["radius"]), (&Value::Null, &Value::Null));
     assert!(scafflsa["reason"].as_str().unwrap().contains("a round is not a linear map"));
-    // Of some of the agents the mean is known.
+    // With partial participation the mean is known.
     let json = as_json(&folder, &["--set", "method.SCAFFLSA.participants=2"]);
     let scafflsa = &json["points"][0]["methods"][1];
     assert_eq!((&scafflsa["stable"], &scafflsa["mean_square_radius"]), (&true.into(), &Value::Null));

@@ -1,5 +1,5 @@
-//! No text is too strange for the reader of experiment files: there is a plan, or a
-//! message with help. And what ran is what its `config.toml` says.
+//! The reader of experiment files returns a plan or a message with help for every text,
+//! and the resolved `config.toml` describes the same plan.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use fedsa::kernel::Isa;
-use fedsa_cli::error::Shown;
+use fedsa_cli::error::ShownFailure;
 use fedsa_data::find::Places;
 use fedsa_experiment::config::{Document, Experiment};
 use fedsa_experiment::error::Failure;
@@ -59,7 +59,7 @@ fn files() -> Folder {
     folder
 }
 
-/// Whether building the plan takes no time to speak of.
+/// Whether the plan can be built quickly.
 fn is_tiny(experiment: &Experiment) -> bool {
     fn tiny(value: &Value) -> bool {
         match value {
@@ -75,13 +75,13 @@ fn is_tiny(experiment: &Experiment) -> bool {
 fn assert_helpful(failure: &Failure) {
     let help = &failure.help;
     assert!(!failure.what.trim().is_empty() && !help.trim().is_empty(), "{failure:?}");
-    // The parser of TOML has its own words.
+    // Messages of the TOML parser are not checked.
     let words: &[&str] = if failure.what.contains("this is not TOML") { &[] } else { &["usize", "u64", "struct ", "untagged"] };
     for word in words {
         assert!(!failure.what.contains(word) && !help.contains(word), "{failure:?}");
     }
     // The excerpt can be printed: places lie within the text, at boundaries of characters.
-    let _ = format!("{:?}", miette::Report::new(Shown::from(failure.clone())));
+    let _ = format!("{:?}", miette::Report::new(ShownFailure::from(failure.clone())));
 }
 
 /// A plan, or a message with help.
@@ -184,7 +184,7 @@ stop = { residual = 1e-9 }
 levels = { fedlsa = ["floor"] }
 "#;
 
-/// What serde derives reads a list for a table, entry by entry: nothing does here.
+/// Code derived by serde reads a list as a table, entry by entry; no table of an experiment file does.
 #[test]
 fn no_table_is_read_from_a_list() {
     let folder = files();
@@ -554,7 +554,7 @@ fn resolved_files_of_the_examples_come_to_the_same_plan() {
 #[test]
 fn what_ran_can_be_run_again_from_anywhere() {
     let folder = files();
-    // Files whose names are those of starts are not starts.
+    // A file with the name of a start is not read as a start.
     folder.write("here/zero", "not a start");
     folder.write("here/stationary", "not a start either");
     for (i, text) in TEXTS.iter().enumerate() {
@@ -571,7 +571,7 @@ fn what_ran_can_be_run_again_from_anywhere() {
             folder.write("elsewhere/deeper/.keep", "");
             let mut command = folder.command(&["run", &format!("../../{first}/config.toml"), "--out", &format!("../../{second}"), "-q"]);
             command.current_dir(folder.path("elsewhere/deeper"));
-            // Quick settings forgive what the file that they come to does not.
+            // With --quick, failed checks are notes; in the resolved file they count.
             let again = common::finish(command);
             assert!(again.status == ran.status || name == "quick" && again.status < 2, "{file} {name}: {}", again.stderr);
             for result in ["trace.parquet", "theta.npz", "config.toml"] {

@@ -1,5 +1,5 @@
-//! The program does not change folders and files of others; one process writes to a folder;
-//! what the machine fails to do is told, and what was done is kept.
+//! The program does not change foreign folders and files; only one process writes to a folder;
+//! failures of the machine are reported, and finished work is kept.
 
 #![cfg(unix)]
 
@@ -47,13 +47,13 @@ fn a_folder_that_is_not_ours_is_refused_and_stays() {
         assert!(message.contains("d is not empty") || message.contains("d holds no interrupted run"), "{message}");
         assert!(folder.everything() == before, "{args:?}");
     }
-    // With --overwrite what has the name of an output is named, and stays.
+    // With --overwrite, a foreign file with the name of an output is named and kept.
     let refused = folder.run(&["run", "small.toml", "--out", "d", "--overwrite"]).exits(2).message();
     assert!(refused.contains("d/theta.npz was not written by fedsa") && refused.contains("move that file away"), "{refused}");
     let refused = folder.run(&["evaluate", "a.csv", "--features", "polynomial:1", "--out", "d", "--overwrite"]).exits(2).message();
     assert!(refused.contains("was not written by fedsa"), "{refused}");
     assert!(folder.everything() == before);
-    // What has no such name stays beside the outputs, also when the run is replaced.
+    // Other foreign files stay beside the outputs, also when the run is replaced.
     for name in ["theta.npz", "figure.png"] {
         std::fs::remove_file(folder.path(&format!("d/{name}"))).unwrap();
     }
@@ -62,7 +62,7 @@ fn a_folder_that_is_not_ours_is_refused_and_stays() {
         folder.run(&["run", "small.toml", "--out", "d", "--overwrite", "-q"]).exits(0);
         are_theirs(&folder, &stays);
     }
-    // An output that was changed is no longer ours.
+    // An output that was changed counts as foreign.
     folder.write("d/figure.svg", "<svg>mine</svg>");
     let changed = folder.run(&["run", "small.toml", "--out", "d", "--overwrite"]).exits(2).message();
     assert!(changed.contains("d/figure.svg was changed after fedsa wrote it"), "{changed}");
@@ -111,7 +111,7 @@ fn a_copied_run_can_be_drawn_gone_on_with_and_replaced() {
     finished("replaced");
 }
 
-/// What has the name of our own folder, and is not ours.
+/// Foreign entries with the name `.fedsa`.
 #[test]
 fn nothing_in_a_folder_called_as_ours_is_touched() {
     let folder = Folder::with(SMALL);
@@ -129,7 +129,7 @@ fn nothing_in_a_folder_called_as_ours_is_touched() {
         }
         assert!(folder.everything() == before, "{out}");
     }
-    // In a folder of ours, what is no checkpoint stays.
+    // In the program's own folder, files that are not checkpoints stay.
     folder.run(&["run", "small.toml", "--out", "d", "-q"]).exits(0);
     folder.write("d/.fedsa/mine.ckpt", "mine");
     folder.write("d/.fedsa/run-notes.txt", "mine");
@@ -137,7 +137,7 @@ fn nothing_in_a_folder_called_as_ours_is_touched() {
     assert_eq!((folder.text("d/.fedsa/mine.ckpt"), folder.text("d/.fedsa/run-notes.txt")), ("mine".into(), "mine".into()));
 }
 
-/// Without a sound manifest nothing can be proved to be ours, and nothing is changed.
+/// Without a valid manifest the program cannot recognise its files, and changes nothing.
 #[test]
 fn a_damaged_manifest_is_told_and_nothing_is_changed() {
     let folder = Folder::with(SMALL);
@@ -157,7 +157,7 @@ fn a_damaged_manifest_is_told_and_nothing_is_changed() {
         ("is damaged, or of another version", Some(String::new())),
         ("is damaged, or of another version", Some("[1]".into())),
         ("is damaged, or of another version", Some("[".repeat(100_000))),
-        ("is missing: it says which files are fedsa's", None),
+        ("is missing: it lists the files that fedsa wrote", None),
     ];
     for (expected, damage) in damages {
         match &damage {
@@ -172,7 +172,7 @@ fn a_damaged_manifest_is_told_and_nothing_is_changed() {
         folder.run(&["plot", "d"]).exits(2);
         assert!(folder.everything() == before, "{damage:?}");
     }
-    // What is no file has the name.
+    // Entries that are not files have the name.
     for kind in ["folder", "pipe"] {
         let path = folder.path(manifest);
         match kind {
@@ -194,7 +194,7 @@ fn a_damaged_manifest_is_told_and_nothing_is_changed() {
     folder.write(manifest, &intact);
     folder.run(&["run", "small.toml", "--out", "d", "--overwrite", "-q"]).exits(0);
     assert_eq!(folder.text("keep.txt"), "mine");
-    // All of it gone, as in a copy: what was edited is not ours.
+    // Without `.fedsa`, as in a copy, an edited output counts as foreign.
     std::fs::remove_dir_all(folder.path("d/.fedsa")).unwrap();
     folder.write("d/config.toml", folder.text("d/config.toml") + "# mine\n");
     let before = folder.everything();
@@ -288,7 +288,7 @@ fn links_and_folders_in_the_place_of_outputs_are_refused() {
         let message = folder.run(&["run", "small.toml", "--out", "d", "--overwrite"]).exits(2).message();
         assert!(message.contains("d/summary.json was not written by fedsa"), "{message}");
         assert_eq!(folder.text("precious"), "mine");
-        // In a folder of ours, too: an output that became a link.
+        // Also in the folder of a run: an output that became a link.
         folder.run(&["run", "small.toml", "--out", "ours", "-q"]).exits(0);
         std::fs::remove_file(folder.path("ours/figure.png")).unwrap();
         symlink(folder.path("precious"), folder.path("ours/figure.png")).unwrap();
@@ -385,7 +385,7 @@ fn results_that_cannot_be_written_are_a_failure_of_the_machine() {
     folder.run(&["run", "small.toml", "--out", "d", "--resume", "-q"]).exits(0);
     folder.run(&["run", "small.toml", "--out", "e", "-q"]).exits(0);
     assert!(folder.read("d/theta.npz") == folder.read("e/theta.npz"));
-    // Standard output that is lost, too.
+    // Lost standard output is reported too.
     let lost = in_shell(&folder, "ulimit -f 0; exec \"$FEDSA\" check small.toml > out.txt").exits(3).message();
     assert!(lost.contains("standard output could not be written"), "{lost}");
 }
@@ -410,7 +410,7 @@ fn a_refused_run_leaves_no_folders() {
     let message = in_shell(&folder, "ulimit -f 0; exec \"$FEDSA\" run small.toml --out a/b/c -q").exits(3).message();
     assert!(message.contains("cannot be written") && message.contains("ulimit -f"), "{message}");
     assert!(folder.everything() == before && !folder.path("a").exists(), "{message}");
-    // One that is full when some of the first files are there.
+    // A disk that becomes full after some of the first files.
     let large = ["--set", "problem={kind=\"switching\",dim=2000}", "--rounds", "1", "--seeds", "1"].map(|arg| format!("'{arg}'")).join(" ");
     let message = in_shell(&folder, &format!("ulimit -f 8; exec \"$FEDSA\" run small.toml --out a/b/c -q {large}")).exits(3).message();
     assert!(message.contains("roots.ckpt cannot be written"), "{message}");
@@ -432,7 +432,7 @@ fn a_trace_grows_while_a_run_is_under_way() {
     run.wait().unwrap();
     let row: serde_json::Value = serde_json::from_str(&lines()[1]).unwrap();
     assert!(row["method"].is_string() && row["round"].is_u64() && row["mse"].is_f64(), "{row}");
-    // A run anew takes the place of what was left; a file of this name that is not ours stays.
+    // A new run replaces the file of the old one; a foreign file of this name stays.
     folder.run(&["run", "small.toml", "--out", "d", "--rounds", "5", "--overwrite", "-q"]).exits(0);
     assert!(!path.exists());
     folder.write("e/trace.jsonl", "mine\n");

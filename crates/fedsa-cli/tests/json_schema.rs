@@ -196,7 +196,7 @@ fn bundled_files_and_examples_are_valid() {
     }
 }
 
-/// The validator of the tests is no judge of the schema itself: another one is.
+/// The schema itself is checked by another validator than that of the tests.
 #[test]
 fn another_validator_agrees() {
     let Some(interpreter) = std::env::var_os("FEDSA_PYTHON") else {
@@ -223,7 +223,7 @@ fn the_schema_is_printed_and_describes_keys() {
     let printed: Json = serde_json::from_str(&Folder::new().run(&["schema"]).exits(0).stdout).unwrap();
     assert_eq!(printed, of_files());
     assert_eq!(printed["$schema"], "https://json-schema.org/draft/2020-12/schema");
-    assert!(printed["properties"]["run"]["properties"]["rounds"]["description"].as_str().unwrap().contains("Rounds"));
+    assert!(printed["properties"]["run"]["properties"]["rounds"]["description"].as_str().unwrap().contains("number of rounds"));
     // Every key of every kind says what it is.
     for (place, keys) in key_sets() {
         for (key, schema) in keys.iter().filter(|(key, _)| !["law", "kind"].contains(&key.as_str())) {
@@ -404,7 +404,7 @@ fn tables(value: &Json, place: &str, out: &mut Vec<String>) {
         Json::Array(items) => items.iter().enumerate().for_each(|(i, child)| enter(&i.to_string(), child)),
         _ => return,
     }
-    // What a variant sets is a file's table only in the end.
+    // The settings of a variant become tables of the file only when they are applied.
     if value.is_object() && !place.contains("/set/") && !place.starts_with("/quick") {
         out.push(place.to_string());
     }

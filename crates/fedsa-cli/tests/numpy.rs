@@ -1,5 +1,5 @@
-//! NumPy, which knows nothing of this code, computes the same: stationary laws, linear
-//! systems, roots, FedLSA's limit, radii. And what NumPy writes is read.
+//! Independent computations in NumPy give the same stationary laws, linear
+//! systems, roots, limits of FedLSA and radii. Files that NumPy writes are read.
 //!
 //! Needs a Python with NumPy: runs only where `FEDSA_PYTHON` names one, as `cargo xtask test` does.
 

@@ -60,7 +60,7 @@ fn a_caption_says_what_lines_and_bands_are() {
     let alone = says("[figure]\nband = \"none\"", &["Lines: mean over 2 seeds."]);
     assert!(!alone.contains("band"), "{alone}");
     says("[figure]\ncentre = \"median\"", &["Lines: median over 2 seeds; bands: from the 10% to the 90% quantile"]);
-    // Where a prediction is drawn the band says how well the mean is known.
+    // Where a prediction is drawn, the band is a standard error.
     says("[figure]\nlevels = { FedLSA = [\"floor\"] }", &["bands: one standard error of the mean", "Thin dashes: what theory predicts."]);
     let folder = Folder::with(&small("seeds = 2", "seeds = 1"));
     folder.run(&["run", "small.toml"]).exits(0);
@@ -101,7 +101,7 @@ fn costs_without_a_coordinate_are_numbers() {
         assert!(costs[1].get("round").is_none(), "{costs}");
     }
     let output = Folder::with(&format!("{SMALL}\n{figure}\nslope = 1\n")).run(&["check", "small.toml"]).exits(2);
-    assert!(output.message().contains("this means nothing to costs in numbers"), "{}", output.stderr);
+    assert!(output.message().contains("this is not a key of a table of costs"), "{}", output.stderr);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Every command as a user runs it: what it prints, what it writes, how it ends.
+//! Every command as a user runs it: its output, its files, its exit status.
 
 mod common;
 
@@ -41,7 +41,7 @@ fn files(folder: &Folder, out: &str) -> Vec<String> {
     all
 }
 
-/// Every number of a JSON tree is one: serde_json writes what is not finite as null.
+/// Collects the paths of nulls in a JSON tree; serde_json writes numbers that are not finite as null.
 fn finite_or_null(value: &Value, nulls: &mut Vec<String>, path: &str) {
     match value {
         Value::Null => nulls.push(path.to_string()),
@@ -88,7 +88,7 @@ fn a_run_leaves_its_files() {
     for name in counted {
         assert!(counts(&trace, name)[..21].is_sorted() && counts(&trace, name)[0] == 0, "{name}");
     }
-    // What is known is finite, what is not is empty.
+    // Known values are finite, unknown values are empty.
     for (name, known) in [("mse", true), ("residual", true), ("value_error", true), ("error", false)] {
         assert!(numbers(&trace, name).iter().all(|x| x.is_some_and(f64::is_finite) == known), "{name}");
     }
@@ -149,7 +149,7 @@ fn what_diverges_leaves_no_number_that_is_none() {
                  expected_to_fail = \"it diverges\"\n";
     let figure = "[figure]\nlevels = { FedLSA = [\"floor\", \"bias2\"] }\nexact = [\"FedLSA\"]\n";
     let folder = Folder::with(&format!("{text}\n{check}{figure}"));
-    // A check that cannot be measured does not fail as expected: that is no measurement.
+    // A check that cannot be measured does not count as failing as expected.
     let output = folder.run(&["run", "small.toml", "--force", "--out", "o"]).exits(1);
     assert!(output.stdout.contains("FedLSA: diverged in round 1, NOT as expected"), "{}", output.stdout);
     let line = "FAILED: the maximum of FedLSA is lost: could not be measured: FedLSA diverged";
@@ -178,7 +178,7 @@ fn status(more: &str, args: &[&str], expected: i32, said: &str) {
     folder.run(&[&["run", "small.toml"], args].concat()).exits(expected).says(said);
     let summary = folder.json("out/small/summary.json");
     assert_eq!(summary["exit_status"], expected);
-    // A finished folder is asked again: the same answer.
+    // Running into a finished folder again gives the same status.
     folder.run(&[&["run", "small.toml", "--resume"], args].concat()).exits(expected).says("already done");
 }
 
@@ -191,7 +191,7 @@ fn checks_decide_the_status_both_ways() {
     status(fails, &[], 1, "FAILED: mse of FedLSA is at most 1e-9 for every seed at the last round: ");
     status(&format!("{holds}{but}"), &[], 1, "HOLDS, though expected to fail: mse of FedLSA");
     status(&format!("{fails}{but}"), &[], 0, "fails as expected: mse of FedLSA");
-    // Under the quick settings failed checks are notes.
+    // With quick settings, failed checks are notes.
     status(fails, &["--quick"], 0, "note: not met with the quick settings: mse of FedLSA");
     status(&format!("{holds}{but}"), &["--quick"], 0, "note: holds with the quick settings");
     let folder = Folder::with(&format!("{SMALL}\n{fails}{but}"));
@@ -214,7 +214,7 @@ fn expected_statuses_decide_both_ways() {
     run(&with("\"ok\"", "0.1", ""), &[], 0, "FedLSA: floor");
     run(&with("\"ok\"", "1000.0", ""), &[], 1, "diverged in round");
     // A quick run may be too short to diverge, but must not diverge unexpectedly.
-    run(&with("\"diverges\"", "0.1", ""), &["--quick"], 0, "did not do with the quick settings what it is expected to");
+    run(&with("\"diverges\"", "0.1", ""), &["--quick"], 0, "did not end as expected with the quick settings");
     run(&with("\"ok\"", "1000.0", ""), &["--quick"], 1, "diverged in round");
     // At sweep points: 1 and 1.0 are the same, a list means any of them.
     let sweep = "[[sweep]]\nkey = \"method.FedLSA.step_size\"\nvalues = [0.1, 1000.0, 2000.0]\n";
@@ -301,7 +301,7 @@ fn check_says_what_would_run_and_how_long() {
     assert_eq!(lines[12..], ["ok"]);
     assert!(folder.everything() == before, "check writes nothing");
     folder.run(&["check", "small.toml", "--set", "run.rounds=100000000"]).exits(0).says("time: about ");
-    // What is the same at several points runs once.
+    // Equal cells at several points run once.
     let swept = format!("{SMALL}\n[[sweep]]\nkey = \"method.FedLSA.local_steps\"\nvalues = [1, 2, 3]\n");
     let output = Folder::with(&swept).run(&["check", "small.toml"]).exits(0);
     assert!(output.stdout.contains("3 points x 2 methods = 8 different runs with their seeds\n"), "{}", output.stdout);
@@ -326,13 +326,13 @@ fn theory_is_printed_for_people_and_as_json() {
         assert_eq!(method["stable"], true);
     }
     assert_eq!(json["methods"][0]["limit"].as_array().unwrap().len(), 3);
-    // What is not known says why.
+    // Unknown values have a reason.
     let varies = folder.run(&["theory", "small.toml", "--json", "--set", "method.FedLSA.step_size={ c = 0.1, t0 = 10 }"]).exits(0).stdout;
     let json: Value = serde_json::from_str(&varies).unwrap();
     for key in ["radius", "stable"] {
         assert!(json["methods"][0][key].as_str().unwrap().contains("the step size varies"), "{key}");
     }
-    // Over links that lose messages, and of some of the agents, much is.
+    // Over links that lose messages, and with partial participation, many values are known.
     let lossy = "method.FedLSA.uplink={ media = [{ kind = \"erasure\", success = 0.5 }] }";
     let known = folder.run(&["theory", "small.toml", "--json", "--set", lossy, "--set", "method.FedLSA.participants=2"]).exits(0).stdout;
     let known: Value = serde_json::from_str(&known).unwrap();
@@ -381,7 +381,7 @@ fn export_writes_what_a_file_problem_reads() {
     let message = folder.run(&["export", "small.toml", "--npz", "p.npz"]).exits(2).message();
     assert!(message.contains("the file has 2 problems") && message.contains("--set sweep.0.values=[1]"), "{message}");
     folder.run(&["export", "small.toml", "--npz", "p.npz", "--set", "sweep.0.values=[3]"]).exits(0);
-    // What each agent's kernel would take is more than there is; the kernels themselves are two.
+    // A kernel per agent would not fit into memory, but there are only two distinct kernels.
     folder.write(
         "large.toml",
         common::with_problem("kind = \"garnet\"\nagents = 2000000\nheterogeneity = \"two-kernels\"\nperturbation = 0.0"),
@@ -443,8 +443,8 @@ fn reproducing_several_skips_those_without_their_data() {
     assert!(output.stdout.contains("cross/logs: skipped, its data is missing: "), "{}", output.stdout);
     assert!(folder.path("all/cross/exact-mse/summary.json").exists(), "--out is the parent of several");
     assert!(!folder.path("all/cross/logs").exists());
-    assert!(output.stdout.contains("1 skipped for want of data"), "{}", output.stdout);
-    // With --resume what is done is not done again.
+    assert!(output.stdout.contains("1 skipped because data is missing"), "{}", output.stdout);
+    // With --resume, finished experiments do not run again.
     let again = folder.run(&[&args[..], &["--resume"]].concat()).exits(0);
     assert!(again.stdout.contains("cross/exact-mse: already done"), "{}", again.stdout);
     // One alone that lacks its data is bad input.
@@ -515,7 +515,7 @@ fn evaluate_gives_weights_from_logs() {
     // Methods of one step a round, and presets, have no number of local steps.
     let single = ["evaluate", "logs", "--features", "polynomial:1", "--gamma", "0.9", "--rounds", "3", "--method"];
     for method in ["fedtd", "qfedtd", "delayed-sa", "dasa"] {
-        // Three rounds are too few: that is no success.
+        // Three rounds are too few, so the run misses its target.
         folder.run(&[&single[..], &[method, "--out", method]].concat()).exits(1).says("NOT as expected: the residual is ");
     }
     let refused = folder.run(&[&single[..], &["fedtd", "--out", "n", "--local-steps", "5"]].concat()).exits(2).message();
@@ -577,7 +577,7 @@ fn evaluate_says_what_it_read_and_how_long_it_takes() {
     let took = folder.json("d/weights.json")["rounds"].as_f64().unwrap();
     assert!((predicted / took - 1.0).abs() < 0.2, "{predicted} {took}");
     assert_eq!(folder.json("d/weights.json")["outcome"], "converged");
-    // So is what is left where it was stopped before, and the files say how it ended.
+    // So is the number of remaining rounds after a stop, and the files contain the outcome.
     let short = [&slow[..6], &["--rounds", "30", "--out", "short"]].concat();
     let said = run(&short[..]).exits(1).stdout;
     let left: f64 = said.split("it takes at least about ").nth(1).unwrap().split(' ').next().unwrap().replace(',', "").parse().unwrap();
@@ -667,7 +667,7 @@ fn starts_come_from_files() {
     let text = common::with_problem("kind = \"file\"\npath = \"p.npz\"");
     folder.write("first.toml", &text);
     folder.run(&["run", "first.toml", "--out", "first", "--seeds", "1"]).exits(0);
-    // Where one ended another goes on.
+    // A run continues from the end of another one.
     let theta = npz::read(&folder.path("first/theta.npz")).unwrap().get("FedLSA").unwrap().data().to_vec();
     folder.write("theta.json", format!("{{\"theta\": {theta:?}}}"));
     for (name, start) in [("json", "\"theta.json\"".to_string()), ("list", format!("{theta:?}"))] {
@@ -703,7 +703,7 @@ fn delays_come_from_files() {
     }
 }
 
-/// What steers a terminal is escaped as JSON does, so that any reader takes it.
+/// Control characters are escaped as in JSON, so that any reader accepts them.
 #[test]
 fn names_with_control_characters_are_valid_json() {
     let folder = Folder::with(SMALL);
@@ -725,7 +725,7 @@ fn coordinates_may_be_called_as_columns_are() {
     folder.run(&["plot", "out/small"]).exits(0);
 }
 
-/// A residual that overflows at the start is no measure of what comes after.
+/// A residual that overflows at the start is not used as a reference.
 #[test]
 fn overflow_is_not_convergence() {
     let folder = Folder::new();
@@ -754,7 +754,7 @@ fn a_log_is_one_agent_by_whatever_path() {
 fn quick_settings_are_each_set_once() {
     for quick in ["\"run.rounds\" = 3\nrun.rounds = 4", "\"method.FedLSA.step_size\" = 0.1\n\"method.*.step_size\" = 0.2"] {
         let message = Folder::with(&format!("{SMALL}\n[quick]\n{quick}\n")).run(&["check", "small.toml"]).exits(2).message();
-        assert!(message.contains("sets what"), "{message}");
+        assert!(message.contains("set the same key"), "{message}");
     }
     let message = Folder::with(SMALL).run(&["check", "small.toml", "--set", "quick.run.rounds=3"]).exits(2).message();
     assert!(message.contains("is a quick setting"), "{message}");

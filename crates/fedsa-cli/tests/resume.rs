@@ -1,5 +1,5 @@
 //! A run that is killed or interrupted and resumed gives the bits of one that was not;
-//! so does any number of threads. The real program, really killed.
+//! so does any number of threads. The tests kill the real program.
 
 #![cfg(unix)]
 
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use common::{Folder, Output, edited, mrp, npz_bytes, small};
 
-/// All that lives from round to round: chains, control variates with partial
+/// All kinds of state between rounds: chains, control variates with partial
 /// participation, coins, averages; a second or two of work.
 const LONG: &str = r#"id = "long"
 
@@ -128,7 +128,7 @@ fn a_killed_run_goes_on_to_the_same_bits() {
     let folder = Folder::new();
     folder.write("long.toml", LONG);
     let reference = reference(&folder);
-    // Once, with other numbers of threads before and after.
+    // Killed once, with different numbers of threads before and after.
     for (before, after) in [("1", "2"), ("7", "1")] {
         let out = killed(&folder, &format!("once-{before}"), &["--threads", before], 3);
         assert!(!saved(&folder.path(&out)).is_empty() && !folder.path(&out).join("summary.json").exists());
@@ -137,7 +137,7 @@ fn a_killed_run_goes_on_to_the_same_bits() {
         assert!(resumed.stdout.contains("long in"), "{}", resumed.stdout);
         assert_same(&folder, &out, &reference);
     }
-    // Again and again, wherever it happens to be.
+    // Killed repeatedly, at arbitrary moments.
     let often = killed(&folder, "often", &[], 1);
     let often = often.as_str();
     for times in [5, 9, 2, 14, 4, 7, 3] {
@@ -147,7 +147,7 @@ fn a_killed_run_goes_on_to_the_same_bits() {
     }
     folder.run(&["run", "long.toml", "--out", often, "--resume", "-q"]).exits(0);
     assert_same(&folder, often, &reference);
-    // Killed at the very end, a run is finished but for its checkpoints.
+    // A run killed at the very end is finished, but its checkpoints are left.
     folder.write(&format!("{often}/.fedsa/run-0-0.ckpt"), "fedsack2 left");
     folder.run(&["run", "long.toml", "--out", often, "--resume", "-q"]).exits(0);
     assert_same(&folder, often, &reference);
@@ -206,7 +206,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
         folder.run(&["run", "long.toml", "--out", threads, "--threads", threads, "-q"]).exits(0);
         assert_same(&folder, threads, &reference);
     }
-    // Alone or beside others, a method's draws are its own.
+    // A method's draws do not depend on the other methods of the file.
     let second = LONG.find("[[method]]\nkind = \"scafflsa\"").unwrap();
     let first = LONG.find("[[method]]").unwrap();
     folder.write("alone.toml", edited(&format!("{}{}", &LONG[..first], &LONG[second..]), "rounds = 15000", "rounds = 3000"));
@@ -261,9 +261,9 @@ fn damaged_checkpoints_are_refused() {
     refused(&folder.read(roots)[..20], roots, &["truncated"]);
     // A checkpoint of another seed.
     if let Some((other, _)) = saved(&folder.path("out")).into_iter().find(|(other, _)| *other != path) {
-        refused(&std::fs::read(other).unwrap(), &name, &["a checkpoint of another run"]);
+        refused(&std::fs::read(other).unwrap(), &name, &["the checkpoint belongs to another run"]);
     }
-    // As it says: what is deleted is run again, to the same bits.
+    // As the help says, a run whose checkpoint is deleted runs again, with the same bits.
     std::fs::remove_file(&path).unwrap();
     folder.run(&resume).exits(0);
     folder.run(&["run", "long.toml", "--out", "whole", "-q"]).exits(0);
@@ -278,7 +278,7 @@ fn input_files_that_changed_are_noticed() {
     folder.write("p.npz", npz_bytes(&arrays));
     let before = folder.everything();
     let message = folder.run(&["run", "long.toml", "--out", "out", "--resume"]).exits(2).message();
-    assert!(message.contains("a checkpoint of another run") && message.contains("unchanged input files"), "{message}");
+    assert!(message.contains("the checkpoint belongs to another run") && message.contains("unchanged input files"), "{message}");
     assert!(folder.everything() == before);
     folder.write("p.npz", npz_bytes(&mrp()));
     folder.run(&["run", "long.toml", "--out", "out", "--resume", "-q"]).exits(0);
@@ -302,7 +302,7 @@ fn more_rounds_and_seeds_give_the_bits_of_a_run_from_the_start() {
             assert!(folder.read(&format!("d/{name}")) == folder.read(&format!("fresh/{name}")), "{name} {more:?}");
         }
     }
-    // Asked again for the same, it is done already.
+    // The same command again is already done.
     folder.run(&["run", "long.toml", "--out", "d", "--resume", "--rounds", "1200", "--seeds", "9"]).exits(0).says("already done");
     // Fewer of either, or another setting, is another run.
     let before = folder.everything();
@@ -366,7 +366,7 @@ fn what_depends_on_the_number_of_rounds_is_not_gone_on_with() {
         let message = folder.run(&["run", "small.toml", "--out", "d", "--resume", "--rounds", "1000"]).exits(2).message();
         assert!(message.contains(said), "{message}");
         assert!(folder.everything() == before);
-        // More seeds of as many rounds are no matter.
+        // More seeds with the same number of rounds are accepted.
         folder.run(&["run", "small.toml", "--out", "d", "--resume", "--seeds", "3", "-q"]).exits(0);
         folder.run(&["run", "small.toml", "--out", "e", "--seeds", "3", "-q"]).exits(0);
         assert!(folder.read("d/trace.parquet") == folder.read("e/trace.parquet"));

@@ -10,15 +10,15 @@ use tempfile::NamedTempFile;
 use super::name_of;
 use crate::MachineFailure;
 
-/// How the names of files begin that are being written.
+/// The prefix of the names of temporary files.
 const TEMPORARY: &str = ".fedsa-";
 
-/// What may happen to a file that has the name already.
+/// How an existing file of the same name is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// It stays: the file is not written.
+    /// It is kept, and the new file is not written.
     Keep,
-    /// It is replaced, if it is a regular file.
+    /// It is replaced if it is a regular file.
     Replace,
 }
 
@@ -26,16 +26,16 @@ pub enum Existing {
 /// reach the disk, and only then take the name. `temporaries` must be on the same file system.
 ///
 /// # Errors
-/// When the disk is full, the place cannot be written to, or the name is taken: by anything, if
-/// `existing` is to be kept, else by what is no regular file, such as a symbolic link. What was
-/// there is then untouched, and no temporary file is left.
+/// When the disk is full, the folder cannot be written to, or the name is taken: by anything with
+/// [`Existing::Keep`], otherwise by anything but a regular file, such as a symbolic link. An existing
+/// file is then unchanged, and no temporary file is left.
 pub fn write(path: &Path, bytes: &[u8], temporaries: &Path, existing: Existing) -> io::Result<()> {
     if let Some(found) = at(path)?
         && (existing == Existing::Keep || !found.is_file())
     {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("there is {} of this name", kind_of(&found))));
     }
-    // The names of temporary files are of no use to a reader.
+    // Errors should not name the temporary file.
     let plain = |e: io::Error| io::Error::from(e.kind());
     let mut file = temporary(temporaries).map_err(plain)?;
     file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(plain)?;
@@ -46,10 +46,10 @@ pub fn write(path: &Path, bytes: &[u8], temporaries: &Path, existing: Existing) 
     sync_folder(folder_of(path))
 }
 
-/// What has a name, without following a symbolic link; nothing when the name is free.
+/// The metadata of the entry with this name, without following a symbolic link; `None` if the name is free.
 ///
 /// # Errors
-/// When that cannot be found out, say because a folder above may not be searched.
+/// When the metadata cannot be read, for example because a parent folder may not be searched.
 pub fn at(path: &Path) -> io::Result<Option<Metadata>> {
     match path.symlink_metadata() {
         Ok(found) => Ok(Some(found)),
@@ -58,7 +58,7 @@ pub fn at(path: &Path) -> io::Result<Option<Metadata>> {
     }
 }
 
-/// What people call a kind of file: `a symbolic link`.
+/// A kind of file in words: `a symbolic link`.
 pub fn kind_of(found: &Metadata) -> &'static str {
     match found.file_type() {
         kind if kind.is_file() => "a file",
@@ -71,14 +71,14 @@ pub fn kind_of(found: &Metadata) -> &'static str {
 fn temporary(folder: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(TEMPORARY);
-    // By default temporary files are for their owner only; this one will be a
-    // result like any other, so the user's umask decides.
+    // By default only the owner can read temporary files. This one becomes a
+    // result, so the user's umask applies.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     builder.tempfile_in(folder)
 }
 
-/// Whether a file of this name was being written when a program was killed.
+/// Whether this is the name of a temporary file, which a killed program may leave.
 pub fn is_temporary(name: &str) -> bool {
     name.starts_with(TEMPORARY)
 }
@@ -88,7 +88,7 @@ pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Names are on the disk once their folder is; other systems than Unix cannot open one.
+/// Syncs the folder, which makes a new name durable. Only Unix can open a folder.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }

@@ -1,7 +1,7 @@
 //! Traces of delays: text, a line per round.
 //!
-//! A line holds one delay for all agents, or one per agent, whole numbers of rounds
-//! separated by commas or blanks. Lines that are empty or start with `#` do not count.
+//! A line has one delay for all agents, or one per agent: whole numbers of rounds,
+//! separated by commas or blanks. Empty lines and lines that start with `#` are skipped.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ const ACCEPTED: &str = "a line per round: one delay for all agents or one per ag
 /// Reads a trace.
 ///
 /// # Errors
-/// When the file cannot be read or is no trace; names the line.
+/// When the file cannot be read or is not a trace; the message names the line.
 pub fn read(path: &Path) -> Result<Vec<Row>> {
     from_bytes(&super::read(path)?).map_err(|e| about(path, e))
 }
@@ -42,13 +42,13 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Vec<Row>> {
             Err(_) => Err(bad(i + 1, format!("`{}` is not a whole number of rounds", quoted(field)))),
         };
         let row = line.split(',').flat_map(|part| {
-            // Nothing between two commas is a mistake, several blanks are not.
+            // An empty field between two commas is an error; several blanks are not.
             let part = part.trim();
             if part.is_empty() { vec![""] } else { part.split_whitespace().collect() }
         });
         let row = row.map(delay).collect::<Result<Vec<u64>>>()?;
         if columns != 0 && row.len() != columns {
-            return Err(bad(i + 1, format!("{} delays where the lines before have {columns}", row.len())));
+            return Err(bad(i + 1, format!("{} delays, but earlier lines have {columns}", row.len())));
         }
         columns = row.len();
         rows.push(if columns == 1 { Row::All(row[0]) } else { Row::Each(row) });
@@ -76,7 +76,7 @@ mod tests {
             ("1\n\n-1\n", "line 3: `-1` is not"),
             ("1\n2.5\n", "line 2: `2.5` is not"),
             ("1,,2\n", "line 1: `` is not"),
-            ("1,2\n1\n", "line 2: 1 delays where the lines before have 2"),
+            ("1,2\n1\n", "line 2: 1 delays, but earlier lines have 2"),
             ("1000001\n", "line 1: a delay of 1000001 rounds, and at most 1000000"),
             ("99999999999999999999999\n", "line 1: `99999999999999999999999` is not"),
         ] {

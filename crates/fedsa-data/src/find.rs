@@ -9,13 +9,13 @@ use fedsa::error::{BadInput, Result};
 
 use super::{name_of, shown};
 
-/// Where files are looked for.
+/// The folders in which files are looked for.
 #[derive(Debug, Clone)]
 pub struct Places {
-    /// What relative paths are relative to: the directory of the experiment
+    /// The base of relative paths: the directory of the experiment
     /// file, or empty for the working directory.
     pub base: PathBuf,
-    /// The folders of data sets, the first one first.
+    /// The folders of data sets, in the order of the search.
     pub data: Vec<PathBuf>,
 }
 
@@ -28,19 +28,19 @@ impl Places {
         Self { base: base.into(), data: data_folders(var) }
     }
 
-    /// The one file or directory that `source` is: a path, or else the name of
+    /// The file or directory that `source` names: a path if it exists, otherwise the name of
     /// a data set such as `libsvm/w8a`.
     ///
     /// # Errors
-    /// When there is neither; the message says where it was looked for and how
+    /// When neither exists; the message says where it was looked for and how
     /// to get it.
     pub fn locate(&self, source: &str) -> Result<PathBuf> {
         let found = self.roots(source).map(|root| root.join(source)).find(|path| is_there(path));
         found.ok_or_else(|| self.missing(source))
     }
 
-    /// The same source with an absolute path, for files that outlive the working
-    /// directory; as it is when there is no such file.
+    /// The same source as an absolute path, so that it does not depend on the working
+    /// directory; unchanged if there is no such file.
     pub fn absolute(&self, source: &str) -> String {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
         if let Ok(path) = self.locate(source) {
@@ -55,15 +55,15 @@ impl Places {
         }
     }
 
-    /// The files that `source` is, in natural order: one file, the files that a
+    /// The files that `source` names, in natural order: one file, the files that a
     /// glob (`logs/agent_*.parquet`) matches, or the files of a directory that
-    /// have one of these extensions. Hidden files and subdirectories are left
-    /// out; pipes, devices and links to nowhere are not, so that reading refuses
-    /// them: an agent's file that is none must not be passed over.
+    /// have one of these extensions. Hidden files and subdirectories are skipped.
+    /// Pipes, devices and broken links are included, so that reading them fails:
+    /// an agent without a readable file must not be skipped silently.
     ///
     /// # Errors
-    /// As [`Places::locate`]; when a directory or glob holds no such file, or a
-    /// directory holds files with different ones of these extensions.
+    /// As [`Places::locate`]; also when a directory or glob has no such file, or a
+    /// directory has files with different extensions of these.
     pub fn files(&self, source: &str, extensions: &[&str]) -> Result<Vec<PathBuf>> {
         let mut files = match self.locate(source) {
             Ok(dir) if dir.is_dir() => files_of(&dir, extensions)?,
@@ -77,7 +77,7 @@ impl Places {
 
     /// The files below `root` that a glob matches.
     fn matching(&self, root: &Path, pattern: &str) -> Result<Vec<PathBuf>> {
-        // As in a shell: hidden files are not meant.
+        // Hidden files do not match, as in a shell.
         let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
         let full = Path::new(&glob::Pattern::escape(&name_of(root))).join(pattern);
         let paths = glob::glob_with(&name_of(&full), options)
@@ -96,7 +96,7 @@ impl Places {
         Err(BadInput { what: "no file matches".into(), ..self.missing(pattern) })
     }
 
-    /// What `source` may be relative to; the first place that has it wins.
+    /// The base folders for `source`; the first one that contains it is used.
     fn roots(&self, source: &str) -> impl Iterator<Item = &Path> {
         let data = if is_data_name(source) { &self.data[..] } else { &[] };
         std::iter::once(&self.base).chain(data).map(PathBuf::as_path)
@@ -125,7 +125,7 @@ fn data_folders(var: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     var("FEDSA_DATA").map(PathBuf::from).into_iter().chain(cache.map(|cache| cache.join("fedsa"))).collect()
 }
 
-/// Whether this can be the name of a data set: `family/name`, with no detours.
+/// Whether this can be the name of a data set: `family/name`, without `.` and `..`.
 fn is_data_name(source: &str) -> bool {
     !source.is_empty() && Path::new(source).components().all(|part| matches!(part, Component::Normal(_)))
 }
@@ -157,8 +157,8 @@ fn files_of(dir: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Each file once, by its shortest path: `**` follows links to folders, so that one to a folder
-/// above shows the same files again and again.
+/// Each file once, by its shortest path: `**` follows links to folders, so that a link to a parent
+/// folder lists the same files repeatedly.
 fn without_loops(mut files: Vec<PathBuf>) -> Vec<PathBuf> {
     files.sort_by_key(|path| path.components().count());
     let mut seen = std::collections::HashSet::new();
@@ -167,8 +167,8 @@ fn without_loops(mut files: Vec<PathBuf>) -> Vec<PathBuf> {
     files
 }
 
-/// Whether something has this path, be it a file that cannot be looked at or a link to
-/// nowhere: the message then comes from reading it.
+/// Whether an entry with this path exists, including unreadable files and broken
+/// links; reading it then gives the error.
 fn is_there(path: &Path) -> bool {
     path.symlink_metadata().map_or_else(|e| e.kind() == std::io::ErrorKind::PermissionDenied, |_| true)
 }
@@ -178,12 +178,12 @@ pub(super) fn extension_of(path: &Path) -> Option<String> {
     Some(path.extension()?.to_str()?.to_ascii_lowercase())
 }
 
-/// The order of names that a person expects: `agent_2` before `agent_10`.
+/// The natural order of names: `agent_2` before `agent_10`.
 pub fn natural_order(a: &str, b: &str) -> Ordering {
     let (mut x, mut y) = (a, b);
     loop {
         let (Some(c), Some(d)) = (x.chars().next(), y.chars().next()) else {
-            // `a2` and `a02` are the same so far: plain order decides.
+            // `a2` and `a02` are equal so far: plain order decides.
             return x.len().cmp(&y.len()).then_with(|| a.cmp(b));
         };
         if c.is_ascii_digit() && d.is_ascii_digit() {
@@ -201,8 +201,8 @@ pub fn natural_order(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Takes the digits off the front of `text`; without leading zeros, so that
-/// longer means greater.
+/// Removes the leading digits of `text` and returns them without leading zeros, so that a
+/// longer result is a larger number.
 fn leading_number<'a>(text: &mut &'a str) -> &'a str {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, rest) = text.split_at(end);

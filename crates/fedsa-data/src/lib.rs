@@ -28,32 +28,32 @@ use fedsa::problem::arrays::Arrays;
 use fedsa::problem::log::Log;
 use fedsa::uplink::medium::delay::Row;
 
-/// A failure of the machine while a file was written: a full disk, a permission that is missing.
+/// A failure of the machine while a file was written, such as a full disk or a missing permission.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct MachineFailure {
     /// What failed.
     pub what: String,
-    /// What is left, and how to go on.
+    /// What is kept, and how to continue.
     pub help: String,
 }
 
-/// The files of this machine, as problems see them.
+/// The files of this machine, from which problems read.
 #[derive(Debug)]
 pub struct DiskFiles {
-    /// Where they are looked for.
+    /// The folders in which files are looked for.
     pub places: find::Places,
-    /// The checksum of what was read, in the order in which it was.
+    /// The checksum of all data that was read, in the order of reading.
     digest: AtomicU32,
 }
 
 impl DiskFiles {
-    /// The files at these places.
+    /// The files in these folders.
     pub fn new(places: find::Places) -> Self {
         Self { places, digest: AtomicU32::new(0) }
     }
 
-    /// A checksum of all that was read so far; 0 when nothing was.
+    /// A checksum of all data that was read so far; 0 if nothing was read.
     pub fn digest(&self) -> u32 {
         self.digest.load(Ordering::Relaxed)
     }
@@ -70,7 +70,7 @@ impl DiskFiles {
     /// `theta` of an object, in a `.json`.
     ///
     /// # Errors
-    /// When the file cannot be read or holds none.
+    /// When the file cannot be read or contains no vector.
     pub fn vector(&self, source: &str) -> Result<Vec<f64>> {
         let path = self.places.locate(source)?;
         let numbers = if path.extension().is_some_and(|e| e == "json") {
@@ -87,7 +87,7 @@ impl DiskFiles {
     /// A trace of delays from a text file.
     ///
     /// # Errors
-    /// When the file cannot be read or is no trace.
+    /// When the file cannot be read or is not a trace.
     pub fn delays(&self, source: &str) -> Result<Vec<Row>> {
         let rows = self.places.locate(source).and_then(|path| delays::read(&path)).map_err(setting)?;
         self.note_delays(&rows);
@@ -109,7 +109,7 @@ impl DiskFiles {
 /// A vector from the bytes of a JSON file: a list of numbers, or the list `theta` of an object.
 ///
 /// # Errors
-/// When it is not JSON, or holds no such list.
+/// When the bytes are not JSON, or contain no such list.
 pub fn theta_from_json(file: &[u8]) -> Result<Vec<f64>> {
     let bad = |e: String| BadInput::new("", e, "a list of numbers, or an object with a list `theta`");
     let value: serde_json::Value = serde_json::from_slice(file).map_err(|e| bad(format!("not JSON: {e}")))?;
@@ -117,7 +117,7 @@ pub fn theta_from_json(file: &[u8]) -> Result<Vec<f64>> {
     list.iter().map(|x| x.as_f64().ok_or_else(|| bad(format!("{} is not a number", quoted(x.to_string()))))).collect()
 }
 
-/// An error about a file, as one about the setting that names it.
+/// Turns an error about a file into an error about the setting that names the file.
 fn setting(e: BadInput) -> BadInput {
     let what = if e.key.is_empty() { e.what } else { format!("{}: {}", e.key, e.what) };
     BadInput::new("path", what, e.help)
@@ -141,26 +141,26 @@ impl Files for DiskFiles {
     }
 }
 
-/// The bytes that the contents of a compressed file may take in memory: 64 MiB,
-/// or 1100 times the file if that is more (deflate reaches 1032); at most half of
-/// what is available.
+/// The bytes that the contents of a compressed file may take in memory: 1100 times the
+/// file (deflate reaches 1032), at most half of the available memory, and at least
+/// 64 MiB.
 fn expansion_limit(file_len: usize) -> usize {
     file_len.saturating_mul(1100).min(room() / 2).max(64 << 20)
 }
 
-/// The bytes of memory that are available, as far as that is known.
+/// The available memory in bytes; `usize::MAX` if it is not known.
 fn room() -> usize {
-    // A variable that is no amount of memory is refused elsewhere.
+    // A variable that is not an amount of memory is refused elsewhere.
     machine::available().ok().flatten().map_or(usize::MAX, |available| available.bytes as usize)
 }
 
-/// A whole file of data. Its contents take about as much memory again as the file.
+/// Reads a whole data file. Its contents need about as much memory again as the file.
 fn read(path: &Path) -> Result<Vec<u8>> {
     regular::read(path, (room() / 2) as u64).map_err(|e| {
         let help = match e.kind() {
             std::io::ErrorKind::NotFound => "the path of a file, relative to the working directory or to the experiment file",
             std::io::ErrorKind::PermissionDenied => "a file that you may read",
-            std::io::ErrorKind::InvalidInput => "a regular file: what comes through a pipe must be saved to a file first",
+            std::io::ErrorKind::InvalidInput => "a regular file; save the output of a pipe to a file first",
             std::io::ErrorKind::FileTooLarge => "a file that fits twice into the available memory",
             _ => "a file that can be read",
         };
@@ -168,19 +168,19 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     })
 }
 
-/// How messages call a file.
+/// The name of a file in messages.
 pub fn name_of(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// The same error, about this file: a key that the error has already becomes
-/// the place inside the file.
+/// Turns an error inside a file into an error about the file; the key of the error becomes
+/// part of the message.
 fn about(path: &Path, e: BadInput) -> BadInput {
     let what = if e.key.is_empty() { e.what } else { format!("{}: {}", e.key, e.what) };
     BadInput::new(shown(name_of(path)), what, e.help)
 }
 
-/// Names for a message: `a`, `b`, `c`; of many the first.
+/// Names for a message: `a`, `b`, `c`; at most the first 30.
 fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const MOST: usize = 30;
     let mut names = names.into_iter().map(|name| format!("`{}`", quoted(name)));
@@ -191,7 +191,7 @@ fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     shown.join(", ")
 }
 
-/// An integer as a double, if a double holds it exactly.
+/// An integer as a double, if a double can represent it exactly.
 fn exact(v: i128) -> Option<f64> {
     (v.unsigned_abs() <= 1 << f64::MANTISSA_DIGITS).then_some(v as f64)
 }

@@ -23,9 +23,9 @@ pub const EXTENSIONS: [&str; 2] = ["parquet", "csv"];
 const WANTED: &str = "the columns `s_*` and `next_*` in pairs, `reward` and `done`; optionally `episode`";
 
 /// Reads the logs of all agents, in natural order of their paths (`agent_2`
-/// before `agent_10`). Each source is a path, a glob, a directory or the name of
+/// before `agent_10`). A source is a path, a glob, a directory or the name of
 /// a data set ([`Places::files`]). A log is named after its file, without the
-/// extension where that tells all of them apart.
+/// extension if these names are distinct.
 ///
 /// # Errors
 /// When a source is not found, a file is listed twice or cannot be read, or two
@@ -36,7 +36,7 @@ pub fn read(sources: &[String], places: &Places) -> Result<Vec<Log>> {
         paths.extend(places.files(source, &EXTENSIONS)?);
     }
     paths.sort_by(|a, b| natural_order(&name_of(a), &name_of(b)));
-    // By whatever path or link: a log counts as an agent once.
+    // The same file through another path or link is the same log.
     let mut seen: HashMap<PathBuf, &PathBuf> = HashMap::new();
     for path in &paths {
         let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
@@ -69,15 +69,15 @@ pub fn read_file(path: &Path) -> Result<Log> {
     Ok(log)
 }
 
-/// The files' names without directory and extension, or their paths if that
-/// would make two the same.
+/// The files' names without directory and extension, or their paths if two of these names
+/// are equal.
 fn short_names(paths: &[PathBuf]) -> Vec<String> {
     let stems: Vec<String> = paths.iter().map(|path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned()).collect();
     let all_differ = stems.iter().collect::<std::collections::BTreeSet<_>>().len() == stems.len();
     if all_differ { stems } else { paths.iter().map(|path| name_of(path)).collect() }
 }
 
-/// Where in a file the columns of a log are.
+/// The positions of a log's columns in a file.
 struct Layout {
     /// The names of the state columns.
     columns: Vec<String>,
@@ -120,12 +120,12 @@ impl Layout {
     }
 }
 
-/// Whether the episode ended, from a number.
+/// The flag `done` from a number, which must be 0 or 1.
 fn flag(value: f64) -> Option<bool> {
     [(0.0, false), (1.0, true)].iter().find(|(number, _)| *number == value).map(|(_, flag)| *flag)
 }
 
-/// The number of an episode, from a double.
+/// The number of an episode from a double.
 fn whole(value: f64) -> Option<i64> {
     (value.fract() == 0.0 && value.abs() <= (1u64 << f64::MANTISSA_DIGITS) as f64).then_some(value as i64)
 }
@@ -136,7 +136,7 @@ const WHOLE: &str = "a whole number";
 /// A log (without a name) from the bytes of a Parquet file.
 ///
 /// # Errors
-/// When it is no such file, or columns are missing or of the wrong type; the
+/// When it is not a Parquet file, or columns are missing or of the wrong type; the
 /// numbers themselves are not checked.
 pub fn from_parquet(file: Vec<u8>) -> Result<Log> {
     contained(file, |file| {
@@ -169,8 +169,8 @@ pub fn from_parquet(file: Vec<u8>) -> Result<Log> {
 /// A log (without a name) from the bytes of a CSV file with a header.
 ///
 /// # Errors
-/// When a line has too many or too few fields, or a field is not what its
-/// column needs.
+/// When a line has too many or too few fields, or a field has the wrong type for its
+/// column.
 pub fn from_csv(file: Vec<u8>) -> Result<Log> {
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(&file[..]);
     let names: Vec<String> = reader.headers().map_err(|e| bad_line(&e))?.iter().map(str::to_string).collect();

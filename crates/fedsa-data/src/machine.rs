@@ -1,26 +1,26 @@
 //! The memory that is available to this process.
 //!
-//! The least of what the system has free, what control groups leave to it, and what
-//! the limit of its address space (`ulimit -v`) leaves. Linux only: elsewhere nothing
-//! is known, and nothing is refused. Swap space does not count.
+//! This is the smallest of the system's free memory, the rest of the limits of its control
+//! groups, and the rest of the limit of its address space (`ulimit -v`). Linux only: on other
+//! systems the available memory is unknown, and nothing is refused. Swap space does not count.
 
 use std::path::{Path, PathBuf};
 
 use fedsa::error::{BadInput, Result};
 
-/// The environment variable that replaces what the system says.
+/// The environment variable that overrides the system's value.
 pub const VARIABLE: &str = "FEDSA_MEMORY";
 
-/// Memory that may still be taken, and who says so.
+/// The available memory, and the limit that determines it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Available {
     /// Bytes.
     pub bytes: f64,
-    /// What limits it.
+    /// The limit that determines it, in words.
     pub by: &'static str,
 }
 
-/// The memory that is available; `None` where it is not known.
+/// The available memory; `None` if it is not known.
 ///
 /// # Errors
 /// When the value of [`VARIABLE`] is not an amount of memory.
@@ -43,7 +43,7 @@ pub fn available() -> Result<Option<Available>> {
     Ok(known.min_by(|a, b| a.bytes.total_cmp(&b.bytes)))
 }
 
-/// Bytes for people: `210 MB`, `1.5 GB`.
+/// An amount of memory as text: `210 MB`, `1.5 GB`.
 pub fn bytes_text(bytes: f64) -> String {
     let units = ["kB", "MB", "GB", "TB", "PB", "EB"];
     let mut value = bytes / 1e3;
@@ -53,7 +53,7 @@ pub fn bytes_text(bytes: f64) -> String {
         unit += 1;
     }
     match value {
-        // Beyond all units the exponent says it.
+        // Amounts beyond the largest unit have an exponent.
         v if v >= 1e6 => format!("{:.1e} bytes", bytes),
         v if v >= 9.95 => format!("{v:.0} {}", units[unit]),
         v => format!("{v:.1} {}", units[unit]),
@@ -86,7 +86,7 @@ fn kilobytes(text: &str, name: &str) -> Option<f64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok()? * 1024.0)
 }
 
-/// What control groups leave to the process, version 2 and version 1, in bytes.
+/// The rest of the memory limits of control groups (version 2 and version 1), in bytes.
 ///
 /// `root` is where they are mounted, `own` the contents of `/proc/self/cgroup`: lines
 /// `0::/path` (version 2) and `4:memory:/path` (version 1). A group's limit holds for
@@ -113,8 +113,8 @@ fn cgroups(root: &Path, own: &str) -> Option<f64> {
     left.min_by(f64::total_cmp)
 }
 
-/// What one control group leaves: its limit, less what is in use. Pages of files that
-/// were not used lately are in use too, but given back when memory is asked for.
+/// The rest of one control group: its limit minus its use. Inactive pages of files are
+/// subtracted from the use, because the system releases them on demand.
 fn left_in(group: &Path, version_2: bool) -> Option<f64> {
     let (limit, usage, inactive) = match version_2 {
         true => ("memory.max", "memory.current", "inactive_file"),
@@ -158,7 +158,7 @@ mod tests {
             write(root, &format!("{group}/memory.current"), &format!("{current}\n"));
         }
         assert_eq!(cgroups(root, "0::/user.slice/job\n"), Some(5000.0));
-        // A file cache that can be given back is not in the way.
+        // A file cache that can be released counts as available.
         write(root, "user.slice/memory.stat", "anon 1000\nfile 2000\ninactive_file 1500\nactive_file 500\n");
         assert_eq!(cgroups(root, "0::/user.slice/job\n"), Some(6000.0));
         assert_eq!(cgroups(root, "0::/user.slice/other\n"), Some(6500.0), "a group that is not there");

@@ -16,7 +16,7 @@ use super::{about, exact, shown};
 
 /// The longest header of an array; NumPy's own limit.
 const MAX_HEADER: usize = 10_000;
-/// What deflate cannot exceed: bytes out per byte in.
+/// The largest compression ratio of deflate.
 const MAX_DEFLATE_RATIO: u64 = 1032;
 /// The first bytes of an array, before the version of the format.
 const MAGIC: &[u8] = b"\x93NUMPY";
@@ -27,8 +27,8 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 /// either byte order, in C or Fortran order, stored or deflated.
 ///
 /// # Errors
-/// When the file cannot be read, is not an `.npz`, holds arrays of another
-/// type, or integers that a double cannot hold exactly.
+/// When the file cannot be read, is not an `.npz`, or contains arrays of another
+/// type or integers that a double cannot represent exactly.
 pub fn read(path: &Path) -> Result<Arrays> {
     from_bytes(&super::read(path)?).map_err(|e| about(path, e))
 }
@@ -46,7 +46,7 @@ pub fn from_bytes(file: &[u8]) -> Result<Arrays> {
     let mut packed = 0u64;
     for i in 0..archive.len() {
         let entry = archive.by_index(i).map_err(|e| unreadable(&e))?;
-        // As NumPy does: anything else in the archive is not ours.
+        // Other files in the archive are ignored, as NumPy does.
         let Some(name) = entry.name().strip_suffix(".npy").map(str::to_string) else { continue };
         // Entries that overlap unpack the same bytes many times.
         packed = packed.saturating_add(entry.compressed_size());
@@ -63,10 +63,10 @@ pub fn from_bytes(file: &[u8]) -> Result<Arrays> {
     Ok(arrays)
 }
 
-/// An `.npz` that `np.load` reads. The same arrays give the same bytes: no compression, no clock.
+/// The bytes of an `.npz` that `np.load` reads, without compression and time stamps. Equal arrays give equal bytes.
 ///
 /// # Errors
-/// When there are more arrays, or longer names, than an archive can hold.
+/// When there are more arrays or longer names than an archive can contain.
 pub fn to_bytes(arrays: &Arrays) -> Result<Vec<u8>> {
     let bad = |e: &dyn std::fmt::Display| {
         BadInput::new("", format!("no .npz can hold these arrays: {}", shown(e)), "fewer arrays with shorter names")
@@ -116,7 +116,7 @@ fn read_array(mut entry: impl Read, limit: u64) -> Result<Array> {
     let n = count(&header.shape);
     let bytes = n.and_then(|n| n.checked_mul(header.kind.width())).map(|bytes| bytes as u64);
     let (Some(n), Some(_)) = (n, bytes.filter(|bytes| *bytes <= limit)) else {
-        let what = format!("the header claims the shape {}, for which there are too few bytes", shape_text(&header.shape));
+        let what = format!("the header claims the shape {}, but there are too few bytes", shape_text(&header.shape));
         return Err(BadInput::new("", what, "an array that is not damaged"));
     };
     let width = header.kind.width();
@@ -196,7 +196,7 @@ impl Kind {
     }
 }
 
-/// What a `.npy` says before its data.
+/// The header of a `.npy`.
 struct Header {
     kind: Kind,
     big_endian: bool,
@@ -269,7 +269,7 @@ fn parse_dict(text: &str) -> Option<(String, bool, Vec<usize>)> {
         let value = after.trim_start().strip_prefix(':')?.trim_start();
         let tail = match key {
             "descr" if value.starts_with('[') => {
-                // A structured type: for the message only.
+                // A structured type is parsed for the message only.
                 return Some((value.split_inclusive(']').next()?.into(), false, Vec::new()));
             }
             "descr" => {

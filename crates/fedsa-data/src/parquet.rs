@@ -25,25 +25,25 @@ use parquet::schema::types::ColumnDescPtr;
 
 use super::{exact, expansion_limit, shown};
 
-/// Values handed from the column reader at a time.
+/// The number of values that the column reader returns at a time.
 const BATCH: usize = 4096;
-/// The name of the thread that reads: a program may keep its panics, which become errors, off the terminal.
+/// The name of the reading thread. Its panics become errors; a program can use the name to hide them from the terminal.
 pub const THREAD: &str = "fedsa-parquet";
-/// The longest footer: the schema, and where each column of each row group is.
+/// The longest footer in bytes; it contains the schema and the positions of columns.
 const MAX_FOOTER: usize = 32 << 20;
-/// The stack of that thread: this, and for each byte of the footer as much as a
-/// nested schema was measured to need (1 kB a level, of at least 7 bytes) with
-/// some to spare. Address space only, until it is used.
+/// The stack of that thread: this size plus, for each byte of the footer, more than the
+/// measured need of a nested schema (1 kB per level, and a level takes at least 7 bytes).
+/// Unused stack takes only address space.
 const STACK: usize = 2 << 20;
 const STACK_PER_FOOTER: usize = 256;
 
-/// Opens a Parquet file from its bytes and reads from it where the `parquet`
-/// crate can do no harm: on a thread of its own, with a stack that the most
-/// deeply nested schema does not exhaust, and with panics turned into errors.
+/// Opens a Parquet file from its bytes and reads it in isolation: on a separate
+/// thread, with a stack that the most deeply nested schema does not exhaust, and
+/// with panics turned into errors.
 pub(super) fn contained<T: Send>(file: Vec<u8>, read: impl FnOnce(&Columns) -> Result<T> + Send) -> Result<T> {
     let footer = match file.last_chunk() {
         Some(&[a, b, c, d, b'P', b'A', b'R', b'1']) => file.len().min(u32::from_le_bytes([a, b, c, d]) as usize),
-        _ => return Err(unreadable("it does not end as one, so it is cut short or something else")),
+        _ => return Err(unreadable("its end is not that of a Parquet file: it is truncated, or of another format")),
     };
     if footer > MAX_FOOTER {
         return Err(unreadable(format!("its footer of {footer} bytes is longer than {MAX_FOOTER}")));
@@ -102,7 +102,7 @@ impl Columns {
         self.rows
     }
 
-    /// What the file says about itself under `key`.
+    /// The value of the file's metadata under `key`.
     pub(super) fn note(&self, key: &str) -> Option<&str> {
         let notes = self.metadata.file_metadata().key_value_metadata()?;
         notes.iter().find(|note| note.key == key)?.value.as_deref()
@@ -118,7 +118,7 @@ impl Columns {
         let descr = self.describe(column);
         let physical = matches!(descr.physical_type(), Type::INT32 | Type::INT64);
         match descr.converted_type() {
-            // Dates and times that old writers do not know have a logical type only.
+            // Dates and times that old writers do not know have only a logical type.
             ConvertedType::NONE if physical && descr.logical_type_ref().is_none() => Some(Integer::Signed),
             ConvertedType::INT_8 | ConvertedType::INT_16 | ConvertedType::INT_32 | ConvertedType::INT_64 if physical => {
                 Some(Integer::Signed)
@@ -133,8 +133,8 @@ impl Columns {
     /// A column of numbers, one per row; booleans are 0 and 1.
     ///
     /// # Errors
-    /// When it holds something else, a null, or an integer that a double cannot
-    /// hold exactly.
+    /// When the column has another type, a null, or an integer that a double cannot
+    /// represent exactly.
     pub(super) fn numbers(&self, column: usize) -> Result<Vec<f64>> {
         let mut out = self.room()?;
         let mut push = |number: f64| {
@@ -157,7 +157,7 @@ impl Columns {
     /// Calls `visit(row, value)` for every row of a column of integers.
     ///
     /// # Errors
-    /// When it holds something else or a null, and what `visit` returns.
+    /// When the column has another type or a null, and errors of `visit`.
     pub(super) fn each_integer(&self, column: usize, mut visit: impl FnMut(usize, i128) -> Result<()>) -> Result<()> {
         let physical = self.describe(column).physical_type();
         match (physical, self.integer(column)) {
@@ -211,16 +211,16 @@ impl Columns {
         Ok(())
     }
 
-    /// An empty vector for the values of all rows, if the file justifies so many.
+    /// An empty vector with capacity for all rows, if the size of the file justifies it.
     pub(super) fn room<T>(&self) -> Result<Vec<T>> {
         self.spend(self.rows.saturating_mul(size_of::<T>()))?;
         Ok(Vec::with_capacity(self.rows))
     }
 
-    /// Takes note of `bytes` more in memory.
+    /// Accounts for `bytes` more in memory.
     ///
     /// # Errors
-    /// When they are more than the file justifies.
+    /// When the total exceeds what the size of the file justifies.
     pub(super) fn spend(&self, bytes: usize) -> Result<()> {
         let left = self.left.get().checked_sub(bytes).ok_or_else(|| too_large(self.rows, self.source.file.len()))?;
         self.left.set(left);
@@ -258,8 +258,8 @@ fn too_large(rows: usize, file_len: usize) -> BadInput {
     BadInput::new("", what, "a file that is not damaged; write very repetitive data without compression")
 }
 
-/// The file's bytes, which refuse to hand out the header of a page that claims
-/// to unpack to more than the file justifies.
+/// The file's bytes. Reading the header of a page fails if the page claims to unpack
+/// to more than the size of the file justifies.
 struct Source {
     file: Bytes,
     limit: usize,
@@ -293,7 +293,7 @@ impl ChunkReader for Source {
 /// The size that a page claims to unpack to: the second of the first two fields
 /// of its header, `type` and `uncompressed_page_size`, both of type i32 (0x15
 /// is "the next field, an i32" in Thrift's compact protocol). A negative size
-/// comes out huge.
+/// becomes a huge one.
 fn unpacked_size(header: &[u8]) -> Option<u64> {
     let (page_type, size) = varint_field(header).and_then(|(page_type, rest)| Some((page_type, varint_field(rest)?.0)))?;
     let zigzag = |v: u64| (v >> 1).cast_signed() ^ -((v & 1).cast_signed());
@@ -315,7 +315,7 @@ fn varint_field(bytes: &[u8]) -> Option<(u64, &[u8])> {
     None
 }
 
-/// Pages, of which those are refused that the decoders would trust too much.
+/// Pages; those whose claimed sizes the decoders would trust too much are refused.
 struct Pages {
     inner: SerializedPageReader<Source>,
     physical: Type,
@@ -325,7 +325,7 @@ impl Pages {
     fn check(&self, page: &Page) -> parquet::errors::Result<()> {
         let refuse = |why: String| Err(ParquetError::General(why));
         match page {
-            // Space for all entries is made before the first is decoded.
+            // The decoder allocates all entries before it decodes the first.
             Page::DictionaryPage { buf, num_values, .. } => {
                 let width = match self.physical {
                     Type::INT32 | Type::FLOAT => 4,
@@ -337,7 +337,7 @@ impl Pages {
                     return refuse(format!("a dictionary of {} bytes claims to hold {num_values} entries", buf.len()));
                 }
             }
-            // The delta encodings of strings make space for as many as they say.
+            // The decoders of delta-encoded strings allocate as many values as the page claims.
             Page::DataPage { encoding, .. } | Page::DataPageV2 { encoding, .. } => {
                 if matches!(encoding, Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY) {
                     return refuse(format!("strings encoded as {encoding} are not supported"));

@@ -1,4 +1,4 @@
-//! Reads regular files only: reading from a pipe or a device may never end, or never begin.
+//! Reads regular files only: reading from a pipe or a device may block or never end.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -6,9 +6,9 @@ use std::path::Path;
 
 use crate::machine::bytes_text;
 
-/// The largest file of text that is read: resolved experiments, summaries.
+/// The largest text file that is read (resolved experiments, summaries), in bytes.
 const LARGEST_TEXT: u64 = 256 << 20;
-/// Files that claim to be shorter may be as long as this: those of `/proc` claim no length.
+/// The limit for files that claim to be shorter, in bytes: files of `/proc` claim the length 0.
 const UNCLAIMED: u64 = 1 << 20;
 
 /// The contents of a regular file of at most `most` bytes.
@@ -21,7 +21,7 @@ const UNCLAIMED: u64 = 1 << 20;
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     check(&path.metadata()?, most)?;
     let mut file = open(path)?;
-    // It may have been replaced since.
+    // The file may have been replaced since its metadata was read.
     let claimed = check(&file.metadata()?, most)?;
     let limit = claimed.max(UNCLAIMED.min(most));
     let mut bytes = Vec::new();
@@ -61,7 +61,7 @@ fn too_large(length: u64, most: u64) -> io::Error {
 #[cfg(unix)]
 fn open(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
-    // Without waiting, should it be a pipe by now.
+    // Opening does not wait if the file has become a pipe.
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     std::fs::OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)
 }

@@ -15,25 +15,25 @@ use parquet::schema::types::{ColumnPath, Type};
 use super::parquet::{Columns, contained, present};
 use super::{about, shown};
 
-/// The key under which a file carries the version of its format, and the version.
+/// The metadata key of the format's version, and the version.
 const VERSION: (&str, &str) = ("fedsa.trace.version", "2");
-/// An earlier version that is read too: it had fewer columns, and counts without a sign.
+/// An earlier version that is still read; it has fewer columns, and unsigned counts.
 const EARLIER: &str = "1";
-/// The rows of a row group, which is what readers hold in memory.
+/// The number of rows of a row group, which readers hold in memory.
 const GROUP: usize = 1 << 20;
 
 /// The values of a column, one per row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TraceColumn {
-    /// Text; few different ones are stored once each.
+    /// Text, stored with a dictionary.
     Str(Vec<String>),
-    /// Text, or nothing.
+    /// Optional text.
     OptStr(Vec<Option<String>>),
-    /// Whole numbers.
+    /// Integers.
     I64(Vec<i64>),
     /// Numbers.
     F64(Vec<f64>),
-    /// Numbers, or nothing where they are not known.
+    /// Numbers, `None` where they are not known.
     OptF64(Vec<Option<f64>>),
 }
 
@@ -49,7 +49,7 @@ impl TraceColumn {
         }
     }
 
-    /// Whether there is no row.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -65,7 +65,7 @@ impl Trace {
     /// A table of these columns, in this order.
     ///
     /// # Errors
-    /// When two have the same name or different numbers of rows.
+    /// When two columns have the same name or different numbers of rows.
     pub fn new(columns: Vec<(String, TraceColumn)>) -> Result<Self> {
         for (i, (name, column)) in columns.iter().enumerate() {
             let (first, rows) = (&columns[0].0, columns[0].1.len());
@@ -96,10 +96,10 @@ impl Trace {
     }
 }
 
-/// A table as Parquet. The same table gives the same bytes.
+/// The bytes of a table as a Parquet file. Equal tables give equal bytes.
 ///
 /// # Errors
-/// When the table has no columns, which Parquet cannot say.
+/// When the table has no columns, or Parquet cannot represent it.
 pub fn to_bytes(table: &Trace) -> Result<Vec<u8>> {
     if table.columns.is_empty() {
         return Err(BadInput::new("", "a table without columns", "at least one column"));
@@ -174,11 +174,11 @@ fn write_column(
     writer.close()
 }
 
-/// Reads a table that [`to_bytes`] made. Other Parquet files will do if their
+/// Reads a table that [`to_bytes`] wrote. Other Parquet files are accepted if their
 /// columns are strings, integers, or doubles.
 ///
 /// # Errors
-/// When the file cannot be read, has a later format, or other columns.
+/// When the file cannot be read, has a newer version of the format, or columns of other types.
 pub fn read(path: &Path) -> Result<Trace> {
     from_bytes(super::read(path)?).map_err(|e| about(path, e))
 }

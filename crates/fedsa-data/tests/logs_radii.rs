@@ -109,15 +109,15 @@ fn runs_do_what_the_radii_say() {
     let period = |h: u64| format!(r#"{{"step_size": 1.0, "local_steps": {h}}}"#);
     let stable = run(&*field, &link, "scafflsa", &period(100), 3000);
     assert!(left(&stable, &*field) < 1e-8, "{:e}", left(&stable, &*field));
-    // 1.0245 a round: past every bound within a few thousand.
+    // The radius is 1.0245 per round: the run diverges within a few thousand rounds.
     let unstable = run(&*field, &link, "scafflsa", &period(1000), 3000);
     assert!(matches!(unstable.status(), Status::Diverged { .. }), "{:?}", unstable.status());
     // Random talk of the same mean period converges.
     let random = run(&*field, &link, "scafflsa-random", r#"{"step_size": 1.0, "talk_probability": 0.001}"#, 1000);
     println!("random talk {:e}, fixed period {:e}", left(&random, &*field), left(&stable, &*field));
     assert!(left(&random, &*field) < 1e-9, "{:e}", left(&random, &*field));
-    // FedLSA sits on its limit, FedHSA on the root.
-    let limit = FedLsaMean::new(field.systems().unwrap(), &RoundSetting::new(1.0, 1000).unwrap()).unwrap().limit().unwrap();
+    // FedLSA stays at its limit, FedHSA at the root.
+    let limit = FedLsa::new(field.systems().unwrap(), &RoundSetting::new(1.0, 1000).unwrap()).unwrap().limit().unwrap();
     let plain = run(&*field, &link, "fedlsa", &period(1000), 600);
     assert!(linalg::distance_sq(plain.theta(), &limit).sqrt() < 1e-8, "{:e}", linalg::distance_sq(plain.theta(), &limit).sqrt());
     let memory = run(&*field, &link, "fedhsa", &period(100), 6000);

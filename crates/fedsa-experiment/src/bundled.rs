@@ -1,12 +1,12 @@
-//! The experiments inside the program.
+//! The experiments that are bundled with the program.
 
 /// One bundled experiment.
 pub struct Bundled {
     /// Its id: source and figure.
     pub id: &'static str,
-    /// Its file.
+    /// The text of its file.
     pub text: &'static str,
-    /// Seconds that it takes on two cores, as measured on an AMD EPYC with AVX-512.
+    /// Measured run time on two cores of an AMD EPYC with AVX-512, in seconds.
     pub seconds: f64,
 }
 

@@ -5,35 +5,34 @@ use fedsa_data::MachineFailure;
 
 use crate::excerpt::{Excerpt, harmless_part};
 
-/// What a failure is due to.
+/// The cause of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
     /// Bad input; nothing was written.
     BadInput,
-    /// The machine failed (disk, memory, a permission); what was written until then is kept.
+    /// The machine failed (disk, memory, a permission); files that were already written are kept.
     Machine,
 }
 
-/// Why a command ended: bad input, with the place in a file where it stands if it stands in one,
+/// Why a command failed: bad input, with its place in a file if it has one,
 /// or a failure of the machine.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{what}")]
 pub struct Failure {
     /// What is wrong.
     pub what: String,
-    /// What would be accepted, or how to go on.
+    /// What would be accepted, or how to continue.
     pub help: String,
-    /// What it is due to.
+    /// The cause.
     pub cause: Cause,
     place: Option<Box<Excerpt>>,
 }
 
-/// The most characters of what is wrong, and of what would be accepted: values are quoted in part,
-/// and this holds for messages of libraries too.
+/// The largest number of characters of a message, and of its help. It limits messages of libraries too.
 const LONGEST: usize = 4000;
 
 impl Failure {
-    /// A failure at a place of a text; in a file as a whole where there is no place.
+    /// A failure at a range of a text's bytes; without a range, a failure of the whole file.
     pub fn in_text(name: &str, text: &str, span: Option<std::ops::Range<usize>>, what: String, help: &str) -> Self {
         let place = span.map(|span| Box::new(Excerpt::new(name, text, span)));
         let what = if place.is_none() && !name.is_empty() { format!("{name}: {what}") } else { what };
@@ -42,12 +41,12 @@ impl Failure {
 }
 
 impl Failure {
-    /// The lines around the place in a text where it stands, if it stands in one.
+    /// The lines around the failure's place in a file, if it has one.
     pub fn place(&self) -> Option<&Excerpt> {
         self.place.as_deref()
     }
 
-    /// The same failure, of one of several experiments.
+    /// The same failure, with the id of one of several experiments.
     #[must_use]
     pub fn about(self, experiment: &str) -> Self {
         Self { what: format!("{experiment}: {}", self.what), ..self }

@@ -12,27 +12,27 @@ use fedsa::sampling::Law;
 use toml::Value;
 
 use super::memory;
-use super::plan::{Cell, Plan};
+use super::plan::{Plan, PlannedCell};
 
 /// Starting the program, writing files and pictures: seconds.
 const START: f64 = 0.05;
-/// A round, whatever it does.
+/// The fixed cost of a round.
 const ROUND: f64 = 220.0;
-/// An agent's part in a round beside its steps: its streams, its message, the sum.
+/// The fixed cost of an agent in a round: random streams, message, sum.
 const PLAIN: f64 = 55.0;
 const CONTROL_VARIATE: f64 = 85.0;
 const GLOBAL_MEMORY: f64 = 150.0;
-/// A message through a codec, and each of its components.
+/// The cost of encoding a message, and of each component.
 const CODEC: f64 = 130.0;
 const CODEC_COMPONENT: f64 = 7.0;
-/// A message through a medium, at an old model, or in the mail.
+/// The cost of a message through a medium, of an answer to a past round, or of a late answer.
 const MEDIUM: f64 = 50.0;
 const DELAY: f64 = 150.0;
-/// A recorded round: its row, its place in statistics and tables.
+/// The cost of a recorded round: its row, statistics and tables.
 const ROW: f64 = 900.0;
-/// Per component squared of the metrics that take matrices.
+/// The cost of metrics with matrices, per `d^2`.
 const METRIC: f64 = 1.6;
-/// An agent's control in a recorded round, and each of its components.
+/// The cost of an agent's control variate in a recorded round, and of each component.
 const CONTROL: f64 = 60.0;
 const CONTROL_COMPONENT: f64 = 2.0;
 
@@ -41,22 +41,22 @@ const CONTROL_COMPONENT: f64 = 2.0;
 const SECOND_MOMENTS: f64 = 1.0;
 const LEG_MOMENTS: f64 = 0.45;
 const CONTROL_MOMENTS: f64 = 290.0;
-/// A round of the covariances of a delayed method, beside its products.
+/// The fixed cost of a round of covariances of a delayed method.
 const DELAYED_ROUND: f64 = 4000.0;
 
-/// Seconds that a plan is expected to take.
+/// The estimated run time of a plan, in seconds.
 #[derive(Debug, Clone)]
-pub struct Duration {
-    /// Of each cell, all its seeds, on one core.
+pub struct EstimatedTime {
+    /// For each cell, the time of all its seeds on one core.
     pub cells: Vec<f64>,
-    /// Of everything, on the threads there are.
+    /// The time of the whole command on the available threads.
     pub total: f64,
 }
 
-/// Estimates a plan.
-pub fn duration(plan: &Plan) -> Duration {
+/// Estimates the run time of a plan.
+pub fn duration(plan: &Plan) -> EstimatedTime {
     let threads = rayon::current_num_threads() as f64;
-    // The settings of each problem, which say what draws its samples.
+    // The settings of each problem, which determine the cost of a sample.
     let mut settings: HashMap<usize, Option<Arc<Value>>> = HashMap::new();
     for point in &plan.points {
         settings.entry(point.field).or_insert_with(|| point.point.sections().problem);
@@ -64,17 +64,17 @@ pub fn duration(plan: &Plan) -> Duration {
     let seeds: Vec<f64> =
         plan.cells.iter().map(|cell| seed(&*plan.fields[cell.field].field, settings[&cell.field].as_deref(), cell)).collect();
     let cells: Vec<f64> = seeds.iter().zip(&plan.cells).map(|(seed, cell)| seed * cell.seeds().len() as f64).collect();
-    // A run is shared by threads in blocks of eight agents; several runs fill the threads.
+    // A run uses one thread per block of eight agents; several runs fill the remaining threads.
     let longest = seeds.iter().zip(&plan.cells).map(|(seed, cell)| {
         let blocks = plan.fields[cell.field].field.agents().div_ceil(8) as f64;
         if cell.seeds().is_empty() { 0.0 } else { seed / blocks.min(threads) }
     });
     let longest = longest.fold(0.0, f64::max);
     let setup: f64 = plan.fields.iter().map(|f| setup(&*f.field)).sum::<f64>() / threads.min(plan.fields.len() as f64);
-    Duration { total: START + setup + longest.max(cells.iter().sum::<f64>() / threads) + comparing(plan), cells }
+    EstimatedTime { total: START + setup + longest.max(cells.iter().sum::<f64>() / threads) + comparing(plan), cells }
 }
 
-/// Comparing the results of a plan with exact errors, where checks or the figure ask for them: seconds.
+/// Time of comparing the results with exact errors, if checks or the figure use them, in seconds.
 pub fn comparing(plan: &Plan) -> f64 {
     let asked = memory::asked_for(plan);
     (0..plan.cells.len()).zip(asked).filter(|(_, asked)| *asked).map(|(cell, _)| exact_error(plan, cell)).sum()
@@ -97,7 +97,7 @@ fn exact_error(plan: &Plan, number: usize) -> f64 {
     }
 }
 
-/// Building a problem: seconds.
+/// Time of building a problem, in seconds.
 fn setup(field: &dyn Field) -> f64 {
     let (d, kinds) = (field.dim() as f64, field.systems().map_or(1, |systems| systems.kinds.len()) as f64);
     let states = field.facts().stationary(0).map_or(1, <[f64]>::len) as f64;
@@ -105,8 +105,8 @@ fn setup(field: &dyn Field) -> f64 {
     1e-9 * (kinds * (states * d * (states + d) + states.powi(3)) + d.powi(3))
 }
 
-/// One seed of a cell on one core: seconds.
-fn seed(field: &dyn Field, problem: Option<&Value>, cell: &Cell) -> f64 {
+/// Time of one seed of a cell on one core, in seconds.
+fn seed(field: &dyn Field, problem: Option<&Value>, cell: &PlannedCell) -> f64 {
     let (shape, d) = (cell.method.settings.shape(), field.dim() as f64);
     let agents = field.agents() as f64;
     let asked = shape.participants.map_or(agents, |m| m as f64);
@@ -128,14 +128,14 @@ fn seed(field: &dyn Field, problem: Option<&Value>, cell: &Cell) -> f64 {
     1e-9 * (cell.run.rounds as f64 * (ROUND + asked * agent) + cell.grid.len() as f64 * row)
 }
 
-/// A local step of one agent.
+/// The cost of a local step of one agent.
 fn step(field: &dyn Field, problem: Option<&Value>) -> f64 {
     let (d, chunks) = (field.dim() as f64, fedsa::kernel::chunks(field.dim()) as f64);
     let text = |key: &str| problem.and_then(|table| table.get(key));
     let sample = match text("kind").and_then(Value::as_str) {
         _ if field.sampling().kind == Law::Mean => return d * chunks,
         Some("switching") => 10.0 + d,
-        // Without noise samples are the mean operator.
+        // Without noise, samples equal the mean operator.
         Some("linear") if text("noise").is_none() => return d * chunks,
         Some("linear" | "file") if field.facts().stationary(0).is_none() => 20.0 + 8.0 * d,
         // Tables of transitions: two rows of features.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use fedsa::error::is_control;
 
-/// The lines around a place in a text, long ones cut to a window around it.
+/// The lines around a place in a text; long lines are cut to a window around the place.
 #[derive(Debug, Clone)]
 pub struct Excerpt {
     /// The file's name, with control characters escaped.
@@ -20,16 +20,16 @@ pub struct Excerpt {
     pub at: (usize, usize),
 }
 
-/// Lines of up to so many characters are shown whole.
+/// The largest number of characters of a line that is shown whole.
 const WHOLE: usize = 200;
-/// Characters shown of longer ones before the place, and from it on.
+/// The number of characters of a longer line that are shown before the place, and after its start.
 const BEFORE: usize = 60;
 const AFTER: usize = 100;
-/// The most lines of a place.
+/// The largest number of lines of a place.
 const LINES: usize = 6;
 
 impl Excerpt {
-    /// Of the text of a file, around a range of its bytes.
+    /// The excerpt of a file's text around a range of its bytes.
     pub fn new(name: &str, text: &str, place: Range<usize>) -> Self {
         let boundary = |i: usize| (0..=i.min(text.len())).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
         let (start, end) = (boundary(place.start), boundary(place.end.max(place.start)));
@@ -51,7 +51,7 @@ impl Excerpt {
             out.push(text, &whole, start, end);
             begin += piece.len();
             lines += 1;
-            // One more line than those of the place.
+            // One line more than those of the place.
             if ended.is_some() || lines > LINES {
                 break;
             }
@@ -95,7 +95,7 @@ impl Excerpt {
     }
 }
 
-/// A text of several lines without what steers a terminal.
+/// A text of several lines, with control characters escaped.
 pub fn harmless(text: &str) -> Cow<'_, str> {
     let steers = |c: char| is_control(c) && !matches!(c, '\n' | '\t');
     if !text.contains(steers) {
@@ -108,7 +108,7 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The same, of at most so many characters.
+/// As [`harmless`], cut to at most `most` characters.
 pub fn harmless_part(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}..", harmless(&text[..end])),

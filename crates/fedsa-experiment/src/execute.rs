@@ -15,78 +15,78 @@ use fedsa_data::regular;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Cell, Plan};
+use super::plan::{Plan, PlannedCell};
 use super::results::{Recorded, Results, SeedResult};
-use crate::config::schema::ControlStart;
+use crate::config::schema::ControlsStart;
 use crate::folder::{self, RunFolder};
 
-/// What the runs of a plan report while they are under way. Runs report from several threads.
+/// Callbacks for the progress of a plan's runs. Several threads call them.
 pub trait Observer: Sync {
-    /// Some local steps of all agents are done.
+    /// Agents have done `steps` further local steps.
     fn advanced(&self, _steps: f64) {}
-    /// Some local steps of all agents were done by an earlier run.
+    /// An earlier run had already done `steps` local steps.
     fn found(&self, _steps: f64) {}
-    /// A round was recorded.
+    /// A seed of a cell recorded a round.
     fn recorded(&self, _cell: usize, _seed: u64, _row: &Recorded) {}
-    /// One seed of a cell has ended.
+    /// A seed of a cell has ended.
     fn ended(&self, _cell: usize, _result: &SeedResult) {}
-    /// Something failed that the run goes on without.
+    /// Something failed, but the run continues without it.
     fn warned(&self, _what: &str) {}
 }
 
-/// How a run of everything is steered from outside.
-pub struct Control<'a> {
+/// The inputs of [`execute`] beside the plan: interruption, checkpoints and progress.
+pub struct RunControl<'a> {
     /// Set by Ctrl-C or SIGTERM.
     pub interrupted: &'a AtomicBool,
     /// Where checkpoints go.
     pub folder: &'a RunFolder,
-    /// How often a run writes one.
+    /// The interval between checkpoints of a run.
     pub every: Duration,
-    /// What an earlier run left, to go on from.
+    /// The checkpoints of an earlier run, from which the runs continue.
     pub earlier: &'a Earlier,
-    /// Who is told how it goes.
+    /// The observer of progress.
     pub observer: &'a dyn Observer,
 }
 
-/// What became of it.
+/// The result of [`execute`].
 pub enum Executed {
-    /// All runs ended; the states in which they did are kept, to go on from with more rounds, unless they are too
-    /// large.
+    /// All runs ended. Their final states are saved, unless they are too large, so that `--resume` can add
+    /// rounds.
     Done(Results),
     /// Interrupted.
     Interrupted(Interrupted),
 }
 
-/// What an interrupted run of everything leaves.
+/// What an interruption leaves: numbers of runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Interrupted {
-    /// Runs that had ended, and are kept.
+    /// Runs that had ended and are saved.
     pub ended: usize,
-    /// Runs that had ended and could not be saved: they will run again.
+    /// Runs that had ended but could not be saved; they will run again.
     pub lost: usize,
-    /// Runs whose last completed round is kept.
+    /// Runs that are saved at their last completed round.
     pub kept: usize,
-    /// Runs whose round was abandoned and that go on from an older checkpoint, or from the start:
-    /// what they are, and that checkpoint's round.
+    /// Runs whose last completed round could not be saved, and that continue from an older checkpoint or the start:
+    /// method, point and seed, and the round of the checkpoint.
     pub behind: Vec<(String, u64)>,
     /// Runs that had not begun.
     pub waiting: usize,
 }
 
-/// The state of one seed of a cell, as a checkpoint holds it.
+/// The state of one seed of a cell in a checkpoint.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Saved {
-    /// Says which run it is, whatever its number of rounds.
+    /// Identifies the run, independently of its number of rounds.
     identity: String,
     seed: u64,
-    /// The number of rounds that it was to have.
+    /// The number of rounds that were requested.
     rounds: u64,
     /// Rounds done.
     round: u64,
     rows: Vec<Recorded>,
-    /// The run's state after these rounds; nothing where it is too large to keep of a run that has ended.
+    /// The run's state after these rounds; `None` if the run has ended and its state is too large to keep.
     state: Option<Vec<u8>>,
-    /// Of a run that has ended.
+    /// How the run ended, if it has.
     end: Option<End>,
 }
 
@@ -98,7 +98,7 @@ struct End {
     stopped: bool,
 }
 
-/// The checkpoints of an earlier run of an experiment, to go on from.
+/// The checkpoints of an earlier run of an experiment.
 #[derive(Debug, Default)]
 pub struct Earlier {
     folder: Option<PathBuf>,
@@ -109,12 +109,12 @@ pub struct Earlier {
 /// The file with the states of runs that have ended.
 pub const ENDED: &str = "ended.ckpt";
 
-/// The name of a file with earlier ones, where one file would be too large.
+/// The name of a full file with such states; one file for all could be too large.
 fn full_name(index: usize) -> String {
     format!("{}{index}{}", folder::ENDED_CHECKPOINT, folder::CHECKPOINT)
 }
 
-/// The most bytes of states that one file holds, and that are kept of a finished run.
+/// The largest size of a file of states, and of the states that are kept of a finished run, in bytes.
 const MOST_STATES: usize = 64 << 20;
 
 fn checkpoint_name(cell: usize, seed: u64) -> String {
@@ -122,7 +122,7 @@ fn checkpoint_name(cell: usize, seed: u64) -> String {
 }
 
 impl Earlier {
-    /// What a folder holds of an earlier run.
+    /// The checkpoints in a folder.
     ///
     /// # Errors
     /// When the states of a finished run are damaged.
@@ -140,11 +140,11 @@ impl Earlier {
         Ok(Self { folder: Some(path.to_path_buf()), ended })
     }
 
-    /// Checks that the runs of a plan can go on from what there is.
+    /// Checks that the runs of a plan can continue from these checkpoints.
     ///
     /// # Errors
-    /// When a checkpoint is damaged or of another run, or more rounds were asked for and the results
-    /// of the first ones depend on their number.
+    /// When a checkpoint is damaged or belongs to another run, or when more rounds were requested but the results
+    /// of the first rounds depend on the number of rounds.
     pub fn check(&self, plan: &Plan) -> Result<()> {
         for (cell, planned) in plan.cells.iter().enumerate() {
             for seed in planned.seeds() {
@@ -157,10 +157,10 @@ impl Earlier {
     }
 
     /// The checkpoint of a seed of a run with vectors of `d` numbers, if there is one.
-    fn checkpoint(&self, cell: usize, planned: &Cell, seed: u64, d: usize) -> Result<Option<Saved>> {
+    fn checkpoint(&self, cell: usize, planned: &PlannedCell, seed: u64, d: usize) -> Result<Option<Saved>> {
         let Some(path) = self.folder.as_ref().map(|folder| folder::own_path(folder, &checkpoint_name(cell, seed))) else { return Ok(None) };
         let own: Option<Saved> = path.exists().then(|| read_framed(&path)).transpose()?;
-        // A run that had ended may have gone on with more rounds; its own file is then the later one.
+        // A run that had ended may have continued with more rounds; its own file is then the newer one.
         let saved = match (own, self.ended.get(&(cell, seed))) {
             (Some(own), Some(ended)) if own.round <= ended.round => ended.clone(),
             (Some(own), _) => own,
@@ -169,7 +169,7 @@ impl Earlier {
         };
         if saved.identity != planned.identity || saved.seed != seed {
             let from = if path.exists() { path } else { path.with_file_name(ENDED) };
-            let what = format!("{}: a checkpoint of another run than the present {}, seed {seed}", from.display(), planned.method.label);
+            let what = format!("{}: the checkpoint belongs to another run, not to {}, seed {seed}", from.display(), planned.method.label);
             let help = "the same experiment as before, with unchanged input files";
             return Err(BadInput::new("--resume", what, help));
         }
@@ -181,8 +181,8 @@ impl Earlier {
 }
 
 impl Saved {
-    /// Whether a run of `planned.run.rounds` rounds, begun anew, would have come by this state.
-    fn may_go_on(&self, planned: &Cell) -> Result<()> {
+    /// Checks that a new run of `planned.run.rounds` rounds would pass through this state.
+    fn may_go_on(&self, planned: &PlannedCell) -> Result<()> {
         let (had, wanted) = (self.rounds, planned.run.rounds);
         if had == wanted {
             return Ok(());
@@ -190,7 +190,7 @@ impl Saved {
         let label = &planned.method.label;
         let refused = |what: String, help: &str| Err(BadInput::new("--resume", format!("{label}: {what}"), help));
         if let OutputRule::TailAfter(_) = planned.output {
-            let what = format!("its output averages the last share of the rounds, which are others of {wanted} rounds than of {had}");
+            let what = format!("its output averages the last share of the rounds, which are other rounds of {wanted} than of {had}");
             return refused(what, "output = \"last\" or \"average\", or a run from the start in another folder");
         }
         let recorded = |round: &u64| self.rows.binary_search_by_key(round, |row| row.round).is_ok();
@@ -198,14 +198,14 @@ impl Saved {
         match planned.grid.iter().filter(|round| **round <= until).find(|round| !recorded(round)) {
             None => Ok(()),
             Some(missing) => {
-                let what = format!("of {wanted} rounds, round {missing} is recorded, and of {had} rounds it was not");
+                let what = format!("a run of {wanted} rounds records round {missing}, but the run of {had} rounds did not");
                 refused(what, "recorded rounds that do not depend on their number: record = { every = K } or a list, from the start")
             }
         }
     }
 
-    /// Whether its parts agree, and a run of `rounds` rounds with vectors of `d` numbers can have left it.
-    /// A checksum guards against accidents only.
+    /// Whether the parts of the state agree with each other, with `rounds` rounds and with vectors of `d` numbers.
+    /// The checksum alone detects accidental damage only.
     fn is_sound(&self, rounds: u64, d: usize) -> bool {
         let last = self.rows.last().map(|row| row.round);
         self.round <= self.rounds.min(rounds)
@@ -214,15 +214,15 @@ impl Saved {
             && self.end.as_ref().map_or(last <= Some(self.round), |end| last == Some(self.round) && end.theta.len() == d)
     }
 
-    /// About how many bytes it takes.
+    /// The approximate size in bytes.
     fn size(&self) -> usize {
         let theta = self.end.as_ref().map_or(0, |end| end.theta.len() * size_of::<f64>());
         self.state.as_ref().map_or(0, Vec::len) + self.rows.len() * size_of::<Recorded>() + theta
     }
 
-    /// Whether the run is over: not so where it did all its rounds and there are more now. A shorter run looks at its
-    /// target after its last round too, where a longer one may not.
-    fn is_over(&self, planned: &Cell) -> bool {
+    /// Whether the run is over. It continues if it did all its rounds and more rounds are requested now. A shorter run
+    /// checks its target after its last round too; in a longer run that round may not be recorded.
+    fn is_over(&self, planned: &PlannedCell) -> bool {
         let is_recorded = planned.grid.binary_search(&self.round).is_ok();
         let is_at_end = self.round >= planned.run.rounds;
         self.end.as_ref().is_some_and(|end| (end.stopped && is_recorded) || end.status != Status::Ok || is_at_end)
@@ -231,7 +231,7 @@ impl Saved {
 
 /// One seed of one cell.
 #[derive(Clone, Copy)]
-struct Job {
+struct SeedJob {
     cell: usize,
     /// Index of the seed in the cell.
     at: usize,
@@ -239,49 +239,49 @@ struct Job {
     work: f64,
 }
 
-/// Local steps of all agents over all runs of a plan: what it costs.
+/// The cost of a plan: local steps of all agents over all runs.
 pub fn total_work(plan: &Plan) -> f64 {
     (0..plan.cells.len()).map(|c| plan.cells[c].work(plan.field(c)) * plan.cells[c].seeds().len() as f64).sum()
 }
 
-/// The states in which runs ended.
+/// The final states of runs.
 struct EndedRuns {
-    /// By cell and seed, those of an earlier run that have not been looked at yet among them.
+    /// By cell and seed, including those of an earlier run that were not read yet.
     states: BTreeMap<(usize, u64), Saved>,
     /// Their size in bytes.
     bytes: usize,
-    /// When they were last written, and whether there are others now.
+    /// When the states were last written, and whether there are new ones since.
     written: Instant,
     is_new: bool,
-    /// How many files are full; what is in them is no longer in `states`.
+    /// The number of full files; their states are no longer in `states`.
     full: usize,
 }
 
-/// What the threads share.
+/// State that the threads share.
 struct Shared<'a> {
     plan: &'a Plan,
     metrics: Vec<Metrics<'a>>,
-    control: &'a Control<'a>,
+    control: &'a RunControl<'a>,
     left: Mutex<Interrupted>,
     ended: Mutex<EndedRuns>,
-    /// Whether a checkpoint could not be written; told once.
+    /// Whether a checkpoint could not be written; reported once.
     warned: AtomicBool,
 }
 
-/// Runs everything.
+/// Runs all seeds of all cells of a plan.
 ///
 /// # Errors
 /// When a checkpoint cannot be read.
-pub fn execute(plan: &Plan, control: &Control<'_>) -> Result<Executed> {
+pub fn execute(plan: &Plan, control: &RunControl<'_>) -> Result<Executed> {
     let mut jobs = Vec::new();
     let mut slots: Vec<Vec<Option<SeedResult>>> = Vec::new();
     for (cell, planned) in plan.cells.iter().enumerate() {
         let seeds = planned.seeds();
         slots.push(vec![None; seeds.len()]);
         let work = planned.work(plan.field(cell));
-        jobs.extend(seeds.into_iter().enumerate().map(|(at, seed)| Job { cell, at, seed, work }));
+        jobs.extend(seeds.into_iter().enumerate().map(|(at, seed)| SeedJob { cell, at, seed, work }));
     }
-    // The longest first, so that the last ones to end are short.
+    // The longest runs start first, so that the last runs to end are short.
     jobs.sort_by(|a, b| b.work.total_cmp(&a.work));
     let slots = Mutex::new(slots);
     let failed: Mutex<Option<BadInput>> = Mutex::new(None);
@@ -300,7 +300,7 @@ pub fn execute(plan: &Plan, control: &Control<'_>) -> Result<Executed> {
         }),
         warned: AtomicBool::new(false),
     };
-    // Threads take whole runs while there are any; then they help those under way.
+    // Threads take whole runs while there are any, then they help running ones.
     rayon::scope(|scope| {
         for _ in 0..rayon::current_num_threads() {
             scope.spawn(|_| {
@@ -339,8 +339,8 @@ pub fn execute(plan: &Plan, control: &Control<'_>) -> Result<Executed> {
     Ok(Executed::Done(Results { cells }))
 }
 
-/// Writes the states of runs that have ended, where that was not done.
-fn keep_ended(control: &Control<'_>, ended: &mut EndedRuns) -> Result<(), MachineFailure> {
+/// Writes the final states that were not written yet.
+fn keep_ended(control: &RunControl<'_>, ended: &mut EndedRuns) -> Result<(), MachineFailure> {
     if !ended.is_new {
         return Ok(());
     }
@@ -350,33 +350,33 @@ fn keep_ended(control: &Control<'_>, ended: &mut EndedRuns) -> Result<(), Machin
     Ok(())
 }
 
-fn write_ended(control: &Control<'_>, name: &str, states: &BTreeMap<(usize, u64), Saved>) -> Result<(), MachineFailure> {
+fn write_ended(control: &RunControl<'_>, name: &str, states: &BTreeMap<(usize, u64), Saved>) -> Result<(), MachineFailure> {
     let states: Vec<(usize, &Saved)> = states.iter().map(|((cell, _), saved)| (*cell, saved)).collect();
     write_framed(control.folder, name, &states)
 }
 
-/// Seconds that a round may take for which Ctrl-C waits, rather than abandon it.
+/// The longest round, in seconds, that Ctrl-C waits for; a longer round is abandoned.
 const SHORT_ROUND: f64 = 0.25;
 
-/// Whether a copy of a run's state fits beside it.
+/// Whether a copy of a run's state fits into memory.
 fn fits(bytes: usize) -> bool {
-    // Saving takes copies; what is free is not all taken.
+    // Saving makes copies; part of the free memory is left.
     let free = machine::available().ok().flatten().map(|available| available.bytes);
     free.is_none_or(|free| 8.0 * bytes as f64 <= free)
 }
 
-/// Local steps after which an observer is told of progress.
+/// The number of local steps between reports of progress.
 const UNIT: f64 = 1000.0;
 
 impl Shared<'_> {
-    /// Runs one job to its end; `None` when interrupted.
-    fn run(&self, job: &Job) -> Result<Option<SeedResult>> {
-        let Control { interrupted, observer, earlier, every, .. } = *self.control;
+    /// Runs one seed to its end; `None` if interrupted.
+    fn run(&self, job: &SeedJob) -> Result<Option<SeedResult>> {
+        let RunControl { interrupted, observer, earlier, every, .. } = *self.control;
         let (field, cell, metrics) =
             (self.plan.field(job.cell), &self.plan.cells[job.cell], &self.metrics[self.plan.cells[job.cell].field]);
         let start = cell.start.of(job.seed, field.dim());
         let mut run = Run::new(field, &*cell.method.settings, &*cell.uplink, cell.output, job.seed, start)?;
-        if cell.method.controls == ControlStart::Ideal {
+        if cell.method.controls == ControlsStart::Ideal {
             let ideal: Option<Vec<Vec<f64>>> = (0..field.agents()).map(|c| metrics.ideal_control(c).map(<[f64]>::to_vec)).collect();
             run.set_controls(&ideal.unwrap_or_default());
         }
@@ -397,7 +397,7 @@ impl Shared<'_> {
                 }
                 None => rows.clear(),
             }
-            // The last round of a shorter run was recorded in any case.
+            // The last round of a shorter run was always recorded.
             rows.retain(|row| cell.grid.binary_search(&row.round).is_ok());
             rows.iter().for_each(|row| observer.recorded(job.cell, job.seed, row));
         }
@@ -419,7 +419,7 @@ impl Shared<'_> {
         let mut stopped = false;
         let shape = cell.shape();
         let control_weight = (shape.step_size.largest() * shape.local_steps).powi(2);
-        // Seconds that a local step took in the last round; not known before the first.
+        // Seconds per local step in the last round; unknown before the first round.
         let mut pace: Option<f64> = None;
         loop {
             let t = run.round();
@@ -429,7 +429,7 @@ impl Shared<'_> {
                 let row = Recorded { round: t, ledger: run.ledger(), seen };
                 observer.recorded(job.cell, job.seed, &row);
                 rows.push(row);
-                // A residual that overflows at the start is no measure.
+                // A residual that overflows at the start is no reference.
                 let below = |target: f64, name| target.is_finite() && row.metric(name).is_some_and(|y| y <= target);
                 let stop = &cell.run.stop;
                 stopped = stop.mse.is_some_and(|x| below(x, "mse"))
@@ -457,7 +457,7 @@ impl Shared<'_> {
             if pace.is_some_and(|pace| pace * steps <= SHORT_ROUND) {
                 run.step();
             } else {
-                // Ctrl-C abandons a long round: the state before it must be in memory, if not on the disk.
+                // Ctrl-C abandons a long round; the state before it must be in memory or on disk.
                 let before = (on_disk != t && fits(run.state_len())).then(|| run.save());
                 if !run.step_unless(interrupted) {
                     match before {
@@ -476,8 +476,8 @@ impl Shared<'_> {
         Ok(Some(self.end(job, saved(&rows, run.round(), state, Some(end)))))
     }
 
-    /// Notes how a run ended, and its state for more rounds.
-    fn end(&self, job: &Job, saved: Saved) -> SeedResult {
+    /// Records how a run ended, and keeps its state for further rounds.
+    fn end(&self, job: &SeedJob, saved: Saved) -> SeedResult {
         let End { theta, status, stopped } = saved.end.clone().expect("of a run that has ended");
         let result = SeedResult { seed: job.seed, rows: saved.rows.clone(), theta, status, stopped };
         self.control.observer.ended(job.cell, &result);
@@ -509,20 +509,20 @@ impl Shared<'_> {
         }
     }
 
-    /// Writes a checkpoint; whether that worked. The run goes on without.
-    fn save(&self, job: &Job, saved: &Saved) -> bool {
+    /// Writes a checkpoint and returns whether that worked. The run continues either way.
+    fn save(&self, job: &SeedJob, saved: &Saved) -> bool {
         let written = write_framed(self.control.folder, &checkpoint_name(job.cell, job.seed), saved);
         written.map_err(|e| self.could_not_save(&e)).is_ok()
     }
 
     /// Keeps the last completed round of a run that is interrupted.
-    fn keep(&self, job: &Job, saved: &Saved, on_disk: u64) {
+    fn keep(&self, job: &SeedJob, saved: &Saved, on_disk: u64) {
         let on_disk = if self.save(job, saved) { saved.round } else { on_disk };
         self.leave(job, saved.round, on_disk);
     }
 
-    /// Notes where an interrupted run stands: after `round` rounds, of which `on_disk` are kept.
-    fn leave(&self, job: &Job, round: u64, on_disk: u64) {
+    /// Counts an interrupted run that has done `round` rounds, with a checkpoint of round `on_disk`.
+    fn leave(&self, job: &SeedJob, round: u64, on_disk: u64) {
         let mut left = self.left.lock().expect("no panics under the lock");
         match round {
             0 => left.waiting += 1,
@@ -536,10 +536,10 @@ impl Shared<'_> {
 const MAGIC: &[u8; 8] = b"fedsack3";
 const _: () = assert!(MAGIC[0] == folder::CHECKPOINT_MAGIC[0] && folder::CHECKPOINT_MAGIC.len() < MAGIC.len());
 
-/// A checkpoint's bytes: its version, a checksum, the data.
+/// The bytes of a checkpoint: version, checksum, data.
 pub fn framed(data: &impl Serialize) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
-    // The checksum's place.
+    // Room for the checksum.
     let body = bytes.len() + 4;
     bytes.resize(body, 0);
     let mut bytes = postcard::to_extend(data, bytes).expect("plain data serialises");
@@ -559,21 +559,21 @@ pub fn write_framed(folder: &RunFolder, name: &str, data: &impl Serialize) -> Re
 /// Reads what [`write_framed`] wrote.
 ///
 /// # Errors
-/// When it cannot be read, is damaged, or of another version.
+/// When the file cannot be read, is damaged, or belongs to another version.
 pub fn read_framed<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let bad = |what: &str| BadInput::new("--resume", format!("{}: {what}", path.display()), INTACT);
     let bytes = regular::read(path, u64::MAX - 1).map_err(|e| bad(&format!("cannot be read: {e}")))?;
     unframed(&bytes).map_err(|what| bad(&what))
 }
 
-/// What would be accepted in place of a damaged checkpoint.
+/// The help for a damaged checkpoint.
 const INTACT: &str =
     "an intact checkpoint; delete this one to run its part again from the start, or use --overwrite to run everything again";
 
 /// The data in a checkpoint's bytes.
 ///
 /// # Errors
-/// Says what is wrong with them.
+/// The reason why the bytes are not a valid checkpoint.
 pub fn unframed<T: DeserializeOwned>(bytes: &[u8]) -> std::result::Result<T, String> {
     let body = bytes.strip_prefix(MAGIC).ok_or("truncated, or not a checkpoint of this version")?;
     let (sum, body) = body.split_at_checked(4).ok_or("the checkpoint is truncated")?;

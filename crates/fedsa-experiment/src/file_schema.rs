@@ -1,4 +1,4 @@
-//! The JSON schema of experiment files, with the names that only the parts that use them know.
+//! The JSON schema of experiment files, completed with the names of metrics, counts, quantities and checks.
 
 use fedsa::record::{COUNTS, METRICS};
 use serde_json::{Value as Json, json};

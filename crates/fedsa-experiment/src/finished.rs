@@ -16,9 +16,9 @@ use super::results::{Recorded, Results, SeedResult};
 use crate::config::short;
 use crate::folder::{self, Holds};
 
-/// The folder of a finished run.
+/// A finished run, read from its folder.
 #[derive(Debug, Clone)]
-pub struct Finished {
+pub struct FinishedRun {
     /// The folder.
     pub path: PathBuf,
     /// `summary.json`.
@@ -27,9 +27,9 @@ pub struct Finished {
     pub config: String,
 }
 
-/// What can be said of any folder with a run.
+/// The state of the run in a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum RunState {
     /// A process is writing to it.
     UnderWay,
     /// It was interrupted.
@@ -38,33 +38,33 @@ pub enum State {
     Finished,
 }
 
-/// The state of the run in a folder; nothing where it holds none.
-pub fn state_of(path: &Path) -> Option<State> {
+/// The state of the run in a folder; `None` if the folder contains no run.
+pub fn state_of(path: &Path) -> Option<RunState> {
     if folder::is_under_way(path) {
-        return Some(State::UnderWay);
+        return Some(RunState::UnderWay);
     }
     match folder::holds(path) {
-        Holds::Finished => Some(State::Finished),
-        Holds::Unfinished => Some(State::Interrupted),
+        Holds::Finished => Some(RunState::Finished),
+        Holds::Unfinished => Some(RunState::Interrupted),
         Holds::Nothing | Holds::Foreign => None,
     }
 }
 
-impl Finished {
+impl FinishedRun {
     /// The run in a folder.
     ///
     /// # Errors
-    /// When the folder has no finished run, or its files cannot be read.
+    /// When the folder contains no finished run, or its files cannot be read.
     pub fn read(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let accepted = "the folder of a finished run, such as out/ID";
         match state_of(path) {
-            Some(State::Finished) => {}
-            Some(State::UnderWay) => return Err(BadInput::new(name, "its run is under way", accepted)),
-            Some(State::Interrupted) if path.join("summary.json").exists() => {
+            Some(RunState::Finished) => {}
+            Some(RunState::UnderWay) => return Err(BadInput::new(name, "its run is under way", accepted)),
+            Some(RunState::Interrupted) if path.join("summary.json").exists() => {
                 return Err(BadInput::new(name, "its summary.json is damaged, or was changed after fedsa wrote it", accepted));
             }
-            Some(State::Interrupted) => return Err(BadInput::new(name, "its run was interrupted; --resume continues it", accepted)),
+            Some(RunState::Interrupted) => return Err(BadInput::new(name, "its run was interrupted; --resume continues it", accepted)),
             None if !path.exists() => return Err(BadInput::new(name, "there is no such folder", accepted)),
             None => return Err(BadInput::new(name, "this is not the folder of a run", accepted)),
         }
@@ -80,17 +80,17 @@ impl Finished {
     /// The settings, as a tree.
     ///
     /// # Errors
-    /// When `config.toml` was changed and is not TOML any more.
+    /// When `config.toml` was changed and is not valid any more.
     pub fn settings(&self) -> Result<Table> {
         let bad = |what: String| BadInput::new(self.path.join("config.toml").display().to_string(), what, "the file that fedsa wrote");
         let table: Table = self.config.parse().map_err(|e: toml::de::Error| bad(format!("this is not TOML: {}", e.message())))?;
         if table.contains_key("method") { Ok(table) } else { Err(bad("there is no method in it".into())) }
     }
 
-    /// What was measured, for the plan of these settings.
+    /// The measured results, for the plan of these settings.
     ///
     /// # Errors
-    /// When `trace.parquet` cannot be read, or is not that of the plan.
+    /// When `trace.parquet` cannot be read, or does not belong to the plan.
     pub fn results(&self, plan: &Plan) -> Result<Results> {
         let path = self.path.join("trace.parquet");
         let table = trace::read(&path)?;
@@ -110,18 +110,18 @@ impl Finished {
     }
 }
 
-/// A setting in which two experiments differ, with both values as text where it is set.
+/// A setting in which two experiments differ, with both values as text; `None` where it is not set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     /// The dotted key.
     pub key: String,
-    /// Its value in the first.
+    /// Its value in the first experiment.
     pub a: Option<String>,
-    /// Its value in the second.
+    /// Its value in the second experiment.
     pub b: Option<String>,
 }
 
-/// The settings in which two experiments differ, as their resolved files say.
+/// The settings in which two resolved files differ.
 pub fn differences(a: &Table, b: &Table) -> Vec<Difference> {
     let flat = |table: &Table| {
         let mut out = BTreeMap::new();
@@ -130,13 +130,13 @@ pub fn differences(a: &Table, b: &Table) -> Vec<Difference> {
     };
     let (a, b) = (flat(a), flat(b));
     let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
-    // What becomes of a check that options make impossible to measure is no setting of theirs.
+    // `unmeasured` is written by the program and is not a setting of the experiment.
     let is_setting = |key: &&&String| !(key.starts_with("check.") && key.ends_with(".unmeasured"));
     let differ = keys.iter().filter(is_setting).filter(|key| a.get(**key) != b.get(**key));
     differ.map(|key| Difference { key: (*key).clone(), a: a.get(*key).map(short), b: b.get(*key).map(short) }).collect()
 }
 
-/// A tree as dotted keys; methods, checks and variants go by their names.
+/// A tree as dotted keys; items of lists of tables are named by label or name, otherwise by index.
 fn flatten(value: &Value, key: &str, out: &mut BTreeMap<String, Value>) {
     match value {
         Value::Table(table) => table.iter().for_each(|(name, value)| flatten(value, &format!("{key}.{name}"), out)),
@@ -152,7 +152,7 @@ fn flatten(value: &Value, key: &str, out: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// The runs of a trace: for every method and point, its seeds in order.
+/// The runs of a trace: for every method and point, the seeds in order. `None` if columns are missing.
 fn runs_of(table: &Trace) -> Option<HashMap<(String, String), Vec<SeedResult>>> {
     let text = |name: &str| match table.column(name)? {
         TraceColumn::Str(values) => Some(values),
@@ -175,7 +175,7 @@ fn runs_of(table: &Trace) -> Option<HashMap<(String, String), Vec<SeedResult>>> 
     for i in 0..table.rows() {
         let count = |name: &str| counts[name][i].cast_unsigned();
         let (round, ledger) = (count("round"), Ledger::from_names(count));
-        // What is known of all methods alike is absent from some rows only where it was no number.
+        // A metric that all methods have is absent from a row only if it was not a number.
         let is_known = |name: &str| always(name) && metrics[name].iter().any(Option::is_some);
         let seen = Observation::from_names(|name| metrics[name][i].or_else(|| is_known(name).then_some(f64::NAN)));
         let seed = seeds[i].cast_unsigned();

@@ -1,7 +1,7 @@
-//! Experiments: a file in, results, checks and pictures out.
+//! Experiments: from a file to results, checks and pictures.
 //!
-//! [`config`] reads the file, [`plan`] builds its problems and methods, [`mod@execute`] runs it, [`checks`] compare the
-//! results with what the file expects, [`output`] and [`picture`] write them. This crate does not use the command line
+//! [`config`] reads the file, [`plan`] builds its problems and methods, [`mod@execute`] runs it, [`checks`] compares the
+//! results with the file's expectations, [`output`] and [`picture`] write them. This crate does not use the command line
 //! or the terminal: progress goes to an [`execute::Observer`], and failures are values.
 
 pub mod bundled;
@@ -26,7 +26,7 @@ pub mod resolve;
 pub mod results;
 pub mod trace_lines;
 
-pub use execute::{Control, Executed, execute};
-pub use plan::{Cell, Plan};
+pub use execute::{Executed, RunControl, execute};
+pub use plan::{Plan, PlannedCell};
 pub use predict::Predictor;
 pub use results::Results;

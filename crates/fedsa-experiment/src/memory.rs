@@ -19,13 +19,13 @@ use fedsa_data::machine::{self, bytes_text};
 use toml::Value;
 
 use super::estimate;
-use super::plan::{Cell, Plan};
+use super::plan::{Plan, PlannedCell};
 use super::results::Recorded;
 
-/// What the program takes before it does anything.
+/// The memory of the program itself, in bytes.
 const PROGRAM: f64 = 20e6;
 
-/// The memory of a problem's settings, on the threads that there are.
+/// The memory of a problem with these settings, on the available threads.
 ///
 /// # Errors
 /// When a file cannot be read, or a setting has no size.
@@ -33,9 +33,9 @@ pub fn of_problem(problem: &dyn ProblemSettings, sampling: Sampling, places: &Pl
     problem.memory(&DiskFiles::new(places.clone()), sampling, rayon::current_num_threads())
 }
 
-/// Refuses problems that do not fit into the available memory when they are built side by
-/// side: the whole of what all keep, and what as many of them as there are threads need for
-/// a while. An error comes with the index of a problem: the largest, or the one at fault.
+/// Refuses problems that do not fit into the available memory when they are built in parallel:
+/// the permanent memory of all problems, and the temporary memory of one problem per thread.
+/// An error has the index of a problem: the largest, or the one at fault.
 ///
 /// # Errors
 /// When they do not fit, or the size of one is not known.
@@ -56,13 +56,13 @@ pub fn problems(sizes: Vec<Result<MemoryEstimate>>) -> Result<Problems, (usize, 
 /// The memory of a plan's problems.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Problems {
-    /// Bytes while they are built, the program included.
+    /// Peak in bytes while the problems are built, including the program.
     pub peak: f64,
-    /// Bytes that they keep.
+    /// Bytes of the built problems.
     pub kept: f64,
 }
 
-/// What is kept of all, and what the most demanding take for a while, as many as there are threads.
+/// The permanent memory of all items, and the temporary memory of the largest ones, one per thread.
 fn side_by_side(all: impl Iterator<Item = (f64, f64)>) -> f64 {
     let (mut kept, mut passing) = (0.0, Vec::new());
     for (peak, own) in all {
@@ -73,13 +73,13 @@ fn side_by_side(all: impl Iterator<Item = (f64, f64)>) -> f64 {
     kept + passing.iter().take(rayon::current_num_threads()).sum::<f64>()
 }
 
-/// Refuses what needs more than is available.
+/// Refuses a need for memory that exceeds the available memory.
 fn require(key: &str, needed: f64, what: impl Fn() -> String, less: &str) -> Result<()> {
     match machine::available()? {
         Some(available) if needed > available.bytes => Err(BadInput::new(
             key,
             format!("{}: needs about {}, {} are available ({})", what(), bytes_text(needed), bytes_text(available.bytes), available.by),
-            format!("{less}; {}=SIZE says how much may be used where that is more", machine::VARIABLE),
+            format!("{less}; or {}=SIZE, if more memory may be used", machine::VARIABLE),
         )),
         _ => Ok(()),
     }
@@ -94,17 +94,17 @@ pub fn text(needed: f64) -> Result<String> {
     Ok(format!("about {}{available}", bytes_text(needed)))
 }
 
-/// What a plan's runs need beside its problems, which are there by now.
+/// The memory of a plan's runs in addition to its problems, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Runs {
-    /// Iterates, agents' memory, history, on as many threads as there are.
+    /// Iterates, agents' memory and history of the runs that run in parallel.
     state: f64,
     /// Recorded rounds and final iterates of all runs.
     recorded: f64,
-    /// Writing what was recorded, and drawing it.
+    /// Writing and drawing the results.
     output: f64,
-    /// What theory needs for the predictions that checks and figure ask for, and for
-    /// radii before anything runs.
+    /// The predictions that checks and the figure use, and the radii that are computed before the
+    /// runs.
     predictions: f64,
 }
 
@@ -116,7 +116,7 @@ pub fn of_plan(plan: &Plan) -> f64 {
     plan.memory.peak.max(PROGRAM + kept + runs.during())
 }
 
-/// Refuses a plan whose runs do not fit into what is available now that its problems are built.
+/// Refuses a plan whose runs do not fit into the memory that is available after its problems are built.
 ///
 /// # Errors
 /// When they do not fit.
@@ -136,17 +136,17 @@ pub fn refuse(plan: &Plan) -> Result<()> {
     )
 }
 
-/// Refuses to predict what takes more than is available.
+/// Refuses a prediction that needs more than the available memory.
 ///
 /// # Errors
-/// When it does.
+/// When the prediction needs more memory than is available.
 pub fn refuse_predictions(plan: &Plan) -> Result<()> {
     let needed = (0..plan.cells.len()).map(|cell| prediction(plan, cell)).fold(0.0, f64::max);
     require("problem", needed, || "the second moments of all agents' samples".into(), "fewer distinct agents or features")
 }
 
 impl Runs {
-    /// The largest of what is needed at a time.
+    /// The largest need at one time.
     fn during(&self) -> f64 {
         self.recorded + self.state.max(self.output).max(self.predictions)
     }
@@ -188,14 +188,14 @@ fn runs(plan: &Plan) -> Runs {
     runs
 }
 
-/// Runs that are estimated to be longer than this, in seconds, write checkpoints.
+/// Estimated length of a run, in seconds, above which the run writes checkpoints.
 const SAVED_AFTER: f64 = 5.0;
 
 /// Before a long round the state is copied: of one that is estimated to be longer than this, in
 /// seconds, on a machine that may be busy.
 const LONG_ROUND: f64 = 0.02;
 
-/// States up to this are kept of a run that has ended.
+/// The largest state of an ended run that is kept, in bytes.
 const KEPT_STATE: f64 = 64e6;
 
 /// Bytes of a row of the trace while it is written.
@@ -204,9 +204,9 @@ const TRACE_ROW: f64 = 470.0;
 /// Bytes of a result of the summary while it is written.
 const RESULT: f64 = 8000.0;
 
-/// What one seed of a cell needs: `agents (method + feedback + channel + chain)`, the server's
-/// tables, an exchange's sums and messages, past rounds and late letters.
-fn run_state(cell: &Cell, field: &dyn Field, saved: bool, copied: bool) -> f64 {
+/// The memory of one seed of a cell: `agents (method + feedback + channel + chain)`, the server's
+/// tables, an exchange's sums and messages, past rounds and late answers.
+fn run_state(cell: &PlannedCell, field: &dyn Field, saved: bool, copied: bool) -> f64 {
     let (agents, d, words) = (field.agents() as f64, field.dim() as f64, field.chain_len() as f64);
     let link = &cell.uplink;
     let built = |agents: usize| {
@@ -230,7 +230,7 @@ fn run_state(cell: &Cell, field: &dyn Field, saved: bool, copied: bool) -> f64 {
         Some(pull) => rounds(pull.delay.max(), cell) * (8.0 * d + 8.0 * agents * words + 100.0),
         None => 0.0,
     };
-    // Rules that look at distances keep the models of as many rounds as answers can be late.
+    // Rules that use distances between models keep the models of as many rounds as answers can be late.
     let reach = link.facts().stale.or(link.facts().late);
     let models = if each && table == 0.0 && hessians == 0.0 { rounds(reach.unwrap_or(0), cell) * (8.0 * d + 40.0) } else { 0.0 };
     let letter = 8.0 * d + 64.0;
@@ -244,21 +244,21 @@ fn run_state(cell: &Cell, field: &dyn Field, saved: bool, copied: bool) -> f64 {
     let exchange = participants / 8.0 * 8.0 * d
         + if link.is_clear() && !one_by_one { 0.0 } else { 17.0 * participants }
         + if one_by_one { participants * (8.0 * d + 1.2 * letter) } else { 0.0 };
-    // Everyone, weights, participants; theta, its start and output.
+    // All agents, weights, participants; theta, its start and output.
     let small = 24.0 * agents + 64.0 * d + worker(d as usize, words as usize);
-    // Metrics look at all control variates at once.
+    // Metrics use all control variates at once.
     let controls = if matches!(cell.method.settings.shape().drift, Drift::ControlVariate { .. }) { agents * (8.0 * d + 40.0) } else { 0.0 };
     // A copy of the state is its bytes, with the server's tables beside them; a checkpoint frames it.
     let copies = f64::from(u8::from(copied || saved || lasting <= KEPT_STATE)) + f64::from(u8::from(saved));
     lasting + copies * (lasting + 8.0 * agents * table * d) + exchange.max(controls) + small
 }
 
-/// The rounds for which something is kept that delays reach back to.
-fn rounds(longest: u64, cell: &Cell) -> f64 {
+/// The number of past rounds that are kept because of delays.
+fn rounds(longest: u64, cell: &PlannedCell) -> f64 {
     (longest as f64 + 1.0).min(cell.run.rounds as f64)
 }
 
-/// How long a late letter is on its way, on average; the longest where that is all that is known.
+/// The mean delay of a late answer, in rounds; the longest delay if only that is known.
 fn mean_delay(delay: &Delay) -> f64 {
     match delay {
         Delay::Uniform { min, max } => (*min as f64 + *max as f64) / 2.0,
@@ -268,7 +268,7 @@ fn mean_delay(delay: &Delay) -> f64 {
     }
 }
 
-/// Of each cell, whether checks or the figure ask for what second moments are needed for.
+/// For each cell, whether checks or the figure use predictions that need second moments.
 pub fn asked_for(plan: &Plan) -> Vec<bool> {
     let experiment = &plan.experiment;
     let noisy = |quantity: &str| ["noise", "floor", "finite_floor", "mean_square_radius"].contains(&quantity);
@@ -290,8 +290,8 @@ pub fn asked_for(plan: &Plan) -> Vec<bool> {
     cells
 }
 
-/// What the radii of a cell's round need: powers and sums of a step's map, and where the map of
-/// second moments is small enough, what that needs.
+/// The memory for the radii of a cell's round: powers and sums of a step's map, and the map of
+/// second moments if it is small enough to be formed.
 fn stability(plan: &Plan, cell: usize) -> f64 {
     const COPIES: f64 = 15.0;
     let (d, forecast) = (plan.field(cell).dim() as f64, plan.forecast(cell));
@@ -306,7 +306,7 @@ fn delays(forecast: &Forecast<'_>) -> f64 {
     forecast.link().ok().and_then(|link| link.delay.as_ref()).map_or(1.0, |delay| delay.probabilities.len() as f64)
 }
 
-/// What the exact mean-square error of a cell needs (`fedsa::theory::exact_mse`): moments
+/// The memory for the exact mean-square error of a cell (`fedsa::theory::exact_mse`): moments
 /// `d^4 + d^3 + d^2` and a map from starts to noise of each distinct agent; of FedLSA a map of
 /// second moments, and of delayed directions covariances of as many rounds as the delay reaches back, with the system
 /// of the floor; of control variates K agents' second moments, `(d (K + 1) + 1)^2`, some twenty
@@ -349,15 +349,15 @@ pub fn moments_fit(kinds: usize, d: usize) -> bool {
     fits(needed)
 }
 
-/// Whether so many bytes are available, as far as is known.
+/// Whether that many bytes are available; true if the available memory is unknown.
 pub fn fits(bytes: f64) -> bool {
     machine::available().ok().flatten().is_none_or(|available| bytes <= available.bytes)
 }
 
-/// Refuses to write a problem's arrays, `numbers` of them, where memory does not hold them twice.
+/// Refuses to write a problem's arrays of `numbers` numbers if memory cannot hold them twice.
 ///
 /// # Errors
-/// When it does not.
+/// When memory cannot hold them twice.
 pub fn refuse_arrays(numbers: f64) -> Result<()> {
     require("problem", 16.0 * numbers, || format!("{numbers:.1e} numbers"), "fewer agents, states or features")
 }

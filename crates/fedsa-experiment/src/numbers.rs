@@ -1,4 +1,4 @@
-//! Numbers as people write them: one way for everything that the program prints.
+//! The format of the numbers that the program prints.
 
 /// A number with three significant digits: plain from 0.001 up to 99999, otherwise with an
 /// exponent, `2.74e-4`. Whole numbers, and numbers of up to three digits, are written as they are.
@@ -6,18 +6,18 @@ pub fn number(x: f64) -> String {
     digits(x, 3)
 }
 
-/// A number that only says how large something is, an error or a tolerance: two significant digits.
+/// An error or a tolerance: two significant digits.
 pub fn rough(x: f64) -> String {
     digits(x, 2)
 }
 
-/// A number with as many digits as a deviation of `tolerance` needs to be seen, three at least.
+/// A number with enough digits to show a deviation of `tolerance`, at least three.
 pub fn precise(x: f64, tolerance: f64) -> String {
     let needed = (x.abs() / tolerance).log10().ceil() + 1.0;
     digits(x, if needed.is_nan() { 3 } else { needed.clamp(3.0, 12.0) as usize })
 }
 
-/// A radius: as its distance from 1 where digits would hide it.
+/// A radius; if it is close to 1, its distance from 1.
 pub fn radius(x: f64) -> String {
     let from_one = x - 1.0;
     match from_one.abs() {
@@ -31,23 +31,23 @@ pub fn percent(share: f64) -> String {
     format!("{}%", number(100.0 * share))
 }
 
-/// A number as one would type it, with all its digits.
+/// A number in TOML form, with all its digits.
 pub fn typed(x: f64) -> String {
     if is_plain(x) { x.to_string() } else { format!("{x:e}") }
 }
 
-/// Whether a number is typed without an exponent.
+/// Whether a number is written without an exponent.
 pub fn is_plain(x: f64) -> bool {
     x == 0.0 || !x.is_finite() || (1e-4..1e16).contains(&x.abs())
 }
 
-/// A predicted number of rounds: two digits of it.
+/// A predicted number of rounds, rounded to two digits.
 pub fn about(rounds: f64) -> String {
     let unit = 10f64.powf((rounds.max(1.0).log10().floor() - 1.0).max(0.0));
     thousands((rounds / unit).round() * unit)
 }
 
-/// A whole number with its thousands apart.
+/// A whole number with groups of thousands.
 pub fn thousands(number: f64) -> String {
     if number >= 1e12 {
         return format!("{number:.0e}");
@@ -63,7 +63,7 @@ pub fn thousands(number: f64) -> String {
     text
 }
 
-/// A number with so many significant digits, `most` of them at least 1.
+/// A number with at most `most` significant digits; `most` is at least 1.
 pub fn digits(x: f64, most: usize) -> String {
     if !x.is_finite() {
         return if x.is_nan() {
@@ -81,7 +81,7 @@ pub fn digits(x: f64, most: usize) -> String {
     if x.fract() == 0.0 && x.abs() < 99_999.5 {
         return format!("{x:.0}");
     }
-    // What needs fewer digits is written with those that it needs.
+    // A number that needs fewer digits is written in its shortest form.
     let shortest = format!("{x:e}");
     let (mantissa, _) = shortest.split_once('e').unwrap_or((&shortest, "0"));
     let is_short = mantissa.bytes().filter(u8::is_ascii_digit).count() <= most;

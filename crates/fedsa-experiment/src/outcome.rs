@@ -12,7 +12,7 @@ use crate::config::schema::Stop;
 use crate::numbers::number;
 
 impl SeedResult {
-    /// How the run ended; `stop` says what it was to reach.
+    /// How the run ended; `stop` has its targets.
     pub fn outcome(&self, stop: &Stop) -> Outcome {
         let targets = [("mse", stop.mse), ("residual", self.residual_asked(stop))];
         let missed = targets.into_iter().filter_map(|(metric, target)| {
@@ -22,31 +22,31 @@ impl SeedResult {
         Outcome::of(self.status, self.stopped, missed)
     }
 
-    /// The residual at which the run was to end: the larger one of two that were asked for.
+    /// The target residual: the larger one of `residual` and `relative_residual`; `None` without a target.
     pub fn residual_asked(&self, stop: &Stop) -> Option<f64> {
         stop.residuals(self.rows.first()?.seen.residual?).max_by(f64::total_cmp)
     }
 }
 
 impl Results {
-    /// How a cell ended: as the seed that ended worst.
+    /// How a cell ended: the worst outcome of its seeds.
     pub fn outcome(&self, plan: &Plan, cell: usize) -> Option<Outcome> {
         let stop = &plan.cells[cell].run.stop;
         self.cells[cell].iter().map(|seed| seed.outcome(stop)).max_by_key(|outcome| outcome.rank())
     }
 
-    /// How many rounds more a cell's target takes: at the rate of the last half of the rounds, or at the rate that
-    /// theory gives for the end, whichever is slower.
+    /// The number of further rounds until a cell reaches its target: at the rate of the last half of the rounds or at
+    /// the asymptotic rate of theory, whichever is slower.
     pub fn more_rounds(&self, plan: &Plan, predictor: &Predictor<'_>, cell: usize, missed: &Missed) -> Option<f64> {
         let is_noiseless = plan.forecast(cell).is_noiseless();
         let radius = predictor.number(cell, "radius").ok().filter(|radius| is_noiseless && (0.0..1.0).contains(radius));
-        // A squared distance falls by the radius's square.
+        // A squared distance falls by the square of the radius.
         let power = record::metric(missed.metric).map_or(1.0, |metric| f64::from(metric.degree));
         let in_the_end = radius.map(|radius| (missed.value / missed.target).ln().max(0.0) / (-power * radius.ln()));
         missed.more_rounds.into_iter().chain(in_the_end).filter(|rounds| rounds.is_finite()).max_by(f64::total_cmp)
     }
 
-    /// Why a cell does not come nearer to its target, as far as that is known.
+    /// The likely reason why a cell stalled above its target, in words.
     pub fn why_stalled(&self, plan: &Plan, predictor: &Predictor<'_>, cell: usize, missed: &Missed) -> String {
         let (field, planned) = (plan.field(cell), &plan.cells[cell]);
         let shape = planned.method.settings.shape();

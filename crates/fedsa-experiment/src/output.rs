@@ -16,30 +16,30 @@ use super::plan::Plan;
 use super::predict::{Predictor, QUANTITIES};
 use super::results::{Estimate, Results, SeedResult};
 use crate::config::Experiment;
-use crate::figure::{About, Format};
+use crate::figure::{Format, Provenance};
 use crate::folder;
 
-/// The version of `summary.json`'s and `theta.npz`'s layout.
+/// The version of the layout of `summary.json` and `theta.npz`.
 pub const FORMAT: u64 = 2;
 
-/// The names of the files of a finished experiment but `config.toml`, which its start wrote; the summary last:
-/// a folder with a summary is complete.
+/// The names of the files of a finished experiment, except `config.toml`, which is written at the start. The summary is
+/// the last one: a folder with a summary is complete.
 pub fn names(experiment: &Experiment) -> Vec<&'static str> {
     let pictures = picture::formats(&experiment.figure).into_iter().map(Format::file_name);
     ["trace.parquet", "theta.npz"].into_iter().chain(pictures).chain(["summary.json"]).collect()
 }
 
-/// These files, with their contents; `config` is the text of `config.toml`, which pictures tell.
+/// These files with their contents. `config` is the text of `config.toml`, which pictures contain as metadata.
 ///
 /// # Errors
-/// When something is too large for its format.
+/// When the trace or `theta.npz` is too large for its format.
 pub fn files(plan: &Plan, results: &Results, summary: &Json, picture: &Picture, config: &str) -> Result<Vec<(String, Vec<u8>)>> {
     let mut files = vec![
         ("trace.parquet".to_string(), trace::to_bytes(&trace_table(plan, results)?)?),
         ("theta.npz".to_string(), npz::to_bytes(&theta(plan, results)?)?),
     ];
     files.extend(pictures(plan, picture, config));
-    // By these a copy of the folder is told from one that was edited.
+    // These digests distinguish a copy of the folder from an edited one.
     let digests = files.iter().map(|(name, bytes)| (name.clone(), json!(folder::digest(bytes))));
     let mut summary = summary.clone();
     summary["files"] = digests.chain([("config.toml".to_string(), json!(folder::digest(config.as_bytes())))]).collect::<Map<_, _>>().into();
@@ -47,15 +47,15 @@ pub fn files(plan: &Plan, results: &Results, summary: &Json, picture: &Picture, 
     Ok(files)
 }
 
-/// The files of the picture, in the formats that the experiment's `[figure]` asks for. Each tells the text `config`.
+/// The files of the picture in the formats of the experiment's `[figure]`. Each contains the text `config` as metadata.
 pub fn pictures(plan: &Plan, picture: &Picture, config: &str) -> Vec<(String, Vec<u8>)> {
     let figure = &plan.experiment.figure;
-    let about = About { id: &plan.experiment.id, config };
+    let about = Provenance { id: &plan.experiment.id, config };
     let file = |format: Format| (format.file_name().to_string(), picture.render(format, &picture::look(figure), &about));
     picture::formats(figure).into_iter().map(file).collect()
 }
 
-/// The columns of `trace.parquet` beside the counts, the metrics and the coordinates.
+/// The columns of `trace.parquet` other than counts, metrics and coordinates.
 const COLUMNS: &[&str] = &["method", "kind", "point", "outcome", "seed"];
 
 fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
@@ -87,13 +87,13 @@ fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
     columns.extend(
         COUNTS.iter().map(|of| (of.name.to_string(), TraceColumn::I64(all.iter().map(|(.., row)| count(row.count(of))).collect()))),
     );
-    // After a divergence numbers may not be finite: then there is none.
+    // After a divergence, numbers may not be finite; such values are left out.
     let finite = |of: &Metric| all.iter().map(|(.., row)| (of.recorded)(&row.seen).filter(|x| x.is_finite())).collect();
     columns.extend(METRICS.iter().map(|metric| (metric.name.to_string(), TraceColumn::OptF64(finite(metric)))));
     Trace::new(columns)
 }
 
-/// The name of a coordinate's column: another one where the name is that of a column that every table has.
+/// The name of a coordinate's column; changed if every table has a column of that name.
 fn column_name(name: &str, coordinates: &[String]) -> String {
     let is_taken = |name: &str| COLUMNS.contains(&name) || record::metric(name).is_some() || record::count(name).is_some();
     let mut column = name.to_string();
@@ -114,7 +114,7 @@ fn coordinates(plan: &Plan) -> Vec<String> {
     names
 }
 
-/// A coordinate's column: whole numbers or numbers where all of its values are, else text.
+/// A coordinate's column: integers or floats if all values are, otherwise text.
 fn coordinate_column(values: &[Option<&Value>]) -> TraceColumn {
     let number = |value: &Value| value.as_float().or_else(|| value.as_integer().map(|i| i as f64));
     if let Some(whole) = values.iter().map(|value| value.and_then(Value::as_integer)).collect() {
@@ -165,7 +165,7 @@ fn ledger_json(results: &[SeedResult]) -> Json {
         .into()
 }
 
-/// What a cell had spent when the figure's metric first fell to a level; without counts where it did not.
+/// The counts of a cell when the figure's metric first fell to a level; no counts if it did not.
 fn cost_json(plan: &Plan, results: &Results, cell: usize, level: f64) -> Json {
     let metric = picture::metrics(plan)[0];
     let mut cost = Map::new();
@@ -176,7 +176,7 @@ fn cost_json(plan: &Plan, results: &Results, cell: usize, level: f64) -> Json {
     cost.into()
 }
 
-/// Where results come from: what differs between equal runs on different machines or at different times.
+/// Metadata that may differ between equal runs: program, machine and time.
 fn provenance() -> Json {
     json!({
         "fedsa": env!("CARGO_PKG_VERSION"),
@@ -190,7 +190,7 @@ fn provenance() -> Json {
     })
 }
 
-/// The processor's name, where the system tells.
+/// The processor's name, if the system provides it.
 fn processor() -> Option<String> {
     let info = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = info.lines().find(|line| line.starts_with("model name"))?;
@@ -206,7 +206,7 @@ fn to_json(value: &Value) -> Json {
     serde_json::to_value(value).unwrap_or(Json::Null)
 }
 
-/// `summary.json`. Predictions are those that checks and figure have asked for, and the cheap ones.
+/// `summary.json`. It has the predictions that checks and figure have used, and the cheap ones.
 pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts: &[Verdict], seconds: f64) -> Json {
     let mut list = Vec::new();
     for planned in &plan.points {

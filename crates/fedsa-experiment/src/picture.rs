@@ -21,19 +21,19 @@ use super::plan::Plan;
 use super::predict::Predictor;
 use super::results::{self, Estimate, Recorded, Results, paid};
 use crate::config::schema::{self, Band, CurveCentre, FigureKind};
-use crate::figure::{About, CellTable, Curve, Figure, Format, Level, Look, Panel, Style, number_text};
+use crate::figure::{CellTable, Chart, Format, Level, Panel, PlottedCurve, Provenance, RenderOptions, Style, number_text};
 
-/// The most panels that are drawn, the most curves or levels in one of them, and the most rows and columns of a table:
-/// what a picture can show. Those that come first are.
+/// The largest numbers of panels, of curves or levels per panel, and of rows and columns of a table. The first ones are
+/// drawn.
 const MOST_PANELS: usize = 24;
 const MOST_CURVES: usize = 24;
 const MOST_ROWS: usize = 150;
 const MOST_COLUMNS: usize = 32;
-/// The most notes under a panel, and under a picture.
+/// The largest number of notes under a panel, and under a picture.
 const MOST_PANEL_NOTES: usize = 6;
 const MOST_NOTES: usize = 12;
 
-/// What quantities are called in legends.
+/// The names of quantities in legends.
 fn quantity_text(quantity: &str) -> &str {
     match quantity {
         "bias2" => "predicted bias²",
@@ -43,7 +43,7 @@ fn quantity_text(quantity: &str) -> &str {
     }
 }
 
-/// The dashes of a quantity's level: quantities of one method share its colour.
+/// The dash pattern of a quantity's level; quantities of one method have the same colour.
 fn quantity_dash(quantity: &str) -> usize {
     match quantity {
         "bias2" => 0,
@@ -52,22 +52,22 @@ fn quantity_dash(quantity: &str) -> usize {
     }
 }
 
-/// What metrics are called on axes.
+/// The names of metrics on axes.
 fn metric_text(metric: &str) -> &str {
     record::metric(metric).map_or(metric, |metric| metric.axis)
 }
 
-/// What is shown: curves, or a table.
+/// The picture of an experiment.
 pub enum Picture {
     /// Panels of curves.
-    Chart(Figure),
-    /// Numbers.
+    Chart(Chart),
+    /// A table of numbers.
     Table(CellTable),
 }
 
 impl Picture {
-    /// The bytes of a file.
-    pub fn render(&self, format: Format, look: &Look, about: &About) -> Vec<u8> {
+    /// The bytes of the picture's file.
+    pub fn render(&self, format: Format, look: &RenderOptions, about: &Provenance) -> Vec<u8> {
         match self {
             Picture::Chart(figure) => figure.render(format, look, about),
             Picture::Table(table) => table.render(format, look, about),
@@ -75,19 +75,19 @@ impl Picture {
     }
 }
 
-/// How a `[figure]` table wants its picture drawn.
-pub fn look(figure: &schema::Figure) -> Look {
-    let usual = Look::default();
-    Look { width: figure.width, dpi: figure.dpi.unwrap_or(usual.dpi), theme: figure.theme }
+/// The rendering options of a `[figure]` table.
+pub fn look(figure: &schema::FigureSpec) -> RenderOptions {
+    let usual = RenderOptions::default();
+    RenderOptions { width: figure.width, dpi: figure.dpi.unwrap_or(usual.dpi), theme: figure.theme }
 }
 
-/// The files that a `[figure]` table asks for, each once.
-pub fn formats(figure: &schema::Figure) -> Vec<Format> {
+/// The formats of a `[figure]` table, each once.
+pub fn formats(figure: &schema::FigureSpec) -> Vec<Format> {
     let wanted = figure.formats.as_deref().unwrap_or(&[Format::Svg, Format::Png]);
     Format::ALL.into_iter().filter(|format| wanted.contains(format)).collect()
 }
 
-/// A swept value as panels show it.
+/// The text of a swept value in titles of panels.
 fn coordinate_text(name: &str, value: &Value) -> String {
     let name = match name {
         "step_size" => "η",
@@ -129,7 +129,7 @@ pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts:
     picture
 }
 
-/// The first of many notes, and how many more there are.
+/// The first notes, followed by the number of remaining ones.
 fn capped(mut notes: Vec<String>, most: usize, more: &str) -> Vec<String> {
     let left = notes.len().saturating_sub(most);
     if left > 0 {
@@ -141,17 +141,17 @@ fn capped(mut notes: Vec<String>, most: usize, more: &str) -> Vec<String> {
 
 /// The note that only `shown` of `all` are drawn.
 fn left_out(shown: usize, all: usize, what: &str) -> Option<String> {
-    let say = || format!("Shown: the first {shown} of {all} {what}. The numbers of all are in summary.json and trace.parquet.");
+    let say = || format!("Shown: the first {shown} of {all} {what}. summary.json and trace.parquet have all numbers.");
     (shown < all).then(say)
 }
 
-/// A figure without panels, with what the file says of all figures.
-fn empty(plan: &Plan) -> Figure {
+/// A chart without panels, with the settings of the file.
+fn empty(plan: &Plan) -> Chart {
     let spec = &plan.experiment.figure;
-    Figure { title: plan.experiment.title.clone(), columns: spec.columns, share_y: spec.share_y, ..Figure::default() }
+    Chart { title: plan.experiment.title.clone(), columns: spec.columns, share_y: spec.share_y, ..Chart::default() }
 }
 
-/// A panel without curves along a coordinate.
+/// An empty panel over a coordinate.
 fn along(plan: &Plan, axis: &str, title: String, y_label: String) -> Panel {
     Panel {
         title,
@@ -175,7 +175,7 @@ fn panels(plan: &Plan, by: &[String]) -> Vec<(String, Vec<usize>)> {
     out.into_vec()
 }
 
-/// The metrics that are drawn: mse, or the residual where theta* is not known, unless the file says otherwise.
+/// The metrics that are drawn; by default mse, or the residual if theta* is not known.
 pub(super) fn metrics(plan: &Plan) -> Vec<&str> {
     match &plan.experiment.figure.y {
         Some(y) => y.list(),
@@ -193,7 +193,7 @@ fn curve_name(label: &str, rest: impl Iterator<Item = String>, metric: Option<&s
     std::iter::once(label.to_string()).chain(metric.map(|m| metric_text(m).to_string())).chain(rest).collect::<Vec<_>>().join(", ")
 }
 
-/// Says of a cell that diverged when it did, and whether that was expected.
+/// The note on a cell that diverged, or that was expected to diverge and did not.
 fn status_note(plan: &Plan, results: &Results, cell: usize) -> Option<String> {
     let round = results.cells[cell].iter().find_map(|s| match s.status {
         Status::Diverged { round } => Some(round),
@@ -211,7 +211,7 @@ fn status_note(plan: &Plan, results: &Results, cell: usize) -> Option<String> {
     }
 }
 
-/// Whether ticks along a coordinate stand at powers of two: where all its values are some, and where it counts bits.
+/// Whether ticks of a coordinate are at powers of two: if all its values are powers of two, or it counts bits.
 fn is_binary(plan: &Plan, axis: &str) -> bool {
     let mut values: Vec<f64> = plan.points.iter().filter_map(|planned| planned.point.number(axis)).collect();
     values.sort_by(f64::total_cmp);
@@ -220,18 +220,18 @@ fn is_binary(plan: &Plan, axis: &str) -> bool {
     axis == "bits" || (values.len() > 2 && values.iter().all(is_power))
 }
 
-/// Whether a coordinate is drawn on a logarithmic axis: where it can be, unless the file says otherwise.
+/// Whether a coordinate is drawn on a logarithmic axis; by default if all its values allow it.
 fn is_log(plan: &Plan, axis: &str) -> bool {
     let positive = || plan.points.iter().filter_map(|planned| planned.point.number(axis)).all(|x| x > 0.0);
     plan.experiment.figure.x_log.unwrap_or_else(positive)
 }
 
-/// A line of the given slope on logarithmic axes, a little above the curves, of which it follows those that are about as
-/// steep where there are any.
-fn reference(slope: f64, curves: &[Curve]) -> Option<Curve> {
+/// A line of the given slope on logarithmic axes, slightly above the curves; if some curves have about this slope, above
+/// those.
+fn reference(slope: f64, curves: &[PlottedCurve]) -> Option<PlottedCurve> {
     const AS_STEEP: f64 = 0.35;
     const ABOVE: f64 = 0.18;
-    let logs = |curve: &Curve| -> Vec<(f64, f64)> {
+    let logs = |curve: &PlottedCurve| -> Vec<(f64, f64)> {
         let points = curve.x.iter().zip(&curve.y).filter(|(x, y)| **x > 0.0 && **y > 0.0 && y.is_finite());
         points.map(|(x, y)| (x.log10(), y.log10())).collect()
     };
@@ -247,7 +247,13 @@ fn reference(slope: f64, curves: &[Curve]) -> Option<Curve> {
     let high = followed.iter().map(|(x, _)| *x).max_by(f64::total_cmp)?;
     let x = vec![10f64.powf(low), 10f64.powf(high)];
     let y = vec![10f64.powf(height + slope * low), 10f64.powf(height + slope * high)];
-    Some(Curve { label: format!("slope {}", slope.to_string().replace('-', "−")), x, y, style: Style::Reference, ..Curve::default() })
+    Some(PlottedCurve {
+        label: format!("slope {}", slope.to_string().replace('-', "−")),
+        x,
+        y,
+        style: Style::Reference,
+        ..PlottedCurve::default()
+    })
 }
 
 #[cfg(test)]
@@ -272,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_reference_lies_above_the_curves_that_are_as_steep() {
-        let curve = |y: [f64; 2]| Curve { x: vec![1.0, 100.0], y: y.to_vec(), ..Curve::default() };
+        let curve = |y: [f64; 2]| PlottedCurve { x: vec![1.0, 100.0], y: y.to_vec(), ..PlottedCurve::default() };
         let line = reference(-1.0, &[curve([1.0, 0.01]), curve([2.0, 0.02]), curve([50.0, 50.0])]).unwrap();
         assert_eq!((line.label.as_str(), &line.x[..]), ("slope −1", &[1.0, 100.0][..]));
         assert!(line.y[0] > 2.0 && line.y[0] < 4.0, "{:?}", line.y);

@@ -1,4 +1,4 @@
-//! The plan of an experiment: problems built, methods checked, starts computed.
+//! The plan of an experiment: its problems are built, its methods checked and its starts computed.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,13 +19,13 @@ use toml::{Table, Value};
 
 use super::{memory, resolve};
 use crate::config::link;
-use crate::config::schema::{Centre, ControlStart, Refused};
-use crate::config::{Experiment, MethodSpec, Point, Reader, RunSpec, Start};
+use crate::config::schema::{Centre, ControlsStart, Refused};
+use crate::config::{Experiment, MethodSpec, Reader, RunSpec, Start, SweepPoint};
 use crate::error::Failure;
 
 /// An experiment ready to run.
 pub struct Plan {
-    /// What the file says.
+    /// The experiment file.
     pub experiment: Experiment,
     /// The distinct problems, each with its sampling.
     pub fields: Vec<PlannedField>,
@@ -33,17 +33,17 @@ pub struct Plan {
     pub points: Vec<PlannedPoint>,
     /// The labels of the methods, in the file's order; the same at every point.
     pub labels: Vec<String>,
-    /// The distinct runs without their seeds: cells that come to the same share one.
-    pub cells: Vec<Cell>,
+    /// The distinct cells. Methods at different points share a cell if all their settings are equal.
+    pub cells: Vec<PlannedCell>,
     /// The estimated memory of its problems.
     pub memory: memory::Problems,
-    /// What paths are relative to.
+    /// The folders in which files are looked for.
     places: Places,
 }
 
 /// A problem with its sampling.
 pub struct PlannedField {
-    /// A digest of the tables and files it was built from: equal ones give equal problems.
+    /// A digest of the tables and files from which the problem was built. Equal digests mean equal problems.
     pub fingerprint: String,
     /// The problem.
     pub field: Box<dyn Field>,
@@ -51,8 +51,8 @@ pub struct PlannedField {
 
 /// A sweep point.
 pub struct PlannedPoint {
-    /// Its coordinates.
-    pub point: Arc<Point>,
+    /// The point's coordinates and tables.
+    pub point: Arc<SweepPoint>,
     /// The index of its problem.
     pub field: usize,
     /// Its `[run]` table.
@@ -61,9 +61,9 @@ pub struct PlannedPoint {
     pub cells: Vec<usize>,
 }
 
-/// A method on a problem with its run settings, for all its seeds.
-pub struct Cell {
-    /// A digest that says what it is but for the number of rounds and the seeds: what checkpoints go by.
+/// A cell: one method on one problem with its run settings, for all seeds.
+pub struct PlannedCell {
+    /// A digest of all settings except the number of rounds and the seeds. It identifies the cell in checkpoints.
     pub identity: String,
     /// The index of its problem.
     pub field: usize,
@@ -73,15 +73,15 @@ pub struct Cell {
     pub run: Arc<RunSpec>,
     /// `theta_0`.
     pub start: ResolvedStart,
-    /// What the `error` metric is measured from, where it is not theta*.
+    /// The reference point of the `error` metric, d components, if it is not `theta*`.
     pub centre: Option<Vec<f64>>,
-    /// What the method gives out.
+    /// The method's output.
     pub output: OutputRule,
     /// The link.
     pub uplink: Arc<Uplink>,
     /// The recorded rounds.
     pub grid: Arc<[u64]>,
-    /// Why it is not run: the method cannot live with its link.
+    /// The reason why the cell is not run: the method cannot work over its link.
     pub refused: Option<String>,
 }
 
@@ -107,10 +107,10 @@ impl ResolvedStart {
     }
 }
 
-/// 128 bits that tell tables apart.
+/// A digest of 128 bits that identifies a table.
 type Digest = [u8; 16];
 
-/// The digest of texts, one after the other.
+/// The digest of several texts in order.
 fn digest(texts: &[&str]) -> Digest {
     let mut hasher = Sha256::new();
     for text in texts {
@@ -141,7 +141,7 @@ struct Digester {
 }
 
 impl Digester {
-    /// Of what a table of the file comes to; the last one that was asked for in this place is remembered.
+    /// The digest of the resolved table. The last table of each `place` is cached.
     fn of(&mut self, place: usize, given: Option<&Arc<Value>>, resolved: impl FnOnce() -> Result<Value>) -> Result<Digest> {
         if let (Some(given), Some((before, digest))) = (given, self.known.get(&place))
             && Arc::ptr_eq(before, given)
@@ -155,7 +155,7 @@ impl Digester {
         Ok(digest)
     }
 
-    /// Of a point that was just read.
+    /// The digests of the point that `reader` read last.
     fn point(&mut self, reader: &Reader, places: &Places) -> Result<Digests> {
         let sections = reader.sections();
         let problem = self.of(0, sections.problem.as_ref(), || resolve::section("problem", reader.resolved_problem()?, places))?;
@@ -164,7 +164,7 @@ impl Digester {
         let mut methods = Vec::with_capacity(reader.methods.len());
         for (m, method) in reader.methods.iter().enumerate() {
             let table = self.of(3 + m, sections.method(m), || resolve::section("method", reader.resolved_method(m)?, places))?;
-            // What a list expects may differ between points whose runs are the same.
+            // The expected status may differ between points whose runs are otherwise equal.
             methods.push(digest(&[&hex(&table), &method.expected_by.map_or(String::new(), |_| format!("{:?}", method.expect))]));
         }
         Ok(Digests { field: digest(&[&hex(&problem), &hex(&sampling)]), run, methods })
@@ -172,15 +172,15 @@ impl Digester {
 }
 
 impl Plan {
-    /// Builds everything; `base` is what relative paths are relative to, `roots` the
-    /// `theta*` of problems as an earlier run of this experiment found them.
+    /// Builds the plan. `base` is the folder of relative paths. `roots` has the `theta*` of problems by fingerprint, as an
+    /// earlier run of this experiment computed them.
     ///
     /// # Errors
-    /// When a setting or file cannot be used, at its line.
+    /// When a setting or file cannot be used; the failure shows its line.
     pub fn new(experiment: Experiment, base: &Path, isa: Isa, roots: &HashMap<String, Vec<f64>>) -> Result<Self, Failure> {
         let places = Places::from_env(base);
         let located = |e: BadInput| experiment.document.failure(e);
-        // Everything that needs no problem is checked first.
+        // Checks that need no problem come first.
         let digests = experiment.read_all(Digester::default, |digester, reader| digester.point(reader, &places))?;
         let labels = experiment.labels().map_err(|e| experiment.failure_at(e, &experiment.points[0]))?;
         super::checks::validate(&experiment, &labels).map_err(located)?;
@@ -225,7 +225,7 @@ impl Plan {
         let fields: Vec<PlannedField> = fields.collect::<Result<_, _>>()?;
 
         let mut by_digest: HashMap<Digest, usize> = HashMap::new();
-        // Of each cell the point and the method that it was first seen at.
+        // For each cell, the first point and method that has it.
         let mut first: Vec<(usize, usize)> = Vec::new();
         let mut cell_of = |i: usize, m: usize, digest: Digest| {
             *by_digest.entry(digest).or_insert_with(|| {
@@ -252,17 +252,17 @@ impl Plan {
                     let run = shared.run(&digests[*i].run, &reader)?;
                     let of = &fields[field_of[*i]];
                     let identity = hex(&digest(&[&of.fingerprint, &hex(&run.identity), &hex(&digests[*i].methods[*m])]));
-                    Cell::new(&identity, field_of[*i], &*of.field, reader.methods[*m].clone(), run, &shared, *m)
+                    PlannedCell::new(&identity, field_of[*i], &*of.field, reader.methods[*m].clone(), run, &shared, *m)
                 };
                 cells.push(build().map_err(|e| (*i, e))?);
             }
             Ok(cells)
         });
-        let cells: Vec<Result<Vec<Cell>, (usize, BadInput)>> = cells.collect();
+        let cells: Vec<Result<Vec<PlannedCell>, (usize, BadInput)>> = cells.collect();
         let located = |(i, e): (usize, BadInput)| experiment.failure_at(e, &experiment.points[i]);
-        let cells: Vec<Vec<Cell>> = cells.into_iter().map(|cells| cells.map_err(located)).collect::<Result<_, _>>()?;
-        let cells: Vec<Cell> = cells.into_iter().flatten().collect();
-        let point = |(point, (field, own)): (&Arc<Point>, (usize, Vec<usize>))| {
+        let cells: Vec<Vec<PlannedCell>> = cells.into_iter().map(|cells| cells.map_err(located)).collect::<Result<_, _>>()?;
+        let cells: Vec<PlannedCell> = cells.into_iter().flatten().collect();
+        let point = |(point, (field, own)): (&Arc<SweepPoint>, (usize, Vec<usize>))| {
             let run = Arc::clone(&cells[own[0]].run);
             PlannedPoint { point: Arc::clone(point), field, run, cells: own }
         };
@@ -270,7 +270,7 @@ impl Plan {
         Ok(Self { experiment, fields, points, labels, cells, memory, places })
     }
 
-    /// The tables that decide what runs at a point, defaults written out, paths absolute.
+    /// The tables of a point, with defaults written out and absolute paths.
     pub fn resolved(&self, point: usize) -> Table {
         let mut reader = Reader::default();
         let read = reader.read(&self.points[point].point).and_then(|()| resolve::point(&reader, &self.places));
@@ -282,13 +282,13 @@ impl Plan {
         &*self.fields[self.cells[cell].field].field
     }
 
-    /// What theory predicts of a cell.
+    /// The predictions of theory for a cell.
     pub fn forecast(&self, cell: usize) -> Forecast<'_> {
         let planned = &self.cells[cell];
         Forecast::over(self.field(cell), &*planned.method.settings, &planned.uplink).of_output(planned.output)
     }
 
-    /// Whether anything is swept.
+    /// Whether there are sweeps or variants.
     pub fn is_swept(&self) -> bool {
         self.points.len() > 1 || !self.points[0].point.coordinates.is_empty()
     }
@@ -325,10 +325,10 @@ fn canonical(value: &Value) -> String {
     }
 }
 
-/// How many points or cells are read with one reader.
+/// The number of points or cells per reader.
 const CHUNK: usize = 256;
 
-/// What cells have in common, made once.
+/// Parts that cells share, each built once.
 struct Shared<'p> {
     places: &'p Places,
     runs: Mutex<HashMap<Digest, SharedRun>>,
@@ -347,9 +347,9 @@ struct SharedRun {
     identity: Digest,
 }
 
-/// A part that was made, with the checksum of the files that it was made from.
+/// A part, with the checksum of the files from which it was built.
 type Kept<T> = (Arc<T>, u32);
-/// Parts by what they were made from.
+/// Parts by the settings from which they were built.
 type Parts<K, T> = Mutex<HashMap<K, Kept<T>>>;
 
 impl<'p> Shared<'p> {
@@ -369,7 +369,7 @@ impl<'p> Shared<'p> {
         Ok(self.runs.lock().expect("no panics under the lock").entry(*digest).or_insert(made).clone())
     }
 
-    /// The part with this key; made outside of the lock, so that two threads may make the same.
+    /// The part with this key. It is built outside the lock; two threads may therefore build the same part.
     fn kept<K: Copy + Eq + std::hash::Hash, T: ?Sized>(
         &self,
         parts: &Parts<K, T>,
@@ -385,7 +385,7 @@ impl<'p> Shared<'p> {
     }
 }
 
-impl Cell {
+impl PlannedCell {
     fn new(
         identity: &str,
         index: usize,
@@ -399,11 +399,11 @@ impl Cell {
         let inside = |e: BadInput| e.inside(&place);
         method.settings.check(field.agents()).map_err(inside)?;
         if run.stop.mse.is_some() && field.root().is_none() {
-            let what = "a squared distance from theta*, which is not known for this problem";
+            let what = "theta* is not known for this problem, and therefore the mse";
             return Err(BadInput::new("run.stop.mse", what, "stop = { residual = x } or { relative_residual = x }"));
         }
         if (run.stop.residual.is_some() || run.stop.relative_residual.is_some()) && !field.has_mean() {
-            let what = "a residual, which is not known: the operators can only be sampled";
+            let what = "the residual is not known, because the operators can only be sampled";
             return Err(BadInput::new("run.stop", what, "no stop at a residual"));
         }
         let output = method.output.rule(run.rounds).map_err(inside)?;
@@ -413,7 +413,7 @@ impl Cell {
         };
         let (start, start_files) = match start {
             Start::Name(name) if name == "normal" => (ResolvedStart::Normal, 0),
-            // That of the method's own settings.
+            // The limit depends on the method's own settings.
             Start::Name(name) if name == "limit" => {
                 let limit = Forecast::new(field, method.settings.shape()).limit().map_err(|e| e.inside(&key))?;
                 (ResolvedStart::Fixed(limit.into()), 0)
@@ -431,7 +431,7 @@ impl Cell {
                 Some(limit.map_err(|e| e.inside(&format!("{place}.measure_from")))?)
             }
         };
-        if method.controls == ControlStart::Ideal {
+        if method.controls == ControlsStart::Ideal {
             let known = field.root().is_some() && field.has_mean();
             require(known, "controls", "\"ideal\"", "ideal only where theta* and the mean operators are known").map_err(inside)?;
         }
@@ -454,22 +454,22 @@ impl Cell {
         Ok(Self { identity, field: index, method, run, start, centre, output, uplink, grid, refused })
     }
 
-    /// What theory sees of the method where its link is clear; over any other link no round counts as linear.
+    /// The method's shape for theory. Over a link that is not clear, a round does not count as linear.
     pub fn shape(&self) -> Shape {
         shape_over(&*self.method.settings, &self.uplink)
     }
 
-    /// The seeds to run: none where it is refused.
+    /// The seeds to run; none if the cell is refused.
     pub fn seeds(&self) -> Vec<u64> {
         if self.refused.is_some() { Vec::new() } else { self.run.seeds.list() }
     }
 
-    /// How many seeds there are to run.
+    /// The number of seeds to run.
     pub fn seeds_count(&self) -> usize {
         if self.refused.is_some() { 0 } else { self.run.seeds.count() }
     }
 
-    /// Local steps of all agents over all rounds of one seed: what its run costs.
+    /// The cost of one seed: local steps of all agents over all rounds, with 10 steps per agent and round for overhead.
     pub fn work(&self, field: &dyn Field) -> f64 {
         let shape = self.method.settings.shape();
         let agents = shape.participants.unwrap_or(field.agents()) as f64;
@@ -477,13 +477,13 @@ impl Cell {
     }
 }
 
-/// Whether a link's traces are long enough for the run.
+/// Refuses a link whose traces of delays are shorter than the run.
 fn check_traces(uplink: &Uplink, rounds: u64) -> Result<()> {
     let delays = [uplink.delay.as_ref().map(|pull| &pull.delay), uplink.late.as_ref()];
     delays.into_iter().flatten().try_for_each(|delay| delay.check_rounds(rounds)).map_err(|e| e.inside("uplink.media"))
 }
 
-/// Whether the method lives with its link.
+/// Refuses a method that cannot work over its link.
 fn check_link(field: &dyn Field, method: &MethodSpec, uplink: &Uplink) -> Result<()> {
     let link = uplink.facts();
     let setting = fedsa::methods::Setting { seed: 0, weights: field.weights(), start: vec![0.0; field.dim()], link };
@@ -491,7 +491,7 @@ fn check_link(field: &dyn Field, method: &MethodSpec, uplink: &Uplink) -> Result
     fedsa::methods::check_link(&client, &protocol, uplink, field.dim()).map_err(|e| BadInput { key: String::new(), ..e })
 }
 
-/// A start that depends on the problem alone.
+/// `theta_0` of a start that depends only on the problem, d components.
 fn resolve_start(start: &Start, field: &dyn Field, files: &DiskFiles) -> Result<Vec<f64>> {
     const NAMES: &str = "zero, root, root+1, normal, limit, a list of d numbers, or a file (.npz with theta, or .json)";
     let d = field.dim();

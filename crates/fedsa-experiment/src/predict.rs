@@ -1,7 +1,7 @@
-//! What theory predicts of a plan's cells: each prediction is computed once, when it is asked for.
+//! Predictions of theory for a plan's cells. Each prediction is computed once, on request.
 //!
-//! The mathematics is the library's ([`fedsa::theory::predict`]). What is added here is what a run
-//! decides: its rounds, its start, and the point that errors are measured from.
+//! The mathematics is the library's ([`fedsa::theory::predict`]). This module adds what depends on a run:
+//! its rounds, its start, and the reference point of errors.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -12,12 +12,12 @@ use fedsa::theory::predict::{self, unknown};
 
 use super::plan::{Plan, ResolvedStart};
 use super::results::in_tail;
-use crate::config::schema::ControlStart;
+use crate::config::schema::ControlsStart;
 
-/// The exact error over the last fifth of the rounds that are run, whether its limit is reached or not.
+/// The exact mean-square error over the last fifth of the rounds of a run, which may be far from its limit.
 const FINITE_FLOOR: &str = "finite_floor";
 
-/// Names of predicted quantities: those of the library, and the floor of a finite run after the floor.
+/// Names of predicted quantities: those of the library, with the floor of a finite run after the floor.
 pub static QUANTITIES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let own = |name: &'static str| [Some(name), (name == "floor").then_some(FINITE_FLOOR)];
     predict::QUANTITIES.iter().flat_map(|quantity| own(quantity.name)).flatten().collect()
@@ -31,7 +31,7 @@ pub struct Predictor<'a> {
 }
 
 impl<'a> Predictor<'a> {
-    /// Computes nothing yet.
+    /// A predictor for a plan; it computes nothing yet.
     pub fn new(plan: &'a Plan) -> Self {
         Self { plan, numbers: Mutex::default(), curves: Mutex::default() }
     }
@@ -39,7 +39,7 @@ impl<'a> Predictor<'a> {
     /// A quantity of a cell, one of [`QUANTITIES`].
     ///
     /// # Errors
-    /// When it is not known, with the reason.
+    /// When it is not known; the error states the reason.
     pub fn number(&self, cell: usize, quantity: &str) -> Result<f64> {
         let key = (cell, quantity.to_string());
         if let Some(known) = self.numbers.lock().expect("no panics under the lock").get(&key) {
@@ -62,10 +62,10 @@ impl<'a> Predictor<'a> {
         Ok(values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    /// Whether a quantity of a cell has a closed form; says nothing of numbers that do not come out.
+    /// Checks that a quantity of a cell has a closed form. Computing it may still fail.
     ///
     /// # Errors
-    /// When it has none, with the reason.
+    /// When it has none; the error states the reason.
     pub fn knows(&self, cell: usize, quantity: &str) -> Result<()> {
         match quantity {
             FINITE_FLOOR => self.knows_curve(cell),
@@ -73,15 +73,15 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// Whether the exact mean-square error of a cell has a closed form.
+    /// Checks that the exact mean-square error of a cell has a closed form.
     ///
     /// # Errors
-    /// When it has none, with the reason.
+    /// When it has none; the error states the reason.
     pub fn knows_curve(&self, cell: usize) -> Result<()> {
         self.start(cell).and_then(|_| self.plan.forecast(cell).knows_curve())
     }
 
-    /// The start of a cell, if all its seeds have the same.
+    /// The start of a cell, if all its seeds have the same start.
     fn start(&self, cell: usize) -> Result<&'a [f64]> {
         self.plan.forecast(cell).knows_rounds()?;
         match &self.plan.cells[cell].start {
@@ -90,7 +90,7 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// A quantity of a cell if it has been computed.
+    /// A quantity of a cell, if it has already been computed.
     pub fn known(&self, cell: usize, quantity: &str) -> Option<f64> {
         let numbers = self.numbers.lock().expect("no panics under the lock");
         numbers.get(&(cell, quantity.to_string()))?.as_ref().ok().copied()
@@ -99,13 +99,13 @@ impl<'a> Predictor<'a> {
     /// The exact mean and mean-square error at the recorded rounds of a cell.
     ///
     /// # Errors
-    /// When it is not known, with the reason.
+    /// When it is not known; the error states the reason.
     pub fn curve(&self, cell: usize) -> Result<Arc<Vec<MeanSquare>>> {
         if let Some(known) = self.curves.lock().expect("no panics under the lock").get(&cell) {
             return known.clone();
         }
         let planned = &self.plan.cells[cell];
-        let controls = if planned.method.controls == ControlStart::Ideal { InitialControls::Root } else { InitialControls::Zero };
+        let controls = if planned.method.controls == ControlsStart::Ideal { Start::Root } else { Start::Zero };
         let curve = |theta_0: &[f64]| self.plan.forecast(cell).curve(theta_0, &controls, &planned.grid);
         let value = self.start(cell).and_then(curve).map(Arc::new);
         self.curves.lock().expect("no panics under the lock").insert(cell, value.clone());

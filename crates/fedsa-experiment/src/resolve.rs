@@ -7,10 +7,10 @@ use toml::{Table, Value};
 
 use crate::config::reader::complete;
 use crate::config::sections::Sections;
-use crate::config::{Document, Experiment, Point, Reader};
+use crate::config::{Document, Experiment, Reader, SweepPoint};
 
-/// The tables that decide what runs at the point that was read last; equal ones give equal bits, if
-/// the contents of files are equal.
+/// The tables of the point that was read last. Equal tables give bit-identical results if the
+/// contents of files are equal.
 ///
 /// # Errors
 /// When a setting cannot be written in a TOML file.
@@ -20,20 +20,20 @@ pub fn point(reader: &Reader, places: &Places) -> Result<Table> {
     Ok(table)
 }
 
-/// One of these tables, or one method's, with absolute paths.
+/// One of these tables, or the table of one method, with absolute paths.
 ///
 /// # Errors
-/// None; as the others of this module.
+/// Never; the type is that of the other functions of this module.
 pub fn section(key: &str, mut table: Value, places: &Places) -> Result<Value> {
     let key: &[&str] = if key == "method" { &["method", "*"] } else { &[key] };
     visit(&mut table, key, places);
     Ok(table)
 }
 
-/// The experiment as it ran, to run it again: the text of `config.toml`.
+/// The resolved experiment, which can be run again: the text of `config.toml`.
 ///
 /// # Errors
-/// As the tables' keys demand.
+/// When a table cannot be read.
 pub fn file(experiment: &Experiment, places: &Places) -> Result<String> {
     let mut table = experiment.document.table.clone();
     table.remove("quick");
@@ -43,15 +43,15 @@ pub fn file(experiment: &Experiment, places: &Places) -> Result<String> {
     }
     absolute_paths(&mut table, places);
     let filled = fill(table.clone());
-    // Sweeps may reach into a table in such a way that defaults do not belong there,
-    // say when they change its kind.
+    // A sweep may change a table so that the defaults no longer fit,
+    // for example if it changes the kind.
     let table = if same_points(&filled, experiment, places) { filled } else { table };
     let note = "# What ran: overrides applied, defaults written out, paths absolute.\n";
     Ok(format!("{note}{}", toml::to_string(&table).expect("a tree of plain values")))
 }
 
-/// Lets checks be unmeasured: options may have left them no seeds, rounds or points, and the file
-/// that says so must run again without them.
+/// Permits unmeasured checks: options may have left a check no seeds, rounds or points, and the resolved
+/// file must run again without these options.
 fn excuse_checks(table: &mut Table) {
     let checks = table.get_mut("check").and_then(Value::as_array_mut);
     for check in checks.into_iter().flatten().filter_map(Value::as_table_mut) {
@@ -72,7 +72,7 @@ fn fill(mut table: Table) -> Table {
     table
 }
 
-/// Adds what is missing; what is there stays.
+/// Adds missing keys; existing keys keep their values.
 fn merge(given: &mut Value, typed: Value) {
     match (given, typed) {
         (Value::Table(given), Value::Table(typed)) => {
@@ -85,17 +85,18 @@ fn merge(given: &mut Value, typed: Value) {
     }
 }
 
-/// Whether a file comes to the points of an experiment.
+/// Whether a file has the same points as an experiment.
 fn same_points(table: &Table, experiment: &Experiment, places: &Places) -> bool {
     let Ok(other) = Experiment::read(Document::from_flags(table.clone(), Vec::new())) else { return false };
-    let read = |at: &Point, reader: &mut Reader| reader.read(at).and_then(|()| point(reader, places)).ok();
-    let same =
-        |readers: &mut (Reader, Reader), (a, b): (&Point, &Point)| a.label == b.label && read(a, &mut readers.0) == read(b, &mut readers.1);
+    let read = |at: &SweepPoint, reader: &mut Reader| reader.read(at).and_then(|()| point(reader, places)).ok();
+    let same = |readers: &mut (Reader, Reader), (a, b): (&SweepPoint, &SweepPoint)| {
+        a.label == b.label && read(a, &mut readers.0) == read(b, &mut readers.1)
+    };
     let pairs = other.points.par_iter().map(|p| &**p).zip(experiment.points.par_iter().map(|p| &**p));
     other.points.len() == experiment.points.len() && pairs.map_init(<(Reader, Reader)>::default, same).all(|same| same)
 }
 
-/// Makes the paths of a file absolute, wherever variants and sweeps set them.
+/// Makes all paths of a file absolute, including those in variants and sweeps.
 fn absolute_paths(table: &mut Table, places: &Places) {
     for (key, value) in table.iter_mut() {
         match (key.as_str(), value) {
@@ -142,12 +143,12 @@ fn within(item: &mut Table, places: &Places) {
     }
 }
 
-/// The paths of a value that stands at a dotted key.
+/// The paths in the value of a dotted key.
 fn visit(value: &mut Value, key: &[&str], places: &Places) {
     match (key, value) {
         (["problem", "path"], Value::String(path)) => *path = places.absolute(path),
         (["problem", "path"], Value::Array(paths)) => paths.iter_mut().for_each(|path| visit(path, key, places)),
-        // Of a trace of delays, in a list of media.
+        // The path of a trace of delays, in a list of media.
         (["method", .., "path"], Value::String(path)) => *path = places.absolute(path),
         (["method", .., "media"], Value::Array(items)) => items.iter_mut().for_each(|item| visit(item, key, places)),
         // A start without a dot is a name.

@@ -14,22 +14,22 @@ use super::plan::Plan;
 pub struct Recorded {
     /// The round t: rounds done.
     pub round: u64,
-    /// What was exchanged until then.
+    /// The counts since the start.
     pub ledger: Ledger,
     /// The metrics.
     pub seen: Observation,
 }
 
-/// How one seed of a cell went.
+/// The result of one seed of a cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SeedResult {
     /// The seed.
     pub seed: u64,
     /// The recorded rounds.
     pub rows: Vec<Recorded>,
-    /// The output after the last round.
+    /// The output after the last round, d components.
     pub theta: Vec<f64>,
-    /// How it ended.
+    /// The status at the end.
     pub status: Status,
     /// Whether it stopped at its target.
     pub stopped: bool,
@@ -41,7 +41,7 @@ pub struct Results {
     pub cells: Vec<Vec<SeedResult>>,
 }
 
-/// The share of the rounds that a floor averages, the last ones.
+/// The share of the rounds, counted from the end, that a floor averages.
 pub const FLOOR_SHARE: f64 = 0.2;
 
 /// Whether round t of `last` rounds belongs to the floor.
@@ -59,7 +59,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Of values, one a seed.
+    /// The mean and its standard error of values, one per seed.
     pub fn of(values: &[f64]) -> Self {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
@@ -74,7 +74,7 @@ impl Recorded {
         (count.of)(self.round, &self.ledger)
     }
 
-    /// A metric by its name; `error` is `mse` where it is measured from theta*.
+    /// A metric by its name; `error` is `mse` if it is measured from theta*.
     pub fn metric(&self, name: &str) -> Option<f64> {
         record::metric(name)?.value(&self.seen)
     }
@@ -85,7 +85,7 @@ pub fn metrics() -> Vec<&'static str> {
     METRICS.iter().map(|metric| metric.name).collect()
 }
 
-/// The names of those that theory predicts.
+/// The names of the metrics that theory predicts.
 pub fn predicted_metrics() -> Vec<&'static str> {
     METRICS.iter().filter(|metric| metric.is_predicted).map(|metric| metric.name).collect()
 }
@@ -100,12 +100,12 @@ pub fn paid(name: Option<&str>) -> &'static Count {
     record::count(name.unwrap_or(USUAL_COST)).expect("validated")
 }
 
-/// The quantile q of sorted values, between neighbours in proportion; the median of an even
-/// number is the mean of the middle two.
+/// The quantile q of sorted values, interpolated linearly; the median of an even
+/// number of values is the mean of the middle two.
 pub fn quantile(sorted: &[f64], q: f64) -> f64 {
     let at = (sorted.len() - 1) as f64 * q;
     let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
-    // Equal ones may be infinite.
+    // Equal neighbours may be infinite.
     if low == high { low } else { low + (at - at.floor()) * (high - low) }
 }
 
@@ -131,14 +131,14 @@ impl SeedResult {
 }
 
 impl Results {
-    /// The floors of a cell's seeds; `None` unless all are known, and where it was not run.
+    /// The floors of a cell's seeds; `None` if the cell was not run or one floor is not known.
     pub fn floors(&self, cell: usize, name: &str) -> Option<Vec<f64>> {
         let floors: Option<Vec<f64>> = self.cells[cell].iter().map(|seed| seed.floor(name)).collect();
         floors.filter(|floors| !floors.is_empty())
     }
 
-    /// What a cell had spent when the mean over seeds of a metric first fell to a level:
-    /// the mean over seeds of that count at the first such recorded round.
+    /// The cost of a cell until the mean over seeds of a metric first fell to a level:
+    /// the mean over seeds of a count at the first such recorded round.
     pub fn cost(&self, cell: usize, name: &str, level: f64, count: &Count) -> Option<f64> {
         let curve = self.curve(cell, name);
         let (reached, _) = curve.iter().find(|(_, values)| Estimate::of(values).mean <= level)?;
@@ -147,12 +147,12 @@ impl Results {
         counts.map(|counts| Estimate::of(&counts).mean)
     }
 
-    /// Whether all seeds of a cell did all their rounds.
+    /// Whether no seed of a cell diverged.
     pub fn is_ok(&self, cell: usize) -> bool {
         self.cells[cell].iter().all(|seed| seed.status == Status::Ok)
     }
 
-    /// The rounds at which all seeds recorded, with the values of a metric over seeds.
+    /// The rounds that all seeds recorded, with the values of a metric, one per seed.
     pub fn curve(&self, cell: usize, name: &str) -> Vec<(Recorded, Vec<f64>)> {
         let seeds = &self.cells[cell];
         let mut at: HashMap<u64, Vec<f64>> = HashMap::new();

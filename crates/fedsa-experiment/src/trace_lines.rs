@@ -16,10 +16,10 @@ use super::plan::Plan;
 use super::results::Recorded;
 use crate::folder::RunFolder;
 
-/// How long lines may wait before they are written.
+/// The longest time for which lines are buffered.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The file, and what lines say of each cell.
+/// The file, and the text of each cell in its lines.
 pub struct TraceLines {
     /// For every cell the points that share it: method and point.
     names: Vec<Vec<(String, String)>>,
@@ -27,7 +27,7 @@ pub struct TraceLines {
 }
 
 impl TraceLines {
-    /// Begins the file of a run.
+    /// Starts the file of a run.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -42,10 +42,10 @@ impl TraceLines {
         Ok(Self { names, out: Mutex::new(Some((out, Instant::now()))) })
     }
 
-    /// Adds a recorded round; what went wrong, the first time that something does.
+    /// Adds a recorded round.
     ///
     /// # Errors
-    /// When the file cannot be written any more: nothing is added from then on.
+    /// The first time that the file cannot be written. Later calls add nothing and return no error.
     pub fn add(&self, cell: usize, seed: u64, row: &Recorded) -> std::io::Result<()> {
         let mut out = self.out.lock().expect("no panics under the lock");
         let Some((file, flushed)) = &mut *out else { return Ok(()) };

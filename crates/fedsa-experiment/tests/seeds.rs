@@ -1,4 +1,4 @@
-//! A number of seeds takes no memory of its own: they are counted, not listed.
+//! The memory of an experiment does not grow with the number of seeds: seeds are counted, not listed.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};

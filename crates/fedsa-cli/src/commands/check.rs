@@ -1,4 +1,4 @@
-//! `fedsa check`: validates a file, says what would run, whether it is stable, and how long it takes.
+//! `fedsa check`: validates a file, and reports what would run, whether it is stable, and how long it takes.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use fedsa::schedule::StepSize;
 use fedsa::theory::predict::{Outlook, Regime, StableStep, TOO_SLOW};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers;
-use fedsa_experiment::{Cell, Plan, checks, estimate, memory};
+use fedsa_experiment::{Plan, PlannedCell, checks, estimate, memory};
 use rayon::prelude::*;
 use serde_json::{Map, Value as Json, json};
 use toml::{Table, Value};
@@ -41,7 +41,7 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     Ok(DONE)
 }
 
-/// The most problems, and the most points whose methods, are listed one by one.
+/// The largest number of problems, and of points, that are listed one by one.
 const LISTED: usize = 100;
 
 /// Reports what a plan contains.
@@ -98,13 +98,13 @@ fn describe(plan: &Plan, unmeasured: &[Option<String>]) {
     say(format!("  time: {} on {}", duration(estimate::duration(plan).total), count(rayon::current_num_threads(), "thread")));
 }
 
-/// Resolved settings in one line, the kind first, without the label and what is expected; long ones shortened.
+/// Resolved settings in one line, the kind first, without `label` and `expect`; long settings are shortened.
 fn settings(table: Option<&Value>) -> String {
     let Some(Value::Table(table)) = table else { return String::new() };
     let kind = table.get("kind").and_then(Value::as_str).map(str::to_string);
     let own = table.iter().filter(|(key, _)| !["kind", "label", "expect"].contains(&key.as_str()));
     let text = |key: &str, value: &Value| match key {
-        // A link is what a method's kind does not say.
+        // The link is printed too, because the kind does not imply it.
         "uplink" | "downlink" => fedsa_experiment::config::cut(value, LONGEST_LINK),
         _ => fedsa_experiment::config::short(value),
     };
@@ -112,10 +112,10 @@ fn settings(table: Option<&Value>) -> String {
     kind.into_iter().chain(own).collect::<Vec<_>>().join(", ")
 }
 
-/// A link's text is cut here: a trace of delays may be of any length.
+/// The largest number of characters of a link's text; a trace of delays may have any length.
 const LONGEST_LINK: usize = 300;
 
-/// What is known of a cell's stability, in words.
+/// The stability of a cell in words.
 fn stability_text(plan: &Plan, cell: usize) -> String {
     if let Some(reason) = &plan.cells[cell].refused {
         return format!("refused, not run: {reason}");
@@ -140,7 +140,7 @@ fn stability_text(plan: &Plan, cell: usize) -> String {
     }
 }
 
-/// Names a step size that is stable: rounded down, so that it still is as it is written.
+/// The largest stable step size in words, rounded down so that the printed value is stable.
 pub fn stable_step_text(plan: &Plan, cell: usize) -> String {
     match plan.forecast(cell).largest_stable_step() {
         Ok(stable) if stable.step.is_infinite() => "stable with any step_size".into(),
@@ -150,7 +150,7 @@ pub fn stable_step_text(plan: &Plan, cell: usize) -> String {
     }
 }
 
-/// The largest number of four digits that is not above `x`, as a TOML file may hold it.
+/// The largest number of four digits that is at most `x`, in TOML form.
 fn rounded_down(x: f64) -> String {
     let unit = 10f64.powi(x.log10().floor() as i32 - 3);
     if !unit.is_normal() {
@@ -172,16 +172,16 @@ fn rounded_down(x: f64) -> String {
     }
 }
 
-/// Refuses a setting known to be unstable, unless it is expected to diverge, a sweep point, or forced.
+/// Refuses a setting that is known to be unstable, unless it is expected to diverge, a sweep point, or forced.
 ///
 /// # Errors
-/// When there is one; names a step that is stable.
+/// When there is such a setting; the help names a stable step.
 pub fn refuse_unstable(plan: &Plan, force: bool) -> Result<(), Failure> {
     if force || plan.is_swept() {
         return Ok(());
     }
     for (i, cell) in plan.points[0].cells.iter().enumerate() {
-        let Cell { method, .. } = &plan.cells[*cell];
+        let PlannedCell { method, .. } = &plan.cells[*cell];
         if method.expect.is_some() {
             continue;
         }
@@ -213,7 +213,7 @@ pub fn refuse_unstable(plan: &Plan, force: bool) -> Result<(), Failure> {
 /// Refuses a plan whose runs do not fit into memory.
 ///
 /// # Errors
-/// When they do not; its problems are built already.
+/// When they do not fit in addition to the problems, which are already built.
 pub fn refuse_memory(plan: &Plan) -> Result<(), Failure> {
     memory::refuse(plan).map_err(|e| plan.experiment.document.failure(e))
 }
@@ -221,8 +221,8 @@ pub fn refuse_memory(plan: &Plan) -> Result<(), Failure> {
 /// The version of the layout of `check --json`.
 const JSON_FORMAT: u64 = 1;
 
-/// The largest problems for which stable steps, hundreds of radii each, are looked for unasked: distinct agents
-/// times the cube of d, and numbers of the state of control variates. `theory` looks for all of them.
+/// The largest problems for which `check --json` searches for stable steps, with hundreds of radii each: distinct agents
+/// times the cube of d, and the size of the state of control variates. `theory` searches without this limit.
 const STEP_WORK: usize = 100_000;
 const STEP_STATE: usize = 64;
 
@@ -306,13 +306,12 @@ fn as_json(plan: &Plan, unmeasured: &[Option<String>], quick: bool, memory: f64,
     })
 }
 
-/// The largest stable steps of cells. They do not depend on the step of a cell unless that is
-/// unstable, so that cells which differ in their step alone share one.
+/// The largest stable steps of cells. Cells that differ only in their step share one search.
 fn stable_steps(plan: &Plan, cells: &[usize]) -> HashMap<usize, Option<StableStep>> {
     let key = |cell: usize| {
         let shape = plan.cells[cell].shape();
         let alike = Shape { step_size: StepSize::Constant(1.0), ..shape };
-        let Cell { field, method, uplink, .. } = &plan.cells[cell];
+        let PlannedCell { field, method, uplink, .. } = &plan.cells[cell];
         let memory = method.settings.lost(plan.field(cell).agents(), &uplink.facts());
         format!("{field} {alike:?} {} {memory:?} {uplink:?}", shape.step_size.constant().is_some())
     };

@@ -17,7 +17,7 @@ use fedsa::problem::log::Log;
 use fedsa::problem::logs::Logs;
 use fedsa_data::find::Places;
 use fedsa_data::{DiskFiles, npz};
-use fedsa_experiment::config::document::{From, Origin};
+use fedsa_experiment::config::document::{Origin, SetBy};
 use fedsa_experiment::config::{Document, Experiment, find_kind, read_kind};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers::{self, number};
@@ -36,7 +36,7 @@ pub fn methods() -> String {
     format!("The method: {}; or one with its link: {}", kinds.join(", "), presets.join(", "))
 }
 
-/// What was read.
+/// The logs that were read.
 struct Data {
     logs: Vec<Log>,
     settings: Logs,
@@ -59,8 +59,8 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<u8, Failure> {
     Ok(job.run(&extra)?.status)
 }
 
-/// The experiment that the options come to. The logs are not read: where no features are named it
-/// has those that need nothing of them.
+/// The experiment of the options, without reading the logs. If the options name no features, it has features that do
+/// not depend on the data.
 ///
 /// # Errors
 /// When an option cannot be used.
@@ -75,16 +75,16 @@ fn named_features(args: &EvaluateArgs) -> Result<Option<FeatureSpec>> {
     args.features.as_ref().map(parse).transpose()
 }
 
-/// The experiment that the options come to with these features.
+/// The experiment of the options, with these features.
 fn read_with(args: &EvaluateArgs, features: FeatureSpec, agents: usize) -> Result<Experiment, Failure> {
     let mut document = Document::from_flags(experiment(args, features, agents)?, origins(args));
     apply(&Overrides { set: args.set.clone(), ..Overrides::default() }, &mut document)?;
     Experiment::read(document)
 }
 
-/// The experiment that the options come to, and the logs that they name.
+/// The experiment of the options, and the logs that they name.
 fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data), Failure> {
-    // What is wrong with the options is told before logs are read.
+    // Options are checked before the logs are read.
     let unread = read(args)?;
     unread.settings()?;
     let [point] = &unread.points[..] else {
@@ -105,7 +105,7 @@ fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data), Failure> {
     Ok((experiment, Data { logs, settings, map }))
 }
 
-/// The features where none are named: as many as evaluate quickly.
+/// The default features: as many as can be evaluated quickly.
 fn default_features(columns: usize) -> FeatureSpec {
     let fourier = [3, 2, 1].map(|order| (FeatureSpec::Fourier { order }, 64));
     let all = fourier.into_iter().chain([(FeatureSpec::Polynomial { order: 2 }, 100)]);
@@ -113,9 +113,9 @@ fn default_features(columns: usize) -> FeatureSpec {
     small.map_or(FeatureSpec::Polynomial { order: 1 }, |(spec, _)| spec)
 }
 
-/// What was read, what will be done, and how long it takes.
+/// The report before the run: the data, the method, and the estimated time.
 fn preamble(args: &EvaluateArgs, data: &Data, plan: &Plan) -> Vec<String> {
-    /// More columns than these are counted only.
+    /// The largest number of columns that are listed; more are only counted.
     const LISTED: usize = 20;
     let Data { logs, settings, map } = data;
     let transitions: usize = logs.iter().map(Log::len).sum();
@@ -149,8 +149,8 @@ fn preamble(args: &EvaluateArgs, data: &Data, plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// How many rounds it takes to the target and how long, as far as that is known: without noise
-/// the residual falls by the radius of a round, in the end.
+/// The predicted number of rounds and time until the target, if known: without noise
+/// the residual falls asymptotically by the radius in every round.
 fn prediction(plan: &Plan) -> Vec<String> {
     let (field, cell) = (plan.field(0), &plan.cells[0]);
     let (shape, run) = (cell.shape(), &cell.run);
@@ -191,7 +191,7 @@ fn prediction(plan: &Plan) -> Vec<String> {
     }
 }
 
-/// `weights.json` and `weights.npz`; prints what they come to.
+/// The contents of `weights.json` and `weights.npz`; also prints a summary of the weights.
 fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> Result<Vec<Vec<u8>>> {
     let field = plan.field(0);
     let result = &results.cells[0][0];
@@ -239,7 +239,7 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> 
     Ok(vec![format!("{weights:#}\n").into_bytes(), npz::to_bytes(&arrays)?])
 }
 
-/// Which option each key of the experiment comes from, for messages.
+/// The option from which each key of the experiment comes, for messages.
 fn origins(args: &EvaluateArgs) -> Vec<Origin> {
     let ranges = args.range.iter().map(|r| format!("--range {r}")).collect::<Vec<_>>().join(" ");
     let flags = [
@@ -259,12 +259,12 @@ fn origins(args: &EvaluateArgs) -> Vec<Origin> {
         ("run.seeds", format!("--seed {}", args.seed)),
         ("run.stop", format!("--tol {}", numbers::typed(args.tol))),
     ];
-    // Ranges that were not given come from the data.
+    // Ranges that are not given come from the data.
     let said = flags.into_iter().filter(|(_, flag)| !flag.is_empty());
-    said.map(|(key, flag)| Origin { key: key.into(), from: From::Flag(flag) }).collect()
+    said.map(|(key, flag)| Origin { key: key.into(), from: SetBy::Flag(flag) }).collect()
 }
 
-/// H, 100 where it was not said.
+/// H; 100 if it is not given.
 fn local_steps(args: &EvaluateArgs) -> u64 {
     args.local_steps.unwrap_or(100)
 }
@@ -277,7 +277,7 @@ fn takes_local_steps(kind: &str) -> bool {
     !read_kind(kind, table).is_err_and(|e| e.key.contains("local_steps"))
 }
 
-/// The experiment that the flags come to.
+/// The experiment of the options as a table.
 fn experiment(args: &EvaluateArgs, features: FeatureSpec, agents: usize) -> Result<Table, BadInput> {
     let mut ranges = Table::new();
     for range in &args.range {
@@ -302,7 +302,7 @@ fn experiment(args: &EvaluateArgs, features: FeatureSpec, agents: usize) -> Resu
     let mut method = vec![("kind", text(&args.method)), ("step_size", Value::Float(args.step_size))];
     match args.method.as_str() {
         "scafflsa-random" => method.push(("talk_probability", Value::Float(1.0 / local_steps(args) as f64))),
-        // A method of one step a round has no such key; what was asked for it is told.
+        // A method of one step per round has no such key; a value that was given is refused.
         kind if args.local_steps.is_none() && !takes_local_steps(kind) => {}
         _ => method.push(("local_steps", Value::Integer(local_steps(args) as i64))),
     }

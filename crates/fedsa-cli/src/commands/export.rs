@@ -1,4 +1,4 @@
-//! `fedsa export`: the problem as arrays, for NumPy users and for checking us.
+//! `fedsa export`: the problem as arrays, for NumPy and for independent checks.
 
 use std::collections::HashMap;
 
@@ -46,7 +46,7 @@ pub fn export(args: &ExportArgs) -> Result<u8, Failure> {
     Ok(DONE)
 }
 
-/// Refuses a target that must not be replaced, or whose folder is not there.
+/// Refuses a target that must not be replaced, or whose folder does not exist.
 fn may_write(args: &ExportArgs) -> Result<()> {
     let path = &args.npz;
     let folder = atomic::folder_of(path);
@@ -75,7 +75,7 @@ fn may_write(args: &ExportArgs) -> Result<()> {
 pub fn arrays(field: &dyn Field) -> Result<Arrays> {
     let systems = field.systems().ok_or_else(|| BadInput::new("", "the operators are not linear", "a linear problem"))?;
     let (n, d) = (field.agents(), field.dim());
-    // The format has a kernel and a matrix for each agent, though many may share one.
+    // The format has a kernel and a matrix for each agent, although many agents may share one.
     const MOST_NUMBERS: f64 = 1e9;
     let states = field.facts().stationary(0).map_or(0, <[f64]>::len) as f64;
     let numbers = n as f64 * (states * states).max((d * d) as f64);
@@ -95,7 +95,7 @@ pub fn arrays(field: &dyn Field) -> Result<Arrays> {
         let system = systems.of(c);
         a.extend(fedsa::linalg::to_rows(&system.a));
         b.extend(&system.b);
-        // An agent whose own system is singular has no root of its own.
+        // An agent with a singular system has no local root.
         local.extend(systems.local_root(systems.kind_of[c] as usize).unwrap_or_else(|_| vec![f64::NAN; d]));
         stationary.extend(field.facts().stationary(systems.kind_of[c] as usize).unwrap_or_default());
     }

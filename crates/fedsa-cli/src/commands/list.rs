@@ -6,14 +6,14 @@ use fedsa::error::BadInput;
 use fedsa::record::Outcome;
 use fedsa_data::find::natural_order;
 use fedsa_experiment::error::Failure;
-use fedsa_experiment::finished::{Finished, State, state_of};
+use fedsa_experiment::finished::{FinishedRun, RunState, state_of};
 use serde_json::{Value as Json, json};
 
 use super::{say, say_json};
 use crate::args::ListArgs;
 use crate::error::DONE;
 
-/// How deep runs are looked for: ids hold few slashes.
+/// The depth to which folders are searched for runs: ids contain few slashes.
 const DEPTH: usize = 8;
 
 /// Runs the command.
@@ -49,7 +49,7 @@ pub fn list(args: &ListArgs) -> Result<u8, Failure> {
 }
 
 /// The folders of runs at and below a folder. Links are not followed.
-fn collect(dir: &Path, depth: usize, found: &mut Vec<(PathBuf, State)>) {
+fn collect(dir: &Path, depth: usize, found: &mut Vec<(PathBuf, RunState)>) {
     if let Some(state) = state_of(dir) {
         found.push((dir.to_path_buf(), state));
         return;
@@ -63,22 +63,22 @@ fn collect(dir: &Path, depth: usize, found: &mut Vec<(PathBuf, State)>) {
         .for_each(|entry| collect(&entry.path(), depth - 1, found));
 }
 
-fn entry(path: &Path, state: State) -> Json {
+fn entry(path: &Path, state: RunState) -> Json {
     let word = match state {
-        State::UnderWay => "under way",
-        State::Interrupted => Outcome::Interrupted.name(),
-        State::Finished => "finished",
+        RunState::UnderWay => "under way",
+        RunState::Interrupted => Outcome::Interrupted.name(),
+        RunState::Finished => "finished",
     };
     let mut out = json!({ "folder": path.display().to_string(), "state": word });
-    let finished = (state == State::Finished).then(|| Finished::read(path).ok()).flatten();
-    let Some(Finished { summary, .. }) = finished else { return out };
+    let finished = (state == RunState::Finished).then(|| FinishedRun::read(path).ok()).flatten();
+    let Some(FinishedRun { summary, .. }) = finished else { return out };
     for key in ["id", "title", "fedsa", "seconds", "passed", "exit_status"] {
         out[key] = summary[key].clone();
     }
     out["ended"] = summary["provenance"]["ended"].clone();
     let mut outcomes: Vec<(String, usize)> = Vec::new();
     for result in summary["results"].as_array().into_iter().flatten() {
-        // Earlier versions had no outcomes, but a status.
+        // Earlier versions wrote a status instead of outcomes.
         let outcome = result["outcome"].as_str().or(result["status"].as_str()).unwrap_or("unknown").to_string();
         match outcomes.iter_mut().find(|(name, _)| *name == outcome) {
             Some((_, n)) => *n += 1,

@@ -1,4 +1,4 @@
-//! `-v` and `--log FILE`: what the program does, line by line.
+//! `-v` and `--log FILE`: the steps of the program, one per line.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,10 +15,10 @@ use super::warn;
 
 struct Logger {
     began: Instant,
-    /// The least severe messages that go to standard error.
+    /// The lowest level of messages on standard error.
     shown: LevelFilter,
     file: Option<Mutex<File>>,
-    /// Whether the file could not be written; told once.
+    /// Whether the file could not be written; reported once.
     failed: AtomicBool,
 }
 
@@ -50,7 +50,7 @@ impl Log for Logger {
     fn flush(&self) {}
 }
 
-/// Whether a file is empty, or begins as logs do: with a time, a level, and the program's name.
+/// Whether a file is empty or starts like a log: with a time, a level, and the program's name.
 fn is_log(path: &Path) -> std::io::Result<bool> {
     let mut head = [0; 64];
     let mut read = 0;
@@ -66,10 +66,10 @@ fn is_log(path: &Path) -> std::io::Result<bool> {
     Ok(read == 0 || matches!(words[..], [time, "INFO", "fedsa"] if humantime::parse_rfc3339(time).is_ok()))
 }
 
-/// Shows what the program does on standard error, `verbose` times in detail, and all of it in a file.
+/// Starts logging: on standard error with the detail of `verbose`, and with all details to a file.
 ///
 /// # Errors
-/// When the file cannot be opened, or is something else than a log; a log is added to, never replaced.
+/// When the file cannot be opened or is not a log. An existing log is appended to, never replaced.
 pub fn start(verbose: u8, file: Option<&Path>) -> Result<(), BadInput> {
     let shown = match verbose {
         0 => LevelFilter::Off,
@@ -93,7 +93,7 @@ pub fn start(verbose: u8, file: Option<&Path>) -> Result<(), BadInput> {
     });
     let logger = Logger { began: Instant::now(), shown, file: opened.transpose()?, failed: AtomicBool::new(false) };
     let level = if logger.file.is_some() { LevelFilter::Debug } else { shown };
-    // There is one logger a process; a second call would change nothing.
+    // A process has one logger; a second call has no effect.
     if log::set_boxed_logger(Box::new(logger)).is_ok() {
         log::set_max_level(level);
     }

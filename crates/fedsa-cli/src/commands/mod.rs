@@ -1,4 +1,4 @@
-//! The commands: what each does with its arguments. All return an exit status.
+//! The commands. Each takes its arguments and returns an exit status.
 
 pub mod check;
 pub mod diff;
@@ -29,13 +29,13 @@ use fedsa_experiment::error::Failure;
 use fedsa_experiment::excerpt::harmless;
 
 use crate::args::Overrides;
-use crate::error::Shown;
+use crate::error::ShownFailure;
 
-/// Why standard output was lost, if it was.
+/// The reason why standard output was lost, if it was.
 static LOST: Mutex<Option<String>> = Mutex::new(None);
 
-/// Prints a line, with control characters escaped: names in it may come from files. A reader that
-/// went away (`| head`) is nothing to stop for; any other failure to write is told at the end
+/// Prints a line, with control characters escaped, because names in it may come from files. A reader that
+/// has ended (`| head`) is ignored; any other failure to write is reported at the end
 /// ([`lost_output`]).
 pub fn say(line: impl Display) {
     write_out(format!("{}\n", harmless(&line.to_string())).as_bytes());
@@ -67,7 +67,7 @@ pub fn write_out(bytes: &[u8]) {
     }
 }
 
-/// The failure of a command whose standard output was lost, say to a full disk.
+/// The failure of a command whose standard output was lost, for example to a full disk.
 pub fn lost_output() -> Option<Failure> {
     let why = LOST.lock().expect("no panics under the lock").take()?;
     let what = format!("standard output could not be written: {why}");
@@ -82,15 +82,15 @@ pub fn warn(line: impl Display) {
 
 /// Prints a failure.
 pub fn complain(failure: Failure) {
-    // What it quotes is harmless already; colours are not to be escaped.
-    let _ = writeln!(std::io::stderr(), "{:?}", miette::Report::new(Shown::from(failure)));
+    // The message is already escaped; its colour codes must not be.
+    let _ = writeln!(std::io::stderr(), "{:?}", miette::Report::new(ShownFailure::from(failure)));
 }
 
-/// The largest experiment file, in bytes: a tree of it takes some forty times as much memory. A sweep of
+/// The largest experiment file, in bytes: its tree takes about forty times as much memory. A sweep of
 /// 100,000 values takes two million bytes.
 const LARGEST: u64 = 16_000_000;
 
-/// Reads an experiment file with its overrides; also the folder that its paths are relative to.
+/// Reads an experiment file with its overrides. Returns also the base folder of its paths.
 /// The file `-` is standard input, with paths relative to the working directory.
 ///
 /// # Errors
@@ -123,13 +123,13 @@ pub fn load(path: &Path, overrides: &Overrides, quick: bool) -> Result<(Experime
     Ok((parse(&name, &text, overrides, quick)?, base))
 }
 
-/// What stands for standard input in place of a file's path.
+/// The path that stands for standard input.
 const STDIN: &str = "-";
 
 /// Reads the text of an experiment with its overrides.
 ///
 /// # Errors
-/// When it is not a valid experiment, with its quick settings or without.
+/// When it is not a valid experiment, with or without its quick settings.
 pub fn parse(name: &str, text: &str, overrides: &Overrides, quick: bool) -> Result<Experiment, Failure> {
     let document = Document::parse(name, text)?;
     let with = |quick: bool| {
@@ -151,7 +151,7 @@ pub fn parse(name: &str, text: &str, overrides: &Overrides, quick: bool) -> Resu
 /// Applies the options of the command line that set keys.
 ///
 /// # Errors
-/// When one names no table of the file.
+/// When an option names no table of the file.
 pub fn apply(overrides: &Overrides, document: &mut Document) -> Result<(), Failure> {
     for assignment in &overrides.set {
         document.set_text(assignment)?;
@@ -167,12 +167,12 @@ pub fn apply(overrides: &Overrides, document: &mut Document) -> Result<(), Failu
     Ok(())
 }
 
-/// A number of things: `1 method`, `2 methods`.
+/// A count with its noun: `1 method`, `2 methods`.
 pub fn count(n: usize, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
-/// A duration for people.
+/// A duration in seconds as text.
 pub fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 1.0 => "less than a second".into(),

@@ -9,7 +9,7 @@ use fedsa_data::find::Places;
 use fedsa_experiment::config::{Document, Experiment};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::execute::read_framed;
-use fedsa_experiment::finished::Finished;
+use fedsa_experiment::finished::FinishedRun;
 use fedsa_experiment::folder;
 use fedsa_experiment::{Plan, Predictor, checks, output, picture, resolve};
 
@@ -22,7 +22,7 @@ use crate::error::DONE;
 /// # Errors
 /// When the folder holds no finished run, or an option sets something other than the figure.
 pub fn plot(args: &PlotArgs) -> Result<u8, Failure> {
-    let run = Finished::read(&args.dir)?;
+    let run = FinishedRun::read(&args.dir)?;
     for assignment in &args.set {
         let key = assignment.split('=').next().unwrap_or_default().trim();
         if !key.starts_with("figure.") && key != "title" {

@@ -1,4 +1,4 @@
-//! How far runs are: a bar on a terminal, lines elsewhere.
+//! Progress of runs: a bar on a terminal, lines elsewhere.
 
 use std::io::IsTerminal;
 use std::sync::Mutex;
@@ -13,18 +13,18 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::{duration, warn};
 use crate::args::ProgressMode;
 
-/// When the first line comes, and how long it is until the next.
+/// The time until the first line, and between lines.
 const FIRST_LINE: Duration = Duration::from_secs(10);
 const BETWEEN_LINES: Duration = Duration::from_secs(30);
 
 /// The program's observer of runs: shows progress and writes `trace.jsonl`.
 pub struct Watcher<'a> {
     plan: &'a Plan,
-    shown: Shown,
+    shown: ProgressDisplay,
     lines: Option<TraceLines>,
 }
 
-enum Shown {
+enum ProgressDisplay {
     Bar(ProgressBar),
     Lines(Box<Mutex<Lines>>),
     Nothing,
@@ -34,9 +34,9 @@ struct Lines {
     name: String,
     began: Instant,
     next: Instant,
-    /// Local steps that an earlier run had done.
+    /// Local steps of an earlier run.
     found: f64,
-    /// Local steps that are done, those of an earlier run included.
+    /// Local steps that are done, including those of an earlier run.
     done: f64,
     total: f64,
 }
@@ -45,43 +45,43 @@ struct Lines {
 const UNIT: f64 = 1000.0;
 
 impl<'a> Watcher<'a> {
-    /// For the runs of a plan.
+    /// An observer for the runs of a plan.
     pub fn new(plan: &'a Plan, progress: ProgressMode, quiet: bool, lines: Option<TraceLines>) -> Self {
         let on_terminal = std::io::stderr().is_terminal();
         let shown = match progress {
-            _ if quiet => Shown::Nothing,
-            ProgressMode::None => Shown::Nothing,
-            ProgressMode::Bar => Shown::Bar(bar(plan)),
-            ProgressMode::Auto if on_terminal => Shown::Bar(bar(plan)),
+            _ if quiet => ProgressDisplay::Nothing,
+            ProgressMode::None => ProgressDisplay::Nothing,
+            ProgressMode::Bar => ProgressDisplay::Bar(bar(plan)),
+            ProgressMode::Auto if on_terminal => ProgressDisplay::Bar(bar(plan)),
             ProgressMode::Auto | ProgressMode::Plain => {
                 let began = Instant::now();
                 let (name, total) = (plan.experiment.id.clone(), total_work(plan));
-                Shown::Lines(Box::new(Mutex::new(Lines { name, began, next: began + FIRST_LINE, found: 0.0, done: 0.0, total })))
+                ProgressDisplay::Lines(Box::new(Mutex::new(Lines { name, began, next: began + FIRST_LINE, found: 0.0, done: 0.0, total })))
             }
         };
         Self { plan, shown, lines }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
-        if let Shown::Bar(bar) = &self.shown {
+        if let ProgressDisplay::Bar(bar) = &self.shown {
             bar.finish_and_clear();
         }
     }
 
     fn print(&self, line: &str) {
         match &self.shown {
-            Shown::Bar(bar) => bar.suspend(|| warn(line)),
+            ProgressDisplay::Bar(bar) => bar.suspend(|| warn(line)),
             _ => warn(line),
         }
     }
 }
 
-/// Shows that results are being compared with theory, which may take as long as the runs.
+/// Shows that results are being compared with theory, which can take as long as the runs.
 pub struct Comparing(Option<ProgressBar>);
 
 impl Comparing {
-    /// A spinner on a terminal, elsewhere a line if the command has taken long enough for one.
+    /// Shows a spinner on a terminal; elsewhere a line, if the command has already taken long enough for lines.
     pub fn begin(plan: &Plan, progress: ProgressMode, quiet: bool, began: Instant) -> Self {
         let on_terminal = std::io::stderr().is_terminal();
         let what = format!("{}: comparing with theory, and drawing", plan.experiment.id);
@@ -119,7 +119,7 @@ fn bar(plan: &Plan) -> ProgressBar {
 }
 
 impl Lines {
-    /// The line that is due, if one is.
+    /// The next line, if it is due.
     fn due(&mut self, now: Instant) -> Option<String> {
         if now < self.next {
             return None;
@@ -138,8 +138,8 @@ impl Lines {
 impl Observer for Watcher<'_> {
     fn advanced(&self, steps: f64) {
         match &self.shown {
-            Shown::Bar(bar) => bar.inc((steps / UNIT).round() as u64),
-            Shown::Lines(lines) => {
+            ProgressDisplay::Bar(bar) => bar.inc((steps / UNIT).round() as u64),
+            ProgressDisplay::Lines(lines) => {
                 let line = {
                     let mut lines = lines.lock().expect("no panics under the lock");
                     lines.done += steps;
@@ -147,22 +147,22 @@ impl Observer for Watcher<'_> {
                 };
                 line.iter().for_each(|line| self.print(line));
             }
-            Shown::Nothing => {}
+            ProgressDisplay::Nothing => {}
         }
     }
 
     fn found(&self, steps: f64) {
         match &self.shown {
-            Shown::Bar(bar) => {
+            ProgressDisplay::Bar(bar) => {
                 bar.inc((steps / UNIT).round() as u64);
                 bar.reset_eta();
             }
-            Shown::Lines(lines) => {
+            ProgressDisplay::Lines(lines) => {
                 let mut lines = lines.lock().expect("no panics under the lock");
                 lines.found += steps;
                 lines.done += steps;
             }
-            Shown::Nothing => {}
+            ProgressDisplay::Nothing => {}
         }
     }
 

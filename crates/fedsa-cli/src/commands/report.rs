@@ -1,4 +1,4 @@
-//! What a finished run prints.
+//! The report of a finished run.
 
 use std::path::Path;
 
@@ -12,26 +12,26 @@ use fedsa_experiment::{Plan, Predictor, Results};
 use super::check::stable_step_text;
 use super::say;
 
-/// A finished run.
-pub struct Finished<'a> {
-    /// What was run.
+/// The inputs of the report of a finished run.
+pub struct RunReport<'a> {
+    /// The plan.
     pub plan: &'a Plan,
-    /// What was measured.
+    /// The measured results.
     pub results: &'a Results,
-    /// What theory says of it.
+    /// The predictions.
     pub predictor: &'a Predictor<'a>,
-    /// What its checks came to.
+    /// The outcomes of the checks.
     pub verdicts: &'a [Verdict],
-    /// Whether the settings were the quick ones.
+    /// Whether quick settings were used.
     pub quick: bool,
 }
 
-/// The most floors that are printed one by one.
+/// The largest number of floors that are printed one by one.
 const LISTED: usize = 12;
 
 /// Prints how the runs ended, their floors, and the checks.
-pub fn report(run: &Finished<'_>, out: &Path, seconds: f64) {
-    let Finished { plan, results, verdicts, quick, .. } = *run;
+pub fn report(run: &RunReport<'_>, out: &Path, seconds: f64) {
+    let RunReport { plan, results, verdicts, quick, .. } = *run;
     say(format!("{} in {seconds:.1} s: {}", plan.experiment.id, out.display()));
     let few = plan.points.len() * plan.labels.len() <= LISTED;
     let mut floors = 0;
@@ -58,8 +58,8 @@ pub fn report(run: &Finished<'_>, out: &Path, seconds: f64) {
     }
 }
 
-impl Finished<'_> {
-    /// What is to be said of how a cell ended; nothing where it ended as runs usually do.
+impl RunReport<'_> {
+    /// The line about how a cell ended; `None` if it completed its rounds.
     fn outcome_line(&self, cell: usize) -> Option<String> {
         let (plan, results) = (self.plan, self.results);
         let as_expected = results.as_expected(plan, cell);
@@ -88,12 +88,12 @@ impl Finished<'_> {
                 Some(format!("OUT OF ROUNDS{word}: {}{more}", reached(missed)))
             }
             Outcome::Completed | Outcome::Converged if !as_expected => Some(match is_note {
-                true => "did not do with the quick settings what it is expected to".into(),
+                true => "did not end as expected with the quick settings".into(),
                 false => format!("did not end as `expect` says{word}"),
             }),
             Outcome::Completed | Outcome::Interrupted => None,
             Outcome::Converged => {
-                // A run ends where it reaches its target: what it has spent by then is the target's cost.
+                // A run ends when it reaches its target: its last ledger is the cost of the target.
                 let ends: Vec<&Recorded> = results.cells[cell].iter().filter_map(|seed| seed.rows.last()).collect();
                 let mean = |count| Estimate::of(&ends.iter().map(|row| row.count(paid(Some(count))) as f64).collect::<Vec<_>>()).mean;
                 let rounds = ends.iter().map(|row| row.round).max()?;
@@ -106,5 +106,5 @@ impl Finished<'_> {
 
 fn reached(missed: Missed) -> String {
     let Missed { metric, value, target, .. } = missed;
-    format!("the {metric} is {} at the end, and {} was asked for", number(value), number(target))
+    format!("the {metric} is {} at the end, the target is {}", number(value), number(target))
 }

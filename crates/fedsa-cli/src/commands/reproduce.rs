@@ -37,7 +37,7 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<u8, Failure> {
     several(&chosen, args)
 }
 
-/// Lists all experiments: id, time, title, and the data sets that are needed, with whether they are there.
+/// Lists all experiments: id, time, title, and the required data sets, with whether they are available.
 fn list() -> Result<u8, Failure> {
     let places = Places::from_env("");
     for bundled in ALL {
@@ -60,7 +60,7 @@ fn data(experiment: &Experiment) -> Vec<String> {
     all
 }
 
-/// Runs several experiments; those whose data is not there are skipped.
+/// Runs several experiments. Experiments whose data is missing are skipped.
 fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Failure> {
     let parent = args.out.clone().unwrap_or_else(|| PathBuf::from("out"));
     let (mut experiments, mut skipped) = (Vec::new(), Vec::new());
@@ -88,7 +88,7 @@ fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Failure> {
     let (mut not_as_expected, mut notes, count_of) = (Vec::new(), 0, experiments.len());
     for (bundled, experiment) in experiments {
         let out = parent.join(bundled.id);
-        // What an interruption left undone is begun.
+        // Experiments that an interruption left undone are started.
         let resume = args.common.resume && folder::holds(&out) != Holds::Nothing;
         match one(experiment, args, &out, &Common { resume, ..args.common.clone() }) {
             Ok(Ended { status: INTERRUPTED, .. }) => return Ok(INTERRUPTED),
@@ -98,7 +98,7 @@ fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Failure> {
                     not_as_expected.push((bundled.id, ended.status));
                 }
             }
-            // The others can be run nevertheless.
+            // The other experiments still run.
             Err(failure) => {
                 let status = status_of(&failure);
                 complain(failure.about(bundled.id));
@@ -111,10 +111,10 @@ fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Failure> {
     line.push(match (ids.is_empty(), notes) {
         (false, _) => format!("not as expected: {}", ids.join(", ")),
         (true, 0) => "all as expected".into(),
-        (true, _) => format!("as expected but for {}", count(notes, "note")),
+        (true, _) => format!("as expected, except for {}", count(notes, "note")),
     });
     if !skipped.is_empty() {
-        line.push(format!("{} skipped for want of data", skipped.len()));
+        line.push(format!("{} skipped because data is missing", skipped.len()));
     }
     say(line.join(", "));
     Ok(not_as_expected.iter().map(|(_, status)| *status).max().unwrap_or(DONE))
@@ -124,7 +124,7 @@ fn experiment(bundled: &Bundled, args: &ReproduceArgs) -> Result<Experiment, Fai
     super::parse(&file_name(bundled), bundled.text, &args.overrides, args.quick)
 }
 
-/// The first of an experiment's data sets that is not there, if one is not.
+/// The first missing data set of an experiment, if there is one.
 fn missing_data(experiment: &Experiment) -> Option<BadInput> {
     let places = Places::from_env("");
     data(experiment).iter().filter_map(|source| places.files(source, DATA).err()).next()
@@ -136,7 +136,7 @@ fn one(experiment: Experiment, args: &ReproduceArgs, out: &Path, common: &Common
     job.run(&Extra::none())
 }
 
-/// What messages call a bundled file.
+/// The name of a bundled file in messages.
 fn file_name(bundled: &Bundled) -> String {
     format!("experiments/{}.toml", bundled.id)
 }

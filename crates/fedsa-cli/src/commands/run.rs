@@ -1,4 +1,4 @@
-//! `fedsa run`: an experiment file to tables and pictures.
+//! `fedsa run`: from an experiment file to tables and pictures.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -17,12 +17,12 @@ use fedsa_experiment::execute::{Earlier, Interrupted, read_framed, write_framed}
 use fedsa_experiment::finished;
 use fedsa_experiment::folder::{self, Found, Holds, RunFolder};
 use fedsa_experiment::trace_lines::TraceLines;
-use fedsa_experiment::{Control, Executed, Plan, Predictor, Results, execute, output, picture, resolve};
+use fedsa_experiment::{Executed, Plan, Predictor, Results, RunControl, execute, output, picture, resolve};
 use toml::{Table, Value};
 
 use super::check::{refuse_memory, refuse_unstable};
 use super::progress::{Comparing, Watcher};
-use super::report::{Finished, report};
+use super::report::{RunReport, report};
 use super::signals::{self, Phase};
 use super::{count, load, say, say_json, warn};
 use crate::args::{Common, RunArgs};
@@ -31,7 +31,7 @@ use crate::error::{DONE, INTERRUPTED, NOT_AS_EXPECTED};
 /// Runs the command.
 ///
 /// # Errors
-/// On bad input, when nothing is written; and when the machine fails.
+/// On bad input (nothing is written), and when the machine fails.
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let (experiment, base) = load(&args.file, &args.overrides, args.quick)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&experiment.id));
@@ -44,57 +44,57 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
 pub struct Ended {
     /// The exit status.
     pub status: u8,
-    /// How many checks and statuses are not as expected, which with quick settings are notes.
+    /// With quick settings, the number of checks and statuses that are not as expected, which are then notes.
     pub notes: usize,
 }
 
-/// An experiment to be run into a folder.
+/// An experiment with its output folder and options.
 pub struct Task<'a> {
     /// The experiment.
     pub experiment: Experiment,
-    /// What its relative paths are relative to.
+    /// The base folder of its relative paths.
     pub base: &'a Path,
     /// The folder.
     pub out: &'a Path,
     /// The options.
     pub common: &'a Common,
-    /// Whether the settings are the quick ones: failed checks are then notes.
+    /// Whether quick settings are used: failed checks are then notes.
     pub quick: bool,
     /// Whether the summary is printed as JSON instead of a report.
     pub json: bool,
-    /// What is said of the plan before it runs.
+    /// The lines that are printed about the plan before it runs.
     pub started: &'a dyn Fn(&Plan),
 }
 
-/// Further files of a finished run.
+/// Additional output files of a finished run.
 pub struct Extra<'a> {
     /// Their names.
     pub names: &'a [&'a str],
-    /// Makes their contents, in the order of the names.
+    /// Computes their contents, in the order of the names.
     pub make: ExtraContents<'a>,
 }
 
-/// Makes the contents of further files.
+/// Computes the contents of additional files.
 pub type ExtraContents<'a> = &'a dyn Fn(&Plan, &Results) -> fedsa::error::Result<Vec<Vec<u8>>>;
 
 impl Extra<'_> {
-    /// No further files.
+    /// No additional files.
     pub fn none() -> Self {
         Self { names: &[], make: &|_, _| Ok(Vec::new()) }
     }
 }
 
-/// The settings that a run was begun with.
+/// The file with the settings of the run.
 const CONFIG: &str = "config.toml";
 
-/// Which of the program's own files hold `theta*` of the problems.
+/// The file with `theta*` of the problems.
 pub const ROOTS: &str = "roots.ckpt";
 
 impl Task<'_> {
-    /// Runs it, and writes `extra` files beside the usual ones.
+    /// Runs the experiment, and writes `extra` files in addition to the usual ones.
     ///
     /// # Errors
-    /// On bad input, when nothing is written; and when the machine fails.
+    /// On bad input (nothing is written), and when the machine fails.
     pub fn run(self, extra: &Extra<'_>) -> Result<Ended, Failure> {
         let began = Instant::now();
         let Task { experiment, base, out, common, quick, json, started } = self;
@@ -113,7 +113,7 @@ impl Task<'_> {
             if !common.quiet {
                 say(format!("{}: already done, in {}", experiment.id, out.display()));
             }
-            // It may have been killed when all was written.
+            // The earlier run may have been killed after all files were written.
             found.tidy();
             return Ok(ended_of_summary(out));
         }
@@ -166,7 +166,7 @@ impl Task<'_> {
             files.extend(output::files(&plan, &results, &summary, &picture, &config)?);
             Ok(files)
         };
-        // What has run is not to be lost because it cannot be shown.
+        // Results must not be lost because they cannot be printed.
         drop(comparing);
         let files = files().map_err(|e| could_not_finish(MachineFailure { what: e.to_string(), help: e.help }, out))?;
         log::info!("writing {}", out.display());
@@ -176,39 +176,39 @@ impl Task<'_> {
         if json {
             say_json(&summary);
         } else if !common.quiet {
-            report(&Finished { plan: &plan, results: &results, predictor: &predictor, verdicts: &verdicts, quick }, out, seconds);
+            report(&RunReport { plan: &plan, results: &results, predictor: &predictor, verdicts: &verdicts, quick }, out, seconds);
         }
         Ok(ended)
     }
 }
 
-/// Writes what a run begins with: its settings, and `theta*` of its problems.
+/// Writes the first files of a run: its settings, and `theta*` of its problems.
 fn begin(folder: &RunFolder, config: &str, plan: &Plan) -> Result<(), Failure> {
-    // Until it is written anew the summary is not that of the settings.
+    // An old summary does not belong to the new settings.
     folder.remove("summary.json");
     write_roots(folder, plan)?;
     folder.write(&[(CONFIG.to_string(), config.as_bytes().to_vec())])?;
     Ok(())
 }
 
-/// Runs everything, under the eyes of the watcher.
+/// Executes the plan and shows its progress.
 fn work<'p>(plan: &'p Plan, folder: &RunFolder, earlier: &Earlier, common: &Common) -> Result<(Executed, Watcher<'p>), Failure> {
     let lines = TraceLines::begin(folder, plan).map_err(|e| warn(format!("warning: {e}; the run goes on without this file"))).ok();
     let watcher = Watcher::new(plan, common.progress, common.quiet, lines);
     let every = Duration::from_secs_f64(common.checkpoint_every);
-    let control = Control { interrupted: signals::flag(), folder, every, earlier, observer: &watcher };
+    let control = RunControl { interrupted: signals::flag(), folder, every, earlier, observer: &watcher };
     let outcome = execute(plan, &control);
     watcher.finish();
     Ok((outcome?, watcher))
 }
 
-/// What is left of a run whose results could not be written.
+/// The failure of a run whose results could not be written, with what is left of it.
 fn could_not_finish(e: MachineFailure, out: &Path) -> Failure {
-    let help = format!("{}: all runs had ended; with --resume what checkpoints in {} hold is not run again", e.help, out.display());
+    let help = format!("{}: all runs had ended; --resume continues from the checkpoints in {}", e.help, out.display());
     MachineFailure { help, ..e }.into()
 }
 
-/// Says what an interrupted run leaves, and how to go on.
+/// Prints what an interrupted run leaves, and how to continue.
 fn interrupted(left: &Interrupted, out: &Path) {
     let Interrupted { ended, lost, kept, behind, waiting } = left;
     let mut parts = Vec::new();
@@ -230,8 +230,8 @@ fn interrupted(left: &Interrupted, out: &Path) {
     warn(format!("the same command with --resume continues from {}", out.display()));
 }
 
-/// How finished runs ended. Quick settings may be too small for a check to hold, or for an
-/// expected divergence to show, and options may leave a check unmeasured: that is noted then, and does not count.
+/// The exit status of finished runs. Quick settings may be too small for a check or an
+/// expected divergence, and options may leave a check unmeasured: such results are notes and do not affect the status.
 fn ended(plan: &Plan, results: &Results, verdicts: &[Verdict], quick: bool) -> Ended {
     let (mut notes, mut failures) = (0, 0);
     let mut count = |as_expected: bool, is_note: bool| match (as_expected, is_note) {
@@ -244,7 +244,7 @@ fn ended(plan: &Plan, results: &Results, verdicts: &[Verdict], quick: bool) -> E
     Ended { status: if failures == 0 { DONE } else { NOT_AS_EXPECTED }, notes }
 }
 
-/// The refusal of a folder that holds something.
+/// The error for a folder that is not empty.
 fn is_taken(out: &Path, holds: Holds, foreign: Option<&str>) -> BadInput {
     let (what, help) = match foreign {
         Some(name) => (
@@ -258,7 +258,7 @@ fn is_taken(out: &Path, holds: Holds, foreign: Option<&str>) -> BadInput {
     BadInput::new("--out", what, help)
 }
 
-/// Checks that what a folder holds is a run of this experiment, perhaps with fewer rounds or seeds.
+/// Checks that a folder contains a run of this experiment, possibly with fewer rounds or seeds.
 fn may_resume(found: &Found, out: &Path, config: &str) -> Result<(), BadInput> {
     let holds = found.holds;
     if !matches!(holds, Holds::Unfinished | Holds::Finished) {
@@ -267,7 +267,7 @@ fn may_resume(found: &Found, out: &Path, config: &str) -> Result<(), BadInput> {
     }
     let help = "the same file and options as for that run, which its config.toml shows; only more rounds and more seeds are allowed";
     if atomic::at(&out.join(CONFIG)).is_ok_and(|there| there.is_none()) {
-        // Killed before its first round.
+        // The run was killed before its first round.
         return Ok(());
     }
     let Some(ran) = found.own(CONFIG).and_then(|bytes| String::from_utf8(bytes).ok()) else {
@@ -284,7 +284,7 @@ fn may_resume(found: &Found, out: &Path, config: &str) -> Result<(), BadInput> {
     Err(BadInput::new("--resume", format!("{} holds {holds} of other settings{differs}", out.display()), help))
 }
 
-/// Whether two configurations differ only in that the second has more rounds or seeds.
+/// Whether the second configuration differs from the first only by more rounds or seeds.
 fn goes_on(before: &str, now: &str) -> bool {
     let parse = |text: &str| text.parse::<Table>().ok();
     let (Some(mut before), Some(mut now)) = (parse(before), parse(now)) else { return false };
@@ -305,7 +305,7 @@ fn goes_on(before: &str, now: &str) -> bool {
     before == now && rounds <= more_rounds && seeds.iter().all(|seed| more_seeds.contains(seed))
 }
 
-/// What a finished folder says of how its experiment ended.
+/// The exit status that follows from the summary of a finished run.
 fn ended_of_summary(out: &Path) -> Ended {
     let summary = regular::read(&out.join("summary.json"), u64::MAX - 1).ok();
     let summary: Option<serde_json::Value> = summary.and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -314,13 +314,13 @@ fn ended_of_summary(out: &Path) -> Ended {
     Ended { status, notes: field("notes").unwrap_or(0) as usize }
 }
 
-/// `theta*` of every problem: found anew on another machine it may differ in the last bits.
+/// `theta*` of every problem. Another machine could compute it with other last bits.
 fn write_roots(folder: &RunFolder, plan: &Plan) -> Result<(), MachineFailure> {
     let roots: HashMap<&str, &[f64]> = plan.fields.iter().filter_map(|f| Some((f.fingerprint.as_str(), f.field.root()?))).collect();
     write_framed(folder, ROOTS, &roots)
 }
 
-/// The roots that an earlier run left; none if it was killed before it did.
+/// The roots that an earlier run saved; none if it was killed before.
 fn read_roots(out: &Path) -> Result<HashMap<String, Vec<f64>>, BadInput> {
     let path = folder::own_path(out, ROOTS);
     if path.exists() { read_framed(&path) } else { Ok(HashMap::new()) }

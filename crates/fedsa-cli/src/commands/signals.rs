@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM, and SIGHUP of a terminal that goes away.
+//! Ctrl-C, SIGTERM, and SIGHUP of a terminal that is closed.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Once};
@@ -8,29 +8,29 @@ use crate::error::INTERRUPTED;
 
 /// Set by the first signal.
 static INTERRUPT: AtomicBool = AtomicBool::new(false);
-/// What a command is doing.
+/// The current phase of the command.
 static PHASE: AtomicU8 = AtomicU8::new(Phase::Before as u8);
 
-/// What a command is doing when it is interrupted.
+/// The phases of a command, which determine the effect of an interruption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
-    /// Nothing that leaves anything to go on from.
+    /// No runs are in progress; nothing can be resumed.
     Before,
-    /// Runs are under way, which can end with their last completed round kept.
+    /// Runs are in progress; they can end and save their last completed round.
     Working,
-    /// All runs have ended, and are saved; their results are being made.
+    /// All runs have ended and are saved; their results are being computed.
     Ending,
 }
 
-/// Says what the command does from here on.
+/// Sets the phase of the command.
 pub fn enter(phase: Phase) {
     PHASE.store(phase as u8, Ordering::SeqCst);
 }
 
-/// Watches for signals from here on. While runs are under way the first signal asks them to end, and a
-/// second one ends the process at once; at other times the first one does. Files are written
-/// atomically, so that no moment is a bad one.
+/// Installs the signal handlers. While runs are in progress, the first signal asks them to end, and a
+/// second one ends the process at once. In other phases the first signal ends the process at once. This is
+/// safe at any time, because files are written atomically.
 pub fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -40,17 +40,17 @@ pub fn watch() {
     });
 }
 
-/// Set by the first signal while runs are under way.
+/// Set by the first signal while runs are in progress.
 pub fn flag() -> &'static AtomicBool {
     &INTERRUPT
 }
 
-/// Lets writing to a file that is at the limit on file sizes fail with an error, as a full disk
-/// does, instead of killing the process.
+/// Makes a write beyond the limit on file sizes fail with an error, like a full disk,
+/// instead of killing the process.
 pub fn survive_file_limits() {
     #[cfg(unix)]
     {
-        // Only that there is a handler matters. Without one the process dies as it did before.
+        // Only the existence of a handler matters. Without one, the process is killed as before.
         let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     }
 }
@@ -60,7 +60,7 @@ fn install() -> std::io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     use signal_hook::iterator::Signals;
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    // `nohup` has it ignored, and so it stays.
+    // `nohup` ignores the signal, and it stays ignored.
     if !is_ignored(SIGHUP) {
         signals.add_signal(SIGHUP)?;
     }
@@ -68,7 +68,7 @@ fn install() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether the process was started with a signal ignored, as far as the system tells.
+/// Whether the process was started with a signal ignored; false if the system does not provide this.
 #[cfg(unix)]
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

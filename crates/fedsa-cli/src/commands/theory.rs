@@ -1,4 +1,4 @@
-//! `fedsa theory`: what theory says of an experiment, before it runs.
+//! `fedsa theory`: predictions for an experiment, without running it.
 
 use std::collections::HashMap;
 
@@ -103,8 +103,8 @@ fn problem(field: &dyn Field) -> Json {
     Json::Object(out)
 }
 
-/// A problem's own arrays, unless they are too large to make on the side: each agent has
-/// its own kernel there, though many may share one.
+/// A problem's own arrays, unless they are too large: each agent has
+/// its own copy of its kernel there, although many agents may share one.
 fn small_export(field: &dyn Field) -> Option<Arrays> {
     const MOST_NUMBERS: f64 = 1e8;
     let states = field.facts().stationary(0)?.len() as f64;
@@ -121,7 +121,7 @@ fn td_facts(field: &dyn Field) -> Option<(f64, f64)> {
     Some((gammas.into_iter().fold(0.0, f64::max), nu))
 }
 
-/// What is known of a method at a point.
+/// The predictions for a method at a point.
 fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize) -> Json {
     let field = plan.field(cell);
     let mut out = Map::new();
@@ -143,12 +143,12 @@ fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize) -> Json {
     Json::Object(out)
 }
 
-/// The largest stable step, unless the search for it, hundreds of rounds' maps, takes minutes.
+/// The largest stable step, unless its search, with maps of hundreds of rounds, takes minutes.
 fn largest_stable_step(plan: &Plan, cell: usize) -> Result<f64, BadInput> {
     const MOST_WORK: f64 = 1e7;
     let field = plan.field(cell);
     let kinds = field.systems().map_or(0, |systems| systems.kinds.len());
-    // Weights are added up for every map.
+    // Every map costs a sum over agents.
     if kinds as f64 * ((field.dim() as f64).powi(3) + 200.0) + 0.5 * field.agents() as f64 > MOST_WORK {
         let what = format!("not searched for: {} agents, {kinds} distinct, with d = {}", field.agents(), field.dim());
         return Err(BadInput::new("", what, "fewer distinct agents or features"));

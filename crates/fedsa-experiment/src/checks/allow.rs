@@ -1,18 +1,18 @@
-//! What checks allow beside what they expect: a relative tolerance, standard errors over seeds.
+//! The deviations that checks allow: a relative tolerance, and standard errors over seeds.
 
 use fedsa::error::{BadInput, Result};
 
-use super::facts::Facts;
+use super::facts::PlanFacts;
 use super::verdict::{Allowance, Asked, Measured};
 use crate::config::Check;
 use crate::results::Estimate;
 
-/// What a check allows beside what it expects.
+/// The deviation that a check allows from the expected value.
 pub fn allowance(check: &Check) -> Allowance {
     Allowance { relative: check.tolerance.unwrap_or(0.0), se: check.se.unwrap_or(3.0), larger: check.larger }
 }
 
-/// A mean that is asked to be near a number.
+/// The measurement of a mean over seeds that must be near a number.
 pub fn near(check: &Check, values: &[f64], expected: f64, place: String) -> Measured {
     let (Estimate { mean, se }, allowance) = (Estimate::of(values), allowance(check));
     let error = standard_error(values, se);
@@ -23,8 +23,8 @@ pub fn near(check: &Check, values: &[f64], expected: f64, place: String) -> Meas
     }
 }
 
-/// Several seeds, where standard errors are asked for, or are all that is allowed.
-pub fn seeds_for_allowance(facts: &Facts<'_>, check: &Check, cell: usize) -> Result<()> {
+/// Requires several seeds if the check uses standard errors.
+pub fn seeds_for_allowance(facts: &PlanFacts<'_>, check: &Check, cell: usize) -> Result<()> {
     match (check.se, check.tolerance) {
         (Some(se), _) if se > 0.0 => facts.several_seeds(cell, "se"),
         (None, None) => facts.several_seeds(cell, ""),
@@ -36,14 +36,14 @@ pub fn seeds_for_allowance(facts: &Facts<'_>, check: &Check, cell: usize) -> Res
 pub fn paired(above: &[f64], below: &[f64]) -> Result<Estimate> {
     let scale = Estimate::of(below).mean;
     if scale == 0.0 {
-        return Err(BadInput::new("", "the floor that is divided by is 0", ""));
+        return Err(BadInput::new("", "the floor in the denominator is 0", ""));
     }
     let mean = Estimate::of(above).mean / scale;
     let residuals: Vec<f64> = above.iter().zip(below).map(|(a, b)| (a - mean * b) / scale).collect();
     Ok(Estimate { mean, se: Estimate::of(&residuals).se })
 }
 
-/// When something is measured, in words.
+/// The round at which a check measures, in words.
 pub fn when(check: &Check) -> String {
     check.by.map_or_else(|| "at the last round".to_string(), |t| format!("by round {t}"))
 }

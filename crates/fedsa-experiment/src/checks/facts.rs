@@ -1,4 +1,4 @@
-//! What checks look at: the plan and its predictions before a run, the results after it.
+//! The inputs of checks: the plan and its predictions before a run, and the results after it.
 
 use std::collections::HashMap;
 
@@ -15,25 +15,26 @@ use crate::plan::Plan;
 use crate::predict::Predictor;
 use crate::results::Results;
 
-/// What is known of a plan before anything runs.
-pub struct Facts<'a> {
+/// A plan and its predictions, which are known before anything runs. Methods that return `Result` refuse checks that the
+/// plan cannot answer.
+pub struct PlanFacts<'a> {
     /// The plan.
     pub plan: &'a Plan,
-    /// What theory predicts of it.
+    /// Its predictions.
     pub predictor: &'a Predictor<'a>,
 }
 
-impl Facts<'_> {
-    /// Whether a check can be measured.
+impl PlanFacts<'_> {
+    /// Checks that a check can be measured at all its points.
     pub fn possible(&self, check: &Check) -> Result<()> {
         validate_points(&self.plan.experiment, check, false)?;
         let cells = self.cells(check, false)?;
         if cells.is_empty() {
             let what = match self.refusal(check) {
                 Some(reason) => format!("{} is refused at every point: {reason}", method_of(check)),
-                None => "no point has the eta H that the check is about".to_string(),
+                None => "no point has an eta H in the range of the check".to_string(),
             };
-            return Err(BadInput::new("", what, "a check about a point that is run"));
+            return Err(BadInput::new("", what, "a check of a point that is run"));
         }
         let shown = |e: BadInput, point: usize| BadInput { what: format!("{}{}", e.what, self.at(point)), ..e };
         for (point, cell) in &cells {
@@ -51,8 +52,8 @@ impl Facts<'_> {
         Ok(())
     }
 
-    /// The points that a check is about, with the method's cell; `by_theory` leaves out those
-    /// that predictions exclude.
+    /// The points of a check as (point, cell of the method). With `by_theory`, points are left out if predictions
+    /// exclude them (`bias_over_noise`).
     pub fn cells(&self, check: &Check, by_theory: bool) -> Result<Vec<(usize, usize)>> {
         let method = self.method(method_of(check));
         let mut out = Vec::new();
@@ -78,7 +79,7 @@ impl Facts<'_> {
         Ok(out)
     }
 
-    /// Why the method of a check is refused, if it is at all points.
+    /// The reason why the method of a check is refused, if it is refused at all points.
     pub fn refusal(&self, check: &Check) -> Option<String> {
         let method = self.method(method_of(check));
         let mut at = self.plan.points.iter().filter(|p| p.point.is_at(&check.at)).map(|p| &self.plan.cells[p.cells[method]].refused);
@@ -86,7 +87,7 @@ impl Facts<'_> {
         at.all(Option::is_some).then_some(first)
     }
 
-    /// Groups points that agree in all coordinates but one; each group in the file's order.
+    /// Groups points that agree in all coordinates except `along`; each group is in the file's order.
     pub fn groups(&self, check: &Check, cells: &[(usize, usize)]) -> Result<Vec<Vec<(usize, usize)>>> {
         let along = check.along.as_deref().expect("validated");
         /// The points and cells that have the same other coordinates.
@@ -109,12 +110,12 @@ impl Facts<'_> {
         }
     }
 
-    /// The place of the method of this label.
+    /// The index of the method with this label.
     pub fn method(&self, label: &str) -> usize {
         self.plan.labels.iter().position(|l| l == label).expect("validated")
     }
 
-    /// The cell that `over` names at a point.
+    /// The cell of the method `over` at a point.
     pub fn over(&self, check: &Check, point: usize) -> Result<usize> {
         let over = over_of(check);
         let cell = self.plan.points[point].cells[self.method(over)];
@@ -129,19 +130,19 @@ impl Facts<'_> {
         self.plan.points[point].point.label.clone()
     }
 
-    /// The name of points that differ along a coordinate only.
+    /// The name of a group of points that differ only in the coordinate `along`.
     pub fn place_of_group(&self, check: &Check, point: usize) -> String {
         let along = check.along.as_deref().unwrap_or_default();
         self.plan.points[point].point.label_without(along)
     }
 
-    /// A point's name in a sentence.
+    /// A point's name as ` (at NAME)`; empty where nothing is swept.
     pub fn at(&self, point: usize) -> String {
         let place = self.place(point);
         if place.is_empty() { place } else { format!(" (at {place})") }
     }
 
-    /// Whether a metric is known of a cell.
+    /// Checks that a cell has a metric.
     pub fn metric(&self, cell: usize, metric: &str) -> Result<()> {
         let planned = &self.plan.cells[cell];
         let has_controls = matches!(planned.method.settings.shape().drift, Drift::ControlVariate { .. });
@@ -151,27 +152,27 @@ impl Facts<'_> {
         let label = &planned.method.label;
         let (why, accepted) = match need {
             Need::Root | Need::RootOrCentre => ("theta* is not known".to_string(), "metric = \"residual\""),
-            Need::Gram => ("the problem is no reward process".to_string(), ANOTHER),
+            Need::Gram => ("the problem is not a reward process".to_string(), ANOTHER),
             Need::Controls => (format!("{label} has no control variates"), "another metric, or a method of the SCAFFLSA kinds"),
             Need::Means => ("the operators can only be sampled".to_string(), "another metric, such as error"),
         };
         Err(BadInput::new("metric", format!("{metric} is not known: {why}"), accepted))
     }
 
-    /// Whether a cell has floors of a metric.
+    /// Checks that a cell has floors of a metric.
     pub fn floor(&self, cell: usize, metric: &str) -> Result<()> {
         self.metric(cell, metric)?;
         let method = &self.plan.cells[cell].method;
         match method.expect {
             Some(ExpectedStatus::Diverges) => {
-                let what = format!("{} is expected to diverge, and has no floor then", method.label);
-                Err(BadInput::new("", what, "a check about points where it does not"))
+                let what = format!("{} is expected to diverge, so that it has no floor", method.label);
+                Err(BadInput::new("", what, "a check of points where it is not expected to diverge"))
             }
             _ => Ok(()),
         }
     }
 
-    /// Whether a cell has several seeds, which standard errors need.
+    /// Checks that a cell has at least two seeds, which standard errors need.
     pub fn several_seeds(&self, cell: usize, key: &str) -> Result<()> {
         if self.plan.cells[cell].run.seeds.count() >= 2 {
             return Ok(());
@@ -183,7 +184,7 @@ impl Facts<'_> {
         Err(BadInput::new(key, "standard errors need at least two seeds, and there is one", help))
     }
 
-    /// Whether a round is one of the run.
+    /// Checks that a round is within the run.
     pub fn round(&self, cell: usize, key: &str, round: Option<u64>) -> Result<()> {
         let last = self.plan.cells[cell].run.rounds;
         match round.filter(|t| *t > last) {
@@ -193,21 +194,21 @@ impl Facts<'_> {
     }
 }
 
-/// What checks look at.
+/// A plan with its results, which checks measure.
 pub struct Context<'a> {
     /// The plan and its predictions.
-    pub facts: Facts<'a>,
-    /// What was measured.
+    pub facts: PlanFacts<'a>,
+    /// The measured results.
     pub results: &'a Results,
 }
 
 impl Context<'_> {
-    /// The points that a check is about, with the method's cell.
+    /// The points of a check as (point, cell of the method).
     pub fn cells(&self, check: &Check) -> Result<Vec<(usize, usize)>> {
         self.facts.cells(check, true)
     }
 
-    /// The floors of a cell's seeds.
+    /// The floors of a cell, one per seed.
     pub fn floors(&self, cell: usize, metric: &str) -> Result<Vec<f64>> {
         let label = &self.facts.plan.cells[cell].method.label;
         if !self.results.is_ok(cell) {
@@ -216,7 +217,7 @@ impl Context<'_> {
         self.results.floors(cell, metric).ok_or_else(|| BadInput::new("", format!("{metric} is not known for {label}"), ""))
     }
 
-    /// A metric of every seed at the last recorded round that is not after `round`, or at the last.
+    /// A metric of every seed at the last recorded round up to `round`, or at the last round.
     pub fn by(&self, cell: usize, round: Option<u64>, metric: &str) -> Result<Vec<f64>> {
         let label = &self.facts.plan.cells[cell].method.label;
         let values: Option<Vec<f64>> = self.results.cells[cell].iter().map(|seed| seed.by(round, metric)).collect();

@@ -1,8 +1,8 @@
-//! `[[check]]`: what is measured against what is expected.
+//! `[[check]]`: comparisons of measured with expected quantities.
 //!
-//! A kind is a type in `kinds/`: its keys, what it needs of a run, how it is measured and what it
-//! states in words (`CheckKind`). [`validate`] looks at a check's keys, [`unmeasured`] at whether the
-//! plan can answer it at all, [`measure`] at the results.
+//! A kind of check is a type in `kinds/` that implements `CheckKind`: its keys, its conditions on a run, its measurement
+//! and its statement in words. [`validate`] checks the keys, [`unmeasured`] finds checks that the plan cannot answer,
+//! and [`measure`] measures the results.
 
 mod allow;
 mod facts;
@@ -17,11 +17,11 @@ use std::path::Path;
 use fedsa::error::{BadInput, Result};
 use fedsa::kernel::Isa;
 
-use facts::{Context, Facts};
+use facts::{Context, PlanFacts};
 use kinds::KINDS;
 pub use validate::validate;
 pub use verdict::Verdict;
-use verdict::{About, Measured};
+use verdict::{CheckSubject, Measured};
 
 use super::plan::Plan;
 use super::predict::Predictor;
@@ -36,7 +36,7 @@ trait CheckKind: Sync {
     fn name(&self) -> &'static str;
     /// Its keys.
     fn keys(&self) -> Keys;
-    /// What `metric` may name.
+    /// The names that `metric` accepts.
     fn metrics(&self, _: &Check) -> Vec<&'static str> {
         results::metrics()
     }
@@ -44,29 +44,29 @@ trait CheckKind: Sync {
     fn may_expect_quantities(&self) -> bool {
         false
     }
-    /// The keys that it would ignore beside `min` or `max`.
+    /// The keys that the check would ignore if `min` or `max` is given.
     fn ignored_beside_range(&self) -> &'static [&'static str] {
         &[]
     }
-    /// Refuses an expected number that no run can come to; says what would be accepted.
+    /// Refuses an expected number that no run can have. The error is the text of what would be accepted.
     fn accepts(&self, _expected: f64) -> Result<(), &'static str> {
         Ok(())
     }
-    /// Whether a cell, at a point, can answer a check.
-    fn possible(&self, facts: &Facts<'_>, check: &Check, point: usize, cell: usize) -> Result<()>;
-    /// What was measured, at each point or group of points that the check is about.
+    /// Checks that a cell at a point can answer a check.
+    fn possible(&self, facts: &PlanFacts<'_>, check: &Check, point: usize, cell: usize) -> Result<()>;
+    /// The measured values, one per point or group of points of the check.
     fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>>;
     /// The statement in words.
     fn text(&self, check: &Check) -> String;
 }
 
-/// The keys of a kind of check, beside those that every check may have.
+/// The keys of a kind of check, in addition to those that every check may have.
 struct Keys {
-    /// Those that it cannot do without.
+    /// Required keys.
     needs: &'static [&'static str],
-    /// Those of which it needs at least one, if there are any.
+    /// Keys of which at least one is required, if the list is not empty.
     needs_one: &'static [&'static str],
-    /// Further ones that mean something to it.
+    /// Optional keys.
     takes: &'static [&'static str],
 }
 
@@ -79,10 +79,10 @@ fn kind_of(check: &Check) -> &'static dyn CheckKind {
     *KINDS.iter().find(|kind| kind.name() == check.kind).expect("validated")
 }
 
-/// Refuses a figure of a metric that no run has.
+/// Refuses a figure of a metric that no cell has.
 fn figure_is_measured(plan: &Plan) -> Result<()> {
     let predictor = Predictor::new(plan);
-    let facts = Facts { plan, predictor: &predictor };
+    let facts = PlanFacts { plan, predictor: &predictor };
     let cells = || (0..plan.cells.len()).filter(|cell| plan.cells[*cell].refused.is_none());
     for metric in plan.experiment.figure.y.iter().flat_map(|y| y.list()) {
         let reasons: Option<Vec<BadInput>> = cells().map(|cell| facts.metric(cell, metric).err()).collect();
@@ -93,16 +93,16 @@ fn figure_is_measured(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// For each check of a plan, why it is not measured, if it is not: options of the command line leave
-/// it no seeds, rounds or points, or the check says that it may be so.
+/// For each check of a plan, the reason why it is not measured, if it is not: options of the command line leave
+/// it no seeds, rounds or points, or the check permits this with `unmeasured = "note"`.
 ///
 /// # Errors
-/// When a check can never be measured, at its line.
+/// When a check can never be measured; the failure shows its line.
 pub fn unmeasured(plan: &Plan, base: &Path) -> Result<Vec<Option<String>>, Failure> {
     figure_is_measured(plan).map_err(|e| plan.experiment.document.failure(e))?;
     let mut reasons = lacks(plan);
     let document = &plan.experiment.document;
-    // The file without options, looked at only where it matters.
+    // The file without options; it is planned only if a check cannot be measured.
     let mut plain: Option<Option<(Document, Vec<Option<BadInput>>)>> = None;
     for (i, check) in plan.experiment.checks.iter().enumerate() {
         let Some(reason) = reasons[i].clone() else { continue };
@@ -117,7 +117,7 @@ pub fn unmeasured(plan: &Plan, base: &Path) -> Result<Vec<Option<String>>, Failu
         let as_written = plain.get_or_insert_with(|| {
             let document = Document::parse(&document.name, &document.text).ok()?;
             let experiment = Experiment::read(document.clone()).ok()?;
-            // A file that comes to nothing without options leaves nothing to compare with.
+            // A file that cannot be planned without options allows no comparison.
             let plan = Plan::new(experiment, base, Isa::best(), &HashMap::new()).ok()?;
             Some((document, lacks(&plan)))
         });
@@ -130,16 +130,16 @@ pub fn unmeasured(plan: &Plan, base: &Path) -> Result<Vec<Option<String>>, Failu
     Ok(reasons.iter_mut().map(|reason| reason.take().map(|e| e.what)).collect())
 }
 
-/// For each check of a plan, why it cannot be measured, if it cannot.
+/// For each check of a plan, the reason why it cannot be measured, if it cannot.
 fn lacks(plan: &Plan) -> Vec<Option<BadInput>> {
     let predictor = Predictor::new(plan);
-    let facts = Facts { plan, predictor: &predictor };
+    let facts = PlanFacts { plan, predictor: &predictor };
     plan.experiment.checks.iter().map(|check| facts.possible(check).err()).collect()
 }
 
-/// Measures all checks but those that are `unmeasured`.
+/// Measures all checks, except those with a reason in `unmeasured`.
 pub fn measure(plan: &Plan, results: &Results, predictor: &Predictor<'_>, unmeasured: &[Option<String>]) -> Vec<Verdict> {
-    let context = Context { facts: Facts { plan, predictor }, results };
+    let context = Context { facts: PlanFacts { plan, predictor }, results };
     let checks = plan.experiment.checks.iter().zip(unmeasured);
     checks
         .map(|(check, why)| match why {
@@ -149,13 +149,13 @@ pub fn measure(plan: &Plan, results: &Results, predictor: &Predictor<'_>, unmeas
         .collect()
 }
 
-/// What a check is called, and what it states.
+/// A check's name, kind, method and statement.
 pub fn name(check: &Check) -> String {
     check.name.clone().unwrap_or_else(|| statement(check))
 }
 
-fn about(check: &Check) -> About {
-    About {
+fn about(check: &Check) -> CheckSubject {
+    CheckSubject {
         name: check.name.clone(),
         kind: check.kind.clone(),
         method: method_of(check).to_string(),
@@ -164,7 +164,7 @@ fn about(check: &Check) -> About {
     }
 }
 
-/// What a check states, in words.
+/// A check's statement in words.
 pub fn statement(check: &Check) -> String {
     let at: Vec<String> = check.at.iter().map(|(name, value)| format!("{name} = {value}")).collect();
     let at = if at.is_empty() { String::new() } else { format!(" (at {})", at.join(", ")) };
@@ -183,18 +183,18 @@ fn over_of(check: &Check) -> &str {
     check.over.as_deref().expect("validated")
 }
 
-/// The number that is expected; none where it is the name of a quantity, or absent.
+/// The expected number; `None` if `expected` is the name of a quantity or absent.
 fn number_of(check: &Check) -> f64 {
     let value = check.expected.as_ref();
     value.and_then(|v| v.as_float().or(v.as_integer().map(|i| i as f64))).unwrap_or(f64::NAN)
 }
 
-/// The range that is asked for, in words.
+/// The range of `min` and `max` in words.
 fn range_of(check: &Check) -> String {
     verdict::range(check.min.unwrap_or(f64::NEG_INFINITY), check.max.unwrap_or(f64::INFINITY))
 }
 
-/// Accepts what metrics can be.
+/// Accepts values that a metric can have.
 fn not_negative(expected: f64) -> Result<(), &'static str> {
     if expected >= 0.0 { Ok(()) } else { Err("at least 0, as metrics are") }
 }

@@ -1,4 +1,4 @@
-//! Whether a check's keys are those of its kind, and its numbers such as can be met.
+//! Validation of a check's keys and numbers.
 
 use fedsa::error::{BadInput, Result, quoted, require};
 use fedsa::record;
@@ -16,15 +16,15 @@ const COMMON: &[&str] = &["kind", "name", "method", "at", "min_eta_h", "max_eta_
 /// Checks the keys of the checks of a file.
 ///
 /// # Errors
-/// When a check has an unknown kind, metric or method, lacks a key, or has one that means nothing
-/// to it or is out of range; unless options of the command line change the file, also when it is
-/// about points that there are not.
+/// When a check has an unknown kind, metric or method, lacks a key, or has a key of another kind or
+/// out of range; unless options of the command line change the file, also when it names
+/// points that do not exist.
 pub fn validate(experiment: &Experiment, labels: &[String]) -> Result<()> {
     for (i, check) in experiment.checks.iter().enumerate() {
         let valid = validate_one(labels, check).and_then(|()| {
             match experiment.document.origins.is_empty() && check.unmeasured == Unmeasured::Error {
                 true => validate_points(experiment, check, true),
-                // What is swept may have been changed: whether there are such points is for `unmeasured` to say.
+                // Options may have changed the sweeps; `unmeasured` then checks whether such points exist.
                 false => Ok(()),
             }
         });
@@ -33,7 +33,7 @@ pub fn validate(experiment: &Experiment, labels: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The keys that a check has.
+/// The keys that are given in a check.
 fn given(check: &Check) -> Vec<&'static str> {
     let all = [
         ("method", check.method.is_some()),
@@ -54,7 +54,7 @@ fn given(check: &Check) -> Vec<&'static str> {
     all.into_iter().filter(|(_, given)| *given).map(|(key, _)| key).collect()
 }
 
-/// Refuses a name that is not one of those known.
+/// Refuses a name that is not in `names`.
 fn known(key: &str, name: &str, names: &[&str]) -> Result<()> {
     if names.contains(&name) {
         return Ok(());
@@ -79,11 +79,7 @@ fn validate_one(labels: &[String], check: &Check) -> Result<()> {
     let means = |key: &str| [COMMON, needs, needs_one, takes].iter().any(|keys| keys.contains(&key));
     if let Some(key) = given.iter().find(|key| !means(key)) {
         let keys: Vec<&str> = [COMMON, needs, needs_one, takes].concat();
-        return Err(BadInput::new(
-            *key,
-            format!("this means nothing to a check of kind {}", name),
-            format!("the keys {}", keys.join(", ")),
-        ));
+        return Err(BadInput::new(*key, format!("this is not a key of a check of kind {}", name), format!("the keys {}", keys.join(", "))));
     }
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     for (key, label) in [("method", &check.method), ("over", &check.over)] {
@@ -92,7 +88,7 @@ fn validate_one(labels: &[String], check: &Check) -> Result<()> {
     let metrics = kind.metrics(check);
     check.metric.as_ref().map_or(Ok(()), |metric| {
         known("metric", metric, &metrics).map_err(|e| match record::metric(metric).is_some() {
-            true => BadInput { what: format!("theory says nothing of `{}`", quoted(metric)), ..e },
+            true => BadInput { what: format!("theory does not predict `{}`", quoted(metric)), ..e },
             false => e,
         })
     })?;
@@ -115,7 +111,7 @@ fn validate_one(labels: &[String], check: &Check) -> Result<()> {
     validate_together(check)
 }
 
-/// Checks that numbers are numbers, and of a size that can be met.
+/// Checks that numbers are finite, and that runs can meet them.
 fn validate_numbers(check: &Check) -> Result<()> {
     let bounds = [("min", check.min), ("max", check.max), ("min_eta_h", check.min_eta_h), ("max_eta_h", check.max_eta_h)];
     for (key, x) in bounds {
@@ -124,7 +120,7 @@ fn validate_numbers(check: &Check) -> Result<()> {
     for (key, x) in [("tolerance", check.tolerance), ("se", check.se), ("bias_over_noise", check.bias_over_noise)] {
         require(x.is_none_or(|x| x >= 0.0 && x.is_finite()), key, x.unwrap_or(0.0), "a finite number of at least 0")?;
     }
-    // Metrics are not negative, nor are their ratios.
+    // Metrics and their ratios are never negative.
     require(check.max.is_none_or(|max| max >= 0.0), "max", check.max.unwrap_or(0.0), "at least 0, as metrics and their ratios are")?;
     for (low, high, key) in [(check.min, check.max, "max"), (check.min_eta_h, check.max_eta_h, "max_eta_h")] {
         if let (Some(low), Some(high)) = (low, high) {
@@ -137,7 +133,7 @@ fn validate_numbers(check: &Check) -> Result<()> {
     Ok(())
 }
 
-/// Refuses keys that would be ignored beside others, and statements that no run can meet.
+/// Refuses keys that another key would make ineffective, and statements that no run can meet.
 fn validate_together(check: &Check) -> Result<()> {
     let kind = kind_of(check);
     let given = given(check);
@@ -148,7 +144,7 @@ fn validate_together(check: &Check) -> Result<()> {
         return Err(BadInput::new(*key, what, format!("{key}, or {bound}")));
     }
     if check.larger && (check.tolerance.is_none() || check.se == Some(0.0)) {
-        let what = "there is no larger one of a tolerance and standard errors where only one of them is allowed";
+        let what = "only one of a tolerance and standard errors is given, so that there is no larger one";
         return Err(BadInput::new("larger", what, "a tolerance and a number of standard errors beside it"));
     }
     if let (Some(method), Some(over)) = (&check.method, &check.over) {
@@ -156,13 +152,13 @@ fn validate_together(check: &Check) -> Result<()> {
     }
     let expected = number_of(check);
     match kind.accepts(expected) {
-        // No number where it is the name of a quantity, or absent.
+        // `None` if `expected` is the name of a quantity or absent.
         Err(accepted) if !expected.is_nan() => require(false, "expected", expected, accepted),
         _ => Ok(()),
     }
 }
 
-/// Checks that there are points that a check is about; with `all`, that each value it names is one of theirs.
+/// Checks that a check has at least one point; with `all`, that every value it names belongs to a point.
 pub fn validate_points(experiment: &Experiment, check: &Check, all: bool) -> Result<()> {
     let mut swept: Vec<&str> = Vec::new();
     for (name, _) in experiment.points.iter().flat_map(|p| &p.coordinates) {

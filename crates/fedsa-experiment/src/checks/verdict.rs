@@ -1,51 +1,51 @@
-//! What a check comes to: numbers, whether it holds, and the line that says so.
+//! The outcome of a check: numbers, whether it holds, and its line in the report.
 
 use fedsa::error::{BadInput, Result};
 use serde::Serialize;
 
 use crate::numbers::{number, percent, precise, rough};
 
-/// The outcome of a check. At several points the numbers are those of the point that
-/// fails most clearly, else of the one that comes nearest to failing.
+/// The outcome of a check. With several points, the numbers are those of the point that
+/// fails most clearly, or else of the point that is nearest to failing.
 #[derive(Debug, Clone, Serialize)]
 pub struct Verdict {
-    /// Its name; the statement where the file gives none.
+    /// The check's name; the statement by default.
     pub name: String,
     /// Its kind.
     pub kind: String,
-    /// The method that it is about.
+    /// The label of the method.
     pub method: String,
-    /// What it states, in words.
+    /// The check's statement in words.
     pub statement: String,
-    /// What was measured; none when it could not be, or is not finite.
+    /// The measured value; `None` if it could not be measured or is not finite.
     pub measured: Option<f64>,
-    /// What was expected, where that is a number and not a range.
+    /// The expected value, if it is a number and not a range.
     pub expected: Option<f64>,
-    /// The least value that is asked for.
+    /// The lower end of the accepted range.
     pub min: Option<f64>,
-    /// The greatest value that is asked for.
+    /// The upper end of the accepted range.
     pub max: Option<f64>,
-    /// The absolute deviation that is allowed from `expected`, or beyond `min` and `max`.
+    /// The allowed absolute deviation from `expected`, or beyond `min` and `max`.
     pub tolerance: Option<f64>,
-    /// The standard error of what was measured; none with one seed, or where none is defined.
+    /// The standard error of the measured value; `None` with one seed, or where it is not defined.
     pub standard_error: Option<f64>,
     /// Whether it held; false when it could not be measured.
     pub pass: bool,
-    /// Why it is expected to fail.
+    /// The reason why the check is expected to fail, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_to_fail: Option<String>,
     /// Whether `pass` is as expected. A check that could not be measured is not as expected,
-    /// unless that is owed to options of the command line, or the check says that it may be so.
+    /// unless options of the command line are the cause, or the check has `unmeasured = "note"`.
     pub as_expected: bool,
-    /// Whether almost anything would pass, at one of its points or more: see `Asked::is_weak`.
+    /// Whether the check is weak at one or more points: see `Asked::is_weak`.
     pub weak: bool,
-    /// At how many points it was measured.
+    /// The number of points at which it was measured.
     pub points: usize,
-    /// At how many of them it fails.
+    /// The number of points at which it fails.
     pub failing: usize,
-    /// At how many of them almost anything would pass.
+    /// The number of points at which it is weak.
     pub weak_points: usize,
-    /// The point that the numbers are of; empty where nothing is swept.
+    /// The point of the numbers; empty where nothing is swept.
     pub point: String,
     /// Why it could not be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,40 +53,40 @@ pub struct Verdict {
     /// Whether it need not be measured.
     #[serde(skip)]
     pub excused: bool,
-    /// How the tolerance is made up, in words.
+    /// The composition of the tolerance in words.
     #[serde(skip)]
     allowance: String,
-    /// What was asked for, in words.
+    /// The measured and the accepted values in words.
     #[serde(skip)]
     asked: String,
 }
 
-/// What a check asks of a number.
+/// The accepted values of a measured number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Asked {
-    /// To differ from `expected` by at most `tolerance`.
+    /// Values that differ from `expected` by at most `tolerance`.
     Near { expected: f64, tolerance: f64 },
-    /// To lie from `min` to `max`, either of which may be infinite, widened by `slack`.
+    /// Values from `min` to `max`, either of which may be infinite, widened by `slack`.
     Within { min: f64, max: f64, slack: f64 },
 }
 
 impl Asked {
-    /// Near a number.
+    /// Values near a number.
     pub fn near(expected: f64, tolerance: f64) -> Self {
         Asked::Near { expected, tolerance }
     }
 
-    /// In a range without slack.
+    /// Values in a range, without slack.
     pub fn within(min: Option<f64>, max: Option<f64>) -> Self {
         Asked::Within { min: min.unwrap_or(f64::NEG_INFINITY), max: max.unwrap_or(f64::INFINITY), slack: 0.0 }
     }
 
-    /// How far a number is from where it would fail, negative where it fails, in units of what is asked for.
+    /// The distance of a number from failing, relative to the size of the bound or expected value; negative if it fails.
     fn margin(self, x: f64) -> f64 {
         let margin = match self {
             Asked::Near { expected, tolerance } => (tolerance - (x - expected).abs()) / scale(expected),
             Asked::Within { min, max, slack } => {
-                // Without a bound there is nothing to come near to.
+                // An infinite bound is never approached.
                 let below = if min == f64::NEG_INFINITY { f64::INFINITY } else { (x - (min - slack)) / scale(min) };
                 let above = if max == f64::INFINITY { f64::INFINITY } else { (max + slack - x) / scale(max) };
                 below.min(above)
@@ -95,7 +95,7 @@ impl Asked {
         if x.is_nan() || margin.is_nan() { f64::NEG_INFINITY } else { margin }
     }
 
-    /// Whether a number is as asked for.
+    /// Whether a number is accepted.
     pub fn holds(self, x: f64) -> bool {
         match self {
             Asked::Near { expected, tolerance } => (x - expected).abs() <= tolerance,
@@ -103,9 +103,9 @@ impl Asked {
         }
     }
 
-    /// Whether almost anything is: what is allowed beside `expected`, `min` or `max` is half of it
-    /// or more, or a quantity that cannot be negative need only be at least 0 or less.
-    /// Nothing is said of an expected 0, which sets no scale.
+    /// Whether almost any number is accepted: the allowed deviation is at least half of `expected`, `min` or `max`,
+    /// or the only bound is a minimum of at most 0 for a quantity that is never negative.
+    /// An expected 0 is never weak, because it sets no scale.
     pub fn is_weak(self) -> bool {
         match self {
             Asked::Near { expected, tolerance } => expected != 0.0 && tolerance >= 0.5 * expected.abs(),
@@ -126,7 +126,7 @@ impl Asked {
         }
     }
 
-    /// A measured number with the digits that tell on which side of a bound it lies.
+    /// A measured number with enough digits to show on which side of a bound it lies.
     fn shown(self, x: f64) -> String {
         precise(
             x,
@@ -137,7 +137,7 @@ impl Asked {
         )
     }
 
-    /// The deviation that is allowed.
+    /// The allowed deviation.
     fn tolerance(self) -> f64 {
         match self {
             Asked::Near { tolerance, .. } => tolerance,
@@ -146,7 +146,7 @@ impl Asked {
     }
 }
 
-/// What deviations from a number are compared with.
+/// The scale of deviations from a number.
 fn scale(x: f64) -> f64 {
     if x.is_finite() && x != 0.0 { x.abs() } else { 1.0 }
 }
@@ -162,27 +162,27 @@ pub(super) fn range(min: f64, max: f64) -> String {
     }
 }
 
-/// What one check comes to at one of its points.
+/// The measurement of a check at one point.
 #[derive(Debug, Clone)]
 pub(super) struct Measured {
     /// The number.
     pub value: f64,
-    /// What is asked of it.
+    /// The accepted values.
     pub asked: Asked,
-    /// Its standard error, where it has one.
+    /// The standard error of the number, if it is known.
     pub standard_error: Option<f64>,
-    /// How the tolerance is made up, in words.
+    /// The composition of the tolerance in words.
     pub allowance: String,
-    /// Why it fails though the number is as asked for.
+    /// A reason why the check fails although the number is accepted.
     pub besides: Option<String>,
-    /// Whether almost anything would pass.
+    /// Whether the check is weak at this point.
     pub weak: bool,
     /// The point.
     pub place: String,
 }
 
 impl Measured {
-    /// A number that is asked for something.
+    /// A measured number with its accepted values.
     pub fn new(value: f64, asked: Asked, place: String) -> Self {
         Self { value, asked, standard_error: None, allowance: String::new(), besides: None, weak: asked.is_weak(), place }
     }
@@ -196,14 +196,14 @@ impl Measured {
     }
 }
 
-/// How an allowed deviation is made up.
+/// The composition of an allowed deviation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Allowance {
-    /// The share of what is expected.
+    /// The relative tolerance.
     pub relative: f64,
-    /// How many standard errors.
+    /// The number of standard errors.
     pub se: f64,
-    /// Whether the larger of both is allowed, not their sum.
+    /// Whether the larger of both is allowed instead of their sum.
     pub larger: bool,
 }
 
@@ -223,8 +223,8 @@ impl Allowance {
     }
 }
 
-/// What a verdict is about.
-pub(super) struct About {
+/// A check's identification and statement, without its outcome.
+pub(super) struct CheckSubject {
     pub name: Option<String>,
     pub kind: String,
     pub method: String,
@@ -233,8 +233,8 @@ pub(super) struct About {
 }
 
 impl Verdict {
-    /// What measuring at all points of a check came to.
-    pub(super) fn of(about: About, measured: Result<Vec<Measured>>) -> Self {
+    /// The outcome of a check, from its measurements at all points.
+    pub(super) fn of(about: CheckSubject, measured: Result<Vec<Measured>>) -> Self {
         let measured = measured.and_then(|all| match all.is_empty() {
             true => Err(BadInput::new("", "there is no point that the check is about", "")),
             false => Ok(all),
@@ -270,12 +270,12 @@ impl Verdict {
         verdict
     }
 
-    /// A check that is not measured, which does not count.
-    pub(super) fn excused(about: About, why: String) -> Self {
+    /// The outcome of a check that is not measured and does not affect the exit status.
+    pub(super) fn excused(about: CheckSubject, why: String) -> Self {
         Self { why: Some(why), as_expected: true, excused: true, ..Self::empty(about) }
     }
 
-    fn empty(about: About) -> Self {
+    fn empty(about: CheckSubject) -> Self {
         Self {
             name: about.name.unwrap_or_else(|| about.statement.clone()),
             kind: about.kind,
@@ -325,7 +325,7 @@ impl Verdict {
             (false, false, false) => "FAILED",
         };
         let weak = match (self.weak_points, self.points) {
-            // What fails does not hold for anything.
+            // A failed check is not weak.
             (0, _) => String::new(),
             _ if !self.pass => String::new(),
             (k, n) if k == n => "this would hold for almost anything".to_string(),
@@ -342,7 +342,7 @@ impl Verdict {
         format!("{word}: {}: {}{aside}{place}", self.name, self.asked)
     }
 
-    /// What stands under a picture: of checks that fail, hold unexpectedly or are not measured.
+    /// The note under a picture, for checks that fail, hold unexpectedly or are not measured.
     pub fn note(&self, quick: bool) -> Option<String> {
         let name = &self.name;
         if let Some(why) = &self.why {
@@ -370,9 +370,9 @@ fn finite(x: f64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn about(expected_to_fail: Option<&str>) -> About {
+    fn about(expected_to_fail: Option<&str>) -> CheckSubject {
         let (name, kind, method) = (Some("SCAFFLSA stops at its noise".to_string()), "floor".to_string(), "SCAFFLSA".to_string());
-        About { name, kind, method, statement: "the floor".into(), expected_to_fail: expected_to_fail.map(str::to_string) }
+        CheckSubject { name, kind, method, statement: "the floor".into(), expected_to_fail: expected_to_fail.map(str::to_string) }
     }
 
     fn floor(value: f64, expected: f64, error: f64, place: &str) -> Measured {

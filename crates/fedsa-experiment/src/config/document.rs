@@ -19,22 +19,22 @@ pub struct Document {
     pub text: String,
     /// The text as a tree, with overrides applied.
     pub table: Table,
-    /// What overrides set, in the order in which they were applied.
+    /// The keys that overrides set, in the order in which the overrides were applied.
     pub origins: Vec<Origin>,
 }
 
-/// Where the value of a key comes from, when not from where the key stands in the file.
+/// The source of a value that an option or another place of the file has set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Origin {
     /// The key, with indices for labels: `method[0].step_size`.
     pub key: String,
-    /// What set it.
-    pub from: From,
+    /// The source of the value.
+    pub from: SetBy,
 }
 
-/// What can set a key.
+/// The source of a key's value.
 #[derive(Debug, Clone, PartialEq)]
-pub enum From {
+pub enum SetBy {
     /// An option of the command line, as typed: `--rounds 10`.
     Flag(String),
     /// Another place of the file: `quick."run.rounds"`, `sweep[0].values[1]`.
@@ -42,7 +42,7 @@ pub enum From {
 }
 
 impl Origin {
-    /// Whether what it set decides the value of `key`, a key inside it, or all of a table around it.
+    /// Whether `key` is the key that was set, or a key inside it.
     pub fn decides(&self, key: &str) -> bool {
         key.strip_prefix(self.key.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
     }
@@ -69,13 +69,13 @@ impl Document {
         Ok(Self { name: name.to_string(), text: text.to_string(), table, origins: Vec::new() })
     }
 
-    /// An experiment that options of the command line come to, rather than a file.
+    /// An experiment that was made from options of the command line, without a file.
     pub fn from_flags(mut table: Table, origins: Vec<Origin>) -> Self {
         super::presets::expand(&mut table);
         Self { name: String::new(), text: String::new(), table, origins }
     }
 
-    /// Applies `key=value` as `--set` gives it; the value is TOML, or else a string.
+    /// Applies `key=value` of `--set`. A value that is not TOML is taken as a string.
     ///
     /// # Errors
     /// When there is no `=`, or the key names no table of the file.
@@ -83,7 +83,7 @@ impl Document {
         self.set_flag(assignment, format!("--set {}", quoted(assignment)))
     }
 
-    /// As [`Document::set_text`], for an option `flag` that stands for the assignment.
+    /// As [`Document::set_text`]; messages name the option `flag` instead of `--set`.
     ///
     /// # Errors
     /// As [`Document::set_text`].
@@ -99,14 +99,14 @@ impl Document {
         let value = value_of(value).map_err(|e| BadInput { key: "--set".into(), ..e })?;
         let help = |help: String| if help.is_empty() { FORM.to_string() } else { help };
         let set = set(&mut self.table, key, &value).map_err(|e| BadInput::new("--set", e.to_string(), help(e.help)))?;
-        self.origins.extend(set.into_iter().map(|key| Origin { key, from: From::Flag(flag.clone()) }));
+        self.origins.extend(set.into_iter().map(|key| Origin { key, from: SetBy::Flag(flag.clone()) }));
         Ok(())
     }
 
-    /// Adds a `[[sweep]]` that `key=v1,v2` gives; each value is TOML, or else a string.
+    /// Adds the `[[sweep]]` of `key=v1,v2`. A value that is not TOML is taken as a string.
     ///
     /// # Errors
-    /// When there is no `=` or no value, or `sweep` is no list of the file.
+    /// When there is no `=` or no value, or the file's `sweep` is not a list.
     pub fn add_sweep(&mut self, assignment: &str) -> Result<(), Failure> {
         const FORM: &str = "--sweep KEY=V1,V2 with a dotted key, such as method.FedLSA.step_size=0.01,0.1";
         let bad = |what: String| Failure::from(BadInput::new("--sweep", what, FORM));
@@ -123,11 +123,11 @@ impl Document {
         let Value::Array(sweeps) = sweeps else { return Err(bad(format!("the file's sweep is {}, not a list", super::short(sweeps)))) };
         sweeps.push(sweep);
         let key = format!("sweep[{}]", sweeps.len() - 1);
-        self.origins.push(Origin { key, from: From::Flag(format!("--sweep {}", quoted(assignment))) });
+        self.origins.push(Origin { key, from: SetBy::Flag(format!("--sweep {}", quoted(assignment))) });
         Ok(())
     }
 
-    /// The `[quick]` table applied: each of its entries is a dotted key and a value.
+    /// Applies the `[quick]` table; each of its entries is a dotted key and a value.
     ///
     /// # Errors
     /// When a key names no table of the file.
@@ -155,16 +155,16 @@ impl Document {
         let mut seen: Vec<(String, String)> = Vec::new();
         for Assignment { key, value, place } in all {
             if segments(&key).first() == Some(&Segment::Name("quick".into())) {
-                let what = format!("`{}` is a quick setting of quick settings", quoted(&place));
+                let what = format!("`{}` sets a key of [quick] itself", quoted(&place));
                 return Err(self.failure(BadInput::new(place, what, "keys of the other tables")));
             }
             let set = set(&mut self.table, &key, &value).map_err(|e| self.failure(BadInput { key: place.clone(), ..e }))?;
             if let Some((_, other)) = seen.iter().find(|(key, _)| set.contains(key)) {
-                let what = format!("`{}` sets what `{}` sets too", quoted(&place), quoted(other));
+                let what = format!("`{}` and `{}` set the same key", quoted(&place), quoted(other));
                 return Err(self.failure(BadInput::new(place, what, "each key once")));
             }
             seen.extend(set.iter().map(|key| (key.clone(), place.clone())));
-            self.origins.extend(set.into_iter().map(|key| Origin { key, from: From::Place(place.clone()) }));
+            self.origins.extend(set.into_iter().map(|key| Origin { key, from: SetBy::Place(place.clone()) }));
         }
         Ok(())
     }
@@ -178,21 +178,21 @@ impl Document {
     pub fn failure_at(&self, e: BadInput, origins: &[Origin]) -> Failure {
         let mut place = e.key.clone();
         let mut origin = self.origins.iter().chain(origins).rfind(|origin| origin.decides(&place));
-        // What stands at a place may have been set by an option or by a quick setting in turn.
+        // The value at a place may in turn come from an option or a quick setting.
         for _ in 0..4 {
             let Some(Origin { key, from }) = origin else { break };
             match from {
-                From::Flag(flag) => return Failure::from(BadInput::new("", format!("{e} (set by {flag})"), e.help)),
+                SetBy::Flag(flag) => return Failure::from(BadInput::new("", format!("{e} (set by {flag})"), e.help)),
                 // The rest of the key lies inside the value that was set.
-                From::Place(from) => place = format!("{from}{}", &place[key.len()..]),
+                SetBy::Place(from) => place = format!("{from}{}", &place[key.len()..]),
             }
             origin = self.origins.iter().rfind(|origin| origin.decides(&place));
         }
         Failure::in_text(&self.name, &self.text, self.span(&place), e.to_string(), &e.help)
     }
 
-    /// Where a dotted key such as `method[1].step_size` stands: the key itself, or
-    /// the nearest table around it.
+    /// The position of a dotted key such as `method[1].step_size`: of the key itself, or of
+    /// the nearest table that contains it.
     fn span(&self, key: &str) -> Option<Range<usize>> {
         let document = toml_edit::Document::parse(self.text.as_str()).ok()?;
         let mut node = Node::Table(document.as_table());
@@ -206,7 +206,7 @@ impl Document {
     }
 }
 
-/// A place in the tree of a text.
+/// A node of the parsed text.
 enum Node<'a> {
     Table(&'a dyn TableLike),
     Tables(&'a ArrayOfTables),
@@ -232,7 +232,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// What a segment of a key leads to, and where that stands.
+    /// The child that a segment of a key leads to, and its position in the text.
     fn enter(&self, segment: &Segment) -> Option<(Option<Range<usize>>, Node<'a>)> {
         match (self, segment) {
             (Node::Table(table), Segment::Name(name)) => {
@@ -246,7 +246,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// A value as TOML, or else the text itself.
+/// A text parsed as a TOML value; a text that is not TOML becomes a string.
 ///
 /// # Errors
 /// When lists and tables are nested too deep.
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn an_origin_decides_what_lies_inside_it() {
-        let origin = |key: &str| Origin { key: key.into(), from: From::Flag(String::new()) };
+        let origin = |key: &str| Origin { key: key.into(), from: SetBy::Flag(String::new()) };
         assert!(origin("run").decides("run.rounds") && origin("method[1].x").decides("method[1].x[3]"));
         assert!(!origin("run.round").decides("run.rounds") && !origin("method[1].x").decides("method[0].x"));
     }

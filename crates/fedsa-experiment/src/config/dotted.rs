@@ -1,4 +1,4 @@
-//! Dotted keys, such as `method.FedLSA.step_size`: taken apart, looked up in a tree, set.
+//! Dotted keys such as `method.FedLSA.step_size`: parsing them, and setting values in a tree.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use toml::{Table, Value};
 pub enum Segment {
     /// A name.
     Name(String),
-    /// A place in a list.
+    /// An index of a list.
     Index(usize),
 }
 
@@ -91,7 +91,7 @@ pub struct Assignment {
     pub key: String,
     /// The value.
     pub value: Value,
-    /// Where it stands in the file.
+    /// Its place in the file.
     pub place: String,
 }
 
@@ -102,7 +102,7 @@ const SECTIONS: &[&str] = &["problem", "sampling", "method", "run", "figure", "v
 /// The entries of a table of assignments that stands at `place`.
 ///
 /// # Errors
-/// When one of its tables is empty, and so sets nothing.
+/// When one of its tables is empty.
 pub fn assignments(table: &Table, place: &str) -> Result<Vec<Assignment>, BadInput> {
     let quote = |name: &str| if name.contains(['.', '[', '=']) { format!("\"{name}\"") } else { name.to_string() };
     let filled = |table: &Table, place: &str| match table.is_empty() {
@@ -137,13 +137,13 @@ pub fn assignments(table: &Table, place: &str) -> Result<Vec<Assignment>, BadInp
     Ok(out)
 }
 
-/// The most parts of a dotted key: far more than any key of an experiment has.
+/// The largest number of parts of a dotted key, far more than any key of an experiment has.
 const MAX_PARTS: usize = 32;
 
-/// The parts of a dotted key that is to be set to `value`.
+/// The parts of a dotted key.
 ///
 /// # Errors
-/// When one is empty, or there are too many.
+/// When a part is empty, or there are too many parts.
 pub fn parts(key: &str) -> Result<Vec<&str>, BadInput> {
     let parts: Vec<&str> = split_outside_quotes(key, '.').into_iter().map(unquoted).collect();
     if parts.len() > MAX_PARTS {
@@ -156,11 +156,11 @@ pub fn parts(key: &str) -> Result<Vec<&str>, BadInput> {
     Ok(parts)
 }
 
-/// Sets a dotted key of a tree; gives the keys that were set, with indices. `method.<label>.key`
+/// Sets a dotted key of a tree; returns the keys that were set, with indices. `method.<label>.key`
 /// reaches into the method of that label (or kind), `method.*.key` into all; other arrays take an index.
 ///
 /// # Errors
-/// When a part of the key names nothing that can be entered.
+/// When a part of the key names neither a table nor a list item.
 pub fn set(table: &mut Table, key: &str, value: &Value) -> Result<Vec<String>, BadInput> {
     let parts = parts(key)?;
     let mut done = Vec::new();
@@ -206,11 +206,11 @@ pub fn set_inside(
     }
 }
 
-/// An item of a list, which may be shared with other lists.
+/// An item of a list; lists may share items.
 pub trait ListItem {
     /// The item.
     fn value(&self) -> &Value;
-    /// The item, its own from here on.
+    /// The item for changing; a shared item is copied first.
     fn value_mut(&mut self) -> &mut Value;
 }
 
@@ -232,7 +232,7 @@ impl ListItem for Arc<Value> {
     }
 }
 
-/// Sets `rest` in those items of the list called `name` that its first part names.
+/// Sets `rest` in the items of the list `name` that the first part selects.
 pub fn set_items<I: ListItem>(
     items: &mut [I],
     name: &str,
@@ -270,10 +270,10 @@ pub fn set_items<I: ListItem>(
     Err(BadInput::new("", format!("there is no {name} `{}`", quoted(which)), format!("one of {}, or *", names.join(", "))))
 }
 
-/// The most items of a list that a message names.
+/// The largest number of items that a message lists.
 const MAX_NAMES: usize = 20;
 
-/// What a dotted key calls an item of an array of tables: its label, else its kind; without either, its index.
+/// The name of an item of an array of tables in dotted keys: its label, otherwise its kind, otherwise its index.
 fn item_name(item: &Value) -> Option<&str> {
     let text = |key| item.get(key).and_then(Value::as_str);
     text("label").or_else(|| text("kind"))

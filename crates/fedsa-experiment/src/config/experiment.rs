@@ -8,33 +8,33 @@ use toml::Value;
 
 use super::document::Document;
 use super::reader::Reader;
-use super::schema::{Check, Expect, ExpectAt, Figure, Top};
-use super::sweep::{self, Point};
+use super::schema::{Check, Expect, ExpectAt, FigureSpec, Top};
+use super::sweep::{self, SweepPoint};
 use super::{read, short};
 use crate::error::Failure;
 
-/// An experiment: what its file says, with sweeps expanded.
+/// An experiment file, with sweeps expanded.
 #[derive(Debug, Clone)]
 pub struct Experiment {
     /// The file.
     pub document: Document,
-    /// Its name; the output folder's by default.
+    /// The experiment's name, and the default name of the output folder.
     pub id: String,
-    /// A line about it, the figure's title.
+    /// The figure's title.
     pub title: String,
     /// The figure.
-    pub figure: Figure,
-    /// What must hold.
+    pub figure: FigureSpec,
+    /// The checks of the results.
     pub checks: Vec<Check>,
     /// One per combination of variants and sweep values; one if there are none.
-    pub points: Vec<Arc<Point>>,
+    pub points: Vec<Arc<SweepPoint>>,
 }
 
-/// The longest id, in bytes: names of files have at most 255.
+/// The longest id in bytes; file names have at most 255.
 const LONGEST_ID: usize = 200;
 
 impl Experiment {
-    /// Reads a document: expands sweeps and checks every point's tables, though not yet their values.
+    /// Reads a document: expands its sweeps, and reads the figure and the checks. The tables of points are not read yet.
     ///
     /// # Errors
     /// When a key is unknown, missing or of the wrong type, at its line.
@@ -60,26 +60,26 @@ impl Experiment {
         Ok(Self { id: id.clone(), title: title.unwrap_or(id), figure, checks, points, document: document.clone() })
     }
 
-    /// Reads all points' tables and checks what they say of each other.
+    /// Reads the tables of all points and checks them against each other.
     ///
     /// # Errors
-    /// As the tables' keys demand, at their lines.
+    /// When a table cannot be read, with its line.
     pub fn settings(&self) -> Result<(), Failure> {
         self.read_all(|| (), |(), _| Ok(())).map(|_| ())
     }
 
-    /// Reads all points' tables, in parallel, and keeps what `keep` makes of each, in the points' order;
-    /// `begin` makes what `keep` remembers from point to point.
+    /// Reads the tables of all points in parallel and returns the results of `keep`, in the points' order.
+    /// `begin` creates the state that `keep` carries from point to point.
     ///
     /// # Errors
-    /// As the tables' keys demand, or `keep`'s, at the line: those of the first point that has one.
+    /// When a table cannot be read or `keep` fails: the error of the first such point, with its line.
     pub fn read_all<M, K: Send>(
         &self,
         begin: impl Fn() -> M + Sync,
         keep: impl Fn(&mut M, &Reader) -> Result<K> + Sync,
     ) -> Result<Vec<K>, Failure> {
         use rayon::prelude::*;
-        /// Points that are read with one reader, which reads once what they share.
+        /// The number of points per reader; a reader reads shared tables once.
         const CHUNK: usize = 256;
         let labels = self.labels().map_err(|e| self.failure_at(e, &self.points[0]))?;
         let chunks: Vec<_> = (0..self.points.len()).step_by(CHUNK).collect();
@@ -119,28 +119,28 @@ impl Experiment {
     /// The labels of the methods, in the file's order; the same at every point.
     ///
     /// # Errors
-    /// As the tables' keys demand.
+    /// When a table cannot be read.
     pub fn labels(&self) -> Result<Vec<String>> {
         let mut reader = Reader::default();
         reader.read(&self.points[0])?;
         Ok(reader.methods.iter().map(|method| method.label.clone()).collect())
     }
 
-    /// An error about a key at a sweep point, which is named where there are several.
-    pub fn failure_at(&self, e: BadInput, point: &Point) -> Failure {
+    /// An error about a key at a sweep point; the message names the point if there are several.
+    pub fn failure_at(&self, e: BadInput, point: &SweepPoint) -> Failure {
         let e = if point.label.is_empty() { e } else { BadInput { what: format!("{} (at {})", e.what, quoted(&point.label)), ..e } };
         self.document.failure_at(e, &point.origins())
     }
 }
 
-/// What has been seen of several points.
+/// Findings about several points.
 #[derive(Debug, Clone, Default)]
 struct Seen {
-    /// Settings that had no effect at any of them.
+    /// Settings that had no effect at any of these points.
     idle: Vec<BadInput>,
-    /// For each method the entries of `expect` that were the first to match somewhere.
+    /// For each method, the entries of `expect` that applied at some point.
     matched: Vec<HashSet<usize>>,
-    /// The `expect` of each method, where it is a list; the longest.
+    /// The `expect` of each method that has a list; the longest one.
     expected: Vec<Vec<ExpectAt>>,
 }
 
@@ -163,7 +163,7 @@ impl Seen {
         }
     }
 
-    /// Of these points and those.
+    /// The findings about both sets of points.
     fn and(mut self, other: &Seen) -> Self {
         self.idle.retain(|e| other.idle.iter().any(|idle| idle.key == e.key));
         for (m, matched) in other.matched.iter().enumerate() {
@@ -175,7 +175,7 @@ impl Seen {
         self
     }
 
-    /// Refuses what has no effect at any point.
+    /// Refuses settings that have no effect at any point.
     fn check(&self, experiment: &Experiment) -> Result<()> {
         if let Some(idle) = self.idle.first() {
             return Err(idle.clone());
@@ -185,19 +185,19 @@ impl Seen {
         let (entry, key, names) = (&self.expected[m][j], format!("method[{m}].expect[{j}]"), experiment.coordinate_names());
         if let Some(name) = entry.at.keys().find(|name| !names.contains(&name.as_str())) {
             let near = super::did_you_mean(super::nearest(name, names.iter().copied()));
-            let what = format!("nothing that is swept is called `{}`{near}", quoted(name));
+            let what = format!("there is no swept coordinate `{}`{near}", quoted(name));
             let accepted =
                 if names.is_empty() { "expect = \"diverges\", or a sweep".into() } else { format!("one of {}", names.join(", ")) };
             return Err(BadInput::new(format!("{key}.at.{name}"), what, accepted));
         }
         let at: Vec<String> = entry.at.iter().map(|(name, value)| format!("{name} = {}", short(value))).collect();
-        let what = format!("no point is at {}, or entries before this one match all that are", at.join(", "));
+        let what = format!("no point is at {}, or earlier entries match all such points", at.join(", "));
         Err(BadInput::new(key, what, "values that are swept, and each point in one entry"))
     }
 }
 
 impl Experiment {
-    /// The names of everything that is swept, sorted.
+    /// The names of all coordinates, sorted.
     pub fn coordinate_names(&self) -> Vec<&str> {
         let names: HashSet<&str> = self.points.iter().flat_map(|p| &p.coordinates).map(|(name, _)| name.as_str()).collect();
         let mut names: Vec<&str> = names.into_iter().collect();

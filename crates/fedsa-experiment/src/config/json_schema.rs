@@ -95,7 +95,7 @@ fn object(schema: Schema) -> Map<String, Json> {
     schema.as_object().cloned().unwrap_or_default()
 }
 
-/// A table with a `kind`: the keys of each kind, those that it has in common with others, and which other names each has.
+/// A table with a `kind`: the keys of each kind, the keys that all kinds share, and aliases of keys.
 fn one_of<T: ?Sized>(
     kinds: &[Kind<T>],
     generator: &mut SchemaGenerator,
@@ -128,7 +128,7 @@ fn sentence(text: &str) -> String {
     format!("{first}{}.", chars.as_str())
 }
 
-/// The keys of a table: several where a key such as `law` decides about the others.
+/// The keys of a table; several sets of keys if a key such as `law` determines the others.
 fn tables(schema: Schema, generator: &SchemaGenerator) -> Vec<Map<String, Json>> {
     let mut schema = object(schema);
     // A newtype is its inner type.

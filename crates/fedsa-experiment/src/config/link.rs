@@ -11,28 +11,28 @@ use toml::{Table, Value};
 
 use super::{find_kind, json_schema, read_kind, short};
 
-/// What agents send passes.
+/// The link from agents to the server.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UplinkSpec {
-    /// `{ kind = "quantised", bits = 4 }`; exact when absent.
+    /// The codec, such as `{ kind = "quantised", bits = 4 }`; exact by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "json_schema::codec")]
     pub codec: Option<Table>,
-    /// Whether an agent adds what its codec left out to its next message.
+    /// Error feedback: whether an agent adds the error of its codec to its next message.
     #[serde(default)]
     pub error_feedback: bool,
-    /// `[{ kind = "erasure", success = 0.6 }, ..]`, in the order in which messages pass them.
+    /// The media, such as `[{ kind = "erasure", success = 0.6 }, ..]`, in the order in which messages pass them.
     #[serde(default)]
     #[schemars(schema_with = "json_schema::media")]
     pub media: Vec<Table>,
 }
 
-/// What agents are told passes.
+/// The link from the server to agents.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DownlinkSpec {
-    /// `{ kind = "float32" }`; exact when absent.
+    /// The codec, such as `{ kind = "float32" }`; exact by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "json_schema::codec")]
     pub codec: Option<Table>,
@@ -50,7 +50,7 @@ fn codec(spec: Option<&Table>) -> Result<Box<dyn Codec>> {
     build().map_err(|e: BadInput| e.inside("codec"))
 }
 
-/// Puts the delays that a file holds in place of its `path`; without files, a delay of 0.
+/// Replaces the `path` of a trace by the delays of the file; without access to files, by a delay of 0.
 fn fill_trace(table: &mut Table, files: Option<&DiskFiles>) -> Result<()> {
     const ACCEPTED: &str = "either delays, a list, or path, a text file with a line per round";
     if table.get("law").and_then(Value::as_str) != Some("trace") {
@@ -93,7 +93,7 @@ pub fn located(up: &UplinkSpec, e: BadInput) -> BadInput {
     BadInput { key: format!("uplink.media[{i}].{key}"), ..e }
 }
 
-/// The link that a method's tables come to. Without `files` those that it names are not read.
+/// The link of a method, from its tables. Without `files`, the files that it names are not read.
 ///
 /// # Errors
 /// When a codec or medium is unknown, has a bad setting, or does not go with the others,

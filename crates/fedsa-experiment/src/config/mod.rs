@@ -24,9 +24,9 @@ use toml::{Table, Value};
 pub use document::{Document, Origin};
 pub use experiment::Experiment;
 pub use reader::{MethodSpec, Reader};
-pub use schema::{Check, Figure, RunSpec, Start};
+pub use schema::{Check, FigureSpec, RunSpec, Start};
 use strict::Strict;
-pub use sweep::Point;
+pub use sweep::SweepPoint;
 
 /// Reads a typed value from a tree; errors carry the dotted key and, for an
 /// unknown key, the nearest valid one.
@@ -38,8 +38,8 @@ pub fn read<T: DeserializeOwned>(value: impl Borrow<Value>) -> Result<T> {
     serde_path_to_error::deserialize(Strict(value)).map_err(|e| explained(value, &e.path().to_string(), e.inner().message()))
 }
 
-/// As [`read`], of a table that may differ from point to point: where a list stands in place of a
-/// value, the message names `[[sweep]]`.
+/// As [`read`], for a table that may differ between points: if a list was given instead of a
+/// value, the help names `[[sweep]]`.
 ///
 /// # Errors
 /// As [`read`].
@@ -47,7 +47,7 @@ pub fn read_swept<T: DeserializeOwned>(value: &Value) -> Result<T> {
     read(value).map_err(|e| with_sweep(value, e))
 }
 
-/// Adds to the help for a list that is no list of the file how a value is varied.
+/// Extends the help for an unexpected list: it says how to vary a value.
 fn with_sweep(given: &Value, mut e: BadInput) -> BadInput {
     if e.what.ends_with("is not accepted") && matches!(place(given, &e.key), Some(Value::Array(_))) && !e.help.contains("list") {
         e.help += "; to run several values, a [[sweep]] with key = .. and values = [..]";
@@ -72,7 +72,7 @@ pub fn read_kind<T: ?Sized>(kind: &Kind<T>, table: Table) -> Result<Box<T>> {
 /// Finds a kind by name.
 ///
 /// # Errors
-/// When there is none; names the nearest.
+/// When there is no such kind; the message names the nearest one.
 pub fn find_kind<'k, T: ?Sized>(kinds: &'k [Kind<T>], table: &mut Table, what: &str) -> Result<&'k Kind<T>> {
     let names = || kinds.iter().map(|k| k.name).collect::<Vec<_>>().join(", ");
     let Some(kind) = table.remove("kind") else {
@@ -87,9 +87,9 @@ pub fn find_kind<'k, T: ?Sized>(kinds: &'k [Kind<T>], table: &mut Table, what: &
     })
 }
 
-/// The candidate nearest to a name, if one is near.
+/// The candidate most similar to a name, if one is similar enough.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    /// A distance takes time and memory in proportion to the product of the lengths.
+    /// The longest name that is compared: time and memory grow with the product of the lengths.
     const LONGEST: usize = 200;
     candidates
         .filter(|c| name.len() <= LONGEST && c.len() <= LONGEST)
@@ -103,8 +103,7 @@ pub(crate) fn did_you_mean(near: Option<&str>) -> String {
     near.map_or(String::new(), |near| format!("; did you mean `{}`?", quoted(near)))
 }
 
-/// serde's message in a user's words: the value at fault, the nearest valid key,
-/// and what would be accepted as help.
+/// Translates a message of serde: the wrong value, the nearest valid key, and the accepted values as help.
 fn explained(given: &Value, path: &str, message: &str) -> BadInput {
     let path = if path == "." { "" } else { path };
     if let Some(carried) = Carried::find(message) {
@@ -148,7 +147,7 @@ fn explained(given: &Value, path: &str, message: &str) -> BadInput {
     BadInput::new(path, what, accepted)
 }
 
-/// The path of the only entry of the table at `path` whose value is the one that serde quotes.
+/// The path of the entry of the table at `path` whose value serde quotes, if there is exactly one.
 fn entry(given: &Value, path: &str, quoted: &str) -> Option<String> {
     let table = place(given, path)?.as_table()?;
     let is = |value: &Value| value.as_str().map_or_else(|| value.to_string() == quoted, |text| text == quoted.trim_matches('"'));
@@ -161,7 +160,7 @@ fn joined(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_string() } else { format!("{path}.{key}") }
 }
 
-/// What a user calls what serde expects.
+/// The type that serde expects, in a user's words.
 fn plain(expected: &str) -> &str {
     match expected {
         "usize" | "u64" | "u32" | "u16" | "u8" => "a whole number, at least 0",
@@ -181,12 +180,12 @@ fn plain(expected: &str) -> &str {
     }
 }
 
-/// A value as text, not too long for a message.
+/// A value as text, shortened for a message.
 pub fn short(value: &Value) -> String {
     cut(value, 60)
 }
 
-/// A value as text of at most so many characters, control characters escaped.
+/// A value as text of at most `most` characters, with control characters escaped.
 pub fn cut(value: &Value, most: usize) -> String {
     let text = match value {
         // What is cut off need not be made.
@@ -204,7 +203,7 @@ pub fn cut(value: &Value, most: usize) -> String {
     }
 }
 
-/// A value as one would type it: very small and very large numbers with an exponent.
+/// A value as TOML text; very small and very large numbers have an exponent.
 fn typed(value: &Value) -> String {
     match value {
         Value::Float(x) if !crate::numbers::is_plain(*x) => format!("{x:e}"),

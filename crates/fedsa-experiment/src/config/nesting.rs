@@ -3,11 +3,11 @@
 use fedsa::error::BadInput;
 use toml::Value;
 
-/// The deepest nesting of lists and tables. What parses, walks and drops a tree must not run out of stack.
+/// The deepest accepted nesting of lists and tables: parsing, walking and dropping a tree recurse and must not exhaust the stack.
 const MAX_DEPTH: usize = 64;
-/// What is wrong with what lies too deep.
+/// The message for input that is nested too deep.
 pub const DEEP: &str = "lists and tables are more than 64 deep";
-/// What would be accepted.
+/// The help for input that is nested too deep.
 pub const DEEP_HELP: &str = "at most 64 lists and tables within each other";
 
 /// Refuses a tree that is too deep.
@@ -29,7 +29,7 @@ pub fn check_depth(value: &Value) -> Result<(), BadInput> {
     Ok(())
 }
 
-/// Where a text nests too deep to be parsed: each bracket is a level, and so is each dot of a key.
+/// The position at which a text is nested too deep to be parsed. Each bracket and each dot of a key counts as a level.
 /// The parser counts brackets and the parts of keys, but not their product, and recurses.
 pub fn too_deep(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();

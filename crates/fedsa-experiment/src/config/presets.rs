@@ -6,14 +6,14 @@
 use fedsa::presets;
 use toml::{Table, Value};
 
-/// Puts in place of presets what they stand for.
+/// Replaces presets by their settings.
 pub fn expand(table: &mut Table) {
     for method in table.get_mut("method").and_then(Value::as_array_mut).into_iter().flatten() {
         method.as_table_mut().map(expand_one);
     }
 }
 
-/// Puts in place of a method's table what its preset stands for, where its `kind` is one.
+/// Replaces a method's table by the settings of its preset, if its `kind` is a preset.
 pub fn expand_one(own: &mut Table) {
     let name = own.get("kind").and_then(Value::as_str);
     let Some(preset) = name.and_then(presets::find) else { return };

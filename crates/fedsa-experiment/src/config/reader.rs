@@ -10,9 +10,9 @@ use serde::Serialize;
 use toml::{Table, Value};
 
 use super::link::{self, DownlinkSpec, UplinkSpec};
-use super::schema::{Centre, ControlStart, Expect, ExpectedStatus, METHOD_COMMON, MethodCommon, OutputSpec, RunSpec, Start};
+use super::schema::{Centre, ControlsStart, Expect, ExpectedStatus, METHOD_COMMON, MethodCommon, OutputSpec, RunSpec, Start};
 use super::sections::{Methods, Sections};
-use super::sweep::{self, Point};
+use super::sweep::{self, SweepPoint};
 use super::{find_kind, read_kind, read_swept, shaped_keys, short};
 
 /// One `[[method]]` at one point.
@@ -26,15 +26,15 @@ pub struct MethodSpec {
     pub settings: Arc<dyn methods::MethodSettings>,
     /// Its own start, if it has one.
     pub start: Option<Start>,
-    /// What control variates start at.
-    pub controls: ControlStart,
-    /// What `error` is measured from.
+    /// The initial control variates.
+    pub controls: ControlsStart,
+    /// The reference point of the metric `error`.
     pub measure_from: Centre,
-    /// What it gives out.
+    /// The output: an iterate or an average.
     pub output: OutputSpec,
-    /// The status it is expected to end with.
+    /// The status with which its runs are expected to end.
     pub expect: Option<ExpectedStatus>,
-    /// The entry of its `expect` that says so, where that is a list.
+    /// The index of the entry of `expect` that applies, if `expect` is a list.
     pub expected_by: Option<usize>,
     /// Its uplink.
     pub uplink: UplinkSpec,
@@ -42,7 +42,7 @@ pub struct MethodSpec {
     pub downlink: DownlinkSpec,
 }
 
-/// A table and what it was read as.
+/// A table and the settings that were read from it.
 type Read<T> = Option<(Arc<Value>, T)>;
 
 /// Reads the tables of points one after the other; a table that two points share is read once.
@@ -57,7 +57,7 @@ pub struct Reader {
     pub methods: Vec<MethodSpec>,
 }
 
-/// What the table was read as, anew if it is another one.
+/// The settings of a table; read again only if the table has changed.
 fn cached<'r, T>(read: &'r mut Read<T>, table: &Arc<Value>, how: impl FnOnce(&Value) -> Result<T>) -> Result<&'r mut T> {
     if !read.as_ref().is_some_and(|(before, _)| Arc::ptr_eq(before, table)) {
         *read = Some((Arc::clone(table), how(table)?));
@@ -69,8 +69,8 @@ impl Reader {
     /// Reads a point.
     ///
     /// # Errors
-    /// As the tables' keys demand.
-    pub fn read(&mut self, point: &Point) -> Result<()> {
+    /// When a table of the point cannot be read.
+    pub fn read(&mut self, point: &SweepPoint) -> Result<()> {
         self.sections = point.sections();
         let missing = |table: &str, accepted: &str| BadInput::new("", format!("there is no {table}"), accepted);
         let table = self.sections.problem.as_ref().ok_or_else(|| missing("[problem] table", "[problem] with kind = .."))?;
@@ -82,7 +82,7 @@ impl Reader {
         self.read_methods(point)
     }
 
-    fn read_methods(&mut self, point: &Point) -> Result<()> {
+    fn read_methods(&mut self, point: &SweepPoint) -> Result<()> {
         let tables = methods_of(&self.sections)?;
         self.method.resize_with(tables.len(), || None);
         self.methods.clear();
@@ -129,36 +129,39 @@ impl Reader {
         self.method.get(method)?.as_ref().and_then(|(_, (_, expect))| expect.as_ref())
     }
 
-    /// Settings of the last point that have no effect there. Where something is swept they may
-    /// have one at another point.
+    /// Settings that have no effect at the last point. At another point of a sweep they may have one.
     pub(super) fn idle(&self) -> Vec<BadInput> {
         let mut idle = Vec::new();
         let sampling = self.sampling();
         if sampling.start != ChainStart::Stationary && sampling.kind != Law::Markov {
-            let what = "a start of trajectories, which only kind = \"markov\" has";
+            let what = "only kind = \"markov\" has a start of trajectories";
             idle.push(BadInput::new("sampling.start", what, "no start here, or kind = \"markov\""));
         }
         if sampling.batch != 1 && sampling.kind == Law::Mean {
-            let what = "a batch of samples, which kind = \"mean\" does not draw";
+            let what = "kind = \"mean\" draws no samples, so that a batch has no effect";
             idle.push(BadInput::new("sampling.batch", what, "no batch here, or kind = \"iid\" or \"markov\""));
         }
         let outside = |e: &BadInput| e.key.starts_with("sampling");
         idle.extend(self.problem().without_effect(&sampling).map(|e| if outside(&e) { e } else { e.inside("problem") }));
         if self.run().start != Start::default() && self.methods.iter().all(|method| method.start.is_some()) {
-            idle.push(BadInput::new("run.start", "every method has a start of its own", "one start here, or one for each method"));
+            idle.push(BadInput::new(
+                "run.start",
+                "every method has its own start, so that this one has no effect",
+                "one start here, or one for each method",
+            ));
         }
         for (m, method) in self.methods.iter().enumerate() {
             let codec = method.uplink.codec.as_ref().and_then(|codec| codec.get("kind")?.as_str());
             let is_budget = |table: &Table| table.get("kind").and_then(Value::as_str) == Some("bit-budget");
             if method.uplink.error_feedback && codec.is_none_or(|kind| kind == "exact") && !method.uplink.media.iter().any(is_budget) {
-                let what = "an exact codec leaves nothing out that could be added to the next message";
+                let what = "an exact codec has no error that could be fed back";
                 idle.push(BadInput::new(format!("method[{m}].uplink.error_feedback"), what, "no error_feedback, or another codec"));
             }
         }
         idle
     }
 
-    /// The tables that decide what runs at the last point, with defaults written out.
+    /// The tables of the last point, with defaults written out.
     ///
     /// # Errors
     /// When a setting cannot be written in a TOML file.
@@ -217,10 +220,10 @@ impl Reader {
     }
 }
 
-/// What the tables of a file without its sweeps come to with defaults written out, each by
-/// itself: those that are not complete without sweeps are left out.
+/// The tables of a file without its sweeps, with defaults written out. Each table is resolved separately; tables
+/// that are incomplete without sweeps are left out.
 pub fn complete(sections: &Sections) -> Vec<(&'static str, Value)> {
-    let point = Point::of(sections.clone());
+    let point = SweepPoint::of(sections.clone());
     let mut reader = Reader { sections: sections.clone(), ..Reader::default() };
     let mut out = Vec::new();
     let mut keep = |key, value: Result<Value>| out.extend(value.ok().map(|value| (key, value)));
@@ -295,7 +298,7 @@ fn methods_of(sections: &Sections) -> Result<&[Arc<Value>]> {
     }
 }
 
-/// A method, and its whole `expect`: a list is not yet looked up.
+/// A method and its whole `expect`, which may still be a list.
 fn read_method(value: &Value) -> Result<(MethodSpec, Option<Expect>)> {
     let Value::Table(table) = value else {
         return Err(BadInput::new("", format!("{} is not a table", short(value)), "[[method]] tables"));

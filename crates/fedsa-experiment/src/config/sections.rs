@@ -10,7 +10,7 @@ use super::dotted::{joined_path, parts, set_inside, set_items};
 /// The tables that may differ from point to point.
 pub const SECTIONS: &[&str] = &["problem", "sampling", "method", "run"];
 
-/// `[problem]`, `[sampling]`, `[[method]]` and `[run]` of one point. A copy shares what it does not change.
+/// `[problem]`, `[sampling]`, `[[method]]` and `[run]` of one point. A copy shares the tables that it does not change.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sections {
     /// `[problem]`.
@@ -23,12 +23,12 @@ pub struct Sections {
     pub run: Option<Arc<Value>>,
 }
 
-/// What `method` holds.
+/// The value of `method`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Methods {
-    /// A list, as it should.
+    /// A list of tables.
     Each(Vec<Arc<Value>>),
-    /// Something else.
+    /// Any other value, which is refused when the methods are read.
     Other(Arc<Value>),
 }
 
@@ -51,7 +51,7 @@ impl Methods {
 }
 
 impl Sections {
-    /// Those of a file's tree.
+    /// The sections of a file's tree.
     pub fn of(table: &Table) -> Self {
         let section = |key: &str| table.get(key).cloned().map(Arc::new);
         Self {
@@ -82,7 +82,7 @@ impl Sections {
     /// Sets a dotted key, as `dotted::set` does in a tree.
     ///
     /// # Errors
-    /// When it is in none of these tables, or a part of it names nothing that can be entered.
+    /// When the key is in none of these tables, or a part of it names neither a table nor a list item.
     pub fn set(&mut self, key: &str, value: &Value) -> Result<Vec<String>, BadInput> {
         let parts = parts(key)?;
         let [first, rest @ ..] = &parts[..] else { return Ok(Vec::new()) };

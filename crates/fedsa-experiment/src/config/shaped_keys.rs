@@ -11,17 +11,17 @@ use toml::{Table, Value};
 
 use super::read_kind;
 
-/// A key that means something to methods of some shapes.
+/// A key that only methods of some shapes have.
 pub struct ShapedKey {
     /// The key.
     pub name: &'static str,
-    /// Whether it means something to a method of this shape.
+    /// Whether a method of this shape has the key.
     pub fits: fn(&Shape) -> bool,
-    /// Why it does not, of a method.
+    /// Why other methods do not have the key.
     why_not: &'static str,
 }
 
-/// These keys.
+/// All such keys.
 pub const SHAPED_KEYS: &[ShapedKey] = &[
     ShapedKey {
         name: "controls",
@@ -31,15 +31,15 @@ pub const SHAPED_KEYS: &[ShapedKey] = &[
     ShapedKey {
         name: "measure_from",
         fits: |shape| shape.drift == Drift::Zero && shape.is_linear,
-        why_not: "which has no limit of its own that theory knows",
+        why_not: "whose limit theory does not know",
     },
 ];
 
-/// Refuses those of a method's keys that mean nothing to it.
+/// Refuses the keys of `SHAPED_KEYS` that a method of this kind does not have.
 ///
 /// # Errors
-/// When there is one, with the kinds that have it.
-pub fn check(kind: &Kind<dyn MethodSettings>, settings: &dyn MethodSettings, keys: &Table) -> Result<()> {
+/// When there is such a key; the help lists the kinds that have it.
+pub fn check(kind: &Kind<dyn Settings>, settings: &dyn Settings, keys: &Table) -> Result<()> {
     let shape = settings.shape();
     let Some(key) = SHAPED_KEYS.iter().find(|key| keys.contains_key(key.name) && !(key.fits)(&shape)) else { return Ok(()) };
     let kinds: Vec<&str> = methods::KINDS.iter().filter(|kind| has(kind, key.name)).map(|kind| kind.name).collect();
@@ -47,14 +47,14 @@ pub fn check(kind: &Kind<dyn MethodSettings>, settings: &dyn MethodSettings, key
     Err(BadInput::new(key.name, what, format!("no such key here; it is for {}", kinds.join(", "))))
 }
 
-/// Whether methods of a kind have a key that all methods may have: those of [`SHAPED_KEYS`] only if it means something.
-pub fn has(kind: &Kind<dyn MethodSettings>, name: &str) -> bool {
+/// Whether methods of a kind have a key. Keys outside [`SHAPED_KEYS`] belong to all kinds.
+pub fn has(kind: &Kind<dyn Settings>, name: &str) -> bool {
     let Some(key) = SHAPED_KEYS.iter().find(|key| key.name == name) else { return true };
     shape_of(kind).is_none_or(|shape| (key.fits)(&shape))
 }
 
-/// The shape of methods of a kind: that of the simplest one, with 1 for each setting that must be given.
-fn shape_of(kind: &Kind<dyn MethodSettings>) -> Option<Shape> {
+/// The shape of methods of a kind, found from a method with the value 1 for each required setting.
+fn shape_of(kind: &Kind<dyn Settings>) -> Option<Shape> {
     let schema = (kind.schema)(&mut SchemaGenerator::default());
     let required = schema.get("required").and_then(|names| names.as_array()).into_iter().flatten();
     let table: Table = required.filter_map(|name| Some((name.as_str()?.to_string(), Value::Integer(1)))).collect();

@@ -89,8 +89,8 @@ impl<'de> Deserializer<'de> for Strict<'_> {
     }
 }
 
-/// Implements `Deserialize` for a choice between a text, a list and a table: the words for what is
-/// expected, and for each form what it is read as and how that becomes the choice.
+/// Implements `Deserialize` for a choice between a text, a list and a table. Arguments: the text of the
+/// expected value for messages, and for each form its type and the conversion into the choice.
 macro_rules! choice {
     ($type:ty, $expecting:literal, $($form:ident $inner:ty => $make:expr),+ $(,)?) => {
         impl<'de> serde::Deserialize<'de> for $type {

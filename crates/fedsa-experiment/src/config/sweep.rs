@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::document::{Document, From, Origin};
+use super::document::{Document, Origin, SetBy};
 use super::dotted::{Assignment, assignments, parts};
 use super::sections::Sections;
 
@@ -19,17 +19,17 @@ pub struct Sweep {
     /// A dotted key.
     #[serde(default)]
     key: Option<String>,
-    /// Dotted keys; each value is then a list of as many.
+    /// Dotted keys that change together; each of `values` is then a list with one value per key.
     #[serde(default)]
     keys: Option<Vec<String>>,
-    /// The values, at least one; with `keys` lists of one value for each key.
+    /// The values, at least one; with `keys`, lists of one value per key.
     #[schemars(with = "Vec<serde_json::Value>", length(min = 1))]
     values: Vec<Value>,
     /// The coordinate's name; by default the last part of the (first) key, or as many of its last
-    /// parts as tell it from other sweeps.
+    /// parts as distinguish it from other sweeps.
     #[serde(default)]
     name: Option<String>,
-    /// What the figure and the trace call each value, instead of the value.
+    /// The text that the figure and the trace show for each value.
     #[serde(default)]
     labels: Option<Vec<String>>,
 }
@@ -49,62 +49,61 @@ pub struct Variant {
     sweep: Vec<Sweep>,
 }
 
-/// One setting of everything that is swept.
+/// One sweep point: a value for each swept key.
 ///
-/// It knows which values it has and not what they come to: the tables are put together when they
-/// are asked for, so that many points take little memory.
+/// A point stores the indices of its values. Its tables are built on request, so that many points take little memory.
 #[derive(Debug, Clone)]
-pub struct Point {
+pub struct SweepPoint {
     /// The `point` column: `eta = 0.1, H = 10`; empty when nothing is swept.
     pub label: String,
-    /// Short name and value of everything that is swept, in the file's order.
+    /// Short name and value of each swept key, in the file's order.
     pub coordinates: Vec<(String, Value)>,
-    /// What its variant, or the file, comes to before anything is swept.
-    start: Arc<Start>,
-    /// For each of the start's sweeps the index of its value.
+    /// The tables of its variant, or of the file, before sweeps are applied.
+    start: Arc<VariantBase>,
+    /// For each sweep of `start`, the index of the value.
     at: Box<[u32]>,
 }
 
-/// The file with one variant's settings, or as it is where there are no variants.
+/// The file with one variant's settings; without variants, the file itself.
 #[derive(Debug)]
-struct Start {
+struct VariantBase {
     sections: Sections,
-    /// What the variant sets.
+    /// The keys that the variant sets.
     origins: Vec<Origin>,
-    sweeps: Vec<Arc<Axis>>,
+    sweeps: Vec<Arc<AppliedSweep>>,
 }
 
-/// A sweep as it is applied.
+/// A validated sweep.
 #[derive(Debug)]
-struct Axis {
-    /// Where it stands in the file.
+struct AppliedSweep {
+    /// Its place in the file, such as `sweep[0]`.
     place: String,
     name: String,
     keys: Vec<String>,
-    /// Whether it has `keys`, so that values are lists.
+    /// Whether it has `keys`: its values are then lists.
     is_joint: bool,
     values: Vec<Value>,
     labels: Option<Vec<String>>,
 }
 
-impl Point {
-    /// The one point of a file without sweeps.
+impl SweepPoint {
+    /// The only point of a file without sweeps.
     pub fn of(sections: Sections) -> Self {
-        let start = Start { sections, origins: Vec::new(), sweeps: Vec::new() };
+        let start = VariantBase { sections, origins: Vec::new(), sweeps: Vec::new() };
         Self { label: String::new(), coordinates: Vec::new(), start: Arc::new(start), at: Box::new([]) }
     }
 
-    /// The tables that decide what runs here.
+    /// The tables of this point.
     pub fn sections(&self) -> Sections {
         self.applied(&mut Vec::new())
     }
 
-    /// The same as a tree.
+    /// The tables of this point as one TOML tree.
     pub fn table(&self) -> Table {
         self.sections().table()
     }
 
-    /// What variants and sweeps set here.
+    /// The keys that variants and sweeps set at this point.
     pub fn origins(&self) -> Vec<Origin> {
         let mut origins = self.start.origins.clone();
         self.applied(&mut origins);
@@ -141,7 +140,7 @@ fn number(value: &Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|i| i as f64))
 }
 
-/// Whether two values are the same; `1` and `1.0` are, and one of a list is enough.
+/// Whether a value is `wanted`, or one item of `wanted` if that is a list. `1` equals `1.0`.
 fn same(value: &Value, wanted: &Value) -> bool {
     match (number(value), number(wanted), wanted) {
         (Some(x), Some(y), _) => x == y,
@@ -150,23 +149,23 @@ fn same(value: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// The most points that sweeps may come to.
+/// The largest number of points.
 const MAX_POINTS: usize = 100_000;
-/// The most sweeps of one point.
+/// The largest number of sweeps of one point.
 const MAX_SWEEPS: usize = 64;
 
 /// All combinations of variants and sweep values.
 ///
 /// # Errors
-/// When a sweep or variant cannot be applied, does nothing, or two points are the same.
-pub fn expand(document: &Document, sweeps: Vec<Sweep>, variants: Vec<Variant>) -> Result<Vec<Arc<Point>>> {
+/// When a sweep or variant cannot be applied or has no effect, or two points have the same label.
+pub fn expand(document: &Document, sweeps: Vec<Sweep>, variants: Vec<Variant>) -> Result<Vec<Arc<SweepPoint>>> {
     let base = Sections::of(&document.table);
     let axes = axes(sweeps, &variants)?;
     let shared = axes.get(&None).map_or(&[][..], Vec::as_slice);
     let mut points = Vec::new();
     let mut flags = Overridden::new(document);
     if variants.is_empty() {
-        let start = Start { sections: base, origins: Vec::new(), sweeps: shared.to_vec() };
+        let start = VariantBase { sections: base, origins: Vec::new(), sweeps: shared.to_vec() };
         start.points(Vec::new(), &mut points, &mut flags)?;
     } else {
         let mut labels = HashSet::new();
@@ -183,11 +182,11 @@ pub fn expand(document: &Document, sweeps: Vec<Sweep>, variants: Vec<Variant>) -
             let mut keys = Vec::new();
             for Assignment { key, value, place } in set {
                 let set = sections.set(&key, &value).map_err(|e| BadInput { key: place.clone(), ..e })?;
-                origins.extend(set.iter().map(|key| Origin { key: key.clone(), from: From::Place(place.clone()) }));
+                origins.extend(set.iter().map(|key| Origin { key: key.clone(), from: SetBy::Place(place.clone()) }));
                 keys.push((place, key, set));
             }
             let own = axes.get(&Some(i)).map_or(&[][..], Vec::as_slice);
-            let start = Start { sections, origins, sweeps: [shared, own].concat() };
+            let start = VariantBase { sections, origins, sweeps: [shared, own].concat() };
             start.check_effect(keys)?;
             start.points(vec![("variant".into(), Value::String(variant.label))], &mut points, &mut flags)?;
         }
@@ -196,13 +195,13 @@ pub fn expand(document: &Document, sweeps: Vec<Sweep>, variants: Vec<Variant>) -
     if let Some(twice) = points.iter().find(|point| !labels.insert(point.label.as_str())) {
         let table = if shared.is_empty() { "variant" } else { "sweep" };
         let what = format!("two points are both at `{}`", quoted(&twice.label));
-        return Err(BadInput::new(table, what, "every value and every label once"));
+        return Err(BadInput::new(table, what, "different values and labels"));
     }
     flags.check()?;
     Ok(points.into_iter().map(Arc::new).collect())
 }
 
-/// Options of the command line and quick settings that no point is left with so far, because a
+/// Options of the command line and quick settings that had no effect at any point so far, because a
 /// sweep or every variant sets the same key.
 struct Overridden<'d> {
     pending: Vec<&'d Origin>,
@@ -210,7 +209,7 @@ struct Overridden<'d> {
 
 impl<'d> Overridden<'d> {
     fn new(document: &'d Document) -> Self {
-        let is_option = |from: &From| matches!(from, From::Flag(_)) || matches!(from, From::Place(place) if place.starts_with("quick."));
+        let is_option = |from: &SetBy| matches!(from, SetBy::Flag(_)) || matches!(from, SetBy::Place(place) if place.starts_with("quick."));
         Self { pending: document.origins.iter().filter(|origin| is_option(&origin.from)).collect() }
     }
 
@@ -222,24 +221,24 @@ impl<'d> Overridden<'d> {
     fn check(&self) -> Result<()> {
         let Some(Origin { key, from }) = self.pending.first() else { return Ok(()) };
         let (option, help) = match from {
-            From::Flag(_) => ("option", "set what the sweep says, such as --set sweep.0.values=[1,2], or a key that is not swept"),
-            From::Place(_) => ("setting", "what the sweep says, such as \"sweep.0.values\" = [1, 2], or a key that is not swept"),
+            SetBy::Flag(_) => ("option", "set what the sweep says, such as --set sweep.0.values=[1,2], or a key that is not swept"),
+            SetBy::Place(_) => ("setting", "what the sweep says, such as \"sweep.0.values\" = [1, 2], or a key that is not swept"),
         };
-        Err(BadInput::new(key, format!("a sweep or variant sets this key at every point, so that the {option} would do nothing"), help))
+        Err(BadInput::new(key, format!("a sweep or variant sets this key at every point, so that the {option} has no effect"), help))
     }
 }
 
-/// Refuses a text that cannot be a label or a name: one that is empty, or would steer a terminal.
+/// Refuses a text that cannot be a label or a name: an empty text, or one with control characters.
 ///
 /// # Errors
-/// When it is one.
+/// When the text is empty or contains control characters.
 pub fn shown(text: &str) -> Result<()> {
     let good = !text.trim().is_empty() && !text.chars().any(is_control);
     require(good, "", format!("\"{}\"", quoted(text)), "a text that is not empty and has no control characters")
 }
 
 /// The sweeps of the file (`None`) and of its variants, named.
-fn axes(sweeps: Vec<Sweep>, variants: &[Variant]) -> Result<HashMap<Option<usize>, Vec<Arc<Axis>>>> {
+fn axes(sweeps: Vec<Sweep>, variants: &[Variant]) -> Result<HashMap<Option<usize>, Vec<Arc<AppliedSweep>>>> {
     let shared = sweeps.into_iter().enumerate().map(|(i, sweep)| (None, format!("sweep[{i}]"), sweep));
     let own = variants.iter().enumerate().flat_map(|(v, variant)| {
         variant.sweep.iter().enumerate().map(move |(i, sweep)| (Some(v), format!("variant[{v}].sweep[{i}]"), sweep.clone()))
@@ -247,11 +246,11 @@ fn axes(sweeps: Vec<Sweep>, variants: &[Variant]) -> Result<HashMap<Option<usize
     let mut all = Vec::new();
     for (scope, place, sweep) in shared.chain(own) {
         let explicit = sweep.name.is_some();
-        let axis = Axis::new(place.clone(), sweep).map_err(|e| e.inside(&place))?;
+        let axis = AppliedSweep::new(place.clone(), sweep).map_err(|e| e.inside(&place))?;
         all.push((scope, explicit, axis));
     }
     name(&mut all)?;
-    let mut out: HashMap<Option<usize>, Vec<Arc<Axis>>> = HashMap::new();
+    let mut out: HashMap<Option<usize>, Vec<Arc<AppliedSweep>>> = HashMap::new();
     for (scope, _, axis) in all {
         out.entry(scope).or_default().push(Arc::new(axis));
     }
@@ -263,9 +262,9 @@ fn axes(sweeps: Vec<Sweep>, variants: &[Variant]) -> Result<HashMap<Option<usize
     Ok(out)
 }
 
-/// Gives sweeps without a name the shortest end of their first key that no other sweep of the same
-/// points is called by; one key has one name in all variants.
-fn name(axes: &mut [(Option<usize>, bool, Axis)]) -> Result<()> {
+/// Names sweeps that have no name: the shortest end of the first key that no other sweep of the same
+/// points uses. A key has the same name in all variants.
+fn name(axes: &mut [(Option<usize>, bool, AppliedSweep)]) -> Result<()> {
     let keys: Vec<Vec<String>> = axes.iter().map(|(_, _, axis)| named_parts(&axis.keys[0])).collect();
     let mut lengths: HashMap<&[String], usize> = HashMap::new();
     loop {
@@ -309,7 +308,7 @@ fn named_parts(key: &str) -> Vec<String> {
     parts.iter().map(|part| if part.contains('.') { format!("\"{part}\"") } else { (*part).to_string() }).collect()
 }
 
-impl Axis {
+impl AppliedSweep {
     fn new(place: String, sweep: Sweep) -> Result<Self> {
         let Sweep { key, keys, values, name, labels } = sweep;
         let is_joint = keys.is_some();
@@ -335,13 +334,13 @@ impl Axis {
             let at = if is_joint { format!("keys[{j}]") } else { "key".to_string() };
             let parts = parts(key).map_err(|e| BadInput { key: at.clone(), ..e })?;
             if let ["method", .., "label"] = parts[..] {
-                return Err(BadInput::new(at, "labels are the same at every point", "a key other than a method's label"));
+                return Err(BadInput::new(at, "a sweep cannot change labels", "a key other than a method's label"));
             }
         }
         for (i, value) in values.iter().enumerate() {
             let count = value.as_array().map(Vec::len);
             if is_joint && count != Some(keys.len()) {
-                let what = format!("{} does not go with {} keys", super::short(value), keys.len());
+                let what = format!("{} is not a list of {} values", super::short(value), keys.len());
                 return Err(BadInput::new(format!("values[{i}]"), what, format!("lists of {} values, one per key", keys.len())));
             }
             let first = if is_joint { &value[0] } else { value };
@@ -357,12 +356,12 @@ impl Axis {
         if self.is_joint { &self.values[i][key] } else { &self.values[i] }
     }
 
-    /// Where that value stands.
+    /// The place of that value in the file.
     fn value_place(&self, i: usize, key: usize) -> String {
         if self.is_joint { format!("{}.values[{i}][{key}]", self.place) } else { format!("{}.values[{i}]", self.place) }
     }
 
-    /// Where a key stands.
+    /// The place of a key in the file.
     fn key_place(&self, key: usize) -> String {
         if self.is_joint { format!("{}.keys[{key}]", self.place) } else { format!("{}.key", self.place) }
     }
@@ -371,7 +370,7 @@ impl Axis {
     fn apply(&self, i: usize, sections: &mut Sections, origins: &mut Vec<Origin>) -> Result<()> {
         for (j, key) in self.keys.iter().enumerate() {
             let set = sections.set(key, self.value(i, j)).map_err(|e| BadInput { key: self.key_place(j), ..e })?;
-            let from = || From::Place(self.value_place(i, j));
+            let from = || SetBy::Place(self.value_place(i, j));
             origins.extend(set.into_iter().map(|key| Origin { key, from: from() }));
         }
         Ok(())
@@ -384,10 +383,10 @@ impl Axis {
     }
 }
 
-impl Start {
-    /// Refuses what is set and then set again at every point: a key that is swept twice, or a
-    /// setting of a variant that a sweep replaces. `set` is what the variant sets: the place, the
-    /// key and the keys that it came to.
+impl VariantBase {
+    /// Refuses settings that have no effect because another one replaces them at every point: a key that is swept
+    /// twice, or a setting of a variant that a sweep replaces. `set` lists the variant's settings: the place, the
+    /// key and the keys it expands to.
     fn check_effect(&self, mut set: Vec<(String, String, Vec<String>)>) -> Result<()> {
         let count = set.len();
         let mut sections = self.sections.clone();
@@ -397,13 +396,13 @@ impl Start {
                 set.push((axis.key_place(j), key.clone(), done));
             }
         }
-        // From the last to the first: what sets each key in the end.
+        // From the last to the first, to find the sweep whose value of a key remains.
         let mut last: HashMap<&str, &str> = HashMap::new();
         for (i, (place, key, keys)) in set.iter().enumerate().rev() {
             let by: Vec<&str> = keys.iter().map_while(|key| around(key).find_map(|key| last.get(key).copied())).collect();
             if let (Some(later), true) = (by.last(), by.len() == keys.len()) {
                 let what = match i < count {
-                    true => format!("{later} sets this key at every point of the variant, so that this setting would do nothing"),
+                    true => format!("{later} sets this key at every point of the variant, so that this setting has no effect"),
                     false => format!("`{}` is swept twice: {later} sets it at every point too", quoted(key)),
                 };
                 return Err(BadInput::new(place, what, "each key once; keys = [..] for keys that move together"));
@@ -413,8 +412,8 @@ impl Start {
         Ok(())
     }
 
-    /// Appends its points, the first sweep varying slowest.
-    fn points(self, coordinates: Vec<(String, Value)>, points: &mut Vec<Point>, flags: &mut Overridden<'_>) -> Result<()> {
+    /// Appends the points of all combinations; the first sweep varies slowest.
+    fn points(self, coordinates: Vec<(String, Value)>, points: &mut Vec<SweepPoint>, flags: &mut Overridden<'_>) -> Result<()> {
         if coordinates.is_empty() {
             self.check_effect(Vec::new())?;
         }
@@ -431,13 +430,13 @@ impl Start {
     }
 }
 
-/// A walk over the combinations of a start's sweeps.
+/// An iteration over the combinations of the sweeps of one base.
 struct Made<'w, 'd> {
-    start: &'w Arc<Start>,
+    start: &'w Arc<VariantBase>,
     at: Vec<u32>,
     coordinates: Vec<(String, Value)>,
     origins: Vec<Origin>,
-    points: &'w mut Vec<Point>,
+    points: &'w mut Vec<SweepPoint>,
     flags: &'w mut Overridden<'d>,
 }
 
@@ -447,7 +446,7 @@ impl Made<'_, '_> {
             self.flags.see(&self.origins);
             let label = label(&self.coordinates);
             let (coordinates, start, at) = (self.coordinates.clone(), Arc::clone(self.start), self.at.clone().into());
-            self.points.push(Point { label, coordinates, start, at });
+            self.points.push(SweepPoint { label, coordinates, start, at });
             return Ok(());
         };
         let set_before = self.origins.len();
@@ -465,7 +464,7 @@ impl Made<'_, '_> {
     }
 }
 
-/// A key and the keys of all tables around it.
+/// A key, followed by the keys of all tables that contain it.
 fn around(key: &str) -> impl Iterator<Item = &str> {
     std::iter::once(key).chain(key.char_indices().rev().filter(|(_, c)| ['.', '['].contains(c)).map(|(i, _)| &key[..i]))
 }

@@ -2,26 +2,26 @@
 
 use super::text::forbidden;
 
-/// Where a picture comes from.
+/// The source of a picture, written into its file as metadata.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct About<'a> {
+pub struct Provenance<'a> {
     /// The experiment's id.
     pub id: &'a str,
     /// The text of `config.toml`.
     pub config: &'a str,
 }
 
-/// The longest configuration that is kept whole, in bytes.
+/// The longest configuration that is written in full, in bytes.
 const LONGEST: usize = 64 * 1024;
 
-impl About<'_> {
+impl Provenance<'_> {
     /// The program and its version.
     pub(super) fn software() -> String {
         format!("fedsa {}", env!("CARGO_PKG_VERSION"))
     }
 
-    /// The configuration without characters that XML forbids. Of a longer one than 64 KiB, its beginning, with the length
-    /// and the CRC-32 of the whole.
+    /// The configuration without characters that XML forbids. A configuration of more than 64 KiB is cut, with a note of
+    /// its length and CRC-32.
     pub(super) fn source(&self) -> String {
         let kept = match self.config.len() > LONGEST {
             true => &self.config[..self.config.floor_char_boundary(LONGEST)],

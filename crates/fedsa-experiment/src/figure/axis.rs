@@ -8,24 +8,24 @@ pub(super) struct Axis {
     log: bool,
     low: f64,
     high: f64,
-    /// Ticks of a logarithmic axis stand at powers of two.
+    /// Whether ticks of a logarithmic axis are at powers of two.
     binary: bool,
 }
 
-/// Places on an axis as fractions of its length.
+/// Positions of ticks as fractions of the axis's length.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ticks {
     pub major: Vec<(f64, String)>,
     pub minor: Vec<f64>,
 }
 
-/// Labels within a decade are at least this far apart, in pixels.
+/// The smallest distance of labels within a decade, in pixels.
 const ROOM_FOR_LABEL: f64 = 18.0;
 
-/// Values beyond this are infinite for all that a picture shows; their differences are not.
+/// Larger values are clamped to this value, so that differences stay finite.
 const HUGE: f64 = 1e300;
 
-/// The value on the axis's scale, if it has a place there.
+/// The value on the axis's scale; `None` if the axis cannot show it.
 pub(super) fn scaled(value: f64, log: bool) -> Option<f64> {
     match log {
         _ if !value.is_finite() => None,
@@ -35,7 +35,7 @@ pub(super) fn scaled(value: f64, log: bool) -> Option<f64> {
 }
 
 impl Axis {
-    /// Shows `range`, given on the axis's own scale, with a margin. Without a range, shows something.
+    /// An axis for `range`, given on the axis's own scale, with a margin. Without a range, a default axis.
     pub fn around(range: Option<(f64, f64)>, log: bool, margin: f64) -> Axis {
         let Some((low, high)) = range else {
             return Axis { log, low: 0.0, high: 1.0, binary: false };
@@ -55,7 +55,7 @@ impl Axis {
         Axis { log, low: middle - half, high: middle + half, binary: false }
     }
 
-    /// Shows exactly this range of values, if it is one.
+    /// An axis for exactly this range of values, if the range is valid.
     pub fn exactly((low, high): (f64, f64), log: bool) -> Option<Axis> {
         let (low, high) = (scaled(low, log)?, scaled(high, log)?);
         (high - low > 1e-9 * low.abs().max(high.abs())).then_some(Axis { log, low, high, binary: false })
@@ -71,7 +71,7 @@ impl Axis {
         (self.log, self.low, self.high) == (other.log, other.low, other.high)
     }
 
-    /// Where on the axis a value is: 0 at its low end, 1 at its high end.
+    /// The position of a value on the axis: 0 at its low end, 1 at its high end.
     pub fn fraction(&self, value: f64) -> Option<f64> {
         scaled(value, self.log).map(|v| self.locate(v))
     }
@@ -89,7 +89,7 @@ impl Axis {
             return ticks;
         }
         let (first, last) = (self.low.ceil() as i32, self.high.floor() as i32);
-        // Two decades alone say little of what lies between and beside them.
+        // Labels at only two decades leave values between them hard to read.
         if last - first >= 2 {
             return self.decade_ticks(first, last, count, length);
         }
@@ -117,7 +117,7 @@ impl Axis {
         self.linear_ticks(10f64.powf(self.low), 10f64.powf(self.high).min(f64::MAX), count, |v| self.locate(v.log10()))
     }
 
-    /// Ticks at 1, 2, 4, 8 and so on, or at every second, third of them where there are many.
+    /// Ticks at 1, 2, 4, 8 and so on; of many, every second or third.
     fn binary_ticks(&self, count: usize) -> Option<Ticks> {
         const LARGEST: f64 = 1e15;
         let exponent = |end: f64| end * std::f64::consts::LOG2_10;
@@ -168,7 +168,7 @@ impl Axis {
         };
         let step = digit as f64 * 10f64.powi(power);
         let (first, last) = ((low / step).ceil(), (high / step).floor());
-        // Not so where the axis is too short for its distance from zero.
+        // No ticks if the axis is too short compared with its distance from zero.
         let countable = first.abs() < COUNTABLE && last.abs() < COUNTABLE;
         if !countable {
             return Ticks::default();

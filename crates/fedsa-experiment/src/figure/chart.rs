@@ -1,55 +1,55 @@
-//! The layout of a figure: panels on a grid, one legend or several, a caption and notes.
+//! The layout of a chart: panels on a grid, one legend or several, a caption and notes.
 
 use super::axis::Ticks;
 use super::legend::{self, Entry, Legend};
 use super::overlap::Overlaps;
-use super::panel::{Drawn, Pen, TICK_GAP};
+use super::panel::{CurvePen, Drawn, TICK_GAP};
 use super::range::{self, Axes};
 use super::scene::{Anchor, Scene};
 use super::style::*;
 use super::text::Font;
 use super::trace::Window;
-use super::{Figure, Look, Panel, Style};
+use super::{Chart, Panel, RenderOptions, Style};
 
-/// Of a picture, for which the sizes of text are chosen: it fills a page of 900 pixels, or is less.
+/// The largest default width of a picture in pixels; text sizes are chosen for it.
 const WIDTH: f64 = 900.0;
 const SINGLE_WIDTH: f64 = 720.0;
 pub(super) const MARGIN: f64 = 14.0;
 const COLUMN_GAP: f64 = 16.0;
 const ROW_GAP: f64 = 14.0;
-/// Above a panel that belongs to the one above it: the outermost labels of their vertical axes do not touch.
+/// The gap above a lower panel; the outermost labels of both vertical axes do not touch.
 const LOWER_GAP: f64 = 14.0;
 const NARROWEST_PANEL: f64 = 90.0;
-/// The height of a panel beneath another, of that one's.
+/// The height of a lower panel, relative to its upper panel.
 const LOWER_HEIGHT: f64 = 0.42;
-/// Points and corners in the whole picture, so that an SVG stays below a megabyte.
+/// The largest number of points and corners in a picture, so that an SVG stays below a megabyte.
 const BUDGET: usize = 60_000;
 const LONGEST_TITLE: usize = 3;
 const LONGEST_NOTE: usize = 12;
 
-/// A row of panels; a row of lower panels follows that of the panels to which they belong.
+/// A row of panels. A row of lower panels follows the row of their upper panels.
 struct Row<'a> {
     is_lower: bool,
     slots: Vec<Option<Slot<'a>>>,
 }
 
-/// A panel in its place on the grid.
+/// A panel at its position on the grid.
 struct Slot<'a> {
     panel: &'a Panel,
     axes: Axes,
-    /// Whether its left neighbour has the same vertical axis, and says what it measures.
+    /// Whether its left neighbour has the same vertical axis and label.
     is_led: bool,
-    /// The panel whose legend and notes stand beneath it.
+    /// The panel whose legend and notes are drawn below it.
     tells: Option<&'a Panel>,
-    /// Whether its horizontal axis has labels, and whether it has a name.
+    /// Whether its horizontal axis has tick labels, and whether it has a name.
     x_ticks: bool,
     x_label: bool,
 }
 
-pub(super) fn scene(figure: &Figure, look: &Look) -> Scene {
+pub(super) fn scene(figure: &Chart, look: &RenderOptions) -> Scene {
     let colors = look.theme.colors();
     let (columns, wanted) = columns(figure, look);
-    // The height follows the width that panels have about.
+    // The height follows from the approximate width of panels.
     let height = 90.0 + 0.37 * ((wanted - 2.0 * MARGIN) / columns as f64 - 50.0).clamp(NARROWEST_PANEL, 1600.0);
     let height_of = |is_lower: bool| if is_lower { (LOWER_HEIGHT * height).max(70.0) } else { height };
     let rows = rows(figure, columns);
@@ -99,7 +99,7 @@ pub(super) fn scene(figure: &Figure, look: &Look) -> Scene {
         y += 8.0;
     }
     let all_curves = figure.panels.iter().chain(figure.panels.iter().filter_map(|p| p.lower.as_deref())).flat_map(|p| &p.curves);
-    let pen = Pen {
+    let pen = CurvePen {
         colors,
         overlaps: &overlaps,
         width: if columns <= 2 { CURVE_WIDTH } else { FINE_CURVE_WIDTH },
@@ -141,7 +141,7 @@ pub(super) fn scene(figure: &Figure, look: &Look) -> Scene {
     scene
 }
 
-/// The caption and the notes, from `y` down; returns where they end.
+/// Draws the caption and the notes from `y` down; returns the y at which they end.
 pub(super) fn below_picture(scene: &mut Scene, y: f64, content: f64, (caption, notes): (&str, &[String]), colors: &Colors) -> f64 {
     let caption = CAPTION.wrap(caption, content, LONGEST_NOTE);
     let mut y = scene.paragraph((MARGIN, y), &caption, CAPTION, Anchor::Start, colors.ink);
@@ -155,9 +155,9 @@ fn paragraphs(notes: &[String], font: Font, width: f64) -> Vec<String> {
     notes.iter().flat_map(|note| font.wrap(note, width, LONGEST_NOTE)).collect()
 }
 
-/// How many panels stand in a row, and the width that the picture should have.
-fn columns(figure: &Figure, look: &Look) -> (usize, f64) {
-    // What a panel needs beside itself.
+/// The number of panels per row, and the preferred width of the picture.
+fn columns(figure: &Chart, look: &RenderOptions) -> (usize, f64) {
+    // The space beside a panel.
     const BESIDE: f64 = 60.0;
     let count = figure.panels.len().max(1);
     let mut columns = figure.columns.unwrap_or_else(|| usual_columns(count)).clamp(1, count);
@@ -180,12 +180,12 @@ fn usual_columns(panels: usize) -> usize {
     }
 }
 
-fn rows(figure: &Figure, columns: usize) -> Vec<Row<'_>> {
+fn rows(figure: &Chart, columns: usize) -> Vec<Row<'_>> {
     let panels: Vec<Option<&Panel>> = figure.panels.iter().map(Some).collect();
     let lower: Vec<Option<&Panel>> = figure.panels.iter().map(|panel| panel.lower.as_deref()).collect();
     let axes = range::axes(&panels, columns, figure.share_y);
     let lower_axes = range::axes(&lower, columns, figure.share_y);
-    // Two panels one above the other have one horizontal axis.
+    // An upper and its lower panel share the horizontal axis.
     let lower_axes: Vec<Option<Axes>> =
         lower_axes.iter().zip(&axes).map(|(lower, above)| Some(Axes { x: above.as_ref()?.x, ..(*lower)? })).collect();
     let has_label_below =
@@ -218,7 +218,7 @@ fn rows(figure: &Figure, columns: usize) -> Vec<Row<'_>> {
     rows
 }
 
-/// How many drawings a curve is made of.
-fn parts(curve: &super::Curve) -> usize {
+/// The number of marks of a curve.
+fn parts(curve: &super::PlottedCurve) -> usize {
     1 + usize::from(curve.band.is_some()) + usize::from(curve.style == Style::LinePoints)
 }

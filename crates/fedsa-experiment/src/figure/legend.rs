@@ -2,11 +2,11 @@
 
 use super::scene::{Anchor, Mark, Point, Scene};
 use super::style::{self, CURVE_WIDTH, Colors, LEGEND, LEVEL_WIDTH, Overlap, REFERENCE_WIDTH};
-use super::{Curve, Panel, Style};
+use super::{Panel, PlottedCurve, Style};
 
-/// How a curve or a level is drawn.
+/// The symbol of a curve or a level in the legend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum LegendSymbol {
     Curve { style: Style, color: usize, band: bool, overlap: Overlap },
     Level { color: usize, dash: usize },
 }
@@ -14,16 +14,16 @@ pub(super) enum Look {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub label: String,
-    pub look: Look,
+    pub look: LegendSymbol,
 }
 
 /// The entries of a panel, each once, by rank and then in their order.
-pub(super) fn entries(panel: &Panel, overlap: impl Fn(&Curve) -> Overlap) -> Vec<Entry> {
+pub(super) fn entries(panel: &Panel, overlap: impl Fn(&PlottedCurve) -> Overlap) -> Vec<Entry> {
     let curves = panel.curves.iter().map(|c| {
-        let look = Look::Curve { style: c.style, color: c.color, band: c.band.is_some(), overlap: overlap(c) };
+        let look = LegendSymbol::Curve { style: c.style, color: c.color, band: c.band.is_some(), overlap: overlap(c) };
         Entry { label: c.label.clone(), look }
     });
-    let levels = panel.levels.iter().map(|l| Entry { label: l.label.clone(), look: Look::Level { color: l.color, dash: l.dash } });
+    let levels = panel.levels.iter().map(|l| Entry { label: l.label.clone(), look: LegendSymbol::Level { color: l.color, dash: l.dash } });
     let mut entries = Vec::new();
     for entry in curves.chain(levels) {
         if !entry.label.trim().is_empty() && !entries.contains(&entry) {
@@ -34,24 +34,25 @@ pub(super) fn entries(panel: &Panel, overlap: impl Fn(&Curve) -> Overlap) -> Vec
     entries
 }
 
-/// What is measured comes first, then what is predicted, then references.
+/// The order of entries: measured curves, predicted curves, levels, references.
 fn rank(entry: &Entry) -> usize {
     match entry.look {
-        Look::Curve { style: Style::Reference, .. } => 3,
-        Look::Level { .. } => 2,
-        Look::Curve { style: Style::Dashed, .. } => 1,
-        Look::Curve { .. } => 0,
+        LegendSymbol::Curve { style: Style::Reference, .. } => 3,
+        LegendSymbol::Level { .. } => 2,
+        LegendSymbol::Curve { style: Style::Dashed, .. } => 1,
+        LegendSymbol::Curve { .. } => 0,
     }
 }
 
-/// One legend for all panels, if a name means the same in all of them and each shows a good part of it.
+/// One legend for all panels, if every label has the same symbol in all panels and the largest panel has at least half of
+/// the entries.
 pub(super) fn shared(panels: &[Vec<Entry>]) -> Option<Vec<Entry>> {
     let mut union: Vec<Entry> = Vec::new();
     for entry in panels.iter().flatten() {
         if !union.contains(entry) {
             match union.iter_mut().find(|other| other.label == entry.label) {
                 None => union.push(entry.clone()),
-                // In one panel with a band, in another without, for want of seeds: the same curve.
+                // A curve may have a band in one panel and none in another, where it has a single seed.
                 Some(other) => other.look = with_band(other.look, entry.look)?,
             }
         }
@@ -61,18 +62,18 @@ pub(super) fn shared(panels: &[Vec<Entry>]) -> Option<Vec<Entry>> {
     (union.len() <= 2 * largest).then_some(union)
 }
 
-/// The look with a band of two that differ in nothing else.
-fn with_band(a: Look, b: Look) -> Option<Look> {
+/// The symbol with a band, if two symbols differ in nothing else.
+fn with_band(a: LegendSymbol, b: LegendSymbol) -> Option<LegendSymbol> {
     let banded = |look| match look {
-        Look::Curve { style, color, overlap, .. } => Look::Curve { style, color, band: true, overlap },
+        LegendSymbol::Curve { style, color, overlap, .. } => LegendSymbol::Curve { style, color, band: true, overlap },
         level => level,
     };
     (banded(a) == banded(b)).then_some(banded(a))
 }
 
-/// Entries broken into lines and set in columns.
+/// Entries broken into lines and arranged in columns.
 pub(super) struct Legend {
-    rows: Vec<Vec<(Look, Vec<String>)>>,
+    rows: Vec<Vec<(LegendSymbol, Vec<String>)>>,
     column_widths: Vec<f64>,
     pub height: f64,
 }
@@ -85,7 +86,7 @@ const WIDEST_LABEL: f64 = 330.0;
 const LINES: usize = 3;
 
 impl Legend {
-    /// In as few rows as `width` allows.
+    /// A legend with as few rows as `width` allows.
     pub fn new(entries: &[Entry], width: f64) -> Legend {
         let label_width = (width - SAMPLE - SAMPLE_GAP).clamp(LEGEND.size, WIDEST_LABEL);
         let set: Vec<_> = entries.iter().map(|e| (e.look, LEGEND.wrap(&e.label, label_width, LINES))).collect();
@@ -94,7 +95,7 @@ impl Legend {
         let widths_in = |columns: usize| -> Vec<f64> {
             (0..columns).map(|column| entry_widths.iter().skip(column).step_by(columns).copied().fold(0.0, f64::max)).collect()
         };
-        // From one row on, with the columns that fill the last row best.
+        // Starting from one row, with the number of columns that fills the last row best.
         let column_widths = (1..=set.len())
             .map(|rows| widths_in(set.len().div_ceil(rows)))
             .find(|widths| total(widths) <= width)
@@ -126,25 +127,25 @@ fn total(column_widths: &[f64]) -> f64 {
     column_widths.iter().sum::<f64>() + column_widths.len().saturating_sub(1) as f64 * COLUMN_GAP
 }
 
-fn row_height(row: &[(Look, Vec<String>)]) -> f64 {
+fn row_height(row: &[(LegendSymbol, Vec<String>)]) -> f64 {
     row.iter().map(|(_, lines)| lines.len()).max().unwrap_or(0) as f64 * LEGEND.leading() + ROW_GAP
 }
 
-fn sample(scene: &mut Scene, look: Look, (x, y): Point, colors: &Colors) {
+fn sample(scene: &mut Scene, look: LegendSymbol, (x, y): Point, colors: &Colors) {
     let points = vec![(x, y), (x + SAMPLE, y)];
     match look {
-        Look::Level { color, dash } => {
+        LegendSymbol::Level { color, dash } => {
             let (color, dash) = (colors.prediction(color), style::level_dash(dash));
             scene.marks.push(Mark::Line { points, color, width: LEVEL_WIDTH, dash });
         }
-        Look::Curve { style: Style::Reference, .. } => {
+        LegendSymbol::Curve { style: Style::Reference, .. } => {
             scene.marks.push(Mark::Line { points, color: colors.reference, width: REFERENCE_WIDTH, dash: style::reference_dash() });
         }
-        Look::Curve { style: Style::Dashed, color: index, overlap, .. } => {
+        LegendSymbol::Curve { style: Style::Dashed, color: index, overlap, .. } => {
             let (color, dash) = (colors.prediction(index), style::predicted_dash(index, overlap));
             scene.marks.push(Mark::Line { points, color, width: LEVEL_WIDTH, dash });
         }
-        Look::Curve { style: drawn, color: index, band, overlap } => {
+        LegendSymbol::Curve { style: drawn, color: index, band, overlap } => {
             let color = colors.curve(index);
             if band {
                 let tint = style::mix(colors.background, color, colors.band_opacity);

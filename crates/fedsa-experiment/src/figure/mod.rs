@@ -1,8 +1,8 @@
-//! Pictures of results: panels of curves ([`Figure`]) and shaded tables ([`CellTable`]), as SVG, PNG or PDF.
+//! Pictures of results: panels of curves ([`Chart`]) and shaded tables ([`CellTable`]), as SVG, PNG or PDF.
 //!
-//! The data model contains what is shown, in data units; this module decides where it is placed. The same input gives the same bytes.
-//! Numbers of every kind are accepted: what an axis cannot show (NaN, infinities, zero and less on a logarithmic axis)
-//! breaks the line there.
+//! The data model is in data units; this module computes the layout. The same input gives the same bytes.
+//! All numbers are accepted. A value that an axis cannot show (NaN, an infinity, or a value of at most zero on a
+//! logarithmic axis) interrupts the line.
 //!
 //! A picture is made in two steps: a layout (`chart` with its `panel`s, `table`) places marks in a `scene`, and a backend
 //! (`svg`, `raster`, `pdf`) writes the scene. Colours, dashes, markers and fonts are in `style`.
@@ -28,19 +28,19 @@ mod trace;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub use about::About;
+pub use about::Provenance;
 pub use text::number_text;
 
-/// Panels on a grid, filled row by row, with one legend beneath them where their legends agree.
+/// Panels on a grid, filled row by row. They share one legend below them if their legends agree.
 #[derive(Clone, Debug, Default)]
-pub struct Figure {
+pub struct Chart {
     pub title: String,
     pub panels: Vec<Panel>,
-    /// Panels in a row, fewer where the width has no room; chosen from their number if absent.
+    /// The number of panels per row, reduced if the width has no room; by default chosen from the number of panels.
     pub columns: Option<usize>,
-    /// Whether panels that measure the same have one vertical range; if absent, where each fills a good part of it.
+    /// Whether panels of the same quantity share one vertical range; by default they do if each fills a good part of it.
     pub share_y: Option<bool>,
-    /// What lines, points and bands are, under the picture.
+    /// The text under the picture that explains lines, points and bands.
     pub caption: String,
     /// Small text under the caption, one paragraph each.
     pub notes: Vec<String>,
@@ -53,23 +53,23 @@ pub struct Panel {
     pub y_label: String,
     pub x_log: bool,
     pub y_log: bool,
-    /// Ticks of a logarithmic x axis stand at 1, 2, 4, 8 and so on.
+    /// Whether ticks of a logarithmic x axis are at 1, 2, 4, 8 and so on.
     pub x_binary: bool,
-    pub curves: Vec<Curve>,
+    pub curves: Vec<PlottedCurve>,
     pub levels: Vec<Level>,
     /// Fixed range of the y axis. Ignored if it is empty, or not positive on a logarithmic axis.
     pub y_range: Option<(f64, f64)>,
     /// Small text under the panel.
     pub notes: Vec<String>,
-    /// A lower panel beneath this one, along the same x axis. Its legend and notes are not shown.
+    /// A lower panel below this one, with the same x axis. Its legend and notes are not shown.
     pub lower: Option<Box<Panel>>,
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Curve {
-    /// The legend's entry; none if empty.
+pub struct PlottedCurve {
+    /// The legend's entry; no entry if empty.
     pub label: String,
-    /// Index into the palette of eight colours. Past them the colours repeat with other dashes and markers.
+    /// Index into the palette of eight colours. Larger indices repeat the colours with other dashes and markers.
     pub color: usize,
     pub x: Vec<f64>,
     pub y: Vec<f64>,
@@ -80,10 +80,10 @@ pub struct Curve {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
-    /// Measured: a line. Of lines that coincide, those above are dashed so that all are seen.
+    /// Measured: a line. If lines coincide, the upper ones are dashed so that all are visible.
     #[default]
     Line,
-    /// Predicted: thin dashes upon the measured.
+    /// Predicted: thin dashes over the measured lines.
     Dashed,
     Points,
     LinePoints,
@@ -97,7 +97,7 @@ pub struct Level {
     pub label: String,
     pub y: f64,
     pub color: usize,
-    /// Index into the dashes of levels: several levels of one colour differ in it.
+    /// Index into the dash patterns of levels, which distinguishes levels of one colour.
     pub dash: usize,
 }
 
@@ -106,14 +106,14 @@ pub struct Level {
 pub struct CellTable {
     pub title: String,
     pub columns: Vec<String>,
-    pub rows: Vec<Vec<Cell>>,
-    /// What the cells are, under the table.
+    pub rows: Vec<Vec<TableCell>>,
+    /// The text under the table that explains the cells.
     pub caption: String,
     pub notes: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Cell {
+pub struct TableCell {
     pub text: String,
     pub fill: Fill,
 }
@@ -144,11 +144,11 @@ pub(crate) fn has_glyphs(text: &str) -> bool {
     style::AXIS_LABEL.has_glyphs(text) && style::TITLE.has_glyphs(text)
 }
 
-/// What a picture is written as.
+/// The file format of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// With text as text.
+    /// SVG, with text as text.
     Svg,
     Png,
     /// One page, with text that can be searched.
@@ -159,7 +159,7 @@ impl Format {
     /// All of them.
     pub const ALL: [Format; 3] = [Format::Svg, Format::Png, Format::Pdf];
 
-    /// What an experiment's picture is called.
+    /// The file name of an experiment's picture.
     pub fn file_name(self) -> &'static str {
         match self {
             Format::Svg => "figure.svg",
@@ -180,38 +180,38 @@ pub enum Theme {
     Dark,
 }
 
-/// How a picture is drawn.
+/// Options of rendering.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Look {
-    /// Its width in CSS pixels; chosen from the number of columns if absent. A table is as wide as it must be.
+pub struct RenderOptions {
+    /// The width in CSS pixels; by default chosen from the number of columns. A table has the width of its contents.
     pub width: Option<f64>,
-    /// Dots of a PNG to an inch of 96 CSS pixels. Of a picture of more than 30 million dots there are fewer.
+    /// Resolution of a PNG in dots per inch of 96 CSS pixels; reduced for a picture of more than 30 million dots.
     pub dpi: f64,
     /// The colours.
     pub theme: Theme,
 }
 
-impl Default for Look {
+impl Default for RenderOptions {
     fn default() -> Self {
-        Look { width: None, dpi: 192.0, theme: Theme::Light }
+        RenderOptions { width: None, dpi: 192.0, theme: Theme::Light }
     }
 }
 
-impl Figure {
-    /// The bytes of a file.
-    pub fn render(&self, format: Format, look: &Look, about: &About) -> Vec<u8> {
+impl Chart {
+    /// The bytes of the picture's file.
+    pub fn render(&self, format: Format, look: &RenderOptions, about: &Provenance) -> Vec<u8> {
         write(&chart::scene(self, look), format, look, about)
     }
 }
 
 impl CellTable {
-    /// The bytes of a file.
-    pub fn render(&self, format: Format, look: &Look, about: &About) -> Vec<u8> {
+    /// The bytes of the picture's file.
+    pub fn render(&self, format: Format, look: &RenderOptions, about: &Provenance) -> Vec<u8> {
         write(&table::scene(self, look), format, look, about)
     }
 }
 
-fn write(scene: &scene::Scene, format: Format, look: &Look, about: &About) -> Vec<u8> {
+fn write(scene: &scene::Scene, format: Format, look: &RenderOptions, about: &Provenance) -> Vec<u8> {
     match format {
         Format::Svg => svg::render(scene, about),
         Format::Png => raster::render(scene, look.dpi, about),

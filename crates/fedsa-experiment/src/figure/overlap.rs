@@ -4,25 +4,25 @@ use std::collections::HashMap;
 
 use super::style::Overlap;
 use super::trace::Window;
-use super::{Curve, Panel, Style};
+use super::{Panel, PlottedCurve, Style};
 
-/// Places along the horizontal axis at which curves are compared.
+/// The number of positions along the horizontal axis at which curves are compared.
 const PLACES: usize = 64;
-/// Curves nearer than this, in pixels, hide each other.
+/// Curves closer than this distance, in pixels, hide each other.
 const NEAR: f64 = 1.8;
-/// The share of the shorter curve that lies upon another.
+/// The share of the shorter curve that must coincide with the other one.
 const SHARE: f64 = 0.4;
 /// Depths beyond this look alike.
 const DEEPEST: usize = 5;
 
-/// A curve wherever it appears: its label and colour, and whether it is predicted.
+/// The identity of a curve in all panels: its label and colour, and whether it is predicted.
 type Name = (String, usize, bool);
 
-fn name(curve: &Curve) -> Name {
+fn name(curve: &PlottedCurve) -> Name {
     (curve.label.clone(), curve.color, curve.style == Style::Dashed)
 }
 
-/// How each curve of a figure is drawn where it coincides with others, alike in all panels.
+/// How curves that coincide with others are drawn, the same in all panels.
 #[derive(Debug, Default)]
 pub(super) struct Overlaps(HashMap<Name, Overlap>);
 
@@ -54,7 +54,7 @@ impl Overlaps {
             }
         }
         let mut depths: Vec<usize> = Vec::new();
-        // The first of those that coincide, directly or by others between them.
+        // The first curve of a group whose members coincide directly or through other members.
         let mut first: Vec<usize> = Vec::new();
         for (i, lower) in beneath.iter().enumerate() {
             depths.push(lower.iter().map(|l| depths[*l] + 1).max().unwrap_or(0).min(DEEPEST));
@@ -69,13 +69,13 @@ impl Overlaps {
         Overlaps(names.into_iter().zip(overlaps).collect())
     }
 
-    pub fn at(&self, curve: &Curve) -> Overlap {
+    pub fn at(&self, curve: &PlottedCurve) -> Overlap {
         self.0.get(&name(curve)).copied().unwrap_or_default()
     }
 }
 
-/// Where a curve is at each place, in pixels; nothing where it is not, or goes backwards.
-fn heights(curve: &Curve, window: &Window) -> Vec<Option<f64>> {
+/// The height of a curve at each position, in pixels; `None` where the curve is absent or runs backwards.
+fn heights(curve: &PlottedCurve, window: &Window) -> Vec<Option<f64>> {
     let points = curve.x.iter().zip(&curve.y).filter_map(|(x, y)| window.place(*x, *y));
     let mut heights = vec![None; PLACES];
     let mut previous: Option<(f64, f64)> = None;

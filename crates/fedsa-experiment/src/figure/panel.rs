@@ -6,23 +6,23 @@ use super::overlap::Overlaps;
 use super::scene::{Anchor, Dash, Mark, Point, Scene};
 use super::style::*;
 use super::trace::Window;
-use super::{Curve, Level, Panel, Style};
+use super::{Level, Panel, PlottedCurve, Style};
 
 const TICK_LENGTH: f64 = 4.0;
 pub(super) const TICK_GAP: f64 = 7.0;
-/// How far a label under the x axis may stand out on either side.
+/// How far a label under the x axis may extend beyond the panel on either side, in pixels.
 const OVERHANG: f64 = 12.0;
 
-/// How curves are drawn.
-pub(super) struct Pen<'a> {
+/// Settings for drawing curves.
+pub(super) struct CurvePen<'a> {
     pub colors: &'static Colors,
     pub overlaps: &'a Overlaps,
     pub width: f64,
-    /// Points that each line, band or set of markers may have.
+    /// The largest number of points of each line, band or set of markers.
     pub budget: usize,
 }
 
-/// What is drawn around and beneath a panel's window, broken into lines.
+/// The labels, legend and notes around a panel's window, broken into lines.
 pub(super) struct Drawn {
     pub y_ticks: Ticks,
     pub are_y_ticks_named: bool,
@@ -50,7 +50,7 @@ impl Drawn {
     }
 
     /// Draws everything, with the label of the vertical axis from `left` on.
-    pub fn draw(&self, scene: &mut Scene, panel: &Panel, window: &Window, left: f64, pen: &Pen) {
+    pub fn draw(&self, scene: &mut Scene, panel: &Panel, window: &Window, left: f64, pen: &CurvePen) {
         let colors = pen.colors;
         let x_ticks = fitting_ticks(&window.x, window.width);
         grid(scene, window, &x_ticks, &self.y_ticks, colors);
@@ -95,7 +95,7 @@ impl Drawn {
     }
 }
 
-/// As many ticks as have room for their labels.
+/// The largest number of ticks whose labels have room.
 fn fitting_ticks(axis: &Axis, width: f64) -> Ticks {
     let most = (width / (4.0 * TICK.size)).ceil() as usize;
     let fits = |ticks: &Ticks| {
@@ -108,7 +108,7 @@ fn fitting_ticks(axis: &Axis, width: f64) -> Ticks {
     (1..=most).rev().map(|count| axis.ticks(count, width)).find(fits).unwrap_or_default()
 }
 
-/// Under its tick, unless it would then reach into the neighbouring panel.
+/// The position of a label: under its tick, or shifted if it would reach into the neighbouring panel.
 fn label_center(at: f64, label: &str, width: f64) -> f64 {
     let half = TICK.width(label) / 2.0;
     (at * width).min(width + OVERHANG - half).max(half - OVERHANG)
@@ -133,8 +133,8 @@ fn grid(scene: &mut Scene, window: &Window, x: &Ticks, y: &Ticks, colors: &Color
     }
 }
 
-/// Bands first, then references, the curves from the lowest of those that coincide upwards, markers, and what is predicted.
-fn draw_data(scene: &mut Scene, panel: &Panel, window: &Window, pen: &Pen) {
+/// Draws bands first, then references, measured curves (of coinciding ones the lowest first), markers, and predictions.
+fn draw_data(scene: &mut Scene, panel: &Panel, window: &Window, pen: &CurvePen) {
     let before = scene.marks.len();
     for curve in &panel.curves {
         if let Some((low, high)) = &curve.band {
@@ -143,8 +143,8 @@ fn draw_data(scene: &mut Scene, panel: &Panel, window: &Window, pen: &Pen) {
             scene.marks.extend(ribbons.into_iter().map(|edges| Mark::Ribbon { edges, color, opacity }));
         }
     }
-    let mut curves: Vec<&Curve> = panel.curves.iter().collect();
-    let layer = |curve: &Curve| match curve.style {
+    let mut curves: Vec<&PlottedCurve> = panel.curves.iter().collect();
+    let layer = |curve: &PlottedCurve| match curve.style {
         Style::Reference => 0,
         Style::Dashed => 2,
         _ => 1,
@@ -154,7 +154,7 @@ fn draw_data(scene: &mut Scene, panel: &Panel, window: &Window, pen: &Pen) {
         draw_line(scene, window, curve, pen);
     }
     for curve in curves.iter().filter(|c| matches!(c.style, Style::Points | Style::LinePoints)) {
-        // A marker is written with about as many bytes as ten corners of a line.
+        // A marker takes about as many bytes as ten corners of a line.
         let size = marker_size(pen.overlaps.at(curve)) * pen.width / CURVE_WIDTH;
         let points = window.points(&curve.x, &curve.y, pen.budget / 10);
         scene.marks.extend(points.into_iter().map(|at| pen.colors.marker(curve.color, at, size)));
@@ -170,7 +170,7 @@ fn draw_data(scene: &mut Scene, panel: &Panel, window: &Window, pen: &Pen) {
 }
 
 /// The line of a curve, if it has one.
-fn draw_line(scene: &mut Scene, window: &Window, curve: &Curve, pen: &Pen) {
+fn draw_line(scene: &mut Scene, window: &Window, curve: &PlottedCurve, pen: &CurvePen) {
     let overlap = pen.overlaps.at(curve);
     let (color, width, dash) = match curve.style {
         Style::Points => return,
@@ -194,12 +194,12 @@ fn draw_line(scene: &mut Scene, window: &Window, curve: &Curve, pen: &Pen) {
 }
 
 /// Whether the curve's last value is too large for the window.
-fn rises_out(window: &Window, curve: &Curve) -> bool {
+fn rises_out(window: &Window, curve: &PlottedCurve) -> bool {
     let last = curve.x.iter().zip(&curve.y).rev().find_map(|(_, y)| window.y_at(*y));
     last.is_some_and(|y| y < window.top)
 }
 
-/// Levels, of which those that coincide take turns along the line.
+/// Draws levels; the dashes of coinciding levels alternate along the line.
 fn draw_levels(scene: &mut Scene, levels: &[Level], window: &Window, colors: &Colors) {
     const NEAR: f64 = 1.5;
     let inside = |level: &Level| window.y_at(level.y).filter(|y| (window.top..=window.bottom()).contains(y));

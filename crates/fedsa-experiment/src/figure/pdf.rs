@@ -9,7 +9,7 @@ use pdf_writer::types::{CidFontType, FontFlags, LineJoinStyle, SystemInfo, Unico
 use pdf_writer::{Content, Filter, Finish, Name, Pdf, Rect, Ref, Str, TextStr};
 use subsetter::GlyphRemapper;
 
-use super::about::About;
+use super::about::Provenance;
 use super::scene::{Dash, Mark, Point, Rgb, Scene, Text};
 use super::text::Font;
 
@@ -17,7 +17,7 @@ use super::text::Font;
 const POINT: f64 = 0.75;
 const SYSTEM: SystemInfo = SystemInfo { registry: Str(b"Adobe"), ordering: Str(b"Identity"), supplement: 0 };
 
-pub(super) fn render(scene: &Scene, about: &About) -> Vec<u8> {
+pub(super) fn render(scene: &Scene, about: &Provenance) -> Vec<u8> {
     let mut ids = (1..).map(Ref::new);
     let mut id = || ids.next().expect("without end");
     let (catalog, pages, page, content, info, file, spec) = (id(), id(), id(), id(), id(), id(), id());
@@ -62,7 +62,7 @@ pub(super) fn render(scene: &Scene, about: &About) -> Vec<u8> {
         embed(&mut pdf, bold, &letters, ids);
     }
 
-    let software = About::software();
+    let software = Provenance::software();
     let mut about_it = pdf.document_info(info);
     about_it.title(TextStr(&super::text::clean(&scene.title))).subject(TextStr(&super::text::clean(&scene.description)));
     about_it.creator(TextStr(&software)).producer(TextStr(&software));
@@ -99,11 +99,11 @@ fn state_name(index: usize) -> String {
     format!("Opacity{index}")
 }
 
-/// The glyphs of a font that are used, with their new numbers and what they stand for.
+/// The used glyphs of a font, with their new numbers and their characters.
 #[derive(Default)]
 struct Letters {
     remapper: GlyphRemapper,
-    /// By new number: the old one, and a character.
+    /// For each new number, the old number and a character.
     used: BTreeMap<u16, (u16, char)>,
 }
 
@@ -127,7 +127,7 @@ impl Drawing {
         drawing
     }
 
-    /// In a page's coordinates, which count upwards, to a hundredth of a pixel.
+    /// A point in page coordinates (y upwards), rounded to a hundredth of a pixel.
     fn place(&self, (x, y): Point) -> (f32, f32) {
         let short = |x: f64| ((x * 100.0).round() / 100.0) as f32;
         (short(x), short(self.height - y))
@@ -226,7 +226,7 @@ struct FontIds {
     cmap: Ref,
 }
 
-/// Embeds the used letters of a font, and what they stand for, so that the text can be searched and copied.
+/// Embeds the used glyphs of a font and their characters, so that the text can be searched and copied.
 fn embed(pdf: &mut Pdf, bold: bool, letters: &Letters, ids: FontIds) {
     let font = Font { size: 1.0, bold };
     let face = font.face();

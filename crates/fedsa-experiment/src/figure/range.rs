@@ -4,7 +4,7 @@ use super::axis::{Axis, scaled};
 use super::{Panel, Style};
 
 const X_MARGIN: f64 = 0.02;
-/// With room for markers.
+/// The margin of a range, which gives room for markers.
 const X_MARGIN_OF_POINTS: f64 = 0.035;
 const Y_MARGIN: f64 = 0.04;
 /// The part of a shared axis that each panel must fill, unless the file says whether axes are shared.
@@ -17,8 +17,8 @@ pub(super) struct Axes {
     pub y: Axis,
 }
 
-/// The axes of panels, given row by row. Panels that measure the same share the vertical one if `share` says so; by
-/// default if every one then fills a good part of it, else row by row where that is so of a row.
+/// The axes of panels, given row by row. `share` determines whether panels of the same quantity share the vertical
+/// axis. By default they do if each fills a good part of it; otherwise each row of panels is tried separately.
 pub(super) fn axes(panels: &[Option<&Panel>], columns: usize, share: Option<bool>) -> Vec<Option<Axes>> {
     let mut ranges: Vec<(Range, Range)> = panels.iter().map(|panel| panel.map_or_else(Default::default, ranges)).collect();
     let shareable = |i: &usize| panels[*i].is_some_and(|panel| panel.y_range.is_none()) && ranges[*i].1.0.is_some();
@@ -73,7 +73,7 @@ fn is_sensible(ranges: &[Range]) -> bool {
 }
 
 fn ranges(panel: &Panel) -> (Range, Range) {
-    let shown = |curve: &super::Curve| -> Vec<(f64, f64)> {
+    let shown = |curve: &super::PlottedCurve| -> Vec<(f64, f64)> {
         let points = curve.x.iter().zip(&curve.y);
         points.filter_map(|(x, y)| Some((scaled(*x, panel.x_log)?, scaled(*y, panel.y_log)?))).collect()
     };
@@ -88,7 +88,7 @@ fn ranges(panel: &Panel) -> (Range, Range) {
         y_range.add(low);
         y_range.add(high);
         if let Some((lower, upper)) = &curve.band {
-            // An edge may be nearly zero or nearly infinite; the curve says how far to follow it.
+            // An edge may be close to zero or infinite; the curve limits how much of the band is shown.
             let reach = if panel.y_log { 1.0 } else { high - low };
             let edges = curve.y.iter().zip(lower).zip(upper);
             for ((y, lower), upper) in edges {
@@ -117,7 +117,7 @@ impl Range {
     }
 }
 
-/// The range of a curve's values, on the axis's scale. Of one that diverges, only the beginning of its ascent or descent.
+/// The range of a curve's values on the axis's scale. For a curve that diverges, only the start of its ascent or descent.
 fn sober_range(values: impl Iterator<Item = f64> + Clone, log: bool) -> Option<(f64, f64)> {
     let low = values.clone().fold(f64::INFINITY, f64::min);
     let high = sober_maximum(values.clone(), log)?;
@@ -125,9 +125,9 @@ fn sober_range(values: impl Iterator<Item = f64> + Clone, log: bool) -> Option<(
     Some((low.min(high), high))
 }
 
-/// The largest value; but if a curve ends in one that is out of all proportion to its start, a few times the start.
+/// The largest value; for a curve whose last value is far larger than its start, a multiple of the start.
 fn sober_maximum(values: impl Iterator<Item = f64> + Clone, log: bool) -> Option<f64> {
-    // No quantity here is as large for a good reason.
+    // Values of this size occur only after divergence.
     const SOBER: f64 = 1e12;
     let last = values.clone().last()?;
     let highest = values.clone().fold(f64::NEG_INFINITY, f64::max);

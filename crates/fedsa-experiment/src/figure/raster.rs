@@ -2,16 +2,16 @@
 
 use tiny_skia::{FillRule, LineJoin, Paint, Path, PathBuilder, Pixmap, Stroke, StrokeDash, Transform};
 
-use super::about::About;
+use super::about::Provenance;
 use super::scene::{Dash, Mark, Point, Rgb, Scene, Text};
-use super::text::Pen;
+use super::text::OutlinePen;
 
 /// CSS pixels in an inch.
 const CSS_DPI: f64 = 96.0;
-/// Of an enormous picture there are fewer dots to an inch.
+/// The largest number of dots; the resolution of a larger picture is reduced.
 const MOST_DOTS: f64 = 30e6;
 
-pub(super) fn render(scene: &Scene, dpi: f64, about: &About) -> Vec<u8> {
+pub(super) fn render(scene: &Scene, dpi: f64, about: &Provenance) -> Vec<u8> {
     let area = scene.width.ceil() * scene.height.ceil();
     let dots = (dpi / CSS_DPI).min((MOST_DOTS / area).sqrt());
     let size = |length: f64| (length.ceil() * dots).ceil().max(1.0) as u32;
@@ -28,9 +28,9 @@ fn ink((r, g, b): Rgb, opacity: f64) -> tiny_skia::Color {
     color
 }
 
-fn encode(pixmap: &Pixmap, dpi: f64, scene: &Scene, about: &About) -> Vec<u8> {
+fn encode(pixmap: &Pixmap, dpi: f64, scene: &Scene, about: &Provenance) -> Vec<u8> {
     const INCHES_IN_A_METRE: f64 = 1.0 / 0.0254;
-    // Nothing shines through: the fourth channel is full everywhere.
+    // The picture is opaque: the alpha channel is 255 everywhere.
     let image: Vec<u8> = pixmap.data().chunks_exact(4).flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect();
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, pixmap.width(), pixmap.height());
@@ -41,7 +41,7 @@ fn encode(pixmap: &Pixmap, dpi: f64, scene: &Scene, about: &About) -> Vec<u8> {
     let entries = [
         ("Title", super::text::clean(&scene.title)),
         ("Description", super::text::clean(&scene.description)),
-        ("Software", About::software()),
+        ("Software", Provenance::software()),
         ("Experiment", super::text::clean(about.id)),
         ("Source", about.source()),
     ];
@@ -126,7 +126,7 @@ fn polygon(points: impl Iterator<Item = Point>, closed: bool) -> Option<Path> {
 
 struct Outline(PathBuilder);
 
-impl Pen for Outline {
+impl OutlinePen for Outline {
     fn start(&mut self, (x, y): Point) {
         self.0.move_to(x as f32, y as f32);
     }

@@ -9,7 +9,7 @@ pub(super) type Rgb = (u8, u8, u8);
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     pub title: String,
-    /// What the picture shows, for readers that do not see it.
+    /// A description of the picture for screen readers.
     pub description: String,
     pub background: Rgb,
     pub width: f64,
@@ -17,12 +17,12 @@ pub(super) struct Scene {
     pub marks: Vec<Mark>,
 }
 
-/// How a line is broken.
+/// The dash pattern of a line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Dash {
     /// Lengths drawn and skipped in turn; empty for a solid line.
     pub lengths: Vec<f64>,
-    /// How far into the pattern a line starts.
+    /// The offset into the pattern at which a line starts.
     pub start: f64,
 }
 
@@ -35,7 +35,7 @@ impl Dash {
         Dash { lengths: lengths.to_vec(), start: 0.0 }
     }
 
-    /// Of a jagged line the dashes are longer, so that they are seen in it and not too many.
+    /// The pattern for a jagged line: longer dashes, so that they are visible and not too many.
     pub fn stretched(&self, points: &[Point]) -> Dash {
         let total: f64 = points.windows(2).map(|pair| (pair[1].0 - pair[0].0).hypot(pair[1].1 - pair[0].1)).sum();
         let extent = |coordinate: fn(&Point) -> f64| {
@@ -43,7 +43,7 @@ impl Dash {
             coordinates.clone().fold(f64::NEG_INFINITY, f64::max) - coordinates.fold(f64::INFINITY, f64::min)
         };
         let smooth = 1.5 * (extent(|p| p.0) + extent(|p| p.1));
-        // Longer by the root of what the line is longer, as long as the dashes can be counted.
+        // Dashes grow with the square root of the line's relative length; of very long lines linearly, to limit their number.
         let jagged = if smooth > 0.0 { (total / smooth).max(1.0) } else { 1.0 };
         let stretch = jagged.sqrt().max(jagged / 10.0);
         Dash { lengths: self.lengths.iter().map(|length| length * stretch).collect(), start: self.start * stretch }
@@ -91,7 +91,7 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// From the anchor back to the start of the text.
+    /// The distance from the start of the text to its anchor.
     pub fn before(&self) -> f64 {
         match self.anchor {
             Anchor::Start => 0.0,
@@ -137,7 +137,7 @@ impl Scene {
         }
     }
 
-    /// Lines of text from `top` down; returns where they end.
+    /// Adds lines of text from `top` down; returns the y at which they end.
     pub fn paragraph(&mut self, (x, top): Point, lines: &[String], font: Font, anchor: Anchor, color: Rgb) -> f64 {
         for (i, line) in lines.iter().enumerate() {
             self.text((x, top + font.baseline() + i as f64 * font.leading()), line, font, anchor, color);

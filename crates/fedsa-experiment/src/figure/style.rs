@@ -33,14 +33,14 @@ pub(super) struct Colors {
     pub reference: Rgb,
     pub band_opacity: f64,
     palette: [Rgb; 8],
-    /// Where the colour of a prediction goes, from its curve's: to be seen upon it.
+    /// The colour towards which the colour of a prediction is shifted from that of its curve, for contrast.
     contrast: Rgb,
-    /// From the least to the largest shade.
+    /// The scale of shades, from the smallest to the largest value.
     shades: [Rgb; 3],
     statuses: [Rgb; 4],
 }
 
-/// Okabe and Ito's colours, which people with any colour vision tell apart; the yellow darkened, to be seen on white.
+/// The colours of Okabe and Ito, which are distinguishable with any colour vision; the yellow is darkened for white paper.
 const LIGHT: Colors = Colors {
     background: (0xff, 0xff, 0xff),
     ink: (0x1a, 0x1a, 0x1a),
@@ -104,12 +104,12 @@ impl Colors {
         self.palette[index % self.palette.len()]
     }
 
-    /// Of what is predicted for a curve.
+    /// The colour of a curve's prediction.
     pub fn prediction(&self, index: usize) -> Rgb {
         mix(self.curve(index), self.contrast, 0.35)
     }
 
-    /// A cell's background, and the ink that is legible on it.
+    /// A cell's background, and a text colour that is legible on it.
     pub fn cell(&self, fill: Fill) -> (Option<Rgb>, Rgb) {
         let [light, middle, dark] = self.shades;
         match fill {
@@ -132,8 +132,8 @@ impl Colors {
         }
     }
 
-    /// The marker of a colour: every colour of a turn has its own shape or orientation beside its neighbours. Where curves
-    /// coincide, those beneath have larger ones.
+    /// The marker of a colour. Neighbouring colours have different shapes or orientations. Where curves
+    /// coincide, the lower ones have larger markers.
     pub fn marker(&self, index: usize, (x, y): Point, size: f64) -> Mark {
         let color = self.curve(index);
         let r = MARKER_RADIUS * size;
@@ -154,10 +154,10 @@ impl Colors {
     }
 }
 
-/// One for each turn through the palette.
+/// The dash patterns, one for each repetition of the palette.
 const TURN_DASHES: [&[f64]; 4] = [&[], &[2.0, 2.5], &[9.0, 2.5, 2.0, 2.5], &[9.0, 2.5, 2.0, 2.5, 2.0, 2.5]];
 const PREDICTED: [&[f64]; 2] = [&[5.0, 3.5], &[11.0, 3.5]];
-/// Of levels: dashes, dots, and dashes with dots.
+/// The dash patterns of levels: dashes, dots, and dashes with dots.
 const LEVEL_DASHES: [&[f64]; 3] = [&[7.0, 3.5], &[1.6, 2.4], &[9.0, 2.5, 1.6, 2.5]];
 const REFERENCE: &[f64] = &[1.5, 3.0];
 
@@ -169,43 +169,43 @@ fn turn(index: usize) -> usize {
     index / LIGHT.palette.len()
 }
 
-/// Where a curve stands among those that coincide: `depth` of them lie beneath it, of `most` where most do.
+/// The position of a curve among coinciding curves: `depth` curves lie below it, `most` below the uppermost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Overlap {
     pub depth: usize,
     pub most: usize,
 }
 
-/// How a measured curve is drawn. The lowest of several that coincide is solid; those upon it leave gaps, so that every
-/// one shows for an equal share of the length.
+/// The dash pattern of a measured curve. The lowest of several coinciding curves is solid; the upper ones leave gaps, so
+/// that each is visible for an equal share of the length.
 pub(super) fn curve_dash(index: usize, overlap: Overlap) -> Dash {
     let Overlap { depth, most } = overlap;
     if depth == 0 || turn(index) > 0 {
         return Dash::of(TURN_DASHES[turn(index) % TURN_DASHES.len()]);
     }
     let unit = (14.0 / (most as f64 + 1.0)).max(4.0);
-    // Two share the length unevenly: dashes that are longer than their gaps are read more easily.
+    // Two curves share the length unevenly: dashes longer than their gaps are easier to read.
     let skipped = if most == 1 { 0.36 * 2.0 * unit } else { depth as f64 * unit };
     let drawn = (most + 1) as f64 * unit - skipped;
     Dash { lengths: vec![drawn, skipped], start: drawn }
 }
 
-/// The same dash as a legend shows it: twice over its short sample.
+/// The dash pattern for the legend: repeated twice within the short sample.
 pub(super) fn sample_dash(dash: Dash, length: f64) -> Dash {
     let period: f64 = dash.lengths.iter().sum();
     let scale = if period > 0.5 * length { 0.5 * length / period } else { 1.0 };
     let lengths: Vec<f64> = dash.lengths.iter().map(|part| part * scale).collect();
-    // It begins and ends in the middle of what is drawn.
+    // The sample begins and ends in the middle of a dash.
     let start = lengths.first().map_or(0.0, |drawn| drawn / 2.0);
     Dash { lengths, start }
 }
 
-/// How much larger the markers of a curve are that lies beneath others.
+/// The factor by which markers of a curve below others are enlarged.
 pub(super) fn marker_size(overlap: Overlap) -> f64 {
     1.0 + 0.22 * (overlap.most - overlap.depth).min(4) as f64
 }
 
-/// Of a predicted curve; one upon another shows in its gaps.
+/// The dash pattern of a predicted curve; curves below it are visible in its gaps.
 pub(super) fn predicted_dash(index: usize, overlap: Overlap) -> Dash {
     let dash = Dash::of(PREDICTED[turn(index) % PREDICTED.len()]);
     Dash { start: 0.5 * overlap.depth as f64 * dash.lengths.iter().sum::<f64>(), ..dash }

@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-use super::about::About;
+use super::about::Provenance;
 use super::scene::{Anchor, Dash, Mark, Point, Rgb, Scene, Text};
 use super::text::FAMILY;
 
 /// Of the metadata's elements; a name, not an address.
 const NAMESPACE: &str = "urn:fedsa:picture";
 
-pub(super) fn render(scene: &Scene, about: &About) -> Vec<u8> {
+pub(super) fn render(scene: &Scene, about: &Provenance) -> Vec<u8> {
     let (width, height) = (scene.width.ceil(), scene.height.ceil());
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
@@ -19,7 +19,7 @@ pub(super) fn render(scene: &Scene, about: &About) -> Vec<u8> {
     if !scene.description.is_empty() {
         line(&mut svg, format_args!("<desc>{}</desc>", escaped(&super::text::clean(&scene.description))));
     }
-    let (id, software, source) = (escaped(&super::text::clean(about.id)), About::software(), escaped(&about.source()));
+    let (id, software, source) = (escaped(&super::text::clean(about.id)), Provenance::software(), escaped(&about.source()));
     line(&mut svg, format_args!("<metadata>\n<f:picture xmlns:f=\"{NAMESPACE}\" id=\"{id}\" software=\"{software}\">"));
     line(&mut svg, format_args!("<f:config>{source}</f:config>\n</f:picture>\n</metadata>"));
     line(&mut svg, format_args!("<rect width=\"{width}\" height=\"{height}\" fill=\"{}\"/>", hex(scene.background)));

@@ -4,7 +4,7 @@ use super::chart::{MARGIN, below_picture};
 use super::scene::{Anchor, Scene};
 use super::style::*;
 use super::text::Font;
-use super::{Cell, CellTable, Fill, Look};
+use super::{CellTable, Fill, RenderOptions, TableCell};
 
 const WIDTH: f64 = 900.0;
 const PADDING: f64 = 7.0;
@@ -30,12 +30,12 @@ impl Block {
     }
 }
 
-pub(super) fn scene(table: &CellTable, look: &Look) -> Scene {
+pub(super) fn scene(table: &CellTable, look: &RenderOptions) -> Scene {
     let colors = look.theme.colors();
     let page = look.width.unwrap_or(WIDTH);
     let columns = table.rows.iter().map(Vec::len).chain([table.columns.len()]).max().unwrap_or(0);
-    let empty = Cell::default();
-    let cells: Vec<Vec<(&Cell, Block)>> = table
+    let empty = TableCell::default();
+    let cells: Vec<Vec<(&TableCell, Block)>> = table
         .rows
         .iter()
         .map(|row| {
@@ -132,7 +132,7 @@ pub(super) fn scene(table: &CellTable, look: &Look) -> Scene {
     scene
 }
 
-/// Whether a row is without shades, and needs a line beneath it.
-fn background_free(row: &[(&Cell, Block)]) -> bool {
+/// Whether a row has no shades, and therefore needs a line below it.
+fn background_free(row: &[(&TableCell, Block)]) -> bool {
     row.iter().all(|(cell, _)| matches!(cell.fill, Fill::None | Fill::Group))
 }

@@ -10,13 +10,13 @@ use super::*;
 
 const MEGABYTE: usize = 1_000_000;
 
-impl Figure {
+impl Chart {
     fn scene(&self) -> Scene {
-        chart::scene(self, &Look::default())
+        chart::scene(self, &RenderOptions::default())
     }
 
     fn write(&self, format: Format) -> Vec<u8> {
-        self.render(format, &Look::default(), &About::default())
+        self.render(format, &RenderOptions::default(), &Provenance::default())
     }
 
     fn svg(&self) -> String {
@@ -24,8 +24,8 @@ impl Figure {
     }
 }
 
-fn curve(label: &str, color: usize, y: Vec<f64>) -> Curve {
-    Curve { label: label.to_string(), color, x: (0..y.len()).map(|i| i as f64).collect(), y, ..Curve::default() }
+fn curve(label: &str, color: usize, y: Vec<f64>) -> PlottedCurve {
+    PlottedCurve { label: label.to_string(), color, x: (0..y.len()).map(|i| i as f64).collect(), y, ..PlottedCurve::default() }
 }
 
 fn labels(axis: Axis, count: usize) -> Vec<String> {
@@ -77,11 +77,11 @@ fn label() -> impl Strategy<Value = String> {
     prop_oneof![4 => "[A-Za-zθξη²‖·<&>\"' =]{0,20}", 1 => "[a-z]{0,200}", 1 => "\\PC{0,300}", 1 => any::<String>()]
 }
 
-fn any_curve() -> impl Strategy<Value = Curve> {
+fn any_curve() -> impl Strategy<Value = PlottedCurve> {
     let style = prop::sample::select(vec![Style::Line, Style::Dashed, Style::Points, Style::LinePoints, Style::Reference]);
     let numbers = || prop::collection::vec(number(), 0..30);
     (label(), 0_usize..40, numbers(), numbers(), prop::option::of((numbers(), numbers())), style)
-        .prop_map(|(label, color, x, y, band, style)| Curve { label, color, x, y, band, style })
+        .prop_map(|(label, color, x, y, band, style)| PlottedCurve { label, color, x, y, band, style })
 }
 
 fn any_panel() -> impl Strategy<Value = Panel> {
@@ -107,26 +107,26 @@ fn any_panel() -> impl Strategy<Value = Panel> {
     )
 }
 
-fn any_figure() -> impl Strategy<Value = Figure> {
+fn any_figure() -> impl Strategy<Value = Chart> {
     let panel = (any_panel(), prop::option::of(any_panel())).prop_map(|(panel, lower)| Panel { lower: lower.map(Box::new), ..panel });
     let panels = prop::collection::vec(panel, 0..7);
     let texts = (label(), label(), prop::collection::vec(label(), 0..3));
     (texts, panels, prop::option::of(0_usize..8), prop::option::of(any::<bool>()))
-        .prop_map(|((title, caption, notes), panels, columns, share_y)| Figure { title, panels, columns, share_y, caption, notes })
+        .prop_map(|((title, caption, notes), panels, columns, share_y)| Chart { title, panels, columns, share_y, caption, notes })
 }
 
 fn any_table() -> impl Strategy<Value = CellTable> {
     let status = prop::sample::select(vec![Tone::Good, Tone::Warning, Tone::Bad, Tone::Absent]);
     let fill = prop_oneof![Just(Fill::None), number().prop_map(Fill::Shade), status.prop_map(Fill::Status)];
-    let cell = (label(), fill).prop_map(|(text, fill)| Cell { text, fill });
+    let cell = (label(), fill).prop_map(|(text, fill)| TableCell { text, fill });
     let rows = prop::collection::vec(prop::collection::vec(cell, 0..14), 0..8);
     (label(), prop::collection::vec(label(), 0..14), rows, label(), prop::collection::vec(label(), 0..2))
         .prop_map(|(title, columns, rows, caption, notes)| CellTable { title, columns, rows, caption, notes })
 }
 
-fn any_look() -> impl Strategy<Value = Look> {
+fn any_look() -> impl Strategy<Value = RenderOptions> {
     let theme = prop::sample::select(vec![Theme::Light, Theme::Dark]);
-    (prop::option::of(300.0..4000.0), 24.0..200.0, theme).prop_map(|(width, dpi, theme)| Look { width, dpi, theme })
+    (prop::option::of(300.0..4000.0), 24.0..200.0, theme).prop_map(|(width, dpi, theme)| RenderOptions { width, dpi, theme })
 }
 
 fn cases(cases: u32) -> ProptestConfig {
@@ -165,7 +165,7 @@ proptest! {
 
     #[test]
     fn any_figure_is_written(figure in any_figure(), look in any_look(), config in label()) {
-        let about = About { id: "any", config: &config };
+        let about = Provenance { id: "any", config: &config };
         let svg = String::from_utf8(figure.render(Format::Svg, &look, &about)).unwrap();
         prop_assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && svg.len() < MEGABYTE);
         prop_assert!(figure.render(Format::Png, &look, &about).starts_with(b"\x89PNG"));
@@ -174,7 +174,7 @@ proptest! {
 
     #[test]
     fn any_table_is_written(table in any_table(), look in any_look()) {
-        let write = |format| table.render(format, &look, &About::default());
+        let write = |format| table.render(format, &look, &Provenance::default());
         prop_assert!(write(Format::Svg).ends_with(b"</svg>\n"));
         prop_assert!(write(Format::Png).starts_with(b"\x89PNG"));
         prop_assert!(write(Format::Pdf).starts_with(b"%PDF"));
@@ -187,7 +187,7 @@ fn the_same_figure_gives_the_same_bytes() {
     let mut cloud = curve("b", 9, points.clone());
     cloud.style = Style::Points;
     let curves = vec![curve("a", 0, points.clone()), curve("c", 2, points), cloud];
-    let figure = Figure { panels: vec![Panel { curves, ..Panel::default() }; 3], ..Figure::default() };
+    let figure = Chart { panels: vec![Panel { curves, ..Panel::default() }; 3], ..Chart::default() };
     for format in Format::ALL {
         assert!(figure.write(format) == figure.clone().write(format), "{format:?}");
     }
@@ -196,8 +196,8 @@ fn the_same_figure_gives_the_same_bytes() {
 #[test]
 fn a_million_points_in_every_curve_make_a_small_picture_that_keeps_the_extremes() {
     let jagged: Vec<f64> = (0..1_000_000_u64).map(|i| if i == 777_777 { 50.0 } else { (i * 7919 % 1000) as f64 / 1000.0 }).collect();
-    let curves: Vec<Curve> = (0..6).map(|color| curve("jagged", color, jagged.clone())).collect();
-    let figure = Figure { panels: vec![Panel { curves, ..Panel::default() }], ..Figure::default() };
+    let curves: Vec<PlottedCurve> = (0..6).map(|color| curve("jagged", color, jagged.clone())).collect();
+    let figure = Chart { panels: vec![Panel { curves, ..Panel::default() }], ..Chart::default() };
     assert!(figure.svg().len() < MEGABYTE);
 
     let axis = |low, high| Axis::exactly((low, high), false).unwrap();
@@ -217,10 +217,10 @@ fn the_fullest_figure_is_below_a_megabyte() {
     let full = |color| {
         let curve = curve("full", color, jagged.clone());
         let style = [Style::LinePoints, Style::Dashed][color % 2];
-        Curve { band: Some((jagged.iter().map(|y| 0.5 * y).collect(), jagged.clone())), style, ..curve }
+        PlottedCurve { band: Some((jagged.iter().map(|y| 0.5 * y).collect(), jagged.clone())), style, ..curve }
     };
     let panel = Panel { curves: (8..16).map(full).collect(), ..Panel::default() };
-    let figure = Figure { panels: vec![panel; 24], ..Figure::default() };
+    let figure = Chart { panels: vec![panel; 24], ..Chart::default() };
     let size = figure.svg().len();
     assert!(size < MEGABYTE, "{size} bytes");
 }
@@ -276,7 +276,7 @@ fn a_diverging_curve_does_not_flatten_the_others() {
     let mut panel = Panel { y_log: true, curves: vec![converging, diverging], ..Panel::default() };
     for (log, shown) in [(true, "10⁻⁴"), (false, "4")] {
         panel.y_log = log;
-        let scene = Figure { panels: vec![panel.clone()], ..Figure::default() }.scene();
+        let scene = Chart { panels: vec![panel.clone()], ..Chart::default() }.scene();
         assert!(texts(&scene).contains(&shown), "{:?}", texts(&scene));
     }
 }
@@ -285,7 +285,7 @@ fn a_diverging_curve_does_not_flatten_the_others() {
 fn a_legend_is_shared_only_where_names_mean_the_same() {
     let panel = |label: &str, color| Panel { curves: vec![curve(label, color, vec![1.0, 2.0])], ..Panel::default() };
     let count = |panels: Vec<Panel>| {
-        let scene = Figure { panels, ..Figure::default() }.scene();
+        let scene = Chart { panels, ..Chart::default() }.scene();
         texts(&scene).into_iter().filter(|text| *text == "SCAFFLSA").count()
     };
     assert_eq!(count(vec![panel("SCAFFLSA", 0), panel("SCAFFLSA", 0)]), 1);
@@ -304,7 +304,7 @@ fn lines_are_broken_between_words_and_shortened_with_an_ellipsis() {
 
 #[test]
 fn an_svg_holds_text_as_text_and_no_markup_of_a_label() {
-    let figure = Figure { title: "a < b & \"c\"\u{7}".to_string(), ..Figure::default() };
+    let figure = Chart { title: "a < b & \"c\"\u{7}".to_string(), ..Chart::default() };
     let svg = figure.svg();
     assert!(svg.contains(">a &lt; b &amp; &quot;c&quot; </text>") || svg.contains(">a &lt; b &amp; &quot;c&quot;</text>"), "{svg}");
     assert!(svg.contains("sans-serif"));
@@ -313,17 +313,17 @@ fn an_svg_holds_text_as_text_and_no_markup_of_a_label() {
 
 #[test]
 fn files_tell_version_experiment_and_configuration() {
-    let figure = Figure { title: "a title".into(), caption: "Lines: mean over 5 seeds.".into(), ..Figure::default() };
+    let figure = Chart { title: "a title".into(), caption: "Lines: mean over 5 seeds.".into(), ..Chart::default() };
     let config = "title = \"θ < 1\"\n[run]\nrounds = 20\n";
-    let about = About { id: "some/id", config };
+    let about = Provenance { id: "some/id", config };
     let version = format!("fedsa {}", env!("CARGO_PKG_VERSION"));
 
-    let svg = String::from_utf8(figure.render(Format::Svg, &Look::default(), &about)).unwrap();
+    let svg = String::from_utf8(figure.render(Format::Svg, &RenderOptions::default(), &about)).unwrap();
     assert!(svg.contains("<title>a title</title>") && svg.contains("<desc>Lines: mean over 5 seeds.</desc>"), "{svg}");
     assert!(svg.contains(&version) && svg.contains("id=\"some/id\""));
     assert!(svg.contains("title = &quot;θ &lt; 1&quot;\n[run]\nrounds = 20\n"));
 
-    let png = figure.render(Format::Png, &Look::default(), &about);
+    let png = figure.render(Format::Png, &RenderOptions::default(), &about);
     let reader = png::Decoder::new(std::io::Cursor::new(&png)).read_info().unwrap();
     let text: Vec<(String, String)> =
         reader.info().utf8_text.iter().map(|chunk| (chunk.keyword.clone(), chunk.get_text().unwrap())).collect();
@@ -333,7 +333,7 @@ fn files_tell_version_experiment_and_configuration() {
     // 192 dots to an inch.
     assert_eq!(reader.info().pixel_dims.unwrap().xppu, 7559);
 
-    let pdf = figure.render(Format::Pdf, &Look::default(), &about);
+    let pdf = figure.render(Format::Pdf, &RenderOptions::default(), &about);
     let holds = |text: &str| pdf.windows(text.len()).any(|window| window == text.as_bytes());
     assert!(holds("/Title (a title)") && holds(&format!("/Producer ({version})")) && holds("(config.toml)"));
 }
@@ -341,16 +341,17 @@ fn files_tell_version_experiment_and_configuration() {
 #[test]
 fn a_long_configuration_is_cut_and_its_digest_told() {
     let config = "θ".repeat(40_000);
-    let about = About { id: "", config: &config };
+    let about = Provenance { id: "", config: &config };
     let source = about.source();
     assert!(source.len() < 70_000 && source.contains("the whole has 80000 bytes and the CRC-32 "), "{}", &source[source.len() - 100..]);
-    assert_eq!(About { id: "", config: "a\u{1}b\n" }.source(), "a b\n", "what XML forbids is left out");
+    assert_eq!(Provenance { id: "", config: "a\u{1}b\n" }.source(), "a b\n", "what XML forbids is left out");
 }
 
 #[test]
 fn a_dark_picture_has_the_marks_of_a_light_one() {
-    let figure = Figure { panels: vec![Panel { curves: vec![curve("a", 6, vec![1.0, 2.0])], ..Panel::default() }], ..Figure::default() };
-    let [light, dark] = [Theme::Light, Theme::Dark].map(|theme| chart::scene(&figure, &Look { theme, ..Look::default() }));
+    let figure = Chart { panels: vec![Panel { curves: vec![curve("a", 6, vec![1.0, 2.0])], ..Panel::default() }], ..Chart::default() };
+    let [light, dark] =
+        [Theme::Light, Theme::Dark].map(|theme| chart::scene(&figure, &RenderOptions { theme, ..RenderOptions::default() }));
     assert_eq!(light.marks.len(), dark.marks.len());
     // Every colour of text and curves stands out from the ground.
     let luminance = |(r, g, b): scene::Rgb| 0.3 * f64::from(r) + 0.6 * f64::from(g) + 0.1 * f64::from(b);
@@ -408,7 +409,7 @@ fn curves_that_coincide_are_all_seen() {
 #[test]
 fn levels_that_coincide_take_turns() {
     let levels = [0, 1].map(|color| Level { label: format!("level {color}"), y: 1.0, color, dash: 2 }).to_vec();
-    let figure = Figure { panels: vec![Panel { levels, ..Panel::default() }], ..Figure::default() };
+    let figure = Chart { panels: vec![Panel { levels, ..Panel::default() }], ..Chart::default() };
     let scene = figure.scene();
     let dashes: Vec<&scene::Dash> = scene
         .marks
@@ -424,10 +425,10 @@ fn levels_that_coincide_take_turns() {
 
 #[test]
 fn a_png_has_two_dots_to_a_pixel_of_the_svg_unless_told_otherwise() {
-    let figure = Figure { panels: vec![Panel::default(), Panel::default()], ..Figure::default() };
+    let figure = Chart { panels: vec![Panel::default(), Panel::default()], ..Chart::default() };
     let scene = figure.scene();
     for (dpi, dots) in [(192.0, 2.0), (96.0, 1.0), (300.0, 3.125)] {
-        let bytes = figure.render(Format::Png, &Look { dpi, ..Look::default() }, &About::default());
+        let bytes = figure.render(Format::Png, &RenderOptions { dpi, ..RenderOptions::default() }, &Provenance::default());
         let reader = png::Decoder::new(std::io::Cursor::new(&bytes)).read_info().unwrap();
         assert_eq!(f64::from(reader.info().width), (dots * scene.width.ceil()).ceil());
         assert_eq!(f64::from(reader.info().height), (dots * scene.height.ceil()).ceil());
@@ -436,20 +437,20 @@ fn a_png_has_two_dots_to_a_pixel_of_the_svg_unless_told_otherwise() {
 
 #[test]
 fn an_enormous_table_is_still_a_picture_of_bounded_size() {
-    let row = vec![Cell { text: "1.0".to_string(), fill: Fill::Shade(0.5) }; 3];
+    let row = vec![TableCell { text: "1.0".to_string(), fill: Fill::Shade(0.5) }; 3];
     let table = CellTable { rows: vec![row; 20_000], ..CellTable::default() };
-    let bytes = table.render(Format::Png, &Look::default(), &About::default());
+    let bytes = table.render(Format::Png, &RenderOptions::default(), &Provenance::default());
     let reader = png::Decoder::new(std::io::Cursor::new(&bytes)).read_info().unwrap();
     assert!(u64::from(reader.info().width) * u64::from(reader.info().height) < 31_000_000);
 }
 
 #[test]
 fn a_legend_names_what_is_measured_before_what_is_predicted() {
-    let predicted = Curve { style: Style::Dashed, ..curve("predicted", 0, vec![1.0, 2.0]) };
-    let slope = Curve { style: Style::Reference, ..curve("slope", 0, vec![1.0, 2.0]) };
+    let predicted = PlottedCurve { style: Style::Dashed, ..curve("predicted", 0, vec![1.0, 2.0]) };
+    let slope = PlottedCurve { style: Style::Reference, ..curve("slope", 0, vec![1.0, 2.0]) };
     let level = Level { label: "level".into(), y: 1.0, ..Level::default() };
     let curves = vec![slope, predicted, curve("measured", 0, vec![5.0, 6.0])];
-    let figure = Figure { panels: vec![Panel { curves, levels: vec![level], ..Panel::default() }], ..Figure::default() };
+    let figure = Chart { panels: vec![Panel { curves, levels: vec![level], ..Panel::default() }], ..Chart::default() };
     let scene = figure.scene();
     let named: Vec<&str> = texts(&scene).into_iter().filter(|text| text.chars().all(char::is_alphabetic)).collect();
     assert_eq!(named, ["measured", "predicted", "level", "slope"]);

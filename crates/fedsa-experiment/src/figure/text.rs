@@ -6,7 +6,7 @@ use ttf_parser::{Face, GlyphId, OutlineBuilder};
 
 use super::scene::Point;
 
-/// As an SVG names it: our font where installed, else one no wider.
+/// The font family in an SVG: fedsa's font if installed, otherwise a font that is not wider.
 pub(super) const FAMILY: &str = "DejaVu Sans, Verdana, sans-serif";
 
 const REGULAR_BYTES: &[u8] = include_bytes!("../../assets/DejaVuSans.ttf");
@@ -35,17 +35,17 @@ impl Font {
         Font { size, bold: true }
     }
 
-    /// From one baseline to the next.
+    /// The distance between baselines, in pixels.
     pub fn leading(self) -> f64 {
         1.3 * self.size
     }
 
-    /// From the top of a line to its baseline.
+    /// The distance from the top of a line to its baseline, in pixels.
     pub fn baseline(self) -> f64 {
         1.0 * self.size
     }
 
-    /// From a baseline to the middle of the capitals above it.
+    /// The distance from a baseline to the middle of the capital letters, in pixels.
     pub fn half_capital(self) -> f64 {
         0.365 * self.size
     }
@@ -59,12 +59,12 @@ impl Font {
         if self.bold { BOLD_BYTES } else { REGULAR_BYTES }
     }
 
-    /// The glyph of a character; that of a missing one where the font has none.
+    /// The glyph of a character, or the glyph for missing characters.
     pub fn glyph(self, c: char) -> GlyphId {
         self.face().glyph_index(c).unwrap_or_default()
     }
 
-    /// How far a glyph advances, in ems.
+    /// The advance of a glyph, in ems.
     pub fn advance(self, glyph: GlyphId) -> f64 {
         f64::from(self.face().glyph_hor_advance(glyph).unwrap_or(0)) / f64::from(self.face().units_per_em())
     }
@@ -80,7 +80,7 @@ impl Font {
     }
 
     /// Draws the outlines of a text whose baseline starts at (0, 0), with y downwards.
-    pub fn outline(self, text: &str, pen: &mut dyn Pen) {
+    pub fn outline(self, text: &str, pen: &mut dyn OutlinePen) {
         let scale = self.size / f64::from(self.face().units_per_em());
         let mut x = 0.0;
         for glyph in text.chars().map(|c| self.glyph(c)) {
@@ -130,8 +130,8 @@ impl Font {
     }
 }
 
-/// What draws closed outlines.
-pub(super) trait Pen {
+/// A receiver of closed outlines.
+pub(super) trait OutlinePen {
     fn start(&mut self, at: Point);
     fn line(&mut self, to: Point);
     fn quadratic(&mut self, control: Point, to: Point);
@@ -139,9 +139,9 @@ pub(super) trait Pen {
     fn close(&mut self);
 }
 
-/// Hands a glyph to a pen, at its place and size.
+/// Passes a glyph to a pen, moved and scaled.
 struct Scaled<'a> {
-    pen: &'a mut dyn Pen,
+    pen: &'a mut dyn OutlinePen,
     x: f64,
     scale: f64,
 }
@@ -174,7 +174,7 @@ impl OutlineBuilder for Scaled<'_> {
     }
 }
 
-/// What a line is not broken within: words, with the sides of a relation such as `H = 10` kept together.
+/// The unbreakable parts of a text: words, and relations such as `H = 10`.
 fn words(text: &str) -> Vec<String> {
     let relation = |word: &str| matches!(word, "=" | "≈" | "<" | ">" | "≤" | "≥" | "±" | "×" | "∝" | "→");
     let mut words: Vec<String> = Vec::new();
@@ -189,13 +189,13 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// On one line, without what XML forbids, and of a sane length.
+/// A text on one line, without characters that XML forbids, cut to 1000 characters.
 pub(super) fn clean(text: &str) -> String {
     const LONGEST: usize = 1000;
     text.chars().take(LONGEST).map(|c| if c.is_control() || forbidden(c) { ' ' } else { c }).collect()
 }
 
-/// What XML does not allow anywhere.
+/// Whether XML forbids a character.
 pub(super) fn forbidden(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{FFFE}' | '\u{FFFF}')
 }
@@ -215,7 +215,7 @@ pub(super) fn power_of_ten(exponent: i32) -> String {
     format!("10{exponent}")
 }
 
-/// With a proper minus sign.
+/// A number as text with a typographic minus sign.
 pub(super) fn decimal(value: f64, places: usize) -> String {
     format!("{value:.places$}").replace('-', "−")
 }
@@ -234,12 +234,12 @@ pub(super) fn scientific(number: i64, power: i32) -> String {
     }
 }
 
-/// A number with two digits, as a person would write it: `0`, `0.042`, `3.2`, `510`, `6.1×10⁻⁷`.
+/// A number with two digits: `0`, `0.042`, `3.2`, `510`, `6.1×10⁻⁷`.
 pub fn number_text(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return decimal(value, 0);
     }
-    // Two digits, rounded before their place is known: 9.96 is 10.
+    // Rounded to two digits before the exponent is taken: 9.96 is 10.
     let written = format!("{value:.1e}");
     let (digits, power) = written.split_once('e').expect("a number in scientific notation");
     let power: i32 = power.parse().expect("a power of ten");

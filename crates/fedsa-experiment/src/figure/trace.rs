@@ -3,7 +3,7 @@
 use super::axis::Axis;
 use super::scene::Point;
 
-/// A panel's rectangle and what its sides measure.
+/// A panel's rectangle, with its axes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     pub left: f64,
@@ -14,7 +14,7 @@ pub(super) struct Window {
     pub y: Axis,
 }
 
-/// Far outside, yet with room for arithmetic.
+/// A coordinate far outside any panel that still allows arithmetic.
 const FAR: f64 = 1e6;
 
 impl Window {
@@ -82,12 +82,12 @@ impl Window {
         apart.into_iter().step_by(stride).collect()
     }
 
-    /// The band's pieces as x, upper and lower y. A lower edge that a logarithmic axis cannot show is below its foot.
+    /// The band's pieces as x, upper and lower y. A lower edge that a logarithmic axis cannot show is placed below the panel.
     pub fn ribbons(&self, x: &[f64], low: &[f64], high: &[f64], budget: usize) -> Vec<Vec<(f64, f64, f64)>> {
         let slot = self.slot(budget);
         let mut pieces = Vec::new();
         let mut piece: Vec<(f64, f64, f64)> = Vec::new();
-        // The first x of a slot holds the extremes of all that fall into it.
+        // The first x of a slot gets the extremes of all points in the slot.
         let mut push = |edge: Option<(f64, f64, f64)>| match (edge, piece.last_mut()) {
             (Some(edge), Some(last)) if edge.0 < last.0 => {
                 pieces.push(std::mem::replace(&mut piece, vec![edge]));
@@ -106,7 +106,7 @@ impl Window {
         keep_evenly(pieces, budget)
     }
 
-    /// The part of a ribbon between the window's sides, bent to its roof and floor where it crosses them.
+    /// The part of a ribbon inside the window, clipped at its top and bottom.
     fn fit(&self, ribbon: &[(f64, f64, f64)]) -> Vec<(f64, f64, f64)> {
         const ROUNDING: f64 = 1e-3;
         let (left, right, roof, floor) = (self.left, self.right(), self.top, self.bottom());
@@ -166,7 +166,7 @@ impl Window {
     }
 }
 
-/// Of the points that follow each other within a slot of x, keeps the first, the extremes and the last.
+/// Of consecutive points within a slot of x, keeps the first, the extremes and the last.
 struct Thinned {
     slot: f64,
     done: Vec<Point>,
@@ -227,8 +227,8 @@ impl Thinned {
     }
 }
 
-/// Drops pieces or points evenly until about `budget` are left: the last resort for lines that break, or go back and
-/// forth, at every step.
+/// Drops pieces or points evenly until about `budget` are left. Used for lines that break or reverse at almost every
+/// point.
 fn keep_evenly<T>(mut pieces: Vec<Vec<T>>, budget: usize) -> Vec<Vec<T>> {
     let total: usize = pieces.iter().map(Vec::len).sum();
     let stride = total.div_ceil(2 * budget.max(1));

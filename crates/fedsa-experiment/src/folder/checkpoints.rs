@@ -1,4 +1,4 @@
-//! The names of checkpoints, and how they are recognised among other files.
+//! The names of checkpoints, and how the program recognises them.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,15 +8,15 @@ use fedsa_data::atomic::at;
 
 use super::{OWN, is_file, names_in};
 
-/// The beginning of the names of checkpoints of single runs.
+/// The prefix of the names of checkpoints of single runs.
 pub const RUN_CHECKPOINT: &str = "run-";
-/// The beginning of the names of full files with the states of runs that have ended.
+/// The prefix of the names of full files with the states of ended runs.
 pub const ENDED_CHECKPOINT: &str = "ended-";
-/// The end of the names of checkpoints.
+/// The extension of checkpoints.
 pub const CHECKPOINT: &str = ".ckpt";
-/// How the bytes of every checkpoint begin, whatever its version.
+/// The first bytes of every checkpoint of any version.
 pub const CHECKPOINT_MAGIC: &[u8] = b"fedsack";
-/// Where earlier versions kept checkpoints, and how these began.
+/// The folder of checkpoints of earlier versions, and their first bytes.
 const LEGACY_CHECKPOINTS: &str = "checkpoint";
 const LEGACY_MAGIC: &[u8] = b"fedsack1";
 

@@ -16,22 +16,22 @@ use super::run::{RunFolder, make_folders, remove_empty, tidy, unusable};
 use super::{CONFIG_HEAD, Holds, LOCK, MANIFEST, OWN, SUMMARY, is_file, is_folder, names_in};
 use crate::error::Failure;
 
-/// A folder as it was found. Where a run's lock is there, it is held from here on.
+/// The state in which a folder was found. If it contains the lock of a run, this value holds the lock.
 #[derive(Debug)]
 pub struct Found {
     path: PathBuf,
-    /// What it holds.
+    /// The contents of the folder.
     pub holds: Holds,
-    /// The name of something in it that is not the program's, if that is all it holds.
+    /// The name of a foreign file, if the folder contains only foreign files.
     pub foreign: Option<String>,
-    /// Of a run of this version.
+    /// The manifest of a run of this version.
     manifest: Option<Manifest>,
-    /// Of a finished run without a manifest, what stands in for it.
+    /// A substitute for the manifest, of a finished run without one.
     adopted: Option<Manifest>,
     lock: Option<File>,
 }
 
-/// What a folder holds. Nothing is written; the folder need not exist.
+/// Inspects a folder, which need not exist. Nothing is written.
 ///
 /// # Errors
 /// When it is not a folder, cannot be read, or another process is writing to it.
@@ -67,8 +67,8 @@ pub fn look(path: &Path) -> Result<Found, Failure> {
     found(holds, foreign, manifest, lock)
 }
 
-/// What a folder with these names in it holds, and the name of something that is not the program's
-/// where that is all.
+/// The contents of a folder with these names in it, and the name of a foreign file if all files
+/// are foreign.
 fn contents(path: &Path, names: &[String]) -> (Holds, Option<String>, Option<Manifest>) {
     if let Some(manifest) = Manifest::of(path) {
         let holds = if manifest.wrote(path, SUMMARY) { Holds::Finished } else { Holds::Unfinished };
@@ -84,13 +84,13 @@ fn contents(path: &Path, names: &[String]) -> (Holds, Option<String>, Option<Man
     }
 }
 
-/// Whether a folder without a manifest can be the program's own: a run that was killed before it wrote its
-/// manifest leaves no more than its lock.
+/// Whether a folder `.fedsa` without a manifest can belong to the program: a run that was killed before it wrote its
+/// manifest leaves only its lock.
 fn is_barren(own: &Path) -> bool {
     is_folder(own) && names_in(own).is_ok_and(|inside| inside.iter().all(|name| name == LOCK || atomic::is_temporary(name)))
 }
 
-/// What a folder holds, without regard to who writes to it.
+/// The contents of a folder, whether or not a process writes to it.
 pub fn holds(path: &Path) -> Holds {
     names_in(path).map_or(Holds::Nothing, |names| contents(path, &names).0)
 }
@@ -104,28 +104,28 @@ fn is_legacy_run(path: &Path) -> bool {
 }
 
 impl Found {
-    /// What is known to be the program's.
+    /// The manifest, or its substitute.
     fn known(&self) -> Option<&Manifest> {
         self.manifest.as_ref().or(self.adopted.as_ref())
     }
 
-    /// The output of this name, if it is there and the program's: of a folder of a run.
+    /// The output of this name, if it exists in the folder of a run and belongs to the program.
     pub fn own(&self, name: &str) -> Option<Vec<u8>> {
         let ours = self.known().is_some_and(|manifest| manifest.wrote(&self.path, name));
         ours.then(|| std::fs::read(self.path.join(name)).ok()).flatten()
     }
 
-    /// Clears away what a run that was finished left under way, if it is of this version.
+    /// Removes files that a finished run of this version needed only while it ran.
     pub fn tidy(&self) {
         if let (Some(manifest), Holds::Finished, Some(_)) = (&self.manifest, self.holds, &self.lock) {
             tidy(&self.path, manifest);
         }
     }
 
-    /// Refuses to go on where an output would take the name of something that is not the program's.
+    /// Refuses a folder in which a foreign file has the name of an output.
     ///
     /// # Errors
-    /// When there is such a thing; names it.
+    /// When there is such a file; the message names it.
     pub fn refuse_foreign(&self, outputs: &[&str]) -> Result<()> {
         self.refuse_own()?;
         let is_foreign = |name: &&&str| {
@@ -141,11 +141,11 @@ impl Found {
         Err(BadInput::new("--out", what, "another folder, or move that file away; it is not overwritten"))
     }
 
-    /// Refuses a folder in which something else has the name of the program's own folder, or the program's own folder
-    /// is damaged: then nothing can be proved to be the program's.
+    /// Refuses a folder if its `.fedsa` is foreign or damaged: the program can then not tell which files are its
+    /// own.
     ///
     /// # Errors
-    /// When that is so; says what is wrong.
+    /// When `.fedsa` is foreign or damaged, with the reason.
     pub fn refuse_own(&self) -> Result<()> {
         let (own, manifest) = (self.path.join(OWN), self.path.join(OWN).join(MANIFEST));
         if self.manifest.is_some() || is_barren(&own) || at(&own).is_ok_and(|there| there.is_none()) {
@@ -157,16 +157,16 @@ impl Found {
                 format!("{} is damaged, or of another version of fedsa", manifest.display())
             }
             Some(there) => format!("{} is {}, not the file that fedsa wrote", manifest.display(), kind_of(&there)),
-            None if is_ours => format!("{} is missing: it says which files are fedsa's", manifest.display()),
-            None => format!("{} was not written by fedsa, and has the name of the folder that a run keeps for itself", own.display()),
+            None if is_ours => format!("{} is missing: it lists the files that fedsa wrote", manifest.display()),
+            None => format!("{} was not written by fedsa, and has the name of fedsa's own folder", own.display()),
         };
         Err(BadInput::new("--out", what, "another folder, or move this one away; nothing in it is changed"))
     }
 
-    /// Makes the folder this process's, to run in. `keep` keeps what an earlier run left.
+    /// Takes the folder for a run of this process. With `keep`, the files of an earlier run stay.
     ///
     /// # Errors
-    /// When the folder cannot be made or written to, or another process was faster. Nothing was written then.
+    /// When the folder cannot be created or written to, or another process took it first. Nothing is written then.
     pub fn claim(self, keep: bool) -> Result<RunFolder, Failure> {
         let Found { path, holds, manifest, adopted, lock, .. } = self;
         let own = path.join(OWN);
@@ -175,7 +175,7 @@ impl Found {
             remove_empty(&made);
             unusable(&path, &e)
         })?;
-        // Without a lock another process may have run here since.
+        // Without a lock, another process may have run here in the meantime.
         let may_have_changed = lock.is_none();
         let taken = match lock {
             Some(lock) => Ok(Some(Lock::Free(lock))),
@@ -192,7 +192,7 @@ impl Found {
         if may_have_changed {
             let (holds_now, _, manifest_now) = contents(&path, &names_in(&path).map_err(|e| unusable(&path, &e))?);
             if (holds_now, &manifest_now) != (holds, &manifest) {
-                let what = format!("another fedsa has written to {} meanwhile", path.display());
+                let what = format!("another fedsa process has written to {} in the meantime", path.display());
                 return Err(BadInput::new("--out", what, "another folder, --resume, or --overwrite to replace what is there now").into());
             }
             if manifest.is_none() && !is_barren(&own) {

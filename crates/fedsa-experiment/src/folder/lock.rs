@@ -1,4 +1,4 @@
-//! The lock of a folder: one process writes to it.
+//! The lock of a folder: only one process at a time writes to it.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -12,13 +12,13 @@ use super::{LOCK, OWN};
 
 /// Whether another process holds a lock.
 pub enum Lock {
-    /// No: this one does.
+    /// This process holds the lock.
     Free(File),
-    /// Yes.
+    /// Another process holds the lock.
     Held,
 }
 
-/// Takes the lock in a folder's `.fedsa`, which is made if `make` and there is none.
+/// Takes the lock in a folder's `.fedsa`. With `make`, a missing lock file is created.
 pub fn take_lock(own: &Path, make: bool) -> io::Result<Option<Lock>> {
     let path = own.join(LOCK);
     let found = at(&path)?;
@@ -26,18 +26,18 @@ pub fn take_lock(own: &Path, make: bool) -> io::Result<Option<Lock>> {
         return Ok(None);
     }
     if found.is_some_and(|found| !found.is_file()) {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the lock is no file"));
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the lock is not a file"));
     }
-    // Who only looks whether the lock is held holds it for a moment.
+    // A process that only tests the lock holds it for a moment.
     for attempt in 0.. {
         let file = OpenOptions::new().read(true).write(true).create(make).truncate(false).open(&path)?;
         match file.try_lock() {
-            // A run that was given up meanwhile took its lock with it.
+            // A run that was abandoned meanwhile has removed its lock file.
             Ok(()) if !is_same(&file, &path) => {}
             Ok(()) => return Ok(Some(Lock::Free(file))),
             Err(TryLockError::WouldBlock) if attempt >= ATTEMPTS => return Ok(Some(Lock::Held)),
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
-            // Some network file systems know no locks; the run is worth more than the guard.
+            // Some network file systems have no locks; the run continues without one.
             Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => return Ok(Some(Lock::Free(file))),
             Err(TryLockError::Error(e)) => return Err(e),
         }
@@ -45,10 +45,10 @@ pub fn take_lock(own: &Path, make: bool) -> io::Result<Option<Lock>> {
     unreachable!("the loop has no other end")
 }
 
-/// How often a lock that is held is tried again.
+/// The number of attempts to take a lock that is held.
 const ATTEMPTS: u32 = 5;
 
-/// Whether an open file is what has a name.
+/// Whether an open file is still the file of that name.
 fn is_same(file: &File, path: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -62,7 +62,7 @@ fn is_same(file: &File, path: &Path) -> bool {
     }
 }
 
-/// The refusal of a folder to which another process writes.
+/// The error for a folder to which another process writes.
 pub fn is_busy(path: &Path) -> BadInput {
     let pid = std::fs::read_to_string(path.join(OWN).join(LOCK)).unwrap_or_default();
     let process = pid.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (process {pid})"));

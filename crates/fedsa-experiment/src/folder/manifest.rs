@@ -15,28 +15,28 @@ use super::{GROWING, MANIFEST, OUTPUTS, OWN, SUMMARY, is_file, is_folder};
 /// The version of the manifest's layout.
 const FORMAT: u64 = 1;
 
-/// What the program wrote into a folder.
+/// The list of files that the program wrote into a folder.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The version of its layout.
     pub format: u64,
     /// The version of the program.
     pub fedsa: String,
-    /// Marks what this run writes piece by piece, and so without a digest.
+    /// A mark of this run for files that are appended to, and so have no digest.
     pub run: String,
-    /// For every output, the lengths and digests of what was written under its name.
+    /// For every output, the lengths and digests of the contents that were written under its name.
     pub outputs: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Manifest {
-    /// Of a new run.
+    /// The manifest of a new run.
     pub fn new() -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let run = hex(&Sha256::digest(format!("{} {}", now.as_nanos(), std::process::id())))[..16].to_string();
         Self { format: FORMAT, fedsa: env!("CARGO_PKG_VERSION").into(), run, outputs: BTreeMap::new() }
     }
 
-    /// The manifest of a folder; nothing where there is none that can be read.
+    /// The manifest of a folder; `None` if there is none that can be read.
     pub fn of(path: &Path) -> Option<Self> {
         /// The largest manifest that is read.
         const MOST: u64 = 64 << 20;
@@ -51,8 +51,8 @@ impl Manifest {
         is_sound.then_some(manifest)
     }
 
-    /// The manifest of a finished run that has none. Its summary has the digests of the other outputs; those of earlier
-    /// versions are known by their names.
+    /// A manifest for a finished run that has none. Its summary has the digests of the other outputs; outputs of earlier
+    /// versions are recognised by their names.
     pub fn adopting(path: &Path) -> Self {
         let summary = regular::read_text(&path.join(SUMMARY)).ok().and_then(|text| serde_json::from_str::<Json>(&text).ok());
         let digests = summary.as_ref().and_then(|summary| summary["files"].as_object());
@@ -66,7 +66,7 @@ impl Manifest {
         Self { outputs: outputs.collect(), ..Self::new() }
     }
 
-    /// Whether a file in the folder is what the program wrote there.
+    /// Whether a file in the folder has contents that the program wrote there.
     pub fn wrote(&self, folder: &Path, name: &str) -> bool {
         let path = folder.join(name);
         if !is_file(&path) {
@@ -79,14 +79,14 @@ impl Manifest {
         self.outputs.get(name).is_some_and(is_known) || (name == GROWING && self.grew(&path))
     }
 
-    /// Whether a file is one that grows while the run is under way.
+    /// Whether a file is the one to which this run appends lines.
     fn grew(&self, path: &Path) -> bool {
         let mut head = Vec::new();
         let read = File::open(path).map(|file| file.take(256).read_to_end(&mut head));
         read.is_ok() && String::from_utf8_lossy(&head).lines().next().is_some_and(|line| line == self.mark())
     }
 
-    /// The first line of a file that grows.
+    /// The first line of a file to which lines are appended.
     pub fn mark(&self) -> String {
         format!("{{\"fedsa\":\"{}\",\"run\":\"{}\"}}", self.fedsa, self.run)
     }
@@ -96,18 +96,18 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What tells contents from others: their length, and their SHA-256 digest.
+/// The identification of contents: their length and SHA-256 digest.
 pub fn digest(bytes: &[u8]) -> String {
     format!("{}:{}", bytes.len(), hex(&Sha256::digest(bytes)))
 }
 
-/// The same of a regular file, if `may_be` says that it may have that length; nothing when it cannot be read.
+/// The identification of a regular file, if `may_be` accepts its length; `None` if the file cannot be read.
 fn digest_of(path: &Path, may_be: impl Fn(u64) -> bool) -> Option<String> {
     let mut file = File::open(path).ok()?;
     let length = file.metadata().ok().filter(|there| there.is_file() && may_be(there.len()))?.len();
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 1 << 16];
-    // It may grow meanwhile.
+    // The file may grow in the meantime.
     let mut left = Read::by_ref(&mut file).take(length);
     loop {
         match left.read(&mut buffer).ok()? {

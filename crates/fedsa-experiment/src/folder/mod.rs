@@ -9,8 +9,8 @@
 //!   process ends.
 //! - checkpoints and the states of finished runs.
 //!
-//! A folder without a manifest, of an earlier version or copied without `.fedsa`, is a run's if it has the
-//! `config.toml` and `summary.json` of one; the outputs are then known by their names.
+//! A folder without a manifest (of an earlier version, or copied without `.fedsa`) counts as a run's folder if it has the
+//! `config.toml` and `summary.json` of a run. Its outputs are then recognised by their names.
 
 mod checkpoints;
 mod found;
@@ -31,22 +31,22 @@ pub use run::{GROWING, RunFolder};
 
 /// The folder for the program's own files.
 const OWN: &str = ".fedsa";
-/// What says which files are the program's.
+/// The manifest: the list of the program's files.
 const MANIFEST: &str = "manifest.json";
 /// The output that is written last.
 const SUMMARY: &str = "summary.json";
-/// What the process that writes to the folder holds.
+/// The lock file, held by the process that writes to the folder.
 const LOCK: &str = "lock";
 /// The names that outputs can have.
 const OUTPUTS: &[&str] =
     &["summary.json", "config.toml", "trace.parquet", "theta.npz", "figure.svg", "figure.png", "figure.pdf", "weights.json", "weights.npz"];
-/// How every `config.toml` begins.
+/// The first characters of every `config.toml`.
 pub const CONFIG_HEAD: &str = "# What ran: ";
 
-/// What a folder holds.
+/// The contents of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holds {
-    /// Nothing, or there is no folder.
+    /// Nothing, or the folder does not exist.
     Nothing,
     /// Files that are not a run's.
     Foreign,
@@ -56,7 +56,7 @@ pub enum Holds {
     Finished,
 }
 
-/// How messages call a folder's contents.
+/// The contents in words, for messages.
 impl std::fmt::Display for Holds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -100,9 +100,9 @@ mod tests {
         run.write(&[(SUMMARY.into(), b"{}".to_vec())]).unwrap();
         run.release();
         let e = first.claim(false).unwrap_err();
-        assert!(e.what.contains("another fedsa has written to"), "{e}");
+        assert!(e.what.contains("another fedsa process has written to"), "{e}");
         assert_eq!(holds(&path), Holds::Finished, "what the other did stays");
-        // Who looks now sees it, and has the lock.
+        // A process that inspects the folder now sees the run and has the lock.
         let found = look(&path).unwrap();
         assert_eq!(found.holds, Holds::Finished);
         assert!(look(&path).is_err(), "held by the one who looked");

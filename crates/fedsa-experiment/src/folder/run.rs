@@ -1,4 +1,4 @@
-//! The folder of an unfinished run: what is written to it, and what is removed at the end.
+//! The folder of a run in progress: files that are written to it, and files that are removed at the end.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -14,30 +14,30 @@ use super::manifest::{Manifest, digest};
 use super::{Holds, LOCK, MANIFEST, OWN, SUMMARY, names_in};
 use crate::error::Failure;
 
-/// The file that grows while runs are under way.
+/// The file to which lines are appended while runs are in progress.
 pub const GROWING: &str = "trace.jsonl";
 
-/// The folder of a run under way: this process alone writes to it.
+/// The folder of a run in progress. Only this process writes to it.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
     manifest: Mutex<Manifest>,
-    /// Folders that were made for this run, the outermost first.
+    /// Folders that were created for this run, the outermost first.
     made: Vec<PathBuf>,
-    /// Held until the process ends.
+    /// The lock, held until the process ends.
     lock: File,
 }
 
 impl RunFolder {
-    /// The folder at `path`, with what is known to be the program's, the folders that were made for it, and its lock.
+    /// The folder at `path`, with its manifest, the folders that were created for it, and its lock.
     pub(super) fn new(path: PathBuf, manifest: Manifest, made: Vec<PathBuf>, lock: File) -> Self {
         Self { path, manifest: Mutex::new(manifest), made, lock }
     }
 
-    /// Clears away what an earlier run left, and writes the manifest. With `keep` only half-written
-    /// files go.
+    /// Removes the files of an earlier run and writes the manifest. With `keep`, only half-written
+    /// files are removed.
     pub(super) fn prepare(&self, keep: bool, holds: Holds, has_manifest: bool) -> io::Result<()> {
-        // For the message of the next process that comes.
+        // For the message of another process that tries to use the folder.
         self.lock.set_len(0)?;
         (&self.lock).write_all(format!("{}\n", std::process::id()).as_bytes())?;
         for name in names_in(&self.own())?.iter() {
@@ -47,7 +47,7 @@ impl RunFolder {
         }
         let mut manifest = self.manifest.lock().expect("no panics under the lock");
         if !keep {
-            // The summary first: without it the folder is not a finished run's.
+            // The summary is removed first: without it the folder does not count as a finished run.
             let known: Vec<String> = std::iter::once(SUMMARY.to_string()).chain(manifest.outputs.keys().cloned()).collect();
             for name in known.iter().filter(|name| manifest.wrote(&self.path, name)) {
                 std::fs::remove_file(self.path.join(name))?;
@@ -70,8 +70,8 @@ impl RunFolder {
         &self.path
     }
 
-    /// Gives up the folder before anything ran: if it was made for this run, what was written is removed, and
-    /// folders that were made.
+    /// Abandons the folder before anything ran. If the folder was created for this run, its files and the created
+    /// folders are removed.
     pub fn abandon(&self) {
         if !self.made.iter().any(|folder| *folder == self.own()) {
             return;
@@ -93,12 +93,12 @@ impl RunFolder {
         atomic::write(&self.own().join(MANIFEST), text.as_bytes(), &self.own(), Existing::Replace)
     }
 
-    /// Writes outputs, in this order, each atomically. The manifest knows their contents before they
-    /// are there, so that they are the program's whenever it is killed.
+    /// Writes outputs in this order, each atomically. Their digests are written to the manifest first, so that the program
+    /// recognises them even if it is killed in between.
     ///
     /// # Errors
-    /// When the disk is full or the place cannot be written to, or something that is not the
-    /// program's has the name of an output.
+    /// When the disk is full, the folder cannot be written to, or a foreign file has the name of an
+    /// output.
     pub fn write(&self, outputs: &[(String, Vec<u8>)]) -> Result<(), MachineFailure> {
         let mut manifest = self.manifest.lock().expect("no panics under the lock");
         for (name, _) in outputs {
@@ -120,7 +120,7 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Removes an output, if it is there and the program's.
+    /// Removes an output, if it exists and belongs to the program.
     pub fn remove(&self, name: &str) {
         let manifest = self.manifest.lock().expect("no panics under the lock");
         if manifest.wrote(&self.path, name) {
@@ -128,11 +128,11 @@ impl RunFolder {
         }
     }
 
-    /// Begins a file that grows while the run is under way; what the program wrote of it before is
-    /// replaced. Its first line marks it as this run's.
+    /// Creates the file to which lines are appended while the run is in progress; an earlier one of the program is
+    /// replaced. Its first line marks it as a file of this run.
     ///
     /// # Errors
-    /// When it cannot be written, or something that is not the program's has the name.
+    /// When it cannot be written, or a foreign file has its name.
     pub fn grow(&self) -> Result<File, MachineFailure> {
         let manifest = self.manifest.lock().expect("no panics under the lock");
         let path = self.path.join(GROWING);
@@ -150,19 +150,19 @@ impl RunFolder {
     /// Writes one of the program's own files, such as a checkpoint.
     ///
     /// # Errors
-    /// When the disk is full or the place cannot be written to.
+    /// When the disk is full or the folder cannot be written to.
     pub fn write_own(&self, name: &str, bytes: &[u8]) -> Result<(), MachineFailure> {
         let path = self.own().join(name);
         atomic::write(&path, bytes, &self.own(), Existing::Replace).map_err(|e| atomic::unwritable(&path, &e))
     }
 
-    /// Clears away what was needed while the runs were under way.
+    /// Removes the files that were needed only while the runs were in progress.
     pub fn tidy(&self) {
         let manifest = self.manifest.lock().expect("no panics under the lock");
         tidy(&self.path, &manifest);
     }
 
-    /// Ends the run: another process may write to the folder.
+    /// Releases the lock: another process may write to the folder.
     pub fn release(self) {
         let _ = self.lock.unlock();
     }
@@ -175,8 +175,8 @@ impl std::fmt::Display for RunFolder {
     }
 }
 
-/// The failure to write to a folder before anything was: a place that cannot be used is bad input; a full disk, or too
-/// many open files, are not.
+/// The failure of the first write to a folder. A folder that cannot be used is bad input; a full disk or too many open
+/// files are failures of the machine.
 pub fn unusable(path: &Path, e: &io::Error) -> Failure {
     use io::ErrorKind::{AlreadyExists, InvalidFilename, InvalidInput, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
     let is_place = [AlreadyExists, InvalidFilename, InvalidInput, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem];
@@ -186,14 +186,14 @@ pub fn unusable(path: &Path, e: &io::Error) -> Failure {
     BadInput::new("--out", format!("{} cannot be written: {e}", path.display()), "a folder that you may write to").into()
 }
 
-/// Makes a folder and those around it, and notes which it made.
+/// Creates a folder and its parents, and records those that it created.
 pub fn make_folders(path: &Path, made: &mut Vec<PathBuf>) -> io::Result<()> {
     let mut missing: Vec<&Path> = path.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.exists()).collect();
     missing.reverse();
     for folder in missing {
         match std::fs::create_dir(folder) {
             Ok(()) => made.push(folder.to_path_buf()),
-            // Another process made it in between.
+            // Another process created it in the meantime.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
             Err(e) => return Err(e),
         }
@@ -208,7 +208,7 @@ pub fn remove_empty(made: &[PathBuf]) {
     });
 }
 
-/// Removes what a finished run does not need; what cannot be removed does no harm.
+/// Removes files that a finished run does not need. Failures are ignored.
 pub fn tidy(folder: &Path, manifest: &Manifest) {
     if manifest.wrote(folder, GROWING) {
         let _ = std::fs::remove_file(folder.join(GROWING));

@@ -1,47 +1,47 @@
-//! Captions: what the drawn lines, points and bands mean.
+//! Captions, which explain lines, points and bands.
 
 use std::collections::BTreeSet;
 
 use super::{Band, CurveCentre, Panel, Plan, Results, schema};
 
-/// What is drawn around the middle over seeds.
+/// The meaning of the band around the centre over seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spread {
+pub(super) enum BandKind {
     Deviation,
     Error,
     Quantiles,
     Nothing,
 }
 
-impl Spread {
-    /// Where a prediction is drawn the band must say how well the mean is known.
-    pub fn of(figure: &schema::Figure) -> Self {
+impl BandKind {
+    /// The kind of band of a figure: standard errors by default where a prediction is drawn.
+    pub fn of(figure: &schema::FigureSpec) -> Self {
         let is_tested = !figure.exact.is_empty() || !figure.levels.is_empty();
         match (figure.band, figure.centre) {
-            (Some(Band::None), _) => Spread::Nothing,
-            (_, Some(CurveCentre::Median)) => Spread::Quantiles,
-            (Some(Band::Error), _) => Spread::Error,
-            (None, _) if is_tested => Spread::Error,
-            (Some(Band::Deviation) | None, _) => Spread::Deviation,
+            (Some(Band::None), _) => BandKind::Nothing,
+            (_, Some(CurveCentre::Median)) => BandKind::Quantiles,
+            (Some(Band::Error), _) => BandKind::Error,
+            (None, _) if is_tested => BandKind::Error,
+            (Some(Band::Deviation) | None, _) => BandKind::Deviation,
         }
     }
 }
 
-/// How many seeds the cells have that a picture shows.
+/// The numbers of seeds of the cells in a picture.
 #[derive(Default)]
-pub(super) struct Seeds {
+pub(super) struct SeedCounts {
     counts: BTreeSet<usize>,
-    /// Of each panel, if it is the same everywhere in it.
+    /// The numbers of seeds in each panel.
     panels: Vec<BTreeSet<usize>>,
 }
 
-impl Seeds {
-    /// Begins a panel.
+impl SeedCounts {
+    /// Starts a panel.
     pub fn panel(&mut self) {
         self.panels.push(BTreeSet::new());
     }
 
-    /// A cell of the panel that was begun last.
+    /// Adds a cell to the panel that was started last.
     pub fn add(&mut self, plan: &Plan, results: &Results, cell: usize) {
         if plan.cells[cell].refused.is_none() {
             let count = results.cells[cell].len();
@@ -60,7 +60,8 @@ impl Seeds {
         self.counts.iter().all(|count| *count == 1)
     }
 
-    /// Lets each panel, in the order in which they were begun, say what its seeds are: nothing where all have the same.
+    /// Adds a note with the number of seeds to each panel, in the order in which they were started, unless all panels have the
+    /// same number.
     pub fn note_in(&self, panels: &mut [Panel]) {
         let note = |seeds: &BTreeSet<usize>| (self.counts.len() > 1 && !seeds.is_empty()).then(|| format!("Over {}", text(seeds)));
         for (panel, seeds) in panels.iter_mut().zip(&self.panels) {
@@ -79,35 +80,35 @@ fn text(counts: &BTreeSet<usize>) -> String {
     }
 }
 
-/// Of curves along the rounds.
-pub(super) fn curves(seeds: &Seeds, centre: CurveCentre, spread: Spread) -> String {
+/// The caption of curves over rounds.
+pub(super) fn curves(seeds: &SeedCounts, centre: CurveCentre, spread: BandKind) -> String {
     if seeds.is_single() {
         return format!("Lines: one run, of {}.", seeds.text());
     }
     let middle = if centre == CurveCentre::Median { "median" } else { "mean" };
     let band = match spread {
-        Spread::Deviation => "; bands: one standard deviation to either side, cut off below at the smallest seed",
-        Spread::Error => "; bands: one standard error of the mean to either side",
-        Spread::Quantiles => "; bands: from the 10% to the 90% quantile",
-        Spread::Nothing => "",
+        BandKind::Deviation => "; bands: one standard deviation to either side, cut off below at the smallest seed",
+        BandKind::Error => "; bands: one standard error of the mean to either side",
+        BandKind::Quantiles => "; bands: from the 10% to the 90% quantile",
+        BandKind::Nothing => "",
     };
-    let alone = if seeds.counts.contains(&1) && spread != Spread::Nothing { " (none for a single seed)" } else { "" };
+    let alone = if seeds.counts.contains(&1) && spread != BandKind::Nothing { " (none for a single seed)" } else { "" };
     format!("Lines: {middle} over {}{band}{alone}.", seeds.text())
 }
 
-/// Of floors along a coordinate.
-pub(super) fn scaling(seeds: &Seeds, spread: Spread) -> String {
+/// The caption of floors over a coordinate.
+pub(super) fn scaling(seeds: &SeedCounts, spread: BandKind) -> String {
     let floor = "floors, each seed's mean over the last fifth of the rounds";
     if seeds.is_single() {
         return format!("Points: {floor}, of {}.", seeds.text());
     }
     let band = match spread {
-        Spread::Nothing => "",
-        Spread::Deviation => "; bands: one standard deviation to either side",
+        BandKind::Nothing => "",
+        BandKind::Deviation => "; bands: one standard deviation to either side",
         _ => "; bands: one standard error to either side",
     };
     format!("Points: mean over {} of {floor}{band}.", seeds.text())
 }
 
-/// What is predicted.
+/// The part of a caption that explains predictions.
 pub(super) const PREDICTED: &str = " Thin dashes: what theory predicts.";

@@ -1,19 +1,19 @@
-//! Costs until a level of the metric is reached: along a coordinate, or as numbers.
+//! Costs of reaching a level of the metric: over a coordinate, or as a table.
 
-use super::caption::Seeds;
+use super::caption::SeedCounts;
 use super::*;
-use crate::figure::{Cell, Fill};
+use crate::figure::{Fill, TableCell};
 
-/// The most places that a note names.
+/// The largest number of points that a note names.
 const MOST_PLACES: usize = 12;
 
-pub(super) fn cost(plan: &Plan, results: &Results) -> Figure {
+pub(super) fn cost(plan: &Plan, results: &Results) -> Chart {
     let spec = &plan.experiment.figure;
     let (axis, levels) = (spec.x.as_deref().expect("validated"), spec.level.as_ref().expect("validated").list());
     let (metric, paid) = (metrics(plan)[0], paid(spec.cost.as_deref()));
     let by = spec.panels.clone().unwrap_or_default();
     let mut figure = empty(plan);
-    let mut seeds = Seeds::default();
+    let mut seeds = SeedCounts::default();
     let groups = panels(plan, &by);
     let all = levels.len() * groups.len();
     figure.notes.extend(left_out(MOST_PANELS.min(all), all, "panels"));
@@ -21,7 +21,7 @@ pub(super) fn cost(plan: &Plan, results: &Results) -> Figure {
         seeds.panel();
         let mut panel = along(plan, axis, until(title, metric, level), paid.axis.to_string());
         let (mut color, mut left) = (0, 0);
-        // Methods that do not get there, by where they do not.
+        // Methods that do not reach the level, grouped by the points at which they do not.
         let mut missed: Lines<&str> = Lines::default();
         for (m, label) in plan.labels.iter().enumerate() {
             let (mut lines, mut never) = (Lines::default(), Vec::new());
@@ -36,7 +36,7 @@ pub(super) fn cost(plan: &Plan, results: &Results) -> Figure {
                     None => never.push(x),
                 }
             }
-            // Of many lines, as many of each method.
+            // If there are too many lines, the same number of each method is drawn.
             let most = color + (MOST_CURVES / plan.labels.len()).max(1);
             for (label, mut line) in lines.into_vec() {
                 if color >= most.min(MOST_CURVES) {
@@ -45,7 +45,7 @@ pub(super) fn cost(plan: &Plan, results: &Results) -> Figure {
                 }
                 line.sort_by(|a, b| a.0.total_cmp(&b.0));
                 let (x, y) = line.into_iter().unzip();
-                panel.curves.push(Curve { label, color, x, y, band: None, style: Style::LinePoints });
+                panel.curves.push(PlottedCurve { label, color, x, y, band: None, style: Style::LinePoints });
                 color += 1;
             }
             if !never.is_empty() {
@@ -71,7 +71,7 @@ pub(super) fn cost(plan: &Plan, results: &Results) -> Figure {
     figure
 }
 
-/// What a panel or a block of rows is about.
+/// The title of a panel or a block of rows.
 fn until(title: &str, metric: &str, level: f64) -> String {
     let until = format!("until {} ≤ {level}", metric_text(metric));
     if title.is_empty() { until } else { format!("{title}, {until}") }
@@ -85,13 +85,13 @@ pub(super) fn costs(plan: &Plan, results: &Results) -> CellTable {
     let one = spec.cost.as_deref();
     let counts: Vec<&Count> = one.map_or_else(|| COUNTS.iter().filter(|count| count.is_usual).collect(), |_| vec![paid(one)]);
     let by = spec.panels.clone().unwrap_or_default();
-    let (mut seeds, mut count, mut all) = (Seeds::default(), 0, 0);
+    let (mut seeds, mut count, mut all) = (SeedCounts::default(), 0, 0);
     let mut out = CellTable { title: plan.experiment.title.clone(), ..CellTable::default() };
     out.columns.push("method".into());
     out.columns.extend(counts.iter().map(|count| count.column.to_string()));
     let groups = panels(plan, &by);
     for (level, (title, points)) in levels.iter().flat_map(|level| groups.iter().map(move |group| (*level, group))) {
-        out.rows.push(vec![Cell { text: until(title, metric, level), fill: Fill::Group }]);
+        out.rows.push(vec![TableCell { text: until(title, metric, level), fill: Fill::Group }]);
         let cells = points.iter().flat_map(|point| plan.labels.iter().zip(&plan.points[*point].cells).map(move |row| (*point, row)));
         for (point, (label, cell)) in cells {
             all += 1;
@@ -102,10 +102,10 @@ pub(super) fn costs(plan: &Plan, results: &Results) -> CellTable {
             seeds.add(plan, results, *cell);
             let rest = plan.points[point].point.coordinates.iter().filter(|(name, _)| !by.contains(name));
             let name = curve_name(label, rest.map(|(name, value)| coordinate_text(name, value)), None);
-            let mut row = vec![Cell { text: name, fill: Fill::None }];
+            let mut row = vec![TableCell { text: name, fill: Fill::None }];
             row.extend(counts.iter().map(|paid| {
                 let text = results.cost(*cell, metric, level, paid).map_or("not reached".into(), number_text);
-                Cell { text, fill: Fill::None }
+                TableCell { text, fill: Fill::None }
             }));
             out.rows.push(row);
         }

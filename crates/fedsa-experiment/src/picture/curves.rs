@@ -1,12 +1,12 @@
-//! Metrics along the rounds.
+//! Metrics over rounds.
 
 use std::collections::BTreeSet;
 
 use super::super::results::quantile;
-use super::caption::{self, PREDICTED, Seeds, Spread};
+use super::caption::{self, BandKind, PREDICTED, SeedCounts};
 use super::*;
 
-/// How the seeds of a cell become a curve.
+/// Settings for drawing the seeds of a cell as a curve.
 struct Drawing<'a> {
     plan: &'a Plan,
     results: &'a Results,
@@ -14,10 +14,10 @@ struct Drawing<'a> {
     axis: &'static Count,
     x_log: bool,
     centre: CurveCentre,
-    spread: Spread,
+    spread: BandKind,
 }
 
-pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Figure {
+pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Chart {
     let spec = &plan.experiment.figure;
     let all: Vec<String> =
         plan.points.iter().flat_map(|p| p.point.coordinates.iter().map(|(n, _)| n)).collect::<BTreeSet<_>>().into_iter().cloned().collect();
@@ -30,10 +30,10 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) 
         axis: paid(Some(spec.x.as_deref().unwrap_or("round"))),
         x_log: spec.x_log.unwrap_or(false),
         centre: spec.centre.unwrap_or(CurveCentre::Mean),
-        spread: Spread::of(spec),
+        spread: BandKind::of(spec),
     };
     let mut figure = empty(plan);
-    let mut seeds = Seeds::default();
+    let mut seeds = SeedCounts::default();
     let groups = panels(plan, &by);
     figure.notes.extend(left_out(MOST_PANELS.min(groups.len()), groups.len(), "panels"));
     for (title, points) in groups.into_iter().take(MOST_PANELS) {
@@ -53,7 +53,7 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) 
         let mut levels: BTreeSet<String> = BTreeSet::new();
         let mut notes: Vec<String> = Vec::new();
         let cells = points.len() * metrics.len() * plan.labels.len();
-        // Of many curves, as many of each method.
+        // If there are too many curves, the same number of each method is drawn.
         let of_each = (MOST_CURVES / plan.labels.len()).max(1);
         let (points, metrics) = (&points, &metrics);
         let several = plan.labels.iter().enumerate().flat_map(|(m, label)| {
@@ -112,12 +112,12 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) 
 }
 
 impl Drawing<'_> {
-    /// A metric of a cell over its seeds, at the rounds that the axis can show.
+    /// A metric of a cell at the rounds that the axis can show, one value per seed.
     fn data(&self, cell: usize, metric: &str) -> Vec<(Recorded, Vec<f64>)> {
         self.results.curve(cell, metric).into_iter().filter(|(row, _)| !self.x_log || row.round > 0).collect()
     }
 
-    /// The middle of values, one a seed, with the edges of the band.
+    /// The centre of values, one per seed, with the edges of the band.
     fn middle(&self, values: &[f64]) -> (f64, f64, f64) {
         if self.centre == CurveCentre::Median {
             let mut sorted = values.to_vec();
@@ -126,7 +126,7 @@ impl Drawing<'_> {
         }
         let Estimate { mean, se } = Estimate::of(values);
         match self.spread {
-            Spread::Deviation => {
+            BandKind::Deviation => {
                 // Kept positive for logarithmic axes.
                 let sd = se * (values.len() as f64).sqrt();
                 (mean, (mean - sd).max(values.iter().copied().fold(f64::INFINITY, f64::min)), mean + sd)
@@ -135,8 +135,8 @@ impl Drawing<'_> {
         }
     }
 
-    fn curve(&self, cell: usize, label: &str, color: usize, points: impl Iterator<Item = (f64, (f64, f64, f64))>) -> Curve {
-        let mut curve = Curve { label: label.to_string(), color, ..Curve::default() };
+    fn curve(&self, cell: usize, label: &str, color: usize, points: impl Iterator<Item = (f64, (f64, f64, f64))>) -> PlottedCurve {
+        let mut curve = PlottedCurve { label: label.to_string(), color, ..PlottedCurve::default() };
         let (mut low, mut high) = (Vec::new(), Vec::new());
         for (x, (middle, below, above)) in points {
             curve.x.push(x);
@@ -144,28 +144,28 @@ impl Drawing<'_> {
             low.push(below);
             high.push(above);
         }
-        let has_band = self.results.cells[cell].len() > 1 && self.spread != Spread::Nothing;
+        let has_band = self.results.cells[cell].len() > 1 && self.spread != BandKind::Nothing;
         curve.band = has_band.then_some((low, high));
         curve
     }
 
-    fn measured(&self, cell: usize, metric: &str, label: &str, color: usize) -> Curve {
+    fn measured(&self, cell: usize, metric: &str, label: &str, color: usize) -> PlottedCurve {
         let data = self.data(cell, metric);
         self.curve(cell, label, color, data.iter().map(|(row, values)| (row.count(self.axis) as f64, self.middle(values))))
     }
 
-    /// A cell's exact mean-square error at the rounds that were measured, along the same axis:
-    /// what rounds cost in samples or bits is known from their ledger.
-    fn exact(&self, cell: usize, metric: &str, name: &str, color: usize) -> Option<Curve> {
+    /// A cell's exact mean-square error at the measured rounds, over the same axis. The ledger of the measured rounds
+    /// gives their costs in samples or bits.
+    fn exact(&self, cell: usize, metric: &str, name: &str, color: usize) -> Option<PlottedCurve> {
         let exact = self.predictor.mse(cell, &self.predictor.curve(cell).ok()?, metric);
         let grid = &self.plan.cells[cell].grid;
         let at = |row: &Recorded| Some((row.count(self.axis) as f64, exact[grid.binary_search(&row.round).ok()?]));
         let (x, y) = self.data(cell, metric).iter().filter_map(|(row, _)| at(row)).unzip();
-        Some(Curve { label: format!("{name}, exact"), color, x, y, band: None, style: Style::Dashed })
+        Some(PlottedCurve { label: format!("{name}, exact"), color, x, y, band: None, style: Style::Dashed })
     }
 
-    /// What was measured over what is exact.
-    fn ratio(&self, cell: usize, metric: &str, exact: &Curve, label: &str, color: usize) -> Curve {
+    /// The ratio of a measured to an exact curve.
+    fn ratio(&self, cell: usize, metric: &str, exact: &PlottedCurve, label: &str, color: usize) -> PlottedCurve {
         let over: HashMap<u64, f64> = exact.x.iter().zip(&exact.y).map(|(x, y)| (x.to_bits(), *y)).collect();
         let at = |(row, values): &(Recorded, Vec<f64>)| {
             let x = row.count(self.axis) as f64;
@@ -178,7 +178,7 @@ impl Drawing<'_> {
     }
 
     /// Whether seeds of one drawn cell end at different rounds.
-    fn stops_early(&self, figure: &Figure) -> bool {
+    fn stops_early(&self, figure: &Chart) -> bool {
         let ends_apart = |seeds: &Vec<super::super::results::SeedResult>| {
             let last = |seed: &super::super::results::SeedResult| seed.rows.last().map(|row| row.round);
             seeds.iter().any(|seed| seed.stopped) && seeds.windows(2).any(|pair| last(&pair[0]) != last(&pair[1]))

@@ -2,7 +2,7 @@
 
 use super::HashMap;
 
-/// Lists by name.
+/// Lists of values by name.
 pub(super) struct Lines<T> {
     index: HashMap<String, usize>,
     lists: Vec<(String, Vec<T>)>,
@@ -15,7 +15,7 @@ impl<T> Default for Lines<T> {
 }
 
 impl<T> Lines<T> {
-    /// Adds to the list of that name, which is begun if there is none.
+    /// Adds a value to the list of that name, which is created if missing.
     pub fn add(&mut self, name: String, item: T) {
         match self.index.get(&name) {
             Some(at) => self.lists[*at].1.push(item),

@@ -1,18 +1,18 @@
 //! Floors along a coordinate.
 
-use super::caption::{self, PREDICTED, Seeds, Spread};
+use super::caption::{self, BandKind, PREDICTED, SeedCounts};
 use super::*;
 
-pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Figure {
+pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Chart {
     let spec = &plan.experiment.figure;
     let axis = spec.x.as_deref().expect("validated");
     let metrics = metrics(plan);
     let predicted_metric = metrics.iter().copied().find(|metric| results::predicted_metrics().contains(metric));
     let by = spec.panels.clone().unwrap_or_default();
-    // A floor is the number that a prediction is tested by: its band is a standard error unless the file says otherwise.
-    let spread = if spec.band.is_none() { Spread::Error } else { Spread::of(spec) };
+    // Floors are compared with predictions: their band is a standard error by default.
+    let spread = if spec.band.is_none() { BandKind::Error } else { BandKind::of(spec) };
     let mut figure = empty(plan);
-    let mut seeds = Seeds::default();
+    let mut seeds = SeedCounts::default();
     let groups = panels(plan, &by);
     figure.notes.extend(left_out(MOST_PANELS.min(groups.len()), groups.len(), "panels"));
     for (title, points) in groups.into_iter().take(MOST_PANELS) {
@@ -20,7 +20,7 @@ pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>)
         let mut panel = along(plan, axis, title, y_label(&metrics));
         let (mut color, mut left) = (0, 0);
         for (m, label) in plan.labels.iter().enumerate() {
-            // One line per metric and combination of what is neither the axis nor a panel.
+            // One line per metric and combination of the coordinates that are neither axis nor panel.
             let mut lines: Lines<(usize, f64)> = Lines::default();
             for point in &points {
                 let planned = &plan.points[*point];
@@ -29,7 +29,7 @@ pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>)
                 lines.add(rest.map(|(n, v)| coordinate_text(n, v)).collect::<Vec<_>>().join(", "), (planned.cells[m], x));
             }
             let lines = lines.into_vec();
-            // Of many lines, as many of each method.
+            // If there are too many lines, the same number of each method is drawn.
             let most = color + (MOST_CURVES / plan.labels.len()).max(1).min(MOST_CURVES.saturating_sub(color));
             left += (lines.len() * metrics.len()).saturating_sub(most - color);
             for (rest, mut line) in lines {
@@ -43,7 +43,7 @@ pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>)
                             let values = line.iter().filter_map(|(cell, x)| Some((*x, predictor.number(*cell, quantity).ok()?)));
                             let (x, y): (Vec<f64>, Vec<f64>) = values.unzip();
                             if !x.is_empty() {
-                                panel.curves.push(Curve { label: name, color, x, y, band: None, style: Style::Dashed });
+                                panel.curves.push(PlottedCurve { label: name, color, x, y, band: None, style: Style::Dashed });
                             }
                         }
                     }
@@ -69,16 +69,16 @@ pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>)
     figure
 }
 
-/// The floors of cells, which are at the given places of the axis.
-fn measured(results: &Results, line: &[(usize, f64)], metric: &str, label: &str, color: usize, spread: Spread) -> Curve {
-    let mut curve = Curve { label: label.to_string(), color, style: Style::LinePoints, ..Curve::default() };
+/// The floors of cells at the given values of the axis.
+fn measured(results: &Results, line: &[(usize, f64)], metric: &str, label: &str, color: usize, spread: BandKind) -> PlottedCurve {
+    let mut curve = PlottedCurve { label: label.to_string(), color, style: Style::LinePoints, ..PlottedCurve::default() };
     let (mut low, mut high) = (Vec::new(), Vec::new());
     let mut has_band = false;
     for (cell, x) in line.iter().filter(|(cell, _)| results.is_ok(*cell)) {
         let Some(floors) = results.floors(*cell, metric) else { continue };
         let Estimate { mean, se } = Estimate::of(&floors);
-        let reach = if spread == Spread::Deviation { se * (floors.len() as f64).sqrt() } else { se };
-        has_band |= floors.len() > 1 && spread != Spread::Nothing;
+        let reach = if spread == BandKind::Deviation { se * (floors.len() as f64).sqrt() } else { se };
+        has_band |= floors.len() > 1 && spread != BandKind::Nothing;
         curve.x.push(*x);
         curve.y.push(mean);
         low.push(mean - reach);

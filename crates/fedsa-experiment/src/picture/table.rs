@@ -1,19 +1,19 @@
 //! Floors as numbers: a row per combination of coordinates, a column per method.
 
-use super::caption::Seeds;
+use super::caption::SeedCounts;
 use super::*;
-use crate::figure::{Cell, Fill, Tone};
+use crate::figure::{Fill, TableCell, Tone};
 
-/// Shades reach this many decades below the largest number of a group of rows; of a table without groups, if it spans more
-/// than this each row has shades of its own.
+/// Shades cover this many decades below the largest number of a group of rows. In a table without groups that spans more
+/// decades, each row has its own shades.
 const DECADES: f64 = 8.0;
-/// Squared errors below this are those of rounding; above its inverse a method has left every range of interest.
+/// Squared errors below this value are rounding errors; above its inverse, a method has diverged.
 const LEAST: f64 = 1e-30;
 
 pub(super) fn table(plan: &Plan, results: &Results) -> CellTable {
     let spec = &plan.experiment.figure;
     let metric = metrics(plan)[0];
-    // What makes columns beside the methods, and what makes groups of rows.
+    // The coordinate of the columns, and the coordinates of the groups of rows.
     let (across, several) = (spec.x.as_deref(), plan.labels.len() > 1);
     let by = spec.panels.clone().unwrap_or_default();
     let text = |point: usize, is_wanted: &dyn Fn(&str) -> bool| {
@@ -36,7 +36,7 @@ pub(super) fn table(plan: &Plan, results: &Results) -> CellTable {
         (false, true) => format!("{head}, {}", plan.labels[*m]),
         (false, false) => (*head).to_string(),
     }));
-    let mut shown = Shown { plan, results, metric, seeds: Seeds::default(), reasons: Vec::new(), has_least: false, has_most: false };
+    let mut shown = Shown { plan, results, metric, seeds: SeedCounts::default(), reasons: Vec::new(), has_least: false, has_most: false };
     let (mut count, mut all, mut blocks, mut by_row) = (0, 0, 0, false);
     for (group, points) in panels(plan, &by) {
         let mut rows: Lines<usize> = Lines::default();
@@ -50,9 +50,9 @@ pub(super) fn table(plan: &Plan, results: &Results) -> CellTable {
         count += rows.len();
         blocks += 1;
         if !group.is_empty() {
-            out.rows.push(vec![Cell { text: group, fill: Fill::Group }]);
+            out.rows.push(vec![TableCell { text: group, fill: Fill::Group }]);
         }
-        // A row may lack a value of the coordinate that makes columns: variants have sweeps of their own.
+        // A row may lack a value of the columns' coordinate, because variants have their own sweeps.
         let cells: Vec<Vec<Option<usize>>> = rows
             .iter()
             .map(|(_, points)| {
@@ -66,8 +66,8 @@ pub(super) fn table(plan: &Plan, results: &Results) -> CellTable {
         by_row = by.is_empty() && of_block.decades > DECADES;
         for (((name, _), cells), of_row) in rows.iter().zip(cells).zip(of_rows) {
             let scale = if by_row { of_row } else { of_block };
-            let mut row = vec![Cell { text: name.clone(), fill: Fill::None }];
-            row.extend(cells.into_iter().map(|cell| cell.map_or_else(Cell::default, |cell| shown.cell(cell, &scale))));
+            let mut row = vec![TableCell { text: name.clone(), fill: Fill::None }];
+            row.extend(cells.into_iter().map(|cell| cell.map_or_else(TableCell::default, |cell| shown.cell(cell, &scale))));
             out.rows.push(row);
         }
     }
@@ -83,22 +83,22 @@ pub(super) fn table(plan: &Plan, results: &Results) -> CellTable {
         shown.seeds.text()
     );
     if shown.has_least {
-        out.caption.push_str(" What is below 10⁻³⁰ is as good as 0.");
+        out.caption.push_str(" Values below 10⁻³⁰ are zero up to rounding.");
     }
     if shown.has_most {
-        out.caption.push_str(" What is above 10³⁰ has left every bound, though it has not overflowed.");
+        out.caption.push_str(" Values above 10³⁰ have diverged, although they have not overflowed.");
     }
     let reasons = shown.reasons.iter().enumerate().map(|(i, reason)| format!("({}) {reason}", i + 1)).collect();
     out.notes.extend(capped(reasons, MOST_NOTES, "more reasons"));
     out
 }
 
-/// The shades of some numbers.
+/// The scale of the shades of some numbers.
 #[derive(Clone, Copy)]
 struct Scale {
     low: f64,
     high: f64,
-    /// How many decades the numbers span.
+    /// The number of decades that the numbers span.
     decades: f64,
 }
 
@@ -117,13 +117,13 @@ impl Scale {
     }
 }
 
-/// What a table has shown so far.
+/// Findings while a table is filled.
 struct Shown<'a> {
     plan: &'a Plan,
     results: &'a Results,
     metric: &'a str,
-    seeds: Seeds,
-    /// Why cells are refused.
+    seeds: SeedCounts,
+    /// The reasons why cells are refused.
     reasons: Vec<&'a str>,
     has_least: bool,
     has_most: bool,
@@ -135,21 +135,21 @@ impl Shown<'_> {
         Some(Estimate::of(&floors).mean)
     }
 
-    fn cell(&mut self, cell: usize, scale: &Scale) -> Cell {
+    fn cell(&mut self, cell: usize, scale: &Scale) -> TableCell {
         self.seeds.add(self.plan, self.results, cell);
         if let Some(reason) = &self.plan.cells[cell].refused {
             let at = self.reasons.iter().position(|r| r == reason).unwrap_or_else(|| {
                 self.reasons.push(reason);
                 self.reasons.len() - 1
             });
-            return Cell { text: format!("refused ({})", at + 1), fill: Fill::Status(Tone::Absent) };
+            return TableCell { text: format!("refused ({})", at + 1), fill: Fill::Status(Tone::Absent) };
         }
         if !self.results.is_ok(cell) {
             let tone = if self.results.as_expected(self.plan, cell) { Tone::Warning } else { Tone::Bad };
-            return Cell { text: "diverges".into(), fill: Fill::Status(tone) };
+            return TableCell { text: "diverges".into(), fill: Fill::Status(tone) };
         }
         let Some(x) = self.floor(cell) else {
-            return Cell { text: "not known".into(), fill: Fill::Status(Tone::Absent) };
+            return TableCell { text: "not known".into(), fill: Fill::Status(Tone::Absent) };
         };
         let is_least = x > 0.0 && x < LEAST;
         let is_most = x > 1.0 / LEAST;
@@ -160,7 +160,7 @@ impl Shown<'_> {
             (_, true) => "> 10³⁰".into(),
             _ => number_text(x),
         };
-        Cell { text, fill: Fill::Shade(scale.shade(x)) }
+        TableCell { text, fill: Fill::Shade(scale.shade(x)) }
     }
 }
 
@@ -172,7 +172,7 @@ mod tests {
     fn shades_end_eight_decades_below_the_largest_number() {
         let scale = Scale::of(&[1e-40, 1e-20, 1e-3, 1.0]);
         assert_eq!((scale.shade(1.0), scale.shade(1e-4), scale.shade(1e-20), scale.shade(0.0)), (1.0, 0.5, 0.0, 0.0));
-        assert_eq!(scale.decades, 20.0, "what is as good as 0 does not count");
+        assert_eq!(scale.decades, 20.0, "values that are zero up to rounding do not count");
         assert_eq!(Scale::of(&[]).shade(1.0), 0.0);
     }
 }

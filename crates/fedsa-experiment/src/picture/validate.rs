@@ -15,8 +15,8 @@ const DPIS: std::ops::RangeInclusive<f64> = 24.0..=1200.0;
 /// Checks that the figure can be drawn.
 ///
 /// # Errors
-/// When it names an unknown axis, metric, coordinate, method or quantity, has a value that cannot be drawn, or a key that
-/// means nothing to its kind.
+/// When it names an unknown axis, metric, coordinate, method or quantity, has a value that cannot be drawn, or has a key
+/// of another kind.
 pub fn validate(experiment: &Experiment, labels: &[String]) -> Result<()> {
     let figure = &experiment.figure;
     names(experiment, labels).and_then(|()| kinds(figure)).and_then(|()| values(experiment)).map_err(|e| e.inside("figure"))
@@ -31,7 +31,7 @@ fn kind_name(kind: FigureKind) -> &'static str {
     }
 }
 
-/// Checks what is named.
+/// Checks the names in the figure's keys.
 fn names(experiment: &Experiment, labels: &[String]) -> Result<()> {
     let figure = &experiment.figure;
     let coordinates: HashMap<&str, &Value> =
@@ -74,8 +74,8 @@ fn names(experiment: &Experiment, labels: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses keys that mean nothing to the figure's kind.
-fn kinds(figure: &schema::Figure) -> Result<()> {
+/// Refuses keys that the figure's kind does not have.
+fn kinds(figure: &schema::FigureSpec) -> Result<()> {
     let rows: [(&str, bool, &[FigureKind]); 11] = [
         ("level", figure.level.is_some(), &[Cost]),
         ("centre", figure.centre.is_some(), &[Curves]),
@@ -92,12 +92,12 @@ fn kinds(figure: &schema::Figure) -> Result<()> {
     for (key, given, kinds) in rows {
         if given && !kinds.contains(&figure.kind) {
             let kinds = kinds.iter().map(|kind| kind_name(*kind)).collect::<Vec<_>>().join(", ");
-            let what = format!("this means nothing to a figure of kind {}", kind_name(figure.kind));
+            let what = format!("this is not a key of a figure of kind {}", kind_name(figure.kind));
             return Err(BadInput::new(key, what, format!("no such key here; it is for the kinds {kinds}")));
         }
         // Costs without a coordinate are a table.
         if given && figure.kind == Cost && figure.x.is_none() && key != "level" {
-            let what = "this means nothing to costs in numbers".to_string();
+            let what = "this is not a key of a table of costs".to_string();
             return Err(BadInput::new(
                 key,
                 what,
@@ -156,7 +156,7 @@ fn values(experiment: &Experiment) -> Result<()> {
     Ok(())
 }
 
-/// Checks the values of the coordinate along which something is drawn.
+/// Checks the values of the coordinate on the horizontal axis.
 fn along(experiment: &Experiment, x: &str) -> Result<()> {
     let values = || experiment.points.iter().flat_map(|p| p.coordinates.iter().filter(|(name, _)| name == x).map(|(_, value)| value));
     let number = |value: &Value| value.as_float().or_else(|| value.as_integer().map(|i| i as f64));

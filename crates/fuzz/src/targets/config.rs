@@ -6,7 +6,7 @@ use clap::Parser;
 use fedsa::problem::features::{FeatureMap, FeatureSpec, Ranges};
 use fedsa_cli::args::{Cli, Command, Overrides};
 use fedsa_cli::commands;
-use fedsa_cli::error::Shown;
+use fedsa_cli::error::ShownFailure;
 use fedsa_data::find::Places;
 use fedsa_experiment::bundled;
 use fedsa_experiment::config::{Document, Experiment};
@@ -42,7 +42,7 @@ fn refused_with(failure: &Failure) -> Verdict {
     check_message(&failure.what, &failure.help);
     let mut shown = String::new();
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor()).with_width(80);
-    handler.render_report(&mut shown, &Shown::from(failure.clone())).expect("a report can be shown");
+    handler.render_report(&mut shown, &ShownFailure::from(failure.clone())).expect("a report can be shown");
     Verdict::Refused
 }
 

@@ -11,9 +11,9 @@ use std::time::Duration;
 use fedsa::kernel::Isa;
 use fedsa_experiment::config::{Document, Experiment};
 use fedsa_experiment::execute::{ENDED, Earlier, Observer, framed, unframed};
-use fedsa_experiment::finished::Finished;
+use fedsa_experiment::finished::FinishedRun;
 use fedsa_experiment::folder::{self, RunFolder};
-use fedsa_experiment::{Control, Executed, Plan, Predictor, checks, execute, output, picture};
+use fedsa_experiment::{Executed, Plan, Predictor, RunControl, checks, execute, output, picture};
 use tempfile::TempDir;
 
 use super::runs::{Saved, with_checksum};
@@ -99,7 +99,7 @@ fn runs(plan: &Plan, folder: &RunFolder, earlier: &Earlier) -> fedsa::error::Res
     let interrupted = AtomicBool::new(false);
     // No input takes so long that a checkpoint would be written.
     let every = Duration::from_secs(1_000_000);
-    execute(plan, &Control { interrupted: &interrupted, folder, every, earlier, observer: &Silent })
+    execute(plan, &RunControl { interrupted: &interrupted, folder, every, earlier, observer: &Silent })
 }
 
 impl Setup {
@@ -199,7 +199,7 @@ fn run(data: &[u8]) -> Verdict {
         fs::write(path, data).expect("a folder that can be written to");
         let read = match file {
             STATES => setup.go_on(),
-            _ => Finished::read(&setup.folder).and_then(|finished| {
+            _ => FinishedRun::read(&setup.folder).and_then(|finished| {
                 finished.settings()?;
                 finished.results(&setup.same).map(|results| setup.look_at(&setup.same, &results))
             }),

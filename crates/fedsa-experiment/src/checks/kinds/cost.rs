@@ -1,19 +1,19 @@
-//! `cost`: what two methods pay to reach a level.
+//! `cost`: the costs of two methods to reach a level.
 
 use fedsa::error::{BadInput, Result};
 
-use crate::checks::facts::{Context, Facts};
+use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::verdict::{Asked, Measured};
 use crate::checks::{CheckKind, Keys, method_of, metric_of, over_of, range_of};
 use crate::config::Check;
 use crate::numbers;
 use crate::results::paid;
 
-/// What `over` has sent when its mean metric first falls to `level`, over the same of `method`, lies between `min` and `max`;
-/// `cost` names what is counted, `bits_up` by default.
-pub struct Cost;
+/// The cost of `over` when its mean metric first falls to `level`, divided by that of `method`, lies between `min` and
+/// `max`. `cost` names the count, `bits_up` by default.
+pub struct CostCheck;
 
-impl CheckKind for Cost {
+impl CheckKind for CostCheck {
     fn name(&self) -> &'static str {
         "cost"
     }
@@ -22,7 +22,7 @@ impl CheckKind for Cost {
         Keys { needs: &["over", "level"], needs_one: &["min", "max"], takes: &["metric", "cost"] }
     }
 
-    fn possible(&self, facts: &Facts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
+    fn possible(&self, facts: &PlanFacts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
         let over = facts.over(check, point)?;
         for cell in [cell, over] {
             facts.metric(cell, metric_of(check))?;
@@ -44,7 +44,7 @@ impl CheckKind for Cost {
                 let at = ctx.facts.at(point);
                 let missed = || BadInput::new("", format!("{label} does not reach {}{at}", numbers::number(level)), "");
                 let paid = ctx.results.cost(cell, metric_of(check), level, count).ok_or_else(missed)?;
-                let free = || BadInput::new("", format!("{label} is at {} before anything is paid{at}", numbers::number(level)), "");
+                let free = || BadInput::new("", format!("{label} is at {} from the start, at no cost{at}", numbers::number(level)), "");
                 if paid > 0.0 { Ok(paid) } else { Err(free()) }
             };
             let measured = spent(ctx.facts.over(check, point)?)? / spent(cell)?;

@@ -2,7 +2,7 @@
 
 use fedsa::error::Result;
 
-use crate::checks::facts::{Context, Facts};
+use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::follow::{Deviation, followed};
 use crate::checks::verdict::Measured;
 use crate::checks::{CheckKind, Keys, method_of, metric_of};
@@ -11,9 +11,9 @@ use crate::results::{self};
 
 /// The mean over seeds of mse or error follows the exact mean-square error: at least 95% of the rounds within 3 standard
 /// errors, all within 5; a `tolerance` (relative) is added to both.
-pub struct Curve;
+pub struct CurveCheck;
 
-impl CheckKind for Curve {
+impl CheckKind for CurveCheck {
     fn name(&self) -> &'static str {
         "curve"
     }
@@ -22,12 +22,12 @@ impl CheckKind for Curve {
         Keys { needs: &[], needs_one: &[], takes: &["metric", "tolerance"] }
     }
 
-    // What theory predicts is a mean-square error, and no other metric.
+    // Theory predicts mean-square errors only.
     fn metrics(&self, _: &Check) -> Vec<&'static str> {
         results::predicted_metrics()
     }
 
-    fn possible(&self, facts: &Facts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
+    fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
         facts.metric(cell, metric_of(check))?;
         facts.predictor.knows_curve(cell)?;
         facts.several_seeds(cell, "")

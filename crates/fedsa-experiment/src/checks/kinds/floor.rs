@@ -4,7 +4,7 @@ use fedsa::error::{BadInput, Result};
 use toml::Value;
 
 use crate::checks::allow::{near, seeds_for_allowance};
-use crate::checks::facts::{Context, Facts};
+use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::verdict::Measured;
 use crate::checks::{CheckKind, Keys, method_of, metric_of, not_negative, number_of};
 use crate::config::Check;
@@ -12,9 +12,9 @@ use crate::numbers;
 use crate::results::{self};
 
 /// The method's floor is within `tolerance` (relative) and `se` standard errors of `expected`: a number or a predicted quantity.
-pub struct Floor;
+pub struct FloorCheck;
 
-impl CheckKind for Floor {
+impl CheckKind for FloorCheck {
     fn name(&self) -> &'static str {
         "floor"
     }
@@ -36,7 +36,7 @@ impl CheckKind for Floor {
         not_negative(expected)
     }
 
-    fn possible(&self, facts: &Facts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
+    fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
         facts.floor(cell, metric_of(check))?;
         if let Some(Value::String(quantity)) = &check.expected {
             facts.predictor.knows(cell, quantity).map_err(|e| BadInput { key: "expected".into(), ..e })?;

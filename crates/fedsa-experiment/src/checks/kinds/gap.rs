@@ -2,7 +2,7 @@
 
 use fedsa::error::{BadInput, Result};
 
-use crate::checks::facts::{Context, Facts};
+use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::verdict::{Asked, Measured};
 use crate::checks::{CheckKind, Keys, method_of, metric_of, over_of};
 use crate::config::Check;
@@ -10,9 +10,9 @@ use crate::numbers;
 use crate::results::Estimate;
 
 /// The difference of the floors of `method` and `over` falls at least `min` times from the first to the last value of `along`.
-pub struct Gap;
+pub struct GapCheck;
 
-impl CheckKind for Gap {
+impl CheckKind for GapCheck {
     fn name(&self) -> &'static str {
         "gap"
     }
@@ -21,7 +21,7 @@ impl CheckKind for Gap {
         Keys { needs: &["over", "along", "min"], needs_one: &[], takes: &["metric"] }
     }
 
-    fn possible(&self, facts: &Facts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
+    fn possible(&self, facts: &PlanFacts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
         facts.floor(cell, metric_of(check))?;
         facts.floor(facts.over(check, point)?, metric_of(check))
     }
@@ -35,7 +35,7 @@ impl CheckKind for Gap {
             };
             let (first, last) = (gap(members[0])?, gap(members[members.len() - 1])?);
             if first == 0.0 {
-                return Err(BadInput::new("", "there is no difference to begin with", ""));
+                return Err(BadInput::new("", "the difference is 0 at the first value", ""));
             }
             Ok(Measured::new(first / last, Asked::within(check.min, None), ctx.facts.place_of_group(check, members[0].0)))
         };

@@ -3,7 +3,7 @@
 use fedsa::error::Result;
 
 use crate::checks::allow::{near, seeds_for_allowance, standard_error, when};
-use crate::checks::facts::{Context, Facts};
+use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::verdict::{Asked, Measured};
 use crate::checks::{CheckKind, Keys, method_of, metric_of, not_negative, number_of, range_of};
 use crate::config::Check;
@@ -12,9 +12,9 @@ use crate::results::{self, Estimate};
 
 /// The metric (or `distance`, the root of mse) after the last round, or `by` a round, is `expected` within `tolerance`
 /// (relative), or at most `max`.
-pub struct Final;
+pub struct FinalCheck;
 
-impl CheckKind for Final {
+impl CheckKind for FinalCheck {
     fn name(&self) -> &'static str {
         "final"
     }
@@ -35,7 +35,7 @@ impl CheckKind for Final {
         not_negative(expected)
     }
 
-    fn possible(&self, facts: &Facts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
+    fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
         facts.metric(cell, final_metric(check).0)?;
         facts.round(cell, "by", check.by)?;
         if check.expected.is_some() { seeds_for_allowance(facts, check, cell) } else { Ok(()) }
@@ -62,7 +62,7 @@ impl CheckKind for Final {
     }
 }
 
-/// The metric that a `final` check reads, and whether its root is taken.
+/// The metric of a `final` check, and whether its square root is taken.
 fn final_metric(check: &Check) -> (&str, bool) {
     match metric_of(check) {
         "distance" => ("mse", true),

@@ -16,19 +16,19 @@ mod spread;
 
 use super::CheckKind;
 
-/// The kinds, an entry each.
+/// All kinds of checks.
 pub const KINDS: &[&dyn CheckKind] = &[
-    &floor::Floor,
-    &ratio::Ratio,
-    &reaches::Reaches,
-    &curve::Curve,
-    &slope::Slope,
-    &spread::Spread,
-    &rounds::Rounds,
-    &predicted::Predicted,
-    &last::Final,
-    &gap::Gap,
-    &peak::Peak,
-    &cost::Cost,
-    &scaffnew::TheoremB4,
+    &floor::FloorCheck,
+    &ratio::RatioCheck,
+    &reaches::ReachesCheck,
+    &curve::CurveCheck,
+    &slope::SlopeCheck,
+    &spread::SpreadCheck,
+    &rounds::RoundsCheck,
+    &predicted::PredictedCheck,
+    &last::FinalCheck,
+    &gap::GapCheck,
+    &peak::PeakCheck,
+    &cost::CostCheck,
+    &scaffnew::TheoremB4Check,
 ];

@@ -2,16 +2,16 @@
 
 use fedsa::error::{BadInput, Result};
 
-use crate::checks::facts::{Context, Facts};
+use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::verdict::{Asked, Measured};
 use crate::checks::{CheckKind, Keys, method_of, metric_of, range_of};
 use crate::config::Check;
 use crate::results::Estimate;
 
 /// The largest value of the metric, of the mean over seeds from round `after` on, lies between `min` and `max`.
-pub struct Peak;
+pub struct PeakCheck;
 
-impl CheckKind for Peak {
+impl CheckKind for PeakCheck {
     fn name(&self) -> &'static str {
         "peak"
     }
@@ -20,7 +20,7 @@ impl CheckKind for Peak {
         Keys { needs: &[], needs_one: &["min", "max"], takes: &["metric", "after"] }
     }
 
-    fn possible(&self, facts: &Facts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
+    fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
         facts.metric(cell, metric_of(check))?;
         facts.round(cell, "after", check.after)
     }

@@ -1,8 +1,8 @@
-//! `predicted`: what theory predicts, as a number.
+//! `predicted`: a predicted quantity against a number.
 
 use fedsa::error::{BadInput, Result};
 
-use crate::checks::facts::{Context, Facts};
+use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::verdict::{Asked, Measured};
 use crate::checks::{CheckKind, Keys, method_of, metric_of, number_of};
 use crate::config::Check;
@@ -10,9 +10,9 @@ use crate::numbers;
 use crate::predict::QUANTITIES;
 
 /// A predicted quantity, named by `metric`, is `expected` within `tolerance` (relative).
-pub struct Predicted;
+pub struct PredictedCheck;
 
-impl CheckKind for Predicted {
+impl CheckKind for PredictedCheck {
     fn name(&self) -> &'static str {
         "predicted"
     }
@@ -25,7 +25,7 @@ impl CheckKind for Predicted {
         QUANTITIES.to_vec()
     }
 
-    fn possible(&self, facts: &Facts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
+    fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
         facts.predictor.knows(cell, metric_of(check)).map_err(|e| BadInput { key: "metric".into(), ..e })
     }
 

@@ -3,16 +3,16 @@
 use fedsa::error::Result;
 
 use crate::checks::allow::{allowance, paired, standard_error};
-use crate::checks::facts::{Context, Facts};
+use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::verdict::{Allowance, Asked, Measured};
 use crate::checks::{CheckKind, Keys, method_of, metric_of, over_of, range_of};
 use crate::config::Check;
 use crate::results::Estimate;
 
 /// Floor of `over` / floor of `method`, paired by seed, lies between `min` and `max`, or within `tolerance` of 1.
-pub struct Ratio;
+pub struct RatioCheck;
 
-impl CheckKind for Ratio {
+impl CheckKind for RatioCheck {
     fn name(&self) -> &'static str {
         "ratio"
     }
@@ -25,7 +25,7 @@ impl CheckKind for Ratio {
         &["tolerance"]
     }
 
-    fn possible(&self, facts: &Facts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
+    fn possible(&self, facts: &PlanFacts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
         facts.floor(cell, metric_of(check))?;
         let over = facts.over(check, point)?;
         facts.floor(over, metric_of(check))?;
@@ -40,7 +40,7 @@ impl CheckKind for Ratio {
             let over = ctx.facts.over(check, point)?;
             let (below, above) = (ctx.floors(cell, metric_of(check))?, ctx.floors(over, metric_of(check))?);
             let Estimate { mean, se } = paired(&above, &below)?;
-            // A stated range of a ratio near 1 allows for noise; a factor to be beaten does not.
+            // Without `tolerance`, only the standard errors of `se` widen `min` and `max`.
             let allowance = match check.tolerance {
                 Some(_) => allowance(check),
                 None => Allowance { relative: 0.0, se: check.se.unwrap_or(0.0), larger: false },

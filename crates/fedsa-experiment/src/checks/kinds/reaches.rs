@@ -3,15 +3,15 @@
 use fedsa::error::Result;
 
 use crate::checks::allow::when;
-use crate::checks::facts::{Context, Facts};
+use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::verdict::{Asked, Measured};
 use crate::checks::{CheckKind, Keys, method_of, metric_of, range_of};
 use crate::config::Check;
 
 /// The metric is at most `max` after the last round, or `by` a round, for every seed.
-pub struct Reaches;
+pub struct ReachesCheck;
 
-impl CheckKind for Reaches {
+impl CheckKind for ReachesCheck {
     fn name(&self) -> &'static str {
         "reaches"
     }
@@ -20,7 +20,7 @@ impl CheckKind for Reaches {
         Keys { needs: &["max"], needs_one: &[], takes: &["metric", "by"] }
     }
 
-    fn possible(&self, facts: &Facts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
+    fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
         facts.metric(cell, metric_of(check))?;
         facts.round(cell, "by", check.by)
     }
@@ -28,7 +28,7 @@ impl CheckKind for Reaches {
     fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
         let one = |(point, cell): (usize, usize)| {
             let values = ctx.by(cell, check.by, metric_of(check))?;
-            // A number that is none is the worst.
+            // NaN counts as the worst value.
             let worst = values.into_iter().fold(0.0, |a: f64, b| if b.is_nan() || b > a { b } else { a });
             Ok(Measured::new(worst, Asked::within(None, check.max), ctx.facts.place(point)))
         };

@@ -1,18 +1,19 @@
-//! `rounds`: how long two methods take to a multiple of a floor.
+//! `rounds`: the rounds that two methods need to reach a multiple of a floor.
 
 use fedsa::error::{BadInput, Result};
 
-use crate::checks::facts::{Context, Facts};
+use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::verdict::{Asked, Measured};
 use crate::checks::{CheckKind, Keys, method_of, metric_of, number_of, over_of};
 use crate::config::Check;
 use crate::numbers;
 use crate::results::Estimate;
 
-/// Rounds until the metric falls to `max` times the floor of `over`, over the same of `over`, within `tolerance` of 1.
-pub struct Rounds;
+/// The number of rounds of `method` until the metric falls to `max` times the floor of `over`, divided by that of `over`, is
+/// within `tolerance` of the expected ratio, 1 by default.
+pub struct RoundsCheck;
 
-impl CheckKind for Rounds {
+impl CheckKind for RoundsCheck {
     fn name(&self) -> &'static str {
         "rounds"
     }
@@ -25,7 +26,7 @@ impl CheckKind for Rounds {
         if expected > 0.0 { Ok(()) } else { Err("a positive number") }
     }
 
-    fn possible(&self, facts: &Facts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
+    fn possible(&self, facts: &PlanFacts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
         facts.metric(cell, metric_of(check))?;
         facts.floor(facts.over(check, point)?, metric_of(check))
     }

@@ -6,18 +6,18 @@ use fedsa::problem::systems::System;
 use fedsa::sampling::Law;
 use fedsa::theory::scaffnew::{Scaffnew, ScaffnewState};
 
-use crate::checks::facts::{Context, Facts};
+use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::follow::{Deviation, followed};
 use crate::checks::verdict::Measured;
 use crate::checks::{CheckKind, Keys, method_of, metric_of};
 use crate::config::Check;
-use crate::config::schema::ControlStart;
+use crate::config::schema::ControlsStart;
 use crate::plan::ResolvedStart;
 
 /// mse or lyapunov of control variates with random talk on `Abar_c = a I` follows the exact recursion of Theorem B.4.
-pub struct TheoremB4;
+pub struct TheoremB4Check;
 
-impl CheckKind for TheoremB4 {
+impl CheckKind for TheoremB4Check {
     fn name(&self) -> &'static str {
         "scaffnew"
     }
@@ -30,7 +30,7 @@ impl CheckKind for TheoremB4 {
         vec!["mse", "lyapunov"]
     }
 
-    fn possible(&self, facts: &Facts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
+    fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
         facts.metric(cell, metric_of(check))?;
         theorem_b4(facts, cell)?;
         facts.several_seeds(cell, "")
@@ -63,7 +63,7 @@ impl CheckKind for TheoremB4 {
 }
 
 /// The recursion of Theorem B.4 for a cell, and its start.
-fn theorem_b4(facts: &Facts<'_>, cell: usize) -> Result<(Scaffnew, ScaffnewState)> {
+fn theorem_b4(facts: &PlanFacts<'_>, cell: usize) -> Result<(Scaffnew, ScaffnewState)> {
     let accepted = "random talk of all agents, alike in weight, on `Abar_c = a I` with noise on b only, over a clear link, \
                     with a global step of 1, from a start that is the same for every seed";
     let other = |what: &str| BadInput::new("", format!("Theorem B.4 does not apply: {what}"), accepted);
@@ -112,6 +112,6 @@ fn theorem_b4(facts: &Facts<'_>, cell: usize) -> Result<(Scaffnew, ScaffnewState
     let ResolvedStart::Fixed(theta) = &planned.start else { return Err(other("the start is random")) };
     let u = fedsa::linalg::distance_sq(theta, root);
     let controls = (0..field.agents()).map(|c| fedsa::linalg::norm_sq(&systems.of(c).mean(root)) / field.agents() as f64);
-    let x = if planned.method.controls == ControlStart::Ideal { 0.0 } else { controls.sum() };
+    let x = if planned.method.controls == ControlsStart::Ideal { 0.0 } else { controls.sum() };
     Ok((recursion, ScaffnewState { u, v: u, c: 0.0, x }))
 }

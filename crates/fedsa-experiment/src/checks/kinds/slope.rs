@@ -2,7 +2,7 @@
 
 use fedsa::error::{BadInput, Result, require};
 
-use crate::checks::facts::{Context, Facts};
+use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::verdict::{Asked, Measured};
 use crate::checks::{CheckKind, Keys, method_of, metric_of, number_of};
 use crate::config::Check;
@@ -10,9 +10,9 @@ use crate::numbers;
 use crate::results::Estimate;
 
 /// Log floor against log `along` has slope `expected` within `tolerance`.
-pub struct Slope;
+pub struct SlopeCheck;
 
-impl CheckKind for Slope {
+impl CheckKind for SlopeCheck {
     fn name(&self) -> &'static str {
         "slope"
     }
@@ -21,7 +21,7 @@ impl CheckKind for Slope {
         Keys { needs: &["along", "expected", "tolerance"], needs_one: &[], takes: &["metric"] }
     }
 
-    fn possible(&self, facts: &Facts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
+    fn possible(&self, facts: &PlanFacts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
         facts.floor(cell, metric_of(check))?;
         let along = check.along.as_deref().expect("validated");
         let x = facts.plan.points[point].point.number(along);

@@ -1,18 +1,18 @@
-//! `spread`: floors along a coordinate, which stay where they are.
+//! `spread`: floors that do not change along a coordinate.
 
 use fedsa::error::Result;
 
 use crate::checks::allow::{allowance, paired, standard_error};
-use crate::checks::facts::{Context, Facts};
+use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::verdict::{Asked, Measured};
 use crate::checks::{CheckKind, Keys, method_of, metric_of};
 use crate::config::Check;
 use crate::results::Estimate;
 
 /// Floors `along` a coordinate stay within `tolerance` of the first one's, paired by seed.
-pub struct Spread;
+pub struct SpreadCheck;
 
-impl CheckKind for Spread {
+impl CheckKind for SpreadCheck {
     fn name(&self) -> &'static str {
         "spread"
     }
@@ -21,7 +21,7 @@ impl CheckKind for Spread {
         Keys { needs: &["along", "tolerance"], needs_one: &[], takes: &["metric", "se"] }
     }
 
-    fn possible(&self, facts: &Facts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
+    fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
         facts.floor(cell, metric_of(check))?;
         if check.se.is_some_and(|se| se > 0.0) {
             facts.several_seeds(cell, "se")?;

@@ -1,4 +1,4 @@
-//! `[[check]]`: what must hold of the results.
+//! `[[check]]`: expected results.
 
 use std::collections::BTreeMap;
 
@@ -8,87 +8,87 @@ use toml::Value;
 
 use crate::config::json_schema;
 
-/// A `[[check]]`: what is measured against what is expected. See `experiments/README.md`.
+/// A `[[check]]`: compares a measured with an expected quantity. See `experiments/README.md`.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// What kind of statement it is.
+    /// The kind of check.
     pub kind: String,
-    /// Its name; made from the other keys where absent.
+    /// The check's name; generated from the other keys by default.
     #[serde(default)]
     pub name: Option<String>,
-    /// The method's label.
+    /// The label of the method that is checked.
     #[serde(default)]
     pub method: Option<String>,
-    /// The method it is compared with.
+    /// The label of the method to compare with.
     #[serde(default)]
     pub over: Option<String>,
     /// The metric: mse by default.
     #[serde(default)]
     pub metric: Option<String>,
-    /// Coordinates of the points it is about; all points by default.
+    /// Coordinates of the points to check; all points by default.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: BTreeMap<String, Value>,
-    /// Only points with eta H at least this.
+    /// Checks only points with eta H of at least this value.
     #[serde(default)]
     pub min_eta_h: Option<f64>,
-    /// Only points with eta H at most this.
+    /// Checks only points with eta H of at most this value.
     #[serde(default)]
     pub max_eta_h: Option<f64>,
-    /// The coordinate along which something is fitted or compared.
+    /// The coordinate over which points are fitted or compared.
     #[serde(default)]
     pub along: Option<String>,
-    /// A number, or the name of a predicted quantity.
+    /// The expected value: a number, or the name of a predicted quantity.
     #[serde(default)]
     #[schemars(schema_with = "json_schema::number_or_name")]
     pub expected: Option<Value>,
     /// Relative tolerance (absolute for slopes).
     #[serde(default)]
     pub tolerance: Option<f64>,
-    /// Standard errors allowed beside the tolerance.
+    /// Number of standard errors that are allowed in addition to the tolerance.
     #[serde(default)]
     pub se: Option<f64>,
-    /// Whether the larger of tolerance and standard errors is allowed instead of their sum.
+    /// Whether the larger of tolerance and standard errors is allowed, instead of their sum.
     #[serde(default)]
     pub larger: bool,
-    /// The least value.
+    /// The smallest accepted value.
     #[serde(default)]
     pub min: Option<f64>,
-    /// The greatest value.
+    /// The largest accepted value.
     #[serde(default)]
     pub max: Option<f64>,
-    /// By which round.
+    /// The round by which the value is read; the last round by default.
     #[serde(default)]
     pub by: Option<u64>,
-    /// From which round on.
+    /// The first round that is considered.
     #[serde(default)]
     pub after: Option<u64>,
-    /// The level of the metric that is to be reached.
+    /// The level that the metric must reach.
     #[serde(default)]
     pub level: Option<f64>,
-    /// What is paid for it: bits_up by default.
+    /// The count that measures cost; bits_up by default.
     #[serde(default)]
     pub cost: Option<String>,
-    /// Only points where this holds of predicted quantities: bias2 > this times noise.
+    /// Checks only points where the predicted bias2 exceeds this multiple of the predicted noise.
     #[serde(default)]
     pub bias_over_noise: Option<f64>,
-    /// Why it is expected to fail.
+    /// The reason why the check is expected to fail, if it is.
     #[serde(default)]
     pub expected_to_fail: Option<String>,
-    /// What becomes of it when it cannot be measured.
+    /// How a check that cannot be measured is treated.
     #[serde(default)]
     pub unmeasured: Unmeasured,
 }
 
-/// What becomes of a check that a run can never answer.
+/// How a check is treated that no run of the file can answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unmeasured {
-    /// It is bad input.
+    /// The file is refused as bad input.
     #[default]
     Error,
-    /// It is reported as not measured, and does not count: what options of the command line
-    /// leave unmeasured is written so into `config.toml`.
+    /// The check is reported as not measured and does not affect the exit status. The program writes this value into
+    /// `config.toml` for checks that options of the command line leave unmeasured.
     Note,
 }

@@ -10,48 +10,49 @@ use crate::figure::{Format, Theme};
 /// The `[figure]` table.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Figure {
-    /// curves (a metric along the rounds), scaling (floors along a coordinate), cost (what
-    /// it takes to reach a level, along a coordinate) or table (floors in numbers).
+#[schemars(rename = "Figure")]
+pub struct FigureSpec {
+    /// curves (a metric over rounds), scaling (floors over a coordinate), cost (the cost of reaching a level, over a
+    /// coordinate) or table (floors as numbers).
     pub kind: FigureKind,
-    /// The horizontal axis: round, exchanges, samples, bits_up, or for scaling and cost a
-    /// coordinate; for a table the coordinate whose values are columns.
+    /// The horizontal axis: round, exchanges, samples or bits_up; for scaling and cost, a
+    /// coordinate; for a table, the coordinate whose values are columns.
     pub x: Option<String>,
     /// The metric, or several.
     pub y: Option<MetricNames>,
-    /// What is paid: bits_up by default.
+    /// The count that measures cost; bits_up by default.
     pub cost: Option<String>,
-    /// The level of the metric that is to be reached, or several.
+    /// The level that the metric must reach, or several levels.
     pub level: Option<Levels>,
     /// Whether the horizontal axis is logarithmic.
     pub x_log: Option<bool>,
-    /// mean or median over seeds; mean by default.
+    /// The centre over seeds: mean or median; mean by default.
     pub centre: Option<CurveCentre>,
-    /// What bands around means are; standard errors by default where a prediction is drawn, else standard deviations.
+    /// The band around means: by default standard errors where a prediction is drawn, otherwise standard deviations.
     pub band: Option<Band>,
-    /// Coordinates that make panels; all, for curves, by default.
+    /// Coordinates with one panel per value; for curves, all coordinates by default.
     pub panels: Option<Vec<String>>,
-    /// Predicted levels (along the coordinate, for scaling), as method label -> quantities.
+    /// Predicted levels (for scaling, curves over the coordinate): method label -> quantities.
     pub levels: BTreeMap<String, Vec<String>>,
     /// Predicted curves: labels of methods whose exact mean-square error is drawn.
     pub exact: Vec<String>,
-    /// Whether a panel of measured over exact means is drawn under each panel.
+    /// Whether each panel has a lower panel with the ratio of measured to exact means.
     pub ratios: bool,
     /// The slope of a reference line.
     pub slope: Option<f64>,
     /// The range of the vertical axis.
     pub y_range: Option<[f64; 2]>,
-    /// Whether panels have one vertical range; by default where each fills a good part of it.
+    /// Whether panels share one vertical range; by default they do if each fills a good part of it.
     pub share_y: Option<bool>,
     /// Panels per row.
     pub columns: Option<usize>,
     /// The picture's width in pixels.
     pub width: Option<f64>,
-    /// Dots of a PNG to an inch of 96 pixels.
+    /// Resolution of a PNG in dots per inch; an inch has 96 pixels.
     pub dpi: Option<f64>,
-    /// light or dark.
+    /// The colour theme: light or dark.
     pub theme: Theme,
-    /// What is written: svg, png, pdf.
+    /// The formats to write: svg, png, pdf.
     pub formats: Option<Vec<Format>>,
 }
 
@@ -100,14 +101,14 @@ impl Levels {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FigureKind {
-    /// A metric along the rounds.
+    /// A metric over rounds.
     #[default]
     Curves,
-    /// Floors along a coordinate.
+    /// Floors over a coordinate.
     Scaling,
-    /// What it takes to reach a level of the metric, along a coordinate.
+    /// The cost of reaching a level of the metric, over a coordinate.
     Cost,
-    /// Floors in numbers.
+    /// Floors as numbers.
     Table,
 }
 

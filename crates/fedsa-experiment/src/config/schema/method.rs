@@ -12,33 +12,33 @@ use super::run::Start;
 use crate::config::link::{DownlinkSpec, UplinkSpec};
 use crate::config::strict::choice;
 
-/// The keys of a `[[method]]` beside the settings of its kind: those that every method has, and
-/// those of `shaped_keys`, which mean nothing to some kinds.
+/// The keys of a `[[method]]` in addition to the settings of its kind: those that every method has, and
+/// those of `shaped_keys`, which only some kinds have.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::config) struct MethodCommon {
-    /// Its name in tables, pictures, checks and dotted keys; the kind by default.
+    /// The method's name in tables, pictures, checks and dotted keys; the kind by default.
     #[serde(default)]
     pub label: Option<String>,
-    /// Its own `theta_0`.
+    /// The method's own `theta_0`; that of `[run]` by default.
     #[serde(default)]
     pub start: Option<Start>,
-    /// What control variates start at.
+    /// The initial control variates.
     #[serde(default)]
-    pub controls: ControlStart,
-    /// What the metric `error` is measured from.
+    pub controls: ControlsStart,
+    /// The reference point of the metric `error`.
     #[serde(default)]
     pub measure_from: Centre,
-    /// What is measured and written.
+    /// The iterate or average that is measured and written.
     #[serde(default)]
     pub output: OutputSpec,
-    /// The status that it must end with.
+    /// The status with which its runs must end.
     #[serde(default)]
     pub expect: Option<Expect>,
-    /// What agents' messages pass.
+    /// The link from agents to the server.
     #[serde(default)]
     pub uplink: UplinkSpec,
-    /// What the server's messages pass.
+    /// The link from the server to agents.
     #[serde(default)]
     pub downlink: DownlinkSpec,
 }
@@ -47,10 +47,11 @@ pub(in crate::config) struct MethodCommon {
 pub(in crate::config) const METHOD_COMMON: &[&str] =
     &["label", "start", "controls", "measure_from", "output", "expect", "uplink", "downlink"];
 
-/// What control variates start at.
+/// The initial control variates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum ControlStart {
+#[schemars(rename = "Controls")]
+pub enum ControlsStart {
     /// 0.
     #[default]
     Zero,
@@ -58,7 +59,7 @@ pub enum ControlStart {
     Ideal,
 }
 
-/// What the `error` metric is measured from.
+/// The reference point of the `error` metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Centre {
@@ -69,7 +70,7 @@ pub enum Centre {
     Limit,
 }
 
-/// What a method gives out: `"last"`, `"average"` (Polyak and Ruppert), or `{ tail = 0.5 }`,
+/// A method's output: `"last"`, `"average"` (Polyak and Ruppert), or `{ tail = 0.5 }`,
 /// the average of the last half of the rounds.
 #[derive(Debug, Clone, Copy, PartialEq, JsonSchema)]
 #[schemars(untagged, deny_unknown_fields)]
@@ -78,7 +79,7 @@ pub enum OutputSpec {
     Name(OutputName),
     /// A tail average.
     Tail {
-        /// The share of the rounds that is averaged, the last ones.
+        /// The share of the rounds that is averaged, counted from the end.
         #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
         tail: f64,
     },
@@ -90,11 +91,11 @@ pub enum OutputSpec {
     },
 }
 
-/// The table of an `output`: one of its keys.
+/// The table form of `output`; exactly one key must be given.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OutputTable {
-    /// The average over this share of the rounds, the last ones.
+    /// The average over this share of the rounds, counted from the end.
     tail: Option<f64>,
     /// One iterate, drawn with weights `q^-(t+1)` for this q.
     weighted: Option<f64>,
@@ -129,7 +130,7 @@ impl OutputSpec {
     /// The library's rule for a run of `rounds`.
     ///
     /// # Errors
-    /// When the tail is not a share.
+    /// When `tail` or `weighted` is not in (0, 1].
     pub fn rule(self, rounds: u64) -> Result<OutputRule> {
         match self {
             OutputSpec::Name(OutputName::Last) => Ok(OutputRule::Last),
@@ -146,7 +147,7 @@ impl OutputSpec {
     }
 }
 
-/// A status other than ok that a run is expected to end with.
+/// The status with which a run is expected to end.
 #[derive(Debug, Clone, PartialEq, JsonSchema)]
 #[schemars(untagged)]
 pub enum Expect {
@@ -161,11 +162,11 @@ choice!(Expect, "\"ok\", \"diverges\", \"misses-target\", or [{ at = { .. }, sta
     list Vec<ExpectAt> => |list| Ok(Expect::At(list)),
 );
 
-/// A status that is expected at a point.
+/// The status that is expected at some sweep points.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectAt {
-    /// The coordinates.
+    /// The coordinates of the points.
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: BTreeMap<String, Value>,
     /// The status.
@@ -176,9 +177,9 @@ pub struct ExpectAt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExpectedStatus {
-    /// All rounds done.
+    /// The run ends without divergence, and reaches its target if it has one.
     Ok,
-    /// The iterates leave every bound.
+    /// The iterates diverge.
     Diverges,
     /// The target of `run.stop` is not reached.
     MissesTarget,

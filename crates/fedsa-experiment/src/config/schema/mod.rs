@@ -10,15 +10,15 @@ use serde::Deserialize;
 use toml::Value;
 
 pub use check::{Check, Unmeasured};
-pub use figure::{Band, CurveCentre, Figure, FigureKind, Levels, MetricNames};
-pub use method::{Centre, ControlStart, Expect, ExpectAt, ExpectedStatus, OutputName, OutputSpec};
+pub use figure::{Band, CurveCentre, FigureKind, FigureSpec, Levels, MetricNames};
+pub use method::{Centre, ControlsStart, Expect, ExpectAt, ExpectedStatus, OutputName, OutputSpec};
 pub(super) use method::{METHOD_COMMON, MethodCommon};
 pub use run::{Grid, GridTable, Refused, RunSpec, Seeds, Spacing, Start, Stop};
 
 use super::json_schema;
 use super::sweep::{Sweep, Variant};
 
-/// What stands at the top of a file.
+/// The top level of a file.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Top {
@@ -26,18 +26,18 @@ pub(super) struct Top {
     pub id: Option<String>,
     /// The title of the figure; the id by default.
     pub title: Option<String>,
-    /// For readers of the file.
+    /// A description for readers of the file; the program ignores it.
     #[expect(dead_code, reason = "for readers of the file only")]
     description: Option<String>,
     /// The agents' operators.
     #[expect(dead_code, reason = "read point by point")]
     #[schemars(schema_with = "json_schema::problem")]
     problem: Option<Value>,
-    /// How operators are seen.
+    /// How agents sample their operators.
     #[expect(dead_code, reason = "read point by point")]
     #[schemars(schema_with = "json_schema::sampling")]
     sampling: Option<Value>,
-    /// What runs.
+    /// The methods to run.
     #[expect(dead_code, reason = "read point by point")]
     #[schemars(schema_with = "json_schema::method")]
     method: Option<Value>,
@@ -45,16 +45,16 @@ pub(super) struct Top {
     #[expect(dead_code, reason = "read point by point")]
     #[schemars(schema_with = "json_schema::run")]
     run: Option<Value>,
-    /// What is varied.
+    /// The sweeps.
     #[serde(default)]
     pub sweep: Vec<Sweep>,
     /// Alternative settings of several keys.
     #[serde(default)]
     pub variant: Vec<Variant>,
-    /// What is drawn.
+    /// The figure.
     #[serde(default)]
-    pub figure: Figure,
-    /// What must hold.
+    pub figure: FigureSpec,
+    /// The checks of the results.
     #[serde(default)]
     pub check: Vec<Check>,
     /// Smaller settings for `--quick`: dotted keys and values.

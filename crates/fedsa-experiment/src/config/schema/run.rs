@@ -1,4 +1,4 @@
-//! `[run]`: rounds, seeds, starts, what is recorded, when a run stops.
+//! `[run]`: rounds, seeds, starts, recorded rounds, and when a run stops.
 
 use std::collections::HashSet;
 
@@ -12,10 +12,10 @@ use crate::config::strict::choice;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunSpec {
-    /// Rounds T.
+    /// The number of rounds T.
     #[schemars(range(min = 1, max = u32::MAX))]
     pub rounds: u64,
-    /// A count (seeds 0, 1, ..), or a list.
+    /// The number n of seeds (0, 1, .., n - 1), or a list of seeds.
     #[serde(default)]
     pub seeds: Seeds,
     /// `theta_0`.
@@ -24,22 +24,22 @@ pub struct RunSpec {
     /// The recorded rounds.
     #[serde(default)]
     pub record: Grid,
-    /// Stops a run early.
+    /// The targets at which a run stops early.
     #[serde(default, skip_serializing_if = "Stop::is_never")]
     pub stop: Stop,
-    /// What becomes of methods that cannot live with their link.
+    /// How methods are treated that cannot work over their link.
     #[serde(default, skip_serializing_if = "Refused::is_error")]
     pub refused: Refused,
 }
 
-/// What becomes of a method that cannot live with what its link delivers.
+/// How a method is treated that cannot work over its link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Refused {
-    /// It is bad input.
+    /// The file is refused as bad input.
     #[default]
     Error,
-    /// It is not run, and shown as refused with the reason: for tables of combinations.
+    /// The method is not run; results show it as refused, with the reason. For tables of combinations.
     Skip,
 }
 
@@ -49,19 +49,19 @@ impl Refused {
     }
 }
 
-/// Seeds: how many, or which.
+/// The number of seeds, or a list of seeds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "a count of seeds, or a list of seeds, whole numbers of at least 0")]
 pub enum Seeds {
     /// 0, 1, .., n - 1.
     Count(u64),
-    /// These.
+    /// The given seeds.
     List(Vec<u64>),
 }
 
-/// The most seeds.
+/// The largest number of seeds.
 const MAX_SEEDS: usize = 10_000_000;
-/// The most rounds that are recorded of a run.
+/// The largest number of recorded rounds per run.
 const MAX_RECORDED: u64 = 10_000_000;
 
 impl Default for Seeds {
@@ -71,7 +71,7 @@ impl Default for Seeds {
 }
 
 impl Seeds {
-    /// How many there are.
+    /// The number of seeds.
     pub fn count(&self) -> usize {
         match self {
             Seeds::Count(n) => usize::try_from(*n).unwrap_or(usize::MAX),
@@ -108,7 +108,7 @@ impl Seeds {
 pub enum Start {
     /// A name, or a file.
     Name(String),
-    /// The components.
+    /// The d components.
     List(Vec<f64>),
 }
 
@@ -124,7 +124,7 @@ impl Default for Start {
 pub enum Grid {
     /// These rounds.
     List(Vec<u64>),
-    /// Every so many rounds, or so many points.
+    /// A constant interval, or a number of recorded rounds.
     Table(GridTable),
 }
 
@@ -137,20 +137,20 @@ choice!(Grid, "{ every = K }, { points = K, spacing = \"even\" or \"log\" }, or 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GridTable {
-    /// Every so many rounds.
+    /// The interval between recorded rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub every: Option<u64>,
-    /// At most so many rounds.
+    /// The largest number of recorded rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub points: Option<u64>,
-    /// How the points lie: evenly where absent.
+    /// The spacing of `points`; even by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spacing: Option<Spacing>,
 }
 
-/// How recorded rounds lie.
+/// The spacing of recorded rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spacing {
@@ -168,7 +168,7 @@ impl Default for Grid {
 }
 
 impl Grid {
-    /// The recorded rounds of `rounds`, increasing, 0 and the last among them.
+    /// The recorded rounds of a run of `rounds`, increasing, including 0 and the last round.
     pub fn rounds(&self, rounds: u64) -> Vec<u64> {
         let mut out: Vec<u64> = match self {
             Grid::List(list) => list.iter().copied().filter(|t| *t <= rounds).collect(),
@@ -216,26 +216,26 @@ impl Grid {
     }
 }
 
-/// When a run stops early; the first that holds at a recorded round.
+/// When a run stops early: at the first recorded round at which one of these conditions holds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Stop {
-    /// `||theta - theta*||^2` at most this.
+    /// Stop when `||theta - theta*||^2` is at most this value.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub mse: Option<f64>,
-    /// `||mean gbar(theta)||` at most this.
+    /// Stop when `||mean gbar(theta)||` is at most this value.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub residual: Option<f64>,
-    /// `||mean gbar(theta)||` at most this times what it was at the start.
+    /// Stop when `||mean gbar(theta)||` is at most this multiple of its value at the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub relative_residual: Option<f64>,
 }
 
 impl Stop {
-    /// The residuals that it asks for, either of which would do, of a run that starts at one.
+    /// The target residuals of a run whose residual at the start is `at_start`; reaching either one stops the run.
     pub fn residuals(&self, at_start: f64) -> impl Iterator<Item = f64> {
         [self.residual, self.relative_residual.map(|x| x * at_start)].into_iter().flatten()
     }
