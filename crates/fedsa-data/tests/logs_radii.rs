@@ -117,7 +117,7 @@ fn runs_do_what_the_radii_say() {
     println!("random talk {:e}, fixed period {:e}", left(&random, &*field), left(&stable, &*field));
     assert!(left(&random, &*field) < 1e-9, "{:e}", left(&random, &*field));
     // FedLSA stays at its limit, FedHSA at the root.
-    let limit = FedLsa::new(field.systems().unwrap(), &RoundSetting::new(1.0, 1000).unwrap()).unwrap().limit().unwrap();
+    let limit = FedLsaMean::new(field.systems().unwrap(), &RoundSetting::new(1.0, 1000).unwrap()).unwrap().limit().unwrap();
     let plain = run(&*field, &link, "fedlsa", &period(1000), 600);
     assert!(linalg::distance_sq(plain.theta(), &limit).sqrt() < 1e-8, "{:e}", linalg::distance_sq(plain.theta(), &limit).sqrt());
     let memory = run(&*field, &link, "fedhsa", &period(100), 6000);

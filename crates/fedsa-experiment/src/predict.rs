@@ -105,7 +105,7 @@ impl<'a> Predictor<'a> {
             return known.clone();
         }
         let planned = &self.plan.cells[cell];
-        let controls = if planned.method.controls == ControlsStart::Ideal { Start::Root } else { Start::Zero };
+        let controls = if planned.method.controls == ControlsStart::Ideal { InitialControls::Root } else { InitialControls::Zero };
         let curve = |theta_0: &[f64]| self.plan.forecast(cell).curve(theta_0, &controls, &planned.grid);
         let value = self.start(cell).and_then(curve).map(Arc::new);
         self.curves.lock().expect("no panics under the lock").insert(cell, value.clone());

@@ -39,7 +39,7 @@ pub const SHAPED_KEYS: &[ShapedKey] = &[
 ///
 /// # Errors
 /// When there is such a key; the help lists the kinds that have it.
-pub fn check(kind: &Kind<dyn Settings>, settings: &dyn Settings, keys: &Table) -> Result<()> {
+pub fn check(kind: &Kind<dyn MethodSettings>, settings: &dyn MethodSettings, keys: &Table) -> Result<()> {
     let shape = settings.shape();
     let Some(key) = SHAPED_KEYS.iter().find(|key| keys.contains_key(key.name) && !(key.fits)(&shape)) else { return Ok(()) };
     let kinds: Vec<&str> = methods::KINDS.iter().filter(|kind| has(kind, key.name)).map(|kind| kind.name).collect();
@@ -48,13 +48,13 @@ pub fn check(kind: &Kind<dyn Settings>, settings: &dyn Settings, keys: &Table) -
 }
 
 /// Whether methods of a kind have a key. Keys outside [`SHAPED_KEYS`] belong to all kinds.
-pub fn has(kind: &Kind<dyn Settings>, name: &str) -> bool {
+pub fn has(kind: &Kind<dyn MethodSettings>, name: &str) -> bool {
     let Some(key) = SHAPED_KEYS.iter().find(|key| key.name == name) else { return true };
     shape_of(kind).is_none_or(|shape| (key.fits)(&shape))
 }
 
 /// The shape of methods of a kind, found from a method with the value 1 for each required setting.
-fn shape_of(kind: &Kind<dyn Settings>) -> Option<Shape> {
+fn shape_of(kind: &Kind<dyn MethodSettings>) -> Option<Shape> {
     let schema = (kind.schema)(&mut SchemaGenerator::default());
     let required = schema.get("required").and_then(|names| names.as_array()).into_iter().flatten();
     let table: Table = required.filter_map(|name| Some((name.as_str()?.to_string(), Value::Integer(1)))).collect();

@@ -188,14 +188,16 @@ impl FederatedTd<'_> {
     /// When a chain has several closed classes, or a system is singular that must not be; names the agent.
     pub fn field(&self, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         use rayon::prelude::*;
-        let kinds: Vec<Transitions> = (0..self.kinds)
+        let kinds: Vec<Result<Transitions>> = (0..self.kinds)
             .into_par_iter()
             .map(|k| {
                 let agent = || self.kind_of.iter().position(|x| *x as usize == k).unwrap_or(0);
                 let named = |e: BadInput| BadInput { what: format!("agent {}: {}", agent(), e.what), ..e };
                 (self.mrp)(k).map_err(named)?.transitions((self.features)(k)).map_err(named)
             })
-            .collect::<Result<_>>()?;
+            .collect();
+        // Of several errors the first agent's, whichever thread was faster.
+        let kinds: Vec<Transitions> = kinds.into_iter().collect::<Result<_>>()?;
         let td = Td::new(kinds, self.kind_of.clone(), self.weights.clone(), sampling)?;
         field(td, sampling, isa, self.allow_singular_agents)
     }
