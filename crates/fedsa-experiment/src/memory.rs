@@ -225,7 +225,11 @@ fn run_state(cell: &PlannedCell, field: &dyn Field, saved: bool, copied: bool) -
         Half::Each(_) => 1.0,
     };
     // A Hessian of each agent at the server, another on its way, and the one that it computed.
-    let hessians = if cell.method.settings.needs_objective() { agents * (16.0 * d * (d + 1.0) / 2.0 + 8.0 * d * d) } else { 0.0 };
+    let hessians = if cell.method.settings.needs() == fedsa::methods::Needs::Objective {
+        agents * (16.0 * d * (d + 1.0) / 2.0 + 8.0 * d * d)
+    } else {
+        0.0
+    };
     let history = match &link.delay {
         Some(pull) => rounds(pull.delay.max(), cell) * (8.0 * d + 8.0 * agents * words + 100.0),
         None => 0.0,

@@ -444,7 +444,7 @@ impl PlannedCell {
         let (uplink, link_files) = shared.kept(&shared.links, ends, made)?;
         let fits = uplink.check(field.agents(), field.dim()).and_then(|()| check_traces(&uplink, run.rounds));
         fits.map_err(|e| link::located(&method.uplink, e).inside(&place))?;
-        fedsa::round::check_objective(&*method.settings, field).map_err(|e| e.inside(&place))?;
+        fedsa::round::check_needs(&*method.settings, field).map_err(|e| e.inside(&place))?;
         let refused = match check_link(field, &method, &uplink) {
             Ok(()) => None,
             Err(e) if run.refused == Refused::Skip => Some(e.what),
@@ -488,7 +488,7 @@ fn check_link(field: &dyn Field, method: &MethodSpec, uplink: &Uplink) -> Result
     let link = uplink.facts();
     let setting = fedsa::methods::Setting { seed: 0, weights: field.weights(), start: vec![0.0; field.dim()], link };
     let (client, protocol) = (method.settings.client(&setting), method.settings.protocol(&setting));
-    fedsa::methods::check_link(&client, &protocol, uplink, field.dim()).map_err(|e| BadInput { key: String::new(), ..e })
+    fedsa::methods::check_link(&*method.settings, &client, &protocol, uplink, field.dim()).map_err(|e| BadInput { key: String::new(), ..e })
 }
 
 /// `theta_0` of a start that depends only on the problem, d components.

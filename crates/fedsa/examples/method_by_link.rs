@@ -118,7 +118,7 @@ fn table() -> Result<String> {
     for kind in methods::KINDS {
         out += &format!("\n| `{}` |", kind.name);
         let all = method(kind.name, None).expect("settings for every kind");
-        let field = if all.needs_objective() { &exact } else { &field };
+        let field = if all.needs() == fedsa::methods::Needs::Objective { &exact } else { &field };
         let mut entries = Vec::new();
         for (_, codec, feedback, media, downlink) in LINKS {
             entries.push(entry(&**field, &*all, &link(codec, *feedback, media, downlink)?));

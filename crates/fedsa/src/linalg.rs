@@ -93,6 +93,23 @@ pub fn solve(m: &Mat<f64>, b: &[f64]) -> Result<Vec<f64>> {
     }
 }
 
+/// The solution of `m x = b`, or the least-squares solution of least norm where m is singular to rounding: singular values
+/// below `d eps` of the largest count as 0. Zeros where m is 0 or not finite.
+pub fn solve_or_least(m: &Mat<f64>, b: &[f64]) -> Vec<f64> {
+    if let Ok(x) = solve(m, b) {
+        return x;
+    }
+    let Ok(svd) = m.svd() else { return vec![0.0; b.len()] };
+    let (u, v, s) = (svd.U(), svd.V(), svd.S().column_vector());
+    let cutoff = m.nrows() as f64 * f64::EPSILON * s[0];
+    let mut x = vec![0.0; m.ncols()];
+    for k in (0..m.ncols()).filter(|k| s[*k] > cutoff) {
+        let share = (0..b.len()).map(|i| u[(i, k)] * b[i]).sum::<f64>() / s[k];
+        x.iter_mut().enumerate().for_each(|(i, x)| *x += share * v[(i, k)]);
+    }
+    x
+}
+
 /// All eigenvalues of a square matrix as (real, imaginary).
 ///
 /// # Errors

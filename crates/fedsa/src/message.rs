@@ -55,6 +55,10 @@ pub enum Part {
     Packed = 12,
     /// Instead of an answer: the agent's numbers are no longer finite; no numbers.
     Diverged = 13,
+    /// A linear system: the matrix `A_c` row by row, then `b_c`; d (d + 1) numbers.
+    System = 14,
+    /// A product `A_c q`, or the mean of several; d numbers.
+    Product = 15,
 }
 
 /// The unit in which the ledger counts a part, in addition to its bits.
@@ -71,7 +75,7 @@ pub enum Unit {
 }
 
 impl Part {
-    const ALL: [Part; 13] = [
+    const ALL: [Part; 15] = [
         Part::Model,
         Part::Direction,
         Part::Operator,
@@ -85,14 +89,16 @@ impl Part {
         Part::Correction,
         Part::Packed,
         Part::Diverged,
+        Part::System,
+        Part::Product,
     ];
 
     /// The unit in which the ledger counts the part.
     pub fn unit(self) -> Unit {
         match self {
-            Part::Model | Part::Direction | Part::Operator | Part::Control | Part::Gradient | Part::Step => Unit::Vector,
+            Part::Model | Part::Direction | Part::Operator | Part::Control | Part::Gradient | Part::Step | Part::Product => Unit::Vector,
             Part::Losses => Unit::Scalars,
-            Part::Hessian | Part::Correction => Unit::Matrix,
+            Part::Hessian | Part::Correction | Part::System => Unit::Matrix,
             Part::Included | Part::Behind | Part::Packed | Part::Diverged => Unit::Nothing,
         }
     }
@@ -100,7 +106,8 @@ impl Part {
     /// Whether a codec may alter the part, and the link's bit budget applies to it. All other parts are sent exactly,
     /// whatever the budget is.
     pub fn may_be_encoded(self) -> bool {
-        matches!(self, Part::Model | Part::Direction | Part::Operator | Part::Gradient | Part::Step)
+        use Part::{Direction, Gradient, Model, Operator, Product, Step, System};
+        matches!(self, Model | Direction | Operator | Gradient | Step | System | Product)
     }
 }
 
@@ -123,6 +130,26 @@ pub enum Body {
 }
 
 impl Body {
+    /// These numbers, those that are not 0 with their indices if that takes fewer bytes.
+    pub fn shorter(numbers: Vec<f64>) -> Self {
+        let count = numbers.iter().filter(|x| **x != 0.0).count();
+        if 4 + 12 * count >= 8 * numbers.len() || numbers.len() > u32::MAX as usize {
+            return Body::Numbers(numbers);
+        }
+        let some: Vec<(u32, f64)> = numbers.iter().enumerate().filter(|(_, x)| **x != 0.0).map(|(i, x)| (i as u32, *x)).collect();
+        let (index, value) = some.into_iter().unzip();
+        Body::Sparse { len: numbers.len() as u32, index, value }
+    }
+
+    /// Writes sparse numbers out with their zeros.
+    pub(crate) fn write_out(&mut self) {
+        if let Body::Sparse { len, index, value } = self {
+            let mut numbers = vec![0.0; *len as usize];
+            index.iter().zip(value).for_each(|(i, x)| numbers[*i as usize] = *x);
+            *self = Body::Numbers(numbers);
+        }
+    }
+
     /// The number of numbers, zeros included; for packed bytes the number of bytes.
     pub fn len(&self) -> usize {
         match self {

@@ -59,6 +59,9 @@ pub struct Exchange {
     pub own: Vec<(Part, Len)>,
     /// The parts of an answer, in order.
     pub wants: Vec<Want>,
+    /// Whether a round may begin with this exchange. A round may always begin with the first; any other follows the one
+    /// before it unless this is set.
+    pub may_open: bool,
 }
 
 /// The exchanges of a method's rounds.
@@ -76,14 +79,19 @@ impl Protocol {
     /// One exchange: a model of d numbers down, a direction of d numbers up.
     pub fn directions(d: usize, give: Give) -> Self {
         let want = Want { part: Part::Direction, len: Len::Exactly(d), give };
-        let exchange = Exchange { down: vec![(Part::Model, Len::Exactly(d))], own: Vec::new(), wants: vec![want] };
+        let exchange = Exchange { down: vec![(Part::Model, Len::Exactly(d))], own: Vec::new(), wants: vec![want], may_open: false };
         Self { exchanges: vec![exchange], ..Self::default() }
     }
 
     /// Two exchanges: a model down and operators up, then their mean down and directions up.
     pub fn operators_then_directions(d: usize, give: Give) -> Self {
         let len = Len::Exactly(d);
-        let exchange = |down, part, give| Exchange { down: vec![(down, len)], own: Vec::new(), wants: vec![Want { part, len, give }] };
+        let exchange = |down, part, give| Exchange {
+            down: vec![(down, len)],
+            own: Vec::new(),
+            wants: vec![Want { part, len, give }],
+            may_open: false,
+        };
         let exchanges = vec![exchange(Part::Model, Part::Operator, give), exchange(Part::Operator, Part::Direction, Give::Sum)];
         Self { exchanges, ..Self::default() }
     }
@@ -215,7 +223,7 @@ fn check_shape(parts: &[(Part, Body)], wanted: &[(Part, Len)]) -> Result<()> {
 fn is_form(part: Part, body: &Body) -> bool {
     match body {
         Body::Numbers(_) => !matches!(part, Part::Correction | Part::Packed),
-        Body::Sparse { .. } => part == Part::Correction,
+        Body::Sparse { .. } => matches!(part, Part::Correction | Part::System),
         Body::Packed(_) => part == Part::Packed,
     }
 }

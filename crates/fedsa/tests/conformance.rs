@@ -73,7 +73,7 @@ fn pairs(agents: usize, participants: Option<usize>, law: Law) -> Vec<Pair> {
     }
     if participants.is_none() {
         for (name, problem) in common::objectives(agents) {
-            for (kind, method) in common::second_order() {
+            for (kind, method) in common::computing_alone() {
                 all.push((format!("{kind} on {name}"), field(&*problem, law), method));
             }
         }
@@ -110,7 +110,7 @@ fn agents_with_nothing_but_their_own_data_give_the_engines_numbers() {
     let systems: Vec<_> = (0..11).map(|c| ([[1.0 + 0.1 * c as f64, 0.2], [0.2, 2.0]], [c as f64, -1.0])).collect();
     let of = |agents: &[_]| LinearSystems { noise: noise.clone(), ..common::linear(agents) };
     let first_order = [Law::Iid, Law::Markov].into_iter().flat_map(|law| methods(None).into_iter().map(move |(_, m)| (law, m)));
-    for (law, method) in first_order.chain(common::second_order().into_iter().map(|(_, m)| (Law::Mean, m))) {
+    for (law, method) in first_order.chain(common::computing_alone().into_iter().map(|(_, m)| (Law::Mean, m))) {
         let all = field(&of(&systems), law);
         let own: Vec<Box<dyn Field>> = systems.iter().map(|system| field(&of(std::slice::from_ref(system)), law)).collect();
         let uplink = Uplink::default();
@@ -135,7 +135,7 @@ fn agents_with_nothing_but_their_own_data_give_the_engines_numbers() {
 fn newton_is_at_the_root_of_quadratics_after_one_round() {
     for (name, problem) in common::objectives(9) {
         let field = field(&*problem, Law::Mean);
-        for ((_, method), trials) in common::second_order().into_iter().zip([22, 5]) {
+        for ((_, method), trials) in common::computing_alone().into_iter().zip([22, 5]) {
             let uplink = Uplink::default();
             let mut engine = run(&*field, &*method, &uplink, 5);
             engine.step();
@@ -189,17 +189,18 @@ fn links_are_checked_against_what_methods_send() {
     use fedsa::protocol::{Give, Len, Protocol, Want};
     let uplink = common::link(r#"{"kind": "quantised", "bits": 3}"#, true, &[]).unwrap();
     let setting = Setting { seed: 0, weights: &[1.0], start: vec![0.0; 4], link: uplink.facts() };
-    let client = method("fedlsa", r#"{"step_size": 0.1, "local_steps": 1}"#).client(&setting);
+    let (fedlsa, newton) = (method("fedlsa", r#"{"step_size": 0.1, "local_steps": 1}"#), method("newton", "{}"));
+    let client = fedlsa.client(&setting);
     let ok = Protocol::directions(4, Give::Sum);
-    assert!(check_link(&client, &ok, &uplink, 4).is_ok());
+    assert!(check_link(&*fedlsa, &client, &ok, &uplink, 4).is_ok());
     let mut two = ok.clone();
     two.exchanges[0].wants.push(Want { part: fedsa::message::Part::Losses, len: Len::Exactly(1), give: Give::Sum });
-    let e = check_link(&client, &two, &uplink, 4).unwrap_err().to_string();
+    let e = check_link(&*fedlsa, &client, &two, &uplink, 4).unwrap_err().to_string();
     assert!(e.contains("in lanes"), "{e}");
-    let alone = method("newton", "{}").client(&setting);
-    assert!(matches!(alone, Half::Each(_)) && check_link(&alone, &two, &uplink, 4).is_ok());
+    let alone = newton.client(&setting);
+    assert!(matches!(alone, Half::Each(_)) && check_link(&*newton, &alone, &two, &uplink, 4).is_ok());
     two.exchanges[0].wants[0].len = Len::Exactly(5);
-    let e = check_link(&alone, &two, &uplink, 4).unwrap_err().to_string();
+    let e = check_link(&*newton, &alone, &two, &uplink, 4).unwrap_err().to_string();
     assert!(e.contains("error feedback adds up vectors of d = 4"), "{e}");
 }
 
@@ -235,7 +236,7 @@ fn results_do_not_depend_on_threads_or_instruction_sets() {
             }
             // The library's factorisations are of this instruction set, whatever the kernels are compiled for.
             for (_, problem) in common::objectives(203) {
-                add(&*problem, Law::Mean, common::second_order());
+                add(&*problem, Law::Mean, common::computing_alone());
             }
             out
         })

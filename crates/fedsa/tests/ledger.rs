@@ -43,7 +43,7 @@ fn the_ledger_is_what_the_halves_exchange() {
     }
     for (name, problem) in common::objectives(19) {
         let field = field(&*problem, Law::Mean);
-        for (kind, method) in common::second_order() {
+        for (kind, method) in common::computing_alone() {
             let engine = run_for(&*field, &*method, SEED, &vec![0.0; field.dim()], ROUNDS);
             let (counted, theta) = by_bytes(&*field, &*method, &EXACT);
             assert_eq!((counted, &theta[..]), (on_the_wire(engine.ledger()), engine.theta()), "{kind} on {name}");

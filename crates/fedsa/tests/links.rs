@@ -56,7 +56,7 @@ fn engine_and_halves_agree_over_every_link() {
         for participants in [None, Some(10)] {
             for (problem, settings) in problems(19).into_iter().take(2).chain(common::objectives(19).into_iter().take(1)) {
                 let field = field(&*settings, Law::Markov);
-                let second = if participants.is_none() { common::second_order() } else { Vec::new() };
+                let second = if participants.is_none() { common::computing_alone() } else { Vec::new() };
                 for (kind, method) in methods(participants).into_iter().chain(second).filter(|(_, m)| suits(&*field, &**m, &uplink)) {
                     let mut engine = run(&*field, &*method, &uplink, 5);
                     let expected: Vec<Vec<u64>> = (0..ROUNDS)
@@ -89,7 +89,8 @@ fn threads_checkpoints_and_links_go_together() {
     for (name, uplink) in all {
         for (_, settings) in problems(203).into_iter().skip(1).take(1).chain(common::objectives(203).into_iter().take(1)) {
             let field = field(&*settings, Law::Markov);
-            for (kind, method) in methods(None).into_iter().chain(common::second_order()).filter(|(_, m)| suits(&*field, &**m, &uplink)) {
+            for (kind, method) in methods(None).into_iter().chain(common::computing_alone()).filter(|(_, m)| suits(&*field, &**m, &uplink))
+            {
                 let on = |threads: usize| {
                     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                     pool.install(|| {

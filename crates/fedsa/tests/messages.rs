@@ -185,7 +185,7 @@ fn halves_take_or_refuse_any_message_without_panic() {
     let garnet = field(&*problems(3)[0].1, Law::Markov);
     let quadratic = field(&*common::objectives(3)[0].1, Law::Mean);
     let first_order = methods(None).into_iter().chain(methods(Some(2))).map(|method| (&garnet, method));
-    for (field, (kind, method)) in first_order.chain(common::second_order().into_iter().map(|method| (&quadratic, method))) {
+    for (field, (kind, method)) in first_order.chain(common::computing_alone().into_iter().map(|method| (&quadratic, method))) {
         let d = field.dim();
         let federation = Federation::new(&*method, &*EXACT, vec![1.0 / 3.0; 3], 5, vec![0.0; d]).unwrap();
         let own = |agent: usize| Envelope { agent, seen: 0, settings: federation.digest() };

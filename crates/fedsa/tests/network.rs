@@ -531,7 +531,7 @@ fn every_method_over_every_link_bears_a_hostile_network() {
     let quadratic = common::field(&*common::objectives(6)[0].1, Law::Mean);
     for link in links.map(fedsa::error::Result::unwrap) {
         let first_order = common::methods(None).into_iter().chain(common::methods(Some(4))).map(|method| (&garnet, method));
-        for (field, (kind, method)) in first_order.chain(common::second_order().into_iter().map(|method| (&quadratic, method))) {
+        for (field, (kind, method)) in first_order.chain(common::computing_alone().into_iter().map(|method| (&quadratic, method))) {
             if Run::new(&**field, &*method, &link, OutputRule::Last, SEED, vec![0.0; field.dim()]).is_err() {
                 continue;
             }

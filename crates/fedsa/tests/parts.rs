@@ -8,7 +8,7 @@ use common::{EXACT, Halves, bits, link, on_the_wire};
 use fedsa::error::{BadInput, Result};
 use fedsa::local::{Agent, At};
 use fedsa::message::{Body, Message, Part, TELL};
-use fedsa::methods::{Drift, Half, MethodSettings, Setting, Shape};
+use fedsa::methods::{Drift, Half, MethodSettings, Needs, Setting, Shape};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::protocol::{Exchange, Give, Len, Protocol, Want};
@@ -34,8 +34,8 @@ impl MethodSettings for Toy {
     fn check(&self, _: usize) -> Result<()> {
         Ok(())
     }
-    fn needs_objective(&self) -> bool {
-        true
+    fn needs(&self) -> Needs {
+        Needs::Objective
     }
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
         let d = setting.start.len();
@@ -49,6 +49,7 @@ impl MethodSettings for Toy {
                     want(Part::Correction, Len::Exactly(d), Give::Each),
                     want(Part::Packed, Len::AtMost(d), Give::Each),
                 ],
+                may_open: false,
             }],
             tell: vec![(Part::Step, Len::Exactly(d))],
             tell_own: vec![(Part::Losses, Len::Exactly(1))],
@@ -272,8 +273,8 @@ fn what_cannot_be_summed_is_refused_over_the_air_and_late() {
     let field = field();
     for (medium, why) in [
         (r#"{"kind": "over-the-air", "receiver_noise": 0.1}"#, "only their sum arrives"),
-        (r#"{"kind": "late", "law": "uniform", "max": 3}"#, "of one iterate"),
-        (r#"{"kind": "delay", "law": "uniform", "max": 3}"#, "of one iterate"),
+        (r#"{"kind": "late", "law": "uniform", "max": 3}"#, "at one iterate"),
+        (r#"{"kind": "delay", "law": "uniform", "max": 3}"#, "at one iterate"),
     ] {
         let uplink = link(r#"{"kind": "exact"}"#, false, &[medium]).unwrap();
         let e = Run::new(&*field, &Toy { eta: 0.2 }, &uplink, OutputRule::Last, SEED, vec![0.0; 4]).err().unwrap();

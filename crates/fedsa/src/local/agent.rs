@@ -7,7 +7,7 @@ use faer::Mat;
 use crate::error::Result;
 use crate::message::{Body, Message, Part};
 use crate::problem::calls::Calls;
-use crate::problem::objective::Objective;
+use crate::problem::{Facts, LinearOperators, Objective};
 use crate::random::{Key, Purpose, Stream};
 
 /// The client half of a method whose agents compute alone: one agent.
@@ -31,6 +31,20 @@ pub trait Agent: Send {
     fn restore(&mut self, bytes: &[u8]) -> Result<()>;
 }
 
+/// What agents that compute alone know of their problem.
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
+    objective: Option<&'a dyn Objective>,
+    linear_operators: Option<&'a dyn LinearOperators>,
+}
+
+impl<'a> Known<'a> {
+    /// What a problem's facts give.
+    pub fn of(facts: &'a dyn Facts) -> Self {
+        Self { objective: facts.objective(), linear_operators: facts.linear_operators() }
+    }
+}
+
 /// What an agent has in one exchange: its number in the federation, its objective, and the number of bits that its link
 /// carries. Calls of the objective are counted.
 pub struct At<'a> {
@@ -43,8 +57,8 @@ pub struct At<'a> {
     /// The number of bits that the agent's link carries in this exchange; `None` if there is no limit.
     pub bits: Option<u64>,
     seed: u64,
-    objective: &'a dyn Objective,
-    /// The place of the agent's data in the objective.
+    known: Known<'a>,
+    /// The place of the agent's data in the problem.
     place: usize,
     calls: Cell<Calls>,
 }
@@ -52,32 +66,73 @@ pub struct At<'a> {
 impl<'a> At<'a> {
     /// Agent `agent` of the federation in an exchange of round `round`. Its data are at place `place` in `objective`, and its link carries
     /// `bits` bits.
-    pub fn new(objective: &'a dyn Objective, place: usize, agent: usize, seed: u64, round: u64, exchange: u8, bits: Option<u64>) -> Self {
-        Self { agent, round, exchange, bits, seed, objective, place, calls: Cell::default() }
+    pub fn new(known: Known<'a>, place: usize, agent: usize, seed: u64, round: u64, exchange: u8, bits: Option<u64>) -> Self {
+        Self { agent, round, exchange, bits, seed, known, place, calls: Cell::default() }
+    }
+
+    /// The objective.
+    ///
+    /// # Panics
+    /// When the problem has none: the method must say that it needs one ([`crate::methods::MethodSettings::needs`]).
+    fn objective(&self) -> &'a dyn Objective {
+        self.known.objective.expect("a problem with an objective")
+    }
+
+    /// The linear operators.
+    ///
+    /// # Panics
+    /// As for the objective.
+    fn linear_operators(&self) -> &'a dyn LinearOperators {
+        self.known.linear_operators.expect("a problem with linear operators")
+    }
+
+    /// `A_c q`, d numbers.
+    pub fn product(&self, q: &[f64]) -> Vec<f64> {
+        self.count(|calls| calls.operators += 1);
+        let mut out = vec![0.0; q.len()];
+        self.linear_operators().product(self.place, q, &mut out);
+        out
+    }
+
+    /// `gbar_c(theta) = b_c - A_c theta`, d numbers.
+    pub fn operator(&self, theta: &[f64]) -> Vec<f64> {
+        let product = self.product(theta);
+        let mut b = vec![0.0; theta.len()];
+        self.linear_operators().offset(self.place, &mut b);
+        b.iter().zip(&product).map(|(b, ax)| b - ax).collect()
+    }
+
+    /// `A_c` row by row, followed by `b_c`: d (d + 1) numbers, d of the length of theta.
+    pub fn system(&self, d: usize) -> Vec<f64> {
+        self.count(|calls| calls.hessians += 1);
+        let mut out = vec![0.0; d * (d + 1)];
+        self.linear_operators().entries(self.place, &mut |i, j, a| out[i * d + j] = a);
+        self.linear_operators().offset(self.place, &mut out[d * d..]);
+        out
     }
 
     /// The loss `f_c(theta)`; theta has d components.
     pub fn loss(&self, theta: &[f64]) -> f64 {
         self.count(|calls| calls.losses += 1);
-        self.objective.loss(self.place, theta)
+        self.objective().loss(self.place, theta)
     }
 
     /// Writes `grad f_c(theta)`, d components, into `out`.
     pub fn gradient(&self, theta: &[f64], out: &mut [f64]) {
         self.count(|calls| calls.gradients += 1);
-        self.objective.gradient(self.place, theta, out);
+        self.objective().gradient(self.place, theta, out);
     }
 
     /// Writes `Hess f_c(theta)`, d x d, into `out`.
     pub fn hessian(&self, theta: &[f64], out: &mut Mat<f64>) {
         self.count(|calls| calls.hessians += 1);
-        self.objective.hessian(self.place, theta, out);
+        self.objective().hessian(self.place, theta, out);
     }
 
     /// Writes `Hess f_c(theta) v`, d components, into `out`.
     pub fn hessian_vector(&self, theta: &[f64], v: &[f64], out: &mut [f64]) {
         self.count(|calls| calls.hessian_vectors += 1);
-        self.objective.hessian_vector(self.place, theta, v, out);
+        self.objective().hessian_vector(self.place, theta, v, out);
     }
 
     /// The agent's random stream of this exchange for a purpose.

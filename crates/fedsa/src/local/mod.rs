@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod control_variate;
 pub mod global_memory;
+pub mod linear;
 pub mod newton;
 pub mod plain;
 
@@ -19,7 +20,7 @@ use crate::problem::Field;
 use crate::random::{Key, Purpose};
 use crate::schedule::Leg;
 
-pub use agent::{Agent, At};
+pub use agent::{Agent, At, Known};
 pub use control_variate::ControlVariate;
 pub use global_memory::GlobalMemory;
 pub use plain::Plain;

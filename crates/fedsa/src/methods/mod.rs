@@ -7,6 +7,8 @@ pub mod delayed_sa;
 pub mod fedhsa;
 pub mod fedlsa;
 pub mod fedtd;
+pub mod gmres;
+pub mod lstd;
 pub mod newton;
 pub mod projected_td;
 pub mod scafflsa;
@@ -54,9 +56,10 @@ impl Setting<'_> {
 ///
 /// # Errors
 /// When the method needs something that its link does not deliver, with the reason.
-pub fn check_link(client: &Half, protocol: &Protocol, uplink: &Uplink, d: usize) -> Result<()> {
+pub fn check_link(settings: &dyn MethodSettings, client: &Half, protocol: &Protocol, uplink: &Uplink, d: usize) -> Result<()> {
     protocol.check()?;
     let link = uplink.facts();
+    settings.check_link(&link)?;
     let wants = || protocol.exchanges.iter().flat_map(|exchange| &exchange.wants);
     if let Half::Lanes(_) = client
         && !protocol.exchanges.iter().all(|exchange| exchange.wants.len() == 1 && exchange.wants[0].len == Len::Exactly(d))
@@ -79,7 +82,7 @@ pub fn check_link(client: &Half, protocol: &Protocol, uplink: &Uplink, d: usize)
         Half::Lanes(client) => client,
         Half::Each(_) if link.stale.is_some() || link.late.is_some() => {
             return refused(
-                "the method needs gradients and Hessians of one iterate, and over this link answers are to older iterates",
+                "the agents of the method compute at one iterate, and over this link answers are to older iterates",
                 "a link without delay and late",
             );
         }
@@ -127,9 +130,16 @@ pub trait MethodSettings: erased_serde::Serialize + std::fmt::Debug + Send + Syn
     /// # Errors
     /// When a setting is out of range; names the setting.
     fn check(&self, agents: usize) -> Result<()>;
-    /// Whether the method needs losses, gradients or Hessians, and so a problem with an objective.
-    fn needs_objective(&self) -> bool {
-        false
+    /// What the method needs of a problem besides samples.
+    fn needs(&self) -> Needs {
+        Needs::Samples
+    }
+    /// Checks what the method itself needs of a link, besides what follows from its protocol ([`check_link`]).
+    ///
+    /// # Errors
+    /// When the method cannot work over the link, with the reason.
+    fn check_link(&self, _link: &LinkFacts) -> Result<()> {
+        Ok(())
     }
     /// What travels between the halves. By default models down and directions up, of which a sum is enough.
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
@@ -152,6 +162,17 @@ pub trait MethodSettings: erased_serde::Serialize + std::fmt::Debug + Send + Syn
 }
 
 erased_serde::serialize_trait_object!(MethodSettings);
+
+/// What a method needs of a problem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Samples alone.
+    Samples,
+    /// Losses, gradients or Hessians.
+    Objective,
+    /// `A_c` and `b_c` of linear operators, or products with them.
+    LinearOperators,
+}
 
 /// What theory knows of a method: its drift, and the settings that determine its rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -222,6 +243,8 @@ pub const KINDS: &[Kind<dyn MethodSettings>] = &[
     kind!("delay-adaptive-sa", "directions at stale models that are near enough", delayed_sa::DelayAdaptiveSa),
     kind!("dasa", "the half of the directions whose models are nearest", delayed_sa::Dasa),
     kind!("projected-td", "FedLSA projected on a ball", projected_td::ProjectedTd),
+    kind!("lstd", "every agent sends its linear system, the server solves", lstd::Lstd),
+    kind!("gmres", "a Krylov space of the mean operator at the server", gmres::Gmres),
     kind!("newton", "Newton steps with backtracking, for problems with an objective", newton::Newton),
 ];
 

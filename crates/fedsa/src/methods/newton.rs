@@ -15,7 +15,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Half, MethodSettings, Setting, Shape};
+use super::{Half, MethodSettings, Needs, Setting, Shape};
 use crate::error::{Result, require};
 use crate::local::newton::NewtonAgent;
 use crate::message::Part;
@@ -54,8 +54,8 @@ impl MethodSettings for Newton {
         require(self.decrease > 0.0 && self.decrease < 0.5, "decrease", self.decrease, "above 0 and below 1/2")
     }
 
-    fn needs_objective(&self) -> bool {
-        true
+    fn needs(&self) -> Needs {
+        Needs::Objective
     }
 
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
@@ -65,11 +65,13 @@ impl MethodSettings for Newton {
             down: vec![(Part::Model, Len::Exactly(d))],
             own: Vec::new(),
             wants: vec![want(Part::Gradient, d, Give::Sum), want(Part::Hessian, d * (d + 1) / 2, Give::Each)],
+            may_open: false,
         };
         let second = Exchange {
             down: vec![(Part::Step, Len::Exactly(d))],
             own: Vec::new(),
             wants: vec![want(Part::Losses, self.halvings + 3, Give::Sum)],
+            may_open: false,
         };
         Protocol { exchanges: vec![first, second], ..Protocol::default() }
     }

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use super::{Federation, LAYOUT, chain_stream, codec_stream, foreign, place, point, refused};
 use crate::error::{Result, require};
 use crate::kernel::{Chunk, Lanes, chunks, flat, flat_mut};
-use crate::local::{Agent, At, Batch, Client, ControlCopies, Last, Memory, Outbox, stride};
+use crate::local::{Agent, At, Batch, Client, ControlCopies, Known, Last, Memory, Outbox, stride};
 use crate::message::{Body, Envelope, MAX_ROUNDS, Message, Part, TELL, Writer};
 use crate::methods::Half;
 use crate::problem::Field;
 use crate::protocol::{Protocol, are_finite};
 use crate::random::ALL;
-use crate::round::{Held, check_objective};
+use crate::round::{Held, check_needs};
 use crate::uplink::Uplink;
 
 /// One agent of a federation.
@@ -87,14 +87,14 @@ impl<'a> ClientNode<'a> {
     ///
     /// # Errors
     /// When there is no such agent or place, the field has another dimension, the method cannot work over the link, or it
-    /// needs an objective that the problem does not have.
+    /// needs what the problem does not have.
     pub fn new(federation: &Federation<'a>, field: impl Into<Held<'a, dyn Field + 'a>>, place: usize, agent: usize) -> Result<Self> {
         let field: Held<'a, dyn Field + 'a> = field.into();
         let (agents, d) = (federation.weights.len(), federation.start.len());
         require(agent < agents, "agent", agent, &format!("below the number of agents, {agents}"))?;
         require(place < field.agents(), "place", place, &format!("below the number of agents in the data, {}", field.agents()))?;
         require(field.dim() == d, "start", format!("{d} components"), &format!("{} components", field.dim()))?;
-        check_objective(&*federation.settings, &*field)?;
+        check_needs(&*federation.settings, &*field)?;
         let (client, protocol) = federation.client()?;
         let half = match client {
             Half::Lanes(client) => {
@@ -184,7 +184,7 @@ impl<'a> ClientNode<'a> {
             0 => true,
             // An agent that is told that the mean does not include its answer need not have answered.
             TELL => self.log.answered == Some(down.round) || down.find(Part::Included).is_some(),
-            e => before == Some((down.round, e - 1)),
+            e => before == Some((down.round, e - 1)) || self.protocol.exchange(e).is_some_and(|exchange| exchange.may_open),
         };
         if follows {
             Ok(())
@@ -237,8 +237,8 @@ impl<'a> ClientNode<'a> {
                 Ok(read.map(|_| writer.finish()))
             }
             Working::Each(agent) => {
-                let objective = field.facts().objective().expect("checked when the node was built");
-                let here = At::new(objective, self.place, self.agent, *seed, down.round, down.exchange, uplink.allowance(at, d));
+                let here =
+                    At::new(Known::of(field.facts()), self.place, self.agent, *seed, down.round, down.exchange, uplink.allowance(at, d));
                 if down.exchange == TELL {
                     agent.told(&here, down);
                     return Ok(None);

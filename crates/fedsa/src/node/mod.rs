@@ -107,7 +107,7 @@ impl<'a> Federation<'a> {
     fn client(&self) -> Result<(Half, Protocol)> {
         let setting = self.setting();
         let (client, protocol) = (self.settings.client(&setting), self.settings.protocol(&setting));
-        check_link(&client, &protocol, &self.uplink, self.start.len())?;
+        check_link(&*self.settings, &client, &protocol, &self.uplink, self.start.len())?;
         Ok((client, protocol))
     }
 }

@@ -11,7 +11,7 @@ pub struct Calls {
     pub losses: u64,
     /// Gradients.
     pub gradients: u64,
-    /// Hessians.
+    /// Hessians, and matrices of linear operators.
     pub hessians: u64,
     /// Products of a Hessian and a vector.
     pub hessian_vectors: u64,

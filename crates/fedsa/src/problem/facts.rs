@@ -4,6 +4,7 @@ use faer::Mat;
 
 use super::arrays::Arrays;
 use super::law::FiniteLaw;
+use super::linear_operators::LinearOperators;
 use super::objective::Objective;
 use super::systems::{Moments, Systems};
 
@@ -21,6 +22,13 @@ pub trait Facts: Send + Sync {
     /// The linear systems, if every `gbar_c` is affine.
     fn systems(&self) -> Option<&Systems> {
         self.base()?.systems()
+    }
+    /// Products with `Abar_c`, if every `gbar_c` is affine.
+    fn linear_operators(&self) -> Option<&dyn LinearOperators> {
+        match self.base() {
+            Some(base) => base.linear_operators(),
+            None => self.systems().map(|systems| systems as &dyn LinearOperators),
+        }
     }
     /// The losses, if every `gbar_c` is minus a gradient.
     fn objective(&self) -> Option<&dyn Objective> {

@@ -12,6 +12,7 @@ pub mod file;
 pub mod garnet;
 pub mod law;
 pub mod linear;
+pub mod linear_operators;
 pub mod log;
 pub mod logs;
 pub mod memory;
@@ -41,6 +42,7 @@ use root::{Root, Source};
 use systems::{Moments, Systems};
 
 pub use facts::Facts;
+pub use linear_operators::LinearOperators;
 pub use objective::Objective;
 
 /// N agents' operators `gbar_c`, seen through samples `g_c(theta, z)`.

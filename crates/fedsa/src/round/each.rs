@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::server_end::{asked_weight, check_answer};
 use super::{Run, Status, Working};
-use crate::local::At;
+use crate::local::{At, Known};
 use crate::message::{Body, Envelope, Message, Part, Writer};
 use crate::protocol::are_finite;
 use crate::random::ALL;
@@ -28,7 +28,7 @@ impl Run<'_> {
         };
         let at = Place { seed, round: ask.down.round, exchange: ask.down.exchange, agent: ALL };
         let asked = ask.to.as_deref().unwrap_or(everyone);
-        let objective = field.facts().objective().expect("checked when the run was built");
+        let known = Known::of(field.facts());
         let width = uplink.feedback_len(d, protocol.exchanges.len());
         let mut feedback: Vec<&mut [f64]> = state.link.feedback.chunks_mut(width.max(1)).collect();
         feedback.resize_with(agents.len(), || &mut []);
@@ -41,7 +41,7 @@ impl Run<'_> {
                     return (None, Sent::default());
                 }
                 let at = Place { agent: c, ..at };
-                let here = At::new(objective, c, c, seed, at.round, at.exchange, uplink.allowance(at, d));
+                let here = At::new(known, c, c, seed, at.round, at.exchange, uplink.allowance(at, d));
                 let answer = agent.answer(&here, &ask.to_recipient(i));
                 let mut sent = Sent { calls: here.calls(), ..Sent::default() };
                 // If an agent cannot answer, its answer is missing.
@@ -87,9 +87,9 @@ impl Run<'_> {
         let Run { field, client: Working::Each(agents), everyone, seed, state, .. } = self else {
             unreachable!("called with agents that compute alone")
         };
-        let objective = field.facts().objective().expect("checked when the run was built");
+        let known = Known::of(field.facts());
         for (i, c) in tell.to.as_deref().unwrap_or(everyone).iter().enumerate() {
-            let here = At::new(objective, *c, *c, *seed, tell.down.round, tell.down.exchange, None);
+            let here = At::new(known, *c, *c, *seed, tell.down.round, tell.down.exchange, None);
             agents[*c].told(&here, &tell.to_recipient(i));
             state.ledger.calls.add(here.calls());
         }

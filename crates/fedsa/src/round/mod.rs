@@ -18,7 +18,7 @@ use crate::kernel::{Chunk, LANES, chunks};
 use crate::linalg;
 use crate::local::{Agent, Batch, Client, Memory, stride};
 use crate::message::{Body, Part};
-use crate::methods::{Half, Method, MethodSettings, Setting, check_link};
+use crate::methods::{Half, Method, MethodSettings, Needs, Setting, check_link};
 use crate::problem::Field;
 use crate::protocol::Protocol;
 use crate::random::{ALL, Key, Purpose};
@@ -207,7 +207,7 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// When the method cannot work over this link, when the link does not suit N agents and d components, or when the method
-    /// needs an objective that the problem does not have.
+    /// needs what the problem does not have.
     pub fn new(
         field: impl Into<Held<'a, dyn Field + 'a>>,
         settings: &dyn MethodSettings,
@@ -220,9 +220,9 @@ impl<'a> Run<'a> {
         let (agents, d) = (field.agents(), field.dim());
         uplink.check(agents, d)?;
         let setting = Setting { seed, weights: field.weights(), start: start.clone(), link: uplink.facts() };
-        check_objective(settings, &*field)?;
+        check_needs(settings, &*field)?;
         let Method { client, server, protocol } = settings.build(&setting);
-        check_link(&client, &protocol, &uplink, d)?;
+        check_link(settings, &client, &protocol, &uplink, d)?;
         let client = match client {
             Half::Lanes(client) => Working::Lanes(client),
             Half::Each(make) => Working::Each((0..agents).map(make).collect()),
@@ -557,16 +557,23 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Checks that the problem has an objective if the method needs one.
+/// Checks that the problem has what the method needs.
 ///
 /// # Errors
-/// When the method needs an objective and the problem has none.
-pub fn check_objective(settings: &dyn MethodSettings, field: &dyn Field) -> Result<()> {
-    if settings.needs_objective() && field.facts().objective().is_none() {
-        let what = "the method needs losses, gradients and Hessians, and the problem's operators are not known to be gradients";
-        return Err(BadInput::new("kind", what, "a problem with an objective, such as linear systems with symmetric A_c"));
+/// When the method needs an objective or linear operators and the problem has none.
+pub fn check_needs(settings: &dyn MethodSettings, field: &dyn Field) -> Result<()> {
+    let facts = field.facts();
+    match settings.needs() {
+        Needs::Objective if facts.objective().is_none() => {
+            let what = "the method needs losses, gradients and Hessians, and the problem's operators are not known to be gradients";
+            Err(BadInput::new("kind", what, "a problem with an objective, such as linear systems with symmetric A_c"))
+        }
+        Needs::LinearOperators if facts.linear_operators().is_none() => {
+            let what = "the method solves a linear system, and the problem's operators are not known to be linear";
+            Err(BadInput::new("kind", what, "a linear problem, or a method that needs samples only"))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// The approximate time of an agent's answer with this number of local steps, in nanoseconds, and the smallest number of

@@ -2,7 +2,9 @@
 
 pub mod adaptive;
 pub mod average;
+pub mod gmres;
 mod included;
+pub mod lstd;
 pub mod newton;
 
 use serde::{Deserialize, Serialize};

@@ -229,6 +229,9 @@ impl Uplink {
     pub(crate) fn seal(&self, at: Place, parts: &[(Part, Body)], feedback: &mut [f64], writer: &mut Writer) -> Option<Vec<(Part, Body)>> {
         let mut read = parts.to_vec();
         for (part, body) in &mut read {
+            if part.may_be_encoded() && self.alters() {
+                body.write_out();
+            }
             match body {
                 Body::Numbers(x) if part.may_be_encoded() && !self.alters() => {
                     let payload = writer.part(*part, self.codec.tag(), x.len());

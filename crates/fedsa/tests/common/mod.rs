@@ -53,7 +53,7 @@ pub fn methods(participants: Option<usize>) -> Vec<(&'static str, Box<dyn Method
         all.push((kind, method(kind, &format!(r#"{{"step_size": 0.05{m}}}"#))));
         all.push((kind, method(kind, &format!(r#"{{"step_size": 0.02, "local_steps": 5, "global_step_size": 0.8{m}}}"#))));
     }
-    let second: Vec<&str> = second_order().iter().map(|(name, _)| *name).collect();
+    let second: Vec<&str> = computing_alone().iter().map(|(name, _)| *name).collect();
     for kind in methods::KINDS.iter().filter(|_| participants.is_none()) {
         let is_there = all.iter().any(|(name, _)| *name == kind.name) || second.contains(&kind.name);
         assert!(is_there, "{} has no entry in the suites", kind.name);
@@ -61,9 +61,17 @@ pub fn methods(participants: Option<usize>) -> Vec<(&'static str, Box<dyn Method
     all
 }
 
-/// Every method that needs an objective, for [`objectives`].
-pub fn second_order() -> Vec<(&'static str, Box<dyn MethodSettings>)> {
-    vec![("newton", method("newton", "{}")), ("newton", method("newton", r#"{"halvings": 3, "decrease": 0.2}"#))]
+/// Every method whose agents compute alone, for [`objectives`]; Newton's method first.
+pub fn computing_alone() -> Vec<(&'static str, Box<dyn MethodSettings>)> {
+    let settings = [
+        ("newton", "{}"),
+        ("newton", r#"{"halvings": 3, "decrease": 0.2}"#),
+        ("lstd", "{}"),
+        ("lstd", r#"{"participants": 2}"#),
+        ("gmres", "{}"),
+        ("gmres", r#"{"restart": 2}"#),
+    ];
+    settings.map(|(kind, settings)| (kind, method(kind, settings))).into()
 }
 
 /// Small problems with an objective: linear ones with symmetric `A_c`, all positive definite, or only in the mean.

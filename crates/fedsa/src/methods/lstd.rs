@@ -1,0 +1,61 @@
+//! Federated LSTD: every agent sends its linear system once, and the server solves the mean system.
+//!
+//! ```text
+//! round t:   A = sum_c p_c A_c,  b = sum_c p_c b_c            (one exchange; sums over all rounds so far)
+//!            theta_{t+1} = A^-1 b                              (the solution of minimum norm where A is singular)
+//! ```
+//! Over a link that neither alters nor loses messages the first round is enough. Over others the server adds up what arrives
+//! in all rounds: what an unbiased codec or a receiver adds averages out, and an agent that is heard in a share of the rounds
+//! counts with that share, so that the solution tends to `theta*` where all agents are heard equally often. Source: Bradtke and
+//! Barto (1996), least-squares temporal differences; the mean over agents is the LSTD solution of the pooled data.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Half, MethodSettings, Needs, Setting, Shape};
+use crate::error::{Result, require};
+use crate::local::linear::SystemAgent;
+use crate::message::Part;
+use crate::protocol::{Exchange, Give, Len, Protocol, Want};
+use crate::server::{Participation, Server, lstd};
+
+/// The settings of federated LSTD.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct Lstd {
+    /// m: how many agents take part in a round; all when absent.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    pub participants: Option<usize>,
+}
+
+impl MethodSettings for Lstd {
+    fn check(&self, agents: usize) -> Result<()> {
+        let m = self.participants.unwrap_or(agents);
+        require((1..=agents).contains(&m), "participants", m, &format!("between 1 and the number of agents, {agents}"))
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::LinearOperators
+    }
+
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        let d = setting.start.len();
+        let want = Want { part: Part::System, len: Len::Exactly(d * (d + 1)), give: Give::Sum };
+        Protocol { exchanges: vec![Exchange { wants: vec![want], ..Exchange::default() }], ..Protocol::default() }
+    }
+
+    fn client(&self, setting: &Setting<'_>) -> Half {
+        let d = setting.start.len();
+        Half::Each(Box::new(move |_| Box::new(SystemAgent { d })))
+    }
+
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        let d = setting.start.len();
+        let participation = Participation { m: self.participants, agents: setting.agents(), seed: setting.seed };
+        Box::new(lstd::LstdServer { theta: setting.start.clone(), sum: vec![0.0; d * (d + 1)], participation })
+    }
+
+    fn shape(&self) -> Shape {
+        Shape { participants: self.participants, ..Shape::without_local_steps() }
+    }
+}

@@ -1,0 +1,162 @@
+//! The server half of federated GMRES: an orthonormal basis of the Krylov space, and the small least-squares problem.
+
+use super::{Ask, Next, Received, Server, foreign_state};
+use crate::error::Result;
+use crate::kernel::dot;
+use crate::linalg::norm_sq;
+use crate::message::{Message, Part};
+
+/// Arnoldi's process with orthogonalisation twice, and Givens rotations that keep H triangular.
+#[derive(Debug, Clone)]
+pub struct GmresServer {
+    /// theta, d components: the least residual over the space so far.
+    theta: Vec<f64>,
+    /// `theta_0` of this space, d components.
+    start: Vec<f64>,
+    /// `q_1, q_2, ..`, d components each; one more than there are products. Empty where the residual of `theta` is asked for.
+    basis: Vec<Vec<f64>>,
+    /// The columns of the triangular matrix: k numbers in column k.
+    columns: Vec<Vec<f64>>,
+    /// The rotations (c, s), one a column.
+    rotations: Vec<[f64; 2]>,
+    /// The right-hand side `beta e_1`, rotated; one number more than there are products. The last is the residual's norm.
+    rotated: Vec<f64>,
+    /// The largest number of products in one space.
+    restart: usize,
+}
+
+impl GmresServer {
+    /// The rule at `theta_0`, which keeps `restart` products.
+    pub fn new(theta: Vec<f64>, restart: usize) -> Self {
+        let start = theta.clone();
+        Self { theta, start, basis: Vec::new(), columns: Vec::new(), rotations: Vec::new(), rotated: Vec::new(), restart }
+    }
+
+    /// Begins a space at theta, whose residual is r.
+    fn begin(&mut self, r: &[f64]) {
+        self.forget();
+        let beta = norm_sq(r).sqrt();
+        if beta > 0.0 && beta.is_finite() {
+            self.start.clone_from(&self.theta);
+            self.basis = vec![r.iter().map(|r| r / beta).collect()];
+            self.rotated = vec![beta];
+        }
+    }
+
+    /// Ends the space: the next round asks for the residual of theta.
+    fn forget(&mut self) {
+        self.basis.clear();
+        self.columns.clear();
+        self.rotations.clear();
+        self.rotated.clear();
+    }
+
+    /// Takes `w = A q_k`.
+    fn extend(&mut self, mut w: Vec<f64>) {
+        let k = self.basis.len();
+        let size = norm_sq(&w).sqrt();
+        let mut column = vec![0.0; k];
+        // Once leaves errors of the size of the condition number; twice is enough (Kahan, Parlett).
+        for _ in 0..2 {
+            let parts: Vec<f64> = self.basis.iter().map(|q| dot(q, &w)).collect();
+            for ((part, q), h) in parts.iter().zip(&self.basis).zip(&mut column) {
+                *h += part;
+                w.iter_mut().zip(q).for_each(|(w, q)| *w -= part * q);
+            }
+        }
+        let mut next = norm_sq(&w).sqrt();
+        let is_exhausted = next <= f64::EPSILON * size;
+        if is_exhausted {
+            next = 0.0;
+        }
+        for (j, [c, s]) in self.rotations.iter().enumerate().take(k - 1) {
+            (column[j], column[j + 1]) = (c * column[j] + s * column[j + 1], c * column[j + 1] - s * column[j]);
+        }
+        let length = column[k - 1].hypot(next);
+        if length == 0.0 {
+            // A q_k lies in the space, and adds nothing: the mean operator is singular there.
+            return self.forget();
+        }
+        let [c, s] = [column[k - 1] / length, next / length];
+        column[k - 1] = length;
+        let last = self.rotated[k - 1];
+        self.rotated[k - 1] = c * last;
+        self.rotated.push(-s * last);
+        self.columns.push(column);
+        self.rotations.push([c, s]);
+        self.improve();
+        if is_exhausted || k == self.restart {
+            self.forget();
+        } else {
+            self.basis.push(w.iter().map(|w| w / next).collect());
+        }
+    }
+
+    /// `theta = theta_0 + Q y` with the least residual.
+    fn improve(&mut self) {
+        let k = self.columns.len();
+        let mut y = self.rotated[..k].to_vec();
+        for j in (0..k).rev() {
+            y[j] /= self.columns[j][j];
+            let x = y[j];
+            y[..j].iter_mut().zip(&self.columns[j]).for_each(|(y, r)| *y -= r * x);
+        }
+        self.theta.clone_from(&self.start);
+        for (y, q) in y.iter().zip(&self.basis) {
+            self.theta.iter_mut().zip(q).for_each(|(x, q)| *x += y * q);
+        }
+    }
+}
+
+impl Server for GmresServer {
+    fn open(&mut self, t: u64) -> Ask {
+        let down = match self.basis.last() {
+            None => Message::one(t, 0, Part::Model, self.theta.clone()),
+            Some(q) => Message::one(t, 1, Part::Direction, q.clone()),
+        };
+        Ask { to: None, down, own: None }
+    }
+
+    fn receive(&mut self, got: &Received<'_>) -> Next {
+        // Without one agent it would be the product of another matrix: the next round asks again.
+        if got.arrived.is_empty() {
+            match got.exchange {
+                0 => self.begin(got.sum(Part::Operator)),
+                _ => self.extend(got.sum(Part::Product).to_vec()),
+            }
+        }
+        Next::Done { tell: None }
+    }
+
+    fn theta(&self) -> &[f64] {
+        &self.theta
+    }
+
+    fn state(&self) -> Vec<Vec<f64>> {
+        let rotations = self.rotations.iter().flatten().copied().collect();
+        let fixed = [self.theta.clone(), self.start.clone(), rotations, self.rotated.clone()];
+        fixed.into_iter().chain(self.basis.iter().cloned()).chain(self.columns.iter().cloned()).collect()
+    }
+
+    fn restore(&mut self, state: Vec<Vec<f64>>, _: u64) -> Result<()> {
+        let [theta, start, rotations, rotated, rest @ ..] = &state[..] else { return Err(foreign_state()) };
+        let (d, k) = (self.theta.len(), rotations.len() / 2);
+        let vectors = rotated.len();
+        let fits = theta.len() == d
+            && start.len() == d
+            && rotations.len() % 2 == 0
+            && k < self.restart
+            && (vectors == k + 1 || vectors == 0 && k == 0)
+            && rest.len() == vectors + k
+            && rest[..vectors].iter().all(|q| q.len() == d)
+            && rest[vectors..].iter().enumerate().all(|(j, column)| column.len() == j + 1);
+        if !fits {
+            return Err(foreign_state());
+        }
+        let (basis, columns) = rest.split_at(vectors);
+        (self.basis, self.columns) = (basis.to_vec(), columns.to_vec());
+        self.rotations = rotations.as_chunks().0.to_vec();
+        (self.theta, self.start, self.rotated) = (theta.clone(), start.clone(), rotated.clone());
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! The server half of federated LSTD: the sum of all systems that arrived, and its solution.
+
+use super::{Ask, Next, Participation, Received, Server, foreign_state, restored_theta};
+use crate::error::Result;
+use crate::linalg;
+use crate::message::{Message, Part};
+
+/// Adds up what arrives of the agents' systems, and solves.
+#[derive(Debug, Clone)]
+pub struct LstdServer {
+    /// `theta_t`, d components.
+    pub theta: Vec<f64>,
+    /// The sum over rounds of the weighted systems that arrived: A row by row, then b; d (d + 1) numbers.
+    pub sum: Vec<f64>,
+    /// Who takes part.
+    pub participation: Participation,
+}
+
+impl Server for LstdServer {
+    fn open(&mut self, t: u64) -> Ask {
+        Ask { to: self.participation.of(t), down: Message { round: t, exchange: 0, parts: Vec::new() }, own: None }
+    }
+
+    fn receive(&mut self, got: &Received<'_>) -> Next {
+        let d = self.theta.len();
+        self.sum.iter_mut().zip(got.sum(Part::System)).for_each(|(sum, x)| *sum += x / got.asked);
+        let (a, b) = self.sum.split_at(d * d);
+        self.theta = linalg::solve_or_least(&linalg::from_rows(d, d, a), b);
+        Next::Done { tell: None }
+    }
+
+    fn theta(&self) -> &[f64] {
+        &self.theta
+    }
+
+    fn state(&self) -> Vec<Vec<f64>> {
+        vec![self.theta.clone(), self.sum.clone()]
+    }
+
+    fn restore(&mut self, mut state: Vec<Vec<f64>>, _: u64) -> Result<()> {
+        let theta = restored_theta(&mut state, self.theta.len())?;
+        match <[Vec<f64>; 1]>::try_from(state) {
+            Ok([sum]) if sum.len() == self.sum.len() => (self.theta, self.sum) = (theta, sum),
+            _ => return Err(foreign_state()),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,202 @@
+//! Methods that solve the mean linear system at the server: `lstd` and `gmres`.
+
+mod common;
+#[allow(dead_code)]
+#[path = "../examples/own_problem.rs"]
+mod example;
+
+use common::{bits, distance, link, method, run};
+use fedsa::linalg::{self, Mat};
+use fedsa::methods::MethodSettings;
+use fedsa::problem::linear::LinearSystems;
+use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
+use fedsa::record::OutputRule;
+use fedsa::round::Run;
+use fedsa::sampling::{Law, Sampling};
+use fedsa::uplink::Uplink;
+
+/// `||mean operator at theta|| / ||mean operator at 0||`.
+fn residual(field: &dyn Field, theta: &[f64]) -> f64 {
+    let norm = |theta: &[f64]| linalg::norm_sq(&field.mean_operator(theta).unwrap()).sqrt();
+    norm(theta) / norm(&vec![0.0; theta.len()])
+}
+
+/// Garnet agents of d features, whose mean system is not symmetric.
+fn garnet(agents: usize, features: usize) -> Box<dyn Field> {
+    let garnet = fedsa::problem::garnet::Garnet { agents, states: 3 * features, features, gamma: 0.9, ..Default::default() };
+    garnet.field(&NoFiles, Sampling { kind: Law::Mean, ..Sampling::default() }, fedsa::kernel::Isa::best()).unwrap()
+}
+
+#[test]
+fn lstd_is_at_the_root_after_one_round() {
+    let field = garnet(5, 12);
+    let uplink = Uplink::default();
+    let mut engine = run(&*field, &*method("lstd", "{}"), &uplink, 5);
+    engine.step();
+    assert!(distance(engine.theta(), field.root().unwrap()) < 1e-12 * linalg::norm_sq(field.root().unwrap()).sqrt());
+    // d (d + 1) numbers of each agent, and their headers.
+    let ledger = engine.ledger();
+    assert_eq!((ledger.exchanges, ledger.matrices_up, ledger.samples), (1, 5, 0));
+    assert_eq!(ledger.bits_up, 5 * 8 * (27 + 6 + 8 * 12 * 13));
+    assert_eq!(ledger.bits_down, 5 * 8 * 27);
+}
+
+/// Of matrices that are mostly zeros the others are sent, with their indices.
+#[test]
+fn sparse_systems_are_sent_sparse() {
+    let d = 20;
+    let agent = |c: f64| {
+        let a: Vec<Vec<f64>> = (0..d).map(|i| (0..d).map(|j| if i == j { 2.0 + c } else { 0.0 }).collect()).collect();
+        (a, vec![1.0 + c; d])
+    };
+    let (a, b): (Vec<_>, Vec<_>) = (0..3).map(|c| agent(f64::from(c))).unzip();
+    let field = common::field(&LinearSystems { a, b, ..Default::default() }, Law::Mean);
+    let uplink = Uplink::default();
+    let lstd = method("lstd", "{}");
+    let mut engine = run(&*field, &*lstd, &uplink, 5);
+    engine.step();
+    assert!(distance(engine.theta(), &vec![2.0 / 3.0; d]) < 1e-14);
+    assert_eq!(engine.ledger().bits_up, 3 * 8 * (27 + 6 + 4 + 12 * 2 * d as u64));
+    let mut halves = common::Halves::new(&*field, &*lstd, &uplink, 5).unwrap();
+    halves.round();
+    assert_eq!(bits(halves.server.theta()), bits(engine.theta()));
+    assert_eq!(halves.ledger, common::on_the_wire(engine.ledger()));
+}
+
+/// Unbiased noise of codecs, lost messages and absent agents average out: the mean square falls as 1 / t.
+#[test]
+fn lstd_averages_what_links_do() {
+    let field = garnet(6, 5);
+    let root = field.root().unwrap();
+    let codec = r#"{"kind": "quantised", "bits": 6}"#;
+    let exact = r#"{"kind": "exact"}"#;
+    let erasure = r#"{"kind": "erasure", "success": 0.5}"#;
+    let noise = r#"{"kind": "over-the-air", "receiver_noise": 0.01}"#;
+    for (name, uplink, settings) in [
+        ("quantised", link(codec, false, &[]).unwrap(), "{}"),
+        ("erasure", link(exact, false, &[erasure]).unwrap(), "{}"),
+        ("over the air", link(exact, false, &[noise]).unwrap(), "{}"),
+        ("participants", Uplink::default(), r#"{"participants": 3}"#),
+    ] {
+        let lstd = method("lstd", settings);
+        // The squared error after 32 and 512 rounds: 4 times as many halvings of the variance.
+        let mut logs: Vec<f64> = Vec::new();
+        for seed in 0..40 {
+            let mut engine = run(&*field, &*lstd, &uplink, seed);
+            (0..32).for_each(|_| engine.step());
+            let early = distance(engine.theta(), root);
+            (32..512).for_each(|_| engine.step());
+            logs.push((distance(engine.theta(), root) / early).ln() / 16f64.ln());
+        }
+        let mut slope = common::Mean::default();
+        logs.iter().for_each(|x| slope.see(*x));
+        assert!(slope.off(-0.5).abs() < 4.0, "{name}: slope {} +- {}", slope.value(), slope.error());
+    }
+}
+
+#[test]
+fn gmres_needs_at_most_one_exchange_more_than_there_are_features() {
+    for (agents, d) in [(3, 1), (4, 7), (5, 24)] {
+        let field = garnet(agents, d);
+        let uplink = Uplink::default();
+        let mut engine = run(&*field, &*method("gmres", "{}"), &uplink, 5);
+        let mut last = 1.0;
+        for k in 0..=d {
+            engine.step();
+            let now = residual(&*field, engine.theta());
+            assert!(now <= last * (1.0 + 1e-12) + 1e-14, "d = {d}, {k} products: {now:e} after {last:e}");
+            last = now;
+        }
+        assert!(last < 1e-13, "d = {d}: {last:e}");
+        let ledger = engine.ledger();
+        assert_eq!((ledger.exchanges, ledger.vectors_up), (d as u64 + 1, (agents * (d + 1)) as u64));
+        // It stays there.
+        (0..2 * d + 5).for_each(|_| engine.step());
+        assert!(residual(&*field, engine.theta()) < 1e-13);
+    }
+}
+
+/// The residuals of the first k products are the least over the Krylov space, from an independent computation: the normal
+/// equations of the powers.
+#[test]
+fn gmres_has_the_least_residual_over_the_krylov_space() {
+    let field = garnet(4, 6);
+    let systems = field.facts().systems().unwrap().mean();
+    let uplink = Uplink::default();
+    let mut engine = run(&*field, &*method("gmres", "{}"), &uplink, 5);
+    engine.step();
+    let mut power = systems.b.clone();
+    let mut powers: Vec<Vec<f64>> = Vec::new();
+    for k in 1..=4 {
+        engine.step();
+        power = linalg::mat_vec(&systems.a, &power);
+        powers.push(power.clone());
+        // min || b - [A b, A^2 b, ..] y || by the singular value decomposition.
+        let m = Mat::from_fn(6, k, |i, j| powers[j][i] / linalg::norm_sq(&powers[j]).sqrt());
+        let y = linalg::solve_or_least(&(m.transpose() * &m), &linalg::mat_vec(&m.transpose().to_owned(), &systems.b));
+        let fit = linalg::mat_vec(&m, &y);
+        let least = distance(&fit, &systems.b) / linalg::norm_sq(&systems.b).sqrt();
+        let found = residual(&*field, engine.theta());
+        assert!((found / least - 1.0).abs() < 1e-6, "{k} products: {found:e}, {least:e}");
+    }
+}
+
+#[test]
+fn gmres_starts_anew_and_repeats_what_is_lost() {
+    let field = garnet(3, 10);
+    let clear = Uplink::default();
+    let mut engine = run(&*field, &*method("gmres", r#"{"restart": 4}"#), &clear, 5);
+    (0..400).for_each(|_| engine.step());
+    assert!(residual(&*field, engine.theta()) < 1e-12, "{:e}", residual(&*field, engine.theta()));
+    // Every product that counts came from all agents: the same iterates, later.
+    let lossy = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "erasure", "success": 0.7}"#]).unwrap();
+    let gmres = method("gmres", "{}");
+    let (mut whole, mut broken) = (run(&*field, &*gmres, &clear, 5), run(&*field, &*gmres, &lossy, 5));
+    let mut seen = vec![bits(broken.theta())];
+    for _ in 0..200 {
+        broken.step();
+        if *seen.last().unwrap() != bits(broken.theta()) {
+            seen.push(bits(broken.theta()));
+        }
+    }
+    let mut expected = vec![bits(whole.theta())];
+    for _ in 0..12 {
+        whole.step();
+        if *expected.last().unwrap() != bits(whole.theta()) {
+            expected.push(bits(whole.theta()));
+        }
+    }
+    assert_eq!(seen[..11], expected[..11]);
+}
+
+#[test]
+fn links_that_alter_products_are_refused() {
+    let field = garnet(3, 4);
+    let gmres = method("gmres", "{}");
+    let refused = |uplink: &Uplink| {
+        let e = Run::new(&*field, &*gmres, uplink, OutputRule::Last, 5, vec![0.0; 4]).err().expect("refused").to_string();
+        assert!(e.contains("Krylov space"), "{e}");
+    };
+    refused(&link(r#"{"kind": "quantised", "bits": 8}"#, false, &[]).unwrap());
+    refused(&link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "over-the-air"}"#]).unwrap());
+    refused(&Uplink { downlink: link(r#"{"kind": "quantised", "bits": 8}"#, false, &[]).unwrap().codec, ..Uplink::default() });
+}
+
+#[test]
+fn problems_that_are_not_linear_are_refused() {
+    let regression = example::Regression::new(3, 20, 2);
+    let field = fedsa::problem::Sampled::new(regression, Sampling::default(), fedsa::kernel::Isa::best());
+    for kind in ["lstd", "gmres"] {
+        let e = Run::new(&field, &*method(kind, "{}"), &Uplink::default(), OutputRule::Last, 5, vec![0.0; 2]).err().expect("refused");
+        assert!(e.to_string().contains("not known to be linear"), "{e}");
+    }
+}
+
+#[test]
+fn singular_systems_have_the_solution_of_least_norm() {
+    // x + y = 2 twice over, and z = 3.
+    let m = linalg::from_rows(3, 3, &[1.0, 1.0, 0.0, 2.0, 2.0, 0.0, 0.0, 0.0, 1.0]);
+    let x = linalg::solve_or_least(&m, &[2.0, 4.0, 3.0]);
+    assert!(distance(&x, &[1.0, 1.0, 3.0]) < 1e-14, "{x:?}");
+    assert_eq!(linalg::solve_or_least(&Mat::zeros(2, 2), &[1.0, 1.0]), [0.0, 0.0]);
+}
