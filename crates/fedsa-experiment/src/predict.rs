@@ -73,12 +73,12 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// Whether the exact mean-square error of a cell has a closed form.
+    /// Whether the exact mean-square error of a cell has a closed form, and is computed for its rounds.
     ///
     /// # Errors
     /// When it has none, with the reason.
     pub fn knows_curve(&self, cell: usize) -> Result<()> {
-        self.start(cell).and_then(|_| self.plan.forecast(cell).knows_curve())
+        self.start(cell).and_then(|_| self.plan.forecast(cell).knows_curve_to(self.plan.cells[cell].run.rounds))
     }
 
     /// The start of a cell, if all its seeds have the same.
