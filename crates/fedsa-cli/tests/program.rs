@@ -345,6 +345,15 @@ fn theory_is_printed_for_people_and_as_json() {
     for key in ["radius", "stable"] {
         assert!(json["methods"][0][key].as_str().unwrap().contains("the step size varies"), "{key}");
     }
+    for (set, why) in [("sampling.kind=\"markov\"", "samples are not i.i.d."), ("problem.features=25", "more than 24 features")] {
+        let args = ["theory", "small.toml", "--set", set, "--set", "problem.states=40"];
+        let text = folder.run(&args).exits(0).stdout;
+        for key in ["l", "sigma_a", "sigma_omega"] {
+            assert!(text.lines().any(|line| line.trim() == format!("{key}: not known: {why}")), "{key}\n{text}");
+        }
+        let json: Value = serde_json::from_str(&folder.run(&[&args[..], &["--json"]].concat()).exits(0).stdout).unwrap();
+        assert!(json["problems"][0]["constants"]["sigma_a"].is_null());
+    }
     // Over links that lose messages, and with partial participation, many values are known.
     let lossy = "method.FedLSA.uplink={ media = [{ kind = \"erasure\", success = 0.5 }] }";
     let known = folder.run(&["theory", "small.toml", "--json", "--set", lossy, "--set", "method.FedLSA.participants=2"]).exits(0).stdout;

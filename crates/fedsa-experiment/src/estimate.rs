@@ -91,9 +91,12 @@ fn exact_error(plan: &Plan, number: usize) -> f64 {
     let delay = forecast.link().ok().and_then(|link| link.delay.as_ref()?.constant()).map(|tau| tau as f64);
     1e-9 * match (cell.shape().drift, delay) {
         (Drift::Zero, None) => SECOND_MOMENTS * (packed(d) + packed(d + 1.0)).powi(3),
-        // Covariances round by round, and the floor's system.
+        // Covariances round by round, and the floor's system, where these are computed.
         (Drift::Zero, Some(tau)) => {
-            cell.run.rounds as f64 * (DELAYED_ROUND + 2.0 * (tau + 1.0) * d.powi(3)) + 0.3 * (packed(d) + tau * d * d).powi(3)
+            let along = cell.run.rounds as f64 * (DELAYED_ROUND + 2.0 * (tau + 1.0) * d.powi(3));
+            let floor = 0.3 * (packed(d) + tau * d * d).powi(3);
+            (if forecast.knows_curve_to(cell.run.rounds).is_ok() { along } else { 0.0 })
+                + if forecast.knows_floor().is_ok() { floor } else { 0.0 }
         }
         _ => kinds * LEG_MOMENTS * packed(2.0 * d + 1.0).powi(3) + CONTROL_MOMENTS * d * (d * (kinds + 1.0) + 1.0).powi(2),
     }

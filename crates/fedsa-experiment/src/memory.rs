@@ -324,7 +324,8 @@ fn prediction(plan: &Plan, cell: usize) -> f64 {
             let delayed = if rounds > 1.0 {
                 let system = packed(d) + (rounds - 1.0) * d * d;
                 let solved = if forecast.knows_floor().is_ok() { 3.0 * matrix(system, system) } else { 0.0 };
-                solved + 6.0 * matrix(d * rounds, d * rounds)
+                let along = forecast.knows_curve_to(plan.cells[cell].run.rounds).is_ok();
+                solved + if along { 6.0 * matrix(d * rounds, d * rounds) } else { 0.0 }
             } else {
                 0.0
             };
