@@ -389,7 +389,7 @@ fn long_delays_over_many_rounds_are_refused_with_their_size() {
     let uplink = link(EXACT, false, &[r#"{"kind": "delay", "law": "constant", "rounds": 249}"#]).unwrap();
     let forecast = Forecast::over(&*field, &*delayed, &uplink);
     forecast.knows_curve_to(700).unwrap();
-    for e in [forecast.knows_curve_to(7000).unwrap_err(), forecast.curve(&[0.0; 24], &Controls::Zero, &[7000]).unwrap_err()] {
+    for e in [forecast.knows_curve_to(7000).unwrap_err(), forecast.curve(&[0.0; 24], &InitialControls::Zero, &[7000]).unwrap_err()] {
         for part in ["too long", "24 features", "7000 rounds", "delay of 249 rounds"] {
             assert!(e.what.contains(part), "{}", e.what);
         }
