@@ -123,6 +123,9 @@ pub struct Overrides {
     /// Set a dotted key, such as problem.agents=10 or method.FedLSA.step_size=0.01
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+    /// Remove a dotted key of the file, such as run.stop or method.*.local_steps; before --set
+    #[arg(long, value_name = "KEY")]
+    pub unset: Vec<String>,
     /// Add a sweep: run at each of these values of a dotted key, such as method.*.step_size=0.01,0.1
     #[arg(long, value_name = "KEY=V1,V2,..")]
     pub sweep: Vec<String>,
@@ -131,7 +134,7 @@ pub struct Overrides {
 impl Overrides {
     /// Whether nothing is overridden.
     pub fn is_empty(&self) -> bool {
-        self.seeds.is_none() && self.rounds.is_none() && self.set.is_empty() && self.sweep.is_empty()
+        self.seeds.is_none() && self.rounds.is_none() && self.set.is_empty() && self.unset.is_empty() && self.sweep.is_empty()
     }
 }
 

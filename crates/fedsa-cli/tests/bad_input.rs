@@ -156,7 +156,10 @@ fn numbers_out_of_range_are_refused() {
     line("participants = 0", "participants = 0", &["method[0].participants: 0 is not accepted", "between 1 and the number of agents, 4"]);
     line("participants = 5", "participants = 5", &["participants: 5 is not accepted", "the number of agents, 4"]);
     line("global_step_size = 0", "global_step_size = 0", &["global_step_size: 0 is not accepted", "a positive number"]);
-    refused_edit("rounds = 20", "rounds = 0", &["run.rounds: 0 is not accepted", "between 1 and 4294967295"]);
+    refused_edit("rounds = 20", "rounds = 0", &["run.rounds: 0 is not accepted", "between 1 and 4294967294"]);
+    // Messages name rounds below the largest one.
+    let largest = format!("between 1 and {}", fedsa::message::MAX_ROUNDS);
+    refused_edit("rounds = 20", "rounds = 4294967295", &["run.rounds: 4294967295 is not accepted", &largest]);
     refused_edit("rounds = 20", "rounds = 9999999999", &["run.rounds: 9999999999 is not accepted"]);
     refused_edit("seeds = 2", "seeds = 0", &["run.seeds: 0 seeds", "a count from 1"]);
     refused_edit("seeds = 2", "seeds = []", &["run.seeds: 0 seeds"]);
@@ -246,7 +249,9 @@ fn sweeps_and_variants_are_checked() {
     bad("keys = [\"run.rounds\", \"run.seeds\"]\nvalues = [[1, 2], [3]]", &["[3] is not a list of 2 values", "lists of 2 values"]);
     refused_end("[[sweep]]\nvalues = [1]", "[[sweep]]", &["a sweep needs key or keys"]);
     refused_end("[[sweep]]\nkey = \"run.rounds\"", "[[sweep]]", &["the key `values` is missing"]);
-    refused_end("[[sweep]]\nkey = \"run.rounds\"\nvalues = [5, 5]", "[[sweep]]", &["two points are both at `rounds=5`"]);
+    refused_end("[[sweep]]\nkey = \"run.rounds\"\nvalues = [5, 5]", "values = [5, 5]", &["two points are both at `rounds=5`"]);
+    let same_labels = "[[sweep]]\nkey = \"run.rounds\"\nvalues = [5, 6]\nlabels = [\"a\", \"a\"]";
+    refused_end(same_labels, "labels = [\"a\", \"a\"]", &["two points are both at `rounds=a`"]);
     let labels = "[[sweep]]\nkey = \"method.FedLSA.label\"\nvalues = [\"a\", \"b\"]";
     refused_end(labels, "key = \"method.FedLSA.label\"", &["sweep[0].key: a sweep cannot change labels"]);
     refused_end("[[variant]]\nset = {}", "[[variant]]", &["the key `label` is missing"]);
@@ -409,6 +414,105 @@ fn options_that_set_keys_are_checked() {
     let expected = ["run.rounds: a sweep or variant sets this key at every point", "(set by --rounds 3)", "--set sweep.0.values"];
     refused(&swept, &["run", "small.toml", "--rounds", "3"], &expected);
     swept.run(&["run", "small.toml", "--set", "sweep.0.values=[3]", "-q"]).exits(0);
+}
+
+#[test]
+fn integers_beyond_the_largest_are_reported_as_too_large() {
+    let folder = Folder::with(SMALL);
+    let large = "18446744073709551615";
+    for set in [
+        "method.FedLSA.uplink.media=[{kind=\"delay\",law=\"constant\",rounds=18446744073709551615}]",
+        "sampling={kind=\"markov\",batch=18446744073709551615}",
+        "run.seeds=[1, 18446744073709551615]",
+        "run.rounds=18446744073709551615",
+    ] {
+        let expected = format!("--set: the number {large} is too large");
+        refused(&folder, &["check", "small.toml", "--set", set], &[&expected, "9223372036854775807"]);
+    }
+    for number in ["18446744073709551616", "0xFFFF_FFFF_FFFF_FFFF", "1e400", "99999999999999999999999999999999999999999999"] {
+        let expected = format!("--set: the number {number} is too large");
+        refused(&folder, &["check", "small.toml", "--set", &format!("run.start=[{number}, 1e500]")], &[&expected]);
+    }
+    refused_edit("rounds = 20", "rounds = 18446744073709551615", &["the number 18446744073709551615 is too large"]);
+    let small = "--set: the number -9223372036854775809 is too small";
+    refused(&folder, &["check", "small.toml", "--set", "run.seeds=[-9223372036854775809]"], &[small]);
+    let sweep = format!("sampling.batch=1,{large}");
+    refused(&folder, &["check", "small.toml", "--sweep", &sweep], &[&format!("--sweep: the number {large} is too large")]);
+    // Digits inside a text are not a number.
+    folder.run(&["check", "small.toml", "--set", "title=run 18446744073709551615"]).exits(0);
+}
+
+#[test]
+fn options_that_another_option_replaces_are_checked_first() {
+    let folder = Folder::with(SMALL);
+    let bad = |set: &str, option: &str, expected: &str| {
+        let text = format!("{expected} (set by --set {set})");
+        refused(&folder, &["run", "small.toml", "--set", set, option, "1"], &[&text]);
+    };
+    bad("run.seeds=[1,1]", "--seeds", "run.seeds: the seed 1 is given twice");
+    bad("run.seeds=0", "--seeds", "run.seeds: 0 seeds");
+    bad("run.rounds=0", "--rounds", "run.rounds: 0 is not accepted");
+    bad("run.rounds=many", "--rounds", "run.rounds: \"many\" is not accepted");
+    folder.run(&["check", "small.toml", "--set", "run.seeds=[1, 3]", "--seeds", "1"]).exits(0).says("2 different runs");
+}
+
+#[test]
+fn a_kind_that_an_option_sets_is_named_where_keys_do_not_fit_it() {
+    let linear = Folder::with(&with_problem("kind = \"linear\"\nagents = 4\ndim = 3"));
+    let set = ["check", "small.toml", "--set", "method.*.kind=\"newton\""];
+    let because = "(kind set by --set method.*.kind=\"newton\")";
+    let expected = ["method[0].step_size: unknown key `step_size`", because, "small.toml:14:", "--unset method.*.step_size"];
+    refused(&linear, &set, &expected);
+    let expected = ["method[0].local_steps: unknown key `local_steps`", "(kind set by --set method.FedLSA.kind=qfedtd)", "--unset"];
+    refused(&linear, &["check", "small.toml", "--set", "method.FedLSA.kind=qfedtd"], &expected);
+    let expected = ["method[0]: the key `radius` is missing (kind set by --set method.FedLSA.kind=projected-td)"];
+    refused(&linear, &["check", "small.toml", "--set", "method.FedLSA.kind=projected-td"], &expected);
+    let expected = ["problem.min_class: unknown key `min_class`", "(kind set by --set problem.kind=mrp)"];
+    refused(&Folder::with(SMALL), &["check", "small.toml", "--set", "problem.kind=mrp"], &expected);
+    // A key that is wrong with any kind is not blamed on the option.
+    let message = refused(&linear, &["check", "small.toml", "--set", "method.FedLSA.kind=scafflsa", "--rounds", "0"], &["--rounds 0"]);
+    assert!(!message.contains("kind set by"), "{message}");
+}
+
+#[test]
+fn keys_are_removed_on_the_command_line() {
+    let linear = Folder::with(&with_problem("kind = \"linear\"\nagents = 4\ndim = 3").replace("\"iid\"", "\"mean\""));
+    let newton = ["--set", "method.*.kind=newton", "--unset", "method.*.step_size", "--unset", "method.*.local_steps"];
+    let with = |args: &[&'static str]| [args, &newton[..]].concat();
+    linear.run(&with(&["check", "small.toml"])).exits(0).says("FedLSA: newton, ");
+    linear.run(&with(&["run", "small.toml", "-q"])).exits(0);
+    // What ran is written as it is with --set, and runs again.
+    let config = linear.text("out/small/config.toml");
+    assert!(config.contains("kind = \"newton\"") && !config.contains("step_size"), "{config}");
+    linear.run(&["run", "out/small/config.toml", "--out", "again", "-q"]).exits(0);
+    assert!(linear.read("again/config.toml") == linear.read("out/small/config.toml"));
+    assert!(linear.read("again/trace.parquet") == linear.read("out/small/trace.parquet"));
+    // Presets: what a file says no longer replaces what the preset says. Defaults return.
+    let folder = Folder::with(&small("label = \"FedLSA\"", "label = \"FedLSA\"\nglobal_step_size = 0.5"));
+    let output = folder.run(&["check", "small.toml", "--unset", "method.0.global_step_size"]).exits(0);
+    assert!(output.stdout.contains("global_step_size = 1.0") && !output.stdout.contains("global_step_size = 0.5"), "{}", output.stdout);
+    // Of several methods those that have the key; quick settings too; --unset before --set.
+    folder.run(&["check", "small.toml", "--unset", "method.*.global_step_size"]).exits(0);
+    folder.run(&["check", "small.toml", "--unset", "run.rounds", "--set", "run.rounds=5"]).exits(0).says("rounds = 5,");
+    folder.run(&["theory", "small.toml", "--unset", "run.seeds"]).exits(0);
+    let swept =
+        Folder::with(&format!("{SMALL}\n[[sweep]]\nkey = \"run.rounds\"\nvalues = [5, 6]\n[quick]\n\"run.stop\" = {{ mse = 1.0 }}\n"));
+    swept.run(&["check", "small.toml", "--unset", "sweep"]).exits(0).says("1 point x 2 methods");
+    swept.run(&["check", "small.toml", "--quick", "--unset", "run.stop"]).exits(0);
+    let bad = |key: &str, expected: &[&str]| refused(&swept, &["run", "small.toml", "--unset", key], expected);
+    bad("run.round", &["--unset: run.round is not set; did you mean `rounds`?", "one of rounds, seeds"]);
+    bad("method.FedLSA.uplink.media", &["--unset: method[0].uplink is not set"]);
+    bad("method.*.radius", &["--unset: method[0].radius is not set"]);
+    bad("method.Nobody.step_size", &["--unset: there is no method `Nobody`", "one of FedLSA, SCAFFLSA, or *"]);
+    bad("method.FedLSA", &["--unset: method: `FedLSA` is a whole table", "a key within it"]);
+    bad("id.x", &["--unset: id: \"small\" is not a table"]);
+    bad("", &["an empty part in a dotted key"]);
+    bad("run.rounds=5", &["--unset: `run.rounds=5` has a value", "--unset KEY"]);
+    bad("quick.run.rounds", &["--unset: `quick.run.rounds` is a quick setting"]);
+    bad("method.FedLSA.step_size", &["the key `step_size` is missing (at rounds=5) (removed by --unset method.FedLSA.step_size)"]);
+    // What a sweep sets at every point cannot be removed.
+    bad("run.rounds", &["run.rounds: a sweep or variant sets this key at every point", "(removed by --unset run.rounds)"]);
+    swept.run(&["run", "small.toml", "--help"]).exits(0).says("--unset <KEY>");
 }
 
 /// A problem file that must be refused, named by its path at the line of `path`.
@@ -897,12 +1001,25 @@ fn media_are_checked() {
     bad("kind = \"bit-budget\", bits = -1", ".bits: -1 is not accepted", &["a positive number"]);
     bad("kind = \"bit-budget\", bits = 8", ".bits: a budget of 8 bits a component never carries a message of this codec", &["quantised"]);
     bad("kind = \"bit-budget\", bits = 64, fading_snr = -1", ".fading_snr: -1 is not accepted", &["positive"]);
+    bad("kind = \"delay\", law = \"geometric\", mean = 1e308", ".mean: 1e308 is not accepted", &["at most 100000, or max"]);
+    bad("kind = \"late\", law = \"geometric\", mean = 200000", ".mean: 200000 is not accepted", &["at most 100000, or max"]);
     let with =
         |codec: &str, bits: &str| format!("uplink = {{ codec = {{ {codec} }}, media = [{{ kind = \"bit-budget\", bits = {bits} }}] }}");
     refused_link(&with("kind = \"quantised\", bits = 4", "0.5"), &[at, "a budget of 0.5 bits a component never carries a message"]);
     // One component of three and its index take 66 bits; three components of 22 bits have as many.
     refused_link(&with("kind = \"top-k\", k = 1", "21"), &[at, "a budget of 21 bits a component never carries a message"]);
     Folder::with(&small("label = \"FedLSA\"", &with("kind = \"top-k\", k = 1", "22"))).run(&["run", "small.toml"]).exits(0);
+    // Media that lose everything, though not by their settings' ranges.
+    let none = "no message arrives";
+    bad("kind = \"erasure\", success = 0", &format!(": {none}"), &["a medium that lets some messages through"]);
+    bad("kind = \"gilbert-elliott\", to_bad = 0.5, to_good = 0", &format!(": {none}"), &["a medium that lets"]);
+    bad("kind = \"gilbert-elliott\", to_bad = 0.5, to_good = 0.5, success_good = 0", &format!(": {none}"), &["a medium that lets"]);
+    let fading = ".fading_snr: no message arrives: a budget of 64 bits a component with fading_snr = 1e-300 never carries a message";
+    bad("kind = \"bit-budget\", bits = 64, fading_snr = 1e-300", fading, &["a larger fading_snr"]);
+    bad("kind = \"bit-budget\", bits = 1, fading_snr = 1.0", ".fading_snr: no message arrives", &["more bits"]);
+    let rare = "uplink = { media = [{ kind = \"erasure\", success = 1e-12 }] }";
+    let rare = Folder::with(&small("label = \"FedLSA\"", &format!("label = \"FedLSA\"\n{rare}")));
+    rare.run(&["check", "small.toml"]).exits(0).says("warning: no message may arrive: of the 80 messages of a run, 8.0e-11 on average");
     // Combinations that cannot work, with the reason.
     refused_link(
         "uplink = { media = [{ kind = \"over-the-air\" }, { kind = \"erasure\", success = 1 }] }",
@@ -1282,7 +1399,12 @@ fn sweeps_are_given_on_the_command_line() {
     bad("run.rounds=1,,2", &["`run.rounds=1,,2` lacks a value"]);
     bad("run.rounds=", &["lacks a value"]);
     bad("=1", &["lacks a key"]);
-    bad("run.rounds=5,5", &["two points are both at `rounds=5`"]);
+    bad("run.rounds=5,5", &["two points are both at `rounds=5` (set by --sweep run.rounds=5,5)"]);
+    // The option is named, and not a sweep of the file that is about another key.
+    let twice = ["check", "small.toml", "--sweep", "method.FedLSA.step_size=0.1,0.1"];
+    let swept = Folder::with(&format!("{SMALL}\n[[sweep]]\nkey = \"problem.agents\"\nvalues = [2, 4]\n"));
+    let expected = ["are both at `agents=2, step_size=0.1` (set by --sweep method.FedLSA.step_size=0.1,0.1)"];
+    assert!(!refused(&swept, &twice, &expected).contains("small.toml:"));
     bad("run.rounds=5,0", &["run.rounds: 0 is not accepted (at rounds=0) (set by --sweep run.rounds=5,0)"]);
     bad("run.rouns=5", &["unknown key `rouns`; did you mean `rounds`?", "(set by --sweep run.rouns=5)"]);
     bad("figure.x=round", &["`figure.x` is in none of the tables", "(set by --sweep figure.x=round)"]);

@@ -508,6 +508,16 @@ proptest! {
         plan(document, &folder.path("here"));
     }
 
+    #[test]
+    fn keys_removed_at_random_are_read_or_refused(which in 0..TEXTS.len(), keys in prop::collection::vec(dotted(), 1..4), quick in any::<bool>()) {
+        let folder = files();
+        let document = parsed(TEXTS[which], quick).and_then(|mut document| {
+            keys.iter().try_for_each(|key| document.unset_text(key))?;
+            Ok(document)
+        });
+        plan(document, &folder.path("here"));
+    }
+
     /// The same in the text: entries put into `[quick]` and into a variant.
     #[test]
     fn assignments_at_random_are_read_or_refused(which in 0..TEXTS.len(), sets in prop::collection::vec((dotted(), value()), 1..4)) {

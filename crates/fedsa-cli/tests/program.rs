@@ -309,6 +309,19 @@ fn check_says_what_would_run_and_how_long() {
 }
 
 #[test]
+fn estimates_of_agents_that_compute_alone_are_those_of_their_method() {
+    let newton = |halvings: usize| format!("kind = \"newton\"\nlabel = \"FedLSA\"\nhalvings = {halvings}\n");
+    let problem = common::with_problem("kind = \"linear\"\nagents = 4\ndim = 40").replace("\"iid\"", "\"mean\"");
+    let seconds = |halvings: usize| {
+        let text = edited(&problem, "kind = \"fedlsa\"\nlabel = \"FedLSA\"\nstep_size = 0.1\nlocal_steps = 10\n", &newton(halvings));
+        let json: Value = serde_json::from_str(&Folder::with(&text).run(&["check", "small.toml", "--json"]).exits(0).stdout).unwrap();
+        json["points"][0]["methods"][0]["seconds"].as_f64().unwrap()
+    };
+    // A loss for each trial step.
+    assert!(seconds(60) > 2.0 * seconds(10), "{} {}", seconds(60), seconds(10));
+}
+
+#[test]
 fn theory_is_printed_for_people_and_as_json() {
     let folder = Folder::with(SMALL);
     let text = folder.run(&["theory", "small.toml"]).exits(0).stdout;
@@ -331,6 +344,15 @@ fn theory_is_printed_for_people_and_as_json() {
     let json: Value = serde_json::from_str(&varies).unwrap();
     for key in ["radius", "stable"] {
         assert!(json["methods"][0][key].as_str().unwrap().contains("the step size varies"), "{key}");
+    }
+    for (set, why) in [("sampling.kind=\"markov\"", "samples are not i.i.d."), ("problem.features=25", "more than 24 features")] {
+        let args = ["theory", "small.toml", "--set", set, "--set", "problem.states=40"];
+        let text = folder.run(&args).exits(0).stdout;
+        for key in ["l", "sigma_a", "sigma_omega"] {
+            assert!(text.lines().any(|line| line.trim() == format!("{key}: not known: {why}")), "{key}\n{text}");
+        }
+        let json: Value = serde_json::from_str(&folder.run(&[&args[..], &["--json"]].concat()).exits(0).stdout).unwrap();
+        assert!(json["problems"][0]["constants"]["sigma_a"].is_null());
     }
     // Over links that lose messages, and with partial participation, many values are known.
     let lossy = "method.FedLSA.uplink={ media = [{ kind = \"erasure\", success = 0.5 }] }";

@@ -22,6 +22,8 @@ const ROUND: f64 = 220.0;
 const PLAIN: f64 = 55.0;
 const CONTROL_VARIATE: f64 = 85.0;
 const GLOBAL_MEMORY: f64 = 150.0;
+/// The cost of a multiply-add of agents that compute alone.
+const WORK: f64 = 1.0;
 /// The cost of encoding a message, and of each component.
 const CODEC: f64 = 130.0;
 const CODEC_COMPONENT: f64 = 7.0;
@@ -89,9 +91,12 @@ fn exact_error(plan: &Plan, number: usize) -> f64 {
     let delay = forecast.link().ok().and_then(|link| link.delay.as_ref()?.constant()).map(|tau| tau as f64);
     1e-9 * match (cell.shape().drift, delay) {
         (Drift::Zero, None) => SECOND_MOMENTS * (packed(d) + packed(d + 1.0)).powi(3),
-        // Covariances round by round, and the floor's system.
+        // Covariances round by round, and the floor's system, where these are computed.
         (Drift::Zero, Some(tau)) => {
-            cell.run.rounds as f64 * (DELAYED_ROUND + 2.0 * (tau + 1.0) * d.powi(3)) + 0.3 * (packed(d) + tau * d * d).powi(3)
+            let along = cell.run.rounds as f64 * (DELAYED_ROUND + 2.0 * (tau + 1.0) * d.powi(3));
+            let floor = 0.3 * (packed(d) + tau * d * d).powi(3);
+            (if forecast.knows_curve_to(cell.run.rounds).is_ok() { along } else { 0.0 })
+                + if forecast.knows_floor().is_ok() { floor } else { 0.0 }
         }
         _ => kinds * LEG_MOMENTS * packed(2.0 * d + 1.0).powi(3) + CONTROL_MOMENTS * d * (d * (kinds + 1.0) + 1.0).powi(2),
     }
@@ -114,8 +119,7 @@ fn seed(field: &dyn Field, problem: Option<&Value>, cell: &PlannedCell) -> f64 {
         Drift::Zero => (PLAIN, false),
         Drift::ControlVariate { .. } => (CONTROL_VARIATE, true),
         Drift::GlobalMemory => (GLOBAL_MEMORY, false),
-        // A Hessian and losses along a line.
-        Drift::NoSteps => (25.0 * d * d, false),
+        Drift::NoSteps => (0.0, false),
     };
     let link = &cell.uplink;
     let mut message = MEDIUM * link.media.len() as f64;
@@ -123,7 +127,8 @@ fn seed(field: &dyn Field, problem: Option<&Value>, cell: &PlannedCell) -> f64 {
         message += if altered { CODEC + CODEC_COMPONENT * d } else { 0.0 };
     }
     message += if link.delay.is_some() || link.late.is_some() { DELAY } else { 0.0 };
-    let agent = memory + message + shape.local_steps * step(field, problem);
+    let alone = WORK * cell.method.settings.work(field.dim());
+    let agent = memory + message + alone + shape.local_steps * step(field, problem);
     let row = ROW + METRIC * d * d + if controls { agents * (CONTROL + CONTROL_COMPONENT * d) } else { 0.0 };
     1e-9 * (cell.run.rounds as f64 * (ROUND + asked * agent) + cell.grid.len() as f64 * row)
 }

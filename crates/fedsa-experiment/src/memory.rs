@@ -224,19 +224,14 @@ fn run_state(cell: &PlannedCell, field: &dyn Field, saved: bool, copied: bool) -
         Half::Lanes(client) => client.memory() as f64,
         Half::Each(_) => 1.0,
     };
-    // A Hessian of each agent at the server, another on its way, and the one that it computed.
-    let hessians = if cell.method.settings.needs() == fedsa::methods::Needs::Objective {
-        agents * (16.0 * d * (d + 1.0) / 2.0 + 8.0 * d * d)
-    } else {
-        0.0
-    };
+    let own = cell.method.settings.memory(field.agents(), field.dim());
     let history = match &link.delay {
         Some(pull) => rounds(pull.delay.max(), cell) * (8.0 * d + 8.0 * agents * words + 100.0),
         None => 0.0,
     };
     // Rules that use distances between models keep the models of as many rounds as answers can be late.
     let reach = link.facts().stale.or(link.facts().late);
-    let models = if each && table == 0.0 && hessians == 0.0 { rounds(reach.unwrap_or(0), cell) * (8.0 * d + 40.0) } else { 0.0 };
+    let models = if each && table == 0.0 && own == 0.0 { rounds(reach.unwrap_or(0), cell) * (8.0 * d + 40.0) } else { 0.0 };
     let letter = 8.0 * d + 64.0;
     let mail = link.late.as_ref().map_or(0.0, |late| participants * letter * mean_delay(late).min(cell.run.rounds as f64));
     let lasting = vectors(agents * kept, d)
@@ -244,7 +239,7 @@ fn run_state(cell: &PlannedCell, field: &dyn Field, saved: bool, copied: bool) -
         + history
         + models
         + mail
-        + hessians;
+        + own;
     let exchange = participants / 8.0 * 8.0 * d
         + if link.is_clear() && !one_by_one { 0.0 } else { 17.0 * participants }
         + if one_by_one { participants * (8.0 * d + 1.2 * letter) } else { 0.0 };
@@ -329,7 +324,8 @@ fn prediction(plan: &Plan, cell: usize) -> f64 {
             let delayed = if rounds > 1.0 {
                 let system = packed(d) + (rounds - 1.0) * d * d;
                 let solved = if forecast.knows_floor().is_ok() { 3.0 * matrix(system, system) } else { 0.0 };
-                solved + 6.0 * matrix(d * rounds, d * rounds)
+                let along = forecast.knows_curve_to(plan.cells[cell].run.rounds).is_ok();
+                solved + if along { 6.0 * matrix(d * rounds, d * rounds) } else { 0.0 }
             } else {
                 0.0
             };

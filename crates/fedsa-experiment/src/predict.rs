@@ -73,12 +73,12 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// Checks that the exact mean-square error of a cell has a closed form.
+    /// Checks that the exact mean-square error of a cell has a closed form, and that its rounds are not too many to compute it.
     ///
     /// # Errors
     /// When it has none; the error states the reason.
     pub fn knows_curve(&self, cell: usize) -> Result<()> {
-        self.start(cell).and_then(|_| self.plan.forecast(cell).knows_curve())
+        self.start(cell).and_then(|_| self.plan.forecast(cell).knows_curve_to(self.plan.cells[cell].run.rounds))
     }
 
     /// The start of a cell, if all its seeds have the same start.

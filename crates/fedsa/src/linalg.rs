@@ -67,6 +67,14 @@ pub fn norm2(m: &Mat<f64>) -> f64 {
 /// When `m` is not finite or its condition number exceeds [`MAX_CONDITION`], or the
 /// solution is not finite.
 pub fn solve(m: &Mat<f64>, b: &[f64]) -> Result<Vec<f64>> {
+    Ok(solve_columns(m, &column(b))?.col_as_slice(0).to_vec())
+}
+
+/// Solves `m x = b` for all columns of b, refusing a singular or badly conditioned `m`.
+///
+/// # Errors
+/// As [`solve`].
+pub fn solve_columns(m: &Mat<f64>, b: &Mat<f64>) -> Result<Mat<f64>> {
     // The Frobenius norms bound the condition number from above and are cheaper than singular values.
     let lu = m.partial_piv_lu();
     let bound = m.norm_l2() * lu.inverse().norm_l2();
@@ -81,13 +89,13 @@ pub fn solve(m: &Mat<f64>, b: &[f64]) -> Result<Vec<f64>> {
             ),
         ));
     }
-    let x = lu.solve(column(b));
-    let x: Vec<f64> = (0..b.len()).map(|i| x[(i, 0)]).collect();
-    match x.iter().position(|x| !x.is_finite()) {
+    let x: Mat<f64> = lu.solve(b);
+    let bad = (0..x.ncols()).find_map(|j| x.col_as_slice(j).iter().copied().enumerate().find(|(_, x)| !x.is_finite()));
+    match bad {
         None => Ok(x),
-        Some(i) => Err(BadInput::new(
+        Some((i, x)) => Err(BadInput::new(
             "",
-            format!("the solution's component {i} is {}", x[i]),
+            format!("the solution's component {i} is {x}"),
             "a matrix and a right-hand side whose sizes are less far apart",
         )),
     }

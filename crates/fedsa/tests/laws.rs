@@ -245,6 +245,44 @@ fn periodic_chains_do_not_mix() {
     assert!(one.second_eigenvalue().unwrap() == 0.0 && one.mixing_time(0.1).unwrap() == Some(0));
 }
 
+/// Two classes that take turns, or never meet; within a class the index of two stays with probability 0.9: eigenvalues
+/// 1 and 0.8 with the sign of the class. `b(z)` is 1 or -1 by the index that `see` picks of the move from i to j.
+fn two_classes(turns: bool, see: impl Fn(u32, u32) -> u32 + Send + Sync + 'static) -> FiniteLaw<'static> {
+    let mut moves = Vec::new();
+    for (class, i, j) in (0..2).flat_map(|class| (0..4).map(move |ij| (class, ij / 2, ij % 2))) {
+        let to = if turns { 1 - class } else { class };
+        moves.push((2 * class + i, 2 * to + j, if i == j { 0.9 } else { 0.1 }));
+    }
+    let chain = Chain {
+        from: moves.iter().map(|m| m.0).collect(),
+        to: moves.iter().map(|m| m.1).collect(),
+        p: moves.iter().map(|m| m.2).collect(),
+        law: vec![0.25; 4],
+    };
+    let mass = moves.iter().map(|m| 0.25 * m.2).collect();
+    let value = move |z: usize| if see(moves[z].0, moves[z].1) == 0 { 1.0 } else { -1.0 };
+    FiniteLaw::linear(1, mass, move |z, a, b| (a[0], b[0]) = (1.0, value(z))).with_chain(chain)
+}
+
+#[test]
+fn operators_mix_that_do_not_see_what_the_chain_remembers() {
+    for turns in [true, false] {
+        // By the index that is entered: 0.8^lag. By the one that is left: 0.8^(lag - 1).
+        let (entered, left) = (two_classes(turns, |_, to| to % 2), two_classes(turns, |from, _| from % 2));
+        for (eps, lag) in [(0.5, 4), (0.1, 11), (1e-9, 93)] {
+            assert_eq!(entered.operator_mixing_time(eps).unwrap(), Some(lag), "{turns}, {eps}");
+            assert_eq!(left.operator_mixing_time(eps).unwrap(), Some(lag + 1), "{turns}, {eps}");
+        }
+        let chain = entered.chain().unwrap();
+        assert!((chain.second_eigenvalue().unwrap() - 1.0).abs() < 1e-12);
+        // One class is half of the stationary law: the distance is the larger of 1/2 and 1/4 + 0.8^t / 2.
+        assert_eq!(chain.mixing_time(0.4).unwrap(), None);
+        assert_eq!(chain.mixing_time(0.6).unwrap(), Some(2));
+        // An operator that sees the class never mixes.
+        assert_eq!(two_classes(turns, |_, to| to / 2).operator_mixing_time(0.5).unwrap(), None);
+    }
+}
+
 #[test]
 fn what_has_no_mixing_time_says_why() {
     let independent = FiniteLaw::linear(1, vec![1.0], |_, a, b| (a[0], b[0]) = (1.0, 0.0));

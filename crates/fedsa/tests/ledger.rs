@@ -188,9 +188,9 @@ fn the_ledger_counts_every_encoded_bit_once_whatever_becomes_of_it() {
         vec![r#"{"kind": "delay", "law": "uniform", "max": 3}"#],
         vec![r#"{"kind": "late", "law": "uniform", "max": 3}"#],
         vec![r#"{"kind": "bit-budget", "bits": 70}"#],
-        vec![r#"{"kind": "bit-budget", "bits": 5, "fading_snr": 1}"#],
+        vec![r#"{"kind": "bit-budget", "bits": 15, "fading_snr": 1}"#],
         vec![
-            r#"{"kind": "bit-budget", "bits": 9, "fading_snr": 3}"#,
+            r#"{"kind": "bit-budget", "bits": 12, "fading_snr": 3}"#,
             r#"{"kind": "erasure", "success": 0.5}"#,
             r#"{"kind": "over-the-air"}"#,
         ],

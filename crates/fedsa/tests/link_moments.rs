@@ -9,6 +9,7 @@ use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::methods::MethodSettings;
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
+use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::systems::Moments;
 use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::record::OutputRule;
@@ -378,5 +379,19 @@ fn floors_over_links_are_where_curves_end_and_steps_are_stable() {
         let regime = |step: f64| forecast.clone().with_step(step).outlook().regime();
         assert_eq!(regime(0.97 * edge.step), Regime::Stable, "{media:?}");
         assert_ne!(regime(1.05 * edge.step), Regime::Stable, "{media:?}");
+    }
+}
+
+#[test]
+fn long_delays_over_many_rounds_are_refused_with_their_size() {
+    let field = field(&LinearSystems { agents: 2, dim: 24, ..LinearSystems::default() }, Law::Iid);
+    let delayed = method("delayed-sa", r#"{"step_size": 0.001}"#);
+    let uplink = link(EXACT, false, &[r#"{"kind": "delay", "law": "constant", "rounds": 249}"#]).unwrap();
+    let forecast = Forecast::over(&*field, &*delayed, &uplink);
+    forecast.knows_curve_to(700).unwrap();
+    for e in [forecast.knows_curve_to(7000).unwrap_err(), forecast.curve(&[0.0; 24], &InitialControls::Zero, &[7000]).unwrap_err()] {
+        for part in ["too long", "24 features", "7000 rounds", "delay of 249 rounds"] {
+            assert!(e.what.contains(part), "{}", e.what);
+        }
     }
 }

@@ -85,6 +85,9 @@ fn describe(plan: &Plan, unmeasured: &[Option<String>]) {
             let table = resolved.get("method").and_then(|methods| methods.get(m));
             say(format!("    {label}: {}", settings(table)));
             say(format!("      {}", stability[cell]));
+            if let Some(warning) = few_arrive(plan, *cell) {
+                say(format!("      warning: {warning}"));
+            }
         }
     }
     if plan.points.len() > LISTED {
@@ -110,6 +113,14 @@ fn settings(table: Option<&Value>) -> String {
     };
     let own = own.map(|(key, value)| format!("{key} = {}", text(key, value)));
     kind.into_iter().chain(own).collect::<Vec<_>>().join(", ")
+}
+
+/// A warning where less than one message of a run is expected to arrive.
+fn few_arrive(plan: &Plan, number: usize) -> Option<String> {
+    let (cell, field) = (&plan.cells[number], plan.field(number));
+    let agents = cell.shape().participants.unwrap_or(field.agents());
+    let (sent, share) = (agents as f64 * cell.run.rounds as f64, cell.uplink.share_arriving(field.dim()));
+    (sent * share < 1.0).then(|| format!("no message may arrive: of the {sent} messages of a run, {:.1e} on average", sent * share))
 }
 
 /// The largest number of characters of a link's text; a trace of delays may have any length.

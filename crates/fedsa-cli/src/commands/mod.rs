@@ -153,15 +153,19 @@ pub fn parse(name: &str, text: &str, overrides: &Overrides, quick: bool) -> Resu
 /// # Errors
 /// When an option names no table of the file.
 pub fn apply(overrides: &Overrides, document: &mut Document) -> Result<(), Failure> {
+    for key in &overrides.unset {
+        document.unset_text(key)?;
+    }
     for assignment in &overrides.set {
         document.set_text(assignment)?;
     }
     for assignment in &overrides.sweep {
         document.add_sweep(assignment)?;
     }
-    for (key, option, value) in [("run.seeds", "--seeds", overrides.seeds), ("run.rounds", "--rounds", overrides.rounds)] {
+    for (name, value) in [("seeds", overrides.seeds), ("rounds", overrides.rounds)] {
         if let Some(n) = value {
-            document.set_flag(&format!("{key}={n}"), format!("{option} {n}"))?;
+            document.check_before_replacing(name)?;
+            document.set_flag(&format!("run.{name}={n}"), format!("--{name} {n}"))?;
         }
     }
     Ok(())

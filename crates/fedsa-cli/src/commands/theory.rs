@@ -11,7 +11,7 @@ use fedsa::problem::arrays::Arrays;
 use fedsa::problem::file::virtual_root;
 use fedsa::sampling::Law;
 use fedsa::theory::constants::{Constants, TdConstants};
-use fedsa::theory::predict::Forecast;
+use fedsa::theory::predict::{EXACT_DIM, Forecast};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers;
 use fedsa_experiment::predict::QUANTITIES;
@@ -47,7 +47,9 @@ pub fn theory(args: &TheoryArgs) -> Result<u8, Failure> {
     if args.json {
         say_json(&all);
     } else {
-        let mut out = Vec::new();
+        let (mut all, mut out) = (all, Vec::new());
+        let shown = all["problems"].as_array_mut().expect("a list");
+        shown.iter_mut().zip(&plan.fields).for_each(|(problem, f)| explain(problem, &*f.field));
         lines(&all, "", &mut out);
         say(out.join("\n"));
     }
@@ -73,12 +75,9 @@ fn problem(field: &dyn Field) -> Json {
         let (min, max) = known.iter().fold((f64::INFINITY, 0.0), |(a, b): (f64, f64), x| (a.min(*x), b.max(*x)));
         out.insert("local_root_distance".into(), json!({ "min": min, "max": max, "singular_agents": locals.len() - known.len() }));
     }
-    let moments: Option<Vec<_>> = match field.sampling().kind {
-        // The constants are those of i.i.d. samples; d^4 numbers an agent.
-        Law::Iid if field.dim() <= 24 && systems.kinds.len() <= 2000 && memory::moments_fit(systems.kinds.len(), field.dim()) => {
-            (0..systems.kinds.len()).map(|k| field.moments(k)).collect()
-        }
-        _ => None,
+    let moments: Option<Vec<_>> = match without_moments(field) {
+        None => (0..systems.kinds.len()).map(|k| field.moments(k)).collect(),
+        Some(_) => None,
     };
     match Constants::new(systems, moments.as_deref()) {
         Ok(constants) => {
@@ -101,6 +100,44 @@ fn problem(field: &dyn Field) -> Json {
         }
     }
     Json::Object(out)
+}
+
+/// Why second moments are not computed for the constants, which are those of i.i.d. samples; d^4 numbers an agent.
+fn without_moments(field: &dyn Field) -> Option<String> {
+    const MOST_KINDS: usize = 2000;
+    let kinds = field.systems().map_or(0, |systems| systems.kinds.len());
+    if field.sampling().kind != Law::Iid {
+        Some("samples are not i.i.d.".into())
+    } else if field.dim() > EXACT_DIM {
+        Some(format!("more than {EXACT_DIM} features"))
+    } else if kinds > MOST_KINDS {
+        Some(format!("more than {MOST_KINDS} distinct agents"))
+    } else if !memory::moments_fit(kinds, field.dim()) {
+        Some("second moments do not fit into memory".into())
+    } else {
+        None
+    }
+}
+
+/// For people: puts the reason in the place of each constant that is not known.
+fn explain(problem: &mut Json, field: &dyn Field) {
+    let singular = problem["local_root_distance"]["singular_agents"].as_u64() != Some(0);
+    let Some(constants) = problem.get_mut("constants").and_then(Json::as_object_mut) else { return };
+    if !constants.values().any(Json::is_null) {
+        return;
+    }
+    let moments = || field.moments(0).is_none().then(|| "second moments of the samples are not known".to_string());
+    let without = without_moments(field).or_else(moments);
+    let holds = constants.get("a").and_then(Json::as_f64).is_some_and(|a| a > 0.0);
+    for (key, value) in constants.iter_mut().filter(|(_, value)| value.is_null()) {
+        let why = match (&without, key.as_str()) {
+            (Some(why), _) => why.clone(),
+            (None, "l") if !holds => "a is not positive".into(),
+            (None, "sigma_eps" | "v_heter") if singular => "the mean system of an agent is singular".into(),
+            _ => continue,
+        };
+        *value = json!(format!("not known: {why}"));
+    }
 }
 
 /// A problem's own arrays, unless they are too large: each agent has

@@ -6,7 +6,7 @@ use fedsa::error::{BadInput, quoted};
 use toml::{Table, Value};
 use toml_edit::{ArrayOfTables, Item, TableLike, Value as Spanned};
 
-use super::dotted::{Assignment, Segment, assignments, segments, set, split_assignment, split_outside};
+use super::dotted::{Assignment, Segment, assignments, joined_path, segments, set, split_assignment, split_outside, unset};
 use super::nesting::{DEEP, DEEP_HELP, check_depth, too_deep};
 use crate::error::Failure;
 
@@ -58,9 +58,12 @@ impl Document {
         if let Some(at) = too_deep(text) {
             return Err(Failure::in_text(name, text, Some(at..at + 1), DEEP.into(), DEEP_HELP));
         }
-        let table = text.parse::<Table>().map_err(|e| {
-            let help = "an experiment file in TOML, with [problem], [[method]] and [run]";
-            Failure::in_text(name, text, e.span(), format!("this is not TOML: {}", e.message()), help)
+        let table = text.parse::<Table>().map_err(|e| match too_large(text, &e) {
+            Some((what, help)) => Failure::in_text(name, text, e.span(), what, &help),
+            None => {
+                let help = "an experiment file in TOML, with [problem], [[method]] and [run]";
+                Failure::in_text(name, text, e.span(), format!("this is not TOML: {}", e.message()), help)
+            }
         })?;
         let whole = Value::Table(table);
         check_depth(&whole).map_err(|e| Failure::in_text(name, text, None, e.to_string(), &e.help))?;
@@ -92,15 +95,42 @@ impl Document {
         let Some((key, value)) = split_assignment(assignment) else {
             return Err(BadInput::new("--set", format!("`{}` has no `=`", quoted(assignment)), FORM).into());
         };
-        if key.split('.').next().is_some_and(|first| first.trim() == "quick") {
-            let what = format!("`{}` is a quick setting", quoted(assignment));
-            return Err(BadInput::new("--set", what, "the key itself, which applies with --quick too").into());
-        }
+        not_quick("--set", assignment, key)?;
         let value = value_of(value).map_err(|e| BadInput { key: "--set".into(), ..e })?;
         let help = |help: String| if help.is_empty() { FORM.to_string() } else { help };
         let set = set(&mut self.table, key, &value).map_err(|e| BadInput::new("--set", e.to_string(), help(e.help)))?;
         self.origins.extend(set.into_iter().map(|key| Origin { key, from: SetBy::Flag(flag.clone()) }));
         Ok(())
+    }
+
+    /// Removes a key, as `--unset` does.
+    ///
+    /// # Errors
+    /// When the key is not there.
+    pub fn unset_text(&mut self, key: &str) -> Result<(), Failure> {
+        const FORM: &str = "--unset KEY with a dotted key of the file, such as method.FedLSA.step_size";
+        if split_assignment(key).is_some() {
+            return Err(BadInput::new("--unset", format!("`{}` has a value", quoted(key)), FORM).into());
+        }
+        not_quick("--unset", key, key)?;
+        let help = |help: String| if help.is_empty() { FORM.to_string() } else { help };
+        let removed = unset(&mut self.table, key.trim()).map_err(|e| BadInput::new("--unset", e.to_string(), help(e.help)))?;
+        let from = SetBy::Flag(format!("{UNSET}{}", quoted(key)));
+        self.origins.extend(removed.into_iter().map(|key| Origin { key, from: from.clone() }));
+        Ok(())
+    }
+
+    /// Checks what an option has set `run.name` to, where another option is about to replace it.
+    ///
+    /// # Errors
+    /// As the key demands.
+    pub fn check_before_replacing(&self, name: &str) -> Result<(), Failure> {
+        let key = format!("run.{name}");
+        let is_set = self.origins.iter().any(|origin| matches!(origin.from, SetBy::Flag(_)) && origin.decides(&key));
+        match self.table.get("run").and_then(|run| run.get(name)).filter(|_| is_set) {
+            Some(value) => super::reader::check_run_key(name, value).map_err(|e| self.failure(e)),
+            None => Ok(()),
+        }
     }
 
     /// Adds the `[[sweep]]` of `key=v1,v2`. A value that is not TOML is taken as a string.
@@ -175,20 +205,56 @@ impl Document {
     }
 
     /// As [`Document::failure`] for a sweep point, whose values come from `origins` too.
-    pub fn failure_at(&self, e: BadInput, origins: &[Origin]) -> Failure {
-        let mut place = e.key.clone();
+    pub fn failure_at(&self, mut e: BadInput, origins: &[Origin]) -> Failure {
+        // A key that is missing is named by the table that lacks it.
+        let missing = e.what.strip_prefix("the key `").and_then(|what| what.split_once("` is missing"));
+        let missing = missing.map(|(name, _)| joined_path(&e.key, name));
+        let removed = missing.as_ref().and_then(|key| self.source(key, origins).1);
+        if let Some(flag) = removed.filter(|flag| flag.starts_with(UNSET)) {
+            return Failure::from(BadInput::new("", format!("{e} (removed by {flag})"), e.help));
+        }
+        self.name_kind(&mut e, missing.as_deref(), origins);
+        let (place, flag) = self.source(&e.key, origins);
+        match flag {
+            Some(flag) => {
+                let how = if flag.starts_with(UNSET) { "removed" } else { "set" };
+                Failure::from(BadInput::new("", format!("{e} ({how} by {flag})"), e.help))
+            }
+            None => Failure::in_text(&self.name, &self.text, self.span(&place), e.to_string(), &e.help),
+        }
+    }
+
+    /// Where the value of a key stands in the file, or the option that set it.
+    fn source<'d>(&'d self, key: &str, origins: &'d [Origin]) -> (String, Option<&'d str>) {
+        let mut place = key.to_string();
         let mut origin = self.origins.iter().chain(origins).rfind(|origin| origin.decides(&place));
         // The value at a place may in turn come from an option or a quick setting.
         for _ in 0..4 {
             let Some(Origin { key, from }) = origin else { break };
             match from {
-                SetBy::Flag(flag) => return Failure::from(BadInput::new("", format!("{e} (set by {flag})"), e.help)),
+                SetBy::Flag(flag) => return (place, Some(flag)),
                 // The rest of the key lies inside the value that was set.
                 SetBy::Place(from) => place = format!("{from}{}", &place[key.len()..]),
             }
             origin = self.origins.iter().rfind(|origin| origin.decides(&place));
         }
-        Failure::in_text(&self.name, &self.text, self.span(&place), e.to_string(), &e.help)
+        (place, None)
+    }
+
+    /// Adds to an error about a key that a kind does not have, or lacks, the option that set the kind.
+    fn name_kind(&self, e: &mut BadInput, missing: Option<&str>, origins: &[Origin]) {
+        let unknown = e.what.starts_with("unknown key").then_some(e.key.as_str());
+        let Some((table, name)) = missing.or(unknown).and_then(|key| key.rsplit_once('.')) else { return };
+        // An option that set the key itself, or all of the table, is named anyway.
+        if self.source(&e.key, origins).1.is_some() {
+            return;
+        }
+        let Some(flag) = self.source(&format!("{table}.kind"), origins).1 else { return };
+        let assignment = flag.strip_prefix("--set ").filter(|_| unknown.is_some()).and_then(split_assignment);
+        if let Some(around) = assignment.and_then(|(key, _)| key.strip_suffix("kind")) {
+            e.help += &format!("; --unset {around}{name} removes it");
+        }
+        e.what += &format!(" (kind set by {flag})");
     }
 
     /// The position of a dotted key such as `method[1].step_size`: of the key itself, or of
@@ -246,16 +312,58 @@ impl<'a> Node<'a> {
     }
 }
 
+/// How the origins of what `--unset` removed begin.
+const UNSET: &str = "--unset ";
+
+/// Refuses a key of quick settings, which are applied before the options.
+fn not_quick(option: &str, text: &str, key: &str) -> Result<(), BadInput> {
+    if key.split('.').next().is_some_and(|first| first.trim() == "quick") {
+        let what = format!("`{}` is a quick setting", quoted(text));
+        return Err(BadInput::new(option, what, "the key itself, which applies with --quick too"));
+    }
+    Ok(())
+}
+
+/// The number that a text cannot be read for because it is too large: what is wrong with it, and the help.
+fn too_large(text: &str, e: &toml::de::Error) -> Option<(String, String)> {
+    let number = text.get(e.span()?)?;
+    let digits = number.replace('_', "");
+    let (is_negative, bare) = (digits.starts_with('-'), digits.trim_start_matches(['+', '-']));
+    let is_whole = |digits: &str, radix: u32| !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix));
+    let prefixed = [("0x", 16), ("0o", 8), ("0b", 2)].into_iter().find_map(|(prefix, radix)| Some((bare.strip_prefix(prefix)?, radix)));
+    let is_large = match prefixed {
+        Some((bare, radix)) => is_whole(bare, radix) && i64::from_str_radix(bare, radix).is_err(),
+        None if is_whole(bare, 10) => digits.parse::<i64>().is_err(),
+        None => bare.starts_with(|c: char| c.is_ascii_digit()) && bare.parse::<f64>().is_ok_and(f64::is_infinite),
+    };
+    let what = format!("the number {} is too {}", quoted(number), if is_negative { "small" } else { "large" });
+    is_large.then(|| (what, format!("integers from {} to {}, other numbers up to {:e}", i64::MIN, i64::MAX, f64::MAX)))
+}
+
+/// Whether a text could be read if the number at which reading failed were another one, up to a further such number.
+fn is_all_that_is_wrong(text: &str, e: &toml::de::Error) -> bool {
+    let Some((before, after)) = e.span().and_then(|span| Some((text.get(..span.start)?, text.get(span.end..)?))) else { return false };
+    let other = format!("{before}0{after}");
+    other.parse::<Table>().map_or_else(|e| too_large(&other, &e).is_some(), |table| table.len() == 1)
+}
+
 /// A text parsed as a TOML value; a text that is not TOML becomes a string.
 ///
 /// # Errors
-/// When lists and tables are nested too deep.
+/// When lists and tables are nested too deep, or a number is too large.
 fn value_of(text: &str) -> Result<Value, BadInput> {
     let text_of = format!("x = {text}");
     if too_deep(&text_of).is_some() {
         return Err(BadInput::new("", DEEP, DEEP_HELP));
     }
-    let parsed = text_of.parse::<Table>().ok().filter(|t| t.len() == 1).and_then(|mut t| t.remove("x"));
+    let parsed = text_of.parse::<Table>();
+    if let Err(e) = &parsed
+        && let Some((what, help)) = too_large(&text_of, e)
+        && is_all_that_is_wrong(&text_of, e)
+    {
+        return Err(BadInput::new("", what, help));
+    }
+    let parsed = parsed.ok().filter(|t| t.len() == 1).and_then(|mut t| t.remove("x"));
     let value = parsed.unwrap_or_else(|| Value::String(text.to_string()));
     check_depth(&value).map(|()| value)
 }

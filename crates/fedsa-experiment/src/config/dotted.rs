@@ -168,6 +168,63 @@ pub fn set(table: &mut Table, key: &str, value: &Value) -> Result<Vec<String>, B
     Ok(done)
 }
 
+/// Removes a dotted key of a tree; gives the keys that were removed, with indices. Keys are those of [`set`]; of several
+/// items of a list those are changed that have the key.
+///
+/// # Errors
+/// When no such key is there.
+pub fn unset(table: &mut Table, key: &str) -> Result<Vec<String>, BadInput> {
+    let parts = parts(key)?;
+    let (mut done, mut missing) = (Vec::new(), None);
+    unset_parts(table, &parts, String::new(), &mut done, &mut missing)?;
+    match missing {
+        Some(e) if done.is_empty() => Err(e),
+        _ => Ok(done),
+    }
+}
+
+/// Removes `parts` below the table that `path` leads to, or notes the first that is `missing`.
+fn unset_parts(
+    table: &mut Table,
+    parts: &[&str],
+    path: String,
+    done: &mut Vec<String>,
+    missing: &mut Option<BadInput>,
+) -> Result<(), BadInput> {
+    let [name, rest @ ..] = parts else { return Ok(()) };
+    let path = joined_path(&path, name);
+    if !table.contains_key(*name) {
+        missing.get_or_insert_with(|| {
+            let names: Vec<&str> = table.keys().map(String::as_str).take(MAX_NAMES).collect();
+            let near = super::did_you_mean(super::nearest(name, names.iter().copied()));
+            let there = if names.is_empty() { "a key that is set".into() } else { format!("one of {}", names.join(", ")) };
+            BadInput::new("", format!("{} is not set{near}", quoted(&path)), quoted(there))
+        });
+        return Ok(());
+    }
+    if rest.is_empty() {
+        table.remove(*name);
+        done.push(path);
+        return Ok(());
+    }
+    match &mut table[*name] {
+        Value::Table(inner) => unset_parts(inner, rest, path, done, missing),
+        Value::Array(items) => {
+            let [which, rest @ ..] = rest else { return Ok(()) };
+            let found = items_called(items, name, which)?;
+            if rest.is_empty() {
+                return Err(whole_table(path, which));
+            }
+            for i in found {
+                let Value::Table(inner) = &mut items[i] else { continue };
+                unset_parts(inner, rest, format!("{path}[{i}]"), done, missing)?;
+            }
+            Ok(())
+        }
+        other => Err(BadInput::new(path, format!("{} is not a table", super::short(other)), "a key within a table")),
+    }
+}
+
 /// The path of an entry called `name` of the table that `path` leads to.
 pub fn joined_path(path: &str, name: &str) -> String {
     let dot = if path.is_empty() { "" } else { "." };
@@ -242,25 +299,33 @@ pub fn set_items<I: ListItem>(
     done: &mut Vec<String>,
 ) -> Result<(), BadInput> {
     let [which, rest @ ..] = rest else { return Ok(()) };
-    let index = which.parse::<usize>().ok();
-    let mut found = false;
-    for (i, item) in items.iter_mut().enumerate() {
-        let matches = *which == "*" || index == Some(i) || item_name(item.value()).is_some_and(|own| own == *which);
-        if !matches || !item.value().is_table() {
-            continue;
-        }
-        found = true;
-        if rest.is_empty() {
-            return Err(BadInput::new(path, format!("`{}` is a whole table", quoted(which)), "a key within it"));
-        }
-        let Value::Table(inner) = item.value_mut() else { continue };
+    let found = items_called(items, name, which)?;
+    if rest.is_empty() {
+        return Err(whole_table(path, which));
+    }
+    for i in found {
+        let Value::Table(inner) = items[i].value_mut() else { continue };
         set_parts(inner, rest, format!("{path}[{i}]"), value, done)?;
         if name == "method" {
             super::presets::expand_one(inner);
         }
     }
-    if found {
-        return Ok(());
+    Ok(())
+}
+
+/// The refusal of a key that ends at an item of a list.
+fn whole_table(path: String, which: &str) -> BadInput {
+    BadInput::new(path, format!("`{}` is a whole table", quoted(which)), "a key within it")
+}
+
+/// The tables of the list called `name` that a part of a key names, at least one.
+fn items_called<I: ListItem>(items: &[I], name: &str, which: &str) -> Result<Vec<usize>, BadInput> {
+    let index = which.parse::<usize>().ok();
+    let is_called = |i: usize, item: &Value| which == "*" || index == Some(i) || item_name(item).is_some_and(|own| own == which);
+    let tables = items.iter().map(ListItem::value).enumerate().filter(|(i, item)| item.is_table() && is_called(*i, item));
+    let found: Vec<usize> = tables.map(|(i, _)| i).collect();
+    if !found.is_empty() {
+        return Ok(found);
     }
     let names = items.iter().enumerate().take(MAX_NAMES).map(|(i, item)| item_name(item.value()).map_or(i.to_string(), quoted));
     let mut names: Vec<String> = names.collect();
@@ -322,5 +387,19 @@ mod tests {
         assert_eq!(set(&mut table, "method.\"b.c\".x", &Value::Integer(2)).unwrap(), ["method[1].x"]);
         assert_eq!(set(&mut table, "run.stop.mse", &Value::Integer(2)).unwrap(), ["run.stop.mse"]);
         assert!(set(&mut table, "method.d.x", &Value::Integer(2)).unwrap_err().help.contains("a, b.c"));
+    }
+
+    #[test]
+    fn what_is_removed_is_known_by_its_index() {
+        let text = "[[method]]\nkind = \"a\"\nx = 1\n[[method]]\nlabel = \"b.c\"\nx = 2\ny = 3\n[run]\nstop = { mse = 1 }\n";
+        let mut table: Table = text.parse().unwrap();
+        assert_eq!(unset(&mut table, "method.*.y").unwrap(), ["method[1].y"]);
+        assert!(unset(&mut table, "method.*.y").is_err());
+        assert_eq!(unset(&mut table, "method.*.x").unwrap(), ["method[0].x", "method[1].x"]);
+        assert_eq!(unset(&mut table, "method.\"b.c\".label").unwrap(), ["method[1].label"]);
+        assert!(unset(&mut table, "run.stop.mse.x").is_err() && unset(&mut table, "run.stop.msee").unwrap_err().help.contains("mse"));
+        assert_eq!(unset(&mut table, "run.stop").unwrap(), ["run.stop"]);
+        let left: Table = "method = [{ kind = \"a\" }, {}]\nrun = {}\n".parse().unwrap();
+        assert_eq!(table, left);
     }
 }

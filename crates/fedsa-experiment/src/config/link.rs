@@ -86,7 +86,7 @@ fn check_list(delays: &Value) -> Result<()> {
 /// An error of [`Uplink::check`] or a delay's own, with its medium's place in the list.
 pub fn located(up: &UplinkSpec, e: BadInput) -> BadInput {
     let Some(key) = e.key.strip_prefix("uplink.media.") else { return e };
-    let kinds: &[&str] = if key == "bits" { &["bit-budget"] } else { &["delay", "late"] };
+    let kinds: &[&str] = if ["bits", "fading_snr"].contains(&key) { &["bit-budget"] } else { &["delay", "late"] };
     let is = |table: &Table| table.get("kind").and_then(Value::as_str).is_some_and(|kind| kinds.contains(&kind));
     let Some((i, table)) = up.media.iter().enumerate().find(|(_, table)| is(table)) else { return e };
     let key = if table.contains_key("path") { "path" } else { key };
@@ -114,7 +114,12 @@ pub fn build(up: &UplinkSpec, down: &DownlinkSpec, files: Option<&DiskFiles>) ->
                 }
                 e
             })?;
-            settings.install(&mut link)
+            let before = link.media.len();
+            settings.install(&mut link)?;
+            if link.media[before..].iter().any(|medium| medium.share_arriving() == 0.0) {
+                return Err(BadInput::new("", "no message arrives", "a medium that lets some messages through"));
+            }
+            Ok(())
         };
         install().map_err(|e: BadInput| e.inside(&format!("uplink.media[{i}]")))?;
     }

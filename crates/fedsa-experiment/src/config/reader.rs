@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use fedsa::error::{BadInput, Result, quoted, require};
+use fedsa::message::MAX_ROUNDS;
 use fedsa::sampling::{ChainStart, Law, Sampling};
 use fedsa::{methods, problem};
 use serde::Serialize;
@@ -273,7 +274,7 @@ fn read_sampling(value: &Value) -> Result<Sampling> {
 fn read_run(value: &Value) -> Result<RunSpec> {
     let read = || {
         let run: RunSpec = read_swept(value)?;
-        require((1..=u64::from(u32::MAX)).contains(&run.rounds), "rounds", run.rounds, "between 1 and 4294967295")?;
+        require((1..=MAX_ROUNDS).contains(&run.rounds), "rounds", run.rounds, &format!("between 1 and {MAX_ROUNDS}"))?;
         run.seeds.check()?;
         let stop = &run.stop;
         for (key, x) in [("stop.mse", stop.mse), ("stop.residual", stop.residual), ("stop.relative_residual", stop.relative_residual)] {
@@ -283,6 +284,15 @@ fn read_run(value: &Value) -> Result<RunSpec> {
         Ok(run)
     };
     read().map_err(|e: BadInput| e.inside("run"))
+}
+
+/// Checks a value of `[run]` by itself.
+///
+/// # Errors
+/// As the key demands.
+pub(super) fn check_run_key(name: &str, value: &Value) -> Result<()> {
+    let table = [("rounds", Value::Integer(1)), (name, value.clone())];
+    read_run(&Value::Table(table.into_iter().map(|(key, value)| (key.to_string(), value)).collect())).map(|_| ())
 }
 
 /// The tables of the methods, at least one.

@@ -193,7 +193,8 @@ pub fn expand(document: &Document, sweeps: Vec<Sweep>, variants: Vec<Variant>) -
     }
     let mut labels = HashSet::new();
     if let Some(twice) = points.iter().find(|point| !labels.insert(point.label.as_str())) {
-        let table = if shared.is_empty() { "variant" } else { "sweep" };
+        let table = twice.start.sweeps.iter().find_map(|axis| axis.repeated());
+        let table = table.unwrap_or_else(|| if shared.is_empty() { "variant" } else { "sweep" }.into());
         let what = format!("two points are both at `{}`", quoted(&twice.label));
         return Err(BadInput::new(table, what, "different values and labels"));
     }
@@ -359,6 +360,13 @@ impl AppliedSweep {
     /// The place of that value in the file.
     fn value_place(&self, i: usize, key: usize) -> String {
         if self.is_joint { format!("{}.values[{i}][{key}]", self.place) } else { format!("{}.values[{i}]", self.place) }
+    }
+
+    /// Where a coordinate stands that an earlier value has too.
+    fn repeated(&self) -> Option<String> {
+        let mut seen = HashSet::new();
+        let i = (0..self.values.len()).find(|i| !seen.insert(label(&[self.coordinate(*i)])))?;
+        Some(if self.labels.is_some() { format!("{}.labels[{i}]", self.place) } else { self.value_place(i, 0) })
     }
 
     /// The place of a key in the file.

@@ -53,6 +53,17 @@ impl MethodSettings for Gmres {
         Ok(())
     }
 
+    /// The basis, and the triangular matrix.
+    fn memory(&self, _: usize, d: usize) -> f64 {
+        let k = self.restart.unwrap_or(d).min(d) as f64;
+        8.0 * k * (d as f64 + k)
+    }
+
+    /// A product; orthogonalisation in the shares of the agents.
+    fn work(&self, d: usize) -> f64 {
+        (d as f64).powi(2) + 4.0 * self.restart.unwrap_or(d).min(d) as f64 * d as f64
+    }
+
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
         let d = Len::Exactly(setting.start.len());
         let exchange = |down, part| Exchange {

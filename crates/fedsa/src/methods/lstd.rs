@@ -38,6 +38,16 @@ impl MethodSettings for Lstd {
         Needs::LinearOperators
     }
 
+    /// The sum, a system of each agent on its way, and what solving takes.
+    fn memory(&self, agents: usize, d: usize) -> f64 {
+        8.0 * (d * (d + 1)) as f64 * (agents as f64 + 4.0)
+    }
+
+    /// A factorisation, in the shares of the agents.
+    fn work(&self, d: usize) -> f64 {
+        (d as f64).powi(3) / 2.0 + 4.0 * (d as f64).powi(2)
+    }
+
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
         let d = setting.start.len();
         let want = Want { part: Part::System, len: Len::Exactly(d * (d + 1)), give: Give::Sum };

@@ -153,6 +153,15 @@ pub trait MethodSettings: erased_serde::Serialize + std::fmt::Debug + Send + Syn
     fn build(&self, setting: &Setting<'_>) -> Method {
         Method { client: self.client(setting), server: self.server(setting), protocol: self.protocol(setting) }
     }
+    /// The bytes that N agents which compute alone and their server keep for vectors of d components: beyond the
+    /// vectors of a run, which are counted for every method.
+    fn memory(&self, _agents: usize, _d: usize) -> f64 {
+        0.0
+    }
+    /// The multiply-adds of an agent in a round, beside its local steps.
+    fn work(&self, _d: usize) -> f64 {
+        0.0
+    }
     /// What theory knows of the method.
     fn shape(&self) -> Shape;
     /// What answers that do not arrive do to its memory over a link, as theory sees it.

@@ -91,7 +91,33 @@ impl MethodSettings for Newton {
         })
     }
 
+    /// Of each agent the last Hessian at the server and another on its way, both lower triangles, and the one that it
+    /// computed.
+    fn memory(&self, agents: usize, d: usize) -> f64 {
+        let d = d as f64;
+        agents as f64 * (16.0 * d * (d + 1.0) / 2.0 + 8.0 * d * d)
+    }
+
+    /// A product with a matrix for each loss, for the gradient, and for the Hessian, which is then copied.
+    fn work(&self, d: usize) -> f64 {
+        (self.trials().len() as f64 + 3.0) * (d as f64).powi(2)
+    }
+
     fn shape(&self) -> Shape {
         Shape::without_local_steps()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_and_work_are_those_of_hessians_and_losses() {
+        let newton = Newton::default();
+        // Two triangles of 3 numbers and a square of 4, for 5 agents.
+        assert_eq!(newton.memory(5, 2), 5.0 * 8.0 * (3.0 + 3.0 + 4.0));
+        assert_eq!(newton.work(10), 2500.0);
+        assert!(Newton { halvings: 60, ..newton }.work(10) > 2.0 * newton.work(10));
     }
 }

@@ -13,7 +13,9 @@ use super::systems::{Moments, Systems};
 /// the objective from symmetric linear systems.
 ///
 /// A *kind* is an index into [`Systems::kinds`], or an agent if there are no systems.
-/// A problem that wraps another problem names it in [`Facts::base`] and overrides what it changes.
+/// A problem that wraps another problem names it in [`Facts::base`] and overrides what it changes. What is derived from a
+/// fact that it overrides is derived from its own: a wrapper with a law of its own has the moments of that law, one with
+/// systems of its own their objective. Where it hides a fact of the base (`None`), facts derived from that are unknown.
 pub trait Facts: Send + Sync {
     /// The facts of the wrapped problem, used for facts that are not overridden.
     fn base(&self) -> Option<&dyn Facts> {
@@ -33,8 +35,8 @@ pub trait Facts: Send + Sync {
     /// The losses, if every `gbar_c` is minus a gradient.
     fn objective(&self) -> Option<&dyn Objective> {
         match self.base() {
-            Some(base) => base.objective(),
-            None => self.systems().filter(|systems| systems.is_symmetric()).map(|systems| systems as &dyn Objective),
+            Some(base) if same(self.systems(), base.systems()) => base.objective(),
+            _ => self.systems().filter(|systems| systems.is_symmetric()).map(|systems| systems as &dyn Objective),
         }
     }
     /// The Jacobian of `gbar_c` at theta into `out`, d x d: entry (i, j) is the derivative of component i by `theta_j`.
@@ -46,7 +48,8 @@ pub trait Facts: Send + Sync {
             objective.hessian(c, theta, out);
             *out *= faer::Scale(-1.0);
         } else {
-            return self.base().is_some_and(|base| base.jacobian(c, theta, out));
+            let base = self.base().filter(|base| same(self.systems(), base.systems()));
+            return base.is_some_and(|base| base.jacobian(c, theta, out));
         }
         true
     }
@@ -56,9 +59,10 @@ pub trait Facts: Send + Sync {
     }
     /// Second moments of one sample `(A(z), b(z))` of a kind of agents under its stationary law, for linear operators.
     fn moments(&self, kind: usize) -> Option<Moments> {
-        match self.base() {
-            Some(base) => base.moments(kind),
-            None => self.law(kind)?.moments(),
+        match (self.law(kind), self.base()) {
+            (Some(law), _) => law.moments(),
+            (None, Some(base)) if base.law(kind).is_none() && same(self.systems(), base.systems()) => base.moments(kind),
+            _ => None,
         }
     }
     /// The stationary law of a kind's chain of states, if there is such a chain.
@@ -76,8 +80,104 @@ pub trait Facts: Send + Sync {
     }
 }
 
+/// Whether the systems of a wrapper are those of its base, and not its own.
+fn same(own: Option<&Systems>, base: Option<&Systems>) -> bool {
+    own.map(std::ptr::from_ref) == base.map(std::ptr::from_ref)
+}
+
 /// The facts of a problem of which nothing is known.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unknown;
 
 impl Facts for Unknown {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::systems::System;
+
+    /// The samples are `A = a`, `b = 1` or -1.
+    struct One(Systems, f64);
+
+    fn one(a: f64) -> One {
+        let kinds = vec![System { a: Mat::full(1, 1, a), b: vec![0.0] }];
+        One(Systems { kinds, kind_of: vec![0], weights: vec![1.0] }, a)
+    }
+
+    impl One {
+        fn own_law(&self) -> FiniteLaw<'_> {
+            FiniteLaw::linear(1, vec![0.5, 0.5], |z, a, b| (a[0], b[0]) = (self.1, if z == 0 { 1.0 } else { -1.0 }))
+        }
+    }
+
+    impl Facts for One {
+        fn systems(&self) -> Option<&Systems> {
+            Some(&self.0)
+        }
+        fn law(&self, _: usize) -> Option<FiniteLaw<'_>> {
+            Some(self.own_law())
+        }
+    }
+
+    /// What a wrapper changes.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Changes {
+        Nothing,
+        Law,
+        HidesLaw,
+        Systems,
+        HidesSystems,
+    }
+
+    struct Wrapper {
+        base: One,
+        own: One,
+        changes: Changes,
+    }
+
+    impl Facts for Wrapper {
+        fn base(&self) -> Option<&dyn Facts> {
+            Some(&self.base)
+        }
+        fn systems(&self) -> Option<&Systems> {
+            match self.changes {
+                Changes::Systems => Some(&self.own.0),
+                Changes::HidesSystems => None,
+                _ => self.base.systems(),
+            }
+        }
+        fn law(&self, kind: usize) -> Option<FiniteLaw<'_>> {
+            match self.changes {
+                Changes::Law => Some(self.own.own_law()),
+                Changes::HidesLaw => None,
+                _ => self.base.law(kind),
+            }
+        }
+    }
+
+    #[test]
+    fn facts_are_derived_from_what_a_wrapper_changes() {
+        let of = |changes| Wrapper { base: one(2.0), own: one(3.0), changes };
+        let aa = |changes| of(changes).moments(0).map(|moments| moments.aa[(0, 0)]);
+        assert_eq!(aa(Changes::Nothing), Some(4.0));
+        assert_eq!(aa(Changes::Law), Some(9.0));
+        assert_eq!(aa(Changes::HidesLaw), None, "moments of a law that is not its own");
+        let hessian = |changes| {
+            let mut out = Mat::zeros(1, 1);
+            of(changes).objective().map(|objective| {
+                objective.hessian(0, &[1.0], &mut out);
+                out[(0, 0)]
+            })
+        };
+        assert_eq!(hessian(Changes::Nothing), Some(2.0));
+        assert_eq!(hessian(Changes::Systems), Some(3.0));
+        assert_eq!(hessian(Changes::HidesSystems), None);
+        let jacobian = |changes| {
+            let mut out = Mat::zeros(1, 1);
+            of(changes).jacobian(0, &[1.0], &mut out).then(|| out[(0, 0)])
+        };
+        assert_eq!(jacobian(Changes::Nothing), Some(-2.0));
+        assert_eq!(jacobian(Changes::Systems), Some(-3.0));
+        assert_eq!(jacobian(Changes::HidesSystems), None);
+    }
+}

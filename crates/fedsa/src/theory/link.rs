@@ -3,7 +3,6 @@
 use crate::error::Result;
 use crate::theory::predict::unknown;
 use crate::uplink::Uplink;
-use crate::uplink::medium::bit_budget::BitBudget;
 use crate::uplink::medium::delay::{Before, Delay};
 
 /// The longest delay, in rounds, for which closed forms are computed.
@@ -68,7 +67,7 @@ impl LinkLaw {
             law.receiver_noise = law.receiver_noise.hypot(medium.noise_std());
         }
         if let Some(budget) = &link.budget {
-            let carried = carried(budget, |bits| link.codec.encoded_len(d, Some(bits)).is_some());
+            let carried = budget.share_carried(|bits| link.codec.encoded_len(d, Some(bits)).is_some());
             law.gain *= carried;
             law.gain_square *= carried;
         }
@@ -99,14 +98,6 @@ impl LinkLaw {
     pub fn is_noisy(&self) -> bool {
         self.only_mean.is_some() || self.gain_square != self.gain * self.gain || self.receiver_noise > 0.0
     }
-}
-
-/// The probability that a budget carries a message: that of `B log2(1 + gamma Gamma) >= b`, gamma ~ Exp(1), where b is the
-/// smallest number of bits per component for which `carries` is true.
-fn carried(budget: &BitBudget, carries: impl Fn(u32) -> bool) -> f64 {
-    let Some(snr) = budget.fading_snr else { return f64::from(carries(budget.bits.floor() as u32)) };
-    let Some(fewest) = (0..=64).find(|bits| carries(*bits)) else { return 0.0 };
-    (-((f64::from(fewest) / budget.bits).exp2() - 1.0) / snr).exp()
 }
 
 /// The law of delays; `None` if all delays are 0.
@@ -149,6 +140,7 @@ mod tests {
     use crate::random::{Purpose, stream};
     use crate::uplink::codec::{CodecSettings, Exact, Quantised, Rounding};
     use crate::uplink::medium::MediumSettings;
+    use crate::uplink::medium::bit_budget::BitBudget;
     use crate::uplink::medium::erasure::Erasure;
     use crate::uplink::medium::over_the_air::{Gain, OverTheAir};
 
@@ -187,7 +179,7 @@ mod tests {
         let draws = 100_000;
         for (bits, snr, fewest) in [(4.0, 3.0, 1), (2.0, 0.5, 1), (16.0, 2.0, 32)] {
             let budget = BitBudget { bits, fading_snr: Some(snr) };
-            let p = carried(&budget, |bits| bits >= fewest);
+            let p = budget.share_carried(|bits| bits >= fewest);
             let mut stream = stream(6, Purpose::Fresh, 0, 0);
             let seen = (0..draws).filter(|_| budget.draw(&mut stream) >= fewest).count() as f64 / f64::from(draws);
             assert!((seen - p).abs() <= 4.0 * (p * (1.0 - p) / f64::from(draws)).sqrt(), "{bits} {snr}: {p}, seen {seen}");

@@ -65,7 +65,7 @@ const MEAN_SQUARE_STATE: usize = 120;
 /// The largest linear system that is solved for the floor of a delayed method.
 const DELAYED_FLOOR: usize = 2600;
 /// The most multiplications along the rounds of a delayed method.
-const DELAYED_WORK: f64 = 5e10;
+const DELAYED_WORK: f64 = 5e9;
 
 /// A quantity that theory predicts for a method.
 pub struct Quantity {
@@ -162,6 +162,11 @@ pub fn shape_over(method: &dyn methods::MethodSettings, link: &Uplink) -> Shape 
 pub fn unknown(why: &str) -> BadInput {
     let known = "a linear problem, a constant step size, and a link over which rounds are known";
     BadInput::new("", format!("not known in closed form: {why}"), known)
+}
+
+/// The error of what has a closed form that is not computed.
+fn takes_too_long(what: &str) -> BadInput {
+    BadInput::new("", format!("not computed: {what} takes too long"), "fewer rounds, shorter delays or fewer features")
 }
 
 fn no_steps() -> BadInput {
@@ -347,7 +352,8 @@ impl<'f> Forecast<'f> {
         let mut past = vec![theta_0.iter().zip(&plain.root).map(|(x, r)| x - r).collect::<Vec<f64>>()];
         let last = rounds.last().map_or(0, |t| *t as usize);
         if last as f64 * (reach * plain.root.len()) as f64 > DELAYED_WORK {
-            return Err(unknown("this number of rounds with delays of this length takes too long to compute"));
+            let (d, most) = (plain.root.len(), reach - 1);
+            return Err(takes_too_long(&format!("the mean of {d} features over {last} rounds with delays up to {most} rounds")));
         }
         for t in 0..last {
             let (mut answered, mut arrived) = (vec![0.0; plain.root.len()], 0.0);
@@ -543,23 +549,34 @@ impl<'f> Forecast<'f> {
         }
     }
 
+    /// Whether the exact mean-square error up to this round is computed: [`Forecast::knows_curve`], and delays are not too
+    /// long for so many rounds.
+    ///
+    /// # Errors
+    /// When it is not, with the reason.
+    pub fn knows_curve_to(&self, last: u64) -> Result<()> {
+        self.knows_curve()?;
+        let round = self.linear()?;
+        let Some((delay, _)) = round.delay() else { return Ok(()) };
+        let d = round.systems.dim();
+        if 2.0 * (d as f64).powi(3) * (delay + 1) as f64 * last as f64 > DELAYED_WORK {
+            let what = format!("the second moments of {d} features over {last} rounds with a delay of {delay} rounds");
+            return Err(takes_too_long(&what));
+        }
+        Ok(())
+    }
+
     /// The mean and the second moment of the iterate's error at each of `rounds` (ascending), from `theta_0` (d components)
     /// and these initial controls.
     ///
     /// # Errors
     /// When it is not known.
     pub fn curve(&self, theta_0: &[f64], controls: &InitialControls, rounds: &[u64]) -> Result<Vec<MeanSquare>> {
-        self.knows_curve()?;
+        self.knows_curve_to(rounds.last().copied().unwrap_or(0))?;
         let round = self.linear()?;
         let (systems, setting) = (round.systems, &round.setting);
         match self.shape.drift {
             Drift::Zero => {
-                if let Some((delay, _)) = round.delay() {
-                    let work = 2.0 * (systems.dim() as f64).powi(3) * (delay + 1) as f64 * rounds.last().map_or(0.0, |t| *t as f64);
-                    if work > DELAYED_WORK {
-                        return Err(unknown("this number of rounds with a delay of this length takes too long to compute"));
-                    }
-                }
                 let moments = self.noise_of_samples(systems)?;
                 let (moments, arrivals) = (moments.as_deref(), round.arrivals());
                 match round.delay() {

@@ -129,6 +129,12 @@ impl Uplink {
         delays.into_iter().flatten().try_for_each(|delay| delay.check_agents(agents)).map_err(|e| e.inside("uplink.media"))
     }
 
+    /// The share of messages of `d` components that arrive, weakened or not.
+    pub fn share_arriving(&self, d: usize) -> f64 {
+        let sent = self.budget.as_ref().map_or(1.0, |budget| budget.share_carried(|bits| self.codec.encoded_len(d, Some(bits)).is_some()));
+        self.media.iter().map(|medium| medium.share_arriving()).product::<f64>() * sent
+    }
+
     /// The number of numbers that error feedback keeps per agent: a vector of d components for each exchange of a round.
     pub fn feedback_len(&self, d: usize, exchanges: usize) -> usize {
         if self.error_feedback { exchanges * d } else { 0 }

@@ -240,8 +240,13 @@ fn read_experiment(data: &[u8]) -> Verdict {
 // ---------------------------------------------------------------------------------------------
 
 /// Assignments of `--set`.
-pub const SET: Target =
-    Target { name: "set", about: "dotted keys and values of --set and --sweep", corpora: assignments, run: read_set, memory: trees };
+pub const SET: Target = Target {
+    name: "set",
+    about: "dotted keys and values of --set, --unset and --sweep",
+    corpora: assignments,
+    run: read_set,
+    memory: trees,
+};
 
 fn assignments() -> Vec<Corpus> {
     let seeds = [
@@ -252,6 +257,8 @@ fn assignments() -> Vec<Corpus> {
         "sweep.0.values=[[2, 4], [3, 6]]",
         "problem = { kind = \"switching\", values = [1, 2] }\nmethod.2.radius = 1e3\nvariant.one.label=1st\nsampling.start=stationary",
         "method.1.uplink.media=[{ kind = \"erasure\", success = 0.5 }]\nrun.start=normal\ntitle=a = b",
+        "--unset sweep\n--unset method.*.uplink\n--unset run.stop\nmethod.0.kind=fedlsa",
+        "run.rounds=18446744073709551615\nrun.seeds=[1, 1e400, 0xFFFFFFFFFFFFFFFF]",
         "method.0.label = \"plain\"\nfigure.y=residual\ncheck.0.method=plain\nvariant.two.set={}",
     ];
     vec![Corpus::text(seeds, WORDS)]
@@ -261,9 +268,10 @@ fn read_set(data: &[u8]) -> Verdict {
     let Ok(text) = std::str::from_utf8(data) else { return Verdict::Refused };
     let mut document = Document::parse("base.toml", EVERYTHING).expect("a valid file");
     for line in text.split('\n').take(20) {
-        let set = match line.strip_prefix("--sweep ") {
-            Some(sweep) => document.add_sweep(sweep),
-            None => document.set_text(line),
+        let set = match (line.strip_prefix("--sweep "), line.strip_prefix("--unset ")) {
+            (Some(sweep), _) => document.add_sweep(sweep),
+            (None, Some(key)) => document.unset_text(key),
+            (None, None) => document.set_text(line),
         };
         if let Err(e) = set {
             return refused_with(&e);

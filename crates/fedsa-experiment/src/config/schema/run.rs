@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use fedsa::error::{BadInput, Result, require};
+use fedsa::message::MAX_ROUNDS;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,7 @@ use crate::config::strict::choice;
 #[serde(deny_unknown_fields)]
 pub struct RunSpec {
     /// The number of rounds T.
-    #[schemars(range(min = 1, max = u32::MAX))]
+    #[schemars(range(min = 1, max = MAX_ROUNDS))]
     pub rounds: u64,
     /// The number n of seeds (0, 1, .., n - 1), or a list of seeds.
     #[serde(default)]

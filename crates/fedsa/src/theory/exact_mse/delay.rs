@@ -3,13 +3,13 @@
 use faer::prelude::*;
 
 use super::arrivals::RoundNoise;
-use super::{ArrivalLaw, MeanSquare, unstable};
+use super::{ArrivalLaw, MeanSquare, diverges, is_positive_definite, unstable};
 use crate::error::{BadInput, Result};
 use crate::linalg::{self, Mat};
 use crate::problem::systems::{Moments, Systems};
 use crate::theory::RoundSetting;
 use crate::theory::fedlsa::FedLsaMean;
-use crate::theory::map::{LinearMap, spectral_radius};
+use crate::theory::map::{DENSE, LinearMap, spectral_radius};
 use crate::theory::stability::delayed_radius;
 use crate::theory::symmetric::{pack, packed_index, packed_len};
 use crate::uplink::medium::delay::Before;
@@ -170,12 +170,25 @@ impl DelayedMse {
     /// R_{k+1} = R_k - K R_{tau-k}^T,   k = 0 .. tau-1,        K R_tau^T + R_tau K^T = K R_0 K^T + Q(m m^T + R_0)
     /// ```
     ///
+    /// It exists where [`DelayedMse::radius`] is below 1. Where that is too large a map, the same system with the source I in
+    /// place of `Q(m m^T)` decides: the noise itself may be 0 at the root, and excites not all modes then.
+    ///
     /// # Errors
     /// When the mean or the mean-square error diverges.
     pub fn floor(&self) -> Result<MeanSquare> {
         let radius = delayed_radius(&self.pull, &unit(self.delay))?;
         if radius >= 1.0 {
             return Err(unstable(radius * radius));
+        }
+        if !self.round.source.is_all_finite() {
+            return Err(unstable(f64::INFINITY));
+        }
+        let is_small = Joint(self).dim() <= DENSE;
+        if is_small {
+            let radius = self.radius()?;
+            if radius >= 1.0 {
+                return Err(unstable(radius));
+            }
         }
         let (d, tau, k) = (self.dim(), self.delay, &self.pull);
         let n = Self::floor_size(d, tau);
@@ -214,23 +227,24 @@ impl DelayedMse {
         }
         let bias = self.round.mean.bias()?;
         let source = self.added(&self.round.source, &bias, |_, _| 0.0);
-        let mut right = pack(d, |i, j| source[(i, j)]);
-        right.resize(n, 0.0);
-        let solution = linalg::solve(&system, &right)?;
-        let covariance = Mat::from_fn(d, d, |i, j| solution[packed_index(i, j)]);
-        // The map of second moments takes covariances to covariances. On the space that the noise reaches, its radius is therefore
-        // below 1 if and only if the fixed point is a covariance.
-        let eigenvalues = covariance.self_adjoint_eigenvalues(faer::Side::Lower).unwrap_or_else(|_| vec![f64::NAN]);
-        let (low, high) = (eigenvalues[0], eigenvalues[eigenvalues.len() - 1]);
-        let is_covariance = low >= -1e-8 * high.abs();
-        if !is_covariance {
-            return Err(BadInput::new(
-                "step_size",
-                "the mean-square error diverges although the mean converges",
-                "a smaller step size or a larger batch",
-            ));
+        // Two sources: that of the noise, and I.
+        let mut right = Mat::<f64>::zeros(n, 2);
+        for j in 0..d {
+            (0..=j).for_each(|i| right[(packed_index(i, j), 0)] = source[(i, j)]);
+            right[(packed_index(j, j), 1)] = 1.0;
         }
-        Ok(MeanSquare { bias, noise: (0..d).map(|i| covariance[(i, i)]).sum() })
+        let solution = linalg::solve_columns(&system, &right)?;
+        if !is_small {
+            // The covariance of (theta_t .. theta_{t-tau}).
+            let joint = Mat::from_fn(d * (tau + 1), d * (tau + 1), |row, column| {
+                let (now, before) = (row.min(column), row.max(column));
+                solution[(lag(before / d - now / d, now % d, before % d), 1)]
+            });
+            if !is_positive_definite(joint.as_ref()) {
+                return Err(diverges());
+            }
+        }
+        Ok(MeanSquare::floor(bias, (0..d).map(|i| solution[(packed_index(i, i), 0)]).sum()))
     }
 
     /// The spectral radius of the map of second moments of `(theta_t .. theta_{t-tau})`; large maps are not formed as matrices.

@@ -114,6 +114,6 @@ impl FedLsaMse {
         let source = linalg::mat_vec(&self.source, &pack(d + 1, |i, j| m[i] * m[j]));
         let n = packed_len(d);
         let covariance = linalg::solve(&(Mat::<f64>::identity(n, n) - &self.covariance), &source)?;
-        Ok(MeanSquare { bias, noise: packed_trace(d, &covariance) })
+        Ok(MeanSquare::floor(bias, packed_trace(d, &covariance)))
     }
 }

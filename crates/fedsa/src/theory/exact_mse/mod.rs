@@ -31,6 +31,7 @@ pub use delay::DelayedMse;
 pub use fedlsa::FedLsaMse;
 pub use scafflsa::{InitialControls, ScafflsaMse};
 
+use faer::{MatRef, Side};
 use serde::{Deserialize, Serialize};
 
 use crate::error::BadInput;
@@ -46,6 +47,11 @@ pub struct MeanSquare {
 }
 
 impl MeanSquare {
+    /// A floor. Rounding can take a noise of 0 below 0.
+    fn floor(bias: Vec<f64>, noise: f64) -> Self {
+        Self { bias, noise: if noise <= 0.0 { 0.0 } else { noise } }
+    }
+
     /// `||E theta_t - theta*||^2`.
     pub fn bias_sq(&self) -> f64 {
         linalg::norm_sq(&self.bias)
@@ -61,6 +67,20 @@ impl MeanSquare {
     pub fn mse_around(&self, offset: &[f64]) -> f64 {
         linalg::distance_sq(&self.bias, offset) + self.noise
     }
+}
+
+/// Whether a symmetric matrix is positive definite.
+///
+/// A map T of second moments whose matrix is too large for eigenvalues: T keeps covariances covariances, so its radius is
+/// below 1 exactly where `X = T(X) + S` has a solution that is a covariance, for a source S that excites all modes. With
+/// S = I the solution is at least I, so rounding does not decide.
+fn is_positive_definite(m: MatRef<'_, f64>) -> bool {
+    m.is_all_finite() && m.llt(Side::Lower).is_ok()
+}
+
+/// The error about a floor that does not exist where the radius was not computed.
+fn diverges() -> BadInput {
+    BadInput::new("step_size", "the mean-square error diverges although the mean converges", "a smaller step size or a larger batch")
 }
 
 /// The error about a floor that does not exist.

@@ -2,19 +2,18 @@
 
 use std::collections::HashMap;
 
-use faer::Side;
 use faer::prelude::*;
 use rayon::prelude::*;
 
 use super::leg_noise::{check, leg_noise};
-use super::{MeanSquare, unstable};
-use crate::error::{BadInput, Result, require};
+use super::{MeanSquare, diverges, is_positive_definite, unstable};
+use crate::error::{Result, require};
 use crate::linalg::Mat;
 use crate::problem::systems::{Moments, Systems};
 use crate::theory::RoundSetting;
 use crate::theory::fixed_point::fixed_point;
 use crate::theory::leg::{AffineLeg, step};
-use crate::theory::map::{LinearMap, at_rounds, spectral_radius};
+use crate::theory::map::{DENSE, LinearMap, at_rounds, spectral_radius};
 use crate::theory::stability::{ControlVariates, Group};
 use crate::theory::symmetric::{pack, packed_index};
 
@@ -146,26 +145,35 @@ impl ScafflsaMse {
         if !self.noises.iter().all(Mat::is_all_finite) {
             return Err(unstable(f64::INFINITY));
         }
+        if Homogeneous(self).dim() <= DENSE {
+            let radius = self.radius()?;
+            if radius >= 1.0 {
+                return Err(unstable(radius));
+            }
+        } else if !self.converges()? {
+            return Err(diverges());
+        }
         let n = self.side();
         let constant = Second { y: Mat::from_fn(n, n, |i, j| f64::from(i == n - 1 && j == n - 1)), within: self.no_deviations() };
         let mut source = self.advance(&constant);
         source.y[(n - 1, n - 1)] = 0.0;
         let floor = self.second(&fixed_point(&Homogeneous(self), &source.flat())?);
-        // The map of second moments takes covariances to covariances. On the space that the noise reaches, its radius is therefore
-        // below 1 if and only if the fixed point is a covariance.
-        for matrix in std::iter::once(&floor.y).chain(&floor.within) {
-            let eigenvalues = matrix.self_adjoint_eigenvalues(Side::Lower).unwrap_or_else(|_| vec![f64::NAN]);
-            let (low, high) = (eigenvalues[0], eigenvalues[eigenvalues.len() - 1]);
-            let covariance = low >= -1e-8 * high.abs();
-            if !covariance {
-                return Err(BadInput::new(
-                    "step_size",
-                    "the mean-square error diverges although the mean converges",
-                    "a smaller step size or a larger batch",
-                ));
-            }
-        }
-        Ok(MeanSquare { bias: vec![0.0; self.dim], noise: (0..self.dim).map(|i| floor.y[(i, i)]).sum() })
+        Ok(MeanSquare::floor(vec![0.0; self.dim], (0..self.dim).map(|i| floor.y[(i, i)]).sum()))
+    }
+
+    /// Whether the radius is below 1, without eigenvalues where the iteration for a fixed point converges: see
+    /// [`is_positive_definite`]. The noise itself may be 0 at the root, and excites not all modes then.
+    fn converges(&self) -> Result<bool> {
+        let (d, last) = (self.dim, self.side() - 1);
+        let identity = |n: usize| Mat::<f64>::identity(n, n);
+        let mut source = Second { y: identity(last + 1), within: self.no_deviations() };
+        source.y[(last, last)] = 0.0;
+        let several = |k: &usize| self.classes[*k].agents > 1.0;
+        (0..self.classes.len()).filter(several).for_each(|k| source.within[k] = identity(d));
+        let Ok(fixed) = fixed_point(&Homogeneous(self), &source.flat()) else { return Ok(self.radius()? < 1.0) };
+        let fixed = self.second(&fixed);
+        Ok(is_positive_definite(fixed.y.get(..last, ..last))
+            && (0..self.classes.len()).filter(several).all(|k| is_positive_definite(fixed.within[k].as_ref())))
     }
 
     /// The rows of Y: `d (K + 1) + 1`.
@@ -289,7 +297,10 @@ impl LinearMap for Homogeneous<'_> {
         let mut state = self.0.second(x);
         let symmetric = |m: &Mat<f64>| Mat::from_fn(m.nrows(), m.nrows(), |i, j| 0.5 * (m[(i, j)] + m[(j, i)]));
         state.y = symmetric(&state.y);
-        state.within.iter_mut().for_each(|w| *w = symmetric(w));
+        // The only agent of its class does not deviate from the mean.
+        for (w, class) in state.within.iter_mut().zip(&self.0.classes) {
+            *w = if class.agents > 1.0 { symmetric(w) } else { Mat::zeros(self.0.dim, self.0.dim) };
+        }
         for i in 0..=last {
             state.y[(i, last)] = 0.0;
             state.y[(last, i)] = 0.0;

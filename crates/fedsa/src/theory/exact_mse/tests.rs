@@ -5,9 +5,10 @@ use faer::prelude::*;
 
 use super::*;
 use crate::linalg::Mat;
-use crate::problem::systems::Systems;
+use crate::problem::systems::{Moments, Systems};
 use crate::theory::RoundSetting;
 use crate::theory::testing::{Draw, Finite, federation};
+use crate::uplink::medium::delay::Before;
 
 /// The joint second moment of `(l_1 .. l_N, theta, xi_1 .. xi_N, 1)`, l_c the local iterates.
 struct Naive<'a> {
@@ -117,7 +118,7 @@ fn close(got: f64, want: f64, what: &str) {
 }
 
 /// Two kinds, three samples each, d = 2.
-fn tiny(seed: u64, copies: &[usize]) -> (Vec<Finite>, Systems, Vec<crate::problem::systems::Moments>) {
+fn tiny(seed: u64, copies: &[usize]) -> (Vec<Finite>, Systems, Vec<Moments>) {
     let kinds = Draw::new(seed).finite(copies.len(), 2, 3);
     let (systems, moments) = federation(&kinds, copies);
     (kinds, systems, moments)
@@ -319,6 +320,91 @@ fn a_floor_exists_exactly_below_radius_one() {
         seen[usize::from(stable)] += 1;
     }
     assert!(seen.iter().all(|n| *n > 3), "{seen:?}");
+}
+
+/// `A(z)` is `1 + s` or `1 - s`, and b is 0: the root is 0, and there is no noise there.
+fn without_rewards(spreads: &[f64]) -> (Systems, Vec<Moments>) {
+    let one = |s: &f64| Finite { samples: [1.0 + s, 1.0 - s].map(|a| (Mat::full(1, 1, a), vec![0.0])).to_vec() };
+    federation(&spreads.iter().map(one).collect::<Vec<_>>(), &vec![1; spreads.len()])
+}
+
+/// A floor without noise at the root exists exactly where the mean square converges; then it is 0.
+fn without_noise(floor: crate::error::Result<MeanSquare>, radius: f64, seen: &mut [u32; 2], what: &str) {
+    seen[usize::from(radius < 1.0)] += 1;
+    match floor {
+        Ok(floor) => assert!(radius < 1.0 && (0.0..1e-25).contains(&floor.noise) && floor.bias_sq() < 1e-25, "{what}: {radius}, {floor:?}"),
+        Err(e) => assert!(radius >= 1.0, "{what}: {radius}, {e}"),
+    }
+}
+
+#[test]
+fn floors_without_noise_at_the_root_exist_exactly_below_radius_one() {
+    let (systems, moments) = without_rewards(&[6.0, 9.0]);
+    // Delays of 25 rounds and 18 kinds: radii from Arnoldi, while an auxiliary source decides on the floor.
+    let many: Vec<f64> = (0..18).map(|k| 30.0 + 0.2 * f64::from(k)).collect();
+    let (many, moments_of_many) = without_rewards(&many);
+    let mut seen = [[0; 2]; 5];
+    for step in 1..40 {
+        let eta = 0.002 * f64::from(step);
+        let at = |setting: RoundSetting, seen: &mut [[u32; 2]; 5]| {
+            let plain = FedLsaMse::new(&systems, &moments, &setting, 1).unwrap();
+            without_noise(plain.floor(), plain.radius().unwrap(), &mut seen[0], &format!("FedLSA, {setting:?}"));
+            for (k, tau) in [(1, 3), (2, 25)] {
+                let delay = (tau, Before::First);
+                let delayed = DelayedMse::new(&systems, Some(&moments), &setting, 1, &ArrivalLaw::clear(), delay).unwrap();
+                without_noise(delayed.floor(), delayed.radius().unwrap(), &mut seen[k], &format!("a delay of {tau}, {setting:?}"));
+            }
+            for (k, systems, moments) in [(3, &systems, &moments), (4, &many, &moments_of_many)] {
+                let controlled = ScafflsaMse::new(systems, moments, &setting, 1, &InitialControls::Zero).unwrap();
+                let what = format!("{} agents with controls, {setting:?}", systems.weights.len());
+                without_noise(controlled.floor(), controlled.radius().unwrap(), &mut seen[k], &what);
+            }
+        };
+        at(RoundSetting::new(eta, 1).unwrap(), &mut seen);
+        at(RoundSetting::new(eta, 3).unwrap(), &mut seen);
+    }
+    assert!(seen.iter().flatten().all(|n| *n > 3), "{seen:?}");
+}
+
+#[test]
+fn agents_alike_have_no_noise_where_only_messages_are_lost() {
+    let mut seen = [0; 2];
+    for seed in 50..60 {
+        for d in [1, 2, 3] {
+            let agent = Finite { samples: vec![(Draw::new(seed).stable_matrix(d), Draw::new(seed + 100).vector(d))] };
+            for copies in [1, 3] {
+                let (systems, moments) = federation(std::slice::from_ref(&agent), &[copies]);
+                let setting = RoundSetting::new(0.02, 2).unwrap();
+                let arrivals = ArrivalLaw::by_factors(0.7, 0.7, 0.0, copies);
+                let plain = FedLsaMse::arriving(&systems, None, &setting, 1, &arrivals).unwrap();
+                without_noise(plain.floor(), plain.radius().unwrap(), &mut seen, "FedLSA");
+                for tau in [1, 2, 4, 10] {
+                    let delayed = DelayedMse::new(&systems, None, &setting, 1, &arrivals, (tau, Before::First)).unwrap();
+                    without_noise(delayed.floor(), delayed.radius().unwrap(), &mut seen, &format!("a delay of {tau}, d = {d}"));
+                }
+                // No message is lost here, and samples do not differ.
+                let controlled = ScafflsaMse::new(&systems, &moments, &setting, 1, &InitialControls::Zero).unwrap();
+                without_noise(controlled.floor(), controlled.radius().unwrap(), &mut seen, "controls");
+            }
+        }
+    }
+    assert!(seen[0] == 0 && seen[1] > 0);
+}
+
+#[test]
+fn the_only_agent_of_its_class_has_no_deviation() {
+    // One agent has no control; `I - S / E` of a rotation has a modulus above 1 all the same.
+    let (decay, angle) = (0.95, 100f64.to_radians());
+    let q = linalg::from_rows(2, 2, &[angle.cos(), -angle.sin(), angle.sin(), angle.cos()]);
+    let a = Mat::<f64>::identity(2, 2) - Scale(decay) * q;
+    let agent = Finite { samples: vec![(a.clone(), vec![1.0, 0.3]), (a, vec![-1.0, 0.1])] };
+    let (systems, moments) = federation(&[agent], &[1]);
+    let setting = RoundSetting::new(1.0, 3).unwrap();
+    let plain = FedLsaMse::new(&systems, &moments, &setting, 1).unwrap();
+    let controlled = ScafflsaMse::new(&systems, &moments, &setting, 1, &InitialControls::Zero).unwrap();
+    close(plain.radius().unwrap(), f64::powi(decay, 6), "radius of FedLSA");
+    close(controlled.radius().unwrap(), f64::powi(decay, 6), "radius with a control");
+    close(controlled.floor().unwrap().mse(), plain.floor().unwrap().mse(), "floor");
 }
 
 #[test]

@@ -28,9 +28,14 @@ pub struct BitBudget {
 impl BitBudget {
     /// The number of bits per component in one exchange.
     pub fn draw(&self, stream: &mut Stream) -> u32 {
+        self.at(stream.uniform())
+    }
+
+    /// The bits of an exchange whose `gamma_i` is `-ln(1 - u)`.
+    fn at(&self, u: f64) -> u32 {
         let bits = match self.fading_snr {
             None => self.bits,
-            Some(snr) => self.bits * (1.0 - snr * (1.0 - stream.uniform()).ln()).log2(),
+            Some(snr) => self.bits * (1.0 - snr * (1.0 - u).ln()).log2(),
         };
         // At most 64 are of use; the cast saturates.
         bits.floor() as u32
@@ -43,12 +48,28 @@ impl BitBudget {
     /// # Errors
     /// When it never carries one.
     pub fn carries(&self, codec: &dyn Codec, d: usize) -> Result<()> {
-        let most = if self.fading_snr.is_some() { u32::MAX } else { self.bits.floor() as u32 };
-        if codec.encoded_len(d, Some(most)).is_some() {
+        // The largest number that a stream draws.
+        if codec.encoded_len(d, Some(self.at(1.0 - f64::EPSILON / 2.0))).is_some() {
             return Ok(());
+        }
+        if let Some(snr) = self.fading_snr {
+            let shown = if snr < 1e-5 { format!("{snr:e}") } else { snr.to_string() };
+            let never = format!("a budget of {} bits a component with fading_snr = {shown} never carries a message", self.bits);
+            let help = "a larger fading_snr, more bits, or a codec that needs fewer bits (quantised)";
+            return Err(BadInput::new("fading_snr", format!("no message arrives: {never} of this codec"), help));
         }
         let what = format!("a budget of {} bits a component never carries a message of this codec", self.bits);
         Err(BadInput::new("bits", what, "more bits, or a codec that needs fewer bits (quantised)"))
+    }
+}
+
+impl BitBudget {
+    /// The probability that it carries a message: `B log2(1 + gamma Gamma) >= b`, gamma ~ Exp(1), with b the fewest bits a
+    /// component that `carries` any.
+    pub(crate) fn share_carried(&self, carries: impl Fn(u32) -> bool) -> f64 {
+        let Some(snr) = self.fading_snr else { return f64::from(carries(self.bits.floor() as u32)) };
+        let Some(fewest) = (0..=64).find(|bits| carries(*bits)) else { return 0.0 };
+        (-((f64::from(fewest) / self.bits).exp2() - 1.0) / snr).exp()
     }
 }
 

@@ -159,10 +159,15 @@ impl Delay {
             }
             Delay::Constant { .. } => {}
         }
+        if let Delay::Geometric { mean, max: None } = self {
+            // As it is typed: digits of numbers beyond the integers of f64 mean nothing.
+            let shown = if *mean < 1e15 { mean.to_string() } else { format!("{mean:e}") };
+            let accepted = format!("at most {}, or max, a longest delay of at most {MAX_DELAY} rounds", MAX_DELAY / 10);
+            return require(self.max() <= MAX_DELAY, "mean", shown, &accepted);
+        }
         let key = match self {
             Delay::Constant { .. } | Delay::Spikes { .. } => "rounds",
-            Delay::Uniform { .. } | Delay::Geometric { max: Some(_), .. } => "max",
-            Delay::Geometric { max: None, .. } => "mean",
+            Delay::Uniform { .. } | Delay::Geometric { .. } => "max",
             Delay::Trace { .. } => "delays",
             Delay::Stall { length, short, .. } => {
                 if length >= short {

@@ -13,7 +13,7 @@ use crate::uplink::Uplink;
 #[serde(deny_unknown_fields)]
 pub struct Erasure {
     /// The probability p of arriving.
-    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
+    #[cfg_attr(feature = "schema", schemars(range(max = 1), extend("exclusiveMinimum" = 0)))]
     pub success: f64,
 }
 
@@ -23,6 +23,9 @@ impl Medium for Erasure {
     }
     fn gain_moments(&self) -> Option<(f64, f64)> {
         Some((self.success, self.success))
+    }
+    fn share_arriving(&self) -> f64 {
+        self.success
     }
 }
 

@@ -65,6 +65,9 @@ impl Medium for GilbertElliott {
         let forgets = self.to_bad + self.to_good == 1.0 || self.success_good == self.success_bad;
         forgets.then(|| (self.success(), self.success()))
     }
+    fn share_arriving(&self) -> f64 {
+        self.success()
+    }
 }
 
 impl MediumSettings for GilbertElliott {

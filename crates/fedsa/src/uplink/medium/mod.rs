@@ -30,6 +30,10 @@ pub trait Medium: std::fmt::Debug + Send + Sync {
     fn gain_moments(&self) -> Option<(f64, f64)> {
         None
     }
+    /// The share of messages that arrive, weakened or not.
+    fn share_arriving(&self) -> f64 {
+        1.0
+    }
     /// The standard deviation of N w, w the noise that the receiver adds to each component of the mean over N agents.
     fn noise_std(&self) -> f64 {
         0.0
