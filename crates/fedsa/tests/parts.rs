@@ -230,6 +230,18 @@ fn agents_know_what_their_link_carries_before_they_answer() {
 }
 
 #[test]
+fn agents_do_not_answer_once_a_round_is_to_be_abandoned() {
+    let (field, uplink) = (field(), Uplink::default());
+    let mut run = Run::new(&*field, &Toy { eta: 0.2 }, &uplink, OutputRule::Last, SEED, vec![0.0; 4]).unwrap();
+    let before = run.save();
+    assert!(!run.step_unless(&std::sync::atomic::AtomicBool::new(true)));
+    assert_eq!(run.ledger().calls, fedsa::problem::calls::Calls::default());
+    run.restore(&before).unwrap();
+    assert!(run.step_unless(&std::sync::atomic::AtomicBool::new(false)));
+    assert_eq!(run.ledger().calls.gradients, 11);
+}
+
+#[test]
 fn runs_are_the_same_on_any_threads_and_after_a_restart() {
     let field = field();
     for (name, uplink) in links() {
