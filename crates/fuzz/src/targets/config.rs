@@ -160,6 +160,10 @@ const WORDS: &[&str] = &[
     "label",
     "set",
     "values",
+    "--unset ",
+    "18446744073709551615",
+    "0xFFFFFFFFFFFFFFFF",
+    "1e400",
     "key",
     "keys",
     "garnet",
@@ -257,8 +261,7 @@ fn assignments() -> Vec<Corpus> {
         "sweep.0.values=[[2, 4], [3, 6]]",
         "problem = { kind = \"switching\", values = [1, 2] }\nmethod.2.radius = 1e3\nvariant.one.label=1st\nsampling.start=stationary",
         "method.1.uplink.media=[{ kind = \"erasure\", success = 0.5 }]\nrun.start=normal\ntitle=a = b",
-        "--unset sweep\n--unset method.*.uplink\n--unset run.stop\nmethod.0.kind=fedlsa",
-        "run.rounds=18446744073709551615\nrun.seeds=[1, 1e400, 0xFFFFFFFFFFFFFFFF]",
+        "--unset method.*.uplink\n--unset run.stop\n--unset method.0.output\nmethod.0.local_steps=4",
         "method.0.label = \"plain\"\nfigure.y=residual\ncheck.0.method=plain\nvariant.two.set={}",
     ];
     vec![Corpus::text(seeds, WORDS)]
