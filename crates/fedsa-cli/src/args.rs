@@ -275,14 +275,17 @@ pub struct EvaluateArgs {
     /// The discount factor
     #[arg(long, default_value_t = 0.99, allow_negative_numbers = true)]
     pub gamma: f64,
-    #[arg(long, default_value = "fedhsa", help = crate::commands::evaluate::methods())]
+    #[arg(long, default_value = "auto", help = crate::commands::evaluate::methods())]
     pub method: String,
+    /// The matrices A_c stay with the agents: --method auto then does not choose lstd
+    #[arg(long)]
+    pub keep_matrices: bool,
     /// How transitions are drawn: mean, iid or markov
     #[arg(long, default_value = "mean")]
     pub sampling: String,
-    /// The local step size
-    #[arg(long, value_name = "ETA", default_value_t = 1.0, allow_negative_numbers = true)]
-    pub step_size: f64,
+    /// The local step size, for methods with local steps; 1 by default
+    #[arg(long, value_name = "ETA", allow_negative_numbers = true)]
+    pub step_size: Option<f64>,
     /// Local steps per round (for scafflsa-random, their mean number between talks); 100 by default,
     /// for methods with local steps
     #[arg(long, value_name = "H", value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]

@@ -133,12 +133,17 @@ impl Body {
     /// These numbers, those that are not 0 with their indices if that takes fewer bytes.
     pub fn shorter(numbers: Vec<f64>) -> Self {
         let count = numbers.iter().filter(|x| **x != 0.0).count();
-        if 4 + 12 * count >= 8 * numbers.len() || numbers.len() > u32::MAX as usize {
+        if Body::shorter_len(numbers.len(), count) == 8 * numbers.len() || numbers.len() > u32::MAX as usize {
             return Body::Numbers(numbers);
         }
         let some: Vec<(u32, f64)> = numbers.iter().enumerate().filter(|(_, x)| **x != 0.0).map(|(i, x)| (i as u32, *x)).collect();
         let (index, value) = some.into_iter().unzip();
         Body::Sparse { len: numbers.len() as u32, index, value }
+    }
+
+    /// The number of bytes of the payload of [`Body::shorter`] for `len` numbers of which `count` are not 0.
+    pub(crate) fn shorter_len(len: usize, count: usize) -> usize {
+        (8 * len).min(4 + 12 * count)
     }
 
     /// Writes sparse numbers out with their zeros.

@@ -15,7 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sampling", &["error"]),
     ("schedule", &["error", "random"]),
     ("kernel", &["random", "problem"]),
-    ("theory", &["error", "linalg", "methods", "problem", "record", "sampling", "schedule", "uplink"]),
+    ("theory", &["error", "linalg", "message", "methods", "problem", "protocol", "record", "sampling", "schedule", "uplink"]),
     ("problem", &["error", "registry", "random", "linalg", "sampling", "kernel", "sums"]),
     ("uplink", &["error", "kernel", "message", "random", "registry"]),
     ("sums", &["kernel"]),

@@ -7,16 +7,22 @@
 use std::path::Path;
 
 use fedsa::error::{BadInput, Result, quoted};
+use fedsa::kernel::Isa;
 use fedsa::linalg;
-use fedsa::methods::Drift;
+use fedsa::methods::fedhsa::FedHsa;
+use fedsa::methods::fedlsa::FedLsa;
+use fedsa::methods::scafflsa::Scafflsa;
+use fedsa::methods::{Drift, MethodSettings};
 use fedsa::presets::PRESETS;
-use fedsa::problem::Files;
+use fedsa::problem::{Files, ProblemSettings};
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::problem::features::{FeatureMap, FeatureSpec};
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::Logs;
+use fedsa::sampling::{Law, Sampling};
+use fedsa::theory::cost::{self, Candidate, Cost, Limits};
 use fedsa_data::find::Places;
-use fedsa_data::{DiskFiles, npz};
+use fedsa_data::{DiskFiles, machine, npz};
 use fedsa_experiment::config::document::{Origin, SetBy};
 use fedsa_experiment::config::{Document, Experiment, find_kind, read_kind};
 use fedsa_experiment::error::Failure;
@@ -33,7 +39,11 @@ use crate::args::{EvaluateArgs, Overrides};
 pub fn methods() -> String {
     let kinds: Vec<&str> = fedsa::methods::KINDS.iter().map(|kind| kind.name).collect();
     let presets: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-    format!("The method: {}; or one with its link: {}", kinds.join(", "), presets.join(", "))
+    format!(
+        "The method: auto (the one that reaches --tol with the fewest bits), {}; or one with its link: {}",
+        kinds.join(", "),
+        presets.join(", ")
+    )
 }
 
 /// The logs that were read.
@@ -41,6 +51,7 @@ struct Data {
     logs: Vec<Log>,
     settings: Logs,
     map: FeatureMap,
+    choice: Choice,
 }
 
 /// Runs the command.
@@ -66,7 +77,7 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<u8, Failure> {
 /// When an option cannot be used.
 pub fn read(args: &EvaluateArgs) -> Result<Experiment, Failure> {
     let features = named_features(args)?.unwrap_or(FeatureSpec::Identity { bias: false });
-    read_with(args, features, args.logs.len())
+    read_with(args, &Choice::before(args), features, args.logs.len())
 }
 
 /// The features that the options name.
@@ -76,8 +87,8 @@ fn named_features(args: &EvaluateArgs) -> Result<Option<FeatureSpec>> {
 }
 
 /// The experiment of the options, with these features.
-fn read_with(args: &EvaluateArgs, features: FeatureSpec, agents: usize) -> Result<Experiment, Failure> {
-    let mut document = Document::from_flags(experiment(args, features, agents)?, origins(args));
+fn read_with(args: &EvaluateArgs, choice: &Choice, features: FeatureSpec, agents: usize) -> Result<Experiment, Failure> {
+    let mut document = Document::from_flags(experiment(args, choice, features, agents)?, origins(args, choice));
     apply(&Overrides { set: args.set.clone(), ..Overrides::default() }, &mut document)?;
     Experiment::read(document)
 }
@@ -99,10 +110,13 @@ fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data), Failure> {
     let logs = settings(&unread).and_then(|settings| files.logs(&settings.path.list()));
     let logs = logs.map_err(|e| unread.failure_at(e.inside("problem"), point))?;
     let columns = logs.first().map_or(0, |log| log.columns.len());
-    let experiment = read_with(args, named_features(args)?.unwrap_or_else(|| default_features(columns)), logs.len())?;
-    let settled = settings(&experiment).and_then(|settings| Ok((settings.map(&logs)?, settings)));
-    let (map, settings) = settled.map_err(|e| experiment.failure_at(e.inside("problem"), &experiment.points[0]))?;
-    Ok((experiment, Data { logs, settings, map }))
+    let features = named_features(args)?.unwrap_or_else(|| default_features(columns));
+    let first = read_with(args, &Choice::before(args), features.clone(), logs.len())?;
+    let settled = settings(&first).and_then(|settings| Ok((settings.map(&logs)?, settings)));
+    let (map, settings) = settled.map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
+    let choice = Choice::of(args, &settings, &files).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
+    let experiment = if choice.kind == Choice::before(args).kind { first } else { read_with(args, &choice, features, logs.len())? };
+    Ok((experiment, Data { logs, settings, map, choice }))
 }
 
 /// The default features: as many as can be evaluated quickly.
@@ -113,11 +127,86 @@ fn default_features(columns: usize) -> FeatureSpec {
     small.map_or(FeatureSpec::Polynomial { order: 1 }, |(spec, _)| spec)
 }
 
+/// The name of the choice among methods.
+const AUTO: &str = "auto";
+
+/// The method that runs.
+struct Choice {
+    kind: String,
+    /// Its settings, if they are not those of the options.
+    settings: Option<Table>,
+    /// Its cost, and those of the methods that were not chosen; empty where the user named the method.
+    lines: Vec<String>,
+}
+
+impl Choice {
+    /// The method that the options name; a method that could be chosen in place of `auto`, before the data are known.
+    fn before(args: &EvaluateArgs) -> Self {
+        let kind = match args.method.as_str() {
+            // Samples are for methods that take steps.
+            AUTO if args.sampling != "mean" => "fedhsa",
+            AUTO => "lstd",
+            kind => kind,
+        };
+        Self { kind: kind.into(), settings: None, lines: Vec::new() }
+    }
+
+    /// The method that reaches the target with the fewest bits, for `auto`.
+    fn of(args: &EvaluateArgs, settings: &Logs, files: &dyn Files) -> Result<Self> {
+        let before = Self::before(args);
+        if args.method != AUTO || args.sampling != "mean" {
+            return Ok(before);
+        }
+        let field = settings.field(files, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best())?;
+        let (eta, h) = (step_size(args), local_steps(args) as usize);
+        let first_order: Vec<(&'static str, Box<dyn MethodSettings>)> = vec![
+            ("scafflsa", Box::new(Scafflsa::new(eta, h))),
+            ("fedhsa", Box::new(FedHsa::new(eta, h))),
+            ("fedlsa", Box::new(FedLsa::new(eta, h))),
+        ];
+        let checked = first_order.into_iter().filter(|(_, method)| method.check(field.agents()).is_ok()).collect();
+        let memory = machine::available()?.map_or(f64::INFINITY, |available| 0.5 * available.bytes);
+        let target = if args.tol > 0.0 { args.tol } else { 1e-12 };
+        let limits = Limits { target, may_send_matrices: !args.keep_matrices, memory };
+        let all = cost::candidates(&*field, &limits, checked);
+        // Without any cost: a Krylov space that starts anew as often as it has to.
+        let chosen = all.iter().find(|candidate| candidate.cost.is_ok()).or_else(|| all.iter().find(|candidate| candidate.kind == "gmres"));
+        let chosen = chosen.expect("gmres is a candidate");
+        let steps = format!("step size {}, {} local steps", numbers::typed(eta), h);
+        let line = |candidate: &Candidate| {
+            let name = if takes(candidate.kind, "local_steps") { format!("{} ({steps})", candidate.kind) } else { candidate.kind.to_string() };
+            match &candidate.cost {
+                Ok(Cost { rounds, is_bound, bits }) => {
+                    let about = if !is_bound {
+                        "about "
+                    } else if *rounds > 1.0 {
+                        "at most "
+                    } else {
+                        ""
+                    };
+                    let plural = if *rounds > 1.0 { "s" } else { "" };
+                    format!("{name}: {about}{} round{plural}, {}", numbers::about(*rounds), megabits(*bits))
+                }
+                Err(why) => format!("{name}: {}", why.what),
+            }
+        };
+        let mut lines = vec![format!("{}, the fewest bits to {} of the residual at zero weights", line(chosen), numbers::typed(target))];
+        lines.extend(all.iter().filter(|candidate| candidate.kind != chosen.kind).map(|candidate| format!("  {}", line(candidate))));
+        let table = Value::try_from(&chosen.settings).expect("plain settings").as_table().cloned();
+        Ok(Self { kind: chosen.kind.into(), settings: table, lines })
+    }
+}
+
+/// A number of bits for people.
+fn megabits(bits: f64) -> String {
+    format!("{} Mbit", numbers::digits(bits / 1e6, 3))
+}
+
 /// The report before the run: the data, the method, and the estimated time.
 fn preamble(args: &EvaluateArgs, data: &Data, plan: &Plan) -> Vec<String> {
     /// The largest number of columns that are listed; more are only counted.
     const LISTED: usize = 20;
-    let Data { logs, settings, map } = data;
+    let Data { logs, settings, map, choice } = data;
     let transitions: usize = logs.iter().map(Log::len).sum();
     let columns = map.columns();
     let mut lines =
@@ -145,7 +234,10 @@ fn preamble(args: &EvaluateArgs, data: &Data, plan: &Plan) -> Vec<String> {
         lines.push("all rewards are 0, and so are the values and their weights".into());
         return lines;
     }
-    lines.extend(prediction(plan));
+    lines.extend(choice.lines.iter().cloned());
+    if choice.lines.is_empty() {
+        lines.extend(prediction(plan));
+    }
     lines
 }
 
@@ -196,7 +288,7 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> 
     let field = plan.field(0);
     let result = &results.cells[0][0];
     let root = field.root().expect("logs have one");
-    let Data { logs, settings, map } = data;
+    let Data { logs, settings, map, .. } = data;
     let finite = |x: f64| if x.is_finite() { json!(x) } else { json!(null) };
     let distance = linalg::distance_sq(&result.theta, root).sqrt();
     let norm = linalg::norm_sq(root).sqrt();
@@ -240,7 +332,7 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> 
 }
 
 /// The option from which each key of the experiment comes, for messages.
-fn origins(args: &EvaluateArgs) -> Vec<Origin> {
+fn origins(args: &EvaluateArgs, choice: &Choice) -> Vec<Origin> {
     let ranges = args.range.iter().map(|r| format!("--range {r}")).collect::<Vec<_>>().join(" ");
     let flags = [
         ("problem.path", format!("LOGS {}", quoted(args.logs.join(" ")))),
@@ -251,8 +343,8 @@ fn origins(args: &EvaluateArgs) -> Vec<Origin> {
         ("problem.ranges", quoted(ranges)),
         ("problem.gamma", format!("--gamma {}", numbers::typed(args.gamma))),
         ("sampling.kind", format!("--sampling {}", quoted(&args.sampling))),
-        ("method[0].kind", format!("--method {}", quoted(&args.method))),
-        ("method[0].step_size", format!("--step-size {}", numbers::typed(args.step_size))),
+        ("method[0].kind", format!("--method {}", quoted(if args.method == AUTO { &choice.kind } else { &args.method }))),
+        ("method[0].step_size", format!("--step-size {}", numbers::typed(step_size(args)))),
         ("method[0].local_steps", format!("--local-steps {}", local_steps(args))),
         ("method[0].talk_probability", format!("--local-steps {}", local_steps(args))),
         ("run.rounds", format!("--rounds {}", args.rounds)),
@@ -269,16 +361,21 @@ fn local_steps(args: &EvaluateArgs) -> u64 {
     args.local_steps.unwrap_or(100)
 }
 
-/// Whether `local_steps` is a key of this kind of method.
-fn takes_local_steps(kind: &str) -> bool {
-    let given = [("kind", Value::String(kind.into())), ("local_steps", Value::Integer(1))];
+/// The step size; 1 if it is not given.
+fn step_size(args: &EvaluateArgs) -> f64 {
+    args.step_size.unwrap_or(1.0)
+}
+
+/// Whether this is a key of this kind of method.
+fn takes(kind: &str, key: &str) -> bool {
+    let given = [("kind", Value::String(kind.into())), (key, Value::Integer(1))];
     let mut table: Table = given.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
     let Ok(kind) = find_kind(fedsa::methods::KINDS, &mut table, "method") else { return false };
-    !read_kind(kind, table).is_err_and(|e| e.key.contains("local_steps"))
+    !read_kind(kind, table).is_err_and(|e| e.key.contains(key))
 }
 
 /// The experiment of the options as a table.
-fn experiment(args: &EvaluateArgs, features: FeatureSpec, agents: usize) -> Result<Table, BadInput> {
+fn experiment(args: &EvaluateArgs, choice: &Choice, features: FeatureSpec, agents: usize) -> Result<Table, BadInput> {
     let mut ranges = Table::new();
     for range in &args.range {
         let bad = || BadInput::new("--range", format!("`{}`", quoted(range)), "COLUMN=LOW,HIGH, such as s_0=-1.2,0.6");
@@ -299,25 +396,34 @@ fn experiment(args: &EvaluateArgs, features: FeatureSpec, agents: usize) -> Resu
         ("ranges", Value::Table(ranges)),
         ("gamma", Value::Float(args.gamma)),
     ]);
-    let mut method = vec![("kind", text(&args.method)), ("step_size", Value::Float(args.step_size))];
-    match args.method.as_str() {
-        "scafflsa-random" => method.push(("talk_probability", Value::Float(1.0 / local_steps(args) as f64))),
-        // A method of one step per round has no such key; a value that was given is refused.
-        kind if args.local_steps.is_none() && !takes_local_steps(kind) => {}
-        _ => method.push(("local_steps", Value::Integer(local_steps(args) as i64))),
+    let kind = choice.kind.as_str();
+    let mut method = choice.settings.clone().unwrap_or_default();
+    method.insert("kind".into(), text(kind));
+    if choice.settings.is_none() {
+        // A method without local steps, or with one in a round, has no such keys; a value that was given is refused, but
+        // under auto, where it is one of other methods.
+        let is_given = |is_given: bool| is_given && args.method != AUTO;
+        if is_given(args.step_size.is_some()) || takes(kind, "step_size") {
+            method.insert("step_size".into(), Value::Float(step_size(args)));
+        }
+        if kind == "scafflsa-random" {
+            method.insert("talk_probability".into(), Value::Float(1.0 / local_steps(args) as f64));
+        } else if is_given(args.local_steps.is_some()) || takes(kind, "local_steps") {
+            method.insert("local_steps".into(), Value::Integer(local_steps(args) as i64));
+        }
     }
     let mut run = vec![("rounds", Value::Integer(args.rounds as i64)), ("seeds", Value::Array(vec![Value::Integer(args.seed as i64)]))];
     if args.tol != 0.0 {
         run.push(("stop", table(vec![("relative_residual", Value::Float(args.tol))])));
     }
     let sampling = table(vec![("kind", text(&args.sampling))]);
-    let title = format!("Policy evaluation by {} from {}", args.method, count(agents, "agent"));
+    let title = format!("Policy evaluation by {kind} from {}", count(agents, "agent"));
     let experiment = table(vec![
         ("id", text("evaluate")),
         ("title", Value::String(title)),
         ("problem", problem),
         ("sampling", sampling),
-        ("method", Value::Array(vec![table(method)])),
+        ("method", Value::Array(vec![Value::Table(method)])),
         ("run", table(run)),
     ]);
     Ok(experiment.as_table().cloned().expect("a table"))

@@ -28,6 +28,7 @@
 //! \[S\] is SCAFFLSA (arXiv 2402.04114), \[F\] is FedHSA.
 
 pub mod constants;
+pub mod cost;
 pub mod exact_mse;
 pub mod fedlsa;
 pub mod fixed_point;
