@@ -188,7 +188,7 @@ fn links_are_checked_against_what_methods_send() {
     use fedsa::methods::{Half, Setting, check_link};
     use fedsa::protocol::{Give, Len, Protocol, Want};
     let uplink = common::link(r#"{"kind": "quantised", "bits": 3}"#, true, &[]).unwrap();
-    let setting = Setting { seed: 0, weights: &[1.0], start: vec![0.0; 4], link: uplink.facts() };
+    let setting = Setting { seed: 0, weights: &[1.0], start: vec![0.0; 4], link: uplink.facts(), is_accelerated: false };
     let (fedlsa, newton) = (method("fedlsa", r#"{"step_size": 0.1, "local_steps": 1}"#), method("newton", "{}"));
     let client = fedlsa.client(&setting);
     let ok = Protocol::directions(4, Give::Sum);
