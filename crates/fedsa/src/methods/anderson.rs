@@ -21,6 +21,14 @@
 //! moves the control variates, which the differences do not see. Its agents cannot compute v from the next model, which is
 //! not `theta_t + alpha_g E v`, and are told v at the end of each round (one more exchange).
 //!
+//! **What it brings, and where it hurts** (`tests/anderson.rs`). Without noise it replaces thousands of rounds by tens: 11450 rounds
+//! of FedHSA on a Garnet problem with 16 features by 116 (m = 5) or 31 (m = 20). With SCAFFLSA it brings less: 143 or 149. With noise the
+//! differences are noise too, and the floor of the squared error rises: 1.0 to 2.3 times that of the base with the default
+//! safeguard, at i.i.d. samples and with 20% of the messages lost; 1.3 to 27 times with `safeguard = 2`, with rare iterates that are far
+//! away. The smaller `step_size`, the more the base averages, and the more acceleration costs. A ridge changes little, and
+//! slows noiseless runs from 1e-2 on. Over links that lose messages only whole rounds are accelerated, which with many agents
+//! are rare: the method is then its base.
+//!
 //! **Refused bases**: those whose round is not one map of theta: random or varying steps, answers to old models, methods
 //! that solve or accelerate themselves; and links that deliver old answers.
 
@@ -36,7 +44,7 @@ use super::newton::Newton;
 use super::projected_td::ProjectedTd;
 use super::scafflsa::Scafflsa;
 use super::scafflsa_random::ScafflsaRandom;
-use super::{Half, Lost, MethodSettings, Setting, Shape};
+use super::{Half, Lost, MethodSettings, Setting, Shape, one};
 use crate::error::{BadInput, Result, require};
 use crate::protocol::Protocol;
 use crate::server::{Server, anderson};
@@ -58,7 +66,7 @@ pub struct Anderson {
     pub memory: usize,
     /// How often the smallest residual of the history a round's residual may be; above, the accelerated iterate and the
     /// history are dropped.
-    #[serde(default = "two")]
+    #[serde(default = "one")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub safeguard: f64,
     /// r: the ridge of the least-squares problem, relative to the length of each column. Larger values accelerate less and
@@ -73,10 +81,6 @@ pub const MAX_MEMORY: usize = 10_000;
 
 fn five() -> usize {
     5
-}
-
-fn two() -> f64 {
-    2.0
 }
 
 fn ridge() -> f64 {
@@ -154,7 +158,7 @@ impl Base {
 impl Anderson {
     /// With the default memory and safeguard.
     pub fn new(base: Base) -> Self {
-        Self { base, memory: five(), safeguard: two(), ridge: ridge() }
+        Self { base, memory: five(), safeguard: one(), ridge: ridge() }
     }
 
     /// The run for which the base is built.
