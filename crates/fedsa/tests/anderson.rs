@@ -261,7 +261,7 @@ fn bases_and_links_that_make_no_sense_are_refused_with_the_reason() {
     }
     let field = garnet(3, 4, 0.9, Law::Iid);
     let [_, anderson] = pair(r#""kind": "fedtd", "step_size": 0.1"#, "");
-    for medium in [r#"{"kind": "delay", "constant": 2}"#, r#"{"kind": "late", "constant": 2}"#] {
+    for medium in [r#"{"kind": "delay", "law": "uniform", "max": 3}"#, r#"{"kind": "late", "law": "uniform", "max": 3}"#] {
         let uplink = link(r#"{"kind": "exact"}"#, false, &[medium]).unwrap();
         let e = Run::new(&*field, &*anderson, &uplink, OutputRule::Last, 5, vec![0.0; 4]).err().expect("refused").to_string();
         assert!(e.contains("older models"), "{e}");

@@ -125,6 +125,9 @@ fn agents_with_nothing_but_their_own_data_give_the_engines_numbers() {
                 let answers: Vec<_> = to.iter().zip(&bytes).map(|(c, bytes)| (*c, nodes[*c].handle(bytes).unwrap().unwrap())).collect();
                 todo = server.receive(&answers).todo;
             }
+            if let Todo::Tell { to, bytes } = todo {
+                to.iter().zip(&bytes).for_each(|(c, bytes)| assert!(nodes[*c].handle(bytes).unwrap().is_none()));
+            }
             assert_eq!(bits(server.theta()), bits(engine.theta()), "{method:?}, {law:?}");
         }
     }

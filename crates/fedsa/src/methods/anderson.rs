@@ -23,7 +23,7 @@
 //!
 //! **What it brings, and where it hurts** (`tests/anderson.rs`). Without noise it replaces thousands of rounds by tens: 11450 rounds
 //! of FedHSA on a Garnet problem with 16 features by 116 (m = 5) or 31 (m = 20). With SCAFFLSA it brings less: 143 or 149. With noise the
-//! differences are noise too, and the floor of the squared error rises: 1.0 to 2.3 times that of the base with the default
+//! differences are noise too, and the floor of the squared error rises: 1.06 to 2.1 times that of the base with the default
 //! safeguard, at i.i.d. samples and with 20% of the messages lost; 1.3 to 27 times with `safeguard = 2`, with rare iterates that are far
 //! away. The smaller `step_size`, the more the base averages, and the more acceleration costs. A ridge changes little, and
 //! slows noiseless runs from 1e-2 on. Over links that lose messages only whole rounds are accelerated, which with many agents
