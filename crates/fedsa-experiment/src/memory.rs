@@ -211,7 +211,7 @@ fn run_state(cell: &PlannedCell, field: &dyn Field, saved: bool, copied: bool) -
     let link = &cell.uplink;
     let built = |agents: usize| {
         let weights = vec![1.0 / agents as f64; agents];
-        cell.method.settings.build(&Setting { seed: 0, weights: &weights, start: vec![0.0], link: link.facts() })
+        cell.method.settings.build(&Setting { seed: 0, weights: &weights, start: vec![0.0], link: link.facts(), is_accelerated: false })
     };
     let numbers = |method: &Method| method.server.state().iter().map(|v| v.len() as f64).sum::<f64>();
     let (one, two) = (built(1), built(2));

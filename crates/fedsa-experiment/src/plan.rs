@@ -486,7 +486,7 @@ fn check_traces(uplink: &Uplink, rounds: u64) -> Result<()> {
 /// Refuses a method that cannot work over its link.
 fn check_link(field: &dyn Field, method: &MethodSpec, uplink: &Uplink) -> Result<()> {
     let link = uplink.facts();
-    let setting = fedsa::methods::Setting { seed: 0, weights: field.weights(), start: vec![0.0; field.dim()], link };
+    let setting = fedsa::methods::Setting { seed: 0, weights: field.weights(), start: vec![0.0; field.dim()], link, is_accelerated: false };
     let (client, protocol) = (method.settings.client(&setting), method.settings.protocol(&setting));
     fedsa::methods::check_link(&*method.settings, &client, &protocol, uplink, field.dim()).map_err(|e| BadInput { key: String::new(), ..e })
 }

@@ -125,6 +125,9 @@ fn agents_with_nothing_but_their_own_data_give_the_engines_numbers() {
                 let answers: Vec<_> = to.iter().zip(&bytes).map(|(c, bytes)| (*c, nodes[*c].handle(bytes).unwrap().unwrap())).collect();
                 todo = server.receive(&answers).todo;
             }
+            if let Todo::Tell { to, bytes } = todo {
+                to.iter().zip(&bytes).for_each(|(c, bytes)| assert!(nodes[*c].handle(bytes).unwrap().is_none()));
+            }
             assert_eq!(bits(server.theta()), bits(engine.theta()), "{method:?}, {law:?}");
         }
     }
@@ -188,7 +191,7 @@ fn links_are_checked_against_what_methods_send() {
     use fedsa::methods::{Half, Setting, check_link};
     use fedsa::protocol::{Give, Len, Protocol, Want};
     let uplink = common::link(r#"{"kind": "quantised", "bits": 3}"#, true, &[]).unwrap();
-    let setting = Setting { seed: 0, weights: &[1.0], start: vec![0.0; 4], link: uplink.facts() };
+    let setting = Setting { seed: 0, weights: &[1.0], start: vec![0.0; 4], link: uplink.facts(), is_accelerated: false };
     let (fedlsa, newton) = (method("fedlsa", r#"{"step_size": 0.1, "local_steps": 1}"#), method("newton", "{}"));
     let client = fedlsa.client(&setting);
     let ok = Protocol::directions(4, Give::Sum);

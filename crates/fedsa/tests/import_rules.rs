@@ -22,7 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("message", &["error", "random", "uplink"]),
     ("protocol", &["error", "message"]),
     ("local", &["error", "kernel", "message", "problem", "protocol", "random", "schedule"]),
-    ("server", &["error", "linalg", "message", "random", "schedule", "sums"]),
+    ("server", &["error", "kernel", "linalg", "message", "random", "schedule", "sums"]),
     ("methods", &["error", "message", "protocol", "registry", "local", "schedule", "server", "uplink"]),
     ("presets", &["error", "registry", "methods", "uplink"]),
     (

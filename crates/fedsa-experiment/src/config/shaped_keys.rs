@@ -53,11 +53,13 @@ pub fn has(kind: &Kind<dyn MethodSettings>, name: &str) -> bool {
     shape_of(kind).is_none_or(|shape| (key.fits)(&shape))
 }
 
-/// The shape of methods of a kind, found from a method with the value 1 for each required setting.
+/// The shape of methods of a kind, found from a method with an example of each required setting: that of its schema, or 1.
 fn shape_of(kind: &Kind<dyn MethodSettings>) -> Option<Shape> {
     let schema = (kind.schema)(&mut SchemaGenerator::default());
     let required = schema.get("required").and_then(|names| names.as_array()).into_iter().flatten();
-    let table: Table = required.filter_map(|name| Some((name.as_str()?.to_string(), Value::Integer(1)))).collect();
+    let example = |name: &str| Value::try_from(schema.get("properties")?.get(name)?.get("examples")?.get(0)?).ok();
+    let value = |name: &str| (name.to_string(), example(name).unwrap_or(Value::Integer(1)));
+    let table: Table = required.filter_map(|name| name.as_str().map(value)).collect();
     read_kind(kind, table).ok().map(|settings| settings.shape())
 }
 

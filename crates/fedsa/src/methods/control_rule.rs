@@ -40,10 +40,11 @@ pub enum ControlRule {
 }
 
 impl ControlRule {
-    /// How control variates are kept on a link, with all agents or some of them participating (`partial`).
-    pub(crate) fn resolve(self, partial: bool, link: &LinkFacts) -> Kept {
-        let from_model = !partial && !link.is_downlink_lossy;
-        let literal = Kept { learns: if partial { Learns::Told } else { Learns::FromModel }, share: Share::Computed };
+    /// How control variates are kept on a link, with all agents or some of them participating (`partial`), and with a server
+    /// that moves theta after the round or without (`accelerated`).
+    pub(crate) fn resolve(self, partial: bool, accelerated: bool, link: &LinkFacts) -> Kept {
+        let from_model = !partial && !accelerated && !link.is_downlink_lossy;
+        let literal = Kept { learns: if partial || accelerated { Learns::Told } else { Learns::FromModel }, share: Share::Computed };
         let acknowledged = Kept { learns: if from_model { Learns::FromModel } else { Learns::Told }, share: Share::Acknowledged };
         let afresh = Kept { learns: Learns::Told, share: Share::Afresh };
         match self {

@@ -2,6 +2,7 @@
 //!
 //! `docs/authors.md` in the repository explains how to add a method.
 
+pub mod anderson;
 pub mod control_rule;
 pub mod delayed_sa;
 pub mod fedhsa;
@@ -120,6 +121,9 @@ pub struct Setting<'a> {
     pub start: Vec<f64>,
     /// The facts of the link.
     pub link: LinkFacts,
+    /// Whether the server moves theta after each round of the method ([`anderson`]): agents cannot learn from the next model
+    /// what a round did.
+    pub is_accelerated: bool,
 }
 
 /// The settings of one method: the keys of `[[method]]` except `kind`, `label`, links and expectations. They build the
@@ -254,6 +258,7 @@ pub const KINDS: &[Kind<dyn MethodSettings>] = &[
     kind!("projected-td", "FedLSA projected on a ball", projected_td::ProjectedTd),
     kind!("lstd", "every agent sends its linear system, the server solves", lstd::Lstd),
     kind!("gmres", "a Krylov space of the mean operator at the server", gmres::Gmres),
+    kind!("anderson", "Anderson acceleration of another method's rounds", anderson::Anderson),
     kind!("newton", "Newton steps with backtracking, for problems with an objective", newton::Newton),
 ];
 

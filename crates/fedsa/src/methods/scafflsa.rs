@@ -69,7 +69,7 @@ impl Scafflsa {
 
     /// How control variates are kept over the link.
     fn kept(&self, setting: &Setting<'_>) -> Kept {
-        self.rule.resolve(self.participants.is_some_and(|m| m < setting.agents()), &setting.link)
+        self.rule.resolve(self.participants.is_some_and(|m| m < setting.agents()), setting.is_accelerated, &setting.link)
     }
 }
 
@@ -102,7 +102,7 @@ impl MethodSettings for Scafflsa {
 
     fn lost(&self, agents: usize, link: &LinkFacts) -> Lost {
         let partial = self.participants.is_some_and(|m| m < agents);
-        Lost::Controls(self.rule.resolve(partial, link).rule())
+        Lost::Controls(self.rule.resolve(partial, false, link).rule())
     }
 
     fn shape(&self) -> Shape {

@@ -97,7 +97,7 @@ impl<'a> Federation<'a> {
     }
 
     fn setting(&self) -> Setting<'_> {
-        Setting { seed: self.seed, weights: &self.weights, start: self.start.clone(), link: self.uplink.facts() }
+        Setting { seed: self.seed, weights: &self.weights, start: self.start.clone(), link: self.uplink.facts(), is_accelerated: false }
     }
 
     /// The client half and the protocol.

@@ -34,6 +34,15 @@ pub struct Average {
 }
 
 impl Average {
+    /// Projects theta on the ball, if there is one.
+    fn project(&mut self) {
+        let Some(radius) = self.radius else { return };
+        let norm = crate::linalg::norm_sq(&self.theta).sqrt();
+        if norm > radius {
+            self.theta.iter_mut().for_each(|x| *x *= radius / norm);
+        }
+    }
+
     /// G: the mean of the operators that arrived. A lost operator counts as zero, or as the last operator that arrived
     /// from its agent.
     fn mean_operator(&mut self, got: &Received<'_>) -> Vec<f64> {
@@ -86,12 +95,7 @@ impl Server for Average {
         let v = got.mean(Part::Direction);
         let step = self.alpha_g * self.steps.of(t).sum;
         self.theta.iter_mut().zip(&v).for_each(|(theta, v)| *theta += step * v);
-        if let Some(radius) = self.radius {
-            let norm = crate::linalg::norm_sq(&self.theta).sqrt();
-            if norm > radius {
-                self.theta.iter_mut().for_each(|x| *x *= radius / norm);
-            }
-        }
+        self.project();
         if let Some(included) = &mut self.included {
             included.see(t, got.arrived);
         }
@@ -106,6 +110,11 @@ impl Server for Average {
 
     fn theta(&self) -> &[f64] {
         &self.theta
+    }
+
+    fn move_to(&mut self, theta: Vec<f64>) {
+        self.theta = theta;
+        self.project();
     }
 
     fn state(&self) -> Vec<Vec<f64>> {

@@ -1,6 +1,7 @@
 //! Server halves: what the server does with the answers that arrived, and what it asks next.
 
 pub mod adaptive;
+pub mod anderson;
 pub mod average;
 pub mod gmres;
 mod included;
@@ -155,6 +156,14 @@ pub trait Server: Send {
     }
     /// `theta_t`.
     fn theta(&self) -> &[f64];
+    /// Replaces `theta_{t+1}` after a round, for a rule around this one ([`anderson`]). Only rules without memory of past
+    /// iterates can be moved.
+    ///
+    /// # Panics
+    /// When the rule cannot be moved.
+    fn move_to(&mut self, _theta: Vec<f64>) {
+        panic!("this server rule remembers its iterates, and cannot be moved");
+    }
     /// Everything that influences later rounds, complete between any two calls, also within a round.
     fn state(&self) -> Vec<Vec<f64>>;
     /// Restores a state that [`Server::state`] returned after `opened` rounds had been opened.

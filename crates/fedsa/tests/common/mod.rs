@@ -53,6 +53,14 @@ pub fn methods(participants: Option<usize>) -> Vec<(&'static str, Box<dyn Method
         all.push((kind, method(kind, &format!(r#"{{"step_size": 0.05{m}}}"#))));
         all.push((kind, method(kind, &format!(r#"{{"step_size": 0.02, "local_steps": 5, "global_step_size": 0.8{m}}}"#))));
     }
+    for base in [
+        r#""kind": "fedlsa", "step_size": 0.05, "local_steps": 7"#,
+        r#""kind": "scafflsa", "step_size": 0.05, "local_steps": 7, "global_step_size": 0.8"#,
+        r#""kind": "fedhsa", "step_size": 0.05, "local_steps": 7"#,
+        r#""kind": "projected-td", "step_size": 0.05, "local_steps": 7, "radius": 0.5"#,
+    ] {
+        all.push(("anderson", method("anderson", &format!(r#"{{"base": {{{base}{m}}}, "memory": 3}}"#))));
+    }
     let second: Vec<&str> = computing_alone().iter().map(|(name, _)| *name).collect();
     for kind in methods::KINDS.iter().filter(|_| participants.is_none()) {
         let is_there = all.iter().any(|(name, _)| *name == kind.name) || second.contains(&kind.name);
