@@ -226,8 +226,10 @@ fn csv_corpora() -> Vec<Corpus> {
         "s_0,next_0,reward,done,ratio\n0.5,1,2,0,0.25\n1,2,1,0,1e3\n",
         "\u{feff}\"s_0\",\"next_0\",\"reward\",\"done\",\"a \"\"b\"\"\"\n1,2,3,false,\"x, y\nz\"\n",
     ];
-    let words =
-        ["s_0", "s_1", "next_0", "next_1", "reward", "done", "episode", "ratio", "true", "false", "NaN", "inf", "1e400", "\"", "\"\"", ",", "\n"];
+    let words = [
+        "s_0", "s_1", "next_0", "next_1", "reward", "done", "episode", "ratio", "true", "false", "NaN", "inf", "1e400", "\"", "\"\"", ",",
+        "\n",
+    ];
     vec![Corpus::text(seeds, &words)]
 }
 
