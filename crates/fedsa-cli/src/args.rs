@@ -261,7 +261,7 @@ pub struct ManArgs {
 #[derive(Args, Debug)]
 pub struct EvaluateArgs {
     /// Logs of transitions, one Parquet or CSV file an agent: files, globs, a folder, or the name of a
-    /// data set. Columns s_* and next_* in pairs, reward, done
+    /// data set. Columns s_* and next_* in pairs, reward, done; optionally episode, ratio
     #[arg(required = true)]
     pub logs: Vec<String>,
     /// Features of the state: identity, polynomial:ORDER, fourier:ORDER, tiles:TILINGSxBINS,
@@ -275,6 +275,9 @@ pub struct EvaluateArgs {
     /// The discount factor
     #[arg(long, default_value_t = 0.99, allow_negative_numbers = true)]
     pub gamma: f64,
+    /// The decay of eligibility traces, from 0 to 1: TD(lambda). Traces end at done and at a change of episode
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
+    pub lambda: f64,
     #[arg(long, default_value = "auto", help = crate::commands::evaluate::methods())]
     pub method: String,
     /// The matrices A_c stay with the agents: --method auto then does not choose lstd

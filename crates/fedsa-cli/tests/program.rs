@@ -624,6 +624,36 @@ fn evaluate_says_what_it_read_and_how_long_it_takes() {
 }
 
 #[test]
+fn evaluate_takes_lambda_and_importance_ratios() {
+    let folder = Folder::new();
+    let rows: String = (0..40)
+        .map(|t| {
+            let (x, next) = (f64::from(t * 7 % 11) / 10.0, f64::from((t + 1) * 7 % 11) / 10.0);
+            format!("{x},{next},{},{},{},{}\n", x * x, u8::from(t % 10 == 9), t / 5, if t == 3 { 50.0 } else { 0.5 })
+        })
+        .collect();
+    folder.write("log.csv", format!("s_0,next_0,reward,done,episode,ratio\n{rows}"));
+    let run = |args: &[&str]| {
+        folder.run(
+            &[&["evaluate", "log.csv", "--features", "polynomial:1", "--method", "lstd", "--rounds", "1", "--gamma", "0.9"], args].concat(),
+        )
+    };
+    let root = |out: &str| folder.json(&format!("{out}/weights.json"))["lstd"].to_string();
+    run(&["--out", "a"])
+        .exits(0)
+        .says("importance ratios from the column `ratio` of 1 agent; --set problem.ratios=false leaves them out\n")
+        .says("  warning: log: the ratios leave an effective sample size of 1.92 of 40 transitions");
+    run(&["--out", "b", "--set", "problem.ratios=false"]).exits(0).says("the column `ratio` of 1 agent is not used");
+    run(&["--out", "c", "--lambda", "0.8"]).exits(0);
+    assert_eq!(folder.json("c/weights.json")["lambda"], 0.8);
+    assert!(root("a") != root("b") && root("a") != root("c"));
+    let wrong = run(&["--lambda", "1.5", "--out", "d"]).exits(2).message();
+    assert!(wrong.contains("lambda") && wrong.contains("1.5") && wrong.contains("in [0, 1]"), "{wrong}");
+    let iid = run(&["--lambda", "0.5", "--sampling", "iid", "--out", "d"]).exits(2).message();
+    assert!(iid.contains("drawn independently have no traces"), "{iid}");
+}
+
+#[test]
 fn dependent_features_of_logs_are_named() {
     let folder = Folder::new();
     // The second column is twice the first.

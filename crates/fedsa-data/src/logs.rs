@@ -3,7 +3,8 @@
 //! Columns go by name: the state in `s_*` and the state that followed in
 //! `next_*`, paired by what follows the prefix (`s_0` with `next_0`, `s_speed`
 //! with `next_speed`); `reward`; `done` (true or false, or 1 or 0: the episode
-//! terminated, not merely was cut short); optionally `episode` (an integer).
+//! terminated, not merely was cut short); optionally `episode` (an integer) and
+//! `ratio` (an importance ratio, at least 0).
 //! `action` and all other columns are not needed and not read. State columns
 //! are in natural order of their names, whatever their order in the file.
 
@@ -20,7 +21,7 @@ use super::{about, listed, name_of, shown};
 /// The extensions of the formats that logs come in.
 pub const EXTENSIONS: [&str; 2] = ["parquet", "csv"];
 
-const WANTED: &str = "the columns `s_*` and `next_*` in pairs, `reward` and `done`; optionally `episode`";
+const WANTED: &str = "the columns `s_*` and `next_*` in pairs, `reward` and `done`; optionally `episode` and `ratio`";
 
 /// Reads the logs of all agents, in natural order of their paths (`agent_2`
 /// before `agent_10`). A source is a path, a glob, a directory or the name of
@@ -86,6 +87,7 @@ struct Layout {
     reward: usize,
     done: usize,
     episode: Option<usize>,
+    ratio: Option<usize>,
 }
 
 impl Layout {
@@ -116,7 +118,8 @@ impl Layout {
         {
             return Err(missing(&format!("s_{suffix}")));
         }
-        Ok(Self { states, next, reward: require("reward")?, done: require("done")?, episode: find("episode")?, columns })
+        let (reward, done) = (require("reward")?, require("done")?);
+        Ok(Self { states, next, reward, done, episode: find("episode")?, ratio: find("ratio")?, columns })
     }
 }
 
@@ -132,6 +135,7 @@ fn whole(value: f64) -> Option<i64> {
 
 const FLAGS: &str = "true or false, or 1 or 0";
 const WHOLE: &str = "a whole number";
+const RATIO: &str = "a finite number that is at least 0";
 
 /// A log (without a name) from the bytes of a Parquet file.
 ///
@@ -161,6 +165,7 @@ pub fn from_parquet(file: Vec<u8>) -> Result<Log> {
             next: rows(&layout.next)?,
             done: done.map(|(row, v)| flag(v).ok_or_else(|| not(layout.done, row, v, FLAGS))).collect::<Result<_>>()?,
             episode: layout.episode.map(episode).transpose()?,
+            ratio: layout.ratio.map(numbers).transpose()?,
             columns: layout.columns,
         })
     })
@@ -189,6 +194,7 @@ pub fn from_csv(file: Vec<u8>) -> Result<Log> {
         next: Vec::new(),
         done: Vec::new(),
         episode: layout.episode.map(|_| Vec::new()),
+        ratio: layout.ratio.map(|_| Vec::new()),
     };
     let mut record = csv::StringRecord::new();
     while reader.read_record(&mut record).map_err(|e| bad_line(&e))? {
@@ -220,6 +226,9 @@ pub fn from_csv(file: Vec<u8>) -> Result<Log> {
         });
         if let (Some(i), Some(episodes)) = (layout.episode, &mut log.episode) {
             episodes.push(number(i).ok().and_then(whole).ok_or_else(|| not(i, WHOLE))?);
+        }
+        if let (Some(i), Some(ratios)) = (layout.ratio, &mut log.ratio) {
+            ratios.push(number(i).ok().filter(|rho| *rho >= 0.0).ok_or_else(|| not(i, RATIO))?);
         }
     }
     Ok(log)
@@ -256,6 +265,7 @@ mod tests {
             next: vec![3.0, 4.25, 5.0, 6.0],
             done: vec![false, true],
             episode: Some(vec![0, 1]),
+            ratio: None,
         }
     }
 
@@ -294,6 +304,17 @@ mod tests {
         ] {
             assert_eq!(csv_error(&format!("{head}{line}\n")), message);
         }
+        let head_with_ratio = "s_0,next_0,reward,done,ratio\n0,0,0,0,1.5\n";
+        assert_eq!(from_csv(format!("{head_with_ratio}0,0,0,0,0\n").into()).unwrap().ratio, Some(vec![1.5, 0.0]));
+        for bad in ["-0.5", "inf", "NaN", "x"] {
+            let message = format!("line 3, column `ratio`: `{bad}` is not a finite number that is at least 0");
+            assert_eq!(csv_error(&format!("{head_with_ratio}0,0,0,0,{bad}\n")), message);
+        }
+        assert_eq!(
+            csv_error(&format!("{head}0,0,0,0,1\n0,0,0,0,0\n")),
+            "row 2, `episode`: episode 0 goes on after episode 1",
+            "rows are transitions, from 0"
+        );
         let mut bytes = head.as_bytes().to_vec();
         bytes.extend(b"0,0,\xff,0,0\n");
         assert_eq!(from_csv(bytes).unwrap_err().to_string(), "line 3: not UTF-8");

@@ -94,7 +94,7 @@ fn parquet_log(compression: Compression, version: WriterVersion, dictionary: boo
     let properties =
         WriterProperties::builder().set_compression(compression).set_writer_version(version).set_dictionary_enabled(dictionary).build();
     let mut writer = SerializedFileWriter::new(Vec::new(), Arc::new(parse_message_type(schema).unwrap()), Arc::new(properties)).unwrap();
-    for _ in 0..2 {
+    for episode in [0, 2] {
         let mut group = writer.next_row_group().unwrap();
         for i in 0..9 {
             let mut column = group.next_column().unwrap().unwrap();
@@ -105,7 +105,7 @@ fn parquet_log(compression: Compression, version: WriterVersion, dictionary: boo
                 4 => column.typed::<Int32Type>().write_batch(&[1, -2, 3], None, None),
                 5 => column.typed::<Int64Type>().write_batch(&[1, -2, 3], Some(&[1, 1, 1]), None),
                 7 => column.typed::<BoolType>().write_batch(&[false, false, true], None, None),
-                _ => column.typed::<Int64Type>().write_batch(&[0, 0, 1], None, None),
+                _ => column.typed::<Int64Type>().write_batch(&[episode, episode, episode + 1], None, None),
             }
             .unwrap();
             column.close().unwrap();

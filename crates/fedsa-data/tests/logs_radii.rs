@@ -43,6 +43,8 @@ fn field(name: &str, order: u32, ranges: &[(&str, f64, f64)]) -> Option<Box<dyn 
         features: FeatureSpec::Fourier { order },
         ranges: ranges.iter().map(|(column, low, high)| (column.to_string(), (*low, *high))).collect(),
         gamma: 0.99,
+        lambda: 0.0,
+        ratios: true,
         require_regular_agents: false,
     };
     Some(settings.field(&FromDisk, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap())

@@ -211,6 +211,7 @@ fn logs_are_replayed_in_order_or_drawn_at_random() {
         next: vec![1.0; n],
         done: (0..n).map(|i| i == 4).collect(),
         episode: None,
+        ratio: None,
     };
     let seen = |law, steps| -> Vec<usize> {
         let field = common::logs(vec![log.clone()], law);

@@ -230,6 +230,7 @@ fn preamble(args: &EvaluateArgs, data: &Data, plan: &Plan) -> Vec<String> {
         String::new()
     };
     lines.push(format!("{} of {}{chosen}", count(map.len(), "feature"), map.spec()));
+    lines.extend(ratios(logs, settings));
     if logs.iter().all(|log| log.rewards.iter().all(|r| *r == 0.0)) {
         lines.push("all rewards are 0, and so are the values and their weights".into());
         return lines;
@@ -237,6 +238,31 @@ fn preamble(args: &EvaluateArgs, data: &Data, plan: &Plan) -> Vec<String> {
     lines.extend(choice.lines.iter().cloned());
     if choice.lines.is_empty() {
         lines.extend(prediction(plan));
+    }
+    lines
+}
+
+/// How the logs' importance ratios are used, with a warning for each agent of which few transitions carry the weight.
+fn ratios(logs: &[Log], settings: &Logs) -> Vec<String> {
+    /// The share of the transitions below which an effective sample size is small.
+    const SMALL: f64 = 0.1;
+    /// The largest number of agents that are named.
+    const NAMED: usize = 10;
+    let sizes: Vec<(&Log, f64)> = logs.iter().filter_map(|log| Some((log, log.effective_size()?))).collect();
+    let (with, column) = (count(sizes.len(), "agent"), "the column `ratio`");
+    if sizes.is_empty() {
+        return Vec::new();
+    } else if !settings.ratios {
+        return vec![format!("{column} of {with} is not used (problem.ratios = false)")];
+    }
+    let mut lines = vec![format!("importance ratios from {column} of {with}; --set problem.ratios=false leaves them out")];
+    let small: Vec<_> = sizes.iter().filter(|(log, size)| *size < SMALL * log.len() as f64).collect();
+    lines.extend(small.iter().take(NAMED).map(|(log, size)| {
+        let (size, n) = (numbers::digits(*size, 3), numbers::thousands(log.len() as f64));
+        format!("  warning: {}: the ratios leave an effective sample size of {size} of {n} transitions; its part is uncertain", log.name)
+    }));
+    if small.len() > NAMED {
+        lines.push(format!("  warning: and so do those of {}", count(small.len() - NAMED, "further agent")));
     }
     lines
 }
@@ -301,6 +327,7 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> 
         "columns": map.columns(),
         "ranges": map.ranges(),
         "gamma": settings.gamma,
+        "lambda": settings.lambda,
         "agents": logs.iter().map(|log| json!({ "name": log.name, "transitions": log.len() })).collect::<Vec<_>>(),
         "method": plan.cells[0].method.kind,
         "outcome": outcome.name(),
@@ -342,6 +369,7 @@ fn origins(args: &EvaluateArgs, choice: &Choice) -> Vec<Origin> {
         ),
         ("problem.ranges", quoted(ranges)),
         ("problem.gamma", format!("--gamma {}", numbers::typed(args.gamma))),
+        ("problem.lambda", format!("--lambda {}", numbers::typed(args.lambda))),
         ("sampling.kind", format!("--sampling {}", quoted(&args.sampling))),
         ("method[0].kind", format!("--method {}", quoted(if args.method == AUTO { &choice.kind } else { &args.method }))),
         ("method[0].step_size", format!("--step-size {}", numbers::typed(step_size(args)))),
@@ -395,6 +423,7 @@ fn experiment(args: &EvaluateArgs, choice: &Choice, features: FeatureSpec, agent
         ("features", Value::try_from(features).expect("plain settings")),
         ("ranges", Value::Table(ranges)),
         ("gamma", Value::Float(args.gamma)),
+        ("lambda", Value::Float(args.lambda)),
     ]);
     let kind = choice.kind.as_str();
     let mut method = choice.settings.clone().unwrap_or_default();

@@ -590,6 +590,7 @@ mod tests {
             next: vec![-1.0, 6.0, 99.0, 99.0],
             done: vec![false, true],
             episode: None,
+            ratio: None,
         };
         let given = Ranges::from([("s_1".to_string(), (0.0, 10.0))]);
         let ranges = ranges_of(std::slice::from_ref(&log), &given).unwrap();

@@ -1,5 +1,7 @@
 //! One agent's logged transitions `(s, r, s', done)`.
 
+use std::collections::HashSet;
+
 use crate::error::{BadInput, Result, quoted};
 
 /// One agent's transitions, in the order in which they happened.
@@ -20,8 +22,11 @@ pub struct Log {
     pub next: Vec<f64>,
     /// Whether the episode terminated with this transition (not merely was cut short), n.
     pub done: Vec<bool>,
-    /// The episode of each transition, n, if it was logged.
+    /// The episode of each transition, n, if it was logged; the transitions of an episode are one after the other.
     pub episode: Option<Vec<i64>>,
+    /// The importance ratio of each transition, n, if they were logged: the probability of the action under the policy
+    /// that is evaluated, over that under the policy that acted.
+    pub ratio: Option<Vec<f64>>,
 }
 
 impl Log {
@@ -47,11 +52,26 @@ impl Log {
         &self.next[i * k..(i + 1) * k]
     }
 
+    /// Whether transition `i` is the first of its episode: the first of the log, one after `done`, or one whose episode is
+    /// another than that of the transition before it.
+    pub fn begins(&self, i: usize) -> bool {
+        i == 0 || self.done[i - 1] || self.episode.as_ref().is_some_and(|episode| episode[i] != episode[i - 1])
+    }
+
+    /// The effective sample size under the importance ratios, `(sum rho)^2 / sum rho^2`, from 0 to n; `None` without ratios.
+    pub fn effective_size(&self) -> Option<f64> {
+        let ratio = self.ratio.as_ref()?;
+        // Ratios are scaled so that squares neither overflow nor vanish.
+        let most = ratio.iter().fold(0.0, |most: f64, rho| most.max(*rho));
+        let (sum, squares) = ratio.iter().map(|rho| rho / most).fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+        Some(if most > 0.0 { sum * sum / squares } else { 0.0 })
+    }
+
     /// Checks what everything that takes a log relies on.
     ///
     /// # Errors
-    /// When there is no transition or no state column, two state columns share
-    /// a name, the lengths disagree, or a number is not finite.
+    /// When there is no transition or no state column, two state columns share a name, the lengths disagree, a number is not
+    /// finite, a ratio is negative, or an episode goes on after another one.
     pub fn check(&self) -> Result<()> {
         let (n, k) = (self.len(), self.columns.len());
         if n == 0 {
@@ -69,6 +89,7 @@ impl Log {
             ("next", self.next.len(), n.checked_mul(k)),
             ("done", self.done.len(), Some(n)),
             ("episode", self.episode.as_ref().map_or(n, Vec::len), Some(n)),
+            ("ratio", self.ratio.as_ref().map_or(n, Vec::len), Some(n)),
         ];
         for (field, found, wanted) in lengths {
             if Some(found) != wanted {
@@ -87,7 +108,30 @@ impl Log {
             let what = format!("{place}: {value} is not a finite number");
             return Err(BadInput::new(&self.name, what, "all states and rewards must be finite; leave such transitions out"));
         }
-        Ok(())
+        let ratios = self.ratio.iter().flatten().enumerate();
+        if let Some((i, rho)) = ratios.clone().find(|(_, rho)| !(rho.is_finite() && **rho >= 0.0)) {
+            let what = format!("row {i}, `ratio`: {rho} is not an importance ratio");
+            return Err(BadInput::new(&self.name, what, "finite numbers, at least 0"));
+        }
+        self.check_episodes()
+    }
+
+    /// Refuses an episode that goes on after another one.
+    fn check_episodes(&self) -> Result<()> {
+        let Some(episode) = &self.episode else { return Ok(()) };
+        // In most logs the numbers grow, and then none returns.
+        if episode.windows(2).all(|pair| pair[0] <= pair[1]) {
+            return Ok(());
+        }
+        let mut seen = HashSet::new();
+        let changes = (0..episode.len()).filter(|i| *i == 0 || episode[*i] != episode[*i - 1]);
+        match changes.into_iter().find(|i| !seen.insert(episode[*i])) {
+            None => Ok(()),
+            Some(i) => {
+                let what = format!("row {i}, `episode`: episode {} goes on after episode {}", episode[i], episode[i - 1]);
+                Err(BadInput::new(&self.name, what, "the transitions of an episode one after the other, and another number for each"))
+            }
+        }
     }
 }
 
@@ -128,6 +172,7 @@ mod tests {
             next: vec![2.0, 3.0, 4.0, 5.0],
             done: vec![false, true],
             episode: Some(vec![0, 0]),
+            ratio: Some(vec![0.5, 2.0]),
         }
     }
 
@@ -149,10 +194,45 @@ mod tests {
         assert_eq!(refused(|l| l.states[3] = f64::NAN), "agent_0: row 1, `s_v`: NaN is not a finite number");
         assert_eq!(refused(|l| l.next[0] = f64::INFINITY), "agent_0: row 0, the state after `s_x`: inf is not a finite number");
         assert_eq!(refused(|l| l.rewards[1] = f64::NAN), "agent_0: row 1, `reward`: NaN is not a finite number");
+        assert_eq!(refused(|l| l.ratio = Some(vec![1.0, f64::NAN])), "agent_0: row 1, `ratio`: NaN is not an importance ratio");
+        assert_eq!(refused(|l| l.ratio = Some(vec![-0.5, 1.0])), "agent_0: row 0, `ratio`: -0.5 is not an importance ratio");
+        assert_eq!(refused(|l| l.ratio = Some(vec![1.0])), "agent_0: `ratio` has 1 entries for 2 rewards and 2 state columns");
         assert_eq!(refused(|l| l.done.truncate(1)), "agent_0: `done` has 1 entries for 2 rewards and 2 state columns");
         assert_eq!(refused(|l| l.columns[1] = "s_x".into()), "agent_0: two state columns are called `s_x`");
         assert_eq!(refused(|l| l.rewards.clear()), "agent_0: a log without transitions");
         assert_eq!(refused(|l| l.columns.clear()), "agent_0: a log without state columns");
+    }
+
+    /// Seven transitions; the third is the last of its episode, the fifth the last before a truncation.
+    fn episodes(episode: Option<Vec<i64>>) -> Log {
+        let done = vec![false, false, true, false, false, false, false];
+        Log { states: vec![0.0; 14], rewards: vec![0.0; 7], next: vec![0.0; 14], done, episode, ratio: None, ..log() }
+    }
+
+    #[test]
+    fn episodes_begin_after_done_and_where_their_number_changes() {
+        let begin = |log: Log| (0..7).filter(|i| log.begins(*i)).collect::<Vec<_>>();
+        assert_eq!(begin(episodes(Some(vec![4, 4, 4, 7, 7, 1, 1]))), [0, 3, 5]);
+        assert_eq!(begin(episodes(None)), [0, 3], "without a column only done ends an episode");
+    }
+
+    #[test]
+    fn an_episode_that_goes_on_after_another_one_is_refused() {
+        for good in [vec![0, 0, 0, 1, 1, 2, 2], vec![9, 9, 9, -3, -3, 5, 5], vec![0; 7]] {
+            episodes(Some(good)).check().unwrap();
+        }
+        let e = episodes(Some(vec![0, 0, 0, 1, 1, 0, 0])).check().unwrap_err();
+        assert_eq!(e.to_string(), "agent_0: row 5, `episode`: episode 0 goes on after episode 1");
+    }
+
+    #[test]
+    fn the_effective_size_counts_what_weighs() {
+        let size = |ratio: Vec<f64>| Log { ratio: Some(ratio), ..log() }.effective_size().unwrap();
+        assert_eq!(size(vec![1.0; 4]), 4.0);
+        assert_eq!(size(vec![1e300, 0.0, 1e300]), 2.0);
+        assert_eq!(size(vec![0.0; 3]), 0.0);
+        assert!((size(vec![1.0, 3.0]) - 1.6).abs() < 1e-15);
+        assert_eq!(episodes(None).effective_size(), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Logged transitions `(s, r, s', done)`, replayed in order (Markov) or drawn at random (i.i.d.).
 //!
-//! The root is least-squares temporal differences (LSTD) on the pooled data.
+//! The root is least-squares temporal differences (LSTD) on the pooled data; with eligibility traces it is that of
+//! LSTD(lambda) ([`mod@super::traces`]).
 //! States are clipped to the features' ranges. I.i.d. sampling draws with replacement.
 //! Markov sampling replays a log in order, and starts again at its end. `p_c = N_c / sum N_c`.
 
@@ -12,6 +13,7 @@ use super::features::{FeatureMap, FeatureSpec, Ranges, ranges_of};
 use super::log::Log;
 use super::memory::{self, MemoryEstimate, Moves, TableSizes, check_transitions};
 use super::td::{Features, Td, Trajectory, Transitions};
+use super::traces::{self, Traces};
 use super::{Field, Files, ProblemSettings, field};
 use crate::error::{BadInput, Result, require};
 use crate::kernel::Isa;
@@ -34,10 +36,21 @@ pub struct Logs {
     /// The discount factor.
     #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
     pub gamma: f64,
+    /// The decay lambda of eligibility traces, in [0, 1]; it moves the root. 0 is TD(0).
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
+    pub lambda: f64,
+    /// Use importance ratios where logs have them.
+    #[serde(default = "yes")]
+    pub ratios: bool,
     /// Refuse agents whose own system is singular even though the pooled one is
     /// not; usually harmless, since an agent need not visit every feature.
     #[serde(default)]
     pub require_regular_agents: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// One source or several.
@@ -65,9 +78,10 @@ impl Logs {
     /// The logs and the feature map that these settings come to.
     ///
     /// # Errors
-    /// When a log cannot be read, a range is bad, or gamma is not in [0, 1).
+    /// When a log cannot be read, a range is bad, gamma is not in [0, 1), or lambda not in [0, 1].
     pub fn read(&self, files: &dyn Files) -> Result<(Vec<Log>, FeatureMap)> {
         require((0.0..1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1)")?;
+        require((0.0..=1.0).contains(&self.lambda), "lambda", self.lambda, "in [0, 1]")?;
         let logs = files.logs(&self.path.list())?;
         let map = self.map(&logs)?;
         Ok((logs, map))
@@ -176,6 +190,7 @@ fn dependent(logs: &[Log], map: &FeatureMap) -> Dependent {
 impl ProblemSettings for Logs {
     fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         use rayon::prelude::*;
+        traces::check_sampling(self.lambda, sampling)?;
         let (logs, map) = self.read(files)?;
         for log in &logs {
             check_transitions("path", log.len() as f64)?;
@@ -183,14 +198,25 @@ impl ProblemSettings for Logs {
         let total: usize = logs.iter().map(Log::len).sum();
         let kinds: Vec<Transitions> = logs.par_iter().map(|log| transitions(log, &map, self.gamma)).collect();
         let weights = logs.iter().map(|log| log.len() as f64 / total as f64).collect();
-        let td = Td::new(kinds, (0..logs.len() as u32).collect(), weights, sampling)?;
-        field(td, sampling, isa, !self.require_regular_agents).map_err(|e| explained(e, &logs, &map))
+        let singular = !self.require_regular_agents;
+        let field = if logs.iter().any(|log| traces::are_needed(log, self.lambda, self.ratios)) {
+            let traces = Traces::new(kinds, &logs, weights, self.lambda, self.ratios, sampling)?;
+            field(traces, sampling, isa, singular)
+        } else {
+            let td = Td::new(kinds, (0..logs.len() as u32).collect(), weights, sampling)?;
+            field(td, sampling, isa, singular)
+        };
+        field.map_err(|e| explained(e, &logs, &map))
     }
     fn memory(&self, files: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate> {
+        traces::check_sampling(self.lambda, sampling)?;
         let (logs, map) = self.read(files)?;
         let (k, d, agents) = (map.columns().len() as f64, map.len() as f64, logs.len() as f64);
         let most = logs.iter().map(Log::len).max().unwrap_or(0) as f64;
         let total = logs.iter().map(Log::len).sum::<usize>() as f64;
+        let ratios: f64 = logs.iter().filter_map(|log| log.ratio.as_ref()).map(|ratio| 8.0 * ratio.len() as f64).sum();
+        // Ratios once more, and where traces start.
+        let traces = if self.ratios { ratios } else { 0.0 } + if self.lambda > 0.0 { total } else { 0.0 };
         let sizes = TableSizes {
             agents,
             kinds: agents,
@@ -202,7 +228,7 @@ impl ProblemSettings for Logs {
             chain: Moves::Replay,
             // Features before they are laid out, and the transitions once more.
             making: 16.0 * most * d + 16.0 * most,
-            source: total * (16.0 * k + 17.0),
+            source: total * (16.0 * k + 17.0) + ratios,
             solved: self.require_regular_agents,
         };
         let text = format!(
@@ -212,6 +238,7 @@ impl ProblemSettings for Logs {
             map.len(),
             map.columns().len()
         );
-        Ok(MemoryEstimate::new(sizes.memory(sampling, threads), text))
+        let (peak, kept) = sizes.memory(sampling, threads);
+        Ok(MemoryEstimate::new((peak + traces, kept + traces), text))
     }
 }

@@ -23,6 +23,7 @@ pub mod root;
 pub mod switching;
 pub mod systems;
 pub mod td;
+pub mod traces;
 
 use faer::Mat;
 use rayon::prelude::*;

@@ -1,4 +1,5 @@
-//! TD(0) with linear features on finite sets of transitions: Markov reward processes and logs.
+//! TD(0) with linear features on finite sets of transitions: Markov reward processes and logs. [`mod@super::traces`] adds
+//! eligibility traces.
 //!
 //! `g = (r + gamma phi(s')^T theta - phi(s)^T theta) phi(s)`, so
 //! `A(z) = phi(s) (phi(s) - gamma phi(s'))^T`, `b(z) = phi(s) r` (\[S\] eq. 12).
@@ -38,6 +39,11 @@ impl Features {
         }
         rows.resize(rows.len() + width, Chunk::default());
         Self { d, rows: rows.into() }
+    }
+
+    /// The number of components d.
+    pub fn dim(&self) -> usize {
+        self.d
     }
 
     /// The number of rows, without the row of zeros.
@@ -113,16 +119,30 @@ impl Td {
     /// # Errors
     /// When the sampling starts chains in a state that does not exist.
     pub fn new(kinds: Vec<Transitions>, kind_of: Vec<u32>, weights: Vec<f64>, sampling: Sampling) -> Result<Self> {
+        Self::with_means(kinds, kind_of, weights, sampling, |_, kind| kind.means())
+    }
+
+    /// Agents whose kinds have these means: `Abar`, `bbar` and `Phi^T D Phi` of a kind and its number.
+    ///
+    /// # Errors
+    /// As [`Td::new`].
+    pub(super) fn with_means(
+        kinds: Vec<Transitions>,
+        kind_of: Vec<u32>,
+        weights: Vec<f64>,
+        sampling: Sampling,
+        means: impl Fn(usize, &Transitions) -> (System, Mat<f64>) + Sync,
+    ) -> Result<Self> {
         use rayon::prelude::*;
         let d = kinds[0].features.d;
         let is_mean = sampling.kind == Law::Mean;
-        let of = |kind: &Transitions| {
-            let (system, gram) = kind.means();
+        let of = |(number, kind): (usize, &Transitions)| {
+            let (system, gram) = means(number, kind);
             let dense = is_mean.then(|| Dense::new(&system));
             let table = (!is_mean).then(|| kind.table(sampling.kind));
             (system, gram, table, dense)
         };
-        let built: Vec<_> = kinds.par_iter().map(of).collect();
+        let built: Vec<_> = kinds.par_iter().enumerate().map(of).collect();
         let mut systems = Systems { kinds: Vec::with_capacity(built.len()), kind_of, weights };
         let (mut tables, mut dense, mut grams) = (Vec::new(), Vec::new(), Vec::new());
         for (system, gram, table, matrix) in built {
@@ -143,13 +163,15 @@ impl Td {
         Ok(Self { d, kinds, tables: Tables::new(tables), dense, systems, gram, sampling })
     }
 
-    fn kind_of(&self, c: usize) -> usize {
+    /// The number of agent `c`'s kind.
+    #[inline(always)]
+    pub(super) fn kind_of(&self, c: usize) -> usize {
         self.systems.kind_of[c] as usize
     }
 
     /// The table from which agent `c` draws.
     #[inline(always)]
-    fn table(&self, c: usize) -> &Table {
+    pub(super) fn table(&self, c: usize) -> &Table {
         // Mean sampling draws nothing and has no tables.
         &self.tables[self.kind_of(c)]
     }
@@ -162,7 +184,28 @@ impl Td {
         self.systems.root()
     }
 
+    /// The transitions of a kind of agents.
+    pub(super) fn kind(&self, kind: usize) -> &Transitions {
+        &self.kinds[kind]
+    }
+
+    /// The error `r + gamma phi(s')^T theta - phi(s)^T theta` of agent `c` at a transition, as the kernels compute it.
+    #[inline(always)]
+    pub(super) fn error(&self, c: usize, theta: &[f64], z: &Transition) -> f64 {
+        let source = self.transitions(c);
+        let (phi, next) = (source.features.row(z.phi), source.features.row(z.next));
+        let mut sums = [0.0f64; 8];
+        for (k, theta) in theta.chunks(8).enumerate() {
+            for (i, theta) in theta.iter().enumerate() {
+                let psi = (-source.gamma).mul_add(next[8 * k + i], phi[8 * k + i]);
+                sums[i] = theta.mul_add(psi, sums[i]);
+            }
+        }
+        z.reward - crate::kernel::tree(sums)
+    }
+
     /// The transitions of agent `c`.
+    #[inline(always)]
     pub fn transitions(&self, c: usize) -> &Transitions {
         &self.kinds[self.kind_of(c)]
     }
@@ -208,7 +251,7 @@ impl Transitions {
 
     /// `psi = phi(s) - gamma phi(s')`, as the kernels compute it.
     #[inline(always)]
-    fn psi(&self, t: &Transition, i: usize) -> f64 {
+    pub(super) fn psi(&self, t: &Transition, i: usize) -> f64 {
         (-self.gamma).mul_add(self.features.row(t.next)[i], self.features.row(t.phi)[i])
     }
 
@@ -251,6 +294,11 @@ impl Transitions {
 
     /// The law of one transition, and the Markov chain of which transitions are the moves.
     pub fn sample_law(&self) -> FiniteLaw<'_> {
+        self.weighted_law(|_| 1.0)
+    }
+
+    /// The same of transitions whose `A` and `b` are multiplied by weights.
+    pub(super) fn weighted_law<'a>(&'a self, weight: impl Fn(usize) -> f64 + Send + Sync + 'a) -> FiniteLaw<'a> {
         let (d, n) = (self.features.d, self.transitions.len());
         let mass = (0..n).map(|z| self.mass(z)).collect();
         let law = FiniteLaw::linear(d, mass, move |z, a, b| {
@@ -258,6 +306,7 @@ impl Transitions {
             let phi = &self.features.row(t.phi)[..d];
             let psi: Vec<f64> = (0..d).map(|i| self.psi(t, i)).collect();
             for ((row, phi), b) in a.chunks_mut(d).zip(phi).zip(b) {
+                let phi = weight(z) * phi;
                 row.iter_mut().zip(&psi).for_each(|(a, psi)| *a = phi * psi);
                 *b = phi * t.reward;
             }
@@ -357,16 +406,8 @@ impl Problem for Td {
     }
     #[inline(always)]
     fn apply(&self, c: usize, theta: &[f64], z: &Transition, out: &mut [f64]) {
-        let source = self.transitions(c);
-        let (phi, next) = (source.features.row(z.phi), source.features.row(z.next));
-        let mut sums = [0.0f64; 8];
-        for (k, theta) in theta.chunks(8).enumerate() {
-            for (i, theta) in theta.iter().enumerate() {
-                let psi = (-source.gamma).mul_add(next[8 * k + i], phi[8 * k + i]);
-                sums[i] = theta.mul_add(psi, sums[i]);
-            }
-        }
-        let error = z.reward - crate::kernel::tree(sums);
+        let error = self.error(c, theta, z);
+        let phi = self.transitions(c).features.row(z.phi);
         out.iter_mut().zip(phi).for_each(|(out, phi)| *out = error * phi);
     }
     #[inline(always)]

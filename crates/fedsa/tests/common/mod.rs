@@ -224,6 +224,8 @@ pub fn logs(logs: Vec<Log>, kind: Law) -> Box<dyn Field> {
         features: FeatureSpec::Identity { bias: false },
         ranges: Ranges::new(),
         gamma: 0.5,
+        lambda: 0.0,
+        ratios: true,
         require_regular_agents: false,
     };
     settings.field(&InMemory(logs), Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
@@ -241,6 +243,7 @@ pub fn unequal(kind: Law) -> Box<dyn Field> {
         next: numbers(3 * n),
         done: (0..n).map(|i| i % 7 == 6).collect(),
         episode: None,
+        ratio: None,
     };
     logs([5, 20, 75, 11].into_iter().enumerate().map(log).collect(), kind)
 }

@@ -223,10 +223,13 @@ fn csv_corpora() -> Vec<Corpus> {
     let seeds = [
         "s_0,next_0,reward,done\n0.5,1,2,0\n1,-2e3,0.25,1\n",
         "episode,s_b,s_a,action,next_a,next_b,reward,done\r\n0, 1.5,2,0,3,4.25,-1,False\r\n1,-1e-3,0,1,5,6,0.5,TRUE\r\n",
+        "s_0,next_0,reward,done,ratio\n0.5,1,2,0,0.25\n1,2,1,0,1e3\n",
         "\u{feff}\"s_0\",\"next_0\",\"reward\",\"done\",\"a \"\"b\"\"\"\n1,2,3,false,\"x, y\nz\"\n",
     ];
-    let words =
-        ["s_0", "s_1", "next_0", "next_1", "reward", "done", "episode", "true", "false", "NaN", "inf", "1e400", "\"", "\"\"", ",", "\n"];
+    let words = [
+        "s_0", "s_1", "next_0", "next_1", "reward", "done", "episode", "ratio", "true", "false", "NaN", "inf", "1e400", "\"", "\"\"", ",",
+        "\n",
+    ];
     vec![Corpus::text(seeds, &words)]
 }
 
@@ -243,12 +246,14 @@ fn read_csv(data: &[u8]) -> Verdict {
     names.extend(log.columns.iter().map(|name| quoted(&name.replacen("s_", "next_", 1))));
     names.extend(["reward", "done"].map(String::from));
     names.extend(log.episode.is_some().then(|| "episode".to_string()));
+    names.extend(log.ratio.is_some().then(|| "ratio".to_string()));
     let mut text = names.join(",");
     for i in 0..log.len() {
         let numbers = log.states[i * k..][..k].iter().chain(&log.next[i * k..][..k]).map(|x| format!("{x:?}"));
         let mut fields: Vec<String> = numbers.collect();
         fields.extend([format!("{:?}", log.rewards[i]), log.done[i].to_string()]);
         fields.extend(log.episode.as_ref().map(|episode| episode[i].to_string()));
+        fields.extend(log.ratio.as_ref().map(|ratio| format!("{:?}", ratio[i])));
         text += "\n";
         text += &fields.join(",");
     }
@@ -260,6 +265,8 @@ fn check_log(log: &Log) {
     let (n, k) = (log.len(), log.columns.len());
     assert!(n >= 1 && k >= 1 && log.states.len() == n * k && log.next.len() == n * k && log.done.len() == n);
     assert!(log.states.iter().chain(&log.next).chain(&log.rewards).all(|x| x.is_finite()));
+    assert!(log.ratio.iter().flatten().all(|rho| rho.is_finite() && *rho >= 0.0));
+    assert!(log.effective_size().is_none_or(|size| (0.0..=1.000_001 * n as f64).contains(&size)));
 }
 
 /// Logs in Parquet.
@@ -277,7 +284,7 @@ fn parquet_log(compression: Compression, version: WriterVersion, dictionary: boo
     }
     let schema = Arc::new(parse_message_type(schema).expect("a schema"));
     let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties.build())).expect("a file in memory");
-    for _ in 0..2 {
+    for episode in [0, 2] {
         let mut group = writer.next_row_group().expect("a row group");
         for i in 0..9 {
             let mut column = group.next_column().expect("a column").expect("nine columns");
@@ -288,7 +295,7 @@ fn parquet_log(compression: Compression, version: WriterVersion, dictionary: boo
                 4 => column.typed::<Int32Type>().write_batch(&[1, -2, 3], None, None),
                 5 => column.typed::<Int64Type>().write_batch(&[1, -2, 3], Some(&[1, 1, 1]), None),
                 7 => column.typed::<BoolType>().write_batch(&[false, false, true], None, None),
-                _ => column.typed::<Int64Type>().write_batch(&[0, 0, 1], None, None),
+                _ => column.typed::<Int64Type>().write_batch(&[episode, episode, episode + 1], None, None),
             }
             .expect("three values");
             column.close().expect("a column");
