@@ -84,7 +84,8 @@ impl Accelerated {
         let now = self.history.back()?;
         let (d, k) = (now.theta.len(), self.history.len() - 1);
         // Orthonormal columns of [F; r I], each column of F of length 1, the newest first; R; what each column moves theta by.
-        let (mut basis, mut upper, mut moves): (Vec<Vec<f64>>, Vec<Vec<f64>>, Vec<Vec<f64>>) = (vec![], vec![], vec![]);
+        let mut basis: Vec<Vec<f64>> = Vec::new();
+        let (mut upper, mut moves) = (Vec::new(), Vec::new());
         for j in (0..k).rev() {
             let (before, after) = (&self.history[j], &self.history[j + 1]);
             let mut column = minus(&after.residual, &before.residual);
