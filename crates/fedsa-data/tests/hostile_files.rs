@@ -90,16 +90,17 @@ fn npz_file(method: zip::CompressionMethod) -> Vec<u8> {
 /// A log with a column of every type that logs may have.
 fn parquet_log(compression: Compression, version: WriterVersion, dictionary: bool) -> Vec<u8> {
     let schema = "message log { required double s_0; optional double next_0; required float s_1; required float next_1;
-        required int32 s_2; optional int64 next_2; required double reward; required boolean done; required int64 episode (UINT_64); }";
+        required int32 s_2; optional int64 next_2; required double reward; required boolean done; required int64 episode (UINT_64);
+        required double ratio; }";
     let properties =
         WriterProperties::builder().set_compression(compression).set_writer_version(version).set_dictionary_enabled(dictionary).build();
     let mut writer = SerializedFileWriter::new(Vec::new(), Arc::new(parse_message_type(schema).unwrap()), Arc::new(properties)).unwrap();
     for episode in [0, 2] {
         let mut group = writer.next_row_group().unwrap();
-        for i in 0..9 {
+        for i in 0..10 {
             let mut column = group.next_column().unwrap().unwrap();
             match i {
-                0 | 6 => column.typed::<DoubleType>().write_batch(&[1.0, 2.0, 1.0], None, None),
+                0 | 6 | 9 => column.typed::<DoubleType>().write_batch(&[1.0, 2.0, 1.0], None, None),
                 1 => column.typed::<DoubleType>().write_batch(&[1.0, 2.0, 1.0], Some(&[1, 1, 1]), None),
                 2 | 3 => column.typed::<FloatType>().write_batch(&[1.0, 2.0, 1.0], None, None),
                 4 => column.typed::<Int32Type>().write_batch(&[1, -2, 3], None, None),
@@ -152,6 +153,7 @@ fn the_files_to_be_damaged_are_valid() {
                 let log = logs::from_parquet(bytes).unwrap();
                 log.check().unwrap();
                 assert_eq!((log.len(), log.state(1), log.next_state(4)), (6, &[2.0, 2.0, -2.0][..], &[2.0, 2.0, -2.0][..]));
+                assert_eq!(log.ratio.as_deref(), Some(&[1.0, 2.0, 1.0, 1.0, 2.0, 1.0][..]));
                 assert_eq!((&log.done[..3], &log.episode.unwrap()[..3]), (&[false, false, true][..], &[0, 0, 1][..]));
             }
             Reader::Trace => assert_eq!(trace::from_bytes(bytes).unwrap().rows(), 3),

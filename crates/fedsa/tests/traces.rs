@@ -195,7 +195,8 @@ fn the_moments_of_weighted_transitions_are_known() {
 fn lambda_out_of_range_and_traces_of_single_transitions_are_refused() {
     let refused = |lambda: f64, law: Law| of(&some(), &settings(lambda), law).err().expect("an error");
     for lambda in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
-        assert_eq!((refused(lambda, Law::Mean).key.as_str(), refused(lambda, Law::Mean).help.as_str()), ("lambda", "in [0, 1]"));
+        let e = refused(lambda, Law::Mean);
+        assert!(e.key == "lambda" && e.help.starts_with("in [0, 1]"), "{e}");
     }
     let e = refused(0.5, Law::Iid);
     assert_eq!(e.to_string(), "lambda: 0.5 under iid sampling: single transitions that are drawn independently have no traces");

@@ -138,7 +138,7 @@ fn links(stale: bool) -> Vec<Uplink> {
 
 /// Every method over every link that it lives with, on one problem after the other.
 pub(super) fn setups(stale: bool) -> Vec<Setup> {
-    let methods = || [None, Some(2)].into_iter().flat_map(common::methods).chain(common::second_order()).map(|(_, method)| method);
+    let methods = || [None, Some(2)].into_iter().flat_map(common::methods).chain(common::computing_alone()).map(|(_, method)| method);
     let mut all = Vec::new();
     for l in 0..links(stale).len() {
         for (m, method) in methods().enumerate() {
