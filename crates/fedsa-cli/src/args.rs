@@ -39,6 +39,8 @@ pub enum Command {
     Export(ExportArgs),
     /// Evaluate a policy from logged transitions: weights of its value function
     Evaluate(EvaluateArgs),
+    /// Apply fitted weights to data: a column of values
+    Predict(PredictArgs),
     /// Draw the figure of a finished run again
     Plot(PlotArgs),
     /// List the runs in a folder: state, outcomes, checks, time
@@ -220,6 +222,25 @@ pub struct ExportArgs {
     pub overwrite: bool,
     #[command(flatten)]
     pub overrides: Overrides,
+}
+
+#[derive(Args, Debug)]
+pub struct PredictArgs {
+    /// The weights.json that fedsa evaluate wrote
+    pub weights: PathBuf,
+    /// Data with the columns that the weights were fitted to: Parquet or CSV files, globs, a folder, or the name of a data
+    /// set. Other columns are passed on
+    #[arg(required = true)]
+    pub logs: Vec<String>,
+    /// The file to write, .csv or .parquet; - for standard output, as CSV
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    pub out: PathBuf,
+    /// The name of the added column; value by default
+    #[arg(long, value_name = "NAME")]
+    pub column: Option<String>,
+    /// Replace an existing file
+    #[arg(long, alias = "force")]
+    pub overwrite: bool,
 }
 
 #[derive(Args, Debug)]
