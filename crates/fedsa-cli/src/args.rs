@@ -235,6 +235,9 @@ pub struct PredictArgs {
     /// The file to write, .csv or .parquet; - for standard output, as CSV
     #[arg(long, value_name = "FILE", default_value = "-")]
     pub out: PathBuf,
+    /// Add the standard errors of the predictions in a second column, value_se; from the weights.npz beside the weights.json
+    #[arg(long)]
+    pub se: bool,
     /// The name of the added column; value by default
     #[arg(long, value_name = "NAME")]
     pub column: Option<String>,
@@ -317,6 +320,10 @@ pub struct EvaluateArgs {
     /// The seed
     #[arg(long, default_value_t = 0, value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
     pub seed: u64,
+    /// Hold out this share of each agent's episodes, drawn by --seed, and report on them how good the federated weights are
+    /// beside those of each agent's own data. Needs the column episode
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    pub holdout: Option<f64>,
     /// The output folder
     #[arg(long, value_name = "DIR", default_value = "out/evaluate")]
     pub out: PathBuf,

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use fedsa::error::{BadInput, Result, quoted};
 use fedsa::problem::features::{FeatureMap, FeatureSpec, Ranges};
+use fedsa::problem::uncertainty;
 use serde_json::Value;
 
-use super::{about, theta_from_json};
+use super::{about, name_of, npz, shown, theta_from_json};
 
 /// The format of `weights.json` that is written and read.
 pub const FORMAT: u64 = 1;
@@ -21,6 +22,8 @@ pub struct Weights {
     map: FeatureMap,
     /// The weights, one per feature, finite.
     theta: Vec<f64>,
+    /// The covariance of the weights, row by row; empty unless it was read.
+    covariance: Vec<f64>,
 }
 
 impl Weights {
@@ -51,6 +54,44 @@ impl Weights {
         rows.map(|row| {
             self.map.eval(row, &mut phi);
             phi.iter().zip(&self.theta).map(|(x, w)| x * w).sum()
+        })
+        .collect()
+    }
+
+    /// Reads the covariance of the weights from the `weights.npz` of the same run.
+    ///
+    /// # Errors
+    /// When the file cannot be read, holds no covariance, or holds other weights.
+    pub fn read_covariance(&mut self, path: &Path) -> Result<()> {
+        let arrays = npz::read(path)?;
+        let d = self.theta.len();
+        if arrays.get("theta").map_err(|e| about(path, e))?.data() != self.theta {
+            return Err(BadInput::new(
+                shown(name_of(path)),
+                "holds other weights",
+                "the weights.npz that was written with the weights.json",
+            ));
+        }
+        let covariance = arrays.find("theta_cov").filter(|array| array.shape() == [d, d]).ok_or_else(|| {
+            let what = "holds no covariance `theta_cov` of the weights";
+            BadInput::new(shown(name_of(path)), what, "a fit to logs of at least 16 transitions an agent, which has standard errors")
+        })?;
+        self.covariance = covariance.data().to_vec();
+        Ok(())
+    }
+
+    /// The standard error of the prediction of every row.
+    ///
+    /// # Panics
+    /// When the covariance was not read.
+    pub fn standard_errors(&self, inputs: &[f64]) -> Vec<f64> {
+        let d = self.map.len();
+        assert_eq!(self.covariance.len(), d * d, "the covariance is read first");
+        let mut phi = vec![0.0; d];
+        let rows = inputs.chunks_exact(self.map.columns().len());
+        rows.map(|row| {
+            self.map.eval(row, &mut phi);
+            uncertainty::value_error(&self.covariance, &phi)
         })
         .collect()
     }
@@ -94,7 +135,7 @@ pub fn from_json(file: &[u8]) -> Result<Weights> {
             format!("`theta` has {} weights, but {} on {} state columns has {} features", theta.len(), spec, columns.len(), map.len());
         return Err(BadInput::new("", what, WANTED));
     }
-    Ok(Weights { map, theta })
+    Ok(Weights { map, theta, covariance: Vec::new() })
 }
 
 #[cfg(test)]

@@ -44,6 +44,8 @@ fn field(name: &str, order: u32, ranges: &[(&str, f64, f64)]) -> Option<Box<dyn 
         ranges: ranges.iter().map(|(column, low, high)| (column.to_string(), (*low, *high))).collect(),
         gamma: 0.99,
         require_regular_agents: false,
+        holdout: 0.0,
+        holdout_seed: 0,
     };
     Some(settings.field(&FromDisk, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap())
 }

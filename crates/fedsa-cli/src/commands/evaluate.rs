@@ -15,6 +15,7 @@ use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::problem::features::{FeatureMap, FeatureSpec};
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::Logs;
+use fedsa::problem::uncertainty;
 use fedsa_data::find::Places;
 use fedsa_data::{DiskFiles, npz};
 use fedsa_experiment::config::document::{Origin, SetBy};
@@ -25,6 +26,7 @@ use fedsa_experiment::{Plan, Results, estimate};
 use serde_json::json;
 use toml::{Table, Value};
 
+use super::holdout::Comparison;
 use super::run::{Extra, Task};
 use super::{apply, count, duration, say};
 use crate::args::{EvaluateArgs, Overrides};
@@ -39,6 +41,8 @@ pub fn methods() -> String {
 /// The logs that were read.
 struct Data {
     logs: Vec<Log>,
+    /// The episodes that are held out, a log for each agent; none without `--holdout`.
+    held: Vec<Log>,
     settings: Logs,
     map: FeatureMap,
 }
@@ -96,13 +100,13 @@ fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data), Failure> {
         fedsa_experiment::config::read(Value::Table(table))
     };
     let files = DiskFiles::new(Places::from_env(""));
-    let logs = settings(&unread).and_then(|settings| files.logs(&settings.path.list()));
-    let logs = logs.map_err(|e| unread.failure_at(e.inside("problem"), point))?;
+    let logs = settings(&unread).and_then(|settings| settings.split(files.logs(&settings.path.list())?));
+    let (logs, held) = logs.map_err(|e| unread.failure_at(e.inside("problem"), point))?;
     let columns = logs.first().map_or(0, |log| log.columns.len());
     let experiment = read_with(args, named_features(args)?.unwrap_or_else(|| default_features(columns)), logs.len())?;
     let settled = settings(&experiment).and_then(|settings| Ok((settings.map(&logs)?, settings)));
     let (map, settings) = settled.map_err(|e| experiment.failure_at(e.inside("problem"), &experiment.points[0]))?;
-    Ok((experiment, Data { logs, settings, map }))
+    Ok((experiment, Data { logs, held, settings, map }))
 }
 
 /// The default features: as many as can be evaluated quickly.
@@ -117,11 +121,15 @@ fn default_features(columns: usize) -> FeatureSpec {
 fn preamble(args: &EvaluateArgs, data: &Data, plan: &Plan) -> Vec<String> {
     /// The largest number of columns that are listed; more are only counted.
     const LISTED: usize = 20;
-    let Data { logs, settings, map } = data;
+    let Data { logs, held, settings, map } = data;
     let transitions: usize = logs.iter().map(Log::len).sum();
     let columns = map.columns();
     let mut lines =
         vec![format!("{}, {}, {}", count(logs.len(), "agent"), count(transitions, "transition"), count(columns.len(), "state column"))];
+    if !held.is_empty() {
+        let transitions: usize = held.iter().map(Log::len).sum();
+        lines.push(format!("  {} of held-out episodes are not among these", count(transitions, "transition")));
+    }
     let ranges = map.ranges();
     for column in columns.iter().take(LISTED) {
         lines.push(match (ranges.get(column), settings.ranges.contains_key(column)) {
@@ -196,7 +204,13 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> 
     let field = plan.field(0);
     let result = &results.cells[0][0];
     let root = field.root().expect("logs have one");
-    let Data { logs, settings, map } = data;
+    let Data { logs, held, settings, map } = data;
+    let comparison = match &held[..] {
+        [] => None,
+        held => Some(Comparison::new(held, map, settings.gamma, field, &result.theta)?),
+    };
+    let a = field.systems().expect("logs are linear systems").mean().a;
+    let covariance = uncertainty::covariance(logs, map, settings.gamma, &a, &result.theta);
     let finite = |x: f64| if x.is_finite() { json!(x) } else { json!(null) };
     let distance = linalg::distance_sq(&result.theta, root).sqrt();
     let norm = linalg::norm_sq(root).sqrt();
@@ -216,16 +230,21 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> 
         "exchanges": result.rows.last().map_or(0, |r| r.ledger.exchanges),
         "bits": result.rows.last().map_or(0, |r| r.ledger.bits_up + r.ledger.bits_down),
         "theta": result.theta.iter().map(|x| finite(*x)).collect::<Vec<_>>(),
+        "theta_se": covariance.as_ref().map(|c| uncertainty::standard_errors(c).into_iter().map(finite).collect::<Vec<_>>()),
         "residual": field.mean_operator(&result.theta).map(|g| finite(linalg::norm_sq(&g).sqrt())),
         "residual_asked": result.residual_asked(&plan.cells[0].run.stop).map(finite),
         "lstd": root,
         "distance_to_lstd": finite(distance),
         "lstd_norm": norm,
+        "holdout": comparison.as_ref().map(|comparison| comparison.json(settings.holdout, settings.holdout_seed)),
     });
     let d = root.len();
     let mut arrays = Arrays::new();
     arrays.insert("theta", Array::new(vec![d], result.theta.clone())?);
     arrays.insert("lstd", Array::new(vec![d], root.to_vec())?);
+    if let Some(covariance) = &covariance {
+        arrays.insert("theta_cov", Array::new(vec![d, d], linalg::to_rows(covariance))?);
+    }
     arrays.insert("gamma", Array::scalar(settings.gamma));
     arrays.insert("format", Array::scalar(1.0));
     if !args.common.quiet {
@@ -234,6 +253,7 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> 
             number(distance),
             number(norm)
         ));
+        comparison.iter().flat_map(Comparison::lines).for_each(say);
         say(args.out.join("weights.json").display());
     }
     Ok(vec![format!("{weights:#}\n").into_bytes(), npz::to_bytes(&arrays)?])
@@ -250,6 +270,7 @@ fn origins(args: &EvaluateArgs) -> Vec<Origin> {
         ),
         ("problem.ranges", quoted(ranges)),
         ("problem.gamma", format!("--gamma {}", numbers::typed(args.gamma))),
+        ("problem.holdout", args.holdout.map_or(String::new(), |share| format!("--holdout {}", numbers::typed(share)))),
         ("sampling.kind", format!("--sampling {}", quoted(&args.sampling))),
         ("method[0].kind", format!("--method {}", quoted(&args.method))),
         ("method[0].step_size", format!("--step-size {}", numbers::typed(args.step_size))),
@@ -292,13 +313,16 @@ fn experiment(args: &EvaluateArgs, features: FeatureSpec, agents: usize) -> Resu
     }
     let table = |entries: Vec<(&str, Value)>| Value::Table(entries.into_iter().map(|(k, v)| (k.to_string(), v)).collect());
     let text = |s: &str| Value::String(s.to_string());
-    let problem = table(vec![
+    let mut problem = vec![
         ("kind", text("logs")),
         ("path", Value::Array(args.logs.iter().map(|s| text(s)).collect())),
         ("features", Value::try_from(features).expect("plain settings")),
         ("ranges", Value::Table(ranges)),
         ("gamma", Value::Float(args.gamma)),
-    ]);
+    ];
+    if let Some(share) = args.holdout {
+        problem.extend([("holdout", Value::Float(share)), ("holdout_seed", Value::Integer(args.seed as i64))]);
+    }
     let mut method = vec![("kind", text(&args.method)), ("step_size", Value::Float(args.step_size))];
     match args.method.as_str() {
         "scafflsa-random" => method.push(("talk_probability", Value::Float(1.0 / local_steps(args) as f64))),
@@ -315,7 +339,7 @@ fn experiment(args: &EvaluateArgs, features: FeatureSpec, agents: usize) -> Resu
     let experiment = table(vec![
         ("id", text("evaluate")),
         ("title", Value::String(title)),
-        ("problem", problem),
+        ("problem", table(problem)),
         ("sampling", sampling),
         ("method", Value::Array(vec![table(method)])),
         ("run", table(run)),

@@ -28,7 +28,10 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Failure> {
     if to_file {
         may_write("--out", &args.out, args.overwrite)?;
     }
-    let fitted = weights::read(&args.weights)?;
+    let mut fitted = weights::read(&args.weights)?;
+    if args.se {
+        fitted.read_covariance(&args.weights.with_extension("npz"))?;
+    }
     let tables = table::read(&args.logs, &Places::from_env(""), fitted.inputs())?;
     if to_file {
         refuse_inputs(args)?;
@@ -41,7 +44,12 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Failure> {
     let values: Vec<Vec<f64>> = tables.par_iter().map(|table| fitted.apply(&table.inputs)).collect();
     let added = args.column.as_deref().unwrap_or(fitted.output());
     let files = tables.len();
-    let columns = table::stacked(tables, added, values)?;
+    let mut new = vec![(added.to_string(), values.concat())];
+    if args.se {
+        let errors: Vec<Vec<f64>> = tables.par_iter().map(|table| fitted.standard_errors(&table.inputs)).collect();
+        new.push((format!("{added}_se"), errors.concat()));
+    }
+    let columns = table::stacked(tables, new)?;
     let bytes = match format {
         Format::Csv => table::to_csv(&columns)?,
         Format::Parquet => table::to_parquet(columns)?,

@@ -10,6 +10,7 @@ pub mod facts;
 pub mod features;
 pub mod file;
 pub mod garnet;
+pub mod holdout;
 pub mod law;
 pub mod linear;
 pub mod linear_operators;
@@ -23,6 +24,7 @@ pub mod root;
 pub mod switching;
 pub mod systems;
 pub mod td;
+pub mod uncertainty;
 
 use faer::Mat;
 use rayon::prelude::*;

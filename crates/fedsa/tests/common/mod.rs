@@ -217,6 +217,8 @@ pub fn logs(logs: Vec<Log>, kind: Law) -> Box<dyn Field> {
         ranges: Ranges::new(),
         gamma: 0.5,
         require_regular_agents: false,
+        holdout: 0.0,
+        holdout_seed: 0,
     };
     settings.field(&InMemory(logs), Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
 }
