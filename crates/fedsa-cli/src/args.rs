@@ -39,6 +39,8 @@ pub enum Command {
     Export(ExportArgs),
     /// Evaluate a policy from logged transitions: weights of its value function
     Evaluate(EvaluateArgs),
+    /// Apply fitted weights to data: a column of values
+    Predict(PredictArgs),
     /// Draw the figure of a finished run again
     Plot(PlotArgs),
     /// List the runs in a folder: state, outcomes, checks, time
@@ -223,6 +225,28 @@ pub struct ExportArgs {
 }
 
 #[derive(Args, Debug)]
+pub struct PredictArgs {
+    /// The weights.json that fedsa evaluate wrote
+    pub weights: PathBuf,
+    /// Data with the columns that the weights were fitted to: Parquet or CSV files, globs, a folder, or the name of a data
+    /// set. Other columns are passed on
+    #[arg(required = true)]
+    pub logs: Vec<String>,
+    /// The file to write, .csv or .parquet; - for standard output, as CSV
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    pub out: PathBuf,
+    /// Add the standard errors of the predictions in a second column, value_se; from the weights.npz beside the weights.json
+    #[arg(long)]
+    pub se: bool,
+    /// The name of the added column; value by default
+    #[arg(long, value_name = "NAME")]
+    pub column: Option<String>,
+    /// Replace an existing file
+    #[arg(long, alias = "force")]
+    pub overwrite: bool,
+}
+
+#[derive(Args, Debug)]
 pub struct PlotArgs {
     /// The folder of a finished run
     pub dir: PathBuf,
@@ -302,6 +326,10 @@ pub struct EvaluateArgs {
     /// The seed
     #[arg(long, default_value_t = 0, value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
     pub seed: u64,
+    /// Hold out this share of each agent's episodes, drawn by --seed, and report on them how good the federated weights are
+    /// beside those of each agent's own data. Needs the column episode
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    pub holdout: Option<f64>,
     /// The output folder
     #[arg(long, value_name = "DIR", default_value = "out/evaluate")]
     pub out: PathBuf,

@@ -49,6 +49,7 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         Command::Theory(args) => commands::theory::theory(args),
         Command::Export(args) => commands::export::export(args),
         Command::Evaluate(args) => commands::evaluate::evaluate(args),
+        Command::Predict(args) => commands::predict::predict(args),
         Command::Plot(args) => commands::plot::plot(args),
         Command::List(args) => commands::list::list(args),
         Command::Diff(args) => commands::diff::diff(args),

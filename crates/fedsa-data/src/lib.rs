@@ -1,4 +1,4 @@
-//! File formats: problems (`.npz`), logs (Parquet, CSV), traces (Parquet), delays (text).
+//! File formats: problems (`.npz`), logs and tables (Parquet, CSV), traces (Parquet), delays (text), weights (JSON).
 //!
 //! Only this crate reads and writes these formats; the library sees plain structs. The
 //! `key` of an error is the file. Rows count from 0 as in a data frame, lines of
@@ -17,7 +17,9 @@ pub mod npz;
 mod parquet;
 pub use parquet::THREAD as PARQUET_THREAD;
 pub mod regular;
+pub mod table;
 pub mod trace;
+pub mod weights;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};

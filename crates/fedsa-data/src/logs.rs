@@ -32,6 +32,17 @@ const WANTED: &str = "the columns `s_*` and `next_*` in pairs, `reward` and `don
 /// When a source is not found, a file is listed twice or cannot be read, or two
 /// files' state columns differ.
 pub fn read(sources: &[String], places: &Places) -> Result<Vec<Log>> {
+    let paths = paths_of(sources, places)?;
+    let mut logs = paths.iter().map(|path| read_file(path)).collect::<Result<Vec<_>>>()?;
+    check_all(&logs)?;
+    for (log, name) in logs.iter_mut().zip(short_names(&paths)) {
+        log.name = name;
+    }
+    Ok(logs)
+}
+
+/// The files of all sources, in natural order of their paths.
+pub(super) fn paths_of(sources: &[String], places: &Places) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for source in sources {
         paths.extend(places.files(source, &EXTENSIONS)?);
@@ -46,12 +57,7 @@ pub fn read(sources: &[String], places: &Places) -> Result<Vec<Log>> {
             return Err(BadInput::new(shown(name_of(path)), format!("this log is given twice{also}"), "one log per agent"));
         }
     }
-    let mut logs = paths.iter().map(|path| read_file(path)).collect::<Result<Vec<_>>>()?;
-    check_all(&logs)?;
-    for (log, name) in logs.iter_mut().zip(short_names(&paths)) {
-        log.name = name;
-    }
-    Ok(logs)
+    Ok(paths)
 }
 
 /// Reads one agent's log, which is named by its path.
@@ -72,7 +78,7 @@ pub fn read_file(path: &Path) -> Result<Log> {
 
 /// The files' names without directory and extension, or their paths if two of these names
 /// are equal.
-fn short_names(paths: &[PathBuf]) -> Vec<String> {
+pub(super) fn short_names(paths: &[PathBuf]) -> Vec<String> {
     let stems: Vec<String> = paths.iter().map(|path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned()).collect();
     let all_differ = stems.iter().collect::<std::collections::BTreeSet<_>>().len() == stems.len();
     if all_differ { stems } else { paths.iter().map(|path| name_of(path)).collect() }
@@ -234,7 +240,7 @@ pub fn from_csv(file: Vec<u8>) -> Result<Log> {
     Ok(log)
 }
 
-fn bad_line(e: &csv::Error) -> BadInput {
+pub(super) fn bad_line(e: &csv::Error) -> BadInput {
     let line = e.position().map_or(1, csv::Position::line);
     match e.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {

@@ -46,6 +46,8 @@ fn field(name: &str, order: u32, ranges: &[(&str, f64, f64)]) -> Option<Box<dyn 
         lambda: 0.0,
         ratios: true,
         require_regular_agents: false,
+        holdout: 0.0,
+        holdout_seed: 0,
     };
     Some(settings.field(&FromDisk, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap())
 }

@@ -118,6 +118,19 @@ pub fn solve_or_least(m: &Mat<f64>, b: &[f64]) -> Vec<f64> {
     x
 }
 
+/// [`solve_or_least`] for all columns of b.
+pub fn solve_columns_or_least(m: &Mat<f64>, b: &Mat<f64>) -> Mat<f64> {
+    if let Ok(x) = solve_columns(m, b) {
+        return x;
+    }
+    let Ok(svd) = m.svd() else { return Mat::zeros(m.ncols(), b.ncols()) };
+    let s = svd.S().column_vector();
+    let cutoff = m.nrows() as f64 * f64::EPSILON * s[0];
+    let shares = svd.U().transpose() * b;
+    let shares = Mat::from_fn(m.nrows(), b.ncols(), |k, j| if s[k] > cutoff { shares[(k, j)] / s[k] } else { 0.0 });
+    svd.V() * shares
+}
+
 /// All eigenvalues of a square matrix as (real, imaginary).
 ///
 /// # Errors

@@ -52,6 +52,8 @@ pub enum Purpose {
     Delay,
     /// Which iterate is given out.
     Output,
+    /// Which episodes are held out.
+    Holdout,
 }
 
 /// The agent of draws that all agents share.

@@ -19,6 +19,7 @@ use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::problem::features::{FeatureMap, FeatureSpec};
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::Logs;
+use fedsa::problem::uncertainty;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::theory::cost::{self, Candidate, Cost, Limits};
 use fedsa_data::find::Places;
@@ -31,6 +32,7 @@ use fedsa_experiment::{Plan, Results, estimate};
 use serde_json::json;
 use toml::{Table, Value};
 
+use super::holdout::Comparison;
 use super::run::{Extra, Task};
 use super::{apply, count, duration, say};
 use crate::args::{EvaluateArgs, Overrides};
@@ -49,6 +51,8 @@ pub fn methods() -> String {
 /// The logs that were read.
 struct Data {
     logs: Vec<Log>,
+    /// The episodes that are held out, a log for each agent; none without `--holdout`.
+    held: Vec<Log>,
     settings: Logs,
     map: FeatureMap,
     choice: Choice,
@@ -107,8 +111,8 @@ fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data), Failure> {
         fedsa_experiment::config::read(Value::Table(table))
     };
     let files = DiskFiles::new(Places::from_env(""));
-    let logs = settings(&unread).and_then(|settings| files.logs(&settings.path.list()));
-    let logs = logs.map_err(|e| unread.failure_at(e.inside("problem"), point))?;
+    let logs = settings(&unread).and_then(|settings| settings.split(files.logs(&settings.path.list())?));
+    let (logs, held) = logs.map_err(|e| unread.failure_at(e.inside("problem"), point))?;
     let columns = logs.first().map_or(0, |log| log.columns.len());
     let features = named_features(args)?.unwrap_or_else(|| default_features(columns));
     let first = read_with(args, &Choice::before(args), features.clone(), logs.len())?;
@@ -116,7 +120,7 @@ fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data), Failure> {
     let (map, settings) = settled.map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
     let choice = Choice::of(args, &settings, &files).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
     let experiment = if choice.kind == Choice::before(args).kind { first } else { read_with(args, &choice, features, logs.len())? };
-    Ok((experiment, Data { logs, settings, map, choice }))
+    Ok((experiment, Data { logs, held, settings, map, choice }))
 }
 
 /// The default features: as many as can be evaluated quickly.
@@ -206,11 +210,15 @@ fn megabits(bits: f64) -> String {
 fn preamble(args: &EvaluateArgs, data: &Data, plan: &Plan) -> Vec<String> {
     /// The largest number of columns that are listed; more are only counted.
     const LISTED: usize = 20;
-    let Data { logs, settings, map, choice } = data;
+    let Data { logs, held, settings, map, choice } = data;
     let transitions: usize = logs.iter().map(Log::len).sum();
     let columns = map.columns();
     let mut lines =
         vec![format!("{}, {}, {}", count(logs.len(), "agent"), count(transitions, "transition"), count(columns.len(), "state column"))];
+    if !held.is_empty() {
+        let transitions: usize = held.iter().map(Log::len).sum();
+        lines.push(format!("  {} of held-out episodes are not among these", count(transitions, "transition")));
+    }
     let ranges = map.ranges();
     for column in columns.iter().take(LISTED) {
         lines.push(match (ranges.get(column), settings.ranges.contains_key(column)) {
@@ -314,7 +322,13 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> 
     let field = plan.field(0);
     let result = &results.cells[0][0];
     let root = field.root().expect("logs have one");
-    let Data { logs, settings, map, .. } = data;
+    let Data { logs, held, settings, map, .. } = data;
+    let comparison = match &held[..] {
+        [] => None,
+        held => Some(Comparison::new(held, map, settings.gamma, field, &result.theta)?),
+    };
+    let a = field.systems().expect("logs are linear systems").mean().a;
+    let covariance = uncertainty::covariance(logs, map, settings.gamma, &a, &result.theta);
     let finite = |x: f64| if x.is_finite() { json!(x) } else { json!(null) };
     let distance = linalg::distance_sq(&result.theta, root).sqrt();
     let norm = linalg::norm_sq(root).sqrt();
@@ -335,16 +349,21 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> 
         "exchanges": result.rows.last().map_or(0, |r| r.ledger.exchanges),
         "bits": result.rows.last().map_or(0, |r| r.ledger.bits_up + r.ledger.bits_down),
         "theta": result.theta.iter().map(|x| finite(*x)).collect::<Vec<_>>(),
+        "theta_se": covariance.as_ref().map(|c| uncertainty::standard_errors(c).into_iter().map(finite).collect::<Vec<_>>()),
         "residual": field.mean_operator(&result.theta).map(|g| finite(linalg::norm_sq(&g).sqrt())),
         "residual_asked": result.residual_asked(&plan.cells[0].run.stop).map(finite),
         "lstd": root,
         "distance_to_lstd": finite(distance),
         "lstd_norm": norm,
+        "holdout": comparison.as_ref().map(|comparison| comparison.json(settings.holdout, settings.holdout_seed)),
     });
     let d = root.len();
     let mut arrays = Arrays::new();
     arrays.insert("theta", Array::new(vec![d], result.theta.clone())?);
     arrays.insert("lstd", Array::new(vec![d], root.to_vec())?);
+    if let Some(covariance) = &covariance {
+        arrays.insert("theta_cov", Array::new(vec![d, d], linalg::to_rows(covariance))?);
+    }
     arrays.insert("gamma", Array::scalar(settings.gamma));
     arrays.insert("format", Array::scalar(1.0));
     if !args.common.quiet {
@@ -353,6 +372,7 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> 
             number(distance),
             number(norm)
         ));
+        comparison.iter().flat_map(Comparison::lines).for_each(say);
         say(args.out.join("weights.json").display());
     }
     Ok(vec![format!("{weights:#}\n").into_bytes(), npz::to_bytes(&arrays)?])
@@ -370,6 +390,7 @@ fn origins(args: &EvaluateArgs, choice: &Choice) -> Vec<Origin> {
         ("problem.ranges", quoted(ranges)),
         ("problem.gamma", format!("--gamma {}", numbers::typed(args.gamma))),
         ("problem.lambda", format!("--lambda {}", numbers::typed(args.lambda))),
+        ("problem.holdout", args.holdout.map_or(String::new(), |share| format!("--holdout {}", numbers::typed(share)))),
         ("sampling.kind", format!("--sampling {}", quoted(&args.sampling))),
         ("method[0].kind", format!("--method {}", quoted(if args.method == AUTO { &choice.kind } else { &args.method }))),
         ("method[0].step_size", format!("--step-size {}", numbers::typed(step_size(args)))),
@@ -417,14 +438,17 @@ fn experiment(args: &EvaluateArgs, choice: &Choice, features: FeatureSpec, agent
     }
     let table = |entries: Vec<(&str, Value)>| Value::Table(entries.into_iter().map(|(k, v)| (k.to_string(), v)).collect());
     let text = |s: &str| Value::String(s.to_string());
-    let problem = table(vec![
+    let mut problem = vec![
         ("kind", text("logs")),
         ("path", Value::Array(args.logs.iter().map(|s| text(s)).collect())),
         ("features", Value::try_from(features).expect("plain settings")),
         ("ranges", Value::Table(ranges)),
         ("gamma", Value::Float(args.gamma)),
         ("lambda", Value::Float(args.lambda)),
-    ]);
+    ];
+    if let Some(share) = args.holdout {
+        problem.extend([("holdout", Value::Float(share)), ("holdout_seed", Value::Integer(args.seed as i64))]);
+    }
     let kind = choice.kind.as_str();
     let mut method = choice.settings.clone().unwrap_or_default();
     method.insert("kind".into(), text(kind));
@@ -450,7 +474,7 @@ fn experiment(args: &EvaluateArgs, choice: &Choice, features: FeatureSpec, agent
     let experiment = table(vec![
         ("id", text("evaluate")),
         ("title", Value::String(title)),
-        ("problem", problem),
+        ("problem", table(problem)),
         ("sampling", sampling),
         ("method", Value::Array(vec![Value::Table(method)])),
         ("run", table(run)),

@@ -11,7 +11,7 @@ use fedsa_data::npz;
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::{Plan, memory};
 
-use super::{load, say, write_out};
+use super::{load, may_write, say, write_out};
 use crate::args::ExportArgs;
 use crate::error::DONE;
 
@@ -33,7 +33,7 @@ pub fn export(args: &ExportArgs) -> Result<u8, Failure> {
         write_out(&bytes);
         return Ok(DONE);
     }
-    may_write(args)?;
+    may_write("--npz", &args.npz, args.overwrite)?;
     let input = std::fs::canonicalize(&args.file).ok();
     if input.is_some() && input == std::fs::canonicalize(&args.npz).ok() {
         let what = format!("{} is the file that is exported", args.npz.display());
@@ -44,28 +44,6 @@ pub fn export(args: &ExportArgs) -> Result<u8, Failure> {
     let names: Vec<&str> = arrays.iter().map(|(name, _)| name).collect();
     say(format!("{}: {}", args.npz.display(), names.join(", ")));
     Ok(DONE)
-}
-
-/// Refuses a target that must not be replaced, or whose folder does not exist.
-fn may_write(args: &ExportArgs) -> Result<()> {
-    let path = &args.npz;
-    let folder = atomic::folder_of(path);
-    if !folder.is_dir() {
-        return Err(BadInput::new("--npz", format!("there is no folder {}", folder.display()), "a file in an existing folder"));
-    }
-    match atomic::at(path) {
-        Ok(None) => Ok(()),
-        Ok(Some(found)) if found.is_file() && args.overwrite => Ok(()),
-        Ok(Some(found)) if found.is_file() => {
-            let help = "another path, --overwrite to replace the file, or - for standard output";
-            Err(BadInput::new("--npz", format!("{} exists already", path.display()), help))
-        }
-        Ok(Some(found)) => {
-            let what = format!("{} is {}, which is not replaced", path.display(), atomic::kind_of(&found));
-            Err(BadInput::new("--npz", what, "the path of a regular file, or - for standard output"))
-        }
-        Err(e) => Err(BadInput::new("--npz", format!("{}: {e}", path.display()), "a path that you may write to")),
-    }
 }
 
 /// The arrays of a problem: its own, its linear systems and their roots.

@@ -4,10 +4,12 @@ pub mod check;
 pub mod diff;
 pub mod evaluate;
 pub mod export;
+mod holdout;
 pub mod list;
 pub mod logging;
 pub mod man;
 pub mod plot;
+pub mod predict;
 mod progress;
 mod report;
 pub mod reproduce;
@@ -23,6 +25,7 @@ use std::sync::Mutex;
 
 use fedsa::error::{BadInput, is_control, quoted};
 use fedsa_data::MachineFailure;
+use fedsa_data::atomic;
 use fedsa_data::regular;
 use fedsa_experiment::config::{Document, Experiment};
 use fedsa_experiment::error::Failure;
@@ -73,6 +76,30 @@ pub fn lost_output() -> Option<Failure> {
     let what = format!("standard output could not be written: {why}");
     let help = "what was printed is incomplete; files that the command wrote are complete".into();
     Some(MachineFailure { what, help }.into())
+}
+
+/// Refuses a target of a single file, named by the option `key`, that must not be replaced, or whose folder does not exist.
+///
+/// # Errors
+/// As described.
+pub fn may_write(key: &str, path: &Path, overwrite: bool) -> Result<(), BadInput> {
+    let folder = atomic::folder_of(path);
+    if !folder.is_dir() {
+        return Err(BadInput::new(key, format!("there is no folder {}", folder.display()), "a file in an existing folder"));
+    }
+    match atomic::at(path) {
+        Ok(None) => Ok(()),
+        Ok(Some(found)) if found.is_file() && overwrite => Ok(()),
+        Ok(Some(found)) if found.is_file() => {
+            let help = "another path, --overwrite to replace the file, or - for standard output";
+            Err(BadInput::new(key, format!("{} exists already", path.display()), help))
+        }
+        Ok(Some(found)) => {
+            let what = format!("{} is {}, which is not replaced", path.display(), atomic::kind_of(&found));
+            Err(BadInput::new(key, what, "the path of a regular file, or - for standard output"))
+        }
+        Err(e) => Err(BadInput::new(key, format!("{}: {e}", path.display()), "a path that you may write to")),
+    }
 }
 
 /// Prints a line to standard error, with control characters escaped as in [`say`].

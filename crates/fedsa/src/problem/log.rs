@@ -67,6 +67,24 @@ impl Log {
         Some(if most > 0.0 { sum * sum / squares } else { 0.0 })
     }
 
+    /// The transitions of the rows that `keep` accepts, in their order.
+    #[must_use]
+    pub fn filtered(&self, keep: impl Fn(usize) -> bool) -> Self {
+        let k = self.columns.len();
+        let rows: Vec<usize> = (0..self.len()).filter(|row| keep(*row)).collect();
+        let states = |all: &[f64]| rows.iter().flat_map(|row| all[row * k..(row + 1) * k].iter().copied()).collect();
+        Self {
+            name: self.name.clone(),
+            columns: self.columns.clone(),
+            states: states(&self.states),
+            rewards: rows.iter().map(|row| self.rewards[*row]).collect(),
+            next: states(&self.next),
+            done: rows.iter().map(|row| self.done[*row]).collect(),
+            episode: self.episode.as_ref().map(|all| rows.iter().map(|row| all[*row]).collect()),
+            ratio: self.ratio.as_ref().map(|all| rows.iter().map(|row| all[*row]).collect()),
+        }
+    }
+
     /// Checks what everything that takes a log relies on.
     ///
     /// # Errors

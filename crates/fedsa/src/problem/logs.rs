@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::features::{FeatureMap, FeatureSpec, Ranges, ranges_of};
+use super::holdout;
 use super::log::Log;
 use super::memory::{self, MemoryEstimate, Moves, TableSizes, check_transitions};
 use super::td::{Features, Td, Trajectory, Transitions};
@@ -47,6 +48,21 @@ pub struct Logs {
     /// not; usually harmless, since an agent need not visit every feature.
     #[serde(default)]
     pub require_regular_agents: bool,
+    /// The share of each agent's episodes that are held out of the data, drawn at random; 0 for none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
+    pub holdout: f64,
+    /// The seed of that draw.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub holdout_seed: u64,
+}
+
+fn is_zero(x: &f64) -> bool {
+    *x == 0.0
+}
+
+fn is_default(x: &u64) -> bool {
+    *x == 0
 }
 
 fn yes() -> bool {
@@ -82,9 +98,20 @@ impl Logs {
     pub fn read(&self, files: &dyn Files) -> Result<(Vec<Log>, FeatureMap)> {
         require((0.0..1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1)")?;
         require((0.0..=1.0).contains(&self.lambda), "lambda", self.lambda, "in [0, 1]")?;
-        let logs = files.logs(&self.path.list())?;
+        let (logs, _) = self.split(files.logs(&self.path.list())?)?;
         let map = self.map(&logs)?;
         Ok((logs, map))
+    }
+
+    /// The logs of the data, and those that are held out, which are none unless `holdout` is set.
+    ///
+    /// # Errors
+    /// As [`holdout::split`].
+    pub fn split(&self, logs: Vec<Log>) -> Result<(Vec<Log>, Vec<Log>)> {
+        if self.holdout == 0.0 {
+            return Ok((logs, Vec::new()));
+        }
+        holdout::split(&logs, self.holdout, self.holdout_seed)
     }
 
     /// The feature map on these logs.

@@ -10,6 +10,7 @@ pub mod facts;
 pub mod features;
 pub mod file;
 pub mod garnet;
+pub mod holdout;
 pub mod law;
 pub mod linear;
 pub mod linear_operators;
@@ -24,6 +25,7 @@ pub mod switching;
 pub mod systems;
 pub mod td;
 pub mod traces;
+pub mod uncertainty;
 
 use faer::Mat;
 use rayon::prelude::*;

@@ -227,6 +227,8 @@ pub fn logs(logs: Vec<Log>, kind: Law) -> Box<dyn Field> {
         lambda: 0.0,
         ratios: true,
         require_regular_agents: false,
+        holdout: 0.0,
+        holdout_seed: 0,
     };
     settings.field(&InMemory(logs), Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
 }

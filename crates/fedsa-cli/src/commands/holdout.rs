@@ -1,0 +1,149 @@
+//! What `fedsa evaluate --holdout` says: whether the federated weights are better than an agent's own.
+
+use fedsa::error::Result;
+use fedsa::linalg;
+use fedsa::problem::Field;
+use fedsa::problem::features::FeatureMap;
+use fedsa::problem::holdout::{Errors, Judged, judge};
+use fedsa::problem::log::Log;
+use fedsa_experiment::numbers::number;
+use rayon::prelude::*;
+use serde_json::{Value, json};
+
+use super::count;
+
+/// The weights that are compared, in the order of [`Judged`].
+const WEIGHTS: [&str; 3] = ["federated", "own", "pooled"];
+const FEDERATED: usize = 0;
+const OWN: usize = 1;
+
+/// The agents' held-out logs, judged.
+pub struct Comparison {
+    agents: Vec<(String, Judged)>,
+}
+
+/// One of the two errors, of one agent or of all.
+type Pick = fn(&Judged) -> &[Errors];
+
+/// The errors, their names in `weights.json`, and in the table.
+const ERRORS: [(&str, &str, Pick); 2] = [
+    ("return_error", "error against Monte-Carlo returns", |judged| &judged.returns),
+    ("projected_bellman_error", "projected Bellman error", |judged| &judged.bellman),
+];
+
+impl Comparison {
+    /// Compares the weights `theta` of a run with those of each agent's own data and of all data on the held-out logs. Own
+    /// weights are those of least norm where the agent's own system is singular.
+    ///
+    /// # Errors
+    /// When the logs' episodes are not usable.
+    pub fn new(held: &[Log], map: &FeatureMap, gamma: f64, field: &dyn Field, theta: &[f64]) -> Result<Self> {
+        let systems = field.systems().expect("logs are linear systems");
+        let pooled = field.root().expect("logs have one");
+        let agents = held.par_iter().enumerate().map(|(c, log)| {
+            let system = systems.of(c);
+            let own = linalg::solve_or_least(&system.a, &system.b);
+            Ok((log.name.clone(), judge(log, map, gamma, &[theta, &own, pooled])?))
+        });
+        Ok(Self { agents: agents.collect::<Result<_>>()? })
+    }
+
+    fn sum(&self, of: impl Fn(&Judged) -> usize) -> usize {
+        self.agents.iter().map(|(_, judged)| of(judged)).sum()
+    }
+
+    /// An error of all agents, under each of the weights.
+    fn all(&self, pick: Pick) -> Vec<Errors> {
+        (0..WEIGHTS.len()).map(|j| Errors::of_all(self.agents.iter().map(|(_, judged)| &pick(judged)[j]))).collect()
+    }
+
+    /// The object `holdout` of `weights.json`.
+    pub fn json(&self, share: f64, seed: u64) -> Value {
+        let errors = |of: &dyn Fn(Pick) -> Vec<Errors>| -> serde_json::Map<String, Value> {
+            let of_one = |pick: Pick| {
+                let errors = of(pick);
+                let mut all: serde_json::Map<String, Value> = WEIGHTS
+                    .iter()
+                    .zip(&errors)
+                    .map(|(name, errors)| ((*name).into(), json!({ "rms": errors.rms(), "se": errors.standard_error() })))
+                    .collect();
+                let (difference, se) = errors[OWN].minus(&errors[FEDERATED]);
+                all.insert("own_minus_federated".into(), json!({ "difference": difference, "se": se }));
+                Value::Object(all)
+            };
+            ERRORS.iter().map(|(name, _, pick)| ((*name).into(), of_one(*pick))).collect()
+        };
+        let counts = |of: &dyn Fn(fn(&Judged) -> usize) -> usize| {
+            json!({
+                "episodes": of(|judged| judged.episodes),
+                "transitions": of(|judged| judged.transitions),
+                "episodes_without_returns": of(|judged| judged.episodes_cut),
+                "transitions_without_returns": of(|judged| judged.transitions_cut),
+            })
+        };
+        let joined = |mut counts: Value, errors: serde_json::Map<String, Value>| {
+            counts.as_object_mut().expect("an object").extend(errors);
+            counts
+        };
+        let agents = self.agents.iter().map(|(name, judged)| {
+            let mut agent = joined(counts(&|of| of(judged)), errors(&|pick| pick(judged).to_vec()));
+            agent["name"] = json!(name);
+            agent
+        });
+        let agents: Vec<Value> = agents.collect();
+        let all = joined(counts(&|of| self.sum(of)), errors(&|pick| self.all(pick)));
+        json!({ "share": share, "seed": seed, "agents": agents, "all": all })
+    }
+
+    /// The comparison as a table.
+    pub fn lines(&self) -> Vec<String> {
+        let (cut, transitions) = (self.sum(|judged| judged.transitions_cut), self.sum(|judged| judged.transitions));
+        let mut lines =
+            vec![format!("held out: {}, {}", count(self.sum(|judged| judged.episodes), "episode"), count(transitions, "transition"))];
+        if cut > 0 {
+            lines.push(format!(
+                "  {} of {} that did not terminate have no returns, and count in the projected Bellman error only",
+                count(cut, "transition"),
+                count(self.sum(|judged| judged.episodes_cut), "episode")
+            ));
+        }
+        for (_, title, pick) in ERRORS {
+            let all = self.all(pick);
+            if all[FEDERATED].rms().is_none() {
+                continue;
+            }
+            let heads = ["", "federated", "own data only", "all data pooled", "own - federated", "does federation help?"];
+            let mut rows: Vec<Vec<String>> = vec![heads.map(String::from).into()];
+            rows.extend(self.agents.iter().map(|(name, judged)| row(name, pick(judged))));
+            rows.push(row("all agents", &all));
+            lines.push(format!("{title}, root mean square (standard error):"));
+            let widths: Vec<usize> = (0..heads.len()).map(|i| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
+            lines.extend(rows.iter().map(|row| {
+                let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+                format!("  {}", cells.collect::<Vec<_>>().join("  ")).trim_end().to_string()
+            }));
+        }
+        lines
+    }
+}
+
+/// A row of the table.
+fn row(name: &str, errors: &[Errors]) -> Vec<String> {
+    let with_error = |x: Option<f64>, se: Option<f64>| match (x, se) {
+        (Some(x), Some(se)) => format!("{} ({})", number(x), number(se)),
+        (Some(x), None) => number(x),
+        (None, _) => "-".into(),
+    };
+    let (difference, se) = errors[OWN].minus(&errors[FEDERATED]);
+    // Twice the standard error: a difference as large by chance alone is seen once in twenty cases.
+    let verdict = match (difference, se) {
+        (Some(x), Some(se)) if x > 2.0 * se => "yes",
+        (Some(x), Some(se)) if x < -2.0 * se => "no",
+        (Some(_), Some(_)) => "not clear",
+        _ => "not known",
+    };
+    let mut cells = vec![name.to_string()];
+    cells.extend(errors.iter().map(|errors| with_error(errors.rms(), errors.standard_error())));
+    cells.extend([with_error(difference, se), verdict.into()]);
+    cells
+}

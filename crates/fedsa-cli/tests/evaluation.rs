@@ -1,0 +1,233 @@
+//! Values from weights: `fedsa predict`, the lines of NumPy in the guide, held-out episodes.
+
+mod common;
+
+use std::path::Path;
+
+use common::{Folder, finish};
+use fedsa::problem::features::FeatureSpec;
+use serde_json::{Value, json};
+
+/// Two logs of four episodes of two state columns; the last episode of each is cut.
+fn logs() -> [String; 2] {
+    let mut state = 1u64;
+    let mut uniform = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 11) as f64 / (1u64 << 53) as f64
+    };
+    [0, 1].map(|agent| {
+        let mut log = "episode,s_0,s_speed,note,next_0,next_speed,reward,done\n".to_string();
+        for episode in 0..12 {
+            let (mut x, mut v) = (uniform(), 2.0 * uniform() - 1.0);
+            let length = 4 + (8.0 * uniform()) as usize;
+            for step in 0..length {
+                let (y, w) = (0.7 * x + 0.3 * uniform(), 0.6 * v + 0.4 * (2.0 * uniform() - 1.0));
+                let done = u8::from(step + 1 == length && episode < 11);
+                log += &format!("{episode},{x},{v},\"a, {agent}\",{y},{w},{},{done}\n", x - v * v);
+                (x, v) = (y, w);
+            }
+        }
+        log
+    })
+}
+
+fn with_logs() -> Folder {
+    let folder = Folder::new();
+    let [a, b] = logs();
+    folder.write("logs/a.csv", a);
+    folder.write("logs/b.csv", b);
+    folder
+}
+
+/// Runs `evaluate` for a few rounds, whatever it reaches.
+fn evaluate(folder: &Folder, features: &str, out: &str) {
+    folder
+        .run(&[
+            "evaluate",
+            "logs",
+            "--features",
+            features,
+            "--gamma",
+            "0.9",
+            "--step-size",
+            "0.5",
+            "--rounds",
+            "30",
+            "--tol",
+            "0",
+            "--out",
+            out,
+            "-q",
+        ])
+        .exits(0);
+}
+
+/// The column of a CSV as numbers.
+fn column(csv: &str, name: &str) -> Vec<f64> {
+    // Fields before the column may have commas in quotes; columns at the end are counted from there.
+    let heads: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
+    let from_end = heads.len() - heads.iter().position(|head| *head == name).unwrap();
+    csv.lines().skip(1).map(|line| line.rsplit(',').nth(from_end - 1).unwrap().parse().unwrap()).collect()
+}
+
+#[test]
+fn predict_adds_a_column_of_values() {
+    let folder = with_logs();
+    evaluate(&folder, "identity:bias", "o");
+    let weights = folder.json("o/weights.json");
+    let theta: Vec<f64> = weights["theta"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
+    let csv = folder.run(&["predict", "o/weights.json", "logs", "--se"]).exits(0).stdout;
+    assert!(csv.starts_with("agent,episode,s_0,s_speed,note,next_0,next_speed,reward,done,value,value_se\na,0,"), "{csv}");
+    let values = column(&csv, "value");
+    let [a, b] = logs();
+    let rows: Vec<&str> = a.lines().skip(1).chain(b.lines().skip(1)).collect();
+    assert_eq!(values.len(), rows.len());
+    for ((row, value), line) in rows.iter().zip(&values).zip(csv.lines().skip(1)) {
+        let state: Vec<f64> = row.split(',').skip(1).take(2).map(|x| x.parse().unwrap()).collect();
+        assert_eq!(*value, theta[0] + theta[1] * state[0] + theta[2] * state[1], "{row}");
+        assert!(line.contains(row), "fields are kept: {line}");
+    }
+    assert!(column(&csv, "value_se").iter().all(|x| *x > 0.0));
+    assert_eq!(weights["theta_se"].as_array().unwrap().len(), 3);
+    // Into files; what is there is not replaced unasked.
+    folder.run(&["predict", "o/weights.json", "logs", "--se", "--out", "v.csv"]).exits(0).says("v.csv: ");
+    assert_eq!(folder.text("v.csv"), csv);
+    let refused = folder.run(&["predict", "o/weights.json", "logs", "--out", "v.csv"]).exits(2).message();
+    assert!(refused.contains("--out: v.csv exists already") && refused.contains("--overwrite"), "{refused}");
+    folder.run(&["predict", "o/weights.json", "logs/a.csv", "--column", "v", "--out", "v.csv", "--overwrite"]).exits(0);
+    assert_eq!(column(&folder.text("v.csv"), "v"), values[..a.lines().count() - 1]);
+    // Parquet, and what was written read again.
+    folder.run(&["predict", "o/weights.json", "logs", "--out", "v.parquet"]).exits(0);
+    let again = folder.run(&["predict", "o/weights.json", "v.parquet", "--column", "again"]).exits(0);
+    assert!(again.stderr.contains("left out `agent`, `note`"), "{}", again.stderr);
+    assert_eq!(column(&again.stdout, "again"), values);
+    assert_eq!(column(&again.stdout, "value"), values);
+    // States alone will do.
+    folder.write("states.csv", "s_speed,s_0\n0.5,2\n");
+    assert_eq!(folder.run(&["predict", "o/weights.json", "states.csv"]).exits(0).stdout.lines().next(), Some("agent,s_speed,s_0,value"));
+}
+
+#[test]
+fn what_predict_cannot_use_is_refused() {
+    let folder = with_logs();
+    evaluate(&folder, "identity", "o");
+    let good = folder.json("o/weights.json");
+    let refused = |args: &[&str], says: &[&str]| {
+        let before = folder.everything();
+        let message = folder.run(&[&["predict"], args].concat()).exits(2).message();
+        says.iter().for_each(|text| assert!(message.contains(text), "`{text}` is not in: {message}"));
+        assert_eq!(folder.everything(), before);
+    };
+    let with = |name: &str, value: Value| {
+        let mut weights = good.clone();
+        weights[name] = value;
+        folder.write("w.json", weights.to_string());
+    };
+    with("format", json!(2));
+    refused(&["w.json", "logs"], &["w.json: weights of format 2", "fit them again"]);
+    with("theta", json!([1.0]));
+    refused(&["w.json", "logs"], &["`theta` has 1 weights, but identity on 2 state columns has 2 features"]);
+    with("theta", json!([1.0, null]));
+    refused(&["w.json", "logs"], &["weight 1 of `theta` is not finite"]);
+    with("columns", json!(["s_0", "s_x"]));
+    refused(&["w.json", "logs"], &["logs/a.csv: there is no column `s_x`: the columns are `episode`, `s_0`"]);
+    refused(&["logs/a.csv", "logs"], &["logs/a.csv: not JSON"]);
+    refused(&["none.json", "logs"], &["none.json: cannot be read"]);
+    refused(&["o/weights.json", "nowhere"], &["nowhere: there is no such file"]);
+    refused(&["o/weights.json", "logs", "--out", "x.txt"], &["--out: x.txt names no format of tables", ".parquet"]);
+    refused(&["o/weights.json", "logs", "--out", "logs/a.csv", "--overwrite"], &["logs/a.csv is a file that is read"]);
+    refused(&["o/weights.json", "logs", "--column", "note"], &["there is a column `note` already", "--column"]);
+    folder.write("bad/x.csv", "s_0,s_speed\n1,2\n1,x\n");
+    refused(&["o/weights.json", "bad"], &["bad/x.csv: line 3, column `s_speed`: `x` is not a finite number"]);
+    folder.write("other/weights.json", good.to_string());
+    refused(&["other/weights.json", "logs", "--se"], &["other/weights.npz: cannot be read"]);
+}
+
+#[test]
+fn numpy_computes_the_values_by_the_lines_of_the_guide() {
+    let Some(python) = std::env::var_os("FEDSA_PYTHON") else {
+        println!("skipped: FEDSA_PYTHON does not name a Python with NumPy");
+        return;
+    };
+    let guide = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide.md")).unwrap();
+    let lines = guide.split("```python\n").find(|block| block.contains("def value(w, states)")).unwrap().split("```").next().unwrap();
+    let folder = with_logs();
+    let script = format!(
+        "{lines}\nimport csv, sys\nw = json.load(open(sys.argv[1]))\nrows = list(csv.DictReader(open(sys.argv[2])))\n\
+         mine = value(w, np.array([[float(r[c]) for c in w['columns']] for r in rows]))\n\
+         theirs = np.array([float(r['value']) for r in rows])\n\
+         assert np.abs(theirs).max() > 1e-3\nprint(np.abs(mine - theirs).max() / np.abs(theirs).max())\n"
+    );
+    folder.write("check.py", script);
+    let compare = |weights: &str, features: &str| {
+        let out = format!("{}.csv", features.replace(':', "-"));
+        // Some of the states are outside the ranges.
+        folder.run(&["predict", weights, "logs", "--out", &out]).exits(0);
+        let mut command = std::process::Command::new(&python);
+        command.args(["check.py", weights, &out]).current_dir(folder.path(""));
+        let said = finish(command).exits(0).stdout;
+        println!("{features}: {}", said.trim());
+        assert!(said.trim().parse::<f64>().unwrap() < 1e-12, "{features}: {said}");
+    };
+    for features in ["identity", "identity:bias", "polynomial:3", "fourier:2", "tiles:1x3", "radial:3", "radial:2:0.4"] {
+        let out = features.replace(':', "-");
+        let ranges = ["--range", "s_0=0.1,0.8", "--range", "s_speed=-0.5,0.6"];
+        let options = ["--gamma", "0.9", "--step-size", "0.5", "--rounds", "30", "--tol", "0", "--out", &out, "-q"];
+        folder.run(&[&["evaluate", "logs", "--features", features], &ranges[..], &options].concat()).exits(0);
+        compare(&format!("{out}/weights.json"), features);
+    }
+    // Features that are dependent on these logs, with weights that nobody fitted.
+    for features in ["tiles:8x4", "tiles:3x2", "radial:1", "polynomial:0", "fourier:5"] {
+        let spec: FeatureSpec = features.parse().unwrap();
+        let mut weights = folder.json("fourier-2/weights.json");
+        weights["feature_map"] = serde_json::to_value(spec).unwrap();
+        weights["theta"] = (0..spec.count(2).unwrap()).map(|i| (i as f64 * 1.7).sin() + 0.2).collect();
+        folder.write("made.json", weights.to_string());
+        compare("made.json", features);
+    }
+}
+
+#[test]
+fn held_out_episodes_say_whether_federation_helps() {
+    let folder = with_logs();
+    let options = ["evaluate", "logs", "--features", "polynomial:1", "--gamma", "0.9", "--seed", "3", "--out"];
+    let run = |more: &[&str]| folder.run(&[&options[..], more].concat());
+    let output = run(&["o", "--holdout", "0.5"]).exits(0);
+    for text in
+        ["held out: 12 episodes, ", "error against Monte-Carlo returns", "projected Bellman error", "does federation help?", "  all agents"]
+    {
+        assert!(output.stdout.contains(text), "`{text}` is not in\n{}", output.stdout);
+    }
+    let weights = folder.json("o/weights.json");
+    let holdout = &weights["holdout"];
+    assert_eq!((&holdout["share"], &holdout["seed"], &holdout["all"]["episodes"]), (&json!(0.5), &json!(3), &json!(12)));
+    let fit: u64 = weights["agents"].as_array().unwrap().iter().map(|agent| agent["transitions"].as_u64().unwrap()).sum();
+    let all = logs().iter().map(|log| log.lines().count() as u64 - 1).sum::<u64>();
+    assert_eq!(fit + holdout["all"]["transitions"].as_u64().unwrap(), all);
+    for error in ["return_error", "projected_bellman_error"] {
+        let rms = |of: &Value, which: &str| of[error][which]["rms"].as_f64().unwrap();
+        // The run converged, so that the federated weights are the pooled ones.
+        assert!((rms(&holdout["all"], "federated") / rms(&holdout["all"], "pooled") - 1.0).abs() < 1e-8);
+        let difference = holdout["all"][error]["own_minus_federated"]["difference"].as_f64().unwrap();
+        assert!((difference - (rms(&holdout["all"], "own") - rms(&holdout["all"], "federated"))).abs() < 1e-12);
+        // Of all agents: the mean of squares over transitions.
+        let counted = |agent: &Value| {
+            let cut = if error == "return_error" { agent["transitions_without_returns"].as_f64().unwrap() } else { 0.0 };
+            agent["transitions"].as_f64().unwrap() - cut
+        };
+        let agents = holdout["agents"].as_array().unwrap();
+        let sum: f64 = agents.iter().map(|agent| counted(agent) * rms(agent, "own").powi(2)).sum();
+        let expected = (sum / agents.iter().map(counted).sum::<f64>()).sqrt();
+        assert!((rms(&holdout["all"], "own") / expected - 1.0).abs() < 1e-12);
+    }
+    // The settings are in the file, which gives the same run.
+    folder.run(&["run", "o/config.toml", "--out", "again", "-q"]).exits(0);
+    assert!(folder.read("o/trace.parquet") == folder.read("again/trace.parquet"));
+    // What cannot be held out.
+    let message = run(&["n", "--holdout", "1"]).exits(2).message();
+    assert!(message.contains("--holdout 1") && message.contains("above 0 and below 1"), "{message}");
+    folder.write("logs/c.csv", logs()[0].replace("episode", "trip"));
+    let message = run(&["n", "--holdout", "0.5"]).exits(2).message();
+    assert!(message.contains("c has no column `episode`") && message.contains("--holdout 0.5"), "{message}");
+    assert!(!folder.path("n").exists());
+}

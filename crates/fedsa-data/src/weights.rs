@@ -1,0 +1,173 @@
+//! Fitted weights: the `weights.json` that `fedsa evaluate` writes, read back to be applied to other data.
+
+use std::path::Path;
+
+use fedsa::error::{BadInput, Result, quoted};
+use fedsa::problem::features::{FeatureMap, FeatureSpec, Ranges};
+use fedsa::problem::uncertainty;
+use serde_json::Value;
+
+use super::{about, name_of, npz, shown, theta_from_json};
+
+/// The format of `weights.json` that is written and read.
+pub const FORMAT: u64 = 1;
+
+/// What to give instead of a file that is not one of weights.
+const WANTED: &str = "a weights.json that fedsa evaluate wrote";
+
+/// A fitted function of some columns: features, and a weight for each.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Weights {
+    /// The features of the columns.
+    map: FeatureMap,
+    /// The weights, one per feature, finite.
+    theta: Vec<f64>,
+    /// The covariance of the weights, row by row; empty unless it was read.
+    covariance: Vec<f64>,
+}
+
+impl Weights {
+    /// The columns that the function is computed from, in the order in which [`Weights::apply`] takes them.
+    pub fn inputs(&self) -> &[String] {
+        self.map.columns()
+    }
+
+    /// What the function predicts, as the name of a column.
+    pub fn output(&self) -> &'static str {
+        "value"
+    }
+
+    /// The features.
+    pub fn map(&self) -> &FeatureMap {
+        &self.map
+    }
+
+    /// The weights.
+    pub fn theta(&self) -> &[f64] {
+        &self.theta
+    }
+
+    /// The prediction of every row of `inputs`, which has a number for each of [`Weights::inputs`].
+    pub fn apply(&self, inputs: &[f64]) -> Vec<f64> {
+        let mut phi = vec![0.0; self.map.len()];
+        let rows = inputs.chunks_exact(self.map.columns().len());
+        rows.map(|row| {
+            self.map.eval(row, &mut phi);
+            phi.iter().zip(&self.theta).map(|(x, w)| x * w).sum()
+        })
+        .collect()
+    }
+
+    /// Reads the covariance of the weights from the `weights.npz` of the same run.
+    ///
+    /// # Errors
+    /// When the file cannot be read, holds no covariance, or holds other weights.
+    pub fn read_covariance(&mut self, path: &Path) -> Result<()> {
+        let arrays = npz::read(path)?;
+        let d = self.theta.len();
+        if arrays.get("theta").map_err(|e| about(path, e))?.data() != self.theta {
+            return Err(BadInput::new(
+                shown(name_of(path)),
+                "holds other weights",
+                "the weights.npz that was written with the weights.json",
+            ));
+        }
+        let covariance = arrays.find("theta_cov").filter(|array| array.shape() == [d, d]).ok_or_else(|| {
+            let what = "holds no covariance `theta_cov` of the weights";
+            BadInput::new(shown(name_of(path)), what, "a fit to logs of at least 16 transitions an agent, which has standard errors")
+        })?;
+        self.covariance = covariance.data().to_vec();
+        Ok(())
+    }
+
+    /// The standard error of the prediction of every row.
+    ///
+    /// # Panics
+    /// When the covariance was not read.
+    pub fn standard_errors(&self, inputs: &[f64]) -> Vec<f64> {
+        let d = self.map.len();
+        assert_eq!(self.covariance.len(), d * d, "the covariance is read first");
+        let mut phi = vec![0.0; d];
+        let rows = inputs.chunks_exact(self.map.columns().len());
+        rows.map(|row| {
+            self.map.eval(row, &mut phi);
+            uncertainty::value_error(&self.covariance, &phi)
+        })
+        .collect()
+    }
+}
+
+/// Reads fitted weights.
+///
+/// # Errors
+/// When the file cannot be read, or as [`from_json`].
+pub fn read(path: &Path) -> Result<Weights> {
+    from_json(&super::read(path)?).map_err(|e| about(path, e))
+}
+
+/// Fitted weights from the bytes of a `weights.json`.
+///
+/// # Errors
+/// When the bytes are not JSON or of another format, a field is missing, weights are not finite, or there is not one weight
+/// for each feature.
+pub fn from_json(file: &[u8]) -> Result<Weights> {
+    let value: Value = serde_json::from_slice(file).map_err(|e| BadInput::new("", format!("not JSON: {e}"), WANTED))?;
+    let field = |name: &str| value.get(name).ok_or_else(|| BadInput::new("", format!("there is no `{name}`"), WANTED));
+    let format = field("format")?;
+    if format.as_u64() != Some(FORMAT) {
+        let help = format!("weights of format {FORMAT}: fit them again with this version of fedsa, or use the version that wrote them");
+        return Err(BadInput::new("", format!("weights of format {}", quoted(format.to_string())), help));
+    }
+    let bad = |name: &str, e: serde_json::Error| BadInput::new("", format!("`{name}`: {}", quoted(e.to_string())), WANTED);
+    let spec: FeatureSpec = serde_json::from_value(field("feature_map")?.clone()).map_err(|e| bad("feature_map", e))?;
+    let columns: Vec<String> = serde_json::from_value(field("columns")?.clone()).map_err(|e| bad("columns", e))?;
+    let ranges: Ranges = serde_json::from_value(field("ranges")?.clone()).map_err(|e| bad("ranges", e))?;
+    let map = FeatureMap::new(&spec, &columns, &ranges)?;
+    let listed = field("theta")?.as_array().map_or(&[][..], Vec::as_slice);
+    // Weights that are not finite are null, because JSON has no other way to write them.
+    if let Some(i) = listed.iter().position(Value::is_null) {
+        let help = "the weights of a run that did not diverge: the field `outcome` says how this run ended";
+        return Err(BadInput::new("", format!("weight {i} of `theta` is not finite"), help));
+    }
+    let theta = theta_from_json(file).map_err(|e| e.inside("theta"))?;
+    if theta.len() != map.len() {
+        let what =
+            format!("`theta` has {} weights, but {} on {} state columns has {} features", theta.len(), spec, columns.len(), map.len());
+        return Err(BadInput::new("", what, WANTED));
+    }
+    Ok(Weights { map, theta, covariance: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"{"format": 1, "feature_map": {"kind": "identity", "bias": true}, "columns": ["s_0"],
+        "ranges": {"s_0": [0.0, 2.0]}, "theta": [0.5, -2.0]}"#;
+
+    #[test]
+    fn weights_are_applied_to_clipped_states() {
+        let weights = from_json(GOOD.as_bytes()).unwrap();
+        assert_eq!((weights.inputs(), weights.output()), (&["s_0".to_string()][..], "value"));
+        assert_eq!(weights.apply(&[-1.0, 0.5, 7.0]), [0.5, -0.5, -3.5]);
+    }
+
+    #[test]
+    fn what_is_wrong_with_weights_is_said() {
+        for (from, to, message) in [
+            (r#""format": 1"#, r#""format": 2"#, "weights of format 2"),
+            (r#""format": 1, "#, "", "there is no `format`"),
+            (r#", "theta": [0.5, -2.0]"#, "", "there is no `theta`"),
+            ("[0.5, -2.0]", "[0.5]", "`theta` has 1 weights, but identity:bias on 1 state columns has 2 features"),
+            ("[0.5, -2.0]", "[0.5, null]", "weight 1 of `theta` is not finite"),
+            ("[0.5, -2.0]", "[0.5, \"x\"]", "theta: \"x\" is not a number"),
+            ("identity", "identify", "`feature_map`: "),
+            ("[0.0, 2.0]", "[2.0, 0.0]", "`s_0`: [2, 0] is not a range"),
+            ("{", "", "not JSON: "),
+        ] {
+            assert!(GOOD.contains(from));
+            let e = from_json(GOOD.replacen(from, to, 1).as_bytes()).unwrap_err();
+            assert!(e.to_string().contains(message) && !e.help.is_empty(), "{message}: {e}");
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! Held-out episodes: how good value functions are on episodes that they were not fitted to.
+//!
+//! Two errors of values `v(s) = phi(s)' theta`, each a root mean square over an agent's held-out transitions:
+//!
+//! - **Against Monte-Carlo returns**: `v(s_i) - G_i` with `G_i = sum_k gamma^k r_{i+k}` to the end of the episode. Only
+//!   episodes that terminate (`done`) have returns; transitions of episodes that were cut short are left out and counted.
+//! - **Projected Bellman error**: `sqrt(dbar' C^+ dbar)` with `dbar = mean phi delta`, `delta = r + gamma v(s') - v(s)`,
+//!   `C = mean phi phi'` and its pseudo-inverse. It is the norm of `Pi (T v - v)`, `Pi` the projection on the features
+//!   under the distribution of the held-out states. Noise of few episodes makes it positive even for perfect weights.
+//!
+//! Standard errors are over episodes, which are taken to be independent: each error is linearised in what single episodes
+//! contribute to it (the ratio estimator for the first, the delta method for the second).
+
+use std::ops::Range;
+
+use faer::Mat;
+
+use super::features::FeatureMap;
+use super::log::Log;
+use crate::error::{BadInput, Result, quoted, require};
+use crate::linalg;
+use crate::random::{Purpose, stream};
+
+/// The episodes of a log as ranges of rows.
+///
+/// # Errors
+/// When the log has no episodes, an episode comes back after another, or goes on after it terminated.
+pub fn episodes(log: &Log) -> Result<Vec<Range<usize>>> {
+    let numbers = log.episode.as_ref().ok_or_else(|| {
+        let what = format!("{} has no column `episode`", quoted(&log.name));
+        BadInput::new("holdout", what, "logs whose column `episode` numbers the episodes: whole episodes are held out")
+    })?;
+    let mut found: Vec<Range<usize>> = Vec::new();
+    let mut seen = std::collections::HashSet::new();
+    for (row, number) in numbers.iter().enumerate() {
+        let bad = |what: &str| {
+            let what = format!("{}: row {row}: episode {number} {what}", quoted(&log.name));
+            BadInput::new(
+                "holdout",
+                what,
+                "a column `episode` in which each episode has a number of its own, in rows that follow each other",
+            )
+        };
+        match found.last_mut() {
+            Some(last) if numbers[row - 1] == *number => {
+                if log.done[row - 1] {
+                    return Err(bad("goes on after it terminated"));
+                }
+                last.end = row + 1;
+            }
+            _ if !seen.insert(*number) => return Err(bad("comes back after another")),
+            _ => found.push(row..row + 1),
+        }
+    }
+    Ok(found)
+}
+
+/// Splits logs into those for the fit and those that are held out: of each agent's E episodes, `share E` drawn at random are
+/// held out, rounded to a whole number from 1 to E - 1.
+///
+/// # Errors
+/// When the share is not in (0, 1), as [`episodes`], or an agent has fewer than two episodes.
+pub fn split(logs: &[Log], share: f64, seed: u64) -> Result<(Vec<Log>, Vec<Log>)> {
+    require(share > 0.0 && share < 1.0, "holdout", share, "a share of the episodes above 0 and below 1")?;
+    let mut both = (Vec::new(), Vec::new());
+    for (agent, log) in logs.iter().enumerate() {
+        let episodes = episodes(log)?;
+        let count = episodes.len();
+        if count < 2 {
+            let what = format!("{} has a single episode", quoted(&log.name));
+            return Err(BadInput::new("holdout", what, "at least two episodes an agent: one for the fit, and one that is held out"));
+        }
+        let held = ((share * count as f64).round() as usize).clamp(1, count - 1);
+        let mut order: Vec<usize> = (0..count).collect();
+        let mut draws = stream(seed, Purpose::Holdout, 0, agent);
+        for i in 0..held {
+            order.swap(i, i + (draws.uniform() * (count - i) as f64) as usize);
+        }
+        let mut is_held = vec![false; log.len()];
+        for &episode in &order[..held] {
+            is_held[episodes[episode].clone()].fill(true);
+        }
+        both.0.push(log.filtered(|row| !is_held[row]));
+        both.1.push(log.filtered(|row| is_held[row]));
+    }
+    Ok(both)
+}
+
+/// The mean square of an error over the transitions of one or several agents, and how episodes contribute to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Errors {
+    /// One for each agent.
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Part {
+    /// The number of transitions.
+    count: f64,
+    mean_square: f64,
+    /// What each episode adds to the sum of squares, less its share of the mean.
+    episodes: Vec<f64>,
+}
+
+impl Errors {
+    fn new(count: usize, mean_square: f64, episodes: Vec<f64>) -> Self {
+        Self { parts: vec![Part { count: count as f64, mean_square, episodes }] }
+    }
+
+    /// The errors of several agents as one: mean squares are weighted by transitions.
+    pub fn of_all<'a>(agents: impl IntoIterator<Item = &'a Self>) -> Self {
+        Self { parts: agents.into_iter().flat_map(|errors| errors.parts.iter().cloned()).collect() }
+    }
+
+    fn count(&self) -> f64 {
+        self.parts.iter().map(|part| part.count).sum()
+    }
+
+    /// The root mean square; `None` without transitions.
+    pub fn rms(&self) -> Option<f64> {
+        let sum: f64 = self.parts.iter().map(|part| part.count * part.mean_square).sum();
+        (self.count() > 0.0).then(|| (sum / self.count()).max(0.0).sqrt())
+    }
+
+    /// The standard error of the root mean square; `None` if an agent has fewer than two episodes, or the error is 0.
+    pub fn standard_error(&self) -> Option<f64> {
+        let scale = self.scale()?;
+        self.spread(|part, episode| scale * self.parts[part].episodes[episode])
+    }
+
+    /// `self.rms() - other.rms()` with its standard error, for two errors on the same episodes.
+    pub fn minus(&self, other: &Self) -> (Option<f64>, Option<f64>) {
+        let difference = self.rms().zip(other.rms()).map(|(a, b)| a - b);
+        let error = self.scale().zip(other.scale()).and_then(|(a, b)| {
+            self.spread(|part, episode| a * self.parts[part].episodes[episode] - b * other.parts[part].episodes[episode])
+        });
+        (difference, error)
+    }
+
+    /// The derivative of the root mean square by the sum of squares.
+    fn scale(&self) -> Option<f64> {
+        self.rms().filter(|rms| *rms > 0.0).map(|rms| 0.5 / (rms * self.count()))
+    }
+
+    /// The standard deviation of a sum of independent contributions of the episodes.
+    fn spread(&self, contribution: impl Fn(usize, usize) -> f64) -> Option<f64> {
+        let mut variance = 0.0;
+        for (p, part) in self.parts.iter().enumerate().filter(|(_, part)| part.count > 0.0) {
+            let episodes = part.episodes.len();
+            if episodes < 2 {
+                return None;
+            }
+            let squares: f64 = (0..episodes).map(|e| contribution(p, e).powi(2)).sum();
+            variance += squares * episodes as f64 / (episodes - 1) as f64;
+        }
+        Some(variance.sqrt()).filter(|x| x.is_finite())
+    }
+}
+
+/// How good several value functions are on one agent's held-out episodes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judged {
+    /// The number of held-out episodes.
+    pub episodes: usize,
+    /// The number of their transitions.
+    pub transitions: usize,
+    /// The number of episodes that did not terminate, and so have no returns.
+    pub episodes_cut: usize,
+    /// The number of their transitions.
+    pub transitions_cut: usize,
+    /// The projected Bellman error of each value function.
+    pub bellman: Vec<Errors>,
+    /// The error of each value function against Monte-Carlo returns.
+    pub returns: Vec<Errors>,
+}
+
+/// The Monte-Carlo returns of a log; `None` in episodes that did not terminate.
+///
+/// # Errors
+/// As [`episodes`].
+pub fn returns(log: &Log, gamma: f64) -> Result<Vec<Option<f64>>> {
+    let mut all = vec![None; log.len()];
+    for episode in episodes(log)?.into_iter().filter(|episode| log.done[episode.end - 1]) {
+        let mut following = 0.0;
+        for row in episode.rev() {
+            following = log.rewards[row] + gamma * following;
+            all[row] = Some(following);
+        }
+    }
+    Ok(all)
+}
+
+/// Judges value functions, given by their weights, on the held-out log of one agent.
+///
+/// # Errors
+/// As [`episodes`].
+pub fn judge(log: &Log, map: &FeatureMap, gamma: f64, thetas: &[&[f64]]) -> Result<Judged> {
+    let (n, d) = (log.len(), map.len());
+    let episodes = episodes(log)?;
+    let returns = returns(log, gamma)?;
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
+    let mut phi = vec![0.0; n * d];
+    let mut next = vec![0.0; d];
+    let mut deltas = vec![vec![0.0; n]; thetas.len()];
+    let mut misses = vec![vec![0.0; n]; thetas.len()];
+    let mut gram = vec![0.0; d * d];
+    for (row, phi) in phi.chunks_exact_mut(d).enumerate() {
+        map.eval(log.state(row), phi);
+        if log.done[row] {
+            next.fill(0.0);
+        } else {
+            map.eval(log.next_state(row), &mut next);
+        }
+        for (j, theta) in thetas.iter().enumerate() {
+            let value = dot(phi, theta);
+            deltas[j][row] = log.rewards[row] + gamma * dot(&next, theta) - value;
+            misses[j][row] = returns[row].map_or(0.0, |g| value - g);
+        }
+        for (x, line) in phi.iter().zip(gram.chunks_exact_mut(d)).filter(|(x, _)| **x != 0.0) {
+            line.iter_mut().zip(&*phi).for_each(|(c, y)| *c += x * y / n as f64);
+        }
+    }
+    let gram: Mat<f64> = linalg::from_rows(d, d, &gram);
+    let bellman = deltas.iter().map(|delta| {
+        let mut mean = vec![0.0; d];
+        for (phi, delta) in phi.chunks_exact(d).zip(delta) {
+            mean.iter_mut().zip(phi).for_each(|(m, x)| *m += x * delta / n as f64);
+        }
+        let w = linalg::solve_or_least(&gram, &mean);
+        let square = dot(&w, &mean);
+        // The derivative of dbar' C^-1 dbar by the weight of a transition is 2 w'phi delta - (w'phi)^2, with mean `square`.
+        let by_episode = episodes.iter().map(|episode| {
+            let of_row = |row: usize| {
+                let along = dot(&phi[row * d..(row + 1) * d], &w);
+                2.0 * along * delta[row] - along * along - square
+            };
+            episode.clone().map(of_row).sum()
+        });
+        Errors::new(n, square, by_episode.collect())
+    });
+    let whole: Vec<&Range<usize>> = episodes.iter().filter(|episode| log.done[episode.end - 1]).collect();
+    let with_return: usize = whole.iter().map(|episode| episode.len()).sum();
+    let against_returns = misses.iter().map(|miss| {
+        let squares: Vec<f64> = whole.iter().map(|episode| miss[(*episode).clone()].iter().map(|x| x * x).sum()).collect();
+        let mean = if with_return == 0 { 0.0 } else { squares.iter().sum::<f64>() / with_return as f64 };
+        let by_episode = squares.iter().zip(&whole).map(|(sum, episode)| sum - mean * episode.len() as f64).collect();
+        Errors::new(with_return, mean, by_episode)
+    });
+    Ok(Judged {
+        episodes: episodes.len(),
+        transitions: n,
+        episodes_cut: episodes.len() - whole.len(),
+        transitions_cut: n - with_return,
+        bellman: bellman.collect(),
+        returns: against_returns.collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::features::{FeatureSpec, Ranges};
+    use super::*;
+
+    /// Episodes of a chain 3, 2, 1 with reward -1 a step, as often as asked for; the last is cut after two steps.
+    fn chain(times: usize) -> Log {
+        let mut log = Log {
+            name: "chain".into(),
+            columns: vec!["s_0".into()],
+            states: Vec::new(),
+            rewards: Vec::new(),
+            next: Vec::new(),
+            done: Vec::new(),
+            episode: Some(Vec::new()),
+        };
+        for episode in 0..=times {
+            for state in if episode == times { 2..4 } else { 1..4 }.rev() {
+                log.states.push(f64::from(state));
+                log.next.push(f64::from(state - 1));
+                log.rewards.push(-1.0);
+                log.done.push(state == 1);
+                log.episode.as_mut().unwrap().push(episode as i64);
+            }
+        }
+        log
+    }
+
+    fn identity() -> FeatureMap {
+        FeatureMap::new(&FeatureSpec::Identity { bias: false }, &["s_0".into()], &Ranges::new()).unwrap()
+    }
+
+    #[test]
+    fn a_chain_has_the_errors_that_follow_by_hand() {
+        // Without discount v(s) = -s is exact; v(s) = -2 s is off by s.
+        let judged = judge(&chain(4), &identity(), 1.0, &[&[-1.0], &[-2.0]]).unwrap();
+        assert_eq!((judged.episodes, judged.transitions, judged.episodes_cut, judged.transitions_cut), (5, 14, 1, 2));
+        assert_eq!((judged.returns[0].rms(), judged.bellman[0].rms()), (Some(0.0), Some(0.0)));
+        assert!((judged.returns[1].rms().unwrap() - (14.0f64 / 3.0).sqrt()).abs() < 1e-14);
+        // All episodes are alike.
+        assert!(judged.returns[1].standard_error().unwrap() < 1e-14);
+        // delta = -1 - 2 (s - 1) + 2 s = 1: the mean of s delta over the root of the mean of s^2.
+        let (sum, squares) = (4.0 * 6.0 + 5.0, 4.0 * 14.0 + 13.0);
+        let expected = sum / 14.0 / (squares / 14.0f64).sqrt();
+        assert!((judged.bellman[1].rms().unwrap() - expected).abs() < 1e-14);
+        let (difference, _) = judged.returns[1].minus(&judged.returns[0]);
+        assert_eq!(difference, judged.returns[1].rms());
+    }
+
+    /// Episodes of random length, states and rewards.
+    fn random(episodes: usize, seed: u64) -> Log {
+        let mut s = stream(seed, Purpose::Fresh, 0, 0);
+        let mut log = chain(0).filtered(|_| false);
+        for episode in 0..episodes {
+            let length = 1 + (s.uniform() * 6.0) as usize;
+            let (level, mut x) = (s.normal(), s.normal());
+            for step in 0..length {
+                let following = 0.5 * x + s.normal();
+                log.states.push(x);
+                log.next.push(following);
+                log.rewards.push(level + s.normal());
+                log.done.push(step + 1 == length && s.uniform() < 0.8);
+                log.episode.as_mut().unwrap().push(episode as i64);
+                x = following;
+            }
+        }
+        log
+    }
+
+    #[test]
+    fn standard_errors_are_those_of_the_jackknife_and_of_repetition() {
+        let map = FeatureMap::new(&FeatureSpec::Identity { bias: true }, &["s_0".into()], &Ranges::new()).unwrap();
+        let theta: [&[f64]; 2] = [&[1.0, 0.5], &[-0.5, 1.0]];
+        let log = random(400, 1);
+        let judged = judge(&log, &map, 0.9, &theta).unwrap();
+        // Each episode left out in turn.
+        let rms = |judged: &Judged| {
+            let [a, b] = [0, 1].map(|j| (judged.bellman[j].rms().unwrap(), judged.returns[j].rms().unwrap()));
+            [a.0, a.1, b.0 - a.0, b.1 - a.1]
+        };
+        let whole = judged.returns[0].parts[0].episodes.len() as f64;
+        let left_out: Vec<[f64; 4]> = (0..400)
+            .map(|episode| rms(&judge(&log.filtered(|row| log.episode.as_ref().unwrap()[row] != episode), &map, 0.9, &theta).unwrap()))
+            .collect();
+        let stated = [
+            judged.bellman[0].standard_error(),
+            judged.returns[0].standard_error(),
+            judged.bellman[1].minus(&judged.bellman[0]).1,
+            judged.returns[1].minus(&judged.returns[0]).1,
+        ];
+        for (i, stated) in stated.into_iter().enumerate() {
+            let count = if i % 2 == 0 { 400.0 } else { whole };
+            let all = rms(&judged)[i];
+            let jackknife = ((count - 1.0) / count * left_out.iter().map(|x| (x[i] - all).powi(2)).sum::<f64>()).sqrt();
+            assert!((stated.unwrap() / jackknife - 1.0).abs() < 0.02, "{i}: {stated:?} {jackknife}");
+        }
+    }
+
+    #[test]
+    fn whole_episodes_are_held_out_by_the_seed() {
+        let logs = [random(50, 2), random(20, 3)];
+        let (fit, held) = split(&logs, 0.2, 7).unwrap();
+        for ((log, fit), held) in logs.iter().zip(&fit).zip(&held) {
+            let numbers = |log: &Log| log.episode.clone().unwrap().into_iter().collect::<std::collections::BTreeSet<_>>();
+            assert!(numbers(fit).is_disjoint(&numbers(held)));
+            assert_eq!(numbers(held).len() * 5, numbers(log).len());
+            assert_eq!(fit.len() + held.len(), log.len());
+            fit.check().unwrap();
+            held.check().unwrap();
+        }
+        assert_eq!(split(&logs, 0.2, 7).unwrap(), (fit, held));
+        assert_ne!(split(&logs, 0.2, 8).unwrap().1, split(&logs, 0.2, 7).unwrap().1);
+        // However small the share, one episode is held out, and one is left.
+        assert_eq!(split(&logs, 1e-9, 0).unwrap().1[0].episode.as_ref().map(|e| e.iter().all(|x| *x == e[0])), Some(true));
+        assert_eq!(episodes(&split(&logs, 0.999, 0).unwrap().0[1]).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn wrong_episodes_are_refused() {
+        let log = chain(3);
+        let with = |episode: Option<Vec<i64>>| split(&[Log { episode, ..log.clone() }], 0.5, 0).unwrap_err().to_string();
+        assert_eq!(with(None), "holdout: chain has no column `episode`");
+        assert_eq!(with(Some(vec![4; 11])), "holdout: chain: row 3: episode 4 goes on after it terminated");
+        assert_eq!(with(Some(vec![0, 0, 0, 1, 1, 1, 0, 0, 0, 2, 2])), "holdout: chain: row 6: episode 0 comes back after another");
+        let single = log.filtered(|row| row < 3);
+        assert_eq!(split(&[single], 0.5, 0).unwrap_err().to_string(), "holdout: chain has a single episode");
+        assert!(split(&[log], 1.0, 0).is_err());
+    }
+}
