@@ -14,12 +14,12 @@ use fedsa::methods::fedlsa::FedLsa;
 use fedsa::methods::scafflsa::Scafflsa;
 use fedsa::methods::{Drift, MethodSettings};
 use fedsa::presets::PRESETS;
-use fedsa::problem::{Files, ProblemSettings};
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::problem::features::{FeatureMap, FeatureSpec};
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::Logs;
 use fedsa::problem::uncertainty;
+use fedsa::problem::{Files, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
 use fedsa::theory::cost::{self, Candidate, Cost, Limits};
 use fedsa_data::find::Places;
@@ -178,7 +178,8 @@ impl Choice {
         let chosen = chosen.expect("gmres is a candidate");
         let steps = format!("step size {}, {} local steps", numbers::typed(eta), h);
         let line = |candidate: &Candidate| {
-            let name = if takes(candidate.kind, "local_steps") { format!("{} ({steps})", candidate.kind) } else { candidate.kind.to_string() };
+            let name =
+                if takes(candidate.kind, "local_steps") { format!("{} ({steps})", candidate.kind) } else { candidate.kind.to_string() };
             match &candidate.cost {
                 Ok(Cost { rounds, is_bound, bits }) => {
                     let about = if !is_bound {

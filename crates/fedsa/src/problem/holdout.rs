@@ -271,6 +271,7 @@ mod tests {
             next: Vec::new(),
             done: Vec::new(),
             episode: Some(Vec::new()),
+            ratio: None,
         };
         for episode in 0..=times {
             for state in if episode == times { 2..4 } else { 1..4 }.rev() {

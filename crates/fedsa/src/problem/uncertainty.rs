@@ -101,6 +101,7 @@ mod tests {
             next: Vec::new(),
             done: vec![false; n],
             episode: None,
+            ratio: None,
         };
         for _ in 0..n {
             let u = s.uniform();

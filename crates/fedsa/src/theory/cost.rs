@@ -52,7 +52,11 @@ fn bits(agents: usize, numbers: &[f64]) -> f64 {
 }
 
 fn too_large(what: &str, bytes: f64, limits: &Limits) -> BadInput {
-    BadInput::new("", format!("{what} takes {:.1} GB of the {:.1} GB that are available", bytes / 1e9, limits.memory / 1e9), "fewer features")
+    BadInput::new(
+        "",
+        format!("{what} takes {:.1} GB of the {:.1} GB that are available", bytes / 1e9, limits.memory / 1e9),
+        "fewer features",
+    )
 }
 
 /// One message of `A_c` and `b_c` from each agent.
@@ -104,7 +108,11 @@ fn iterated(field: &dyn Field, settings: &dyn MethodSettings, limits: &Limits) -
     let forecast = Forecast::over(field, settings, &Uplink::default());
     let radius = forecast.radius()?;
     if radius >= 1.0 {
-        return Err(BadInput::new("", format!("it diverges: the radius of a round is {radius:.4}"), "a smaller step size or fewer local steps"));
+        return Err(BadInput::new(
+            "",
+            format!("it diverges: the radius of a round is {radius:.4}"),
+            "a smaller step size or fewer local steps",
+        ));
     }
     if let Ok(limit) = forecast.limit() {
         let norm = |theta: &[f64]| field.mean_operator(theta).map_or(f64::NAN, |g| linalg::norm_sq(&g).sqrt());
@@ -115,9 +123,16 @@ fn iterated(field: &dyn Field, settings: &dyn MethodSettings, limits: &Limits) -
         }
     }
     let rounds = (limits.target.ln() / radius.max(f64::MIN_POSITIVE).ln()).ceil().max(1.0);
-    let setting = crate::methods::Setting { seed: 0, weights: field.weights(), start: vec![0.0; d], link: Uplink::default().facts() };
+    let setting = crate::methods::Setting {
+        seed: 0,
+        weights: field.weights(),
+        start: vec![0.0; d],
+        link: Uplink::default().facts(),
+        is_accelerated: false,
+    };
     let protocol = settings.protocol(&setting);
-    let len = |parts: &[(crate::message::Part, crate::protocol::Len)]| parts.iter().map(|(_, len)| len.largest() as f64).collect::<Vec<_>>();
+    let len =
+        |parts: &[(crate::message::Part, crate::protocol::Len)]| parts.iter().map(|(_, len)| len.largest() as f64).collect::<Vec<_>>();
     let exchange = |e: &crate::protocol::Exchange| {
         bits(n, &len(&e.down)) + bits(n, &e.wants.iter().map(|want| want.len.largest() as f64).collect::<Vec<_>>())
     };
