@@ -635,7 +635,24 @@ fn evaluate_takes_lambda_and_importance_ratios() {
     folder.write("log.csv", format!("s_0,next_0,reward,done,episode,ratio\n{rows}"));
     let run = |args: &[&str]| {
         folder.run(
-            &[&["evaluate", "log.csv", "--features", "polynomial:1", "--method", "lstd", "--rounds", "1", "--gamma", "0.9"], args].concat(),
+            &[
+                &[
+                    "evaluate",
+                    "log.csv",
+                    "--features",
+                    "polynomial:1",
+                    "--step-size",
+                    "0.01",
+                    "--rounds",
+                    "3",
+                    "--tol",
+                    "0",
+                    "--gamma",
+                    "0.9",
+                ],
+                args,
+            ]
+            .concat(),
         )
     };
     let root = |out: &str| folder.json(&format!("{out}/weights.json"))["lstd"].to_string();
