@@ -33,6 +33,8 @@ fn field(path: &str, features: FeatureSpec, ranges: &[(&str, f64, f64)], lambda:
         lambda,
         ratios: true,
         require_regular_agents: false,
+        holdout: 0.0,
+        holdout_seed: 0,
     };
     settings.field(&FromDisk, Sampling { kind: law, ..Sampling::default() }, Isa::best())
 }

@@ -184,9 +184,10 @@ fn links_that_alter_products_are_refused() {
 #[test]
 fn problems_that_are_not_linear_are_refused() {
     let regression = example::Regression::new(3, 20, 2);
-    let field = fedsa::problem::Sampled::new(regression, Sampling::default(), fedsa::kernel::Isa::best()).unwrap();
+    let field: Box<dyn Field> =
+        Box::new(fedsa::problem::Sampled::new(regression, Sampling::default(), fedsa::kernel::Isa::best()).unwrap());
     for kind in ["lstd", "gmres"] {
-        let e = Run::new(&field, &*method(kind, "{}"), &Uplink::default(), OutputRule::Last, 5, vec![0.0; 2]).err().expect("refused");
+        let e = Run::new(&*field, &*method(kind, "{}"), &Uplink::default(), OutputRule::Last, 5, vec![0.0; 2]).err().expect("refused");
         assert!(e.to_string().contains("not known to be linear"), "{e}");
     }
 }

@@ -26,6 +26,8 @@ fn settings(lambda: f64) -> Logs {
         lambda,
         ratios: true,
         require_regular_agents: false,
+        holdout: 0.0,
+        holdout_seed: 0,
     }
 }
 

@@ -115,7 +115,7 @@ fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data), Failure> {
     let (logs, held) = logs.map_err(|e| unread.failure_at(e.inside("problem"), point))?;
     let columns = logs.first().map_or(0, |log| log.columns.len());
     let features = named_features(args)?.unwrap_or_else(|| default_features(columns));
-    let first = read_with(args, &Choice::before(args), features.clone(), logs.len())?;
+    let first = read_with(args, &Choice::before(args), features, logs.len())?;
     let settled = settings(&first).and_then(|settings| Ok((settings.map(&logs)?, settings)));
     let (map, settings) = settled.map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
     let choice = Choice::of(args, &settings, &files).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
