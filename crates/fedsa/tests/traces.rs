@@ -96,11 +96,10 @@ fn means_are_sums_of_traces_over_transitions() {
             for (c, log) in logs.iter().enumerate() {
                 let (traces, n) = (traces(log, lambda), log.len() as f64);
                 let system = field.systems().unwrap().of(c);
+                let mean = |of: &dyn Fn(usize) -> f64| (0..log.len()).map(of).sum::<f64>() / n;
                 for i in 0..3 {
-                    close(system.b[i], (0..log.len()).map(|t| traces[t][i] * log.rewards[t]).sum::<f64>() / n);
-                    for j in 0..3 {
-                        close(system.a[(i, j)], (0..log.len()).map(|t| traces[t][i] * psi(log, t)[j]).sum::<f64>() / n);
-                    }
+                    close(system.b[i], mean(&|t| traces[t][i] * log.rewards[t]));
+                    (0..3).for_each(|j| close(system.a[(i, j)], mean(&|t| traces[t][i] * psi(log, t)[j])));
                 }
                 close(field.weights()[c], n / 1117.0);
             }
