@@ -97,10 +97,9 @@ fn means_are_sums_of_traces_over_transitions() {
                 let (traces, n) = (traces(log, lambda), log.len() as f64);
                 let system = field.systems().unwrap().of(c);
                 let mean = |of: &dyn Fn(usize) -> f64| (0..log.len()).map(of).sum::<f64>() / n;
-                for i in 0..3 {
-                    close(system.b[i], mean(&|t| traces[t][i] * log.rewards[t]));
-                    (0..3).for_each(|j| close(system.a[(i, j)], mean(&|t| traces[t][i] * psi(log, t)[j])));
-                }
+                (0..3).for_each(|i| close(system.b[i], mean(&|t| traces[t][i] * log.rewards[t])));
+                let pairs = (0..3).flat_map(|i| (0..3).map(move |j| (i, j)));
+                pairs.for_each(|(i, j)| close(system.a[(i, j)], mean(&|t| traces[t][i] * psi(log, t)[j])));
                 close(field.weights()[c], n / 1117.0);
             }
             // The norm of value errors is that of the logged states, whatever weighs their transitions.
