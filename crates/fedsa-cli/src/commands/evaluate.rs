@@ -119,7 +119,7 @@ fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data), Failure> {
     let settled = settings(&first).and_then(|settings| Ok((settings.map(&logs)?, settings)));
     let (map, settings) = settled.map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
     let choice = Choice::of(args, &settings, &files).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
-    let experiment = if choice.kind == Choice::before(args).kind { first } else { read_with(args, &choice, features, logs.len())? };
+    let experiment = if choice.settings.is_none() { first } else { read_with(args, &choice, features, logs.len())? };
     Ok((experiment, Data { logs, held, settings, map, choice }))
 }
 
@@ -139,6 +139,8 @@ struct Choice {
     kind: String,
     /// Its settings, if they are not those of the options.
     settings: Option<Table>,
+    /// The number of rounds that suffices, where it is known.
+    rounds: Option<u64>,
     /// Its cost, and those of the methods that were not chosen; empty where the user named the method.
     lines: Vec<String>,
 }
@@ -152,7 +154,7 @@ impl Choice {
             AUTO => "lstd",
             kind => kind,
         };
-        Self { kind: kind.into(), settings: None, lines: Vec::new() }
+        Self { kind: kind.into(), settings: None, rounds: None, lines: Vec::new() }
     }
 
     /// The method that reaches the target with the fewest bits, for `auto`.
@@ -190,7 +192,8 @@ impl Choice {
                         ""
                     };
                     let plural = if *rounds > 1.0 { "s" } else { "" };
-                    format!("{name}: {about}{} round{plural}, {}", numbers::about(*rounds), megabits(*bits))
+                    let rounds = if *is_bound { numbers::thousands(*rounds) } else { numbers::about(*rounds) };
+                    format!("{name}: {about}{rounds} round{plural}, {}", megabits(*bits))
                 }
                 Err(why) => format!("{name}: {}", why.what),
             }
@@ -198,7 +201,9 @@ impl Choice {
         let mut lines = vec![format!("{}, the fewest bits to {} of the residual at zero weights", line(chosen), numbers::typed(target))];
         lines.extend(all.iter().filter(|candidate| candidate.kind != chosen.kind).map(|candidate| format!("  {}", line(candidate))));
         let table = Value::try_from(&chosen.settings).expect("plain settings").as_table().cloned();
-        Ok(Self { kind: chosen.kind.into(), settings: table, lines })
+        // Twice the bound: rounding may leave more than the target.
+        let rounds = chosen.cost.as_ref().ok().filter(|cost| cost.is_bound).map(|cost| 2 * cost.rounds as u64);
+        Ok(Self { kind: chosen.kind.into(), settings: table, rounds, lines })
     }
 }
 
@@ -466,7 +471,9 @@ fn experiment(args: &EvaluateArgs, choice: &Choice, features: FeatureSpec, agent
             method.insert("local_steps".into(), Value::Integer(local_steps(args) as i64));
         }
     }
-    let mut run = vec![("rounds", Value::Integer(args.rounds as i64)), ("seeds", Value::Array(vec![Value::Integer(args.seed as i64)]))];
+    // Few rounds are recorded, and looked at for the target, one by one.
+    let rounds = choice.rounds.map_or(args.rounds, |rounds| rounds.min(args.rounds));
+    let mut run = vec![("rounds", Value::Integer(rounds as i64)), ("seeds", Value::Array(vec![Value::Integer(args.seed as i64)]))];
     if args.tol != 0.0 {
         run.push(("stop", table(vec![("relative_residual", Value::Float(args.tol))])));
     }

@@ -4,9 +4,9 @@
 use crate::error::{BadInput, Result};
 use crate::linalg;
 use crate::message::{Body, HEADER_BYTES, PART_HEADER_BYTES};
-use crate::methods::MethodSettings;
 use crate::methods::gmres::Gmres;
 use crate::methods::lstd::Lstd;
+use crate::methods::{Drift, MethodSettings};
 use crate::problem::Field;
 use crate::theory::predict::Forecast;
 use crate::uplink::Uplink;
@@ -114,7 +114,10 @@ fn iterated(field: &dyn Field, settings: &dyn MethodSettings, limits: &Limits) -
             "a smaller step size or fewer local steps",
         ));
     }
-    if let Ok(limit) = forecast.limit() {
+    // Methods with a drift have the root as their limit.
+    if settings.shape().drift == Drift::Zero
+        && let Ok(limit) = forecast.limit()
+    {
         let norm = |theta: &[f64]| field.mean_operator(theta).map_or(f64::NAN, |g| linalg::norm_sq(&g).sqrt());
         let left = norm(&limit) / norm(&vec![0.0; d]);
         if left > limits.target {
