@@ -299,8 +299,8 @@ fn complete(table: &str) -> Option<(String, String)> {
                 "fedlsa" | "fedavg" | "scafflsa" | "fedhsa" => "local_steps = 2",
                 _ => "",
             };
-            if kind == "newton" {
-                return Some((file("kind = \"linear\"", "kind = \"mean\"", "kind = \"newton\"", ""), "method.m".into()));
+            if ["newton", "lstd", "gmres"].contains(&kind) {
+                return Some((file("kind = \"linear\"", "kind = \"mean\"", &format!("kind = \"{kind}\""), ""), "method.m".into()));
             }
             (file(garnet, "", &format!("kind = \"{kind}\"\nstep_size = 0.1\n{own}"), ""), "method.m".into())
         }

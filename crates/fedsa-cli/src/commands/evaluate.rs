@@ -374,7 +374,8 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> 
     arrays.insert("format", Array::scalar(1.0));
     if !args.common.quiet {
         say(format!(
-            "{d} weights after {rounds} rounds; distance to the pooled LSTD solution {} (its norm {})",
+            "{d} weights after {}; distance to the pooled LSTD solution {} (its norm {})",
+            count(rounds as usize, "round"),
             number(distance),
             number(norm)
         ));
