@@ -87,6 +87,12 @@ impl Key {
         Self { high: mix(a ^ mix(t)), low: mix(b.wrapping_add(mix(!t))) }
     }
 
+    /// The key of (seed, purpose, round, exchange).
+    #[inline]
+    pub fn of_exchange(seed: u64, purpose: Purpose, round: u64, exchange: u8) -> Self {
+        Self::new(seed, purpose, 256 * round + u64::from(exchange))
+    }
+
     /// The stream of one agent, or of [`ALL`].
     ///
     /// Two agents of one key never share a state: both mixers are bijections.

@@ -137,7 +137,7 @@ impl<'a> At<'a> {
 
     /// The agent's random stream of this exchange for a purpose.
     pub fn stream(&self, purpose: Purpose) -> Stream {
-        Key::new(self.seed, purpose, 256 * self.round + u64::from(self.exchange)).stream(self.agent)
+        Key::of_exchange(self.seed, purpose, self.round, self.exchange).stream(self.agent)
     }
 
     /// The calls of the objective so far.

@@ -101,8 +101,8 @@ pub struct Run<'a> {
     server: Box<dyn Server>,
     seed: u64,
     everyone: Vec<usize>,
-    /// `theta_0`.
-    start: Vec<f64>,
+    /// The larger one of `||theta_0||` and `||theta*||`.
+    scale: f64,
     state: State,
     scratch: Scratch,
     /// Whether the last round was abandoned before its end.
@@ -250,7 +250,8 @@ impl<'a> Run<'a> {
         let is_clear = uplink.is_clear();
         let scratch = Scratch { worker: Worker::new(&*field), is_clear, blocks: Vec::new(), fates: Vec::new(), inbox: Vec::new() };
         let everyone = (0..agents).collect();
-        Ok(Self { field, uplink, client, protocol, server, seed, everyone, start, state, scratch, abandoned: false })
+        let scale = field.root().map_or(0.0, linalg::norm_sq).max(linalg::norm_sq(&start)).sqrt();
+        Ok(Self { field, uplink, client, protocol, server, seed, everyone, scale, state, scratch, abandoned: false })
     }
 
     /// The number of rounds done.
@@ -339,8 +340,7 @@ impl<'a> Run<'a> {
         }
         self.state.round = t + 1;
         self.state.output.see(self.server.theta(), t + 1);
-        let scale = self.field.root().map_or(0.0, linalg::norm_sq).max(linalg::norm_sq(&self.start)).sqrt();
-        if has_diverged(self.server.theta(), scale) {
+        if has_diverged(self.server.theta(), self.scale) {
             self.state.status = Status::Diverged { round: t + 1 };
         }
         true

@@ -274,6 +274,6 @@ pub struct Place {
 impl Place {
     /// The stream of this message for a purpose; both ends of the link can open it.
     pub fn stream(&self, purpose: Purpose) -> Stream {
-        Key::new(self.seed, purpose, 256 * self.round + u64::from(self.exchange)).stream(self.agent)
+        Key::of_exchange(self.seed, purpose, self.round, self.exchange).stream(self.agent)
     }
 }
