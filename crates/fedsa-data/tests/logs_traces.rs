@@ -9,6 +9,7 @@ use fedsa::problem::arrays::Arrays;
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::{Logs, Sources};
+use fedsa::problem::source::{Inputs, LogSource, in_memory};
 use fedsa::problem::{Field, Files, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
 use fedsa_data::{find::Places, logs};
@@ -19,8 +20,8 @@ impl Files for FromDisk {
     fn arrays(&self, path: &str) -> Result<Arrays> {
         Err(BadInput::new("path", format!("{path}: only logs here"), "logs"))
     }
-    fn logs(&self, sources: &[String]) -> Result<Vec<Log>> {
-        logs::read(sources, &Places::from_env(""))
+    fn logs(&self, sources: &[String], _: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
+        Ok(in_memory(logs::read(sources, &Places::from_env(""))?))
     }
 }
 

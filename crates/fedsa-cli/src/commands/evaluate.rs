@@ -18,6 +18,7 @@ use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::problem::features::{FeatureMap, FeatureSpec};
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::Logs;
+use fedsa::problem::source::{Inputs, whole};
 use fedsa::problem::uncertainty;
 use fedsa::problem::{Files, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
@@ -111,7 +112,10 @@ fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data), Failure> {
         fedsa_experiment::config::read(Value::Table(table))
     };
     let files = DiskFiles::new(Places::from_env(""));
-    let logs = settings(&unread).and_then(|settings| settings.split(files.logs(&settings.path.list())?));
+    let logs = settings(&unread).and_then(|settings| {
+        let sources = files.logs(&settings.path.list(), Inputs::States)?;
+        settings.split(sources.iter().map(|source| whole(&**source)).collect::<Result<_>>()?)
+    });
     let (logs, held) = logs.map_err(|e| unread.failure_at(e.inside("problem"), point))?;
     let columns = logs.first().map_or(0, |log| log.columns.len());
     let features = named_features(args)?.unwrap_or_else(|| default_features(columns));

@@ -13,6 +13,7 @@ use super::features::{FeatureMap, FeatureSpec, Ranges, ranges_of};
 use super::holdout;
 use super::log::Log;
 use super::memory::{self, MemoryEstimate, Moves, TableSizes, check_transitions};
+use super::source::{Inputs, whole};
 use super::td::{Features, Td, Trajectory, Transitions};
 use super::traces::{self, Traces};
 use super::{Field, Files, ProblemSettings, field};
@@ -98,7 +99,8 @@ impl Logs {
     pub fn read(&self, files: &dyn Files) -> Result<(Vec<Log>, FeatureMap)> {
         require((0.0..1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1)")?;
         require((0.0..=1.0).contains(&self.lambda), "lambda", self.lambda, "in [0, 1]")?;
-        let (logs, _) = self.split(files.logs(&self.path.list())?)?;
+        let sources = files.logs(&self.path.list(), Inputs::States)?;
+        let (logs, _) = self.split(sources.iter().map(|source| whole(&**source)).collect::<Result<_>>()?)?;
         let map = self.map(&logs)?;
         Ok((logs, map))
     }

@@ -21,6 +21,7 @@ pub mod mrp;
 pub mod noise;
 pub mod objective;
 pub mod root;
+pub mod source;
 pub mod switching;
 pub mod systems;
 pub mod td;
@@ -39,9 +40,9 @@ use crate::sampling::{Law, Sampling};
 use crate::sums;
 use arrays::Arrays;
 use facts::Unknown;
-use log::Log;
 use memory::MemoryEstimate;
 use root::{Root, Source};
+use source::{Inputs, LogSource};
 use systems::{Moments, Systems};
 
 pub use facts::Facts;
@@ -283,8 +284,8 @@ pub trait Files {
     /// Logs of transitions: files, globs, folders or names of data sets, one agent a file.
     ///
     /// # Errors
-    /// When there are no logs, or a log cannot be read.
-    fn logs(&self, sources: &[String]) -> Result<Vec<Log>>;
+    /// When there are no logs, or a log cannot be opened.
+    fn logs(&self, sources: &[String], inputs: Inputs) -> Result<Vec<Box<dyn LogSource>>>;
 }
 
 /// For problems that read nothing.
@@ -295,7 +296,7 @@ impl Files for NoFiles {
     fn arrays(&self, path: &str) -> Result<Arrays> {
         Err(BadInput::new("path", format!("{path}: no files here"), "a problem that reads none"))
     }
-    fn logs(&self, sources: &[String]) -> Result<Vec<Log>> {
+    fn logs(&self, sources: &[String], _: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
         self.arrays(&sources.join(" ")).map(|_| Vec::new())
     }
 }

@@ -14,6 +14,7 @@ use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::{Logs, Sources};
 use fedsa::problem::noise::Noise;
+use fedsa::problem::source::{Inputs, LogSource, in_memory};
 use fedsa::problem::switching::Switching;
 use fedsa::problem::{Field, Files, NoFiles, ProblemSettings};
 use fedsa::random::{Purpose, stream};
@@ -212,8 +213,8 @@ impl Files for InMemory {
     fn arrays(&self, path: &str) -> Result<Arrays> {
         NoFiles.arrays(path)
     }
-    fn logs(&self, _: &[String]) -> Result<Vec<Log>> {
-        Ok(self.0.clone())
+    fn logs(&self, _: &[String], _: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
+        Ok(in_memory(self.0.clone()))
     }
 }
 
