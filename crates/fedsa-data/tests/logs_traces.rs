@@ -7,7 +7,6 @@ use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::log::Log;
 use fedsa::problem::logs::{Logs, Sources};
 use fedsa::problem::source::{Inputs, LogSource, in_memory};
 use fedsa::problem::{Field, Files, ProblemSettings};
@@ -27,15 +26,9 @@ impl Files for FromDisk {
 
 fn field(path: &str, features: FeatureSpec, ranges: &[(&str, f64, f64)], lambda: f64, law: Law) -> Result<Box<dyn Field>> {
     let settings = Logs {
-        path: Sources::One(path.into()),
-        features,
         ranges: ranges.iter().map(|(column, low, high)| (column.to_string(), (*low, *high))).collect(),
-        gamma: 0.99,
         lambda,
-        ratios: true,
-        require_regular_agents: false,
-        holdout: 0.0,
-        holdout_seed: 0,
+        ..Logs::new(Sources::One(path.into()), features, 0.99)
     };
     settings.field(&FromDisk, Sampling { kind: law, ..Sampling::default() }, Isa::best())
 }

@@ -1,6 +1,7 @@
 //! One agent's logged transitions `(s, r, s', done)`.
 
 use super::source::Episodes;
+use super::survey::EffectiveSize;
 use crate::error::{BadInput, Result, quoted};
 
 /// One agent's transitions, in the order in which they happened.
@@ -59,11 +60,9 @@ impl Log {
 
     /// The effective sample size under the importance ratios, `(sum rho)^2 / sum rho^2`, from 0 to n; `None` without ratios.
     pub fn effective_size(&self) -> Option<f64> {
-        let ratio = self.ratio.as_ref()?;
-        // Ratios are scaled so that squares neither overflow nor vanish.
-        let most = ratio.iter().fold(0.0, |most: f64, rho| most.max(*rho));
-        let (sum, squares) = ratio.iter().map(|rho| rho / most).fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
-        Some(if most > 0.0 { sum * sum / squares } else { 0.0 })
+        let mut size = EffectiveSize::default();
+        size.see(self.ratio.as_ref()?);
+        Some(size.value())
     }
 
     /// The transitions of the rows that `keep` accepts, in their order.
@@ -160,30 +159,6 @@ impl Log {
     }
 }
 
-/// Checks every agent's log and that all have the same state columns.
-///
-/// # Errors
-/// As [`Log::check`]; when there is no agent; when two agents' columns differ,
-/// naming both.
-pub fn check_all(logs: &[Log]) -> Result<()> {
-    let Some(first) = logs.first() else {
-        return Err(BadInput::new("", "no logs", "evaluation needs the transitions of at least one agent"));
-    };
-    for log in logs {
-        log.check()?;
-        if log.columns != first.columns {
-            let what = format!(
-                "its state columns are {}, but those of {} are {}",
-                quoted(log.columns.join(", ")),
-                first.name,
-                quoted(first.columns.join(", "))
-            );
-            return Err(BadInput::new(&log.name, what, "all agents must log the same state columns"));
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,16 +233,5 @@ mod tests {
         assert_eq!(size(vec![0.0; 3]), 0.0);
         assert!((size(vec![1.0, 3.0]) - 1.6).abs() < 1e-15);
         assert_eq!(episodes(None).effective_size(), None);
-    }
-
-    #[test]
-    fn agents_must_agree_on_the_columns() {
-        let mut other = log();
-        other.name = "agent_1".into();
-        check_all(&[log(), other.clone()]).unwrap();
-        other.columns[1] = "s_w".into();
-        let e = check_all(&[log(), other]).unwrap_err().to_string();
-        assert_eq!(e, "agent_1: its state columns are s_x, s_w, but those of agent_0 are s_x, s_v");
-        assert!(check_all(&[]).is_err());
     }
 }

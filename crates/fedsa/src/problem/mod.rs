@@ -15,13 +15,17 @@ pub mod law;
 pub mod linear;
 pub mod linear_operators;
 pub mod log;
+mod log_means;
 pub mod logs;
 pub mod memory;
 pub mod mrp;
 pub mod noise;
 pub mod objective;
+pub mod ridge;
 pub mod root;
 pub mod source;
+mod sparse;
+pub mod survey;
 pub mod switching;
 pub mod systems;
 pub mod td;
@@ -198,7 +202,11 @@ impl<P: Problem> Sampled<P> {
         }
         let mut field = Self { problem, sampling, isa, generic: false, has_mean, root: Err(String::new()) };
         field.root = match field.systems() {
+            Some(systems) if field.facts().takes_least_norm() => Ok(systems.least_root()),
             Some(systems) => Ok(Root { theta: systems.root()?, source: Source::Linear }),
+            None if field.facts().linear_operators().is_some() => {
+                Err(format!("the root of {d} sparse equations is not computed: the residual says how near a point is to it"))
+            }
             None => root::newton(&field, &vec![0.0; d]),
         };
         Ok(field)

@@ -168,3 +168,77 @@ impl Episodes {
         Ok(())
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A log that is read in batches of a size.
+    pub(in super::super) struct InBatches(pub Log, pub usize);
+
+    impl LogSource for InBatches {
+        fn name(&self) -> &str {
+            &self.0.name
+        }
+        fn columns(&self) -> &[String] {
+            &self.0.columns
+        }
+        fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
+            let all: Vec<usize> = (0..self.0.len()).collect();
+            all.chunks(self.1).try_for_each(|rows| see(&self.0.filtered(|row| rows.contains(&row))))
+        }
+    }
+
+    fn log() -> Log {
+        Log {
+            name: "agent".into(),
+            columns: vec!["s_x".into()],
+            states: (0..9).map(f64::from).collect(),
+            rewards: vec![0.0; 9],
+            next: (1..10).map(f64::from).collect(),
+            done: [2, 5].iter().fold(vec![false; 9], |mut done, i| {
+                done[*i] = true;
+                done
+            }),
+            episode: Some(vec![0, 0, 0, 1, 1, 1, 2, 2, 3]),
+            ratio: None,
+        }
+    }
+
+    #[test]
+    fn batches_are_the_log() {
+        let log = log();
+        let begins: Vec<bool> = (0..9).map(|i| log.begins(i)).collect();
+        for size in 1..=9 {
+            let source = InBatches(log.clone(), size);
+            assert_eq!(whole(&source).unwrap(), log);
+            let mut seen = Vec::new();
+            read_checked(&source, &mut |batch| {
+                assert_eq!(batch.first, seen.len());
+                seen.extend((0..batch.log.len()).map(|i| batch.begins(i)));
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(seen, begins, "{size}");
+        }
+    }
+
+    #[test]
+    fn places_are_those_of_the_log() {
+        for size in 1..=9 {
+            let error = |change: &dyn Fn(&mut Log)| {
+                let mut log = log();
+                change(&mut log);
+                let e = read_checked(&InBatches(log.clone(), size), &mut |_| Ok(())).unwrap_err();
+                assert_eq!(Err(e.clone()), log.check(), "{size}");
+                e.to_string()
+            };
+            assert_eq!(error(&|log| log.rewards[7] = f64::NAN), "agent: row 7, `reward`: NaN is not a finite number");
+            let returns = error(&|log| log.episode = Some(vec![3, 3, 0, 1, 1, 2, 2, 1, 5]));
+            assert_eq!(returns, "agent: row 7, `episode`: episode 1 goes on after episode 2");
+            let returns = error(&|log| log.episode = Some(vec![0, 1, 2, 3, 9, 10, 10, 2, 5]));
+            assert_eq!(returns, "agent: row 7, `episode`: episode 2 goes on after episode 10");
+            assert_eq!(error(&|log| *log = log.filtered(|_| false)), "agent: a log without transitions");
+        }
+    }
+}

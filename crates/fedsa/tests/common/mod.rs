@@ -8,7 +8,7 @@ use fedsa::kernel::{Isa, Lanes, flat};
 use fedsa::methods::{self, MethodSettings};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::arrays::Arrays;
-use fedsa::problem::features::{FeatureSpec, Ranges};
+use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::log::Log;
@@ -220,17 +220,7 @@ impl Files for InMemory {
 
 /// TD(0), gamma 1/2, on logs whose states are their features.
 pub fn logs(logs: Vec<Log>, kind: Law) -> Box<dyn Field> {
-    let settings = Logs {
-        path: Sources::One(String::new()),
-        features: FeatureSpec::Identity { bias: false },
-        ranges: Ranges::new(),
-        gamma: 0.5,
-        lambda: 0.0,
-        ratios: true,
-        require_regular_agents: false,
-        holdout: 0.0,
-        holdout_seed: 0,
-    };
+    let settings = Logs::new(Sources::One(String::new()), FeatureSpec::Identity { bias: false }, 0.5);
     settings.field(&InMemory(logs), Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
 }
 
