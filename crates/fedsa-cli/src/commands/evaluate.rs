@@ -13,7 +13,8 @@ use fedsa::methods::fedhsa::FedHsa;
 use fedsa::methods::fedlsa::FedLsa;
 use fedsa::methods::scafflsa::Scafflsa;
 use fedsa::methods::{Drift, MethodSettings};
-use fedsa::presets::PRESETS;
+use fedsa::presets::{self, PRESETS};
+use fedsa::problem::Field;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::problem::features::{FeatureMap, FeatureSpec, SPARSE_ABOVE};
 use fedsa::problem::log::Log;
@@ -22,8 +23,6 @@ use fedsa::problem::root::{Root, Source};
 use fedsa::problem::source::{Inputs, whole};
 use fedsa::problem::survey::{LogFacts, Surveyed};
 use fedsa::problem::uncertainty;
-use fedsa::problem::{Field, Files, ProblemSettings};
-use fedsa::sampling::{Law, Sampling};
 use fedsa::theory::cost::{self, Candidate, Cost, Limits};
 use fedsa_data::find::Places;
 use fedsa_data::{DiskFiles, machine, npz};
@@ -31,6 +30,7 @@ use fedsa_experiment::config::document::{Origin, SetBy};
 use fedsa_experiment::config::{Document, Experiment, find_kind, read_kind};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers::{self, number};
+use fedsa_experiment::plan::BuiltProblem;
 use fedsa_experiment::{Plan, Results, estimate};
 use serde_json::json;
 use toml::{Table, Value};
@@ -64,13 +64,14 @@ struct Data {
 /// # Errors
 /// On bad input; nothing is then written.
 pub fn evaluate(args: &EvaluateArgs) -> Result<u8, Failure> {
-    let (experiment, data) = prepare(args)?;
+    let (experiment, data, built) = prepare(args)?;
     let started = |plan: &Plan| {
         if !args.common.quiet {
             preamble(args, &data, plan).into_iter().for_each(say);
         }
     };
-    let job = Task { experiment, base: Path::new(""), out: &args.out, common: &args.common, quick: false, json: false, started: &started };
+    let job =
+        Task { experiment, base: Path::new(""), out: &args.out, common: &args.common, quick: false, json: false, started: &started, built };
     let extra = Extra { names: &["weights.json", "weights.npz"], make: &|plan, results| weights(args, &data, plan, results) };
     Ok(job.run(&extra)?.status)
 }
@@ -99,10 +100,14 @@ fn read_with(args: &EvaluateArgs, choice: &Choice, features: FeatureSpec, agents
 }
 
 /// The experiment of the options, and the logs that they name.
-fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data), Failure> {
-    // Options are checked before the logs are read.
+fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data, Option<BuiltProblem>), Failure> {
+    // Options are checked before the logs are read; those of local steps even if no method with local steps may be chosen.
     let unread = read(args)?;
     unread.settings()?;
+    if args.method == AUTO {
+        let with_steps = Choice { kind: "fedhsa".into(), ..Choice::before(args) };
+        read_with(args, &with_steps, FeatureSpec::Identity { bias: false }, args.logs.len())?.settings()?;
+    }
     let [point] = &unread.points[..] else {
         return Err(BadInput::new("--set", "a sweep", "one evaluation; sweeps belong in an experiment file, for fedsa run").into());
     };
@@ -123,9 +128,14 @@ fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data), Failure> {
         let what = format!("--holdout with {} features", map.len());
         return Err(BadInput::new("--holdout", what, format!("at most {SPARSE_ABOVE} tiles, whose projections are computed")).into());
     }
-    let choice = Choice::of(args, &settings, &files).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
-    let experiment = if choice.settings.is_none() { first } else { read_with(args, &choice, features, agents)? };
-    Ok((experiment, Data { logs, settings, map, choice }))
+    if args.method != AUTO || args.sampling != "mean" {
+        return Ok((first, Data { logs, settings, map, choice: Choice::before(args) }, None));
+    }
+    // The choice knows the problem, which is then that of the run.
+    let built = BuiltProblem::new(&first, &files, Isa::best())?;
+    let choice = Choice::of(args, built.field()).map_err(|e| first.failure_at(e, &first.points[0]))?;
+    let experiment = read_with(args, &choice, features, agents)?;
+    Ok((experiment, Data { logs, settings, map, choice }, Some(built)))
 }
 
 /// The default features: as many as can be evaluated quickly.
@@ -163,12 +173,7 @@ impl Choice {
     }
 
     /// The method that reaches the target with the fewest bits, for `auto`.
-    fn of(args: &EvaluateArgs, settings: &Logs, files: &dyn Files) -> Result<Self> {
-        let before = Self::before(args);
-        if args.method != AUTO || args.sampling != "mean" {
-            return Ok(before);
-        }
-        let field = settings.field(files, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best())?;
+    fn of(args: &EvaluateArgs, field: &dyn Field) -> Result<Self> {
         let (eta, h) = (step_size(args), local_steps(args) as usize);
         let first_order: Vec<(&'static str, Box<dyn MethodSettings>)> = vec![
             ("scafflsa", Box::new(Scafflsa::new(eta, h))),
@@ -179,7 +184,7 @@ impl Choice {
         let memory = machine::available()?.map_or(f64::INFINITY, |available| 0.5 * available.bytes);
         let target = if args.tol > 0.0 { args.tol } else { 1e-12 };
         let limits = Limits { target, may_send_matrices: !args.keep_matrices, memory };
-        let all = cost::candidates(&*field, &limits, checked);
+        let all = cost::candidates(field, &limits, checked);
         // Without any cost: a Krylov space that starts anew as often as it has to.
         let chosen = all.iter().find(|candidate| candidate.cost.is_ok()).or_else(|| all.iter().find(|candidate| candidate.kind == "gmres"));
         let chosen = chosen.expect("gmres is a candidate");
@@ -461,6 +466,7 @@ fn step_size(args: &EvaluateArgs) -> f64 {
 
 /// Whether this is a key of this kind of method.
 fn takes(kind: &str, key: &str) -> bool {
+    let kind = presets::find(kind).map_or(kind, |preset| preset.method);
     let given = [("kind", Value::String(kind.into())), (key, Value::Integer(1))];
     let mut table: Table = given.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
     let Ok(kind) = find_kind(fedsa::methods::KINDS, &mut table, "method") else { return false };
