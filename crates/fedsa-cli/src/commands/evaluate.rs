@@ -219,7 +219,7 @@ impl Choice {
 
 /// A number of bits for people.
 fn megabits(bits: f64) -> String {
-    format!("{} Mbit", numbers::digits(bits / 1e6, 3))
+    if bits < 1e9 { format!("{} Mbit", numbers::digits(bits / 1e6, 3)) } else { format!("{} Gbit", numbers::about(bits / 1e9)) }
 }
 
 /// The report before the run: the data, the method, and the estimated time.
