@@ -244,10 +244,7 @@ impl Opened {
                 checksum.see(batch);
             }
             kept = kept.take().and_then(|kept| kept.with(batch, self.room.load(Ordering::Relaxed)));
-            see(batch).map_err(|e| {
-                seen = Err(e.clone());
-                e
-            })
+            see(batch).inspect_err(|e| seen = Err(e.clone()))
         });
         if seen.is_err() {
             return Ok(seen);

@@ -230,7 +230,24 @@ fn csv_corpora() -> Vec<Corpus> {
         "\u{feff}\"s_0\",\"next_0\",\"reward\",\"done\",\"a \"\"b\"\"\"\n1,2,3,false,\"x, y\nz\"\n",
     ];
     let words = [
-        "s_0", "s_1", "next_0", "next_1", "phi_1", "phi_next_1", "reward", "done", "episode", "ratio", "true", "false", "NaN", "inf", "1e400", "\"", "\"\"", ",",
+        "s_0",
+        "s_1",
+        "next_0",
+        "next_1",
+        "phi_1",
+        "phi_next_1",
+        "reward",
+        "done",
+        "episode",
+        "ratio",
+        "true",
+        "false",
+        "NaN",
+        "inf",
+        "1e400",
+        "\"",
+        "\"\"",
+        ",",
         "\n",
     ];
     vec![Corpus::text(seeds, &words)]

@@ -31,7 +31,7 @@ fn main() -> Result<(), Failure> {
         [] => all(),
         ["batches", file] => in_batches(file),
         ["whole", file] => in_one(file),
-        _ => Err("usage: bench [batches FILE | whole FILE]".into()),
+        _ => Err("usage: reading [batches FILE | whole FILE]".into()),
     }
 }
 
