@@ -17,17 +17,20 @@ pub mod npz;
 mod parquet;
 pub use parquet::THREAD as PARQUET_THREAD;
 pub mod regular;
+mod store;
 pub mod table;
 pub mod trace;
 pub mod weights;
 
-use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fedsa::error::{BadInput, Result, quoted, shown};
 use fedsa::problem::Files;
 use fedsa::problem::arrays::Arrays;
-use fedsa::problem::source::{Inputs, LogSource, in_memory};
+use fedsa::problem::source::{Inputs, LogSource};
 use fedsa::uplink::medium::delay::Row;
 
 /// A failure of the machine while a file was written, such as a full disk or a missing permission.
@@ -45,27 +48,54 @@ pub struct MachineFailure {
 pub struct DiskFiles {
     /// The folders in which files are looked for.
     pub places: find::Places,
-    /// The checksum of all data that was read, in the order of reading.
-    digest: AtomicU32,
+    /// The checksum of all data that was read, but for logs, in the order of reading.
+    noted: AtomicU32,
+    logs: Mutex<Logs>,
+    /// The bytes that small logs may still take that are kept in memory.
+    room: Arc<AtomicUsize>,
+}
+
+/// The logs that were opened: each once, in the order in which they were asked for.
+#[derive(Debug, Default)]
+struct Logs {
+    all: Vec<logs::FileLog>,
+    /// The position of a log, by its path, its name, and the prefix of its state columns.
+    positions: HashMap<(PathBuf, String, &'static str), usize>,
 }
 
 impl DiskFiles {
     /// The files in these folders.
     pub fn new(places: find::Places) -> Self {
-        Self { places, digest: AtomicU32::new(0) }
+        let room = Arc::new(AtomicUsize::new(logs::MOST_KEPT));
+        Self { places, noted: AtomicU32::new(0), logs: Mutex::default(), room }
     }
 
     /// A checksum of all data that was read so far; 0 if nothing was read.
+    ///
+    /// A log counts from its first complete reading on, with its contents: it does not matter how often it was read, in which
+    /// batches, and which log was read first.
     pub fn digest(&self) -> u32 {
-        self.digest.load(Ordering::Relaxed)
+        let noted = self.noted.load(Ordering::Relaxed);
+        let sums: Vec<Option<u32>> = self.opened().all.iter().map(logs::FileLog::checksum).collect();
+        if sums.iter().all(Option::is_none) {
+            return noted;
+        }
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&noted.to_le_bytes());
+        sums.iter().for_each(|sum| hasher.update(&sum.unwrap_or(0).to_le_bytes()));
+        hasher.finalize()
+    }
+
+    fn opened(&self) -> std::sync::MutexGuard<'_, Logs> {
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn note<'a>(&self, name: &str, numbers: impl IntoIterator<Item = &'a f64>) {
         let mut hasher = crc32fast::Hasher::new();
-        hasher.update(&self.digest().to_le_bytes());
+        hasher.update(&self.noted.load(Ordering::Relaxed).to_le_bytes());
         hasher.update(name.as_bytes());
         numbers.into_iter().for_each(|x| hasher.update(&x.to_le_bytes()));
-        self.digest.store(hasher.finalize(), Ordering::Relaxed);
+        self.noted.store(hasher.finalize(), Ordering::Relaxed);
     }
 
     /// A vector from a file: `theta` of an `.npz`, or a list of numbers, or the
@@ -133,22 +163,34 @@ impl Files for DiskFiles {
         }
         Ok(arrays)
     }
-    fn logs(&self, sources: &[String], _inputs: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
-        let logs = logs::read(sources, &self.places).map_err(setting)?;
-        for log in &logs {
-            self.note(&log.columns.join(","), log.states.iter().chain(&log.next).chain(&log.rewards));
-            self.note("done", &log.done.iter().map(|done| f64::from(u8::from(*done))).collect::<Vec<_>>());
-        }
-        Ok(in_memory(logs))
+    fn logs(&self, sources: &[String], inputs: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
+        let opened = logs::open(sources, &self.places, inputs, &self.room).map_err(setting)?;
+        let known = &mut *self.opened();
+        let once = |log: logs::FileLog| {
+            let position = *known.positions.entry(log.key()).or_insert(known.all.len());
+            if position == known.all.len() {
+                known.all.push(log);
+            }
+            Box::new(known.all[position].clone()) as Box<dyn LogSource>
+        };
+        Ok(opened.into_iter().map(once).collect())
     }
 }
 
-/// The bytes that the contents of a compressed file may take in memory: 1100 times the
-/// file (deflate reaches 1032), at most half of the available memory, and at least
-/// 64 MiB.
-fn expansion_limit(file_len: usize) -> usize {
-    file_len.saturating_mul(1100).min(room() / 2).max(64 << 20)
+/// The bytes that the contents of a compressed file may take in memory: what its size justifies, at most half of the available
+/// memory, and at least 64 MiB.
+fn expansion_limit(file_len: u64) -> usize {
+    let most = usize::try_from(justified(file_len)).unwrap_or(usize::MAX);
+    most.min(room() / 2).max(SMALL)
 }
+
+/// The bytes that the contents of a compressed file may take: 1100 times the file (deflate reaches 1032), and at least 64 MiB.
+fn justified(file_len: u64) -> u64 {
+    file_len.saturating_mul(1100).max(SMALL as u64)
+}
+
+/// What the contents of every file may take, in bytes.
+const SMALL: usize = 64 << 20;
 
 /// The available memory in bytes; `usize::MAX` if it is not known.
 fn room() -> usize {
@@ -158,16 +200,19 @@ fn room() -> usize {
 
 /// Reads a whole data file. Its contents need about as much memory again as the file.
 fn read(path: &Path) -> Result<Vec<u8>> {
-    regular::read(path, (room() / 2) as u64).map_err(|e| {
-        let help = match e.kind() {
-            std::io::ErrorKind::NotFound => "the path of a file, relative to the working directory or to the experiment file",
-            std::io::ErrorKind::PermissionDenied => "a file that you may read",
-            std::io::ErrorKind::InvalidInput => "a regular file; save the output of a pipe to a file first",
-            std::io::ErrorKind::FileTooLarge => "a file that fits twice into the available memory",
-            _ => "a file that can be read",
-        };
-        BadInput::new(shown(name_of(path)), format!("cannot be read: {e}"), help)
-    })
+    regular::read(path, (room() / 2) as u64).map_err(|e| unreadable(path, &e))
+}
+
+/// The error about a file that cannot be opened or read.
+fn unreadable(path: &Path, e: &std::io::Error) -> BadInput {
+    let help = match e.kind() {
+        std::io::ErrorKind::NotFound => "the path of a file, relative to the working directory or to the experiment file",
+        std::io::ErrorKind::PermissionDenied => "a file that you may read",
+        std::io::ErrorKind::InvalidInput => "a regular file; save the output of a pipe to a file first",
+        std::io::ErrorKind::FileTooLarge => "a file that fits twice into the available memory",
+        _ => "a file that can be read",
+    };
+    BadInput::new(shown(name_of(path)), format!("cannot be read: {e}"), help)
 }
 
 /// The name of a file in messages.

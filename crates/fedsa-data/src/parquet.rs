@@ -6,24 +6,30 @@
 //! [`contained`], and pages pass two checks: [`Source`] checks the
 //! size that a page claims before the page is unpacked, [`Pages`] its number of
 //! values before the values are unpacked.
+//!
+//! A file is in memory, or on the disk and read page by page ([`Store`]). Logs are read with all columns side by side, a batch
+//! of rows at a time ([`Numbers`]): in memory are then a page of each column and its dictionary.
 
 use std::cell::Cell;
-use std::sync::Arc;
+use std::io::{BufRead, BufReader};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use fedsa::error::{BadInput, Result};
 use parquet::basic::{CompressionCodec as Codec, ConvertedType, Encoding, Type};
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::{BoolType, DataType, DoubleType, FloatType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
 use parquet::schema::types::ColumnDescPtr;
 
-use super::{exact, expansion_limit, shown};
+use super::store::{At, Store};
+use super::{exact, expansion_limit, justified, room, shown};
 
 /// The number of values that the column reader returns at a time.
 const BATCH: usize = 4096;
@@ -37,23 +43,56 @@ const MAX_FOOTER: usize = 32 << 20;
 const STACK: usize = 2 << 20;
 const STACK_PER_FOOTER: usize = 256;
 
-/// Opens a Parquet file from its bytes and reads it in isolation: on a separate
-/// thread, with a stack that the most deeply nested schema does not exhaust, and
-/// with panics turned into errors.
-pub(super) fn contained<T: Send>(file: Vec<u8>, read: impl FnOnce(&Columns) -> Result<T> + Send) -> Result<T> {
-    let footer = match file.last_chunk() {
-        Some(&[a, b, c, d, b'P', b'A', b'R', b'1']) => file.len().min(u32::from_le_bytes([a, b, c, d]) as usize),
-        _ => return Err(unreadable("its end is not that of a Parquet file: it is truncated, or of another format")),
+/// What is read of a page at first; its header is seldom longer.
+const HEADER: usize = 512;
+/// The memory of a column that is being read, beside its page: its decompressor and its decoders, in bytes.
+const OPEN_COLUMN: usize = 256 << 10;
+
+/// Opens a Parquet file and reads it in isolation: on a separate thread, with a stack that the most deeply nested schema
+/// does not exhaust, and with panics turned into errors.
+pub(super) fn contained<T: Send>(file: impl Into<Store>, read: impl FnOnce(&Columns) -> Result<T> + Send) -> Result<T> {
+    contained_while(file.into(), read, || ()).0
+}
+
+/// As [`contained`]; `meanwhile` runs on the calling thread. It must return once `read` was dropped, which it is also when the
+/// file cannot be read.
+pub(super) fn contained_while<T: Send, M>(
+    file: Store,
+    read: impl FnOnce(&Columns) -> Result<T> + Send,
+    meanwhile: impl FnOnce() -> M,
+) -> (Result<T>, M) {
+    let footer = match footer(&file) {
+        Ok(footer) => footer,
+        Err(e) => {
+            drop(read);
+            return (Err(e), meanwhile());
+        }
     };
-    if footer > MAX_FOOTER {
-        return Err(unreadable(format!("its footer of {footer} bytes is longer than {MAX_FOOTER}")));
-    }
     thread::scope(|scope| {
-        let thread = thread::Builder::new().name(THREAD.into()).stack_size(STACK + footer * STACK_PER_FOOTER);
-        let spawned = thread.spawn_scoped(scope, || read(&Columns::open(file)?));
-        let thread = spawned.map_err(|e| BadInput::new("", format!("no thread to read it on: {e}"), "memory for one more thread"))?;
-        thread.join().unwrap_or_else(|_| Err(unreadable("its parts contradict each other")))
+        let thread = thread::Builder::new().name(THREAD.into()).stack_size(STACK + footer.len() * STACK_PER_FOOTER);
+        let spawned = thread.spawn_scoped(scope, move || read(&Columns::open(file, &footer)?));
+        let saw = meanwhile();
+        let read = match spawned {
+            Ok(thread) => thread.join().unwrap_or_else(|_| Err(unreadable("its parts contradict each other"))),
+            Err(e) => Err(BadInput::new("", format!("no thread to read it on: {e}"), "memory for one more thread")),
+        };
+        (read, saw)
     })
+}
+
+/// The footer of a Parquet file, without the eight bytes after it.
+fn footer(file: &Store) -> Result<Bytes> {
+    let no_footer = || unreadable("its end is not that of a Parquet file: it is truncated, or of another format");
+    let end = file.len().checked_sub(8).ok_or_else(no_footer)?;
+    let length = match file.bytes(end, 8).map_err(unreadable)?[..] {
+        [a, b, c, d, b'P', b'A', b'R', b'1'] => u64::from(u32::from_le_bytes([a, b, c, d])),
+        _ => return Err(no_footer()),
+    };
+    let start = end.checked_sub(length).ok_or_else(|| unreadable(format!("its footer of {length} bytes is longer than the file")))?;
+    if length > MAX_FOOTER as u64 {
+        return Err(unreadable(format!("its footer of {length} bytes is longer than {MAX_FOOTER}")));
+    }
+    file.bytes(start, length as usize).map_err(unreadable)
 }
 
 /// The error for a file that is not a Parquet file of the supported kind.
@@ -71,25 +110,25 @@ fn bad(e: ParquetError) -> BadInput {
 
 /// The columns of a Parquet file.
 pub(super) struct Columns {
-    source: Arc<Source>,
+    store: Store,
     metadata: ParquetMetaData,
     /// The number of rows.
     rows: usize,
     /// The bytes that may still be read into memory.
     left: Cell<usize>,
+    pages: Arc<Budget>,
 }
 
 impl Columns {
-    fn open(file: Vec<u8>) -> Result<Self> {
-        let limit = expansion_limit(file.len());
-        let file = Bytes::from(file);
-        let metadata = ParquetMetaDataReader::new().parse_and_finish(&file).map_err(bad)?;
+    fn open(store: Store, footer: &[u8]) -> Result<Self> {
+        let limit = expansion_limit(store.len());
+        let metadata = ParquetMetaDataReader::decode_metadata(footer).map_err(bad)?;
         let mut rows = 0usize;
         for group in metadata.row_groups() {
             let more = usize::try_from(group.num_rows()).ok();
             rows = more.and_then(|more| rows.checked_add(more)).ok_or_else(|| unreadable("an impossible number of rows"))?;
         }
-        Ok(Self { source: Arc::new(Source { file, limit }), metadata, rows, left: Cell::new(limit) })
+        Ok(Self { store, metadata, rows, left: Cell::new(limit), pages: Arc::new(Budget { used: AtomicUsize::new(0), limit }) })
     }
 
     /// The columns' names; of a nested column its path.
@@ -136,21 +175,10 @@ impl Columns {
     /// When the column has another type, a null, or an integer that a double cannot
     /// represent exactly.
     pub(super) fn numbers(&self, column: usize) -> Result<Vec<f64>> {
-        let mut out = self.room()?;
-        let mut push = |number: f64| {
-            out.push(number);
-            Ok(())
-        };
-        match self.describe(column).physical_type() {
-            Type::BOOLEAN => self.each::<BoolType>(column, |row, v| push(f64::from(u8::from(*present(row, v)?))))?,
-            Type::FLOAT => self.each::<FloatType>(column, |row, v| push(f64::from(*present(row, v)?)))?,
-            Type::DOUBLE => self.each::<DoubleType>(column, |row, v| push(*present(row, v)?))?,
-            Type::INT32 | Type::INT64 if self.integer(column).is_some() => self.each_integer(column, |row, v| {
-                let inexact = || BadInput::new("", format!("row {row}: {v} does not fit a double"), "integers up to 2^53");
-                push(exact(v).ok_or_else(inexact)?)
-            })?,
-            _ => return Err(self.wrong_type(column, "numbers (int, float, double) or booleans")),
-        }
+        let mut numbers = Numbers::new(self, column)?;
+        self.spend(self.rows.saturating_mul(size_of::<f64>()))?;
+        let mut out = vec![0.0; self.rows];
+        out.chunks_mut(BATCH).try_for_each(|out| numbers.fill(out))?;
         Ok(out)
     }
 
@@ -176,39 +204,43 @@ impl Columns {
     /// Calls `visit(row, value)` for every row of a column of physical type `T`;
     /// the value of a null is `None`.
     pub(super) fn each<T: DataType>(&self, column: usize, mut visit: impl FnMut(usize, Option<&T::T>) -> Result<()>) -> Result<()> {
-        let descr = self.describe(column);
-        if descr.max_rep_level() > 0 {
-            return Err(self.wrong_type(column, "one value a row"));
-        }
-        let mut row = 0;
-        let mut values: Vec<T::T> = Vec::with_capacity(BATCH);
-        let mut levels: Vec<i16> = Vec::with_capacity(BATCH);
-        for group in self.metadata.row_groups() {
-            let end = row + usize::try_from(group.num_rows()).map_err(unreadable)?;
-            let chunk = group.column(column);
-            if !matches!(chunk.compression_codec(), Codec::UNCOMPRESSED | Codec::SNAPPY | Codec::ZSTD) {
-                return Err(unreadable(format!("it is compressed with {}", chunk.compression_codec())));
+        let mut steps = Steps::<T>::new(self, column)?;
+        loop {
+            let first = steps.row;
+            let read = steps.next(BATCH)?;
+            if read == 0 {
+                return Ok(());
             }
-            let inner = SerializedPageReader::new(self.source.clone(), chunk, end - row, None).map_err(bad)?;
-            let pages = Pages { inner, physical: descr.physical_type() };
-            let mut reader = ColumnReaderImpl::<T>::new(descr.clone(), Box::new(pages));
-            while row < end {
-                values.clear();
-                levels.clear();
-                let batch = BATCH.min(end - row);
-                let (read, _, _) = reader.read_records(batch, Some(&mut levels), None, &mut values).map_err(bad)?;
-                if read == 0 {
-                    return Err(unreadable(format!("column `{}` ends at row {row} of {}", descr.path(), self.rows)));
-                }
-                let mut next = values.iter();
-                for i in 0..read {
-                    let null = levels.get(i).is_some_and(|&level| level < descr.max_def_level());
-                    visit(row + i, if null { None } else { next.next() })?;
-                }
-                row += read;
+            let mut next = steps.values.iter();
+            for i in 0..read {
+                let null = steps.levels.get(i).is_some_and(|&level| level < steps.descr.max_def_level());
+                visit(first + i, if null { None } else { next.next() })?;
             }
         }
-        Ok(())
+    }
+
+    /// Refuses a file of which the size does not justify `rows` times `bytes` in memory, however much memory there is.
+    ///
+    /// # Errors
+    /// When it claims to hold more rows.
+    pub(super) fn plausible(&self, bytes: usize) -> Result<()> {
+        let is_plausible = self.rows.saturating_mul(bytes) as u64 <= justified(self.store.len());
+        if is_plausible { Ok(()) } else { Err(too_large(self.rows, self.store.len())) }
+    }
+
+    /// Refuses to read `columns` columns at the same time if there is no memory for it.
+    ///
+    /// # Errors
+    /// When it takes more than half of the available memory.
+    pub(super) fn side_by_side(&self, columns: usize) -> Result<()> {
+        if columns.saturating_mul(OPEN_COLUMN) <= room() / 2 {
+            return Ok(());
+        }
+        Err(BadInput::new(
+            "",
+            format!("there is no memory to read {columns} columns at the same time"),
+            "a file with fewer columns, or a CSV",
+        ))
     }
 
     /// An empty vector with capacity for all rows, if the size of the file justifies it.
@@ -222,7 +254,7 @@ impl Columns {
     /// # Errors
     /// When the total exceeds what the size of the file justifies.
     pub(super) fn spend(&self, bytes: usize) -> Result<()> {
-        let left = self.left.get().checked_sub(bytes).ok_or_else(|| too_large(self.rows, self.source.file.len()))?;
+        let left = self.left.get().checked_sub(bytes).ok_or_else(|| too_large(self.rows, self.store.len()))?;
         self.left.set(left);
         Ok(())
     }
@@ -236,6 +268,138 @@ impl Columns {
         };
         let list = if descr.max_rep_level() > 0 { "lists of " } else { "" };
         BadInput::new("", format!("it holds {list}{}{}", descr.physical_type(), shown(logical)), format!("a column of {wanted}"))
+    }
+}
+
+/// A column of physical type `T` that is read in steps.
+struct Steps<'a, T: DataType> {
+    columns: &'a Columns,
+    column: usize,
+    descr: ColumnDescPtr,
+    /// The row group that comes next.
+    group: usize,
+    /// The row that comes next.
+    row: usize,
+    /// The end of the row group that is being read.
+    end: usize,
+    reader: Option<ColumnReaderImpl<T>>,
+    /// The values of the last step, without nulls.
+    values: Vec<T::T>,
+    /// Which rows of the last step are null; empty for a column that has none.
+    levels: Vec<i16>,
+}
+
+impl<'a, T: DataType> Steps<'a, T> {
+    fn new(columns: &'a Columns, column: usize) -> Result<Self> {
+        let descr = columns.describe(column);
+        if descr.max_rep_level() > 0 {
+            return Err(columns.wrong_type(column, "one value a row"));
+        }
+        Ok(Self { columns, column, descr, group: 0, row: 0, end: 0, reader: None, values: Vec::new(), levels: Vec::new() })
+    }
+
+    /// Reads at most `most` rows, and returns how many: 0 at the end of the file.
+    fn next(&mut self, most: usize) -> Result<usize> {
+        self.values.clear();
+        self.levels.clear();
+        while self.row == self.end {
+            let Some(group) = self.columns.metadata.row_groups().get(self.group) else { return Ok(0) };
+            let rows = usize::try_from(group.num_rows()).map_err(unreadable)?;
+            // The pages of the group before are not in memory while those of this group are read.
+            self.reader = None;
+            self.reader = Some(self.open(group, rows)?);
+            self.group += 1;
+            self.end += rows;
+        }
+        let most = most.min(self.end - self.row);
+        let reader = self.reader.as_mut().expect("a group is open");
+        let (read, _, _) = reader.read_records(most, Some(&mut self.levels), None, &mut self.values).map_err(bad)?;
+        if read == 0 {
+            return Err(unreadable(format!("column `{}` ends at row {} of {}", self.descr.path(), self.row, self.columns.rows)));
+        }
+        self.row += read;
+        Ok(read)
+    }
+
+    fn open(&self, group: &RowGroupMetaData, rows: usize) -> Result<ColumnReaderImpl<T>> {
+        let chunk = group.column(self.column);
+        if !matches!(chunk.compression_codec(), Codec::UNCOMPRESSED | Codec::SNAPPY | Codec::ZSTD) {
+            return Err(unreadable(format!("it is compressed with {}", chunk.compression_codec())));
+        }
+        let source = Source { store: self.columns.store.clone(), pages: self.columns.pages.clone(), held: Mutex::default() };
+        let inner = SerializedPageReader::new(Arc::new(source), chunk, rows, None).map_err(bad)?;
+        Ok(ColumnReaderImpl::new(self.descr.clone(), Box::new(Pages { inner, physical: self.descr.physical_type() })))
+    }
+
+    /// Fills `out` with the next rows, as numbers. `inexact` returns integers that a double cannot represent.
+    fn fill(&mut self, mut out: &mut [f64], number: impl Fn(&T::T) -> f64, inexact: impl Fn(&T::T) -> Option<i128>) -> Result<()> {
+        while !out.is_empty() {
+            let first = self.row;
+            let read = self.next(out.len())?;
+            if read == 0 {
+                return Err(unreadable(format!("column `{}` ends at row {first}", self.descr.path())));
+            }
+            if self.values.len() != read {
+                let null = self.levels.iter().position(|level| *level < self.descr.max_def_level());
+                return present(first + null.unwrap_or(self.values.len()), None);
+            }
+            let now;
+            (now, out) = out.split_at_mut(read);
+            now.iter_mut().zip(&self.values).for_each(|(out, value)| *out = number(value));
+            if let Some((i, value)) = self.values.iter().enumerate().find_map(|(i, value)| Some((i, inexact(value)?))) {
+                let what = format!("row {}: {value} does not fit a double", first + i);
+                return Err(BadInput::new("", what, "integers up to 2^53"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A column of numbers that is read in steps; booleans are 0 and 1.
+pub(super) struct Numbers<'a>(Typed<'a>);
+
+enum Typed<'a> {
+    Bool(Steps<'a, BoolType>),
+    Float(Steps<'a, FloatType>),
+    Double(Steps<'a, DoubleType>),
+    Int32(Steps<'a, Int32Type>, Integer),
+    Int64(Steps<'a, Int64Type>, Integer),
+}
+
+impl<'a> Numbers<'a> {
+    /// The column, at its first row.
+    ///
+    /// # Errors
+    /// When it has another type.
+    pub(super) fn new(columns: &'a Columns, column: usize) -> Result<Self> {
+        let wrong = || columns.wrong_type(column, "numbers (int, float, double) or booleans");
+        Ok(Self(match columns.describe(column).physical_type() {
+            Type::BOOLEAN => Typed::Bool(Steps::new(columns, column)?),
+            Type::FLOAT => Typed::Float(Steps::new(columns, column)?),
+            Type::DOUBLE => Typed::Double(Steps::new(columns, column)?),
+            Type::INT32 => Typed::Int32(Steps::new(columns, column)?, columns.integer(column).ok_or_else(wrong)?),
+            Type::INT64 => Typed::Int64(Steps::new(columns, column)?, columns.integer(column).ok_or_else(wrong)?),
+            _ => return Err(wrong()),
+        }))
+    }
+
+    /// Fills `out` with the numbers of the next rows.
+    ///
+    /// # Errors
+    /// When there are fewer rows, one is null, or an integer cannot be represented by a double exactly.
+    pub(super) fn fill(&mut self, out: &mut [f64]) -> Result<()> {
+        let inexact = |value: i128| if exact(value).is_none() { Some(value) } else { None };
+        match &mut self.0 {
+            Typed::Bool(steps) => steps.fill(out, |value| f64::from(u8::from(*value)), |_| None),
+            Typed::Float(steps) => steps.fill(out, |value| f64::from(*value), |_| None),
+            Typed::Double(steps) => steps.fill(out, |value| *value, |_| None),
+            Typed::Int32(steps, Integer::Signed) => steps.fill(out, |value| f64::from(*value), |_| None),
+            Typed::Int32(steps, Integer::Unsigned) => steps.fill(out, |value| f64::from(value.cast_unsigned()), |_| None),
+            Typed::Int64(steps, Integer::Signed) => steps.fill(out, |value| *value as f64, |value| inexact(i128::from(*value))),
+            Typed::Int64(steps, Integer::Unsigned) => {
+                steps.fill(out, |value| value.cast_unsigned() as f64, |value| inexact(i128::from(value.cast_unsigned())))
+            }
+        }
     }
 }
 
@@ -253,51 +417,98 @@ pub(super) fn present<T>(row: usize, value: Option<T>) -> Result<T> {
     value.ok_or_else(|| BadInput::new("", format!("row {row} is null"), "a value in every row: leave such rows out"))
 }
 
-fn too_large(rows: usize, file_len: usize) -> BadInput {
+fn too_large(rows: usize, file_len: u64) -> BadInput {
     let what = format!("{file_len} bytes claim to hold {rows} rows, which is not plausible");
     BadInput::new("", what, "a file that is not damaged; write very repetitive data without compression")
 }
 
-/// The file's bytes. Reading the header of a page fails if the page claims to unpack
-/// to more than the size of the file justifies.
-struct Source {
-    file: Bytes,
+/// The bytes of all pages that are in memory.
+struct Budget {
+    used: AtomicUsize,
     limit: usize,
+}
+
+/// The file as the reader of one column sees it. Reading the header of a page fails if the page claims to unpack to more than
+/// the size of the file justifies, or if the pages of all columns together do.
+struct Source {
+    store: Store,
+    pages: Arc<Budget>,
+    held: Mutex<Held>,
+}
+
+/// The bytes of the pages that a column has in memory: a dictionary and a page of values.
+#[derive(Default)]
+struct Held {
+    dictionary: usize,
+    values: usize,
+    is_dictionary: bool,
+}
+
+impl Source {
+    /// Accounts for a page of this size in place of the column's last page of its kind.
+    fn hold(&self, size: usize, is_dictionary: Option<bool>) -> parquet::errors::Result<()> {
+        let held = &mut *self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.is_dictionary = is_dictionary.unwrap_or(held.is_dictionary);
+        let page = if held.is_dictionary { &mut held.dictionary } else { &mut held.values };
+        // The header of a page comes before its bytes, and the larger of both sizes counts.
+        let before = *page;
+        *page = if is_dictionary.is_some() { size } else { size.max(before) };
+        let (page, limit) = (*page, self.pages.limit);
+        let others = self.pages.used.fetch_add(page, Ordering::Relaxed) - before;
+        self.pages.used.fetch_sub(before, Ordering::Relaxed);
+        if page > limit {
+            return Err(ParquetError::General(format!("a page claims to unpack to {page} bytes")));
+        } else if others > limit - page {
+            return Err(ParquetError::General(format!("the pages of its columns take more than {limit} bytes at the same time")));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.pages.used.fetch_sub(held.dictionary + held.values, Ordering::Relaxed);
+    }
 }
 
 impl Length for Source {
     fn len(&self) -> u64 {
-        self.file.len() as u64
+        self.store.len()
     }
 }
 
 impl ChunkReader for Source {
-    type T = bytes::buf::Reader<Bytes>;
+    type T = BufReader<At>;
 
     /// Called for the headers of pages only.
     fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
-        let start = usize::try_from(start).ok().filter(|start| *start <= self.file.len());
-        let header = self.file.slice(start.ok_or_else(|| ParquetError::EOF("a page beyond the end".into()))?..);
-        match unpacked_size(&header) {
-            Some(size) if size <= self.limit as u64 => Ok(header.reader()),
-            Some(size) => Err(ParquetError::General(format!("a page claims to unpack to {size} bytes"))),
+        if start > self.store.len() {
+            return Err(ParquetError::EOF("a page beyond the end".into()));
+        }
+        let mut header = BufReader::with_capacity(HEADER, self.store.reader_at(start));
+        match unpacked_size(header.fill_buf()?) {
+            Some((size, is_dictionary)) => self.hold(size.min(u64::from(u32::MAX)) as usize, Some(is_dictionary)).map(|()| header),
             None => Err(ParquetError::General("a page has no valid header".into())),
         }
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
-        self.file.get_bytes(start, length)
+        self.hold(length, None)?;
+        Ok(self.store.bytes(start, length)?)
     }
 }
 
-/// The size that a page claims to unpack to: the second of the first two fields
-/// of its header, `type` and `uncompressed_page_size`, both of type i32 (0x15
+/// The size that a page claims to unpack to, and whether it is a dictionary: the second and the first of the first two fields
+/// of its header, `uncompressed_page_size` and `type`, both of type i32 (0x15
 /// is "the next field, an i32" in Thrift's compact protocol). A negative size
 /// becomes a huge one.
-fn unpacked_size(header: &[u8]) -> Option<u64> {
+fn unpacked_size(header: &[u8]) -> Option<(u64, bool)> {
+    const DICTIONARY: i64 = 2;
     let (page_type, size) = varint_field(header).and_then(|(page_type, rest)| Some((page_type, varint_field(rest)?.0)))?;
     let zigzag = |v: u64| (v >> 1).cast_signed() ^ -((v & 1).cast_signed());
-    (0..=3).contains(&zigzag(page_type)).then_some(zigzag(size).cast_unsigned())
+    let page_type = zigzag(page_type);
+    (0..=3).contains(&page_type).then_some((zigzag(size).cast_unsigned(), page_type == DICTIONARY))
 }
 
 /// A field of type i32 and what follows it.
@@ -378,9 +589,10 @@ mod tests {
 
     #[test]
     fn the_size_of_a_page_is_read_from_its_header() {
-        assert_eq!(unpacked_size(&[0x15, 0x00, 0x15, 0x80, 0x01, 0x15]), Some(64));
-        assert_eq!(unpacked_size(&[0x15, 0x06, 0x15, 0xfe, 0xff, 0xff, 0xff, 0x0f]), Some(i32::MAX as u64));
-        assert!(unpacked_size(&[0x15, 0x00, 0x15, 0x01]).unwrap() > i64::MAX as u64, "negative");
+        assert_eq!(unpacked_size(&[0x15, 0x00, 0x15, 0x80, 0x01, 0x15]), Some((64, false)));
+        assert_eq!(unpacked_size(&[0x15, 0x04, 0x15, 0x80, 0x01, 0x15]), Some((64, true)), "a dictionary");
+        assert_eq!(unpacked_size(&[0x15, 0x06, 0x15, 0xfe, 0xff, 0xff, 0xff, 0x0f]), Some((i32::MAX as u64, false)));
+        assert!(unpacked_size(&[0x15, 0x00, 0x15, 0x01]).unwrap().0 > i64::MAX as u64, "negative");
         for bad in [
             &[][..],
             &[0x15],
@@ -391,6 +603,26 @@ mod tests {
         ] {
             assert_eq!(unpacked_size(bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn the_pages_of_all_columns_share_a_bound() {
+        let pages = Arc::new(Budget { used: AtomicUsize::new(0), limit: 100 });
+        let column = || Source { store: vec![].into(), pages: pages.clone(), held: Mutex::default() };
+        let (first, second) = (column(), column());
+        first.hold(50, Some(false)).unwrap();
+        second.hold(30, Some(true)).unwrap();
+        // Its bytes are no more than what they unpack to; the page after it takes its place.
+        second.hold(20, None).unwrap();
+        second.hold(20, Some(false)).unwrap();
+        first.hold(40, Some(false)).unwrap();
+        first.hold(50, None).unwrap();
+        assert_eq!(pages.used.load(Ordering::Relaxed), 100);
+        assert!(second.hold(21, Some(false)).unwrap_err().to_string().contains("more than 100 bytes at the same time"));
+        assert!(second.hold(101, Some(false)).unwrap_err().to_string().contains("a page claims to unpack to 101 bytes"));
+        drop(second);
+        assert_eq!(pages.used.load(Ordering::Relaxed), 50);
+        first.hold(100, Some(false)).unwrap();
     }
 
     #[test]

@@ -19,10 +19,8 @@ const UNCLAIMED: u64 = 1 << 20;
 /// # Errors
 /// When it cannot be read, is not a regular file, or is too large.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    check(&path.metadata()?, most)?;
-    let mut file = open(path)?;
-    // The file may have been replaced since its metadata was read.
-    let claimed = check(&file.metadata()?, most)?;
+    let (mut file, metadata) = opened(path, most)?;
+    let claimed = metadata.len();
     let limit = claimed.max(UNCLAIMED.min(most));
     let mut bytes = Vec::new();
     let no_room = |_| io::Error::new(io::ErrorKind::OutOfMemory, format!("there is no memory for its {}", bytes_text(claimed as f64)));
@@ -37,6 +35,19 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Opens a regular file of at most `most` bytes, as [`read`] does.
+///
+/// # Errors
+/// When it cannot be opened, is not a regular file, or is too large.
+pub(crate) fn opened(path: &Path, most: u64) -> io::Result<(File, Metadata)> {
+    check(&path.metadata()?, most)?;
+    let file = open(path)?;
+    // The file may have been replaced since its metadata was read.
+    let metadata = file.metadata()?;
+    check(&metadata, most)?;
+    Ok((file, metadata))
+}
+
 /// The text of a regular file of at most `LARGEST_TEXT` bytes.
 ///
 /// # Errors
@@ -45,12 +56,12 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path, LARGEST_TEXT)?).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.utf8_error()))
 }
 
-/// The length of a regular file.
-fn check(file: &Metadata, most: u64) -> io::Result<u64> {
+/// Refuses what is no regular file of at most `most` bytes.
+fn check(file: &Metadata, most: u64) -> io::Result<()> {
     if !file.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {}, not a regular file", kind(file))));
     }
-    if file.len() > most { Err(too_large(file.len(), most)) } else { Ok(file.len()) }
+    if file.len() > most { Err(too_large(file.len(), most)) } else { Ok(()) }
 }
 
 fn too_large(length: u64, most: u64) -> io::Error {

@@ -93,7 +93,7 @@ pub struct Table {
 }
 
 /// Reads tables of which the columns `wanted` are needed as numbers, in natural order of their names. Sources are those of
-/// logs ([`super::logs::read`]).
+/// logs ([`super::DiskFiles`]).
 ///
 /// # Errors
 /// When a source is not found, a file is listed twice or cannot be read, a wanted column is missing, or one of its fields is
@@ -181,12 +181,12 @@ pub fn from_parquet(file: Vec<u8>, wanted: &[String]) -> Result<Table> {
 /// When a line has too many or too few fields, a wanted column is missing, or one of its fields is no finite number.
 pub fn from_csv(file: Vec<u8>, wanted: &[String]) -> Result<Table> {
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(&file[..]);
-    let names: Vec<String> = reader.headers().map_err(|e| bad_line(&e))?.iter().map(str::to_string).collect();
+    let names: Vec<String> = reader.headers().map_err(|e| bad_line(&e, 1))?.iter().map(str::to_string).collect();
     let places = places_of(&names, wanted)?;
     let mut texts = vec![Text::default(); names.len()];
     let (mut inputs, mut rows) = (Vec::new(), 0);
     let mut record = csv::StringRecord::new();
-    while reader.read_record(&mut record).map_err(|e| bad_line(&e))? {
+    while reader.read_record(&mut record).map_err(|e| bad_line(&e, reader.position().line()))? {
         for &i in &places {
             let number = record[i].parse().ok().filter(|x: &f64| x.is_finite()).ok_or_else(|| {
                 let line = record.position().map_or(0, csv::Position::line);

@@ -165,6 +165,18 @@ mod tests {
     }
 
     #[test]
+    fn weights_of_logged_features_take_the_columns_of_the_features() {
+        let text = r#"{"format": 1, "feature_map": {"kind": "identity", "bias": false}, "columns": ["phi_2", "phi_10"], "ranges": {},
+            "theta": [0.5, -2.0]}"#;
+        let weights = from_json(text.as_bytes()).unwrap();
+        assert_eq!(weights.inputs(), ["phi_2", "phi_10"]);
+        let table = crate::table::from_csv("phi_10,phi_1,phi_next_2,phi_2\n1,7,7,4\n-3,7,7,2e3\n".into(), weights.inputs()).unwrap();
+        assert_eq!(weights.apply(&table.inputs), [0.0, 1006.0], "as they are: identity clips to ranges only");
+        let missing = crate::table::from_csv("s_1,phi_2\n".into(), weights.inputs()).unwrap_err();
+        assert_eq!(missing.to_string(), "there is no column `phi_10`: the columns are `s_1`, `phi_2`");
+    }
+
+    #[test]
     fn what_is_wrong_with_weights_is_said() {
         for (from, to, message) in [
             (r#""format": 1"#, r#""format": 2"#, "weights of format 2"),

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use fedsa::error::is_control;
 use fedsa::problem::arrays::{Array, Arrays};
+use fedsa::problem::source::Inputs;
 use fedsa_data::trace::{Trace, TraceColumn};
 use fedsa_data::{delays, logs, npz, theta_from_json, trace};
 use parquet::basic::Compression;
@@ -64,8 +65,8 @@ fn survives(reader: Reader, bytes: &[u8]) {
     PEAK.store(before, Ordering::Relaxed);
     match reader {
         Reader::Npz => drop(npz::from_bytes(bytes)),
-        Reader::CsvLog => drop(logs::from_csv(bytes.to_vec()).and_then(|log| log.check())),
-        Reader::ParquetLog => drop(logs::from_parquet(bytes.to_vec()).and_then(|log| log.check())),
+        Reader::CsvLog => [Inputs::States, Inputs::Features].into_iter().for_each(|inputs| drop(logs::from_csv(bytes.to_vec(), inputs))),
+        Reader::ParquetLog => drop(logs::from_parquet(bytes.to_vec(), Inputs::States)),
         Reader::Trace => drop(trace::from_bytes(bytes.to_vec())),
     }
     let used = PEAK.load(Ordering::Relaxed) - before;
@@ -148,9 +149,9 @@ fn the_files_to_be_damaged_are_valid() {
     for (reader, bytes) in valid_files() {
         match reader {
             Reader::Npz => assert_eq!(npz::from_bytes(&bytes).unwrap().len(), 2),
-            Reader::CsvLog => assert_eq!(logs::from_csv(bytes).unwrap().len(), 2),
+            Reader::CsvLog => assert_eq!(logs::from_csv(bytes, Inputs::States).unwrap().len(), 2),
             Reader::ParquetLog => {
-                let log = logs::from_parquet(bytes).unwrap();
+                let log = logs::from_parquet(bytes, Inputs::States).unwrap();
                 log.check().unwrap();
                 assert_eq!((log.len(), log.state(1), log.next_state(4)), (6, &[2.0, 2.0, -2.0][..], &[2.0, 2.0, -2.0][..]));
                 assert_eq!(log.ratio.as_deref(), Some(&[1.0, 2.0, 1.0, 1.0, 2.0, 1.0][..]));
@@ -189,11 +190,11 @@ fn messages_about_hostile_content_are_short_and_printable() {
         Trace::new(vec![(format!("s_{hostile}"), TraceColumn::F64(vec![1.0])), (hostile.clone(), TraceColumn::F64(vec![1.0]))]).unwrap();
     let many_columns = (0..10_000).map(|i| format!("column {i}")).collect::<Vec<_>>().join(",");
     for e in [
-        logs::from_csv(hostile.clone().into()).unwrap_err(),
-        logs::from_csv(format!("s_{hostile},reward,done\n1,2,3\n").into()).unwrap_err(),
-        logs::from_csv(format!("s_0,next_0,reward,done\n{hostile},2,3,0\n").into()).unwrap_err(),
-        logs::from_csv(many_columns.into()).unwrap_err(),
-        logs::from_parquet(trace::to_bytes(&table).unwrap()).unwrap_err(),
+        logs::from_csv(hostile.clone().into(), Inputs::States).unwrap_err(),
+        logs::from_csv(format!("s_{hostile},reward,done\n1,2,3\n").into(), Inputs::States).unwrap_err(),
+        logs::from_csv(format!("s_0,next_0,reward,done\n{hostile},2,3,0\n").into(), Inputs::States).unwrap_err(),
+        logs::from_csv(many_columns.into(), Inputs::States).unwrap_err(),
+        logs::from_parquet(trace::to_bytes(&table).unwrap(), Inputs::States).unwrap_err(),
         delays::from_bytes(hostile.as_bytes()).unwrap_err(),
         theta_from_json(format!("[{:?}]", "x".repeat(100_000)).as_bytes()).unwrap_err(),
         npz::from_bytes(&npz_entry(&format!("{{'descr': '{:.200}', 'fortran_order': False, 'shape': (1,), }}", hostile))).unwrap_err(),
@@ -277,6 +278,40 @@ fn the_sizes_that_pages_claim_are_not_believed() {
     assert_eq!(file[4..7], [0x15, 0x04, 0x15]);
     let count = 4 + file[4..].windows(3).position(|bytes| bytes == [0x4c, 0x15, 0x0e]).unwrap() + 2;
     refused(&with_largest_number(&file, count), "claims to hold 2147483647 entries");
+}
+
+/// A log of these row groups of 2^20 rows, in which every number is 1 and a dictionary makes them a few bytes; `columns` state
+/// columns.
+fn repetitive_log(columns: usize, groups: usize) -> Vec<u8> {
+    let numbers = |prefix: &str| (0..columns).map(|i| format!("required double {prefix}{i};")).collect::<String>();
+    let schema = format!("message log {{ {} {} required double reward; required double done; }}", numbers("s_"), numbers("next_"));
+    let properties = WriterProperties::builder().set_compression(Compression::ZSTD(Default::default())).build();
+    let schema = Arc::new(parse_message_type(&schema).unwrap());
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties)).unwrap();
+    let ones = vec![1.0; 1 << 20];
+    for _ in 0..groups {
+        let mut group = writer.next_row_group().unwrap();
+        while let Some(mut column) = group.next_column().unwrap() {
+            column.typed::<DoubleType>().write_batch(&ones, None, None).unwrap();
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+    }
+    writer.into_inner().unwrap()
+}
+
+#[test]
+fn more_rows_than_the_size_justifies_are_refused_before_they_are_read() {
+    let _turn = TURN.lock();
+    for (columns, groups, is_plausible) in [(1, 1, true), (1, 2, false), (8, 1, false)] {
+        let file = repetitive_log(columns, groups);
+        assert!(file.len() < 60_000, "{}", file.len());
+        survives(Reader::ParquetLog, &file);
+        match logs::from_parquet(file, Inputs::States) {
+            Ok(log) => assert!(is_plausible && log.len() == groups << 20),
+            Err(e) => assert!(!is_plausible && e.what.contains("which is not plausible"), "{e}"),
+        }
+    }
 }
 
 #[test]

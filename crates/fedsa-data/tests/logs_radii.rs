@@ -3,15 +3,12 @@
 //!
 //! Needs the logs: runs only where `FEDSA_DATA` names a folder with `transitions/`.
 
-use fedsa::error::{BadInput, Result};
 use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::methods::{self, MethodSettings};
-use fedsa::problem::arrays::Arrays;
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::logs::{Logs, Sources};
-use fedsa::problem::source::{Inputs, LogSource, in_memory};
-use fedsa::problem::{Field, Files, ProblemSettings};
+use fedsa::problem::{Field, ProblemSettings};
 use fedsa::record::OutputRule;
 use fedsa::round::{Run, Status};
 use fedsa::sampling::{Law, Sampling};
@@ -19,18 +16,7 @@ use fedsa::theory::RoundSetting;
 use fedsa::theory::fedlsa::FedLsaMean;
 use fedsa::theory::stability::{control_variates_radius, global_memory_radius, random_talk_radius};
 use fedsa::uplink::Uplink;
-use fedsa_data::{find::Places, logs};
-
-struct FromDisk;
-
-impl Files for FromDisk {
-    fn arrays(&self, path: &str) -> Result<Arrays> {
-        Err(BadInput::new("path", format!("{path}: only logs here"), "logs"))
-    }
-    fn logs(&self, sources: &[String], _: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
-        Ok(in_memory(logs::read(sources, &Places::from_env(""))?))
-    }
-}
+use fedsa_data::{DiskFiles, find::Places};
 
 /// The field of an environment's logs, mean sampling; none where the data are not.
 fn field(name: &str, order: u32, ranges: &[(&str, f64, f64)]) -> Option<Box<dyn Field>> {
@@ -42,7 +28,7 @@ fn field(name: &str, order: u32, ranges: &[(&str, f64, f64)]) -> Option<Box<dyn 
         ranges: ranges.iter().map(|(column, low, high)| (column.to_string(), (*low, *high))).collect(),
         ..Logs::new(Sources::One(format!("transitions/{name}")), FeatureSpec::Fourier { order }, 0.99)
     };
-    Some(settings.field(&FromDisk, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap())
+    Some(settings.field(&DiskFiles::new(Places::from_env("")), Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap())
 }
 
 fn mountaincar() -> Option<Box<dyn Field>> {

@@ -2,27 +2,15 @@
 //!
 //! The solutions need the logs: they run only where `FEDSA_DATA` names a folder with `transitions/`.
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::Result;
 use fedsa::kernel::Isa;
 use fedsa::linalg;
-use fedsa::problem::arrays::Arrays;
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::logs::{Logs, Sources};
-use fedsa::problem::source::{Inputs, LogSource, in_memory};
+use fedsa::problem::source::{Inputs, whole};
 use fedsa::problem::{Field, Files, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
-use fedsa_data::{find::Places, logs};
-
-struct FromDisk;
-
-impl Files for FromDisk {
-    fn arrays(&self, path: &str) -> Result<Arrays> {
-        Err(BadInput::new("path", format!("{path}: only logs here"), "logs"))
-    }
-    fn logs(&self, sources: &[String], _: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
-        Ok(in_memory(logs::read(sources, &Places::from_env(""))?))
-    }
-}
+use fedsa_data::{DiskFiles, find::Places};
 
 fn field(path: &str, features: FeatureSpec, ranges: &[(&str, f64, f64)], lambda: f64, law: Law) -> Result<Box<dyn Field>> {
     let settings = Logs {
@@ -30,7 +18,7 @@ fn field(path: &str, features: FeatureSpec, ranges: &[(&str, f64, f64)], lambda:
         lambda,
         ..Logs::new(Sources::One(path.into()), features, 0.99)
     };
-    settings.field(&FromDisk, Sampling { kind: law, ..Sampling::default() }, Isa::best())
+    settings.field(&DiskFiles::new(Places::from_env("")), Sampling { kind: law, ..Sampling::default() }, Isa::best())
 }
 
 /// The norms of the pooled solutions as computed elsewhere, to the printed digits.
@@ -83,8 +71,10 @@ fn wrong_ratios_and_episodes_are_refused_with_file_and_row() {
         ("s_x,next_x,reward,done,episode\n1,1,2,0,0.5\n", "line 2, column `episode`: `0.5` is not a whole number"),
     ] {
         std::fs::write(&path, text).unwrap();
-        let e = logs::read_file(&path).unwrap_err();
-        assert!(e.key.ends_with("agent.csv") && e.what.contains(what), "{e}");
+        let files = DiskFiles::new(Places::from_env(""));
+        let log = files.logs(&[path.to_str().unwrap().into()], Inputs::States).unwrap().remove(0);
+        let e = whole(&*log).unwrap_err();
+        assert!(e.key == "path" && e.what.contains(&format!("agent.csv: {what}")), "{e}");
         assert!(!e.help.is_empty());
     }
 }

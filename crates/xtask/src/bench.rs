@@ -94,6 +94,15 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
     }
     all.insert("link_round_ns".into(), object(&links));
 
+    let logs = lines(&mut cargo(&["run", "--quiet", "--release", "--package", "fedsa-data", "--example", "reading"]))?;
+    println!("\nReading logs: transitions a second, Parquet and CSV, beside plain reading of the bytes");
+    println!("2e6 transitions, 2 state columns           1e6 a second  seconds  bytes alone, s  peak, MiB");
+    for (name, result) in &logs {
+        let (rate, seconds, plain) = (number(result, "per_second") / 1e6, number(result, "seconds"), number(result, "plain_s"));
+        println!("{name:<38} {rate:>16.1} {seconds:>8.3} {plain:>15.3} {:>10}", result["peak_mib"]);
+    }
+    all.insert("reading_logs".into(), object(&logs));
+
     println!("\nThe program with a delay of 1000 rounds       seconds  peak, MiB");
     let delayed = [delayed()?];
     for (name, result) in &delayed {

@@ -25,7 +25,7 @@ use fedsa::problem::survey::{LogFacts, Surveyed};
 use fedsa::problem::uncertainty;
 use fedsa::theory::cost::{self, Candidate, Cost, Limits};
 use fedsa_data::find::Places;
-use fedsa_data::{DiskFiles, machine, npz};
+use fedsa_data::{DiskFiles, logs, machine, npz};
 use fedsa_experiment::config::document::{Origin, SetBy};
 use fedsa_experiment::config::{Document, Experiment, find_kind, read_kind};
 use fedsa_experiment::error::Failure;
@@ -104,6 +104,10 @@ fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data, Option<BuiltProblem
     // Options are checked before the logs are read; those of local steps even if no method with local steps may be chosen.
     let unread = read(args)?;
     unread.settings()?;
+    let files = DiskFiles::new(Places::from_env(""));
+    // Features that were logged are the default where every log has some. What cannot be opened is refused below.
+    let logged = args.features.is_none() && logs::has_features(&args.logs, &files.places).unwrap_or(false);
+    let unread = if logged { read_with(args, &Choice::before(args), FeatureSpec::Columns {}, args.logs.len())? } else { unread };
     if args.method == AUTO {
         let with_steps = Choice { kind: "fedhsa".into(), ..Choice::before(args) };
         read_with(args, &with_steps, FeatureSpec::Identity { bias: false }, args.logs.len())?.settings()?;
@@ -116,11 +120,11 @@ fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data, Option<BuiltProblem
         table.remove("kind");
         fedsa_experiment::config::read(Value::Table(table))
     };
-    let files = DiskFiles::new(Places::from_env(""));
     let logs = settings(&unread).and_then(|settings| settings.survey(&files));
     let logs = logs.map_err(|e| unread.failure_at(e.inside("problem"), point))?;
     let (agents, columns) = (logs.facts.len(), logs.columns().len());
-    let features = named_features(args)?.unwrap_or_else(|| default_features(columns));
+    let default = if logged { FeatureSpec::Columns {} } else { default_features(columns) };
+    let features = named_features(args)?.unwrap_or(default);
     let first = read_with(args, &Choice::before(args), features, agents)?;
     let settled = settings(&first).and_then(|settings| Ok((settings.map(&logs)?, settings)));
     let (map, settings) = settled.map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
@@ -248,10 +252,10 @@ fn preamble(args: &EvaluateArgs, data: &Data, plan: &Plan) -> Vec<String> {
     if columns.len() > LISTED {
         lines.push(format!("  .. and {}", count(columns.len() - LISTED, "further column")));
     }
-    let chosen = if args.features.is_none() && *map.spec() == default_features(columns.len()) {
-        format!(", the default for {}; --features takes others", count(columns.len(), "state column"))
-    } else {
-        String::new()
+    let chosen = match map.spec() {
+        _ if args.features.is_some() => String::new(),
+        FeatureSpec::Columns {} => ", the default for logs that have them; --features takes others".into(),
+        _ => format!(", the default for {}; --features takes others", count(columns.len(), "state column")),
     };
     lines.push(format!("{} of {}{chosen}", count(map.len(), "feature"), map.spec()));
     lines.extend(dependence(settings, plan.field(0)));

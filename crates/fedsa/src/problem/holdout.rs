@@ -105,6 +105,9 @@ impl LogSource for Rest {
     fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
         read_some(&*self.source, &|episode| !self.held[episode], see)
     }
+    fn located(&self, e: BadInput) -> BadInput {
+        self.source.located(e)
+    }
 }
 
 /// The number of episodes of a log.

@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use super::log::Log;
+use super::survey::LogFacts;
 use crate::error::{BadInput, Result, quoted};
 
 /// Which columns of a log are the state, the input of a feature map.
@@ -38,6 +40,14 @@ pub trait LogSource: Send + Sync {
     /// # Errors
     /// When the log cannot be read, or the first error of `see`.
     fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()>;
+    /// Where what a pass over the log told may be kept, so that it need not be read again to know it.
+    fn facts(&self) -> Option<&OnceLock<LogFacts>> {
+        None
+    }
+    /// An error that [`read_checked`] found in its transitions, as the user knows them: an error about a file names the file.
+    fn located(&self, e: BadInput) -> BadInput {
+        e
+    }
 }
 
 impl LogSource for Log {
@@ -85,9 +95,9 @@ pub fn read_checked(source: &dyn LogSource, see: &mut dyn FnMut(Batch<'_>) -> Re
     let mut last: Option<(Option<i64>, bool)> = None;
     let mut episodes = Episodes::default();
     source.read(&mut |log| {
-        log.check_rows(first)?;
+        log.check_rows(first).map_err(|e| source.located(e))?;
         if let Some(numbers) = &log.episode {
-            episodes.see(&log.name, numbers, first)?;
+            episodes.see(&log.name, numbers, first).map_err(|e| source.located(e))?;
         }
         let begin = log.episode.as_ref().map(|numbers| numbers[0]);
         let continues = last.is_some_and(|(episode, done)| !done && episode == begin);
@@ -98,7 +108,7 @@ pub fn read_checked(source: &dyn LogSource, see: &mut dyn FnMut(Batch<'_>) -> Re
         Ok(())
     })?;
     if first == 0 {
-        return Err(Log::no_transitions(source.name()));
+        return Err(source.located(Log::no_transitions(source.name())));
     }
     Ok(())
 }

@@ -26,6 +26,15 @@ pub struct LogFacts {
 
 impl LogFacts {
     fn of(source: &dyn LogSource) -> Result<Self> {
+        let Some(kept) = source.facts() else { return Self::read(source) };
+        if let Some(facts) = kept.get() {
+            return Ok(facts.clone());
+        }
+        let facts = Self::read(source)?;
+        Ok(kept.get_or_init(|| facts).clone())
+    }
+
+    fn read(source: &dyn LogSource) -> Result<Self> {
         let mut facts = Self {
             name: source.name().into(),
             transitions: 0,

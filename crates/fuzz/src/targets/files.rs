@@ -12,8 +12,9 @@ use fedsa::problem::source::{Inputs, LogSource};
 use fedsa::problem::{Field, Files, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::medium::delay::{MAX_DELAY, Row};
+use fedsa_data::table::{self, Table};
 use fedsa_data::trace::{Trace, TraceColumn};
-use fedsa_data::{delays, find, logs, npz, theta_from_json, trace};
+use fedsa_data::{delays, find, logs, npz, theta_from_json, trace, weights};
 use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{BoolType, DoubleType, FloatType, Int32Type, Int64Type};
 use parquet::file::properties::{WriterProperties, WriterVersion};
@@ -225,18 +226,45 @@ fn csv_corpora() -> Vec<Corpus> {
         "s_0,next_0,reward,done\n0.5,1,2,0\n1,-2e3,0.25,1\n",
         "episode,s_b,s_a,action,next_a,next_b,reward,done\r\n0, 1.5,2,0,3,4.25,-1,False\r\n1,-1e-3,0,1,5,6,0.5,TRUE\r\n",
         "s_0,next_0,reward,done,ratio\n0.5,1,2,0,0.25\n1,2,1,0,1e3\n",
+        "phi_2,phi_next_1,s_0,reward,done,phi_1,phi_next_2\n0.5,1,2,0,0,3,4\n1,2,1,0,1,1e3,7\n",
         "\u{feff}\"s_0\",\"next_0\",\"reward\",\"done\",\"a \"\"b\"\"\"\n1,2,3,false,\"x, y\nz\"\n",
     ];
     let words = [
-        "s_0", "s_1", "next_0", "next_1", "reward", "done", "episode", "ratio", "true", "false", "NaN", "inf", "1e400", "\"", "\"\"", ",",
+        "s_0",
+        "s_1",
+        "next_0",
+        "next_1",
+        "phi_1",
+        "phi_next_1",
+        "reward",
+        "done",
+        "episode",
+        "ratio",
+        "true",
+        "false",
+        "NaN",
+        "inf",
+        "1e400",
+        "\"",
+        "\"\"",
+        ",",
         "\n",
     ];
     vec![Corpus::text(seeds, &words)]
 }
 
+/// The inputs of which the bytes have columns, features before states.
+fn read_log(data: &[u8], read: fn(Vec<u8>, Inputs) -> Result<Log>) -> Result<(Log, Inputs)> {
+    let features = read(data.to_vec(), Inputs::Features).map(|log| (log, Inputs::Features));
+    features.or_else(|e| {
+        refused(&e);
+        Ok((read(data.to_vec(), Inputs::States)?, Inputs::States))
+    })
+}
+
 fn read_csv(data: &[u8]) -> Verdict {
-    let log = match logs::from_csv(data.to_vec()).and_then(|log| log.check().map(|()| log)) {
-        Ok(log) => log,
+    let (log, inputs) = match read_log(data, logs::from_csv) {
+        Ok(read) => read,
         Err(e) => return refused(&e),
     };
     check_log(&log);
@@ -244,7 +272,8 @@ fn read_csv(data: &[u8]) -> Verdict {
     let k = log.columns.len();
     let quoted = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
     let mut names: Vec<String> = log.columns.iter().map(quoted).collect();
-    names.extend(log.columns.iter().map(|name| quoted(&name.replacen("s_", "next_", 1))));
+    let (state, next) = inputs.prefixes();
+    names.extend(log.columns.iter().map(|name| quoted(&name.replacen(state, next, 1))));
     names.extend(["reward", "done"].map(String::from));
     names.extend(log.episode.is_some().then(|| "episode".to_string()));
     names.extend(log.ratio.is_some().then(|| "ratio".to_string()));
@@ -258,7 +287,7 @@ fn read_csv(data: &[u8]) -> Verdict {
         text += "\n";
         text += &fields.join(",");
     }
-    assert_eq!(logs::from_csv(text.clone().into()).as_ref(), Ok(&log), "{text}");
+    assert_eq!(logs::from_csv(text.clone().into(), inputs).as_ref(), Ok(&log), "{text}");
     Verdict::Accepted
 }
 
@@ -306,6 +335,13 @@ fn parquet_log(compression: Compression, version: WriterVersion, dictionary: boo
     writer.into_inner().expect("a file in memory")
 }
 
+/// A log of features.
+fn feature_log() -> Vec<u8> {
+    let names = ["phi_2", "phi_next_1", "reward", "done", "phi_1", "phi_next_2"];
+    let columns = names.map(|name| (name.to_string(), TraceColumn::F64(vec![0.0, 1.0])));
+    Trace::new(columns.into()).and_then(|table| trace::to_bytes(&table)).expect("a table of six columns")
+}
+
 fn parquet_corpora() -> Vec<Corpus> {
     let (v1, v2) = (WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0);
     let zstd = Compression::ZSTD(Default::default());
@@ -315,12 +351,13 @@ fn parquet_corpora() -> Vec<Corpus> {
         parquet_log(Compression::UNCOMPRESSED, v2, true, None),
         parquet_log(Compression::SNAPPY, v1, true, None),
         parquet_log(zstd, v1, false, None),
+        feature_log(),
     ])]
 }
 
 fn read_parquet(data: &[u8]) -> Verdict {
-    match logs::from_parquet(data.to_vec()).and_then(|log| log.check().map(|()| log)) {
-        Ok(log) => {
+    match read_log(data, logs::from_parquet) {
+        Ok((log, _)) => {
             check_log(&log);
             Verdict::Accepted
         }
@@ -425,6 +462,103 @@ fn read_json(data: &[u8]) -> Verdict {
         }
         Err(e) => refused(&e),
     }
+}
+
+/// `weights.json`.
+pub const WEIGHTS: Target =
+    Target { name: "weights", about: "weights.json of a fit", corpora: weights_corpora, run: read_weights, memory: features };
+
+/// Memory of feature maps, of which a few bytes can ask for many features.
+const fn features(len: usize) -> usize {
+    (64 << 20) + 256 * len
+}
+
+fn weights_corpora() -> Vec<Corpus> {
+    let seeds = [
+        r#"{"format": 1, "feature_map": {"kind": "polynomial", "order": 1}, "columns": ["s_0"], "ranges": {"s_0": [-1.2, 0.6]},
+            "theta": [-3.25, 1e-3], "residual": null}"#,
+        r#"{"format": 1, "feature_map": {"kind": "identity", "bias": false}, "columns": ["phi_1", "phi_2"], "ranges": {}, "theta": [1, 2]}"#,
+        r#"{"format": 1, "feature_map": {"kind": "fourier", "order": 1}, "columns": ["s_0", "s_1"],
+            "ranges": {"s_0": [0, 1], "s_1": [0, 1]}, "theta": [1, 2, 3, 4]}"#,
+    ];
+    let words = ["\"identity\"", "\"order\"", "\"bias\"", "fourier", "[", "]", "{", "}", "null", "true", ":", "1e999", "0", "9", "\\u0000"];
+    vec![Corpus::text(seeds, &words)]
+}
+
+fn read_weights(data: &[u8]) -> Verdict {
+    let weights = match weights::from_json(data) {
+        Ok(weights) => weights,
+        Err(e) => return refused(&e),
+    };
+    assert_eq!(weights.theta().len(), weights.map().len());
+    let row = vec![0.25; weights.inputs().len()];
+    assert_eq!(weights.apply(&row).len(), 1);
+    Verdict::Accepted
+}
+
+// ---------------------------------------------------------------------------------------------
+// Tables
+
+/// The columns that are asked for of a table.
+fn asked() -> Vec<String> {
+    ["phi_1", "s_0"].map(String::from).into()
+}
+
+/// Tables in CSV.
+pub const TABLE_CSV: Target =
+    Target { name: "table-csv", about: "tables in CSV", corpora: table_csv_corpora, run: read_table_csv, memory: proportional };
+
+fn table_csv_corpora() -> Vec<Corpus> {
+    let seeds = ["s_0,phi_1\n0.5,1\n1,-2e3\n", "note,phi_1,s_0\r\n\"a, b\", 1.50,2\r\nc,-1e-300,0\r\n"];
+    vec![Corpus::text(seeds, &["s_0", "phi_1", "value", "NaN", "inf", "1e400", "\"", "\"\"", ",", "\n"])]
+}
+
+fn read_table_csv(data: &[u8]) -> Verdict {
+    match table::from_csv(data.to_vec(), &asked()) {
+        Ok(table) => check_table(table),
+        Err(e) => refused(&e),
+    }
+}
+
+/// Tables in Parquet.
+pub const TABLE_PARQUET: Target = Target {
+    name: "table-parquet",
+    about: "tables in Parquet",
+    corpora: table_parquet_corpora,
+    run: read_table_parquet,
+    memory: expanding,
+};
+
+fn table_parquet_corpora() -> Vec<Corpus> {
+    let table = Trace::new(vec![
+        ("note".into(), TraceColumn::Str(["a", "b", "a"].map(String::from).into())),
+        ("s_0".into(), TraceColumn::F64(vec![0.5, 1.0, -2e3])),
+        ("count".into(), TraceColumn::I64(vec![1, 2, 3])),
+        ("phi_1".into(), TraceColumn::F64(vec![0.5, 0.5, 0.5])),
+    ]);
+    vec![Corpus::bytes(vec![table.and_then(|table| trace::to_bytes(&table)).expect("a table of four columns")])]
+}
+
+fn read_table_parquet(data: &[u8]) -> Verdict {
+    match table::from_parquet(data.to_vec(), &asked()) {
+        Ok(table) => check_table(table),
+        Err(e) => refused(&e),
+    }
+}
+
+/// What was read is written with a column added, and read again.
+fn check_table(table: Table) -> Verdict {
+    let (rows, inputs) = (table.rows, table.inputs.clone());
+    assert!(inputs.len() == 2 * rows && inputs.iter().all(|x| x.is_finite()));
+    let columns = match table::stacked(vec![table], vec![("value".into(), vec![0.5; rows])]) {
+        Ok(columns) => columns,
+        Err(e) => return refused(&e),
+    };
+    match table::to_csv(&columns) {
+        Ok(text) => assert_eq!(table::from_csv(text, &asked()).expect("what was just written").inputs, inputs),
+        Err(e) => return refused(&e),
+    }
+    Verdict::Accepted
 }
 
 // ---------------------------------------------------------------------------------------------

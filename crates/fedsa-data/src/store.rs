@@ -1,0 +1,87 @@
+//! The bytes of a file that is read: in memory, or on the disk and read where they are needed.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// The bytes of a file.
+#[derive(Debug, Clone)]
+pub(super) enum Store {
+    /// In memory.
+    Memory(Bytes),
+    /// On the disk, with the length that it had when it was opened; what was added since is not read.
+    Disk(Arc<File>, u64),
+}
+
+impl From<Vec<u8>> for Store {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Memory(bytes.into())
+    }
+}
+
+impl Store {
+    /// The number of bytes.
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Self::Memory(bytes) => bytes.len() as u64,
+            Self::Disk(_, length) => *length,
+        }
+    }
+
+    /// Reads bytes that begin at `at` into `out`, and returns how many: 0 at the end.
+    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.len().saturating_sub(at)).unwrap_or(usize::MAX);
+        let most = out.len().min(left);
+        let out = &mut out[..most];
+        match self {
+            Self::Memory(bytes) => out.copy_from_slice(&bytes[at as usize..][..most]),
+            // A file is opened by the one who reads it: nobody else moves its position.
+            Self::Disk(file, _) => {
+                let mut file = &**file;
+                file.seek(SeekFrom::Start(at))?;
+                return file.read(out);
+            }
+        }
+        Ok(most)
+    }
+
+    /// `length` bytes that begin at `at`.
+    ///
+    /// # Errors
+    /// When the file ends before, or cannot be read.
+    pub(super) fn bytes(&self, at: u64, length: usize) -> io::Result<Bytes> {
+        if at.checked_add(length as u64).is_none_or(|end| end > self.len()) {
+            return Err(io::Error::new(ErrorKind::UnexpectedEof, "it ends before its parts do"));
+        }
+        match self {
+            Self::Memory(bytes) => Ok(bytes.slice(at as usize..at as usize + length)),
+            Self::Disk(..) => {
+                let mut out = vec![0; length];
+                self.reader_at(at).read_exact(&mut out)?;
+                Ok(out.into())
+            }
+        }
+    }
+
+    /// The bytes from `at` on.
+    pub(super) fn reader_at(&self, at: u64) -> At {
+        At { store: self.clone(), at }
+    }
+}
+
+/// A place in a file, from which is read.
+#[derive(Debug)]
+pub(super) struct At {
+    store: Store,
+    at: u64,
+}
+
+impl Read for At {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.store.read_at(self.at, out)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
