@@ -1,7 +1,7 @@
 //! `fedsa evaluate`: logged transitions to the weights of a value function.
 //!
 //! The command makes an experiment file from its options and runs this file. In addition to the
-//! usual outputs it writes `weights.json` and `weights.npz`. Before the run it prints
+//! usual outputs it writes `weights.json`, `weights.npz` and [pictures](value_pictures). Before the run it prints
 //! what it read, and how long the run will take.
 
 use std::path::Path;
@@ -28,12 +28,14 @@ use fedsa_experiment::config::document::{Origin, SetBy};
 use fedsa_experiment::config::{Document, Experiment, find_kind, read_kind};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers::{self, number};
-use fedsa_experiment::{Plan, Results, estimate};
+use fedsa_experiment::picture::Picture;
+use fedsa_experiment::{Plan, Results, estimate, output};
 use serde_json::json;
 use toml::{Table, Value};
 
 use super::holdout::Comparison;
 use super::run::{Extra, Task};
+use super::value_pictures::{self, Considered, SeenStates};
 use super::{apply, count, duration, say};
 use crate::args::{EvaluateArgs, Overrides};
 
@@ -56,6 +58,9 @@ struct Data {
     settings: Logs,
     map: FeatureMap,
     choice: Choice,
+    seen: SeenStates,
+    /// The columns of `--value-columns`.
+    value_columns: Vec<usize>,
 }
 
 /// Runs the command.
@@ -69,8 +74,10 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<u8, Failure> {
             preamble(args, &data, plan).into_iter().for_each(say);
         }
     };
+    let mut names = vec!["weights.json".to_string(), "weights.npz".to_string()];
+    names.extend(value_pictures::ALL.iter().flat_map(|stem| output::picture_names(&experiment, stem)));
     let job = Task { experiment, base: Path::new(""), out: &args.out, common: &args.common, quick: false, json: false, started: &started };
-    let extra = Extra { names: &["weights.json", "weights.npz"], make: &|plan, results| weights(args, &data, plan, results) };
+    let extra = Extra { names, make: &|plan, results, config| weights(args, &data, plan, results, config) };
     Ok(job.run(&extra)?.status)
 }
 
@@ -118,9 +125,12 @@ fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data), Failure> {
     let first = read_with(args, &Choice::before(args), features, logs.len())?;
     let settled = settings(&first).and_then(|settings| Ok((settings.map(&logs)?, settings)));
     let (map, settings) = settled.map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
+    let value_columns = value_pictures::named_columns(&args.value_columns, map.columns())?;
+    let mut seen = SeenStates::new(map.columns().len());
+    logs.iter().for_each(|log| (0..log.len()).for_each(|row| seen.see(log.state(row))));
     let choice = Choice::of(args, &settings, &files).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
     let experiment = if choice.settings.is_none() { first } else { read_with(args, &choice, features, logs.len())? };
-    Ok((experiment, Data { logs, held, settings, map, choice }))
+    Ok((experiment, Data { logs, held, settings, map, choice, seen, value_columns }))
 }
 
 /// The default features: as many as can be evaluated quickly.
@@ -143,6 +153,8 @@ struct Choice {
     rounds: Option<u64>,
     /// Its cost, and those of the methods that were not chosen; empty where the user named the method.
     lines: Vec<String>,
+    /// The picture of these costs.
+    picture: Option<Picture>,
 }
 
 impl Choice {
@@ -154,7 +166,7 @@ impl Choice {
             AUTO => "lstd",
             kind => kind,
         };
-        Self { kind: kind.into(), settings: None, rounds: None, lines: Vec::new() }
+        Self { kind: kind.into(), settings: None, rounds: None, lines: Vec::new(), picture: None }
     }
 
     /// The method that reaches the target with the fewest bits, for `auto`.
@@ -200,10 +212,15 @@ impl Choice {
         };
         let mut lines = vec![format!("{}, the fewest bits to {} of the residual at zero weights", line(chosen), numbers::typed(target))];
         lines.extend(all.iter().filter(|candidate| candidate.kind != chosen.kind).map(|candidate| format!("  {}", line(candidate))));
+        let others = all.iter().filter(|candidate| candidate.kind != chosen.kind);
+        let considered = std::iter::once(chosen)
+            .chain(others)
+            .map(|candidate| Considered { kind: candidate.kind, cost: candidate.cost.as_ref().copied().map_err(|why| why.what.clone()) });
+        let picture = value_pictures::methods(&considered.collect::<Vec<_>>(), target, &steps);
         let table = Value::try_from(&chosen.settings).expect("plain settings").as_table().cloned();
         // Twice the bound: rounding may leave more than the target.
         let rounds = chosen.cost.as_ref().ok().filter(|cost| cost.is_bound).map(|cost| 2 * cost.rounds as u64);
-        Ok(Self { kind: chosen.kind.into(), settings: table, rounds, lines })
+        Ok(Self { kind: chosen.kind.into(), settings: table, rounds, lines, picture })
     }
 }
 
@@ -216,7 +233,7 @@ fn megabits(bits: f64) -> String {
 fn preamble(args: &EvaluateArgs, data: &Data, plan: &Plan) -> Vec<String> {
     /// The largest number of columns that are listed; more are only counted.
     const LISTED: usize = 20;
-    let Data { logs, held, settings, map, choice } = data;
+    let Data { logs, held, settings, map, choice, .. } = data;
     let transitions: usize = logs.iter().map(Log::len).sum();
     let columns = map.columns();
     let mut lines =
@@ -323,8 +340,8 @@ fn prediction(plan: &Plan) -> Vec<String> {
     }
 }
 
-/// The contents of `weights.json` and `weights.npz`; also prints a summary of the weights.
-fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> Result<Vec<Vec<u8>>> {
+/// `weights.json`, `weights.npz` and the pictures that have something to show; also prints a summary of the weights.
+fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results, config: &str) -> Result<Vec<(String, Vec<u8>)>> {
     let field = plan.field(0);
     let result = &results.cells[0][0];
     let root = field.root().expect("logs have one");
@@ -367,8 +384,9 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> 
     let mut arrays = Arrays::new();
     arrays.insert("theta", Array::new(vec![d], result.theta.clone())?);
     arrays.insert("lstd", Array::new(vec![d], root.to_vec())?);
+    let covariance = covariance.as_ref().map(linalg::to_rows);
     if let Some(covariance) = &covariance {
-        arrays.insert("theta_cov", Array::new(vec![d, d], linalg::to_rows(covariance))?);
+        arrays.insert("theta_cov", Array::new(vec![d, d], covariance.clone())?);
     }
     arrays.insert("gamma", Array::scalar(settings.gamma));
     arrays.insert("format", Array::scalar(1.0));
@@ -382,7 +400,14 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> 
         comparison.iter().flat_map(Comparison::lines).for_each(say);
         say(args.out.join("weights.json").display());
     }
-    Ok(vec![format!("{weights:#}\n").into_bytes(), npz::to_bytes(&arrays)?])
+    let mut files =
+        vec![("weights.json".to_string(), format!("{weights:#}\n").into_bytes()), ("weights.npz".to_string(), npz::to_bytes(&arrays)?)];
+    let value = value_pictures::value(map, &result.theta, covariance.as_deref(), &data.seen, &data.value_columns);
+    let returns = value_pictures::returns(held, map, settings.gamma, &result.theta)?;
+    for (stem, picture) in value_pictures::ALL.into_iter().zip([value.as_ref(), returns.as_ref(), data.choice.picture.as_ref()]) {
+        files.extend(picture.map_or_else(Vec::new, |picture| output::pictures(plan, stem, picture, config)));
+    }
+    Ok(files)
 }
 
 /// The option from which each key of the experiment comes, for messages.
