@@ -61,7 +61,7 @@ fn pictures_are_written_in_the_formats_of_the_figure_and_only_where_they_show_so
     evaluate(&folder, &["--holdout", "0.25"]).exits(0);
     let all = ["figure", "methods", "returns", "value"];
     assert_eq!(names(&folder), all.map(|name| [format!("{name}.png"), format!("{name}.svg")]).concat());
-    says(&folder, "value", &["Value function over s_0 and s_1", "value v(s)", "standard error of v(s)", "Pale cells: no logged state"]);
+    says(&folder, "value", &["Value function over s_0 and s_1", "value v(s)", "standard error of v(s)", "Faded cells: no logged state"]);
     says(&folder, "returns", &["return G", "transitions of", "held-out transitions"]);
     says(&folder, "methods", &["lstd", "gmres", "rounds", "bits, up and down", "step size 1, 100 local steps"]);
     // They tell what ran, as the figure does.
@@ -107,8 +107,7 @@ fn one_column_has_a_curve_and_of_many_two_are_chosen_or_named() {
 #[test]
 fn weights_that_are_not_numbers_have_no_picture_of_values() {
     let folder = with_logs(2, 2);
-    let diverges =
-        ["--features", "identity:bias", "--method", "fedlsa", "--step-size", "1e3", "--rounds", "400", "--tol", "0", "--force"];
+    let diverges = ["--features", "identity:bias", "--method", "fedlsa", "--step-size", "1e3", "--rounds", "400", "--tol", "0", "--force"];
     let status = evaluate(&folder, &[&diverges[..], &["--holdout", "0.25"]].concat()).status;
     assert_eq!((status, names(&folder)), (1, vec!["figure.png".to_string(), "figure.svg".into()]));
 }

@@ -403,7 +403,7 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results, con
     let mut files =
         vec![("weights.json".to_string(), format!("{weights:#}\n").into_bytes()), ("weights.npz".to_string(), npz::to_bytes(&arrays)?)];
     let value = value_pictures::value(map, &result.theta, covariance.as_deref(), &data.seen, &data.value_columns);
-    let returns = value_pictures::returns(held, map, settings.gamma, &result.theta)?;
+    let returns = value_pictures::returns(held, map, settings.gamma, &result.theta, settings.ratios)?;
     for (stem, picture) in value_pictures::ALL.into_iter().zip([value.as_ref(), returns.as_ref(), data.choice.picture.as_ref()]) {
         files.extend(picture.map_or_else(Vec::new, |picture| output::pictures(plan, stem, picture, config)));
     }

@@ -91,7 +91,7 @@ pub enum Style {
     Dashed,
     Points,
     LinePoints,
-    /// Small pale dots under everything else, for thousands of points.
+    /// Small faint dots under everything else, for thousands of points.
     Cloud,
     /// Neither measured nor predicted: thin grey dots.
     Reference,
@@ -133,7 +133,7 @@ pub struct HeatMap {
     /// The range of the colours, by default that of all values. Values beyond it have the colours of its ends, at which the
     /// colour bar is then pointed.
     pub z_range: Option<(f64, f64)>,
-    /// Whether each cell of `z` is drawn pale. Cells without an entry are not.
+    /// Whether each cell of `z` is drawn faded, towards the background. Cells without an entry are not.
     pub faint: Vec<Vec<bool>>,
 }
 

@@ -247,7 +247,7 @@ fn window_of(scene: &Scene) -> [f64; 4] {
 }
 
 #[test]
-fn cells_have_the_colours_of_the_bar_and_pale_ones_are_paler() {
+fn cells_have_the_colours_of_the_bar_and_faint_ones_are_faded() {
     let mut map = heat_map(4, |x, y| x + 10.0 * y);
     map.z[3][0] = f64::NAN;
     map.faint = vec![Vec::new(), vec![false, false, true]];
@@ -399,6 +399,12 @@ fn ticks_read_as_a_person_would_write_them() {
     assert_eq!(labels(exactly(3e-3, 6e-2, true), 6), ["0.005", "0.01", "0.02", "0.05"]);
     assert_eq!(labels(exactly(-1.0, 1.0, false), 5), ["−1.0", "−0.5", "0", "0.5", "1.0"]);
     assert_eq!(labels(exactly(0.0, 1e6, false), 5), ["0", "2×10⁵", "4×10⁵", "6×10⁵", "8×10⁵", "10⁶"]);
+}
+
+#[test]
+fn a_small_range_around_zero_fills_its_axis() {
+    assert_eq!(labels(Axis::around(Some((-0.07, 0.07)), false, 0.0), 4), ["−0.05", "0", "0.05"]);
+    assert_eq!(labels(Axis::around(Some((0.0, 0.0)), false, 0.0), 2), ["−1", "0", "1"]);
 }
 
 #[test]

@@ -17,9 +17,11 @@ use super::range_of;
 const MOST_PANELS: usize = 12;
 /// The largest number of points that are drawn.
 const MOST_POINTS: usize = 2000;
-/// The groups of transitions whose means are shown, and the fewest transitions of one.
+/// The largest number of groups of transitions whose means are shown, and the fewest transitions of one.
 const GROUPS: usize = 10;
 const FEWEST: usize = 5;
+/// A group has at least this share of the transitions.
+const SMALLEST: f64 = 0.02;
 
 /// A held-out transition: the predicted value of its state, and the return that followed.
 #[derive(Debug, Clone, Copy)]
@@ -30,12 +32,12 @@ struct Outcome {
     episode: usize,
 }
 
-/// The picture of predicted values and returns of the held-out episodes that terminated, a log for each agent. `None` if no
-/// episode terminated, or no prediction is finite.
+/// The picture of predicted values and returns of the held-out episodes that terminated, a log for each agent. `uses_ratios`
+/// says whether importance ratios went into the weights. `None` if no episode terminated, or no prediction is finite.
 ///
 /// # Errors
 /// When the logs' episodes are not usable.
-pub fn returns(held: &[Log], map: &FeatureMap, gamma: f64, theta: &[f64]) -> Result<Option<Picture>> {
+pub fn returns(held: &[Log], map: &FeatureMap, gamma: f64, theta: &[f64], uses_ratios: bool) -> Result<Option<Picture>> {
     let mut agents = Vec::new();
     let mut cut = 0;
     for log in held {
@@ -43,7 +45,7 @@ pub fn returns(held: &[Log], map: &FeatureMap, gamma: f64, theta: &[f64]) -> Res
         cut += without;
         agents.push((log.name.clone(), outcomes));
     }
-    let has_ratios = held.iter().any(|log| log.ratio.is_some());
+    let has_ratios = uses_ratios && held.iter().any(|log| log.ratio.is_some());
     agents.retain(|(_, outcomes)| !outcomes.is_empty());
     let total: usize = agents.iter().map(|(_, outcomes)| outcomes.len()).sum();
     if total == 0 {
@@ -73,8 +75,8 @@ pub fn returns(held: &[Log], map: &FeatureMap, gamma: f64, theta: &[f64]) -> Res
         notes.push("Returns are those of the policy that acted, which importance ratios do not correct here.".into());
     }
     let caption = format!(
-        "Pale dots: held-out transitions{share}, the predicted value of the state and the discounted rewards that followed. Points: \
-         means of groups of as many transitions with similar predictions; bars: two standard errors over episodes on either side. \
+        "Faint dots: held-out transitions{share}, the predicted value of the state and the discounted rewards that followed. Points: \
+         means of groups of transitions with similar predictions; bars: two standard errors over episodes on either side. \
          Predictions are right on average where bars reach the diagonal."
     );
     let title = "Predicted values and returns of held-out episodes".to_string();
@@ -109,7 +111,9 @@ fn panel(name: &str, outcomes: &[Outcome], stride: usize) -> Panel {
         style: Style::Cloud,
         ..PlottedCurve::default()
     };
-    let (low, high) = range_of(outcomes.iter().map(|outcome| outcome.predicted)).expect("predictions are finite");
+    let groups = groups(outcomes);
+    let shown = cloud.x.iter().copied().chain(groups.iter().map(|group| group.predicted));
+    let (low, high) = range_of(shown).expect("predictions are finite");
     let diagonal = PlottedCurve {
         label: "return = prediction".into(),
         x: vec![low, high],
@@ -117,7 +121,6 @@ fn panel(name: &str, outcomes: &[Outcome], stride: usize) -> Panel {
         style: Style::Reference,
         ..PlottedCurve::default()
     };
-    let groups = groups(outcomes);
     let edge = |sign: f64| groups.iter().map(|group| group.returned + sign * 2.0 * group.error.unwrap_or(f64::NAN)).collect();
     let means = PlottedCurve {
         label: "mean of a group".into(),
@@ -147,12 +150,26 @@ struct Group {
     error: Option<f64>,
 }
 
+/// Groups by equal parts of the range of the predictions, without the hundredth at either end; parts with few transitions
+/// are joined.
 fn groups(outcomes: &[Outcome]) -> Vec<Group> {
     let mut sorted = outcomes.to_vec();
     sorted.sort_by(|a, b| a.predicted.total_cmp(&b.predicted));
     let n = sorted.len();
-    let groups = (n / FEWEST).clamp(1, GROUPS);
-    (0..groups).map(|i| group(&sorted[i * n / groups..(i + 1) * n / groups])).collect()
+    let least = FEWEST.max((SMALLEST * n as f64) as usize);
+    let (low, high) = (sorted[n / 100].predicted, sorted[n - 1 - n / 100].predicted);
+    let ends = (1..GROUPS).map(|part| low + (high / GROUPS as f64 - low / GROUPS as f64) * part as f64);
+    let mut ends: Vec<usize> = ends.map(|end| sorted.partition_point(|outcome| outcome.predicted < end)).collect();
+    ends.push(n);
+    let mut groups = Vec::new();
+    let mut first = 0;
+    for end in ends {
+        if end == n || (end - first >= least && n - end >= least) {
+            groups.push(group(&sorted[first..end]));
+            first = end;
+        }
+    }
+    groups
 }
 
 fn group(outcomes: &[Outcome]) -> Group {
@@ -193,7 +210,7 @@ mod tests {
 
     fn picture(held: &[Log], theta: f64) -> Option<Chart> {
         let map = FeatureMap::new(&FeatureSpec::Identity { bias: false }, &["s_0".into()], &Ranges::new()).unwrap();
-        match returns(held, &map, 1.0, &[theta]).unwrap() {
+        match returns(held, &map, 1.0, &[theta], true).unwrap() {
             Some(Picture::Chart(chart)) => Some(chart),
             _ => None,
         }
@@ -230,6 +247,9 @@ mod tests {
         assert_eq!((panel.title.as_str(), &panel.notes[..]), ("all 60 agents", &["3600 transitions of 1200 episodes".to_string()][..]));
         assert_eq!(panel.curves[0].x.len(), 1800);
         assert!(chart.caption.contains("(1,800 of 3,600, evenly taken)"), "{}", chart.caption);
-        assert_eq!(panel.curves[2].x.len(), GROUPS);
+        // The chain has three states, and so three predictions.
+        let means = &panel.curves[2];
+        assert_eq!(means.x.len(), 3);
+        assert!(means.x.iter().zip(&means.y).zip([-3.0, -2.0, -1.0]).all(|((x, y), mean)| (x - mean).abs() + (y - mean).abs() < 1e-9));
     }
 }

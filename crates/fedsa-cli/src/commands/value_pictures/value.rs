@@ -308,7 +308,7 @@ fn heat(values: &Values, seen: &SeenStates, medians: &[f64], [across, up]: [Show
     }
     if faint.iter().flatten().any(|is_faint| *is_faint) {
         let others = others_text(medians.len() > 2);
-        caption.push(extrapolated_text("Pale cells", seen, "is in the cell or beside it", others));
+        caption.push(extrapolated_text("Faded cells", seen, "is in the cell or beside it", others));
         let is_beyond = |map: &HeatMap| {
             let (low, high) = map.z_range.unwrap_or_default();
             map.z.iter().flatten().any(|z| *z < low || *z > high)
@@ -369,7 +369,7 @@ mod tests {
         let cells = CELLS as f64;
         assert!((map.z[3][7] - (7.5 / cells + 10.0 * 2.0 * 3.5 / cells)).abs() < 1e-12);
         assert!(!map.faint[5][5] && !map.faint[5][6] && map.faint[5][8] && map.faint[40][2]);
-        assert!(caption.contains("Pale cells: no logged state is in the cell or beside it; values there are extrapolated."), "{caption}");
+        assert!(caption.contains("Faded cells: no logged state is in the cell or beside it; values there are extrapolated."), "{caption}");
     }
 
     #[test]
