@@ -128,6 +128,8 @@ pub fn value(map: &FeatureMap, theta: &[f64], covariance: Option<&[f64]>, seen: 
     if seen.count == 0 {
         return None;
     }
+    // After a divergence the covariance overflows before the values do.
+    let covariance = covariance.filter(|covariance| covariance.iter().all(|x| x.is_finite()));
     let values = Values { map, theta, covariance };
     let medians = seen.medians();
     let given = map.ranges();
@@ -240,7 +242,7 @@ fn curve(values: &Values, seen: &SeenStates, medians: &[f64], (j, name, range): 
     let bold = (0..POINTS).flat_map(|i| [all[i].0, edge(i, -1.0), edge(i, 1.0)].map(|v| (v, is_faint(i))));
     let y_range = sober_range(bold)?;
     let kept = |i: usize, y: f64| if is_faint(i) { f64::NAN } else { y };
-    let has_band = all.iter().any(|(_, se)| se.is_some_and(f64::is_finite));
+    let has_band = all.iter().any(|(_, se)| se.is_some_and(|se| se > 0.0));
     let band = |sign: f64| (0..POINTS).map(|i| kept(i, edge(i, sign))).collect::<Vec<_>>();
     let mut curves = vec![PlottedCurve {
         label: "value v(s)".into(),
@@ -301,7 +303,9 @@ fn heat(values: &Values, seen: &SeenStates, medians: &[f64], [across, up]: [Show
         Some(HeatMap { title, x_label, y_label, z_label, x, y, z, z_range: Some(z_range), faint: faint.clone() })
     };
     let mut maps = vec![map("value v(s)", &|(v, _)| *v)?];
-    maps.extend(map("standard error of v(s)", &|(_, se)| se.unwrap_or(f64::NAN)));
+    if all.iter().flatten().any(|(_, se)| se.is_some_and(|se| se > 0.0)) {
+        maps.extend(map("standard error of v(s)", &|(_, se)| se.unwrap_or(f64::NAN)));
+    }
     let mut caption: Vec<String> = about.to_vec();
     if maps.len() > 1 {
         caption.push("Left: the value; right: its standard error.".into());
