@@ -20,6 +20,7 @@ use fedsa::problem::log::Log;
 use fedsa::problem::logs::Logs;
 use fedsa::problem::uncertainty;
 use fedsa::problem::{Files, ProblemSettings};
+use fedsa::round::Status;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::theory::cost::{self, Candidate, Cost, Limits};
 use fedsa_data::find::Places;
@@ -27,6 +28,7 @@ use fedsa_data::{DiskFiles, machine, npz};
 use fedsa_experiment::config::document::{Origin, SetBy};
 use fedsa_experiment::config::{Document, Experiment, find_kind, read_kind};
 use fedsa_experiment::error::Failure;
+use fedsa_experiment::folder::VALUE_PICTURES;
 use fedsa_experiment::numbers::{self, number};
 use fedsa_experiment::picture::Picture;
 use fedsa_experiment::{Plan, Results, estimate, output};
@@ -75,7 +77,7 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<u8, Failure> {
         }
     };
     let mut names = vec!["weights.json".to_string(), "weights.npz".to_string()];
-    names.extend(value_pictures::ALL.iter().flat_map(|stem| output::picture_names(&experiment, stem)));
+    names.extend(VALUE_PICTURES.iter().flat_map(|stem| output::picture_names(&experiment, stem)));
     let job = Task { experiment, base: Path::new(""), out: &args.out, common: &args.common, quick: false, json: false, started: &started };
     let extra = Extra { names, make: &|plan, results, config| weights(args, &data, plan, results, config) };
     Ok(job.run(&extra)?.status)
@@ -402,9 +404,15 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results, con
     }
     let mut files =
         vec![("weights.json".to_string(), format!("{weights:#}\n").into_bytes()), ("weights.npz".to_string(), npz::to_bytes(&arrays)?)];
-    let value = value_pictures::value(map, &result.theta, covariance.as_deref(), &data.seen, &data.value_columns);
-    let returns = value_pictures::returns(held, map, settings.gamma, &result.theta, settings.ratios)?;
-    for (stem, picture) in value_pictures::ALL.into_iter().zip([value.as_ref(), returns.as_ref(), data.choice.picture.as_ref()]) {
+    // Values after a divergence show nothing.
+    let (value, returns) = match result.status {
+        Status::Diverged { .. } => (None, None),
+        _ => (
+            value_pictures::value(map, &result.theta, covariance.as_deref(), &data.seen, &data.value_columns),
+            value_pictures::returns(held, map, settings.gamma, &result.theta, settings.ratios)?,
+        ),
+    };
+    for (stem, picture) in VALUE_PICTURES.into_iter().zip([value.as_ref(), returns.as_ref(), data.choice.picture.as_ref()]) {
         files.extend(picture.map_or_else(Vec::new, |picture| output::pictures(plan, stem, picture, config)));
     }
     Ok(files)

@@ -8,9 +8,6 @@ pub use self::methods::{Considered, methods};
 pub use self::returns::returns;
 pub use self::value::{SeenStates, named_columns, value};
 
-/// The names of the pictures, without their extensions: of [`value`], [`returns`] and [`methods`].
-pub const ALL: [&str; 3] = ["value", "returns", "methods"];
-
 /// The smallest and the largest finite number.
 fn range_of(numbers: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     numbers.filter(|x| x.is_finite()).fold(None, |range: Option<(f64, f64)>, x| {
