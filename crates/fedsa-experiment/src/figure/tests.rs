@@ -230,11 +230,11 @@ fn heat_map(n: usize, value: impl Fn(f64, f64) -> f64) -> HeatMap {
 /// The colour of the last rectangle that covers a point.
 fn color_at(scene: &Scene, (x, y): (f64, f64)) -> Option<scene::Rgb> {
     let covers = |[left, top, right, bottom]: &[f64; 4]| (*left..*right).contains(&x) && (*top..*bottom).contains(&y);
-    let colors = scene.marks.iter().filter_map(|mark| match mark {
+    let mut colors = scene.marks.iter().filter_map(|mark| match mark {
         Mark::Rectangles { rectangles, color } => rectangles.iter().any(covers).then_some(*color),
         _ => None,
     });
-    colors.last()
+    colors.next_back()
 }
 
 /// Left, top, right and bottom of the first map's window.

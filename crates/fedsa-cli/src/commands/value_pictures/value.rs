@@ -144,8 +144,8 @@ pub fn value(map: &FeatureMap, theta: &[f64], covariance: Option<&[f64]>, seen: 
     shown.retain(has_range);
     let is_choice = shown.len() > 2;
     if is_choice {
-        let variances: Vec<f64> = (0..ranges.len()).map(|j| variance_along(&values, seen, &medians, j)).collect();
-        shown.sort_by(|a, b| variances[*b].total_cmp(&variances[*a]));
+        let spreads: Vec<f64> = (0..ranges.len()).map(|j| spread_along(&values, seen, &medians, j)).collect();
+        shown.sort_by(|a, b| spreads[*b].total_cmp(&spreads[*a]));
         shown.truncate(2);
         shown.sort_unstable();
     }
@@ -179,9 +179,9 @@ fn held_text(map: &FeatureMap, medians: &[f64], shown: &[usize]) -> String {
     format!("Other columns are at their medians over the logged states: {}{and}.", others[..others.len() - more].join(", "))
 }
 
-/// The variance of the value over the logged values of a column, with the other columns at their medians; 0 if no value is
-/// finite.
-fn variance_along(values: &Values, seen: &SeenStates, medians: &[f64], column: usize) -> f64 {
+/// The standard deviation of the value over the logged values of a column, with the other columns at their medians; 0 if no
+/// value is finite.
+fn spread_along(values: &Values, seen: &SeenStates, medians: &[f64], column: usize) -> f64 {
     const MOST: usize = 512;
     let mut state = medians.to_vec();
     let along = seen.sample().step_by(seen.kept().div_ceil(MOST)).map(|seen| {
@@ -189,14 +189,13 @@ fn variance_along(values: &Values, seen: &SeenStates, medians: &[f64], column: u
         values.at(&state).0
     });
     let along: Vec<f64> = along.filter(|v| v.is_finite()).collect();
-    // Scaled so that squares do not overflow, and comparable between columns up to this scale.
     let mean = along.iter().map(|v| v / along.len() as f64).sum::<f64>();
     let largest = along.iter().map(|v| (v - mean).abs()).fold(0.0, f64::max);
     if largest == 0.0 || !largest.is_finite() {
         return 0.0;
     }
+    // Scaled so that squares do not overflow.
     let square = along.iter().map(|v| ((v - mean) / largest).powi(2)).sum::<f64>() / along.len() as f64;
-    // Standard deviations are ordered as variances are, and do not overflow.
     largest * square.sqrt()
 }
 
@@ -205,7 +204,7 @@ fn part_of(x: f64, (low, high): (f64, f64), parts: usize) -> usize {
     (((x - low) / (high - low) * parts as f64).max(0.0) as usize).min(parts - 1)
 }
 
-/// The text about places that no logged state is near, and what colours or lines show there.
+/// The text about places that no logged state is near, which have this mark.
 fn extrapolated_text(mark: &str, seen: &SeenStates, place: &str, others: &str) -> String {
     format!("{mark}: {} {place}{others}; values there are extrapolated.", seen.no_state())
 }
@@ -271,7 +270,7 @@ fn curve(values: &Values, seen: &SeenStates, medians: &[f64], (j, name, range): 
 /// A range with a margin; `None` if it has no width, for which the axis has a default.
 fn padded((low, high): (f64, f64)) -> Option<(f64, f64)> {
     let margin = 0.04 * (high - low);
-    (high - low > 1e-9 * low.abs().max(high.abs()) && margin.is_finite()).then(|| (low - margin, high + margin))
+    (high - low > 1e-9 * low.abs().max(high.abs()) && margin.is_finite()).then_some((low - margin, high + margin))
 }
 
 fn joined(caption: &[String]) -> String {
@@ -295,20 +294,21 @@ fn heat(values: &Values, seen: &SeenStates, medians: &[f64], [across, up]: [Show
     };
     let all: Vec<Vec<(f64, Option<f64>)>> =
         (0..CELLS).into_par_iter().map(|row| (0..CELLS).map(|column| at(row, column)).collect()).collect();
-    let map = |z_label: &str, of: &dyn Fn(&(f64, Option<f64>)) -> f64| -> Option<HeatMap> {
-        let z: Vec<Vec<f64>> = all.iter().map(|row| row.iter().map(of).collect()).collect();
+    let map = |z_label: &str, z: Vec<Vec<f64>>| -> Option<HeatMap> {
         let z_range = sober_range(z.iter().flatten().copied().zip(faint.iter().flatten().copied()))?;
         let (x_label, y_label) = (x_name.to_string(), y_name.to_string());
         let (title, z_label) = (String::new(), z_label.to_string());
         Some(HeatMap { title, x_label, y_label, z_label, x, y, z, z_range: Some(z_range), faint: faint.clone() })
     };
-    let mut maps = vec![map("value v(s)", &|(v, _)| *v)?];
+    let z = all.iter().map(|row| row.iter().map(|(v, _)| *v).collect());
+    let mut maps = vec![map("value v(s)", z.collect())?];
     if all.iter().flatten().any(|(_, se)| se.is_some_and(|se| se > 0.0)) {
-        maps.extend(map("standard error of v(s)", &|(_, se)| se.unwrap_or(f64::NAN)));
+        let z = all.iter().map(|row| row.iter().map(|(_, se)| se.unwrap_or(f64::NAN)).collect());
+        maps.extend(map("standard error of v(s)", z.collect()));
     }
     let mut caption: Vec<String> = about.to_vec();
     if maps.len() > 1 {
-        caption.push("Left: the value; right: its standard error.".into());
+        caption.push("The first map shows the value, the second its standard error.".into());
     }
     if faint.iter().flatten().any(|is_faint| *is_faint) {
         let others = others_text(medians.len() > 2);
