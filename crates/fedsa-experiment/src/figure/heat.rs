@@ -27,7 +27,7 @@ const LONGEST_TITLE: usize = 3;
 /// The number of different colours. Neighbouring cells of one colour are one rectangle, which keeps files small.
 const SHADES: usize = 96;
 /// Cells reach this far into their neighbours, in pixels, so that the background does not shine through between them.
-const OVERLAP: f64 = 0.4;
+const OVERLAP: f64 = 0.5;
 
 /// A map with the sizes of what surrounds its window.
 struct Placed<'a> {
@@ -143,13 +143,14 @@ fn cells(scene: &mut Scene, Placed { map, bar, .. }: &Placed, window: &Window, c
         let looks: Vec<Option<(usize, bool)>> = (row.iter().enumerate())
             .map(|(j, z)| Some((shade(&bar.axis, *z)?, map.faint.get(i).and_then(|row| row.get(j)).copied().unwrap_or(false))))
             .collect();
-        let (high, low) = (window.bottom() - window.height * (i + 1) as f64 / rows, window.bottom() - window.height * i as f64 / rows);
+        let y = |row: usize| window.bottom() - window.height * row as f64 / rows;
+        let (top, bottom) = ((y(i + 1) - OVERLAP).max(window.top), (y(i) + OVERLAP).min(window.bottom()));
         let mut first = 0;
         for run in looks.chunk_by(|a, b| a == b) {
             let x = |cell: usize| window.left + window.width * cell as f64 / row.len() as f64;
             if let Some(look) = run[0] {
-                let right = (x(first + run.len()) + OVERLAP).min(window.right());
-                by_look.entry(look).or_default().push([x(first), high, right, (low + OVERLAP).min(window.bottom())]);
+                let (left, right) = ((x(first) - OVERLAP).max(window.left), (x(first + run.len()) + OVERLAP).min(window.right()));
+                by_look.entry(look).or_default().push([left, top, right, bottom]);
             }
             first += run.len();
         }
