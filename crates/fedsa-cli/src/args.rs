@@ -336,6 +336,10 @@ pub struct EvaluateArgs {
     /// beside those of each agent's own data. Needs the column episode
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     pub holdout: Option<f64>,
+    /// The one or two state columns over which the picture of the value function is drawn; by default those along which the
+    /// value varies most
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    pub value_columns: Vec<String>,
     /// The output folder
     #[arg(long, value_name = "DIR", default_value = "out/evaluate")]
     pub out: PathBuf,

@@ -22,11 +22,14 @@ use crate::folder;
 /// The version of the layout of `summary.json` and `theta.npz`.
 pub const FORMAT: u64 = 2;
 
+/// The name of the experiment's own picture, without its extension.
+pub const FIGURE: &str = "figure";
+
 /// The names of the files of a finished experiment, except `config.toml`, which is written at the start. The summary is
 /// the last one: a folder with a summary is complete.
-pub fn names(experiment: &Experiment) -> Vec<&'static str> {
-    let pictures = picture::formats(&experiment.figure).into_iter().map(Format::file_name);
-    ["trace.parquet", "theta.npz"].into_iter().chain(pictures).chain(["summary.json"]).collect()
+pub fn names(experiment: &Experiment) -> Vec<String> {
+    let with = |name: &str| std::iter::once(name.to_string());
+    with("trace.parquet").chain(with("theta.npz")).chain(picture_names(experiment, FIGURE)).chain(with("summary.json")).collect()
 }
 
 /// These files with their contents. `config` is the text of `config.toml`, which pictures contain as metadata.
@@ -38,7 +41,7 @@ pub fn files(plan: &Plan, results: &Results, summary: &Json, picture: &Picture, 
         ("trace.parquet".to_string(), trace::to_bytes(&trace_table(plan, results)?)?),
         ("theta.npz".to_string(), npz::to_bytes(&theta(plan, results)?)?),
     ];
-    files.extend(pictures(plan, picture, config));
+    files.extend(pictures(plan, FIGURE, picture, config));
     // These digests distinguish a copy of the folder from an edited one.
     let digests = files.iter().map(|(name, bytes)| (name.clone(), json!(folder::digest(bytes))));
     let mut summary = summary.clone();
@@ -47,11 +50,17 @@ pub fn files(plan: &Plan, results: &Results, summary: &Json, picture: &Picture, 
     Ok(files)
 }
 
-/// The files of the picture in the formats of the experiment's `[figure]`. Each contains the text `config` as metadata.
-pub fn pictures(plan: &Plan, picture: &Picture, config: &str) -> Vec<(String, Vec<u8>)> {
+/// The names of the files of a picture in the formats of the experiment's `[figure]`.
+pub fn picture_names(experiment: &Experiment, stem: &str) -> Vec<String> {
+    picture::formats(&experiment.figure).into_iter().map(|format| format.file_name(stem)).collect()
+}
+
+/// The files of a picture, called `stem`, in the formats of the experiment's `[figure]`. Each contains the text `config` as
+/// metadata.
+pub fn pictures(plan: &Plan, stem: &str, picture: &Picture, config: &str) -> Vec<(String, Vec<u8>)> {
     let figure = &plan.experiment.figure;
     let about = Provenance { id: &plan.experiment.id, config };
-    let file = |format: Format| (format.file_name().to_string(), picture.render(format, &picture::look(figure), &about));
+    let file = |format: Format| (format.file_name(stem), picture.render(format, &picture::look(figure), &about));
     picture::formats(figure).into_iter().map(file).collect()
 }
 

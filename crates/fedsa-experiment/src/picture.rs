@@ -21,7 +21,7 @@ use super::plan::Plan;
 use super::predict::Predictor;
 use super::results::{self, Estimate, Recorded, Results, paid};
 use crate::config::schema::{self, Band, CurveCentre, FigureKind};
-use crate::figure::{CellTable, Chart, Format, Level, Panel, PlottedCurve, Provenance, RenderOptions, Style, number_text};
+use crate::figure::{CellTable, Chart, Format, HeatMaps, Level, Panel, PlottedCurve, Provenance, RenderOptions, Style, number_text};
 
 /// The largest numbers of panels, of curves or levels per panel, and of rows and columns of a table. The first ones are
 /// drawn.
@@ -63,6 +63,8 @@ pub enum Picture {
     Chart(Chart),
     /// A table of numbers.
     Table(CellTable),
+    /// Values over two variables.
+    Heat(HeatMaps),
 }
 
 impl Picture {
@@ -71,6 +73,7 @@ impl Picture {
         match self {
             Picture::Chart(figure) => figure.render(format, look, about),
             Picture::Table(table) => table.render(format, look, about),
+            Picture::Heat(maps) => maps.render(format, look, about),
         }
     }
 }
@@ -123,6 +126,7 @@ pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts:
     let notes = match &mut picture {
         Picture::Chart(figure) => &mut figure.notes,
         Picture::Table(table) => &mut table.notes,
+        Picture::Heat(maps) => &mut maps.notes,
     };
     let said = verdicts.iter().filter_map(|verdict| verdict.note(quick)).collect();
     notes.extend(capped(said, MOST_NOTES, "more about checks"));

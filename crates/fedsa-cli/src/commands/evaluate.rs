@@ -1,7 +1,7 @@
 //! `fedsa evaluate`: logged transitions to the weights of a value function.
 //!
 //! The command makes an experiment file from its options and runs this file. In addition to the
-//! usual outputs it writes `weights.json` and `weights.npz`. Before the run it prints
+//! usual outputs it writes `weights.json`, `weights.npz` and [pictures](value_pictures). Before the run it prints
 //! what it read, and how long the run will take.
 
 use std::path::Path;
@@ -23,20 +23,24 @@ use fedsa::problem::root::{Root, Source};
 use fedsa::problem::source::{Inputs, whole};
 use fedsa::problem::survey::{LogFacts, Surveyed};
 use fedsa::problem::uncertainty;
+use fedsa::round::Status;
 use fedsa::theory::cost::{self, Candidate, Cost, Limits};
 use fedsa_data::find::Places;
 use fedsa_data::{DiskFiles, logs, machine, npz};
 use fedsa_experiment::config::document::{Origin, SetBy};
 use fedsa_experiment::config::{Document, Experiment, find_kind, read_kind};
 use fedsa_experiment::error::Failure;
+use fedsa_experiment::folder::VALUE_PICTURES;
 use fedsa_experiment::numbers::{self, number};
+use fedsa_experiment::picture::Picture;
 use fedsa_experiment::plan::BuiltProblem;
-use fedsa_experiment::{Plan, Results, estimate};
+use fedsa_experiment::{Plan, Results, estimate, output};
 use serde_json::json;
 use toml::{Table, Value};
 
 use super::holdout::Comparison;
 use super::run::{Extra, Task};
+use super::value_pictures::{self, Considered, SeenStates};
 use super::{apply, count, duration, say};
 use crate::args::{EvaluateArgs, Overrides};
 
@@ -57,6 +61,8 @@ struct Data {
     settings: Logs,
     map: FeatureMap,
     choice: Choice,
+    /// The columns of `--value-columns`.
+    value_columns: Vec<usize>,
 }
 
 /// Runs the command.
@@ -70,9 +76,11 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<u8, Failure> {
             preamble(args, &data, plan).into_iter().for_each(say);
         }
     };
+    let mut names = vec!["weights.json".to_string(), "weights.npz".to_string()];
+    names.extend(VALUE_PICTURES.iter().flat_map(|stem| output::picture_names(&experiment, stem)));
     let job =
         Task { experiment, base: Path::new(""), out: &args.out, common: &args.common, quick: false, json: false, started: &started, built };
-    let extra = Extra { names: &["weights.json", "weights.npz"], make: &|plan, results| weights(args, &data, plan, results) };
+    let extra = Extra { names, make: &|plan, results, config| weights(args, &data, plan, results, config) };
     Ok(job.run(&extra)?.status)
 }
 
@@ -128,18 +136,19 @@ fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data, Option<BuiltProblem
     let first = read_with(args, &Choice::before(args), features, agents)?;
     let settled = settings(&first).and_then(|settings| Ok((settings.map(&logs)?, settings)));
     let (map, settings) = settled.map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
+    let value_columns = value_pictures::named_columns(&args.value_columns, map.columns())?;
     if map.sparse().is_some() && !logs.held.is_empty() {
         let what = format!("--holdout with {} features", map.len());
         return Err(BadInput::new("--holdout", what, format!("at most {SPARSE_ABOVE} tiles, whose projections are computed")).into());
     }
     if args.method != AUTO || args.sampling != "mean" {
-        return Ok((first, Data { logs, settings, map, choice: Choice::before(args) }, None));
+        return Ok((first, Data { logs, settings, map, choice: Choice::before(args), value_columns }, None));
     }
     // The choice knows the problem, which is then that of the run.
     let built = BuiltProblem::new(&first, &files, Isa::best())?;
     let choice = Choice::of(args, built.field()).map_err(|e| first.failure_at(e, &first.points[0]))?;
     let experiment = read_with(args, &choice, features, agents)?;
-    Ok((experiment, Data { logs, settings, map, choice }, Some(built)))
+    Ok((experiment, Data { logs, settings, map, choice, value_columns }, Some(built)))
 }
 
 /// The default features: as many as can be evaluated quickly.
@@ -162,6 +171,8 @@ struct Choice {
     rounds: Option<u64>,
     /// Its cost, and those of the methods that were not chosen; empty where the user named the method.
     lines: Vec<String>,
+    /// The picture of these costs.
+    picture: Option<Picture>,
 }
 
 impl Choice {
@@ -173,7 +184,7 @@ impl Choice {
             AUTO => "lstd",
             kind => kind,
         };
-        Self { kind: kind.into(), settings: None, rounds: None, lines: Vec::new() }
+        Self { kind: kind.into(), settings: None, rounds: None, lines: Vec::new(), picture: None }
     }
 
     /// The method that reaches the target with the fewest bits, for `auto`.
@@ -214,10 +225,15 @@ impl Choice {
         };
         let mut lines = vec![format!("{}, the fewest bits to {} of the residual at zero weights", line(chosen), numbers::typed(target))];
         lines.extend(all.iter().filter(|candidate| candidate.kind != chosen.kind).map(|candidate| format!("  {}", line(candidate))));
+        let others = all.iter().filter(|candidate| candidate.kind != chosen.kind);
+        let considered = std::iter::once(chosen)
+            .chain(others)
+            .map(|candidate| Considered { kind: candidate.kind, cost: candidate.cost.as_ref().copied().map_err(|why| why.what.clone()) });
+        let picture = value_pictures::methods(&considered.collect::<Vec<_>>(), target, &steps);
         let table = Value::try_from(&chosen.settings).expect("plain settings").as_table().cloned();
         // Twice the bound: rounding may leave more than the target.
         let rounds = chosen.cost.as_ref().ok().filter(|cost| cost.is_bound).map(|cost| 2 * cost.rounds as u64);
-        Ok(Self { kind: chosen.kind.into(), settings: table, rounds, lines })
+        Ok(Self { kind: chosen.kind.into(), settings: table, rounds, lines, picture })
     }
 }
 
@@ -230,7 +246,7 @@ fn megabits(bits: f64) -> String {
 fn preamble(args: &EvaluateArgs, data: &Data, plan: &Plan) -> Vec<String> {
     /// The largest number of columns that are listed; more are only counted.
     const LISTED: usize = 20;
-    let Data { logs, settings, map, choice } = data;
+    let Data { logs, settings, map, choice, .. } = data;
     let columns = map.columns();
     let kind = if map.spec().inputs() == Inputs::Features { "feature column" } else { "state column" };
     let mut lines =
@@ -350,8 +366,8 @@ fn prediction(plan: &Plan) -> Vec<String> {
 /// The largest number of features whose names `weights.json` lists.
 const NAMED: usize = 1 << 16;
 
-/// The contents of `weights.json` and `weights.npz`; also prints a summary of the weights.
-fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> Result<Vec<Vec<u8>>> {
+/// `weights.json`, `weights.npz` and the pictures that have something to show; also prints a summary of the weights.
+fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results, config: &str) -> Result<Vec<(String, Vec<u8>)>> {
     let field = plan.field(0);
     let result = &results.cells[0][0];
     let Data { logs, settings, map, .. } = data;
@@ -413,8 +429,9 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> 
     if let Some(scale) = scale {
         arrays.insert("scale", Array::new(vec![d], scale.to_vec())?);
     }
+    let covariance = covariance.as_ref().map(linalg::to_rows);
     if let Some(covariance) = &covariance {
-        arrays.insert("theta_cov", Array::new(vec![d, d], linalg::to_rows(covariance))?);
+        arrays.insert("theta_cov", Array::new(vec![d, d], covariance.clone())?);
     }
     arrays.insert("gamma", Array::scalar(settings.gamma));
     arrays.insert("format", Array::scalar(1.0));
@@ -426,7 +443,37 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> 
         comparison.iter().flat_map(Comparison::lines).for_each(say);
         say(args.out.join("weights.json").display());
     }
-    Ok(vec![format!("{weights:#}\n").into_bytes(), npz::to_bytes(&arrays)?])
+    let mut files =
+        vec![("weights.json".to_string(), format!("{weights:#}\n").into_bytes()), ("weights.npz".to_string(), npz::to_bytes(&arrays)?)];
+    // Values after a divergence show nothing.
+    let (value, returns) = match result.status {
+        Status::Diverged { .. } => (None, None),
+        _ => (
+            value_picture(data, &result.theta, covariance.as_deref())?,
+            value_pictures::returns(&logs.held, map, settings.gamma, &result.theta, settings.ratios)?,
+        ),
+    };
+    for (stem, picture) in VALUE_PICTURES.into_iter().zip([value.as_ref(), returns.as_ref(), data.choice.picture.as_ref()]) {
+        files.extend(picture.map_or_else(Vec::new, |picture| output::pictures(plan, stem, picture, config)));
+    }
+    Ok(files)
+}
+
+/// The picture of the value function. Features that were logged are no states, between which values could be shown; only those
+/// that the user names are.
+fn value_picture(data: &Data, theta: &[f64], covariance: Option<&[f64]>) -> Result<Option<Picture>> {
+    let Data { logs, map, value_columns, .. } = data;
+    if map.spec().inputs() == Inputs::Features && value_columns.is_empty() {
+        return Ok(None);
+    }
+    let mut seen = SeenStates::new(map.columns().len());
+    for source in &logs.sources {
+        source.read(&mut |log| {
+            (0..log.len()).for_each(|row| seen.see(log.state(row)));
+            Ok(())
+        })?;
+    }
+    Ok(value_pictures::value(map, theta, covariance, &seen, value_columns))
 }
 
 /// The option from which each key of the experiment comes, for messages.

@@ -17,6 +17,7 @@ pub mod run;
 pub mod schema;
 pub mod signals;
 pub mod theory;
+mod value_pictures;
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Read, Write};

@@ -44,7 +44,7 @@ pub fn plot(args: &PlotArgs) -> Result<u8, Failure> {
     let quick = run.summary["quick"] == true;
     let picture = picture::draw(&plan, &results, &predictor, &verdicts, quick);
     let config = resolve::file(&plan.experiment, &Places::from_env(""))?;
-    let pictures = output::pictures(&plan, &picture, &config);
+    let pictures = output::pictures(&plan, output::FIGURE, &picture, &config);
     let names: Vec<&str> = pictures.iter().map(|(name, _)| name.as_str()).collect();
     let found = folder::look(&args.dir)?;
     found.refuse_foreign(&names)?;

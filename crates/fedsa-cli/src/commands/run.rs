@@ -80,19 +80,19 @@ pub struct Task<'a> {
 
 /// Additional output files of a finished run.
 pub struct Extra<'a> {
-    /// Their names.
-    pub names: &'a [&'a str],
-    /// Computes their contents, in the order of the names.
+    /// The names that they may have.
+    pub names: Vec<String>,
+    /// Computes those that are written, with their names.
     pub make: ExtraContents<'a>,
 }
 
-/// Computes the contents of additional files.
-pub type ExtraContents<'a> = &'a dyn Fn(&Plan, &Results) -> fedsa::error::Result<Vec<Vec<u8>>>;
+/// Computes additional files, with the text of `config.toml`, which pictures contain as metadata.
+pub type ExtraContents<'a> = &'a dyn Fn(&Plan, &Results, &str) -> fedsa::error::Result<Vec<(String, Vec<u8>)>>;
 
 impl Extra<'_> {
     /// No additional files.
     pub fn none() -> Self {
-        Self { names: &[], make: &|_, _| Ok(Vec::new()) }
+        Self { names: Vec::new(), make: &|_, _, _| Ok(Vec::new()) }
     }
 }
 
@@ -129,9 +129,8 @@ impl Task<'_> {
             found.tidy();
             return Ok(ended_of_summary(out));
         }
-        let mut outputs = vec![CONFIG, folder::GROWING];
-        outputs.extend(output::names(&experiment));
-        outputs.extend(extra.names);
+        let usual = output::names(&experiment);
+        let outputs: Vec<&str> = usual.iter().chain(&extra.names).map(String::as_str).chain([CONFIG, folder::GROWING]).collect();
         found.refuse_foreign(&outputs)?;
         let (roots, earlier) = match common.resume {
             true => (read_roots(out)?, Earlier::of(out)?),
@@ -173,8 +172,7 @@ impl Task<'_> {
         summary["exit_status"] = serde_json::json!(ended.status);
         summary["notes"] = serde_json::json!(ended.notes);
         let files = || -> fedsa::error::Result<Vec<(String, Vec<u8>)>> {
-            let contents = (extra.make)(&plan, &results)?;
-            let mut files: Vec<(String, Vec<u8>)> = extra.names.iter().map(|name| (*name).to_string()).zip(contents).collect();
+            let mut files = (extra.make)(&plan, &results, &config)?;
             files.extend(output::files(&plan, &results, &summary, &picture, &config)?);
             Ok(files)
         };
@@ -182,6 +180,9 @@ impl Task<'_> {
         drop(comparing);
         let files = files().map_err(|e| could_not_finish(MachineFailure { what: e.to_string(), help: e.help }, out))?;
         log::info!("writing {}", out.display());
+        // Those of an earlier run that is continued may have had more to show.
+        let is_missing = |name: &&String| !files.iter().any(|(written, _)| written == *name);
+        extra.names.iter().filter(is_missing).for_each(|name| folder.remove(name));
         folder.write(&files).map_err(|e| could_not_finish(e, out))?;
         folder.tidy();
         signals::enter(Phase::Before);

@@ -44,7 +44,6 @@ impl Axis {
         let half = 0.5 * high - 0.5 * low;
         let least = match log {
             true => 0.05,
-            false if middle == 0.0 => 1.0,
             false => 1e-9 * middle.abs(),
         };
         let half = match half > least {

@@ -1,6 +1,6 @@
 //! The layout of a chart: panels on a grid, one legend or several, a caption and notes.
 
-use super::axis::Ticks;
+use super::axis::{Axis, Ticks};
 use super::legend::{self, Entry, Legend};
 use super::overlap::Overlaps;
 use super::panel::{CurvePen, Drawn, TICK_GAP};
@@ -55,7 +55,10 @@ pub(super) fn scene(figure: &Chart, look: &RenderOptions) -> Scene {
     let rows = rows(figure, columns);
     let y_ticks_of = |row: &Row, slot: &Slot| {
         let height = height_of(row.is_lower);
-        slot.axes.y.ticks((height / (2.6 * TICK.size)) as usize, height)
+        match &slot.panel.y_names[..] {
+            [] => slot.axes.y.ticks((height / (2.6 * TICK.size)) as usize, height),
+            names => named_ticks(names, &slot.axes.y, height),
+        }
     };
     let y_label_of = |row: &Row, slot: &Slot| match slot.is_led {
         true => Vec::new(),
@@ -195,7 +198,8 @@ fn rows(figure: &Chart, columns: usize) -> Vec<Row<'_>> {
         let slot = |i: usize| {
             let (panel, own) = (panels[i]?, axes[i]?);
             let neighbour = if i > first { panels[i - 1].zip(axes[i - 1]) } else { None };
-            let is_led = neighbour.is_some_and(|(left, its)| left.y_label == panel.y_label && its.y.is_like(&own.y));
+            let is_led = neighbour
+                .is_some_and(|(left, its)| left.y_label == panel.y_label && left.y_names == panel.y_names && its.y.is_like(&own.y));
             let is_above = !is_lower && lower[i].is_some();
             Some(Slot {
                 panel,
@@ -216,6 +220,15 @@ fn rows(figure: &Chart, columns: usize) -> Vec<Row<'_>> {
         }
     }
     rows
+}
+
+/// Ticks with names; of more names than there is room for, every second or third.
+fn named_ticks(names: &[String], axis: &Axis, height: f64) -> Ticks {
+    const WIDEST: f64 = 160.0;
+    let step = (names.len() as f64 * TICK.leading() / height).ceil().max(1.0) as usize;
+    let label = |name: &String| TICK.wrap(name, WIDEST, 1).pop().unwrap_or_default();
+    let all = names.iter().enumerate().step_by(step);
+    Ticks { major: all.filter_map(|(row, name)| Some((axis.fraction(row as f64)?, label(name)))).collect(), minor: Vec::new() }
 }
 
 /// The number of marks of a curve.

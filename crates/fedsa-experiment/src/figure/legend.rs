@@ -147,11 +147,18 @@ fn sample(scene: &mut Scene, look: LegendSymbol, (x, y): Point, colors: &Colors)
         }
         LegendSymbol::Curve { style: drawn, color: index, band, overlap } => {
             let color = colors.curve(index);
-            if band {
+            if band && drawn == Style::Points {
+                let bar = vec![(x + SAMPLE / 2.0, y - 7.0), (x + SAMPLE / 2.0, y + 7.0)];
+                scene.line(bar, color, style::BAR_WIDTH);
+            } else if band {
                 let tint = style::mix(colors.background, color, colors.band_opacity);
                 scene.rectangle((x, y - 4.5), (x + SAMPLE, y + 4.5), tint);
             }
-            if drawn != Style::Points {
+            if drawn == Style::Cloud {
+                let at = [(0.3, -3.0), (0.5, 1.0), (0.65, -2.0), (0.4, 3.0)].map(|(part, up)| (x + part * SAMPLE, y + up));
+                let color = colors.cloud(index);
+                scene.marks.extend(at.map(|center| Mark::Disc { center, radius: style::CLOUD_RADIUS, color }));
+            } else if drawn != Style::Points {
                 scene.marks.push(Mark::Line {
                     points,
                     color,

@@ -1,15 +1,17 @@
-//! Pictures of results: panels of curves ([`Chart`]) and shaded tables ([`CellTable`]), as SVG, PNG or PDF.
+//! Pictures of results: panels of curves ([`Chart`]), heat maps ([`HeatMaps`]) and shaded tables ([`CellTable`]), as SVG, PNG
+//! or PDF.
 //!
 //! The data model is in data units; this module computes the layout. The same input gives the same bytes.
 //! All numbers are accepted. A value that an axis cannot show (NaN, an infinity, or a value of at most zero on a
 //! logarithmic axis) interrupts the line.
 //!
-//! A picture is made in two steps: a layout (`chart` with its `panel`s, `table`) places marks in a `scene`, and a backend
+//! A picture is made in two steps: a layout (`chart` with its `panel`s, `heat`, `table`) places marks in a `scene`, and a backend
 //! (`svg`, `raster`, `pdf`) writes the scene. Colours, dashes, markers and fonts are in `style`.
 
 mod about;
 mod axis;
 mod chart;
+mod heat;
 mod legend;
 mod overlap;
 mod panel;
@@ -57,6 +59,8 @@ pub struct Panel {
     pub x_binary: bool,
     pub curves: Vec<PlottedCurve>,
     pub levels: Vec<Level>,
+    /// The names of the rows 0, 1, .. of a panel whose vertical axis has names instead of numbers; row 0 is the lowest.
+    pub y_names: Vec<String>,
     /// Fixed range of the y axis. Ignored if it is empty, or not positive on a logarithmic axis.
     pub y_range: Option<(f64, f64)>,
     /// Small text under the panel.
@@ -73,7 +77,7 @@ pub struct PlottedCurve {
     pub color: usize,
     pub x: Vec<f64>,
     pub y: Vec<f64>,
-    /// Lower and upper edge at each `x`, shaded.
+    /// Lower and upper edge at each `x`, shaded; of points, a bar at each.
     pub band: Option<(Vec<f64>, Vec<f64>)>,
     pub style: Style,
 }
@@ -87,6 +91,8 @@ pub enum Style {
     Dashed,
     Points,
     LinePoints,
+    /// Small faint dots under everything else, for thousands of points.
+    Cloud,
     /// Neither measured nor predicted: thin grey dots.
     Reference,
 }
@@ -99,6 +105,36 @@ pub struct Level {
     pub color: usize,
     /// Index into the dash patterns of levels, which distinguishes levels of one colour.
     pub dash: usize,
+}
+
+/// Heat maps beside each other, each with its colour bar.
+#[derive(Clone, Debug, Default)]
+pub struct HeatMaps {
+    pub title: String,
+    pub maps: Vec<HeatMap>,
+    /// The text under the maps that explains them.
+    pub caption: String,
+    pub notes: Vec<String>,
+}
+
+/// Values on a grid over two variables, as colours.
+#[derive(Clone, Debug, Default)]
+pub struct HeatMap {
+    pub title: String,
+    pub x_label: String,
+    pub y_label: String,
+    /// What the colours show, beside the colour bar.
+    pub z_label: String,
+    /// The ranges that the cells divide evenly.
+    pub x: (f64, f64),
+    pub y: (f64, f64),
+    /// Rows of cells from the low end of y, each from the low end of x. Cells whose value is not finite are grey.
+    pub z: Vec<Vec<f64>>,
+    /// The range of the colours, by default that of all values. Values beyond it have the colours of its ends, at which the
+    /// colour bar is then pointed.
+    pub z_range: Option<(f64, f64)>,
+    /// Whether each cell of `z` is drawn faded, towards the background. Cells without an entry are not.
+    pub faint: Vec<Vec<bool>>,
 }
 
 /// A matrix of results. The first column holds the rows' names.
@@ -159,13 +195,14 @@ impl Format {
     /// All of them.
     pub const ALL: [Format; 3] = [Format::Svg, Format::Png, Format::Pdf];
 
-    /// The file name of an experiment's picture.
-    pub fn file_name(self) -> &'static str {
-        match self {
-            Format::Svg => "figure.svg",
-            Format::Png => "figure.png",
-            Format::Pdf => "figure.pdf",
-        }
+    /// The file name of a picture in this format.
+    pub fn file_name(self, stem: &str) -> String {
+        let extension = match self {
+            Format::Svg => "svg",
+            Format::Png => "png",
+            Format::Pdf => "pdf",
+        };
+        format!("{stem}.{extension}")
     }
 }
 
@@ -201,6 +238,13 @@ impl Chart {
     /// The bytes of the picture's file.
     pub fn render(&self, format: Format, look: &RenderOptions, about: &Provenance) -> Vec<u8> {
         write(&chart::scene(self, look), format, look, about)
+    }
+}
+
+impl HeatMaps {
+    /// The bytes of the picture's file.
+    pub fn render(&self, format: Format, look: &RenderOptions, about: &Provenance) -> Vec<u8> {
+        write(&heat::scene(self, look), format, look, about)
     }
 }
 

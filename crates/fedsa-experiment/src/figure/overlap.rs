@@ -34,7 +34,7 @@ impl Overlaps {
             let curves: Vec<(usize, Vec<Option<f64>>)> = panel
                 .curves
                 .iter()
-                .filter(|curve| curve.style != Style::Reference && curve.style != Style::Points)
+                .filter(|curve| !matches!(curve.style, Style::Reference | Style::Points | Style::Cloud))
                 .map(|curve| {
                     let name = name(curve);
                     let index = names.iter().position(|known| *known == name).unwrap_or_else(|| {

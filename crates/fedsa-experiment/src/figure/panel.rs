@@ -8,7 +8,7 @@ use super::style::*;
 use super::trace::Window;
 use super::{Level, Panel, PlottedCurve, Style};
 
-const TICK_LENGTH: f64 = 4.0;
+pub(super) const TICK_LENGTH: f64 = 4.0;
 pub(super) const TICK_GAP: f64 = 7.0;
 /// How far a label under the x axis may extend beyond the panel on either side, in pixels.
 const OVERHANG: f64 = 12.0;
@@ -55,7 +55,12 @@ impl Drawn {
         let x_ticks = fitting_ticks(&window.x, window.width);
         grid(scene, window, &x_ticks, &self.y_ticks, colors);
         draw_data(scene, panel, window, pen);
-        self.frame(scene, window, &x_ticks, colors);
+        self.draw_around(scene, window, &x_ticks, left, colors);
+    }
+
+    /// Draws the frame and what is around it, with the label of the vertical axis from `left` on.
+    pub fn draw_around(&self, scene: &mut Scene, window: &Window, x_ticks: &Ticks, left: f64, colors: &Colors) {
+        self.frame(scene, window, x_ticks, colors);
 
         let title_top = window.top - 4.0 - self.title.len() as f64 * PANEL_TITLE.leading();
         scene.paragraph((window.left, title_top), &self.title, PANEL_TITLE, Anchor::Start, colors.ink);
@@ -96,7 +101,7 @@ impl Drawn {
 }
 
 /// The largest number of ticks whose labels have room.
-fn fitting_ticks(axis: &Axis, width: f64) -> Ticks {
+pub(super) fn fitting_ticks(axis: &Axis, width: f64) -> Ticks {
     let most = (width / (4.0 * TICK.size)).ceil() as usize;
     let fits = |ticks: &Ticks| {
         let ends = |(at, label): &(f64, String)| {
@@ -133,15 +138,22 @@ fn grid(scene: &mut Scene, window: &Window, x: &Ticks, y: &Ticks, colors: &Color
     }
 }
 
-/// Draws bands first, then references, measured curves (of coinciding ones the lowest first), markers, and predictions.
+/// Draws bands and clouds first, then references, measured curves (of coinciding ones the lowest first), markers, and predictions.
 fn draw_data(scene: &mut Scene, panel: &Panel, window: &Window, pen: &CurvePen) {
     let before = scene.marks.len();
     for curve in &panel.curves {
-        if let Some((low, high)) = &curve.band {
+        if let Some((low, high)) = &curve.band
+            && curve.style != Style::Points
+        {
             let ribbons = window.ribbons(&curve.x, low, high, pen.budget / 2);
             let (color, opacity) = (pen.colors.curve(curve.color), pen.colors.band_opacity);
             scene.marks.extend(ribbons.into_iter().map(|edges| Mark::Ribbon { edges, color, opacity }));
         }
+    }
+    for curve in panel.curves.iter().filter(|curve| curve.style == Style::Cloud) {
+        let color = pen.colors.cloud(curve.color);
+        let points = window.points(&curve.x, &curve.y, pen.budget / 10);
+        scene.marks.extend(points.into_iter().map(|center| Mark::Disc { center, radius: CLOUD_RADIUS, color }));
     }
     let mut curves: Vec<&PlottedCurve> = panel.curves.iter().collect();
     let layer = |curve: &PlottedCurve| match curve.style {
@@ -154,6 +166,7 @@ fn draw_data(scene: &mut Scene, panel: &Panel, window: &Window, pen: &CurvePen) 
         draw_line(scene, window, curve, pen);
     }
     for curve in curves.iter().filter(|c| matches!(c.style, Style::Points | Style::LinePoints)) {
+        draw_bars(scene, window, curve, pen);
         // A marker takes about as many bytes as ten corners of a line.
         let size = marker_size(pen.overlaps.at(curve)) * pen.width / CURVE_WIDTH;
         let points = window.points(&curve.x, &curve.y, pen.budget / 10);
@@ -173,7 +186,7 @@ fn draw_data(scene: &mut Scene, panel: &Panel, window: &Window, pen: &CurvePen) 
 fn draw_line(scene: &mut Scene, window: &Window, curve: &PlottedCurve, pen: &CurvePen) {
     let overlap = pen.overlaps.at(curve);
     let (color, width, dash) = match curve.style {
-        Style::Points => return,
+        Style::Points | Style::Cloud => return,
         Style::Reference => (pen.colors.reference, REFERENCE_WIDTH, reference_dash()),
         Style::Dashed => (pen.colors.prediction(curve.color), LEVEL_WIDTH, predicted_dash(curve.color, overlap)),
         Style::Line | Style::LinePoints => (pen.colors.curve(curve.color), pen.width, curve_dash(curve.color, overlap)),
@@ -190,6 +203,16 @@ fn draw_line(scene: &mut Scene, window: &Window, curve: &PlottedCurve, pen: &Cur
     if let Some((x, y)) = end.filter(|(_, y)| *y == window.top && rises_out(window, curve)) {
         let points = vec![(x - 4.0, y + 7.0), (x + 4.0, y + 7.0), (x, y)];
         scene.marks.push(Mark::Polygon { points, color });
+    }
+}
+
+/// The bars of points with a band.
+fn draw_bars(scene: &mut Scene, window: &Window, curve: &PlottedCurve, pen: &CurvePen) {
+    let (Some((low, high)), Style::Points) = (&curve.band, curve.style) else { return };
+    for ((&x, low), high) in curve.x.iter().zip(low).zip(high).take(pen.budget / 10) {
+        for points in window.pieces(&[x, x], &[*low, *high], 4).into_iter().filter(|points| points.len() > 1) {
+            scene.line(points, pen.colors.curve(curve.color), BAR_WIDTH);
+        }
     }
 }
 

@@ -173,6 +173,14 @@ impl Drawing {
                 self.trail(points.iter().copied());
                 self.content.close_path().fill_nonzero();
             }
+            Mark::Rectangles { rectangles, color } => {
+                self.fill(*color);
+                for [left, top, right, bottom] in rectangles {
+                    let ((x, y), (right, top)) = (self.place((*left, *bottom)), self.place((*right, *top)));
+                    self.content.rect(x, y, right - x, top - y);
+                }
+                self.content.fill_nonzero();
+            }
             Mark::Disc { center, radius, color } => {
                 self.fill(*color);
                 self.circle(*center, *radius as f32);

@@ -21,7 +21,8 @@ pub(super) struct Axes {
 /// axis. By default they do if each fills a good part of it; otherwise each row of panels is tried separately.
 pub(super) fn axes(panels: &[Option<&Panel>], columns: usize, share: Option<bool>) -> Vec<Option<Axes>> {
     let mut ranges: Vec<(Range, Range)> = panels.iter().map(|panel| panel.map_or_else(Default::default, ranges)).collect();
-    let shareable = |i: &usize| panels[*i].is_some_and(|panel| panel.y_range.is_none()) && ranges[*i].1.0.is_some();
+    let shareable =
+        |i: &usize| panels[*i].is_some_and(|panel| panel.y_range.is_none() && panel.y_names.is_empty()) && ranges[*i].1.0.is_some();
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for i in (0..panels.len()).filter(shareable) {
         let is_like = |a: usize, b: usize| match (panels[a], panels[b]) {
@@ -49,8 +50,9 @@ pub(super) fn axes(panels: &[Option<&Panel>], columns: usize, share: Option<bool
     let axes = panels.iter().zip(ranges).map(|(panel, (x, y))| {
         let panel = (*panel)?;
         let fixed = panel.y_range.and_then(|range| Axis::exactly(range, panel.y_log));
-        let y = fixed.unwrap_or_else(|| Axis::around(y.0, panel.y_log, Y_MARGIN));
-        let has_points = panel.curves.iter().any(|curve| matches!(curve.style, Style::Points | Style::LinePoints));
+        let names = (!panel.y_names.is_empty()).then(|| Axis::exactly((-0.5, panel.y_names.len() as f64 - 0.5), false)).flatten();
+        let y = names.or(fixed).unwrap_or_else(|| Axis::around(y.0, panel.y_log, Y_MARGIN));
+        let has_points = panel.curves.iter().any(|curve| matches!(curve.style, Style::Points | Style::LinePoints | Style::Cloud));
         let margin = if has_points { X_MARGIN_OF_POINTS } else { X_MARGIN };
         Some(Axes { x: Axis::around(x.0, panel.x_log, margin).with_binary_ticks(panel.x_binary), y })
     });

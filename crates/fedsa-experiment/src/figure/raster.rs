@@ -1,6 +1,6 @@
 //! A scene as PNG: paths and outlines of letters, filled by tiny-skia.
 
-use tiny_skia::{FillRule, LineJoin, Paint, Path, PathBuilder, Pixmap, Stroke, StrokeDash, Transform};
+use tiny_skia::{FillRule, LineJoin, Paint, Path, PathBuilder, Pixmap, Rect, Stroke, StrokeDash, Transform};
 
 use super::about::Provenance;
 use super::scene::{Dash, Mark, Point, Rgb, Scene, Text};
@@ -72,6 +72,13 @@ impl Canvas {
             }
             Mark::Polygon { points, color } => {
                 self.fill(polygon(points.iter().copied(), true), *color, 1.0, Transform::identity());
+            }
+            Mark::Rectangles { rectangles, color } => {
+                let mut path = PathBuilder::new();
+                let edges = rectangles.iter().map(|edges| edges.map(|edge| edge as f32));
+                let all = edges.filter_map(|[left, top, right, bottom]| Rect::from_ltrb(left, top, right, bottom));
+                all.for_each(|rectangle| path.push_rect(rectangle));
+                self.fill(path.finish(), *color, 1.0, Transform::identity());
             }
             Mark::Disc { center: (x, y), radius, color } => {
                 let path = PathBuilder::from_circle(*x as f32, *y as f32, *radius as f32);

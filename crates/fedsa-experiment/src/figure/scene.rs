@@ -69,6 +69,11 @@ pub(super) enum Mark {
         points: Vec<Point>,
         color: Rgb,
     },
+    /// Upright rectangles of one colour: left, top, right, bottom.
+    Rectangles {
+        rectangles: Vec<[f64; 4]>,
+        color: Rgb,
+    },
     Disc {
         center: Point,
         radius: f64,

@@ -18,7 +18,9 @@ pub(super) const CURVE_WIDTH: f64 = 1.8;
 pub(super) const FINE_CURVE_WIDTH: f64 = 1.4;
 pub(super) const LEVEL_WIDTH: f64 = 1.3;
 pub(super) const REFERENCE_WIDTH: f64 = 1.2;
+pub(super) const BAR_WIDTH: f64 = 1.2;
 const MARKER_RADIUS: f64 = 3.4;
+pub(super) const CLOUD_RADIUS: f64 = 1.5;
 
 /// The colours of a theme.
 #[derive(Debug)]
@@ -35,6 +37,8 @@ pub(super) struct Colors {
     palette: [Rgb; 8],
     /// The colour towards which the colour of a prediction is shifted from that of its curve, for contrast.
     contrast: Rgb,
+    /// The background of a cell of a heat map without a value.
+    pub no_value: Rgb,
     /// The scale of shades, from the smallest to the largest value.
     shades: [Rgb; 3],
     statuses: [Rgb; 4],
@@ -61,6 +65,7 @@ const LIGHT: Colors = Colors {
         (0xa8, 0x9c, 0x00),
     ],
     contrast: (0x00, 0x00, 0x00),
+    no_value: (0xc8, 0xc8, 0xc8),
     shades: [(0xf3, 0xf8, 0xfc), (0x6b, 0xae, 0xd6), (0x08, 0x3b, 0x66)],
     statuses: [(0xc9, 0xea, 0xde), (0xfb, 0xe6, 0xb5), (0xf5, 0xc4, 0xa6), (0xec, 0xec, 0xec)],
 };
@@ -86,9 +91,23 @@ const DARK: Colors = Colors {
         (0xcf, 0xc4, 0x45),
     ],
     contrast: (0xff, 0xff, 0xff),
+    no_value: (0x50, 0x54, 0x5a),
     shades: [(0x1d, 0x26, 0x30), (0x2f, 0x6c, 0x99), (0xa6, 0xd8, 0xf5)],
     statuses: [(0x1f, 0x4a, 0x3c), (0x57, 0x47, 0x18), (0x68, 0x36, 0x1c), (0x2a, 0x2e, 0x34)],
 };
+
+/// The colours of heat maps: viridis, whose lightness grows evenly, legible with any colour vision and in print.
+const VIRIDIS: [Rgb; 9] = [
+    (0x44, 0x01, 0x54),
+    (0x47, 0x2d, 0x7b),
+    (0x3b, 0x52, 0x8b),
+    (0x2c, 0x72, 0x8e),
+    (0x21, 0x90, 0x8c),
+    (0x27, 0xad, 0x81),
+    (0x5d, 0xc8, 0x63),
+    (0xaa, 0xdc, 0x32),
+    (0xfd, 0xe7, 0x25),
+];
 
 impl Theme {
     pub(super) fn colors(self) -> &'static Colors {
@@ -107,6 +126,20 @@ impl Colors {
     /// The colour of a curve's prediction.
     pub fn prediction(&self, index: usize) -> Rgb {
         mix(self.curve(index), self.contrast, 0.35)
+    }
+
+    /// The colour of a value of a heat map, from 0 to 1.
+    pub fn heat(&self, value: f64, is_faint: bool) -> Rgb {
+        let last = (VIRIDIS.len() - 1) as f64;
+        let place = value.clamp(0.0, 1.0) * last;
+        let below = place.floor().min(last - 1.0);
+        let color = mix(VIRIDIS[below as usize], VIRIDIS[below as usize + 1], place - below);
+        if is_faint { mix(color, self.background, 0.6) } else { color }
+    }
+
+    /// The colour of the points of a cloud.
+    pub fn cloud(&self, index: usize) -> Rgb {
+        mix(self.curve(index), self.background, 0.55)
     }
 
     /// A cell's background, and a text colour that is legible on it.

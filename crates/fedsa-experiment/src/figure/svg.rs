@@ -63,6 +63,14 @@ fn draw(svg: &mut String, mark: &Mark) {
             trail(svg, points.iter().copied());
             svg.push_str("Z\"/>\n");
         }
+        Mark::Rectangles { rectangles, color } => {
+            let _ = write!(svg, "<path fill=\"{}\" d=\"", hex(*color));
+            for [left, top, right, bottom] in rectangles {
+                let (width, height) = (short(right - left), short(bottom - top));
+                let _ = write!(svg, "M{} {}h{width}v{height}h-{width}z", short(*left), short(*top));
+            }
+            svg.push_str("\"/>\n");
+        }
         Mark::Disc { center: (x, y), radius, color } => {
             line(
                 svg,

@@ -78,7 +78,7 @@ fn label() -> impl Strategy<Value = String> {
 }
 
 fn any_curve() -> impl Strategy<Value = PlottedCurve> {
-    let style = prop::sample::select(vec![Style::Line, Style::Dashed, Style::Points, Style::LinePoints, Style::Reference]);
+    let style = prop::sample::select(vec![Style::Line, Style::Dashed, Style::Points, Style::LinePoints, Style::Reference, Style::Cloud]);
     let numbers = || prop::collection::vec(number(), 0..30);
     (label(), 0_usize..40, numbers(), numbers(), prop::option::of((numbers(), numbers())), style)
         .prop_map(|(label, color, x, y, band, style)| PlottedCurve { label, color, x, y, band, style })
@@ -89,9 +89,10 @@ fn any_panel() -> impl Strategy<Value = Panel> {
     let labels = (label(), label(), label());
     let data = (prop::collection::vec(any_curve(), 0..4), prop::collection::vec(level, 0..3));
     let range = prop::option::of((number(), number()));
+    let names = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(label(), 0..40)];
     let notes = prop::collection::vec(label(), 0..2);
-    (labels, any::<[bool; 3]>(), data, range, notes).prop_map(
-        |((title, x_label, y_label), [x_log, y_log, x_binary], (curves, levels), y_range, notes)| Panel {
+    (labels, any::<[bool; 3]>(), data, (range, names), notes).prop_map(
+        |((title, x_label, y_label), [x_log, y_log, x_binary], (curves, levels), (y_range, y_names), notes)| Panel {
             title,
             x_label,
             y_label,
@@ -100,6 +101,7 @@ fn any_panel() -> impl Strategy<Value = Panel> {
             x_binary,
             curves,
             levels,
+            y_names,
             y_range,
             notes,
             lower: None,
@@ -124,6 +126,18 @@ fn any_table() -> impl Strategy<Value = CellTable> {
         .prop_map(|(title, columns, rows, caption, notes)| CellTable { title, columns, rows, caption, notes })
 }
 
+fn any_heat_maps() -> impl Strategy<Value = HeatMaps> {
+    let range = || prop_oneof![3 => Just((-1.2, 0.6)), 1 => (number(), number())];
+    let rows = prop::collection::vec(prop::collection::vec(number(), 0..6), 0..6);
+    let faint = prop::collection::vec(prop::collection::vec(any::<bool>(), 0..6), 0..6);
+    let data = (range(), range(), rows, prop::option::of(range()), faint);
+    let map = ((label(), label(), label(), label()), data).prop_map(|((title, x_label, y_label, z_label), (x, y, z, z_range, faint))| {
+        HeatMap { title, x_label, y_label, z_label, x, y, z, z_range, faint }
+    });
+    (label(), prop::collection::vec(map, 0..4), label(), prop::collection::vec(label(), 0..2))
+        .prop_map(|(title, maps, caption, notes)| HeatMaps { title, maps, caption, notes })
+}
+
 fn any_look() -> impl Strategy<Value = RenderOptions> {
     let theme = prop::sample::select(vec![Theme::Light, Theme::Dark]);
     (prop::option::of(300.0..4000.0), 24.0..200.0, theme).prop_map(|(width, dpi, theme)| RenderOptions { width, dpi, theme })
@@ -144,6 +158,11 @@ proptest! {
     #[test]
     fn any_table_is_laid_out_legibly(table in any_table(), look in any_look()) {
         assert_legible(&table::scene(&table, &look));
+    }
+
+    #[test]
+    fn any_heat_map_is_laid_out_legibly(maps in any_heat_maps(), look in any_look()) {
+        assert_legible(&heat::scene(&maps, &look));
     }
 
     #[test]
@@ -173,6 +192,14 @@ proptest! {
     }
 
     #[test]
+    fn any_heat_map_is_written(maps in any_heat_maps(), look in any_look()) {
+        let write = |format| maps.render(format, &look, &Provenance::default());
+        prop_assert!(write(Format::Svg).ends_with(b"</svg>\n"));
+        prop_assert!(write(Format::Png).starts_with(b"\x89PNG"));
+        prop_assert!(write(Format::Pdf).starts_with(b"%PDF"));
+    }
+
+    #[test]
     fn any_table_is_written(table in any_table(), look in any_look()) {
         let write = |format| table.render(format, &look, &Provenance::default());
         prop_assert!(write(Format::Svg).ends_with(b"</svg>\n"));
@@ -191,6 +218,127 @@ fn the_same_figure_gives_the_same_bytes() {
     for format in Format::ALL {
         assert!(figure.write(format) == figure.clone().write(format), "{format:?}");
     }
+}
+
+/// A map of `value` at the middles of n x n cells of the unit square.
+fn heat_map(n: usize, value: impl Fn(f64, f64) -> f64) -> HeatMap {
+    let middle = |cell: usize| (cell as f64 + 0.5) / n as f64;
+    let z = (0..n).map(|row| (0..n).map(|column| value(middle(column), middle(row))).collect()).collect();
+    HeatMap { x: (0.0, 1.0), y: (0.0, 1.0), z, ..HeatMap::default() }
+}
+
+/// The colour of the last rectangle that covers a point.
+fn color_at(scene: &Scene, (x, y): (f64, f64)) -> Option<scene::Rgb> {
+    let covers = |[left, top, right, bottom]: &[f64; 4]| (*left..*right).contains(&x) && (*top..*bottom).contains(&y);
+    let mut colors = scene.marks.iter().filter_map(|mark| match mark {
+        Mark::Rectangles { rectangles, color } => rectangles.iter().any(covers).then_some(*color),
+        _ => None,
+    });
+    colors.next_back()
+}
+
+/// Left, top, right and bottom of the first map's window.
+fn window_of(scene: &Scene) -> [f64; 4] {
+    let window = scene.marks.iter().find_map(|mark| match mark {
+        Mark::Polygon { points, .. } => Some([points[0].0, points[0].1, points[2].0, points[2].1]),
+        _ => None,
+    });
+    window.expect("the background of the cells")
+}
+
+#[test]
+fn cells_have_the_colours_of_the_bar_and_faint_ones_are_faded() {
+    let mut map = heat_map(4, |x, y| x + 10.0 * y);
+    map.z[3][0] = f64::NAN;
+    map.faint = vec![Vec::new(), vec![false, false, true]];
+    let scene = heat::scene(&HeatMaps { maps: vec![map], ..HeatMaps::default() }, &RenderOptions::default());
+    let [left, top, right, bottom] = window_of(&scene);
+    let cell = |column: f64, row: f64| {
+        color_at(&scene, (left + (right - left) * (column + 0.5) / 4.0, bottom - (bottom - top) * (row + 0.5) / 4.0))
+    };
+    let colors = Theme::Light.colors();
+    // The lowest value is at the lower left, the highest at the upper right.
+    let near = |a: scene::Rgb, b: scene::Rgb| a.0.abs_diff(b.0) < 6 && a.1.abs_diff(b.1) < 6 && a.2.abs_diff(b.2) < 6;
+    assert!(near(cell(0.0, 0.0).unwrap(), colors.heat(0.0, false)) && near(cell(3.0, 3.0).unwrap(), colors.heat(1.0, false)));
+    assert_eq!(cell(0.0, 3.0), None);
+    let value = (0.625 - 0.125 + 2.5) / 8.25;
+    assert!(
+        near(cell(2.0, 1.0).unwrap(), colors.heat(value, true)) && near(cell(1.0, 1.0).unwrap(), colors.heat(value - 0.25 / 8.25, false))
+    );
+    // The bar, from its foot to its head.
+    assert!(near(color_at(&scene, (right + 18.0, bottom - 1.0)).unwrap(), colors.heat(0.0, false)));
+    assert!(near(color_at(&scene, (right + 18.0, top + 1.0)).unwrap(), colors.heat(1.0, false)));
+}
+
+#[test]
+fn a_colour_bar_has_ticks_and_points_where_values_are_beyond() {
+    let maps = |z_range| HeatMaps { maps: vec![HeatMap { z_range, ..heat_map(8, |x, _| 100.0 * x) }], ..HeatMaps::default() };
+    let count = |z_range| {
+        let scene = heat::scene(&maps(z_range), &RenderOptions::default());
+        (scene.marks.iter().filter(|mark| matches!(mark, Mark::Polygon { .. })).count(), texts(&scene).contains(&"40"))
+    };
+    // One polygon is the background.
+    assert_eq!([None, Some((10.0, 100.0)), Some((10.0, 50.0))].map(count), [(1, true), (2, true), (3, true)]);
+}
+
+#[test]
+fn extreme_heat_maps_are_drawn() {
+    let constant: [fn(f64, f64) -> f64; 6] =
+        [|_, _| -5.0, |_, _| 0.0, |_, _| f64::NAN, |x, y| (x - y) * 1e300, |x, _| x * 1e-300, |x, y| 1e30 + x + y];
+    for value in constant {
+        let maps = HeatMaps { maps: vec![heat_map(8, value), heat_map(1, value)], ..HeatMaps::default() };
+        assert_legible(&heat::scene(&maps, &RenderOptions::default()));
+    }
+    // The one value of a constant map is in the middle of the bar.
+    let scene = heat::scene(&HeatMaps { maps: vec![heat_map(8, |_, _| -5.0)], ..HeatMaps::default() }, &RenderOptions::default());
+    assert!(texts(&scene).contains(&"−5.0"), "{:?}", texts(&scene));
+}
+
+#[test]
+fn heat_maps_are_small_and_the_same_input_gives_the_same_bytes() {
+    let wild = |x: f64, y: f64| (50.0 * x * x).sin() * (70.0 * y).cos() + x;
+    let mut map = heat_map(64, wild);
+    map.faint = (0..64).map(|row| (0..64).map(|column| (row * column) % 7 == 0).collect()).collect();
+    let maps = HeatMaps { maps: vec![map.clone(), map], ..HeatMaps::default() };
+    for format in Format::ALL {
+        let write = |maps: &HeatMaps| maps.render(format, &RenderOptions::default(), &Provenance::default());
+        let bytes = write(&maps);
+        assert!(bytes == write(&maps.clone()), "{format:?}");
+        assert!(bytes.len() < 300_000, "{format:?}: {} bytes", bytes.len());
+    }
+}
+
+#[test]
+fn rows_can_have_names_instead_of_numbers() {
+    let points = PlottedCurve { x: vec![1.0, 100.0], y: vec![0.0, 1.0], style: Style::Points, ..PlottedCurve::default() };
+    let named = |n: usize| Panel {
+        x_log: true,
+        y_names: (0..n).map(|i| format!("row {i}")).collect(),
+        curves: vec![points.clone()],
+        ..Panel::default()
+    };
+    let scene = |panels| Chart { panels, ..Chart::default() }.scene();
+    let two = scene(vec![named(2), named(2)]);
+    assert_eq!(texts(&two).iter().filter(|text| text.starts_with("row")).count(), 2, "the panels share the axis");
+    let height = |name: &str| text_boxes(&two).into_iter().find(|(text, _)| text == name).unwrap().1[1];
+    assert!(height("row 1") < height("row 0"), "row 0 is the lowest");
+    let many = scene(vec![named(100)]);
+    assert_legible(&many);
+    assert!(texts(&many).contains(&"row 0") && !texts(&many).contains(&"row 1"));
+}
+
+#[test]
+fn points_with_a_band_have_bars() {
+    let curve = PlottedCurve { band: Some((vec![0.0, f64::NAN], vec![2.0, 3.0])), style: Style::Points, ..curve("a", 0, vec![1.0, 1.5]) };
+    let marks =
+        |curve: PlottedCurve| Chart { panels: vec![Panel { curves: vec![curve], ..Panel::default() }], ..Chart::default() }.scene().marks;
+    let bars = |curve: PlottedCurve| {
+        let is_bar = |mark: &Mark| matches!(mark, Mark::Line { width, .. } if *width == style::BAR_WIDTH);
+        marks(curve).iter().filter(|mark| is_bar(mark)).count()
+    };
+    // Of the point whose bar is known, and in the legend.
+    assert_eq!((bars(curve.clone()), bars(PlottedCurve { style: Style::LinePoints, ..curve.clone() })), (2, 0));
+    assert!(!marks(curve).iter().any(|mark| matches!(mark, Mark::Ribbon { .. })));
 }
 
 #[test]
@@ -251,6 +399,12 @@ fn ticks_read_as_a_person_would_write_them() {
     assert_eq!(labels(exactly(3e-3, 6e-2, true), 6), ["0.005", "0.01", "0.02", "0.05"]);
     assert_eq!(labels(exactly(-1.0, 1.0, false), 5), ["−1.0", "−0.5", "0", "0.5", "1.0"]);
     assert_eq!(labels(exactly(0.0, 1e6, false), 5), ["0", "2×10⁵", "4×10⁵", "6×10⁵", "8×10⁵", "10⁶"]);
+}
+
+#[test]
+fn a_small_range_around_zero_fills_its_axis() {
+    assert_eq!(labels(Axis::around(Some((-0.07, 0.07)), false, 0.0), 4), ["−0.05", "0", "0.05"]);
+    assert_eq!(labels(Axis::around(Some((0.0, 0.0)), false, 0.0), 2), ["−1", "0", "1"]);
 }
 
 #[test]

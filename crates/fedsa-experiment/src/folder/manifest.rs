@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 
-use super::{GROWING, MANIFEST, OUTPUTS, OWN, SUMMARY, is_file, is_folder};
+use super::{GROWING, MANIFEST, OUTPUTS, OWN, SUMMARY, VALUE_PICTURES, is_file, is_folder};
+use crate::figure::Format;
 
 /// The version of the manifest's layout.
 const FORMAT: u64 = 1;
@@ -47,7 +48,7 @@ impl Manifest {
         }
         let manifest: Self = serde_json::from_slice(&regular::read(&file, MOST).ok()?).ok()?;
         // Only outputs in this folder can belong to the program, whatever names a manifest contains.
-        let is_sound = manifest.format == FORMAT && manifest.outputs.keys().all(|name| OUTPUTS.contains(&name.as_str()));
+        let is_sound = manifest.format == FORMAT && manifest.outputs.keys().all(|name| is_output(name));
         is_sound.then_some(manifest)
     }
 
@@ -90,6 +91,12 @@ impl Manifest {
     pub fn mark(&self) -> String {
         format!("{{\"fedsa\":\"{}\",\"run\":\"{}\"}}", self.fedsa, self.run)
     }
+}
+
+/// Whether an output can have this name.
+fn is_output(name: &str) -> bool {
+    let mut pictures = VALUE_PICTURES.iter().flat_map(|stem| Format::ALL.map(|format| format.file_name(stem)));
+    OUTPUTS.contains(&name) || pictures.any(|picture| picture == name)
 }
 
 fn hex(bytes: &[u8]) -> String {

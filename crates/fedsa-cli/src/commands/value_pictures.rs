@@ -1,0 +1,17 @@
+//! The pictures of `fedsa evaluate`: the value function, predicted values against returns, and what methods cost.
+
+mod methods;
+mod returns;
+mod value;
+
+pub use self::methods::{Considered, methods};
+pub use self::returns::returns;
+pub use self::value::{SeenStates, named_columns, value};
+
+/// The smallest and the largest finite number.
+fn range_of(numbers: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    numbers.filter(|x| x.is_finite()).fold(None, |range: Option<(f64, f64)>, x| {
+        let (low, high) = range.unwrap_or((x, x));
+        Some((low.min(x), high.max(x)))
+    })
+}

@@ -1,0 +1,81 @@
+//! What the methods that `--method auto` considers would cost, in rounds and in bits.
+
+use fedsa::theory::cost::Cost;
+use fedsa_experiment::figure::{Chart, Panel, PlottedCurve, Style};
+use fedsa_experiment::numbers;
+use fedsa_experiment::picture::Picture;
+
+/// A method that was considered.
+pub struct Considered {
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its predicted cost, or the reason why it has none.
+    pub cost: Result<Cost, String>,
+}
+
+/// The picture of the predicted rounds and bits of these methods to `target`, a multiple of the residual at zero weights. The
+/// first is the one that was chosen; `steps` are the settings of those with local steps. `None` if no cost is known.
+pub fn methods(considered: &[Considered], target: f64, steps: &str) -> Option<Picture> {
+    let mut known: Vec<(&str, Cost)> = considered.iter().filter_map(|one| Some((one.kind, *one.cost.as_ref().ok()?))).collect();
+    known.retain(|(_, cost)| cost.rounds.is_finite() && cost.bits.is_finite());
+    if known.is_empty() {
+        return None;
+    }
+    // The first is at the top.
+    known.reverse();
+    let points = |of: fn(&Cost) -> f64, is_bound: bool| {
+        let of_this_kind = || known.iter().enumerate().filter(move |(_, (_, cost))| cost.is_bound == is_bound);
+        PlottedCurve {
+            label: if is_bound { "a bound: at most" } else { "an estimate: about" }.into(),
+            color: usize::from(!is_bound),
+            x: of_this_kind().map(|(_, (_, cost))| of(cost)).collect(),
+            y: of_this_kind().map(|(row, _)| row as f64).collect(),
+            style: Style::Points,
+            ..PlottedCurve::default()
+        }
+    };
+    let panel = |x_label: &str, of: fn(&Cost) -> f64| Panel {
+        x_label: x_label.into(),
+        x_log: true,
+        y_names: known.iter().map(|(kind, _)| (*kind).to_string()).collect(),
+        curves: [true, false].map(|is_bound| points(of, is_bound)).into_iter().filter(|curve| !curve.x.is_empty()).collect(),
+        ..Panel::default()
+    };
+    let caption = format!(
+        "Predicted cost until the residual is {} of that at zero weights, of the methods that --method auto considers; the chosen \
+         one is the first. Bounds follow from the number of features, estimates from the radius of a round. Methods with local \
+         steps: {steps}.",
+        numbers::typed(target)
+    );
+    let unknown = considered.iter().filter_map(|one| Some(format!("{}: {}.", one.kind, one.cost.as_ref().err()?)));
+    Some(Picture::Chart(Chart {
+        title: "Rounds and bits of methods".into(),
+        panels: vec![panel("rounds", |cost| cost.rounds), panel("bits, up and down", |cost| cost.bits)],
+        caption,
+        notes: unknown.collect(),
+        ..Chart::default()
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_with_a_cost_are_drawn_and_the_others_named() {
+        let cost = |rounds, is_bound| Ok(Cost { rounds, is_bound, bits: 1e6 * rounds });
+        let considered = [
+            Considered { kind: "lstd", cost: cost(1.0, true) },
+            Considered { kind: "scafflsa", cost: cost(160.0, false) },
+            Considered { kind: "fedlsa", cost: Err("it diverges".into()) },
+        ];
+        let Some(Picture::Chart(chart)) = methods(&considered, 1e-12, "step size 1, 100 local steps") else { panic!("a chart") };
+        let [rounds, bits] = &chart.panels[..] else { panic!("two panels") };
+        assert_eq!(rounds.y_names, ["scafflsa", "lstd"]);
+        let places: Vec<(f64, f64)> = bits.curves.iter().map(|curve| (curve.x[0], curve.y[0])).collect();
+        assert_eq!(places, [(1e6, 1.0), (160e6, 0.0)]);
+        assert_eq!(chart.notes, ["fedlsa: it diverges."]);
+        assert!(chart.caption.contains("1e-12"), "{}", chart.caption);
+        assert!(methods(&considered[2..], 1e-12, "").is_none());
+    }
+}

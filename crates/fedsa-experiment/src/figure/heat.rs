@@ -1,0 +1,196 @@
+//! The layout of heat maps: windows of coloured cells with their axes, each with a colour bar to its right.
+
+use std::collections::BTreeMap;
+
+use super::axis::{Axis, Ticks, scaled};
+use super::chart::{MARGIN, below_picture};
+use super::legend::Legend;
+use super::panel::{Drawn, TICK_GAP, TICK_LENGTH, fitting_ticks};
+use super::scene::{Anchor, Mark, Scene};
+use super::style::*;
+use super::trace::Window;
+use super::{HeatMap, HeatMaps, RenderOptions};
+
+/// The default width of one map, and of several beside each other.
+const SINGLE_WIDTH: f64 = 600.0;
+const WIDTH: f64 = 960.0;
+/// Maps beside each other are at least as wide; otherwise they are placed below each other.
+const NARROWEST_SLOT: f64 = 250.0;
+const NARROWEST_WINDOW: f64 = 90.0;
+const COLUMN_GAP: f64 = 20.0;
+const ROW_GAP: f64 = 14.0;
+const BAR_GAP: f64 = 12.0;
+const BAR: f64 = 14.0;
+/// The height of the point at an end of the colour bar.
+const TIP: f64 = 9.0;
+const LONGEST_TITLE: usize = 3;
+/// The number of different colours. Neighbouring cells of one colour are one rectangle, which keeps files small.
+const SHADES: usize = 96;
+/// Cells reach this far into their neighbours, in pixels, so that the background does not shine through between them.
+const OVERLAP: f64 = 0.5;
+
+/// A map with the sizes of what surrounds its window.
+struct Placed<'a> {
+    map: &'a HeatMap,
+    axes: [Axis; 2],
+    bar: Bar,
+    y_ticks: Ticks,
+    y_label: Vec<String>,
+    z_label: Vec<String>,
+    /// The widths left and right of the window.
+    before: f64,
+    after: f64,
+}
+
+/// The scale of the colours.
+struct Bar {
+    axis: Axis,
+    ticks: Ticks,
+    /// Whether values lie below and above the scale.
+    beyond: (bool, bool),
+}
+
+pub(super) fn scene(picture: &HeatMaps, look: &RenderOptions) -> Scene {
+    let colors = look.theme.colors();
+    let count = picture.maps.len().max(1);
+    let page = look.width.unwrap_or(if count == 1 { SINGLE_WIDTH } else { WIDTH });
+    let columns = (((page - 2.0 * MARGIN + COLUMN_GAP) / (NARROWEST_SLOT + COLUMN_GAP)) as usize).clamp(1, count.min(2));
+    let gaps = (columns - 1) as f64 * COLUMN_GAP;
+    let slot = (page - 2.0 * MARGIN - gaps) / columns as f64;
+    let height = (0.66 * slot - 40.0).clamp(140.0, 420.0);
+    let placed: Vec<Placed> = picture.maps.iter().map(|map| place(map, height)).collect();
+    let widest = |of: fn(&Placed) -> f64| placed.iter().map(of).fold(0.0, f64::max);
+    let (before, after) = (widest(|p| p.before), widest(|p| p.after));
+    let width = (slot - before - after).max(NARROWEST_WINDOW);
+    let slot = before + width + after;
+    let content = columns as f64 * slot + gaps;
+
+    let mut scene = Scene::new(&picture.title, content + 2.0 * MARGIN, colors.background);
+    let told: Vec<&str> = std::iter::once(&picture.caption).chain(&picture.notes).map(String::as_str).filter(|s| !s.is_empty()).collect();
+    scene.description = told.join(" ");
+    let mut y = scene.paragraph((MARGIN, MARGIN), &TITLE.wrap(&picture.title, content, LONGEST_TITLE), TITLE, Anchor::Start, colors.ink);
+    if y > MARGIN {
+        y += 8.0;
+    }
+    for row in placed.chunks(columns) {
+        let drawn: Vec<Drawn> = row.iter().map(|placed| surroundings(placed, width)).collect();
+        let highest = |of: fn(&Drawn) -> f64| drawn.iter().map(of).fold(0.0, f64::max);
+        let top = y + highest(Drawn::height_above);
+        for (column, (placed, drawn)) in row.iter().zip(&drawn).enumerate() {
+            let left = MARGIN + column as f64 * (slot + COLUMN_GAP) + before;
+            let [x, y] = placed.axes;
+            let window = Window { left, top, width, height, x, y };
+            cells(&mut scene, placed, &window, colors);
+            drawn.draw_around(&mut scene, &window, &fitting_ticks(&window.x, width), left - placed.before, colors);
+            bar(&mut scene, placed, &window, colors);
+        }
+        y = top + height + highest(Drawn::height_beneath) + ROW_GAP;
+    }
+    y = below_picture(&mut scene, y, content, (&picture.caption, &picture.notes), colors);
+    scene.height = y + MARGIN;
+    scene
+}
+
+fn place(map: &HeatMap, height: f64) -> Placed<'_> {
+    let exactly = |range| Axis::exactly(range, false).unwrap_or_else(|| Axis::around(None, false, 0.0));
+    let finite = || map.z.iter().flatten().filter_map(|z| scaled(*z, false));
+    let all = finite().fold(None, |range: Option<(f64, f64)>, z| Some(range.map_or((z, z), |(low, high)| (low.min(z), high.max(z)))));
+    let range =
+        map.z_range.and_then(|(low, high)| Some((scaled(low, false)?, scaled(high, false)?))).filter(|(low, high)| low <= high).or(all);
+    let axis = Axis::around(range, false, 0.0);
+    let is_outside = |z: f64| axis.fraction(z).unwrap_or(0.5);
+    let beyond = (finite().any(|z| is_outside(z) < -1e-9), finite().any(|z| is_outside(z) > 1.0 + 1e-9));
+    let count = (height / (2.6 * TICK.size)) as usize;
+    let (x, y) = (exactly(map.x), exactly(map.y));
+    let (y_ticks, ticks) = (y.ticks(count, height), axis.ticks(count, height));
+    let widest = |ticks: &Ticks| ticks.major.iter().map(|(_, label)| TICK.width(label)).fold(0.0, f64::max);
+    let lines = |label: &str| AXIS_LABEL.wrap(label, height, 2);
+    let across = |lines: &[String]| lines.len() as f64 * AXIS_LABEL.leading();
+    let (y_label, z_label) = (lines(&map.y_label), lines(&map.z_label));
+    let before = TICK_GAP + widest(&y_ticks) + across(&y_label) + 4.0;
+    let after = BAR_GAP + BAR + TICK_GAP + widest(&ticks) + 4.0 + across(&z_label);
+    Placed { map, axes: [x, y], bar: Bar { axis, ticks, beyond }, y_ticks, y_label, z_label, before, after }
+}
+
+fn surroundings(placed: &Placed, width: f64) -> Drawn {
+    Drawn {
+        y_ticks: placed.y_ticks.clone(),
+        are_y_ticks_named: true,
+        are_x_ticks_named: true,
+        title: PANEL_TITLE.wrap(&placed.map.title, width + placed.after, LONGEST_TITLE),
+        x_label: AXIS_LABEL.wrap(&placed.map.x_label, width, 2),
+        y_label: placed.y_label.clone(),
+        legend: Legend::new(&[], width),
+        notes: Vec::new(),
+    }
+}
+
+/// One of the colours of values, or none for a value that is not finite.
+fn shade(axis: &Axis, value: f64) -> Option<usize> {
+    axis.fraction(value).map(|at| ((at * SHADES as f64) as usize).min(SHADES - 1))
+}
+
+fn heat(colors: &Colors, shade: usize, is_faint: bool) -> super::scene::Rgb {
+    colors.heat((shade as f64 + 0.5) / SHADES as f64, is_faint)
+}
+
+fn cells(scene: &mut Scene, Placed { map, bar, .. }: &Placed, window: &Window, colors: &Colors) {
+    let corner = (window.left, window.top);
+    scene.rectangle(corner, (window.right(), window.bottom()), colors.no_value);
+    let mut by_look: BTreeMap<(usize, bool), Vec<[f64; 4]>> = BTreeMap::new();
+    let rows = map.z.len() as f64;
+    for (i, row) in map.z.iter().enumerate() {
+        let looks: Vec<Option<(usize, bool)>> = (row.iter().enumerate())
+            .map(|(j, z)| Some((shade(&bar.axis, *z)?, map.faint.get(i).and_then(|row| row.get(j)).copied().unwrap_or(false))))
+            .collect();
+        let y = |row: usize| window.bottom() - window.height * row as f64 / rows;
+        let (top, bottom) = ((y(i + 1) - OVERLAP).max(window.top), (y(i) + OVERLAP).min(window.bottom()));
+        let mut first = 0;
+        for run in looks.chunk_by(|a, b| a == b) {
+            let x = |cell: usize| window.left + window.width * cell as f64 / row.len() as f64;
+            if let Some(look) = run[0] {
+                let (left, right) = ((x(first) - OVERLAP).max(window.left), (x(first + run.len()) + OVERLAP).min(window.right()));
+                by_look.entry(look).or_default().push([left, top, right, bottom]);
+            }
+            first += run.len();
+        }
+    }
+    scene.marks.extend(
+        by_look.into_iter().map(|((shade, is_faint), rectangles)| Mark::Rectangles { rectangles, color: heat(colors, shade, is_faint) }),
+    );
+}
+
+fn bar(scene: &mut Scene, placed: &Placed, window: &Window, colors: &Colors) {
+    let (left, top, bottom) = (window.right() + BAR_GAP, window.top, window.bottom());
+    let (right, middle) = (left + BAR, left + BAR / 2.0);
+    for shade in 0..SHADES {
+        let y = |shade: usize| bottom - window.height * shade as f64 / SHADES as f64;
+        let rectangles = vec![[left, y(shade + 1), right, (y(shade) + OVERLAP).min(bottom)]];
+        scene.marks.push(Mark::Rectangles { rectangles, color: heat(colors, shade, false) });
+    }
+    let mut outline = vec![(left, bottom), (left, top)];
+    let (below, above) = placed.bar.beyond;
+    if above {
+        let points = vec![(left, top), (middle, top - TIP), (right, top)];
+        outline.push((middle, top - TIP));
+        scene.marks.push(Mark::Polygon { points, color: heat(colors, SHADES - 1, false) });
+    }
+    outline.extend([(right, top), (right, bottom)]);
+    if below {
+        let points = vec![(left, bottom), (middle, bottom + TIP), (right, bottom)];
+        outline.push((middle, bottom + TIP));
+        scene.marks.push(Mark::Polygon { points, color: heat(colors, 0, false) });
+    }
+    outline.push((left, bottom));
+    scene.line(outline, colors.frame, 1.0);
+    for (at, label) in &placed.bar.ticks.major {
+        let y = bottom - at * window.height;
+        scene.line(vec![(right, y), (right + TICK_LENGTH, y)], colors.frame, 1.0);
+        scene.text((right + TICK_GAP, y + TICK.half_capital()), label, TICK, Anchor::Start, colors.ink);
+    }
+    let from = window.right() + placed.after - placed.z_label.len() as f64 * AXIS_LABEL.leading();
+    for (i, line) in placed.z_label.iter().enumerate() {
+        let x = from + AXIS_LABEL.baseline() + i as f64 * AXIS_LABEL.leading();
+        scene.upward_text((x, top + window.height / 2.0), line, AXIS_LABEL, Anchor::Middle, colors.ink);
+    }
+}
