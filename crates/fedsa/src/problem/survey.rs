@@ -22,6 +22,60 @@ pub struct LogFacts {
     pub has_rewards: bool,
     /// The effective sample size under the importance ratios, if they were logged.
     pub effective_size: Option<f64>,
+    /// Some of the states, for pictures.
+    pub sample: StateSample,
+}
+
+/// Every so many states of a log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StateSample {
+    columns: usize,
+    states: Vec<f64>,
+    /// A power of two.
+    stride: usize,
+    count: usize,
+    /// The largest number of states, which is even.
+    most: usize,
+}
+
+impl StateSample {
+    /// No states yet.
+    pub fn new(columns: usize) -> Self {
+        const NUMBERS: usize = 1 << 13;
+        let most = (NUMBERS / columns.max(1)).clamp(1 << 6, 1 << 12) & !1;
+        Self { columns, states: Vec::new(), stride: 1, count: 0, most }
+    }
+
+    /// Takes the next state.
+    pub fn see(&mut self, state: &[f64]) {
+        if self.count.is_multiple_of(self.stride) {
+            if self.states.len() == self.most * self.columns {
+                self.thin();
+            }
+            self.states.extend(state);
+        }
+        self.count += 1;
+    }
+
+    /// Leaves out every other state.
+    fn thin(&mut self) {
+        self.stride *= 2;
+        self.states = self.states.chunks_exact(self.columns).step_by(2).flatten().copied().collect();
+    }
+
+    /// The states, and how many there are in the log for each of them, for several logs at once: an equal share of every log.
+    pub fn even(samples: &[&Self]) -> (Vec<f64>, usize) {
+        let stride = samples.iter().map(|sample| sample.stride).max().unwrap_or(1);
+        let mut all = Vec::new();
+        for sample in samples {
+            let mut sample = (*sample).clone();
+            while sample.stride < stride {
+                sample.thin();
+            }
+            all.extend(sample.states);
+        }
+        (all, stride)
+    }
 }
 
 impl LogFacts {
@@ -41,11 +95,13 @@ impl LogFacts {
             seen: vec![(f64::INFINITY, f64::NEG_INFINITY); source.columns().len()],
             has_rewards: false,
             effective_size: None,
+            sample: StateSample::new(source.columns().len()),
         };
         let mut size: Option<EffectiveSize> = None;
         read_checked(source, &mut |batch| {
             let log = batch.log;
             for i in 0..log.len() {
+                facts.sample.see(log.state(i));
                 let next = if log.done[i] { log.state(i) } else { log.next_state(i) };
                 for ((seen, x), y) in facts.seen.iter_mut().zip(log.state(i)).zip(next) {
                     *seen = (seen.0.min(*x).min(*y), seen.1.max(*x).max(*y));
