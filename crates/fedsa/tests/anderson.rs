@@ -177,6 +177,33 @@ fn it_is_stable_under_noise_and_losses_and_the_floor_is_measured() {
     }
 }
 
+/// With m of N agents each round is a map of its own, and the differences between rounds contain who took part. 50 seeds of
+/// each.
+#[test]
+fn with_some_of_the_agents_the_floor_is_measured() {
+    let small = small_garnet(4, Heterogeneity::Independent);
+    let fields: Vec<(&str, Box<dyn Field>)> = vec![
+        ("d = 4, i.i.d.", common::field(&small, Law::Iid)),
+        ("d = 4, mean", common::field(&small, Law::Mean)),
+        ("d = 16, mean", garnet(8, 16, 0.8, Law::Mean)),
+    ];
+    for base in [
+        r#""kind": "fedtd", "step_size": 0.2"#,
+        r#""kind": "fedlsa", "step_size": 0.1, "local_steps": 5"#,
+        r#""kind": "fedhsa", "step_size": 0.1, "local_steps": 5"#,
+        r#""kind": "scafflsa", "step_size": 0.1, "local_steps": 5"#,
+    ] {
+        for (name, field) in &fields {
+            let m = field.agents() / 2;
+            let [plain, anderson] = pair(&format!(r#"{base}, "participants": {m}"#), "");
+            let floors: Vec<[f64; 2]> =
+                (0..50).map(|seed| [&plain, &anderson].map(|method| floor(&**field, &**method, &EXACT, seed, 2000))).collect();
+            let (r, error) = ratio(&floors);
+            println!("{base}, {name}, {m} agents: floor {:.3e}, ratio {r:.3} +- {error:.3}", floors[0][0]);
+        }
+    }
+}
+
 /// An iterate that acceleration threw far away is discarded: the run goes on from the best round of the history.
 #[test]
 fn a_residual_that_grew_ends_the_history() {
