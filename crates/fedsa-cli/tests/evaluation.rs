@@ -243,7 +243,10 @@ fn anderson_accelerates_fedhsa_by_default() {
     run("anderson", "o", &[]).exits(0).says("anderson: converged: reached its target after");
     let config: toml::Table = folder.text("o/config.toml").parse().unwrap();
     let base = config["method"][0]["base"].as_table().unwrap();
-    assert_eq!((base["kind"].as_str(), base["step_size"].as_float(), base["local_steps"].as_integer()), (Some("fedhsa"), Some(0.5), Some(10)));
+    assert_eq!(
+        (base["kind"].as_str(), base["step_size"].as_float(), base["local_steps"].as_integer()),
+        (Some("fedhsa"), Some(0.5), Some(10))
+    );
     // Of four weights, with five differences, it is GMRES: five rounds, and a few for the rounding of the differences.
     assert!(rounds("o") <= 10 && rounds("plain") > 10 * rounds("o"), "{} rounds, without acceleration {}", rounds("o"), rounds("plain"));
     run("anderson", "one", &["--set", "method.anderson.memory=1"]).exits(0);

@@ -146,11 +146,9 @@ fn lstd_takes_late_systems_as_those_in_time() {
 #[test]
 fn solvers_refuse_delays_that_they_cannot_use() {
     let field = garnet(3, 4);
-    for (kind, medium, why) in [
-        ("lstd", "delay", "depends on no model"),
-        ("gmres", "delay", "at one iterate"),
-        ("gmres", "late", "at one iterate"),
-    ] {
+    for (kind, medium, why) in
+        [("lstd", "delay", "depends on no model"), ("gmres", "delay", "at one iterate"), ("gmres", "late", "at one iterate")]
+    {
         let uplink = link(r#"{"kind": "exact"}"#, false, &[&format!(r#"{{"kind": "{medium}", "law": "constant", "rounds": 2}}"#)]).unwrap();
         let e = Run::new(&*field, &*method(kind, "{}"), &uplink, OutputRule::Last, 5, vec![0.0; 4]).err().expect("refused");
         assert!(e.to_string().contains(why), "{kind}, {medium}: {e}");

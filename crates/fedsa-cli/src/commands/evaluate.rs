@@ -42,7 +42,8 @@ pub fn methods() -> String {
     let kinds: Vec<&str> = fedsa::methods::KINDS.iter().map(|kind| kind.name).collect();
     let presets: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
     format!(
-        "The method: auto (the one that reaches --tol with the fewest bits), {}; or one with its link: {}",
+        "The method: auto (the one that reaches --tol with the fewest bits), {}; or one with its link: {}. anderson accelerates \
+         {ANDERSON_BASE}, which gets the step size and the local steps",
         kinds.join(", "),
         presets.join(", ")
     )
