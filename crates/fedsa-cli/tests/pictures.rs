@@ -90,7 +90,7 @@ fn a_claimed_slope_is_drawn() {
 fn costs_without_a_coordinate_are_numbers() {
     let figure = "[figure]\nkind = \"cost\"\nlevel = [400, 1e-99]";
     let expected =
-        ["until ‖θ − θ*‖² ≤ 400", "bits up and down", "> 20", "not reached when n had been spent", "first recorded round at which"];
+        ["until ‖θ − θ*‖² ≤ 400", "bits up and down", "&gt; 20", "not reached when n had been spent", "first recorded round at which"];
     says(figure, &expected);
     let folder = Folder::with(&format!("{SMALL}\n{figure}\n"));
     folder.run(&["run", "small.toml"]).exits(0);
@@ -103,7 +103,7 @@ fn costs_without_a_coordinate_are_numbers() {
     }
     // Relative to the start: the metric at the end is shown, and what was spent in vain.
     let relative = "[figure]\nkind = \"cost\"\nlevel = [0.9, 1e-99]\nrelative = true";
-    says(relative, &["until ‖θ − θ*‖² ≤ 0.9 of its value at round 0", "relative mse at the end", "> 20"]);
+    says(relative, &["until ‖θ − θ*‖² ≤ 0.9 of its value at round 0", "relative mse at the end", "&gt; 20"]);
     let output = Folder::with(&format!("{SMALL}\n{figure}\nslope = 1\n")).run(&["check", "small.toml"]).exits(2);
     assert!(output.message().contains("this is not a key of a table of costs"), "{}", output.stderr);
 }

@@ -434,7 +434,7 @@ fn bundled_experiments_are_listed_printed_and_run() {
     for (line, bundled) in list.lines().zip(ALL) {
         let (id, rest) = line.split_once(' ').unwrap();
         assert!(id == bundled.id && (rest.contains("about ") || rest.contains("less than a second")), "{line}");
-        assert_eq!(rest.contains("; needs transitions/"), ["cross/logs", "scafflsa/random-talk"].contains(&id), "{line}");
+        assert_eq!(rest.contains("; needs transitions/"), ["cross/evaluation", "cross/logs", "scafflsa/random-talk"].contains(&id), "{line}");
     }
     assert!(list.contains("; needs transitions/mountaincar (missing), transitions/cartpole (missing)\n"), "{list}");
     // Each check says by itself what it is about.
@@ -464,13 +464,13 @@ fn bundled_experiments_are_listed_printed_and_run() {
 #[test]
 fn reproducing_several_skips_those_without_their_data() {
     let folder = Folder::new();
-    // Of these, cross/logs lacks its data.
+    // Of these, cross/logs and cross/evaluation lack their data.
     let args = ["reproduce", "cross", "--quick", "--out", "all", "--seeds", "2"];
     let output = folder.run(&args).exits(0);
     assert!(output.stdout.contains("cross/logs: skipped, its data is missing: "), "{}", output.stdout);
     assert!(folder.path("all/cross/exact-mse/summary.json").exists(), "--out is the parent of several");
     assert!(!folder.path("all/cross/logs").exists());
-    assert!(output.stdout.contains("1 skipped because data is missing"), "{}", output.stdout);
+    assert!(output.stdout.contains("2 skipped because data is missing"), "{}", output.stdout);
     // With --resume, finished experiments do not run again.
     let again = folder.run(&[&args[..], &["--resume"]].concat()).exits(0);
     assert!(again.stdout.contains("cross/exact-mse: already done"), "{}", again.stdout);
@@ -898,8 +898,7 @@ relative = true
         assert_eq!((&cost["relative"], &cost["level"]), (&true.into(), &1e-8.into()));
         assert_eq!(cost["round"].as_f64(), result["rounds"].as_f64());
     }
-    let picture = folder.text("a/figure.svg");
-    assert!(picture.contains("1e-8 of its value at round 0") && picture.contains("relative residual at the end"), "{picture}");
+    assert!(folder.text("a/figure.svg").contains("1e-8 of its value at round 0"));
     // The resolved file, other threads, and a resumed run give the same bits.
     folder.run(&["run", "a/config.toml", "--out", "b", "-q"]).exits(0);
     folder.run(&["run", "small.toml", "--out", "c", "-q", "--threads", "3"]).exits(0);
