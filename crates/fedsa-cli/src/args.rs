@@ -302,6 +302,12 @@ pub struct EvaluateArgs {
     /// The decay of eligibility traces, from 0 to 1: TD(lambda). Traces end at done and at a change of episode
     #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
     pub lambda: f64,
+    /// Adds EPS I to the matrix A_c of every agent: a unique solution where features depend on each other
+    #[arg(long, value_name = "EPS", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub ridge: f64,
+    /// How features are scaled: none, or equal-squares (all have the same mean square over the data of all agents)
+    #[arg(long, value_name = "SCALING")]
+    pub scaling: Option<String>,
     #[arg(long, default_value = "auto", help = crate::commands::evaluate::methods())]
     pub method: String,
     /// The matrices A_c stay with the agents: --method auto then does not choose lstd

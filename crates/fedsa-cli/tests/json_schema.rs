@@ -302,6 +302,10 @@ fn complete(table: &str) -> Option<(String, String)> {
             if ["newton", "lstd", "gmres"].contains(&kind) {
                 return Some((file("kind = \"linear\"", "kind = \"mean\"", &format!("kind = \"{kind}\""), ""), "method.m".into()));
             }
+            if kind == "anderson" {
+                let base = "base = { kind = \"fedlsa\", step_size = 0.1, local_steps = 2 }";
+                return Some((file(garnet, "", &format!("kind = \"{kind}\"\n{base}"), ""), "method.m".into()));
+            }
             (file(garnet, "", &format!("kind = \"{kind}\"\nstep_size = 0.1\n{own}"), ""), "method.m".into())
         }
         "codec" => {

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use fedsa::error::{BadInput, Result, quoted, shown};
 use fedsa::problem::Files;
 use fedsa::problem::arrays::Arrays;
-use fedsa::problem::log::Log;
+use fedsa::problem::source::{Inputs, LogSource, in_memory};
 use fedsa::uplink::medium::delay::Row;
 
 /// A failure of the machine while a file was written, such as a full disk or a missing permission.
@@ -133,13 +133,13 @@ impl Files for DiskFiles {
         }
         Ok(arrays)
     }
-    fn logs(&self, sources: &[String]) -> Result<Vec<Log>> {
+    fn logs(&self, sources: &[String], _inputs: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
         let logs = logs::read(sources, &self.places).map_err(setting)?;
         for log in &logs {
             self.note(&log.columns.join(","), log.states.iter().chain(&log.next).chain(&log.rewards));
             self.note("done", &log.done.iter().map(|done| f64::from(u8::from(*done))).collect::<Vec<_>>());
         }
-        Ok(logs)
+        Ok(in_memory(logs))
     }
 }
 

@@ -49,8 +49,16 @@ impl Weights {
 
     /// The prediction of every row of `inputs`, which has a number for each of [`Weights::inputs`].
     pub fn apply(&self, inputs: &[f64]) -> Vec<f64> {
-        let mut phi = vec![0.0; self.map.len()];
         let rows = inputs.chunks_exact(self.map.columns().len());
+        if let Some((m, value)) = self.map.sparse() {
+            let mut active = vec![0; m];
+            let values = rows.map(|row| {
+                self.map.active(row, &mut active);
+                value * active.iter().map(|i| self.theta[*i as usize]).sum::<f64>()
+            });
+            return values.collect();
+        }
+        let mut phi = vec![0.0; self.map.len()];
         rows.map(|row| {
             self.map.eval(row, &mut phi);
             phi.iter().zip(&self.theta).map(|(x, w)| x * w).sum()
@@ -123,6 +131,10 @@ pub fn from_json(file: &[u8]) -> Result<Weights> {
     let columns: Vec<String> = serde_json::from_value(field("columns")?.clone()).map_err(|e| bad("columns", e))?;
     let ranges: Ranges = serde_json::from_value(field("ranges")?.clone()).map_err(|e| bad("ranges", e))?;
     let map = FeatureMap::new(&spec, &columns, &ranges)?;
+    let map = match value.get("scale").filter(|scale| !scale.is_null()) {
+        None => map,
+        Some(scale) => map.with_scale(serde_json::from_value(scale.clone()).map_err(|e| bad("scale", e))?)?,
+    };
     let listed = field("theta")?.as_array().map_or(&[][..], Vec::as_slice);
     // Weights that are not finite are null, because JSON has no other way to write them.
     if let Some(i) = listed.iter().position(Value::is_null) {

@@ -9,8 +9,8 @@ use fedsa::linalg;
 use fedsa::methods::{self, MethodSettings};
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::log::Log;
 use fedsa::problem::logs::{Logs, Sources};
+use fedsa::problem::source::{Inputs, LogSource, in_memory};
 use fedsa::problem::{Field, Files, ProblemSettings};
 use fedsa::record::OutputRule;
 use fedsa::round::{Run, Status};
@@ -27,8 +27,8 @@ impl Files for FromDisk {
     fn arrays(&self, path: &str) -> Result<Arrays> {
         Err(BadInput::new("path", format!("{path}: only logs here"), "logs"))
     }
-    fn logs(&self, sources: &[String]) -> Result<Vec<Log>> {
-        logs::read(sources, &Places::from_env(""))
+    fn logs(&self, sources: &[String], _: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
+        Ok(in_memory(logs::read(sources, &Places::from_env(""))?))
     }
 }
 
@@ -39,15 +39,8 @@ fn field(name: &str, order: u32, ranges: &[(&str, f64, f64)]) -> Option<Box<dyn 
         return None;
     }
     let settings = Logs {
-        path: Sources::One(format!("transitions/{name}")),
-        features: FeatureSpec::Fourier { order },
         ranges: ranges.iter().map(|(column, low, high)| (column.to_string(), (*low, *high))).collect(),
-        gamma: 0.99,
-        lambda: 0.0,
-        ratios: true,
-        require_regular_agents: false,
-        holdout: 0.0,
-        holdout_seed: 0,
+        ..Logs::new(Sources::One(format!("transitions/{name}")), FeatureSpec::Fourier { order }, 0.99)
     };
     Some(settings.field(&FromDisk, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap())
 }

@@ -7,8 +7,8 @@ use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::log::Log;
 use fedsa::problem::logs::{Logs, Sources};
+use fedsa::problem::source::{Inputs, LogSource, in_memory};
 use fedsa::problem::{Field, Files, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
 use fedsa_data::{find::Places, logs};
@@ -19,22 +19,16 @@ impl Files for FromDisk {
     fn arrays(&self, path: &str) -> Result<Arrays> {
         Err(BadInput::new("path", format!("{path}: only logs here"), "logs"))
     }
-    fn logs(&self, sources: &[String]) -> Result<Vec<Log>> {
-        logs::read(sources, &Places::from_env(""))
+    fn logs(&self, sources: &[String], _: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
+        Ok(in_memory(logs::read(sources, &Places::from_env(""))?))
     }
 }
 
 fn field(path: &str, features: FeatureSpec, ranges: &[(&str, f64, f64)], lambda: f64, law: Law) -> Result<Box<dyn Field>> {
     let settings = Logs {
-        path: Sources::One(path.into()),
-        features,
         ranges: ranges.iter().map(|(column, low, high)| (column.to_string(), (*low, *high))).collect(),
-        gamma: 0.99,
         lambda,
-        ratios: true,
-        require_regular_agents: false,
-        holdout: 0.0,
-        holdout_seed: 0,
+        ..Logs::new(Sources::One(path.into()), features, 0.99)
     };
     settings.field(&FromDisk, Sampling { kind: law, ..Sampling::default() }, Isa::best())
 }

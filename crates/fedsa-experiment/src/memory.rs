@@ -14,7 +14,6 @@ use fedsa::sampling::Sampling;
 use fedsa::theory::predict::{Forecast, MeanSquareRadius};
 use fedsa::uplink::medium::delay::Delay;
 use fedsa_data::DiskFiles;
-use fedsa_data::find::Places;
 use fedsa_data::machine::{self, bytes_text};
 use toml::Value;
 
@@ -29,8 +28,8 @@ const PROGRAM: f64 = 20e6;
 ///
 /// # Errors
 /// When a file cannot be read, or a setting has no size.
-pub fn of_problem(problem: &dyn ProblemSettings, sampling: Sampling, places: &Places) -> Result<MemoryEstimate> {
-    problem.memory(&DiskFiles::new(places.clone()), sampling, rayon::current_num_threads())
+pub fn of_problem(problem: &dyn ProblemSettings, sampling: Sampling, files: &DiskFiles) -> Result<MemoryEstimate> {
+    problem.memory(files, sampling, rayon::current_num_threads())
 }
 
 /// Refuses problems that do not fit into the available memory when they are built in parallel:
@@ -178,7 +177,8 @@ fn runs(plan: &Plan) -> Runs {
     let workers = plan.fields.iter().map(|f| worker(f.field.dim(), f.field.chain_len())).fold(0.0, f64::max);
     // Metrics: the mean system and ideal controls.
     let metrics = |f: &dyn Field| {
-        matrix(f.dim() as f64, f.dim() as f64) + f.systems().map_or(f.agents(), |s| s.kinds.len()) as f64 * (8.0 * f.dim() as f64 + 40.0)
+        let (d, systems) = (f.dim() as f64, f.systems());
+        systems.map_or(0.0, |_| matrix(d, d)) + systems.map_or(f.agents(), |s| s.kinds.len()) as f64 * (8.0 * d + 40.0)
     };
     runs.state = states.iter().take(threads).sum::<f64>() + threads as f64 * workers;
     runs.state += plan.fields.iter().map(|f| metrics(&*f.field)).sum::<f64>();

@@ -8,6 +8,7 @@ use fedsa::error::{BadInput, Result, quoted, require};
 use fedsa::kernel::Isa;
 use fedsa::methods::Shape;
 use fedsa::problem::Field;
+use fedsa::problem::memory::MemoryEstimate;
 use fedsa::record::OutputRule;
 use fedsa::theory::predict::{Forecast, shape_over};
 use fedsa::uplink::Uplink;
@@ -47,6 +48,45 @@ pub struct PlannedField {
     pub fingerprint: String,
     /// The problem.
     pub field: Box<dyn Field>,
+}
+
+/// The problem that `reader` read last.
+fn build_problem(reader: &Reader, tables: &Digest, files: &DiskFiles, isa: Isa) -> Result<PlannedField> {
+    let field = reader.problem().field(files, reader.sampling(), isa);
+    let field = field.map_err(|e| if e.key.starts_with("sampling") { e } else { e.inside("problem") })?;
+    Ok(PlannedField { fingerprint: format!("{} files {:08x}", hex(tables), files.digest()), field })
+}
+
+/// The problem of an experiment's first point, built before the plan.
+pub struct BuiltProblem {
+    /// The digest of its tables.
+    tables: Digest,
+    memory: MemoryEstimate,
+    planned: PlannedField,
+}
+
+impl BuiltProblem {
+    /// Builds the problem if it fits into the available memory.
+    ///
+    /// # Errors
+    /// When a setting or file cannot be used, or the problem does not fit; the failure shows its line.
+    pub fn new(experiment: &Experiment, files: &DiskFiles, isa: Isa) -> Result<Self, Failure> {
+        let point = &experiment.points[0];
+        let mut reader = Reader::default();
+        let mut build = || -> Result<Self> {
+            reader.read(point)?;
+            let tables = Digester::default().point(&reader, &files.places)?.field;
+            let memory = memory::of_problem(&**reader.problem(), reader.sampling(), files);
+            memory::problems(vec![memory.clone()]).map_err(|(_, e)| e)?;
+            Ok(Self { tables, memory: memory?, planned: build_problem(&reader, &tables, files, isa)? })
+        };
+        build().map_err(|e| experiment.failure_at(e, point))
+    }
+
+    /// The problem.
+    pub fn field(&self) -> &dyn Field {
+        &*self.planned.field
+    }
 }
 
 /// A sweep point.
@@ -178,6 +218,20 @@ impl Plan {
     /// # Errors
     /// When a setting or file cannot be used; the failure shows its line.
     pub fn new(experiment: Experiment, base: &Path, isa: Isa, roots: &HashMap<String, Vec<f64>>) -> Result<Self, Failure> {
+        Self::with_problem(experiment, base, isa, roots, None)
+    }
+
+    /// [`Plan::new`] with a problem that was built before, which is used where it is one of this experiment.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn with_problem(
+        experiment: Experiment,
+        base: &Path,
+        isa: Isa,
+        roots: &HashMap<String, Vec<f64>>,
+        known: Option<BuiltProblem>,
+    ) -> Result<Self, Failure> {
         let places = Places::from_env(base);
         let located = |e: BadInput| experiment.document.failure(e);
         // Checks that need no problem come first.
@@ -195,29 +249,33 @@ impl Plan {
             })
         };
         let field_of: Vec<usize> = digests.iter().enumerate().map(|(i, own)| field_of(i, own.field)).collect();
-        let size = |i: usize| {
+        let known = Mutex::new(known);
+        let size = |(i, tables): &(usize, Digest)| {
+            if let Some(known) = known.lock().expect("no thread panics").as_ref().filter(|known| known.tables == *tables) {
+                return Ok(known.memory.clone());
+            }
             let mut reader = Reader::default();
-            reader.read(&experiment.points[i])?;
-            memory::of_problem(&**reader.problem(), reader.sampling(), &places)
+            reader.read(&experiment.points[*i])?;
+            memory::of_problem(&**reader.problem(), reader.sampling(), &DiskFiles::new(places.clone()))
         };
-        let sizes: Vec<Result<_>> = wanted.par_iter().map(|(i, _)| size(*i)).collect();
+        let sizes: Vec<Result<_>> = wanted.par_iter().map(size).collect();
         let memory = memory::problems(sizes).map_err(|(p, e)| experiment.failure_at(e, &experiment.points[wanted[p].0]))?;
         let built: Vec<Result<PlannedField>> = wanted
             .par_iter()
             .map(|(i, tables)| {
-                let files = DiskFiles::new(places.clone());
-                let mut reader = Reader::default();
-                reader.read(&experiment.points[*i])?;
-                let mut field =
-                    reader.problem().field(&files, reader.sampling(), isa).map_err(|e| match e.key.starts_with("sampling") {
-                        true => e,
-                        false => e.inside("problem"),
-                    })?;
-                let fingerprint = format!("{} files {:08x}", hex(tables), files.digest());
-                if let Some(root) = roots.get(&fingerprint).filter(|root| root.len() == field.dim()) {
-                    field.set_root(root.clone());
+                let known = known.lock().expect("no thread panics").take_if(|known| known.tables == *tables);
+                let mut planned = match known {
+                    Some(known) => known.planned,
+                    None => {
+                        let mut reader = Reader::default();
+                        reader.read(&experiment.points[*i])?;
+                        build_problem(&reader, tables, &DiskFiles::new(places.clone()), isa)?
+                    }
+                };
+                if let Some(root) = roots.get(&planned.fingerprint).filter(|root| root.len() == planned.field.dim()) {
+                    planned.field.set_root(root.clone());
                 }
-                Ok(PlannedField { fingerprint, field })
+                Ok(planned)
             })
             .collect();
         let fields =

@@ -101,21 +101,45 @@ pub fn solve_columns(m: &Mat<f64>, b: &Mat<f64>) -> Result<Mat<f64>> {
     }
 }
 
-/// The solution of `m x = b`, or the least-squares solution of least norm where m is singular to rounding: singular values
-/// below `d eps` of the largest count as 0. Zeros where m is 0 or not finite.
-pub fn solve_or_least(m: &Mat<f64>, b: &[f64]) -> Vec<f64> {
-    if let Ok(x) = solve(m, b) {
-        return x;
+/// A solution of a linear system, and the rank of its matrix.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeastNorm {
+    /// The solution.
+    pub x: Vec<f64>,
+    /// The effective rank: how many singular values are above `d eps` of the largest.
+    pub rank: usize,
+}
+
+/// The solution of `m x = b`, or the least-squares solution of least norm where the square matrix m is singular to rounding.
+/// Zeros where m is 0 or not finite.
+pub fn least_norm(m: &Mat<f64>, b: &[f64]) -> LeastNorm {
+    let d = b.len();
+    // What is 0 in every row and column, such as features that no state has, stays 0: the rest may be regular, and is smaller.
+    let used: Vec<usize> = (0..d).filter(|i| (0..d).any(|j| m[(*i, j)] != 0.0 || m[(j, *i)] != 0.0)).collect();
+    let rest = |i: usize, j: usize| m[(used[i], used[j])];
+    let (small, right) = (Mat::from_fn(used.len(), used.len(), rest), used.iter().map(|i| b[*i]).collect::<Vec<_>>());
+    let mut x = vec![0.0; d];
+    if used.is_empty() {
+        return LeastNorm { x, rank: 0 };
     }
-    let Ok(svd) = m.svd() else { return vec![0.0; b.len()] };
+    if let Ok(solved) = solve(&small, &right) {
+        used.iter().zip(solved).for_each(|(i, value)| x[*i] = value);
+        return LeastNorm { x, rank: used.len() };
+    }
+    let Ok(svd) = small.svd() else { return LeastNorm { x, rank: 0 } };
     let (u, v, s) = (svd.U(), svd.V(), svd.S().column_vector());
-    let cutoff = m.nrows() as f64 * f64::EPSILON * s[0];
-    let mut x = vec![0.0; m.ncols()];
-    for k in (0..m.ncols()).filter(|k| s[*k] > cutoff) {
-        let share = (0..b.len()).map(|i| u[(i, k)] * b[i]).sum::<f64>() / s[k];
-        x.iter_mut().enumerate().for_each(|(i, x)| *x += share * v[(i, k)]);
+    let cutoff = d as f64 * f64::EPSILON * s[0];
+    let kept: Vec<usize> = (0..used.len()).filter(|k| s[*k] > cutoff).collect();
+    for &k in &kept {
+        let share = right.iter().enumerate().map(|(i, b)| u[(i, k)] * b).sum::<f64>() / s[k];
+        used.iter().enumerate().for_each(|(i, to)| x[*to] += share * v[(i, k)]);
     }
-    x
+    LeastNorm { x, rank: kept.len() }
+}
+
+/// The solution of [`least_norm`].
+pub fn solve_or_least(m: &Mat<f64>, b: &[f64]) -> Vec<f64> {
+    least_norm(m, b).x
 }
 
 /// [`solve_or_least`] for all columns of b.

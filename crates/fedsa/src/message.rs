@@ -130,14 +130,29 @@ pub enum Body {
 }
 
 impl Body {
-    /// These numbers, those that are not 0 with their indices if that takes fewer bytes.
-    pub fn shorter(numbers: Vec<f64>) -> Self {
+    /// `len` numbers that are 0 except those with these increasing indices: with their indices if that takes fewer bytes, else
+    /// written out.
+    ///
+    /// # Panics
+    /// When there are more than 2^32 numbers.
+    pub fn shorter(len: usize, index: Vec<u32>, value: Vec<f64>) -> Self {
+        let body = Body::Sparse { len: u32::try_from(len).expect("a part has at most 2^32 numbers"), index, value };
+        if body.payload_len() < 8 * len {
+            return body;
+        }
+        let mut body = body;
+        body.write_out();
+        body
+    }
+
+    /// [`Body::shorter`] of numbers that are written out.
+    pub fn of_numbers(numbers: Vec<f64>) -> Self {
         let count = numbers.iter().filter(|x| **x != 0.0).count();
         if Body::shorter_len(numbers.len(), count) == 8 * numbers.len() || numbers.len() > u32::MAX as usize {
             return Body::Numbers(numbers);
         }
-        let some: Vec<(u32, f64)> = numbers.iter().enumerate().filter(|(_, x)| **x != 0.0).map(|(i, x)| (i as u32, *x)).collect();
-        let (index, value) = some.into_iter().unzip();
+        let some = numbers.iter().enumerate().filter(|(_, x)| **x != 0.0).map(|(i, x)| (i as u32, *x));
+        let (index, value) = some.unzip();
         Body::Sparse { len: numbers.len() as u32, index, value }
     }
 

@@ -14,6 +14,7 @@ use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::log::Log;
 use fedsa::problem::mrp::{Discount, FeatureLaw, RandomMrp, Scope};
 use fedsa::problem::noise::Noise;
+use fedsa::problem::source::{Inputs, LogSource};
 use fedsa::problem::{Field, Files, ProblemSettings};
 use fedsa::random::{ALL, Purpose, Stream, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
@@ -75,7 +76,7 @@ impl Files for Given {
     fn arrays(&self, _: &str) -> Result<Arrays> {
         Ok(self.0.clone())
     }
-    fn logs(&self, _: &[String]) -> Result<Vec<Log>> {
+    fn logs(&self, _: &[String], _: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
         Err(BadInput::new("path", "no logs here", "arrays"))
     }
 }

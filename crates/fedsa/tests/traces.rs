@@ -7,7 +7,7 @@ use common::{Halves, InMemory, bits, method, run, run_from};
 use fedsa::error::Result;
 use fedsa::kernel::{Isa, Lanes};
 use fedsa::linalg;
-use fedsa::problem::features::{FeatureSpec, Ranges};
+use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::{Logs, Sources};
 use fedsa::problem::{Field, ProblemSettings};
@@ -18,17 +18,7 @@ use fedsa::uplink::Uplink;
 const GAMMA: f64 = 0.9;
 
 fn settings(lambda: f64) -> Logs {
-    Logs {
-        path: Sources::One(String::new()),
-        features: FeatureSpec::Identity { bias: false },
-        ranges: Ranges::new(),
-        gamma: GAMMA,
-        lambda,
-        ratios: true,
-        require_regular_agents: false,
-        holdout: 0.0,
-        holdout_seed: 0,
-    }
+    Logs { lambda, ..Logs::new(Sources::One(String::new()), FeatureSpec::Identity { bias: false }, GAMMA) }
 }
 
 fn of(logs: &[Log], settings: &Logs, kind: Law) -> Result<Box<dyn Field>> {

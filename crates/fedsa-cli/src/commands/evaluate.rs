@@ -13,14 +13,16 @@ use fedsa::methods::fedhsa::FedHsa;
 use fedsa::methods::fedlsa::FedLsa;
 use fedsa::methods::scafflsa::Scafflsa;
 use fedsa::methods::{Drift, MethodSettings};
-use fedsa::presets::PRESETS;
+use fedsa::presets::{self, PRESETS};
+use fedsa::problem::Field;
 use fedsa::problem::arrays::{Array, Arrays};
-use fedsa::problem::features::{FeatureMap, FeatureSpec};
+use fedsa::problem::features::{FeatureMap, FeatureSpec, SPARSE_ABOVE};
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::Logs;
+use fedsa::problem::root::{Root, Source};
+use fedsa::problem::source::Inputs;
+use fedsa::problem::survey::{LogFacts, Surveyed};
 use fedsa::problem::uncertainty;
-use fedsa::problem::{Files, ProblemSettings};
-use fedsa::sampling::{Law, Sampling};
 use fedsa::theory::cost::{self, Candidate, Cost, Limits};
 use fedsa_data::find::Places;
 use fedsa_data::{DiskFiles, machine, npz};
@@ -28,6 +30,7 @@ use fedsa_experiment::config::document::{Origin, SetBy};
 use fedsa_experiment::config::{Document, Experiment, find_kind, read_kind};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers::{self, number};
+use fedsa_experiment::plan::BuiltProblem;
 use fedsa_experiment::{Plan, Results, estimate};
 use serde_json::json;
 use toml::{Table, Value};
@@ -51,9 +54,7 @@ pub fn methods() -> String {
 
 /// The logs that were read.
 struct Data {
-    logs: Vec<Log>,
-    /// The episodes that are held out, a log for each agent; none without `--holdout`.
-    held: Vec<Log>,
+    logs: Surveyed,
     settings: Logs,
     map: FeatureMap,
     choice: Choice,
@@ -64,13 +65,14 @@ struct Data {
 /// # Errors
 /// On bad input; nothing is then written.
 pub fn evaluate(args: &EvaluateArgs) -> Result<u8, Failure> {
-    let (experiment, data) = prepare(args)?;
+    let (experiment, data, built) = prepare(args)?;
     let started = |plan: &Plan| {
         if !args.common.quiet {
             preamble(args, &data, plan).into_iter().for_each(say);
         }
     };
-    let job = Task { experiment, base: Path::new(""), out: &args.out, common: &args.common, quick: false, json: false, started: &started };
+    let job =
+        Task { experiment, base: Path::new(""), out: &args.out, common: &args.common, quick: false, json: false, started: &started, built };
     let extra = Extra { names: &["weights.json", "weights.npz"], make: &|plan, results| weights(args, &data, plan, results) };
     Ok(job.run(&extra)?.status)
 }
@@ -99,10 +101,14 @@ fn read_with(args: &EvaluateArgs, choice: &Choice, features: FeatureSpec, agents
 }
 
 /// The experiment of the options, and the logs that they name.
-fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data), Failure> {
-    // Options are checked before the logs are read.
+fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data, Option<BuiltProblem>), Failure> {
+    // Options are checked before the logs are read; those of local steps even if no method with local steps may be chosen.
     let unread = read(args)?;
     unread.settings()?;
+    if args.method == AUTO {
+        let with_steps = Choice { kind: "fedhsa".into(), ..Choice::before(args) };
+        read_with(args, &with_steps, FeatureSpec::Identity { bias: false }, args.logs.len())?.settings()?;
+    }
     let [point] = &unread.points[..] else {
         return Err(BadInput::new("--set", "a sweep", "one evaluation; sweeps belong in an experiment file, for fedsa run").into());
     };
@@ -112,16 +118,25 @@ fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data), Failure> {
         fedsa_experiment::config::read(Value::Table(table))
     };
     let files = DiskFiles::new(Places::from_env(""));
-    let logs = settings(&unread).and_then(|settings| settings.split(files.logs(&settings.path.list())?));
-    let (logs, held) = logs.map_err(|e| unread.failure_at(e.inside("problem"), point))?;
-    let columns = logs.first().map_or(0, |log| log.columns.len());
+    let logs = settings(&unread).and_then(|settings| settings.survey(&files));
+    let logs = logs.map_err(|e| unread.failure_at(e.inside("problem"), point))?;
+    let (agents, columns) = (logs.facts.len(), logs.columns().len());
     let features = named_features(args)?.unwrap_or_else(|| default_features(columns));
-    let first = read_with(args, &Choice::before(args), features, logs.len())?;
+    let first = read_with(args, &Choice::before(args), features, agents)?;
     let settled = settings(&first).and_then(|settings| Ok((settings.map(&logs)?, settings)));
     let (map, settings) = settled.map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
-    let choice = Choice::of(args, &settings, &files).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
-    let experiment = if choice.settings.is_none() { first } else { read_with(args, &choice, features, logs.len())? };
-    Ok((experiment, Data { logs, held, settings, map, choice }))
+    if map.sparse().is_some() && !logs.held.is_empty() {
+        let what = format!("--holdout with {} features", map.len());
+        return Err(BadInput::new("--holdout", what, format!("at most {SPARSE_ABOVE} tiles, whose projections are computed")).into());
+    }
+    if args.method != AUTO || args.sampling != "mean" {
+        return Ok((first, Data { logs, settings, map, choice: Choice::before(args) }, None));
+    }
+    // The choice knows the problem, which is then that of the run.
+    let built = BuiltProblem::new(&first, &files, Isa::best())?;
+    let choice = Choice::of(args, built.field()).map_err(|e| first.failure_at(e, &first.points[0]))?;
+    let experiment = read_with(args, &choice, features, agents)?;
+    Ok((experiment, Data { logs, settings, map, choice }, Some(built)))
 }
 
 /// The default features: as many as can be evaluated quickly.
@@ -164,12 +179,7 @@ impl Choice {
     }
 
     /// The method that reaches the target with the fewest bits, for `auto`.
-    fn of(args: &EvaluateArgs, settings: &Logs, files: &dyn Files) -> Result<Self> {
-        let before = Self::before(args);
-        if args.method != AUTO || args.sampling != "mean" {
-            return Ok(before);
-        }
-        let field = settings.field(files, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best())?;
+    fn of(args: &EvaluateArgs, field: &dyn Field) -> Result<Self> {
         let (eta, h) = (step_size(args), local_steps(args) as usize);
         let first_order: Vec<(&'static str, Box<dyn MethodSettings>)> = vec![
             ("scafflsa", Box::new(Scafflsa::new(eta, h))),
@@ -180,7 +190,7 @@ impl Choice {
         let memory = machine::available()?.map_or(f64::INFINITY, |available| 0.5 * available.bytes);
         let target = if args.tol > 0.0 { args.tol } else { 1e-12 };
         let limits = Limits { target, may_send_matrices: !args.keep_matrices, memory };
-        let all = cost::candidates(&*field, &limits, checked);
+        let all = cost::candidates(field, &limits, checked);
         // Without any cost: a Krylov space that starts anew as often as it has to.
         let chosen = all.iter().find(|candidate| candidate.cost.is_ok()).or_else(|| all.iter().find(|candidate| candidate.kind == "gmres"));
         let chosen = chosen.expect("gmres is a candidate");
@@ -222,13 +232,13 @@ fn megabits(bits: f64) -> String {
 fn preamble(args: &EvaluateArgs, data: &Data, plan: &Plan) -> Vec<String> {
     /// The largest number of columns that are listed; more are only counted.
     const LISTED: usize = 20;
-    let Data { logs, held, settings, map, choice } = data;
-    let transitions: usize = logs.iter().map(Log::len).sum();
+    let Data { logs, settings, map, choice } = data;
     let columns = map.columns();
+    let kind = if map.spec().inputs() == Inputs::Features { "feature column" } else { "state column" };
     let mut lines =
-        vec![format!("{}, {}, {}", count(logs.len(), "agent"), count(transitions, "transition"), count(columns.len(), "state column"))];
-    if !held.is_empty() {
-        let transitions: usize = held.iter().map(Log::len).sum();
+        vec![format!("{}, {}, {}", count(logs.facts.len(), "agent"), count(logs.transitions(), "transition"), count(columns.len(), kind))];
+    if !logs.held.is_empty() {
+        let transitions: usize = logs.held.iter().map(Log::len).sum();
         lines.push(format!("  {} of held-out episodes are not among these", count(transitions, "transition")));
     }
     let ranges = map.ranges();
@@ -250,8 +260,9 @@ fn preamble(args: &EvaluateArgs, data: &Data, plan: &Plan) -> Vec<String> {
         String::new()
     };
     lines.push(format!("{} of {}{chosen}", count(map.len(), "feature"), map.spec()));
+    lines.extend(dependence(settings, plan.field(0)));
     lines.extend(ratios(logs, settings));
-    if logs.iter().all(|log| log.rewards.iter().all(|r| *r == 0.0)) {
+    if !logs.facts.iter().any(|log| log.has_rewards) {
         lines.push("all rewards are 0, and so are the values and their weights".into());
         return lines;
     }
@@ -262,13 +273,22 @@ fn preamble(args: &EvaluateArgs, data: &Data, plan: &Plan) -> Vec<String> {
     lines
 }
 
+/// What is said of features that depend on each other.
+fn dependence(settings: &Logs, field: &dyn Field) -> Option<String> {
+    let Ok(Root { source: Source::LeastNorm { rank }, theta }) = field.solution() else { return None };
+    let d = theta.len();
+    let what = format!("  {rank} of {d} directions of these features are independent on these transitions: of all solutions");
+    let help = if settings.ridge == 0.0 { "; --ridge EPS makes it unique" } else { "" };
+    Some(format!("{what} the one of least norm is meant{help}"))
+}
+
 /// How the logs' importance ratios are used, with a warning for each agent of which few transitions carry the weight.
-fn ratios(logs: &[Log], settings: &Logs) -> Vec<String> {
+fn ratios(logs: &Surveyed, settings: &Logs) -> Vec<String> {
     /// The share of the transitions below which an effective sample size is small.
     const SMALL: f64 = 0.1;
     /// The largest number of agents that are named.
     const NAMED: usize = 10;
-    let sizes: Vec<(&Log, f64)> = logs.iter().filter_map(|log| Some((log, log.effective_size()?))).collect();
+    let sizes: Vec<(&LogFacts, f64)> = logs.facts.iter().filter_map(|log| Some((log, log.effective_size?))).collect();
     let (with, column) = (count(sizes.len(), "agent"), "the column `ratio`");
     if sizes.is_empty() {
         return Vec::new();
@@ -276,9 +296,9 @@ fn ratios(logs: &[Log], settings: &Logs) -> Vec<String> {
         return vec![format!("{column} of {with} is not used (problem.ratios = false)")];
     }
     let mut lines = vec![format!("importance ratios from {column} of {with}; --set problem.ratios=false leaves them out")];
-    let small: Vec<_> = sizes.iter().filter(|(log, size)| *size < SMALL * log.len() as f64).collect();
+    let small: Vec<_> = sizes.iter().filter(|(log, size)| *size < SMALL * log.transitions as f64).collect();
     lines.extend(small.iter().take(NAMED).map(|(log, size)| {
-        let (size, n) = (numbers::digits(*size, 3), numbers::thousands(log.len() as f64));
+        let (size, n) = (numbers::digits(*size, 3), numbers::thousands(log.transitions as f64));
         format!("  warning: {}: the ratios leave an effective sample size of {size} of {n} transitions; its part is uncertain", log.name)
     }));
     if small.len() > NAMED {
@@ -329,32 +349,46 @@ fn prediction(plan: &Plan) -> Vec<String> {
     }
 }
 
+/// The largest number of features whose names `weights.json` lists.
+const NAMED: usize = 1 << 16;
+
 /// The contents of `weights.json` and `weights.npz`; also prints a summary of the weights.
 fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> Result<Vec<Vec<u8>>> {
     let field = plan.field(0);
     let result = &results.cells[0][0];
-    let root = field.root().expect("logs have one");
-    let Data { logs, held, settings, map, .. } = data;
-    let comparison = match &held[..] {
+    let Data { logs, settings, map, .. } = data;
+    let (rank, root) = match field.solution() {
+        Ok(Root { theta, source: Source::LeastNorm { rank } }) => (Some(*rank), Some(theta)),
+        Ok(Root { theta, .. }) => (Some(theta.len()), Some(theta)),
+        // Sparse systems are not solved as a whole.
+        Err(_) => (None, None),
+    };
+    let comparison = match &logs.held[..] {
         [] => None,
         held => Some(Comparison::new(held, map, settings.gamma, field, &result.theta)?),
     };
-    let a = field.systems().expect("logs are linear systems").mean().a;
-    let covariance = uncertainty::covariance(logs, map, settings, &a, &result.theta);
+    let covariance = match field.systems() {
+        None => None,
+        Some(systems) => uncertainty::covariance(logs, map, settings.rule(), &systems.mean().a, &result.theta)?,
+    };
     let finite = |x: f64| if x.is_finite() { json!(x) } else { json!(null) };
-    let distance = linalg::distance_sq(&result.theta, root).sqrt();
-    let norm = linalg::norm_sq(root).sqrt();
+    let distance = root.map(|root| linalg::distance_sq(&result.theta, root).sqrt());
+    let norm = root.map(|root| linalg::norm_sq(root).sqrt());
     let rounds = result.rows.last().map_or(0, |r| r.round);
     let outcome = result.outcome(&plan.cells[0].run.stop);
+    let scale = Some(map.scale()).filter(|scale| !scale.is_empty());
     let weights = json!({
         "format": 1,
-        "features": map.names(),
+        "features": (map.len() <= NAMED).then(|| map.names()),
         "feature_map": map.spec(),
+        "scale": scale,
         "columns": map.columns(),
         "ranges": map.ranges(),
         "gamma": settings.gamma,
         "lambda": settings.lambda,
-        "agents": logs.iter().map(|log| json!({ "name": log.name, "transitions": log.len() })).collect::<Vec<_>>(),
+        "ridge": settings.ridge,
+        "rank": rank,
+        "agents": logs.facts.iter().map(|log| json!({ "name": log.name, "transitions": log.transitions })).collect::<Vec<_>>(),
         "method": plan.cells[0].method.kind,
         "outcome": outcome.name(),
         "rounds": rounds,
@@ -365,26 +399,29 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results) -> 
         "residual": field.mean_operator(&result.theta).map(|g| finite(linalg::norm_sq(&g).sqrt())),
         "residual_asked": result.residual_asked(&plan.cells[0].run.stop).map(finite),
         "lstd": root,
-        "distance_to_lstd": finite(distance),
+        "distance_to_lstd": distance.map(finite),
         "lstd_norm": norm,
         "holdout": comparison.as_ref().map(|comparison| comparison.json(settings.holdout, settings.holdout_seed)),
     });
-    let d = root.len();
+    let d = result.theta.len();
     let mut arrays = Arrays::new();
     arrays.insert("theta", Array::new(vec![d], result.theta.clone())?);
-    arrays.insert("lstd", Array::new(vec![d], root.to_vec())?);
+    if let Some(root) = root {
+        arrays.insert("lstd", Array::new(vec![d], root.to_vec())?);
+    }
+    if let Some(scale) = scale {
+        arrays.insert("scale", Array::new(vec![d], scale.to_vec())?);
+    }
     if let Some(covariance) = &covariance {
         arrays.insert("theta_cov", Array::new(vec![d, d], linalg::to_rows(covariance))?);
     }
     arrays.insert("gamma", Array::scalar(settings.gamma));
     arrays.insert("format", Array::scalar(1.0));
     if !args.common.quiet {
-        say(format!(
-            "{d} weights after {}; distance to the pooled LSTD solution {} (its norm {})",
-            count(rounds as usize, "round"),
-            number(distance),
-            number(norm)
-        ));
+        let away = distance
+            .zip(norm)
+            .map(|(distance, norm)| format!("; distance to the pooled LSTD solution {} (its norm {})", number(distance), number(norm)));
+        say(format!("{} after {}{}", count(d, "weight"), count(rounds as usize, "round"), away.unwrap_or_default()));
         comparison.iter().flat_map(Comparison::lines).for_each(say);
         say(args.out.join("weights.json").display());
     }
@@ -403,6 +440,8 @@ fn origins(args: &EvaluateArgs, choice: &Choice) -> Vec<Origin> {
         ("problem.ranges", quoted(ranges)),
         ("problem.gamma", format!("--gamma {}", numbers::typed(args.gamma))),
         ("problem.lambda", format!("--lambda {}", numbers::typed(args.lambda))),
+        ("problem.ridge", format!("--ridge {}", numbers::typed(args.ridge))),
+        ("problem.scaling", args.scaling.as_ref().map_or(String::new(), |scaling| format!("--scaling {}", quoted(scaling)))),
         ("problem.holdout", args.holdout.map_or(String::new(), |share| format!("--holdout {}", numbers::typed(share)))),
         ("sampling.kind", format!("--sampling {}", quoted(&args.sampling))),
         ("method[0].kind", format!("--method {}", quoted(if args.method == AUTO { &choice.kind } else { &args.method }))),
@@ -432,6 +471,7 @@ fn step_size(args: &EvaluateArgs) -> f64 {
 
 /// Whether this is a key of this kind of method.
 fn takes(kind: &str, key: &str) -> bool {
+    let kind = presets::find(kind).map_or(kind, |preset| preset.method);
     let given = [("kind", Value::String(kind.into())), (key, Value::Integer(1))];
     let mut table: Table = given.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
     let Ok(kind) = find_kind(fedsa::methods::KINDS, &mut table, "method") else { return false };
@@ -461,6 +501,12 @@ fn experiment(args: &EvaluateArgs, choice: &Choice, features: FeatureSpec, agent
         ("gamma", Value::Float(args.gamma)),
         ("lambda", Value::Float(args.lambda)),
     ];
+    if args.ridge != 0.0 {
+        problem.push(("ridge", Value::Float(args.ridge)));
+    }
+    if let Some(scaling) = &args.scaling {
+        problem.push(("scaling", text(scaling)));
+    }
     if let Some(share) = args.holdout {
         problem.extend([("holdout", Value::Float(share)), ("holdout_seed", Value::Integer(args.seed as i64))]);
     }

@@ -132,7 +132,7 @@ fn missing_data(experiment: &Experiment) -> Option<BadInput> {
 
 /// Runs one experiment.
 fn one(experiment: Experiment, args: &ReproduceArgs, out: &Path, common: &Common) -> Result<Ended, Failure> {
-    let job = Task { experiment, base: Path::new(""), out, common, quick: args.quick, json: false, started: &|_| {} };
+    let job = Task { experiment, base: Path::new(""), out, common, quick: args.quick, json: false, started: &|_| {}, built: None };
     job.run(&Extra::none())
 }
 

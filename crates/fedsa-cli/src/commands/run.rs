@@ -16,6 +16,7 @@ use fedsa_experiment::error::Failure;
 use fedsa_experiment::execute::{Earlier, Interrupted, read_framed, write_framed};
 use fedsa_experiment::finished;
 use fedsa_experiment::folder::{self, Found, Holds, RunFolder};
+use fedsa_experiment::plan::BuiltProblem;
 use fedsa_experiment::trace_lines::TraceLines;
 use fedsa_experiment::{Executed, Plan, Predictor, Results, RunControl, execute, output, picture, resolve};
 use toml::{Table, Value};
@@ -35,7 +36,16 @@ use crate::error::{DONE, INTERRUPTED, NOT_AS_EXPECTED};
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let (experiment, base) = load(&args.file, &args.overrides, args.quick)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&experiment.id));
-    let job = Task { experiment, base: &base, out: &out, common: &args.common, quick: args.quick, json: args.json, started: &|_| {} };
+    let job = Task {
+        experiment,
+        base: &base,
+        out: &out,
+        common: &args.common,
+        quick: args.quick,
+        json: args.json,
+        started: &|_| {},
+        built: None,
+    };
     Ok(job.run(&Extra::none())?.status)
 }
 
@@ -64,6 +74,8 @@ pub struct Task<'a> {
     pub json: bool,
     /// The lines that are printed about the plan before it runs.
     pub started: &'a dyn Fn(&Plan),
+    /// A problem of the experiment that was built before.
+    pub built: Option<BuiltProblem>,
 }
 
 /// Additional output files of a finished run.
@@ -97,7 +109,7 @@ impl Task<'_> {
     /// On bad input (nothing is written), and when the machine fails.
     pub fn run(self, extra: &Extra<'_>) -> Result<Ended, Failure> {
         let began = Instant::now();
-        let Task { experiment, base, out, common, quick, json, started } = self;
+        let Task { experiment, base, out, common, quick, json, started, built } = self;
         experiment.settings()?;
         let config = resolve::file(&experiment, &Places::from_env(base))?;
         let found = folder::look(out)?;
@@ -126,7 +138,7 @@ impl Task<'_> {
             false => (HashMap::new(), Earlier::default()),
         };
         log::info!("building the problems");
-        let plan = Plan::new(experiment, base, Isa::best(), &roots)?;
+        let plan = Plan::with_problem(experiment, base, Isa::best(), &roots, built)?;
         log::info!("{}, {}, {}", count(plan.fields.len(), "problem"), count(plan.points.len(), "point"), count(plan.cells.len(), "method"));
         let unmeasured = checks::unmeasured(&plan, base)?;
         refuse_memory(&plan)?;

@@ -183,6 +183,17 @@ impl Lanes {
         flat(&self.theta[l * self.width..(l + 1) * self.width])
     }
 
+    /// Whether all drifts are known to be zero.
+    pub fn is_still(&self) -> bool {
+        self.is_still
+    }
+
+    /// The iterate of lane `l`, to be changed, and its drift, both with their padding.
+    pub fn theta_and_drift(&mut self, l: usize) -> (&mut [f64], &[f64]) {
+        let range = l * self.width..(l + 1) * self.width;
+        (flat_mut(&mut self.theta[range.clone()]), flat(&self.drift[range]))
+    }
+
     /// The drift of lane `l`, with its padding, to be changed.
     pub fn drift_mut(&mut self, l: usize) -> &mut [f64] {
         self.is_still = false;

@@ -102,13 +102,22 @@ impl<'a> At<'a> {
         b.iter().zip(&product).map(|(b, ax)| b - ax).collect()
     }
 
-    /// `A_c` row by row, followed by `b_c`: d (d + 1) numbers, d of the length of theta.
-    pub fn system(&self, d: usize) -> Vec<f64> {
+    /// `A_c` row by row, followed by `b_c`: d (d + 1) numbers, d of the length of theta; those that are not 0 with their indices
+    /// if that is shorter.
+    pub fn system(&self, d: usize) -> Body {
         self.count(|calls| calls.hessians += 1);
-        let mut out = vec![0.0; d * (d + 1)];
-        self.linear_operators().entries(self.place, &mut |i, j, a| out[i * d + j] = a);
-        self.linear_operators().offset(self.place, &mut out[d * d..]);
-        out
+        let (mut index, mut value) = (Vec::new(), Vec::new());
+        self.linear_operators().entries(self.place, &mut |i, j, a| {
+            index.push((i * d + j) as u32);
+            value.push(a);
+        });
+        let mut b = vec![0.0; d];
+        self.linear_operators().offset(self.place, &mut b);
+        for (i, b) in b.into_iter().enumerate().filter(|(_, b)| *b != 0.0) {
+            index.push((d * d + i) as u32);
+            value.push(b);
+        }
+        Body::shorter(d * (d + 1), index, value)
     }
 
     /// The loss `f_c(theta)`; theta has d components.

@@ -13,7 +13,7 @@ pub struct SystemAgent {
 
 impl Agent for SystemAgent {
     fn answer(&mut self, at: &At<'_>, _: &Message) -> Result<Vec<(Part, Body)>> {
-        Ok(vec![(Part::System, Body::shorter(at.system(self.d)))])
+        Ok(vec![(Part::System, at.system(self.d))])
     }
     fn save(&self) -> Vec<u8> {
         Vec::new()
@@ -23,16 +23,17 @@ impl Agent for SystemAgent {
     }
 }
 
-/// Answers a model theta with `b_c - A_c theta`, and a direction q with `A_c q`; d numbers each.
+/// Answers a model theta with `b_c - A_c theta`, and a direction q with `A_c q`; d numbers each, those that are not 0 with their
+/// indices if that is shorter.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ProductAgent;
 
 impl Agent for ProductAgent {
     fn answer(&mut self, at: &At<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
         if down.exchange == 0 {
-            return Ok(vec![(Part::Operator, at.operator(down.part(Part::Model)).into())]);
+            return Ok(vec![(Part::Operator, Body::of_numbers(at.operator(down.part(Part::Model))))]);
         }
-        Ok(vec![(Part::Product, at.product(down.part(Part::Direction)).into())])
+        Ok(vec![(Part::Product, Body::of_numbers(at.product(down.part(Part::Direction))))])
     }
     fn save(&self) -> Vec<u8> {
         Vec::new()

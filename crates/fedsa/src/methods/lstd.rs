@@ -38,6 +38,11 @@ impl MethodSettings for Lstd {
         require((1..=agents).contains(&m), "participants", m, &format!("between 1 and the number of agents, {agents}"))
     }
 
+    /// The d (d + 1) numbers of a system are numbered with 32 bits.
+    fn largest_dimension(&self) -> usize {
+        (1 << 16) - 1
+    }
+
     fn needs(&self) -> Needs {
         Needs::LinearOperators
     }

@@ -143,6 +143,11 @@ pub trait MethodSettings: erased_serde::Serialize + std::fmt::Debug + Send + Syn
     /// # Errors
     /// When a setting is out of range; names the setting.
     fn check(&self, agents: usize) -> Result<()>;
+    /// The largest d that messages of the method can hold.
+    fn largest_dimension(&self) -> usize {
+        u32::MAX as usize
+    }
+
     /// What the method needs of a problem besides samples.
     fn needs(&self) -> Needs {
         Needs::Samples

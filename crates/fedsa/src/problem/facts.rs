@@ -25,11 +25,16 @@ pub trait Facts: Send + Sync {
     fn systems(&self) -> Option<&Systems> {
         self.base()?.systems()
     }
+    /// Whether the solution of least norm is the root where the mean of linear systems is singular; otherwise such a problem is
+    /// refused.
+    fn takes_least_norm(&self) -> bool {
+        self.base().is_some_and(Facts::takes_least_norm)
+    }
     /// Products with `Abar_c`, if every `gbar_c` is affine.
     fn linear_operators(&self) -> Option<&dyn LinearOperators> {
         match self.base() {
-            Some(base) => base.linear_operators(),
-            None => self.systems().map(|systems| systems as &dyn LinearOperators),
+            Some(base) if same(self.systems(), base.systems()) => base.linear_operators(),
+            _ => self.systems().map(|systems| systems as &dyn LinearOperators),
         }
     }
     /// The losses, if every `gbar_c` is minus a gradient.

@@ -15,25 +15,31 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::source::Inputs;
 use crate::error::{BadInput, Result, quoted, require};
-use crate::problem::log::Log;
 
-/// The largest number of features d that a map may have. An evaluation solves dense d x d systems, which are too large beyond
-/// this.
+/// The largest number of features d of a map whose features are not sparse: systems are then dense d x d matrices, which are
+/// too large beyond this.
 pub const MAX_FEATURES: usize = 1 << 16;
+/// The largest number of sparse features.
+pub const MAX_SPARSE_FEATURES: usize = 1 << 27;
+/// The number of features above which those of a tile coding are kept as the numbers of the active tiles.
+pub const SPARSE_ABOVE: usize = 1024;
 
 /// The range of each state column, by its name.
 pub type Ranges = BTreeMap<String, (f64, f64)>;
 
 /// The settings of a [`FeatureMap`].
 ///
-/// On the command line: `identity`, `identity:bias`, `polynomial:2`,
+/// On the command line: `columns`, `identity`, `identity:bias`, `polynomial:2`,
 /// `fourier:3`, `tiles:8x4` (tilings x bins), `radial:5` or `radial:5:0.3`
 /// (centres, width).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FeatureSpec {
+    /// Features that were logged, in the columns `phi_*` and `phi_next_*`: `d` is their number. They are taken as they are.
+    Columns {},
     /// The clipped state itself, unscaled, `d = k`; with `bias` a constant 1
     /// before it, `d = k + 1`. The only map for which columns may lack a range
     /// (and are then not clipped).
@@ -91,12 +97,13 @@ pub enum FeatureSpec {
 impl FeatureSpec {
     /// The forms that [`FeatureSpec::from_str`] accepts.
     pub const FORMS: &str =
-        "identity, identity:bias, polynomial:ORDER, fourier:ORDER, tiles:TILINGSxBINS, radial:CENTRES or radial:CENTRES:WIDTH";
+        "columns, identity, identity:bias, polynomial:ORDER, fourier:ORDER, tiles:TILINGSxBINS, radial:CENTRES or radial:CENTRES:WIDTH";
 
     /// The number of features d for `k` state columns; `None` if it does not fit into a `usize`.
     pub fn count(&self, k: usize) -> Option<usize> {
         let power = |base: u32| (base as usize).checked_pow(u32::try_from(k).ok()?);
         match *self {
+            Self::Columns {} => Some(k),
             Self::Identity { bias } => k.checked_add(usize::from(bias)),
             Self::Polynomial { order } => binomial(k.checked_add(order as usize)?, k.min(order as usize)),
             Self::Fourier { order } => power(order.checked_add(1)?),
@@ -105,10 +112,20 @@ impl FeatureSpec {
         }
     }
 
+    /// Which columns of a log the map takes.
+    pub fn inputs(&self) -> Inputs {
+        if matches!(self, Self::Columns {}) { Inputs::Features } else { Inputs::States }
+    }
+
+    /// Whether columns need a range.
+    pub(super) fn needs_ranges(&self) -> bool {
+        !matches!(self, Self::Columns {} | Self::Identity { .. })
+    }
+
     fn check(&self) -> Result<()> {
         let positive = |key: &str, value: u32| require(value >= 1, key, value, "a whole number of at least 1");
         match *self {
-            Self::Identity { .. } | Self::Polynomial { .. } | Self::Fourier { .. } => Ok(()),
+            Self::Columns {} | Self::Identity { .. } | Self::Polynomial { .. } | Self::Fourier { .. } => Ok(()),
             Self::Tiles { tilings, bins } => positive("tilings", tilings).and_then(|()| positive("bins", bins)),
             Self::Radial { centres, width } => {
                 positive("centres", centres)?;
@@ -131,6 +148,7 @@ fn binomial(n: usize, k: usize) -> Option<usize> {
 impl fmt::Display for FeatureSpec {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
+            Self::Columns {} => write!(f, "columns"),
             Self::Identity { bias: false } => write!(f, "identity"),
             Self::Identity { bias: true } => write!(f, "identity:bias"),
             Self::Polynomial { order } => write!(f, "polynomial:{order}"),
@@ -149,6 +167,7 @@ impl FromStr for FeatureSpec {
         let parse = || -> Option<Self> {
             let (kind, settings) = text.split_once(':').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
             Some(match (kind, settings) {
+                ("columns", None) => Self::Columns {},
                 ("identity", None) => Self::Identity { bias: false },
                 ("identity", Some("bias")) => Self::Identity { bias: true },
                 ("polynomial", Some(order)) => Self::Polynomial { order: order.parse().ok()? },
@@ -171,26 +190,16 @@ impl FromStr for FeatureSpec {
     }
 }
 
-/// The ranges of all columns: the given ranges, and for every other column the smallest and the largest value in the states
-/// and next states of all logs. The next state of a terminal transition is not counted. The logs must have passed
-/// [`check_all`](crate::problem::log::check_all).
+/// The ranges of all columns: the given ranges, and for every other column the smallest and the largest value that was
+/// seen in it.
 ///
 /// # Errors
 /// When a given range is empty or its column does not exist, or a column without a given range has the same value in all
 /// states.
-pub fn ranges_of(logs: &[Log], given: &Ranges) -> Result<Ranges> {
-    let columns = logs.first().map_or(&[][..], |log| &log.columns);
+pub fn ranges_of(columns: &[String], seen: &[(f64, f64)], given: &Ranges) -> Result<Ranges> {
     check_ranges(columns, given)?;
     let mut ranges = given.clone();
-    for (j, column) in columns.iter().enumerate().filter(|(_, column)| !given.contains_key(*column)) {
-        let (mut lo, mut hi) = (f64::INFINITY, f64::NEG_INFINITY);
-        for log in logs {
-            for i in 0..log.len() {
-                let next = if log.done[i] { log.state(i)[j] } else { log.next_state(i)[j] };
-                lo = lo.min(log.state(i)[j]).min(next);
-                hi = hi.max(log.state(i)[j]).max(next);
-            }
-        }
+    for (column, &(lo, hi)) in columns.iter().zip(seen).filter(|(column, _)| !given.contains_key(*column)) {
         if lo == hi {
             let what = format!("`{}` is {lo} in every transition, which gives no range to scale it by", quoted(column));
             return Err(BadInput::new("ranges", what, format!("give the range of `{}`, or leave the column out", quoted(column))));
@@ -225,6 +234,8 @@ pub struct FeatureMap {
     len: usize,
     /// The monomials of a polynomial, except the constant; see [`monomials`].
     monomials: Vec<(usize, usize)>,
+    /// What each feature is multiplied by, d numbers; empty if all are 1.
+    scale: Vec<f64>,
 }
 
 impl FeatureMap {
@@ -232,7 +243,7 @@ impl FeatureMap {
     ///
     /// # Errors
     /// When a setting or range is out of bounds, a column has no range, or
-    /// there would be more than [`MAX_FEATURES`] features.
+    /// there would be more than [`MAX_FEATURES`] features, of tiles [`MAX_SPARSE_FEATURES`].
     pub fn new(spec: &FeatureSpec, columns: &[String], ranges: &Ranges) -> Result<Self> {
         spec.check()?;
         let k = columns.len();
@@ -240,9 +251,13 @@ impl FeatureMap {
             return Err(BadInput::new("", "features of no state columns", "a state needs at least one column"));
         }
         check_ranges(columns, ranges)?;
+        if let (FeatureSpec::Columns {}, Some(column)) = (spec, ranges.keys().next()) {
+            let what = format!("a range of `{}`, which is a feature", quoted(column));
+            return Err(BadInput::new("ranges", what, "no ranges: features that were logged are taken as they are"));
+        }
         let bounds = columns.iter().map(|column| match (ranges.get(column), spec) {
             (Some(&range), _) => Ok(range),
-            (None, FeatureSpec::Identity { .. }) => Ok((f64::NEG_INFINITY, f64::INFINITY)),
+            (None, spec) if !spec.needs_ranges() => Ok((f64::NEG_INFINITY, f64::INFINITY)),
             (None, _) => Err(BadInput::new(
                 "ranges",
                 format!("`{}` has no range", quoted(column)),
@@ -250,16 +265,63 @@ impl FeatureMap {
             )),
         });
         let bounds = bounds.collect::<Result<Vec<_>>>()?;
-        let len = spec.count(k).filter(|&d| d <= MAX_FEATURES).ok_or_else(|| {
+        let most = if matches!(spec, FeatureSpec::Tiles { .. }) { MAX_SPARSE_FEATURES } else { MAX_FEATURES };
+        let len = spec.count(k).filter(|&d| d <= most).ok_or_else(|| {
             let count = spec.count(k).map_or("too many to count".to_string(), |d| d.to_string());
             let what = format!("{spec} on {k} state columns: {count} features");
-            BadInput::new("", what, format!("at most {MAX_FEATURES} features: take a lower order or fewer state columns"))
+            BadInput::new("", what, format!("at most {most} features: take a lower order or fewer state columns"))
         })?;
         let monomials = match *spec {
             FeatureSpec::Polynomial { order } => monomials(k, order),
             _ => Vec::new(),
         };
-        Ok(Self { spec: *spec, columns: columns.to_vec(), bounds, len, monomials })
+        Ok(Self { spec: *spec, columns: columns.to_vec(), bounds, len, monomials, scale: Vec::new() })
+    }
+
+    /// The same features, each multiplied by a number.
+    ///
+    /// # Errors
+    /// When there is not one finite number above 0 for each feature.
+    pub fn with_scale(self, scale: Vec<f64>) -> Result<Self> {
+        let bad = scale.iter().find(|x| !(x.is_finite() && **x > 0.0));
+        if let Some(x) = bad {
+            return Err(BadInput::new("scale", format!("{x}"), "finite numbers above 0"));
+        }
+        if !scale.is_empty() && scale.len() != self.len {
+            let what = format!("{} numbers for {} features", scale.len(), self.len);
+            return Err(BadInput::new("scale", what, "a number for each feature"));
+        }
+        Ok(Self { scale, ..self })
+    }
+
+    /// What each feature is multiplied by, d numbers; empty if all are 1.
+    pub fn scale(&self) -> &[f64] {
+        &self.scale
+    }
+
+    /// The number of features of a state that are not 0, and their value, if features are sparse: tiles without a scale.
+    pub fn sparse(&self) -> Option<(usize, f64)> {
+        match self.spec {
+            FeatureSpec::Tiles { tilings, .. } if self.len > SPARSE_ABOVE && self.scale.is_empty() => {
+                Some((tilings as usize, 1.0 / f64::from(tilings).sqrt()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The numbers of the features of a state that are not 0, increasing, as many as [`FeatureMap::sparse`] says. Does not
+    /// allocate.
+    ///
+    /// # Panics
+    /// When features are not tiles.
+    pub fn active(&self, state: &[f64], out: &mut [u32]) {
+        let FeatureSpec::Tiles { tilings, bins } = self.spec else { panic!("{} is no tile coding", self.spec) };
+        let (tilings, bins) = (tilings as usize, bins as usize);
+        let per_tiling = self.len / tilings;
+        for (t, out) in out.iter_mut().enumerate().take(tilings) {
+            let tile = (0..state.len()).fold(0, |tile, j| tile * bins + tile_of(self.scaled(state, j), j, t, tilings, bins));
+            *out = (t * per_tiling + tile) as u32;
+        }
     }
 
     /// The number of features d.
@@ -306,6 +368,7 @@ impl FeatureMap {
         assert_eq!(out.len(), self.len, "there are {} features", self.len);
         let x = |j| self.scaled(state, j);
         match self.spec {
+            FeatureSpec::Columns {} => out.copy_from_slice(state),
             FeatureSpec::Identity { bias } => {
                 let (constant, values) = out.split_at_mut(usize::from(bias));
                 constant.fill(1.0);
@@ -322,7 +385,7 @@ impl FeatureMap {
             FeatureSpec::Fourier { order } => {
                 sum_over_grid(k, order as usize + 1, out, |j, c| c as f64 * x(j));
                 let scale = 1.0 / (self.len as f64).sqrt();
-                for value in out {
+                for value in &mut *out {
                     *value = (PI * *value).cos() * scale;
                 }
             }
@@ -349,11 +412,12 @@ impl FeatureMap {
                     *value = (*value - nearest).exp();
                     sum += *value;
                 }
-                for value in out {
+                for value in &mut *out {
                     *value /= sum;
                 }
             }
         }
+        out.iter_mut().zip(&self.scale).for_each(|(value, scale)| *value *= scale);
     }
 
     /// A readable name of every feature, d names in the order of [`FeatureMap::eval`], without scale factors. Names of columns
@@ -362,6 +426,7 @@ impl FeatureMap {
         let columns = &self.columns;
         let k = columns.len();
         match self.spec {
+            FeatureSpec::Columns {} => columns.clone(),
             FeatureSpec::Identity { bias } => bias.then(|| "1".to_string()).into_iter().chain(columns.iter().cloned()).collect(),
             FeatureSpec::Polynomial { .. } => {
                 let mut powers = vec![vec![0u32; k]];
@@ -570,7 +635,7 @@ mod tests {
 
     #[test]
     fn too_many_features_are_refused_before_any_is_made() {
-        for (spec, k) in [("fourier:3", 20), ("polynomial:20", 20), ("tiles:8x8", 9), ("radial:5", 70), ("fourier:4294967295", 1)] {
+        for (spec, k) in [("fourier:3", 20), ("polynomial:20", 20), ("tiles:8x16", 9), ("radial:5", 70), ("fourier:4294967295", 1)] {
             let spec: FeatureSpec = spec.parse().unwrap();
             let e = FeatureMap::new(&spec, &columns(k), &unit(k)).unwrap_err();
             assert!(e.what.starts_with(&format!("{spec} on {k} state columns: ")), "{e}");
@@ -582,23 +647,14 @@ mod tests {
 
     #[test]
     fn ranges_come_from_the_logs_unless_given() {
-        let log = Log {
-            name: "a".into(),
-            columns: columns(2),
-            states: vec![0.0, 5.0, 1.0, 5.5],
-            rewards: vec![0.0; 2],
-            next: vec![-1.0, 6.0, 99.0, 99.0],
-            done: vec![false, true],
-            episode: None,
-            ratio: None,
-        };
         let given = Ranges::from([("s_1".to_string(), (0.0, 10.0))]);
-        let ranges = ranges_of(std::slice::from_ref(&log), &given).unwrap();
+        let seen = [(-1.0, 1.0), (5.0, 6.0)];
+        let ranges = ranges_of(&columns(2), &seen, &given).unwrap();
         assert_eq!(ranges, Ranges::from([("s_0".to_string(), (-1.0, 1.0)), ("s_1".to_string(), (0.0, 10.0))]));
-        let constant = Log { states: vec![2.0; 4], next: vec![2.0; 4], ..log.clone() };
-        assert!(ranges_of(&[constant], &given).unwrap_err().what.starts_with("`s_0` is 2 in every transition"));
+        let constant = [(2.0, 2.0); 2];
+        assert!(ranges_of(&columns(2), &constant, &given).unwrap_err().what.starts_with("`s_0` is 2 in every transition"));
         let unknown = Ranges::from([("x".to_string(), (0.0, 1.0))]);
-        assert_eq!(ranges_of(&[log], &unknown).unwrap_err().help, "the state columns are s_0, s_1");
+        assert_eq!(ranges_of(&columns(2), &seen, &unknown).unwrap_err().help, "the state columns are s_0, s_1");
     }
 
     #[test]
@@ -620,7 +676,7 @@ mod tests {
 
     #[test]
     fn settings_read_as_written() {
-        for text in ["identity", "identity:bias", "polynomial:2", "fourier:3", "tiles:8x4", "radial:5", "radial:5:0.3"] {
+        for text in ["columns", "identity", "identity:bias", "polynomial:2", "fourier:3", "tiles:8x4", "radial:5", "radial:5:0.3"] {
             let spec: FeatureSpec = text.parse().unwrap();
             assert_eq!(spec.to_string(), text);
             let json = serde_json::to_string(&spec).unwrap();

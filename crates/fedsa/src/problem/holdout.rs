@@ -14,9 +14,11 @@
 use std::ops::Range;
 
 use faer::Mat;
+use rayon::prelude::*;
 
 use super::features::FeatureMap;
 use super::log::Log;
+use super::source::{LogSource, read_checked};
 use crate::error::{BadInput, Result, quoted, require};
 use crate::linalg;
 use crate::random::{Purpose, stream};
@@ -26,64 +28,136 @@ use crate::random::{Purpose, stream};
 /// # Errors
 /// When the log has no episodes, an episode comes back after another, or goes on after it terminated.
 pub fn episodes(log: &Log) -> Result<Vec<Range<usize>>> {
-    let numbers = log.episode.as_ref().ok_or_else(|| {
-        let what = format!("{} has no column `episode`", quoted(&log.name));
-        BadInput::new("holdout", what, "logs whose column `episode` numbers the episodes: whole episodes are held out")
-    })?;
+    let numbers = numbers(log)?;
     let mut found: Vec<Range<usize>> = Vec::new();
     let mut seen = std::collections::HashSet::new();
     for (row, number) in numbers.iter().enumerate() {
-        let bad = |what: &str| {
-            let what = format!("{}: row {row}: episode {number} {what}", quoted(&log.name));
-            BadInput::new(
-                "holdout",
-                what,
-                "a column `episode` in which each episode has a number of its own, in rows that follow each other",
-            )
-        };
         match found.last_mut() {
             Some(last) if numbers[row - 1] == *number => {
                 if log.done[row - 1] {
-                    return Err(bad("goes on after it terminated"));
+                    return Err(goes_on(&log.name, row, *number));
                 }
                 last.end = row + 1;
             }
-            _ if !seen.insert(*number) => return Err(bad("comes back after another")),
+            _ if !seen.insert(*number) => return Err(bad_episode(&log.name, row, *number, "comes back after another")),
             _ => found.push(row..row + 1),
         }
     }
     Ok(found)
 }
 
+/// The episode of each transition.
+fn numbers(log: &Log) -> Result<&[i64]> {
+    log.episode.as_deref().ok_or_else(|| {
+        let what = format!("{} has no column `episode`", quoted(&log.name));
+        BadInput::new("holdout", what, "logs whose column `episode` numbers the episodes: whole episodes are held out")
+    })
+}
+
+fn goes_on(name: &str, row: usize, number: i64) -> BadInput {
+    bad_episode(name, row, number, "goes on after it terminated")
+}
+
+fn bad_episode(name: &str, row: usize, number: i64, what: &str) -> BadInput {
+    BadInput::new(
+        "holdout",
+        format!("{}: row {row}: episode {number} {what}", quoted(name)),
+        "a column `episode` in which each episode has a number of its own, in rows that follow each other",
+    )
+}
+
+/// A log without the episodes that are held out.
+struct Rest {
+    source: Box<dyn LogSource>,
+    /// Whether each episode is held out.
+    held: Vec<bool>,
+}
+
+/// Calls `see` with the transitions of the episodes that `keep` accepts by their number.
+fn read_some(source: &dyn LogSource, keep: &dyn Fn(usize) -> bool, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
+    // The last transition's episode in the file, and its number.
+    let mut last: Option<(i64, usize)> = None;
+    source.read(&mut |log| {
+        let all = log.episode.as_deref().unwrap_or_default();
+        let numbers: Vec<usize> = all
+            .iter()
+            .map(|episode| {
+                let number = match last {
+                    None => 0,
+                    Some((before, number)) => number + usize::from(before != *episode),
+                };
+                last = Some((*episode, number));
+                number
+            })
+            .collect();
+        let some = log.filtered(|row| numbers.get(row).is_some_and(|number| keep(*number)));
+        if some.is_empty() { Ok(()) } else { see(&some) }
+    })
+}
+
+impl LogSource for Rest {
+    fn name(&self) -> &str {
+        self.source.name()
+    }
+    fn columns(&self) -> &[String] {
+        self.source.columns()
+    }
+    fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
+        read_some(&*self.source, &|episode| !self.held[episode], see)
+    }
+}
+
+/// The number of episodes of a log.
+fn count(source: &dyn LogSource) -> Result<usize> {
+    let (mut count, mut last): (usize, Option<(i64, bool)>) = (0, None);
+    read_checked(source, &mut |batch| {
+        let numbers = numbers(batch.log)?;
+        for (i, &number) in numbers.iter().enumerate() {
+            match last {
+                Some((before, true)) if before == number => return Err(goes_on(&batch.log.name, batch.first + i, number)),
+                Some((before, _)) if before == number => {}
+                _ => count += 1,
+            }
+            last = Some((number, batch.log.done[i]));
+        }
+        Ok(())
+    })?;
+    Ok(count)
+}
+
 /// Splits logs into those for the fit and those that are held out: of each agent's E episodes, `share E` drawn at random are
-/// held out, rounded to a whole number from 1 to E - 1.
+/// held out, rounded to a whole number from 1 to E - 1. What is held out is kept in memory.
 ///
 /// # Errors
-/// When the share is not in (0, 1), as [`episodes`], or an agent has fewer than two episodes.
-pub fn split(logs: &[Log], share: f64, seed: u64) -> Result<(Vec<Log>, Vec<Log>)> {
+/// When the share is not in (0, 1), a log cannot be read, as [`episodes`], or an agent has fewer than two episodes.
+pub fn split(sources: Vec<Box<dyn LogSource>>, share: f64, seed: u64) -> Result<(Vec<Box<dyn LogSource>>, Vec<Log>)> {
     require(share > 0.0 && share < 1.0, "holdout", share, "a share of the episodes above 0 and below 1")?;
-    let mut both = (Vec::new(), Vec::new());
-    for (agent, log) in logs.iter().enumerate() {
-        let episodes = episodes(log)?;
-        let count = episodes.len();
+    let one = |(agent, source): (usize, Box<dyn LogSource>)| -> Result<(Box<dyn LogSource>, Log)> {
+        let count = count(&*source)?;
         if count < 2 {
-            let what = format!("{} has a single episode", quoted(&log.name));
+            let what = format!("{} has a single episode", quoted(source.name()));
             return Err(BadInput::new("holdout", what, "at least two episodes an agent: one for the fit, and one that is held out"));
         }
-        let held = ((share * count as f64).round() as usize).clamp(1, count - 1);
+        let drawn = ((share * count as f64).round() as usize).clamp(1, count - 1);
         let mut order: Vec<usize> = (0..count).collect();
         let mut draws = stream(seed, Purpose::Holdout, 0, agent);
-        for i in 0..held {
+        for i in 0..drawn {
             order.swap(i, i + (draws.uniform() * (count - i) as f64) as usize);
         }
-        let mut is_held = vec![false; log.len()];
-        for &episode in &order[..held] {
-            is_held[episodes[episode].clone()].fill(true);
-        }
-        both.0.push(log.filtered(|row| !is_held[row]));
-        both.1.push(log.filtered(|row| is_held[row]));
-    }
-    Ok(both)
+        let mut held = vec![false; count];
+        order[..drawn].iter().for_each(|episode| held[*episode] = true);
+        let mut all: Option<Log> = None;
+        read_some(&*source, &|episode| held[episode], &mut |log| {
+            match &mut all {
+                None => all = Some(log.clone()),
+                Some(all) => all.append(log),
+            }
+            Ok(())
+        })?;
+        Ok((Box::new(Rest { source, held }), all.expect("an episode is held out")))
+    };
+    let both = sources.into_par_iter().enumerate().map(one).collect::<Vec<_>>();
+    Ok(both.into_iter().collect::<Result<Vec<_>>>()?.into_iter().unzip())
 }
 
 /// The mean square of an error over the transitions of one or several agents, and how episodes contribute to it.
@@ -199,43 +273,44 @@ pub fn judge(log: &Log, map: &FeatureMap, gamma: f64, thetas: &[&[f64]]) -> Resu
     let episodes = episodes(log)?;
     let returns = returns(log, gamma)?;
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
-    let mut phi = vec![0.0; n * d];
-    let mut next = vec![0.0; d];
+    let (mut phi, mut next) = (vec![0.0; d], vec![0.0; d]);
     let mut deltas = vec![vec![0.0; n]; thetas.len()];
     let mut misses = vec![vec![0.0; n]; thetas.len()];
+    let mut means = vec![vec![0.0; d]; thetas.len()];
     let mut gram = vec![0.0; d * d];
-    for (row, phi) in phi.chunks_exact_mut(d).enumerate() {
-        map.eval(log.state(row), phi);
+    for row in 0..n {
+        map.eval(log.state(row), &mut phi);
         if log.done[row] {
             next.fill(0.0);
         } else {
             map.eval(log.next_state(row), &mut next);
         }
         for (j, theta) in thetas.iter().enumerate() {
-            let value = dot(phi, theta);
+            let value = dot(&phi, theta);
             deltas[j][row] = log.rewards[row] + gamma * dot(&next, theta) - value;
             misses[j][row] = returns[row].map_or(0.0, |g| value - g);
         }
         for (x, line) in phi.iter().zip(gram.chunks_exact_mut(d)).filter(|(x, _)| **x != 0.0) {
-            line.iter_mut().zip(&*phi).for_each(|(c, y)| *c += x * y / n as f64);
+            line.iter_mut().zip(&phi).for_each(|(c, y)| *c += x * y / n as f64);
+        }
+        for (mean, delta) in means.iter_mut().zip(&deltas) {
+            mean.iter_mut().zip(&phi).for_each(|(m, x)| *m += x * delta[row] / n as f64);
         }
     }
     let gram: Mat<f64> = linalg::from_rows(d, d, &gram);
-    let bellman = deltas.iter().map(|delta| {
-        let mut mean = vec![0.0; d];
-        for (phi, delta) in phi.chunks_exact(d).zip(delta) {
-            mean.iter_mut().zip(phi).for_each(|(m, x)| *m += x * delta / n as f64);
+    let directions: Vec<Vec<f64>> = means.iter().map(|mean| linalg::solve_or_least(&gram, mean)).collect();
+    // What each transition contributes. The derivative of dbar' C^-1 dbar by its weight is 2 w'phi delta - (w'phi)^2.
+    let mut parts = vec![vec![0.0; n]; thetas.len()];
+    for row in 0..n {
+        map.eval(log.state(row), &mut phi);
+        for ((part, w), delta) in parts.iter_mut().zip(&directions).zip(&deltas) {
+            let along = dot(&phi, w);
+            part[row] = 2.0 * along * delta[row] - along * along;
         }
-        let w = linalg::solve_or_least(&gram, &mean);
-        let square = dot(&w, &mean);
-        // The derivative of dbar' C^-1 dbar by the weight of a transition is 2 w'phi delta - (w'phi)^2, with mean `square`.
-        let by_episode = episodes.iter().map(|episode| {
-            let of_row = |row: usize| {
-                let along = dot(&phi[row * d..(row + 1) * d], &w);
-                2.0 * along * delta[row] - along * along - square
-            };
-            episode.clone().map(of_row).sum()
-        });
+    }
+    let bellman = parts.iter().zip(directions.iter().zip(&means)).map(|(part, (w, mean))| {
+        let square = dot(w, mean);
+        let by_episode = episodes.iter().map(|episode| episode.clone().map(|row| part[row] - square).sum());
         Errors::new(n, square, by_episode.collect())
     });
     let whole: Vec<&Range<usize>> = episodes.iter().filter(|episode| log.done[episode.end - 1]).collect();
@@ -259,6 +334,8 @@ pub fn judge(log: &Log, map: &FeatureMap, gamma: f64, thetas: &[&[f64]]) -> Resu
 #[cfg(test)]
 mod tests {
     use super::super::features::{FeatureSpec, Ranges};
+    use super::super::source::tests::InBatches;
+    use super::super::source::whole;
     use super::*;
 
     /// Episodes of a chain 3, 2, 1 with reward -1 a step, as often as asked for; the last is cut after two steps.
@@ -355,6 +432,13 @@ mod tests {
         }
     }
 
+    /// [`super::split`] of logs that are read in small batches.
+    fn split(logs: &[Log], share: f64, seed: u64) -> Result<(Vec<Log>, Vec<Log>)> {
+        let sources = logs.iter().map(|log| Box::new(InBatches(log.clone(), 7)) as Box<dyn LogSource>).collect();
+        let (fit, held) = super::split(sources, share, seed)?;
+        Ok((fit.iter().map(|source| whole(&**source)).collect::<Result<_>>()?, held))
+    }
+
     #[test]
     fn whole_episodes_are_held_out_by_the_seed() {
         let logs = [random(50, 2), random(20, 3)];
@@ -380,7 +464,7 @@ mod tests {
         let with = |episode: Option<Vec<i64>>| split(&[Log { episode, ..log.clone() }], 0.5, 0).unwrap_err().to_string();
         assert_eq!(with(None), "holdout: chain has no column `episode`");
         assert_eq!(with(Some(vec![4; 11])), "holdout: chain: row 3: episode 4 goes on after it terminated");
-        assert_eq!(with(Some(vec![0, 0, 0, 1, 1, 1, 0, 0, 0, 2, 2])), "holdout: chain: row 6: episode 0 comes back after another");
+        assert_eq!(with(Some(vec![0, 0, 0, 1, 1, 1, 0, 0, 0, 2, 2])), "chain: row 6, `episode`: episode 0 goes on after episode 1");
         let single = log.filtered(|row| row < 3);
         assert_eq!(split(&[single], 0.5, 0).unwrap_err().to_string(), "holdout: chain has a single episode");
         assert!(split(&[log], 1.0, 0).is_err());

@@ -62,6 +62,20 @@ impl<'a> FiniteLaw<'a> {
         Self { chain: Some(chain), ..self }
     }
 
+    /// The law of linear operators with `ridge I` added to every `A(z)`; the same law if operators are not linear.
+    #[must_use]
+    pub fn with_ridge(self, ridge: f64) -> Self {
+        let d = self.d;
+        let values = match self.values {
+            Values::Linear(parts) => Values::Linear(Box::new(move |z, a: &mut [f64], b: &mut [f64]| {
+                parts(z, a, b);
+                (0..d).for_each(|i| a[i * d + i] += ridge);
+            })),
+            any @ Values::Any(_) => any,
+        };
+        Self { values, ..self }
+    }
+
     /// The dimension d.
     pub fn dim(&self) -> usize {
         self.d

@@ -1,7 +1,7 @@
 //! One agent's logged transitions `(s, r, s', done)`.
 
-use std::collections::HashSet;
-
+use super::source::Episodes;
+use super::survey::EffectiveSize;
 use crate::error::{BadInput, Result, quoted};
 
 /// One agent's transitions, in the order in which they happened.
@@ -60,11 +60,9 @@ impl Log {
 
     /// The effective sample size under the importance ratios, `(sum rho)^2 / sum rho^2`, from 0 to n; `None` without ratios.
     pub fn effective_size(&self) -> Option<f64> {
-        let ratio = self.ratio.as_ref()?;
-        // Ratios are scaled so that squares neither overflow nor vanish.
-        let most = ratio.iter().fold(0.0, |most: f64, rho| most.max(*rho));
-        let (sum, squares) = ratio.iter().map(|rho| rho / most).fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
-        Some(if most > 0.0 { sum * sum / squares } else { 0.0 })
+        let mut size = EffectiveSize::default();
+        size.see(self.ratio.as_ref()?);
+        Some(size.value())
     }
 
     /// The transitions of the rows that `keep` accepts, in their order.
@@ -91,10 +89,21 @@ impl Log {
     /// When there is no transition or no state column, two state columns share a name, the lengths disagree, a number is not
     /// finite, a ratio is negative, or an episode goes on after another one.
     pub fn check(&self) -> Result<()> {
-        let (n, k) = (self.len(), self.columns.len());
-        if n == 0 {
-            return Err(BadInput::new(&self.name, "a log without transitions", "an agent needs at least one transition"));
+        if self.is_empty() {
+            return Err(Self::no_transitions(&self.name));
         }
+        self.check_rows(0)?;
+        self.episode.as_ref().map_or(Ok(()), |numbers| Episodes::default().see(&self.name, numbers, 0))
+    }
+
+    /// The error about a log without transitions.
+    pub(super) fn no_transitions(name: &str) -> BadInput {
+        BadInput::new(name, "a log without transitions", "an agent needs at least one transition")
+    }
+
+    /// [`Log::check`] but for the episodes, of transitions the first of which is row `first` of a longer log.
+    pub(super) fn check_rows(&self, first: usize) -> Result<()> {
+        let (n, k) = (self.len(), self.columns.len());
         if k == 0 {
             return Err(BadInput::new(&self.name, "a log without state columns", "a state needs at least one column"));
         }
@@ -117,64 +126,37 @@ impl Log {
         }
         let bad = |values: &[f64]| values.iter().position(|v| !v.is_finite());
         let place = bad(&self.states)
-            .map(|i| (self.states[i], format!("row {}, `{}`", i / k, quoted(&self.columns[i % k]))))
+            .map(|i| (self.states[i], format!("row {}, `{}`", first + i / k, quoted(&self.columns[i % k]))))
             .or_else(|| {
-                bad(&self.next).map(|i| (self.next[i], format!("row {}, the state after `{}`", i / k, quoted(&self.columns[i % k]))))
+                bad(&self.next)
+                    .map(|i| (self.next[i], format!("row {}, the state after `{}`", first + i / k, quoted(&self.columns[i % k]))))
             })
-            .or_else(|| bad(&self.rewards).map(|i| (self.rewards[i], format!("row {i}, `reward`"))));
+            .or_else(|| bad(&self.rewards).map(|i| (self.rewards[i], format!("row {}, `reward`", first + i))));
         if let Some((value, place)) = place {
             let what = format!("{place}: {value} is not a finite number");
             return Err(BadInput::new(&self.name, what, "all states and rewards must be finite; leave such transitions out"));
         }
         let ratios = self.ratio.iter().flatten().enumerate();
         if let Some((i, rho)) = ratios.clone().find(|(_, rho)| !(rho.is_finite() && **rho >= 0.0)) {
-            let what = format!("row {i}, `ratio`: {rho} is not an importance ratio");
+            let what = format!("row {}, `ratio`: {rho} is not an importance ratio", first + i);
             return Err(BadInput::new(&self.name, what, "finite numbers, at least 0"));
         }
-        self.check_episodes()
+        Ok(())
     }
 
-    /// Refuses an episode that goes on after another one.
-    fn check_episodes(&self) -> Result<()> {
-        let Some(episode) = &self.episode else { return Ok(()) };
-        // In most logs the numbers grow, and then none returns.
-        if episode.windows(2).all(|pair| pair[0] <= pair[1]) {
-            return Ok(());
+    /// Adds the transitions of another part of the same log.
+    pub(super) fn append(&mut self, more: &Self) {
+        self.states.extend_from_slice(&more.states);
+        self.rewards.extend_from_slice(&more.rewards);
+        self.next.extend_from_slice(&more.next);
+        self.done.extend_from_slice(&more.done);
+        for (all, more) in self.episode.iter_mut().zip(&more.episode) {
+            all.extend_from_slice(more);
         }
-        let mut seen = HashSet::new();
-        let changes = (0..episode.len()).filter(|i| *i == 0 || episode[*i] != episode[*i - 1]);
-        match changes.into_iter().find(|i| !seen.insert(episode[*i])) {
-            None => Ok(()),
-            Some(i) => {
-                let what = format!("row {i}, `episode`: episode {} goes on after episode {}", episode[i], episode[i - 1]);
-                Err(BadInput::new(&self.name, what, "the transitions of an episode one after the other, and another number for each"))
-            }
+        for (all, more) in self.ratio.iter_mut().zip(&more.ratio) {
+            all.extend_from_slice(more);
         }
     }
-}
-
-/// Checks every agent's log and that all have the same state columns.
-///
-/// # Errors
-/// As [`Log::check`]; when there is no agent; when two agents' columns differ,
-/// naming both.
-pub fn check_all(logs: &[Log]) -> Result<()> {
-    let Some(first) = logs.first() else {
-        return Err(BadInput::new("", "no logs", "evaluation needs the transitions of at least one agent"));
-    };
-    for log in logs {
-        log.check()?;
-        if log.columns != first.columns {
-            let what = format!(
-                "its state columns are {}, but those of {} are {}",
-                quoted(log.columns.join(", ")),
-                first.name,
-                quoted(first.columns.join(", "))
-            );
-            return Err(BadInput::new(&log.name, what, "all agents must log the same state columns"));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -251,16 +233,5 @@ mod tests {
         assert_eq!(size(vec![0.0; 3]), 0.0);
         assert!((size(vec![1.0, 3.0]) - 1.6).abs() < 1e-15);
         assert_eq!(episodes(None).effective_size(), None);
-    }
-
-    #[test]
-    fn agents_must_agree_on_the_columns() {
-        let mut other = log();
-        other.name = "agent_1".into();
-        check_all(&[log(), other.clone()]).unwrap();
-        other.columns[1] = "s_w".into();
-        let e = check_all(&[log(), other]).unwrap_err().to_string();
-        assert_eq!(e, "agent_1: its state columns are s_x, s_w, but those of agent_0 are s_x, s_v");
-        assert!(check_all(&[]).is_err());
     }
 }

@@ -1,5 +1,8 @@
 //! Logged transitions `(s, r, s', done)`, replayed in order (Markov) or drawn at random (i.i.d.).
 //!
+//! Under mean sampling logs are read in batches and only their mean operators are kept ([`super::log_means`]); tile codings of
+//! many tiles are sparse ([`super::sparse`]). Where features depend on each other the root is the solution of least norm.
+//!
 //! The root is least-squares temporal differences (LSTD) on the pooled data; with eligibility traces it is that of
 //! LSTD(lambda) ([`mod@super::traces`]).
 //! States are clipped to the features' ranges. I.i.d. sampling draws with replacement.
@@ -7,19 +10,26 @@
 
 use std::sync::Arc;
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::features::{FeatureMap, FeatureSpec, Ranges, ranges_of};
-use super::holdout;
+use super::features::{FeatureMap, FeatureSpec, MAX_FEATURES, Ranges};
 use super::log::Log;
+use super::log_means::{LogMeans, Means};
 use super::memory::{self, MemoryEstimate, Moves, TableSizes, check_transitions};
+use super::ridge::Ridge;
+use super::source::whole;
+use super::sparse::SparseTd;
+use super::survey::Surveyed;
 use super::td::{Features, Td, Trajectory, Transitions};
 use super::traces::{self, Traces};
-use super::{Field, Files, ProblemSettings, field};
+use super::{Field, Files, Problem, ProblemSettings, field};
 use crate::error::{BadInput, Result, require};
 use crate::kernel::Isa;
 use crate::kernel::td::Transition;
-use crate::sampling::Sampling;
+use crate::sampling::{Law, Sampling};
+
+pub use super::log_means::TraceRule;
 
 /// The `logs` problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,6 +51,13 @@ pub struct Logs {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub lambda: f64,
+    /// EPS: `EPS I` is added to the matrix `A_c` of every agent.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
+    pub ridge: f64,
+    /// How features are scaled.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub scaling: Scaling,
     /// Use importance ratios where logs have them.
     #[serde(default = "yes")]
     pub ratios: bool,
@@ -61,12 +78,25 @@ fn is_zero(x: &f64) -> bool {
     *x == 0.0
 }
 
-fn is_default(x: &u64) -> bool {
-    *x == 0
+fn is_default<T: Default + PartialEq>(x: &T) -> bool {
+    *x == T::default()
 }
 
 fn yes() -> bool {
     true
+}
+
+/// How features are scaled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Scaling {
+    /// Features are taken as they are.
+    #[default]
+    None,
+    /// Every feature has the same mean square over the transitions of all agents, and all of them together 1. Values of
+    /// solutions do not change; step sizes and condition numbers do.
+    EqualSquares,
 }
 
 /// One source or several.
@@ -91,41 +121,72 @@ impl Sources {
 }
 
 impl Logs {
-    /// The logs and the feature map that these settings come to.
+    /// TD(0) on all transitions of these logs, everything else as it is by default.
+    pub fn new(path: Sources, features: FeatureSpec, gamma: f64) -> Self {
+        Self {
+            path,
+            features,
+            ranges: Ranges::new(),
+            gamma,
+            lambda: 0.0,
+            ridge: 0.0,
+            scaling: Scaling::None,
+            ratios: true,
+            require_regular_agents: false,
+            holdout: 0.0,
+            holdout_seed: 0,
+        }
+    }
+
+    /// Opens the logs and reads them once ([`Surveyed`]).
     ///
     /// # Errors
-    /// When a log cannot be read, a range is bad, gamma is not in [0, 1), or lambda not in [0, 1].
-    pub fn read(&self, files: &dyn Files) -> Result<(Vec<Log>, FeatureMap)> {
+    /// When a log cannot be read or used, gamma is not in [0, 1), lambda not in [0, 1], or the ridge below 0.
+    pub fn survey(&self, files: &dyn Files) -> Result<Surveyed> {
         require((0.0..1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1)")?;
         require((0.0..=1.0).contains(&self.lambda), "lambda", self.lambda, "in [0, 1]")?;
-        let (logs, _) = self.split(files.logs(&self.path.list())?)?;
-        let map = self.map(&logs)?;
-        Ok((logs, map))
+        require(self.ridge >= 0.0 && self.ridge.is_finite(), "ridge", self.ridge, "a finite number of at least 0")?;
+        Surveyed::new(files.logs(&self.path.list(), self.features.inputs())?, self.holdout, self.holdout_seed)
     }
 
-    /// The logs of the data, and those that are held out, which are none unless `holdout` is set.
+    /// The feature map on these logs. Reads them once more where features are scaled.
     ///
     /// # Errors
-    /// As [`holdout::split`].
-    pub fn split(&self, logs: Vec<Log>) -> Result<(Vec<Log>, Vec<Log>)> {
-        if self.holdout == 0.0 {
-            return Ok((logs, Vec::new()));
-        }
-        holdout::split(&logs, self.holdout, self.holdout_seed)
-    }
-
-    /// The feature map on these logs.
-    ///
-    /// # Errors
-    /// When there are no logs, or a range is bad.
-    pub fn map(&self, logs: &[Log]) -> Result<FeatureMap> {
-        let columns = &logs.first().ok_or_else(|| BadInput::new("path", "no logs", "one file per agent"))?.columns;
-        let ranges = match self.features {
-            FeatureSpec::Identity { .. } => self.ranges.clone(),
-            _ => ranges_of(logs, &self.ranges)?,
+    /// When a range is bad, or there would be too many features.
+    pub fn map(&self, logs: &Surveyed) -> Result<FeatureMap> {
+        let map = logs.map(&self.features, &self.ranges)?;
+        let map = match self.scaling {
+            Scaling::None => map,
+            Scaling::EqualSquares => {
+                dense_or_refused(&map, "their scales differ")?;
+                let scale = logs.equal_squares(&map)?;
+                map.with_scale(scale)?
+            }
         };
-        FeatureMap::new(&self.features, columns, &ranges).map_err(|e| if e.key.is_empty() { e.inside("features") } else { e })
+        if map.sparse().is_some() && self.lambda > 0.0 {
+            dense_or_refused(&map, "traces are not sparse")?;
+        }
+        Ok(map)
     }
+
+    /// Whether systems of this map are kept sparse.
+    fn is_sparse(&self, map: &FeatureMap) -> bool {
+        map.sparse().is_some() && self.lambda == 0.0
+    }
+
+    /// How traces go on.
+    pub fn rule(&self) -> TraceRule {
+        TraceRule { gamma: self.gamma, lambda: self.lambda, ratios: self.ratios }
+    }
+}
+
+/// Refuses more features than dense systems may have.
+fn dense_or_refused(map: &FeatureMap, why: &str) -> Result<()> {
+    if map.len() <= MAX_FEATURES {
+        return Ok(());
+    }
+    let what = format!("{} of {}, and {why}", map.len(), map.spec());
+    Err(BadInput::new("features", what, format!("at most {MAX_FEATURES} features there")))
 }
 
 /// One agent's transitions as rows of features: `phi(s_i)`, then `phi(s'_i)`.
@@ -143,105 +204,58 @@ pub fn transitions(log: &Log, map: &FeatureMap, gamma: f64) -> Transitions {
     Transitions { gamma, transitions, mass: Vec::new(), chain: Trajectory::Replay, features }
 }
 
-/// The most features among which dependent ones are looked for.
-const MOST_EXPLAINED: usize = 300;
-
-/// An error of a linear system, with the features that depend on others, if there are some.
-fn explained(e: BadInput, logs: &[Log], map: &FeatureMap) -> BadInput {
-    if !e.key.is_empty() || map.len() > MOST_EXPLAINED {
-        return e;
-    }
-    let dependent = dependent(logs, map);
-    let names = map.names();
-    let list = |which: &[usize]| {
-        const SHOWN: usize = 5;
-        let shown = which.iter().take(SHOWN).map(|i| format!("`{}`", names[*i])).collect::<Vec<_>>().join(", ");
-        if which.len() > SHOWN { format!("{shown} and {} more", which.len() - SHOWN) } else { shown }
-    };
-    let mut help = Vec::new();
-    if !dependent.zero.is_empty() {
-        help.push(format!("these features are 0 in every transition: {}", list(&dependent.zero)));
-    }
-    if !dependent.others.is_empty() {
-        help.push(format!("these are linear combinations of the features before them, on this data: {}", list(&dependent.others)));
-    }
-    if help.is_empty() {
-        return e;
-    }
-    help.push("take fewer features, or others".into());
-    BadInput { help: help.join("; "), ..e }
-}
-
-/// Features that add nothing to those before them.
-struct Dependent {
-    /// Zero in every state.
-    zero: Vec<usize>,
-    /// Linear combinations of others.
-    others: Vec<usize>,
-}
-
-/// The features of the pooled data that depend on those before them: the pivots of a
-/// Cholesky factorisation of `sum phi phi^T` that vanish.
-fn dependent(logs: &[Log], map: &FeatureMap) -> Dependent {
-    const VANISHED: f64 = 1e-10;
-    let d = map.len();
-    let (mut gram, mut phi) = (vec![0.0; d * d], vec![0.0; d]);
-    for log in logs {
-        for i in 0..log.len() {
-            map.eval(log.state(i), &mut phi);
-            for (x, row) in phi.iter().zip(gram.chunks_mut(d)).filter(|(x, _)| **x != 0.0) {
-                row.iter_mut().zip(&phi).for_each(|(g, y)| *g += x * y);
-            }
-        }
-    }
-    let size: Vec<f64> = (0..d).map(|i| gram[i * d + i]).collect();
-    let mut found = Dependent { zero: Vec::new(), others: Vec::new() };
-    for j in 0..d {
-        let pivot = gram[j * d + j];
-        if size[j] == 0.0 {
-            found.zero.push(j);
-        } else if pivot <= VANISHED * size[j] {
-            found.others.push(j);
-        } else {
-            // What the others have of feature j is taken off them.
-            let row = gram[j * d..(j + 1) * d].to_vec();
-            for i in j + 1..d {
-                let factor = row[i] / pivot;
-                gram[i * d..(i + 1) * d].iter_mut().zip(&row).for_each(|(g, r)| *g -= factor * r);
-            }
-        }
-    }
-    found
-}
-
 impl ProblemSettings for Logs {
     fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
-        use rayon::prelude::*;
         traces::check_sampling(self.lambda, sampling)?;
-        let (logs, map) = self.read(files)?;
+        let logs = self.survey(files)?;
+        let map = self.map(&logs)?;
+        let (rule, weights, singular) = (self.rule(), logs.weights(), !self.require_regular_agents);
+        if self.is_sparse(&map) {
+            return field(SparseTd::new(&logs.sources, &map, weights, rule, self.ridge, sampling)?, sampling, isa, true);
+        }
+        if sampling.kind == Law::Mean {
+            let means = Means::of_all(&logs.sources, &map, rule)?;
+            return self.with_ridge(LogMeans::new(means, weights), sampling, isa, singular);
+        }
+        let logs = logs.sources.par_iter().map(|source| whole(&**source));
+        let logs = logs.collect::<Vec<_>>().into_iter().collect::<Result<Vec<Log>>>()?;
         for log in &logs {
             check_transitions("path", log.len() as f64)?;
         }
-        let total: usize = logs.iter().map(Log::len).sum();
         let kinds: Vec<Transitions> = logs.par_iter().map(|log| transitions(log, &map, self.gamma)).collect();
-        let weights = logs.iter().map(|log| log.len() as f64 / total as f64).collect();
-        let singular = !self.require_regular_agents;
-        let field = if logs.iter().any(|log| traces::are_needed(log, self.lambda, self.ratios)) {
-            let traces = Traces::new(kinds, &logs, weights, self.lambda, self.ratios, sampling)?;
-            field(traces, sampling, isa, singular)
-        } else {
-            let td = Td::new(kinds, (0..logs.len() as u32).collect(), weights, sampling)?;
-            field(td, sampling, isa, singular)
-        };
-        field.map_err(|e| explained(e, &logs, &map))
+        let means = logs.par_iter().map(|log| Means::of(log, &map, rule));
+        let means = means.collect::<Vec<_>>().into_iter().collect::<Result<Vec<_>>>()?;
+        if logs.iter().any(|log| traces::are_needed(log, rule)) {
+            return self.with_ridge(Traces::new(kinds, &logs, &means, weights, rule, sampling)?, sampling, isa, singular);
+        }
+        let of = |c: usize, _: &Transitions| (means[c].system.clone(), means[c].gram.clone());
+        let td = Td::with_means(kinds, (0..logs.len() as u32).collect(), weights, sampling, of)?;
+        self.with_ridge(td.with_least_norm(), sampling, isa, singular)
     }
     fn memory(&self, files: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate> {
         traces::check_sampling(self.lambda, sampling)?;
-        let (logs, map) = self.read(files)?;
-        let (k, d, agents) = (map.columns().len() as f64, map.len() as f64, logs.len() as f64);
-        let most = logs.iter().map(Log::len).max().unwrap_or(0) as f64;
-        let total = logs.iter().map(Log::len).sum::<usize>() as f64;
-        let ratios: f64 = logs.iter().filter_map(|log| log.ratio.as_ref()).map(|ratio| 8.0 * ratio.len() as f64).sum();
+        let logs = self.survey(files)?;
+        let map = logs.map(&self.features, &self.ranges)?;
+        let (k, d, agents) = (map.columns().len() as f64, map.len() as f64, logs.facts.len() as f64);
+        let most = logs.facts.iter().map(|log| log.transitions).max().unwrap_or(0) as f64;
+        let total = logs.transitions() as f64;
+        let with_ratios = logs.facts.iter().filter(|log| log.effective_size.is_some());
+        let ratios: f64 = with_ratios.map(|log| 8.0 * log.transitions as f64).sum();
+        let text = format!(
+            "{}, {} transitions, d = {} features of {} state columns",
+            memory::agents(logs.facts.len()),
+            total,
+            map.len(),
+            map.columns().len()
+        );
+        let source = total * (16.0 * k + 17.0) + ratios;
+        if let Some((m, _)) = map.sparse().filter(|_| self.lambda == 0.0) {
+            let m = m as f64;
+            return Ok(MemoryEstimate::new(memory::sparse(agents, d, m, most, total, sampling, source, threads), text));
+        }
+        if sampling.kind == Law::Mean {
+            return Ok(MemoryEstimate::new(memory::log_means(agents, d, self.ridge > 0.0, threads), text));
+        }
         // Ratios once more, and where traces start.
         let traces = if self.ratios { ratios } else { 0.0 } + if self.lambda > 0.0 { total } else { 0.0 };
         let sizes = TableSizes {
@@ -255,17 +269,20 @@ impl ProblemSettings for Logs {
             chain: Moves::Replay,
             // Features before they are laid out, and the transitions once more.
             making: 16.0 * most * d + 16.0 * most,
-            source: total * (16.0 * k + 17.0) + ratios,
+            source,
             solved: self.require_regular_agents,
         };
-        let text = format!(
-            "{}, {} transitions, d = {} features of {} state columns",
-            memory::agents(logs.len()),
-            total,
-            map.len(),
-            map.columns().len()
-        );
         let (peak, kept) = sizes.memory(sampling, threads);
         Ok(MemoryEstimate::new((peak + traces, kept + traces), text))
+    }
+}
+
+impl Logs {
+    /// The field of a problem, with the ridge where there is one.
+    fn with_ridge<P: Problem>(&self, problem: P, sampling: Sampling, isa: Isa, singular: bool) -> Result<Box<dyn Field>> {
+        if self.ridge > 0.0 {
+            return field(Ridge::new(problem, self.ridge), sampling, isa, singular);
+        }
+        field(problem, sampling, isa, singular)
     }
 }

@@ -167,6 +167,32 @@ pub(super) fn linear(agents: f64, d: f64, is_dense: bool, noise: bool, source: f
     (kept + source + making_noise.max(solutions(d, agents, threads as f64)), kept)
 }
 
+/// The bytes of a batch of logs while it is read, about.
+const BATCH: f64 = 4e6;
+
+/// Means of logs with d dense features: systems with their Gram matrices, and blocks of 256 transitions while they are summed.
+pub(super) fn log_means(agents: f64, d: f64, ridge: bool, threads: usize) -> (f64, f64) {
+    let at_work = (threads as f64).min(agents).max(1.0);
+    let one = systems(agents, agents, d) + agents * dense(d);
+    let kept = if ridge { 2.0 * one } else { one } + matrix(d, d);
+    let summing = agents * 2.0 * matrix(d, d) + at_work * (3.0 * matrix(d, 256.0) + BATCH);
+    (summing + kept.max(matrix(d, d)) + solutions(d, 1.0, threads as f64), kept)
+}
+
+/// Logs with d sparse features, m active ones a state. The number of entries of a matrix is not known before it is made: at
+/// most two m^2 a transition, and about 16 a feature and active tile.
+#[expect(clippy::too_many_arguments, reason = "sizes")]
+pub(super) fn sparse(agents: f64, d: f64, m: f64, most: f64, total: f64, sampling: Sampling, source: f64, threads: usize) -> (f64, f64) {
+    let at_work = (threads as f64).min(agents).max(1.0);
+    let entries = |n: f64| (2.0 * m * m * n).min(16.0 * m * d);
+    let rows = |n: f64| (m * n).min(d);
+    let kept = agents * (12.0 * entries(total / agents) + 20.0 * rows(total / agents)) + 8.0 * agents;
+    let steps = if sampling.kind == Law::Mean { 0.0 } else { total * (8.0 * m + 16.0) };
+    let summing = at_work * (4.0 * d + 32.0 * entries(most) + 44.0 * rows(most) + BATCH);
+    let reading = if sampling.kind == Law::Mean { 0.0 } else { source };
+    (kept + steps + summing.max(reading), kept + steps)
+}
+
 impl MemoryEstimate {
     /// Of a peak and what is kept.
     pub(super) fn new((peak, kept): (f64, f64), sizes: String) -> Self {

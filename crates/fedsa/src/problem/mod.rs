@@ -15,12 +15,17 @@ pub mod law;
 pub mod linear;
 pub mod linear_operators;
 pub mod log;
+mod log_means;
 pub mod logs;
 pub mod memory;
 pub mod mrp;
 pub mod noise;
 pub mod objective;
+pub mod ridge;
 pub mod root;
+pub mod source;
+mod sparse;
+pub mod survey;
 pub mod switching;
 pub mod systems;
 pub mod td;
@@ -39,9 +44,9 @@ use crate::sampling::{Law, Sampling};
 use crate::sums;
 use arrays::Arrays;
 use facts::Unknown;
-use log::Log;
 use memory::MemoryEstimate;
 use root::{Root, Source};
+use source::{Inputs, LogSource};
 use systems::{Moments, Systems};
 
 pub use facts::Facts;
@@ -197,7 +202,11 @@ impl<P: Problem> Sampled<P> {
         }
         let mut field = Self { problem, sampling, isa, generic: false, has_mean, root: Err(String::new()) };
         field.root = match field.systems() {
+            Some(systems) if field.facts().takes_least_norm() => Ok(systems.least_root()),
             Some(systems) => Ok(Root { theta: systems.root()?, source: Source::Linear }),
+            None if field.facts().linear_operators().is_some() => {
+                Err(format!("the root of {d} sparse equations is not computed: the residual says how near a point is to it"))
+            }
             None => root::newton(&field, &vec![0.0; d]),
         };
         Ok(field)
@@ -283,8 +292,8 @@ pub trait Files {
     /// Logs of transitions: files, globs, folders or names of data sets, one agent a file.
     ///
     /// # Errors
-    /// When there are no logs, or a log cannot be read.
-    fn logs(&self, sources: &[String]) -> Result<Vec<Log>>;
+    /// When there are no logs, or a log cannot be opened.
+    fn logs(&self, sources: &[String], inputs: Inputs) -> Result<Vec<Box<dyn LogSource>>>;
 }
 
 /// For problems that read nothing.
@@ -295,7 +304,7 @@ impl Files for NoFiles {
     fn arrays(&self, path: &str) -> Result<Arrays> {
         Err(BadInput::new("path", format!("{path}: no files here"), "a problem that reads none"))
     }
-    fn logs(&self, sources: &[String]) -> Result<Vec<Log>> {
+    fn logs(&self, sources: &[String], _: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
         self.arrays(&sources.join(" ")).map(|_| Vec::new())
     }
 }

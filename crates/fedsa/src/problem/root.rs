@@ -11,6 +11,11 @@ use crate::linalg;
 pub enum Source {
     /// A linear solve of the mean system.
     Linear,
+    /// The solution of least norm of a mean system that is singular.
+    LeastNorm {
+        /// The effective rank of the mean system ([`linalg::LeastNorm`]).
+        rank: usize,
+    },
     /// Newton's method with Jacobians that the problem knows.
     Newton,
     /// Newton's method with Jacobians by central differences of the mean operators.

@@ -6,6 +6,8 @@
 
 use faer::Mat;
 
+use super::root::{Root, Source};
+
 use crate::error::{BadInput, Result};
 use crate::linalg;
 
@@ -100,6 +102,13 @@ impl Systems {
     pub fn root(&self) -> Result<Vec<f64>> {
         let mean = self.mean();
         linalg::solve(&mean.a, &mean.b).map_err(|e| BadInput::new("", format!("the mean of all agents' operators: {}", e.what), e.help))
+    }
+
+    /// The root, or the solution of least norm if the mean system is singular or badly conditioned.
+    pub fn least_root(&self) -> Root {
+        let mean = self.mean();
+        let linalg::LeastNorm { x, rank } = linalg::least_norm(&mean.a, &mean.b);
+        Root { theta: x, source: if rank < self.dim() { Source::LeastNorm { rank } } else { Source::Linear } }
     }
 
     /// The root `theta*_c` of each kind's own operator; `Err` names the agent.

@@ -111,6 +111,7 @@ pub struct Td {
     systems: Systems,
     gram: Mat<f64>,
     sampling: Sampling,
+    takes_least_norm: bool,
 }
 
 impl Td {
@@ -160,7 +161,13 @@ impl Td {
             crate::error::require((s as usize) < fewest, "start", s, &format!("a state below {fewest}"))
                 .map_err(|e| e.inside("sampling"))?;
         }
-        Ok(Self { d, kinds, tables: Tables::new(tables), dense, systems, gram, sampling })
+        Ok(Self { d, kinds, tables: Tables::new(tables), dense, systems, gram, sampling, takes_least_norm: false })
+    }
+
+    /// The same problem, of which the solution of least norm is the root where the mean system is singular.
+    #[must_use]
+    pub(super) fn with_least_norm(self) -> Self {
+        Self { takes_least_norm: true, ..self }
     }
 
     /// The number of agent `c`'s kind.
@@ -443,6 +450,9 @@ impl Facts for Td {
     }
     fn gram(&self) -> Option<&Mat<f64>> {
         Some(&self.gram)
+    }
+    fn takes_least_norm(&self) -> bool {
+        self.takes_least_norm
     }
     fn stationary(&self, kind: usize) -> Option<&[f64]> {
         match &self.kinds[kind].chain {

@@ -13,18 +13,15 @@
 //! `bbar = (1/n) sum_t z_t r_t`. Their root is the solution of LSTD(lambda).
 //! With `lambda = 0` and ratios of 1 this is [`Td`], bit for bit.
 
-use faer::Mat;
-
 use super::Problem;
 use super::facts::Facts;
 use super::law::FiniteLaw;
 use super::log::Log;
-use super::systems::System;
+use super::log_means::{Means, TraceRule, lengthen};
 use super::td::{Td, Transitions};
 use crate::error::{BadInput, Result};
 use crate::kernel::td::Transition;
 use crate::kernel::{Isa, Lanes};
-use crate::linalg;
 use crate::random::Stream;
 use crate::sampling::{Law, Sampling};
 
@@ -57,41 +54,35 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Agents with these logs and their transitions ([`super::logs::transitions`]).
+    /// Agents with these logs, their transitions ([`super::logs::transitions`]) and means.
     ///
     /// # Errors
-    /// When single transitions are drawn independently and `lambda` is not 0, the traces of an agent overflow, or the sampling
-    /// starts chains in a state that does not exist.
+    /// When single transitions are drawn independently and `lambda` is not 0, or the sampling starts chains in a state that
+    /// does not exist.
     pub(super) fn new(
         kinds: Vec<Transitions>,
         logs: &[Log],
+        means: &[Means],
         weights: Vec<f64>,
-        lambda: f64,
-        ratios: bool,
+        rule: TraceRule,
         sampling: Sampling,
     ) -> Result<Self> {
-        check_sampling(lambda, sampling)?;
-        let (decay, lasts) = (kinds[0].gamma * lambda, lambda > 0.0);
+        check_sampling(rule.lambda, sampling)?;
+        let lasts = rule.lambda > 0.0;
         let step = |log: &Log| Steps {
-            ratio: log.ratio.clone().filter(|_| ratios).unwrap_or_default(),
+            ratio: log.ratio.clone().filter(|_| rule.ratios).unwrap_or_default(),
             begins: if lasts { (0..log.len()).map(|t| log.begins(t)).collect() } else { Vec::new() },
         };
         let steps: Vec<Steps> = logs.iter().map(step).collect();
         let agents = (0..logs.len() as u32).collect();
-        let td = Td::with_means(kinds, agents, weights, sampling, |c, kind| means(kind, &steps[c], decay))?;
-        let systems = td.facts().systems().expect("tables have systems");
-        let finite = |system: &System| system.b.iter().all(|x| x.is_finite()) && system.a.norm_l1().is_finite();
-        if let Some(c) = systems.kinds.iter().position(|system| !finite(system)) {
-            let what = format!("{}: traces at lambda = {lambda} overflow, because they multiply importance ratios", logs[c].name);
-            return Err(BadInput::new("lambda", what, "a smaller lambda, or smaller ratios"));
-        }
-        Ok(Self { td, steps, decay, lasts })
+        let td = Td::with_means(kinds, agents, weights, sampling, |c, _| (means[c].system.clone(), means[c].gram.clone()))?;
+        Ok(Self { td: td.with_least_norm(), steps, decay: rule.decay(), lasts })
     }
 }
 
 /// Whether an agent with this log needs [`Traces`].
-pub(super) fn are_needed(log: &Log, lambda: f64, ratios: bool) -> bool {
-    lambda > 0.0 || (ratios && log.ratio.is_some())
+pub(super) fn are_needed(log: &Log, rule: TraceRule) -> bool {
+    rule.lambda > 0.0 || (rule.ratios && log.ratio.is_some())
 }
 
 /// Refuses traces of transitions that are drawn one by one.
@@ -104,45 +95,6 @@ pub(super) fn check_sampling(lambda: f64, sampling: Sampling) -> Result<()> {
         return Err(BadInput::new("lambda", what, "0, or kind = \"markov\" or \"mean\" in [sampling]"));
     }
     Ok(())
-}
-
-/// `Abar`, `bbar` and `Phi^T D Phi` (without ratios) of a log, as products of matrices.
-fn means(kind: &Transitions, steps: &Steps, decay: f64) -> (System, Mat<f64>) {
-    /// The number of transitions in a matrix product.
-    const BLOCK: usize = 256;
-    let (d, n) = (kind.features.dim(), kind.transitions.len());
-    let (mut a, mut gram, mut b) = (Mat::zeros(d, d), Mat::zeros(d, d), vec![0.0; d]);
-    // A column for each transition: its trace, psi, phi.
-    let [mut traces, mut psis, mut phis] = std::array::from_fn(|_| Mat::<f64>::zeros(d, BLOCK));
-    let mut trace = vec![0.0; d];
-    for (block, transitions) in kind.transitions.chunks(BLOCK).enumerate() {
-        for (k, z) in transitions.iter().enumerate() {
-            let t = block * BLOCK + k;
-            let phi = &kind.features.row(z.phi)[..d];
-            if steps.begins.get(t).is_some_and(|begins| *begins) {
-                trace.fill(0.0);
-            }
-            lengthen(&mut trace, decay, steps.ratio(t), phi);
-            traces.col_as_slice_mut(k).copy_from_slice(&trace);
-            phis.col_as_slice_mut(k).copy_from_slice(phi);
-            psis.col_as_slice_mut(k).iter_mut().enumerate().for_each(|(i, psi)| *psi = kind.psi(z, i));
-            b.iter_mut().zip(&trace).for_each(|(b, trace)| *b += z.reward * trace);
-        }
-        let used = transitions.len();
-        linalg::add_outer(&mut a, traces.subcols(0, used), psis.subcols(0, used));
-        linalg::add_outer(&mut gram, phis.subcols(0, used), phis.subcols(0, used));
-    }
-    let share = 1.0 / n as f64;
-    b.iter_mut().for_each(|b| *b *= share);
-    a *= faer::Scale(share);
-    gram *= faer::Scale(share);
-    (System { a, b }, gram)
-}
-
-/// `trace = ratio (decay trace + phi)`.
-#[inline(always)]
-fn lengthen(trace: &mut [f64], decay: f64, ratio: f64, phi: &[f64]) {
-    trace.iter_mut().zip(phi).for_each(|(trace, phi)| *trace = ratio * decay.mul_add(*trace, *phi));
 }
 
 /// A transition and the trace at it.

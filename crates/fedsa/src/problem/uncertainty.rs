@@ -11,10 +11,13 @@
 //! memory of the chain and of the traces.
 
 use faer::Mat;
+use rayon::prelude::*;
 
 use super::features::FeatureMap;
-use super::log::Log;
-use super::logs::Logs;
+use super::log_means::{TraceRule, lengthen};
+use super::source::{LogSource, read_checked};
+use super::survey::Surveyed;
+use crate::error::Result;
 use crate::linalg;
 
 /// The fewest transitions of an agent for which there are standard errors.
@@ -23,12 +26,20 @@ pub const FEWEST: usize = 16;
 /// The largest number of batches of an agent, which bounds what [`BatchMeans`] keeps.
 pub const MOST: usize = 1024;
 
-/// The covariance of the weights `theta` that were fitted to `logs` with `settings`, d x d; `a` is the mean matrix A. In
+/// The covariance of the weights `theta` that were fitted to `logs` under `rule`, d x d; `a` is the mean matrix A. In
 /// directions in which A is singular the covariance is 0, as for the solution of least norm. `None` if an agent has fewer than
-/// [`FEWEST`] transitions, or weights are not finite.
-pub fn covariance(logs: &[Log], map: &FeatureMap, settings: &Logs, a: &Mat<f64>, theta: &[f64]) -> Option<Mat<f64>> {
-    let of = |log: &Log| BatchMeans::new(theta, log.len(), settings.gamma, settings.lambda).with(log, map, settings.ratios);
-    covariance_of(&logs.iter().map(of).collect::<Vec<_>>(), a)
+/// [`FEWEST`] transitions, or weights are not finite. Reads the logs once, in batches.
+///
+/// # Errors
+/// When a log cannot be read.
+pub fn covariance(logs: &Surveyed, map: &FeatureMap, rule: TraceRule, a: &Mat<f64>, theta: &[f64]) -> Result<Option<Mat<f64>>> {
+    let agents = logs.sources.par_iter().zip(&logs.facts).map(|(source, facts)| {
+        let mut means = BatchMeans::new(theta, facts.transitions, rule);
+        means.read(&**source, map).map(|()| means)
+    });
+    // The first error in the agents' order, whatever the threads do.
+    let agents = agents.collect::<Vec<_>>().into_iter().collect::<Result<Vec<_>>>()?;
+    Ok(covariance_of(&agents, a))
 }
 
 /// The covariance of the weights from the batch means of all agents, as [`covariance`]. `None` also if an agent has not taken
@@ -62,9 +73,7 @@ pub struct Step<'a> {
 #[derive(Debug, Clone)]
 pub struct BatchMeans {
     theta: Vec<f64>,
-    gamma: f64,
-    /// `gamma lambda`.
-    decay: f64,
+    rule: TraceRule,
     /// The number of transitions.
     n: usize,
     /// Those that were taken.
@@ -80,14 +89,14 @@ pub struct BatchMeans {
 
 impl BatchMeans {
     /// Of an agent with `n` transitions, at the weights `theta`.
-    pub fn new(theta: &[f64], n: usize, gamma: f64, lambda: f64) -> Self {
-        Self::in_batches(theta, n, gamma, lambda, n.isqrt().min(MOST))
+    pub fn new(theta: &[f64], n: usize, rule: TraceRule) -> Self {
+        Self::in_batches(theta, n, rule, n.isqrt().min(MOST))
     }
 
-    fn in_batches(theta: &[f64], n: usize, gamma: f64, lambda: f64, batches: usize) -> Self {
+    fn in_batches(theta: &[f64], n: usize, rule: TraceRule, batches: usize) -> Self {
         let d = theta.len();
         let (trace, sums) = (vec![0.0; d], vec![0.0; batches * d]);
-        Self { theta: theta.to_vec(), gamma, decay: gamma * lambda, n, taken: 0, batch: 0, trace, sums, batches }
+        Self { theta: theta.to_vec(), rule, n, taken: 0, batch: 0, trace, sums, batches }
     }
 
     /// The first transition of a batch.
@@ -103,10 +112,10 @@ impl BatchMeans {
         }
         let mut delta = step.reward - value(step.phi);
         if let Some(next) = step.next {
-            delta += self.gamma * value(next);
+            delta += self.rule.gamma * value(next);
         }
-        let decay = if step.begins { 0.0 } else { self.decay };
-        self.trace.iter_mut().zip(step.phi).for_each(|(z, x)| *z = step.ratio * (decay * *z + x));
+        let decay = if step.begins { 0.0 } else { self.rule.decay() };
+        lengthen(&mut self.trace, decay, step.ratio, step.phi);
         while self.batch + 1 < self.batches && self.taken >= self.first(self.batch + 1) {
             self.batch += 1;
         }
@@ -115,20 +124,25 @@ impl BatchMeans {
         self.taken += 1;
     }
 
-    /// Takes the transitions of a whole log.
-    #[must_use]
-    fn with(mut self, log: &Log, map: &FeatureMap, ratios: bool) -> Self {
+    /// Takes the transitions of a log.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn read(&mut self, source: &dyn LogSource, map: &FeatureMap) -> Result<()> {
         let (mut phi, mut next) = (vec![0.0; map.len()], vec![0.0; map.len()]);
-        for row in 0..log.len() {
-            map.eval(log.state(row), &mut phi);
-            if !log.done[row] {
-                map.eval(log.next_state(row), &mut next);
+        read_checked(source, &mut |batch| {
+            let log = batch.log;
+            for row in 0..log.len() {
+                map.eval(log.state(row), &mut phi);
+                if !log.done[row] {
+                    map.eval(log.next_state(row), &mut next);
+                }
+                let ratio = self.rule.ratio(&batch, row);
+                let next = (!log.done[row]).then_some(&next[..]);
+                self.take(Step { phi: &phi, next, reward: log.rewards[row], ratio, begins: batch.begins(row) });
             }
-            let ratio = log.ratio.as_ref().filter(|_| ratios).map_or(1.0, |all| all[row]);
-            let next = (!log.done[row]).then_some(&next[..]);
-            self.take(Step { phi: &phi, next, reward: log.rewards[row], ratio, begins: log.begins(row) });
-        }
-        self
+            Ok(())
+        })
     }
 }
 
@@ -167,6 +181,7 @@ pub fn value_error(covariance: &[f64], phi: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::super::features::{FeatureSpec, Ranges};
+    use super::super::log::Log;
     use super::*;
     use crate::random::{Purpose, stream};
 
@@ -189,6 +204,10 @@ mod tests {
     }
 
     impl Case {
+        fn rule(self) -> TraceRule {
+            TraceRule { gamma: GAMMA, lambda: self.lambda, ratios: self.second.is_some() }
+        }
+
         /// The kernel of agent c under the policy that acts (0) or is evaluated (1).
         fn kernel(self, c: usize, policy: usize) -> [[f64; 3]; 3] {
             let p = self.second.map_or(0.0, |second| second[policy]);
@@ -304,8 +323,9 @@ mod tests {
             let means: Vec<BatchMeans> = logs
                 .iter()
                 .map(|log| {
-                    let means = BatchMeans::in_batches(&theta, log.len(), GAMMA, assumed.lambda, batches(log.len()));
-                    means.with(log, &map, assumed.second.is_some())
+                    let mut means = BatchMeans::in_batches(&theta, log.len(), assumed.rule(), batches(log.len()));
+                    means.read(log, &map).unwrap();
+                    means
                 })
                 .collect();
             let covariance = covariance_of(&means, &a).unwrap();
@@ -380,9 +400,12 @@ mod tests {
         log.done = (0..n).map(|i| i % 17 == 16).collect();
         log.episode = Some((0..n as i64).map(|i| i / 9).collect());
         let theta = [0.7, -1.3];
-        let (map, settings) = (identity(2), settings(case.lambda, true));
-        let a = Mat::<f64>::identity(2, 2);
-        let found = covariance(std::slice::from_ref(&log), &map, &settings, &a, &theta).unwrap();
+        let rule = case.rule();
+        let found = of(Box::new(log.clone()), rule, &theta).unwrap();
+        // In batches of any size the same, bit for bit: episodes go on from one to the next.
+        for size in [1, 7, 100] {
+            assert_eq!(of(Box::new(InPieces { log: log.clone(), size }), rule, &theta), Some(found.clone()), "batches of {size}");
+        }
         let value = |phi: &[f64]| phi[0] * theta[0] + phi[1] * theta[1];
         let mut terms: Vec<[f64; 2]> = Vec::new();
         for t in 0..n {
@@ -413,11 +436,28 @@ mod tests {
         }
     }
 
-    fn settings(lambda: f64, ratios: bool) -> Logs {
-        let settings = serde_json::json!({
-            "path": "a.csv", "features": { "kind": "identity" }, "gamma": GAMMA, "lambda": lambda, "ratios": ratios,
-        });
-        serde_json::from_value(settings).unwrap()
+    /// The covariance of weights fitted to one log, for a mean matrix of 1.
+    fn of(source: Box<dyn LogSource>, rule: TraceRule, theta: &[f64]) -> Option<Mat<f64>> {
+        let logs = Surveyed::new(vec![source], 0.0, 0).unwrap();
+        covariance(&logs, &identity(theta.len()), rule, &Mat::identity(theta.len(), theta.len()), theta).unwrap()
+    }
+
+    /// A log that is read in batches of `size` transitions.
+    struct InPieces {
+        log: Log,
+        size: usize,
+    }
+
+    impl LogSource for InPieces {
+        fn name(&self) -> &str {
+            &self.log.name
+        }
+        fn columns(&self) -> &[String] {
+            &self.log.columns
+        }
+        fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
+            (0..self.log.len()).step_by(self.size).try_for_each(|first| see(&self.log.filtered(|row| row / self.size * self.size == first)))
+        }
     }
 
     #[test]
@@ -425,10 +465,7 @@ mod tests {
         let case = Case { lambda: 0.0, second: Some([0.5, 0.3]) };
         let with = simulated(case, &two(), 400, 3, 0);
         let without = Log { ratio: None, ..with.clone() };
-        let of = |log: &Log, ratios| {
-            let (map, a) = (identity(2), Mat::<f64>::identity(2, 2));
-            linalg::to_rows(&covariance(std::slice::from_ref(log), &map, &settings(0.0, ratios), &a, &[1.0, 2.0]).unwrap())
-        };
+        let of = |log: &Log, ratios| of(Box::new(log.clone()), TraceRule { gamma: GAMMA, lambda: 0.0, ratios }, &[1.0, 2.0]).unwrap();
         assert_eq!(of(&with, false), of(&without, true));
         assert_ne!(of(&with, true), of(&without, true));
     }
@@ -436,19 +473,20 @@ mod tests {
     #[test]
     fn there_are_none_for_few_transitions() {
         let phi = [vec![1.0], vec![1.0], vec![1.0]];
-        let (map, settings, a) = (identity(1), settings(0.0, true), Mat::identity(1, 1));
-        let of = |n: usize, theta: f64| covariance(&[simulated(Case::default(), &phi, n, 0, 0)], &map, &settings, &a, &[theta]);
+        let rule = Case::default().rule();
+        let of = |n: usize, theta: f64| of(Box::new(simulated(Case::default(), &phi, n, 0, 0)), rule, &[theta]);
+        let a = Mat::identity(1, 1);
         assert!(of(FEWEST, 0.0).is_some() && of(FEWEST - 1, 0.0).is_none() && of(FEWEST, f64::NAN).is_none());
-        assert!(covariance_of(&[BatchMeans::new(&[0.0], FEWEST, GAMMA, 0.0)], &a).is_none(), "its transitions are missing");
+        assert!(covariance_of(&[BatchMeans::new(&[0.0], FEWEST, rule)], &a).is_none(), "its transitions are missing");
     }
 
     /// The number of batches of a long log is bounded, and they cover it evenly.
     #[test]
     fn long_logs_have_longer_batches() {
         let n = 4_000_000;
-        let means = BatchMeans::new(&[0.0], n, GAMMA, 0.0);
+        let means = BatchMeans::new(&[0.0], n, Case::default().rule());
         assert_eq!((means.batches, means.first(0), means.first(MOST)), (MOST, 0, n));
         assert!((0..MOST).all(|batch| (means.first(batch + 1) - means.first(batch)).abs_diff(n / MOST) <= 1));
-        assert_eq!(BatchMeans::new(&[0.0], 10_000, GAMMA, 0.0).batches, 100);
+        assert_eq!(BatchMeans::new(&[0.0], 10_000, Case::default().rule()).batches, 100);
     }
 }

@@ -562,7 +562,11 @@ impl<'a> Run<'a> {
 /// # Errors
 /// When the method needs an objective or linear operators and the problem has none.
 pub fn check_needs(settings: &dyn MethodSettings, field: &dyn Field) -> Result<()> {
-    let facts = field.facts();
+    let (facts, d, most) = (field.facts(), field.dim(), settings.largest_dimension());
+    if d > most {
+        let what = format!("messages of the method hold at most d = {most} components, and the problem has d = {d}");
+        return Err(BadInput::new("kind", what, "fewer features, or another method"));
+    }
     match settings.needs() {
         Needs::Objective if facts.objective().is_none() => {
             let what = "the method needs losses, gradients and Hessians, and the problem's operators are not known to be gradients";

@@ -8,6 +8,7 @@ use crate::methods::gmres::Gmres;
 use crate::methods::lstd::Lstd;
 use crate::methods::{Drift, MethodSettings};
 use crate::problem::Field;
+use crate::problem::root::{Root, Source};
 use crate::theory::predict::Forecast;
 use crate::uplink::Uplink;
 
@@ -68,6 +69,10 @@ fn lstd(field: &dyn Field, limits: &Limits) -> Result<Cost> {
     let (n, d) = (field.agents(), field.dim());
     let settings = Lstd::default();
     let needed = settings.memory(n, d);
+    if d > settings.largest_dimension() {
+        let what = format!("systems of {d} features are too large for a message");
+        return Err(BadInput::new("", what, format!("at most {} features", settings.largest_dimension())));
+    }
     if needed > limits.memory {
         return Err(too_large("the sum of all systems", needed, limits));
     }
@@ -104,6 +109,10 @@ fn iterated(field: &dyn Field, settings: &dyn MethodSettings, limits: &Limits) -
     if d > LARGEST_RADIUS {
         let what = format!("the radius of its rounds is not computed for more than {LARGEST_RADIUS} features");
         return Err(BadInput::new("", what, "fewer features"));
+    }
+    if let Ok(Root { source: Source::LeastNorm { rank }, .. }) = field.solution() {
+        let what = format!("no rate is known: {rank} of {d} directions of its features are independent");
+        return Err(BadInput::new("", what, "independent features, or a ridge"));
     }
     let forecast = Forecast::over(field, settings, &Uplink::default());
     let radius = forecast.radius()?;

@@ -8,12 +8,13 @@ use fedsa::kernel::{Isa, Lanes, flat};
 use fedsa::methods::{self, MethodSettings};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::arrays::Arrays;
-use fedsa::problem::features::{FeatureSpec, Ranges};
+use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::{Logs, Sources};
 use fedsa::problem::noise::Noise;
+use fedsa::problem::source::{Inputs, LogSource, in_memory};
 use fedsa::problem::switching::Switching;
 use fedsa::problem::{Field, Files, NoFiles, ProblemSettings};
 use fedsa::random::{Purpose, stream};
@@ -212,24 +213,14 @@ impl Files for InMemory {
     fn arrays(&self, path: &str) -> Result<Arrays> {
         NoFiles.arrays(path)
     }
-    fn logs(&self, _: &[String]) -> Result<Vec<Log>> {
-        Ok(self.0.clone())
+    fn logs(&self, _: &[String], _: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
+        Ok(in_memory(self.0.clone()))
     }
 }
 
 /// TD(0), gamma 1/2, on logs whose states are their features.
 pub fn logs(logs: Vec<Log>, kind: Law) -> Box<dyn Field> {
-    let settings = Logs {
-        path: Sources::One(String::new()),
-        features: FeatureSpec::Identity { bias: false },
-        ranges: Ranges::new(),
-        gamma: 0.5,
-        lambda: 0.0,
-        ratios: true,
-        require_regular_agents: false,
-        holdout: 0.0,
-        holdout_seed: 0,
-    };
+    let settings = Logs::new(Sources::One(String::new()), FeatureSpec::Identity { bias: false }, 0.5);
     settings.field(&InMemory(logs), Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
 }
 

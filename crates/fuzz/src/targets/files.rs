@@ -8,6 +8,7 @@ use fedsa::kernel::Isa;
 use fedsa::problem::arrays::{Array, Arrays, count};
 use fedsa::problem::file::ArrayFile;
 use fedsa::problem::log::Log;
+use fedsa::problem::source::{Inputs, LogSource};
 use fedsa::problem::{Field, Files, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::medium::delay::{MAX_DELAY, Row};
@@ -182,7 +183,7 @@ impl Files for InMemory {
     fn arrays(&self, _: &str) -> Result<Arrays> {
         Ok(self.0.clone())
     }
-    fn logs(&self, _: &[String]) -> Result<Vec<Log>> {
+    fn logs(&self, _: &[String], _: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
         Ok(Vec::new())
     }
 }

@@ -1,0 +1,93 @@
+//! Ridge: `EPS I` added to the matrix of every agent, `g_c(theta, z) - EPS theta`.
+
+use super::Problem;
+use super::facts::Facts;
+use super::law::FiniteLaw;
+use super::systems::Systems;
+use crate::kernel::dense::{self, Dense};
+use crate::kernel::{Isa, LANES, Lanes};
+use crate::random::Stream;
+
+/// A linear problem with a ridge.
+#[derive(Debug)]
+pub struct Ridge<P> {
+    problem: P,
+    ridge: f64,
+    systems: Systems,
+    dense: Vec<Dense>,
+}
+
+impl<P: Problem> Ridge<P> {
+    /// Adds a ridge of at least 0 to a problem.
+    ///
+    /// # Panics
+    /// When the problem has no linear systems.
+    pub fn new(problem: P, ridge: f64) -> Self {
+        let mut systems = problem.facts().systems().expect("a linear problem").clone();
+        for system in &mut systems.kinds {
+            (0..system.b.len()).for_each(|i| system.a[(i, i)] += ridge);
+        }
+        let dense = systems.kinds.iter().map(Dense::new).collect();
+        Self { problem, ridge, systems, dense }
+    }
+
+    fn dense(&self, c: usize) -> &Dense {
+        &self.dense[self.systems.kind_of[c] as usize]
+    }
+}
+
+impl<P: Problem> Problem for Ridge<P> {
+    type Obs = P::Obs;
+    fn dim(&self) -> usize {
+        self.problem.dim()
+    }
+    fn weights(&self) -> &[f64] {
+        self.problem.weights()
+    }
+    fn chain_len(&self) -> usize {
+        self.problem.chain_len()
+    }
+    fn start_chain(&self, c: usize, stream: &mut Stream, chain: &mut [u64]) {
+        self.problem.start_chain(c, stream, chain);
+    }
+    fn is_state(&self, c: usize, chain: &[u64]) -> bool {
+        self.problem.is_state(c, chain)
+    }
+    #[inline(always)]
+    fn sample(&self, c: usize, chain: &mut [u64], stream: &mut Stream, z: &mut P::Obs) {
+        self.problem.sample(c, chain, stream, z);
+    }
+    #[inline(always)]
+    fn apply(&self, c: usize, theta: &[f64], z: &P::Obs, out: &mut [f64]) {
+        self.problem.apply(c, theta, z, out);
+        out.iter_mut().zip(theta).for_each(|(out, theta)| *out = (-self.ridge).mul_add(*theta, *out));
+    }
+    #[inline(always)]
+    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
+        self.dense(c).mean(theta, out);
+        true
+    }
+    fn facts(&self) -> &dyn Facts {
+        self
+    }
+    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
+        let systems: [&Dense; LANES] = std::array::from_fn(|l| self.dense(lanes.agents[l.min(lanes.len - 1)]));
+        dense::leg(lanes, &systems[..lanes.len], etas, isa);
+    }
+}
+
+impl<P: Problem> Facts for Ridge<P> {
+    fn base(&self) -> Option<&dyn Facts> {
+        Some(self.problem.facts())
+    }
+    fn systems(&self) -> Option<&Systems> {
+        Some(&self.systems)
+    }
+    /// That of the problem, with the ridge in every sample.
+    fn law(&self, kind: usize) -> Option<FiniteLaw<'_>> {
+        Some(self.problem.facts().law(kind)?.with_ridge(self.ridge))
+    }
+    fn export(&self) -> Option<super::arrays::Arrays> {
+        None
+    }
+}

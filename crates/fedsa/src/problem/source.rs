@@ -1,0 +1,244 @@
+//! Logs that are read in batches, as often as needed: what does not fit into memory need not be there.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use super::log::Log;
+use crate::error::{BadInput, Result, quoted};
+
+/// Which columns of a log are the state, the input of a feature map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Inputs {
+    /// State columns: `s_*`, followed by `next_*`.
+    #[default]
+    States,
+    /// Features that were logged: `phi_*`, followed by `phi_next_*`.
+    Features,
+}
+
+impl Inputs {
+    /// The prefix of the names of the columns of a state, and of those of the state that followed.
+    pub const fn prefixes(self) -> (&'static str, &'static str) {
+        match self {
+            Inputs::States => ("s_", "next_"),
+            Inputs::Features => ("phi_", "phi_next_"),
+        }
+    }
+}
+
+/// One agent's log, which can be read from its start as often as needed.
+pub trait LogSource: Send + Sync {
+    /// Who logged it: the agent's name in messages and tables.
+    fn name(&self) -> &str;
+    /// The names of the state columns, k.
+    fn columns(&self) -> &[String];
+    /// Calls `see` with all transitions, in batches of at least one, in their order. Batches have [`LogSource::name`] and
+    /// [`LogSource::columns`], and all of them the same optional columns. Numbers need not have been checked.
+    ///
+    /// # Errors
+    /// When the log cannot be read, or the first error of `see`.
+    fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()>;
+}
+
+impl LogSource for Log {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn columns(&self) -> &[String] {
+        &self.columns
+    }
+    fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
+        if self.is_empty() { Ok(()) } else { see(self) }
+    }
+}
+
+/// Logs in memory as sources.
+pub fn in_memory(logs: Vec<Log>) -> Vec<Box<dyn LogSource>> {
+    logs.into_iter().map(|log| Box::new(log) as Box<dyn LogSource>).collect()
+}
+
+/// Transitions of a log that follow each other, and what came before them.
+#[derive(Debug, Clone, Copy)]
+pub struct Batch<'a> {
+    /// The transitions.
+    pub log: &'a Log,
+    /// The row of the first.
+    pub first: usize,
+    /// Whether the first continues the episode of the transition before it.
+    pub continues: bool,
+}
+
+impl Batch<'_> {
+    /// Whether transition `i` of the batch is the first of its episode, as [`Log::begins`] says.
+    pub fn begins(&self, i: usize) -> bool {
+        if i == 0 { !self.continues } else { self.log.begins(i) }
+    }
+}
+
+/// Reads a whole log in batches that passed the checks of [`Log::check`].
+///
+/// # Errors
+/// As [`LogSource::read`] and [`Log::check`].
+pub fn read_checked(source: &dyn LogSource, see: &mut dyn FnMut(Batch<'_>) -> Result<()>) -> Result<()> {
+    let mut first = 0;
+    // The last transition's episode, and whether it terminated.
+    let mut last: Option<(Option<i64>, bool)> = None;
+    let mut episodes = Episodes::default();
+    source.read(&mut |log| {
+        log.check_rows(first)?;
+        if let Some(numbers) = &log.episode {
+            episodes.see(&log.name, numbers, first)?;
+        }
+        let begin = log.episode.as_ref().map(|numbers| numbers[0]);
+        let continues = last.is_some_and(|(episode, done)| !done && episode == begin);
+        see(Batch { log, first, continues })?;
+        let end = log.len() - 1;
+        last = Some((log.episode.as_ref().map(|numbers| numbers[end]), log.done[end]));
+        first += log.len();
+        Ok(())
+    })?;
+    if first == 0 {
+        return Err(Log::no_transitions(source.name()));
+    }
+    Ok(())
+}
+
+/// The whole log in memory, checked.
+///
+/// # Errors
+/// As [`read_checked`].
+pub fn whole(source: &dyn LogSource) -> Result<Log> {
+    let mut all: Option<Log> = None;
+    read_checked(source, &mut |batch| {
+        match &mut all {
+            None => all = Some(batch.log.clone()),
+            Some(all) => all.append(batch.log),
+        }
+        Ok(())
+    })?;
+    Ok(all.expect("an empty log is refused"))
+}
+
+/// Refuses an episode that goes on after another one, over several batches.
+#[derive(Debug, Default)]
+pub(super) struct Episodes {
+    /// The last episode.
+    last: Option<i64>,
+    /// All episodes so far, once one was smaller than that before it: in most logs the numbers grow, and none can return.
+    seen: Option<HashSet<i64>>,
+    /// The episodes so far, while they grow, as ranges of numbers that follow each other.
+    ranges: Vec<Range<i64>>,
+}
+
+impl Episodes {
+    /// Takes the episodes of further rows, the first of which is row `first`.
+    pub(super) fn see(&mut self, name: &str, numbers: &[i64], first: usize) -> Result<()> {
+        for (i, &number) in numbers.iter().enumerate().filter(|(i, number)| *i == 0 || numbers[i - 1] != **number) {
+            let Some(last) = self.last.replace(number) else {
+                self.ranges.push(number..number.saturating_add(1));
+                continue;
+            };
+            // The first of a batch may continue the last of the batch before.
+            if number == last {
+                continue;
+            }
+            let is_new = match &mut self.seen {
+                None if number > last => {
+                    match self.ranges.last_mut() {
+                        Some(range) if range.end == number => range.end = number.saturating_add(1),
+                        _ => self.ranges.push(number..number.saturating_add(1)),
+                    }
+                    true
+                }
+                None => {
+                    let seen = self.seen.insert(self.ranges.drain(..).flatten().collect());
+                    seen.insert(number)
+                }
+                Some(seen) => seen.insert(number),
+            };
+            if !is_new {
+                let what = format!("row {}, `episode`: episode {number} goes on after episode {last}", first + i);
+                return Err(BadInput::new(
+                    quoted(name),
+                    what,
+                    "the transitions of an episode one after the other, and another number for each",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A log that is read in batches of a size.
+    pub(in super::super) struct InBatches(pub Log, pub usize);
+
+    impl LogSource for InBatches {
+        fn name(&self) -> &str {
+            &self.0.name
+        }
+        fn columns(&self) -> &[String] {
+            &self.0.columns
+        }
+        fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
+            let all: Vec<usize> = (0..self.0.len()).collect();
+            all.chunks(self.1).try_for_each(|rows| see(&self.0.filtered(|row| rows.contains(&row))))
+        }
+    }
+
+    fn log() -> Log {
+        Log {
+            name: "agent".into(),
+            columns: vec!["s_x".into()],
+            states: (0..9).map(f64::from).collect(),
+            rewards: vec![0.0; 9],
+            next: (1..10).map(f64::from).collect(),
+            done: [2, 5].iter().fold(vec![false; 9], |mut done, i| {
+                done[*i] = true;
+                done
+            }),
+            episode: Some(vec![0, 0, 0, 1, 1, 1, 2, 2, 3]),
+            ratio: None,
+        }
+    }
+
+    #[test]
+    fn batches_are_the_log() {
+        let log = log();
+        let begins: Vec<bool> = (0..9).map(|i| log.begins(i)).collect();
+        for size in 1..=9 {
+            let source = InBatches(log.clone(), size);
+            assert_eq!(whole(&source).unwrap(), log);
+            let mut seen = Vec::new();
+            read_checked(&source, &mut |batch| {
+                assert_eq!(batch.first, seen.len());
+                seen.extend((0..batch.log.len()).map(|i| batch.begins(i)));
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(seen, begins, "{size}");
+        }
+    }
+
+    #[test]
+    fn places_are_those_of_the_log() {
+        for size in 1..=9 {
+            let error = |change: &dyn Fn(&mut Log)| {
+                let mut log = log();
+                change(&mut log);
+                let e = read_checked(&InBatches(log.clone(), size), &mut |_| Ok(())).unwrap_err();
+                assert_eq!(Err(e.clone()), log.check(), "{size}");
+                e.to_string()
+            };
+            assert_eq!(error(&|log| log.rewards[7] = f64::NAN), "agent: row 7, `reward`: NaN is not a finite number");
+            let returns = error(&|log| log.episode = Some(vec![3, 3, 0, 1, 1, 2, 2, 1, 5]));
+            assert_eq!(returns, "agent: row 7, `episode`: episode 1 goes on after episode 2");
+            let returns = error(&|log| log.episode = Some(vec![0, 1, 2, 3, 9, 10, 10, 2, 5]));
+            assert_eq!(returns, "agent: row 7, `episode`: episode 2 goes on after episode 10");
+            assert_eq!(error(&|log| *log = log.filtered(|_| false)), "agent: a log without transitions");
+        }
+    }
+}

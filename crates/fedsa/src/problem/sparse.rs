@@ -1,0 +1,409 @@
+//! TD(0) on logs with sparse features: tile codings of up to millions of tiles, of which a state has a few active ones.
+//!
+//! With m active tiles of the value v, `A(z) = rho v^2 1_phi (1_phi - gamma 1_phi')^T` has 2 m^2 entries, and
+//! `b(z) = rho v r 1_phi`. A sampled step costs m operations, whatever d is. Means are kept as sparse rows.
+
+use rayon::prelude::*;
+
+use super::facts::Facts;
+use super::features::FeatureMap;
+use super::linear_operators::LinearOperators;
+use super::log::Log;
+use super::log_means::{TraceRule, overflow};
+use super::source::{LogSource, read_checked};
+use super::{Problem, memory};
+use crate::error::Result;
+use crate::kernel::{Isa, Lanes, generic};
+use crate::random::Stream;
+use crate::sampling::{ChainStart, Law, Sampling};
+
+/// The mean operator of one agent: rows of `Abar` that are not 0, in increasing order.
+#[derive(Debug, Default)]
+struct Rows {
+    /// The number of each row.
+    row: Vec<u32>,
+    /// Where the entries of each row begin, and where the last ends.
+    start: Vec<usize>,
+    column: Vec<u32>,
+    value: Vec<f64>,
+    /// `bbar` in these rows; it is 0 in all others.
+    b: Vec<f64>,
+}
+
+impl Rows {
+    fn entries(&self, k: usize) -> impl Iterator<Item = (u32, f64)> + '_ {
+        let range = self.start[k]..self.start[k + 1];
+        self.column[range.clone()].iter().copied().zip(self.value[range].iter().copied())
+    }
+
+    /// `out = Abar q`.
+    fn product(&self, q: &[f64], out: &mut [f64]) {
+        out.fill(0.0);
+        for (k, row) in self.row.iter().enumerate() {
+            out[*row as usize] = self.entries(k).map(|(j, x)| x * q[j as usize]).sum();
+        }
+    }
+}
+
+/// Sums over one agent's transitions, row by row.
+struct Sums {
+    /// The place of each row among those that are kept; `u32::MAX` for none.
+    place: Vec<u32>,
+    row: Vec<u32>,
+    /// The entries of each kept row, by increasing column.
+    entries: Vec<Vec<(u32, f64)>>,
+    b: Vec<f64>,
+    n: usize,
+}
+
+impl Sums {
+    fn new(d: usize) -> Self {
+        Self { place: vec![u32::MAX; d], row: Vec::new(), entries: Vec::new(), b: Vec::new(), n: 0 }
+    }
+
+    /// Adds `weight 1_phi (1_phi - gamma 1_next)^T` and `reward 1_phi`.
+    fn add(&mut self, phi: &[u32], next: &[u32], weight: f64, gamma: f64, reward: f64) {
+        self.n += 1;
+        for &i in phi {
+            let place = &mut self.place[i as usize];
+            if *place == u32::MAX {
+                *place = self.row.len() as u32;
+                self.row.push(i);
+                self.entries.push(Vec::new());
+                self.b.push(0.0);
+            }
+            let place = *place as usize;
+            self.b[place] += reward;
+            let entries = &mut self.entries[place];
+            let all = phi.iter().map(|j| (*j, weight)).chain(next.iter().map(|j| (*j, -gamma * weight)));
+            for (j, x) in all {
+                match entries.binary_search_by_key(&j, |entry| entry.0) {
+                    Ok(at) => entries[at].1 += x,
+                    Err(at) => entries.insert(at, (j, x)),
+                }
+            }
+        }
+    }
+
+    fn finish(self) -> Rows {
+        let mut order: Vec<usize> = (0..self.row.len()).collect();
+        order.sort_unstable_by_key(|k| self.row[*k]);
+        let share = 1.0 / self.n as f64;
+        let mut rows = Rows { start: vec![0], ..Rows::default() };
+        let total = self.entries.iter().map(Vec::len).sum();
+        rows.column.reserve_exact(total);
+        rows.value.reserve_exact(total);
+        let mut entries = self.entries;
+        for k in order {
+            rows.row.push(self.row[k]);
+            rows.b.push(share * self.b[k]);
+            // What is laid out is freed row by row.
+            for (j, x) in std::mem::take(&mut entries[k]) {
+                rows.column.push(j);
+                rows.value.push(share * x);
+            }
+            rows.start.push(rows.column.len());
+        }
+        rows
+    }
+}
+
+/// What the active tiles of a log are made from.
+#[derive(Debug, Clone, Copy)]
+struct Tiles<'a> {
+    map: &'a FeatureMap,
+    /// m and v.
+    active: (usize, f64),
+    rule: TraceRule,
+}
+
+impl Tiles<'_> {
+    fn rows(&self, source: &dyn LogSource) -> Result<Rows> {
+        let (m, v) = self.active;
+        let mut sums = Sums::new(self.map.len());
+        let (mut phi, mut next) = (vec![0; m], vec![0; m]);
+        read_checked(source, &mut |batch| {
+            for i in 0..batch.log.len() {
+                self.map.active(batch.log.state(i), &mut phi);
+                let following = if batch.log.done[i] {
+                    &[][..]
+                } else {
+                    self.map.active(batch.log.next_state(i), &mut next);
+                    &next[..]
+                };
+                let ratio = self.rule.ratio(&batch, i);
+                sums.add(&phi, following, ratio * v * v, self.rule.gamma, ratio * v * batch.log.rewards[i]);
+            }
+            Ok(())
+        })?;
+        let rows = sums.finish();
+        if rows.value.iter().chain(&rows.b).any(|x| !x.is_finite()) {
+            return Err(overflow(source.name(), self.rule));
+        }
+        Ok(rows)
+    }
+}
+
+/// The mean operators of all agents.
+#[derive(Debug)]
+struct Means {
+    d: usize,
+    ridge: f64,
+    agents: Vec<Rows>,
+}
+
+impl Means {
+    /// `out = bbar_c - (Abar_c + EPS I) theta`.
+    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) {
+        let rows = &self.agents[c];
+        rows.product(theta, out);
+        out.iter_mut().zip(theta).for_each(|(out, theta)| *out = (-self.ridge).mul_add(*theta, -*out));
+        rows.row.iter().zip(&rows.b).for_each(|(i, b)| out[*i as usize] += b);
+    }
+}
+
+impl LinearOperators for Means {
+    fn product(&self, c: usize, q: &[f64], out: &mut [f64]) {
+        self.agents[c].product(q, out);
+        if self.ridge > 0.0 {
+            out.iter_mut().zip(q).for_each(|(out, q)| *out = self.ridge.mul_add(*q, *out));
+        }
+    }
+    fn offset(&self, c: usize, out: &mut [f64]) {
+        let rows = &self.agents[c];
+        out.fill(0.0);
+        rows.row.iter().zip(&rows.b).for_each(|(i, b)| out[*i as usize] = *b);
+    }
+    fn entries(&self, c: usize, see: &mut dyn FnMut(usize, usize, f64)) {
+        let rows = &self.agents[c];
+        let mut kept = rows.row.iter().enumerate().peekable();
+        for i in 0..self.d {
+            let own = kept.next_if(|(_, row)| **row as usize == i);
+            let mut ridge = Some(self.ridge).filter(|ridge| *ridge > 0.0);
+            for (j, x) in own.into_iter().flat_map(|(k, _)| rows.entries(k)) {
+                let j = j as usize;
+                if j > i
+                    && let Some(ridge) = ridge.take()
+                {
+                    see(i, i, ridge);
+                }
+                let x = if j == i { x + ridge.take().unwrap_or(0.0) } else { x };
+                if x != 0.0 {
+                    see(i, j, x);
+                }
+            }
+            if let Some(ridge) = ridge {
+                see(i, i, ridge);
+            }
+        }
+    }
+}
+
+/// One agent's transitions, as the numbers of active tiles.
+#[derive(Debug)]
+struct Steps {
+    /// m numbers a transition.
+    phi: Vec<u32>,
+    /// m numbers a transition; [`NONE`] where the transition is terminal.
+    next: Vec<u32>,
+    rewards: Vec<f64>,
+    /// Empty if all are 1.
+    ratio: Vec<f64>,
+}
+
+/// No tile.
+const NONE: u32 = u32::MAX;
+
+/// TD(0) with sparse features.
+#[derive(Debug)]
+pub struct SparseTd {
+    means: Means,
+    weights: Vec<f64>,
+    /// The transitions of each agent; none under mean sampling.
+    steps: Vec<Steps>,
+    m: usize,
+    v: f64,
+    gamma: f64,
+    sampling: Sampling,
+}
+
+impl SparseTd {
+    /// Agents with these logs and weights, all of whose features are sparse. Under mean sampling the logs are read once and not
+    /// kept.
+    ///
+    /// # Errors
+    /// When a log cannot be read, its sums overflow, or chains start at a transition that does not exist.
+    ///
+    /// # Panics
+    /// When the map's features are not sparse.
+    pub fn new(
+        sources: &[Box<dyn LogSource>],
+        map: &FeatureMap,
+        weights: Vec<f64>,
+        rule: TraceRule,
+        ridge: f64,
+        sampling: Sampling,
+    ) -> Result<Self> {
+        let active = map.sparse().expect("features are sparse");
+        let tiles = Tiles { map, active, rule };
+        let agents = sources.par_iter().map(|source| tiles.rows(&**source));
+        let agents = agents.collect::<Vec<_>>().into_iter().collect::<Result<Vec<_>>>()?;
+        let means = Means { d: map.len(), ridge, agents };
+        let mut steps = Vec::new();
+        if sampling.kind != Law::Mean {
+            let all = sources.par_iter().map(|source| {
+                let log = super::source::whole(&**source)?;
+                memory::check_transitions("path", log.len() as f64)?;
+                Ok(Steps::new(&log, map, active.0, rule))
+            });
+            steps = all.collect::<Vec<_>>().into_iter().collect::<Result<_>>()?;
+        }
+        if let (Law::Markov, ChainStart::State(s)) = (sampling.kind, sampling.start) {
+            let fewest = steps.iter().map(|steps: &Steps| steps.rewards.len()).min().unwrap_or(0);
+            crate::error::require((s as usize) < fewest, "start", s, &format!("a state below {fewest}"))
+                .map_err(|e| e.inside("sampling"))?;
+        }
+        Ok(Self { means, weights, steps, m: active.0, v: active.1, gamma: rule.gamma, sampling })
+    }
+
+    fn tiles<'a>(&self, of: &'a [u32], z: usize) -> &'a [u32] {
+        let tiles = &of[z * self.m..][..self.m];
+        if tiles[0] == NONE { &[] } else { tiles }
+    }
+
+    /// `rho v (r + gamma phi'^T theta - phi^T theta)` and the tiles that it is added to.
+    #[inline(always)]
+    fn update(&self, c: usize, z: usize, theta: &mut [f64], fresh: impl Fn(&mut [f64], usize)) -> (f64, &[u32]) {
+        let steps = &self.steps[c];
+        let (phi, next) = (self.tiles(&steps.phi, z), self.tiles(&steps.next, z));
+        let mut sum = |tiles: &[u32]| {
+            let mut sum = 0.0;
+            for &i in tiles {
+                fresh(theta, i as usize);
+                sum += theta[i as usize];
+            }
+            sum
+        };
+        let (now, after) = (sum(phi), sum(next));
+        let error = steps.rewards[z] + self.v * (self.gamma * after - now);
+        let ratio = steps.ratio.get(z).copied().unwrap_or(1.0);
+        (ratio * self.v * error, phi)
+    }
+}
+
+impl Steps {
+    fn new(log: &Log, map: &FeatureMap, m: usize, rule: TraceRule) -> Self {
+        let n = log.len();
+        let (mut phi, mut next) = (vec![0; n * m], vec![NONE; n * m]);
+        for i in 0..n {
+            map.active(log.state(i), &mut phi[i * m..(i + 1) * m]);
+            if !log.done[i] {
+                map.active(log.next_state(i), &mut next[i * m..(i + 1) * m]);
+            }
+        }
+        let ratio = log.ratio.clone().filter(|_| rule.ratios).unwrap_or_default();
+        Self { phi, next, rewards: log.rewards.clone(), ratio }
+    }
+}
+
+impl Problem for SparseTd {
+    /// The number of a transition.
+    type Obs = usize;
+
+    fn dim(&self) -> usize {
+        self.means.d
+    }
+    fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+    fn chain_len(&self) -> usize {
+        usize::from(self.sampling.kind == Law::Markov)
+    }
+    fn start_chain(&self, c: usize, stream: &mut Stream, chain: &mut [u64]) {
+        let Some(state) = chain.first_mut() else { return };
+        *state = match self.sampling.start {
+            ChainStart::State(s) => u64::from(s),
+            ChainStart::Stationary => below(self.steps[c].rewards.len(), stream),
+        };
+    }
+    fn is_state(&self, c: usize, chain: &[u64]) -> bool {
+        let n = self.steps.get(c).map_or(0, |steps| steps.rewards.len()) as u64;
+        chain.iter().all(|state| *state < n)
+    }
+    #[inline(always)]
+    fn sample(&self, c: usize, chain: &mut [u64], stream: &mut Stream, z: &mut usize) {
+        let n = self.steps[c].rewards.len();
+        match chain.first_mut() {
+            Some(state) => {
+                *z = *state as usize;
+                *state = (*state + 1) % n as u64;
+            }
+            None => *z = below(n, stream) as usize,
+        }
+    }
+    fn apply(&self, c: usize, theta: &[f64], z: &usize, out: &mut [f64]) {
+        // `update` takes what it may bring up to date; here everything is.
+        out.copy_from_slice(theta);
+        let (step, tiles) = self.update(c, *z, out, |_, _| {});
+        out.iter_mut().zip(theta).for_each(|(out, theta)| *out = -self.means.ridge * theta);
+        tiles.iter().for_each(|i| out[*i as usize] += step);
+    }
+    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
+        self.means.mean(c, theta, out);
+        true
+    }
+    fn facts(&self) -> &dyn Facts {
+        self
+    }
+    /// Changes the active tiles only. Those that were not active for k steps make up for the drift of k steps at once when
+    /// they become active, or at the end, which differs from k single steps by rounding.
+    fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
+        if self.means.ridge > 0.0 {
+            // A ridge moves every component in every step.
+            return generic::leg(self, lanes, etas, 1, isa);
+        }
+        // The sums of the step sizes before each step.
+        let mut before = Vec::with_capacity(etas.len() + 1);
+        before.push(0.0);
+        etas.iter().for_each(|eta| before.push(before[before.len() - 1] + eta));
+        let mut seen = if lanes.is_still() { Vec::new() } else { vec![0u32; self.means.d] };
+        for l in 0..lanes.len {
+            let c = lanes.agents[l];
+            let mut stream = lanes.stream(l);
+            seen.fill(0);
+            for (h, eta) in etas.iter().enumerate() {
+                let mut z = 0;
+                self.sample(c, &mut lanes.chains[l * lanes.chain_len..][..lanes.chain_len], &mut stream, &mut z);
+                let (theta, drift) = lanes.theta_and_drift(l);
+                let seen = std::cell::Cell::from_mut(&mut seen[..]).as_slice_of_cells();
+                let fresh = |theta: &mut [f64], i: usize| {
+                    if let Some(last) = seen.get(i) {
+                        let away = before[h] - before[last.replace(h as u32) as usize];
+                        theta[i] = away.mul_add(drift[i], theta[i]);
+                    }
+                };
+                let (step, tiles) = self.update(c, z, theta, fresh);
+                tiles.iter().for_each(|i| theta[*i as usize] = eta.mul_add(step, theta[*i as usize]));
+            }
+            let (theta, drift) = lanes.theta_and_drift(l);
+            for ((theta, drift), last) in theta.iter_mut().zip(drift).zip(&seen) {
+                *theta = (before[etas.len()] - before[*last as usize]).mul_add(*drift, *theta);
+            }
+            lanes.set_stream(l, stream);
+        }
+    }
+}
+
+/// A number below n.
+fn below(n: usize, stream: &mut Stream) -> u64 {
+    ((u128::from(stream.bits()) * n as u128) >> 64) as u64
+}
+
+impl Facts for SparseTd {
+    fn linear_operators(&self) -> Option<&dyn LinearOperators> {
+        Some(&self.means)
+    }
+    fn takes_least_norm(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,184 @@
+//! What passes over logs tell before their transitions are used: how many there are, and in which ranges.
+
+use rayon::prelude::*;
+
+use super::features::{FeatureMap, FeatureSpec, Ranges, ranges_of};
+use super::holdout;
+use super::log::Log;
+use super::source::{LogSource, read_checked};
+use crate::error::{BadInput, Result, quoted};
+
+/// What one pass over an agent's log tells.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogFacts {
+    /// The agent's name.
+    pub name: String,
+    /// The number of transitions.
+    pub transitions: usize,
+    /// The smallest and the largest value of each column, in states and next states; the next state of a terminal transition
+    /// is not counted.
+    pub seen: Vec<(f64, f64)>,
+    /// Whether a reward is not 0.
+    pub has_rewards: bool,
+    /// The effective sample size under the importance ratios, if they were logged.
+    pub effective_size: Option<f64>,
+}
+
+impl LogFacts {
+    fn of(source: &dyn LogSource) -> Result<Self> {
+        let mut facts = Self {
+            name: source.name().into(),
+            transitions: 0,
+            seen: vec![(f64::INFINITY, f64::NEG_INFINITY); source.columns().len()],
+            has_rewards: false,
+            effective_size: None,
+        };
+        let mut size: Option<EffectiveSize> = None;
+        read_checked(source, &mut |batch| {
+            let log = batch.log;
+            for i in 0..log.len() {
+                let next = if log.done[i] { log.state(i) } else { log.next_state(i) };
+                for ((seen, x), y) in facts.seen.iter_mut().zip(log.state(i)).zip(next) {
+                    *seen = (seen.0.min(*x).min(*y), seen.1.max(*x).max(*y));
+                }
+            }
+            facts.transitions += log.len();
+            facts.has_rewards |= log.rewards.iter().any(|r| *r != 0.0);
+            if let Some(ratios) = &log.ratio {
+                size.get_or_insert_default().see(ratios);
+            }
+            Ok(())
+        })?;
+        facts.effective_size = size.map(|size| size.value());
+        Ok(facts)
+    }
+}
+
+/// The effective sample size under importance ratios, `(sum rho)^2 / sum rho^2`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EffectiveSize {
+    /// The largest ratio, by which sums are divided so that squares neither overflow nor vanish.
+    most: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl EffectiveSize {
+    /// Takes further ratios.
+    pub fn see(&mut self, ratios: &[f64]) {
+        let most = ratios.iter().fold(self.most, |most, rho| most.max(*rho));
+        if most == 0.0 {
+            return;
+        }
+        let scale = self.most / most;
+        (self.most, self.sum, self.squares) = (most, self.sum * scale, self.squares * scale * scale);
+        for x in ratios.iter().map(|rho| rho / most) {
+            self.sum += x;
+            self.squares += x * x;
+        }
+    }
+
+    /// The size, from 0 to the number of ratios.
+    pub fn value(&self) -> f64 {
+        if self.most > 0.0 { self.sum * self.sum / self.squares } else { 0.0 }
+    }
+}
+
+/// All agents' logs, surveyed.
+pub struct Surveyed {
+    /// The logs, without the episodes that are held out.
+    pub sources: Vec<Box<dyn LogSource>>,
+    /// What a pass over each told.
+    pub facts: Vec<LogFacts>,
+    /// The episodes that are held out, a log for each agent; empty if none are.
+    pub held: Vec<Log>,
+}
+
+impl Surveyed {
+    /// Reads all logs once, or three times if a share of the episodes is held out.
+    ///
+    /// # Errors
+    /// When there is no log, a log cannot be read or used, logs have different columns, or as [`holdout::split`].
+    pub fn new(sources: Vec<Box<dyn LogSource>>, share: f64, seed: u64) -> Result<Self> {
+        check_columns(&sources)?;
+        let (sources, held) = if share == 0.0 { (sources, Vec::new()) } else { holdout::split(sources, share, seed)? };
+        let facts = sources.par_iter().map(|source| LogFacts::of(&**source));
+        // The first error in the agents' order, whatever the threads do.
+        let facts = facts.collect::<Vec<_>>().into_iter().collect::<Result<Vec<_>>>()?;
+        Ok(Self { sources, facts, held })
+    }
+
+    /// The names of the state columns.
+    pub fn columns(&self) -> &[String] {
+        self.sources[0].columns()
+    }
+
+    /// The number of transitions of all agents.
+    pub fn transitions(&self) -> usize {
+        self.facts.iter().map(|facts| facts.transitions).sum()
+    }
+
+    /// The agents' weights `p_c`, their shares of the transitions.
+    pub fn weights(&self) -> Vec<f64> {
+        let total = self.transitions();
+        self.facts.iter().map(|facts| facts.transitions as f64 / total as f64).collect()
+    }
+
+    /// The feature map on these logs, without a scale.
+    ///
+    /// # Errors
+    /// When a range is bad, or there would be too many features.
+    pub fn map(&self, spec: &FeatureSpec, given: &Ranges) -> Result<FeatureMap> {
+        let columns = self.columns();
+        let seen: Vec<(f64, f64)> = (0..columns.len())
+            .map(|j| {
+                let all = self.facts.iter().map(|facts| facts.seen[j]);
+                all.fold((f64::INFINITY, f64::NEG_INFINITY), |a, b| (a.0.min(b.0), a.1.max(b.1)))
+            })
+            .collect();
+        let ranges = if spec.needs_ranges() { ranges_of(columns, &seen, given)? } else { given.clone() };
+        FeatureMap::new(spec, columns, &ranges).map_err(|e| if e.key.is_empty() { e.inside("features") } else { e })
+    }
+
+    /// The numbers by which features are multiplied so that they have equal mean squares over all transitions, with a sum
+    /// of 1; 1 for features that are 0 in every state.
+    ///
+    /// # Errors
+    /// When a log cannot be read.
+    pub fn equal_squares(&self, map: &FeatureMap) -> Result<Vec<f64>> {
+        let d = map.len();
+        let sums = self.sources.par_iter().map(|source| {
+            let (mut sum, mut phi) = (vec![0.0; d], vec![0.0; d]);
+            source.read(&mut |log| {
+                for i in 0..log.len() {
+                    map.eval(log.state(i), &mut phi);
+                    sum.iter_mut().zip(&phi).for_each(|(sum, x)| *sum += x * x);
+                }
+                Ok(())
+            })?;
+            Ok(sum)
+        });
+        let mut all = vec![0.0; d];
+        for sum in sums.collect::<Vec<Result<Vec<f64>>>>() {
+            all.iter_mut().zip(sum?).for_each(|(all, x)| *all += x);
+        }
+        let n = self.transitions() as f64;
+        let scale = |square: f64| if square > 0.0 { 1.0 / (square / n * d as f64).sqrt() } else { 1.0 };
+        Ok(all.into_iter().map(scale).map(|x| if x.is_finite() && x > 0.0 { x } else { 1.0 }).collect())
+    }
+}
+
+/// Refuses logs whose state columns differ.
+fn check_columns(sources: &[Box<dyn LogSource>]) -> Result<()> {
+    let Some(first) = sources.first() else {
+        return Err(BadInput::new("path", "no logs", "one file per agent"));
+    };
+    match sources.iter().find(|source| source.columns() != first.columns()) {
+        None => Ok(()),
+        Some(other) => {
+            let (own, others) = (quoted(other.columns().join(", ")), quoted(first.columns().join(", ")));
+            let what = format!("its state columns are {own}, but those of {} are {others}", first.name());
+            Err(BadInput::new(other.name(), what, "all agents must log the same state columns"))
+        }
+    }
+}
