@@ -231,3 +231,67 @@ fn held_out_episodes_say_whether_federation_helps() {
     assert!(message.contains("c has no column `episode`") && message.contains("--holdout 0.5"), "{message}");
     assert!(!folder.path("n").exists());
 }
+
+/// `evaluate --method anderson` accelerates FedHSA; the step size and the local steps are those of the base.
+#[test]
+fn anderson_accelerates_fedhsa_by_default() {
+    let folder = with_logs();
+    let options = ["evaluate", "logs", "--features", "fourier:1", "--gamma", "0.9", "--step-size", "0.5", "--local-steps", "10"];
+    let run = |method: &str, out: &str, more: &[&str]| folder.run(&[&options, &["--method", method, "--out", out][..], more].concat());
+    let rounds = |out: &str| folder.json(&format!("{out}/weights.json"))["rounds"].as_u64().unwrap();
+    run("fedhsa", "plain", &["--set", "run.record={ every = 1 }"]).exits(0);
+    run("anderson", "o", &[]).exits(0).says("anderson: converged: reached its target after");
+    let config: toml::Table = folder.text("o/config.toml").parse().unwrap();
+    let base = config["method"][0]["base"].as_table().unwrap();
+    assert_eq!(
+        (base["kind"].as_str(), base["step_size"].as_float(), base["local_steps"].as_integer()),
+        (Some("fedhsa"), Some(0.5), Some(10))
+    );
+    // Of four weights, with five differences, it is GMRES: five rounds, and a few for the rounding of the differences.
+    assert!(rounds("o") <= 10 && rounds("plain") > 10 * rounds("o"), "{} rounds, without acceleration {}", rounds("o"), rounds("plain"));
+    run("anderson", "one", &["--set", "method.anderson.memory=1"]).exits(0);
+    assert!(rounds("one") > rounds("o"), "{} rounds with one difference", rounds("one"));
+    run("anderson", "scafflsa", &["--set", "method.anderson.base.kind=scafflsa"]).exits(0);
+    // What is wrong with the base's settings is said of the options.
+    let message = folder.run(&["evaluate", "logs", "--gamma", "0.9", "--method", "anderson", "--step-size", "-1"]).exits(2).message();
+    assert!(message.contains("--step-size -1"), "{message}");
+    let message = folder.run(&["evaluate", "logs", "--gamma", "0.9", "--method", "anderson", "--local-steps", "0"]).exits(2).message();
+    assert!(message.contains("--local-steps 0"), "{message}");
+}
+
+/// Methods that need few rounds are looked at after each of them, and the report counts them in the singular.
+#[test]
+fn solvers_end_with_the_round_that_reaches_the_target() {
+    let folder = with_logs();
+    let run = |method: &str| {
+        folder.run(&["evaluate", "logs", "--features", "fourier:1", "--gamma", "0.9", "--method", method, "--out", method]).exits(0)
+    };
+    let lstd = run("lstd").stdout;
+    assert!(lstd.contains("lstd: converged: reached its target after 1 round, 1 exchange and "), "{lstd}");
+    assert!(lstd.contains("bits, in ") && lstd.contains("1 weight") | lstd.contains("4 weights after 1 round;"), "{lstd}");
+    let gmres = run("gmres").stdout;
+    assert!(gmres.contains("gmres: converged: reached its target after 5 rounds, 5 exchanges and "), "{gmres}");
+    let summary = folder.json("gmres/summary.json");
+    let seconds = summary["results"][0]["seconds"].as_f64().unwrap();
+    assert!(seconds > 0.0 && seconds < summary["seconds"].as_f64().unwrap(), "{seconds}");
+}
+
+/// The standard errors of weights are those of the operator that was solved: with traces, and with ratios where they are used.
+#[test]
+fn standard_errors_depend_on_traces_and_ratios() {
+    let folder = with_logs();
+    let [a, _] = logs();
+    let mut rows = a.lines();
+    let mut with_ratio = format!("{},ratio\n", rows.next().unwrap());
+    rows.enumerate().for_each(|(i, row)| with_ratio += &format!("{row},{}\n", if i % 3 == 0 { 1.7 } else { 0.4 }));
+    folder.write("ratio.csv", with_ratio);
+    let errors = |out: &str, more: &[&str]| {
+        let start = ["evaluate", "ratio.csv", "--features", "identity:bias", "--gamma", "0.9", "--out", out, "-q"];
+        folder.run(&[&start, more].concat()).exits(0);
+        folder.json(&format!("{out}/weights.json"))["theta_se"].clone()
+    };
+    let plain = errors("plain", &["--set", "problem.ratios=false"]);
+    assert_eq!(plain.as_array().unwrap().len(), 3);
+    assert_ne!(errors("ratios", &[]), plain);
+    assert_ne!(errors("traces", &["--set", "problem.ratios=false", "--lambda", "0.7"]), plain);
+}

@@ -89,7 +89,8 @@ fn a_claimed_slope_is_drawn() {
 #[test]
 fn costs_without_a_coordinate_are_numbers() {
     let figure = "[figure]\nkind = \"cost\"\nlevel = [400, 1e-99]";
-    let expected = ["until ‖θ − θ*‖² ≤ 400", "bits up and down", "not reached", "first recorded round at which"];
+    let expected =
+        ["until ‖θ − θ*‖² ≤ 400", "bits up and down", "&gt; 20", "not reached when n had been spent", "first recorded round at which"];
     says(figure, &expected);
     let folder = Folder::with(&format!("{SMALL}\n{figure}\n"));
     folder.run(&["run", "small.toml"]).exits(0);
@@ -100,6 +101,9 @@ fn costs_without_a_coordinate_are_numbers() {
         assert!(costs[0]["round"].as_f64() < Some(20.0) && costs[0]["bits"].as_f64() > costs[0]["bits_up"].as_f64(), "{costs}");
         assert!(costs[1].get("round").is_none(), "{costs}");
     }
+    // Relative to the start: the metric at the end is shown, and what was spent in vain.
+    let relative = "[figure]\nkind = \"cost\"\nlevel = [0.9, 1e-99]\nrelative = true";
+    says(relative, &["until ‖θ − θ*‖² ≤ 0.9 of its value at round 0", "relative mse at the end", "&gt; 20"]);
     let output = Folder::with(&format!("{SMALL}\n{figure}\nslope = 1\n")).run(&["check", "small.toml"]).exits(2);
     assert!(output.message().contains("this is not a key of a table of costs"), "{}", output.stderr);
 }

@@ -108,7 +108,12 @@ fn a_summary_says_what_came_out() {
     let summary = folder.json("here/summary.json");
     assert_eq!((&summary["format"], &summary["id"], &summary["title"]), (&2.into(), &"small".into(), &"A title".into()));
     assert_eq!((&summary["passed"], &summary["exit_status"]), (&true.into(), &0.into()));
-    assert!(summary["seconds"].as_f64().unwrap() > 0.0 && summary["fedsa"].is_string());
+    let seconds = summary["seconds"].as_f64().unwrap();
+    assert!(seconds > 0.0 && summary["fedsa"].is_string());
+    // Of each run, in the time of all.
+    for result in summary["results"].as_array().unwrap() {
+        assert!((f64::MIN_POSITIVE..seconds).contains(&result["seconds"].as_f64().unwrap()), "{}", result["seconds"]);
+    }
     let provenance = &summary["provenance"];
     assert_eq!(provenance["command_line"].as_array().unwrap()[1..], ["run", "small.toml", "--out", "here"]);
     assert!(provenance["instruction_set"].is_string() && provenance["threads"].as_u64().unwrap() >= 1 && provenance["ended"].is_string());
@@ -429,7 +434,11 @@ fn bundled_experiments_are_listed_printed_and_run() {
     for (line, bundled) in list.lines().zip(ALL) {
         let (id, rest) = line.split_once(' ').unwrap();
         assert!(id == bundled.id && (rest.contains("about ") || rest.contains("less than a second")), "{line}");
-        assert_eq!(rest.contains("; needs transitions/"), ["cross/logs", "scafflsa/random-talk"].contains(&id), "{line}");
+        assert_eq!(
+            rest.contains("; needs transitions/"),
+            ["cross/evaluation", "cross/logs", "scafflsa/random-talk"].contains(&id),
+            "{line}"
+        );
     }
     assert!(list.contains("; needs transitions/mountaincar (missing), transitions/cartpole (missing)\n"), "{list}");
     // Each check says by itself what it is about.
@@ -459,13 +468,13 @@ fn bundled_experiments_are_listed_printed_and_run() {
 #[test]
 fn reproducing_several_skips_those_without_their_data() {
     let folder = Folder::new();
-    // Of these, cross/logs lacks its data.
+    // Of these, cross/logs and cross/evaluation lack their data.
     let args = ["reproduce", "cross", "--quick", "--out", "all", "--seeds", "2"];
     let output = folder.run(&args).exits(0);
     assert!(output.stdout.contains("cross/logs: skipped, its data is missing: "), "{}", output.stdout);
     assert!(folder.path("all/cross/exact-mse/summary.json").exists(), "--out is the parent of several");
     assert!(!folder.path("all/cross/logs").exists());
-    assert!(output.stdout.contains("1 skipped because data is missing"), "{}", output.stdout);
+    assert!(output.stdout.contains("2 skipped because data is missing"), "{}", output.stdout);
     // With --resume, finished experiments do not run again.
     let again = folder.run(&[&args[..], &["--resume"]].concat()).exits(0);
     assert!(again.stdout.contains("cross/exact-mse: already done"), "{}", again.stdout);
@@ -840,4 +849,95 @@ fn quick_settings_are_each_set_once() {
     }
     let message = Folder::with(SMALL).run(&["check", "small.toml", "--set", "quick.run.rounds=3"]).exits(2).message();
     assert!(message.contains("is a quick setting"), "{message}");
+}
+
+/// A method in a method: its keys are read, checked at their lines, and swept like others.
+#[test]
+fn a_file_may_accelerate_a_method() {
+    let text = r#"id = "accelerated"
+[problem]
+kind = "garnet"
+agents = 4
+states = 18
+features = 6
+gamma = 0.9
+[sampling]
+kind = "mean"
+[[method]]
+kind = "fedhsa"
+label = "plain"
+step_size = 1.0
+local_steps = 5
+[[method]]
+kind = "anderson"
+label = "accelerated"
+base = { kind = "fedhsa", step_size = 1.0, local_steps = 5 }
+memory = 6
+[run]
+rounds = 20000
+record = { every = 1 }
+stop = { relative_residual = 1e-8 }
+[[check]]
+kind = "cost"
+name = "tens of times fewer rounds"
+method = "accelerated"
+over = "plain"
+metric = "residual"
+cost = "round"
+level = 1e-6
+min = 10
+[[check]]
+kind = "cost"
+name = "it needs few rounds"
+method = "accelerated"
+metric = "residual"
+cost = "round"
+level = 1e-6
+min = 2
+max = 12
+[figure]
+kind = "cost"
+y = "residual"
+level = 1e-8
+relative = true
+"#;
+    let folder = Folder::with(text);
+    let checked = folder.run(&["check", "small.toml"]).exits(0).stdout;
+    assert!(checked.contains("accelerated: anderson, base = { kind = \"fedhsa\""), "{checked}");
+    let output = folder.run(&["run", "small.toml", "--out", "a"]).exits(0).stdout;
+    for said in ["accelerated: converged: reached its target after ", "ok: tens of times fewer rounds: ", "ok: it needs few rounds: "] {
+        assert!(output.contains(said), "`{said}` is not in {output}");
+    }
+    // The costs of the figure are those of the target; its text is in the picture.
+    let summary = folder.json("a/summary.json");
+    for result in summary["results"].as_array().unwrap() {
+        let cost = &result["costs"][0];
+        assert_eq!((&cost["relative"], &cost["level"]), (&true.into(), &1e-8.into()));
+        assert_eq!(cost["round"].as_f64(), result["rounds"].as_f64());
+    }
+    assert!(folder.text("a/figure.svg").contains("1e-8 of its value at round 0"));
+    // The resolved file, other threads, and a resumed run give the same bits.
+    folder.run(&["run", "a/config.toml", "--out", "b", "-q"]).exits(0);
+    folder.run(&["run", "small.toml", "--out", "c", "-q", "--threads", "3"]).exits(0);
+    folder.run(&["run", "small.toml", "--out", "d", "-q", "--rounds", "5", "--force"]).exits(1);
+    let before = folder.json("d/summary.json")["results"][1]["seconds"].as_f64().unwrap();
+    folder.run(&["run", "small.toml", "--out", "d", "-q", "--resume"]).exits(0);
+    for out in ["b", "c", "d"] {
+        assert!(folder.read(&format!("{out}/trace.parquet")) == folder.read("a/trace.parquet"), "{out}");
+        assert!(folder.read(&format!("{out}/figure.svg")).len() > 1000, "{out}");
+    }
+    // The time of the rounds before is kept.
+    assert!(folder.json("d/summary.json")["results"][1]["seconds"].as_f64().unwrap() > before);
+    // Mistakes are shown at the base.
+    for (from, to, said) in [
+        ("kind = \"fedhsa\", step_size = 1.0, local_steps = 5 }\nmemory", "kind = \"lstd\" }\nmemory", "solves the mean system itself"),
+        ("step_size = 1.0, local_steps = 5 }\nmemory", "step_size = 1.0 }\nmemory", "local_steps"),
+        ("step_size = 1.0, local_steps = 5 }\nmemory", "step_sise = 1.0, local_steps = 5 }\nmemory", "step_sise"),
+        ("base = { kind = \"fedhsa\", step_size = 1.0, local_steps = 5 }\n", "", "base"),
+        ("step_size = 1.0, local_steps = 5 }\nmemory", "step_size = -1.0, local_steps = 5 }\nmemory", "step_size"),
+    ] {
+        folder.write("bad.toml", edited(text, from, to));
+        let message = folder.run(&["check", "bad.toml"]).exits(2).message();
+        assert!(message.contains(said) && message.contains("bad.toml"), "{message}");
+    }
 }

@@ -36,6 +36,7 @@ bundled!(
     "delays/varying" takes 3.0,
     "cross/exact-mse" takes 1.0,
     "cross/logs" takes 70.0,
+    "cross/evaluation" takes 25.0,
     "cross/matrix" takes 12.0,
     "cross/bits" takes 17.0,
 );

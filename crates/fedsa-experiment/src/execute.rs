@@ -86,6 +86,8 @@ struct Saved {
     rows: Vec<Recorded>,
     /// The run's state after these rounds; `None` if the run has ended and its state is too large to keep.
     state: Option<Vec<u8>>,
+    /// The wall time of these rounds, in seconds.
+    seconds: f64,
     /// How the run ended, if it has.
     end: Option<End>,
 }
@@ -209,6 +211,8 @@ impl Saved {
     fn is_sound(&self, rounds: u64, d: usize) -> bool {
         let last = self.rows.last().map(|row| row.round);
         self.round <= self.rounds.min(rounds)
+            && self.seconds.is_finite()
+            && self.seconds >= 0.0
             && self.rows.first().is_some_and(|row| row.round == 0)
             && self.rows.is_sorted_by(|a, b| a.round < b.round)
             && self.end.as_ref().map_or(last <= Some(self.round), |end| last == Some(self.round) && end.theta.len() == d)
@@ -374,6 +378,7 @@ impl Shared<'_> {
         let RunControl { interrupted, observer, earlier, every, .. } = *self.control;
         let (field, cell, metrics) =
             (self.plan.field(job.cell), &self.plan.cells[job.cell], &self.metrics[self.plan.cells[job.cell].field]);
+        let began = Instant::now();
         let start = cell.start.of(job.seed, field.dim());
         let mut run = Run::new(field, &*cell.method.settings, &*cell.uplink, cell.output, job.seed, start)?;
         if cell.method.controls == ControlsStart::Ideal {
@@ -381,6 +386,8 @@ impl Shared<'_> {
             run.set_controls(&ideal.unwrap_or_default());
         }
         let mut rows: Vec<Recorded> = Vec::new();
+        // The time of the rounds that an earlier process did.
+        let mut before = 0.0;
         if let Some(saved) = earlier.checkpoint(job.cell, cell, job.seed, field.dim())? {
             rows = saved.rows.clone();
             if saved.is_over(cell) {
@@ -394,6 +401,7 @@ impl Shared<'_> {
                     run.restore(state).map_err(at)?;
                     let what = format!("a state after {} rounds in a checkpoint after {}", run.round(), saved.round);
                     (run.round() == saved.round).then_some(()).ok_or_else(|| at(BadInput::new("", what, INTACT)))?;
+                    before = saved.seconds;
                 }
                 None => rows.clear(),
             }
@@ -408,6 +416,7 @@ impl Shared<'_> {
             round,
             rows: rows.to_vec(),
             state,
+            seconds: before + began.elapsed().as_secs_f64(),
             end,
         };
         let mut last_saved = Instant::now();
@@ -453,21 +462,21 @@ impl Shared<'_> {
                 }
             }
             let steps = run.next_local_steps().max(1) as f64;
-            let began = Instant::now();
+            let round_began = Instant::now();
             if pace.is_some_and(|pace| pace * steps <= SHORT_ROUND) {
                 run.step();
             } else {
                 // Ctrl-C abandons a long round; the state before it must be in memory or on disk.
-                let before = (on_disk != t && fits(run.state_len())).then(|| run.save());
+                let state = (on_disk != t && fits(run.state_len())).then(|| run.save());
                 if !run.step_unless(interrupted) {
-                    match before {
+                    match state {
                         Some(state) => self.keep(job, &saved(&rows, t, Some(state), None), on_disk),
                         None => self.leave(job, t, on_disk),
                     }
                     return Ok(None);
                 }
             }
-            pace = Some(began.elapsed().as_secs_f64() / steps);
+            pace = Some(round_began.elapsed().as_secs_f64() / steps);
             pending += per_round;
         }
         observer.advanced(pending + per_round * (cell.run.rounds - run.round()) as f64);
@@ -479,7 +488,7 @@ impl Shared<'_> {
     /// Records how a run ended, and keeps its state for further rounds.
     fn end(&self, job: &SeedJob, saved: Saved) -> SeedResult {
         let End { theta, status, stopped } = saved.end.clone().expect("of a run that has ended");
-        let result = SeedResult { seed: job.seed, rows: saved.rows.clone(), theta, status, stopped };
+        let result = SeedResult { seed: job.seed, rows: saved.rows.clone(), theta, status, stopped, seconds: Some(saved.seconds) };
         self.control.observer.ended(job.cell, &result);
         let mut ended = self.ended.lock().expect("no panics under the lock");
         let EndedRuns { states, bytes, is_new, written, full } = &mut *ended;
@@ -533,7 +542,7 @@ impl Shared<'_> {
 }
 
 /// The first bytes of a checkpoint.
-const MAGIC: &[u8; 8] = b"fedsack3";
+const MAGIC: &[u8; 8] = b"fedsack4";
 const _: () = assert!(MAGIC[0] == folder::CHECKPOINT_MAGIC[0] && folder::CHECKPOINT_MAGIC.len() < MAGIC.len());
 
 /// The bytes of a checkpoint: version, checksum, data.

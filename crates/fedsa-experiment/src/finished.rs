@@ -187,6 +187,7 @@ fn runs_of(table: &Trace) -> Option<HashMap<(String, String), Vec<SeedResult>>> 
                 theta: Vec::new(),
                 status: Status::Ok,
                 stopped: outcomes[i] == Outcome::Converged.name(),
+                seconds: None,
             });
         }
         let run = of.last_mut().expect("just added");

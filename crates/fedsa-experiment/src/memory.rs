@@ -233,7 +233,13 @@ fn run_state(cell: &PlannedCell, field: &dyn Field, saved: bool, copied: bool) -
     let reach = link.facts().stale.or(link.facts().late);
     let models = if each && table == 0.0 && own == 0.0 { rounds(reach.unwrap_or(0), cell) * (8.0 * d + 40.0) } else { 0.0 };
     let letter = 8.0 * d + 64.0;
-    let mail = link.late.as_ref().map_or(0.0, |late| participants * letter * mean_delay(late).min(cell.run.rounds as f64));
+    // An answer on its way, which may be longer than a vector.
+    let answer = || {
+        let weights = vec![1.0 / agents; field.agents()];
+        let setting = Setting { seed: 0, weights: &weights, start: vec![0.0; field.dim()], link: link.facts(), is_accelerated: false };
+        8.0 * cell.method.settings.protocol(&setting).largest_answer() as f64 + 64.0
+    };
+    let mail = link.late.as_ref().map_or(0.0, |late| participants * answer() * mean_delay(late).min(cell.run.rounds as f64));
     let lasting = vectors(agents * kept, d)
         + 8.0 * agents * (words + link.media_len() as f64 + link.feedback_len(d as usize, one.protocol.exchanges.len()) as f64 + table * d)
         + history

@@ -14,7 +14,7 @@ use super::outcome::Outcome;
 use super::picture::{self, Picture};
 use super::plan::Plan;
 use super::predict::{Predictor, QUANTITIES};
-use super::results::{Estimate, Results, SeedResult};
+use super::results::{CostLevel, Estimate, Results, SeedResult};
 use crate::config::Experiment;
 use crate::figure::{Format, Provenance};
 use crate::folder;
@@ -175,11 +175,14 @@ fn ledger_json(results: &[SeedResult]) -> Json {
 }
 
 /// The counts of a cell when the figure's metric first fell to a level; no counts if it did not.
-fn cost_json(plan: &Plan, results: &Results, cell: usize, level: f64) -> Json {
+fn cost_json(plan: &Plan, results: &Results, cell: usize, level: CostLevel) -> Json {
     let metric = picture::metrics(plan)[0];
     let mut cost = Map::new();
     cost.insert("metric".into(), json!(metric));
-    cost.insert("level".into(), json!(level));
+    cost.insert("level".into(), json!(level.value));
+    if level.is_relative {
+        cost.insert("relative".into(), json!(true));
+    }
     let reached = COUNTS.iter().filter_map(|count| Some((count.name, results.cost(cell, metric, level, count)?)));
     cost.extend(reached.map(|(name, count)| (name.to_string(), json!(count))));
     cost.into()
@@ -255,6 +258,7 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
                 "residual_mean": number(seeds.iter().map(|s| s.last("residual")).collect::<Option<Vec<f64>>>().map(|l| Estimate::of(&l).mean)),
                 "predicted": predictions,
                 "ledger": ledger_json(seeds),
+                "seconds": number(results.seconds(*cell)),
             });
             if let Some(reason) = &plan.cells[*cell].refused {
                 entry["status"] = json!("refused");
@@ -277,9 +281,9 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
                     entry["why_stalled"] = json!(results.why_stalled(plan, predictor, *cell, &missed));
                 }
             }
-            let levels = plan.experiment.figure.level.as_ref().map_or(&[][..], |level| level.list());
+            let levels = plan.experiment.figure.cost_levels();
             if !levels.is_empty() {
-                entry["costs"] = levels.iter().map(|level| cost_json(plan, results, *cell, *level)).collect();
+                entry["costs"] = levels.into_iter().map(|level| cost_json(plan, results, *cell, level)).collect();
             }
             if seeds.iter().any(|s| s.stopped) {
                 entry["stopped_at_target"] = json!(seeds.iter().filter(|s| s.stopped).count());

@@ -33,12 +33,24 @@ pub struct SeedResult {
     pub status: Status,
     /// Whether it stopped at its target.
     pub stopped: bool,
+    /// The wall time from the beginning of its first round to the end of its last one, with its metrics, in seconds. Other
+    /// runs may have shared the processors in that time. `None` of runs that were read from their trace.
+    pub seconds: Option<f64>,
 }
 
 /// All runs: for each cell, its seeds in order.
 pub struct Results {
     /// By cell.
     pub cells: Vec<Vec<SeedResult>>,
+}
+
+/// A level that a metric is to reach.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CostLevel {
+    /// Its value, or the share of the metric's mean at round 0.
+    pub value: f64,
+    /// Whether it is such a share.
+    pub is_relative: bool,
 }
 
 /// The share of the rounds, counted from the end, that a floor averages.
@@ -139,12 +151,38 @@ impl Results {
 
     /// The cost of a cell until the mean over seeds of a metric first fell to a level:
     /// the mean over seeds of a count at the first such recorded round.
-    pub fn cost(&self, cell: usize, name: &str, level: f64, count: &Count) -> Option<f64> {
+    pub fn cost(&self, cell: usize, name: &str, level: CostLevel, count: &Count) -> Option<f64> {
         let curve = self.curve(cell, name);
+        let level = level.value * if level.is_relative { self.start(cell, name)? } else { 1.0 };
         let (reached, _) = curve.iter().find(|(_, values)| Estimate::of(values).mean <= level)?;
         let at = |seed: &SeedResult| seed.rows.iter().find(|row| row.round == reached.round).map(|row| row.count(count) as f64);
         let counts: Option<Vec<f64>> = self.cells[cell].iter().map(at).collect();
         counts.map(|counts| Estimate::of(&counts).mean)
+    }
+
+    /// The mean over seeds of a count after the last round.
+    pub fn spent(&self, cell: usize, count: &Count) -> Option<f64> {
+        let spent: Option<Vec<f64>> = self.cells[cell].iter().map(|seed| Some(seed.rows.last()?.count(count) as f64)).collect();
+        spent.filter(|spent| !spent.is_empty()).map(|spent| Estimate::of(&spent).mean)
+    }
+
+    /// The mean over seeds of a metric at round 0.
+    fn start(&self, cell: usize, name: &str) -> Option<f64> {
+        let values: Option<Vec<f64>> = self.cells[cell].iter().map(|seed| seed.by(Some(0), name)).collect();
+        values.filter(|values| !values.is_empty()).map(|values| Estimate::of(&values).mean)
+    }
+
+    /// The mean over seeds of a metric at the last recorded round; over that at round 0 if `is_relative`.
+    pub fn end(&self, cell: usize, name: &str, is_relative: bool) -> Option<f64> {
+        let values: Option<Vec<f64>> = self.cells[cell].iter().map(|seed| seed.last(name)).collect();
+        let end = values.filter(|values| !values.is_empty()).map(|values| Estimate::of(&values).mean)?;
+        if is_relative { Some(end / self.start(cell, name)?) } else { Some(end) }
+    }
+
+    /// The mean over seeds of a cell's wall times, in seconds.
+    pub fn seconds(&self, cell: usize) -> Option<f64> {
+        let seconds: Option<Vec<f64>> = self.cells[cell].iter().map(|seed| seed.seconds).collect();
+        seconds.filter(|seconds| !seconds.is_empty()).map(|seconds| Estimate::of(&seconds).mean)
     }
 
     /// Whether no seed of a cell diverged.

@@ -116,6 +116,18 @@ impl Protocol {
         (0..self.exchanges.len()).any(|e| self.wants_each(e as u8))
     }
 
+    /// Whether answers may depend on what the server sent: false if its questions have no content. An answer to an older
+    /// question is then as good as one to the present question.
+    pub fn depends_on_model(&self) -> bool {
+        self.exchanges.iter().any(|exchange| !exchange.down.is_empty() || !exchange.own.is_empty())
+    }
+
+    /// The length of the longest answer, in numbers or bytes.
+    pub fn largest_answer(&self) -> usize {
+        let answer = |exchange: &Exchange| exchange.wants.iter().map(|want| want.len.largest()).sum();
+        self.exchanges.iter().map(answer).max().unwrap_or(0)
+    }
+
     /// The length of the longest part, in numbers or bytes.
     pub fn longest(&self) -> usize {
         let down = self.exchanges.iter().flat_map(|e| e.down.iter().chain(&e.own));

@@ -177,6 +177,38 @@ fn it_is_stable_under_noise_and_losses_and_the_floor_is_measured() {
     }
 }
 
+/// With m of N agents each round is a map of its own, and the differences between rounds contain who took part: 50 seeds of
+/// each. The bounds are the measured ratios with three of their standard errors on either side, widened by a third.
+#[test]
+fn with_some_of_the_agents_the_floor_is_measured() {
+    let small = small_garnet(4, Heterogeneity::Independent);
+    let [iid, mean] = [Law::Iid, Law::Mean].map(|law| common::field(&small, law));
+    let root = mean.root().unwrap();
+    for (base, [in_noise, without]) in [
+        (r#""kind": "fedtd", "step_size": 0.2"#, [1.0..=15.0, 40.0..=130.0]),
+        (r#""kind": "fedlsa", "step_size": 0.1, "local_steps": 5"#, [1.0..=1.8, 30.0..=110.0]),
+        (r#""kind": "fedhsa", "step_size": 0.1, "local_steps": 5"#, [1.0..=1.8, 30.0..=110.0]),
+        (r#""kind": "scafflsa", "step_size": 0.1, "local_steps": 5"#, [1.0..=2.5, 0.0..=1.0]),
+    ] {
+        for m in [2, 3] {
+            let [plain, anderson] = pair(&format!(r#"{base}, "participants": {m}"#), "");
+            for (name, field, bounds) in [("i.i.d.", &iid, &in_noise), ("mean", &mean, &without)] {
+                let floors: Vec<[f64; 2]> =
+                    (0..50).map(|seed| [&plain, &anderson].map(|method| floor(&**field, &**method, &EXACT, seed, 2000))).collect();
+                let (r, error) = ratio(&floors);
+                println!("{base}, {name}, {m} of 4 agents: floor {:.3e}, ratio {r:.3} +- {error:.3}", floors[0][0]);
+                assert!(m == 3 || bounds.contains(&r), "{base}, {name}: {r} +- {error}");
+            }
+            // The noise of participation vanishes at the root where controls do.
+            if base.contains("scafflsa") {
+                let off = distance(run_for(&*mean, &*anderson, 1, &vec![0.0; root.len()], 4000).theta(), root) / norm_sq(root).sqrt();
+                println!("{base}, {m} of 4 agents: {off:e} from the root after 4000 rounds");
+                assert!(off < 1e-9, "{off:e}");
+            }
+        }
+    }
+}
+
 /// An iterate that acceleration threw far away is discarded: the run goes on from the best round of the history.
 #[test]
 fn a_residual_that_grew_ends_the_history() {

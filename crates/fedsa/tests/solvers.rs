@@ -9,6 +9,7 @@ use common::{bits, distance, link, method, run};
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
+use fedsa::random::{Key, Purpose};
 use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
@@ -90,6 +91,67 @@ fn lstd_averages_what_links_do() {
         let mut slope = common::Mean::default();
         logs.iter().for_each(|x| slope.see(*x));
         assert!(slope.off(-0.5).abs() < 4.0, "{name}: slope {} +- {}", slope.value(), slope.error());
+    }
+}
+
+/// A late system counts once, in the round in which it arrives; until one arrives theta is `theta_0`.
+#[test]
+fn lstd_takes_late_systems_as_those_in_time() {
+    const D: usize = 5;
+    let (field, lstd, start) = (garnet(6, D), method("lstd", "{}"), vec![0.5; D]);
+    let (root, systems) = (field.root().unwrap(), field.facts().systems().unwrap());
+    let scale = linalg::norm_sq(root).sqrt();
+    let at = |law: &str| link(r#"{"kind": "exact"}"#, false, &[&format!(r#"{{"kind": "late", {law}}}"#)]).unwrap();
+    let constant = at(r#""law": "constant", "rounds": 3"#);
+    let mut engine = Run::new(&*field, &*lstd, &constant, OutputRule::Last, 5, start.clone()).unwrap();
+    for _ in 0..3 {
+        engine.step();
+        assert_eq!(engine.theta(), start);
+    }
+    engine.step();
+    assert!(distance(engine.theta(), root) < 1e-12 * scale);
+
+    // Delays that vary: the systems of agent c that have arrived, counted by hand.
+    let varying = at(r#""law": "uniform", "min": 0, "max": 6"#);
+    let delay = varying.late.as_ref().unwrap();
+    let mut engine = run(&*field, &*lstd, &varying, 7);
+    let mut due = [[0; 6]; 80];
+    let (mut a, mut b) = (Mat::<f64>::zeros(D, D), [0.0; D]);
+    for t in 0..60u64 {
+        for c in 0..6 {
+            let tau = delay.of(t, c, &mut Key::new(7, Purpose::Delay, t).stream(c));
+            due[(t + tau) as usize][c] += 1;
+            for _ in 0..due[t as usize][c] {
+                let system = systems.of(c);
+                a += &system.a;
+                b.iter_mut().zip(&system.b).for_each(|(sum, x)| *sum += x);
+            }
+        }
+        engine.step();
+        let expected = linalg::solve_or_least(&a, &b);
+        assert!(distance(engine.theta(), &expected) < 1e-10 * scale, "round {t}: {:?}, {expected:?}", engine.theta());
+    }
+    // The numbers of systems that have arrived differ by at most 6 of 60.
+    let off = distance(engine.theta(), root) / scale;
+    assert!(off > 1e-6 && off < 0.2, "{off:e}");
+
+    // The memory of an answer on its way is that of a system: a run that is saved among late answers goes on as it would.
+    let mut resumed = run(&*field, &*lstd, &varying, 7);
+    resumed.restore(&engine.save()).unwrap();
+    (0..5).for_each(|_| engine.step());
+    (0..5).for_each(|_| resumed.step());
+    assert_eq!(bits(resumed.theta()), bits(engine.theta()));
+}
+
+#[test]
+fn solvers_refuse_delays_that_they_cannot_use() {
+    let field = garnet(3, 4);
+    for (kind, medium, why) in
+        [("lstd", "delay", "depends on no model"), ("gmres", "delay", "at one iterate"), ("gmres", "late", "at one iterate")]
+    {
+        let uplink = link(r#"{"kind": "exact"}"#, false, &[&format!(r#"{{"kind": "{medium}", "law": "constant", "rounds": 2}}"#)]).unwrap();
+        let e = Run::new(&*field, &*method(kind, "{}"), &uplink, OutputRule::Last, 5, vec![0.0; 4]).err().expect("refused");
+        assert!(e.to_string().contains(why), "{kind}, {medium}: {e}");
     }
 }
 

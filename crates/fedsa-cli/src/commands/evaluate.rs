@@ -20,7 +20,7 @@ use fedsa::problem::features::{FeatureMap, FeatureSpec, SPARSE_ABOVE};
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::Logs;
 use fedsa::problem::root::{Root, Source};
-use fedsa::problem::source::{Inputs, whole};
+use fedsa::problem::source::Inputs;
 use fedsa::problem::survey::{LogFacts, Surveyed};
 use fedsa::problem::uncertainty;
 use fedsa::round::Status;
@@ -49,7 +49,8 @@ pub fn methods() -> String {
     let kinds: Vec<&str> = fedsa::methods::KINDS.iter().map(|kind| kind.name).collect();
     let presets: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
     format!(
-        "The method: auto (the one that reaches --tol with the fewest bits), {}; or one with its link: {}",
+        "The method: auto (the one that reaches --tol with the fewest bits), {}; or one with its link: {}. anderson accelerates \
+         {ANDERSON_BASE}, which gets the step size and the local steps",
         kinds.join(", "),
         presets.join(", ")
     )
@@ -161,6 +162,11 @@ fn default_features(columns: usize) -> FeatureSpec {
 
 /// The name of the choice among methods.
 const AUTO: &str = "auto";
+
+/// The kind of method that accelerates another one, and the one that it accelerates here: without a bias, and without state
+/// of the agents, in which acceleration brings less.
+const ANDERSON: &str = "anderson";
+const ANDERSON_BASE: &str = "fedhsa";
 
 /// The method that runs.
 struct Choice {
@@ -383,10 +389,7 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results, con
     };
     let covariance = match field.systems() {
         None => None,
-        Some(systems) => {
-            let logs = logs.sources.iter().map(|source| whole(&**source)).collect::<Result<Vec<_>>>()?;
-            uncertainty::covariance(&logs, map, settings.gamma, &systems.mean().a, &result.theta)
-        }
+        Some(systems) => uncertainty::covariance(logs, map, settings.rule(), &systems.mean().a, &result.theta)?,
     };
     let finite = |x: f64| if x.is_finite() { json!(x) } else { json!(null) };
     let distance = root.map(|root| linalg::distance_sq(&result.theta, root).sqrt());
@@ -495,6 +498,8 @@ fn origins(args: &EvaluateArgs, choice: &Choice) -> Vec<Origin> {
         ("method[0].kind", format!("--method {}", quoted(if args.method == AUTO { &choice.kind } else { &args.method }))),
         ("method[0].step_size", format!("--step-size {}", numbers::typed(step_size(args)))),
         ("method[0].local_steps", format!("--local-steps {}", local_steps(args))),
+        ("method[0].base.step_size", format!("--step-size {}", numbers::typed(step_size(args)))),
+        ("method[0].base.local_steps", format!("--local-steps {}", local_steps(args))),
         ("method[0].talk_probability", format!("--local-steps {}", local_steps(args))),
         ("run.rounds", format!("--rounds {}", args.rounds)),
         ("run.seeds", format!("--seed {}", args.seed)),
@@ -563,10 +568,16 @@ fn experiment(args: &EvaluateArgs, choice: &Choice, features: FeatureSpec, agent
         // A method without local steps, or with one in a round, has no such keys; a value that was given is refused, but
         // under auto, where it is one of other methods.
         let is_given = |is_given: bool| is_given && args.method != AUTO;
-        if is_given(args.step_size.is_some()) || takes(kind, "step_size") {
+        if kind == ANDERSON {
+            let steps = [("step_size", Value::Float(step_size(args))), ("local_steps", Value::Integer(local_steps(args) as i64))];
+            let base = [("kind", text(ANDERSON_BASE))].into_iter().chain(steps).collect();
+            method.insert("base".into(), table(base));
+        } else if is_given(args.step_size.is_some()) || takes(kind, "step_size") {
             method.insert("step_size".into(), Value::Float(step_size(args)));
         }
-        if kind == "scafflsa-random" {
+        if kind == ANDERSON {
+            // The options are those of its base.
+        } else if kind == "scafflsa-random" {
             method.insert("talk_probability".into(), Value::Float(1.0 / local_steps(args) as f64));
         } else if is_given(args.local_steps.is_some()) || takes(kind, "local_steps") {
             method.insert("local_steps".into(), Value::Integer(local_steps(args) as i64));
@@ -577,6 +588,10 @@ fn experiment(args: &EvaluateArgs, choice: &Choice, features: FeatureSpec, agent
     let mut run = vec![("rounds", Value::Integer(rounds as i64)), ("seeds", Value::Array(vec![Value::Integer(args.seed as i64)]))];
     if args.tol != 0.0 {
         run.push(("stop", table(vec![("relative_residual", Value::Float(args.tol))])));
+    }
+    // Methods that solve or accelerate need few rounds: each is looked at for the target.
+    if ["lstd", "gmres", "newton", ANDERSON].contains(&kind) {
+        run.push(("record", table(vec![("every", Value::Integer(1))])));
     }
     let sampling = table(vec![("kind", text(&args.sampling))]);
     let title = format!("Policy evaluation by {kind} from {}", count(agents, "agent"));

@@ -10,7 +10,7 @@ use fedsa_experiment::results::{Estimate, Recorded, paid};
 use fedsa_experiment::{Plan, Predictor, Results};
 
 use super::check::stable_step_text;
-use super::say;
+use super::{count, say};
 
 /// The inputs of the report of a finished run.
 pub struct RunReport<'a> {
@@ -97,8 +97,9 @@ impl RunReport<'_> {
                 let ends: Vec<&Recorded> = results.cells[cell].iter().filter_map(|seed| seed.rows.last()).collect();
                 let mean = |count| Estimate::of(&ends.iter().map(|row| row.count(paid(Some(count))) as f64).collect::<Vec<_>>()).mean;
                 let rounds = ends.iter().map(|row| row.round).max()?;
-                let (exchanges, bits) = (mean("exchanges"), mean("bits"));
-                Some(format!("converged: reached its target after {rounds} rounds, {exchanges:.0} exchanges and {bits:.2e} bits"))
+                let (rounds, exchanges) = (count(rounds as usize, "round"), count(mean("exchanges").round() as usize, "exchange"));
+                let time = results.seconds(cell).map_or(String::new(), |seconds| format!(", in {} s", rough(seconds)));
+                Some(format!("converged: reached its target after {rounds}, {exchanges} and {:.2e} bits{time}", mean("bits")))
             }
         }
     }

@@ -3,13 +3,15 @@
 use super::caption::SeedCounts;
 use super::*;
 use crate::figure::{Fill, TableCell};
+use crate::numbers::typed;
+use crate::results::CostLevel;
 
 /// The largest number of points that a note names.
 const MOST_PLACES: usize = 12;
 
 pub(super) fn cost(plan: &Plan, results: &Results) -> Chart {
     let spec = &plan.experiment.figure;
-    let (axis, levels) = (spec.x.as_deref().expect("validated"), spec.level.as_ref().expect("validated").list());
+    let (axis, levels) = (spec.x.as_deref().expect("validated"), spec.cost_levels());
     let (metric, paid) = (metrics(plan)[0], paid(spec.cost.as_deref()));
     let by = spec.panels.clone().unwrap_or_default();
     let mut figure = empty(plan);
@@ -72,26 +74,42 @@ pub(super) fn cost(plan: &Plan, results: &Results) -> Chart {
 }
 
 /// The title of a panel or a block of rows.
-fn until(title: &str, metric: &str, level: f64) -> String {
-    let until = format!("until {} ≤ {level}", metric_text(metric));
+fn until(title: &str, metric: &str, level: CostLevel) -> String {
+    let until = format!("until {} ≤ {}", metric_text(metric), level_text(level));
     if title.is_empty() { until } else { format!("{title}, {until}") }
+}
+
+fn level_text(level: CostLevel) -> String {
+    let of = if level.is_relative { " of its value at round 0" } else { "" };
+    format!("{}{of}", typed(level.value))
+}
+
+/// A count in a table: whole numbers of up to four digits as they are.
+fn count_text(count: f64) -> String {
+    if count.fract() == 0.0 && count < 1e4 { count.to_string() } else { number_text(count) }
 }
 
 /// A row per method and combination of coordinates, a column per count.
 pub(super) fn costs(plan: &Plan, results: &Results) -> CellTable {
     let spec = &plan.experiment.figure;
-    let levels = spec.level.as_ref().expect("validated").list();
+    let levels = spec.cost_levels();
     let metric = metrics(plan)[0];
     let one = spec.cost.as_deref();
-    let counts: Vec<&Count> = one.map_or_else(|| COUNTS.iter().filter(|count| count.is_usual).collect(), |_| vec![paid(one)]);
+    // Without samples, their column would be 0 throughout.
+    let draws = plan.fields.iter().any(|field| field.field.sampling().samples_per_step() > 0);
+    let is_usual = |count: &&Count| count.is_usual && (draws || count.name != "samples");
+    let counts: Vec<&Count> = one.map_or_else(|| COUNTS.iter().filter(is_usual).collect(), |_| vec![paid(one)]);
     let by = spec.panels.clone().unwrap_or_default();
     let (mut seeds, mut count, mut all) = (SeedCounts::default(), 0, 0);
     let mut out = CellTable { title: plan.experiment.title.clone(), ..CellTable::default() };
     out.columns.push("method".into());
     out.columns.extend(counts.iter().map(|count| count.column.to_string()));
+    out.columns.push(format!("{}{metric} at the end", if spec.relative { "relative " } else { "" }));
     let groups = panels(plan, &by);
     for (level, (title, points)) in levels.iter().flat_map(|level| groups.iter().map(move |group| (*level, group))) {
-        out.rows.push(vec![TableCell { text: until(title, metric, level), fill: Fill::Group }]);
+        // One level for all groups is in the caption.
+        let head = if levels.len() == 1 && !title.is_empty() { title.clone() } else { until(title, metric, level) };
+        out.rows.push(vec![TableCell { text: head, fill: Fill::Group }]);
         let cells = points.iter().flat_map(|point| plan.labels.iter().zip(&plan.points[*point].cells).map(move |row| (*point, row)));
         for (point, (label, cell)) in cells {
             all += 1;
@@ -104,17 +122,22 @@ pub(super) fn costs(plan: &Plan, results: &Results) -> CellTable {
             let name = curve_name(label, rest.map(|(name, value)| coordinate_text(name, value)), None);
             let mut row = vec![TableCell { text: name, fill: Fill::None }];
             row.extend(counts.iter().map(|paid| {
-                let text = results.cost(*cell, metric, level, paid).map_or("not reached".into(), number_text);
+                let spent = || results.spent(*cell, paid).map_or("not run".into(), |spent| format!("> {}", count_text(spent)));
+                let text = results.cost(*cell, metric, level, paid).map_or_else(spent, count_text);
                 TableCell { text, fill: Fill::None }
             }));
+            row.push(TableCell { text: results.end(*cell, metric, spec.relative).map_or(String::new(), number_text), fill: Fill::None });
             out.rows.push(row);
         }
     }
     out.notes.extend(left_out(count, all, "rows"));
     out.caption = format!(
-        "Numbers: the mean over seeds of each count at the first recorded round at which the mean over seeds of {} is at most the level; {}.",
-        metric_text(metric),
-        seeds.text()
+        "Numbers: the mean over seeds of each count at the first recorded round at which the mean over seeds of {metric} is at most {}; \
+         > n: not reached when n had been spent. Last column: the mean over seeds of {metric} after the last round{}; {}.",
+        if let [one] = levels[..] { level_text(one) } else { "the level".into() },
+        if spec.relative { ", over that at round 0" } else { "" },
+        seeds.text(),
+        metric = metric_text(metric),
     );
     out
 }

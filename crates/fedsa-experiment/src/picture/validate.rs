@@ -76,8 +76,9 @@ fn names(experiment: &Experiment, labels: &[String]) -> Result<()> {
 
 /// Refuses keys that the figure's kind does not have.
 fn kinds(figure: &schema::FigureSpec) -> Result<()> {
-    let rows: [(&str, bool, &[FigureKind]); 11] = [
+    let rows: [(&str, bool, &[FigureKind]); 12] = [
         ("level", figure.level.is_some(), &[Cost]),
+        ("relative", figure.relative, &[Cost]),
         ("centre", figure.centre.is_some(), &[Curves]),
         ("band", figure.band.is_some(), &[Curves, Scaling]),
         ("levels", !figure.levels.is_empty(), &[Curves, Scaling]),
@@ -96,7 +97,7 @@ fn kinds(figure: &schema::FigureSpec) -> Result<()> {
             return Err(BadInput::new(key, what, format!("no such key here; it is for the kinds {kinds}")));
         }
         // Costs without a coordinate are a table.
-        if given && figure.kind == Cost && figure.x.is_none() && key != "level" {
+        if given && figure.kind == Cost && figure.x.is_none() && !matches!(key, "level" | "relative") {
             let what = "this is not a key of a table of costs".to_string();
             return Err(BadInput::new(
                 key,

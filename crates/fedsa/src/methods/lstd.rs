@@ -6,8 +6,12 @@
 //! ```
 //! Over a link that neither alters nor loses messages the first round is enough. Over others the server adds up what arrives
 //! in all rounds: what an unbiased codec or a receiver adds averages out, and an agent that is heard in a share of the rounds
-//! counts with that share, so that the solution tends to `theta*` where all agents are heard equally often. Source: Bradtke and
-//! Barto (1996), least-squares temporal differences; the mean over agents is the LSTD solution of the pooled data.
+//! counts with that share, so that the solution tends to `theta*` where all agents are heard equally often. A system that
+//! arrives late (push) is as good as one in time, because it depends on no model: it counts once, in the round in which it
+//! arrives, and with a constant lateness of tau rounds the solution is `theta*` after tau + 1 rounds. Where lateness varies, the
+//! numbers of an agent's systems that have arrived differ by at most the longest lateness, and the error falls as 1/t. Until a
+//! first system arrives, theta is `theta_0`. Source: Bradtke and Barto (1996), least-squares temporal differences; the mean over
+//! agents is the LSTD solution of the pooled data.
 
 use serde::{Deserialize, Serialize};
 

@@ -81,6 +81,15 @@ pub fn check_link(settings: &dyn MethodSettings, client: &Half, protocol: &Proto
     }
     let client = match client {
         Half::Lanes(client) => client,
+        Half::Each(_) if !protocol.depends_on_model() => {
+            return match link.stale {
+                Some(_) => refused(
+                    "what the agents of the method send depends on no model, so that a delay (pull) would change nothing",
+                    "late (push), or a link without delay",
+                ),
+                None => Ok(()),
+            };
+        }
         Half::Each(_) if link.stale.is_some() || link.late.is_some() => {
             return refused(
                 "the agents of the method compute at one iterate, and over this link answers are to older iterates",

@@ -1,16 +1,16 @@
-//! `cost`: the costs of two methods to reach a level.
+//! `cost`: the cost of a method to reach a level, or the costs of two methods.
 
 use fedsa::error::{BadInput, Result};
 
 use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::verdict::{Asked, Measured};
-use crate::checks::{CheckKind, Keys, method_of, metric_of, over_of, range_of};
+use crate::checks::{CheckKind, Keys, method_of, metric_of, range_of};
 use crate::config::Check;
 use crate::numbers;
-use crate::results::paid;
+use crate::results::{CostLevel, paid};
 
-/// The cost of `over` when its mean metric first falls to `level`, divided by that of `method`, lies between `min` and
-/// `max`. `cost` names the count, `bits_up` by default.
+/// The cost of `method` when its mean metric first falls to `level` lies between `min` and `max`; with `over` the cost of
+/// that method, divided by that of `method`, does. `cost` names the count, `bits_up` by default.
 pub struct CostCheck;
 
 impl CheckKind for CostCheck {
@@ -19,12 +19,12 @@ impl CheckKind for CostCheck {
     }
 
     fn keys(&self) -> Keys {
-        Keys { needs: &["over", "level"], needs_one: &["min", "max"], takes: &["metric", "cost"] }
+        Keys { needs: &["level"], needs_one: &["min", "max"], takes: &["over", "metric", "cost"] }
     }
 
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
-        let over = facts.over(check, point)?;
-        for cell in [cell, over] {
+        let over = check.over.as_ref().map(|_| facts.over(check, point)).transpose()?;
+        for cell in [cell].into_iter().chain(over) {
             facts.metric(cell, metric_of(check))?;
             let draws = facts.plan.field(cell).sampling().samples_per_step() > 0;
             if check.cost.as_deref() == Some("samples") && !draws {
@@ -43,11 +43,15 @@ impl CheckKind for CostCheck {
                 let label = &ctx.facts.plan.cells[cell].method.label;
                 let at = ctx.facts.at(point);
                 let missed = || BadInput::new("", format!("{label} does not reach {}{at}", numbers::number(level)), "");
-                let paid = ctx.results.cost(cell, metric_of(check), level, count).ok_or_else(missed)?;
+                let wanted = CostLevel { value: level, is_relative: false };
+                let paid = ctx.results.cost(cell, metric_of(check), wanted, count).ok_or_else(missed)?;
                 let free = || BadInput::new("", format!("{label} is at {} from the start, at no cost{at}", numbers::number(level)), "");
                 if paid > 0.0 { Ok(paid) } else { Err(free()) }
             };
-            let measured = spent(ctx.facts.over(check, point)?)? / spent(cell)?;
+            let measured = match check.over {
+                Some(_) => spent(ctx.facts.over(check, point)?)? / spent(cell)?,
+                None => spent(cell)?,
+            };
             Ok(Measured::new(measured, Asked::within(check.min, check.max), ctx.facts.place(point)))
         };
         ctx.cells(check)?.into_iter().map(one).collect()
@@ -55,7 +59,10 @@ impl CheckKind for CostCheck {
 
     fn text(&self, check: &Check) -> String {
         let count = paid(check.cost.as_deref()).name;
-        let (method, over, level) = (method_of(check), over_of(check), numbers::number(check.level.unwrap_or(f64::NAN)));
+        let (method, level) = (method_of(check), numbers::number(check.level.unwrap_or(f64::NAN)));
+        let Some(over) = &check.over else {
+            return format!("the {count} of {method} until its {} is {level} are {}", metric_of(check), range_of(check));
+        };
         format!("the {count} of {over} until its {} is {level}, over those of {method}, are {}", metric_of(check), range_of(check))
     }
 }

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::figure::{Format, Theme};
+use crate::results::CostLevel;
 
 /// The `[figure]` table.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -24,6 +25,8 @@ pub struct FigureSpec {
     pub cost: Option<String>,
     /// The level that the metric must reach, or several levels.
     pub level: Option<Levels>,
+    /// Whether levels are shares of the metric's value at round 0.
+    pub relative: bool,
     /// Whether the horizontal axis is logarithmic.
     pub x_log: Option<bool>,
     /// The centre over seeds: mean or median; mean by default.
@@ -54,6 +57,14 @@ pub struct FigureSpec {
     pub theme: Theme,
     /// The formats to write: svg, png, pdf.
     pub formats: Option<Vec<Format>>,
+}
+
+impl FigureSpec {
+    /// The levels whose costs are shown.
+    pub fn cost_levels(&self) -> Vec<CostLevel> {
+        let levels = self.level.as_ref().map_or(&[][..], |level| level.list());
+        levels.iter().map(|value| CostLevel { value: *value, is_relative: self.relative }).collect()
+    }
 }
 
 /// One metric or several.
