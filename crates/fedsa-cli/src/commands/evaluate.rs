@@ -452,7 +452,7 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results, con
     let (value, returns) = match result.status {
         Status::Diverged { .. } => (None, None),
         _ => (
-            value_picture(data, &result.theta, covariance.as_deref())?,
+            value_picture(data, &result.theta, covariance.as_deref()),
             value_pictures::returns(&logs.held, map, settings.gamma, &result.theta, settings.ratios)?,
         ),
     };
@@ -464,19 +464,12 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results, con
 
 /// The picture of the value function. Features that were logged are no states, between which values could be shown; only those
 /// that the user names are.
-fn value_picture(data: &Data, theta: &[f64], covariance: Option<&[f64]>) -> Result<Option<Picture>> {
+fn value_picture(data: &Data, theta: &[f64], covariance: Option<&[f64]>) -> Option<Picture> {
     let Data { logs, map, value_columns, .. } = data;
     if map.spec().inputs() == Inputs::Features && value_columns.is_empty() {
-        return Ok(None);
+        return None;
     }
-    let mut seen = SeenStates::new(map.columns().len());
-    for source in &logs.sources {
-        source.read(&mut |log| {
-            (0..log.len()).for_each(|row| seen.see(log.state(row)));
-            Ok(())
-        })?;
-    }
-    Ok(value_pictures::value(map, theta, covariance, &seen, value_columns))
+    value_pictures::value(map, theta, covariance, &SeenStates::of(&logs.facts), value_columns)
 }
 
 /// The option from which each key of the experiment comes, for messages.

@@ -41,8 +41,8 @@ pub struct StateSample {
 impl StateSample {
     /// No states yet.
     pub fn new(columns: usize) -> Self {
-        const NUMBERS: usize = 1 << 13;
-        let most = (NUMBERS / columns.max(1)).clamp(1 << 6, 1 << 12) & !1;
+        const NUMBERS: usize = 1 << 14;
+        let most = (NUMBERS / columns.max(1)).clamp(1 << 6, 1 << 13) & !1;
         Self { columns, states: Vec::new(), stride: 1, count: 0, most }
     }
 

@@ -2,6 +2,7 @@
 
 use fedsa::error::{BadInput, Result, quoted};
 use fedsa::problem::features::FeatureMap;
+use fedsa::problem::survey::{LogFacts, StateSample};
 use fedsa::problem::uncertainty::value_error;
 use fedsa_experiment::figure::{Chart, HeatMap, HeatMaps, Panel, PlottedCurve, Style};
 use fedsa_experiment::numbers::{self, thousands};
@@ -19,41 +20,28 @@ const PARTS: usize = 60;
 /// The largest number of columns whose medians a caption lists.
 const LISTED: usize = 8;
 
-/// What pictures need to know of the logged states, from one pass over them: their ranges, and an even sample.
+/// What pictures need to know of the logged states: their ranges, and an even sample.
 pub struct SeenStates {
-    /// The number of states seen.
+    /// The number of states in the logs.
     count: usize,
     /// The smallest and the largest value of each column.
     ranges: Vec<(f64, f64)>,
     /// Every `stride`-th state.
     sample: Vec<f64>,
     stride: usize,
-    /// The largest number of states in the sample, which is even.
-    most: usize,
 }
 
 impl SeenStates {
-    /// No states yet, of this many columns.
-    pub fn new(columns: usize) -> Self {
-        const NUMBERS: usize = 1 << 21;
-        let most = (NUMBERS / columns.max(1)).clamp(1 << 10, 1 << 15) & !1;
-        Self { count: 0, ranges: vec![(f64::INFINITY, f64::NEG_INFINITY); columns], sample: Vec::new(), stride: 1, most }
-    }
-
-    /// Takes one state into account. States must come in the same order in every run, for the same picture.
-    pub fn see(&mut self, state: &[f64]) {
-        let k = self.ranges.len();
-        for ((low, high), x) in self.ranges.iter_mut().zip(state) {
-            (*low, *high) = (low.min(*x), high.max(*x));
-        }
-        if self.count.is_multiple_of(self.stride) {
-            if self.sample.len() == self.most * k {
-                self.stride *= 2;
-                self.sample = self.sample.chunks_exact(k).step_by(2).flatten().copied().collect();
-            }
-            self.sample.extend(state);
-        }
-        self.count += 1;
+    /// Those of logs of which surveys told this; at least one log.
+    pub fn of(logs: &[LogFacts]) -> Self {
+        let samples: Vec<&StateSample> = logs.iter().map(|log| &log.sample).collect();
+        let (sample, stride) = StateSample::even(&samples);
+        let range = |j: usize| {
+            let all = logs.iter().map(|log| log.seen[j]);
+            all.fold((f64::INFINITY, f64::NEG_INFINITY), |a, b| (a.0.min(b.0), a.1.max(b.1)))
+        };
+        let ranges = (0..logs[0].seen.len()).map(range).collect();
+        Self { count: logs.iter().map(|log| log.transitions).sum(), ranges, sample, stride }
     }
 
     fn sample(&self) -> impl Iterator<Item = &[f64]> + Clone {
@@ -345,9 +333,20 @@ mod tests {
     }
 
     fn seen(columns: usize, states: impl Iterator<Item = Vec<f64>>) -> SeenStates {
-        let mut seen = SeenStates::new(columns);
-        states.for_each(|state| seen.see(&state));
-        seen
+        let mut facts = LogFacts {
+            name: String::new(),
+            transitions: 0,
+            seen: vec![(f64::INFINITY, f64::NEG_INFINITY); columns],
+            has_rewards: true,
+            effective_size: None,
+            sample: StateSample::new(columns),
+        };
+        for state in states {
+            facts.transitions += 1;
+            facts.seen.iter_mut().zip(&state).for_each(|(range, x)| *range = (range.0.min(*x), range.1.max(*x)));
+            facts.sample.see(&state);
+        }
+        SeenStates::of(&[facts])
     }
 
     fn maps(picture: Option<Picture>) -> HeatMaps {
@@ -363,9 +362,9 @@ mod tests {
     #[test]
     fn the_sample_is_even_and_bounded() {
         let seen = seen(1, (0..100_000).map(|i| vec![f64::from(i)]));
-        assert_eq!((seen.count, seen.stride, seen.ranges[0]), (100_000, 4, (0.0, 99_999.0)));
-        assert!(seen.sample().map(|state| state[0]).eq((0..25_000).map(|i| f64::from(4 * i))));
-        assert!((seen.medians()[0] - 50_000.0).abs() <= 4.0);
+        assert_eq!((seen.count, seen.stride, seen.ranges[0]), (100_000, 16, (0.0, 99_999.0)));
+        assert!(seen.sample().map(|state| state[0]).eq((0..6250).map(|i| f64::from(16 * i))));
+        assert!((seen.medians()[0] - 50_000.0).abs() <= 16.0);
     }
 
     #[test]
