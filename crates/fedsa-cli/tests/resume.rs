@@ -221,11 +221,16 @@ fn results_do_not_depend_on_the_number_of_threads() {
 /// An interrupted run of a problem in a file.
 fn interrupted() -> Folder {
     let folder = Folder::new();
+    folder.write("p.npz", npz_bytes(&mrp()));
+    interrupted_with(folder, "kind = \"file\"\npath = \"p.npz\"")
+}
+
+/// An interrupted run of this problem of three agents.
+fn interrupted_with(folder: Folder, problem: &str) -> Folder {
     let (start, end) = (LONG.find("[problem]").unwrap(), LONG.find("[sampling]").unwrap());
-    let text = format!("{}[problem]\nkind = \"file\"\npath = \"p.npz\"\n\n{}", &LONG[..start], &LONG[end..]);
+    let text = format!("{}[problem]\n{problem}\n\n{}", &LONG[..start], &LONG[end..]);
     let text = text.replace("participants = 3", "participants = 1").replace("participants = 9", "participants = 2");
     folder.write("long.toml", text.replace("rounds = 15000", "rounds = 60000"));
-    folder.write("p.npz", npz_bytes(&mrp()));
     let out = killed(&folder, "out", &[], 2);
     std::fs::rename(folder.path(&out), folder.path("out")).unwrap();
     folder
@@ -281,6 +286,27 @@ fn input_files_that_changed_are_noticed() {
     assert!(message.contains("the checkpoint belongs to another run") && message.contains("unchanged input files"), "{message}");
     assert!(folder.everything() == before);
     folder.write("p.npz", npz_bytes(&mrp()));
+    folder.run(&["run", "long.toml", "--out", "out", "--resume", "-q"]).exits(0);
+}
+
+/// Every column that is read counts, of every agent, and no other.
+#[test]
+fn logs_that_changed_are_noticed() {
+    let folder = Folder::new();
+    let log = |agent: usize, ratio: &str, action: &str| {
+        let rows = (0..20).map(|i| {
+            let (s, next) = ((i * 7 + agent) % 11, (i * 5 + 2 * agent) % 11);
+            format!("{}.5,{}.25,{}.5,{}.75,{},0,{},{}\n", s, next, next, s, i % 3, if i == 19 { ratio } else { "1" }, action)
+        });
+        format!("s_0,s_1,next_0,next_1,reward,done,ratio,action\n{}", rows.collect::<String>())
+    };
+    (0..3).for_each(|agent| folder.write(&format!("a{agent}.csv"), log(agent, "0.5", "0")));
+    let problem = "kind = \"logs\"\npath = \"a*.csv\"\ngamma = 0.5\nfeatures = { kind = \"fourier\", order = 1 }";
+    let folder = interrupted_with(folder, problem);
+    folder.write("a1.csv", log(1, "0.25", "0"));
+    let message = folder.run(&["run", "long.toml", "--out", "out", "--resume"]).exits(2).message();
+    assert!(message.contains("the checkpoint belongs to another run") && message.contains("unchanged input files"), "{message}");
+    folder.write("a1.csv", log(1, "0.5", "1"));
     folder.run(&["run", "long.toml", "--out", "out", "--resume", "-q"]).exits(0);
 }
 
