@@ -693,15 +693,31 @@ fn evaluate_takes_lambda_and_importance_ratios() {
 }
 
 #[test]
-fn dependent_features_of_logs_are_named() {
+fn dependent_features_have_weights_of_least_norm_or_a_ridge() {
     let folder = Folder::new();
     // The second column is twice the first.
     folder.write("log.csv", "s_0,s_1,next_0,next_1,reward,done\n0,0,1,2,2,0\n1,2,0.2,0.4,1,0\n0.2,0.4,1,2,0,1\n0.7,1.4,0.1,0.2,1,0\n");
-    let message = folder.run(&["evaluate", "log.csv", "--features", "polynomial:1"]).exits(2).message();
-    assert!(message.contains("singular or badly conditioned"), "{message}");
-    assert!(message.contains("linear combinations of the features before them, on this data: `s_1`"), "{message}");
-    let message = folder.run(&["evaluate", "log.csv", "--features", "tiles:1x9"]).exits(2).message();
-    assert!(message.contains("these features are 0 in every transition: ") && message.contains(" more"), "{message}");
+    let run = |args: &[&str]| folder.run(&[&["evaluate", "log.csv", "--features"], args].concat()).exits(0);
+    run(&["polynomial:1", "--out", "a"]).says("  2 of 3 directions of these features are independent on these transitions: ");
+    let weights = |out: &str| folder.json(&format!("{out}/weights.json"));
+    let least = weights("a");
+    let theta: Vec<f64> = least["theta"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
+    // Scaled to their ranges both columns are the same feature.
+    assert!((theta[1] - theta[2]).abs() < 1e-9 && theta[1] != 0.0, "{theta:?}");
+    assert_eq!((&least["rank"], &least["outcome"], &least["ridge"]), (&2.into(), &"converged".into(), &0.0.into()));
+    run(&["tiles:1x9", "--out", "b"]).says("directions of these features are independent").says("; --ridge EPS makes it unique");
+    let output = run(&["polynomial:1", "--ridge", "0.1", "--out", "c"]);
+    assert!(!output.stdout.contains("independent"), "{}", output.stdout);
+    assert_eq!((&weights("c")["rank"], &weights("c")["ridge"]), (&3.into(), &0.1.into()));
+    run(&["identity:bias", "--scaling", "equal-squares", "--out", "d"]);
+    let scale: Vec<f64> = weights("d")["scale"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
+    assert!((scale[1] - 2.0 * scale[2]).abs() < 1e-12 && scale.len() == 3, "{scale:?}");
+    // Features that were logged are the default.
+    folder.write("phi.csv", "phi_a,phi_b,s_0,phi_next_a,phi_next_b,next_0,reward,done\n1,0,3,0.5,1,4,1,0\n0.5,1,4,0,2,5,1,1\n");
+    let output = folder.run(&["evaluate", "phi.csv", "--out", "e"]).exits(0);
+    output.says("1 agent, 2 transitions, 2 feature columns\n").says("2 features of columns, the default for logs that have them");
+    assert_eq!(weights("e")["columns"], serde_json::json!(["phi_a", "phi_b"]));
+    folder.run(&["predict", "e/weights.json", "phi.csv", "--out", "v.csv"]).exits(0);
 }
 
 /// The example of the design, on the real logs.

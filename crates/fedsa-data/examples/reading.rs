@@ -2,7 +2,10 @@
 //!
 //! Without arguments it writes a log of 2e6 transitions of two state columns to a temporary folder in all formats, and reads
 //! each file in a process of its own. Prints one JSON object a line: the seconds of the first and the fastest of three readings
-//! in batches and of the whole into memory, those of plain reading of the bytes, and the largest resident set.
+//! in batches and of the whole into memory, and of the mean operator of 16 Fourier features from a file that is not kept in
+//! memory (two passes, features and sums); those of plain reading of the bytes; and the largest resident set.
+//!
+//! `write FILE TRANSITIONS` writes a Parquet log of another length, to try what fits.
 
 use std::hint::black_box;
 use std::io::Read;
@@ -11,8 +14,12 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use fedsa::problem::Files;
+use fedsa::kernel::Isa;
+use fedsa::problem::features::FeatureSpec;
+use fedsa::problem::logs::{Logs, Sources};
 use fedsa::problem::source::{Inputs, read_checked, whole};
+use fedsa::problem::{Files, ProblemSettings};
+use fedsa::sampling::{Law, Sampling};
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use parquet::basic::Compression;
@@ -31,7 +38,9 @@ fn main() -> Result<(), Failure> {
         [] => all(),
         ["batches", file] => in_batches(file),
         ["whole", file] => in_one(file),
-        _ => Err("usage: reading [batches FILE | whole FILE]".into()),
+        ["means", file] => means(file),
+        ["write", file, transitions] => write_parquet(Path::new(file), Compression::UNCOMPRESSED, transitions.parse()?),
+        _ => Err("usage: reading [batches FILE | whole FILE | means FILE | write FILE TRANSITIONS]".into()),
     }
 }
 
@@ -45,15 +54,15 @@ fn is_done(i: usize) -> bool {
     i % 200 == 199
 }
 
-fn write_parquet(path: &Path, compression: Compression) -> Result<(), Failure> {
+fn write_parquet(path: &Path, compression: Compression, transitions: usize) -> Result<(), Failure> {
     const GROUP: usize = 1 << 20;
     let schema = "message log { required double s_0; required double s_1; required double next_0; required double next_1;
         required double reward; required boolean done; }";
     let properties = Arc::new(WriterProperties::builder().set_compression(compression).build());
     let schema = Arc::new(parse_message_type(schema)?);
     let mut writer = SerializedFileWriter::new(std::fs::File::create(path)?, schema, properties)?;
-    for start in (0..TRANSITIONS).step_by(GROUP) {
-        let rows = start..TRANSITIONS.min(start + GROUP);
+    for start in (0..transitions).step_by(GROUP) {
+        let rows = start..transitions.min(start + GROUP);
         let mut group = writer.next_row_group()?;
         for j in 0..5 {
             let mut column = group.next_column()?.ok_or("five columns")?;
@@ -91,10 +100,10 @@ fn all() -> Result<(), Failure> {
     ] {
         let path = folder.path().join(if compression.is_some() { "log.parquet" } else { "log.csv" });
         match compression {
-            Some(compression) => write_parquet(&path, compression)?,
+            Some(compression) => write_parquet(&path, compression, TRANSITIONS)?,
             None => write_csv(&path)?,
         }
-        for how in ["batches", "whole"] {
+        for how in ["batches", "whole", "means"] {
             let output = Command::new(std::env::current_exe()?).arg(how).arg(&path).output()?;
             if !output.status.success() {
                 return Err(String::from_utf8_lossy(&output.stderr).into());
@@ -139,6 +148,17 @@ fn in_one(file: &str) -> Result<(), Failure> {
     let (best, first) = seconds(|| {
         let log = DiskFiles::new(Places::from_env("")).logs(&[file.into()], Inputs::States)?.remove(0);
         assert_eq!(whole(&*log)?.len(), TRANSITIONS);
+        Ok(())
+    })?;
+    report(file, best, first)
+}
+
+fn means(file: &str) -> Result<(), Failure> {
+    let logs = Logs::new(Sources::One(file.into()), FeatureSpec::Fourier { order: 3 }, 0.99);
+    let sampling = Sampling { kind: Law::Mean, ..Sampling::default() };
+    let (best, first) = seconds(|| {
+        let field = logs.field(&DiskFiles::new(Places::from_env("")), sampling, Isa::best())?;
+        assert_eq!(field.dim(), 16);
         Ok(())
     })?;
     report(file, best, first)

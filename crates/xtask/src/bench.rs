@@ -95,7 +95,9 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
     all.insert("link_round_ns".into(), object(&links));
 
     let logs = lines(&mut cargo(&["run", "--quiet", "--release", "--package", "fedsa-data", "--example", "reading"]))?;
-    println!("\nReading logs: transitions a second, Parquet and CSV, beside plain reading of the bytes");
+    println!(
+        "\nReading logs: transitions a second, Parquet and CSV, beside plain reading of the bytes;\nmeans: two passes, 16 features and their sums"
+    );
     println!("2e6 transitions, 2 state columns           1e6 a second  seconds  bytes alone, s  peak, MiB");
     for (name, result) in &logs {
         let (rate, seconds, plain) = (number(result, "per_second") / 1e6, number(result, "seconds"), number(result, "plain_s"));
