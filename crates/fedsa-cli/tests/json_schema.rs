@@ -63,7 +63,7 @@ impl Validator {
                 _ => Ok(()),
             };
             match key.as_str() {
-                "$schema" | "$defs" | "title" | "description" | "default" | "format" => {}
+                "$schema" | "$defs" | "title" | "description" | "default" | "format" | "examples" => {}
                 "$ref" => {
                     let name = rule.as_str().unwrap().strip_prefix('#').unwrap();
                     self.check(self.schema.pointer(name).unwrap_or_else(|| panic!("{name}")), value, at)?;

@@ -115,13 +115,13 @@ fn lstd_takes_late_systems_as_those_in_time() {
     let varying = at(r#""law": "uniform", "min": 0, "max": 6"#);
     let delay = varying.late.as_ref().unwrap();
     let mut engine = run(&*field, &*lstd, &varying, 7);
-    let mut due = [[0; 6]; 80];
+    let mut due = [[0; 80]; 6];
     let (mut a, mut b) = (Mat::<f64>::zeros(D, D), [0.0; D]);
     for t in 0..60u64 {
-        for c in 0..6 {
+        for (c, due) in due.iter_mut().enumerate() {
             let tau = delay.of(t, c, &mut Key::new(7, Purpose::Delay, t).stream(c));
-            due[(t + tau) as usize][c] += 1;
-            for _ in 0..due[t as usize][c] {
+            due[(t + tau) as usize] += 1;
+            for _ in 0..due[t as usize] {
                 let system = systems.of(c);
                 a += &system.a;
                 b.iter_mut().zip(&system.b).for_each(|(sum, x)| *sum += x);
