@@ -326,9 +326,10 @@ pub struct EvaluateArgs {
     /// The largest number of rounds; the run stops earlier if it reaches --tol
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
     pub rounds: u64,
-    /// Stop when the norm of the mean operator is at most this multiple of its norm at zero weights; 0 for never
-    #[arg(long, value_name = "RESIDUAL", default_value = "1e-12", allow_negative_numbers = true)]
-    pub tol: f64,
+    /// Stop when the norm of the mean operator is at most this multiple of its norm at zero weights; 0 for never; 1e-12 by
+    /// default, or what rounding allows
+    #[arg(long, value_name = "RESIDUAL", allow_negative_numbers = true)]
+    pub tol: Option<f64>,
     /// The seed
     #[arg(long, default_value_t = 0, value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
     pub seed: u64,

@@ -364,7 +364,7 @@ fn complete(table: &str) -> Option<(String, String)> {
 fn data() -> Folder {
     let folder = Folder::new();
     folder.write("p.npz", npz_bytes(&mrp()));
-    folder.write("a.csv", "s_0,next_0,reward,done\n0,1,2,0\n1,0.2,1,0\n0.2,1,0,1\n0.7,0.1,1,0\n");
+    folder.write("a.csv", "s_0,phi_0,phi_next_0,next_0,reward,done\n0,1,2,1,2,0\n1,2,1,0.2,1,0\n0.2,1,0,1,0,1\n0.7,3,1,0.1,1,0\n");
     folder
 }
 

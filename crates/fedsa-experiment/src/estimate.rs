@@ -104,6 +104,10 @@ fn exact_error(plan: &Plan, number: usize) -> f64 {
 
 /// Time of building a problem, in seconds.
 fn setup(field: &dyn Field) -> f64 {
+    if let Some(work) = field.facts().step_work() {
+        // Sparse rows, made entry by entry.
+        return 1e-9 * 100.0 * (field.agents() * work) as f64;
+    }
     let (d, kinds) = (field.dim() as f64, field.systems().map_or(1, |systems| systems.kinds.len()) as f64);
     let states = field.facts().stationary(0).map_or(1, <[f64]>::len) as f64;
     // Matrices of features and transitions, the stationary law, and the root.
@@ -127,9 +131,14 @@ fn seed(field: &dyn Field, problem: Option<&Value>, cell: &PlannedCell) -> f64 {
         message += if altered { CODEC + CODEC_COMPONENT * d } else { 0.0 };
     }
     message += if link.delay.is_some() || link.late.is_some() { DELAY } else { 0.0 };
-    let alone = WORK * cell.method.settings.work(field.dim());
+    // Methods count dense matrices: a product with a sparse one takes less, vectors are as long.
+    let sparse = field.facts().step_work().map(|work| work as f64);
+    let share = sparse.map_or(1.0, |work| ((work + 20.0 * d) / (d * d)).min(1.0));
+    let alone = WORK * cell.method.settings.work(field.dim()) * share;
     let agent = memory + message + alone + shape.local_steps * step(field, problem);
-    let row = ROW + METRIC * d * d + if controls { agents * (CONTROL + CONTROL_COMPONENT * d) } else { 0.0 };
+    let row = ROW
+        + METRIC * sparse.map_or(d * d, |work| agents * (work + d))
+        + if controls { agents * (CONTROL + CONTROL_COMPONENT * d) } else { 0.0 };
     1e-9 * (cell.run.rounds as f64 * (ROUND + asked * agent) + cell.grid.len() as f64 * row)
 }
 
@@ -137,6 +146,9 @@ fn seed(field: &dyn Field, problem: Option<&Value>, cell: &PlannedCell) -> f64 {
 fn step(field: &dyn Field, problem: Option<&Value>) -> f64 {
     let (d, chunks) = (field.dim() as f64, fedsa::kernel::chunks(field.dim()) as f64);
     let text = |key: &str| problem.and_then(|table| table.get(key));
+    if let Some(work) = field.facts().step_work() {
+        return 2.0 * (work * field.sampling().batch) as f64;
+    }
     let sample = match text("kind").and_then(Value::as_str) {
         _ if field.sampling().kind == Law::Mean => return d * chunks,
         Some("switching") => 10.0 + d,

@@ -160,6 +160,21 @@ fn default_features(columns: usize) -> FeatureSpec {
     small.map_or(FeatureSpec::Polynomial { order: 1 }, |(spec, _)| spec)
 }
 
+/// The residual to reach by default, as a multiple of that at zero weights.
+const TOL: f64 = 1e-12;
+
+/// The smallest multiple of the residual at zero weights that rounding lets a solution be sure to reach: products with the mean
+/// matrix have errors of some `eps ||A|| ||theta*||`. 0 where it is not known.
+fn rounding(field: &dyn Field) -> f64 {
+    /// Roundings that add up.
+    const MANY: f64 = 8.0;
+    let (Some(systems), Some(root)) = (field.systems(), field.root()) else { return 0.0 };
+    let mean = systems.mean();
+    let at_zero = linalg::norm_sq(&mean.b).sqrt();
+    let size = mean.a.norm_l2() * linalg::norm_sq(root).sqrt() + at_zero;
+    if at_zero > 0.0 { MANY * f64::EPSILON * size / at_zero } else { 0.0 }
+}
+
 /// The name of the choice among methods.
 const AUTO: &str = "auto";
 
@@ -175,6 +190,8 @@ struct Choice {
     settings: Option<Table>,
     /// The number of rounds that suffices, where it is known.
     rounds: Option<u64>,
+    /// The residual to reach, as a multiple of that at zero weights; 0 for none.
+    tol: f64,
     /// Its cost, and those of the methods that were not chosen; empty where the user named the method.
     lines: Vec<String>,
     /// The picture of these costs.
@@ -190,7 +207,7 @@ impl Choice {
             AUTO => "lstd",
             kind => kind,
         };
-        Self { kind: kind.into(), settings: None, rounds: None, lines: Vec::new(), picture: None }
+        Self { kind: kind.into(), settings: None, rounds: None, tol: args.tol.unwrap_or(TOL), lines: Vec::new(), picture: None }
     }
 
     /// The method that reaches the target with the fewest bits, for `auto`.
@@ -203,7 +220,10 @@ impl Choice {
         ];
         let checked = first_order.into_iter().filter(|(_, method)| method.check(field.agents()).is_ok()).collect();
         let memory = machine::available()?.map_or(f64::INFINITY, |available| 0.5 * available.bytes);
-        let target = if args.tol > 0.0 { args.tol } else { 1e-12 };
+        // Of a bound two digits are enough.
+        let two_digits = |x: f64| format!("{:.1e}", 1.05 * x).parse().unwrap_or(x);
+        let tol = args.tol.unwrap_or_else(|| if rounding(field) > TOL { two_digits(rounding(field)) } else { TOL });
+        let target = if tol > 0.0 { tol } else { TOL };
         let limits = Limits { target, may_send_matrices: !args.keep_matrices, memory };
         let all = cost::candidates(field, &limits, checked);
         // Without any cost: a Krylov space that starts anew as often as it has to.
@@ -229,7 +249,14 @@ impl Choice {
                 Err(why) => format!("{name}: {}", why.what),
             }
         };
-        let mut lines = vec![format!("{}, the fewest bits to {} of the residual at zero weights", line(chosen), numbers::typed(target))];
+        let goal = format!("{} of the residual at zero weights", numbers::typed(target));
+        let mut lines = match &chosen.cost {
+            Ok(_) => vec![format!("{}, the fewest bits to {goal}", line(chosen))],
+            Err(_) => vec![format!("{}; chosen because no cost to {goal} is known beforehand", line(chosen))],
+        };
+        if args.tol.is_none() && target > TOL {
+            lines.push("  rounding does not allow the usual 1e-12".into());
+        }
         lines.extend(all.iter().filter(|candidate| candidate.kind != chosen.kind).map(|candidate| format!("  {}", line(candidate))));
         let others = all.iter().filter(|candidate| candidate.kind != chosen.kind);
         let considered = std::iter::once(chosen)
@@ -239,7 +266,7 @@ impl Choice {
         let table = Value::try_from(&chosen.settings).expect("plain settings").as_table().cloned();
         // Twice the bound: rounding may leave more than the target.
         let rounds = chosen.cost.as_ref().ok().filter(|cost| cost.is_bound).map(|cost| 2 * cost.rounds as u64);
-        Ok(Self { kind: chosen.kind.into(), settings: table, rounds, lines, picture })
+        Ok(Self { kind: chosen.kind.into(), settings: table, rounds, tol, lines, picture })
     }
 }
 
@@ -496,7 +523,7 @@ fn origins(args: &EvaluateArgs, choice: &Choice) -> Vec<Origin> {
         ("method[0].talk_probability", format!("--local-steps {}", local_steps(args))),
         ("run.rounds", format!("--rounds {}", args.rounds)),
         ("run.seeds", format!("--seed {}", args.seed)),
-        ("run.stop", format!("--tol {}", numbers::typed(args.tol))),
+        ("run.stop", format!("--tol {}", numbers::typed(choice.tol))),
     ];
     // Ranges that are not given come from the data.
     let said = flags.into_iter().filter(|(_, flag)| !flag.is_empty());
@@ -579,8 +606,8 @@ fn experiment(args: &EvaluateArgs, choice: &Choice, features: FeatureSpec, agent
     // Few rounds are recorded, and looked at for the target, one by one.
     let rounds = choice.rounds.map_or(args.rounds, |rounds| rounds.min(args.rounds));
     let mut run = vec![("rounds", Value::Integer(rounds as i64)), ("seeds", Value::Array(vec![Value::Integer(args.seed as i64)]))];
-    if args.tol != 0.0 {
-        run.push(("stop", table(vec![("relative_residual", Value::Float(args.tol))])));
+    if choice.tol != 0.0 {
+        run.push(("stop", table(vec![("relative_residual", Value::Float(choice.tol))])));
     }
     // Methods that solve or accelerate need few rounds: each is looked at for the target.
     if ["lstd", "gmres", "newton", ANDERSON].contains(&kind) {

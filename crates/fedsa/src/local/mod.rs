@@ -269,7 +269,8 @@ impl<'a> Batch<'a> {
         let mut etas = std::mem::take(&mut self.lanes.etas);
         let mut piece = leg.len.min(STEPS_BETWEEN_LOOKS);
         if piece * self.d * self.d > WORK_BETWEEN_LOOKS {
-            piece = (WORK_BETWEEN_LOOKS / (self.d * self.d)).max(1);
+            let work = self.field.facts().step_work().unwrap_or(self.d * self.d);
+            piece = piece.min((WORK_BETWEEN_LOOKS / work).max(1));
         }
         let mut done = 0;
         while done < leg.len && !self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {

@@ -70,6 +70,10 @@ pub trait Facts: Send + Sync {
             _ => None,
         }
     }
+    /// The multiplications of a local step where operators are sparse; otherwise about d^2, or d of a sample.
+    fn step_work(&self) -> Option<usize> {
+        self.base()?.step_work()
+    }
     /// The stationary law of a kind's chain of states, if there is such a chain.
     fn stationary(&self, kind: usize) -> Option<&[f64]> {
         self.base()?.stationary(kind)

@@ -379,7 +379,7 @@ impl Problem for SparseTd {
                 let fresh = |theta: &mut [f64], i: usize| {
                     if let Some(last) = seen.get(i) {
                         let away = before[h] - before[last.replace(h as u32) as usize];
-                        theta[i] = away.mul_add(drift[i], theta[i]);
+                        theta[i] += away * drift[i];
                     }
                 };
                 let (step, tiles) = self.update(c, z, theta, fresh);
@@ -387,7 +387,7 @@ impl Problem for SparseTd {
             }
             let (theta, drift) = lanes.theta_and_drift(l);
             for ((theta, drift), last) in theta.iter_mut().zip(drift).zip(&seen) {
-                *theta = (before[etas.len()] - before[*last as usize]).mul_add(*drift, *theta);
+                *theta += (before[etas.len()] - before[*last as usize]) * drift;
             }
             lanes.set_stream(l, stream);
         }
@@ -405,5 +405,13 @@ impl Facts for SparseTd {
     }
     fn takes_least_norm(&self) -> bool {
         true
+    }
+    fn step_work(&self) -> Option<usize> {
+        let entries: usize = self.means.agents.iter().map(|rows| rows.value.len()).sum();
+        Some(match self.sampling.kind {
+            Law::Mean => entries / self.means.agents.len() + self.means.d,
+            _ if self.means.ridge > 0.0 => self.means.d,
+            _ => 4 * self.m,
+        })
     }
 }

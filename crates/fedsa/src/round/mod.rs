@@ -584,7 +584,9 @@ pub fn check_needs(settings: &dyn MethodSettings, field: &dyn Field) -> Result<(
 /// lanes that are almost as efficient as eight. Steps on samples wait for their own sums, and other lanes fill this time.
 fn work(field: &dyn Field, local_steps: usize) -> (f64, usize) {
     let (d, width) = (field.dim() as f64, chunks(field.dim()));
+    let sparse = field.facts().step_work().map(|work| work as f64);
     let (step, fewest) = match field.sampling().samples_per_step() {
+        batch if sparse.is_some() => (sparse.unwrap_or(0.0) * batch.max(1) as f64, 1),
         0 => (2.0 + d * width as f64 / 2.0, if width > 2 { 1 } else { 4 }),
         1 => (4.0 * width as f64, 4),
         batch => (10.0 * (batch * width) as f64, 1),
