@@ -5,6 +5,7 @@
 //! what it read, and how long the run will take.
 
 use std::path::Path;
+use std::time::Instant;
 
 use fedsa::error::{BadInput, Result, quoted};
 use fedsa::kernel::Isa;
@@ -71,6 +72,7 @@ struct Data {
 /// # Errors
 /// On bad input; nothing is then written.
 pub fn evaluate(args: &EvaluateArgs) -> Result<u8, Failure> {
+    let began = Instant::now();
     let (experiment, data, built) = prepare(args)?;
     let started = |plan: &Plan| {
         if !args.common.quiet {
@@ -79,8 +81,17 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<u8, Failure> {
     };
     let mut names = vec!["weights.json".to_string(), "weights.npz".to_string()];
     names.extend(VALUE_PICTURES.iter().flat_map(|stem| output::picture_names(&experiment, stem)));
-    let job =
-        Task { experiment, base: Path::new(""), out: &args.out, common: &args.common, quick: false, json: false, started: &started, built };
+    let job = Task {
+        experiment,
+        base: Path::new(""),
+        out: &args.out,
+        common: &args.common,
+        quick: false,
+        json: false,
+        started: &started,
+        built,
+        began,
+    };
     let extra = Extra { names, make: &|plan, results, config| weights(args, &data, plan, results, config) };
     Ok(job.run(&extra)?.status)
 }
@@ -272,7 +283,7 @@ impl Choice {
 
 /// A number of bits for people.
 fn megabits(bits: f64) -> String {
-    if bits < 1e9 { format!("{} Mbit", numbers::digits(bits / 1e6, 3)) } else { format!("{} Gbit", numbers::about(bits / 1e9)) }
+    if bits < 1e9 { format!("{} Mbit", numbers::digits(bits / 1e6, 3)) } else { format!("{} Gbit", numbers::digits(bits / 1e9, 3)) }
 }
 
 /// The report before the run: the data, the method, and the estimated time.

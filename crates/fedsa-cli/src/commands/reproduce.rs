@@ -1,6 +1,7 @@
 //! `fedsa reproduce`: bundled experiments.
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use fedsa::error::{BadInput, quoted};
 use fedsa_data::find::Places;
@@ -132,7 +133,17 @@ fn missing_data(experiment: &Experiment) -> Option<BadInput> {
 
 /// Runs one experiment.
 fn one(experiment: Experiment, args: &ReproduceArgs, out: &Path, common: &Common) -> Result<Ended, Failure> {
-    let job = Task { experiment, base: Path::new(""), out, common, quick: args.quick, json: false, started: &|_| {}, built: None };
+    let job = Task {
+        experiment,
+        base: Path::new(""),
+        out,
+        common,
+        quick: args.quick,
+        json: false,
+        started: &|_| {},
+        built: None,
+        began: Instant::now(),
+    };
     job.run(&Extra::none())
 }
 

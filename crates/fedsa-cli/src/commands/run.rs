@@ -34,6 +34,7 @@ use crate::error::{DONE, INTERRUPTED, NOT_AS_EXPECTED};
 /// # Errors
 /// On bad input (nothing is written), and when the machine fails.
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
+    let began = Instant::now();
     let (experiment, base) = load(&args.file, &args.overrides, args.quick)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&experiment.id));
     let job = Task {
@@ -45,6 +46,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
         json: args.json,
         started: &|_| {},
         built: None,
+        began,
     };
     Ok(job.run(&Extra::none())?.status)
 }
@@ -76,6 +78,8 @@ pub struct Task<'a> {
     pub started: &'a dyn Fn(&Plan),
     /// A problem of the experiment that was built before.
     pub built: Option<BuiltProblem>,
+    /// When the work on it began.
+    pub began: Instant,
 }
 
 /// Additional output files of a finished run.
@@ -108,8 +112,7 @@ impl Task<'_> {
     /// # Errors
     /// On bad input (nothing is written), and when the machine fails.
     pub fn run(self, extra: &Extra<'_>) -> Result<Ended, Failure> {
-        let began = Instant::now();
-        let Task { experiment, base, out, common, quick, json, started, built } = self;
+        let Task { experiment, base, out, common, quick, json, started, built, began } = self;
         experiment.settings()?;
         let config = resolve::file(&experiment, &Places::from_env(base))?;
         let found = folder::look(out)?;
