@@ -712,6 +712,8 @@ fn dependent_features_have_weights_of_least_norm_or_a_ridge() {
     run(&["identity:bias", "--scaling", "equal-squares", "--out", "d"]);
     let scale: Vec<f64> = weights("d")["scale"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
     assert!((scale[1] - 2.0 * scale[2]).abs() < 1e-12 && scale.len() == 3, "{scale:?}");
+    let refused = folder.run(&["evaluate", "log.csv", "--set", "uplink={ media = [{ kind = \"erasure\", probability = 0.5 }] }"]).exits(2);
+    assert!(refused.message().contains("--method auto with --set uplink"), "{}", refused.stderr);
     // Features that were logged are the default.
     folder.write("phi.csv", "phi_a,phi_b,s_0,phi_next_a,phi_next_b,next_0,reward,done\n1,0,3,0.5,1,4,1,0\n0.5,1,4,0,2,5,1,1\n");
     let output = folder.run(&["evaluate", "phi.csv", "--out", "e"]).exits(0);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fedsa::error::{BadInput, Result, quoted};
 use fedsa::problem::features::{FeatureMap, FeatureSpec, Ranges};
-use fedsa::problem::uncertainty;
+use fedsa::problem::uncertainty::Covariance;
 use serde_json::Value;
 
 use super::{about, name_of, npz, shown, theta_from_json};
@@ -22,8 +22,8 @@ pub struct Weights {
     map: FeatureMap,
     /// The weights, one per feature, finite.
     theta: Vec<f64>,
-    /// The covariance of the weights, row by row; empty unless it was read.
-    covariance: Vec<f64>,
+    /// The covariance of the weights, if it was read.
+    covariance: Option<Covariance>,
 }
 
 impl Weights {
@@ -84,22 +84,24 @@ impl Weights {
             let what = "holds no covariance `theta_cov` of the weights";
             BadInput::new(shown(name_of(path)), what, "a fit to logs of at least 16 transitions an agent, which has standard errors")
         })?;
-        self.covariance = covariance.data().to_vec();
+        let null = arrays.find("theta_null").filter(|array| matches!(array.shape(), [_, columns] if *columns == d));
+        self.covariance =
+            Some(Covariance { rows: covariance.data().to_vec(), null: null.map_or_else(Vec::new, |null| null.data().to_vec()) });
         Ok(())
     }
 
-    /// The standard error of the prediction of every row.
+    /// The standard error of the prediction of every row; NaN where the data of the fit say nothing of it.
     ///
     /// # Panics
     /// When the covariance was not read.
     pub fn standard_errors(&self, inputs: &[f64]) -> Vec<f64> {
         let d = self.map.len();
-        assert_eq!(self.covariance.len(), d * d, "the covariance is read first");
+        let covariance = self.covariance.as_ref().expect("the covariance is read first");
         let mut phi = vec![0.0; d];
         let rows = inputs.chunks_exact(self.map.columns().len());
         rows.map(|row| {
             self.map.eval(row, &mut phi);
-            uncertainty::value_error(&self.covariance, &phi)
+            covariance.value_error(&phi)
         })
         .collect()
     }
@@ -147,7 +149,7 @@ pub fn from_json(file: &[u8]) -> Result<Weights> {
             format!("`theta` has {} weights, but {} on {} state columns has {} features", theta.len(), spec, columns.len(), map.len());
         return Err(BadInput::new("", what, WANTED));
     }
-    Ok(Weights { map, theta, covariance: Vec::new() })
+    Ok(Weights { map, theta, covariance: None })
 }
 
 #[cfg(test)]

@@ -101,58 +101,59 @@ pub fn solve_columns(m: &Mat<f64>, b: &Mat<f64>) -> Result<Mat<f64>> {
     }
 }
 
-/// A solution of a linear system, and the rank of its matrix.
-#[derive(Debug, Clone, PartialEq)]
+/// Solutions of least norm, and what they leave open.
+#[derive(Debug, Clone)]
 pub struct LeastNorm {
-    /// The solution.
-    pub x: Vec<f64>,
+    /// A solution for each column of the right-hand side.
+    pub x: Mat<f64>,
+    /// An orthonormal basis of the null space of the matrix, d numbers each; none if it is regular.
+    pub null: Vec<Vec<f64>>,
+}
+
+impl LeastNorm {
     /// The effective rank: how many singular values are above `d eps` of the largest.
-    pub rank: usize,
+    pub fn rank(&self) -> usize {
+        self.x.nrows() - self.null.len()
+    }
 }
 
-/// The solution of `m x = b`, or the least-squares solution of least norm where the square matrix m is singular to rounding.
-/// Zeros where m is 0 or not finite.
-pub fn least_norm(m: &Mat<f64>, b: &[f64]) -> LeastNorm {
-    let d = b.len();
+/// The solutions of `m x = b` for all columns of b, or the least-squares solutions of least norm where the square matrix m is
+/// singular to rounding. Zeros where m is 0 or not finite.
+pub fn least_norm(m: &Mat<f64>, b: &Mat<f64>) -> LeastNorm {
+    let d = m.nrows();
+    let unit = |i: usize| -> Vec<f64> { (0..d).map(|j| if i == j { 1.0 } else { 0.0 }).collect() };
     // What is 0 in every row and column, such as features that no state has, stays 0: the rest may be regular, and is smaller.
-    let used: Vec<usize> = (0..d).filter(|i| (0..d).any(|j| m[(*i, j)] != 0.0 || m[(j, *i)] != 0.0)).collect();
-    let rest = |i: usize, j: usize| m[(used[i], used[j])];
-    let (small, right) = (Mat::from_fn(used.len(), used.len(), rest), used.iter().map(|i| b[*i]).collect::<Vec<_>>());
-    let mut x = vec![0.0; d];
+    let is_used = |i: usize| (0..d).any(|j| m[(i, j)] != 0.0 || m[(j, i)] != 0.0);
+    let (used, unused): (Vec<usize>, Vec<usize>) = (0..d).partition(|i| is_used(*i));
+    let mut null: Vec<Vec<f64>> = unused.into_iter().map(unit).collect();
+    let mut x = Mat::zeros(d, b.ncols());
     if used.is_empty() {
-        return LeastNorm { x, rank: 0 };
+        return LeastNorm { x, null };
     }
-    if let Ok(solved) = solve(&small, &right) {
-        used.iter().zip(solved).for_each(|(i, value)| x[*i] = value);
-        return LeastNorm { x, rank: used.len() };
+    let n = used.len();
+    let small = Mat::from_fn(n, n, |i, j| m[(used[i], used[j])]);
+    let right = Mat::from_fn(n, b.ncols(), |i, j| b[(used[i], j)]);
+    let mut put = |solved: &Mat<f64>| (0..n).for_each(|i| (0..b.ncols()).for_each(|j| x[(used[i], j)] = solved[(i, j)]));
+    if let Ok(solved) = solve_columns(&small, &right) {
+        put(&solved);
+        return LeastNorm { x, null };
     }
-    let Ok(svd) = small.svd() else { return LeastNorm { x, rank: 0 } };
-    let (u, v, s) = (svd.U(), svd.V(), svd.S().column_vector());
-    let cutoff = d as f64 * f64::EPSILON * s[0];
-    let kept: Vec<usize> = (0..used.len()).filter(|k| s[*k] > cutoff).collect();
-    for &k in &kept {
-        let share = right.iter().enumerate().map(|(i, b)| u[(i, k)] * b).sum::<f64>() / s[k];
-        used.iter().enumerate().for_each(|(i, to)| x[*to] += share * v[(i, k)]);
-    }
-    LeastNorm { x, rank: kept.len() }
-}
-
-/// The solution of [`least_norm`].
-pub fn solve_or_least(m: &Mat<f64>, b: &[f64]) -> Vec<f64> {
-    least_norm(m, b).x
-}
-
-/// [`solve_or_least`] for all columns of b.
-pub fn solve_columns_or_least(m: &Mat<f64>, b: &Mat<f64>) -> Mat<f64> {
-    if let Ok(x) = solve_columns(m, b) {
-        return x;
-    }
-    let Ok(svd) = m.svd() else { return Mat::zeros(m.ncols(), b.ncols()) };
+    let Ok(svd) = small.svd() else { return LeastNorm { x, null: (0..d).map(unit).collect() } };
     let s = svd.S().column_vector();
-    let cutoff = m.nrows() as f64 * f64::EPSILON * s[0];
-    let shares = svd.U().transpose() * b;
-    let shares = Mat::from_fn(m.nrows(), b.ncols(), |k, j| if s[k] > cutoff { shares[(k, j)] / s[k] } else { 0.0 });
-    svd.V() * shares
+    let is_kept = |k: usize| s[k] > d as f64 * f64::EPSILON * s[0];
+    let shares = svd.U().transpose() * &right;
+    put(&(svd.V() * Mat::from_fn(n, b.ncols(), |k, j| if is_kept(k) { shares[(k, j)] / s[k] } else { 0.0 })));
+    null.extend((0..n).filter(|k| !is_kept(*k)).map(|k| {
+        let mut direction = vec![0.0; d];
+        used.iter().enumerate().for_each(|(i, to)| direction[*to] = svd.V()[(i, k)]);
+        direction
+    }));
+    LeastNorm { x, null }
+}
+
+/// [`least_norm`] of one right-hand side.
+pub fn solve_or_least(m: &Mat<f64>, b: &[f64]) -> Vec<f64> {
+    least_norm(m, &column(b)).x.col_as_slice(0).to_vec()
 }
 
 /// All eigenvalues of a square matrix as (real, imaginary).

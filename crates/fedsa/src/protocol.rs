@@ -235,7 +235,7 @@ fn check_shape(parts: &[(Part, Body)], wanted: &[(Part, Len)]) -> Result<()> {
 fn is_form(part: Part, body: &Body) -> bool {
     match body {
         Body::Numbers(_) => !matches!(part, Part::Correction | Part::Packed),
-        Body::Sparse { .. } => matches!(part, Part::Correction | Part::System),
+        Body::Sparse { .. } => matches!(part, Part::Correction | Part::System | Part::Operator | Part::Product),
         Body::Packed(_) => part == Part::Packed,
     }
 }

@@ -215,6 +215,28 @@ fn sparse_samples_have_their_mean() {
     }
 }
 
+/// Agents that visit few of the tiles answer with few numbers that are not 0: of dense features, and of sparse ones.
+#[test]
+fn gmres_takes_answers_that_are_mostly_zeros() {
+    let logs: Vec<Log> = walks().iter().map(|log| log.filtered(|row| row < 150)).collect();
+    for (features, gmres) in [("tiles:1x30", "{}"), ("tiles:5x15", "{}"), ("tiles:5x15", r#"{"restart": 120}"#)] {
+        let field = of(&settings(features), &logs, Law::Mean);
+        let (gmres, uplink) = (method("gmres", gmres), Uplink::default());
+        let mut engine = run(&*field, &*gmres, &uplink, 0);
+        let mut halves = common::Halves::new(&*field, &*gmres, &uplink, 0).unwrap();
+        for _ in 0..500 {
+            engine.step();
+            halves.round();
+        }
+        assert_eq!(bits(engine.theta()), bits(halves.server.theta()), "{features}");
+        assert_eq!(halves.ledger, common::on_the_wire(engine.ledger()), "{features}");
+        let residual = |theta: &[f64]| linalg::norm_sq(&field.mean_operator(theta).unwrap()).sqrt();
+        let left = residual(engine.theta()) / residual(&vec![0.0; field.dim()]);
+        assert!(left < 1e-10, "{features}: {left}");
+        assert!(engine.ledger().bits_up < 500 * 3 * 8 * 8 * field.dim() as u64 / 2, "answers are sent sparse");
+    }
+}
+
 /// The least-norm solution of the pooled system by definition: limits of ridges are found at ever smaller ones.
 #[test]
 fn dependent_features_have_the_solution_of_least_norm() {
@@ -252,6 +274,10 @@ fn dependent_features_have_the_solution_of_least_norm() {
         (0..rounds).for_each(|_| run.step());
         assert!(residual(run.theta()) < 1e-12 * residual(&[0.0; 48]), "{kind}: {}", residual(run.theta()));
     }
+    // Long after it is at the solution it is still there, although what is left of the residual is rounding.
+    let mut long = run(&*field, &*method("gmres", "{}"), &uplink, 0);
+    (0..rank + 300).for_each(|_| long.step());
+    assert!(distance(long.theta(), root) < 1e-7 * linalg::norm_sq(root).sqrt(), "{}", distance(long.theta(), root));
     // The same of many more tiles, whose systems are sparse: restricted to the tiles that are visited it is dense.
     let field = of(&self::settings("tiles:5x15"), &logs, Law::Mean);
     let mut run = run(&*field, &*method("lstd", "{}"), &uplink, 0);
@@ -340,6 +366,14 @@ fn what_does_not_go_together_is_refused() {
     assert!(refused(&Logs { scaling: Scaling::EqualSquares, ..huge }, Law::Mean).contains("their scales differ"));
     assert!(refused(&Logs { ridge: -1.0, ..settings("fourier:1") }, Law::Mean).starts_with("ridge: "));
     assert!(refused(&Logs { ridge: f64::NAN, ..settings("fourier:1") }, Law::Iid).starts_with("ridge: "));
+    let regular = Logs { require_regular_agents: true, ..settings("tiles:5x15") };
+    assert!(refused(&regular, Law::Mean).starts_with("require_regular_agents: "));
+    // What is scaled is dense, and its memory is that of dense matrices.
+    let scaled = Logs { scaling: Scaling::EqualSquares, ..settings("tiles:5x15") };
+    for (settings, dense) in [(&scaled, true), (&settings("tiles:5x15"), false)] {
+        let memory = settings.memory(&logs, Sampling { kind: Law::Mean, ..Sampling::default() }, 2).unwrap();
+        assert_eq!(memory.kept > 3.0 * 8.0 * 1125.0 * 1125.0, dense, "{memory:?}");
+    }
     let other = Batches(vec![walks()[0].clone(), Log { columns: vec!["s_x".into(), "s_z".into()], ..walks()[1].clone() }], 100);
     let e = settings("fourier:1").field(&other, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).err().unwrap();
     assert_eq!(e.to_string(), "agent 1: its state columns are s_x, s_z, but those of agent 0 are s_x, s_y");

@@ -23,7 +23,7 @@ use fedsa::problem::logs::Logs;
 use fedsa::problem::root::{Root, Source};
 use fedsa::problem::source::Inputs;
 use fedsa::problem::survey::{LogFacts, Surveyed};
-use fedsa::problem::uncertainty;
+use fedsa::problem::uncertainty::{self, Covariance};
 use fedsa::round::Status;
 use fedsa::theory::cost::{self, Candidate, Cost, Limits};
 use fedsa_data::find::Places;
@@ -121,6 +121,11 @@ fn read_with(args: &EvaluateArgs, choice: &Choice, features: FeatureSpec, agents
 
 /// The experiment of the options, and the logs that they name.
 fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data, Option<BuiltProblem>), Failure> {
+    // What methods cost is known for clear links only.
+    if let Some(set) = args.set.iter().find(|set| args.method == AUTO && set.split('=').next().is_some_and(|key| key.contains("uplink"))) {
+        let what = format!("--method auto with --set {}: costs over links that alter or lose messages are not compared", quoted(set));
+        return Err(BadInput::new("--method", what, "--method NAME: lstd, fedhsa or another one that works over the link").into());
+    }
     // Options are checked before the logs are read; those of local steps even if no method with local steps may be chosen.
     let unread = read(args)?;
     unread.settings()?;
@@ -423,7 +428,7 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results, con
     };
     let comparison = match &logs.held[..] {
         [] => None,
-        held => Some(Comparison::new(held, map, settings.gamma, field, &result.theta)?),
+        held => Some(Comparison::new(held, map, settings.rule(), field, &result.theta)?),
     };
     let covariance = match field.systems() {
         None => None,
@@ -453,7 +458,7 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results, con
         "exchanges": result.rows.last().map_or(0, |r| r.ledger.exchanges),
         "bits": result.rows.last().map_or(0, |r| r.ledger.bits_up + r.ledger.bits_down),
         "theta": result.theta.iter().map(|x| finite(*x)).collect::<Vec<_>>(),
-        "theta_se": covariance.as_ref().map(|c| uncertainty::standard_errors(c).into_iter().map(finite).collect::<Vec<_>>()),
+        "theta_se": covariance.as_ref().map(|c| c.standard_errors().into_iter().map(finite).collect::<Vec<_>>()),
         "residual": field.mean_operator(&result.theta).map(|g| finite(linalg::norm_sq(&g).sqrt())),
         "residual_asked": result.residual_asked(&plan.cells[0].run.stop).map(finite),
         "lstd": root,
@@ -470,9 +475,11 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results, con
     if let Some(scale) = scale {
         arrays.insert("scale", Array::new(vec![d], scale.to_vec())?);
     }
-    let covariance = covariance.as_ref().map(linalg::to_rows);
     if let Some(covariance) = &covariance {
-        arrays.insert("theta_cov", Array::new(vec![d, d], covariance.clone())?);
+        arrays.insert("theta_cov", Array::new(vec![d, d], covariance.rows.clone())?);
+        if !covariance.null.is_empty() {
+            arrays.insert("theta_null", Array::new(vec![covariance.null.len() / d, d], covariance.null.clone())?);
+        }
     }
     arrays.insert("gamma", Array::scalar(settings.gamma));
     arrays.insert("format", Array::scalar(1.0));
@@ -490,8 +497,8 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results, con
     let (value, returns) = match result.status {
         Status::Diverged { .. } => (None, None),
         _ => (
-            value_picture(data, &result.theta, covariance.as_deref()),
-            value_pictures::returns(&logs.held, map, settings.gamma, &result.theta, settings.ratios)?,
+            value_picture(data, &result.theta, covariance.as_ref()),
+            value_pictures::returns(&logs.held, map, settings.rule(), &result.theta)?,
         ),
     };
     for (stem, picture) in VALUE_PICTURES.into_iter().zip([value.as_ref(), returns.as_ref(), data.choice.picture.as_ref()]) {
@@ -502,7 +509,7 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results, con
 
 /// The picture of the value function. Features that were logged are no states, between which values could be shown; only those
 /// that the user names are.
-fn value_picture(data: &Data, theta: &[f64], covariance: Option<&[f64]>) -> Option<Picture> {
+fn value_picture(data: &Data, theta: &[f64], covariance: Option<&Covariance>) -> Option<Picture> {
     let Data { logs, map, value_columns, .. } = data;
     if map.spec().inputs() == Inputs::Features && value_columns.is_empty() {
         return None;

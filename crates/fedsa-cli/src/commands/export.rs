@@ -51,7 +51,10 @@ pub fn export(args: &ExportArgs) -> Result<u8, Failure> {
 /// # Errors
 /// When the operators are not linear.
 pub fn arrays(field: &dyn Field) -> Result<Arrays> {
-    let systems = field.systems().ok_or_else(|| BadInput::new("", "the operators are not linear", "a linear problem"))?;
+    let systems = field.systems().ok_or_else(|| match field.facts().linear_operators() {
+        Some(_) => BadInput::new("problem", "the systems are sparse, and are exported as dense arrays only", "at most 1024 tiles"),
+        None => BadInput::new("", "the operators are not linear", "a linear problem"),
+    })?;
     let (n, d) = (field.agents(), field.dim());
     // The format has a kernel and a matrix for each agent, although many agents may share one.
     const MOST_NUMBERS: f64 = 1e9;

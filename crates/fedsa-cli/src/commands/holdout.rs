@@ -6,6 +6,7 @@ use fedsa::problem::Field;
 use fedsa::problem::features::FeatureMap;
 use fedsa::problem::holdout::{Errors, Judged, judge};
 use fedsa::problem::log::Log;
+use fedsa::problem::logs::TraceRule;
 use fedsa_experiment::numbers::number;
 use rayon::prelude::*;
 use serde_json::{Value, json};
@@ -20,6 +21,10 @@ const OWN: usize = 1;
 /// The agents' held-out logs, judged.
 pub struct Comparison {
     agents: Vec<(String, Judged)>,
+    /// Whether weights were fitted with eligibility traces.
+    has_traces: bool,
+    /// Whether importance ratios are used.
+    is_weighted: bool,
 }
 
 /// One of the two errors, of one agent or of all.
@@ -37,15 +42,16 @@ impl Comparison {
     ///
     /// # Errors
     /// When the logs' episodes are not usable.
-    pub fn new(held: &[Log], map: &FeatureMap, gamma: f64, field: &dyn Field, theta: &[f64]) -> Result<Self> {
+    pub fn new(held: &[Log], map: &FeatureMap, rule: TraceRule, field: &dyn Field, theta: &[f64]) -> Result<Self> {
         let systems = field.systems().expect("logs are linear systems");
         let pooled = field.root().expect("logs have one");
         let agents = held.par_iter().enumerate().map(|(c, log)| {
             let system = systems.of(c);
             let own = linalg::solve_or_least(&system.a, &system.b);
-            Ok((log.name.clone(), judge(log, map, gamma, &[theta, &own, pooled])?))
+            Ok((log.name.clone(), judge(log, map, rule, &[theta, &own, pooled])?))
         });
-        Ok(Self { agents: agents.collect::<Result<_>>()? })
+        let weighted = rule.ratios && held.iter().any(|log| log.ratio.is_some());
+        Ok(Self { agents: agents.collect::<Result<_>>()?, has_traces: rule.lambda > 0.0, is_weighted: weighted })
     }
 
     fn sum(&self, of: impl Fn(&Judged) -> usize) -> usize {
@@ -106,6 +112,12 @@ impl Comparison {
                 count(cut, "transition"),
                 count(self.sum(|judged| judged.episodes_cut), "episode")
             ));
+        }
+        if self.is_weighted {
+            lines.push("  returns and Bellman errors are weighted by the importance ratios".into());
+        }
+        if self.has_traces {
+            lines.push("  the projected Bellman error is that of one step; weights of TD(lambda) do not make it smallest".into());
         }
         for (_, title, pick) in ERRORS {
             let all = self.all(pick);

@@ -70,7 +70,7 @@ pub fn check_link(settings: &dyn MethodSettings, client: &Half, protocol: &Proto
     }
     if let Some(want) = wants().find(|want| uplink.error_feedback && want.part.may_be_encoded() && want.len != Len::Exactly(d)) {
         let what = format!("error feedback adds up vectors of d = {d} components, and the method sends {:?} of another length", want.part);
-        return Err(BadInput::new("uplink.error_feedback", what, "false"));
+        return Err(BadInput::new("uplink.error_feedback", what, "error_feedback = false, for a method that sends anything else"));
     }
     let refused = |what: &str, help: &str| Err(BadInput::new("uplink", what, help));
     if protocol.wants_each_anywhere() && link.is_sum_only {

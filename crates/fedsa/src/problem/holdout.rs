@@ -4,7 +4,7 @@
 //!
 //! - **Against Monte-Carlo returns**: `v(s_i) - G_i` with `G_i = sum_k gamma^k r_{i+k}` to the end of the episode. Only
 //!   episodes that terminate (`done`) have returns; transitions of episodes that were cut short are left out and counted.
-//! - **Projected Bellman error**: `sqrt(dbar' C^+ dbar)` with `dbar = mean phi delta`, `delta = r + gamma v(s') - v(s)`,
+//! - **Projected Bellman error**: `sqrt(dbar' C^+ dbar)` with `dbar = mean phi rho delta`, `delta = r + gamma v(s') - v(s)`,
 //!   `C = mean phi phi'` and its pseudo-inverse. It is the norm of `Pi (T v - v)`, `Pi` the projection on the features
 //!   under the distribution of the held-out states. Noise of few episodes makes it positive even for perfect weights.
 //!
@@ -18,6 +18,7 @@ use rayon::prelude::*;
 
 use super::features::FeatureMap;
 use super::log::Log;
+use super::log_means::TraceRule;
 use super::source::{LogSource, read_checked};
 use crate::error::{BadInput, Result, quoted, require};
 use crate::linalg;
@@ -254,30 +255,35 @@ pub struct Judged {
     pub returns: Vec<Errors>,
 }
 
-/// The Monte-Carlo returns of a log; `None` in episodes that did not terminate.
+/// The Monte-Carlo returns of a log; `None` in episodes that did not terminate. With importance ratios they are weighted per
+/// decision, `G_i = rho_i (r_i + gamma G_{i+1})`: their mean given the state is the value under the policy that is evaluated.
 ///
 /// # Errors
 /// As [`episodes`].
-pub fn returns(log: &Log, gamma: f64) -> Result<Vec<Option<f64>>> {
+pub fn returns(log: &Log, rule: TraceRule) -> Result<Vec<Option<f64>>> {
     let mut all = vec![None; log.len()];
     for episode in episodes(log)?.into_iter().filter(|episode| log.done[episode.end - 1]) {
         let mut following = 0.0;
         for row in episode.rev() {
-            following = log.rewards[row] + gamma * following;
+            following = ratio(log, rule, row) * (log.rewards[row] + rule.gamma * following);
             all[row] = Some(following);
         }
     }
     Ok(all)
 }
 
+fn ratio(log: &Log, rule: TraceRule, row: usize) -> f64 {
+    log.ratio.as_ref().filter(|_| rule.ratios).map_or(1.0, |ratio| ratio[row])
+}
+
 /// Judges value functions, given by their weights, on the held-out log of one agent.
 ///
 /// # Errors
 /// As [`episodes`].
-pub fn judge(log: &Log, map: &FeatureMap, gamma: f64, thetas: &[&[f64]]) -> Result<Judged> {
-    let (n, d) = (log.len(), map.len());
+pub fn judge(log: &Log, map: &FeatureMap, rule: TraceRule, thetas: &[&[f64]]) -> Result<Judged> {
+    let (n, d, gamma) = (log.len(), map.len(), rule.gamma);
     let episodes = episodes(log)?;
-    let returns = returns(log, gamma)?;
+    let returns = returns(log, rule)?;
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
     let (mut phi, mut next) = (vec![0.0; d], vec![0.0; d]);
     let mut deltas = vec![vec![0.0; n]; thetas.len()];
@@ -293,7 +299,7 @@ pub fn judge(log: &Log, map: &FeatureMap, gamma: f64, thetas: &[&[f64]]) -> Resu
         }
         for (j, theta) in thetas.iter().enumerate() {
             let value = dot(&phi, theta);
-            deltas[j][row] = log.rewards[row] + gamma * dot(&next, theta) - value;
+            deltas[j][row] = ratio(log, rule, row) * (log.rewards[row] + gamma * dot(&next, theta) - value);
             misses[j][row] = returns[row].map_or(0.0, |g| value - g);
         }
         for (x, line) in phi.iter().zip(gram.chunks_exact_mut(d)).filter(|(x, _)| **x != 0.0) {
@@ -368,6 +374,27 @@ mod tests {
         log
     }
 
+    fn rule(gamma: f64) -> TraceRule {
+        TraceRule { gamma, lambda: 0.0, ratios: true }
+    }
+
+    /// Returns by hand, weighted per decision: the second decision of the chain has a ratio of 2, and the third one of 1/2.
+    #[test]
+    fn ratios_weigh_returns_and_bellman_errors() {
+        let log = chain(1).filtered(|row| row < 3);
+        let log = Log { ratio: Some(vec![1.0, 2.0, 0.5]), ..log };
+        let last = 0.5 * -1.0;
+        let second = 2.0 * (-1.0 + 0.9 * last);
+        let first = -1.0 + 0.9 * second;
+        assert_eq!(returns(&log, rule(0.9)).unwrap(), [Some(first), Some(second), Some(last)]);
+        let off = TraceRule { ratios: false, ..rule(1.0) };
+        assert_eq!(returns(&log, off).unwrap(), [Some(-3.0), Some(-2.0), Some(-1.0)]);
+        // With v(s) = -2 s every delta is 1: the mean of rho s over the root of the mean of s^2.
+        let judged = judge(&log, &identity(), rule(1.0), &[&[-2.0]]).unwrap();
+        let expected = (3.0 + 4.0 + 0.5) / 3.0 / (14.0f64 / 3.0).sqrt();
+        assert!((judged.bellman[0].rms().unwrap() - expected).abs() < 1e-14);
+    }
+
     fn identity() -> FeatureMap {
         FeatureMap::new(&FeatureSpec::Identity { bias: false }, &["s_0".into()], &Ranges::new()).unwrap()
     }
@@ -375,7 +402,7 @@ mod tests {
     #[test]
     fn a_chain_has_the_errors_that_follow_by_hand() {
         // Without discount v(s) = -s is exact; v(s) = -2 s is off by s.
-        let judged = judge(&chain(4), &identity(), 1.0, &[&[-1.0], &[-2.0]]).unwrap();
+        let judged = judge(&chain(4), &identity(), rule(1.0), &[&[-1.0], &[-2.0]]).unwrap();
         assert_eq!((judged.episodes, judged.transitions, judged.episodes_cut, judged.transitions_cut), (5, 14, 1, 2));
         assert_eq!((judged.returns[0].rms(), judged.bellman[0].rms()), (Some(0.0), Some(0.0)));
         assert!((judged.returns[1].rms().unwrap() - (14.0f64 / 3.0).sqrt()).abs() < 1e-14);
@@ -414,7 +441,7 @@ mod tests {
         let map = FeatureMap::new(&FeatureSpec::Identity { bias: true }, &["s_0".into()], &Ranges::new()).unwrap();
         let theta: [&[f64]; 2] = [&[1.0, 0.5], &[-0.5, 1.0]];
         let log = random(400, 1);
-        let judged = judge(&log, &map, 0.9, &theta).unwrap();
+        let judged = judge(&log, &map, rule(0.9), &theta).unwrap();
         // Each episode left out in turn.
         let rms = |judged: &Judged| {
             let [a, b] = [0, 1].map(|j| (judged.bellman[j].rms().unwrap(), judged.returns[j].rms().unwrap()));
@@ -422,7 +449,9 @@ mod tests {
         };
         let whole = judged.returns[0].parts[0].episodes.len() as f64;
         let left_out: Vec<[f64; 4]> = (0..400)
-            .map(|episode| rms(&judge(&log.filtered(|row| log.episode.as_ref().unwrap()[row] != episode), &map, 0.9, &theta).unwrap()))
+            .map(
+                |episode| rms(&judge(&log.filtered(|row| log.episode.as_ref().unwrap()[row] != episode), &map, rule(0.9), &theta).unwrap()),
+            )
             .collect();
         let stated = [
             judged.bellman[0].standard_error(),

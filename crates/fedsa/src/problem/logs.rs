@@ -13,7 +13,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::features::{FeatureMap, FeatureSpec, MAX_FEATURES, Ranges};
+use super::features::{FeatureMap, FeatureSpec, MAX_FEATURES, Ranges, SPARSE_ABOVE};
 use super::log::Log;
 use super::log_means::{LogMeans, Means};
 use super::memory::{self, MemoryEstimate, Moves, TableSizes, check_transitions};
@@ -95,7 +95,7 @@ pub enum Scaling {
     #[default]
     None,
     /// Every feature has the same mean square over the transitions of all agents, and all of them together 1. Values of
-    /// solutions do not change; step sizes and condition numbers do.
+    /// solutions do not change where features are independent and there is no ridge; step sizes and condition numbers do.
     EqualSquares,
 }
 
@@ -169,9 +169,9 @@ impl Logs {
         Ok(map)
     }
 
-    /// Whether systems of this map are kept sparse.
-    fn is_sparse(&self, map: &FeatureMap) -> bool {
-        map.sparse().is_some() && self.lambda == 0.0
+    /// The number of active features of a state, if systems of this map, before it is scaled, are kept sparse.
+    fn sparse(&self, map: &FeatureMap) -> Option<usize> {
+        map.sparse().filter(|_| self.lambda == 0.0 && self.scaling == Scaling::None).map(|(m, _)| m)
     }
 
     /// How traces go on.
@@ -210,7 +210,11 @@ impl ProblemSettings for Logs {
         let logs = self.survey(files)?;
         let map = self.map(&logs)?;
         let (rule, weights, singular) = (self.rule(), logs.weights(), !self.require_regular_agents);
-        if self.is_sparse(&map) {
+        if self.sparse(&map).is_some() {
+            if self.require_regular_agents {
+                let help = format!("false, or at most {SPARSE_ABOVE} tiles");
+                return Err(BadInput::new("require_regular_agents", "true, and sparse systems are not factorised", help));
+            }
             return field(SparseTd::new(&logs.sources, &map, weights, rule, self.ridge, sampling)?, sampling, isa, true);
         }
         if sampling.kind == Law::Mean {
@@ -249,12 +253,16 @@ impl ProblemSettings for Logs {
             map.columns().len()
         );
         let source = total * (16.0 * k + 17.0) + ratios;
-        if let Some((m, _)) = map.sparse().filter(|_| self.lambda == 0.0) {
-            let m = m as f64;
-            return Ok(MemoryEstimate::new(memory::sparse(agents, d, m, most, total, sampling, source, threads), text));
+        // Held-out episodes are kept while the problem is built, and their copies while they are gathered.
+        let held = logs.held.iter().map(|log| (16.0 * k + 33.0) * log.len() as f64).sum::<f64>();
+        let with_held = |(peak, kept): (f64, f64)| (peak + 2.0 * held, kept);
+        if let Some(m) = self.sparse(&map) {
+            let sizes = memory::sparse(agents, d, m as f64, most, total, sampling, source, threads);
+            return Ok(MemoryEstimate::new(with_held(sizes), text));
         }
         if sampling.kind == Law::Mean {
-            return Ok(MemoryEstimate::new(memory::log_means(agents, d, self.ridge > 0.0, threads), text));
+            let sizes = memory::log_means(agents, d, self.ridge > 0.0, threads);
+            return Ok(MemoryEstimate::new(with_held(sizes), text));
         }
         // Ratios once more, and where traces start.
         let traces = if self.ratios { ratios } else { 0.0 } + if self.lambda > 0.0 { total } else { 0.0 };
@@ -273,7 +281,7 @@ impl ProblemSettings for Logs {
             solved: self.require_regular_agents,
         };
         let (peak, kept) = sizes.memory(sampling, threads);
-        Ok(MemoryEstimate::new((peak + traces, kept + traces), text))
+        Ok(MemoryEstimate::new(with_held((peak + traces, kept + traces)), text))
     }
 }
 

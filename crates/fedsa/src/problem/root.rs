@@ -13,7 +13,7 @@ pub enum Source {
     Linear,
     /// The solution of least norm of a mean system that is singular.
     LeastNorm {
-        /// The effective rank of the mean system ([`linalg::LeastNorm`]).
+        /// The effective rank of the mean system ([`linalg::LeastNorm::rank`]).
         rank: usize,
     },
     /// Newton's method with Jacobians that the problem knows.

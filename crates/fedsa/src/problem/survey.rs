@@ -122,7 +122,8 @@ impl LogFacts {
 /// The effective sample size under importance ratios, `(sum rho)^2 / sum rho^2`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EffectiveSize {
-    /// The largest ratio, by which sums are divided so that squares neither overflow nor vanish.
+    /// A power of two of at least the largest ratio, by which sums are divided so that squares neither overflow nor vanish. That
+    /// changes no digits, whatever the batches are.
     most: f64,
     sum: f64,
     squares: f64,
@@ -131,10 +132,11 @@ pub struct EffectiveSize {
 impl EffectiveSize {
     /// Takes further ratios.
     pub fn see(&mut self, ratios: &[f64]) {
-        let most = ratios.iter().fold(self.most, |most, rho| most.max(*rho));
+        let most = ratios.iter().fold(0.0f64, |most, rho| most.max(*rho));
         if most == 0.0 {
             return;
         }
+        let most = most.log2().ceil().clamp(-1022.0, 1023.0).exp2().max(self.most);
         let scale = self.most / most;
         (self.most, self.sum, self.squares) = (most, self.sum * scale, self.squares * scale * scale);
         for x in ratios.iter().map(|rho| rho / most) {

@@ -107,8 +107,10 @@ impl Systems {
     /// The root, or the solution of least norm if the mean system is singular or badly conditioned.
     pub fn least_root(&self) -> Root {
         let mean = self.mean();
-        let linalg::LeastNorm { x, rank } = linalg::least_norm(&mean.a, &mean.b);
-        Root { theta: x, source: if rank < self.dim() { Source::LeastNorm { rank } } else { Source::Linear } }
+        let solved = linalg::least_norm(&mean.a, &linalg::column(&mean.b));
+        let rank = solved.rank();
+        let theta = solved.x.col_as_slice(0).to_vec();
+        Root { theta, source: if rank < self.dim() { Source::LeastNorm { rank } } else { Source::Linear } }
     }
 
     /// The root `theta*_c` of each kind's own operator; `Err` names the agent.

@@ -26,31 +26,61 @@ pub const FEWEST: usize = 16;
 /// The largest number of batches of an agent, which bounds what [`BatchMeans`] keeps.
 pub const MOST: usize = 1024;
 
-/// The covariance of the weights `theta` that were fitted to `logs` under `rule`, d x d; `a` is the mean matrix A. In
-/// directions in which A is singular the covariance is 0, as for the solution of least norm. `None` if an agent has fewer than
-/// [`FEWEST`] transitions, or weights are not finite. Reads the logs once, in batches.
+/// The covariance of weights.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Covariance {
+    /// d x d, row by row. In directions in which A is singular it is 0, as for the solution of least norm.
+    pub rows: Vec<f64>,
+    /// An orthonormal basis of these directions, d numbers each, one after the other: the data say nothing of them.
+    pub null: Vec<f64>,
+}
+
+impl Covariance {
+    /// The standard errors of the weights: the root of the diagonal.
+    pub fn standard_errors(&self) -> Vec<f64> {
+        let d = self.rows.len().isqrt();
+        (0..d).map(|i| self.rows[i * d + i].max(0.0).sqrt()).collect()
+    }
+
+    /// The standard error of a value, `sqrt(phi' Cov phi)`; NaN where the features have a part of which the data say nothing.
+    pub fn value_error(&self, phi: &[f64]) -> f64 {
+        /// The share of the features' norm that is rounding.
+        const NOTHING: f64 = 1e-7;
+        let size = linalg::norm_sq(phi).sqrt();
+        let unknown = |direction: &[f64]| direction.iter().zip(phi).map(|(n, x)| n * x).sum::<f64>().abs() > NOTHING * size;
+        if self.null.chunks_exact(phi.len()).any(unknown) {
+            return f64::NAN;
+        }
+        let rows = self.rows.chunks_exact(phi.len()).zip(phi).filter(|(_, x)| **x != 0.0);
+        rows.map(|(row, x)| x * row.iter().zip(phi).map(|(c, y)| c * y).sum::<f64>()).sum::<f64>().max(0.0).sqrt()
+    }
+}
+
+/// The covariance of the weights `theta` that were fitted to `logs` under `rule`; `a` is the mean matrix A. `None` if an agent
+/// has fewer than [`FEWEST`] transitions, or weights are not finite. Reads the logs once, in batches.
 ///
 /// # Errors
 /// When a log cannot be read.
-pub fn covariance(logs: &Surveyed, map: &FeatureMap, rule: TraceRule, a: &Mat<f64>, theta: &[f64]) -> Result<Option<Mat<f64>>> {
+pub fn covariance(logs: &Surveyed, map: &FeatureMap, rule: TraceRule, a: &Mat<f64>, theta: &[f64]) -> Result<Option<Covariance>> {
+    let total = logs.transitions();
     let agents = logs.sources.par_iter().zip(&logs.facts).map(|(source, facts)| {
         let mut means = BatchMeans::new(theta, facts.transitions, rule);
-        means.read(&**source, map).map(|()| means)
+        means.read(&**source, map).map(|()| means.spread(total))
     });
     // The first error in the agents' order, whatever the threads do.
     let agents = agents.collect::<Vec<_>>().into_iter().collect::<Result<Vec<_>>>()?;
-    Ok(covariance_of(&agents, a))
+    let sum = agents.into_iter().reduce(|sum, agent| Some(sum? + agent?)).flatten();
+    Ok(sum.map(|sum| sandwich(a, &sum)))
 }
 
-/// The covariance of the weights from the batch means of all agents, as [`covariance`]. `None` also if an agent has not taken
-/// all its transitions.
-pub fn covariance_of(agents: &[BatchMeans], a: &Mat<f64>) -> Option<Mat<f64>> {
-    let is_known = |agent: &BatchMeans| agent.n >= FEWEST && agent.taken == agent.n && agent.theta.iter().all(|x| x.is_finite());
-    if !agents.iter().all(is_known) {
-        return None;
-    }
-    let x = linalg::solve_columns_or_least(a, &factor(agents));
-    Some(&x * x.transpose())
+/// `A^-1 S A^-T`.
+fn sandwich(a: &Mat<f64>, s: &Mat<f64>) -> Covariance {
+    let left = linalg::least_norm(a, s);
+    let both = linalg::least_norm(a, &left.x.transpose().to_owned()).x;
+    // Symmetric but for rounding.
+    let d = a.nrows();
+    let rows = (0..d).flat_map(|i| (0..d).map(move |j| (i, j))).map(|(i, j)| 0.5 * (both[(i, j)] + both[(j, i)])).collect();
+    Covariance { rows, null: left.null.concat() }
 }
 
 /// One transition, as [`BatchMeans`] takes it.
@@ -124,6 +154,24 @@ impl BatchMeans {
         self.taken += 1;
     }
 
+    /// The agent's part of S, d x d, among `total` transitions of all agents; `None` if it is not known.
+    pub fn spread(&self, total: usize) -> Option<Mat<f64>> {
+        if self.n < FEWEST || self.taken < self.n || self.theta.iter().any(|x| !x.is_finite()) {
+            return None;
+        }
+        let (d, n, count) = (self.theta.len(), self.n as f64, self.batches as f64);
+        let mut whole = vec![0.0; d];
+        for sum in self.sums.chunks_exact(d) {
+            whole.iter_mut().zip(sum).for_each(|(w, s)| *w += s);
+        }
+        let scale = n / total as f64 * (count / (count - 1.0)).sqrt() / n;
+        let part = |batch: usize| (self.first(batch + 1) - self.first(batch)) as f64 / n;
+        let columns = Mat::from_fn(d, self.batches, |i, batch| scale * (self.sums[batch * d + i] - part(batch) * whole[i]));
+        let mut spread = Mat::zeros(d, d);
+        linalg::add_outer(&mut spread, columns.as_ref(), columns.as_ref());
+        Some(spread)
+    }
+
     /// Takes the transitions of a log.
     ///
     /// # Errors
@@ -144,38 +192,6 @@ impl BatchMeans {
             Ok(())
         })
     }
-}
-
-/// A matrix `U` with `U U' = S`: a column for each batch.
-fn factor(agents: &[BatchMeans]) -> Mat<f64> {
-    let d = agents.first().map_or(0, |agent| agent.theta.len());
-    let total: usize = agents.iter().map(|agent| agent.n).sum();
-    let mut columns: Vec<Vec<f64>> = Vec::new();
-    for agent in agents {
-        let (n, count) = (agent.n as f64, agent.batches as f64);
-        let share = n / total as f64;
-        let mut whole = vec![0.0; d];
-        for sum in agent.sums.chunks_exact(d) {
-            whole.iter_mut().zip(sum).for_each(|(w, s)| *w += s);
-        }
-        let scale = share * (count / (count - 1.0)).sqrt() / n;
-        for (batch, sum) in agent.sums.chunks_exact(d).enumerate() {
-            let part = (agent.first(batch + 1) - agent.first(batch)) as f64 / n;
-            columns.push(sum.iter().zip(&whole).map(|(s, w)| scale * (s - part * w)).collect());
-        }
-    }
-    Mat::from_fn(d, columns.len(), |i, j| columns[j][i])
-}
-
-/// The standard errors of the weights: the root of the diagonal of their covariance.
-pub fn standard_errors(covariance: &Mat<f64>) -> Vec<f64> {
-    (0..covariance.nrows()).map(|i| covariance[(i, i)].max(0.0).sqrt()).collect()
-}
-
-/// The standard error of a value, `sqrt(phi' Cov phi)`, with the covariance of the weights row by row.
-pub fn value_error(covariance: &[f64], phi: &[f64]) -> f64 {
-    let rows = covariance.chunks_exact(phi.len()).zip(phi).filter(|(_, x)| **x != 0.0);
-    rows.map(|(row, x)| x * row.iter().zip(phi).map(|(c, y)| c * y).sum::<f64>()).sum::<f64>().max(0.0).sqrt()
 }
 
 #[cfg(test)]
@@ -328,13 +344,15 @@ mod tests {
                     means
                 })
                 .collect();
-            let covariance = covariance_of(&means, &a).unwrap();
-            let errors = standard_errors(&covariance);
+            let total = logs.iter().map(Log::len).sum();
+            let spread = means.iter().map(|means| means.spread(total).unwrap()).reduce(|sum, agent| sum + agent).unwrap();
+            let covariance = sandwich(&a, &spread);
+            let errors = covariance.standard_errors();
             for i in 0..d {
                 hits[i] += f64::from(u8::from((theta[i] - truth[i]).abs() <= 1.959_964 * errors[i]));
             }
             let value = |theta: &[f64]| phi[1].iter().zip(theta).map(|(x, w)| x * w).sum::<f64>();
-            let error = value_error(&linalg::to_rows(&covariance), &phi[1]);
+            let error = covariance.value_error(&phi[1]);
             hits[d] += f64::from(u8::from((value(&theta) - value(&truth)).abs() <= 1.959_964 * error));
         }
         hits.iter().map(|hits| hits / repetitions as f64).collect()
@@ -431,13 +449,14 @@ mod tests {
             for j in 0..2 {
                 let of = |batch: &[[f64; 2]]| (mean(batch, i) - mean(&terms, i)) * (mean(batch, j) - mean(&terms, j));
                 let expected = terms.chunks(10).map(of).sum::<f64>() * 10.0 / 9.0 / 100.0;
-                assert!((found[(i, j)] / expected - 1.0).abs() < 1e-12, "{i}, {j}: {}, {expected}", found[(i, j)]);
+                let found = found.rows[2 * i + j];
+                assert!((found / expected - 1.0).abs() < 1e-12, "{i}, {j}: {found}, {expected}");
             }
         }
     }
 
     /// The covariance of weights fitted to one log, for a mean matrix of 1.
-    fn of(source: Box<dyn LogSource>, rule: TraceRule, theta: &[f64]) -> Option<Mat<f64>> {
+    fn of(source: Box<dyn LogSource>, rule: TraceRule, theta: &[f64]) -> Option<Covariance> {
         let logs = Surveyed::new(vec![source], 0.0, 0).unwrap();
         covariance(&logs, &identity(theta.len()), rule, &Mat::identity(theta.len(), theta.len()), theta).unwrap()
     }
@@ -475,9 +494,24 @@ mod tests {
         let phi = [vec![1.0], vec![1.0], vec![1.0]];
         let rule = Case::default().rule();
         let of = |n: usize, theta: f64| of(Box::new(simulated(Case::default(), &phi, n, 0, 0)), rule, &[theta]);
-        let a = Mat::identity(1, 1);
         assert!(of(FEWEST, 0.0).is_some() && of(FEWEST - 1, 0.0).is_none() && of(FEWEST, f64::NAN).is_none());
-        assert!(covariance_of(&[BatchMeans::new(&[0.0], FEWEST, rule)], &a).is_none(), "its transitions are missing");
+        assert!(BatchMeans::new(&[0.0], FEWEST, rule).spread(FEWEST).is_none(), "its transitions are missing");
+    }
+
+    /// Of a feature that no state has the data say nothing, nor of the difference of two features that are the same.
+    #[test]
+    fn values_of_which_the_data_say_nothing_have_no_error() {
+        let phi = [vec![1.0, 1.0, 0.0], vec![2.0, 2.0, 0.0], vec![0.5, 0.5, 0.0]];
+        let log = simulated(Case::default(), &phi, 400, 1, 0);
+        let (a, b) = fitted(Case::default(), std::slice::from_ref(&log), 3);
+        let solved = linalg::least_norm(&a, &linalg::column(&b));
+        assert_eq!((solved.rank(), solved.null.len()), (1, 2));
+        let theta = solved.x.col_as_slice(0).to_vec();
+        assert!((theta[0] - theta[1]).abs() < 1e-14 && theta[2] == 0.0);
+        let logs = Surveyed::new(vec![Box::new(log)], 0.0, 0).unwrap();
+        let found = covariance(&logs, &identity(3), Case::default().rule(), &a, &theta).unwrap().unwrap();
+        assert!(found.value_error(&[1.0, 1.0, 0.0]) > 0.0);
+        assert!(found.value_error(&[1.0, 0.0, 0.0]).is_nan() && found.value_error(&[1.0, 1.0, 0.1]).is_nan());
     }
 
     /// The number of batches of a long log is bounded, and they cover it evenly.

@@ -45,9 +45,11 @@ impl Run<'_> {
                 let answer = agent.answer(&here, &ask.to_recipient(i));
                 let mut sent = Sent { calls: here.calls(), ..Sent::default() };
                 // If an agent cannot answer, its answer is missing.
-                let Some(parts) = answer.ok().filter(|parts| protocol.check_answer_shape(at.exchange, parts).is_ok()) else {
-                    return (None, sent);
-                };
+                let Ok(parts) = answer else { return (None, sent) };
+                // An answer that the method's own protocol does not know would look like one that is lost.
+                if let Err(e) = protocol.check_answer_shape(at.exchange, &parts) {
+                    panic!("the client half of the method contradicts its protocol: {e}");
+                }
                 if !are_finite(&parts) {
                     return (Some(protocol.diverged_answer(at.exchange)), sent);
                 }

@@ -153,6 +153,9 @@ impl Server for Accelerated {
             if let Some(theta) = self.next(Point { theta, residual }) {
                 self.base.move_to(theta);
             }
+        } else if matches!(next, Next::Done { .. }) {
+            // The iterate is the base's own, whose residual says nothing against the acceleration.
+            self.is_moved = false;
         }
         next
     }

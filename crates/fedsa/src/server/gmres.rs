@@ -23,20 +23,31 @@ pub struct GmresServer {
     rotated: Vec<f64>,
     /// The largest number of products in one space.
     restart: usize,
+    /// The norm of the first residual, and the largest of the products so far: lower bounds of `||b - A theta_0||` and `||A||`.
+    sizes: [f64; 2],
 }
+
+/// What is this much smaller than what it is made from is rounding.
+const ROUNDING: f64 = 16.0 * f64::EPSILON;
 
 impl GmresServer {
     /// The rule at `theta_0`, which keeps `restart` products.
     pub fn new(theta: Vec<f64>, restart: usize) -> Self {
         let start = theta.clone();
-        Self { theta, start, basis: Vec::new(), columns: Vec::new(), rotations: Vec::new(), rotated: Vec::new(), restart }
+        Self { theta, start, basis: Vec::new(), columns: Vec::new(), rotations: Vec::new(), rotated: Vec::new(), restart, sizes: [0.0; 2] }
     }
 
     /// Begins a space at theta, whose residual is r.
     fn begin(&mut self, r: &[f64]) {
         self.forget();
         let beta = norm_sq(r).sqrt();
-        if beta > 0.0 && beta.is_finite() {
+        if self.sizes[0] == 0.0 {
+            self.sizes[0] = beta;
+        }
+        // A space of rounding errors would leave the solution where features depend on each other.
+        let [first, product] = self.sizes;
+        let is_rounding = product > 0.0 && beta <= ROUNDING * (product * norm_sq(&self.theta).sqrt() + first);
+        if beta > 0.0 && beta.is_finite() && !is_rounding {
             self.start.clone_from(&self.theta);
             self.basis = vec![r.iter().map(|r| r / beta).collect()];
             self.rotated = vec![beta];
@@ -55,6 +66,7 @@ impl GmresServer {
     fn extend(&mut self, mut w: Vec<f64>) {
         let k = self.basis.len();
         let size = norm_sq(&w).sqrt();
+        self.sizes[1] = self.sizes[1].max(size);
         let mut column = vec![0.0; k];
         // Once leaves errors of the size of the condition number; twice is enough (Kahan, Parlett).
         for _ in 0..2 {
@@ -65,7 +77,7 @@ impl GmresServer {
             }
         }
         let mut next = norm_sq(&w).sqrt();
-        let is_exhausted = next <= f64::EPSILON * size;
+        let is_exhausted = next <= ROUNDING * size;
         if is_exhausted {
             next = 0.0;
         }
@@ -73,8 +85,9 @@ impl GmresServer {
             (column[j], column[j + 1]) = (c * column[j] + s * column[j + 1], c * column[j + 1] - s * column[j]);
         }
         let length = column[k - 1].hypot(next);
-        if length == 0.0 {
-            // A q_k lies in the space, and adds nothing: the mean operator is singular there.
+        if length <= ROUNDING * size {
+            // A q_k lies in the span of the products before it: the mean operator is singular there, and what it would add is
+            // rounding.
             return self.forget();
         }
         let [c, s] = [column[k - 1] / length, next / length];
@@ -134,16 +147,17 @@ impl Server for GmresServer {
 
     fn state(&self) -> Vec<Vec<f64>> {
         let rotations = self.rotations.iter().flatten().copied().collect();
-        let fixed = [self.theta.clone(), self.start.clone(), rotations, self.rotated.clone()];
+        let fixed = [self.theta.clone(), self.start.clone(), rotations, self.rotated.clone(), self.sizes.to_vec()];
         fixed.into_iter().chain(self.basis.iter().cloned()).chain(self.columns.iter().cloned()).collect()
     }
 
     fn restore(&mut self, state: Vec<Vec<f64>>, _: u64) -> Result<()> {
-        let [theta, start, rotations, rotated, rest @ ..] = &state[..] else { return Err(foreign_state()) };
+        let [theta, start, rotations, rotated, sizes, rest @ ..] = &state[..] else { return Err(foreign_state()) };
         let (d, k) = (self.theta.len(), rotations.len() / 2);
         let vectors = rotated.len();
         let fits = theta.len() == d
             && start.len() == d
+            && sizes.len() == 2
             && rotations.len() % 2 == 0
             && k < self.restart
             && (vectors == k + 1 || vectors == 0 && k == 0)
@@ -156,6 +170,7 @@ impl Server for GmresServer {
         let (basis, columns) = rest.split_at(vectors);
         (self.basis, self.columns) = (basis.to_vec(), columns.to_vec());
         self.rotations = rotations.as_chunks().0.to_vec();
+        self.sizes = [sizes[0], sizes[1]];
         (self.theta, self.start, self.rotated) = (theta.clone(), start.clone(), rotated.clone());
         Ok(())
     }

@@ -44,6 +44,9 @@ pub struct Limits {
     pub memory: f64,
 }
 
+/// The largest dimension for which a Krylov space is built as a whole, and how many products a larger one keeps.
+const LARGEST_SPACE: usize = 4096;
+const RESTART: usize = 100;
 /// The largest dimension for which radii are computed: their cost is `d^3` for each agent.
 const LARGEST_RADIUS: usize = 300;
 
@@ -97,7 +100,7 @@ fn gmres(field: &dyn Field, settings: &Gmres, limits: &Limits) -> Result<Cost> {
     }
     if let Some(k) = settings.restart.filter(|k| *k < d) {
         let what = format!("its space starts anew every {k} rounds, and how often is not known beforehand");
-        return Err(BadInput::new("", what, "more memory, or fewer features"));
+        return Err(BadInput::new("", what, "fewer features"));
     }
     let rounds = d as f64 + 1.0;
     Ok(Cost { rounds, is_bound: true, bits: rounds * 2.0 * bits(n, &[d as f64]) })
@@ -159,9 +162,8 @@ fn not_linear() -> BadInput {
 /// All candidates: `lstd`, `gmres`, and these first-order methods; the cheapest first, those without a cost last.
 pub fn candidates(field: &dyn Field, limits: &Limits, first_order: Vec<(&'static str, Box<dyn MethodSettings>)>) -> Vec<Candidate> {
     let d = field.dim();
-    // Half of what is available for the basis of a space that does not fit as a whole.
-    let most = (limits.memory / 16.0 / d as f64).floor().max(1.0);
-    let restart = ((d as f64) > most).then_some(most as usize);
+    // The same on every machine: a space of many large vectors starts anew.
+    let restart = (d > LARGEST_SPACE).then_some(RESTART);
     let krylov = Gmres { restart };
     let mut all = vec![
         Candidate { kind: "lstd", cost: lstd(field, limits), settings: Box::new(Lstd::default()) },

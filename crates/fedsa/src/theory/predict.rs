@@ -47,6 +47,7 @@ use crate::linalg;
 use crate::methods::control_rule::ControlRule;
 use crate::methods::{self, Drift, Lost, Shape};
 use crate::problem::Field;
+use crate::problem::root::{Root, Source};
 use crate::problem::systems::{Moments, Systems};
 use crate::record::OutputRule;
 use crate::sampling::Law;
@@ -243,6 +244,9 @@ impl Round<'_, '_> {
     }
 }
 
+/// The largest number of components for which the largest stable step is searched for: it takes the radii of many steps.
+const MOST_SEARCHED: usize = 300;
+
 impl<'f> Forecast<'f> {
     /// The forecast for a method of this shape over a clear link whose output is the last iterate.
     pub fn new(field: &'f dyn Field, shape: Shape) -> Self {
@@ -284,7 +288,10 @@ impl<'f> Forecast<'f> {
     /// The method's round, if its mean is known.
     fn linear(&self) -> Result<Round<'_, 'f>> {
         let Self { field, shape, .. } = self;
-        let systems = field.systems().ok_or_else(|| unknown("the operators are not linear"))?;
+        let systems = field.systems().ok_or_else(|| match field.facts().linear_operators() {
+            Some(_) => unknown("the systems are sparse, and predictions need dense ones"),
+            None => unknown("the operators are not linear"),
+        })?;
         if !shape.is_linear {
             return Err(unknown("a round is not a linear map"));
         }
@@ -605,6 +612,12 @@ impl<'f> Forecast<'f> {
     /// As [`Forecast::radius`].
     pub fn largest_stable_step(&self) -> Result<StableStep> {
         let round = self.linear()?;
+        if let Ok(Root { source: Source::LeastNorm { .. }, .. }) = self.field.solution() {
+            return Err(unknown("features depend on each other: the radius is 1 whatever the step size is"));
+        }
+        if self.field.dim() > MOST_SEARCHED {
+            return Err(unknown("it is not searched for among so many components"));
+        }
         let Round { systems, setting, link, .. } = &round;
         let mean_radius = |eta: f64| self.clone().with_step(eta).radius();
         let size = systems.kinds.iter().map(|kind| linalg::norm2(&kind.a)).fold(0.0, f64::max);

@@ -6,6 +6,7 @@ use fedsa::error::Result;
 use fedsa::problem::features::FeatureMap;
 use fedsa::problem::holdout;
 use fedsa::problem::log::Log;
+use fedsa::problem::logs::TraceRule;
 use fedsa_experiment::figure::{Chart, Panel, PlottedCurve, Style};
 use fedsa_experiment::numbers::thousands;
 use fedsa_experiment::picture::Picture;
@@ -32,20 +33,20 @@ struct Outcome {
     episode: usize,
 }
 
-/// The picture of predicted values and returns of the held-out episodes that terminated, a log for each agent. `uses_ratios`
-/// says whether importance ratios went into the weights. `None` if no episode terminated, or no prediction is finite.
+/// The picture of predicted values and returns of the held-out episodes that terminated, a log for each agent. `None` if no
+/// episode terminated, or no prediction is finite.
 ///
 /// # Errors
 /// When the logs' episodes are not usable.
-pub fn returns(held: &[Log], map: &FeatureMap, gamma: f64, theta: &[f64], uses_ratios: bool) -> Result<Option<Picture>> {
+pub fn returns(held: &[Log], map: &FeatureMap, rule: TraceRule, theta: &[f64]) -> Result<Option<Picture>> {
     let mut agents = Vec::new();
     let mut cut = 0;
     for log in held {
-        let (outcomes, without) = outcomes(log, map, gamma, theta)?;
+        let (outcomes, without) = outcomes(log, map, rule, theta)?;
         cut += without;
         agents.push((log.name.clone(), outcomes));
     }
-    let has_ratios = uses_ratios && held.iter().any(|log| log.ratio.is_some());
+    let has_ratios = rule.ratios && held.iter().any(|log| log.ratio.is_some());
     agents.retain(|(_, outcomes)| !outcomes.is_empty());
     let total: usize = agents.iter().map(|(_, outcomes)| outcomes.len()).sum();
     if total == 0 {
@@ -72,7 +73,7 @@ pub fn returns(held: &[Log], map: &FeatureMap, gamma: f64, theta: &[f64], uses_r
         notes.push(format!("{} of episodes that did not terminate have no returns.", count(cut, "held-out transition")));
     }
     if has_ratios {
-        notes.push("Returns are those of the policy that acted, which importance ratios do not correct here.".into());
+        notes.push("Returns are weighted per decision by the importance ratios.".into());
     }
     let caption = format!(
         "Faint dots: held-out transitions{share}, the predicted value of the state and the discounted rewards that followed. Points: \
@@ -84,8 +85,8 @@ pub fn returns(held: &[Log], map: &FeatureMap, gamma: f64, theta: &[f64], uses_r
 }
 
 /// The transitions of an agent that have a return and a finite prediction, and the number of those without a return.
-fn outcomes(log: &Log, map: &FeatureMap, gamma: f64, theta: &[f64]) -> Result<(Vec<Outcome>, usize)> {
-    let returns = holdout::returns(log, gamma)?;
+fn outcomes(log: &Log, map: &FeatureMap, rule: TraceRule, theta: &[f64]) -> Result<(Vec<Outcome>, usize)> {
+    let returns = holdout::returns(log, rule)?;
     let mut phi = vec![0.0; map.len()];
     let mut outcomes = Vec::new();
     for (episode, rows) in holdout::episodes(log)?.into_iter().enumerate() {
@@ -210,7 +211,7 @@ mod tests {
 
     fn picture(held: &[Log], theta: f64) -> Option<Chart> {
         let map = FeatureMap::new(&FeatureSpec::Identity { bias: false }, &["s_0".into()], &Ranges::new()).unwrap();
-        match returns(held, &map, 1.0, &[theta], true).unwrap() {
+        match returns(held, &map, TraceRule { gamma: 1.0, lambda: 0.0, ratios: true }, &[theta]).unwrap() {
             Some(Picture::Chart(chart)) => Some(chart),
             _ => None,
         }

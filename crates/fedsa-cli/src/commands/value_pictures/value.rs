@@ -3,7 +3,7 @@
 use fedsa::error::{BadInput, Result, quoted};
 use fedsa::problem::features::FeatureMap;
 use fedsa::problem::survey::{LogFacts, StateSample};
-use fedsa::problem::uncertainty::value_error;
+use fedsa::problem::uncertainty::Covariance;
 use fedsa_experiment::figure::{Chart, HeatMap, HeatMaps, Panel, PlottedCurve, Style};
 use fedsa_experiment::numbers::{self, thousands};
 use fedsa_experiment::picture::Picture;
@@ -96,7 +96,7 @@ pub fn named_columns(names: &[String], columns: &[String]) -> Result<Vec<usize>>
 struct Values<'a> {
     map: &'a FeatureMap,
     theta: &'a [f64],
-    covariance: Option<&'a [f64]>,
+    covariance: Option<&'a Covariance>,
 }
 
 impl Values<'_> {
@@ -110,19 +110,19 @@ impl Values<'_> {
         let mut phi = vec![0.0; self.map.len()];
         self.map.eval(state, &mut phi);
         let value = phi.iter().zip(self.theta).map(|(x, w)| x * w).sum();
-        (value, self.covariance.map(|covariance| value_error(covariance, &phi)))
+        (value, self.covariance.map(|covariance| covariance.value_error(&phi)))
     }
 }
 
-/// The picture of the value function with weights `theta`, whose covariance is given row by row if it is known, over one or
+/// The picture of the value function with weights `theta`, whose covariance is given if it is known, over one or
 /// two state columns: those of `wanted`, by default those along which the value varies most over the logged states, with the
 /// other columns at their medians. `None` if no value is finite, or no column has a range.
-pub fn value(map: &FeatureMap, theta: &[f64], covariance: Option<&[f64]>, seen: &SeenStates, wanted: &[usize]) -> Option<Picture> {
+pub fn value(map: &FeatureMap, theta: &[f64], covariance: Option<&Covariance>, seen: &SeenStates, wanted: &[usize]) -> Option<Picture> {
     if seen.count == 0 {
         return None;
     }
     // After a divergence the covariance overflows before the values do.
-    let covariance = covariance.filter(|covariance| covariance.iter().all(|x| x.is_finite()));
+    let covariance = covariance.filter(|covariance| covariance.rows.iter().all(|x| x.is_finite()));
     let values = Values { map, theta, covariance };
     let medians = seen.medians();
     let given = map.ranges();
@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn a_curve_has_a_band_of_two_standard_errors_and_a_gap_where_no_state_is_near() {
         let states = (0..=400).filter(|i| !(150..250).contains(i)).map(|i| vec![f64::from(i) / 100.0]);
-        let chart = chart(value(&identity(1), &[2.0], Some(&[0.25]), &seen(1, states), &[]));
+        let chart = chart(value(&identity(1), &[2.0], Some(&Covariance { rows: vec![0.25], null: Vec::new() }), &seen(1, states), &[]));
         let [line, dots] = &chart.panels[0].curves[..] else { panic!("a line, and dots for its gap") };
         let (low, high) = line.band.as_ref().unwrap();
         let last = POINTS - 1;
