@@ -131,7 +131,7 @@ pub fn refuse(plan: &Plan) -> Result<()> {
         "run",
         runs.during(),
         || format!("these runs, most of it for {most}"),
-        "fewer agents, recorded rounds, seeds or points at once, shorter delays, or fewer --threads",
+        "fewer agents, recorded rounds, seeds or points at once, shorter delays, a restart of gmres, or fewer --threads",
     )
 }
 

@@ -50,6 +50,10 @@ impl Results {
     pub fn why_stalled(&self, plan: &Plan, predictor: &Predictor<'_>, cell: usize, missed: &Missed) -> String {
         let (field, planned) = (plan.field(cell), &plan.cells[cell]);
         let shape = planned.method.settings.shape();
+        let at_start = self.cells[cell].iter().filter_map(|seed| seed.rows.first()?.metric(missed.metric)).fold(0.0, f64::max);
+        if missed.value > at_start && at_start > 0.0 {
+            return format!("it has grown from {}: the step size may be too large", number(at_start));
+        }
         if !planned.uplink.is_clear() {
             return "what the link alters or loses may keep it there".into();
         }

@@ -383,7 +383,7 @@ mod tests {
     fn ratios_weigh_returns_and_bellman_errors() {
         let log = chain(1).filtered(|row| row < 3);
         let log = Log { ratio: Some(vec![1.0, 2.0, 0.5]), ..log };
-        let last = 0.5 * -1.0;
+        let last = -0.5;
         let second = 2.0 * (-1.0 + 0.9 * last);
         let first = -1.0 + 0.9 * second;
         assert_eq!(returns(&log, rule(0.9)).unwrap(), [Some(first), Some(second), Some(last)]);

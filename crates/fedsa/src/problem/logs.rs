@@ -1,7 +1,7 @@
 //! Logged transitions `(s, r, s', done)`, replayed in order (Markov) or drawn at random (i.i.d.).
 //!
-//! Under mean sampling logs are read in batches and only their mean operators are kept ([`super::log_means`]); tile codings of
-//! many tiles are sparse ([`super::sparse`]). Where features depend on each other the root is the solution of least norm.
+//! Under mean sampling logs are read in batches and only their mean operators are kept; tile codings of
+//! many tiles are sparse. Where features depend on each other the root is the solution of least norm.
 //!
 //! The root is least-squares temporal differences (LSTD) on the pooled data; with eligibility traces it is that of
 //! LSTD(lambda) ([`mod@super::traces`]).

@@ -147,15 +147,13 @@ impl Server for Accelerated {
         self.is_whole &= got.arrived.iter().all(|arrived| *arrived);
         let theta = self.base.theta().to_vec();
         let next = self.base.receive(got);
-        // With lost answers the round is one of another map: the base's step is taken.
+        // With lost answers the round is one of another map: the base's step is taken. That the iterate before was accelerated
+        // is not forgotten: its harm may show only in the next whole round (floors over lossy links are larger otherwise).
         if self.is_whole && matches!(next, Next::Done { .. }) {
             let residual = minus(self.base.theta(), &theta);
             if let Some(theta) = self.next(Point { theta, residual }) {
                 self.base.move_to(theta);
             }
-        } else if matches!(next, Next::Done { .. }) {
-            // The iterate is the base's own, whose residual says nothing against the acceleration.
-            self.is_moved = false;
         }
         next
     }
