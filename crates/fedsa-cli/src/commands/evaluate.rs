@@ -1,7 +1,7 @@
 //! `fedsa evaluate`: logged transitions to the weights of a value function.
 //!
 //! The command makes an experiment file from its options and runs this file. In addition to the
-//! usual outputs it writes `weights.json`, `weights.npz` and [pictures](value_pictures). Before the run it prints
+//! usual outputs it writes `weights.json`, `weights.npz` and pictures (`value_pictures`). Before the run it prints
 //! what it read, and how long the run will take.
 
 use std::path::Path;
@@ -183,7 +183,7 @@ const TOL: f64 = 1e-12;
 /// matrix have errors of some `eps ||A|| ||theta*||`. 0 where it is not known.
 fn rounding(field: &dyn Field) -> f64 {
     /// Roundings that add up.
-    const MANY: f64 = 8.0;
+    const MANY: f64 = 64.0;
     let (Some(systems), Some(root)) = (field.systems(), field.root()) else { return 0.0 };
     let mean = systems.mean();
     let at_zero = linalg::norm_sq(&mean.b).sqrt();

@@ -27,8 +27,11 @@ pub struct GmresServer {
     sizes: [f64; 2],
 }
 
-/// What is this much smaller than what it is made from is rounding.
-const ROUNDING: f64 = 16.0 * f64::EPSILON;
+/// A residual is rounding if it is at most this multiple of what it is the difference of, and so is the part of a product that
+/// is new.
+const ROUNDING: f64 = 64.0 * f64::EPSILON;
+/// The mean operator is singular along a direction if what its product adds is at most this multiple of the largest product.
+const SINGULAR: f64 = 1e-13;
 
 impl GmresServer {
     /// The rule at `theta_0`, which keeps `restart` products.
@@ -77,7 +80,8 @@ impl GmresServer {
             }
         }
         let mut next = norm_sq(&w).sqrt();
-        let is_exhausted = next <= ROUNDING * size;
+        let largest = self.sizes[1];
+        let is_exhausted = next <= ROUNDING * size || next <= f64::EPSILON * largest;
         if is_exhausted {
             next = 0.0;
         }
@@ -85,9 +89,8 @@ impl GmresServer {
             (column[j], column[j + 1]) = (c * column[j] + s * column[j + 1], c * column[j + 1] - s * column[j]);
         }
         let length = column[k - 1].hypot(next);
-        if length <= ROUNDING * size {
-            // A q_k lies in the span of the products before it: the mean operator is singular there, and what it would add is
-            // rounding.
+        if length <= SINGULAR * largest {
+            // A q_k lies in the span of the products before it, or q_k is itself a rounding error once the space is exhausted.
             return self.forget();
         }
         let [c, s] = [column[k - 1] / length, next / length];
