@@ -61,7 +61,7 @@ pub const CHECKPOINT: Target =
     Target { name: "checkpoint", about: "checkpoints of runs and roots", corpora: checkpoints, run: read_checkpoint, memory: proportional };
 
 /// The fields of a checkpoint of a run, in their order: the format says no names.
-pub(super) type Saved = (String, u64, u64, u64, Vec<Recorded>, Option<Vec<u8>>, Option<End>);
+pub(super) type Saved = (String, u64, u64, u64, Vec<Recorded>, Option<Vec<u8>>, f64, Option<End>);
 
 /// The fields of how a run ended.
 pub(super) type End = (Vec<f64>, Status, bool);
@@ -73,8 +73,8 @@ fn checkpoints() -> Vec<Corpus> {
         seen: Observation { mse: Some(0.5), residual: Some(1e-3), ..Observation::default() },
     };
     let rows: Vec<Recorded> = (0..4).map(row).collect();
-    let under_way: Saved = ("problem a sampling b".into(), 3, 9, 3, rows.clone(), Some(vec![1; 40]), None);
-    let ended: Saved = (String::new(), 7, 3, 3, rows, None, Some((vec![1.0, -0.5], Status::Diverged { round: 3 }, false)));
+    let under_way: Saved = ("problem a sampling b".into(), 3, 9, 3, rows.clone(), Some(vec![1; 40]), 0.5, None);
+    let ended: Saved = (String::new(), 7, 3, 3, rows, None, 2.0, Some((vec![1.0, -0.5], Status::Diverged { round: 3 }, false)));
     vec![Corpus::bytes([under_way, ended].iter().map(framed).collect()).sealed(with_checksum)]
 }
 
