@@ -282,6 +282,11 @@ fn dependent_features_have_the_solution_of_least_norm() {
     let mut long = run(&*field, &*method("gmres", "{}"), &uplink, 0);
     (0..rank + 300).for_each(|_| long.step());
     assert!(distance(long.theta(), root) < 1e-7 * linalg::norm_sq(root).sqrt(), "{}", distance(long.theta(), root));
+    let more = of(&self::settings("tiles:6x6"), &logs, Law::Mean);
+    let mut long = run(&*more, &*method("gmres", "{}"), &uplink, 0);
+    (0..500).for_each(|_| long.step());
+    let root = more.root().unwrap();
+    assert!(distance(long.theta(), root) < 1e-6 * linalg::norm_sq(root).sqrt(), "{}", distance(long.theta(), root));
     // The same of many more tiles, whose systems are sparse: restricted to the tiles that are visited it is dense.
     let field = of(&self::settings("tiles:5x15"), &logs, Law::Mean);
     let mut run = run(&*field, &*method("lstd", "{}"), &uplink, 0);

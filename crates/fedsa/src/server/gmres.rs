@@ -48,13 +48,18 @@ impl GmresServer {
             self.sizes[0] = beta;
         }
         // A space of rounding errors would leave the solution where features depend on each other.
-        let [first, product] = self.sizes;
-        let is_rounding = product > 0.0 && beta <= ROUNDING * (product * norm_sq(&self.theta).sqrt() + first);
+        let is_rounding = self.sizes[1] > 0.0 && beta <= ROUNDING * self.terms();
         if beta > 0.0 && beta.is_finite() && !is_rounding {
             self.start.clone_from(&self.theta);
             self.basis = vec![r.iter().map(|r| r / beta).collect()];
             self.rotated = vec![beta];
         }
+    }
+
+    /// The size of the terms of a residual, `||A|| ||theta|| + ||b||`, about.
+    fn terms(&self) -> f64 {
+        let [first, product] = self.sizes;
+        product * norm_sq(&self.theta).sqrt() + first
     }
 
     /// Ends the space: the next round asks for the residual of theta.
@@ -101,7 +106,10 @@ impl GmresServer {
         self.columns.push(column);
         self.rotations.push([c, s]);
         self.improve();
-        if is_exhausted || k == self.restart {
+        // The last of the rotated numbers is the residual. What is smaller than a rounding of its terms cannot become smaller: later
+        // directions would be those of errors.
+        let is_rounding = self.rotated[k].abs() <= f64::EPSILON * self.terms();
+        if is_exhausted || is_rounding || k == self.restart {
             self.forget();
         } else {
             self.basis.push(w.iter().map(|w| w / next).collect());
