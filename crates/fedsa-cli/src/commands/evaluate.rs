@@ -238,13 +238,17 @@ impl Choice {
         let memory = machine::available()?.map_or(f64::INFINITY, |available| 0.5 * available.bytes);
         // Of a bound two digits are enough.
         let two_digits = |x: f64| format!("{:.1e}", 1.05 * x).parse().unwrap_or(x);
-        let tol = args.tol.unwrap_or_else(|| if rounding(field) > TOL { two_digits(rounding(field)) } else { TOL });
+        let allowed = rounding(field);
+        let tol = args.tol.unwrap_or_else(|| if allowed > TOL { two_digits(allowed) } else { TOL });
         let target = if tol > 0.0 { tol } else { TOL };
         let limits = Limits { target, may_send_matrices: !args.keep_matrices, memory };
-        let all = cost::candidates(field, &limits, checked);
-        // Without any cost: a Krylov space that starts anew as often as it has to.
-        let chosen = all.iter().find(|candidate| candidate.cost.is_ok()).or_else(|| all.iter().find(|candidate| candidate.kind == "gmres"));
-        let chosen = chosen.expect("gmres is a candidate");
+        let mut all = cost::candidates(field, &limits, checked);
+        // The cheapest is the first. Without any cost: a Krylov space that starts anew as often as it has to.
+        if all[0].cost.is_err() {
+            let gmres = all.iter().position(|candidate| candidate.kind == "gmres").expect("gmres is a candidate");
+            all[..=gmres].rotate_right(1);
+        }
+        let chosen = &all[0];
         let steps = format!("step size {}, {} local steps", numbers::typed(eta), h);
         let line = |candidate: &Candidate| {
             let name =
@@ -273,10 +277,9 @@ impl Choice {
         if args.tol.is_none() && target > TOL {
             lines.push("  rounding does not allow the usual 1e-12".into());
         }
-        lines.extend(all.iter().filter(|candidate| candidate.kind != chosen.kind).map(|candidate| format!("  {}", line(candidate))));
-        let others = all.iter().filter(|candidate| candidate.kind != chosen.kind);
-        let considered = std::iter::once(chosen)
-            .chain(others)
+        lines.extend(all[1..].iter().map(|candidate| format!("  {}", line(candidate))));
+        let considered = all
+            .iter()
             .map(|candidate| Considered { kind: candidate.kind, cost: candidate.cost.as_ref().copied().map_err(|why| why.what.clone()) });
         let picture = value_pictures::methods(&considered.collect::<Vec<_>>(), target, &steps);
         let table = Value::try_from(&chosen.settings).expect("plain settings").as_table().cloned();
