@@ -333,3 +333,29 @@ fn check_as_json_says_what_would_run() {
     assert_eq!((&scafflsa["stable"], &scafflsa["mean_square_radius"]), (&true.into(), &Value::Null));
     assert_eq!(scafflsa["reason"], "in the mean; the mean square is not known");
 }
+
+/// Runs of which all curves coincide, and of which none do.
+#[test]
+fn curves_that_coincide_are_told_from_those_that_do_not() {
+    let coincide = "[[check]]\nkind = \"coincide\"\nmethod = \"FedLSA\"\n";
+    // A label is no setting: both methods draw the same samples.
+    let twin = "[[method]]\nkind = \"fedlsa\"\nlabel = \"twin\"\nstep_size = 0.1\nlocal_steps = 10\n";
+    let over = |label: &str| format!("{SMALL}\n{twin}\n{coincide}name = \"same\"\nover = \"{label}\"\ntolerance = 1e-12\n");
+    let folder = Folder::with(&over("twin"));
+    let output = folder.run(&["run", "small.toml"]).exits(0);
+    assert!(line(&output, "same: ").starts_with("ok: same: 0, expected at most 1e-12"), "{}", output.stdout);
+    let folder = Folder::with(&over("SCAFFLSA"));
+    assert!(line(&folder.run(&["run", "small.toml"]).exits(1), "same: ").starts_with("FAILED: same: "));
+
+    let along = |tolerance: &str| {
+        let sweep = "[[sweep]]\nkey = \"method.*.step_size\"\nname = \"eta\"\nvalues = [0.1, 0.10000001, 0.2]\n";
+        format!("{SMALL}\n{sweep}{coincide}name = \"same\"\nalong = \"eta\"\ntolerance = {tolerance}\nat = {{ eta = [0.1, 0.10000001] }}\n")
+    };
+    Folder::with(&along("1e-4")).run(&["run", "small.toml"]).exits(0);
+    Folder::with(&along("1e-12")).run(&["run", "small.toml"]).exits(1);
+
+    let alone = format!("{SMALL}\n{coincide}tolerance = 0.1\n");
+    refused_text(&alone, "[[check]]", &["a check of kind coincide needs one of along, over"]);
+    let both = format!("{}over = \"SCAFFLSA\"\n", along("0.1"));
+    refused_text(&both, "over = \"SCAFFLSA\"", &["along a coordinate or with another method, not both"]);
+}

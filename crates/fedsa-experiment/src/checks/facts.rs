@@ -217,6 +217,14 @@ impl Context<'_> {
         self.results.floors(cell, metric).ok_or_else(|| BadInput::new("", format!("{metric} is not known for {label}"), ""))
     }
 
+    /// The recorded rounds of every seed, each with the value of a metric.
+    pub fn rows(&self, cell: usize, metric: &str) -> Result<Vec<Vec<(u64, f64)>>> {
+        let label = &self.facts.plan.cells[cell].method.label;
+        let seeds = self.results.cells[cell].iter();
+        let rows: Option<_> = seeds.map(|seed| seed.rows.iter().map(|row| Some((row.round, row.metric(metric)?))).collect()).collect();
+        rows.ok_or_else(|| BadInput::new("", format!("{metric} is not known for {label}"), ""))
+    }
+
     /// A metric of every seed at the last recorded round up to `round`, or at the last round.
     pub fn by(&self, cell: usize, round: Option<u64>, metric: &str) -> Result<Vec<f64>> {
         let label = &self.facts.plan.cells[cell].method.label;

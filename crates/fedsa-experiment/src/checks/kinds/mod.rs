@@ -1,5 +1,6 @@
 //! The kinds of checks, one type and one file each.
 
+mod coincide;
 mod cost;
 mod curve;
 mod floor;
@@ -24,6 +25,7 @@ pub const KINDS: &[&dyn CheckKind] = &[
     &curve::CurveCheck,
     &slope::SlopeCheck,
     &spread::SpreadCheck,
+    &coincide::CoincideCheck,
     &rounds::RoundsCheck,
     &predicted::PredictedCheck,
     &last::FinalCheck,
