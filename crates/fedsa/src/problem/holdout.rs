@@ -20,7 +20,7 @@ use super::features::FeatureMap;
 use super::log::Log;
 use super::log_means::TraceRule;
 use super::source::{LogSource, read_checked};
-use crate::error::{BadInput, Result, quoted, require};
+use crate::error::{BadInput, Result, in_order, quoted, require};
 use crate::linalg;
 use crate::random::{Purpose, stream};
 
@@ -163,8 +163,7 @@ pub fn split(sources: Vec<Box<dyn LogSource>>, share: f64, seed: u64) -> Result<
         })?;
         Ok((Box::new(Rest { source, held }), all.expect("an episode is held out")))
     };
-    let both = sources.into_par_iter().enumerate().map(one).collect::<Vec<_>>();
-    Ok(both.into_iter().collect::<Result<Vec<_>>>()?.into_iter().unzip())
+    Ok(in_order(sources.into_par_iter().enumerate().map(one))?.into_iter().unzip())
 }
 
 /// The mean square of an error over the transitions of one or several agents, and how episodes contribute to it.

@@ -17,7 +17,7 @@ use super::law::FiniteLaw;
 use super::linear::Linear;
 use super::source::{Batch, LogSource, read_checked};
 use super::systems::{System, Systems};
-use crate::error::{BadInput, Result, quoted};
+use crate::error::{BadInput, Result, in_order, quoted};
 use crate::kernel::{Isa, Lanes};
 use crate::linalg;
 use crate::random::Stream;
@@ -162,9 +162,7 @@ impl Means {
     /// # Errors
     /// As [`Means::of`].
     pub fn of_all(sources: &[Box<dyn LogSource>], map: &FeatureMap, rule: TraceRule) -> Result<Vec<Self>> {
-        let means = sources.par_iter().map(|source| Self::of(&**source, map, rule));
-        // The first error in the agents' order, whatever the threads do.
-        means.collect::<Vec<_>>().into_iter().collect()
+        in_order(sources.par_iter().map(|source| Self::of(&**source, map, rule)))
     }
 }
 
@@ -186,8 +184,8 @@ pub struct LogMeans {
 }
 
 impl LogMeans {
-    /// Agents with these means and weights.
-    pub fn new(means: Vec<Means>, weights: Vec<f64>) -> Self {
+    /// Agents with these means and weights, and a ridge of at least 0 that is added to every matrix.
+    pub fn new(means: Vec<Means>, weights: Vec<f64>, ridge: f64) -> Self {
         let d = means[0].system.b.len();
         let mut gram = Mat::zeros(d, d);
         for (mean, w) in means.iter().zip(&weights) {
@@ -195,7 +193,8 @@ impl LogMeans {
         }
         let kind_of = (0..means.len() as u32).collect();
         let kinds = means.into_iter().map(|mean| mean.system).collect();
-        Self { linear: Linear::new(Systems { kinds, kind_of, weights }), gram }
+        let systems = Systems { kinds, kind_of, weights }.with_ridge(ridge);
+        Self { linear: Linear::new(systems), gram }
     }
 }
 

@@ -24,7 +24,7 @@ use super::survey::Surveyed;
 use super::td::{Features, Td, Trajectory, Transitions};
 use super::traces::{self, Traces};
 use super::{Field, Files, Problem, ProblemSettings, field};
-use crate::error::{BadInput, Result, require};
+use crate::error::{BadInput, Result, in_order, require};
 use crate::kernel::Isa;
 use crate::kernel::td::Transition;
 use crate::sampling::{Law, Sampling};
@@ -219,16 +219,14 @@ impl ProblemSettings for Logs {
         }
         if sampling.kind == Law::Mean {
             let means = Means::of_all(&logs.sources, &map, rule)?;
-            return self.with_ridge(LogMeans::new(means, weights), sampling, isa, singular);
+            return field(LogMeans::new(means, weights, self.ridge), sampling, isa, singular);
         }
-        let logs = logs.sources.par_iter().map(|source| whole(&**source));
-        let logs = logs.collect::<Vec<_>>().into_iter().collect::<Result<Vec<Log>>>()?;
+        let logs = in_order(logs.sources.par_iter().map(|source| whole(&**source)))?;
         for log in &logs {
             check_transitions("path", log.len() as f64)?;
         }
         let kinds: Vec<Transitions> = logs.par_iter().map(|log| transitions(log, &map, self.gamma)).collect();
-        let means = logs.par_iter().map(|log| Means::of(log, &map, rule));
-        let means = means.collect::<Vec<_>>().into_iter().collect::<Result<Vec<_>>>()?;
+        let means = in_order(logs.par_iter().map(|log| Means::of(log, &map, rule)))?;
         if logs.iter().any(|log| traces::are_needed(log, rule)) {
             return self.with_ridge(Traces::new(kinds, &logs, &means, weights, rule, sampling)?, sampling, isa, singular);
         }
@@ -261,7 +259,7 @@ impl ProblemSettings for Logs {
             return Ok(MemoryEstimate::new(with_held(sizes), text));
         }
         if sampling.kind == Law::Mean {
-            let sizes = memory::log_means(agents, d, self.ridge > 0.0, threads);
+            let sizes = memory::log_means(agents, d, threads);
             return Ok(MemoryEstimate::new(with_held(sizes), text));
         }
         // Ratios once more, and where traces start.

@@ -171,10 +171,9 @@ pub(super) fn linear(agents: f64, d: f64, is_dense: bool, noise: bool, source: f
 const BATCH: f64 = 4e6;
 
 /// Means of logs with d dense features: systems with their Gram matrices, and blocks of 256 transitions while they are summed.
-pub(super) fn log_means(agents: f64, d: f64, ridge: bool, threads: usize) -> (f64, f64) {
+pub(super) fn log_means(agents: f64, d: f64, threads: usize) -> (f64, f64) {
     let at_work = (threads as f64).min(agents).max(1.0);
-    let one = systems(agents, agents, d) + agents * dense(d);
-    let kept = if ridge { 2.0 * one } else { one } + matrix(d, d);
+    let kept = systems(agents, agents, d) + agents * dense(d) + matrix(d, d);
     let summing = agents * 2.0 * matrix(d, d) + at_work * (3.0 * matrix(d, 256.0) + BATCH);
     (summing + kept.max(matrix(d, d)) + solutions(d, 1.0, threads as f64), kept)
 }

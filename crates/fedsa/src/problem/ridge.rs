@@ -3,9 +3,9 @@
 use super::Problem;
 use super::facts::Facts;
 use super::law::FiniteLaw;
+use super::linear::Linear;
 use super::systems::Systems;
-use crate::kernel::dense::{self, Dense};
-use crate::kernel::{Isa, LANES, Lanes};
+use crate::kernel::{Isa, Lanes};
 use crate::random::Stream;
 
 /// A linear problem with a ridge.
@@ -13,8 +13,8 @@ use crate::random::Stream;
 pub struct Ridge<P> {
     problem: P,
     ridge: f64,
-    systems: Systems,
-    dense: Vec<Dense>,
+    /// The mean operators with the ridge.
+    means: Linear,
 }
 
 impl<P: Problem> Ridge<P> {
@@ -23,16 +23,8 @@ impl<P: Problem> Ridge<P> {
     /// # Panics
     /// When the problem has no linear systems.
     pub fn new(problem: P, ridge: f64) -> Self {
-        let mut systems = problem.facts().systems().expect("a linear problem").clone();
-        for system in &mut systems.kinds {
-            (0..system.b.len()).for_each(|i| system.a[(i, i)] += ridge);
-        }
-        let dense = systems.kinds.iter().map(Dense::new).collect();
-        Self { problem, ridge, systems, dense }
-    }
-
-    fn dense(&self, c: usize) -> &Dense {
-        &self.dense[self.systems.kind_of[c] as usize]
+        let systems = problem.facts().systems().expect("a linear problem").clone();
+        Self { problem, ridge, means: Linear::new(systems.with_ridge(ridge)) }
     }
 }
 
@@ -64,15 +56,13 @@ impl<P: Problem> Problem for Ridge<P> {
     }
     #[inline(always)]
     fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
-        self.dense(c).mean(theta, out);
-        true
+        self.means.mean(c, theta, out)
     }
     fn facts(&self) -> &dyn Facts {
         self
     }
     fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
-        let systems: [&Dense; LANES] = std::array::from_fn(|l| self.dense(lanes.agents[l.min(lanes.len - 1)]));
-        dense::leg(lanes, &systems[..lanes.len], etas, isa);
+        self.means.mean_leg(lanes, etas, isa);
     }
 }
 
@@ -81,7 +71,7 @@ impl<P: Problem> Facts for Ridge<P> {
         Some(self.problem.facts())
     }
     fn systems(&self) -> Option<&Systems> {
-        Some(&self.systems)
+        self.means.systems()
     }
     /// That of the problem, with the ridge in every sample.
     fn law(&self, kind: usize) -> Option<FiniteLaw<'_>> {

@@ -12,7 +12,7 @@ use super::log::Log;
 use super::log_means::{TraceRule, overflow};
 use super::source::{LogSource, read_checked};
 use super::{Problem, memory};
-use crate::error::Result;
+use crate::error::{Result, in_order};
 use crate::kernel::{Isa, Lanes, generic};
 use crate::random::Stream;
 use crate::sampling::{ChainStart, Law, Sampling};
@@ -246,17 +246,15 @@ impl SparseTd {
     ) -> Result<Self> {
         let active = map.sparse().expect("features are sparse");
         let tiles = Tiles { map, active, rule };
-        let agents = sources.par_iter().map(|source| tiles.rows(&**source));
-        let agents = agents.collect::<Vec<_>>().into_iter().collect::<Result<Vec<_>>>()?;
+        let agents = in_order(sources.par_iter().map(|source| tiles.rows(&**source)))?;
         let means = Means { d: map.len(), ridge, agents };
         let mut steps = Vec::new();
         if sampling.kind != Law::Mean {
-            let all = sources.par_iter().map(|source| {
+            steps = in_order(sources.par_iter().map(|source| {
                 let log = super::source::whole(&**source)?;
                 memory::check_transitions("path", log.len() as f64)?;
                 Ok(Steps::new(&log, map, active.0, rule))
-            });
-            steps = all.collect::<Vec<_>>().into_iter().collect::<Result<_>>()?;
+            }))?;
         }
         if let (Law::Markov, ChainStart::State(s)) = (sampling.kind, sampling.start) {
             let fewest = steps.iter().map(|steps: &Steps| steps.rewards.len()).min().unwrap_or(0);

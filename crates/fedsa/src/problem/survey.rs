@@ -6,7 +6,7 @@ use super::features::{FeatureMap, FeatureSpec, Ranges, ranges_of};
 use super::holdout;
 use super::log::Log;
 use super::source::{LogSource, read_checked};
-use crate::error::{BadInput, Result, quoted};
+use crate::error::{BadInput, Result, in_order, quoted};
 
 /// What one pass over an agent's log tells.
 #[derive(Debug, Clone, PartialEq)]
@@ -169,9 +169,7 @@ impl Surveyed {
     pub fn new(sources: Vec<Box<dyn LogSource>>, share: f64, seed: u64) -> Result<Self> {
         check_columns(&sources)?;
         let (sources, held) = if share == 0.0 { (sources, Vec::new()) } else { holdout::split(sources, share, seed)? };
-        let facts = sources.par_iter().map(|source| LogFacts::of(&**source));
-        // The first error in the agents' order, whatever the threads do.
-        let facts = facts.collect::<Vec<_>>().into_iter().collect::<Result<Vec<_>>>()?;
+        let facts = in_order(sources.par_iter().map(|source| LogFacts::of(&**source)))?;
         Ok(Self { sources, facts, held })
     }
 

@@ -56,6 +56,15 @@ impl Systems {
         self.kinds[0].b.len()
     }
 
+    /// The same systems with `ridge I` added to every matrix.
+    #[must_use]
+    pub fn with_ridge(mut self, ridge: f64) -> Self {
+        for system in &mut self.kinds {
+            (0..system.b.len()).for_each(|i| system.a[(i, i)] += ridge);
+        }
+        self
+    }
+
     /// The system of agent `c`.
     pub fn of(&self, c: usize) -> &System {
         &self.kinds[self.kind_of[c] as usize]

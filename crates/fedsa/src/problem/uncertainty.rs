@@ -17,7 +17,7 @@ use super::features::FeatureMap;
 use super::log_means::{TraceRule, lengthen};
 use super::source::{LogSource, read_checked};
 use super::survey::Surveyed;
-use crate::error::Result;
+use crate::error::{Result, in_order};
 use crate::linalg;
 
 /// The fewest transitions of an agent for which there are standard errors.
@@ -67,9 +67,7 @@ pub fn covariance(logs: &Surveyed, map: &FeatureMap, rule: TraceRule, a: &Mat<f6
         let mut means = BatchMeans::new(theta, facts.transitions, rule);
         means.read(&**source, map).map(|()| means.spread(total))
     });
-    // The first error in the agents' order, whatever the threads do.
-    let agents = agents.collect::<Vec<_>>().into_iter().collect::<Result<Vec<_>>>()?;
-    let sum = agents.into_iter().reduce(|sum, agent| Some(sum? + agent?)).flatten();
+    let sum = in_order(agents)?.into_iter().reduce(|sum, agent| Some(sum? + agent?)).flatten();
     Ok(sum.map(|sum| sandwich(a, &sum)))
 }
 
