@@ -302,6 +302,9 @@ fn checks_and_figures_are_checked() {
     refused_end(swept, "at = { agents = 3 }", &["no point is at agents = 3", "values that are swept"]);
     let figure = |line: &str, expected: &[&str]| refused_end(&format!("[figure]\n{line}"), line, expected);
     figure("x = \"rounds\"", &["figure.x: \"rounds\" is not accepted", "round, exchanges"]);
+    figure("x = []", &["figure.x: [] is not accepted", "at least one axis"]);
+    figure("x = [\"round\", \"round\"]", &["each axis once"]);
+    figure("x = [\"round\", \"rounds\"]", &["figure.x: \"rounds\" is not accepted", "round, exchanges"]);
     figure("y = \"mss\"", &["figure.y: \"mss\" is not accepted", "mse"]);
     figure("panels = [\"H\"]", &["figure.panels: \"H\" is not accepted"]);
     figure("levels = { Nobody = [\"floor\"] }", &["\"Nobody\" is not accepted", "a method's label: FedLSA, SCAFFLSA"]);

@@ -135,3 +135,12 @@ fn pictures_of_very_many_points_are_capped_with_a_note() {
         assert!(drawn.len() < 1_000_000, "{figure}: {} bytes", drawn.len());
     }
 }
+
+#[test]
+fn several_axes_are_panels_side_by_side() {
+    let said = says("[figure]\nx = [\"round\", \"samples\", \"bits\"]", &["Lines: mean over 2 seeds"]);
+    let axes = ["round", "samples", "bits"].map(|name| fedsa::record::count(name).unwrap().axis);
+    for axis in axes {
+        assert_eq!(said.matches(axis).count(), 1, "`{axis}` in\n{said}");
+    }
+}

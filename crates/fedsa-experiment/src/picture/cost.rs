@@ -11,7 +11,7 @@ const MOST_PLACES: usize = 12;
 
 pub(super) fn cost(plan: &Plan, results: &Results) -> Chart {
     let spec = &plan.experiment.figure;
-    let (axis, levels) = (spec.x.as_deref().expect("validated"), spec.cost_levels());
+    let (axis, levels) = (spec.coordinate().expect("validated"), spec.cost_levels());
     let (metric, paid) = (metrics(plan)[0], paid(spec.cost.as_deref()));
     let by = spec.panels.clone().unwrap_or_default();
     let mut figure = empty(plan);

@@ -7,10 +7,12 @@ use super::caption::{self, BandKind, PREDICTED, SeedCounts};
 use super::*;
 
 /// Settings for drawing the seeds of a cell as a curve.
+#[derive(Clone, Copy)]
 struct Drawing<'a> {
     plan: &'a Plan,
     results: &'a Results,
     predictor: &'a Predictor<'a>,
+    /// The horizontal axis of the panel.
     axis: &'static Count,
     x_log: bool,
     centre: CurveCentre,
@@ -23,11 +25,12 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) 
         plan.points.iter().flat_map(|p| p.point.coordinates.iter().map(|(n, _)| n)).collect::<BTreeSet<_>>().into_iter().cloned().collect();
     let by = spec.panels.clone().unwrap_or(all);
     let metrics = metrics(plan);
+    let axes = spec.x.as_ref().map_or(vec!["round"], |x| x.list().iter().map(String::as_str).collect());
     let drawing = Drawing {
         plan,
         results,
         predictor,
-        axis: paid(Some(spec.x.as_deref().unwrap_or("round"))),
+        axis: paid(Some(axes[0])),
         x_log: spec.x_log.unwrap_or(false),
         centre: spec.centre.unwrap_or(CurveCentre::Mean),
         spread: BandKind::of(spec),
@@ -35,66 +38,12 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) 
     let mut figure = empty(plan);
     let mut seeds = SeedCounts::default();
     let groups = panels(plan, &by);
-    figure.notes.extend(left_out(MOST_PANELS.min(groups.len()), groups.len(), "panels"));
-    for (title, points) in groups.into_iter().take(MOST_PANELS) {
+    let count = groups.len() * axes.len();
+    figure.notes.extend(left_out(MOST_PANELS.min(count), count, "panels"));
+    let each = groups.iter().flat_map(|(title, points)| axes.iter().map(move |axis| (title, points, *axis)));
+    for (title, points, axis) in each.take(MOST_PANELS) {
         seeds.panel();
-        let mut panel = Panel {
-            title,
-            x_label: drawing.axis.axis.into(),
-            y_label: y_label(&metrics),
-            x_log: drawing.x_log,
-            y_log: true,
-            y_range: spec.y_range.map(|[a, b]| (a, b)),
-            ..Panel::default()
-        };
-        let mut ratios =
-            Panel { x_label: panel.x_label.clone(), y_label: "measured / exact".into(), x_log: panel.x_log, ..Panel::default() };
-        ratios.levels.push(Level { y: 1.0, color: 6, ..Level::default() });
-        let mut levels: BTreeSet<String> = BTreeSet::new();
-        let mut notes: Vec<String> = Vec::new();
-        let cells = points.len() * metrics.len() * plan.labels.len();
-        // If there are too many curves, the same number of each method is drawn.
-        let of_each = (MOST_CURVES / plan.labels.len()).max(1);
-        let (points, metrics) = (&points, &metrics);
-        let several = plan.labels.iter().enumerate().flat_map(|(m, label)| {
-            let all = points.iter().flat_map(move |point| metrics.iter().map(move |metric| (m, label, *point, *metric)));
-            all.take(of_each)
-        });
-        for (color, (m, label, point, metric)) in several.take(MOST_CURVES).enumerate() {
-            let planned = &plan.points[point];
-            let cell = planned.cells[m];
-            seeds.add(plan, results, cell);
-            let rest = planned.point.coordinates.iter().filter(|(n, _)| !by.contains(n));
-            let name = curve_name(label, rest.map(|(n, v)| coordinate_text(n, v)), (metrics.len() > 1).then_some(metric));
-            panel.curves.push(drawing.measured(cell, metric, &name, color));
-            let predicted = record::metric(metric).is_some_and(|metric| metric.is_predicted);
-            if predicted && spec.exact.contains(label) {
-                let exact = drawing.exact(cell, metric, &name, color);
-                ratios.curves.extend(exact.as_ref().map(|exact| drawing.ratio(cell, metric, exact, &name, color)));
-                panel.curves.extend(exact);
-            }
-            for quantity in spec.levels.get(label).into_iter().flatten().filter(|_| predicted) {
-                let text = format!("{label}: {}", quantity_text(quantity));
-                if let Ok(y) = predictor.number(cell, quantity)
-                    && levels.insert(text.clone())
-                {
-                    panel.levels.push(Level { label: text, y, color, dash: quantity_dash(quantity) });
-                }
-            }
-            notes.extend(status_note(plan, results, cell).filter(|note| !notes.contains(note)));
-        }
-        if let Some(slope) = spec.slope {
-            panel.curves.extend(reference(slope, &panel.curves));
-        }
-        let shown = MOST_CURVES.min(of_each * plan.labels.len());
-        if cells > shown {
-            panel.notes.push(format!("Shown: {shown} of {cells} curves, the first of each method"));
-        }
-        panel.notes.extend(capped(notes, MOST_PANEL_NOTES, "more that are refused or diverge"));
-        if spec.ratios && !ratios.curves.is_empty() {
-            panel.lower = Some(Box::new(ratios));
-        }
-        figure.panels.push(panel);
+        figure.panels.push(Drawing { axis: paid(Some(axis)), ..drawing }.panel(title, points, &metrics, &by, &mut seeds));
     }
     seeds.note_in(&mut figure.panels);
     figure.caption = caption::curves(&seeds, drawing.centre, drawing.spread);
@@ -112,6 +61,67 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) 
 }
 
 impl Drawing<'_> {
+    /// The panel of some points.
+    fn panel(&self, title: &str, points: &[usize], metrics: &[&str], by: &[String], seeds: &mut SeedCounts) -> Panel {
+        let spec = &self.plan.experiment.figure;
+        let mut panel = Panel {
+            title: title.to_string(),
+            x_label: self.axis.axis.into(),
+            y_label: y_label(&metrics),
+            x_log: self.x_log,
+            y_log: true,
+            y_range: spec.y_range.map(|[a, b]| (a, b)),
+            ..Panel::default()
+        };
+        let mut ratios =
+            Panel { x_label: panel.x_label.clone(), y_label: "measured / exact".into(), x_log: panel.x_log, ..Panel::default() };
+        ratios.levels.push(Level { y: 1.0, color: 6, ..Level::default() });
+        let mut levels: BTreeSet<String> = BTreeSet::new();
+        let mut notes: Vec<String> = Vec::new();
+        let cells = points.len() * metrics.len() * self.plan.labels.len();
+        // If there are too many curves, the same number of each method is drawn.
+        let of_each = (MOST_CURVES / self.plan.labels.len()).max(1);
+        let several = self.plan.labels.iter().enumerate().flat_map(|(m, label)| {
+            let all = points.iter().flat_map(move |point| metrics.iter().map(move |metric| (m, label, *point, *metric)));
+            all.take(of_each)
+        });
+        for (color, (m, label, point, metric)) in several.take(MOST_CURVES).enumerate() {
+            let planned = &self.plan.points[point];
+            let cell = planned.cells[m];
+            seeds.add(self.plan, self.results, cell);
+            let rest = planned.point.coordinates.iter().filter(|(n, _)| !by.contains(n));
+            let name = curve_name(label, rest.map(|(n, v)| coordinate_text(n, v)), (metrics.len() > 1).then_some(metric));
+            panel.curves.push(self.measured(cell, metric, &name, color));
+            let predicted = record::metric(metric).is_some_and(|metric| metric.is_predicted);
+            if predicted && spec.exact.contains(label) {
+                let exact = self.exact(cell, metric, &name, color);
+                ratios.curves.extend(exact.as_ref().map(|exact| self.ratio(cell, metric, exact, &name, color)));
+                panel.curves.extend(exact);
+            }
+            for quantity in spec.levels.get(label).into_iter().flatten().filter(|_| predicted) {
+                let text = format!("{label}: {}", quantity_text(quantity));
+                if let Ok(y) = self.predictor.number(cell, quantity)
+                    && levels.insert(text.clone())
+                {
+                    panel.levels.push(Level { label: text, y, color, dash: quantity_dash(quantity) });
+                }
+            }
+            notes.extend(status_note(self.plan, self.results, cell).filter(|note| !notes.contains(note)));
+        }
+        if let Some(slope) = spec.slope {
+            panel.curves.extend(reference(slope, &panel.curves));
+        }
+        let shown = MOST_CURVES.min(of_each * self.plan.labels.len());
+        if cells > shown {
+            panel.notes.push(format!("Shown: {shown} of {cells} curves, the first of each method"));
+        }
+        panel.notes.extend(capped(notes, MOST_PANEL_NOTES, "more that are refused or diverge"));
+        if spec.ratios && !ratios.curves.is_empty() {
+            panel.lower = Some(Box::new(ratios));
+        }
+        panel
+    }
+
     /// A metric of a cell at the rounds that the axis can show, one value per seed.
     fn data(&self, cell: usize, metric: &str) -> Vec<(Recorded, Vec<f64>)> {
         self.results.curve(cell, metric).into_iter().filter(|(row, _)| !self.x_log || row.round > 0).collect()

@@ -5,7 +5,7 @@ use super::*;
 
 pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Chart {
     let spec = &plan.experiment.figure;
-    let axis = spec.x.as_deref().expect("validated");
+    let axis = spec.coordinate().expect("validated");
     let metrics = metrics(plan);
     let predicted_metric = metrics.iter().copied().find(|metric| results::predicted_metrics().contains(metric));
     let by = spec.panels.clone().unwrap_or_default();

@@ -14,7 +14,7 @@ pub(super) fn table(plan: &Plan, results: &Results) -> CellTable {
     let spec = &plan.experiment.figure;
     let metric = metrics(plan)[0];
     // The coordinate of the columns, and the coordinates of the groups of rows.
-    let (across, several) = (spec.x.as_deref(), plan.labels.len() > 1);
+    let (across, several) = (spec.coordinate(), plan.labels.len() > 1);
     let by = spec.panels.clone().unwrap_or_default();
     let text = |point: usize, is_wanted: &dyn Fn(&str) -> bool| {
         let chosen = plan.points[point].point.coordinates.iter().filter(|(n, _)| is_wanted(n));

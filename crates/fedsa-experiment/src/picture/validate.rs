@@ -36,7 +36,13 @@ fn names(experiment: &Experiment, labels: &[String]) -> Result<()> {
     let figure = &experiment.figure;
     let coordinates: HashMap<&str, &Value> =
         experiment.points.iter().flat_map(|p| &p.coordinates).map(|(n, value)| (n.as_str(), value)).collect();
-    if let Some(x) = &figure.x {
+    let axes = figure.x.as_ref().map_or(&[][..], |x| x.list());
+    require(figure.x.is_none() || !axes.is_empty(), "x", "[]", "at least one axis")?;
+    let twice = (1..axes.len()).any(|i| axes[..i].contains(&axes[i]));
+    require(!twice, "x", format!("{axes:?}"), "each axis once")?;
+    let has_one = figure.kind == Curves || axes.len() <= 1;
+    require(has_one, "x", format!("{axes:?}"), &format!("one axis for kind = \"{}\"", kind_name(figure.kind)))?;
+    for x in axes {
         let known = if figure.kind == Curves { record::count(x).is_some() } else { coordinates.contains_key(x.as_str()) };
         let accepted = if figure.kind == Curves { results::counts().join(", ") } else { "a coordinate that is swept".into() };
         require(known, "x", format!("\"{x}\""), &accepted)?;
@@ -151,7 +157,7 @@ fn values(experiment: &Experiment) -> Result<()> {
         let is_log = figure.x_log.unwrap_or(figure.kind != Curves);
         require(is_log, "slope", "a slope on a linear axis", "x_log = true: a power law is straight on logarithmic axes")?;
     }
-    if let (Scaling | Cost, Some(x)) = (figure.kind, &figure.x) {
+    if let (Scaling | Cost, Some(x)) = (figure.kind, figure.coordinate()) {
         along(experiment, x)?;
     }
     Ok(())

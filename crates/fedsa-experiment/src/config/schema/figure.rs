@@ -16,9 +16,9 @@ pub struct FigureSpec {
     /// curves (a metric over rounds), scaling (floors over a coordinate), cost (the cost of reaching a level, over a
     /// coordinate) or table (floors as numbers).
     pub kind: FigureKind,
-    /// The horizontal axis: round, exchanges, samples or bits_up; for scaling and cost, a
+    /// The horizontal axis: round, exchanges, samples or bits_up, or several of them, a panel each; for scaling and cost, a
     /// coordinate; for a table, the coordinate whose values are columns.
-    pub x: Option<String>,
+    pub x: Option<AxisNames>,
     /// The metric, or several.
     pub y: Option<MetricNames>,
     /// The count that measures cost; bits_up by default.
@@ -60,10 +60,36 @@ pub struct FigureSpec {
 }
 
 impl FigureSpec {
+    /// The coordinate on the horizontal axis of a figure other than curves, which has one axis.
+    pub fn coordinate(&self) -> Option<&str> {
+        self.x.as_ref().and_then(|x| x.list().first()).map(String::as_str)
+    }
+
     /// The levels whose costs are shown.
     pub fn cost_levels(&self) -> Vec<CostLevel> {
         let levels = self.level.as_ref().map_or(&[][..], |level| level.list());
         levels.iter().map(|value| CostLevel { value: *value, is_relative: self.relative }).collect()
+    }
+}
+
+/// One horizontal axis or several.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "the name of an axis in quotes, or a list of them")]
+#[schemars(rename = "Axes")]
+pub enum AxisNames {
+    /// One.
+    One(String),
+    /// Several, of curves only.
+    Many(Vec<String>),
+}
+
+impl AxisNames {
+    /// As a list.
+    pub fn list(&self) -> &[String] {
+        match self {
+            AxisNames::One(x) => std::slice::from_ref(x),
+            AxisNames::Many(all) => all,
+        }
     }
 }
 
