@@ -21,6 +21,7 @@ pub mod memory;
 pub mod mrp;
 pub mod noise;
 pub mod objective;
+mod random_mrp;
 pub mod ridge;
 pub mod root;
 pub mod source;

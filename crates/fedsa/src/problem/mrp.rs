@@ -1,19 +1,18 @@
-//! Markov reward processes: transition law, rewards, features, discount.
+//! Markov reward processes: transition law, rewards, discount; federations of them.
 
 use std::sync::Arc;
 
 use faer::Mat;
 use faer::linalg::solvers::Solve;
-use serde::{Deserialize, Serialize};
 
-use super::memory::{self, MemoryEstimate, Moves, TableSizes, check_transitions, reward_process};
 use super::td::{Features, Td, Trajectory, Transitions};
-use super::{Field, Files, ProblemSettings, equal_weights, field};
-use crate::error::{BadInput, Result, require};
+use super::{Field, field};
+use crate::error::{BadInput, Result};
 use crate::kernel::Isa;
 use crate::kernel::td::Transition;
-use crate::random::{ALL, Purpose, stream};
 use crate::sampling::Sampling;
+
+pub use super::random_mrp::{Discount, FeatureLaw, KernelLaw, RandomMrp, Scope};
 
 /// Rows of a transition matrix must sum to 1 within this.
 pub const ROW_SUM_TOLERANCE: f64 = 1e-8;
@@ -200,221 +199,5 @@ impl FederatedTd<'_> {
         let kinds: Vec<Transitions> = kinds.into_iter().collect::<Result<_>>()?;
         let td = Td::new(kinds, self.kind_of.clone(), self.weights.clone(), sampling)?;
         field(td, sampling, isa, self.allow_singular_agents)
-    }
-}
-
-/// What is drawn once for all agents, or once for each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum Scope {
-    /// One for all agents.
-    #[default]
-    Shared,
-    /// One per agent.
-    PerAgent,
-}
-
-impl Scope {
-    /// The agent whose stream is drawn from.
-    pub fn of(self, c: usize) -> usize {
-        if self == Scope::Shared { ALL } else { c }
-    }
-}
-
-/// The law of random features.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum FeatureLaw {
-    /// U(0, 1) entries.
-    #[default]
-    Uniform,
-    /// U(0, 1) entries, each row scaled to sum 1.
-    Simplex,
-    /// Orthonormal columns.
-    Orthonormal,
-}
-
-impl FeatureLaw {
-    /// `n` rows of `d` features.
-    pub fn draw(self, n: usize, d: usize, seed: u64, agent: usize) -> Features {
-        let mut s = stream(seed, Purpose::Feature, 0, agent);
-        let mut values: Vec<f64> = (0..n * d).map(|_| if self == FeatureLaw::Orthonormal { s.normal() } else { s.uniform() }).collect();
-        match self {
-            FeatureLaw::Uniform => {}
-            FeatureLaw::Simplex => {
-                for row in values.chunks_mut(d) {
-                    let sum: f64 = row.iter().sum();
-                    row.iter_mut().for_each(|x| *x /= sum);
-                }
-            }
-            FeatureLaw::Orthonormal => {
-                let q = crate::linalg::from_rows(n, d, &values).qr().compute_thin_Q();
-                values = crate::linalg::to_rows(&q);
-            }
-        }
-        Features::new(d, &values)
-    }
-}
-
-/// A discount factor: one number, or drawn uniformly per agent.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(untagged, expecting = "a number in [0, 1), or [low, high]")]
-pub enum Discount {
-    /// The same for all.
-    One(f64),
-    /// U(low, high) per agent.
-    Uniform([f64; 2]),
-}
-
-impl Discount {
-    /// # Errors
-    /// Outside [0, 1).
-    pub fn check(self) -> Result<()> {
-        let (low, high) = match self {
-            Discount::One(g) => (g, g),
-            Discount::Uniform([low, high]) => (low, high),
-        };
-        require(low >= 0.0 && low <= high && high < 1.0, "gamma", format!("{low}..{high}"), "in [0, 1), a number or [low, high]")
-    }
-
-    fn of(self, seed: u64, c: usize) -> f64 {
-        match self {
-            Discount::One(g) => g,
-            Discount::Uniform([low, high]) => low + (high - low) * stream(seed, Purpose::Discount, 0, c).uniform(),
-        }
-    }
-}
-
-/// Dense random Markov reward processes (\[F\] sec. 6.2, \[T\] sec. 4.4).
-///
-/// P has U(0, 1) entries, rows normalised; rewards r(s) ~ U(low, high).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(default, deny_unknown_fields)]
-pub struct RandomMrp {
-    /// The number of agents N.
-    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::problem::MAX_AGENTS)))]
-    pub agents: usize,
-    /// The number of states S.
-    #[cfg_attr(feature = "schema", schemars(range(min = 2, max = crate::problem::MAX_STATES)))]
-    pub states: usize,
-    /// The number of features d.
-    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
-    pub features: usize,
-    /// The discount factor, a number or [low, high] drawn per agent.
-    pub gamma: Discount,
-    /// The problem's own seed.
-    pub seed: u64,
-    /// Transition matrices: shared or per-agent.
-    pub kernel: Scope,
-    /// Rewards: shared or per-agent.
-    pub rewards: Scope,
-    /// The range of rewards.
-    pub reward_range: [f64; 2],
-    /// Features: shared or per-agent.
-    pub feature_scope: Scope,
-    /// Features: uniform, simplex or orthonormal.
-    pub feature_law: FeatureLaw,
-}
-
-impl Default for RandomMrp {
-    fn default() -> Self {
-        Self {
-            agents: 10,
-            states: 100,
-            features: 10,
-            gamma: Discount::One(0.5),
-            seed: 0,
-            kernel: Scope::Shared,
-            rewards: Scope::Shared,
-            reward_range: [0.0, 1.0],
-            feature_scope: Scope::Shared,
-            feature_law: FeatureLaw::Orthonormal,
-        }
-    }
-}
-
-impl ProblemSettings for RandomMrp {
-    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
-        self.check()?;
-        let n = self.states;
-        let one_kind = self.is_one_kind();
-        let shared = Arc::new(self.feature_law.draw(n, self.features, self.seed, ALL));
-        FederatedTd {
-            kinds: if one_kind { 1 } else { self.agents },
-            kind_of: (0..self.agents as u32).map(|c| if one_kind { 0 } else { c }).collect(),
-            weights: equal_weights(self.agents),
-            mrp: &|c| Ok(self.mrp(c)),
-            features: &|c| match self.feature_scope {
-                Scope::Shared => Arc::clone(&shared),
-                Scope::PerAgent => Arc::new(self.feature_law.draw(n, self.features, self.seed, c)),
-            },
-            allow_singular_agents: false,
-        }
-        .field(sampling, isa)
-    }
-
-    fn memory(&self, _: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate> {
-        self.check()?;
-        let n = self.states as f64;
-        let kinds = if self.is_one_kind() { 1.0 } else { self.agents as f64 };
-        let sizes = TableSizes {
-            agents: self.agents as f64,
-            kinds,
-            d: self.features as f64,
-            rows: n,
-            shared: self.feature_scope == Scope::Shared,
-            transitions: kinds * n * n,
-            most: n * n,
-            chain: Moves::States { states: n, outcomes: n },
-            making: reward_process(n, n * n, n),
-            source: 0.0,
-            solved: true,
-        };
-        let text = format!(
-            "{} ({kinds} distinct), {} states with as many successors, d = {}",
-            memory::agents(self.agents),
-            self.states,
-            self.features
-        );
-        Ok(MemoryEstimate::new(sizes.memory(sampling, threads), text))
-    }
-}
-
-impl RandomMrp {
-    fn check(&self) -> Result<()> {
-        super::check_counts(self.agents, self.features, self.states)?;
-        check_transitions("states", (self.states as f64).powi(2))?;
-        let kernels = if self.kernel == Scope::Shared { 1 } else { self.agents };
-        super::check_size("agents", &[kernels, self.states, self.states])?;
-        super::check_size("agents", &[self.agents, self.features, self.features])?;
-        self.gamma.check()?;
-        let [low, high] = self.reward_range;
-        // The width must be finite too.
-        let is_range = low <= high && (high - low).is_finite();
-        require(is_range, "reward_range", format!("[{low}, {high}]"), "[low, high], two numbers with a finite difference")
-    }
-
-    /// Whether nothing is drawn for each agent.
-    fn is_one_kind(&self) -> bool {
-        let all_shared = [self.kernel, self.rewards, self.feature_scope].iter().all(|s| *s == Scope::Shared);
-        all_shared && matches!(self.gamma, Discount::One(_))
-    }
-
-    fn mrp(&self, c: usize) -> Mrp {
-        let n = self.states;
-        let mut s = stream(self.seed, Purpose::Kernel, 0, self.kernel.of(c));
-        let mut p: Vec<f64> = (0..n * n).map(|_| s.uniform()).collect();
-        for row in p.chunks_mut(n) {
-            let sum: f64 = row.iter().sum();
-            row.iter_mut().for_each(|x| *x /= sum);
-        }
-        let [low, high] = self.reward_range;
-        let mut s = stream(self.seed, Purpose::Reward, 0, self.rewards.of(c));
-        let r: Vec<f64> = (0..n).map(|_| low + (high - low) * s.uniform()).collect();
-        Mrp::dense(n, &p, |s, _| r[s], self.gamma.of(self.seed, c))
     }
 }
