@@ -179,7 +179,7 @@ fn no_moments() -> BadInput {
 }
 
 fn no_fedhsa() -> BadInput {
-    unknown("the mean-square error of FedHSA")
+    unknown("the mean-square error of FedHSA and FedLin")
 }
 
 /// A round whose mean is known.
@@ -379,7 +379,7 @@ impl<'f> Forecast<'f> {
     fn bias(&self, round: &Round<'_, '_>) -> Result<Vec<f64>> {
         match self.shape.drift {
             Drift::Zero => round.plain()?.bias(),
-            Drift::GlobalMemory => stability::global_memory_bias(round.systems, &round.setting, round.mixing()),
+            Drift::GlobalMemory { .. } => stability::global_memory_bias(round.systems, &round.setting, round.mixing()),
             Drift::ControlVariate { .. } => Ok(vec![0.0; round.systems.dim()]),
             Drift::NoSteps => Err(no_steps()),
         }
@@ -425,8 +425,8 @@ impl<'f> Forecast<'f> {
                 None => super::map::spectral_radius(&round.plain()?.round_map()),
                 Some(delay) => stability::delayed_radius(&round.plain()?.pull(), &delay.probabilities),
             },
-            Drift::GlobalMemory if self.lost == Lost::Last => stability::last_operators_radius(systems, &setting, link.gain),
-            Drift::GlobalMemory => stability::global_memory_radius_over(systems, &setting, link.gain, round.mixing()),
+            Drift::GlobalMemory { .. } if self.lost == Lost::Last => stability::last_operators_radius(systems, &setting, link.gain),
+            Drift::GlobalMemory { .. } => stability::global_memory_radius_over(systems, &setting, link.gain, round.mixing()),
             Drift::NoSteps => Err(no_steps()),
             Drift::ControlVariate { talk: None } => controls(ControlVariates::fixed_period(systems, &setting)),
             Drift::ControlVariate { talk: Some(p) } => {
@@ -503,7 +503,7 @@ impl<'f> Forecast<'f> {
                 }
             }
             Drift::ControlVariate { talk: Some(_) } => return Err(unknown("talks are random")),
-            Drift::GlobalMemory => return Err(no_fedhsa()),
+            Drift::GlobalMemory { .. } => return Err(no_fedhsa()),
             Drift::ControlVariate { talk: None } => {
                 round.is_plain()?;
                 self.moments_known()?;
@@ -755,7 +755,7 @@ impl<'f> MeanSquareRadius<'f> {
                 (kinds.saturating_mul(packed(d)).saturating_mul(packed(2 * d + 1).saturating_pow(2)), d * (kinds + 1) + 1)
             }
             Drift::ControlVariate { talk: Some(_) } => return Err(unknown("talks are random")),
-            Drift::GlobalMemory => return Err(no_fedhsa()),
+            Drift::GlobalMemory { .. } => return Err(no_fedhsa()),
             Drift::NoSteps => return Err(no_steps()),
         };
         if d > EXACT_DIM || work > MEAN_SQUARE_WORK || state > MEAN_SQUARE_STATE {
