@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use faer::Mat;
 use faer::linalg::solvers::Solve;
+use rayon::prelude::*;
 
+use super::Field;
+use super::noise::{self, Noise};
 use super::td::{Features, Td, Trajectory, Transitions};
-use super::{Field, field};
-use crate::error::{BadInput, Result};
+use crate::error::{BadInput, Result, in_order};
 use crate::kernel::Isa;
 use crate::kernel::td::Transition;
 use crate::sampling::Sampling;
@@ -186,18 +188,27 @@ impl FederatedTd<'_> {
     /// # Errors
     /// When a chain has several closed classes, or a system is singular that must not be; names the agent.
     pub fn field(&self, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
-        use rayon::prelude::*;
-        let kinds: Vec<Result<Transitions>> = (0..self.kinds)
-            .into_par_iter()
-            .map(|k| {
-                let agent = || self.kind_of.iter().position(|x| *x as usize == k).unwrap_or(0);
-                let named = |e: BadInput| BadInput { what: format!("agent {}: {}", agent(), e.what), ..e };
-                (self.mrp)(k).map_err(named)?.transitions((self.features)(k)).map_err(named)
-            })
-            .collect();
-        // Of several errors the first agent's, whichever thread was faster.
-        let kinds: Vec<Transitions> = kinds.into_iter().collect::<Result<_>>()?;
-        let td = Td::new(kinds, self.kind_of.clone(), self.weights.clone(), sampling)?;
-        field(td, sampling, isa, self.allow_singular_agents)
+        self.field_with_noise(None, sampling, isa)
+    }
+
+    /// The same with additive noise, where there is some.
+    ///
+    /// # Errors
+    /// As [`FederatedTd::field`], and when the noise is out of range.
+    pub fn field_with_noise(&self, noise: Option<&Noise>, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+        noise::field(self.td(sampling)?, noise, sampling, isa, self.allow_singular_agents)
+    }
+
+    /// Federated TD(0) on these processes, without its sampling.
+    ///
+    /// # Errors
+    /// When a chain has several closed classes; names the agent.
+    pub fn td(&self, sampling: Sampling) -> Result<Td> {
+        let kinds = in_order((0..self.kinds).into_par_iter().map(|k| {
+            let agent = || self.kind_of.iter().position(|x| *x as usize == k).unwrap_or(0);
+            let named = |e: BadInput| BadInput { what: format!("agent {}: {}", agent(), e.what), ..e };
+            (self.mrp)(k).map_err(named)?.transitions((self.features)(k)).map_err(named)
+        }))?;
+        Td::new(kinds, self.kind_of.clone(), self.weights.clone(), sampling)
     }
 }

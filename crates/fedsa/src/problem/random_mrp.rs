@@ -1,8 +1,8 @@
 //! The `mrp` problem: random Markov reward processes (\[F\] sec. 6.2, \[T\] sec. 4.4).
 //!
 //! Keys: `agents` N, `states` S, `features` d, `gamma`, `seed`; what is shared or drawn per agent (`kernel`, `rewards`,
-//! `feature_scope`); the laws of what is drawn (`kernel_law`, `kernel_rank`, `reward_range`, `feature_law`); and
-//! `base_agents`, for which agents are copies of a few.
+//! `feature_scope`); the laws of what is drawn (`kernel_law`, `kernel_rank`, `stay`, `reward_range`, `feature_law`); and
+//! `base_agents`, for which agents are copies of a few; `noise`, additive noise.
 //!
 //! Every draw is keyed by the problem's seed and the agent, so that agent c is the same whatever N is: agents of any N are the
 //! first of one pool.
@@ -18,9 +18,10 @@ use serde::{Deserialize, Serialize};
 
 use super::memory::{self, MemoryEstimate, Moves, TableSizes, check_transitions, reward_process};
 use super::mrp::{FederatedTd, Mrp};
+use super::noise::Noise;
 use super::td::Features;
 use super::{Field, Files, ProblemSettings, equal_weights};
-use crate::error::{Result, require};
+use crate::error::{BadInput, Result, require};
 use crate::kernel::Isa;
 use crate::random::{ALL, Purpose, Stream, stream};
 use crate::sampling::Sampling;
@@ -161,6 +162,10 @@ pub struct RandomMrp {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub kernel_rank: Option<usize>,
+    /// The probability with which a chain stays where it is, in [0, 1): P becomes `stay I + (1 - stay) P`, whose stationary
+    /// law is that of P, and which mixes more slowly.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
+    pub stay: f64,
     /// Rewards: shared or per-agent.
     pub rewards: Scope,
     /// The range of rewards.
@@ -174,6 +179,9 @@ pub struct RandomMrp {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub base_agents: Option<usize>,
+    /// Additive noise on the samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub noise: Option<Noise>,
 }
 
 impl Default for RandomMrp {
@@ -187,16 +195,22 @@ impl Default for RandomMrp {
             kernel: Scope::Shared,
             kernel_law: KernelLaw::Uniform,
             kernel_rank: None,
+            stay: 0.0,
             rewards: Scope::Shared,
             reward_range: [0.0, 1.0],
             feature_scope: Scope::Shared,
             feature_law: FeatureLaw::Orthonormal,
             base_agents: None,
+            noise: None,
         }
     }
 }
 
 impl ProblemSettings for RandomMrp {
+    fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+        self.noise.as_ref()?.without_effect(sampling)
+    }
+
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         self.check()?;
         let n = self.states;
@@ -213,7 +227,7 @@ impl ProblemSettings for RandomMrp {
             },
             allow_singular_agents: false,
         }
-        .field(sampling, isa)
+        .field_with_noise(self.noise.as_ref(), sampling, isa)
     }
 
     fn memory(&self, _: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate> {
@@ -241,7 +255,8 @@ impl ProblemSettings for RandomMrp {
             self.states,
             self.features
         );
-        Ok(MemoryEstimate::new(sizes.memory(sampling, threads), text))
+        let sizes = memory::with_noise(sizes.memory(sampling, threads), self.noise.as_ref(), self.agents, self.features);
+        Ok(MemoryEstimate::new(sizes, text))
     }
 }
 
@@ -257,6 +272,7 @@ impl RandomMrp {
         if let Some(rank) = self.kernel_rank {
             require((1..=self.states).contains(&rank), "kernel_rank", rank, &format!("between 1 and states = {}", self.states))?;
         }
+        require((0.0..1.0).contains(&self.stay), "stay", self.stay, "in [0, 1)")?;
         let kernels = if self.kernel == Scope::Shared { 1 } else { self.base_agents.unwrap_or(self.agents) };
         super::check_size("agents", &[kernels, self.states, self.states])?;
         super::check_size("agents", &[self.agents, self.features, self.features])?;
@@ -290,9 +306,13 @@ impl RandomMrp {
         let n = self.states;
         let mut s = stream(self.seed, Purpose::Kernel, 0, self.kernel.of(c));
         let mut p = self.entries(&mut s);
-        for row in p.chunks_mut(n) {
+        for (s, row) in p.chunks_mut(n).enumerate() {
             let sum: f64 = row.iter().sum();
             row.iter_mut().for_each(|x| *x /= sum);
+            if self.stay > 0.0 {
+                row.iter_mut().for_each(|x| *x *= 1.0 - self.stay);
+                row[s] += self.stay;
+            }
         }
         let [low, high] = self.reward_range;
         let mut s = stream(self.seed, Purpose::Reward, 0, self.rewards.of(c));
