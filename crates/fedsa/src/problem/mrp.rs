@@ -334,6 +334,9 @@ pub struct RandomMrp {
     pub feature_scope: Scope,
     /// Features: uniform, simplex or orthonormal.
     pub feature_law: FeatureLaw,
+    /// Additive noise on the samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub noise: Option<Noise>,
 }
 
 impl Default for RandomMrp {
@@ -349,11 +352,16 @@ impl Default for RandomMrp {
             reward_range: [0.0, 1.0],
             feature_scope: Scope::Shared,
             feature_law: FeatureLaw::Orthonormal,
+            noise: None,
         }
     }
 }
 
 impl ProblemSettings for RandomMrp {
+    fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+        self.noise.as_ref()?.without_effect(sampling)
+    }
+
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         self.check()?;
         let n = self.states;
@@ -370,7 +378,7 @@ impl ProblemSettings for RandomMrp {
             },
             allow_singular_agents: false,
         }
-        .field(sampling, isa)
+        .field_with_noise(self.noise.as_ref(), sampling, isa)
     }
 
     fn memory(&self, _: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate> {
@@ -396,7 +404,8 @@ impl ProblemSettings for RandomMrp {
             self.states,
             self.features
         );
-        Ok(MemoryEstimate::new(sizes.memory(sampling, threads), text))
+        let sizes = memory::with_noise(sizes.memory(sampling, threads), self.noise.as_ref(), self.agents, self.features);
+        Ok(MemoryEstimate::new(sizes, text))
     }
 }
 

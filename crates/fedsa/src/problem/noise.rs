@@ -346,6 +346,12 @@ impl<P: Problem> Facts for Noisy<P> {
     fn law(&self, _: usize) -> Option<FiniteLaw<'_>> {
         None
     }
+    /// A normal number for each component, and a product with M or a factor of Sigma.
+    fn sample_ns(&self) -> Option<f64> {
+        let d = self.problem.dim() as f64;
+        let own = if self.has_memory { 10.0 * d + 0.5 * d * d } else { 10.0 * d };
+        Some(own + self.problem.facts().sample_ns().unwrap_or(d))
+    }
     /// The noise adds its covariance to `E[b b^T]`: it has mean 0 and is independent of z.
     fn moments(&self, kind: usize) -> Option<Moments> {
         let covariance = &self.process_of_kind(kind)?.covariance;
