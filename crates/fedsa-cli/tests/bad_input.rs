@@ -1479,3 +1479,46 @@ fn files_of_unusual_size_are_read_or_refused_soon() {
     std::fs::File::create(folder.path("large.toml")).unwrap().set_len(70 << 20).unwrap();
     refused(&folder, &["check", "large.toml"], &["large.toml: cannot be read: it has 73 MB, and at most"]);
 }
+
+/// Matrices and chains that break a promise are named, with the entry or the eigenvalue at fault.
+#[test]
+fn matrices_and_chains_at_fault_are_named() {
+    let refused_problem = |problem: &str, line: &str, texts: &[&str]| refused_file(&with_problem(problem), line, texts);
+    let quadratic = |a: &str| format!("kind = \"quadratic\"\na = {a}\nb = [[1.0, 2.0]]");
+    for (a, texts) in [
+        ("[[[1.0, 2.0]]]", &["problem.a: the matrix of agent 0 is not square: it has 1 rows, and row 0 has 2 entries"][..]),
+        (
+            "[[[2.0, 0.5], [0.25, 1.0]]]",
+            &["problem.a: the matrix of agent 0 is not symmetric: entry [0][1] is 0.5 and entry [1][0] is 0.25, 0.25 apart"],
+        ),
+        ("[[[1.0, 2.0], [2.0, 1.0]]]", &["problem.a: the average of the agents' matrices is not positive definite", "-1.000000e0"]),
+        ("[[[1.0, 0.0], [0.0, 0.0]]]", &["the average of the agents' matrices is not positive definite: its least eigenvalue is 0"]),
+        ("[[[1.0]]]", &["problem.b: agent 0 has a matrix of 1 rows and an offset of 2 components"]),
+    ] {
+        refused_problem(&quadratic(a), if a == "[[[1.0]]]" { "b = " } else { "a = " }, texts);
+    }
+    let written = quadratic("[[[1.0, 0.0], [0.0, 1.0]]]");
+    refused_problem(&format!("{written}\nspread = 1.0"), "spread = 1.0", &["problem.spread: a setting of matrices that are drawn"]);
+    let drawn = "kind = \"quadratic\"\nmatrices = \"indefinite\"\ngreatest_eigenvalue = 3.0";
+    refused_problem(drawn, "greatest_eigenvalue", &["a greatest eigenvalue of 3 of indefinite matrices"]);
+
+    let chain = |rows: &str| {
+        let sum = format!("kind = \"finite-sum\"\nagents = 2\nterms = 2\ntransitions = {rows}");
+        with_problem(&sum).replace("kind = \"iid\"", "kind = \"markov\"")
+    };
+    for (rows, texts) in [
+        ("[[1.0, 0.0], [0.0, 1.0]]", "the chain is reducible: the eigenvalue 1 is a double one, 1.000000000"),
+        ("[[0.0, 1.0], [1.0, 0.0]]", "the chain is periodic: another eigenvalue than 1 has modulus 1, -1.000000000"),
+        ("[[0.5, 0.5], [0.25, 0.75]]", "column 0 sums to 0.75"),
+        ("[[0.5, 0.5]]", "a matrix of 1 rows, one of which has 2 entries"),
+    ] {
+        refused_file(&chain(rows), "transitions = ", &[&format!("problem.transitions: {texts}")]);
+    }
+    let idle = "kind = \"finite-sum\"\nmixing_time = 5.0";
+    refused_problem(idle, "mixing_time = 5.0", &["problem.mixing_time: a setting of the chain of indices"]);
+
+    let noise = |keys: &str| format!("kind = \"quadratic\"\nagents = 2\ndim = 2\nnoise = {{ std = 1.0, {keys} }}");
+    let unstable = noise("matrix = [[0.5, 0.0], [1.0, -1.5]]");
+    refused_problem(&unstable, "noise = ", &["problem.noise.matrix: a matrix of spectral radius 1.5 is not accepted"]);
+    refused_problem(&noise("radius = 0.5, start = \"zero\""), "noise = ", &["problem.noise.start: a start of trajectories"]);
+}

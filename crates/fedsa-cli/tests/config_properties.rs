@@ -606,6 +606,16 @@ fn extreme_numbers_are_run_or_refused() {
             "scale spread noise.std noise.radius",
         ),
         ("kind = \"switching\"\nagents = 2\ndim = 2\nspread = 1.0", "agents dim", "mixing_time spread"),
+        (
+            "kind = \"quadratic\"\nagents = 2\ndim = 2\nnoise = { std = 0.1, radius = 0.5 }",
+            "agents dim",
+            "least_eigenvalue greatest_eigenvalue spread disagreement",
+        ),
+        (
+            "kind = \"finite-sum\"\nagents = 2\nterms = 3\ndim = 2",
+            "agents terms dim",
+            "least_eigenvalue term_spread spread disagreement mixing_time",
+        ),
     ];
     let ends = |text: &str, set: &str| {
         let folder = Folder::with(text);

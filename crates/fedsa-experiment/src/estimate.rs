@@ -151,10 +151,10 @@ fn step(field: &dyn Field, problem: Option<&Value>) -> f64 {
     }
     let sample = match text("kind").and_then(Value::as_str) {
         _ if field.sampling().kind == Law::Mean => return d * chunks,
-        Some("switching") => 10.0 + d,
         // Without noise, samples equal the mean operator.
         Some("linear") if text("noise").is_none() => return d * chunks,
-        Some("linear" | "file") if field.facts().stationary(0).is_none() => 20.0 + 8.0 * d,
+        _ if let Some(ns) = field.facts().sample_ns() => return ns * field.sampling().batch as f64,
+        Some("switching") => 10.0 + d,
         // Tables of transitions: two rows of features.
         _ => 3.5 * chunks + 0.6 * chunks * chunks,
     };

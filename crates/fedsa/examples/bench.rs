@@ -6,8 +6,10 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use fedsa::kernel::symmetric::term_chunks;
 use fedsa::kernel::{Isa, LANES, Lanes};
 use fedsa::methods::{MethodSettings, fedlsa::FedLsa, scafflsa::Scafflsa};
+use fedsa::problem::finite_sum::FiniteSum;
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::mrp::{RandomMrp, Scope};
 use fedsa::problem::{Field, NoFiles, Problem, ProblemSettings, Sampled};
@@ -33,6 +35,7 @@ fn main() {
         ["round"] => round(),
         ["short"] => short(),
         ["dense"] => dense(),
+        ["terms"] => terms(),
         ["eight"] => eight(),
         ["scaling"] => scaling(),
         ["codecs"] => codecs(),
@@ -40,7 +43,7 @@ fn main() {
         ["federation", heterogeneity, agents, method] => federation(heterogeneity, agents.parse().expect("a number"), method),
         _ => {
             eprintln!(
-                "usage: bench kernel | scalar | round | short | dense | eight | scaling | codecs | links | federation two-kernels|independent AGENTS fedlsa|scafflsa"
+                "usage: bench kernel | scalar | round | short | dense | terms | eight | scaling | codecs | links | federation two-kernels|independent AGENTS fedlsa|scafflsa"
             );
             std::process::exit(2);
         }
@@ -271,6 +274,111 @@ fn dense() {
         let [ours, plain] = [0, 1].map(|i| spread(&mut ns[i]));
         let ratio = ours["least"].as_f64().unwrap() / plain["least"].as_f64().unwrap();
         report(&format!("d={d}"), json!({ "ours": ours, "plain": plain, "ratio": ratio }));
+    }
+}
+
+/// Terms of finite sums as one would first write them: whole matrices, column by column, of which each step draws one.
+struct PlainTerms {
+    d: usize,
+    n: usize,
+    weights: Vec<f64>,
+    /// Each agent's terms: `-A`, then b.
+    terms: Vec<Vec<f64>>,
+}
+
+impl Problem for PlainTerms {
+    type Obs = usize;
+    fn dim(&self) -> usize {
+        self.d
+    }
+    fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+    #[inline(always)]
+    fn sample(&self, _: usize, _: &mut [u64], stream: &mut Stream, z: &mut usize) {
+        *z = (stream.uniform() * self.n as f64) as usize;
+    }
+    #[inline(always)]
+    fn apply(&self, c: usize, theta: &[f64], z: &usize, out: &mut [f64]) {
+        let size = self.d * (self.d + 1);
+        let (a, b) = self.terms[c][z * size..(z + 1) * size].split_at(self.d * self.d);
+        out.copy_from_slice(b);
+        for (column, x) in a.chunks_exact(self.d).zip(theta) {
+            for (out, a) in out.iter_mut().zip(column) {
+                *out = a.mul_add(*x, *out);
+            }
+        }
+    }
+}
+
+/// GB/s at which one core reads an array of numbers, in order.
+fn reading(numbers: &[f64]) -> f64 {
+    let ns = time((8 * numbers.len()) as f64, 5, || {
+        let mut sums = [0.0; 64];
+        for chunk in numbers.as_chunks::<64>().0 {
+            sums.iter_mut().zip(chunk).for_each(|(sum, x)| *sum += x);
+        }
+        black_box(sums);
+    });
+    1.0 / ns["least"].as_f64().unwrap()
+}
+
+/// One local step of finite sums, on one core: agents one batch after the other with legs of ten steps, so many that their terms
+/// fit into no cache; in turn with the same steps on whole matrices. And the speed at which this core reads memory.
+fn terms() {
+    const TERMS: usize = 10;
+    const STEPS: usize = 10;
+    let read = reading(&vec![1.0; 40_000_000]);
+    report("reading memory, GB/s", json!(read));
+    for (d, agents) in [(10, 16_000), (50, 1600), (200, 120)] {
+        let settings = FiniteSum { agents, terms: TERMS, dim: d, ..FiniteSum::default() };
+        let field = settings.field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
+        let whole = |c: usize| {
+            let law = field.facts().law(c).expect("a finite sum");
+            let (mut at, mut offset, mut column) = (vec![0.0; d], vec![0.0; d], vec![0.0; d]);
+            let mut all = Vec::with_capacity(TERMS * d * (d + 1));
+            for z in 0..TERMS {
+                law.operator(z, &at, &mut offset);
+                for j in 0..d {
+                    at[j] = 1.0;
+                    law.operator(z, &at, &mut column);
+                    at[j] = 0.0;
+                    all.extend(column.iter().zip(&offset).map(|(g, b)| g - b));
+                }
+                all.extend(&offset);
+            }
+            all
+        };
+        let plain = PlainTerms { d, n: TERMS, weights: field.weights().to_vec(), terms: (0..agents).map(whole).collect() };
+        let plain = Sampled::new(plain, field.sampling(), Isa::best()).unwrap();
+        let mut ns = [Vec::new(), Vec::new()];
+        for repetition in 0..12u64 {
+            for (field, ns) in [&*field, &plain as &dyn Field].into_iter().zip(&mut ns) {
+                let mut lanes = Lanes::new(d, 0);
+                lanes.len = LANES;
+                let start = Instant::now();
+                for first in (0..agents).step_by(LANES) {
+                    for l in 0..LANES {
+                        lanes.agents[l] = first + l;
+                        lanes.set_stream(l, stream(0, Purpose::Sample, repetition, first + l));
+                    }
+                    field.leg(&mut lanes, &[1e-3; STEPS]);
+                }
+                ns.push(start.elapsed().as_secs_f64() * 1e9 / (agents * STEPS) as f64);
+                black_box(lanes.theta(0));
+            }
+        }
+        let [ours, plain] = [0, 1].map(|i| spread(&mut ns[i]));
+        let least = |x: &Value| x["least"].as_f64().unwrap();
+        let bytes = 64.0 * term_chunks(d) as f64;
+        let speed = bytes / least(&ours);
+        report(
+            &format!("d={d}"),
+            json!({
+                "ours": ours, "plain": plain, "ratio": least(&ours) / least(&plain), "bytes": bytes,
+                "plain_bytes": 8 * d * (d + 1), "gb_per_s": speed, "share_of_reading": speed / read,
+            }),
+        );
     }
 }
 

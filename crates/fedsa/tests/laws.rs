@@ -6,6 +6,7 @@ use common::{field, unequal};
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::Field;
 use fedsa::problem::arrays::Arrays;
+use fedsa::problem::finite_sum::FiniteSum;
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::law::{Chain, FiniteLaw};
 use fedsa::problem::linear::LinearSystems;
@@ -28,6 +29,8 @@ fn fields() -> Vec<(&'static str, Box<dyn Field>)> {
         ("mrp", field(&mrp, Law::Iid)),
         ("logs", unequal(Law::Iid)),
         ("switching", field(&Switching { agents: 3, dim: 2, mixing_time: 5.0, spread: 1.0, ..Switching::default() }, Law::Iid)),
+        ("finite sum", field(&FiniteSum { agents: 3, dim: 4, terms: 5, ..FiniteSum::default() }, Law::Iid)),
+        ("finite sum, Markov", field(&FiniteSum { agents: 3, dim: 4, terms: 5, mixing_time: 3.0, ..FiniteSum::default() }, Law::Markov)),
         ("linear", field(&LinearSystems { agents: 3, dim: 4, ..LinearSystems::default() }, Law::Iid)),
     ]
 }

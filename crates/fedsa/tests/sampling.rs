@@ -9,13 +9,14 @@ use fedsa::kernel::{Isa, LANES, Lanes};
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::problem::file::ArrayFile;
+use fedsa::problem::finite_sum::{ChainLaw, FiniteSum, Scales};
 use fedsa::problem::garnet::{Garnet, Heterogeneity, Policy};
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::log::Log;
 use fedsa::problem::mrp::{Discount, FeatureLaw, RandomMrp, Scope};
-use fedsa::problem::noise::Noise;
+use fedsa::problem::noise::{Noise, NoiseStart};
 use fedsa::problem::source::{Inputs, LogSource};
-use fedsa::problem::{Field, Files, ProblemSettings};
+use fedsa::problem::{Field, Files, NoFiles, ProblemSettings};
 use fedsa::random::{ALL, Purpose, Stream, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
 
@@ -521,4 +522,166 @@ fn additive_noise_has_its_covariance_and_its_memory() {
             assert!((stated.bb - &b * b.transpose() - sigma).norm_max() < 1e-12);
         }
     }
+}
+
+#[test]
+fn noise_matrices_per_agent_differ_and_have_their_radius_and_covariance() {
+    const D: usize = 4;
+    let of = |agents| {
+        let noise = Noise { memory: Scope::PerAgent, ..Noise::new(0.3, 0.7, 6) };
+        field(&LinearSystems { agents, dim: D, noise: Some(noise), ..LinearSystems::default() }, Law::Iid)
+    };
+    let (few, many) = (of(2), of(5));
+    let matrices = |field: &dyn Field| field.facts().export().unwrap().get("noise_memory").unwrap().clone();
+    assert_eq!(matrices(&*many).shape(), [5, D, D]);
+    assert_eq!(matrices(&*few).data(), &matrices(&*many).data()[..2 * D * D], "agents are the first of one pool");
+    for (c, m) in matrices(&*many).data().chunks(D * D).enumerate() {
+        let m = linalg::from_rows(D, D, m);
+        assert!((linalg::spectral_radius(&m).unwrap() - 0.7).abs() < 1e-13);
+        let b = linalg::column(&many.systems().unwrap().kinds[c].b);
+        let sigma = many.moments(c).unwrap().bb - &b * b.transpose();
+        let next = &m * &sigma * m.transpose() + faer::Scale(0.09) * Mat::<f64>::identity(D, D);
+        assert!((sigma - next).norm_max() < 1e-12, "agent {c}");
+    }
+}
+
+/// The covariance over agents of the first x of a trajectory, `M E[x_0 x_0^T] M^T + std^2 I`.
+#[test]
+fn noise_starts_where_it_is_said_to_start() {
+    const AGENTS: usize = 4000;
+    let rows = vec![vec![0.8, 0.3], vec![0.0, 0.5]];
+    let m = Mat::from_fn(2, 2, |i, j| rows[i][j]);
+    let white = faer::Scale(0.25) * Mat::<f64>::identity(2, 2);
+    let sigma = linalg::discrete_lyapunov(&m, &white);
+    let after = |start: &Mat<f64>| &m * start * m.transpose() + &white;
+    let state = ChainStart::State(0);
+    for (start, trajectories, want) in [
+        (NoiseStart::AsSampling, ChainStart::Stationary, sigma.clone()),
+        (NoiseStart::AsSampling, state, white.clone()),
+        (NoiseStart::Zero, ChainStart::Stationary, white.clone()),
+        (NoiseStart::Random, state, after(&Mat::identity(2, 2))),
+        (NoiseStart::Stationary, state, sigma.clone()),
+    ] {
+        let noise = Noise { matrix: rows.clone(), start, ..Noise::new(0.5, 0.0, 0) };
+        let settings = LinearSystems { agents: AGENTS, dim: 2, noise: Some(noise), ..LinearSystems::default() };
+        let sampling = Sampling { kind: Law::Markov, start: trajectories, ..Sampling::default() };
+        let noisy = settings.field(&NoFiles, sampling, Isa::best()).unwrap();
+        let mut seen = [Mean::default(); 4];
+        for c in 0..AGENTS {
+            let x = &noise_of(&*noisy, c, &[0.0; 2], 1)[0];
+            (0..4).for_each(|k| seen[k].see(x[k / 2] * x[k % 2]));
+        }
+        let off: Vec<f64> = (0..4).map(|k| seen[k].off(want[(k / 2, k % 2)])).collect();
+        follows(&off).unwrap_or_else(|e| panic!("{start:?} {trajectories:?}: {e}"));
+    }
+}
+
+#[test]
+fn noise_matrices_that_are_not_stable_are_refused() {
+    let refused = |noise: Noise, texts: &[&str]| {
+        let settings = LinearSystems { agents: 2, dim: 2, noise: Some(noise), ..LinearSystems::default() };
+        let e = settings.field(&NoFiles, Sampling::default(), Isa::best()).err().unwrap();
+        texts.iter().for_each(|text| assert!(e.to_string().contains(text), "{e}"));
+    };
+    let given = |rows: [[f64; 2]; 2]| Noise { matrix: rows.map(|row| row.to_vec()).to_vec(), ..Noise::new(1.0, 0.0, 0) };
+    refused(given([[0.0, 2.0], [0.6, 0.0]]), &["noise.matrix: a matrix of spectral radius 1.0954"]);
+    refused(Noise { radius: 0.5, ..given([[0.0, 0.0], [0.6, 0.0]]) }, &["noise.radius: a radius beside a matrix"]);
+    refused(Noise { matrix: vec![vec![0.5]], ..given([[0.0; 2]; 2]) }, &["noise.matrix: 1 rows of 1 numbers"]);
+}
+
+// Finite sums.
+
+#[test]
+fn indices_of_terms_follow_their_chain() {
+    const STEPS: usize = 20_000;
+    let sum = FiniteSum { agents: 1, terms: 4, dim: 3, mixing_time: 2.0, ..FiniteSum::default() };
+    for chain in [ChainLaw::Random, ChainLaw::Uniform, ChainLaw::Cyclic] {
+        let noiseless = field(&FiniteSum { chain, ..sum.clone() }, Law::Markov);
+        let law = noiseless.facts().law(0).unwrap();
+        let moves = law.chain().unwrap();
+        let (n, mut counts) = (4, vec![0usize; 16]);
+        for start in 0..8 {
+            let mut lanes = Lanes::new(3, 1);
+            lanes.len = 1;
+            lanes.set_stream(0, stream(9, Purpose::Sample, 0, start));
+            noiseless.start_chain(0, &mut stream(9, Purpose::Chain, 0, start), &mut lanes.chains[..1]);
+            for _ in 0..STEPS {
+                let before = lanes.chains[0] as usize;
+                noiseless.pass_over(&mut lanes, 1);
+                counts[before * n + lanes.chains[0] as usize] += 1;
+            }
+        }
+        let mut off = Vec::new();
+        for s in 0..n {
+            let total = counts[s * n..(s + 1) * n].iter().sum::<usize>() as f64;
+            for t in 0..n {
+                let p = (0..moves.p.len()).find(|i| (moves.from[*i] as usize, moves.to[*i] as usize) == (s, t)).map_or(0.0, |i| moves.p[i]);
+                assert!(p > 0.0 || counts[s * n + t] == 0, "{chain:?}: a move of probability 0");
+                off.push((counts[s * n + t] as f64 - total * p) / (total * p * (1.0 - p)).sqrt());
+            }
+        }
+        follows(&off).unwrap_or_else(|e| panic!("{chain:?}: {e}"));
+        assert!((moves.second_eigenvalue().unwrap() - 0.5).abs() < 1e-12 || chain == ChainLaw::Random);
+    }
+}
+
+/// Under i.i.d. and Markov sampling alike, g(0) is the offset of the term that was drawn.
+#[test]
+fn samples_of_finite_sums_are_their_terms_with_equal_probabilities() {
+    const STEPS: usize = 20_000;
+    for kind in [Law::Iid, Law::Markov] {
+        // Uniform draws, so that counts are binomial.
+        let chain = if kind == Law::Markov { ChainLaw::Uniform } else { ChainLaw::Random };
+        let sum = field(&FiniteSum { agents: 2, terms: 5, dim: 3, chain, ..FiniteSum::default() }, kind);
+        for c in 0..2 {
+            let terms = field(&FiniteSum { agents: 2, terms: 5, dim: 3, ..FiniteSum::default() }, Law::Iid);
+            let law = terms.facts().law(c).unwrap();
+            let offsets: Vec<Vec<f64>> = (0..5)
+                .map(|z| {
+                    let mut g = vec![0.0; 3];
+                    law.operator(z, &[0.0; 3], &mut g);
+                    g
+                })
+                .collect();
+            let mut mean = vec![0.0; 3];
+            sum.mean(c, &[0.0; 3], &mut mean);
+            let mut counts = [0.0; 5];
+            for x in noise_of(&*sum, c, &[0.0; 3], STEPS) {
+                let near = |b: &&Vec<f64>| (0..3).all(|i| (x[i] + mean[i] - b[i]).abs() < 1e-12);
+                counts[offsets.iter().position(|b| near(&b)).expect("a term")] += 1.0;
+            }
+            let off = counts.map(|count| (count - STEPS as f64 / 5.0) / (STEPS as f64 * 0.2 * 0.8).sqrt());
+            follows(&off).unwrap_or_else(|e| panic!("{kind:?}, agent {c}: {e}"));
+        }
+    }
+}
+
+#[test]
+fn terms_have_the_spectra_that_are_asked_for() {
+    let terms = |settings: &FiniteSum, c: usize| -> Vec<(f64, f64)> {
+        let field = field(settings, Law::Iid);
+        let law = field.facts().law(c).unwrap();
+        let d = settings.dim;
+        let of = |z: usize| {
+            let at = |theta: &[f64]| {
+                let mut g = vec![0.0; d];
+                law.operator(z, theta, &mut g);
+                g
+            };
+            let b = at(&vec![0.0; d]);
+            let column = |j: usize| at(&(0..d).map(|i| f64::from(i == j)).collect::<Vec<_>>());
+            let columns: Vec<Vec<f64>> = (0..d).map(column).collect();
+            let all = linalg::eigenvalues(&Mat::from_fn(d, d, |i, j| b[i] - columns[j][i])).unwrap();
+            all.iter().fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), x| (low.min(x.0), high.max(x.0)))
+        };
+        (0..settings.terms).map(of).collect()
+    };
+    let sum = FiniteSum { agents: 3, terms: 4, dim: 6, least_eigenvalue: 0.1, ..FiniteSum::default() };
+    assert!(terms(&sum, 1).iter().all(|(low, _)| (low - 0.1).abs() < 1e-12));
+    let mapped = FiniteSum { least_eigenvalue: 1.0, greatest_eigenvalue: Some(10.0), ..sum.clone() };
+    assert!(terms(&mapped, 2).iter().all(|(low, high)| (low - 1.0).abs() < 1e-12 && (high - 10.0).abs() < 1e-12));
+    // One scale for all terms of an agent, another for another agent.
+    let scaled = FiniteSum { scales: Scales::Exponential, ..sum };
+    let scales = [0, 1].map(|c| terms(&scaled, c).iter().map(|(low, _)| low / 0.1).collect::<Vec<_>>());
+    assert!(scales.iter().all(|own| own.iter().all(|x| (x / own[0] - 1.0).abs() < 1e-11)) && (scales[0][0] - scales[1][0]).abs() > 1e-3);
 }

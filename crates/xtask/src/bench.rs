@@ -59,6 +59,15 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
     }
     all.insert("dense_step_ns".into(), object(&dense));
 
+    let terms = engine(&["terms"])?;
+    println!("\nA step on a drawn term, ns                    ours  plain loop  ours over it   bytes    GB/s  of reading");
+    for (name, result) in terms.iter().filter(|(name, _)| name.starts_with("d=")) {
+        let (ours, plain) = (number(&result["ours"], "least"), number(&result["plain"], "least"));
+        let [ratio, bytes, speed, share] = ["ratio", "bytes", "gb_per_s", "share_of_reading"].map(|key| number(result, key));
+        println!("{name:<38} {ours:>11.0} {plain:>11.0} {ratio:>13.2} {bytes:>7.0} {speed:>7.1} {share:>11.2}");
+    }
+    all.insert("drawn_term_ns".into(), object(&terms));
+
     let eight = engine(&["eight"])?;
     println!("\nEight agents, dense, ms                  one thread        two  speed-up (least times)");
     for (name, result) in &eight {

@@ -207,10 +207,16 @@ unsafe fn leg_avx2(lanes: &mut Lanes, terms: &[&Symmetric], picks: &[[u32; LANES
 unsafe fn steps<V: Vector>(lanes: &mut Lanes, terms: &[&Symmetric], picks: &[[u32; LANES]], etas: &[f64]) {
     const SHORT: usize = 2;
     if lanes.width <= SHORT {
-        for (picks, eta) in picks.iter().zip(etas) {
+        for (h, eta) in etas.iter().enumerate() {
+            let ahead = &picks[(h + 1).min(picks.len() - 1)];
             for (l, terms) in terms.iter().enumerate() {
+                // A short term is over before the processor has recognised that memory is read in order.
+                for chunk in terms.term(ahead[l] as usize) {
+                    // SAFETY: the chunk exists.
+                    unsafe { V::prefetch(chunk) };
+                }
                 // SAFETY: handed on.
-                unsafe { step::<V>(lanes, l, terms, picks[l], *eta) };
+                unsafe { step::<V>(lanes, l, terms, picks[h][l], *eta) };
             }
         }
     } else {

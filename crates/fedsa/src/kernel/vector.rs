@@ -13,6 +13,9 @@ pub(crate) trait Vector: Copy {
     unsafe fn load(p: *const Chunk) -> Self;
     unsafe fn store(self, p: *mut Chunk);
     unsafe fn splat(x: f64) -> Self;
+    /// Asks for a chunk that will be read soon. Changes nothing.
+    #[inline(always)]
+    unsafe fn prefetch(_: *const Chunk) {}
     unsafe fn add(self, o: Self) -> Self;
     unsafe fn mul(self, o: Self) -> Self;
     /// `self * b + c`.
@@ -82,6 +85,10 @@ mod x86 {
     impl Vector for Avx2 {
         const ROWS: usize = 1;
         #[inline(always)]
+        unsafe fn prefetch(p: *const Chunk) {
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
+        }
+        #[inline(always)]
         unsafe fn load(p: *const Chunk) -> Self {
             unsafe { Self(_mm256_load_pd(p.cast()), _mm256_load_pd(p.cast::<f64>().add(4))) }
         }
@@ -144,6 +151,10 @@ mod x86 {
     // and VL are available and that pointers are valid chunks (64-byte aligned).
     impl Vector for Avx512 {
         const ROWS: usize = 4;
+        #[inline(always)]
+        unsafe fn prefetch(p: *const Chunk) {
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
+        }
         #[inline(always)]
         unsafe fn load(p: *const Chunk) -> Self {
             unsafe { Self(_mm512_load_pd(p.cast())) }

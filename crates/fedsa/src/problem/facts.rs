@@ -74,6 +74,11 @@ pub trait Facts: Send + Sync {
     fn step_work(&self) -> Option<usize> {
         self.base()?.step_work()
     }
+    /// The approximate time of a local step on one sample, in nanoseconds on one core, where it is more than that of a product or
+    /// two of vectors.
+    fn sample_ns(&self) -> Option<f64> {
+        self.base()?.sample_ns()
+    }
     /// The stationary law of a kind's chain of states, if there is such a chain.
     fn stationary(&self, kind: usize) -> Option<&[f64]> {
         self.base()?.stationary(kind)

@@ -381,6 +381,11 @@ impl Facts for Sums {
         let from = chain.from.clone();
         Some(FiniteLaw::linear(d, mass, move |z, a, b| terms.parts(from[z] as usize, a, b)).with_chain(chain))
     }
+    /// Half a matrix from memory.
+    fn sample_ns(&self) -> Option<f64> {
+        let d = self.dim() as f64;
+        Some(20.0 + 0.35 * d * (d + 8.0))
+    }
     /// From the n terms, not from their moves; unknown where `(d^2 + d)^2` numbers would be more than some 70 MB.
     fn moments(&self, kind: usize) -> Option<Moments> {
         const MOST: usize = 3000;

@@ -11,7 +11,7 @@ use super::systems::{System, Systems};
 use super::{Field, Files, Problem, ProblemSettings, equal_weights};
 use crate::error::{BadInput, Carried, Result, require};
 use crate::kernel::dense::{self, Dense};
-use crate::kernel::{Isa, LANES, Lanes};
+use crate::kernel::{Isa, LANES, Lanes, chunks};
 use crate::random::{Purpose, Stream, stream};
 use crate::sampling::{ChainStart, Law, Sampling};
 
@@ -68,6 +68,10 @@ impl Problem for Linear {
 impl Facts for Linear {
     fn systems(&self) -> Option<&Systems> {
         Some(&self.systems)
+    }
+    fn sample_ns(&self) -> Option<f64> {
+        let d = self.systems.dim();
+        Some(2.0 + d as f64 * chunks(d) as f64 / 2.0)
     }
     /// One value: without noise every sample is the mean.
     fn law(&self, kind: usize) -> Option<FiniteLaw<'_>> {

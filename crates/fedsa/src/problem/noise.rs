@@ -126,8 +126,8 @@ impl Noise {
     /// The memory that the noise adds to a problem of `agents` agents in `d` dimensions: while it is built, and kept.
     pub(super) fn memory_of(&self, agents: f64, d: f64) -> (f64, f64) {
         let distinct = if self.memory == Scope::Shared { 1.0 } else { agents };
-        // M, Sigma and its factor; eigenvalues and the covariance take more for a while.
-        let kept = 3.0 * distinct * memory::matrix(d, d);
+        // M twice, Sigma and its factor; eigenvalues and the covariance take more for a while.
+        let kept = 4.0 * distinct * memory::matrix(d, d);
         (kept + distinct * memory::matrix(d, d) + 20.0 * memory::matrix(d, d), kept)
     }
 }
@@ -137,6 +137,8 @@ impl Noise {
 struct Process {
     /// M, row-major, d x d; empty for white noise.
     memory: Vec<f64>,
+    /// The same column by column, in which order products add up side by side.
+    columns: Vec<f64>,
     /// `Sigma`, d x d.
     covariance: Mat<f64>,
     /// Lower Cholesky factor of `Sigma`, row-major, d x d.
@@ -152,8 +154,10 @@ impl Process {
         require(radius < 1.0, "memory", format!("a matrix of spectral radius {radius}"), "a spectral radius below 1")?;
         let covariance = linalg::discrete_lyapunov(m, &Mat::from_fn(d, d, |i, j| if i == j { std * std } else { 0.0 }));
         let factor = linalg::to_rows(&linalg::cholesky(&covariance)?);
-        let memory = if m.norm_max() > 0.0 { linalg::to_rows(m) } else { Vec::new() };
-        Ok(Self { memory, covariance, factor })
+        let is_white = m.norm_max() == 0.0;
+        let memory = if is_white { Vec::new() } else { linalg::to_rows(m) };
+        let columns = if is_white { Vec::new() } else { (0..d).flat_map(|j| m.col_as_slice(j)).copied().collect() };
+        Ok(Self { memory, columns, covariance, factor })
     }
 
     /// `x ~ N(0, Sigma)`.
@@ -313,10 +317,10 @@ impl<P: Problem> Problem for Noisy<P> {
         } else if noise.is_empty() {
             process.draw_stationary(stream, x);
         } else {
-            for (i, x) in x.iter_mut().enumerate() {
-                let w = self.std * stream.normal();
-                let row = &process.memory[i * d..(i + 1) * d];
-                *x = noise.iter().zip(row).fold(w, |sum, (word, m)| m.mul_add(f64::from_bits(*word), sum));
+            x.iter_mut().for_each(|x| *x = self.std * stream.normal());
+            for (word, column) in noise.iter().zip(process.columns.chunks_exact(d)) {
+                let before = f64::from_bits(*word);
+                x.iter_mut().zip(column).for_each(|(x, m)| *x = m.mul_add(before, *x));
             }
             noise.iter_mut().zip(x.iter()).for_each(|(word, x)| *word = x.to_bits());
         }
@@ -345,6 +349,12 @@ impl<P: Problem> Facts for Noisy<P> {
     /// Gaussian noise has no finite law.
     fn law(&self, _: usize) -> Option<FiniteLaw<'_>> {
         None
+    }
+    /// A normal number for each component, and a product with M or a factor of Sigma.
+    fn sample_ns(&self) -> Option<f64> {
+        let d = self.problem.dim() as f64;
+        let own = if self.has_memory { 10.0 * d + 0.5 * d * d } else { 10.0 * d };
+        Some(own + self.problem.facts().sample_ns().unwrap_or(d))
     }
     /// The noise adds its covariance to `E[b b^T]`: it has mean 0 and is independent of z.
     fn moments(&self, kind: usize) -> Option<Moments> {

@@ -594,6 +594,7 @@ fn work(field: &dyn Field, local_steps: usize) -> (f64, usize) {
     let (step, fewest) = match field.sampling().samples_per_step() {
         batch if sparse.is_some() => (sparse.unwrap_or(0.0) * batch.max(1) as f64, 1),
         0 => (2.0 + d * width as f64 / 2.0, if width > 2 { 1 } else { 4 }),
+        batch if let Some(ns) = field.facts().sample_ns() => (ns * batch as f64, if batch > 1 || width > 2 { 1 } else { 4 }),
         1 => (4.0 * width as f64, 4),
         batch => (10.0 * (batch * width) as f64, 1),
     };
@@ -606,12 +607,23 @@ mod tests {
     use crate::kernel::Isa;
     use crate::message::{Message, Part};
     use crate::methods::delayed_sa::{Dasa, DelayedSa};
+    use crate::problem::finite_sum::FiniteSum;
     use crate::problem::switching::Switching;
     use crate::problem::{NoFiles, ProblemSettings as _};
     use crate::sampling::{Law, Sampling};
     use crate::schedule::StepSize;
     use crate::uplink::medium::MediumSettings as _;
     use crate::uplink::medium::delay::{Before, Delay, Late, Pull};
+
+    /// Eight agents whose steps read matrices from memory are worth two threads, although a leg has few steps.
+    #[test]
+    fn work_on_drawn_matrices_is_shared_out() {
+        let problem = FiniteSum { agents: 8, terms: 2, dim: 200, ..FiniteSum::default() };
+        let field = problem.field(&NoFiles, Sampling { kind: Law::Markov, ..Sampling::default() }, Isa::best()).unwrap();
+        let (ns, fewest) = work(&*field, 10);
+        assert_eq!(Shares::new(8, ns, fewest, || 2), Shares { grain: 4, lanes: 4 });
+        assert_eq!(Shares::new(8, ns, fewest, || 8).lanes, 1);
+    }
 
     /// Whether a saved run of 5 rounds is restored after `change` has altered it. If so, it continues.
     fn is_put_back(method: &dyn MethodSettings, uplink: &Uplink, change: impl Fn(&mut Saved)) -> bool {

@@ -172,6 +172,8 @@ const WORDS: &[&str] = &[
     "logs",
     "linear",
     "switching",
+    "quadratic",
+    "finite-sum",
     "path",
     "features",
     "ranges",
