@@ -19,9 +19,7 @@ use crate::error::{DONE, status_of};
 /// kind whose name is taken is refused with the exit status of bad input.
 ///
 /// ```no_run
-/// fn main() -> std::process::ExitCode {
-///     fedsa_cli::main_with(fedsa_cli::Extensions::default())
-/// }
+/// let status: std::process::ExitCode = fedsa_cli::main_with(fedsa_cli::Extensions::default());
 /// ```
 pub fn main_with(extensions: Extensions<'_>) -> ExitCode {
     // Lines are not wrapped, so that paths and names can be copied from messages.

@@ -296,7 +296,7 @@ fn complete(table: &str) -> Option<(String, String)> {
             let own = match kind {
                 "scafflsa-random" => "talk_probability = 0.5",
                 "projected-td" => "local_steps = 2\nradius = 3.0",
-                "fedlsa" | "fedavg" | "scafflsa" | "fedhsa" => "local_steps = 2",
+                "fedlsa" | "fedavg" | "scafflsa" | "fedhsa" | "scaffold" | "fedlin" | "one-shot" => "local_steps = 2",
                 _ => "",
             };
             if ["newton", "lstd", "gmres"].contains(&kind) {

@@ -37,8 +37,12 @@ impl<T: ?Sized> Copy for Kind<T> {}
 /// type of the settings, and other names. The settings derive serde's `Serialize` and `Deserialize`, and with the feature
 /// `schema` a JSON schema.
 ///
-/// ```ignore
-/// pub const METHODS: &[Kind<dyn MethodSettings>] = &[fedsa::kind!("fedprox", "proximal local steps", FedProx)];
+/// ```
+/// use fedsa::methods::{MethodSettings, fedlsa::FedLsa};
+/// use fedsa::registry::Kind;
+///
+/// const MINE: &[Kind<dyn MethodSettings>] = &[fedsa::kind!("mine", "FedLSA under another name", FedLsa, "my-own")];
+/// assert!(MINE[0].is_called("my-own"));
 /// ```
 #[cfg(feature = "schema")]
 #[macro_export]
