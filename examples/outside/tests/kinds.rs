@@ -31,7 +31,8 @@ fn projected(radius: f64) -> ProjectedFedHsa {
 
 /// Theta on the engine after some rounds.
 fn engine(field: &dyn Field, method: &dyn MethodSettings, rounds: u64) -> Vec<f64> {
-    let mut run = Run::new(field, method, &Uplink::default(), OutputRule::Last, 5, vec![0.0; 3]).unwrap();
+    let link = Uplink::default();
+    let mut run = Run::new(field, method, &link, OutputRule::Last, 5, vec![0.0; 3]).unwrap();
     (0..rounds).for_each(|_| run.step());
     run.theta().to_vec()
 }

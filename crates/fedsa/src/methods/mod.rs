@@ -295,13 +295,7 @@ pub(crate) fn one() -> f64 {
 ///
 /// # Errors
 /// When a step size is not positive, H is not between 1 and [`MAX_LOCAL_STEPS`], or m is not between 1 and N; names the setting.
-pub fn check_common(
-    step_size: &StepSize,
-    local_steps: usize,
-    alpha_g: f64,
-    participants: Option<usize>,
-    agents: usize,
-) -> Result<()> {
+pub fn check_common(step_size: &StepSize, local_steps: usize, alpha_g: f64, participants: Option<usize>, agents: usize) -> Result<()> {
     step_size.check()?;
     require((1..=MAX_LOCAL_STEPS).contains(&local_steps), "local_steps", local_steps, &format!("between 1 and {MAX_LOCAL_STEPS}"))?;
     require(alpha_g > 0.0 && alpha_g.is_finite(), "global_step_size", alpha_g, "a positive number")?;
