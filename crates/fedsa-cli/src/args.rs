@@ -308,7 +308,7 @@ pub struct EvaluateArgs {
     /// How features are scaled: none, or equal-squares (all have the same mean square over the data of all agents)
     #[arg(long, value_name = "SCALING")]
     pub scaling: Option<String>,
-    #[arg(long, default_value = "auto", help = crate::commands::evaluate::methods())]
+    #[arg(long, default_value = "auto", help = crate::commands::evaluate::methods(&fedsa_experiment::Kinds::default()))]
     pub method: String,
     /// The matrices A_c stay with the agents: --method auto then does not choose lstd
     #[arg(long)]

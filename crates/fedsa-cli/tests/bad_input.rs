@@ -204,7 +204,7 @@ fn starts_are_checked() {
     refused_edit("seeds = 2", "start = \"none.npz\"", &["run.start: none.npz: there is no such file"]);
     refused_edit("label = \"FedLSA\"", "start = [1.0]", &["method[0].start: 1 numbers for d = 3"]);
     let none = "method[0].controls: unknown key `controls` of fedlsa, which has no control variates";
-    refused_edit("label = \"FedLSA\"", "controls = \"ideal\"", &[none, "it is for scafflsa, scafflsa-random"]);
+    refused_edit("label = \"FedLSA\"", "controls = \"ideal\"", &[none, "it is for scafflsa, scafflsa-random, scaffold"]);
     let none = "method[1].measure_from: unknown key `measure_from` of scafflsa, whose limit theory does not know";
     refused_edit("label = \"SCAFFLSA\"", "measure_from = \"limit\"", &[none, "it is for fedlsa, fedtd, delayed-sa"]);
     for (file, contents, message) in [

@@ -37,7 +37,7 @@ struct Validator {
 
 impl Validator {
     fn new(look: Look) -> Self {
-        Self { schema: of_files(), look }
+        Self { schema: of_files(&fedsa_experiment::Kinds::default()), look }
     }
 
     /// What is wrong with a file; nothing if it is valid.
@@ -221,7 +221,7 @@ fn another_validator_agrees() {
 #[test]
 fn the_schema_is_printed_and_describes_keys() {
     let printed: Json = serde_json::from_str(&Folder::new().run(&["schema"]).exits(0).stdout).unwrap();
-    assert_eq!(printed, of_files());
+    assert_eq!(printed, of_files(&fedsa_experiment::Kinds::default()));
     assert_eq!(printed["$schema"], "https://json-schema.org/draft/2020-12/schema");
     assert!(printed["properties"]["run"]["properties"]["rounds"]["description"].as_str().unwrap().contains("number of rounds"));
     // Every key of every kind says what it is.
@@ -246,7 +246,7 @@ fn alternatives(schema: &Json, name: &str) -> Vec<(String, Map<String, Json>)> {
 
 /// All tables of the schema with their keys.
 fn key_sets() -> Vec<(String, Map<String, Json>)> {
-    let schema = of_files();
+    let schema = of_files(&fedsa_experiment::Kinds::default());
     let top = &schema["properties"];
     let uplink = &schema["$defs"]["UplinkSpec"]["properties"];
     let of = |name: &str| (name.to_string(), schema["$defs"][name]["properties"].as_object().unwrap_or_else(|| panic!("{name}")).clone());
@@ -296,7 +296,7 @@ fn complete(table: &str) -> Option<(String, String)> {
             let own = match kind {
                 "scafflsa-random" => "talk_probability = 0.5",
                 "projected-td" => "local_steps = 2\nradius = 3.0",
-                "fedlsa" | "fedavg" | "scafflsa" | "fedhsa" => "local_steps = 2",
+                "fedlsa" | "fedavg" | "scafflsa" | "fedhsa" | "scaffold" | "fedlin" | "one-shot" => "local_steps = 2",
                 _ => "",
             };
             if ["newton", "lstd", "gmres"].contains(&kind) {
@@ -572,7 +572,7 @@ fn the_tables_of_keys_in_the_reference_are_those_of_the_schema() {
     assert_eq!(keys_of("## Figure", "key"), without("Figure", &[]));
     assert_eq!(keys_of("## Check", "key"), without("Check", &[]));
     assert_eq!(keys_of("## Links", "key of `uplink`"), without("UplinkSpec", &[]));
-    let checks: BTreeSet<String> = of_files()["$defs"]["Check"]["properties"]["kind"]["enum"]
+    let checks: BTreeSet<String> = of_files(&fedsa_experiment::Kinds::default())["$defs"]["Check"]["properties"]["kind"]["enum"]
         .as_array()
         .unwrap()
         .iter()

@@ -5,12 +5,13 @@ use serde_json::{Value as Json, json};
 
 use crate::checks;
 use crate::config::json_schema;
+use crate::kinds::Kinds;
 use crate::predict::QUANTITIES;
 
-/// The schema of the configuration's types, with the names of metrics, counts, predicted quantities and
+/// The schema of files that name these kinds: of the configuration's types, with the names of metrics, counts, predicted quantities and
 /// kinds of checks from their tables.
-pub fn of_files() -> Json {
-    let mut schema = json_schema::file();
+pub fn of_files(kinds: &Kinds) -> Json {
+    let mut schema = json_schema::file(kinds);
     let mut names = |place: &str, names: &[&str]| {
         let Some(Json::Object(at)) = schema.pointer_mut(place) else { panic!("the schema has no {place}") };
         at.insert("enum".into(), json!(names));

@@ -15,6 +15,7 @@ pub mod figure;
 pub mod file_schema;
 pub mod finished;
 pub mod folder;
+pub mod kinds;
 pub mod memory;
 pub mod numbers;
 pub mod outcome;
@@ -27,6 +28,7 @@ pub mod results;
 pub mod trace_lines;
 
 pub use execute::{Executed, RunControl, execute};
+pub use kinds::{Extensions, Kinds};
 pub use plan::{Plan, PlannedCell};
 pub use predict::Predictor;
 pub use results::Results;

@@ -23,6 +23,7 @@ use crate::config::link;
 use crate::config::schema::{Centre, ControlsStart, Refused};
 use crate::config::{Experiment, MethodSpec, Reader, RunSpec, Start, SweepPoint};
 use crate::error::Failure;
+use crate::kinds::Kinds;
 
 /// An experiment ready to run.
 pub struct Plan {
@@ -72,7 +73,7 @@ impl BuiltProblem {
     /// When a setting or file cannot be used, or the problem does not fit; the failure shows its line.
     pub fn new(experiment: &Experiment, files: &DiskFiles, isa: Isa) -> Result<Self, Failure> {
         let point = &experiment.points[0];
-        let mut reader = Reader::default();
+        let mut reader = Reader::new(&experiment.document.kinds);
         let mut build = || -> Result<Self> {
             reader.read(point)?;
             let tables = Digester::default().point(&reader, &files.places)?.field;
@@ -254,7 +255,7 @@ impl Plan {
             if let Some(known) = known.lock().expect("no thread panics").as_ref().filter(|known| known.tables == *tables) {
                 return Ok(known.memory.clone());
             }
-            let mut reader = Reader::default();
+            let mut reader = Reader::new(&experiment.document.kinds);
             reader.read(&experiment.points[*i])?;
             memory::of_problem(&**reader.problem(), reader.sampling(), &DiskFiles::new(places.clone()))
         };
@@ -267,7 +268,7 @@ impl Plan {
                 let mut planned = match known {
                     Some(known) => known.planned,
                     None => {
-                        let mut reader = Reader::default();
+                        let mut reader = Reader::new(&experiment.document.kinds);
                         reader.read(&experiment.points[*i])?;
                         build_problem(&reader, tables, &DiskFiles::new(places.clone()), isa)?
                     }
@@ -297,9 +298,9 @@ impl Plan {
             own.methods.iter().enumerate().map(cell).collect()
         };
         let cells_of: Vec<Vec<usize>> = digests.iter().enumerate().map(cells_of).collect();
-        let shared = Shared::new(&places);
+        let shared = Shared::new(&places, &experiment.document.kinds);
         let cells = first.par_chunks(CHUNK).map(|chunk| {
-            let (mut reader, mut last) = (Reader::default(), None);
+            let (mut reader, mut last) = (Reader::new(&experiment.document.kinds), None);
             let mut cells = Vec::with_capacity(chunk.len());
             for (i, m) in chunk {
                 let mut build = || {
@@ -330,7 +331,7 @@ impl Plan {
 
     /// The tables of a point, with defaults written out and absolute paths.
     pub fn resolved(&self, point: usize) -> Table {
-        let mut reader = Reader::default();
+        let mut reader = Reader::new(&self.experiment.document.kinds);
         let read = reader.read(&self.points[point].point).and_then(|()| resolve::point(&reader, &self.places));
         read.expect("it was read before")
     }
@@ -389,6 +390,7 @@ const CHUNK: usize = 256;
 /// Parts that cells share, each built once.
 struct Shared<'p> {
     places: &'p Places,
+    kinds: &'p Kinds,
     runs: Mutex<HashMap<Digest, SharedRun>>,
     links: Parts<Digest, Uplink>,
     /// By problem and start.
@@ -411,8 +413,8 @@ type Kept<T> = (Arc<T>, u32);
 type Parts<K, T> = Mutex<HashMap<K, Kept<T>>>;
 
 impl<'p> Shared<'p> {
-    fn new(places: &'p Places) -> Self {
-        Self { places, runs: Mutex::default(), links: Mutex::default(), starts: Mutex::default() }
+    fn new(places: &'p Places, kinds: &'p Kinds) -> Self {
+        Self { places, kinds, runs: Mutex::default(), links: Mutex::default(), starts: Mutex::default() }
     }
 
     /// `[run]` of the point that was read last.
@@ -498,7 +500,8 @@ impl PlannedCell {
             &format!("{}", method.uplink.error_feedback),
             &canonical_link(&method.downlink.codec, &[]),
         ]);
-        let made = |files: &DiskFiles| link::build(&method.uplink, &method.downlink, Some(files)).map(Arc::new).map_err(inside);
+        let made =
+            |files: &DiskFiles| link::build(shared.kinds, &method.uplink, &method.downlink, Some(files)).map(Arc::new).map_err(inside);
         let (uplink, link_files) = shared.kept(&shared.links, ends, made)?;
         let fits = uplink.check(field.agents(), field.dim()).and_then(|()| check_traces(&uplink, run.rounds));
         fits.map_err(|e| link::located(&method.uplink, e).inside(&place))?;

@@ -8,6 +8,7 @@ use toml::{Table, Value};
 use crate::config::reader::complete;
 use crate::config::sections::Sections;
 use crate::config::{Document, Experiment, Reader, SweepPoint};
+use crate::kinds::Kinds;
 
 /// The tables of the point that was read last. Equal tables give bit-identical results if the
 /// contents of files are equal.
@@ -42,7 +43,7 @@ pub fn file(experiment: &Experiment, places: &Places) -> Result<String> {
         excuse_checks(&mut table);
     }
     absolute_paths(&mut table, places);
-    let filled = fill(table.clone());
+    let filled = fill(&experiment.document.kinds, table.clone());
     // A sweep may change a table so that the defaults no longer fit,
     // for example if it changes the kind.
     let table = if same_points(&filled, experiment, places) { filled } else { table };
@@ -60,8 +61,8 @@ fn excuse_checks(table: &mut Table) {
 }
 
 /// Writes out the defaults of the tables that are complete without sweeps.
-fn fill(mut table: Table) -> Table {
-    for (key, typed) in complete(&Sections::of(&table)) {
+fn fill(kinds: &Kinds, mut table: Table) -> Table {
+    for (key, typed) in complete(kinds, &Sections::of(&table)) {
         match table.get_mut(key) {
             None => {
                 table.insert(key.to_string(), typed);
@@ -87,13 +88,15 @@ fn merge(given: &mut Value, typed: Value) {
 
 /// Whether a file has the same points as an experiment.
 fn same_points(table: &Table, experiment: &Experiment, places: &Places) -> bool {
-    let Ok(other) = Experiment::read(Document::from_flags(table.clone(), Vec::new())) else { return false };
+    let kinds = &experiment.document.kinds;
+    let document = Document::from_flags(table.clone(), Vec::new()).with_kinds(kinds);
+    let Ok(other) = Experiment::read(document) else { return false };
     let read = |at: &SweepPoint, reader: &mut Reader| reader.read(at).and_then(|()| point(reader, places)).ok();
     let same = |readers: &mut (Reader, Reader), (a, b): (&SweepPoint, &SweepPoint)| {
         a.label == b.label && read(a, &mut readers.0) == read(b, &mut readers.1)
     };
     let pairs = other.points.par_iter().map(|p| &**p).zip(experiment.points.par_iter().map(|p| &**p));
-    other.points.len() == experiment.points.len() && pairs.map_init(<(Reader, Reader)>::default, same).all(|same| same)
+    other.points.len() == experiment.points.len() && pairs.map_init(|| (Reader::new(kinds), Reader::new(kinds)), same).all(|same| same)
 }
 
 /// Makes all paths of a file absolute, including those in variants and sweeps.

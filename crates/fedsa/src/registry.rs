@@ -25,7 +25,27 @@ pub struct Kind<T: ?Sized + 'static> {
     pub schema: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
 }
 
-/// An entry: a name, a description, the type of the settings, and other names.
+impl<T: ?Sized> Clone for Kind<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: ?Sized> Copy for Kind<T> {}
+
+/// An entry of a registry, a [`Kind`](crate::registry::Kind): its name, a description in a line (lower case, no full stop), the
+/// type of the settings, and other names. The settings derive serde's `Serialize` and `Deserialize`, and with the feature
+/// `schema` a JSON schema.
+///
+/// ```
+/// use fedsa::methods::{MethodSettings, fedlsa::FedLsa};
+/// use fedsa::registry::Kind;
+///
+/// const MINE: &[Kind<dyn MethodSettings>] = &[fedsa::kind!("mine", "FedLSA under another name", FedLsa, "my-own")];
+/// assert!(MINE[0].is_called("my-own"));
+/// ```
+#[cfg(feature = "schema")]
+#[macro_export]
 macro_rules! kind {
     ($name:literal, $about:literal, $settings:ty $(, $alias:literal)*) => {
         $crate::registry::Kind {
@@ -33,12 +53,30 @@ macro_rules! kind {
             aliases: &[$($alias),*],
             about: $about,
             read: |de| Ok(Box::new($crate::registry::read::<$settings>(de)?)),
-            #[cfg(feature = "schema")]
-            schema: <$settings as schemars::JsonSchema>::json_schema,
+            schema: <$settings as $crate::registry::schemars::JsonSchema>::json_schema,
         }
     };
 }
-pub(crate) use kind;
+
+/// An entry of a registry, a [`Kind`](crate::registry::Kind): its name, a description in a line (lower case, no full stop), the
+/// type of the settings, and other names. The settings derive serde's `Serialize` and `Deserialize`.
+#[cfg(not(feature = "schema"))]
+#[macro_export]
+macro_rules! kind {
+    ($name:literal, $about:literal, $settings:ty $(, $alias:literal)*) => {
+        $crate::registry::Kind {
+            name: $name,
+            aliases: &[$($alias),*],
+            about: $about,
+            read: |de| Ok(Box::new($crate::registry::read::<$settings>(de)?)),
+        }
+    };
+}
+pub use crate::kind;
+
+/// The library of JSON schemas, whose `JsonSchema` the settings of kinds derive.
+#[cfg(feature = "schema")]
+pub use schemars;
 
 impl<T: ?Sized> Kind<T> {
     /// Whether `name` is one of its names.

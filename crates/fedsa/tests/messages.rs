@@ -165,6 +165,8 @@ fn strange(d: usize, envelope: &Envelope) -> Vec<Vec<u8>> {
             for parts in [
                 vec![number(Part::Model, d), number(Part::Operator, d)],
                 vec![number(Part::Model, d), number(Part::Included, 1)],
+                vec![number(Part::Model, d), number(Part::ServerControl, d)],
+                vec![number(Part::Model, d), number(Part::ServerControl, d), (Part::Included, Body::Numbers(vec![-1.0]))],
                 vec![number(Part::Direction, d), (Part::Included, Body::Numbers(vec![-1.0]))],
                 vec![number(Part::Model, d), number(Part::Control, d + 1)],
                 vec![number(Part::Gradient, d), number(Part::Hessian, d)],

@@ -9,7 +9,7 @@ use fedsa::schedule::StepSize;
 use fedsa::theory::predict::{Outlook, Regime, StableStep, TOO_SLOW};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers;
-use fedsa_experiment::{Plan, PlannedCell, checks, estimate, memory};
+use fedsa_experiment::{Kinds, Plan, PlannedCell, checks, estimate, memory};
 use rayon::prelude::*;
 use serde_json::{Map, Value as Json, json};
 use toml::{Table, Value};
@@ -22,8 +22,8 @@ use crate::error::DONE;
 ///
 /// # Errors
 /// On bad input, on a check that can never be measured, and on a setting that is known to be unstable.
-pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
-    let (experiment, base) = load(&args.file, &args.overrides, args.quick)?;
+pub fn check(args: &CheckArgs, kinds: &Kinds) -> Result<u8, Failure> {
+    let (experiment, base) = load(&args.file, &args.overrides, args.quick, kinds)?;
     let plan = Plan::new(experiment, &base, Isa::best(), &HashMap::new())?;
     let unmeasured = checks::unmeasured(&plan, &base)?;
     let accepted = refuse_memory(&plan).and_then(|()| refuse_unstable(&plan, args.force));

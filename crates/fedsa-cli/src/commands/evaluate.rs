@@ -35,7 +35,7 @@ use fedsa_experiment::folder::VALUE_PICTURES;
 use fedsa_experiment::numbers::{self, number};
 use fedsa_experiment::picture::Picture;
 use fedsa_experiment::plan::BuiltProblem;
-use fedsa_experiment::{Plan, Results, estimate, output};
+use fedsa_experiment::{Kinds, Plan, Results, estimate, output};
 use serde_json::json;
 use toml::{Table, Value};
 
@@ -46,8 +46,8 @@ use super::{apply, count, duration, say};
 use crate::args::{EvaluateArgs, Overrides};
 
 /// The help of `--method`.
-pub fn methods() -> String {
-    let kinds: Vec<&str> = fedsa::methods::KINDS.iter().map(|kind| kind.name).collect();
+pub fn methods(kinds: &Kinds) -> String {
+    let kinds: Vec<&str> = kinds.methods().iter().map(|kind| kind.name).collect();
     let presets: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
     format!(
         "The method: auto (the one that reaches --tol with the fewest bits), {}; or one with its link: {}. anderson accelerates \
@@ -71,9 +71,9 @@ struct Data {
 ///
 /// # Errors
 /// On bad input; nothing is then written.
-pub fn evaluate(args: &EvaluateArgs) -> Result<u8, Failure> {
+pub fn evaluate(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Failure> {
     let began = Instant::now();
-    let (experiment, data, built) = prepare(args)?;
+    let (experiment, data, built) = prepare(args, kinds)?;
     let started = |plan: &Plan| {
         if !args.common.quiet {
             preamble(args, &data, plan).into_iter().for_each(say);
@@ -101,9 +101,9 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<u8, Failure> {
 ///
 /// # Errors
 /// When an option cannot be used.
-pub fn read(args: &EvaluateArgs) -> Result<Experiment, Failure> {
+pub fn read(args: &EvaluateArgs, kinds: &Kinds) -> Result<Experiment, Failure> {
     let features = named_features(args)?.unwrap_or(FeatureSpec::Identity { bias: false });
-    read_with(args, &Choice::before(args), features, args.logs.len())
+    read_with(args, kinds, &Choice::before(args), features, args.logs.len())
 }
 
 /// The features that the options name.
@@ -113,29 +113,29 @@ fn named_features(args: &EvaluateArgs) -> Result<Option<FeatureSpec>> {
 }
 
 /// The experiment of the options, with these features.
-fn read_with(args: &EvaluateArgs, choice: &Choice, features: FeatureSpec, agents: usize) -> Result<Experiment, Failure> {
-    let mut document = Document::from_flags(experiment(args, choice, features, agents)?, origins(args, choice));
+fn read_with(args: &EvaluateArgs, kinds: &Kinds, choice: &Choice, features: FeatureSpec, agents: usize) -> Result<Experiment, Failure> {
+    let mut document = Document::from_flags(experiment(args, kinds, choice, features, agents)?, origins(args, choice)).with_kinds(kinds);
     apply(&Overrides { set: args.set.clone(), ..Overrides::default() }, &mut document)?;
     Experiment::read(document)
 }
 
 /// The experiment of the options, and the logs that they name.
-fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data, Option<BuiltProblem>), Failure> {
+fn prepare(args: &EvaluateArgs, kinds: &Kinds) -> Result<(Experiment, Data, Option<BuiltProblem>), Failure> {
     // What methods cost is known for clear links only.
     if let Some(set) = args.set.iter().find(|set| args.method == AUTO && set.split('=').next().is_some_and(|key| key.contains("uplink"))) {
         let what = format!("--method auto with --set {}: costs over links that alter or lose messages are not compared", quoted(set));
         return Err(BadInput::new("--method", what, "--method NAME: lstd, fedhsa or another one that works over the link").into());
     }
     // Options are checked before the logs are read; those of local steps even if no method with local steps may be chosen.
-    let unread = read(args)?;
+    let unread = read(args, kinds)?;
     unread.settings()?;
     let files = DiskFiles::new(Places::from_env(""));
     // Features that were logged are the default where every log has some. What cannot be opened is refused below.
     let logged = args.features.is_none() && logs::has_features(&args.logs, &files.places).unwrap_or(false);
-    let unread = if logged { read_with(args, &Choice::before(args), FeatureSpec::Columns {}, args.logs.len())? } else { unread };
+    let unread = if logged { read_with(args, kinds, &Choice::before(args), FeatureSpec::Columns {}, args.logs.len())? } else { unread };
     if args.method == AUTO {
         let with_steps = Choice { kind: "fedhsa".into(), ..Choice::before(args) };
-        read_with(args, &with_steps, FeatureSpec::Identity { bias: false }, args.logs.len())?.settings()?;
+        read_with(args, kinds, &with_steps, FeatureSpec::Identity { bias: false }, args.logs.len())?.settings()?;
     }
     let [point] = &unread.points[..] else {
         return Err(BadInput::new("--set", "a sweep", "one evaluation; sweeps belong in an experiment file, for fedsa run").into());
@@ -150,7 +150,7 @@ fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data, Option<BuiltProblem
     let (agents, columns) = (logs.facts.len(), logs.columns().len());
     let default = if logged { FeatureSpec::Columns {} } else { default_features(columns) };
     let features = named_features(args)?.unwrap_or(default);
-    let first = read_with(args, &Choice::before(args), features, agents)?;
+    let first = read_with(args, kinds, &Choice::before(args), features, agents)?;
     let settled = settings(&first).and_then(|settings| Ok((settings.map(&logs)?, settings)));
     let (map, settings) = settled.map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
     let value_columns = value_pictures::named_columns(&args.value_columns, map.columns())?;
@@ -164,7 +164,7 @@ fn prepare(args: &EvaluateArgs) -> Result<(Experiment, Data, Option<BuiltProblem
     // The choice knows the problem, which is then that of the run.
     let built = BuiltProblem::new(&first, &files, Isa::best())?;
     let choice = Choice::of(args, built.field()).map_err(|e| first.failure_at(e, &first.points[0]))?;
-    let experiment = read_with(args, &choice, features, agents)?;
+    let experiment = read_with(args, kinds, &choice, features, agents)?;
     Ok((experiment, Data { logs, settings, map, choice, value_columns }, Some(built)))
 }
 
@@ -251,8 +251,11 @@ impl Choice {
         let chosen = &all[0];
         let steps = format!("step size {}, {} local steps", numbers::typed(eta), h);
         let line = |candidate: &Candidate| {
-            let name =
-                if takes(candidate.kind, "local_steps") { format!("{} ({steps})", candidate.kind) } else { candidate.kind.to_string() };
+            let name = if takes(&Kinds::default(), candidate.kind, "local_steps") {
+                format!("{} ({steps})", candidate.kind)
+            } else {
+                candidate.kind.to_string()
+            };
             match &candidate.cost {
                 Ok(Cost { rounds, is_bound, bits }) => {
                     let about = if !is_bound {
@@ -562,16 +565,16 @@ fn step_size(args: &EvaluateArgs) -> f64 {
 }
 
 /// Whether this is a key of this kind of method.
-fn takes(kind: &str, key: &str) -> bool {
+fn takes(kinds: &Kinds, kind: &str, key: &str) -> bool {
     let kind = presets::find(kind).map_or(kind, |preset| preset.method);
     let given = [("kind", Value::String(kind.into())), (key, Value::Integer(1))];
     let mut table: Table = given.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
-    let Ok(kind) = find_kind(fedsa::methods::KINDS, &mut table, "method") else { return false };
+    let Ok(kind) = find_kind(kinds.methods(), &mut table, "method") else { return false };
     !read_kind(kind, table).is_err_and(|e| e.key.contains(key))
 }
 
 /// The experiment of the options as a table.
-fn experiment(args: &EvaluateArgs, choice: &Choice, features: FeatureSpec, agents: usize) -> Result<Table, BadInput> {
+fn experiment(args: &EvaluateArgs, kinds: &Kinds, choice: &Choice, features: FeatureSpec, agents: usize) -> Result<Table, BadInput> {
     let mut ranges = Table::new();
     for range in &args.range {
         let bad = || BadInput::new("--range", format!("`{}`", quoted(range)), "COLUMN=LOW,HIGH, such as s_0=-1.2,0.6");
@@ -613,14 +616,14 @@ fn experiment(args: &EvaluateArgs, choice: &Choice, features: FeatureSpec, agent
             let steps = [("step_size", Value::Float(step_size(args))), ("local_steps", Value::Integer(local_steps(args) as i64))];
             let base = [("kind", text(ANDERSON_BASE))].into_iter().chain(steps).collect();
             method.insert("base".into(), table(base));
-        } else if is_given(args.step_size.is_some()) || takes(kind, "step_size") {
+        } else if is_given(args.step_size.is_some()) || takes(kinds, kind, "step_size") {
             method.insert("step_size".into(), Value::Float(step_size(args)));
         }
         if kind == ANDERSON {
             // The options are those of its base.
         } else if kind == "scafflsa-random" {
             method.insert("talk_probability".into(), Value::Float(1.0 / local_steps(args) as f64));
-        } else if is_given(args.local_steps.is_some()) || takes(kind, "local_steps") {
+        } else if is_given(args.local_steps.is_some()) || takes(kinds, kind, "local_steps") {
             method.insert("local_steps".into(), Value::Integer(local_steps(args) as i64));
         }
     }
@@ -662,7 +665,7 @@ mod tests {
 
     #[test]
     fn the_help_names_all_kinds_of_methods() {
-        let text = methods();
+        let text = methods(&Kinds::default());
         for name in fedsa::methods::KINDS.iter().map(|kind| kind.name).chain(PRESETS.iter().map(|preset| preset.name)) {
             assert!(text.contains(name), "{name}: {text}");
         }

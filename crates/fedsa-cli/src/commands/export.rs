@@ -9,7 +9,7 @@ use fedsa::problem::arrays::{Array, Arrays};
 use fedsa_data::atomic::{self, Existing};
 use fedsa_data::npz;
 use fedsa_experiment::error::Failure;
-use fedsa_experiment::{Plan, memory};
+use fedsa_experiment::{Kinds, Plan, memory};
 
 use super::{load, may_write, say, write_out};
 use crate::args::ExportArgs;
@@ -19,8 +19,8 @@ use crate::error::DONE;
 ///
 /// # Errors
 /// On bad input, when the file sweeps over problems, or when the target cannot be written.
-pub fn export(args: &ExportArgs) -> Result<u8, Failure> {
-    let (experiment, base) = load(&args.file, &args.overrides, false)?;
+pub fn export(args: &ExportArgs, kinds: &Kinds) -> Result<u8, Failure> {
+    let (experiment, base) = load(&args.file, &args.overrides, false, kinds)?;
     let plan = Plan::new(experiment, &base, Isa::best(), &HashMap::new())?;
     let [only] = &plan.fields[..] else {
         let what = format!("the file has {} problems", plan.fields.len());

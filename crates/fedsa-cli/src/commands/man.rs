@@ -1,19 +1,17 @@
 //! `fedsa man`: the manual page of the program, or of a command.
 
-use clap::CommandFactory;
 use fedsa::error::{BadInput, quoted};
 use fedsa_experiment::error::Failure;
 
 use super::write_out;
-use crate::args::{Cli, ManArgs};
+use crate::args::ManArgs;
 use crate::error::DONE;
 
-/// Runs the command.
+/// Runs the command; `program` is the whole command line.
 ///
 /// # Errors
 /// When there is no such command.
-pub fn man(args: &ManArgs) -> Result<u8, Failure> {
-    let mut program = Cli::command();
+pub fn man(args: &ManArgs, mut program: clap::Command) -> Result<u8, Failure> {
     program.build();
     let (page, title) = match &args.command {
         None => (program, "fedsa".to_string()),

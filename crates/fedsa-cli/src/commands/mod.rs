@@ -28,6 +28,7 @@ use fedsa::error::{BadInput, is_control, quoted};
 use fedsa_data::MachineFailure;
 use fedsa_data::atomic;
 use fedsa_data::regular;
+use fedsa_experiment::Kinds;
 use fedsa_experiment::config::{Document, Experiment};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::excerpt::harmless;
@@ -123,7 +124,7 @@ const LARGEST: u64 = 16_000_000;
 ///
 /// # Errors
 /// When it cannot be read or is not a valid experiment.
-pub fn load(path: &Path, overrides: &Overrides, quick: bool) -> Result<(Experiment, PathBuf), Failure> {
+pub fn load(path: &Path, overrides: &Overrides, quick: bool, kinds: &Kinds) -> Result<(Experiment, PathBuf), Failure> {
     let (name, base) = match path.as_os_str() == STDIN {
         true => ("stdin".to_string(), PathBuf::new()),
         false => (path.display().to_string(), path.parent().map_or_else(PathBuf::new, Path::to_path_buf)),
@@ -148,7 +149,7 @@ pub fn load(path: &Path, overrides: &Overrides, quick: bool) -> Result<(Experime
         let line = 1 + e.as_bytes()[..good].iter().filter(|byte| **byte == b'\n').count();
         BadInput::new(quoted(&name), format!("line {line} is not UTF-8"), "text in UTF-8")
     })?;
-    Ok((parse(&name, &text, overrides, quick)?, base))
+    Ok((parse(&name, &text, overrides, quick, kinds)?, base))
 }
 
 /// The path that stands for standard input.
@@ -158,8 +159,8 @@ const STDIN: &str = "-";
 ///
 /// # Errors
 /// When it is not a valid experiment, with or without its quick settings.
-pub fn parse(name: &str, text: &str, overrides: &Overrides, quick: bool) -> Result<Experiment, Failure> {
-    let document = Document::parse(name, text)?;
+pub fn parse(name: &str, text: &str, overrides: &Overrides, quick: bool, kinds: &Kinds) -> Result<Experiment, Failure> {
+    let document = Document::parse(name, text)?.with_kinds(kinds);
     let with = |quick: bool| {
         let mut document = document.clone();
         if quick {

@@ -11,7 +11,7 @@ use fedsa_experiment::error::Failure;
 use fedsa_experiment::execute::read_framed;
 use fedsa_experiment::finished::FinishedRun;
 use fedsa_experiment::folder;
-use fedsa_experiment::{Plan, Predictor, checks, output, picture, resolve};
+use fedsa_experiment::{Kinds, Plan, Predictor, checks, output, picture, resolve};
 
 use super::{apply, say};
 use crate::args::{Overrides, PlotArgs};
@@ -21,7 +21,7 @@ use crate::error::DONE;
 ///
 /// # Errors
 /// When the folder holds no finished run, or an option sets something other than the figure.
-pub fn plot(args: &PlotArgs) -> Result<u8, Failure> {
+pub fn plot(args: &PlotArgs, kinds: &Kinds) -> Result<u8, Failure> {
     let run = FinishedRun::read(&args.dir)?;
     for assignment in &args.set {
         let key = assignment.split('=').next().unwrap_or_default().trim();
@@ -31,7 +31,7 @@ pub fn plot(args: &PlotArgs) -> Result<u8, Failure> {
         }
     }
     let config = args.dir.join("config.toml");
-    let mut document = Document::parse(&config.display().to_string(), &run.config)?;
+    let mut document = Document::parse(&config.display().to_string(), &run.config)?.with_kinds(kinds);
     apply(&Overrides { set: args.set.clone(), ..Overrides::default() }, &mut document)?;
     let experiment = Experiment::read(document)?;
     let roots = folder::own_path(&args.dir, super::run::ROOTS);

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use fedsa::error::{BadInput, quoted};
 use fedsa_data::find::Places;
+use fedsa_experiment::Kinds;
 use fedsa_experiment::bundled::{ALL, Bundled};
 use fedsa_experiment::config::{Document, Experiment, nearest};
 use fedsa_experiment::error::Failure;
@@ -122,7 +123,7 @@ fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Failure> {
 }
 
 fn experiment(bundled: &Bundled, args: &ReproduceArgs) -> Result<Experiment, Failure> {
-    super::parse(&file_name(bundled), bundled.text, &args.overrides, args.quick)
+    super::parse(&file_name(bundled), bundled.text, &args.overrides, args.quick, &Kinds::default())
 }
 
 /// The first missing data set of an experiment, if there is one.

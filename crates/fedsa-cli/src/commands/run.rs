@@ -18,7 +18,7 @@ use fedsa_experiment::finished;
 use fedsa_experiment::folder::{self, Found, Holds, RunFolder};
 use fedsa_experiment::plan::BuiltProblem;
 use fedsa_experiment::trace_lines::TraceLines;
-use fedsa_experiment::{Executed, Plan, Predictor, Results, RunControl, execute, output, picture, resolve};
+use fedsa_experiment::{Executed, Kinds, Plan, Predictor, Results, RunControl, execute, output, picture, resolve};
 use toml::{Table, Value};
 
 use super::check::{refuse_memory, refuse_unstable};
@@ -33,9 +33,9 @@ use crate::error::{DONE, INTERRUPTED, NOT_AS_EXPECTED};
 ///
 /// # Errors
 /// On bad input (nothing is written), and when the machine fails.
-pub fn run(args: &RunArgs) -> Result<u8, Failure> {
+pub fn run(args: &RunArgs, kinds: &Kinds) -> Result<u8, Failure> {
     let began = Instant::now();
-    let (experiment, base) = load(&args.file, &args.overrides, args.quick)?;
+    let (experiment, base) = load(&args.file, &args.overrides, args.quick, kinds)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&experiment.id));
     let job = Task {
         experiment,

@@ -1,7 +1,7 @@
 //! `fedsa schema`: the JSON schema of experiment files, for editors.
 
 use fedsa_experiment::error::Failure;
-use fedsa_experiment::file_schema;
+use fedsa_experiment::{Kinds, file_schema};
 
 use super::say_json;
 use crate::error::DONE;
@@ -10,7 +10,7 @@ use crate::error::DONE;
 ///
 /// # Errors
 /// None.
-pub fn schema() -> Result<u8, Failure> {
-    say_json(&file_schema::of_files());
+pub fn schema(kinds: &Kinds) -> Result<u8, Failure> {
+    say_json(&file_schema::of_files(kinds));
     Ok(DONE)
 }

@@ -15,7 +15,7 @@ use fedsa::theory::predict::{EXACT_DIM, Forecast};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers;
 use fedsa_experiment::predict::QUANTITIES;
-use fedsa_experiment::{Plan, Predictor, memory};
+use fedsa_experiment::{Kinds, Plan, Predictor, memory};
 use serde_json::{Map, Value as Json, json};
 
 use super::{load, say, say_json};
@@ -26,8 +26,8 @@ use crate::error::DONE;
 ///
 /// # Errors
 /// On bad input.
-pub fn theory(args: &TheoryArgs) -> Result<u8, Failure> {
-    let (experiment, base) = load(&args.file, &args.overrides, false)?;
+pub fn theory(args: &TheoryArgs, kinds: &Kinds) -> Result<u8, Failure> {
+    let (experiment, base) = load(&args.file, &args.overrides, false, kinds)?;
     let plan = Plan::new(experiment, &base, Isa::best(), &HashMap::new())?;
     memory::refuse_predictions(&plan).map_err(|e| plan.experiment.document.failure(e))?;
     let predictor = Predictor::new(&plan);

@@ -115,7 +115,7 @@ pub fn unmeasured(plan: &Plan, base: &Path) -> Result<Vec<Option<String>>, Failu
             return Err(document.failure(reason.inside(&own)));
         }
         let as_written = plain.get_or_insert_with(|| {
-            let document = Document::parse(&document.name, &document.text).ok()?;
+            let document = Document::parse(&document.name, &document.text).ok()?.with_kinds(&document.kinds);
             let experiment = Experiment::read(document.clone()).ok()?;
             // A file that cannot be planned without options allows no comparison.
             let plan = Plan::new(experiment, base, Isa::best(), &HashMap::new()).ok()?;

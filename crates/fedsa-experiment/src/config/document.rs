@@ -9,6 +9,7 @@ use toml_edit::{ArrayOfTables, Item, TableLike, Value as Spanned};
 use super::dotted::{Assignment, Segment, assignments, joined_path, segments, set, split_assignment, split_outside, unset};
 use super::nesting::{DEEP, DEEP_HELP, check_depth, too_deep};
 use crate::error::Failure;
+use crate::kinds::Kinds;
 
 /// An experiment file as read.
 #[derive(Debug, Clone)]
@@ -21,6 +22,8 @@ pub struct Document {
     pub table: Table,
     /// The keys that overrides set, in the order in which the overrides were applied.
     pub origins: Vec<Origin>,
+    /// The kinds that it may name.
+    pub kinds: Kinds,
 }
 
 /// The source of a value that an option or another place of the file has set.
@@ -69,13 +72,19 @@ impl Document {
         check_depth(&whole).map_err(|e| Failure::in_text(name, text, None, e.to_string(), &e.help))?;
         let Value::Table(mut table) = whole else { unreachable!("just made") };
         super::presets::expand(&mut table);
-        Ok(Self { name: name.to_string(), text: text.to_string(), table, origins: Vec::new() })
+        Ok(Self { name: name.to_string(), text: text.to_string(), table, origins: Vec::new(), kinds: Kinds::default() })
     }
 
     /// An experiment that was made from options of the command line, without a file.
     pub fn from_flags(mut table: Table, origins: Vec<Origin>) -> Self {
         super::presets::expand(&mut table);
-        Self { name: String::new(), text: String::new(), table, origins }
+        Self { name: String::new(), text: String::new(), table, origins, kinds: Kinds::default() }
+    }
+
+    /// The document, which may name these kinds instead of fedsa's own alone.
+    #[must_use]
+    pub fn with_kinds(self, kinds: &Kinds) -> Self {
+        Self { kinds: kinds.clone(), ..self }
     }
 
     /// Applies `key=value` of `--set`. A value that is not TOML is taken as a string.

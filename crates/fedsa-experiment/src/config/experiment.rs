@@ -84,7 +84,7 @@ impl Experiment {
         let labels = self.labels().map_err(|e| self.failure_at(e, &self.points[0]))?;
         let chunks: Vec<_> = (0..self.points.len()).step_by(CHUNK).collect();
         let read = |first: &usize| {
-            let (mut reader, mut memory) = (Reader::default(), begin());
+            let (mut reader, mut memory) = (Reader::new(&self.document.kinds), begin());
             let mut seen = Seen::default();
             let mut kept = Vec::new();
             for i in *first..self.points.len().min(first + CHUNK) {
@@ -121,7 +121,7 @@ impl Experiment {
     /// # Errors
     /// When a table cannot be read.
     pub fn labels(&self) -> Result<Vec<String>> {
-        let mut reader = Reader::default();
+        let mut reader = Reader::new(&self.document.kinds);
         reader.read(&self.points[0])?;
         Ok(reader.methods.iter().map(|method| method.label.clone()).collect())
     }

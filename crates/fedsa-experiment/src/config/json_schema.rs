@@ -3,22 +3,28 @@
 //! Editors use it to complete, explain and check keys. A key that a sweep, a variant or `[quick]` may set can be
 //! absent from its table. Keys are therefore required only where the program reads them before the sweep is known.
 
+use fedsa::methods::MethodSettings;
 use fedsa::presets::PRESETS;
 use fedsa::registry::Kind;
 use fedsa::sampling::Sampling;
-use fedsa::uplink::{codec as codecs, medium as mediums};
-use fedsa::{methods, problem as problems};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value as Json, json};
 
 use super::schema::{MethodCommon, RunSpec, Top};
 use super::shaped_keys;
+use crate::kinds::Kinds;
 
-/// The schema of a whole file.
-pub fn file() -> Json {
+/// The schema of a whole file that names these kinds.
+pub fn file(kinds: &Kinds) -> Json {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
     let mut schema = object(Top::json_schema(&mut generator));
+    let tables: [(&str, Schema); 4] = [
+        ("problem", one_of(kinds.problems(), &mut generator, |_| Map::new(), |_| Vec::new())),
+        ("method", methods(kinds, &mut generator)),
+        ("codec", one_of(kinds.codecs(), &mut generator, |_| Map::new(), |_| Vec::new())),
+        ("media", media_of(kinds, &mut generator)),
+    ];
     schema.remove("required");
     schema.insert("title".into(), json!("fedsa experiment"));
     schema.insert("description".into(), json!("An experiment file of fedsa: a problem, how it is sampled, methods, and what is run."));
@@ -26,13 +32,38 @@ pub fn file() -> Json {
     let mut out = Map::from_iter([("$schema".to_string(), json!("https://json-schema.org/draft/2020-12/schema"))]);
     out.extend(schema);
     let mut out = Json::Object(out);
+    fill(&mut out, &tables.map(|(name, schema)| (name, Json::Object(object(schema)))));
     plain(&mut out);
     out
 }
 
+/// What stands for a table with a `kind` until the kinds are known: types say which keys there are, and the kinds are a value.
+const OF_KINDS: &str = "x-of-kinds";
+
+fn of_kinds(name: &str) -> Schema {
+    json!({ OF_KINDS: name }).try_into().expect("an object")
+}
+
+/// Replaces what stands for tables with a `kind`.
+fn fill(schema: &mut Json, tables: &[(&str, Json)]) {
+    if let Some(name) = schema.get(OF_KINDS).and_then(Json::as_str) {
+        let (_, table) = tables.iter().find(|(own, _)| *own == name).expect("a table with kinds");
+        let mut table = table.clone();
+        // A description belongs to the place.
+        let about = schema.get("description").cloned();
+        table.as_object_mut().expect("a schema").extend(about.map(|about| ("description".to_string(), about)));
+        *schema = table;
+    }
+    match schema {
+        Json::Object(map) => map.values_mut().for_each(|value| fill(value, tables)),
+        Json::Array(items) => items.iter_mut().for_each(|value| fill(value, tables)),
+        _ => {}
+    }
+}
+
 /// `[problem]`.
-pub(super) fn problem(generator: &mut SchemaGenerator) -> Schema {
-    one_of(problems::KINDS, generator, |_| Map::new(), |_| Vec::new())
+pub(super) fn problem(_: &mut SchemaGenerator) -> Schema {
+    of_kinds("problem")
 }
 
 /// `[sampling]`.
@@ -40,17 +71,22 @@ pub(super) fn sampling(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<Sampling>()
 }
 
+/// `[[method]]`.
+pub(super) fn method(_: &mut SchemaGenerator) -> Schema {
+    of_kinds("method")
+}
+
 /// `[[method]]`: the keys of its kind and those that methods have in common.
-pub(super) fn method(generator: &mut SchemaGenerator) -> Schema {
+fn methods(kinds: &Kinds, generator: &mut SchemaGenerator) -> Schema {
     let mut common = object(MethodCommon::json_schema(generator));
     let common = common.remove("properties").and_then(|p| p.as_object().cloned()).unwrap_or_default();
-    let common = |kind: &Kind<dyn methods::MethodSettings>| {
+    let common = |kind: &Kind<dyn MethodSettings>| {
         let own = common.iter().filter(|(key, _)| shaped_keys::has(kind, key));
         own.map(|(key, schema)| (key.clone(), schema.clone())).collect()
     };
     // A preset has the keys of the method that it stands for.
     let presets = |kind: &str| PRESETS.iter().filter(|preset| preset.method == kind).map(|preset| preset.name).collect();
-    let one = one_of(methods::KINDS, generator, common, presets);
+    let one = one_of(kinds.methods(), generator, common, presets);
     json!({ "type": "array", "minItems": 1, "items": one }).try_into().expect("an object")
 }
 
@@ -67,13 +103,17 @@ pub(super) fn quick(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// `codec` of a link.
-pub(super) fn codec(generator: &mut SchemaGenerator) -> Schema {
-    one_of(codecs::KINDS, generator, |_| Map::new(), |_| Vec::new())
+pub(super) fn codec(_: &mut SchemaGenerator) -> Schema {
+    of_kinds("codec")
 }
 
 /// `media` of an uplink.
-pub(super) fn media(generator: &mut SchemaGenerator) -> Schema {
-    let mut one = one_of(mediums::KINDS, generator, |_| Map::new(), |_| Vec::new());
+pub(super) fn media(_: &mut SchemaGenerator) -> Schema {
+    of_kinds("media")
+}
+
+fn media_of(kinds: &Kinds, generator: &mut SchemaGenerator) -> Schema {
+    let mut one = one_of(kinds.media(), generator, |_| Map::new(), |_| Vec::new());
     // A trace of delays may also be a file, which is read before the medium is.
     for medium in one.get_mut("anyOf").and_then(Json::as_array_mut).into_iter().flatten() {
         if let Some(keys) = medium.get_mut("properties").and_then(Json::as_object_mut)

@@ -1,15 +1,16 @@
 //! The `uplink` and `downlink` of a method: a codec and media, by their kinds.
 
 use fedsa::error::{BadInput, Result};
-use fedsa::uplink::codec::{self, Codec, Exact};
+use fedsa::uplink::Uplink;
+use fedsa::uplink::codec::{Codec, Exact};
 use fedsa::uplink::medium::delay::Row;
-use fedsa::uplink::{Uplink, medium};
 use fedsa_data::DiskFiles;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::{find_kind, json_schema, read_kind, short};
+use crate::kinds::Kinds;
 
 /// The link from agents to the server.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -38,11 +39,11 @@ pub struct DownlinkSpec {
     pub codec: Option<Table>,
 }
 
-fn codec(spec: Option<&Table>) -> Result<Box<dyn Codec>> {
+fn codec(kinds: &Kinds, spec: Option<&Table>) -> Result<Box<dyn Codec>> {
     let Some(table) = spec else { return Ok(Box::new(Exact)) };
     let mut table = table.clone();
     let build = || {
-        let kind = find_kind(codec::KINDS, &mut table, "codec")?;
+        let kind = find_kind(kinds.codecs(), &mut table, "codec")?;
         let settings = read_kind(kind, table)?;
         settings.check()?;
         Ok(settings.build())
@@ -93,19 +94,19 @@ pub fn located(up: &UplinkSpec, e: BadInput) -> BadInput {
     BadInput { key: format!("uplink.media[{i}].{key}"), ..e }
 }
 
-/// The link of a method, from its tables. Without `files`, the files that it names are not read.
+/// The link of a method, from its tables, with codecs and media of these kinds. Without `files`, the files that it names are not read.
 ///
 /// # Errors
 /// When a codec or medium is unknown, has a bad setting, or does not go with the others,
 /// or a file cannot be used.
-pub fn build(up: &UplinkSpec, down: &DownlinkSpec, files: Option<&DiskFiles>) -> Result<Uplink> {
-    let downlink = codec(down.codec.as_ref()).map_err(|e| e.inside("downlink"))?;
-    let agents_end = codec(up.codec.as_ref()).map_err(|e| e.inside("uplink"))?;
+pub fn build(kinds: &Kinds, up: &UplinkSpec, down: &DownlinkSpec, files: Option<&DiskFiles>) -> Result<Uplink> {
+    let downlink = codec(kinds, down.codec.as_ref()).map_err(|e| e.inside("downlink"))?;
+    let agents_end = codec(kinds, up.codec.as_ref()).map_err(|e| e.inside("uplink"))?;
     let mut link = Uplink { codec: agents_end, error_feedback: up.error_feedback, downlink, ..Uplink::default() };
     for (i, table) in up.media.iter().enumerate() {
         let mut table = table.clone();
         let mut install = || {
-            let kind = find_kind(medium::KINDS, &mut table, "medium")?;
+            let kind = find_kind(kinds.media(), &mut table, "medium")?;
             fill_trace(&mut table, files)?;
             let settings = read_kind(kind, table.clone()).map_err(|mut e| {
                 // A law's own keys are all that the error knows.

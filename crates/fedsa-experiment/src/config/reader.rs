@@ -15,6 +15,7 @@ use super::schema::{Centre, ControlsStart, Expect, ExpectedStatus, METHOD_COMMON
 use super::sections::{Methods, Sections};
 use super::sweep::{self, SweepPoint};
 use super::{find_kind, read_kind, read_swept, shaped_keys, short};
+use crate::kinds::Kinds;
 
 /// One `[[method]]` at one point.
 #[derive(Clone)]
@@ -47,8 +48,8 @@ pub struct MethodSpec {
 type Read<T> = Option<(Arc<Value>, T)>;
 
 /// Reads the tables of points one after the other; a table that two points share is read once.
-#[derive(Default)]
 pub struct Reader {
+    kinds: Kinds,
     sections: Sections,
     problem: Read<Arc<dyn problem::ProblemSettings>>,
     sampling: Read<Sampling>,
@@ -67,6 +68,12 @@ fn cached<'r, T>(read: &'r mut Read<T>, table: &Arc<Value>, how: impl FnOnce(&Va
 }
 
 impl Reader {
+    /// A reader of tables that name these kinds.
+    pub fn new(kinds: &Kinds) -> Self {
+        let (kinds, sections) = (kinds.clone(), Sections::default());
+        Self { kinds, sections, problem: None, sampling: None, run: None, method: Vec::new(), methods: Vec::new() }
+    }
+
     /// Reads a point.
     ///
     /// # Errors
@@ -75,7 +82,7 @@ impl Reader {
         self.sections = point.sections();
         let missing = |table: &str, accepted: &str| BadInput::new("", format!("there is no {table}"), accepted);
         let table = self.sections.problem.as_ref().ok_or_else(|| missing("[problem] table", "[problem] with kind = .."))?;
-        cached(&mut self.problem, table, read_problem)?;
+        cached(&mut self.problem, table, |table| read_problem(&self.kinds, table))?;
         let none = Arc::new(Value::Table(Table::new()));
         cached(&mut self.sampling, self.sections.sampling.as_ref().unwrap_or(&none), read_sampling)?;
         let table = self.sections.run.as_ref().ok_or_else(|| missing("[run] table", "[run] with rounds = T"))?;
@@ -90,7 +97,7 @@ impl Reader {
         let mut labels = HashSet::new();
         for (i, (table, read)) in tables.iter().zip(&mut self.method).enumerate() {
             let inside = |e: BadInput| e.inside(&format!("method[{i}]"));
-            let (spec, expect) = &*cached(read, table, read_method).map_err(inside)?;
+            let (spec, expect) = &*cached(read, table, |table| read_method(&self.kinds, table)).map_err(inside)?;
             let mut spec = spec.clone();
             if let Some(Expect::At(list)) = expect {
                 spec.expected_by = list.iter().position(|entry| point.is_at(&entry.at));
@@ -184,7 +191,7 @@ impl Reader {
     pub fn resolved_problem(&self) -> Result<Value> {
         let mut table = tree(&**self.problem())?;
         let given = self.sections.problem.as_ref().and_then(|table| table.get("kind")).and_then(Value::as_str).unwrap_or_default();
-        let kind = problem::KINDS.iter().find(|kind| kind.is_called(given)).map_or(given, |kind| kind.name);
+        let kind = self.kinds.problems().iter().find(|kind| kind.is_called(given)).map_or(given, |kind| kind.name);
         table.insert("kind".into(), Value::String(kind.to_string()));
         Ok(Value::Table(table))
     }
@@ -223,13 +230,13 @@ impl Reader {
 
 /// The tables of a file without its sweeps, with defaults written out. Each table is resolved separately; tables
 /// that are incomplete without sweeps are left out.
-pub fn complete(sections: &Sections) -> Vec<(&'static str, Value)> {
+pub fn complete(kinds: &Kinds, sections: &Sections) -> Vec<(&'static str, Value)> {
     let point = SweepPoint::of(sections.clone());
-    let mut reader = Reader { sections: sections.clone(), ..Reader::default() };
+    let mut reader = Reader { sections: sections.clone(), ..Reader::new(kinds) };
     let mut out = Vec::new();
     let mut keep = |key, value: Result<Value>| out.extend(value.ok().map(|value| (key, value)));
     if let Some(table) = &sections.problem
-        && cached(&mut reader.problem, table, read_problem).is_ok()
+        && cached(&mut reader.problem, table, |table| read_problem(kinds, table)).is_ok()
     {
         keep("problem", reader.resolved_problem());
     }
@@ -253,12 +260,12 @@ fn tree<S: Serialize + ?Sized>(settings: &S) -> Result<Table> {
     Table::try_from(settings).map_err(|e| BadInput::new("", e.to_string(), "numbers and names that a TOML file can hold"))
 }
 
-fn read_problem(value: &Value) -> Result<Arc<dyn problem::ProblemSettings>> {
+fn read_problem(kinds: &Kinds, value: &Value) -> Result<Arc<dyn problem::ProblemSettings>> {
     let Value::Table(table) = value else {
         return Err(BadInput::new("problem", format!("{} is not a table", short(value)), "[problem] with kind = .."));
     };
     let mut table = table.clone();
-    let read = || read_kind(find_kind(problem::KINDS, &mut table, "problem")?, table);
+    let read = || read_kind(find_kind(kinds.problems(), &mut table, "problem")?, table);
     read().map(Arc::from).map_err(|e: BadInput| e.inside("problem"))
 }
 
@@ -309,7 +316,7 @@ fn methods_of(sections: &Sections) -> Result<&[Arc<Value>]> {
 }
 
 /// A method and its whole `expect`, which may still be a list.
-fn read_method(value: &Value) -> Result<(MethodSpec, Option<Expect>)> {
+fn read_method(kinds: &Kinds, value: &Value) -> Result<(MethodSpec, Option<Expect>)> {
     let Value::Table(table) = value else {
         return Err(BadInput::new("", format!("{} is not a table", short(value)), "[[method]] tables"));
     };
@@ -318,7 +325,7 @@ fn read_method(value: &Value) -> Result<(MethodSpec, Option<Expect>)> {
         let to = if METHOD_COMMON.contains(&key.as_str()) { &mut common } else { &mut own };
         to.insert(key.clone(), value.clone());
     }
-    let kind = find_kind(methods::KINDS, &mut own, "method").map_err(|e| {
+    let kind = find_kind(kinds.methods(), &mut own, "method").map_err(|e| {
         let presets: Vec<&str> = fedsa::presets::PRESETS.iter().map(|p| p.name).collect();
         BadInput { help: format!("{}, {}", e.help, presets.join(", ")), ..e }
     })?;
@@ -335,9 +342,9 @@ fn read_method(value: &Value) -> Result<(MethodSpec, Option<Expect>)> {
     {
         return Err(e);
     }
-    shaped_keys::check(kind, &*settings, &common)?;
+    shaped_keys::check(kinds.methods(), kind, &*settings, &common)?;
     let common: MethodCommon = read_swept(&Value::Table(common))?;
-    link::build(&common.uplink, &common.downlink, None)?;
+    link::build(kinds, &common.uplink, &common.downlink, None)?;
     let label = common.label.unwrap_or_else(|| kind.name.to_string());
     sweep::shown(&label).map_err(|e| e.inside("label"))?;
     let accepted = "a label other than format and theta_star, which name arrays of theta.npz";

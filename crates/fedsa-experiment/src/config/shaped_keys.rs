@@ -4,7 +4,7 @@
 //! ([`fedsa::methods::Shape`]) determines which kinds have them.
 
 use fedsa::error::{BadInput, Result};
-use fedsa::methods::{self, Drift, MethodSettings, Shape};
+use fedsa::methods::{Drift, MethodSettings, Shape};
 use fedsa::registry::Kind;
 use schemars::SchemaGenerator;
 use toml::{Table, Value};
@@ -35,14 +35,19 @@ pub const SHAPED_KEYS: &[ShapedKey] = &[
     },
 ];
 
-/// Refuses the keys of `SHAPED_KEYS` that a method of this kind does not have.
+/// Refuses the keys of `SHAPED_KEYS` that a method of this kind, one of `kinds`, does not have.
 ///
 /// # Errors
 /// When there is such a key; the help lists the kinds that have it.
-pub fn check(kind: &Kind<dyn MethodSettings>, settings: &dyn MethodSettings, keys: &Table) -> Result<()> {
+pub fn check(
+    kinds: &[Kind<dyn MethodSettings>],
+    kind: &Kind<dyn MethodSettings>,
+    settings: &dyn MethodSettings,
+    keys: &Table,
+) -> Result<()> {
     let shape = settings.shape();
     let Some(key) = SHAPED_KEYS.iter().find(|key| keys.contains_key(key.name) && !(key.fits)(&shape)) else { return Ok(()) };
-    let kinds: Vec<&str> = methods::KINDS.iter().filter(|kind| has(kind, key.name)).map(|kind| kind.name).collect();
+    let kinds: Vec<&str> = kinds.iter().filter(|kind| has(kind, key.name)).map(|kind| kind.name).collect();
     let what = format!("unknown key `{}` of {}, {}", key.name, kind.name, key.why_not);
     Err(BadInput::new(key.name, what, format!("no such key here; it is for {}", kinds.join(", "))))
 }
@@ -65,6 +70,8 @@ fn shape_of(kind: &Kind<dyn MethodSettings>) -> Option<Shape> {
 
 #[cfg(test)]
 mod tests {
+    use fedsa::methods;
+
     use super::*;
 
     #[test]
@@ -74,7 +81,7 @@ mod tests {
             assert!(has(kind, "label"), "{}", kind.name);
         }
         let with = |name: &str| methods::KINDS.iter().filter(|kind| has(kind, name)).map(|kind| kind.name).collect::<Vec<_>>();
-        assert_eq!(with("controls"), ["scafflsa", "scafflsa-random"]);
+        assert_eq!(with("controls"), ["scafflsa", "scafflsa-random", "scaffold"]);
         assert_eq!(with("measure_from"), ["fedlsa", "fedtd", "delayed-sa"]);
     }
 }

@@ -10,9 +10,11 @@
 //! Source: Mitra, Jaafar, Pappas, Hassani, "Linear convergence in federated learning", NeurIPS 2021, Algorithm 1, with the
 //! samples of \[F\]. The correction uses the sample `z_{c,0}`, and no local step does: H + 1 samples a round, against H of
 //! [`super::fedhsa`]. Along a Markov chain `z_{c,0}` comes before `z_{c,1}, .., z_{c,H}`. Without noise it is FedHSA to the
-//! bit, with the same limit and the same rate. With noise the two differ: in FedHSA's first step the sample and its
-//! correction cancel, in FedLin's they do not, so that predictions of FedHSA's mean square do not hold for FedLin. With
-//! N = 1 it is Local SA on z_{c,1..H}, since G is then the agent's own correction.
+//! bit, and with noise the mean of a round is FedHSA's. Its mean square is not: in FedHSA's first step the sample and its
+//! correction cancel, and all agents step along G; in FedLin's they do not, and agents that differ turn the difference of the
+//! two samples into noise of second order in eta. With H = 1, or if all `A_c` are one multiple of I, the corrections cancel in the
+//! mean over agents, and the two agree in law. With N = 1 it is Local SA on `z_{c,1}, .., z_{c,H}`, since G is then the agent's own
+//! correction.
 
 use serde::{Deserialize, Serialize};
 

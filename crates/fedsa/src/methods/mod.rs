@@ -291,14 +291,11 @@ pub(crate) fn one() -> f64 {
     1.0
 }
 
-/// Checks the settings that first-order methods share.
-pub(crate) fn check_common(
-    step_size: &StepSize,
-    local_steps: usize,
-    alpha_g: f64,
-    participants: Option<usize>,
-    agents: usize,
-) -> Result<()> {
+/// Checks the settings that first-order methods share, for N agents.
+///
+/// # Errors
+/// When a step size is not positive, H is not between 1 and [`MAX_LOCAL_STEPS`], or m is not between 1 and N; names the setting.
+pub fn check_common(step_size: &StepSize, local_steps: usize, alpha_g: f64, participants: Option<usize>, agents: usize) -> Result<()> {
     step_size.check()?;
     require((1..=MAX_LOCAL_STEPS).contains(&local_steps), "local_steps", local_steps, &format!("between 1 and {MAX_LOCAL_STEPS}"))?;
     require(alpha_g > 0.0 && alpha_g.is_finite(), "global_step_size", alpha_g, "a positive number")?;
@@ -309,8 +306,9 @@ pub(crate) fn check_common(
 /// The largest accepted number of local steps in one round.
 pub const MAX_LOCAL_STEPS: usize = 100_000_000;
 
-/// The averaging server that first-order methods share.
-pub(crate) fn averaging(setting: &Setting<'_>, steps: Steps, alpha_g: f64, participants: Option<usize>) -> Average {
+/// The averaging server that first-order methods share: `theta += alpha_g E v` over m of N participants. A method may set its
+/// fields, such as `radius` and `operators_first`.
+pub fn averaging(setting: &Setting<'_>, steps: Steps, alpha_g: f64, participants: Option<usize>) -> Average {
     Average {
         theta: setting.start.clone(),
         steps,
@@ -327,6 +325,6 @@ pub(crate) fn averaging(setting: &Setting<'_>, steps: Steps, alpha_g: f64, parti
 }
 
 /// H local steps in every round.
-pub(crate) fn fixed(size: StepSize, h: usize) -> Steps {
+pub fn fixed(size: StepSize, h: usize) -> Steps {
     Steps { size, local: LocalSteps::Fixed(h) }
 }

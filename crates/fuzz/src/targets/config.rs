@@ -236,7 +236,7 @@ fn read_experiment(data: &[u8]) -> Verdict {
     if points(&document.table) > MAX_POINTS {
         return Verdict::PassedOver;
     }
-    let read = commands::parse("fuzz.toml", text, &Overrides::default(), false);
+    let read = commands::parse("fuzz.toml", text, &Overrides::default(), false, &fedsa_experiment::Kinds::default());
     match read.and_then(|experiment| check_experiment(&experiment)) {
         Ok(()) => Verdict::Accepted,
         Err(e) => refused_with(&e),
@@ -342,9 +342,11 @@ fn read_command_line(data: &[u8]) -> Verdict {
     let Ok(text) = std::str::from_utf8(data) else { return Verdict::Refused };
     let words = ["fedsa", "evaluate"].into_iter().chain(text.split('\n').take(60));
     let Ok(Cli { command: Command::Evaluate(args), .. }) = Cli::try_parse_from(words) else { return Verdict::Refused };
-    let read = commands::evaluate::read(&args).and_then(|experiment| match points(&experiment.document.table) > MAX_POINTS {
-        true => Ok(Verdict::PassedOver),
-        false => check_experiment(&experiment).map(|()| Verdict::Accepted),
+    let read = commands::evaluate::read(&args, &fedsa_experiment::Kinds::default()).and_then(|experiment| {
+        match points(&experiment.document.table) > MAX_POINTS {
+            true => Ok(Verdict::PassedOver),
+            false => check_experiment(&experiment).map(|()| Verdict::Accepted),
+        }
     });
     read.unwrap_or_else(|e| refused_with(&e))
 }

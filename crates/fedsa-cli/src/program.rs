@@ -1,0 +1,100 @@
+//! The program as a function, for programs with kinds of their own.
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+use fedsa_data::{MachineFailure, PARQUET_THREAD};
+use fedsa_experiment::error::Failure;
+use fedsa_experiment::{Extensions, Kinds};
+use miette::MietteHandlerOpts;
+use textwrap::WordSeparator;
+use textwrap::WordSplitter::NoHyphenation;
+
+use crate::args::{Cli, Command};
+use crate::commands;
+use crate::error::{DONE, status_of};
+
+/// Runs the program `fedsa` with the arguments of the process, and with kinds in addition to its own. Everything that reads
+/// experiment files knows them: sweeps, checks, figures, theory, `--resume`, `plot`, the JSON schema, `evaluate --method`. A
+/// kind whose name is taken is refused with the exit status of bad input.
+///
+/// ```no_run
+/// let status: std::process::ExitCode = fedsa_cli::main_with(fedsa_cli::Extensions::default());
+/// ```
+pub fn main_with(extensions: Extensions<'_>) -> ExitCode {
+    // Lines are not wrapped, so that paths and names can be copied from messages.
+    let handler = || MietteHandlerOpts::new().break_words(false).word_separator(WordSeparator::AsciiSpace).word_splitter(NoHyphenation);
+    let _ = miette::set_hook(Box::new(move |_| Box::new(handler().build())));
+    keep_readers_quiet();
+    commands::signals::survive_file_limits();
+    let kinds = match Kinds::with(extensions) {
+        Ok(kinds) => kinds,
+        Err(e) => return failed(e.into()),
+    };
+    let cli = Cli::from_arg_matches(&command_line(&kinds).get_matches()).unwrap_or_else(|e| e.exit());
+    commands::signals::watch();
+    let logging = commands::logging::start(cli.verbose, cli.log.as_deref()).map_err(Failure::from);
+    let outcome = logging.and_then(|()| with_threads(cli.threads, || dispatch(&cli.command, &kinds)));
+    let outcome = outcome.and_then(|status| commands::lost_output().map_or(Ok(status), Err));
+    outcome.map_or_else(failed, ExitCode::from)
+}
+
+/// Reports a failure; its exit status.
+fn failed(failure: Failure) -> ExitCode {
+    log::error!("{failure}");
+    let status = status_of(&failure);
+    commands::complain(failure);
+    ExitCode::from(status)
+}
+
+/// The command line; the help of `evaluate --method` names all kinds of methods.
+fn command_line(kinds: &Kinds) -> clap::Command {
+    let help = commands::evaluate::methods(kinds);
+    Cli::command().mut_subcommand("evaluate", |evaluate| evaluate.mut_arg("method", |method| method.help(help)))
+}
+
+/// Hides the panics of the Parquet library, which become errors that name the file.
+fn keep_readers_quiet() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if std::thread::current().name() != Some(PARQUET_THREAD) {
+            hook(info);
+        }
+    }));
+}
+
+fn dispatch(command: &Command, kinds: &Kinds) -> Result<u8, Failure> {
+    match command {
+        Command::Run(args) => commands::run::run(args, kinds),
+        Command::Reproduce(args) => commands::reproduce::reproduce(args),
+        Command::Check(args) => commands::check::check(args, kinds),
+        Command::Theory(args) => commands::theory::theory(args, kinds),
+        Command::Export(args) => commands::export::export(args, kinds),
+        Command::Evaluate(args) => commands::evaluate::evaluate(args, kinds),
+        Command::Predict(args) => commands::predict::predict(args),
+        Command::Plot(args) => commands::plot::plot(args, kinds),
+        Command::List(args) => commands::list::list(args),
+        Command::Diff(args) => commands::diff::diff(args),
+        Command::Man(args) => commands::man::man(args, command_line(kinds)),
+        Command::Schema => commands::schema::schema(kinds),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut command_line(kinds), "fedsa", &mut script);
+            commands::write_out(&script);
+            Ok(DONE)
+        }
+    }
+}
+
+/// Runs a command on the requested number of threads.
+fn with_threads(threads: Option<u64>, command: impl FnOnce() -> Result<u8, Failure> + Send) -> Result<u8, Failure> {
+    let failed = |e: rayon::ThreadPoolBuildError| {
+        let help = "--threads N, with fewer threads, or a higher limit on processes (ulimit -u)".to_string();
+        Failure::from(MachineFailure { what: format!("the threads cannot be started: {e}"), help })
+    };
+    match threads {
+        // The thread pool of the process is created here; the first user would panic if it cannot be created.
+        None => rayon::ThreadPoolBuilder::new().build_global().map_err(failed).and_then(|()| command()),
+        Some(threads) => rayon::ThreadPoolBuilder::new().num_threads(threads as usize).build().map_err(failed)?.install(command),
+    }
+}

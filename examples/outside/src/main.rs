@@ -1,0 +1,5 @@
+//! The program `fedsa` with the kinds of this crate: `outside run outside.toml`.
+
+fn main() -> std::process::ExitCode {
+    fedsa_cli::main_with(outside::KINDS)
+}

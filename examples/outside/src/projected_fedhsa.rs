@@ -1,0 +1,58 @@
+//! A method composed of parts of fedsa: the agents of FedHSA, and an average that is projected on a ball (as Wang et al. 2023
+//! do for FedTD), so that iterates stay bounded whatever the step size is.
+
+use fedsa::error::{Result, require};
+use fedsa::local::GlobalMemory;
+use fedsa::methods::{Drift, Half, MethodSettings, Setting, Shape, averaging, check_common, fixed};
+use fedsa::protocol::{Give, Protocol};
+use fedsa::schedule::StepSize;
+use fedsa::server::Server;
+use serde::{Deserialize, Serialize};
+
+/// The keys of `[[method]]`.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProjectedFedHsa {
+    /// eta.
+    pub step_size: StepSize,
+    /// H.
+    pub local_steps: usize,
+    /// The radius of the ball around 0.
+    pub radius: f64,
+    /// m of the N agents take part in a round; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub participants: Option<usize>,
+}
+
+impl MethodSettings for ProjectedFedHsa {
+    fn check(&self, agents: usize) -> Result<()> {
+        require(self.radius > 0.0 && self.radius.is_finite(), "radius", self.radius, "a positive number")?;
+        check_common(&self.step_size, self.local_steps, 1.0, self.participants, agents)
+    }
+
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        Protocol::operators_then_directions(setting.start.len(), Give::Sum)
+    }
+
+    fn client(&self, _: &Setting<'_>) -> Half {
+        Half::Lanes(Box::new(GlobalMemory { steps: fixed(self.step_size, self.local_steps), fresh: false }))
+    }
+
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        let mut average = averaging(setting, fixed(self.step_size, self.local_steps), 1.0, self.participants);
+        average.operators_first = true;
+        average.radius = Some(self.radius);
+        Box::new(average)
+    }
+
+    fn shape(&self) -> Shape {
+        Shape {
+            drift: Drift::GlobalMemory { fresh: false },
+            step_size: self.step_size,
+            local_steps: self.local_steps as f64,
+            alpha_g: 1.0,
+            participants: self.participants,
+            is_linear: false,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The kinds of this crate on fedsa's engine and across nodes that exchange bytes.
+
+use fedsa::error::Result;
+use fedsa::kernel::Isa;
+use fedsa::methods::{MethodSettings, fedhsa::FedHsa, fedlsa::FedLsa};
+use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
+use fedsa::problem::{Field, NoFiles, ProblemSettings};
+use fedsa::record::OutputRule;
+use fedsa::round::Run;
+use fedsa::sampling::{Law, Sampling};
+use fedsa::schedule::StepSize;
+use fedsa::theory::predict::Forecast;
+use fedsa::uplink::Uplink;
+use outside::fedprox::FedProx;
+use outside::projected_fedhsa::ProjectedFedHsa;
+use outside::rows::Rows;
+
+const ROWS: Rows = Rows { agents: 11, dim: 3, spread: 0.2, seed: 1 };
+
+fn field(kind: Law) -> Box<dyn Field> {
+    ROWS.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
+}
+
+fn fedprox(proximal: f64) -> FedProx {
+    FedProx { step_size: 0.02, local_steps: 20, proximal }
+}
+
+fn projected(radius: f64) -> ProjectedFedHsa {
+    ProjectedFedHsa { step_size: StepSize::Constant(0.02), local_steps: 20, radius, participants: None }
+}
+
+/// Theta on the engine after some rounds.
+fn engine(field: &dyn Field, method: &dyn MethodSettings, rounds: u64) -> Vec<f64> {
+    let link = Uplink::default();
+    let mut run = Run::new(field, method, &link, OutputRule::Last, 5, vec![0.0; 3]).unwrap();
+    (0..rounds).for_each(|_| run.step());
+    run.theta().to_vec()
+}
+
+/// The same, from halves that exchange bytes.
+fn by_bytes(field: &dyn Field, method: &dyn MethodSettings, rounds: u64) -> Result<Vec<f64>> {
+    let link = Uplink::default();
+    let federation = Federation::new(method, &link, field.weights().to_vec(), 5, vec![0.0; 3])?;
+    let mut agents: Vec<ClientNode<'_>> = (0..field.agents()).map(|c| ClientNode::new(&federation, field, c, c)).collect::<Result<_>>()?;
+    let mut server = ServerNode::new(&federation)?;
+    for _ in 0..rounds {
+        let mut todo = server.open();
+        while let Todo::Ask { to, bytes } = todo {
+            for (c, bytes) in to.into_iter().zip(&bytes) {
+                let answer = agents[c].handle(bytes)?.expect("an answer");
+                server.take(c, &answer)?;
+            }
+            todo = server.close();
+        }
+    }
+    Ok(server.theta().to_vec())
+}
+
+#[test]
+fn nodes_that_exchange_bytes_give_the_engines_numbers() {
+    for law in [Law::Mean, Law::Iid] {
+        let field = field(law);
+        for method in [&fedprox(2.0) as &dyn MethodSettings, &projected(1.0)] {
+            method.check(field.agents()).unwrap();
+            assert_eq!(by_bytes(&*field, method, 20).unwrap(), engine(&*field, method, 20), "{method:?}, {law:?}");
+        }
+    }
+}
+
+#[test]
+fn special_cases_are_methods_of_fedsa() {
+    let field = field(Law::Iid);
+    assert_eq!(engine(&*field, &fedprox(0.0), 30), engine(&*field, &FedLsa::new(0.02, 20), 30));
+    assert_eq!(engine(&*field, &projected(1e6), 30), engine(&*field, &FedHsa::new(0.02, 20), 30));
+    let bounded = engine(&*field, &projected(0.5), 30);
+    assert!((fedsa::linalg::norm_sq(&bounded).sqrt() - 0.5).abs() < 1e-12, "{bounded:?}");
+}
+
+#[test]
+fn theory_follows_from_the_facts_of_the_problem() {
+    let noiseless = field(Law::Mean);
+    let method = FedLsa::new(0.02, 20);
+    let limit = Forecast::over(&*noiseless, &method, &Uplink::default()).limit().unwrap();
+    assert!(fedsa::linalg::distance_sq(&engine(&*noiseless, &method, 2000), &limit) < 1e-24);
+    let noisy = field(Law::Iid);
+    let forecast = Forecast::over(&*noisy, &method, &Uplink::default());
+    assert!(forecast.floor().unwrap().noise > 0.0);
+    // What a round of FedProx does is not said, so that nothing is claimed.
+    assert!(Forecast::over(&*noisy, &fedprox(2.0), &Uplink::default()).floor().is_err());
+}
