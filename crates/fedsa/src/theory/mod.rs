@@ -19,6 +19,7 @@
 //! | [`stability`] | spectral radii of rounds, and the largest stable step |
 //! | [`local`] | the same near the root of nonlinear operators |
 //! | [`exact_mse`] | the mean-square error under i.i.d. samples, its bias and its noise |
+//! | [`markov`] | the mean-square error under Markov samples |
 //! | [`link`] | the effect of a link on a round's mean and variance |
 //! | [`predict`] | which closed form applies to a method, and its value |
 //! | [`constants`] | the constants in the theorems of \[S\] |
@@ -36,6 +37,7 @@ pub mod leg;
 pub mod link;
 pub mod local;
 pub mod map;
+pub mod markov;
 pub mod predict;
 pub mod scaffnew;
 pub mod stability;
