@@ -74,10 +74,9 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) 
                 panel.curves.extend(exact);
             }
             for quantity in spec.levels.get(label).into_iter().flatten().filter(|_| predicted) {
-                let text = format!("{label}: {}", quantity_text(quantity));
-                if let Ok(y) = predictor.number(cell, quantity)
-                    && levels.insert(text.clone())
-                {
+                let Ok(y) = predictor.number(cell, quantity) else { continue };
+                let text = format!("{label}: {}", quantity_text(quantity, predictor.accuracy(cell, quantity)));
+                if levels.insert(format!("{label}: {quantity}")) {
                     panel.levels.push(Level { label: text, y, color, dash: quantity_dash(quantity) });
                 }
             }
@@ -161,7 +160,8 @@ impl Drawing<'_> {
         let grid = &self.plan.cells[cell].grid;
         let at = |row: &Recorded| Some((row.count(self.axis) as f64, exact[grid.binary_search(&row.round).ok()?]));
         let (x, y) = self.data(cell, metric).iter().filter_map(|(row, _)| at(row)).unzip();
-        Some(PlottedCurve { label: format!("{name}, exact"), color, x, y, band: None, style: Style::Dashed })
+        let accuracy = self.predictor.curve_accuracy(cell).ok()?;
+        Some(PlottedCurve { label: format!("{name}, {accuracy}"), color, x, y, band: None, style: Style::Dashed })
     }
 
     /// The ratio of a measured to an exact curve.

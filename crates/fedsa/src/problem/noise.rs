@@ -36,6 +36,19 @@ pub struct Noise {
     pub seed: u64,
 }
 
+/// The law of the noise x of one agent: `x <- M x + w`, `w ~ N(0, std^2 I)`, independent per agent.
+#[derive(Debug, Clone)]
+pub struct NoiseLaw {
+    /// M, d x d, Schur-stable; zero for white noise.
+    pub memory: Mat<f64>,
+    /// The standard deviation of each component of w.
+    pub std: f64,
+    /// `E x x^T` in the stationary law, `Sigma = M Sigma M^T + std^2 I`, d x d.
+    pub covariance: Mat<f64>,
+    /// `E x_0 x_0^T` of the noise before the first sample, whose mean is 0, d x d.
+    pub start: Mat<f64>,
+}
+
 /// A problem with noise added to its samples. The mean operators, the root and their facts are those of the
 /// wrapped problem.
 #[derive(Debug)]
@@ -195,6 +208,15 @@ impl<P: Problem> Facts for Noisy<P> {
     /// Gaussian noise has no finite law.
     fn law(&self, _: usize) -> Option<FiniteLaw<'_>> {
         None
+    }
+    /// Where the problem's own samples have a single value.
+    fn additive_noise(&self) -> Option<Vec<NoiseLaw>> {
+        let (facts, d) = (self.problem.facts(), self.problem.dim());
+        let is_alone = |kind: usize| facts.law(kind).is_some_and(|law| law.mass().len() == 1);
+        let alone = (0..facts.systems()?.kinds.len()).all(is_alone);
+        let memory = if self.memory.is_empty() { Mat::zeros(d, d) } else { linalg::from_rows(d, d, &self.memory) };
+        let start = if self.sampling.start == ChainStart::Stationary { self.covariance.clone() } else { Mat::zeros(d, d) };
+        alone.then(|| vec![NoiseLaw { memory, std: self.std, covariance: self.covariance.clone(), start }])
     }
     /// The noise adds its covariance to `E[b b^T]`: it has mean 0 and is independent of z.
     fn moments(&self, kind: usize) -> Option<Moments> {

@@ -20,6 +20,7 @@
 //! | [`local`] | the same near the root of nonlinear operators |
 //! | [`exact_mse`] | the mean-square error under i.i.d. samples, its bias and its noise |
 //! | [`markov`] | the mean-square error under Markov samples |
+//! | [`gauss_markov`] | the mean-square error under additive Gauss-Markov noise |
 //! | [`link`] | the effect of a link on a round's mean and variance |
 //! | [`predict`] | which closed form applies to a method, and its value |
 //! | [`constants`] | the constants in the theorems of \[S\] |
@@ -28,11 +29,13 @@
 //!
 //! \[S\] is SCAFFLSA (arXiv 2402.04114), \[F\] is FedHSA.
 
+mod accuracy;
 pub mod constants;
 pub mod cost;
 pub mod exact_mse;
 pub mod fedlsa;
 pub mod fixed_point;
+pub mod gauss_markov;
 pub mod leg;
 pub mod link;
 pub mod local;
@@ -45,6 +48,8 @@ mod symmetric;
 
 #[cfg(test)]
 mod testing;
+
+pub use accuracy::Accuracy;
 
 use crate::error::{Result, require};
 

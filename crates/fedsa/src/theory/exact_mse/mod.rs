@@ -48,7 +48,7 @@ pub struct MeanSquare {
 
 impl MeanSquare {
     /// A floor. Rounding can take a noise of 0 below 0.
-    fn floor(bias: Vec<f64>, noise: f64) -> Self {
+    pub(super) fn floor(bias: Vec<f64>, noise: f64) -> Self {
         Self { bias, noise: if noise <= 0.0 { 0.0 } else { noise } }
     }
 
@@ -84,7 +84,7 @@ fn diverges() -> BadInput {
 }
 
 /// The error about a floor that does not exist.
-fn unstable(radius: f64) -> BadInput {
+pub(super) fn unstable(radius: f64) -> BadInput {
     BadInput::new(
         "step_size",
         format!("the mean-square error diverges: after many rounds each one multiplies it by {radius:.6}"),
