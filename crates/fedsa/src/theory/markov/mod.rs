@@ -23,6 +23,7 @@
 //! averaged the pasts of all agents, their states are dependent.
 
 pub mod chain;
+pub mod closure;
 
 pub use chain::{AgentClass, MarkovAgent, Move};
 
