@@ -33,6 +33,7 @@ mod stationary;
 mod testing;
 #[cfg(test)]
 mod tests;
+pub mod closure;
 
 pub use chain::{AgentClass, MarkovAgent, Move};
 
