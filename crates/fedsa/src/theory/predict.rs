@@ -73,7 +73,7 @@ use crate::problem::noise::NoiseLaw;
 use crate::problem::root::{Root, Source};
 use crate::problem::systems::{Moments, Systems};
 use crate::record::OutputRule;
-use crate::sampling::{ChainStart, Law};
+use crate::sampling::Law;
 use crate::schedule::StepSize;
 use crate::uplink::Uplink;
 use crate::uplink::medium::delay::Before;

@@ -17,12 +17,14 @@
 //! | [`one_agent`] | N = 1, batches too | exact |
 //! | [`joint`] | the product of the agents' K up to some thousands | exact |
 //! | [`counts`] | FedLSA with classes of exchangeable agents of two states | exact |
+//! | [`closure`] | FedLSA and FedHSA with any number of agents, SCAFFLSA where (N + 1) d is small | approximate, with an indicator of its error |
 //! | [`leading_order`] | all | leading order in eta: relative error O(eta), often 10 to 50% at steps in use |
 //!
 //! A second moment that is split by the state of one agent only does not have a closed recursion: given theta_t, which has
 //! averaged the pasts of all agents, their states are dependent.
 
 pub mod chain;
+pub mod closure;
 pub mod counts;
 pub mod joint;
 pub mod leading_order;
@@ -33,7 +35,6 @@ mod stationary;
 mod testing;
 #[cfg(test)]
 mod tests;
-pub mod closure;
 
 pub use chain::{AgentClass, MarkovAgent, Move};
 

@@ -6,7 +6,6 @@ use crate::methods::Drift;
 use crate::problem::systems::{Moments, Systems};
 use crate::sampling::Law;
 use crate::theory::exact_mse::{DelayedMse, FedLsaMse, InitialControls, ScafflsaMse};
-use crate::theory::markov::Rule;
 use crate::theory::markov::one_agent::OneAgent;
 use crate::theory::stability::Stability;
 
