@@ -156,6 +156,11 @@ impl MarkovAgent {
         linalg::norm2(&sum)
     }
 
+    /// Whether every state has a single move: a cycle of K samples, as of a log that is replayed, or for K = 1 no noise at all.
+    pub fn is_deterministic(&self) -> bool {
+        self.moves.len() == self.states
+    }
+
     /// The transition probabilities P (K x K).
     ///
     /// # Errors

@@ -23,13 +23,28 @@
 //! averaged the pasts of all agents, their states are dependent.
 
 pub mod chain;
+<<<<<<< HEAD
 pub mod closure;
+=======
+pub mod counts;
+pub mod joint;
+pub mod leading_order;
+pub mod one_agent;
+mod registers;
+mod stationary;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+>>>>>>> h1
 
 pub use chain::{AgentClass, MarkovAgent, Move};
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Result, require};
 use crate::linalg;
+use crate::theory::RoundSetting;
 
 /// The methods with results under Markov samples. All are the same for one agent, and for one local step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,4 +71,16 @@ impl MarkovFloor {
     pub fn noise(&self) -> f64 {
         self.mse - linalg::norm_sq(&self.bias)
     }
+}
+
+/// Checks the agents' shapes and weights, and that the server's step is 1.
+fn check(classes: &[AgentClass], setting: &RoundSetting) -> Result<()> {
+    let step = setting.server_step;
+    require(step == 1.0, "server_step", step, "1: the mean-square error under Markov samples is not known for others")?;
+    let agents: usize = classes.iter().map(|c| c.count).sum();
+    require(agents > 0, "agents", agents, "at least 1")?;
+    let dims: Vec<usize> = classes.iter().map(|c| c.agent.dim).collect();
+    require(dims.iter().all(|d| *d == dims[0]), "agents", format!("dimensions {dims:?}"), "agents of one dimension")?;
+    let sum: f64 = classes.iter().map(|c| c.agent.weight * c.count as f64).sum();
+    require((sum - 1.0).abs() < 1e-9, "weights", format!("a sum of {sum}"), "weights that sum to 1")
 }
