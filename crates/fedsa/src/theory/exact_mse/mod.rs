@@ -13,6 +13,9 @@
 //! (`(K_c^H - F_c (x) F_c) X` with `K_c = E[M (x) M]`, M one sampled step on `(u, 1, x)`:
 //! only the block of u is not zero).
 //!
+//! In a round of FedHSA agents are not independent given the start, because the mean operator contains the first samples of all:
+//! see [`FedHsaMse`].
+//!
 //! [`ArrivalLaw`] describes rounds in which messages are lost or weakened at random, or only some of the agents participate.
 //! [`DelayedMse`] is about rounds that use directions of a constant number of rounds ago.
 
@@ -20,14 +23,18 @@ mod arrivals;
 #[cfg(test)]
 mod by_enumeration;
 mod delay;
+mod fedhsa;
 mod fedlsa;
 mod leg_noise;
 mod scafflsa;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_fedhsa;
 
 pub use arrivals::ArrivalLaw;
 pub use delay::DelayedMse;
+pub use fedhsa::FedHsaMse;
 pub use fedlsa::FedLsaMse;
 pub use scafflsa::{InitialControls, ScafflsaMse};
 
