@@ -207,12 +207,12 @@ impl Closure {
         (0..self.dim).map(|i| x[packed_index(i, self.as_round().side() - 1)]).collect()
     }
 
-    /// The mean-square error at each of `rounds` (ascending), from `u_0 = theta_0 - theta*` (d) and chains in their stationary laws.
+    /// The bias and mean-square error at each of `rounds` (ascending), from `u_0 = theta_0 - theta*` (d) and chains in their stationary laws.
     /// SCAFFLSA's controls start at 0.
     ///
     /// # Errors
     /// When `u_0` does not have d components, or the rounds are not in ascending order.
-    pub fn curve(&self, u_0: &[f64], rounds: &[u64]) -> Result<Vec<f64>> {
+    pub fn curve(&self, u_0: &[f64], rounds: &[u64]) -> Result<Vec<MarkovFloor>> {
         require(u_0.len() == self.dim, "theta_0", format!("{} numbers", u_0.len()), &format!("{} numbers", self.dim))?;
         let round = self.as_round();
         let y = match &self.round {
@@ -222,7 +222,10 @@ impl Closure {
         let moment = pack(y.len(), |i, j| y[i] * y[j]);
         let start = round.laws().iter().flat_map(|law| law.iter().flat_map(|p| moment.iter().map(move |x| p * x))).collect();
         let mut curve = Vec::with_capacity(rounds.len());
-        at_rounds(&Flat(round), start, rounds, |state| curve.push(packed_trace(self.dim, &round.total(state))))?;
+        at_rounds(&Flat(round), start, rounds, |state| {
+            let x = round.total(state);
+            curve.push(MarkovFloor { bias: self.bias(&x), mse: packed_trace(self.dim, &x) });
+        })?;
         Ok(curve)
     }
 }
