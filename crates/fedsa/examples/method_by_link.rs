@@ -106,7 +106,7 @@ fn entry(field: &dyn Field, method: &dyn MethodSettings, link: &Uplink) -> Strin
 /// The table, in Markdown. Reasons of refusals are notes below it.
 fn table() -> Result<String> {
     // Agents that differ, with noise, and an objective for the methods that need one.
-    let noise = Some(Noise { std: 0.3, radius: 0.0, seed: 1 });
+    let noise = Some(Noise::new(0.3, 0.0, 1));
     let problem = LinearSystems { agents: 6, dim: 3, noise, ..LinearSystems::default() };
     let field = problem.field(&NoFiles, Sampling { kind: Law::Iid, ..Sampling::default() }, Isa::best())?;
     let exact = problem.field(&NoFiles, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best())?;

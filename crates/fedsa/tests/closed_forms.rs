@@ -280,7 +280,7 @@ fn disagreeing(agents: usize, k: f64) -> LinearSystems {
         u.iter_mut().for_each(|u| u[i] -= mean);
     }
     let agents: Vec<_> = (0..agents).map(|c| (a[c], std::array::from_fn(|i| b[c][i] + k * u[c][i]))).collect();
-    LinearSystems { noise: Some(Noise { std: 0.5, radius: 0.7, seed: 2 }), ..linear(&agents) }
+    LinearSystems { noise: Some(Noise::new(0.5, 0.7, 2)), ..linear(&agents) }
 }
 
 #[test]

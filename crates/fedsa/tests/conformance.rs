@@ -106,7 +106,7 @@ fn halves_that_exchange_bytes_give_the_engines_numbers() {
 /// all data in one place.
 #[test]
 fn agents_with_nothing_but_their_own_data_give_the_engines_numbers() {
-    let noise = Some(fedsa::problem::noise::Noise { std: 0.3, radius: 0.6, seed: 1 });
+    let noise = Some(fedsa::problem::noise::Noise::new(0.3, 0.6, 1));
     let systems: Vec<_> = (0..11).map(|c| ([[1.0 + 0.1 * c as f64, 0.2], [0.2, 2.0]], [c as f64, -1.0])).collect();
     let of = |agents: &[_]| LinearSystems { noise: noise.clone(), ..common::linear(agents) };
     let first_order = [Law::Iid, Law::Markov].into_iter().flat_map(|law| methods(None).into_iter().map(move |(_, m)| (law, m)));

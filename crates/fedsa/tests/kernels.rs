@@ -2,9 +2,11 @@
 //! number of agents side by side, width, sampling and batch.
 
 use fedsa::kernel::{Isa, LANES, Lanes, flat};
+use fedsa::problem::finite_sum::{FiniteSum, Scales};
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::mrp::{Discount, RandomMrp, Scope};
 use fedsa::problem::noise::Noise;
+use fedsa::problem::quadratic::{Matrices, Quadratic};
 use fedsa::problem::{Field, NoFiles, ProblemSettings, linear::LinearSystems};
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
@@ -43,6 +45,9 @@ fn after_leg(field: &dyn Field, agents: &[usize], etas: &[f64]) -> Vec<u64> {
 
 fn fields() -> Vec<(&'static str, Box<dyn ProblemSettings>)> {
     let garnet = |features, heterogeneity| Box::new(Garnet { agents: 11, features, heterogeneity, ..Garnet::default() });
+    let sum = |dim, chains, noise| -> Box<dyn ProblemSettings> {
+        Box::new(FiniteSum { agents: 11, terms: 4, dim, scales: Scales::Exponential, chains, noise, ..FiniteSum::default() })
+    };
     vec![
         ("garnet, one chunk", garnet(8, Heterogeneity::Independent) as Box<dyn ProblemSettings>),
         ("garnet, padded chunk", garnet(3, Heterogeneity::TwoKernels)),
@@ -63,13 +68,25 @@ fn fields() -> Vec<(&'static str, Box<dyn ProblemSettings>)> {
         ("linear", Box::new(LinearSystems { agents: 11, dim: 5, ..LinearSystems::default() })),
         (
             "linear with noise",
-            Box::new(LinearSystems {
+            Box::new(LinearSystems { agents: 11, dim: 5, noise: Some(Noise::new(0.3, 0.8, 1)), ..LinearSystems::default() }),
+        ),
+        (
+            "quadratic with a noise matrix per agent",
+            Box::new(Quadratic {
                 agents: 11,
-                dim: 5,
-                noise: Some(Noise { std: 0.3, radius: 0.8, seed: 1 }),
-                ..LinearSystems::default()
+                dim: 9,
+                matrices: Matrices::IndefiniteOneAverage,
+                noise: Some(Noise { memory: Scope::PerAgent, ..Noise::new(0.3, 0.8, 1) }),
+                ..Quadratic::default()
             }),
         ),
+        ("garnet with noise", Box::new(Garnet { agents: 11, noise: Some(Noise::new(0.3, 0.5, 1)), ..Garnet::default() })),
+        ("finite sum, padded chunk", sum(3, Scope::Shared, None)),
+        ("finite sum, one chunk", sum(8, Scope::PerAgent, None)),
+        ("finite sum, two chunks", sum(10, Scope::Shared, None)),
+        ("finite sum, two chunks, noise", sum(16, Scope::Shared, Some(Noise::new(0.3, 0.5, 1)))),
+        ("finite sum, three chunks", sum(17, Scope::PerAgent, None)),
+        ("finite sum, seven chunks", sum(53, Scope::Shared, None)),
     ]
 }
 

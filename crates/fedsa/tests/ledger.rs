@@ -165,7 +165,7 @@ fn a_codec_of_the_agents_is_priced_and_felt_alike_by_engine_and_halves() {
 fn the_ledger_counts_every_encoded_bit_once_whatever_becomes_of_it() {
     const N: usize = 11;
     const D: usize = 13;
-    let settings = LinearSystems { agents: N, dim: D, noise: Some(Noise { std: 0.3, radius: 0.0, seed: 1 }), ..Default::default() };
+    let settings = LinearSystems { agents: N, dim: D, noise: Some(Noise::new(0.3, 0.0, 1)), ..Default::default() };
     let field = field(&settings, Law::Iid);
     let method = method("fedtd", r#"{"step_size": 0.1}"#);
     let codecs = [

@@ -35,7 +35,7 @@ fn alike(agents: usize, law: Law) -> Box<dyn Field> {
     field(&systems, law)
 }
 
-const WHITE: Noise = Noise { std: 1.0, radius: 0.0, seed: 0 };
+const WHITE: Noise = Noise::new(1.0, 0.0, 0);
 
 /// The mean of `||theta - theta*||^2` over the rounds after `settling`, from the root.
 fn floor(field: &dyn Field, uplink: &Uplink, alpha: f64, seed: u64, settling: u64, rounds: u64) -> f64 {

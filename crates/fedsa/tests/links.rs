@@ -126,7 +126,7 @@ fn control_sum(field: &dyn Field, method: &dyn MethodSettings, uplink: &Uplink, 
 
 #[test]
 fn acknowledged_controls_sum_to_zero_whatever_is_altered_or_lost() {
-    let settings = LinearSystems { agents: 19, dim: 3, noise: Some(Noise { std: 0.3, radius: 0.0, seed: 1 }), ..Default::default() };
+    let settings = LinearSystems { agents: 19, dim: 3, noise: Some(Noise::new(0.3, 0.0, 1)), ..Default::default() };
     let field = field(&settings, Law::Iid);
     for uplink in [link(COARSE, false, &[]), link(EXACT, false, &[ERASURE]), link(COARSE, true, &[FADING, BURSTS])].map(Result::unwrap) {
         for m in ["", r#", "participants": 7"#] {

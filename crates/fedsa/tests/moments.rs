@@ -142,7 +142,7 @@ fn the_mean_of_random_talk_is_the_mean_round() {
 
 /// Theorem B.4's problem: `A_c = a I`, white noise on b.
 fn common_matrix(agents: usize, dim: usize, a: f64, std: f64) -> Box<dyn Field> {
-    let noise = Some(Noise { std, radius: 0.0, seed: 0 });
+    let noise = Some(Noise::new(std, 0.0, 0));
     field(&LinearSystems { agents, dim, scale: a, noise, ..LinearSystems::default() }, Law::Iid)
 }
 

@@ -393,7 +393,7 @@ fn a_hostile_network_keeps_nobody_from_the_root() {
 #[test]
 fn controls_are_those_of_the_answers_that_counted() {
     let coarse = common::link(r#"{"kind": "quantised", "bits": 6}"#, true, &[]).unwrap();
-    let noise = Some(Noise { std: 0.3, radius: 0.6, seed: 1 });
+    let noise = Some(Noise::new(0.3, 0.6, 1));
     let problem = LinearSystems { agents: 6, dim: 3, noise, ..Default::default() };
     let field = common::field(&problem, Law::Markov);
     for link in [&*EXACT, &coarse] {
@@ -571,7 +571,7 @@ fn recorded(world: &World<'_>, exchanges: u8) -> Uplink {
 #[test]
 fn floors_are_those_of_an_engine_that_loses_the_same_answers() {
     const ROUNDS: u64 = 30_000;
-    let noisy = |radius| LinearSystems { agents: 6, dim: 3, noise: Some(Noise { std: 0.3, radius, seed: 1 }), ..Default::default() };
+    let noisy = |radius| LinearSystems { agents: 6, dim: 3, noise: Some(Noise::new(0.3, radius, 1)), ..Default::default() };
     let habits = Habits { agent_dies: 0.002, ..HOSTILE };
     for (kind, settings, exchanges) in [
         ("scafflsa", r#"{"step_size": 0.05, "local_steps": 5}"#, 1),

@@ -143,7 +143,7 @@ fn the_law_of_the_example_has_its_mean_and_its_covariance() {
 #[test]
 fn symmetric_linear_systems_have_an_objective() {
     let objective = |settings: &dyn fedsa::problem::ProblemSettings| common::field(settings, Law::Iid).facts().objective().is_some();
-    let noise = Some(Noise { std: 0.3, radius: 0.5, seed: 1 });
+    let noise = Some(Noise::new(0.3, 0.5, 1));
     assert!(objective(&LinearSystems::default()) && objective(&LinearSystems { noise, ..LinearSystems::default() }));
     assert!(!objective(&Garnet::default()), "operators of TD are no gradients");
     // Its derivatives are minus the operator and minus the Jacobian.
@@ -359,7 +359,7 @@ fn noise_on_any_problem_adds_its_covariance_to_the_samples_own() {
     let theta = [0.4, -0.3];
     for (law, radius) in [(Law::Iid, 0.0), (Law::Iid, 0.7), (Law::Markov, 0.7)] {
         let sampling = Sampling { kind: law, ..Sampling::default() };
-        let noise = Noise { std: 0.2, radius, seed: 6 };
+        let noise = Noise::new(0.2, radius, 6);
         let field = Sampled::new(Noisy::new(Regression::new(AGENTS, 12, 2), &noise, sampling).unwrap(), sampling, Isa::best()).unwrap();
         // The covariance of x alone, from the noise on an operator that is 0.
         let still = Given(2, |_, out| out.fill(0.0));
@@ -415,7 +415,7 @@ fn noise_on_reward_processes_keeps_their_chains() {
         let kinds = (0..2).map(|c| mrp(c).transitions(features.clone()).unwrap()).collect();
         fedsa::problem::td::Td::new(kinds, vec![0, 1], equal_weights(2), sampling).unwrap()
     };
-    let silent = Noise { std: 0.0, radius: 0.5, seed: 1 };
+    let silent = Noise::new(0.0, 0.5, 1);
     let (plain, noisy) = (
         Sampled::new(td(), sampling, Isa::best()).unwrap(),
         Sampled::new(Noisy::new(td(), &silent, sampling).unwrap(), sampling, Isa::best()).unwrap(),
@@ -428,7 +428,7 @@ fn noise_on_reward_processes_keeps_their_chains() {
     // Noise of size 0 leaves the moments, the mean leg and the systems as they are.
     let (a, b) = (plain.facts().moments(1).unwrap(), noisy.facts().moments(1).unwrap());
     assert!(a.aa == b.aa && a.ab == b.ab && a.bb == b.bb && noisy.facts().stationary(0) == plain.facts().stationary(0));
-    let loud = Noisy::new(td(), &Noise { std: 0.3, radius: 0.0, seed: 1 }, sampling).unwrap();
+    let loud = Noisy::new(td(), &Noise::new(0.3, 0.0, 1), sampling).unwrap();
     let off = loud.facts().moments(0).unwrap().bb - plain.facts().moments(0).unwrap().bb;
     assert!((off - faer::Scale(0.09) * Mat::<f64>::identity(d, d)).norm_max() < 1e-15);
     assert!(loud.facts().export().unwrap().get("P").is_ok() && loud.facts().export().unwrap().get("noise_std").is_ok());

@@ -485,7 +485,7 @@ fn additive_noise_has_its_covariance_and_its_memory() {
     const D: usize = 3;
     const AGENTS: usize = 400;
     for (law, radius) in [(Law::Iid, 0.0), (Law::Iid, 0.7), (Law::Markov, 0.0), (Law::Markov, 0.7)] {
-        let noise = Noise { std: 0.3, radius, seed: 6 };
+        let noise = Noise::new(0.3, radius, 6);
         let settings = LinearSystems { agents: AGENTS, dim: D, noise: Some(noise), ..LinearSystems::default() };
         let noisy = field(&settings, law);
         // M is a Gaussian matrix scaled to its spectral radius; Sigma = M Sigma M^T + std^2 I.

@@ -8,12 +8,13 @@
 //! - a step is `g = ...; s = g + drift; theta = eta.mul_add(s, theta)`, each
 //!   operation rounded once.
 //!
-//! The generic kernel ([`generic`]) runs every problem through its `sample` and `apply`. [`td`] and [`dense`] are
+//! The generic kernel ([`generic`]) runs every problem through its `sample` and `apply`. [`td`], [`dense`] and [`symmetric`] are
 //! faster replacements for some problems; tests compare their results with the generic kernel's, bit for bit.
 
 pub mod dense;
 pub mod generic;
 pub(crate) mod rows;
+pub mod symmetric;
 pub mod td;
 pub(crate) mod vector;
 

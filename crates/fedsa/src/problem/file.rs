@@ -6,7 +6,8 @@
 //! | `R` | (N, S), (N, S, A) or (N, S, S'); with a policy and A = S, (N, S, A) is meant |
 //! | `Phi` | (S, d) or (N, S, d) |
 //! | `gamma` | scalar or (N,) |
-//! | or `A`, `b` | (N, d, d), (N, d); optional `noise_std`, a scalar, and `noise_memory`, (d, d) |
+//! | or `A`, `b` | (N, d, d), (N, d) |
+//! | `noise_std`, `noise_memory` | optional: a scalar, and (d, d) or (N, d, d): additive noise |
 //! | `weights` | optional, (N,): positive, divided by their sum |
 //!
 //! Other arrays are ignored.
@@ -19,11 +20,11 @@ use serde::{Deserialize, Serialize};
 use super::arrays::{Array, Arrays, shape_text};
 use super::linear::Linear;
 use super::memory::{self, MemoryEstimate, Moves, TableSizes, check_transitions, reward_process};
-use super::mrp::{FederatedTd, Mrp, ROW_SUM_TOLERANCE, Successor};
+use super::mrp::{FederatedTd, Mrp, ROW_SUM_TOLERANCE, Scope, Successor};
 use super::noise::{self, Noise, Noisy};
 use super::systems::{System, Systems};
-use super::td::Features;
-use super::{Field, Files, ProblemSettings, equal_weights, field};
+use super::td::{Features, Td};
+use super::{Field, Files, Problem, ProblemSettings, equal_weights, field};
 use crate::error::{BadInput, Result, quoted, require};
 use crate::kernel::Isa;
 use crate::sampling::Sampling;
@@ -35,7 +36,7 @@ use crate::sampling::Sampling;
 pub struct ArrayFile {
     /// The `.npz` file.
     pub path: String,
-    /// Additive noise, for linear systems without `noise_std`.
+    /// Additive noise, for files without `noise_std`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
     /// Accept agents whose own system is singular, as long as the mean is not.
@@ -44,6 +45,10 @@ pub struct ArrayFile {
 }
 
 impl ProblemSettings for ArrayFile {
+    fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+        self.noise.as_ref()?.without_effect(sampling)
+    }
+
     fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         let arrays = files.arrays(&self.path)?;
         let named = |e: BadInput| BadInput { what: format!("{}: {}", self.path, e), key: "path".into(), ..e };
@@ -52,13 +57,15 @@ impl ProblemSettings for ArrayFile {
 
     fn memory(&self, files: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate> {
         let arrays = files.arrays(&self.path)?;
-        Ok(sizes(&arrays, self.noise.is_some(), sampling, threads))
+        Ok(sizes(&arrays, self.noise.as_ref(), sampling, threads))
     }
 }
 
 /// The memory of the problem that arrays hold. Shapes of invalid arrays do not
 /// matter: they are refused when the problem is built.
-fn sizes(arrays: &Arrays, noise: bool, sampling: Sampling, threads: usize) -> MemoryEstimate {
+fn sizes(arrays: &Arrays, noise: Option<&Noise>, sampling: Sampling, threads: usize) -> MemoryEstimate {
+    let own = arrays.find("noise_std").map(|_| own_noise_sizes(arrays));
+    let noise = noise.or(own.as_ref());
     let source: f64 = arrays.iter().map(|(_, array)| 8.0 * array.data().len() as f64).sum();
     let dims = |name: &str| arrays.find(name).map(|array| array.shape().iter().map(|n| *n as f64).collect::<Vec<_>>());
     match (dims("P").as_deref(), dims("Phi").as_deref(), dims("A").as_deref()) {
@@ -82,12 +89,12 @@ fn sizes(arrays: &Arrays, noise: bool, sampling: Sampling, threads: usize) -> Me
                 solved: true,
             };
             let text = format!("{}, {states} states, {most} transitions each, d = {d}", memory::agents(agents as usize));
-            MemoryEstimate::new(tables.memory(sampling, threads), text)
+            MemoryEstimate::new(memory::with_noise(tables.memory(sampling, threads), noise, agents as usize, d as usize), text)
         }
         (None, _, Some(&[agents, d, _])) => {
-            let noisy = noise || arrays.find("noise_std").is_some();
+            let sizes = memory::linear(agents, d, true, source, threads);
             MemoryEstimate::new(
-                memory::linear(agents, d, true, noisy, source, threads),
+                memory::with_noise(sizes, noise, agents as usize, d as usize),
                 format!("{}, d = {d}", memory::agents(agents as usize)),
             )
         }
@@ -95,32 +102,39 @@ fn sizes(arrays: &Arrays, noise: bool, sampling: Sampling, threads: usize) -> Me
     }
 }
 
+/// Settings of the size of a file's own noise.
+fn own_noise_sizes(arrays: &Arrays) -> Noise {
+    let is_shared = arrays.find("noise_memory").is_none_or(|m| m.shape().len() < 3);
+    Noise { memory: if is_shared { Scope::Shared } else { Scope::PerAgent }, ..Noise::default() }
+}
+
 impl ArrayFile {
     fn field_of(&self, arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         // What would have no effect is not what was meant.
-        let own = if arrays.find("P").is_some() { "samples of its own: a reward process" } else { "noise of its own: noise_std" };
-        let has_own = arrays.find("P").is_some() || arrays.find("noise_std").is_some();
-        if self.noise.is_some() && has_own {
-            return Err(BadInput::new("noise", format!("noise for a file that has {own}"), "no noise here, or a file with A and b alone"));
+        if self.noise.is_some() && arrays.find("noise_std").is_some() {
+            let what = "noise for a file that has noise of its own: noise_std";
+            return Err(BadInput::new("noise", what, "no noise here, or a file without noise_std"));
         }
         match (arrays.find("P"), arrays.find("A")) {
-            (Some(_), _) => mdp_field(arrays, sampling, isa, self.allow_singular_agents),
-            (None, Some(_)) => {
-                let systems = linear_systems(arrays)?;
-                let own = own_noise(arrays, systems.dim())?;
-                let linear = Linear::new(systems);
-                match own {
-                    None => noise::field(linear, self.noise.as_ref(), sampling, isa, self.allow_singular_agents),
-                    Some((std, memory)) => {
-                        let noisy = Noisy::with_memory(linear, std, memory, sampling).map_err(|e| e.inside("noise"))?;
-                        field(noisy, sampling, isa, self.allow_singular_agents)
-                    }
-                }
-            }
+            (Some(_), _) => self.with_noise(mdp(arrays, sampling)?, arrays, sampling, isa),
+            (None, Some(_)) => self.with_noise(Linear::new(linear_systems(arrays)?), arrays, sampling, isa),
             (None, None) => {
                 let names: Vec<String> = arrays.iter().take(20).map(|(name, _)| quoted(name)).collect();
                 let what = format!("neither `P` nor `A` among its arrays ({})", names.join(", "));
                 Err(BadInput::new("", what, "an MRP or MDP as P, R, Phi, gamma (and policy), or linear systems as A, b"))
+            }
+        }
+    }
+}
+
+impl ArrayFile {
+    /// The field of a problem with the noise of the settings or of the file, if there is any.
+    fn with_noise<P: Problem>(&self, problem: P, arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+        match own_noise(arrays, problem.weights().len(), problem.dim())? {
+            None => noise::field(problem, self.noise.as_ref(), sampling, isa, self.allow_singular_agents),
+            Some((std, matrices)) => {
+                let noisy = Noisy::with_matrices(problem, std, &matrices, sampling).map_err(|e| e.inside("noise"))?;
+                field(noisy, sampling, isa, self.allow_singular_agents)
             }
         }
     }
@@ -181,8 +195,8 @@ fn weights(arrays: &Arrays, agents: usize) -> Result<Vec<f64>> {
     Ok(if (sum - 1.0).abs() <= ROUNDING { given.data().to_vec() } else { given.data().iter().map(|p| p / sum).collect() })
 }
 
-/// The standard deviation and the memory M of the file's additive noise, if it has any.
-fn own_noise(arrays: &Arrays, d: usize) -> Result<Option<(f64, Mat<f64>)>> {
+/// The standard deviation of the file's additive noise and its memory M, one for all `n` agents or one for each, if it has any.
+fn own_noise(arrays: &Arrays, n: usize, d: usize) -> Result<Option<(f64, Vec<Mat<f64>>)>> {
     let Some(std) = find(arrays, "noise_std")? else {
         return match find(arrays, "noise_memory")? {
             Some(_) => {
@@ -192,9 +206,11 @@ fn own_noise(arrays: &Arrays, d: usize) -> Result<Option<(f64, Mat<f64>)>> {
         };
     };
     let memory = match find(arrays, "noise_memory")? {
-        None => Mat::zeros(d, d),
-        Some(m) if m.shape() == [d, d] => crate::linalg::from_rows(d, d, m.data()),
-        Some(m) => return Err(wrong_shape("noise_memory", m, &format!("({d}, {d})"))),
+        None => vec![Mat::zeros(d, d)],
+        Some(m) if m.shape() == [d, d] || m.shape() == [n, d, d] => {
+            m.data().chunks(d * d).map(|m| crate::linalg::from_rows(d, d, m)).collect()
+        }
+        Some(m) => return Err(wrong_shape("noise_memory", m, &format!("({d}, {d}), or ({n}, {d}, {d})"))),
     };
     Ok(Some((scalar(std, "noise_std")?, memory)))
 }
@@ -222,7 +238,8 @@ struct Shapes {
     actions: usize,
 }
 
-fn mdp_field(arrays: &Arrays, sampling: Sampling, isa: Isa, allow_singular_agents: bool) -> Result<Box<dyn Field>> {
+/// TD(0) on the reward process, or on the MDP under its policy, of a file.
+fn mdp(arrays: &Arrays, sampling: Sampling) -> Result<Td> {
     let p = get(arrays, "P")?;
     let policy = find(arrays, "policy")?;
     let has_policy = policy.is_some();
@@ -291,9 +308,9 @@ fn mdp_field(arrays: &Arrays, sampling: Sampling, isa: Isa, allow_singular_agent
         weights: weights(arrays, agents)?,
         mrp: &mrp,
         features: &features,
-        allow_singular_agents,
+        allow_singular_agents: false,
     }
-    .field(sampling, isa)
+    .td(sampling)
 }
 
 /// The root `theta~` of the virtual MDP of Wang et al. 2023: the mean of the agents'

@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::memory::{self, MemoryEstimate, Moves, TableSizes, reward_process};
 use super::mrp::{FeatureLaw, FederatedTd, Mrp, Successor};
+use super::noise::Noise;
 use super::{Field, Files, ProblemSettings, check_counts, equal_weights};
-use crate::error::{Result, require};
+use crate::error::{BadInput, Result, require};
 use crate::kernel::Isa;
 use crate::random::{ALL, Purpose, Stream, stream};
 use crate::sampling::Sampling;
@@ -100,6 +101,9 @@ pub struct Garnet {
     /// than half of the states if that is less.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_class: Option<usize>,
+    /// Additive noise on the samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub noise: Option<Noise>,
 }
 
 impl Default for Garnet {
@@ -119,6 +123,7 @@ impl Default for Garnet {
             opposite_rewards: None,
             reward_perturbation: None,
             min_class: None,
+            noise: None,
         }
     }
 }
@@ -236,6 +241,10 @@ impl Garnet {
 }
 
 impl ProblemSettings for Garnet {
+    fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+        self.noise.as_ref()?.without_effect(sampling)
+    }
+
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         self.check()?;
         let plan = self.plan();
@@ -276,7 +285,7 @@ impl ProblemSettings for Garnet {
             features: &|_| Arc::clone(&features),
             allow_singular_agents: false,
         }
-        .field(sampling, isa)
+        .field_with_noise(self.noise.as_ref(), sampling, isa)
     }
     fn memory(&self, _: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate> {
         self.check()?;
@@ -303,6 +312,7 @@ impl ProblemSettings for Garnet {
             solved: true,
         };
         let text = format!("{} ({kinds} distinct), {} states, d = {}", memory::agents(self.agents), self.states, self.features);
-        Ok(MemoryEstimate::new(sizes.memory(sampling, threads), text))
+        let sizes = memory::with_noise(sizes.memory(sampling, threads), self.noise.as_ref(), self.agents, self.features);
+        Ok(MemoryEstimate::new(sizes, text))
     }
 }

@@ -216,7 +216,10 @@ impl Default for LinearSystems {
 
 impl ProblemSettings for LinearSystems {
     fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
-        let has_memory = self.noise.as_ref().is_some_and(|noise| noise.radius > 0.0);
+        if let Some(idle) = self.noise.as_ref().and_then(|noise| noise.without_effect(sampling)) {
+            return Some(idle);
+        }
+        let has_memory = self.noise.as_ref().is_some_and(Noise::has_memory);
         let starts = sampling.kind == Law::Markov && sampling.start != ChainStart::Stationary;
         (starts && !has_memory).then(|| {
             let what = "a start of trajectories, and the problem's samples do not depend on those before";
@@ -236,11 +239,8 @@ impl ProblemSettings for LinearSystems {
             super::check_linear(self.agents, self.dim)?;
         }
         let (n, d) = if self.a.is_empty() { (self.agents, self.dim) } else { (self.a.len(), self.b.first().map_or(0, Vec::len)) };
-        let has_memory = self.noise.as_ref().is_some_and(|noise| noise.std > 0.0 || noise.radius > 0.0);
-        Ok(MemoryEstimate::new(
-            memory::linear(n as f64, d as f64, true, has_memory, 0.0, threads),
-            format!("{}, d = {d}", memory::agents(n)),
-        ))
+        let sizes = memory::linear(n as f64, d as f64, true, 0.0, threads);
+        Ok(MemoryEstimate::new(memory::with_noise(sizes, self.noise.as_ref(), n, d), format!("{}, d = {d}", memory::agents(n))))
     }
 }
 

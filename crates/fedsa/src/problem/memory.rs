@@ -5,6 +5,7 @@
 //! `peak` includes the temporary memory of building it. Measured peaks above 100 MB are
 //! within a factor of 1.5.
 
+use super::noise::Noise;
 use crate::error::{BadInput, Result};
 use crate::kernel::chunks;
 use crate::sampling::{Law, Sampling};
@@ -157,14 +158,17 @@ pub(super) fn reward_process(n: f64, transitions: f64, closed: f64) -> f64 {
     40.0 * n + 24.0 * transitions + (3.0 * matrix(closed, closed) + 16.0 * n).max(16.0 * transitions)
 }
 
-/// Linear systems of `kinds` agents with additive noise or none; `source` is what they are
-/// made from, `is_dense` whether they are laid out for the kernel too.
-pub(super) fn linear(agents: f64, d: f64, is_dense: bool, noise: bool, source: f64, threads: usize) -> (f64, f64) {
+/// Linear systems of `agents` agents; `source` is what they are made from, `is_dense` whether they are laid out for the kernel too.
+pub(super) fn linear(agents: f64, d: f64, is_dense: bool, source: f64, threads: usize) -> (f64, f64) {
     let layout = if is_dense { agents * dense(d) } else { 0.0 };
-    // Its memory, covariance and factor; eigenvalues and the covariance take more for a while.
-    let (noise, making_noise) = if noise { (3.0 * matrix(d, d), 20.0 * matrix(d, d)) } else { (0.0, 0.0) };
-    let kept = systems(agents, agents, d) + layout + noise;
-    (kept + source + making_noise.max(solutions(d, agents, threads as f64)), kept)
+    let kept = systems(agents, agents, d) + layout;
+    (kept + source + solutions(d, agents, threads as f64), kept)
+}
+
+/// A peak and what is kept, with that of additive noise where there is some, on a problem of so many agents and dimensions.
+pub(super) fn with_noise((peak, kept): (f64, f64), noise: Option<&Noise>, agents: usize, d: usize) -> (f64, f64) {
+    let (making, noise) = noise.map_or((0.0, 0.0), |noise| noise.memory_of(agents as f64, d as f64));
+    (peak + making, kept + noise)
 }
 
 /// The bytes of a batch of logs while it is read, about.
@@ -255,7 +259,7 @@ mod tests {
 
     #[test]
     fn sizes_beyond_all_memory_do_not_overflow() {
-        let (peak, kept) = linear(1e19, 1e19, true, true, 0.0, 1 << 20);
+        let (peak, kept) = linear(1e19, 1e19, true, 0.0, 1 << 20);
         assert!(peak.is_finite() && peak > kept && kept > 1e50, "{peak} {kept}");
         assert!(check_transitions("agents", 2f64.powi(31)).is_ok());
         assert!(check_transitions("agents", 2f64.powi(31) + 1.0).is_err());

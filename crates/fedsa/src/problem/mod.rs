@@ -9,8 +9,10 @@ pub mod calls;
 pub mod facts;
 pub mod features;
 pub mod file;
+pub mod finite_sum;
 pub mod garnet;
 pub mod holdout;
+mod index_chain;
 pub mod law;
 pub mod linear;
 pub mod linear_operators;
@@ -21,10 +23,12 @@ pub mod memory;
 pub mod mrp;
 pub mod noise;
 pub mod objective;
+pub mod quadratic;
 pub mod ridge;
 pub mod root;
 pub mod source;
 mod sparse;
+mod spectra;
 pub mod survey;
 pub mod switching;
 pub mod systems;
@@ -341,6 +345,8 @@ pub const KINDS: &[Kind<dyn ProblemSettings>] = &[
     kind!("logs", "logged transitions, one file an agent", logs::Logs),
     kind!("switching", "linear operators that switch along a chain", switching::Switching),
     kind!("linear", "linear systems A_c, b_c", linear::LinearSystems),
+    kind!("quadratic", "quadratic losses, definite or indefinite per agent", quadratic::Quadratic),
+    kind!("finite-sum", "finite sums of quadratic losses, terms drawn along a chain", finite_sum::FiniteSum),
 ];
 
 /// Joins a linear problem with its sampling; refuses singular agents unless `allow_singular_agents`.

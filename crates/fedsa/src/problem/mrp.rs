@@ -7,8 +7,9 @@ use faer::linalg::solvers::Solve;
 use serde::{Deserialize, Serialize};
 
 use super::memory::{self, MemoryEstimate, Moves, TableSizes, check_transitions, reward_process};
+use super::noise::{self, Noise};
 use super::td::{Features, Td, Trajectory, Transitions};
-use super::{Field, Files, ProblemSettings, equal_weights, field};
+use super::{Field, Files, ProblemSettings, equal_weights};
 use crate::error::{BadInput, Result, require};
 use crate::kernel::Isa;
 use crate::kernel::td::Transition;
@@ -187,6 +188,22 @@ impl FederatedTd<'_> {
     /// # Errors
     /// When a chain has several closed classes, or a system is singular that must not be; names the agent.
     pub fn field(&self, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+        self.field_with_noise(None, sampling, isa)
+    }
+
+    /// The same with additive noise, where there is some.
+    ///
+    /// # Errors
+    /// As [`FederatedTd::field`], and when the noise is out of range.
+    pub fn field_with_noise(&self, noise: Option<&Noise>, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+        noise::field(self.td(sampling)?, noise, sampling, isa, self.allow_singular_agents)
+    }
+
+    /// Federated TD(0) on these processes, without its sampling.
+    ///
+    /// # Errors
+    /// When a chain has several closed classes; names the agent.
+    pub fn td(&self, sampling: Sampling) -> Result<Td> {
         use rayon::prelude::*;
         let kinds: Vec<Result<Transitions>> = (0..self.kinds)
             .into_par_iter()
@@ -198,8 +215,7 @@ impl FederatedTd<'_> {
             .collect();
         // Of several errors the first agent's, whichever thread was faster.
         let kinds: Vec<Transitions> = kinds.into_iter().collect::<Result<_>>()?;
-        let td = Td::new(kinds, self.kind_of.clone(), self.weights.clone(), sampling)?;
-        field(td, sampling, isa, self.allow_singular_agents)
+        Td::new(kinds, self.kind_of.clone(), self.weights.clone(), sampling)
     }
 }
 

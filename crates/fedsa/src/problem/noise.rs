@@ -1,26 +1,53 @@
 //! Additive Gauss-Markov noise on any problem (\[F\] eq. 16-18).
 //!
-//! The sample is `g_c(theta, z) + x` with `x <- M x + w`, `w ~ N(0, std^2 I)`,
-//! one M for all agents, w independent per agent and of z. Under i.i.d. sampling x is
-//! drawn from its stationary law `N(0, Sigma)`, `Sigma = M Sigma M^T + std^2 I`.
+//! The sample is `g_c(theta, z) + x` with `x <- M x + w`, `w ~ N(0, std^2 I)`, w independent per agent and of z.
+//! Under i.i.d. sampling x is drawn from its stationary law `N(0, Sigma)`, `Sigma = M Sigma M^T + std^2 I`.
 //! Where the problem has no noise of its own, `g_c(theta, z) = gbar_c(theta)`: the source's case.
+//!
+//! | key | what |
+//! | --- | --- |
+//! | `std` | the standard deviation of each component of w |
+//! | `radius` | the spectral radius of M; 0, the default, is white noise |
+//! | `seed` | the seed of M: Gaussian entries scaled to the radius |
+//! | `memory` | `shared`: one M for all agents; `per-agent`: an M drawn for each |
+//! | `matrix` | M written out, d x d, in place of `radius`, `seed` and `memory` |
+//! | `start` | x before the first move of a trajectory: `zero`, `random` (N(0, I)), `stationary`, or `as-sampling` |
 
 use faer::Mat;
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::arrays::{Array, Arrays};
 use super::facts::Facts;
 use super::law::FiniteLaw;
+use super::memory;
+use super::mrp::Scope;
 use super::systems::Moments;
 use super::{Field, Problem};
-use crate::error::{Result, require};
+use crate::error::{BadInput, Result, require};
 use crate::kernel::{Isa, Lanes};
 use crate::linalg;
-use crate::random::{ALL, Purpose, Stream, stream};
+use crate::random::{Purpose, Stream, stream};
 use crate::sampling::{ChainStart, Law, Sampling};
 
+/// The state x from which a trajectory of noise starts, before its first move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum NoiseStart {
+    /// Drawn from the stationary law if `sampling.start` is so, otherwise 0.
+    #[default]
+    AsSampling,
+    /// x = 0.
+    Zero,
+    /// x ~ N(0, I), whatever the stationary law.
+    Random,
+    /// x ~ N(0, Sigma), the stationary law.
+    Stationary,
+}
+
 /// The `noise` table of a problem.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Noise {
@@ -34,6 +61,75 @@ pub struct Noise {
     /// The seed of M, Gaussian entries scaled to the radius.
     #[serde(default)]
     pub seed: u64,
+    /// M: shared or per-agent.
+    #[serde(default)]
+    pub memory: Scope,
+    /// M written out, d x d, in place of `radius`, `seed` and `memory`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub matrix: Vec<Vec<f64>>,
+    /// Where trajectories of x start.
+    #[serde(default)]
+    pub start: NoiseStart,
+}
+
+impl Noise {
+    /// Noise with one M of this spectral radius for all agents, drawn from a seed.
+    pub const fn new(std: f64, radius: f64, seed: u64) -> Self {
+        Self { std, radius, seed, memory: Scope::Shared, matrix: Vec::new(), start: NoiseStart::AsSampling }
+    }
+
+    /// Whether x depends on the x before.
+    pub fn has_memory(&self) -> bool {
+        self.radius > 0.0 || self.matrix.iter().flatten().any(|m| *m != 0.0)
+    }
+
+    /// The error about a setting of the noise that has no effect under this sampling.
+    pub(super) fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+        let starts = self.start != NoiseStart::AsSampling;
+        let what = match (starts, sampling.kind == Law::Markov, self.has_memory()) {
+            (true, false, _) => "a start of trajectories, and samples are not those of a trajectory",
+            (true, true, false) => "a start of trajectories of white noise, which has no memory",
+            _ => return None,
+        };
+        Some(BadInput::new("noise.start", what, "no start here, or kind = \"markov\" in [sampling] and noise with a radius above 0"))
+    }
+
+    /// The matrices M of `agents` agents, d x d: one for all, or one for each.
+    fn matrices(&self, agents: usize, d: usize) -> Result<Vec<Mat<f64>>> {
+        if !self.matrix.is_empty() {
+            for (key, is_given) in [("radius", self.radius != 0.0), ("seed", self.seed != 0), ("memory", self.memory != Scope::Shared)] {
+                let what = format!("a {key} beside a matrix that is written out");
+                if is_given {
+                    return Err(BadInput::new(key, what, format!("no {key} beside matrix, which decides it")));
+                }
+            }
+            let is_square = self.matrix.len() == d && self.matrix.iter().all(|row| row.len() == d);
+            let shape = format!("{} rows of {} numbers", self.matrix.len(), self.matrix[0].len());
+            require(is_square, "matrix", shape, &format!("{d} rows of {d} numbers, as theta has {d} components"))?;
+            require(self.matrix.iter().flatten().all(|m| m.is_finite()), "matrix", "a number that is not finite", "finite numbers")?;
+            return Ok(vec![Mat::from_fn(d, d, |i, j| self.matrix[i][j])]);
+        }
+        require((0.0..1.0).contains(&self.radius), "radius", self.radius, "in [0, 1)")?;
+        if self.radius == 0.0 {
+            return Ok(vec![Mat::zeros(d, d)]);
+        }
+        let draw = |c: usize| {
+            let mut s = stream(self.seed, Purpose::Noise, 0, self.memory.of(c));
+            let m = Mat::from_fn(d, d, |_, _| s.normal());
+            let radius = linalg::spectral_radius(&m)?;
+            Ok(faer::Scale(self.radius / radius) * m)
+        };
+        let distinct = if self.memory == Scope::Shared { 1 } else { agents };
+        (0..distinct).into_par_iter().map(draw).collect()
+    }
+
+    /// The memory that the noise adds to a problem of `agents` agents in `d` dimensions: while it is built, and kept.
+    pub(super) fn memory_of(&self, agents: f64, d: f64) -> (f64, f64) {
+        let distinct = if self.memory == Scope::Shared { 1.0 } else { agents };
+        // M, Sigma and its factor; eigenvalues and the covariance take more for a while.
+        let kept = 3.0 * distinct * memory::matrix(d, d);
+        (kept + distinct * memory::matrix(d, d) + 20.0 * memory::matrix(d, d), kept)
+    }
 }
 
 /// The law of the noise x of one agent: `x <- M x + w`, `w ~ N(0, std^2 I)`, independent per agent.
@@ -49,55 +145,28 @@ pub struct NoiseLaw {
     pub start: Mat<f64>,
 }
 
-/// A problem with noise added to its samples. The mean operators, the root and their facts are those of the
-/// wrapped problem.
+/// What is computed of one agent's noise.
 #[derive(Debug)]
-pub struct Noisy<P> {
-    problem: P,
-    std: f64,
-    /// Row-major, d x d; empty for white noise.
+struct Process {
+    /// M, row-major, d x d; empty for white noise.
     memory: Vec<f64>,
     /// `Sigma`, d x d.
     covariance: Mat<f64>,
     /// Lower Cholesky factor of `Sigma`, row-major, d x d.
     factor: Vec<f64>,
-    sampling: Sampling,
 }
 
-impl<P: Problem> Noisy<P> {
-    /// Adds noise to a problem.
-    ///
+impl Process {
     /// # Errors
-    /// When `std` is negative or the radius not in [0, 1).
-    pub fn new(problem: P, noise: &Noise, sampling: Sampling) -> Result<Self> {
-        require((0.0..1.0).contains(&noise.radius), "radius", noise.radius, "in [0, 1)")?;
-        let d = problem.dim();
-        let mut m = Mat::<f64>::zeros(d, d);
-        if noise.radius > 0.0 {
-            let mut s = stream(noise.seed, Purpose::Noise, 0, ALL);
-            m = Mat::from_fn(d, d, |_, _| s.normal());
-            let radius = linalg::spectral_radius(&m)?;
-            m = faer::Scale(noise.radius / radius) * m;
-        }
-        Self::with_memory(problem, noise.std, m, sampling)
-    }
-
-    /// Adds noise with a memory M (d x d) of one's own; the zero matrix makes it white.
-    ///
-    /// # Errors
-    /// When `std` is negative or M is not Schur-stable.
-    pub fn with_memory(problem: P, std: f64, m: Mat<f64>, sampling: Sampling) -> Result<Self> {
-        require(std >= 0.0 && std.is_finite(), "std", std, "at least 0")?;
-        if let (ChainStart::State(k), 0) = (sampling.start, problem.chain_len()) {
-            require(k == 0, "sampling.start", format!("state {k}"), "{ state = 0 }, which stands for noise of 0")?;
-        }
-        let d = problem.dim();
-        let radius = linalg::spectral_radius(&m)?;
+    /// When M is not Schur-stable; names its spectral radius.
+    fn new(std: f64, m: &Mat<f64>) -> Result<Self> {
+        let d = m.nrows();
+        let radius = linalg::spectral_radius(m)?;
         require(radius < 1.0, "memory", format!("a matrix of spectral radius {radius}"), "a spectral radius below 1")?;
-        let covariance = linalg::discrete_lyapunov(&m, &Mat::from_fn(d, d, |i, j| if i == j { std * std } else { 0.0 }));
+        let covariance = linalg::discrete_lyapunov(m, &Mat::from_fn(d, d, |i, j| if i == j { std * std } else { 0.0 }));
         let factor = linalg::to_rows(&linalg::cholesky(&covariance)?);
-        let memory = if m.norm_max() > 0.0 { linalg::to_rows(&m) } else { Vec::new() };
-        Ok(Self { problem, std, memory, covariance, factor, sampling })
+        let memory = if m.norm_max() > 0.0 { linalg::to_rows(m) } else { Vec::new() };
+        Ok(Self { memory, covariance, factor })
     }
 
     /// `x ~ N(0, Sigma)`.
@@ -107,6 +176,82 @@ impl<P: Problem> Noisy<P> {
         for (i, x) in x.iter_mut().enumerate() {
             *x = self.factor[i * d..=i * d + i].iter().zip(&w).map(|(l, w)| l * w).sum();
         }
+    }
+}
+
+/// A problem with noise added to its samples. The mean operators, the root and their facts are those of the
+/// wrapped problem.
+#[derive(Debug)]
+pub struct Noisy<P> {
+    problem: P,
+    std: f64,
+    /// One for all agents, or one for each.
+    processes: Vec<Process>,
+    /// Whether x depends on the x before.
+    has_memory: bool,
+    start: NoiseStart,
+    sampling: Sampling,
+}
+
+impl<P: Problem> Noisy<P> {
+    /// Adds noise to a problem.
+    ///
+    /// # Errors
+    /// When `std` is negative, the radius not in [0, 1), or a matrix that is written out is not Schur-stable.
+    pub fn new(problem: P, noise: &Noise, sampling: Sampling) -> Result<Self> {
+        let matrices = noise.matrices(problem.weights().len(), problem.dim())?;
+        let key = |e: BadInput| if e.key == "memory" && !noise.matrix.is_empty() { BadInput { key: "matrix".into(), ..e } } else { e };
+        Ok(Self { start: noise.start, ..Self::with_matrices(problem, noise.std, &matrices, sampling).map_err(key)? })
+    }
+
+    /// Adds noise with a memory M (d x d) of one's own; the zero matrix makes it white.
+    ///
+    /// # Errors
+    /// When `std` is negative or M is not Schur-stable.
+    pub fn with_memory(problem: P, std: f64, m: Mat<f64>, sampling: Sampling) -> Result<Self> {
+        Self::with_matrices(problem, std, &[m], sampling)
+    }
+
+    /// Adds noise with one memory M (d x d) for all agents, or one for each.
+    ///
+    /// # Errors
+    /// When `std` is negative or a matrix is not Schur-stable.
+    pub fn with_matrices(problem: P, std: f64, matrices: &[Mat<f64>], sampling: Sampling) -> Result<Self> {
+        require(std >= 0.0 && std.is_finite(), "std", std, "at least 0")?;
+        if let (ChainStart::State(k), 0) = (sampling.start, problem.chain_len()) {
+            require(k == 0, "sampling.start", format!("state {k}"), "{ state = 0 }, which stands for noise of 0")?;
+        }
+        let (n, d) = (problem.weights().len(), problem.dim());
+        let fits = [1, n].contains(&matrices.len()) && matrices.iter().all(|m| m.shape() == (d, d));
+        require(
+            fits,
+            "memory",
+            format!("{} matrices", matrices.len()),
+            &format!("one matrix of {d} x {d} numbers, or one for each agent"),
+        )?;
+        let named = |(c, m): (usize, &Mat<f64>)| {
+            let agent = |e: BadInput| if matrices.len() > 1 { BadInput { what: format!("agent {c}: {}", e.what), ..e } } else { e };
+            Process::new(std, m).map_err(agent)
+        };
+        let processes: Vec<Result<Process>> = matrices.par_iter().enumerate().map(named).collect();
+        let processes = processes.into_iter().collect::<Result<Vec<_>>>()?;
+        let has_memory = processes.iter().any(|process| !process.memory.is_empty());
+        Ok(Self { problem, std, processes, has_memory, start: NoiseStart::AsSampling, sampling })
+    }
+
+    /// The noise of agent `c`.
+    fn process(&self, c: usize) -> &Process {
+        &self.processes[if self.processes.len() == 1 { 0 } else { c }]
+    }
+
+    /// The noise of a kind of agents; `None` where agents of this kind differ in their noise.
+    fn process_of_kind(&self, kind: usize) -> Option<&Process> {
+        let agents = match self.problem.facts().systems() {
+            _ if self.processes.len() == 1 => return Some(&self.processes[0]),
+            Some(systems) => systems.kind_of.iter().enumerate().filter(|(_, k)| **k as usize == kind).map(|(c, _)| c).collect(),
+            None => vec![kind],
+        };
+        if let [c] = agents[..] { Some(&self.processes[c]) } else { None }
     }
 }
 
@@ -149,14 +294,18 @@ impl<P: Problem> Problem for Noisy<P> {
     }
     /// The words of the problem's own process, then x.
     fn chain_len(&self) -> usize {
-        self.problem.chain_len() + if self.sampling.kind == Law::Markov && !self.memory.is_empty() { self.dim() } else { 0 }
+        self.problem.chain_len() + if self.sampling.kind == Law::Markov && self.has_memory { self.dim() } else { 0 }
     }
     fn start_chain(&self, c: usize, stream: &mut Stream, chain: &mut [u64]) {
         let (own, noise) = chain.split_at_mut(self.problem.chain_len());
         self.problem.start_chain(c, stream, own);
         let mut x = vec![0.0; noise.len()];
-        if self.sampling.start == ChainStart::Stationary {
-            self.draw_stationary(stream, &mut x);
+        match (self.start, self.sampling.start) {
+            (NoiseStart::AsSampling, ChainStart::Stationary) | (NoiseStart::Stationary, _) => {
+                self.process(c).draw_stationary(stream, &mut x);
+            }
+            (NoiseStart::Random, _) => x.iter_mut().for_each(|x| *x = stream.normal()),
+            (NoiseStart::AsSampling, ChainStart::State(_)) | (NoiseStart::Zero, _) => {}
         }
         noise.iter_mut().zip(x).for_each(|(word, x)| *word = x.to_bits());
     }
@@ -171,14 +320,15 @@ impl<P: Problem> Problem for Noisy<P> {
         self.problem.sample(c, own, stream, &mut seen.z);
         let x = &mut seen.x;
         x.resize(d, 0.0);
-        if self.memory.is_empty() {
+        let process = self.process(c);
+        if process.memory.is_empty() {
             x.iter_mut().for_each(|x| *x = self.std * stream.normal());
         } else if noise.is_empty() {
-            self.draw_stationary(stream, x);
+            process.draw_stationary(stream, x);
         } else {
             for (i, x) in x.iter_mut().enumerate() {
                 let w = self.std * stream.normal();
-                let row = &self.memory[i * d..(i + 1) * d];
+                let row = &process.memory[i * d..(i + 1) * d];
                 *x = noise.iter().zip(row).fold(w, |sum, (word, m)| m.mul_add(f64::from_bits(*word), sum));
             }
             noise.iter_mut().zip(x.iter()).for_each(|(word, x)| *word = x.to_bits());
@@ -213,22 +363,35 @@ impl<P: Problem> Facts for Noisy<P> {
     fn additive_noise(&self) -> Option<Vec<NoiseLaw>> {
         let (facts, d) = (self.problem.facts(), self.problem.dim());
         let is_alone = |kind: usize| facts.law(kind).is_some_and(|law| law.mass().len() == 1);
+        let law = |process: &Process| {
+            let zero = || Mat::zeros(d, d);
+            let start = match (self.start, self.sampling.start) {
+                (NoiseStart::AsSampling, ChainStart::Stationary) | (NoiseStart::Stationary, _) => process.covariance.clone(),
+                (NoiseStart::Random, _) => Mat::identity(d, d),
+                (NoiseStart::AsSampling, ChainStart::State(_)) | (NoiseStart::Zero, _) => zero(),
+            };
+            let memory = if process.memory.is_empty() { zero() } else { linalg::from_rows(d, d, &process.memory) };
+            NoiseLaw { memory, std: self.std, covariance: process.covariance.clone(), start }
+        };
         let alone = (0..facts.systems()?.kinds.len()).all(is_alone);
-        let memory = if self.memory.is_empty() { Mat::zeros(d, d) } else { linalg::from_rows(d, d, &self.memory) };
-        let start = if self.sampling.start == ChainStart::Stationary { self.covariance.clone() } else { Mat::zeros(d, d) };
-        alone.then(|| vec![NoiseLaw { memory, std: self.std, covariance: self.covariance.clone(), start }])
+        alone.then(|| self.processes.iter().map(law).collect())
     }
     /// The noise adds its covariance to `E[b b^T]`: it has mean 0 and is independent of z.
     fn moments(&self, kind: usize) -> Option<Moments> {
+        let covariance = &self.process_of_kind(kind)?.covariance;
         let Moments { aa, ab, bb } = self.problem.facts().moments(kind)?;
-        Some(Moments { aa, ab, bb: bb + &self.covariance })
+        Some(Moments { aa, ab, bb: bb + covariance })
     }
     fn export(&self) -> Option<Arrays> {
         let d = self.problem.dim();
         let mut arrays = self.problem.facts().export().unwrap_or_default();
         arrays.insert("noise_std", Array::scalar(self.std));
-        if !self.memory.is_empty() {
-            arrays.insert("noise_memory", Array::new(vec![d, d], self.memory.clone()).expect("a d x d matrix"));
+        if self.has_memory {
+            let n = self.processes.len();
+            let shape = if n == 1 { vec![d, d] } else { vec![n, d, d] };
+            let of = |process: &Process| if process.memory.is_empty() { vec![0.0; d * d] } else { process.memory.clone() };
+            let memory = self.processes.iter().flat_map(of).collect();
+            arrays.insert("noise_memory", Array::new(shape, memory).expect("d x d matrices"));
         }
         Some(arrays)
     }

@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::facts::Facts;
 use super::law::{Chain, FiniteLaw};
 use super::memory::{self, MemoryEstimate};
+use super::noise::{self, Noise};
 use super::systems::{System, Systems};
-use super::{Field, Files, Problem, ProblemSettings, equal_weights, field};
+use super::{Field, Files, Problem, ProblemSettings, equal_weights};
 use crate::error::{BadInput, Result, require};
 use crate::kernel::Isa;
 use crate::random::{Purpose, Stream, stream};
@@ -39,16 +40,22 @@ pub struct Switching {
     pub spread: f64,
     /// The problem's own seed.
     pub seed: u64,
+    /// Additive noise on the samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub noise: Option<Noise>,
 }
 
 impl Default for Switching {
     fn default() -> Self {
-        Self { agents: 1, dim: 1, values: vec![3.0, -1.0], mixing_time: 1.0, spread: 0.0, seed: 0 }
+        Self { agents: 1, dim: 1, values: vec![3.0, -1.0], mixing_time: 1.0, spread: 0.0, seed: 0, noise: None }
     }
 }
 
 impl ProblemSettings for Switching {
     fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+        if let Some(idle) = self.noise.as_ref().and_then(|noise| noise.without_effect(sampling)) {
+            return Some(idle);
+        }
         (self.mixing_time != 1.0 && sampling.kind != Law::Markov).then(|| {
             let what = "a mixing time, and no chain: samples are not those of a trajectory";
             BadInput::new("mixing_time", what, "no mixing_time, or kind = \"markov\" in [sampling]")
@@ -77,12 +84,13 @@ impl ProblemSettings for Switching {
         };
         let kinds = (0..self.agents).map(system).collect();
         let systems = Systems { kinds, kind_of: (0..self.agents as u32).collect(), weights: equal_weights(self.agents) };
-        field(Chained { settings: self.clone(), systems, sampling }, sampling, isa, false)
+        noise::field(Chained { settings: self.clone(), systems, sampling }, self.noise.as_ref(), sampling, isa, false)
     }
 
     fn memory(&self, _: &dyn Files, _: Sampling, threads: usize) -> Result<MemoryEstimate> {
         super::check_linear(self.agents, self.dim)?;
-        let bytes = memory::linear(self.agents as f64, self.dim as f64, false, false, 0.0, threads);
+        let bytes = memory::linear(self.agents as f64, self.dim as f64, false, 0.0, threads);
+        let bytes = memory::with_noise(bytes, self.noise.as_ref(), self.agents, self.dim);
         Ok(MemoryEstimate::new(bytes, format!("{}, d = {}", memory::agents(self.agents), self.dim)))
     }
 }

@@ -9,11 +9,14 @@ use fedsa::methods::{self, MethodSettings};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::features::FeatureSpec;
+use fedsa::problem::finite_sum::FiniteSum;
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::{Logs, Sources};
+use fedsa::problem::mrp::Scope;
 use fedsa::problem::noise::Noise;
+use fedsa::problem::quadratic::{Matrices, Quadratic};
 use fedsa::problem::source::{Inputs, LogSource, in_memory};
 use fedsa::problem::switching::Switching;
 use fedsa::problem::{Field, Files, NoFiles, ProblemSettings};
@@ -160,12 +163,23 @@ pub fn on_the_wire(ledger: Ledger) -> Ledger {
 
 /// Small problems, one of each sort.
 pub fn problems(agents: usize) -> Vec<(&'static str, Box<dyn ProblemSettings>)> {
-    let noise = |radius| Some(Noise { std: 0.3, radius, seed: 1 });
+    let noise = |radius| Some(Noise::new(0.3, radius, 1));
     vec![
         ("garnet", Box::new(Garnet { agents, heterogeneity: Heterogeneity::TwoKernels, ..Garnet::default() })),
         ("garnet, 11 features", Box::new(Garnet { agents, features: 11, ..Garnet::default() })),
         ("switching", Box::new(Switching { agents, dim: 2, mixing_time: 4.0, spread: 1.0, ..Switching::default() })),
         ("linear, white noise", Box::new(LinearSystems { agents, dim: 3, noise: noise(0.0), ..LinearSystems::default() })),
+        (
+            "quadratic, noise matrices per agent",
+            Box::new(Quadratic {
+                agents,
+                dim: 3,
+                matrices: Matrices::IndefiniteOneAverage,
+                noise: Some(Noise { memory: Scope::PerAgent, ..Noise::new(0.3, 0.7, 1) }),
+                ..Quadratic::default()
+            }),
+        ),
+        ("finite sum", Box::new(FiniteSum { agents, dim: 3, terms: 4, ..FiniteSum::default() })),
         ("linear, Gauss-Markov noise", Box::new(LinearSystems { agents, dim: 3, noise: noise(0.7), ..LinearSystems::default() })),
     ]
 }
