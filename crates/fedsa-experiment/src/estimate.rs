@@ -122,7 +122,7 @@ fn seed(field: &dyn Field, problem: Option<&Value>, cell: &PlannedCell) -> f64 {
     let (memory, controls) = match shape.drift {
         Drift::Zero => (PLAIN, false),
         Drift::ControlVariate { .. } => (CONTROL_VARIATE, true),
-        Drift::GlobalMemory => (GLOBAL_MEMORY, false),
+        Drift::GlobalMemory { .. } => (GLOBAL_MEMORY, false),
         Drift::NoSteps => (0.0, false),
     };
     let link = &cell.uplink;

@@ -59,6 +59,8 @@ pub enum Part {
     System = 14,
     /// A product `A_c q`, or the mean of several; d numbers.
     Product = 15,
+    /// The server's control variate c; d numbers.
+    ServerControl = 16,
 }
 
 /// The unit in which the ledger counts a part, in addition to its bits.
@@ -75,7 +77,7 @@ pub enum Unit {
 }
 
 impl Part {
-    const ALL: [Part; 15] = [
+    const ALL: [Part; 16] = [
         Part::Model,
         Part::Direction,
         Part::Operator,
@@ -91,12 +93,14 @@ impl Part {
         Part::Diverged,
         Part::System,
         Part::Product,
+        Part::ServerControl,
     ];
 
     /// The unit in which the ledger counts the part.
     pub fn unit(self) -> Unit {
         match self {
-            Part::Model | Part::Direction | Part::Operator | Part::Control | Part::Gradient | Part::Step | Part::Product => Unit::Vector,
+            Part::Model | Part::Direction | Part::Operator | Part::Control | Part::ServerControl => Unit::Vector,
+            Part::Gradient | Part::Step | Part::Product => Unit::Vector,
             Part::Losses => Unit::Scalars,
             Part::Hessian | Part::Correction | Part::System => Unit::Matrix,
             Part::Included | Part::Behind | Part::Packed | Part::Diverged => Unit::Nothing,

@@ -169,6 +169,12 @@ impl Steps {
         }
     }
 
+    /// The sum of the step sizes of round t times the number of rounds up to it: a scale for what `t + 1` rounds add up to.
+    /// With a constant step size and fixed H it is the sum of all step sizes.
+    pub fn scale_of_all(&self, t: u64) -> f64 {
+        self.of(t).sum * (t + 1) as f64
+    }
+
     /// As [`Steps::of`], where rounds differ.
     fn varying(&self, t: u64) -> Leg {
         let len = match self.local {

@@ -270,6 +270,9 @@ fn bases_and_links_that_make_no_sense_are_refused_with_the_reason() {
     let inner = r#""base": {"kind": "fedtd", "step_size": 0.1}"#;
     let cases = [
         ("scafflsa-random", r#""step_size": 0.1, "talk_probability": 0.5"#, "random"),
+        ("scaffold", r#""step_size": 0.1, "local_steps": 2"#, "those of scafflsa"),
+        ("fedlin", r#""step_size": 0.1, "local_steps": 2"#, "those of fedhsa"),
+        ("one-shot", r#""step_size": 0.1, "local_steps": 2"#, "do not use the server's model"),
         ("delayed-sa", r#""step_size": 0.1"#, "no map"),
         ("delay-adaptive-sa", r#""step_size": 0.1"#, "past rounds"),
         ("dasa", r#""step_size": 0.1"#, "past rounds"),

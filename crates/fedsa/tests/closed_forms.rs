@@ -93,6 +93,8 @@ fn methods_with_memory_reach_the_root_where_their_radius_says_so() {
             let cases = [
                 ("scafflsa", by_period("scafflsa", eta, h, alpha), control_variates_radius(systems, &setting).unwrap()),
                 ("fedhsa", by_period("fedhsa", eta, h, alpha), global_memory_radius(systems, &setting).unwrap()),
+                ("scaffold", by_period("scaffold", eta, h, alpha), control_variates_radius(systems, &setting).unwrap()),
+                ("fedlin", by_period("fedlin", eta, h, alpha), global_memory_radius(systems, &setting).unwrap()),
                 ("scafflsa-random", random, random_talk_radius(systems, eta, p, alpha).unwrap()),
             ];
             for (kind, settings, radius) in cases {
@@ -102,7 +104,7 @@ fn methods_with_memory_reach_the_root_where_their_radius_says_so() {
                 let seen = metrics.observe(&run, None, 0.0);
                 let what = format!("{kind}, {heterogeneity:?}, eta {eta}, H {h}, alpha_g {alpha}, radius {radius}, {rounds} rounds");
                 assert!(seen.mse.unwrap() < 1e-20, "{what}: {:e}", seen.mse.unwrap());
-                if kind != "fedhsa" {
+                if !["fedhsa", "fedlin"].contains(&kind) {
                     // xi_c ends at xi*_c = -gbar_c(theta*).
                     assert!(seen.control_error.unwrap() < 1e-20, "{what}: {:e}", seen.control_error.unwrap());
                 }

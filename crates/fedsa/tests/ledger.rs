@@ -81,16 +81,21 @@ fn every_method_costs_what_its_rounds_say() {
                 ("scafflsa-random", r#""talk_probability": 0.2"#, 1 + u64::from(told), u64::from(told), random_steps),
                 // Its first local step uses the sample of the first exchange again: H samples, not H + 1.
                 ("fedhsa", r#""local_steps": 7"#, 2, 0, h * ROUNDS),
+                // Its first exchange uses a sample of its own.
+                ("fedlin", r#""local_steps": 7"#, 2, 0, (h + 1) * ROUNDS),
+                // With some of the agents, the question also contains the server's control.
+                ("scaffold", r#""local_steps": 7"#, 1, 0, h * ROUNDS),
             ];
             for (kind, rest, exchanges, tells, steps) in cases {
                 let run = run_for(&*field, &*method(kind, &with(rest)), SEED, &vec![0.0; d], ROUNDS);
                 let answered = ROUNDS * (exchanges - tells) * n;
+                let controls = if kind == "scaffold" && told { ROUNDS * n * 8 * (6 + 8 * d as u64) } else { 0 };
                 let expected = Ledger {
                     exchanges: ROUNDS * exchanges,
                     samples: steps * n * per_step,
                     messages: ROUNDS * exchanges * n + answered,
                     bits_up: answered * vector,
-                    bits_down: ROUNDS * exchanges * n * vector,
+                    bits_down: ROUNDS * exchanges * n * vector + controls,
                     vectors_up: answered,
                     // The first exchange of FedHSA evaluates its sample, which the first step evaluates again.
                     calls: Calls {

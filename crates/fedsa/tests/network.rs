@@ -388,6 +388,17 @@ fn a_hostile_network_keeps_nobody_from_the_root() {
     }
 }
 
+/// Scaffold with some of the agents over such a network, whose agents keep their memory: the server has no copies of it.
+#[test]
+fn a_network_that_loses_messages_keeps_scaffold_with_some_of_the_agents_from_nothing() {
+    let field = six();
+    let method = method("scaffold", r#"{"step_size": 0.1, "local_steps": 5, "participants": 4}"#);
+    let mut world = World::new(&*field, &*method, &EXACT, Habits { agent_dies: 0.0, ..HOSTILE });
+    (0..60_000).for_each(|_| world.round());
+    let error = world.error();
+    assert!(error < 1e-18, "{error:e}");
+}
+
 /// Along chains and with error feedback an agent that dies answers the same question differently: controls stay in step
 /// with the answers that counted.
 #[test]

@@ -60,7 +60,7 @@ fn radius(field: &dyn Field, kind: &str, setting: &RoundSetting) -> f64 {
     let systems = field.systems().unwrap();
     match kind {
         "fedlsa" => plain_radius(systems, setting),
-        "fedhsa" => global_memory_radius(systems, setting),
+        "fedhsa" | "fedlin" => global_memory_radius(systems, setting),
         _ => control_variates_radius(systems, setting),
     }
     .unwrap()
@@ -72,7 +72,7 @@ fn stable_rounds_shrink_by_their_radius() {
         let field = field(&small_garnet(5, heterogeneity), Law::Mean);
         for (eta, h, alpha) in [(1.0, 2, 1.0), (1.0, 20, 0.7), (0.2, 100, 1.0)] {
             let setting = RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
-            for kind in ["fedlsa", "scafflsa", "fedhsa"] {
+            for kind in ["fedlsa", "scafflsa", "fedhsa", "scaffold", "fedlin"] {
                 let want = radius(&*field, kind, &setting);
                 assert!(want < 1.0, "{kind}, {setting:?}: {want}");
                 assert_rate(&*field, kind, &setting, want);

@@ -337,7 +337,7 @@ fn stable_steps(plan: &Plan, cells: &[usize]) -> HashMap<usize, Option<StableSte
             let shape = plan.cells[cell].shape();
             let is_small = match shape.drift {
                 Drift::ControlVariate { .. } => d * (kinds + 1) <= STEP_STATE,
-                Drift::Zero | Drift::GlobalMemory => kinds.saturating_mul(d.pow(3)) <= STEP_WORK,
+                Drift::Zero | Drift::GlobalMemory { .. } => kinds.saturating_mul(d.pow(3)) <= STEP_WORK,
                 Drift::NoSteps => false,
             };
             (key, if is_small { plan.forecast(cell).largest_stable_step().ok() } else { None })

@@ -36,6 +36,10 @@ impl Client for GlobalMemory {
         self.steps.of(t).len
     }
 
+    fn operator_samples(&self) -> usize {
+        usize::from(self.fresh)
+    }
+
     fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox) {
         if down.exchange == 0 {
             let theta = down.part(Part::Model);

@@ -5,11 +5,13 @@
 //! a batch of up to eight agents; the batch of a [`crate::node::ClientNode`] has one agent.
 
 pub mod agent;
+pub mod alone;
 pub mod control_variate;
 pub mod global_memory;
 pub mod linear;
 pub mod newton;
 pub mod plain;
+pub mod server_control;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,9 +23,11 @@ use crate::random::{Key, Purpose};
 use crate::schedule::Leg;
 
 pub use agent::{Agent, At, Known};
+pub use alone::Alone;
 pub use control_variate::ControlVariate;
 pub use global_memory::GlobalMemory;
 pub use plain::Plain;
+pub use server_control::ServerControl;
 
 /// The client half of a first-order method, which works on up to eight agents side by side.
 pub trait Client: Send + Sync {
@@ -35,6 +39,11 @@ pub trait Client: Send + Sync {
     }
     /// The number of local steps that an answer in round t takes, by which work is divided among threads.
     fn local_steps(&self, t: u64) -> usize;
+    /// The number of samples that an answer with an operator draws besides those of the local steps: 0 if the first local step
+    /// uses the same sample.
+    fn operator_samples(&self) -> usize {
+        0
+    }
     /// The rule of the agents' control variates, if the server can hold copies of them.
     fn controls(&self) -> Option<&dyn ControlCopies> {
         None

@@ -48,14 +48,17 @@ use serde::{Deserialize, Serialize};
 
 use super::delayed_sa::{Dasa, DelayAdaptiveSa, DelayedSa};
 use super::fedhsa::FedHsa;
+use super::fedlin::FedLin;
 use super::fedlsa::FedLsa;
 use super::fedtd::FedTd;
 use super::gmres::Gmres;
 use super::lstd::Lstd;
 use super::newton::Newton;
+use super::one_shot::OneShot;
 use super::projected_td::ProjectedTd;
 use super::scafflsa::Scafflsa;
 use super::scafflsa_random::ScafflsaRandom;
+use super::scaffold::Scaffold;
 use super::{Half, Lost, MethodSettings, Setting, Shape, one};
 use crate::error::{BadInput, Result, require};
 use crate::protocol::Protocol;
@@ -114,6 +117,13 @@ pub enum Base {
     FedTd(FedTd),
     ProjectedTd(ProjectedTd),
     #[cfg_attr(feature = "schema", schemars(skip))]
+    Scaffold(Scaffold),
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    #[serde(rename = "fedlin")]
+    FedLin(FedLin),
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    OneShot(OneShot),
+    #[cfg_attr(feature = "schema", schemars(skip))]
     ScafflsaRandom(ScafflsaRandom),
     #[cfg_attr(feature = "schema", schemars(skip))]
     DelayedSa(DelayedSa),
@@ -140,6 +150,9 @@ impl Base {
             Self::FedHsa(base) => base,
             Self::FedTd(base) => base,
             Self::ProjectedTd(base) => base,
+            Self::Scaffold(base) => base,
+            Self::FedLin(base) => base,
+            Self::OneShot(base) => base,
             Self::ScafflsaRandom(base) => base,
             Self::DelayedSa(base) => base,
             Self::DelayAdaptiveSa(base) => base,
@@ -155,6 +168,9 @@ impl Base {
     fn refusal(&self) -> Option<&'static str> {
         match self {
             Self::FedLsa(_) | Self::Scafflsa(_) | Self::FedHsa(_) | Self::FedTd(_) | Self::ProjectedTd(_) => None,
+            Self::Scaffold(_) => Some("with all agents its rounds are those of scafflsa, which can be accelerated"),
+            Self::FedLin(_) => Some("without noise its rounds are those of fedhsa, which can be accelerated"),
+            Self::OneShot(_) => Some("its agents do not use the server's model, so that a round is no map of theta"),
             Self::ScafflsaRandom(_) => Some("the number of local steps is random, so that every round is another map of theta"),
             Self::DelayedSa(_) => Some("a round of delayed directions is no map of theta; without delays it is fedlsa"),
             Self::DelayAdaptiveSa(_) | Self::Dasa(_) => {

@@ -100,7 +100,7 @@ impl MethodSettings for FedHsa {
 
     fn shape(&self) -> Shape {
         Shape {
-            drift: Drift::GlobalMemory,
+            drift: Drift::GlobalMemory { fresh: false },
             step_size: self.step_size,
             local_steps: self.local_steps as f64,
             alpha_g: self.global_step_size,

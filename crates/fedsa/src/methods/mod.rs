@@ -6,14 +6,17 @@ pub mod anderson;
 pub mod control_rule;
 pub mod delayed_sa;
 pub mod fedhsa;
+pub mod fedlin;
 pub mod fedlsa;
 pub mod fedtd;
 pub mod gmres;
 pub mod lstd;
 pub mod newton;
+pub mod one_shot;
 pub mod projected_td;
 pub mod scafflsa;
 pub mod scafflsa_random;
+pub mod scaffold;
 
 use crate::error::{BadInput, Result, require};
 use crate::local::{Agent, Client};
@@ -240,7 +243,11 @@ pub enum Drift {
         talk: Option<f64>,
     },
     /// `G - g_c(theta_t, z_{c,0})`.
-    GlobalMemory,
+    GlobalMemory {
+        /// Whether the first local step draws a sample of its own (FedLin) instead of `z_{c,0}` (FedHSA). The mean of a round is
+        /// the same, its mean square is not.
+        fresh: bool,
+    },
     /// There are no local steps.
     NoSteps,
 }
@@ -265,6 +272,9 @@ pub const KINDS: &[Kind<dyn MethodSettings>] = &[
     kind!("scafflsa", "control variates, a talk every H steps", scafflsa::Scafflsa),
     kind!("scafflsa-random", "control variates, talks at random", scafflsa_random::ScafflsaRandom),
     kind!("fedhsa", "the mean operator of the round's start as memory", fedhsa::FedHsa),
+    kind!("scaffold", "control variates of the agents and of the server", scaffold::Scaffold),
+    kind!("fedlin", "FedHSA with a sample of its own in the first local step", fedlin::FedLin),
+    kind!("one-shot", "all local steps first, then one average", one_shot::OneShot),
     kind!("fedtd", "one direction an agent and round (federated TD over channels)", fedtd::FedTd),
     kind!("delayed-sa", "directions at stale models", delayed_sa::DelayedSa),
     kind!("delay-adaptive-sa", "directions at stale models that are near enough", delayed_sa::DelayAdaptiveSa),

@@ -259,13 +259,16 @@ impl<'a> ClientNode<'a> {
     /// Whether the agent's control variate is in step with a message, and what the agent last answered.
     fn step(&self, envelope: &Envelope, down: &Message, has_control: bool) -> Result<Step> {
         let Working::Lanes { client, .. } = &self.half else { return Ok(Step::With(None)) };
-        let Some(controls) = client.controls() else { return Ok(Step::With(None)) };
         let (t, answered) = (down.round, self.log.answered);
         let said = down.find(Part::Included).and_then(Body::numbers).map(|x| x[0]);
         if said.is_some_and(|k| !(k >= -1.0 && k.fract() == 0.0 && k < t as f64)) {
             return Err(refused("an invalid number of the last round that was included", "an earlier round, or -1"));
         }
         let said = said.map(|k| (k >= 0.0).then_some(k as u64));
+        let Some(controls) = client.controls() else {
+            // The server keeps no copies: the agent only learns whether its last answer counted.
+            return Ok(Step::With(said.map(|k| Last { round: answered, is_included: k.is_some() && k == answered })));
+        };
         if controls.is_told() {
             if !has_control && envelope.seen != self.log.seen {
                 return Ok(Step::Behind);

@@ -288,7 +288,13 @@ impl<'a> Run<'a> {
         }
         let own = self.server.own(t);
         let is_included = |c: usize| own.as_ref().is_none_or(|own| own.each[c].is_none());
-        let control = |(c, memory)| client.control(&Memory::new(memory, d), self.server.theta(), t, is_included(c));
+        let control = |(c, memory)| {
+            let mut xi = client.control(&Memory::new(memory, d), self.server.theta(), t, is_included(c))?;
+            if let Some(control) = self.server.control() {
+                xi.iter_mut().zip(control).for_each(|(xi, c)| *xi -= c);
+            }
+            Some(xi)
+        };
         self.state.memory.chunks(stride).enumerate().map(control).collect()
     }
 

@@ -221,6 +221,9 @@ impl Job<'_> {
                 if self.is_last {
                     batch.open_streams(Purpose::Sample, self.down.round);
                     batch.pass_over(self.client.local_steps(self.down.round));
+                } else if self.client.operator_samples() > 0 {
+                    batch.open_streams(Purpose::Fresh, self.down.round);
+                    batch.pass_over(self.client.operator_samples());
                 } else {
                     batch.count_observation();
                 }

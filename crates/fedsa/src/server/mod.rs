@@ -7,6 +7,8 @@ pub mod gmres;
 mod included;
 pub mod lstd;
 pub mod newton;
+pub mod one_shot;
+pub mod server_control;
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +18,8 @@ use crate::random::{ALL, Key, Purpose};
 
 pub use average::Average;
 pub(crate) use included::Included;
+pub use one_shot::OneShotServer;
+pub use server_control::ServerControlled;
 
 /// The weighted sum of the messages that arrived, in the order that all server rules share.
 pub(crate) fn ordered_sum<'a>(d: usize, messages: impl Iterator<Item = (f64, &'a [f64])>) -> Vec<f64> {
@@ -139,7 +143,8 @@ pub enum Next {
 pub trait Server: Send {
     /// Opens round t with its first question.
     fn open(&mut self, t: u64) -> Ask;
-    /// The part that some agents get in addition with the first question of round t.
+    /// The part that some agents get in addition with the first question of round t if they are asked; one entry for each of
+    /// the N agents.
     fn own(&self, _t: u64) -> Option<Own> {
         None
     }
@@ -156,6 +161,10 @@ pub trait Server: Send {
     }
     /// `theta_t`.
     fn theta(&self) -> &[f64];
+    /// The server's own control variate c (d components), which agents subtract from theirs.
+    fn control(&self) -> Option<&[f64]> {
+        None
+    }
     /// Replaces `theta_{t+1}` after a round, for a rule around this one ([`anderson`]). Only rules without memory of past
     /// iterates can be moved.
     ///

@@ -59,7 +59,7 @@ use std::sync::Arc;
 
 use super::exact_mse::{ArrivalLaw, DelayedMse, FedHsaMse, FedLsaMse, InitialControls, MeanSquare, ScafflsaMse};
 use super::fedlsa::FedLsaMean;
-use super::gauss_markov::GaussMarkov;
+use super::gauss_markov::{AdditiveRule, GaussMarkov};
 use super::link::LinkLaw;
 use super::markov::Rule;
 use super::stability::{self, ControlVariates, Stability};
@@ -107,7 +107,7 @@ enum NoiseSource {
     /// Independent samples, the link or the choice of participants.
     Independent,
     /// Additive Gauss-Markov noise alone.
-    Additive(Rule, Vec<NoiseLaw>),
+    Additive(AdditiveRule, Vec<NoiseLaw>),
     /// Finite chains.
     Chains(Rule),
 }
@@ -345,7 +345,7 @@ impl<'f> Forecast<'f> {
     fn bias(&self, round: &Round<'_, '_>) -> Result<Vec<f64>> {
         match self.shape.drift {
             Drift::Zero => round.plain()?.bias(),
-            Drift::GlobalMemory => stability::global_memory_bias(round.systems, &round.setting, round.mixing()),
+            Drift::GlobalMemory { .. } => stability::global_memory_bias(round.systems, &round.setting, round.mixing()),
             Drift::ControlVariate { .. } => Ok(vec![0.0; round.systems.dim()]),
             Drift::NoSteps => Err(no_steps()),
         }
@@ -391,8 +391,8 @@ impl<'f> Forecast<'f> {
                 None => super::map::spectral_radius(&round.plain()?.round_map()),
                 Some(delay) => stability::delayed_radius(&round.plain()?.pull(), &delay.probabilities),
             },
-            Drift::GlobalMemory if self.lost == Lost::Last => stability::last_operators_radius(systems, &setting, link.gain),
-            Drift::GlobalMemory => stability::global_memory_radius_over(systems, &setting, link.gain, round.mixing()),
+            Drift::GlobalMemory { .. } if self.lost == Lost::Last => stability::last_operators_radius(systems, &setting, link.gain),
+            Drift::GlobalMemory { .. } => stability::global_memory_radius_over(systems, &setting, link.gain, round.mixing()),
             Drift::NoSteps => Err(no_steps()),
             Drift::ControlVariate { talk: None } => controls(ControlVariates::fixed_period(systems, &setting)),
             Drift::ControlVariate { talk: Some(p) } => {
@@ -450,12 +450,25 @@ impl<'f> Forecast<'f> {
     }
 
     /// The method among those with a recursion of second moments.
-    fn rule(&self) -> Option<Rule> {
+    ///
+    /// # Errors
+    /// For other methods.
+    fn rule(&self) -> Result<Rule> {
         match self.shape.drift {
-            Drift::Zero => Some(Rule::FedLsa),
-            Drift::GlobalMemory => Some(Rule::FedHsa),
-            Drift::ControlVariate { talk: None } => Some(Rule::Scafflsa),
-            Drift::ControlVariate { talk: Some(_) } | Drift::NoSteps => None,
+            Drift::Zero => Ok(Rule::FedLsa),
+            Drift::GlobalMemory { fresh: false } => Ok(Rule::FedHsa),
+            Drift::GlobalMemory { fresh: true } => Err(unknown("the first local step draws a sample of its own")),
+            Drift::ControlVariate { talk: None } => Ok(Rule::Scafflsa),
+            Drift::ControlVariate { talk: Some(_) } => Err(unknown("talks are random")),
+            Drift::NoSteps => Err(no_steps()),
+        }
+    }
+
+    /// The method among those with a closed form under additive noise.
+    fn additive_rule(&self) -> Result<AdditiveRule> {
+        match (self.shape.drift, self.rule()) {
+            (Drift::GlobalMemory { fresh: true }, _) => Ok(AdditiveRule::FedLin),
+            (_, rule) => rule.map(AdditiveRule::from),
         }
     }
 
@@ -469,10 +482,6 @@ impl<'f> Forecast<'f> {
         if !self.is_noisy(round) {
             return Ok(NoiseSource::Nothing);
         }
-        let rule = self.rule().ok_or_else(|| match self.shape.drift {
-            Drift::NoSteps => no_steps(),
-            _ => unknown("talks are random"),
-        })?;
         let law = self.field.sampling().kind;
         let is_plain = round.is_plain().is_ok() && round.link.delay.is_none();
         if law != Law::Mean
@@ -481,8 +490,9 @@ impl<'f> Forecast<'f> {
         {
             let parts = if laws.len() == 1 { round.systems.kinds.len() } else { laws.len() };
             GaussMarkov::affordable(parts, round.systems.dim(), &round.setting, self.batch())?;
-            return Ok(NoiseSource::Additive(rule, laws));
+            return Ok(NoiseSource::Additive(self.additive_rule()?, laws));
         }
+        let rule = self.rule()?;
         if law == Law::Markov {
             self.chains_known(round)?;
             return Ok(NoiseSource::Chains(rule));
@@ -558,7 +568,7 @@ impl<'f> Forecast<'f> {
                         Some(delay) => DelayedMse::new(systems, moments, setting, self.batch(), &round.arrivals(), delay)?.floor(),
                     }
                 }
-                Drift::GlobalMemory => FedHsaMse::new(systems, &self.moments(systems)?, setting, self.batch())?.floor(),
+                Drift::GlobalMemory { .. } => FedHsaMse::new(systems, &self.moments(systems)?, setting, self.batch())?.floor(),
                 _ => ScafflsaMse::new(systems, &self.moments(systems)?, setting, self.batch(), &InitialControls::Zero)?.floor(),
             }
             .map(exact),
@@ -644,7 +654,7 @@ impl<'f> Forecast<'f> {
                     Some(delay) => DelayedMse::new(systems, moments, setting, self.batch(), &arrivals, delay)?.curve(theta_0, rounds),
                 }
             }
-            Drift::GlobalMemory => FedHsaMse::new(systems, &self.moments(systems)?, setting, self.batch())?.curve(theta_0, rounds),
+            Drift::GlobalMemory { .. } => FedHsaMse::new(systems, &self.moments(systems)?, setting, self.batch())?.curve(theta_0, rounds),
             _ => ScafflsaMse::new(systems, &self.moments(systems)?, setting, self.batch(), controls)?.curve(theta_0, rounds),
         }
     }

@@ -49,10 +49,18 @@ pub fn methods(participants: Option<usize>) -> Vec<(&'static str, Box<dyn Method
         ("scafflsa-random", r#""step_size": 0.05, "talk_probability": 0.2"#),
         ("fedhsa", r#""step_size": 0.05, "local_steps": 7"#),
         ("fedhsa", r#""step_size": 0.05, "local_steps": 7, "global_step_size": 0.8"#),
+        ("scaffold", r#""step_size": 0.05, "local_steps": 7"#),
+        ("scaffold", r#""step_size": {"c": 0.5, "t0": 10}, "local_steps": 7, "global_step_size": 0.8"#),
+        ("fedlin", r#""step_size": 0.05, "local_steps": 7"#),
+        ("fedlin", r#""step_size": 0.05, "local_steps": 7, "global_step_size": 0.8"#),
         ("projected-td", r#""step_size": 0.05, "local_steps": 7, "radius": 0.5"#),
         ("fedtd", r#""step_size": 0.05"#),
     ];
     let mut all: Vec<_> = settings.iter().map(|(kind, s)| (*kind, method(kind, &format!("{{{s}{m}}}")))).collect();
+    if participants.is_none() {
+        all.push(("one-shot", method("one-shot", r#"{"step_size": 0.05, "local_steps": 7}"#)));
+        all.push(("one-shot", method("one-shot", r#"{"step_size": {"c": 0.5, "t0": 10, "per": "step"}, "local_steps": 7}"#)));
+    }
     for kind in ["delayed-sa", "delay-adaptive-sa", "dasa"] {
         all.push((kind, method(kind, &format!(r#"{{"step_size": 0.05{m}}}"#))));
         all.push((kind, method(kind, &format!(r#"{{"step_size": 0.02, "local_steps": 5, "global_step_size": 0.8{m}}}"#))));

@@ -77,9 +77,9 @@ pub(super) struct LegNoise {
 }
 
 impl LegNoise {
-    /// The leg of `h` steps of size `eta` under the mean matrix `a`, with `first` times the noise of the first step added to its
-    /// end (FedHSA's drift).
-    pub fn new(a: &Mat<f64>, eta: f64, h: u64, law: &BatchLaw, first: Option<&Mat<f64>>) -> Self {
+    /// The leg of `h` steps of size `eta` under the mean matrix `a`, with `drift` times the noise of the first sample added to its
+    /// end. The first sample is that of the first step, or if `fresh` one before it.
+    pub fn new(a: &Mat<f64>, eta: f64, h: u64, law: &BatchLaw, drift: Option<&Mat<f64>>, fresh: bool) -> Self {
         let d = a.nrows();
         // One step of (r, x), where r is what the noise has added to the iterate.
         let mut one = Mat::<f64>::zeros(2 * d, 2 * d);
@@ -91,13 +91,13 @@ impl LegNoise {
         rows *= Scale(eta);
         let mut columns = added.get_mut(.., ..d);
         columns *= Scale(eta);
-        let (rest, later) = power_and_covariance(&one, &added, h - 1);
-        // The end of the leg as a function of the first step's noise and of the noise after it.
+        let (rest, later) = power_and_covariance(&one, &added, if fresh { h } else { h - 1 });
+        // The end of the leg as a function of the first sample's noise and of the noise after it.
         let mut end = rest;
         let mut of_first = end.get_mut(..d, ..d);
-        of_first *= Scale(eta);
-        if let Some(first) = first {
-            of_first += first;
+        of_first *= Scale(if fresh { 0.0 } else { eta });
+        if let Some(drift) = drift {
+            of_first += drift;
         }
         let mut before = Mat::<f64>::zeros(2 * d, d);
         before.get_mut(..d, ..).copy_from(&law.of_before);
@@ -114,7 +114,7 @@ impl LegNoise {
         }
     }
 
-    /// `sum p_c S_c - S_k` for every kind: what the first step's noise adds to the end of FedHSA's leg of a kind, through the
+    /// `sum p_c S_c - S_k` for every kind: what the first sample's noise adds to the end of FedHSA's leg of a kind, through the
     /// drift `G - g_c(theta_t, z_c0)`. `S_c` adds a constant drift to the end of a leg.
     pub fn of_drifts<'a>(kinds: impl Iterator<Item = (&'a Mat<f64>, f64)>, eta: f64, h: u64) -> Vec<Mat<f64>> {
         let (sums, weights): (Vec<Mat<f64>>, Vec<f64>) = kinds.map(|(a, weight)| (AffineLeg::new(a, eta, h).sum, weight)).unzip();

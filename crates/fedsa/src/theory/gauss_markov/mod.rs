@@ -16,7 +16,7 @@
 //! | method | y | B |
 //! | --- | --- | --- |
 //! | FedLSA | u | `alpha_g I` |
-//! | FedHSA | u | `alpha_g I`; o includes `(sum p_e S_e - S_c)` times the noise of the first step, the drift's |
+//! | FedHSA, FedLin | u | `alpha_g I`; o includes `(sum p_e S_e - S_c)` times the noise of the first sample, the drift's |
 //! | SCAFFLSA | `u, xbar_1 .. xbar_K` | `alpha_g I` on u, `(1 - [j = k] / w_k) / E` on `xbar_j`, k the agent's kind of weight `w_k` |
 //!
 //! B, R and the law of (e, f) are those of the agent's kind, and `p_c^2` is a factor of the covariance: agents of one kind and
@@ -56,6 +56,29 @@ const MOST_WORK: f64 = 1e10;
 /// A curve has settled after this many rounds in a row that each add less than `SETTLED` of the sum.
 const SETTLED_ROUNDS: usize = 10;
 const SETTLED: f64 = 1e-18;
+
+/// The methods with an exact mean-square error under additive noise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdditiveRule {
+    /// H local steps and the mean of the models.
+    FedLsa,
+    /// H local steps with the drift `G - g_c(theta_t, z_c0)`, of which z_c0 is the sample of the first step too.
+    FedHsa,
+    /// The same with a sample of its own in the first step.
+    FedLin,
+    /// H local steps with the drift `xi_c`, a control variate with a fixed period.
+    Scafflsa,
+}
+
+impl From<Rule> for AdditiveRule {
+    fn from(rule: Rule) -> Self {
+        match rule {
+            Rule::FedLsa => Self::FedLsa,
+            Rule::FedHsa => Self::FedHsa,
+            Rule::Scafflsa => Self::Scafflsa,
+        }
+    }
+}
 
 /// The mean-square error of a method on linear systems with additive Gauss-Markov noise.
 #[derive(Debug, Clone)]
@@ -100,14 +123,15 @@ impl GaussMarkov {
     ///
     /// # Errors
     /// When the mean system has no unique root, sampling is noiseless, or the number of laws does not fit.
-    pub fn new(systems: &Systems, laws: &[NoiseLaw], sampling: Sampling, setting: &RoundSetting, rule: Rule) -> Result<Self> {
+    pub fn new(systems: &Systems, laws: &[NoiseLaw], sampling: Sampling, setting: &RoundSetting, rule: AdditiveRule) -> Result<Self> {
         if sampling.kind == Law::Mean {
             return Err(BadInput::new("sampling.kind", "noiseless sampling, under which there is no noise", "iid or markov"));
         }
         let (eta, h, alpha) = (setting.step_size, setting.local_steps, setting.server_step);
         let root = systems.root()?;
         let kinds = || systems.kinds.iter().map(|kind| &kind.a).zip(systems.kind_weights());
-        let drifts = (rule == Rule::FedHsa).then(|| LegNoise::of_drifts(kinds(), eta, h));
+        let fresh = rule == AdditiveRule::FedLin;
+        let drifts = (fresh || rule == AdditiveRule::FedHsa).then(|| LegNoise::of_drifts(kinds(), eta, h));
         let shared = laws.len() == 1;
         if !shared && laws.len() != systems.weights.len() {
             return Err(BadInput::new("noise", format!("{} laws of noise", laws.len()), "one for all agents, or one for each"));
@@ -125,17 +149,17 @@ impl GaussMarkov {
         let part = |(kind, factor, law): (usize, f64, &NoiseLaw)| {
             let own = if shared { None } else { Some(BatchLaw::new(law, sampling)) };
             let batch = own.as_ref().or(batch.as_ref()).expect("one of them");
-            let noise = LegNoise::new(&systems.kinds[kind].a, eta, h, batch, drifts.as_ref().map(|drifts| &drifts[kind]));
+            let noise = LegNoise::new(&systems.kinds[kind].a, eta, h, batch, drifts.as_ref().map(|drifts| &drifts[kind]), fresh);
             Part { kind, factor, noise, start: law.start.clone(), stationary: law.covariance.clone() }
         };
         let parts: Vec<Part> = parts.into_par_iter().map(part).collect();
         let round = match rule {
-            Rule::FedLsa => {
+            AdditiveRule::FedLsa => {
                 let mean = FedLsaMean::new(systems, setting)?;
                 MeanRound::Plain { map: mean.round_map(), alpha, bias: Some(mean) }
             }
-            Rule::FedHsa => MeanRound::Plain { map: global_memory_map(systems, setting), alpha, bias: None },
-            Rule::Scafflsa => MeanRound::Controls { map: ControlVariates::fixed_period(systems, setting), alpha, span: setting.span() },
+            AdditiveRule::FedHsa | AdditiveRule::FedLin => MeanRound::Plain { map: global_memory_map(systems, setting), alpha, bias: None },
+            AdditiveRule::Scafflsa => MeanRound::Controls { map: ControlVariates::fixed_period(systems, setting), alpha, span: setting.span() },
         };
         Ok(Self {
             round,

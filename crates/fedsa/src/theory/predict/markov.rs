@@ -228,7 +228,7 @@ impl Forecast<'_> {
     fn leading_order(&self) -> Result<(LeadingOrder, f64)> {
         self.of_last()?;
         let round = self.linear()?;
-        let rule = self.rule().ok_or_else(|| unknown("the leading order of other methods than FedLSA, FedHSA and SCAFFLSA"))?;
+        let rule = self.rule()?;
         if !self.is_chain() {
             return Err(unknown("leading order, other than under Markov samples of finite chains"));
         }

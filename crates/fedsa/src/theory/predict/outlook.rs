@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::methods::Drift;
 use crate::problem::systems::{Moments, Systems};
 use crate::sampling::Law;
-use crate::theory::exact_mse::{DelayedMse, FedLsaMse, InitialControls, ScafflsaMse};
+use crate::theory::exact_mse::{DelayedMse, FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
 use crate::theory::markov::one_agent::OneAgent;
 use crate::theory::stability::Stability;
 
@@ -115,31 +115,30 @@ impl<'f> MeanSquareRadius<'f> {
     fn systems(of: &Forecast<'f>) -> Result<Option<&'f Systems>> {
         let round = of.linear()?;
         let systems = round.systems;
-        if of.rule().is_some() {
-            match of.noise_source(&round) {
-                Ok(NoiseSource::Additive(..)) => return of.radius_known().map(|_| None),
-                Ok(NoiseSource::Chains(..)) if of.field.agents() == 1 => return of.one_agent(&round).map(|_| None),
-                Ok(NoiseSource::Chains(..)) => return Err(unknown("the mean square of several agents under Markov samples")),
-                _ => {}
-            }
+        match of.noise_source(&round) {
+            Ok(NoiseSource::Additive(..)) => return of.radius_known().map(|_| None),
+            Ok(NoiseSource::Chains(..)) if of.field.agents() == 1 => return of.one_agent(&round).map(|_| None),
+            Ok(NoiseSource::Chains(..)) => return Err(unknown("the mean square of several agents under Markov samples")),
+            _ => {}
         }
         let (kinds, d) = (systems.kinds.len(), systems.dim());
+        let is_controlled = matches!(of.shape.drift, Drift::ControlVariate { .. });
         let packed = |n: usize| n.saturating_mul(n + 1) / 2;
         let (work, state) = match of.shape.drift {
             Drift::Zero => {
                 of.plain_known(&round)?;
                 (kinds.saturating_mul(packed(d).saturating_pow(3)), round.delay().map_or(0, |(delay, _)| d * (delay + 1)))
             }
-            Drift::ControlVariate { talk: None } => {
+            Drift::GlobalMemory { fresh: false } | Drift::ControlVariate { talk: None } => {
                 round.is_plain()?;
                 if of.field.sampling().kind != Law::Iid {
                     of.moments_known()?;
                 }
-                (kinds.saturating_mul(packed(d)).saturating_mul(packed(2 * d + 1).saturating_pow(2)), d * (kinds + 1) + 1)
+                (kinds.saturating_mul(packed(d)).saturating_mul(packed(2 * d + 1).saturating_pow(2)), if is_controlled { d * (kinds + 1) + 1 } else { d })
             }
-            Drift::ControlVariate { talk: Some(_) } => return Err(unknown("talks are random")),
-            Drift::GlobalMemory => return Err(unknown("the map of second moments of FedHSA")),
-            Drift::NoSteps => return Err(no_steps()),
+            Drift::GlobalMemory { fresh: true } | Drift::ControlVariate { talk: Some(_) } | Drift::NoSteps => {
+                return Err(of.rule().err().unwrap_or_else(no_steps));
+            }
         };
         if d > EXACT_DIM || work > MEAN_SQUARE_WORK || state > MEAN_SQUARE_STATE {
             let delay = round.delay().map_or(String::new(), |(delay, _)| format!(" over a delay of {delay} rounds"));
@@ -166,6 +165,9 @@ impl<'f> MeanSquareRadius<'f> {
         match (of.shape.drift, round.delay()) {
             (Drift::Zero, None) => FedLsaMse::arriving(systems, moments, &round.setting, batch, &round.arrivals())?.radius(),
             (Drift::Zero, Some(delay)) => DelayedMse::new(systems, moments, &round.setting, batch, &round.arrivals(), delay)?.radius(),
+            (Drift::GlobalMemory { .. }, _) => {
+                FedHsaMse::new(systems, moments.ok_or_else(no_moments)?, &round.setting, batch)?.radius()
+            }
             _ => {
                 let moments = moments.ok_or_else(no_moments)?;
                 ScafflsaMse::new(systems, moments, &round.setting, batch, &InitialControls::Zero)?.radius()

@@ -1,0 +1,74 @@
+//! Drift `c_c - c`: the agent's control variate minus the server's (Scaffold with m of N participants).
+
+use super::{Batch, Client, Memory, Outbox};
+use crate::message::{Message, Part};
+use crate::random::Purpose;
+use crate::schedule::Steps;
+
+/// The question contains `theta_t` and the server's control c. An agent makes H local steps with drift `c_c - c`, sends
+/// `v_c`, and sets `c_c += -c - v_c` once it knows that the server counted `v_c`: the server changes c by the same amount
+/// times `p_c`, so that `c = sum_c p_c c_c` after every round. An agent whose last answer was lost is told so with its next
+/// question ([`Part::Included`]), and then keeps `c_c`.
+#[derive(Debug, Clone)]
+pub struct ServerControl {
+    /// Step sizes and local steps.
+    pub steps: Steps,
+}
+
+// The vectors that an agent keeps: c_c, and the change of c_c that its last answer brings if the server counted it.
+const CONTROL: usize = 0;
+const CHANGE: usize = 1;
+
+impl Client for ServerControl {
+    fn memory(&self) -> usize {
+        2
+    }
+
+    fn local_steps(&self, t: u64) -> usize {
+        self.steps.of(t).len
+    }
+
+    fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox) {
+        let of_server = down.part(Part::ServerControl);
+        let leg = self.steps.of(down.round);
+        batch.start_at(down.part(Part::Model));
+        for l in batch.lanes() {
+            let is_counted = batch.last(l, down.round).is_included;
+            let agent = batch.lane::<2>(l);
+            let [control, change] = agent.memory;
+            for (i, control) in control.iter_mut().enumerate() {
+                if is_counted {
+                    *control += change[i];
+                }
+                agent.drift[i] = *control - of_server[i];
+                change[i] = -of_server[i];
+            }
+        }
+        batch.open_streams(Purpose::Sample, down.round);
+        batch.steps(&leg);
+        batch.send_directions(leg.sum, Part::Direction, out);
+        for l in batch.lanes() {
+            let (_, v) = out.sent(l).expect("every lane has sent");
+            let [_, change] = batch.lane(l).memory;
+            change.iter_mut().zip(v).for_each(|(change, v)| *change -= v);
+        }
+    }
+
+    /// The server counts what it decodes.
+    fn sent(&self, batch: &mut Batch<'_>, l: usize, sent: &[f64]) {
+        let agent = batch.lane::<2>(l);
+        let [control, change] = agent.memory;
+        for (i, change) in change.iter_mut().enumerate() {
+            *change = agent.drift[i] - control[i] - sent[i];
+        }
+    }
+
+    /// `c_c`; the server's c is subtracted by who has it.
+    fn control(&self, memory: &Memory<'_>, _: &[f64], _: u64, is_included: bool) -> Option<Vec<f64>> {
+        let mut control = memory.vector(CONTROL).to_vec();
+        if is_included {
+            control.iter_mut().zip(memory.vector(CHANGE)).for_each(|(control, change)| *control += change);
+        }
+        Some(control)
+    }
+}

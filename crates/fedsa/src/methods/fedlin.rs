@@ -1,0 +1,81 @@
+//! FedLin: FedHSA whose first local step draws a sample of its own.
+//!
+//! ```text
+//! round t:   G           = sum_c p_c g_c(theta_t, z_{c,0})                       (first exchange)
+//!            theta_{c,0} = theta_t
+//!            theta_{c,h} = theta_{c,h-1}
+//!                        + eta (g_c(theta_{c,h-1}, z_{c,h}) + G - g_c(theta_t, z_{c,0})),   h = 1..H
+//!            theta_{t+1} = theta_t + alpha_g sum_c p_c (theta_{c,H} - theta_t)   (second exchange)
+//! ```
+//! Source: Mitra, Jaafar, Pappas, Hassani, "Linear convergence in federated learning", NeurIPS 2021, Algorithm 1, with the
+//! samples of \[F\]. The correction uses the sample `z_{c,0}`, and no local step does: H + 1 samples a round, against H of
+//! [`super::fedhsa`]. Along a Markov chain `z_{c,0}` comes before `z_{c,1}, .., z_{c,H}`. Without noise it is FedHSA to the
+//! bit, with the same limit and the same rate. With noise the two differ: in FedHSA's first step the sample and its
+//! correction cancel, in FedLin's they do not, so that predictions of FedHSA's mean square do not hold for FedLin. With
+//! N = 1 it is Local SA on z_{c,1..H}, since G is then the agent's own correction.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Drift, Half, MethodSettings, Setting, Shape, averaging, check_common, fixed, one};
+use crate::error::Result;
+use crate::local::GlobalMemory;
+use crate::protocol::{Give, Protocol};
+use crate::schedule::StepSize;
+use crate::server::{Average, Server};
+
+/// The settings of FedLin.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct FedLin {
+    /// `eta`.
+    pub step_size: StepSize,
+    /// H.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::methods::MAX_LOCAL_STEPS)))]
+    pub local_steps: usize,
+    /// `alpha_g`.
+    #[serde(default = "one")]
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
+    pub global_step_size: f64,
+    /// m of the N agents take part in a round; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    pub participants: Option<usize>,
+}
+
+impl FedLin {
+    /// With a constant step size, `alpha_g = 1` and all agents.
+    pub fn new(step_size: f64, local_steps: usize) -> Self {
+        Self { step_size: StepSize::Constant(step_size), local_steps, global_step_size: 1.0, participants: None }
+    }
+}
+
+impl MethodSettings for FedLin {
+    fn check(&self, agents: usize) -> Result<()> {
+        check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
+    }
+
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        Protocol::operators_then_directions(setting.start.len(), Give::Sum)
+    }
+
+    fn client(&self, _: &Setting<'_>) -> Half {
+        Half::Lanes(Box::new(GlobalMemory { steps: fixed(self.step_size, self.local_steps), fresh: true }))
+    }
+
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        let average = averaging(setting, fixed(self.step_size, self.local_steps), self.global_step_size, self.participants);
+        Box::new(Average { operators_first: true, ..average })
+    }
+
+    fn shape(&self) -> Shape {
+        Shape {
+            drift: Drift::GlobalMemory { fresh: true },
+            step_size: self.step_size,
+            local_steps: self.local_steps as f64,
+            alpha_g: self.global_step_size,
+            participants: self.participants,
+            is_linear: true,
+        }
+    }
+}

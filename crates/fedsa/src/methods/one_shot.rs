@@ -1,0 +1,96 @@
+//! One-shot averaging: every agent makes all its local steps, and there is one talk at the end.
+//!
+//! ```text
+//! theta_{c,0} = theta_0
+//! theta_{c,k} = theta_{c,k-1} + eta_k g_c(theta_{c,k-1}, z_{c,k}),   k = 1..K
+//! theta       = sum_c p_c theta_{c,K}
+//! ```
+//! Source: Tian, Paschalidis, Olshevsky, "One-shot averaging for distributed TD(lambda) under Markov sampling", IEEE Control
+//! Systems Letters 2024 (\[F\] reference 33); `lambda = 0` and any operators here.
+//!
+//! A round of this kind is H local steps of every agent *from its own last iterate*, and a report of the sum of its moves:
+//! theta after round t is what one-shot averaging with K = (t + 1) H steps returns. One run therefore gives the whole curve of
+//! the error against the budget of samples. The server sends no model down: questions are empty.
+//!
+//! **What it costs.** The ledger counts every report. One-shot averaging that ends after round t costs what the *last*
+//! report does: one exchange and one vector of each agent. With `local_steps` = K and `run.rounds` = 1 the ledger is that of the
+//! method as published.
+//!
+//! With agents that differ the limit is the mean of the agents' own roots, `sum_c p_c theta*_c`, and not `theta*`.
+//!
+//! A lost report is left out of the average, whose weights are then those of the agents that arrived, because an agent's next
+//! report contains all its moves. Links that deliver late are refused: a report says nothing about the round it was made in.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Drift, Half, MethodSettings, Setting, Shape, check_common, fixed};
+use crate::error::{BadInput, Result};
+use crate::local::Alone;
+use crate::protocol::{Give, Protocol};
+use crate::schedule::StepSize;
+use crate::server::{OneShotServer, Server};
+use crate::uplink::LinkFacts;
+
+/// The settings of one-shot averaging.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct OneShot {
+    /// `eta`.
+    pub step_size: StepSize,
+    /// H, the local steps between two reports; K with one round.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::methods::MAX_LOCAL_STEPS)))]
+    pub local_steps: usize,
+}
+
+impl OneShot {
+    /// With a constant step size.
+    pub fn new(step_size: f64, local_steps: usize) -> Self {
+        Self { step_size: StepSize::Constant(step_size), local_steps }
+    }
+}
+
+impl MethodSettings for OneShot {
+    fn check(&self, agents: usize) -> Result<()> {
+        check_common(&self.step_size, self.local_steps, 1.0, None, agents)
+    }
+
+    fn check_link(&self, link: &LinkFacts) -> Result<()> {
+        if link.late.is_some() {
+            let what = "reports that arrive late are averaged with those of later rounds";
+            return Err(BadInput::new("uplink", what, "a link without late"));
+        }
+        Ok(())
+    }
+
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        let mut protocol = Protocol::directions(setting.start.len(), Give::Sum);
+        protocol.exchanges[0].down.clear();
+        protocol
+    }
+
+    fn client(&self, setting: &Setting<'_>) -> Half {
+        Half::Lanes(Box::new(Alone { steps: fixed(self.step_size, self.local_steps), start: setting.start.clone() }))
+    }
+
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        Box::new(OneShotServer {
+            theta: setting.start.clone(),
+            start: setting.start.clone(),
+            weights: setting.weights.to_vec(),
+            steps: fixed(self.step_size, self.local_steps),
+        })
+    }
+
+    /// Agents do not use the server's iterate: a round is no map of it.
+    fn shape(&self) -> Shape {
+        Shape {
+            drift: Drift::Zero,
+            step_size: self.step_size,
+            local_steps: self.local_steps as f64,
+            alpha_g: 1.0,
+            participants: None,
+            is_linear: false,
+        }
+    }
+}
