@@ -13,6 +13,7 @@ use fedsa::problem::law::FiniteLaw;
 use fedsa::sampling::Law;
 use fedsa::theory::Accuracy;
 use fedsa::theory::constants::{Constants, TdConstants};
+use fedsa::theory::fedhsa_bounds::{CorollarySchedule, FedHsaConstants};
 use fedsa::theory::predict::{EXACT_DIM, Forecast};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers;
@@ -96,6 +97,9 @@ fn problem(field: &dyn Field) -> Json {
         Err(e) => {
             out.insert("constants".into(), json!(e.to_string()));
         }
+    }
+    if let Ok(constants) = FedHsaConstants::new(systems, field.facts()) {
+        out.insert("fedhsa".into(), json!(constants));
     }
     if let Some((gamma, nu)) = td_facts(field) {
         if let Ok(td) = TdConstants::new(gamma, nu) {
@@ -245,6 +249,11 @@ fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize) -> Json {
         out.insert("accuracy".into(), values.into());
     }
     out.extend(warning.map(|warning| ("warning".to_string(), json!(warning))));
+    if matches!(plan.cells[cell].shape().drift, Drift::GlobalMemory { .. })
+        && let Ok(schedule) = corollary_schedule(field, &plan.forecast(cell))
+    {
+        out.insert("corollary_1_step_size".into(), json!(schedule));
+    }
     if let Ok(explanation) = plan.forecast(cell).markov_explanation() {
         out.insert("leading_order".into(), json!(explanation));
     }
@@ -253,6 +262,18 @@ fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize) -> Json {
         out.extend(fedlsa(field, &plan.forecast(cell)).unwrap_or_default());
     }
     Json::Object(out)
+}
+
+/// The schedule of Corollary 1 of FedHSA's source, with the mixing time of the slowest chain in total variation at 1/4.
+fn corollary_schedule(field: &dyn Field, forecast: &Forecast<'_>) -> Result<CorollarySchedule, BadInput> {
+    let unknown = |what: &str| BadInput::new("", what, "linear systems");
+    let systems = field.systems().ok_or_else(|| unknown("operators that are not linear"))?;
+    let mut tau = 1.0f64;
+    if field.sampling().kind == Law::Markov {
+        let mixing = mixing(field);
+        tau = tau.max(mixing["mixing_times"][0]["total_variation"].as_f64().ok_or_else(|| unknown("a mixing time that is not known"))?);
+    }
+    FedHsaConstants::new(systems, field.facts())?.schedule(&forecast.round_setting()?, tau)
 }
 
 /// The largest stable step, unless its search, with maps of hundreds of rounds, takes minutes.

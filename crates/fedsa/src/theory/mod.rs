@@ -24,6 +24,7 @@
 //! | [`link`] | the effect of a link on a round's mean and variance |
 //! | [`predict`] | which closed form applies to a method, and its value |
 //! | [`constants`] | the constants in the theorems of \[S\] |
+//! | [`fedhsa_bounds`] | the constants of \[F\], and the schedule of its Corollary 1 |
 //! | [`scaffnew`] | the exact form of Theorem B.4 of \[S\] |
 //! | [`map`], [`fixed_point`] | spectral radius, trajectory and fixed point of a linear map |
 //!
@@ -33,6 +34,7 @@ mod accuracy;
 pub mod constants;
 pub mod cost;
 pub mod exact_mse;
+pub mod fedhsa_bounds;
 pub mod fedlsa;
 pub mod fixed_point;
 pub mod gauss_markov;

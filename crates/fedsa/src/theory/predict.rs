@@ -303,6 +303,14 @@ impl<'f> Forecast<'f> {
         self.linear().map(|_| ())
     }
 
+    /// The settings of the method's rounds.
+    ///
+    /// # Errors
+    /// When a noiseless round is not a known linear map; gives the reason.
+    pub fn round_setting(&self) -> Result<RoundSetting> {
+        self.linear().map(|round| round.setting)
+    }
+
     /// The limit of the mean iterate of FedLSA with the method's settings, d numbers.
     ///
     /// # Errors
