@@ -93,7 +93,7 @@ impl Counts {
     /// When an agent does not have two states, there are more than 2^20 unknowns, or as [`Joint::new`](super::joint::Joint::new).
     pub fn new(classes: &[AgentClass], setting: &RoundSetting, batch: u64) -> Result<Self> {
         super::check(classes, setting)?;
-        require(batch >= 1, "batch", batch, "at least 1")?;
+        super::check_samples(setting.local_steps, batch)?;
         if !reaches(classes, MOST_UNKNOWNS) {
             let what = unknowns(classes).map_or("a chain without exactly two states".to_string(), |n| format!("counts with {n} unknowns"));
             return Err(BadInput::new("", what, format!("classes of agents with two states, and at most {MOST_UNKNOWNS} unknowns")));
@@ -285,9 +285,7 @@ fn binomial(n: usize, p: f64) -> Vec<f64> {
     // By adding trials: every term is positive, so that each probability is accurate to rounding.
     let mut law = vec![1.0];
     for _ in 0..n {
-        law = (0..=law.len())
-            .map(|k| law.get(k).map_or(0.0, |x| x * (1.0 - p)) + if k > 0 { law[k - 1] * p } else { 0.0 })
-            .collect();
+        law = (0..=law.len()).map(|k| law.get(k).map_or(0.0, |x| x * (1.0 - p)) + if k > 0 { law[k - 1] * p } else { 0.0 }).collect();
     }
     law
 }
