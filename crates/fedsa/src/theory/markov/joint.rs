@@ -99,7 +99,7 @@ impl Joint {
         Ok(Self { rule, map, weights, controls })
     }
 
-    fn map(&self) -> &dyn CellMap {
+    pub(super) fn map(&self) -> &dyn CellMap {
         &self.map
     }
 
