@@ -142,7 +142,8 @@ fn checks_that_can_never_be_measured_are_refused() {
     refused_text(&mean, "[[check]]", &["not known in closed form: samples are not i.i.d."]);
     let start = text("rounds = 20", "rounds = 20\nstart = \"normal\"", "kind = \"curve\"\nmethod = \"FedLSA\"");
     refused_text(&start, "[[check]]", &["not known in closed form: the start is random"]);
-    let few = text("kind = \"scafflsa\"", "kind = \"fedhsa\"\nparticipants = 2", "kind = \"floor\"\nmethod = \"SCAFFLSA\"\nexpected = \"noise\"");
+    let few =
+        text("kind = \"scafflsa\"", "kind = \"fedhsa\"\nparticipants = 2", "kind = \"floor\"\nmethod = \"SCAFFLSA\"\nexpected = \"noise\"");
     let why = "check[0].expected: not known in closed form: the mean-square error of methods with memory";
     refused_text(&few, "expected = \"noise\"", &[why]);
     let predicted = "kind = \"predicted\"\nmethod = \"FedLSA\"\nexpected = 1\ntolerance = 1\nmetric = \"floor\"";

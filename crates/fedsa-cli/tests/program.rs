@@ -370,7 +370,14 @@ fn theory_is_printed_for_people_and_as_json() {
     assert!(problem["mixing"]["second_eigenvalue"].as_f64().is_some_and(|x| x < 1.0));
     assert!(problem["mixing"]["mixing_times"][1]["operator"].as_f64().unwrap() >= 1.0);
     folder.run(&markov[..4]).exits(0).says("closure, eps² = ");
-    let noisy = ["theory", "small.toml", "--set", "sampling.kind=\"markov\"", "--set", "problem={ kind = \"linear\", noise = { std = 1, radius = 0.5 } }"];
+    let noisy = [
+        "theory",
+        "small.toml",
+        "--set",
+        "sampling.kind=\"markov\"",
+        "--set",
+        "problem={ kind = \"linear\", noise = { std = 1, radius = 0.5 } }",
+    ];
     let json: Value = serde_json::from_str(&folder.run(&[&noisy[..], &["--json"]].concat()).exits(0).stdout).unwrap();
     assert_eq!(json["methods"][0]["accuracy"]["floor"]["status"], "exact");
     assert!((json["problems"][0]["mixing"]["relaxation_time"].as_f64().unwrap() - 2.0).abs() < 1e-12);

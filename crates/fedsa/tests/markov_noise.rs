@@ -131,9 +131,8 @@ fn runs_along_finite_chains_follow_what_is_predicted() {
 #[test]
 fn what_is_not_known_under_markov_samples_says_why() {
     let field = chains(12, 6);
-    let said = |kind: &str, settings: &str| {
-        Forecast::over(&*field, &*method(kind, settings), &Uplink::default()).knows_floor().unwrap_err().what
-    };
+    let said =
+        |kind: &str, settings: &str| Forecast::over(&*field, &*method(kind, settings), &Uplink::default()).knows_floor().unwrap_err().what;
     assert!(said("fedlsa", r#"{"step_size": 0.1, "local_steps": 2, "participants": 3}"#).contains("not all agents participate"));
     assert!(said("fedlsa", r#"{"step_size": 0.1, "local_steps": 2, "global_step_size": 0.5}"#).contains("the server's step is not 1"));
     let batches = Garnet { agents: 12, states: 6, features: 2, min_class: Some(3), gamma: 0.8, seed: 4, ..Garnet::default() };

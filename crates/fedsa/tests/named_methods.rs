@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{EXACT, Mean, bits, distance, field, link, linear, method, problems, run, run_for, run_from, small_garnet};
+use common::{EXACT, Mean, bits, distance, field, linear, link, method, problems, run, run_for, run_from, small_garnet};
 use fedsa::methods::MethodSettings;
 use fedsa::problem::Field;
 use fedsa::problem::garnet::Heterogeneity;

@@ -50,6 +50,7 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) 
         let mut ratios =
             Panel { x_label: panel.x_label.clone(), y_label: "measured / exact".into(), x_log: panel.x_log, ..Panel::default() };
         ratios.levels.push(Level { y: 1.0, color: 6, ..Level::default() });
+        let mut all_exact = true;
         let mut levels: BTreeSet<String> = BTreeSet::new();
         let mut notes: Vec<String> = Vec::new();
         let cells = points.len() * metrics.len() * plan.labels.len();
@@ -70,6 +71,7 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) 
             let predicted = record::metric(metric).is_some_and(|metric| metric.is_predicted);
             if predicted && spec.exact.contains(label) {
                 let exact = drawing.exact(cell, metric, &name, color);
+                all_exact &= exact.is_none() || predictor.curve_accuracy(cell).is_ok_and(|known| known == Accuracy::Exact);
                 ratios.curves.extend(exact.as_ref().map(|exact| drawing.ratio(cell, metric, exact, &name, color)));
                 panel.curves.extend(exact);
             }
@@ -90,6 +92,9 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) 
             panel.notes.push(format!("Shown: {shown} of {cells} curves, the first of each method"));
         }
         panel.notes.extend(capped(notes, MOST_PANEL_NOTES, "more that are refused or diverge"));
+        if !all_exact {
+            ratios.y_label = "measured / predicted".into();
+        }
         if spec.ratios && !ratios.curves.is_empty() {
             panel.lower = Some(Box::new(ratios));
         }
@@ -102,7 +107,7 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) 
         figure.caption.push_str(PREDICTED);
     }
     if figure.panels.iter().any(|panel| panel.lower.is_some()) {
-        figure.caption.push_str(" Lower panels: the measured mean over the exact one, with the same bands.");
+        figure.caption.push_str(" Lower panels: the measured mean over the predicted one, with the same bands.");
     }
     if drawing.stops_early(&figure) {
         figure.caption.push_str(" A line ends where the first of its seeds stops.");

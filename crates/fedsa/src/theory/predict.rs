@@ -49,7 +49,7 @@ mod markov;
 mod outlook;
 mod quantities;
 
-pub use markov::MarkovExplanation;
+pub use markov::{MarkovExplanation, PredictionCost};
 pub use outlook::{MeanSquareRadius, Outlook, Regime, StableStep, TOO_SLOW};
 pub use quantities::{FloorCache, QUANTITIES, Quantity, quantity};
 
@@ -563,9 +563,7 @@ impl<'f> Forecast<'f> {
         let exact = |value| PredictedFloor { value, accuracy: Accuracy::Exact };
         match source {
             NoiseSource::Nothing => Ok(exact(MeanSquare { bias: self.bias(&round)?, noise: 0.0 })),
-            NoiseSource::Additive(rule, laws) => {
-                GaussMarkov::new(systems, &laws, self.field.sampling(), setting, rule)?.floor().map(exact)
-            }
+            NoiseSource::Additive(rule, laws) => GaussMarkov::new(systems, &laws, self.field.sampling(), setting, rule)?.floor().map(exact),
             NoiseSource::Chains(rule) => self.chains_floor(&round, rule),
             NoiseSource::Independent => match self.shape.drift {
                 Drift::Zero => {

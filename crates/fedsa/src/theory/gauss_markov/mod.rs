@@ -159,7 +159,9 @@ impl GaussMarkov {
                 MeanRound::Plain { map: mean.round_map(), alpha, bias: Some(mean) }
             }
             AdditiveRule::FedHsa | AdditiveRule::FedLin => MeanRound::Plain { map: global_memory_map(systems, setting), alpha, bias: None },
-            AdditiveRule::Scafflsa => MeanRound::Controls { map: ControlVariates::fixed_period(systems, setting), alpha, span: setting.span() },
+            AdditiveRule::Scafflsa => {
+                MeanRound::Controls { map: ControlVariates::fixed_period(systems, setting), alpha, span: setting.span() }
+            }
         };
         Ok(Self {
             round,

@@ -136,7 +136,9 @@ fn by_force(
     let added = &e * e.transpose();
     let mut covariance = Mat::<f64>::zeros(size, size);
     for c in 0..n {
-        covariance.get_mut((1 + n + c) * d..(2 + n + c) * d, (1 + n + c) * d..(2 + n + c) * d).copy_from(&laws[if laws.len() == 1 { 0 } else { c }].start);
+        covariance
+            .get_mut((1 + n + c) * d..(2 + n + c) * d, (1 + n + c) * d..(2 + n + c) * d)
+            .copy_from(&laws[if laws.len() == 1 { 0 } else { c }].start);
     }
     let root = systems.root().unwrap();
     let mut mean = zero.clone();
@@ -247,8 +249,13 @@ fn what_has_no_floor_is_refused() {
     assert!(curve.unwrap_err().what.contains("ascending"));
     // One agent, whose methods are all the same.
     let setting = RoundSetting::new(0.3, 3).unwrap();
-    let floor = |rule| GaussMarkov::new(&systems, std::slice::from_ref(&law), sampling(Law::Markov, 1), &setting, rule).unwrap().floor().unwrap().noise;
-    assert!((floor(AdditiveRule::FedLsa) - floor(AdditiveRule::FedHsa)).abs() < 1e-13 && (floor(AdditiveRule::FedLsa) - floor(AdditiveRule::Scafflsa)).abs() < 1e-13);
+    let floor = |rule| {
+        GaussMarkov::new(&systems, std::slice::from_ref(&law), sampling(Law::Markov, 1), &setting, rule).unwrap().floor().unwrap().noise
+    };
+    assert!(
+        (floor(AdditiveRule::FedLsa) - floor(AdditiveRule::FedHsa)).abs() < 1e-13
+            && (floor(AdditiveRule::FedLsa) - floor(AdditiveRule::Scafflsa)).abs() < 1e-13
+    );
 }
 
 #[test]

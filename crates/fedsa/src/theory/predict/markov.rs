@@ -3,12 +3,13 @@
 //! All of them need all agents over a clear link, and a server's step of 1. A way is taken if its work is small enough, so that
 //! predictions of a file with many points take seconds.
 
-use super::{EXACT_DIM, Forecast, PredictedFloor, Round, takes_too_long, unknown};
+use super::{EXACT_DIM, Forecast, NoiseSource, PredictedFloor, Round, takes_too_long, unknown};
 use crate::error::Result;
 use crate::linalg;
 use crate::sampling::ChainStart;
 use crate::theory::Accuracy;
 use crate::theory::exact_mse::{InitialControls, MeanSquare};
+use crate::theory::gauss_markov::AdditiveRule;
 use crate::theory::markov::closure::Closure;
 use crate::theory::markov::counts::{self, Counts};
 use crate::theory::markov::joint::{self, Joint};
@@ -22,8 +23,10 @@ const MOST_WORK: f64 = 5e9;
 const JOINT_UNKNOWNS: usize = 20_000;
 /// The most unknowns of the counts of exchangeable agents.
 const COUNT_UNKNOWNS: usize = 50_000;
+/// The most unknowns of the closure.
+const CLOSURE_UNKNOWNS: usize = 300_000;
 /// The most numbers in the moves of all distinct agents.
-const MOST_NUMBERS: f64 = 2e7;
+const MOST_NUMBERS: f64 = 4e6;
 /// The products of a round's map with a vector that a solution by iteration takes.
 const PRODUCTS: f64 = 200.0;
 
@@ -46,6 +49,15 @@ pub struct MarkovExplanation {
     pub noise_over_iid: f64,
     /// The share of the squared bias in the floor.
     pub bias_share: f64,
+}
+
+/// What a prediction takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PredictionCost {
+    /// Memory, in bytes.
+    pub bytes: f64,
+    /// Multiplications, about one a nanosecond.
+    pub multiplications: f64,
 }
 
 impl Forecast<'_> {
@@ -89,15 +101,25 @@ impl Forecast<'_> {
     pub(super) fn one_agent(&self, round: &Round<'_, '_>) -> Result<MarkovAgent> {
         let class = self.classes(round)?.pop().expect("one agent");
         let d = round.systems.dim() as f64;
-        let work = PRODUCTS * 2.0 * class.agent.moves.len() as f64 * d.powi(3) * self.batch() as f64;
-        if work > MOST_WORK {
+        // A deterministic cycle is solved by its orbit.
+        let products = if class.agent.is_deterministic() { 2.0 } else { PRODUCTS };
+        if products * 2.0 * class.agent.moves.len() as f64 * d.powi(3) * self.batch() as f64 > MOST_WORK {
             return Err(takes_too_long(&format!("the second moments of {d} features for each of {} states", class.agent.states)));
         }
         Ok(class.agent)
     }
 
-    /// The way to the floor that reaches, and the agents' chains.
+    /// The way to the floor that reaches, and the agents' chains. Floors are those of chains in their stationary laws, which only
+    /// aperiodic chains that start elsewhere reach.
     fn way(&self, round: &Round<'_, '_>, rule: Rule) -> Result<(Way, Vec<AgentClass>)> {
+        let (way, classes) = self.way_from_anywhere(round, rule)?;
+        if self.field.sampling().start != ChainStart::Stationary && classes.iter().any(|class| period(&class.agent) > 1) {
+            return Err(unknown("a chain is periodic and does not start in its stationary law"));
+        }
+        Ok((way, classes))
+    }
+
+    fn way_from_anywhere(&self, round: &Round<'_, '_>, rule: Rule) -> Result<(Way, Vec<AgentClass>)> {
         if self.field.agents() == 1 {
             return Ok((Way::OneAgent, vec![AgentClass { agent: self.one_agent(round)?, count: 1 }]));
         }
@@ -110,9 +132,6 @@ impl Forecast<'_> {
                 return Ok((Way::Joint, classes));
             }
         }
-        if self.batch() > 1 {
-            return Err(unknown("the mean-square error of many agents under Markov samples in batches"));
-        }
         // With one local step all methods are FedLSA.
         if (rule == Rule::FedLsa || setting.local_steps == 1) && counts::reaches(&classes, COUNT_UNKNOWNS) {
             let unknowns = counts::unknowns(&classes).unwrap_or(usize::MAX) as f64;
@@ -120,12 +139,46 @@ impl Forecast<'_> {
                 return Ok((Way::Counts, classes));
             }
         }
+        if self.batch() > 1 {
+            return Err(unknown("the mean-square error of many agents under Markov samples in batches"));
+        }
         let work = Closure::work(&classes, setting, rule);
-        if work > MOST_WORK {
-            let what = format!("the closure for {} agents with {} features ({work:.0e} multiplications)", self.field.agents(), self.field.dim());
+        if work > MOST_WORK || Closure::unknowns(&classes, rule) > CLOSURE_UNKNOWNS {
+            let what =
+                format!("the closure for {} agents with {} features ({work:.0e} multiplications)", self.field.agents(), self.field.dim());
             return Err(takes_too_long(&what));
         }
         Ok((Way::Closure, classes))
+    }
+
+    /// The memory and the work of the floor under additive noise or Markov samples; `None` where it comes from other recursions.
+    pub fn cost_of_noise(&self) -> Option<PredictionCost> {
+        let (round, source) = self.floor_known().ok()?;
+        let d = round.systems.dim() as f64;
+        match source {
+            NoiseSource::Additive(rule, laws) => {
+                let parts = laws.len().max(round.systems.kinds.len()) as f64;
+                let state = if rule == AdditiveRule::Scafflsa { d * (round.systems.kinds.len() as f64 + 1.0) } else { d };
+                let doublings = (round.setting.local_steps as f64).log2() + 2.0;
+                let multiplications = parts * doublings * 6.0 * (2.0 * d).powi(3) + 60.0 * state.min(250.0).powi(3);
+                Some(PredictionCost { bytes: 8.0 * (parts * 40.0 * d * d + 80.0 * state.min(250.0).powi(2)), multiplications })
+            }
+            NoiseSource::Chains(rule) => {
+                let (way, classes) = self.way(&round, rule).ok()?;
+                let numbers: f64 = classes.iter().map(|class| class.agent.moves.len() as f64 * (d * d + d)).sum();
+                let (unknowns, multiplications) = match way {
+                    Way::OneAgent => {
+                        let unknowns = OneAgent::unknowns(&classes[0].agent);
+                        (unknowns, PRODUCTS * 2.0 * classes[0].agent.moves.len() as f64 * d.powi(3) * self.batch() as f64)
+                    }
+                    Way::Joint => (joint::unknowns(&classes, rule), MOST_WORK),
+                    Way::Counts => (counts::unknowns(&classes).unwrap_or(0), MOST_WORK),
+                    Way::Closure => (Closure::unknowns(&classes, rule), Closure::work(&classes, &round.setting, rule)),
+                };
+                Some(PredictionCost { bytes: 8.0 * (1.2 * PRODUCTS * unknowns as f64 + 2.0 * numbers), multiplications })
+            }
+            _ => None,
+        }
     }
 
     /// Checks that one of the ways reaches.
@@ -140,7 +193,7 @@ impl Forecast<'_> {
         match way {
             Way::OneAgent => OneAgent::new(&classes[0].agent, setting.step_size, self.batch())?.floor().map(exact),
             Way::Joint => Joint::new(&classes, setting, rule, self.batch())?.floor().map(exact),
-            Way::Counts => counts::counts_floor(&classes, setting).map(exact),
+            Way::Counts => Counts::new(&classes, setting, self.batch())?.floor().map(exact),
             Way::Closure => {
                 let closure = Closure::new(&classes, setting, rule)?;
                 let accuracy = Accuracy::Closure { eps_squared: closure.eps_squared() };
@@ -189,9 +242,7 @@ impl Forecast<'_> {
 
     pub(super) fn chains_curve_accuracy(&self, round: &Round<'_, '_>, rule: Rule) -> Result<Accuracy> {
         match self.curve_way(round, rule)? {
-            (Way::Closure, classes) => {
-                Ok(Accuracy::Closure { eps_squared: Closure::new(&classes, &round.setting, rule)?.eps_squared() })
-            }
+            (Way::Closure, classes) => Ok(Accuracy::Closure { eps_squared: Closure::new(&classes, &round.setting, rule)?.eps_squared() }),
             _ => Ok(Accuracy::Exact),
         }
     }
@@ -213,7 +264,7 @@ impl Forecast<'_> {
                 OneAgent::new(&classes[0].agent, setting.step_size, self.batch())?.curve(&offset, start, &steps)?
             }
             Way::Joint => Joint::new(&classes, setting, rule, self.batch())?.curve(&offset, controls, start, rounds)?,
-            Way::Counts => Counts::new(&classes, setting, 1)?.curve(&offset, rounds)?,
+            Way::Counts => Counts::new(&classes, setting, self.batch())?.curve(&offset, rounds)?,
             Way::Closure => {
                 if rule == Rule::Scafflsa && *controls != InitialControls::Zero {
                     return Err(unknown("the closure's curve of control variates that do not start at 0"));
@@ -268,14 +319,60 @@ impl Forecast<'_> {
         let (leading, _) = self.leading_order()?;
         let floor = leading.floor();
         let (of_chain, independent) = leading.traces();
-        Ok(MarkovExplanation {
-            noise_over_iid: of_chain / independent,
-            bias_share: linalg::norm_sq(&floor.bias) / floor.mse,
-        })
+        Ok(MarkovExplanation { noise_over_iid: of_chain / independent, bias_share: linalg::norm_sq(&floor.bias) / floor.mse })
     }
+}
+
+/// The period of an agent's chain: the greatest common divisor of the lengths of its cycles, from the distances of a breadth-first
+/// search.
+fn period(agent: &MarkovAgent) -> u64 {
+    let mut after = vec![Vec::new(); agent.states];
+    agent.moves.iter().for_each(|m| after[m.from as usize].push(m.to as usize));
+    let mut distance: Vec<Option<u64>> = vec![None; agent.states];
+    let (mut queue, mut next, mut divisor) = (vec![0], 0, 0);
+    distance[0] = Some(0);
+    while next < queue.len() {
+        let from = queue[next];
+        next += 1;
+        let there = distance[from].unwrap_or(0) + 1;
+        for &to in &after[from] {
+            match distance[to] {
+                None => {
+                    distance[to] = Some(there);
+                    queue.push(to);
+                }
+                Some(known) => divisor = gcd(divisor, known.abs_diff(there)),
+            }
+        }
+    }
+    divisor
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 fn mean_square(floor: MarkovFloor) -> MeanSquare {
     let noise = floor.noise();
     MeanSquare { bias: floor.bias, noise: noise.max(0.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linalg::Mat;
+    use crate::theory::markov::Move;
+
+    #[test]
+    fn periods_are_those_of_the_cycles() {
+        let chain = |states: usize, moves: &[(u32, u32, f64)]| {
+            let one = |(from, to, p): &(u32, u32, f64)| Move { from: *from, to: *to, p: *p, a: Mat::identity(1, 1), w: vec![0.0] };
+            period(&MarkovAgent::from_moves(1.0, 1, states, moves.iter().map(one).collect()).unwrap())
+        };
+        assert_eq!(chain(1, &[(0, 0, 1.0)]), 1);
+        assert_eq!(chain(3, &[(0, 1, 1.0), (1, 2, 1.0), (2, 0, 1.0)]), 3);
+        // Cycles of 2 and 4 states, and of 2 and 3.
+        assert_eq!(chain(4, &[(0, 1, 1.0), (1, 0, 0.5), (1, 2, 0.5), (2, 3, 1.0), (3, 0, 1.0)]), 2);
+        assert_eq!(chain(3, &[(0, 1, 1.0), (1, 0, 0.5), (1, 2, 0.5), (2, 0, 1.0)]), 1);
+    }
 }

@@ -134,7 +134,10 @@ impl<'f> MeanSquareRadius<'f> {
                 if of.field.sampling().kind != Law::Iid {
                     of.moments_known()?;
                 }
-                (kinds.saturating_mul(packed(d)).saturating_mul(packed(2 * d + 1).saturating_pow(2)), if is_controlled { d * (kinds + 1) + 1 } else { d })
+                (
+                    kinds.saturating_mul(packed(d)).saturating_mul(packed(2 * d + 1).saturating_pow(2)),
+                    if is_controlled { d * (kinds + 1) + 1 } else { d },
+                )
             }
             Drift::GlobalMemory { fresh: true } | Drift::ControlVariate { talk: Some(_) } | Drift::NoSteps => {
                 return Err(of.rule().err().unwrap_or_else(no_steps));
@@ -165,9 +168,7 @@ impl<'f> MeanSquareRadius<'f> {
         match (of.shape.drift, round.delay()) {
             (Drift::Zero, None) => FedLsaMse::arriving(systems, moments, &round.setting, batch, &round.arrivals())?.radius(),
             (Drift::Zero, Some(delay)) => DelayedMse::new(systems, moments, &round.setting, batch, &round.arrivals(), delay)?.radius(),
-            (Drift::GlobalMemory { .. }, _) => {
-                FedHsaMse::new(systems, moments.ok_or_else(no_moments)?, &round.setting, batch)?.radius()
-            }
+            (Drift::GlobalMemory { .. }, _) => FedHsaMse::new(systems, moments.ok_or_else(no_moments)?, &round.setting, batch)?.radius(),
             _ => {
                 let moments = moments.ok_or_else(no_moments)?;
                 ScafflsaMse::new(systems, moments, &round.setting, batch, &InitialControls::Zero)?.radius()

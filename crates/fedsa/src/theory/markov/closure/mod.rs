@@ -262,9 +262,8 @@ fn fedhsa(classes: &[AgentClass], setting: &RoundSetting) -> PlainRound {
     let alpha = setting.server_step;
     let memories: Vec<Memory> = classes.par_iter().map(|class| Memory::new(&class.agent, setting)).collect();
     let pool = Pool::new(classes, &memories);
-    let leg = |(class, memory): (&AgentClass, &Memory)| {
-        of_class(class, setting, Box::new(MemoryLeg::new(&class.agent, setting, memory, &pool)))
-    };
+    let leg =
+        |(class, memory): (&AgentClass, &Memory)| of_class(class, setting, Box::new(MemoryLeg::new(&class.agent, setting, memory, &pool)));
     let all = classes.par_iter().zip(&memories).map(leg).collect();
     let pairs = faer::Scale(alpha * alpha) * fedhsa::pairs(classes, &memories);
     PlainRound::new(classes[0].agent.dim, alpha, all, Some(pairs))

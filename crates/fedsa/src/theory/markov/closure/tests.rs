@@ -205,7 +205,7 @@ fn one_agent_is_exact() {
                 let off = linalg::distance_sq(&got.bias, &want.bias).sqrt();
                 assert!(off <= 1e-11 * linalg::norm_sq(&want.bias).sqrt(), "{rule:?}, H = {h}: bias {off}");
                 let curve = closure.curve(&vec![1.0; d], &[0, 3 / h, 12 / h]).unwrap();
-                curve.iter().zip(&transient).for_each(|(got, want)| close(*got, want.mse, 1e-12, "transient"));
+                curve.iter().zip(&transient).for_each(|(got, want)| close(got.mse, want.mse, 1e-12, "transient"));
             }
         }
     }
@@ -227,7 +227,7 @@ fn constant_matrices_are_exact() {
             let curve = closure(&given, &setting, rule).curve(&[1.0, -1.0], &[1, 4, 9]).unwrap();
             let joint = Joint::new(&agents, &setting, rule, 1).unwrap();
             let exact = joint.curve(&[1.0, -1.0], &InitialControls::Zero, ChainStart::Stationary, &[1, 4, 9]).unwrap();
-            curve.iter().zip(&exact).for_each(|(got, want)| close(*got, want.mse, 1e-12, &format!("transient, {rule:?}, H = {h}")));
+            curve.iter().zip(&exact).for_each(|(got, want)| close(got.mse, want.mse, 1e-12, &format!("transient, {rule:?}, H = {h}")));
         }
     }
 }
@@ -264,7 +264,7 @@ fn independent_samples_are_exact() {
                 let off = linalg::distance_sq(&got.bias, &want.bias).sqrt();
                 assert!(off <= 1e-12, "{what}: bias {off}");
                 for (got, want) in closure.curve(&u_0, &rounds).unwrap().iter().zip(&curve) {
-                    close(*got, want.mse(), 1e-12, &format!("transient, {what}"));
+                    close(got.mse, want.mse(), 1e-12, &format!("transient, {what}"));
                 }
             }
         }
