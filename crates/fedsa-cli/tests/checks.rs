@@ -142,14 +142,17 @@ fn checks_that_can_never_be_measured_are_refused() {
     refused_text(&mean, "[[check]]", &["not known in closed form: samples are not i.i.d."]);
     let start = text("rounds = 20", "rounds = 20\nstart = \"normal\"", "kind = \"curve\"\nmethod = \"FedLSA\"");
     refused_text(&start, "[[check]]", &["not known in closed form: the start is random"]);
-    let hsa = text("kind = \"scafflsa\"", "kind = \"fedhsa\"", "kind = \"floor\"\nmethod = \"SCAFFLSA\"\nexpected = \"noise\"");
-    refused_text(&hsa, "expected = \"noise\"", &["check[0].expected: not known in closed form: the mean-square error of FedHSA"]);
-    let markov = text(
-        "kind = \"iid\"",
-        "kind = \"markov\"",
-        "kind = \"predicted\"\nmethod = \"FedLSA\"\nexpected = 1\ntolerance = 1\nmetric = \"floor\"",
-    );
-    refused_text(&markov, "metric = \"floor\"", &["check[0].metric: not known in closed form: samples are not i.i.d."]);
+    let few =
+        text("kind = \"scafflsa\"", "kind = \"fedhsa\"\nparticipants = 2", "kind = \"floor\"\nmethod = \"SCAFFLSA\"\nexpected = \"noise\"");
+    let why = "check[0].expected: not known in closed form: the mean-square error of methods with memory";
+    refused_text(&few, "expected = \"noise\"", &[why]);
+    let predicted = "kind = \"predicted\"\nmethod = \"FedLSA\"\nexpected = 1\ntolerance = 1\nmetric = \"floor\"";
+    let batches = text("kind = \"iid\"", "kind = \"markov\"\nbatch = 2", predicted);
+    refused_text(&batches, "metric = \"floor\"", &["check[0].metric: not known in closed form: ", "in batches"]);
+    // Leading order is too far off to be a level.
+    let level = "kind = \"floor\"\nmethod = \"FedLSA\"\nexpected = \"floor_leading_order\"";
+    let leading = text("kind = \"iid\"", "kind = \"markov\"", level);
+    refused_text(&leading, "expected = \"floor_leading_order\"", &["check[0].expected: ", "leading order in the step size only"]);
     let lossy = text(
         "label = \"SCAFFLSA\"",
         "label = \"SCAFFLSA\"\nuplink = { media = [{ kind = \"gilbert-elliott\", to_bad = 0.1, to_good = 0.3 }] }",

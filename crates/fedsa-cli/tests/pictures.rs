@@ -77,7 +77,7 @@ fn panels_of_different_numbers_of_seeds_say_theirs() {
 #[test]
 fn ratios_to_the_exact_error_are_drawn_beneath() {
     let figure = "[figure]\nexact = [\"FedLSA\"]\nratios = true";
-    says(figure, &["measured / exact", "FedLSA, exact", "Lower panels: the measured mean over the exact one"]);
+    says(figure, &["measured / exact", "FedLSA, exact", "Lower panels: the measured mean over the predicted one"]);
 }
 
 #[test]

@@ -359,6 +359,28 @@ fn theory_is_printed_for_people_and_as_json() {
         let json: Value = serde_json::from_str(&folder.run(&[&args[..], &["--json"]].concat()).exits(0).stdout).unwrap();
         assert!(json["problems"][0]["constants"]["sigma_a"].is_null());
     }
+    // Along finite chains numbers say how they are known, beside leading order and mixing times.
+    let markov = ["theory", "small.toml", "--set", "sampling.kind=\"markov\"", "--json"];
+    let json: Value = serde_json::from_str(&folder.run(&markov).exits(0).stdout).unwrap();
+    let (problem, method) = (&json["problems"][0], &json["methods"][0]);
+    assert_eq!(method["accuracy"]["floor"]["status"], "closure");
+    assert_eq!(method["accuracy"]["floor_leading_order"]["status"], "leading-order");
+    assert!(method["accuracy"]["floor"]["eps_squared"].as_f64().unwrap() > 0.0);
+    assert!(method["floor"].as_f64().unwrap() > 0.0 && method["leading_order"]["noise_over_iid"].as_f64().unwrap() > 0.0);
+    assert!(problem["mixing"]["second_eigenvalue"].as_f64().is_some_and(|x| x < 1.0));
+    assert!(problem["mixing"]["mixing_times"][1]["operator"].as_f64().unwrap() >= 1.0);
+    folder.run(&markov[..4]).exits(0).says("closure, eps² = ");
+    let noisy = [
+        "theory",
+        "small.toml",
+        "--set",
+        "sampling.kind=\"markov\"",
+        "--set",
+        "problem={ kind = \"linear\", noise = { std = 1, radius = 0.5 } }",
+    ];
+    let json: Value = serde_json::from_str(&folder.run(&[&noisy[..], &["--json"]].concat()).exits(0).stdout).unwrap();
+    assert_eq!(json["methods"][0]["accuracy"]["floor"]["status"], "exact");
+    assert!((json["problems"][0]["mixing"]["relaxation_time"].as_f64().unwrap() - 2.0).abs() < 1e-12);
     // Over links that lose messages, and with partial participation, many values are known.
     let lossy = "method.FedLSA.uplink={ media = [{ kind = \"erasure\", success = 0.5 }] }";
     let known = folder.run(&["theory", "small.toml", "--json", "--set", lossy, "--set", "method.FedLSA.participants=2"]).exits(0).stdout;

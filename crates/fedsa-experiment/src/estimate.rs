@@ -85,6 +85,9 @@ pub fn comparing(plan: &Plan) -> f64 {
 /// The exact mean-square error of a cell: seconds, as measured for d of 4 to 24 and 2 to 100 distinct agents.
 fn exact_error(plan: &Plan, number: usize) -> f64 {
     let (field, cell, forecast) = (plan.field(number), &plan.cells[number], plan.forecast(number));
+    if let Some(cost) = forecast.cost_of_noise() {
+        return 1e-9 * cost.multiplications;
+    }
     let Some(kinds) = field.systems().filter(|_| forecast.knows_curve().is_ok()).map(|s| s.kinds.len() as f64) else { return 0.0 };
     let d = field.dim() as f64;
     let packed = |n: f64| n * (n + 1.0) / 2.0;

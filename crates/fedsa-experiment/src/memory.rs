@@ -276,7 +276,7 @@ fn mean_delay(delay: &Delay) -> f64 {
 /// For each cell, whether checks or the figure use predictions that need second moments.
 pub fn asked_for(plan: &Plan) -> Vec<bool> {
     let experiment = &plan.experiment;
-    let noisy = |quantity: &str| ["noise", "floor", "finite_floor", "mean_square_radius"].contains(&quantity);
+    let noisy = |quantity: &str| ["noise", "floor", "floor_bias2", "finite_floor", "mean_square_radius"].contains(&quantity);
     let asks = |label: &str| {
         let by_figure = experiment.figure.exact.iter().any(|l| l == label)
             || experiment.figure.levels.get(label).is_some_and(|quantities| quantities.iter().any(|q| noisy(q)));
@@ -320,6 +320,9 @@ fn prediction(plan: &Plan, cell: usize) -> f64 {
     /// Copies of the second moments that a solution by iteration holds.
     const ITERATION: f64 = 20.0;
     let (field, shape, forecast) = (plan.field(cell), plan.cells[cell].shape(), plan.forecast(cell));
+    if let Some(cost) = forecast.cost_of_noise() {
+        return cost.bytes;
+    }
     let Some(systems) = field.systems().filter(|_| forecast.knows_curve().is_ok()) else { return 0.0 };
     let (kinds, d, threads) = (systems.kinds.len() as f64, field.dim() as f64, rayon::current_num_threads() as f64);
     let packed = |n: f64| n * (n + 1.0) / 2.0;
@@ -340,6 +343,10 @@ fn prediction(plan: &Plan, cell: usize) -> f64 {
         Drift::ControlVariate { talk: None } => {
             let side = d * (kinds + 1.0) + 1.0;
             (2.0 * d + 1.0, ITERATION * (8.0 * side * side + 8.0 * kinds * d * d))
+        }
+        Drift::GlobalMemory { .. } => {
+            let own = packed(d) + packed(d + 1.0);
+            (2.0 * d + 1.0, 8.0 * matrix(own, own) + kinds * 3.0 * matrix(packed(d), packed(d + 1.0)))
         }
         _ => return 0.0,
     };

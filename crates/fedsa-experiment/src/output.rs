@@ -234,10 +234,13 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
                     Status::Ok => None,
                 })
                 .collect();
-            let mut predictions = Map::new();
+            let (mut predictions, mut accuracies) = (Map::new(), Map::new());
             for quantity in QUANTITIES.iter() {
                 if let Some(x) = predictor.known(*cell, quantity) {
                     predictions.insert((*quantity).to_string(), number(Some(x)));
+                    if let Some(accuracy) = predictor.accuracy(*cell, quantity) {
+                        accuracies.insert((*quantity).to_string(), serde_json::to_value(accuracy).unwrap_or(Json::Null));
+                    }
                 }
             }
             let coordinates: Map<String, Json> = planned.point.coordinates.iter().map(|(n, v)| (n.clone(), to_json(v))).collect();
@@ -257,6 +260,7 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
                 "final_mean": number(last.map(|l| Estimate::of(&l).mean)),
                 "residual_mean": number(seeds.iter().map(|s| s.last("residual")).collect::<Option<Vec<f64>>>().map(|l| Estimate::of(&l).mean)),
                 "predicted": predictions,
+                "predicted_accuracy": accuracies,
                 "ledger": ledger_json(seeds),
                 "seconds": number(results.seconds(*cell)),
             });

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 
 use fedsa::record::{self, COUNTS, Count};
 use fedsa::round::Status;
+use fedsa::theory::Accuracy;
 use toml::Value;
 
 use self::lines::Lines;
@@ -33,14 +34,25 @@ const MOST_COLUMNS: usize = 32;
 const MOST_PANEL_NOTES: usize = 6;
 const MOST_NOTES: usize = 12;
 
-/// The names of quantities in legends.
-fn quantity_text(quantity: &str) -> &str {
-    match quantity {
-        "bias2" => "predicted bias²",
-        "noise" => "exact noise",
-        "floor" => "exact floor",
-        other => other,
+/// The names of quantities in legends, with how they are known.
+fn quantity_text(quantity: &str, accuracy: Option<Accuracy>) -> String {
+    let name = match quantity {
+        "bias2" => return "predicted bias²".into(),
+        "noise" | "noise_leading_order" => "noise",
+        "floor" | "floor_leading_order" => "floor",
+        "floor_bias2" | "bias2_leading_order" => "bias²",
+        "finite_floor" => "floor of these rounds",
+        other => return other.into(),
+    };
+    match accuracy {
+        None | Some(Accuracy::Exact) => format!("exact {name}"),
+        Some(other) => format!("predicted {name} ({other})"),
     }
+}
+
+/// The least accurate of some predictions.
+fn worst(accuracies: impl Iterator<Item = Accuracy>) -> Option<Accuracy> {
+    accuracies.reduce(Accuracy::or_worse)
 }
 
 /// The dash pattern of a quantity's level; quantities of one method have the same colour.
@@ -269,12 +281,13 @@ mod tests {
 
     #[test]
     fn the_font_has_what_axes_and_legends_say() {
-        let metrics = METRICS.iter().map(|metric| metric.axis);
-        let quantities = QUANTITIES.iter().map(|q| quantity_text(q));
+        let metrics = METRICS.iter().map(|metric| metric.axis.to_string());
+        let known = [Accuracy::Exact, Accuracy::Closure { eps_squared: 0.02 }, Accuracy::LeadingOrder];
+        let quantities = QUANTITIES.iter().flat_map(|q| known.map(|known| quantity_text(q, Some(known))));
         let coordinates = ["step_size", "local_steps", "agents", "talk_probability"];
         let axes = COUNTS.iter().flat_map(|count| [count.axis, count.column]).map(str::to_string).chain(coordinates.map(coordinate_label));
         let values = coordinates.map(|name| coordinate_text(name, &Value::Integer(1)));
-        for text in metrics.chain(quantities).map(str::to_string).chain(axes).chain(values) {
+        for text in metrics.chain(quantities).chain(axes).chain(values) {
             assert!(has_glyphs(&text), "{text}");
         }
         assert!(!has_glyphs("\u{4e00}"), "what the font lacks is noticed");

@@ -6,9 +6,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
 
-use fedsa::error::Result;
+use fedsa::error::{BadInput, Result};
+use fedsa::theory::Accuracy;
 use fedsa::theory::exact_mse::{InitialControls, MeanSquare};
-use fedsa::theory::predict::{self, unknown};
+use fedsa::theory::predict::{self, FloorCache, unknown};
 
 use super::plan::{Plan, ResolvedStart};
 use super::results::in_tail;
@@ -27,13 +28,14 @@ pub static QUANTITIES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
 pub struct Predictor<'a> {
     plan: &'a Plan,
     numbers: Mutex<HashMap<(usize, String), Result<f64>>>,
+    floors: Mutex<HashMap<usize, Arc<FloorCache>>>,
     curves: Mutex<HashMap<usize, Result<Arc<Vec<MeanSquare>>>>>,
 }
 
 impl<'a> Predictor<'a> {
     /// A predictor for a plan; it computes nothing yet.
     pub fn new(plan: &'a Plan) -> Self {
-        Self { plan, numbers: Mutex::default(), curves: Mutex::default() }
+        Self { plan, numbers: Mutex::default(), floors: Mutex::default(), curves: Mutex::default() }
     }
 
     /// A quantity of a cell, one of [`QUANTITIES`].
@@ -47,10 +49,31 @@ impl<'a> Predictor<'a> {
         }
         let value = match quantity {
             FINITE_FLOOR => self.finite_floor(cell),
-            other => predict::quantity(other).and_then(|quantity| quantity.value(&self.plan.forecast(cell))),
+            other => predict::quantity(other).and_then(|quantity| quantity.value_with(&self.plan.forecast(cell), &self.floors_of(cell))),
         };
         self.numbers.lock().expect("no panics under the lock").insert(key, value.clone());
         value
+    }
+
+    /// The floors of a cell, each computed once. Nothing is locked while it is computed.
+    fn floors_of(&self, cell: usize) -> Arc<FloorCache> {
+        Arc::clone(self.floors.lock().expect("no panics under the lock").entry(cell).or_default())
+    }
+
+    /// How a quantity of a cell is known; `None` if it is not, or is no mean square.
+    pub fn accuracy(&self, cell: usize, quantity: &str) -> Option<Accuracy> {
+        match quantity {
+            FINITE_FLOOR => self.curve_accuracy(cell).ok(),
+            other => predict::quantity(other).ok()?.accuracy(&self.plan.forecast(cell), &self.floors_of(cell)),
+        }
+    }
+
+    /// How the curve of a cell is known.
+    ///
+    /// # Errors
+    /// When it is not known; the error states the reason.
+    pub fn curve_accuracy(&self, cell: usize) -> Result<Accuracy> {
+        self.plan.forecast(cell).curve_accuracy()
     }
 
     /// The exact mean-square error over the last fifth of the rounds that are run.
@@ -71,6 +94,18 @@ impl<'a> Predictor<'a> {
             FINITE_FLOOR => self.knows_curve(cell),
             other => predict::quantity(other).and_then(|quantity| quantity.known(&self.plan.forecast(cell))),
         }
+    }
+
+    /// Checks that measurements of a cell can be compared with a quantity: it is known, and not to leading order only.
+    ///
+    /// # Errors
+    /// When they cannot; the error states the reason.
+    pub fn is_level(&self, cell: usize, quantity: &str) -> Result<()> {
+        if quantity != FINITE_FLOOR && !predict::quantity(quantity)?.is_level() {
+            let what = format!("`{quantity}` is known to leading order in the step size only, often 10 to 50% off");
+            return Err(BadInput::new("", what, "a number, or a quantity that is exact or a closure; figures can draw it"));
+        }
+        self.knows(cell, quantity)
     }
 
     /// Checks that the exact mean-square error of a cell has a closed form, and that its rounds are not too many to compute it.
@@ -96,7 +131,7 @@ impl<'a> Predictor<'a> {
         numbers.get(&(cell, quantity.to_string()))?.as_ref().ok().copied()
     }
 
-    /// The exact mean and mean-square error at the recorded rounds of a cell.
+    /// The mean and mean-square error at the recorded rounds of a cell, as accurate as [`Predictor::curve_accuracy`] says.
     ///
     /// # Errors
     /// When it is not known; the error states the reason.

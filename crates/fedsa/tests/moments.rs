@@ -16,7 +16,7 @@ use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::record::Metrics;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::theory::RoundSetting;
-use fedsa::theory::exact_mse::{FedLsaMse, InitialControls, ScafflsaMse};
+use fedsa::theory::exact_mse::{FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
 use fedsa::theory::fedlsa::FedLsaMean;
 use fedsa::theory::map::LinearMap;
 use fedsa::theory::scaffnew::{Scaffnew, ScaffnewState};
@@ -95,11 +95,12 @@ fn the_mean_square_error_is_exact() {
             let curve = |moments: &[Moments], batch, kind| {
                 let points = match kind {
                     "fedlsa" => FedLsaMse::new(systems, moments, &setting, batch).unwrap().curve(&start, &recorded()),
+                    "fedhsa" => FedHsaMse::new(systems, moments, &setting, batch).unwrap().curve(&start, &recorded()),
                     _ => ScafflsaMse::new(systems, moments, &setting, batch, &InitialControls::Zero).unwrap().curve(&start, &recorded()),
                 };
                 points.unwrap().into_iter().map(|point| vec![point.mse()]).collect::<Vec<_>>()
             };
-            for kind in ["fedlsa", "scafflsa"] {
+            for kind in ["fedlsa", "fedhsa", "scafflsa"] {
                 let what = format!("{kind}, batch {batch}, eta {eta}, H {h}, alpha_g {alpha}");
                 let seen = means(&*field, &*method(kind, &json(&setting)), &start, 2000, &recorded(), |run| {
                     vec![linalg::distance_sq(run.theta(), root)]

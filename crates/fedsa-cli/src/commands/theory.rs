@@ -9,8 +9,11 @@ use fedsa::methods::Drift;
 use fedsa::problem::Field;
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::file::virtual_root;
+use fedsa::problem::law::FiniteLaw;
 use fedsa::sampling::Law;
+use fedsa::theory::Accuracy;
 use fedsa::theory::constants::{Constants, TdConstants};
+use fedsa::theory::fedhsa_bounds::{CorollarySchedule, FedHsaConstants};
 use fedsa::theory::predict::{EXACT_DIM, Forecast};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers;
@@ -50,6 +53,7 @@ pub fn theory(args: &TheoryArgs, kinds: &Kinds) -> Result<u8, Failure> {
         let (mut all, mut out) = (all, Vec::new());
         let shown = all["problems"].as_array_mut().expect("a list");
         shown.iter_mut().zip(&plan.fields).for_each(|(problem, f)| explain(problem, &*f.field));
+        all["methods"].as_array_mut().expect("a list").iter_mut().for_each(name_accuracies);
         lines(&all, "", &mut out);
         say(out.join("\n"));
     }
@@ -66,6 +70,9 @@ fn problem(field: &dyn Field) -> Json {
     out.insert("agents".into(), json!(field.agents()));
     out.insert("dim".into(), json!(field.dim()));
     let (Some(systems), Some(root)) = (field.systems(), field.root()) else { return Json::Object(out) };
+    if field.sampling().kind == Law::Markov {
+        out.insert("mixing".into(), mixing(field));
+    }
     out.insert("theta_star".into(), json!(root));
     out.insert("theta_star_norm".into(), json!(linalg::norm_sq(root).sqrt()));
     let locals: Vec<Option<f64>> =
@@ -91,6 +98,9 @@ fn problem(field: &dyn Field) -> Json {
             out.insert("constants".into(), json!(e.to_string()));
         }
     }
+    if let Ok(constants) = FedHsaConstants::new(systems, field.facts()) {
+        out.insert("fedhsa".into(), json!(constants));
+    }
     if let Some((gamma, nu)) = td_facts(field) {
         if let Ok(td) = TdConstants::new(gamma, nu) {
             out.insert("td".into(), serde_json::to_value(td).unwrap_or(Json::Null));
@@ -100,6 +110,55 @@ fn problem(field: &dyn Field) -> Json {
         }
     }
     Json::Object(out)
+}
+
+/// How fast samples forget: of finite chains the second eigenvalue and the mixing times of the slowest agent, of additive
+/// Gauss-Markov noise the spectral radius of its memory. Numbers that are not known have their reason in their place.
+fn mixing(field: &dyn Field) -> Json {
+    /// The levels of mixing times.
+    const LEVELS: [f64; 2] = [0.25, 0.01];
+    /// The most multiplications, of dense matrices of all distinct agents' states.
+    const MOST_WORK: f64 = 2e10;
+    if let Some(laws) = field.facts().additive_noise() {
+        let radii: Result<Vec<f64>, BadInput> = laws.iter().map(|law| linalg::spectral_radius(&law.memory)).collect();
+        return match radii.map(|radii| radii.into_iter().fold(0.0, f64::max)) {
+            Ok(radius) => json!({ "memory_radius": radius, "relaxation_time": 1.0 / (1.0 - radius) }),
+            Err(e) => json!(e.to_string()),
+        };
+    }
+    let kinds = field.systems().map_or(field.agents(), |systems| systems.kinds.len());
+    let facts = field.facts();
+    let Some(states) = facts.law(0).and_then(|law| law.chain().map(|chain| chain.law.len())) else {
+        return json!("not known: samples follow no known finite chain alone");
+    };
+    // Eigenvalues, and some sixty products for each of the mixing times.
+    if kinds as f64 * 150.0 * (states as f64).powi(3) > MOST_WORK {
+        return json!(format!("not computed: {kinds} distinct chains of {states} states take too long"));
+    }
+    let over = |of: &dyn Fn(&FiniteLaw<'_>) -> Result<f64, BadInput>| -> Json {
+        let mut most = 0.0f64;
+        for kind in 0..kinds {
+            match facts.law(kind).map(|law| of(&law)) {
+                Some(Ok(x)) => most = most.max(x),
+                Some(Err(e)) => return json!(e.to_string()),
+                None => return json!("not known"),
+            }
+        }
+        if most.is_finite() { json!(most) } else { json!("infinite: a chain is periodic") }
+    };
+    let chain = |law: &FiniteLaw<'_>| law.chain().cloned().ok_or_else(|| BadInput::new("", "samples follow no chain", "a finite chain"));
+    let time = |time: Option<u64>| time.map_or(f64::INFINITY, |t| t as f64);
+    let mut out = Map::new();
+    out.insert("second_eigenvalue".into(), over(&|law| chain(law)?.second_eigenvalue()));
+    let levels = LEVELS.iter().map(|eps| {
+        json!({
+            "eps": eps,
+            "total_variation": over(&|law| Ok(time(chain(law)?.mixing_time(*eps)?))),
+            "operator": over(&|law| Ok(time(law.operator_mixing_time(*eps)?))),
+        })
+    });
+    out.insert("mixing_times".into(), levels.collect());
+    out.into()
 }
 
 /// Why second moments are not computed for the constants, which are those of i.i.d. samples; d^4 numbers an agent.
@@ -116,6 +175,15 @@ fn without_moments(field: &dyn Field) -> Option<String> {
         Some("second moments do not fit into memory".into())
     } else {
         None
+    }
+}
+
+/// For people: the text of each accuracy.
+fn name_accuracies(method: &mut Json) {
+    for accuracy in method.get_mut("accuracy").and_then(Json::as_object_mut).into_iter().flat_map(|all| all.values_mut()) {
+        if let Ok(known) = serde_json::from_value::<Accuracy>(accuracy.clone()) {
+            *accuracy = json!(known.to_string());
+        }
     }
 }
 
@@ -173,11 +241,39 @@ fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize) -> Json {
         put(quantity, predictor.number(cell, quantity));
     }
     put("largest_stable_step", largest_stable_step(plan, cell));
+    let accuracies: Vec<(&str, Accuracy)> = QUANTITIES.iter().filter_map(|q| Some((*q, predictor.accuracy(cell, q)?))).collect();
+    // One warning for all quantities of one closure.
+    let warning = accuracies.iter().find_map(|(_, accuracy)| accuracy.warning());
+    let values: Map<String, Json> = accuracies.into_iter().map(|(q, accuracy)| (q.to_string(), json!(accuracy))).collect();
+    if !values.is_empty() {
+        out.insert("accuracy".into(), values.into());
+    }
+    out.extend(warning.map(|warning| ("warning".to_string(), json!(warning))));
+    if matches!(plan.cells[cell].shape().drift, Drift::GlobalMemory { .. })
+        && let Ok(schedule) = corollary_schedule(field, &plan.forecast(cell))
+    {
+        out.insert("corollary_1_step_size".into(), json!(schedule));
+    }
+    if let Ok(explanation) = plan.forecast(cell).markov_explanation() {
+        out.insert("leading_order".into(), json!(explanation));
+    }
     out.insert("stable".into(), plan.forecast(cell).outlook().stable().map_or_else(|why| json!(why), |stable| json!(stable)));
     if plan.cells[cell].shape().drift == Drift::Zero {
         out.extend(fedlsa(field, &plan.forecast(cell)).unwrap_or_default());
     }
     Json::Object(out)
+}
+
+/// The schedule of Corollary 1 of FedHSA's source, with the mixing time of the slowest chain in total variation at 1/4.
+fn corollary_schedule(field: &dyn Field, forecast: &Forecast<'_>) -> Result<CorollarySchedule, BadInput> {
+    let unknown = |what: &str| BadInput::new("", what, "linear systems");
+    let systems = field.systems().ok_or_else(|| unknown("operators that are not linear"))?;
+    let mut tau = 1.0f64;
+    if field.sampling().kind == Law::Markov {
+        let mixing = mixing(field);
+        tau = tau.max(mixing["mixing_times"][0]["total_variation"].as_f64().ok_or_else(|| unknown("a mixing time that is not known"))?);
+    }
+    FedHsaConstants::new(systems, field.facts())?.schedule(&forecast.round_setting()?, tau)
 }
 
 /// The largest stable step, unless its search, with maps of hundreds of rounds, takes minutes.

@@ -52,7 +52,7 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) 
         figure.caption.push_str(PREDICTED);
     }
     if figure.panels.iter().any(|panel| panel.lower.is_some()) {
-        figure.caption.push_str(" Lower panels: the measured mean over the exact one, with the same bands.");
+        figure.caption.push_str(" Lower panels: the measured mean over the predicted one, with the same bands.");
     }
     if drawing.stops_early(&figure) {
         figure.caption.push_str(" A line ends where the first of its seeds stops.");
@@ -76,6 +76,7 @@ impl Drawing<'_> {
         let mut ratios =
             Panel { x_label: panel.x_label.clone(), y_label: "measured / exact".into(), x_log: panel.x_log, ..Panel::default() };
         ratios.levels.push(Level { y: 1.0, color: 6, ..Level::default() });
+        let mut all_exact = true;
         let mut levels: BTreeSet<String> = BTreeSet::new();
         let mut notes: Vec<String> = Vec::new();
         let cells = points.len() * metrics.len() * self.plan.labels.len();
@@ -95,14 +96,14 @@ impl Drawing<'_> {
             let predicted = record::metric(metric).is_some_and(|metric| metric.is_predicted);
             if predicted && spec.exact.contains(label) {
                 let exact = self.exact(cell, metric, &name, color);
+                all_exact &= exact.is_none() || self.predictor.curve_accuracy(cell).is_ok_and(|known| known == Accuracy::Exact);
                 ratios.curves.extend(exact.as_ref().map(|exact| self.ratio(cell, metric, exact, &name, color)));
                 panel.curves.extend(exact);
             }
             for quantity in spec.levels.get(label).into_iter().flatten().filter(|_| predicted) {
-                let text = format!("{label}: {}", quantity_text(quantity));
-                if let Ok(y) = self.predictor.number(cell, quantity)
-                    && levels.insert(text.clone())
-                {
+                let Ok(y) = self.predictor.number(cell, quantity) else { continue };
+                let text = format!("{label}: {}", quantity_text(quantity, self.predictor.accuracy(cell, quantity)));
+                if levels.insert(format!("{label}: {quantity}")) {
                     panel.levels.push(Level { label: text, y, color, dash: quantity_dash(quantity) });
                 }
             }
@@ -116,6 +117,9 @@ impl Drawing<'_> {
             panel.notes.push(format!("Shown: {shown} of {cells} curves, the first of each method"));
         }
         panel.notes.extend(capped(notes, MOST_PANEL_NOTES, "more that are refused or diverge"));
+        if !all_exact {
+            ratios.y_label = "measured / predicted".into();
+        }
         if spec.ratios && !ratios.curves.is_empty() {
             panel.lower = Some(Box::new(ratios));
         }
@@ -171,7 +175,8 @@ impl Drawing<'_> {
         let grid = &self.plan.cells[cell].grid;
         let at = |row: &Recorded| Some((row.count(self.axis) as f64, exact[grid.binary_search(&row.round).ok()?]));
         let (x, y) = self.data(cell, metric).iter().filter_map(|(row, _)| at(row)).unzip();
-        Some(PlottedCurve { label: format!("{name}, exact"), color, x, y, band: None, style: Style::Dashed })
+        let accuracy = self.predictor.curve_accuracy(cell).ok()?;
+        Some(PlottedCurve { label: format!("{name}, {accuracy}"), color, x, y, band: None, style: Style::Dashed })
     }
 
     /// The ratio of a measured to an exact curve.

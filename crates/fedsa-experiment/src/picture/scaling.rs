@@ -39,7 +39,8 @@ pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>)
                     line.iter().for_each(|(cell, _)| seeds.add(plan, results, *cell));
                     if Some(*metric) == predicted_metric {
                         for quantity in spec.levels.get(label).into_iter().flatten() {
-                            let name = curve_name(&format!("{label}: {}", quantity_text(quantity)), rest(), None);
+                            let accuracy = worst(line.iter().filter_map(|(cell, _)| predictor.accuracy(*cell, quantity)));
+                            let name = curve_name(&format!("{label}: {}", quantity_text(quantity, accuracy)), rest(), None);
                             let values = line.iter().filter_map(|(cell, x)| Some((*x, predictor.number(*cell, quantity).ok()?)));
                             let (x, y): (Vec<f64>, Vec<f64>) = values.unzip();
                             if !x.is_empty() {

@@ -5,6 +5,7 @@ use faer::Mat;
 use super::arrays::Arrays;
 use super::law::FiniteLaw;
 use super::linear_operators::LinearOperators;
+use super::noise::NoiseLaw;
 use super::objective::Objective;
 use super::systems::{Moments, Systems};
 
@@ -69,6 +70,11 @@ pub trait Facts: Send + Sync {
             (None, Some(base)) if base.law(kind).is_none() && same(self.systems(), base.systems()) => base.moments(kind),
             _ => None,
         }
+    }
+    /// The law of the noise, if samples are `gbar_c(theta) + x` with additive Gauss-Markov noise x and nothing else is random:
+    /// one law for all agents, or one for each.
+    fn additive_noise(&self) -> Option<Vec<NoiseLaw>> {
+        self.base().filter(|base| same(self.systems(), base.systems()))?.additive_noise()
     }
     /// The multiplications of a local step where operators are sparse; otherwise about d^2, or d of a sample.
     fn step_work(&self) -> Option<usize> {

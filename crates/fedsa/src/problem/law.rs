@@ -105,6 +105,14 @@ impl<'a> FiniteLaw<'a> {
         }
     }
 
+    /// Writes `A(z)`, d x d in row-major order, and `b(z)`, d numbers. Returns false, and writes nothing, if operators are not
+    /// linear.
+    pub fn parts(&self, z: usize, a: &mut [f64], b: &mut [f64]) -> bool {
+        let Values::Linear(parts) = &self.values else { return false };
+        parts(z, a, b);
+        true
+    }
+
     /// `E g(theta, z)`, d numbers.
     pub fn mean(&self, theta: &[f64]) -> Vec<f64> {
         let (mut mean, mut g) = (vec![0.0; self.d], vec![0.0; self.d]);

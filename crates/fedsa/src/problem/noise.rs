@@ -132,7 +132,20 @@ impl Noise {
     }
 }
 
-/// The law of one agent's noise.
+/// The law of the noise x of one agent: `x <- M x + w`, `w ~ N(0, std^2 I)`, independent per agent.
+#[derive(Debug, Clone)]
+pub struct NoiseLaw {
+    /// M, d x d, Schur-stable; zero for white noise.
+    pub memory: Mat<f64>,
+    /// The standard deviation of each component of w.
+    pub std: f64,
+    /// `E x x^T` in the stationary law, `Sigma = M Sigma M^T + std^2 I`, d x d.
+    pub covariance: Mat<f64>,
+    /// `E x_0 x_0^T` of the noise before the first sample, whose mean is 0, d x d.
+    pub start: Mat<f64>,
+}
+
+/// What is computed of one agent's noise.
 #[derive(Debug)]
 struct Process {
     /// M, row-major, d x d; empty for white noise.
@@ -355,6 +368,23 @@ impl<P: Problem> Facts for Noisy<P> {
         let d = self.problem.dim() as f64;
         let own = if self.has_memory { 10.0 * d + 0.5 * d * d } else { 10.0 * d };
         Some(own + self.problem.facts().sample_ns().unwrap_or(d))
+    }
+    /// Where the problem's own samples have a single value.
+    fn additive_noise(&self) -> Option<Vec<NoiseLaw>> {
+        let (facts, d) = (self.problem.facts(), self.problem.dim());
+        let is_alone = |kind: usize| facts.law(kind).is_some_and(|law| law.mass().len() == 1);
+        let law = |process: &Process| {
+            let zero = || Mat::zeros(d, d);
+            let start = match (self.start, self.sampling.start) {
+                (NoiseStart::AsSampling, ChainStart::Stationary) | (NoiseStart::Stationary, _) => process.covariance.clone(),
+                (NoiseStart::Random, _) => Mat::identity(d, d),
+                (NoiseStart::AsSampling, ChainStart::State(_)) | (NoiseStart::Zero, _) => zero(),
+            };
+            let memory = if process.memory.is_empty() { zero() } else { linalg::from_rows(d, d, &process.memory) };
+            NoiseLaw { memory, std: self.std, covariance: process.covariance.clone(), start }
+        };
+        let alone = (0..facts.systems()?.kinds.len()).all(is_alone);
+        alone.then(|| self.processes.iter().map(law).collect())
     }
     /// The noise adds its covariance to `E[b b^T]`: it has mean 0 and is independent of z.
     fn moments(&self, kind: usize) -> Option<Moments> {

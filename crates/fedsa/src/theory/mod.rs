@@ -19,23 +19,30 @@
 //! | [`stability`] | spectral radii of rounds, and the largest stable step |
 //! | [`local`] | the same near the root of nonlinear operators |
 //! | [`exact_mse`] | the mean-square error under i.i.d. samples, its bias and its noise |
+//! | [`markov`] | the mean-square error under Markov samples |
+//! | [`gauss_markov`] | the mean-square error under additive Gauss-Markov noise |
 //! | [`link`] | the effect of a link on a round's mean and variance |
 //! | [`predict`] | which closed form applies to a method, and its value |
 //! | [`constants`] | the constants in the theorems of \[S\] |
+//! | [`fedhsa_bounds`] | the constants of \[F\], and the schedule of its Corollary 1 |
 //! | [`scaffnew`] | the exact form of Theorem B.4 of \[S\] |
 //! | [`map`], [`fixed_point`] | spectral radius, trajectory and fixed point of a linear map |
 //!
 //! \[S\] is SCAFFLSA (arXiv 2402.04114), \[F\] is FedHSA.
 
+mod accuracy;
 pub mod constants;
 pub mod cost;
 pub mod exact_mse;
+pub mod fedhsa_bounds;
 pub mod fedlsa;
 pub mod fixed_point;
+pub mod gauss_markov;
 pub mod leg;
 pub mod link;
 pub mod local;
 pub mod map;
+pub mod markov;
 pub mod predict;
 pub mod scaffnew;
 pub mod stability;
@@ -43,6 +50,8 @@ mod symmetric;
 
 #[cfg(test)]
 mod testing;
+
+pub use accuracy::Accuracy;
 
 use crate::error::{Result, require};
 

@@ -7,11 +7,23 @@
 //!
 //! | link or participation | mean: limit, radius | mean square: floor, curve, radius |
 //! | --- | --- | --- |
-//! | clear | all methods whose round is a linear map | FedLSA, SCAFFLSA with a fixed period |
+//! | clear | all methods whose round is a linear map | FedLSA, FedHSA, SCAFFLSA with a fixed period |
 //! | unbiased codecs, up or down, without error feedback | as over a clear link | unknown: the error's variance depends on the vector |
 //! | independent losses, over the air, fading bit budgets | with the mean gain | methods without memory |
 //! | m of N agents of equal weight | FedLSA as with all; others with factors of their own | methods without memory |
 //! | delays, the same law in every round | methods without memory | constant ones, methods without memory |
+//!
+//! The mean square over a clear link with all agents, by the noise of samples:
+//!
+//! | samples | FedLSA, FedHSA, SCAFFLSA with a fixed period |
+//! | --- | --- |
+//! | independent | exact |
+//! | additive Gauss-Markov noise on linear systems | exact ([`super::gauss_markov`]) |
+//! | a finite chain, one agent | exact, batches too |
+//! | finite chains, a few agents or exchangeable agents of two states | floors exact |
+//! | finite chains, more agents | closure, where it is small enough; leading order |
+//!
+//! [`Accuracy`] says which of these a number is.
 //!
 //! ```
 //! use fedsa::kernel::Isa;
@@ -33,20 +45,31 @@
 //! # }
 //! ```
 
+mod markov;
+mod outlook;
+mod quantities;
+
+pub use markov::{MarkovExplanation, PredictionCost};
+pub use outlook::{MeanSquareRadius, Outlook, Regime, StableStep, TOO_SLOW};
+pub use quantities::{FloorCache, QUANTITIES, Quantity, quantity};
+
 use rayon::prelude::*;
 
 use std::sync::Arc;
 
-use super::RoundSetting;
-use super::exact_mse::{ArrivalLaw, DelayedMse, FedLsaMse, InitialControls, MeanSquare, ScafflsaMse};
+use super::exact_mse::{ArrivalLaw, DelayedMse, FedHsaMse, FedLsaMse, InitialControls, MeanSquare, ScafflsaMse};
 use super::fedlsa::FedLsaMean;
+use super::gauss_markov::{AdditiveRule, GaussMarkov};
 use super::link::LinkLaw;
+use super::markov::Rule;
 use super::stability::{self, ControlVariates, Stability};
-use crate::error::{BadInput, Result, quoted};
+use super::{Accuracy, RoundSetting};
+use crate::error::{BadInput, Result};
 use crate::linalg;
 use crate::methods::control_rule::ControlRule;
 use crate::methods::{self, Drift, Lost, Shape};
 use crate::problem::Field;
+use crate::problem::noise::NoiseLaw;
 use crate::problem::root::{Root, Source};
 use crate::problem::systems::{Moments, Systems};
 use crate::record::OutputRule;
@@ -68,78 +91,25 @@ const DELAYED_FLOOR: usize = 2600;
 /// The most multiplications along the rounds of a delayed method.
 const DELAYED_WORK: f64 = 5e9;
 
-/// A quantity that theory predicts for a method.
-pub struct Quantity {
-    /// The name of the quantity.
-    pub name: &'static str,
-    /// A short description.
-    pub about: &'static str,
-    known: fn(&Forecast<'_>) -> Result<()>,
-    value: fn(&Forecast<'_>) -> Result<f64>,
+/// The mean and the second moment of the iterate's error in the limit of many rounds, and how they are known.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PredictedFloor {
+    /// The bias and the noise.
+    pub value: MeanSquare,
+    /// How they are known.
+    pub accuracy: Accuracy,
 }
 
-/// All quantities.
-pub const QUANTITIES: &[Quantity] = &[
-    Quantity { name: "bias2", about: "squared distance of the limit from theta*", known: |of| of.knows_rounds(), value: |of| of.bias_sq() },
-    Quantity {
-        name: "noise",
-        about: "exact mean-square error of the floor around its mean",
-        known: |of| of.knows_floor(),
-        value: |of| Ok(of.floor()?.noise),
-    },
-    Quantity {
-        name: "floor",
-        about: "exact mean-square error in the end: bias2 and noise",
-        known: |of| of.knows_floor(),
-        value: |of| Ok(of.floor()?.mse()),
-    },
-    Quantity {
-        name: "limit_distance",
-        about: "distance of the limit from theta*",
-        known: |of| of.knows_rounds(),
-        value: |of| Ok(of.bias_sq()?.sqrt()),
-    },
-    Quantity {
-        name: "radius",
-        about: "spectral radius of a noiseless round",
-        known: |of| of.radius_known().map(|_| ()),
-        value: |of| of.radius(),
-    },
-    Quantity {
-        name: "mean_square_radius",
-        about: "spectral radius of the map of second moments",
-        known: |of| MeanSquareRadius::new(of).map(|_| ()),
-        value: |of| MeanSquareRadius::new(of)?.at(of),
-    },
-];
-
-/// The quantity of this name.
-///
-/// # Errors
-/// When there is none.
-pub fn quantity(name: &str) -> Result<&'static Quantity> {
-    QUANTITIES.iter().find(|quantity| quantity.name == name).ok_or_else(|| {
-        let names: Vec<&str> = QUANTITIES.iter().map(|quantity| quantity.name).collect();
-        BadInput::new("", format!("there is no predicted quantity `{}`", quoted(name)), names.join(", "))
-    })
-}
-
-impl Quantity {
-    /// Checks that the quantity has a closed form. Its value may still not exist.
-    ///
-    /// # Errors
-    /// When it has no closed form; gives the reason.
-    pub fn known(&self, of: &Forecast<'_>) -> Result<()> {
-        (self.known)(of)
-    }
-
-    /// The value of the quantity.
-    ///
-    /// # Errors
-    /// When the value is not known or does not exist; gives the reason.
-    pub fn value(&self, of: &Forecast<'_>) -> Result<f64> {
-        (self.value)(of)
-    }
+/// Where the noise of a method's rounds comes from, and thereby which closed form applies.
+enum NoiseSource {
+    /// None: the floor is the squared bias.
+    Nothing,
+    /// Independent samples, the link or the choice of participants.
+    Independent,
+    /// Additive Gauss-Markov noise alone.
+    Additive(AdditiveRule, Vec<NoiseLaw>),
+    /// Finite chains.
+    Chains(Rule),
 }
 
 /// A method on a problem over a link. Predictions are computed when they are asked for.
@@ -176,10 +146,6 @@ fn no_steps() -> BadInput {
 
 fn no_moments() -> BadInput {
     unknown("second moments of the samples")
-}
-
-fn no_fedhsa() -> BadInput {
-    unknown("the mean-square error of FedHSA and FedLin")
 }
 
 /// A round whose mean is known.
@@ -337,6 +303,14 @@ impl<'f> Forecast<'f> {
         self.linear().map(|_| ())
     }
 
+    /// The settings of the method's rounds.
+    ///
+    /// # Errors
+    /// When a noiseless round is not a known linear map; gives the reason.
+    pub fn round_setting(&self) -> Result<RoundSetting> {
+        self.linear().map(|round| round.setting)
+    }
+
     /// The limit of the mean iterate of FedLSA with the method's settings, d numbers.
     ///
     /// # Errors
@@ -483,16 +457,71 @@ impl<'f> Forecast<'f> {
         }
     }
 
+    /// The method among those with a recursion of second moments.
+    ///
+    /// # Errors
+    /// For other methods.
+    fn rule(&self) -> Result<Rule> {
+        match self.shape.drift {
+            Drift::Zero => Ok(Rule::FedLsa),
+            Drift::GlobalMemory { fresh: false } => Ok(Rule::FedHsa),
+            Drift::GlobalMemory { fresh: true } => Err(unknown("the first local step draws a sample of its own")),
+            Drift::ControlVariate { talk: None } => Ok(Rule::Scafflsa),
+            Drift::ControlVariate { talk: Some(_) } => Err(unknown("talks are random")),
+            Drift::NoSteps => Err(no_steps()),
+        }
+    }
+
+    /// The method among those with a closed form under additive noise.
+    fn additive_rule(&self) -> Result<AdditiveRule> {
+        match (self.shape.drift, self.rule()) {
+            (Drift::GlobalMemory { fresh: true }, _) => Ok(AdditiveRule::FedLin),
+            (_, rule) => rule.map(AdditiveRule::from),
+        }
+    }
+
+    /// Whether samples are those of finite chains.
+    fn is_chain(&self) -> bool {
+        self.field.sampling().kind == Law::Markov && self.field.facts().additive_noise().is_none()
+    }
+
+    /// Where the noise of rounds comes from, if there is a closed form of the mean square.
+    fn noise_source(&self, round: &Round<'_, '_>) -> Result<NoiseSource> {
+        if !self.is_noisy(round) {
+            return Ok(NoiseSource::Nothing);
+        }
+        let law = self.field.sampling().kind;
+        let is_plain = round.is_plain().is_ok() && round.link.delay.is_none();
+        if law != Law::Mean
+            && is_plain
+            && let Some(laws) = self.field.facts().additive_noise()
+        {
+            let parts = if laws.len() == 1 { round.systems.kinds.len() } else { laws.len() };
+            GaussMarkov::affordable(parts, round.systems.dim(), &round.setting, self.batch())?;
+            return Ok(NoiseSource::Additive(self.additive_rule()?, laws));
+        }
+        let rule = self.rule()?;
+        if law == Law::Markov {
+            self.chains_known(round)?;
+            return Ok(NoiseSource::Chains(rule));
+        }
+        match rule {
+            Rule::FedLsa => self.plain_known(round)?,
+            Rule::FedHsa | Rule::Scafflsa => {
+                round.is_plain()?;
+                self.moments_known()?;
+            }
+        }
+        Ok(NoiseSource::Independent)
+    }
+
     /// The method's round, if its floor has a closed form.
-    fn floor_known(&self) -> Result<Round<'_, 'f>> {
+    fn floor_known(&self) -> Result<(Round<'_, 'f>, NoiseSource)> {
         self.of_last()?;
         let round = self.linear()?;
-        match self.shape.drift {
-            // Without noise the floor is the squared bias.
-            _ if !self.is_noisy(&round) => {}
-            Drift::NoSteps => return Err(no_steps()),
-            Drift::Zero => {
-                self.plain_known(&round)?;
+        let source = self.noise_source(&round)?;
+        match &source {
+            NoiseSource::Independent => {
                 if let Some((delay, _)) = round.delay()
                     && DelayedMse::floor_size(round.systems.dim(), delay) > DELAYED_FLOOR
                 {
@@ -502,14 +531,10 @@ impl<'f> Forecast<'f> {
                     )));
                 }
             }
-            Drift::ControlVariate { talk: Some(_) } => return Err(unknown("talks are random")),
-            Drift::GlobalMemory { .. } => return Err(no_fedhsa()),
-            Drift::ControlVariate { talk: None } => {
-                round.is_plain()?;
-                self.moments_known()?;
-            }
+            NoiseSource::Chains(rule) => _ = self.chains_floor_way(&round, *rule)?,
+            NoiseSource::Nothing | NoiseSource::Additive(..) => {}
         }
-        Ok(round)
+        Ok((round, source))
     }
 
     /// Checks that the floor has a closed form.
@@ -525,45 +550,71 @@ impl<'f> Forecast<'f> {
     /// # Errors
     /// When it is not known, or does not exist.
     pub fn floor(&self) -> Result<MeanSquare> {
-        let round = self.floor_known()?;
-        if !self.is_noisy(&round) {
-            return Ok(MeanSquare { bias: self.bias(&round)?, noise: 0.0 });
-        }
+        self.predicted_floor().map(|floor| floor.value)
+    }
+
+    /// [`Forecast::floor`], and how it is known.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn predicted_floor(&self) -> Result<PredictedFloor> {
+        let (round, source) = self.floor_known()?;
         let (systems, setting) = (round.systems, &round.setting);
-        match self.shape.drift {
-            Drift::Zero => {
-                let moments = self.noise_of_samples(systems)?;
-                match round.delay() {
-                    None => FedLsaMse::arriving(systems, moments.as_deref(), setting, self.batch(), &round.arrivals())?.floor(),
-                    Some(delay) => DelayedMse::new(systems, moments.as_deref(), setting, self.batch(), &round.arrivals(), delay)?.floor(),
+        let exact = |value| PredictedFloor { value, accuracy: Accuracy::Exact };
+        match source {
+            NoiseSource::Nothing => Ok(exact(MeanSquare { bias: self.bias(&round)?, noise: 0.0 })),
+            NoiseSource::Additive(rule, laws) => GaussMarkov::new(systems, &laws, self.field.sampling(), setting, rule)?.floor().map(exact),
+            NoiseSource::Chains(rule) => self.chains_floor(&round, rule),
+            NoiseSource::Independent => match self.shape.drift {
+                Drift::Zero => {
+                    let moments = self.noise_of_samples(systems)?;
+                    let moments = moments.as_deref();
+                    match round.delay() {
+                        None => FedLsaMse::arriving(systems, moments, setting, self.batch(), &round.arrivals())?.floor(),
+                        Some(delay) => DelayedMse::new(systems, moments, setting, self.batch(), &round.arrivals(), delay)?.floor(),
+                    }
                 }
+                Drift::GlobalMemory { .. } => FedHsaMse::new(systems, &self.moments(systems)?, setting, self.batch())?.floor(),
+                _ => ScafflsaMse::new(systems, &self.moments(systems)?, setting, self.batch(), &InitialControls::Zero)?.floor(),
             }
-            _ => ScafflsaMse::new(systems, &self.moments(systems)?, setting, self.batch(), &InitialControls::Zero)?.floor(),
+            .map(exact),
         }
     }
 
-    /// Checks that the exact mean-square error along the rounds has a closed form.
+    /// Checks that the mean-square error along the rounds has a closed form.
     ///
     /// # Errors
     /// When it has none; gives the reason.
     pub fn knows_curve(&self) -> Result<()> {
-        let round = self.linear()?;
-        self.of_last()?;
-        match self.shape.drift {
-            Drift::Zero => self.plain_known(&round),
-            Drift::ControlVariate { talk: None } => round.is_plain().and_then(|()| self.moments_known()),
-            _ => Err(unknown("the curve of methods other than FedLSA and SCAFFLSA with a fixed period")),
-        }
+        self.curve_source().map(|_| ())
     }
 
-    /// Whether the exact mean-square error up to this round is computed: [`Forecast::knows_curve`], and delays are not too
+    fn curve_source(&self) -> Result<(Round<'_, 'f>, NoiseSource)> {
+        let round = self.linear()?;
+        self.of_last()?;
+        let source = match self.noise_source(&round)? {
+            NoiseSource::Nothing => {
+                self.moments_known()?;
+                NoiseSource::Independent
+            }
+            source => source,
+        };
+        if let NoiseSource::Chains(rule) = source {
+            self.chains_curve_known(&round, rule)?;
+        }
+        Ok((round, source))
+    }
+
+    /// Whether the mean-square error up to this round is computed: [`Forecast::knows_curve`], and delays are not too
     /// long for so many rounds.
     ///
     /// # Errors
     /// When it is not, with the reason.
     pub fn knows_curve_to(&self, last: u64) -> Result<()> {
-        self.knows_curve()?;
-        let round = self.linear()?;
+        let (round, source) = self.curve_source()?;
+        if let NoiseSource::Chains(rule) = source {
+            return self.chains_curve_affordable(&round, rule, last);
+        }
         let Some((delay, _)) = round.delay() else { return Ok(()) };
         let d = round.systems.dim();
         if 2.0 * (d as f64).powi(3) * (delay + 1) as f64 * last as f64 > DELAYED_WORK {
@@ -573,6 +624,17 @@ impl<'f> Forecast<'f> {
         Ok(())
     }
 
+    /// How the curve is known.
+    ///
+    /// # Errors
+    /// As [`Forecast::knows_curve`].
+    pub fn curve_accuracy(&self) -> Result<Accuracy> {
+        match self.curve_source()? {
+            (round, NoiseSource::Chains(rule)) => self.chains_curve_accuracy(&round, rule),
+            _ => Ok(Accuracy::Exact),
+        }
+    }
+
     /// The mean and the second moment of the iterate's error at each of `rounds` (ascending), from `theta_0` (d components)
     /// and these initial controls.
     ///
@@ -580,8 +642,15 @@ impl<'f> Forecast<'f> {
     /// When it is not known.
     pub fn curve(&self, theta_0: &[f64], controls: &InitialControls, rounds: &[u64]) -> Result<Vec<MeanSquare>> {
         self.knows_curve_to(rounds.last().copied().unwrap_or(0))?;
-        let round = self.linear()?;
+        let (round, source) = self.curve_source()?;
         let (systems, setting) = (round.systems, &round.setting);
+        match source {
+            NoiseSource::Additive(rule, laws) => {
+                return GaussMarkov::new(systems, &laws, self.field.sampling(), setting, rule)?.curve(theta_0, controls, rounds);
+            }
+            NoiseSource::Chains(rule) => return self.chains_curve(&round, rule, theta_0, controls, rounds),
+            NoiseSource::Independent | NoiseSource::Nothing => {}
+        }
         match self.shape.drift {
             Drift::Zero => {
                 let moments = self.noise_of_samples(systems)?;
@@ -591,6 +660,7 @@ impl<'f> Forecast<'f> {
                     Some(delay) => DelayedMse::new(systems, moments, setting, self.batch(), &arrivals, delay)?.curve(theta_0, rounds),
                 }
             }
+            Drift::GlobalMemory { .. } => FedHsaMse::new(systems, &self.moments(systems)?, setting, self.batch())?.curve(theta_0, rounds),
             _ => ScafflsaMse::new(systems, &self.moments(systems)?, setting, self.batch(), controls)?.curve(theta_0, rounds),
         }
     }
@@ -639,148 +709,5 @@ impl<'f> Forecast<'f> {
             if missed(step, &square) { stability::edge_below(square, own) } else { Ok(step) }
         });
         Ok(found.map_or(StableStep { step: in_mean, in_mean_square: false }, |step| StableStep { step, in_mean_square: true }))
-    }
-}
-
-/// The radii that decide whether a method is stable.
-#[derive(Debug, Clone)]
-pub struct Outlook {
-    /// The spectral radius of a noiseless round.
-    pub radius: Result<f64>,
-    /// The spectral radius of the map of second moments; `None` without noise, or if the mean does not converge.
-    pub mean_square: Option<Result<f64>>,
-}
-
-/// Whether a method is stable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Regime {
-    /// The mean converges, and with noise the mean square does too.
-    Stable,
-    /// The mean converges; whether the mean square does is not known.
-    InMean,
-    /// The radius is too close to 1 to tell ([`Stability::TooSlow`]).
-    TooSlow,
-    /// The mean diverges.
-    MeanDiverges,
-    /// The mean converges, and noise makes the mean square diverge.
-    MeanSquareDiverges,
-    /// There is no closed form.
-    Unknown,
-}
-
-impl Outlook {
-    /// The judgement from the radii.
-    pub fn regime(&self) -> Regime {
-        let Ok(radius) = &self.radius else { return Regime::Unknown };
-        match (Stability::of(*radius), &self.mean_square) {
-            (Stability::Unstable, _) => Regime::MeanDiverges,
-            (Stability::TooSlow, _) => Regime::TooSlow,
-            (Stability::Stable, None) => Regime::Stable,
-            (Stability::Stable, Some(Err(_))) => Regime::InMean,
-            (Stability::Stable, Some(Ok(square))) => match Stability::of(*square) {
-                Stability::Stable => Regime::Stable,
-                Stability::TooSlow => Regime::InMean,
-                Stability::Unstable => Regime::MeanSquareDiverges,
-            },
-        }
-    }
-
-    /// Whether the method is known to diverge.
-    pub fn is_unstable(&self) -> bool {
-        matches!(self.regime(), Regime::MeanDiverges | Regime::MeanSquareDiverges)
-    }
-
-    /// Whether the method is stable, or the reason why this is not known.
-    pub fn stable(&self) -> std::result::Result<bool, String> {
-        match (self.regime(), &self.radius) {
-            (Regime::Stable | Regime::InMean, _) => Ok(true),
-            (Regime::MeanDiverges | Regime::MeanSquareDiverges, _) => Ok(false),
-            (Regime::TooSlow, _) => Err(TOO_SLOW.to_string()),
-            (Regime::Unknown, Err(e)) => Err(e.what.clone()),
-            (Regime::Unknown, Ok(_)) => unreachable!("a radius has a verdict"),
-        }
-    }
-}
-
-/// The message about a round whose radius cannot be distinguished from 1.
-pub const TOO_SLOW: &str = "it moves too slowly to tell: the radius of a noiseless round is 1 to rounding";
-
-/// A step size that is stable.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct StableStep {
-    /// The step size.
-    pub step: f64,
-    /// Whether the mean square is also known to converge with this step, and not only the mean.
-    pub in_mean_square: bool,
-}
-
-/// Computes the spectral radius of the map of second moments of a method's round, for any step size.
-pub struct MeanSquareRadius<'f> {
-    systems: &'f Systems,
-    moments: Option<Vec<Moments>>,
-    batch: u64,
-}
-
-impl<'f> MeanSquareRadius<'f> {
-    /// The radius for the method of a forecast.
-    ///
-    /// # Errors
-    /// When the map is not known or too large.
-    pub fn new(of: &Forecast<'f>) -> Result<Self> {
-        let systems = Self::systems(of)?;
-        Ok(Self { systems, moments: of.noise_of_samples(systems)?, batch: of.batch() })
-    }
-
-    /// Whether the map is known and small enough.
-    pub fn is_small(of: &Forecast<'f>) -> bool {
-        Self::systems(of).is_ok()
-    }
-
-    /// The systems, if the map is known and small enough.
-    fn systems(of: &Forecast<'f>) -> Result<&'f Systems> {
-        let round = of.linear()?;
-        let systems = round.systems;
-        let (kinds, d) = (systems.kinds.len(), systems.dim());
-        let packed = |n: usize| n.saturating_mul(n + 1) / 2;
-        let (work, state) = match of.shape.drift {
-            Drift::Zero => {
-                of.plain_known(&round)?;
-                (kinds.saturating_mul(packed(d).saturating_pow(3)), round.delay().map_or(0, |(delay, _)| d * (delay + 1)))
-            }
-            Drift::ControlVariate { talk: None } => {
-                round.is_plain()?;
-                if of.field.sampling().kind != Law::Iid {
-                    of.moments_known()?;
-                }
-                (kinds.saturating_mul(packed(d)).saturating_mul(packed(2 * d + 1).saturating_pow(2)), d * (kinds + 1) + 1)
-            }
-            Drift::ControlVariate { talk: Some(_) } => return Err(unknown("talks are random")),
-            Drift::GlobalMemory { .. } => return Err(no_fedhsa()),
-            Drift::NoSteps => return Err(no_steps()),
-        };
-        if d > EXACT_DIM || work > MEAN_SQUARE_WORK || state > MEAN_SQUARE_STATE {
-            let delay = round.delay().map_or(String::new(), |(delay, _)| format!(" over a delay of {delay} rounds"));
-            return Err(unknown(&format!("the map of second moments of {kinds} distinct agents with {d} features{delay} is too large")));
-        }
-        Ok(systems)
-    }
-
-    /// The radius with the step size of `of`, a forecast for the same method on the same problem over the same link.
-    ///
-    /// # Errors
-    /// When the eigenvalues cannot be computed.
-    pub fn at(&self, of: &Forecast<'_>) -> Result<f64> {
-        let round = of.linear()?;
-        let moments = self.moments.as_deref();
-        match (of.shape.drift, round.delay()) {
-            (Drift::Zero, None) => FedLsaMse::arriving(self.systems, moments, &round.setting, self.batch, &round.arrivals())?.radius(),
-            (Drift::Zero, Some(delay)) => {
-                DelayedMse::new(self.systems, moments, &round.setting, self.batch, &round.arrivals(), delay)?.radius()
-            }
-            _ => {
-                let moments = moments.ok_or_else(no_moments)?;
-                ScafflsaMse::new(self.systems, moments, &round.setting, self.batch, &InitialControls::Zero)?.radius()
-            }
-        }
     }
 }

@@ -262,6 +262,28 @@ impl ControlVariates {
         out
     }
 
+    /// The transpose: `G L` for the blocks of `G = (G_u, G_1 .. G_K)`, d x d each. Controls change by all of `v - v_c`.
+    pub(crate) fn respond(&self, g: &[Mat<f64>]) -> Vec<Mat<f64>> {
+        let d = self.dim;
+        // The coefficients of the mean direction v, of every v_k, and of every control after the projection.
+        let moved = g[1..].iter().fold(Scale(self.stride) * &g[0], |sum, g| sum + g);
+        let mut of_u = g[0].clone();
+        let mut sum = Mat::<f64>::zeros(d, d);
+        let mut out = vec![Mat::new()];
+        for (group, g) in self.groups.iter().zip(&g[1..]) {
+            let direction = Scale(group.weight) * &moved - g;
+            of_u -= &direction * &group.pull;
+            let control = g + direction * &group.gain;
+            sum += &control;
+            out.push(control);
+        }
+        for (group, control) in self.groups.iter().zip(&mut out[1..]) {
+            *control -= Scale(group.weight) * &sum;
+        }
+        out[0] = of_u;
+        out
+    }
+
     /// The spectral radius over all agents: the largest of that of the kinds' means and those of `I - share S_k / E` for every
     /// kind of two agents or more.
     ///

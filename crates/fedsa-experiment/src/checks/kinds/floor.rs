@@ -39,7 +39,7 @@ impl CheckKind for FloorCheck {
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
         facts.floor(cell, metric_of(check))?;
         if let Some(Value::String(quantity)) = &check.expected {
-            facts.predictor.knows(cell, quantity).map_err(|e| BadInput { key: "expected".into(), ..e })?;
+            facts.predictor.is_level(cell, quantity).map_err(|e| BadInput { key: "expected".into(), ..e })?;
         }
         seeds_for_allowance(facts, check, cell)
     }

@@ -33,7 +33,7 @@ pub fn check(systems: &Systems, moments: &[Moments], batch: u64) -> Result<()> {
 /// The covariance of one step's noise `A(z) theta - b(z)`, a mean of `batch`
 /// samples, at `theta = theta* + u`: packed d x packed (d+1), a linear map of
 /// the second moment of `(u, 1)`.
-fn step_noise(system: &System, moments: &Moments, root: &[f64], batch: u64) -> Mat<f64> {
+pub fn step_noise(system: &System, moments: &Moments, root: &[f64], batch: u64) -> Mat<f64> {
     let d = root.len();
     let k = batch as f64;
     let (a, b) = (&system.a, &system.b);

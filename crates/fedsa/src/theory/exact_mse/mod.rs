@@ -13,6 +13,9 @@
 //! (`(K_c^H - F_c (x) F_c) X` with `K_c = E[M (x) M]`, M one sampled step on `(u, 1, x)`:
 //! only the block of u is not zero).
 //!
+//! In a round of FedHSA agents are not independent given the start, because the mean operator contains the first samples of all:
+//! see [`FedHsaMse`].
+//!
 //! [`ArrivalLaw`] describes rounds in which messages are lost or weakened at random, or only some of the agents participate.
 //! [`DelayedMse`] is about rounds that use directions of a constant number of rounds ago.
 
@@ -20,14 +23,18 @@ mod arrivals;
 #[cfg(test)]
 mod by_enumeration;
 mod delay;
+mod fedhsa;
 mod fedlsa;
 mod leg_noise;
 mod scafflsa;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_fedhsa;
 
 pub use arrivals::ArrivalLaw;
 pub use delay::DelayedMse;
+pub use fedhsa::FedHsaMse;
 pub use fedlsa::FedLsaMse;
 pub use scafflsa::{InitialControls, ScafflsaMse};
 
@@ -48,7 +55,7 @@ pub struct MeanSquare {
 
 impl MeanSquare {
     /// A floor. Rounding can take a noise of 0 below 0.
-    fn floor(bias: Vec<f64>, noise: f64) -> Self {
+    pub(super) fn floor(bias: Vec<f64>, noise: f64) -> Self {
         Self { bias, noise: if noise <= 0.0 { 0.0 } else { noise } }
     }
 
@@ -84,7 +91,7 @@ fn diverges() -> BadInput {
 }
 
 /// The error about a floor that does not exist.
-fn unstable(radius: f64) -> BadInput {
+pub(super) fn unstable(radius: f64) -> BadInput {
     BadInput::new(
         "step_size",
         format!("the mean-square error diverges: after many rounds each one multiplies it by {radius:.6}"),

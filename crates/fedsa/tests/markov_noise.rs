@@ -1,0 +1,151 @@
+//! Runs with additive Gauss-Markov noise, and with samples of finite chains, against predicted mean-square errors.
+
+mod common;
+
+use common::{Mean, follows, method};
+use fedsa::kernel::Isa;
+use fedsa::linalg;
+use fedsa::methods::MethodSettings;
+use fedsa::problem::garnet::Garnet;
+use fedsa::problem::linear::LinearSystems;
+use fedsa::problem::{Field, NoFiles, ProblemSettings};
+use fedsa::record::OutputRule;
+use fedsa::round::Run;
+use fedsa::sampling::{ChainStart, Law, Sampling};
+use fedsa::theory::Accuracy;
+use fedsa::theory::exact_mse::InitialControls;
+use fedsa::theory::predict::{Forecast, Regime};
+use fedsa::uplink::Uplink;
+
+const SEEDS: u64 = 1500;
+const ROUNDS: u64 = 40;
+const START: [f64; 2] = [1.5, -0.5];
+
+fn noisy(sampling: Sampling) -> Box<dyn Field> {
+    let settings = r#"{"agents": 3, "dim": 2, "scale": 0.6, "spread": 1, "seed": 3, "noise": {"std": 0.8, "radius": 0.85, "seed": 2}}"#;
+    let systems: LinearSystems = serde_json::from_str(settings).unwrap();
+    systems.field(&NoFiles, sampling, Isa::best()).unwrap()
+}
+
+fn methods() -> Vec<Box<dyn MethodSettings>> {
+    let settings = r#"{"step_size": 0.2, "local_steps": 4, "global_step_size": 0.9}"#;
+    ["fedlsa", "fedhsa", "scafflsa"].into_iter().map(|kind| method(kind, settings)).collect()
+}
+
+/// The mean-square error after each round, over seeds.
+fn measured(field: &dyn Field, method: &dyn MethodSettings, start: &[f64]) -> Vec<Mean> {
+    let (root, uplink) = (field.root().unwrap(), Uplink::default());
+    let mut means = vec![Mean::default(); ROUNDS as usize];
+    for seed in 0..SEEDS {
+        let mut run = Run::new(field, method, &uplink, OutputRule::Last, seed, start.to_vec()).unwrap();
+        for mean in &mut means {
+            run.step();
+            mean.see(linalg::distance_sq(run.theta(), root));
+        }
+    }
+    means
+}
+
+fn predicted(field: &dyn Field, method: &dyn MethodSettings, start: &[f64]) -> Vec<f64> {
+    let rounds: Vec<u64> = (1..=ROUNDS).collect();
+    let forecast = Forecast::over(field, method, &Uplink::default());
+    forecast.curve(start, &InitialControls::Zero, &rounds).unwrap().iter().map(|point| point.mse()).collect()
+}
+
+fn off(means: &[Mean], expected: &[f64]) -> Vec<f64> {
+    means.iter().zip(expected).map(|(mean, x)| mean.off(*x)).collect()
+}
+
+#[test]
+fn runs_with_gauss_markov_noise_follow_their_exact_curves() {
+    let markov = |batch, start| Sampling { kind: Law::Markov, batch, start };
+    for sampling in [
+        markov(1, ChainStart::Stationary),
+        markov(2, ChainStart::State(0)),
+        Sampling { kind: Law::Iid, batch: 1, start: ChainStart::Stationary },
+    ] {
+        let field = noisy(sampling);
+        for method in methods() {
+            let what = format!("{method:?} under {sampling:?}");
+            let seen = measured(&*field, &*method, &START);
+            follows(&off(&seen, &predicted(&*field, &*method, &START))).unwrap_or_else(|e| panic!("{what}: {e}"));
+            // The twin that must fail: the noise's memory left out, or put in.
+            let other = if sampling.kind == Law::Iid { markov(1, ChainStart::Stationary) } else { Sampling { kind: Law::Iid, ..sampling } };
+            let other = predicted(&*noisy(Sampling { start: ChainStart::Stationary, ..other }), &*method, &START);
+            assert!(follows(&off(&seen, &other)).is_err(), "{what}: the memory of the noise shows");
+        }
+    }
+}
+
+#[test]
+fn floors_under_additive_noise_are_the_limits_of_curves() {
+    let field = noisy(Sampling { kind: Law::Markov, batch: 1, start: ChainStart::Stationary });
+    for method in methods() {
+        let forecast = Forecast::over(&*field, &*method, &Uplink::default());
+        let floor = forecast.predicted_floor().unwrap();
+        assert_eq!(floor.accuracy, Accuracy::Exact);
+        let last = &forecast.curve(&START, &InitialControls::Zero, &[2000]).unwrap()[0];
+        assert!((floor.value.mse() - last.mse()).abs() < 1e-9 * last.mse(), "{method:?}");
+        let outlook = forecast.outlook();
+        let (radius, square) = (outlook.radius.clone().unwrap(), outlook.mean_square.clone().unwrap().unwrap());
+        assert!((radius * radius - square).abs() < 1e-15 && outlook.regime() == Regime::Stable);
+        // What additive noise does not change is not lost over links, and what is not known is refused.
+        let lossy = common::link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "erasure", "success": 0.6}"#]).unwrap();
+        let said = Forecast::over(&*field, &*method, &lossy).knows_floor().unwrap_err().what;
+        assert!(said.contains("not i.i.d."), "{said}");
+        let said = Forecast::over(&*field, &*method, &Uplink::default()).knows_leading_order().unwrap_err().what;
+        assert!(said.contains("finite chains"), "{said}");
+    }
+}
+
+/// Agents on small chains.
+fn chains(agents: usize, states: usize) -> Box<dyn Field> {
+    let garnet = Garnet { agents, states, features: 2, min_class: Some(3), gamma: 0.8, seed: 4, ..Garnet::default() };
+    garnet.field(&NoFiles, Sampling { kind: Law::Markov, ..Sampling::default() }, Isa::best()).unwrap()
+}
+
+#[test]
+fn runs_along_finite_chains_follow_what_is_predicted() {
+    let settings = r#"{"step_size": 0.6, "local_steps": 3}"#;
+    for (agents, states, is_exact) in [(1, 6, true), (2, 4, true), (12, 6, false)] {
+        let field = chains(agents, states);
+        for kind in ["fedlsa", "fedhsa"] {
+            let (what, method) = (format!("{kind} with {agents} agents"), method(kind, settings));
+            let forecast = Forecast::over(&*field, &*method, &Uplink::default());
+            let floor = forecast.predicted_floor().unwrap();
+            assert_eq!(floor.accuracy == Accuracy::Exact, is_exact, "{what}: {:?}", floor.accuracy);
+            assert_eq!(forecast.curve_accuracy().unwrap() == Accuracy::Exact, is_exact, "{what}");
+            let seen = measured(&*field, &*method, &START);
+            follows(&off(&seen, &predicted(&*field, &*method, &START))).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let last = &forecast.curve(&START, &InitialControls::Zero, &[3000]).unwrap()[0];
+            assert!((floor.value.mse() - last.mse()).abs() < 1e-6 * last.mse(), "{what}: {} {}", floor.value.mse(), last.mse());
+            // Leading order is near, and no more.
+            let leading = forecast.leading_order_floor().unwrap();
+            let explanation = forecast.markov_explanation().unwrap();
+            assert!((leading.mse() / floor.value.mse() - 1.0).abs() < 0.6, "{what}: {} {}", leading.mse(), floor.value.mse());
+            assert!(explanation.noise_over_iid > 0.0 && (0.0..1.0).contains(&explanation.bias_share));
+        }
+    }
+}
+
+#[test]
+fn what_is_not_known_under_markov_samples_says_why() {
+    let field = chains(12, 6);
+    let said =
+        |kind: &str, settings: &str| Forecast::over(&*field, &*method(kind, settings), &Uplink::default()).knows_floor().unwrap_err().what;
+    assert!(said("fedlsa", r#"{"step_size": 0.1, "local_steps": 2, "participants": 3}"#).contains("not all agents participate"));
+    assert!(said("fedlsa", r#"{"step_size": 0.1, "local_steps": 2, "global_step_size": 0.5}"#).contains("the server's step is not 1"));
+    let batches = Garnet { agents: 12, states: 6, features: 2, min_class: Some(3), gamma: 0.8, seed: 4, ..Garnet::default() };
+    let batches = batches.field(&NoFiles, Sampling { kind: Law::Markov, batch: 2, ..Sampling::default() }, Isa::best()).unwrap();
+    let fedlsa = method("fedlsa", r#"{"step_size": 0.1, "local_steps": 2}"#);
+    let forecast = Forecast::over(&*batches, &*fedlsa, &Uplink::default());
+    assert!(forecast.knows_floor().unwrap_err().what.contains("batches"));
+    assert!(forecast.knows_leading_order().unwrap_err().what.contains("batches"));
+    // From a state, the closure has no curve, but a floor.
+    let garnet = Garnet { agents: 12, states: 6, features: 2, min_class: Some(3), gamma: 0.8, seed: 4, ..Garnet::default() };
+    let sampling = Sampling { kind: Law::Markov, batch: 1, start: ChainStart::State(0) };
+    let fixed = garnet.field(&NoFiles, sampling, Isa::best()).unwrap();
+    let forecast = Forecast::over(&*fixed, &*fedlsa, &Uplink::default());
+    assert!(forecast.knows_curve().unwrap_err().what.contains("stationary laws"));
+    forecast.knows_floor().unwrap();
+}
