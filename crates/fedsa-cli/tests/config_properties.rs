@@ -425,6 +425,9 @@ fn valid() -> impl Strategy<Value = String> {
         "kind = \"garnet\"\nagents = 3\nstates = 6\nfeatures = 2\nmin_class = 2\nheterogeneity = \"two-kernels\"",
         "kind = \"mrp\"\nagents = 3\nstates = 4\nfeatures = 2",
         "kind = \"linear\"\nagents = 3\ndim = 2\nnoise = { std = 0.5, radius = 0.3 }",
+        "kind = \"random-logistic\"\nagents = 3\ndim = 2\npoints = 4",
+        "kind = \"fixed-point\"\nagents = 3\ndim = 2\noutcomes = 3",
+        "kind = \"q-learning\"\nagents = 3\nstates = 4",
         "kind = \"file\"\npath = \"data/p.npz\"",
         "kind = \"file\"\npath = \"./data/../data/p.npz\"",
         "kind = \"logs\"\npath = [\"data/a1.csv\", \"data/a2.csv\"]\ngamma = 0.9\nfeatures = { kind = \"polynomial\", order = 1 }",
@@ -605,6 +608,9 @@ fn extreme_numbers_are_run_or_refused() {
             "agents dim",
             "scale spread noise.std noise.radius",
         ),
+        ("kind = \"random-logistic\"\nagents = 2\ndim = 2\npoints = 3", "agents dim points", "ridge spread shift"),
+        ("kind = \"fixed-point\"\nagents = 2\ndim = 2", "agents dim outcomes", "contraction spread offsets additive multiplicative"),
+        ("kind = \"q-learning\"\nagents = 2\nstates = 4", "agents states actions branching features", "gamma exploration"),
         ("kind = \"switching\"\nagents = 2\ndim = 2\nspread = 1.0", "agents dim", "mixing_time spread"),
     ];
     let ends = |text: &str, set: &str| {

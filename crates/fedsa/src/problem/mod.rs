@@ -9,8 +9,10 @@ pub mod calls;
 pub mod facts;
 pub mod features;
 pub mod file;
+pub mod fixed_point;
 pub mod garnet;
 pub mod holdout;
+mod index_chain;
 pub mod law;
 pub mod linear;
 pub mod linear_operators;
@@ -21,6 +23,8 @@ pub mod memory;
 pub mod mrp;
 pub mod noise;
 pub mod objective;
+pub mod q_learning;
+pub mod random_logistic;
 mod random_mrp;
 pub mod ridge;
 pub mod root;
@@ -342,6 +346,9 @@ pub const KINDS: &[Kind<dyn ProblemSettings>] = &[
     kind!("logs", "logged transitions, one file an agent", logs::Logs),
     kind!("switching", "linear operators that switch along a chain", switching::Switching),
     kind!("linear", "linear systems A_c, b_c", linear::LinearSystems),
+    kind!("random-logistic", "gradients of logistic losses on generated data", random_logistic::RandomLogistic),
+    kind!("fixed-point", "maps whose mean is a contraction, and single ones need not be", fixed_point::FixedPoint),
+    kind!("q-learning", "Q-learning with linear features on Garnet MDPs", q_learning::QLearning),
 ];
 
 /// Joins a linear problem with its sampling; refuses singular agents unless `allow_singular_agents`.

@@ -9,11 +9,14 @@ use fedsa::methods::{self, MethodSettings};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::features::FeatureSpec;
+use fedsa::problem::fixed_point::FixedPoint;
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::{Logs, Sources};
 use fedsa::problem::noise::Noise;
+use fedsa::problem::q_learning::QLearning;
+use fedsa::problem::random_logistic::RandomLogistic;
 use fedsa::problem::source::{Inputs, LogSource, in_memory};
 use fedsa::problem::switching::Switching;
 use fedsa::problem::{Field, Files, NoFiles, ProblemSettings};
@@ -167,6 +170,9 @@ pub fn problems(agents: usize) -> Vec<(&'static str, Box<dyn ProblemSettings>)> 
         ("switching", Box::new(Switching { agents, dim: 2, mixing_time: 4.0, spread: 1.0, ..Switching::default() })),
         ("linear, white noise", Box::new(LinearSystems { agents, dim: 3, noise: noise(0.0), ..LinearSystems::default() })),
         ("linear, Gauss-Markov noise", Box::new(LinearSystems { agents, dim: 3, noise: noise(0.7), ..LinearSystems::default() })),
+        ("random-logistic", Box::new(RandomLogistic { agents, dim: 3, points: 9, ..RandomLogistic::default() })),
+        ("fixed-point", Box::new(FixedPoint { agents, dim: 3, ..FixedPoint::default() })),
+        ("q-learning", Box::new(QLearning { agents, states: 5, ..QLearning::default() })),
     ]
 }
 
