@@ -78,6 +78,11 @@ pub trait Facts: Send + Sync {
             (own, _) => own.and_then(Monotone::of_systems),
         }
     }
+    /// A point near a root of the mean operator, from which Newton's method starts again if it fails from 0; `None` if
+    /// the problem knows none. It is computed on every call.
+    fn near_root(&self) -> Option<Vec<f64>> {
+        self.base()?.near_root()
+    }
     /// The multiplications of a local step where they are not about d^2, or d of a sample.
     fn step_work(&self) -> Option<usize> {
         self.base()?.step_work()

@@ -193,7 +193,7 @@ pub struct Sampled<P> {
 
 impl<P: Problem> Sampled<P> {
     /// Joins a problem (built for `sampling`) with its sampling; computes `theta*`, by one linear solve or by
-    /// Newton's method from 0 ([`root::newton`]).
+    /// Newton's method from 0 ([`root::newton`]) and, where that fails, from [`Facts::near_root`].
     ///
     /// # Errors
     /// When the batch is 0, the mean of linear operators is singular, or mean operators are asked for that are not known.
@@ -212,7 +212,10 @@ impl<P: Problem> Sampled<P> {
             None if field.facts().linear_operators().is_some() => {
                 Err(format!("the root of {d} sparse equations is not computed: the residual says how near a point is to it"))
             }
-            None => root::newton(&field, &vec![0.0; d]),
+            None => root::newton(&field, &vec![0.0; d]).or_else(|why| match field.facts().near_root() {
+                Some(start) => root::newton(&field, &start).map_err(|_| why),
+                None => Err(why),
+            }),
         };
         Ok(field)
     }

@@ -19,7 +19,8 @@
 //!
 //! **The root.** With tabular features (one for each pair of a state and an action, the default) the mean operator is that of the mean
 //! MDP, in which a step from (s, a) is one of a random agent, and exactly one root exists if every pair is visited. With other
-//! features there may be no root, or several. It is certified that there is exactly one ([`Facts::monotone`]) where the matrix
+//! features there may be no root, or several; it is looked for by Newton's method from 0, and from where projected value iteration
+//! settles. It is certified that there is exactly one ([`Facts::monotone`]) where the matrix
 //! `(1 - gamma kappa / 2) G - gamma / (2 kappa) M` is positive definite, `G = sum_c p_c E phi(s, a) phi(s, a)^T`, `M = sum_c p_c E sum_a' phi(s',
 //! a') phi(s', a')^T` and `kappa = 1 / sqrt(min pi(a|s))`: so for `gamma < kappa^-1`, which is `1 / sqrt(A)` for the uniform policy.
 
@@ -476,6 +477,30 @@ impl Facts for Control {
             p: environment.p.clone(),
             law: environment.law.clone(),
         }))
+    }
+    /// Where projected value iteration settles, `theta <- theta + G^-1 gbar(theta)` with `G = sum_c p_c E phi phi^T`: the fit of the
+    /// Bellman targets. It settles on some problems whose policy iteration goes round in circles, and the other way round.
+    fn near_root(&self) -> Option<Vec<f64>> {
+        const ITERATIONS: usize = 10_000;
+        const SETTLED: f64 = 1e-10;
+        let d = self.dim();
+        let inverse = linalg::solve_columns(&self.gram, &Mat::identity(d, d)).ok()?;
+        let weights = self.kind_weights();
+        let (mut theta, mut own) = (vec![0.0; d], vec![0.0; d]);
+        for _ in 0..ITERATIONS {
+            let mut g = vec![0.0; d];
+            for (kind, w) in weights.iter().enumerate() {
+                // The first agent of a kind has its number.
+                self.mean(kind, &theta, &mut own);
+                rows::add_scaled(&mut g, *w, &own);
+            }
+            let step = linalg::mat_vec(&inverse, &g);
+            rows::add_scaled(&mut theta, 1.0, &step);
+            if linalg::norm_sq(&step).sqrt() <= SETTLED * linalg::norm_sq(&theta).sqrt() {
+                return Some(theta);
+            }
+        }
+        None
     }
     fn stationary(&self, c: usize) -> Option<&[f64]> {
         Some(&self.environment(c).law)
