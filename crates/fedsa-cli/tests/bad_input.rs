@@ -1522,3 +1522,30 @@ fn matrices_and_chains_at_fault_are_named() {
     refused_problem(&unstable, "noise = ", &["problem.noise.matrix: a matrix of spectral radius 1.5 is not accepted"]);
     refused_problem(&noise("radius = 0.5, start = \"zero\""), "noise = ", &["problem.noise.start: a start of trajectories"]);
 }
+
+#[test]
+fn random_and_nonlinear_problems_name_what_they_refuse() {
+    let refused = |problem: &str, line: &str, expected: &[&str]| refused_file(&with_problem(problem), line, expected);
+    let mrp =
+        |line: &str, expected: &[&str]| refused(&format!("kind = \"mrp\"\nagents = 6\nstates = 5\nfeatures = 2\n{line}"), line, expected);
+    mrp("base_agents = 4", &["problem.base_agents: 4 is not accepted", "a divisor of agents = 6"]);
+    mrp("base_agents = 0", &["problem.base_agents: 0 is not accepted"]);
+    mrp("kernel_rank = 6", &["problem.kernel_rank: 6 is not accepted", "between 1 and states = 5"]);
+    mrp("kernel_law = \"normal\"", &["kernel_law", "uniform", "triangular"]);
+    let logistic = |line: &str, expected: &[&str]| refused(&format!("kind = \"random-logistic\"\n{line}"), line, expected);
+    logistic("ridge = 0.0", &["problem.ridge: 0 is not accepted", "a positive number", "strongly convex"]);
+    logistic("points = 2001", &["problem.points: 2001 is not accepted", "between 1 and 2000"]);
+    logistic("shift = -1.0", &["problem.shift: -1.0 is not accepted"]);
+    logistic("mixing_time = 3.0", &["problem.mixing_time: a mixing time, and no chain", "kind = \"markov\""]);
+    logistic("noise = { std = 1.0, radius = 1.0 }", &["problem.noise.radius: 1 is not accepted", "in [0, 1)"]);
+    let map = |line: &str, expected: &[&str]| refused(&format!("kind = \"fixed-point\"\n{line}"), line, expected);
+    map("contraction = 1.0", &["problem.contraction: 1 is not accepted", "in [0, 1), so that the mean map is a contraction"]);
+    map("outcomes = 0", &["problem.outcomes: 0 is not accepted"]);
+    map("multiplicative = nan", &["problem.multiplicative: NaN is not accepted"]);
+    let control = |line: &str, expected: &[&str]| refused(&format!("kind = \"q-learning\"\nstates = 5\n{line}"), line, expected);
+    control("exploration = 0.0", &["problem.exploration: 0 is not accepted", "in (0, 1], so that every action is taken"]);
+    control("features = 4", &["problem.features: 4 is not accepted", "states times actions = 10 tabular features", "another feature_law"]);
+    control("branching = 6", &["problem.branching: 6 is not accepted", "between 1 and states = 5"]);
+    control("feature_law = \"simplex\"", &["problem.features: no number is not accepted", "the number of features"]);
+    control("min_class = 6", &["problem.min_class: 6 is not accepted", "at most states = 5"]);
+}

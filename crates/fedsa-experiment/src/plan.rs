@@ -556,7 +556,10 @@ fn check_link(field: &dyn Field, method: &MethodSpec, uplink: &Uplink) -> Result
 fn resolve_start(start: &Start, field: &dyn Field, files: &DiskFiles) -> Result<Vec<f64>> {
     const NAMES: &str = "zero, root, root+1, normal, limit, a list of d numbers, or a file (.npz with theta, or .json)";
     let d = field.dim();
-    let root = || field.root().map(<[f64]>::to_vec).ok_or_else(|| BadInput::new("", "theta* is not known for this problem", NAMES));
+    let root = || {
+        let known = field.solution().map(|root| root.theta.clone());
+        known.map_err(|why| BadInput::new("", format!("theta* is not known for this problem: {why}"), NAMES))
+    };
     let theta = match start {
         Start::List(theta) => theta.clone(),
         Start::Name(name) => match name.as_str() {

@@ -3,10 +3,13 @@
 
 use fedsa::kernel::{Isa, LANES, Lanes, flat};
 use fedsa::problem::finite_sum::{FiniteSum, Scales};
+use fedsa::problem::fixed_point::FixedPoint;
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::mrp::{Discount, RandomMrp, Scope};
 use fedsa::problem::noise::Noise;
+use fedsa::problem::q_learning::QLearning;
 use fedsa::problem::quadratic::{Matrices, Quadratic};
+use fedsa::problem::random_logistic::RandomLogistic;
 use fedsa::problem::{Field, NoFiles, ProblemSettings, linear::LinearSystems};
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
@@ -65,6 +68,21 @@ fn fields() -> Vec<(&'static str, Box<dyn ProblemSettings>)> {
             }),
         ),
         ("six chunks", Box::new(RandomMrp { agents: 11, states: 50, features: 45, kernel: Scope::PerAgent, ..RandomMrp::default() })),
+        (
+            "copies of base agents",
+            Box::new(RandomMrp {
+                agents: 11,
+                states: 12,
+                features: 9,
+                kernel_rank: Some(3),
+                rewards: Scope::PerAgent,
+                base_agents: Some(11),
+                ..RandomMrp::default()
+            }),
+        ),
+        ("random-logistic", Box::new(RandomLogistic { agents: 11, dim: 9, points: 7, ..RandomLogistic::default() })),
+        ("fixed-point", Box::new(FixedPoint { agents: 11, dim: 9, ..FixedPoint::default() })),
+        ("q-learning", Box::new(QLearning { agents: 11, states: 6, ..QLearning::default() })),
         ("linear", Box::new(LinearSystems { agents: 11, dim: 5, ..LinearSystems::default() })),
         (
             "linear with noise",

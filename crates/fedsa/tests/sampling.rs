@@ -13,7 +13,7 @@ use fedsa::problem::finite_sum::{ChainLaw, FiniteSum, Scales};
 use fedsa::problem::garnet::{Garnet, Heterogeneity, Policy};
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::log::Log;
-use fedsa::problem::mrp::{Discount, FeatureLaw, RandomMrp, Scope};
+use fedsa::problem::mrp::{Discount, FeatureLaw, KernelLaw, RandomMrp, Scope};
 use fedsa::problem::noise::{Noise, NoiseStart};
 use fedsa::problem::source::{Inputs, LogSource};
 use fedsa::problem::{Field, Files, NoFiles, ProblemSettings};
@@ -451,6 +451,58 @@ fn random_mrps_share_what_they_are_told_to() {
             assert!((2.0..3.0).contains(&mrp.reward(c, s)));
         }
     }
+}
+
+#[test]
+fn kernels_have_the_rank_and_the_law_that_they_are_told_to() {
+    let of = |kernel_law, kernel_rank| {
+        let settings = RandomMrp { agents: 1, states: 40, features: 3, kernel_law, kernel_rank, ..RandomMrp::default() };
+        let mrp = Exported::of(&settings);
+        linalg::from_rows(40, 40, &(0..40).flat_map(|s| mrp.row(0, s).to_vec()).collect::<Vec<_>>())
+    };
+    for law in [KernelLaw::Uniform, KernelLaw::Triangular] {
+        for rank in [1, 7, 39] {
+            let singular = of(law, Some(rank)).singular_values().unwrap();
+            assert!(singular[rank - 1] > 1e-6 && singular[rank] < 1e-14, "{law:?}, rank {rank}: {singular:?}");
+        }
+        assert!(of(law, None).singular_values().unwrap()[39] > 1e-6, "{law:?}: full rank");
+    }
+    // Entries over their mean 1/n: the variance of U / E U is 1/3, of a sum of two 1/6. Row sums of 40 correlate entries by 1/40.
+    for (law, variance) in [(KernelLaw::Uniform, 1.0 / 3.0), (KernelLaw::Triangular, 1.0 / 6.0)] {
+        let p = of(law, None);
+        let mut squares = Mean::default();
+        (0..40).for_each(|i| (0..40).for_each(|j| squares.see((40.0 * p[(i, j)] - 1.0).powi(2))));
+        assert!((squares.value() - variance).abs() < 4.0 * squares.error() + variance / 20.0, "{law:?}: {}", squares.value());
+    }
+}
+
+#[test]
+fn copies_of_base_agents_are_the_same_problem_for_every_number_of_agents() {
+    let settings = |agents, base_agents| RandomMrp {
+        agents,
+        states: 20,
+        features: 4,
+        kernel: Scope::PerAgent,
+        rewards: Scope::PerAgent,
+        feature_scope: Scope::PerAgent,
+        gamma: Discount::Uniform([0.5, 0.99]),
+        base_agents,
+        ..RandomMrp::default()
+    };
+    let (base, copies) = (field(&settings(3, None), Law::Markov), field(&settings(12, Some(3)), Law::Markov));
+    let (few, many) = (base.systems().unwrap(), copies.systems().unwrap());
+    assert!(many.kinds.len() == 3 && copies.agents() == 12, "copies share their tables");
+    for c in 0..12 {
+        let numbers = |system: &fedsa::problem::systems::System| (bits(&linalg::to_rows(&system.a)), bits(&system.b));
+        assert_eq!(numbers(many.of(c)), numbers(few.of(c % 3)), "agent {c}");
+    }
+    assert!(linalg::distance_sq(base.root().unwrap(), copies.root().unwrap()).sqrt() < 1e-12);
+    // Each copy has a trajectory of its own, the first ones those of the base agents.
+    let draws = |field: &dyn Field, c: usize| noise_of(field, c, &[0.5; 4], 20);
+    assert_eq!(draws(&*base, 2), draws(&*copies, 2));
+    assert_ne!(draws(&*copies, 2), draws(&*copies, 5));
+    // All that is shared makes one kind, copies or not.
+    assert_eq!(field(&RandomMrp { agents: 6, base_agents: Some(3), ..RandomMrp::default() }, Law::Iid).systems().unwrap().kinds.len(), 1);
 }
 
 #[test]

@@ -58,6 +58,9 @@ fn describe(plan: &Plan, unmeasured: &[Option<String>]) {
         say(format!("  {name}: {}{distinct}, d = {}", count(field.agents(), "agent"), field.dim()));
         say(format!("    {}", settings(tables.and_then(|t| t.get("problem")))));
         say(format!("    sampling: {}", settings(tables.and_then(|t| t.get("sampling")))));
+        if let Err(why) = field.solution() {
+            say(format!("    theta* is not available: {why}"));
+        }
     }
     if plan.fields.len() > LISTED {
         say(format!("  .. and {}", count(plan.fields.len() - LISTED, "further problem")));

@@ -8,6 +8,7 @@ use super::linear_operators::LinearOperators;
 use super::noise::NoiseLaw;
 use super::objective::Objective;
 use super::systems::{Moments, Systems};
+use crate::linalg;
 
 /// Optional knowledge of a problem. A fact that is not overridden is unknown, or is derived from other facts:
 /// second moments from the finite law of a sample, Jacobians from linear systems or from the objective,
@@ -76,7 +77,19 @@ pub trait Facts: Send + Sync {
     fn additive_noise(&self) -> Option<Vec<NoiseLaw>> {
         self.base().filter(|base| same(self.systems(), base.systems()))?.additive_noise()
     }
-    /// The multiplications of a local step where operators are sparse; otherwise about d^2, or d of a sample.
+    /// A certificate that the mean operator has exactly one root, if the problem has one. Derived from linear systems.
+    fn monotone(&self) -> Option<Monotone> {
+        match (self.systems(), self.base()) {
+            (own, Some(base)) if same(own, base.systems()) => base.monotone(),
+            (own, _) => own.and_then(Monotone::of_systems),
+        }
+    }
+    /// A point near a root of the mean operator, from which Newton's method starts again if it fails from 0; `None` if
+    /// the problem knows none. It is computed on every call.
+    fn near_root(&self) -> Option<Vec<f64>> {
+        self.base()?.near_root()
+    }
+    /// The multiplications of a local step where they are not about d^2, or d of a sample.
     fn step_work(&self) -> Option<usize> {
         self.base()?.step_work()
     }
@@ -98,6 +111,43 @@ pub trait Facts: Send + Sync {
     fn export(&self) -> Option<Arrays> {
         self.base()?.export()
     }
+}
+
+/// A certificate that the mean operator has exactly one root: constants with, for all x and y,
+///
+/// ```text
+/// <gbar(x) - gbar(y), x - y>    <=  -modulus ||x - y||^2,        gbar = sum_c p_c gbar_c
+/// ||gbar_c(x) - gbar_c(y)||     <=  lipschitz ||x - y||          for every agent c
+/// ```
+///
+/// Single agents need not be monotone. FedHSA's analysis assumes both (\[F\], strong monotonicity of the mean, Lipschitz
+/// local operators). Constants are bounds: the operators may be better.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Monotone {
+    /// The modulus of strong monotonicity of the mean operator, positive.
+    pub modulus: f64,
+    /// A Lipschitz constant of all agents' mean operators.
+    pub lipschitz: f64,
+}
+
+impl Monotone {
+    /// The certificate, if the modulus is positive.
+    pub fn of(modulus: f64, lipschitz: f64) -> Option<Self> {
+        (modulus > 0.0).then_some(Self { modulus, lipschitz })
+    }
+
+    /// That of linear systems: the least eigenvalue of the symmetric part of the mean of `Abar_c`, and `max_c ||Abar_c||`.
+    pub fn of_systems(systems: &Systems) -> Option<Self> {
+        let mean = systems.mean().a;
+        let symmetric = faer::Scale(0.5) * (&mean + mean.transpose());
+        Self::of(least_eigenvalue(&symmetric)?, systems.kinds.iter().map(|system| linalg::norm2(&system.a)).fold(0.0, f64::max))
+    }
+}
+
+/// The least eigenvalue of a symmetric matrix; `None` if the iteration does not converge.
+pub(super) fn least_eigenvalue(symmetric: &Mat<f64>) -> Option<f64> {
+    let eigenvalues = symmetric.self_adjoint_eigenvalues(faer::Side::Lower).ok()?;
+    eigenvalues.into_iter().min_by(f64::total_cmp)
 }
 
 /// Whether the systems of a wrapper are those of its base, and not its own.

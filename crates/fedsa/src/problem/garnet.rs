@@ -129,7 +129,7 @@ impl Default for Garnet {
 }
 
 /// The settings of the preset with the overrides.
-struct Plan {
+pub(super) struct Plan {
     kernels: Kernels,
     perturbation: f64,
     opposite: bool,
@@ -141,7 +141,7 @@ impl Garnet {
         self.min_class.unwrap_or((self.states / 2 + 1).min(16))
     }
 
-    fn plan(&self) -> Plan {
+    pub(super) fn plan(&self) -> Plan {
         let (kernels, perturbation, opposite, reward_perturbation) = match self.heterogeneity {
             Heterogeneity::Identical => (Kernels::One, 0.0002, false, 0.0),
             Heterogeneity::Low => (Kernels::One, 0.02, false, 0.02),
@@ -156,7 +156,7 @@ impl Garnet {
         }
     }
 
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         check_counts(self.agents, self.features, self.states)?;
         super::check_size("agents", &[self.agents, self.features])?;
         require(self.actions >= 1, "actions", self.actions, "at least 1")?;
@@ -173,7 +173,7 @@ impl Garnet {
     }
 
     /// The number of distinct agents. Equal agents share their tables.
-    fn kinds(&self, plan: &Plan) -> usize {
+    pub(super) fn kinds(&self, plan: &Plan) -> usize {
         let periodic = match (plan.kernels, plan.opposite) {
             _ if plan.perturbation > 0.0 || plan.reward_perturbation > 0.0 => None,
             (Kernels::Independent, _) => None,
@@ -228,6 +228,44 @@ impl Garnet {
         Err(crate::error::BadInput::new("min_class", what, "a smaller min_class, or a larger branching"))
     }
 
+    /// The kernels before perturbation that several agents have; none if every agent has its own.
+    pub(super) fn shared(&self, plan: &Plan) -> Result<Vec<Mrp>> {
+        match plan.kernels {
+            Kernels::One => Ok(vec![self.kernel(0)?]),
+            Kernels::Two => Ok(vec![self.kernel(0)?, self.kernel(1)?]),
+            Kernels::Independent => Ok(Vec::new()),
+        }
+    }
+
+    /// The process of agent `c`: a kernel of `shared` or its own, perturbed, with its rewards. `rewards` are those of all agents before
+    /// signs and perturbations, one for each state, or one for each state and action under the uniform policy.
+    pub(super) fn agent(&self, plan: &Plan, shared: &[Mrp], rewards: &[f64], c: usize) -> Result<Mrp> {
+        let mut mrp = if shared.is_empty() { self.kernel(c)? } else { shared[c % shared.len()].clone() };
+        let mut noise = stream(self.seed, Purpose::Perturbation, 0, c);
+        // The kernel P(s' | s, action) is perturbed and normalised for each action separately, so that the policy's probability of
+        // an action does not change.
+        for row in &mut mrp.states {
+            let share = self.branching as f64 / row.len() as f64;
+            for action in row.chunks_mut(self.branching) {
+                action.iter_mut().for_each(|o| o.p += share * plan.perturbation * noise.uniform());
+                let sum: f64 = action.iter().map(|o| o.p).sum();
+                action.iter_mut().for_each(|o| o.p = o.p / sum * share);
+            }
+        }
+        let mut noise = stream(self.seed, Purpose::Perturbation, 1, c);
+        let sign = if plan.opposite && c % 2 == 1 { -1.0 } else { 1.0 };
+        let a_state = rewards.len() / self.states;
+        let outcomes = mrp.states.iter_mut().flat_map(|row| {
+            let size = row.len() / a_state;
+            row.chunks_mut(size)
+        });
+        for (outcomes, r) in outcomes.zip(rewards) {
+            let reward = sign * r + plan.reward_perturbation * noise.uniform();
+            outcomes.iter_mut().for_each(|o| o.reward = reward);
+        }
+        Ok(mrp)
+    }
+
     /// Appends `branching` distinct random states to `out`.
     fn successors(&self, s: &mut Stream, out: &mut Vec<u32>) {
         let first = out.len();
@@ -251,37 +289,13 @@ impl ProblemSettings for Garnet {
         let features = Arc::new(FeatureLaw::Simplex.draw(self.states, self.features, self.seed, ALL));
         let mut s = stream(self.seed, Purpose::Reward, 0, ALL);
         let rewards: Vec<f64> = (0..self.states).map(|_| s.uniform()).collect();
-        let shared: Vec<Mrp> = match plan.kernels {
-            Kernels::One => vec![self.kernel(0)?],
-            Kernels::Two => vec![self.kernel(0)?, self.kernel(1)?],
-            Kernels::Independent => Vec::new(),
-        };
+        let shared = self.shared(&plan)?;
         let kinds = self.kinds(&plan);
         FederatedTd {
             kinds,
             kind_of: (0..self.agents).map(|c| (c % kinds) as u32).collect(),
             weights: equal_weights(self.agents),
-            mrp: &|c| {
-                let mut mrp = if shared.is_empty() { self.kernel(c)? } else { shared[c % shared.len()].clone() };
-                let mut noise = stream(self.seed, Purpose::Perturbation, 0, c);
-                // The kernel P(s' | s, action) is perturbed and normalised for each action separately, so that the policy's probability of
-                // an action does not change.
-                for row in &mut mrp.states {
-                    let share = self.branching as f64 / row.len() as f64;
-                    for action in row.chunks_mut(self.branching) {
-                        action.iter_mut().for_each(|o| o.p += share * plan.perturbation * noise.uniform());
-                        let sum: f64 = action.iter().map(|o| o.p).sum();
-                        action.iter_mut().for_each(|o| o.p = o.p / sum * share);
-                    }
-                }
-                let mut noise = stream(self.seed, Purpose::Perturbation, 1, c);
-                let sign = if plan.opposite && c % 2 == 1 { -1.0 } else { 1.0 };
-                for (row, r) in mrp.states.iter_mut().zip(&rewards) {
-                    let reward = sign * r + plan.reward_perturbation * noise.uniform();
-                    row.iter_mut().for_each(|o| o.reward = reward);
-                }
-                Ok(mrp)
-            },
+            mrp: &|c| self.agent(&plan, &shared, &rewards, c),
             features: &|_| Arc::clone(&features),
             allow_singular_agents: false,
         }

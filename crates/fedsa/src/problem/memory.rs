@@ -171,6 +171,19 @@ pub(super) fn with_noise((peak, kept): (f64, f64), noise: Option<&Noise>, agents
     (peak + making, kept + noise)
 }
 
+/// What Newton's method takes for a while on operators without linear systems: Jacobians in at most 64 groups of agents, one on
+/// every thread, and the solution.
+pub(super) fn jacobians(agents: f64, d: f64, threads: usize) -> f64 {
+    // No root is computed where theta has more components.
+    let d = if d <= super::root::MOST_DIM as f64 { d } else { 0.0 };
+    (agents.min(64.0) + threads as f64 + SOLUTION) * matrix(d, d)
+}
+
+/// Additive noise in dimension d: what it keeps and what making it takes.
+pub(super) fn additive(d: f64, noise: bool) -> f64 {
+    if noise { 23.0 * matrix(d, d) } else { 0.0 }
+}
+
 /// The bytes of a batch of logs while it is read, about.
 const BATCH: f64 = 4e6;
 

@@ -10,10 +10,12 @@ pub mod facts;
 pub mod features;
 pub mod file;
 pub mod finite_sum;
+pub mod fixed_point;
 pub mod garnet;
 pub mod holdout;
 mod index_chain;
 pub mod law;
+mod lazy_index;
 pub mod linear;
 pub mod linear_operators;
 pub mod log;
@@ -23,7 +25,9 @@ pub mod memory;
 pub mod mrp;
 pub mod noise;
 pub mod objective;
+pub mod q_learning;
 pub mod quadratic;
+pub mod random_logistic;
 mod random_mrp;
 pub mod ridge;
 pub mod root;
@@ -193,7 +197,7 @@ pub struct Sampled<P> {
 
 impl<P: Problem> Sampled<P> {
     /// Joins a problem (built for `sampling`) with its sampling; computes `theta*`, by one linear solve or by
-    /// Newton's method from 0 ([`root::newton`]).
+    /// Newton's method from 0 ([`root::newton`]) and, where that fails, from [`Facts::near_root`].
     ///
     /// # Errors
     /// When the batch is 0, the mean of linear operators is singular, or mean operators are asked for that are not known.
@@ -212,7 +216,10 @@ impl<P: Problem> Sampled<P> {
             None if field.facts().linear_operators().is_some() => {
                 Err(format!("the root of {d} sparse equations is not computed: the residual says how near a point is to it"))
             }
-            None => root::newton(&field, &vec![0.0; d]),
+            None => root::newton(&field, &vec![0.0; d]).or_else(|why| match field.facts().near_root() {
+                Some(start) => root::newton(&field, &start).map_err(|_| why),
+                None => Err(why),
+            }),
         };
         Ok(field)
     }
@@ -348,6 +355,9 @@ pub const KINDS: &[Kind<dyn ProblemSettings>] = &[
     kind!("linear", "linear systems A_c, b_c", linear::LinearSystems),
     kind!("quadratic", "quadratic losses, definite or indefinite per agent", quadratic::Quadratic),
     kind!("finite-sum", "finite sums of quadratic losses, terms drawn along a chain", finite_sum::FiniteSum),
+    kind!("random-logistic", "gradients of logistic losses on generated data", random_logistic::RandomLogistic),
+    kind!("fixed-point", "maps whose mean is a contraction, and single ones need not be", fixed_point::FixedPoint),
+    kind!("q-learning", "Q-learning with linear features on Garnet MDPs", q_learning::QLearning),
 ];
 
 /// Joins a linear problem with its sampling; refuses singular agents unless `allow_singular_agents`.

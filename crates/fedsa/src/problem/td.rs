@@ -388,15 +388,7 @@ impl Problem for Td {
                 let n = kind.transitions.len() as u64;
                 ((u128::from(stream.bits()) * u128::from(n)) >> 64) as u64
             }
-            (ChainStart::Stationary, Trajectory::States { law, .. }) => {
-                let u = stream.uniform();
-                let mut below = 0.0;
-                let drawn = law.iter().position(|p| {
-                    below += p;
-                    u < below
-                });
-                drawn.or_else(|| law.iter().rposition(|p| *p > 0.0)).unwrap_or(0) as u64
-            }
+            (ChainStart::Stationary, Trajectory::States { law, .. }) => draw_state(law, stream),
         };
     }
     fn is_state(&self, c: usize, chain: &[u64]) -> bool {
@@ -492,6 +484,17 @@ impl Facts for Td {
         arrays.insert("gamma", array(&[agents], (0..agents).map(|c| self.transitions(c).gamma).collect()));
         Some(arrays)
     }
+}
+
+/// A state drawn from a law.
+pub(super) fn draw_state(law: &[f64], stream: &mut Stream) -> u64 {
+    let u = stream.uniform();
+    let mut below = 0.0;
+    let drawn = law.iter().position(|p| {
+        below += p;
+        u < below
+    });
+    drawn.or_else(|| law.iter().rposition(|p| *p > 0.0)).unwrap_or(0) as u64
 }
 
 /// `phi^T theta` for a feature row, in the kernels' order.

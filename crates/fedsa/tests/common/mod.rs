@@ -10,13 +10,16 @@ use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::finite_sum::FiniteSum;
+use fedsa::problem::fixed_point::FixedPoint;
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::{Logs, Sources};
 use fedsa::problem::mrp::Scope;
 use fedsa::problem::noise::Noise;
+use fedsa::problem::q_learning::QLearning;
 use fedsa::problem::quadratic::{Matrices, Quadratic};
+use fedsa::problem::random_logistic::RandomLogistic;
 use fedsa::problem::source::{Inputs, LogSource, in_memory};
 use fedsa::problem::switching::Switching;
 use fedsa::problem::{Field, Files, NoFiles, ProblemSettings};
@@ -189,6 +192,9 @@ pub fn problems(agents: usize) -> Vec<(&'static str, Box<dyn ProblemSettings>)> 
         ),
         ("finite sum", Box::new(FiniteSum { agents, dim: 3, terms: 4, ..FiniteSum::default() })),
         ("linear, Gauss-Markov noise", Box::new(LinearSystems { agents, dim: 3, noise: noise(0.7), ..LinearSystems::default() })),
+        ("random-logistic", Box::new(RandomLogistic { agents, dim: 3, points: 9, ..RandomLogistic::default() })),
+        ("fixed-point", Box::new(FixedPoint { agents, dim: 3, ..FixedPoint::default() })),
+        ("q-learning", Box::new(QLearning { agents, states: 5, ..QLearning::default() })),
     ]
 }
 
