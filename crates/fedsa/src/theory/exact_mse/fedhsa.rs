@@ -149,7 +149,8 @@ impl FedHsaMse {
             .collect();
         let mut source = Mat::<f64>::zeros(packed_len(d), packed_len(d + 1));
         own.iter().for_each(|own| source += own);
-        let (mut psi_noise, mut g_noise) = (Mat::<f64>::zeros(packed_len(d), packed_len(d)), Mat::<f64>::zeros(packed_len(d), packed_len(d + 1)));
+        let (mut psi_noise, mut g_noise) =
+            (Mat::<f64>::zeros(packed_len(d), packed_len(d)), Mat::<f64>::zeros(packed_len(d), packed_len(d + 1)));
         for (kind, p, n) in &alike {
             psi_noise += Scale(n * p * p) * &kinds[*kind].psi_noise;
             g_noise += Scale(n * p * p) * &kinds[*kind].g_noise;

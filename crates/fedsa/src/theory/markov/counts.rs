@@ -285,9 +285,7 @@ fn binomial(n: usize, p: f64) -> Vec<f64> {
     // By adding trials: every term is positive, so that each probability is accurate to rounding.
     let mut law = vec![1.0];
     for _ in 0..n {
-        law = (0..=law.len())
-            .map(|k| law.get(k).map_or(0.0, |x| x * (1.0 - p)) + if k > 0 { law[k - 1] * p } else { 0.0 })
-            .collect();
+        law = (0..=law.len()).map(|k| law.get(k).map_or(0.0, |x| x * (1.0 - p)) + if k > 0 { law[k - 1] * p } else { 0.0 }).collect();
     }
     law
 }

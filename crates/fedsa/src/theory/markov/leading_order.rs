@@ -58,7 +58,12 @@ impl LeadingOrder {
             shift.iter_mut().zip(own).for_each(|(sum, x)| *sum += n * p * x);
         }
         let beta = linalg::solve(&mean_a, &shift)?;
-        Ok(Self { eta: setting.step_size, beta, v1: continuous_lyapunov(&mean_a, &noise)?, v1_independent: continuous_lyapunov(&mean_a, &independent)? })
+        Ok(Self {
+            eta: setting.step_size,
+            beta,
+            v1: continuous_lyapunov(&mean_a, &noise)?,
+            v1_independent: continuous_lyapunov(&mean_a, &independent)?,
+        })
     }
 
     /// `beta`: the bias is `eta beta + O(eta^2)` (d).
@@ -166,7 +171,8 @@ impl<'a> Correlations<'a> {
         let h = local_steps as usize;
         let products = self.products(if rule == Rule::Scafflsa { 2 * h } else { h });
         // `sum_h L_h` has R(l) for every h from l to H - 1.
-        let mut add = |factor: f64, l: usize| shift.iter_mut().zip(&products[l - 1]).for_each(|(s, r)| *s += (1.0 - p) * factor / steps * r);
+        let mut add =
+            |factor: f64, l: usize| shift.iter_mut().zip(&products[l - 1]).for_each(|(s, r)| *s += (1.0 - p) * factor / steps * r);
         (1..h).for_each(|l| add((h - l) as f64, l));
         match rule {
             Rule::FedLsa => {}

@@ -271,7 +271,8 @@ impl CellMap for RoundMap {
         for (cell, out) in now.chunks_exact(n).zip(out.chunks_exact_mut(m)) {
             (0..m).for_each(|i| out[i] = cell[self.place(i)]);
         }
-    }}
+    }
+}
 
 /// The product of one law for each chain.
 fn joint_law(chains: &[Chain], cells: usize, mut law: impl FnMut(&Chain) -> Vec<f64>) -> Vec<f64> {

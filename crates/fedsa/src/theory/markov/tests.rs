@@ -241,7 +241,14 @@ impl Paths<'_> {
         let each: Vec<_> = self.agents.iter().zip(states).map(|(a, s)| Self::paths(a, *s, self.steps * self.batch)).collect();
         let number: usize = each.iter().map(Vec::len).product();
         for mut k in 0..number {
-            let chosen: Vec<_> = each.iter().map(|paths| { let at = k % paths.len(); k /= paths.len(); &paths[at] }).collect();
+            let chosen: Vec<_> = each
+                .iter()
+                .map(|paths| {
+                    let at = k % paths.len();
+                    k /= paths.len();
+                    &paths[at]
+                })
+                .collect();
             let moves: Vec<&[usize]> = chosen.iter().map(|path| &path.2[..]).collect();
             let ends: Vec<u32> = chosen.iter().map(|path| path.1).collect();
             let p: f64 = chosen.iter().map(|path| path.0).product();
@@ -269,9 +276,8 @@ fn curves_are_the_enumeration_of_all_paths() {
         let agents: Vec<&MarkovAgent> = classes.iter().map(|c| &c.agent).collect();
         let paths = Paths { agents, eta: 0.3, steps, batch, rule };
         let offset = draw.vector(d);
-        let y: Vec<Vec<f64>> = std::iter::once(offset.clone())
-            .chain(classes.iter().map(|c| c.agent.mean_w().iter().map(|w| -w).collect()))
-            .collect();
+        let y: Vec<Vec<f64>> =
+            std::iter::once(offset.clone()).chain(classes.iter().map(|c| c.agent.mean_w().iter().map(|w| -w).collect())).collect();
         let mut sums = (vec![0.0; d], 0.0);
         paths.error(&y, &vec![1; n], rounds, 1.0, &mut sums);
         let joint = Joint::new(&classes, &setting(0.3, steps as u64), rule, batch as u64).unwrap();
