@@ -93,7 +93,7 @@ impl Counts {
     /// When an agent does not have two states, there are more than 2^20 unknowns, or as [`Joint::new`](super::joint::Joint::new).
     pub fn new(classes: &[AgentClass], setting: &RoundSetting, batch: u64) -> Result<Self> {
         super::check(classes, setting)?;
-        require(batch >= 1, "batch", batch, "at least 1")?;
+        super::check_samples(setting.local_steps, batch)?;
         if !reaches(classes, MOST_UNKNOWNS) {
             let what = unknowns(classes).map_or("a chain without exactly two states".to_string(), |n| format!("counts with {n} unknowns"));
             return Err(BadInput::new("", what, format!("classes of agents with two states, and at most {MOST_UNKNOWNS} unknowns")));

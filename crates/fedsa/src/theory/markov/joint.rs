@@ -22,8 +22,9 @@ use crate::sampling::ChainStart;
 use crate::theory::RoundSetting;
 use crate::theory::exact_mse::InitialControls;
 
-/// The most unknowns.
+/// The most unknowns, and the most numbers that a round works on.
 const MOST_UNKNOWNS: usize = 1 << 20;
+const MOST_NUMBERS: usize = 1 << 25;
 
 /// The exact mean and second moment of `theta_t - theta*` for a few agents. Each local step takes the mean of `batch` consecutive
 /// samples of the agent's chain.
@@ -61,16 +62,22 @@ impl Joint {
     /// The recursion on the joint chain of all agents.
     ///
     /// # Errors
-    /// When there are no agents, their dimensions differ, the server's step is not 1, the batch is 0, or there are more than
-    /// 2^20 unknowns.
+    /// When there are no agents, their dimensions differ, the server's step is not 1, the batch is 0, a round has more than 10^6
+    /// samples of an agent, or there are more than 2^20 unknowns or 2^25 numbers within a round.
     pub fn new(classes: &[AgentClass], setting: &RoundSetting, rule: Rule, batch: u64) -> Result<Self> {
         super::check(classes, setting)?;
-        require(batch >= 1, "batch", batch, "at least 1")?;
+        super::check_samples(setting.local_steps, batch)?;
         let size = unknowns(classes, rule);
-        if size > MOST_UNKNOWNS {
+        let too_large = |size: usize, what: &str, most: usize| {
             let size = if size == usize::MAX { "too many".to_string() } else { size.to_string() };
-            let help = format!("fewer agents or states, so that the second moments on the joint chain are at most {MOST_UNKNOWNS} numbers");
-            return Err(BadInput::new("", format!("a joint chain with {size} unknowns"), help));
+            BadInput::new(
+                "",
+                format!("a joint chain with {size} {what}"),
+                format!("fewer agents or states, so that there are at most {most}"),
+            )
+        };
+        if size > MOST_UNKNOWNS {
+            return Err(too_large(size, "unknowns", MOST_UNKNOWNS));
         }
         let agents: Vec<&MarkovAgent> = classes.iter().flat_map(|c| std::iter::repeat_n(&c.agent, c.count)).collect();
         let weights: Vec<f64> = agents.iter().map(|a| a.weight).collect();
@@ -82,6 +89,11 @@ impl Joint {
             Rule::FedHsa => round.fedhsa(),
             Rule::Scafflsa => round.scafflsa(),
         };
+        let side = registers * agents[0].dim + 1;
+        let numbers = agents.iter().fold(side * side, |n, a| n.saturating_mul(a.states));
+        if numbers > MOST_NUMBERS {
+            return Err(too_large(numbers, "numbers", MOST_NUMBERS));
+        }
         let controls = agents.iter().map(|a| a.mean_w()).collect();
         let map = RoundMap::new(&agents, main, registers, instructions, rule == Rule::Scafflsa);
         Ok(Self { rule, map, weights, controls })

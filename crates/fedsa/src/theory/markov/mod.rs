@@ -26,6 +26,7 @@
 pub mod chain;
 pub mod closure;
 pub mod counts;
+mod cycle;
 pub mod joint;
 pub mod leading_order;
 pub mod one_agent;
@@ -71,9 +72,25 @@ impl MarkovFloor {
     }
 }
 
-/// Checks the agents' shapes and weights, and that the server's step is 1.
+/// The most samples of one agent in a round.
+const MOST_SAMPLES: u64 = 1_000_000;
+
+/// Checks that an agent's samples of a round can be followed one by one.
+fn check_samples(steps: u64, batch: u64) -> Result<()> {
+    require(batch >= 1, "batch", batch, "at least 1")?;
+    let samples = steps.saturating_mul(batch);
+    require(
+        samples <= MOST_SAMPLES,
+        "local_steps",
+        format!("{samples} samples a round"),
+        &format!("at most {MOST_SAMPLES} samples a round"),
+    )
+}
+
+/// Checks the agents' shapes and weights, the number of local steps, and that the server's step is 1.
 fn check(classes: &[AgentClass], setting: &RoundSetting) -> Result<()> {
     let step = setting.server_step;
+    check_samples(setting.local_steps, 1)?;
     require(step == 1.0, "server_step", step, "1: the mean-square error under Markov samples is not known for others")?;
     let agents: usize = classes.iter().map(|c| c.count).sum();
     require(agents > 0, "agents", agents, "at least 1")?;

@@ -4,8 +4,9 @@
 //! `(m(i), S(i), pi_i)` over the states i. For one agent FedLSA, FedHSA and SCAFFLSA are the same, and the error at the start of
 //! a round is that after all its steps, whatever H.
 
+use super::cycle::Cycle;
 use super::registers::{Instruction, RoundMap};
-use super::stationary::CellMap;
+use super::stationary::{CellMap, unstable};
 use super::{MarkovAgent, MarkovFloor};
 use crate::error::{Result, require};
 use crate::sampling::ChainStart;
@@ -18,18 +19,21 @@ use crate::theory::symmetric::packed_len;
 #[derive(Debug, Clone)]
 pub struct OneAgent {
     step: RoundMap,
+    /// Of a chain without random moves.
+    cycle: Option<Cycle>,
 }
 
 impl OneAgent {
     /// One agent with steps of size eta.
     ///
     /// # Errors
-    /// When eta is not positive and finite, or the batch is 0.
+    /// When eta is not positive and finite, or the batch is 0 or above 10^6.
     pub fn new(agent: &MarkovAgent, eta: f64, batch: u64) -> Result<Self> {
         require(eta > 0.0 && eta.is_finite(), "step_size", eta, "a positive number")?;
-        require(batch >= 1, "batch", batch, "at least 1")?;
+        super::check_samples(1, batch)?;
         let (steps, registers) = step(0, 0, 1, eta, batch);
-        Ok(Self { step: RoundMap::new(&[agent], 1, registers.max(1), steps, false) })
+        let cycle = agent.is_deterministic().then(|| Cycle::new(agent, eta, batch)).transpose()?;
+        Ok(Self { step: RoundMap::new(&[agent], 1, registers.max(1), steps, false), cycle })
     }
 
     /// The number of unknowns of the floor's second moments, `K d (d+1)/2`.
@@ -41,11 +45,15 @@ impl OneAgent {
         &self.step
     }
 
-    /// The floor of chains that start from the stationary law, which only for periodic chains matters.
+    /// The floor of a chain that starts from the stationary law, which matters for periodic chains only. That of a deterministic
+    /// cycle, such as a log that is replayed, is the mean over its orbit, of any length.
     ///
     /// # Errors
     /// When the mean-square error diverges (r2 >= 1; names r2), or a linear solve does not converge.
     pub fn floor(&self) -> Result<MarkovFloor> {
+        if let Some(cycle) = &self.cycle {
+            return cycle.floor.clone().ok_or_else(|| unstable(Some(cycle.r1 * cycle.r1)));
+        }
         self.map().floor()
     }
 
@@ -54,7 +62,7 @@ impl OneAgent {
     /// # Errors
     /// When the leading eigenvalue does not converge.
     pub fn r1(&self) -> Result<f64> {
-        self.map().mean_radius()
+        self.cycle.as_ref().map_or_else(|| self.map().mean_radius(), |cycle| Ok(cycle.r1))
     }
 
     /// r2, the spectral radius of the second moment's map `S -> sum_i P_ij B S(i) B^T`. The floor exists if r2 < 1; `r1^2 <= r2`.
@@ -62,7 +70,7 @@ impl OneAgent {
     /// # Errors
     /// When the leading eigenvalue does not converge.
     pub fn r2(&self) -> Result<f64> {
-        self.map().second_radius()
+        self.cycle.as_ref().map_or_else(|| self.map().second_radius(), |cycle| Ok(cycle.r1 * cycle.r1))
     }
 
     /// The error after each of `steps` steps (ascending), from `offset = theta_0 - theta*` (d).

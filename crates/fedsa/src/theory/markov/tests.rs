@@ -387,7 +387,7 @@ fn independent_states_give_the_recursions_of_independent_samples() {
 /// The switch with values 3 and -1 and mixing times 1, 5, 50, 500.
 #[test]
 fn the_edges_of_the_switch_are_where_r2_is_one() {
-    for (mixing, edge, digit) in [(1.0, 0.4, 0.1), (5.0, 0.0392, 1e-4), (50.0, 0.00338, 1e-5), (500.0, 0.000334, 1e-6)] {
+    for (mixing, edge, digit) in [(1.0, 0.4, 1e-7), (5.0, 0.0392, 1e-4), (50.0, 0.00338, 1e-5), (500.0, 0.000334, 1e-6)] {
         let leave = 0.5 / mixing;
         let (classes, _) = classes(&[Given::scalar(1.0, &[&[1.0 - leave, leave], &[leave, 1.0 - leave]], &[3.0, -1.0], &[0.0, 0.0])]);
         let r2 = |eta: f64| OneAgent::new(&classes[0].agent, eta, 1).unwrap().r2().unwrap();
@@ -423,9 +423,43 @@ fn a_cycle_has_an_exact_floor_and_no_leading_order() {
     // From a known state the error is that of the phase.
     let end = &one.curve(&[1.0], ChainStart::State(0), &[3001]).unwrap()[0];
     assert!((end.bias[0] - errors[0]).abs() < 1e-12 && end.noise().abs() < 1e-12);
+    // The recursion over states is the same.
+    let joint = joint_floor(&classes, &setting(eta, 1), Rule::FedLsa).unwrap();
+    assert!((joint.mse - floor.mse).abs() < 1e-14 && (joint.bias[0] - floor.bias[0]).abs() < 1e-14);
     let error = LeadingOrder::new(&classes, &setting(eta, 1), Rule::FedLsa).unwrap_err();
     assert!(error.what.contains("cycles"), "{error}");
-    assert_eq!(classes[0].agent.second_modulus().unwrap().round(), 1.0);
+    assert!((classes[0].agent.second_modulus().unwrap() - 1.0).abs() < 1e-12);
+}
+
+/// Orbits against the recursion over states, with batches that leave one or several orbits.
+#[test]
+fn orbits_of_a_cycle_are_the_recursion_over_states() {
+    let mut draw = Draw::new(35);
+    let mut given = Given::random(&mut draw, 1.0, 6, 2, false);
+    given.edges.retain(|e| e.1 == (e.0 + 1) % 6);
+    given.edges.iter_mut().for_each(|e| e.2 = 1.0);
+    let (classes, _) = classes(&[given]);
+    for batch in [1, 2, 3, 4, 6, 7] {
+        let one = OneAgent::new(&classes[0].agent, 0.3, batch).unwrap();
+        let joint = Joint::new(&classes, &setting(0.3, 1), Rule::FedLsa, batch).unwrap();
+        let (a, b) = (one.floor().unwrap(), joint.floor().unwrap());
+        assert!((a.mse - b.mse).abs() < 1e-12 && linalg::distance_sq(&a.bias, &b.bias) < 1e-24, "{batch}: {a:?} {b:?}");
+        assert!((one.r1().unwrap() - joint.r1().unwrap()).abs() < 1e-10 && (one.r2().unwrap() - joint.r2().unwrap()).abs() < 1e-10);
+    }
+    let error = OneAgent::new(&classes[0].agent, 9.0, 1).unwrap().floor().unwrap_err();
+    assert!(error.what.contains("diverges"), "{error}");
+    // A long log whose product of steps underflows.
+    let long = 40_000;
+    let step =
+        |i: u32| super::Move { from: i, to: (i + 1) % long, p: 1.0, a: linalg::from_rows(1, 1, &[1.0]), w: vec![(-1f64).powi(i as i32)] };
+    let moves: Vec<super::Move> = (0..long).map(step).collect();
+    let labels = (0..long).collect();
+    let stationary = vec![1.0 / f64::from(long); long as usize];
+    let log = MarkovAgent { weight: 1.0, dim: 1, states: long as usize, stationary, moves, labels };
+    let one = OneAgent::new(&log, 0.5, 1).unwrap();
+    assert!((one.r1().unwrap() - 0.5).abs() < 1e-12);
+    // u alternates between x and -x: -x = x / 2 - 1 / 2.
+    assert!((one.floor().unwrap().mse - 1.0 / 9.0).abs() < 1e-14);
 }
 
 #[test]
