@@ -169,7 +169,7 @@ fn decays(size: f64, lambda: f64, eps: f64) -> u64 {
 fn switching_chains_mix_as_their_closed_form_says() {
     // P = lambda I + (1 - lambda) 1 pi^T, so that P^t - 1 pi^T = lambda^t (I - 1 pi^T).
     for (values, mixing_time) in [(vec![3.0, -1.0], 5.0), (vec![1.0, 2.0, 6.0], 50.0), (vec![2.0, 1.0], 1.0)] {
-        let settings = Switching { agents: 1, dim: 2, values: values.clone(), mixing_time, spread: 1.0, seed: 1 };
+        let settings = Switching { agents: 1, dim: 2, values: values.clone(), mixing_time, spread: 1.0, seed: 1, noise: None };
         let field = field(&settings, Law::Markov);
         let law = field.facts().law(0).unwrap();
         let (chain, lambda, n) = (law.chain().unwrap(), 1.0 - 1.0 / mixing_time, values.len() as f64);
