@@ -124,7 +124,7 @@ fn projected_value_iteration(field: &dyn Field) -> Option<Vec<f64>> {
 
 #[test]
 fn where_projected_value_iteration_settles_newtons_method_finds_that_root() {
-    let (mut settled, mut found, mut others) = (0, 0, 0);
+    let (mut settled, mut found) = (0, 0);
     for seed in 0..10 {
         for feature_law in [PairFeatures::Uniform, PairFeatures::Simplex, PairFeatures::Orthonormal] {
             for (gamma, features) in [(0.5, 4), (0.9, 3), (0.9, 8), (0.99, 5), (0.99, 11)] {
@@ -135,12 +135,12 @@ fn where_projected_value_iteration_settles_newtons_method_finds_that_root() {
                 settled += 1;
                 let root = field.solution().unwrap_or_else(|why| panic!("{feature_law:?}, {gamma}, {features}, seed {seed}: {why}"));
                 let off = distance(&root.theta, &theta) / (1.0 + linalg::norm_sq(&theta).sqrt());
-                others += usize::from(off > 1e-9);
+                assert!(off < 1e-9, "{feature_law:?}, {gamma}, {features}, seed {seed}: {off:e}");
             }
         }
     }
-    println!("{settled} {found} {others}");
-    assert!(settled >= 100 && found >= settled, "{settled} of 150 settled, Newton's method found {found} roots");
+    // Newton's method finds some more, where the fit of the targets goes round in circles.
+    assert!(settled >= 100 && found > settled, "{settled} of 150 settled, Newton's method found {found} roots");
 }
 
 #[test]
