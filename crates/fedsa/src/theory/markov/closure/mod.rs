@@ -151,11 +151,11 @@ impl Closure {
                     ROUNDS * own + packed(d + 1) * leg(1 + d, 2 * d + 1) + packed(d) * leg(1 + d, 1 + d) + products
                 }
                 Rule::Scafflsa => {
-                    let (side, n, d) = ((agents * d + 1) as f64, agents as f64, d as f64);
-                    // The mean round of both sides, and the noise of every other agent.
-                    let rounds = 4.0 * n * d * d * side + n * (side * d + packed(c.agent.dim).powi(2) * 4.0) + 2.0 * side * side;
-                    let each = leg(1 + c.agent.dim, 1 + c.agent.dim + agents * c.agent.dim + 1) + k * (rounds * 1.0 + d * side * side);
-                    c.count as f64 * ROUNDS * each + packed(2 * c.agent.dim + 1) * leg(1 + c.agent.dim, 1 + c.agent.dim)
+                    let (side, n) = (agents * d + 1, agents as f64);
+                    // The mean round on both sides, the noise of every other agent, and the moments themselves.
+                    let others = n * (4 * d * d * side + 4 * d * side) as f64 + n * packed(2 * d + 1) * packed(d);
+                    let own = leg(1 + d, 1 + d + side) + k * (others + 10.0 * (side * side) as f64);
+                    c.count as f64 * ROUNDS * own + packed(2 * d + 1) * leg(1 + d, 1 + d)
                 }
             }
         };
@@ -194,8 +194,11 @@ impl Closure {
             let matrix = homogeneous.to_matrix();
             radius_of(if matrix.is_all_finite() { spectral_radius(&matrix)? } else { f64::INFINITY })?;
             linalg::solve(&(Mat::<f64>::identity(matrix.nrows(), matrix.nrows()) - matrix), &source)?
+        } else if source.iter().all(|x| *x == 0.0) {
+            radius_of(spectral_radius(&homogeneous)?)?;
+            source
         } else {
-            let solved = solve::gmres(&homogeneous, &source)?;
+            let solved = solve::gmres(&homogeneous, &source, &round.excited())?;
             radius_of(solved.radius)?;
             solved.x
         };
@@ -296,6 +299,14 @@ impl dyn Round + '_ {
 
     fn clear_constants(&self, x: &mut [f64]) {
         x.chunks_exact_mut(self.entries()).for_each(|m| m[m.len() - 1] = 0.0);
+    }
+
+    /// Moments `M_c(i) = pi_c(i) X` with an X that excites every direction, whatever the noise does.
+    fn excited(&self) -> Vec<f64> {
+        let entries = self.entries();
+        let golden = (5f64.sqrt() - 1.0) / 2.0;
+        let x: Vec<f64> = (1..entries).map(|k| (k as f64 * golden).fract() - 0.5).chain([0.0]).collect();
+        self.laws().into_iter().flatten().flat_map(|p| x.iter().map(move |x| p * x)).collect()
     }
 
     /// `X_c = sum_i M_c(i)` of every agent, packed.

@@ -22,24 +22,23 @@ pub struct Solved {
     pub applications: usize,
 }
 
-/// The fixed point by restarted GMRES. Arnoldi vectors of the map itself are built, so that its leading eigenvalues are known
-/// with the solution.
+/// The fixed point by restarted GMRES from a guess of any size. Arnoldi vectors of the map itself are built, so that its leading
+/// eigenvalues are known with the solution, those that neither the source nor the guess excites excepted.
 ///
 /// # Errors
-/// When the relative residual does not reach 1e-10.
-pub fn gmres(map: &dyn LinearMap, source: &[f64]) -> Result<Solved> {
+/// When the relative residual does not reach 1e-10, and the radius is below 1.
+pub fn gmres(map: &dyn LinearMap, source: &[f64], guess: &[f64]) -> Result<Solved> {
     let n = map.dim();
-    let scale = linalg::norm_sq(source).sqrt();
+    let (scale, size) = (linalg::norm_sq(source).sqrt(), linalg::norm_sq(guess).sqrt());
     let mut solved = Solved { x: vec![0.0; n], radius: 0.0, applications: 0 };
     if scale == 0.0 {
         return Ok(solved);
     }
+    solved.x.iter_mut().zip(guess).for_each(|(x, g)| *x = if size > 0.0 { scale / size * g } else { 0.0 });
     let space = VECTORS.min(NUMBERS / n).max(20).min(n);
-    let mut residual = source.to_vec();
-    let mut left = 1.0;
-    for _ in 0..=RESTARTS {
-        pass(map, &residual, TOLERANCE * scale, space, &mut solved);
-        let mut image = vec![0.0; n];
+    let (mut residual, mut image) = (vec![0.0; n], vec![0.0; n]);
+    let mut left = f64::INFINITY;
+    for cycle in 0..=RESTARTS {
         map.apply(&solved.x, &mut image);
         solved.applications += 1;
         (0..n).for_each(|i| residual[i] = source[i] + image[i] - solved.x[i]);
@@ -49,12 +48,14 @@ pub fn gmres(map: &dyn LinearMap, source: &[f64]) -> Result<Solved> {
             return Ok(solved);
         }
         let stalls = now > 0.5 * left;
-        left = now;
-        if left <= TOLERANCE || stalls {
+        left = left.min(now);
+        if left <= TOLERANCE || stalls || cycle == RESTARTS {
             break;
         }
+        pass(map, &residual, TOLERANCE * scale, space, &mut solved);
     }
-    if left <= ACCEPTED {
+    // Far beyond the edge of stability, where the fixed point means nothing, the iteration may fail.
+    if left <= ACCEPTED || solved.radius >= 1.0 {
         return Ok(solved);
     }
     let what = format!("the fixed point of a map of dimension {n} did not converge (relative residual {left:.1e})");
@@ -137,7 +138,7 @@ mod tests {
             // A leading eigenvalue outside of the disc.
             let m = Mat::from_fn(n, n, |i, j| disc[(i, j)] + 0.95 / n as f64);
             let source = draw.vector(n);
-            let solved = gmres(&m, &source).unwrap();
+            let solved = gmres(&m, &source, &draw.vector(n)).unwrap();
             let mut image = vec![0.0; n];
             LinearMap::apply(&m, &solved.x, &mut image);
             let error = (0..n).map(|i| (solved.x[i] - image[i] - source[i]).abs()).fold(0.0, f64::max);
@@ -145,6 +146,6 @@ mod tests {
             let radius = linalg::spectral_radius(&m).unwrap();
             assert!((solved.radius - radius).abs() < 1e-6 * radius, "{n}: {} {radius}", solved.radius);
         }
-        assert_eq!(gmres(&draw.matrix(3), &[0.0; 3]).unwrap().x, [0.0; 3]);
+        assert_eq!(gmres(&draw.matrix(3), &[0.0; 3], &[1.0; 3]).unwrap().x, [0.0; 3]);
     }
 }
