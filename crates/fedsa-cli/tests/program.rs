@@ -134,6 +134,7 @@ fn a_summary_says_what_came_out() {
         assert!(result[key].is_f64(), "{key}");
     }
     assert!(summary["results"][0]["predicted"]["floor"].is_f64());
+    assert_eq!(summary["results"][0]["predicted_accuracy"]["floor"]["status"], "exact");
     for key in ["exchanges", "samples", "messages", "bits_up", "bits_down", "vectors_up"] {
         assert!(result["ledger"][key].as_f64().unwrap() > 0.0, "{key}");
     }

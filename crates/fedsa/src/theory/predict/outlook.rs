@@ -9,6 +9,11 @@ use crate::theory::exact_mse::{DelayedMse, FedHsaMse, FedLsaMse, InitialControls
 use crate::theory::markov::one_agent::OneAgent;
 use crate::theory::stability::Stability;
 
+/// The mean-square radius of one agent's chain is computed up to this many unknowns, and multiplications of a step of all of them:
+/// searches for stable steps compute dozens of radii.
+const CHAIN_UNKNOWNS: usize = 2000;
+const CHAIN_PRODUCT: f64 = 1e5;
+
 /// The radii that decide whether a method is stable.
 #[derive(Debug, Clone)]
 pub struct Outlook {
@@ -117,7 +122,14 @@ impl<'f> MeanSquareRadius<'f> {
         let systems = round.systems;
         match of.noise_source(&round) {
             Ok(NoiseSource::Additive(..)) => return of.radius_known().map(|_| None),
-            Ok(NoiseSource::Chains(..)) if of.field.agents() == 1 => return of.one_agent(&round).map(|_| None),
+            Ok(NoiseSource::Chains(..)) if of.field.agents() == 1 => {
+                let agent = of.one_agent(&round)?;
+                let d = round.systems.dim() as f64;
+                if OneAgent::unknowns(&agent) > CHAIN_UNKNOWNS || agent.moves.len() as f64 * d.powi(3) > CHAIN_PRODUCT {
+                    return Err(unknown(&format!("the map of second moments with {d} features and {} states is too large", agent.states)));
+                }
+                return Ok(None);
+            }
             Ok(NoiseSource::Chains(..)) => return Err(unknown("the mean square of several agents under Markov samples")),
             _ => {}
         }

@@ -280,7 +280,7 @@ fn agents_alike_are_one_class() {
         close(a.mse, b.mse, 1e-11, &format!("{rule:?}"));
         // 144 unknowns of the four and 36 of the class: dense; SCAFFLSA: GMRES.
         let end = closure(std::slice::from_ref(&one), &setting(0.3, 3), rule).curve(&[1.0, 1.0], &[400]).unwrap();
-        close(end[0], a.mse, 1e-10, &format!("{rule:?} after many rounds"));
+        close(end[0].mse, a.mse, 1e-10, &format!("{rule:?} after many rounds"));
     }
 }
 
