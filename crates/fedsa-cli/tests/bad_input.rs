@@ -1546,6 +1546,7 @@ fn random_and_nonlinear_problems_name_what_they_refuse() {
     control("exploration = 0.0", &["problem.exploration: 0 is not accepted", "in (0, 1], so that every action is taken"]);
     control("features = 4", &["problem.features: 4 is not accepted", "states times actions = 10 tabular features", "another feature_law"]);
     control("branching = 6", &["problem.branching: 6 is not accepted", "between 1 and states = 5"]);
-    control("feature_law = \"simplex\"", &["problem.features: no number is not accepted", "the number of features"]);
+    let missing = &["problem.features: the number of features is missing", "features = .., or feature_law"];
+    refused("kind = \"q-learning\"\nfeature_law = \"simplex\"", "[problem]", missing);
     control("min_class = 6", &["problem.min_class: 6 is not accepted", "at most states = 5"]);
 }

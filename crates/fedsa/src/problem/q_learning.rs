@@ -38,7 +38,7 @@ use super::mrp::{FeatureLaw, Mrp};
 use super::noise::{self, Noise};
 use super::td::Features;
 use super::{Field, Files, Problem, ProblemSettings, equal_weights};
-use crate::error::{Result, require};
+use crate::error::{BadInput, Result, require};
 use crate::kernel::td::{self, Table, Transition};
 use crate::kernel::{Chunk, Isa, dot, rows};
 use crate::linalg;
@@ -154,7 +154,11 @@ impl QLearning {
         let (pairs, is_tabular) = (self.pairs(), self.feature_law == PairFeatures::Tabular);
         require(pairs <= u32::MAX as usize, "actions", self.actions, "fewer than 2^32 pairs of a state and an action")?;
         match self.features {
-            None => require(is_tabular, "features", "no number", "the number of features, or feature_law = \"tabular\"")?,
+            None if is_tabular => {}
+            None => {
+                let what = "the number of features is missing: only tabular ones say it themselves";
+                return Err(BadInput::new("features", what, "features = .., or feature_law = \"tabular\""));
+            }
             Some(d) if is_tabular => {
                 require(d == pairs, "features", d, &format!("states times actions = {pairs} tabular features, or another feature_law"))?;
             }
