@@ -36,9 +36,9 @@ fn deviations(field: &dyn Field, kind: &str, rule: Rule, steps: u64, eta: f64) -
     let root = field.root().unwrap();
     let d = root.len();
     let start: Vec<f64> = root.iter().zip([1.0, -1.0, 0.5]).map(|(x, away)| x + away).collect();
-    let mut means = vec![vec![Mean::default(); d + 1]; ROUNDS as usize];
+    let (uplink, mut means) = (Uplink::default(), vec![vec![Mean::default(); d + 1]; ROUNDS as usize]);
     for seed in 0..SEEDS {
-        let mut run = Run::new(field, &*settings, &Uplink::default(), OutputRule::Last, seed, start.clone()).unwrap();
+        let mut run = Run::new(field, &*settings, &uplink, OutputRule::Last, seed, start.clone()).unwrap();
         for means in &mut means {
             run.step();
             let error = run.theta().iter().zip(root).map(|(x, r)| x - r);

@@ -1,6 +1,6 @@
 //! A few agents under Markov samples: exact, on the joint chain of all agents.
 //!
-//! Every method's round is written as instructions on registers ([`registers`](super::registers)):
+//! Every method's round is written as instructions on registers (`registers.rs`):
 //!
 //! ```text
 //! FedLSA      each agent: H steps from u;  u <- sum p_c u_c

@@ -30,11 +30,12 @@ pub(super) enum Instruction {
     Sample { agent: usize, into: Register, at: Register, scale: f64 },
 }
 
-/// A sample as an instruction sees it: `A` in row-major order and `w`.
-#[derive(Debug, Clone, PartialEq)]
+/// A sample as an instruction sees it: `A` in row-major order and `w`, and the moves that carry it, (to, p).
+#[derive(Debug, Clone)]
 struct Sample {
     a: Vec<f64>,
     w: Vec<f64>,
+    moves: Vec<(usize, f64)>,
 }
 
 /// One agent's moves, grouped by the state that they leave and by sample.
@@ -42,8 +43,8 @@ struct Sample {
 struct Chain {
     states: usize,
     stride: usize,
-    /// The samples of each state, each with its moves (to, p).
-    samples: Vec<Vec<(Sample, Vec<(usize, f64)>)>>,
+    /// The samples of each state.
+    samples: Vec<Vec<Sample>>,
     stationary: Vec<f64>,
     labels: Vec<u32>,
 }
@@ -52,15 +53,15 @@ impl Chain {
     /// The chain whose states are `stride` apart in the numbers of joint states.
     fn new(agent: &MarkovAgent, stride: usize, centred: bool) -> Self {
         let mean = if centred { agent.mean_w() } else { vec![0.0; agent.dim] };
-        let mut samples: Vec<Vec<(Sample, Vec<(usize, f64)>)>> = vec![Vec::new(); agent.states];
+        let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); agent.states];
         for m in &agent.moves {
             let w: Vec<f64> = m.w.iter().zip(&mean).map(|(w, mean)| w - mean).collect();
-            let sample = Sample { a: linalg::to_rows(&m.a), w };
+            let (a, to) = (linalg::to_rows(&m.a), (m.to as usize, m.p));
             let of_state = &mut samples[m.from as usize];
             // Samples of states do not depend on where the move leads.
-            match of_state.last_mut().filter(|(last, _)| *last == sample) {
-                Some((_, moves)) => moves.push((m.to as usize, m.p)),
-                None => of_state.push((sample, vec![(m.to as usize, m.p)])),
+            match of_state.last_mut().filter(|last| last.a == a && last.w == w) {
+                Some(last) => last.moves.push(to),
+                None => of_state.push(Sample { a, w, moves: vec![to] }),
             }
         }
         Self { states: agent.states, stride, samples, stationary: agent.stationary.clone(), labels: agent.labels.clone() }
@@ -155,7 +156,7 @@ impl RoundMap {
         for (s, cell) in now.chunks_exact(size).enumerate() {
             let state = s / chain.stride % chain.states;
             let base = s - state * chain.stride;
-            for (sample, moves) in &chain.samples[state] {
+            for sample in &chain.samples[state] {
                 for (i, row) in rows.chunks_exact_mut(n).enumerate() {
                     row.copy_from_slice(&cell[(into * d + i) * n..][..n]);
                     for (k, a) in sample.a[i * d..][..d].iter().enumerate() {
@@ -175,7 +176,7 @@ impl RoundMap {
                 }
                 image.copy_from_slice(cell);
                 self.put(&mut image, &rows, into);
-                for (to, p) in moves {
+                for (to, p) in &sample.moves {
                     let target = &mut next[(base + to * chain.stride) * size..][..size];
                     target.iter_mut().zip(&image).for_each(|(t, x)| *t += p * x);
                 }
@@ -252,13 +253,13 @@ impl CellMap for RoundMap {
                     for (s, cell) in now.chunks_exact(n).enumerate() {
                         let state = s / chain.stride % chain.states;
                         let base = s - state * chain.stride;
-                        for (sample, moves) in &chain.samples[state] {
+                        for sample in &chain.samples[state] {
                             let mut image = cell.to_vec();
                             for i in 0..d {
                                 let g: f64 = (0..d).map(|k| sample.a[i * d + k] * cell[at * d + k]).sum();
                                 image[into * d + i] -= scale * (g + sample.w[i] * cell[n - 1]);
                             }
-                            for (to, p) in moves {
+                            for (to, p) in &sample.moves {
                                 let target = &mut next[(base + to * chain.stride) * n..][..n];
                                 target.iter_mut().zip(&image).for_each(|(t, x)| *t += p * x);
                             }
