@@ -24,8 +24,8 @@ fn all_rounds(kinds: &[Finite], systems: &Systems, setting: &RoundSetting) -> Ve
             let firsts: Vec<Vec<f64>> = (0..n).map(|c| direction(c, 0, theta)).collect();
             let mean: Vec<f64> = (0..d).map(|i| (0..n).map(|c| systems.weights[c] * firsts[c][i]).sum()).collect();
             let mut next = theta.to_vec();
-            for c in 0..n {
-                let drift: Vec<f64> = (0..d).map(|i| mean[i] - firsts[c][i]).collect();
+            for (c, first) in firsts.iter().enumerate() {
+                let drift: Vec<f64> = (0..d).map(|i| mean[i] - first[i]).collect();
                 let end = (0..h).fold(theta.to_vec(), |l, k| kind(c).step(z(c, k), &l, setting.step_size, &drift));
                 (0..d).for_each(|i| next[i] += setting.server_step * systems.weights[c] * (end[i] - theta[i]));
             }
@@ -58,8 +58,9 @@ fn pairs_of(kind: &Finite) -> Finite {
 
 #[test]
 fn fedhsa_is_the_mean_over_all_samples() {
-    // (copies of two kinds, weights, H, alpha_g, d).
-    let cases: [(&[usize], &[f64], u64, f64, usize); 6] = [
+    /// Copies of two kinds, weights, H, alpha_g, d.
+    type Case = (&'static [usize], &'static [f64], u64, f64, usize);
+    let cases: [Case; 6] = [
         (&[1, 1], &[0.5, 0.5], 1, 1.0, 2),
         (&[1, 1], &[0.3, 0.7], 2, 0.8, 2),
         (&[1, 1], &[0.3, 0.7], 4, 1.0, 1),

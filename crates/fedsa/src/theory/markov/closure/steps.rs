@@ -132,9 +132,7 @@ impl Steps {
                 image[a] = n[a] * one;
             }
             if drift > 1 {
-                for a in 0..d {
-                    image[a] += self.gain * with_e(1 + a);
-                }
+                image.iter_mut().enumerate().for_each(|(a, x)| *x += self.gain * with_e(1 + a));
             }
             for (column, x) in b.chunks_exact(d).zip(u_k) {
                 for a in 0..d {

@@ -276,10 +276,10 @@ fn agents_alike_are_one_class() {
     let one = Given { count: 4, weight: 0.25, ..random(60, 1, 3, 2, true).remove(0) };
     let four = vec![Given { count: 1, ..one.clone() }; 4];
     for rule in RULES {
-        let (a, b) = (floor(&[one.clone()], 0.3, 3, rule), floor(&four, 0.3, 3, rule));
+        let (a, b) = (floor(std::slice::from_ref(&one), 0.3, 3, rule), floor(&four, 0.3, 3, rule));
         close(a.mse, b.mse, 1e-11, &format!("{rule:?}"));
         // 144 unknowns of the four and 36 of the class: dense; SCAFFLSA: GMRES.
-        let end = closure(&[one.clone()], &setting(0.3, 3), rule).curve(&[1.0, 1.0], &[400]).unwrap();
+        let end = closure(std::slice::from_ref(&one), &setting(0.3, 3), rule).curve(&[1.0, 1.0], &[400]).unwrap();
         close(end[0].mse, a.mse, 1e-10, &format!("{rule:?} after many rounds"));
     }
 }
