@@ -531,7 +531,7 @@ impl<'f> Forecast<'f> {
                     )));
                 }
             }
-            NoiseSource::Chains(rule) => _ = self.chains_floor_way(&round, *rule)?,
+            NoiseSource::Chains(rule) => self.chains_floor_way(&round, *rule)?,
             NoiseSource::Nothing | NoiseSource::Additive(..) => {}
         }
         Ok((round, source))

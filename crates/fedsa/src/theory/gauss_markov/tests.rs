@@ -92,8 +92,8 @@ fn run_round(
     let mean: Vec<f64> = (0..d).map(|i| (0..n).map(|c| systems.weights[c] * directions[c][i]).sum()).collect();
     for i in 0..d {
         next.theta[i] += setting.server_step * setting.span() * mean[i];
-        for c in 0..n {
-            next.xi[c][i] += mean[i] - directions[c][i];
+        for (xi, direction) in next.xi.iter_mut().zip(&directions) {
+            xi[i] += mean[i] - direction[i];
         }
     }
     next
