@@ -259,7 +259,7 @@ fn certificates_hold_and_are_the_constants_that_they_say() {
 
 #[test]
 fn noise_on_top_leaves_root_and_certificate() {
-    let noise = Some(Noise { std: 0.3, radius: 0.5, seed: 1 });
+    let noise = Some(Noise::new(0.3, 0.5, 1));
     for (bare, noisy) in [
         (
             Box::new(logistic(3, 0)) as Box<dyn ProblemSettings>,

@@ -67,7 +67,7 @@ impl Drawing<'_> {
         let mut panel = Panel {
             title: title.to_string(),
             x_label: self.axis.axis.into(),
-            y_label: y_label(&metrics),
+            y_label: y_label(metrics),
             x_log: self.x_log,
             y_log: true,
             y_range: spec.y_range.map(|[a, b]| (a, b)),
