@@ -1495,12 +1495,13 @@ fn matrices_and_chains_at_fault_are_named() {
         ("[[[1.0, 0.0], [0.0, 0.0]]]", &["the average of the agents' matrices is not positive definite: its least eigenvalue is 0"]),
         ("[[[1.0]]]", &["problem.b: agent 0 has a matrix of 1 rows and an offset of 2 components"]),
     ] {
-        refused_problem(&quadratic(a), if a == "[[[1.0]]]" { "b = " } else { "a = " }, texts);
+        let line = if a == "[[[1.0]]]" { "b = [[1.0, 2.0]]".to_string() } else { format!("a = {a}") };
+        refused_problem(&quadratic(a), &line, texts);
     }
     let written = quadratic("[[[1.0, 0.0], [0.0, 1.0]]]");
     refused_problem(&format!("{written}\nspread = 1.0"), "spread = 1.0", &["problem.spread: a setting of matrices that are drawn"]);
     let drawn = "kind = \"quadratic\"\nmatrices = \"indefinite\"\ngreatest_eigenvalue = 3.0";
-    refused_problem(drawn, "greatest_eigenvalue", &["a greatest eigenvalue of 3 of indefinite matrices"]);
+    refused_problem(drawn, "greatest_eigenvalue = 3.0", &["a greatest eigenvalue of 3 of indefinite matrices"]);
 
     let chain = |rows: &str| {
         let sum = format!("kind = \"finite-sum\"\nagents = 2\nterms = 2\ntransitions = {rows}");
@@ -1512,15 +1513,18 @@ fn matrices_and_chains_at_fault_are_named() {
         ("[[0.5, 0.5], [0.25, 0.75]]", "column 0 sums to 0.75"),
         ("[[0.5, 0.5]]", "a matrix of 1 rows, one of which has 2 entries"),
     ] {
-        refused_file(&chain(rows), "transitions = ", &[&format!("problem.transitions: {texts}")]);
+        refused_file(&chain(rows), &format!("transitions = {rows}"), &[&format!("problem.transitions: {texts}")]);
     }
     let idle = "kind = \"finite-sum\"\nmixing_time = 5.0";
     refused_problem(idle, "mixing_time = 5.0", &["problem.mixing_time: a setting of the chain of indices"]);
 
-    let noise = |keys: &str| format!("kind = \"quadratic\"\nagents = 2\ndim = 2\nnoise = {{ std = 1.0, {keys} }}");
-    let unstable = noise("matrix = [[0.5, 0.0], [1.0, -1.5]]");
-    refused_problem(&unstable, "noise = ", &["problem.noise.matrix: a matrix of spectral radius 1.5 is not accepted"]);
-    refused_problem(&noise("radius = 0.5, start = \"zero\""), "noise = ", &["problem.noise.start: a start of trajectories"]);
+    for (keys, text) in [
+        ("matrix = [[0.5, 0.0], [1.0, -1.5]]", "problem.noise.matrix: a matrix of spectral radius 1.5 is not accepted"),
+        ("radius = 0.5, start = \"zero\"", "problem.noise.start: a start of trajectories"),
+    ] {
+        let line = format!("noise = {{ std = 1.0, {keys} }}");
+        refused_problem(&format!("kind = \"quadratic\"\nagents = 2\ndim = 2\n{line}"), &line, &[text]);
+    }
 }
 
 #[test]
