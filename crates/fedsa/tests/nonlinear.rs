@@ -247,7 +247,7 @@ fn certificates_hold_and_are_the_constants_that_they_say() {
     // Of linear systems: the symmetric part of the mean.
     let linear = field(&common::linear(&[([[3.0, 1.0], [0.0, 1.0]], [0.0; 2]), ([[1.0, 0.0], [1.0, -0.5]], [0.0; 2])]), Law::Mean);
     let (trace, det) = (2.25, 2.0 * 0.25 - 0.25);
-    let want = trace / 2.0 - (trace * trace / 4.0 - det as f64).sqrt();
+    let want = trace / 2.0 - f64::sqrt(trace * trace / 4.0 - det);
     let got = linear.facts().monotone().unwrap();
     assert!(
         (got.modulus - want).abs() < 1e-14
