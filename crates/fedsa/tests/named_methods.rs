@@ -196,12 +196,13 @@ fn fedlin_and_fedhsa_have_floors_of_their_own() {
     let (fedhsa, fedlin) = (floor("fedhsa"), floor("fedlin"));
     let off = (fedlin.value() - want * fedhsa.value()) / (fedlin.error().powi(2) + (want * fedhsa.error()).powi(2)).sqrt();
     assert!(off.abs() < 3.0, "{} and {}: {off} standard errors", fedlin.value(), fedhsa.value());
-    // A mean that theory knows, and a mean square that it does not claim.
+    // Theory knows both: one mean, and the floors whose ratio this is.
     let link = Uplink::default();
-    let settings = by_period("fedlin", 0.1, 4, "");
-    let forecast = Forecast::over(&*field, &*settings, &link);
-    assert_eq!(forecast.radius().unwrap(), Forecast::over(&*field, &*by_period("fedhsa", 0.1, 4, ""), &link).radius().unwrap());
-    assert!(forecast.floor().is_err() && forecast.knows_curve().is_err());
+    let (fedlin, fedhsa) = (by_period("fedlin", eta, 2, ""), by_period("fedhsa", eta, 2, ""));
+    let forecast = |settings| Forecast::over(&*field, settings, &link);
+    assert_eq!(forecast(&*fedlin).radius().unwrap(), forecast(&*fedhsa).radius().unwrap());
+    let ratio = forecast(&*fedlin).floor().unwrap().mse() / forecast(&*fedhsa).floor().unwrap().mse();
+    assert!((ratio - want).abs() < 1e-12 * want, "{ratio}, and {want} by hand");
 }
 
 #[test]

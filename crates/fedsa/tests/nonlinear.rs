@@ -115,7 +115,11 @@ fn projected_value_iteration(field: &dyn Field) -> Option<Vec<f64>> {
     for _ in 0..6000 {
         let step = linalg::solve(gram, &field.mean_operator(&theta).unwrap()).unwrap();
         theta.iter_mut().zip(&step).for_each(|(x, step)| *x += step);
-        if linalg::norm_sq(&step) < 1e-26 * linalg::norm_sq(&theta) {
+        let (step, size) = (linalg::norm_sq(&step), linalg::norm_sq(&theta));
+        if !size.is_finite() {
+            return None;
+        }
+        if step < 1e-26 * size {
             return Some(theta);
         }
     }

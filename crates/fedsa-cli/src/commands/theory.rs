@@ -19,6 +19,7 @@ use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers;
 use fedsa_experiment::predict::QUANTITIES;
 use fedsa_experiment::{Kinds, Plan, Predictor, memory};
+use rayon::prelude::*;
 use serde_json::{Map, Value as Json, json};
 
 use super::{load, say, say_json};
@@ -34,13 +35,13 @@ pub fn theory(args: &TheoryArgs, kinds: &Kinds) -> Result<u8, Failure> {
     let plan = Plan::new(experiment, &base, Isa::best(), &HashMap::new())?;
     memory::refuse_predictions(&plan).map_err(|e| plan.experiment.document.failure(e))?;
     let predictor = Predictor::new(&plan);
-    let problems: Vec<Json> = plan.fields.iter().map(|f| problem(&*f.field)).collect();
+    let problems: Vec<Json> = plan.fields.par_iter().map(|f| problem(&*f.field)).collect();
     let mut methods = Vec::new();
     for planned in &plan.points {
         for (label, cell) in plan.labels.iter().zip(&planned.cells) {
             let mut entry = json!({ "method": label, "kind": plan.cells[*cell].method.kind, "point": planned.point.label });
             entry["problem"] = json!(planned.field);
-            if let Json::Object(fields) = method(&plan, &predictor, *cell) {
+            if let Json::Object(fields) = method(&plan, &predictor, *cell, &problems[planned.field]) {
                 entry.as_object_mut().expect("an object").extend(fields);
             }
             methods.push(entry);
@@ -69,12 +70,21 @@ fn problem(field: &dyn Field) -> Json {
     let mut out = Map::new();
     out.insert("agents".into(), json!(field.agents()));
     out.insert("dim".into(), json!(field.dim()));
-    let (Some(systems), Some(root)) = (field.systems(), field.root()) else { return Json::Object(out) };
     if field.sampling().kind == Law::Markov {
         out.insert("mixing".into(), mixing(field));
     }
+    let monotone = field.facts().monotone().map(|known| json!({ "modulus": known.modulus, "lipschitz": known.lipschitz }));
+    out.insert("monotone".into(), monotone.unwrap_or_else(|| json!("no certificate that the mean operator has one root")));
+    let root = match field.solution() {
+        Ok(root) => &root.theta[..],
+        Err(why) => {
+            out.insert("theta_star".into(), json!(format!("not known: {why}")));
+            return Json::Object(out);
+        }
+    };
     out.insert("theta_star".into(), json!(root));
     out.insert("theta_star_norm".into(), json!(linalg::norm_sq(root).sqrt()));
+    let Some(systems) = field.systems() else { return Json::Object(out) };
     let locals: Vec<Option<f64>> =
         (0..systems.kinds.len()).map(|k| systems.local_root(k).ok().map(|x| linalg::distance_sq(&x, root).sqrt())).collect();
     let known: Vec<f64> = locals.iter().flatten().copied().collect();
@@ -118,7 +128,7 @@ fn mixing(field: &dyn Field) -> Json {
     /// The levels of mixing times.
     const LEVELS: [f64; 2] = [0.25, 0.01];
     /// The most multiplications, of dense matrices of all distinct agents' states.
-    const MOST_WORK: f64 = 2e10;
+    const MOST_WORK: f64 = 5e9;
     if let Some(laws) = field.facts().additive_noise() {
         let radii: Result<Vec<f64>, BadInput> = laws.iter().map(|law| linalg::spectral_radius(&law.memory)).collect();
         return match radii.map(|radii| radii.into_iter().fold(0.0, f64::max)) {
@@ -128,11 +138,13 @@ fn mixing(field: &dyn Field) -> Json {
     }
     let kinds = field.systems().map_or(field.agents(), |systems| systems.kinds.len());
     let facts = field.facts();
-    let Some(states) = facts.law(0).and_then(|law| law.chain().map(|chain| chain.law.len())) else {
+    let sizes = facts.law(0).and_then(|law| law.chain().map(|chain| (chain.law.len(), chain.from.len())));
+    let Some((states, moves)) = sizes else {
         return json!("not known: samples follow no known finite chain alone");
     };
-    // Eigenvalues, and some sixty products for each of the mixing times.
-    if kinds as f64 * 150.0 * (states as f64).powi(3) > MOST_WORK {
+    // Eigenvalues, and some ten products of the transition matrix with itself and with the operators, d^2 numbers for each state.
+    let (n, d) = (states as f64, field.dim() as f64);
+    if kinds as f64 * (50.0 * n.powi(3) + 20.0 * d * d * (n * n + moves as f64)) > MOST_WORK {
         return json!(format!("not computed: {kinds} distinct chains of {states} states take too long"));
     }
     let over = |of: &dyn Fn(&FiniteLaw<'_>) -> Result<f64, BadInput>| -> Json {
@@ -227,7 +239,7 @@ fn td_facts(field: &dyn Field) -> Option<(f64, f64)> {
 }
 
 /// The predictions for a method at a point.
-fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize) -> Json {
+fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize, problem: &Json) -> Json {
     let field = plan.field(cell);
     let mut out = Map::new();
     let mut put = |key: &str, value: fedsa::error::Result<f64>| {
@@ -250,7 +262,7 @@ fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize) -> Json {
     }
     out.extend(warning.map(|warning| ("warning".to_string(), json!(warning))));
     if matches!(plan.cells[cell].shape().drift, Drift::GlobalMemory { .. })
-        && let Ok(schedule) = corollary_schedule(field, &plan.forecast(cell))
+        && let Some(schedule) = corollary_schedule(problem, &plan.forecast(cell))
     {
         out.insert("corollary_1_step_size".into(), json!(schedule));
     }
@@ -264,16 +276,15 @@ fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize) -> Json {
     Json::Object(out)
 }
 
-/// The schedule of Corollary 1 of FedHSA's source, with the mixing time of the slowest chain in total variation at 1/4.
-fn corollary_schedule(field: &dyn Field, forecast: &Forecast<'_>) -> Result<CorollarySchedule, BadInput> {
-    let unknown = |what: &str| BadInput::new("", what, "linear systems");
-    let systems = field.systems().ok_or_else(|| unknown("operators that are not linear"))?;
-    let mut tau = 1.0f64;
-    if field.sampling().kind == Law::Markov {
-        let mixing = mixing(field);
-        tau = tau.max(mixing["mixing_times"][0]["total_variation"].as_f64().ok_or_else(|| unknown("a mixing time that is not known"))?);
-    }
-    FedHsaConstants::new(systems, field.facts())?.schedule(&forecast.round_setting()?, tau)
+/// The schedule of Corollary 1 of FedHSA's source, from the constants of the problem, with the mixing time of the slowest chain
+/// in total variation at 1/4; `None` where one is not known.
+fn corollary_schedule(problem: &Json, forecast: &Forecast<'_>) -> Option<CorollarySchedule> {
+    let constants: FedHsaConstants = serde_json::from_value(problem["fedhsa"].clone()).ok()?;
+    let tau = match problem.get("mixing") {
+        None => 1.0,
+        Some(mixing) => mixing["mixing_times"][0]["total_variation"].as_f64()?.max(1.0),
+    };
+    constants.schedule(&forecast.round_setting().ok()?, tau).ok()
 }
 
 /// The largest stable step, unless its search, with maps of hundreds of rounds, takes minutes.

@@ -202,28 +202,33 @@ impl<'a> FiniteLaw<'a> {
             see(z, &mut v);
             mean.iter_mut().zip(&v).for_each(|(mean, v)| *mean += w * v);
         }
-        let size_of = |away: &[f64]| {
+        // Whether the larger of the norms of A and b exceeds eps. The Frobenius norm of A, at most sqrt(d) times its norm, decides
+        // most cases without singular values.
+        let exceeds = |away: &[f64]| {
             let (a, b) = away.split_at(d * d);
-            linalg::norm2(&linalg::from_rows(d, d, a)).max(linalg::norm_sq(b).sqrt())
+            let frobenius = linalg::norm_sq(a).sqrt();
+            linalg::norm_sq(b).sqrt() > eps
+                || frobenius > eps * (d as f64).sqrt()
+                || (frobenius > eps && linalg::norm2(&linalg::from_rows(d, d, a)) > eps)
         };
-        let (mut seen, mut at_once, mut entered) = (Mat::<f64>::zeros(states, size), 0.0f64, vec![false; states]);
+        let (mut seen, mut at_once, mut entered) = (Mat::<f64>::zeros(states, size), true, vec![false; states]);
         for z in (0..self.mass.len()).filter(|z| chain.p[*z] > 0.0) {
             see(z, &mut v);
             v.iter_mut().zip(&mean).for_each(|(v, mean)| *v -= mean);
-            at_once = at_once.max(size_of(&v));
+            at_once = at_once && !exceeds(&v);
             entered[chain.to[z] as usize] = true;
             (0..size).for_each(|i| seen[(chain.from[z] as usize, i)] += chain.p[z] * v[i]);
         }
-        if at_once <= eps {
+        if at_once {
             return Ok(Some(0));
         }
         // At the lag tau >= 1 the chain has made tau - 1 moves from the state that the sample entered.
-        let away = |power: &Mat<f64>| {
+        let is_near = |power: &Mat<f64>| {
             let now = power * &seen;
-            let of = |s: usize| size_of(&(0..size).map(|i| now[(s, i)]).collect::<Vec<_>>());
-            (0..states).filter(|s| entered[*s]).map(of).fold(0.0, f64::max)
+            let is_far = |s: usize| exceeds(&(0..size).map(|i| now[(s, i)]).collect::<Vec<_>>());
+            !(0..states).filter(|s| entered[*s]).any(is_far)
         };
-        Ok(first_power(&p, |power| away(power) <= eps).map(|moves| moves + 1))
+        Ok(first_power(&p, is_near).map(|moves| moves + 1))
     }
 }
 

@@ -17,6 +17,7 @@ use super::features::{FeatureMap, FeatureSpec, MAX_FEATURES, Ranges, SPARSE_ABOV
 use super::log::Log;
 use super::log_means::{LogMeans, Means};
 use super::memory::{self, MemoryEstimate, Moves, TableSizes, check_transitions};
+use super::noise::{self, Noise};
 use super::ridge::Ridge;
 use super::source::whole;
 use super::sparse::SparseTd;
@@ -72,6 +73,9 @@ pub struct Logs {
     /// The seed of that draw.
     #[serde(default, skip_serializing_if = "is_default")]
     pub holdout_seed: u64,
+    /// Additive noise on the samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise: Option<Noise>,
 }
 
 fn is_zero(x: &f64) -> bool {
@@ -135,6 +139,7 @@ impl Logs {
             require_regular_agents: false,
             holdout: 0.0,
             holdout_seed: 0,
+            noise: None,
         }
     }
 
@@ -205,6 +210,10 @@ pub fn transitions(log: &Log, map: &FeatureMap, gamma: f64) -> Transitions {
 }
 
 impl ProblemSettings for Logs {
+    fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+        self.noise.as_ref()?.without_effect(sampling)
+    }
+
     fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         traces::check_sampling(self.lambda, sampling)?;
         let logs = self.survey(files)?;
@@ -215,11 +224,15 @@ impl ProblemSettings for Logs {
                 let help = format!("false, or at most {SPARSE_ABOVE} tiles");
                 return Err(BadInput::new("require_regular_agents", "true, and sparse systems are not factorised", help));
             }
+            if self.noise.is_some() {
+                let help = format!("no noise, or at most {SPARSE_ABOVE} tiles");
+                return Err(BadInput::new("noise", "noise that would change all components in every step, and systems are sparse", help));
+            }
             return field(SparseTd::new(&logs.sources, &map, weights, rule, self.ridge, sampling)?, sampling, isa, true);
         }
         if sampling.kind == Law::Mean {
             let means = Means::of_all(&logs.sources, &map, rule)?;
-            return field(LogMeans::new(means, weights, self.ridge), sampling, isa, singular);
+            return noise::field(LogMeans::new(means, weights, self.ridge), self.noise.as_ref(), sampling, isa, singular);
         }
         let logs = in_order(logs.sources.par_iter().map(|source| whole(&**source)))?;
         for log in &logs {
@@ -253,7 +266,11 @@ impl ProblemSettings for Logs {
         let source = total * (16.0 * k + 17.0) + ratios;
         // Held-out episodes are kept while the problem is built, and their copies while they are gathered.
         let held = logs.held.iter().map(|log| (16.0 * k + 33.0) * log.len() as f64).sum::<f64>();
-        let with_held = |(peak, kept): (f64, f64)| (peak + 2.0 * held, kept);
+        let noisy = |sizes| memory::with_noise(sizes, self.noise.as_ref(), logs.facts.len(), map.len());
+        let with_held = |sizes| {
+            let (peak, kept) = noisy(sizes);
+            (peak + 2.0 * held, kept)
+        };
         if let Some(m) = self.sparse(&map) {
             let sizes = memory::sparse(agents, d, m as f64, most, total, sampling, source, threads);
             return Ok(MemoryEstimate::new(with_held(sizes), text));
@@ -284,11 +301,11 @@ impl ProblemSettings for Logs {
 }
 
 impl Logs {
-    /// The field of a problem, with the ridge where there is one.
+    /// The field of a problem, with the ridge and the noise where there are some.
     fn with_ridge<P: Problem>(&self, problem: P, sampling: Sampling, isa: Isa, singular: bool) -> Result<Box<dyn Field>> {
         if self.ridge > 0.0 {
-            return field(Ridge::new(problem, self.ridge), sampling, isa, singular);
+            return noise::field(Ridge::new(problem, self.ridge), self.noise.as_ref(), sampling, isa, singular);
         }
-        field(problem, sampling, isa, singular)
+        noise::field(problem, self.noise.as_ref(), sampling, isa, singular)
     }
 }

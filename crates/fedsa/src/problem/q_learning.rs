@@ -500,7 +500,11 @@ impl Facts for Control {
             }
             let step = linalg::mat_vec(&inverse, &g);
             rows::add_scaled(&mut theta, 1.0, &step);
-            if linalg::norm_sq(&step).sqrt() <= SETTLED * linalg::norm_sq(&theta).sqrt() {
+            let size = linalg::norm_sq(&theta).sqrt();
+            if !size.is_finite() {
+                return None;
+            }
+            if linalg::norm_sq(&step).sqrt() <= SETTLED * size {
                 return Some(theta);
             }
         }
