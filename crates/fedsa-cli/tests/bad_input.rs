@@ -1253,6 +1253,18 @@ fn settings_without_effect_are_refused() {
     Folder::with(&with_problem(&format!("{linear}\nagents = 2\ndim = 1"))).run(&["check", "small.toml"]).exits(0);
     let switching = "kind = \"switching\"\nvalues = [1.0, 2.0]\nmixing_time = 10";
     refused_file(&with_problem(switching), "mixing_time = 10", &["problem.mixing_time: a mixing time, and no chain"]);
+    // Noise: its start without trajectories, whatever the problem, and all of it without samples.
+    let start = "noise = { std = 1.0, start = \"random\" }";
+    for kind in ["random-logistic", "fixed-point", "q-learning", "quadratic"] {
+        let text = with_problem(&format!("kind = \"{kind}\"\nagents = 2\n{start}"));
+        refused_file(&text, start, &["problem.noise.start: a start of trajectories, and samples are not those of a trajectory"]);
+    }
+    let noise = "noise = { std = 1.0 }";
+    let noisy = with_problem(&format!("{linear}\n{noise}"));
+    let mean = noisy.replace("kind = \"iid\"", "kind = \"mean\"");
+    refused_file(&mean, noise, &["problem.noise: additive noise, and no samples: the mean operator is used", "another kind in [sampling]"]);
+    let both = format!("{noisy}\n[[sweep]]\nkey = \"sampling.kind\"\nvalues = [\"iid\", \"mean\"]\n");
+    Folder::with(&both).run(&["check", "small.toml"]).exits(0);
     // In a sweep, a setting may have its effect at another point.
     let swept = format!(
         "{}\n[[sweep]]\nkey = \"sampling.kind\"\nvalues = [\"iid\", \"markov\"]\n",
@@ -1525,6 +1537,19 @@ fn matrices_and_chains_at_fault_are_named() {
         let line = format!("noise = {{ std = 1.0, {keys} }}");
         refused_problem(&format!("kind = \"quadratic\"\nagents = 2\ndim = 2\n{line}"), &line, &[text]);
     }
+    let loud = "noise = { std = 1e200 }";
+    let texts = ["problem.noise.std: 1e200 is not accepted", "from 0 to 1e100"];
+    refused_problem(&format!("kind = \"quadratic\"\nagents = 2\ndim = 2\n{loud}"), loud, &texts);
+
+    // Chains that count as reducible.
+    for problem in ["random-logistic", "fixed-point", "switching", "finite-sum"] {
+        let line = "mixing_time = 1e300";
+        let text = with_problem(&format!("kind = \"{problem}\"\nagents = 2\n{line}")).replace("kind = \"iid\"", "kind = \"markov\"");
+        refused_file(&text, line, &["problem.mixing_time: 1e300 is not accepted", "its second eigenvalue is 1 - 1.0e-300", "at most 1e9"]);
+    }
+    let stay = "stay = 0.9999999999999999";
+    let texts = ["problem.stay: 0.9999999999999999 is not accepted", "reducible to rounding", "at most 1 - 1e-9"];
+    refused_problem(&format!("kind = \"mrp\"\nagents = 2\nstates = 5\nfeatures = 2\n{stay}"), stay, &texts);
 }
 
 #[test]

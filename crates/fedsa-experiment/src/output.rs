@@ -4,6 +4,7 @@ use fedsa::error::Result;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::record::{self, COUNTS, Count, METRICS, Metric};
 use fedsa::round::Status;
+use fedsa::theory::Accuracy;
 use fedsa_data::trace::{Trace, TraceColumn};
 use fedsa_data::{npz, trace};
 use serde_json::{Map, Value as Json, json};
@@ -218,6 +219,15 @@ fn to_json(value: &Value) -> Json {
     serde_json::to_value(value).unwrap_or(Json::Null)
 }
 
+/// How a prediction is known, with a warning where it may be far off.
+fn accuracy_json(accuracy: Accuracy) -> Json {
+    let mut out = serde_json::to_value(accuracy).unwrap_or_else(|_| json!({}));
+    if let Some(warning) = accuracy.warning() {
+        out["warning"] = json!(warning);
+    }
+    out
+}
+
 /// `summary.json`. It has the predictions that checks and figure have used, and the cheap ones.
 pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts: &[Verdict], seconds: f64) -> Json {
     let mut list = Vec::new();
@@ -239,7 +249,7 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
                 if let Some(x) = predictor.known(*cell, quantity) {
                     predictions.insert((*quantity).to_string(), number(Some(x)));
                     if let Some(accuracy) = predictor.accuracy(*cell, quantity) {
-                        accuracies.insert((*quantity).to_string(), serde_json::to_value(accuracy).unwrap_or(Json::Null));
+                        accuracies.insert((*quantity).to_string(), accuracy_json(accuracy));
                     }
                 }
             }

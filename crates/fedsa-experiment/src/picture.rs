@@ -30,7 +30,7 @@ const MOST_PANELS: usize = 24;
 const MOST_CURVES: usize = 24;
 const MOST_ROWS: usize = 150;
 const MOST_COLUMNS: usize = 32;
-/// The largest number of notes under a panel, and under a picture.
+/// The largest number of notes of one sort under a panel, and of notes under a picture.
 const MOST_PANEL_NOTES: usize = 6;
 const MOST_NOTES: usize = 12;
 
@@ -48,6 +48,11 @@ fn quantity_text(quantity: &str, accuracy: Option<Accuracy>) -> String {
         None | Some(Accuracy::Exact) => format!("exact {name}"),
         Some(other) => format!("predicted {name} ({other})"),
     }
+}
+
+/// The note on a prediction that may be far off.
+fn doubt(name: &str, accuracy: Accuracy) -> Option<String> {
+    accuracy.warning().map(|warning| format!("{name}: {warning}"))
 }
 
 /// The least accurate of some predictions.
@@ -291,6 +296,8 @@ mod tests {
             assert!(has_glyphs(&text), "{text}");
         }
         assert!(!has_glyphs("\u{4e00}"), "what the font lacks is noticed");
+        assert!(doubt("A", Accuracy::Closure { eps_squared: 0.2 }).is_some_and(|note| note.starts_with("A: ") && has_glyphs(&note)));
+        assert_eq!(doubt("A", Accuracy::Closure { eps_squared: 0.02 }), None);
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use fedsa::error::{BadInput, Result};
-use fedsa::theory::Accuracy;
 use fedsa::theory::exact_mse::{InitialControls, MeanSquare};
 use fedsa::theory::predict::{self, FloorCache, unknown};
+use fedsa::theory::{Accuracy, DOUBTFUL};
 
 use super::plan::{Plan, ResolvedStart};
 use super::results::in_tail;
@@ -30,12 +30,13 @@ pub struct Predictor<'a> {
     numbers: Mutex<HashMap<(usize, String), Result<f64>>>,
     floors: Mutex<HashMap<usize, Arc<FloorCache>>>,
     curves: Mutex<HashMap<usize, Result<Arc<Vec<MeanSquare>>>>>,
+    accuracies: Mutex<HashMap<usize, Result<Accuracy>>>,
 }
 
 impl<'a> Predictor<'a> {
     /// A predictor for a plan; it computes nothing yet.
     pub fn new(plan: &'a Plan) -> Self {
-        Self { plan, numbers: Mutex::default(), floors: Mutex::default(), curves: Mutex::default() }
+        Self { plan, numbers: Mutex::default(), floors: Mutex::default(), curves: Mutex::default(), accuracies: Mutex::default() }
     }
 
     /// A quantity of a cell, one of [`QUANTITIES`].
@@ -60,10 +61,10 @@ impl<'a> Predictor<'a> {
         Arc::clone(self.floors.lock().expect("no panics under the lock").entry(cell).or_default())
     }
 
-    /// How a quantity of a cell is known; `None` if it is not, or is no mean square.
+    /// How a quantity of a cell is known; `None` if it is not, does not exist, or is no mean square.
     pub fn accuracy(&self, cell: usize, quantity: &str) -> Option<Accuracy> {
         match quantity {
-            FINITE_FLOOR => self.curve_accuracy(cell).ok(),
+            FINITE_FLOOR => self.number(cell, FINITE_FLOOR).and_then(|_| self.curve_accuracy(cell)).ok(),
             other => predict::quantity(other).ok()?.accuracy(&self.plan.forecast(cell), &self.floors_of(cell)),
         }
     }
@@ -73,7 +74,32 @@ impl<'a> Predictor<'a> {
     /// # Errors
     /// When it is not known; the error states the reason.
     pub fn curve_accuracy(&self, cell: usize) -> Result<Accuracy> {
-        self.plan.forecast(cell).curve_accuracy()
+        if let Some(known) = self.accuracies.lock().expect("no panics under the lock").get(&cell) {
+            return known.clone();
+        }
+        let value = self.plan.forecast(cell).curve_accuracy();
+        self.accuracies.lock().expect("no panics under the lock").insert(cell, value.clone());
+        value
+    }
+
+    /// The relative error of the curve of a cell for which comparisons allow: eps^2 of a closure, and otherwise 0.
+    ///
+    /// # Errors
+    /// When the curve is not known, or a closure that may be far off; the error states the reason.
+    pub fn curve_error(&self, cell: usize) -> Result<f64> {
+        allowed_error(self.curve_accuracy(cell)?)
+    }
+
+    /// The relative error of a quantity of a cell for which comparisons allow: eps^2 of a closure, and otherwise 0.
+    ///
+    /// # Errors
+    /// When the quantity is not known, or comes from a closure that may be far off; the error states the reason.
+    pub fn relative_error(&self, cell: usize, quantity: &str) -> Result<f64> {
+        if quantity == FINITE_FLOOR {
+            return self.curve_error(cell);
+        }
+        let accuracy = predict::quantity(quantity)?.expected_accuracy(&self.plan.forecast(cell), &self.floors_of(cell))?;
+        accuracy.map_or(Ok(0.0), allowed_error)
     }
 
     /// The exact mean-square error over the last fifth of the rounds that are run.
@@ -96,7 +122,8 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// Checks that measurements of a cell can be compared with a quantity: it is known, and not to leading order only.
+    /// Checks that measurements of a cell can be compared with a quantity: it is known, not to leading order only, and not by a
+    /// closure that may be far off.
     ///
     /// # Errors
     /// When they cannot; the error states the reason.
@@ -105,7 +132,8 @@ impl<'a> Predictor<'a> {
             let what = format!("`{quantity}` is known to leading order in the step size only, often 10 to 50% off");
             return Err(BadInput::new("", what, "a number, or a quantity that is exact or a closure; figures can draw it"));
         }
-        self.knows(cell, quantity)
+        self.knows(cell, quantity)?;
+        self.relative_error(cell, quantity).map(|_| ())
     }
 
     /// Checks that the exact mean-square error of a cell has a closed form, and that its rounds are not too many to compute it.
@@ -155,5 +183,17 @@ impl<'a> Predictor<'a> {
             _ => None,
         };
         points.iter().map(|p| offset.as_ref().map_or_else(|| p.mse(), |offset| p.mse_around(offset))).collect()
+    }
+}
+
+/// The relative error for which comparisons with a number allow: eps^2 of a closure, and otherwise 0.
+fn allowed_error(accuracy: Accuracy) -> Result<f64> {
+    match (accuracy, accuracy.warning()) {
+        (Accuracy::Closure { .. }, Some(why)) => {
+            let help = format!("a number, or what is exact or a closure with eps² of at most {DOUBTFUL}; figures can draw it");
+            Err(BadInput::new("", why, help))
+        }
+        (Accuracy::Closure { eps_squared }, None) => Ok(eps_squared),
+        (Accuracy::Exact | Accuracy::LeadingOrder, _) => Ok(0.0),
     }
 }

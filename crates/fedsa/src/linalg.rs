@@ -61,6 +61,25 @@ pub fn norm2(m: &Mat<f64>) -> f64 {
     m.singular_values().map_or(f64::NAN, |s| s.first().copied().unwrap_or(0.0))
 }
 
+/// The most rows or columns for which [`norm2_bound`] computes singular values: of larger matrices they take many seconds.
+pub const MOST_FOR_NORM: usize = 500;
+
+/// An upper bound of the largest singular value: that value itself up to [`MOST_FOR_NORM`] rows and columns, and
+/// `sqrt(||m||_1 ||m||_inf)`, from the largest absolute sums of a column and of a row, of larger matrices.
+pub fn norm2_bound(m: &Mat<f64>) -> f64 {
+    if m.nrows().max(m.ncols()) <= MOST_FOR_NORM {
+        return norm2(m);
+    }
+    let mut rows = vec![0.0f64; m.nrows()];
+    let mut column = 0.0f64;
+    for j in 0..m.ncols() {
+        let entries = m.col_as_slice(j);
+        column = column.max(entries.iter().map(|x| x.abs()).sum::<f64>());
+        rows.iter_mut().zip(entries).for_each(|(sum, x)| *sum += x.abs());
+    }
+    column.sqrt() * rows.into_iter().fold(0.0, f64::max).sqrt()
+}
+
 /// Solves `m x = b`, refusing a singular or badly conditioned `m`.
 ///
 /// # Errors
@@ -203,4 +222,19 @@ pub fn cholesky(m: &Mat<f64>) -> Result<Mat<f64>> {
     }
     let factor = m.llt(faer::Side::Lower);
     factor.map(|f| f.L().to_owned()).map_err(|_| BadInput::new("", "a matrix that is not positive definite", "a positive definite matrix"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn norms_of_large_matrices_are_bounded() {
+        let small = from_rows(2, 2, &[1.0, 2.0, -3.0, 4.0]);
+        assert_eq!(norm2_bound(&small), norm2(&small));
+        // u v^T with u = (1, .., 1) and v = (1, 0, .., 0): ||u v^T|| = sqrt(n), and so is the bound.
+        let n = MOST_FOR_NORM + 1;
+        let large = Mat::from_fn(n, n, |_, j| if j == 0 { -1.0 } else { 0.0 });
+        assert!((norm2_bound(&large) - (n as f64).sqrt()).abs() < 1e-12);
+    }
 }

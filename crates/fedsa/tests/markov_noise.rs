@@ -14,7 +14,7 @@ use fedsa::round::Run;
 use fedsa::sampling::{ChainStart, Law, Sampling};
 use fedsa::theory::Accuracy;
 use fedsa::theory::exact_mse::InitialControls;
-use fedsa::theory::predict::{Forecast, Regime};
+use fedsa::theory::predict::{FloorCache, Forecast, QUANTITIES, Regime};
 use fedsa::uplink::Uplink;
 
 const SEEDS: u64 = 1500;
@@ -92,9 +92,18 @@ fn floors_under_additive_noise_are_the_limits_of_curves() {
         // What additive noise does not change is not lost over links, and what is not known is refused.
         let lossy = common::link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "erasure", "success": 0.6}"#]).unwrap();
         let said = Forecast::over(&*field, &*method, &lossy).knows_floor().unwrap_err().what;
-        assert!(said.contains("not i.i.d."), "{said}");
+        assert!(said.contains("not i.i.d., and the link"), "{said}");
         let said = Forecast::over(&*field, &*method, &Uplink::default()).knows_leading_order().unwrap_err().what;
         assert!(said.contains("finite chains"), "{said}");
+    }
+}
+
+/// Quantities have an accuracy only where they have a value.
+fn labels_belong_to_numbers(forecast: &Forecast<'_>, what: &str) {
+    let cache = FloorCache::default();
+    for quantity in QUANTITIES.iter().filter(|quantity| quantity.accuracy(forecast, &cache).is_some()) {
+        let value = quantity.value_with(forecast, &cache);
+        assert!(value.is_ok(), "{what}: `{}` is labelled, and {value:?}", quantity.name);
     }
 }
 
@@ -119,6 +128,10 @@ fn runs_along_finite_chains_follow_what_is_predicted() {
             follows(&off(&seen, &predicted(&*field, &*method, &START))).unwrap_or_else(|e| panic!("{what}: {e}"));
             let last = &forecast.curve(&START, &InitialControls::Zero, &[3000]).unwrap()[0];
             assert!((floor.value.mse() - last.mse()).abs() < 1e-6 * last.mse(), "{what}: {} {}", floor.value.mse(), last.mse());
+            assert_eq!(forecast.floor_accuracy().unwrap(), floor.accuracy, "{what}");
+            labels_belong_to_numbers(&forecast, &what);
+            // With a step that is too large the floor does not exist.
+            labels_belong_to_numbers(&forecast.clone().with_step(50.0), &what);
             // Leading order is near, and no more.
             let leading = forecast.leading_order_floor().unwrap();
             let explanation = forecast.markov_explanation().unwrap();
@@ -141,6 +154,18 @@ fn what_is_not_known_under_markov_samples_says_why() {
     let forecast = Forecast::over(&*batches, &*fedlsa, &Uplink::default());
     assert!(forecast.knows_floor().unwrap_err().what.contains("batches"));
     assert!(forecast.knows_leading_order().unwrap_err().what.contains("batches"));
+    labels_belong_to_numbers(&forecast, "batches");
+    // Numbers of rounds whose samples do not fit into an integer, and controls in the order of the agents.
+    for (agents, states) in [(1, 6), (2, 4), (12, 6)] {
+        let field = chains(agents, states);
+        let forecast = Forecast::over(&*field, &*fedlsa, &Uplink::default());
+        assert!(forecast.knows_curve_to(u64::MAX).unwrap_err().what.contains("takes too long"), "{agents} agents");
+    }
+    let two = chains(2, 4);
+    let scafflsa = method("scafflsa", r#"{"step_size": 0.1, "local_steps": 2}"#);
+    let given = InitialControls::Given(vec![vec![0.0; 2]; 2]);
+    let said = Forecast::over(&*two, &*scafflsa, &Uplink::default()).curve(&START, &given, &[1]).unwrap_err().what;
+    assert!(said.contains("given control variates"), "{said}");
     // From a state, the closure has no curve, but a floor.
     let garnet = Garnet { agents: 12, states: 6, features: 2, min_class: Some(3), gamma: 0.8, seed: 4, ..Garnet::default() };
     let sampling = Sampling { kind: Law::Markov, batch: 1, start: ChainStart::State(0) };

@@ -270,4 +270,8 @@ fn one_shot_averaging_leaves_lost_reports_out() {
         assert!(off < 1e-13 || lossy.theta() == before, "round {t}: {off:e}");
     }
     assert!(lossy.ledger().vectors_up == 40 * 7);
+    // Over the air nobody knows who arrived.
+    let air = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "over-the-air"}"#]).unwrap();
+    let refused = fedsa::round::Run::new(&*field, &*settings, &air, fedsa::record::OutputRule::Last, 0, vec![0.0; 2]).err();
+    assert!(refused.unwrap().to_string().contains("who has arrived"));
 }

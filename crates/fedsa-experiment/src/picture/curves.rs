@@ -78,7 +78,7 @@ impl Drawing<'_> {
         ratios.levels.push(Level { y: 1.0, color: 6, ..Level::default() });
         let mut all_exact = true;
         let mut levels: BTreeSet<String> = BTreeSet::new();
-        let mut notes: Vec<String> = Vec::new();
+        let (mut notes, mut doubts) = (Vec::<String>::new(), Vec::<String>::new());
         let cells = points.len() * metrics.len() * self.plan.labels.len();
         // If there are too many curves, the same number of each method is drawn.
         let of_each = (MOST_CURVES / self.plan.labels.len()).max(1);
@@ -96,15 +96,19 @@ impl Drawing<'_> {
             let predicted = record::metric(metric).is_some_and(|metric| metric.is_predicted);
             if predicted && spec.exact.contains(label) {
                 let exact = self.exact(cell, metric, &name, color);
-                all_exact &= exact.is_none() || self.predictor.curve_accuracy(cell).is_ok_and(|known| known == Accuracy::Exact);
+                let accuracy = exact.as_ref().and_then(|_| self.predictor.curve_accuracy(cell).ok());
+                all_exact &= exact.is_none() || accuracy == Some(Accuracy::Exact);
+                doubts.extend(accuracy.and_then(|known| doubt(&name, known)).filter(|note| !doubts.contains(note)));
                 ratios.curves.extend(exact.as_ref().map(|exact| self.ratio(cell, metric, exact, &name, color)));
                 panel.curves.extend(exact);
             }
             for quantity in spec.levels.get(label).into_iter().flatten().filter(|_| predicted) {
                 let Ok(y) = self.predictor.number(cell, quantity) else { continue };
-                let text = format!("{label}: {}", quantity_text(quantity, self.predictor.accuracy(cell, quantity)));
+                let accuracy = self.predictor.accuracy(cell, quantity);
+                let text = format!("{label}: {}", quantity_text(quantity, accuracy));
                 if levels.insert(format!("{label}: {quantity}")) {
                     panel.levels.push(Level { label: text, y, color, dash: quantity_dash(quantity) });
+                    doubts.extend(accuracy.and_then(|known| doubt(&name, known)).filter(|note| !doubts.contains(note)));
                 }
             }
             notes.extend(status_note(self.plan, self.results, cell).filter(|note| !notes.contains(note)));
@@ -117,6 +121,7 @@ impl Drawing<'_> {
             panel.notes.push(format!("Shown: {shown} of {cells} curves, the first of each method"));
         }
         panel.notes.extend(capped(notes, MOST_PANEL_NOTES, "more that are refused or diverge"));
+        panel.notes.extend(capped(doubts, MOST_PANEL_NOTES, "more closures with a large eps²"));
         if !all_exact {
             ratios.y_label = "measured / predicted".into();
         }

@@ -18,7 +18,7 @@ pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>)
     for (title, points) in groups.into_iter().take(MOST_PANELS) {
         seeds.panel();
         let mut panel = along(plan, axis, title, y_label(&metrics));
-        let (mut color, mut left) = (0, 0);
+        let (mut color, mut left, mut doubts) = (0, 0, Vec::<String>::new());
         for (m, label) in plan.labels.iter().enumerate() {
             // One line per metric and combination of the coordinates that are neither axis nor panel.
             let mut lines: Lines<(usize, f64)> = Lines::default();
@@ -44,6 +44,8 @@ pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>)
                             let values = line.iter().filter_map(|(cell, x)| Some((*x, predictor.number(*cell, quantity).ok()?)));
                             let (x, y): (Vec<f64>, Vec<f64>) = values.unzip();
                             if !x.is_empty() {
+                                let of = curve_name(label, rest(), None);
+                                doubts.extend(accuracy.and_then(|known| doubt(&of, known)).filter(|note| !doubts.contains(note)));
                                 panel.curves.push(PlottedCurve { label: name, color, x, y, band: None, style: Style::Dashed });
                             }
                         }
@@ -60,6 +62,7 @@ pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>)
         if left > 0 {
             panel.notes.push(format!("Shown: {color} of {} lines, the first of each method", color + left));
         }
+        panel.notes.extend(capped(doubts, MOST_PANEL_NOTES, "more closures with a large eps²"));
         figure.panels.push(panel);
     }
     seeds.note_in(&mut figure.panels);

@@ -20,6 +20,8 @@
 //!
 //! A lost report is left out of the average, whose weights are then those of the agents that arrived, because an agent's next
 //! report contains all its moves. Links that deliver late are refused: a report says nothing about the round it was made in.
+//! Links that deliver only a sum (over the air) are refused too: gains would be drawn anew in every round for all that an agent has
+//! moved, and not for its last moves, and the weight of the agents that arrived, by which the server divides, is unknown there.
 
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +58,10 @@ impl MethodSettings for OneShot {
     }
 
     fn check_link(&self, link: &LinkFacts) -> Result<()> {
+        if link.is_sum_only {
+            let what = "gains are drawn anew for all that an agent has moved, and over the air it is unknown who has arrived";
+            return Err(BadInput::new("uplink", what, "a link that delivers one message per agent"));
+        }
         if link.late.is_some() {
             let what = "reports that arrive late are averaged with those of later rounds";
             return Err(BadInput::new("uplink", what, "a link without late"));

@@ -131,9 +131,10 @@ pub struct Monotone {
 }
 
 impl Monotone {
-    /// The certificate, if the modulus is positive.
+    /// The certificate, if the modulus is positive, and not by rounding only: above 1e-12 of the Lipschitz constant.
     pub fn of(modulus: f64, lipschitz: f64) -> Option<Self> {
-        (modulus > 0.0).then_some(Self { modulus, lipschitz })
+        const ROUNDING: f64 = 1e-12;
+        (modulus > 0.0 && modulus > ROUNDING * lipschitz).then_some(Self { modulus, lipschitz })
     }
 
     /// That of linear systems: the least eigenvalue of the symmetric part of the mean of `Abar_c`, and `max_c ||Abar_c||`.
@@ -223,6 +224,12 @@ mod tests {
                 _ => self.base.law(kind),
             }
         }
+    }
+
+    #[test]
+    fn rounding_is_no_certificate() {
+        assert!(Monotone::of(1e-17, 1.0).is_none() && Monotone::of(0.0, 0.0).is_none() && Monotone::of(f64::NAN, 1.0).is_none());
+        assert_eq!(Monotone::of(1e-6, 4.0), Some(Monotone { modulus: 1e-6, lipschitz: 4.0 }));
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! | `term_spread`, `spread` | `b_cj = term_spread e_cj + spread e_c + k u_c`, with `e_cj`, `e_c` from N(0, I) |
 //! | `disagreement` | k; `u_c ~ N(0, I)` centred (`sum_c p_c u_c = 0`), so that the average operator stays |
 //! | `chain` | of `markov` sampling: `random` (symmetric, doubly stochastic: U(0, 1) entries after 100 Sinkhorn sweeps), `uniform` draws, or `cyclic`, each index after the one before |
-//! | `mixing_time` | tau >= 1: with probability 1 - 1/tau a random or uniform chain keeps its state; a cyclic chain draws its next state uniformly with probability 1/tau |
+//! | `mixing_time` | tau from 1 to 1e9: with probability 1 - 1/tau a random or uniform chain keeps its state; a cyclic chain draws its next state uniformly with probability 1/tau |
 //! | `chains` | one `shared` chain or one `per-agent` (random chains only) |
 //! | `transitions` | the matrix of the chain written out, n x n, doubly stochastic, in place of `chain`, `mixing_time` and `chains` |
 //! | `noise` | additive noise ([`mod@super::noise`]) on top |
@@ -121,9 +121,6 @@ impl Default for FiniteSum {
 
 impl ProblemSettings for FiniteSum {
     fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
-        if let Some(idle) = self.noise.as_ref().and_then(|noise| noise.without_effect(sampling)) {
-            return Some(idle);
-        }
         let default = Self::default();
         let given = [
             ("transitions", !self.transitions.is_empty()),
@@ -131,7 +128,9 @@ impl ProblemSettings for FiniteSum {
             ("mixing_time", self.mixing_time != default.mixing_time),
             ("chains", self.chains != default.chains),
         ];
-        let (key, _) = given.into_iter().find(|(_, is_given)| *is_given && sampling.kind != Law::Markov)?;
+        let Some((key, _)) = given.into_iter().find(|(_, is_given)| *is_given && sampling.kind != Law::Markov) else {
+            return self.noise.as_ref()?.without_effect(sampling);
+        };
         let what = "a setting of the chain of indices, and samples are not those of a trajectory";
         Some(BadInput::new(key, what, format!("no {key}, or kind = \"markov\" in [sampling]")))
     }
@@ -175,7 +174,7 @@ impl FiniteSum {
         super::check_spread(self.spread)?;
         require((0.0..=1e300).contains(&self.term_spread), "term_spread", format!("{:?}", self.term_spread), "from 0 to 1e300")?;
         require(self.disagreement.abs() <= 1e300, "disagreement", self.disagreement, "from -1e300 to 1e300")?;
-        require(self.mixing_time >= 1.0 && self.mixing_time.is_finite(), "mixing_time", self.mixing_time, "at least 1")
+        index_chain::check_mixing_time(self.mixing_time)
     }
 
     /// One chain for all agents, or one for each.

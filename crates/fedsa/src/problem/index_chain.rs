@@ -5,12 +5,35 @@ use serde::{Deserialize, Serialize};
 
 use super::law::Chain;
 use super::mrp::ROW_SUM_TOLERANCE;
-use crate::error::{BadInput, Result};
+use crate::error::{BadInput, Result, require};
 use crate::linalg;
 use crate::random::Stream;
 
 /// The most states of a chain, whose matrix takes the square of this.
 pub(crate) const MOST_STATES: usize = 2000;
+
+/// The least distance of the second eigenvalue's modulus from 1: a chain with a smaller one counts as reducible or periodic.
+const LEAST_GAP: f64 = 1e-9;
+
+/// Whether `gap`, 1 less the modulus of a chain's second eigenvalue or a lower bound of it, is large enough. The rounding of the
+/// settings that gaps are computed from is allowed for.
+pub(super) fn is_gap(gap: f64) -> bool {
+    gap >= 0.999 * LEAST_GAP
+}
+
+/// Checks the mixing time of a chain whose second eigenvalue is `1 - 1 / mixing_time` at least.
+///
+/// # Errors
+/// Below 1, and where the second eigenvalue is nearer to 1 than 1e-9.
+pub(super) fn check_mixing_time(mixing_time: f64) -> Result<()> {
+    require(mixing_time >= 1.0 && mixing_time.is_finite(), "mixing_time", mixing_time, "at least 1")?;
+    let gap = 1.0 / mixing_time;
+    if is_gap(gap) {
+        return Ok(());
+    }
+    let what = format!("{mixing_time:?} is not accepted: the chain is reducible to rounding, its second eigenvalue is 1 - {gap:.1e}");
+    Err(BadInput::new("mixing_time", what, "at least 1 and at most 1e9"))
+}
 
 /// The chain along which indices are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -95,23 +118,32 @@ impl IndexChain {
         Ok(chain)
     }
 
-    /// Refuses reducible and periodic chains, with the second eigenvalue of modulus 1.
+    /// Refuses chains that are reducible or periodic, or nearly so, with the eigenvalue at fault.
+    ///
+    /// Doeblin's bound comes first, since all eigenvalues of a large chain take many seconds: with all `p >= m` a doubly stochastic
+    /// matrix is `n m (1 1^T / n) + (1 - n m) Q`, Q doubly stochastic too, and its second eigenvalue has modulus `1 - n m` at most.
     fn check_mixing(&self, key: &str) -> Result<()> {
-        const ROUNDING: f64 = 1e-9;
+        const ROUNDING: f64 = 1e-12;
+        if self.p.iter().all(|p| is_gap(*p * self.n as f64)) {
+            return Ok(());
+        }
         let mut all = linalg::eigenvalues(&linalg::from_rows(self.n, self.n, &self.p))?;
         all.sort_by(|x, y| (x.0 - 1.0).hypot(x.1).total_cmp(&(y.0 - 1.0).hypot(y.1)));
         // The first is 1 itself.
-        let Some((re, im)) = all.iter().skip(1).find(|(re, im)| re.hypot(*im) >= 1.0 - ROUNDING) else { return Ok(()) };
-        let text = if im.abs() < ROUNDING {
-            format!("{re:.9}")
+        let Some((re, im)) = all.iter().skip(1).find(|(re, im)| !is_gap(1.0 - re.hypot(*im))) else { return Ok(()) };
+        let is_nearly = re.hypot(*im) < 1.0 - ROUNDING;
+        let (digits, parts): (usize, usize) = if is_nearly { (12, 12) } else { (9, 6) };
+        let text = if im.abs() < LEAST_GAP {
+            format!("{re:.digits$}")
         } else {
-            format!("{re:.6} {} {:.6} i", if *im < 0.0 { '-' } else { '+' }, im.abs())
+            format!("{re:.parts$} {} {:.parts$} i", if *im < 0.0 { '-' } else { '+' }, im.abs())
         };
-        let is_reducible = (re - 1.0).hypot(*im) < ROUNDING;
-        let (what, why) = if is_reducible {
-            ("reducible", "the eigenvalue 1 is a double one")
-        } else {
-            ("periodic", "another eigenvalue than 1 has modulus 1")
+        let is_reducible = (re - 1.0).hypot(*im) < LEAST_GAP;
+        let (what, why) = match (is_reducible, is_nearly) {
+            (true, false) => ("reducible", "the eigenvalue 1 is a double one"),
+            (true, true) => ("nearly reducible", "another eigenvalue is within 1e-9 of 1"),
+            (false, false) => ("periodic", "another eigenvalue than 1 has modulus 1"),
+            (false, true) => ("nearly periodic", "another eigenvalue than 1 has a modulus within 1e-9 of 1"),
         };
         let help = "a chain whose other eigenvalues have a modulus below 1: every state must reach every other, without a period";
         Err(BadInput::new(key, format!("the chain is {what}: {why}, {text}"), help))
@@ -185,6 +217,18 @@ mod tests {
     }
 
     #[test]
+    fn mixing_times_end_where_chains_count_as_reducible() {
+        assert!(check_mixing_time(1.0).is_ok() && check_mixing_time(1e9).is_ok());
+        for law in [ChainLaw::Uniform, ChainLaw::Cyclic] {
+            assert!(IndexChain::drawn(law, 7, 1e9, draws()).is_ok(), "{law:?}");
+        }
+        let e = check_mixing_time(1e12).unwrap_err();
+        assert!(e.to_string().contains("mixing_time: 1e12 is not accepted") && e.what.contains("1 - 1.0e-12"), "{e}");
+        assert!(e.help.contains("at most 1e9"), "{}", e.help);
+        assert!(check_mixing_time(0.5).is_err() && check_mixing_time(f64::NAN).is_err());
+    }
+
+    #[test]
     fn states_follow_with_their_probabilities() {
         let chain = IndexChain::new(3, vec![0.5, 0.5, 0.0, 0.25, 0.0, 0.75, 0.25, 0.5, 0.25]);
         let next = |s, u| chain.next(s, u);
@@ -209,5 +253,8 @@ mod tests {
         refused(&[&[1.5, -0.5], &[-0.5, 1.5]], "the probability 1.5 at [0][0]");
         refused(&[&[0.5, 0.5], &[0.5]], "a matrix of 2 rows, one of which has 1 entries");
         assert!(of(&[&[0.9, 0.1], &[0.1, 0.9]]).is_ok());
+        let slow = 1.0 - 1e-10;
+        refused(&[&[slow, 1e-10], &[1e-10, slow]], "the chain is nearly reducible: another eigenvalue is within 1e-9 of 1, 0.9999999998");
+        refused(&[&[1e-10, slow], &[slow, 1e-10]], "the chain is nearly periodic: another eigenvalue than 1 has a modulus within");
     }
 }

@@ -1,5 +1,6 @@
 //! Samples that are one of n values: an index, drawn uniformly or along a chain whose stationary law is uniform.
 
+use super::index_chain;
 use super::law::{Chain, FiniteLaw};
 use crate::error::{BadInput, Result, require};
 use crate::random::Stream;
@@ -22,10 +23,11 @@ impl LazyIndex {
     /// An index of `n` values; `key` is the setting that says n.
     ///
     /// # Errors
-    /// When there are no or too many values, the mixing time is below 1, or trajectories start at an index that does not exist.
+    /// When there are no or too many values, the mixing time is below 1 or so long that the chain counts as reducible, or
+    /// trajectories start at an index that does not exist.
     pub(super) fn new(n: usize, key: &str, mixing_time: f64, sampling: Sampling) -> Result<Self> {
         require((1..=MOST).contains(&n), key, n, &format!("between 1 and {MOST}"))?;
-        require(mixing_time >= 1.0 && mixing_time.is_finite(), "mixing_time", mixing_time, "at least 1")?;
+        index_chain::check_mixing_time(mixing_time)?;
         if let ChainStart::State(s) = sampling.start {
             require((s as usize) < n, "start", s, &format!("a state below {n}")).map_err(|e| e.inside("sampling"))?;
         }

@@ -6,7 +6,7 @@
 //!
 //! | key | what |
 //! | --- | --- |
-//! | `std` | the standard deviation of each component of w |
+//! | `std` | the standard deviation of each component of w, from 0 to 1e100 |
 //! | `radius` | the spectral radius of M; 0, the default, is white noise |
 //! | `seed` | the seed of M: Gaussian entries scaled to the radius |
 //! | `memory` | `shared`: one M for all agents; `per-agent`: an M drawn for each |
@@ -83,12 +83,17 @@ impl Noise {
         self.radius > 0.0 || self.matrix.iter().flatten().any(|m| *m != 0.0)
     }
 
-    /// The error about a setting of the noise that has no effect under this sampling.
+    /// The error about a setting of the noise that has no effect under this sampling: its start before the noise as a whole, so that
+    /// a start is found idle in a sweep over laws of which none has trajectories.
     pub(super) fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
         let starts = self.start != NoiseStart::AsSampling;
         let what = match (starts, sampling.kind == Law::Markov, self.has_memory()) {
             (true, false, _) => "a start of trajectories, and samples are not those of a trajectory",
             (true, true, false) => "a start of trajectories of white noise, which has no memory",
+            _ if sampling.kind == Law::Mean => {
+                let what = "additive noise, and no samples: the mean operator is used";
+                return Some(BadInput::new("noise", what, "no noise, or another kind in [sampling]"));
+            }
             _ => return None,
         };
         Some(BadInput::new("noise.start", what, "no start here, or kind = \"markov\" in [sampling] and noise with a radius above 0"))
@@ -201,7 +206,7 @@ impl<P: Problem> Noisy<P> {
     /// Adds noise to a problem.
     ///
     /// # Errors
-    /// When `std` is negative, the radius not in [0, 1), or a matrix that is written out is not Schur-stable.
+    /// When `std` is not from 0 to 1e100, the radius not in [0, 1), or a matrix that is written out is not Schur-stable.
     pub fn new(problem: P, noise: &Noise, sampling: Sampling) -> Result<Self> {
         let matrices = noise.matrices(problem.weights().len(), problem.dim())?;
         let key = |e: BadInput| if e.key == "memory" && !noise.matrix.is_empty() { BadInput { key: "matrix".into(), ..e } } else { e };
@@ -211,7 +216,7 @@ impl<P: Problem> Noisy<P> {
     /// Adds noise with a memory M (d x d) of one's own; the zero matrix makes it white.
     ///
     /// # Errors
-    /// When `std` is negative or M is not Schur-stable.
+    /// When `std` is not from 0 to 1e100, or M is not Schur-stable.
     pub fn with_memory(problem: P, std: f64, m: Mat<f64>, sampling: Sampling) -> Result<Self> {
         Self::with_matrices(problem, std, &[m], sampling)
     }
@@ -219,9 +224,10 @@ impl<P: Problem> Noisy<P> {
     /// Adds noise with one memory M (d x d) for all agents, or one for each.
     ///
     /// # Errors
-    /// When `std` is negative or a matrix is not Schur-stable.
+    /// When `std` is not from 0 to 1e100, or a matrix is not Schur-stable.
     pub fn with_matrices(problem: P, std: f64, matrices: &[Mat<f64>], sampling: Sampling) -> Result<Self> {
-        require(std >= 0.0 && std.is_finite(), "std", std, "at least 0")?;
+        // Its square, and sums of squares, must be finite.
+        require((0.0..=1e100).contains(&std), "std", format!("{std:?}"), "from 0 to 1e100")?;
         if let (ChainStart::State(k), 0) = (sampling.start, problem.chain_len()) {
             require(k == 0, "sampling.start", format!("state {k}"), "{ state = 0 }, which stands for noise of 0")?;
         }

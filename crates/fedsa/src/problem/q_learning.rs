@@ -198,6 +198,10 @@ impl QLearning {
 }
 
 impl ProblemSettings for QLearning {
+    fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+        self.noise.as_ref()?.without_effect(sampling)
+    }
+
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         self.check()?;
         if let ChainStart::State(s) = sampling.start {

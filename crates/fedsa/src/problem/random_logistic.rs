@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Every `f_c` is mu-strongly convex, and its gradient Lipschitz with the constant `mu + lambda_max(X_c^T X_c / n) / 4`: the
-//! certificate of [`Facts::monotone`]. The root is the optimum of `(1/N) sum_c f_c`.
+//! certificate of [`Facts::monotone`]. Where both n and d are above 500, `lambda_max` is replaced by a cheap upper bound, the
+//! largest sum of the absolute values of a row, and the certificate is weaker. The root is the optimum of `(1/N) sum_c f_c`.
 //!
 //! The data of agent c depend on the seed and c only. Its rows are N(m_c, I) with `m_c ~ shift N(0, I/d)`, its labels are 1 with
 //! probability `1 / (1 + exp(-x^T w_c))`, `w_c = w + spread u_c`, with w and `u_c ~ N(0, I/d)`. Agents differ by `spread` in
@@ -57,7 +58,7 @@ pub struct RandomLogistic {
     /// How far the means of the agents' rows are from 0.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub shift: f64,
-    /// At least 1: along a trajectory the index is drawn anew with probability 1 / mixing_time.
+    /// From 1 to 1e9: along a trajectory the index is drawn anew with probability 1 / mixing_time.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub mixing_time: f64,
     /// The problem's own seed.
@@ -107,7 +108,7 @@ impl RandomLogistic {
 
 impl ProblemSettings for RandomLogistic {
     fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
-        lazy_index::without_effect(self.mixing_time, sampling)
+        lazy_index::without_effect(self.mixing_time, sampling).or_else(|| self.noise.as_ref()?.without_effect(sampling))
     }
 
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
@@ -226,11 +227,13 @@ impl Facts for Logistic {
     }
     fn monotone(&self) -> Option<Monotone> {
         let top = |c: usize| {
-            let mut gram = Mat::zeros(self.d, self.d);
             let rows: Vec<f64> = self.rows(c).flatten().copied().collect();
             let rows = linalg::from_rows(self.n, self.d, &rows);
-            linalg::add_outer(&mut gram, rows.transpose(), rows.transpose());
-            linalg::norm2(&gram) / self.n as f64
+            // X^T X and X X^T have the same largest eigenvalue: that of the smaller one.
+            let factor: linalg::MatRef<'_, f64> = if self.n < self.d { rows.as_ref() } else { rows.transpose() };
+            let mut gram = Mat::zeros(factor.nrows(), factor.nrows());
+            linalg::add_outer(&mut gram, factor, factor);
+            linalg::norm2_bound(&gram) / self.n as f64
         };
         let lipschitz = (0..self.weights.len()).map(|c| self.ridge + top(c) / 4.0).fold(0.0, f64::max);
         Some(Monotone { modulus: self.ridge, lipschitz })

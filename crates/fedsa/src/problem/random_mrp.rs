@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::index_chain::is_gap;
 use super::memory::{self, MemoryEstimate, Moves, TableSizes, check_transitions, reward_process};
 use super::mrp::{FederatedTd, Mrp};
 use super::noise::Noise;
@@ -273,6 +274,12 @@ impl RandomMrp {
             require((1..=self.states).contains(&rank), "kernel_rank", rank, &format!("between 1 and states = {}", self.states))?;
         }
         require((0.0..1.0).contains(&self.stay), "stay", self.stay, "in [0, 1)")?;
+        let leaves = 1.0 - self.stay;
+        if !is_gap(leaves) {
+            let stay = self.stay;
+            let what = format!("{stay:?} is not accepted: a chain that leaves with probability {leaves:.1e} is reducible to rounding");
+            return Err(BadInput::new("stay", what, "in [0, 1), and at most 1 - 1e-9"));
+        }
         let kernels = if self.kernel == Scope::Shared { 1 } else { self.base_agents.unwrap_or(self.agents) };
         super::check_size("agents", &[kernels, self.states, self.states])?;
         super::check_size("agents", &[self.agents, self.features, self.features])?;

@@ -8,7 +8,9 @@ use faer::Mat;
 use serde::{Deserialize, Serialize};
 
 use super::facts::Facts;
+use super::index_chain;
 use super::law::{Chain, FiniteLaw};
+use super::lazy_index;
 use super::memory::{self, MemoryEstimate};
 use super::noise::{self, Noise};
 use super::systems::{System, Systems};
@@ -32,7 +34,7 @@ pub struct Switching {
     /// a(z) of every state.
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub values: Vec<f64>,
-    /// At least 1; 1 is independent draws.
+    /// From 1 to 1e9; 1 is independent draws.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub mixing_time: f64,
     /// `b_c ~ spread N(0, I)`, independent per agent.
@@ -53,13 +55,7 @@ impl Default for Switching {
 
 impl ProblemSettings for Switching {
     fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
-        if let Some(idle) = self.noise.as_ref().and_then(|noise| noise.without_effect(sampling)) {
-            return Some(idle);
-        }
-        (self.mixing_time != 1.0 && sampling.kind != Law::Markov).then(|| {
-            let what = "a mixing time, and no chain: samples are not those of a trajectory";
-            BadInput::new("mixing_time", what, "no mixing_time, or kind = \"markov\" in [sampling]")
-        })
+        lazy_index::without_effect(self.mixing_time, sampling).or_else(|| self.noise.as_ref()?.without_effect(sampling))
     }
 
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
@@ -70,7 +66,7 @@ impl ProblemSettings for Switching {
             format!("{:?}", self.values),
             "finite numbers",
         )?;
-        require(self.mixing_time >= 1.0 && self.mixing_time.is_finite(), "mixing_time", self.mixing_time, "at least 1")?;
+        index_chain::check_mixing_time(self.mixing_time)?;
         super::check_spread(self.spread)?;
         if let ChainStart::State(s) = sampling.start {
             let states = self.values.len();

@@ -51,7 +51,7 @@ mod symmetric;
 #[cfg(test)]
 mod testing;
 
-pub use accuracy::Accuracy;
+pub use accuracy::{Accuracy, DOUBTFUL};
 
 use crate::error::{Result, require};
 

@@ -88,8 +88,9 @@ const MEAN_SQUARE_WORK: usize = 20_000_000;
 const MEAN_SQUARE_STATE: usize = 120;
 /// The largest linear system that is solved for the floor of a delayed method.
 const DELAYED_FLOOR: usize = 2600;
-/// The most multiplications along the rounds of a delayed method.
+/// The most multiplications along the rounds of a delayed method, and what reduces them.
 const DELAYED_WORK: f64 = 5e9;
+const LESS_DELAYED: &str = "fewer rounds, shorter delays or fewer features";
 
 /// The mean and the second moment of the iterate's error in the limit of many rounds, and how they are known.
 #[derive(Debug, Clone, PartialEq)]
@@ -135,9 +136,9 @@ pub fn unknown(why: &str) -> BadInput {
     BadInput::new("", format!("not known in closed form: {why}"), known)
 }
 
-/// The error of what has a closed form that is not computed.
-fn takes_too_long(what: &str) -> BadInput {
-    BadInput::new("", format!("not computed: {what} takes too long"), "fewer rounds, shorter delays or fewer features")
+/// The error of what has a closed form that is not computed, and what could be.
+fn takes_too_long(what: &str, help: &str) -> BadInput {
+    BadInput::new("", format!("not computed: {what} takes too long"), help)
 }
 
 fn no_steps() -> BadInput {
@@ -334,7 +335,8 @@ impl<'f> Forecast<'f> {
         let last = rounds.last().map_or(0, |t| *t as usize);
         if last as f64 * (reach * plain.root.len()) as f64 > DELAYED_WORK {
             let (d, most) = (plain.root.len(), reach - 1);
-            return Err(takes_too_long(&format!("the mean of {d} features over {last} rounds with delays up to {most} rounds")));
+            let what = format!("the mean of {d} features over {last} rounds with delays up to {most} rounds");
+            return Err(takes_too_long(&what, LESS_DELAYED));
         }
         for t in 0..last {
             let (mut answered, mut arrived) = (vec![0.0; plain.root.len()], 0.0);
@@ -581,6 +583,17 @@ impl<'f> Forecast<'f> {
         }
     }
 
+    /// How the floor is known. The floor is not computed, and may not exist.
+    ///
+    /// # Errors
+    /// As [`Forecast::knows_floor`].
+    pub fn floor_accuracy(&self) -> Result<Accuracy> {
+        match self.floor_known()? {
+            (round, NoiseSource::Chains(rule)) => self.chains_floor_accuracy(&round, rule),
+            _ => Ok(Accuracy::Exact),
+        }
+    }
+
     /// Checks that the mean-square error along the rounds has a closed form.
     ///
     /// # Errors
@@ -605,8 +618,8 @@ impl<'f> Forecast<'f> {
         Ok((round, source))
     }
 
-    /// Whether the mean-square error up to this round is computed: [`Forecast::knows_curve`], and delays are not too
-    /// long for so many rounds.
+    /// Whether the mean-square error up to this round is computed: [`Forecast::knows_curve`], and it does not take too long for so
+    /// many rounds.
     ///
     /// # Errors
     /// When it is not, with the reason.
@@ -619,7 +632,7 @@ impl<'f> Forecast<'f> {
         let d = round.systems.dim();
         if 2.0 * (d as f64).powi(3) * (delay + 1) as f64 * last as f64 > DELAYED_WORK {
             let what = format!("the second moments of {d} features over {last} rounds with a delay of {delay} rounds");
-            return Err(takes_too_long(&what));
+            return Err(takes_too_long(&what, LESS_DELAYED));
         }
         Ok(())
     }

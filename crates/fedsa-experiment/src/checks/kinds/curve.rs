@@ -7,10 +7,11 @@ use crate::checks::follow::{Deviation, followed};
 use crate::checks::verdict::Measured;
 use crate::checks::{CheckKind, Keys, method_of, metric_of};
 use crate::config::Check;
+use crate::numbers;
 use crate::results::{self};
 
 /// The mean over seeds of mse or error follows the exact mean-square error: at least 95% of the rounds within 3 standard
-/// errors, all within 5; a `tolerance` (relative) is added to both.
+/// errors, all within 5; a `tolerance` (relative) is added to both, and so is a closure's eps^2.
 pub struct CurveCheck;
 
 impl CheckKind for CurveCheck {
@@ -30,13 +31,15 @@ impl CheckKind for CurveCheck {
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
         facts.metric(cell, metric_of(check))?;
         facts.predictor.knows_curve(cell)?;
+        facts.predictor.curve_error(cell)?;
         facts.several_seeds(cell, "")
     }
 
     fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
-        let slack = check.tolerance.unwrap_or(0.0);
+        let tolerance = check.tolerance.unwrap_or(0.0);
         let one = |(point, cell): (usize, usize)| {
             let exact = ctx.facts.predictor.curve(cell)?;
+            let closure_error = ctx.facts.predictor.curve_error(cell)?;
             let exact = ctx.facts.predictor.mse(cell, &exact, metric_of(check));
             let grid = &ctx.facts.plan.cells[cell].grid;
             let measured = ctx.results.curve(cell, metric_of(check));
@@ -44,10 +47,16 @@ impl CheckKind for CurveCheck {
             let deviations: Vec<Deviation> = after_start
                 .filter_map(|(row, values)| {
                     let expected = exact[grid.binary_search(&row.round).ok()?];
-                    Some(Deviation::of(values, expected, slack * expected))
+                    Some(Deviation::of(values, expected, (tolerance + closure_error) * expected))
                 })
                 .collect();
-            followed(&deviations, slack, ctx.facts.place(point))
+            let measured = followed(&deviations, tolerance, ctx.facts.place(point))?;
+            if closure_error == 0.0 {
+                return Ok(measured);
+            }
+            let joined = if tolerance > 0.0 { " and" } else { ", beside" };
+            let allowance = format!("{}{joined} eps^2 of the closure, {}", measured.allowance, numbers::percent(closure_error));
+            Ok(Measured { allowance, ..measured })
         };
         ctx.cells(check)?.into_iter().map(one).collect()
     }

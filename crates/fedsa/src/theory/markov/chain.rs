@@ -180,6 +180,30 @@ impl MarkovAgent {
         out
     }
 
+    /// The period: the greatest common divisor of the lengths of the chain's cycles, from the distances of a breadth-first search.
+    pub fn period(&self) -> u64 {
+        let mut after = vec![Vec::new(); self.states];
+        self.moves.iter().for_each(|m| after[m.from as usize].push(m.to as usize));
+        let mut distance: Vec<Option<u64>> = vec![None; self.states];
+        let (mut queue, mut next, mut divisor) = (vec![0], 0, 0);
+        distance[0] = Some(0);
+        while next < queue.len() {
+            let from = queue[next];
+            next += 1;
+            let there = distance[from].unwrap_or(0) + 1;
+            for &to in &after[from] {
+                match distance[to] {
+                    None => {
+                        distance[to] = Some(there);
+                        queue.push(to);
+                    }
+                    Some(known) => divisor = gcd(divisor, known.abs_diff(there)),
+                }
+            }
+        }
+        divisor
+    }
+
     /// The second largest modulus lambda of P's eigenvalues, counted with multiplicity: 1 if the chain is periodic, 0 if it has one
     /// state.
     ///
@@ -190,6 +214,10 @@ impl MarkovAgent {
         moduli.sort_by(|a, b| b.total_cmp(a));
         Ok(moduli.get(1).copied().unwrap_or(0.0))
     }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 fn reducible(apart: usize, inside: usize) -> BadInput {
@@ -265,5 +293,18 @@ mod tests {
         assert!(MarkovAgent::new(&law, 1.0, &[0.0]).unwrap_err().what.contains("no chain"));
         let chain = crate::problem::law::Chain { from: vec![0, 1], to: vec![0, 1], p: vec![1.0; 2], law: vec![0.5; 2] };
         assert!(MarkovAgent::new(&law.with_chain(chain), 1.0, &[0.0]).unwrap_err().what.contains("reducible"));
+    }
+
+    #[test]
+    fn periods_are_those_of_the_cycles() {
+        let chain = |states: usize, moves: &[(u32, u32, f64)]| {
+            let one = |(from, to, p): &(u32, u32, f64)| edge(*from, *to, *p, 0.0);
+            MarkovAgent::from_moves(1.0, 1, states, moves.iter().map(one).collect()).unwrap().period()
+        };
+        assert_eq!(chain(1, &[(0, 0, 1.0)]), 1);
+        assert_eq!(chain(3, &[(0, 1, 1.0), (1, 2, 1.0), (2, 0, 1.0)]), 3);
+        // Cycles of 2 and 4 states, and of 2 and 3.
+        assert_eq!(chain(4, &[(0, 1, 1.0), (1, 0, 0.5), (1, 2, 0.5), (2, 3, 1.0), (3, 0, 1.0)]), 2);
+        assert_eq!(chain(3, &[(0, 1, 1.0), (1, 0, 0.5), (1, 2, 0.5), (2, 0, 1.0)]), 1);
     }
 }

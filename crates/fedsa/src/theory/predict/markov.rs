@@ -4,18 +4,18 @@
 //! predictions of a file with many points take seconds.
 
 use super::{EXACT_DIM, Forecast, NoiseSource, PredictedFloor, Round, takes_too_long, unknown};
-use crate::error::Result;
+use crate::error::{BadInput, Result};
 use crate::linalg;
 use crate::sampling::ChainStart;
-use crate::theory::Accuracy;
 use crate::theory::exact_mse::{InitialControls, MeanSquare};
 use crate::theory::gauss_markov::AdditiveRule;
-use crate::theory::markov::closure::Closure;
+use crate::theory::markov::closure::{self, Closure};
 use crate::theory::markov::counts::{self, Counts};
 use crate::theory::markov::joint::{self, Joint};
 use crate::theory::markov::leading_order::LeadingOrder;
 use crate::theory::markov::one_agent::OneAgent;
 use crate::theory::markov::{AgentClass, MarkovAgent, MarkovFloor, Rule};
+use crate::theory::{Accuracy, RoundSetting};
 
 /// The most multiplications of a floor or a curve: some seconds.
 const MOST_WORK: f64 = 5e9;
@@ -42,6 +42,16 @@ enum Way {
     Closure,
 }
 
+impl Way {
+    /// How what comes this way is known.
+    fn accuracy(&self, classes: &[AgentClass], setting: &RoundSetting, rule: Rule) -> Result<Accuracy> {
+        match self {
+            Way::Closure => Ok(Accuracy::Closure { eps_squared: closure::eps_squared(classes, setting, rule)? }),
+            Way::OneAgent | Way::Joint | Way::Counts => Ok(Accuracy::Exact),
+        }
+    }
+}
+
 /// What leading order says about a floor under Markov samples.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct MarkovExplanation {
@@ -63,8 +73,11 @@ pub struct PredictionCost {
 impl Forecast<'_> {
     /// Checks that samples are those of finite chains, and that all agents participate over a clear link.
     pub(super) fn chains_known(&self, round: &Round<'_, '_>) -> Result<()> {
-        if !round.link.is_clear() || round.few.is_some() || round.link.delay.is_some() {
-            return Err(unknown("samples are not i.i.d., and not all agents participate over a clear link"));
+        if round.few.is_some() {
+            return Err(unknown("samples are not i.i.d., and not all agents participate"));
+        }
+        if !round.link.is_clear() || round.link.delay.is_some() {
+            return Err(unknown("samples are not i.i.d., and the link changes, loses or delays messages"));
         }
         if round.setting.server_step != 1.0 {
             return Err(unknown("samples are not i.i.d., and the server's step is not 1"));
@@ -73,10 +86,16 @@ impl Forecast<'_> {
         if d > EXACT_DIM {
             return Err(unknown(&format!("more than {EXACT_DIM} features")));
         }
-        let law = self.field.facts().law(0).filter(|law| law.chain().is_some());
-        let Some(law) = law else { return Err(unknown("samples are not i.i.d., and follow no known finite chain alone")) };
-        if (law.mass().len() * (d * d + d)) as f64 * round.systems.kinds.len() as f64 > MOST_NUMBERS {
-            return Err(takes_too_long(&format!("the chains of {} distinct agents", round.systems.kinds.len())));
+        let (facts, kinds) = (self.field.facts(), round.systems.kinds.len());
+        let mut numbers = 0.0;
+        for kind in 0..kinds {
+            let law = facts.law(kind).filter(|law| law.chain().is_some());
+            let Some(law) = law else { return Err(unknown("samples are not i.i.d., and follow no known finite chain alone")) };
+            numbers += law.mass().len() as f64 * (d * d + d) as f64;
+            if numbers > MOST_NUMBERS {
+                let what = format!("the second moments along the chains of {kinds} distinct agents");
+                return Err(takes_too_long(&what, "fewer distinct agents, samples, states or features"));
+            }
         }
         Ok(())
     }
@@ -104,7 +123,8 @@ impl Forecast<'_> {
         // A deterministic cycle is solved by its orbit.
         let products = if class.agent.is_deterministic() { 2.0 } else { PRODUCTS };
         if products * 2.0 * class.agent.moves.len() as f64 * d.powi(3) * self.batch() as f64 > MOST_WORK {
-            return Err(takes_too_long(&format!("the second moments of {d} features for each of {} states", class.agent.states)));
+            let what = format!("the second moments of {d} features for each of {} states", class.agent.states);
+            return Err(takes_too_long(&what, "fewer states or features, or smaller batches"));
         }
         Ok(class.agent)
     }
@@ -113,7 +133,7 @@ impl Forecast<'_> {
     /// aperiodic chains that start elsewhere reach.
     fn way(&self, round: &Round<'_, '_>, rule: Rule) -> Result<(Way, Vec<AgentClass>)> {
         let (way, classes) = self.way_from_anywhere(round, rule)?;
-        if self.field.sampling().start != ChainStart::Stationary && classes.iter().any(|class| period(&class.agent) > 1) {
+        if self.field.sampling().start != ChainStart::Stationary && any_periodic(&classes) {
             return Err(unknown("a chain is periodic and does not start in its stationary law"));
         }
         Ok((way, classes))
@@ -142,11 +162,15 @@ impl Forecast<'_> {
         if self.batch() > 1 {
             return Err(unknown("the mean-square error of many agents under Markov samples in batches"));
         }
+        // The eigenvalues of a periodic chain, such as a log that is replayed, need not be computed.
+        if any_periodic(&classes) {
+            return Err(unknown("a chain is periodic, and the closure for many agents needs aperiodic ones"));
+        }
         let work = Closure::work(&classes, setting, rule);
         if work > MOST_WORK || Closure::unknowns(&classes, rule) > CLOSURE_UNKNOWNS {
             let what =
                 format!("the closure for {} agents with {} features ({work:.0e} multiplications)", self.field.agents(), self.field.dim());
-            return Err(takes_too_long(&what));
+            return Err(takes_too_long(&what, "fewer agents, states or features, or fewer local steps"));
         }
         Ok((Way::Closure, classes))
     }
@@ -202,6 +226,12 @@ impl Forecast<'_> {
         }
     }
 
+    /// How the floor is known.
+    pub(super) fn chains_floor_accuracy(&self, round: &Round<'_, '_>, rule: Rule) -> Result<Accuracy> {
+        let (way, classes) = self.way(round, rule)?;
+        way.accuracy(&classes, &round.setting, rule)
+    }
+
     /// The way to the curve.
     fn curve_way(&self, round: &Round<'_, '_>, rule: Rule) -> Result<(Way, Vec<AgentClass>)> {
         let (way, classes) = self.way(round, rule)?;
@@ -217,34 +247,27 @@ impl Forecast<'_> {
 
     pub(super) fn chains_curve_affordable(&self, round: &Round<'_, '_>, rule: Rule, last: u64) -> Result<()> {
         let (way, classes) = self.curve_way(round, rule)?;
+        // As floats: the product of large settings does not fit into an integer.
+        let samples = last as f64 * round.setting.local_steps as f64 * self.batch() as f64;
         let work = match way {
-            Way::OneAgent => {
-                let samples = (last * round.setting.local_steps * self.batch()) as f64;
-                2.0 * samples * classes[0].agent.moves.len() as f64 * (round.systems.dim() as f64).powi(3)
-            }
+            Way::OneAgent => 2.0 * samples * classes[0].agent.moves.len() as f64 * (round.systems.dim() as f64).powi(3),
             Way::Joint => {
                 let updates: f64 = classes.iter().map(|c| c.count as f64 * c.agent.moves.len() as f64 / c.agent.states as f64).sum();
-                let steps = (last * round.setting.local_steps * self.batch()) as f64;
-                steps * joint::unknowns(&classes, rule) as f64 * updates * round.systems.dim() as f64
+                samples * joint::unknowns(&classes, rule) as f64 * updates * round.systems.dim() as f64
             }
             Way::Counts => {
                 let unknowns = counts::unknowns(&classes).unwrap_or(usize::MAX) as f64;
                 let updates = round.setting.local_steps as f64 + self.field.agents() as f64;
                 last as f64 * unknowns * updates * round.systems.dim() as f64
             }
-            Way::Closure => last as f64 * Closure::work(&classes, &round.setting, rule) / 150.0,
+            Way::Closure => Closure::curve_work(&classes, &round.setting, rule, last),
         };
-        if work > MOST_WORK {
-            return Err(takes_too_long(&format!("the mean-square error under Markov samples over {last} rounds")));
-        }
-        Ok(())
+        if work > MOST_WORK { Err(long_curve(last)) } else { Ok(()) }
     }
 
     pub(super) fn chains_curve_accuracy(&self, round: &Round<'_, '_>, rule: Rule) -> Result<Accuracy> {
-        match self.curve_way(round, rule)? {
-            (Way::Closure, classes) => Ok(Accuracy::Closure { eps_squared: Closure::new(&classes, &round.setting, rule)?.eps_squared() }),
-            _ => Ok(Accuracy::Exact),
-        }
+        let (way, classes) = self.curve_way(round, rule)?;
+        way.accuracy(&classes, &round.setting, rule)
     }
 
     pub(super) fn chains_curve(
@@ -256,11 +279,16 @@ impl Forecast<'_> {
         rounds: &[u64],
     ) -> Result<Vec<MeanSquare>> {
         let (way, classes) = self.curve_way(round, rule)?;
+        // Classes list the agents in an order of their own, and these controls are in the order of the problem.
+        if rule == Rule::Scafflsa && matches!(controls, InitialControls::Given(_)) {
+            return Err(unknown("the mean-square error under Markov samples from given control variates"));
+        }
         let (setting, start) = (&round.setting, self.field.sampling().start);
         let offset: Vec<f64> = theta_0.iter().zip(round.systems.root()?).map(|(x, r)| x - r).collect();
         let floors = match way {
             Way::OneAgent => {
-                let steps: Vec<u64> = rounds.iter().map(|t| t * setting.local_steps).collect();
+                let steps_to = |t: &u64| t.checked_mul(setting.local_steps).ok_or_else(|| long_curve(*t));
+                let steps: Vec<u64> = rounds.iter().map(steps_to).collect::<Result<_>>()?;
                 OneAgent::new(&classes[0].agent, setting.step_size, self.batch())?.curve(&offset, start, &steps)?
             }
             Way::Joint => Joint::new(&classes, setting, rule, self.batch())?.curve(&offset, controls, start, rounds)?,
@@ -290,7 +318,7 @@ impl Forecast<'_> {
         let classes = self.classes(&round)?;
         let work: f64 = classes.iter().map(|class| (class.agent.states as f64).powi(3)).sum();
         if work > MOST_WORK {
-            return Err(takes_too_long("the fundamental matrices of the agents' chains"));
+            return Err(takes_too_long("the fundamental matrices of the agents' chains", "fewer states or fewer distinct agents"));
         }
         Ok((LeadingOrder::new(&classes, &round.setting, rule)?, round.setting.step_size))
     }
@@ -323,56 +351,18 @@ impl Forecast<'_> {
     }
 }
 
-/// The period of an agent's chain: the greatest common divisor of the lengths of its cycles, from the distances of a breadth-first
-/// search.
-fn period(agent: &MarkovAgent) -> u64 {
-    let mut after = vec![Vec::new(); agent.states];
-    agent.moves.iter().for_each(|m| after[m.from as usize].push(m.to as usize));
-    let mut distance: Vec<Option<u64>> = vec![None; agent.states];
-    let (mut queue, mut next, mut divisor) = (vec![0], 0, 0);
-    distance[0] = Some(0);
-    while next < queue.len() {
-        let from = queue[next];
-        next += 1;
-        let there = distance[from].unwrap_or(0) + 1;
-        for &to in &after[from] {
-            match distance[to] {
-                None => {
-                    distance[to] = Some(there);
-                    queue.push(to);
-                }
-                Some(known) => divisor = gcd(divisor, known.abs_diff(there)),
-            }
-        }
-    }
-    divisor
+/// Whether one of the chains is periodic.
+fn any_periodic(classes: &[AgentClass]) -> bool {
+    classes.iter().any(|class| class.agent.period() > 1)
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
+/// The error of a curve of so many rounds that it is not computed.
+fn long_curve(last: u64) -> BadInput {
+    let what = format!("the mean-square error under Markov samples over {last} rounds");
+    takes_too_long(&what, "fewer rounds, local steps, agents, states or features, or smaller batches")
 }
 
 fn mean_square(floor: MarkovFloor) -> MeanSquare {
     let noise = floor.noise();
     MeanSquare { bias: floor.bias, noise: noise.max(0.0) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::linalg::Mat;
-    use crate::theory::markov::Move;
-
-    #[test]
-    fn periods_are_those_of_the_cycles() {
-        let chain = |states: usize, moves: &[(u32, u32, f64)]| {
-            let one = |(from, to, p): &(u32, u32, f64)| Move { from: *from, to: *to, p: *p, a: Mat::identity(1, 1), w: vec![0.0] };
-            period(&MarkovAgent::from_moves(1.0, 1, states, moves.iter().map(one).collect()).unwrap())
-        };
-        assert_eq!(chain(1, &[(0, 0, 1.0)]), 1);
-        assert_eq!(chain(3, &[(0, 1, 1.0), (1, 2, 1.0), (2, 0, 1.0)]), 3);
-        // Cycles of 2 and 4 states, and of 2 and 3.
-        assert_eq!(chain(4, &[(0, 1, 1.0), (1, 0, 0.5), (1, 2, 0.5), (2, 3, 1.0), (3, 0, 1.0)]), 2);
-        assert_eq!(chain(3, &[(0, 1, 1.0), (1, 0, 0.5), (1, 2, 0.5), (2, 0, 1.0)]), 1);
-    }
 }

@@ -26,13 +26,17 @@ enum Value {
     Floor(fn(&MeanSquare) -> f64),
     /// It is read from the floor to leading order.
     LeadingOrder(fn(&MeanSquare) -> f64),
+    /// The radius of the map of second moments.
+    MeanSquareRadius,
 }
 
-/// The floors that quantities are read from, each computed once, on request.
+/// The floors that quantities are read from, and how they are known, each computed once, on request.
 #[derive(Default)]
 pub struct FloorCache {
     floor: OnceLock<Result<PredictedFloor>>,
     leading: OnceLock<Result<MeanSquare>>,
+    accuracy: OnceLock<Result<Accuracy>>,
+    radius: OnceLock<Result<f64>>,
 }
 
 impl FloorCache {
@@ -50,6 +54,22 @@ impl FloorCache {
     /// As there.
     pub fn leading_order(&self, of: &Forecast<'_>) -> Result<&MeanSquare> {
         self.leading.get_or_init(|| of.leading_order_floor()).as_ref().map_err(Clone::clone)
+    }
+
+    /// How the floor is known, as [`Forecast::floor_accuracy`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn floor_accuracy(&self, of: &Forecast<'_>) -> Result<Accuracy> {
+        self.accuracy.get_or_init(|| of.floor_accuracy()).clone()
+    }
+
+    /// The radius of the map of second moments, as [`MeanSquareRadius::at`].
+    ///
+    /// # Errors
+    /// As there, and as [`MeanSquareRadius::new`].
+    pub fn mean_square_radius(&self, of: &Forecast<'_>) -> Result<f64> {
+        self.radius.get_or_init(|| MeanSquareRadius::new(of).and_then(|map| map.at(of))).clone()
     }
 }
 
@@ -113,7 +133,7 @@ pub const QUANTITIES: &[Quantity] = &[
         name: "mean_square_radius",
         about: "spectral radius of the map of second moments",
         known: |of| MeanSquareRadius::new(of).map(|_| ()),
-        value: Value::Alone(|of| MeanSquareRadius::new(of)?.at(of)),
+        value: Value::MeanSquareRadius,
     },
 ];
 
@@ -154,15 +174,29 @@ impl Quantity {
             Value::Alone(value) => value(of),
             Value::Floor(read) => cache.floor(of).map(|floor| read(&floor.value)),
             Value::LeadingOrder(read) => cache.leading_order(of).map(read),
+            Value::MeanSquareRadius => cache.mean_square_radius(of),
         }
     }
 
-    /// How the value is known; `None` if it is not a mean square or does not exist.
+    /// How the value would be known, which does not take the value itself; `None` if it is not a mean square.
+    ///
+    /// # Errors
+    /// As [`Forecast::floor_accuracy`], for what is read from the floor.
+    pub fn expected_accuracy(&self, of: &Forecast<'_>, cache: &FloorCache) -> Result<Option<Accuracy>> {
+        match self.value {
+            Value::Alone(_) | Value::MeanSquareRadius => Ok(None),
+            Value::Floor(_) => cache.floor_accuracy(of).map(Some),
+            Value::LeadingOrder(_) => Ok(Some(Accuracy::LeadingOrder)),
+        }
+    }
+
+    /// How the value is known; `None` if it is not a mean square or does not exist. `cache` must belong to `of`.
     pub fn accuracy(&self, of: &Forecast<'_>, cache: &FloorCache) -> Option<Accuracy> {
         match self.value {
-            Value::Alone(_) => (self.name == "mean_square_radius").then_some(Accuracy::Exact),
+            Value::Alone(_) => None,
             Value::Floor(_) => cache.floor(of).ok().map(|floor| floor.accuracy),
             Value::LeadingOrder(_) => cache.leading_order(of).ok().map(|_| Accuracy::LeadingOrder),
+            Value::MeanSquareRadius => cache.mean_square_radius(of).ok().map(|_| Accuracy::Exact),
         }
     }
 

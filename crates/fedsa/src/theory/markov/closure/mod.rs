@@ -49,10 +49,12 @@ use crate::theory::RoundSetting;
 use crate::theory::map::{DENSE, LinearMap, at_rounds, spectral_radius};
 use crate::theory::symmetric::{pack, packed_index, packed_len, packed_trace};
 
-/// A second eigenvalue of this modulus or more is that of a periodic chain.
+/// A second eigenvalue of this modulus or more is 1 to rounding.
 const PERIODIC: f64 = 1.0 - 1e-12;
 /// About how many rounds the solve for a floor applies.
 const ROUNDS: f64 = 150.0;
+/// The eigenvalues of a K x K matrix take about this times K^3 multiplications.
+const EIGENVALUES: f64 = 30.0;
 
 /// The closure's round of a method: the map of all `M_c`, linear with the constants in the last entry of each `M_c(i)`.
 trait Round: Send + Sync {
@@ -135,8 +137,23 @@ impl Closure {
         }
     }
 
-    /// About how many multiplications a floor takes. A curve takes 1/150 of it for each round.
+    /// About how many multiplications a floor takes, with [`Closure::eps_squared`].
     pub fn work(classes: &[AgentClass], setting: &RoundSetting, rule: Rule) -> f64 {
+        Self::eigenvalue_work(classes) + Self::solve_work(classes, setting, rule)
+    }
+
+    /// About how many multiplications a curve takes, of rounds up to `last`.
+    pub fn curve_work(classes: &[AgentClass], setting: &RoundSetting, rule: Rule, last: u64) -> f64 {
+        Self::eigenvalue_work(classes) + last as f64 / ROUNDS * Self::solve_work(classes, setting, rule)
+    }
+
+    /// The multiplications for the eigenvalues of the transition matrices.
+    fn eigenvalue_work(classes: &[AgentClass]) -> f64 {
+        classes.iter().map(|class| EIGENVALUES * (class.agent.states as f64).powi(3)).sum()
+    }
+
+    /// The multiplications of the solve for a floor.
+    fn solve_work(classes: &[AgentClass], setting: &RoundSetting, rule: Rule) -> f64 {
         let (d, h) = (classes[0].agent.dim, setting.local_steps);
         let agents: usize = classes.iter().map(|c| c.count).sum();
         let of = |c: &AgentClass| {
@@ -210,8 +227,8 @@ impl Closure {
         (0..self.dim).map(|i| x[packed_index(i, self.as_round().side() - 1)]).collect()
     }
 
-    /// The bias and mean-square error at each of `rounds` (ascending), from `u_0 = theta_0 - theta*` (d) and chains in their stationary laws.
-    /// SCAFFLSA's controls start at 0.
+    /// The bias and mean-square error at each of `rounds` (ascending), from `u_0 = theta_0 - theta*` (d) and chains in their
+    /// stationary laws. SCAFFLSA's controls start at 0.
     ///
     /// # Errors
     /// When `u_0` does not have d components, or the rounds are not in ascending order.
@@ -237,12 +254,17 @@ fn unstable(what: String) -> BadInput {
     BadInput::new("step_size", what, "a smaller step size or fewer local steps")
 }
 
-fn eps_squared(classes: &[AgentClass], setting: &RoundSetting, rule: Rule) -> Result<f64> {
+/// [`Closure::eps_squared`], without the closure.
+///
+/// # Errors
+/// When a chain is periodic or has more than 4000 states, or its eigenvalues do not converge.
+pub fn eps_squared(classes: &[AgentClass], setting: &RoundSetting, rule: Rule) -> Result<f64> {
     let agents: usize = classes.iter().map(|c| c.count).sum();
     let of = |class: &AgentClass| -> Result<f64> {
         let agent = &class.agent;
+        require(agent.period() == 1, "chain", "a periodic chain", "an aperiodic one")?;
         let lambda = agent.second_modulus()?;
-        require(lambda < PERIODIC, "chain", "a periodic chain", "an aperiodic one")?;
+        require(lambda < PERIODIC, "chain", "a chain whose second eigenvalue is 1 to rounding", "one that mixes")?;
         let of_states = agent.moves.windows(2).all(|m| m[0].from != m[1].from || (m[0].a == m[1].a && m[0].w == m[1].w));
         let tau = if of_states { lambda } else { 1.0 } / (1.0 - lambda);
         let held = if rule == Rule::FedHsa { setting.local_steps as f64 } else { 0.0 };
