@@ -31,7 +31,7 @@ pub(super) fn check_mixing_time(mixing_time: f64) -> Result<()> {
     if is_gap(gap) {
         return Ok(());
     }
-    let what = format!("{mixing_time:?} is not accepted: the chain is reducible to rounding, its second eigenvalue is 1 - {gap:.1e}");
+    let what = format!("{mixing_time:e} is not accepted: the chain is reducible to rounding, its second eigenvalue is 1 - {gap:.1e}");
     Err(BadInput::new("mixing_time", what, "at least 1 and at most 1e9"))
 }
 
