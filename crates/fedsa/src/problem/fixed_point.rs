@@ -175,7 +175,7 @@ impl ProblemSettings for FixedPoint {
 
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         self.check()?;
-        let index = LazyIndex::new(self.outcomes, "outcomes", self.mixing_time, sampling)?;
+        let index = LazyIndex::new(self.outcomes, self.mixing_time, sampling)?;
         let offsets = |c: usize| {
             let mut s = stream(self.seed, Purpose::System, 2, c);
             (0..self.dim).map(move |_| self.offsets * s.normal())
@@ -198,9 +198,10 @@ impl ProblemSettings for FixedPoint {
         self.check()?;
         let (n, d, k) = (self.agents as f64, self.dim as f64, self.outcomes as f64);
         let kept = 8.0 * n * (d * d + d + k * (d + 1.0) + 1.0);
-        let making = memory::jacobians(n, d, threads) + memory::additive(d, self.noise.is_some());
+        let making = memory::jacobians(n, d, threads);
         let text = format!("{}, d = {}, {} outcomes", memory::agents(self.agents), self.dim, self.outcomes);
-        Ok(MemoryEstimate::new((kept + making, kept), text))
+        let sizes = memory::with_noise((kept + making, kept), self.noise.as_ref(), self.agents, self.dim);
+        Ok(MemoryEstimate::new(sizes, text))
     }
 }
 

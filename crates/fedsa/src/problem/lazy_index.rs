@@ -20,13 +20,12 @@ pub(super) struct LazyIndex {
 }
 
 impl LazyIndex {
-    /// An index of `n` values; `key` is the setting that says n.
+    /// An index of `n` values, at least one.
     ///
     /// # Errors
-    /// When there are no or too many values, the mixing time is below 1 or so long that the chain counts as reducible, or
-    /// trajectories start at an index that does not exist.
-    pub(super) fn new(n: usize, key: &str, mixing_time: f64, sampling: Sampling) -> Result<Self> {
-        require((1..=MOST).contains(&n), key, n, &format!("between 1 and {MOST}"))?;
+    /// When the mixing time is below 1 or so long that the chain counts as reducible, or trajectories start at an index that does
+    /// not exist.
+    pub(super) fn new(n: usize, mixing_time: f64, sampling: Sampling) -> Result<Self> {
         index_chain::check_mixing_time(mixing_time)?;
         if let ChainStart::State(s) = sampling.start {
             require((s as usize) < n, "start", s, &format!("a state below {n}")).map_err(|e| e.inside("sampling"))?;
@@ -71,14 +70,19 @@ impl LazyIndex {
         }
     }
 
-    /// The law of a sample in R^d whose operator at an index `operator` writes, with the chain: a value is a move of it.
-    pub(super) fn law<'a>(&self, d: usize, operator: impl Fn(usize, &[f64], &mut [f64]) + Send + Sync + 'a) -> FiniteLaw<'a> {
+    /// The stationary probabilities of the moves, and the chain: a sample is a move, `z = s n + t`, and sees the index s.
+    pub(super) fn moves(&self) -> (Vec<f64>, Chain) {
         let (n, anew) = (self.n, 1.0 / self.mixing_time);
         let (from, to): (Vec<u32>, Vec<u32>) = (0..n as u32).flat_map(|s| (0..n as u32).map(move |t| (s, t))).unzip();
         let p: Vec<f64> = from.iter().zip(&to).map(|(s, t)| anew / n as f64 + if s == t { 1.0 - anew } else { 0.0 }).collect();
         let mass = p.iter().map(|p| p / n as f64).collect();
-        let law = FiniteLaw::new(d, mass, move |z, theta, out| operator(z / n, theta, out));
-        law.with_chain(Chain { from, to, p, law: vec![1.0 / n as f64; n] })
+        (mass, Chain { from, to, p, law: vec![1.0 / n as f64; n] })
+    }
+
+    /// The law of a sample in R^d whose operator at an index `operator` writes.
+    pub(super) fn law<'a>(&self, d: usize, operator: impl Fn(usize, &[f64], &mut [f64]) + Send + Sync + 'a) -> FiniteLaw<'a> {
+        let (n, (mass, chain)) = (self.n, self.moves());
+        FiniteLaw::new(d, mass, move |z, theta, out| operator(z / n, theta, out)).with_chain(chain)
     }
 }
 

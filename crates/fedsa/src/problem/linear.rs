@@ -13,7 +13,7 @@ use crate::error::{BadInput, Carried, Result, require};
 use crate::kernel::dense::{self, Dense};
 use crate::kernel::{Isa, LANES, Lanes, chunks};
 use crate::random::{Purpose, Stream, stream};
-use crate::sampling::{ChainStart, Law, Sampling};
+use crate::sampling::Sampling;
 
 /// Linear operators without noise; [`Noisy`](noise::Noisy) adds some.
 #[derive(Debug)]
@@ -220,15 +220,7 @@ impl Default for LinearSystems {
 
 impl ProblemSettings for LinearSystems {
     fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
-        if let Some(idle) = self.noise.as_ref().and_then(|noise| noise.without_effect(sampling)) {
-            return Some(idle);
-        }
-        let has_memory = self.noise.as_ref().is_some_and(Noise::has_memory);
-        let starts = sampling.kind == Law::Markov && sampling.start != ChainStart::Stationary;
-        (starts && !has_memory).then(|| {
-            let what = "a start of trajectories, and the problem's samples do not depend on those before";
-            BadInput::new("sampling.start", what, "no start here, or noise with a radius above 0")
-        })
+        noise::alone_without_effect(self.noise.as_ref(), sampling)
     }
 
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {

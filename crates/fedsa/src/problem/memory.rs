@@ -179,11 +179,6 @@ pub(super) fn jacobians(agents: f64, d: f64, threads: usize) -> f64 {
     (agents.min(64.0) + threads as f64 + SOLUTION) * matrix(d, d)
 }
 
-/// Additive noise in dimension d: what it keeps and what making it takes.
-pub(super) fn additive(d: f64, noise: bool) -> f64 {
-    if noise { 23.0 * matrix(d, d) } else { 0.0 }
-}
-
 /// The bytes of a batch of logs while it is read, about.
 const BATCH: f64 = 4e6;
 

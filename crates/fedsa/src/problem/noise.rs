@@ -24,7 +24,7 @@ use super::memory;
 use super::mrp::Scope;
 use super::systems::Moments;
 use super::{Field, Problem};
-use crate::error::{BadInput, Result, require};
+use crate::error::{BadInput, Result, in_order, require};
 use crate::kernel::{Isa, Lanes};
 use crate::linalg;
 use crate::random::{Purpose, Stream, stream};
@@ -125,7 +125,7 @@ impl Noise {
             Ok(faer::Scale(self.radius / radius) * m)
         };
         let distinct = if self.memory == Scope::Shared { 1 } else { agents };
-        (0..distinct).into_par_iter().map(draw).collect()
+        in_order((0..distinct).into_par_iter().map(draw))
     }
 
     /// The memory that the noise adds to a problem of `agents` agents in `d` dimensions: while it is built, and kept.
@@ -188,6 +188,19 @@ impl Process {
     }
 }
 
+/// The error about settings of the noise, or a start of trajectories, that have no effect on a problem whose own samples have no
+/// chain.
+pub(super) fn alone_without_effect(noise: Option<&Noise>, sampling: &Sampling) -> Option<BadInput> {
+    if let Some(idle) = noise.and_then(|noise| noise.without_effect(sampling)) {
+        return Some(idle);
+    }
+    let starts = sampling.kind == Law::Markov && sampling.start != ChainStart::Stationary;
+    (starts && !noise.is_some_and(Noise::has_memory)).then(|| {
+        let what = "a start of trajectories, and the problem's samples do not depend on those before";
+        BadInput::new("sampling.start", what, "no start here, or noise with a radius above 0")
+    })
+}
+
 /// A problem with noise added to its samples. The mean operators, the root and their facts are those of the
 /// wrapped problem.
 #[derive(Debug)]
@@ -243,8 +256,7 @@ impl<P: Problem> Noisy<P> {
             let agent = |e: BadInput| if matrices.len() > 1 { BadInput { what: format!("agent {c}: {}", e.what), ..e } } else { e };
             Process::new(std, m).map_err(agent)
         };
-        let processes: Vec<Result<Process>> = matrices.par_iter().enumerate().map(named).collect();
-        let processes = processes.into_iter().collect::<Result<Vec<_>>>()?;
+        let processes = in_order(matrices.par_iter().enumerate().map(named))?;
         let has_memory = processes.iter().any(|process| !process.memory.is_empty());
         Ok(Self { problem, std, processes, has_memory, start: NoiseStart::AsSampling, sampling })
     }

@@ -38,7 +38,7 @@ use super::mrp::{FeatureLaw, Mrp};
 use super::noise::{self, Noise};
 use super::td::Features;
 use super::{Field, Files, Problem, ProblemSettings, equal_weights};
-use crate::error::{BadInput, Result, require};
+use crate::error::{BadInput, Result, in_order, require};
 use crate::kernel::td::{self, Table, Transition};
 use crate::kernel::{Chunk, Isa, dot, rows};
 use crate::linalg;
@@ -213,21 +213,16 @@ impl ProblemSettings for QLearning {
         let rewards: Vec<f64> = (0..self.pairs()).map(|_| s.uniform()).collect();
         let (shared, kinds, policy) = (garnet.shared(&plan)?, garnet.kinds(&plan), self.behaviour());
         let features = Arc::new(self.draw_features());
-        let made: Vec<Result<Environment>> = (0..kinds)
-            .into_par_iter()
-            .map(|c| {
-                let mut mrp = garnet.agent(&plan, &shared, &rewards, c)?;
-                // The uniform policy has given all actions the same share.
-                for (row, policy) in mrp.states.iter_mut().zip(policy.chunks(self.actions)) {
-                    for (action, pi) in row.chunks_mut(self.branching).zip(policy) {
-                        action.iter_mut().for_each(|o| o.p *= pi * self.actions as f64);
-                    }
+        let kinds = in_order((0..kinds).into_par_iter().map(|c| {
+            let mut mrp = garnet.agent(&plan, &shared, &rewards, c)?;
+            // The uniform policy has given all actions the same share.
+            for (row, policy) in mrp.states.iter_mut().zip(policy.chunks(self.actions)) {
+                for (action, pi) in row.chunks_mut(self.branching).zip(policy) {
+                    action.iter_mut().for_each(|o| o.p *= pi * self.actions as f64);
                 }
-                Environment::new(&mrp, self.actions, self.branching, sampling.kind)
-            })
-            .collect();
-        // Of several errors the first agent's, whichever thread was faster.
-        let kinds: Vec<Environment> = made.into_iter().collect::<Result<_>>()?;
+            }
+            Environment::new(&mrp, self.actions, self.branching, sampling.kind)
+        }))?;
         let least = policy.iter().copied().fold(1.0, f64::min);
         let problem = Control::new(kinds, features, self, least, sampling);
         noise::field(problem, self.noise.as_ref(), sampling, isa, false)
@@ -253,9 +248,10 @@ impl ProblemSettings for QLearning {
         };
         let (peak, kept) = sizes.memory(sampling, threads);
         let parts = memory::vectors(pairs + 1.0, d) + 2.0 * memory::matrix(d, d);
-        let root = memory::jacobians(self.agents as f64, d, threads) + memory::additive(d, self.noise.is_some());
+        let root = memory::jacobians(self.agents as f64, d, threads);
         let text = format!("{} ({kinds} distinct), {} states, {} actions, d = {d}", memory::agents(self.agents), self.states, self.actions);
-        Ok(MemoryEstimate::new((peak + parts + root, kept + parts), text))
+        let sizes = memory::with_noise((peak + parts + root, kept + parts), self.noise.as_ref(), self.agents, self.dim());
+        Ok(MemoryEstimate::new(sizes, text))
     }
 }
 

@@ -26,10 +26,10 @@ use super::noise::{self, Noise};
 use super::spectra::{self, Spectrum};
 use super::systems::{System, Systems};
 use super::{Field, Files, ProblemSettings, equal_weights};
-use crate::error::{BadInput, Carried, Result, require};
+use crate::error::{BadInput, Carried, Result, in_order, require};
 use crate::kernel::Isa;
 use crate::random::{ALL, Purpose, stream};
-use crate::sampling::{ChainStart, Law, Sampling};
+use crate::sampling::Sampling;
 
 /// How the agents' matrices are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -209,15 +209,7 @@ impl From<Quadratic> for Given {
 
 impl ProblemSettings for Quadratic {
     fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
-        if let Some(idle) = self.noise.as_ref().and_then(|noise| noise.without_effect(sampling)) {
-            return Some(idle);
-        }
-        let has_memory = self.noise.as_ref().is_some_and(Noise::has_memory);
-        let starts = sampling.kind == Law::Markov && sampling.start != ChainStart::Stationary;
-        (starts && !has_memory).then(|| {
-            let what = "a start of trajectories, and the problem's samples do not depend on those before";
-            BadInput::new("sampling.start", what, "no start here, or noise with a radius above 0")
-        })
+        noise::alone_without_effect(self.noise.as_ref(), sampling)
     }
 
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
@@ -261,18 +253,14 @@ impl Quadratic {
         }
         let d = self.dim;
         let gaussian = |c: usize| spectra::gaussian(d, &mut stream(self.seed, Purpose::System, spectra::MATRIX, c));
-        let matrices: Vec<Result<Mat<f64>>> = (0..self.agents)
-            .into_par_iter()
-            .map(|c| match self.matrices {
-                Matrices::Definite => {
-                    let mut a = spectra::wishart(&gaussian(c));
-                    spectrum.impose(&mut a)?;
-                    Ok(a)
-                }
-                Matrices::Indefinite | Matrices::IndefiniteOneAverage => Ok(spectra::symmetric_part(&gaussian(c))),
-            })
-            .collect();
-        let mut matrices = matrices.into_iter().collect::<Result<Vec<_>>>()?;
+        let mut matrices = in_order((0..self.agents).into_par_iter().map(|c| match self.matrices {
+            Matrices::Definite => {
+                let mut a = spectra::wishart(&gaussian(c));
+                spectrum.impose(&mut a)?;
+                Ok(a)
+            }
+            Matrices::Indefinite | Matrices::IndefiniteOneAverage => Ok(spectra::symmetric_part(&gaussian(c))),
+        }))?;
         if self.matrices != Matrices::Definite {
             let mut mean = Mat::<f64>::zeros(d, d);
             matrices.iter().for_each(|a| mean += a);

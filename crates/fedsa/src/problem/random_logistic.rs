@@ -113,7 +113,7 @@ impl ProblemSettings for RandomLogistic {
 
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         self.check()?;
-        let index = LazyIndex::new(self.points, "points", self.mixing_time, sampling)?;
+        let index = LazyIndex::new(self.points, self.mixing_time, sampling)?;
         let mut s = stream(self.seed, Purpose::System, 1, ALL);
         let w: Vec<f64> = (0..self.dim).map(|_| s.normal() / (self.dim as f64).sqrt()).collect();
         let rows = (0..self.agents).flat_map(|c| self.rows(c, &w)).collect();
@@ -136,7 +136,8 @@ impl ProblemSettings for RandomLogistic {
         // Newton's method sums Jacobians in 64 groups and factorises their mean.
         let root = memory::jacobians(n, d, threads);
         let text = format!("{}, {} rows each, d = {}", memory::agents(self.agents), self.points, self.dim);
-        Ok(MemoryEstimate::new((rows + root + memory::additive(d, self.noise.is_some()), rows), text))
+        let sizes = memory::with_noise((rows + root, rows), self.noise.as_ref(), self.agents, self.dim);
+        Ok(MemoryEstimate::new(sizes, text))
     }
 }
 

@@ -8,9 +8,8 @@ use faer::Mat;
 use serde::{Deserialize, Serialize};
 
 use super::facts::Facts;
-use super::index_chain;
-use super::law::{Chain, FiniteLaw};
-use super::lazy_index;
+use super::law::FiniteLaw;
+use super::lazy_index::{self, LazyIndex};
 use super::memory::{self, MemoryEstimate};
 use super::noise::{self, Noise};
 use super::systems::{System, Systems};
@@ -18,7 +17,7 @@ use super::{Field, Files, Problem, ProblemSettings, equal_weights};
 use crate::error::{BadInput, Result, require};
 use crate::kernel::Isa;
 use crate::random::{Purpose, Stream, stream};
-use crate::sampling::{ChainStart, Law, Sampling};
+use crate::sampling::Sampling;
 
 /// The `switching` problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -66,12 +65,8 @@ impl ProblemSettings for Switching {
             format!("{:?}", self.values),
             "finite numbers",
         )?;
-        index_chain::check_mixing_time(self.mixing_time)?;
+        let state = LazyIndex::new(self.values.len(), self.mixing_time, sampling)?;
         super::check_spread(self.spread)?;
-        if let ChainStart::State(s) = sampling.start {
-            let states = self.values.len();
-            require((s as usize) < states, "start", s, &format!("a state below {states}")).map_err(|e| e.inside("sampling"))?;
-        }
         let mean = self.values.iter().sum::<f64>() / self.values.len() as f64;
         let system = |c| {
             let mut s = stream(self.seed, Purpose::System, 0, c);
@@ -80,7 +75,7 @@ impl ProblemSettings for Switching {
         };
         let kinds = (0..self.agents).map(system).collect();
         let systems = Systems { kinds, kind_of: (0..self.agents as u32).collect(), weights: equal_weights(self.agents) };
-        noise::field(Chained { settings: self.clone(), systems, sampling }, self.noise.as_ref(), sampling, isa, false)
+        noise::field(Chained { values: self.values.clone(), systems, state }, self.noise.as_ref(), sampling, isa, false)
     }
 
     fn memory(&self, _: &dyn Files, _: Sampling, threads: usize) -> Result<MemoryEstimate> {
@@ -93,56 +88,38 @@ impl ProblemSettings for Switching {
 
 #[derive(Debug)]
 struct Chained {
-    settings: Switching,
+    /// a(z) of every state.
+    values: Vec<f64>,
     systems: Systems,
-    sampling: Sampling,
-}
-
-impl Chained {
-    fn uniform_state(&self, stream: &mut Stream) -> u64 {
-        (stream.uniform() * self.settings.values.len() as f64) as u64
-    }
+    state: LazyIndex,
 }
 
 impl Problem for Chained {
     /// The state z.
-    type Obs = u64;
+    type Obs = usize;
 
     fn dim(&self) -> usize {
-        self.settings.dim
+        self.systems.dim()
     }
     fn weights(&self) -> &[f64] {
         &self.systems.weights
     }
     fn chain_len(&self) -> usize {
-        usize::from(self.sampling.kind == Law::Markov)
+        self.state.words()
     }
     fn start_chain(&self, _: usize, stream: &mut Stream, chain: &mut [u64]) {
-        if let Some(state) = chain.first_mut() {
-            *state = match self.sampling.start {
-                ChainStart::State(s) => u64::from(s),
-                ChainStart::Stationary => self.uniform_state(stream),
-            };
-        }
+        self.state.start(stream, chain);
     }
     fn is_state(&self, _: usize, chain: &[u64]) -> bool {
-        chain.iter().all(|state| *state < self.settings.values.len() as u64)
+        self.state.is_state(chain)
     }
     #[inline(always)]
-    fn sample(&self, _: usize, chain: &mut [u64], stream: &mut Stream, z: &mut u64) {
-        match chain.first_mut() {
-            None => *z = self.uniform_state(stream),
-            Some(state) => {
-                *z = *state;
-                if stream.uniform() * self.settings.mixing_time < 1.0 {
-                    *state = self.uniform_state(stream);
-                }
-            }
-        }
+    fn sample(&self, _: usize, chain: &mut [u64], stream: &mut Stream, z: &mut usize) {
+        *z = self.state.sample(chain, stream);
     }
     #[inline(always)]
-    fn apply(&self, c: usize, theta: &[f64], z: &u64, out: &mut [f64]) {
-        let (a, b) = (self.settings.values[*z as usize], &self.systems.of(c).b);
+    fn apply(&self, c: usize, theta: &[f64], z: &usize, out: &mut [f64]) {
+        let (a, b) = (self.values[*z], &self.systems.of(c).b);
         for ((out, theta), b) in out.iter_mut().zip(theta).zip(b) {
             *out = b - a * theta;
         }
@@ -163,16 +140,13 @@ impl Facts for Chained {
     }
     /// A sample is a move from one state to another, which sees the first.
     fn law(&self, kind: usize) -> Option<FiniteLaw<'_>> {
-        let (values, b) = (&self.settings.values, &self.systems.kinds[kind].b);
-        let (d, n, leaves) = (b.len(), values.len(), 1.0 / self.settings.mixing_time);
-        let (from, to): (Vec<u32>, Vec<u32>) = (0..n as u32).flat_map(|s| (0..n as u32).map(move |t| (s, t))).unzip();
-        let p: Vec<f64> = from.iter().zip(&to).map(|(s, t)| leaves / n as f64 + if s == t { 1.0 - leaves } else { 0.0 }).collect();
-        let mass = p.iter().map(|p| p / n as f64).collect();
+        let (values, b) = (&self.values, &self.systems.kinds[kind].b);
+        let (d, n, (mass, chain)) = (b.len(), values.len(), self.state.moves());
         let law = FiniteLaw::linear(d, mass, move |z, a, to_b| {
             a.fill(0.0);
             (0..d).for_each(|i| a[i * d + i] = values[z / n]);
             to_b.copy_from_slice(b);
         });
-        Some(law.with_chain(Chain { from, to, p, law: vec![1.0 / n as f64; n] }))
+        Some(law.with_chain(chain))
     }
 }

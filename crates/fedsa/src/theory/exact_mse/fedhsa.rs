@@ -5,16 +5,17 @@ use std::collections::HashMap;
 use faer::prelude::*;
 use rayon::prelude::*;
 
+use super::MeanSquare;
 use super::leg_noise::{check, leg_noise, step_noise};
-use super::{MeanSquare, unstable};
+use super::recursion::Recursion;
 use crate::error::Result;
-use crate::linalg::{self, Mat};
+use crate::linalg::Mat;
 use crate::problem::systems::{Moments, System, Systems};
 use crate::theory::RoundSetting;
 use crate::theory::leg::{AffineLeg, step};
-use crate::theory::map::{at_rounds, spectral_radius};
+use crate::theory::map::spectral_radius;
 use crate::theory::stability::global_memory_map;
-use crate::theory::symmetric::{congruence, pack, packed_index, packed_len, packed_trace};
+use crate::theory::symmetric::{congruence, pack, packed_index, packed_len};
 
 /// The exact second moments of FedHSA under i.i.d. samples, `batch` of them averaged in each step (in no source).
 ///
@@ -180,24 +181,13 @@ impl FedHsaMse {
     /// # Errors
     /// When the rounds are not in ascending order.
     pub fn curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>> {
-        let d = theta_0.len();
-        let (nc, nm) = (packed_len(d), packed_len(d + 1));
-        // On (C, m m^T), both packed.
-        let mut lifted = Mat::<f64>::identity(d + 1, d + 1);
-        lifted.get_mut(..d, ..d).copy_from(&self.round);
-        let mut map = Mat::<f64>::zeros(nc + nm, nc + nm);
-        map.get_mut(..nc, ..nc).copy_from(&self.covariance);
-        map.get_mut(..nc, nc..).copy_from(&self.source);
-        map.get_mut(nc.., nc..).copy_from(congruence(&lifted));
-        let mut start = vec![0.0; nc];
-        let u: Vec<f64> = theta_0.iter().zip(&self.root).map(|(x, r)| x - r).chain([1.0]).collect();
-        start.extend(pack(d + 1, |i, j| u[i] * u[j]));
-        let mut curve = Vec::with_capacity(rounds.len());
-        at_rounds(&map, start, rounds, |state| {
-            let bias = (0..d).map(|i| state[nc + packed_index(i, d)]).collect();
-            curve.push(MeanSquare { bias, noise: packed_trace(d, state) });
-        })?;
-        Ok(curve)
+        let u_0: Vec<f64> = theta_0.iter().zip(&self.root).map(|(x, r)| x - r).collect();
+        self.recursion().curve(&u_0, rounds)
+    }
+
+    /// Its mean has no shift.
+    fn recursion(&self) -> Recursion<'_> {
+        Recursion { mean: self.round.clone(), shift: vec![0.0; self.root.len()], covariance: &self.covariance, source: &self.source }
     }
 
     /// The floor: the limit of [`FedHsaMse::curve`] for large t, from one linear solve. Its bias is 0.
@@ -205,14 +195,7 @@ impl FedHsaMse {
     /// # Errors
     /// When the mean-square error diverges.
     pub fn floor(&self) -> Result<MeanSquare> {
-        let radius = self.radius()?;
-        if radius >= 1.0 {
-            return Err(unstable(radius));
-        }
-        let (d, n) = (self.root.len(), packed_len(self.root.len()));
-        let source = self.source.col_as_slice(packed_index(d, d));
-        let covariance = linalg::solve(&(Mat::<f64>::identity(n, n) - &self.covariance), source)?;
-        Ok(MeanSquare::floor(vec![0.0; d], packed_trace(d, &covariance)))
+        self.recursion().floor(|| Ok(vec![0.0; self.root.len()]))
     }
 }
 

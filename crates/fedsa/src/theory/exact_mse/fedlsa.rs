@@ -1,14 +1,15 @@
 //! FedLSA's exact mean-square error.
 
 use super::arrivals::RoundNoise;
-use super::{ArrivalLaw, MeanSquare, unstable};
+use super::recursion::Recursion;
+use super::{ArrivalLaw, MeanSquare};
 use crate::error::Result;
-use crate::linalg::{self, Mat};
+use crate::linalg::Mat;
 use crate::problem::systems::{Moments, Systems};
 use crate::theory::RoundSetting;
 use crate::theory::fedlsa::FedLsaMean;
-use crate::theory::map::{at_rounds, spectral_radius};
-use crate::theory::symmetric::{congruence, pack, packed_index, packed_len, packed_trace};
+use crate::theory::map::spectral_radius;
+use crate::theory::symmetric::{congruence, packed_len};
 
 /// The exact second moments of FedLSA under i.i.d. samples, `batch` of them
 /// averaged in each step. With `m_t = (E theta_t - theta*, 1)` and the
@@ -76,26 +77,13 @@ impl FedLsaMse {
     /// # Errors
     /// When the rounds are not in ascending order.
     pub fn curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>> {
-        let d = theta_0.len();
-        let (nc, nm) = (packed_len(d), packed_len(d + 1));
-        // On (C, m m^T), both packed.
-        let mut lifted = Mat::<f64>::identity(d + 1, d + 1);
-        lifted.get_mut(..d, ..d).copy_from(self.mean.round_map());
-        (0..d).for_each(|i| lifted[(i, d)] = self.mean.server_step * self.mean.rho[i]);
-        let mut map = Mat::<f64>::zeros(nc + nm, nc + nm);
-        map.get_mut(..nc, ..nc).copy_from(&self.covariance);
-        map.get_mut(..nc, nc..).copy_from(&self.source);
-        map.get_mut(nc.., nc..).copy_from(congruence(&lifted));
+        let u_0: Vec<f64> = theta_0.iter().zip(&self.mean.root).map(|(x, r)| x - r).collect();
+        self.recursion().curve(&u_0, rounds)
+    }
 
-        let mut start = vec![0.0; nc];
-        let u: Vec<f64> = theta_0.iter().zip(&self.mean.root).map(|(x, r)| x - r).chain([1.0]).collect();
-        start.extend(pack(d + 1, |i, j| u[i] * u[j]));
-        let mut curve = Vec::with_capacity(rounds.len());
-        at_rounds(&map, start, rounds, |state| {
-            let bias = (0..d).map(|i| state[nc + packed_index(i, d)]).collect();
-            curve.push(MeanSquare { bias, noise: packed_trace(d, state) });
-        })?;
-        Ok(curve)
+    fn recursion(&self) -> Recursion<'_> {
+        let shift = self.mean.rho.iter().map(|rho| self.mean.server_step * rho).collect();
+        Recursion { mean: self.mean.round_map(), shift, covariance: &self.covariance, source: &self.source }
     }
 
     /// The floor: the limit of [`FedLsaMse::curve`] for large t, from one linear solve. Its `bias` is that of the limit, so that
@@ -104,16 +92,6 @@ impl FedLsaMse {
     /// # Errors
     /// When the mean-square error diverges.
     pub fn floor(&self) -> Result<MeanSquare> {
-        let radius = self.radius()?;
-        if radius >= 1.0 {
-            return Err(unstable(radius));
-        }
-        let bias = self.mean.bias()?;
-        let d = bias.len();
-        let m: Vec<f64> = bias.iter().copied().chain([1.0]).collect();
-        let source = linalg::mat_vec(&self.source, &pack(d + 1, |i, j| m[i] * m[j]));
-        let n = packed_len(d);
-        let covariance = linalg::solve(&(Mat::<f64>::identity(n, n) - &self.covariance), &source)?;
-        Ok(MeanSquare::floor(bias, packed_trace(d, &covariance)))
+        self.recursion().floor(|| self.mean.bias())
     }
 }

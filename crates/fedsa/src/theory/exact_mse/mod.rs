@@ -26,6 +26,7 @@ mod delay;
 mod fedhsa;
 mod fedlsa;
 mod leg_noise;
+mod recursion;
 mod scafflsa;
 #[cfg(test)]
 mod tests;
