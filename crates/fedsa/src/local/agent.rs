@@ -126,6 +126,14 @@ impl<'a> At<'a> {
         self.objective().loss(self.place, theta)
     }
 
+    /// The losses `f_c(theta + s p)` for each of `steps`; theta and p have d components.
+    pub fn losses_along(&self, theta: &[f64], p: &[f64], steps: &[f64]) -> Vec<f64> {
+        self.count(|calls| calls.losses += steps.len() as u64);
+        let mut out = vec![0.0; steps.len()];
+        self.objective().losses_along(self.place, theta, p, steps, &mut out);
+        out
+    }
+
     /// Writes `grad f_c(theta)`, d components, into `out`.
     pub fn gradient(&self, theta: &[f64], out: &mut [f64]) {
         self.count(|calls| calls.gradients += 1);

@@ -8,6 +8,7 @@ pub mod agent;
 pub mod alone;
 pub mod control_variate;
 pub mod global_memory;
+pub mod line_search;
 pub mod linear;
 pub mod newton;
 pub mod plain;

@@ -2,6 +2,7 @@
 
 use faer::Mat;
 
+use super::line_search::Trials;
 use super::{Agent, At};
 use crate::error::Result;
 use crate::message::{Body, Message, Part};
@@ -13,7 +14,7 @@ use crate::protocol::refused;
 #[derive(Debug, Clone)]
 pub struct NewtonAgent {
     /// The trial steps s.
-    pub trials: Vec<f64>,
+    pub trials: Trials,
     /// `theta_t` of the last question; empty before the first.
     theta: Vec<f64>,
     /// `grad f_c(theta_t)`.
@@ -22,7 +23,7 @@ pub struct NewtonAgent {
 
 impl NewtonAgent {
     /// The agent before its first round, with these trial steps.
-    pub fn new(trials: Vec<f64>) -> Self {
+    pub fn new(trials: Trials) -> Self {
         Self { trials, theta: Vec::new(), gradient: Vec::new() }
     }
 }
@@ -43,11 +44,7 @@ impl Agent for NewtonAgent {
         if self.theta.len() != p.len() {
             return Err(refused("a step before the first model", "the exchanges of a round in their order"));
         }
-        // A step whose loss is infinite or NaN must not be accepted.
-        let no_worse = |loss: f64| if loss.is_finite() { loss } else { f64::MAX };
-        let loss_at = |s: &f64| no_worse(at.loss(&self.theta.iter().zip(p).map(|(x, p)| s.mul_add(*p, *x)).collect::<Vec<_>>()));
-        let slope = self.gradient.iter().zip(p).map(|(g, p)| g * p).sum();
-        Ok(vec![(Part::Losses, Body::Numbers(self.trials.iter().map(loss_at).chain([slope]).collect()))])
+        Ok(vec![(Part::Losses, Body::Numbers(self.trials.answer(at, &self.theta, &self.gradient, p)))])
     }
 
     fn save(&self) -> Vec<u8> {

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Half, MethodSettings, Needs, Setting, Shape};
 use crate::error::{Result, require};
+use crate::local::line_search::Trials;
 use crate::local::newton::NewtonAgent;
 use crate::message::Part;
 use crate::protocol::{Exchange, Give, Len, Protocol, Want};
@@ -43,8 +44,8 @@ impl Default for Newton {
 
 impl Newton {
     /// The trial steps: 0, 1, 1/2, ..
-    fn trials(&self) -> Vec<f64> {
-        std::iter::once(0.0).chain((0..=self.halvings as i32).map(|k| 0.5f64.powi(k))).collect()
+    fn trials(&self) -> Trials {
+        Trials::new(0.5, self.halvings, self.decrease)
     }
 }
 
@@ -70,7 +71,7 @@ impl MethodSettings for Newton {
         let second = Exchange {
             down: vec![(Part::Step, Len::Exactly(d))],
             own: Vec::new(),
-            wants: vec![want(Part::Losses, self.halvings + 3, Give::Sum)],
+            wants: vec![want(Part::Losses, self.trials().answer_len(), Give::Sum)],
             may_open: false,
         };
         Protocol { exchanges: vec![first, second], ..Protocol::default() }
@@ -86,7 +87,6 @@ impl MethodSettings for Newton {
             theta: setting.start.clone(),
             weights: setting.weights.to_vec(),
             trials: self.trials(),
-            decrease: self.decrease,
             hessians: vec![Vec::new(); setting.agents()],
         })
     }
@@ -100,7 +100,7 @@ impl MethodSettings for Newton {
 
     /// A product with a matrix for each loss, for the gradient, and for the Hessian, which is then copied.
     fn work(&self, d: usize) -> f64 {
-        (self.trials().len() as f64 + 3.0) * (d as f64).powi(2)
+        (self.trials().losses() as f64 + 3.0) * (d as f64).powi(2)
     }
 
     fn shape(&self) -> Shape {

@@ -6,6 +6,7 @@
 
 pub mod arrays;
 pub mod calls;
+pub mod dataset;
 pub mod facts;
 pub mod features;
 pub mod file;
@@ -52,6 +53,7 @@ use crate::registry::{Kind, kind};
 use crate::sampling::{Law, Sampling};
 use crate::sums;
 use arrays::Arrays;
+use dataset::{Dataset, Wanted};
 use facts::Unknown;
 use memory::MemoryEstimate;
 use root::{Root, Source};
@@ -157,6 +159,12 @@ pub trait Field: Send + Sync {
     /// Second moments of one sample of a kind of agents, where samples are drawn independently.
     fn moments(&self, kind: usize) -> Option<Moments> {
         (self.sampling().kind == Law::Iid).then(|| self.facts().moments(kind)).flatten()
+    }
+    /// `sum_c p_c f_c(theta)`, computed in parallel and summed in the agents' order; `None` where operators are not minus gradients.
+    fn mean_loss(&self, theta: &[f64]) -> Option<f64> {
+        let objective = self.facts().objective()?;
+        let losses: Vec<f64> = self.weights().par_iter().enumerate().map(|(c, p)| p * objective.loss(c, theta)).collect();
+        Some(losses.iter().sum())
     }
     /// `sum_c p_c gbar_c(theta)`, d numbers, in parallel and in the order of [`sums`]; `None` where
     /// operators can only be sampled.
@@ -306,6 +314,14 @@ pub trait Files {
     /// # Errors
     /// When there are no logs, or a log cannot be opened.
     fn logs(&self, sources: &[String], inputs: Inputs) -> Result<Vec<Box<dyn LogSource>>>;
+    /// Rows with targets: files, globs, folders or names of data sets, one [`Dataset`] a file, in their order. All have the same
+    /// columns.
+    ///
+    /// # Errors
+    /// When there are no such files, or one cannot be read.
+    fn datasets(&self, sources: &[String], _wanted: &Wanted) -> Result<Vec<Dataset>> {
+        Err(BadInput::new("data", format!("{}: no files here", sources.join(" ")), "a problem that reads none"))
+    }
 }
 
 /// For problems that read nothing.

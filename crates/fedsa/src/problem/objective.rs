@@ -19,6 +19,12 @@ pub trait Objective: Send + Sync {
     fn hessian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>);
     /// `out = (Hessian of f_c at theta) v`, d numbers, without forming the Hessian where that is possible.
     fn hessian_vector(&self, c: usize, theta: &[f64], v: &[f64], out: &mut [f64]);
+    /// `out = f_c(theta + s p)` for each of `steps`.
+    fn losses_along(&self, c: usize, theta: &[f64], p: &[f64], steps: &[f64], out: &mut [f64]) {
+        for (s, out) in steps.iter().zip(out) {
+            *out = self.loss(c, &theta.iter().zip(p).map(|(x, p)| s.mul_add(*p, *x)).collect::<Vec<_>>());
+        }
+    }
 }
 
 /// Quadratic losses `f_c(theta) = theta^T A_c theta / 2 - b_c^T theta` of linear systems with symmetric

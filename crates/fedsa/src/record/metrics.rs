@@ -45,6 +45,8 @@ pub enum Need {
     Controls,
     /// The agents' mean operators.
     Means,
+    /// The agents' losses.
+    Objective,
 }
 
 /// The knowledge of a run: which [`Need`]s are met.
@@ -60,13 +62,22 @@ pub struct Knowledge {
     pub controls: bool,
     /// Whether the agents' mean operators are known.
     pub means: bool,
+    /// Whether the agents' losses are known.
+    pub objective: bool,
 }
 
 impl Knowledge {
     /// The knowledge of a field, for a method with or without control variates, and with or without a point that the caller
     /// measures from.
     pub fn of(field: &dyn Field, controls: bool, centre: bool) -> Self {
-        Self { root: field.root().is_some(), centre, gram: field.facts().gram().is_some(), controls, means: field.has_mean() }
+        Self {
+            root: field.root().is_some(),
+            centre,
+            gram: field.facts().gram().is_some(),
+            controls,
+            means: field.has_mean(),
+            objective: field.facts().objective().is_some(),
+        }
     }
 
     fn has(&self, need: Need) -> bool {
@@ -76,6 +87,7 @@ impl Knowledge {
             Need::Gram => self.gram,
             Need::Controls => self.controls,
             Need::Means => self.means,
+            Need::Objective => self.objective,
         }
     }
 }
@@ -221,6 +233,24 @@ metrics! {
         instead: |_| None,
         take: |sight, seen| Some(seen.mse? + sight.control_weight * seen.control_error?),
     }
+    /// `f(theta) = sum_c p_c f_c(theta)`, for problems whose operators are minus gradients.
+    loss {
+        axis: "loss f(θ)",
+        degree: 2,
+        needs: [Objective],
+        is_predicted: false,
+        instead: |_| None,
+        take: |sight, _| sight.of.field.mean_loss(sight.theta),
+    }
+    /// `f(theta) - f(theta*)`.
+    gap {
+        axis: "f(θ) − f(θ*)",
+        degree: 2,
+        needs: [Objective, Root],
+        is_predicted: false,
+        instead: |_| None,
+        take: |sight, seen| Some(seen.loss? - sight.of.least_loss?),
+    }
 }
 
 /// What metrics need, computed once per field.
@@ -229,6 +259,8 @@ pub struct Metrics<'a> {
     mean: Option<System>,
     /// `xi*_c` of every kind where operators are linear, of every agent elsewhere; empty where they are not known.
     ideal: Vec<Vec<f64>>,
+    /// `f(theta*)`, where it is known.
+    least_loss: Option<f64>,
 }
 
 impl<'a> Metrics<'a> {
@@ -247,7 +279,8 @@ impl<'a> Metrics<'a> {
             }
             _ => Vec::new(),
         };
-        Self { field, mean: field.systems().map(|s| s.mean()), ideal }
+        let least_loss = field.root().and_then(|root| field.mean_loss(root));
+        Self { field, mean: field.systems().map(|s| s.mean()), ideal, least_loss }
     }
 
     /// `xi*_c = -gbar_c(theta*)`, d numbers, where `theta*` and the mean operators are known.

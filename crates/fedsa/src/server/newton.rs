@@ -6,6 +6,7 @@ use faer::linalg::solvers::Solve;
 use super::{Ask, Next, Received, Server, foreign_state, restored_theta};
 use crate::error::Result;
 use crate::linalg;
+use crate::local::line_search::Trials;
 use crate::message::{Message, Part};
 
 /// Computes the step from the mean of the agents' Hessians, and shortens it by the mean of their losses (backtracking).
@@ -18,10 +19,8 @@ pub struct NewtonServer {
     pub theta: Vec<f64>,
     /// The agents' weights `p_c`.
     pub weights: Vec<f64>,
-    /// The trial steps s, from 0 and 1 downwards.
-    pub trials: Vec<f64>,
-    /// The share of the decrease predicted by the gradient that a step must achieve (Armijo), in (0, 1/2).
-    pub decrease: f64,
+    /// The trial steps s.
+    pub trials: Trials,
     /// The last Hessian of each agent as a lower triangle, d (d + 1) / 2 numbers; empty before the first.
     pub hessians: Vec<Vec<f64>>,
 }
@@ -77,13 +76,8 @@ impl Server for NewtonServer {
             let Some(p) = self.direction(&g) else { return Next::Done { tell: None } };
             return Next::Ask(Ask { to: None, down: Message::one(got.round, 1, Part::Step, p), own: None });
         }
-        // theta_{t+1} = theta_t + s p with the first s for which f(theta_t + s p) <= f(theta_t) + decrease s p^T grad f(theta_t).
-        // The means of losses and slopes are over the same agents.
-        let losses = got.mean(Part::Losses);
-        let slope = losses[self.trials.len()];
-        // If no answer arrived, losses and slope are zero, and no step is accepted.
-        let is_enough = |(s, loss): &(&f64, &f64)| slope < 0.0 && **loss <= losses[0] + self.decrease * **s * slope;
-        if let Some((s, _)) = self.trials.iter().zip(&losses).skip(1).find(is_enough) {
+        // theta_{t+1} = theta_t + s p. If no answer arrived, losses and slope are zero, and no step is accepted.
+        if let Some(s) = self.trials.accepted(&got.mean(Part::Losses)) {
             self.theta.iter_mut().zip(got.down.part(Part::Step)).for_each(|(x, p)| *x = s.mul_add(*p, *x));
         }
         Next::Done { tell: None }

@@ -1,0 +1,155 @@
+//! Rows of numbers with targets, as files give them: the data of regression and classification before they are divided among
+//! agents.
+
+use crate::error::{BadInput, Result, quoted};
+
+/// The rows of a data set, n x d, dense or sparse.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Rows {
+    /// All numbers.
+    Dense {
+        /// The number of columns d.
+        d: usize,
+        /// Row by row, n d numbers.
+        values: Vec<f64>,
+    },
+    /// The numbers that are not 0 (compressed sparse rows).
+    Sparse {
+        /// The number of columns d.
+        d: usize,
+        /// Where each row starts in `index` and `value`; n + 1 numbers, the first 0.
+        starts: Vec<usize>,
+        /// The columns of the numbers, increasing within a row.
+        index: Vec<u32>,
+        /// The numbers.
+        value: Vec<f64>,
+    },
+}
+
+impl Rows {
+    /// No rows of d columns, dense.
+    pub fn dense(d: usize) -> Self {
+        Rows::Dense { d, values: Vec::new() }
+    }
+
+    /// No rows, sparse. d grows with the columns that rows have.
+    pub fn sparse() -> Self {
+        Rows::Sparse { d: 0, starts: vec![0], index: Vec::new(), value: Vec::new() }
+    }
+
+    /// The number of columns d.
+    pub fn columns(&self) -> usize {
+        let (Rows::Dense { d, .. } | Rows::Sparse { d, .. }) = self;
+        *d
+    }
+
+    /// The number of rows n.
+    pub fn len(&self) -> usize {
+        match self {
+            Rows::Dense { d, values } => values.len().checked_div(*d).unwrap_or(0),
+            Rows::Sparse { starts, .. } => starts.len() - 1,
+        }
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The numbers of row `i` that are stored, with their columns.
+    pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
+        let (index, value) = match self {
+            Rows::Dense { d, values } => (None, &values[i * d..][..*d]),
+            Rows::Sparse { starts, index, value, .. } => {
+                let at = starts[i]..starts[i + 1];
+                (Some(&index[at.clone()]), &value[at])
+            }
+        };
+        value.iter().enumerate().map(move |(k, x)| (index.map_or(k, |index| index[k] as usize), *x))
+    }
+}
+
+/// A column of a data set that tells rows apart: classes, writers.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Labels {
+    /// A number for each row.
+    Numbers(Vec<f64>),
+    /// A name for each row.
+    Names {
+        /// The distinct names, in the order of their first rows.
+        names: Vec<String>,
+        /// The position of each row's name.
+        of: Vec<u32>,
+    },
+}
+
+impl Labels {
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        match self {
+            Labels::Numbers(x) => x.len(),
+            Labels::Names { of, .. } => of.len(),
+        }
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What is wanted of the files of a data set. Names are those of columns; a file without names has the columns `1`, `2`, ..
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Wanted {
+    /// The column of targets. By default the label of LIBSVM files, the `labels` file beside IDX images, and the column `target`
+    /// or `label` of a table.
+    pub target: Option<String>,
+    /// The column that tells the agents' rows apart, such as `writers` beside IDX images. It is not a feature.
+    pub group: Option<String>,
+    /// Columns of a table that are not features.
+    pub drop: Vec<String>,
+    /// Whether a file without targets is accepted, as one that is to be predicted is.
+    pub may_lack_target: bool,
+}
+
+/// A data set: the rows of one file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dataset {
+    /// The file, as messages name it.
+    pub name: String,
+    /// The names of the columns, d.
+    pub columns: Vec<String>,
+    /// The rows, n x d.
+    pub rows: Rows,
+    /// The target of each row; `None` where the file has none.
+    pub targets: Option<Labels>,
+    /// The group of each row, where one was wanted.
+    pub groups: Option<Labels>,
+}
+
+impl Dataset {
+    /// Checks lengths, and that all numbers are finite.
+    ///
+    /// # Errors
+    /// When they are not; names the row (from 0) and the column.
+    pub fn check(&self) -> Result<()> {
+        let n = self.rows.len();
+        for i in 0..n {
+            if let Some((j, x)) = self.rows.row(i).find(|(_, x)| !x.is_finite()) {
+                let column = self.columns.get(j).map_or_else(|| j.to_string(), |name| quoted(name));
+                return Err(BadInput::new(self.name.clone(), format!("row {i}, column {column}: {x}"), "finite numbers"));
+            }
+        }
+        if let Some(Labels::Numbers(x)) = &self.targets
+            && let Some(i) = x.iter().position(|x| !x.is_finite())
+        {
+            return Err(BadInput::new(self.name.clone(), format!("row {i}: the target {}", x[i]), "finite numbers"));
+        }
+        for labels in [&self.targets, &self.groups].into_iter().flatten() {
+            if labels.len() != n {
+                return Err(BadInput::new(self.name.clone(), format!("{} labels for {n} rows", labels.len()), "a label for each row"));
+            }
+        }
+        Ok(())
+    }
+}
