@@ -39,7 +39,9 @@ pub enum Command {
     Export(ExportArgs),
     /// Evaluate a policy from logged transitions: weights of its value function
     Evaluate(EvaluateArgs),
-    /// Apply fitted weights to data: a column of values
+    /// Fit a model to rows with targets: regression or classification
+    Fit(FitArgs),
+    /// Apply fitted weights to data: a column of values or of predictions
     Predict(PredictArgs),
     /// Draw the figure of a finished run again
     Plot(PlotArgs),
@@ -345,6 +347,83 @@ pub struct EvaluateArgs {
     #[arg(long, value_name = "DIR", default_value = "out/evaluate")]
     pub out: PathBuf,
     /// Set a dotted key of the experiment file that evaluate makes from its options
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+#[derive(Args, Debug)]
+pub struct FitArgs {
+    /// Rows with targets: LIBSVM, CSV, Parquet or IDX files (gzip or not), globs, folders, or names of data sets such as
+    /// libsvm/w8a
+    #[arg(required = true)]
+    pub data: Vec<String>,
+    /// The number of agents that the rows are dealt to; 8 by default, and one a file with --partition files
+    #[arg(long, value_name = "N", value_parser = |s: &str| whole(s, 1, MAX_INTEGER), allow_negative_numbers = true)]
+    pub agents: Option<u64>,
+    /// The model: logistic (two classes, or one against the rest) or least-squares
+    #[arg(long, default_value = "logistic")]
+    pub model: String,
+    /// The column of targets; by default the label of LIBSVM files, the labels beside IDX images, and the column target or
+    /// label of a table
+    #[arg(long, value_name = "COLUMN")]
+    pub target: Option<String>,
+    /// The class that is told from all others
+    #[arg(long, value_name = "CLASS", allow_hyphen_values = true)]
+    pub positive: Option<String>,
+    /// Columns of a table that are not used
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    pub drop: Vec<String>,
+    /// mu: mu/2 ||theta||^2 is added to the loss
+    #[arg(long, value_name = "MU", default_value_t = 1e-5, allow_negative_numbers = true)]
+    pub ridge: f64,
+    /// Add a column of ones
+    #[arg(long)]
+    pub intercept: bool,
+    /// Scale columns to mean 0 and standard deviation 1; sparse columns are scaled and not centred
+    #[arg(long, alias = "standardize")]
+    pub standardise: bool,
+    /// Project the rows on this many principal components
+    #[arg(long, value_name = "DIM", value_parser = |s: &str| whole(s, 1, MAX_INTEGER), allow_negative_numbers = true)]
+    pub pca: Option<u64>,
+    /// How rows are dealt to agents: shuffled, even, by-label, sorted, dirichlet:ALPHA, by:COLUMN, files
+    #[arg(long, value_name = "HOW", default_value = "shuffled")]
+    pub partition: String,
+    /// Hold out this share of each agent's rows, drawn by --seed, and report loss and accuracy on them
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    pub holdout: Option<f64>,
+    #[arg(long, value_name = "METHOD", help = crate::commands::fit::methods(&fedsa_experiment::Kinds::default()))]
+    pub method: Option<String>,
+    /// Methods that are run on the same data and drawn beside each other. Without --method the first of them gives the
+    /// weights
+    #[arg(long, value_name = "METHODS", value_delimiter = ',')]
+    pub compare: Vec<String>,
+    /// Stop when the norm of the gradient is at most this; 0 for never
+    #[arg(long, value_name = "NORM", default_value_t = 1e-9, allow_negative_numbers = true)]
+    pub tol: f64,
+    /// The largest number of rounds; the run stops earlier if it reaches --tol
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = |s: &str| whole(s, 1, MAX_INTEGER), allow_negative_numbers = true)]
+    pub rounds: u64,
+    /// How rows are drawn by methods with local steps: mean (all rows), or iid with --batch
+    #[arg(long, default_value = "mean")]
+    pub sampling: String,
+    /// The number of rows of a local step under --sampling iid
+    #[arg(long, value_name = "N", value_parser = |s: &str| whole(s, 1, MAX_INTEGER), allow_negative_numbers = true)]
+    pub batch: Option<u64>,
+    /// The local step size, for methods with local steps
+    #[arg(long, value_name = "ETA", allow_negative_numbers = true)]
+    pub step_size: Option<f64>,
+    /// Local steps per round, for methods with local steps; 10 by default
+    #[arg(long, value_name = "H", value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
+    pub local_steps: Option<u64>,
+    /// The seed of the run, of the partition and of the held-out rows
+    #[arg(long, default_value_t = 0, value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
+    pub seed: u64,
+    /// The output folder
+    #[arg(long, value_name = "DIR", default_value = "out/fit")]
+    pub out: PathBuf,
+    /// Set a dotted key of the experiment file that fit makes from its options
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     #[command(flatten)]

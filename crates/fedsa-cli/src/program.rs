@@ -47,10 +47,12 @@ fn failed(failure: Failure) -> ExitCode {
     ExitCode::from(status)
 }
 
-/// The command line; the help of `evaluate --method` names all kinds of methods.
+/// The command line; the helps of `evaluate --method` and `fit --method` name all kinds of methods.
 fn command_line(kinds: &Kinds) -> clap::Command {
     let help = commands::evaluate::methods(kinds);
-    Cli::command().mut_subcommand("evaluate", |evaluate| evaluate.mut_arg("method", |method| method.help(help)))
+    let fit_help = commands::fit::methods(kinds);
+    let line = Cli::command().mut_subcommand("evaluate", |evaluate| evaluate.mut_arg("method", |method| method.help(help)));
+    line.mut_subcommand("fit", |fit| fit.mut_arg("method", |method| method.help(fit_help)))
 }
 
 /// Hides the panics of the Parquet library, which become errors that name the file.
@@ -71,6 +73,7 @@ fn dispatch(command: &Command, kinds: &Kinds) -> Result<u8, Failure> {
         Command::Theory(args) => commands::theory::theory(args, kinds),
         Command::Export(args) => commands::export::export(args, kinds),
         Command::Evaluate(args) => commands::evaluate::evaluate(args, kinds),
+        Command::Fit(args) => commands::fit::fit(args, kinds),
         Command::Predict(args) => commands::predict::predict(args),
         Command::Plot(args) => commands::plot::plot(args, kinds),
         Command::List(args) => commands::list::list(args),

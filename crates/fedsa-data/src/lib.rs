@@ -11,6 +11,7 @@
 pub mod atomic;
 pub mod delays;
 pub mod find;
+pub mod linear_model;
 pub mod logs;
 pub mod machine;
 pub mod npz;

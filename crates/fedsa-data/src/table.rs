@@ -204,11 +204,11 @@ pub fn from_csv(file: Vec<u8>, wanted: &[String]) -> Result<Table> {
 }
 
 /// One table of several, one below the other: a column `agent` with the names of the tables, unless they have such a column;
-/// their columns; and the columns `added`, with a number for each row of all tables.
+/// their columns; and the columns `added`, with a field for each row of all tables.
 ///
 /// # Errors
 /// When the tables have different columns, or one that has the name of an added column.
-pub fn stacked(tables: Vec<Table>, added: Vec<(String, Vec<f64>)>) -> Result<Vec<(String, Cells)>> {
+pub fn stacked(tables: Vec<Table>, added: Vec<(String, Cells)>) -> Result<Vec<(String, Cells)>> {
     const AGENT: &str = "agent";
     let names = |table: &Table| table.columns.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     let Some(first) = tables.first() else { return Ok(Vec::new()) };
@@ -240,7 +240,7 @@ pub fn stacked(tables: Vec<Table>, added: Vec<(String, Vec<f64>)>) -> Result<Vec
     if !wanted.iter().any(|name| name == AGENT) {
         all.insert(0, (AGENT.into(), Cells::Text(agents)));
     }
-    all.extend(added.into_iter().map(|(name, numbers)| (name, Cells::Numbers(numbers))));
+    all.extend(added);
     Ok(all)
 }
 
@@ -296,7 +296,8 @@ mod tests {
         let table = from_csv(CSV.into(), &wanted()).unwrap();
         assert_eq!((&table.inputs[..], table.rows), (&[2.0, 1.5, 0.0, -1e-300][..], 2));
         let named = |name: &str| Table { name: name.into(), ..table.clone() };
-        let columns = stacked(vec![named("x"), named("y")], vec![("value".into(), vec![0.1 + 0.2, 1.0, 1e-7, -3e20])]).unwrap();
+        let columns =
+            stacked(vec![named("x"), named("y")], vec![("value".into(), Cells::Numbers(vec![0.1 + 0.2, 1.0, 1e-7, -3e20]))]).unwrap();
         let csv = String::from_utf8(to_csv(&columns).unwrap()).unwrap();
         assert_eq!(
             csv,
@@ -319,9 +320,9 @@ mod tests {
         assert_eq!(error("s_0,s_1\n1,2\n1,inf\n"), "line 3, column `s_1`: `inf` is not a finite number");
         assert_eq!(error("s_0,s_1\n,2\n"), "line 2, column `s_0`: nothing is not a finite number");
         let table = |text: &str| from_csv(text.into(), &[]).unwrap();
-        let e = stacked(vec![table("a\n1\n"), table("b\n1\n")], vec![("value".into(), vec![0.0; 2])]).unwrap_err();
+        let e = stacked(vec![table("a\n1\n"), table("b\n1\n")], vec![("value".into(), Cells::Numbers(vec![0.0; 2]))]).unwrap_err();
         assert!(e.what.starts_with("there is no column `a`"), "{e}");
-        let e = stacked(vec![table("value\n1\n")], vec![("value".into(), vec![0.0])]).unwrap_err();
+        let e = stacked(vec![table("value\n1\n")], vec![("value".into(), Cells::Numbers(vec![0.0]))]).unwrap_err();
         assert!(e.what.contains("`value` already") && e.help.contains("--column"), "{e}");
     }
 }

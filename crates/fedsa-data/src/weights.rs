@@ -1,4 +1,4 @@
-//! Fitted weights: the `weights.json` that `fedsa evaluate` writes, read back to be applied to other data.
+//! Fitted weights: the `weights.json` that `fedsa evaluate` and `fedsa fit` write, read back to be applied to other data.
 
 use std::path::Path;
 
@@ -7,13 +7,23 @@ use fedsa::problem::features::{FeatureMap, FeatureSpec, Ranges};
 use fedsa::problem::uncertainty::Covariance;
 use serde_json::Value;
 
+use super::linear_model::LinearModel;
 use super::{about, name_of, npz, shown, theta_from_json};
 
 /// The format of `weights.json` that is written and read.
 pub const FORMAT: u64 = 1;
 
 /// What to give instead of a file that is not one of weights.
-const WANTED: &str = "a weights.json that fedsa evaluate wrote";
+const WANTED: &str = "a weights.json that fedsa evaluate or fedsa fit wrote";
+
+/// What a `weights.json` contains.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fitted {
+    /// A value function of states, by `fedsa evaluate`.
+    Value(Weights),
+    /// A regression or classification, by `fedsa fit`.
+    Linear(LinearModel),
+}
 
 /// A fitted function of some columns: features, and a weight for each.
 #[derive(Debug, Clone, PartialEq)]
@@ -111,7 +121,7 @@ impl Weights {
 ///
 /// # Errors
 /// When the file cannot be read, or as [`from_json`].
-pub fn read(path: &Path) -> Result<Weights> {
+pub fn read(path: &Path) -> Result<Fitted> {
     from_json(&super::read(path)?).map_err(|e| about(path, e))
 }
 
@@ -120,13 +130,16 @@ pub fn read(path: &Path) -> Result<Weights> {
 /// # Errors
 /// When the bytes are not JSON or of another format, a field is missing, weights are not finite, or there is not one weight
 /// for each feature.
-pub fn from_json(file: &[u8]) -> Result<Weights> {
+pub fn from_json(file: &[u8]) -> Result<Fitted> {
     let value: Value = serde_json::from_slice(file).map_err(|e| BadInput::new("", format!("not JSON: {e}"), WANTED))?;
     let field = |name: &str| value.get(name).ok_or_else(|| BadInput::new("", format!("there is no `{name}`"), WANTED));
     let format = field("format")?;
     if format.as_u64() != Some(FORMAT) {
         let help = format!("weights of format {FORMAT}: fit them again with this version of fedsa, or use the version that wrote them");
         return Err(BadInput::new("", format!("weights of format {}", quoted(format.to_string())), help));
+    }
+    if value.get("model").is_some() {
+        return LinearModel::from_json(&value).map(Fitted::Linear);
     }
     let bad = |name: &str, e: serde_json::Error| BadInput::new("", format!("`{name}`: {}", quoted(e.to_string())), WANTED);
     let spec: FeatureSpec = serde_json::from_value(field("feature_map")?.clone()).map_err(|e| bad("feature_map", e))?;
@@ -149,7 +162,7 @@ pub fn from_json(file: &[u8]) -> Result<Weights> {
             format!("`theta` has {} weights, but {} on {} state columns has {} features", theta.len(), spec, columns.len(), map.len());
         return Err(BadInput::new("", what, WANTED));
     }
-    Ok(Weights { map, theta, covariance: None })
+    Ok(Fitted::Value(Weights { map, theta, covariance: None }))
 }
 
 #[cfg(test)]
@@ -159,9 +172,16 @@ mod tests {
     const GOOD: &str = r#"{"format": 1, "feature_map": {"kind": "identity", "bias": true}, "columns": ["s_0"],
         "ranges": {"s_0": [0.0, 2.0]}, "theta": [0.5, -2.0]}"#;
 
+    fn value(text: &str) -> Weights {
+        match from_json(text.as_bytes()).unwrap() {
+            Fitted::Value(weights) => weights,
+            Fitted::Linear(_) => panic!("a value function"),
+        }
+    }
+
     #[test]
     fn weights_are_applied_to_clipped_states() {
-        let weights = from_json(GOOD.as_bytes()).unwrap();
+        let weights = value(GOOD);
         assert_eq!((weights.inputs(), weights.output()), (&["s_0".to_string()][..], "value"));
         assert_eq!(weights.apply(&[-1.0, 0.5, 7.0]), [0.5, -0.5, -3.5]);
     }
@@ -170,7 +190,7 @@ mod tests {
     fn weights_of_logged_features_take_the_columns_of_the_features() {
         let text = r#"{"format": 1, "feature_map": {"kind": "identity", "bias": false}, "columns": ["phi_2", "phi_10"], "ranges": {},
             "theta": [0.5, -2.0]}"#;
-        let weights = from_json(text.as_bytes()).unwrap();
+        let weights = value(text);
         assert_eq!(weights.inputs(), ["phi_2", "phi_10"]);
         let table = crate::table::from_csv("phi_10,phi_1,phi_next_2,phi_2\n1,7,7,4\n-3,7,7,2e3\n".into(), weights.inputs()).unwrap();
         assert_eq!(weights.apply(&table.inputs), [0.0, 1006.0], "as they are: identity clips to ranges only");

@@ -442,6 +442,7 @@ impl Shared<'_> {
                 let below = |target: f64, name| target.is_finite() && row.metric(name).is_some_and(|y| y <= target);
                 let stop = &cell.run.stop;
                 stopped = stop.mse.is_some_and(|x| below(x, "mse"))
+                    || stop.gap.is_some_and(|x| below(x, "gap"))
                     || rows[0].seen.residual.is_some_and(|at_start| stop.residuals(at_start).any(|x| below(x, "residual")));
             }
             if ended || stopped {

@@ -14,7 +14,7 @@ use crate::numbers::number;
 impl SeedResult {
     /// How the run ended; `stop` has its targets.
     pub fn outcome(&self, stop: &Stop) -> Outcome {
-        let targets = [("mse", stop.mse), ("residual", self.residual_asked(stop))];
+        let targets = [("mse", stop.mse), ("residual", self.residual_asked(stop)), ("gap", stop.gap)];
         let missed = targets.into_iter().filter_map(|(metric, target)| {
             let rounds: Vec<(u64, Option<f64>)> = self.rows.iter().map(|row| (row.round, row.metric(metric))).collect();
             Missed::of(metric, target?, &rounds)

@@ -466,6 +466,10 @@ impl PlannedCell {
             let what = "the residual is not known, because the operators can only be sampled";
             return Err(BadInput::new("run.stop", what, "no stop at a residual"));
         }
+        if run.stop.gap.is_some() && (field.root().is_none() || field.facts().objective().is_none()) {
+            let what = "f(theta) - f(theta*) is not known for this problem: its operators are not minus gradients, or theta* is not known";
+            return Err(BadInput::new("run.stop.gap", what, "stop = { residual = x } or { relative_residual = x }"));
+        }
         let output = method.output.rule(run.rounds).map_err(inside)?;
         let (start, key) = match &method.start {
             Some(start) => (start, format!("{place}.start")),

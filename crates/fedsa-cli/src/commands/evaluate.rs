@@ -565,7 +565,7 @@ fn step_size(args: &EvaluateArgs) -> f64 {
 }
 
 /// Whether this is a key of this kind of method.
-fn takes(kinds: &Kinds, kind: &str, key: &str) -> bool {
+pub(super) fn takes(kinds: &Kinds, kind: &str, key: &str) -> bool {
     let kind = presets::find(kind).map_or(kind, |preset| preset.method);
     let given = [("kind", Value::String(kind.into())), (key, Value::Integer(1))];
     let mut table: Table = given.into_iter().map(|(k, v)| (k.to_string(), v)).collect();

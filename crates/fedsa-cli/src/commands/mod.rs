@@ -4,6 +4,7 @@ pub mod check;
 pub mod diff;
 pub mod evaluate;
 pub mod export;
+pub mod fit;
 mod holdout;
 pub mod list;
 pub mod logging;

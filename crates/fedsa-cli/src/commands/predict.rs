@@ -1,9 +1,15 @@
 //! `fedsa predict`: fitted weights applied to data.
 
 use fedsa::error::{BadInput, Result, quoted};
+use fedsa::problem::Files as _;
+use fedsa::problem::dataset::{Dataset, Labels, Wanted};
+use fedsa_data::DiskFiles;
 use fedsa_data::atomic::{self, Existing};
 use fedsa_data::find::Places;
-use fedsa_data::{table, weights};
+use fedsa_data::linear_model::LinearModel;
+use fedsa_data::table::{Cells, Table, Text};
+use fedsa_data::weights::{self, Fitted, Weights};
+use fedsa_data::{logs, table};
 use fedsa_experiment::error::Failure;
 use rayon::prelude::*;
 
@@ -18,6 +24,15 @@ enum Format {
     Parquet,
 }
 
+/// The table that is written.
+struct Predicted {
+    columns: Vec<(String, Cells)>,
+    rows: usize,
+    files: usize,
+    /// The names of the columns that were added.
+    added: Vec<String>,
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -28,28 +43,13 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Failure> {
     if to_file {
         may_write("--out", &args.out, args.overwrite)?;
     }
-    let mut fitted = weights::read(&args.weights)?;
-    if args.se {
-        fitted.read_covariance(&args.weights.with_extension("npz"))?;
-    }
-    let tables = table::read(&args.logs, &Places::from_env(""), fitted.inputs())?;
+    let Predicted { columns, rows, files, added } = match weights::read(&args.weights)? {
+        Fitted::Value(fitted) => values(args, fitted)?,
+        Fitted::Linear(model) => predictions(args, &model)?,
+    };
     if to_file {
         refuse_inputs(args)?;
     }
-    for table in tables.iter().filter(|table| !table.left_out.is_empty()) {
-        let columns = table.left_out.iter().map(|name| format!("`{}`", quoted(name))).collect::<Vec<_>>().join(", ");
-        warn(format!("note: {}: left out {columns}, which hold neither numbers nor flags", table.name));
-    }
-    let rows: usize = tables.iter().map(|table| table.rows).sum();
-    let values: Vec<Vec<f64>> = tables.par_iter().map(|table| fitted.apply(&table.inputs)).collect();
-    let added = args.column.as_deref().unwrap_or(fitted.output());
-    let files = tables.len();
-    let mut new = vec![(added.to_string(), values.concat())];
-    if args.se {
-        let errors: Vec<Vec<f64>> = tables.par_iter().map(|table| fitted.standard_errors(&table.inputs)).collect();
-        new.push((format!("{added}_se"), errors.concat()));
-    }
-    let columns = table::stacked(tables, new)?;
     let bytes = match format {
         Format::Csv => table::to_csv(&columns)?,
         Format::Parquet => table::to_parquet(columns)?,
@@ -60,8 +60,117 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Failure> {
     }
     let existing = if args.overwrite { Existing::Replace } else { Existing::Keep };
     atomic::write(&args.out, &bytes, atomic::folder_of(&args.out), existing).map_err(|e| atomic::unwritable(&args.out, &e))?;
-    say(format!("{}: {} of {}, with the column {added}", args.out.display(), count(rows, "row"), count(files, "file")));
+    let noun = if added.len() == 1 { "column" } else { "columns" };
+    say(format!("{}: {} of {}, with the {noun} {}", args.out.display(), count(rows, "row"), count(files, "file"), added.join(" and ")));
     Ok(DONE)
+}
+
+/// The tables with the value of every row.
+fn values(args: &PredictArgs, mut fitted: Weights) -> Result<Predicted> {
+    if args.se {
+        fitted.read_covariance(&args.weights.with_extension("npz"))?;
+    }
+    let tables = read_tables(args, fitted.inputs())?;
+    let added = args.column.as_deref().unwrap_or(fitted.output());
+    let values: Vec<Vec<f64>> = tables.par_iter().map(|table| fitted.apply(&table.inputs)).collect();
+    let mut new = vec![(added.to_string(), Cells::Numbers(values.concat()))];
+    if args.se {
+        let errors: Vec<Vec<f64>> = tables.par_iter().map(|table| fitted.standard_errors(&table.inputs)).collect();
+        new.push((format!("{added}_se"), Cells::Numbers(errors.concat())));
+    }
+    stacked(tables, new, vec![added.to_string()])
+}
+
+/// The rows with what the model predicts of them: tables keep their columns, rows of other formats their targets.
+fn predictions(args: &PredictArgs, model: &LinearModel) -> Result<Predicted> {
+    if args.se {
+        let what = "standard errors of a model that fedsa fit wrote";
+        return Err(BadInput::new("--se", what, "no --se: only fedsa evaluate computes a covariance of its weights"));
+    }
+    let places = Places::from_env("");
+    let mut paths = Vec::new();
+    for source in &args.logs {
+        paths.extend(places.files(source, &logs::EXTENSIONS).unwrap_or_default());
+    }
+    let is_table = |path: &std::path::PathBuf| {
+        let extension = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
+        extension.is_some_and(|extension| logs::EXTENSIONS.contains(&extension.as_str()))
+    };
+    let names = model.names();
+    let (tables, scores) = if !paths.is_empty() && paths.iter().all(is_table) {
+        let tables = read_tables(args, &names)?;
+        let score = |table: &Table| -> Vec<f64> {
+            let rows = table.inputs.chunks_exact(names.len().max(1));
+            rows.map(|row| model.score(row.iter().copied().enumerate())).collect()
+        };
+        let scores = tables.par_iter().map(score).collect::<Vec<_>>();
+        (tables, scores)
+    } else {
+        let wanted = Wanted { target: model.target.clone(), may_lack_target: true, ..Wanted::default() };
+        let sets = DiskFiles::new(places).datasets(&args.logs, &wanted)?;
+        let scored = sets.par_iter().map(|set| scores_of(set, model, &names)).collect::<Result<Vec<_>>>()?;
+        (sets.into_iter().map(|set| targets_of(set, model)).collect(), scored)
+    };
+    let mut new = model.predictions(&scores.concat());
+    if let (Some(name), Some(last)) = (&args.column, new.last_mut()) {
+        last.0.clone_from(name);
+    }
+    let added = new.iter().map(|(name, _)| name.clone()).collect();
+    stacked(tables, new, added)
+}
+
+/// The scores of the rows of a data set. Columns are found by their names; sparse rows may lack the last ones.
+fn scores_of(set: &Dataset, model: &LinearModel, names: &[String]) -> Result<Vec<f64>> {
+    let d = names.len();
+    let is_prefix = set.columns.iter().zip(names).all(|(a, b)| a == b);
+    let is_numbered = model.columns.is_none() && is_prefix;
+    if !is_numbered && !(is_prefix && set.columns.len() == d) {
+        let missing = names.iter().find(|name| !set.columns.contains(name));
+        let what = match missing {
+            Some(name) => format!("there is no column `{}`, which the model was fitted to", quoted(name)),
+            None => format!("{} columns, in another order than those of the model", set.columns.len()),
+        };
+        return Err(BadInput::new(set.name.clone(), what, format!("the {d} columns of the data of the fit, in their order")));
+    }
+    if let Some(extra) = set.columns.get(d) {
+        let last_used = (0..set.rows.len()).find(|i| set.rows.row(*i).any(|(j, x)| j >= d && x != 0.0));
+        if let Some(row) = last_used {
+            let what = format!("row {row} has a number in the column `{}`, and the model has {d} columns", quoted(extra));
+            return Err(BadInput::new(set.name.clone(), what, format!("rows of at most {d} columns")));
+        }
+    }
+    Ok((0..set.rows.len()).map(|i| model.score(set.rows.row(i))).collect())
+}
+
+/// A table of the targets of a data set, without other columns.
+fn targets_of(set: Dataset, model: &LinearModel) -> Table {
+    let rows = set.rows.len();
+    let name = model.target.clone().unwrap_or_else(|| "target".into());
+    let cells = set.targets.map(|targets| match targets {
+        Labels::Numbers(numbers) => Cells::Numbers(numbers),
+        Labels::Names { names, of } => {
+            let mut text = Text::default();
+            of.iter().for_each(|i| text.push(&names[*i as usize]));
+            Cells::Text(text)
+        }
+    });
+    let columns = cells.map(|cells| (name, cells)).into_iter().collect();
+    Table { name: set.name, columns, inputs: Vec::new(), rows, left_out: Vec::new() }
+}
+
+/// The tables that `--logs` names, with these columns as numbers.
+fn read_tables(args: &PredictArgs, inputs: &[String]) -> Result<Vec<Table>> {
+    let tables = table::read(&args.logs, &Places::from_env(""), inputs)?;
+    for table in tables.iter().filter(|table| !table.left_out.is_empty()) {
+        let columns = table.left_out.iter().map(|name| format!("`{}`", quoted(name))).collect::<Vec<_>>().join(", ");
+        warn(format!("note: {}: left out {columns}, which hold neither numbers nor flags", table.name));
+    }
+    Ok(tables)
+}
+
+fn stacked(tables: Vec<Table>, new: Vec<(String, Cells)>, added: Vec<String>) -> Result<Predicted> {
+    let (rows, files) = (tables.iter().map(|table| table.rows).sum(), tables.len());
+    Ok(Predicted { columns: table::stacked(tables, new)?, rows, files, added })
 }
 
 /// The format that the extension of the output names; CSV on standard output.
@@ -84,7 +193,7 @@ fn refuse_inputs(args: &PredictArgs) -> Result<()> {
     let places = Places::from_env("");
     let mut inputs = vec![args.weights.clone()];
     for source in &args.logs {
-        inputs.extend(places.files(source, &fedsa_data::logs::EXTENSIONS)?);
+        inputs.extend(places.files(source, &logs::EXTENSIONS)?);
     }
     match inputs.iter().find(|input| std::fs::canonicalize(input).is_ok_and(|input| input == target)) {
         Some(input) => Err(BadInput::new("--out", format!("{} is a file that is read", input.display()), "another path")),

@@ -284,7 +284,13 @@ fn read_run(value: &Value) -> Result<RunSpec> {
         require((1..=MAX_ROUNDS).contains(&run.rounds), "rounds", run.rounds, &format!("between 1 and {MAX_ROUNDS}"))?;
         run.seeds.check()?;
         let stop = &run.stop;
-        for (key, x) in [("stop.mse", stop.mse), ("stop.residual", stop.residual), ("stop.relative_residual", stop.relative_residual)] {
+        let targets = [
+            ("stop.mse", stop.mse),
+            ("stop.residual", stop.residual),
+            ("stop.relative_residual", stop.relative_residual),
+            ("stop.gap", stop.gap),
+        ];
+        for (key, x) in targets {
             require(x.is_none_or(|x| x > 0.0 && x.is_finite()), key, x.unwrap_or(0.0), "a positive number")?;
         }
         run.record.check(run.rounds)?;

@@ -160,15 +160,19 @@ pub trait Field: Send + Sync {
     fn moments(&self, kind: usize) -> Option<Moments> {
         (self.sampling().kind == Law::Iid).then(|| self.facts().moments(kind)).flatten()
     }
+}
+
+/// Functions that are compiled once, and not once for each kind of problem.
+impl dyn Field + '_ {
     /// `sum_c p_c f_c(theta)`, computed in parallel and summed in the agents' order; `None` where operators are not minus gradients.
-    fn mean_loss(&self, theta: &[f64]) -> Option<f64> {
+    pub fn mean_loss(&self, theta: &[f64]) -> Option<f64> {
         let objective = self.facts().objective()?;
         let losses: Vec<f64> = self.weights().par_iter().enumerate().map(|(c, p)| p * objective.loss(c, theta)).collect();
         Some(losses.iter().sum())
     }
     /// `sum_c p_c gbar_c(theta)`, d numbers, in parallel and in the order of [`sums`]; `None` where
     /// operators can only be sampled.
-    fn mean_operator(&self, theta: &[f64]) -> Option<Vec<f64>> {
+    pub fn mean_operator(&self, theta: &[f64]) -> Option<Vec<f64>> {
         if let Some(systems) = self.systems() {
             return Some(systems.mean().mean(theta));
         }
@@ -188,6 +192,25 @@ pub trait Field: Send + Sync {
             blocks
         })
     }
+}
+
+/// The root of a field, or why it is not known.
+///
+/// # Errors
+/// When the mean of linear operators is singular.
+fn solved(field: &dyn Field) -> Result<std::result::Result<Root, String>> {
+    let (facts, d) = (field.facts(), field.dim());
+    Ok(match facts.systems() {
+        Some(systems) if facts.takes_least_norm() => Ok(systems.least_root()),
+        Some(systems) => Ok(Root { theta: systems.root()?, source: Source::Linear }),
+        None if facts.linear_operators().is_some() => {
+            Err(format!("the root of {d} sparse equations is not computed: the residual says how near a point is to it"))
+        }
+        None => root::newton(field, &vec![0.0; d]).or_else(|why| match facts.near_root() {
+            Some(start) => root::newton(field, &start).map_err(|_| why),
+            None => Err(why),
+        }),
+    })
 }
 
 /// A problem and a sampling make a field.
@@ -218,17 +241,7 @@ impl<P: Problem> Sampled<P> {
             return Err(BadInput::new("sampling.kind", what, "iid or markov"));
         }
         let mut field = Self { problem, sampling, isa, generic: false, has_mean, root: Err(String::new()) };
-        field.root = match field.systems() {
-            Some(systems) if field.facts().takes_least_norm() => Ok(systems.least_root()),
-            Some(systems) => Ok(Root { theta: systems.root()?, source: Source::Linear }),
-            None if field.facts().linear_operators().is_some() => {
-                Err(format!("the root of {d} sparse equations is not computed: the residual says how near a point is to it"))
-            }
-            None => root::newton(&field, &vec![0.0; d]).or_else(|why| match field.facts().near_root() {
-                Some(start) => root::newton(&field, &start).map_err(|_| why),
-                None => Err(why),
-            }),
-        };
+        field.root = solved(&field)?;
         Ok(field)
     }
 
@@ -382,12 +395,14 @@ pub const KINDS: &[Kind<dyn ProblemSettings>] = &[
 /// When the mean system, or one agent's, is singular; names the agent.
 pub fn field<P: Problem>(problem: P, sampling: Sampling, isa: Isa, allow_singular_agents: bool) -> Result<Box<dyn Field>> {
     if let (Some(systems), false) = (problem.facts().systems(), allow_singular_agents) {
-        let first = (0..systems.kinds.len()).into_par_iter().map(|k| systems.local_root(k).err()).find_first(Option::is_some);
-        if let Some(Some(e)) = first {
-            return Err(e);
-        }
+        no_singular_agent(systems)?;
     }
     Ok(Box::new(Sampled::new(problem, sampling, isa)?))
+}
+
+fn no_singular_agent(systems: &Systems) -> Result<()> {
+    let first = (0..systems.kinds.len()).into_par_iter().map(|k| systems.local_root(k).err()).find_first(Option::is_some);
+    first.flatten().map_or(Ok(()), Err)
 }
 
 /// Ranges that every generated problem shares.

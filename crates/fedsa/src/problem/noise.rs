@@ -178,6 +178,15 @@ impl Process {
         Ok(Self { memory, columns, covariance, factor })
     }
 
+    /// Those of several matrices.
+    fn all(std: f64, matrices: &[Mat<f64>]) -> Result<Vec<Self>> {
+        let named = |(c, m): (usize, &Mat<f64>)| {
+            let agent = |e: BadInput| if matrices.len() > 1 { BadInput { what: format!("agent {c}: {}", e.what), ..e } } else { e };
+            Process::new(std, m).map_err(agent)
+        };
+        in_order(matrices.par_iter().enumerate().map(named))
+    }
+
     /// `x ~ N(0, Sigma)`.
     fn draw_stationary(&self, stream: &mut Stream, x: &mut [f64]) {
         let d = x.len();
@@ -252,11 +261,7 @@ impl<P: Problem> Noisy<P> {
             format!("{} matrices", matrices.len()),
             &format!("one matrix of {d} x {d} numbers, or one for each agent"),
         )?;
-        let named = |(c, m): (usize, &Mat<f64>)| {
-            let agent = |e: BadInput| if matrices.len() > 1 { BadInput { what: format!("agent {c}: {}", e.what), ..e } } else { e };
-            Process::new(std, m).map_err(agent)
-        };
-        let processes = in_order(matrices.par_iter().enumerate().map(named))?;
+        let processes = Process::all(std, matrices)?;
         let has_memory = processes.iter().any(|process| !process.memory.is_empty());
         Ok(Self { problem, std, processes, has_memory, start: NoiseStart::AsSampling, sampling })
     }

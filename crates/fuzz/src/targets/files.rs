@@ -12,9 +12,11 @@ use fedsa::problem::source::{Inputs, LogSource};
 use fedsa::problem::{Field, Files, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::medium::delay::{MAX_DELAY, Row};
-use fedsa_data::table::{self, Table};
+use fedsa_data::linear_model::LinearModel;
+use fedsa_data::table::{self, Cells, Table};
 use fedsa_data::trace::{Trace, TraceColumn};
-use fedsa_data::{delays, find, logs, npz, theta_from_json, trace, weights};
+use fedsa_data::weights::{self, Fitted};
+use fedsa_data::{delays, find, logs, npz, theta_from_json, trace};
 use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{BoolType, DoubleType, FloatType, Int32Type, Int64Type};
 use parquet::file::properties::{WriterProperties, WriterVersion};
@@ -480,6 +482,10 @@ fn weights_corpora() -> Vec<Corpus> {
         r#"{"format": 1, "feature_map": {"kind": "identity", "bias": false}, "columns": ["phi_1", "phi_2"], "ranges": {}, "theta": [1, 2]}"#,
         r#"{"format": 1, "feature_map": {"kind": "fourier", "order": 1}, "columns": ["s_0", "s_1"],
             "ranges": {"s_0": [0, 1], "s_1": [0, 1]}, "theta": [1, 2, 3, 4]}"#,
+        r#"{"format": 1, "model": "logistic", "columns": null, "coefficients": [0.5, -2], "intercept": 0, "classes": [null, "a"],
+            "target": "label", "target_map": null}"#,
+        r#"{"format": 1, "model": "least-squares", "columns": ["a"], "coefficients": [0.5], "intercept": 1, "classes": null,
+            "target": null, "target_map": [1926, 84]}"#,
     ];
     let words = ["\"identity\"", "\"order\"", "\"bias\"", "fourier", "[", "]", "{", "}", "null", "true", ":", "1e999", "0", "9", "\\u0000"];
     vec![Corpus::text(seeds, &words)]
@@ -487,7 +493,12 @@ fn weights_corpora() -> Vec<Corpus> {
 
 fn read_weights(data: &[u8]) -> Verdict {
     let weights = match weights::from_json(data) {
-        Ok(weights) => weights,
+        Ok(Fitted::Value(weights)) => weights,
+        Ok(Fitted::Linear(model)) => {
+            assert_eq!(LinearModel::from_json(&model.to_json()).expect("what was just written"), model);
+            assert!(model.predictions(&[0.25]).iter().all(|(name, _)| !name.is_empty()));
+            return Verdict::Accepted;
+        }
         Err(e) => return refused(&e),
     };
     assert_eq!(weights.theta().len(), weights.map().len());
@@ -550,7 +561,7 @@ fn read_table_parquet(data: &[u8]) -> Verdict {
 fn check_table(table: Table) -> Verdict {
     let (rows, inputs) = (table.rows, table.inputs.clone());
     assert!(inputs.len() == 2 * rows && inputs.iter().all(|x| x.is_finite()));
-    let columns = match table::stacked(vec![table], vec![("value".into(), vec![0.5; rows])]) {
+    let columns = match table::stacked(vec![table], vec![("value".into(), Cells::Numbers(vec![0.5; rows]))]) {
         Ok(columns) => columns,
         Err(e) => return refused(&e),
     };

@@ -233,6 +233,10 @@ pub struct Stop {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub relative_residual: Option<f64>,
+    /// Stop when `f(theta) - f(theta*)` is at most this value, for problems whose operators are minus gradients of losses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub gap: Option<f64>,
 }
 
 impl Stop {

@@ -1,0 +1,233 @@
+//! `fedsa fit`: rows with targets to the weights of a regression or of a classification.
+//!
+//! The command makes an experiment file from its options and runs this file. In addition to the usual outputs it writes
+//! `weights.json` and `weights.npz`, and prints what every method spent.
+
+use std::path::Path;
+use std::time::Instant;
+
+use fedsa::error::{BadInput, Result, quoted};
+use fedsa::presets::PRESETS;
+use fedsa_experiment::config::document::{Origin, SetBy};
+use fedsa_experiment::config::{Document, Experiment};
+use fedsa_experiment::error::Failure;
+use fedsa_experiment::numbers;
+use fedsa_experiment::{Kinds, Plan, Results};
+use toml::{Table, Value};
+
+use super::evaluate::takes;
+use super::run::{Extra, Task};
+use super::{apply, say};
+use crate::args::{FitArgs, Overrides};
+
+/// The method that is run by default.
+const METHOD: &str = "fib-shed";
+
+/// The local steps of a round by default, for methods that have any.
+const LOCAL_STEPS: u64 = 10;
+
+/// The counts by which methods are compared.
+const COSTS: [&str; 4] = ["exchanges", "vectors_up", "bits_up", "hessians"];
+
+/// The help of `--method`.
+pub fn methods(kinds: &Kinds) -> String {
+    let kinds = kinds.methods().iter().map(|kind| kind.name);
+    let all: Vec<&str> = kinds.chain(PRESETS.iter().map(|preset| preset.name)).collect();
+    format!("The method, {METHOD} by default: {}", all.join(", "))
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// On bad input; nothing is then written.
+pub fn fit(args: &FitArgs, kinds: &Kinds) -> Result<u8, Failure> {
+    let began = Instant::now();
+    let experiment = read(args, kinds)?;
+    experiment.settings()?;
+    if experiment.points.len() != 1 {
+        return Err(BadInput::new("--set", "a sweep", "one fit; sweeps belong in an experiment file, for fedsa run").into());
+    }
+    let started = |plan: &Plan| {
+        if !args.common.quiet {
+            preamble(plan).into_iter().for_each(say);
+        }
+    };
+    let job = Task {
+        experiment,
+        base: Path::new(""),
+        out: &args.out,
+        common: &args.common,
+        quick: false,
+        json: false,
+        started: &started,
+        built: None,
+        began,
+    };
+    let names = vec!["weights.json".to_string(), "weights.npz".to_string()];
+    Ok(job.run(&Extra { names, make: &|plan, results, _| weights(args, plan, results) })?.status)
+}
+
+/// The experiment of the options, without reading the data.
+///
+/// # Errors
+/// When an option cannot be used.
+pub fn read(args: &FitArgs, kinds: &Kinds) -> Result<Experiment, Failure> {
+    let mut document = Document::from_flags(experiment(args, kinds)?, origins(args)).with_kinds(kinds);
+    apply(&Overrides { set: args.set.clone(), ..Overrides::default() }, &mut document)?;
+    Experiment::read(document)
+}
+
+/// The methods to run, the first of which gives the weights.
+fn named(args: &FitArgs) -> Result<Vec<String>> {
+    let mut all: Vec<String> = args.method.iter().chain(&args.compare).map(|name| name.trim().to_string()).collect();
+    let mut seen = std::collections::HashSet::new();
+    all.retain(|name| seen.insert(name.clone()));
+    if let Some(i) = all.iter().position(String::is_empty) {
+        return Err(BadInput::new("--compare", format!("method {i} has no name"), "methods separated by commas: fib-shed,fednl,giant"));
+    }
+    Ok(if all.is_empty() { vec![METHOD.into()] } else { all })
+}
+
+fn table(entries: Vec<(&str, Value)>) -> Value {
+    Value::Table(entries.into_iter().map(|(k, v)| (k.to_string(), v)).collect())
+}
+
+fn text(s: &str) -> Value {
+    Value::String(s.to_string())
+}
+
+/// The partition that `--partition` names.
+fn partition(args: &FitArgs) -> Result<Value> {
+    let (kind, given) = args.partition.split_once(':').unwrap_or((&args.partition, ""));
+    let accepted = "shuffled, even, by-label, sorted, dirichlet:ALPHA such as dirichlet:0.5, by:COLUMN such as by:writers, or files";
+    let bad = || BadInput::new("--partition", format!("`{}`", quoted(&args.partition)), accepted);
+    Ok(match (kind, given) {
+        ("dirichlet", alpha) => {
+            let alpha: f64 = alpha.parse().map_err(|_| bad())?;
+            table(vec![("kind", text(kind)), ("alpha", Value::Float(alpha))])
+        }
+        ("by", "") => return Err(bad()),
+        ("by", column) => table(vec![("kind", text("by-column")), ("column", text(column))]),
+        (kind, "") => table(vec![("kind", text(kind))]),
+        _ => return Err(bad()),
+    })
+}
+
+/// `[problem]`.
+fn problem(args: &FitArgs) -> Result<Value> {
+    let mut entries = vec![
+        ("kind", text(&args.model)),
+        ("data", Value::Array(args.data.iter().map(|s| text(s)).collect())),
+        ("ridge", Value::Float(args.ridge)),
+        ("partition", partition(args)?),
+        ("seed", Value::Integer(args.seed as i64)),
+    ];
+    // The number of writers or of files decides otherwise.
+    let decides = args.partition == "files" || args.partition.starts_with("by:");
+    if args.agents.is_some() || !decides {
+        entries.push(("agents", Value::Integer(args.agents.unwrap_or(8) as i64)));
+    }
+    entries.extend(args.target.as_ref().map(|column| ("target", text(column))));
+    if let Some(class) = &args.positive {
+        let number = class.parse::<f64>().ok().filter(|x| x.is_finite());
+        entries.push(("positive", number.map_or_else(|| text(class), Value::Float)));
+    }
+    if !args.drop.is_empty() {
+        entries.push(("drop", Value::Array(args.drop.iter().map(|s| text(s)).collect())));
+    }
+    for (key, is_on) in [("intercept", args.intercept), ("standardise", args.standardise)] {
+        if is_on {
+            entries.push((key, Value::Boolean(true)));
+        }
+    }
+    if let Some(dim) = args.pca {
+        entries.push(("pca", table(vec![("dim", Value::Integer(dim as i64))])));
+    }
+    entries.extend(args.holdout.map(|share| ("holdout", Value::Float(share))));
+    Ok(table(entries))
+}
+
+/// `[[method]]` of one kind. A step size or local steps that were given are refused by methods that have none, unless another
+/// method of the comparison has them.
+fn method(args: &FitArgs, kinds: &Kinds, kind: &str, is_alone: bool) -> Value {
+    let mut entries = vec![("kind", text(kind)), ("label", text(kind))];
+    let is_given = |given: bool| given && is_alone;
+    if is_given(args.step_size.is_some()) || args.step_size.is_some() && takes(kinds, kind, "step_size") {
+        entries.push(("step_size", Value::Float(args.step_size.expect("given"))));
+    }
+    if is_given(args.local_steps.is_some()) || takes(kinds, kind, "local_steps") {
+        entries.push(("local_steps", Value::Integer(args.local_steps.unwrap_or(LOCAL_STEPS) as i64)));
+    }
+    table(entries)
+}
+
+/// The experiment of the options as a table.
+fn experiment(args: &FitArgs, kinds: &Kinds) -> Result<Table> {
+    let named = named(args)?;
+    let methods = named.iter().map(|kind| method(args, kinds, kind, named.len() == 1)).collect();
+    let mut run = vec![
+        ("rounds", Value::Integer(args.rounds as i64)),
+        ("seeds", Value::Array(vec![Value::Integer(args.seed as i64)])),
+        ("record", table(vec![("every", Value::Integer(1))])),
+    ];
+    if args.tol != 0.0 {
+        run.push(("stop", table(vec![("residual", Value::Float(args.tol))])));
+    }
+    let mut sampling = vec![("kind", text(&args.sampling))];
+    sampling.extend(args.batch.map(|rows| ("batch", Value::Integer(rows as i64))));
+    let figure =
+        vec![("x", Value::Array(COSTS.iter().map(|cost| text(cost)).collect())), ("y", text("residual")), ("columns", Value::Integer(2))];
+    let entries = table(vec![
+        ("id", text("fit")),
+        ("title", Value::String(format!("{} by {}", args.model, named.join(", ")))),
+        ("problem", problem(args)?),
+        ("sampling", table(sampling)),
+        ("method", Value::Array(methods)),
+        ("run", table(run)),
+        ("figure", table(figure)),
+    ]);
+    Ok(entries.as_table().cloned().expect("a table"))
+}
+
+/// The option from which each key of the experiment comes, for messages.
+fn origins(args: &FitArgs) -> Vec<Origin> {
+    let given = |option: &str, value: Option<String>| value.map_or(String::new(), |value| format!("--{option} {}", quoted(value)));
+    let typed = |x: f64| Some(numbers::typed(x));
+    let mut flags = vec![
+        ("problem.data".to_string(), format!("DATA {}", quoted(args.data.join(" ")))),
+        ("problem.kind".into(), given("model", Some(args.model.clone()))),
+        ("problem.agents".into(), given("agents", Some(args.agents.unwrap_or(8).to_string()))),
+        ("problem.target".into(), given("target", args.target.clone())),
+        ("problem.positive".into(), given("positive", args.positive.clone())),
+        ("problem.drop".into(), given("drop", Some(args.drop.join(",")).filter(|columns| !columns.is_empty()))),
+        ("problem.ridge".into(), given("ridge", typed(args.ridge))),
+        ("problem.intercept".into(), if args.intercept { "--intercept".into() } else { String::new() }),
+        ("problem.standardise".into(), if args.standardise { "--standardise".into() } else { String::new() }),
+        ("problem.pca".into(), given("pca", args.pca.map(|dim| dim.to_string()))),
+        ("problem.partition".into(), given("partition", Some(args.partition.clone()))),
+        ("problem.holdout".into(), given("holdout", args.holdout.map(numbers::typed))),
+        ("sampling.kind".into(), given("sampling", Some(args.sampling.clone()))),
+        ("sampling.batch".into(), given("batch", args.batch.map(|rows| rows.to_string()))),
+        ("run.rounds".into(), given("rounds", Some(args.rounds.to_string()))),
+        ("run.seeds".into(), given("seed", Some(args.seed.to_string()))),
+        ("run.stop".into(), given("tol", typed(args.tol))),
+    ];
+    let methods = args.method.iter().map(|name| ("method", name)).chain(args.compare.iter().map(|name| ("compare", name)));
+    for (i, (option, name)) in methods.enumerate() {
+        flags.push((format!("method[{i}].kind"), given(option, Some(name.clone()))));
+        flags.push((format!("method[{i}].step_size"), given("step-size", args.step_size.map(numbers::typed))));
+        flags.push((format!("method[{i}].local_steps"), given("local-steps", args.local_steps.map(|h| h.to_string()))));
+    }
+    let said = flags.into_iter().filter(|(_, flag)| !flag.is_empty());
+    said.map(|(key, flag)| Origin { key, from: SetBy::Flag(flag) }).collect()
+}
+
+/// The lines before the run.
+fn preamble(_plan: &Plan) -> Vec<String> {
+    Vec::new()
+}
+
+/// `weights.json` and `weights.npz`.
+fn weights(_args: &FitArgs, _plan: &Plan, _results: &Results) -> Result<Vec<(String, Vec<u8>)>> {
+    Ok(Vec::new())
+}
