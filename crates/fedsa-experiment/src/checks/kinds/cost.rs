@@ -1,4 +1,4 @@
-//! `cost`: the cost of a method to reach a level, or the costs of two methods.
+//! `cost`: the cost of a method to reach a level, beside that of another method or at another point.
 
 use fedsa::error::{BadInput, Result};
 
@@ -10,7 +10,8 @@ use crate::numbers;
 use crate::results::{CostLevel, paid};
 
 /// The cost of `method` when its mean metric first falls to `level` lies between `min` and `max`; with `over` the cost of
-/// that method, divided by that of `method`, does. `cost` names the count, `bits_up` by default.
+/// that method, divided by that of `method`, does. With `along` it is this number at every point along a coordinate, divided by that at
+/// the first. `cost` names the count, `bits_up` by default.
 pub struct CostCheck;
 
 impl CheckKind for CostCheck {
@@ -19,7 +20,7 @@ impl CheckKind for CostCheck {
     }
 
     fn keys(&self) -> Keys {
-        Keys { needs: &["level"], needs_one: &["min", "max"], takes: &["over", "metric", "cost"] }
+        Keys { needs: &["level"], needs_one: &["min", "max"], takes: &["over", "metric", "cost", "along"] }
     }
 
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
@@ -38,7 +39,7 @@ impl CheckKind for CostCheck {
     fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
         let level = check.level.expect("validated");
         let count = paid(check.cost.as_deref());
-        let one = |(point, cell): (usize, usize)| {
+        let one = |(point, cell): (usize, usize)| -> Result<f64> {
             let spent = |cell: usize| {
                 let label = &ctx.facts.plan.cells[cell].method.label;
                 let at = ctx.facts.at(point);
@@ -48,13 +49,24 @@ impl CheckKind for CostCheck {
                 let free = || BadInput::new("", format!("{label} is at {} from the start, at no cost{at}", numbers::number(level)), "");
                 if paid > 0.0 { Ok(paid) } else { Err(free()) }
             };
-            let measured = match check.over {
-                Some(_) => spent(ctx.facts.over(check, point)?)? / spent(cell)?,
-                None => spent(cell)?,
-            };
-            Ok(Measured::new(measured, Asked::within(check.min, check.max), ctx.facts.place(point)))
+            match check.over {
+                Some(_) => Ok(spent(ctx.facts.over(check, point)?)? / spent(cell)?),
+                None => spent(cell),
+            }
         };
-        ctx.cells(check)?.into_iter().map(one).collect()
+        let measured = |x: f64, point: usize| Measured::new(x, Asked::within(check.min, check.max), ctx.facts.place(point));
+        let cells = ctx.cells(check)?;
+        if check.along.is_none() {
+            return cells.into_iter().map(|at| Ok(measured(one(at)?, at.0))).collect();
+        }
+        let mut out = Vec::new();
+        for members in ctx.facts.groups(check, &cells)? {
+            let first = one(members[0])?;
+            for at in &members[1..] {
+                out.push(measured(one(*at)? / first, at.0));
+            }
+        }
+        Ok(out)
     }
 
     fn text(&self, check: &Check) -> String {

@@ -1,6 +1,6 @@
 //! `final`: the mean of a metric at the end, or by a round.
 
-use fedsa::error::Result;
+use fedsa::error::{BadInput, Result};
 
 use crate::checks::allow::{near, seeds_for_allowance, standard_error, when};
 use crate::checks::facts::{Context, PlanFacts};
@@ -11,7 +11,7 @@ use crate::numbers;
 use crate::results::{self, Estimate};
 
 /// The metric (or `distance`, the root of mse) after the last round, or `by` a round, is `expected` within `tolerance`
-/// (relative), or at most `max`.
+/// (relative), or lies between `min` and `max`. With `along` it is divided by that at the first point along a coordinate.
 pub struct FinalCheck;
 
 impl CheckKind for FinalCheck {
@@ -20,7 +20,7 @@ impl CheckKind for FinalCheck {
     }
 
     fn keys(&self) -> Keys {
-        Keys { needs: &[], needs_one: &["expected", "min", "max"], takes: &["metric", "tolerance", "se", "larger", "by"] }
+        Keys { needs: &[], needs_one: &["expected", "min", "max"], takes: &["metric", "tolerance", "se", "larger", "by", "along"] }
     }
 
     fn metrics(&self, _: &Check) -> Vec<&'static str> {
@@ -38,6 +38,10 @@ impl CheckKind for FinalCheck {
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
         facts.metric(cell, final_metric(check).0)?;
         facts.round(cell, "by", check.by)?;
+        if check.along.is_some() && check.expected.is_some() {
+            let what = "an expected value beside `along`, along which values are divided by the first";
+            return Err(BadInput::new("along", what, "min or max, or no along"));
+        }
         if check.expected.is_some() { seeds_for_allowance(facts, check, cell) } else { Ok(()) }
     }
 
@@ -53,12 +57,28 @@ impl CheckKind for FinalCheck {
             let Estimate { mean, se } = Estimate::of(&values);
             Ok(Measured { standard_error: standard_error(&values, se), ..Measured::new(mean, Asked::within(check.min, check.max), place) })
         };
-        ctx.cells(check)?.into_iter().map(one).collect()
+        let cells = ctx.cells(check)?;
+        if check.along.is_none() {
+            return cells.into_iter().map(one).collect();
+        }
+        let mean = |cell: usize| -> Result<f64> {
+            let values = ctx.by(cell, check.by, name)?;
+            Ok(Estimate::of(&values.into_iter().map(|x| if root { x.sqrt() } else { x }).collect::<Vec<_>>()).mean)
+        };
+        let mut out = Vec::new();
+        for members in ctx.facts.groups(check, &cells)? {
+            let first = mean(members[0].1)?;
+            for (point, cell) in &members[1..] {
+                out.push(Measured::new(mean(*cell)? / first, Asked::within(check.min, check.max), ctx.facts.place(*point)));
+            }
+        }
+        Ok(out)
     }
 
     fn text(&self, check: &Check) -> String {
         let expected = if check.expected.is_some() { numbers::number(number_of(check)) } else { range_of(check) };
-        format!("the mean {} of {} is {expected} {}", metric_of(check), method_of(check), when(check))
+        let over = check.along.as_ref().map_or(String::new(), |along| format!(", over that at the first {along},"));
+        format!("the mean {} of {}{over} is {expected} {}", metric_of(check), method_of(check), when(check))
     }
 }
 

@@ -8,6 +8,7 @@ mod gap;
 mod last;
 mod peak;
 mod predicted;
+mod rate;
 mod ratio;
 mod reaches;
 mod rounds;
@@ -32,5 +33,6 @@ pub const KINDS: &[&dyn CheckKind] = &[
     &gap::GapCheck,
     &peak::PeakCheck,
     &cost::CostCheck,
+    &rate::RateCheck,
     &scaffnew::TheoremB4Check,
 ];

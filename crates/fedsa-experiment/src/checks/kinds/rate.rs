@@ -1,0 +1,62 @@
+//! `rate`: by which factor a metric falls in a round.
+
+use fedsa::error::{BadInput, Result};
+use fedsa::record;
+
+use crate::checks::facts::{Context, PlanFacts};
+use crate::checks::verdict::{Asked, Measured};
+use crate::checks::{CheckKind, Keys, method_of, metric_of, range_of};
+use crate::config::Check;
+use crate::results::Estimate;
+
+/// The factor by which the metric falls in a round, the geometric mean from round `after` to round `by`, lies between `min` and `max`. Of squared
+/// distances and of losses the root is taken, so that the factor is that of a distance.
+pub struct RateCheck;
+
+impl CheckKind for RateCheck {
+    fn name(&self) -> &'static str {
+        "rate"
+    }
+
+    fn keys(&self) -> Keys {
+        Keys { needs: &["by"], needs_one: &["min", "max"], takes: &["metric", "after"] }
+    }
+
+    fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
+        facts.metric(cell, metric_of(check))?;
+        facts.round(cell, "after", check.after)?;
+        facts.round(cell, "by", check.by)?;
+        let (after, by) = (check.after.unwrap_or(0), check.by.unwrap_or(0));
+        if after >= by {
+            return Err(BadInput::new("by", format!("round {by}, not later than the round {after} of `after`"), "a later round"));
+        }
+        Ok(())
+    }
+
+    fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
+        let name = metric_of(check);
+        let degree = record::metric(name).map_or(1.0, |metric| f64::from(metric.degree));
+        let one = |(point, cell): (usize, usize)| {
+            let at = |round: u64| -> Result<f64> {
+                let curve = ctx.results.curve(cell, name);
+                let seen = curve.iter().find(|(row, _)| row.round == round).map(|(_, values)| Estimate::of(values).mean);
+                let missing =
+                    || BadInput::new("", format!("round {round} was not recorded, or the run ended before it"), "a recorded round");
+                seen.filter(|x| *x > 0.0).ok_or_else(missing)
+            };
+            let (after, by) = (check.after.unwrap_or(0), check.by.unwrap_or(0));
+            let factor = (at(by)? / at(after)?).powf(1.0 / (degree * (by - after) as f64));
+            Ok(Measured::new(factor, Asked::within(check.min, check.max), ctx.facts.place(point)))
+        };
+        ctx.cells(check)?.into_iter().map(one).collect()
+    }
+
+    fn text(&self, check: &Check) -> String {
+        let (after, by) = (check.after.unwrap_or(0), check.by.unwrap_or(0));
+        let (metric, method) = (metric_of(check), method_of(check));
+        format!(
+            "the {metric} of {method} falls by a factor a round (of a distance) that is {}, from round {after} to {by}",
+            range_of(check)
+        )
+    }
+}
