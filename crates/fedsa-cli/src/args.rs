@@ -387,7 +387,7 @@ pub struct FitArgs {
     /// Project the rows on this many principal components
     #[arg(long, value_name = "DIM", value_parser = |s: &str| whole(s, 1, MAX_INTEGER), allow_negative_numbers = true)]
     pub pca: Option<u64>,
-    /// How rows are dealt to agents: shuffled, even, by-label, sorted, dirichlet:ALPHA, by:COLUMN, files
+    /// How rows are dealt to agents: shuffled, even, sorted, by-label, similarity:SHARE, dirichlet:ALPHA, by:COLUMN, files
     #[arg(long, value_name = "HOW", default_value = "shuffled")]
     pub partition: String,
     /// Hold out this share of each agent's rows, drawn by --seed, and report loss and accuracy on them

@@ -7,17 +7,28 @@ use std::path::Path;
 use std::time::Instant;
 
 use fedsa::error::{BadInput, Result, quoted};
+use fedsa::linalg;
 use fedsa::presets::PRESETS;
+use fedsa::problem::arrays::{Array, Arrays};
+use fedsa::problem::preparation::quality::Quality;
+use fedsa::problem::preparation::targets::{self, Targets};
+use fedsa::problem::preparation::{Preparation, Prepared};
+use fedsa::problem::regression::{LeastSquares, Logistic};
+use fedsa_data::find::Places;
+use fedsa_data::linear_model::{Class, LinearModel, Predicts};
+use fedsa_data::{DiskFiles, npz};
 use fedsa_experiment::config::document::{Origin, SetBy};
-use fedsa_experiment::config::{Document, Experiment};
+use fedsa_experiment::config::{self, Document, Experiment};
 use fedsa_experiment::error::Failure;
-use fedsa_experiment::numbers;
+use fedsa_experiment::numbers::{self, number};
+use fedsa_experiment::results::paid;
 use fedsa_experiment::{Kinds, Plan, Results};
+use serde_json::json;
 use toml::{Table, Value};
 
 use super::evaluate::takes;
 use super::run::{Extra, Task};
-use super::{apply, say};
+use super::{apply, count, say};
 use crate::args::{FitArgs, Overrides};
 
 /// The method that is run by default.
@@ -47,9 +58,12 @@ pub fn fit(args: &FitArgs, kinds: &Kinds) -> Result<u8, Failure> {
     if experiment.points.len() != 1 {
         return Err(BadInput::new("--set", "a sweep", "one fit; sweeps belong in an experiment file, for fedsa run").into());
     }
-    let started = |plan: &Plan| {
+    let how = preparation(&experiment)?;
+    let prepared = how.prepare(&DiskFiles::new(Places::from_env("")));
+    let prepared = prepared.map_err(|e| experiment.failure_at(e.inside("problem"), &experiment.points[0]))?;
+    let started = |_: &Plan| {
         if !args.common.quiet {
-            preamble(plan).into_iter().for_each(say);
+            say(prepared.sizes());
         }
     };
     let job = Task {
@@ -64,7 +78,7 @@ pub fn fit(args: &FitArgs, kinds: &Kinds) -> Result<u8, Failure> {
         began,
     };
     let names = vec!["weights.json".to_string(), "weights.npz".to_string()];
-    Ok(job.run(&Extra { names, make: &|plan, results, _| weights(args, plan, results) })?.status)
+    Ok(job.run(&Extra { names, make: &|plan, results, _| weights(args, &prepared, plan, results) })?.status)
 }
 
 /// The experiment of the options, without reading the data.
@@ -96,30 +110,30 @@ fn text(s: &str) -> Value {
     Value::String(s.to_string())
 }
 
-/// The partition that `--partition` names.
-fn partition(args: &FitArgs) -> Result<Value> {
-    let (kind, given) = args.partition.split_once(':').unwrap_or((&args.partition, ""));
-    let accepted = "shuffled, even, by-label, sorted, dirichlet:ALPHA such as dirichlet:0.5, by:COLUMN such as by:writers, or files";
+/// The partition that `--partition` names, and the column that tells the agents apart.
+fn partition(args: &FitArgs) -> Result<(Value, Option<&str>)> {
+    let (kind, given) = args.partition.split_once(':').map_or((&args.partition[..], None), |(kind, given)| (kind, Some(given)));
+    let accepted = "shuffled, even, by-label, sorted, dirichlet:ALPHA such as dirichlet:0.5, similarity:SHARE such as similarity:0.3, \
+                    by:COLUMN such as by:writers, or files";
     let bad = || BadInput::new("--partition", format!("`{}`", quoted(&args.partition)), accepted);
     Ok(match (kind, given) {
-        ("dirichlet", alpha) => {
-            let alpha: f64 = alpha.parse().map_err(|_| bad())?;
-            table(vec![("kind", text(kind)), ("alpha", Value::Float(alpha))])
+        ("dirichlet" | "similarity", Some(number)) => {
+            (table(vec![(kind, Value::Float(number.parse().map_err(|_| bad())?))]), None)
         }
-        ("by", "") => return Err(bad()),
-        ("by", column) => table(vec![("kind", text("by-column")), ("column", text(column))]),
-        (kind, "") => table(vec![("kind", text(kind))]),
+        ("by", Some(column)) if !column.is_empty() => (text("by-column"), Some(column)),
+        ("shuffled" | "even" | "by-label" | "sorted" | "files", None) => (text(kind), None),
         _ => return Err(bad()),
     })
 }
 
 /// `[problem]`.
 fn problem(args: &FitArgs) -> Result<Value> {
+    let (partition, group) = partition(args)?;
     let mut entries = vec![
         ("kind", text(&args.model)),
         ("data", Value::Array(args.data.iter().map(|s| text(s)).collect())),
         ("ridge", Value::Float(args.ridge)),
-        ("partition", partition(args)?),
+        ("partition", partition),
         ("seed", Value::Integer(args.seed as i64)),
     ];
     // The number of writers or of files decides otherwise.
@@ -127,6 +141,7 @@ fn problem(args: &FitArgs) -> Result<Value> {
     if args.agents.is_some() || !decides {
         entries.push(("agents", Value::Integer(args.agents.unwrap_or(8) as i64)));
     }
+    entries.extend(group.map(|column| ("group", text(column))));
     entries.extend(args.target.as_ref().map(|column| ("target", text(column))));
     if let Some(class) = &args.positive {
         let number = class.parse::<f64>().ok().filter(|x| x.is_finite());
@@ -222,12 +237,127 @@ fn origins(args: &FitArgs) -> Vec<Origin> {
     said.map(|(key, flag)| Origin { key, from: SetBy::Flag(flag) }).collect()
 }
 
-/// The lines before the run.
-fn preamble(_plan: &Plan) -> Vec<String> {
-    Vec::new()
+/// The typed settings of the data: how rows are prepared.
+fn preparation(experiment: &Experiment) -> Result<Preparation> {
+    let mut problem = experiment.points[0].sections().problem.and_then(|problem| problem.as_table().cloned()).unwrap_or_default();
+    let kind = problem.remove("kind").and_then(|kind| kind.as_str().map(str::to_string)).unwrap_or_default();
+    let inside = |e: BadInput| e.inside("problem");
+    match kind.as_str() {
+        "logistic" => config::read::<Logistic>(Value::Table(problem)).map(|settings| settings.preparation()),
+        "least-squares" => config::read::<LeastSquares>(Value::Table(problem)).map(|settings| settings.preparation()),
+        other => return Err(BadInput::new("--model", format!("`{}`", quoted(other)), "logistic or least-squares")),
+    }
+    .map_err(inside)
 }
 
-/// `weights.json` and `weights.npz`.
-fn weights(_args: &FitArgs, _plan: &Plan, _results: &Results) -> Result<Vec<(String, Vec<u8>)>> {
-    Ok(Vec::new())
+/// `weights.json` and `weights.npz`; also prints what every method spent, and how good the model is.
+fn weights(args: &FitArgs, prepared: &Prepared, plan: &Plan, results: &Results) -> Result<Vec<(String, Vec<u8>)>> {
+    let result = &results.cells[0][0];
+    let (field, theta) = (plan.field(0), &result.theta);
+    let outcome = result.outcome(&plan.cells[0].run.stop);
+    let last = result.rows.last();
+    let counted = |name: &str| last.map_or(0, |row| row.count(paid(Some(name))));
+    let finite = |x: f64| if x.is_finite() { json!(x) } else { json!(null) };
+    let gradient = field.mean_operator(theta).map_or(f64::NAN, |g| linalg::norm_sq(&g).sqrt());
+    let (train, held_out) = (prepared.train_quality(theta), prepared.held_out_quality(theta));
+    let (coefficients, intercept) = prepared.transform.on_columns(theta);
+    let columns = &prepared.transform.columns;
+    let are_numbered = columns.iter().enumerate().all(|(i, name)| *name == (i + 1).to_string());
+    let class = |class: &targets::Class| match class {
+        targets::Class::Number(x) => Class::Number(*x),
+        targets::Class::Name(name) => Class::Name(name.clone()),
+    };
+    let predicts = match &prepared.targets {
+        Targets::Classes { positive, negative, .. } => {
+            Predicts::Class([negative.as_ref().map_or(Class::Rest, class), class(positive)])
+        }
+        Targets::Numbers { offset, scale } => Predicts::Target { offset: *offset, scale: 1.0 / scale },
+    };
+    let model = LinearModel {
+        columns: (!are_numbered).then(|| columns.clone()),
+        coefficients,
+        intercept,
+        predicts,
+        target: args.target.clone(),
+    };
+    let quality = |quality: &Quality| {
+        json!({ "rows": quality.rows, "loss": finite(quality.loss), "accuracy": quality.accuracy, "rmse": quality.rmse.map(finite) })
+    };
+    let mut weights = model.to_json();
+    let more = json!({
+        "agents": field.agents(),
+        "prepared": prepared.sizes(),
+        "ridge": args.ridge,
+        "method": plan.cells[0].method.label,
+        "outcome": outcome.name(),
+        "rounds": counted("round"),
+        "exchanges": counted("exchanges"),
+        "vectors_up": counted("vectors_up"),
+        "bits_up": counted("bits_up"),
+        "bits": counted("bits"),
+        "hessians": counted("hessians"),
+        "objective": field.mean_loss(theta).map(finite),
+        "gradient_norm": finite(gradient),
+        "train": quality(&train),
+        "holdout": held_out.as_ref().map(quality),
+        "theta": theta.iter().map(|x| finite(*x)).collect::<Vec<_>>(),
+    });
+    weights.as_object_mut().expect("an object").extend(more.as_object().cloned().expect("an object"));
+    let mut arrays = Arrays::new();
+    arrays.insert("theta", Array::new(vec![theta.len()], theta.clone())?);
+    arrays.insert("coefficients", Array::new(vec![model.coefficients.len()], model.coefficients.clone())?);
+    arrays.insert("intercept", Array::scalar(model.intercept));
+    arrays.insert("format", Array::scalar(1.0));
+    if !args.common.quiet {
+        spending(plan, results).into_iter().for_each(say);
+        let label = &plan.cells[0].method.label;
+        let quality = |name: &str, quality: &Quality| {
+            let accuracy = quality.accuracy.map_or(String::new(), |share| format!(", accuracy {}", numbers::percent(share)));
+            let rmse = quality.rmse.map_or(String::new(), |rmse| format!(", root mean square error {}", number(rmse)));
+            format!("{label} on {} of {}: loss {}{accuracy}{rmse}", name, count(quality.rows, "row"), number(quality.loss))
+        };
+        say(quality("the fit", &train));
+        held_out.iter().for_each(|held_out| say(quality("the held-out share", held_out)));
+        say(args.out.join("weights.json").display());
+    }
+    let json = format!("{weights:#}\n").into_bytes();
+    Ok(vec![("weights.json".to_string(), json), ("weights.npz".to_string(), npz::to_bytes(&arrays)?)])
+}
+
+/// What every method spent, a line each below a heading.
+fn spending(plan: &Plan, results: &Results) -> Vec<String> {
+    const COLUMNS: [&str; 6] = ["round", "exchanges", "vectors_up", "bits_up", "hessians", "seconds"];
+    let agents = plan.field(0).agents() as f64;
+    let mut rows = vec![
+        ["method", "rounds", "exchanges", "vectors up", "MB up", "Hessians", "seconds", "gradient", "loss", ""].map(String::from).to_vec(),
+    ];
+    for (label, cell) in plan.labels.iter().zip(&plan.points[0].cells) {
+        let Some(result) = results.cells[*cell].first() else { continue };
+        let Some(last) = result.rows.last() else { continue };
+        let counted = |name: &str| last.count(paid(Some(name))) as f64;
+        let outcome = result.outcome(&plan.cells[*cell].run.stop);
+        let mut row = vec![label.clone()];
+        row.extend(COLUMNS.map(|name| match name {
+            "seconds" => result.seconds.map_or("-".into(), |seconds| format!("{seconds:.2}")),
+            "bits_up" => format!("{:.2}", counted(name) / 8e6),
+            // Of one agent.
+            "vectors_up" | "hessians" => numbers::digits(counted(name) / agents, 6),
+            _ => numbers::thousands(counted(name)),
+        }));
+        row.push(last.metric("residual").map_or("-".into(), number));
+        row.push(last.metric("loss").map_or("-".into(), |loss| numbers::digits(loss, 8)));
+        row.push(outcome.name().into());
+        rows.push(row);
+    }
+    let widths: Vec<usize> = (0..rows[0].len()).map(|i| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate().map(|(i, (cell, width))| match i {
+            0 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_string()
+    };
+    let mut lines: Vec<String> = rows.iter().map(line).collect();
+    lines.push("  vectors and Hessians of one agent, bytes of all".into());
+    lines
 }
