@@ -86,7 +86,8 @@ impl Places {
         Ok(if pattern.contains("**") { without_loops(files) } else { files })
     }
 
-    fn matches(&self, pattern: &str) -> Result<Vec<PathBuf>> {
+    /// The files that a glob matches.
+    pub(super) fn matches(&self, pattern: &str) -> Result<Vec<PathBuf>> {
         for root in self.roots(pattern) {
             let files = self.matching(root, pattern)?;
             if !files.is_empty() {
