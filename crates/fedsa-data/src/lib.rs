@@ -18,6 +18,7 @@ pub mod machine;
 pub mod npz;
 mod parquet;
 pub use parquet::THREAD as PARQUET_THREAD;
+pub mod public;
 pub mod regular;
 mod store;
 pub mod table;

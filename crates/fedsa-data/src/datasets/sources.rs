@@ -61,6 +61,10 @@ impl Format {
         if let Some(format) = Self::by_name(path) {
             return Ok(Some(format));
         }
+        // What `fedsa data fetch` has begun.
+        if crate::find::extension_of(path).is_some_and(|extension| extension == "part") {
+            return Ok(None);
+        }
         let start = start(&disk(path)?)?;
         Ok(match idx::dimensions(&start) {
             Some(1) => None,
