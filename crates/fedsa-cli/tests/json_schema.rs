@@ -299,7 +299,7 @@ fn complete(table: &str) -> Option<(String, String)> {
                 "fedlsa" | "fedavg" | "scafflsa" | "fedhsa" | "scaffold" | "fedlin" | "one-shot" => "local_steps = 2",
                 _ => "",
             };
-            if ["newton", "lstd", "gmres"].contains(&kind) {
+            if ["newton", "lstd", "gmres", "shed"].contains(&kind) {
                 return Some((file("kind = \"linear\"", "kind = \"mean\"", &format!("kind = \"{kind}\""), ""), "method.m".into()));
             }
             if kind == "anderson" {

@@ -61,6 +61,16 @@ pub enum Part {
     Product = 15,
     /// The server's control variate c; d numbers.
     ServerControl = 16,
+    /// Leading eigenvalues of an agent's Hessian: the round of the Hessian, the index of the first eigenvalue that follows, rho,
+    /// then the eigenvalues.
+    Eigenvalues = 17,
+    /// The eigenvectors of these eigenvalues, one after the other; d numbers each.
+    Eigenvectors = 18,
+    /// The round of the last renewal that the server decided on; one number.
+    Renewal = 19,
+    /// What the server holds of an agent: the round of its Hessian, -1 for none, and the number of eigenpairs. The server sends it to
+    /// an agent whose last answer was lost.
+    Held = 20,
 }
 
 /// The unit in which the ledger counts a part, in addition to its bits.
@@ -68,6 +78,8 @@ pub enum Part {
 pub enum Unit {
     /// A vector of d components.
     Vector,
+    /// As many vectors of d components as there are.
+    Vectors,
     /// Single numbers.
     Scalars,
     /// A d x d matrix, or a correction of one.
@@ -77,7 +89,7 @@ pub enum Unit {
 }
 
 impl Part {
-    const ALL: [Part; 16] = [
+    const ALL: [Part; 20] = [
         Part::Model,
         Part::Direction,
         Part::Operator,
@@ -94,6 +106,10 @@ impl Part {
         Part::System,
         Part::Product,
         Part::ServerControl,
+        Part::Eigenvalues,
+        Part::Eigenvectors,
+        Part::Renewal,
+        Part::Held,
     ];
 
     /// The unit in which the ledger counts the part.
@@ -101,9 +117,10 @@ impl Part {
         match self {
             Part::Model | Part::Direction | Part::Operator | Part::Control | Part::ServerControl => Unit::Vector,
             Part::Gradient | Part::Step | Part::Product => Unit::Vector,
-            Part::Losses => Unit::Scalars,
+            Part::Eigenvectors => Unit::Vectors,
+            Part::Losses | Part::Eigenvalues => Unit::Scalars,
             Part::Hessian | Part::Correction | Part::System => Unit::Matrix,
-            Part::Included | Part::Behind | Part::Packed | Part::Diverged => Unit::Nothing,
+            Part::Included | Part::Behind | Part::Packed | Part::Diverged | Part::Renewal | Part::Held => Unit::Nothing,
         }
     }
 

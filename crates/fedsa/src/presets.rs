@@ -30,6 +30,8 @@ pub struct Preset {
     pub name: &'static str,
     /// The kind of its method, one of [`methods::KINDS`].
     pub method: &'static str,
+    /// The settings of its method that differ from the kind's defaults, by name.
+    pub settings: &'static [(&'static str, PresetValue)],
     /// The codec of what agents send; exact when absent.
     pub codec: Option<PresetPart>,
     /// What their messages pass, in order.
@@ -60,18 +62,42 @@ pub enum PresetValue {
 
 use PresetValue::{Name, Number, Table, Whole};
 
-/// The compositions of \[T\] ch. 4, with the parameters of its figures.
+/// Settings of SHED over a link that alters nothing.
+const fn shed(name: &'static str, settings: &'static [(&'static str, PresetValue)]) -> Preset {
+    Preset { name, method: "shed", settings, codec: None, media: &[] }
+}
+
+const FIBONACCI: (&str, PresetValue) = ("renewal", Table(&[("schedule", Name("fibonacci"))]));
+const GRADIENT_NORM: (&str, PresetValue) =
+    ("renewal", Table(&[("schedule", Name("gradient-norm")), ("factor", Number(0.95)), ("min_distance", Whole(12))]));
+const ONE_PAIR: (&str, PresetValue) = ("pairs", Whole(1));
+const RANDOM_PAIRS: (&str, PresetValue) = ("pairs", Name("random"));
+const NEXT: (&str, PresetValue) = ("rho", Name("next"));
+const MIDPOINT: (&str, PresetValue) = ("rho", Name("midpoint"));
+const UNIT_STEP: (&str, PresetValue) = ("step", Name("unit"));
+const LINE_SEARCH: (&str, PresetValue) = ("step", Name("line-search"));
+
+/// The compositions of \[T\] ch. 2 and ch. 4, with the parameters of its figures.
 pub const PRESETS: &[Preset] = &[
-    Preset { name: "vanilla-fedtd", method: "fedtd", codec: None, media: &[] },
+    shed("shed-ls", &[("renewal", Table(&[("schedule", Name("once"))])), ONE_PAIR, MIDPOINT, UNIT_STEP]),
+    shed("shed-periodic", &[("renewal", Table(&[("schedule", Name("every")), ("period", Whole(35))])), ONE_PAIR, MIDPOINT, UNIT_STEP]),
+    shed("fib-shed", &[FIBONACCI, ONE_PAIR, NEXT, LINE_SEARCH]),
+    shed("fib-shed+", &[FIBONACCI, RANDOM_PAIRS, NEXT, LINE_SEARCH]),
+    shed("gn-shed", &[GRADIENT_NORM, ONE_PAIR, NEXT, LINE_SEARCH]),
+    shed("gn-shed+", &[GRADIENT_NORM, RANDOM_PAIRS, NEXT, LINE_SEARCH]),
+    shed("mont-dec", &[("renewal", Table(&[("schedule", Name("every")), ("period", Whole(1))])), ONE_PAIR, NEXT, LINE_SEARCH]),
+    Preset { name: "vanilla-fedtd", method: "fedtd", settings: &[], codec: None, media: &[] },
     Preset {
         name: "qfedtd",
         method: "fedtd",
+        settings: &[],
         codec: Some(PresetPart { kind: "quantised", settings: &[("bits", Whole(4))] }),
         media: &[PresetPart { kind: "erasure", settings: &[("success", Number(0.6))] }],
     },
     Preset {
         name: "oacfedtd",
         method: "fedtd",
+        settings: &[],
         codec: None,
         media: &[PresetPart {
             kind: "over-the-air",
@@ -81,6 +107,7 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "asyncfedtd",
         method: "fedtd",
+        settings: &[],
         codec: None,
         media: &[PresetPart { kind: "delay", settings: &[("law", Name("uniform")), ("min", Whole(1)), ("max", Whole(100))] }],
     },
@@ -125,7 +152,7 @@ impl PresetPart {
     }
 }
 
-/// As a method's table in an experiment file: `kind`, and `uplink` where it has one.
+/// As a method's table in an experiment file: `kind`, its settings, and `uplink` where it has one.
 impl Serialize for Preset {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
         struct Link<'p>(&'p Preset);
@@ -143,6 +170,7 @@ impl Serialize for Preset {
         }
         let mut map = to.serialize_map(None)?;
         map.serialize_entry("kind", self.method)?;
+        self.settings.iter().try_for_each(|(key, value)| map.serialize_entry(key, value))?;
         if self.codec.is_some() || !self.media.is_empty() {
             map.serialize_entry("uplink", &Link(self))?;
         }
@@ -224,6 +252,7 @@ mod tests {
             let facts = preset.uplink().unwrap_or_else(|e| panic!("{}: {e}", preset.name)).facts();
             assert_eq!(find(preset.name), Some(preset));
             match preset.name {
+                _ if preset.method == "shed" => assert!(facts == Default::default()),
                 "vanilla-fedtd" => assert!(facts == Default::default()),
                 "qfedtd" => assert!(facts.is_altered && facts.is_lost && !facts.is_sum_only),
                 "oacfedtd" => assert!(facts.is_sum_only),
@@ -245,11 +274,42 @@ mod tests {
         assert_eq!(serde_json::to_value(find("vanilla-fedtd").unwrap()).unwrap(), serde_json::json!({ "kind": "fedtd" }));
     }
 
+    /// The presets of SHED are what their settings say, read by the kind.
+    #[test]
+    fn presets_of_shed_are_its_settings() {
+        use crate::local::shed::Rho;
+        use crate::methods::shed::{Shed, Step};
+        use crate::schedule::renewal::{Drawn, Pairs, Renewal};
+        let read = |name: &str| -> Shed {
+            let preset = find(name).unwrap();
+            let settings = serde::Deserialize::deserialize(Table(preset.settings));
+            settings.unwrap_or_else(|e: Error| panic!("{name}: {e}"))
+        };
+        let gradient_norm = Renewal::GradientNorm { factor: 0.95, min_distance: 12 };
+        let random = Pairs::Drawn(Drawn::Random);
+        let fib = Shed::default();
+        let ls = Shed { rho: Rho::Midpoint, step: Step::Unit, renewal: Renewal::Once, ..fib.clone() };
+        for (name, settings) in [
+            ("shed-ls", ls.clone()),
+            ("shed-periodic", Shed { renewal: Renewal::Every { period: 35 }, ..ls }),
+            ("fib-shed", fib.clone()),
+            ("fib-shed+", Shed { pairs: random.clone(), ..fib.clone() }),
+            ("gn-shed", Shed { renewal: gradient_norm.clone(), ..fib.clone() }),
+            ("gn-shed+", Shed { renewal: gradient_norm, pairs: random, ..fib.clone() }),
+            ("mont-dec", Shed { renewal: Renewal::Every { period: 1 }, ..fib }),
+        ] {
+            assert_eq!(read(name), settings, "{name}");
+            methods::MethodSettings::check(&settings, 4).unwrap();
+        }
+        assert_eq!(PRESETS.iter().filter(|preset| preset.method == "shed").count(), 7);
+    }
+
     #[test]
     fn settings_that_a_kind_does_not_know_are_refused() {
         let wrong = Preset {
             name: "x",
             method: "fedtd",
+            settings: &[],
             codec: None,
             media: &[PresetPart { kind: "erasure", settings: &[("sucess", Number(0.5))] }],
         };

@@ -54,6 +54,8 @@ pub enum Purpose {
     Output,
     /// Which episodes are held out.
     Holdout,
+    /// How many eigenpairs an agent sends, and the start of iterations that look for some.
+    Pairs,
 }
 
 /// The agent of draws that all agents share.

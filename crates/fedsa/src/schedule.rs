@@ -1,5 +1,7 @@
 //! Step sizes and the number of local steps of each round.
 
+pub mod renewal;
+
 use std::ops::Range;
 
 use rand_distr::{Distribution, Geometric};

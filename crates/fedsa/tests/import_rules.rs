@@ -12,6 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("registry", &[]),
     ("random", &[]),
     ("linalg", &["error"]),
+    ("eigenpairs", &["random"]),
     ("sampling", &["error"]),
     ("schedule", &["error", "random"]),
     ("kernel", &["random", "problem"]),
@@ -21,8 +22,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sums", &["kernel"]),
     ("message", &["error", "random", "uplink"]),
     ("protocol", &["error", "message"]),
-    ("local", &["error", "kernel", "message", "problem", "protocol", "random", "schedule"]),
-    ("server", &["error", "kernel", "linalg", "message", "random", "schedule", "sums"]),
+    ("local", &["eigenpairs", "error", "kernel", "message", "problem", "protocol", "random", "schedule"]),
+    ("server", &["error", "kernel", "linalg", "local", "message", "protocol", "random", "schedule", "sums"]),
     ("methods", &["error", "message", "protocol", "registry", "local", "schedule", "server", "uplink"]),
     ("presets", &["error", "registry", "methods", "uplink"]),
     (

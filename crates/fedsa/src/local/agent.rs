@@ -146,6 +146,11 @@ impl<'a> At<'a> {
         self.objective().hessian(self.place, theta, out);
     }
 
+    /// [`At::hessian`] at a point where the agent has computed it before: after a restart, which must not change the counts.
+    pub fn hessian_again(&self, theta: &[f64], out: &mut Mat<f64>) {
+        self.objective().hessian(self.place, theta, out);
+    }
+
     /// Writes `Hess f_c(theta) v`, d components, into `out`.
     pub fn hessian_vector(&self, theta: &[f64], v: &[f64], out: &mut [f64]) {
         self.count(|calls| calls.hessian_vectors += 1);

@@ -15,6 +15,9 @@ pub struct Trials {
     decrease: f64,
 }
 
+/// The rounding error of a mean loss, relative to it.
+const ROUNDING: f64 = 16.0 * f64::EPSILON;
+
 impl Trials {
     /// The steps 0, 1, `factor`, .., `factor^shrinks`, with a factor in (0, 1).
     pub fn new(factor: f64, shrinks: usize, decrease: f64) -> Self {
@@ -40,11 +43,13 @@ impl Trials {
         answer
     }
 
-    /// The first step s with `L(s) <= L(0) + decrease s slope`, by the means of the answers; `None` if there is none, or if no
+    /// The first step s with `L(s) <= L(0) + decrease s slope` but for rounding errors, by the means of the answers; `None` if there is none, or if no
     /// answer arrived.
     pub fn accepted(&self, answers: &[f64]) -> Option<f64> {
         let slope = answers[self.steps.len()];
-        let is_enough = |(s, loss): &(&f64, &f64)| slope < 0.0 && **loss <= answers[0] + self.decrease * **s * slope;
+        // Near the optimum decreases are smaller than the rounding errors of losses.
+        let rounding = ROUNDING * answers[0].abs();
+        let is_enough = |(s, loss): &(&f64, &f64)| slope < 0.0 && **loss <= answers[0] + self.decrease * **s * slope + rounding;
         self.steps.iter().zip(answers).skip(1).find(is_enough).map(|(s, _)| *s)
     }
 

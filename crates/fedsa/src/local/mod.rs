@@ -13,6 +13,7 @@ pub mod linear;
 pub mod newton;
 pub mod plain;
 pub mod server_control;
+pub mod shed;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -17,6 +17,7 @@ pub mod projected_td;
 pub mod scafflsa;
 pub mod scafflsa_random;
 pub mod scaffold;
+pub mod shed;
 
 use crate::error::{BadInput, Result, require};
 use crate::local::{Agent, Client};
@@ -284,6 +285,7 @@ pub const KINDS: &[Kind<dyn MethodSettings>] = &[
     kind!("gmres", "a Krylov space of the mean operator at the server", gmres::Gmres),
     kind!("anderson", "Anderson acceleration of another method's rounds", anderson::Anderson),
     kind!("newton", "Newton steps with backtracking, for problems with an objective", newton::Newton),
+    kind!("shed", "Newton-type steps from a few Hessian eigenpairs a round", shed::Shed),
 ];
 
 /// A global step size of 1.

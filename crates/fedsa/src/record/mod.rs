@@ -87,13 +87,14 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// Counts one message with these parts and this number of bytes.
-    pub fn message(&mut self, bytes: usize, parts: &[(Part, Body)]) {
+    /// Counts one message with these parts, of a run with models of d components, and this number of bytes.
+    pub fn message(&mut self, bytes: usize, parts: &[(Part, Body)], d: usize) {
         self.messages += 1;
         self.bytes += bytes as u64;
         for (part, body) in parts {
             match part.unit() {
                 Unit::Vector => self.vectors += 1,
+                Unit::Vectors => self.vectors += (body.len() / d) as u64,
                 Unit::Matrix => self.matrices += 1,
                 Unit::Scalars => self.scalars += body.len() as u64,
                 Unit::Nothing => {}

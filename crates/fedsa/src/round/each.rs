@@ -55,14 +55,14 @@ impl Run<'_> {
                 }
                 if !uplink.alters() {
                     let message = Message { round: at.round, exchange: at.exchange, parts };
-                    sent.message(message.encoded_len(&*uplink.codec), &message.parts);
+                    sent.message(message.encoded_len(&*uplink.codec), &message.parts, d);
                     return (Some(message.parts), sent);
                 }
                 let mut writer = Writer::new(at.round, at.exchange, &Envelope::default());
                 let read = uplink.seal(at, &parts, feedback, &mut writer);
                 agent.sent(read.as_deref());
                 if let Some(read) = &read {
-                    sent.message(writer.finish().len(), read);
+                    sent.message(writer.finish().len(), read, d);
                 }
                 (read, sent)
             })

@@ -9,6 +9,7 @@ pub mod lstd;
 pub mod newton;
 pub mod one_shot;
 pub mod server_control;
+pub mod shed;
 
 use serde::{Deserialize, Serialize};
 

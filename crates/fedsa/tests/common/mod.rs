@@ -93,6 +93,9 @@ pub fn computing_alone() -> Vec<(&'static str, Box<dyn MethodSettings>)> {
         ("lstd", r#"{"participants": 2}"#),
         ("gmres", "{}"),
         ("gmres", r#"{"restart": 2}"#),
+        ("shed", "{}"),
+        ("shed", r#"{"renewal": {"schedule": "once"}, "rho": "midpoint", "step": "unit"}"#),
+        ("shed", r#"{"renewal": {"schedule": "gradient-norm", "min_distance": 3}, "pairs": "random", "rho": "midpoint"}"#),
     ];
     settings.map(|(kind, settings)| (kind, method(kind, settings))).into()
 }

@@ -1,0 +1,143 @@
+//! Eigenpairs of symmetric matrices in decreasing order: all of them, or the leading ones by an iteration.
+//!
+//! Results are functions of the matrix and of the numbers of pairs that were asked for, bit for bit. Eigenvectors have length
+//! 1, and the sign that makes their component of largest magnitude positive, the first one of several.
+
+mod krylov;
+
+use faer::linalg::solvers::Solve;
+use faer::{Mat, Side};
+
+/// Leading eigenpairs of a symmetric n x n matrix H.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Eigenpairs {
+    /// The eigenvalues, decreasing. NaN if H is not finite.
+    pub values: Vec<f64>,
+    /// The eigenvectors, n x m, one a column.
+    pub vectors: Mat<f64>,
+}
+
+/// The share of all pairs, one in so many, up to which the iteration is used. At n = 300 all pairs take 10 ms, and the iteration
+/// with 10 pairs about as long; at n = 600 all take 60 ms, and 20 pairs 44 ms. A factorisation takes 0.4 and 2 ms.
+const FEW: usize = 30;
+/// The least n for which an iteration is used.
+const SMALLEST: usize = 256;
+
+impl Eigenpairs {
+    /// The first m eigenpairs, all if there are fewer.
+    ///
+    /// If they are few of many, a block Krylov iteration computes them. A Cholesky factorisation then proves that no larger
+    /// eigenvalue was missed, as can happen where one has many eigenvectors. If one was, or if the iteration takes too long, all
+    /// pairs are computed.
+    pub fn leading(h: &Mat<f64>, m: usize) -> Self {
+        let n = h.nrows();
+        let m = m.min(n);
+        if !is_finite(h) {
+            return Self { values: vec![f64::NAN; m], vectors: Mat::full(n, m, f64::NAN) };
+        }
+        let few = if n >= SMALLEST && m * FEW <= n { by_iteration(h, m) } else { None };
+        few.unwrap_or_else(|| all(h).first(m))
+    }
+
+    /// The same pairs and those after them, all n. The leading pairs keep their bits, also where an eigenvalue of several
+    /// vectors is on both sides of their end: the others are those of H on the space that is orthogonal to them.
+    pub fn completed(self, h: &Mat<f64>) -> Self {
+        let (n, m) = (h.nrows(), self.values.len());
+        if m == 0 || m == n || !is_finite(h) {
+            return if m == n { self } else { Self::leading(h, n) };
+        }
+        let v = &self.vectors;
+        // P H P with P = I - V V^T, less a shift in the span of V below all other eigenvalues.
+        let hv = h * v;
+        let inner = v.transpose() * &hv;
+        let norm = h.norm_l2();
+        let below = if norm > 0.0 { 2.0 * norm } else { 1.0 };
+        let mut inside = hv * v.transpose();
+        let corner = v * (inner - Mat::<f64>::identity(m, m) * faer::Scale(below)) * v.transpose();
+        inside = h - &inside - inside.transpose() + corner;
+        let rest = all(&inside).first(n - m);
+        let mut vectors = Mat::zeros(n, n);
+        vectors.subcols_mut(0, m).copy_from(v);
+        vectors.subcols_mut(m, n - m).copy_from(&rest.vectors);
+        let values = self.values.into_iter().chain(rest.values).collect();
+        Self { values, vectors }
+    }
+
+    /// The first m of these pairs.
+    fn first(mut self, m: usize) -> Self {
+        self.values.truncate(m);
+        self.vectors = self.vectors.subcols(0, m).to_owned();
+        self
+    }
+
+    /// Eigenvector j, n numbers.
+    pub fn vector(&self, j: usize) -> &[f64] {
+        self.vectors.col_as_slice(j)
+    }
+}
+
+/// The smallest eigenvalue of a symmetric matrix, by an iteration with its inverse if it is positive definite; NaN if it is not
+/// finite.
+pub fn smallest(h: &Mat<f64>) -> f64 {
+    let n = h.nrows();
+    if !is_finite(h) {
+        return f64::NAN;
+    }
+    if n >= SMALLEST
+        && let Ok(factor) = h.llt(Side::Lower)
+        && let Some((values, _)) = krylov::leading(n, &|x| factor.solve(x), 1, n / 4)
+    {
+        let least = 1.0 / values[0];
+        // Proves that there is no smaller one.
+        let below = h - Mat::<f64>::identity(n, n) * faer::Scale(least * (1.0 - 1e-6) - f64::EPSILON * h.norm_l2());
+        if least > 0.0 && below.llt(Side::Lower).is_ok() {
+            return least;
+        }
+    }
+    h.self_adjoint_eigenvalues(Side::Lower).map_or(f64::NAN, |values| values[0])
+}
+
+fn is_finite(h: &Mat<f64>) -> bool {
+    (0..h.ncols()).all(|j| h.col_as_slice(j).iter().all(|x| x.is_finite()))
+}
+
+/// All eigenpairs.
+fn all(h: &Mat<f64>) -> Eigenpairs {
+    let n = h.nrows();
+    let Ok(found) = h.self_adjoint_eigen(Side::Lower) else {
+        return Eigenpairs { values: vec![f64::NAN; n], vectors: Mat::full(n, n, f64::NAN) };
+    };
+    // faer's eigenvalues increase.
+    let vectors = Mat::from_fn(n, n, |i, j| found.U()[(i, n - 1 - j)]);
+    let mut pairs = Eigenpairs { values: (0..n).rev().map(|j| found.S()[j]).collect(), vectors };
+    sign(&mut pairs.vectors);
+    pairs
+}
+
+/// The first m pairs by an iteration, if it converges and none was missed.
+fn by_iteration(h: &Mat<f64>, m: usize) -> Option<Eigenpairs> {
+    let n = h.nrows();
+    let (values, mut vectors) = krylov::leading(n, &|x| h * x, m, n)?;
+    // sigma I - H + sum_j l_j v_j v_j^T is positive definite for sigma a little above l_m only if no larger pair was missed.
+    let scale = values[0].abs().max(values[m - 1].abs());
+    let sigma = values[m - 1] + krylov::TOLERANCE.sqrt() * scale;
+    let scaled = Mat::from_fn(n, m, |i, j| values[j] * vectors[(i, j)]);
+    let rest = Mat::<f64>::identity(n, n) * faer::Scale(sigma) - h + scaled * vectors.transpose();
+    rest.llt(Side::Lower).ok()?;
+    sign(&mut vectors);
+    Some(Eigenpairs { values, vectors })
+}
+
+/// Makes the component of largest magnitude of each column positive.
+fn sign(vectors: &mut Mat<f64>) {
+    for j in 0..vectors.ncols() {
+        let column = vectors.col_as_slice_mut(j);
+        let largest = column.iter().fold(0.0f64, |most, x| if x.abs() > most.abs() { *x } else { most });
+        if largest < 0.0 {
+            column.iter_mut().for_each(|x| *x = -*x);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

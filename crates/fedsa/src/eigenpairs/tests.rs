@@ -1,0 +1,119 @@
+use super::*;
+use crate::random::{Purpose, Stream, stream};
+
+/// `Q diag(values) Q^T` with a random orthogonal Q.
+fn with_spectrum(values: &[f64], draws: &mut Stream) -> Mat<f64> {
+    let n = values.len();
+    let g = Mat::from_fn(n, n, |_, _| draws.normal());
+    let q = g.qr().compute_thin_Q();
+    let scaled = Mat::from_fn(n, n, |i, j| q[(i, j)] * values[j]);
+    let h = scaled * q.transpose();
+    (&h + h.transpose()) * faer::Scale(0.5)
+}
+
+/// Checks pairs against the matrix and its known eigenvalues, both to a share `tolerance` of the largest.
+fn check(h: &Mat<f64>, pairs: &Eigenpairs, values: &[f64], tolerance: f64) {
+    let (n, m) = (h.nrows(), pairs.values.len());
+    let scale = values[0].abs();
+    for (got, expected) in pairs.values.iter().zip(values) {
+        assert!((got - expected).abs() < tolerance * scale, "{got} {expected}");
+    }
+    let residual = h * &pairs.vectors - Mat::from_fn(n, m, |i, j| pairs.values[j] * pairs.vectors[(i, j)]);
+    assert!(residual.norm_l2() < tolerance * scale * (m as f64).sqrt(), "{:e}", residual.norm_l2());
+    let gram = pairs.vectors.transpose() * &pairs.vectors - Mat::<f64>::identity(m, m);
+    assert!(gram.norm_l2() < 1e-11, "{:e}", gram.norm_l2());
+    for j in 0..m {
+        let largest = pairs.vector(j).iter().copied().fold(0.0f64, |most, x| if x.abs() > most.abs() { x } else { most });
+        assert!(largest > 0.0);
+    }
+}
+
+#[test]
+fn leading_pairs_are_those_of_the_matrix() {
+    let mut draws = stream(3, Purpose::Pairs, 1, 0);
+    let n = 120;
+    let decaying: Vec<f64> = (0..n).map(|j| 0.8f64.powi(j as i32).max(1e-6)).collect();
+    let flat: Vec<f64> = (0..n).map(|j| 2.0 - j as f64 / n as f64).collect();
+    // Twenty vectors of the largest eigenvalue: more than a block finds.
+    let many: Vec<f64> = (0..n).map(|j| if j < 20 { 3.0 } else { 1.0 / j as f64 }).collect();
+    // The tenth and eleventh are one eigenvalue.
+    let cut: Vec<f64> = (0..n).map(|j| if (9..13).contains(&j) { 0.3 } else { 0.9f64.powi(j as i32) }).collect();
+    let mut cut = cut;
+    cut.sort_by(|a, b| b.total_cmp(a));
+    let indefinite: Vec<f64> = (0..n).map(|j| 1.0 - 2.0 * j as f64 / n as f64).collect();
+    for values in [decaying, flat, many, cut, indefinite] {
+        let h = with_spectrum(&values, &mut draws);
+        for m in [1, 10, 15, 60, n] {
+            let pairs = by_iteration(&h, m).unwrap_or_else(|| Eigenpairs::leading(&h, m));
+            assert_eq!(pairs.values.len(), m);
+            check(&h, &pairs, &values, 1e-11);
+            let first = pairs.clone();
+            assert_eq!(by_iteration(&h, m).unwrap_or_else(|| Eigenpairs::leading(&h, m)), first);
+            let completed = pairs.completed(&h);
+            check(&h, &completed, &values, 1e-11);
+            assert_eq!(completed.values[..m], first.values[..]);
+            assert_eq!(completed.vectors.subcols(0, m), first.vectors);
+            // Bit for bit the same when computed again.
+            assert_eq!(first.completed(&h), completed);
+        }
+        let least = smallest(&h);
+        assert!((least - values[n - 1]).abs() < 1e-11, "{least} {}", values[n - 1]);
+    }
+}
+
+#[test]
+fn the_iteration_finds_what_it_is_used_for() {
+    let mut draws = stream(4, Purpose::Pairs, 1, 0);
+    let n = 150;
+    let decaying: Vec<f64> = (0..n).map(|j| 1.0 / (1.0 + j as f64).powi(2)).collect();
+    let h = with_spectrum(&decaying, &mut draws);
+    assert!(by_iteration(&h, 5).is_some());
+    // A largest eigenvalue with more vectors than the block has columns is noticed.
+    let many: Vec<f64> = (0..n).map(|j| if j < 30 { 3.0 } else { 1.0 / j as f64 }).collect();
+    let h = with_spectrum(&many, &mut draws);
+    if let Some(pairs) = by_iteration(&h, 10) {
+        assert!(pairs.values.iter().all(|l| (l - 3.0).abs() < 1e-11));
+    }
+}
+
+#[test]
+fn special_matrices_are_decomposed() {
+    for n in [1, 2, 7, 260] {
+        let zero = Mat::<f64>::zeros(n, n);
+        assert_eq!(Eigenpairs::leading(&zero, n).values, vec![0.0; n]);
+        assert_eq!(smallest(&zero), 0.0);
+        let identity = Mat::<f64>::identity(n, n);
+        check(&identity, &Eigenpairs::leading(&identity, 3), &vec![1.0; n], 1e-12);
+        assert!((smallest(&identity) - 1.0).abs() < 1e-12);
+        let mut bad = identity.clone();
+        bad[(0, 0)] = f64::NAN;
+        assert!(Eigenpairs::leading(&bad, 1).values[0].is_nan() && smallest(&bad).is_nan());
+        assert!(Eigenpairs::leading(&bad, 1).completed(&bad).values.iter().all(|x| x.is_nan()));
+    }
+}
+
+/// Times in milliseconds by n and m, to choose [`FEW`]; printed, not checked.
+#[test]
+#[ignore = "a measurement"]
+fn times() {
+    let mut draws = stream(5, Purpose::Pairs, 1, 0);
+    for n in [100, 300, 600] {
+        let values: Vec<f64> = (0..n).map(|j| 1.0 / (1.0 + j as f64).powf(1.5) + 1e-5).collect();
+        let h = with_spectrum(&values, &mut draws);
+        let clock = |f: &dyn Fn()| {
+            let begin = std::time::Instant::now();
+            (0..5).for_each(|_| f());
+            begin.elapsed().as_secs_f64() * 200.0
+        };
+        let whole = clock(&|| drop(all(&h)));
+        let llt = clock(&|| drop(h.llt(Side::Lower)));
+        let least = clock(&|| assert!(smallest(&h) > 0.0));
+        println!("n = {n}: all {whole:.1} ms, Cholesky {llt:.2}, smallest {least:.2}");
+        for m in [2, 5, 10, 20, 40, 80] {
+            if m * 3 < n {
+                let found = by_iteration(&h, m).is_some();
+                println!("  m = {m}: {:.1} ms, {found}", clock(&|| drop(by_iteration(&h, m))));
+            }
+        }
+    }
+}

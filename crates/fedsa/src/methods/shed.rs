@@ -1,0 +1,198 @@
+//! SHED: eigenpairs of the agents' Hessians, sent a few at a time, in place of the Hessians (\[T\] chapter 2, Algorithms 1, 3, 4).
+//!
+//! ```text
+//! agent c:   if t in I:  H_c = Hess f_c(theta_t) = sum_j l_j v_j v_j^T,  l_1 >= .. >= l_d,  q = 0         renewal
+//!            q_new = min(q + d_t, d - 1);  rho_c = l_{q_new + 1}  or  (l_{q_new + 1} + l_d) / 2
+//!            sends  grad f_c(theta_t),  rho_c  and  (l_j, v_j) for q < j <= q_new;  q = q_new             (first exchange)
+//! server:    Hhat_c = sum_{j <= q} (l_j - rho_c) v_j v_j^T + rho_c I                                      (2.10), (2.22)
+//!            Hhat = sum_c p_c Hhat_c,  p = -Hhat^-1 sum_c p_c grad f_c(theta_t)                           (2.9), (2.18)
+//!            theta_{t+1} = theta_t + s p,  s = 1, or by backtracking on the agents' losses                (second exchange)
+//! ```
+//!
+//! **Settings and names.** SHED-LS: one Hessian, rho in the middle, s = 1. Fib-SHED, the default: renewals at distances that grow
+//! as the Fibonacci numbers, `rho = l_{q+1}`, backtracking. GN-SHED: renewals when the gradient's norm falls too slowly. Mont-Dec: a
+//! renewal in every round. The names with + draw `d_t`. All are presets of this method (`crate::presets`).
+//!
+//! **Hessians that are not positive definite.** An eigenvalue below `1e-12 l_1`, or negative, counts as `1e-12 l_1`: `Hhat_c`
+//! then approximates the projection of `H_c` on positive definite matrices, which is not below `H_c`, so that backtracking still
+//! accepts steps on convex means of indefinite agents. \[T\] assumes `rho > 0`. An agent without any positive eigenvalue adds
+//! nothing; if that is so of all agents, the step is `-grad`.
+//!
+//! **Over links.** The server needs the pairs of each agent, so that links that deliver only sums are refused, as are delayed and
+//! late ones. Codecs alter the gradient alone. The invariant over losses: *what the server holds of an agent is always a prefix of the
+//! eigenpairs of one of its Hessians, with the rho of that prefix*. An answer that does not go on from what is held counts as
+//! lost; with the next question an agent whose answer was lost is told what is held of it, and goes on from there, and a renewal
+//! that it missed is made up for at its next question. A gradient that is missing counts as zero, so that a round steps to
+//! the root of those that arrived, and theta does not settle: over a link that loses answers the error stays at a floor that is
+//! proportional to the differences between the agents' gradients at the root, and where these are zero it goes to zero.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Half, MethodSettings, Needs, Setting, Shape};
+use crate::error::{Result, require};
+use crate::local::line_search::Trials;
+use crate::local::shed::{Plan, Rho, ShedAgent};
+use crate::message::Part;
+use crate::protocol::{Exchange, Give, Len, Protocol, Want};
+use crate::schedule::renewal::{Pairs, Renewal};
+use crate::server::Server;
+use crate::server::shed::{ShedServer, Trigger};
+
+/// The settings of SHED; the default is Fib-SHED.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct Shed {
+    /// When agents compute their Hessians anew.
+    #[serde(deserialize_with = "crate::registry::table")]
+    pub renewal: Renewal,
+    /// A schedule for each agent in place of `renewal`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub renewal_of_agents: Vec<Renewal>,
+    /// d_t, how many eigenpairs an agent sends in a round: a number, a list with one number for each agent, or "random" (uniform on
+    /// 1 to 7).
+    pub pairs: Pairs,
+    /// The value that takes the place of the eigenvalues that were not sent: the next one, or the middle between it and the least.
+    pub rho: Rho,
+    /// How long the step is.
+    pub step: Step,
+    /// alpha: the share of the promised decrease that a step must bring, in (0, 1/2).
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
+    pub decrease: f64,
+    /// beta, in (0, 1): the factor by which a step that does not bring it is shortened.
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1)))]
+    pub shrink: f64,
+    /// How often a step may be shortened.
+    #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
+    pub shrinks: usize,
+}
+
+/// How long a step is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Step {
+    /// 1.
+    Unit,
+    /// The longest of 1, beta, beta^2, .. that lowers the mean loss enough, in a second exchange.
+    LineSearch,
+}
+
+impl Default for Shed {
+    fn default() -> Self {
+        Self {
+            renewal: Renewal::Fibonacci,
+            renewal_of_agents: Vec::new(),
+            pairs: Pairs::Same(1),
+            rho: Rho::Next,
+            step: Step::LineSearch,
+            decrease: 0.1,
+            shrink: 0.5,
+            shrinks: 20,
+        }
+    }
+}
+
+impl Shed {
+    /// The trial steps, if there is a line search.
+    fn trials(&self) -> Option<Trials> {
+        (self.step == Step::LineSearch).then(|| Trials::new(self.shrink, self.shrinks, self.decrease))
+    }
+
+    /// What the server decides about renewals.
+    fn trigger(&self) -> Option<Trigger> {
+        match &self.renewal {
+            Renewal::GradientNorm { factor, min_distance } if self.renewal_of_agents.is_empty() => {
+                Some(Trigger::new(*factor, *min_distance))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl MethodSettings for Shed {
+    fn check(&self, agents: usize) -> Result<()> {
+        self.renewal.check("renewal")?;
+        let own = &self.renewal_of_agents;
+        let fits = own.is_empty() || own.len() == agents || agents == usize::MAX;
+        require(fits, "renewal_of_agents", format!("a list of {}", own.len()), "one schedule for each agent")?;
+        for renewal in own {
+            renewal.check("renewal_of_agents")?;
+            let is_own = !matches!(renewal, Renewal::GradientNorm { .. });
+            let accepted = "schedules that agents follow by themselves: the server decides on gradient-norm renewals, for all agents";
+            require(is_own, "renewal_of_agents", "gradient-norm", accepted)?;
+        }
+        self.pairs.check(agents)?;
+        require(self.decrease > 0.0 && self.decrease < 0.5, "decrease", self.decrease, "above 0 and below 1/2")?;
+        require(self.shrink > 0.0 && self.shrink < 1.0, "shrink", self.shrink, "above 0 and below 1")?;
+        require(self.shrinks <= 60, "shrinks", self.shrinks, "at most 60")
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Objective
+    }
+
+    /// The vectors of one answer are at most d - 1.
+    fn largest_dimension(&self) -> usize {
+        (u32::MAX as usize / self.pairs.most_of_all().max(1)).max(u16::MAX as usize)
+    }
+
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        let d = setting.start.len();
+        let most = self.pairs.most_of_all().min(d - 1);
+        let want = |part, len, give| Want { part, len, give };
+        let mut down = vec![(Part::Model, Len::Exactly(d))];
+        down.extend(self.trigger().map(|_| (Part::Renewal, Len::Exactly(1))));
+        let pairs = Exchange {
+            down,
+            own: vec![(Part::Held, Len::Exactly(2))],
+            wants: vec![
+                want(Part::Gradient, Len::Exactly(d), Give::Sum),
+                want(Part::Eigenvalues, Len::AtMost(3 + most), Give::Each),
+                want(Part::Eigenvectors, Len::AtMost(most * d), Give::Each),
+            ],
+            may_open: false,
+        };
+        let search = self.trials().map(|trials| Exchange {
+            down: vec![(Part::Step, Len::Exactly(d))],
+            own: Vec::new(),
+            wants: vec![want(Part::Losses, Len::Exactly(trials.answer_len()), Give::Sum)],
+            may_open: false,
+        });
+        Protocol { exchanges: std::iter::once(pairs).chain(search).collect(), ..Protocol::default() }
+    }
+
+    fn client(&self, _: &Setting<'_>) -> Half {
+        let renewals = if self.renewal_of_agents.is_empty() { vec![self.renewal.clone()] } else { self.renewal_of_agents.clone() };
+        let plan = Arc::new(Plan { renewals, pairs: self.pairs.clone(), rho: self.rho, trials: self.trials() });
+        Half::Each(Box::new(move |_| Box::new(ShedAgent::new(Arc::clone(&plan)))))
+    }
+
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        Box::new(ShedServer::new(setting.start.clone(), setting.weights.to_vec(), self.trials(), self.trigger()))
+    }
+
+    /// Of each agent all eigenvectors at the agent and at the server, a Hessian, and two triangles at the server.
+    fn memory(&self, agents: usize, d: usize) -> f64 {
+        8.0 * agents as f64 * 4.0 * (d as f64).powi(2)
+    }
+
+    /// A gradient, the losses, and a Hessian with its eigenpairs, about 10 d^3, at renewals: d rounds apart, or as often as the
+    /// schedule says.
+    fn work(&self, d: usize) -> f64 {
+        let losses = self.trials().map_or(0, |trials| trials.losses()) as f64;
+        let every = match self.renewal {
+            Renewal::Every { period } => period as f64,
+            Renewal::GradientNorm { min_distance, .. } => min_distance as f64,
+            _ => d as f64,
+        };
+        let d = d as f64;
+        (losses + 1.0) * d.powi(2) + 10.0 * d.powi(3) / every.min(d)
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::without_local_steps()
+    }
+}

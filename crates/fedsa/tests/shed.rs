@@ -1,0 +1,310 @@
+//! SHED against the theory of its chapter, and over links.
+
+mod common;
+
+use common::{EXACT, computing_alone, distance, field, link, linear, method, run_for, run_from};
+use fedsa::eigenpairs::Eigenpairs;
+use fedsa::linalg::Mat;
+use fedsa::methods::MethodSettings;
+use fedsa::methods::shed::{Shed, Step};
+use fedsa::problem::Field;
+use fedsa::problem::linear::LinearSystems;
+use fedsa::problem::random_logistic::RandomLogistic;
+use fedsa::random::{Purpose, stream};
+use fedsa::record::OutputRule;
+use fedsa::round::Run;
+use fedsa::sampling::Law;
+use fedsa::schedule::renewal::{Pairs, Renewal};
+use fedsa::theory::shed as theory;
+use fedsa::uplink::Uplink;
+
+const SEED: u64 = 5;
+const LS: &str = r#"{"renewal": {"schedule": "once"}, "rho": "midpoint", "step": "unit"}"#;
+
+/// Least squares of agents whose eigenvectors differ, with eigenvalues over some powers of ten.
+fn least_squares<const D: usize>(agents: usize, seed: u64) -> LinearSystems {
+    let mut draws = stream(seed, Purpose::Pairs, 7, 0);
+    let mut agent = || {
+        let rows: Vec<[f64; D]> = (0..2 * D).map(|_| std::array::from_fn(|j| draws.normal() * 0.5f64.powi(j as i32))).collect();
+        let entry = |i: usize, j: usize| rows.iter().map(|x| x[i] * x[j]).sum::<f64>() / (2 * D) as f64;
+        let a: [[f64; D]; D] = std::array::from_fn(|i| std::array::from_fn(|j| entry(i.max(j), i.min(j))));
+        (a, std::array::from_fn(|_| draws.normal()))
+    };
+    linear(&(0..agents).map(|_| agent()).collect::<Vec<_>>())
+}
+
+fn logistic(agents: usize, dim: usize, ridge: f64) -> Box<dyn Field> {
+    field(&RandomLogistic { agents, dim, points: 4 * dim, ridge, ..RandomLogistic::default() }, Law::Mean)
+}
+
+/// Each agent's weight and the eigenvalues of its Hessian at theta.
+fn spectra(field: &dyn Field, theta: &[f64]) -> Vec<(f64, Vec<f64>)> {
+    let (objective, d) = (field.facts().objective().unwrap(), field.dim());
+    let one = |c: usize| {
+        let mut h = Mat::zeros(d, d);
+        objective.hessian(c, theta, &mut h);
+        (field.weights()[c], Eigenpairs::leading(&h, d).values)
+    };
+    (0..field.agents()).map(one).collect()
+}
+
+/// `sum_c p_c f(l of agent c)`.
+fn mean(spectra: &[(f64, Vec<f64>)], f: impl Fn(&[f64]) -> f64) -> f64 {
+    spectra.iter().map(|(p, values)| p * f(values)).sum()
+}
+
+/// `||theta_t - theta*||` for t = 0, 1, .., rounds.
+fn errors(field: &dyn Field, method: &dyn MethodSettings, rounds: u64) -> Vec<f64> {
+    let root = field.root().unwrap();
+    let mut run = run_from(field, method, SEED, &vec![0.0; field.dim()]);
+    let mut errors = vec![distance(run.theta(), root)];
+    for _ in 0..rounds {
+        run.step();
+        errors.push(distance(run.theta(), root));
+    }
+    errors
+}
+
+/// Algorithm 1: exact after d - 1 pairs, and no step exceeds c_t (Theorem 2.2), for any number of pairs a round.
+#[test]
+fn shed_ls_is_exact_after_all_pairs_and_within_its_factor() {
+    for seed in 0..10 {
+        let field = field(&least_squares::<8>(5, seed), Law::Mean);
+        let (d, spectra) = (8, spectra(&*field, &[0.0; 8]));
+        let each = r#"{"renewal": {"schedule": "once"}, "rho": "midpoint", "step": "unit", "pairs": [1, 2, 3, 1, 5]}"#;
+        for (settings, pairs) in [(LS, [1; 5]), (each, [1, 2, 3, 1, 5])] {
+            let errors = errors(&*field, &*method("shed", settings), d as u64 + 2);
+            let size = distance(&[0.0; 8], field.root().unwrap());
+            assert!(errors[d - 1] < 1e-10 * size && errors[d - 2] > 1e-9 * size, "{errors:?}");
+            let mut before = 1.0;
+            for t in 0..d - 1 {
+                let rhos = spectra.iter().zip(pairs).map(|((p, values), k)| p * theory::midpoint(values, ((t + 1) * k).min(d - 1)));
+                let c = theory::federated_factor(mean(&spectra, |values| values[d - 1]), rhos.sum());
+                assert!(c <= before && errors[t + 1] <= c * errors[t] + 1e-12 * size, "round {t}: {} {c}", errors[t + 1] / errors[t]);
+                before = c;
+            }
+        }
+        // rho = l_{q+1} is exact as well, and slower.
+        let next = errors(&*field, &*method("shed", &LS.replace("midpoint", "next")), d as u64 - 1);
+        assert!(next[d - 1] < 1e-10);
+    }
+}
+
+/// What an agent sends: a gradient a round and each of d - 1 vectors once; losses where there is a line search; one Hessian.
+#[test]
+fn the_ledger_counts_pairs_as_vectors() {
+    let field = field(&least_squares::<8>(5, 1), Law::Mean);
+    let (n, d, rounds) = (5, 8, 10);
+    let ledger = run_for(&*field, &*method("shed", LS), SEED, &[0.0; 8], rounds).ledger();
+    assert_eq!((ledger.vectors_up, ledger.matrices_up, ledger.exchanges), (n * (rounds + d - 1), 0, rounds));
+    // Round, index and rho in each answer, and each eigenvalue once.
+    assert_eq!(ledger.scalars_up, n * (3 * rounds + d - 1));
+    assert_eq!((ledger.calls.hessians, ledger.calls.gradients, ledger.calls.losses), (n, n * rounds, 0));
+    // Header, three parts, numbers; the question is the model alone.
+    assert_eq!(ledger.bits_up, 8 * n * (rounds * (27 + 3 * 6 + 8 * (d + 3)) + 8 * (d - 1) * (d + 1)));
+    assert_eq!(ledger.bits_down, 8 * n * rounds * (27 + 6 + 8 * d));
+    let ledger = run_for(&*field, &*method("shed", r#"{"renewal": {"schedule": "every", "period": 1}, "pairs": 3}"#), SEED, &[0.0; 8], 4).ledger();
+    assert_eq!((ledger.vectors_up, ledger.calls.hessians, ledger.exchanges), (4 * n * 4, 4 * n, 8));
+    assert_eq!((ledger.calls.losses, ledger.scalars_up), (4 * n * 22, 4 * n * (6 + 23)));
+    let own = r#"{"renewal_of_agents": [{"schedule": "once"}, {"schedule": "every", "period": 2}, {"schedule": "fibonacci"},
+                 {"schedule": "rounds", "rounds": [0, 5]}, {"schedule": "rounds", "rounds": [0]}]}"#;
+    // Rounds 0..9: once, 5, Fibonacci 0, 1, 3, 6, twice, once.
+    assert_eq!(run_for(&*field, &*method("shed", own), SEED, &[0.0; 8], 10).ledger().calls.hessians, 1 + 5 + 4 + 2 + 1);
+}
+
+/// Theorem 2.5, with an upper bound of L: a third derivative of the logistic loss is at most `||x||^3 / (6 sqrt 3)`, and
+/// `sum ||x||^2` of an agent's points is four times the trace of its Hessian at 0.
+#[test]
+fn steps_with_outdated_hessians_stay_within_their_bound() {
+    let (d, points, ridge) = (6, 3, 0.05);
+    let field = field(&RandomLogistic { agents: 12, dim: d, points, ridge, ..RandomLogistic::default() }, Law::Mean);
+    let root = field.root().unwrap();
+    let at_zero = spectra(&*field, &vec![0.0; d]);
+    let lipschitz = mean(&at_zero, |values| {
+        let squares = 4.0 * points as f64 * (values.iter().sum::<f64>() - ridge * d as f64);
+        squares.powf(1.5) / points as f64 / (6.0 * 3f64.sqrt())
+    });
+    let renewal = Renewal::Fibonacci;
+    let mut run = run_from(&*field, &Shed::default(), SEED, &vec![0.0; d]);
+    let (mut at_renewal, mut of_renewal) = (vec![0.0; d], at_zero);
+    for t in 0..25 {
+        let theta = run.theta().to_vec();
+        if renewal.last(t, d) == Some(t) {
+            (at_renewal, of_renewal) = (theta.clone(), spectra(&*field, &theta));
+        }
+        let q = (t - renewal.last(t, d).unwrap() + 1) as usize;
+        run.step();
+        // Near the optimum the full step is taken, as far as it was here: it is found from the step and the direction's length.
+        let norm = mean(&spectra(&*field, &theta), |values| values[0]);
+        let bound = |step: f64| {
+            let (least, rho) = (mean(&of_renewal, |v| v[d - 1]), mean(&of_renewal, |v| theory::next(v, q.min(d - 1))));
+            theory::Outdated { least, rho, lipschitz, moved: distance(&theta, &at_renewal), norm, step }.bound(distance(&theta, root))
+        };
+        // Whatever step was taken, the bound of the step that makes it largest is one.
+        let largest = bound(1.0).max(bound(0.5f64.powi(20)));
+        assert!(distance(run.theta(), root) <= largest + 1e-13, "round {t}");
+        if t >= 8 {
+            assert!(distance(run.theta(), root) <= bound(1.0) + 1e-13, "round {t}");
+        }
+    }
+    assert!(distance(run.theta(), root) < 1e-10);
+}
+
+/// Lemma 2.2: with periodic renewals the error falls at a linear rate, at most `abar_T`; Theorem 2.6 for losses that are not
+/// quadratic, late.
+#[test]
+fn periodic_renewals_converge_at_their_rate() {
+    let rate = |errors: &[f64], from: usize, to: usize| (errors[to] / errors[from]).powf(1.0 / (to - from) as f64);
+    for seed in 0..5 {
+        let field = field(&least_squares::<8>(5, seed), Law::Mean);
+        let spectra = spectra(&*field, &[0.0; 8]);
+        for period in [2, 3, 5] {
+            let settings = LS.replace(r#"{"schedule": "once"}"#, &format!(r#"{{"schedule": "every", "period": {period}}}"#));
+            let bound = theory::periodic_rate(&spectra, period, theory::midpoint);
+            let errors = errors(&*field, &*method("shed", &settings), 4 * period as u64);
+            let measured = rate(&errors, 0, 4 * period);
+            assert!(measured <= bound && errors[4 * period] > 1e-13, "T = {period}: {measured} of {bound}");
+        }
+    }
+    let field = logistic(5, 10, 0.01);
+    let spectra = spectra(&*field, field.root().unwrap());
+    let period = 4;
+    let errors = errors(&*field, &*method("shed", r#"{"renewal": {"schedule": "every", "period": 4}}"#), 60);
+    let last = (errors.iter().position(|e| *e < 1e-9).unwrap_or(60) / period) * period;
+    let (measured, bound) = (rate(&errors, last - 2 * period, last), theory::periodic_rate(&spectra, period, theory::next));
+    println!("logistic, T = 4: {measured} of {bound}, {last} rounds");
+    assert!(measured <= bound && measured > 0.0);
+}
+
+/// Theorem 2.6, 3: Fib-SHED is super-linear. From period to period of d - 1 rounds the mean ratio of successive errors falls.
+#[test]
+fn fib_shed_is_superlinear() {
+    for dim in [6, 12, 20] {
+        let field = logistic(5, dim, 0.01);
+        let errors = errors(&*field, &Shed::default(), 60);
+        let end = errors.iter().position(|e| *e < 1e-12).unwrap_or(60);
+        let ratios: Vec<f64> = errors[..=end].windows(2).map(|e| e[1] / e[0]).collect();
+        println!("d = {dim}: {end} rounds, last ratios {:?}", &ratios[ratios.len().saturating_sub(6)..]);
+        let third = ratios.len() / 3;
+        let geometric = |ratios: &[f64]| (ratios.iter().map(|r| r.ln()).sum::<f64>() / ratios.len() as f64).exp();
+        let (early, late) = (geometric(&ratios[third..2 * third]), geometric(&ratios[2 * third..]));
+        assert!(end < 60 && late < 0.75 * early, "d = {dim}: {early} {late}");
+        assert!(ratios.iter().copied().fold(f64::INFINITY, f64::min) < 0.02, "d = {dim}");
+    }
+}
+
+/// The rule of GN-SHED, taken literally, renews for ever; with a distance between renewals it does not.
+#[test]
+fn the_gradient_norm_rule_needs_its_guard() {
+    let field = logistic(5, 30, 0.001);
+    let with = |min_distance| Shed { renewal: Renewal::GradientNorm { factor: 0.95, min_distance }, ..Shed::default() };
+    let after = |method: &Shed| {
+        // Not `check`, which refuses distances below 3.
+        let mut run = Run::new(&*field, method, &*EXACT, OutputRule::Last, SEED, vec![0.0; 30]).unwrap();
+        (0..60).for_each(|_| run.step());
+        (run.ledger().calls.hessians / 5, distance(run.theta(), field.root().unwrap()))
+    };
+    let ((literal, stalled), (guarded, error)) = (after(&with(1)), after(&with(12)));
+    println!("literal: {literal} Hessians, error {stalled:e}; guarded: {guarded} Hessians, error {error:e}");
+    assert!(literal >= 20 && guarded <= 1 + 60 / 12 && error < 1e-3 * stalled);
+    assert!(with(1).check(5).is_err() && with(3).check(5).is_ok());
+}
+
+/// Over a link that loses answers, agents whose gradients at the root are zero bring the error to zero; others to a floor. Every pair
+/// gets to the server, and over a link that rounds only gradients are rounded.
+#[test]
+fn links_that_lose_and_round_leave_the_pairs_intact() {
+    let erasure = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "erasure", "success": 0.6}"#]).unwrap();
+    let coarse = link(r#"{"kind": "quantised", "bits": 6}"#, false, &[]).unwrap();
+    let different = least_squares::<6>(5, 2);
+    let mut alike = different.clone();
+    let solve = |a: &[Vec<f64>]| a.iter().map(|row| row.iter().sum::<f64>()).collect::<Vec<f64>>();
+    // b_c = A_c 1: every agent's root is the vector of ones.
+    alike.b = alike.a.iter().map(|a| solve(a)).collect();
+    let error = |problem: &LinearSystems, link: &Uplink, settings: &str, rounds: u64| {
+        let field = field(problem, Law::Mean);
+        let method = method("shed", settings);
+        let mut run = common::run(&*field, &*method, link, SEED);
+        (0..rounds).for_each(|_| run.step());
+        (distance(run.theta(), field.root().unwrap()), run.ledger())
+    };
+    for settings in [LS, "{}"] {
+        let (zero, _) = error(&alike, &erasure, settings, 300);
+        assert!(zero < 1e-11, "{settings}: {zero:e}");
+        let (floor, ledger) = error(&different, &erasure, settings, 300);
+        let size = distance(&[0.0; 6], field(&different, Law::Mean).root().unwrap());
+        assert!(floor > 1e-6 * size && floor < 3.0 * size, "{settings}: {floor:e} {size:e}");
+        // Messages of their own are sent after losses only.
+        assert!(ledger.bits_down > 8 * 5 * 300 * (27 + 6 + 8 * 6));
+        let (rounded, _) = error(&different, &coarse, settings, 300);
+        assert!(rounded < 1e-9 * size, "{settings}: {rounded:e}");
+    }
+    // Unit steps with all pairs at the server: the error is the mean of what the missing agents would have said.
+    let (n, d) = (5u64, 6u64);
+    let (_, ledger) = error(&different, &erasure, LS, 300);
+    let sent_again = ledger.vectors_up - n * (300 + d - 1);
+    assert!(sent_again > 0 && sent_again < n * d * 6, "{sent_again} vectors were sent again");
+}
+
+/// Indefinite agents of a convex mean, agents without curvature, and a singular problem with a solution.
+#[test]
+fn hessians_that_are_not_positive_definite_are_projected() {
+    let indefinite = linear(&[([[2.0, 0.0], [0.0, -0.5]], [1.0, 1.0]), ([[-0.5, 0.0], [0.0, 2.0]], [1.0, 0.0]), ([[0.0; 2]; 2], [0.5, 0.0])]);
+    let field = common::field(&indefinite, Law::Mean);
+    let errors = errors(&*field, &Shed::default(), 200);
+    assert!(errors[200] < 1e-9, "{:e}", errors[200]);
+    let flat = Shed { step: Step::LineSearch, ..Shed::default() };
+    let singular = linear(&[([[1.0, 1.0], [1.0, 1.0]], [1.0, 1.0]), ([[2.0, 2.0], [2.0, 2.0]], [1.0, 1.0])]);
+    if let Ok(field) = fedsa::problem::ProblemSettings::field(&singular, &fedsa::problem::NoFiles, Default::default(), fedsa::kernel::Isa::best()) {
+        let run = run_for(&*field, &flat, SEED, &[0.0; 2], 50);
+        let sum: f64 = run.theta().iter().sum();
+        assert!((sum - 2.0 / 3.0).abs() < 1e-9, "{:?}", run.theta());
+    }
+}
+
+#[test]
+fn settings_are_checked_with_the_number_of_agents() {
+    let bad = |settings: &str| method("shed", settings).check(3).unwrap_err().to_string();
+    assert!(bad(r#"{"pairs": [1, 2]}"#).contains("3 agents"));
+    assert!(bad(r#"{"renewal_of_agents": [{"schedule": "once"}]}"#).contains("one schedule for each agent"));
+    let server = r#"{"renewal_of_agents": [{"schedule": "once"}, {"schedule": "once"}, {"schedule": "gradient-norm"}]}"#;
+    assert!(bad(server).contains("the server decides"));
+    for settings in [r#"{"decrease": 0.5}"#, r#"{"shrink": 1.0}"#, r#"{"shrinks": 61}"#, r#"{"pairs": 0}"#] {
+        bad(settings);
+    }
+    assert!(Shed { pairs: Pairs::Each(vec![1, 2]), ..Shed::default() }.check(usize::MAX).is_ok());
+    for medium in [r#"{"kind": "over-the-air", "receiver_noise": 0.1}"#, r#"{"kind": "late", "law": "uniform", "max": 3}"#] {
+        let link = link(r#"{"kind": "exact"}"#, false, &[medium]).unwrap();
+        let field = field(&least_squares::<3>(2, 1), Law::Mean);
+        assert!(Run::new(&*field, &Shed::default(), &link, OutputRule::Last, SEED, vec![0.0; 3]).is_err());
+    }
+    assert!(computing_alone().iter().any(|(kind, _)| *kind == "shed"));
+}
+
+/// Seconds of a whole fit; printed, not checked.
+#[test]
+#[ignore = "a measurement"]
+fn seconds_of_a_fit() {
+    for agents in [8, 28] {
+        let problem = RandomLogistic { agents, dim: 300, points: 500, ridge: 1e-5, ..RandomLogistic::default() };
+        let field = field(&problem, Law::Mean);
+        for (name, settings) in [("fib-shed", "{}"), ("fib-shed+", r#"{"pairs": "random"}"#), ("gn-shed", r#"{"renewal": {"schedule": "gradient-norm"}}"#)] {
+            let method = method("shed", settings);
+            let mut run = run_from(&*field, &*method, SEED, &vec![0.0; 300]);
+            let begin = std::time::Instant::now();
+            let mut out = vec![0.0; 300];
+            let mut norm = f64::INFINITY;
+            while norm > 1e-9 && run.round() < 600 {
+                run.step();
+                let mut g = vec![0.0; 300];
+                for c in 0..agents {
+                    field.facts().objective().unwrap().gradient(c, run.theta(), &mut out);
+                    g.iter_mut().zip(&out).for_each(|(g, x)| *g += x / agents as f64);
+                }
+                norm = fedsa::linalg::norm_sq(&g).sqrt();
+            }
+            let hessians = run.ledger().calls.hessians / agents as u64;
+            println!("{name}, N = {agents}: {} rounds, {hessians} Hessians, {norm:e}, {:.1} s", run.round(), begin.elapsed().as_secs_f64());
+        }
+    }
+}
