@@ -521,7 +521,7 @@ fn completions_are_scripts() {
 fn help_is_there_for_every_command() {
     let folder = Folder::new();
     let help = folder.run(&["--help"]).exits(0).stdout;
-    for command in ["run", "reproduce", "check", "theory", "export", "evaluate", "predict", "completions"] {
+    for command in ["run", "reproduce", "check", "theory", "export", "evaluate", "predict", "data", "completions"] {
         assert!(help.contains(&format!("  {command} ")), "{command}");
         let own = folder.run(&[command, "--help"]).exits(0).stdout;
         assert!(own.contains(&format!("Usage: fedsa {command}")) && own.contains("--threads"), "{own}");

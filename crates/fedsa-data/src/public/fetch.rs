@@ -105,10 +105,14 @@ impl Fetcher {
         let folder = atomic::folder_of(&path);
         std::fs::create_dir_all(folder).map_err(|e| atomic::unwritable(folder, &e))?;
         let mut part = Part::open(&path)?;
-        match &origin {
-            Origin::File(from) => part.copy(from, file, watch)?,
-            Origin::Url(url) => self.download(url, file, &mut part, watch)?,
+        let got = match &origin {
+            Origin::File(from) => part.copy(from, file, watch),
+            Origin::Url(url) => self.download(url, file, &mut part, watch),
+        };
+        if got.is_err() && part.length == 0 {
+            part.remove();
         }
+        got?;
         part.finish(&path, file, &origin)?;
         Ok(path)
     }

@@ -2,6 +2,7 @@
 
 mod codecs;
 mod config;
+mod datasets;
 mod files;
 mod folder;
 mod planted;
@@ -25,6 +26,9 @@ pub const TARGETS: &[Target] = &[
     files::TABLE_CSV,
     files::TABLE_PARQUET,
     files::NAMES,
+    datasets::LIBSVM,
+    datasets::ROWS_CSV,
+    datasets::IDX,
     config::EXPERIMENT,
     config::SET,
     config::EVALUATE,
