@@ -47,6 +47,9 @@ pub enum Command {
     List(ListArgs),
     /// Show two finished runs beside each other: settings that differ, results, checks
     Diff(DiffArgs),
+    /// Public data sets by name: list them, fetch them into the cache, verify their checksums
+    #[command(subcommand)]
+    Data(DataCommand),
     /// Print the manual page of the program, or of a command
     Man(ManArgs),
     /// Print the JSON schema of experiment files, for editors
@@ -100,6 +103,13 @@ fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(x) if (0.0..=1e9).contains(&x) => Ok(x),
         _ => Err("not a number of seconds from 0 to 1e9".into()),
+    }
+}
+
+fn timeout(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if (0.1..=86400.0).contains(&x) => Ok(x),
+        _ => Err("not a number of seconds from 0.1 to 86400".into()),
     }
 }
 
@@ -276,10 +286,64 @@ pub struct DiffArgs {
     pub json: bool,
 }
 
+#[derive(Subcommand, Debug)]
+pub enum DataCommand {
+    /// List the public data sets: name, size, what it is, where it and its checksums come from
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Fetch data sets into the cache, $XDG_CACHE_HOME/fedsa or ~/.cache/fedsa, and check them. What a fetch that was
+    /// cut off has left is used
+    Fetch(FetchArgs),
+    /// Compare the files of data sets with their checksums; exit status 1 if one differs or is missing
+    Verify(VerifyArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct FetchArgs {
+    /// The data sets, such as libsvm/w8a; libsvm for all that begin with libsvm/
+    #[arg(required = true, value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Copy from this folder instead of downloading
+    #[arg(long, value_name = "DIR", conflicts_with = "url_base")]
+    pub from: Option<PathBuf>,
+    /// Download from this mirror, which has files by their paths, such as URL/libsvm/w8a; by default the environment variable
+    /// FEDSA_DATA_URL, else the canonical sources
+    #[arg(long, value_name = "URL")]
+    pub url_base: Option<String>,
+    /// Replace files in the cache that differ
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Seconds for which a server may be silent
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = timeout, allow_negative_numbers = true)]
+    pub timeout: f64,
+    /// Print what was done as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Print no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// How progress is shown; auto: a bar on a terminal, nothing elsewhere
+    #[arg(long, value_enum, value_name = "HOW", default_value_t)]
+    pub progress: ProgressMode,
+}
+
+#[derive(Args, Debug)]
+pub struct VerifyArgs {
+    /// The data sets; all that are there by default
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 #[derive(Args, Debug)]
 pub struct ManArgs {
-    /// The command
-    pub command: Option<String>,
+    /// The command, such as run, or data fetch
+    pub command: Vec<String>,
 }
 
 #[derive(Args, Debug)]

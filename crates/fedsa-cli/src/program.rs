@@ -75,6 +75,7 @@ fn dispatch(command: &Command, kinds: &Kinds) -> Result<u8, Failure> {
         Command::Plot(args) => commands::plot::plot(args, kinds),
         Command::List(args) => commands::list::list(args),
         Command::Diff(args) => commands::diff::diff(args),
+        Command::Data(command) => commands::data::data(command),
         Command::Man(args) => commands::man::man(args, command_line(kinds)),
         Command::Schema => commands::schema::schema(kinds),
         Command::Completions { shell } => {

@@ -89,7 +89,7 @@ pub fn folder_of(path: &Path) -> &Path {
 }
 
 /// Syncs the folder, which makes a new name durable. Only Unix can open a folder.
-fn sync_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 

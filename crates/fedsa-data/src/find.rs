@@ -28,6 +28,12 @@ impl Places {
         Self { base: base.into(), data: data_folders(var) }
     }
 
+    /// The user's cache, into which public data sets are fetched. It is the last of the folders of data sets; `None` if there
+    /// is neither `XDG_CACHE_HOME` nor `HOME`.
+    pub fn cache() -> Option<PathBuf> {
+        cache_folder(&|name: &str| std::env::var_os(name).filter(|value| !value.is_empty()))
+    }
+
     /// The file or directory that `source` names: a path if it exists, otherwise the name of
     /// a data set such as `libsvm/w8a`.
     ///
@@ -86,7 +92,8 @@ impl Places {
         Ok(if pattern.contains("**") { without_loops(files) } else { files })
     }
 
-    fn matches(&self, pattern: &str) -> Result<Vec<PathBuf>> {
+    /// The files that a glob matches.
+    pub(super) fn matches(&self, pattern: &str) -> Result<Vec<PathBuf>> {
         for root in self.roots(pattern) {
             let files = self.matching(root, pattern)?;
             if !files.is_empty() {
@@ -121,8 +128,13 @@ impl Places {
 
 /// The folders of data sets, given the environment.
 fn data_folders(var: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    var("FEDSA_DATA").map(PathBuf::from).into_iter().chain(cache_folder(&var)).collect()
+}
+
+/// The user's cache, given the environment.
+fn cache_folder(var: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let cache = var("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| Some(PathBuf::from(var("HOME")?).join(".cache")));
-    var("FEDSA_DATA").map(PathBuf::from).into_iter().chain(cache.map(|cache| cache.join("fedsa"))).collect()
+    cache.map(|cache| cache.join("fedsa"))
 }
 
 /// Whether this can be the name of a data set: `family/name`, without `.` and `..`.

@@ -1,4 +1,5 @@
-//! File formats: problems (`.npz`), logs and tables (Parquet, CSV), traces (Parquet), delays (text), weights (JSON).
+//! File formats: problems (`.npz`), data sets (LIBSVM, CSV, Parquet, IDX), logs and tables (Parquet, CSV), traces (Parquet),
+//! delays (text), weights (JSON).
 //!
 //! Only this crate reads and writes these formats; the library sees plain structs. The
 //! `key` of an error is the file. Rows count from 0 as in a data frame, lines of
@@ -9,6 +10,7 @@
 //! which [`machine`] determines.
 
 pub mod atomic;
+pub mod datasets;
 pub mod delays;
 pub mod find;
 pub mod logs;
@@ -16,6 +18,7 @@ pub mod machine;
 pub mod npz;
 mod parquet;
 pub use parquet::THREAD as PARQUET_THREAD;
+pub mod public;
 pub mod regular;
 mod store;
 pub mod table;
@@ -30,6 +33,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fedsa::error::{BadInput, Result, quoted, shown};
 use fedsa::problem::Files;
 use fedsa::problem::arrays::Arrays;
+use fedsa::problem::dataset::{Dataset, Wanted};
 use fedsa::problem::source::{Inputs, LogSource};
 use fedsa::uplink::medium::delay::Row;
 
@@ -51,6 +55,8 @@ pub struct DiskFiles {
     /// The checksum of all data that was read, but for logs, in the order of reading.
     noted: AtomicU32,
     logs: Mutex<Logs>,
+    /// The data sets that were read: the file and the checksum of each, in the order of their first reading.
+    datasets: Mutex<Vec<(PathBuf, u32)>>,
     /// The bytes that small logs may still take that are kept in memory.
     room: Arc<AtomicUsize>,
 }
@@ -67,16 +73,18 @@ impl DiskFiles {
     /// The files in these folders.
     pub fn new(places: find::Places) -> Self {
         let room = Arc::new(AtomicUsize::new(logs::MOST_KEPT));
-        Self { places, noted: AtomicU32::new(0), logs: Mutex::default(), room }
+        Self { places, noted: AtomicU32::new(0), logs: Mutex::default(), datasets: Mutex::default(), room }
     }
 
     /// A checksum of all data that was read so far; 0 if nothing was read.
     ///
     /// A log counts from its first complete reading on, with its contents: it does not matter how often it was read, in which
-    /// batches, and which log was read first.
+    /// batches, and which log was read first. A data set that is read again with the same contents counts once.
     pub fn digest(&self) -> u32 {
         let noted = self.noted.load(Ordering::Relaxed);
-        let sums: Vec<Option<u32>> = self.opened().all.iter().map(logs::FileLog::checksum).collect();
+        let mut sums: Vec<Option<u32>> = self.opened().all.iter().map(logs::FileLog::checksum).collect();
+        let datasets = self.datasets.lock().unwrap_or_else(PoisonError::into_inner);
+        sums.extend(datasets.iter().map(|(_, sum)| Some(*sum)));
         if sums.iter().all(Option::is_none) {
             return noted;
         }
@@ -174,6 +182,17 @@ impl Files for DiskFiles {
             Box::new(known.all[position].clone()) as Box<dyn LogSource>
         };
         Ok(opened.into_iter().map(once).collect())
+    }
+    fn datasets(&self, sources: &[String], wanted: &Wanted) -> Result<Vec<Dataset>> {
+        let read = datasets::read(sources, &self.places, wanted).map_err(|e| BadInput { key: "data".into(), ..setting(e) })?;
+        let mut known = self.datasets.lock().unwrap_or_else(PoisonError::into_inner);
+        for (path, dataset) in &read {
+            let seen = (path.clone(), datasets::checksum(dataset));
+            if !known.contains(&seen) {
+                known.push(seen);
+            }
+        }
+        Ok(read.into_iter().map(|(_, dataset)| dataset).collect())
     }
 }
 

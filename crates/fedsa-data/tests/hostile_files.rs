@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex};
 
 use fedsa::error::is_control;
 use fedsa::problem::arrays::{Array, Arrays};
+use fedsa::problem::dataset::Wanted;
 use fedsa::problem::source::Inputs;
 use fedsa_data::trace::{Trace, TraceColumn};
-use fedsa_data::{delays, logs, npz, theta_from_json, trace};
+use fedsa_data::{datasets, delays, logs, npz, theta_from_json, trace};
 use parquet::basic::Compression;
 use parquet::data_type::{BoolType, DoubleType, FloatType, Int32Type, Int64Type};
 use parquet::file::properties::{WriterProperties, WriterVersion};
@@ -55,6 +56,10 @@ enum Reader {
     CsvLog,
     ParquetLog,
     Trace,
+    Libsvm,
+    CsvRows,
+    ParquetRows,
+    Idx,
 }
 
 /// Reads the bytes; the result does not matter, but there must be one, and it
@@ -68,10 +73,30 @@ fn survives(reader: Reader, bytes: &[u8]) {
         Reader::CsvLog => [Inputs::States, Inputs::Features].into_iter().for_each(|inputs| drop(logs::from_csv(bytes.to_vec(), inputs))),
         Reader::ParquetLog => drop(logs::from_parquet(bytes.to_vec(), Inputs::States)),
         Reader::Trace => drop(trace::from_bytes(bytes.to_vec())),
+        Reader::Libsvm => drop(datasets::from_libsvm(bytes.to_vec(), &lenient())),
+        Reader::CsvRows => drop(datasets::from_csv(bytes.to_vec(), &lenient())),
+        Reader::ParquetRows => drop(datasets::from_parquet(bytes.to_vec(), &lenient())),
+        Reader::Idx => drop(datasets::from_idx(bytes.to_vec(), &[("labels", bytes.to_vec())], &lenient())),
     }
     let used = PEAK.load(Ordering::Relaxed) - before;
     assert!(used < (130 << 20) + 2200 * bytes.len(), "{reader:?}: {used} bytes of memory for a file of {}", bytes.len());
 }
+
+/// What most files have.
+fn lenient() -> Wanted {
+    Wanted { may_lack_target: true, ..Wanted::default() }
+}
+
+/// Packed with gzip.
+fn packed(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// Two images of two rows and three columns.
+const IMAGES: &[u8] = &[0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+const LIBSVM: &str = "+1 1:0.5 3:-2e-3 # a comment\n-1\n1 2:1 4:0\n";
 
 fn npz_file(method: zip::CompressionMethod) -> Vec<u8> {
     let mut arrays = Arrays::new();
@@ -140,6 +165,12 @@ fn valid_files() -> Vec<(Reader, Vec<u8>)> {
         (Reader::ParquetLog, parquet_log(Compression::SNAPPY, v1, true)),
         (Reader::ParquetLog, parquet_log(Compression::ZSTD(Default::default()), v1, false)),
         (Reader::Trace, trace_file()),
+        (Reader::Libsvm, LIBSVM.into()),
+        (Reader::Libsvm, packed(LIBSVM.as_bytes())),
+        (Reader::CsvRows, "x,label,\"y\"\n1,a,2.5\n-1e3,\"b, c\",0\n".into()),
+        (Reader::ParquetRows, parquet_log(Compression::SNAPPY, v1, true)),
+        (Reader::Idx, IMAGES.into()),
+        (Reader::Idx, packed(IMAGES)),
     ]
 }
 
@@ -158,6 +189,10 @@ fn the_files_to_be_damaged_are_valid() {
                 assert_eq!((&log.done[..3], &log.episode.unwrap()[..3]), (&[false, false, true][..], &[0, 0, 1][..]));
             }
             Reader::Trace => assert_eq!(trace::from_bytes(bytes).unwrap().rows(), 3),
+            Reader::Libsvm => assert_eq!(datasets::from_libsvm(bytes, &lenient()).unwrap().rows.len(), 3),
+            Reader::CsvRows => assert_eq!(datasets::from_csv(bytes, &lenient()).unwrap().rows.len(), 2),
+            Reader::ParquetRows => assert_eq!(datasets::from_parquet(bytes, &lenient()).unwrap().rows.columns(), 10),
+            Reader::Idx => assert_eq!(datasets::from_idx(bytes, &[], &lenient()).unwrap().rows.columns(), 6),
         }
     }
 }
@@ -196,6 +231,13 @@ fn messages_about_hostile_content_are_short_and_printable() {
         logs::from_csv(many_columns.into(), Inputs::States).unwrap_err(),
         logs::from_parquet(trace::to_bytes(&table).unwrap(), Inputs::States).unwrap_err(),
         delays::from_bytes(hostile.as_bytes()).unwrap_err(),
+        datasets::from_libsvm(hostile.clone().into(), &lenient()).unwrap_err(),
+        datasets::from_libsvm(format!("1 {hostile}:1\n").into(), &lenient()).unwrap_err(),
+        datasets::from_libsvm(format!("1 1:{hostile}\n").into(), &lenient()).unwrap_err(),
+        datasets::from_csv(format!("{hostile},b\n{hostile},1\n").into(), &lenient()).unwrap_err(),
+        datasets::from_csv("x,y\n1,2\n".into(), &Wanted { group: Some(hostile.clone()), ..lenient() }).unwrap_err(),
+        datasets::from_parquet(trace::to_bytes(&table).unwrap(), &Wanted { drop: vec![hostile.clone()], ..lenient() }).unwrap_err(),
+        datasets::from_idx(IMAGES.into(), &[], &Wanted { target: Some(hostile.clone()), ..Wanted::default() }).unwrap_err(),
         theta_from_json(format!("[{:?}]", "x".repeat(100_000)).as_bytes()).unwrap_err(),
         npz::from_bytes(&npz_entry(&format!("{{'descr': '{:.200}', 'fortran_order': False, 'shape': (1,), }}", hostile))).unwrap_err(),
         npz::from_bytes(&npz_entry(&format!("{{'descr': {:.200}", hostile))).unwrap_err(),
@@ -330,11 +372,30 @@ fn an_archive_of_zeros_unpacks_to_what_it_says() {
     assert_eq!(npz::from_bytes(&bytes).unwrap().get("x").unwrap().shape(), [n]);
 }
 
+#[test]
+fn packed_data_sets_take_no_more_than_their_size_justifies() {
+    let _turn = TURN.lock();
+    // Rows without numbers, rows of names that are all different, one endless line, a table of zeros.
+    let many_names: String = (0..400_000).map(|i| format!("{i}x,1\n")).collect();
+    for (reader, file) in [
+        (Reader::Libsvm, packed("1\n".repeat(20 << 20).as_bytes())),
+        (Reader::Libsvm, packed("1 1:1 2:1 3:1 4:1 5:1 6:1\n".repeat(2 << 20).as_bytes())),
+        (Reader::Libsvm, packed(&vec![b' '; 64 << 20])),
+        (Reader::CsvRows, packed(format!("label,x\n{}", many_names).as_bytes())),
+        (Reader::CsvRows, packed(format!("label,x\n\"{}", " ".repeat(64 << 20)).as_bytes())),
+        (Reader::CsvRows, packed(format!("x,y,z,u\n{}", "0,0,0,0\n".repeat(4 << 20)).as_bytes())),
+        (Reader::Idx, packed(&[&[0, 0, 8, 2, 0, 1, 0, 0, 0, 0, 3, 0][..], &vec![0; 3 << 24]].concat())),
+    ] {
+        survives(reader, &file);
+    }
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _turn = TURN.lock();
-        for reader in [Reader::Npz, Reader::CsvLog, Reader::ParquetLog, Reader::Trace] {
+        use Reader::{CsvLog, CsvRows, Idx, Libsvm, Npz, ParquetLog, ParquetRows, Trace};
+        for reader in [Npz, CsvLog, ParquetLog, Trace, Libsvm, CsvRows, ParquetRows, Idx] {
             survives(reader, &bytes);
         }
     }

@@ -13,17 +13,16 @@ use crate::error::DONE;
 /// When there is no such command.
 pub fn man(args: &ManArgs, mut program: clap::Command) -> Result<u8, Failure> {
     program.build();
-    let (page, title) = match &args.command {
-        None => (program, "fedsa".to_string()),
-        Some(name) => {
-            let names: Vec<String> = program.get_subcommands().map(|c| c.get_name().to_string()).collect();
-            let found = program.get_subcommands().find(|c| c.get_name() == name).cloned();
-            let found = found.ok_or_else(|| {
-                BadInput::new("", format!("there is no command `{}`", quoted(name)), format!("one of {}", names.join(", ")))
-            })?;
-            (found, format!("fedsa-{name}"))
-        }
-    };
+    let (mut page, mut title) = (program, "fedsa".to_string());
+    for name in &args.command {
+        let names: Vec<String> = page.get_subcommands().map(|c| c.get_name().to_string()).collect();
+        let found = page.get_subcommands().find(|c| c.get_name() == name).cloned();
+        page = found.ok_or_else(|| {
+            let help = if names.is_empty() { "no further word".into() } else { format!("one of {}", names.join(", ")) };
+            BadInput::new("", format!("there is no command `{}`", quoted(name)), help)
+        })?;
+        title = format!("{title}-{name}");
+    }
     let mut text = Vec::new();
     clap_mangen::Man::new(page).title(title).render(&mut text).expect("writing into memory cannot fail");
     write_out(&text);

@@ -1,6 +1,7 @@
 //! The commands. Each takes its arguments and returns an exit status.
 
 pub mod check;
+pub mod data;
 pub mod diff;
 pub mod evaluate;
 pub mod export;

@@ -1,0 +1,225 @@
+//! IDX files: arrays of numbers as MNIST has them, big endian.
+//!
+//! The first number of each row's index is the row; all others are flattened into columns `1`, `2`, .., in the order of the
+//! file. Labels, and what else tells rows apart, are files of one dimension beside it: of `train-images-idx3-ubyte.gz` the
+//! labels are in `train-labels-idx1-ubyte.gz`, and of `images-idx3-ubyte` the writers in `writers-idx1-ubyte`.
+
+use std::io::Read;
+use std::path::Path;
+
+use fedsa::error::{BadInput, Result, quoted};
+use fedsa::problem::dataset::{Labels, Rows, Wanted};
+
+use super::input::{Input, Room, broken, open};
+use super::{Columns, Part, disk, not_finite};
+use crate::store::Store;
+use crate::{about, name_of, shown};
+
+/// The most dimensions.
+const MOST_DIMENSIONS: u8 = 8;
+/// What is decoded at a time, in bytes; a multiple of every size of a number.
+const STEP: usize = 32 << 10;
+
+/// The type of the numbers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    U8,
+    I8,
+    I16,
+    I32,
+    F32,
+    F64,
+}
+
+impl Kind {
+    fn of(code: u8) -> Option<Self> {
+        Some(match code {
+            0x08 => Self::U8,
+            0x09 => Self::I8,
+            0x0b => Self::I16,
+            0x0c => Self::I32,
+            0x0d => Self::F32,
+            0x0e => Self::F64,
+            _ => return None,
+        })
+    }
+
+    fn size(self) -> usize {
+        match self {
+            Self::U8 | Self::I8 => 1,
+            Self::I16 => 2,
+            Self::I32 | Self::F32 => 4,
+            Self::F64 => 8,
+        }
+    }
+
+    /// Adds the numbers of these bytes to `out`.
+    fn decode(self, bytes: &[u8], out: &mut Vec<f64>) {
+        match self {
+            Self::U8 => out.extend(bytes.iter().map(|byte| f64::from(*byte))),
+            Self::I8 => out.extend(bytes.iter().map(|byte| f64::from(byte.cast_signed()))),
+            Self::I16 => out.extend(bytes.as_chunks().0.iter().map(|x| f64::from(i16::from_be_bytes(*x)))),
+            Self::I32 => out.extend(bytes.as_chunks().0.iter().map(|x| f64::from(i32::from_be_bytes(*x)))),
+            Self::F32 => out.extend(bytes.as_chunks().0.iter().map(|x| f64::from(f32::from_be_bytes(*x)))),
+            Self::F64 => out.extend(bytes.as_chunks().0.iter().map(|x| f64::from_be_bytes(*x))),
+        }
+    }
+}
+
+/// The number of dimensions that a file with this start has, if it is an IDX file.
+pub(super) fn dimensions(start: &[u8]) -> Option<u8> {
+    match start {
+        [0, 0, kind, dimensions @ 1..=MOST_DIMENSIONS, ..] if Kind::of(*kind).is_some() => Some(*dimensions),
+        _ => None,
+    }
+}
+
+/// What a file claims to hold.
+#[derive(Debug)]
+struct Header {
+    kind: Kind,
+    /// The number of dimensions.
+    dimensions: u8,
+    /// The number of rows.
+    n: usize,
+    /// The numbers of a row.
+    d: usize,
+}
+
+impl Header {
+    /// Reads the header. What it claims is checked against the size of the file, if the file is not packed.
+    fn read(input: &mut Input, file: u64) -> Result<Self> {
+        let mut start = [0; 4];
+        input.read_exact(&mut start).map_err(|e| broken("its header", &e))?;
+        let (Some(dimensions), Some(kind)) = (dimensions(&start), Kind::of(start[2])) else {
+            let what = format!("it starts with {start:02x?}, which no IDX file does");
+            return Err(BadInput::new("", what, "00 00, a type (08, 09, 0b, 0c, 0d, 0e) and at most 8 dimensions"));
+        };
+        let mut sizes = Vec::new();
+        for _ in 0..dimensions {
+            let mut size = [0; 4];
+            input.read_exact(&mut size).map_err(|e| broken("its header", &e))?;
+            sizes.push(u32::from_be_bytes(size) as usize);
+        }
+        let (n, d) = (sizes[0], sizes[1..].iter().try_fold(1, |d: usize, size| d.checked_mul(*size)));
+        let bytes = d.and_then(|d| d.checked_mul(n)?.checked_mul(kind.size()));
+        let length = 4 + 4 * u64::from(dimensions);
+        match (d, bytes) {
+            (Some(d), Some(bytes)) if input.packed || bytes as u64 == file.saturating_sub(length) => Ok(Self { kind, dimensions, n, d }),
+            _ => {
+                let text = sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
+                let what = format!("its header claims {text} numbers of {} bytes, but {file} bytes are there", kind.size());
+                Err(BadInput::new("", what, "a complete IDX file: get it again"))
+            }
+        }
+    }
+}
+
+/// All numbers of a file.
+fn numbers(store: &Store, room: &mut Room) -> Result<(Header, Vec<f64>)> {
+    let mut input = open(store)?;
+    let header = Header::read(&mut input, store.len())?;
+    let (n, d, size) = (header.n, header.d, header.kind.size());
+    let total = n.saturating_mul(d);
+    room.take(total.saturating_mul(size_of::<f64>()), || format!("its {n} rows of {d} numbers"))?;
+    let mut out = Vec::with_capacity(total);
+    let mut bytes = vec![0; STEP];
+    while out.len() < total {
+        let now = &mut bytes[..STEP.min((total - out.len()) * size)];
+        input.read_exact(now).map_err(|e| broken(&format!("row {} of {n}", out.len() / d.max(1)), &e))?;
+        let first = out.len();
+        header.kind.decode(now, &mut out);
+        if let Some(i) = out[first..].iter().position(|x| !x.is_finite()) {
+            let (row, column) = ((first + i) / d, (first + i) % d);
+            let place = format!("row {row}, column {}", column + 1);
+            return Err(not_finite(&place, &out[first + i].to_string(), "finite numbers: leave such rows out"));
+        }
+    }
+    // Reading to the end also checks the sums of packed files.
+    match input.read(&mut [0]) {
+        Ok(0) => Ok((header, out)),
+        Ok(_) => {
+            let what = format!("more bytes follow the {n} rows of {d} numbers that its header claims");
+            Err(BadInput::new("", what, "an intact IDX file: get it again"))
+        }
+        Err(e) => Err(broken("its end", &e)),
+    }
+}
+
+/// Reads rows, and their labels and groups from the files beside it.
+///
+/// # Errors
+/// When a file is not an IDX file, is truncated, holds numbers that are not finite, or there is not one label for each row.
+pub(super) fn read(
+    store: &Store,
+    wanted: &Wanted,
+    beside: &dyn Fn(&str) -> Result<Option<(String, Store)>>,
+    room: &mut Room,
+) -> Result<Part> {
+    let (header, mut values) = numbers(store, room)?;
+    let (n, mut d) = (header.n, header.d);
+    if header.dimensions == 1 {
+        let what = format!("it holds one number for each of {n} rows: labels, not data");
+        return Err(BadInput::new("", what, "the file with the images, such as train-images-idx3-ubyte"));
+    }
+    let width = d;
+    let column = |name: &String| match name.parse::<usize>() {
+        Ok(i) if (1..=width).contains(&i) => Ok(i - 1),
+        _ => Err(BadInput::new("", format!("there is no column `{}`", quoted(name)), format!("a column from 1 to {width}"))),
+    };
+    let mut left_out = wanted.drop.iter().map(column).collect::<Result<Vec<_>>>()?;
+    left_out.sort_unstable();
+    left_out.dedup();
+    if !left_out.is_empty() {
+        let mut j = 0;
+        values.retain(|_| {
+            j = if j == width { 1 } else { j + 1 };
+            left_out.binary_search(&(j - 1)).is_err()
+        });
+        d -= left_out.len();
+    }
+    let mut labels = |what: &str| match beside(what)? {
+        None => Ok(None),
+        Some((name, file)) => {
+            let inside = |e: BadInput| BadInput::new("", format!("{}: {}", shown(&name), e.what), e.help);
+            let (header, labels) = numbers(&file, room).map_err(inside)?;
+            if header.dimensions != 1 || labels.len() != n {
+                let what = format!("{}: {} numbers in {} dimensions, for {n} rows", shown(&name), labels.len(), header.dimensions);
+                return Err(BadInput::new("", what, "one number for each row"));
+            }
+            Ok(Some(Labels::Numbers(labels)))
+        }
+    };
+    let missing = |what: &str| {
+        let what = format!("there is no file `{}` beside it", quoted(what));
+        BadInput::new("", what, "beside X-images-idx3-ubyte a file X-labels-idx1-ubyte, packed with gzip or not; or with another word")
+    };
+    let target = wanted.target.as_deref().filter(|name| !["label", "target"].contains(name)).unwrap_or("labels");
+    let targets = labels(target)?;
+    if targets.is_none() && !wanted.may_lack_target {
+        return Err(missing(target));
+    }
+    let groups = wanted.group.as_deref().map(|group| labels(group)?.ok_or_else(|| missing(group))).transpose()?;
+    Ok(Part { columns: Columns::Numbered { width, left_out }, rows: Rows::Dense { d, values }, targets, groups })
+}
+
+/// The file of labels (or of what else `what` names) beside a file of images, and its name.
+///
+/// # Errors
+/// When it is there, but cannot be opened.
+pub(super) fn beside(path: &Path, what: &str) -> Result<Option<(String, Store)>> {
+    const IMAGES: &str = "images";
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Ok(None) };
+    let is_word = !what.is_empty() && what.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
+    let Some(at) = name.rfind(IMAGES).filter(|_| is_word) else { return Ok(None) };
+    let (before, after) = (&name[..at], &name[at + IMAGES.len()..]);
+    let after = after.strip_suffix(".gz").unwrap_or(after);
+    let one = ["idx2", "idx3", "idx4"].iter().fold(after.to_string(), |text, idx| text.replace(idx, "idx1"));
+    for file in [format!("{before}{what}{one}.gz"), format!("{before}{what}{one}")] {
+        let path = path.with_file_name(file);
+        if path.symlink_metadata().is_ok() {
+            return Ok(Some((name_of(&path), disk(&path).map_err(|e| about(&path, BadInput { key: String::new(), ..e }))?)));
+        }
+    }
+    Ok(None)
+}

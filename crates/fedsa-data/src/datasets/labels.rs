@@ -1,0 +1,89 @@
+//! A column of targets or groups: numbers, or names where a field is no number.
+
+use std::collections::HashMap;
+
+use fedsa::error::{BadInput, Result, quoted};
+use fedsa::problem::dataset::Labels;
+
+use super::input::Room;
+use super::not_finite;
+
+/// The most distinct fields that are kept as names while all of them are numbers.
+const MOST_NAMES: usize = 1 << 16;
+
+/// Collects the fields of a column.
+pub(super) struct Fields {
+    /// As numbers, unless one was none.
+    numbers: Option<Vec<f64>>,
+    /// As names, unless there were too many that are numbers.
+    names: Option<Names>,
+}
+
+#[derive(Default)]
+struct Names {
+    names: Vec<String>,
+    position: HashMap<String, u32>,
+    of: Vec<u32>,
+}
+
+impl Fields {
+    pub(super) fn new() -> Self {
+        Self { numbers: Some(Vec::new()), names: Some(Names::default()) }
+    }
+
+    /// Adds a field. `place` is where it is, for messages.
+    ///
+    /// # Errors
+    /// When it is empty, not finite, or a text after many numbers.
+    pub(super) fn push(&mut self, field: &str, room: &mut Room, place: impl Fn() -> String) -> Result<()> {
+        const WANTED: &str = "a finite number on every line, or a name on every line";
+        let number: Option<f64> = field.parse().ok();
+        if field.is_empty() || number.is_some_and(|x| !x.is_finite()) {
+            return Err(not_finite(&place(), field, WANTED));
+        }
+        room.take(2 * (size_of::<f64>() + size_of::<u32>()), &place)?;
+        match (number, &mut self.numbers) {
+            (Some(x), Some(numbers)) => numbers.push(x),
+            (None, Some(_)) if self.names.is_none() => {
+                let what = format!("{}: `{}` is not a number, as the fields above it are", place(), quoted(field));
+                return Err(BadInput::new("", what, WANTED));
+            }
+            (None, Some(_)) => self.numbers = None,
+            (_, None) => (),
+        }
+        if let Some(names) = &mut self.names {
+            names.push(field, room, &place)?;
+            if self.numbers.is_some() && names.names.len() > MOST_NAMES {
+                self.names = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// The column.
+    pub(super) fn finish(self) -> Labels {
+        match (self.numbers, self.names) {
+            (None, Some(Names { names, of, .. })) => Labels::Names { names, of },
+            (numbers, _) => Labels::Numbers(numbers.unwrap_or_default()),
+        }
+    }
+}
+
+impl Names {
+    fn push(&mut self, field: &str, room: &mut Room, place: impl Fn() -> String) -> Result<()> {
+        let i = match self.position.get(field) {
+            Some(i) => *i,
+            None => {
+                // Twice the text, two strings, and a place in the table.
+                room.take(2 * field.len() + 160, &place)?;
+                let too_many = |_| BadInput::new("", format!("{}: more than 2^32 different names", place()), "fewer names");
+                let i = u32::try_from(self.names.len()).map_err(too_many)?;
+                self.names.push(field.into());
+                self.position.insert(field.into(), i);
+                i
+            }
+        };
+        self.of.push(i);
+        Ok(())
+    }
+}

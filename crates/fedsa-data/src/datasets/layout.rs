@@ -1,0 +1,80 @@
+//! Which columns of a table are features, target and group.
+
+use std::collections::HashSet;
+
+use fedsa::error::{BadInput, Result, quoted};
+use fedsa::problem::dataset::Wanted;
+
+use super::no_column;
+
+/// The column that is the target of a table unless another is named.
+const TARGETS: [&str; 2] = ["target", "label"];
+
+/// The positions of columns in a table.
+#[derive(Debug, PartialEq)]
+pub(super) struct Layout {
+    /// The names of the features.
+    pub(super) columns: Vec<String>,
+    /// The position of each feature.
+    pub(super) features: Vec<usize>,
+    pub(super) target: Option<usize>,
+    pub(super) group: Option<usize>,
+}
+
+impl Layout {
+    /// Where columns are in a table with these names. The features are those of an earlier file in its order, if there is one.
+    ///
+    /// # Errors
+    /// When a name is missing or there twice, or the features are not those of the earlier file.
+    pub(super) fn new(names: &[String], wanted: &Wanted, expected: Option<&[String]>) -> Result<Self> {
+        let mut seen = HashSet::new();
+        if let Some(twice) = names.iter().find(|name| !seen.insert(*name)) {
+            return Err(BadInput::new("", format!("two columns are called `{}`", quoted(twice)), "columns with different names"));
+        }
+        let find = |name: &str| names.iter().position(|other| other == name);
+        let group = wanted.group.as_deref().map(|name| find(name).ok_or_else(|| no_column(name, names))).transpose()?;
+        let target = target(names, wanted)?;
+        if let Some(name) = wanted.drop.iter().find(|name| expected.is_none() && find(name).is_none()) {
+            return Err(no_column(name, names));
+        }
+        if let Some(name) = wanted.drop.iter().find(|name| [target, group].contains(&find(name)) && find(name).is_some()) {
+            let what = format!("the column `{}` is dropped, but it is the target or the group", quoted(name));
+            return Err(BadInput::new("", what, "columns that are nothing else"));
+        }
+        let is_feature = |i: &usize| Some(*i) != target && Some(*i) != group && !wanted.drop.contains(&names[*i]);
+        let mut features: Vec<usize> = (0..names.len()).filter(is_feature).collect();
+        if let Some(i) = features.iter().find(|i| names[**i].is_empty()) {
+            let help = "a name for every column: pandas writes tables without its index with index=False";
+            return Err(BadInput::new("", format!("column {} has no name", i + 1), help));
+        }
+        if let Some(expected) = expected {
+            if let Some(i) = features.iter().find(|i| !expected.contains(&names[**i])) {
+                let what = format!("there is a column `{}`, which the first file does not have", quoted(&names[*i]));
+                return Err(BadInput::new("", what, "files with the same columns; `drop` lists columns that are not features"));
+            }
+            let at = |name: &String| features.iter().copied().find(|i| names[*i] == *name).ok_or_else(|| no_column(name, names));
+            features = expected.iter().map(at).collect::<Result<_>>()?;
+        }
+        Ok(Self { columns: features.iter().map(|i| names[*i].clone()).collect(), features, target, group })
+    }
+}
+
+/// The position of the target.
+fn target(names: &[String], wanted: &Wanted) -> Result<Option<usize>> {
+    let find = |name: &str| names.iter().position(|other| other == name);
+    let found = match &wanted.target {
+        Some(name) => find(name).ok_or_else(|| no_column(name, names)),
+        None => match TARGETS.map(find) {
+            [Some(_), Some(_)] => {
+                let what = "there is a column `target` and a column `label`";
+                return Err(BadInput::new("", what, "say which is the target: the setting `target`"));
+            }
+            [Some(i), None] | [None, Some(i)] => Ok(i),
+            [None, None] => {
+                let e = no_column("target", names);
+                Err(BadInput { help: "a column `target` or `label`; or name the column of targets: the setting `target`".into(), ..e })
+            }
+        },
+    };
+    if wanted.may_lack_target { Ok(found.ok()) } else { found.map(Some) }
+}

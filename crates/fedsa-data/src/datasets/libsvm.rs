@@ -1,0 +1,225 @@
+//! LIBSVM text: a line per row, `LABEL INDEX:VALUE INDEX:VALUE ..`.
+//!
+//! Indices count from 1 and increase within a line; numbers that are not listed are 0. Empty lines are skipped, and what
+//! follows a `#`. Columns are called `1`, `2`, .. after their indices.
+
+use fedsa::error::{BadInput, Result, quoted};
+use fedsa::problem::dataset::{Labels, Rows, Wanted};
+
+use super::input::{Input, Room, broken};
+use super::{Columns, Part};
+
+const ACCEPTED: &str = "lines `LABEL INDEX:VALUE INDEX:VALUE ..`, with indices from 1 that increase; tables end in .csv, .csv.gz or .parquet";
+
+/// Reads rows.
+///
+/// # Errors
+/// When a line is not as above, or a number is not finite; names the line.
+pub(super) fn read(input: &mut Input, wanted: &Wanted, room: &mut Room) -> Result<Part> {
+    let mut reader = Reader::new(wanted)?;
+    let mut line = Vec::new();
+    loop {
+        reader.line += 1;
+        if !input.line(&mut line).map_err(|e| broken(&format!("line {}", reader.line), &e))? {
+            break;
+        }
+        let bytes = if reader.line == 1 { line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&line) } else { &line };
+        reader.row(bytes, room)?;
+    }
+    Ok(reader.finish())
+}
+
+/// A column that is not a feature.
+type Column = Option<u32>;
+
+struct Reader {
+    /// The number of the line, from 1.
+    line: u64,
+    may_lack_label: bool,
+    /// Whether lines have labels, once there was one.
+    labelled: Option<bool>,
+    /// The positions of columns that are no features, in increasing order.
+    left_out: Vec<u32>,
+    target: Column,
+    group: Column,
+    labels: Vec<f64>,
+    /// The numbers in the column of the target, if it is one, and in that of the group.
+    targets: Vec<f64>,
+    groups: Vec<f64>,
+    /// The largest index.
+    width: u32,
+    starts: Vec<usize>,
+    index: Vec<u32>,
+    value: Vec<f64>,
+}
+
+impl Reader {
+    fn new(wanted: &Wanted) -> Result<Self> {
+        let column = |name: &String| match name.parse::<u32>() {
+            Ok(i) if i > 0 => Ok(i - 1),
+            _ => Err(BadInput::new("", format!("there is no column `{}`", quoted(name)), "a number: LIBSVM files have the columns 1, 2, ..")),
+        };
+        let target = wanted.target.as_ref().filter(|name| !["label", "target"].contains(&name.as_str())).map(column).transpose()?;
+        let group = wanted.group.as_ref().map(column).transpose()?;
+        let mut left_out = wanted.drop.iter().map(column).collect::<Result<Vec<_>>>()?;
+        left_out.extend(target.into_iter().chain(group));
+        left_out.sort_unstable();
+        left_out.dedup();
+        Ok(Self {
+            line: 0,
+            may_lack_label: wanted.may_lack_target || target.is_some(),
+            labelled: None,
+            left_out,
+            target,
+            group,
+            labels: Vec::new(),
+            targets: Vec::new(),
+            groups: Vec::new(),
+            width: 0,
+            starts: vec![0],
+            index: Vec::new(),
+            value: Vec::new(),
+        })
+    }
+
+    fn bad(&self, what: impl std::fmt::Display) -> BadInput {
+        BadInput::new("", format!("line {}: {what}", self.line), ACCEPTED)
+    }
+
+    /// Adds the row of a line, if it is one.
+    fn row(&mut self, line: &[u8], room: &mut Room) -> Result<()> {
+        let end = line.iter().position(|byte| *byte == b'#').unwrap_or(line.len());
+        let mut parts = line[..end].split(u8::is_ascii_whitespace).filter(|part| !part.is_empty()).peekable();
+        let Some(first) = parts.peek() else { return Ok(()) };
+        let has_label = !first.contains(&b':');
+        if has_label {
+            let label = self.label(first)?;
+            self.labels.push(label);
+            parts.next();
+        } else if !self.may_lack_label {
+            return Err(self.bad(format_args!("`{}` stands where a label is expected", text(first))));
+        }
+        if *self.labelled.get_or_insert(has_label) != has_label {
+            let (this, others) = if has_label { ("a label", "none") } else { ("no label", "one") };
+            return Err(self.bad(format_args!("it has {this}, but the lines above have {others}")));
+        }
+        let (mut next, mut target, mut group) = (0, 0.0, 0.0);
+        for part in parts {
+            let (column, value) = self.number(part)?;
+            if column < next {
+                let what = format!("index {} after index {next}: indices increase, and each is there once", column + 1);
+                return Err(self.bad(what));
+            }
+            next = column + 1;
+            self.width = self.width.max(next);
+            if self.left_out.is_empty() {
+                self.push(column, value);
+                continue;
+            }
+            if self.target == Some(column) {
+                target = value;
+            }
+            if self.group == Some(column) {
+                group = value;
+            }
+            if let Err(before) = self.left_out.binary_search(&column) {
+                self.push(column - before as u32, value);
+            }
+        }
+        if self.target.is_some() {
+            self.targets.push(target);
+        }
+        if self.group.is_some() {
+            self.groups.push(group);
+        }
+        let numbers = self.index.len() - self.starts[self.starts.len() - 1];
+        self.starts.push(self.index.len());
+        let line = self.line;
+        room.take(2 * (12 * numbers + 32), || format!("line {line}"))
+    }
+
+    fn push(&mut self, column: u32, value: f64) {
+        if value != 0.0 {
+            self.index.push(column);
+            self.value.push(value);
+        }
+    }
+
+    fn label(&self, part: &[u8]) -> Result<f64> {
+        let number: Option<f64> = std::str::from_utf8(part).ok().and_then(|text| text.parse().ok());
+        match number {
+            Some(x) if x.is_finite() => Ok(x),
+            _ if part.contains(&b',') => {
+                Err(self.bad(format_args!("`{}`: several labels of a row are not read, nor are tables without the extension .csv", text(part))))
+            }
+            _ => Err(self.bad(format_args!("the label `{}` is not a finite number", text(part)))),
+        }
+    }
+
+    /// The position of the column, and the number, of `INDEX:VALUE`.
+    fn number(&self, part: &[u8]) -> Result<(u32, f64)> {
+        let Some(colon) = part.iter().position(|byte| *byte == b':') else {
+            return Err(self.bad(format_args!("`{}` is not INDEX:VALUE", text(part))));
+        };
+        let (index, value) = (&part[..colon], &part[colon + 1..]);
+        if index == b"qid" {
+            let what = format!("line {}: `{}` makes it a file of rankings, which are not read", self.line, text(part));
+            return Err(BadInput::new("", what, "a file for classification or regression, without qid"));
+        }
+        let column = match decimal(index) {
+            Some(0) => return Err(self.bad("index 0: indices count from 1")),
+            Some(index) => index - 1,
+            None => return Err(self.bad(format_args!("`{}`: the index is not a whole number below 2^32", text(part)))),
+        };
+        // In most files of this format most numbers are 1.
+        let number = match value {
+            b"1" => Some(1.0),
+            _ => std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).filter(|x: &f64| x.is_finite()),
+        };
+        let not = || {
+            let value = if value.is_empty() { "nothing".into() } else { format!("`{}`", text(value)) };
+            let what = format!("line {}, column {}: {value} is not a finite number", self.line, column + 1);
+            BadInput::new("", what, "finite numbers: leave such rows out")
+        };
+        number.ok_or_else(not).map(|number| (column, number))
+    }
+
+    fn finish(self) -> Part {
+        let targets = match (self.target, self.labelled) {
+            (Some(_), _) => Some(self.targets),
+            (None, Some(true)) => Some(self.labels),
+            (None, _) => None,
+        };
+        Part {
+            columns: Columns::Numbered {
+                width: self.width as usize,
+                left_out: self.left_out.iter().map(|column| *column as usize).collect(),
+            },
+            rows: Rows::Sparse { d: 0, starts: self.starts, index: self.index, value: self.value },
+            targets: targets.map(Labels::Numbers),
+            groups: self.group.map(|_| Labels::Numbers(self.groups)),
+        }
+    }
+}
+
+/// A part of a line in a message.
+fn text(part: &[u8]) -> String {
+    quoted(String::from_utf8_lossy(&part[..part.len().min(400)]))
+}
+
+/// A whole number of decimal digits.
+fn decimal(digits: &[u8]) -> Option<u32> {
+    let digit = |byte: &u8| byte.is_ascii_digit().then(|| u32::from(byte - b'0'));
+    let step = |number: u32, byte: &u8| number.checked_mul(10)?.checked_add(digit(byte)?);
+    if digits.is_empty() { None } else { digits.iter().try_fold(0, step) }
+}
+
+/// Whether the start of a file looks like this format: its first row is a number and, if there is more, `INDEX:VALUE`.
+pub(super) fn looks_so(start: &[u8]) -> bool {
+    let mut lines = start.split_inclusive(|byte| *byte == b'\n');
+    let Some(line) = lines.find(|line| !line.iter().all(u8::is_ascii_whitespace) && line[0] != b'#') else { return false };
+    let parts: Vec<&[u8]> = line.split(u8::is_ascii_whitespace).filter(|part| !part.is_empty()).collect();
+    let is_number = |part: &[u8]| std::str::from_utf8(part).is_ok_and(|text| text.parse::<f64>().is_ok());
+    let is_pair = |part: &[u8]| part.iter().position(|byte| *byte == b':').is_some_and(|colon| decimal(&part[..colon]).is_some());
+    parts.first().is_some_and(|first| is_number(first)) && parts.get(1).is_none_or(|second| is_pair(second))
+}

@@ -1,0 +1,280 @@
+//! Data sets of rows with targets: LIBSVM, CSV, Parquet and IDX files, packed with gzip or not.
+//!
+//! A file is read once, as a stream: beside the rows that it gives, a buffer and one line are in memory. The memory of the rows
+//! is bounded by what the size of the file justifies and by the machine ([`Room`]).
+//!
+//! | format | told by | columns | target | group |
+//! | --- | --- | --- | --- | --- |
+//! | Parquet | `.parquet`, or its first bytes | by name | a column, of numbers or of text | likewise |
+//! | CSV | `.csv`, `.csv.gz` | by name, from the header | a column, of numbers or of text | likewise |
+//! | IDX | its first bytes | `1`, `2`, .. | the file `labels` beside `images` | another file beside it |
+//! | LIBSVM | everything else | `1`, `2`, .. | the label | a column |
+//!
+//! Each format has a file. [`sources`] finds files by name, [`labels`] collects targets and groups.
+
+mod idx;
+mod input;
+mod labels;
+mod layout;
+mod libsvm;
+mod parquet;
+mod sources;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fedsa::error::{BadInput, Result, quoted};
+use fedsa::problem::dataset::{Dataset, Labels, Rows, Wanted};
+
+use super::store::Store;
+use super::{about, listed, name_of, regular, shown, unreadable};
+use input::Room;
+use sources::Format;
+
+/// What one file holds.
+struct Part {
+    columns: Columns,
+    rows: Rows,
+    targets: Option<Labels>,
+    groups: Option<Labels>,
+}
+
+/// The columns of a file.
+enum Columns {
+    /// By the names of the file.
+    Named(Vec<String>),
+    /// By their positions. The number of columns of sparse rows is known only when all files were read.
+    Numbered {
+        /// How many the file has, with those that are left out.
+        width: usize,
+        /// The positions of those that are no features, in increasing order.
+        left_out: Vec<usize>,
+    },
+}
+
+/// Reads the data sets that sources name, in their order; the files of a folder and of a glob are in natural order.
+///
+/// # Errors
+/// When a source is not found, a file is listed twice or cannot be read, or two files have different columns.
+pub(super) fn read(sources: &[String], places: &super::find::Places, wanted: &Wanted) -> Result<Vec<(PathBuf, Dataset)>> {
+    let paths = sources::files(sources, places)?;
+    let mut parts: Vec<(PathBuf, Part, Room)> = Vec::new();
+    for path in paths {
+        let expected = parts.first().and_then(|(_, part, _)| match &part.columns {
+            Columns::Named(names) => Some(&names[..]),
+            Columns::Numbered { .. } => None,
+        });
+        let (part, room) = read_file(&path, wanted, expected).map_err(|e| about(&path, e))?;
+        parts.push((path, part, room));
+    }
+    same_columns(&mut parts)?;
+    let datasets = parts.into_iter().map(|(path, part, mut room)| {
+        let dataset = part.finish(name_of(&path), &mut room).map_err(|e| about(&path, e))?;
+        Ok((path, dataset))
+    });
+    datasets.collect()
+}
+
+/// A regular file on the disk.
+fn disk(path: &Path) -> Result<Store> {
+    let (file, metadata) = regular::opened(path, u64::MAX).map_err(|e| unreadable(path, &e))?;
+    Ok(Store::Disk(Arc::new(file), metadata.len()))
+}
+
+fn read_file(path: &Path, wanted: &Wanted, expected: Option<&[String]>) -> Result<(Part, Room)> {
+    let store = disk(path)?;
+    let format = Format::of(path, &store)?;
+    let beside = |what: &str| idx::beside(path, what);
+    read_store(&store, format, wanted, expected, &beside)
+}
+
+/// Reads a file. `beside` gives the file of an IDX file's labels or groups, and its name.
+fn read_store(
+    store: &Store,
+    format: Format,
+    wanted: &Wanted,
+    expected: Option<&[String]>,
+    beside: &dyn Fn(&str) -> Result<Option<(String, Store)>>,
+) -> Result<(Part, Room)> {
+    let mut room = Room::of(store.len());
+    let part = match format {
+        Format::Parquet => parquet::read(store, wanted, expected, &mut room),
+        Format::Csv => table::read(&mut input::open(store)?, wanted, expected, &mut room),
+        Format::Idx => idx::read(store, wanted, beside, &mut room),
+        Format::Libsvm => libsvm::read(&mut input::open(store)?, wanted, &mut room),
+    }?;
+    if part.rows.is_empty() {
+        return Err(BadInput::new("", "there are no rows in it", "a file with at least one row"));
+    }
+    Ok((part, room))
+}
+
+/// Gives sparse rows of all files the same number of columns, the largest.
+///
+/// # Errors
+/// When the columns of two files differ.
+fn same_columns(parts: &mut [(PathBuf, Part, Room)]) -> Result<()> {
+    let widest = parts.iter().filter(|(_, part, _)| matches!(part.rows, Rows::Sparse { .. })).map(|(_, part, _)| part.columns.width()).max();
+    for (_, part, _) in parts.iter_mut() {
+        if let (Rows::Sparse { .. }, Columns::Numbered { width, .. }, Some(widest)) = (&part.rows, &mut part.columns, widest) {
+            *width = widest;
+        }
+    }
+    let Some(((first, part, _), others)) = parts.split_first() else { return Ok(()) };
+    for (path, other, _) in others {
+        if let Some(difference) = part.columns.differ(&other.columns) {
+            let what = format!("{difference} than {}", shown(name_of(first)));
+            return Err(BadInput::new(shown(name_of(path)), what, "files with the same columns"));
+        }
+    }
+    Ok(())
+}
+
+impl Columns {
+    fn width(&self) -> usize {
+        match self {
+            Self::Named(names) => names.len(),
+            Self::Numbered { width, .. } => *width,
+        }
+    }
+
+    /// How `other` differs from it: `it has other columns`.
+    fn differ(&self, other: &Self) -> Option<String> {
+        match (self, other) {
+            (Self::Named(a), Self::Named(b)) => (a != b).then(|| "it has other columns".into()),
+            (Self::Numbered { width: a, .. }, Self::Numbered { width: b, .. }) => {
+                (a != b).then(|| format!("it has {b} columns, which are {} {}", a.abs_diff(*b), if b > a { "more" } else { "less" }))
+            }
+            _ => Some("its columns have names, or have none, other".into()),
+        }
+    }
+
+    /// The names of the columns.
+    fn names(self, room: &mut Room) -> Result<Vec<String>> {
+        let (width, left_out) = match self {
+            Self::Named(names) => return Ok(names),
+            Self::Numbered { width, left_out } => (width, left_out),
+        };
+        if let Some(j) = left_out.iter().find(|j| **j >= width) {
+            let what = format!("there is no column `{}`: there are {width} columns", j + 1);
+            return Err(BadInput::new("", what, format!("one of the columns 1 to {width}")));
+        }
+        // A name takes a string and what it points to.
+        room.take(width.saturating_mul(48), || format!("the names of its {width} columns"))?;
+        Ok((0..width).filter(|j| left_out.binary_search(j).is_err()).map(|j| (j + 1).to_string()).collect())
+    }
+}
+
+impl Part {
+    fn finish(self, name: String, room: &mut Room) -> Result<Dataset> {
+        let Self { columns, mut rows, targets, groups } = self;
+        let columns = columns.names(room)?;
+        if let Rows::Sparse { d, .. } = &mut rows {
+            *d = columns.len();
+        }
+        if columns.is_empty() {
+            return Err(BadInput::new("", "no column is left that is a feature", "at least one feature beside target and group"));
+        }
+        debug_assert_eq!(rows.columns(), columns.len());
+        Ok(Dataset { name, columns, rows, targets, groups })
+    }
+}
+
+/// Reads a file in memory; IDX files have these files beside them, by name.
+fn from_bytes(file: Vec<u8>, format: Format, wanted: &Wanted, beside: &[(&str, Vec<u8>)]) -> Result<Dataset> {
+    let beside = |what: &str| {
+        let file = beside.iter().find(|(name, _)| *name == what);
+        Ok(file.map(|(name, bytes)| ((*name).to_string(), Store::from(bytes.clone()))))
+    };
+    let (part, mut room) = read_store(&Store::from(file), format, wanted, None, &beside)?;
+    part.finish(String::new(), &mut room)
+}
+
+/// A data set (without a name) from the bytes of a LIBSVM file.
+///
+/// # Errors
+/// When a line is not `LABEL INDEX:VALUE ..`, or a number is not finite; names the line.
+pub fn from_libsvm(file: Vec<u8>, wanted: &Wanted) -> Result<Dataset> {
+    from_bytes(file, Format::Libsvm, wanted, &[])
+}
+
+/// A data set (without a name) from the bytes of a CSV file with a header.
+///
+/// # Errors
+/// When a column is missing, or a field of a feature is no finite number; names the line and the column.
+pub fn from_csv(file: Vec<u8>, wanted: &Wanted) -> Result<Dataset> {
+    from_bytes(file, Format::Csv, wanted, &[])
+}
+
+/// A data set (without a name) from the bytes of a Parquet file.
+///
+/// # Errors
+/// When it is not a Parquet file, a column is missing or of the wrong type, or a number is not finite.
+pub fn from_parquet(file: Vec<u8>, wanted: &Wanted) -> Result<Dataset> {
+    from_bytes(file, Format::Parquet, wanted, &[])
+}
+
+/// A data set (without a name) from the bytes of an IDX file, and of the files beside it by name, such as `labels`.
+///
+/// # Errors
+/// When it is not an IDX file, is truncated, or the files beside it have other numbers of rows.
+pub fn from_idx(file: Vec<u8>, beside: &[(&str, Vec<u8>)], wanted: &Wanted) -> Result<Dataset> {
+    from_bytes(file, Format::Idx, wanted, beside)
+}
+
+/// The error about a field that is no finite number.
+fn not_finite(place: &str, field: &str, help: &str) -> BadInput {
+    let field = if field.is_empty() { "nothing".into() } else { format!("`{}`", quoted(field)) };
+    BadInput::new("", format!("{place}: {field} is not a finite number"), help)
+}
+
+/// The error about a column that is not there.
+fn no_column(name: &str, names: &[String]) -> BadInput {
+    let found = listed(names.iter().map(String::as_str));
+    BadInput::new("", format!("there is no column `{}`: the columns are {found}", quoted(name)), "the name of a column")
+}
+
+/// A checksum of the numbers and labels of a data set.
+pub(super) fn checksum(dataset: &Dataset) -> u32 {
+    let mut sum = Checksum { hasher: crc32fast::Hasher::new(), bytes: Vec::new() };
+    sum.hasher.update(dataset.columns.join(",").as_bytes());
+    match &dataset.rows {
+        Rows::Dense { values, .. } => sum.update(values, |x| x.to_le_bytes()),
+        Rows::Sparse { starts, index, value, .. } => {
+            sum.update(starts, |x| (x as u64).to_le_bytes());
+            sum.update(index, u32::to_le_bytes);
+            sum.update(value, f64::to_le_bytes);
+        }
+    }
+    for labels in [&dataset.targets, &dataset.groups] {
+        match labels {
+            None => sum.hasher.update(b"none"),
+            Some(Labels::Numbers(numbers)) => sum.update(numbers, f64::to_le_bytes),
+            Some(Labels::Names { names, of }) => {
+                sum.hasher.update(names.join("\n").as_bytes());
+                sum.update(of, u32::to_le_bytes);
+            }
+        }
+    }
+    sum.hasher.finalize()
+}
+
+struct Checksum {
+    hasher: crc32fast::Hasher,
+    bytes: Vec<u8>,
+}
+
+impl Checksum {
+    fn update<T: Copy, const N: usize>(&mut self, values: &[T], bytes: impl Fn(T) -> [u8; N]) {
+        const STEP: usize = 4096;
+        self.hasher.update(&(values.len() as u64).to_le_bytes());
+        for values in values.chunks(STEP) {
+            self.bytes.resize(values.len() * N, 0);
+            self.bytes.chunks_exact_mut(N).zip(values).for_each(|(out, value)| out.copy_from_slice(&bytes(*value)));
+            self.hasher.update(&self.bytes);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Parquet tables: columns of numbers, and of text for target and group.
+
+use ::parquet::basic::{ConvertedType, Type};
+use ::parquet::data_type::{ByteArray, ByteArrayType};
+use fedsa::error::{BadInput, Result, quoted};
+use fedsa::problem::dataset::{Labels, Rows, Wanted};
+
+use super::input::Room;
+use super::labels::Fields;
+use super::layout::Layout;
+use super::table::NUMBERS;
+use super::{Columns, Part, not_finite};
+use crate::parquet::{Columns as File, Numbers, contained, present};
+use crate::store::Store;
+
+/// The number of rows that are read of each column at a time.
+const BATCH: usize = 4096;
+
+/// Reads a table.
+///
+/// # Errors
+/// When it is not a Parquet file, a column is missing or of the wrong type, or a number is missing or not finite.
+pub(super) fn read(store: &Store, wanted: &Wanted, expected: Option<&[String]>, room: &mut Room) -> Result<Part> {
+    contained(store.clone(), |file| {
+        let names = file.names();
+        let layout = Layout::new(&names, wanted, expected)?;
+        let (n, d) = (file.rows(), layout.columns.len());
+        file.plausible(size_of::<f64>().saturating_mul(d + 2))?;
+        file.side_by_side(d)?;
+        let mut labels = |column: Option<usize>| column.map(|i| labels_of(file, i, &names[i], room)).transpose();
+        let (targets, groups) = (labels(layout.target)?, labels(layout.group)?);
+        room.take(n.saturating_mul(d).saturating_mul(size_of::<f64>()), || format!("its {n} rows of {d} features"))?;
+        let values = features(file, &layout, n)?;
+        Ok(Part { columns: Columns::Named(layout.columns), rows: Rows::Dense { d, values }, targets, groups })
+    })
+}
+
+/// The features of all rows, row by row.
+fn features(file: &File, layout: &Layout, n: usize) -> Result<Vec<f64>> {
+    let d = layout.columns.len();
+    let inside = |j: usize, e: BadInput, help: Option<&str>| {
+        BadInput::new("", format!("column `{}`: {}", quoted(&layout.columns[j]), e.what), help.map_or(e.help, str::to_string))
+    };
+    let open = |(j, i): (usize, &usize)| Numbers::new(file, *i).map_err(|e| inside(j, e, Some(NUMBERS)));
+    let mut columns = layout.features.iter().enumerate().map(open).collect::<Result<Vec<_>>>()?;
+    let mut values = vec![0.0; n * d];
+    let mut scratch = vec![0.0; BATCH.min(n)];
+    for (batch, rows) in values.chunks_mut(BATCH * d.max(1)).enumerate() {
+        for (j, column) in columns.iter_mut().enumerate() {
+            let scratch = &mut scratch[..rows.len() / d];
+            column.fill(scratch).map_err(|e| inside(j, e, None))?;
+            if let Some(i) = scratch.iter().position(|x| !x.is_finite()) {
+                let place = format!("row {}, column `{}`", batch * BATCH + i, quoted(&layout.columns[j]));
+                return Err(not_finite(&place, &scratch[i].to_string(), NUMBERS));
+            }
+            rows[j..].iter_mut().step_by(d).zip(&*scratch).for_each(|(out, x)| *out = *x);
+        }
+    }
+    Ok(values)
+}
+
+/// A column of targets or groups.
+fn labels_of(file: &File, i: usize, name: &str, room: &mut Room) -> Result<Labels> {
+    let inside = |e: BadInput| BadInput::new("", format!("column `{}`: {}", quoted(name), e.what), e.help);
+    let descr = file.describe(i);
+    let is_text = descr.physical_type() == Type::BYTE_ARRAY && matches!(descr.converted_type(), ConvertedType::UTF8 | ConvertedType::NONE);
+    if !is_text {
+        let numbers = file.numbers(i).map_err(|e| BadInput { help: "a column of numbers or of text".into(), ..inside(e) })?;
+        if let Some(row) = numbers.iter().position(|x| !x.is_finite()) {
+            return Err(not_finite(&format!("row {row}, column `{}`", quoted(name)), &numbers[row].to_string(), NUMBERS));
+        }
+        return Ok(Labels::Numbers(numbers));
+    }
+    let mut fields = Fields::new();
+    file.each::<ByteArrayType>(i, |row, value: Option<&ByteArray>| {
+        let bytes = present(row, value).map_err(inside)?.data();
+        let place = || format!("row {row}, column `{}`", quoted(name));
+        let text = std::str::from_utf8(bytes).map_err(|_| BadInput::new("", format!("{}: not UTF-8", place()), "text in UTF-8"))?;
+        fields.push(text, room, place)
+    })?;
+    Ok(fields.finish())
+}

@@ -1,0 +1,169 @@
+//! The files that a user names: by a path, a glob, a folder, or the name of a data set.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use fedsa::error::{BadInput, Result};
+
+use super::{disk, idx, input, libsvm};
+use crate::find::{Places, natural_order};
+use crate::store::Store;
+use crate::{name_of, shown, unreadable};
+
+/// The formats of data sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Parquet,
+    Csv,
+    Idx,
+    Libsvm,
+}
+
+/// What may follow the name of a data set in the name of its file.
+const ENDINGS: [&str; 8] =
+    ["-images-idx3-ubyte.gz", "-images-idx3-ubyte", ".csv.gz", ".csv", ".parquet", ".libsvm", ".svm", ".gz"];
+
+impl Format {
+    /// By the name of a file.
+    fn by_name(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+        match name.strip_suffix(".gz").unwrap_or(&name).rsplit_once('.')?.1 {
+            "csv" => Some(Self::Csv),
+            "parquet" => Some(Self::Parquet),
+            _ => None,
+        }
+    }
+
+    /// The format of a file that the user names.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or has the extension of something else.
+    pub(super) fn of(path: &Path, store: &Store) -> Result<Self> {
+        if let Some(format) = Self::by_name(path) {
+            return Ok(format);
+        }
+        let other = ["npz", "npy", "json", "toml", "zip", "bz2", "xz", "zst", "tar", "tgz", "tsv", "xlsx", "arrow", "feather", "h5", "mat"];
+        if let Some(extension) = crate::find::extension_of(path).filter(|extension| other.contains(&extension.as_str())) {
+            let help = "a LIBSVM, CSV (.csv), Parquet (.parquet) or IDX file; LIBSVM, CSV and IDX packed with gzip or not";
+            return Err(BadInput::new("", format!("no data sets are read from files with the extension .{extension}"), help));
+        }
+        let start = start(store)?;
+        Ok(match start {
+            _ if idx::dimensions(&start).is_some() => Self::Idx,
+            _ if start.starts_with(b"PAR1") => Self::Parquet,
+            _ => Self::Libsvm,
+        })
+    }
+
+    /// The format of a file in a folder; `None` if it is no data: a licence, a list of checksums, labels beside images.
+    fn of_member(path: &Path) -> Result<Option<Self>> {
+        if let Some(format) = Self::by_name(path) {
+            return Ok(Some(format));
+        }
+        // What `fedsa data fetch` has begun.
+        if crate::find::extension_of(path).is_some_and(|extension| extension == "part") {
+            return Ok(None);
+        }
+        let start = start(&disk(path)?)?;
+        Ok(match idx::dimensions(&start) {
+            Some(1) => None,
+            Some(_) => Some(Self::Idx),
+            None if start.starts_with(b"PAR1") => Some(Self::Parquet),
+            None => libsvm::looks_so(&start).then_some(Self::Libsvm),
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Parquet => "Parquet",
+            Self::Csv => "CSV",
+            Self::Idx => "IDX",
+            Self::Libsvm => "LIBSVM",
+        }
+    }
+}
+
+/// The first bytes of a file, unpacked.
+fn start(store: &Store) -> Result<Vec<u8>> {
+    const MOST: u64 = 1024;
+    let mut start = Vec::new();
+    match input::open(store)?.take(MOST).read_to_end(&mut start) {
+        // A file that is damaged further on is refused where it is read.
+        Err(e) if start.is_empty() => Err(input::broken("its start", &e)),
+        _ => Ok(start),
+    }
+}
+
+/// The files of all sources, in the order of the sources; those of a folder or a glob in natural order.
+///
+/// # Errors
+/// When there is no source, one is not found, a folder holds no data or several formats, or a file is listed twice.
+pub(super) fn files(sources: &[String], places: &Places) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for source in sources {
+        paths.extend(of_source(source, places)?);
+    }
+    if paths.is_empty() {
+        return Err(BadInput::new("", "no data", "at least one file"));
+    }
+    let mut seen: HashMap<PathBuf, &PathBuf> = HashMap::new();
+    for path in &paths {
+        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        if let Some(first) = seen.insert(target, path) {
+            let also = if first == path { String::new() } else { format!(", as {} too", shown(name_of(first))) };
+            return Err(BadInput::new(shown(name_of(path)), format!("this file is given twice{also}"), "each file once"));
+        }
+    }
+    Ok(paths)
+}
+
+fn of_source(source: &str, places: &Places) -> Result<Vec<PathBuf>> {
+    match places.locate(source) {
+        Ok(folder) if folder.is_dir() => members(&folder),
+        Ok(file) => Ok(vec![file]),
+        Err(_) if source.contains(['*', '?', '[']) => {
+            let mut files = places.matches(source).map_err(missing)?;
+            files.sort_by(|a, b| natural_order(&name_of(a), &name_of(b)));
+            Ok(files)
+        }
+        // `fashion-mnist/train` for `fashion-mnist/train-images-idx3-ubyte.gz`.
+        Err(e) => match ENDINGS.iter().find_map(|ending| places.locate(&format!("{source}{ending}")).ok()) {
+            Some(file) if !source.is_empty() => Ok(vec![file]),
+            _ => Err(missing(e)),
+        },
+    }
+}
+
+/// The error about a source that is not there.
+fn missing(e: BadInput) -> BadInput {
+    let help = "a file, a folder or a glob; or the name of a data set (FOLDER/NAME, such as libsvm/w8a) in the folder that the \
+                environment variable FEDSA_DATA names or in the cache: `fedsa data list` lists those that `fedsa data fetch` gets";
+    BadInput { help: help.into(), ..e }
+}
+
+/// The data files of a folder, which have one format. Hidden files and folders are skipped.
+fn members(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found: Vec<(PathBuf, Format)> = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(|e| unreadable(folder, &e))? {
+        let path = entry.map_err(|e| unreadable(folder, &e))?.path();
+        let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
+        if !hidden
+            && !path.is_dir()
+            && let Some(format) = Format::of_member(&path)?
+        {
+            found.push((path, format));
+        }
+    }
+    let bad = |what: String, help: &str| Err(BadInput::new(shown(name_of(folder)), what, help));
+    found.sort_by(|(a, _), (b, _)| natural_order(&name_of(a), &name_of(b)));
+    let Some((first, format)) = found.first() else {
+        return bad("the folder holds no data".into(), "a folder with LIBSVM, CSV (.csv), Parquet (.parquet) or IDX files");
+    };
+    if let Some((other, another)) = found.iter().find(|(_, another)| another != format) {
+        let name = |path: &Path| shown(path.file_name().unwrap_or_default().to_string_lossy());
+        let what = format!("the folder holds {} ({}) and {} ({})", format.name(), name(first), another.name(), name(other));
+        return bad(what, "files of one format: name them, or give a glob");
+    }
+    Ok(found.into_iter().map(|(path, _)| path).collect())
+}

@@ -1,0 +1,82 @@
+//! CSV files with a header.
+
+use fedsa::error::{BadInput, Result, quoted};
+use fedsa::problem::dataset::{Rows, Wanted};
+
+use super::input::{Input, Line, Room, broken};
+use super::labels::Fields;
+use super::layout::Layout;
+use super::{Columns, Part, not_finite};
+use crate::logs::bad_line;
+
+/// Reads a table.
+///
+/// # Errors
+/// When a column is missing, a line has too many or too few fields, or a field of a feature is no finite number.
+pub(super) fn read(input: &mut Input, wanted: &Wanted, expected: Option<&[String]>, room: &mut Room) -> Result<Part> {
+    const BUFFER: usize = 64 << 10;
+    let mut reader = csv::ReaderBuilder::new().buffer_capacity(BUFFER).from_reader(Line::new(input));
+    let names: Vec<String> = reader.headers().map_err(|e| unreadable(&e, 1))?.iter().map(|name| name.trim().to_string()).collect();
+    check_header(&names)?;
+    room.take(names.iter().map(|name| 2 * name.len() + 64).sum(), || "line 1".into())?;
+    let layout = Layout::new(&names, wanted, expected)?;
+    let mut targets = layout.target.map(|_| Fields::new());
+    let mut groups = layout.group.map(|_| Fields::new());
+    let mut values = Vec::new();
+    let mut record = csv::StringRecord::new();
+    loop {
+        reader.get_mut().begin();
+        if !reader.read_record(&mut record).map_err(|e| unreadable(&e, reader.position().line()))? {
+            break;
+        }
+        let place = |i: usize| {
+            let line = record.position().map_or(0, csv::Position::line);
+            format!("line {line}, column `{}`", quoted(&names[i]))
+        };
+        room.take(2 * size_of::<f64>() * layout.features.len(), || place(0))?;
+        // The reader has checked that every line has a field for every name.
+        for &i in &layout.features {
+            let field = record[i].trim();
+            let number = field.parse().ok().filter(|x: &f64| x.is_finite());
+            values.push(number.ok_or_else(|| not_finite(&place(i), field, NUMBERS))?);
+        }
+        for (column, fields) in [(layout.target, &mut targets), (layout.group, &mut groups)] {
+            if let (Some(i), Some(fields)) = (column, fields) {
+                fields.push(record[i].trim(), room, || place(i))?;
+            }
+        }
+    }
+    let rows = Rows::Dense { d: layout.columns.len(), values };
+    let [targets, groups] = [targets, groups].map(|fields| fields.map(Fields::finish));
+    Ok(Part { columns: Columns::Named(layout.columns), rows, targets, groups })
+}
+
+/// What a field of a feature must be.
+pub(super) const NUMBERS: &str =
+    "a finite number in every row: leave such rows out; a column that is not a feature is listed in `drop`, or is the target or the group";
+
+/// Refuses the first line of a file that has no header, or is not separated by commas.
+fn check_header(names: &[String]) -> Result<()> {
+    if names.iter().all(String::is_empty) {
+        return Err(BadInput::new("", "line 1: there are no names of columns", "a header and rows, separated by commas"));
+    }
+    if let [only] = names
+        && let Some(separator) = [';', '\t', '|'].into_iter().find(|c| only.contains(*c))
+    {
+        let what = format!("line 1 has a single field, `{}`", quoted(only));
+        return Err(BadInput::new("", what, format!("fields that are separated by commas, not by {separator:?}")));
+    }
+    if names.iter().all(|name| name.parse::<f64>().is_ok()) {
+        let what = format!("line 1: `{}` is a number where the name of a column is expected", quoted(&names[0]));
+        return Err(BadInput::new("", what, "a first line with the names of the columns"));
+    }
+    Ok(())
+}
+
+/// The error about a line, or about the file if it cannot be unpacked.
+fn unreadable(e: &csv::Error, line: u64) -> BadInput {
+    match e.kind() {
+        csv::ErrorKind::Io(io) => broken(&format!("line {line}"), io),
+        _ => bad_line(e, line),
+    }
+}

@@ -1,0 +1,448 @@
+use std::io::Write;
+
+use fedsa::problem::Files;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use proptest::prelude::*;
+
+use super::*;
+use crate::DiskFiles;
+use crate::find::Places;
+use crate::trace::{Trace, TraceColumn, to_bytes};
+
+fn zipped(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn target(name: &str) -> Wanted {
+    Wanted { target: Some(name.into()), ..Wanted::default() }
+}
+
+fn group(name: &str) -> Wanted {
+    Wanted { group: Some(name.into()), ..Wanted::default() }
+}
+
+fn unlabelled() -> Wanted {
+    Wanted { may_lack_target: true, ..Wanted::default() }
+}
+
+fn dropping(name: &str) -> Wanted {
+    Wanted { drop: vec![name.into()], ..Wanted::default() }
+}
+
+fn numbers(x: &[f64]) -> Option<Labels> {
+    Some(Labels::Numbers(x.to_vec()))
+}
+
+fn sparse(d: usize, rows: &[&[(u32, f64)]]) -> Rows {
+    let (mut starts, mut index, mut value) = (vec![0], Vec::new(), Vec::new());
+    for row in rows {
+        row.iter().for_each(|(j, x)| {
+            index.push(*j);
+            value.push(*x);
+        });
+        starts.push(index.len());
+    }
+    Rows::Sparse { d, starts, index, value }
+}
+
+fn names(columns: &[&str]) -> Vec<String> {
+    columns.iter().map(|name| (*name).to_string()).collect()
+}
+
+/// Files in a folder, read by their names.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn with(files: &[(&str, &[u8])]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, bytes) in files {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
+        }
+        Self(dir)
+    }
+
+    fn files(&self) -> DiskFiles {
+        DiskFiles::new(Places { base: "/nowhere".into(), data: vec![self.0.path().into()] })
+    }
+
+    fn read(&self, sources: &[&str], wanted: &Wanted) -> Result<Vec<Dataset>> {
+        self.files().datasets(&names(sources), wanted)
+    }
+}
+
+#[test]
+fn libsvm_lines_are_rows() {
+    let text = "\u{feff}# made by hand\n+1 1:0.5 3:-2e-3 # a comment\n\n-1\n  \t\n1\t2:1\t4:0\r\n2 5:1";
+    let set = from_libsvm(text.into(), &Wanted::default()).unwrap();
+    assert_eq!(set.rows, sparse(5, &[&[(0, 0.5), (2, -2e-3)], &[], &[(1, 1.0)], &[(4, 1.0)]]));
+    assert_eq!((set.targets, set.groups), (numbers(&[1.0, -1.0, 1.0, 2.0]), None));
+    assert_eq!(set.columns, ["1", "2", "3", "4", "5"]);
+    assert_eq!(from_libsvm(zipped(text.as_bytes()), &Wanted::default()).unwrap().rows, set.rows);
+    // Columns by number: what is no feature is left out, the others keep their names.
+    let wanted = Wanted { group: Some("3".into()), drop: vec!["1".into()], ..target("5") };
+    let set = from_libsvm(text.into(), &wanted).unwrap();
+    assert_eq!(set.columns, ["2", "4"]);
+    assert_eq!(set.rows, sparse(2, &[&[], &[], &[(0, 1.0)], &[]]));
+    assert_eq!((set.targets, set.groups), (numbers(&[0.0, 0.0, 0.0, 1.0]), numbers(&[-2e-3, 0.0, 0.0, 0.0])));
+    let set = from_libsvm("1:2 3:4\n2:1\n".into(), &unlabelled()).unwrap();
+    assert_eq!((set.targets, set.rows), (None, sparse(3, &[&[(0, 2.0), (2, 4.0)], &[(1, 1.0)]])));
+    assert_eq!(from_libsvm(text.into(), &unlabelled()).unwrap().targets.unwrap().len(), 4);
+}
+
+#[test]
+fn what_is_wrong_with_libsvm_is_named_with_its_line() {
+    for (text, message) in [
+        ("1 1:2\n1 0:3\n", "line 2: index 0: indices count from 1"),
+        ("1 2:2 2:3\n", "line 1: index 2 after index 2: indices increase, and each is there once"),
+        ("1 2:2 1:3\n", "line 1: index 1 after index 2: indices increase, and each is there once"),
+        ("1 qid:7 1:3\n", "line 1: `qid:7` makes it a file of rankings, which are not read"),
+        ("1 1:nan\n", "line 1, column 1: `nan` is not a finite number"),
+        ("\n1 1:1 2:-inf\n", "line 2, column 2: `-inf` is not a finite number"),
+        ("1 1:1e999\n", "line 1, column 1: `1e999` is not a finite number"),
+        ("1 1:\n", "line 1, column 1: nothing is not a finite number"),
+        ("1 1:0x1\n", "line 1, column 1: `0x1` is not a finite number"),
+        ("1 x:1\n", "line 1: `x:1`: the index is not a whole number below 2^32"),
+        ("1 4294967296:1\n", "line 1: `4294967296:1`: the index is not a whole number below 2^32"),
+        ("1 -1:1\n", "line 1: `-1:1`: the index is not a whole number below 2^32"),
+        ("1 17\n", "line 1: `17` is not INDEX:VALUE"),
+        ("1:1\n", "line 1: `1:1` stands where a label is expected"),
+        ("nan 1:1\n", "line 1: the label `nan` is not a finite number"),
+        ("1,2 1:1\n", "line 1: `1,2`: several labels of a row are not read, nor are tables without the extension .csv"),
+        ("\n\n# only words\n", "there are no rows in it"),
+        ("", "there are no rows in it"),
+        ("1\n1\n", "no column is left that is a feature"),
+    ] {
+        let e = from_libsvm(text.into(), &Wanted::default()).unwrap_err();
+        assert!(e.to_string() == message && !e.help.is_empty(), "{text:?}: {e}");
+    }
+    let e = from_libsvm("1:1\n1 1:1\n".into(), &unlabelled()).unwrap_err();
+    assert_eq!(e.what, "line 2: it has a label, but the lines above have none");
+    let e = from_libsvm("1 1:1\n".into(), &target("year")).unwrap_err();
+    assert_eq!(e.what, "there is no column `year`");
+    let e = from_libsvm("1 1:1\n".into(), &group("2")).unwrap_err();
+    assert_eq!(e.what, "there is no column `2`: there are 1 columns");
+    // An index of a few bytes does not make names of gigabytes.
+    let e = from_libsvm("1 4294967295:1\n".into(), &Wanted::default()).unwrap_err();
+    assert!(e.what.starts_with("the names of its 4294967295 columns: its data take more than 67 MB in memory"), "{e}");
+    let e = from_libsvm(vec![b'7'; input::LONGEST_LINE + 1], &Wanted::default()).unwrap_err();
+    assert_eq!(e.what, "line 1: a line of more than 16777216 bytes");
+}
+
+const TABLE: &str = "id, a,label,site,b\n7, 1.5,yes,north,2\n8,-1e-3, no,south,0\n9,0,yes,north,1\n";
+
+#[test]
+fn tables_have_features_a_target_and_a_group() {
+    let wanted = Wanted { group: Some("site".into()), ..dropping("id") };
+    let labels = |all: &[&str], of: &[u32]| Some(Labels::Names { names: names(all), of: of.to_vec() });
+    for bytes in [TABLE.as_bytes().to_vec(), TABLE.replace('\n', "\r\n").into(), zipped(TABLE.as_bytes())] {
+        let set = from_csv(bytes, &wanted).unwrap();
+        assert_eq!(set.columns, ["a", "b"]);
+        assert_eq!(set.rows, Rows::Dense { d: 2, values: vec![1.5, 2.0, -1e-3, 0.0, 0.0, 1.0] });
+        assert_eq!((set.targets, set.groups), (labels(&["yes", "no"], &[0, 1, 0]), labels(&["north", "south"], &[0, 1, 0])));
+    }
+    let set = from_csv("x,target\n1,3\n2,4.5\n".into(), &Wanted::default()).unwrap();
+    assert_eq!((set.targets, set.rows.columns()), (numbers(&[3.0, 4.5]), 1));
+    // A name after numbers makes all of them names, as they are written.
+    let set = from_csv("x,target\n1,07\n2,7\n3,b7\n".into(), &Wanted::default()).unwrap();
+    assert_eq!(set.targets, labels(&["07", "7", "b7"], &[0, 1, 2]));
+    assert_eq!(from_csv("x,y\n1,2\n".into(), &unlabelled()).unwrap().columns, ["x", "y"]);
+    assert_eq!(from_csv("x,y\n1,2\n".into(), &Wanted { may_lack_target: true, ..target("z") }).unwrap().targets, None);
+    assert_eq!(from_csv(",x,y\n0,1,2\n".into(), &Wanted { drop: vec![String::new()], ..target("y") }).unwrap().columns, ["x"]);
+}
+
+#[test]
+fn what_is_wrong_with_a_table_is_named_with_line_and_column() {
+    let site = |wanted: Wanted| Wanted { group: Some("site".into()), ..wanted };
+    for (text, wanted, message) in [
+        (TABLE, Wanted::default(), "line 2, column `site`: `north` is not a finite number"),
+        (TABLE, site(target("c")), "there is no column `c`: the columns are `id`, `a`, `label`, `site`, `b`"),
+        (TABLE, group("c"), "there is no column `c`: the columns are `id`, `a`, `label`, `site`, `b`"),
+        (TABLE, dropping("c"), "there is no column `c`: the columns are `id`, `a`, `label`, `site`, `b`"),
+        (TABLE, site(dropping("site")), "the column `site` is dropped, but it is the target or the group"),
+        ("a,target\n1,2\nNaN,3\n", Wanted::default(), "line 3, column `a`: `NaN` is not a finite number"),
+        ("a,target\n,2\n", Wanted::default(), "line 2, column `a`: nothing is not a finite number"),
+        ("a,target\n1,\n", Wanted::default(), "line 2, column `target`: nothing is not a finite number"),
+        ("a,target\n1,inf\n", Wanted::default(), "line 2, column `target`: `inf` is not a finite number"),
+        ("a,target\n1,2,3\n", Wanted::default(), "line 2: 3 fields, but the header has 2"),
+        ("a,a,target\n1,2,3\n", Wanted::default(), "two columns are called `a`"),
+        ("a,b\n1,2\n", Wanted::default(), "there is no column `target`: the columns are `a`, `b`"),
+        ("a,label,target\n1,2,3\n", Wanted::default(), "there is a column `target` and a column `label`"),
+        (",a,target\n1,2,3\n", Wanted::default(), "column 1 has no name"),
+        ("1,2\n3,4\n", Wanted::default(), "line 1: `1` is a number where the name of a column is expected"),
+        ("a;target\n1;2\n", Wanted::default(), "line 1 has a single field, `a;target`"),
+        ("a,target\n", Wanted::default(), "there are no rows in it"),
+        ("target\n1\n", Wanted::default(), "there are no rows in it"),
+        ("", Wanted::default(), "line 1: there are no names of columns"),
+    ] {
+        let e = from_csv(text.into(), &wanted).unwrap_err();
+        assert!(e.to_string() == message && !e.help.is_empty(), "{text:?}: {e}");
+    }
+    let mut text = String::from("x,target\n");
+    (0..70_000).for_each(|i| text += &format!("1,{i}\n"));
+    let e = from_csv((text.clone() + "1,a\n").into(), &Wanted::default()).unwrap_err();
+    assert_eq!(e.what, "line 70002, column `target`: `a` is not a number, as the fields above it are");
+    assert_eq!(from_csv(text.into(), &Wanted::default()).unwrap().targets.unwrap().len(), 70_000);
+}
+
+#[test]
+fn parquet_is_read_as_csv_is() {
+    let text = |words: &[&str]| TraceColumn::Str(names(words));
+    let table = |b: f64| {
+        let columns = vec![
+            ("id".into(), TraceColumn::I64(vec![7, 8, 9])),
+            ("a".into(), TraceColumn::F64(vec![1.5, -1e-3, 0.0])),
+            ("label".into(), text(&["yes", "no", "yes"])),
+            ("site".into(), text(&["north", "south", "north"])),
+            ("b".into(), TraceColumn::F64(vec![2.0, 0.0, b])),
+        ];
+        to_bytes(&Trace::new(columns).unwrap()).unwrap()
+    };
+    let wanted = Wanted { group: Some("site".into()), ..dropping("id") };
+    assert_eq!(from_parquet(table(1.0), &wanted), from_csv(TABLE.into(), &wanted));
+    let e = from_parquet(table(f64::NAN), &wanted).unwrap_err();
+    assert_eq!(e.what, "row 2, column `b`: `NaN` is not a finite number");
+    let e = from_parquet(table(f64::NAN), &Wanted { target: Some("b".into()), ..Wanted::default() }).unwrap_err();
+    assert_eq!(e.what, "row 2, column `b`: `NaN` is not a finite number");
+    let e = from_parquet(table(1.0), &Wanted::default()).unwrap_err();
+    assert!(e.what.starts_with("column `site`: it holds BYTE_ARRAY") && e.help.contains("`drop`"), "{e}");
+    assert!(from_parquet(table(1.0)[..200].to_vec(), &wanted).is_err());
+    // More rows than are read at a time.
+    let n = 10_000;
+    let long = vec![("x".into(), TraceColumn::F64((0..n).map(f64::from).collect())), ("target".into(), TraceColumn::I64((0..i64::from(n)).collect()))];
+    let set = from_parquet(to_bytes(&Trace::new(long).unwrap()).unwrap(), &Wanted::default()).unwrap();
+    let values: Vec<f64> = (0..n).map(f64::from).collect();
+    assert_eq!((set.targets, set.rows), (numbers(&values), Rows::Dense { d: 1, values }));
+}
+
+fn idx(kind: u8, sizes: &[u32], data: &[u8]) -> Vec<u8> {
+    let mut out = vec![0, 0, kind, sizes.len() as u8];
+    sizes.iter().for_each(|size| out.extend(size.to_be_bytes()));
+    out.extend(data);
+    out
+}
+
+#[test]
+fn idx_files_of_every_type_become_rows() {
+    let flat = |numbers: Vec<Vec<u8>>| numbers.concat();
+    for (kind, data) in [
+        (0x08, vec![1, 2, 3, 4, 5, 6]),
+        (0x09, vec![1, 2, 3, 4, 5, 6]),
+        (0x0b, flat((1..7i16).map(|x| x.to_be_bytes().into()).collect())),
+        (0x0c, flat((1..7i32).map(|x| x.to_be_bytes().into()).collect())),
+        (0x0d, flat((1..7u8).map(|x| f32::from(x).to_be_bytes().into()).collect())),
+        (0x0e, flat((1..7u8).map(|x| f64::from(x).to_be_bytes().into()).collect())),
+    ] {
+        let images = idx(kind, &[3, 1, 2], &data);
+        let beside = [("labels", idx(0x08, &[3], &[7, 8, 7])), ("writers", zipped(&idx(0x0b, &[3], &[0, 1, 1, 0, 0xff, 0xff])))];
+        let set = from_idx(images.clone(), &beside, &group("writers")).unwrap();
+        assert_eq!(set.rows, Rows::Dense { d: 2, values: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0] });
+        assert_eq!((set.targets, set.groups), (numbers(&[7.0, 8.0, 7.0]), numbers(&[1.0, 256.0, -1.0])));
+        assert_eq!(set.columns, ["1", "2"]);
+        let set = from_idx(zipped(&images), &beside, &dropping("1")).unwrap();
+        assert_eq!((set.rows, set.columns), (Rows::Dense { d: 1, values: vec![2.0, 4.0, 6.0] }, names(&["2"])));
+        let set = from_idx(images.clone(), &[], &unlabelled()).unwrap();
+        assert_eq!(set.targets, None);
+    }
+    assert_eq!(from_idx(idx(0x09, &[1, 1], &[0xff]), &[], &unlabelled()).unwrap().rows, Rows::Dense { d: 1, values: vec![-1.0] });
+}
+
+#[test]
+fn what_is_wrong_with_idx_files_is_named() {
+    let images = idx(0x08, &[2, 2], &[1, 2, 3, 4]);
+    let error = |file: &[u8], wanted: &Wanted| from_idx(file.to_vec(), &[("labels", idx(0x08, &[2], &[0, 1]))], wanted).unwrap_err().what;
+    let plain = Wanted::default();
+    assert_eq!(error(&images[..15], &plain), "its header claims 2 x 2 numbers of 1 bytes, but 15 bytes are there");
+    assert_eq!(error(&zipped(&images[..15]), &plain), "row 0 of 2: the file ends too early: it is truncated");
+    assert_eq!(error(&zipped(&[&images[..], &[0]].concat()), &plain), "more bytes follow the 2 rows of 2 numbers that its header claims");
+    let packed = zipped(&images);
+    for end in 2..packed.len() {
+        let what = error(&packed[..end], &plain);
+        assert!(what.contains("truncated"), "{end}: {what}");
+    }
+    let mut damaged = packed.clone();
+    let at = damaged.len() - 6;
+    damaged[at] ^= 1;
+    assert!(error(&damaged, &plain).contains("the packed data (gzip) are damaged"), "{}", error(&damaged, &plain));
+    assert_eq!(error(&images, &target("writers")), "there is no file `writers` beside it");
+    assert_eq!(error(&images, &group("writers")), "there is no file `writers` beside it");
+    assert_eq!(error(&images, &dropping("3")), "there is no column `3`");
+    assert_eq!(error(&idx(0x08, &[2], &[1, 2]), &plain), "it holds one number for each of 2 rows: labels, not data");
+    assert_eq!(error(&idx(0x08, &[3, 1], &[1, 2, 3]), &plain), "labels: 2 numbers in 1 dimensions, for 3 rows");
+    assert_eq!(error(&idx(0x0d, &[2, 1], &[0, 0, 0, 0, 0x7f, 0x80, 0, 0]), &plain), "row 1, column 1: `inf` is not a finite number");
+    assert_eq!(error(&idx(0x08, &[u32::MAX, u32::MAX, u32::MAX], &[1]), &plain), {
+        "its header claims 4294967295 x 4294967295 x 4294967295 numbers of 1 bytes, but 17 bytes are there"
+    });
+    let claims = error(&zipped(&idx(0x08, &[60_000, 28, 28], &[1])), &plain);
+    assert!(claims.starts_with("its 60000 rows of 784 numbers: its data take more than 67 MB in memory, for a file of"), "{claims}");
+    assert_eq!(error(&idx(0x08, &[0, 2], &[]), &unlabelled()), "there are no rows in it");
+    assert_eq!(error(&idx(0x08, &[2, 0], &[]), &plain), "there are no rows in it");
+}
+
+#[test]
+fn every_member_of_a_gzip_file_is_read() {
+    let halves = [zipped(b"1 1:1\n-1 2"), zipped(b""), zipped(b":3\n")].concat();
+    let set = from_libsvm(halves.clone(), &Wanted::default()).unwrap();
+    assert_eq!(set.rows, sparse(2, &[&[(0, 1.0)], &[(1, 3.0)]]));
+    let (first, last) = (zipped(b"1 1:1\n-1 2").len(), halves.len());
+    for end in (2..last).filter(|end| *end != first && *end != first + zipped(b"").len()) {
+        let e = from_libsvm(halves[..end].to_vec(), &Wanted::default()).unwrap_err();
+        assert!(e.what.contains("truncated") || e.what.contains("damaged"), "{end}: {e}");
+    }
+    let e = from_csv(zipped(TABLE.as_bytes())[..60].to_vec(), &Wanted::default()).unwrap_err();
+    assert!(e.what.contains("the file ends too early: it is truncated"), "{e}");
+}
+
+#[test]
+fn files_are_found_by_the_names_of_data_sets() {
+    let images = zipped(&idx(0x08, &[1, 2], &[1, 2]));
+    let labels = zipped(&idx(0x08, &[1], &[5]));
+    let folder = Folder::with(&[
+        ("libsvm/a", b"1 2:1\n"),
+        ("libsvm/a.t", b"1 3:1\n"),
+        ("libsvm/README.md", b"words\n"),
+        ("libsvm/b.part", b"1 2:"),
+        ("fashion/train-images-idx3-ubyte.gz", &images),
+        ("fashion/train-labels-idx1-ubyte.gz", &labels),
+        ("fashion/t10k-images-idx3-ubyte.gz", &images),
+        ("fashion/t10k-labels-idx1-ubyte.gz", &labels),
+        ("fashion/LICENSE", b"The MIT License\n"),
+        ("digits/images-idx3-ubyte", &idx(0x08, &[1, 2], &[1, 2])),
+        ("digits/labels-idx1-ubyte.gz", &labels),
+        ("digits/writers-idx1-ubyte.gz", &zipped(&idx(0x08, &[1], &[9]))),
+        ("song/timbre.csv.gz", &zipped(b"x,target\n1,2\n")),
+        ("song/SHA256SUMS", b"1a2b  timbre.csv.gz\n"),
+        ("mixed/a.csv", b"x,target\n1,2\n"),
+        ("mixed/b", b"1 2:1\n"),
+        ("words/README", b"words\n"),
+        ("agents/agent_10.csv", b"x,y,target\n1,2,3\n"),
+        ("agents/agent_2.csv", b"target,y,x\n6,5,4\n"),
+        ("others/a.csv", b"x,target\n1,2\n"),
+        ("others/b.csv", b"z,target\n1,2\n"),
+        ("others/c.npz", b"PK"),
+    ]);
+    let plain = Wanted::default();
+    let rows = |sources: &[&str]| {
+        let sets = folder.read(sources, &plain).unwrap();
+        let short = |set: &Dataset| set.name.rsplit('/').next().unwrap().to_string();
+        sets.iter().map(|set| (short(set), set.rows.len(), set.rows.columns())).collect::<Vec<_>>()
+    };
+    let is = |sources: &[&str], expected: &[(&str, usize, usize)]| {
+        let expected: Vec<_> = expected.iter().map(|(name, n, d)| (name.to_string(), *n, *d)).collect();
+        assert_eq!(rows(sources), expected, "{sources:?}");
+    };
+    // Sparse files of one call have the columns of the widest.
+    is(&["libsvm/a"], &[("a", 1, 2)]);
+    is(&["libsvm/a.t", "libsvm/a"], &[("a.t", 1, 3), ("a", 1, 3)]);
+    is(&["libsvm"], &[("a", 1, 3), ("a.t", 1, 3)]);
+    is(&["fashion/train"], &[("train-images-idx3-ubyte.gz", 1, 2)]);
+    is(&["fashion"], &[("t10k-images-idx3-ubyte.gz", 1, 2), ("train-images-idx3-ubyte.gz", 1, 2)]);
+    is(&["song/timbre"], &[("timbre.csv.gz", 1, 1)]);
+    is(&["song"], &[("timbre.csv.gz", 1, 1)]);
+    is(&["agents"], &[("agent_2.csv", 1, 2), ("agent_10.csv", 1, 2)]);
+    let digits = folder.read(&["digits"], &group("writers")).unwrap().remove(0);
+    assert_eq!((digits.targets, digits.groups), (numbers(&[5.0]), numbers(&[9.0])));
+    // Columns of later tables come in the order of the first.
+    let agents = folder.read(&["agents"], &plain).unwrap();
+    assert_eq!((&agents[0].columns, &agents[1].columns), (&names(&["y", "x"]), &names(&["y", "x"])));
+    assert_eq!(agents[1].rows, Rows::Dense { d: 2, values: vec![2.0, 1.0] });
+
+    let error = |sources: &[&str]| folder.read(sources, &plain).unwrap_err();
+    for (sources, message) in [
+        (&["libsvm/none"][..], "there is no such file or directory"),
+        (&["libsvm/*.none"], "no file matches"),
+        (&["mixed"], "the folder holds CSV (a.csv) and LIBSVM (b)"),
+        (&["words"], "the folder holds no data"),
+        (&["libsvm/a", "libsvm/../libsvm/a"], "there is no such file"),
+        (&["libsvm/a", "libsvm"], "this file is given twice"),
+        (&["others/a.csv", "others/b.csv"], "there is a column `z`, which the first file does not have"),
+        (&["others/a.csv", "agents/agent_2.csv"], "there is a column `y`, which the first file does not have"),
+        (&["libsvm/a", "others/a.csv"], "its columns have names, or have none, other than"),
+        (&["fashion/train", "libsvm/a"], "it has 2 columns"),
+        (&["others/c.npz"], "no data sets are read from files with the extension .npz"),
+        (&[], "no data"),
+    ] {
+        if sources == ["fashion/train", "libsvm/a"] {
+            // Two columns here and there: dense beside sparse is fine.
+            assert_eq!(rows(sources).len(), 2);
+            continue;
+        }
+        let e = error(sources);
+        assert!(e.key == "data" && e.what.contains(message) && !e.help.is_empty(), "{sources:?}: {e}");
+    }
+    assert!(error(&["libsvm/none"]).help.contains("fedsa data list"));
+}
+
+#[test]
+fn the_digest_counts_each_data_set_once() {
+    let folder = Folder::with(&[("a", b"1 2:1\n"), ("b", b"1 2:2\n"), ("c.csv", b"x,target\n1,a\n"), ("d.csv", b"x,target\n1,b\n")]);
+    let digest = |calls: &[&[&str]]| {
+        let files = folder.files();
+        calls.iter().for_each(|sources| drop(files.datasets(&names(sources), &Wanted::default()).unwrap()));
+        files.digest()
+    };
+    assert_eq!(digest(&[]), 0);
+    assert_eq!(digest(&[&["a"]]), digest(&[&["a"], &["a"]]));
+    assert_eq!(digest(&[&["a", "b"]]), digest(&[&["a", "b"], &["b", "a"]]));
+    let all = [digest(&[&["a"]]), digest(&[&["b"]]), digest(&[&["a", "b"]]), digest(&[&["b", "a"]]), digest(&[&["c.csv"]]), digest(&[&["d.csv"]])];
+    for (i, x) in all.iter().enumerate() {
+        assert!(!all[..i].contains(x) && *x != 0, "{i}");
+    }
+}
+
+/// Doubles of every size, and whole numbers.
+fn double() -> impl Strategy<Value = f64> {
+    prop_oneof![prop::num::f64::NORMAL | prop::num::f64::SUBNORMAL | prop::num::f64::ZERO, (-9i32..9).prop_map(f64::from)]
+}
+
+proptest! {
+    #[test]
+    fn libsvm_is_read_as_it_was_written(
+        rows in prop::collection::vec((double(), prop::collection::btree_map(0u32..40, double(), 0..6)), 1..20),
+        packed in any::<bool>(),
+        crlf in any::<bool>(),
+    ) {
+        let end = if crlf { "\r\n" } else { "\n" };
+        let line = |(label, row): &(f64, std::collections::BTreeMap<u32, f64>)| {
+            let numbers: String = row.iter().map(|(j, x)| format!(" {}:{x:?}", j + 1)).collect();
+            format!("{label:?}{numbers}{end}")
+        };
+        let text: String = rows.iter().map(line).collect();
+        let bytes = if packed { zipped(text.as_bytes()) } else { text.into() };
+        let d = rows.iter().filter_map(|(_, row)| row.keys().max()).max().map_or(0, |j| *j as usize + 1);
+        let read = from_libsvm(bytes, &Wanted::default());
+        if d == 0 {
+            prop_assert!(read.is_err());
+            return Ok(());
+        }
+        let set = read.unwrap();
+        let kept: Vec<Vec<(u32, f64)>> = rows.iter().map(|(_, row)| row.iter().filter(|(_, x)| **x != 0.0).map(|(j, x)| (*j, *x)).collect()).collect();
+        prop_assert_eq!(&set.rows, &sparse(d, &kept.iter().map(Vec::as_slice).collect::<Vec<_>>()));
+        prop_assert_eq!(&set.targets, &numbers(&rows.iter().map(|(label, _)| *label).collect::<Vec<_>>()));
+        set.check().unwrap();
+    }
+
+    #[test]
+    fn tables_are_read_as_they_were_written(
+        rows in prop::collection::vec((prop::collection::vec(double(), 3), "[a-c,\"\n ]{1,4}x"), 1..20),
+        packed in any::<bool>(),
+    ) {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record(["x 1", "label", "\"x\"", "x,3"]).unwrap();
+        for (x, label) in &rows {
+            writer.write_record([format!("{:?}", x[0]), label.clone(), format!("{:e}", x[1]), x[2].to_string()]).unwrap();
+        }
+        let bytes = writer.into_inner().unwrap();
+        let set = from_csv(if packed { zipped(&bytes) } else { bytes }, &Wanted::default()).unwrap();
+        prop_assert_eq!(&set.columns, &names(&["x 1", "\"x\"", "x,3"]));
+        prop_assert_eq!(set.rows, Rows::Dense { d: 3, values: rows.iter().flat_map(|(x, _)| x.clone()).collect() });
+        let Some(Labels::Names { names, of }) = set.targets else { panic!("no names") };
+        for ((_, label), i) in rows.iter().zip(of) {
+            prop_assert_eq!(label.trim(), &names[i as usize]);
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Gets the files of public data sets.
+//!
+//! Bytes go to `FILE.part`, which takes the name of the file only when all are there and their checksum is right. A download
+//! that is cut off goes on where it ended, in the same call or in a later one, if the server can send a part of a file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fedsa::error::{BadInput, quoted, shown};
+use ureq::http::{Response, StatusCode, header};
+use ureq::{Agent, Body};
+
+use super::registry::{PublicFile, PublicSet};
+use super::verify::sha256;
+use crate::machine::bytes_text;
+use crate::{MachineFailure, atomic, name_of};
+
+/// Why a file could not be got.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum FetchError {
+    /// The source does not have the file, or has another one. Nothing was written.
+    #[error("{0}")]
+    Source(#[from] BadInput),
+    /// The network, the server or the disk failed. What was got is kept, to go on later.
+    #[error("{0}")]
+    Machine(#[from] MachineFailure),
+}
+
+/// Where files come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// Their canonical addresses.
+    Canonical,
+    /// Below this address, by their paths.
+    Mirror(String),
+    /// A folder.
+    Folder(PathBuf),
+}
+
+/// What happens while a file is got.
+pub trait Watch {
+    /// So many bytes are there.
+    fn bytes(&mut self, there: u64);
+    /// Something that the user should know, such as another try.
+    fn note(&mut self, what: String);
+}
+
+/// Gets files.
+#[derive(Debug)]
+pub struct Fetcher {
+    source: Source,
+    agent: Agent,
+    /// How long to wait before the second try; twice as long before each further one.
+    pause: Duration,
+    /// Replace files that differ.
+    overwrite: bool,
+}
+
+/// How often in a row a download may fail without a byte.
+const TRIES: u32 = 5;
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(20);
+/// What is copied at a time, in bytes.
+const STEP: usize = 64 << 10;
+
+/// Why a try ended.
+enum Cut {
+    /// It may go better next time.
+    Retry(String),
+    /// It will not.
+    Final(FetchError),
+}
+
+impl From<FetchError> for Cut {
+    fn from(e: FetchError) -> Self {
+        Self::Final(e)
+    }
+}
+
+impl Fetcher {
+    /// `timeout` is how long a server may be silent, `pause` how long to wait before the second try.
+    pub fn new(source: Source, timeout: Duration, pause: Duration, overwrite: bool) -> Self {
+        let config = Agent::config_builder()
+            .timeout_connect(Some(CONNECT.min(timeout)))
+            .timeout_per_read(Some(timeout))
+            .timeout_per_write(Some(timeout))
+            .http_status_as_error(false)
+            .user_agent(concat!("fedsa/", env!("CARGO_PKG_VERSION")))
+            // Files that are packed stay so.
+            .accept_encoding("identity")
+            .build();
+        Self { source, agent: config.into(), pause, overwrite }
+    }
+
+    /// Gets a file of a data set into the folder of data sets `into`, and returns its path.
+    ///
+    /// # Errors
+    /// When the source has no such file or another one, the network or the disk fails, or the name is taken.
+    pub fn fetch(&self, set: &PublicSet, file: &PublicFile, into: &Path, watch: &mut dyn Watch) -> Result<PathBuf, FetchError> {
+        let path = into.join(file.path);
+        self.may_write(&path)?;
+        let origin = self.origin(set, file)?;
+        let folder = atomic::folder_of(&path);
+        std::fs::create_dir_all(folder).map_err(|e| atomic::unwritable(folder, &e))?;
+        let mut part = Part::open(&path)?;
+        match &origin {
+            Origin::File(from) => part.copy(from, file, watch)?,
+            Origin::Url(url) => self.download(url, file, &mut part, watch)?,
+        }
+        part.finish(&path, file, &origin)?;
+        Ok(path)
+    }
+
+    fn may_write(&self, path: &Path) -> Result<(), FetchError> {
+        match atomic::at(path) {
+            Ok(None) => Ok(()),
+            Ok(Some(found)) if found.is_file() && self.overwrite => Ok(()),
+            Ok(Some(found)) => {
+                let what = format!("there is {} with other contents already", atomic::kind_of(&found));
+                Err(BadInput::new(shown(name_of(path)), what, "move it away; --overwrite replaces a file").into())
+            }
+            Err(e) => Err(atomic::unwritable(path, &e).into()),
+        }
+    }
+
+    /// Where a file is got from.
+    fn origin(&self, set: &PublicSet, file: &PublicFile) -> Result<Origin, FetchError> {
+        match (&self.source, file.url) {
+            (Source::Canonical, Some(url)) => Ok(Origin::Url(url.into())),
+            (Source::Canonical, None) => {
+                let what = "it has no canonical public source";
+                Err(BadInput::new(set.name, what, "a folder that has a copy: --from DIR; or a mirror: --url-base URL").into())
+            }
+            (Source::Mirror(base), _) => Ok(Origin::Url(format!("{}/{}", base.trim_end_matches('/'), file.path))),
+            (Source::Folder(folder), _) => {
+                let name = file.path.rsplit('/').next().unwrap_or(file.path);
+                let other = set.also_in.map(|other| folder.join(other).join(name));
+                let places = [Some(folder.join(file.path)), Some(folder.join(name)), other];
+                let found = places.into_iter().flatten().find(|path| path.is_file());
+                let missing = || {
+                    let what = format!("there is neither {} nor {name} in {}", file.path, shown(name_of(folder)));
+                    BadInput::new("--from", what, "a folder with the files of the data set").into()
+                };
+                found.map(Origin::File).ok_or_else(missing)
+            }
+        }
+    }
+
+    /// Downloads what is missing of a file, in several tries if need be.
+    fn download(&self, url: &str, file: &PublicFile, part: &mut Part, watch: &mut dyn Watch) -> Result<(), FetchError> {
+        let (mut failed, mut validator) = (0, None);
+        loop {
+            let before = part.length;
+            match self.once(url, file, part, &mut validator, watch) {
+                Ok(()) => return Ok(()),
+                Err(Cut::Final(e)) => return Err(e),
+                Err(Cut::Retry(why)) => {
+                    failed = if part.length > before { 1 } else { failed + 1 };
+                    let there = format!("{} of {}", bytes_text(part.length as f64), bytes_text(file.size as f64));
+                    if failed >= TRIES {
+                        let help = if part.length == 0 {
+                            "check the network; or take a copy from elsewhere: --from DIR, or --url-base URL".to_string()
+                        } else {
+                            format!("{there} are there: the same command goes on from there")
+                        };
+                        return Err(MachineFailure { what: format!("{}: {why}", shown(url)), help }.into());
+                    }
+                    watch.note(format!("{}: {why}; {there} are there: trying again", shown(url)));
+                    std::thread::sleep(self.pause * 2u32.pow(failed - 1));
+                }
+            }
+        }
+    }
+
+    /// One try. `validator` tells whether the file on the server is still the same.
+    fn once(
+        &self,
+        url: &str,
+        file: &PublicFile,
+        part: &mut Part,
+        validator: &mut Option<String>,
+        watch: &mut dyn Watch,
+    ) -> Result<(), Cut> {
+        if part.length > file.size {
+            part.restart()?;
+        }
+        watch.bytes(part.length);
+        if part.length == file.size {
+            return Ok(());
+        }
+        let mut request = self.agent.get(url);
+        if part.length > 0 {
+            request = request.header(header::RANGE, format!("bytes={}-", part.length));
+            if let Some(validator) = &*validator {
+                request = request.header(header::IF_RANGE, validator);
+            }
+        }
+        let mut response = request.call().map_err(|e| failed(url, e))?;
+        match response.status() {
+            // The server does not send parts, or its file has changed.
+            StatusCode::OK => part.restart()?,
+            StatusCode::PARTIAL_CONTENT if continues(&response, part.length, file.size) => (),
+            StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE if part.length > 0 => {
+                part.restart()?;
+                return Err(Cut::Retry("the server has another part than that which is missing".into()));
+            }
+            status => return Err(refused(url, status)),
+        }
+        *validator = validator_of(&response);
+        let length = response.body().content_length();
+        if let Some(length) = length.filter(|length| part.length + length != file.size) {
+            let what = format!("the file at {} has {} bytes, and {} are expected", shown(url), part.length + length, file.size);
+            part.remove();
+            return Err(Cut::Final(BadInput::new(file.path, what, WRONG).into()));
+        }
+        part.fill(response.body_mut().as_reader(), file, watch)
+    }
+}
+
+/// The help about a file that is another than expected.
+const WRONG: &str = "the file that the checksum was made of; it may have changed at its source: another mirror (--url-base URL), \
+                     or a copy (--from DIR)";
+
+/// Where a file is got from.
+enum Origin {
+    Url(String),
+    File(PathBuf),
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Url(url) => f.write_str(&shown(url)),
+            Self::File(path) => f.write_str(&shown(name_of(path))),
+        }
+    }
+}
+
+/// Whether a part of a file begins where ours ends, and the file has the right size.
+fn continues(response: &Response<Body>, from: u64, size: u64) -> bool {
+    let range = response.headers().get(header::CONTENT_RANGE).and_then(|value| value.to_str().ok()?.strip_prefix("bytes "));
+    let Some((range, whole)) = range.and_then(|range| range.split_once('/')) else { return false };
+    let start = range.split('-').next().and_then(|start| start.trim().parse().ok());
+    start == Some(from) && (whole == "*" || whole.trim().parse() == Ok(size))
+}
+
+/// What tells whether a file on a server has changed. Weak tags do not promise the same bytes.
+fn validator_of(response: &Response<Body>) -> Option<String> {
+    let text = |name: header::HeaderName| response.headers().get(name)?.to_str().ok().map(str::to_string);
+    text(header::ETAG).filter(|tag| !tag.starts_with("W/")).or_else(|| text(header::LAST_MODIFIED))
+}
+
+/// The error about an answer that is not a file.
+fn refused(url: &str, status: StatusCode) -> Cut {
+    let reason = status.canonical_reason().map_or(String::new(), |reason| format!(" {reason}"));
+    let what = format!("the server answers {}{reason}", status.as_u16());
+    if status.is_server_error() || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS) {
+        return Cut::Retry(what);
+    }
+    let help = "an address that has the file: it may have moved; another mirror (--url-base URL), or a copy (--from DIR)";
+    Cut::Final(BadInput::new(shown(url), what, help).into())
+}
+
+/// The error about a request that got no answer.
+fn failed(url: &str, e: ureq::Error) -> Cut {
+    match e {
+        ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::InvalidProxyUrl => {
+            let what = format!("not an address: {}", shown(e));
+            Cut::Final(BadInput::new(quoted(url), what, "http:// or https://, a host, and a path").into())
+        }
+        ureq::Error::Timeout(_) => Cut::Retry("no answer in time".into()),
+        ureq::Error::HostNotFound => Cut::Retry("the host is not found: there may be no network".into()),
+        e => Cut::Retry(format!("no connection: {}", shown(e))),
+    }
+}
+
+/// The bytes that are there of a file.
+struct Part {
+    path: PathBuf,
+    file: File,
+    length: u64,
+}
+
+impl Part {
+    /// Opens what an earlier call has left, or begins.
+    fn open(path: &Path) -> Result<Self, FetchError> {
+        let mut name = path.as_os_str().to_os_string();
+        name.push(".part");
+        let path = PathBuf::from(name);
+        if let Some(found) = atomic::at(&path).map_err(|e| atomic::unwritable(&path, &e))?.filter(|found| !found.is_file()) {
+            let what = format!("it is {}, not a file", atomic::kind_of(&found));
+            return Err(BadInput::new(shown(name_of(&path)), what, "move it away").into());
+        }
+        let unwritable = |e: io::Error| atomic::unwritable(&path, &e);
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(unwritable)?;
+        if let Err(std::fs::TryLockError::WouldBlock) = file.try_lock() {
+            let what = "another process is getting this file";
+            return Err(BadInput::new(shown(name_of(&path)), what, "wait until it has ended").into());
+        }
+        let length = file.seek(SeekFrom::End(0)).map_err(unwritable)?;
+        Ok(Self { path, file, length })
+    }
+
+    fn unwritable(&self, e: &io::Error) -> FetchError {
+        atomic::unwritable(&self.path, e).into()
+    }
+
+    /// Starts again from nothing.
+    fn restart(&mut self) -> Result<(), FetchError> {
+        self.length = 0;
+        self.file.set_len(0).and_then(|()| self.file.seek(SeekFrom::Start(0))).map_err(|e| self.unwritable(&e))?;
+        Ok(())
+    }
+
+    /// Removes it. If that fails, a later call finds that it is wrong, and starts again.
+    fn remove(&self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+
+    /// Adds what a server sends.
+    fn fill(&mut self, mut from: impl Read, file: &PublicFile, watch: &mut dyn Watch) -> Result<(), Cut> {
+        let mut buffer = vec![0; STEP];
+        while self.length < file.size {
+            let most = buffer.len().min((file.size - self.length) as usize);
+            let read = match from.read(&mut buffer[..most]) {
+                Ok(0) => return Err(Cut::Retry("the connection ended too early".into())),
+                Ok(read) => read,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) if matches!(e.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => {
+                    return Err(Cut::Retry("the server is silent".into()));
+                }
+                Err(e) => return Err(Cut::Retry(format!("the connection was lost: {}", shown(e)))),
+            };
+            self.add(&buffer[..read], watch)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, bytes: &[u8], watch: &mut dyn Watch) -> Result<(), FetchError> {
+        // After a failed write the length is that of what was written before.
+        if let Err(e) = self.file.write_all(bytes) {
+            let _ = self.file.set_len(self.length);
+            return Err(self.unwritable(&e));
+        }
+        self.length += bytes.len() as u64;
+        watch.bytes(self.length);
+        Ok(())
+    }
+
+    /// Copies a file.
+    fn copy(&mut self, from: &Path, file: &PublicFile, watch: &mut dyn Watch) -> Result<(), FetchError> {
+        let unreadable = |e: io::Error| BadInput::new(shown(name_of(from)), format!("cannot be read: {e}"), "a file that you may read");
+        let (mut source, metadata) = crate::regular::opened(from, u64::MAX).map_err(unreadable)?;
+        if metadata.len() != file.size {
+            self.remove();
+            let what = format!("it has {} bytes, and {} are expected", metadata.len(), file.size);
+            return Err(BadInput::new(shown(name_of(from)), what, WRONG).into());
+        }
+        self.restart()?;
+        let mut buffer = vec![0; STEP];
+        loop {
+            let read = source.read(&mut buffer).map_err(unreadable)?;
+            if read == 0 {
+                return Ok(());
+            }
+            self.add(&buffer[..read], watch)?;
+        }
+    }
+
+    /// Gives the file its name if it is the right one, and removes it if it is not.
+    fn finish(mut self, path: &Path, file: &PublicFile, origin: &Origin) -> Result<(), FetchError> {
+        let again = |part: &mut Self| {
+            part.file.sync_all()?;
+            part.file.seek(SeekFrom::Start(0))?;
+            sha256(part.file.try_clone()?)
+        };
+        let found = again(&mut self).map_err(|e| self.unwritable(&e))?;
+        if found != file.sha256 {
+            self.remove();
+            let other = PublicSet::with_file(&found).map_or(String::new(), |(set, _)| format!(", that of {}", set.name));
+            let what = format!("the SHA-256 of {origin} is {found}{other}; {} is expected", file.sha256);
+            return Err(BadInput::new(file.path, what, WRONG).into());
+        }
+        std::fs::rename(&self.path, path).map_err(|e| atomic::unwritable(path, &e))?;
+        atomic::sync_folder(atomic::folder_of(path)).map_err(|e| atomic::unwritable(path, &e))?;
+        Ok(())
+    }
+}
