@@ -45,12 +45,9 @@ fn shape(set: &Dataset) -> (usize, usize) {
 #[test]
 fn libsvm_sets_have_the_rows_and_classes_of_the_collection() {
     let Some(files) = files() else { return };
-    for (name, rows, columns, positive) in [
-        ("w8a", 49_749, 300, 1479),
-        ("w8a.t", 14_951, 300, 454),
-        ("a9a", 32_561, 123, 7841),
-        ("phishing", 11_055, 68, 6157),
-    ] {
+    for (name, rows, columns, positive) in
+        [("w8a", 49_749, 300, 1479), ("w8a.t", 14_951, 300, 454), ("a9a", 32_561, 123, 7841), ("phishing", 11_055, 68, 6157)]
+    {
         let set = read(&files, &[&format!("libsvm/{name}")], &Wanted::default()).remove(0);
         assert_eq!(shape(&set), (rows, columns), "{name}");
         assert_eq!(counts(&set.targets)[&1], positive, "{name}");

@@ -9,7 +9,8 @@ use fedsa::problem::dataset::{Labels, Rows, Wanted};
 use super::input::{Input, Room, broken};
 use super::{Columns, Part};
 
-const ACCEPTED: &str = "lines `LABEL INDEX:VALUE INDEX:VALUE ..`, with indices from 1 that increase; tables end in .csv, .csv.gz or .parquet";
+const ACCEPTED: &str =
+    "lines `LABEL INDEX:VALUE INDEX:VALUE ..`, with indices from 1 that increase; tables end in .csv, .csv.gz or .parquet";
 
 /// Reads rows.
 ///
@@ -57,7 +58,9 @@ impl Reader {
     fn new(wanted: &Wanted) -> Result<Self> {
         let column = |name: &String| match name.parse::<u32>() {
             Ok(i) if i > 0 => Ok(i - 1),
-            _ => Err(BadInput::new("", format!("there is no column `{}`", quoted(name)), "a number: LIBSVM files have the columns 1, 2, ..")),
+            _ => {
+                Err(BadInput::new("", format!("there is no column `{}`", quoted(name)), "a number: LIBSVM files have the columns 1, 2, .."))
+            }
         };
         let target = wanted.target.as_ref().filter(|name| !["label", "target"].contains(&name.as_str())).map(column).transpose()?;
         let group = wanted.group.as_ref().map(column).transpose()?;
@@ -150,7 +153,8 @@ impl Reader {
         match number {
             Some(x) if x.is_finite() => Ok(x),
             _ if part.contains(&b',') => {
-                Err(self.bad(format_args!("`{}`: several labels of a row are not read, nor are tables without the extension .csv", text(part))))
+                Err(self
+                    .bad(format_args!("`{}`: several labels of a row are not read, nor are tables without the extension .csv", text(part))))
             }
             _ => Err(self.bad(format_args!("the label `{}` is not a finite number", text(part)))),
         }

@@ -117,7 +117,8 @@ fn read_store(
 /// # Errors
 /// When the columns of two files differ.
 fn same_columns(parts: &mut [(PathBuf, Part, Room)]) -> Result<()> {
-    let widest = parts.iter().filter(|(_, part, _)| matches!(part.rows, Rows::Sparse { .. })).map(|(_, part, _)| part.columns.width()).max();
+    let widest =
+        parts.iter().filter(|(_, part, _)| matches!(part.rows, Rows::Sparse { .. })).map(|(_, part, _)| part.columns.width()).max();
     for (_, part, _) in parts.iter_mut() {
         if let (Rows::Sparse { .. }, Columns::Numbered { width, .. }, Some(widest)) = (&part.rows, &mut part.columns, widest) {
             *width = widest;

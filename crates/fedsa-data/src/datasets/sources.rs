@@ -21,8 +21,7 @@ pub(super) enum Format {
 }
 
 /// What may follow the name of a data set in the name of its file.
-const ENDINGS: [&str; 8] =
-    ["-images-idx3-ubyte.gz", "-images-idx3-ubyte", ".csv.gz", ".csv", ".parquet", ".libsvm", ".svm", ".gz"];
+const ENDINGS: [&str; 8] = ["-images-idx3-ubyte.gz", "-images-idx3-ubyte", ".csv.gz", ".csv", ".parquet", ".libsvm", ".svm", ".gz"];
 
 impl Format {
     /// By the name of a file.

@@ -213,7 +213,10 @@ fn parquet_is_read_as_csv_is() {
     assert!(from_parquet(table(1.0)[..200].to_vec(), &wanted).is_err());
     // More rows than are read at a time.
     let n = 10_000;
-    let long = vec![("x".into(), TraceColumn::F64((0..n).map(f64::from).collect())), ("target".into(), TraceColumn::I64((0..i64::from(n)).collect()))];
+    let long = vec![
+        ("x".into(), TraceColumn::F64((0..n).map(f64::from).collect())),
+        ("target".into(), TraceColumn::I64((0..i64::from(n)).collect())),
+    ];
     let set = from_parquet(to_bytes(&Trace::new(long).unwrap()).unwrap(), &Wanted::default()).unwrap();
     let values: Vec<f64> = (0..n).map(f64::from).collect();
     assert_eq!((set.targets, set.rows), (numbers(&values), Rows::Dense { d: 1, values }));
@@ -388,7 +391,14 @@ fn the_digest_counts_each_data_set_once() {
     assert_eq!(digest(&[]), 0);
     assert_eq!(digest(&[&["a"]]), digest(&[&["a"], &["a"]]));
     assert_eq!(digest(&[&["a", "b"]]), digest(&[&["a", "b"], &["b", "a"]]));
-    let all = [digest(&[&["a"]]), digest(&[&["b"]]), digest(&[&["a", "b"]]), digest(&[&["b", "a"]]), digest(&[&["c.csv"]]), digest(&[&["d.csv"]])];
+    let all = [
+        digest(&[&["a"]]),
+        digest(&[&["b"]]),
+        digest(&[&["a", "b"]]),
+        digest(&[&["b", "a"]]),
+        digest(&[&["c.csv"]]),
+        digest(&[&["d.csv"]]),
+    ];
     for (i, x) in all.iter().enumerate() {
         assert!(!all[..i].contains(x) && *x != 0, "{i}");
     }

@@ -149,50 +149,40 @@ pub const SETS: &[PublicSet] = &[
     },
 ];
 
-const LIBSVM_A9A: &[PublicFile] = &[
-    PublicFile {
-        path: "libsvm/a9a",
-        url: Some("https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/a9a"),
-        size: 2_329_875,
-        sha256: "f5d5ffd8d865ff41328e7ee043e4b020816914ff6843ff15b98905ddbedce906",
-    },
-];
+const LIBSVM_A9A: &[PublicFile] = &[PublicFile {
+    path: "libsvm/a9a",
+    url: Some("https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/a9a"),
+    size: 2_329_875,
+    sha256: "f5d5ffd8d865ff41328e7ee043e4b020816914ff6843ff15b98905ddbedce906",
+}];
 
-const LIBSVM_A9A_T: &[PublicFile] = &[
-    PublicFile {
-        path: "libsvm/a9a.t",
-        url: Some("https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/a9a.t"),
-        size: 1_164_628,
-        sha256: "1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9",
-    },
-];
+const LIBSVM_A9A_T: &[PublicFile] = &[PublicFile {
+    path: "libsvm/a9a.t",
+    url: Some("https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/a9a.t"),
+    size: 1_164_628,
+    sha256: "1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9",
+}];
 
-const LIBSVM_W8A: &[PublicFile] = &[
-    PublicFile {
-        path: "libsvm/w8a",
-        url: Some("https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/w8a"),
-        size: 3_478_238,
-        sha256: "6a9fa8fd5f524303240a5db07d4b3d4a51e8b7b4b20a914105d8e3e8c81640f2",
-    },
-];
+const LIBSVM_W8A: &[PublicFile] = &[PublicFile {
+    path: "libsvm/w8a",
+    url: Some("https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/w8a"),
+    size: 3_478_238,
+    sha256: "6a9fa8fd5f524303240a5db07d4b3d4a51e8b7b4b20a914105d8e3e8c81640f2",
+}];
 
-const LIBSVM_W8A_T: &[PublicFile] = &[
-    PublicFile {
-        path: "libsvm/w8a.t",
-        url: Some("https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/w8a.t"),
-        size: 1_045_870,
-        sha256: "618929ecb01bebb841daec4cae4aa07b97832d29b08652452775598929547fde",
-    },
-];
+const LIBSVM_W8A_T: &[PublicFile] = &[PublicFile {
+    path: "libsvm/w8a.t",
+    url: Some("https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/w8a.t"),
+    size: 1_045_870,
+    sha256: "618929ecb01bebb841daec4cae4aa07b97832d29b08652452775598929547fde",
+}];
 
-const LIBSVM_PHISHING: &[PublicFile] = &[
-    PublicFile {
-        path: "libsvm/phishing",
-        url: Some("https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/phishing"),
-        size: 3_620_168,
-        sha256: "0cf66ef36604c393da9359b2e5d894a2df8aee31fd184633cefa138add2ef08a",
-    },
-];
+const LIBSVM_PHISHING: &[PublicFile] = &[PublicFile {
+    path: "libsvm/phishing",
+    url: Some("https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/phishing"),
+    size: 3_620_168,
+    sha256: "0cf66ef36604c393da9359b2e5d894a2df8aee31fd184633cefa138add2ef08a",
+}];
 
 const FASHION_MNIST: &[PublicFile] = &[
     PublicFile {
@@ -269,14 +259,12 @@ const FEMNIST_DIGITS: &[PublicFile] = &[
     },
 ];
 
-const MILLION_SONG: &[PublicFile] = &[
-    PublicFile {
-        path: "million-song/timbre.csv.gz",
-        url: None,
-        size: 2_324_122,
-        sha256: "6adcadfd2b64bb5f15ac509877479761c7586df937e7184860a7766835bfd1a8",
-    },
-];
+const MILLION_SONG: &[PublicFile] = &[PublicFile {
+    path: "million-song/timbre.csv.gz",
+    url: None,
+    size: 2_324_122,
+    sha256: "6adcadfd2b64bb5f15ac509877479761c7586df937e7184860a7766835bfd1a8",
+}];
 
 const TRANSITIONS_CARTPOLE: &[PublicFile] = &[
     PublicFile {
