@@ -560,12 +560,24 @@ fn the_tables_of_keys_in_the_reference_are_those_of_the_schema() {
         first(tables.iter().find(|(heads, _)| heads[0] == head).unwrap_or_else(|| panic!("{heading}: {head}")))
     };
     assert_eq!(keys_of("## Top level", "key"), without("top", &[]));
-    for kind in
-        ["garnet", "mrp", "file", "logs", "linear", "switching", "quadratic", "finite-sum", "random-logistic", "fixed-point", "q-learning"]
-    {
+    for kind in [
+        "garnet",
+        "mrp",
+        "file",
+        "logs",
+        "linear",
+        "switching",
+        "quadratic",
+        "finite-sum",
+        "random-logistic",
+        "logistic",
+        "least-squares",
+        "fixed-point",
+        "q-learning",
+    ] {
         assert_eq!(keys_of(&format!("### {kind}"), "key"), without(&format!("problem {kind}"), &["kind"]), "{kind}");
     }
-    assert_eq!(sets.keys().filter(|name| name.starts_with("problem ")).count(), 11);
+    assert_eq!(sets.keys().filter(|name| name.starts_with("problem ")).count(), 13);
     assert_eq!(keys_of("### Additive noise", "key of `noise`"), without("Noise", &[]));
     assert_eq!(keys_of("## Sampling", "key"), without("Sampling", &[]));
     assert_eq!(keys_of("## Run", "key"), without("run", &[]));

@@ -54,7 +54,10 @@ fn list() -> Result<u8, Failure> {
 
 /// The data sets that the problems of an experiment name, each once.
 fn data(experiment: &Experiment) -> Vec<String> {
-    let paths = experiment.points.iter().filter_map(|point| point.sections().problem?.get("path").cloned());
+    let paths = experiment.points.iter().filter_map(|point| {
+        let problem = point.sections().problem?;
+        problem.get("path").or_else(|| problem.get("data")).cloned()
+    });
     let sources = paths.flat_map(|path| path.as_array().cloned().unwrap_or_else(|| vec![path.clone()]));
     let mut all: Vec<String> = sources.filter_map(|source| source.as_str().map(str::to_string)).collect();
     let mut seen = std::collections::HashSet::new();

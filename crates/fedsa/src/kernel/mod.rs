@@ -13,6 +13,7 @@
 
 pub mod dense;
 pub mod generic;
+pub mod margins;
 pub(crate) mod rows;
 pub mod symmetric;
 pub mod td;

@@ -67,6 +67,40 @@ impl Rows {
         };
         value.iter().enumerate().map(move |(k, x)| (index.map_or(k, |index| index[k] as usize), *x))
     }
+
+    /// The number of numbers that are stored.
+    pub fn stored(&self) -> usize {
+        let (Rows::Dense { values: stored, .. } | Rows::Sparse { value: stored, .. }) = self;
+        stored.len()
+    }
+
+    /// The same rows with all numbers stored.
+    #[must_use]
+    pub fn into_dense(self) -> Self {
+        if matches!(self, Rows::Dense { .. }) {
+            return self;
+        }
+        let d = self.columns();
+        let mut values = vec![0.0; self.len() * d];
+        for j in 0..self.len() {
+            self.row(j).for_each(|(i, x)| values[j * d + i] = x);
+        }
+        Rows::Dense { d, values }
+    }
+
+    /// The same rows with the numbers that are not 0.
+    #[must_use]
+    pub fn to_sparse(&self) -> Self {
+        let (mut starts, mut index, mut value) = (vec![0], Vec::new(), Vec::new());
+        for j in 0..self.len() {
+            for (i, x) in self.row(j).filter(|(_, x)| *x != 0.0) {
+                index.push(i as u32);
+                value.push(x);
+            }
+            starts.push(index.len());
+        }
+        Rows::Sparse { d: self.columns(), starts, index, value }
+    }
 }
 
 /// A column of a data set that tells rows apart: classes, writers.

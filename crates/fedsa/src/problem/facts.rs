@@ -7,6 +7,7 @@ use super::law::FiniteLaw;
 use super::linear_operators::LinearOperators;
 use super::noise::NoiseLaw;
 use super::objective::Objective;
+use super::root::Root;
 use super::systems::{Moments, Systems};
 use crate::linalg;
 
@@ -88,6 +89,11 @@ pub trait Facts: Send + Sync {
     /// the problem knows none. It is computed on every call.
     fn near_root(&self) -> Option<Vec<f64>> {
         self.base()?.near_root()
+    }
+    /// The root of the mean operator by the problem's own solver, or the reason why it is not known; no other solver is then tried. `None`
+    /// if the problem has no such solver.
+    fn own_root(&self) -> Option<Result<Root, String>> {
+        self.base().filter(|base| same(self.systems(), base.systems()))?.own_root()
     }
     /// The multiplications of a local step where they are not about d^2, or d of a sample.
     fn step_work(&self) -> Option<usize> {

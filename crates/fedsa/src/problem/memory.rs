@@ -179,6 +179,12 @@ pub(super) fn jacobians(agents: f64, d: f64, threads: usize) -> f64 {
     (agents.min(64.0) + threads as f64 + SOLUTION) * matrix(d, d)
 }
 
+/// What the optimum of losses in d dimensions takes for a while: a Hessian twice and its factor.
+pub(super) fn optimum(d: f64) -> f64 {
+    let d = if d <= super::root::MOST_DIM as f64 { d } else { 0.0 };
+    4.0 * matrix(d, d)
+}
+
 /// The bytes of a batch of logs while it is read, about.
 const BATCH: f64 = 4e6;
 

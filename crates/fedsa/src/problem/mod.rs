@@ -26,10 +26,12 @@ pub mod memory;
 pub mod mrp;
 pub mod noise;
 pub mod objective;
+pub mod preparation;
 pub mod q_learning;
 pub mod quadratic;
 pub mod random_logistic;
 mod random_mrp;
+pub mod regression;
 pub mod ridge;
 pub mod root;
 pub mod source;
@@ -200,6 +202,9 @@ impl dyn Field + '_ {
 /// When the mean of linear operators is singular.
 fn solved(field: &dyn Field) -> Result<std::result::Result<Root, String>> {
     let (facts, d) = (field.facts(), field.dim());
+    if let Some(root) = facts.own_root() {
+        return Ok(root);
+    }
     Ok(match facts.systems() {
         Some(systems) if facts.takes_least_norm() => Ok(systems.least_root()),
         Some(systems) => Ok(Root { theta: systems.root()?, source: Source::Linear }),
@@ -385,6 +390,8 @@ pub const KINDS: &[Kind<dyn ProblemSettings>] = &[
     kind!("quadratic", "quadratic losses, definite or indefinite per agent", quadratic::Quadratic),
     kind!("finite-sum", "finite sums of quadratic losses, terms drawn along a chain", finite_sum::FiniteSum),
     kind!("random-logistic", "gradients of logistic losses on generated data", random_logistic::RandomLogistic),
+    kind!("logistic", "logistic regression on data sets", regression::Logistic),
+    kind!("least-squares", "linear regression on data sets", regression::LeastSquares),
     kind!("fixed-point", "maps whose mean is a contraction, and single ones need not be", fixed_point::FixedPoint),
     kind!("q-learning", "Q-learning with linear features on Garnet MDPs", q_learning::QLearning),
 ];

@@ -9,8 +9,9 @@
 //! ```
 //!
 //! Every `f_c` is mu-strongly convex, and its gradient Lipschitz with the constant `mu + lambda_max(X_c^T X_c / n) / 4`: the
-//! certificate of [`Facts::monotone`]. Where both n and d are above 500, `lambda_max` is replaced by a cheap upper bound, the
-//! largest sum of the absolute values of a row, and the certificate is weaker. The root is the optimum of `(1/N) sum_c f_c`.
+//! certificate of [`super::facts::Facts::monotone`]. Where d is above 500, `lambda_max` is replaced by a cheap upper bound, the largest sum of
+//! the absolute values of a row, and the certificate is weaker. The root is the optimum of `(1/N) sum_c f_c`. The losses, their
+//! derivatives and their optimum are those of [`mod@super::regression`].
 //!
 //! The data of agent c depend on the seed and c only. Its rows are N(m_c, I) with `m_c ~ shift N(0, I/d)`, its labels are 1 with
 //! probability `1 / (1 + exp(-x^T w_c))`, `w_c = w + spread u_c`, with w and `u_c ~ N(0, I/d)`. Agents differ by `spread` in
@@ -19,21 +20,19 @@
 //! Samples are indices: uniform and independent, or along a chain that draws its index anew with
 //! probability `1 / mixing_time`.
 
-use faer::Mat;
 use serde::{Deserialize, Serialize};
 
-use super::facts::{Facts, Monotone};
-use super::law::FiniteLaw;
-use super::lazy_index::{self, LazyIndex};
+use super::dataset::Rows;
+use super::lazy_index;
 use super::memory::{self, MemoryEstimate};
 use super::noise::{self, Noise};
-use super::objective::Objective;
-use super::{Field, Files, Problem, ProblemSettings, equal_weights};
+use super::regression::loss::{LogLoss, sigmoid};
+use super::regression::{Parts, Regression};
+use super::{Field, Files, ProblemSettings, equal_weights};
 use crate::error::{BadInput, Result, require};
 use crate::kernel::{Isa, dot};
-use crate::linalg;
-use crate::random::{ALL, Purpose, Stream, stream};
-use crate::sampling::{Law, Sampling};
+use crate::random::{ALL, Purpose, stream};
+use crate::sampling::Sampling;
 
 /// The `random-logistic` problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -113,164 +112,29 @@ impl ProblemSettings for RandomLogistic {
 
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
         self.check()?;
-        let index = LazyIndex::new(self.points, self.mixing_time, sampling)?;
         let mut s = stream(self.seed, Purpose::System, 1, ALL);
         let w: Vec<f64> = (0..self.dim).map(|_| s.normal() / (self.dim as f64).sqrt()).collect();
-        let rows = (0..self.agents).flat_map(|c| self.rows(c, &w)).collect();
-        let problem = Logistic {
-            d: self.dim,
-            n: self.points,
-            rows,
+        let values = (0..self.agents).flat_map(|c| self.rows(c, &w)).collect();
+        let parts = Parts {
+            rows: Rows::Dense { d: self.dim, values },
+            first: (0..=self.agents).map(|c| c * self.points).collect(),
+            offsets: Vec::new(),
             ridge: self.ridge,
-            index,
-            is_mean: sampling.kind == Law::Mean,
+            penalised: self.dim,
             weights: equal_weights(self.agents),
+            mixing_time: self.mixing_time,
         };
+        let problem = Regression::<LogLoss>::new(parts, sampling, isa)?;
         noise::field(problem, self.noise.as_ref(), sampling, isa, false)
     }
 
-    fn memory(&self, _: &dyn Files, _: Sampling, threads: usize) -> Result<MemoryEstimate> {
+    fn memory(&self, _: &dyn Files, _: Sampling, _: usize) -> Result<MemoryEstimate> {
         self.check()?;
         let (n, d) = (self.agents as f64, self.dim as f64);
         let rows = 8.0 * n * (self.points as f64 * d + 1.0);
-        // Newton's method sums Jacobians in 64 groups and factorises their mean.
-        let root = memory::jacobians(n, d, threads);
+        let root = memory::optimum(d) + 32.0 * n * self.points as f64;
         let text = format!("{}, {} rows each, d = {}", memory::agents(self.agents), self.points, self.dim);
         let sizes = memory::with_noise((rows + root, rows), self.noise.as_ref(), self.agents, self.dim);
         Ok(MemoryEstimate::new(sizes, text))
-    }
-}
-
-/// `1 / (1 + exp(-t))`.
-#[inline(always)]
-fn sigmoid(t: f64) -> f64 {
-    1.0 / (1.0 + (-t).exp())
-}
-
-/// The data of all agents.
-#[derive(Debug)]
-struct Logistic {
-    d: usize,
-    n: usize,
-    /// `y_j x_j`, N x n x d in row-major order.
-    rows: Vec<f64>,
-    ridge: f64,
-    index: LazyIndex,
-    is_mean: bool,
-    weights: Vec<f64>,
-}
-
-impl Logistic {
-    /// The signed rows of agent `c`.
-    fn rows(&self, c: usize) -> impl Iterator<Item = &[f64]> {
-        self.rows[c * self.n * self.d..][..self.n * self.d].chunks(self.d)
-    }
-
-    /// `out = sum_j weight(y_j x_j^T theta) y_j x_j / n + scale v`.
-    #[inline(always)]
-    fn sum(&self, c: usize, theta: &[f64], scale: f64, v: &[f64], out: &mut [f64], weight: impl Fn(f64, &[f64]) -> f64) {
-        out.fill(0.0);
-        for row in self.rows(c) {
-            let weight = weight(dot(row, theta), row);
-            out.iter_mut().zip(row).for_each(|(out, x)| *out = weight.mul_add(*x, *out));
-        }
-        out.iter_mut().zip(v).for_each(|(out, v)| *out = *out / self.n as f64 + scale * v);
-    }
-}
-
-impl Problem for Logistic {
-    /// The index of a row.
-    type Obs = usize;
-
-    fn dim(&self) -> usize {
-        self.d
-    }
-    fn weights(&self) -> &[f64] {
-        &self.weights
-    }
-    fn chain_len(&self) -> usize {
-        self.index.words()
-    }
-    fn start_chain(&self, _: usize, stream: &mut Stream, chain: &mut [u64]) {
-        self.index.start(stream, chain);
-    }
-    fn is_state(&self, _: usize, chain: &[u64]) -> bool {
-        self.index.is_state(chain)
-    }
-    #[inline(always)]
-    fn sample(&self, _: usize, chain: &mut [u64], stream: &mut Stream, z: &mut usize) {
-        *z = self.index.sample(chain, stream);
-    }
-    #[inline(always)]
-    fn apply(&self, c: usize, theta: &[f64], z: &usize, out: &mut [f64]) {
-        let row = &self.rows[(c * self.n + z) * self.d..][..self.d];
-        let pull = sigmoid(-dot(row, theta));
-        for ((out, x), theta) in out.iter_mut().zip(row).zip(theta) {
-            *out = pull * x - self.ridge * theta;
-        }
-    }
-    #[inline(always)]
-    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
-        self.sum(c, theta, -self.ridge, theta, out, |t, _| sigmoid(-t));
-        true
-    }
-    fn facts(&self) -> &dyn Facts {
-        self
-    }
-}
-
-impl Facts for Logistic {
-    fn objective(&self) -> Option<&dyn Objective> {
-        Some(self)
-    }
-    fn law(&self, c: usize) -> Option<FiniteLaw<'_>> {
-        Some(self.index.law(self.d, move |j, theta, out| self.apply(c, theta, &j, out)))
-    }
-    fn monotone(&self) -> Option<Monotone> {
-        let top = |c: usize| {
-            let rows: Vec<f64> = self.rows(c).flatten().copied().collect();
-            let rows = linalg::from_rows(self.n, self.d, &rows);
-            // X^T X and X X^T have the same largest eigenvalue: that of the smaller one.
-            let factor: linalg::MatRef<'_, f64> = if self.n < self.d { rows.as_ref() } else { rows.transpose() };
-            let mut gram = Mat::zeros(factor.nrows(), factor.nrows());
-            linalg::add_outer(&mut gram, factor, factor);
-            linalg::norm2_bound(&gram) / self.n as f64
-        };
-        let lipschitz = (0..self.weights.len()).map(|c| self.ridge + top(c) / 4.0).fold(0.0, f64::max);
-        Some(Monotone { modulus: self.ridge, lipschitz })
-    }
-    /// Two products with each row, and an exponential, which takes as long as some 20 multiplications.
-    fn step_work(&self) -> Option<usize> {
-        Some(if self.is_mean { self.n } else { 1 } * (2 * self.d + 20))
-    }
-}
-
-impl Objective for Logistic {
-    fn loss(&self, c: usize, theta: &[f64]) -> f64 {
-        // log(1 + exp(-t)) without overflow.
-        let log = |t: f64| (-t).max(0.0) + (-t.abs()).exp().ln_1p();
-        let losses: f64 = self.rows(c).map(|row| log(dot(row, theta))).sum();
-        losses / self.n as f64 + self.ridge / 2.0 * linalg::norm_sq(theta)
-    }
-    fn gradient(&self, c: usize, theta: &[f64], out: &mut [f64]) {
-        self.sum(c, theta, self.ridge, theta, out, |t, _| -sigmoid(-t));
-    }
-    fn hessian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>) {
-        out.fill(0.0);
-        for row in self.rows(c) {
-            let pull = sigmoid(-dot(row, theta));
-            let bend = pull * (1.0 - pull) / self.n as f64;
-            for j in 0..self.d {
-                (0..self.d).for_each(|i| out[(i, j)] += bend * (row[i] * row[j]));
-            }
-        }
-        (0..self.d).for_each(|i| out[(i, i)] += self.ridge);
-    }
-    fn hessian_vector(&self, c: usize, theta: &[f64], v: &[f64], out: &mut [f64]) {
-        let bend = |t: f64, row: &[f64]| {
-            let pull = sigmoid(-t);
-            pull * (1.0 - pull) * dot(row, v)
-        };
-        self.sum(c, theta, self.ridge, v, out, bend);
     }
 }

@@ -8,6 +8,7 @@ use fedsa::kernel::{Isa, Lanes, flat};
 use fedsa::methods::{self, MethodSettings};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::arrays::Arrays;
+use fedsa::problem::dataset::{Dataset, Labels, Rows, Wanted};
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::finite_sum::FiniteSum;
 use fedsa::problem::fixed_point::FixedPoint;
@@ -15,11 +16,13 @@ use fedsa::problem::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::{Logs, Sources};
+use fedsa::problem::memory::MemoryEstimate;
 use fedsa::problem::mrp::Scope;
 use fedsa::problem::noise::Noise;
 use fedsa::problem::q_learning::QLearning;
 use fedsa::problem::quadratic::{Matrices, Quadratic};
 use fedsa::problem::random_logistic::RandomLogistic;
+use fedsa::problem::regression::{LeastSquares, Logistic};
 use fedsa::problem::source::{Inputs, LogSource, in_memory};
 use fedsa::problem::switching::Switching;
 use fedsa::problem::{Field, Files, NoFiles, ProblemSettings};
@@ -115,6 +118,7 @@ pub fn objectives(agents: usize) -> Vec<(&'static str, Box<dyn ProblemSettings>)
     vec![
         ("symmetric systems", Box::new(symmetric(2.0))),
         ("symmetric systems, indefinite agents", Box::new(symmetric(0.8))),
+        ("least squares", least_squares(agents, 9, 3, true)),
         ("scaled identity", Box::new(LinearSystems { agents, dim: 3, ..LinearSystems::default() })),
     ]
 }
@@ -196,6 +200,8 @@ pub fn problems(agents: usize) -> Vec<(&'static str, Box<dyn ProblemSettings>)> 
         ("finite sum", Box::new(FiniteSum { agents, dim: 3, terms: 4, ..FiniteSum::default() })),
         ("linear, Gauss-Markov noise", Box::new(LinearSystems { agents, dim: 3, noise: noise(0.7), ..LinearSystems::default() })),
         ("random-logistic", Box::new(RandomLogistic { agents, dim: 3, points: 9, ..RandomLogistic::default() })),
+        ("logistic, sparse", logistic(agents, 9, 3, true)),
+        ("least squares", least_squares(agents, 9, 3, false)),
         ("fixed-point", Box::new(FixedPoint { agents, dim: 3, ..FixedPoint::default() })),
         ("q-learning", Box::new(QLearning { agents, states: 5, ..QLearning::default() })),
     ]
@@ -395,4 +401,66 @@ fn kind_of(json: &str) -> (String, String) {
     let object = value.as_object_mut().expect("an object");
     let kind = object.remove("kind").and_then(|k| k.as_str().map(str::to_string)).expect("a kind");
     (kind, value.to_string())
+}
+
+/// Data sets in memory.
+pub struct Sets(pub Vec<Dataset>);
+
+impl Files for Sets {
+    fn arrays(&self, path: &str) -> Result<Arrays> {
+        NoFiles.arrays(path)
+    }
+    fn logs(&self, sources: &[String], inputs: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
+        NoFiles.logs(sources, inputs)
+    }
+    fn datasets(&self, _: &[String], _: &Wanted) -> Result<Vec<Dataset>> {
+        Ok(self.0.clone())
+    }
+}
+
+/// Settings of a problem with the data sets that it reads.
+#[derive(serde::Serialize)]
+pub struct OnSets<S> {
+    /// The settings.
+    pub settings: S,
+    /// The data sets.
+    #[serde(skip)]
+    pub sets: Vec<Dataset>,
+}
+
+impl<S: ProblemSettings + serde::Serialize> ProblemSettings for OnSets<S> {
+    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+        self.settings.field(&Sets(self.sets.clone()), sampling, isa)
+    }
+    fn memory(&self, _: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate> {
+        self.settings.memory(&Sets(self.sets.clone()), sampling, threads)
+    }
+}
+
+/// A data set of n rows of d numbers, of which 2 in 3 are 0 where it is sparse. Labels are -1 or 1, or numbers.
+pub fn data_set(n: usize, d: usize, sparse: bool, classes: bool) -> Dataset {
+    let mut s = stream(12, Purpose::Fresh, n as u64, d);
+    let values: Vec<f64> = (0..n * d).map(|_| if sparse && s.uniform() < 0.67 { 0.0 } else { s.normal() }).collect();
+    let label = |row: &[f64], s: &mut fedsa::random::Stream| {
+        let score = row.iter().sum::<f64>() + s.normal();
+        if classes { if score > 0.0 { 1.0 } else { -1.0 } } else { score }
+    };
+    let labels = values.chunks(d).map(|row| label(row, &mut s)).collect();
+    let rows = Rows::Dense { d, values };
+    let rows = if sparse { rows.to_sparse() } else { rows };
+    let columns = (0..d).map(|i| format!("x{i}")).collect();
+    Dataset { name: "data".into(), columns, rows, targets: Some(Labels::Numbers(labels)), groups: None }
+}
+
+/// Logistic regression on [`data_set`], `rows` an agent, with an intercept that has no ridge.
+pub fn logistic(agents: usize, rows: usize, d: usize, sparse: bool) -> Box<dyn ProblemSettings> {
+    let base = Logistic::new(Sources::One("data".into()));
+    let settings = Logistic { agents: Some(agents), ridge: 0.05, intercept: true, penalise_intercept: false, ..base };
+    Box::new(OnSets { settings, sets: vec![data_set(agents * rows, d, sparse, true)] })
+}
+
+/// Least squares on [`data_set`], `rows` an agent.
+pub fn least_squares(agents: usize, rows: usize, d: usize, sparse: bool) -> Box<dyn ProblemSettings> {
+    let settings = LeastSquares { agents: Some(agents), ridge: 0.05, ..LeastSquares::new(Sources::One("data".into())) };
+    Box::new(OnSets { settings, sets: vec![data_set(agents * rows, d, sparse, false)] })
 }

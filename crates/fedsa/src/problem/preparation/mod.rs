@@ -1,0 +1,203 @@
+//! From data sets to the agents' rows: targets, a division among agents, a held-out share, and features that are scaled, rotated and
+//! completed.
+//!
+//! The order is: rows are divided among agents ([`partition`]); a share of each agent's rows is held out; targets are made of labels
+//! ([`targets`]); features are divided by a number, standardised, projected on principal components, and completed by a column of ones
+//! ([`transform`]). Whatever is fitted is fitted to the rows of all agents that are not held out, each of which counts alike.
+
+pub mod partition;
+pub mod quality;
+pub mod targets;
+pub mod transform;
+
+use super::dataset::{Dataset, Rows, Wanted};
+use super::{Files, equal_weights};
+use crate::error::{BadInput, Result, require};
+use crate::random::{Purpose, stream};
+use partition::{Partition, Pool};
+use quality::Part;
+use serde::{Deserialize, Serialize};
+use targets::{TargetRule, Targets};
+use transform::{Pca, Transform};
+
+/// The agents' weights `p_c`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Weights {
+    /// `1 / N`.
+    #[default]
+    Equal,
+    /// `n_c / n`, the agent's share of the rows that are not held out.
+    Rows,
+}
+
+/// How data sets become the agents' rows; the keys of the problem kinds that read data sets.
+#[derive(Debug, Clone)]
+pub struct Preparation {
+    /// Files, globs, folders or names of data sets.
+    pub data: Vec<String>,
+    /// What is wanted of the files.
+    pub wanted: Wanted,
+    /// What targets are made of.
+    pub targets: TargetRule,
+    /// The number of agents, where the partition does not decide it.
+    pub agents: Option<usize>,
+    /// How rows are divided among agents.
+    pub partition: Partition,
+    /// Whether the rows of all agents are dealt out again at random.
+    pub reshuffle: bool,
+    /// Rows of each agent.
+    pub samples: Option<usize>,
+    /// The share of each agent's rows that is held out.
+    pub holdout: f64,
+    /// What features are divided by.
+    pub divide_by: f64,
+    /// Whether features are standardised.
+    pub standardise: bool,
+    /// Principal components.
+    pub pca: Option<Pca>,
+    /// Whether a column of ones is added.
+    pub intercept: bool,
+    /// The agents' weights.
+    pub weights: Weights,
+    /// The seed of everything that is drawn.
+    pub seed: u64,
+}
+
+/// The agents' rows, ready for regression.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    /// The rows to fit.
+    pub train: Part,
+    /// The rows that are held out; none of some or all agents where no share is.
+    pub held_out: Part,
+    /// The agents' weights `p_c`.
+    pub weights: Vec<f64>,
+    /// What was done to features.
+    pub transform: Transform,
+    /// What was done to labels.
+    pub targets: Targets,
+}
+
+/// Above this share of numbers that are not 0, sparse rows are stored as dense ones.
+const DENSE_ABOVE: f64 = 0.25;
+/// The most rows in all.
+const MOST_ROWS: usize = u32::MAX as usize;
+
+impl Preparation {
+    /// Reads the data sets and checks their numbers.
+    ///
+    /// # Errors
+    /// When a file cannot be read or used.
+    pub fn read(&self, files: &dyn Files) -> Result<Vec<Dataset>> {
+        require(!self.data.is_empty(), "data", "no data", "a file, a glob, a folder or the name of a data set, or a list of them")?;
+        let sets = files.datasets(&self.data, &self.wanted)?;
+        sets.iter().try_for_each(|set| set.check().map_err(|e| e.inside("data")))?;
+        let rows: usize = sets.iter().map(|set| set.rows.len()).sum();
+        require((1..=MOST_ROWS).contains(&rows), "data", format!("{rows} rows"), &format!("between 1 and {MOST_ROWS} rows"))?;
+        let columns = |set: &Dataset| set.rows.columns();
+        // Rows of sparse files end with their last number that is not 0.
+        let dense: Vec<&Dataset> = sets.iter().filter(|set| matches!(set.rows, Rows::Dense { .. })).collect();
+        if let Some(other) = dense.iter().find(|set| columns(set) != columns(dense[0])) {
+            let what = format!("{} has {} features, {} has {}", dense[0].name, columns(dense[0]), other.name, columns(other));
+            return Err(BadInput::new("data", what, "files with the same columns"));
+        }
+        Ok(sets)
+    }
+
+    /// The agents' rows.
+    ///
+    /// # Errors
+    /// When a setting does not go with the data; names the setting.
+    pub fn prepare(&self, files: &dyn Files) -> Result<Prepared> {
+        self.check()?;
+        self.prepare_sets(self.read(files)?)
+    }
+
+    /// Ranges of settings.
+    pub(super) fn check(&self) -> Result<()> {
+        require((0.0..1.0).contains(&self.holdout), "holdout", self.holdout, "a share from 0 to below 1")?;
+        let is_usable = self.divide_by.is_finite() && self.divide_by != 0.0;
+        require(is_usable, "divide_by", self.divide_by, "a finite number other than 0, such as 255 for pixels")?;
+        if let Some(agents) = self.agents {
+            require((1..=super::MAX_AGENTS).contains(&agents), "agents", agents, &format!("between 1 and {}", super::MAX_AGENTS))?;
+        }
+        require(self.samples != Some(0), "samples", 0, "at least 1")?;
+        require(self.pca.is_none_or(|pca| pca.dim > 0), "pca.dim", 0, "at least 1")?;
+        self.targets.check()?;
+        self.partition.check()
+    }
+
+    /// [`Preparation::prepare`] with data sets that were read before.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn prepare_sets(&self, sets: Vec<Dataset>) -> Result<Prepared> {
+        let labels = targets::Found::of(&sets, &self.targets)?;
+        let pool = Pool::new(&sets, &labels)?;
+        let agents = self.partition.divide(&pool, self.agents, self.samples, self.reshuffle, self.seed)?;
+        let (fit, held) = self.hold_out(agents)?;
+        let targets = labels.targets(&fit)?;
+        let transform = Transform::fit(self, &sets, &pool, &fit)?;
+        let part = |agents: &[Vec<usize>]| Part {
+            rows: compact(transform.apply(pool.gather(&sets, agents))),
+            first: partition::starts(agents),
+            targets: agents.iter().flatten().map(|i| targets.of(labels.get(*i))).collect(),
+        };
+        let (train, held_out) = (part(&fit), part(&held));
+        let weights = match self.weights {
+            Weights::Equal => equal_weights(fit.len()),
+            Weights::Rows => fit.iter().map(|rows| rows.len() as f64 / train.rows.len() as f64).collect(),
+        };
+        Ok(Prepared { train, held_out, weights, transform, targets })
+    }
+
+    /// Each agent's rows, and those that are held out: `holdout n_c` of them drawn at random, rounded to a whole number from 1 to `n_c - 1`.
+    fn hold_out(&self, agents: Vec<Vec<usize>>) -> Result<(Vec<Vec<usize>>, Vec<Vec<usize>>)> {
+        if self.holdout == 0.0 {
+            let none = vec![Vec::new(); agents.len()];
+            return Ok((agents, none));
+        }
+        let split = |(c, rows): (usize, Vec<usize>)| {
+            let n = rows.len();
+            if n < 2 {
+                let what = format!("agent {c} has one row, of which none can be held out");
+                return Err(BadInput::new("holdout", what, "agents with at least two rows, or no holdout"));
+            }
+            let out = ((self.holdout * n as f64).round() as usize).clamp(1, n - 1);
+            let mut order: Vec<usize> = (0..n).collect();
+            partition::shuffle(&mut order, &mut stream(self.seed, Purpose::Holdout, 0, c));
+            let mut is_out = vec![false; n];
+            order[..out].iter().for_each(|i| is_out[*i] = true);
+            let pick = |wanted: bool| rows.iter().zip(&is_out).filter(|(_, out)| **out == wanted).map(|(row, _)| *row).collect();
+            Ok((pick(false), pick(true)))
+        };
+        Ok(agents.into_iter().enumerate().map(split).collect::<Result<Vec<_>>>()?.into_iter().unzip())
+    }
+}
+
+impl Prepared {
+    /// What the preparation came to, in a line: `28 agents, 14000 rows, d = 300, PCA of 784 features fitted on the union`.
+    pub fn sizes(&self) -> String {
+        let held = self.held_out.rows.len();
+        let held = if held > 0 { format!(", {held} held out") } else { String::new() };
+        format!(
+            "{}, {} rows{held}, d = {}{}{}",
+            super::memory::agents(self.weights.len()),
+            self.train.rows.len(),
+            self.train.rows.columns(),
+            if matches!(self.train.rows, Rows::Sparse { .. }) { ", sparse" } else { "" },
+            self.transform.note()
+        )
+    }
+}
+
+/// The same rows, dense if they are so nearly.
+fn compact(rows: Rows) -> Rows {
+    let is_full = rows.stored() as f64 > DENSE_ABOVE * rows.len() as f64 * rows.columns() as f64;
+    if is_full && matches!(rows, Rows::Sparse { .. }) { rows.into_dense() } else { rows }
+}
+
+#[cfg(test)]
+mod tests;

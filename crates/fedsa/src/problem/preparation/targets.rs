@@ -1,0 +1,267 @@
+//! Targets of labels: classes as -1 and 1, or numbers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{BadInput, Result, quoted, require};
+use crate::problem::dataset::{Dataset, Labels};
+
+/// A class: a number or a name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(untagged, expecting = "a number, or a name in quotes")]
+pub enum Class {
+    /// A label that is a number.
+    Number(f64),
+    /// A label that is a name.
+    Name(String),
+}
+
+impl std::fmt::Display for Class {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Class::Number(x) => write!(f, "{x}"),
+            Class::Name(name) => write!(f, "{}", quoted(name)),
+        }
+    }
+}
+
+/// What targets are made of.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TargetRule {
+    /// 1 for the rows of a class, -1 for all others. Without a class labels must be binary.
+    Classes {
+        /// The class whose target is 1.
+        positive: Option<Class>,
+    },
+    /// The labels, which are numbers.
+    Numbers {
+        /// The smallest and the largest target, to which labels are mapped affinely; as they are without it.
+        range: Option<[f64; 2]>,
+    },
+}
+
+impl TargetRule {
+    pub(super) fn check(&self) -> Result<()> {
+        let Self::Numbers { range: Some([low, high]) } = self else { return Ok(()) };
+        let is_range = low.is_finite() && high.is_finite() && low < high;
+        require(is_range, "target_range", format!("[{low}, {high}]"), "two finite numbers, the smaller one first")
+    }
+}
+
+/// The labels that were found, for the rows of all files in their order.
+#[derive(Debug)]
+pub(super) struct Found {
+    rule: TargetRule,
+    /// The number of each row's label; ranks of classes.
+    of: Vec<f64>,
+    /// The distinct labels in increasing order; none for numbers.
+    classes: Vec<Class>,
+    /// The rank of the positive class.
+    positive: usize,
+}
+
+/// The most classes.
+const MOST_CLASSES: usize = 10_000;
+
+impl Found {
+    pub fn of(sets: &[Dataset], rule: &TargetRule) -> Result<Self> {
+        let labels = sets.iter().map(|set| {
+            let missing =
+                || BadInput::new("target", format!("{} has no labels", quoted(&set.name)), "the name of a column: target = \"..\"");
+            set.targets.as_ref().ok_or_else(missing)
+        });
+        let labels = labels.collect::<Result<Vec<_>>>()?;
+        let found = Self { rule: rule.clone(), of: Vec::new(), classes: Vec::new(), positive: 0 };
+        match rule {
+            TargetRule::Numbers { .. } => Ok(Self { of: numbers(sets, &labels)?, ..found }),
+            TargetRule::Classes { positive } => {
+                let (classes, of) = ranks(&labels)?;
+                let positive = positive_rank(&classes, positive.as_ref())?;
+                Ok(Self { of, classes, positive, ..found })
+            }
+        }
+    }
+
+    /// The label of a row: a number, or the rank of its class.
+    pub fn get(&self, row: usize) -> f64 {
+        self.of[row]
+    }
+
+    /// How many classes there are, and the rank of the positive one; `None` where labels are numbers.
+    pub fn classes(&self) -> Option<(usize, usize)> {
+        (!self.classes.is_empty()).then_some((self.classes.len(), self.positive))
+    }
+
+    /// A class by its rank, for messages.
+    pub fn name(&self, rank: usize) -> String {
+        self.classes[rank].to_string()
+    }
+
+    /// The targets, where `agents` are the rows to fit.
+    pub fn targets(&self, agents: &[Vec<usize>]) -> Result<Targets> {
+        let mut all = agents.iter().flatten().map(|i| self.of[*i]);
+        match &self.rule {
+            TargetRule::Classes { .. } => {
+                let positives = all.clone().filter(|label| *label == self.positive as f64).count();
+                let class = self.classes[self.positive].clone();
+                if positives == 0 || all.all(|label| label == self.positive as f64) {
+                    let which = if positives == 0 { format!("of class {class}") } else { format!("of another class than {class}") };
+                    let help = "rows of the class and of others: another positive, partition, samples or holdout";
+                    return Err(BadInput::new("positive", format!("no agent has a row {which}"), help));
+                }
+                let negative = (self.classes.len() == 2).then(|| self.classes[1 - self.positive].clone());
+                Ok(Targets::Classes { rank: self.positive, positive: class, negative })
+            }
+            TargetRule::Numbers { range: None } => Ok(Targets::Numbers { offset: 0.0, scale: 1.0 }),
+            TargetRule::Numbers { range: Some([low, high]) } => {
+                let (least, most) = all.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), y| (a.min(y), b.max(y)));
+                if least >= most {
+                    return Err(BadInput::new(
+                        "target_range",
+                        format!("all targets are {least}"),
+                        "targets that differ, or no target_range",
+                    ));
+                }
+                let scale = (high - low) / (most - least);
+                Ok(Targets::Numbers { offset: least - low / scale, scale })
+            }
+        }
+    }
+}
+
+/// Labels that must be numbers.
+fn numbers(sets: &[Dataset], labels: &[&Labels]) -> Result<Vec<f64>> {
+    let mut of = Vec::new();
+    for (set, labels) in sets.iter().zip(labels) {
+        match labels {
+            Labels::Numbers(x) => of.extend_from_slice(x),
+            Labels::Names { names, .. } => {
+                let what = format!("{}: labels that are names: {}", quoted(&set.name), listed(names.iter().map(quoted)));
+                return Err(BadInput::new("target", what, "a column of numbers, or kind = \"logistic\""));
+            }
+        }
+    }
+    Ok(of)
+}
+
+/// The distinct labels in increasing order, and the rank of each row's.
+fn ranks(labels: &[&Labels]) -> Result<(Vec<Class>, Vec<f64>)> {
+    let too_many = |n: usize| {
+        let help = format!("at most {MOST_CLASSES} classes, or kind = \"least-squares\" for numbers");
+        BadInput::new("target", format!("{n} distinct labels"), help)
+    };
+    if labels.iter().all(|labels| matches!(labels, Labels::Numbers(_))) {
+        let all = labels.iter().flat_map(|labels| match labels {
+            Labels::Numbers(x) => x.as_slice(),
+            Labels::Names { .. } => &[],
+        });
+        // -0 is 0.
+        let all: Vec<f64> = all.map(|x| x + 0.0).collect();
+        let mut distinct = all.clone();
+        distinct.sort_by(f64::total_cmp);
+        distinct.dedup();
+        if distinct.len() > MOST_CLASSES {
+            return Err(too_many(distinct.len()));
+        }
+        let rank = |x: &f64| distinct.partition_point(|y| y < x) as f64;
+        let of = all.iter().map(rank).collect();
+        return Ok((distinct.into_iter().map(Class::Number).collect(), of));
+    }
+    let mut distinct: Vec<&String> = Vec::new();
+    for labels in labels {
+        match labels {
+            Labels::Names { names, .. } => distinct.extend(names),
+            Labels::Numbers(_) => {
+                return Err(BadInput::new("target", "labels that are names in one file and numbers in another", "one or the other"));
+            }
+        }
+    }
+    distinct.sort();
+    distinct.dedup();
+    if distinct.len() > MOST_CLASSES {
+        return Err(too_many(distinct.len()));
+    }
+    let mut ranks = Vec::new();
+    for labels in labels {
+        let Labels::Names { names, of } = labels else { continue };
+        let rank: Vec<f64> = names.iter().map(|name| distinct.partition_point(|other| *other < name) as f64).collect();
+        ranks.extend(of.iter().map(|name| rank[*name as usize]));
+    }
+    // Names that no row has are no classes.
+    Ok((distinct.into_iter().cloned().map(Class::Name).collect(), ranks))
+}
+
+/// The rank of the positive class.
+fn positive_rank(classes: &[Class], positive: Option<&Class>) -> Result<usize> {
+    let found = || listed(classes.iter().map(Class::to_string));
+    if let Some(class) = positive {
+        let at = classes.iter().position(|other| other == class);
+        return at.ok_or_else(|| {
+            BadInput::new("positive", format!("no row has the label {class}"), format!("one of the labels that were found: {}", found()))
+        });
+    }
+    match classes {
+        [Class::Number(low), Class::Number(high)] if *high == 1.0 && (*low == 0.0 || *low == -1.0) => Ok(1),
+        [Class::Name(_), Class::Name(_)] => Ok(1),
+        _ => {
+            let help = "positive = the label of a class against all others, or labels that are -1 and 1, 0 and 1, or two names";
+            Err(BadInput::new("positive", format!("labels that are not binary: {}", found()), help))
+        }
+    }
+}
+
+/// The first few of a list, and how many there are.
+fn listed(items: impl ExactSizeIterator<Item = String>) -> String {
+    const MOST: usize = 12;
+    let n = items.len();
+    let mut text = items.take(MOST).collect::<Vec<_>>().join(", ");
+    if n > MOST {
+        text.push_str(&format!(", .. ({n} in all)"));
+    }
+    text
+}
+
+/// How labels become targets.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Targets {
+    /// 1 for a class, -1 for all others.
+    Classes {
+        /// The rank of the class among the labels that were found.
+        rank: usize,
+        /// The class whose target is 1.
+        positive: Class,
+        /// The other class, where there are two. Of two names the second in alphabetical order is positive.
+        negative: Option<Class>,
+    },
+    /// `y = scale (label - offset)`.
+    Numbers {
+        /// The label whose target is 0.
+        offset: f64,
+        /// The factor.
+        scale: f64,
+    },
+}
+
+impl Targets {
+    /// The target of a label: a number, or the rank of its class.
+    pub(super) fn of(&self, label: f64) -> f64 {
+        match self {
+            Targets::Classes { rank, .. } => {
+                if label == *rank as f64 {
+                    1.0
+                } else {
+                    -1.0
+                }
+            }
+            Targets::Numbers { offset, scale } => scale * (label - offset),
+        }
+    }
+
+    /// The label that a predicted target stands for; numbers only.
+    pub fn label(&self, target: f64) -> f64 {
+        match self {
+            Targets::Classes { .. } => target,
+            Targets::Numbers { offset, scale } => target / scale + offset,
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Features: divided by a number, standardised, projected on principal components, completed by a column of ones.
+//!
+//! Every step is affine, so that a model of the features is one of the columns of the files ([`Transform::on_columns`]).
+
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Mat, MatMut, MatRef, Par};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::Preparation;
+use super::partition::{Pool, starts};
+use crate::error::{BadInput, Result, require};
+use crate::linalg;
+use crate::problem::dataset::{Dataset, Rows};
+use crate::problem::regression::gram::gram;
+
+/// Principal components.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Pca {
+    /// How many: the features that remain, without an intercept.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    pub dim: usize,
+    /// Whether features are centred at their mean before.
+    #[serde(default = "yes")]
+    pub centre: bool,
+    /// On what they are fitted: federated or union. The same subspace to rounding.
+    #[serde(default)]
+    pub fit: Fit,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Pca {
+    /// What is fitted to `columns` columns, for messages.
+    pub(in crate::problem) fn text(&self, columns: usize) -> String {
+        let centred = if self.centre { "" } else { " without centring" };
+        let fit = if self.fit == Fit::Union { "on the union" } else { "federatedly" };
+        format!("PCA of {columns} features{centred} fitted {fit}")
+    }
+}
+
+/// On what principal components are fitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Fit {
+    /// On the sum of the second moments that each agent computes of its rows.
+    #[default]
+    Federated,
+    /// On the rows of all agents in one place.
+    Union,
+}
+
+/// The most columns whose principal components are computed: a symmetric matrix of that size is decomposed.
+const MOST_COLUMNS: usize = 5000;
+/// Rows that one task passes over.
+const BLOCK: usize = 256;
+
+/// What is done to features.
+#[derive(Debug, Clone)]
+pub struct Transform {
+    /// Features are divided by this.
+    pub divide_by: f64,
+    /// What is subtracted of each column afterwards; none of sparse rows, or without standardisation.
+    pub means: Vec<f64>,
+    /// The standard deviation by which each column is then divided, 1 where it is constant; none without standardisation.
+    pub deviations: Vec<f64>,
+    /// Principal components.
+    pub components: Option<Components>,
+    /// Whether a column of ones is added as the last one.
+    pub intercept: bool,
+    /// The names of the columns.
+    pub columns: Vec<String>,
+}
+
+/// Principal components of D columns.
+#[derive(Debug, Clone)]
+pub struct Components {
+    /// How they were asked for.
+    pub pca: Pca,
+    /// What is subtracted before, D numbers; zeros without centring.
+    pub means: Vec<f64>,
+    /// The components, D x dim with orthonormal columns, by decreasing second moment. The entry of largest absolute value of each is
+    /// positive.
+    pub vectors: Mat<f64>,
+    /// The second moment along each, dim numbers.
+    pub moments: Vec<f64>,
+}
+
+/// Sums over each agent's rows, added in the agents' order.
+fn sums(rows: &Rows, first: &[usize], mut see: impl FnMut(usize, f64, &mut [f64])) -> Vec<f64> {
+    let d = rows.columns();
+    let mut all = vec![0.0; d];
+    for at in first.windows(2) {
+        let mut own = vec![0.0; d];
+        for j in at[0]..at[1] {
+            rows.row(j).for_each(|(i, x)| see(i, x, &mut own));
+        }
+        all.iter_mut().zip(&own).for_each(|(all, own)| *all += own);
+    }
+    all
+}
+
+impl Transform {
+    /// Fits what `how` asks for to the rows of all agents.
+    pub(super) fn fit(how: &Preparation, sets: &[Dataset], pool: &Pool<'_>, agents: &[Vec<usize>]) -> Result<Self> {
+        let columns = sets.iter().max_by_key(|set| set.rows.columns()).map(|set| set.columns.clone()).unwrap_or_default();
+        let mut transform =
+            Self { divide_by: how.divide_by, means: Vec::new(), deviations: Vec::new(), components: None, intercept: false, columns };
+        let d = sets.iter().map(|set| set.rows.columns()).max().unwrap_or(0);
+        if let Some(pca) = how.pca {
+            require(pca.dim <= d, "pca.dim", pca.dim, &format!("at most the number of columns, {d}"))?;
+            require(d <= MOST_COLUMNS, "pca", format!("principal components of {d} columns"), &format!("at most {MOST_COLUMNS} columns"))?;
+        }
+        require(d > 0, "data", "rows without columns", "at least one feature")?;
+        if how.standardise || how.pca.is_some() {
+            let first = starts(agents);
+            let mut rows = transform.apply(pool.gather(sets, agents));
+            if how.standardise {
+                transform.standardise(&rows, &first);
+                rows = transform.scaled(rows, 1.0);
+            }
+            if let Some(pca) = how.pca {
+                transform.components = Some(Components::fit(pca, rows, &first)?);
+            }
+        }
+        transform.intercept = how.intercept;
+        Ok(transform)
+    }
+
+    /// Means and standard deviations, from sums over each agent's rows: first of the numbers, then of squares of what is left of them. The
+    /// deviation is that of the population, `sqrt(mean (x - mean)^2)`.
+    fn standardise(&mut self, rows: &Rows, first: &[usize]) {
+        let n = rows.len() as f64;
+        let mut means = sums(rows, first, |i, x, own| own[i] += x);
+        means.iter_mut().for_each(|mean| *mean /= n);
+        let squares = sums(rows, first, |i, x, own| own[i] += (x - means[i]).powi(2));
+        let stored = sums(rows, first, |i, _, own| own[i] += 1.0);
+        let deviation = |i: usize| {
+            // Numbers that are not stored are 0.
+            let variance = (squares[i] + (n - stored[i]) * means[i] * means[i]) / n;
+            let rounding = n * f64::EPSILON * variance + (n * means[i] * f64::EPSILON).powi(2);
+            if variance <= rounding { 1.0 } else { variance.sqrt() }
+        };
+        self.deviations = (0..means.len()).map(deviation).collect();
+        // Centred sparse rows would be dense.
+        self.means = if matches!(rows, Rows::Sparse { .. }) { Vec::new() } else { means };
+    }
+
+    /// Divided by a number and standardised.
+    fn scaled(&self, mut rows: Rows, divide_by: f64) -> Rows {
+        let of = |i: usize, x: f64| {
+            let x = x / divide_by - self.means.get(i).copied().unwrap_or(0.0);
+            x / self.deviations.get(i).copied().unwrap_or(1.0)
+        };
+        match &mut rows {
+            Rows::Dense { d, values } => {
+                let d = (*d).max(1);
+                values.par_chunks_mut(d * BLOCK).for_each(|block| {
+                    block.chunks_mut(d).for_each(|row| row.iter_mut().enumerate().for_each(|(i, x)| *x = of(i, *x)));
+                });
+            }
+            Rows::Sparse { index, value, .. } => value.iter_mut().zip(&*index).for_each(|(x, i)| *x = of(*i as usize, *x)),
+        }
+        rows
+    }
+
+    /// The features of rows as they are in files, n x d. Columns beyond those of the fit are left out, missing ones are 0.
+    pub fn apply(&self, rows: Rows) -> Rows {
+        let is_changed = self.divide_by != 1.0 || !self.deviations.is_empty();
+        let rows = if is_changed { self.scaled(rows, self.divide_by) } else { rows };
+        let rows = match &self.components {
+            Some(components) => components.project(&rows.into_dense()),
+            None => rows,
+        };
+        if self.intercept { with_ones(rows) } else { rows }
+    }
+
+    /// The model theta of the features as one of the columns of files: weights and a constant, with `w . x + constant = theta . features(x)`.
+    /// theta has as many components as there are features.
+    pub fn on_columns(&self, theta: &[f64]) -> (Vec<f64>, f64) {
+        let (theta, mut constant) = match (self.intercept, theta.split_last()) {
+            (true, Some((last, rest))) => (rest, *last),
+            _ => (theta, 0.0),
+        };
+        let mut weights = match &self.components {
+            Some(components) => {
+                let weights = linalg::mat_vec(&components.vectors, theta);
+                constant -= weights.iter().zip(&components.means).map(|(w, mean)| w * mean).sum::<f64>();
+                weights
+            }
+            None => theta.to_vec(),
+        };
+        for (i, w) in weights.iter_mut().enumerate() {
+            *w /= self.deviations.get(i).copied().unwrap_or(1.0);
+            constant -= *w * self.means.get(i).copied().unwrap_or(0.0);
+            *w /= self.divide_by;
+        }
+        (weights, constant)
+    }
+
+    /// What was done, for messages.
+    pub(super) fn note(&self) -> String {
+        let mut note = String::new();
+        if !self.deviations.is_empty() {
+            note.push_str(if self.means.is_empty() { ", divided by standard deviations" } else { ", standardised" });
+        }
+        if let Some(Components { pca, means, .. }) = &self.components {
+            note.push_str(&format!(", {}", pca.text(means.len())));
+        }
+        note
+    }
+}
+
+/// The same rows with a last column of ones.
+fn with_ones(rows: Rows) -> Rows {
+    match rows {
+        Rows::Dense { d, values } => {
+            let n = values.len().checked_div(d).unwrap_or(0);
+            let mut all = Vec::with_capacity(values.len() + n);
+            for row in values.chunks(d.max(1)) {
+                all.extend_from_slice(row);
+                all.push(1.0);
+            }
+            Rows::Dense { d: d + 1, values: all }
+        }
+        Rows::Sparse { d, starts, index, value } => {
+            let (mut indices, mut values) =
+                (Vec::with_capacity(index.len() + starts.len()), Vec::with_capacity(value.len() + starts.len()));
+            for at in starts.windows(2) {
+                indices.extend_from_slice(&index[at[0]..at[1]]);
+                values.extend_from_slice(&value[at[0]..at[1]]);
+                indices.push(d as u32);
+                values.push(1.0);
+            }
+            let starts = starts.iter().enumerate().map(|(j, start)| start + j).collect();
+            Rows::Sparse { d: d + 1, starts, index: indices, value: values }
+        }
+    }
+}
+
+impl Components {
+    fn fit(pca: Pca, rows: Rows, first: &[usize]) -> Result<Self> {
+        let (d, n) = (rows.columns(), rows.len() as f64);
+        let means = if pca.centre {
+            let mut means = sums(&rows, first, |i, x, own| own[i] += x);
+            means.iter_mut().for_each(|mean| *mean /= n);
+            means
+        } else {
+            vec![0.0; d]
+        };
+        let Rows::Dense { mut values, .. } = rows.into_dense() else { unreachable!("dense rows") };
+        values.chunks_mut(d).for_each(|row| row.iter_mut().zip(&means).for_each(|(x, mean)| *x -= mean));
+        let parts = match pca.fit {
+            Fit::Union => vec![0, values.len() / d],
+            Fit::Federated => first.to_vec(),
+        };
+        let centred = Rows::Dense { d, values };
+        let mut moments = Mat::<f64>::zeros(d, d);
+        let mut own = Mat::<f64>::zeros(d, d);
+        for at in parts.windows(2) {
+            gram(&centred, at[0]..at[1], &vec![1.0 / n; at[1] - at[0]], &mut own);
+            moments += &own;
+        }
+        let failed =
+            || BadInput::new("pca", "the eigenvectors of the second moments were not found", "features that are finite and smaller");
+        if !moments.is_all_finite() {
+            return Err(failed());
+        }
+        let eigen = moments.self_adjoint_eigen(faer::Side::Lower).map_err(|_| failed())?;
+        // Eigenvalues increase.
+        let vectors = Mat::from_fn(d, pca.dim, |i, k| eigen.U()[(i, d - 1 - k)]);
+        let moments = (0..pca.dim).map(|k| eigen.S().column_vector()[d - 1 - k].max(0.0)).collect();
+        Ok(Self { pca, means, vectors: signed(vectors), moments })
+    }
+
+    fn project(&self, rows: &Rows) -> Rows {
+        let Rows::Dense { d, values } = rows else { unreachable!("dense rows") };
+        let (width, k) = (self.means.len(), self.vectors.ncols());
+        let mut out = vec![0.0; rows.len() * k];
+        // Missing columns are 0, and others than those of the fit are left out.
+        let both = width.min(*d);
+        out.par_chunks_mut(k * BLOCK).zip(values.par_chunks(d * BLOCK)).for_each(|(out, block)| {
+            let n = block.len() / d;
+            let mut centred = vec![0.0; n * width];
+            for (to, row) in centred.chunks_mut(width).zip(block.chunks(*d)) {
+                to[..both].copy_from_slice(&row[..both]);
+                to.iter_mut().zip(&self.means).for_each(|(x, mean)| *x -= mean);
+            }
+            let centred = MatRef::from_row_major_slice(&centred, n, width);
+            matmul(MatMut::from_row_major_slice_mut(out, n, k), Accum::Replace, centred, self.vectors.as_ref(), 1.0, Par::Seq);
+        });
+        Rows::Dense { d: k, values: out }
+    }
+}
+
+/// Columns whose entry of largest absolute value, the first of such, is positive.
+fn signed(mut vectors: Mat<f64>) -> Mat<f64> {
+    for k in 0..vectors.ncols() {
+        let column = vectors.col_as_slice_mut(k);
+        let most = column.iter().fold(0.0f64, |most, x| if x.abs() > most.abs() { *x } else { most });
+        if most < 0.0 {
+            column.iter_mut().for_each(|x| *x = -*x);
+        }
+    }
+    vectors
+}

@@ -1,0 +1,159 @@
+//! Weighted Gram matrices `sum_j w_j x_j x_j^T` of rows: the Hessians of regression.
+
+use std::ops::Range;
+
+use faer::linalg::matmul::matmul;
+use faer::reborrow::ReborrowMut;
+use faer::{Accum, Mat, MatMut, MatRef, Par};
+use rayon::prelude::*;
+
+use crate::problem::dataset::Rows;
+
+/// Columns of a panel of dense rows: what one task computes.
+const COLUMNS: usize = 64;
+/// Dense rows that are scaled and multiplied at a time.
+const BLOCK: usize = 256;
+/// Products of two numbers below which a second thread does not pay.
+const MOST_ALONE: usize = 500_000;
+
+/// `out = sum_j w_j x_j x_j^T` over the rows of `range`, d x d and symmetric to the bit; `weights` has a number of at least 0 for each.
+///
+/// Panels of columns of the lower triangle are computed in parallel. Every entry is one sum over all rows in an order that does not depend on
+/// the number of threads. Dense rows are multiplied as matrices by faer; of sparse rows only the products of stored numbers are formed.
+pub fn gram(rows: &Rows, range: Range<usize>, weights: &[f64], out: &mut Mat<f64>) {
+    let d = rows.columns();
+    // The lower triangle, column by column.
+    let mut lower = vec![0.0; d * d];
+    match rows {
+        Rows::Dense { values, .. } => {
+            let ends: Vec<usize> = (1..=d.div_ceil(COLUMNS)).map(|k| (k * COLUMNS).min(d)).collect();
+            let is_large = range.len() * d * d / 2 > MOST_ALONE;
+            panels(&mut lower, d, &ends, is_large, |first, panel| dense_panel(values, d, range.clone(), weights, first, panel));
+        }
+        Rows::Sparse { starts, index, value, .. } => {
+            let sparse = Sparse { starts, index, value };
+            let ends = sparse.balanced(d, range.clone());
+            panels(&mut lower, d, &ends, ends.len() > 1, |first, panel| sparse.panel(d, range.clone(), weights, first, panel));
+        }
+    }
+    for j in 0..d {
+        for i in j..d {
+            (out[(i, j)], out[(j, i)]) = (lower[j * d + i], lower[j * d + i]);
+        }
+    }
+}
+
+/// Splits a d x d matrix into panels that end before the columns `ends`, and calls `see` with the first column of each.
+fn panels(matrix: &mut [f64], d: usize, ends: &[usize], parallel: bool, see: impl Fn(usize, &mut [f64]) + Sync) {
+    let (mut first, mut rest, mut all) = (0, matrix, Vec::with_capacity(ends.len()));
+    for end in ends {
+        let (panel, after) = std::mem::take(&mut rest).split_at_mut((end - first) * d);
+        all.push((first, panel));
+        (first, rest) = (*end, after);
+    }
+    if parallel {
+        all.into_par_iter().for_each(|(first, panel)| see(first, panel));
+    } else {
+        all.into_iter().for_each(|(first, panel)| see(first, panel));
+    }
+}
+
+/// Columns from `first` on, of the rows from `first` on.
+fn dense_panel(values: &[f64], d: usize, range: Range<usize>, weights: &[f64], first: usize, panel: &mut [f64]) {
+    let width = panel.len() / d;
+    let mut panel = MatMut::from_column_major_slice_mut(panel, d, width);
+    let mut scaled = vec![0.0; BLOCK.min(range.len()) * width];
+    for (block, w) in values[range.start * d..range.end * d].chunks(BLOCK * d).zip(weights.chunks(BLOCK)) {
+        for ((scaled, row), w) in scaled.chunks_mut(width).zip(block.chunks(d)).zip(w) {
+            scaled.iter_mut().zip(&row[first..]).for_each(|(out, x)| *out = w * x);
+        }
+        let x = MatRef::from_row_major_slice(block, w.len(), d).subcols(first, d - first);
+        let scaled = MatRef::from_row_major_slice(&scaled[..w.len() * width], w.len(), width);
+        matmul(panel.rb_mut().subrows_mut(first, d - first), Accum::Add, x.transpose(), scaled, 1.0, Par::Seq);
+    }
+}
+
+/// The numbers of sparse rows.
+struct Sparse<'a> {
+    starts: &'a [usize],
+    index: &'a [u32],
+    value: &'a [f64],
+}
+
+impl Sparse<'_> {
+    /// Ends of panels of about equal work, as many as threads have use for.
+    fn balanced(&self, d: usize, range: Range<usize>) -> Vec<usize> {
+        // Column by column, the products that its entries below the diagonal take.
+        let mut work = vec![0usize; d];
+        for j in range {
+            let row = &self.index[self.starts[j]..self.starts[j + 1]];
+            row.iter().enumerate().for_each(|(k, i)| work[*i as usize] += row.len() - k);
+        }
+        let total: usize = work.iter().sum();
+        let tasks = (total / MOST_ALONE).clamp(1, rayon::current_num_threads());
+        let (mut ends, mut sum) = (Vec::with_capacity(tasks), 0);
+        for (i, work) in work.iter().enumerate() {
+            sum += work;
+            if ends.len() + 1 < tasks && sum * tasks >= total * (ends.len() + 1) {
+                ends.push(i + 1);
+            }
+        }
+        if ends.last() != Some(&d) {
+            ends.push(d);
+        }
+        ends
+    }
+
+    fn panel(&self, d: usize, range: Range<usize>, weights: &[f64], first: usize, panel: &mut [f64]) {
+        let columns = first as u32..(first + panel.len() / d) as u32;
+        for (j, w) in range.zip(weights) {
+            let at = self.starts[j]..self.starts[j + 1];
+            let (index, value) = (&self.index[at.clone()], &self.value[at]);
+            let from = if first == 0 { 0 } else { index.partition_point(|i| *i < columns.start) };
+            for k in from..index.len() {
+                if index[k] >= columns.end {
+                    break;
+                }
+                let column = &mut panel[(index[k] as usize - first) * d..][..d];
+                let scaled = w * value[k];
+                for (i, x) in index[k..].iter().zip(&value[k..]) {
+                    column[*i as usize] += scaled * x;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::{Purpose, stream};
+
+    #[test]
+    fn grams_are_their_definition_for_every_number_of_threads() {
+        for (n, d, share) in [(1, 1, 1.0), (7, 3, 0.5), (300, 70, 0.3), (900, 131, 0.2), (3000, 150, 0.1)] {
+            let mut s = stream(2, Purpose::Fresh, n as u64, d);
+            let values: Vec<f64> = (0..n * d).map(|_| if s.uniform() < share { s.normal() } else { 0.0 }).collect();
+            let weights: Vec<f64> = (1..n).map(|_| s.uniform()).collect();
+            let dense = Rows::Dense { d, values: values.clone() };
+            let sparse = dense.to_sparse();
+            // Without the first row.
+            let range = 1..n;
+            let direct =
+                |i: usize, k: usize| -> f64 { range.clone().zip(&weights).map(|(j, w)| w * values[j * d + i] * values[j * d + k]).sum() };
+            let of = |rows: &Rows, threads: usize| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                let mut out = Mat::full(d, d, f64::NAN);
+                pool.install(|| gram(rows, range.clone(), &weights, &mut out));
+                out
+            };
+            let expected = Mat::from_fn(d, d, direct);
+            for rows in [&dense, &sparse] {
+                let got = of(rows, 1);
+                assert!((&got - &expected).norm_max() <= 1e-13 * (n as f64), "{n} x {d}");
+                assert_eq!(got, of(rows, 3), "{n} x {d}");
+                assert_eq!(got, got.transpose().to_owned());
+            }
+        }
+    }
+}

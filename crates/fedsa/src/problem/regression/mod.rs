@@ -1,0 +1,374 @@
+//! Regression and classification: losses of linear predictions on the agents' rows, with a ridge.
+//!
+//! Agent c holds `n_c` rows `x_j` in R^d. With a convex loss l of the margin `t_j` ([`loss`]) and the ridge mu
+//!
+//! ```text
+//! f_c(theta)     = (1/n_c) sum_j l(t_j(theta)) + (mu/2) ||theta||^2,    t_j = x_j^T theta - y_j
+//! g_c(theta, j)  = -l'(t_j) x_j - mu theta
+//! gbar_c(theta)  = -grad f_c(theta)
+//! H_c(theta)     = (1/n_c) sum_j l''(t_j) x_j x_j^T + mu I
+//! ```
+//!
+//! (\[T\] eq. 2.2 with the losses below it.) For logistic regression rows are multiplied by their labels in {-1, 1}, and there is no `y_j`.
+//! One type is both a sampled operator, a sample being the index of a row, and an objective. Rows are dense or sparse; sampled operators,
+//! gradients and losses have the same bits for both.
+//!
+//! A column of ones may be left out of the ridge.
+
+pub(super) mod gram;
+pub mod loss;
+mod optimum;
+mod settings;
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use faer::Mat;
+use rayon::prelude::*;
+
+use super::Problem;
+use super::dataset::Rows;
+use super::facts::{Facts, Monotone, least_eigenvalue};
+use super::law::FiniteLaw;
+use super::lazy_index::{self, LazyIndex};
+use super::linear_operators::LinearOperators;
+use super::objective::Objective;
+use super::root::{MOST_DIM, Root, Source};
+use super::systems::{System, Systems};
+use crate::error::Result;
+use crate::kernel::{Isa, margins};
+use crate::linalg;
+use crate::random::Stream;
+use crate::sampling::{Law, Sampling};
+use loss::Loss;
+
+pub use settings::{LeastSquares, Logistic};
+
+/// The rows of all agents, with what else decides their losses.
+#[derive(Debug)]
+pub(super) struct Parts {
+    /// The rows of all agents, one agent after the other; for logistic regression multiplied by their labels.
+    pub rows: Rows,
+    /// Where each agent's rows start; N + 1 numbers.
+    pub first: Vec<usize>,
+    /// `y_j` of each row where the loss has offsets, otherwise none.
+    pub offsets: Vec<f64>,
+    /// mu.
+    pub ridge: f64,
+    /// How many of the first columns the ridge applies to: d, or d - 1, and then the last column is one of ones.
+    pub penalised: usize,
+    /// The agents' weights `p_c`.
+    pub weights: Vec<f64>,
+    /// The mixing time of the index along a trajectory.
+    pub mixing_time: f64,
+}
+
+/// Regression with a loss L.
+#[derive(Debug)]
+pub(super) struct Regression<L> {
+    parts: Parts,
+    index: Vec<LazyIndex>,
+    sampling: Sampling,
+    isa: Isa,
+    /// The mean operators of least squares where their matrices are small enough to be kept.
+    systems: Option<Systems>,
+    root: Result<Root, String>,
+    loss: PhantomData<L>,
+}
+
+/// The most numbers of the agents' matrices that least squares keeps.
+const MOST_IN_SYSTEMS: f64 = 3e7;
+
+/// Whether least squares of so many agents and dimensions keeps linear systems.
+fn keeps_systems(agents: usize, d: usize) -> bool {
+    agents as f64 * (d as f64).powi(2) <= MOST_IN_SYSTEMS
+}
+
+impl<L: Loss> Regression<L> {
+    /// Joins rows with a sampling, and computes the optimum where d is at most [`MOST_DIM`].
+    ///
+    /// # Errors
+    /// When the index of a trajectory cannot start or move as it is told, or the mean of the losses has no unique minimum.
+    pub fn new(parts: Parts, sampling: Sampling, isa: Isa) -> Result<Self> {
+        let sizes = parts.first.windows(2).map(|at| at[1] - at[0]);
+        let index = sizes.map(|n| LazyIndex::new(n, parts.mixing_time, sampling)).collect::<Result<_>>()?;
+        let d = parts.rows.columns();
+        let mut problem = Self { parts, index, sampling, isa, systems: None, root: Err(String::new()), loss: PhantomData };
+        if L::HAS_OFFSETS && keeps_systems(problem.agents(), d) {
+            problem.systems = Some(problem.linear_systems());
+        }
+        problem.root = if d <= MOST_DIM {
+            let source = if L::HAS_OFFSETS { Source::Linear } else { Source::Newton };
+            Ok(Root { theta: problem.optimum()?, source })
+        } else {
+            Err(format!("theta has {d} components, and Newton's method is used up to {MOST_DIM}"))
+        };
+        Ok(problem)
+    }
+
+    fn agents(&self) -> usize {
+        self.parts.weights.len()
+    }
+
+    fn d(&self) -> usize {
+        self.parts.rows.columns()
+    }
+
+    /// The rows of agent `c`.
+    fn range(&self, c: usize) -> Range<usize> {
+        self.parts.first[c]..self.parts.first[c + 1]
+    }
+
+    /// The margin of row `j` from `x_j . theta`.
+    #[inline(always)]
+    fn shifted(&self, j: usize, t: f64) -> f64 {
+        if L::HAS_OFFSETS { t - self.parts.offsets[j] } else { t }
+    }
+
+    /// `x_j . theta` of the rows of a range.
+    fn products(&self, range: Range<usize>, theta: &[f64]) -> Vec<f64> {
+        let mut out = vec![0.0; range.len()];
+        margins::margins(self.isa, &self.parts.rows, range, theta, &mut out);
+        out
+    }
+
+    /// The margins of the rows of a range.
+    fn margins(&self, range: Range<usize>, theta: &[f64]) -> Vec<f64> {
+        let mut out = self.products(range.clone(), theta);
+        if L::HAS_OFFSETS {
+            out.iter_mut().zip(&self.parts.offsets[range]).for_each(|(t, y)| *t -= y);
+        }
+        out
+    }
+
+    /// `mu/2 ||theta||^2`.
+    fn penalty(&self, theta: &[f64]) -> f64 {
+        self.parts.ridge / 2.0 * linalg::norm_sq(&theta[..self.parts.penalised])
+    }
+
+    /// Adds `mu` to the diagonal of a Hessian.
+    fn add_ridge(&self, out: &mut Mat<f64>) {
+        (0..self.parts.penalised).for_each(|i| out[(i, i)] += self.parts.ridge);
+    }
+
+    /// `b_c = (1/n_c) sum_j y_j x_j` of least squares.
+    fn mean_product(&self, c: usize, out: &mut [f64]) {
+        let range = self.range(c);
+        let n = range.len() as f64;
+        out.fill(0.0);
+        margins::combine(self.isa, &self.parts.rows, range, out, |j| self.parts.offsets[j]);
+        out.iter_mut().for_each(|out| *out /= n);
+    }
+
+    /// The linear systems of least squares.
+    fn linear_systems(&self) -> Systems {
+        let d = self.d();
+        let system = |c: usize| {
+            let (mut a, mut b) = (Mat::zeros(d, d), vec![0.0; d]);
+            self.hessian(c, &vec![0.0; d], &mut a);
+            self.mean_product(c, &mut b);
+            System { a, b }
+        };
+        let kinds = (0..self.agents()).into_par_iter().map(system).collect();
+        Systems { kinds, kind_of: (0..self.agents() as u32).collect(), weights: self.parts.weights.clone() }
+    }
+}
+
+impl<L: Loss> Problem for Regression<L> {
+    /// The index of a row among those of all agents.
+    type Obs = usize;
+
+    fn dim(&self) -> usize {
+        self.d()
+    }
+    fn weights(&self) -> &[f64] {
+        &self.parts.weights
+    }
+    fn chain_len(&self) -> usize {
+        self.index[0].words()
+    }
+    fn start_chain(&self, c: usize, stream: &mut Stream, chain: &mut [u64]) {
+        self.index[c].start(stream, chain);
+    }
+    fn is_state(&self, c: usize, chain: &[u64]) -> bool {
+        self.index[c].is_state(chain)
+    }
+    #[inline(always)]
+    fn sample(&self, c: usize, chain: &mut [u64], stream: &mut Stream, z: &mut usize) {
+        *z = self.parts.first[c] + self.index[c].sample(chain, stream);
+    }
+    #[inline(always)]
+    fn apply(&self, _: usize, theta: &[f64], z: &usize, out: &mut [f64]) {
+        let Parts { rows, ridge, penalised, .. } = &self.parts;
+        let pull = L::pull(self.shifted(*z, margins::margin(rows, *z, theta)));
+        match rows {
+            Rows::Dense { d, values } => {
+                for ((out, x), theta) in out.iter_mut().zip(&values[z * d..][..*d]).zip(theta) {
+                    *out = pull * x - ridge * theta;
+                }
+                for i in *penalised..*d {
+                    out[i] = pull * values[z * d + i];
+                }
+            }
+            Rows::Sparse { starts, index, value, .. } => {
+                out.iter_mut().zip(theta).for_each(|(out, theta)| *out = 0.0 - ridge * theta);
+                out[*penalised..].fill(0.0);
+                let at = starts[*z]..starts[z + 1];
+                for (i, x) in index[at.clone()].iter().zip(&value[at]) {
+                    let i = *i as usize;
+                    out[i] = if i < *penalised { pull * x - ridge * theta[i] } else { pull * x };
+                }
+            }
+        }
+    }
+    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
+        let range = self.range(c);
+        let n = range.len() as f64;
+        out.fill(0.0);
+        margins::pass(self.isa, &self.parts.rows, range, theta, out, |j, t| L::pull(self.shifted(j, t)));
+        let (penalised, free) = out.split_at_mut(self.parts.penalised);
+        penalised.iter_mut().zip(theta).for_each(|(out, theta)| *out = *out / n - self.parts.ridge * theta);
+        free.iter_mut().for_each(|out| *out /= n);
+        true
+    }
+    fn facts(&self) -> &dyn Facts {
+        self
+    }
+}
+
+impl<L: Loss> Facts for Regression<L> {
+    fn systems(&self) -> Option<&Systems> {
+        self.systems.as_ref()
+    }
+    fn linear_operators(&self) -> Option<&dyn LinearOperators> {
+        L::HAS_OFFSETS.then_some(self as &dyn LinearOperators)
+    }
+    fn objective(&self) -> Option<&dyn Objective> {
+        Some(self)
+    }
+    fn own_root(&self) -> Option<Result<Root, String>> {
+        Some(self.root.clone())
+    }
+    fn law(&self, c: usize) -> Option<FiniteLaw<'_>> {
+        let (first, n, d) = (self.parts.first[c], self.range(c).len(), self.d());
+        let is_chain = self.sampling.kind == Law::Markov;
+        if is_chain && n > lazy_index::MOST && self.parts.mixing_time > 1.0 {
+            return None;
+        }
+        let is_chain = is_chain && n <= lazy_index::MOST;
+        let (mass, chain) = match is_chain.then(|| self.index[c].moves()) {
+            Some((mass, chain)) => (mass, Some(chain)),
+            None => (vec![1.0 / n as f64; n], None),
+        };
+        let row = move |z: usize| first + if is_chain { z / n } else { z };
+        let law = if L::HAS_OFFSETS {
+            FiniteLaw::linear(d, mass, move |z, a, b| {
+                let j = row(z);
+                a.fill(0.0);
+                b.fill(0.0);
+                for (i, x) in self.parts.rows.row(j) {
+                    self.parts.rows.row(j).for_each(|(k, y)| a[i * d + k] = x * y);
+                    b[i] = self.parts.offsets[j] * x;
+                }
+                (0..self.parts.penalised).for_each(|i| a[i * d + i] += self.parts.ridge);
+            })
+        } else {
+            FiniteLaw::new(d, mass, move |z, theta, out| self.apply(c, theta, &row(z), out))
+        };
+        Some(match chain {
+            Some(chain) => law.with_chain(chain),
+            None => law,
+        })
+    }
+    /// The ridge is the modulus of logistic losses, and 0 certifies nothing. For least squares the least eigenvalue of the mean Hessian is. A
+    /// bound of `l''` times the Gram matrix of an agent gives its Lipschitz constant.
+    fn monotone(&self) -> Option<Monotone> {
+        let d = self.d();
+        if d > MOST_DIM {
+            return None;
+        }
+        let top = |c: usize| {
+            let range = self.range(c);
+            let mut gram = Mat::zeros(d, d);
+            gram::gram(&self.parts.rows, range.clone(), &vec![L::MOST_BEND / range.len() as f64; range.len()], &mut gram);
+            self.add_ridge(&mut gram);
+            linalg::norm2_bound(&gram)
+        };
+        let lipschitz = (0..self.agents()).into_par_iter().map(top).reduce(|| 0.0, f64::max);
+        let modulus = if L::HAS_OFFSETS {
+            let mut mean = Mat::zeros(d, d);
+            self.mean_hessian(&[], &mut mean);
+            least_eigenvalue(&mean)?
+        } else if self.parts.penalised == d {
+            self.parts.ridge
+        } else {
+            0.0
+        };
+        Monotone::of(modulus, lipschitz)
+    }
+    /// Two products with each row, a change of all components, and an exponential, which takes as long as some 20 multiplications.
+    fn step_work(&self) -> Option<usize> {
+        let rows = if self.sampling.kind == Law::Mean { self.parts.rows.len().div_ceil(self.agents()) } else { 1 };
+        let stored = self.parts.rows.stored().div_ceil(self.parts.rows.len());
+        Some(rows * (2 * stored + 20) + self.d())
+    }
+}
+
+impl<L: Loss> Objective for Regression<L> {
+    fn loss(&self, c: usize, theta: &[f64]) -> f64 {
+        let margins = self.margins(self.range(c), theta);
+        let losses: f64 = margins.iter().map(|t| L::value(*t)).sum();
+        losses / margins.len() as f64 + self.penalty(theta)
+    }
+    fn gradient(&self, c: usize, theta: &[f64], out: &mut [f64]) {
+        self.mean(c, theta, out);
+        out.iter_mut().for_each(|out| *out = -*out);
+    }
+    fn hessian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>) {
+        let range = self.range(c);
+        let scale = 1.0 / range.len() as f64;
+        let bends: Vec<f64> = self.margins(range.clone(), theta).iter().map(|t| scale * L::bend(*t)).collect();
+        gram::gram(&self.parts.rows, range, &bends, out);
+        self.add_ridge(out);
+    }
+    fn hessian_vector(&self, c: usize, theta: &[f64], v: &[f64], out: &mut [f64]) {
+        let range = self.range(c);
+        let (first, n) = (range.start, range.len() as f64);
+        let margins = self.margins(range.clone(), theta);
+        out.fill(0.0);
+        margins::pass(self.isa, &self.parts.rows, range, v, out, |j, u| L::bend(margins[j - first]) * u);
+        let (penalised, free) = out.split_at_mut(self.parts.penalised);
+        penalised.iter_mut().zip(v).for_each(|(out, v)| *out = *out / n + self.parts.ridge * v);
+        free.iter_mut().for_each(|out| *out /= n);
+    }
+    /// Margins change linearly along p: two products with the rows, whatever the number of steps.
+    fn losses_along(&self, c: usize, theta: &[f64], p: &[f64], steps: &[f64], out: &mut [f64]) {
+        let (margins, slopes) = (self.margins(self.range(c), theta), self.products(self.range(c), p));
+        for (s, out) in steps.iter().zip(out) {
+            let losses: f64 = margins.iter().zip(&slopes).map(|(t, u)| L::value(s.mul_add(*u, *t))).sum();
+            let there: Vec<f64> = theta.iter().zip(p).map(|(x, p)| s.mul_add(*p, *x)).collect();
+            *out = losses / margins.len() as f64 + self.penalty(&there);
+        }
+    }
+}
+
+/// The operators of least squares, `A_c = H_c` and `b_c = (1/n_c) sum_j y_j x_j`.
+impl<L: Loss> LinearOperators for Regression<L> {
+    fn product(&self, c: usize, q: &[f64], out: &mut [f64]) {
+        self.hessian_vector(c, q, q, out);
+    }
+    fn offset(&self, c: usize, out: &mut [f64]) {
+        self.mean_product(c, out);
+    }
+    fn entries(&self, c: usize, see: &mut dyn FnMut(usize, usize, f64)) {
+        let d = self.d();
+        let mut a = Mat::zeros(d, d);
+        self.hessian(c, &vec![0.0; d], &mut a);
+        for i in 0..d {
+            (0..d).filter(|j| a[(i, *j)] != 0.0).for_each(|j| see(i, j, a[(i, j)]));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

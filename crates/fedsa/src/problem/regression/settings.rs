@@ -1,0 +1,299 @@
+//! The settings of the kinds `logistic` and `least-squares`.
+
+use serde::{Deserialize, Serialize};
+
+use super::loss::{LogLoss, Loss, SquaredLoss};
+use super::{Parts, Regression, keeps_systems};
+use crate::error::{BadInput, Result, require};
+use crate::kernel::Isa;
+use crate::problem::dataset::{Rows, Wanted};
+use crate::problem::lazy_index;
+use crate::problem::logs::Sources;
+use crate::problem::memory::{self, MemoryEstimate};
+use crate::problem::preparation::partition::Partition;
+use crate::problem::preparation::targets::{Class, TargetRule};
+use crate::problem::preparation::transform::Pca;
+use crate::problem::preparation::{Preparation, Prepared, Weights};
+use crate::problem::{Field, Files, ProblemSettings, field};
+use crate::sampling::Sampling;
+
+/// Settings on data sets: the keys that all have, and those of one kind.
+macro_rules! on_data_sets {
+    ($(#[$about:meta])* $name:ident { $($(#[$own_doc:meta])* $own:ident: $type:ty),* }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            /// Files, globs, a folder or the name of a data set, or a list of them.
+            pub data: Sources,
+            /// The column of labels; by default the label of LIBSVM files, the file of labels beside IDX images, and the column `target`
+            /// or `label` of tables.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub target: Option<String>,
+            $($(#[$own_doc])*
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub $own: Option<$type>,)*
+            /// Columns of tables that are not features.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            pub drop: Vec<String>,
+            /// mu: `mu/2 ||theta||^2` is added to every agent's loss.
+            #[serde(default)]
+            #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
+            pub ridge: f64,
+            /// Adds a last column of ones.
+            #[serde(default)]
+            pub intercept: bool,
+            /// Whether the ridge applies to the intercept too.
+            #[serde(default = "yes")]
+            pub penalise_intercept: bool,
+            /// Features are divided by this number, such as 255 for pixels.
+            #[serde(default = "one")]
+            pub divide_by: f64,
+            /// Features have mean 0 and standard deviation 1 over the rows of all agents; sparse ones keep their means.
+            #[serde(default)]
+            pub standardise: bool,
+            /// Projects features on principal components.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub pca: Option<Pca>,
+            /// The number of agents N; follows from the data for the partitions files and by-column.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::problem::MAX_AGENTS)))]
+            pub agents: Option<usize>,
+            /// How rows are divided among agents.
+            #[serde(default)]
+            pub partition: Partition,
+            /// The column whose values are the agents of the partition by-column; it is not a feature.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub group: Option<String>,
+            /// Deals the rows of all agents out again at random: the same rows, in agents of the same sizes, without their differences.
+            #[serde(default)]
+            pub reshuffle: bool,
+            /// Rows of each agent, with those that are held out; all by default.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+            pub samples: Option<usize>,
+            /// The share of each agent's rows that is held out, drawn at random.
+            #[serde(default)]
+            #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
+            pub holdout: f64,
+            /// The agents' weights: equal, or by their rows.
+            #[serde(default)]
+            pub weights: Weights,
+            /// From 1 to 1e9: along a trajectory the row is drawn anew with probability 1 / mixing_time.
+            #[serde(default = "one")]
+            #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+            pub mixing_time: f64,
+            /// The seed of partitions and of what is held out.
+            #[serde(default)]
+            pub seed: u64,
+        }
+
+        impl $name {
+            /// On these data, everything else as it is by default.
+            pub fn new(data: Sources) -> Self {
+                Self {
+                    data,
+                    target: None,
+                    $($own: None,)*
+                    drop: Vec::new(),
+                    ridge: 0.0,
+                    intercept: false,
+                    penalise_intercept: true,
+                    divide_by: 1.0,
+                    standardise: false,
+                    pca: None,
+                    agents: None,
+                    partition: Partition::default(),
+                    group: None,
+                    reshuffle: false,
+                    samples: None,
+                    holdout: 0.0,
+                    weights: Weights::default(),
+                    mixing_time: 1.0,
+                    seed: 0,
+                }
+            }
+
+            /// How data sets become the agents' rows.
+            pub fn preparation(&self) -> Preparation {
+                Preparation {
+                    data: self.data.list(),
+                    wanted: Wanted {
+                        target: self.target.clone(),
+                        group: self.group.clone(),
+                        drop: self.drop.clone(),
+                        may_lack_target: false,
+                    },
+                    targets: self.targets(),
+                    agents: self.agents,
+                    partition: self.partition,
+                    reshuffle: self.reshuffle,
+                    samples: self.samples,
+                    holdout: self.holdout,
+                    divide_by: self.divide_by,
+                    standardise: self.standardise,
+                    pca: self.pca,
+                    intercept: self.intercept,
+                    weights: self.weights,
+                    seed: self.seed,
+                }
+            }
+
+            /// The agents' rows, what is held out, and what was done to features and labels.
+            ///
+            /// # Errors
+            /// When a file cannot be read, or a setting does not go with the data.
+            pub fn prepare(&self, files: &dyn Files) -> Result<Prepared> {
+                check_ridge(self.ridge)?;
+                self.preparation().prepare(files)
+            }
+
+            /// The problem on rows that were prepared by these settings.
+            ///
+            /// # Errors
+            /// When the losses have no unique minimum, or the sampling cannot be used.
+            pub fn field_of(&self, prepared: Prepared, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+                let free = usize::from(self.intercept && !self.penalise_intercept);
+                build::<<Self as OnData>::Loss>(prepared, self.ridge, free, self.mixing_time, sampling, isa)
+            }
+        }
+
+        impl ProblemSettings for $name {
+            fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+                if self.group.is_some() && self.partition != Partition::ByColumn {
+                    let help = "no group, or partition = \"by-column\"; a column that is no feature is dropped: drop = [\"..\"]";
+                    return Some(BadInput::new("group", "a column for agents, and the partition is another one", help));
+                }
+                if !self.penalise_intercept && !self.intercept {
+                    return Some(BadInput::new("penalise_intercept", "false, and there is no intercept", "intercept = true, or no penalise_intercept"));
+                }
+                lazy_index::without_effect(self.mixing_time, sampling)
+            }
+
+            fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+                self.field_of(self.prepare(files)?, sampling, isa)
+            }
+
+            fn memory(&self, files: &dyn Files, _: Sampling, threads: usize) -> Result<MemoryEstimate> {
+                check_ridge(self.ridge)?;
+                let preparation = self.preparation();
+                preparation.check()?;
+                memory_of(&preparation, <<Self as OnData>::Loss as Loss>::HAS_OFFSETS, files, threads)
+            }
+        }
+    };
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// The loss of a kind.
+trait OnData {
+    type Loss: Loss;
+}
+
+on_data_sets! {
+    /// The `logistic` problem: `f_c(theta) = (1/n_c) sum_j log(1 + exp(-y_j x_j^T theta)) + ridge/2 ||theta||^2`, y in {-1, 1} (\[T\] eq. 2.2).
+    Logistic {
+        /// The class whose target is 1, a number or a name; all others have -1. Without it labels must be -1 and 1, 0 and 1, or two names,
+        /// of which the second in alphabetical order has 1.
+        positive: Class
+    }
+}
+
+on_data_sets! {
+    /// The `least-squares` problem: `f_c(theta) = (1/n_c) sum_j (x_j^T theta - y_j)^2 / 2 + ridge/2 ||theta||^2` (\[T\] eq. 2.2).
+    LeastSquares {
+        /// The smallest and the largest target: labels are mapped to this range, such as [0, 1].
+        target_range: [f64; 2]
+    }
+}
+
+impl OnData for Logistic {
+    type Loss = LogLoss;
+}
+
+impl OnData for LeastSquares {
+    type Loss = SquaredLoss;
+}
+
+impl Logistic {
+    fn targets(&self) -> TargetRule {
+        TargetRule::Classes { positive: self.positive.clone() }
+    }
+}
+
+impl LeastSquares {
+    fn targets(&self) -> TargetRule {
+        TargetRule::Numbers { range: self.target_range }
+    }
+}
+
+fn check_ridge(ridge: f64) -> Result<()> {
+    require(ridge >= 0.0 && ridge.is_finite(), "ridge", ridge, "a finite number of at least 0")
+}
+
+/// Regression with the loss L on prepared rows; the last `free` columns have no ridge.
+fn build<L: Loss>(prepared: Prepared, ridge: f64, free: usize, mixing_time: f64, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+    let Prepared { train, weights, .. } = prepared;
+    let (mut rows, mut offsets) = (train.rows, train.targets);
+    if !L::HAS_OFFSETS {
+        signed(&mut rows, &offsets);
+        offsets = Vec::new();
+    }
+    let penalised = rows.columns() - free;
+    let parts = Parts { rows, first: train.first, offsets, ridge, penalised, weights, mixing_time };
+    // Agents may be singular alone.
+    field(Regression::<L>::new(parts, sampling, isa)?, sampling, isa, true)
+}
+
+/// Multiplies rows by their labels, -1 or 1.
+fn signed(rows: &mut Rows, labels: &[f64]) {
+    let flip = |row: &mut [f64]| row.iter_mut().for_each(|x| *x = -*x);
+    match rows {
+        Rows::Dense { d, values } => values.chunks_mut(*d).zip(labels).filter(|(_, y)| **y < 0.0).for_each(|(row, _)| flip(row)),
+        Rows::Sparse { starts, value, .. } => {
+            starts.windows(2).zip(labels).filter(|(_, y)| **y < 0.0).for_each(|(at, _)| flip(&mut value[at[0]..at[1]]));
+        }
+    }
+}
+
+/// The memory that preparation and problem take.
+fn memory_of(how: &Preparation, is_linear: bool, files: &dyn Files, threads: usize) -> Result<MemoryEstimate> {
+    let sets = how.read(files)?;
+    let all: usize = sets.iter().map(|set| set.rows.len()).sum();
+    let stored: usize = sets.iter().map(|set| set.rows.stored()).sum();
+    let columns = sets.iter().map(|set| set.rows.columns()).max().unwrap_or(0);
+    let is_sparse = sets.iter().all(|set| matches!(set.rows, Rows::Sparse { .. }));
+    let rows = match (how.agents, how.samples) {
+        (Some(agents), Some(samples)) => (agents as f64 * samples as f64).min(all as f64),
+        _ => all as f64,
+    };
+    let number = if is_sparse { 12.0 } else { 8.0 };
+    let source = number * stored as f64 + 16.0 * all as f64;
+    let share = rows / all as f64;
+    let d = how.pca.map_or(columns, |pca| pca.dim.min(columns)) + usize::from(how.intercept);
+    let (n, d) = (how.agents.unwrap_or(sets.len()) as f64, d as f64);
+    let gathered = if how.pca.is_some() { 8.0 * rows * columns as f64 } else { number * stored as f64 * share };
+    let own = if how.pca.is_some() { 8.0 * rows * d } else { gathered + if how.intercept { number * rows } else { 0.0 } };
+    // Where components are fitted: rows, second moments and their eigenvectors with what these are computed in.
+    let fit = if how.pca.is_some() { 2.0 * gathered + 8.0 * memory::matrix(columns as f64, columns as f64) } else { gathered };
+    let systems = if is_linear && keeps_systems(n as usize, d as usize) { n * (memory::matrix(d, d) + 8.0 * d + 100.0) } else { 0.0 };
+    let kept = own + 16.0 * rows + 24.0 * n + systems;
+    let root = memory::optimum(d) + 40.0 * rows + threads as f64 * memory::matrix(d, d);
+    let preparing = source + 16.0 * all as f64 + (fit + gathered).max(gathered + own);
+    let text = format!(
+        "{}, {} rows, d = {}{}",
+        how.agents.map_or_else(|| format!("{} files", sets.len()), memory::agents),
+        rows,
+        d,
+        how.pca.map_or_else(String::new, |pca| format!(", {}", pca.text(columns)))
+    );
+    Ok(MemoryEstimate::new((preparing.max(kept + root), kept), text))
+}

@@ -1,0 +1,255 @@
+use super::loss::{LogLoss, SquaredLoss};
+use super::*;
+use crate::problem::equal_weights;
+use crate::random::{Purpose, stream};
+
+const SIZES: [usize; 3] = [7, 12, 30];
+
+/// Three agents' rows, dense or sparse, with a last column of ones; offsets where the loss has some.
+fn parts<L: Loss>(d: usize, sparse: bool, ridge: f64, penalised: usize) -> Parts {
+    let mut s = stream(5, Purpose::Fresh, 0, 0);
+    let n: usize = SIZES.iter().sum();
+    let mut values: Vec<f64> = (0..n * d)
+        .map(|k| {
+            if k % d == d - 1 {
+                1.0
+            } else if s.uniform() < 0.4 {
+                s.normal()
+            } else {
+                0.0
+            }
+        })
+        .collect();
+    if !L::HAS_OFFSETS {
+        // Rows times their labels.
+        values.chunks_mut(d).filter(|_| s.uniform() < 0.5).for_each(|row| row.iter_mut().for_each(|x| *x = -*x));
+    }
+    let rows = Rows::Dense { d, values };
+    let offsets = (0..if L::HAS_OFFSETS { n } else { 0 }).map(|_| s.normal()).collect();
+    let rows = if sparse { rows.to_sparse() } else { rows };
+    Parts { rows, first: vec![0, 7, 19, 49], offsets, ridge, penalised, weights: vec![0.5, 0.2, 0.3], mixing_time: 1.0 }
+}
+
+fn problem<L: Loss>(d: usize, sparse: bool, ridge: f64, penalised: usize) -> Regression<L> {
+    Regression::new(parts::<L>(d, sparse, ridge, penalised), Sampling::default(), Isa::best()).unwrap()
+}
+
+fn point(d: usize, number: u64) -> Vec<f64> {
+    let mut s = stream(6, Purpose::Fresh, number, 0);
+    (0..d).map(|_| s.normal()).collect()
+}
+
+/// The loss, written out on dense rows.
+fn direct_loss<L: Loss>(p: &Regression<L>, c: usize, theta: &[f64]) -> f64 {
+    let mean = p.range(c).map(|j| {
+        let t: f64 = p.parts.rows.row(j).map(|(i, x)| x * theta[i]).sum();
+        if L::HAS_OFFSETS { (t - p.parts.offsets[j]).powi(2) / 2.0 } else { (1.0 + (-t).exp()).ln() }
+    });
+    let n = mean.len() as f64;
+    mean.sum::<f64>() / n + p.parts.ridge / 2.0 * theta[..p.parts.penalised].iter().map(|x| x * x).sum::<f64>()
+}
+
+fn check_derivatives<L: Loss>() {
+    for (d, sparse, penalised) in [(5, false, 5), (5, true, 4), (9, true, 9), (12, false, 11)] {
+        let p = problem::<L>(d, sparse, 0.3, penalised);
+        for (c, number) in [(0, 1), (1, 2), (2, 3)] {
+            let (theta, v) = (point(d, number), point(d, 100 + number));
+            let along = |t: f64| theta.iter().zip(&v).map(|(x, v)| x + t * v).collect::<Vec<_>>();
+            let loss = p.loss(c, &theta);
+            assert!((loss - direct_loss(&p, c, &theta)).abs() < 1e-14 * (1.0 + loss), "{loss}");
+            let (mut g, mut hv, mut h) = (vec![0.0; d], vec![0.0; d], Mat::zeros(d, d));
+            p.gradient(c, &theta, &mut g);
+            p.hessian_vector(c, &theta, &v, &mut hv);
+            p.hessian(c, &theta, &mut h);
+            // Central differences: errors of h^2 f''' / 6 and of rounding / h.
+            let eps = 1e-5;
+            let slope = (direct_loss(&p, c, &along(eps)) - direct_loss(&p, c, &along(-eps))) / (2.0 * eps);
+            let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
+            assert!((slope - dot(&g, &v)).abs() < 1e-8 * (1.0 + slope.abs()), "{slope} {}", dot(&g, &v));
+            let (mut high, mut low) = (vec![0.0; d], vec![0.0; d]);
+            p.gradient(c, &along(eps), &mut high);
+            p.gradient(c, &along(-eps), &mut low);
+            for i in 0..d {
+                assert!(((high[i] - low[i]) / (2.0 * eps) - hv[i]).abs() < 1e-8 * (1.0 + hv[i].abs()));
+            }
+            assert!(linalg::distance_sq(&linalg::mat_vec(&h, &v), &hv).sqrt() < 1e-13 * (1.0 + linalg::norm_sq(&hv).sqrt()));
+            let steps = [0.0, 1.0, 0.5, -0.25];
+            let mut losses = [0.0; 4];
+            p.losses_along(c, &theta, &v, &steps, &mut losses);
+            for (s, loss) in steps.iter().zip(losses) {
+                let there = p.loss(c, &along(*s));
+                assert!((loss - there).abs() < 1e-13 * (1.0 + there), "{s}: {loss} {there}");
+            }
+            let mut mean = vec![0.0; d];
+            assert!(p.mean(c, &theta, &mut mean));
+            assert!(mean.iter().zip(&g).all(|(m, g)| *m == -g));
+        }
+    }
+}
+
+#[test]
+fn derivatives_are_those_of_the_loss_written_out() {
+    check_derivatives::<LogLoss>();
+    check_derivatives::<SquaredLoss>();
+}
+
+fn check_sparse<L: Loss>() {
+    for (d, penalised) in [(5, 5), (9, 8), (17, 17)] {
+        let (dense, sparse) = (problem::<L>(d, false, 0.2, penalised), problem::<L>(d, true, 0.2, penalised));
+        let theta = point(d, 7);
+        let bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        for c in 0..3 {
+            assert_eq!(dense.loss(c, &theta).to_bits(), sparse.loss(c, &theta).to_bits());
+            let (mut x, mut y) = (vec![0.0; d], vec![0.0; d]);
+            dense.gradient(c, &theta, &mut x);
+            sparse.gradient(c, &theta, &mut y);
+            assert_eq!(bits(&x), bits(&y));
+            for z in dense.range(c) {
+                dense.apply(c, &theta, &z, &mut x);
+                sparse.apply(c, &theta, &z, &mut y);
+                assert_eq!(bits(&x), bits(&y));
+            }
+            let (mut x, mut y) = (Mat::zeros(d, d), Mat::zeros(d, d));
+            dense.hessian(c, &theta, &mut x);
+            sparse.hessian(c, &theta, &mut y);
+            assert!((&x - &y).norm_max() < 1e-15 * 10.0);
+        }
+        let (x, y) = (dense.root.unwrap().theta, sparse.root.unwrap().theta);
+        assert!(linalg::distance_sq(&x, &y).sqrt() < 1e-13);
+    }
+}
+
+#[test]
+fn sparse_rows_give_the_bits_of_dense_ones() {
+    check_sparse::<LogLoss>();
+    check_sparse::<SquaredLoss>();
+}
+
+fn check_samples<L: Loss>() {
+    let (d, p) = (6, problem::<L>(6, true, 0.4, 5));
+    let theta = point(d, 3);
+    for c in 0..3 {
+        let (mut g, mut mean, mut sum) = (vec![0.0; d], vec![0.0; d], vec![0.0; d]);
+        p.mean(c, &theta, &mut mean);
+        for z in p.range(c) {
+            p.apply(c, &theta, &z, &mut g);
+            sum.iter_mut().zip(&g).for_each(|(sum, g)| *sum += g / SIZES[c] as f64);
+        }
+        assert!(linalg::distance_sq(&sum, &mean).sqrt() < 1e-14);
+        let law = p.law(c).unwrap();
+        assert!(linalg::distance_sq(&law.mean(&theta), &mean).sqrt() < 1e-14);
+        assert_eq!(law.moments().is_some(), L::HAS_OFFSETS);
+    }
+}
+
+#[test]
+fn samples_have_the_mean_operator_as_their_mean() {
+    check_samples::<LogLoss>();
+    check_samples::<SquaredLoss>();
+}
+
+#[test]
+fn systems_and_operators_of_least_squares_are_its_derivatives() {
+    let p = problem::<SquaredLoss>(6, true, 0.4, 5);
+    let systems = p.systems.as_ref().unwrap();
+    let (theta, mut mean, mut product, mut offset) = (point(6, 1), vec![0.0; 6], vec![0.0; 6], vec![0.0; 6]);
+    for c in 0..3 {
+        p.mean(c, &theta, &mut mean);
+        assert!(linalg::distance_sq(&systems.of(c).mean(&theta), &mean).sqrt() < 1e-14);
+        p.product(c, &theta, &mut product);
+        p.offset(c, &mut offset);
+        let by_products: Vec<f64> = offset.iter().zip(&product).map(|(b, ax)| b - ax).collect();
+        assert!(linalg::distance_sq(&by_products, &mean).sqrt() < 1e-14);
+        let mut entries = Mat::<f64>::zeros(6, 6);
+        p.entries(c, &mut |i, j, a| entries[(i, j)] = a);
+        assert!((&entries - &systems.of(c).a).norm_max() < 1e-15);
+    }
+}
+
+fn mean_gradient<L: Loss>(p: &Regression<L>, theta: &[f64]) -> Vec<f64> {
+    let (mut sum, mut g) = (vec![0.0; theta.len()], vec![0.0; theta.len()]);
+    for (c, weight) in p.parts.weights.iter().enumerate() {
+        p.gradient(c, theta, &mut g);
+        sum.iter_mut().zip(&g).for_each(|(sum, g)| *sum += weight * g);
+    }
+    sum
+}
+
+/// Accelerated gradient descent on the mean loss with restarts, from 0, as far as it goes.
+fn by_accelerated_gradients<L: Loss>(p: &Regression<L>, lipschitz: f64) -> Vec<f64> {
+    let d = p.d();
+    let (mut x, mut y, mut k) = (vec![0.0; d], vec![0.0; d], 0.0);
+    let mut last = f64::INFINITY;
+    for _ in 0..200_000 {
+        let g = mean_gradient(p, &y);
+        let norm = linalg::norm_sq(&g).sqrt();
+        if norm < 1e-14 {
+            break;
+        }
+        let next: Vec<f64> = y.iter().zip(&g).map(|(y, g)| y - g / lipschitz).collect();
+        k = if norm > last { 0.0 } else { k + 1.0 };
+        last = norm;
+        y = next.iter().zip(&x).map(|(next, x)| next + k / (k + 3.0) * (next - x)).collect();
+        x = next;
+    }
+    x
+}
+
+fn check_optimum<L: Loss>() {
+    for (ridge, penalised) in [(0.1, 6), (1e-2, 5), (1e-3, 6)] {
+        let p = problem::<L>(6, false, ridge, penalised);
+        let theta = p.root.clone().unwrap().theta;
+        assert!(linalg::norm_sq(&mean_gradient(&p, &theta)).sqrt() <= 1e-15 * 10.0);
+        let certificate = p.monotone();
+        assert_eq!(certificate.is_some(), L::HAS_OFFSETS || penalised == 6);
+        let lipschitz = certificate.map_or(20.0, |known| known.lipschitz);
+        let other = by_accelerated_gradients(&p, lipschitz);
+        assert!(linalg::distance_sq(&theta, &other).sqrt() < 1e-9, "{ridge}: {theta:?} {other:?}");
+    }
+}
+
+#[test]
+fn optima_are_those_of_gradient_descent() {
+    check_optimum::<LogLoss>();
+    check_optimum::<SquaredLoss>();
+}
+
+#[test]
+fn optima_do_not_depend_on_the_number_of_threads() {
+    let of = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| problem::<LogLoss>(9, true, 1e-2, 9).root.unwrap().theta)
+    };
+    assert_eq!(of(1), of(4));
+}
+
+#[test]
+fn losses_without_a_minimum_are_refused() {
+    let refused = |parts: Parts, square: bool| {
+        let e = if square {
+            Regression::<SquaredLoss>::new(parts, Sampling::default(), Isa::best()).unwrap_err()
+        } else {
+            Regression::<LogLoss>::new(parts, Sampling::default(), Isa::best()).unwrap_err()
+        };
+        assert_eq!(e.key, "ridge", "{e}");
+        e.what
+    };
+    let of = |values: Vec<f64>, d: usize, ridge: f64| Parts {
+        first: vec![0, values.len() / d],
+        offsets: vec![1.0; values.len() / d],
+        rows: Rows::Dense { d, values },
+        ridge,
+        penalised: d,
+        weights: equal_weights(1),
+        mixing_time: 1.0,
+    };
+    // The second column is twice the first.
+    let dependent = || vec![1.0, 2.0, -3.0, -6.0, 0.5, 1.0];
+    assert!(refused(of(dependent(), 2, 0.0), true).contains("depend on each other"));
+    assert!(refused(of(dependent(), 2, 0.0), false).contains("singular"));
+    // A column of which all signed rows have the same sign separates.
+    let separated = vec![1.0, 0.3, 2.0, -0.5, 0.7, 0.2, 1.5, 0.9];
+    assert!(refused(of(separated.clone(), 2, 0.0), false).contains("separates"));
+    assert!(Regression::<LogLoss>::new(of(separated, 2, 1e-6), Sampling::default(), Isa::best()).is_ok());
+    assert!(Regression::<SquaredLoss>::new(of(dependent(), 2, 1e-6), Sampling::default(), Isa::best()).is_ok());
+}
