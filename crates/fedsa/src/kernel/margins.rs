@@ -63,9 +63,8 @@ fn run(rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64], mut wei
             let x: [&[f64]; SIDE] = std::array::from_fn(|k| &values[(next + k) * d..][..*d]);
             let t = margins_of(x, theta);
             let w: [f64; SIDE] = std::array::from_fn(|k| weight(next + k, t[k]));
-            let out = &mut out[..*d];
-            for i in 0..*d {
-                out[i] = (0..SIDE).fold(out[i], |sum, k| w[k].mul_add(x[k][i], sum));
+            for (i, out) in out[..*d].iter_mut().enumerate() {
+                *out = (0..SIDE).fold(*out, |sum, k| w[k].mul_add(x[k][i], sum));
             }
             next += SIDE;
         }
@@ -148,8 +147,8 @@ fn margins_of_all(rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f6
             done += SIDE;
         }
     }
-    for k in done..range.len() {
-        out[k] = margin(rows, range.start + k, theta);
+    for (k, out) in out.iter_mut().enumerate().skip(done) {
+        *out = margin(rows, range.start + k, theta);
     }
 }
 
@@ -168,8 +167,8 @@ fn margins_of(x: [&[f64]; SIDE], y: &[f64]) -> [f64; SIDE] {
         }
     }
     for k in 0..SIDE {
-        for i in whole..y.len() {
-            acc[k][i - whole] = x[k][i].mul_add(y[i], acc[k][i - whole]);
+        for (acc, (x, y)) in acc[k].iter_mut().zip(x[k][whole..].iter().zip(&y[whole..])) {
+            *acc = x.mul_add(*y, *acc);
         }
     }
     acc.map(tree)
@@ -224,8 +223,8 @@ mod tests {
             let Rows::Dense { values, .. } = &dense else { unreachable!() };
             let expected: Vec<f64> = values.chunks(d).map(|row| dot(row, &theta)).collect();
             let mut sum = vec![0.5; d];
-            for j in 2..11 {
-                let w = expected[j] + j as f64;
+            for (j, t) in expected.iter().enumerate().skip(2) {
+                let w = t + j as f64;
                 sum.iter_mut().zip(&values[j * d..]).for_each(|(sum, x)| *sum = w.mul_add(*x, *sum));
             }
             for isa in Isa::available() {

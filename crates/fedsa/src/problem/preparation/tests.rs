@@ -280,6 +280,19 @@ fn models_of_standardised_features_are_models_of_columns() {
             let direct: f64 = raw.row(j).map(|(i, x)| weights[i] * x).sum::<f64>() + constant;
             assert!((direct - score).abs() < 1e-12);
         }
+        // Of other rows, columns that the fit did not have are left out, and missing ones are 0.
+        for (d, sparse) in [(6, false), (6, true), (2, false), (2, true)] {
+            let other = random_set(5, 6, false).rows;
+            let cut: Vec<f64> = (0..5).flat_map(|j| other.row(j).map(|(_, x)| x).take(d).collect::<Vec<_>>()).collect();
+            let cut = Rows::Dense { d, values: cut };
+            let features = prepared.transform.apply(if sparse { cut.to_sparse() } else { cut.clone() });
+            assert_eq!((features.columns(), features.len()), (5, 5));
+            for j in 0..5 {
+                let direct: f64 = cut.row(j).filter(|(i, _)| *i < 4).map(|(i, x)| weights[i] * x).sum::<f64>() + constant;
+                let score: f64 = features.row(j).map(|(i, x)| theta[i] * x).sum();
+                assert!((direct - score).abs() < 1e-12, "{d} {sparse}");
+            }
+        }
     }
 }
 

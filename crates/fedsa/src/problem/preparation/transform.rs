@@ -75,6 +75,8 @@ pub struct Transform {
     pub intercept: bool,
     /// The names of the columns.
     pub columns: Vec<String>,
+    /// The number of columns D.
+    pub width: usize,
 }
 
 /// Principal components of D columns.
@@ -108,10 +110,18 @@ fn sums(rows: &Rows, first: &[usize], mut see: impl FnMut(usize, f64, &mut [f64]
 impl Transform {
     /// Fits what `how` asks for to the rows of all agents.
     pub(super) fn fit(how: &Preparation, sets: &[Dataset], pool: &Pool<'_>, agents: &[Vec<usize>]) -> Result<Self> {
+        let width = sets.iter().map(|set| set.rows.columns()).max().unwrap_or(0);
         let columns = sets.iter().max_by_key(|set| set.rows.columns()).map(|set| set.columns.clone()).unwrap_or_default();
-        let mut transform =
-            Self { divide_by: how.divide_by, means: Vec::new(), deviations: Vec::new(), components: None, intercept: false, columns };
-        let d = sets.iter().map(|set| set.rows.columns()).max().unwrap_or(0);
+        let mut transform = Self {
+            divide_by: how.divide_by,
+            means: Vec::new(),
+            deviations: Vec::new(),
+            components: None,
+            intercept: false,
+            columns,
+            width,
+        };
+        let d = width;
         if let Some(pca) = how.pca {
             require(pca.dim <= d, "pca.dim", pca.dim, &format!("at most the number of columns, {d}"))?;
             require(d <= MOST_COLUMNS, "pca", format!("principal components of {d} columns"), &format!("at most {MOST_COLUMNS} columns"))?;
@@ -171,6 +181,8 @@ impl Transform {
 
     /// The features of rows as they are in files, n x d. Columns beyond those of the fit are left out, missing ones are 0.
     pub fn apply(&self, rows: Rows) -> Rows {
+        let rows = with_columns(rows, self.width);
+        let rows = if self.means.is_empty() { rows } else { rows.into_dense() };
         let is_changed = self.divide_by != 1.0 || !self.deviations.is_empty();
         let rows = if is_changed { self.scaled(rows, self.divide_by) } else { rows };
         let rows = match &self.components {
@@ -213,6 +225,32 @@ impl Transform {
             note.push_str(&format!(", {}", pca.text(means.len())));
         }
         note
+    }
+}
+
+/// The same rows with `width` columns: further ones are left out, missing ones are 0.
+fn with_columns(rows: Rows, width: usize) -> Rows {
+    match rows {
+        Rows::Dense { d, values } if d != width => {
+            let both = d.min(width);
+            let mut all = vec![0.0; values.len().checked_div(d).unwrap_or(0) * width];
+            all.chunks_mut(width.max(1)).zip(values.chunks(d.max(1))).for_each(|(to, row)| to[..both].copy_from_slice(&row[..both]));
+            Rows::Dense { d: width, values: all }
+        }
+        Rows::Sparse { d, starts, index, value } if d > width => {
+            let (mut ends, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+            for at in starts.windows(2) {
+                let kept = (at[0]..at[1]).filter(|k| (index[*k] as usize) < width);
+                kept.for_each(|k| {
+                    indices.push(index[k]);
+                    values.push(value[k]);
+                });
+                ends.push(indices.len());
+            }
+            Rows::Sparse { d: width, starts: ends, index: indices, value: values }
+        }
+        Rows::Sparse { starts, index, value, .. } => Rows::Sparse { d: width, starts, index, value },
+        rows @ Rows::Dense { .. } => rows,
     }
 }
 

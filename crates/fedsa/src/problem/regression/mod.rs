@@ -79,6 +79,9 @@ pub(super) struct Regression<L> {
 /// The most numbers of the agents' matrices that least squares keeps.
 const MOST_IN_SYSTEMS: f64 = 3e7;
 
+/// The most rows of an agent of nonlinear operators for which the law of independent draws is that of a chain too.
+const MOST_INDEPENDENT_MOVES: usize = 128;
+
 /// Whether least squares of so many agents and dimensions keeps linear systems.
 fn keeps_systems(agents: usize, d: usize) -> bool {
     agents as f64 * (d as f64).powi(2) <= MOST_IN_SYSTEMS
@@ -251,11 +254,12 @@ impl<L: Loss> Facts for Regression<L> {
     }
     fn law(&self, c: usize) -> Option<FiniteLaw<'_>> {
         let (first, n, d) = (self.parts.first[c], self.range(c).len(), self.d());
-        let is_chain = self.sampling.kind == Law::Markov;
-        if is_chain && n > lazy_index::MOST && self.parts.mixing_time > 1.0 {
+        let is_markov = self.sampling.kind == Law::Markov;
+        if is_markov && n > lazy_index::MOST && self.parts.mixing_time > 1.0 {
             return None;
         }
-        let is_chain = is_chain && n <= lazy_index::MOST;
+        // Moves are as many as the square of the rows: a chain of independent draws is given where it is small.
+        let is_chain = if is_markov { n <= lazy_index::MOST } else { !L::HAS_OFFSETS && n <= MOST_INDEPENDENT_MOVES };
         let (mass, chain) = match is_chain.then(|| self.index[c].moves()) {
             Some((mass, chain)) => (mass, Some(chain)),
             None => (vec![1.0 / n as f64; n], None),

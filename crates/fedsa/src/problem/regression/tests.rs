@@ -128,12 +128,12 @@ fn sparse_rows_give_the_bits_of_dense_ones() {
 fn check_samples<L: Loss>() {
     let (d, p) = (6, problem::<L>(6, true, 0.4, 5));
     let theta = point(d, 3);
-    for c in 0..3 {
+    for (c, n) in SIZES.iter().enumerate() {
         let (mut g, mut mean, mut sum) = (vec![0.0; d], vec![0.0; d], vec![0.0; d]);
         p.mean(c, &theta, &mut mean);
         for z in p.range(c) {
             p.apply(c, &theta, &z, &mut g);
-            sum.iter_mut().zip(&g).for_each(|(sum, g)| *sum += g / SIZES[c] as f64);
+            sum.iter_mut().zip(&g).for_each(|(sum, g)| *sum += g / *n as f64);
         }
         assert!(linalg::distance_sq(&sum, &mean).sqrt() < 1e-14);
         let law = p.law(c).unwrap();
