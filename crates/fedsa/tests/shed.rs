@@ -182,14 +182,14 @@ fn fib_shed_is_superlinear() {
     for dim in [6, 12, 20] {
         let field = logistic(5, dim, 0.01);
         let errors = errors(&*field, &Shed::default(), 60);
-        let end = errors.iter().position(|e| *e < 1e-12).unwrap_or(60);
+        let end = errors.iter().position(|e| *e < 1e-13).unwrap_or(60);
         let ratios: Vec<f64> = errors[..=end].windows(2).map(|e| e[1] / e[0]).collect();
         println!("d = {dim}: {end} rounds, last ratios {:?}", &ratios[ratios.len().saturating_sub(6)..]);
         let third = ratios.len() / 3;
         let geometric = |ratios: &[f64]| (ratios.iter().map(|r| r.ln()).sum::<f64>() / ratios.len() as f64).exp();
         let (early, late) = (geometric(&ratios[third..2 * third]), geometric(&ratios[2 * third..]));
         assert!(end < 60 && late < 0.75 * early, "d = {dim}: {early} {late}");
-        assert!(ratios.iter().copied().fold(f64::INFINITY, f64::min) < 0.02, "d = {dim}");
+        assert!(ratios.iter().copied().fold(f64::INFINITY, f64::min) < 0.4 * early, "d = {dim}: {early}");
     }
 }
 
@@ -210,12 +210,12 @@ fn the_gradient_norm_rule_needs_its_guard() {
     assert!(with(1).check(5).is_err() && with(3).check(5).is_ok());
 }
 
-/// Over a link that loses answers, agents whose gradients at the root are zero bring the error to zero; others to a floor. Every pair
-/// gets to the server, and over a link that rounds only gradients are rounded.
+/// Over links that lose answers or round gradients, agents whose gradients at the root are zero bring the error to zero; others to
+/// a floor. Every pair gets to the server as it is.
 #[test]
 fn links_that_lose_and_round_leave_the_pairs_intact() {
     let erasure = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "erasure", "success": 0.6}"#]).unwrap();
-    let coarse = link(r#"{"kind": "quantised", "bits": 6}"#, false, &[]).unwrap();
+    let coarse = link(r#"{"kind": "quantised", "bits": 16}"#, false, &[]).unwrap();
     let different = least_squares::<6>(5, 2);
     let mut alike = different.clone();
     let solve = |a: &[Vec<f64>]| a.iter().map(|row| row.iter().sum::<f64>()).collect::<Vec<f64>>();
@@ -236,8 +236,11 @@ fn links_that_lose_and_round_leave_the_pairs_intact() {
         assert!(floor > 1e-6 * size && floor < 3.0 * size, "{settings}: {floor:e} {size:e}");
         // Messages of their own are sent after losses only.
         assert!(ledger.bits_down > 8 * 5 * 300 * (27 + 6 + 8 * 6));
-        let (rounded, _) = error(&different, &coarse, settings, 300);
-        assert!(rounded < 1e-9 * size, "{settings}: {rounded:e}");
+        // Rounding errors are a share of each agent's gradient.
+        let (rounded, _) = error(&alike, &coarse, settings, 300);
+        assert!(rounded < 1e-11, "{settings}: {rounded:e}");
+        let (floor, _) = error(&different, &coarse, settings, 300);
+        assert!(floor > 1e-9 * size && floor < 0.3 * size, "{settings}: {floor:e} {size:e}");
     }
     // Unit steps with all pairs at the server: the error is the mean of what the missing agents would have said.
     let (n, d) = (5u64, 6u64);
@@ -249,7 +252,7 @@ fn links_that_lose_and_round_leave_the_pairs_intact() {
 /// Indefinite agents of a convex mean, agents without curvature, and a singular problem with a solution.
 #[test]
 fn hessians_that_are_not_positive_definite_are_projected() {
-    let indefinite = linear(&[([[2.0, 0.0], [0.0, -0.5]], [1.0, 1.0]), ([[-0.5, 0.0], [0.0, 2.0]], [1.0, 0.0]), ([[0.0; 2]; 2], [0.5, 0.0])]);
+    let indefinite = linear(&[([[2.0, 0.0], [0.0, -0.5]], [1.0, 1.0]), ([[-0.5, 0.0], [0.0, 2.0]], [1.0, 0.0]), ([[-0.2, 0.0], [0.0, -0.1]], [0.5, 0.0])]);
     let field = common::field(&indefinite, Law::Mean);
     let errors = errors(&*field, &Shed::default(), 200);
     assert!(errors[200] < 1e-9, "{:e}", errors[200]);
@@ -264,8 +267,12 @@ fn hessians_that_are_not_positive_definite_are_projected() {
 
 #[test]
 fn settings_are_checked_with_the_number_of_agents() {
-    let bad = |settings: &str| method("shed", settings).check(3).unwrap_err().to_string();
-    assert!(bad(r#"{"pairs": [1, 2]}"#).contains("3 agents"));
+    let bad = |settings: &str| {
+        let e = method("shed", settings).check(3).unwrap_err();
+        format!("{e}: {}", e.help)
+    };
+    let e = bad(r#"{"pairs": [1, 2]}"#);
+    assert!(e.contains("3 agents"), "{e}");
     assert!(bad(r#"{"renewal_of_agents": [{"schedule": "once"}]}"#).contains("one schedule for each agent"));
     let server = r#"{"renewal_of_agents": [{"schedule": "once"}, {"schedule": "once"}, {"schedule": "gradient-norm"}]}"#;
     assert!(bad(server).contains("the server decides"));
@@ -281,11 +288,31 @@ fn settings_are_checked_with_the_number_of_agents() {
     assert!(computing_alone().iter().any(|(kind, _)| *kind == "shed"));
 }
 
+/// Milliseconds for eigenpairs by n and their number; printed, not checked.
+#[test]
+#[ignore = "a measurement"]
+fn milliseconds_of_eigenpairs() {
+    for n in [256, 300, 600] {
+        let mut draws = stream(5, Purpose::Pairs, 1, 0);
+        let q = Mat::from_fn(n, n, |_, _| draws.normal()).qr().compute_thin_Q();
+        for power in [0.5, 1.5] {
+            let scaled = Mat::from_fn(n, n, |i, j| q[(i, j)] / (1.0 + j as f64).powf(power));
+            let h = scaled * q.transpose();
+            let h = Mat::from_fn(n, n, |i, j| h[(i.max(j), i.min(j))]);
+            for m in [2, 5, 8, 10, 20, n] {
+                let begin = std::time::Instant::now();
+                (0..5).for_each(|_| assert_eq!(Eigenpairs::leading(&h, m).values.len(), m));
+                println!("n = {n}, l_j = j^-{power}, m = {m}: {:.1} ms", begin.elapsed().as_secs_f64() * 200.0);
+            }
+        }
+    }
+}
+
 /// Seconds of a whole fit; printed, not checked.
 #[test]
 #[ignore = "a measurement"]
 fn seconds_of_a_fit() {
-    for agents in [8, 28] {
+    for agents in [8] {
         let problem = RandomLogistic { agents, dim: 300, points: 500, ridge: 1e-5, ..RandomLogistic::default() };
         let field = field(&problem, Law::Mean);
         for (name, settings) in [("fib-shed", "{}"), ("fib-shed+", r#"{"pairs": "random"}"#), ("gn-shed", r#"{"renewal": {"schedule": "gradient-norm"}}"#)] {

@@ -117,7 +117,7 @@ fn all(h: &Mat<f64>) -> Eigenpairs {
 /// The first m pairs by an iteration, if it converges and none was missed.
 fn by_iteration(h: &Mat<f64>, m: usize) -> Option<Eigenpairs> {
     let n = h.nrows();
-    let (values, mut vectors) = krylov::leading(n, &|x| h * x, m, n)?;
+    let (values, mut vectors) = krylov::leading(n, &|x| h * x, m, n / 3)?;
     // sigma I - H + sum_j l_j v_j v_j^T is positive definite for sigma a little above l_m only if no larger pair was missed.
     let scale = values[0].abs().max(values[m - 1].abs());
     let sigma = values[m - 1] + krylov::TOLERANCE.sqrt() * scale;

@@ -91,29 +91,3 @@ fn special_matrices_are_decomposed() {
         assert!(Eigenpairs::leading(&bad, 1).completed(&bad).values.iter().all(|x| x.is_nan()));
     }
 }
-
-/// Times in milliseconds by n and m, to choose [`FEW`]; printed, not checked.
-#[test]
-#[ignore = "a measurement"]
-fn times() {
-    let mut draws = stream(5, Purpose::Pairs, 1, 0);
-    for n in [100, 300, 600] {
-        let values: Vec<f64> = (0..n).map(|j| 1.0 / (1.0 + j as f64).powf(1.5) + 1e-5).collect();
-        let h = with_spectrum(&values, &mut draws);
-        let clock = |f: &dyn Fn()| {
-            let begin = std::time::Instant::now();
-            (0..5).for_each(|_| f());
-            begin.elapsed().as_secs_f64() * 200.0
-        };
-        let whole = clock(&|| drop(all(&h)));
-        let llt = clock(&|| drop(h.llt(Side::Lower)));
-        let least = clock(&|| assert!(smallest(&h) > 0.0));
-        println!("n = {n}: all {whole:.1} ms, Cholesky {llt:.2}, smallest {least:.2}");
-        for m in [2, 5, 10, 20, 40, 80] {
-            if m * 3 < n {
-                let found = by_iteration(&h, m).is_some();
-                println!("  m = {m}: {:.1} ms, {found}", clock(&|| drop(by_iteration(&h, m))));
-            }
-        }
-    }
-}
