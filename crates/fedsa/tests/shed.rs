@@ -229,7 +229,8 @@ fn links_that_lose_and_round_leave_the_pairs_intact() {
         (distance(run.theta(), field.root().unwrap()), run.ledger())
     };
     for settings in [LS, "{}"] {
-        let (zero, _) = error(&alike, &erasure, settings, 300);
+        // With renewals every d - 1 rounds, losses keep the last pairs from arriving: convergence is linear, and slower.
+        let (zero, _) = error(&alike, &erasure, settings, 3000);
         assert!(zero < 1e-11, "{settings}: {zero:e}");
         let (floor, ledger) = error(&different, &erasure, settings, 300);
         let size = distance(&[0.0; 6], field(&different, Law::Mean).root().unwrap());
@@ -301,7 +302,7 @@ fn milliseconds_of_eigenpairs() {
             let h = Mat::from_fn(n, n, |i, j| h[(i.max(j), i.min(j))]);
             for m in [2, 5, 8, 10, 20, n] {
                 let begin = std::time::Instant::now();
-                (0..5).for_each(|_| assert_eq!(Eigenpairs::leading(&h, m).values.len(), m));
+                (0..5).for_each(|_| assert!(Eigenpairs::leading(&h, m).values.len() >= m));
                 println!("n = {n}, l_j = j^-{power}, m = {m}: {:.1} ms", begin.elapsed().as_secs_f64() * 200.0);
             }
         }

@@ -24,7 +24,7 @@ const FEW: usize = 30;
 const SMALLEST: usize = 256;
 
 impl Eigenpairs {
-    /// The first m eigenpairs, all if there are fewer.
+    /// The first m eigenpairs, or all of them if that is cheaper or there are no more.
     ///
     /// If they are few of many, a block Krylov iteration computes them. A Cholesky factorisation then proves that no larger
     /// eigenvalue was missed, as can happen where one has many eigenvectors. If one was, or if the iteration takes too long, all
@@ -35,8 +35,8 @@ impl Eigenpairs {
         if !is_finite(h) {
             return Self { values: vec![f64::NAN; m], vectors: Mat::full(n, m, f64::NAN) };
         }
-        let few = if n >= SMALLEST && m * FEW <= n { by_iteration(h, m) } else { None };
-        few.unwrap_or_else(|| all(h).first(m))
+        let few = if m > 0 && n >= SMALLEST && m * FEW <= n { by_iteration(h, m) } else { None };
+        few.unwrap_or_else(|| all(h))
     }
 
     /// The same pairs and those after them, all n. The leading pairs keep their bits, also where an eigenvalue of several
