@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{EXACT, computing_alone, distance, field, link, linear, method, run_for, run_from};
+use common::{EXACT, computing_alone, distance, field, linear, link, method, run_for, run_from};
 use fedsa::eigenpairs::Eigenpairs;
 use fedsa::linalg::Mat;
 use fedsa::methods::MethodSettings;
@@ -103,7 +103,8 @@ fn the_ledger_counts_pairs_as_vectors() {
     // Header, three parts, numbers; the question is the model alone.
     assert_eq!(ledger.bits_up, 8 * n * (rounds * (27 + 3 * 6 + 8 * (d + 3)) + 8 * (d - 1) * (d + 1)));
     assert_eq!(ledger.bits_down, 8 * n * rounds * (27 + 6 + 8 * d));
-    let ledger = run_for(&*field, &*method("shed", r#"{"renewal": {"schedule": "every", "period": 1}, "pairs": 3}"#), SEED, &[0.0; 8], 4).ledger();
+    let ledger =
+        run_for(&*field, &*method("shed", r#"{"renewal": {"schedule": "every", "period": 1}, "pairs": 3}"#), SEED, &[0.0; 8], 4).ledger();
     assert_eq!((ledger.vectors_up, ledger.calls.hessians, ledger.exchanges), (4 * n * 4, 4 * n, 8));
     assert_eq!((ledger.calls.losses, ledger.scalars_up), (4 * n * 22, 4 * n * (6 + 23)));
     let own = r#"{"renewal_of_agents": [{"schedule": "once"}, {"schedule": "every", "period": 2}, {"schedule": "fibonacci"},
@@ -253,13 +254,19 @@ fn links_that_lose_and_round_leave_the_pairs_intact() {
 /// Indefinite agents of a convex mean, agents without curvature, and a singular problem with a solution.
 #[test]
 fn hessians_that_are_not_positive_definite_are_projected() {
-    let indefinite = linear(&[([[2.0, 0.0], [0.0, -0.5]], [1.0, 1.0]), ([[-0.5, 0.0], [0.0, 2.0]], [1.0, 0.0]), ([[-0.2, 0.0], [0.0, -0.1]], [0.5, 0.0])]);
+    let indefinite = linear(&[
+        ([[2.0, 0.0], [0.0, -0.5]], [1.0, 1.0]),
+        ([[-0.5, 0.0], [0.0, 2.0]], [1.0, 0.0]),
+        ([[-0.2, 0.0], [0.0, -0.1]], [0.5, 0.0]),
+    ]);
     let field = common::field(&indefinite, Law::Mean);
     let errors = errors(&*field, &Shed::default(), 200);
     assert!(errors[200] < 1e-9, "{:e}", errors[200]);
     let flat = Shed { step: Step::LineSearch, ..Shed::default() };
     let singular = linear(&[([[1.0, 1.0], [1.0, 1.0]], [1.0, 1.0]), ([[2.0, 2.0], [2.0, 2.0]], [1.0, 1.0])]);
-    if let Ok(field) = fedsa::problem::ProblemSettings::field(&singular, &fedsa::problem::NoFiles, Default::default(), fedsa::kernel::Isa::best()) {
+    if let Ok(field) =
+        fedsa::problem::ProblemSettings::field(&singular, &fedsa::problem::NoFiles, Default::default(), fedsa::kernel::Isa::best())
+    {
         let run = run_for(&*field, &flat, SEED, &[0.0; 2], 50);
         let sum: f64 = run.theta().iter().sum();
         assert!((sum - 2.0 / 3.0).abs() < 1e-9, "{:?}", run.theta());
@@ -316,7 +323,9 @@ fn seconds_of_a_fit() {
     for agents in [8] {
         let problem = RandomLogistic { agents, dim: 300, points: 500, ridge: 1e-5, ..RandomLogistic::default() };
         let field = field(&problem, Law::Mean);
-        for (name, settings) in [("fib-shed", "{}"), ("fib-shed+", r#"{"pairs": "random"}"#), ("gn-shed", r#"{"renewal": {"schedule": "gradient-norm"}}"#)] {
+        for (name, settings) in
+            [("fib-shed", "{}"), ("fib-shed+", r#"{"pairs": "random"}"#), ("gn-shed", r#"{"renewal": {"schedule": "gradient-norm"}}"#)]
+        {
             let method = method("shed", settings);
             let mut run = run_from(&*field, &*method, SEED, &vec![0.0; 300]);
             let begin = std::time::Instant::now();
