@@ -299,7 +299,8 @@ fn complete(table: &str) -> Option<(String, String)> {
                 "fedlsa" | "fedavg" | "scafflsa" | "fedhsa" | "scaffold" | "fedlin" | "one-shot" => "local_steps = 2",
                 _ => "",
             };
-            if ["newton", "lstd", "gmres", "shed"].contains(&kind) {
+            let is_shed = fedsa::presets::find(kind).is_some_and(|preset| preset.method == "shed");
+            if is_shed || ["newton", "lstd", "gmres", "shed"].contains(&kind) {
                 return Some((file("kind = \"linear\"", "kind = \"mean\"", &format!("kind = \"{kind}\""), ""), "method.m".into()));
             }
             if kind == "anderson" {

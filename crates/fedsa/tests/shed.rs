@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{EXACT, computing_alone, distance, field, link, linear, method, run_for, run_from};
+use common::{EXACT, computing_alone, distance, field, linear, link, method, run_for, run_from};
 use fedsa::eigenpairs::Eigenpairs;
 use fedsa::linalg::Mat;
 use fedsa::methods::MethodSettings;
@@ -103,7 +103,8 @@ fn the_ledger_counts_pairs_as_vectors() {
     // Header, three parts, numbers; the question is the model alone.
     assert_eq!(ledger.bits_up, 8 * n * (rounds * (27 + 3 * 6 + 8 * (d + 3)) + 8 * (d - 1) * (d + 1)));
     assert_eq!(ledger.bits_down, 8 * n * rounds * (27 + 6 + 8 * d));
-    let ledger = run_for(&*field, &*method("shed", r#"{"renewal": {"schedule": "every", "period": 1}, "pairs": 3}"#), SEED, &[0.0; 8], 4).ledger();
+    let ledger =
+        run_for(&*field, &*method("shed", r#"{"renewal": {"schedule": "every", "period": 1}, "pairs": 3}"#), SEED, &[0.0; 8], 4).ledger();
     assert_eq!((ledger.vectors_up, ledger.calls.hessians, ledger.exchanges), (4 * n * 4, 4 * n, 8));
     assert_eq!((ledger.calls.losses, ledger.scalars_up), (4 * n * 22, 4 * n * (6 + 23)));
     let own = r#"{"renewal_of_agents": [{"schedule": "once"}, {"schedule": "every", "period": 2}, {"schedule": "fibonacci"},
@@ -182,14 +183,14 @@ fn fib_shed_is_superlinear() {
     for dim in [6, 12, 20] {
         let field = logistic(5, dim, 0.01);
         let errors = errors(&*field, &Shed::default(), 60);
-        let end = errors.iter().position(|e| *e < 1e-12).unwrap_or(60);
+        let end = errors.iter().position(|e| *e < 1e-13).unwrap_or(60);
         let ratios: Vec<f64> = errors[..=end].windows(2).map(|e| e[1] / e[0]).collect();
         println!("d = {dim}: {end} rounds, last ratios {:?}", &ratios[ratios.len().saturating_sub(6)..]);
         let third = ratios.len() / 3;
         let geometric = |ratios: &[f64]| (ratios.iter().map(|r| r.ln()).sum::<f64>() / ratios.len() as f64).exp();
         let (early, late) = (geometric(&ratios[third..2 * third]), geometric(&ratios[2 * third..]));
         assert!(end < 60 && late < 0.75 * early, "d = {dim}: {early} {late}");
-        assert!(ratios.iter().copied().fold(f64::INFINITY, f64::min) < 0.02, "d = {dim}");
+        assert!(ratios.iter().copied().fold(f64::INFINITY, f64::min) < 0.4 * early, "d = {dim}: {early}");
     }
 }
 
@@ -210,12 +211,12 @@ fn the_gradient_norm_rule_needs_its_guard() {
     assert!(with(1).check(5).is_err() && with(3).check(5).is_ok());
 }
 
-/// Over a link that loses answers, agents whose gradients at the root are zero bring the error to zero; others to a floor. Every pair
-/// gets to the server, and over a link that rounds only gradients are rounded.
+/// Over links that lose answers or round gradients, agents whose gradients at the root are zero bring the error to zero; others to
+/// a floor. Every pair gets to the server as it is.
 #[test]
 fn links_that_lose_and_round_leave_the_pairs_intact() {
     let erasure = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "erasure", "success": 0.6}"#]).unwrap();
-    let coarse = link(r#"{"kind": "quantised", "bits": 6}"#, false, &[]).unwrap();
+    let coarse = link(r#"{"kind": "quantised", "bits": 16}"#, false, &[]).unwrap();
     let different = least_squares::<6>(5, 2);
     let mut alike = different.clone();
     let solve = |a: &[Vec<f64>]| a.iter().map(|row| row.iter().sum::<f64>()).collect::<Vec<f64>>();
@@ -229,15 +230,19 @@ fn links_that_lose_and_round_leave_the_pairs_intact() {
         (distance(run.theta(), field.root().unwrap()), run.ledger())
     };
     for settings in [LS, "{}"] {
-        let (zero, _) = error(&alike, &erasure, settings, 300);
+        // With renewals every d - 1 rounds, losses keep the last pairs from arriving: convergence is linear, and slower.
+        let (zero, _) = error(&alike, &erasure, settings, 3000);
         assert!(zero < 1e-11, "{settings}: {zero:e}");
         let (floor, ledger) = error(&different, &erasure, settings, 300);
         let size = distance(&[0.0; 6], field(&different, Law::Mean).root().unwrap());
         assert!(floor > 1e-6 * size && floor < 3.0 * size, "{settings}: {floor:e} {size:e}");
         // Messages of their own are sent after losses only.
         assert!(ledger.bits_down > 8 * 5 * 300 * (27 + 6 + 8 * 6));
-        let (rounded, _) = error(&different, &coarse, settings, 300);
-        assert!(rounded < 1e-9 * size, "{settings}: {rounded:e}");
+        // Rounding errors are a share of each agent's gradient.
+        let (rounded, _) = error(&alike, &coarse, settings, 300);
+        assert!(rounded < 1e-11, "{settings}: {rounded:e}");
+        let (floor, _) = error(&different, &coarse, settings, 300);
+        assert!(floor > 1e-9 * size && floor < 0.3 * size, "{settings}: {floor:e} {size:e}");
     }
     // Unit steps with all pairs at the server: the error is the mean of what the missing agents would have said.
     let (n, d) = (5u64, 6u64);
@@ -249,13 +254,19 @@ fn links_that_lose_and_round_leave_the_pairs_intact() {
 /// Indefinite agents of a convex mean, agents without curvature, and a singular problem with a solution.
 #[test]
 fn hessians_that_are_not_positive_definite_are_projected() {
-    let indefinite = linear(&[([[2.0, 0.0], [0.0, -0.5]], [1.0, 1.0]), ([[-0.5, 0.0], [0.0, 2.0]], [1.0, 0.0]), ([[0.0; 2]; 2], [0.5, 0.0])]);
+    let indefinite = linear(&[
+        ([[2.0, 0.0], [0.0, -0.5]], [1.0, 1.0]),
+        ([[-0.5, 0.0], [0.0, 2.0]], [1.0, 0.0]),
+        ([[-0.2, 0.0], [0.0, -0.1]], [0.5, 0.0]),
+    ]);
     let field = common::field(&indefinite, Law::Mean);
     let errors = errors(&*field, &Shed::default(), 200);
     assert!(errors[200] < 1e-9, "{:e}", errors[200]);
     let flat = Shed { step: Step::LineSearch, ..Shed::default() };
     let singular = linear(&[([[1.0, 1.0], [1.0, 1.0]], [1.0, 1.0]), ([[2.0, 2.0], [2.0, 2.0]], [1.0, 1.0])]);
-    if let Ok(field) = fedsa::problem::ProblemSettings::field(&singular, &fedsa::problem::NoFiles, Default::default(), fedsa::kernel::Isa::best()) {
+    if let Ok(field) =
+        fedsa::problem::ProblemSettings::field(&singular, &fedsa::problem::NoFiles, Default::default(), fedsa::kernel::Isa::best())
+    {
         let run = run_for(&*field, &flat, SEED, &[0.0; 2], 50);
         let sum: f64 = run.theta().iter().sum();
         assert!((sum - 2.0 / 3.0).abs() < 1e-9, "{:?}", run.theta());
@@ -264,8 +275,12 @@ fn hessians_that_are_not_positive_definite_are_projected() {
 
 #[test]
 fn settings_are_checked_with_the_number_of_agents() {
-    let bad = |settings: &str| method("shed", settings).check(3).unwrap_err().to_string();
-    assert!(bad(r#"{"pairs": [1, 2]}"#).contains("3 agents"));
+    let bad = |settings: &str| {
+        let e = method("shed", settings).check(3).unwrap_err();
+        format!("{e}: {}", e.help)
+    };
+    let e = bad(r#"{"pairs": [1, 2]}"#);
+    assert!(e.contains("3 agents"), "{e}");
     assert!(bad(r#"{"renewal_of_agents": [{"schedule": "once"}]}"#).contains("one schedule for each agent"));
     let server = r#"{"renewal_of_agents": [{"schedule": "once"}, {"schedule": "once"}, {"schedule": "gradient-norm"}]}"#;
     assert!(bad(server).contains("the server decides"));
@@ -281,14 +296,36 @@ fn settings_are_checked_with_the_number_of_agents() {
     assert!(computing_alone().iter().any(|(kind, _)| *kind == "shed"));
 }
 
+/// Milliseconds for eigenpairs by n and their number; printed, not checked.
+#[test]
+#[ignore = "a measurement"]
+fn milliseconds_of_eigenpairs() {
+    for n in [256, 300, 600] {
+        let mut draws = stream(5, Purpose::Pairs, 1, 0);
+        let q = Mat::from_fn(n, n, |_, _| draws.normal()).qr().compute_thin_Q();
+        for power in [0.5, 1.5] {
+            let scaled = Mat::from_fn(n, n, |i, j| q[(i, j)] / (1.0 + j as f64).powf(power));
+            let h = scaled * q.transpose();
+            let h = Mat::from_fn(n, n, |i, j| h[(i.max(j), i.min(j))]);
+            for m in [2, 5, 8, 10, 20, n] {
+                let begin = std::time::Instant::now();
+                (0..5).for_each(|_| assert!(Eigenpairs::leading(&h, m).values.len() >= m));
+                println!("n = {n}, l_j = j^-{power}, m = {m}: {:.1} ms", begin.elapsed().as_secs_f64() * 200.0);
+            }
+        }
+    }
+}
+
 /// Seconds of a whole fit; printed, not checked.
 #[test]
 #[ignore = "a measurement"]
 fn seconds_of_a_fit() {
-    for agents in [8, 28] {
+    for agents in [8] {
         let problem = RandomLogistic { agents, dim: 300, points: 500, ridge: 1e-5, ..RandomLogistic::default() };
         let field = field(&problem, Law::Mean);
-        for (name, settings) in [("fib-shed", "{}"), ("fib-shed+", r#"{"pairs": "random"}"#), ("gn-shed", r#"{"renewal": {"schedule": "gradient-norm"}}"#)] {
+        for (name, settings) in
+            [("fib-shed", "{}"), ("fib-shed+", r#"{"pairs": "random"}"#), ("gn-shed", r#"{"renewal": {"schedule": "gradient-norm"}}"#)]
+        {
             let method = method("shed", settings);
             let mut run = run_from(&*field, &*method, SEED, &vec![0.0; 300]);
             let begin = std::time::Instant::now();

@@ -41,7 +41,8 @@ pub(super) fn leading(n: usize, apply: &dyn Fn(&Mat<f64>) -> Mat<f64>, m: usize,
             wy.col_as_slice(j).iter().zip(vy.col_as_slice(j)).map(move |(w, v)| w - theta * v)
         };
         let scale = ritz.S()[0].abs().max(ritz.S()[k - 1].abs());
-        let missing: Vec<usize> = (0..kept.min(m)).filter(|j| residual(*j).map(|r| r * r).sum::<f64>().sqrt() > TOLERANCE * scale).collect();
+        let missing: Vec<usize> =
+            (0..kept.min(m)).filter(|j| residual(*j).map(|r| r * r).sum::<f64>().sqrt() > TOLERANCE * scale).collect();
         if missing.is_empty() && kept >= m {
             let values = theta[..m].to_vec();
             return Some((values, vy.subcols(0, m).to_owned()));

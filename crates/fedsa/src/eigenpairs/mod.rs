@@ -24,7 +24,7 @@ const FEW: usize = 30;
 const SMALLEST: usize = 256;
 
 impl Eigenpairs {
-    /// The first m eigenpairs, all if there are fewer.
+    /// The first m eigenpairs, or all of them if that is cheaper or there are no more.
     ///
     /// If they are few of many, a block Krylov iteration computes them. A Cholesky factorisation then proves that no larger
     /// eigenvalue was missed, as can happen where one has many eigenvectors. If one was, or if the iteration takes too long, all
@@ -35,8 +35,8 @@ impl Eigenpairs {
         if !is_finite(h) {
             return Self { values: vec![f64::NAN; m], vectors: Mat::full(n, m, f64::NAN) };
         }
-        let few = if n >= SMALLEST && m * FEW <= n { by_iteration(h, m) } else { None };
-        few.unwrap_or_else(|| all(h).first(m))
+        let few = if m > 0 && n >= SMALLEST && m * FEW <= n { by_iteration(h, m) } else { None };
+        few.unwrap_or_else(|| all(h))
     }
 
     /// The same pairs and those after them, all n. The leading pairs keep their bits, also where an eigenvalue of several
@@ -117,7 +117,7 @@ fn all(h: &Mat<f64>) -> Eigenpairs {
 /// The first m pairs by an iteration, if it converges and none was missed.
 fn by_iteration(h: &Mat<f64>, m: usize) -> Option<Eigenpairs> {
     let n = h.nrows();
-    let (values, mut vectors) = krylov::leading(n, &|x| h * x, m, n)?;
+    let (values, mut vectors) = krylov::leading(n, &|x| h * x, m, n / 3)?;
     // sigma I - H + sum_j l_j v_j v_j^T is positive definite for sigma a little above l_m only if no larger pair was missed.
     let scale = values[0].abs().max(values[m - 1].abs());
     let sigma = values[m - 1] + krylov::TOLERANCE.sqrt() * scale;

@@ -158,7 +158,11 @@ impl<'de> Deserialize<'de> for Pairs {
                 Ok(Pairs::Same(n))
             }
             fn visit_str<E: serde::de::Error>(self, name: &str) -> std::result::Result<Pairs, E> {
-                if name == "random" { Ok(Pairs::Drawn(Drawn::Random)) } else { Err(E::invalid_value(serde::de::Unexpected::Str(name), &self)) }
+                if name == "random" {
+                    Ok(Pairs::Drawn(Drawn::Random))
+                } else {
+                    Err(E::invalid_value(serde::de::Unexpected::Str(name), &self))
+                }
             }
             fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> std::result::Result<Pairs, A::Error> {
                 Vec::deserialize(SeqAccessDeserializer::new(seq)).map(Pairs::Each)

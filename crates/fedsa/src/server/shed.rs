@@ -134,8 +134,8 @@ impl Held {
             let (x, below) = (v[i], &v[i..]);
             let (s, p) = (&mut self.s[at..at + below.len()], &mut self.p[at..at + below.len()]);
             for ((s, p), y) in s.iter_mut().zip(p).zip(below) {
-                *p = x.mul_add(*y, *p);
-                *s = (l * x).mul_add(*y, *s);
+                *p += x * y;
+                *s += l * x * y;
             }
             at += below.len();
         }
@@ -160,7 +160,7 @@ impl ShedServer {
             rho += p * held.rho;
             let minus = -p * held.rho;
             for ((sum, s), v) in sum.iter_mut().zip(&held.s).zip(&held.p) {
-                *sum += p.mul_add(*s, minus * v);
+                *sum += p * s + minus * v;
             }
         }
         if weight == 0.0 {

@@ -26,6 +26,7 @@
 //! | [`constants`] | the constants in the theorems of \[S\] |
 //! | [`fedhsa_bounds`] | the constants of \[F\], and the schedule of its Corollary 1 |
 //! | [`scaffnew`] | the exact form of Theorem B.4 of \[S\] |
+//! | [`shed`] | convergence factors and rates of steps with a few eigenpairs (\[T\] chapter 2) |
 //! | [`map`], [`fixed_point`] | spectral radius, trajectory and fixed point of a linear map |
 //!
 //! \[S\] is SCAFFLSA (arXiv 2402.04114), \[F\] is FedHSA.
@@ -45,6 +46,7 @@ pub mod map;
 pub mod markov;
 pub mod predict;
 pub mod scaffnew;
+pub mod shed;
 pub mod stability;
 mod symmetric;
 
