@@ -11,7 +11,7 @@ use fedsa::error::{BadInput, Result, quoted};
 use fedsa::problem::dataset::{Labels, Rows, Wanted};
 
 use super::input::{Input, Room, broken, open};
-use super::{Columns, Part, disk, not_finite};
+use super::{Columns, Part, disk, no_rows, not_finite};
 use crate::store::Store;
 use crate::{about, name_of, shown};
 
@@ -161,6 +161,9 @@ pub(super) fn read(
     if header.dimensions == 1 {
         let what = format!("it holds one number for each of {n} rows: labels, not data");
         return Err(BadInput::new("", what, "the file with the images, such as train-images-idx3-ubyte"));
+    }
+    if values.is_empty() {
+        return Err(no_rows());
     }
     let width = d;
     let column = |name: &String| match name.parse::<usize>() {

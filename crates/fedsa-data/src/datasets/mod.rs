@@ -107,9 +107,14 @@ fn read_store(
         Format::Libsvm => libsvm::read(&mut input::open(store)?, wanted, &mut room),
     }?;
     if part.rows.is_empty() {
-        return Err(BadInput::new("", "there are no rows in it", "a file with at least one row"));
+        return Err(no_rows());
     }
     Ok((part, room))
+}
+
+/// The error about a file without rows.
+fn no_rows() -> BadInput {
+    BadInput::new("", "there are no rows in it", "a file with at least one row")
 }
 
 /// Gives sparse rows of all files the same number of columns, the largest.
