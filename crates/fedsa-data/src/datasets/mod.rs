@@ -91,14 +91,11 @@ fn read_file(path: &Path, wanted: &Wanted, expected: Option<&[String]>) -> Resul
     read_store(&store, format, wanted, expected, &beside)
 }
 
-/// Reads a file. `beside` gives the file of an IDX file's labels or groups, and its name.
-fn read_store(
-    store: &Store,
-    format: Format,
-    wanted: &Wanted,
-    expected: Option<&[String]>,
-    beside: &dyn Fn(&str) -> Result<Option<(String, Store)>>,
-) -> Result<(Part, Room)> {
+/// Gives the file of an IDX file's labels or groups, and its name.
+type Beside<'a> = &'a dyn Fn(&str) -> Result<Option<(String, Store)>>;
+
+/// Reads a file.
+fn read_store(store: &Store, format: Format, wanted: &Wanted, expected: Option<&[String]>, beside: Beside<'_>) -> Result<(Part, Room)> {
     let mut room = Room::of(store.len());
     let part = match format {
         Format::Parquet => parquet::read(store, wanted, expected, &mut room),
