@@ -28,6 +28,17 @@ fn the_list_names_sets_sources_and_checksums() {
 }
 
 #[test]
+fn the_commands_have_manual_pages_and_completions() {
+    let folder = Folder::new();
+    folder.run(&["man", "data"]).exits(0).says("fedsa\\-data ");
+    folder.run(&["man", "data", "fetch"]).exits(0).says("fedsa\\-data\\-fetch").says("url\\-base");
+    let message = folder.run(&["man", "data", "get"]).exits(2).message();
+    assert!(message.contains("there is no command `get`") && message.contains("list, fetch, verify"), "{message}");
+    folder.run(&["completions", "bash"]).exits(0).says("url-base");
+    folder.run(&["data"]).exits(2);
+}
+
+#[test]
 fn fetching_says_what_is_wrong_and_leaves_nothing() {
     let folder = Folder::new();
     let refused = |args: &[&str], status: i32, words: &[&str]| {

@@ -75,6 +75,8 @@ fn images_come_with_labels_and_writers() {
         let Rows::Dense { values, .. } = &set.rows else { panic!("sparse") };
         assert!(values.iter().all(|x| (0.0..=255.0).contains(x)) && values.contains(&255.0));
     }
+    // The copy without the official order answers to its own name too.
+    assert_eq!(shape(&read(&files, &["fashion-mnist-unordered/t10k"], &Wanted::default())[0]), (10_000, 784));
     let train = read(&files, &["fashion-mnist/train"], &Wanted::default()).remove(0);
     assert_eq!(shape(&train), (60_000, 784));
     let both = read(&files, &["fashion-mnist"], &Wanted::default());

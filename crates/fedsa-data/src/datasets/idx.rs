@@ -11,7 +11,7 @@ use fedsa::error::{BadInput, Result, quoted};
 use fedsa::problem::dataset::{Labels, Rows, Wanted};
 
 use super::input::{Input, Room, broken, open};
-use super::{Columns, Part, disk, not_finite};
+use super::{Beside, Columns, Part, disk, no_rows, not_finite};
 use crate::store::Store;
 use crate::{about, name_of, shown};
 
@@ -150,17 +150,15 @@ fn numbers(store: &Store, room: &mut Room) -> Result<(Header, Vec<f64>)> {
 ///
 /// # Errors
 /// When a file is not an IDX file, is truncated, holds numbers that are not finite, or there is not one label for each row.
-pub(super) fn read(
-    store: &Store,
-    wanted: &Wanted,
-    beside: &dyn Fn(&str) -> Result<Option<(String, Store)>>,
-    room: &mut Room,
-) -> Result<Part> {
+pub(super) fn read(store: &Store, wanted: &Wanted, beside: Beside<'_>, room: &mut Room) -> Result<Part> {
     let (header, mut values) = numbers(store, room)?;
     let (n, mut d) = (header.n, header.d);
     if header.dimensions == 1 {
         let what = format!("it holds one number for each of {n} rows: labels, not data");
         return Err(BadInput::new("", what, "the file with the images, such as train-images-idx3-ubyte"));
+    }
+    if values.is_empty() {
+        return Err(no_rows());
     }
     let width = d;
     let column = |name: &String| match name.parse::<usize>() {

@@ -91,14 +91,11 @@ fn read_file(path: &Path, wanted: &Wanted, expected: Option<&[String]>) -> Resul
     read_store(&store, format, wanted, expected, &beside)
 }
 
-/// Reads a file. `beside` gives the file of an IDX file's labels or groups, and its name.
-fn read_store(
-    store: &Store,
-    format: Format,
-    wanted: &Wanted,
-    expected: Option<&[String]>,
-    beside: &dyn Fn(&str) -> Result<Option<(String, Store)>>,
-) -> Result<(Part, Room)> {
+/// Gives the file of an IDX file's labels or groups, and its name.
+type Beside<'a> = &'a dyn Fn(&str) -> Result<Option<(String, Store)>>;
+
+/// Reads a file.
+fn read_store(store: &Store, format: Format, wanted: &Wanted, expected: Option<&[String]>, beside: Beside<'_>) -> Result<(Part, Room)> {
     let mut room = Room::of(store.len());
     let part = match format {
         Format::Parquet => parquet::read(store, wanted, expected, &mut room),
@@ -107,9 +104,14 @@ fn read_store(
         Format::Libsvm => libsvm::read(&mut input::open(store)?, wanted, &mut room),
     }?;
     if part.rows.is_empty() {
-        return Err(BadInput::new("", "there are no rows in it", "a file with at least one row"));
+        return Err(no_rows());
     }
     Ok((part, room))
+}
+
+/// The error about a file without rows.
+fn no_rows() -> BadInput {
+    BadInput::new("", "there are no rows in it", "a file with at least one row")
 }
 
 /// Gives sparse rows of all files the same number of columns, the largest.

@@ -8,6 +8,7 @@ use fedsa::error::{BadInput, Result};
 
 use super::{disk, idx, input, libsvm};
 use crate::find::{Places, natural_order};
+use crate::public::registry::{PublicFile, SETS};
 use crate::store::Store;
 use crate::{name_of, shown, unreadable};
 
@@ -129,9 +130,25 @@ fn of_source(source: &str, places: &Places) -> Result<Vec<PathBuf>> {
         // `fashion-mnist/train` for `fashion-mnist/train-images-idx3-ubyte.gz`.
         Err(e) => match ENDINGS.iter().find_map(|ending| places.locate(&format!("{source}{ending}")).ok()) {
             Some(file) if !source.is_empty() => Ok(vec![file]),
-            _ => Err(missing(e)),
+            _ => elsewhere(source, places).ok_or_else(|| missing(e)),
         },
     }
+}
+
+/// The files of a public data set in the other folder that it may be in, if they have the sizes of its files: that folder is
+/// named after another set.
+fn elsewhere(source: &str, places: &Places) -> Option<Vec<PathBuf>> {
+    let (set, other, rest) = SETS.iter().find_map(|set| {
+        let rest = source.strip_prefix(set.name).filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
+        Some((set, set.also_in?, rest))
+    })?;
+    let found = of_source(&format!("{other}{rest}"), places).ok()?;
+    let is_of_set = |path: &PathBuf| {
+        let length = path.metadata().map(|file| file.len()).ok();
+        let named = |file: &PublicFile| path.file_name().is_some_and(|name| file.path.rsplit('/').next() == name.to_str());
+        set.files.iter().any(|file| named(file) && Some(file.size) == length)
+    };
+    found.iter().all(is_of_set).then_some(found)
 }
 
 /// The error about a source that is not there.

@@ -296,7 +296,9 @@ fn every_member_of_a_gzip_file_is_read() {
         let e = from_libsvm(halves[..end].to_vec(), &Wanted::default()).unwrap_err();
         assert!(e.what.contains("truncated") || e.what.contains("damaged"), "{end}: {e}");
     }
-    let e = from_csv(zipped(TABLE.as_bytes())[..60].to_vec(), &Wanted::default()).unwrap_err();
+    let packed = zipped(TABLE.as_bytes());
+    let wanted = Wanted { group: Some("site".into()), ..dropping("id") };
+    let e = from_csv(packed[..packed.len() - 9].to_vec(), &wanted).unwrap_err();
     assert!(e.what.contains("the file ends too early: it is truncated"), "{e}");
 }
 
@@ -377,6 +379,11 @@ fn files_are_found_by_the_names_of_data_sets() {
         let e = error(sources);
         assert!(e.key == "data" && e.what.contains(message) && !e.help.is_empty(), "{sources:?}: {e}");
     }
+    // A folder of this name with other files is not the data set.
+    let other =
+        Folder::with(&[("fashion-mnist/train-images-idx3-ubyte.gz", &images), ("fashion-mnist/train-labels-idx1-ubyte.gz", &labels)]);
+    assert!(other.read(&["fashion-mnist/train"], &plain).is_ok());
+    assert!(other.read(&["fashion-mnist-unordered/train"], &plain).unwrap_err().what.contains("there is no such file"));
     assert!(error(&["libsvm/none"]).help.contains("fedsa data list"));
 }
 

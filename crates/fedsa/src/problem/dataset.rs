@@ -170,7 +170,7 @@ impl Dataset {
         let n = self.rows.len();
         for i in 0..n {
             if let Some((j, x)) = self.rows.row(i).find(|(_, x)| !x.is_finite()) {
-                let column = self.columns.get(j).map_or_else(|| j.to_string(), |name| quoted(name));
+                let column = self.columns.get(j).map_or_else(|| j.to_string(), quoted);
                 return Err(BadInput::new(self.name.clone(), format!("row {i}, column {column}: {x}"), "finite numbers"));
             }
         }
