@@ -299,7 +299,11 @@ fn complete(table: &str) -> Option<(String, String)> {
                 "fedlsa" | "fedavg" | "scafflsa" | "fedhsa" | "scaffold" | "fedlin" | "one-shot" => "local_steps = 2",
                 _ => "",
             };
-            if ["newton", "lstd", "gmres"].contains(&kind) {
+            if kind == "done" {
+                let done = "kind = \"done\"\nrichardson_step = 0.1";
+                return Some((file("kind = \"linear\"", "kind = \"mean\"", done, ""), "method.m".into()));
+            }
+            if ["newton", "lstd", "gmres", "gd", "agd", "bfgs", "lbfgs", "giant", "fednl"].contains(&kind) {
                 return Some((file("kind = \"linear\"", "kind = \"mean\"", &format!("kind = \"{kind}\""), ""), "method.m".into()));
             }
             if kind == "anderson" {

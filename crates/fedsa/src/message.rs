@@ -61,6 +61,14 @@ pub enum Part {
     Product = 15,
     /// The server's control variate c; d numbers.
     ServerControl = 16,
+    /// Identifies the matrix that an agent has learned, as both ends know it, -1 for none; one number.
+    Mark = 21,
+    /// The distance of a learned matrix from the agent's Hessian, in the Frobenius norm; one number.
+    Deviation = 22,
+    /// A matrix `lambda v v^T`: the number lambda, then v; d + 1 numbers.
+    RankOne = 23,
+    /// Entries of a symmetric matrix at places that both ends know.
+    Entries = 24,
 }
 
 /// The unit in which the ledger counts a part, in addition to its bits.
@@ -77,7 +85,7 @@ pub enum Unit {
 }
 
 impl Part {
-    const ALL: [Part; 16] = [
+    const ALL: [Part; 20] = [
         Part::Model,
         Part::Direction,
         Part::Operator,
@@ -94,16 +102,20 @@ impl Part {
         Part::System,
         Part::Product,
         Part::ServerControl,
+        Part::Mark,
+        Part::Deviation,
+        Part::RankOne,
+        Part::Entries,
     ];
 
     /// The unit in which the ledger counts the part.
     pub fn unit(self) -> Unit {
         match self {
             Part::Model | Part::Direction | Part::Operator | Part::Control | Part::ServerControl => Unit::Vector,
-            Part::Gradient | Part::Step | Part::Product => Unit::Vector,
-            Part::Losses => Unit::Scalars,
-            Part::Hessian | Part::Correction | Part::System => Unit::Matrix,
-            Part::Included | Part::Behind | Part::Packed | Part::Diverged => Unit::Nothing,
+            Part::Gradient | Part::Step | Part::Product | Part::RankOne => Unit::Vector,
+            Part::Losses | Part::Deviation => Unit::Scalars,
+            Part::Hessian | Part::Correction | Part::System | Part::Entries => Unit::Matrix,
+            Part::Included | Part::Behind | Part::Packed | Part::Diverged | Part::Mark => Unit::Nothing,
         }
     }
 

@@ -54,6 +54,8 @@ pub enum Purpose {
     Output,
     /// Which episodes are held out.
     Holdout,
+    /// How a compressor of matrices rounds, and which entries it takes.
+    Compressor,
 }
 
 /// The agent of draws that all agents share.

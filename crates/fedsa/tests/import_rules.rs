@@ -21,8 +21,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sums", &["kernel"]),
     ("message", &["error", "random", "uplink"]),
     ("protocol", &["error", "message"]),
-    ("local", &["error", "kernel", "message", "problem", "protocol", "random", "schedule"]),
-    ("server", &["error", "kernel", "linalg", "message", "random", "schedule", "sums"]),
+    ("local", &["error", "kernel", "linalg", "message", "problem", "protocol", "random", "schedule"]),
+    ("server", &["error", "kernel", "linalg", "local", "message", "random", "schedule", "sums"]),
     ("methods", &["error", "message", "protocol", "registry", "local", "schedule", "server", "uplink"]),
     ("presets", &["error", "registry", "methods", "uplink"]),
     (

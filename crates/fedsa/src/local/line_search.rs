@@ -41,10 +41,12 @@ impl Trials {
     }
 
     /// The first step s with `L(s) <= L(0) + decrease s slope`, by the means of the answers; `None` if there is none, or if no
-    /// answer arrived.
+    /// answer arrived. Losses that differ by a few units of rounding count as equal: near the optimum a step lowers the loss by
+    /// less than rounding, and would otherwise be refused.
     pub fn accepted(&self, answers: &[f64]) -> Option<f64> {
         let slope = answers[self.steps.len()];
-        let is_enough = |(s, loss): &(&f64, &f64)| slope < 0.0 && **loss <= answers[0] + self.decrease * **s * slope;
+        let rounding = 4.0 * f64::EPSILON * answers[0].abs();
+        let is_enough = |(s, loss): &(&f64, &f64)| slope < 0.0 && **loss <= answers[0] + self.decrease * **s * slope + rounding;
         self.steps.iter().zip(answers).skip(1).find(is_enough).map(|(s, _)| *s)
     }
 
