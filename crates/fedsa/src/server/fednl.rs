@@ -5,13 +5,12 @@ use faer::{Mat, Side};
 use rayon::prelude::*;
 
 use super::{Ask, Letter, Next, Own, Participation, Received, Server, foreign_state, restored_theta};
-use crate::error::Result;
+use crate::error::{BadInput, Result};
 use crate::linalg::{self, add_scaled, triangle_vec};
 use crate::local::compressor::Compressor;
 use crate::local::fednl::{CORRECT, FIRST_MARK, NO_MARK, SEARCH, WHOLE, compressor_stream, mark_after, multiple_of_identity};
 use crate::local::line_search::Trials;
 use crate::message::{Body, Message, Part};
-use crate::protocol::refused;
 
 /// How the learned Hessian becomes positive definite.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -300,7 +299,7 @@ impl Server for FedNlServer {
     fn accepts(&self, exchange: u8, parts: &[(Part, Body)]) -> Result<()> {
         match parts.last() {
             Some((_, body)) if exchange == CORRECT && !self.compressor.accepts(self.theta.len(), body) => {
-                Err(refused("a matrix that the compressor does not make", "the compressed difference of Hessians"))
+                Err(BadInput::new("message", "a matrix that the compressor does not make", "the compressed difference of Hessians"))
             }
             _ => Ok(()),
         }
