@@ -299,8 +299,13 @@ fn complete(table: &str) -> Option<(String, String)> {
                 "fedlsa" | "fedavg" | "scafflsa" | "fedhsa" | "scaffold" | "fedlin" | "one-shot" => "local_steps = 2",
                 _ => "",
             };
+            if kind == "done" {
+                let done = "kind = \"done\"\nrichardson_step = 0.1";
+                return Some((file("kind = \"linear\"", "kind = \"mean\"", done, ""), "method.m".into()));
+            }
             let is_shed = fedsa::presets::find(kind).is_some_and(|preset| preset.method == "shed");
-            if is_shed || ["newton", "lstd", "gmres", "shed"].contains(&kind) {
+            let without_steps = ["newton", "lstd", "gmres", "shed", "gd", "agd", "bfgs", "lbfgs", "giant", "fednl"];
+            if is_shed || without_steps.contains(&kind) {
                 return Some((file("kind = \"linear\"", "kind = \"mean\"", &format!("kind = \"{kind}\""), ""), "method.m".into()));
             }
             if kind == "anderson" {

@@ -69,7 +69,7 @@ fn a_run_leaves_its_files() {
         &["operators", "gradients", "hessians", "hessian_vectors", "losses"],
     ]
     .concat();
-    let metrics = ["mse", "error", "residual", "value_error", "control_error", "lyapunov", "loss", "gap"];
+    let metrics = ["mse", "error", "residual", "value_error", "control_error", "lyapunov", "loss", "gap", "failed_searches"];
     assert_eq!(columns, [&["method", "kind", "point", "outcome", "seed"], &counted[..], &metrics].concat());
     // Two methods, two seeds, rounds 0 to 20.
     assert_eq!(trace.rows(), 2 * 2 * 21);

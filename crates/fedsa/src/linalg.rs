@@ -38,6 +38,41 @@ pub fn add_outer(to: &mut Mat<f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>) {
     faer::linalg::matmul::matmul(to, faer::Accum::Add, a, b.transpose(), 1.0, faer::Par::Seq);
 }
 
+/// `a^T b`, in eight partial sums.
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0f64; 8];
+    let ((a, rest_a), (b, rest_b)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    for (a, b) in a.iter().zip(b) {
+        (0..8).for_each(|i| sums[i] += a[i] * b[i]);
+    }
+    let rest: f64 = rest_a.iter().zip(rest_b).map(|(a, b)| a * b).sum();
+    ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7])) + rest
+}
+
+/// Adds `a x` to y.
+pub fn add_scaled(y: &mut [f64], a: f64, x: &[f64]) {
+    y.iter_mut().zip(x).for_each(|(y, x)| *y += a * x);
+}
+
+/// The product of a symmetric matrix with v, d components; the matrix is a lower triangle row by row, d (d + 1) / 2 numbers.
+pub fn triangle_vec(lower: &[f64], v: &[f64]) -> Vec<f64> {
+    let mut out = vec![0.0; v.len()];
+    let mut rest = lower;
+    for (i, x) in v.iter().enumerate() {
+        let (row, after) = rest.split_at(i + 1);
+        rest = after;
+        add_scaled(&mut out[..i], *x, &row[..i]);
+        out[i] += dot(row, &v[..=i]);
+    }
+    out
+}
+
+/// The Frobenius norm of a symmetric matrix, a lower triangle row by row, of d rows.
+pub fn triangle_norm(lower: &[f64], d: usize) -> f64 {
+    let diagonal: f64 = (0..d).map(|i| lower[i * (i + 3) / 2].powi(2)).sum();
+    (2.0 * dot(lower, lower) - diagonal).max(0.0).sqrt()
+}
+
 /// `||a - b||^2`.
 pub fn distance_sq(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum()

@@ -71,6 +71,14 @@ pub enum Part {
     /// What the server holds of an agent: the round of its Hessian, -1 for none, and the number of eigenpairs. The server sends it to
     /// an agent whose last answer was lost.
     Held = 20,
+    /// Identifies the matrix that an agent has learned, as both ends know it, -1 for none; one number.
+    Mark = 21,
+    /// The distance of a learned matrix from the agent's Hessian, in the Frobenius norm; one number.
+    Deviation = 22,
+    /// A matrix `lambda v v^T`: the number lambda, then v; d + 1 numbers.
+    RankOne = 23,
+    /// Entries of a symmetric matrix at places that both ends know.
+    Entries = 24,
 }
 
 /// The unit in which the ledger counts a part, in addition to its bits.
@@ -89,7 +97,7 @@ pub enum Unit {
 }
 
 impl Part {
-    const ALL: [Part; 20] = [
+    const ALL: [Part; 24] = [
         Part::Model,
         Part::Direction,
         Part::Operator,
@@ -110,17 +118,22 @@ impl Part {
         Part::Eigenvectors,
         Part::Renewal,
         Part::Held,
+        Part::Mark,
+        Part::Deviation,
+        Part::RankOne,
+        Part::Entries,
     ];
 
     /// The unit in which the ledger counts the part.
     pub fn unit(self) -> Unit {
         match self {
             Part::Model | Part::Direction | Part::Operator | Part::Control | Part::ServerControl => Unit::Vector,
-            Part::Gradient | Part::Step | Part::Product => Unit::Vector,
+            Part::Gradient | Part::Step | Part::Product | Part::RankOne => Unit::Vector,
             Part::Eigenvectors => Unit::Vectors,
-            Part::Losses | Part::Eigenvalues => Unit::Scalars,
-            Part::Hessian | Part::Correction | Part::System => Unit::Matrix,
-            Part::Included | Part::Behind | Part::Packed | Part::Diverged | Part::Renewal | Part::Held => Unit::Nothing,
+            Part::Losses | Part::Eigenvalues | Part::Deviation => Unit::Scalars,
+            Part::Hessian | Part::Correction | Part::System | Part::Entries => Unit::Matrix,
+            Part::Included | Part::Behind | Part::Packed | Part::Diverged => Unit::Nothing,
+            Part::Renewal | Part::Held | Part::Mark => Unit::Nothing,
         }
     }
 

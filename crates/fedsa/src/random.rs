@@ -56,6 +56,8 @@ pub enum Purpose {
     Holdout,
     /// How many eigenpairs an agent sends, and the start of iterations that look for some.
     Pairs,
+    /// How a compressor of matrices rounds, and which entries it takes.
+    Compressor,
 }
 
 /// The agent of draws that all agents share.

@@ -22,7 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sums", &["kernel"]),
     ("message", &["error", "random", "uplink"]),
     ("protocol", &["error", "message"]),
-    ("local", &["eigenpairs", "error", "kernel", "message", "problem", "protocol", "random", "schedule"]),
+    ("local", &["eigenpairs", "error", "kernel", "linalg", "message", "problem", "protocol", "random", "schedule"]),
     ("server", &["error", "kernel", "linalg", "local", "message", "protocol", "random", "schedule", "sums"]),
     ("methods", &["error", "message", "protocol", "registry", "local", "schedule", "server", "uplink"]),
     ("presets", &["error", "registry", "methods", "uplink"]),

@@ -14,6 +14,7 @@ use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::noise::Noise;
+use fedsa::problem::random_logistic::RandomLogistic;
 use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::record::OutputRule;
@@ -524,6 +525,45 @@ fn controls_sum_to_zero_where_step_sizes_change() {
     let mut quiet = World::new(&*field, &*method, &EXACT, Habits { lost: 0.0, other: 0.0, agent_dies: 0.0, server_dies: 0.0 });
     (0..500).for_each(|_| quiet.round());
     assert!(world.error() < quiet.error(), "{:e}, {:e}", world.error(), quiet.error());
+}
+
+/// FedNL's agents and server hold the same learned Hessians again once the network behaves, whatever was lost, repeated or
+/// forgotten before, and the method reaches the root.
+#[test]
+fn learned_hessians_survive_a_hostile_network() {
+    let dim = 4;
+    let field = common::field(&RandomLogistic { agents: 6, dim, points: 30, ..RandomLogistic::default() }, Law::Mean);
+    for settings in [
+        r#"{"compressor": "rank-1"}"#,
+        r#"{"compressor": "top-k", "k": 3, "line_search": true}"#,
+        r#"{"compressor": "rand-k", "k": 4, "start": "mu-identity", "mu": 0.01}"#,
+        r#"{"compressor": "natural", "option": "projection", "mu": 0.01}"#,
+        r#"{"compressor": "full"}"#,
+        r#"{"compressor": "rank-1", "participants": 4}"#,
+    ] {
+        let method = method("fednl", settings);
+        let mut world = World::new(&*field, &*method, &EXACT, HOSTILE);
+        (0..300).for_each(|_| world.round());
+        assert!(world.server.theta().iter().all(|x| x.is_finite()), "{settings}");
+        world.habits = Habits { lost: 0.0, other: 0.0, agent_dies: 0.0, server_dies: 0.0 };
+        (world.late_down, world.late_up) = (Vec::new(), Vec::new());
+        (0..3).for_each(|_| world.round());
+        let before = world.server.save();
+        world.round();
+        if !settings.contains("participants") {
+            // After its answer an agent has made all changes but the one it has just sent: its matrix, as bytes, is the
+            // server's copy before the round.
+            let len = 8 * dim * (dim + 1) / 2;
+            for (c, node) in world.nodes.iter().enumerate() {
+                let own = node.save();
+                let is_number = |bytes: &&[u8]| bytes.iter().any(|b| *b != 0);
+                let is_copied = |bytes: &[u8]| before.windows(len).any(|copy| copy == bytes);
+                assert!(own.windows(len).filter(is_number).any(is_copied), "{settings}: agent {c} has learned another matrix");
+            }
+        }
+        (0..300).for_each(|_| world.round());
+        assert!(world.error() < 1e-18, "{settings}: {:e}", world.error());
+    }
 }
 
 /// Every method over every link bears the network: no panic, no wrong acceptance, no number that is none.

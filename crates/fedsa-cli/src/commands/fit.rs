@@ -117,9 +117,7 @@ fn partition(args: &FitArgs) -> Result<(Value, Option<&str>)> {
                     by:COLUMN such as by:writers, or files";
     let bad = || BadInput::new("--partition", format!("`{}`", quoted(&args.partition)), accepted);
     Ok(match (kind, given) {
-        ("dirichlet" | "similarity", Some(number)) => {
-            (table(vec![(kind, Value::Float(number.parse().map_err(|_| bad())?))]), None)
-        }
+        ("dirichlet" | "similarity", Some(number)) => (table(vec![(kind, Value::Float(number.parse().map_err(|_| bad())?))]), None),
         ("by", Some(column)) if !column.is_empty() => (text("by-column"), Some(column)),
         ("shuffled" | "even" | "by-label" | "sorted" | "files", None) => (text(kind), None),
         _ => return Err(bad()),
@@ -268,21 +266,12 @@ fn weights(args: &FitArgs, prepared: &Prepared, plan: &Plan, results: &Results) 
         targets::Class::Name(name) => Class::Name(name.clone()),
     };
     let predicts = match &prepared.targets {
-        Targets::Classes { positive, negative, .. } => {
-            Predicts::Class([negative.as_ref().map_or(Class::Rest, class), class(positive)])
-        }
+        Targets::Classes { positive, negative, .. } => Predicts::Class([negative.as_ref().map_or(Class::Rest, class), class(positive)]),
         Targets::Numbers { offset, scale } => Predicts::Target { offset: *offset, scale: 1.0 / scale },
     };
-    let model = LinearModel {
-        columns: (!are_numbered).then(|| columns.clone()),
-        coefficients,
-        intercept,
-        predicts,
-        target: args.target.clone(),
-    };
-    let quality = |quality: &Quality| {
-        json!({ "rows": quality.rows, "loss": finite(quality.loss), "accuracy": quality.accuracy, "rmse": quality.rmse.map(finite) })
-    };
+    let model =
+        LinearModel { columns: (!are_numbered).then(|| columns.clone()), coefficients, intercept, predicts, target: args.target.clone() };
+    let quality = |quality: &Quality| json!({ "rows": quality.rows, "loss": finite(quality.loss), "accuracy": quality.accuracy, "rmse": quality.rmse.map(finite) });
     let mut weights = model.to_json();
     let more = json!({
         "agents": field.agents(),

@@ -157,6 +157,11 @@ impl<'a> At<'a> {
         self.objective().hessian_vector(self.place, theta, v, out);
     }
 
+    /// The run's seed, for streams that the server opens too.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// The agent's random stream of this exchange for a purpose.
     pub fn stream(&self, purpose: Purpose) -> Stream {
         Key::of_exchange(self.seed, purpose, self.round, self.exchange).stream(self.agent)

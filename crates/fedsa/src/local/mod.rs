@@ -6,8 +6,12 @@
 
 pub mod agent;
 pub mod alone;
+pub mod compressor;
 pub mod control_variate;
+pub mod descent;
+pub mod fednl;
 pub mod global_memory;
+pub mod leading_pair;
 pub mod line_search;
 pub mod linear;
 pub mod newton;

@@ -2,14 +2,22 @@
 //!
 //! `docs/authors.md` in the repository explains how to add a method.
 
+pub mod agd;
 pub mod anderson;
+pub mod bfgs;
 pub mod control_rule;
 pub mod delayed_sa;
+pub mod descent;
+pub mod done;
 pub mod fedhsa;
 pub mod fedlin;
 pub mod fedlsa;
+pub mod fednl;
 pub mod fedtd;
+pub mod gd;
+pub mod giant;
 pub mod gmres;
+pub mod lbfgs;
 pub mod lstd;
 pub mod newton;
 pub mod one_shot;
@@ -286,6 +294,13 @@ pub const KINDS: &[Kind<dyn MethodSettings>] = &[
     kind!("anderson", "Anderson acceleration of another method's rounds", anderson::Anderson),
     kind!("newton", "Newton steps with backtracking, for problems with an objective", newton::Newton),
     kind!("shed", "Newton-type steps from a few Hessian eigenpairs a round", shed::Shed),
+    kind!("gd", "gradient descent, by a fixed step or with backtracking", gd::GradientDescent),
+    kind!("agd", "Nesterov's accelerated gradients", agd::AcceleratedGradient),
+    kind!("bfgs", "BFGS at the server, with backtracking", bfgs::Bfgs),
+    kind!("lbfgs", "limited-memory BFGS at the server, with backtracking", lbfgs::Lbfgs),
+    kind!("giant", "the mean of the agents' own Newton directions, by conjugate gradients", giant::Giant),
+    kind!("done", "the mean of the agents' own Newton directions, by Richardson's iteration", done::Done),
+    kind!("fednl", "a Hessian learned from compressed corrections", fednl::FedNl),
 ];
 
 /// A global step size of 1.

@@ -251,6 +251,15 @@ metrics! {
         instead: |_| None,
         take: |sight, seen| Some(seen.loss? - sight.of.least_loss?),
     }
+    /// How many line searches found no step that lowers the loss enough, from the start; for methods that count them.
+    failed_searches {
+        axis: "failed line searches",
+        degree: 1,
+        needs: [Objective],
+        is_predicted: false,
+        instead: |_| None,
+        take: |sight, _| sight.run.failed_searches().map(|failed| failed as f64),
+    }
 }
 
 /// What metrics need, computed once per field.

@@ -279,6 +279,11 @@ impl<'a> Run<'a> {
         self.state.status
     }
 
+    /// How many line searches have found no step that lowers the loss enough, for methods that count them.
+    pub fn failed_searches(&self) -> Option<u64> {
+        self.server.failed_searches()
+    }
+
     /// The control variates `xi_c` that the next round will use, N vectors of d components, if the method has any.
     pub fn controls(&self) -> Option<Vec<Vec<f64>>> {
         let Working::Lanes(client) = &self.client else { return None };

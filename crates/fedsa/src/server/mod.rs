@@ -3,6 +3,9 @@
 pub mod adaptive;
 pub mod anderson;
 pub mod average;
+pub mod descent;
+pub mod directions;
+pub mod fednl;
 pub mod gmres;
 mod included;
 pub mod lstd;
@@ -162,6 +165,10 @@ pub trait Server: Send {
     }
     /// `theta_t`.
     fn theta(&self) -> &[f64];
+    /// How many line searches have found no step that lowers the loss enough; `None` for methods without a line search.
+    fn failed_searches(&self) -> Option<u64> {
+        None
+    }
     /// The server's own control variate c (d components), which agents subtract from theirs.
     fn control(&self) -> Option<&[f64]> {
         None

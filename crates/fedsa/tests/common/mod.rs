@@ -99,6 +99,21 @@ pub fn computing_alone() -> Vec<(&'static str, Box<dyn MethodSettings>)> {
         ("shed", "{}"),
         ("shed", r#"{"renewal": {"schedule": "once"}, "rho": "midpoint", "step": "unit"}"#),
         ("shed", r#"{"renewal": {"schedule": "gradient-norm", "min_distance": 3}, "pairs": "random", "rho": "midpoint"}"#),
+        ("gd", r#"{"step_size": 0.3}"#),
+        ("gd", "{}"),
+        ("agd", r#"{"step_size": 0.3}"#),
+        ("agd", r#"{"strong_convexity": 0.5}"#),
+        ("agd", r#"{"momentum": 0.5, "halvings": 4}"#),
+        ("bfgs", "{}"),
+        ("lbfgs", r#"{"memory": 2}"#),
+        ("giant", "{}"),
+        ("giant", r#"{"cg_steps": 2, "shrinks": 1}"#),
+        ("done", r#"{"richardson_step": 0.3, "richardson_steps": 3, "step_size": 0.5}"#),
+        ("fednl", "{}"),
+        ("fednl", r#"{"compressor": "top-k", "k": 3, "option": "projection", "mu": 0.5, "start": "mu-identity", "line_search": true}"#),
+        ("fednl", r#"{"compressor": "rand-k", "k": 3, "participants": 2}"#),
+        ("fednl", r#"{"compressor": "natural", "start": "mu-identity", "mu": 0.5, "participants": 1}"#),
+        ("fednl", r#"{"compressor": "full", "step_size": 0.5, "option": "projection", "mu": 0.1}"#),
     ];
     settings.map(|(kind, settings)| (kind, method(kind, settings))).into()
 }

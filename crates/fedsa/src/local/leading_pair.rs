@@ -1,0 +1,144 @@
+//! The leading eigenpair of a symmetric matrix, by Lanczos' iteration.
+
+use faer::{Mat, Side};
+
+use crate::linalg::{add_scaled, dot, triangle_vec};
+use crate::random::{Purpose, stream};
+
+/// The relative residual `||A v - lambda v|| / |lambda|` at which the pair is good enough; the error of lambda is its square.
+const RESIDUAL: f64 = 1e-7;
+/// Products until the iteration starts again from the best vector so far, and how often it does.
+const PRODUCTS: usize = 40;
+const RESTARTS: usize = 10;
+/// Every so many products the residual is looked at.
+const EVERY: usize = 8;
+
+/// The eigenvalue of largest magnitude and its eigenvector of length 1, of a symmetric matrix with d rows (lower triangle row by
+/// row). The component of largest magnitude is positive, among equal ones the first. `None` where the matrix is 0 or not finite.
+///
+/// The start is the same random vector for every matrix, so that the result is a function of the matrix. Where two
+/// eigenvalues of opposite sign are equally large, or the iteration ends before its residual is small, v is a vector between
+/// eigenvectors, and lambda its Rayleigh quotient.
+pub fn leading_pair(lower: &[f64], d: usize) -> Option<(f64, Vec<f64>)> {
+    let mut draws = stream(0, Purpose::Compressor, 0, 0);
+    let mut v: Vec<f64> = (0..d).map(|_| draws.normal()).collect();
+    normalise(&mut v)?;
+    for _ in 0..RESTARTS {
+        let (next, is_good) = lanczos(lower, v)?;
+        v = next;
+        if is_good {
+            break;
+        }
+    }
+    let lambda = dot(&v, &triangle_vec(lower, &v));
+    let largest = v.iter().enumerate().fold(0, |best, (i, x)| if x.abs() > v[best].abs() { i } else { best });
+    if v[largest] < 0.0 {
+        v.iter_mut().for_each(|x| *x = -*x);
+    }
+    (lambda.is_finite() && lambda != 0.0).then_some((lambda, v))
+}
+
+/// At most [`PRODUCTS`] products from v: the Ritz vector of largest magnitude, and whether its residual is small.
+fn lanczos(lower: &[f64], v: Vec<f64>) -> Option<(Vec<f64>, bool)> {
+    let d = v.len();
+    let most = PRODUCTS.min(d);
+    let (mut basis, mut diagonal, mut beside) = (vec![v], Vec::new(), Vec::new());
+    for k in 1..=most {
+        let mut w = triangle_vec(lower, &basis[k - 1]);
+        diagonal.push(dot(&w, &basis[k - 1]));
+        // Orthogonal to all vectors before, twice, against rounding.
+        for _ in 0..2 {
+            for q in &basis {
+                let share = dot(&w, q);
+                add_scaled(&mut w, -share, q);
+            }
+        }
+        let norm = dot(&w, &w).sqrt();
+        if !norm.is_finite() {
+            return None;
+        }
+        let scale = diagonal.iter().chain(&beside).fold(norm, |m: f64, x| m.max(x.abs()));
+        if scale == 0.0 {
+            return None;
+        }
+        let ends = norm <= f64::EPSILON * scale;
+        if ends || k == most || k % EVERY == 0 {
+            let (theta, y) = leading_of_tridiagonal(&diagonal, &beside)?;
+            let is_good = ends || norm * y[k - 1].abs() <= RESIDUAL * theta.abs();
+            if is_good || k == most {
+                let mut ritz = vec![0.0; d];
+                basis.iter().zip(&y).for_each(|(q, y)| add_scaled(&mut ritz, *y, q));
+                normalise(&mut ritz)?;
+                return Some((ritz, is_good || k == d));
+            }
+        }
+        beside.push(norm);
+        w.iter_mut().for_each(|x| *x /= norm);
+        basis.push(w);
+    }
+    None
+}
+
+/// The leading eigenpair of a small tridiagonal matrix; of two equally large eigenvalues the positive one.
+fn leading_of_tridiagonal(diagonal: &[f64], beside: &[f64]) -> Option<(f64, Vec<f64>)> {
+    let k = diagonal.len();
+    let t = Mat::from_fn(k, k, |i, j| match i.abs_diff(j) {
+        0 => diagonal[i],
+        1 => beside[i.min(j)],
+        _ => 0.0,
+    });
+    let eigen = t.self_adjoint_eigen(Side::Lower).ok()?;
+    let values = eigen.S().column_vector();
+    let (first, last) = (values[0], values[k - 1]);
+    let at = if first.abs() > last.abs() { 0 } else { k - 1 };
+    Some((values[at], (0..k).map(|i| eigen.U()[(i, at)]).collect()))
+}
+
+/// Scales a vector to length 1; `None` if it has none.
+fn normalise(v: &mut [f64]) -> Option<()> {
+    let norm = dot(v, v).sqrt();
+    v.iter_mut().for_each(|x| *x /= norm);
+    (norm > 0.0 && norm.is_finite()).then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lower_of(m: &Mat<f64>) -> Vec<f64> {
+        (0..m.nrows()).flat_map(|i| (0..=i).map(move |j| (i, j))).map(|at| m[at]).collect()
+    }
+
+    #[test]
+    fn the_pair_is_that_of_the_full_decomposition() {
+        let mut draws = stream(5, Purpose::System, 0, 0);
+        for d in [1, 2, 5, 30, 90] {
+            for sign in [1.0, -1.0] {
+                let g = Mat::from_fn(d, d, |_, _| draws.normal());
+                let m = (&g + g.transpose()) * faer::Scale(sign);
+                let eigen = m.self_adjoint_eigen(Side::Lower).unwrap();
+                let values: Vec<f64> = eigen.S().column_vector().iter().copied().collect();
+                let expected = if values[0].abs() > values[d - 1].abs() { values[0] } else { values[d - 1] };
+                let lower = lower_of(&m);
+                let (lambda, v) = leading_pair(&lower, d).unwrap();
+                assert!((lambda - expected).abs() < 1e-10 * expected.abs(), "{d}: {lambda}, {expected}");
+                let mut residual = triangle_vec(&lower, &v);
+                add_scaled(&mut residual, -lambda, &v);
+                assert!(dot(&residual, &residual).sqrt() < 1e-6 * lambda.abs(), "{d}");
+                let largest = v.iter().copied().fold(0.0, |m: f64, x| if x.abs() > m.abs() { x } else { m });
+                assert!(largest > 0.0 && (dot(&v, &v) - 1.0).abs() < 1e-14);
+            }
+        }
+    }
+
+    #[test]
+    fn simple_matrices_have_their_pairs() {
+        assert_eq!(leading_pair(&[0.0; 6], 3), None);
+        assert_eq!(leading_pair(&[1.0, f64::NAN, 1.0], 2), None);
+        let (lambda, v) = leading_pair(&[1.0, 0.0, -3.0, 0.0, 0.0, 2.0], 3).unwrap();
+        assert!((lambda + 3.0).abs() < 1e-13 && (v[1] - 1.0).abs() < 1e-13, "{lambda} {v:?}");
+        // A multiple of the identity: any vector of length 1.
+        let (lambda, v) = leading_pair(&[2.0, 0.0, 2.0, 0.0, 0.0, 2.0], 3).unwrap();
+        assert!((lambda - 2.0).abs() < 1e-13 && (dot(&v, &v) - 1.0).abs() < 1e-13);
+    }
+}

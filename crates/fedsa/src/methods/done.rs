@@ -1,0 +1,82 @@
+//! DONE: as GIANT, with Richardson's iteration for the agents' own Newton directions.
+//!
+//! ```text
+//! round t:   g = sum_c p_c grad f_c(theta_t)                                            (exchange 0)
+//!            d_c <- d_c - alpha (H_c d_c + g), R times from 0,  H_c = Hess f_c(theta_t)   (exchange 1)
+//!            theta_{t+1} = theta_t + eta sum_c p_c d_c
+//! ```
+//! `d_c` tends to `-H_c^-1 g` where `alpha < 2 / lambda_max(H_c)`: its error is `(I - alpha H_c)^R H_c^-1 g`. Two exchanges a round,
+//! and no line search. Source: Dinh, Tran, Nguyen, Bao, Rezaei Balef, Zhou and Zomaya (2022), algorithm 1 (\[139\] of \[T\], which names
+//! it in sections 2.1 and 2.6, without a figure).
+//!
+//! Over links: a missing direction counts as zero and makes the step shorter. Over the air sums are enough. Refused over
+//! `delay` and `late`.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Half, MethodSettings, Needs, Setting, Shape, descent};
+use crate::error::{Result, require};
+use crate::local::descent::LocalSolve;
+use crate::protocol::Protocol;
+use crate::server::Server;
+use crate::server::descent::{Descent, Length};
+use crate::server::directions::Gradient;
+
+/// The settings of DONE.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Done {
+    /// alpha: the size of a step of Richardson's iteration, below 2 / L with the largest eigenvalue L of the agents' Hessians.
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
+    pub richardson_step: f64,
+    /// R: the steps of the iteration.
+    #[serde(default = "twenty")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    pub richardson_steps: usize,
+    /// eta: the share of the mean direction that the server moves by.
+    #[serde(default = "super::one")]
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
+    pub step_size: f64,
+}
+
+fn twenty() -> usize {
+    20
+}
+
+impl MethodSettings for Done {
+    fn check(&self, _: usize) -> Result<()> {
+        descent::check_positive("richardson_step", self.richardson_step)?;
+        require((1..=1_000_000).contains(&self.richardson_steps), "richardson_steps", self.richardson_steps, "between 1 and 1000000")?;
+        descent::check_positive("step_size", self.step_size)
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Objective
+    }
+
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        descent::protocol(setting.start.len(), true, None)
+    }
+
+    fn client(&self, _: &Setting<'_>) -> Half {
+        descent::client(None, Some(LocalSolve::Richardson { size: self.richardson_step, steps: self.richardson_steps }))
+    }
+
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        let rule = Box::new(Gradient { scale: 1.0 });
+        Box::new(Descent::new(setting.start.clone(), rule, true, Length::Fixed(self.step_size)))
+    }
+
+    fn memory(&self, agents: usize, d: usize) -> f64 {
+        descent::memory(agents, d)
+    }
+
+    fn work(&self, d: usize) -> f64 {
+        descent::work(d, None, self.richardson_steps)
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::without_local_steps()
+    }
+}

@@ -1,0 +1,280 @@
+//! FedNL: agents and server learn the Hessian together, from compressed corrections.
+//!
+//! ```text
+//! round t:   agent c sends grad f_c(theta_t), S_c = C(Hess f_c(theta_t) - H_c), l_c = ||H_c - Hess f_c(theta_t)||_F
+//!            H = sum_c p_c H_c,  l = sum_c p_c l_c,  g = sum_c p_c grad f_c(theta_t)
+//!            theta_{t+1} = theta_t - eta M^-1 g,  M = [H]_mu (option projection) or H + l I (option shift)
+//!            H_c <- H_c + alpha S_c                                        (agents and server)
+//! ```
+//! The step of a round uses the Hessian learned before it, as in the source. Source: Safaryan, Islamov, Qian and Richtarik (2022),
+//! algorithm 1 (\[125\] of \[T\]), options 1 and 2, its algorithm 2 for m of N agents and a line search as its algorithm 3.
+//!
+//! **First Hessians.** `start = "full"`: in its first round each agent sends its whole Hessian, and `H_c` is that one (the
+//! first step is Newton's). `start = "mu-identity"`: `H_c = mu I` at both ends, and nothing is sent.
+//!
+//! **Agents that do not take part** (m of N, or a lost answer) count with their last answer. The source's algorithm 2 has each agent
+//! send `(H_c + l_c I) w_c - grad f_c(w_c)` at the model `w_c` that it last got; the server here keeps `H_c`, `w_c` and the gradient of
+//! each agent, and computes the same: the step minimises the sum of the agents' last quadratic models. With all
+//! agents it is the step above. It settles at the root, although no round sees all agents. `H_c` is the one before the
+//! round's corrections for all agents, as with full participation; in the first round all agents take part.
+//!
+//! **Messages that are lost or repeated.** Agent and server must hold the same `H_c`. The server keeps a copy of each, with a mark:
+//! a hash of the changes made so far. An agent makes the change that it sent when the next question comes. If the answer was lost,
+//! this question names the server's mark (`Part::Mark`), and the agent drops the change, or makes it, whichever gives this
+//! mark. Each answer names the mark of the `H_c` from which it was computed; if it is another than the server's, because the
+//! agent was restored from an older state or from none, the gradient counts, the correction does not, and the agent is asked for its
+//! whole Hessian in the next round in which it takes part, from which both start anew. A network that loses nothing has none of these
+//! messages.
+//!
+//! Codecs alter gradients only: corrections have a compressor of their own. Refused over the air (each agent's correction is
+//! needed), and over `delay` and `late`.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Half, MethodSettings, Needs, Setting, Shape, descent};
+use crate::error::{BadInput, Result, require};
+use crate::local::compressor::Compressor;
+use crate::local::fednl::FedNlAgent;
+use crate::local::line_search::Trials;
+use crate::message::Part;
+use crate::protocol::{Exchange, Give, Len, Protocol, Want};
+use crate::server::fednl::{Definite, FedNlServer, Rule};
+use crate::server::{Participation, Server};
+
+/// The compressor of corrections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Compression {
+    /// The eigenpair of largest magnitude.
+    #[default]
+    #[serde(rename = "rank-1")]
+    RankOne,
+    /// The k largest entries of the upper triangle, with their places.
+    TopK,
+    /// k random entries of the upper triangle, whose places both ends draw.
+    RandK,
+    /// Every entry rounded to a power of two, at random and without bias.
+    Natural,
+    /// The whole difference.
+    Full,
+}
+
+/// How the learned Hessian becomes positive definite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Remedy {
+    /// Option 1: its eigenvalues below `mu` become `mu`.
+    Projection,
+    /// Option 2: the mean distance to the true Hessians is added to its diagonal.
+    #[default]
+    Shift,
+}
+
+/// The first learned Hessians.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Start {
+    /// Those of the agents, which they send.
+    #[default]
+    Full,
+    /// `mu I`.
+    MuIdentity,
+}
+
+/// The settings of FedNL.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct FedNl {
+    /// The compressor of corrections.
+    pub compressor: Compression,
+    /// k of top-k and rand-k, by default 8 d.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    pub k: Option<usize>,
+    /// How the learned Hessian becomes positive definite.
+    pub option: Remedy,
+    /// mu, such as the ridge: required for the option projection and for the start mu-identity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
+    pub mu: Option<f64>,
+    /// alpha, the share of a correction that is learned; by default 1, for unbiased compressors 1 / (1 + omega): 8/9 for natural,
+    /// k / n of n = d (d + 1) / 2 entries for rand-k.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
+    pub learning_rate: Option<f64>,
+    /// The first learned Hessians.
+    pub start: Start,
+    /// eta, without a line search.
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
+    pub step_size: f64,
+    /// Whether eta is found by backtracking, in a second exchange.
+    pub line_search: bool,
+    /// How often a step may be halved.
+    #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
+    pub halvings: usize,
+    /// The share of the promised decrease that a step must bring, in (0, 1/2).
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
+    pub decrease: f64,
+    /// m: how many agents take part in a round after the first; all when absent. Not with a line search.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    pub participants: Option<usize>,
+}
+
+impl Default for FedNl {
+    fn default() -> Self {
+        Self {
+            compressor: Compression::default(),
+            k: None,
+            option: Remedy::default(),
+            mu: None,
+            learning_rate: None,
+            start: Start::default(),
+            step_size: 1.0,
+            line_search: false,
+            halvings: 20,
+            decrease: 1e-4,
+            participants: None,
+        }
+    }
+}
+
+impl FedNl {
+    fn compressor(&self, d: usize) -> Compressor {
+        let k = self.k.unwrap_or(8 * d);
+        match self.compressor {
+            Compression::RankOne => Compressor::RankOne,
+            Compression::TopK => Compressor::TopK(k),
+            Compression::RandK => Compressor::RandK(k),
+            Compression::Natural => Compressor::Natural,
+            Compression::Full => Compressor::Full,
+        }
+    }
+
+    fn learning_rate(&self, d: usize) -> f64 {
+        self.learning_rate.unwrap_or_else(|| self.compressor(d).learning_rate(d))
+    }
+
+    fn trials(&self) -> Option<Trials> {
+        self.line_search.then(|| Trials::new(0.5, self.halvings, self.decrease))
+    }
+
+    /// mu of the first learned Hessians.
+    fn first(&self) -> Option<f64> {
+        self.mu.filter(|_| self.start == Start::MuIdentity)
+    }
+}
+
+impl MethodSettings for FedNl {
+    fn check(&self, agents: usize) -> Result<()> {
+        descent::check_search(self.halvings, self.decrease)?;
+        descent::check_positive("step_size", self.step_size)?;
+        self.mu.map_or(Ok(()), |mu| descent::check_positive("mu", mu))?;
+        require(self.k.is_none_or(|k| k >= 1), "k", 0, "at least 1")?;
+        if let Some(rate) = self.learning_rate {
+            require(rate > 0.0 && rate <= 1.0, "learning_rate", rate, "above 0 and at most 1")?;
+        }
+        if self.k.is_some() && !matches!(self.compressor, Compression::TopK | Compression::RandK) {
+            return Err(BadInput::new("k", "a number of entries for a compressor that has none", "k with top-k or rand-k"));
+        }
+        if self.mu.is_none() && (self.option == Remedy::Projection || self.start == Start::MuIdentity) {
+            let what = "no mu, and option = \"projection\" and start = \"mu-identity\" are with mu";
+            return Err(BadInput::new("mu", what, "a lower bound of the eigenvalues of the Hessians, such as the ridge"));
+        }
+        let m = self.participants.unwrap_or(agents);
+        require((1..=agents).contains(&m), "participants", m, &format!("between 1 and the number of agents, {agents}"))?;
+        if self.line_search && m < agents {
+            let what = format!("{m} of {agents} agents with a line search, whose losses would be those of these agents alone");
+            return Err(BadInput::new("participants", what, "all agents, or line_search = false"));
+        }
+        Ok(())
+    }
+
+    /// The entries of a triangle are numbered with 32 bits.
+    fn largest_dimension(&self) -> usize {
+        (1 << 16) - 1
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Objective
+    }
+
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        let d = setting.start.len();
+        let want = |part, len| Want { part, len, give: Give::Each };
+        let gradient = want(Part::Gradient, Len::Exactly(d));
+        let whole = Exchange {
+            down: vec![(Part::Model, Len::Exactly(d))],
+            own: Vec::new(),
+            wants: vec![gradient, want(Part::Hessian, Len::Exactly(d * (d + 1) / 2))],
+            may_open: true,
+        };
+        let (part, len) = self.compressor(d).part(d);
+        let correct = Exchange {
+            down: vec![(Part::Model, Len::Exactly(d))],
+            own: vec![(Part::Mark, Len::Exactly(1))],
+            wants: vec![gradient, want(Part::Deviation, Len::Exactly(1)), want(Part::Mark, Len::Exactly(1)), want(part, len)],
+            may_open: true,
+        };
+        let search = self.trials().map(|trials| Exchange {
+            down: vec![(Part::Step, Len::Exactly(d))],
+            own: Vec::new(),
+            wants: vec![Want { part: Part::Losses, len: Len::Exactly(trials.answer_len()), give: Give::Sum }],
+            // It follows either of the others.
+            may_open: true,
+        });
+        Protocol { exchanges: [whole, correct].into_iter().chain(search).collect(), ..Protocol::default() }
+    }
+
+    fn client(&self, setting: &Setting<'_>) -> Half {
+        let d = setting.start.len();
+        let (compressor, rate, trials, first) = (self.compressor(d), self.learning_rate(d), self.trials(), self.first());
+        Half::Each(Box::new(move |_| Box::new(FedNlAgent::new(compressor, rate, trials.clone(), d, first))))
+    }
+
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        let d = setting.start.len();
+        let definite = match (self.option, self.mu) {
+            (Remedy::Projection, Some(mu)) => Definite::Projection(mu),
+            _ => Definite::Shift,
+        };
+        let rule = Rule {
+            compressor: self.compressor(d),
+            learning_rate: self.learning_rate(d),
+            definite,
+            first: self.first(),
+            step: self.step_size,
+            trials: self.trials(),
+            participation: Participation { m: self.participants, agents: setting.agents(), seed: setting.seed },
+        };
+        Box::new(FedNlServer::new(setting.start.clone(), setting.weights.to_vec(), setting.seed, rule))
+    }
+
+    /// The learned Hessian of each agent, at the agent and at the server; what it last sent, and what is on its way; two vectors
+    /// at each end; and at the server the sum, and a matrix with its factor.
+    fn memory(&self, agents: usize, d: usize) -> f64 {
+        let triangle = (d * (d + 1) / 2) as f64;
+        let sent = self.compressor(d).part(d).1;
+        let sent = match (self.compressor, self.start) {
+            (_, Start::Full) | (Compression::Full, _) => triangle,
+            (Compression::TopK, _) => 1.5 * self.k.unwrap_or(8 * d) as f64,
+            (Compression::Natural, _) => sent.largest() as f64 / 8.0,
+            _ => sent.largest() as f64,
+        };
+        8.0 * (agents as f64 * (2.0 * triangle + 2.0 * sent + 4.0 * d as f64) + 6.0 * triangle)
+    }
+
+    /// A product with a matrix for the gradient and each loss, the Hessian, its difference and the compressor.
+    fn work(&self, d: usize) -> f64 {
+        let losses = self.trials().map_or(0, |trials| trials.losses());
+        (4 + losses) as f64 * (d as f64).powi(2) + self.compressor(d).work(d)
+    }
+
+    fn shape(&self) -> Shape {
+        Shape { participants: self.participants, ..Shape::without_local_steps() }
+    }
+}

@@ -1,0 +1,160 @@
+//! The server half of methods that move along a direction, by a fixed step or by federated backtracking.
+
+use super::{Ask, Next, Received, Server, foreign_state, restored_theta};
+use crate::error::Result;
+use crate::local::line_search::Trials;
+use crate::message::{Message, Part};
+
+/// How a direction follows from mean gradients.
+pub trait Direction: Send {
+    /// The point at which gradients are wanted; `theta` is the present iterate, d components.
+    fn point(&self, theta: &[f64]) -> Vec<f64> {
+        theta.to_vec()
+    }
+    /// The direction at a point with mean gradient g, which is not 0. `is_whole` says whether g includes every agent's gradient.
+    fn direction(&mut self, point: &[f64], g: &[f64], is_whole: bool) -> Vec<f64>;
+    /// Is called at a round's end: the iterate moved from `from` to `to`, by the share `step` of the direction; `None` if no
+    /// trial step was accepted.
+    fn moved(&mut self, _from: &[f64], _to: &[f64], _step: Option<f64>) {}
+    /// Everything that influences later directions.
+    fn state(&self) -> Vec<Vec<f64>> {
+        Vec::new()
+    }
+    /// Restores a state that [`Direction::state`] returned, for vectors of d components; whether it is such a state. If it is
+    /// not, the rule is unchanged.
+    fn restore(&mut self, state: Vec<Vec<f64>>, _d: usize) -> bool {
+        state.is_empty()
+    }
+}
+
+/// How far the iterate moves along a direction.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Length {
+    /// This share of the direction.
+    Fixed(f64),
+    /// The first trial step that lowers the mean loss enough. Without one the iterate stays.
+    Search(Trials),
+    /// The same; without one the iterate moves by the last trial step, and the server counts it.
+    SearchOrLast(Trials),
+}
+
+impl Length {
+    /// The trial steps of a line search.
+    pub fn trials(&self) -> Option<&Trials> {
+        match self {
+            Length::Fixed(_) => None,
+            Length::Search(trials) | Length::SearchOrLast(trials) => Some(trials),
+        }
+    }
+}
+
+/// A round: gradients at a point; if `asks_agents`, the agents' own directions for the mean gradient; and if the length is
+/// searched for, losses along the direction.
+///
+/// A missing gradient or direction counts as zero. If no answer arrives in an exchange, the iterate stays.
+pub struct Descent {
+    /// `theta_t`.
+    pub theta: Vec<f64>,
+    /// The rule of the direction; of its own if `asks_agents`.
+    pub rule: Box<dyn Direction>,
+    /// Whether the direction is the mean of the agents' directions.
+    pub asks_agents: bool,
+    /// The length of a step.
+    pub length: Length,
+    /// The point of this round, as agents decoded it; empty before the first.
+    point: Vec<f64>,
+    /// How many line searches found no step that lowers the loss enough.
+    failed: u64,
+}
+
+impl Descent {
+    /// The server before its first round.
+    pub fn new(theta: Vec<f64>, rule: Box<dyn Direction>, asks_agents: bool, length: Length) -> Self {
+        Self { theta, rule, asks_agents, length, point: Vec::new(), failed: 0 }
+    }
+
+    /// Moves along p, or asks for the losses along it.
+    fn along(&mut self, got: &Received<'_>, p: Vec<f64>) -> Next {
+        if p.iter().all(|p| *p == 0.0) {
+            return Next::Done { tell: None };
+        }
+        match self.length {
+            Length::Fixed(step) => self.step(&p, step, Some(1.0)),
+            _ => return Next::Ask(Ask { to: None, down: Message::one(got.round, got.exchange + 1, Part::Step, p), own: None }),
+        }
+        Next::Done { tell: None }
+    }
+
+    /// `theta_{t+1} = point + s p`.
+    fn step(&mut self, p: &[f64], s: f64, accepted: Option<f64>) {
+        let to: Vec<f64> = self.point.iter().zip(p).map(|(x, p)| s.mul_add(*p, *x)).collect();
+        self.rule.moved(&self.theta, &to, accepted);
+        self.theta = to;
+    }
+}
+
+impl Server for Descent {
+    fn open(&mut self, t: u64) -> Ask {
+        Ask { to: None, down: Message::one(t, 0, Part::Model, self.rule.point(&self.theta)), own: None }
+    }
+
+    fn receive(&mut self, got: &Received<'_>) -> Next {
+        if got.exchange == 0 {
+            // Where the downlink alters models, gradients are those at the point that agents decoded.
+            self.point = got.down.part(Part::Model).to_vec();
+            let g = got.mean(Part::Gradient);
+            if g.iter().all(|g| *g == 0.0) {
+                return Next::Done { tell: None };
+            }
+            if self.asks_agents {
+                return Next::Ask(Ask { to: None, down: Message::one(got.round, 1, Part::Gradient, g), own: None });
+            }
+            let p = self.rule.direction(&self.point, &g, got.arrived.is_empty());
+            return self.along(got, p);
+        }
+        if self.asks_agents && got.exchange == 1 {
+            return self.along(got, got.mean(Part::Direction));
+        }
+        let (p, losses) = (got.down.part(Part::Step).to_vec(), got.mean(Part::Losses));
+        let (Length::Search(trials) | Length::SearchOrLast(trials)) = &self.length else { return Next::Done { tell: None } };
+        let (accepted, last) = (trials.accepted(&losses), trials.last());
+        // Of agents that answer, some loss or the slope is not 0.
+        let has_answers = losses.iter().any(|loss| *loss != 0.0);
+        self.failed += u64::from(accepted.is_none() && has_answers);
+        match (accepted, &self.length) {
+            (Some(s), _) => self.step(&p, s, accepted),
+            (None, Length::SearchOrLast(_)) if has_answers => self.step(&p, last, None),
+            _ if has_answers => self.rule.moved(&self.theta, &self.theta, None),
+            _ => {}
+        }
+        Next::Done { tell: None }
+    }
+
+    fn theta(&self) -> &[f64] {
+        &self.theta
+    }
+
+    fn failed_searches(&self) -> Option<u64> {
+        self.length.trials().map(|_| self.failed)
+    }
+
+    fn state(&self) -> Vec<Vec<f64>> {
+        let own = [self.theta.clone(), self.point.clone(), vec![self.failed as f64]];
+        own.into_iter().chain(self.rule.state()).collect()
+    }
+
+    fn restore(&mut self, mut state: Vec<Vec<f64>>, _: u64) -> Result<()> {
+        let d = self.theta.len();
+        let theta = restored_theta(&mut state, d)?;
+        let is_count = |x: &[f64]| matches!(x, [n] if *n >= 0.0 && n.fract() == 0.0 && *n < 1e15);
+        if state.len() < 2 || !(state[0].is_empty() || state[0].len() == d) || !is_count(&state[1]) {
+            return Err(foreign_state());
+        }
+        let rest = state.split_off(2);
+        if !self.rule.restore(rest, d) {
+            return Err(foreign_state());
+        }
+        (self.theta, self.failed, self.point) = (theta, state[1][0] as u64, state.swap_remove(0));
+        Ok(())
+    }
+}

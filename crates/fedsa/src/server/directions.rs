@@ -1,0 +1,376 @@
+//! Directions from mean gradients: the gradient itself, Nesterov's, and those of quasi-Newton methods.
+
+use std::collections::VecDeque;
+
+use super::descent::Direction;
+use crate::linalg::dot;
+
+/// `-scale g`: gradient descent, and the direction of methods whose agents give theirs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Gradient {
+    /// The longest trial step of a line search; 1 for a fixed step.
+    pub scale: f64,
+}
+
+impl Direction for Gradient {
+    fn direction(&mut self, _: &[f64], g: &[f64], _: bool) -> Vec<f64> {
+        g.iter().map(|g| -self.scale * g).collect()
+    }
+}
+
+/// How Nesterov's method chooses its momentum beta.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Momentum {
+    /// This number.
+    Constant(f64),
+    /// `(1 - sqrt(mu s)) / (1 + sqrt(mu s))` with the step s, for strongly convex objectives (Nesterov 2004, eq. 2.2.22).
+    Convexity(f64),
+    /// `(k_t - 1) / k_{t+1}`, `k_{t+1} = (1 + sqrt(1 + 4 k_t^2)) / 2`, and k = 1 again where the iterate moves against the
+    /// gradient (O'Donoghue and Candes 2015, the gradient scheme).
+    Restarted,
+}
+
+/// Accelerated gradients: `x_{t+1} = y_t - s grad f(y_t)`, `y_{t+1} = x_{t+1} + beta (x_{t+1} - x_t)`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Accelerated {
+    /// How beta is chosen.
+    pub momentum: Momentum,
+    /// s; a line search shortens it for good.
+    step: f64,
+    /// k of [`Momentum::Restarted`].
+    k: f64,
+    /// `y_t`; empty before the first round, when it is `x_0`.
+    y: Vec<f64>,
+    /// The gradient of this round; empty before the first.
+    gradient: Vec<f64>,
+}
+
+impl Accelerated {
+    /// The rule before its first round, with the step s or the longest trial step.
+    pub fn new(momentum: Momentum, step: f64) -> Self {
+        Self { momentum, step, k: 1.0, y: Vec::new(), gradient: Vec::new() }
+    }
+}
+
+impl Direction for Accelerated {
+    fn point(&self, theta: &[f64]) -> Vec<f64> {
+        if self.y.is_empty() { theta.to_vec() } else { self.y.clone() }
+    }
+
+    fn direction(&mut self, _: &[f64], g: &[f64], _: bool) -> Vec<f64> {
+        self.gradient = g.to_vec();
+        g.iter().map(|g| -self.step * g).collect()
+    }
+
+    fn moved(&mut self, from: &[f64], to: &[f64], step: Option<f64>) {
+        let Some(share) = step else {
+            // The loss rises along the extrapolation: once more from the iterate itself.
+            (self.y, self.k) = (to.to_vec(), 1.0);
+            return;
+        };
+        self.step *= share;
+        let by: Vec<f64> = to.iter().zip(from).map(|(to, from)| to - from).collect();
+        let beta = match self.momentum {
+            Momentum::Constant(beta) => beta,
+            Momentum::Convexity(mu) => {
+                let root = (mu * self.step).min(1.0).sqrt();
+                (1.0 - root) / (1.0 + root)
+            }
+            Momentum::Restarted if dot(&self.gradient, &by) > 0.0 => {
+                self.k = 1.0;
+                0.0
+            }
+            Momentum::Restarted => {
+                let next = 0.5 * (1.0 + (4.0 * self.k * self.k + 1.0).sqrt());
+                let beta = (self.k - 1.0) / next;
+                self.k = next;
+                beta
+            }
+        };
+        self.y = to.iter().zip(&by).map(|(to, by)| beta.mul_add(*by, *to)).collect();
+    }
+
+    fn state(&self) -> Vec<Vec<f64>> {
+        vec![vec![self.step, self.k], self.y.clone(), self.gradient.clone()]
+    }
+
+    fn restore(&mut self, state: Vec<Vec<f64>>, d: usize) -> bool {
+        let Ok([numbers, y, gradient]) = <[Vec<f64>; 3]>::try_from(state) else { return false };
+        let is_vector = |x: &[f64]| x.is_empty() || x.len() == d;
+        let [step, k] = numbers[..] else { return false };
+        let fits = step >= 0.0 && k >= 1.0 && is_vector(&y) && is_vector(&gradient);
+        if fits {
+            (self.step, self.k, self.y, self.gradient) = (step, k, y, gradient);
+        }
+        fits
+    }
+}
+
+/// The last point with its gradient, from which curvature pairs `s = x_{t+1} - x_t`, `y = g_{t+1} - g_t` follow.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Last {
+    x: Vec<f64>,
+    g: Vec<f64>,
+}
+
+/// The least cosine of the angle between s and y of a pair that is used. Along an objective of condition number kappa it is
+/// at least `2 sqrt(kappa) / (1 + kappa)`, so that pairs of all kappa up to 1e20 pass, and those that rounding made do not.
+const LEAST_COSINE: f64 = 1e-10;
+
+impl Last {
+    /// The pair from the last point to this one, if the curvature along it is positive. Both gradients must include every
+    /// agent: the difference of means over different agents is no curvature. Remembers the present point.
+    fn pair(&mut self, x: &[f64], g: &[f64], is_whole: bool) -> Option<(Vec<f64>, Vec<f64>)> {
+        if !is_whole {
+            *self = Self::default();
+            return None;
+        }
+        let last = std::mem::replace(self, Self { x: x.to_vec(), g: g.to_vec() });
+        let minus = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<f64>>();
+        let (s, y) = (minus(x, &last.x), minus(g, &last.g));
+        let is_curved = !s.is_empty() && dot(&s, &y) > LEAST_COSINE * (dot(&s, &s) * dot(&y, &y)).sqrt();
+        is_curved.then_some((s, y))
+    }
+
+    fn state(&self) -> [Vec<f64>; 2] {
+        [self.x.clone(), self.g.clone()]
+    }
+
+    fn fits(&self, d: usize) -> bool {
+        self.x.len() == self.g.len() && (self.x.is_empty() || self.x.len() == d)
+    }
+}
+
+/// The BFGS method with the inverse Hessian W as a d x d matrix (Nocedal and Wright 2006, eq. 6.17):
+/// `W <- (I - r s y^T) W (I - r y s^T) + r s s^T`, `r = 1 / s^T y`, from `W = (s^T y / y^T y) I` before the first pair.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Bfgs {
+    /// W, d^2 numbers; empty before the first pair.
+    inverse: Vec<f64>,
+    last: Last,
+}
+
+/// `W <- (I - r s y^T) W (I - r y s^T) + r s s^T`, written out with `u = W y`:
+/// `W - r (s u^T + u s^T) + (r^2 y^T u + r) s s^T`.
+fn update_inverse(w: &mut [f64], s: &[f64], y: &[f64]) {
+    let d = s.len();
+    let u = times(w, y);
+    let r = 1.0 / dot(s, y);
+    let c = r * r * dot(y, &u) + r;
+    for (j, row) in w.chunks_mut(d).enumerate() {
+        for (i, w) in row.iter_mut().enumerate() {
+            // Alike in (i, j) and (j, i), so that W stays symmetric to the last bit.
+            *w += c * (s[i] * s[j]) - r * (s[i] * u[j] + u[i] * s[j]);
+        }
+    }
+}
+
+/// `W v` of a d x d matrix, row by row.
+fn times(w: &[f64], v: &[f64]) -> Vec<f64> {
+    w.chunks(v.len()).map(|row| dot(row, v)).collect()
+}
+
+impl Direction for Bfgs {
+    fn direction(&mut self, x: &[f64], g: &[f64], is_whole: bool) -> Vec<f64> {
+        let d = x.len();
+        if let Some((s, y)) = self.last.pair(x, g, is_whole) {
+            if self.inverse.is_empty() {
+                let scale = dot(&s, &y) / dot(&y, &y);
+                self.inverse = (0..d * d).map(|at| if at % (d + 1) == 0 { scale } else { 0.0 }).collect();
+            }
+            update_inverse(&mut self.inverse, &s, &y);
+        }
+        let minus: Vec<f64> = g.iter().map(|g| -g).collect();
+        if self.inverse.is_empty() { minus } else { times(&self.inverse, &minus) }
+    }
+
+    /// Without a step the direction is no use: the matrix starts anew.
+    fn moved(&mut self, _: &[f64], _: &[f64], step: Option<f64>) {
+        if step.is_none() {
+            *self = Self::default();
+        }
+    }
+
+    fn state(&self) -> Vec<Vec<f64>> {
+        let [x, g] = self.last.state();
+        vec![x, g, self.inverse.clone()]
+    }
+
+    fn restore(&mut self, state: Vec<Vec<f64>>, d: usize) -> bool {
+        let Ok([x, g, w]) = <[Vec<f64>; 3]>::try_from(state) else { return false };
+        let last = Last { x, g };
+        if !last.fits(d) || !(w.is_empty() || w.len() == d * d) {
+            return false;
+        }
+        *self = Self { inverse: w, last };
+        true
+    }
+}
+
+/// The L-BFGS method: the last m pairs, and the two loops of Liu and Nocedal (1989) from `(s^T y / y^T y) I` with the latest
+/// pair.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Lbfgs {
+    /// m.
+    pub memory: usize,
+    /// The pairs (s, y), older ones first.
+    pairs: VecDeque<(Vec<f64>, Vec<f64>)>,
+    last: Last,
+}
+
+impl Lbfgs {
+    /// The rule before its first round, which keeps m pairs.
+    pub fn new(memory: usize) -> Self {
+        Self { memory, ..Self::default() }
+    }
+}
+
+impl Direction for Lbfgs {
+    fn direction(&mut self, x: &[f64], g: &[f64], is_whole: bool) -> Vec<f64> {
+        if let Some(pair) = self.last.pair(x, g, is_whole) {
+            if self.pairs.len() == self.memory {
+                self.pairs.pop_front();
+            }
+            self.pairs.push_back(pair);
+        }
+        let mut p: Vec<f64> = g.iter().map(|g| -g).collect();
+        let add = |p: &mut [f64], a: f64, v: &[f64]| p.iter_mut().zip(v).for_each(|(p, v)| *p = a.mul_add(*v, *p));
+        let mut shares = Vec::with_capacity(self.pairs.len());
+        for (s, y) in self.pairs.iter().rev() {
+            let a = dot(s, &p) / dot(s, y);
+            add(&mut p, -a, y);
+            shares.push(a);
+        }
+        if let Some((s, y)) = self.pairs.back() {
+            let scale = dot(s, y) / dot(y, y);
+            p.iter_mut().for_each(|p| *p *= scale);
+        }
+        for ((s, y), a) in self.pairs.iter().zip(shares.iter().rev()) {
+            let b = dot(y, &p) / dot(s, y);
+            add(&mut p, a - b, s);
+        }
+        p
+    }
+
+    /// Without a step the direction is no use: the pairs are dropped.
+    fn moved(&mut self, _: &[f64], _: &[f64], step: Option<f64>) {
+        if step.is_none() {
+            *self = Self::new(self.memory);
+        }
+    }
+
+    fn state(&self) -> Vec<Vec<f64>> {
+        let pairs = self.pairs.iter().flat_map(|(s, y)| [s.clone(), y.clone()]);
+        self.last.state().into_iter().chain(pairs).collect()
+    }
+
+    fn restore(&mut self, mut state: Vec<Vec<f64>>, d: usize) -> bool {
+        if state.len() < 2 || state.len() % 2 != 0 || state.len() / 2 - 1 > self.memory {
+            return false;
+        }
+        let pairs = state.split_off(2);
+        let g = state.pop().unwrap_or_default();
+        let last = Last { x: state.pop().unwrap_or_default(), g };
+        if !last.fits(d) || pairs.iter().any(|x| x.len() != d) {
+            return false;
+        }
+        self.last = last;
+        self.pairs = pairs.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use faer::Mat;
+    use faer::linalg::solvers::DenseSolveCore;
+
+    use super::*;
+    use crate::linalg::{self, column};
+    use crate::random::{Purpose, stream};
+
+    /// Points along the Newton-like iterates of a random convex quadratic with gradients, d = 6.
+    fn pairs(count: usize) -> Vec<(Vec<f64>, Vec<f64>)> {
+        let (d, mut draw) = (6, stream(3, Purpose::System, 0, 0));
+        let g = Mat::from_fn(d, d, |_, _| draw.normal());
+        let a = &g * g.transpose() + Mat::<f64>::identity(d, d);
+        (0..count)
+            .map(|_| {
+                let s: Vec<f64> = (0..d).map(|_| draw.normal()).collect();
+                let y = linalg::mat_vec(&a, &s);
+                (s, y)
+            })
+            .collect()
+    }
+
+    /// BFGS updates the Hessian B itself by `B - B s s^T B / s^T B s + y y^T / s^T y` (Nocedal and Wright, eq. 6.19), another
+    /// formula than that of its inverse: both stay inverses of each other.
+    fn by_hessian(start: f64, pairs: &[(Vec<f64>, Vec<f64>)]) -> Mat<f64> {
+        let d = pairs[0].0.len();
+        let mut b = Mat::<f64>::identity(d, d) * faer::Scale(1.0 / start);
+        for (s, y) in pairs {
+            let bs = linalg::mat_vec(&b, s);
+            let (sbs, sy) = (dot(s, &bs), dot(s, y));
+            b = &b - column(&bs) * column(&bs).transpose() * faer::Scale(1.0 / sbs)
+                + column(y) * column(y).transpose() * faer::Scale(1.0 / sy);
+        }
+        b.partial_piv_lu().inverse()
+    }
+
+    fn apart(a: &[f64], b: &[f64]) -> f64 {
+        linalg::distance_sq(a, b).sqrt() / linalg::norm_sq(b).sqrt()
+    }
+
+    #[test]
+    fn the_update_of_the_inverse_is_the_inverse_of_the_update() {
+        let pairs = pairs(9);
+        let mut w: Vec<f64> = (0..36).map(|at| if at % 7 == 0 { 0.3 } else { 0.0 }).collect();
+        pairs.iter().for_each(|(s, y)| update_inverse(&mut w, s, y));
+        let expected = by_hessian(0.3, &pairs);
+        assert!((linalg::from_rows(6, 6, &w) - &expected).norm_l2() < 1e-10 * expected.norm_l2());
+        // The secant equation, and symmetry to the last bit.
+        let (s, y) = pairs.last().unwrap();
+        assert!(apart(&times(&w, y), s) < 1e-12);
+        assert!((0..6).all(|i| (0..6).all(|j| w[6 * i + j] == w[6 * j + i])));
+    }
+
+    /// Both rules walk through the same points; L-BFGS uses the last m pairs and the scale of the latest one.
+    #[test]
+    fn directions_are_those_of_dense_updates() {
+        let pairs = pairs(9);
+        let (mut bfgs, mut lbfgs) = (Bfgs::default(), Lbfgs::new(4));
+        let (mut x, mut g) = (vec![0.0; 6], vec![1.0, -1.0, 2.0, 0.5, 0.3, -2.0]);
+        let minus = |m: &Mat<f64>, g: &[f64]| linalg::mat_vec(m, g).iter().map(|x| -x).collect::<Vec<f64>>();
+        assert_eq!(bfgs.direction(&x, &g, true), g.iter().map(|g| -g).collect::<Vec<_>>());
+        lbfgs.direction(&x, &g, true);
+        for (k, (s, y)) in pairs.iter().enumerate() {
+            x.iter_mut().zip(s).for_each(|(x, s)| *x += s);
+            g.iter_mut().zip(y).for_each(|(g, y)| *g += y);
+            let scale = |(s, y): &(Vec<f64>, Vec<f64>)| dot(s, y) / dot(y, y);
+            let dense = minus(&by_hessian(scale(&pairs[0]), &pairs[..=k]), &g);
+            assert!(apart(&bfgs.direction(&x, &g, true), &dense) < 1e-9, "pair {k}");
+            let dense = minus(&by_hessian(scale(&pairs[k]), &pairs[(k + 1).saturating_sub(4)..=k]), &g);
+            assert!(apart(&lbfgs.direction(&x, &g, true), &dense) < 1e-9, "pair {k}");
+        }
+    }
+
+    /// A pair is used where both gradients are whole and the curvature is positive, and only there.
+    #[test]
+    fn pairs_without_curvature_or_of_other_agents_are_left_out() {
+        let (zero, one) = (vec![0.0, 0.0], vec![1.0, 0.0]);
+        let mut rule = Lbfgs::new(3);
+        rule.direction(&zero, &[1.0, 1.0], true);
+        rule.direction(&one, &[0.5, 1.0], true);
+        assert!(rule.pairs.is_empty(), "negative curvature");
+        rule.direction(&zero, &[0.0, 1.0], false);
+        rule.direction(&one, &[1.0, 1.0], true);
+        assert!(rule.pairs.is_empty(), "a gradient that is not whole");
+        rule.direction(&zero, &[0.0, 1.0], true);
+        assert_eq!(rule.pairs.len(), 1);
+        let mut other = Lbfgs::new(3);
+        assert!(other.restore(rule.state(), 2) && other == rule);
+        assert!(!other.restore(rule.state(), 3) && !Lbfgs::new(0).restore(rule.state(), 2) && other == rule);
+        rule.moved(&zero, &zero, None);
+        assert_eq!(rule, Lbfgs::new(3));
+    }
+}
