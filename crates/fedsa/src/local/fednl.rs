@@ -97,7 +97,7 @@ pub struct FedNlAgent {
 
 thread_local! {
     /// The Hessian under way: of one agent at a time.
-    static HESSIAN: RefCell<Mat<f64>> = RefCell::new(Mat::new());
+    static HESSIAN: RefCell<Mat<f64>> = const { RefCell::new(Mat::new()) };
 }
 
 impl FedNlAgent {

@@ -265,7 +265,7 @@ impl Direction for Lbfgs {
     }
 
     fn restore(&mut self, mut state: Vec<Vec<f64>>, d: usize) -> bool {
-        if state.len() < 2 || state.len() % 2 != 0 || state.len() / 2 - 1 > self.memory {
+        if state.len() < 2 || !state.len().is_multiple_of(2) || state.len() / 2 - 1 > self.memory {
             return false;
         }
         let pairs = state.split_off(2);

@@ -78,7 +78,7 @@ impl Outdated {
 /// renewals every T rounds and one pair a round. `agents` gives each agent's weight and eigenvalues (for losses that are
 /// not quadratic those at the optimum), and `rho` is [`next`] or [`midpoint`].
 ///
-/// Deviation: [T] prints 1, T, 2 T for the iterations of renewals, whose first period is one shorter; all periods have T rounds here,
+/// Deviation: \[T\] prints 1, T, 2 T for the iterations of renewals, whose first period is one shorter; all periods have T rounds here,
 /// as in its proof. The rate of the loss is the square.
 pub fn periodic_rate(agents: &[(f64, Vec<f64>)], period: usize, rho: impl Fn(&[f64], usize) -> f64) -> f64 {
     let mean = |f: &dyn Fn(&[f64]) -> f64| agents.iter().map(|(p, values)| p * f(values)).sum::<f64>();

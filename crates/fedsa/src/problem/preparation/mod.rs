@@ -85,6 +85,9 @@ const DENSE_ABOVE: f64 = 0.25;
 /// The most rows in all.
 const MOST_ROWS: usize = u32::MAX as usize;
 
+/// The rows of each agent, by their numbers.
+type RowsOfAgents = Vec<Vec<usize>>;
+
 impl Preparation {
     /// Reads the data sets and checks their numbers.
     ///
@@ -154,7 +157,7 @@ impl Preparation {
     }
 
     /// Each agent's rows, and those that are held out: `holdout n_c` of them drawn at random, rounded to a whole number from 1 to `n_c - 1`.
-    fn hold_out(&self, agents: Vec<Vec<usize>>) -> Result<(Vec<Vec<usize>>, Vec<Vec<usize>>)> {
+    fn hold_out(&self, agents: Vec<Vec<usize>>) -> Result<(RowsOfAgents, RowsOfAgents)> {
         if self.holdout == 0.0 {
             let none = vec![Vec::new(); agents.len()];
             return Ok((agents, none));
