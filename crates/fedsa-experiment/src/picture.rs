@@ -21,7 +21,7 @@ use super::checks::Verdict;
 use super::plan::Plan;
 use super::predict::Predictor;
 use super::results::{self, Estimate, Recorded, Results, paid};
-use crate::config::schema::{self, Band, CurveCentre, FigureKind};
+use crate::config::schema::{self, Band, CurveCentre, ExpectedStatus, FigureKind};
 use crate::figure::{CellTable, Chart, Format, HeatMaps, Level, Panel, PlottedCurve, Provenance, RenderOptions, Style, number_text};
 
 /// The largest numbers of panels, of curves or levels per panel, and of rows and columns of a table. The first ones are
@@ -227,7 +227,10 @@ fn status_note(plan: &Plan, results: &Results, cell: usize) -> Option<String> {
     match (round, results.as_expected(plan, cell)) {
         (Some(round), true) => Some(format!("{label} diverges (round {round}), as expected")),
         (Some(round), false) => Some(format!("{label} diverged in round {round}")),
-        (None, false) => Some(format!("{label} was expected to diverge and did not")),
+        (None, false) => match plan.cells[cell].method.expect {
+            Some(ExpectedStatus::Diverges) => Some(format!("{label} was expected to diverge and did not")),
+            _ => Some(format!("{label} did not end as expected: it missed its target, or reached one that it should miss")),
+        },
         (None, true) => None,
     }
 }

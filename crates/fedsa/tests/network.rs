@@ -536,7 +536,7 @@ fn learned_hessians_survive_a_hostile_network() {
     for settings in [
         r#"{"compressor": "rank-1"}"#,
         r#"{"compressor": "top-k", "k": 3, "line_search": true}"#,
-        r#"{"compressor": "rand-k", "k": 4, "start": "mu-identity", "mu": 0.01}"#,
+        r#"{"compressor": "rand-k", "k": 4, "first_hessian": "mu-identity", "mu": 0.01}"#,
         r#"{"compressor": "natural", "option": "projection", "mu": 0.01}"#,
         r#"{"compressor": "full"}"#,
         r#"{"compressor": "rank-1", "participants": 4}"#,

@@ -198,7 +198,7 @@ fn fednl_reaches_the_root_with_every_compressor() {
                 let error = errors(&*field, &*both(""), &lossy, 400)[400];
                 assert!(error < 1e-9, "{compressor}, {option}, erasure on {name}: {error:e}");
             }
-            let shift = method("fednl", &format!(r#"{{"compressor": {compressor}, "start": "mu-identity", "mu": {mu}}}"#));
+            let shift = method("fednl", &format!(r#"{{"compressor": {compressor}, "first_hessian": "mu-identity", "mu": {mu}}}"#));
             let error = errors(&*field, &*shift, &EXACT, 400)[400];
             assert!(error < 1e-9, "{compressor}, from mu I on {name}: {error:e}");
         }
@@ -257,7 +257,7 @@ fn settings_that_contradict_each_other_are_refused() {
         ("giant", r#"{"cg_steps": 0}"#, "cg_steps"),
         ("done", r#"{"richardson_step": -1.0}"#, "richardson_step"),
         ("fednl", r#"{"option": "projection"}"#, "mu"),
-        ("fednl", r#"{"start": "mu-identity"}"#, "mu"),
+        ("fednl", r#"{"first_hessian": "mu-identity"}"#, "mu"),
         ("fednl", r#"{"k": 3}"#, "k"),
         ("fednl", r#"{"compressor": "top-k", "k": 0}"#, "k"),
         ("fednl", r#"{"learning_rate": 1.5}"#, "learning_rate"),

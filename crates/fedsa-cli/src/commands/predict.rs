@@ -124,7 +124,8 @@ fn scores_of(set: &Dataset, model: &LinearModel, names: &[String]) -> Result<Vec
     let d = names.len();
     let is_prefix = set.columns.iter().zip(names).all(|(a, b)| a == b);
     let is_numbered = model.columns.is_none() && is_prefix;
-    if !is_numbered && !(is_prefix && set.columns.len() == d) {
+    let is_same = is_prefix && set.columns.len() == d;
+    if !is_numbered && !is_same {
         let missing = names.iter().find(|name| !set.columns.contains(name));
         let what = match missing {
             Some(name) => format!("there is no column `{}`, which the model was fitted to", quoted(name)),

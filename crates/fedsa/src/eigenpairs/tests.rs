@@ -66,7 +66,7 @@ fn leading_pairs_are_those_of_the_matrix() {
 #[test]
 fn the_iteration_finds_what_it_is_used_for() {
     let mut draws = stream(4, Purpose::Pairs, 1, 0);
-    let n = 150;
+    let n = 300;
     let decaying: Vec<f64> = (0..n).map(|j| 1.0 / (1.0 + j as f64).powi(2)).collect();
     let h = with_spectrum(&decaying, &mut draws);
     assert!(by_iteration(&h, 5).is_some());

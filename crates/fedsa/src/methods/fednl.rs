@@ -9,8 +9,8 @@
 //! The step of a round uses the Hessian learned before it, as in the source. Source: Safaryan, Islamov, Qian and Richtarik (2022),
 //! algorithm 1 (\[125\] of \[T\]), options 1 and 2, its algorithm 2 for m of N agents and a line search as its algorithm 3.
 //!
-//! **First Hessians.** `start = "full"`: in its first round each agent sends its whole Hessian, and `H_c` is that one (the
-//! first step is Newton's). `start = "mu-identity"`: `H_c = mu I` at both ends, and nothing is sent.
+//! **First Hessians.** `first_hessian = "full"`: in its first round each agent sends its whole Hessian, and `H_c` is that one (the
+//! first step is Newton's). `first_hessian = "mu-identity"`: `H_c = mu I` at both ends, and nothing is sent.
 //!
 //! **Agents that do not take part** (m of N, or a lost answer) count with their last answer. The source's algorithm 2 has each agent
 //! send `(H_c + l_c I) w_c - grad f_c(w_c)` at the model `w_c` that it last got; the server here keeps `H_c`, `w_c` and the gradient of
@@ -76,7 +76,7 @@ pub enum Remedy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Start {
+pub enum FirstHessian {
     /// Those of the agents, which they send.
     #[default]
     Full,
@@ -97,7 +97,7 @@ pub struct FedNl {
     pub k: Option<usize>,
     /// How the learned Hessian becomes positive definite.
     pub option: Remedy,
-    /// mu, such as the ridge: required for the option projection and for the start mu-identity.
+    /// mu, such as the ridge: required for the option projection and for the first Hessian mu-identity.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub mu: Option<f64>,
@@ -107,7 +107,7 @@ pub struct FedNl {
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub learning_rate: Option<f64>,
     /// The first learned Hessians.
-    pub start: Start,
+    pub first_hessian: FirstHessian,
     /// eta, without a line search.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub step_size: f64,
@@ -133,7 +133,7 @@ impl Default for FedNl {
             option: Remedy::default(),
             mu: None,
             learning_rate: None,
-            start: Start::default(),
+            first_hessian: FirstHessian::default(),
             step_size: 1.0,
             line_search: false,
             halvings: 20,
@@ -165,7 +165,7 @@ impl FedNl {
 
     /// mu of the first learned Hessians.
     fn first(&self) -> Option<f64> {
-        self.mu.filter(|_| self.start == Start::MuIdentity)
+        self.mu.filter(|_| self.first_hessian == FirstHessian::MuIdentity)
     }
 }
 
@@ -181,8 +181,8 @@ impl MethodSettings for FedNl {
         if self.k.is_some() && !matches!(self.compressor, Compression::TopK | Compression::RandK) {
             return Err(BadInput::new("k", "a number of entries for a compressor that has none", "k with top-k or rand-k"));
         }
-        if self.mu.is_none() && (self.option == Remedy::Projection || self.start == Start::MuIdentity) {
-            let what = "no mu, and option = \"projection\" and start = \"mu-identity\" are with mu";
+        if self.mu.is_none() && (self.option == Remedy::Projection || self.first_hessian == FirstHessian::MuIdentity) {
+            let what = "no mu, and option = \"projection\" and first_hessian = \"mu-identity\" are with mu";
             return Err(BadInput::new("mu", what, "a lower bound of the eigenvalues of the Hessians, such as the ridge"));
         }
         let m = self.participants.unwrap_or(agents);
@@ -259,8 +259,8 @@ impl MethodSettings for FedNl {
     fn memory(&self, agents: usize, d: usize) -> f64 {
         let triangle = (d * (d + 1) / 2) as f64;
         let sent = self.compressor(d).part(d).1;
-        let sent = match (self.compressor, self.start) {
-            (_, Start::Full) | (Compression::Full, _) => triangle,
+        let sent = match (self.compressor, self.first_hessian) {
+            (_, FirstHessian::Full) | (Compression::Full, _) => triangle,
             (Compression::TopK, _) => 1.5 * self.k.unwrap_or(8 * d) as f64,
             (Compression::Natural, _) => sent.largest() as f64 / 8.0,
             _ => sent.largest() as f64,

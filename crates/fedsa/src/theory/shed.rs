@@ -148,7 +148,8 @@ mod tests {
                 };
                 let best = error(midpoint(&values, q), 1.0);
                 for share in [0.0, 0.1, 0.5, 0.9, 1.0] {
-                    let rho = values[values.len() - 1] + share * (values[q] - values[values.len() - 1]);
+                    // Rounding must not take the end of the interval out of it.
+                    let rho = (values[values.len() - 1] + share * (values[q] - values[values.len() - 1])).min(values[q]);
                     assert!(best <= error(rho, best_step(&values, q, rho).unwrap()) * (1.0 + 1e-12) + 1e-30);
                 }
             }

@@ -110,9 +110,12 @@ pub fn computing_alone() -> Vec<(&'static str, Box<dyn MethodSettings>)> {
         ("giant", r#"{"cg_steps": 2, "shrinks": 1}"#),
         ("done", r#"{"richardson_step": 0.3, "richardson_steps": 3, "step_size": 0.5}"#),
         ("fednl", "{}"),
-        ("fednl", r#"{"compressor": "top-k", "k": 3, "option": "projection", "mu": 0.5, "start": "mu-identity", "line_search": true}"#),
+        (
+            "fednl",
+            r#"{"compressor": "top-k", "k": 3, "option": "projection", "mu": 0.5, "first_hessian": "mu-identity", "line_search": true}"#,
+        ),
         ("fednl", r#"{"compressor": "rand-k", "k": 3, "participants": 2}"#),
-        ("fednl", r#"{"compressor": "natural", "start": "mu-identity", "mu": 0.5, "participants": 1}"#),
+        ("fednl", r#"{"compressor": "natural", "first_hessian": "mu-identity", "mu": 0.5, "participants": 1}"#),
         ("fednl", r#"{"compressor": "full", "step_size": 0.5, "option": "projection", "mu": 0.1}"#),
     ];
     settings.map(|(kind, settings)| (kind, method(kind, settings))).into()
