@@ -291,7 +291,7 @@ fn bases_and_links_that_make_no_sense_are_refused_with_the_reason() {
     for kind in fedsa::methods::KINDS.iter().filter(|kind| !is_known(kind.name)) {
         let settings = format!(r#"{{"base": {{"kind": "{}"}}}}"#, kind.name);
         let mut json = serde_json::Deserializer::from_str(&settings);
-        let e = (anderson.read)(&mut <dyn erased_serde::Deserializer<'_>>::erase(&mut json)).err().expect("refused").to_string();
+        let e = (anderson.read)(&mut <dyn erased_serde::Deserializer<'_>>::erase(&mut json)).expect_err("refused").to_string();
         assert!(e.contains(kind.name) && e.contains("`fedlsa`"), "{}: {e}", kind.name);
     }
     refused(r#""kind": "fedtd", "step_size": {"c": 1, "t0": 10}"#, "varies");

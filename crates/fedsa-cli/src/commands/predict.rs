@@ -133,12 +133,10 @@ fn scores_of(set: &Dataset, model: &LinearModel, names: &[String]) -> Result<Vec
         };
         return Err(BadInput::new(set.name.clone(), what, format!("the {d} columns of the data of the fit, in their order")));
     }
-    if let Some(extra) = set.columns.get(d) {
-        let last_used = (0..set.rows.len()).find(|i| set.rows.row(*i).any(|(j, x)| j >= d && x != 0.0));
-        if let Some(row) = last_used {
-            let what = format!("row {row} has a number in the column `{}`, and the model has {d} columns", quoted(extra));
-            return Err(BadInput::new(set.name.clone(), what, format!("rows of at most {d} columns")));
-        }
+    let beyond = |row: usize| set.rows.row(row).find(|(j, x)| *j >= d && *x != 0.0).map(|(j, _)| (row, j));
+    if let Some((row, j)) = (0..set.rows.len()).find_map(beyond) {
+        let what = format!("row {row} has a number in the column `{}`, and the model has {d} columns", quoted(&set.columns[j]));
+        return Err(BadInput::new(set.name.clone(), what, format!("rows of at most {d} columns")));
     }
     Ok((0..set.rows.len()).map(|i| model.score(set.rows.row(i))).collect())
 }

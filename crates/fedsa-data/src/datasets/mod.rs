@@ -1,7 +1,7 @@
 //! Data sets of rows with targets: LIBSVM, CSV, Parquet and IDX files, packed with gzip or not.
 //!
 //! A file is read once, as a stream: beside the rows that it gives, a buffer and one line are in memory. The memory of the rows
-//! is bounded by what the size of the file justifies and by the machine ([`Room`]).
+//! is bounded by what the size of the file justifies and by the machine (`Room`).
 //!
 //! | format | told by | columns | target | group |
 //! | --- | --- | --- | --- | --- |
@@ -10,7 +10,7 @@
 //! | IDX | its first bytes | `1`, `2`, .. | the file `labels` beside `images` | another file beside it |
 //! | LIBSVM | everything else | `1`, `2`, .. | the label | a column |
 //!
-//! Each format has a file. [`sources`] finds files by name, [`labels`] collects targets and groups.
+//! Each format has a file. `sources` finds files by name, `labels` collects targets and groups.
 
 mod idx;
 mod input;
