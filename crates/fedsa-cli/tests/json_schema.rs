@@ -496,7 +496,7 @@ proptest! {
 fn words(cell: &str) -> BTreeSet<String> {
     let quoted = cell.split('`').skip(1).step_by(2).map(|word| word.trim_matches(['[', ']']).to_string());
     quoted
-        .filter(|word| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c)))
+        .filter(|word| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-+".contains(c)))
         .collect()
 }
 
