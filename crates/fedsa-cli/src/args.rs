@@ -236,13 +236,14 @@ pub struct ExportArgs {
     pub overrides: Overrides,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Clone)]
 pub struct PredictArgs {
-    /// The weights.json that fedsa evaluate wrote
+    /// The weights.json that fedsa evaluate or fedsa fit wrote, or the folder of that run
     pub weights: PathBuf,
-    /// Data with the columns that the weights were fitted to: Parquet or CSV files, globs, a folder, or the name of a data
-    /// set. Other columns are passed on
-    #[arg(required = true)]
+    /// Data with the columns that the weights were fitted to: Parquet or CSV files, whose other columns are passed on; for
+    /// weights of fedsa fit also packed CSV, LIBSVM and IDX files, of which targets are passed on. Globs, a folder, or the name
+    /// of a data set
+    #[arg(required = true, value_name = "DATA")]
     pub logs: Vec<String>,
     /// The file to write, .csv or .parquet; - for standard output, as CSV
     #[arg(long, value_name = "FILE", default_value = "-")]
@@ -250,7 +251,7 @@ pub struct PredictArgs {
     /// Add the standard errors of the predictions in a second column, value_se; from the weights.npz beside the weights.json
     #[arg(long)]
     pub se: bool,
-    /// The name of the added column; value by default
+    /// The name of the added column; by default value, or prediction for weights of fedsa fit
     #[arg(long, value_name = "NAME")]
     pub column: Option<String>,
     /// Replace an existing file
@@ -442,7 +443,7 @@ pub struct FitArgs {
     /// mu: mu/2 ||theta||^2 is added to the loss
     #[arg(long, value_name = "MU", default_value_t = 1e-5, allow_negative_numbers = true)]
     pub ridge: f64,
-    /// Add a column of ones
+    /// Add a column of ones. The ridge applies to it too, unless --set problem.penalise_intercept=false
     #[arg(long)]
     pub intercept: bool,
     /// Scale columns to mean 0 and standard deviation 1; sparse columns are scaled and not centred
@@ -454,6 +455,9 @@ pub struct FitArgs {
     /// How rows are dealt to agents: shuffled, even, sorted, by-label, similarity:SHARE, dirichlet:ALPHA, by:COLUMN, files
     #[arg(long, value_name = "HOW", default_value = "shuffled")]
     pub partition: String,
+    /// How much agents count: equal (1/N each), or rows (by their numbers of rows, as if all rows were in one place)
+    #[arg(long, value_name = "HOW")]
+    pub weights: Option<String>,
     /// Hold out this share of each agent's rows, drawn by --seed, and report loss and accuracy on them
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     pub holdout: Option<f64>,

@@ -130,8 +130,17 @@ impl LinearModel {
         let coefficients = listed("coefficients")?;
         let columns: Option<Vec<String>> =
             serde_json::from_value(field("columns")?.clone()).map_err(|e| bad(format!("`columns`: {}", quoted(e.to_string()))))?;
-        if let Some(columns) = columns.as_ref().filter(|columns| columns.len() != coefficients.len()) {
-            return Err(bad(format!("{} coefficients for {} columns", coefficients.len(), columns.len())));
+        if coefficients.is_empty() {
+            return Err(bad("there are no `coefficients`".into()));
+        }
+        if let Some(columns) = &columns {
+            if columns.len() != coefficients.len() {
+                return Err(bad(format!("{} coefficients for {} columns", coefficients.len(), columns.len())));
+            }
+            let mut seen = std::collections::HashSet::new();
+            if let Some(twice) = columns.iter().find(|name| !seen.insert(*name)) {
+                return Err(bad(format!("two columns are called `{}`", quoted(twice))));
+            }
         }
         let intercept = finite("intercept", field("intercept")?)?;
         let predicts = match field("model")?.as_str() {
@@ -217,6 +226,8 @@ mod tests {
         };
         assert!(error("coefficients", json!([1.0, null])).contains("`coefficients`: null is no finite number"));
         assert!(error("columns", json!(["a"])).contains("2 coefficients for 1 columns"));
+        assert!(error("columns", json!(["a", "a"])).contains("two columns are called `a`"));
+        assert!(error("coefficients", json!([])).contains("no `coefficients`"));
         assert!(error("model", json!("tree")).contains("tree"));
         assert!(error("classes", json!([1])).contains("two classes"));
         assert!(LinearModel::from_json(&json!({})).is_err());

@@ -48,7 +48,7 @@ pub enum Cells {
 
 impl Cells {
     /// The field of a row as text; numbers with all digits, so that they are read back to the bit.
-    fn text(&self, row: usize) -> String {
+    pub fn text(&self, row: usize) -> String {
         match self {
             Self::Text(text) => text.get(row).into(),
             Self::Numbers(numbers) => all_digits(numbers[row]),

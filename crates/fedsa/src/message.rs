@@ -73,12 +73,15 @@ pub enum Part {
     Held = 20,
     /// Identifies the matrix that an agent has learned, as both ends know it, -1 for none; one number.
     Mark = 21,
-    /// The distance of a learned matrix from the agent's Hessian, in the Frobenius norm; one number.
+    /// The distances of a learned matrix from the agent's Hessian, in the Frobenius norm: before the correction that the answer
+    /// holds, and after it; two numbers.
     Deviation = 22,
     /// A matrix `lambda v v^T`: the number lambda, then v; d + 1 numbers.
     RankOne = 23,
     /// Entries of a symmetric matrix at places that both ends know.
     Entries = 24,
+    /// A symmetric matrix in bytes that a method packed itself.
+    PackedMatrix = 25,
 }
 
 /// The unit in which the ledger counts a part, in addition to its bits.
@@ -97,7 +100,7 @@ pub enum Unit {
 }
 
 impl Part {
-    const ALL: [Part; 24] = [
+    const ALL: [Part; 25] = [
         Part::Model,
         Part::Direction,
         Part::Operator,
@@ -122,6 +125,7 @@ impl Part {
         Part::Deviation,
         Part::RankOne,
         Part::Entries,
+        Part::PackedMatrix,
     ];
 
     /// The unit in which the ledger counts the part.
@@ -131,7 +135,7 @@ impl Part {
             Part::Gradient | Part::Step | Part::Product | Part::RankOne => Unit::Vector,
             Part::Eigenvectors => Unit::Vectors,
             Part::Losses | Part::Eigenvalues | Part::Deviation => Unit::Scalars,
-            Part::Hessian | Part::Correction | Part::System | Part::Entries => Unit::Matrix,
+            Part::Hessian | Part::Correction | Part::System | Part::Entries | Part::PackedMatrix => Unit::Matrix,
             Part::Included | Part::Behind | Part::Packed | Part::Diverged => Unit::Nothing,
             Part::Renewal | Part::Held | Part::Mark => Unit::Nothing,
         }

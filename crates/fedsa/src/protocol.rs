@@ -166,7 +166,8 @@ impl Protocol {
             }
         }
         for want in self.exchanges.iter().flat_map(|exchange| &exchange.wants) {
-            let is_summable = matches!(want.len, Len::Exactly(_)) && !matches!(want.part, Part::Correction | Part::Packed);
+            let is_number = !matches!(want.part, Part::Correction | Part::Packed | Part::PackedMatrix);
+            let is_summable = matches!(want.len, Len::Exactly(_)) && is_number;
             if want.give == Give::Sum && !is_summable {
                 return bad(format!("a sum of {:?}, which has no fixed number of numbers", want.part));
             }
@@ -215,7 +216,7 @@ impl Protocol {
     pub(crate) fn diverged_answer(&self, exchange: u8) -> Vec<(Part, Body)> {
         let nan = |want: &Want| match want.part {
             Part::Correction => Body::Sparse { len: want.len.largest() as u32, index: vec![0], value: vec![f64::NAN] },
-            Part::Packed => Body::Packed(Vec::new()),
+            Part::Packed | Part::PackedMatrix => Body::Packed(Vec::new()),
             _ => Body::Numbers(vec![f64::NAN; want.len.largest()]),
         };
         self.wanted(exchange).iter().map(|want| (want.part, nan(want))).collect()
@@ -234,9 +235,9 @@ fn check_shape(parts: &[(Part, Body)], wanted: &[(Part, Len)]) -> Result<()> {
 /// Whether this part is sent in the form of this body.
 fn is_form(part: Part, body: &Body) -> bool {
     match body {
-        Body::Numbers(_) => !matches!(part, Part::Correction | Part::Packed),
+        Body::Numbers(_) => !matches!(part, Part::Correction | Part::Packed | Part::PackedMatrix),
         Body::Sparse { .. } => matches!(part, Part::Correction | Part::System | Part::Operator | Part::Product),
-        Body::Packed(_) => part == Part::Packed,
+        Body::Packed(_) => matches!(part, Part::Packed | Part::PackedMatrix),
     }
 }
 
@@ -318,8 +319,11 @@ mod tests {
         assert!(with(&|p| p.exchanges[1].wants.clear()).is_err());
         assert!(with(&|p| p.exchanges[0].wants.push(want(Part::Operator, Len::Exactly(3), Give::Sum))).is_err(), "twice");
         assert!(with(&|p| p.exchanges[0].wants.push(want(Part::Gradient, Len::Exactly(3), Give::Sum))).is_err(), "two for a codec");
-        assert!(with(&|p| p.exchanges[0].wants.push(want(Part::Packed, Len::AtMost(3), Give::Sum))).is_err());
-        assert!(with(&|p| p.exchanges[0].wants.push(want(Part::Packed, Len::AtMost(3), Give::Each))).is_ok());
+        for part in [Part::Packed, Part::PackedMatrix] {
+            assert!(with(&|p| p.exchanges[0].wants.push(want(part, Len::Exactly(3), Give::Sum))).is_err());
+            assert!(with(&|p| p.exchanges[0].wants.push(want(part, Len::AtMost(3), Give::Each))).is_ok());
+            assert!(is_form(part, &Body::Packed(vec![1])) && !is_form(part, &Body::Numbers(vec![1.0])));
+        }
         // What is told at the end of a round is told only where the method tells anything.
         let silent = Protocol::directions(3, Give::Each);
         assert!(silent.check_down(&Message::one(0, TELL, Part::Direction, vec![0.0; 3])).is_err());

@@ -17,7 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("schedule", &["error", "random"]),
     ("kernel", &["random", "problem"]),
     ("theory", &["error", "linalg", "message", "methods", "problem", "protocol", "record", "sampling", "schedule", "uplink"]),
-    ("problem", &["error", "registry", "random", "linalg", "sampling", "kernel", "sums"]),
+    ("problem", &["eigenpairs", "error", "registry", "random", "linalg", "sampling", "kernel", "sums"]),
     ("uplink", &["error", "kernel", "message", "random", "registry"]),
     ("sums", &["kernel"]),
     ("message", &["error", "random", "uplink"]),

@@ -34,6 +34,9 @@ use crate::args::{FitArgs, Overrides};
 /// The method that is run by default.
 const METHOD: &str = "fib-shed";
 
+/// The models, by the kinds of their problems.
+const MODELS: [&str; 2] = ["logistic", "least-squares"];
+
 /// The local steps of a round by default, for methods that have any.
 const LOCAL_STEPS: u64 = 10;
 
@@ -53,6 +56,9 @@ pub fn methods(kinds: &Kinds) -> String {
 /// On bad input; nothing is then written.
 pub fn fit(args: &FitArgs, kinds: &Kinds) -> Result<u8, Failure> {
     let began = Instant::now();
+    if !MODELS.contains(&args.model.as_str()) {
+        return Err(BadInput::new("--model", format!("`{}`", quoted(&args.model)), MODELS.join(" or ")).into());
+    }
     let experiment = read(args, kinds)?;
     experiment.settings()?;
     if experiment.points.len() != 1 {
@@ -93,12 +99,16 @@ pub fn read(args: &FitArgs, kinds: &Kinds) -> Result<Experiment, Failure> {
 
 /// The methods to run, the first of which gives the weights.
 fn named(args: &FitArgs) -> Result<Vec<String>> {
-    let mut all: Vec<String> = args.method.iter().chain(&args.compare).map(|name| name.trim().to_string()).collect();
-    let mut seen = std::collections::HashSet::new();
-    all.retain(|name| seen.insert(name.clone()));
-    if let Some(i) = all.iter().position(String::is_empty) {
-        return Err(BadInput::new("--compare", format!("method {i} has no name"), "methods separated by commas: fib-shed,fednl,giant"));
+    let compared: Vec<String> = args.compare.iter().map(|name| name.trim().to_string()).collect();
+    let help = "different methods separated by commas: fib-shed,fednl,giant";
+    if let Some(i) = compared.iter().position(String::is_empty) {
+        return Err(BadInput::new("--compare", format!("method {i} has no name"), help));
     }
+    if let Some(twice) = compared.iter().enumerate().find(|(i, name)| compared[..*i].contains(name)) {
+        return Err(BadInput::new("--compare", format!("`{}` twice", quoted(twice.1)), help));
+    }
+    let mut all: Vec<String> = args.method.iter().map(|name| name.trim().to_string()).collect();
+    all.extend(compared.into_iter().filter(|name| Some(name.as_str()) != args.method.as_deref()));
     Ok(if all.is_empty() { vec![METHOD.into()] } else { all })
 }
 
@@ -156,6 +166,7 @@ fn problem(args: &FitArgs) -> Result<Value> {
     if let Some(dim) = args.pca {
         entries.push(("pca", table(vec![("dim", Value::Integer(dim as i64))])));
     }
+    entries.extend(args.weights.as_ref().map(|how| ("weights", text(how))));
     entries.extend(args.holdout.map(|share| ("holdout", Value::Float(share))));
     Ok(table(entries))
 }
@@ -218,6 +229,7 @@ fn origins(args: &FitArgs) -> Vec<Origin> {
         ("problem.standardise".into(), if args.standardise { "--standardise".into() } else { String::new() }),
         ("problem.pca".into(), given("pca", args.pca.map(|dim| dim.to_string()))),
         ("problem.partition".into(), given("partition", Some(args.partition.clone()))),
+        ("problem.weights".into(), given("weights", args.weights.clone())),
         ("problem.holdout".into(), given("holdout", args.holdout.map(numbers::typed))),
         ("sampling.kind".into(), given("sampling", Some(args.sampling.clone()))),
         ("sampling.batch".into(), given("batch", args.batch.map(|rows| rows.to_string()))),
@@ -303,7 +315,12 @@ fn weights(args: &FitArgs, prepared: &Prepared, plan: &Plan, results: &Results) 
         let quality = |name: &str, quality: &Quality| {
             let accuracy = quality.accuracy.map_or(String::new(), |share| format!(", accuracy {}", numbers::percent(share)));
             let rmse = quality.rmse.map_or(String::new(), |rmse| format!(", root mean square error {}", number(rmse)));
-            format!("{label} on {} of {}: loss {}{accuracy}{rmse}", name, count(quality.rows, "row"), number(quality.loss))
+            format!(
+                "{label} on {} of {}: loss without the ridge {}{accuracy}{rmse}",
+                name,
+                count(quality.rows, "row"),
+                number(quality.loss)
+            )
         };
         say(quality("the fit", &train));
         held_out.iter().for_each(|held_out| say(quality("the held-out share", held_out)));
@@ -318,7 +335,9 @@ fn spending(plan: &Plan, results: &Results) -> Vec<String> {
     const COLUMNS: [&str; 6] = ["round", "exchanges", "vectors_up", "bits_up", "hessians", "seconds"];
     let agents = plan.field(0).agents() as f64;
     let mut rows = vec![
-        ["method", "rounds", "exchanges", "vectors up", "MB up", "Hessians", "seconds", "gradient", "loss", ""].map(String::from).to_vec(),
+        ["method", "rounds", "exchanges", "vectors up", "MB up", "Hessians", "seconds", "gradient", "objective", ""]
+            .map(String::from)
+            .to_vec(),
     ];
     for (label, cell) in plan.labels.iter().zip(&plan.points[0].cells) {
         let Some(result) = results.cells[*cell].first() else { continue };
@@ -347,6 +366,9 @@ fn spending(plan: &Plan, results: &Results) -> Vec<String> {
         cells.collect::<Vec<_>>().join("  ").trim_end().to_string()
     };
     let mut lines: Vec<String> = rows.iter().map(line).collect();
-    lines.push("  vectors and Hessians of one agent, bytes of all".into());
+    lines.push("  vectors and Hessians of one agent, bytes of all; the objective is the mean of the agents' losses with the ridge".into());
+    if plan.labels.len() > 1 {
+        lines.push("  methods ran side by side: their seconds are longer than alone".into());
+    }
     lines
 }

@@ -6,11 +6,12 @@ use fedsa::problem::dataset::{Dataset, Labels, Wanted};
 use fedsa_data::DiskFiles;
 use fedsa_data::atomic::{self, Existing};
 use fedsa_data::find::Places;
-use fedsa_data::linear_model::LinearModel;
+use fedsa_data::linear_model::{Class, LinearModel, Predicts};
 use fedsa_data::table::{Cells, Table, Text};
 use fedsa_data::weights::{self, Fitted, Weights};
 use fedsa_data::{logs, table};
 use fedsa_experiment::error::Failure;
+use fedsa_experiment::numbers;
 use rayon::prelude::*;
 
 use super::{count, may_write, say, warn, write_out};
@@ -43,6 +44,9 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Failure> {
     if to_file {
         may_write("--out", &args.out, args.overwrite)?;
     }
+    // The folder of a run stands for its weights.
+    let inside = args.weights.join("weights.json");
+    let args = &PredictArgs { weights: if inside.is_file() { inside } else { args.weights.clone() }, ..args.clone() };
     let Predicted { columns, rows, files, added } = match weights::read(&args.weights)? {
         Fitted::Value(fitted) => values(args, fitted)?,
         Fitted::Linear(model) => predictions(args, &model)?,
@@ -112,11 +116,62 @@ fn predictions(args: &PredictArgs, model: &LinearModel) -> Result<Predicted> {
         (sets.into_iter().map(|set| targets_of(set, model)).collect(), scored)
     };
     let mut new = model.predictions(&scores.concat());
-    if let (Some(name), Some(last)) = (&args.column, new.last_mut()) {
-        last.0.clone_from(name);
+    if let Some(column) = &args.column {
+        // The last column is the prediction; a probability before it is named after it.
+        let last = new.len() - 1;
+        new.iter_mut().enumerate().for_each(|(i, (name, _))| *name = if i == last { column.clone() } else { format!("{column}_{name}") });
+    }
+    if let Some(line) = quality(&tables, model, &new[new.len() - 1].1) {
+        warn(line);
     }
     let added = new.iter().map(|(name, _)| name.clone()).collect();
     stacked(tables, new, added)
+}
+
+/// How good predictions are, where the tables have targets: the share of right classes, or the root mean square error.
+fn quality(tables: &[Table], model: &LinearModel, predicted: &Cells) -> Option<String> {
+    let names = [model.target.as_deref().unwrap_or("target"), "target", "label"];
+    let of = |table: &Table| -> Option<Vec<String>> {
+        let cells = names.iter().find_map(|name| table.columns.iter().find(|(other, _)| other == name))?;
+        Some((0..table.rows).map(|row| cells.1.text(row)).collect())
+    };
+    let targets = tables.iter().map(of).collect::<Option<Vec<_>>>()?.concat();
+    let rows = targets.len();
+    if rows == 0 {
+        return None;
+    }
+    let number = |text: &str| text.trim().parse::<f64>().ok();
+    match &model.predicts {
+        Predicts::Target { .. } => {
+            let error = |(row, target): (usize, &String)| Some((number(target)? - number(&predicted.text(row))?).powi(2));
+            let sum: f64 = targets.iter().enumerate().map(error).sum::<Option<f64>>()?;
+            Some(format!("root mean square error {} on {}", numbers::number((sum / rows as f64).sqrt()), count(rows, "row")))
+        }
+        Predicts::Class([no, yes]) => {
+            // Numbers may be written in several ways, and all classes but one may be the rest.
+            let is = |class: &Class, text: &str| match class {
+                Class::Number(x) => number(text) == Some(*x),
+                Class::Name(name) => text.trim() == name,
+                Class::Rest => !text.trim().is_empty(),
+            };
+            let is_right = |(row, target): (usize, &String)| {
+                let says_yes = predicted.text(row) == yes.to_string();
+                Some(
+                    says_yes
+                        == if is(yes, target) {
+                            true
+                        } else if is(no, target) {
+                            false
+                        } else {
+                            return None;
+                        },
+                )
+            };
+            let right = targets.iter().enumerate().map(is_right).collect::<Option<Vec<bool>>>()?;
+            let share = right.iter().filter(|right| **right).count() as f64 / rows as f64;
+            Some(format!("accuracy {} on {}", numbers::percent(share), count(rows, "row")))
+        }
+    }
 }
 
 /// The scores of the rows of a data set. Columns are found by their names; sparse rows may lack the last ones.
@@ -144,7 +199,7 @@ fn scores_of(set: &Dataset, model: &LinearModel, names: &[String]) -> Result<Vec
 /// A table of the targets of a data set, without other columns.
 fn targets_of(set: Dataset, model: &LinearModel) -> Table {
     let rows = set.rows.len();
-    let name = model.target.clone().unwrap_or_else(|| "target".into());
+    let target = model.target.clone().unwrap_or_else(|| "target".into());
     let cells = set.targets.map(|targets| match targets {
         Labels::Numbers(numbers) => Cells::Numbers(numbers),
         Labels::Names { names, of } => {
@@ -153,8 +208,10 @@ fn targets_of(set: Dataset, model: &LinearModel) -> Table {
             Cells::Text(text)
         }
     });
-    let columns = cells.map(|cells| (name, cells)).into_iter().collect();
-    Table { name: set.name, columns, inputs: Vec::new(), rows, left_out: Vec::new() }
+    let columns = cells.map(|cells| (target, cells)).into_iter().collect();
+    // As tables are named: without folder.
+    let name = std::path::Path::new(&set.name).file_name().map_or(set.name.clone(), |name| name.to_string_lossy().into_owned());
+    Table { name, columns, inputs: Vec::new(), rows, left_out: Vec::new() }
 }
 
 /// The tables that `--logs` names, with these columns as numbers.

@@ -39,6 +39,8 @@ struct Reader {
     may_lack_label: bool,
     /// Whether lines have labels, once there was one.
     labelled: Option<bool>,
+    /// The first empty line: in a file without labels it would be a row without features.
+    empty: Option<u64>,
     /// The positions of columns that are no features, in increasing order.
     left_out: Vec<u32>,
     target: Column,
@@ -72,6 +74,7 @@ impl Reader {
             line: 0,
             may_lack_label: wanted.may_lack_target || target.is_some(),
             labelled: None,
+            empty: None,
             left_out,
             target,
             group,
@@ -89,11 +92,27 @@ impl Reader {
         BadInput::new("", format!("line {}: {what}", self.line), ACCEPTED)
     }
 
+    /// Refuses empty lines in files without labels, where they cannot be told from rows without features.
+    fn no_empty_rows(&self) -> Result<()> {
+        match (self.labelled, self.empty) {
+            (Some(false), Some(line)) => {
+                let what = format!("line {line} is empty, and lines have no labels: it could be a row without features");
+                Err(BadInput::new("", what, "a label on every line, such as 0, or no empty lines"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Adds the row of a line, if it is one.
     fn row(&mut self, line: &[u8], room: &mut Room) -> Result<()> {
         let end = line.iter().position(|byte| *byte == b'#').unwrap_or(line.len());
         let mut parts = line[..end].split(u8::is_ascii_whitespace).filter(|part| !part.is_empty()).peekable();
-        let Some(first) = parts.peek() else { return Ok(()) };
+        let Some(first) = parts.peek() else {
+            if end == line.len() {
+                self.empty.get_or_insert(self.line);
+            }
+            return self.no_empty_rows();
+        };
         let has_label = !first.contains(&b':');
         if has_label {
             let label = self.label(first)?;
@@ -106,6 +125,7 @@ impl Reader {
             let (this, others) = if has_label { ("a label", "none") } else { ("no label", "one") };
             return Err(self.bad(format_args!("it has {this}, but the lines above have {others}")));
         }
+        self.no_empty_rows()?;
         let (mut next, mut target, mut group) = (0, 0.0, 0.0);
         for part in parts {
             let (column, value) = self.number(part)?;

@@ -120,6 +120,10 @@ fn what_is_wrong_with_libsvm_is_named_with_its_line() {
         let e = from_libsvm(text.into(), &Wanted::default()).unwrap_err();
         assert!(e.to_string() == message && !e.help.is_empty(), "{text:?}: {e}");
     }
+    for (text, line) in [("1:1\n\n2:1\n", 2), ("\n1:1\n", 1)] {
+        let e = from_libsvm(text.into(), &unlabelled()).unwrap_err();
+        assert!(e.what.starts_with(&format!("line {line} is empty")), "{text:?}: {e}");
+    }
     let e = from_libsvm("1:1\n1 1:1\n".into(), &unlabelled()).unwrap_err();
     assert_eq!(e.what, "line 2: it has a label, but the lines above have none");
     let e = from_libsvm("1 1:1\n".into(), &target("year")).unwrap_err();

@@ -104,8 +104,17 @@ impl Fetcher {
         let origin = self.origin(set, file)?;
         let folder = atomic::folder_of(&path);
         std::fs::create_dir_all(folder).map_err(|e| atomic::unwritable(folder, &e))?;
-        let mut part = Part::open(&path)?;
-        let got = match &origin {
+        let got = self.fill(&path, file, &origin, watch);
+        if got.is_err() {
+            // An empty folder would look like a data set without files. Folders with files are not removed.
+            let _ = std::fs::remove_dir(folder);
+        }
+        got.map(|()| path)
+    }
+
+    fn fill(&self, path: &Path, file: &PublicFile, origin: &Origin, watch: &mut dyn Watch) -> Result<(), FetchError> {
+        let mut part = Part::open(path)?;
+        let got = match origin {
             Origin::File(from) => part.copy(from, file, watch),
             Origin::Url(url) => self.download(url, file, &mut part, watch),
         };
@@ -113,8 +122,7 @@ impl Fetcher {
             part.remove();
         }
         got?;
-        part.finish(&path, file, &origin)?;
-        Ok(path)
+        part.finish(path, file, origin)
     }
 
     fn may_write(&self, path: &Path) -> Result<(), FetchError> {

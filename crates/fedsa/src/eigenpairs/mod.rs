@@ -40,7 +40,8 @@ impl Eigenpairs {
     }
 
     /// The same pairs and those after them, all n. The leading pairs keep their bits, also where an eigenvalue of several
-    /// vectors is on both sides of their end: the others are those of H on the space that is orthogonal to them.
+    /// vectors is on both sides of their end: the others are those of H on the space that is orthogonal to them, and no value
+    /// of theirs exceeds the last leading one.
     pub fn completed(self, h: &Mat<f64>) -> Self {
         let (n, m) = (h.nrows(), self.values.len());
         if m == 0 || m == n || !is_finite(h) {
@@ -59,7 +60,10 @@ impl Eigenpairs {
         let mut vectors = Mat::zeros(n, n);
         vectors.subcols_mut(0, m).copy_from(v);
         vectors.subcols_mut(m, n - m).copy_from(&rest.vectors);
-        let values = self.values.into_iter().chain(rest.values).collect();
+        // An eigenvalue on both sides of the end is found twice, with different rounding errors. NaN stays.
+        let last = self.values[m - 1];
+        let rest = rest.values.into_iter().map(|l| if l > last { last } else { l });
+        let values = self.values.into_iter().chain(rest).collect();
         Self { values, vectors }
     }
 

@@ -53,6 +53,7 @@ fn leading_pairs_are_those_of_the_matrix() {
             assert_eq!(leading(), first);
             let completed = pairs.completed(&h);
             check(&h, &completed, &values, 1e-11);
+            assert!(completed.values.is_sorted_by(|a, b| a >= b));
             assert_eq!(completed.values[..m], first.values[..]);
             assert_eq!(completed.vectors.subcols(0, m), first.vectors);
             // Bit for bit the same when computed again.
@@ -61,6 +62,26 @@ fn leading_pairs_are_those_of_the_matrix() {
         let least = smallest(&h);
         assert!((least - values[n - 1]).abs() < 1e-11, "{least} {}", values[n - 1]);
     }
+}
+
+/// The values decrease also where rounding errors make the second half of a multiple eigenvalue the larger one.
+#[test]
+fn completed_values_decrease_across_a_multiple_eigenvalue() {
+    let mut draws = stream(6, Purpose::Pairs, 1, 0);
+    for _ in 0..20 {
+        let distinct = |j: i32| 0.95f64.powi(j) * if j < 4 { 1.0 } else { 0.5 };
+        let values: Vec<f64> = (0..40).map(|j| if (4..12).contains(&j) { 0.7 } else { distinct(j) }).collect();
+        let h = with_spectrum(&values, &mut draws);
+        for m in 4..12 {
+            let completed = all(&h).first(m).completed(&h);
+            assert!(completed.values.is_sorted_by(|a, b| a >= b), "{:?}", completed.values);
+            check(&h, &completed, &values, 1e-11);
+        }
+    }
+    // A value that is too large by more than rounding shows that the order is kept whatever the decomposition says.
+    let h = Mat::<f64>::identity(3, 3);
+    let low = Eigenpairs { values: vec![1.0 - 1e-12], vectors: Mat::from_fn(3, 1, |i, _| if i == 0 { 1.0 } else { 0.0 }) };
+    assert_eq!(low.completed(&h).values, vec![1.0 - 1e-12; 3]);
 }
 
 #[test]

@@ -157,6 +157,15 @@ impl<'a> At<'a> {
         self.objective().hessian_vector(self.place, theta, v, out);
     }
 
+    /// [`At::hessian_vector`] for several products at one theta, with the same bits; each is counted.
+    pub fn hessian_products(&self, theta: &[f64]) -> impl FnMut(&[f64], &mut [f64]) {
+        let mut product = self.objective().hessian_products(self.place, theta);
+        move |v: &[f64], out: &mut [f64]| {
+            self.count(|calls| calls.hessian_vectors += 1);
+            product(v, out);
+        }
+    }
+
     /// The run's seed, for streams that the server opens too.
     pub fn seed(&self) -> u64 {
         self.seed

@@ -5,13 +5,23 @@
 use serde::{Deserialize, Serialize};
 
 use super::leading_pair::leading_pair;
-use crate::linalg::add_scaled;
+use crate::linalg::{add_scaled, norm_sq};
 use crate::message::{Body, Part};
 use crate::protocol::Len;
 use crate::random::Stream;
 
 /// Bits of a number that is rounded to a power of two: its sign, and the exponent of an f64.
 const BITS: usize = 12;
+
+/// The largest magnitude of a number that an agent may send of a matrix: its square is finite, and so are sums of many.
+pub const LARGEST: f64 = 1e150;
+/// How far from 1 the squared length of the vector of a pair may be.
+const LENGTH_ERROR: f64 = 1e-8;
+
+/// Whether no number of a matrix is above [`LARGEST`] in magnitude, or NaN.
+pub fn are_bounded(numbers: &[f64]) -> bool {
+    numbers.iter().all(|x| x.abs() <= LARGEST)
+}
 
 /// A compressor C of symmetric d x d matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +48,7 @@ impl Compressor {
             Compressor::RankOne => (Part::RankOne, Len::AtMost(d + 1)),
             Compressor::TopK(_) => (Part::Correction, Len::Exactly(n)),
             Compressor::RandK(k) => (Part::Entries, Len::AtMost(k.min(n))),
-            Compressor::Natural => (Part::Packed, Len::AtMost((BITS * n).div_ceil(8))),
+            Compressor::Natural => (Part::PackedMatrix, Len::AtMost((BITS * n).div_ceil(8))),
             Compressor::Full => (Part::Entries, Len::AtMost(n)),
         }
     }
@@ -98,6 +108,18 @@ impl Compressor {
                 bytes.len() == (BITS * n).div_ceil(8) && unpacked(bytes, n).all(|x| x.is_finite())
             }
             _ => false,
+        }
+    }
+
+    /// Whether the numbers of a body that is accepted may be learned: none is too large, and the vector of a pair has length 1.
+    pub fn is_sound(self, d: usize, body: &Body) -> bool {
+        match body {
+            Body::Numbers(x) => match x.split_first() {
+                Some((_, v)) if self == Compressor::RankOne => are_bounded(x) && (norm_sq(v) - 1.0).abs() <= LENGTH_ERROR,
+                _ => are_bounded(x),
+            },
+            Body::Sparse { value, .. } => are_bounded(value),
+            Body::Packed(bytes) => unpacked(bytes, d * (d + 1) / 2).all(|x| x.abs() <= LARGEST),
         }
     }
 
@@ -287,6 +309,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// What compressors make of a matrix is sound, and of one with a huge entry it is not; nor is a vector of another length than 1.
+    #[test]
+    fn unsound_numbers_are_recognised() {
+        for c in [Compressor::RankOne, Compressor::TopK(3), Compressor::RandK(N), Compressor::Natural, Compressor::Full] {
+            let mut m = matrix(6);
+            assert!(c.is_sound(D, &c.compress(D, m.clone(), &mut draws(0))) && c.is_sound(D, &c.nothing(D)), "{c:?}");
+            m[2] = -1e151;
+            assert!(!c.is_sound(D, &c.compress(D, m, &mut draws(0))), "{c:?}");
+        }
+        let mut pair = vec![0.0; D + 1];
+        (pair[0], pair[4]) = (5.0, 1.0 + 1e-7);
+        assert!(!Compressor::RankOne.is_sound(D, &Body::Numbers(pair.clone())));
+        pair[4] = 1.0;
+        assert!(Compressor::RankOne.is_sound(D, &Body::Numbers(pair.clone())));
+        pair[1] = f64::NAN;
+        assert!(!Compressor::RankOne.is_sound(D, &Body::Numbers(pair)));
     }
 
     #[test]

@@ -80,8 +80,8 @@ struct State {
 }
 
 /// An agent of FedNL. It answers a model with `grad f_c`, and either with its whole Hessian, from which the learned one
-/// `H_c` starts anew, or with `||H_c - Hess f_c||_F`, the mark of `H_c`, and `C(Hess f_c - H_c)`; and a step with the losses along
-/// it.
+/// `H_c` starts anew, or with `||H_c - Hess f_c||_F` before and after the correction, the mark of `H_c`, and
+/// `C(Hess f_c - H_c)`; and a step with the losses along it.
 ///
 /// The agent makes the change `H_c <- H_c + alpha C` with its next question, which says so if the server did not get it: a mark
 /// of the agent's own comes with the question if the agent's last answer was lost. An agent whose marks are others than this
@@ -96,7 +96,7 @@ pub struct FedNlAgent {
 }
 
 thread_local! {
-    /// The Hessian under way: of one agent at a time.
+    /// The last Hessian's memory, for the next one.
     static HESSIAN: RefCell<Mat<f64>> = const { RefCell::new(Mat::new()) };
 }
 
@@ -111,16 +111,18 @@ impl FedNlAgent {
     /// The lower triangle of `Hess f_c(theta)`.
     fn hessian(at: &At<'_>, theta: &[f64]) -> Vec<f64> {
         let d = theta.len();
-        HESSIAN.with_borrow_mut(|hessian| {
-            if hessian.nrows() != d {
-                *hessian = Mat::zeros(d, d);
-            }
-            at.hessian(theta, hessian);
-            // Columns of the upper triangle are rows of the lower one.
-            let mut lower = Vec::with_capacity(d * (d + 1) / 2);
-            (0..d).for_each(|i| lower.extend(&hessian.col_as_slice(i)[..=i]));
-            lower
-        })
+        // Taken out, not borrowed: the objective may use the pool's threads, and while this one waits for them it may answer for
+        // another agent.
+        let mut hessian = HESSIAN.replace(Mat::new());
+        if hessian.nrows() != d {
+            hessian = Mat::zeros(d, d);
+        }
+        at.hessian(theta, &mut hessian);
+        // Columns of the upper triangle are rows of the lower one.
+        let mut lower = Vec::with_capacity(d * (d + 1) / 2);
+        (0..d).for_each(|i| lower.extend(&hessian.col_as_slice(i)[..=i]));
+        HESSIAN.set(hessian);
+        lower
     }
 
     /// Makes the change that was sent last, or drops it if the server says by its mark that it did not get it. If this mark is
@@ -178,18 +180,22 @@ impl Agent for FedNlAgent {
             return Ok(vec![gradient, (Part::Hessian, whole)]);
         }
         let (part, _) = self.compressor.part(d);
-        let number = |part, x| (part, Body::Numbers(vec![x]));
+        let numbers = |part, x: Vec<f64>| (part, Body::Numbers(x));
         if state.learned.is_empty() {
-            return Ok(vec![gradient, number(Part::Deviation, 0.0), number(Part::Mark, NO_MARK), (part, self.compressor.nothing(d))]);
+            let nothing = (part, self.compressor.nothing(d));
+            return Ok(vec![gradient, numbers(Part::Deviation, vec![0.0; 2]), numbers(Part::Mark, vec![NO_MARK]), nothing]);
         }
         let mut difference = Self::hessian(at, &state.theta);
         add_scaled(&mut difference, -1.0, &state.learned);
         // Where it is not finite, the run has diverged, also if the compressed matrix would not show it.
-        let deviation = triangle_norm(&difference, d);
-        let stream = &mut compressor_stream(at.seed(), down.round, at.agent);
-        let change = self.compressor.compress(d, difference, stream);
+        let before = triangle_norm(&difference, d);
+        let stream = || compressor_stream(at.seed(), down.round, at.agent);
+        let change = self.compressor.compress(d, difference.clone(), &mut stream());
+        // What is left once both ends have made the change.
+        self.compressor.add(d, &change, -self.learning_rate, &mut stream(), &mut difference);
+        let deviation = vec![before, triangle_norm(&difference, d)];
         state.sent = Some(Sent { round: down.round, is_whole: false, mark: mark_after(state.mark, &change), change: change.clone() });
-        Ok(vec![gradient, number(Part::Deviation, deviation), number(Part::Mark, state.mark), (part, change)])
+        Ok(vec![gradient, numbers(Part::Deviation, deviation), numbers(Part::Mark, vec![state.mark]), (part, change)])
     }
 
     fn save(&self) -> Vec<u8> {

@@ -15,6 +15,15 @@ pub struct Trials {
     decrease: f64,
 }
 
+/// A trial step that a server accepted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Accepted {
+    /// s, the share of the direction.
+    pub step: f64,
+    /// Whether it lowered the mean loss enough by more than rounding errors.
+    pub is_proven: bool,
+}
+
 /// The rounding error of a mean loss, relative to it.
 const ROUNDING: f64 = 16.0 * f64::EPSILON;
 
@@ -43,18 +52,47 @@ impl Trials {
         answer
     }
 
-    /// The first step s with `L(s) <= L(0) + decrease s slope` but for rounding errors, by the means of the answers; `None` if there is none, or if no
-    /// answer arrived.
+    /// The first step s with `L(s) <= L(0) + decrease s slope` but for rounding errors, by the means of the answers; `None` if there
+    /// is none, or if no answer arrived.
     pub fn accepted(&self, answers: &[f64]) -> Option<f64> {
+        self.accepted_up_to(answers, f64::INFINITY).map(|accepted| accepted.step)
+    }
+
+    /// The same, where steps above `longest` must lower the loss enough by more than rounding errors. Near the optimum rounding errors
+    /// allow every step: that is right for Newton's directions, whose step is 1, and wrong for a gradient that is too long.
+    pub fn accepted_up_to(&self, answers: &[f64], longest: f64) -> Option<Accepted> {
         let slope = answers[self.steps.len()];
         // Near the optimum decreases are smaller than the rounding errors of losses.
         let rounding = ROUNDING * answers[0].abs();
-        let is_enough = |(s, loss): &(&f64, &f64)| slope < 0.0 && **loss <= answers[0] + self.decrease * **s * slope + rounding;
-        self.steps.iter().zip(answers).skip(1).find(is_enough).map(|(s, _)| *s)
+        let judge = |(s, loss): (&f64, &f64)| {
+            let enough = answers[0] + self.decrease * *s * slope;
+            let is_proven = *loss <= enough - rounding;
+            (is_proven || *s <= longest && *loss <= enough + rounding).then_some(Accepted { step: *s, is_proven })
+        };
+        if slope < 0.0 { self.steps.iter().zip(answers).skip(1).find_map(judge) } else { None }
     }
 
     /// The smallest trial step.
     pub fn last(&self) -> f64 {
         self.steps[self.steps.len() - 1]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_errors_allow_no_step_above_the_longest() {
+        let trials = Trials::new(0.5, 2, 0.1);
+        // The losses at 0, 1, 1/2, 1/4, and the slope: all within rounding errors.
+        let flat = [1.0, 1.0 + 1e-16, 1.0, 1.0, -1e-18];
+        assert_eq!(trials.accepted(&flat), Some(1.0));
+        assert_eq!(trials.accepted_up_to(&flat, 0.25), Some(Accepted { step: 0.25, is_proven: false }));
+        assert_eq!(trials.accepted_up_to(&flat, 0.1), None);
+        let falls = [1.0, 1.5, 0.9, 0.95, -0.5];
+        assert_eq!(trials.accepted_up_to(&falls, 0.0), Some(Accepted { step: 0.5, is_proven: true }));
+        // Upwards, and without any answer.
+        assert_eq!((trials.accepted(&[1.0, 0.5, 0.5, 0.5, 0.1]), trials.accepted(&[0.0; 5])), (None, None));
     }
 }

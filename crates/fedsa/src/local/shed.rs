@@ -11,7 +11,7 @@ use crate::eigenpairs::{Eigenpairs, smallest};
 use crate::error::{BadInput, Result};
 use crate::message::{Body, Message, Part};
 use crate::protocol::refused;
-use crate::random::Purpose;
+use crate::random::{Key, Purpose};
 use crate::schedule::renewal::{Pairs, Renewal};
 
 /// rho, the value that takes the place of the eigenvalues that were not sent.
@@ -109,7 +109,7 @@ impl Kept {
     /// How many pairs are worth sending after the first q: at most k, up to d - 1 in all, those above the floor.
     fn worth(&mut self, q: usize, k: usize) -> usize {
         let d = self.pairs.vectors.nrows();
-        let end = (q + k).min(d - 1);
+        let end = q.saturating_add(k).min(d - 1);
         self.ensure(end + 1);
         let floor = self.floor();
         let above = self.pairs.values.iter().take_while(|l| **l > floor).count();
@@ -136,10 +136,15 @@ impl ShedAgent {
     }
 
     /// How many pairs are computed at a renewal in round t: those that are sent until the next one, and one for rho. They are a
-    /// function of the settings and the round, so that a restart computes the same.
+    /// function of the settings, the seed and the round, so that a restart computes the same.
     fn few(&self, at: &At<'_>, t: u64, d: usize) -> usize {
-        let rounds = self.plan.renewal(at.agent).rounds_left(t, d) as usize;
-        rounds.saturating_mul(self.plan.pairs.most(at.agent)).saturating_add(1)
+        let rounds = self.plan.renewal(at.agent).rounds_left(t, d);
+        (t..t.saturating_add(rounds)).fold(1, |few: usize, t| few.saturating_add(self.wanted(at, t)))
+    }
+
+    /// `d_t` of round t, which may be a later one.
+    fn wanted(&self, at: &At<'_>, t: u64) -> usize {
+        self.plan.pairs.of(at.agent, || Key::of_exchange(at.seed(), Purpose::Pairs, t, at.exchange).stream(at.agent))
     }
 
     /// The pairs of the last renewal: kept, or computed again after a restart.
@@ -184,13 +189,13 @@ impl ShedAgent {
             self.saved.sent = if round == own { q } else { 0 };
         }
         self.pairs(at);
+        let wanted = self.wanted(at, t);
         let (round, kept) = match (&self.saved.renewed, &mut self.kept) {
             (Some((round, _)), Some(kept)) => (*round, kept),
             _ => unreachable!("an agent renews in its first round"),
         };
         // q_t = q_{t-1} + d_t
         let first = self.saved.sent;
-        let wanted = self.plan.pairs.of(at.agent, || at.stream(Purpose::Pairs));
         let q = first + kept.worth(first, wanted);
         let rho = kept.rho(q, self.plan.rho);
         self.saved.sent = q;
@@ -253,4 +258,18 @@ fn foreign(what: &str) -> BadInput {
 
 fn bad_state() -> BadInput {
     BadInput::new("checkpoint", "not the state of an agent of SHED", "a checkpoint of the same settings")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As many pairs as the schedule can ask for are worth sending up to d - 1, and not those below the floor.
+    #[test]
+    fn any_number_of_pairs_may_be_asked_for() {
+        let mut kept = Kept::new(Mat::<f64>::identity(4, 4), 1, Rho::Next);
+        assert_eq!((kept.worth(0, usize::MAX), kept.worth(1, usize::MAX), kept.worth(2, 1), kept.worth(3, 5)), (3, 2, 1, 0));
+        let mut flat = Kept::new(Mat::<f64>::identity(4, 4) * faer::Scale(-1.0), 1, Rho::Next);
+        assert_eq!((flat.worth(0, usize::MAX), flat.rho(0, Rho::Next)), (0, f64::MIN_POSITIVE));
+    }
 }

@@ -21,6 +21,8 @@ use super::Half;
 
 /// The most halvings of a step.
 const MOST_HALVINGS: usize = 60;
+/// The least that the smallest trial step may be.
+const SMALLEST_STEP: f64 = 1e-30;
 
 /// Checks the settings of a line search.
 ///
@@ -28,6 +30,22 @@ const MOST_HALVINGS: usize = 60;
 /// When one is out of range; names it.
 pub(super) fn check_search(halvings: usize, decrease: f64) -> Result<()> {
     require(halvings <= MOST_HALVINGS, "halvings", halvings, &format!("at most {MOST_HALVINGS}"))?;
+    check_decrease(decrease)
+}
+
+/// Checks the settings of a line search whose steps shrink by a factor of their own.
+///
+/// # Errors
+/// When one is out of range, or the smallest step is; names it.
+pub(super) fn check_shrinking_search(shrink: f64, shrinks: usize, decrease: f64) -> Result<()> {
+    require(shrink > 0.0 && shrink < 1.0, "shrink", shrink, "above 0 and below 1")?;
+    let most = (SMALLEST_STEP.ln() / shrink.ln() + 1e-9).min(MOST_HALVINGS as f64) as usize;
+    let accepted = format!("at most {most} with this shrink, so that the smallest step, shrink^shrinks, is at least {SMALLEST_STEP:e}");
+    require(shrinks <= most, "shrinks", shrinks, &accepted)?;
+    check_decrease(decrease)
+}
+
+fn check_decrease(decrease: f64) -> Result<()> {
     require(decrease > 0.0 && decrease < 0.5, "decrease", decrease, "above 0 and below 1/2")
 }
 
@@ -81,4 +99,22 @@ pub(super) fn memory(agents: usize, d: usize) -> f64 {
 /// The multiply-adds of an agent in a round: a product with a matrix for the gradient, each loss, and each product of its own.
 pub(super) fn work(d: usize, trials: Option<&Trials>, products: usize) -> f64 {
     (1 + trials.map_or(0, Trials::losses) + products) as f64 * (d as f64).powi(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_step_is_bounded() {
+        for (shrink, shrinks) in [(0.5, 60), (0.25, 49), (0.1, 30), (1e-10, 3), (1e-300, 0), (0.999, 60)] {
+            assert!(check_shrinking_search(shrink, shrinks, 0.1).is_ok(), "{shrink} {shrinks}");
+            let e = check_shrinking_search(shrink, shrinks + 1, 0.1).unwrap_err();
+            assert!(e.key == "shrinks" && e.help.contains("at most"), "{e:?}");
+        }
+        for shrink in [0.0, 1.0, f64::NAN] {
+            assert_eq!(check_shrinking_search(shrink, 1, 0.1).unwrap_err().key, "shrink");
+        }
+        assert!(check_shrinking_search(0.5, 1, 0.5).is_err() && check_search(61, 0.1).is_err());
+    }
 }

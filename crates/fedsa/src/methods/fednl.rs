@@ -6,8 +6,9 @@
 //!            theta_{t+1} = theta_t - eta M^-1 g,  M = [H]_mu (option projection) or H + l I (option shift)
 //!            H_c <- H_c + alpha S_c                                        (agents and server)
 //! ```
-//! The step of a round uses the Hessian learned before it, as in the source. Source: Safaryan, Islamov, Qian and Richtarik (2022),
-//! algorithm 1 (\[125\] of \[T\]), options 1 and 2, its algorithm 2 for m of N agents and a line search as its algorithm 3.
+//! The step of a round uses the Hessian learned before it, and its distance, as in the source. Source: Safaryan, Islamov, Qian
+//! and Richtarik (2022), algorithm 1 (\[125\] of \[T\]), options 1 and 2, its algorithm 2 for m of N agents and a line search
+//! as its algorithm 3.
 //!
 //! **First Hessians.** `first_hessian = "full"`: in its first round each agent sends its whole Hessian, and `H_c` is that one (the
 //! first step is Newton's). `first_hessian = "mu-identity"`: `H_c = mu I` at both ends, and nothing is sent.
@@ -16,7 +17,12 @@
 //! send `(H_c + l_c I) w_c - grad f_c(w_c)` at the model `w_c` that it last got; the server here keeps `H_c`, `w_c` and the gradient of
 //! each agent, and computes the same: the step minimises the sum of the agents' last quadratic models. With all
 //! agents it is the step above. It settles at the root, although no round sees all agents. `H_c` is the one before the
-//! round's corrections for all agents, as with full participation; in the first round all agents take part.
+//! round's corrections for all agents, as with full participation. An agent also sends `||H_c + alpha S_c - Hess f_c(theta_t)||_F`, which
+//! counts as `l_c` in later rounds, until its next answer. All agents take part in each round until all have been heard.
+//!
+//! **Where M is not positive definite** (indefinite Hessians, or only some agents heard), or has no finite step: with a line
+//! search the direction is minus the mean gradient of the answers to `theta_t`; without one theta stays in this round, and the
+//! metric `failed_searches` counts it. The Hessians are learned nevertheless, so that M changes.
 //!
 //! **Messages that are lost or repeated.** Agent and server must hold the same `H_c`. The server keeps a copy of each, with a mark:
 //! a hash of the changes made so far. An agent makes the change that it sent when the next question comes. If the answer was lost,
@@ -119,7 +125,7 @@ pub struct FedNl {
     /// The share of the promised decrease that a step must bring, in (0, 1/2).
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
     pub decrease: f64,
-    /// m: how many agents take part in a round after the first; all when absent. Not with a line search.
+    /// m: how many agents take part in a round, once each has answered; all when absent. Not with a line search.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub participants: Option<usize>,
@@ -217,7 +223,7 @@ impl MethodSettings for FedNl {
         let correct = Exchange {
             down: vec![(Part::Model, Len::Exactly(d))],
             own: vec![(Part::Mark, Len::Exactly(1))],
-            wants: vec![gradient, want(Part::Deviation, Len::Exactly(1)), want(Part::Mark, Len::Exactly(1)), want(part, len)],
+            wants: vec![gradient, want(Part::Deviation, Len::Exactly(2)), want(Part::Mark, Len::Exactly(1)), want(part, len)],
             may_open: true,
         };
         let search = self.trials().map(|trials| Exchange {

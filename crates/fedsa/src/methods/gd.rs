@@ -5,6 +5,9 @@
 //!            theta_{t+1} = theta_t - eta g,   eta fixed, or the first of e, e/2, e/4, .. with
 //!            f(theta_t - eta g) <= f(theta_t) - a eta ||g||^2
 //! ```
+//! If no step down to the last is short enough, the next round's search begins below it. Where decreases are below the rounding
+//! errors of losses, steps are at most the last one that lowered the loss by more.
+//!
 //! On quadratics with eigenvalues in \[mu, L\] and eta = 2 / (L + mu) the error falls by (L - mu) / (L + mu) a round. One
 //! exchange a round, two with backtracking. With a fixed step it works over every link but `delay` and `late`; what is lost
 //! makes the step shorter. Source: Cauchy (1847), Armijo (1966).
@@ -16,8 +19,8 @@ use crate::error::Result;
 use crate::local::line_search::Trials;
 use crate::protocol::Protocol;
 use crate::server::Server;
-use crate::server::descent::{Descent, Length};
-use crate::server::directions::Gradient;
+use crate::server::descent::{Descent, Direction, Length};
+use crate::server::directions::{Gradient, Steepest};
 use crate::uplink::LinkFacts;
 
 /// The settings of gradient descent.
@@ -76,11 +79,11 @@ impl MethodSettings for GradientDescent {
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
-        let (scale, length) = match (self.step_size, self.trials()) {
-            (None, Some(trials)) => (self.longest_step, Length::Search(trials)),
-            (step, _) => (1.0, Length::Fixed(step.unwrap_or(1.0))),
+        let (rule, length): (Box<dyn Direction>, Length) = match (self.step_size, self.trials()) {
+            (None, Some(trials)) => (Box::new(Steepest::new(self.longest_step)), Length::Search(trials)),
+            (step, _) => (Box::new(Gradient { scale: 1.0 }), Length::Fixed(step.unwrap_or(1.0))),
         };
-        Box::new(Descent::new(setting.start.clone(), Box::new(Gradient { scale }), false, length))
+        Box::new(Descent::new(setting.start.clone(), rule, false, length))
     }
 
     fn memory(&self, agents: usize, d: usize) -> f64 {

@@ -41,7 +41,7 @@ pub struct Giant {
     /// The factor from one trial step to the next, in (0, 1).
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1)))]
     pub shrink: f64,
-    /// How often a step may shrink.
+    /// How often a step may shrink; the smallest step is at least 1e-30.
     #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
     pub shrinks: usize,
     /// a: the share of the promised decrease that a step must bring, in (0, 1/2).
@@ -65,9 +65,7 @@ impl MethodSettings for Giant {
     fn check(&self, _: usize) -> Result<()> {
         require((0.0..1.0).contains(&self.cg_tolerance), "cg_tolerance", self.cg_tolerance, "at least 0 and below 1")?;
         require((1..=1_000_000).contains(&self.cg_steps), "cg_steps", self.cg_steps, "between 1 and 1000000")?;
-        require(self.shrink > 0.0 && self.shrink < 1.0, "shrink", self.shrink, "above 0 and below 1")?;
-        require(self.shrinks <= 60, "shrinks", self.shrinks, "at most 60")?;
-        require(self.decrease > 0.0 && self.decrease < 0.5, "decrease", self.decrease, "above 0 and below 1/2")
+        descent::check_shrinking_search(self.shrink, self.shrinks, self.decrease)
     }
 
     fn needs(&self) -> Needs {

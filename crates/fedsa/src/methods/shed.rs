@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Half, MethodSettings, Needs, Setting, Shape};
+use super::{Half, MethodSettings, Needs, Setting, Shape, descent};
 use crate::error::{Result, require};
 use crate::local::line_search::Trials;
 use crate::local::shed::{Plan, Rho, ShedAgent};
@@ -64,7 +64,7 @@ pub struct Shed {
     /// beta, in (0, 1): the factor by which a step that does not bring it is shortened.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1)))]
     pub shrink: f64,
-    /// How often a step may be shortened.
+    /// How often a step may be shortened; the smallest step is at least 1e-30.
     #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
     pub shrinks: usize,
 }
@@ -125,9 +125,7 @@ impl MethodSettings for Shed {
             require(is_own, "renewal_of_agents", "gradient-norm", accepted)?;
         }
         self.pairs.check(agents)?;
-        require(self.decrease > 0.0 && self.decrease < 0.5, "decrease", self.decrease, "above 0 and below 1/2")?;
-        require(self.shrink > 0.0 && self.shrink < 1.0, "shrink", self.shrink, "above 0 and below 1")?;
-        require(self.shrinks <= 60, "shrinks", self.shrinks, "at most 60")
+        descent::check_shrinking_search(self.shrink, self.shrinks, self.decrease)
     }
 
     fn needs(&self) -> Needs {

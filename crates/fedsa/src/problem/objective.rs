@@ -8,6 +8,9 @@ use faer::Mat;
 use super::systems::Systems;
 use crate::linalg;
 
+/// Writes the product of a Hessian and its first argument into the second; both have d numbers.
+pub type HessianProducts<'a> = Box<dyn FnMut(&[f64], &mut [f64]) + 'a>;
+
 /// The agents' losses `f_c` in R^d, with derivatives. All are deterministic: they are
 /// means over the agent's whole law, not of one sample.
 pub trait Objective: Send + Sync {
@@ -19,6 +22,11 @@ pub trait Objective: Send + Sync {
     fn hessian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>);
     /// `out = (Hessian of f_c at theta) v`, d numbers, without forming the Hessian where that is possible.
     fn hessian_vector(&self, c: usize, theta: &[f64], v: &[f64], out: &mut [f64]);
+    /// [`Objective::hessian_vector`] for several products at one theta, with the same bits: what they share may be computed once.
+    fn hessian_products<'a>(&'a self, c: usize, theta: &[f64]) -> HessianProducts<'a> {
+        let theta = theta.to_vec();
+        Box::new(move |v: &[f64], out: &mut [f64]| self.hessian_vector(c, &theta, v, out))
+    }
     /// `out = f_c(theta + s p)` for each of `steps`.
     fn losses_along(&self, c: usize, theta: &[f64], p: &[f64], steps: &[f64], out: &mut [f64]) {
         for (s, out) in steps.iter().zip(out) {
@@ -76,6 +84,9 @@ mod tests {
         assert!((bend - (at(1.0, &v) - 2.0 * at(0.0, &v) + at(-1.0, &v))).abs() < 1e-12);
         let formed = linalg::mat_vec(&hessian, &v);
         assert!(linalg::distance_sq(&formed, &product).sqrt() < 1e-13);
+        let mut again = vec![0.0; d];
+        objective.hessian_products(0, &theta)(&v, &mut again);
+        assert_eq!(again, product);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{Ask, Next, Received, Server, foreign_state, restored_theta};
 use crate::error::Result;
-use crate::local::line_search::Trials;
+use crate::local::line_search::{Accepted, Trials};
 use crate::message::{Message, Part};
 
 /// How a direction follows from mean gradients.
@@ -13,9 +13,15 @@ pub trait Direction: Send {
     }
     /// The direction at a point with mean gradient g, which is not 0. `is_whole` says whether g includes every agent's gradient.
     fn direction(&mut self, point: &[f64], g: &[f64], is_whole: bool) -> Vec<f64>;
-    /// Is called at a round's end: the iterate moved from `from` to `to`, by the share `step` of the direction; `None` if no
-    /// trial step was accepted.
-    fn moved(&mut self, _from: &[f64], _to: &[f64], _step: Option<f64>) {}
+    /// The longest share of the direction that rounding errors of losses may allow.
+    fn longest_by_rounding(&self) -> f64 {
+        f64::INFINITY
+    }
+    /// Is called at a round's end: the iterate moved from `from` to `to`, by a share of the direction.
+    fn moved(&mut self, _from: &[f64], _to: &[f64], _by: Accepted) {}
+    /// Is called instead if no trial step down to `last` was accepted, and the iterate stays at `theta`. `is_whole` says whether all agents
+    /// answered with gradients and losses: otherwise they may not belong together.
+    fn failed(&mut self, _theta: &[f64], _last: f64, _is_whole: bool) {}
     /// Everything that influences later directions.
     fn state(&self) -> Vec<Vec<f64>> {
         Vec::new()
@@ -63,6 +69,8 @@ pub struct Descent {
     pub length: Length,
     /// The point of this round, as agents decoded it; empty before the first.
     point: Vec<f64>,
+    /// Whether every agent's gradient of this round arrived.
+    is_whole: bool,
     /// How many line searches found no step that lowers the loss enough.
     failed: u64,
 }
@@ -70,7 +78,7 @@ pub struct Descent {
 impl Descent {
     /// The server before its first round.
     pub fn new(theta: Vec<f64>, rule: Box<dyn Direction>, asks_agents: bool, length: Length) -> Self {
-        Self { theta, rule, asks_agents, length, point: Vec::new(), failed: 0 }
+        Self { theta, rule, asks_agents, length, point: Vec::new(), is_whole: false, failed: 0 }
     }
 
     /// Moves along p, or asks for the losses along it.
@@ -79,14 +87,14 @@ impl Descent {
             return Next::Done { tell: None };
         }
         match self.length {
-            Length::Fixed(step) => self.step(&p, step, Some(1.0)),
+            Length::Fixed(step) => self.step(&p, step, Accepted { step: 1.0, is_proven: true }),
             _ => return Next::Ask(Ask { to: None, down: Message::one(got.round, got.exchange + 1, Part::Step, p), own: None }),
         }
         Next::Done { tell: None }
     }
 
     /// `theta_{t+1} = point + s p`.
-    fn step(&mut self, p: &[f64], s: f64, accepted: Option<f64>) {
+    fn step(&mut self, p: &[f64], s: f64, accepted: Accepted) {
         let to: Vec<f64> = self.point.iter().zip(p).map(|(x, p)| s.mul_add(*p, *x)).collect();
         self.rule.moved(&self.theta, &to, accepted);
         self.theta = to;
@@ -103,13 +111,18 @@ impl Server for Descent {
             // Where the downlink alters models, gradients are those at the point that agents decoded.
             self.point = got.down.part(Part::Model).to_vec();
             let g = got.mean(Part::Gradient);
+            self.is_whole = got.arrived.is_empty();
             if g.iter().all(|g| *g == 0.0) {
+                // The point is a root, unless nothing arrived. An extrapolation is not the iterate.
+                if self.is_whole {
+                    self.theta.clone_from(&self.point);
+                }
                 return Next::Done { tell: None };
             }
             if self.asks_agents {
                 return Next::Ask(Ask { to: None, down: Message::one(got.round, 1, Part::Gradient, g), own: None });
             }
-            let p = self.rule.direction(&self.point, &g, got.arrived.is_empty());
+            let p = self.rule.direction(&self.point, &g, self.is_whole);
             return self.along(got, p);
         }
         if self.asks_agents && got.exchange == 1 {
@@ -117,14 +130,14 @@ impl Server for Descent {
         }
         let (p, losses) = (got.down.part(Part::Step).to_vec(), got.mean(Part::Losses));
         let (Length::Search(trials) | Length::SearchOrLast(trials)) = &self.length else { return Next::Done { tell: None } };
-        let (accepted, last) = (trials.accepted(&losses), trials.last());
+        let (accepted, last) = (trials.accepted_up_to(&losses, self.rule.longest_by_rounding()), trials.last());
         // Of agents that answer, some loss or the slope is not 0.
         let has_answers = losses.iter().any(|loss| *loss != 0.0);
         self.failed += u64::from(accepted.is_none() && has_answers);
         match (accepted, &self.length) {
-            (Some(s), _) => self.step(&p, s, accepted),
-            (None, Length::SearchOrLast(_)) if has_answers => self.step(&p, last, None),
-            _ if has_answers => self.rule.moved(&self.theta, &self.theta, None),
+            (Some(accepted), _) => self.step(&p, accepted.step, accepted),
+            (None, Length::SearchOrLast(_)) if has_answers => self.step(&p, last, Accepted { step: last, is_proven: false }),
+            _ if has_answers => self.rule.failed(&self.theta, last, self.is_whole && got.arrived.is_empty()),
             _ => {}
         }
         Next::Done { tell: None }
@@ -139,14 +152,14 @@ impl Server for Descent {
     }
 
     fn state(&self) -> Vec<Vec<f64>> {
-        let own = [self.theta.clone(), self.point.clone(), vec![self.failed as f64]];
+        let own = [self.theta.clone(), self.point.clone(), vec![self.failed as f64, f64::from(self.is_whole)]];
         own.into_iter().chain(self.rule.state()).collect()
     }
 
     fn restore(&mut self, mut state: Vec<Vec<f64>>, _: u64) -> Result<()> {
         let d = self.theta.len();
         let theta = restored_theta(&mut state, d)?;
-        let is_count = |x: &[f64]| matches!(x, [n] if *n >= 0.0 && n.fract() == 0.0 && *n < 1e15);
+        let is_count = |x: &[f64]| matches!(x, [n, whole] if *n >= 0.0 && n.fract() == 0.0 && *n < 1e15 && [0.0, 1.0].contains(whole));
         if state.len() < 2 || !(state[0].is_empty() || state[0].len() == d) || !is_count(&state[1]) {
             return Err(foreign_state());
         }
@@ -154,7 +167,33 @@ impl Server for Descent {
         if !self.rule.restore(rest, d) {
             return Err(foreign_state());
         }
-        (self.theta, self.failed, self.point) = (theta, state[1][0] as u64, state.swap_remove(0));
+        (self.theta, self.failed, self.is_whole) = (theta, state[1][0] as u64, state[1][1] == 1.0);
+        self.point = state.swap_remove(0);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::directions::{Accelerated, Momentum};
+
+    /// Where the gradient at the extrapolated point is 0, that point is the answer.
+    #[test]
+    fn a_root_that_momentum_reaches_is_taken() {
+        let rule = Accelerated::new(Momentum::Constant(0.5), 1.0);
+        let mut server = Descent::new(vec![0.0], Box::new(rule), false, Length::Fixed(1.0));
+        let mut round = |t: u64, g: f64, arrived: &[bool]| {
+            let ask = server.open(t);
+            let (g, numbers) = ([g], ask.down.part(Part::Model).to_vec());
+            let sums: [(Part, &[f64]); 1] = [(Part::Gradient, &g)];
+            let got = Received { round: t, exchange: 0, down: &ask.down, sums: &sums, asked: 1.0, arrived, letters: &[] };
+            assert!(matches!(server.receive(&got), Next::Done { .. }));
+            (numbers[0], server.theta[0])
+        };
+        assert_eq!(round(0, -1.0, &[]), (0.0, 1.0));
+        // Nothing arrived; then a gradient of 0.
+        assert_eq!(round(1, 0.0, &[false]), (1.5, 1.0));
+        assert_eq!(round(2, 0.0, &[]), (1.5, 1.5));
     }
 }

@@ -4,17 +4,115 @@ use std::collections::VecDeque;
 
 use super::descent::Direction;
 use crate::linalg::dot;
+use crate::local::line_search::Accepted;
 
-/// `-scale g`: gradient descent, and the direction of methods whose agents give theirs.
+/// `-scale g`: gradient descent by a fixed step, and the direction of methods whose agents give theirs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gradient {
-    /// The longest trial step of a line search; 1 for a fixed step.
+    /// The factor of g; 1 where a step is a share of g.
     pub scale: f64,
 }
 
 impl Direction for Gradient {
     fn direction(&mut self, _: &[f64], g: &[f64], _: bool) -> Vec<f64> {
         g.iter().map(|g| -self.scale * g).collect()
+    }
+}
+
+/// The least share of the longest step that a search may begin with.
+const SHORTEST: f64 = 1e-90;
+
+/// The first trial step after a search that ended at the share `last` of the step: the next one that it would have tried.
+fn shorter(step: f64, last: f64) -> f64 {
+    (0.5 * last * step).max(SHORTEST.min(step))
+}
+
+/// The share of the longest step along -g at which a search begins: 1, until even the smallest trial step was too long. Without it
+/// a search that fails would fail for ever, because its point and direction stay.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Scale(f64);
+
+impl Default for Scale {
+    fn default() -> Self {
+        Self(1.0)
+    }
+}
+
+impl Scale {
+    /// `-longest scale g`.
+    fn direction(self, longest: f64, g: &[f64]) -> Vec<f64> {
+        g.iter().map(|g| -longest * self.0 * g).collect()
+    }
+
+    /// After a step along -g: a search whose first trial step was good begins with a longer one next time.
+    fn moved(&mut self, by: Accepted) {
+        if by.step == 1.0 && by.is_proven {
+            self.0 = (2.0 * self.0).min(1.0);
+        }
+    }
+
+    /// After a search along -g without a step. Gradients and losses of different agents say nothing of the length.
+    fn failed(&mut self, last: f64, is_whole: bool) {
+        if is_whole {
+            self.0 = shorter(self.0, last);
+        }
+    }
+
+    fn fits(self) -> bool {
+        self.0 > 0.0 && self.0 <= 1.0
+    }
+}
+
+/// `-longest g` with backtracking: gradient descent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Steepest {
+    /// The longest step.
+    longest: f64,
+    scale: Scale,
+    /// The last step that lowered the loss by more than rounding errors, as a share of the longest one. Near the optimum, where
+    /// rounding errors allow every step, longer ones might be above 2 / L and bring the iterate away from it.
+    proven: Option<f64>,
+}
+
+impl Steepest {
+    /// The rule before its first round.
+    pub fn new(longest: f64) -> Self {
+        Self { longest, scale: Scale::default(), proven: None }
+    }
+}
+
+impl Direction for Steepest {
+    fn direction(&mut self, _: &[f64], g: &[f64], _: bool) -> Vec<f64> {
+        self.scale.direction(self.longest, g)
+    }
+
+    fn longest_by_rounding(&self) -> f64 {
+        self.proven.map_or(f64::INFINITY, |proven| proven / self.scale.0)
+    }
+
+    fn moved(&mut self, _: &[f64], _: &[f64], by: Accepted) {
+        if by.is_proven {
+            self.proven = Some(self.scale.0 * by.step);
+        }
+        self.scale.moved(by);
+    }
+
+    fn failed(&mut self, _: &[f64], last: f64, is_whole: bool) {
+        self.scale.failed(last, is_whole);
+    }
+
+    fn state(&self) -> Vec<Vec<f64>> {
+        vec![std::iter::once(self.scale.0).chain(self.proven).collect()]
+    }
+
+    fn restore(&mut self, state: Vec<Vec<f64>>, _: usize) -> bool {
+        let Ok([numbers]) = <[Vec<f64>; 1]>::try_from(state) else { return false };
+        let [scale, proven @ ..] = &numbers[..] else { return false };
+        let fits = Scale(*scale).fits() && proven.len() <= 1 && proven.iter().all(|x| *x >= 0.0);
+        if fits {
+            (self.scale, self.proven) = (Scale(*scale), proven.first().copied());
+        }
+        fits
     }
 }
 
@@ -35,7 +133,7 @@ pub enum Momentum {
 pub struct Accelerated {
     /// How beta is chosen.
     pub momentum: Momentum,
-    /// s; a line search shortens it for good.
+    /// s; a line search shortens it for good. Therefore rounding errors never allow a step above one that lowered the loss.
     step: f64,
     /// k of [`Momentum::Restarted`].
     k: f64,
@@ -62,13 +160,16 @@ impl Direction for Accelerated {
         g.iter().map(|g| -self.step * g).collect()
     }
 
-    fn moved(&mut self, from: &[f64], to: &[f64], step: Option<f64>) {
-        let Some(share) = step else {
-            // The loss rises along the extrapolation: once more from the iterate itself.
-            (self.y, self.k) = (to.to_vec(), 1.0);
-            return;
-        };
-        self.step *= share;
+    /// The loss rises along the extrapolation: once more from the iterate itself. If it rises from there, every step was too long.
+    fn failed(&mut self, theta: &[f64], last: f64, is_whole: bool) {
+        if is_whole && (self.y.is_empty() || self.y == theta) {
+            self.step = shorter(self.step, last);
+        }
+        (self.y, self.k) = (theta.to_vec(), 1.0);
+    }
+
+    fn moved(&mut self, from: &[f64], to: &[f64], by: Accepted) {
+        self.step *= by.step;
         let by: Vec<f64> = to.iter().zip(from).map(|(to, from)| to - from).collect();
         let beta = match self.momentum {
             Momentum::Constant(beta) => beta,
@@ -148,6 +249,8 @@ pub struct Bfgs {
     /// W, d^2 numbers; empty before the first pair.
     inverse: Vec<f64>,
     last: Last,
+    /// Of searches along -g, before the first pair.
+    scale: Scale,
 }
 
 /// `W <- (I - r s y^T) W (I - r y s^T) + r s s^T`, written out with `u = W y`:
@@ -180,29 +283,40 @@ impl Direction for Bfgs {
             }
             update_inverse(&mut self.inverse, &s, &y);
         }
+        if self.inverse.is_empty() {
+            return self.scale.direction(1.0, g);
+        }
         let minus: Vec<f64> = g.iter().map(|g| -g).collect();
-        if self.inverse.is_empty() { minus } else { times(&self.inverse, &minus) }
+        times(&self.inverse, &minus)
+    }
+
+    fn moved(&mut self, _: &[f64], _: &[f64], by: Accepted) {
+        if self.inverse.is_empty() {
+            self.scale.moved(by);
+        }
     }
 
     /// Without a step the direction is no use: the matrix starts anew.
-    fn moved(&mut self, _: &[f64], _: &[f64], step: Option<f64>) {
-        if step.is_none() {
-            *self = Self::default();
+    fn failed(&mut self, _: &[f64], last: f64, is_whole: bool) {
+        if self.inverse.is_empty() {
+            self.scale.failed(last, is_whole);
         }
+        *self = Self { scale: self.scale, ..Self::default() };
     }
 
     fn state(&self) -> Vec<Vec<f64>> {
         let [x, g] = self.last.state();
-        vec![x, g, self.inverse.clone()]
+        vec![x, g, vec![self.scale.0], self.inverse.clone()]
     }
 
     fn restore(&mut self, state: Vec<Vec<f64>>, d: usize) -> bool {
-        let Ok([x, g, w]) = <[Vec<f64>; 3]>::try_from(state) else { return false };
-        let last = Last { x, g };
-        if !last.fits(d) || !(w.is_empty() || w.len() == d * d) {
+        let Ok([x, g, scale, w]) = <[Vec<f64>; 4]>::try_from(state) else { return false };
+        let [scale] = scale[..] else { return false };
+        let (last, scale) = (Last { x, g }, Scale(scale));
+        if !last.fits(d) || !scale.fits() || !(w.is_empty() || w.len() == d * d) {
             return false;
         }
-        *self = Self { inverse: w, last };
+        *self = Self { inverse: w, last, scale };
         true
     }
 }
@@ -216,6 +330,8 @@ pub struct Lbfgs {
     /// The pairs (s, y), older ones first.
     pairs: VecDeque<(Vec<f64>, Vec<f64>)>,
     last: Last,
+    /// Of searches along -g, without pairs.
+    scale: Scale,
 }
 
 impl Lbfgs {
@@ -232,6 +348,9 @@ impl Direction for Lbfgs {
                 self.pairs.pop_front();
             }
             self.pairs.push_back(pair);
+        }
+        if self.pairs.is_empty() {
+            return self.scale.direction(1.0, g);
         }
         let mut p: Vec<f64> = g.iter().map(|g| -g).collect();
         let add = |p: &mut [f64], a: f64, v: &[f64]| p.iter_mut().zip(v).for_each(|(p, v)| *p = a.mul_add(*v, *p));
@@ -252,29 +371,40 @@ impl Direction for Lbfgs {
         p
     }
 
-    /// Without a step the direction is no use: the pairs are dropped.
-    fn moved(&mut self, _: &[f64], _: &[f64], step: Option<f64>) {
-        if step.is_none() {
-            *self = Self::new(self.memory);
+    fn moved(&mut self, _: &[f64], _: &[f64], by: Accepted) {
+        if self.pairs.is_empty() {
+            self.scale.moved(by);
         }
+    }
+
+    /// Without a step the direction is no use: the pairs are dropped.
+    fn failed(&mut self, _: &[f64], last: f64, is_whole: bool) {
+        if self.pairs.is_empty() {
+            self.scale.failed(last, is_whole);
+        }
+        *self = Self { scale: self.scale, ..Self::new(self.memory) };
     }
 
     fn state(&self) -> Vec<Vec<f64>> {
         let pairs = self.pairs.iter().flat_map(|(s, y)| [s.clone(), y.clone()]);
-        self.last.state().into_iter().chain(pairs).collect()
+        self.last.state().into_iter().chain([vec![self.scale.0]]).chain(pairs).collect()
     }
 
     fn restore(&mut self, mut state: Vec<Vec<f64>>, d: usize) -> bool {
-        if state.len() < 2 || !state.len().is_multiple_of(2) || state.len() / 2 - 1 > self.memory {
+        if state.len() < 3 || state.len().is_multiple_of(2) || (state.len() - 3) / 2 > self.memory {
             return false;
         }
-        let pairs = state.split_off(2);
+        let pairs = state.split_off(3);
+        let scale = match state.pop().as_deref() {
+            Some([scale]) => Scale(*scale),
+            _ => return false,
+        };
         let g = state.pop().unwrap_or_default();
         let last = Last { x: state.pop().unwrap_or_default(), g };
-        if !last.fits(d) || pairs.iter().any(|x| x.len() != d) {
+        if !last.fits(d) || !scale.fits() || pairs.iter().any(|x| x.len() != d) {
             return false;
         }
-        self.last = last;
+        (self.last, self.scale) = (last, scale);
         self.pairs = pairs.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
         true
     }
@@ -370,7 +500,40 @@ mod tests {
         let mut other = Lbfgs::new(3);
         assert!(other.restore(rule.state(), 2) && other == rule);
         assert!(!other.restore(rule.state(), 3) && !Lbfgs::new(0).restore(rule.state(), 2) && other == rule);
-        rule.moved(&zero, &zero, None);
+        rule.failed(&zero, 0.25, true);
         assert_eq!(rule, Lbfgs::new(3));
+    }
+
+    /// Without a step at a point that stays, the next search begins where this one ended, and later ones get longer again.
+    #[test]
+    fn searches_that_fail_begin_with_shorter_steps() {
+        let (x, g) = ([0.0, 0.0], [1.0, -2.0]);
+        let proven = |step| Accepted { step, is_proven: true };
+        let mut rules: [Box<dyn Direction>; 4] = [
+            Box::new(Steepest::new(1.0)),
+            Box::new(Bfgs::default()),
+            Box::new(Lbfgs::new(2)),
+            Box::new(Accelerated::new(Momentum::Restarted, 1.0)),
+        ];
+        for rule in &mut rules {
+            assert_eq!(rule.direction(&x, &g, true), [-1.0, 2.0]);
+            rule.failed(&x, 0.25, false);
+            assert_eq!(rule.direction(&x, &g, true), [-1.0, 2.0]);
+            rule.failed(&x, 0.25, true);
+            assert_eq!(rule.direction(&x, &g, true), [-0.125, 0.25]);
+            let state = rule.state();
+            assert!(rule.restore(state, 2));
+            assert_eq!(rule.direction(&x, &g, true), [-0.125, 0.25]);
+        }
+        let mut steepest = Steepest::new(1.0);
+        steepest.failed(&x, 0.25, true);
+        assert_eq!(steepest.longest_by_rounding(), f64::INFINITY);
+        steepest.moved(&x, &x, proven(1.0));
+        assert_eq!((steepest.scale.0, steepest.longest_by_rounding()), (0.25, 0.5));
+        steepest.moved(&x, &x, Accepted { step: 0.25, is_proven: false });
+        let mut other = Steepest::new(1.0);
+        assert!(other.restore(steepest.state(), 2) && other == steepest && !other.restore(vec![vec![0.0]], 2));
+        steepest.moved(&x, &x, proven(0.5));
+        assert_eq!((steepest.scale.0, steepest.longest_by_rounding()), (0.25, 0.5));
     }
 }

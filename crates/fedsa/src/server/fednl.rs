@@ -5,12 +5,13 @@ use faer::{Mat, Side};
 use rayon::prelude::*;
 
 use super::{Ask, Letter, Next, Own, Participation, Received, Server, foreign_state, restored_theta};
-use crate::error::{BadInput, Result};
+use crate::error::Result;
 use crate::linalg::{self, add_scaled, triangle_vec};
-use crate::local::compressor::Compressor;
+use crate::local::compressor::{Compressor, are_bounded};
 use crate::local::fednl::{CORRECT, FIRST_MARK, NO_MARK, SEARCH, WHOLE, compressor_stream, mark_after, multiple_of_identity};
 use crate::local::line_search::Trials;
 use crate::message::{Body, Message, Part};
+use crate::protocol::{are_finite, refused};
 
 /// How the learned Hessian becomes positive definite.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,6 +21,11 @@ pub enum Definite {
     /// The mean distance of learned from true Hessians is added to its diagonal (Option 2).
     Shift,
 }
+
+/// The sum of the learned Hessians is computed anew every so many rounds, against rounding errors that add up.
+const ROUNDS_OF_A_SUM: u64 = 50;
+/// The entries of the sum that a thread computes at a time.
+const ENTRIES: usize = 4096;
 
 /// What the server knows of an agent.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,7 +37,7 @@ pub struct Known {
     /// The model of the agent's last answer and its gradient there; empty before the first.
     model: Vec<f64>,
     gradient: Vec<f64>,
-    /// `||H_c - Hess f_c||_F` as the agent last said.
+    /// `||H_c - Hess f_c||_F` as the agent last said of this `H_c`.
     deviation: f64,
     /// Whether the agent's last answer was lost: it does not know which change counts.
     is_unsure: bool,
@@ -39,12 +45,41 @@ pub struct Known {
     needs_whole: bool,
 }
 
+impl Known {
+    /// Forgets everything: the agent counts again once it has sent its whole Hessian.
+    fn forget(&mut self) {
+        let nothing = Vec::new();
+        let (learned, model, gradient) = (nothing.clone(), nothing.clone(), nothing);
+        *self = Self { learned, mark: NO_MARK, model, gradient, deviation: 0.0, is_unsure: false, needs_whole: true };
+    }
+
+    /// Whether an answer of the agent counts.
+    fn is_heard(&self) -> bool {
+        !self.model.is_empty()
+    }
+}
+
+/// Where a round's answers lead.
+#[derive(Debug, Clone, PartialEq)]
+enum Way {
+    /// The step to the minimum of the sum of the agents' quadratic models.
+    Minimum(Vec<f64>),
+    /// This sum has no minimum, or none that can be computed: minus the mean gradient.
+    Downhill(Vec<f64>),
+    /// Nowhere: no answer is to the present model, or the sum has its minimum there.
+    Stay,
+}
+
 /// The server's rule.
 ///
 /// The step of a round minimises the sum of the agents' last quadratic models: with `w_c` the model that agent c answered last,
 /// `M = sum p_c (H_c + l_c I)`, `p = M^-1 sum p_c [(H_c + l_c I)(w_c - theta) - grad f_c(w_c)]`. If all agents answer the present
 /// model, this is `-(H + l I)^-1 g` with the means. Agents whose answers are missing, or that do not take part in a round, count
-/// with their last one, and the method settles at the root all the same.
+/// with their last one, and the method settles at the root all the same. `l_c` is the distance of the `H_c` in M: that before the
+/// correction in the round of an answer, and that after it later.
+///
+/// Where M is not positive definite, a line search goes along minus the mean gradient of the answers to the present model; without
+/// a line search theta stays, which counts as a failed search.
 ///
 /// It keeps `H_c` of each agent: N d (d + 1) / 2 numbers.
 pub struct FedNlServer {
@@ -81,7 +116,7 @@ pub struct Rule {
     pub step: f64,
     /// The trial steps of a line search.
     pub trials: Option<Trials>,
-    /// The participants of a round, after the first, in which all agents take part.
+    /// The participants of a round, once each agent has been heard; before, all take part.
     pub participation: Participation,
 }
 
@@ -133,61 +168,87 @@ impl FedNlServer {
         (to.len() < self.weights.len()).then(|| to.to_vec())
     }
 
-    /// Records what an answer says of its agent, at the model that it decoded.
-    fn hear(&mut self, letter: &Letter, model: &[f64]) {
-        let (p, known) = (self.weights[letter.agent], &mut self.agents[letter.agent]);
-        let is_new = known.model.is_empty();
-        if let Some((_, Body::Numbers(whole))) = letter.parts.iter().find(|(part, _)| *part == Part::Hessian) {
-            if !is_new {
-                add_scaled(&mut self.sum, -p, &known.learned);
-            }
-            add_scaled(&mut self.sum, p, whole);
+    /// Records what an answer says of its agent, at the model that it decoded. Returns whether the sum has to be computed anew.
+    fn hear(&mut self, letter: &Letter, model: &[f64]) -> bool {
+        let known = &mut self.agents[letter.agent];
+        let is_new = !known.is_heard();
+        let whole = letter.parts.iter().find(|(part, _)| *part == Part::Hessian);
+        if let Some((_, Body::Numbers(whole))) = whole {
             known.mark = mark_after(NO_MARK, &letter.parts[1].1);
             known.learned.clone_from(whole);
             (known.deviation, known.needs_whole) = (0.0, false);
+        } else if letter.part(Part::Mark)[0] == known.mark {
+            known.deviation = letter.part(Part::Deviation)[0];
         } else {
-            if letter.part(Part::Mark)[0] == known.mark {
-                known.deviation = letter.part(Part::Deviation)[0];
-            } else {
-                known.needs_whole = true;
-            }
-            if is_new {
-                add_scaled(&mut self.sum, p, &known.learned);
-            }
-        }
-        if is_new {
-            self.heard += p;
+            known.needs_whole = true;
         }
         known.is_unsure = false;
         known.model = model.to_vec();
         known.gradient = letter.part(Part::Gradient).to_vec();
+        is_new || whole.is_some()
+    }
+
+    /// Computes the sum over the agents that have been heard, and their weight: each entry in the order of the agents, so that
+    /// bits do not depend on threads.
+    fn add_up(&mut self) {
+        let (agents, weights) = (&self.agents, &self.weights);
+        self.sum.par_chunks_mut(ENTRIES).enumerate().for_each(|(k, sum)| {
+            sum.fill(0.0);
+            let here = k * ENTRIES..k * ENTRIES + sum.len();
+            for (p, known) in weights.iter().zip(agents).filter(|(_, known)| known.is_heard()) {
+                add_scaled(sum, *p, &known.learned[here.clone()]);
+            }
+        });
+        self.heard = weights.iter().zip(agents).filter(|(_, known)| known.is_heard()).map(|(p, _)| p).sum();
     }
 
     /// Makes the changes of the answers that have counted, after the step has been computed: agents in parallel, the sum in
-    /// their order.
+    /// their order. An agent whose matrix is no longer finite is forgotten.
     fn learn(&mut self, round: u64, letters: &[Letter]) {
         let (d, seed, compressor, rate) = (self.theta.len(), self.seed, self.compressor, self.learning_rate);
-        let mut changes: Vec<Option<&Body>> = vec![None; self.agents.len()];
+        // Each with the distance after it.
+        let mut changes: Vec<Option<(&Body, f64)>> = vec![None; self.agents.len()];
         for letter in letters.iter().filter(|letter| letter.part(Part::Mark)[0] == self.agents[letter.agent].mark) {
-            changes[letter.agent] = letter.parts.last().map(|(_, body)| body);
+            changes[letter.agent] = letter.parts.last().map(|(_, body)| (body, letter.part(Part::Deviation)[1]));
         }
         for (c, change) in changes.iter().enumerate() {
-            let Some(change) = change else { continue };
+            let Some((change, _)) = change else { continue };
             compressor.add(d, change, rate * self.weights[c], &mut compressor_stream(seed, round, c), &mut self.sum);
         }
-        self.agents.par_iter_mut().zip(changes).enumerate().for_each(|(c, (known, change))| {
-            let Some(change) = change else { return };
+        let is_lost = |(c, (known, change)): (usize, (&mut Known, Option<(&Body, f64)>))| {
+            let Some((change, after)) = change else { return false };
             compressor.add(d, change, rate, &mut compressor_stream(seed, round, c), &mut known.learned);
             known.mark = mark_after(known.mark, change);
-        });
+            known.deviation = after;
+            let is_lost = known.learned.iter().any(|x| !x.is_finite());
+            if is_lost {
+                known.forget();
+            }
+            is_lost
+        };
+        let some_lost = self.agents.par_iter_mut().zip(changes).enumerate().map(is_lost).reduce(|| false, |a, b| a || b);
+        if some_lost || round % ROUNDS_OF_A_SUM == ROUNDS_OF_A_SUM - 1 {
+            self.add_up();
+        }
     }
 
-    /// The step p to the minimum of the sum of the agents' quadratic models; `None` if it is 0, or there is none.
-    fn direction(&self) -> Option<Vec<f64>> {
+    /// Minus the mean gradient of the agents whose last answer is to the present model, of which there are some.
+    fn downhill(&self) -> Vec<f64> {
+        let (mut sum, mut weight) = (vec![0.0; self.theta.len()], 0.0);
+        for (p, known) in self.weights.iter().zip(&self.agents).filter(|(_, known)| known.model == self.theta) {
+            add_scaled(&mut sum, -p, &known.gradient);
+            weight += p;
+        }
+        sum.iter_mut().for_each(|x| *x /= weight);
+        sum
+    }
+
+    /// Where the agents' last answers lead.
+    fn way(&self) -> Way {
         let d = self.theta.len();
         let is_shifted = self.definite == Definite::Shift;
         let (mut right, mut shift) = (vec![0.0; d], 0.0);
-        for (p, known) in self.weights.iter().zip(&self.agents).filter(|(_, known)| !known.model.is_empty()) {
+        for (p, known) in self.weights.iter().zip(&self.agents).filter(|(_, known)| known.is_heard()) {
             let l = if is_shifted { known.deviation } else { 0.0 };
             shift += p * l;
             add_scaled(&mut right, -p, &known.gradient);
@@ -200,7 +261,7 @@ impl FedNlServer {
         // Without an answer to the present model the iterate stays.
         let is_answered = self.agents.iter().any(|known| known.model == self.theta);
         if !is_answered || right.iter().all(|x| *x == 0.0) {
-            return None;
+            return Way::Stay;
         }
         right.iter_mut().for_each(|x| *x /= self.heard);
         let mut m = Mat::<f64>::zeros(d, d);
@@ -212,19 +273,31 @@ impl FedNlServer {
             m[(i, i)] += shift / self.heard;
         }
         let p = match self.definite {
-            Definite::Projection(mu) => projected_solve(m, mu, &right)?,
-            Definite::Shift => solve(&m, &right)?,
+            Definite::Projection(mu) => projected_solve(m, mu, &right),
+            Definite::Shift => solve(&m, &right),
         };
-        p.iter().all(|x| x.is_finite()).then_some(p)
+        match p {
+            Some(p) if p.iter().all(|x| x.is_finite()) => Way::Minimum(p),
+            _ => Way::Downhill(self.downhill()),
+        }
     }
 
     /// Moves by the step of the answers that have arrived, or asks for the losses along it; then learns.
     fn close(&mut self, got: &Received<'_>) -> Next {
-        let p = self.direction();
+        let way = self.way();
         if got.exchange == CORRECT {
             self.learn(got.round, got.letters);
         }
-        let Some(p) = p else { return Next::Done { tell: None } };
+        let p = match way {
+            Way::Minimum(p) => p,
+            Way::Downhill(p) if self.trials.is_some() => p,
+            // The length of such a step is known from a line search only.
+            Way::Downhill(_) => {
+                self.failed += 1;
+                return Next::Done { tell: None };
+            }
+            Way::Stay => return Next::Done { tell: None },
+        };
         if self.trials.is_some() {
             let mut to = [&self.asked[0][..], &self.asked[1]].concat();
             to.sort_unstable();
@@ -263,8 +336,8 @@ impl Server for FedNlServer {
     fn open(&mut self, t: u64) -> Ask {
         let n = self.weights.len();
         // All agents take part until each has answered: the sum is over the agents that have.
-        let all = || (0..n).collect::<Vec<usize>>();
-        let participants = if t == 0 { all() } else { self.participation.of(t).unwrap_or_else(all) };
+        let are_heard = self.agents.iter().all(Known::is_heard);
+        let participants = self.participation.of(t).filter(|_| are_heard).unwrap_or_else(|| (0..n).collect());
         let (whole, others) = participants.into_iter().partition(|c| self.agents[*c].needs_whole);
         self.asked = [whole, others];
         self.question(t, if self.asked[0].is_empty() { CORRECT } else { WHOLE })
@@ -286,7 +359,13 @@ impl Server for FedNlServer {
         }
         // Where the downlink alters models, answers are to the model that agents decoded.
         let model = got.down.part(Part::Model).to_vec();
-        got.letters.iter().for_each(|letter| self.hear(letter, &model));
+        let mut is_outdated = false;
+        for letter in got.letters {
+            is_outdated |= self.hear(letter, &model);
+        }
+        if is_outdated {
+            self.add_up();
+        }
         if !got.letters.is_empty() {
             self.theta = model;
         }
@@ -296,12 +375,28 @@ impl Server for FedNlServer {
         self.close(got)
     }
 
+    /// Matrices that the compressor makes, with numbers that can be learned.
     fn accepts(&self, exchange: u8, parts: &[(Part, Body)]) -> Result<()> {
-        match parts.last() {
-            Some((_, body)) if exchange == CORRECT && !self.compressor.accepts(self.theta.len(), body) => {
-                Err(BadInput::new("message", "a matrix that the compressor does not make", "the compressed difference of Hessians"))
-            }
-            _ => Ok(()),
+        let Some((_, body)) = parts.last().filter(|_| exchange != SEARCH) else { return Ok(()) };
+        let d = self.theta.len();
+        if exchange == CORRECT && !self.compressor.accepts(d, body) {
+            return Err(refused("a matrix that the compressor does not make", "the compressed difference of Hessians"));
+        }
+        // Numbers that are not finite end the run; from a network they are refused before.
+        if !are_finite(parts) {
+            return Ok(());
+        }
+        let is_sound = match body {
+            Body::Numbers(whole) if exchange == WHOLE => are_bounded(whole),
+            body => self.compressor.is_sound(d, body),
+        };
+        if !is_sound {
+            return Err(refused("a matrix with huge numbers, or a vector whose length is not 1", "numbers of at most 1e150"));
+        }
+        let deviations = parts.iter().find(|(part, _)| *part == Part::Deviation).and_then(|(_, body)| body.numbers());
+        match deviations.unwrap_or_default().iter().find(|x| **x < 0.0) {
+            Some(x) => Err(refused(format!("the distance {x} of matrices"), "distances of 0 or more")),
+            None => Ok(()),
         }
     }
 
@@ -309,8 +404,9 @@ impl Server for FedNlServer {
         &self.theta
     }
 
+    /// Also counts, without a line search, the rounds in which M was not positive definite.
     fn failed_searches(&self) -> Option<u64> {
-        self.trials.as_ref().map(|_| self.failed)
+        Some(self.failed)
     }
 
     fn state(&self) -> Vec<Vec<f64>> {
@@ -336,6 +432,7 @@ impl Server for FedNlServer {
             let [flags, model, gradient, learned] = known else { return false };
             let has = |x: &Vec<f64>, len: usize| x.is_empty() || x.len() == len;
             flags.len() == 4
+                && flags[1] >= 0.0
                 && flags[2..].iter().all(|x| is_flag(*x))
                 && has(model, d)
                 && gradient.len() == model.len()
@@ -362,5 +459,147 @@ impl Server for FedNlServer {
             self.agents[c] = Known { learned, mark: flags[0], model, gradient, deviation: flags[1], is_unsure, needs_whole };
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server of agents with one component and equal weights, which starts at 1 and gets whole matrices first.
+    fn server(agents: usize, trials: Option<Trials>, m: Option<usize>) -> FedNlServer {
+        let rule = Rule {
+            compressor: Compressor::Full,
+            learning_rate: 1.0,
+            definite: Definite::Shift,
+            first: None,
+            step: 1.0,
+            trials,
+            participation: Participation { m, agents, seed: 7 },
+        };
+        FedNlServer::new(vec![1.0], vec![1.0 / agents as f64; agents], 7, rule)
+    }
+
+    fn number(part: Part, x: f64) -> (Part, Body) {
+        (part, Body::Numbers(vec![x]))
+    }
+
+    fn whole(gradient: f64, hessian: f64) -> Vec<(Part, Body)> {
+        vec![number(Part::Gradient, gradient), number(Part::Hessian, hessian)]
+    }
+
+    fn correction(gradient: f64, deviation: [f64; 2], mark: f64, change: f64) -> Vec<(Part, Body)> {
+        let deviation = (Part::Deviation, Body::Numbers(deviation.to_vec()));
+        vec![number(Part::Gradient, gradient), deviation, number(Part::Mark, mark), number(Part::Entries, change)]
+    }
+
+    /// The agents that a question is for.
+    fn asked(server: &FedNlServer, ask: &Ask) -> Vec<usize> {
+        ask.to.clone().unwrap_or_else(|| (0..server.weights.len()).collect())
+    }
+
+    /// Gives the answers to a question, by their agents; others are lost.
+    fn give(server: &mut FedNlServer, ask: &Ask, answers: Vec<(usize, Vec<(Part, Body)>)>) -> Next {
+        let to = asked(server, ask);
+        let (round, exchange) = (ask.down.round, ask.down.exchange);
+        let arrived: Vec<bool> = to.iter().map(|c| answers.iter().any(|(agent, _)| agent == c)).collect();
+        let letter = |(agent, parts): (usize, Vec<(Part, Body)>)| Letter { agent, answers: round, weight: server.weights[agent], parts };
+        let letters: Vec<Letter> = answers.into_iter().map(letter).collect();
+        server.receive(&Received { round, exchange, down: &ask.down, sums: &[], asked: 1.0, arrived: &arrived, letters: &letters })
+    }
+
+    /// In the round of an answer the distance before its correction counts, later the one after it.
+    #[test]
+    fn the_distance_is_that_of_the_matrix_that_is_used() {
+        let mut server = server(2, None, Some(1));
+        let ask = server.open(0);
+        give(&mut server, &ask, vec![(0, whole(1.0, 1.0)), (1, whole(1.0, 1.0))]);
+        assert_eq!(server.theta, [0.0]);
+        let ask = server.open(1);
+        let c = asked(&server, &ask)[0];
+        let mark = server.agents[c].mark;
+        give(&mut server, &ask, vec![(c, correction(0.5, [3.0, 0.0], mark, 3.0))]);
+        // M = 1 + 3/2; the other agent's model has its minimum at 0.
+        assert!((server.theta[0] + 0.1).abs() < 1e-15, "{:?}", server.theta);
+        assert_eq!((server.agents[c].deviation, &server.agents[c].learned[..], server.sum[0]), (0.0, &[4.0][..], 2.5));
+    }
+
+    /// All agents are asked until all have been heard, not in the first round only.
+    #[test]
+    fn all_agents_are_asked_until_all_have_been_heard() {
+        let mut server = server(3, None, Some(1));
+        let ask = server.open(0);
+        assert_eq!(ask.to, None);
+        give(&mut server, &ask, vec![(0, whole(1.0, 1.0)), (1, whole(1.0, 1.0))]);
+        let ask = server.open(1);
+        assert_eq!((&ask.to, &server.asked), (&Some(vec![2]), &[vec![2], vec![0, 1]]));
+        assert!(matches!(give(&mut server, &ask, vec![(2, whole(1.0, 1.0))]), Next::Ask(_)));
+        let ask = server.open(2);
+        assert_eq!(asked(&server, &ask).len(), 1);
+    }
+
+    /// A huge matrix leaves no rounding errors behind, and others are removed every so often.
+    #[test]
+    fn the_sum_forgets_what_was_learned_before() {
+        let mut server = server(2, None, None);
+        let ask = server.open(0);
+        give(&mut server, &ask, vec![(0, whole(1.0, 1e20)), (1, whole(1.0, 1.0))]);
+        server.agents[0].needs_whole = true;
+        let ask = server.open(1);
+        give(&mut server, &ask, vec![(0, whole(0.0, 1.0))]);
+        assert_eq!((server.sum[0], server.heard), (1.0, 1.0));
+        server.sum[0] = 1.5;
+        for (round, sum) in [(ROUNDS_OF_A_SUM - 2, 1.5), (ROUNDS_OF_A_SUM - 1, 1.0)] {
+            let ask = server.open(round);
+            let answers = (0..2usize).map(|c| (c, correction(1.0, [0.0; 2], server.agents[c].mark, 0.0))).collect();
+            give(&mut server, &ask, answers);
+            assert_eq!(server.sum[0], sum, "round {round}");
+        }
+    }
+
+    /// A learned matrix that is not finite is dropped with its agent, which is asked for its whole Hessian.
+    #[test]
+    fn a_matrix_that_is_not_finite_is_dropped() {
+        let mut server = server(2, None, None);
+        let ask = server.open(0);
+        give(&mut server, &ask, vec![(0, whole(1.0, 1.0)), (1, whole(1.0, 3.0))]);
+        server.agents[0].learned[0] = f64::MAX;
+        let ask = server.open(1);
+        let change = |c: usize| if c == 0 { f64::MAX } else { 0.0 };
+        let answers = (0..2).map(|c| (c, correction(1.0, [0.0; 2], server.agents[c].mark, change(c)))).collect();
+        give(&mut server, &ask, answers);
+        assert!(server.agents[0].needs_whole && !server.agents[0].is_heard());
+        assert_eq!((server.sum[0], server.heard), (1.5, 0.5));
+        server.open(2);
+        assert_eq!(server.asked, [vec![0], vec![1]]);
+    }
+
+    /// Where M is not positive definite a line search goes against the gradient; without one theta stays, and that is counted.
+    #[test]
+    fn without_a_minimum_the_direction_is_the_gradients() {
+        for trials in [Some(Trials::new(0.5, 3, 1e-4)), None] {
+            let has_search = trials.is_some();
+            let mut server = server(2, trials, None);
+            let ask = server.open(0);
+            let next = give(&mut server, &ask, vec![(0, whole(2.0, -1.0)), (1, whole(4.0, 0.5))]);
+            match next {
+                Next::Ask(ask) => assert_eq!((has_search, ask.down.part(Part::Step)), (true, &[-3.0][..])),
+                Next::Done { .. } => assert!(!has_search),
+            }
+            assert_eq!((&server.theta[..], server.failed_searches()), (&[1.0][..], Some(u64::from(!has_search))));
+        }
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_learned_are_refused() {
+        let server = server(2, None, None);
+        let is_accepted = |exchange, parts: &[(Part, Body)]| server.accepts(exchange, parts).is_ok();
+        assert!(is_accepted(WHOLE, &whole(1.0, -1e150)) && !is_accepted(WHOLE, &whole(1.0, -1e151)));
+        assert!(is_accepted(CORRECT, &correction(1.0, [0.5, 0.0], 3.0, 1.0)));
+        assert!(!is_accepted(CORRECT, &correction(1.0, [0.5, 0.0], 3.0, 1e151)));
+        assert!(!is_accepted(CORRECT, &correction(1.0, [-0.5, 0.0], 3.0, 1.0)));
+        assert!(!is_accepted(CORRECT, &correction(1.0, [0.5, -1e-9], 3.0, 1.0)));
+        // The run has diverged: it ends.
+        assert!(is_accepted(CORRECT, &correction(f64::NAN, [f64::NAN; 2], f64::NAN, f64::NAN)));
     }
 }

@@ -2,8 +2,9 @@
 
 use faer::Mat;
 use faer::linalg::solvers::Solve;
+use rayon::prelude::*;
 
-use super::{Ask, Next, Own, Received, Server, foreign_state, restored_theta};
+use super::{Ask, Letter, Next, Own, Received, Server, foreign_state, restored_theta};
 use crate::error::Result;
 use crate::linalg;
 use crate::local::line_search::Trials;
@@ -78,6 +79,19 @@ impl Trigger {
     }
 }
 
+/// How far the square of an eigenvector's length may be from 1.
+const UNIT: f64 = 1e-8;
+/// The largest product of two eigenvectors of one Hessian.
+const ORTHOGONAL: f64 = 1e-6;
+/// The largest eigenvalue: sums of a few of them stay finite.
+const LARGEST: f64 = 1e150;
+/// The rounding error of eigenvalues, relative to the largest one.
+const ROUNDING: f64 = 1e-10;
+/// The largest diagonal entry of a `Hhat` that counts as 0: then no agent has a positive eigenvalue.
+const NOTHING: f64 = 1e-290;
+/// How many entries of a triangle one thread sums at once.
+const CHUNK: usize = 4096;
+
 /// What the server holds of one agent.
 #[derive(Debug, Clone, Default)]
 struct Held {
@@ -105,6 +119,9 @@ impl Held {
             return false;
         }
         let keep = if goes_on { first } else { 0 };
+        if !self.continues(keep, values, vectors, d) {
+            return false;
+        }
         let is_cut = keep < self.values.len();
         self.values.truncate(keep);
         self.vectors.truncate(keep * d);
@@ -117,6 +134,21 @@ impl Held {
             (keep..self.values.len()).for_each(|j| self.add(j, d));
         }
         true
+    }
+
+    /// Whether these pairs can follow the first `keep` ones as pairs of one Hessian: the values do not increase, and the vectors are
+    /// orthogonal. NaN is taken: the run has then diverged.
+    fn continues(&self, keep: usize, values: &[f64], vectors: &[f64], d: usize) -> bool {
+        if let (Some(last), Some(next)) = (self.values[..keep].last(), values.first())
+            && *next > last + ROUNDING * self.values[0].abs()
+        {
+            return false;
+        }
+        let new: Vec<&[f64]> = vectors.chunks_exact(d).collect();
+        new.iter().enumerate().all(|(j, v)| {
+            let held = self.vectors[..keep * d].chunks_exact(d);
+            held.chain(new[..j].iter().copied()).all(|w| !(linalg::dot(v, w).abs() > ORTHOGONAL))
+        })
     }
 
     /// Computes the sums of all pairs.
@@ -153,19 +185,26 @@ impl ShedServer {
     /// triangle. `None` if there are none.
     pub fn hessian(&self) -> Option<Mat<f64>> {
         let d = self.theta.len();
+        let held: Vec<(f64, &Held)> = self.weights.iter().copied().zip(&self.held).filter(|(_, held)| held.round.is_some()).collect();
         let (mut weight, mut rho) = (0.0, 0.0);
-        let mut sum = vec![0.0; d * (d + 1) / 2];
-        for (p, held) in self.weights.iter().zip(&self.held).filter(|(_, held)| held.round.is_some()) {
+        for (p, held) in &held {
             weight += p;
             rho += p * held.rho;
-            let minus = -p * held.rho;
-            for ((sum, s), v) in sum.iter_mut().zip(&held.s).zip(&held.p) {
-                *sum += p * s + minus * v;
-            }
         }
         if weight == 0.0 {
             return None;
         }
+        // Each entry is a sum in the agents' order, whichever thread computes it.
+        let mut sum = vec![0.0f64; d * (d + 1) / 2];
+        sum.par_chunks_mut(CHUNK).enumerate().for_each(|(k, sum)| {
+            let at = k * CHUNK..k * CHUNK + sum.len();
+            for (p, held) in &held {
+                let minus = -p * held.rho;
+                for ((sum, s), v) in sum.iter_mut().zip(&held.s[at.clone()]).zip(&held.p[at.clone()]) {
+                    *sum += p * s + minus * v;
+                }
+            }
+        });
         let mut h = Mat::zeros(d, d);
         let mut at = 0;
         for j in 0..d {
@@ -177,10 +216,27 @@ impl ShedServer {
         Some(h)
     }
 
-    /// The step `-Hhat^-1 g`; `-g` if Hhat is singular to working precision. `None` if no pairs have arrived or g is 0.
+    /// Takes the answers that arrived, and remembers which are lost.
+    fn take(&mut self, t: u64, letters: &[Letter]) {
+        let d = self.theta.len();
+        let mut of_agents: Vec<Option<&Letter>> = vec![None; self.held.len()];
+        letters.iter().for_each(|letter| of_agents[letter.agent] = Some(letter));
+        let agents = self.held.par_iter_mut().zip(self.lost.par_iter_mut()).zip(of_agents.par_iter());
+        agents.for_each(|((held, lost), letter)| {
+            let takes = |letter: &Letter| held.take(t, letter.part(Part::Eigenvalues), letter.part(Part::Eigenvectors), d);
+            *lost = !letter.is_some_and(takes);
+        });
+    }
+
+    /// The step `-Hhat^-1 g`; `-g` if Hhat is 0 or singular to working precision, or not finite. `None` if no pairs have arrived or g is 0.
     fn direction(&self, g: &[f64]) -> Option<Vec<f64>> {
         let h = self.hessian().filter(|_| g.iter().any(|g| *g != 0.0))?;
         let minus: Vec<f64> = g.iter().map(|g| -g).collect();
+        // NaN stays. The floor of agents without positive eigenvalues is positive, and would promise steps of 1e307.
+        let largest = (0..g.len()).map(|j| h[(j, j)]).fold(0.0f64, |most, x| if x > most || x.is_nan() { x } else { most });
+        if !(NOTHING..f64::INFINITY).contains(&largest) {
+            return Some(minus);
+        }
         let Ok(factor) = h.llt(faer::Side::Lower) else { return Some(minus) };
         let p = factor.solve(linalg::column(&minus)).col_as_slice(0).to_vec();
         Some(if p.iter().all(|x| x.is_finite()) { p } else { minus })
@@ -213,11 +269,7 @@ impl Server for ShedServer {
         if got.exchange == 0 {
             // Where the downlink alters models, gradients are those at the model that agents decoded.
             self.theta = got.down.part(Part::Model).to_vec();
-            self.lost.fill(true);
-            for letter in got.letters {
-                let (values, vectors) = (letter.part(Part::Eigenvalues), letter.part(Part::Eigenvectors));
-                self.lost[letter.agent] = !self.held[letter.agent].take(got.round, values, vectors, d);
-            }
+            self.take(got.round, got.letters);
             let g = got.mean(Part::Gradient);
             if let Some(trigger) = &mut self.trigger {
                 let is_whole = got.letters.len() == self.weights.len();
@@ -237,8 +289,8 @@ impl Server for ShedServer {
         Next::Done { tell: None }
     }
 
-    /// Vectors for all eigenvalues, and eigenvalues that go with a positive rho. Rounds and indices are compared with what is held when
-    /// the answer is received: one that does not go on from it counts as lost.
+    /// Vectors of length 1 for all eigenvalues, and eigenvalues that go with a positive rho. Rounds, indices and pairs are compared
+    /// with what is held when the answer is received: one that does not go on from it counts as lost.
     fn accepts(&self, exchange: u8, parts: &[(Part, Body)]) -> Result<()> {
         if exchange != 0 {
             return Ok(());
@@ -259,6 +311,14 @@ impl Server for ShedServer {
         let least = values.last().copied().unwrap_or(f64::INFINITY);
         if *rho <= 0.0 || least < *rho || !values.is_sorted_by(|a, b| a >= b) {
             return Err(refused(format!("eigenvalues down to {least} with rho = {rho}"), "decreasing eigenvalues above a positive rho"));
+        }
+        let largest = values.first().copied().unwrap_or(*rho);
+        if largest > LARGEST {
+            return Err(refused(format!("an eigenvalue or rho of {largest:e}"), &format!("at most {LARGEST:e}")));
+        }
+        let is_unit = |v: &[f64]| (linalg::norm_sq(v) - 1.0).abs() <= UNIT;
+        if !vectors.chunks_exact(d).all(is_unit) {
+            return Err(refused("an eigenvector that is not of length 1", "eigenvectors of length 1"));
         }
         Ok(())
     }
@@ -314,5 +374,79 @@ impl Server for ShedServer {
         self.lost = lost.iter().map(|x| *x == 1.0).collect();
         (self.theta, self.trigger, self.held) = (theta, trigger, held);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const E: [[f64; 3]; 3] = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
+
+    fn server(agents: usize, d: usize) -> ShedServer {
+        ShedServer::new(vec![0.0; d], vec![1.0 / agents as f64; agents], None, None)
+    }
+
+    #[test]
+    fn pairs_that_are_not_of_one_hessian_count_as_lost() {
+        let mut held = Held::default();
+        // Round, index, rho and values.
+        assert!(held.take(0, &[0.0, 0.0, 1.0, 3.0], &E[0], 3));
+        assert!(!held.take(1, &[0.0, 1.0, 1.0, 2.0], &E[0], 3), "the vector that is held");
+        assert!(!held.take(1, &[0.0, 1.0, 1.0, 4.0], &E[1], 3), "a larger value");
+        assert!(!held.take(1, &[1.0, 0.0, 1.0, 3.0, 2.0], &[E[1], E[1]].concat(), 3), "one vector twice");
+        assert_eq!((held.round, &held.values[..], &held.vectors[..]), (Some(0), &[3.0][..], &E[0][..]));
+        assert!(held.take(1, &[0.0, 1.0, 1.0, 3.0], &E[1], 3), "a multiple eigenvalue");
+        // A later Hessian has vectors and values of its own.
+        assert!(held.take(2, &[2.0, 0.0, 1.0, 9.0], &E[0], 3));
+        assert_eq!(held.values, [9.0]);
+    }
+
+    #[test]
+    fn answers_with_other_lengths_or_sizes_are_refused() {
+        let accepts = |values: &[f64], vector: &[f64]| {
+            let parts = [(Part::Eigenvalues, values.to_vec()), (Part::Eigenvectors, vector.to_vec())];
+            server(1, 3).accepts(0, &parts.map(|(part, x)| (part, Body::Numbers(x))))
+        };
+        assert!(accepts(&[0.0, 0.0, 1.0, 3.0], &E[1]).is_ok());
+        assert!(accepts(&[0.0, 0.0, 1.0, 3.0], &[0.6, 0.81, 0.0]).is_err());
+        assert!(accepts(&[0.0, 0.0, 1.0, 3.0], &[0.0; 3]).is_err());
+        assert!(accepts(&[0.0, 0.0, 1.0, 1e151], &E[1]).is_err() && accepts(&[0.0, 0.0, 1e151], &[]).is_err());
+    }
+
+    /// Agents without a positive eigenvalue: the step is -g. With one that has some, the others add nothing.
+    #[test]
+    fn without_curvature_the_step_is_the_gradient() {
+        let mut server = server(2, 2);
+        let g = [1.0, -2.0];
+        assert_eq!(server.direction(&g), None);
+        assert!(server.held[0].take(0, &[0.0, 0.0, f64::MIN_POSITIVE], &[], 2));
+        assert_eq!(server.direction(&g), Some(vec![-1.0, 2.0]));
+        assert!(server.held[1].take(0, &[0.0, 0.0, 8.0], &[], 2));
+        assert_eq!(server.direction(&g), Some(vec![-0.25, 0.5]));
+        server.held[1].rho = f64::INFINITY;
+        assert_eq!(server.direction(&g), Some(vec![-1.0, 2.0]));
+    }
+
+    /// The sum in pieces is the sum in the agents' order, for triangles of more than one piece.
+    #[test]
+    fn the_hessian_is_a_sum_in_the_order_of_agents() {
+        let (n, d) = (3, 120);
+        let mut server = server(n, d);
+        for (c, held) in server.held.iter_mut().enumerate() {
+            let vector: Vec<f64> = (0..d).map(|i| ((i * (c + 2)) as f64).sin() / 8.0).collect();
+            assert!(held.take(0, &[0.0, 0.0, 0.1 + c as f64, 7.0 + c as f64], &vector, d));
+        }
+        let h = server.hessian().unwrap();
+        let (p, mut at) = (1.0 / n as f64, 0);
+        let (weight, rho) = server.held.iter().fold((0.0, 0.0), |(weight, rho), held| (weight + p, rho + p * held.rho));
+        for j in 0..d {
+            for i in j..d {
+                let sum = server.held.iter().fold(0.0, |sum, held| sum + (p * held.s[at] + -p * held.rho * held.p[at]));
+                let expected = if i == j { sum / weight + rho / weight } else { sum / weight };
+                assert_eq!(h[(i, j)], expected);
+                at += 1;
+            }
+        }
     }
 }

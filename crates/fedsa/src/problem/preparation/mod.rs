@@ -196,9 +196,14 @@ impl Prepared {
     }
 }
 
+/// Whether rows of so many stored numbers are kept as dense ones.
+pub(super) fn is_nearly_dense(stored: f64, rows: f64, columns: f64) -> bool {
+    stored > DENSE_ABOVE * rows * columns
+}
+
 /// The same rows, dense if they are so nearly.
 fn compact(rows: Rows) -> Rows {
-    let is_full = rows.stored() as f64 > DENSE_ABOVE * rows.len() as f64 * rows.columns() as f64;
+    let is_full = is_nearly_dense(rows.stored() as f64, rows.len() as f64, rows.columns() as f64);
     if is_full && matches!(rows, Rows::Sparse { .. }) { rows.into_dense() } else { rows }
 }
 

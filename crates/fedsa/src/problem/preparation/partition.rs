@@ -1,6 +1,6 @@
 //! How the rows of data sets are divided among agents.
 
-use rand_distr::{Distribution, Gamma};
+use rand_distr::{Distribution, Gamma, Open01};
 use serde::{Deserialize, Serialize};
 
 use super::targets::Found;
@@ -108,6 +108,11 @@ fn groups(sets: &[Dataset]) -> Result<Option<(Vec<u32>, usize)>> {
         }
     }
     Ok(Some((of, ranks.len())))
+}
+
+/// The number of values of the column of groups, if all files have it.
+pub(in crate::problem) fn number_of_groups(sets: &[Dataset]) -> Result<Option<usize>> {
+    Ok(groups(sets)?.map(|(_, n)| n))
 }
 
 /// Where the rows of each agent start; one more number than agents.
@@ -284,6 +289,8 @@ fn of_classes(pool: &Pool<'_>, rows: &[usize], key: &str) -> Result<(Vec<Vec<usi
 }
 
 fn by_label(pool: &Pool<'_>, rows: &[usize], agents: usize, samples: Option<usize>) -> Result<Vec<Vec<usize>>> {
+    let help = "at least 2 where partition = \"by-label\": half of an agent's rows are of the positive class, and half of another one";
+    require(samples != Some(1), "samples", 1, help)?;
     let (mut of, positive) = of_classes(pool, rows, "by-label")?;
     let own = of.remove(positive);
     let names: Vec<String> = (0..=of.len()).filter(|rank| *rank != positive).map(|rank| pool.labels.name(rank)).collect();
@@ -316,25 +323,34 @@ fn by_label(pool: &Pool<'_>, rows: &[usize], agents: usize, samples: Option<usiz
     Ok(own.into_iter().enumerate().map(|(c, own)| [own, pieces[c % others][c / others].clone()].concat()).collect())
 }
 
+/// Shares from the Dirichlet law: Gamma numbers over their sum. A Gamma number of a small parameter is below all floating-point numbers, its
+/// logarithm is not: `G(alpha) = G(alpha + 1) U^(1/alpha)` in law, with a uniform U.
+pub(super) fn dirichlet_shares(alpha: f64, agents: usize, s: &mut Stream) -> Vec<f64> {
+    let is_small = alpha < 1.0;
+    let law = Gamma::new(if is_small { alpha + 1.0 } else { alpha }, 1.0).expect("a positive parameter");
+    let mut logarithm = || {
+        let power = if is_small { Distribution::<f64>::sample(&Open01, s).ln() / alpha } else { 0.0 };
+        law.sample(s).ln() + power
+    };
+    let logarithms: Vec<f64> = (0..agents).map(|_| logarithm()).collect();
+    let most = logarithms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let gammas: Vec<f64> = logarithms.iter().map(|x| (x - most).exp()).collect();
+    let total: f64 = gammas.iter().sum();
+    gammas.iter().map(|x| x / total).collect()
+}
+
 /// Shares from the Dirichlet law for each class; drawn anew until every agent has a row.
 fn dirichlet(pool: &Pool<'_>, rows: &[usize], agents: usize, alpha: f64, draws: &dyn Fn(u64, usize) -> Stream) -> Result<Vec<Vec<usize>>> {
     let (of, _) = of_classes(pool, rows, "dirichlet")?;
-    let law = Gamma::new(alpha, 1.0).expect("a positive parameter");
     for attempt in 0..MOST_DRAWS {
         let mut divided = vec![Vec::new(); agents];
         for (k, class) in of.iter().enumerate() {
             let mut s = draws(SHARES + attempt, k);
-            let shares: Vec<f64> = (0..agents).map(|_| law.sample(&mut s)).collect();
-            let total: f64 = shares.iter().sum();
             let (mut sum, mut start) = (0.0, 0);
-            for (c, share) in shares.iter().enumerate() {
+            for (c, share) in dirichlet_shares(alpha, agents, &mut s).iter().enumerate() {
                 sum += share;
                 let is_last = c + 1 == agents;
-                let end = if is_last || total == 0.0 {
-                    class.len()
-                } else {
-                    ((sum / total * class.len() as f64).round() as usize).clamp(start, class.len())
-                };
+                let end = if is_last { class.len() } else { ((sum * class.len() as f64).round() as usize).clamp(start, class.len()) };
                 divided[c].extend_from_slice(&class[start..end]);
                 start = end;
             }

@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Preparation;
 use super::partition::{Pool, starts};
+use crate::eigenpairs::Eigenpairs;
 use crate::error::{BadInput, Result, require};
 use crate::linalg;
 use crate::problem::dataset::{Dataset, Rows};
-use crate::problem::regression::gram::gram;
+use crate::problem::regression::gram;
 
 /// Principal components.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -107,6 +108,22 @@ fn sums(rows: &Rows, first: &[usize], mut see: impl FnMut(usize, f64, &mut [f64]
     all
 }
 
+/// The least and the largest number of each column, with the zeros that are not stored.
+fn extremes(rows: &Rows) -> Vec<(f64, f64)> {
+    let d = rows.columns();
+    let (mut ends, mut stored) = (vec![(f64::INFINITY, f64::NEG_INFINITY); d], vec![0; d]);
+    for j in 0..rows.len() {
+        for (i, x) in rows.row(j) {
+            ends[i] = (ends[i].0.min(x), ends[i].1.max(x));
+            stored[i] += 1;
+        }
+    }
+    let with_zeros = |((least, most), stored): ((f64, f64), usize)| {
+        if stored < rows.len() { (least.min(0.0), most.max(0.0)) } else { (least, most) }
+    };
+    ends.into_iter().zip(stored).map(with_zeros).collect()
+}
+
 impl Transform {
     /// Fits what `how` asks for to the rows of all agents.
     pub(super) fn fit(how: &Preparation, sets: &[Dataset], pool: &Pool<'_>, agents: &[Vec<usize>]) -> Result<Self> {
@@ -143,18 +160,22 @@ impl Transform {
     }
 
     /// Means and standard deviations, from sums over each agent's rows: first of the numbers, then of squares of what is left of them. The
-    /// deviation is that of the population, `sqrt(mean (x - mean)^2)`.
+    /// deviation is that of the population, `sqrt(mean (x - mean)^2)`. Of a constant column the mean is its number, without rounding.
     fn standardise(&mut self, rows: &Rows, first: &[usize]) {
         let n = rows.len() as f64;
         let mut means = sums(rows, first, |i, x, own| own[i] += x);
         means.iter_mut().for_each(|mean| *mean /= n);
+        let ends = extremes(rows);
+        means.iter_mut().zip(&ends).filter(|(_, (least, most))| least == most).for_each(|(mean, (least, _))| *mean = *least);
         let squares = sums(rows, first, |i, x, own| own[i] += (x - means[i]).powi(2));
         let stored = sums(rows, first, |i, _, own| own[i] += 1.0);
         let deviation = |i: usize| {
             // Numbers that are not stored are 0.
             let variance = (squares[i] + (n - stored[i]) * means[i] * means[i]) / n;
-            let rounding = n * f64::EPSILON * variance + (n * means[i] * f64::EPSILON).powi(2);
-            if variance <= rounding { 1.0 } else { variance.sqrt() }
+            // The rounding of the mean of many rows may be larger than a small deviation: only equal numbers are constant. Squares of the
+            // smallest differences are 0.
+            let is_constant = ends[i].0 == ends[i].1 || variance == 0.0;
+            if is_constant { 1.0 } else { variance.sqrt() }
         };
         self.deviations = (0..means.len()).map(deviation).collect();
         // Centred sparse rows would be dense.
@@ -299,21 +320,22 @@ impl Components {
         };
         let centred = Rows::Dense { d, values };
         let mut moments = Mat::<f64>::zeros(d, d);
-        let mut own = Mat::<f64>::zeros(d, d);
-        for at in parts.windows(2) {
-            gram(&centred, at[0]..at[1], &vec![1.0 / n; at[1] - at[0]], &mut own);
-            moments += &own;
-        }
+        let weights = vec![1.0 / n; parts.windows(2).map(|at| at[1] - at[0]).max().unwrap_or(0)];
+        // Agent after agent, in their order.
+        parts.windows(2).for_each(|at| gram::add(&centred, at[0]..at[1], &weights[..at[1] - at[0]], &mut moments));
+        gram::mirror(&mut moments);
         let failed =
             || BadInput::new("pca", "the eigenvectors of the second moments were not found", "features that are finite and smaller");
         if !moments.is_all_finite() {
             return Err(failed());
         }
-        let eigen = moments.self_adjoint_eigen(faer::Side::Lower).map_err(|_| failed())?;
-        // Eigenvalues increase.
-        let vectors = Mat::from_fn(d, pca.dim, |i, k| eigen.U()[(i, d - 1 - k)]);
-        let moments = (0..pca.dim).map(|k| eigen.S().column_vector()[d - 1 - k].max(0.0)).collect();
-        Ok(Self { pca, means, vectors: signed(vectors), moments })
+        // At least as many pairs as are asked for.
+        let pairs = Eigenpairs::leading(&moments, pca.dim);
+        if pairs.values.iter().any(|x| x.is_nan()) {
+            return Err(failed());
+        }
+        let moments = pairs.values[..pca.dim].iter().map(|x| x.max(0.0)).collect();
+        Ok(Self { pca, means, vectors: pairs.vectors.subcols(0, pca.dim).to_owned(), moments })
     }
 
     fn project(&self, rows: &Rows) -> Rows {
@@ -334,16 +356,4 @@ impl Components {
         });
         Rows::Dense { d: k, values: out }
     }
-}
-
-/// Columns whose entry of largest absolute value, the first of such, is positive.
-fn signed(mut vectors: Mat<f64>) -> Mat<f64> {
-    for k in 0..vectors.ncols() {
-        let column = vectors.col_as_slice_mut(k);
-        let most = column.iter().fold(0.0f64, |most, x| if x.abs() > most.abs() { *x } else { most });
-        if most < 0.0 {
-            column.iter_mut().for_each(|x| *x = -*x);
-        }
-    }
-    vectors
 }

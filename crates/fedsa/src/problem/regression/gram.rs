@@ -21,33 +21,43 @@ const MOST_ALONE: usize = 500_000;
 /// Panels of columns of the lower triangle are computed in parallel. Every entry is one sum over all rows in an order that does not depend on
 /// the number of threads. Dense rows are multiplied as matrices by faer; of sparse rows only the products of stored numbers are formed.
 pub fn gram(rows: &Rows, range: Range<usize>, weights: &[f64], out: &mut Mat<f64>) {
+    out.fill(0.0);
+    add(rows, range, weights, out);
+    mirror(out);
+}
+
+/// Adds a Gram matrix to the lower triangle of `out`, row after row. What is above the diagonal then means nothing, until [`mirror`] is called
+/// after the last addition.
+pub fn add(rows: &Rows, range: Range<usize>, weights: &[f64], out: &mut Mat<f64>) {
     let d = rows.columns();
-    // The lower triangle, column by column.
-    let mut lower = vec![0.0; d * d];
     match rows {
         Rows::Dense { values, .. } => {
             let ends: Vec<usize> = (1..=d.div_ceil(COLUMNS)).map(|k| (k * COLUMNS).min(d)).collect();
             let is_large = range.len() * d * d / 2 > MOST_ALONE;
-            panels(&mut lower, d, &ends, is_large, |first, panel| dense_panel(values, d, range.clone(), weights, first, panel));
+            panels(out, &ends, is_large, |first, panel| dense_panel(values, d, range.clone(), weights, first, panel));
         }
         Rows::Sparse { starts, index, value, .. } => {
             let sparse = Sparse { starts, index, value };
             let ends = sparse.balanced(d, range.clone());
-            panels(&mut lower, d, &ends, ends.len() > 1, |first, panel| sparse.panel(d, range.clone(), weights, first, panel));
+            panels(out, &ends, ends.len() > 1, |first, panel| sparse.panel(range.clone(), weights, first, panel));
         }
     }
-    for j in 0..d {
-        for i in j..d {
-            (out[(i, j)], out[(j, i)]) = (lower[j * d + i], lower[j * d + i]);
+}
+
+/// Copies the lower triangle to the upper one.
+pub fn mirror(out: &mut Mat<f64>) {
+    for j in 0..out.ncols() {
+        for i in j + 1..out.nrows() {
+            out[(j, i)] = out[(i, j)];
         }
     }
 }
 
 /// Splits a d x d matrix into panels that end before the columns `ends`, and calls `see` with the first column of each.
-fn panels(matrix: &mut [f64], d: usize, ends: &[usize], parallel: bool, see: impl Fn(usize, &mut [f64]) + Sync) {
-    let (mut first, mut rest, mut all) = (0, matrix, Vec::with_capacity(ends.len()));
+fn panels(matrix: &mut Mat<f64>, ends: &[usize], parallel: bool, see: impl Fn(usize, MatMut<'_, f64>) + Sync) {
+    let (mut first, mut rest, mut all) = (0, matrix.as_mut(), Vec::with_capacity(ends.len()));
     for end in ends {
-        let (panel, after) = std::mem::take(&mut rest).split_at_mut((end - first) * d);
+        let (panel, after) = rest.split_at_col_mut(end - first);
         all.push((first, panel));
         (first, rest) = (*end, after);
     }
@@ -59,9 +69,8 @@ fn panels(matrix: &mut [f64], d: usize, ends: &[usize], parallel: bool, see: imp
 }
 
 /// Columns from `first` on, of the rows from `first` on.
-fn dense_panel(values: &[f64], d: usize, range: Range<usize>, weights: &[f64], first: usize, panel: &mut [f64]) {
-    let width = panel.len() / d;
-    let mut panel = MatMut::from_column_major_slice_mut(panel, d, width);
+fn dense_panel(values: &[f64], d: usize, range: Range<usize>, weights: &[f64], first: usize, mut panel: MatMut<'_, f64>) {
+    let width = panel.ncols();
     let mut scaled = vec![0.0; BLOCK.min(range.len()) * width];
     for (block, w) in values[range.start * d..range.end * d].chunks(BLOCK * d).zip(weights.chunks(BLOCK)) {
         for ((scaled, row), w) in scaled.chunks_mut(width).zip(block.chunks(d)).zip(w) {
@@ -104,8 +113,10 @@ impl Sparse<'_> {
         ends
     }
 
-    fn panel(&self, d: usize, range: Range<usize>, weights: &[f64], first: usize, panel: &mut [f64]) {
-        let columns = first as u32..(first + panel.len() / d) as u32;
+    fn panel(&self, range: Range<usize>, weights: &[f64], first: usize, panel: MatMut<'_, f64>) {
+        let columns = first as u32..(first + panel.ncols()) as u32;
+        let mut entries: Vec<&mut [f64]> =
+            panel.col_iter_mut().map(|column| column.try_as_col_major_mut().expect("columns in one piece").as_slice_mut()).collect();
         for (j, w) in range.zip(weights) {
             let at = self.starts[j]..self.starts[j + 1];
             let (index, value) = (&self.index[at.clone()], &self.value[at]);
@@ -114,7 +125,7 @@ impl Sparse<'_> {
                 if index[k] >= columns.end {
                     break;
                 }
-                let column = &mut panel[(index[k] as usize - first) * d..][..d];
+                let column = &mut *entries[index[k] as usize - first];
                 let scaled = w * value[k];
                 for (i, x) in index[k..].iter().zip(&value[k..]) {
                     column[*i as usize] += scaled * x;
@@ -153,6 +164,12 @@ mod tests {
                 assert!((&got - &expected).norm_max() <= 1e-13 * (n as f64), "{n} x {d}");
                 assert_eq!(got, of(rows, 3), "{n} x {d}");
                 assert_eq!(got, got.transpose().to_owned());
+                // In two additions.
+                let (mut sum, middle) = (Mat::zeros(d, d), range.len() / 2);
+                add(rows, 1..1 + middle, &weights[..middle], &mut sum);
+                add(rows, 1 + middle..n, &weights[middle..], &mut sum);
+                mirror(&mut sum);
+                assert!((&sum - &expected).norm_max() <= 1e-13 * (n as f64), "{n} x {d}");
             }
         }
     }

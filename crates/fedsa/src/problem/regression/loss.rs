@@ -37,10 +37,11 @@ impl Loss for LogLoss {
     fn pull(t: f64) -> f64 {
         sigmoid(-t)
     }
+    /// `sigmoid(t) sigmoid(-t)` with one exponential, and without the cancellation of `pull (1 - pull)` where t is far below 0.
     #[inline(always)]
     fn bend(t: f64) -> f64 {
-        let pull = sigmoid(-t);
-        pull * (1.0 - pull)
+        let e = (-t.abs()).exp();
+        e / ((1.0 + e) * (1.0 + e))
     }
 }
 
@@ -85,5 +86,15 @@ mod tests {
         check::<SquaredLoss>();
         assert_eq!((LogLoss::value(-800.0), LogLoss::value(800.0)), (800.0, 0.0));
         assert_eq!((LogLoss::pull(-800.0), LogLoss::pull(800.0), LogLoss::bend(800.0)), (1.0, 0.0, 0.0));
+    }
+
+    #[test]
+    fn bends_are_right_relatively_on_both_sides() {
+        for t in [0.0, 0.3, 5.0, 30.0, 300.0] {
+            let expected = sigmoid(t) * sigmoid(-t);
+            for t in [-t, t] {
+                assert!((LogLoss::bend(t) / expected - 1.0).abs() < 1e-15 * 4.0, "{t}: {:e} {expected:e}", LogLoss::bend(t));
+            }
+        }
     }
 }

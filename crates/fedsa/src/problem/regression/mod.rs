@@ -32,7 +32,7 @@ use super::facts::{Facts, Monotone, least_eigenvalue};
 use super::law::FiniteLaw;
 use super::lazy_index::{self, LazyIndex};
 use super::linear_operators::LinearOperators;
-use super::objective::Objective;
+use super::objective::{HessianProducts, Objective};
 use super::root::{MOST_DIM, Root, Source};
 use super::systems::{System, Systems};
 use crate::error::Result;
@@ -129,7 +129,7 @@ impl<L: Loss> Regression<L> {
     }
 
     /// `x_j . theta` of the rows of a range.
-    fn products(&self, range: Range<usize>, theta: &[f64]) -> Vec<f64> {
+    fn row_products(&self, range: Range<usize>, theta: &[f64]) -> Vec<f64> {
         let mut out = vec![0.0; range.len()];
         margins::margins(self.isa, &self.parts.rows, range, theta, &mut out);
         out
@@ -137,7 +137,7 @@ impl<L: Loss> Regression<L> {
 
     /// The margins of the rows of a range.
     fn margins(&self, range: Range<usize>, theta: &[f64]) -> Vec<f64> {
-        let mut out = self.products(range.clone(), theta);
+        let mut out = self.row_products(range.clone(), theta);
         if L::HAS_OFFSETS {
             out.iter_mut().zip(&self.parts.offsets[range]).for_each(|(t, y)| *t -= y);
         }
@@ -147,6 +147,27 @@ impl<L: Loss> Regression<L> {
     /// `mu/2 ||theta||^2`.
     fn penalty(&self, theta: &[f64]) -> f64 {
         self.parts.ridge / 2.0 * linalg::norm_sq(&theta[..self.parts.penalised])
+    }
+
+    /// `l''` of the rows of a range at theta; for least squares it is the same everywhere.
+    fn bends(&self, range: Range<usize>, theta: &[f64]) -> Vec<f64> {
+        if L::HAS_OFFSETS {
+            return vec![L::MOST_BEND; range.len()];
+        }
+        let mut out = self.margins(range, theta);
+        out.iter_mut().for_each(|t| *t = L::bend(*t));
+        out
+    }
+
+    /// `out = H_c v` from the `l''` of the agent's rows.
+    fn bent_product(&self, c: usize, bends: &[f64], v: &[f64], out: &mut [f64]) {
+        let range = self.range(c);
+        let (first, n) = (range.start, range.len() as f64);
+        out.fill(0.0);
+        margins::pass(self.isa, &self.parts.rows, range, v, out, |j, u| bends[j - first] * u);
+        let (penalised, free) = out.split_at_mut(self.parts.penalised);
+        penalised.iter_mut().zip(v).for_each(|(out, v)| *out = *out / n + self.parts.ridge * v);
+        free.iter_mut().for_each(|out| *out /= n);
     }
 
     /// Adds `mu` to the diagonal of a Hessian.
@@ -301,7 +322,7 @@ impl<L: Loss> Facts for Regression<L> {
         let lipschitz = (0..self.agents()).into_par_iter().map(top).reduce(|| 0.0, f64::max);
         let modulus = if L::HAS_OFFSETS {
             let mut mean = Mat::zeros(d, d);
-            self.mean_hessian(&[], &mut mean);
+            self.mean_hessian(None, &mut mean);
             least_eigenvalue(&mean)?
         } else if self.parts.penalised == d {
             self.parts.ridge
@@ -329,29 +350,36 @@ impl<L: Loss> Objective for Regression<L> {
         out.iter_mut().for_each(|out| *out = -*out);
     }
     fn hessian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>) {
+        // These were made below before there were systems: the same bits.
+        if let Some(systems) = &self.systems {
+            out.copy_from(&systems.of(c).a);
+            return;
+        }
         let range = self.range(c);
         let scale = 1.0 / range.len() as f64;
-        let bends: Vec<f64> = self.margins(range.clone(), theta).iter().map(|t| scale * L::bend(*t)).collect();
+        let mut bends = self.bends(range.clone(), theta);
+        bends.iter_mut().for_each(|bend| *bend *= scale);
         gram::gram(&self.parts.rows, range, &bends, out);
         self.add_ridge(out);
     }
     fn hessian_vector(&self, c: usize, theta: &[f64], v: &[f64], out: &mut [f64]) {
-        let range = self.range(c);
-        let (first, n) = (range.start, range.len() as f64);
-        let margins = self.margins(range.clone(), theta);
-        out.fill(0.0);
-        margins::pass(self.isa, &self.parts.rows, range, v, out, |j, u| L::bend(margins[j - first]) * u);
-        let (penalised, free) = out.split_at_mut(self.parts.penalised);
-        penalised.iter_mut().zip(v).for_each(|(out, v)| *out = *out / n + self.parts.ridge * v);
-        free.iter_mut().for_each(|out| *out /= n);
+        self.bent_product(c, &self.bends(self.range(c), theta), v, out);
     }
-    /// Margins change linearly along p: two products with the rows, whatever the number of steps.
+    /// Margins at theta, and an exponential for each row, are computed once for all products.
+    fn hessian_products<'a>(&'a self, c: usize, theta: &[f64]) -> HessianProducts<'a> {
+        let bends = self.bends(self.range(c), theta);
+        Box::new(move |v: &[f64], out: &mut [f64]| self.bent_product(c, &bends, v, out))
+    }
+    /// Margins change linearly along p and the ridge's part quadratically: two products with the rows, whatever the number of steps. At
+    /// step 0 it has the bits of the loss.
     fn losses_along(&self, c: usize, theta: &[f64], p: &[f64], steps: &[f64], out: &mut [f64]) {
-        let (margins, slopes) = (self.margins(self.range(c), theta), self.products(self.range(c), p));
+        let (margins, slopes) = (self.margins(self.range(c), theta), self.row_products(self.range(c), p));
+        let (x, p) = (&theta[..self.parts.penalised], &p[..self.parts.penalised]);
+        let (xx, pp) = (linalg::norm_sq(x), linalg::norm_sq(p));
+        let xp: f64 = x.iter().zip(p).map(|(x, p)| x * p).sum();
         for (s, out) in steps.iter().zip(out) {
             let losses: f64 = margins.iter().zip(&slopes).map(|(t, u)| L::value(s.mul_add(*u, *t))).sum();
-            let there: Vec<f64> = theta.iter().zip(p).map(|(x, p)| s.mul_add(*p, *x)).collect();
-            *out = losses / margins.len() as f64 + self.penalty(&there);
+            *out = losses / margins.len() as f64 + self.parts.ridge / 2.0 * s.mul_add(s.mul_add(pp, 2.0 * xp), xx);
         }
     }
 }

@@ -23,6 +23,8 @@ const ARMIJO: f64 = 1e-4;
 const HALVINGS: i32 = 40;
 /// Rows that one task passes over.
 const BLOCK: usize = 2048;
+/// The most vectors of d components that are summed side by side.
+const MOST_SUMS: usize = 64;
 
 impl<L: Loss> Regression<L> {
     /// The weight `p_c / n_c` of each row of agent c.
@@ -44,24 +46,31 @@ impl<L: Loss> Regression<L> {
         self.blocks().into_par_iter().map(|(c, range)| see(c, range)).collect::<Vec<_>>().concat()
     }
 
-    /// The mean Hessian `sum_c p_c H_c` from the margins of all rows; for least squares margins are not needed.
-    pub(super) fn mean_hessian(&self, margins: &[f64], out: &mut Mat<f64>) {
+    /// The mean Hessian `sum_c p_c H_c` from the margins of all rows. Without margins the bound of `l''` stands for it, which is `l''` itself
+    /// for least squares.
+    pub(super) fn mean_hessian(&self, margins: Option<&[f64]>, out: &mut Mat<f64>) {
         let bends = self.over_blocks(|c, range| {
             let weight = self.row_weight(c);
-            range.map(|j| weight * margins.get(j).map_or(1.0, |t| L::bend(*t))).collect()
+            range.map(|j| weight * margins.map_or(L::MOST_BEND, |t| L::bend(t[j]))).collect()
         });
         gram::gram(&self.parts.rows, 0..bends.len(), &bends, out);
         self.add_ridge(out);
     }
 
-    /// The mean gradient from the margins of all rows.
+    /// The mean gradient from the margins of all rows. Blocks that follow each other share a sum, so that many small agents take no more
+    /// memory than few large ones; which do depends on nothing but their number.
     fn mean_gradient(&self, theta: &[f64], margins: &[f64]) -> Vec<f64> {
         let d = theta.len();
-        let mut sums = self.over_blocks(|c, range| {
-            let (weight, mut out) = (self.row_weight(c), vec![0.0; d]);
-            margins::combine(self.isa, &self.parts.rows, range, &mut out, |j| -weight * L::pull(margins[j]));
+        let blocks = self.blocks();
+        let sum = |blocks: &[(usize, Range<usize>)]| {
+            let mut out = vec![0.0; d];
+            for (c, range) in blocks {
+                let weight = self.row_weight(*c);
+                margins::combine(self.isa, &self.parts.rows, range.clone(), &mut out, |j| -weight * L::pull(margins[j]));
+            }
             out
-        });
+        };
+        let mut sums = blocks.par_chunks(blocks.len().div_ceil(MOST_SUMS).max(1)).map(sum).collect::<Vec<_>>().concat();
         sums::pairwise(&mut sums, d);
         sums.truncate(d);
         sums.iter_mut().zip(&theta[..self.parts.penalised]).for_each(|(g, theta)| *g += self.parts.ridge * theta);
@@ -96,7 +105,7 @@ impl<L: Loss> Regression<L> {
         let (mut hessian, mut last_size) = (Mat::zeros(d, d), f64::INFINITY);
         for _ in 0..MOST_STEPS {
             let norm = linalg::norm_sq(&gradient).sqrt();
-            self.mean_hessian(&margins, &mut hessian);
+            self.mean_hessian(Some(&margins), &mut hessian);
             let step = self.newton_step(&hessian, &gradient)?;
             let size = linalg::norm_sq(&step).sqrt();
             let is_long = size > LAST_STEP * (1.0 + linalg::norm_sq(&theta).sqrt());
@@ -104,7 +113,7 @@ impl<L: Loss> Regression<L> {
                 return Err(self.no_minimum("the losses have no minimum: a hyperplane separates the classes of all agents"));
             }
             last_size = size;
-            let slopes = self.over_blocks(|_, range| self.products(range, &step));
+            let slopes = self.over_blocks(|_, range| self.row_products(range, &step));
             let slope: f64 = step.iter().zip(&gradient).map(|(p, g)| p * g).sum();
             let before = self.mean_loss(&theta, |j| margins[j]);
             // Near the optimum the loss falls by less than its rounding errors, and the gradient decides.

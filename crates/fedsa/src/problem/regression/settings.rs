@@ -10,10 +10,10 @@ use crate::problem::dataset::{Rows, Wanted};
 use crate::problem::lazy_index;
 use crate::problem::logs::Sources;
 use crate::problem::memory::{self, MemoryEstimate};
-use crate::problem::preparation::partition::Partition;
+use crate::problem::preparation::partition::{Partition, number_of_groups};
 use crate::problem::preparation::targets::{Class, TargetRule};
 use crate::problem::preparation::transform::Pca;
-use crate::problem::preparation::{Preparation, Prepared, Weights};
+use crate::problem::preparation::{Preparation, Prepared, Weights, is_nearly_dense};
 use crate::problem::{Field, Files, ProblemSettings, field};
 use crate::sampling::Sampling;
 
@@ -244,7 +244,7 @@ fn build<L: Loss>(prepared: Prepared, ridge: f64, free: usize, mixing_time: f64,
     let Prepared { train, weights, .. } = prepared;
     let (mut rows, mut offsets) = (train.rows, train.targets);
     if !L::HAS_OFFSETS {
-        signed(&mut rows, &offsets);
+        times_labels(&mut rows, &offsets);
         offsets = Vec::new();
     }
     let penalised = rows.columns() - free;
@@ -254,7 +254,7 @@ fn build<L: Loss>(prepared: Prepared, ridge: f64, free: usize, mixing_time: f64,
 }
 
 /// Multiplies rows by their labels, -1 or 1.
-fn signed(rows: &mut Rows, labels: &[f64]) {
+fn times_labels(rows: &mut Rows, labels: &[f64]) {
     let flip = |row: &mut [f64]| row.iter_mut().for_each(|x| *x = -*x);
     match rows {
         Rows::Dense { d, values } => values.chunks_mut(*d).zip(labels).filter(|(_, y)| **y < 0.0).for_each(|(row, _)| flip(row)),
@@ -271,17 +271,21 @@ fn memory_of(how: &Preparation, is_linear: bool, files: &dyn Files, threads: usi
     let stored: usize = sets.iter().map(|set| set.rows.stored()).sum();
     let columns = sets.iter().map(|set| set.rows.columns()).max().unwrap_or(0);
     let is_sparse = sets.iter().all(|set| matches!(set.rows, Rows::Sparse { .. }));
-    let rows = match (how.agents, how.samples) {
-        (Some(agents), Some(samples)) => (agents as f64 * samples as f64).min(all as f64),
-        _ => all as f64,
-    };
+    // Agents that follow from the data.
+    let groups = if how.partition == Partition::ByColumn { number_of_groups(&sets)? } else { None };
+    let agents = how.agents.or(groups);
+    let n = agents.unwrap_or(sets.len()) as f64;
+    let rows = how.samples.map_or(all as f64, |samples| (n * samples as f64).min(all as f64));
     let number = if is_sparse { 12.0 } else { 8.0 };
     let source = number * stored as f64 + 16.0 * all as f64;
     let share = rows / all as f64;
     let d = how.pca.map_or(columns, |pca| pca.dim.min(columns)) + usize::from(how.intercept);
-    let (n, d) = (how.agents.unwrap_or(sets.len()) as f64, d as f64);
-    let gathered = if how.pca.is_some() { 8.0 * rows * columns as f64 } else { number * stored as f64 * share };
-    let own = if how.pca.is_some() { 8.0 * rows * d } else { gathered + if how.intercept { number * rows } else { 0.0 } };
+    let d = d as f64;
+    // Rows of both kinds are gathered as dense ones.
+    let gathered = if how.pca.is_some() || !is_sparse { 8.0 * rows * columns as f64 } else { number * stored as f64 * share };
+    let featured = stored as f64 * share + if how.intercept { rows } else { 0.0 };
+    let is_dense = how.pca.is_some() || !is_sparse || is_nearly_dense(featured, rows, d);
+    let own = if is_dense { 8.0 * rows * d } else { number * featured };
     // Where components are fitted: rows, second moments and their eigenvectors with what these are computed in.
     let fit = if how.pca.is_some() { 2.0 * gathered + 8.0 * memory::matrix(columns as f64, columns as f64) } else { gathered };
     let systems = if is_linear && keeps_systems(n as usize, d as usize) { n * (memory::matrix(d, d) + 8.0 * d + 100.0) } else { 0.0 };
@@ -290,7 +294,7 @@ fn memory_of(how: &Preparation, is_linear: bool, files: &dyn Files, threads: usi
     let preparing = source + 16.0 * all as f64 + (fit + gathered).max(gathered + own);
     let text = format!(
         "{}, {} rows, d = {}{}",
-        how.agents.map_or_else(|| format!("{} files", sets.len()), memory::agents),
+        agents.map_or_else(|| format!("{} files", sets.len()), memory::agents),
         rows,
         d,
         how.pca.map_or_else(String::new, |pca| format!(", {}", pca.text(columns)))
