@@ -120,6 +120,9 @@ pub struct Rule {
     pub participation: Participation,
 }
 
+/// A correction, and the distance from the true Hessian after it.
+type Change<'a> = (&'a Body, f64);
+
 impl FedNlServer {
     /// The server before its first round.
     pub fn new(theta: Vec<f64>, weights: Vec<f64>, seed: u64, rule: Rule) -> Self {
@@ -207,7 +210,7 @@ impl FedNlServer {
     fn learn(&mut self, round: u64, letters: &[Letter]) {
         let (d, seed, compressor, rate) = (self.theta.len(), self.seed, self.compressor, self.learning_rate);
         // Each with the distance after it.
-        let mut changes: Vec<Option<(&Body, f64)>> = vec![None; self.agents.len()];
+        let mut changes: Vec<Option<Change<'_>>> = vec![None; self.agents.len()];
         for letter in letters.iter().filter(|letter| letter.part(Part::Mark)[0] == self.agents[letter.agent].mark) {
             changes[letter.agent] = letter.parts.last().map(|(_, body)| (body, letter.part(Part::Deviation)[1]));
         }
@@ -215,7 +218,7 @@ impl FedNlServer {
             let Some((change, _)) = change else { continue };
             compressor.add(d, change, rate * self.weights[c], &mut compressor_stream(seed, round, c), &mut self.sum);
         }
-        let is_lost = |(c, (known, change)): (usize, (&mut Known, Option<(&Body, f64)>))| {
+        let is_lost = |(c, (known, change)): (usize, (&mut Known, Option<Change<'_>>))| {
             let Some((change, after)) = change else { return false };
             compressor.add(d, change, rate, &mut compressor_stream(seed, round, c), &mut known.learned);
             known.mark = mark_after(known.mark, change);
