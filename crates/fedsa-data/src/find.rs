@@ -2,12 +2,29 @@
 //! of a data set.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
 use fedsa::error::{BadInput, Result};
 
 use super::{name_of, shown};
+
+/// Checks that no file is listed twice, be it through another path or link; a file is called `noun` in the message.
+///
+/// # Errors
+/// When one is; names it, and the other path.
+pub(super) fn each_once(paths: &[PathBuf], noun: &str, accepted: &str) -> Result<()> {
+    let mut seen: HashMap<PathBuf, &PathBuf> = HashMap::new();
+    for path in paths {
+        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        if let Some(first) = seen.insert(target, path) {
+            let also = if first == path { String::new() } else { format!(", as {} too", shown(name_of(first))) };
+            return Err(BadInput::new(shown(name_of(path)), format!("this {noun} is given twice{also}"), accepted));
+        }
+    }
+    Ok(())
+}
 
 /// The folders in which files are looked for.
 #[derive(Debug, Clone)]

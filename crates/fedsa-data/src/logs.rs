@@ -14,7 +14,7 @@
 //! A log is opened by its header or footer, and read as often as needed, a batch of rows at a time ([`FileLog`]). Small
 //! logs are kept in memory once they were read.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ use fedsa::problem::log::Log;
 use fedsa::problem::source::{Inputs, LogSource, whole};
 use fedsa::problem::survey::LogFacts;
 
-use super::find::{Places, extension_of, natural_order};
+use super::find::{self, Places, extension_of, natural_order};
 use super::parquet::{Columns, Numbers, contained, contained_while};
 use super::store::{At, Store};
 use super::{about, listed, name_of, regular, setting, shown, unreadable};
@@ -102,15 +102,7 @@ pub(super) fn paths_of(sources: &[String], places: &Places) -> Result<Vec<PathBu
         paths.extend(places.files(source, &EXTENSIONS)?);
     }
     paths.sort_by(|a, b| natural_order(&name_of(a), &name_of(b)));
-    // The same file through another path or link is the same log.
-    let mut seen: HashMap<PathBuf, &PathBuf> = HashMap::new();
-    for path in &paths {
-        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-        if let Some(first) = seen.insert(target, path) {
-            let also = if first == path { String::new() } else { format!(", as {} too", shown(name_of(first))) };
-            return Err(BadInput::new(shown(name_of(path)), format!("this log is given twice{also}"), "one log per agent"));
-        }
-    }
+    find::each_once(&paths, "log", "one log per agent")?;
     Ok(paths)
 }
 

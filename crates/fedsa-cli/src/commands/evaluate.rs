@@ -42,7 +42,7 @@ use toml::{Table, Value};
 use super::holdout::Comparison;
 use super::run::{Extra, Task};
 use super::value_pictures::{self, Considered, SeenStates};
-use super::{apply, count, duration, say};
+use super::{apply, count, duration, say, table, text};
 use crate::args::{EvaluateArgs, Overrides};
 
 /// The help of `--method`.
@@ -586,8 +586,6 @@ fn experiment(args: &EvaluateArgs, kinds: &Kinds, choice: &Choice, features: Fea
             return Err(BadInput::new("--range", what, "one range for each state column"));
         }
     }
-    let table = |entries: Vec<(&str, Value)>| Value::Table(entries.into_iter().map(|(k, v)| (k.to_string(), v)).collect());
-    let text = |s: &str| Value::String(s.to_string());
     let mut problem = vec![
         ("kind", text("logs")),
         ("path", Value::Array(args.logs.iter().map(|s| text(s)).collect())),

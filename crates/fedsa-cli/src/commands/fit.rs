@@ -28,7 +28,7 @@ use toml::{Table, Value};
 
 use super::evaluate::takes;
 use super::run::{Extra, Task};
-use super::{apply, count, say};
+use super::{apply, count, say, table, text};
 use crate::args::{FitArgs, Overrides};
 
 /// The method that is run by default.
@@ -110,14 +110,6 @@ fn named(args: &FitArgs) -> Result<Vec<String>> {
     let mut all: Vec<String> = args.method.iter().map(|name| name.trim().to_string()).collect();
     all.extend(compared.into_iter().filter(|name| Some(name.as_str()) != args.method.as_deref()));
     Ok(if all.is_empty() { vec![METHOD.into()] } else { all })
-}
-
-fn table(entries: Vec<(&str, Value)>) -> Value {
-    Value::Table(entries.into_iter().map(|(k, v)| (k.to_string(), v)).collect())
-}
-
-fn text(s: &str) -> Value {
-    Value::String(s.to_string())
 }
 
 /// The partition that `--partition` names, and the column that tells the agents apart.

@@ -202,6 +202,16 @@ pub fn apply(overrides: &Overrides, document: &mut Document) -> Result<(), Failu
     Ok(())
 }
 
+/// A table of an experiment file that a command makes from its options.
+fn table(entries: Vec<(&str, toml::Value)>) -> toml::Value {
+    toml::Value::Table(entries.into_iter().map(|(k, v)| (k.to_string(), v)).collect())
+}
+
+/// A text of such a file.
+fn text(s: &str) -> toml::Value {
+    toml::Value::String(s.to_string())
+}
+
 /// A count with its noun: `1 method`, `2 methods`.
 pub fn count(n: usize, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })

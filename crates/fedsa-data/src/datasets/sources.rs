@@ -1,13 +1,12 @@
 //! The files that a user names: by a path, a glob, a folder, or the name of a data set.
 
-use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use fedsa::error::{BadInput, Result};
 
 use super::{disk, idx, input, libsvm};
-use crate::find::{Places, natural_order};
+use crate::find::{self, Places, natural_order};
 use crate::public::registry::{PublicFile, SETS};
 use crate::store::Store;
 use crate::{name_of, shown, unreadable};
@@ -107,14 +106,7 @@ pub(super) fn files(sources: &[String], places: &Places) -> Result<Vec<PathBuf>>
     if paths.is_empty() {
         return Err(BadInput::new("", "no data", "at least one file"));
     }
-    let mut seen: HashMap<PathBuf, &PathBuf> = HashMap::new();
-    for path in &paths {
-        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-        if let Some(first) = seen.insert(target, path) {
-            let also = if first == path { String::new() } else { format!(", as {} too", shown(name_of(first))) };
-            return Err(BadInput::new(shown(name_of(path)), format!("this file is given twice{also}"), "each file once"));
-        }
-    }
+    find::each_once(&paths, "file", "each file once")?;
     Ok(paths)
 }
 

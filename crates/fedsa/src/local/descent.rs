@@ -105,9 +105,10 @@ impl Agent for DescentAgent {
             return Err(refused("a direction before the first model", "the exchanges of a round in their order"));
         }
         if let (Some(_), Some(solve)) = (down.find(Part::Gradient), self.solve) {
+            let mut products = at.hessian_products(&self.theta);
             let product = |v: &[f64]| {
                 let mut out = vec![0.0; v.len()];
-                at.hessian_vector(&self.theta, v, &mut out);
+                products(v, &mut out);
                 out
             };
             return Ok(vec![(Part::Direction, Body::Numbers(solve.direction(x, product)))]);

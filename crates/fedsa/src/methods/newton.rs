@@ -15,8 +15,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Half, MethodSettings, Needs, Setting, Shape};
-use crate::error::{Result, require};
+use super::{Half, MethodSettings, Needs, Setting, Shape, descent};
+use crate::error::Result;
 use crate::local::line_search::Trials;
 use crate::local::newton::NewtonAgent;
 use crate::message::Part;
@@ -51,8 +51,7 @@ impl Newton {
 
 impl MethodSettings for Newton {
     fn check(&self, _: usize) -> Result<()> {
-        require(self.halvings <= 60, "halvings", self.halvings, "at most 60")?;
-        require(self.decrease > 0.0 && self.decrease < 0.5, "decrease", self.decrease, "above 0 and below 1/2")
+        descent::check_search(self.halvings, self.decrease)
     }
 
     fn needs(&self) -> Needs {
