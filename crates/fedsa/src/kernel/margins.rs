@@ -28,127 +28,112 @@ pub fn margin(rows: &Rows, j: usize, theta: &[f64]) -> f64 {
     }
 }
 
-/// `out += sum_j weight(j, x_j . theta) x_j` over the rows of `range`, in their order. Weights are asked for once a row.
-pub fn pass(isa: Isa, rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64], weight: impl FnMut(usize, f64) -> f64) {
-    assert!(isa.is_available());
-    // SAFETY: the instruction set is available.
-    unsafe {
-        match isa {
+/// Rows whose margins and weights are computed before any of them is added: few enough to stay in the nearest memory.
+const BLOCK: usize = 32;
+
+/// A function that is compiled for every instruction set, of which the first argument names one.
+macro_rules! per_isa {
+    ($(#[$doc:meta])* fn $name:ident$(<$f:ident: $bound:path>)?($($arg:ident: $type:ty),* $(,)?) $(-> $out:ty)? $body:block) => {
+        $(#[$doc])*
+        pub fn $name$(<$f: $bound>)?(isa: Isa, $($arg: $type),*) $(-> $out)? {
+            #[inline(always)]
+            fn body$(<$f: $bound>)?($($arg: $type),*) $(-> $out)? $body
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => pass_avx512(rows, range, theta, out, weight),
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => pass_avx2(rows, range, theta, out, weight),
-            _ => run(rows, range, theta, out, weight),
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
-unsafe fn pass_avx512(rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64], weight: impl FnMut(usize, f64) -> f64) {
-    run(rows, range, theta, out, weight);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn pass_avx2(rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64], weight: impl FnMut(usize, f64) -> f64) {
-    run(rows, range, theta, out, weight);
-}
-
-#[inline(always)]
-fn run(rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64], mut weight: impl FnMut(usize, f64) -> f64) {
-    let mut next = range.start;
-    if let Rows::Dense { d, values } = rows {
-        while next + SIDE <= range.end {
-            let x: [&[f64]; SIDE] = std::array::from_fn(|k| &values[(next + k) * d..][..*d]);
-            let t = margins_of(x, theta);
-            let w: [f64; SIDE] = std::array::from_fn(|k| weight(next + k, t[k]));
-            for (i, out) in out[..*d].iter_mut().enumerate() {
-                *out = (0..SIDE).fold(*out, |sum, k| w[k].mul_add(x[k][i], sum));
+            #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
+            fn avx512$(<$f: $bound>)?($($arg: $type),*) $(-> $out)? {
+                body($($arg),*)
             }
-            next += SIDE;
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma")]
+            fn avx2$(<$f: $bound>)?($($arg: $type),*) $(-> $out)? {
+                body($($arg),*)
+            }
+            assert!(isa.is_available());
+            match isa {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: the instruction set is available; the body itself is safe.
+                Isa::Avx512 => unsafe { avx512($($arg),*) },
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: as above.
+                Isa::Avx2 => unsafe { avx2($($arg),*) },
+                _ => body($($arg),*),
+            }
         }
-    }
-    for j in next..range.end {
-        let w = weight(j, margin(rows, j, theta));
-        add(rows, j, w, out);
+    };
+}
+
+/// `out += sum_j weight_j x_j` over the rows of `range`, in their order. `weigh` turns the products `x_j . theta` of consecutive rows,
+/// of which it gets the numbers, into their weights.
+pub fn pass(isa: Isa, rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64], mut weigh: impl FnMut(Range<usize>, &mut [f64])) {
+    let mut weights = [0.0; BLOCK];
+    for first in range.clone().step_by(BLOCK) {
+        let block = first..range.end.min(first + BLOCK);
+        let weights = &mut weights[..block.len()];
+        margins(isa, rows, block.clone(), theta, weights);
+        weigh(block.clone(), weights);
+        combine(isa, rows, block, out, weights);
     }
 }
 
-/// `out += sum_j weight(j) x_j` over the rows of `range`, in their order.
-pub fn combine(isa: Isa, rows: &Rows, range: Range<usize>, out: &mut [f64], weight: impl FnMut(usize) -> f64) {
-    assert!(isa.is_available());
-    // SAFETY: the instruction set is available.
-    unsafe {
-        match isa {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => combine_avx512(rows, range, out, weight),
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => combine_avx2(rows, range, out, weight),
-            _ => add_all(rows, range, out, weight),
+per_isa! {
+    /// `out += sum_j weights_j x_j` over the rows of `range`, in their order; dense ones four at a time.
+    fn combine(rows: &Rows, range: Range<usize>, out: &mut [f64], weights: &[f64]) {
+        assert_eq!(weights.len(), range.len());
+        let mut done = 0;
+        if let Rows::Dense { d, values } = rows {
+            for w in weights.chunks_exact(SIDE) {
+                let x: [&[f64]; SIDE] = std::array::from_fn(|k| &values[(range.start + done + k) * d..][..*d]);
+                for (i, out) in out[..*d].iter_mut().enumerate() {
+                    *out = (0..SIDE).fold(*out, |sum, k| w[k].mul_add(x[k][i], sum));
+                }
+                done += SIDE;
+            }
         }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
-unsafe fn combine_avx512(rows: &Rows, range: Range<usize>, out: &mut [f64], weight: impl FnMut(usize) -> f64) {
-    add_all(rows, range, out, weight);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn combine_avx2(rows: &Rows, range: Range<usize>, out: &mut [f64], weight: impl FnMut(usize) -> f64) {
-    add_all(rows, range, out, weight);
-}
-
-#[inline(always)]
-fn add_all(rows: &Rows, range: Range<usize>, out: &mut [f64], mut weight: impl FnMut(usize) -> f64) {
-    for j in range {
-        add(rows, j, weight(j), out);
-    }
-}
-
-/// `out_j = x_j . theta` for the rows of `range`.
-pub fn margins(isa: Isa, rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64]) {
-    assert!(isa.is_available() && out.len() == range.len());
-    // SAFETY: the instruction set is available.
-    unsafe {
-        match isa {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => margins_avx512(rows, range, theta, out),
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => margins_avx2(rows, range, theta, out),
-            _ => margins_of_all(rows, range, theta, out),
+        for (k, w) in weights.iter().enumerate().skip(done) {
+            add(rows, range.start + k, *w, out);
         }
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
-unsafe fn margins_avx512(rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64]) {
-    margins_of_all(rows, range, theta, out);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn margins_avx2(rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64]) {
-    margins_of_all(rows, range, theta, out);
-}
-
-#[inline(always)]
-fn margins_of_all(rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64]) {
-    let mut done = 0;
-    if let Rows::Dense { d, values } = rows {
-        while done + SIDE <= range.len() {
-            let first = range.start + done;
-            let x: [&[f64]; SIDE] = std::array::from_fn(|k| &values[(first + k) * d..][..*d]);
-            out[done..done + SIDE].copy_from_slice(&margins_of(x, theta));
-            done += SIDE;
+per_isa! {
+    /// `out_j = x_j . theta` for the rows of `range`.
+    fn margins(rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64]) {
+        assert_eq!(out.len(), range.len());
+        let mut done = 0;
+        if let Rows::Dense { d, values } = rows {
+            while done + SIDE <= range.len() {
+                let first = range.start + done;
+                let x: [&[f64]; SIDE] = std::array::from_fn(|k| &values[(first + k) * d..][..*d]);
+                out[done..done + SIDE].copy_from_slice(&margins_of(x, theta));
+                done += SIDE;
+            }
+        }
+        for (k, out) in out.iter_mut().enumerate().skip(done) {
+            *out = margin(rows, range.start + k, theta);
         }
     }
-    for (k, out) in out.iter_mut().enumerate().skip(done) {
-        *out = margin(rows, range.start + k, theta);
+}
+
+per_isa! {
+    /// `t = of(t)` for each of some numbers. A function whose body is small enough to be copied to here is turned into vector instructions.
+    fn map<F: Fn(f64) -> f64>(t: &mut [f64], of: F) {
+        t.iter_mut().for_each(|t| *t = of(*t));
+    }
+}
+
+per_isa! {
+    /// `sum_j of(t_j + s u_j)`, number j going to partial sum `j mod 8`. With s = 0 it has the bits of the sum at t.
+    fn sum_along<F: Fn(f64) -> f64>(t: &[f64], u: &[f64], s: f64, of: F) -> f64 {
+        assert_eq!(t.len(), u.len());
+        let mut acc = [0.0; 8];
+        for (t, u) in t.chunks(BLOCK).zip(u.chunks(BLOCK)) {
+            let mut terms = [0.0; BLOCK];
+            terms.iter_mut().zip(t.iter().zip(u)).for_each(|(term, (t, u))| *term = of(s.mul_add(*u, *t)));
+            for (j, term) in terms[..t.len()].iter().enumerate() {
+                acc[j % 8] += term;
+            }
+        }
+        tree(acc)
     }
 }
 
@@ -194,6 +179,7 @@ fn add(rows: &Rows, j: usize, w: f64, out: &mut [f64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::elementary;
     use crate::random::{Purpose, stream};
 
     /// n x d rows of which about a share is not 0, both ways.
@@ -233,12 +219,30 @@ mod tests {
                     margins(isa, rows, 2..11, &theta, &mut got);
                     assert_eq!(bits(&got), bits(&expected[2..]), "d = {d}, {isa:?}");
                     let mut out = vec![0.5; d];
-                    pass(isa, rows, 2..11, &theta, &mut out, |j, t| t + j as f64);
+                    pass(isa, rows, 2..11, &theta, &mut out, |rows, t| t.iter_mut().zip(rows).for_each(|(t, j)| *t += j as f64));
                     assert_eq!(bits(&out), bits(&sum), "d = {d}, {isa:?}");
                     let mut out = vec![0.5; d];
-                    combine(isa, rows, 2..11, &mut out, |j| expected[j] + j as f64);
+                    let weights: Vec<f64> = (2..11).map(|j| expected[j] + j as f64).collect();
+                    combine(isa, rows, 2..11, &mut out, &weights);
                     assert_eq!(bits(&out), bits(&sum), "d = {d}, {isa:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn sums_along_a_line_have_the_same_bits_on_every_instruction_set() {
+        let (t, u): (Vec<f64>, Vec<f64>) = (0..77).map(|j| ((j as f64).sin() * 9.0, (j as f64 * 1.7).cos())).unzip();
+        let of = |t: f64| elementary::log_one_plus(elementary::exp_below(-t.abs())) + (-t).max(0.0);
+        for s in [0.0, 0.25, 1.0] {
+            let expected: f64 = t.iter().zip(&u).map(|(t, u)| (1.0 + (-(t + s * u)).exp()).ln()).sum();
+            let got: Vec<u64> = Isa::available().into_iter().map(|isa| sum_along(isa, &t, &u, s, of).to_bits()).collect();
+            assert!(got.iter().all(|bits| *bits == got[0]));
+            assert!((f64::from_bits(got[0]) / expected - 1.0).abs() < 1e-14);
+            for isa in Isa::available() {
+                let mut mapped = t.clone();
+                map(isa, &mut mapped, of);
+                assert_eq!(bits(&mapped), bits(&t.iter().map(|t| of(*t)).collect::<Vec<_>>()));
             }
         }
     }

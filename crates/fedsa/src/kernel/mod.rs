@@ -12,6 +12,7 @@
 //! faster replacements for some problems; tests compare their results with the generic kernel's, bit for bit.
 
 pub mod dense;
+pub mod elementary;
 pub mod generic;
 pub mod margins;
 pub(crate) mod rows;

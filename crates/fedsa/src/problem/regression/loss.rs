@@ -1,5 +1,7 @@
 //! Losses of a margin: what logistic and least-squares regression differ in.
 
+use crate::kernel::elementary::{exp_below, log_one_plus};
+
 /// The loss `l(t)` of a row, as a function of its margin t, and its derivatives. l is convex.
 pub trait Loss: std::fmt::Debug + Send + Sync + 'static {
     /// Whether the margin is `x . theta - y`, with a number y for each row. Otherwise it is `x . theta`.
@@ -21,7 +23,8 @@ pub struct LogLoss;
 /// `1 / (1 + exp(-t))`.
 #[inline(always)]
 pub(crate) fn sigmoid(t: f64) -> f64 {
-    1.0 / (1.0 + (-t).exp())
+    let e = exp_below(-t.abs());
+    (if t < 0.0 { e } else { 1.0 }) / (1.0 + e)
 }
 
 impl Loss for LogLoss {
@@ -31,7 +34,7 @@ impl Loss for LogLoss {
     /// Without overflow.
     #[inline(always)]
     fn value(t: f64) -> f64 {
-        (-t).max(0.0) + (-t.abs()).exp().ln_1p()
+        (if t < 0.0 { -t } else { 0.0 }) + log_one_plus(exp_below(-t.abs()))
     }
     #[inline(always)]
     fn pull(t: f64) -> f64 {
@@ -40,7 +43,7 @@ impl Loss for LogLoss {
     /// `sigmoid(t) sigmoid(-t)` with one exponential, and without the cancellation of `pull (1 - pull)` where t is far below 0.
     #[inline(always)]
     fn bend(t: f64) -> f64 {
-        let e = (-t.abs()).exp();
+        let e = exp_below(-t.abs());
         e / ((1.0 + e) * (1.0 + e))
     }
 }

@@ -138,10 +138,15 @@ impl<L: Loss> Regression<L> {
     /// The margins of the rows of a range.
     fn margins(&self, range: Range<usize>, theta: &[f64]) -> Vec<f64> {
         let mut out = self.row_products(range.clone(), theta);
-        if L::HAS_OFFSETS {
-            out.iter_mut().zip(&self.parts.offsets[range]).for_each(|(t, y)| *t -= y);
-        }
+        self.shift(range, &mut out);
         out
+    }
+
+    /// Turns `x_j . theta` of the rows of a range into their margins.
+    fn shift(&self, range: Range<usize>, products: &mut [f64]) {
+        if L::HAS_OFFSETS {
+            products.iter_mut().zip(&self.parts.offsets[range]).for_each(|(t, y)| *t -= y);
+        }
     }
 
     /// `mu/2 ||theta||^2`.
@@ -155,7 +160,7 @@ impl<L: Loss> Regression<L> {
             return vec![L::MOST_BEND; range.len()];
         }
         let mut out = self.margins(range, theta);
-        out.iter_mut().for_each(|t| *t = L::bend(*t));
+        margins::map(self.isa, &mut out, L::bend);
         out
     }
 
@@ -164,7 +169,9 @@ impl<L: Loss> Regression<L> {
         let range = self.range(c);
         let (first, n) = (range.start, range.len() as f64);
         out.fill(0.0);
-        margins::pass(self.isa, &self.parts.rows, range, v, out, |j, u| bends[j - first] * u);
+        margins::pass(self.isa, &self.parts.rows, range, v, out, |rows, u| {
+            u.iter_mut().zip(&bends[rows.start - first..]).for_each(|(u, bend)| *u *= bend);
+        });
         let (penalised, free) = out.split_at_mut(self.parts.penalised);
         penalised.iter_mut().zip(v).for_each(|(out, v)| *out = *out / n + self.parts.ridge * v);
         free.iter_mut().for_each(|out| *out /= n);
@@ -180,7 +187,7 @@ impl<L: Loss> Regression<L> {
         let range = self.range(c);
         let n = range.len() as f64;
         out.fill(0.0);
-        margins::combine(self.isa, &self.parts.rows, range, out, |j| self.parts.offsets[j]);
+        margins::combine(self.isa, &self.parts.rows, range.clone(), out, &self.parts.offsets[range]);
         out.iter_mut().for_each(|out| *out /= n);
     }
 
@@ -249,7 +256,10 @@ impl<L: Loss> Problem for Regression<L> {
         let range = self.range(c);
         let n = range.len() as f64;
         out.fill(0.0);
-        margins::pass(self.isa, &self.parts.rows, range, theta, out, |j, t| L::pull(self.shifted(j, t)));
+        margins::pass(self.isa, &self.parts.rows, range, theta, out, |rows, t| {
+            self.shift(rows, t);
+            margins::map(self.isa, t, L::pull);
+        });
         let (penalised, free) = out.split_at_mut(self.parts.penalised);
         penalised.iter_mut().zip(theta).for_each(|(out, theta)| *out = *out / n - self.parts.ridge * theta);
         free.iter_mut().for_each(|out| *out /= n);
@@ -342,7 +352,7 @@ impl<L: Loss> Facts for Regression<L> {
 impl<L: Loss> Objective for Regression<L> {
     fn loss(&self, c: usize, theta: &[f64]) -> f64 {
         let margins = self.margins(self.range(c), theta);
-        let losses: f64 = margins.iter().map(|t| L::value(*t)).sum();
+        let losses = margins::sum_along(self.isa, &margins, &margins, 0.0, L::value);
         losses / margins.len() as f64 + self.penalty(theta)
     }
     fn gradient(&self, c: usize, theta: &[f64], out: &mut [f64]) {
@@ -378,7 +388,7 @@ impl<L: Loss> Objective for Regression<L> {
         let (xx, pp) = (linalg::norm_sq(x), linalg::norm_sq(p));
         let xp: f64 = x.iter().zip(p).map(|(x, p)| x * p).sum();
         for (s, out) in steps.iter().zip(out) {
-            let losses: f64 = margins.iter().zip(&slopes).map(|(t, u)| L::value(s.mul_add(*u, *t))).sum();
+            let losses = margins::sum_along(self.isa, &margins, &slopes, *s, L::value);
             *out = losses / margins.len() as f64 + self.parts.ridge / 2.0 * s.mul_add(s.mul_add(pp, 2.0 * xp), xx);
         }
     }

@@ -41,6 +41,13 @@ impl<L: Loss> Regression<L> {
         (0..self.agents()).flat_map(of).collect()
     }
 
+    /// A function of some margins.
+    fn at_margins(&self, t: &[f64], of: impl Fn(f64) -> f64) -> Vec<f64> {
+        let mut out = t.to_vec();
+        margins::map(self.isa, &mut out, of);
+        out
+    }
+
     /// Numbers for the rows of each block, computed in parallel, one after the other.
     fn over_blocks(&self, see: impl Fn(usize, Range<usize>) -> Vec<f64> + Sync) -> Vec<f64> {
         self.blocks().into_par_iter().map(|(c, range)| see(c, range)).collect::<Vec<_>>().concat()
@@ -51,7 +58,12 @@ impl<L: Loss> Regression<L> {
     pub(super) fn mean_hessian(&self, margins: Option<&[f64]>, out: &mut Mat<f64>) {
         let bends = self.over_blocks(|c, range| {
             let weight = self.row_weight(c);
-            range.map(|j| weight * margins.map_or(L::MOST_BEND, |t| L::bend(t[j]))).collect()
+            let mut bends = match margins {
+                Some(t) => self.at_margins(&t[range], L::bend),
+                None => vec![L::MOST_BEND; range.len()],
+            };
+            bends.iter_mut().for_each(|bend| *bend *= weight);
+            bends
         });
         gram::gram(&self.parts.rows, 0..bends.len(), &bends, out);
         self.add_ridge(out);
@@ -66,7 +78,9 @@ impl<L: Loss> Regression<L> {
             let mut out = vec![0.0; d];
             for (c, range) in blocks {
                 let weight = self.row_weight(*c);
-                margins::combine(self.isa, &self.parts.rows, range.clone(), &mut out, |j| -weight * L::pull(margins[j]));
+                let mut weights = self.at_margins(&margins[range.clone()], L::pull);
+                weights.iter_mut().for_each(|pull| *pull *= -weight);
+                margins::combine(self.isa, &self.parts.rows, range.clone(), &mut out, &weights);
             }
             out
         };
@@ -77,16 +91,20 @@ impl<L: Loss> Regression<L> {
         sums
     }
 
-    /// The mean loss from margins, at theta.
-    fn mean_loss(&self, theta: &[f64], margin: impl Fn(usize) -> f64 + Sync) -> f64 {
-        let losses = self.over_blocks(|c, range| vec![self.row_weight(c) * range.map(|j| L::value(margin(j))).sum::<f64>()]);
+    /// The mean loss at theta, whose margins are `t + s u`.
+    fn mean_loss(&self, theta: &[f64], t: &[f64], u: &[f64], s: f64) -> f64 {
+        let losses =
+            self.over_blocks(|c, range| vec![self.row_weight(c) * margins::sum_along(self.isa, &t[range.clone()], &u[range], s, L::value)]);
         losses.iter().sum::<f64>() + self.penalty(theta)
     }
 
     /// The size of the terms of the mean gradient at 0: `sum_c (p_c / n_c) sum_j |l'(t_j)| ||x_j||`.
     fn gradient_scale(&self, margins: &[f64]) -> f64 {
         let norm = |j: usize| self.parts.rows.row(j).map(|(_, x)| x * x).sum::<f64>().sqrt();
-        let sizes = self.over_blocks(|c, range| vec![self.row_weight(c) * range.map(|j| L::pull(margins[j]).abs() * norm(j)).sum::<f64>()]);
+        let sizes = self.over_blocks(|c, range| {
+            let pulls = self.at_margins(&margins[range.clone()], L::pull);
+            vec![self.row_weight(c) * range.zip(pulls).map(|(j, pull)| pull.abs() * norm(j)).sum::<f64>()]
+        });
         sizes.iter().sum()
     }
 
@@ -115,13 +133,13 @@ impl<L: Loss> Regression<L> {
             last_size = size;
             let slopes = self.over_blocks(|_, range| self.row_products(range, &step));
             let slope: f64 = step.iter().zip(&gradient).map(|(p, g)| p * g).sum();
-            let before = self.mean_loss(&theta, |j| margins[j]);
+            let before = self.mean_loss(&theta, &margins, &slopes, 0.0);
             // Near the optimum the loss falls by less than its rounding errors, and the gradient decides.
             let rounding = 64.0 * f64::EPSILON * before.abs();
             let found = (0..=HALVINGS).find_map(|k| {
                 let s = 0.5f64.powi(k);
                 let next: Vec<f64> = theta.iter().zip(&step).map(|(x, p)| s.mul_add(*p, *x)).collect();
-                let after = self.mean_loss(&next, |j| s.mul_add(slopes[j], margins[j]));
+                let after = self.mean_loss(&next, &margins, &slopes, s);
                 let falls = after <= before + ARMIJO * s * slope + rounding;
                 (falls && next.iter().all(|x| x.is_finite())).then_some(next)
             });
@@ -145,9 +163,11 @@ impl<L: Loss> Regression<L> {
     /// `-H^-1 g`.
     fn newton_step(&self, hessian: &Mat<f64>, gradient: &[f64]) -> Result<Vec<f64>> {
         let singular = || {
-            self.no_minimum(
-                "the Hessian of the mean loss is singular: features depend on each other, or a hyperplane separates the classes",
-            )
+            self.no_minimum(if L::HAS_OFFSETS {
+                "the Hessian of the mean loss is singular: features depend on each other"
+            } else {
+                "the Hessian of the mean loss is singular: features depend on each other, or a hyperplane separates the classes"
+            })
         };
         if !hessian.is_all_finite() {
             return Err(BadInput::new(

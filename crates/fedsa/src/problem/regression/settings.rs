@@ -14,6 +14,7 @@ use crate::problem::preparation::partition::{Partition, number_of_groups};
 use crate::problem::preparation::targets::{Class, TargetRule};
 use crate::problem::preparation::transform::Pca;
 use crate::problem::preparation::{Preparation, Prepared, Weights, is_nearly_dense};
+use crate::problem::root::MOST_DIM;
 use crate::problem::{Field, Files, ProblemSettings, field};
 use crate::sampling::Sampling;
 
@@ -290,7 +291,8 @@ fn memory_of(how: &Preparation, is_linear: bool, files: &dyn Files, threads: usi
     let fit = if how.pca.is_some() { 2.0 * gathered + 8.0 * memory::matrix(columns as f64, columns as f64) } else { gathered };
     let systems = if is_linear && keeps_systems(n as usize, d as usize) { n * (memory::matrix(d, d) + 8.0 * d + 100.0) } else { 0.0 };
     let kept = own + 16.0 * rows + 24.0 * n + systems;
-    let root = memory::optimum(d) + 40.0 * rows + threads as f64 * memory::matrix(d, d);
+    // The optimum is computed up to some dimension; with more, methods that form matrices count them themselves.
+    let root = if d <= MOST_DIM as f64 { memory::optimum(d) + threads as f64 * memory::matrix(d, d) } else { 0.0 } + 40.0 * rows;
     let preparing = source + 16.0 * all as f64 + (fit + gathered).max(gathered + own);
     let text = format!(
         "{}, {} rows, d = {}{}",
