@@ -155,6 +155,19 @@ pub fn solve_columns(m: &Mat<f64>, b: &Mat<f64>) -> Result<Mat<f64>> {
     }
 }
 
+/// Solves `m x = b` by Cholesky's factorisation of a symmetric positive definite d x d matrix; b and x have d components. Only the
+/// lower triangle of m is read.
+///
+/// `None` if the factorisation finds that m is not positive definite, or if the solution is not finite (an m that is singular to working
+/// precision, or entries or a b that are not finite). Such an x is no Newton step: with an indefinite m it may lead uphill. Callers
+/// then fall back, mostly to the steepest descent. The condition number is not looked at, unlike in [`solve`]: a step along a
+/// badly conditioned Hessian is still one of descent.
+pub fn solve_definite(m: &Mat<f64>, b: &[f64]) -> Option<Vec<f64>> {
+    let factor = m.llt(faer::Side::Lower).ok()?;
+    let x = factor.solve(column(b)).col_as_slice(0).to_vec();
+    x.iter().all(|x| x.is_finite()).then_some(x)
+}
+
 /// Solutions of least norm, and what they leave open.
 #[derive(Debug, Clone)]
 pub struct LeastNorm {
@@ -262,6 +275,21 @@ pub fn cholesky(m: &Mat<f64>) -> Result<Mat<f64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_definite_systems_with_finite_solutions_are_solved() {
+        // The upper triangle is not read.
+        let m = from_rows(2, 2, &[4.0, f64::NAN, 1.0, 3.0]);
+        let x = solve_definite(&m, &[1.0, 2.0]).unwrap();
+        assert!(distance_sq(&x, &[1.0 / 11.0, 7.0 / 11.0]).sqrt() < 1e-15, "{x:?}");
+        let diagonal = |a: f64, b: f64| from_rows(2, 2, &[a, 0.0, 0.0, b]);
+        for m in [diagonal(1.0, -1.0), diagonal(0.0, 0.0), diagonal(1.0, 0.0), diagonal(1.0, f64::NAN)] {
+            assert_eq!(solve_definite(&m, &[1.0, 1.0]), None, "{m:?}");
+        }
+        // Definite, and the solution overflows.
+        assert_eq!(solve_definite(&diagonal(1.0, 1e-300), &[1.0, 1e300]), None);
+        assert_eq!(solve_definite(&diagonal(1.0, 1.0), &[1.0, f64::INFINITY]), None);
+    }
 
     #[test]
     fn norms_of_large_matrices_are_bounded() {

@@ -1,15 +1,27 @@
 //! The client half of methods that move along a direction: gradients, directions of the agents' own, and losses along a step.
 
+use faer::Mat;
+
 use super::line_search::Trials;
+use super::point::Point;
 use super::{Agent, At};
-use crate::error::{BadInput, Result};
-use crate::linalg::dot;
+use crate::error::Result;
+use crate::linalg::{dot, norm_sq, solve_definite};
 use crate::message::{Body, Message, Part};
 use crate::protocol::refused;
 
-/// How an agent computes its own Newton direction `-H_c^-1 g` from products with its Hessian `H_c` at `theta_t`.
+/// How an agent computes its own Newton direction `-H_c^-1 g` with its Hessian `H_c` at `theta_t`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LocalSolve {
+    /// Cholesky's factorisation of `H_c`, which is formed once: d^2 numbers while the agent answers. Where `H_c` is not positive
+    /// definite, or so near to singular that the solution has `||H_c p + g|| > tolerance ||g||`, conjugate gradients as below with
+    /// the formed matrix.
+    Direct {
+        /// The relative residual.
+        tolerance: f64,
+        /// The most products of the conjugate gradients.
+        steps: usize,
+    },
     /// Conjugate gradients from 0, until `||H_c p + g|| <= tolerance ||g||`, after at most `steps` products, or where
     /// `H_c` curves downwards (then with what has been found, and `-g` at first).
     Cg {
@@ -28,13 +40,64 @@ pub enum LocalSolve {
 }
 
 impl LocalSolve {
-    /// `p` with `H p ~ -g`; `product(v)` is `H v`. All vectors have d components.
-    pub fn direction(self, g: &[f64], product: impl FnMut(&[f64]) -> Vec<f64>) -> Vec<f64> {
+    /// `p` with `H_c p ~ -g` at theta, for the agent `at`. All vectors have d components.
+    ///
+    /// The calls that it makes of the objective are one Hessian (`Direct`), or products with the Hessian, one for each step.
+    pub fn direction(self, at: &At<'_>, theta: &[f64], g: &[f64]) -> Vec<f64> {
         match self {
-            LocalSolve::Cg { tolerance, steps } => conjugate_gradients(g, tolerance, steps, product),
-            LocalSolve::Richardson { size, steps } => richardson(g, size, steps, product),
+            LocalSolve::Direct { tolerance, steps } => {
+                let mut h = Mat::zeros(g.len(), g.len());
+                at.hessian(theta, &mut h);
+                direct(&h, g, tolerance, steps)
+            }
+            LocalSolve::Cg { tolerance, steps } => conjugate_gradients(g, tolerance, steps, products(at, theta)),
+            LocalSolve::Richardson { size, steps } => richardson(g, size, steps, products(at, theta)),
         }
     }
+
+    /// The bytes that an agent needs for d components while it answers.
+    pub fn memory(self, d: usize) -> f64 {
+        match self {
+            // The matrix and its factor.
+            LocalSolve::Direct { .. } => 16.0 * (d as f64).powi(2),
+            // Solution, residual, direction and product.
+            LocalSolve::Cg { .. } | LocalSolve::Richardson { .. } => 32.0 * d as f64,
+        }
+    }
+
+    /// The multiply-adds for d components: a product with a dense matrix is d^2, a Hessian counts as two products, and its factorisation
+    /// takes d^3 / 6. Conjugate gradients take d products without rounding.
+    pub fn work(self, d: usize) -> f64 {
+        let square = (d as f64).powi(2);
+        match self {
+            LocalSolve::Direct { .. } => (2.0 + d as f64 / 6.0) * square,
+            LocalSolve::Cg { steps, .. } => steps.min(d) as f64 * square,
+            LocalSolve::Richardson { steps, .. } => steps as f64 * square,
+        }
+    }
+}
+
+/// Products of the agent's Hessian at theta with vectors of d components.
+fn products(at: &At<'_>, theta: &[f64]) -> impl FnMut(&[f64]) -> Vec<f64> {
+    let mut product = at.hessian_products(theta);
+    move |v: &[f64]| {
+        let mut out = vec![0.0; v.len()];
+        product(v, &mut out);
+        out
+    }
+}
+
+/// The solution of `H p = -g` for a dense H, d x d and symmetric, if it exists and its residual is small enough; else that of
+/// conjugate gradients.
+fn direct(h: &Mat<f64>, g: &[f64], tolerance: f64, steps: usize) -> Vec<f64> {
+    // Columns of a symmetric matrix are its rows.
+    let product = |v: &[f64]| -> Vec<f64> { (0..v.len()).map(|j| dot(h.col_as_slice(j), v)).collect() };
+    let minus: Vec<f64> = g.iter().map(|g| -g).collect();
+    let solved = solve_definite(h, &minus).filter(|p| {
+        let residual: Vec<f64> = product(p).iter().zip(g).map(|(hp, g)| hp + g).collect();
+        norm_sq(&residual) <= tolerance * tolerance * norm_sq(g)
+    });
+    solved.unwrap_or_else(|| conjugate_gradients(g, tolerance, steps, product))
 }
 
 /// Hestenes and Stiefel (1952) for `H p = -g`.
@@ -78,57 +141,41 @@ fn richardson(g: &[f64], size: f64, steps: usize, mut product: impl FnMut(&[f64]
 pub struct DescentAgent {
     trials: Option<Trials>,
     solve: Option<LocalSolve>,
-    /// `theta_t` of the last question; empty before the first.
-    theta: Vec<f64>,
-    /// `grad f_c(theta_t)`.
-    gradient: Vec<f64>,
+    /// Where the agent was last asked.
+    point: Point,
 }
 
 impl DescentAgent {
     /// The agent before its first round, with the trial steps of a line search and the way to a direction of its own, if
     /// the method has them.
     pub fn new(trials: Option<Trials>, solve: Option<LocalSolve>) -> Self {
-        Self { trials, solve, theta: Vec::new(), gradient: Vec::new() }
+        Self { trials, solve, point: Point::default() }
     }
 }
 
 impl Agent for DescentAgent {
     fn answer(&mut self, at: &At<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
         if down.find(Part::Model).is_some() {
-            self.theta = down.part(Part::Model).to_vec();
-            self.gradient = vec![0.0; self.theta.len()];
-            at.gradient(&self.theta, &mut self.gradient);
-            return Ok(vec![(Part::Gradient, Body::Numbers(self.gradient.clone()))]);
+            self.point = Point::asked(at, down);
+            return Ok(vec![(Part::Gradient, Body::Numbers(self.point.gradient.clone()))]);
         }
         let x = down.parts.first().and_then(|(_, body)| body.numbers()).unwrap_or(&[]);
-        if x.len() != self.theta.len() {
+        if x.len() != self.point.theta.len() {
             return Err(refused("a direction before the first model", "the exchanges of a round in their order"));
         }
         if let (Some(_), Some(solve)) = (down.find(Part::Gradient), self.solve) {
-            let mut products = at.hessian_products(&self.theta);
-            let product = |v: &[f64]| {
-                let mut out = vec![0.0; v.len()];
-                products(v, &mut out);
-                out
-            };
-            return Ok(vec![(Part::Direction, Body::Numbers(solve.direction(x, product)))]);
+            return Ok(vec![(Part::Direction, Body::Numbers(solve.direction(at, &self.point.theta, x)))]);
         }
         let trials = self.trials.as_ref().ok_or_else(|| refused("a step", "the exchanges of this method"))?;
-        Ok(vec![(Part::Losses, Body::Numbers(trials.answer(at, &self.theta, &self.gradient, x)))])
+        Ok(vec![(Part::Losses, Body::Numbers(trials.answer(at, &self.point.theta, &self.point.gradient, x)))])
     }
 
     fn save(&self) -> Vec<u8> {
-        self.theta.iter().chain(&self.gradient).flat_map(|x| x.to_le_bytes()).collect()
+        self.point.save()
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        let (numbers, rest) = bytes.as_chunks::<8>();
-        if !rest.is_empty() || numbers.len() % 2 != 0 {
-            return Err(BadInput::new("checkpoint", "not the state of an agent of a descent method", "a checkpoint of the same settings"));
-        }
-        let mut numbers: Vec<f64> = numbers.iter().map(|b| f64::from_le_bytes(*b)).collect();
-        self.gradient = numbers.split_off(numbers.len() / 2);
-        self.theta = numbers;
+        self.point = Point::restored(bytes, "an agent of a descent method")?;
         Ok(())
     }
 }
@@ -155,22 +202,43 @@ mod tests {
             products += 1;
             product(v)
         };
-        let exact = LocalSolve::Cg { tolerance: 0.0, steps: 3 }.direction(&G, &mut counted);
+        let exact = conjugate_gradients(&G, 0.0, 3, &mut counted);
         assert!(residual(&exact) < 1e-14 && products == 3);
-        let loose = LocalSolve::Cg { tolerance: 0.3, steps: 3 }.direction(&G, product);
+        let loose = conjugate_gradients(&G, 0.3, 3, product);
         let r = residual(&loose) / dot(&G, &G).sqrt();
         assert!(r <= 0.3 && r > 1e-3, "{r}");
         // Where the Hessian curves downwards at first: the gradient's direction.
-        let down = LocalSolve::Cg { tolerance: 0.0, steps: 3 }.direction(&G, |v| v.iter().map(|v| -v).collect());
+        let down = conjugate_gradients(&G, 0.0, 3, |v| v.iter().map(|v| -v).collect());
         assert_eq!(down, G.map(|g| -g));
+    }
+
+    /// Where a factorisation serves, the direction is Newton's to rounding; else it is that of conjugate gradients with the same
+    /// matrix: where it is indefinite, and where it is singular but for rounding.
+    #[test]
+    fn direct_solutions_are_newtons_or_those_of_conjugate_gradients() {
+        let dense = |h: [[f64; 3]; 3]| Mat::from_fn(3, 3, |i, j| h[i][j]);
+        // No product is allowed: the factorisation alone.
+        assert!(residual(&direct(&dense(H), &G, 1e-6, 0)) < 1e-14);
+        let indefinite = [[4.0, 1.0, 0.0], [1.0, -3.0, -1.0], [0.0, -1.0, 2.0]];
+        let singular = [[1.0, 1.0, 1.0], [1.0, 1.0 + 1e-15, 1.0], [1.0, 1.0, 1.0 + 1e-15]];
+        // Of the singular one solutions are some 1e15, and their products whole sixteenths at best: no such residual is small.
+        for (h, g) in [(indefinite, G), (singular, [1.03, -2.07, 0.51])] {
+            let by_rows = |v: &[f64]| -> Vec<f64> { h.iter().map(|row| dot(row, v)).collect() };
+            let p = direct(&dense(h), &g, 1e-6, 1);
+            assert_eq!(p, conjugate_gradients(&g, 1e-6, 1, by_rows), "{h:?}");
+            assert!(p.iter().all(|x| x.abs() < 100.0) && dot(&p, &g) < 0.0, "{p:?}");
+        }
+        // A run that has diverged is seen by its direction.
+        let p = direct(&dense([[f64::NAN; 3]; 3]), &[f64::NAN; 3], 1e-6, 3);
+        assert!(p.iter().any(|x| x.is_nan()));
     }
 
     /// The error of Richardson's iteration is `(I - size H)^R H^-1 g`.
     #[test]
     fn richardson_contracts_as_its_matrix() {
-        let newton = LocalSolve::Cg { tolerance: 0.0, steps: 3 }.direction(&G, product);
+        let newton = conjugate_gradients(&G, 0.0, 3, product);
         let (size, steps) = (0.2, 7);
-        let p = LocalSolve::Richardson { size, steps }.direction(&G, product);
+        let p = richardson(&G, size, steps, product);
         let mut error = newton.clone();
         for _ in 0..steps {
             let he = product(&error);

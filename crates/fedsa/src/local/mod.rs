@@ -16,6 +16,7 @@ pub mod line_search;
 pub mod linear;
 pub mod newton;
 pub mod plain;
+mod point;
 pub mod server_control;
 pub mod shed;
 

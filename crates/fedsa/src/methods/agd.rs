@@ -17,14 +17,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Half, MethodSettings, Needs, Setting, Shape, descent};
+use super::descent::{self, DescentSettings};
 use crate::error::{BadInput, Result, require};
 use crate::local::line_search::Trials;
-use crate::protocol::Protocol;
-use crate::server::Server;
-use crate::server::descent::{Descent, Length};
+use crate::server::descent::{Direction, Length};
 use crate::server::directions::{Accelerated, Momentum};
-use crate::uplink::LinkFacts;
 
 /// The settings of accelerated gradients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,14 +54,8 @@ impl Default for AcceleratedGradient {
     }
 }
 
-impl AcceleratedGradient {
-    fn trials(&self) -> Option<Trials> {
-        self.step_size.is_none().then(|| Trials::new(0.5, self.halvings, 0.5))
-    }
-}
-
-impl MethodSettings for AcceleratedGradient {
-    fn check(&self, _: usize) -> Result<()> {
+impl DescentSettings for AcceleratedGradient {
+    fn check_ranges(&self) -> Result<()> {
         let positive = |key, x: Option<f64>| x.map_or(Ok(()), |x| descent::check_positive(key, x));
         positive("step_size", self.step_size)?;
         positive("strong_convexity", self.strong_convexity)?;
@@ -84,43 +75,20 @@ impl MethodSettings for AcceleratedGradient {
         }
     }
 
-    fn needs(&self) -> Needs {
-        Needs::Objective
-    }
-
-    fn check_link(&self, link: &LinkFacts) -> Result<()> {
-        if self.step_size.is_some() { Ok(()) } else { descent::check_exact_losses(link) }
-    }
-
-    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
-        descent::protocol(setting.start.len(), false, self.trials().as_ref())
-    }
-
-    fn client(&self, _: &Setting<'_>) -> Half {
-        descent::client(self.trials(), None)
-    }
-
-    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+    fn rule(&self) -> Box<dyn Direction> {
         let momentum = match (self.momentum, self.strong_convexity) {
             (Some(beta), _) => Momentum::Constant(beta),
             (None, Some(mu)) => Momentum::Convexity(mu),
             (None, None) => Momentum::Restarted,
         };
-        // The rule's direction is already -s g.
-        let length = self.trials().map_or(Length::Fixed(1.0), Length::Search);
-        let rule = Accelerated::new(momentum, self.step_size.unwrap_or(self.longest_step));
-        Box::new(Descent::new(setting.start.clone(), Box::new(rule), false, length))
+        Box::new(Accelerated::new(momentum, self.step_size.unwrap_or(self.longest_step)))
     }
 
-    fn memory(&self, agents: usize, d: usize) -> f64 {
-        descent::memory(agents, d)
-    }
-
-    fn work(&self, d: usize) -> f64 {
-        descent::work(d, self.trials().as_ref(), 0)
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::without_local_steps()
+    /// The rule's direction is already -s g.
+    fn length(&self) -> Length {
+        match self.step_size {
+            None => Length::Search(Trials::new(0.5, self.halvings, 0.5)),
+            Some(_) => Length::Fixed(1.0),
+        }
     }
 }

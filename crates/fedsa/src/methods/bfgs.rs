@@ -15,13 +15,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Half, MethodSettings, Needs, Setting, Shape, descent};
+use super::descent::{self, DescentSettings};
 use crate::error::Result;
 use crate::local::line_search::Trials;
-use crate::protocol::Protocol;
-use crate::server::descent::{Descent, Length};
-use crate::server::{Server, directions};
-use crate::uplink::LinkFacts;
+use crate::server::descent::{Direction, Length};
+use crate::server::directions;
 
 /// The settings of BFGS.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,48 +40,21 @@ impl Default for Bfgs {
     }
 }
 
-impl Bfgs {
-    fn trials(&self) -> Trials {
-        Trials::new(0.5, self.halvings, self.decrease)
-    }
-}
-
-impl MethodSettings for Bfgs {
-    fn check(&self, _: usize) -> Result<()> {
+impl DescentSettings for Bfgs {
+    fn check_ranges(&self) -> Result<()> {
         descent::check_search(self.halvings, self.decrease)
     }
 
-    fn needs(&self) -> Needs {
-        Needs::Objective
+    fn rule(&self) -> Box<dyn Direction> {
+        Box::new(directions::Bfgs::default())
     }
 
-    fn check_link(&self, link: &LinkFacts) -> Result<()> {
-        descent::check_exact_losses(link)
+    fn length(&self) -> Length {
+        Length::Search(Trials::new(0.5, self.halvings, self.decrease))
     }
 
-    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
-        descent::protocol(setting.start.len(), false, Some(&self.trials()))
-    }
-
-    fn client(&self, _: &Setting<'_>) -> Half {
-        descent::client(Some(self.trials()), None)
-    }
-
-    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
-        let rule = Box::new(directions::Bfgs::default());
-        Box::new(Descent::new(setting.start.clone(), rule, false, Length::Search(self.trials())))
-    }
-
-    /// The matrix at the server beside the agents' vectors.
-    fn memory(&self, agents: usize, d: usize) -> f64 {
-        8.0 * (d as f64).powi(2) + descent::memory(agents, d)
-    }
-
-    fn work(&self, d: usize) -> f64 {
-        descent::work(d, Some(&self.trials()), 0)
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::without_local_steps()
+    /// W.
+    fn rule_memory(&self, d: usize) -> f64 {
+        8.0 * (d as f64).powi(2)
     }
 }

@@ -1,4 +1,5 @@
-//! What methods that move along a direction share: their protocol, their agents, and what they need of a link.
+//! What methods that move along a direction share: their protocol, their halves, and what they need of a link. Such a method is
+//! its settings with a rule of the direction ([`DescentSettings`]).
 //!
 //! ```text
 //! round t:   g = sum_c p_c grad f_c(y_t)                                (exchange 0)
@@ -10,14 +11,84 @@
 //! of the agents that arrived: on average towards the root, without settling there. Codecs alter gradients and
 //! directions; losses are sent exactly.
 
+use serde::Serialize;
+
+use super::{Half, MethodSettings, Needs, Setting, Shape, at_work};
 use crate::error::{BadInput, Result, require};
 use crate::local::descent::{DescentAgent, LocalSolve};
 use crate::local::line_search::Trials;
 use crate::message::Part;
 use crate::protocol::{Exchange, Give, Len, Protocol, Want};
+use crate::server::Server;
+use crate::server::descent::{Descent, Direction, Length};
 use crate::uplink::LinkFacts;
 
-use super::Half;
+/// The settings of a method that moves along a direction: what is the method's own. All of [`MethodSettings`] follows.
+pub trait DescentSettings: Serialize + std::fmt::Debug + Send + Sync {
+    /// Checks ranges. It is called before the functions below.
+    ///
+    /// # Errors
+    /// When a setting is out of range; names the setting.
+    fn check_ranges(&self) -> Result<()>;
+    /// How the server computes directions from mean gradients.
+    fn rule(&self) -> Box<dyn Direction>;
+    /// How far the iterate moves along a direction.
+    fn length(&self) -> Length;
+    /// How agents compute directions of their own for the mean gradient, d components, where the method asks them for these.
+    fn local_solve(&self, _d: usize) -> Option<LocalSolve> {
+        None
+    }
+    /// The bytes that the rule keeps for d components, beside a few vectors.
+    fn rule_memory(&self, _d: usize) -> f64 {
+        0.0
+    }
+}
+
+impl<M: DescentSettings> MethodSettings for M {
+    fn check(&self, _: usize) -> Result<()> {
+        self.check_ranges()
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Objective
+    }
+
+    fn check_link(&self, link: &LinkFacts) -> Result<()> {
+        self.length().trials().map_or(Ok(()), |_| check_exact_losses(link))
+    }
+
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        let d = setting.start.len();
+        protocol(d, self.local_solve(d).is_some(), self.length().trials())
+    }
+
+    fn client(&self, setting: &Setting<'_>) -> Half {
+        let (trials, solve) = (self.length().trials().cloned(), self.local_solve(setting.start.len()));
+        Half::Each(Box::new(move |_| Box::new(DescentAgent::new(trials.clone(), solve))))
+    }
+
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        let asks_agents = self.local_solve(setting.start.len()).is_some();
+        Box::new(Descent::new(setting.start.clone(), self.rule(), asks_agents, self.length()))
+    }
+
+    /// A model and a gradient of each agent, what agents that answer at one time compute with, and what the rule keeps. No d x d
+    /// matrix, unless one of the latter two is one.
+    fn memory(&self, agents: usize, d: usize) -> f64 {
+        let solving = self.local_solve(d).map_or(0.0, |solve| at_work(agents) * solve.memory(d));
+        16.0 * agents as f64 * d as f64 + solving + self.rule_memory(d)
+    }
+
+    /// A product with a matrix for the gradient and for each loss, and the agent's own direction.
+    fn work(&self, d: usize) -> f64 {
+        let losses = self.length().trials().map_or(0, Trials::losses);
+        (1 + losses) as f64 * (d as f64).powi(2) + self.local_solve(d).map_or(0.0, |solve| solve.work(d))
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::without_local_steps()
+    }
+}
 
 /// The most halvings of a step.
 const MOST_HALVINGS: usize = 60;
@@ -62,7 +133,7 @@ pub(super) fn check_positive(key: &'static str, x: f64) -> Result<()> {
 ///
 /// # Errors
 /// When only sums arrive.
-pub(super) fn check_exact_losses(link: &LinkFacts) -> Result<()> {
+fn check_exact_losses(link: &LinkFacts) -> Result<()> {
     if !link.is_sum_only {
         return Ok(());
     }
@@ -71,7 +142,7 @@ pub(super) fn check_exact_losses(link: &LinkFacts) -> Result<()> {
 }
 
 /// The protocol for vectors of d components.
-pub(super) fn protocol(d: usize, asks_agents: bool, trials: Option<&Trials>) -> Protocol {
+fn protocol(d: usize, asks_agents: bool, trials: Option<&Trials>) -> Protocol {
     let exchange = |down, part, len| Exchange {
         down: vec![(down, Len::Exactly(d))],
         own: Vec::new(),
@@ -86,24 +157,44 @@ pub(super) fn protocol(d: usize, asks_agents: bool, trials: Option<&Trials>) -> 
     Protocol { exchanges, ..Protocol::default() }
 }
 
-/// The agents' half.
-pub(super) fn client(trials: Option<Trials>, solve: Option<LocalSolve>) -> Half {
-    Half::Each(Box::new(move |_| Box::new(DescentAgent::new(trials.clone(), solve))))
-}
-
-/// The bytes that agents keep: a model and a gradient each.
-pub(super) fn memory(agents: usize, d: usize) -> f64 {
-    16.0 * (agents * d) as f64
-}
-
-/// The multiply-adds of an agent in a round: a product with a matrix for the gradient, each loss, and each product of its own.
-pub(super) fn work(d: usize, trials: Option<&Trials>, products: usize) -> f64 {
-    (1 + trials.map_or(0, Trials::losses) + products) as f64 * (d as f64).powi(2)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::methods::agd::AcceleratedGradient;
+    use crate::methods::bfgs::Bfgs;
+    use crate::methods::done::Done;
+    use crate::methods::gd::GradientDescent;
+    use crate::methods::giant::Giant;
+    use crate::methods::lbfgs::Lbfgs;
+
+    /// Of these methods only BFGS has a d x d matrix where d is large.
+    #[test]
+    fn memory_is_that_of_vectors_where_there_is_no_matrix() {
+        let (agents, d) = (10, 300_000);
+        let vectors = |n: f64| 8.0 * n * d as f64;
+        let done = Done { richardson_step: 0.1, richardson_steps: 20, step_size: 1.0 };
+        assert_eq!(GradientDescent::default().memory(agents, d), vectors(20.0));
+        assert_eq!(AcceleratedGradient::default().memory(agents, d), vectors(20.0));
+        assert_eq!(Lbfgs::default().memory(agents, d), vectors(20.0 + 20.0));
+        for memory in [Giant::default().memory(agents, d), done.memory(agents, d)] {
+            assert!(memory > vectors(20.0) && memory <= vectors(20.0 + 4.0 * agents as f64), "{memory:e}");
+        }
+        assert!(Bfgs::default().memory(agents, d) > 8.0 * (d as f64).powi(2));
+    }
+
+    /// A gradient and the losses of 22 trial steps; the whole step, ten halvings fewer; none with a fixed step; and what the
+    /// agents' own directions take.
+    #[test]
+    fn work_is_that_of_gradients_losses_and_products() {
+        let d = 1000;
+        let products = |work: f64| work / (d as f64).powi(2);
+        let done = Done { richardson_step: 0.1, richardson_steps: 20, step_size: 1.0 };
+        assert_eq!(products(Bfgs::default().work(d)), 23.0);
+        assert_eq!(products(Bfgs { halvings: 10, ..Bfgs::default() }.work(d)), 13.0);
+        assert_eq!(products(GradientDescent { step_size: Some(0.1), ..GradientDescent::default() }.work(d)), 1.0);
+        assert_eq!(products(done.work(d)), 21.0);
+        assert_eq!(products(Giant { cg_steps: Some(30), ..Giant::default() }.work(d)), 12.0 + 30.0);
+    }
 
     #[test]
     fn the_smallest_step_is_bounded() {

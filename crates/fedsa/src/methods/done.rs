@@ -14,12 +14,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Half, MethodSettings, Needs, Setting, Shape, descent};
+use super::descent::{self, DescentSettings};
 use crate::error::{Result, require};
 use crate::local::descent::LocalSolve;
-use crate::protocol::Protocol;
-use crate::server::Server;
-use crate::server::descent::{Descent, Length};
+use crate::server::descent::{Direction, Length};
 use crate::server::directions::Gradient;
 
 /// The settings of DONE.
@@ -44,39 +42,23 @@ fn twenty() -> usize {
     20
 }
 
-impl MethodSettings for Done {
-    fn check(&self, _: usize) -> Result<()> {
+impl DescentSettings for Done {
+    fn check_ranges(&self) -> Result<()> {
         descent::check_positive("richardson_step", self.richardson_step)?;
         require((1..=1_000_000).contains(&self.richardson_steps), "richardson_steps", self.richardson_steps, "between 1 and 1000000")?;
         descent::check_positive("step_size", self.step_size)
     }
 
-    fn needs(&self) -> Needs {
-        Needs::Objective
+    /// Without effect: the direction is the agents'.
+    fn rule(&self) -> Box<dyn Direction> {
+        Box::new(Gradient { scale: 1.0 })
     }
 
-    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
-        descent::protocol(setting.start.len(), true, None)
+    fn length(&self) -> Length {
+        Length::Fixed(self.step_size)
     }
 
-    fn client(&self, _: &Setting<'_>) -> Half {
-        descent::client(None, Some(LocalSolve::Richardson { size: self.richardson_step, steps: self.richardson_steps }))
-    }
-
-    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
-        let rule = Box::new(Gradient { scale: 1.0 });
-        Box::new(Descent::new(setting.start.clone(), rule, true, Length::Fixed(self.step_size)))
-    }
-
-    fn memory(&self, agents: usize, d: usize) -> f64 {
-        descent::memory(agents, d)
-    }
-
-    fn work(&self, d: usize) -> f64 {
-        descent::work(d, None, self.richardson_steps)
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::without_local_steps()
+    fn local_solve(&self, _: usize) -> Option<LocalSolve> {
+        Some(LocalSolve::Richardson { size: self.richardson_step, steps: self.richardson_steps })
     }
 }

@@ -37,7 +37,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Half, MethodSettings, Needs, Setting, Shape, descent};
+use super::{Half, MethodSettings, Needs, Setting, Shape, at_work, descent};
 use crate::error::{BadInput, Result, require};
 use crate::local::compressor::Compressor;
 use crate::local::fednl::FedNlAgent;
@@ -260,18 +260,27 @@ impl MethodSettings for FedNl {
         Box::new(FedNlServer::new(setting.start.clone(), setting.weights.to_vec(), setting.seed, rule))
     }
 
-    /// The learned Hessian of each agent, at the agent and at the server; what it last sent, and what is on its way; two vectors
-    /// at each end; and at the server the sum, and a matrix with its factor.
+    /// The learned Hessian of each agent, N d (d + 1) / 2 numbers, at the agents and at the server; what an agent last sent, and what is
+    /// on its way; two vectors at each end. The server has the sum, M, and what it solves with: a factor, or eigenvectors with two
+    /// more matrices in which they are computed. An agent that answers has its Hessian, the difference and a copy of it, and indices
+    /// of its entries.
     fn memory(&self, agents: usize, d: usize) -> f64 {
-        let triangle = (d * (d + 1) / 2) as f64;
-        let sent = self.compressor(d).part(d).1;
+        let (square, vector) = ((d as f64).powi(2), d as f64);
+        let triangle = (square + vector) / 2.0;
         let sent = match (self.compressor, self.first_hessian) {
-            (_, FirstHessian::Full) | (Compression::Full, _) => triangle,
-            (Compression::TopK, _) => 1.5 * self.k.unwrap_or(8 * d) as f64,
-            (Compression::Natural, _) => sent.largest() as f64 / 8.0,
-            _ => sent.largest() as f64,
+            (_, FirstHessian::Full) => triangle,
+            // An entry has an index of four bytes.
+            (Compression::TopK, _) => 1.5 * triangle.min(self.k.unwrap_or(8 * d) as f64),
+            (Compression::Natural, _) => self.compressor(d).part(d).1.largest() as f64 / 8.0,
+            _ => self.compressor(d).part(d).1.largest() as f64,
         };
-        8.0 * (agents as f64 * (2.0 * triangle + 2.0 * sent + 4.0 * d as f64) + 6.0 * triangle)
+        let kept = agents as f64 * (2.0 * triangle + 2.0 * sent + 4.0 * vector);
+        let solving = match self.option {
+            Remedy::Projection => 3.0 * square,
+            Remedy::Shift => square,
+        };
+        let answering = at_work(agents) * (square + 2.5 * triangle);
+        8.0 * (kept + triangle + square + solving + answering)
     }
 
     /// A product with a matrix for the gradient and each loss, the Hessian, its difference and the compressor.
@@ -282,5 +291,40 @@ impl MethodSettings for FedNl {
 
     fn shape(&self) -> Shape {
         Shape { participants: self.participants, ..Shape::without_local_steps() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of each agent two learned Hessians and two changes, as triangles; the server's sum, M and its factor; and what an agent at
+    /// work computes with.
+    #[test]
+    fn memory_is_that_of_what_is_learned_and_sent() {
+        let d = 100;
+        let (square, triangle) = (10_000.0, 5050.0);
+        let numbers = |fednl: &FedNl, agents: usize| fednl.memory(agents, d) / 8.0;
+        let per_agent = |sent: f64| 2.0 * triangle + 2.0 * sent + 400.0;
+        let once = triangle + 2.0 * square + square + 2.5 * triangle;
+        assert_eq!(numbers(&FedNl::default(), 1), per_agent(triangle) + once);
+        let projection = FedNl { option: Remedy::Projection, mu: Some(1.0), ..FedNl::default() };
+        assert_eq!(numbers(&projection, 1), per_agent(triangle) + once + 2.0 * square);
+        for (compressor, k, sent) in [
+            (Compression::RankOne, None, 101.0),
+            (Compression::TopK, None, 1.5 * 800.0),
+            (Compression::TopK, Some(1_000_000), 1.5 * triangle),
+            (Compression::RandK, Some(1_000_000), triangle),
+            (Compression::RandK, Some(70), 70.0),
+            (Compression::Natural, None, 1.5 * triangle / 8.0),
+            (Compression::Full, None, triangle),
+        ] {
+            let fednl = FedNl { compressor, k, mu: Some(1.0), first_hessian: FirstHessian::MuIdentity, ..FedNl::default() };
+            let off = numbers(&fednl, 1) - per_agent(sent) - once;
+            assert!(off.abs() < 1.0, "{compressor:?}, {k:?}: {off}");
+        }
+        // Scratch grows with agents up to the number of threads.
+        let more = numbers(&FedNl::default(), 1001) - numbers(&FedNl::default(), 1000);
+        assert!(more >= per_agent(triangle) && more <= per_agent(triangle) + square + 2.5 * triangle, "{more}");
     }
 }

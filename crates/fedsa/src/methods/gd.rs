@@ -14,14 +14,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Half, MethodSettings, Needs, Setting, Shape, descent};
+use super::descent::{self, DescentSettings};
 use crate::error::Result;
 use crate::local::line_search::Trials;
-use crate::protocol::Protocol;
-use crate::server::Server;
-use crate::server::descent::{Descent, Direction, Length};
+use crate::server::descent::{Direction, Length};
 use crate::server::directions::{Gradient, Steepest};
-use crate::uplink::LinkFacts;
 
 /// The settings of gradient descent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,52 +46,24 @@ impl Default for GradientDescent {
     }
 }
 
-impl GradientDescent {
-    fn trials(&self) -> Option<Trials> {
-        self.step_size.is_none().then(|| Trials::new(0.5, self.halvings, self.decrease))
-    }
-}
-
-impl MethodSettings for GradientDescent {
-    fn check(&self, _: usize) -> Result<()> {
+impl DescentSettings for GradientDescent {
+    fn check_ranges(&self) -> Result<()> {
         self.step_size.map_or(Ok(()), |step| descent::check_positive("step_size", step))?;
         descent::check_positive("longest_step", self.longest_step)?;
         descent::check_search(self.halvings, self.decrease)
     }
 
-    fn needs(&self) -> Needs {
-        Needs::Objective
+    fn rule(&self) -> Box<dyn Direction> {
+        match self.step_size {
+            None => Box::new(Steepest::new(self.longest_step)),
+            Some(_) => Box::new(Gradient { scale: 1.0 }),
+        }
     }
 
-    fn check_link(&self, link: &LinkFacts) -> Result<()> {
-        if self.step_size.is_some() { Ok(()) } else { descent::check_exact_losses(link) }
-    }
-
-    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
-        descent::protocol(setting.start.len(), false, self.trials().as_ref())
-    }
-
-    fn client(&self, _: &Setting<'_>) -> Half {
-        descent::client(self.trials(), None)
-    }
-
-    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
-        let (rule, length): (Box<dyn Direction>, Length) = match (self.step_size, self.trials()) {
-            (None, Some(trials)) => (Box::new(Steepest::new(self.longest_step)), Length::Search(trials)),
-            (step, _) => (Box::new(Gradient { scale: 1.0 }), Length::Fixed(step.unwrap_or(1.0))),
-        };
-        Box::new(Descent::new(setting.start.clone(), rule, false, length))
-    }
-
-    fn memory(&self, agents: usize, d: usize) -> f64 {
-        descent::memory(agents, d)
-    }
-
-    fn work(&self, d: usize) -> f64 {
-        descent::work(d, self.trials().as_ref(), 0)
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::without_local_steps()
+    fn length(&self) -> Length {
+        match self.step_size {
+            None => Length::Search(Trials::new(0.5, self.halvings, self.decrease)),
+            Some(step) => Length::Fixed(step),
+        }
     }
 }

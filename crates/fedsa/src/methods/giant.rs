@@ -2,14 +2,22 @@
 //!
 //! ```text
 //! round t:   g = sum_c p_c grad f_c(theta_t)                                          (exchange 0)
-//!            p = -sum_c p_c H_c^-1 g,  H_c = Hess f_c(theta_t), by conjugate gradients  (exchange 1)
+//!            p = -sum_c p_c H_c^-1 g,  H_c = Hess f_c(theta_t)                          (exchange 1)
 //!            theta_{t+1} = theta_t + s p, s the first of 1, 1/4, .., 4^-9 with
 //!            f(theta_t + s p) <= f(theta_t) + a s g^T p, a = 0.1;  4^-9 if there is none   (exchange 2)
 //! ```
 //! A step of the harmonic mean of the local Hessians: Newton's where all agents are alike, and the wrong one where they are not. No
-//! Hessian is formed or sent; an agent computes products with its own. If no trial step lowers the loss enough, the last is taken,
-//! and the metric `failed_searches` counts it. Source: Wang, Roosta-Khorasani, Xu and Mahoney (2018), algorithm 1
-//! (\[144\] of \[T\]).
+//! Hessian is sent. If no trial step lowers the loss enough, the last is taken, and the metric `failed_searches` counts it. Source:
+//! Wang, Roosta-Khorasani, Xu and Mahoney (2018), algorithm 1 (\[144\] of \[T\]).
+//!
+//! **Local directions.** The source has agents approximate `H_c^-1 g` by conjugate gradients, whose products with `H_c` cost 2 m
+//! multiply-adds for each of the agent's rows, m the row's entries that are not 0. Forming `H_c` costs m^2 / 2 a row, as much as m / 4
+//! products, and regularised regressions take far more: about d, and up to 2 d where rounding costs the iteration its orthogonality. With
+//! at most [`MOST_FORMED`] components an agent therefore forms `H_c` and solves by Cholesky's factorisation, d^3 / 6
+//! multiply-adds: exactly what the iteration approximates. It goes on to conjugate gradients with the formed matrix where that does
+//! not solve the system (`H_c` is indefinite, or singular to rounding). With more components, or where
+//! `cg_tolerance` or `cg_steps` is set, no Hessian is formed, and conjugate gradients use products. The ledger counts what is
+//! done: one of `hessians` for an agent and round, or each product in `hessian_vectors`.
 //!
 //! Over links: a missing direction counts as zero and makes the step shorter; local Hessians are positive definite on
 //! strongly convex losses, so that every mean of them is a direction of descent for the mean gradient that was sent. Refused over
@@ -17,27 +25,34 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Half, MethodSettings, Needs, Setting, Shape, descent};
+use super::descent::{self, DescentSettings};
 use crate::error::{Result, require};
 use crate::local::descent::LocalSolve;
 use crate::local::line_search::Trials;
-use crate::protocol::Protocol;
-use crate::server::Server;
-use crate::server::descent::{Descent, Length};
+use crate::server::descent::{Direction, Length};
 use crate::server::directions::Gradient;
-use crate::uplink::LinkFacts;
+
+/// The most components d for which agents form their Hessians: 2 MB each, and 22 million multiply-adds to factorise, as many as 55 products
+/// of an agent with 400 dense rows. Agents with far fewer rows lose by it, but not more than this.
+pub const MOST_FORMED: usize = 512;
+/// The default of [`Giant::cg_tolerance`].
+const CG_TOLERANCE: f64 = 1e-6;
+/// The default of [`Giant::cg_steps`].
+const CG_STEPS: usize = 1000;
 
 /// The settings of GIANT.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Giant {
-    /// The relative residual at which conjugate gradients stop.
+    /// The relative residual at which conjugate gradients stop, by default 1e-6. Where it is set agents form no Hessian.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
-    pub cg_tolerance: f64,
-    /// The most products of conjugate gradients with the local Hessian.
+    pub cg_tolerance: Option<f64>,
+    /// The most products of conjugate gradients with the local Hessian, by default 1000. Where it is set agents form no Hessian.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
-    pub cg_steps: usize,
+    pub cg_steps: Option<usize>,
     /// The factor from one trial step to the next, in (0, 1).
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1)))]
     pub shrink: f64,
@@ -51,55 +66,87 @@ pub struct Giant {
 
 impl Default for Giant {
     fn default() -> Self {
-        Self { cg_tolerance: 1e-6, cg_steps: 1000, shrink: 0.25, shrinks: 9, decrease: 0.1 }
+        Self { cg_tolerance: None, cg_steps: None, shrink: 0.25, shrinks: 9, decrease: 0.1 }
     }
 }
 
-impl Giant {
-    fn trials(&self) -> Trials {
-        Trials::new(self.shrink, self.shrinks, self.decrease)
-    }
-}
-
-impl MethodSettings for Giant {
-    fn check(&self, _: usize) -> Result<()> {
-        require((0.0..1.0).contains(&self.cg_tolerance), "cg_tolerance", self.cg_tolerance, "at least 0 and below 1")?;
-        require((1..=1_000_000).contains(&self.cg_steps), "cg_steps", self.cg_steps, "between 1 and 1000000")?;
+impl DescentSettings for Giant {
+    fn check_ranges(&self) -> Result<()> {
+        let (tolerance, steps) = (self.cg_tolerance.unwrap_or(CG_TOLERANCE), self.cg_steps.unwrap_or(CG_STEPS));
+        require((0.0..1.0).contains(&tolerance), "cg_tolerance", tolerance, "at least 0 and below 1")?;
+        require((1..=1_000_000).contains(&steps), "cg_steps", steps, "between 1 and 1000000")?;
         descent::check_shrinking_search(self.shrink, self.shrinks, self.decrease)
     }
 
-    fn needs(&self) -> Needs {
-        Needs::Objective
+    /// Without effect: the direction is the agents'.
+    fn rule(&self) -> Box<dyn Direction> {
+        Box::new(Gradient { scale: 1.0 })
     }
 
-    fn check_link(&self, link: &LinkFacts) -> Result<()> {
-        descent::check_exact_losses(link)
+    fn length(&self) -> Length {
+        Length::SearchOrLast(Trials::new(self.shrink, self.shrinks, self.decrease))
     }
 
-    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
-        descent::protocol(setting.start.len(), true, Some(&self.trials()))
+    fn local_solve(&self, d: usize) -> Option<LocalSolve> {
+        let (tolerance, steps) = (self.cg_tolerance.unwrap_or(CG_TOLERANCE), self.cg_steps.unwrap_or(CG_STEPS));
+        let is_direct = d <= MOST_FORMED && self.cg_tolerance.is_none() && self.cg_steps.is_none();
+        Some(if is_direct { LocalSolve::Direct { tolerance, steps } } else { LocalSolve::Cg { tolerance, steps } })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Isa;
+    use crate::linalg::{distance_sq, norm_sq};
+    use crate::methods::MethodSettings;
+    use crate::problem::quadratic::Quadratic;
+    use crate::problem::{NoFiles, ProblemSettings};
+    use crate::record::OutputRule;
+    use crate::round::Run;
+    use crate::sampling::{Law, Sampling};
+    use crate::uplink::Uplink;
+
+    #[test]
+    fn hessians_are_formed_where_they_are_small_and_nobody_set_the_iteration() {
+        let (direct, cg) = (LocalSolve::Direct { tolerance: 1e-6, steps: 1000 }, LocalSolve::Cg { tolerance: 1e-6, steps: 1000 });
+        let giant = Giant::default();
+        assert_eq!((giant.local_solve(MOST_FORMED), giant.local_solve(MOST_FORMED + 1)), (Some(direct), Some(cg)));
+        // A default that is written out is a setting too.
+        let set = [Giant { cg_tolerance: Some(1e-6), ..Giant::default() }, Giant { cg_steps: Some(1000), ..Giant::default() }];
+        for giant in set {
+            assert_eq!(giant.local_solve(2), Some(cg), "{giant:?}");
+        }
     }
 
-    fn client(&self, _: &Setting<'_>) -> Half {
-        let solve = LocalSolve::Cg { tolerance: self.cg_tolerance, steps: self.cg_steps };
-        descent::client(Some(self.trials()), Some(solve))
+    /// The ledger has one Hessian for each agent and round, or products; and both ways lead to the same models.
+    #[test]
+    fn what_agents_compute_is_counted() {
+        let problem = Quadratic { agents: 5, dim: 8, greatest_eigenvalue: Some(30.0), ..Quadratic::default() };
+        let field = problem.field(&NoFiles, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap();
+        let uplink = Uplink::default();
+        let after_two_rounds = |giant: &Giant| {
+            let mut run = Run::new(&*field, giant, &uplink, OutputRule::Last, 5, vec![0.0; 8]).unwrap();
+            run.step();
+            run.step();
+            (run.ledger().calls, run.theta().to_vec())
+        };
+        let (direct, exact) = after_two_rounds(&Giant::default());
+        let (cg, near) = after_two_rounds(&Giant { cg_tolerance: Some(1e-13), ..Giant::default() });
+        assert_eq!((direct.hessians, direct.hessian_vectors), (10, 0));
+        assert!(cg.hessians == 0 && cg.hessian_vectors > 10, "{cg:?}");
+        assert_eq!((direct.gradients, direct.losses), (cg.gradients, cg.losses));
+        assert!(distance_sq(&exact, &near) < 1e-16 * norm_sq(&exact), "{exact:?} {near:?}");
     }
 
-    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
-        let length = Length::SearchOrLast(self.trials());
-        Box::new(Descent::new(setting.start.clone(), Box::new(Gradient { scale: 1.0 }), true, length))
-    }
-
-    fn memory(&self, agents: usize, d: usize) -> f64 {
-        descent::memory(agents, d)
-    }
-
-    /// As many products as conjugate gradients take without rounding.
-    fn work(&self, d: usize) -> f64 {
-        descent::work(d, Some(&self.trials()), self.cg_steps.min(d))
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::without_local_steps()
+    /// A matrix and its factor for each agent at work, where matrices are formed; and a factorisation among the work.
+    #[test]
+    fn memory_and_work_are_those_of_the_way_to_a_direction() {
+        let (direct, cg) = (Giant::default(), Giant { cg_steps: Some(50), ..Giant::default() });
+        let d = 300;
+        assert_eq!(direct.memory(1, d), (16 * d + 16 * d * d) as f64);
+        assert_eq!(cg.memory(1, d), (16 * d + 32 * d) as f64);
+        assert_eq!((direct.work(d), cg.work(d)), (64.0 * 90_000.0, 62.0 * 90_000.0));
+        assert!(direct.memory(1, MOST_FORMED + 1) < 0.01 * direct.memory(1, MOST_FORMED));
     }
 }

@@ -298,10 +298,15 @@ pub const KINDS: &[Kind<dyn MethodSettings>] = &[
     kind!("agd", "Nesterov's accelerated gradients", agd::AcceleratedGradient),
     kind!("bfgs", "BFGS at the server, with backtracking", bfgs::Bfgs),
     kind!("lbfgs", "limited-memory BFGS at the server, with backtracking", lbfgs::Lbfgs),
-    kind!("giant", "the mean of the agents' own Newton directions, by conjugate gradients", giant::Giant),
+    kind!("giant", "the mean of the agents' own Newton directions", giant::Giant),
     kind!("done", "the mean of the agents' own Newton directions, by Richardson's iteration", done::Done),
     kind!("fednl", "a Hessian learned from compressed corrections", fednl::FedNl),
 ];
+
+/// How many of N agents that compute alone answer at one time, about: as many as there are threads.
+pub(crate) fn at_work(agents: usize) -> f64 {
+    agents.min(rayon::current_num_threads()) as f64
+}
 
 /// A global step size of 1.
 pub(crate) fn one() -> f64 {

@@ -1,12 +1,11 @@
 //! The server half of FedNL: the step of the learned Hessian.
 
-use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
 use rayon::prelude::*;
 
 use super::{Ask, Letter, Next, Own, Participation, Received, Server, foreign_state, restored_theta};
 use crate::error::Result;
-use crate::linalg::{self, add_scaled, triangle_vec};
+use crate::linalg::{add_scaled, column, solve_definite, triangle_vec};
 use crate::local::compressor::{Compressor, are_bounded};
 use crate::local::fednl::{CORRECT, FIRST_MARK, NO_MARK, SEARCH, WHOLE, compressor_stream, mark_after, multiple_of_identity};
 use crate::local::line_search::Trials;
@@ -277,12 +276,9 @@ impl FedNlServer {
         }
         let p = match self.definite {
             Definite::Projection(mu) => projected_solve(m, mu, &right),
-            Definite::Shift => solve(&m, &right),
+            Definite::Shift => solve_definite(&m, &right),
         };
-        match p {
-            Some(p) if p.iter().all(|x| x.is_finite()) => Way::Minimum(p),
-            _ => Way::Downhill(self.downhill()),
-        }
+        p.map_or_else(|| Way::Downhill(self.downhill()), Way::Minimum)
     }
 
     /// Moves by the step of the answers that have arrived, or asks for the losses along it; then learns.
@@ -311,28 +307,23 @@ impl FedNlServer {
     }
 }
 
-/// `m^-1 b` of a positive definite matrix of which the lower triangle is given.
-fn solve(m: &Mat<f64>, b: &[f64]) -> Option<Vec<f64>> {
-    let factor = m.llt(Side::Lower).ok()?;
-    Some(factor.solve(linalg::column(b)).col_as_slice(0).to_vec())
-}
-
-/// `[m]_mu^-1 b`: eigenvalues of m below mu count as mu. Where all are above, which a factorisation of `m - mu I` tells, nothing is
-/// decomposed.
+/// `[m]_mu^-1 b` of a symmetric d x d matrix (its lower triangle is read): eigenvalues of m below mu count as mu. Where all are above,
+/// which a factorisation of `m - mu I` tells, nothing is decomposed. `None` if the solution is not finite.
 fn projected_solve(mut m: Mat<f64>, mu: f64, b: &[f64]) -> Option<Vec<f64>> {
     let d = b.len();
     (0..d).for_each(|i| m[(i, i)] -= mu);
     let is_above = m.llt(Side::Lower).is_ok();
     (0..d).for_each(|i| m[(i, i)] += mu);
     if is_above {
-        return solve(&m, b);
+        return solve_definite(&m, b);
     }
     let eigen = m.self_adjoint_eigen(Side::Lower).ok()?;
-    let mut shares = eigen.U().transpose() * linalg::column(b);
+    let mut shares = eigen.U().transpose() * column(b);
     for (i, value) in eigen.S().column_vector().iter().enumerate() {
         shares[(i, 0)] /= value.max(mu);
     }
-    Some((eigen.U() * shares).col_as_slice(0).to_vec())
+    let x = (eigen.U() * shares).col_as_slice(0).to_vec();
+    x.iter().all(|x| x.is_finite()).then_some(x)
 }
 
 impl Server for FedNlServer {

@@ -165,7 +165,17 @@ pub trait Server: Send {
     }
     /// `theta_t`.
     fn theta(&self) -> &[f64];
-    /// How many line searches have found no step that lowers the loss enough; `None` for methods without a line search.
+    /// How many line searches have failed since the start of the run; `None` for rules without a line search, and for those that do not
+    /// count (`newton` and `shed`).
+    ///
+    /// A line search compares the mean losses that agents send for the trial steps along a direction
+    /// ([`Trials`](crate::local::line_search::Trials)). It fails if it accepts none of them: none lowers the loss by the share of the
+    /// promised decrease that the settings demand, or the direction does not lead downhill. What follows is the method's
+    /// own: theta stays, or moves by the last trial step. A method has at most one search in a round, so that the number is one of
+    /// rounds. A search without any answer is not counted, since the link lost it; neither are rounds that end before a search,
+    /// because the gradient is 0 or nothing arrived.
+    ///
+    /// Part of [`Server::state`], so that a run that is resumed goes on counting; the metric `failed_searches` reports it.
     fn failed_searches(&self) -> Option<u64> {
         None
     }

@@ -1,7 +1,6 @@
 //! The server half of Newton's method: the step of the mean objective, and its length.
 
 use faer::Mat;
-use faer::linalg::solvers::Solve;
 
 use super::{Ask, Next, Received, Server, foreign_state, restored_theta};
 use crate::error::Result;
@@ -26,7 +25,7 @@ pub struct NewtonServer {
 }
 
 impl NewtonServer {
-    /// The step `p = -H^-1 g`; `-g` if H is not positive definite. `None` if no Hessian has arrived or g is 0.
+    /// The step `p = -H^-1 g`; `-g` if H is not positive definite, or the step not finite. `None` if no Hessian has arrived or g is 0.
     fn direction(&self, g: &[f64]) -> Option<Vec<f64>> {
         let d = g.len();
         let mut h = Mat::<f64>::zeros(d, d);
@@ -49,14 +48,7 @@ impl NewtonServer {
             }
         }
         let minus: Vec<f64> = g.iter().map(|g| -g).collect();
-        match h.llt(faer::Side::Lower) {
-            Ok(factor) => {
-                let p = factor.solve(linalg::column(&minus));
-                let p: Vec<f64> = (0..d).map(|i| p[(i, 0)]).collect();
-                Some(if p.iter().all(|x| x.is_finite()) { p } else { minus })
-            }
-            Err(_) => Some(minus),
-        }
+        Some(linalg::solve_definite(&h, &minus).unwrap_or(minus))
     }
 }
 
@@ -100,5 +92,34 @@ impl Server for NewtonServer {
         }
         (self.theta, self.hessians) = (theta, state);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The mean Hessian of the agents that are known decides: Newton's step where it is positive definite, else minus the gradient.
+    #[test]
+    fn without_a_definite_hessian_the_step_is_minus_the_gradient() {
+        let server = |hessians: [&[f64]; 2]| NewtonServer {
+            theta: vec![0.0; 2],
+            weights: vec![0.5; 2],
+            trials: Trials::new(0.5, 3, 1e-4),
+            hessians: hessians.map(<[f64]>::to_vec).into(),
+        };
+        let g = [2.0, -6.0];
+        // The means are the diagonals (4, 16), (1, 4), (2, -3) and (1, 0); powers of 4 have exact factors.
+        let cases: [([&[f64]; 2], [f64; 2]); 4] = [
+            ([&[3.0, 0.0, 10.0], &[5.0, 0.0, 22.0]], [-0.5, 0.375]),
+            ([&[1.0, 0.0, 4.0], &[]], [-2.0, 1.5]),
+            ([&[1.0, 0.0, -7.0], &[3.0, 0.0, 1.0]], [-2.0, 6.0]),
+            ([&[1.0, 0.0, 0.0], &[]], [-2.0, 6.0]),
+        ];
+        for (hessians, p) in cases {
+            assert_eq!(server(hessians).direction(&g), Some(p.to_vec()), "{hessians:?}");
+        }
+        assert_eq!(server([&[], &[]]).direction(&g), None);
+        assert_eq!(server([&[1.0, 0.0, 1.0], &[]]).direction(&[0.0; 2]), None);
     }
 }

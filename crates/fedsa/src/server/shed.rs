@@ -1,7 +1,6 @@
 //! The server half of SHED: the agents' eigenpairs, a Newton-type step from them, and its length.
 
 use faer::Mat;
-use faer::linalg::solvers::Solve;
 use rayon::prelude::*;
 
 use super::{Ask, Letter, Next, Own, Received, Server, foreign_state, restored_theta};
@@ -237,9 +236,7 @@ impl ShedServer {
         if !(NOTHING..f64::INFINITY).contains(&largest) {
             return Some(minus);
         }
-        let Ok(factor) = h.llt(faer::Side::Lower) else { return Some(minus) };
-        let p = factor.solve(linalg::column(&minus)).col_as_slice(0).to_vec();
-        Some(if p.iter().all(|x| x.is_finite()) { p } else { minus })
+        Some(linalg::solve_definite(&h, &minus).unwrap_or(minus))
     }
 
     /// `theta += s p`.
