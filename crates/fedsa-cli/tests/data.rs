@@ -74,7 +74,13 @@ fn fetching_says_what_is_wrong_and_leaves_nothing() {
 #[test]
 fn verifying_without_data_says_so() {
     let folder = Folder::new();
-    folder.run(&["data", "verify"]).exits(0).says("not there: libsvm/a9a, ").says("0 files, 0 not as expected");
+    let text = folder.run(&["data", "verify"]).exits(1).says("not there: libsvm/a9a, ").says("0 files, 0 not as expected").stdout;
+    let cache = folder.path("cache/fedsa").display().to_string();
+    assert!(text.contains(&format!("no public data set is in {cache}; `fedsa data fetch NAME`")), "{text}");
+    let text = with_data(&folder, folder.path("nowhere"), &["data", "verify"]).exits(1).stdout;
+    assert!(text.contains(&format!("{} or in {cache}; ", folder.path("nowhere").display())), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&folder.run(&["data", "verify", "--json"]).exits(1).stdout).unwrap();
+    assert_eq!((&json["files"], &json["searched"]), (&serde_json::json!([]), &serde_json::json!([cache])));
     folder.run(&["data", "verify", "libsvm/a9a"]).exits(1).says("libsvm/a9a: missing");
     folder.write("cache/fedsa/libsvm/a9a", "something else");
     let text = folder.run(&["data", "verify"]).exits(1).stdout;

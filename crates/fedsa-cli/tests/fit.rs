@@ -141,6 +141,52 @@ fn rows_without_targets_are_predicted() {
 }
 
 #[test]
+fn predictions_stand_in_the_order_in_which_files_are_named() {
+    let folder = folder();
+    fit(&folder, &format!("{CLASSES} --out o -q")).exits(0);
+    fit(&folder, "rows.libsvm --agents 4 --ridge 1e-3 --out s -q").exits(0);
+    for (name, label, sign) in [("b", "no", -1), ("a", "yes", 1), ("c", "no", -1)] {
+        folder.write(&format!("{name}.csv"), format!("a,b,c,label,from\n0.5,0.25,0,{label},{name}\n"));
+        folder.write(&format!("{name}.libsvm"), format!("{sign} 1:0.5 2:0.25\n"));
+        folder.write(&format!("d/{name}.csv"), format!("a,b,c\n0.5,0.25,{sign}\n"));
+    }
+    let agents = |args: &[&str]| -> Vec<String> {
+        let csv = folder.run(&[&["predict"], args].concat()).exits(0).stdout;
+        csv.lines().skip(1).map(|line| line.split(',').next().unwrap().to_string()).collect()
+    };
+    assert_eq!(agents(&["o", "b.csv", "a.csv", "c.csv"]), ["b", "a", "c"]);
+    assert_eq!(agents(&["o", "c.csv", "a.csv"]), ["c", "a"]);
+    assert_eq!(agents(&["s", "b.libsvm", "a.libsvm", "c.libsvm"]), ["b.libsvm", "a.libsvm", "c.libsvm"]);
+    // The files of a folder and of a glob have no order of the user's.
+    assert_eq!(agents(&["o", "d"]), ["a", "b", "c"]);
+    assert_eq!(agents(&["o", "d/[bc].csv", "d/a.csv"]), ["b", "c", "a"]);
+    let message = folder.run(&["predict", "o", "b.csv", "a.csv", "b.csv"]).exits(2).message();
+    assert!(message.contains("b.csv: this file is given twice"), "{message}");
+}
+
+#[test]
+fn packed_tables_keep_their_columns_as_others_do() {
+    let folder = folder();
+    fit(&folder, &format!("{CLASSES} --out o -q")).exits(0);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut gzip, table(240).as_bytes()).unwrap();
+    let packed = gzip.finish().unwrap();
+    folder.write("packed/rows.csv.gz", &packed);
+    folder.write("packed/LICENSE", "words\n");
+    let plain = folder.run(&["predict", "o", "rows.csv"]).exits(0);
+    for source in ["packed/rows.csv.gz", "packed", "packed/rows"] {
+        let output = folder.run(&["predict", "o", source]).exits(0);
+        assert_eq!((&output.stdout, &output.stderr), (&plain.stdout, &plain.stderr), "{source}");
+    }
+    folder.write("tail.csv.gz", [&packed[..], b"tail"].concat());
+    let message = folder.run(&["predict", "o", "tail.csv.gz"]).exits(2).message();
+    assert!(message.contains("tail.csv.gz: there are bytes after the end of the gzip stream"), "{message}");
+    folder.write("cut.csv.gz", &packed[..packed.len() / 2]);
+    let message = folder.run(&["predict", "o", "cut.csv.gz"]).exits(2).message();
+    assert!(message.contains("it is truncated"), "{message}");
+}
+
+#[test]
 fn first_order_methods_run_on_the_same_data() {
     let folder = folder();
     let steps = "--method scafflsa --step-size 0.5 --local-steps 5 --rounds 30 --tol 0 --sampling iid --batch 8";

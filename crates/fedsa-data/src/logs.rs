@@ -95,12 +95,18 @@ pub fn has_features(sources: &[String], places: &Places) -> Result<bool> {
     Ok(true)
 }
 
-/// The files of all sources, in natural order of their paths.
-pub(super) fn paths_of(sources: &[String], places: &Places) -> Result<Vec<PathBuf>> {
+/// The files of all sources, in the order of the sources; those of a folder or of a glob in natural order.
+pub(super) fn paths_in_order(sources: &[String], places: &Places) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for source in sources {
         paths.extend(places.files(source, &EXTENSIONS)?);
     }
+    Ok(paths)
+}
+
+/// The files of all sources, in natural order of their paths.
+pub(super) fn paths_of(sources: &[String], places: &Places) -> Result<Vec<PathBuf>> {
+    let mut paths = paths_in_order(sources, places)?;
     paths.sort_by(|a, b| natural_order(&name_of(a), &name_of(b)));
     find::each_once(&paths, "log", "one log per agent")?;
     Ok(paths)

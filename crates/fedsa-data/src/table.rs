@@ -3,15 +3,15 @@
 //!
 //! All other columns pass unread: fields of a CSV as they are, columns of a Parquet file if they hold numbers or flags.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fedsa::error::{BadInput, Result, quoted};
 
-use super::find::{Places, extension_of};
-use super::logs::{EXTENSIONS, bad_line, paths_of, short_names};
+use super::find::{self, Places, extension_of};
+use super::logs::{EXTENSIONS, bad_line, paths_in_order, short_names};
 use super::parquet::contained;
 use super::trace::{self, Trace, TraceColumn};
-use super::{about, listed, name_of, shown};
+use super::{about, datasets, listed, name_of, shown};
 
 /// A column of text; one string holds all fields.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -92,31 +92,52 @@ pub struct Table {
     pub left_out: Vec<String>,
 }
 
-/// Reads tables of which the columns `wanted` are needed as numbers, in natural order of their names. Sources are those of
-/// logs ([`super::DiskFiles`]).
+/// The files of all sources, which are those of logs ([`super::DiskFiles`]), in the order of the sources; those of a folder or
+/// of a glob in natural order.
 ///
 /// # Errors
-/// When a source is not found, a file is listed twice or cannot be read, a wanted column is missing, or one of its fields is
-/// no finite number.
-pub fn read(sources: &[String], places: &Places, wanted: &[String]) -> Result<Vec<Table>> {
-    let paths = paths_of(sources, places)?;
+/// When a source is not found, or a file is listed twice.
+pub fn files(sources: &[String], places: &Places) -> Result<Vec<PathBuf>> {
+    let paths = paths_in_order(sources, places)?;
+    find::each_once(&paths, "file", "each file once")?;
+    Ok(paths)
+}
+
+/// Reads tables of which the columns `wanted` are needed as numbers, in the order of their paths. CSV may be packed with gzip.
+///
+/// # Errors
+/// When a file cannot be read, a wanted column is missing, or one of its fields is no finite number.
+pub fn read(paths: &[PathBuf], wanted: &[String]) -> Result<Vec<Table>> {
     let mut tables = paths.iter().map(|path| read_file(path, wanted)).collect::<Result<Vec<_>>>()?;
-    for (table, name) in tables.iter_mut().zip(short_names(&paths)) {
+    for (table, name) in tables.iter_mut().zip(names_of(paths)) {
         table.name = name;
     }
     Ok(tables)
 }
 
+/// The names of tables: those of the files without folder, `.gz` and extension, if these are distinct.
+fn names_of(paths: &[PathBuf]) -> Vec<String> {
+    let plain: Vec<PathBuf> = paths.iter().map(|path| if is_packed(path) { path.with_extension("") } else { path.clone() }).collect();
+    let names = short_names(&plain);
+    let all_differ = names.iter().collect::<std::collections::HashSet<_>>().len() == names.len();
+    if all_differ { names } else { short_names(paths) }
+}
+
+fn is_packed(path: &Path) -> bool {
+    extension_of(path).is_some_and(|extension| extension == "gz")
+}
+
 fn read_file(path: &Path, wanted: &[String]) -> Result<Table> {
-    let from_bytes = match extension_of(path).as_deref() {
-        Some("parquet") => from_parquet,
-        Some("csv") => from_csv,
+    let extension = if is_packed(path) { extension_of(&path.with_extension("")) } else { extension_of(path) };
+    let table = match extension.as_deref() {
+        Some("parquet") => from_parquet(super::read(path)?, wanted),
+        Some("csv") => datasets::unpacked(super::read(path)?).and_then(|file| from_csv(file, wanted)),
         _ => {
-            let help = format!("a file with the extension {}", EXTENSIONS.map(|e| format!(".{e}")).join(" or "));
+            let help = format!("a file with the extension {} or .csv.gz", EXTENSIONS.map(|e| format!(".{e}")).join(", "));
             return Err(BadInput::new(shown(name_of(path)), "not a known format of tables", help));
         }
     };
-    from_bytes(super::read(path)?, wanted).map_err(|e| about(path, e))
+    table.map_err(|e| about(path, e))
 }
 
 /// The places of the wanted columns.

@@ -157,15 +157,28 @@ fn verify(args: &VerifyArgs) -> Result<u8, Failure> {
             }
         }
     }
+    let folders: Vec<String> = places.data.iter().map(|folder| folder.display().to_string()).collect();
     if args.json {
-        say_json(&json!({ "files": entries, "not_there": absent }));
+        say_json(&json!({ "files": entries, "not_there": absent, "searched": folders }));
     } else {
         if !absent.is_empty() {
             say(format!("not there: {}", absent.join(", ")));
         }
+        if entries.is_empty() {
+            say(nothing(&folders));
+        }
         say(format!("{}, {bad} not as expected", count(entries.len(), "file")));
     }
-    Ok(if bad == 0 { DONE } else { NOT_AS_EXPECTED })
+    Ok(if bad == 0 && !entries.is_empty() { DONE } else { NOT_AS_EXPECTED })
+}
+
+/// What is said where no data set is there: which folders were searched, and how to get one.
+fn nothing(folders: &[String]) -> String {
+    let searched = match folders {
+        [] => "no folder was searched: FEDSA_DATA, XDG_CACHE_HOME and HOME are not set".to_string(),
+        _ => format!("no public data set is in {}", folders.join(" or in ")),
+    };
+    format!("{searched}; `fedsa data fetch NAME` gets one into the cache, and FEDSA_DATA names a folder that has some")
 }
 
 fn entry(set: &PublicSet, file: &PublicFile, state: &State) -> Json {

@@ -1,5 +1,7 @@
 //! `fedsa predict`: fitted weights applied to data.
 
+use std::path::PathBuf;
+
 use fedsa::error::{BadInput, Result, quoted};
 use fedsa::problem::Files as _;
 use fedsa::problem::dataset::{Dataset, Labels, Wanted};
@@ -9,7 +11,7 @@ use fedsa_data::find::Places;
 use fedsa_data::linear_model::{Class, LinearModel, Predicts};
 use fedsa_data::table::{Cells, Table, Text};
 use fedsa_data::weights::{self, Fitted, Weights};
-use fedsa_data::{logs, table};
+use fedsa_data::{datasets, table};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers;
 use rayon::prelude::*;
@@ -29,7 +31,8 @@ enum Format {
 struct Predicted {
     columns: Vec<(String, Cells)>,
     rows: usize,
-    files: usize,
+    /// The files that were read, in the order of the rows.
+    files: Vec<PathBuf>,
     /// The names of the columns that were added.
     added: Vec<String>,
 }
@@ -52,7 +55,7 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Failure> {
         Fitted::Linear(model) => predictions(args, &model)?,
     };
     if to_file {
-        refuse_inputs(args)?;
+        refuse_inputs(args, &files)?;
     }
     let bytes = match format {
         Format::Csv => table::to_csv(&columns)?,
@@ -65,7 +68,8 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Failure> {
     let existing = if args.overwrite { Existing::Replace } else { Existing::Keep };
     atomic::write(&args.out, &bytes, atomic::folder_of(&args.out), existing).map_err(|e| atomic::unwritable(&args.out, &e))?;
     let noun = if added.len() == 1 { "column" } else { "columns" };
-    say(format!("{}: {} of {}, with the {noun} {}", args.out.display(), count(rows, "row"), count(files, "file"), added.join(" and ")));
+    let files = count(files.len(), "file");
+    say(format!("{}: {} of {files}, with the {noun} {}", args.out.display(), count(rows, "row"), added.join(" and ")));
     Ok(DONE)
 }
 
@@ -74,7 +78,8 @@ fn values(args: &PredictArgs, mut fitted: Weights) -> Result<Predicted> {
     if args.se {
         fitted.read_covariance(&args.weights.with_extension("npz"))?;
     }
-    let tables = read_tables(args, fitted.inputs())?;
+    let files = table::files(&args.logs, &Places::from_env(""))?;
+    let tables = read_tables(&files, fitted.inputs())?;
     let added = args.column.as_deref().unwrap_or(fitted.output());
     let values: Vec<Vec<f64>> = tables.par_iter().map(|table| fitted.apply(&table.inputs)).collect();
     let mut new = vec![(added.to_string(), Cells::Numbers(values.concat()))];
@@ -82,7 +87,7 @@ fn values(args: &PredictArgs, mut fitted: Weights) -> Result<Predicted> {
         let errors: Vec<Vec<f64>> = tables.par_iter().map(|table| fitted.standard_errors(&table.inputs)).collect();
         new.push((format!("{added}_se"), Cells::Numbers(errors.concat())));
     }
-    stacked(tables, new, vec![added.to_string()])
+    stacked(files, tables, new, vec![added.to_string()])
 }
 
 /// The rows with what the model predicts of them: tables keep their columns, rows of other formats their targets.
@@ -92,17 +97,10 @@ fn predictions(args: &PredictArgs, model: &LinearModel) -> Result<Predicted> {
         return Err(BadInput::new("--se", what, "no --se: only fedsa evaluate computes a covariance of its weights"));
     }
     let places = Places::from_env("");
-    let mut paths = Vec::new();
-    for source in &args.logs {
-        paths.extend(places.files(source, &logs::EXTENSIONS).unwrap_or_default());
-    }
-    let is_table = |path: &std::path::PathBuf| {
-        let extension = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
-        extension.is_some_and(|extension| logs::EXTENSIONS.contains(&extension.as_str()))
-    };
+    let files = datasets::files(&args.logs, &places)?;
     let names = model.names();
-    let (tables, scores) = if !paths.is_empty() && paths.iter().all(is_table) {
-        let tables = read_tables(args, &names)?;
+    let (tables, scores) = if files.iter().all(|file| datasets::is_table(file)) {
+        let tables = read_tables(&files, &names)?;
         let score = |table: &Table| -> Vec<f64> {
             let rows = table.inputs.chunks_exact(names.len().max(1));
             rows.map(|row| model.score(row.iter().copied().enumerate())).collect()
@@ -125,7 +123,7 @@ fn predictions(args: &PredictArgs, model: &LinearModel) -> Result<Predicted> {
         warn(line);
     }
     let added = new.iter().map(|(name, _)| name.clone()).collect();
-    stacked(tables, new, added)
+    stacked(files, tables, new, added)
 }
 
 /// How good predictions are, where the tables have targets: the share of right classes, or the root mean square error.
@@ -214,9 +212,9 @@ fn targets_of(set: Dataset, model: &LinearModel) -> Table {
     Table { name, columns, inputs: Vec::new(), rows, left_out: Vec::new() }
 }
 
-/// The tables that `--logs` names, with these columns as numbers.
-fn read_tables(args: &PredictArgs, inputs: &[String]) -> Result<Vec<Table>> {
-    let tables = table::read(&args.logs, &Places::from_env(""), inputs)?;
+/// The tables in these files, with these columns as numbers.
+fn read_tables(files: &[PathBuf], inputs: &[String]) -> Result<Vec<Table>> {
+    let tables = table::read(files, inputs)?;
     for table in tables.iter().filter(|table| !table.left_out.is_empty()) {
         let columns = table.left_out.iter().map(|name| format!("`{}`", quoted(name))).collect::<Vec<_>>().join(", ");
         warn(format!("note: {}: left out {columns}, which hold neither numbers nor flags", table.name));
@@ -224,8 +222,8 @@ fn read_tables(args: &PredictArgs, inputs: &[String]) -> Result<Vec<Table>> {
     Ok(tables)
 }
 
-fn stacked(tables: Vec<Table>, new: Vec<(String, Cells)>, added: Vec<String>) -> Result<Predicted> {
-    let (rows, files) = (tables.iter().map(|table| table.rows).sum(), tables.len());
+fn stacked(files: Vec<PathBuf>, tables: Vec<Table>, new: Vec<(String, Cells)>, added: Vec<String>) -> Result<Predicted> {
+    let rows = tables.iter().map(|table| table.rows).sum();
     Ok(Predicted { columns: table::stacked(tables, new)?, rows, files, added })
 }
 
@@ -244,14 +242,9 @@ fn format(args: &PredictArgs) -> Result<Format> {
 }
 
 /// Refuses an output that is one of the inputs.
-fn refuse_inputs(args: &PredictArgs) -> Result<()> {
+fn refuse_inputs(args: &PredictArgs, files: &[PathBuf]) -> Result<()> {
     let Ok(target) = std::fs::canonicalize(&args.out) else { return Ok(()) };
-    let places = Places::from_env("");
-    let mut inputs = vec![args.weights.clone()];
-    for source in &args.logs {
-        inputs.extend(places.files(source, &logs::EXTENSIONS)?);
-    }
-    match inputs.iter().find(|input| std::fs::canonicalize(input).is_ok_and(|input| input == target)) {
+    match std::iter::once(&args.weights).chain(files).find(|input| std::fs::canonicalize(input).is_ok_and(|input| input == target)) {
         Some(input) => Err(BadInput::new("--out", format!("{} is a file that is read", input.display()), "another path")),
         None => Ok(()),
     }

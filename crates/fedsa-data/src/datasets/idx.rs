@@ -4,14 +4,14 @@
 //! file. Labels, and what else tells rows apart, are files of one dimension beside it: of `train-images-idx3-ubyte.gz` the
 //! labels are in `train-labels-idx1-ubyte.gz`, and of `images-idx3-ubyte` the writers in `writers-idx1-ubyte`.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 use fedsa::error::{BadInput, Result, quoted};
 use fedsa::problem::dataset::{Labels, Rows, Wanted};
 
 use super::input::{Input, Room, broken, open};
-use super::{Beside, Columns, Part, disk, no_rows, not_finite};
+use super::{Beside, Columns, Part, disk, no_features, no_rows, not_finite};
 use crate::store::Store;
 use crate::{about, name_of, shown};
 
@@ -19,6 +19,12 @@ use crate::{about, name_of, shown};
 const MOST_DIMENSIONS: u8 = 8;
 /// What is decoded at a time, in bytes; a multiple of every size of a number.
 const STEP: usize = 32 << 10;
+
+/// The most bytes after the claimed ones that are counted.
+const MOST_COUNTED: u64 = 64 << 20;
+/// The magic numbers that are accepted.
+const ACCEPTED: &str = "0x00000803 (images: unsigned bytes in 3 dimensions) or 0x00000801 (labels: unsigned bytes in 1 dimension); \
+    other types have 09, 0b, 0c, 0d or 0e in place of 08, and the last byte is the number of dimensions, from 1 to 8";
 
 /// The type of the numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -77,9 +83,11 @@ pub(super) fn dimensions(start: &[u8]) -> Option<u8> {
 /// What a file claims to hold.
 #[derive(Debug)]
 struct Header {
+    /// The first four bytes.
+    magic: [u8; 4],
     kind: Kind,
-    /// The number of dimensions.
-    dimensions: u8,
+    /// The size of each dimension.
+    sizes: Vec<usize>,
     /// The number of rows.
     n: usize,
     /// The numbers of a row.
@@ -92,8 +100,7 @@ impl Header {
         let mut start = [0; 4];
         input.read_exact(&mut start).map_err(|e| broken("its header", &e))?;
         let (Some(dimensions), Some(kind)) = (dimensions(&start), Kind::of(start[2])) else {
-            let what = format!("it starts with {start:02x?}, which no IDX file does");
-            return Err(BadInput::new("", what, "00 00, a type (08, 09, 0b, 0c, 0d, 0e) and at most 8 dimensions"));
+            return Err(BadInput::new("", format!("its magic number {} is that of no IDX file", hexadecimal(start)), ACCEPTED));
         };
         let mut sizes = Vec::new();
         for _ in 0..dimensions {
@@ -103,16 +110,39 @@ impl Header {
         }
         let (n, d) = (sizes[0], sizes[1..].iter().try_fold(1, |d: usize, size| d.checked_mul(*size)));
         let bytes = d.and_then(|d| d.checked_mul(n)?.checked_mul(kind.size()));
-        let length = 4 + 4 * u64::from(dimensions);
-        match (d, bytes) {
-            (Some(d), Some(bytes)) if input.packed || bytes as u64 == file.saturating_sub(length) => Ok(Self { kind, dimensions, n, d }),
-            _ => {
-                let text = sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
-                let what = format!("its header claims {text} numbers of {} bytes, but {file} bytes are there", kind.size());
-                Err(BadInput::new("", what, "a complete IDX file: get it again"))
-            }
+        let header = Self { magic: start, kind, sizes, n, d: d.unwrap_or(0) };
+        match bytes {
+            Some(bytes) if input.packed || bytes as u64 == file.saturating_sub(header.length()) => Ok(header),
+            _ if input.packed => Err(header.wrong_size(&format!("{file} in the packed file"))),
+            _ => Err(header.wrong_size(&file.to_string())),
         }
     }
+
+    /// The number of dimensions.
+    fn dimensions(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// The bytes of the header itself.
+    fn length(&self) -> u64 {
+        4 + 4 * self.sizes.len() as u64
+    }
+
+    /// The error about a file that does not have the size that its header claims; `there` is what it has, in bytes.
+    fn wrong_size(&self, there: &str) -> BadInput {
+        let sizes = self.sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
+        let of = if self.kind.size() == 1 { "1 byte".into() } else { format!("{} bytes", self.kind.size()) };
+        let all = self.sizes.iter().try_fold(self.kind.size() as u128, |bytes, size| bytes.checked_mul(*size as u128));
+        let all = all.and_then(|bytes| bytes.checked_add(u128::from(self.length())));
+        let all = all.map_or_else(|| "more than 2^128".into(), |bytes| bytes.to_string());
+        let what = format!("its header claims {sizes} numbers of {of}: with the header {all} bytes are expected, and there are {there}");
+        BadInput::new("", what, "a complete IDX file: get it again")
+    }
+}
+
+/// The first four bytes of a file as they are documented: `0x00000803`.
+fn hexadecimal(magic: [u8; 4]) -> String {
+    format!("0x{:08x}", u32::from_be_bytes(magic))
 }
 
 /// All numbers of a file.
@@ -122,11 +152,16 @@ fn numbers(store: &Store, room: &mut Room) -> Result<(Header, Vec<f64>)> {
     let (n, d, size) = (header.n, header.d, header.kind.size());
     let total = n.saturating_mul(d);
     room.take(total.saturating_mul(size_of::<f64>()), || format!("its {n} rows of {d} numbers"))?;
+    let unpacked = if input.packed { ", unpacked" } else { "" };
+    let there = |bytes: usize| format!("{}{unpacked}", header.length() + bytes as u64);
     let mut out = Vec::with_capacity(total);
     let mut bytes = vec![0; STEP];
     while out.len() < total {
         let now = &mut bytes[..STEP.min((total - out.len()) * size)];
-        input.read_exact(now).map_err(|e| broken(&format!("row {} of {n}", out.len() / d.max(1)), &e))?;
+        let read = input.fill(now).map_err(|e| broken(&format!("row {} of {n}", out.len() / d.max(1)), &e))?;
+        if read < now.len() {
+            return Err(header.wrong_size(&there(out.len() * size + read)));
+        }
         let first = out.len();
         header.kind.decode(now, &mut out);
         if let Some(i) = out[first..].iter().position(|x| !x.is_finite()) {
@@ -136,14 +171,12 @@ fn numbers(store: &Store, room: &mut Room) -> Result<(Header, Vec<f64>)> {
         }
     }
     // Reading to the end also checks the sums of packed files.
-    match input.read(&mut [0]) {
-        Ok(0) => Ok((header, out)),
-        Ok(_) => {
-            let what = format!("more bytes follow the {n} rows of {d} numbers that its header claims");
-            Err(BadInput::new("", what, "an intact IDX file: get it again"))
-        }
-        Err(e) => Err(broken("its end", &e)),
+    let more = io::copy(&mut (&mut input).take(MOST_COUNTED), &mut io::sink()).map_err(|e| broken("its end", &e))?;
+    if more > 0 {
+        let least = if more == MOST_COUNTED { "at least " } else { "" };
+        return Err(header.wrong_size(&format!("{least}{}", there(total * size + more as usize))));
     }
+    Ok((header, out))
 }
 
 /// Reads rows, and their labels and groups from the files beside it.
@@ -153,12 +186,12 @@ fn numbers(store: &Store, room: &mut Room) -> Result<(Header, Vec<f64>)> {
 pub(super) fn read(store: &Store, wanted: &Wanted, beside: Beside<'_>, room: &mut Room) -> Result<Part> {
     let (header, mut values) = numbers(store, room)?;
     let (n, mut d) = (header.n, header.d);
-    if header.dimensions == 1 {
-        let what = format!("it holds one number for each of {n} rows: labels, not data");
-        return Err(BadInput::new("", what, "the file with the images, such as train-images-idx3-ubyte"));
+    if header.dimensions() == 1 {
+        let what = format!("its magic number {} is that of one number for each of {n} rows: labels, not data", hexadecimal(header.magic));
+        return Err(BadInput::new("", what, "the file with the images, such as train-images-idx3-ubyte, whose magic number is 0x00000803"));
     }
     if values.is_empty() {
-        return Err(no_rows());
+        return Err(if n == 0 { no_rows() } else { no_features() });
     }
     let width = d;
     let column = |name: &String| match name.parse::<usize>() {
@@ -181,8 +214,13 @@ pub(super) fn read(store: &Store, wanted: &Wanted, beside: Beside<'_>, room: &mu
         Some((name, file)) => {
             let inside = |e: BadInput| BadInput::new("", format!("{}: {}", shown(&name), e.what), e.help);
             let (header, labels) = numbers(&file, room).map_err(inside)?;
-            if header.dimensions != 1 || labels.len() != n {
-                let what = format!("{}: {} numbers in {} dimensions, for {n} rows", shown(&name), labels.len(), header.dimensions);
+            if header.dimensions() != 1 {
+                let (magic, dimensions) = (hexadecimal(header.magic), header.dimensions());
+                let what = format!("{}: its magic number {magic} is that of an array of {dimensions} dimensions", shown(&name));
+                return Err(BadInput::new("", what, "0x00000801: unsigned bytes in 1 dimension, one for each row"));
+            }
+            if labels.len() != n {
+                let what = format!("{}: {} numbers for {n} rows", shown(&name), labels.len());
                 return Err(BadInput::new("", what, "one number for each row"));
             }
             Ok(Some(Labels::Numbers(labels)))

@@ -3,16 +3,19 @@
 use std::io::{self, BufRead, BufReader, Read};
 
 use fedsa::error::{BadInput, Result};
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 
 use crate::machine::bytes_text;
-use crate::store::Store;
+use crate::store::{At, Store};
 use crate::{expansion_limit, shown};
 
 /// What is read of a file at a time, in bytes.
 const BUFFER: usize = 64 << 10;
 /// The longest line, in bytes: a line is in memory as a whole.
 pub(super) const LONGEST_LINE: usize = 16 << 20;
+
+/// The two bytes with which every member of a gzip file begins.
+const MAGIC: &[u8] = &[0x1f, 0x8b];
 
 /// A file that is read from its start.
 pub(super) struct Input {
@@ -27,9 +30,9 @@ pub(super) struct Input {
 /// When the file cannot be read.
 pub(super) fn open(store: &Store) -> Result<Input> {
     let mut plain = BufReader::with_capacity(BUFFER, store.reader_at(0));
-    let packed = plain.fill_buf().map_err(|e| broken("its start", &e))?.starts_with(&[0x1f, 0x8b]);
+    let packed = plain.fill_buf().map_err(|e| broken("its start", &e))?.starts_with(MAGIC);
     let reader: Box<dyn BufRead> =
-        if packed { Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(plain))) } else { Box::new(plain) };
+        if packed { Box::new(BufReader::with_capacity(BUFFER, Members::new(plain))) } else { Box::new(plain) };
     Ok(Input { reader, packed })
 }
 
@@ -49,6 +52,96 @@ impl Input {
         }
         Ok(read > 0)
     }
+
+    /// Reads into `out` until it is full or the file ends, and returns how many bytes that were.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(super) fn fill(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < out.len() {
+            match self.reader.read(&mut out[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => (),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// The members of a gzip file, unpacked one after the other (RFC 1952, section 2.2).
+struct Members {
+    /// The member that is read; `None` after the last.
+    member: Option<GzDecoder<Packed>>,
+}
+
+/// The bytes of a file from the start of a member on: those that were read to see whether there is one, and the others.
+type Packed = io::Chain<&'static [u8], BufReader<At>>;
+
+impl Members {
+    fn new(file: BufReader<At>) -> Self {
+        Self { member: Some(GzDecoder::new((&MAGIC[..0]).chain(file))) }
+    }
+
+    /// The member that begins where another has ended; `None` at the end of the file.
+    fn following(mut file: BufReader<At>) -> io::Result<Option<GzDecoder<Packed>>> {
+        let mut start = Vec::new();
+        (&mut file).take(MAGIC.len() as u64).read_to_end(&mut start)?;
+        match &start[..] {
+            [] => Ok(None),
+            start if start == MAGIC => Ok(Some(GzDecoder::new(MAGIC.chain(file)))),
+            // The first byte of a member, and no more.
+            [first] if *first == MAGIC[0] => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Err(io::Error::other(Trailing)),
+        }
+    }
+}
+
+impl Read for Members {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if out.is_empty() {
+            return Ok(0);
+        }
+        // A read that was interrupted is tried again: the member stays where it is until it has ended.
+        while let Some(member) = &mut self.member {
+            let read = member.read(out)?;
+            if read > 0 {
+                return Ok(read);
+            }
+            let Some(ended) = self.member.take() else { break };
+            let (_, file) = ended.into_inner().into_inner();
+            self.member = Self::following(file)?;
+        }
+        Ok(0)
+    }
+}
+
+/// Bytes after the last member of a gzip file that begin no other.
+#[derive(Debug, thiserror::Error)]
+#[error("there are bytes after the end of the gzip stream")]
+struct Trailing;
+
+/// The bytes of a file, unpacked if they are gzip.
+///
+/// # Errors
+/// When they are damaged or truncated, or take more memory than the file justifies.
+pub(super) fn unpacked(file: Vec<u8>) -> Result<Vec<u8>> {
+    if !file.starts_with(MAGIC) {
+        return Ok(file);
+    }
+    let length = file.len() as u64;
+    let mut input = open(&Store::from(file))?;
+    let limit = expansion_limit(length) as u64;
+    let mut out = Vec::new();
+    (&mut input).take(limit.saturating_add(1)).read_to_end(&mut out).map_err(|e| broken(&format!("byte {}", out.len()), &e))?;
+    if out.len() as u64 > limit {
+        let (limit, file) = (bytes_text(limit as f64), bytes_text(length as f64));
+        let what = format!("it takes more than {limit} unpacked, for a file of {file}");
+        return Err(BadInput::new("", what, "a smaller file, or more memory: half of what is available is used for a file"));
+    }
+    Ok(out)
 }
 
 impl Read for Input {
@@ -92,6 +185,9 @@ impl Read for Line<'_> {
 
 /// The error about a file that could be opened but not read to its end. `place` is where reading was.
 pub(super) fn broken(place: &str, e: &io::Error) -> BadInput {
+    if e.get_ref().is_some_and(|inner| inner.is::<Trailing>()) {
+        return BadInput::new("", shown(e), "a file that ends with its gzip stream, of one member or several: get it again");
+    }
     let (what, help) = match e.kind() {
         io::ErrorKind::UnexpectedEof => ("the file ends too early: it is truncated".into(), "the complete file: get it again"),
         io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {

@@ -78,6 +78,28 @@ pub(super) fn read(sources: &[String], places: &super::find::Places, wanted: &Wa
     datasets.collect()
 }
 
+/// The files that sources name, as [`Files::datasets`](fedsa::problem::Files::datasets) reads them: in the order of the
+/// sources, those of a folder or of a glob in natural order.
+///
+/// # Errors
+/// When a source is not found, a folder holds no data or several formats, or a file is listed twice.
+pub fn files(sources: &[String], places: &super::find::Places) -> Result<Vec<PathBuf>> {
+    sources::files(sources, places)
+}
+
+/// Whether the name of a file is that of a table: `.csv`, `.csv.gz`, `.parquet`.
+pub fn is_table(path: &Path) -> bool {
+    matches!(Format::by_name(path), Some(Format::Csv | Format::Parquet))
+}
+
+/// The bytes of a file, unpacked if they are gzip.
+///
+/// # Errors
+/// When they are damaged or truncated, or take more memory than the file justifies.
+pub(super) fn unpacked(file: Vec<u8>) -> Result<Vec<u8>> {
+    input::unpacked(file)
+}
+
 /// A regular file on the disk.
 fn disk(path: &Path) -> Result<Store> {
     let (file, metadata) = regular::opened(path, u64::MAX).map_err(|e| unreadable(path, &e))?;
@@ -104,7 +126,10 @@ fn read_store(store: &Store, format: Format, wanted: &Wanted, expected: Option<&
         Format::Libsvm => libsvm::read(&mut input::open(store)?, wanted, &mut room),
     }?;
     if part.rows.is_empty() {
-        return Err(no_rows());
+        // Dense rows without columns cannot be counted, but their targets and groups can.
+        let labels = [&part.targets, &part.groups].into_iter().flatten().map(Labels::len).max();
+        let has_rows = labels.map_or(matches!(part.rows, Rows::Dense { d: 0, .. }), |rows| rows > 0);
+        return Err(if has_rows { no_features() } else { no_rows() });
     }
     Ok((part, room))
 }
@@ -112,6 +137,11 @@ fn read_store(store: &Store, format: Format, wanted: &Wanted, expected: Option<&
 /// The error about a file without rows.
 fn no_rows() -> BadInput {
     BadInput::new("", "there are no rows in it", "a file with at least one row")
+}
+
+/// The error about rows without features.
+fn no_features() -> BadInput {
+    BadInput::new("", "there are rows, but no row has a feature", "at least one feature beside target and group")
 }
 
 /// Gives sparse rows of all files the same number of columns, the largest.
@@ -179,7 +209,7 @@ impl Part {
             *d = columns.len();
         }
         if columns.is_empty() {
-            return Err(BadInput::new("", "no column is left that is a feature", "at least one feature beside target and group"));
+            return Err(no_features());
         }
         debug_assert_eq!(rows.columns(), columns.len());
         Ok(Dataset { name, columns, rows, targets, groups })

@@ -25,7 +25,7 @@ const ENDINGS: [&str; 8] = ["-images-idx3-ubyte.gz", "-images-idx3-ubyte", ".csv
 
 impl Format {
     /// By the name of a file.
-    fn by_name(path: &Path) -> Option<Self> {
+    pub(super) fn by_name(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?.to_ascii_lowercase();
         match name.strip_suffix(".gz").unwrap_or(&name).rsplit_once('.')?.1 {
             "csv" => Some(Self::Csv),
@@ -51,6 +51,8 @@ impl Format {
         Ok(match start {
             _ if idx::dimensions(&start).is_some() => Self::Idx,
             _ if start.starts_with(b"PAR1") => Self::Parquet,
+            // With another magic number: the reader says which.
+            _ if named_dimensions(path).is_some() && !libsvm::looks_so(&start) => Self::Idx,
             _ => Self::Libsvm,
         })
     }
@@ -69,7 +71,9 @@ impl Format {
             Some(1) => None,
             Some(_) => Some(Self::Idx),
             None if start.starts_with(b"PAR1") => Some(Self::Parquet),
-            None => libsvm::looks_so(&start).then_some(Self::Libsvm),
+            None if libsvm::looks_so(&start) => Some(Self::Libsvm),
+            // Images with another magic number are refused where they are read, not passed over.
+            None => named_dimensions(path).is_some_and(|dimensions| dimensions > 1).then_some(Self::Idx),
         })
     }
 
@@ -80,6 +84,15 @@ impl Format {
             Self::Idx => "IDX",
             Self::Libsvm => "LIBSVM",
         }
+    }
+}
+
+/// The number of dimensions in the name of an IDX file: 3 of `train-images-idx3-ubyte.gz`.
+fn named_dimensions(path: &Path) -> Option<u8> {
+    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+    match name.rsplit_once("idx")?.1.as_bytes() {
+        [dimensions @ b'1'..=b'8', b'-', ..] => Some(dimensions - b'0'),
+        _ => None,
     }
 }
 

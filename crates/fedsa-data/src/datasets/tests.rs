@@ -115,7 +115,7 @@ fn what_is_wrong_with_libsvm_is_named_with_its_line() {
         ("1,2 1:1\n", "line 1: `1,2`: several labels of a row are not read, nor are tables without the extension .csv"),
         ("\n\n# only words\n", "there are no rows in it"),
         ("", "there are no rows in it"),
-        ("1\n1\n", "no column is left that is a feature"),
+        ("1\n1\n", "there are rows, but no row has a feature"),
     ] {
         let e = from_libsvm(text.into(), &Wanted::default()).unwrap_err();
         assert!(e.to_string() == message && !e.help.is_empty(), "{text:?}: {e}");
@@ -180,7 +180,10 @@ fn what_is_wrong_with_a_table_is_named_with_line_and_column() {
         ("1,2\n3,4\n", Wanted::default(), "line 1: `1` is a number where the name of a column is expected"),
         ("a;target\n1;2\n", Wanted::default(), "line 1 has a single field, `a;target`"),
         ("a,target\n", Wanted::default(), "there are no rows in it"),
-        ("target\n1\n", Wanted::default(), "there are no rows in it"),
+        ("target\n1\n", Wanted::default(), "there are rows, but no row has a feature"),
+        ("target\n", Wanted::default(), "there are no rows in it"),
+        ("a,target\n1,2\n", dropping("a"), "there are rows, but no row has a feature"),
+        ("a\n1\n", Wanted { may_lack_target: true, ..dropping("a") }, "there are rows, but no row has a feature"),
         ("", Wanted::default(), "line 1: there are no names of columns"),
     ] {
         let e = from_csv(text.into(), &wanted).unwrap_err();
@@ -215,6 +218,8 @@ fn parquet_is_read_as_csv_is() {
     let e = from_parquet(table(1.0), &Wanted::default()).unwrap_err();
     assert!(e.what.starts_with("column `site`: it holds BYTE_ARRAY") && e.help.contains("`drop`"), "{e}");
     assert!(from_parquet(table(1.0)[..200].to_vec(), &wanted).is_err());
+    let only = to_bytes(&Trace::new(vec![("target".into(), TraceColumn::F64(vec![1.0, 2.0]))]).unwrap()).unwrap();
+    assert_eq!(from_parquet(only, &Wanted::default()).unwrap_err().what, "there are rows, but no row has a feature");
     // More rows than are read at a time.
     let n = 10_000;
     let long = vec![
@@ -263,9 +268,23 @@ fn what_is_wrong_with_idx_files_is_named() {
     let images = idx(0x08, &[2, 2], &[1, 2, 3, 4]);
     let error = |file: &[u8], wanted: &Wanted| from_idx(file.to_vec(), &[("labels", idx(0x08, &[2], &[0, 1]))], wanted).unwrap_err().what;
     let plain = Wanted::default();
-    assert_eq!(error(&images[..15], &plain), "its header claims 2 x 2 numbers of 1 bytes, but 15 bytes are there");
-    assert_eq!(error(&zipped(&images[..15]), &plain), "row 0 of 2: the file ends too early: it is truncated");
-    assert_eq!(error(&zipped(&[&images[..], &[0]].concat()), &plain), "more bytes follow the 2 rows of 2 numbers that its header claims");
+    let sizes = |there: &str| {
+        format!("its header claims 2 x 2 numbers of 1 byte: with the header 16 bytes are expected, and there are {there}")
+    };
+    let longer = [&images[..], &[0; 3]].concat();
+    assert_eq!(error(&images[..15], &plain), sizes("15"));
+    assert_eq!(error(&longer, &plain), sizes("19"));
+    assert_eq!(error(&zipped(&images[..15]), &plain), sizes("15, unpacked"));
+    assert_eq!(error(&zipped(&longer), &plain), sizes("19, unpacked"));
+    let doubles = "its header claims 1 x 2 numbers of 8 bytes: with the header 28 bytes are expected, and there are 27";
+    assert_eq!(error(&idx(0x0e, &[1, 2], &[0; 15]), &plain), doubles);
+    let e = from_idx(b"\0\0\x07\x03abc".to_vec(), &[], &plain).unwrap_err();
+    assert_eq!(e.what, "its magic number 0x00000703 is that of no IDX file");
+    assert!(e.help.contains("0x00000803 (images") && e.help.contains("0x00000801 (labels"), "{}", e.help);
+    for magic in [[0, 0, 8, 0], [0, 0, 8, 9], [3, 8, 0, 0]] {
+        let what = error(&[&magic[..], &[0; 12]].concat(), &plain);
+        assert_eq!(what, format!("its magic number 0x{:08x} is that of no IDX file", u32::from_be_bytes(magic)));
+    }
     let packed = zipped(&images);
     for end in 2..packed.len() {
         let what = error(&packed[..end], &plain);
@@ -278,16 +297,24 @@ fn what_is_wrong_with_idx_files_is_named() {
     assert_eq!(error(&images, &target("writers")), "there is no file `writers` beside it");
     assert_eq!(error(&images, &group("writers")), "there is no file `writers` beside it");
     assert_eq!(error(&images, &dropping("3")), "there is no column `3`");
-    assert_eq!(error(&idx(0x08, &[2], &[1, 2]), &plain), "it holds one number for each of 2 rows: labels, not data");
-    assert_eq!(error(&idx(0x08, &[3, 1], &[1, 2, 3]), &plain), "labels: 2 numbers in 1 dimensions, for 3 rows");
+    assert_eq!(error(&idx(0x08, &[2], &[1, 2]), &plain), {
+        "its magic number 0x00000801 is that of one number for each of 2 rows: labels, not data"
+    });
+    assert_eq!(error(&idx(0x08, &[3, 1], &[1, 2, 3]), &plain), "labels: 2 numbers for 3 rows");
+    let e = from_idx(images.clone(), &[("labels", images.clone())], &plain).unwrap_err();
+    assert_eq!(e.what, "labels: its magic number 0x00000802 is that of an array of 2 dimensions");
+    assert!(e.help.contains("0x00000801"), "{}", e.help);
     assert_eq!(error(&idx(0x0d, &[2, 1], &[0, 0, 0, 0, 0x7f, 0x80, 0, 0]), &plain), "row 1, column 1: `inf` is not a finite number");
     assert_eq!(error(&idx(0x08, &[u32::MAX, u32::MAX, u32::MAX], &[1]), &plain), {
-        "its header claims 4294967295 x 4294967295 x 4294967295 numbers of 1 bytes, but 17 bytes are there"
+        "its header claims 4294967295 x 4294967295 x 4294967295 numbers of 1 byte: with the header \
+         79228162458924105385300197391 bytes are expected, and there are 17"
     });
     let claims = error(&zipped(&idx(0x08, &[60_000, 28, 28], &[1])), &plain);
     assert!(claims.starts_with("its 60000 rows of 784 numbers: its data take more than 67 MB in memory, for a file of"), "{claims}");
     assert_eq!(error(&idx(0x08, &[0, 2], &[]), &unlabelled()), "there are no rows in it");
-    assert_eq!(error(&idx(0x08, &[2, 0], &[]), &plain), "there are no rows in it");
+    assert_eq!(error(&idx(0x08, &[2, 0], &[]), &plain), "there are rows, but no row has a feature");
+    let both = Wanted { drop: names(&["1", "2"]), ..unlabelled() };
+    assert_eq!(error(&images, &both), "there are rows, but no row has a feature");
 }
 
 #[test]
@@ -304,6 +331,53 @@ fn every_member_of_a_gzip_file_is_read() {
     let wanted = Wanted { group: Some("site".into()), ..dropping("id") };
     let e = from_csv(packed[..packed.len() - 9].to_vec(), &wanted).unwrap_err();
     assert!(e.what.contains("the file ends too early: it is truncated"), "{e}");
+}
+
+#[test]
+fn bytes_after_a_gzip_stream_are_told_from_one_that_is_truncated() {
+    let after = "there are bytes after the end of the gzip stream";
+    let images = zipped(&idx(0x08, &[1, 2], &[1, 2]));
+    let members = [zipped(b"1 1:1\n"), zipped(b"1 2:1\n")].concat();
+    for tail in [&b"\0"[..], b"\0\0\0\0", b"\n", b"words\n", b"\x1f\0", &[7; 100_000]] {
+        for packed in [zipped(b"1 1:1\n"), members.clone()] {
+            let e = from_libsvm([&packed[..], tail].concat(), &Wanted::default()).unwrap_err();
+            assert_eq!(e.what, after, "{tail:.4?}");
+        }
+        let e = from_csv([&zipped(b"x,target\n1,2\n")[..], tail].concat(), &Wanted::default()).unwrap_err();
+        assert_eq!(e.what, after, "{tail:.4?}");
+        assert_eq!(from_idx([&images[..], tail].concat(), &[], &unlabelled()).unwrap_err().what, after, "{tail:.4?}");
+    }
+    // A member that has begun is one that is truncated.
+    for tail in [&b"\x1f"[..], b"\x1f\x8b", b"\x1f\x8b\x08\0"] {
+        let e = from_libsvm([&members[..], tail].concat(), &Wanted::default()).unwrap_err();
+        assert!(e.what.ends_with("the file ends too early: it is truncated"), "{tail:?}: {e}");
+    }
+    // Where members end does not matter to lines, to tables and to rows of numbers.
+    let halves = |bytes: &[u8]| [zipped(&bytes[..bytes.len() / 2]), zipped(&bytes[bytes.len() / 2..])].concat();
+    let wanted = Wanted { group: Some("site".into()), ..dropping("id") };
+    assert_eq!(from_csv(halves(TABLE.as_bytes()), &wanted), from_csv(TABLE.into(), &wanted));
+    let file = idx(0x08, &[2, 2], &[1, 2, 3, 4]);
+    assert_eq!(from_idx(halves(&file), &[], &unlabelled()), from_idx(file, &[], &unlabelled()));
+    // The member boundary may lie anywhere in what is read at a time.
+    let long: Vec<u8> = (0..40_000).flat_map(|i| format!("{} {}:1\n", i % 2, i % 7 + 1).into_bytes()).collect();
+    let each: Vec<u8> = long.chunks(997).flat_map(zipped).collect();
+    assert_eq!(from_libsvm(each, &Wanted::default()), from_libsvm(long, &Wanted::default()));
+}
+
+#[test]
+fn images_with_another_magic_number_are_refused_and_not_passed_over() {
+    let good = idx(0x08, &[1, 2], &[1, 2]);
+    let folder = Folder::with(&[
+        ("d/a-images-idx3-ubyte", &good),
+        ("d/a-labels-idx1-ubyte", &idx(0x08, &[1], &[5])),
+        ("d/b-images-idx3-ubyte", b"\0\0\x05\x03\0\0\0\x01"),
+        ("d/b-labels-idx1-ubyte", &idx(0x08, &[1], &[5])),
+    ]);
+    for source in ["d", "d/b-images-idx3-ubyte", "d/b"] {
+        let e = folder.read(&[source], &Wanted::default()).unwrap_err();
+        assert!(e.what.contains("b-images-idx3-ubyte: its magic number 0x00000503 is that of no IDX file"), "{source}: {e}");
+    }
+    assert_eq!(folder.read(&["d/a"], &Wanted::default()).unwrap().len(), 1);
 }
 
 #[test]
