@@ -240,9 +240,9 @@ pub struct ExportArgs {
 pub struct PredictArgs {
     /// The weights.json that fedsa evaluate or fedsa fit wrote, or the folder of that run
     pub weights: PathBuf,
-    /// Data with the columns that the weights were fitted to: Parquet or CSV files, whose other columns are passed on; for
-    /// weights of fedsa fit also packed CSV, LIBSVM and IDX files, of which targets are passed on. Globs, a folder, or the name
-    /// of a data set
+    /// Data with the columns that the weights were fitted to: Parquet or CSV files (packed with gzip or not), whose other
+    /// columns are passed on; for weights of fedsa fit also LIBSVM and IDX files, of which targets are passed on. Globs, a
+    /// folder, or the name of a data set. Rows stay in the order in which files are named
     #[arg(required = true, value_name = "DATA")]
     pub logs: Vec<String>,
     /// The file to write, .csv or .parquet; - for standard output, as CSV

@@ -187,6 +187,25 @@ fn packed_tables_keep_their_columns_as_others_do() {
 }
 
 #[test]
+fn a_fit_of_several_files_says_what_was_read() {
+    let folder = folder();
+    let idx = |sizes: &[u32], data: &[u8]| {
+        let sizes: Vec<u8> = sizes.iter().flat_map(|size| size.to_be_bytes()).collect();
+        [&[0, 0, 8, sizes.len() as u8 / 4], &sizes[..], data].concat()
+    };
+    for (name, rows) in [("train", 6), ("t10k", 2)] {
+        let pixels: Vec<u8> = (0..rows * 2).map(|i| (i * 7 % 5) as u8).collect();
+        let labels: Vec<u8> = (0..rows).map(|i| (i % 2) as u8).collect();
+        folder.write(&format!("m/{name}-images-idx3-ubyte"), idx(&[rows, 1, 2], &pixels));
+        folder.write(&format!("m/{name}-labels-idx1-ubyte"), idx(&[rows], &labels));
+    }
+    let text = fit(&folder, "m --agents 2 --ridge 1e-2 --out o").exits(0).stdout;
+    assert!(text.contains("read: 2 rows of t10k-images-idx3-ubyte, 6 rows of train-images-idx3-ubyte"), "{text}");
+    let text = fit(&folder, "m/train --agents 2 --ridge 1e-2 --out p").exits(0).stdout;
+    assert!(text.contains("2 agents, 6 rows") && !text.contains("read: "), "{text}");
+}
+
+#[test]
 fn first_order_methods_run_on_the_same_data() {
     let folder = folder();
     let steps = "--method scafflsa --step-size 0.5 --local-steps 5 --rounds 30 --tol 0 --sampling iid --batch 8";

@@ -56,8 +56,8 @@ pub struct DiskFiles {
     /// The checksum of all data that was read, but for logs, in the order of reading.
     noted: AtomicU32,
     logs: Mutex<Logs>,
-    /// The data sets that were read: the file and the checksum of each, in the order of their first reading.
-    datasets: Mutex<Vec<(PathBuf, u32)>>,
+    /// The data sets that were read: the file, the checksum and the number of rows of each, in the order of their first reading.
+    datasets: Mutex<Vec<(PathBuf, u32, usize)>>,
     /// The bytes that small logs may still take that are kept in memory.
     room: Arc<AtomicUsize>,
 }
@@ -85,7 +85,7 @@ impl DiskFiles {
         let noted = self.noted.load(Ordering::Relaxed);
         let mut sums: Vec<Option<u32>> = self.opened().all.iter().map(logs::FileLog::checksum).collect();
         let datasets = self.datasets.lock().unwrap_or_else(PoisonError::into_inner);
-        sums.extend(datasets.iter().map(|(_, sum)| Some(*sum)));
+        sums.extend(datasets.iter().map(|(_, sum, _)| Some(*sum)));
         if sums.iter().all(Option::is_none) {
             return noted;
         }
@@ -93,6 +93,13 @@ impl DiskFiles {
         hasher.update(&noted.to_le_bytes());
         sums.iter().for_each(|sum| hasher.update(&sum.unwrap_or(0).to_le_bytes()));
         hasher.finalize()
+    }
+
+    /// The files of data sets that were read, without folders, and the number of rows of each, in the order of their first reading.
+    pub fn rows_read(&self) -> Vec<(String, usize)> {
+        let datasets = self.datasets.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = |path: &Path| shown(path.file_name().unwrap_or_default().to_string_lossy());
+        datasets.iter().map(|(path, _, rows)| (name(path), *rows)).collect()
     }
 
     fn opened(&self) -> std::sync::MutexGuard<'_, Logs> {
@@ -188,7 +195,7 @@ impl Files for DiskFiles {
         let read = datasets::read(sources, &self.places, wanted).map_err(|e| BadInput { key: "data".into(), ..setting(e) })?;
         let mut known = self.datasets.lock().unwrap_or_else(PoisonError::into_inner);
         for (path, dataset) in &read {
-            let seen = (path.clone(), datasets::checksum(dataset));
+            let seen = (path.clone(), datasets::checksum(dataset), dataset.rows.len());
             if !known.contains(&seen) {
                 known.push(seen);
             }

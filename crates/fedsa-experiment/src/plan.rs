@@ -10,6 +10,7 @@ use fedsa::methods::Shape;
 use fedsa::problem::Field;
 use fedsa::problem::memory::MemoryEstimate;
 use fedsa::record::OutputRule;
+use fedsa::sampling::Sampling;
 use fedsa::theory::predict::{Forecast, shape_over};
 use fedsa::uplink::Uplink;
 use fedsa_data::DiskFiles;
@@ -53,7 +54,11 @@ pub struct PlannedField {
 
 /// The problem that `reader` read last.
 fn build_problem(reader: &Reader, tables: &Digest, files: &DiskFiles, isa: Isa) -> Result<PlannedField> {
-    let field = reader.problem().field(files, reader.sampling(), isa);
+    planned(reader.problem().field(files, reader.sampling(), isa), tables, files)
+}
+
+/// A problem that was built from these tables and files.
+fn planned(field: Result<Box<dyn Field>>, tables: &Digest, files: &DiskFiles) -> Result<PlannedField> {
     let field = field.map_err(|e| if e.key.starts_with("sampling") { e } else { e.inside("problem") })?;
     Ok(PlannedField { fingerprint: format!("{} files {:08x}", hex(tables), files.digest()), field })
 }
@@ -72,14 +77,37 @@ impl BuiltProblem {
     /// # Errors
     /// When a setting or file cannot be used, or the problem does not fit; the failure shows its line.
     pub fn new(experiment: &Experiment, files: &DiskFiles, isa: Isa) -> Result<Self, Failure> {
+        let memory = |reader: &Reader| memory::of_problem(&**reader.problem(), reader.sampling(), files);
+        Self::by(experiment, files, memory, |reader| reader.problem().field(files, reader.sampling(), isa))
+    }
+
+    /// Builds the problem of an experiment from data that the caller has read from `files`, if it fits into the available memory.
+    ///
+    /// # Errors
+    /// As [`BuiltProblem::new`].
+    pub fn of_data(
+        experiment: &Experiment,
+        files: &DiskFiles,
+        memory: Result<MemoryEstimate>,
+        field: impl FnOnce(Sampling) -> Result<Box<dyn Field>>,
+    ) -> Result<Self, Failure> {
+        Self::by(experiment, files, |_| memory, |reader| field(reader.sampling()))
+    }
+
+    fn by(
+        experiment: &Experiment,
+        files: &DiskFiles,
+        memory: impl FnOnce(&Reader) -> Result<MemoryEstimate>,
+        field: impl FnOnce(&Reader) -> Result<Box<dyn Field>>,
+    ) -> Result<Self, Failure> {
         let point = &experiment.points[0];
         let mut reader = Reader::new(&experiment.document.kinds);
-        let mut build = || -> Result<Self> {
+        let build = || -> Result<Self> {
             reader.read(point)?;
             let tables = Digester::default().point(&reader, &files.places)?.field;
-            let memory = memory::of_problem(&**reader.problem(), reader.sampling(), files);
+            let memory = memory(&reader);
             memory::problems(vec![memory.clone()]).map_err(|(_, e)| e)?;
-            Ok(Self { tables, memory: memory?, planned: build_problem(&reader, &tables, files, isa)? })
+            Ok(Self { tables, memory: memory?, planned: planned(field(&reader), &tables, files)? })
         };
         build().map_err(|e| experiment.failure_at(e, point))
     }

@@ -7,12 +7,13 @@ use std::path::Path;
 use std::time::Instant;
 
 use fedsa::error::{BadInput, Result, quoted};
+use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::presets::PRESETS;
 use fedsa::problem::arrays::{Array, Arrays};
+use fedsa::problem::preparation::Prepared;
 use fedsa::problem::preparation::quality::Quality;
 use fedsa::problem::preparation::targets::{self, Targets};
-use fedsa::problem::preparation::{Preparation, Prepared};
 use fedsa::problem::regression::{LeastSquares, Logistic};
 use fedsa_data::find::Places;
 use fedsa_data::linear_model::{Class, LinearModel, Predicts};
@@ -21,6 +22,7 @@ use fedsa_experiment::config::document::{Origin, SetBy};
 use fedsa_experiment::config::{self, Document, Experiment};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers::{self, number};
+use fedsa_experiment::plan::BuiltProblem;
 use fedsa_experiment::results::paid;
 use fedsa_experiment::{Kinds, Plan, Results};
 use serde_json::json;
@@ -33,6 +35,9 @@ use crate::args::{FitArgs, Overrides};
 
 /// The method that is run by default.
 const METHOD: &str = "fib-shed";
+
+/// The most files that are listed.
+const MOST_FILES: usize = 4;
 
 /// The models, by the kinds of their problems.
 const MODELS: [&str; 2] = ["logistic", "least-squares"];
@@ -64,12 +69,18 @@ pub fn fit(args: &FitArgs, kinds: &Kinds) -> Result<u8, Failure> {
     if experiment.points.len() != 1 {
         return Err(BadInput::new("--set", "a sweep", "one fit; sweeps belong in an experiment file, for fedsa run").into());
     }
-    let how = preparation(&experiment)?;
-    let prepared = how.prepare(&DiskFiles::new(Places::from_env("")));
-    let prepared = prepared.map_err(|e| experiment.failure_at(e.inside("problem"), &experiment.points[0]))?;
+    let files = DiskFiles::new(Places::from_env(""));
+    let (prepared, built) = build(&experiment, &files)?;
     let started = |_: &Plan| {
         if !args.common.quiet {
             say(prepared.sizes());
+            // A folder or a glob may stand for more than was meant, such as training and test files.
+            let read = files.rows_read();
+            if read.len() > 1 {
+                let each = |(name, rows): &(String, usize)| format!("{} of {name}", count(*rows, "row"));
+                let more = if read.len() > MOST_FILES { format!(", and of {} more files", read.len() - MOST_FILES) } else { String::new() };
+                say(format!("  read: {}{more}", read.iter().take(MOST_FILES).map(each).collect::<Vec<_>>().join(", ")));
+            }
         }
     };
     let job = Task {
@@ -80,7 +91,7 @@ pub fn fit(args: &FitArgs, kinds: &Kinds) -> Result<u8, Failure> {
         quick: false,
         json: false,
         started: &started,
-        built: None,
+        built: Some(built),
         began,
     };
     let names = vec!["weights.json".to_string(), "weights.npz".to_string()];
@@ -239,17 +250,33 @@ fn origins(args: &FitArgs) -> Vec<Origin> {
     said.map(|(key, flag)| Origin { key, from: SetBy::Flag(flag) }).collect()
 }
 
-/// The typed settings of the data: how rows are prepared.
-fn preparation(experiment: &Experiment) -> Result<Preparation> {
+/// The prepared rows of an experiment, and its problem on those that are fitted. Files are read once.
+///
+/// # Errors
+/// When a setting or file cannot be used, or the problem does not fit into memory.
+fn build(experiment: &Experiment, files: &DiskFiles) -> Result<(Prepared, BuiltProblem), Failure> {
     let mut problem = experiment.points[0].sections().problem.and_then(|problem| problem.as_table().cloned()).unwrap_or_default();
     let kind = problem.remove("kind").and_then(|kind| kind.as_str().map(str::to_string)).unwrap_or_default();
-    let inside = |e: BadInput| e.inside("problem");
-    match kind.as_str() {
-        "logistic" => config::read::<Logistic>(Value::Table(problem)).map(|settings| settings.preparation()),
-        "least-squares" => config::read::<LeastSquares>(Value::Table(problem)).map(|settings| settings.preparation()),
-        other => return Err(BadInput::new("--model", format!("`{}`", quoted(other)), "logistic or least-squares")),
+    let failure = |e: BadInput| experiment.failure_at(e.inside("problem"), &experiment.points[0]);
+    // The kinds differ in the types of their settings alone.
+    macro_rules! build_as {
+        ($kind:ty) => {{
+            let settings: $kind = config::read(Value::Table(problem)).map_err(failure)?;
+            let sets = settings.read(files).map_err(failure)?;
+            let memory = settings.memory_of(&sets, rayon::current_num_threads());
+            let mut prepared = None;
+            let built = BuiltProblem::of_data(experiment, files, memory, |sampling| {
+                let all = prepared.insert(settings.preparation().prepare_sets(sets)?);
+                settings.field_of(all.train.clone(), all.weights.clone(), sampling, Isa::best())
+            })?;
+            Ok((prepared.expect("the problem was built"), built))
+        }};
     }
-    .map_err(inside)
+    match kind.as_str() {
+        "logistic" => build_as!(Logistic),
+        "least-squares" => build_as!(LeastSquares),
+        other => Err(BadInput::new("--model", format!("`{}`", quoted(other)), MODELS.join(" or ")).into()),
+    }
 }
 
 /// `weights.json` and `weights.npz`; also prints what every method spent, and how good the model is.
@@ -264,7 +291,6 @@ fn weights(args: &FitArgs, prepared: &Prepared, plan: &Plan, results: &Results) 
     let (train, held_out) = (prepared.train_quality(theta), prepared.held_out_quality(theta));
     let (coefficients, intercept) = prepared.transform.on_columns(theta);
     let columns = &prepared.transform.columns;
-    let are_numbered = columns.iter().enumerate().all(|(i, name)| *name == (i + 1).to_string());
     let class = |class: &targets::Class| match class {
         targets::Class::Number(x) => Class::Number(*x),
         targets::Class::Name(name) => Class::Name(name.clone()),
@@ -273,8 +299,8 @@ fn weights(args: &FitArgs, prepared: &Prepared, plan: &Plan, results: &Results) 
         Targets::Classes { positive, negative, .. } => Predicts::Class([negative.as_ref().map_or(Class::Rest, class), class(positive)]),
         Targets::Numbers { offset, scale } => Predicts::Target { offset: *offset, scale: 1.0 / scale },
     };
-    let model =
-        LinearModel { columns: (!are_numbered).then(|| columns.clone()), coefficients, intercept, predicts, target: args.target.clone() };
+    let columns = (!columns.are_counted()).then(|| columns.iter().map(|name| name.into_owned()).collect());
+    let model = LinearModel { columns, coefficients, intercept, predicts, target: args.target.clone() };
     let quality = |quality: &Quality| json!({ "rows": quality.rows, "loss": finite(quality.loss), "accuracy": quality.accuracy, "rmse": quality.rmse.map(finite) });
     let mut weights = model.to_json();
     let more = json!({

@@ -98,8 +98,8 @@ fn predictions(args: &PredictArgs, model: &LinearModel) -> Result<Predicted> {
     }
     let places = Places::from_env("");
     let files = datasets::files(&args.logs, &places)?;
-    let names = model.names();
     let (tables, scores) = if files.iter().all(|file| datasets::is_table(file)) {
+        let names = model.names();
         let tables = read_tables(&files, &names)?;
         let score = |table: &Table| -> Vec<f64> {
             let rows = table.inputs.chunks_exact(names.len().max(1));
@@ -110,7 +110,7 @@ fn predictions(args: &PredictArgs, model: &LinearModel) -> Result<Predicted> {
     } else {
         let wanted = Wanted { target: model.target.clone(), may_lack_target: true, ..Wanted::default() };
         let sets = DiskFiles::new(places).datasets(&args.logs, &wanted)?;
-        let scored = sets.par_iter().map(|set| scores_of(set, model, &names)).collect::<Result<Vec<_>>>()?;
+        let scored = sets.par_iter().map(|set| scores_of(set, model)).collect::<Result<Vec<_>>>()?;
         (sets.into_iter().map(|set| targets_of(set, model)).collect(), scored)
     };
     let mut new = model.predictions(&scores.concat());
@@ -173,13 +173,16 @@ fn quality(tables: &[Table], model: &LinearModel, predicted: &Cells) -> Option<S
 }
 
 /// The scores of the rows of a data set. Columns are found by their names; sparse rows may lack the last ones.
-fn scores_of(set: &Dataset, model: &LinearModel, names: &[String]) -> Result<Vec<f64>> {
-    let d = names.len();
-    let is_prefix = set.columns.iter().zip(names).all(|(a, b)| a == b);
-    let is_numbered = model.columns.is_none() && is_prefix;
-    let is_same = is_prefix && set.columns.len() == d;
-    if !is_numbered && !is_same {
-        let missing = names.iter().find(|name| !set.columns.contains(name));
+fn scores_of(set: &Dataset, model: &LinearModel) -> Result<Vec<f64>> {
+    let d = model.coefficients.len();
+    let fits = match &model.columns {
+        // Sparse rows may lack the last columns, and have further ones if these are 0.
+        None => set.columns.iter().take(d).enumerate().all(|(i, name)| name == (i + 1).to_string()),
+        Some(names) => names.len() == set.columns.len() && set.columns.iter().zip(names).all(|(a, b)| a == *b),
+    };
+    if !fits {
+        let there: std::collections::HashSet<_> = set.columns.iter().collect();
+        let missing = model.names().into_iter().find(|name| !there.contains(name.as_str()));
         let what = match missing {
             Some(name) => format!("there is no column `{}`, which the model was fitted to", quoted(name)),
             None => format!("{} columns, in another order than those of the model", set.columns.len()),
@@ -188,7 +191,8 @@ fn scores_of(set: &Dataset, model: &LinearModel, names: &[String]) -> Result<Vec
     }
     let beyond = |row: usize| set.rows.row(row).find(|(j, x)| *j >= d && *x != 0.0).map(|(j, _)| (row, j));
     if let Some((row, j)) = (0..set.rows.len()).find_map(beyond) {
-        let what = format!("row {row} has a number in the column `{}`, and the model has {d} columns", quoted(&set.columns[j]));
+        let name = quoted(set.columns.name(j).unwrap_or_default());
+        let what = format!("row {row} has a number in the column `{name}`, and the model has {d} columns");
         return Err(BadInput::new(set.name.clone(), what, format!("rows of at most {d} columns")));
     }
     Ok((0..set.rows.len()).map(|i| model.score(set.rows.row(i))).collect())

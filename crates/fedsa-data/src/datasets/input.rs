@@ -31,8 +31,7 @@ pub(super) struct Input {
 pub(super) fn open(store: &Store) -> Result<Input> {
     let mut plain = BufReader::with_capacity(BUFFER, store.reader_at(0));
     let packed = plain.fill_buf().map_err(|e| broken("its start", &e))?.starts_with(MAGIC);
-    let reader: Box<dyn BufRead> =
-        if packed { Box::new(BufReader::with_capacity(BUFFER, Members::new(plain))) } else { Box::new(plain) };
+    let reader: Box<dyn BufRead> = if packed { Box::new(BufReader::with_capacity(BUFFER, Members::new(plain))) } else { Box::new(plain) };
     Ok(Input { reader, packed })
 }
 

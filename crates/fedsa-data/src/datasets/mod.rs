@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fedsa::error::{BadInput, Result, quoted};
-use fedsa::problem::dataset::{Dataset, Labels, Rows, Wanted};
+use fedsa::problem::dataset::{self, Dataset, Labels, Rows, Wanted};
 
 use super::store::Store;
 use super::{about, listed, name_of, regular, shown, unreadable};
@@ -61,18 +61,18 @@ enum Columns {
 /// When a source is not found, a file is listed twice or cannot be read, or two files have different columns.
 pub(super) fn read(sources: &[String], places: &super::find::Places, wanted: &Wanted) -> Result<Vec<(PathBuf, Dataset)>> {
     let paths = sources::files(sources, places)?;
-    let mut parts: Vec<(PathBuf, Part, Room)> = Vec::new();
+    let mut parts: Vec<(PathBuf, Part)> = Vec::new();
     for path in paths {
-        let expected = parts.first().and_then(|(_, part, _)| match &part.columns {
+        let expected = parts.first().and_then(|(_, part)| match &part.columns {
             Columns::Named(names) => Some(&names[..]),
             Columns::Numbered { .. } => None,
         });
-        let (part, room) = read_file(&path, wanted, expected).map_err(|e| about(&path, e))?;
-        parts.push((path, part, room));
+        let part = read_file(&path, wanted, expected).map_err(|e| about(&path, e))?;
+        parts.push((path, part));
     }
     same_columns(&mut parts)?;
-    let datasets = parts.into_iter().map(|(path, part, mut room)| {
-        let dataset = part.finish(name_of(&path), &mut room).map_err(|e| about(&path, e))?;
+    let datasets = parts.into_iter().map(|(path, part)| {
+        let dataset = part.finish(name_of(&path)).map_err(|e| about(&path, e))?;
         Ok((path, dataset))
     });
     datasets.collect()
@@ -106,7 +106,7 @@ fn disk(path: &Path) -> Result<Store> {
     Ok(Store::Disk(Arc::new(file), metadata.len()))
 }
 
-fn read_file(path: &Path, wanted: &Wanted, expected: Option<&[String]>) -> Result<(Part, Room)> {
+fn read_file(path: &Path, wanted: &Wanted, expected: Option<&[String]>) -> Result<Part> {
     let store = disk(path)?;
     let format = Format::of(path, &store)?;
     let beside = |what: &str| idx::beside(path, what);
@@ -117,7 +117,7 @@ fn read_file(path: &Path, wanted: &Wanted, expected: Option<&[String]>) -> Resul
 type Beside<'a> = &'a dyn Fn(&str) -> Result<Option<(String, Store)>>;
 
 /// Reads a file.
-fn read_store(store: &Store, format: Format, wanted: &Wanted, expected: Option<&[String]>, beside: Beside<'_>) -> Result<(Part, Room)> {
+fn read_store(store: &Store, format: Format, wanted: &Wanted, expected: Option<&[String]>, beside: Beside<'_>) -> Result<Part> {
     let mut room = Room::of(store.len());
     let part = match format {
         Format::Parquet => parquet::read(store, wanted, expected, &mut room),
@@ -131,7 +131,7 @@ fn read_store(store: &Store, format: Format, wanted: &Wanted, expected: Option<&
         let has_rows = labels.map_or(matches!(part.rows, Rows::Dense { d: 0, .. }), |rows| rows > 0);
         return Err(if has_rows { no_features() } else { no_rows() });
     }
-    Ok((part, room))
+    Ok(part)
 }
 
 /// The error about a file without rows.
@@ -148,16 +148,15 @@ fn no_features() -> BadInput {
 ///
 /// # Errors
 /// When the columns of two files differ.
-fn same_columns(parts: &mut [(PathBuf, Part, Room)]) -> Result<()> {
-    let widest =
-        parts.iter().filter(|(_, part, _)| matches!(part.rows, Rows::Sparse { .. })).map(|(_, part, _)| part.columns.width()).max();
-    for (_, part, _) in parts.iter_mut() {
+fn same_columns(parts: &mut [(PathBuf, Part)]) -> Result<()> {
+    let widest = parts.iter().filter(|(_, part)| matches!(part.rows, Rows::Sparse { .. })).map(|(_, part)| part.columns.width()).max();
+    for (_, part) in parts.iter_mut() {
         if let (Rows::Sparse { .. }, Columns::Numbered { width, .. }, Some(widest)) = (&part.rows, &mut part.columns, widest) {
             *width = widest;
         }
     }
-    let Some(((first, part, _), others)) = parts.split_first() else { return Ok(()) };
-    for (path, other, _) in others {
+    let Some(((first, part), others)) = parts.split_first() else { return Ok(()) };
+    for (path, other) in others {
         if let Some(difference) = part.columns.differ(&other.columns) {
             let what = format!("{difference} than {}", shown(name_of(first)));
             return Err(BadInput::new(shown(name_of(path)), what, "files with the same columns"));
@@ -186,25 +185,23 @@ impl Columns {
     }
 
     /// The names of the columns.
-    fn names(self, room: &mut Room) -> Result<Vec<String>> {
+    fn names(self) -> Result<dataset::Columns> {
         let (width, left_out) = match self {
-            Self::Named(names) => return Ok(names),
+            Self::Named(names) => return Ok(dataset::Columns::Named(names)),
             Self::Numbered { width, left_out } => (width, left_out),
         };
         if let Some(j) = left_out.iter().find(|j| **j >= width) {
             let what = format!("there is no column `{}`: there are {width} columns", j + 1);
             return Err(BadInput::new("", what, format!("one of the columns 1 to {width}")));
         }
-        // A name takes a string and what it points to.
-        room.take(width.saturating_mul(48), || format!("the names of its {width} columns"))?;
-        Ok((0..width).filter(|j| left_out.binary_search(j).is_err()).map(|j| (j + 1).to_string()).collect())
+        Ok(dataset::Columns::Counted { width, left_out })
     }
 }
 
 impl Part {
-    fn finish(self, name: String, room: &mut Room) -> Result<Dataset> {
+    fn finish(self, name: String) -> Result<Dataset> {
         let Self { columns, mut rows, targets, groups } = self;
-        let columns = columns.names(room)?;
+        let columns = columns.names()?;
         if let Rows::Sparse { d, .. } = &mut rows {
             *d = columns.len();
         }
@@ -222,8 +219,7 @@ fn from_bytes(file: Vec<u8>, format: Format, wanted: &Wanted, beside: &[(&str, V
         let file = beside.iter().find(|(name, _)| *name == what);
         Ok(file.map(|(name, bytes)| ((*name).to_string(), Store::from(bytes.clone()))))
     };
-    let (part, mut room) = read_store(&Store::from(file), format, wanted, None, &beside)?;
-    part.finish(String::new(), &mut room)
+    read_store(&Store::from(file), format, wanted, None, &beside)?.finish(String::new())
 }
 
 /// A data set (without a name) from the bytes of a LIBSVM file.
@@ -273,7 +269,10 @@ fn no_column(name: &str, names: &[String]) -> BadInput {
 /// A checksum of the numbers and labels of a data set.
 pub(super) fn checksum(dataset: &Dataset) -> u32 {
     let mut sum = Checksum { hasher: crc32fast::Hasher::new(), bytes: Vec::new() };
-    sum.hasher.update(dataset.columns.join(",").as_bytes());
+    for (i, name) in dataset.columns.iter().enumerate() {
+        sum.hasher.update(if i == 0 { b"" } else { b"," });
+        sum.hasher.update(name.as_bytes());
+    }
     match &dataset.rows {
         Rows::Dense { values, .. } => sum.update(values, |x| x.to_le_bytes()),
         Rows::Sparse { starts, index, value, .. } => {

@@ -1,6 +1,8 @@
 //! Rows of numbers with targets, as files give them: the data of regression and classification before they are divided among
 //! agents.
 
+use std::borrow::Cow;
+
 use crate::error::{BadInput, Result, quoted};
 
 /// The rows of a data set, n x d, dense or sparse.
@@ -132,6 +134,77 @@ impl Labels {
     }
 }
 
+/// The names of columns.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Columns {
+    /// From a header.
+    Named(Vec<String>),
+    /// Their numbers `1`, `2`, .. as text, which are made where they are needed: sparse rows may have millions of columns.
+    Counted {
+        /// The number of columns, with those that are left out.
+        width: usize,
+        /// The positions (from 0) of those that are left out, below `width`, in increasing order.
+        left_out: Vec<usize>,
+    },
+}
+
+impl Columns {
+    /// The number of columns d.
+    pub fn len(&self) -> usize {
+        match self {
+            Columns::Named(names) => names.len(),
+            Columns::Counted { width, left_out } => width - left_out.len(),
+        }
+    }
+
+    /// Whether there are no columns.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether they are `1`, `2`, .. without a gap, as those of a model without names.
+    pub fn are_counted(&self) -> bool {
+        match self {
+            Columns::Named(names) => names.iter().enumerate().all(|(i, name)| *name == (i + 1).to_string()),
+            Columns::Counted { width, left_out } => left_out.first().is_none_or(|first| first + left_out.len() == *width),
+        }
+    }
+
+    /// The names, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Cow<'_, str>> + '_ {
+        let (names, width, left_out): (&[String], usize, &[usize]) = match self {
+            Columns::Named(names) => (names, 0, &[]),
+            Columns::Counted { width, left_out } => (&[], *width, left_out),
+        };
+        let counted = (0..width).filter(move |j| left_out.binary_search(j).is_err()).map(|j| Cow::<str>::Owned((j + 1).to_string()));
+        names.iter().map(|name| Cow::Borrowed(name.as_str())).chain(counted)
+    }
+
+    /// The name of column `j`, from 0.
+    pub fn name(&self, j: usize) -> Option<Cow<'_, str>> {
+        match self {
+            Columns::Named(names) => names.get(j).map(|name| Cow::Borrowed(name.as_str())),
+            Columns::Counted { width, left_out } => {
+                // Columns that are left out shift those behind them.
+                let position = left_out.iter().fold(j, |position, out| position + usize::from(*out <= position));
+                (position < *width).then(|| Cow::Owned((position + 1).to_string()))
+            }
+        }
+    }
+}
+
+impl Default for Columns {
+    fn default() -> Self {
+        Columns::Named(Vec::new())
+    }
+}
+
+impl FromIterator<String> for Columns {
+    fn from_iter<I: IntoIterator<Item = String>>(names: I) -> Self {
+        Columns::Named(names.into_iter().collect())
+    }
+}
+
 /// What is wanted of the files of a data set. Names are those of columns; a file without names has the columns `1`, `2`, ..
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Wanted {
@@ -152,7 +225,7 @@ pub struct Dataset {
     /// The file, as messages name it.
     pub name: String,
     /// The names of the columns, d.
-    pub columns: Vec<String>,
+    pub columns: Columns,
     /// The rows, n x d.
     pub rows: Rows,
     /// The target of each row; `None` where the file has none.
@@ -170,7 +243,7 @@ impl Dataset {
         let n = self.rows.len();
         for i in 0..n {
             if let Some((j, x)) = self.rows.row(i).find(|(_, x)| !x.is_finite()) {
-                let column = self.columns.get(j).map_or_else(|| j.to_string(), quoted);
+                let column = self.columns.name(j).map_or_else(|| j.to_string(), quoted);
                 return Err(BadInput::new(self.name.clone(), format!("row {i}, column {column}: {x}"), "finite numbers"));
             }
         }

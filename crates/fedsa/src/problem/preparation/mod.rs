@@ -89,11 +89,12 @@ const MOST_ROWS: usize = u32::MAX as usize;
 type RowsOfAgents = Vec<Vec<usize>>;
 
 impl Preparation {
-    /// Reads the data sets and checks their numbers.
+    /// Checks the ranges of settings, reads the data sets, and checks their numbers.
     ///
     /// # Errors
-    /// When a file cannot be read or used.
+    /// When a setting is out of range, or a file cannot be read or used.
     pub fn read(&self, files: &dyn Files) -> Result<Vec<Dataset>> {
+        self.check()?;
         require(!self.data.is_empty(), "data", "no data", "a file, a glob, a folder or the name of a data set, or a list of them")?;
         let sets = files.datasets(&self.data, &self.wanted)?;
         sets.iter().try_for_each(|set| set.check().map_err(|e| e.inside("data")))?;
@@ -109,17 +110,8 @@ impl Preparation {
         Ok(sets)
     }
 
-    /// The agents' rows.
-    ///
-    /// # Errors
-    /// When a setting does not go with the data; names the setting.
-    pub fn prepare(&self, files: &dyn Files) -> Result<Prepared> {
-        self.check()?;
-        self.prepare_sets(self.read(files)?)
-    }
-
     /// Ranges of settings.
-    pub(super) fn check(&self) -> Result<()> {
+    fn check(&self) -> Result<()> {
         require((0.0..1.0).contains(&self.holdout), "holdout", self.holdout, "a share from 0 to below 1")?;
         let is_usable = self.divide_by.is_finite() && self.divide_by != 0.0;
         require(is_usable, "divide_by", self.divide_by, "a finite number other than 0, such as 255 for pixels")?;
@@ -132,10 +124,18 @@ impl Preparation {
         self.partition.check()
     }
 
-    /// [`Preparation::prepare`] with data sets that were read before.
+    /// The agents' rows.
     ///
     /// # Errors
-    /// As there.
+    /// When a file cannot be used, or a setting does not go with the data; names the setting.
+    pub fn prepare(&self, files: &dyn Files) -> Result<Prepared> {
+        self.prepare_sets(self.read(files)?)
+    }
+
+    /// The agents' rows, from data sets that [`Preparation::read`] gave.
+    ///
+    /// # Errors
+    /// When a setting does not go with the data; names the setting.
     pub fn prepare_sets(&self, sets: Vec<Dataset>) -> Result<Prepared> {
         let labels = targets::Found::of(&sets, &self.targets)?;
         let pool = Pool::new(&sets, &labels)?;

@@ -12,7 +12,7 @@ use super::partition::{Pool, starts};
 use crate::eigenpairs::Eigenpairs;
 use crate::error::{BadInput, Result, require};
 use crate::linalg;
-use crate::problem::dataset::{Dataset, Rows};
+use crate::problem::dataset::{Columns, Dataset, Rows};
 use crate::problem::regression::gram;
 
 /// Principal components.
@@ -75,7 +75,7 @@ pub struct Transform {
     /// Whether a column of ones is added as the last one.
     pub intercept: bool,
     /// The names of the columns.
-    pub columns: Vec<String>,
+    pub columns: Columns,
     /// The number of columns D.
     pub width: usize,
 }

@@ -6,11 +6,12 @@ use super::loss::{LogLoss, Loss, SquaredLoss};
 use super::{Parts, Regression, keeps_systems};
 use crate::error::{BadInput, Result, require};
 use crate::kernel::Isa;
-use crate::problem::dataset::{Rows, Wanted};
+use crate::problem::dataset::{Dataset, Rows, Wanted};
 use crate::problem::lazy_index;
 use crate::problem::logs::Sources;
 use crate::problem::memory::{self, MemoryEstimate};
 use crate::problem::preparation::partition::{Partition, number_of_groups};
+use crate::problem::preparation::quality::Part;
 use crate::problem::preparation::targets::{Class, TargetRule};
 use crate::problem::preparation::transform::Pca;
 use crate::problem::preparation::{Preparation, Prepared, Weights, is_nearly_dense};
@@ -141,22 +142,39 @@ macro_rules! on_data_sets {
                 }
             }
 
+            /// The data sets, after a check of the settings.
+            ///
+            /// # Errors
+            /// When a setting is out of range, or a file cannot be read or used.
+            pub fn read(&self, files: &dyn Files) -> Result<Vec<Dataset>> {
+                check_ridge(self.ridge)?;
+                self.preparation().read(files)
+            }
+
             /// The agents' rows, what is held out, and what was done to features and labels.
             ///
             /// # Errors
             /// When a file cannot be read, or a setting does not go with the data.
             pub fn prepare(&self, files: &dyn Files) -> Result<Prepared> {
-                check_ridge(self.ridge)?;
-                self.preparation().prepare(files)
+                self.preparation().prepare_sets(self.read(files)?)
             }
 
-            /// The problem on rows that were prepared by these settings.
+            /// The problem on the rows of all agents that were prepared by these settings, with the agents' weights.
             ///
             /// # Errors
             /// When the losses have no unique minimum, or the sampling cannot be used.
-            pub fn field_of(&self, prepared: Prepared, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+            pub fn field_of(&self, train: Part, weights: Vec<f64>, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
                 let free = usize::from(self.intercept && !self.penalise_intercept);
-                build::<<Self as OnData>::Loss>(prepared, self.ridge, free, self.mixing_time, sampling, isa)
+                let like = Like { ridge: self.ridge, free, mixing_time: self.mixing_time };
+                build::<<Self as OnData>::Loss>(train, weights, like, sampling, isa)
+            }
+
+            /// The memory that preparing these data sets and the problem take.
+            ///
+            /// # Errors
+            /// When the column of agents cannot be used.
+            pub fn memory_of(&self, sets: &[Dataset], threads: usize) -> Result<MemoryEstimate> {
+                memory_of(&self.preparation(), <<Self as OnData>::Loss as Loss>::HAS_OFFSETS, sets, threads)
             }
         }
 
@@ -173,14 +191,12 @@ macro_rules! on_data_sets {
             }
 
             fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
-                self.field_of(self.prepare(files)?, sampling, isa)
+                let Prepared { train, weights, .. } = self.prepare(files)?;
+                self.field_of(train, weights, sampling, isa)
             }
 
             fn memory(&self, files: &dyn Files, _: Sampling, threads: usize) -> Result<MemoryEstimate> {
-                check_ridge(self.ridge)?;
-                let preparation = self.preparation();
-                preparation.check()?;
-                memory_of(&preparation, <<Self as OnData>::Loss as Loss>::HAS_OFFSETS, files, threads)
+                self.memory_of(&self.read(files)?, threads)
             }
         }
     };
@@ -240,16 +256,24 @@ fn check_ridge(ridge: f64) -> Result<()> {
     require(ridge >= 0.0 && ridge.is_finite(), "ridge", ridge, "a finite number of at least 0")
 }
 
-/// Regression with the loss L on prepared rows; the last `free` columns have no ridge.
-fn build<L: Loss>(prepared: Prepared, ridge: f64, free: usize, mixing_time: f64, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
-    let Prepared { train, weights, .. } = prepared;
-    let (mut rows, mut offsets) = (train.rows, train.targets);
+/// What a problem is besides its rows.
+struct Like {
+    ridge: f64,
+    /// The number of last columns without the ridge.
+    free: usize,
+    mixing_time: f64,
+}
+
+/// Regression with the loss L on prepared rows.
+fn build<L: Loss>(train: Part, weights: Vec<f64>, like: Like, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+    let Like { ridge, free, mixing_time } = like;
+    let Part { mut rows, first, targets: mut offsets } = train;
     if !L::HAS_OFFSETS {
         times_labels(&mut rows, &offsets);
         offsets = Vec::new();
     }
     let penalised = rows.columns() - free;
-    let parts = Parts { rows, first: train.first, offsets, ridge, penalised, weights, mixing_time };
+    let parts = Parts { rows, first, offsets, ridge, penalised, weights, mixing_time };
     // Agents may be singular alone.
     field(Regression::<L>::new(parts, sampling, isa)?, sampling, isa, true)
 }
@@ -266,14 +290,13 @@ fn times_labels(rows: &mut Rows, labels: &[f64]) {
 }
 
 /// The memory that preparation and problem take.
-fn memory_of(how: &Preparation, is_linear: bool, files: &dyn Files, threads: usize) -> Result<MemoryEstimate> {
-    let sets = how.read(files)?;
+fn memory_of(how: &Preparation, is_linear: bool, sets: &[Dataset], threads: usize) -> Result<MemoryEstimate> {
     let all: usize = sets.iter().map(|set| set.rows.len()).sum();
     let stored: usize = sets.iter().map(|set| set.rows.stored()).sum();
     let columns = sets.iter().map(|set| set.rows.columns()).max().unwrap_or(0);
     let is_sparse = sets.iter().all(|set| matches!(set.rows, Rows::Sparse { .. }));
     // Agents that follow from the data.
-    let groups = if how.partition == Partition::ByColumn { number_of_groups(&sets)? } else { None };
+    let groups = if how.partition == Partition::ByColumn { number_of_groups(sets)? } else { None };
     let agents = how.agents.or(groups);
     let n = agents.unwrap_or(sets.len()) as f64;
     let rows = how.samples.map_or(all as f64, |samples| (n * samples as f64).min(all as f64));
