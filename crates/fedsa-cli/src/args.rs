@@ -446,6 +446,9 @@ pub struct FitArgs {
     /// Add a column of ones. The ridge applies to it too, unless --set problem.penalise_intercept=false
     #[arg(long)]
     pub intercept: bool,
+    /// Divide every feature by this number, such as 255 for pixels
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    pub divide_by: Option<f64>,
     /// Scale columns to mean 0 and standard deviation 1; sparse columns are scaled and not centred
     #[arg(long, alias = "standardize")]
     pub standardise: bool,
@@ -458,7 +461,7 @@ pub struct FitArgs {
     /// How much agents count: equal (1/N each), or rows (by their numbers of rows, as if all rows were in one place)
     #[arg(long, value_name = "HOW")]
     pub weights: Option<String>,
-    /// Hold out this share of each agent's rows, drawn by --seed, and report loss and accuracy on them
+    /// Hold out this share of each agent's rows, at least one and not all, drawn by --seed, and report loss and accuracy on them
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     pub holdout: Option<f64>,
     #[arg(long, value_name = "METHOD", help = crate::commands::fit::methods(&fedsa_experiment::Kinds::default()))]

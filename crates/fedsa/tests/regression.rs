@@ -92,7 +92,8 @@ fn the_optimum_of_w8a_is_that_of_an_independent_solver() {
     let settings = Logistic { agents: Some(8), ridge: 1e-5, ..Logistic::new(Sources::One("w8a".into())) };
     let prepared = settings.prepare(&Sets(vec![set])).unwrap();
     let start = Instant::now();
-    let field = settings.field_of(prepared, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap();
+    let field =
+        settings.field_of(prepared.train, prepared.weights, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap();
     println!("w8a: optimum in {:?}", start.elapsed());
     let root = field.root().unwrap();
     let gradient = linalg::norm_sq(&field.mean_operator(root).unwrap()).sqrt();
@@ -188,7 +189,7 @@ fn optima_of_fashion_mnist() {
         let start = Instant::now();
         let prepared = settings.prepare(&Sets(vec![set.clone()])).unwrap();
         let ready = start.elapsed();
-        let field = settings.field_of(prepared, Sampling::default(), Isa::best()).unwrap();
+        let field = settings.field_of(prepared.train, prepared.weights, Sampling::default(), Isa::best()).unwrap();
         let root = field.root().unwrap();
         println!(
             "/{divide_by} centre {centre} {partition:?} ridge {ridge:e}: f* = {:.6}, prepared in {ready:?}, optimum in {:?}",

@@ -55,11 +55,38 @@ pub fn methods(kinds: &Kinds) -> String {
     format!("The method, {METHOD} by default: {}", all.join(", "))
 }
 
+/// What messages about an experiment file say, and the options of this command that stand for it.
+const OPTIONS: [(&str, &str); 13] = [
+    ("step_size = .. in this table", "--step-size ETA, such as 0.1: below 2 / L, with the largest eigenvalue L of the agents' Hessians"),
+    ("the setting `target`", "--target COLUMN"),
+    ("target = \"..\"", "--target COLUMN"),
+    ("`drop` lists", "--drop lists"),
+    ("positive = the label of a class", "--positive CLASS, with the label of a class"),
+    ("another positive, partition, samples or holdout", "another --positive, --partition, --seed or --holdout"),
+    ("kind = \"logistic\"", "--model logistic"),
+    ("kind = \"least-squares\" for numbers", "--model least-squares for numbers"),
+    ("standardise = true", "--standardise"),
+    ("intercept = true, or no penalise_intercept", "--intercept"),
+    ("or no holdout", "or no --holdout"),
+    ("only partition = \"files\" and \"by-column\" follow", "only those of --partition files and by:COLUMN follow"),
+    ("or no agents: it follows", "or no --agents: it follows"),
+];
+
+/// The failure with options instead of keys of experiment files in its help.
+fn in_options(mut failure: Failure) -> Failure {
+    failure.help = OPTIONS.iter().fold(failure.help, |help, (key, option)| help.replace(key, option));
+    failure
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// On bad input; nothing is then written.
 pub fn fit(args: &FitArgs, kinds: &Kinds) -> Result<u8, Failure> {
+    fit_files(args, kinds).map_err(in_options)
+}
+
+fn fit_files(args: &FitArgs, kinds: &Kinds) -> Result<u8, Failure> {
     let began = Instant::now();
     if !MODELS.contains(&args.model.as_str()) {
         return Err(BadInput::new("--model", format!("`{}`", quoted(&args.model)), MODELS.join(" or ")).into());
@@ -74,6 +101,11 @@ pub fn fit(args: &FitArgs, kinds: &Kinds) -> Result<u8, Failure> {
     let started = |_: &Plan| {
         if !args.common.quiet {
             say(prepared.sizes());
+            if prepared.has_bytes() {
+                say(
+                    "  note: features are whole numbers from 0 to 255, as of pixels; --divide-by 255 and --pca DIM make fits of such data faster",
+                );
+            }
             // A folder or a glob may stand for more than was meant, such as training and test files.
             let read = files.rows_read();
             if read.len() > 1 {
@@ -161,6 +193,7 @@ fn problem(args: &FitArgs) -> Result<Value> {
     if !args.drop.is_empty() {
         entries.push(("drop", Value::Array(args.drop.iter().map(|s| text(s)).collect())));
     }
+    entries.extend(args.divide_by.map(|x| ("divide_by", Value::Float(x))));
     for (key, is_on) in [("intercept", args.intercept), ("standardise", args.standardise)] {
         if is_on {
             entries.push((key, Value::Boolean(true)));
@@ -191,6 +224,12 @@ fn method(args: &FitArgs, kinds: &Kinds, kind: &str, is_alone: bool) -> Value {
 /// The experiment of the options as a table.
 fn experiment(args: &FitArgs, kinds: &Kinds) -> Result<Table> {
     let named = named(args)?;
+    if let Some(rows) = args.batch
+        && !named.iter().any(|kind| takes(kinds, kind, "local_steps"))
+    {
+        let what = format!("{rows}, and {} uses all rows of an agent in every round", named.join(", "));
+        return Err(BadInput::new("--batch", what, "no --batch, or a method with local steps, such as fedlsa"));
+    }
     let methods = named.iter().map(|kind| method(args, kinds, kind, named.len() == 1)).collect();
     let mut run = vec![
         ("rounds", Value::Integer(args.rounds as i64)),
@@ -228,6 +267,7 @@ fn origins(args: &FitArgs) -> Vec<Origin> {
         ("problem.positive".into(), given("positive", args.positive.clone())),
         ("problem.drop".into(), given("drop", Some(args.drop.join(",")).filter(|columns| !columns.is_empty()))),
         ("problem.ridge".into(), given("ridge", typed(args.ridge))),
+        ("problem.divide_by".into(), given("divide-by", args.divide_by.map(numbers::typed))),
         ("problem.intercept".into(), if args.intercept { "--intercept".into() } else { String::new() }),
         ("problem.standardise".into(), if args.standardise { "--standardise".into() } else { String::new() }),
         ("problem.pca".into(), given("pca", args.pca.map(|dim| dim.to_string()))),

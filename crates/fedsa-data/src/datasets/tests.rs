@@ -85,8 +85,8 @@ fn libsvm_lines_are_rows() {
     let text = "\u{feff}# made by hand\n+1 1:0.5 3:-2e-3 # a comment\n\n-1\n  \t\n1\t2:1\t4:0\r\n2 5:1";
     let set = from_libsvm(text.into(), &Wanted::default()).unwrap();
     assert_eq!(set.rows, sparse(5, &[&[(0, 0.5), (2, -2e-3)], &[], &[(1, 1.0)], &[(4, 1.0)]]));
-    assert_eq!((set.targets, set.groups), (numbers(&[1.0, -1.0, 1.0, 2.0]), None));
     assert_eq!(listed(&set), ["1", "2", "3", "4", "5"]);
+    assert_eq!((set.targets, set.groups), (numbers(&[1.0, -1.0, 1.0, 2.0]), None));
     assert_eq!(from_libsvm(zipped(text.as_bytes()), &Wanted::default()).unwrap().rows, set.rows);
     // Columns by number: what is no feature is left out, the others keep their names.
     let wanted = Wanted { group: Some("3".into()), drop: vec!["1".into()], ..target("5") };
@@ -262,8 +262,8 @@ fn idx_files_of_every_type_become_rows() {
         let beside = [("labels", idx(0x08, &[3], &[7, 8, 7])), ("writers", zipped(&idx(0x0b, &[3], &[0, 1, 1, 0, 0xff, 0xff])))];
         let set = from_idx(images.clone(), &beside, &group("writers")).unwrap();
         assert_eq!(set.rows, Rows::Dense { d: 2, values: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0] });
-        assert_eq!((set.targets, set.groups), (numbers(&[7.0, 8.0, 7.0]), numbers(&[1.0, 256.0, -1.0])));
         assert_eq!(listed(&set), ["1", "2"]);
+        assert_eq!((set.targets, set.groups), (numbers(&[7.0, 8.0, 7.0]), numbers(&[1.0, 256.0, -1.0])));
         let set = from_idx(zipped(&images), &beside, &dropping("1")).unwrap();
         assert_eq!((listed(&set), set.rows), (names(&["2"]), Rows::Dense { d: 1, values: vec![2.0, 4.0, 6.0] }));
         let set = from_idx(images.clone(), &[], &unlabelled()).unwrap();

@@ -32,8 +32,8 @@ pub enum LocalSolve {
     },
     /// Richardson's iteration `p <- p - size (H_c p + g)` from 0: `steps` times, of which the first needs no product.
     Richardson {
-        /// The size of a step.
-        size: f64,
+        /// The size of a step; without it `1 / lambda`, with the agent's estimate of the largest eigenvalue of `H_c` ([`largest_eigenvalue`]).
+        size: Option<f64>,
         /// The number of steps R.
         steps: usize,
     },
@@ -51,7 +51,11 @@ impl LocalSolve {
                 direct(&h, g, tolerance, steps)
             }
             LocalSolve::Cg { tolerance, steps } => conjugate_gradients(g, tolerance, steps, products(at, theta)),
-            LocalSolve::Richardson { size, steps } => richardson(g, size, steps, products(at, theta)),
+            LocalSolve::Richardson { size, steps } => {
+                let mut product = products(at, theta);
+                let size = size.unwrap_or_else(|| 1.0 / largest_eigenvalue(g, &mut product));
+                richardson(g, size, steps, product)
+            }
         }
     }
 
@@ -72,7 +76,10 @@ impl LocalSolve {
         match self {
             LocalSolve::Direct { .. } => (2.0 + d as f64 / 6.0) * square,
             LocalSolve::Cg { steps, .. } => steps.min(d) as f64 * square,
-            LocalSolve::Richardson { steps, .. } => steps as f64 * square,
+            LocalSolve::Richardson { size, steps } => {
+                let first = if size.is_some() { 0 } else { MOST_POWERS };
+                (first + steps) as f64 * square
+            }
         }
     }
 }
@@ -124,6 +131,30 @@ fn conjugate_gradients(g: &[f64], tolerance: f64, steps: usize, mut product: imp
         v.iter_mut().zip(&r).for_each(|(v, r)| *v = (rr / before).mul_add(*v, *r));
     }
     p
+}
+
+/// The most products of an estimate of the largest eigenvalue, and the relative change at which it ends.
+const MOST_POWERS: usize = 30;
+const SETTLED: f64 = 0.05;
+
+/// An estimate from below of the largest eigenvalue of a positive definite H, by power iteration from g: the Rayleigh quotient when it
+/// changes by less than 5%; its absolute value where H is indefinite. Richardson's iteration contracts where half of the eigenvalue is found.
+fn largest_eigenvalue(g: &[f64], product: &mut impl FnMut(&[f64]) -> Vec<f64>) -> f64 {
+    let (mut v, mut last) = (g.to_vec(), 0.0f64);
+    // At a stationary point any step stays there.
+    if norm_sq(g) == 0.0 {
+        return 1.0;
+    }
+    for _ in 0..MOST_POWERS {
+        let hv = product(&v);
+        let quotient = (dot(&v, &hv) / norm_sq(&v)).abs();
+        if !((quotient - last).abs() > SETTLED * quotient) {
+            return quotient;
+        }
+        let norm = norm_sq(&hv).sqrt();
+        (v, last) = (hv.iter().map(|x| x / norm).collect(), quotient);
+    }
+    last
 }
 
 fn richardson(g: &[f64], size: f64, steps: usize, mut product: impl FnMut(&[f64]) -> Vec<f64>) -> Vec<f64> {
@@ -231,6 +262,19 @@ mod tests {
         // A run that has diverged is seen by its direction.
         let p = direct(&dense([[f64::NAN; 3]; 3]), &[f64::NAN; 3], 1e-6, 3);
         assert!(p.iter().any(|x| x.is_nan()));
+    }
+
+    #[test]
+    fn largest_eigenvalues_are_found_from_below() {
+        let dense = Mat::from_fn(3, 3, |i, j| H[i][j]);
+        let exact = *dense.self_adjoint_eigenvalues(faer::Side::Lower).unwrap().last().unwrap();
+        let mut products = 0;
+        let found = largest_eigenvalue(&G, &mut |v: &[f64]| {
+            products += 1;
+            product(v)
+        });
+        assert!(found <= exact * (1.0 + 1e-14) && found > 0.8 * exact && products < MOST_POWERS, "{found} {exact} {products}");
+        assert_eq!(richardson(&[0.0; 3], largest_eigenvalue(&[0.0; 3], &mut |v: &[f64]| product(v)), 5, product), [0.0; 3]);
     }
 
     /// The error of Richardson's iteration is `(I - size H)^R H^-1 g`.

@@ -172,7 +172,7 @@ mod tests {
     fn memory_is_that_of_vectors_where_there_is_no_matrix() {
         let (agents, d) = (10, 300_000);
         let vectors = |n: f64| 8.0 * n * d as f64;
-        let done = Done { richardson_step: 0.1, richardson_steps: 20, step_size: 1.0 };
+        let done = Done { richardson_step: Some(0.1), richardson_steps: 20, step_size: 1.0 };
         assert_eq!(GradientDescent::default().memory(agents, d), vectors(20.0));
         assert_eq!(AcceleratedGradient::default().memory(agents, d), vectors(20.0));
         assert_eq!(Lbfgs::default().memory(agents, d), vectors(20.0 + 20.0));
@@ -188,7 +188,7 @@ mod tests {
     fn work_is_that_of_gradients_losses_and_products() {
         let d = 1000;
         let products = |work: f64| work / (d as f64).powi(2);
-        let done = Done { richardson_step: 0.1, richardson_steps: 20, step_size: 1.0 };
+        let done = Done { richardson_step: Some(0.1), richardson_steps: 20, step_size: 1.0 };
         assert_eq!(products(Bfgs::default().work(d)), 23.0);
         assert_eq!(products(Bfgs { halvings: 10, ..Bfgs::default() }.work(d)), 13.0);
         assert_eq!(products(GradientDescent { step_size: Some(0.1), ..GradientDescent::default() }.work(d)), 1.0);

@@ -196,6 +196,17 @@ impl Prepared {
     }
 }
 
+impl Prepared {
+    /// Whether features are whole numbers from 0 to 255 and some are above 100, as of pixels that are not scaled.
+    pub fn has_bytes(&self) -> bool {
+        let values = match &self.train.rows {
+            Rows::Dense { values, .. } => values,
+            Rows::Sparse { value, .. } => value,
+        };
+        values.iter().all(|x| (0.0..=255.0).contains(x) && x.fract() == 0.0) && values.iter().any(|x| *x > 100.0)
+    }
+}
+
 /// Whether rows of so many stored numbers are kept as dense ones.
 pub(super) fn is_nearly_dense(stored: f64, rows: f64, columns: f64) -> bool {
     stored > DENSE_ABOVE * rows * columns
