@@ -3,6 +3,7 @@
 //! faer is called sequentially everywhere: parallelism is over agents, seeds
 //! and methods, so results do not depend on the number of threads.
 
+use crate::kernel::{Isa, products};
 use faer::linalg::solvers::{DenseSolveCore, Solve};
 
 use crate::error::{BadInput, Result};
@@ -40,30 +41,18 @@ pub fn add_outer(to: &mut Mat<f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>) {
 
 /// `a^T b`, in eight partial sums.
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let mut sums = [0.0f64; 8];
-    let ((a, rest_a), (b, rest_b)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
-    for (a, b) in a.iter().zip(b) {
-        (0..8).for_each(|i| sums[i] += a[i] * b[i]);
-    }
-    let rest: f64 = rest_a.iter().zip(rest_b).map(|(a, b)| a * b).sum();
-    ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7])) + rest
+    products::dot(Isa::best(), a, b)
 }
 
 /// Adds `a x` to y.
 pub fn add_scaled(y: &mut [f64], a: f64, x: &[f64]) {
-    y.iter_mut().zip(x).for_each(|(y, x)| *y += a * x);
+    products::add_scaled(Isa::best(), y, a, x);
 }
 
 /// The product of a symmetric matrix with v, d components; the matrix is a lower triangle row by row, d (d + 1) / 2 numbers.
 pub fn triangle_vec(lower: &[f64], v: &[f64]) -> Vec<f64> {
     let mut out = vec![0.0; v.len()];
-    let mut rest = lower;
-    for (i, x) in v.iter().enumerate() {
-        let (row, after) = rest.split_at(i + 1);
-        rest = after;
-        add_scaled(&mut out[..i], *x, &row[..i]);
-        out[i] += dot(row, &v[..=i]);
-    }
+    products::triangle_vec(Isa::best(), lower, v, &mut out);
     out
 }
 

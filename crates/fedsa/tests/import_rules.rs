@@ -11,7 +11,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("registry", &[]),
     ("random", &[]),
-    ("linalg", &["error"]),
+    ("linalg", &["error", "kernel"]),
     ("eigenpairs", &["random"]),
     ("sampling", &["error"]),
     ("schedule", &["error", "random"]),

@@ -114,6 +114,21 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
     }
     all.insert("reading_logs".into(), object(&logs));
 
+    println!("\nSecond order on w8a, ms                      one thread        two  speed-up  beside it (least times)");
+    let peers = [("dense_product_s", "dense products of these sizes"), ("all_s", "all pairs")];
+    match lines(&mut cargo(&["run", "--quiet", "--release", "--package", "fedsa-data", "--example", "second_order"])) {
+        Ok(second) => {
+            for (name, result) in &second {
+                let ms = |key: &str| number(result, key) * 1e3;
+                let beside = peers.iter().filter_map(|(key, what)| Some(format!("{:.1} {what}", result[*key][1].as_f64()? * 1e3)));
+                let beside: String = beside.collect();
+                println!("{name:<42} {:>12.1} {:>10.1} {:>9.2}  {beside}", ms("one_s"), ms("two_s"), number(result, "speedup"));
+            }
+            all.insert("second_order".into(), object(&second));
+        }
+        Err(why) => eprintln!("{why}\nnot measured; `fedsa data fetch libsvm/w8a` gets the data"),
+    }
+
     println!("\nThe program with a delay of 1000 rounds       seconds  peak, MiB");
     let delayed = [delayed()?];
     for (name, result) in &delayed {

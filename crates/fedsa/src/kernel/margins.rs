@@ -31,37 +31,6 @@ pub fn margin(rows: &Rows, j: usize, theta: &[f64]) -> f64 {
 /// Rows whose margins and weights are computed before any of them is added: few enough to stay in the nearest memory.
 const BLOCK: usize = 32;
 
-/// A function that is compiled for every instruction set, of which the first argument names one.
-macro_rules! per_isa {
-    ($(#[$doc:meta])* fn $name:ident$(<$f:ident: $bound:path>)?($($arg:ident: $type:ty),* $(,)?) $(-> $out:ty)? $body:block) => {
-        $(#[$doc])*
-        pub fn $name$(<$f: $bound>)?(isa: Isa, $($arg: $type),*) $(-> $out)? {
-            #[inline(always)]
-            fn body$(<$f: $bound>)?($($arg: $type),*) $(-> $out)? $body
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
-            fn avx512$(<$f: $bound>)?($($arg: $type),*) $(-> $out)? {
-                body($($arg),*)
-            }
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,fma")]
-            fn avx2$(<$f: $bound>)?($($arg: $type),*) $(-> $out)? {
-                body($($arg),*)
-            }
-            assert!(isa.is_available());
-            match isa {
-                #[cfg(target_arch = "x86_64")]
-                // SAFETY: the instruction set is available; the body itself is safe.
-                Isa::Avx512 => unsafe { avx512($($arg),*) },
-                #[cfg(target_arch = "x86_64")]
-                // SAFETY: as above.
-                Isa::Avx2 => unsafe { avx2($($arg),*) },
-                _ => body($($arg),*),
-            }
-        }
-    };
-}
-
 /// `out += sum_j weight_j x_j` over the rows of `range`, in their order. `weigh` turns the products `x_j . theta` of consecutive rows,
 /// of which it gets the numbers, into their weights.
 pub fn pass(isa: Isa, rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64], mut weigh: impl FnMut(Range<usize>, &mut [f64])) {

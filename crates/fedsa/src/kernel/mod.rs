@@ -11,10 +11,42 @@
 //! The generic kernel ([`generic`]) runs every problem through its `sample` and `apply`. [`td`], [`dense`] and [`symmetric`] are
 //! faster replacements for some problems; tests compare their results with the generic kernel's, bit for bit.
 
+/// A function that is compiled for every instruction set, of which the first argument names one.
+macro_rules! per_isa {
+    ($(#[$doc:meta])* fn $name:ident$(<$f:ident: $bound:path>)?($($arg:ident: $type:ty),* $(,)?) $(-> $out:ty)? $body:block) => {
+        $(#[$doc])*
+        pub fn $name$(<$f: $bound>)?(isa: Isa, $($arg: $type),*) $(-> $out)? {
+            #[inline(always)]
+            fn body$(<$f: $bound>)?($($arg: $type),*) $(-> $out)? $body
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
+            fn avx512$(<$f: $bound>)?($($arg: $type),*) $(-> $out)? {
+                body($($arg),*)
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma")]
+            fn avx2$(<$f: $bound>)?($($arg: $type),*) $(-> $out)? {
+                body($($arg),*)
+            }
+            assert!(isa.is_available());
+            match isa {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: the instruction set is available; the body itself is safe.
+                Isa::Avx512 => unsafe { avx512($($arg),*) },
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: as above.
+                Isa::Avx2 => unsafe { avx2($($arg),*) },
+                _ => body($($arg),*),
+            }
+        }
+    };
+}
+
 pub mod dense;
 pub mod elementary;
 pub mod generic;
 pub mod margins;
+pub mod products;
 pub(crate) mod rows;
 pub mod symmetric;
 pub mod td;

@@ -8,40 +8,19 @@ use super::{Chunk, Isa, LANES};
 use crate::random::{Key, Streams};
 
 /// A function that is compiled for every instruction set and runs on the best.
-macro_rules! per_isa {
-    ($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $out:ty)? $body:block) => {
+macro_rules! on_best {
+    ($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block) => {
         $(#[$doc])*
         #[inline]
-        pub(crate) fn $name($($arg: $type),*) $(-> $out)? {
+        pub(crate) fn $name($($arg: $type),*) {
             on::$name(Isa::best(), $($arg),*)
         }
 
         impl on {
-            #[inline]
-            #[allow(clippy::too_many_arguments, reason = "plain numbers of one loop")]
-            fn $name(isa: Isa, $($arg: $type),*) $(-> $out)? {
-                #[inline(always)]
-                fn body($($arg: $type),*) $(-> $out)? $body
-                #[cfg(target_arch = "x86_64")]
-                #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
-                fn avx512($($arg: $type),*) $(-> $out)? {
-                    body($($arg),*)
-                }
-                #[cfg(target_arch = "x86_64")]
-                #[target_feature(enable = "avx2,fma")]
-                fn avx2($($arg: $type),*) $(-> $out)? {
-                    body($($arg),*)
-                }
-                assert!(isa.is_available());
-                match isa {
-                    #[cfg(target_arch = "x86_64")]
-                    // SAFETY: the instruction set is available; the body itself is safe.
-                    Isa::Avx512 => unsafe { avx512($($arg),*) },
-                    #[cfg(target_arch = "x86_64")]
-                    // SAFETY: as above.
-                    Isa::Avx2 => unsafe { avx2($($arg),*) },
-                    _ => body($($arg),*),
-                }
+            per_isa! {
+                #[inline]
+                #[allow(clippy::too_many_arguments, reason = "plain numbers of one loop")]
+                fn $name($($arg: $type),*) $body
             }
         }
     };
@@ -57,14 +36,14 @@ fn both(x: &Chunk, y: &Chunk, f: impl Fn(f64, f64) -> f64) -> Chunk {
     Chunk(std::array::from_fn(|i| f(x.0[i], y.0[i])))
 }
 
-per_isa! {
+on_best! {
     /// Opens the streams of eight agents.
     fn open(streams: &mut Streams<LANES>, key: &Key, agents: &[usize; LANES]) {
         *streams = Streams::open(key, agents);
     }
 }
 
-per_isa! {
+on_best! {
     /// Writes `theta` to `start`, padded with the zeros that are there, and to every lane of `iterates`.
     fn place(theta: &[f64], start: &mut [Chunk], iterates: &mut [Chunk]) {
         let (whole, rest) = theta.as_chunks();
@@ -79,7 +58,7 @@ per_isa! {
     }
 }
 
-per_isa! {
+on_best! {
     /// `v_l = (theta_l - start) / sum` for every lane of `out`; `start` is one vector.
     fn directions(theta: &[Chunk], start: &[Chunk], sum: f64, out: &mut [Chunk]) {
         let width = start.len();
@@ -100,7 +79,7 @@ pub(crate) struct Move {
     pub gain: f64,
 }
 
-per_isa! {
+on_best! {
     /// `xi += gain (v - own)`, or `xi += gain (v - own - xi)` if `afresh`, with `v = (theta - base) / scale`;
     /// then `drift = xi`. An agent's vectors xi, own and base begin at chunk `at_l` of `memory`.
     fn settle(memory: &mut [Chunk], at: &[usize], theta: &[Chunk], moves: &[Move; LANES], afresh: bool, drift: &mut [Chunk]) {
@@ -127,7 +106,7 @@ per_isa! {
     }
 }
 
-per_isa! {
+on_best! {
     /// Keeps what is sent, `own = v_l`, or `own = v_l -= xi` if `afresh`; and `base = theta` where the agents keep it,
     /// in vectors as in [`settle`].
     fn keep(memory: &mut [Chunk], at: &[usize], theta: &[Chunk], has_base: bool, afresh: bool, v: &mut [Chunk]) {
@@ -148,7 +127,7 @@ per_isa! {
     }
 }
 
-per_isa! {
+on_best! {
     /// `sum = 0 + weight_0 x_0 + weight_1 x_1 + ...`, the rows x in their order.
     fn weighted_sum(weights: &[f64], rows: &[Chunk], sum: &mut [f64]) {
         let width = super::chunks(sum.len());
@@ -167,7 +146,7 @@ per_isa! {
     }
 }
 
-per_isa! {
+on_best! {
     /// `sum += weight x`, in so many components as both have.
     fn add_scaled(sum: &mut [f64], weight: f64, x: &[f64]) {
         sum.iter_mut().zip(x).for_each(|(sum, x)| *sum += weight * x);

@@ -181,12 +181,13 @@ impl MethodSettings for Shed {
     /// schedule says.
     fn work(&self, d: usize) -> f64 {
         let losses = self.trials().map_or(0, |trials| trials.losses()) as f64;
+        let d = d as f64;
         let every = match self.renewal {
             Renewal::Every { period } => period as f64,
-            Renewal::GradientNorm { min_distance, .. } => min_distance as f64,
-            _ => d as f64,
+            // The gradient seldom falls as fast as the least distance allows.
+            Renewal::GradientNorm { min_distance, .. } => (min_distance as f64).max(d / 10.0),
+            _ => d,
         };
-        let d = d as f64;
         (losses + 1.0) * d.powi(2) + 10.0 * d.powi(3) / every.min(d)
     }
 

@@ -1,0 +1,130 @@
+//! Measures second-order methods on w8a, which is found as `fedsa fit libsvm/w8a` finds it. `cargo xtask bench` runs it.
+//!
+//! Prints one JSON object a line: the seconds of what is measured on one thread and on two, and the peer beside it.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use faer::Mat;
+use fedsa::eigenpairs::Eigenpairs;
+use fedsa::kernel::Isa;
+use fedsa::methods::MethodSettings;
+use fedsa::methods::fednl::{Compression, FedNl};
+use fedsa::methods::shed::Shed;
+use fedsa::problem::Field;
+use fedsa::problem::logs::Sources;
+use fedsa::problem::regression::Logistic;
+use fedsa::record::OutputRule;
+use fedsa::round::Run;
+use fedsa::sampling::{Law, Sampling};
+use fedsa::uplink::Uplink;
+use fedsa_data::DiskFiles;
+use fedsa_data::find::Places;
+use rayon::prelude::*;
+
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> Result<(), Failure> {
+    let data = || Sources::One("libsvm/w8a".into());
+    let files = DiskFiles::new(Places::from_env(""));
+    let sampling = Sampling { kind: Law::Mean, ..Sampling::default() };
+    let of = |settings: &Logistic| -> Result<Box<dyn Field>, Failure> {
+        let prepared = settings.prepare(&files)?;
+        Ok(settings.field_of(prepared.train, prepared.weights, sampling, Isa::best())?)
+    };
+    let eight = of(&Logistic { agents: Some(8), ridge: 1e-5, ..Logistic::new(data()) })?;
+    shed(&*eight);
+    let many = of(&Logistic { agents: Some(142), samples: Some(350), ridge: 1e-3, intercept: true, ..Logistic::new(data()) })?;
+    fednl(&*many);
+    hessians(&*eight);
+    pairs(&*eight);
+    Ok(())
+}
+
+/// Pools of one thread and of two.
+fn pools() -> [rayon::ThreadPool; 2] {
+    [1, 2].map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool of threads"))
+}
+
+/// The least seconds of some repetitions of work on one thread and on two, in turn, so that what else the machine does falls on both.
+fn least(repetitions: usize, work: impl Fn() + Sync) -> [f64; 2] {
+    let pools = pools();
+    let mut least = [f64::INFINITY; 2];
+    for _ in 0..repetitions {
+        for (pool, least) in pools.iter().zip(&mut least) {
+            let start = Instant::now();
+            pool.install(&work);
+            *least = least.min(start.elapsed().as_secs_f64());
+        }
+    }
+    least
+}
+
+fn report(name: &str, [one, two]: [f64; 2], more: serde_json::Value) {
+    let mut result = serde_json::json!({ "one_s": one, "two_s": two, "speedup": one / two });
+    result.as_object_mut().expect("an object").extend(more.as_object().cloned().unwrap_or_default());
+    println!("{}", serde_json::json!({ "name": name, "result": result }));
+}
+
+fn started<'a>(field: &'a dyn Field, method: &dyn MethodSettings, uplink: &'a Uplink) -> Run<'a> {
+    Run::new(field, method, uplink, OutputRule::Last, 0, vec![0.0; field.dim()]).expect("an exact link suits every method")
+}
+
+/// A whole Fib-SHED fit: 345 rounds, which take the gradient to 1e-9.
+fn shed(field: &dyn Field) {
+    let uplink = Uplink::default();
+    let fit = least(3, || {
+        let mut run = started(field, &Shed::default(), &uplink);
+        (0..345).for_each(|_| run.step());
+        black_box(run.theta());
+    });
+    report("Fib-SHED, 8 agents, 345 rounds", fit, serde_json::json!({}));
+}
+
+/// A round of FedNL in the middle of a run.
+fn fednl(field: &dyn Field) {
+    let uplink = Uplink::default();
+    let method = FedNl { compressor: Compression::TopK, ..FedNl::default() };
+    let run = |rounds: usize| {
+        least(3, || {
+            let mut run = started(field, &method, &uplink);
+            (0..rounds).for_each(|_| run.step());
+            black_box(run.theta());
+        })
+    };
+    let (few, many) = (run(4), run(20));
+    report("FedNL Top-K(8 d), 142 agents, a round", [0, 1].map(|i| (many[i] - few[i]) / 16.0), serde_json::json!({}));
+}
+
+/// The Hessians of all agents at theta = 0, and the product of dense matrices of the same sizes.
+fn hessians(field: &dyn Field) {
+    let (objective, d, n) = (field.facts().objective().expect("an objective"), field.dim(), field.agents());
+    let theta = vec![0.0; d];
+    let ours = least(5, || {
+        (0..n).into_par_iter().for_each(|c| {
+            let mut out = Mat::zeros(d, d);
+            objective.hessian(c, &theta, &mut out);
+            black_box(&out);
+        });
+    });
+    let rows = Mat::from_fn(49_749 / n, d, |i, j| ((i * 31 + j * 17) % 101) as f64 / 101.0);
+    let dense = least(2, || {
+        (0..n).into_par_iter().for_each(|_| {
+            black_box(rows.transpose() * &rows);
+        });
+    });
+    report("Hessians of 8 agents", ours, serde_json::json!({ "dense_product_s": dense }));
+}
+
+/// The ten leading eigenpairs of an agent's Hessian, and all of them.
+fn pairs(field: &dyn Field) {
+    let (objective, d) = (field.facts().objective().expect("an objective"), field.dim());
+    let mut hessian = Mat::zeros(d, d);
+    objective.hessian(0, &vec![0.0; d], &mut hessian);
+    let [ten, all] = [10, d].map(|m| {
+        least(5, || {
+            black_box(Eigenpairs::leading(&hessian, m).values.len());
+        })
+    });
+    report("ten eigenpairs of 300", ten, serde_json::json!({ "all_s": all }));
+}

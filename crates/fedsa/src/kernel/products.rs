@@ -1,0 +1,77 @@
+//! Products of vectors, and of symmetric matrices with vectors, that are computed outside of local steps.
+//!
+//! Multiplications and additions are rounded one by one, so that the bits are those of the loops as they are written.
+
+use super::{Isa, tree};
+
+/// [`dot`] as it is compiled into others.
+#[inline(always)]
+fn sum_of_products(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0f64; 8];
+    let ((a, rest_a), (b, rest_b)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    for (a, b) in a.iter().zip(b) {
+        (0..8).for_each(|i| sums[i] += a[i] * b[i]);
+    }
+    let rest: f64 = rest_a.iter().zip(rest_b).map(|(a, b)| a * b).sum();
+    tree(sums) + rest
+}
+
+/// [`add_scaled`] as it is compiled into others.
+#[inline(always)]
+fn add(y: &mut [f64], a: f64, x: &[f64]) {
+    y.iter_mut().zip(x).for_each(|(y, x)| *y += a * x);
+}
+
+per_isa! {
+    /// The inner product of vectors of the same length: eight partial sums, then the rest.
+    fn dot(a: &[f64], b: &[f64]) -> f64 {
+        sum_of_products(a, b)
+    }
+}
+
+per_isa! {
+    /// Adds `a x` to y.
+    fn add_scaled(y: &mut [f64], a: f64, x: &[f64]) {
+        add(y, a, x);
+    }
+}
+
+per_isa! {
+    /// `out = A v`, d numbers, with a symmetric A that is given as a lower triangle row by row, d (d + 1) / 2 numbers.
+    fn triangle_vec(lower: &[f64], v: &[f64], out: &mut [f64]) {
+        out.fill(0.0);
+        let mut rest = lower;
+        for (i, x) in v.iter().enumerate() {
+            let (row, after) = rest.split_at(i + 1);
+            rest = after;
+            add(&mut out[..i], *x, &row[..i]);
+            out[i] += sum_of_products(row, &v[..=i]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instruction_sets_agree_to_the_bit() {
+        let numbers = |n: usize, f: f64| -> Vec<f64> { (0..n).map(|i| (i as f64 * f).sin()).collect() };
+        for d in [0, 1, 7, 8, 9, 31, 64] {
+            let (a, b, lower) = (numbers(d, 0.7), numbers(d, 1.3), numbers(d * (d + 1) / 2, 0.37));
+            let on = |isa: Isa| {
+                let (mut sum, mut product) = (b.clone(), vec![f64::NAN; d]);
+                add_scaled(isa, &mut sum, 0.3, &a);
+                triangle_vec(isa, &lower, &a, &mut product);
+                let all = [dot(isa, &a, &b)].into_iter().chain(sum).chain(product);
+                all.map(f64::to_bits).collect::<Vec<_>>()
+            };
+            let plain = on(Isa::Portable);
+            assert!(Isa::available().into_iter().all(|isa| on(isa) == plain), "d = {d}");
+            for i in 0..d {
+                let row: f64 = (0..d).map(|j| lower[i.max(j) * (i.max(j) + 1) / 2 + i.min(j)] * a[j]).sum();
+                assert!((row - f64::from_bits(plain[1 + d + i])).abs() < 1e-13);
+            }
+        }
+    }
+}
