@@ -484,6 +484,85 @@ mod tests {
         }
     }
 
+    /// The iterates and inverse Hessians of argmin 0.11.0 with whole steps on `x^T A x / 2 - b^T x`, from 0: L-BFGS with 3 pairs, and BFGS
+    /// from `W = 0.8 I`.
+    #[test]
+    fn updates_are_those_of_argmin() {
+        let a = [[0.9, 0.2, -0.1], [0.2, 0.5, 0.1], [-0.1, 0.1, 0.7]];
+        let gradient = |x: &[f64]| -> Vec<f64> { a.iter().zip([1.0, -1.0, 0.5]).map(|(row, b)| dot(row, x) - b).collect() };
+        let moved = |x: &[f64], p: &[f64]| -> Vec<f64> { x.iter().zip(p).map(|(x, p)| x + p).collect() };
+        let (mut rule, mut x) = (Lbfgs::new(3), vec![0.0; 3]);
+        for expected in [
+            [1.0, -1.0, 0.5],
+            [1.7336112163698374, -3.5070102311481626, 1.642667677150436],
+            [2.162893808924218, -3.0730899794093327, 1.3985542267448507],
+            [1.9526689740911454, -3.0701102551430903, 1.4289141811795867],
+            [1.9515893533203088, -3.0672633008440617, 1.4305434441817988],
+            [1.9516699385273644, -3.066862376281531, 1.4311790960242523],
+        ] {
+            let p = rule.direction(&x, &gradient(&x), true);
+            x = moved(&x, &p);
+            assert!(apart(&x, &expected) < 1e-13, "{x:?} {expected:?}");
+        }
+        let (mut w, mut x) = (vec![0.8, 0.0, 0.0, 0.0, 0.8, 0.0, 0.0, 0.0, 0.8], vec![0.0; 3]);
+        // The iterate, then W by its lower triangle.
+        for expected in [
+            [
+                0.8,
+                -0.8,
+                0.4,
+                1.1860618014464173,
+                -0.7142669296515454,
+                1.8424720578566736,
+                0.3366206443129522,
+                -0.5007232084155164,
+                1.040105193951348,
+            ],
+            [
+                2.0686390532544383,
+                -2.807100591715977,
+                1.3573964497041424,
+                1.0838182342500184,
+                -0.7042539868563611,
+                2.066705713805869,
+                0.3191814482504453,
+                -0.5876497593742185,
+                1.0720132750668456,
+            ],
+            [
+                2.0049248922602674,
+                -3.0147133932979515,
+                1.4306919471849902,
+                1.200676185316402,
+                -0.49515776687160695,
+                2.1886077056560254,
+                0.2630360556901567,
+                -0.5730957968496013,
+                1.0465435550948485,
+            ],
+            [
+                1.953077910813688,
+                -3.066377173865083,
+                1.4368581925988786,
+                1.2243875932344066,
+                -0.48866493311921444,
+                2.1780033525708666,
+                0.3006092872859084,
+                -0.5336174616382208,
+                1.0372708731489462,
+            ],
+        ] {
+            let g = gradient(&x);
+            let s: Vec<f64> = times(&w, &g).iter().map(|p| -p).collect();
+            let next = moved(&x, &s);
+            let y: Vec<f64> = gradient(&next).iter().zip(&g).map(|(new, old)| new - old).collect();
+            update_inverse(&mut w, &s, &y);
+            x = next;
+            let got: Vec<f64> = x.iter().copied().chain((0..3).flat_map(|i| (0..=i).map(move |j| 3 * i + j)).map(|at| w[at])).collect();
+            assert!(apart(&got, &expected) < 1e-12, "{got:?} {expected:?}");
+        }
+    }
+
     /// A pair is used where both gradients are whole and the curvature is positive, and only there.
     #[test]
     fn pairs_without_curvature_or_of_other_agents_are_left_out() {
