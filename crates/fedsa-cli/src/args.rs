@@ -117,8 +117,11 @@ fn timeout(text: &str) -> Result<f64, String> {
 
 /// A whole number between two others.
 fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
-    let accepted =
-        if most == MAX_INTEGER { format!("a whole number, at least {least}") } else { format!("a whole number from {least} to {most}") };
+    let accepted = if most == MAX_INTEGER && !text.bytes().all(|c| c.is_ascii_digit()) {
+        format!("a whole number, at least {least}")
+    } else {
+        format!("a whole number from {least} to {most}")
+    };
     text.parse().ok().filter(|n| (least..=most).contains(n)).ok_or_else(|| format!("not {accepted}"))
 }
 
@@ -240,8 +243,8 @@ pub struct ExportArgs {
 pub struct PredictArgs {
     /// The weights.json that fedsa evaluate or fedsa fit wrote, or the folder of that run
     pub weights: PathBuf,
-    /// Data with the columns that the weights were fitted to: Parquet or CSV files (packed with gzip or not), whose other
-    /// columns are passed on; for weights of fedsa fit also LIBSVM and IDX files, of which targets are passed on. Globs, a
+    /// Data with the columns that the weights were fitted to: Parquet or CSV files (packed with gzip, if they are named), whose
+    /// other columns are passed on; for weights of fedsa fit also LIBSVM and IDX files, of which targets are passed on. Globs, a
     /// folder, or the name of a data set. Rows stay in the order in which files are named
     #[arg(required = true, value_name = "DATA")]
     pub logs: Vec<String>,

@@ -216,6 +216,32 @@ fn first_order_methods_run_on_the_same_data() {
 }
 
 #[test]
+fn predictions_that_overflow_are_refused() {
+    let folder = folder();
+    fit(&folder, &format!("{CLASSES} --out w -q")).exits(0);
+    folder.write("large.csv", "a,b,c\n1,2,3\n1.7e308,-1.7e308,0\n");
+    let run = folder.run(&["predict", "w", "large.csv", "--out", "p.csv"]).exits(2);
+    assert!(run.message().contains("row 2: the prediction is"), "{}", run.message());
+    folder.run(&["predict", "w", "rows.csv", "--column", ""]).exits(2);
+    std::fs::create_dir(folder.path("empty")).unwrap();
+    assert!(folder.run(&["predict", "empty", "rows.csv"]).exits(2).message().contains("holds no weights.json"));
+}
+
+/// In a comparison a step size is for methods that need one; gd and done search for theirs.
+#[test]
+fn a_step_size_changes_no_method_that_finds_its_own() {
+    let folder = folder();
+    fit(&folder, "rows.libsvm --agents 4 --ridge 1e-2 --compare gd,done --tol 1e-6 --out alone -q").exits(0);
+    fit(&folder, "rows.libsvm --agents 4 --ridge 1e-2 --compare gd,done,fedlsa --step-size 0.1 --tol 1e-6 --out beside -q");
+    let config = folder.text("beside/config.toml");
+    assert_eq!(config.matches("step_size = 0.1").count(), 1, "{config}");
+    let message = fit(&folder, "rows.libsvm --agents 4 --step-size 0.1 --out none").exits(2).message();
+    assert!(message.contains("--step-size: 0.1, and fib-shed has no such setting"), "{message}");
+    let message = fit(&folder, "rows.libsvm --agents 4 --model least-squares --positive 1 --out none").exits(2).message();
+    assert!(message.contains("--model logistic"), "{message}");
+}
+
+#[test]
 fn done_needs_no_step_and_bytes_are_noted() {
     let folder = folder();
     fit(&folder, "rows.libsvm --agents 4 --ridge 1e-2 --method done --tol 1e-6 --out done").exits(0);
@@ -268,6 +294,21 @@ fn data_at_fault_are_named_and_nothing_is_written() {
     // Help names options of this command, not keys of files that it makes.
     refused(&format!("{CLASSES} --method fedlsa"), &["--method fedlsa", "--step-size ETA"]);
     refused(&format!("{CLASSES} --sampling iid --batch 4"), &["--batch", "fib-shed uses all rows", "fedlsa"]);
+    refused(&format!("{CLASSES} --sampling iid --batch 4 --compare fedlsa,lbfgs --step-size 0.1"), &["lbfgs uses all rows"]);
+    refused("three.csv --agents 2", &["--positive CLASS"]);
+    refused("rows.csv --target label --drop site,year --model least-squares", &["--model logistic"]);
+    refused("rows.csv --target label --drop year --partition by:site --agents 5", &["or no --agents"]);
+    refused("three.csv --agents 4 --positive a --holdout 0.2", &["or no --holdout"]);
+    folder.write("huge.csv", "x,y,label\n1e300,2,a\n3,1e300,b\n1e300,1,b\n2,5,a\n");
+    refused("huge.csv --agents 1", &["--standardise"]);
+    let many: String = (0..2000).map(|i| format!("{i},{}.5\n", i % 1500)).collect();
+    folder.write("many.csv", format!("x,label\n{many}"));
+    refused("many.csv --agents 2", &["--model least-squares"]);
+    // Columns that are only counted cost nothing before memory is checked.
+    folder.write("wide.libsvm", "1 4294967295:1\n-1 1:1\n");
+    refused("wide.libsvm --agents 1 --method lbfgs", &["wide.libsvm", "needs about"]);
+    let run = fit(&folder, &format!("{CLASSES} --sampling iid --batch 4 --method fedtd --step-size 0.1 --rounds 2 --out drawn"));
+    run.exits(1);
     refused("rows.csv --drop site,label --agents 2", &["--target COLUMN"]);
     refused("three.csv --agents 2 --positive a --divide-by 0", &["--divide-by 0", "other than 0"]);
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());

@@ -33,12 +33,13 @@ pub fn of_problem(problem: &dyn ProblemSettings, sampling: Sampling, files: &Dis
 }
 
 /// Refuses problems that do not fit into the available memory when they are built in parallel:
-/// the permanent memory of all problems, and the temporary memory of one problem per thread.
+/// the permanent memory of all problems, and the temporary memory of one problem per thread, without
+/// the bytes `there` of problems that are built already.
 /// An error has the index of a problem: the largest, or the one at fault.
 ///
 /// # Errors
 /// When they do not fit, or the size of one is not known.
-pub fn problems(sizes: Vec<Result<MemoryEstimate>>) -> Result<Problems, (usize, BadInput)> {
+pub fn problems(sizes: Vec<Result<MemoryEstimate>>, there: f64) -> Result<Problems, (usize, BadInput)> {
     let mut all = Vec::with_capacity(sizes.len());
     for (i, memory) in sizes.into_iter().enumerate() {
         let inside = |e: BadInput| if e.key.starts_with("sampling") { e } else { e.inside("problem") };
@@ -48,7 +49,7 @@ pub fn problems(sizes: Vec<Result<MemoryEstimate>>) -> Result<Problems, (usize, 
     let needed = PROGRAM + side_by_side(all.iter().map(|m| (m.peak, m.kept)));
     let others = if all.len() == 1 { String::new() } else { format!(" ({} problems, the largest of them)", all.len()) };
     let what = || format!("{}{others}", all[largest].sizes);
-    require("problem", needed, what, "fewer agents, states or features").map_err(|e| (largest, e))?;
+    require("problem", needed - there, what, "fewer agents, states or features").map_err(|e| (largest, e))?;
     Ok(Problems { peak: needed, kept: all.iter().map(|m| m.kept).sum() })
 }
 

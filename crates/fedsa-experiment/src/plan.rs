@@ -106,7 +106,7 @@ impl BuiltProblem {
             reader.read(point)?;
             let tables = Digester::default().point(&reader, &files.places)?.field;
             let memory = memory(&reader);
-            memory::problems(vec![memory.clone()]).map_err(|(_, e)| e)?;
+            memory::problems(vec![memory.clone()], 0.0).map_err(|(_, e)| e)?;
             Ok(Self { tables, memory: memory?, planned: planned(field(&reader), &tables, files)? })
         };
         build().map_err(|e| experiment.failure_at(e, point))
@@ -288,7 +288,8 @@ impl Plan {
             memory::of_problem(&**reader.problem(), reader.sampling(), &DiskFiles::new(places.clone()))
         };
         let sizes: Vec<Result<_>> = wanted.par_iter().map(size).collect();
-        let memory = memory::problems(sizes).map_err(|(p, e)| experiment.failure_at(e, &experiment.points[wanted[p].0]))?;
+        let there = known.lock().expect("no thread panics").as_ref().map_or(0.0, |known| known.memory.peak);
+        let memory = memory::problems(sizes, there).map_err(|(p, e)| experiment.failure_at(e, &experiment.points[wanted[p].0]))?;
         let built: Vec<Result<PlannedField>> = wanted
             .par_iter()
             .map(|(i, tables)| {

@@ -81,6 +81,7 @@
 //! (2023). Equation numbers of \[S\] are those of the PDF; "HTML eq." says that
 //! the number is that of the HTML rendering, which counts differently.
 
+pub mod bit_allocation;
 pub mod eigenpairs;
 pub mod error;
 pub mod kernel;

@@ -12,6 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("registry", &[]),
     ("random", &[]),
     ("linalg", &["error", "kernel"]),
+    ("bit_allocation", &[]),
     ("eigenpairs", &["random"]),
     ("sampling", &["error"]),
     ("schedule", &["error", "random"]),

@@ -9,8 +9,10 @@ use std::time::Instant;
 use fedsa::error::{BadInput, Result, quoted};
 use fedsa::kernel::Isa;
 use fedsa::linalg;
-use fedsa::presets::PRESETS;
+use fedsa::methods::Needs;
+use fedsa::presets::{self, PRESETS};
 use fedsa::problem::arrays::{Array, Arrays};
+use fedsa::problem::memory::MemoryEstimate;
 use fedsa::problem::preparation::Prepared;
 use fedsa::problem::preparation::quality::Quality;
 use fedsa::problem::preparation::targets::{self, Targets};
@@ -19,7 +21,7 @@ use fedsa_data::find::Places;
 use fedsa_data::linear_model::{Class, LinearModel, Predicts};
 use fedsa_data::{DiskFiles, npz};
 use fedsa_experiment::config::document::{Origin, SetBy};
-use fedsa_experiment::config::{self, Document, Experiment};
+use fedsa_experiment::config::{self, Document, Experiment, find_kind, read_kind};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers::{self, number};
 use fedsa_experiment::plan::BuiltProblem;
@@ -56,25 +58,25 @@ pub fn methods(kinds: &Kinds) -> String {
 }
 
 /// What messages about an experiment file say, and the options of this command that stand for it.
-const OPTIONS: [(&str, &str); 13] = [
+const OPTIONS: [(&str, &str); 10] = [
     ("step_size = .. in this table", "--step-size ETA, such as 0.1: below 2 / L, with the largest eigenvalue L of the agents' Hessians"),
     ("the setting `target`", "--target COLUMN"),
-    ("target = \"..\"", "--target COLUMN"),
-    ("`drop` lists", "--drop lists"),
     ("positive = the label of a class", "--positive CLASS, with the label of a class"),
-    ("another positive, partition, samples or holdout", "another --positive, --partition, --seed or --holdout"),
     ("kind = \"logistic\"", "--model logistic"),
-    ("kind = \"least-squares\" for numbers", "--model least-squares for numbers"),
+    ("kind = \"least-squares\"", "--model least-squares"),
     ("standardise = true", "--standardise"),
-    ("intercept = true, or no penalise_intercept", "--intercept"),
+    ("a linear problem,", "--model least-squares,"),
+    ("is listed in `drop`", "is named by --drop"),
     ("or no holdout", "or no --holdout"),
-    ("only partition = \"files\" and \"by-column\" follow", "only those of --partition files and by:COLUMN follow"),
     ("or no agents: it follows", "or no --agents: it follows"),
 ];
 
 /// The failure with options instead of keys of experiment files in its help.
 fn in_options(mut failure: Failure) -> Failure {
     failure.help = OPTIONS.iter().fold(failure.help, |help, (key, option)| help.replace(key, option));
+    if let Some(key) = failure.help.strip_suffix(" = .. in this table") {
+        failure.help = format!("--set method.NAME.{key}=VALUE, with the name of the method");
+    }
     failure
 }
 
@@ -90,6 +92,9 @@ fn fit_files(args: &FitArgs, kinds: &Kinds) -> Result<u8, Failure> {
     let began = Instant::now();
     if !MODELS.contains(&args.model.as_str()) {
         return Err(BadInput::new("--model", format!("`{}`", quoted(&args.model)), MODELS.join(" or ")).into());
+    }
+    if let Some(class) = args.positive.as_ref().filter(|_| args.model != "logistic") {
+        return Err(BadInput::new("--positive", format!("`{}`, and the model has no classes", quoted(class)), "--model logistic").into());
     }
     let experiment = read(args, kinds)?;
     experiment.settings()?;
@@ -207,30 +212,53 @@ fn problem(args: &FitArgs) -> Result<Value> {
     Ok(table(entries))
 }
 
-/// `[[method]]` of one kind. A step size or local steps that were given are refused by methods that have none, unless another
-/// method of the comparison has them.
-fn method(args: &FitArgs, kinds: &Kinds, kind: &str, is_alone: bool) -> Value {
+/// `[[method]]` of one kind. In a comparison a step size is for methods that have no step of their own, and local steps for those that
+/// make any.
+///
+/// # Errors
+/// When a method that is alone has neither.
+fn method(args: &FitArgs, kinds: &Kinds, kind: &str, is_alone: bool) -> Result<Value> {
     let mut entries = vec![("kind", text(kind)), ("label", text(kind))];
-    let is_given = |given: bool| given && is_alone;
-    if is_given(args.step_size.is_some()) || args.step_size.is_some() && takes(kinds, kind, "step_size") {
-        entries.push(("step_size", Value::Float(args.step_size.expect("given"))));
+    let refused = |option: &str, given: String| {
+        let what = format!("{given}, and {} has no such setting", quoted(kind));
+        Err(BadInput::new(option, what, format!("no {option}, or a method with local steps, such as fedlsa")))
+    };
+    if let Some(step_size) = args.step_size {
+        let may_have = takes(kinds, kind, "step_size");
+        if is_alone && !may_have {
+            return refused("--step-size", numbers::typed(step_size));
+        }
+        if may_have && (is_alone || !needs_all_rows(kinds, kind)) {
+            entries.push(("step_size", Value::Float(step_size)));
+        }
     }
-    if is_given(args.local_steps.is_some()) || takes(kinds, kind, "local_steps") {
-        entries.push(("local_steps", Value::Integer(args.local_steps.unwrap_or(LOCAL_STEPS) as i64)));
+    let makes_steps = takes(kinds, kind, "local_steps");
+    match args.local_steps {
+        Some(steps) if is_alone && !makes_steps => return refused("--local-steps", steps.to_string()),
+        steps if makes_steps => entries.push(("local_steps", Value::Integer(steps.unwrap_or(LOCAL_STEPS) as i64))),
+        _ => {}
     }
-    table(entries)
+    Ok(table(entries))
+}
+
+/// Whether a method asks agents for gradients, losses or Hessians of all their rows. Those that do have a default for every setting.
+fn needs_all_rows(kinds: &Kinds, kind: &str) -> bool {
+    let kind = presets::find(kind).map_or(kind, |preset| preset.method);
+    let mut table = Table::from_iter([("kind".to_string(), text(kind))]);
+    let settings = find_kind(kinds.methods(), &mut table, "method").and_then(|kind| read_kind(kind, table));
+    settings.is_ok_and(|settings| settings.needs() == Needs::Objective)
 }
 
 /// The experiment of the options as a table.
 fn experiment(args: &FitArgs, kinds: &Kinds) -> Result<Table> {
     let named = named(args)?;
     if let Some(rows) = args.batch
-        && !named.iter().any(|kind| takes(kinds, kind, "local_steps"))
+        && let Some(kind) = named.iter().find(|kind| needs_all_rows(kinds, kind))
     {
-        let what = format!("{rows}, and {} uses all rows of an agent in every round", named.join(", "));
-        return Err(BadInput::new("--batch", what, "no --batch, or a method with local steps, such as fedlsa"));
+        let what = format!("{rows}, and {} uses all rows of an agent in every round", quoted(kind));
+        return Err(BadInput::new("--batch", what, "no --batch, or methods that draw rows, such as fedlsa"));
     }
-    let methods = named.iter().map(|kind| method(args, kinds, kind, named.len() == 1)).collect();
+    let methods = named.iter().map(|kind| method(args, kinds, kind, named.len() == 1)).collect::<Result<_>>()?;
     let mut run = vec![
         ("rounds", Value::Integer(args.rounds as i64)),
         ("seeds", Value::Array(vec![Value::Integer(args.seed as i64)])),
@@ -303,7 +331,8 @@ fn build(experiment: &Experiment, files: &DiskFiles) -> Result<(Prepared, BuiltP
         ($kind:ty) => {{
             let settings: $kind = config::read(Value::Table(problem)).map_err(failure)?;
             let sets = settings.read(files).map_err(failure)?;
-            let memory = settings.memory_of(&sets, rayon::current_num_threads());
+            // The rows are kept a second time, for the quality of the model.
+            let memory = settings.memory_of(&sets, rayon::current_num_threads()).map(MemoryEstimate::with_a_copy);
             let mut prepared = None;
             let built = BuiltProblem::of_data(experiment, files, memory, |sampling| {
                 let all = prepared.insert(settings.preparation().prepare_sets(sets)?);
@@ -369,6 +398,9 @@ fn weights(args: &FitArgs, prepared: &Prepared, plan: &Plan, results: &Results) 
     arrays.insert("format", Array::scalar(1.0));
     if !args.common.quiet {
         spending(plan, results).into_iter().for_each(say);
+        if counted("round") == 0 {
+            say("note: theta = 0 meets --tol already. Features or targets may be very small: --standardise");
+        }
         let label = &plan.cells[0].method.label;
         let quality = |name: &str, quality: &Quality| {
             let accuracy = quality.accuracy.map_or(String::new(), |share| format!(", accuracy {}", numbers::percent(share)));

@@ -49,6 +49,18 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Failure> {
     }
     // The folder of a run stands for its weights.
     let inside = args.weights.join("weights.json");
+    if args.weights.is_dir() && !inside.is_file() {
+        let what = "the folder holds no weights.json";
+        return Err(BadInput::new(
+            quoted(args.weights.to_string_lossy()),
+            what,
+            "a folder that fedsa fit or fedsa evaluate wrote, or its weights.json",
+        )
+        .into());
+    }
+    if args.column.as_deref() == Some("") {
+        return Err(BadInput::new("--column", "no name", "a name for the column").into());
+    }
     let args = &PredictArgs { weights: if inside.is_file() { inside } else { args.weights.clone() }, ..args.clone() };
     let Predicted { columns, rows, files, added } = match weights::read(&args.weights)? {
         Fitted::Value(fitted) => values(args, fitted)?,
@@ -106,6 +118,7 @@ fn predictions(args: &PredictArgs, model: &LinearModel) -> Result<Predicted> {
             rows.map(|row| model.score(row.iter().copied().enumerate())).collect()
         };
         let scores = tables.par_iter().map(score).collect::<Vec<_>>();
+        tables.iter().zip(&scores).try_for_each(|(table, scores)| all_finite(&table.name, scores))?;
         (tables, scores)
     } else {
         let wanted = Wanted { target: model.target.clone(), may_lack_target: true, ..Wanted::default() };
@@ -177,12 +190,11 @@ fn scores_of(set: &Dataset, model: &LinearModel) -> Result<Vec<f64>> {
     let d = model.coefficients.len();
     let fits = match &model.columns {
         // Sparse rows may lack the last columns, and have further ones if these are 0.
-        None => set.columns.iter().take(d).enumerate().all(|(i, name)| name == (i + 1).to_string()),
+        None => set.columns.are_counted_up_to(d),
         Some(names) => names.len() == set.columns.len() && set.columns.iter().zip(names).all(|(a, b)| a == *b),
     };
     if !fits {
-        let there: std::collections::HashSet<_> = set.columns.iter().collect();
-        let missing = model.names().into_iter().find(|name| !there.contains(name.as_str()));
+        let missing = model.names().into_iter().find(|name| set.columns.position(name).is_none());
         let what = match missing {
             Some(name) => format!("there is no column `{}`, which the model was fitted to", quoted(name)),
             None => format!("{} columns, in another order than those of the model", set.columns.len()),
@@ -192,10 +204,19 @@ fn scores_of(set: &Dataset, model: &LinearModel) -> Result<Vec<f64>> {
     let beyond = |row: usize| set.rows.row(row).find(|(j, x)| *j >= d && *x != 0.0).map(|(j, _)| (row, j));
     if let Some((row, j)) = (0..set.rows.len()).find_map(beyond) {
         let name = quoted(set.columns.name(j).unwrap_or_default());
-        let what = format!("row {row} has a number in the column `{name}`, and the model has {d} columns");
+        let what = format!("row {} has a number in the column `{name}`, and the model has {d} columns", row + 1);
         return Err(BadInput::new(set.name.clone(), what, format!("rows of at most {d} columns")));
     }
-    Ok((0..set.rows.len()).map(|i| model.score(set.rows.row(i))).collect())
+    let scores: Vec<f64> = (0..set.rows.len()).map(|i| model.score(set.rows.row(i))).collect();
+    all_finite(&set.name, &scores)?;
+    Ok(scores)
+}
+
+/// Refuses predictions that are not finite.
+fn all_finite(name: &str, scores: &[f64]) -> Result<()> {
+    let Some(row) = scores.iter().position(|score| !score.is_finite()) else { return Ok(()) };
+    let what = format!("row {}: the prediction is {}: its numbers times the weights are too large", row + 1, scores[row]);
+    Err(BadInput::new(name, what, "features of the size of those of the fit"))
 }
 
 /// A table of the targets of a data set, without other columns.

@@ -166,7 +166,7 @@ fn numbers(store: &Store, room: &mut Room) -> Result<(Header, Vec<f64>)> {
         header.kind.decode(now, &mut out);
         if let Some(i) = out[first..].iter().position(|x| !x.is_finite()) {
             let (row, column) = ((first + i) / d, (first + i) % d);
-            let place = format!("row {row}, column {}", column + 1);
+            let place = format!("row {}, column {}", row + 1, column + 1);
             return Err(not_finite(&place, &out[first + i].to_string(), "finite numbers: leave such rows out"));
         }
     }

@@ -269,9 +269,14 @@ fn no_column(name: &str, names: &[String]) -> BadInput {
 /// A checksum of the numbers and labels of a data set.
 pub(super) fn checksum(dataset: &Dataset) -> u32 {
     let mut sum = Checksum { hasher: crc32fast::Hasher::new(), bytes: Vec::new() };
-    for (i, name) in dataset.columns.iter().enumerate() {
-        sum.hasher.update(if i == 0 { b"" } else { b"," });
-        sum.hasher.update(name.as_bytes());
+    use fedsa::problem::dataset::Columns;
+    match &dataset.columns {
+        Columns::Named(names) => sum.hasher.update(names.join(",").as_bytes()),
+        // There may be billions of them.
+        Columns::Counted { width, left_out } => {
+            sum.update(&[*width], |x| (x as u64).to_le_bytes());
+            sum.update(left_out, |x| (x as u64).to_le_bytes());
+        }
     }
     match &dataset.rows {
         Rows::Dense { values, .. } => sum.update(values, |x| x.to_le_bytes()),

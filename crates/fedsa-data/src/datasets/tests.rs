@@ -312,7 +312,7 @@ fn what_is_wrong_with_idx_files_is_named() {
     let e = from_idx(images.clone(), &[("labels", images.clone())], &plain).unwrap_err();
     assert_eq!(e.what, "labels: its magic number 0x00000802 is that of an array of 2 dimensions");
     assert!(e.help.contains("0x00000801"), "{}", e.help);
-    assert_eq!(error(&idx(0x0d, &[2, 1], &[0, 0, 0, 0, 0x7f, 0x80, 0, 0]), &plain), "row 1, column 1: `inf` is not a finite number");
+    assert_eq!(error(&idx(0x0d, &[2, 1], &[0, 0, 0, 0, 0x7f, 0x80, 0, 0]), &plain), "row 2, column 1: `inf` is not a finite number");
     assert_eq!(error(&idx(0x08, &[u32::MAX, u32::MAX, u32::MAX], &[1]), &plain), {
         "its header claims 4294967295 x 4294967295 x 4294967295 numbers of 1 byte: with the header \
          79228162458924105385300197391 bytes are expected, and there are 17"

@@ -42,7 +42,7 @@ const ODD: [f64; 16] = {
     out
 };
 
-/// `exp(x)` for x at most 0, to 1.5 units in the last place where it is no less than 1e-300. Not a number for what is none.
+/// `exp(x)` for x at most 0, to 2 units in the last place where it is no less than 1e-300. Not a number for what is none.
 ///
 /// `x = n log(2) + r` with an integer n, r within log(2)/2 of 0, and a series of 14 terms for exp(r).
 #[inline(always)]

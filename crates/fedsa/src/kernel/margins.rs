@@ -91,7 +91,22 @@ per_isa! {
 }
 
 per_isa! {
-    /// `sum_j of(t_j + s u_j)`, number j going to partial sum `j mod 8`. With s = 0 it has the bits of the sum at t.
+    /// `sum_j of(t_j)`, number j going to partial sum `j mod 8`.
+    fn sum<F: Fn(f64) -> f64>(t: &[f64], of: F) -> f64 {
+        let mut acc = [0.0; 8];
+        for t in t.chunks(BLOCK) {
+            let mut terms = [0.0; BLOCK];
+            terms.iter_mut().zip(t).for_each(|(term, t)| *term = of(*t));
+            for (j, term) in terms[..t.len()].iter().enumerate() {
+                acc[j % 8] += term;
+            }
+        }
+        tree(acc)
+    }
+}
+
+per_isa! {
+    /// `sum_j of(t_j + s u_j)` in the same order. With s = 0 it has the bits of the sum at t, where u is finite.
     fn sum_along<F: Fn(f64) -> f64>(t: &[f64], u: &[f64], s: f64, of: F) -> f64 {
         assert_eq!(t.len(), u.len());
         let mut acc = [0.0; 8];
@@ -208,6 +223,8 @@ mod tests {
             let got: Vec<u64> = Isa::available().into_iter().map(|isa| sum_along(isa, &t, &u, s, of).to_bits()).collect();
             assert!(got.iter().all(|bits| *bits == got[0]));
             assert!((f64::from_bits(got[0]) / expected - 1.0).abs() < 1e-14);
+            let there: Vec<f64> = t.iter().zip(&u).map(|(t, u)| s.mul_add(*u, *t)).collect();
+            assert!(Isa::available().into_iter().all(|isa| sum(isa, &there, of).to_bits() == got[0]));
             for isa in Isa::available() {
                 let mut mapped = t.clone();
                 map(isa, &mut mapped, of);

@@ -6,8 +6,10 @@
 //!            theta_{t+1} = theta_t + eta sum_c p_c d_c
 //! ```
 //! `d_c` tends to `-H_c^-1 g` where `alpha < 2 / lambda_max(H_c)`: its error is `(I - alpha H_c)^R H_c^-1 g`. Two exchanges a round,
-//! and no line search. Without an alpha agents estimate their own, which is not in the source. Source: Dinh, Tran, Nguyen, Bao, Rezaei Balef, Zhou and Zomaya (2022), algorithm 1 (\[139\] of \[T\], which names
-//! it in sections 2.1 and 2.6, without a figure).
+//! and no line search. Without an alpha each agent estimates its own, which is not in the source.
+//!
+//! Source: Dinh, Tran, Nguyen, Bao, Rezaei Balef, Zhou and Zomaya (2022), algorithm 1 (\[139\] of \[T\], which names it in sections 2.1
+//! and 2.6, without a figure).
 //!
 //! Over links: a missing direction counts as zero and makes the step shorter. Over the air sums are enough. Refused over
 //! `delay` and `late`.
@@ -26,7 +28,7 @@ use crate::server::directions::Gradient;
 #[serde(deny_unknown_fields)]
 pub struct Done {
     /// alpha: the size of a step of Richardson's iteration, below 2 / L with the largest eigenvalue L of the agents' Hessians. When it is
-    /// absent each agent takes 1 over an estimate of its own largest eigenvalue, which costs up to 30 more products a round.
+    /// absent each agent takes 1 over an estimate of its own largest eigenvalue, which costs 15 more products a round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub richardson_step: Option<f64>,

@@ -164,9 +164,25 @@ impl Columns {
 
     /// Whether they are `1`, `2`, .. without a gap, as those of a model without names.
     pub fn are_counted(&self) -> bool {
+        self.are_counted_up_to(self.len())
+    }
+
+    /// Whether the first d of them, or all if there are fewer, are `1`, `2`, .. without a gap.
+    pub fn are_counted_up_to(&self, d: usize) -> bool {
         match self {
-            Columns::Named(names) => names.iter().enumerate().all(|(i, name)| *name == (i + 1).to_string()),
-            Columns::Counted { width, left_out } => left_out.first().is_none_or(|first| first + left_out.len() == *width),
+            Columns::Named(names) => names.iter().take(d).enumerate().all(|(i, name)| *name == (i + 1).to_string()),
+            Columns::Counted { left_out, .. } => left_out.first().is_none_or(|first| *first >= d.min(self.len())),
+        }
+    }
+
+    /// The position of a column among them, from 0.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        match self {
+            Columns::Named(names) => names.iter().position(|own| own == name),
+            Columns::Counted { width, left_out } => {
+                let number = name.parse::<usize>().ok().filter(|number| number.to_string() == name && (1..=*width).contains(number))?;
+                left_out.binary_search(&(number - 1)).err().map(|before| number - 1 - before)
+            }
         }
     }
 

@@ -211,6 +211,12 @@ pub(super) fn sparse(agents: f64, d: f64, m: f64, most: f64, total: f64, samplin
 }
 
 impl MemoryEstimate {
+    /// With a second copy of what is kept.
+    #[must_use]
+    pub fn with_a_copy(self) -> Self {
+        Self { peak: self.peak + self.kept, kept: 2.0 * self.kept, ..self }
+    }
+
     /// Of a peak and what is kept.
     pub(super) fn new((peak, kept): (f64, f64), sizes: String) -> Self {
         Self { peak: peak.max(kept), kept, sizes }

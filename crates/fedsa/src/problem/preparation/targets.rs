@@ -204,7 +204,7 @@ fn positive_rank(classes: &[Class], positive: Option<&Class>) -> Result<usize> {
         [Class::Number(low), Class::Number(high)] if *high == 1.0 && (*low == 0.0 || *low == -1.0) => Ok(1),
         [Class::Name(_), Class::Name(_)] => Ok(1),
         _ => {
-            let help = "positive = the label of a class against all others, or labels that are -1 and 1, 0 and 1, or two names";
+            let help = "positive = the label of a class against all others, or labels that are -1 and 1, 0 and 1, or two names; or kind = \"least-squares\" for numbers";
             Err(BadInput::new("positive", format!("labels that are not binary: {}", found()), help))
         }
     }

@@ -352,7 +352,7 @@ impl<L: Loss> Facts for Regression<L> {
 impl<L: Loss> Objective for Regression<L> {
     fn loss(&self, c: usize, theta: &[f64]) -> f64 {
         let margins = self.margins(self.range(c), theta);
-        let losses = margins::sum_along(self.isa, &margins, &margins, 0.0, L::value);
+        let losses = margins::sum(self.isa, &margins, L::value);
         losses / margins.len() as f64 + self.penalty(theta)
     }
     fn gradient(&self, c: usize, theta: &[f64], out: &mut [f64]) {

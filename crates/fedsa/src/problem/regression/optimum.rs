@@ -118,7 +118,16 @@ impl<L: Loss> Regression<L> {
         let mut theta = vec![0.0; d];
         let all = |theta: &[f64]| self.over_blocks(|_, range| self.margins(range, theta));
         let mut margins = all(&theta);
-        let certified = CERTIFIED * self.gradient_scale(&margins).max(1.0);
+        let scale = self.gradient_scale(&margins);
+        if !(scale * scale).is_finite() {
+            let what = format!("features and targets whose products are as large as {scale:.1e}");
+            return Err(BadInput::new(
+                "data",
+                what,
+                "a smaller scale: standardise = true, and targets in a range such as target_range = [0, 1]",
+            ));
+        }
+        let certified = CERTIFIED * scale.max(1.0);
         let mut gradient = self.mean_gradient(&theta, &margins);
         let (mut hessian, mut last_size) = (Mat::zeros(d, d), f64::INFINITY);
         for _ in 0..MOST_STEPS {

@@ -169,12 +169,12 @@ macro_rules! on_data_sets {
                 build::<<Self as OnData>::Loss>(train, weights, like, sampling, isa)
             }
 
-            /// The memory that preparing these data sets and the problem take.
+            /// The memory that preparing these data sets and the problem take, in addition to the data sets themselves.
             ///
             /// # Errors
             /// When the column of agents cannot be used.
             pub fn memory_of(&self, sets: &[Dataset], threads: usize) -> Result<MemoryEstimate> {
-                memory_of(&self.preparation(), <<Self as OnData>::Loss as Loss>::HAS_OFFSETS, sets, threads)
+                memory_of(&self.preparation(), <<Self as OnData>::Loss as Loss>::HAS_OFFSETS, sets, threads, 0.0)
             }
         }
 
@@ -196,7 +196,9 @@ macro_rules! on_data_sets {
             }
 
             fn memory(&self, files: &dyn Files, _: Sampling, threads: usize) -> Result<MemoryEstimate> {
-                self.memory_of(&self.read(files)?, threads)
+                let sets = self.read(files)?;
+                let source: usize = sets.iter().map(|set| stored_bytes(&set.rows) + 16 * set.rows.len()).sum();
+                memory_of(&self.preparation(), <<Self as OnData>::Loss as Loss>::HAS_OFFSETS, &sets, threads, source as f64)
             }
         }
     };
@@ -289,8 +291,13 @@ fn times_labels(rows: &mut Rows, labels: &[f64]) {
     }
 }
 
-/// The memory that preparation and problem take.
-fn memory_of(how: &Preparation, is_linear: bool, sets: &[Dataset], threads: usize) -> Result<MemoryEstimate> {
+/// The bytes of the numbers that are stored.
+fn stored_bytes(rows: &Rows) -> usize {
+    rows.stored() * if matches!(rows, Rows::Sparse { .. }) { 12 } else { 8 }
+}
+
+/// The memory that preparation and problem take, beside the bytes of the data sets where these are to be read.
+fn memory_of(how: &Preparation, is_linear: bool, sets: &[Dataset], threads: usize, source: f64) -> Result<MemoryEstimate> {
     let all: usize = sets.iter().map(|set| set.rows.len()).sum();
     let stored: usize = sets.iter().map(|set| set.rows.stored()).sum();
     let columns = sets.iter().map(|set| set.rows.columns()).max().unwrap_or(0);
@@ -301,7 +308,6 @@ fn memory_of(how: &Preparation, is_linear: bool, sets: &[Dataset], threads: usiz
     let n = agents.unwrap_or(sets.len()) as f64;
     let rows = how.samples.map_or(all as f64, |samples| (n * samples as f64).min(all as f64));
     let number = if is_sparse { 12.0 } else { 8.0 };
-    let source = number * stored as f64 + 16.0 * all as f64;
     let share = rows / all as f64;
     let d = how.pca.map_or(columns, |pca| pca.dim.min(columns)) + usize::from(how.intercept);
     let d = d as f64;
@@ -313,9 +319,11 @@ fn memory_of(how: &Preparation, is_linear: bool, sets: &[Dataset], threads: usiz
     // Where components are fitted: rows, second moments and their eigenvectors with what these are computed in.
     let fit = if how.pca.is_some() { 2.0 * gathered + 8.0 * memory::matrix(columns as f64, columns as f64) } else { gathered };
     let systems = if is_linear && keeps_systems(n as usize, d as usize) { n * (memory::matrix(d, d) + 8.0 * d + 100.0) } else { 0.0 };
-    let kept = own + 16.0 * rows + 24.0 * n + systems;
+    // What is known of columns: scales, means, counts.
+    let kept = own + 16.0 * rows + 24.0 * n + systems + 64.0 * columns as f64;
     // The optimum is computed up to some dimension; with more, methods that form matrices count them themselves.
-    let root = if d <= MOST_DIM as f64 { memory::optimum(d) + threads as f64 * memory::matrix(d, d) } else { 0.0 } + 40.0 * rows;
+    let matrices = if d <= MOST_DIM as f64 { memory::optimum(d) + threads as f64 * memory::matrix(d, d) } else { 0.0 };
+    let root = matrices + 40.0 * rows;
     let preparing = source + 16.0 * all as f64 + (fit + gathered).max(gathered + own);
     let text = format!(
         "{}, {} rows, d = {}{}",
