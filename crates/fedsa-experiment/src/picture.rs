@@ -23,6 +23,7 @@ use super::predict::Predictor;
 use super::results::{self, Estimate, Recorded, Results, paid};
 use crate::config::schema::{self, Band, CurveCentre, ExpectedStatus, FigureKind};
 use crate::figure::{CellTable, Chart, Format, HeatMaps, Level, Panel, PlottedCurve, Provenance, RenderOptions, Style, number_text};
+use crate::numbers;
 
 /// The largest numbers of panels, of curves or levels per panel, and of rows and columns of a table. The first ones are
 /// drawn.
@@ -118,6 +119,7 @@ fn coordinate_text(name: &str, value: &Value) -> String {
     };
     match value {
         Value::String(s) => s.clone(),
+        Value::Float(x) if !numbers::is_plain(*x) => format!("{name} = {}", numbers::typed(*x)),
         other => format!("{name} = {other}"),
     }
 }

@@ -11,6 +11,7 @@ use toml::{Table, Value};
 use super::document::{Document, Origin, SetBy};
 use super::dotted::{Assignment, assignments, parts};
 use super::sections::Sections;
+use crate::numbers;
 
 /// A `[[sweep]]`: one key and its values, or several keys that move together.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -481,6 +482,7 @@ fn label(coordinates: &[(String, Value)]) -> String {
     let text = |(name, value): &(String, Value)| match value {
         Value::String(s) if name == "variant" => s.clone(),
         Value::String(s) => format!("{name}={s}"),
+        Value::Float(x) if !numbers::is_plain(*x) => format!("{name}={}", numbers::typed(*x)),
         other => format!("{name}={other}"),
     };
     coordinates.iter().map(text).collect::<Vec<_>>().join(", ")
