@@ -135,7 +135,7 @@ fn rows_without_targets_are_predicted() {
     folder.run(&["predict", "o/weights.json", "rows.libsvm", "--out", "p.parquet"]).exits(0).says("240 rows of 1 file");
     folder.write("wide.libsvm", "+1 1:0.5 9:1\n");
     let message = folder.run(&["predict", "o/weights.json", "wide.libsvm"]).exits(2).message();
-    assert!(message.contains("row 0 has a number in the column `9`") && message.contains("at most 3 columns"), "{message}");
+    assert!(message.contains("row 1 has a number in the column `9`") && message.contains("at most 3 columns"), "{message}");
     let message = folder.run(&["predict", "o/weights.json", "rows.libsvm", "--se"]).exits(2).message();
     assert!(message.contains("--se"), "{message}");
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::loss::{LogLoss, Loss, SquaredLoss};
 use super::{Parts, Regression, keeps_systems};
-use crate::error::{BadInput, Result, require};
+use crate::error::{BadInput, Result, quoted, require};
 use crate::kernel::Isa;
 use crate::problem::dataset::{Dataset, Rows, Wanted};
 use crate::problem::lazy_index;
@@ -291,6 +291,9 @@ fn times_labels(rows: &mut Rows, labels: &[f64]) {
     }
 }
 
+/// Above so many columns the file with the last one is named.
+const MANY_COLUMNS: usize = 100_000;
+
 /// The bytes of the numbers that are stored.
 fn stored_bytes(rows: &Rows) -> usize {
     rows.stored() * if matches!(rows, Rows::Sparse { .. }) { 12 } else { 8 }
@@ -325,8 +328,11 @@ fn memory_of(how: &Preparation, is_linear: bool, sets: &[Dataset], threads: usiz
     let matrices = if d <= MOST_DIM as f64 { memory::optimum(d) + threads as f64 * memory::matrix(d, d) } else { 0.0 };
     let root = matrices + 40.0 * rows;
     let preparing = source + 16.0 * all as f64 + (fit + gathered).max(gathered + own);
+    // An index in one line of a file decides on d.
+    let widest = sets.iter().max_by_key(|set| set.rows.columns()).filter(|_| columns > MANY_COLUMNS);
+    let widest = widest.map_or_else(String::new, |set| format!(", the last column in {}", quoted(&set.name)));
     let text = format!(
-        "{}, {} rows, d = {}{}",
+        "{}, {} rows, d = {}{}{widest}",
         agents.map_or_else(|| format!("{} files", sets.len()), memory::agents),
         rows,
         d,
