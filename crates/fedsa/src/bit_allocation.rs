@@ -9,7 +9,7 @@
 //! d_q = (1/6) sum_{i > q} (rho - l_i),   a1 = 1/6 + n/6,   a2 = n/80 + n (n - 1)/144,   a3 = n/144
 //! ```
 //!
-//! (eq. 3.14, where [T] prints `a1 = 1/12 + n/6`: `E ||v e^T + e v^T||_F^2 = 2 n s^2 + 2 s^2` with `s^2 = D^2 / 12` gives 1/6. The matrix of
+//! (eq. 3.14, where \[T\] prints `a1 = 1/12 + n/6`: `E ||v e^T + e v^T||_F^2 = 2 n s^2 + 2 s^2` with `s^2 = D^2 / 12` gives 1/6. The matrix of
 //! the quadratic part is `(a2 - a3) diag(lb^2) + a3 lb lb^T`; eq. 3.18 prints the coefficients the other way round.)
 //!
 //! In `log x` the loss is convex, and the budget is one linear constraint with bounds: [`Allocation::relaxed`] solves it to rounding

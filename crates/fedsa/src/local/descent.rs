@@ -33,7 +33,7 @@ pub enum LocalSolve {
     },
     /// Richardson's iteration `p <- p - size (H_c p + g)` from 0: `steps` times, of which the first needs no product.
     Richardson {
-        /// The size of a step; without it `1 / lambda`, with the agent's estimate of the largest eigenvalue of `H_c` ([`largest_eigenvalue`]).
+        /// The size of a step; without it `1 / lambda`, with the agent's estimate of the largest eigenvalue of `H_c` by power iteration.
         size: Option<f64>,
         /// The number of steps R.
         steps: usize,
