@@ -309,7 +309,8 @@ fn data_at_fault_are_named_and_nothing_is_written() {
     refused("wide.libsvm --agents 1 --method lbfgs", &["wide.libsvm", "needs about"]);
     let run = fit(&folder, &format!("{CLASSES} --sampling iid --batch 4 --method fedtd --step-size 0.1 --rounds 2 --out drawn"));
     run.exits(1);
-    refused("rows.csv --drop site,label --agents 2", &["--target COLUMN"]);
+    folder.write("bare.csv", "x,y\n1,2\n2,1\n");
+    refused("bare.csv --agents 2", &["--target COLUMN"]);
     refused("three.csv --agents 2 --positive a --divide-by 0", &["--divide-by 0", "other than 0"]);
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     std::io::Write::write_all(&mut gzip, table(100).as_bytes()).unwrap();
