@@ -37,6 +37,7 @@ fn main() -> Result<(), Failure> {
     let many = of(&Logistic { agents: Some(142), samples: Some(350), ridge: 1e-3, intercept: true, ..Logistic::new(data()) })?;
     fednl(&*many);
     hessians(&*eight);
+    agents(&*eight);
     pairs(&*eight);
     Ok(())
 }
@@ -114,6 +115,24 @@ fn hessians(field: &dyn Field) {
         });
     });
     report("Hessians of 8 agents", ours, serde_json::json!({ "dense_product_s": dense }));
+}
+
+/// What the agents of a Fib-SHED round with a renewal compute, without the server: gradients, Hessians, their eigenpairs and the losses
+/// of a line search.
+fn agents(field: &dyn Field) {
+    let (objective, d, n) = (field.facts().objective().expect("an objective"), field.dim(), field.agents());
+    let (theta, p) = (vec![0.0; d], vec![1e-3; d]);
+    let steps: Vec<f64> = (0..21).map(|k| 0.5f64.powi(k)).collect();
+    let all = least(5, || {
+        (0..n).into_par_iter().for_each(|c| {
+            let (mut gradient, mut hessian, mut losses) = (vec![0.0; d], Mat::zeros(d, d), vec![0.0; steps.len()]);
+            objective.gradient(c, &theta, &mut gradient);
+            objective.hessian(c, &theta, &mut hessian);
+            objective.losses_along(c, &theta, &p, &steps, &mut losses);
+            black_box((gradient, losses, Eigenpairs::leading(&hessian, d)));
+        });
+    });
+    report("The agents' part of a round with a renewal", all, serde_json::json!({}));
 }
 
 /// The ten leading eigenpairs of an agent's Hessian, and all of them.

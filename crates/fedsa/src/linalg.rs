@@ -3,10 +3,10 @@
 //! faer is called sequentially everywhere: parallelism is over agents, seeds
 //! and methods, so results do not depend on the number of threads.
 
-use crate::kernel::{Isa, products};
 use faer::linalg::solvers::{DenseSolveCore, Solve};
 
 use crate::error::{BadInput, Result};
+use crate::kernel::{Isa, products};
 
 pub use faer::{Mat, MatRef};
 
@@ -44,7 +44,7 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     products::dot(Isa::best(), a, b)
 }
 
-/// Adds `a x` to y.
+/// Adds `a x` to y, in so many components as both have.
 pub fn add_scaled(y: &mut [f64], a: f64, x: &[f64]) {
     products::add_scaled(Isa::best(), y, a, x);
 }

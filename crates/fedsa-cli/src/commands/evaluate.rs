@@ -24,6 +24,7 @@ use fedsa::problem::root::{Root, Source};
 use fedsa::problem::source::Inputs;
 use fedsa::problem::survey::{LogFacts, Surveyed};
 use fedsa::problem::uncertainty::{self, Covariance};
+use fedsa::registry::Kind;
 use fedsa::round::Status;
 use fedsa::theory::cost::{self, Candidate, Cost, Limits};
 use fedsa_data::find::Places;
@@ -566,11 +567,18 @@ fn step_size(args: &EvaluateArgs) -> f64 {
 
 /// Whether this is a key of this kind of method.
 pub(super) fn takes(kinds: &Kinds, kind: &str, key: &str) -> bool {
-    let kind = presets::find(kind).map_or(kind, |preset| preset.method);
-    let given = [("kind", Value::String(kind.into())), (key, Value::Integer(1))];
-    let mut table: Table = given.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
-    let Ok(kind) = find_kind(kinds.methods(), &mut table, "method") else { return false };
-    !read_kind(kind, table).is_err_and(|e| e.key.contains(key))
+    let Ok(kind) = kind_of(kinds, kind) else { return false };
+    let given = Table::from_iter([(key.to_string(), Value::Integer(1))]);
+    !read_kind(kind, given).is_err_and(|e| e.key.contains(key))
+}
+
+/// The kind of method that a name stands for: its own, or that of a preset.
+///
+/// # Errors
+/// When there is no such method; the message names the nearest one.
+pub(super) fn kind_of<'k>(kinds: &'k Kinds, name: &str) -> Result<&'k Kind<dyn MethodSettings>> {
+    let kind = presets::find(name).map_or(name, |preset| preset.method);
+    find_kind(kinds.methods(), &mut Table::from_iter([("kind".to_string(), text(kind))]), "method")
 }
 
 /// The experiment of the options as a table.

@@ -10,7 +10,7 @@ use fedsa::error::{BadInput, Result, quoted};
 use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::methods::Needs;
-use fedsa::presets::{self, PRESETS};
+use fedsa::presets::PRESETS;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::problem::memory::MemoryEstimate;
 use fedsa::problem::preparation::Prepared;
@@ -21,7 +21,7 @@ use fedsa_data::find::Places;
 use fedsa_data::linear_model::{Class, LinearModel, Predicts};
 use fedsa_data::{DiskFiles, npz};
 use fedsa_experiment::config::document::{Origin, SetBy};
-use fedsa_experiment::config::{self, Document, Experiment, find_kind, read_kind};
+use fedsa_experiment::config::{self, Document, Experiment, read_kind};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers::{self, number};
 use fedsa_experiment::plan::BuiltProblem;
@@ -30,7 +30,7 @@ use fedsa_experiment::{Kinds, Plan, Results};
 use serde_json::json;
 use toml::{Table, Value};
 
-use super::evaluate::takes;
+use super::evaluate::{kind_of, takes};
 use super::run::{Extra, Task};
 use super::{apply, count, say, table, text};
 use crate::args::{FitArgs, Overrides};
@@ -243,9 +243,7 @@ fn method(args: &FitArgs, kinds: &Kinds, kind: &str, is_alone: bool) -> Result<V
 
 /// Whether a method asks agents for gradients, losses or Hessians of all their rows. Those that do have a default for every setting.
 fn needs_all_rows(kinds: &Kinds, kind: &str) -> bool {
-    let kind = presets::find(kind).map_or(kind, |preset| preset.method);
-    let mut table = Table::from_iter([("kind".to_string(), text(kind))]);
-    let settings = find_kind(kinds.methods(), &mut table, "method").and_then(|kind| read_kind(kind, table));
+    let settings = kind_of(kinds, kind).and_then(|kind| read_kind(kind, Table::new()));
     settings.is_ok_and(|settings| settings.needs() == Needs::Objective)
 }
 

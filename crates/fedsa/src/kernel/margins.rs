@@ -90,6 +90,14 @@ per_isa! {
     }
 }
 
+/// Adds the terms of a block, term j to partial sum `j mod 8`: blocks begin at multiples of 8.
+#[inline(always)]
+fn add_terms(acc: &mut [f64; 8], terms: &[f64]) {
+    for (j, term) in terms.iter().enumerate() {
+        acc[j % 8] += term;
+    }
+}
+
 per_isa! {
     /// `sum_j of(t_j)`, number j going to partial sum `j mod 8`.
     fn sum<F: Fn(f64) -> f64>(t: &[f64], of: F) -> f64 {
@@ -97,9 +105,7 @@ per_isa! {
         for t in t.chunks(BLOCK) {
             let mut terms = [0.0; BLOCK];
             terms.iter_mut().zip(t).for_each(|(term, t)| *term = of(*t));
-            for (j, term) in terms[..t.len()].iter().enumerate() {
-                acc[j % 8] += term;
-            }
+            add_terms(&mut acc, &terms[..t.len()]);
         }
         tree(acc)
     }
@@ -113,9 +119,7 @@ per_isa! {
         for (t, u) in t.chunks(BLOCK).zip(u.chunks(BLOCK)) {
             let mut terms = [0.0; BLOCK];
             terms.iter_mut().zip(t.iter().zip(u)).for_each(|(term, (t, u))| *term = of(s.mul_add(*u, *t)));
-            for (j, term) in terms[..t.len()].iter().enumerate() {
-                acc[j % 8] += term;
-            }
+            add_terms(&mut acc, &terms[..t.len()]);
         }
         tree(acc)
     }

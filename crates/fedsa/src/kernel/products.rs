@@ -30,7 +30,7 @@ per_isa! {
 }
 
 per_isa! {
-    /// Adds `a x` to y.
+    /// Adds `a x` to y, in so many components as both have.
     fn add_scaled(y: &mut [f64], a: f64, x: &[f64]) {
         add(y, a, x);
     }

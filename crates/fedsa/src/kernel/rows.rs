@@ -146,13 +146,6 @@ on_best! {
     }
 }
 
-on_best! {
-    /// `sum += weight x`, in so many components as both have.
-    fn add_scaled(sum: &mut [f64], weight: f64, x: &[f64]) {
-        sum.iter_mut().zip(x).for_each(|(sum, x)| *sum += weight * x);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,7 +174,6 @@ mod tests {
         let weights: Vec<f64> = (0..len).map(|l| 1.0 / (3.0 + l as f64)).collect();
         let mut sum = vec![f64::NAN; d];
         on::weighted_sum(isa, &weights, &v, &mut sum);
-        on::add_scaled(isa, &mut sum, 0.3, flat(&theta));
         let all = [&memory, &drift, &v, &start, &iterates];
         all.into_iter().flat_map(|x| flat(x)).chain(&sum).map(|x| x.to_bits()).collect()
     }

@@ -40,7 +40,7 @@ use super::td::Features;
 use super::{Field, Files, Problem, ProblemSettings, equal_weights};
 use crate::error::{BadInput, Result, in_order, require};
 use crate::kernel::td::{self, Table, Transition};
-use crate::kernel::{Chunk, Isa, dot, rows};
+use crate::kernel::{Chunk, Isa, dot};
 use crate::linalg;
 use crate::random::{ALL, Purpose, Stream, stream};
 use crate::sampling::{ChainStart, Law, Sampling};
@@ -442,7 +442,7 @@ impl Problem for Control {
             let q = self.q(pair, theta);
             let error = |step: &Transition| self.gamma.mul_add(values[step.next as usize], step.reward) - q;
             let sum: f64 = steps.iter().zip(mass).map(|(step, w)| w * error(step)).sum();
-            rows::add_scaled(out, sum, self.features.row(pair));
+            linalg::add_scaled(out, sum, self.features.row(pair));
         }
         true
     }
@@ -462,9 +462,9 @@ impl Facts for Control {
         for (k, (pair, steps, mass)) in each.iter().enumerate() {
             let column = psi.col_as_slice_mut(k);
             for (step, w) in steps.iter().zip(*mass) {
-                rows::add_scaled(column, self.gamma * w, self.features.row(greedy[step.next as usize]));
+                linalg::add_scaled(column, self.gamma * w, self.features.row(greedy[step.next as usize]));
             }
-            rows::add_scaled(column, -mass.iter().sum::<f64>(), self.features.row(*pair));
+            linalg::add_scaled(column, -mass.iter().sum::<f64>(), self.features.row(*pair));
         }
         out.fill(0.0);
         linalg::add_outer(out, phi.as_ref(), psi.as_ref());
@@ -496,10 +496,10 @@ impl Facts for Control {
             for (kind, w) in weights.iter().enumerate() {
                 // The first agent of a kind has its number.
                 self.mean(kind, &theta, &mut own);
-                rows::add_scaled(&mut g, *w, &own);
+                linalg::add_scaled(&mut g, *w, &own);
             }
             let step = linalg::mat_vec(&inverse, &g);
-            rows::add_scaled(&mut theta, 1.0, &step);
+            linalg::add_scaled(&mut theta, 1.0, &step);
             let size = linalg::norm_sq(&theta).sqrt();
             if !size.is_finite() {
                 return None;

@@ -16,7 +16,7 @@ use super::{Problem, mrp};
 use crate::error::Result;
 use crate::kernel::dense::{self, Dense};
 use crate::kernel::td::{self, Column, Table, Tables, Transition};
-use crate::kernel::{Chunk, Isa, LANES, Lanes, chunks, dot, flat, rows};
+use crate::kernel::{Chunk, Isa, LANES, Lanes, chunks, dot, flat};
 use crate::linalg;
 use crate::random::Stream;
 use crate::sampling::{ChainStart, Law, Sampling};
@@ -290,7 +290,7 @@ impl Transitions {
                 states.push(State { phi: t.phi, mass: 0.0, reward: 0.0 });
             }
             let column = next.col_as_slice_mut(states.len() - 1);
-            rows::add_scaled(column, w, self.features.row(t.next));
+            linalg::add_scaled(column, w, self.features.row(t.next));
             let state = states.last_mut().expect("just added");
             state.mass += w;
             state.reward += w * t.reward;

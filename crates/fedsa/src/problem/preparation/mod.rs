@@ -194,9 +194,7 @@ impl Prepared {
             self.transform.note()
         )
     }
-}
 
-impl Prepared {
     /// Whether features are whole numbers from 0 to 255 and some are above 100, as of pixels that are not scaled.
     pub fn has_bytes(&self) -> bool {
         let values = match &self.train.rows {
