@@ -89,6 +89,7 @@ pub mod linalg;
 pub mod local;
 pub mod message;
 pub mod methods;
+pub mod nested_grid;
 pub mod node;
 pub mod presets;
 pub mod problem;

@@ -13,6 +13,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("random", &[]),
     ("linalg", &["error", "kernel"]),
     ("bit_allocation", &[]),
+    ("nested_grid", &["random"]),
     ("eigenpairs", &["random"]),
     ("sampling", &["error"]),
     ("schedule", &["error", "random"]),
