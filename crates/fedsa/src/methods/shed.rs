@@ -38,7 +38,8 @@ use crate::message::Part;
 use crate::protocol::{Exchange, Give, Len, Protocol, Want};
 use crate::schedule::renewal::{Pairs, Renewal};
 use crate::server::Server;
-use crate::server::shed::{ShedServer, Trigger};
+use crate::server::approximation::{Steps, Trigger};
+use crate::server::shed::ShedServer;
 
 /// The settings of SHED; the default is Fib-SHED.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -169,7 +170,8 @@ impl MethodSettings for Shed {
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
-        Box::new(ShedServer::new(setting.start.clone(), setting.weights.to_vec(), self.trials(), self.trigger()))
+        let steps = Steps { theta: setting.start.clone(), trials: self.trials(), trigger: self.trigger() };
+        Box::new(ShedServer::new(steps, setting.weights.to_vec()))
     }
 
     /// Of each agent all eigenvectors at the agent and at the server, a Hessian, and two triangles at the server.

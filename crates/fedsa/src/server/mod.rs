@@ -2,6 +2,7 @@
 
 pub mod adaptive;
 pub mod anderson;
+pub mod approximation;
 pub mod average;
 pub mod descent;
 pub mod directions;
