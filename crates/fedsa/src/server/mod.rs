@@ -12,6 +12,7 @@ mod included;
 pub mod lstd;
 pub mod newton;
 pub mod one_shot;
+pub mod q_shed;
 pub mod server_control;
 pub mod shed;
 
