@@ -505,10 +505,11 @@ mod tests {
             for (_, body) in &mut parts[2..] {
                 if let Body::Packed(bytes) = body
                     && draws.bits() % 4 == 0
-                    && !bytes.is_empty()
+                    && bytes.len() > 4
                 {
-                    let at = 4.min(bytes.len() - 1) + (draws.uniform() * (bytes.len() - 4.min(bytes.len() - 1)) as f64) as usize;
-                    bytes[at.min(bytes.len() - 1)] = draws.bits() as u8;
+                    // Not the checksum, with which few would be taken.
+                    let at = 4 + (draws.uniform() * (bytes.len() - 4) as f64) as usize;
+                    bytes[at] = draws.bits() as u8;
                 }
             }
             if server.accepts(0, &parts).is_ok() && server.takes(t, parts.clone()) {
