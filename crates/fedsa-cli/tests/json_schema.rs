@@ -305,8 +305,8 @@ fn complete(table: &str) -> Option<(String, String)> {
                 let done = "kind = \"done\"\nrichardson_step = 0.1";
                 return Some((file("kind = \"linear\"", "kind = \"mean\"", done, ""), "method.m".into()));
             }
-            let is_shed = fedsa::presets::find(kind).is_some_and(|preset| preset.method == "shed");
-            let without_steps = ["newton", "lstd", "gmres", "shed", "gd", "agd", "bfgs", "lbfgs", "giant", "fednl"];
+            let is_shed = fedsa::presets::find(kind).is_some_and(|preset| ["shed", "q-shed"].contains(&preset.method));
+            let without_steps = ["newton", "lstd", "gmres", "shed", "q-shed", "gd", "agd", "bfgs", "lbfgs", "giant", "fednl"];
             if is_shed || without_steps.contains(&kind) {
                 return Some((file("kind = \"linear\"", "kind = \"mean\"", &format!("kind = \"{kind}\""), ""), "method.m".into()));
             }

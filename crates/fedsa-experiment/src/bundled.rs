@@ -53,6 +53,8 @@ bundled!(
     "shed/fig2-8" takes 20.0,
     "shed/figA" takes 900.0,
     "shed/superlinear" takes 1.0,
+    "qshed/fig3-1" takes 10.0,
+    "qshed/fig3-2" takes 60.0,
     "cross/exact-mse" takes 1.0,
     "cross/logs" takes 70.0,
     "cross/evaluation" takes 25.0,

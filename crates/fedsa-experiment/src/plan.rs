@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use fedsa::error::{BadInput, Result, quoted, require};
 use fedsa::kernel::Isa;
-use fedsa::methods::Shape;
+use fedsa::methods::{MethodSettings, Setting, Shape};
 use fedsa::problem::Field;
 use fedsa::problem::memory::MemoryEstimate;
+use fedsa::protocol::Protocol;
 use fedsa::record::OutputRule;
 use fedsa::sampling::Sampling;
 use fedsa::theory::predict::{Forecast, shape_over};
@@ -536,7 +537,8 @@ impl PlannedCell {
         let made =
             |files: &DiskFiles| link::build(shared.kinds, &method.uplink, &method.downlink, Some(files)).map(Arc::new).map_err(inside);
         let (uplink, link_files) = shared.kept(&shared.links, ends, made)?;
-        let fits = uplink.check(field.agents(), field.dim()).and_then(|()| check_traces(&uplink, run.rounds));
+        let encodes = protocol(field, &*method.settings, &uplink).encodes();
+        let fits = uplink.check(field.agents(), field.dim(), encodes).and_then(|()| check_traces(&uplink, run.rounds));
         fits.map_err(|e| link::located(&method.uplink, e).inside(&place))?;
         fedsa::round::check_needs(&*method.settings, field).map_err(|e| e.inside(&place))?;
         let refused = match check_link(field, &method, &uplink) {
@@ -551,6 +553,11 @@ impl PlannedCell {
     /// The method's shape for theory. Over a link that is not clear, a round does not count as linear.
     pub fn shape(&self) -> Shape {
         shape_over(&*self.method.settings, &self.uplink)
+    }
+
+    /// The share of the agents' messages that arrive, weakened or not.
+    pub fn share_arriving(&self, field: &dyn Field) -> f64 {
+        self.uplink.share_arriving(field.dim(), protocol(field, &*self.method.settings, &self.uplink).encodes())
     }
 
     /// The seeds to run; none if the cell is refused.
@@ -579,10 +586,19 @@ fn check_traces(uplink: &Uplink, rounds: u64) -> Result<()> {
 
 /// Refuses a method that cannot work over its link.
 fn check_link(field: &dyn Field, method: &MethodSpec, uplink: &Uplink) -> Result<()> {
-    let link = uplink.facts();
-    let setting = fedsa::methods::Setting { seed: 0, weights: field.weights(), start: vec![0.0; field.dim()], link, is_accelerated: false };
+    let setting = setting(field, uplink);
     let (client, protocol) = (method.settings.client(&setting), method.settings.protocol(&setting));
     fedsa::methods::check_link(&*method.settings, &client, &protocol, uplink, field.dim()).map_err(|e| BadInput { key: String::new(), ..e })
+}
+
+/// What travels between the halves of a method.
+fn protocol(field: &dyn Field, method: &dyn MethodSettings, uplink: &Uplink) -> Protocol {
+    method.protocol(&setting(field, uplink))
+}
+
+/// A run from zero, whatever its seed, of which only the shape is of interest.
+fn setting<'a>(field: &'a dyn Field, uplink: &Uplink) -> Setting<'a> {
+    Setting { seed: 0, weights: field.weights(), start: vec![0.0; field.dim()], link: uplink.facts(), is_accelerated: false }
 }
 
 /// `theta_0` of a start that depends only on the problem, d components.

@@ -84,10 +84,8 @@ fn method(kind: &str, participants: Option<usize>) -> Option<Box<dyn MethodSetti
 
 /// What becomes of a method over a link.
 fn entry(field: &dyn Field, method: &dyn MethodSettings, link: &Uplink) -> String {
-    let run = link.check(field.agents(), field.dim()).and_then(|()| {
-        method.check(field.agents())?;
-        Run::new(field, method, link, OutputRule::Last, 0, vec![0.0; field.dim()])
-    });
+    let checked = method.check(field.agents());
+    let run = checked.and_then(|()| Run::new(field, method, link, OutputRule::Last, 0, vec![0.0; field.dim()]));
     match run {
         Err(e) => format!("refused: {}", e.what),
         Ok(mut run) => {

@@ -71,6 +71,7 @@
 //! | [`node`] | the same halves across machines: bytes in, bytes out |
 //! | [`record`] | ledger, metrics, output rules |
 //! | [`theory`] | limits, floors, radii and constants of linear problems |
+//! | [`bit_allocation`], [`nested_grid`] | which eigenvectors get how many bits, and the quantiser that is refined by them |
 //! | [`schedule`], [`random`], [`linalg`], [`registry`], [`error`] | what these share |
 //!
 //! The library does no file or console input or output; the `fedsa` program does.
@@ -89,6 +90,7 @@ pub mod linalg;
 pub mod local;
 pub mod message;
 pub mod methods;
+pub mod nested_grid;
 pub mod node;
 pub mod presets;
 pub mod problem;

@@ -82,6 +82,15 @@ pub enum Part {
     Entries = 24,
     /// A symmetric matrix in bytes that a method packed itself.
     PackedMatrix = 25,
+    /// The gradient of an agent's objective, which no codec alters and no budget pays for; d numbers.
+    ExactGradient = 26,
+    /// Which of an agent's eigenvectors are refined by how many bits a component, packed by the method.
+    Refinement = 27,
+    /// The bits themselves, packed by the method.
+    Digits = 28,
+    /// What the server holds of an agent: the round of its Hessian, -1 for none, and the bits a component of each eigenvector. The server
+    /// sends it to an agent whose last answer was lost.
+    HeldBits = 29,
 }
 
 /// The unit in which the ledger counts a part, in addition to its bits.
@@ -100,7 +109,7 @@ pub enum Unit {
 }
 
 impl Part {
-    const ALL: [Part; 25] = [
+    const ALL: [Part; 29] = [
         Part::Model,
         Part::Direction,
         Part::Operator,
@@ -126,19 +135,28 @@ impl Part {
         Part::RankOne,
         Part::Entries,
         Part::PackedMatrix,
+        Part::ExactGradient,
+        Part::Refinement,
+        Part::Digits,
+        Part::HeldBits,
     ];
 
     /// The unit in which the ledger counts the part.
     pub fn unit(self) -> Unit {
         match self {
             Part::Model | Part::Direction | Part::Operator | Part::Control | Part::ServerControl => Unit::Vector,
-            Part::Gradient | Part::Step | Part::Product | Part::RankOne => Unit::Vector,
+            Part::Gradient | Part::ExactGradient | Part::Step | Part::Product | Part::RankOne => Unit::Vector,
             Part::Eigenvectors => Unit::Vectors,
             Part::Losses | Part::Eigenvalues | Part::Deviation => Unit::Scalars,
             Part::Hessian | Part::Correction | Part::System | Part::Entries | Part::PackedMatrix => Unit::Matrix,
             Part::Included | Part::Behind | Part::Packed | Part::Diverged => Unit::Nothing,
-            Part::Renewal | Part::Held | Part::Mark => Unit::Nothing,
+            Part::Renewal | Part::Held | Part::Mark | Part::Refinement | Part::Digits | Part::HeldBits => Unit::Nothing,
         }
+    }
+
+    /// Whether its content is bytes that a method packed itself.
+    pub fn is_packed(self) -> bool {
+        matches!(self, Part::Packed | Part::PackedMatrix | Part::Refinement | Part::Digits)
     }
 
     /// Whether a codec may alter the part, and the link's bit budget applies to it. All other parts are sent exactly,

@@ -67,6 +67,11 @@ const fn shed(name: &'static str, settings: &'static [(&'static str, PresetValue
     Preset { name, method: "shed", settings, codec: None, media: &[] }
 }
 
+/// Settings of Q-SHED over a link that alters nothing.
+const fn q_shed(name: &'static str, settings: &'static [(&'static str, PresetValue)]) -> Preset {
+    Preset { name, method: "q-shed", settings, codec: None, media: &[] }
+}
+
 const FIBONACCI: (&str, PresetValue) = ("renewal", Table(&[("schedule", Name("fibonacci"))]));
 const GRADIENT_NORM: (&str, PresetValue) =
     ("renewal", Table(&[("schedule", Name("gradient-norm")), ("factor", Number(0.95)), ("min_distance", Whole(12))]));
@@ -76,8 +81,9 @@ const NEXT: (&str, PresetValue) = ("rho", Name("next"));
 const MIDPOINT: (&str, PresetValue) = ("rho", Name("midpoint"));
 const UNIT_STEP: (&str, PresetValue) = ("step", Name("unit"));
 const LINE_SEARCH: (&str, PresetValue) = ("step", Name("line-search"));
+const SIXTEEN_BITS: (&str, PresetValue) = ("most_bits", Whole(16));
 
-/// The compositions of \[T\] ch. 2 and ch. 4, with the parameters of its figures.
+/// The compositions of \[T\] ch. 2 to 4, with the parameters of its figures.
 pub const PRESETS: &[Preset] = &[
     shed("shed-ls", &[("renewal", Table(&[("schedule", Name("once"))])), ONE_PAIR, MIDPOINT, UNIT_STEP]),
     shed("shed-periodic", &[("renewal", Table(&[("schedule", Name("every")), ("period", Whole(35))])), ONE_PAIR, MIDPOINT, UNIT_STEP]),
@@ -86,6 +92,8 @@ pub const PRESETS: &[Preset] = &[
     shed("gn-shed", &[GRADIENT_NORM, ONE_PAIR, NEXT, LINE_SEARCH]),
     shed("gn-shed+", &[GRADIENT_NORM, RANDOM_PAIRS, NEXT, LINE_SEARCH]),
     shed("mont-dec", &[("renewal", Table(&[("schedule", Name("every")), ("period", Whole(1))])), ONE_PAIR, NEXT, LINE_SEARCH]),
+    q_shed("nq-shed", &[FIBONACCI, ("allocation", Name("first-vectors")), SIXTEEN_BITS]),
+    q_shed("ideal-shed", &[FIBONACCI, ("allocation", Name("ideal")), SIXTEEN_BITS]),
     Preset { name: "vanilla-fedtd", method: "fedtd", settings: &[], codec: None, media: &[] },
     Preset {
         name: "qfedtd",
@@ -252,7 +260,7 @@ mod tests {
             let facts = preset.uplink().unwrap_or_else(|e| panic!("{}: {e}", preset.name)).facts();
             assert_eq!(find(preset.name), Some(preset));
             match preset.name {
-                _ if preset.method == "shed" => assert!(facts == Default::default()),
+                _ if ["shed", "q-shed"].contains(&preset.method) => assert!(facts == Default::default()),
                 "vanilla-fedtd" => assert!(facts == Default::default()),
                 "qfedtd" => assert!(facts.is_altered && facts.is_lost && !facts.is_sum_only),
                 "oacfedtd" => assert!(facts.is_sum_only),
@@ -302,6 +310,14 @@ mod tests {
             methods::MethodSettings::check(&settings, 4).unwrap();
         }
         assert_eq!(PRESETS.iter().filter(|preset| preset.method == "shed").count(), 7);
+        use crate::local::q_shed::BitRule;
+        use crate::methods::q_shed::QShed;
+        for (name, allocation) in [("nq-shed", BitRule::FirstVectors), ("ideal-shed", BitRule::Ideal)] {
+            let settings: QShed =
+                serde::Deserialize::deserialize(Table(find(name).unwrap().settings)).unwrap_or_else(|e: Error| panic!("{e}"));
+            assert_eq!(settings, QShed { allocation, ..QShed::default() }, "{name}");
+            methods::MethodSettings::check(&settings, 4).unwrap();
+        }
     }
 
     #[test]

@@ -122,6 +122,11 @@ impl Protocol {
         self.exchanges.iter().any(|exchange| !exchange.down.is_empty() || !exchange.own.is_empty())
     }
 
+    /// Whether a codec may alter some part of an answer, and a link's budget applies to it.
+    pub fn encodes(&self) -> bool {
+        self.exchanges.iter().flat_map(|exchange| &exchange.wants).any(|want| want.part.may_be_encoded())
+    }
+
     /// The length of the longest answer, in numbers or bytes.
     pub fn largest_answer(&self) -> usize {
         let answer = |exchange: &Exchange| exchange.wants.iter().map(|want| want.len.largest()).sum();
@@ -166,7 +171,7 @@ impl Protocol {
             }
         }
         for want in self.exchanges.iter().flat_map(|exchange| &exchange.wants) {
-            let is_number = !matches!(want.part, Part::Correction | Part::Packed | Part::PackedMatrix);
+            let is_number = want.part != Part::Correction && !want.part.is_packed();
             let is_summable = matches!(want.len, Len::Exactly(_)) && is_number;
             if want.give == Give::Sum && !is_summable {
                 return bad(format!("a sum of {:?}, which has no fixed number of numbers", want.part));
@@ -216,7 +221,7 @@ impl Protocol {
     pub(crate) fn diverged_answer(&self, exchange: u8) -> Vec<(Part, Body)> {
         let nan = |want: &Want| match want.part {
             Part::Correction => Body::Sparse { len: want.len.largest() as u32, index: vec![0], value: vec![f64::NAN] },
-            Part::Packed | Part::PackedMatrix => Body::Packed(Vec::new()),
+            part if part.is_packed() => Body::Packed(Vec::new()),
             _ => Body::Numbers(vec![f64::NAN; want.len.largest()]),
         };
         self.wanted(exchange).iter().map(|want| (want.part, nan(want))).collect()
@@ -235,9 +240,9 @@ fn check_shape(parts: &[(Part, Body)], wanted: &[(Part, Len)]) -> Result<()> {
 /// Whether this part is sent in the form of this body.
 fn is_form(part: Part, body: &Body) -> bool {
     match body {
-        Body::Numbers(_) => !matches!(part, Part::Correction | Part::Packed | Part::PackedMatrix),
+        Body::Numbers(_) => part != Part::Correction && !part.is_packed(),
         Body::Sparse { .. } => matches!(part, Part::Correction | Part::System | Part::Operator | Part::Product),
-        Body::Packed(_) => matches!(part, Part::Packed | Part::PackedMatrix),
+        Body::Packed(_) => part.is_packed(),
     }
 }
 
@@ -319,7 +324,7 @@ mod tests {
         assert!(with(&|p| p.exchanges[1].wants.clear()).is_err());
         assert!(with(&|p| p.exchanges[0].wants.push(want(Part::Operator, Len::Exactly(3), Give::Sum))).is_err(), "twice");
         assert!(with(&|p| p.exchanges[0].wants.push(want(Part::Gradient, Len::Exactly(3), Give::Sum))).is_err(), "two for a codec");
-        for part in [Part::Packed, Part::PackedMatrix] {
+        for part in [Part::Packed, Part::PackedMatrix, Part::Refinement, Part::Digits] {
             assert!(with(&|p| p.exchanges[0].wants.push(want(part, Len::Exactly(3), Give::Sum))).is_err());
             assert!(with(&|p| p.exchanges[0].wants.push(want(part, Len::AtMost(3), Give::Each))).is_ok());
             assert!(is_form(part, &Body::Packed(vec![1])) && !is_form(part, &Body::Numbers(vec![1.0])));

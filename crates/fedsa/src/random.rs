@@ -58,6 +58,8 @@ pub enum Purpose {
     Pairs,
     /// How a compressor of matrices rounds, and which entries it takes.
     Compressor,
+    /// The offsets of a quantiser's grid.
+    Grid,
 }
 
 /// The agent of draws that all agents share.

@@ -20,6 +20,7 @@ const ERASURE: &str = r#"{"kind": "erasure", "success": 0.6}"#;
 const BURSTS: &str = r#"{"kind": "gilbert-elliott", "to_bad": 0.2, "to_good": 0.3}"#;
 const AIR: &str = r#"{"kind": "over-the-air", "receiver_noise": 0.1}"#;
 const LATE: &str = r#"{"kind": "late", "law": "uniform", "min": 0, "max": 3}"#;
+const FADING_EXACT: &str = r#"{"kind": "bit-budget", "bits": 40, "fading_snr": 3.0}"#;
 const FADING: &str = r#"{"kind": "bit-budget", "bits": 3, "fading_snr": 1.0}"#;
 const STALE: &str = r#"{"kind": "delay", "law": "uniform", "max": 5}"#;
 
@@ -38,6 +39,8 @@ fn links() -> Vec<(&'static str, Uplink)> {
         ("late", link(EXACT, false, &[LATE]).unwrap()),
         ("budget, quantised with feedback", link(COARSE, true, &[FADING]).unwrap()),
         ("quantised, erasure, late", link(COARSE, false, &[ERASURE, LATE]).unwrap()),
+        // Where nothing is encoded, agents send as much as the budget carries.
+        ("a budget for exact vectors, erasure", link(EXACT, false, &[FADING_EXACT, ERASURE]).unwrap()),
     ];
     let down = link(COARSE, false, &[]).unwrap().codec;
     all.push(("lossy downlink", Uplink { downlink: down, ..link(COARSE, false, &[ERASURE]).unwrap() }));
@@ -505,7 +508,7 @@ fn what_cannot_work_is_refused_with_the_reason() {
     assert!(bad(EXACT, false, &[AIR, ERASURE]).contains("leaves only a sum"));
     assert!(bad(EXACT, false, &[STALE, LATE]).contains("two delays"));
     assert!(bad(COARSE, true, &[STALE]).contains("error feedback"));
-    assert!(bad(EXACT, false, &[r#"{"kind": "bit-budget", "bits": 8}"#]).contains("never carries"));
+    assert!(of_dim(EXACT, &[&budget(8)]).expect("refused").contains("never carries"));
     assert!(bad(r#"{"kind": "quantised", "bits": 0}"#, false, &[]).contains("bits"));
     assert!(bad(r#"{"kind": "quantised", "bits": 65}"#, false, &[]).contains("bits"));
     assert!(bad(EXACT, false, &[r#"{"kind": "erasure", "success": 1.5}"#]).contains("1.5"));

@@ -566,6 +566,30 @@ fn learned_hessians_survive_a_hostile_network() {
     }
 }
 
+/// The bits that Q-SHED's server holds are those of the agents' eigenvectors, whatever was lost, repeated or forgotten: once the network
+/// behaves and all bits have arrived, steps on quadratic losses are Newton's.
+#[test]
+fn refined_eigenvectors_survive_a_hostile_network() {
+    let field = common::field(&*common::objectives(6)[0].1, Law::Mean);
+    for (settings, quiet) in [
+        (r#"{"renewal": {"schedule": "once"}, "most_bits": 32, "budget": 1000}"#, 6),
+        (r#"{"renewal": {"schedule": "once"}, "most_bits": 32, "budget": 5}"#, 30),
+        (r#"{"renewal": {"schedule": "every", "period": 40}, "most_bits": 32, "budget": 40}"#, 40),
+        (r#"{"renewal": {"schedule": "once"}, "allocation": "ideal", "budget": 40}"#, 6),
+        (r#"{"renewal": {"schedule": "once"}, "allocation": "first-vectors", "most_bits": 32, "budget": 40}"#, 10),
+    ] {
+        let method = method("q-shed", settings);
+        let mut world = World::new(&*field, &*method, &EXACT, HOSTILE);
+        (0..300).for_each(|_| world.round());
+        let before = world.error();
+        assert!(before.is_finite() && before > 1e-12, "{settings}: agents that differ do not settle over losses: {before:e}");
+        world.habits = Habits { lost: 0.0, other: 0.0, agent_dies: 0.0, server_dies: 0.0 };
+        (world.late_down, world.late_up) = (Vec::new(), Vec::new());
+        (0..quiet).for_each(|_| world.round());
+        assert!(world.error() < 1e-24, "{settings}: {before:e}, then {:e}", world.error());
+    }
+}
+
 /// Every method over every link bears the network: no panic, no wrong acceptance, no number that is none.
 #[test]
 fn every_method_over_every_link_bears_a_hostile_network() {
@@ -577,6 +601,7 @@ fn every_method_over_every_link_bears_a_hostile_network() {
         common::link(exact, false, &[r#"{"kind": "late", "law": "uniform", "max": 3}"#]),
         common::link(coarse, false, &[r#"{"kind": "bit-budget", "bits": 4, "fading_snr": 1.0}"#]),
         common::link(exact, false, &[r#"{"kind": "over-the-air", "receiver_noise": 0.01}"#]),
+        common::link(exact, false, &[r#"{"kind": "bit-budget", "bits": 40, "fading_snr": 3.0}"#]),
     ];
     let garnet = common::field(&*common::problems(6)[0].1, Law::Markov);
     let quadratic = common::field(&*common::objectives(6)[0].1, Law::Mean);

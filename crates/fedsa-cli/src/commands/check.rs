@@ -122,7 +122,7 @@ fn settings(table: Option<&Value>) -> String {
 fn few_arrive(plan: &Plan, number: usize) -> Option<String> {
     let (cell, field) = (&plan.cells[number], plan.field(number));
     let agents = cell.shape().participants.unwrap_or(field.agents());
-    let (sent, share) = (agents as f64 * cell.run.rounds as f64, cell.uplink.share_arriving(field.dim()));
+    let (sent, share) = (agents as f64 * cell.run.rounds as f64, cell.share_arriving(field));
     (sent * share < 1.0).then(|| format!("no message may arrive: of the {sent} messages of a run, {:.1e} on average", sent * share))
 }
 

@@ -17,6 +17,8 @@ pub mod linear;
 pub mod newton;
 pub mod plain;
 mod point;
+pub mod q_shed;
+pub mod refinement;
 pub mod server_control;
 pub mod shed;
 

@@ -160,10 +160,7 @@ impl ShedAgent {
     fn pairs_and_gradient(&mut self, at: &At<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
         let (t, theta) = (at.round, down.part(Part::Model));
         let d = theta.len();
-        let due = match self.plan.renewal(at.agent).last(t, d) {
-            Some(due) => due,
-            None => index(down.part(Part::Renewal)[0]).filter(|due| *due <= t).ok_or_else(|| foreign("the round of a renewal"))?,
-        };
+        let due = due(self.plan.renewal(at.agent), down, d)?;
         let held = match down.find(Part::Held).and_then(Body::numbers) {
             None => None,
             Some(held) if held[0] == -1.0 => Some((None, 0)),
@@ -247,12 +244,23 @@ impl Agent for ShedAgent {
     }
 }
 
+/// The round of the last renewal in or before the round of a question, for vectors of d components.
+///
+/// # Errors
+/// When the server decides on renewals, and the question names a round that is none.
+pub(super) fn due(renewal: &Renewal, down: &Message, d: usize) -> Result<u64> {
+    match renewal.last(down.round, d) {
+        Some(due) => Ok(due),
+        None => index(down.part(Part::Renewal)[0]).filter(|due| *due <= down.round).ok_or_else(|| foreign("the round of a renewal")),
+    }
+}
+
 /// A whole number that a message gives.
-fn index(x: f64) -> Option<u64> {
+pub(super) fn index(x: f64) -> Option<u64> {
     (x >= 0.0 && x.fract() == 0.0 && x < f64::from(u32::MAX)).then_some(x as u64)
 }
 
-fn foreign(what: &str) -> BadInput {
+pub(super) fn foreign(what: &str) -> BadInput {
     refused(what, "rounds and numbers of pairs of this method")
 }
 

@@ -22,6 +22,7 @@ pub mod lstd;
 pub mod newton;
 pub mod one_shot;
 pub mod projected_td;
+pub mod q_shed;
 pub mod scafflsa;
 pub mod scafflsa_random;
 pub mod scaffold;
@@ -83,6 +84,14 @@ pub fn check_link(settings: &dyn MethodSettings, client: &Half, protocol: &Proto
     if let Some(want) = wants().find(|want| uplink.error_feedback && want.part.may_be_encoded() && want.len != Len::Exactly(d)) {
         let what = format!("error feedback adds up vectors of d = {d} components, and the method sends {:?} of another length", want.part);
         return Err(BadInput::new("uplink.error_feedback", what, "error_feedback = false, for a method that sends anything else"));
+    }
+    if !protocol.encodes() && (uplink.error_feedback || !uplink.codec.is_exact()) {
+        let what = "nothing that the method sends may be altered by a codec";
+        return Err(BadInput::new(
+            "uplink.codec",
+            what,
+            "no codec and no error_feedback; a bit-budget tells agents how much they may send",
+        ));
     }
     let refused = |what: &str, help: &str| Err(BadInput::new("uplink", what, help));
     if protocol.wants_each_anywhere() && link.is_sum_only {
@@ -294,6 +303,7 @@ pub const KINDS: &[Kind<dyn MethodSettings>] = &[
     kind!("anderson", "Anderson acceleration of another method's rounds", anderson::Anderson),
     kind!("newton", "Newton steps with backtracking, for problems with an objective", newton::Newton),
     kind!("shed", "Newton-type steps from a few Hessian eigenpairs a round", shed::Shed),
+    kind!("q-shed", "the same with eigenvectors quantised by as many bits as the link carries", q_shed::QShed),
     kind!("gd", "gradient descent, by a fixed step or with backtracking", gd::GradientDescent),
     kind!("agd", "Nesterov's accelerated gradients", agd::AcceleratedGradient),
     kind!("bfgs", "BFGS at the server, with backtracking", bfgs::Bfgs),

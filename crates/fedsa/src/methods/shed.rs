@@ -38,7 +38,8 @@ use crate::message::Part;
 use crate::protocol::{Exchange, Give, Len, Protocol, Want};
 use crate::schedule::renewal::{Pairs, Renewal};
 use crate::server::Server;
-use crate::server::shed::{ShedServer, Trigger};
+use crate::server::approximation::{Steps, Trigger};
+use crate::server::shed::ShedServer;
 
 /// The settings of SHED; the default is Fib-SHED.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -103,13 +104,27 @@ impl Shed {
 
     /// What the server decides about renewals.
     fn trigger(&self) -> Option<Trigger> {
-        match &self.renewal {
-            Renewal::GradientNorm { factor, min_distance } if self.renewal_of_agents.is_empty() => {
-                Some(Trigger::new(*factor, *min_distance))
-            }
-            _ => None,
-        }
+        trigger(&self.renewal).filter(|_| self.renewal_of_agents.is_empty())
     }
+}
+
+/// What the server decides about renewals by a schedule.
+pub(super) fn trigger(renewal: &Renewal) -> Option<Trigger> {
+    match renewal {
+        Renewal::GradientNorm { factor, min_distance } => Some(Trigger::new(*factor, *min_distance)),
+        _ => None,
+    }
+}
+
+/// How many rounds apart renewals are, about, for vectors of d components.
+pub(super) fn between_renewals(renewal: &Renewal, d: f64) -> f64 {
+    let every = match renewal {
+        Renewal::Every { period } => *period as f64,
+        // The gradient seldom falls as fast as the least distance allows.
+        Renewal::GradientNorm { min_distance, .. } => (*min_distance as f64).max(d / 10.0),
+        _ => d,
+    };
+    every.min(d)
 }
 
 impl MethodSettings for Shed {
@@ -169,7 +184,8 @@ impl MethodSettings for Shed {
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
-        Box::new(ShedServer::new(setting.start.clone(), setting.weights.to_vec(), self.trials(), self.trigger()))
+        let steps = Steps { theta: setting.start.clone(), trials: self.trials(), trigger: self.trigger() };
+        Box::new(ShedServer::new(steps, setting.weights.to_vec()))
     }
 
     /// Of each agent all eigenvectors at the agent and at the server, a Hessian, and two triangles at the server.
@@ -182,13 +198,7 @@ impl MethodSettings for Shed {
     fn work(&self, d: usize) -> f64 {
         let losses = self.trials().map_or(0, |trials| trials.losses()) as f64;
         let d = d as f64;
-        let every = match self.renewal {
-            Renewal::Every { period } => period as f64,
-            // The gradient seldom falls as fast as the least distance allows.
-            Renewal::GradientNorm { min_distance, .. } => (min_distance as f64).max(d / 10.0),
-            _ => d,
-        };
-        (losses + 1.0) * d.powi(2) + 10.0 * d.powi(3) / every.min(d)
+        (losses + 1.0) * d.powi(2) + 10.0 * d.powi(3) / between_renewals(&self.renewal, d)
     }
 
     fn shape(&self) -> Shape {

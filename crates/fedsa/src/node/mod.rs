@@ -79,9 +79,10 @@ impl<'a> Federation<'a> {
             return Err(BadInput::new("uplink.media", what, "a link without delay (pull); late (push) is its counterpart"));
         }
         settings.check(weights.len())?;
-        uplink.check(weights.len(), start.len())?;
         let digest = digest(&format!("{settings:?} {uplink:?} {weights:?} {seed} {start:?}", settings = &*settings, uplink = &*uplink));
-        Ok(Self { settings, uplink, weights, seed, start, root: 0.0, digest })
+        let all = Self { settings, uplink, weights, seed, start, root: 0.0, digest };
+        all.uplink.check(all.weights.len(), all.start.len(), all.settings.protocol(&all.setting()).encodes())?;
+        Ok(all)
     }
 
     /// Says where the root is, d components. A server has diverged when its iterate is far from everything it knows: without

@@ -218,8 +218,8 @@ impl<'a> Run<'a> {
     ) -> Result<Self> {
         let (field, uplink): (Held<'a, dyn Field + 'a>, Held<'a, Uplink>) = (field.into(), uplink.into());
         let (agents, d) = (field.agents(), field.dim());
-        uplink.check(agents, d)?;
         let setting = Setting { seed, weights: field.weights(), start: start.clone(), link: uplink.facts(), is_accelerated: false };
+        uplink.check(agents, d, settings.protocol(&setting).encodes())?;
         check_needs(settings, &*field)?;
         let Method { client, server, protocol } = settings.build(&setting);
         check_link(settings, &client, &protocol, &uplink, d)?;

@@ -2,6 +2,7 @@
 
 pub mod adaptive;
 pub mod anderson;
+pub mod approximation;
 pub mod average;
 pub mod descent;
 pub mod directions;
@@ -11,6 +12,7 @@ mod included;
 pub mod lstd;
 pub mod newton;
 pub mod one_shot;
+pub mod q_shed;
 pub mod server_control;
 pub mod shed;
 

@@ -3,11 +3,11 @@
 use faer::Mat;
 use rayon::prelude::*;
 
+use super::approximation::{LARGEST, ORTHOGONAL, PairSums, ROUNDING, Share, Steps, UNIT, is_index, mean_hessian};
 use super::{Ask, Letter, Next, Own, Received, Server, foreign_state, restored_theta};
 use crate::error::Result;
 use crate::linalg;
-use crate::local::line_search::Trials;
-use crate::message::{Body, Message, Part};
+use crate::message::{Body, Part};
 use crate::protocol::refused;
 
 /// Keeps the pairs that each agent has sent, and steps by the mean of the Hessians that they approximate.
@@ -17,79 +17,14 @@ use crate::protocol::refused;
 /// the order of the pairs: after a restart they are computed from the pairs to the same bits.
 #[derive(Debug, Clone)]
 pub struct ShedServer {
-    /// `theta_t`.
-    pub theta: Vec<f64>,
+    /// `theta_t` and how long steps are.
+    pub steps: Steps,
     /// The agents' weights `p_c`.
     pub weights: Vec<f64>,
-    /// The trial steps; `None` where every step is 1.
-    pub trials: Option<Trials>,
-    /// When the norm of the gradient decides on renewals: b and the least number of rounds between them.
-    pub trigger: Option<Trigger>,
     held: Vec<Held>,
     /// Whether the agent's last answer was lost.
     lost: Vec<bool>,
 }
-
-/// Renewals by the norm of the mean gradient (GN-SHED), and what the server remembers for them.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Trigger {
-    /// b.
-    pub factor: f64,
-    /// The least number of rounds between renewals.
-    pub min_distance: u64,
-    /// The round of the last renewal that was decided on.
-    renewal: u64,
-    /// `||g_{t-2}||` and `||g_{t-1}||`, as far as known: an incomplete gradient is none.
-    norms: Vec<f64>,
-}
-
-impl Trigger {
-    /// Before the first round, with a renewal in round 0.
-    pub fn new(factor: f64, min_distance: u64) -> Self {
-        Self { factor, min_distance, renewal: 0, norms: Vec::new() }
-    }
-
-    /// Sees `||g_t||` (`None` if some agent's gradient is missing), and decides on a renewal in round t + 1; d is the length of
-    /// theta.
-    ///
-    /// \[T\] sec. 2.5.1 tests the norm of round t for a renewal in round t. Nobody knows it before the agents have answered, so
-    /// that the renewal is that of the next round.
-    pub fn see(&mut self, t: u64, norm: Option<f64>, d: usize) {
-        let distance = t + 1 - self.renewal;
-        let slows = match (&self.norms[..], norm) {
-            ([g2, g1], Some(g)) => g1 - g < self.factor * (g2 - g1),
-            _ => false,
-        };
-        if distance >= d as u64 || slows && distance >= self.min_distance {
-            self.renewal = t + 1;
-        }
-        match norm {
-            None => self.norms.clear(),
-            Some(g) => {
-                self.norms.push(g);
-                self.norms.drain(..self.norms.len().saturating_sub(2));
-            }
-        }
-    }
-
-    /// The round of the last renewal that was decided on.
-    pub fn renewal(&self) -> u64 {
-        self.renewal
-    }
-}
-
-/// How far the square of an eigenvector's length may be from 1.
-const UNIT: f64 = 1e-8;
-/// The largest product of two eigenvectors of one Hessian.
-const ORTHOGONAL: f64 = 1e-6;
-/// The largest eigenvalue: sums of a few of them stay finite.
-const LARGEST: f64 = 1e150;
-/// The rounding error of eigenvalues, relative to the largest one.
-const ROUNDING: f64 = 1e-10;
-/// The largest diagonal entry of a `Hhat` that counts as 0: then no agent has a positive eigenvalue.
-const NOTHING: f64 = 1e-290;
-/// How many entries of a triangle one thread sums at once.
-const CHUNK: usize = 4096;
 
 /// What the server holds of one agent.
 #[derive(Debug, Clone, Default)]
@@ -100,9 +35,7 @@ struct Held {
     values: Vec<f64>,
     /// d numbers for each value.
     vectors: Vec<f64>,
-    /// The lower triangles of `S_c` and `P_c`, column by column.
-    s: Vec<f64>,
-    p: Vec<f64>,
+    sums: PairSums,
 }
 
 impl Held {
@@ -127,7 +60,7 @@ impl Held {
         (self.round, self.rho) = (Some(round), *rho);
         self.values.extend(values);
         self.vectors.extend(vectors);
-        if is_cut || self.s.is_empty() {
+        if is_cut || self.sums.is_empty() {
             self.sum(d);
         } else {
             (keep..self.values.len()).for_each(|j| self.add(j, d));
@@ -152,72 +85,34 @@ impl Held {
 
     /// Computes the sums of all pairs.
     fn sum(&mut self, d: usize) {
-        self.s = vec![0.0; d * (d + 1) / 2];
-        self.p = self.s.clone();
+        self.sums = PairSums::new(d);
         (0..self.values.len()).for_each(|j| self.add(j, d));
     }
 
     /// Adds pair j to the sums.
     fn add(&mut self, j: usize, d: usize) {
-        let (l, v) = (self.values[j], &self.vectors[j * d..(j + 1) * d]);
-        let mut at = 0;
-        for i in 0..d {
-            let (x, below) = (v[i], &v[i..]);
-            let (s, p) = (&mut self.s[at..at + below.len()], &mut self.p[at..at + below.len()]);
-            for ((s, p), y) in s.iter_mut().zip(p).zip(below) {
-                *p += x * y;
-                *s += l * x * y;
-            }
-            at += below.len();
-        }
+        self.sums.add(self.values[j], &self.vectors[j * d..(j + 1) * d]);
     }
 }
 
 impl ShedServer {
     /// At `theta_0`, without pairs.
-    pub fn new(theta: Vec<f64>, weights: Vec<f64>, trials: Option<Trials>, trigger: Option<Trigger>) -> Self {
+    pub fn new(steps: Steps, weights: Vec<f64>) -> Self {
         let n = weights.len();
-        Self { theta, weights, trials, trigger, held: vec![Held::default(); n], lost: vec![false; n] }
+        Self { steps, weights, held: vec![Held::default(); n], lost: vec![false; n] }
     }
 
     /// `Hhat = sum_c p_c (S_c - rho_c P_c + rho_c I)` over the agents whose pairs are held, divided by their weight: the lower
     /// triangle. `None` if there are none.
     pub fn hessian(&self) -> Option<Mat<f64>> {
-        let d = self.theta.len();
-        let held: Vec<(f64, &Held)> = self.weights.iter().copied().zip(&self.held).filter(|(_, held)| held.round.is_some()).collect();
-        let (mut weight, mut rho) = (0.0, 0.0);
-        for (p, held) in &held {
-            weight += p;
-            rho += p * held.rho;
-        }
-        if weight == 0.0 {
-            return None;
-        }
-        // Each entry is a sum in the agents' order, whichever thread computes it.
-        let mut sum = vec![0.0f64; d * (d + 1) / 2];
-        sum.par_chunks_mut(CHUNK).enumerate().for_each(|(k, sum)| {
-            let at = k * CHUNK..k * CHUNK + sum.len();
-            for (p, held) in &held {
-                let minus = -p * held.rho;
-                for ((sum, s), v) in sum.iter_mut().zip(&held.s[at.clone()]).zip(&held.p[at.clone()]) {
-                    *sum += p * s + minus * v;
-                }
-            }
-        });
-        let mut h = Mat::zeros(d, d);
-        let mut at = 0;
-        for j in 0..d {
-            let column = h.col_as_slice_mut(j);
-            column[j..].iter_mut().zip(&sum[at..]).for_each(|(h, x)| *h = x / weight);
-            column[j] += rho / weight;
-            at += d - j;
-        }
-        Some(h)
+        let held = self.weights.iter().zip(&self.held).filter(|(_, held)| held.round.is_some());
+        let shares: Vec<Share<'_>> = held.map(|(p, held)| Share { weight: *p, rho: held.rho, sums: &held.sums }).collect();
+        mean_hessian(self.steps.theta.len(), &shares)
     }
 
     /// Takes the answers that arrived, and remembers which are lost.
     fn take(&mut self, t: u64, letters: &[Letter]) {
-        let d = self.theta.len();
+        let d = self.steps.theta.len();
         let mut of_agents: Vec<Option<&Letter>> = vec![None; self.held.len()];
         letters.iter().for_each(|letter| of_agents[letter.agent] = Some(letter));
         let agents = self.held.par_iter_mut().zip(self.lost.par_iter_mut()).zip(of_agents.par_iter());
@@ -226,30 +121,11 @@ impl ShedServer {
             *lost = !letter.is_some_and(takes);
         });
     }
-
-    /// The step `-Hhat^-1 g`; `-g` if Hhat is 0 or singular to working precision, or not finite. `None` if no pairs have arrived or g is 0.
-    fn direction(&self, g: &[f64]) -> Option<Vec<f64>> {
-        let h = self.hessian().filter(|_| g.iter().any(|g| *g != 0.0))?;
-        let minus: Vec<f64> = g.iter().map(|g| -g).collect();
-        // NaN stays. The floor of agents without positive eigenvalues is positive, and would promise steps of 1e307.
-        let largest = (0..g.len()).map(|j| h[(j, j)]).fold(0.0f64, |most, x| if x > most || x.is_nan() { x } else { most });
-        if !(NOTHING..f64::INFINITY).contains(&largest) {
-            return Some(minus);
-        }
-        Some(linalg::solve_definite(&h, &minus).unwrap_or(minus))
-    }
-
-    /// `theta += s p`.
-    fn step(&mut self, s: f64, p: &[f64]) {
-        self.theta.iter_mut().zip(p).for_each(|(x, p)| *x = s.mul_add(*p, *x));
-    }
 }
 
 impl Server for ShedServer {
     fn open(&mut self, t: u64) -> Ask {
-        let mut down = Message::one(t, 0, Part::Model, self.theta.clone());
-        down.parts.extend(self.trigger.as_ref().map(|trigger| (Part::Renewal, Body::Numbers(vec![trigger.renewal as f64]))));
-        Ask { to: None, down, own: self.own(t) }
+        Ask { to: None, down: self.steps.question(t), own: self.own(t) }
     }
 
     fn own(&self, _: u64) -> Option<Own> {
@@ -262,28 +138,11 @@ impl Server for ShedServer {
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
-        let d = self.theta.len();
         if got.exchange == 0 {
-            // Where the downlink alters models, gradients are those at the model that agents decoded.
-            self.theta = got.down.part(Part::Model).to_vec();
             self.take(got.round, got.letters);
-            let g = got.mean(Part::Gradient);
-            if let Some(trigger) = &mut self.trigger {
-                let is_whole = got.letters.len() == self.weights.len();
-                trigger.see(got.round, is_whole.then(|| linalg::norm_sq(&g).sqrt()), d);
-            }
-            let Some(p) = self.direction(&g) else { return Next::Done { tell: None } };
-            if self.trials.is_some() {
-                return Next::Ask(Ask { to: None, down: Message::one(got.round, 1, Part::Step, p), own: None });
-            }
-            self.step(1.0, &p);
-            return Next::Done { tell: None };
+            return self.steps.after_gradients(got, Part::Gradient, self.weights.len(), self.hessian());
         }
-        // If no answer arrived, losses and slope are zero, and no step is accepted.
-        if let Some(s) = self.trials.as_ref().and_then(|trials| trials.accepted(&got.mean(Part::Losses))) {
-            self.step(s, got.down.part(Part::Step));
-        }
-        Next::Done { tell: None }
+        self.steps.after_losses(got)
     }
 
     /// Vectors of length 1 for all eigenvalues, and eigenvalues that go with a positive rho. Rounds, indices and pairs are compared
@@ -300,7 +159,7 @@ impl Server for ShedServer {
         }
         let [round, first, rho, values @ ..] = values else { return Err(refused("no round, index and rho", "eigenpairs")) };
         let whole = |x: &f64| *x >= 0.0 && x.fract() == 0.0;
-        let d = self.theta.len();
+        let d = self.steps.theta.len();
         if !whole(round) || !whole(first) || vectors.len() != values.len() * d || first + values.len() as f64 > d as f64 - 1.0 {
             let what = format!("{} eigenvalues from index {first} with {} numbers of eigenvectors", values.len(), vectors.len());
             return Err(refused(what, &format!("at most {} eigenpairs with vectors of {d} components", d - 1)));
@@ -321,13 +180,12 @@ impl Server for ShedServer {
     }
 
     fn theta(&self) -> &[f64] {
-        &self.theta
+        &self.steps.theta
     }
 
     fn state(&self) -> Vec<Vec<f64>> {
         let lost = self.lost.iter().map(|lost| f64::from(*lost)).collect();
-        let trigger = self.trigger.iter().flat_map(|trigger| std::iter::once(trigger.renewal as f64).chain(trigger.norms.iter().copied()));
-        let mut state = vec![self.theta.clone(), lost, trigger.collect()];
+        let mut state = vec![self.steps.theta.clone(), lost, self.steps.saved_trigger()];
         state.extend(self.held.iter().map(|held| match held.round {
             None => Vec::new(),
             Some(round) => {
@@ -341,26 +199,19 @@ impl Server for ShedServer {
     }
 
     fn restore(&mut self, mut state: Vec<Vec<f64>>, opened: u64) -> Result<()> {
-        let (n, d) = (self.weights.len(), self.theta.len());
+        let (n, d) = (self.weights.len(), self.steps.theta.len());
         let theta = restored_theta(&mut state, d)?;
         if state.len() != n + 2 {
             return Err(foreign_state());
         }
         let (lost, trigger) = (state.remove(0), state.remove(0));
-        let is_round = |t: f64, most: u64| t >= 0.0 && t <= most as f64 && t.fract() == 0.0;
-        let trigger = match (&self.trigger, &trigger[..]) {
-            (None, []) => None,
-            (Some(own), [renewal, norms @ ..]) if is_round(*renewal, opened) && norms.len() <= 2 && norms.iter().all(|g| *g >= 0.0) => {
-                Some(Trigger { renewal: *renewal as u64, norms: norms.to_vec(), ..own.clone() })
-            }
-            _ => return Err(foreign_state()),
-        };
+        let trigger = self.steps.restored_trigger(&trigger, opened).ok_or_else(foreign_state)?;
         if lost.len() != n || lost.iter().any(|x| *x != 0.0 && *x != 1.0) {
             return Err(foreign_state());
         }
         let held = |all: Vec<f64>| {
             let [round, rho, q, rest @ ..] = &all[..] else { return all.is_empty().then(Held::default) };
-            let fits = is_round(*round, opened) && *rho > 0.0 && is_round(*q, d as u64 - 1) && rest.len() == *q as usize * (d + 1);
+            let fits = is_index(*round, opened) && *rho > 0.0 && is_index(*q, d as u64 - 1) && rest.len() == *q as usize * (d + 1);
             let (values, vectors) = rest.split_at_checked(if fits { *q as usize } else { usize::MAX })?;
             let mut held =
                 Held { round: Some(*round as u64), rho: *rho, values: values.to_vec(), vectors: vectors.to_vec(), ..Held::default() };
@@ -369,7 +220,7 @@ impl Server for ShedServer {
         };
         let held = state.into_iter().map(held).collect::<Option<Vec<Held>>>().ok_or_else(foreign_state)?;
         self.lost = lost.iter().map(|x| *x == 1.0).collect();
-        (self.theta, self.trigger, self.held) = (theta, trigger, held);
+        (self.steps.theta, self.steps.trigger, self.held) = (theta, trigger, held);
         Ok(())
     }
 }
@@ -381,7 +232,7 @@ mod tests {
     const E: [[f64; 3]; 3] = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
 
     fn server(agents: usize, d: usize) -> ShedServer {
-        ShedServer::new(vec![0.0; d], vec![1.0 / agents as f64; agents], None, None)
+        ShedServer::new(Steps { theta: vec![0.0; d], trials: None, trigger: None }, vec![1.0 / agents as f64; agents])
     }
 
     #[test]
@@ -409,41 +260,5 @@ mod tests {
         assert!(accepts(&[0.0, 0.0, 1.0, 3.0], &[0.6, 0.81, 0.0]).is_err());
         assert!(accepts(&[0.0, 0.0, 1.0, 3.0], &[0.0; 3]).is_err());
         assert!(accepts(&[0.0, 0.0, 1.0, 1e151], &E[1]).is_err() && accepts(&[0.0, 0.0, 1e151], &[]).is_err());
-    }
-
-    /// Agents without a positive eigenvalue: the step is -g. With one that has some, the others add nothing.
-    #[test]
-    fn without_curvature_the_step_is_the_gradient() {
-        let mut server = server(2, 2);
-        let g = [1.0, -2.0];
-        assert_eq!(server.direction(&g), None);
-        assert!(server.held[0].take(0, &[0.0, 0.0, f64::MIN_POSITIVE], &[], 2));
-        assert_eq!(server.direction(&g), Some(vec![-1.0, 2.0]));
-        assert!(server.held[1].take(0, &[0.0, 0.0, 8.0], &[], 2));
-        assert_eq!(server.direction(&g), Some(vec![-0.25, 0.5]));
-        server.held[1].rho = f64::INFINITY;
-        assert_eq!(server.direction(&g), Some(vec![-1.0, 2.0]));
-    }
-
-    /// The sum in pieces is the sum in the agents' order, for triangles of more than one piece.
-    #[test]
-    fn the_hessian_is_a_sum_in_the_order_of_agents() {
-        let (n, d) = (3, 120);
-        let mut server = server(n, d);
-        for (c, held) in server.held.iter_mut().enumerate() {
-            let vector: Vec<f64> = (0..d).map(|i| ((i * (c + 2)) as f64).sin() / 8.0).collect();
-            assert!(held.take(0, &[0.0, 0.0, 0.1 + c as f64, 7.0 + c as f64], &vector, d));
-        }
-        let h = server.hessian().unwrap();
-        let (p, mut at) = (1.0 / n as f64, 0);
-        let (weight, rho) = server.held.iter().fold((0.0, 0.0), |(weight, rho), held| (weight + p, rho + p * held.rho));
-        for j in 0..d {
-            for i in j..d {
-                let sum = server.held.iter().fold(0.0, |sum, held| sum + (p * held.s[at] + -p * held.rho * held.p[at]));
-                let expected = if i == j { sum / weight + rho / weight } else { sum / weight };
-                assert_eq!(h[(i, j)], expected);
-                at += 1;
-            }
-        }
     }
 }

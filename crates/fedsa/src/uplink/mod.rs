@@ -110,28 +110,33 @@ impl Uplink {
         Ok(())
     }
 
-    /// Checks the link for `agents` agents and vectors of `d` components.
+    /// Checks the link for `agents` agents and vectors of `d` components; `encodes` says whether the codec encodes any part of an answer
+    /// ([`crate::protocol::Protocol::encodes`]). Otherwise agents choose what they send by the budget, and none is too small.
     ///
     /// # Errors
-    /// When a codec needs more components, a budget never carries a message, or a trace has
+    /// When a codec needs more components, a budget never carries a message that is encoded, or a trace has
     /// delays for another number of agents. The key is that of a method's `uplink` or
     /// `downlink`, without the medium's place in its list.
-    pub fn check(&self, agents: usize, d: usize) -> Result<()> {
+    pub fn check(&self, agents: usize, d: usize, encodes: bool) -> Result<()> {
         self.codec.check_dim(d).map_err(|e| e.inside("uplink.codec"))?;
         if self.error_feedback {
             self.codec.check_feedback(d).map_err(|e| e.inside("uplink.codec"))?;
         }
         self.downlink.check_dim(d).map_err(|e| e.inside("downlink.codec"))?;
-        if let Some(budget) = &self.budget {
+        if let Some(budget) = self.budget.as_ref().filter(|_| encodes) {
             budget.carries(&*self.codec, d).map_err(|e| e.inside("uplink.media"))?;
         }
         let delays = [self.delay.as_ref().map(|pull| &pull.delay), self.late.as_ref()];
         delays.into_iter().flatten().try_for_each(|delay| delay.check_agents(agents)).map_err(|e| e.inside("uplink.media"))
     }
 
-    /// The share of messages of `d` components that arrive, weakened or not.
-    pub fn share_arriving(&self, d: usize) -> f64 {
-        let sent = self.budget.as_ref().map_or(1.0, |budget| budget.share_carried(|bits| self.codec.encoded_len(d, Some(bits)).is_some()));
+    /// The share of messages of `d` components that arrive, weakened or not; `encodes` as for [`Uplink::check`].
+    pub fn share_arriving(&self, d: usize, encodes: bool) -> f64 {
+        let sent = self
+            .budget
+            .as_ref()
+            .filter(|_| encodes)
+            .map_or(1.0, |budget| budget.share_carried(|bits| self.codec.encoded_len(d, Some(bits)).is_some()));
         self.media.iter().map(|medium| medium.share_arriving()).product::<f64>() * sent
     }
 

@@ -1,0 +1,309 @@
+//! The client half of Q-SHED: gradients, and eigenvectors of a Hessian that are refined by as many bits as the link carries.
+
+use std::sync::Arc;
+
+use faer::Mat;
+use serde::{Deserialize, Serialize};
+
+use super::line_search::Trials;
+use super::refinement::{BitWriter, More, Refinement, checksum};
+use super::shed::{FLOOR, due, foreign, index};
+use super::{Agent, At};
+use crate::bit_allocation::{Reach, allocate};
+use crate::eigenpairs::Eigenpairs;
+use crate::error::{BadInput, Result};
+use crate::message::{Body, Message, Part};
+use crate::nested_grid;
+use crate::protocol::refused;
+use crate::schedule::renewal::Renewal;
+
+/// Which vectors get the bits of a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum BitRule {
+    /// Those that bring the server's Hessian closest, among the first `min(q + B, d - 1)` vectors (\[T\] eq. 3.21, 3.23).
+    Optimal,
+    /// The same for every number of vectors up to that one, of which the best is taken (the exact search of \[T\] eq. 3.21).
+    Exact,
+    /// As many vectors as can be sent with the most bits, the first ones first; bits that are left over are not used (NQ-SHED).
+    FirstVectors,
+    /// Those of `optimal`, but vectors are sent as they are once they get any bit (ideal-SHED).
+    Ideal,
+}
+
+/// What all agents know of the method.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// When agents renew.
+    pub renewal: Renewal,
+    /// Which vectors get the bits.
+    pub rule: BitRule,
+    /// The most bits of a component, over all rounds since the renewal.
+    pub most_bits: u32,
+    /// Bits a component in a round, where the link has no budget.
+    pub budget: u64,
+    /// The trial steps.
+    pub trials: Trials,
+}
+
+/// An agent: what it last computed and sent.
+pub struct QShedAgent {
+    plan: Arc<Plan>,
+    saved: State,
+    /// The eigenpairs of the Hessian at the last renewal. They are not saved: after a restart they are computed again.
+    kept: Option<Kept>,
+}
+
+/// What an agent saves.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct State {
+    /// `theta_t` of the last question and `grad f_c(theta_t)`, for the line search.
+    theta: Vec<f64>,
+    gradient: Vec<f64>,
+    /// The round of the last renewal, and theta in that round.
+    renewed: Option<(u64, Vec<f64>)>,
+    /// The bits a component that the server holds of each eigenvector of this Hessian, if the last answer arrived.
+    bits: Vec<u32>,
+}
+
+/// The eigenpairs of one Hessian.
+struct Kept {
+    /// All eigenvalues; those below the floor count as the floor.
+    values: Vec<f64>,
+    vectors: Eigenpairs,
+}
+
+impl Kept {
+    fn new(hessian: &Mat<f64>) -> Self {
+        let vectors = Eigenpairs::leading(hessian, hessian.nrows());
+        let floor = (FLOOR * vectors.values[0]).max(f64::MIN_POSITIVE);
+        // NaN stays, and is to be sent: the run has then diverged.
+        let values = vectors.values.iter().map(|l| if *l < floor { floor } else { *l }).collect();
+        Self { values, vectors }
+    }
+
+    /// The bits of each vector in all after a round with a budget of so many a component; `before` are those that the server has.
+    fn bits_after(&self, before: &[u32], plan: &Plan, budget: u64) -> Vec<u32> {
+        let Plan { rule, most_bits, .. } = *plan;
+        if !self.values[0].is_finite() {
+            return before.to_vec();
+        }
+        // What is best does not depend on the scale, in which squares are finite.
+        let scaled = || self.values.iter().map(|l| l / self.values[0]).collect::<Vec<f64>>();
+        let mut after = match rule {
+            BitRule::Optimal | BitRule::Ideal => allocate(&scaled(), before, most_bits, budget, Reach::Heuristic),
+            BitRule::Exact => allocate(&scaled(), before, most_bits, budget, Reach::Exact),
+            BitRule::FirstVectors => {
+                let whole = usize::try_from(budget / u64::from(most_bits)).unwrap_or(usize::MAX);
+                let mut after = before.to_vec();
+                after.resize(before.len().saturating_add(whole).min(self.values.len() - 1), most_bits);
+                after
+            }
+        };
+        // A vector without bits adds nothing, nor does one whose eigenvalue is rho.
+        let adds = |after: &[u32]| after.last() != Some(&0) && self.values[after.len() - 1] > self.values[after.len()];
+        while after.len() > before.len() && !adds(&after) {
+            after.pop();
+        }
+        after
+    }
+
+    /// What takes vectors from `before` to `after` bits: which get them, and the bits themselves. `round` is that of the Hessian.
+    fn refine(&self, at: &At<'_>, round: u64, before: &[u32], after: &[u32]) -> (Refinement, Vec<u8>) {
+        let bits_before = |i: usize| before.get(i).copied().unwrap_or(0);
+        let changed = |i: &usize| after[*i] > bits_before(*i);
+        let start = (0..after.len()).find(changed).unwrap_or(0);
+        let end = (start..after.len()).rev().find(changed).map_or(start, |last| last + 1);
+        let mut digits = BitWriter::default();
+        let mut one = |i: usize| {
+            let (from, to, v) = (bits_before(i), after[i], self.vectors.vector(i));
+            if to == from {
+                return More::default();
+            }
+            let grid = || nested_grid::offsets(at.seed(), round, at.agent, i);
+            let codes = nested_grid::codes(v, grid());
+            codes.iter().for_each(|code| digits.push(nested_grid::between(*code, from, to), to - from));
+            More { bits: to - from, across: nested_grid::across(v, &codes, to, grid()) }
+        };
+        let more = (start..end).map(&mut one).collect();
+        (Refinement { base: checksum(before), start, more }, digits.finish())
+    }
+
+    /// The same where vectors are sent as they are: those that get their first bits.
+    fn whole(&self, before: &[u32], after: &[u32]) -> (Refinement, Vec<f64>) {
+        let bits_before = |i: usize| before.get(i).copied().unwrap_or(0);
+        let more = (0..after.len()).map(|i| More { bits: after[i] - bits_before(i), across: Vec::new() }).collect();
+        let new = (0..after.len()).filter(|i| bits_before(*i) == 0 && after[*i] > 0);
+        let vectors = new.flat_map(|i| self.vectors.vector(i)).copied().collect();
+        (Refinement { base: checksum(before), start: 0, more }, vectors)
+    }
+}
+
+impl QShedAgent {
+    /// The agent before its first round.
+    pub fn new(plan: Arc<Plan>) -> Self {
+        Self { plan, saved: State::default(), kept: None }
+    }
+
+    /// What a question says that the server holds: the round of the Hessian, and the bits of each vector.
+    fn held(&self, down: &Message, d: usize) -> Result<Option<(Option<u64>, Vec<u32>)>> {
+        let Some([round, bits @ ..]) = down.find(Part::HeldBits).and_then(Body::numbers) else { return Ok(None) };
+        let most = f64::from(self.plan.most_bits);
+        let are_bits =
+            bits.len() < d.max(1) && bits.iter().all(|b| *b >= 0.0 && *b <= most && b.fract() == 0.0) && bits.last() != Some(&0.0);
+        let round = match *round {
+            -1.0 if bits.is_empty() => Some(None),
+            round => index(round).filter(|round| *round < down.round).map(Some),
+        };
+        match round.filter(|_| are_bits) {
+            Some(round) => Ok(Some((round, bits.iter().map(|b| *b as u32).collect()))),
+            None => Err(foreign("what the server holds")),
+        }
+    }
+
+    /// The pairs of the last renewal: kept, or computed again after a restart.
+    fn pairs(&mut self, at: &At<'_>) {
+        let Some((_, theta)) = self.saved.renewed.as_ref().filter(|_| self.kept.is_none()) else { return };
+        let d = theta.len();
+        let mut hessian = Mat::zeros(d, d);
+        at.hessian_again(theta, &mut hessian);
+        self.kept = Some(Kept::new(&hessian));
+    }
+
+    /// Sends the gradient at theta_t and the next bits.
+    fn bits_and_gradient(&mut self, at: &At<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
+        let (t, theta) = (at.round, down.part(Part::Model));
+        let d = theta.len();
+        let (due, held) = (due(&self.plan.renewal, down, d)?, self.held(down, d)?);
+        if self.saved.renewed.as_ref().is_some_and(|(_, theta)| theta.len() != d) {
+            return Err(foreign("a model of another length"));
+        }
+        // if t in I (or the server holds bits of a later Hessian, of which a restored agent does not know):
+        let own = self.saved.renewed.as_ref().map(|(round, _)| *round);
+        if own.is_none_or(|own| own < due || held.as_ref().is_some_and(|(round, _)| *round > Some(own))) {
+            //   H_c = Hess f_c(theta_t), k_t = t, no vector has bits
+            let mut hessian = Mat::zeros(d, d);
+            at.hessian(theta, &mut hessian);
+            self.kept = Some(Kept::new(&hessian));
+            (self.saved.renewed, self.saved.bits) = (Some((t, theta.to_vec())), Vec::new());
+        } else if let Some((round, bits)) = held {
+            // The last answer was lost: the bits are those that the server holds.
+            self.saved.bits = if round == own { bits } else { Vec::new() };
+        }
+        self.pairs(at);
+        let (round, kept) = match (&self.saved.renewed, &self.kept) {
+            (Some((round, _)), Some(kept)) => (*round, kept),
+            _ => unreachable!("an agent renews in its first round"),
+        };
+        // b_t = b_{t-1} + the allocation of B_t bits;  q_t = the last vector with a bit;  rho = l_{q+1}
+        let budget = at.bits.map_or(self.plan.budget, |bits| bits / d as u64);
+        let before = std::mem::take(&mut self.saved.bits);
+        let after = kept.bits_after(&before, &self.plan, budget);
+        let (first, q) = (before.len(), after.len());
+        // U = { the new bits, l_j for q_{t-1} < j <= q_t, grad f_c(theta_t), rho }
+        let mut values = vec![round as f64, first as f64, kept.values[q]];
+        values.extend(&kept.values[first..q]);
+        let (refinement, content) = if self.plan.rule == BitRule::Ideal {
+            let (refinement, vectors) = kept.whole(&before, &after);
+            (refinement, (Part::Eigenvectors, Body::Numbers(vectors)))
+        } else {
+            let (refinement, digits) = kept.refine(at, round, &before, &after);
+            (refinement, (Part::Digits, Body::Packed(digits)))
+        };
+        let mut gradient = vec![0.0; d];
+        at.gradient(theta, &mut gradient);
+        (self.saved.theta, self.saved.gradient, self.saved.bits) = (theta.to_vec(), gradient.clone(), after);
+        Ok(vec![
+            (Part::ExactGradient, Body::Numbers(gradient)),
+            (Part::Eigenvalues, Body::Numbers(values)),
+            (Part::Refinement, Body::Packed(refinement.pack())),
+            content,
+        ])
+    }
+}
+
+impl Agent for QShedAgent {
+    fn answer(&mut self, at: &At<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
+        if down.exchange == 0 {
+            return self.bits_and_gradient(at, down);
+        }
+        let p = down.part(Part::Step);
+        if self.saved.theta.len() != p.len() {
+            return Err(refused("a step before the first model", "the exchanges of a round in their order"));
+        }
+        Ok(vec![(Part::Losses, Body::Numbers(self.plan.trials.answer(at, &self.saved.theta, &self.saved.gradient, p)))])
+    }
+
+    fn save(&self) -> Vec<u8> {
+        postcard::to_stdvec(&self.saved).expect("plain data serialises")
+    }
+
+    fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        let (saved, rest): (State, _) = postcard::take_from_bytes(bytes).map_err(|_| bad_state())?;
+        let State { theta, gradient, renewed, bits } = &saved;
+        let d = renewed.as_ref().map_or(0, |(_, theta)| theta.len());
+        let are_bits = bits.len() < d.max(1) && bits.iter().all(|bits| *bits <= self.plan.most_bits) && bits.last() != Some(&0);
+        let fits =
+            theta.len() == d && gradient.len() == d && are_bits && renewed.as_ref().is_none_or(|(round, _)| d > 0 && *round < 1 << 32);
+        let mut numbers = theta.iter().chain(gradient).chain(renewed.iter().flat_map(|(_, theta)| theta));
+        if !rest.is_empty() || !fits || !numbers.all(|x| x.is_finite()) {
+            return Err(bad_state());
+        }
+        (self.saved, self.kept) = (saved, None);
+        Ok(())
+    }
+}
+
+fn bad_state() -> BadInput {
+    BadInput::new("checkpoint", "not the state of an agent of Q-SHED", "a checkpoint of the same settings")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(rule: BitRule, most_bits: u32) -> Plan {
+        Plan { renewal: Renewal::Once, rule, most_bits, budget: 0, trials: Trials::new(0.5, 1, 0.1) }
+    }
+
+    fn diagonal(values: &[f64]) -> Kept {
+        let n = values.len();
+        Kept::new(&Mat::from_fn(n, n, |i, j| if i == j { values[i] } else { 0.0 }))
+    }
+
+    #[test]
+    fn first_vectors_have_all_bits_or_none() {
+        let kept = diagonal(&[5.0, 4.0, 3.0, 2.0, 1.0]);
+        let plan = plan(BitRule::FirstVectors, 16);
+        assert_eq!(kept.bits_after(&[], &plan, 15), Vec::<u32>::new());
+        assert_eq!(kept.bits_after(&[], &plan, 47), [16, 16]);
+        assert_eq!(kept.bits_after(&[16, 16], &plan, 16), [16; 3]);
+        assert_eq!(kept.bits_after(&[16, 16], &plan, u64::MAX), [16; 4]);
+        assert_eq!(kept.bits_after(&[16; 4], &plan, 100), [16; 4]);
+    }
+
+    /// Values below the floor, equal ones and none that is positive: no bits for vectors that add nothing.
+    #[test]
+    fn vectors_that_add_nothing_get_no_bits() {
+        for rule in [BitRule::Optimal, BitRule::Exact, BitRule::FirstVectors, BitRule::Ideal] {
+            let plan = plan(rule, 4);
+            let after = diagonal(&[3.0, 1.0, 1e-20, -2.0, -3.0]).bits_after(&[], &plan, 100);
+            assert_eq!(after, [4, 4], "{rule:?}");
+            for values in [[1.0; 4], [-1.0; 4], [0.0; 4]] {
+                assert_eq!(diagonal(&values).bits_after(&[], &plan, 100), Vec::<u32>::new(), "{rule:?}");
+            }
+            assert_eq!(diagonal(&[f64::NAN, 1.0]).bits_after(&[], &plan, 9), Vec::<u32>::new());
+            assert_eq!(diagonal(&[2.0]).bits_after(&[], &plan, 9), Vec::<u32>::new());
+        }
+    }
+
+    /// What is best does not depend on the scale of the Hessian, however large or small.
+    #[test]
+    fn bits_do_not_depend_on_the_scale() {
+        let values = [0.21, 0.11, 0.06, 0.03, 0.02, 0.01];
+        let at = |scale: f64| diagonal(&values.map(|l| scale * l)).bits_after(&[], &plan(BitRule::Optimal, 16), 12);
+        assert!(at(1.0).iter().sum::<u32>() == 12 && at(1.0).is_sorted_by(|a, b| a >= b));
+        assert_eq!((at(2f64.powi(600)), at(2f64.powi(-600))), (at(1.0), at(1.0)));
+    }
+}

@@ -1,0 +1,279 @@
+//! What the server rules of SHED and Q-SHED share: Hessians approximated by pairs, and Newton-type steps with them.
+
+use faer::Mat;
+use rayon::prelude::*;
+
+use super::{Ask, Next, Received};
+use crate::linalg;
+use crate::local::line_search::Trials;
+use crate::message::{Body, Message, Part};
+
+/// The largest diagonal entry of a `Hhat` that counts as 0: then no agent has a positive eigenvalue.
+const NOTHING: f64 = 1e-290;
+/// How many entries of a triangle one thread sums at once.
+const CHUNK: usize = 4096;
+
+/// How far the square of an eigenvector's length may be from 1.
+pub const UNIT: f64 = 1e-8;
+/// The largest product of two eigenvectors of one Hessian.
+pub const ORTHOGONAL: f64 = 1e-6;
+/// The largest eigenvalue: sums of a few of them stay finite.
+pub const LARGEST: f64 = 1e150;
+/// The rounding error of eigenvalues, relative to the largest one.
+pub const ROUNDING: f64 = 1e-10;
+
+/// `S_c = sum l_j v_j v_j^T` and `P_c = sum v_j v_j^T` of an agent: their lower triangles, column by column. Both are sums in the order of
+/// the pairs, so that adding pairs one by one gives the bits of adding all.
+#[derive(Debug, Clone, Default)]
+pub struct PairSums {
+    s: Vec<f64>,
+    p: Vec<f64>,
+}
+
+impl PairSums {
+    /// The sums of no pairs, for vectors of d components.
+    pub fn new(d: usize) -> Self {
+        Self { s: vec![0.0; d * (d + 1) / 2], p: vec![0.0; d * (d + 1) / 2] }
+    }
+
+    /// Whether they were never made.
+    pub fn is_empty(&self) -> bool {
+        self.s.is_empty()
+    }
+
+    /// Adds a pair.
+    pub fn add(&mut self, l: f64, v: &[f64]) {
+        let mut at = 0;
+        for (i, x) in v.iter().enumerate() {
+            let below = &v[i..];
+            let (s, p) = (&mut self.s[at..at + below.len()], &mut self.p[at..at + below.len()]);
+            for ((s, p), y) in s.iter_mut().zip(p).zip(below) {
+                *p += x * y;
+                *s += l * x * y;
+            }
+            at += below.len();
+        }
+    }
+}
+
+/// An agent in the mean Hessian.
+pub struct Share<'a> {
+    /// Its weight `p_c`.
+    pub weight: f64,
+    /// `rho_c`.
+    pub rho: f64,
+    /// `S_c` and `P_c`.
+    pub sums: &'a PairSums,
+}
+
+/// `Hhat = sum_c p_c (S_c - rho_c P_c + rho_c I)` over these agents, divided by their weight: the lower triangle, d x d. `None` if there
+/// are none.
+pub fn mean_hessian(d: usize, held: &[Share<'_>]) -> Option<Mat<f64>> {
+    let (mut weight, mut rho) = (0.0, 0.0);
+    for share in held {
+        weight += share.weight;
+        rho += share.weight * share.rho;
+    }
+    if weight == 0.0 {
+        return None;
+    }
+    // Each entry is a sum in the agents' order, whichever thread computes it.
+    let mut sum = vec![0.0f64; d * (d + 1) / 2];
+    sum.par_chunks_mut(CHUNK).enumerate().for_each(|(k, sum)| {
+        let at = k * CHUNK..k * CHUNK + sum.len();
+        for Share { weight: p, rho, sums } in held {
+            let minus = -p * rho;
+            for ((sum, s), v) in sum.iter_mut().zip(&sums.s[at.clone()]).zip(&sums.p[at.clone()]) {
+                *sum += p * s + minus * v;
+            }
+        }
+    });
+    let mut h = Mat::zeros(d, d);
+    let mut at = 0;
+    for j in 0..d {
+        let column = h.col_as_slice_mut(j);
+        column[j..].iter_mut().zip(&sum[at..]).for_each(|(h, x)| *h = x / weight);
+        column[j] += rho / weight;
+        at += d - j;
+    }
+    Some(h)
+}
+
+/// The step `-Hhat^-1 g`; `-g` if Hhat is 0 or singular to working precision, or not finite. `None` without Hhat, or if g is 0.
+pub fn direction(h: Option<Mat<f64>>, g: &[f64]) -> Option<Vec<f64>> {
+    let h = h.filter(|_| g.iter().any(|g| *g != 0.0))?;
+    let minus: Vec<f64> = g.iter().map(|g| -g).collect();
+    // NaN stays. The floor of agents without positive eigenvalues is positive, and would promise steps of 1e307.
+    let largest = (0..g.len()).map(|j| h[(j, j)]).fold(0.0f64, |most, x| if x > most || x.is_nan() { x } else { most });
+    if !(NOTHING..f64::INFINITY).contains(&largest) {
+        return Some(minus);
+    }
+    Some(linalg::solve_definite(&h, &minus).unwrap_or(minus))
+}
+
+/// Renewals by the norm of the mean gradient (GN-SHED), and what the server remembers for them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trigger {
+    /// b.
+    pub factor: f64,
+    /// The least number of rounds between renewals.
+    pub min_distance: u64,
+    /// The round of the last renewal that was decided on.
+    renewal: u64,
+    /// `||g_{t-2}||` and `||g_{t-1}||`, as far as known: an incomplete gradient is none.
+    norms: Vec<f64>,
+}
+
+impl Trigger {
+    /// Before the first round, with a renewal in round 0.
+    pub fn new(factor: f64, min_distance: u64) -> Self {
+        Self { factor, min_distance, renewal: 0, norms: Vec::new() }
+    }
+
+    /// Sees `||g_t||` (`None` if some agent's gradient is missing), and decides on a renewal in round t + 1; d is the length of
+    /// theta.
+    ///
+    /// \[T\] sec. 2.5.1 tests the norm of round t for a renewal in round t. Nobody knows it before the agents have answered, so
+    /// that the renewal is that of the next round.
+    pub fn see(&mut self, t: u64, norm: Option<f64>, d: usize) {
+        let distance = t + 1 - self.renewal;
+        let slows = match (&self.norms[..], norm) {
+            ([g2, g1], Some(g)) => g1 - g < self.factor * (g2 - g1),
+            _ => false,
+        };
+        if distance >= d as u64 || slows && distance >= self.min_distance {
+            self.renewal = t + 1;
+        }
+        match norm {
+            None => self.norms.clear(),
+            Some(g) => {
+                self.norms.push(g);
+                self.norms.drain(..self.norms.len().saturating_sub(2));
+            }
+        }
+    }
+
+    /// The round of the last renewal that was decided on.
+    pub fn renewal(&self) -> u64 {
+        self.renewal
+    }
+}
+
+/// The iterate of a rule that steps by approximated Hessians, and how long its steps are.
+#[derive(Debug, Clone)]
+pub struct Steps {
+    /// `theta_t`.
+    pub theta: Vec<f64>,
+    /// The trial steps; `None` where every step is 1.
+    pub trials: Option<Trials>,
+    /// When the norm of the gradient decides on renewals: b and the least number of rounds between them.
+    pub trigger: Option<Trigger>,
+}
+
+impl Steps {
+    /// The question that opens round t: the model, and the round of the last renewal where the server decides on it.
+    pub fn question(&self, t: u64) -> Message {
+        let mut down = Message::one(t, 0, Part::Model, self.theta.clone());
+        down.parts.extend(self.trigger.as_ref().map(|trigger| (Part::Renewal, Body::Numbers(vec![trigger.renewal as f64]))));
+        down
+    }
+
+    /// What follows the first exchange: an exchange for the length of the step, or the step itself. The agents' gradients are the part
+    /// `gradient`, N is the number of agents, and `hessian` is computed from what arrived.
+    pub fn after_gradients(&mut self, got: &Received<'_>, gradient: Part, agents: usize, hessian: Option<Mat<f64>>) -> Next {
+        let d = self.theta.len();
+        // Where the downlink alters models, gradients are those at the model that agents decoded.
+        self.theta = got.down.part(Part::Model).to_vec();
+        let g = got.mean(gradient);
+        if let Some(trigger) = &mut self.trigger {
+            let is_whole = got.letters.len() == agents;
+            trigger.see(got.round, is_whole.then(|| linalg::norm_sq(&g).sqrt()), d);
+        }
+        let Some(p) = direction(hessian, &g) else { return Next::Done { tell: None } };
+        if self.trials.is_some() {
+            return Next::Ask(Ask { to: None, down: Message::one(got.round, 1, Part::Step, p), own: None });
+        }
+        self.step(1.0, &p);
+        Next::Done { tell: None }
+    }
+
+    /// The step after the exchange for its length: none if no answer arrived, because losses and slope are then zero.
+    pub fn after_losses(&mut self, got: &Received<'_>) -> Next {
+        if let Some(s) = self.trials.as_ref().and_then(|trials| trials.accepted(&got.mean(Part::Losses))) {
+            self.step(s, got.down.part(Part::Step));
+        }
+        Next::Done { tell: None }
+    }
+
+    /// `theta += s p`.
+    fn step(&mut self, s: f64, p: &[f64]) {
+        self.theta.iter_mut().zip(p).for_each(|(x, p)| *x = s.mul_add(*p, *x));
+    }
+
+    /// What [`Steps::restored_trigger`] reads: nothing where the server does not decide on renewals.
+    pub fn saved_trigger(&self) -> Vec<f64> {
+        let trigger = self.trigger.iter();
+        trigger.flat_map(|trigger| std::iter::once(trigger.renewal as f64).chain(trigger.norms.iter().copied())).collect()
+    }
+
+    /// The trigger with what was saved after `opened` rounds had been opened; `None` if it is not of these settings.
+    pub fn restored_trigger(&self, saved: &[f64], opened: u64) -> Option<Option<Trigger>> {
+        match (&self.trigger, saved) {
+            (None, []) => Some(None),
+            (Some(own), [renewal, norms @ ..]) if is_index(*renewal, opened) && norms.len() <= 2 && norms.iter().all(|g| *g >= 0.0) => {
+                Some(Some(Trigger { renewal: *renewal as u64, norms: norms.to_vec(), ..own.clone() }))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whether a saved number is whole, and between 0 and `most`.
+pub fn is_index(x: f64, most: u64) -> bool {
+    x >= 0.0 && x <= most as f64 && x.fract() == 0.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Agents without a positive eigenvalue: the step is -g. With one that has some, the others add nothing.
+    #[test]
+    fn without_curvature_the_step_is_the_gradient() {
+        let (g, none) = ([1.0, -2.0], PairSums::new(2));
+        let of = |rhos: &[f64]| {
+            let held: Vec<Share<'_>> = rhos.iter().map(|rho| Share { weight: 0.5, rho: *rho, sums: &none }).collect();
+            direction(mean_hessian(2, &held), &g)
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[f64::MIN_POSITIVE]), Some(vec![-1.0, 2.0]));
+        assert_eq!(of(&[f64::MIN_POSITIVE, 8.0]), Some(vec![-0.25, 0.5]));
+        assert_eq!(of(&[f64::INFINITY, 8.0]), Some(vec![-1.0, 2.0]));
+    }
+
+    /// The sum in pieces is the sum in the agents' order, for triangles of more than one piece.
+    #[test]
+    fn the_hessian_is_a_sum_in_the_order_of_agents() {
+        let (n, d) = (3, 120);
+        let one = |c: usize| {
+            let vector: Vec<f64> = (0..d).map(|i| ((i * (c + 2)) as f64).sin() / 8.0).collect();
+            let mut sums = PairSums::new(d);
+            sums.add(7.0 + c as f64, &vector);
+            sums
+        };
+        let sums: Vec<PairSums> = (0..n).map(one).collect();
+        let p = 1.0 / n as f64;
+        let held: Vec<Share<'_>> = sums.iter().enumerate().map(|(c, sums)| Share { weight: p, rho: 0.1 + c as f64, sums }).collect();
+        let h = mean_hessian(d, &held).unwrap();
+        let mut at = 0;
+        let (weight, rho) = held.iter().fold((0.0, 0.0), |(weight, rho), held| (weight + p, rho + p * held.rho));
+        for j in 0..d {
+            for i in j..d {
+                let sum = held.iter().fold(0.0, |sum, held| sum + (p * held.sums.s[at] + -p * held.rho * held.sums.p[at]));
+                let expected = if i == j { sum / weight + rho / weight } else { sum / weight };
+                assert_eq!(h[(i, j)], expected);
+                at += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,552 @@
+//! The server half of Q-SHED: eigenvectors as far as their bits have arrived, a Newton-type step from them, and its length.
+
+use faer::Mat;
+use rayon::prelude::*;
+
+use super::approximation::{LARGEST, ORTHOGONAL, PairSums, ROUNDING, Share, Steps, UNIT, is_index, mean_hessian};
+use super::{Ask, Letter, Next, Own, Received, Server, foreign_state, restored_theta};
+use crate::error::{BadInput, Result};
+use crate::linalg;
+use crate::local::refinement::{BitReader, More, Refinement, checksum};
+use crate::message::{Body, Part};
+use crate::nested_grid::{self, MOST_ACROSS};
+use crate::protocol::refused;
+use crate::random::Stream;
+
+/// What the rule of Q-SHED is given.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// The agents' weights `p_c`.
+    pub weights: Vec<f64>,
+    /// The run's seed, which keys the offsets of grids.
+    pub seed: u64,
+    /// The most bits of a component.
+    pub most_bits: u32,
+    /// Whether vectors are sent as they are (ideal-SHED).
+    pub are_whole: bool,
+}
+
+/// Keeps the bits of the eigenvectors that each agent has sent, and steps by the mean of the Hessians that they approximate.
+///
+/// The invariant over losses: what is held of an agent are the leading bits of eigenvectors of one of its Hessians, with the rho of the
+/// answer that was taken last. An answer says by a checksum to which bits it adds; if these are not the ones that are held, the answer
+/// counts as lost. An agent whose answer was lost is told with its next question what is held ([`Part::HeldBits`]).
+#[derive(Debug, Clone)]
+pub struct QShedServer {
+    /// `theta_t` and how long steps are.
+    pub steps: Steps,
+    rule: Rule,
+    held: Vec<Held>,
+    /// Whether the agent's last answer was lost.
+    lost: Vec<bool>,
+}
+
+/// What the server holds of one agent.
+#[derive(Debug, Clone, Default)]
+struct Held {
+    /// The round of the Hessian; `None` before the first answer.
+    round: Option<u64>,
+    rho: f64,
+    pairs: Vec<Pair>,
+    sums: PairSums,
+}
+
+/// An eigenvalue, and what has arrived of its vector.
+#[derive(Debug, Clone, Default)]
+struct Pair {
+    value: f64,
+    /// Bits of a component; a vector without bits counts as 0.
+    bits: u32,
+    /// The code of each component, and the components that are across (`crate::nested_grid`); empty without bits, and for vectors that are
+    /// sent as they are.
+    codes: Vec<u32>,
+    across: Vec<u16>,
+    /// The vector that was sent as it is.
+    whole: Vec<f64>,
+}
+
+/// An answer, read.
+struct Answer<'a> {
+    /// The round of the Hessian.
+    round: u64,
+    /// The first vector whose eigenvalue is new.
+    first: usize,
+    rho: f64,
+    values: &'a [f64],
+    refinement: Refinement,
+    /// The digits, or whole vectors.
+    content: &'a Body,
+}
+
+impl<'a> Answer<'a> {
+    /// Reads the parts of an answer with vectors of d components of at most `most` bits.
+    fn read(parts: &'a [(Part, Body)], d: usize, most: u32) -> Result<Self> {
+        let body = |part| parts.iter().find(|(p, _)| *p == part).map(|(_, body)| body);
+        let values = body(Part::Eigenvalues).and_then(Body::numbers).unwrap_or_default();
+        let [round, first, rho, values @ ..] = values else { return Err(refused("no round, index and rho", "eigenvalues")) };
+        let largest = u64::from(u32::MAX);
+        if !is_index(*round, largest) || !is_index(*first, largest) || *first + values.len() as f64 > d as f64 - 1.0 {
+            let what = format!("{} eigenvalues from index {first} of the Hessian of round {round}", values.len());
+            return Err(refused(what, &format!("at most {} eigenvalues", d - 1)));
+        }
+        let least = values.last().copied().unwrap_or(f64::INFINITY);
+        // Wrong for NaN too.
+        if !(*rho > 0.0 && least >= *rho && values.is_sorted_by(|a, b| a >= b)) {
+            return Err(refused(format!("eigenvalues down to {least} with rho = {rho}"), "decreasing eigenvalues above a positive rho"));
+        }
+        let largest = values.first().copied().unwrap_or(*rho);
+        if largest > LARGEST {
+            return Err(refused(format!("an eigenvalue or rho of {largest:e}"), &format!("at most {LARGEST:e}")));
+        }
+        let Some(Body::Packed(bytes)) = body(Part::Refinement) else { return Err(no_refinement()) };
+        let refinement = Refinement::unpack(bytes, d).ok_or_else(no_refinement)?;
+        let (first, end) = (*first as usize, refinement.end());
+        let q = first + values.len();
+        // The last of new vectors has bits, so that q is the number of vectors that count.
+        let ends_with_bits = values.is_empty() || end == q && refinement.more.last().is_some_and(|more| more.bits > 0);
+        if end > q || !ends_with_bits || refinement.more.iter().any(|more| more.bits > most) {
+            return Err(no_refinement());
+        }
+        let content = body(Part::Digits).or_else(|| body(Part::Eigenvectors)).ok_or_else(no_refinement)?;
+        Ok(Self { round: *round as u64, first, rho: *rho, values, refinement, content })
+    }
+
+    /// Whether the digits are as many as the refinement says, or the vectors, of length 1, at most as many as get bits.
+    fn check_content(&self, d: usize) -> Result<()> {
+        match self.content {
+            Body::Packed(digits) => {
+                let padding = (8 - self.refinement.total() as usize % 8 * (d % 8) % 8) % 8;
+                let is_padded = digits.last().is_none_or(|last| u32::from(*last) >> (8 - padding) == 0);
+                if digits.len() != self.refinement.digits_len(d) || !is_padded {
+                    let what = format!("{} bytes of digits for {} bits a component", digits.len(), self.refinement.total());
+                    return Err(refused(what, "the digits of the refinement"));
+                }
+            }
+            Body::Numbers(vectors) => {
+                let most = self.refinement.more.iter().filter(|more| more.bits > 0).count();
+                let is_unit = |v: &[f64]| (linalg::norm_sq(v) - 1.0).abs() <= UNIT;
+                if !vectors.len().is_multiple_of(d) || vectors.len() / d > most || !vectors.chunks_exact(d).all(is_unit) {
+                    return Err(refused(format!("{} numbers of eigenvectors", vectors.len()), "eigenvectors of length 1"));
+                }
+            }
+            Body::Sparse { .. } => return Err(no_refinement()),
+        }
+        Ok(())
+    }
+}
+
+fn no_refinement() -> BadInput {
+    refused("no refinement of eigenvectors", "bits of eigenvectors in their order")
+}
+
+impl Pair {
+    /// Adds the digits of the next bits; the vector has at most `most`.
+    fn refine(&mut self, more: &More, d: usize, most: u32, digits: &mut BitReader<'_>) -> Option<()> {
+        if more.bits == 0 {
+            return Some(());
+        }
+        if self.bits + more.bits > most {
+            return None;
+        }
+        self.codes.resize(d, 0);
+        for code in &mut self.codes {
+            *code = nested_grid::refined(*code, self.bits, digits.take(more.bits)?, more.bits);
+        }
+        self.bits += more.bits;
+        self.across.clone_from(&more.across);
+        Some(())
+    }
+
+    /// The vector as far as it is known; `grid` opens the stream of its offsets.
+    fn vector(&self, grid: impl Fn() -> Stream) -> Option<Vec<f64>> {
+        match self.bits {
+            0 => None,
+            _ if self.codes.is_empty() => Some(self.whole.clone()),
+            bits => Some(nested_grid::decode(&self.codes, bits, &self.across, grid())),
+        }
+    }
+}
+
+impl Held {
+    /// Takes an answer of agent c in round t, if it adds to what is held: to the bits of the same Hessian, or the first ones of a later
+    /// Hessian.
+    fn take(&mut self, c: usize, t: u64, answer: &Answer<'_>, d: usize, rule: &Rule) -> Option<()> {
+        let Answer { round, first, rho, values, refinement, content } = answer;
+        let goes_on = self.round == Some(*round);
+        let is_later = self.round.is_none_or(|own| own < *round) && *round <= t;
+        let keep = if goes_on { self.pairs.len() } else { 0 };
+        if !(goes_on || is_later) || *first != keep {
+            return None;
+        }
+        // Where a round adds to vectors that are held they change, and the answer may still be refused.
+        let mut pairs = self.pairs[..keep].to_vec();
+        if checksum(&pairs.iter().map(|pair| pair.bits).collect::<Vec<u32>>()) != refinement.base {
+            return None;
+        }
+        let (most, last) = (pairs.first().map_or(0.0, |pair| pair.value), pairs.last().map_or(f64::INFINITY, |pair| pair.value));
+        if values.first().copied().unwrap_or(*rho) > last + ROUNDING * most {
+            return None;
+        }
+        pairs.extend(values.iter().map(|value| Pair { value: *value, ..Pair::default() }));
+        let refined = pairs[refinement.start.min(keep + values.len())..].iter_mut().zip(&refinement.more);
+        match content {
+            Body::Packed(digits) if !rule.are_whole => {
+                let mut digits = BitReader::new(digits);
+                for (pair, more) in refined {
+                    pair.refine(more, d, rule.most_bits, &mut digits)?;
+                }
+            }
+            Body::Numbers(vectors) if rule.are_whole => {
+                let mut vectors = vectors.chunks_exact(d);
+                for (pair, more) in refined {
+                    if pair.bits == 0 && more.bits > 0 {
+                        pair.whole = vectors.next()?.to_vec();
+                    }
+                    pair.bits += more.bits;
+                }
+                if vectors.next().is_some() || !are_orthogonal(&pairs, keep) {
+                    return None;
+                }
+            }
+            _ => return None,
+        }
+        if pairs.iter().any(|pair| pair.bits > rule.most_bits) {
+            return None;
+        }
+        let is_only_longer = goes_on && refinement.start >= keep && !self.sums.is_empty();
+        (self.round, self.rho, self.pairs) = (Some(*round), *rho, pairs);
+        if is_only_longer {
+            (keep..self.pairs.len()).for_each(|j| self.add(c, j, rule.seed));
+        } else {
+            self.sum(c, d, rule.seed);
+        }
+        Some(())
+    }
+
+    /// Computes the sums of all pairs.
+    fn sum(&mut self, c: usize, d: usize, seed: u64) {
+        self.sums = PairSums::new(d);
+        (0..self.pairs.len()).for_each(|j| self.add(c, j, seed));
+    }
+
+    /// Adds pair j to the sums.
+    fn add(&mut self, c: usize, j: usize, seed: u64) {
+        let round = self.round.unwrap_or(0);
+        if let Some(v) = self.pairs[j].vector(|| nested_grid::offsets(seed, round, c, j)) {
+            self.sums.add(self.pairs[j].value, &v);
+        }
+    }
+}
+
+/// Whether vectors that were sent as they are, those from `keep` on and all before them, can be of one Hessian.
+fn are_orthogonal(pairs: &[Pair], keep: usize) -> bool {
+    let known: Vec<(usize, &[f64])> = pairs.iter().enumerate().filter(|(_, p)| p.bits > 0).map(|(j, p)| (j, &p.whole[..])).collect();
+    let one = |(k, (j, v)): (usize, &(usize, &[f64]))| *j < keep || known[..k].iter().all(|(_, w)| linalg::dot(v, w).abs() <= ORTHOGONAL);
+    known.iter().enumerate().all(one)
+}
+
+impl QShedServer {
+    /// At `theta_0`, without pairs.
+    pub fn new(steps: Steps, rule: Rule) -> Self {
+        let n = rule.weights.len();
+        Self { steps, rule, held: vec![Held::default(); n], lost: vec![false; n] }
+    }
+
+    /// `Hhat = sum_c p_c (sum_j (l_j - rho_c) v^_j v^_j^T + rho_c I)` (\[T\] eq. 3.22) with the vectors as they are decoded, over the
+    /// agents of which anything is held, divided by their weight: the lower triangle. `None` if there are none.
+    pub fn hessian(&self) -> Option<Mat<f64>> {
+        let held = self.rule.weights.iter().zip(&self.held).filter(|(_, held)| held.round.is_some());
+        let shares: Vec<Share<'_>> = held.map(|(p, held)| Share { weight: *p, rho: held.rho, sums: &held.sums }).collect();
+        mean_hessian(self.steps.theta.len(), &shares)
+    }
+
+    /// The bits a component that are held of the eigenvectors of agent c.
+    pub fn bits(&self, c: usize) -> Vec<u32> {
+        self.held[c].pairs.iter().map(|pair| pair.bits).collect()
+    }
+
+    /// Takes the answers that arrived, and remembers which are lost.
+    fn take(&mut self, t: u64, letters: &[Letter]) {
+        let (d, rule) = (self.steps.theta.len(), &self.rule);
+        let mut of_agents: Vec<Option<&Letter>> = vec![None; self.held.len()];
+        letters.iter().for_each(|letter| of_agents[letter.agent] = Some(letter));
+        let agents = self.held.par_iter_mut().zip(self.lost.par_iter_mut()).zip(of_agents.par_iter()).enumerate();
+        agents.for_each(|(c, ((held, lost), letter))| {
+            let takes = |letter: &Letter| {
+                let answer = Answer::read(&letter.parts, d, rule.most_bits).ok()?;
+                held.take(c, t, &answer, d, rule)
+            };
+            *lost = letter.and_then(takes).is_none();
+        });
+    }
+}
+
+impl Server for QShedServer {
+    fn open(&mut self, t: u64) -> Ask {
+        Ask { to: None, down: self.steps.question(t), own: self.own(t) }
+    }
+
+    fn own(&self, _: u64) -> Option<Own> {
+        let told = |(lost, held): (&bool, &Held)| {
+            let round = held.round.map_or(-1.0, |round| round as f64);
+            lost.then(|| std::iter::once(round).chain(held.pairs.iter().map(|pair| f64::from(pair.bits))).collect())
+        };
+        let each: Vec<_> = self.lost.iter().zip(&self.held).map(told).collect();
+        self.lost.contains(&true).then_some(Own { part: Part::HeldBits, each })
+    }
+
+    fn receive(&mut self, got: &Received<'_>) -> Next {
+        if got.exchange == 0 {
+            self.take(got.round, got.letters);
+            return self.steps.after_gradients(got, Part::ExactGradient, self.rule.weights.len(), self.hessian());
+        }
+        self.steps.after_losses(got)
+    }
+
+    /// A refinement and as many digits as it says, and eigenvalues that go with a positive rho. What they add to is compared with what is
+    /// held when the answer is received: an answer that does not go on from it counts as lost.
+    fn accepts(&self, exchange: u8, parts: &[(Part, Body)]) -> Result<()> {
+        // Numbers that are not finite end the run.
+        if exchange != 0 || parts.iter().any(|(_, body)| body.not_finite().is_some()) {
+            return Ok(());
+        }
+        let d = self.steps.theta.len();
+        Answer::read(parts, d, self.rule.most_bits)?.check_content(d)
+    }
+
+    fn theta(&self) -> &[f64] {
+        &self.steps.theta
+    }
+
+    fn state(&self) -> Vec<Vec<f64>> {
+        let lost = self.lost.iter().map(|lost| f64::from(*lost)).collect();
+        let mut state = vec![self.steps.theta.clone(), lost, self.steps.saved_trigger()];
+        state.extend(self.held.iter().map(|held| {
+            let Some(round) = held.round else { return Vec::new() };
+            let mut all = vec![round as f64, held.rho, held.pairs.len() as f64];
+            for Pair { value, bits, codes, across, whole } in &held.pairs {
+                all.extend([*value, f64::from(*bits), across.len() as f64]);
+                all.extend(across.iter().map(|i| f64::from(*i)));
+                all.extend(codes.iter().map(|code| f64::from(*code)));
+                all.extend(whole);
+            }
+            all
+        }));
+        state
+    }
+
+    fn restore(&mut self, mut state: Vec<Vec<f64>>, opened: u64) -> Result<()> {
+        let (n, d) = (self.rule.weights.len(), self.steps.theta.len());
+        let theta = restored_theta(&mut state, d)?;
+        if state.len() != n + 2 {
+            return Err(foreign_state());
+        }
+        let (lost, trigger) = (state.remove(0), state.remove(0));
+        let trigger = self.steps.restored_trigger(&trigger, opened).ok_or_else(foreign_state)?;
+        if lost.len() != n || lost.iter().any(|x| *x != 0.0 && *x != 1.0) {
+            return Err(foreign_state());
+        }
+        let held = state.iter().enumerate().map(|(c, all)| restored(c, all, opened, d, &self.rule));
+        let held = held.collect::<Option<Vec<Held>>>().ok_or_else(foreign_state)?;
+        self.lost = lost.iter().map(|x| *x == 1.0).collect();
+        (self.steps.theta, self.steps.trigger, self.held) = (theta, trigger, held);
+        Ok(())
+    }
+}
+
+/// What is held of agent c, from the numbers that [`QShedServer::state`] returned; `None` if they are not that.
+fn restored(c: usize, all: &[f64], opened: u64, d: usize, rule: &Rule) -> Option<Held> {
+    let [round, rho, q, rest @ ..] = all else { return all.is_empty().then(Held::default) };
+    if !(is_index(*round, opened) && *rho > 0.0 && rho.is_finite() && is_index(*q, d as u64 - 1)) {
+        return None;
+    }
+    let mut held = Held { round: Some(*round as u64), rho: *rho, ..Held::default() };
+    let mut rest = rest;
+    for _ in 0..*q as usize {
+        let [value, bits, few, after @ ..] = rest else { return None };
+        if !value.is_finite() || !is_index(*bits, u64::from(rule.most_bits)) || !is_index(*few, MOST_ACROSS as u64) {
+            return None;
+        }
+        let bits = *bits as u32;
+        let (across, after) = after.split_at_checked(*few as usize)?;
+        let (vector, after) = after.split_at_checked(if bits > 0 { d } else { 0 })?;
+        let are_codes = |most: u64| vector.iter().all(|code| is_index(*code, most));
+        if !across.iter().all(|i| is_index(*i, d as u64 - 1)) || !vector.iter().all(|x| x.is_finite()) {
+            return None;
+        }
+        let mut pair = Pair { value: *value, bits, across: across.iter().map(|i| *i as u16).collect(), ..Pair::default() };
+        if rule.are_whole {
+            pair.whole = vector.to_vec();
+        } else if are_codes((1 << bits) - 1) {
+            pair.codes = vector.iter().map(|code| *code as u32).collect();
+        } else {
+            return None;
+        }
+        held.pairs.push(pair);
+        rest = after;
+    }
+    if !rest.is_empty() || held.pairs.last().is_some_and(|pair| pair.bits == 0) {
+        return None;
+    }
+    held.sum(c, d, rule.seed);
+    Some(held)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local::refinement::BitWriter;
+    use crate::random::{Purpose, stream};
+
+    const D: usize = 5;
+
+    fn server(are_whole: bool) -> QShedServer {
+        let steps = Steps { theta: vec![0.0; D], trials: None, trigger: None };
+        QShedServer::new(steps, Rule { weights: vec![1.0], seed: 3, most_bits: 16, are_whole })
+    }
+
+    fn more(bits: u32) -> More {
+        More { bits, across: Vec::new() }
+    }
+
+    /// An answer with these eigenvalues after round, index and rho, that adds bits to vectors from `start` on.
+    fn answer(values: &[f64], base: &[u32], start: usize, bits: &[u32]) -> Vec<(Part, Body)> {
+        let refinement = Refinement { base: checksum(base), start, more: bits.iter().map(|b| more(*b)).collect() };
+        let mut digits = BitWriter::default();
+        bits.iter().for_each(|b| (0..D).for_each(|i| digits.push((i as u32 * 7) & ((1 << b) - 1), *b)));
+        vec![
+            (Part::ExactGradient, Body::Numbers(vec![1.0; D])),
+            (Part::Eigenvalues, Body::Numbers(values.to_vec())),
+            (Part::Refinement, Body::Packed(refinement.pack())),
+            (Part::Digits, Body::Packed(digits.finish())),
+        ]
+    }
+
+    impl QShedServer {
+        /// Whether an answer of agent 0 counts.
+        fn takes(&mut self, t: u64, parts: Vec<(Part, Body)>) -> bool {
+            self.take(t, &[Letter { agent: 0, answers: t, weight: 1.0, parts }]);
+            !self.lost[0]
+        }
+    }
+
+    #[test]
+    fn answers_that_do_not_add_to_what_is_held_count_as_lost() {
+        let mut server = server(false);
+        assert!(!server.takes(0, answer(&[1.0, 0.0, 1.0, 9.0], &[], 0, &[3])), "a later round");
+        assert!(!server.takes(0, answer(&[0.0, 0.0, 1.0, 9.0], &[4], 0, &[3])), "bits that are not held");
+        assert!(server.takes(0, answer(&[0.0, 0.0, 1.0, 9.0, 8.0], &[], 0, &[3, 2])));
+        assert_eq!(server.bits(0), [3, 2]);
+        let before = server.state();
+        for (parts, why) in [
+            (answer(&[0.0, 0.0, 1.0, 9.0, 8.0], &[], 0, &[3, 2]), "the same again"),
+            (answer(&[0.0, 2.0, 1.0, 7.0], &[3, 1], 0, &[1, 0, 1]), "other bits"),
+            (answer(&[0.0, 1.0, 1.0, 8.0], &[3], 0, &[1, 1]), "fewer vectors"),
+            (answer(&[0.0, 2.0, 1.0, 8.5], &[3, 2], 2, &[1]), "a larger value"),
+            (answer(&[0.0, 2.0, 8.5], &[3, 2], 0, &[1]), "a larger rho"),
+            (answer(&[0.0, 2.0, 1.0], &[3, 2], 0, &[14]), "more bits than there are"),
+            (answer(&[2.0, 2.0, 1.0], &[3, 2], 0, &[1]), "a later Hessian that goes on"),
+        ] {
+            assert!(!server.takes(2, parts), "{why}");
+            let mut now = server.state();
+            now[1].clone_from(&before[1]);
+            assert_eq!(now, before, "{why}");
+        }
+        let told = server.own(3).unwrap();
+        assert_eq!((told.part, &told.each[..]), (Part::HeldBits, &[Some(vec![0.0, 3.0, 2.0])][..]));
+        assert!(server.takes(3, answer(&[0.0, 2.0, 0.5, 7.0], &[3, 2], 0, &[2, 0, 1])));
+        assert_eq!((server.bits(0), server.own(4)), (vec![5, 2, 1], None));
+        // The same bits in another server, from the state.
+        let mut other = super::tests::server(false);
+        other.restore(server.state(), 5).unwrap();
+        assert_eq!((other.state(), other.hessian()), (server.state(), server.hessian()));
+        assert!(server.takes(5, answer(&[5.0, 0.0, 0.5], &[], 0, &[])), "a later Hessian without any vector");
+        assert_eq!(server.bits(0), Vec::<u32>::new());
+    }
+
+    #[test]
+    fn answers_of_other_forms_are_refused() {
+        let server = server(false);
+        let good = answer(&[0.0, 0.0, 1.0, 9.0, 8.0], &[], 0, &[3, 2]);
+        assert!(server.accepts(0, &good).is_ok());
+        for (part, bytes) in [
+            (Part::Digits, vec![0; 3]),
+            (Part::Digits, vec![0xff; 4]),
+            (Part::Refinement, vec![]),
+            (Part::Refinement, vec![0; 8]),
+            (Part::Refinement, Refinement { base: 0, start: 1, more: vec![more(5)] }.pack().into_iter().chain([0]).collect()),
+            (Part::Refinement, Refinement { base: 0, start: 2, more: vec![more(5)] }.pack()),
+            (Part::Refinement, Refinement { base: 0, start: 0, more: vec![more(17), more(1)] }.pack()),
+            (Part::Refinement, Refinement { base: 0, start: 0, more: vec![more(5), more(0)] }.pack()),
+            (Part::Refinement, Refinement { base: 0, start: 0, more: vec![more(3), More { bits: 2, across: vec![5] }] }.pack()),
+        ] {
+            let mut bad = good.clone();
+            bad.iter_mut().filter(|(p, _)| *p == part).for_each(|(_, body)| *body = Body::Packed(bytes.clone()));
+            assert!(server.accepts(0, &bad).is_err(), "{part:?} {bytes:?}");
+        }
+        for values in [&[0.0, 0.0, 1.0][..], &[0.0, 0.0, 1.0, 8.0, 9.0], &[0.0, 0.0, 8.5, 9.0, 8.0], &[0.0, 0.0, 0.0, 9.0, 8.0]] {
+            assert!(server.accepts(0, &answer(values, &[], 0, &[3, 2])).is_err(), "{values:?}");
+        }
+        assert!(server.accepts(0, &answer(&[0.0, 3.0, 1.0, 9.0, 8.0], &[], 3, &[3, 2])).is_err(), "five vectors");
+        assert!(server.accepts(0, &answer(&[0.0, 0.0, 1.0, 1e151], &[], 0, &[3])).is_err());
+    }
+
+    /// Any bytes are refused or taken, and what is taken gives finite numbers.
+    #[test]
+    fn any_bytes_are_refused_or_taken() {
+        let mut draws = stream(1, Purpose::Fresh, 0, 0);
+        let (mut server, mut taken) = (server(false), 0);
+        for t in 0..20_000 {
+            let base = server.bits(0);
+            let first = base.len();
+            let bits: Vec<u32> = (0..(draws.uniform() * 5.0) as usize).map(|_| (draws.uniform() * 5.0) as u32).collect();
+            let values = vec![0.1; (draws.uniform() * 3.0) as usize];
+            let mut parts = answer(&[&[0.0, first as f64, 0.1][..], &values].concat(), &base, first.min(2), &bits);
+            for (_, body) in &mut parts[2..] {
+                if let Body::Packed(bytes) = body
+                    && draws.bits() % 4 == 0
+                    && bytes.len() > 4
+                {
+                    // Not the checksum, with which few would be taken.
+                    let at = 4 + (draws.uniform() * (bytes.len() - 4) as f64) as usize;
+                    bytes[at] = draws.bits() as u8;
+                }
+            }
+            if server.accepts(0, &parts).is_ok() && server.takes(t, parts.clone()) {
+                taken += 1;
+                let h = server.hessian().unwrap();
+                assert!((0..D).all(|j| h.col_as_slice(j).iter().all(|x| x.is_finite() && x.abs() < 100.0)));
+            }
+            if t % 50 == 49 {
+                server = super::tests::server(false);
+            }
+        }
+        assert!(taken > 500, "{taken}");
+    }
+
+    #[test]
+    fn whole_vectors_are_of_length_one_and_orthogonal() {
+        let with = |bits: &[u32], base: &[u32], values: &[f64], vectors: &[f64]| {
+            let mut parts = answer(values, base, 0, bits);
+            parts[3] = (Part::Eigenvectors, Body::Numbers(vectors.to_vec()));
+            parts
+        };
+        let mut server = server(true);
+        let unit = |i: usize| (0..D).map(|j| f64::from(u8::from(i == j))).collect::<Vec<f64>>();
+        let values = [0.0, 0.0, 1.0, 9.0, 8.0];
+        let good = with(&[3, 2], &[], &values, &[unit(0), unit(1)].concat());
+        assert!(server.accepts(0, &good).is_ok());
+        assert!(server.accepts(0, &with(&[3, 2], &[], &values, &[unit(0), vec![0.5; D]].concat())).is_err());
+        let twice = with(&[3, 2], &[], &values, &[unit(0), unit(0)].concat());
+        assert!(server.accepts(0, &twice).is_ok() && !server.takes(0, twice));
+        assert!(!server.takes(0, with(&[3, 2], &[], &values, &unit(0))), "a vector is missing");
+        assert!(server.takes(0, good));
+        assert!(!server.takes(1, with(&[0, 0, 1], &[3, 2], &[0.0, 2.0, 1.0, 7.0], &unit(1))), "a vector that is held");
+        assert!(server.takes(1, with(&[1, 0, 1], &[3, 2], &[0.0, 2.0, 1.0, 7.0], &unit(2))));
+        let h = server.hessian().unwrap();
+        assert_eq!([h[(0, 0)], h[(1, 1)], h[(2, 2)], h[(3, 3)]], [9.0, 8.0, 7.0, 1.0]);
+        let mut other = super::tests::server(true);
+        other.restore(server.state(), 2).unwrap();
+        assert_eq!((other.state(), other.hessian()), (server.state(), server.hessian()));
+    }
+}
