@@ -102,4 +102,5 @@ pub mod schedule;
 pub mod server;
 pub mod sums;
 pub mod theory;
+pub mod triangle;
 pub mod uplink;
