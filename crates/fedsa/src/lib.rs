@@ -104,4 +104,5 @@ pub mod schedule;
 pub mod server;
 pub mod sums;
 pub mod theory;
+pub mod triangle;
 pub mod uplink;

@@ -226,6 +226,13 @@ impl Body {
         }
     }
 
+    /// The numbers, written out with their zeros; none for packed bytes.
+    pub(crate) fn to_numbers(&self) -> Vec<f64> {
+        let mut body = self.clone();
+        body.write_out();
+        body.numbers().unwrap_or_default().to_vec()
+    }
+
     /// The number of numbers, zeros included; for packed bytes the number of bytes.
     pub fn len(&self) -> usize {
         match self {

@@ -241,7 +241,9 @@ fn check_shape(parts: &[(Part, Body)], wanted: &[(Part, Len)]) -> Result<()> {
 fn is_form(part: Part, body: &Body) -> bool {
     match body {
         Body::Numbers(_) => part != Part::Correction && !part.is_packed(),
-        Body::Sparse { .. } => matches!(part, Part::Correction | Part::System | Part::Operator | Part::Product),
+        Body::Sparse { .. } => {
+            matches!(part, Part::Correction | Part::System | Part::Operator | Part::Product | Part::Hessian | Part::Entries)
+        }
         Body::Packed(_) => part.is_packed(),
     }
 }

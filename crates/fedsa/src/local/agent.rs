@@ -1,6 +1,7 @@
 //! Agents that compute alone: each has a typed state of its own, and an objective instead of samples.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use faer::Mat;
 
@@ -9,6 +10,7 @@ use crate::message::{Body, Message, Part};
 use crate::problem::calls::Calls;
 use crate::problem::{Facts, LinearOperators, Objective};
 use crate::random::{Key, Purpose, Stream};
+use crate::triangle::Support;
 
 /// The client half of a method whose agents compute alone: one agent.
 pub trait Agent: Send {
@@ -144,6 +146,21 @@ impl<'a> At<'a> {
     pub fn hessian(&self, theta: &[f64], out: &mut Mat<f64>) {
         self.count(|calls| calls.hessians += 1);
         self.objective().hessian(self.place, theta, out);
+    }
+
+    /// Where the agent's Hessian may differ from 0; `None` where any entry may.
+    pub fn hessian_support(&self) -> Option<Arc<Support>> {
+        self.objective().hessian_support(self.place)
+    }
+
+    /// Writes `grad f_c(theta)`, d components, and the entries of `Hess f_c(theta)` on its support, or those of the lower triangle row by
+    /// row.
+    pub fn gradient_and_hessian(&self, theta: &[f64], gradient: &mut [f64], hessian: &mut [f64]) {
+        self.count(|calls| {
+            calls.gradients += 1;
+            calls.hessians += 1;
+        });
+        self.objective().gradient_and_hessian(self.place, theta, gradient, hessian);
     }
 
     /// [`At::hessian`] at a point where the agent has computed it before: after a restart, which must not change the counts.

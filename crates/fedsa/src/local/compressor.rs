@@ -1,6 +1,10 @@
 //! Compressors of symmetric matrices: what an agent sends of the difference between its Hessian and what it has learned.
 //!
-//! A matrix is its lower triangle row by row (the upper one column by column): n = d (d + 1) / 2 numbers.
+//! A matrix is its lower triangle row by row (the upper one column by column), n = d (d + 1) / 2 numbers, of which those outside of a
+//! [`Support`] are 0 and are not stored.
+
+use std::borrow::Cow;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +13,7 @@ use crate::linalg::{add_scaled, norm_sq};
 use crate::message::{Body, Part};
 use crate::protocol::Len;
 use crate::random::Stream;
+use crate::triangle::{Support, add_entries, are_places, entries};
 
 /// Bits of a number that is rounded to a power of two: its sign, and the exponent of an f64.
 const BITS: usize = 12;
@@ -20,7 +25,7 @@ const LENGTH_ERROR: f64 = 1e-8;
 
 /// Whether no number of a matrix is above [`LARGEST`] in magnitude, or NaN.
 pub fn are_bounded(numbers: &[f64]) -> bool {
-    numbers.iter().all(|x| x.abs() <= LARGEST)
+    numbers.iter().fold(true, |all, x| all & (x.abs() <= LARGEST))
 }
 
 /// A compressor C of symmetric d x d matrices.
@@ -28,8 +33,8 @@ pub fn are_bounded(numbers: &[f64]) -> bool {
 pub enum Compressor {
     /// `lambda v v^T` with the eigenpair of largest magnitude; the sign of v is canonical.
     RankOne,
-    /// The k entries of the triangle of largest magnitude, among equal ones the first. Entries beside the diagonal, which stand
-    /// for two of the matrix, weigh as much as those on it.
+    /// The k entries of the triangle of largest magnitude, among equal ones the first; zeros are not sent. Entries beside the diagonal,
+    /// which stand for two of the matrix, weigh as much as those on it.
     TopK(usize),
     /// k entries of the triangle drawn uniformly, times n / k. Both ends draw the places, which are not sent.
     RandK(usize),
@@ -40,10 +45,32 @@ pub enum Compressor {
     Full,
 }
 
+/// A compressed matrix.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change<'a> {
+    /// Numbers at places of the triangle, in increasing order.
+    Entries(Cow<'a, [u32]>, Cow<'a, [f64]>),
+    /// All entries of the triangle.
+    All(&'a [f64]),
+    /// `lambda v v^T`.
+    Outer(f64, &'a [f64]),
+    /// All entries of the triangle, packed by natural compression.
+    Powers(&'a [u8]),
+}
+
+/// What an agent sends of a matrix, and what it keeps of that for itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compressed {
+    /// The body of the message.
+    pub sent: Body,
+    /// The same for [`Compressor::make`].
+    pub kept: Body,
+}
+
 impl Compressor {
     /// The part of a message that holds a compressed matrix, and its length. A message without a correction holds fewer.
     pub fn part(self, d: usize) -> (Part, Len) {
-        let n = d * (d + 1) / 2;
+        let n = entries(d);
         match self {
             Compressor::RankOne => (Part::RankOne, Len::AtMost(d + 1)),
             Compressor::TopK(_) => (Part::Correction, Len::Exactly(n)),
@@ -57,7 +84,7 @@ impl Compressor {
     /// `E ||C(M) - M||^2 <= omega ||M||^2` (\[125\] of \[T\], section 3.4): omega is 1/8 for natural compression and
     /// n / k - 1 for random entries.
     pub fn learning_rate(self, d: usize) -> f64 {
-        let n = d * (d + 1) / 2;
+        let n = entries(d);
         match self {
             Compressor::RankOne | Compressor::TopK(_) | Compressor::Full => 1.0,
             Compressor::RandK(k) => k.min(n) as f64 / n as f64,
@@ -72,40 +99,55 @@ impl Compressor {
         if self == Compressor::RankOne { 20.0 * n } else { n }
     }
 
-    /// What is sent of a matrix; `stream` is the exchange's, at both ends.
-    pub fn compress(self, d: usize, m: Vec<f64>, stream: &mut Stream) -> Body {
-        match self {
-            Compressor::RankOne => Body::Numbers(leading_pair(&m, d).map_or(Vec::new(), |(lambda, mut v)| {
+    /// Whether C(M) is 0 wherever M is.
+    pub fn keeps_zeros(self) -> bool {
+        self != Compressor::RankOne
+    }
+
+    /// Compresses a matrix M, which is left as `M - rate C(M)`. Its support has all entries unless the compressor keeps zeros. `stream` is
+    /// the exchange's, at both ends.
+    pub fn compress(self, support: &Support, m: &mut [f64], rate: f64, stream: Stream) -> Compressed {
+        let d = support.rows();
+        let sent = match self {
+            Compressor::RankOne => Body::Numbers(leading_pair(m, d).map_or(Vec::new(), |(lambda, mut v)| {
                 v.insert(0, lambda);
                 v
             })),
-            Compressor::TopK(k) => top_k(&m, k),
-            Compressor::RandK(k) => Body::Numbers(places(m.len(), k, stream).into_iter().map(|i| m[i as usize]).collect()),
-            Compressor::Natural => Body::Packed(natural(&m, stream)),
-            Compressor::Full => Body::Numbers(m),
-        }
+            Compressor::TopK(k) => {
+                let (position, value) = top_k(m, k);
+                position.iter().zip(&value).for_each(|(at, x)| m[*at as usize] -= rate * x);
+                let sent = Body::Sparse { len: entries(d) as u32, index: support.places_at(&position), value: value.clone() };
+                return Compressed { sent, kept: Body::Sparse { len: m.len() as u32, index: position, value } };
+            }
+            Compressor::RandK(k) => Body::Numbers(support.numbers_at(m, &places(entries(d), k, stream))),
+            Compressor::Natural => Body::Packed(natural(support, m, stream)),
+            Compressor::Full => whole(support, m),
+        };
+        let change = self.change(d, &sent, stream);
+        change.add(-rate, support, m).expect("only entries of the support are compressed");
+        Compressed { kept: sent.clone(), sent }
     }
 
     /// What is sent instead of a correction.
     pub fn nothing(self, d: usize) -> Body {
         match self {
             Compressor::RankOne | Compressor::RandK(_) | Compressor::Full => Body::Numbers(Vec::new()),
-            Compressor::TopK(_) => Body::Sparse { len: (d * (d + 1) / 2) as u32, index: Vec::new(), value: Vec::new() },
+            Compressor::TopK(_) => Body::Sparse { len: entries(d) as u32, index: Vec::new(), value: Vec::new() },
             Compressor::Natural => Body::Packed(Vec::new()),
         }
     }
 
     /// Whether a body of a fitting form and length is a compressed matrix, or nothing.
     pub fn accepts(self, d: usize, body: &Body) -> bool {
-        let n = d * (d + 1) / 2;
+        let n = entries(d);
         match (self, body) {
             (_, body) if *body == self.nothing(d) => true,
-            (Compressor::TopK(k), Body::Sparse { index, .. }) => index.len() <= k,
+            (Compressor::TopK(k), Body::Sparse { index, .. }) => index.len() <= k && are_entries(d, body),
             (Compressor::RankOne, Body::Numbers(x)) => x.len() == d + 1,
             (Compressor::RandK(k), Body::Numbers(x)) => x.len() == k.min(n),
-            (Compressor::Full, Body::Numbers(x)) => x.len() == n,
+            (Compressor::Full, body) => are_entries(d, body),
             (Compressor::Natural, Body::Packed(bytes)) => {
-                bytes.len() == (BITS * n).div_ceil(8) && unpacked(bytes, n).all(|x| x.is_finite())
+                bytes.len() == (BITS * n).div_ceil(8) && (0..n).all(|place| unpacked(bytes, place).is_finite())
             }
             _ => false,
         }
@@ -119,63 +161,174 @@ impl Compressor {
                 _ => are_bounded(x),
             },
             Body::Sparse { value, .. } => are_bounded(value),
-            Body::Packed(bytes) => unpacked(bytes, d * (d + 1) / 2).all(|x| x.abs() <= LARGEST),
+            Body::Packed(bytes) => bytes.is_empty() || (0..entries(d)).all(|place| unpacked(bytes, place).abs() <= LARGEST),
         }
     }
 
-    /// Adds `scale C(M)` to a matrix; `stream` is that of [`Compressor::compress`].
-    pub fn add(self, d: usize, body: &Body, scale: f64, stream: &mut Stream, to: &mut [f64]) {
+    /// The matrix that a body holds which is accepted; `stream` is that of [`Compressor::compress`].
+    pub fn change<'a>(self, d: usize, body: &'a Body, stream: Stream) -> Change<'a> {
         match (self, body) {
-            (Compressor::RankOne, Body::Numbers(pair)) => {
-                let Some((lambda, v)) = pair.split_first() else { return };
-                let mut rest = to;
-                for i in 0..d {
+            (_, Body::Sparse { index, value, .. }) => Change::Entries(index.into(), value.into()),
+            (Compressor::RankOne, Body::Numbers(pair)) if !pair.is_empty() => Change::Outer(pair[0], &pair[1..]),
+            (Compressor::RandK(k), Body::Numbers(x)) if !x.is_empty() => {
+                let n = entries(d);
+                let scale = n as f64 / x.len() as f64;
+                Change::Entries(places(n, k, stream).into(), x.iter().map(|x| scale * x).collect())
+            }
+            (Compressor::Full, Body::Numbers(x)) if !x.is_empty() => Change::All(x),
+            (Compressor::Natural, Body::Packed(bytes)) if !bytes.is_empty() => Change::Powers(bytes),
+            _ => Change::Entries(Cow::Borrowed(&[]), Cow::Borrowed(&[])),
+        }
+    }
+
+    /// Adds `rate C(M)` to the agent's matrix, from what it has kept of [`Compressor::compress`] with this support and stream.
+    pub fn make(self, support: &Support, kept: &Body, rate: f64, stream: Stream, to: &mut [f64]) {
+        match (self, kept) {
+            // The entries have their positions in the support instead of their places.
+            (Compressor::TopK(_), Body::Sparse { index, value, .. }) => {
+                index.iter().zip(value).for_each(|(at, x)| to[*at as usize] += rate * x);
+            }
+            (_, kept) => {
+                let change = self.change(support.rows(), kept, stream);
+                change.add(rate, support, to).expect("only entries of the support are compressed");
+            }
+        }
+    }
+}
+
+impl Change<'_> {
+    /// Adds `scale C` to a matrix. Returns whether the sums are finite; `None` if the support lacks an entry of C that is not 0, and then
+    /// nothing is added.
+    pub fn add(&self, scale: f64, support: &Support, to: &mut [f64]) -> Option<bool> {
+        let has_all = support.places().is_none();
+        match self {
+            Change::Entries(place, value) => return support.add_at(place, value, scale, to),
+            Change::All(x) if has_all => add_scaled(to, scale, x),
+            Change::Outer(..) if has_all => self.add_rows(scale, &(0..support.rows()), to),
+            Change::All(x) => {
+                if support.misses(|place| x[place] != 0.0) {
+                    return None;
+                }
+                support.each(|at, place, _, _| to[at] += scale * x[place]);
+            }
+            Change::Powers(bytes) => {
+                if support.misses(|place| unpacked(bytes, place) != 0.0) {
+                    return None;
+                }
+                support.each(|at, place, _, _| to[at] += scale * unpacked(bytes, place));
+            }
+            Change::Outer(..) => return None,
+        }
+        Some(to.iter().fold(true, |all, x| all & x.is_finite()))
+    }
+
+    /// The support that also has the entries of C.
+    #[must_use]
+    pub fn widen(&self, support: &Support) -> Support {
+        let not_zero = |is: &dyn Fn(usize) -> bool| (0..entries(support.rows()) as u32).filter(|place| is(*place as usize)).collect();
+        let place: Vec<u32> = match self {
+            Change::Outer(..) => return Support::all(support.rows()),
+            Change::Entries(place, _) => return support.with(place),
+            Change::All(x) => not_zero(&|place| x[place] != 0.0),
+            Change::Powers(bytes) => not_zero(&|place| unpacked(bytes, place) != 0.0),
+        };
+        support.with(&place)
+    }
+
+    /// Adds `scale C` to rows of a triangle in which all entries are stored; `out` starts with the first of these rows.
+    pub fn add_rows(&self, scale: f64, rows: &Range<usize>, out: &mut [f64]) {
+        let here = entries(rows.start)..entries(rows.end);
+        match self {
+            Change::Entries(place, value) => add_entries(place, value, scale, &here, out),
+            Change::All(x) => add_scaled(out, scale, &x[here]),
+            Change::Powers(bytes) => out.iter_mut().zip(here).for_each(|(out, place)| *out += scale * unpacked(bytes, place)),
+            Change::Outer(lambda, v) => {
+                let mut rest = out;
+                for i in rows.clone() {
                     let (row, after) = rest.split_at_mut(i + 1);
                     rest = after;
                     add_scaled(row, scale * lambda * v[i], &v[..=i]);
                 }
             }
-            (Compressor::TopK(_), Body::Sparse { index, value, .. }) => {
-                index.iter().zip(value).for_each(|(i, x)| to[*i as usize] += scale * x);
-            }
-            (Compressor::RandK(k), Body::Numbers(x)) if !x.is_empty() => {
-                let scale = scale * (to.len() as f64 / x.len() as f64);
-                places(to.len(), k, stream).into_iter().zip(x).for_each(|(i, x)| to[i as usize] += scale * x);
-            }
-            (Compressor::Natural, Body::Packed(bytes)) if !bytes.is_empty() => {
-                let n = to.len();
-                to.iter_mut().zip(unpacked(bytes, n)).for_each(|(to, x)| *to += scale * x);
-            }
-            (Compressor::Full, Body::Numbers(x)) => add_scaled(to, scale, x),
-            _ => {}
         }
     }
 }
 
-/// The k entries of largest magnitude with their places.
-fn top_k(m: &[f64], k: usize) -> Body {
-    let mut order: Vec<u32> = (0..m.len() as u32).collect();
-    if k < order.len() {
-        let size = |i: &u32| m[*i as usize].abs();
-        order.select_nth_unstable_by(k, |i, j| size(j).total_cmp(&size(i)).then(i.cmp(j)));
-        order.truncate(k);
-        order.sort_unstable();
+/// A matrix as it is sent whole: entries with their places, or all of them if that is shorter.
+pub fn whole(support: &Support, m: &[f64]) -> Body {
+    match support.places() {
+        None => Body::of_numbers(m.to_vec()),
+        Some(place) => Body::shorter(entries(support.rows()), place.to_vec(), m.to_vec()),
     }
-    let value = order.iter().map(|i| m[*i as usize]).collect();
-    Body::Sparse { len: m.len() as u32, index: order, value }
+}
+
+/// Whether a body is a whole matrix, or entries of one with their places.
+pub fn are_entries(d: usize, body: &Body) -> bool {
+    match body {
+        Body::Numbers(x) => x.len() == entries(d),
+        Body::Sparse { len, index, value } => *len as usize == entries(d) && index.len() == value.len() && are_places(d, index),
+        Body::Packed(_) => false,
+    }
+}
+
+/// The magnitude of a number as bits in the same order; that of NaN is above all.
+fn size(x: f64) -> u64 {
+    x.to_bits() << 1
+}
+
+/// The positions of the k numbers of largest magnitude, among equal ones of the first, and the numbers. Zeros are left out.
+///
+/// The k-th largest magnitude is selected, not sorted for: from the numbers of entries that have the same leading bits, and among those
+/// whose leading bits it has.
+fn top_k(m: &[f64], k: usize) -> (Vec<u32>, Vec<f64>) {
+    // The exponent and one bit of the fraction.
+    const LEADING: u32 = 12;
+    let leading = |x: f64| (size(x) >> (u64::BITS - LEADING)) as usize;
+    let (mut counts, mut some) = ([0u32; 1 << LEADING], 0);
+    for x in m {
+        counts[leading(*x)] += 1;
+        some += usize::from(*x != 0.0);
+    }
+    let k = k.min(some);
+    if k == 0 {
+        return (Vec::new(), Vec::new());
+    }
+    // How many of the k are among the numbers with the leading bits of the least of them.
+    let (mut bits, mut rest) = (counts.len() - 1, k);
+    while rest > counts[bits] as usize {
+        rest -= counts[bits] as usize;
+        bits -= 1;
+    }
+    let mut alike: Vec<u64> = m.iter().filter(|x| leading(**x) == bits).map(|x| size(*x)).collect();
+    let least = alike.len() - rest;
+    let (_, least, larger) = alike.select_nth_unstable(least);
+    let least = *least;
+    let mut ties = rest - larger.iter().filter(|size| **size > least).count();
+    // Every number is written, and the next one takes its place unless it is one of the k: there are no branches to be guessed.
+    let (mut position, mut value, mut count) = (vec![0; k + 1], vec![0.0; k + 1], 0);
+    for (at, x) in m.iter().enumerate() {
+        let size = size(*x);
+        let is_tie = (size == least) & (ties > 0);
+        (position[count], value[count]) = (at as u32, *x);
+        count += usize::from((size > least) | is_tie);
+        ties -= usize::from(is_tie);
+    }
+    position.truncate(k);
+    value.truncate(k);
+    (position, value)
 }
 
 /// k of n places, drawn uniformly, in increasing order.
-fn places(n: usize, k: usize, stream: &mut Stream) -> Vec<u32> {
-    let mut drawn: Vec<u32> = rand::seq::index::sample(stream, n, k.min(n)).into_iter().map(|i| i as u32).collect();
+fn places(n: usize, k: usize, mut stream: Stream) -> Vec<u32> {
+    let mut drawn: Vec<u32> = rand::seq::index::sample(&mut stream, n, k.min(n)).into_iter().map(|i| i as u32).collect();
     drawn.sort_unstable();
     drawn
 }
 
-/// The sign and exponent of each number after rounding to a power of two, two in three bytes.
-fn natural(m: &[f64], stream: &mut Stream) -> Vec<u8> {
+/// The sign and exponent of each entry after rounding to a power of two, two in three bytes.
+fn natural(support: &Support, m: &[f64], mut stream: Stream) -> Vec<u8> {
     const FRACTION: u64 = (1 << 52) - 1;
-    let mut code = |x: &f64| {
+    let mut code = |x: f64| {
         let bits = x.to_bits();
         let top = (bits >> 52) as u16;
         // `2^a (1 + f)` becomes `2^(a + 1)` with probability f; the largest exponent stays.
@@ -183,26 +336,22 @@ fn natural(m: &[f64], stream: &mut Stream) -> Vec<u8> {
         let up = (1..0x7fe).contains(&exponent) && (stream.bits() >> 12) < (bits & FRACTION);
         if exponent == 0 { 0 } else { top + u16::from(up) }
     };
-    let mut bytes = Vec::with_capacity((BITS * m.len()).div_ceil(8));
-    for pair in m.chunks(2) {
-        let a = code(&pair[0]);
-        bytes.push(a as u8);
-        match pair.get(1).map(&mut code) {
-            Some(b) => bytes.extend([(a >> 8) as u8 | (b << 4) as u8, (b >> 4) as u8]),
-            None => bytes.push((a >> 8) as u8),
-        }
-    }
+    let mut bytes = vec![0; (BITS * entries(support.rows())).div_ceil(8)];
+    support.each(|at, place, _, _| {
+        let (code, first) = (code(m[at]), BITS * place / 8);
+        let [low, high] = if place.is_multiple_of(2) { code } else { code << 4 }.to_le_bytes();
+        bytes[first] |= low;
+        bytes[first + 1] |= high;
+    });
     bytes
 }
 
-/// The n numbers that [`natural`] packed.
-fn unpacked(bytes: &[u8], n: usize) -> impl Iterator<Item = f64> + '_ {
-    let number = |code: u16| f64::from_bits(u64::from(code & 0xfff) << 52);
-    let pair = move |three: &[u8]| {
-        let second = three.get(2).map_or(0, |c| u16::from(*c) << 4 | u16::from(three[1]) >> 4);
-        [number(u16::from(three[0]) | u16::from(three[1]) << 8), number(second)]
-    };
-    bytes.chunks(3).flat_map(pair).take(n)
+/// The entry that [`natural`] packed for a place.
+fn unpacked(bytes: &[u8], place: usize) -> f64 {
+    let first = BITS * place / 8;
+    let two = u16::from_le_bytes([bytes[first], bytes[first + 1]]);
+    let code = if place.is_multiple_of(2) { two & 0xfff } else { two >> 4 };
+    f64::from_bits(u64::from(code) << 52)
 }
 
 #[cfg(test)]
@@ -223,29 +372,116 @@ mod tests {
         (0..N).map(|_| draw.normal()).collect()
     }
 
+    /// What is sent of a matrix.
+    fn sent(compressor: Compressor, m: &[f64], round: u64) -> Body {
+        compressor.compress(&Support::all(D), &mut m.to_vec(), 1.0, draws(round)).sent
+    }
+
     /// The matrix that the other end decodes.
     fn decoded(compressor: Compressor, m: &[f64], round: u64) -> Vec<f64> {
-        let body = compressor.compress(D, m.to_vec(), &mut draws(round));
+        let body = sent(compressor, m, round);
         let (part, len) = compressor.part(D);
         assert!(compressor.accepts(D, &body) && body.len() <= len.largest(), "{part:?}");
         let mut out = vec![0.0; N];
-        compressor.add(D, &body, 1.0, &mut draws(round), &mut out);
+        assert_eq!(compressor.change(D, &body, draws(round)).add(1.0, &Support::all(D), &mut out), Some(true));
         out
     }
 
     /// Against a sort: the k largest, ties by index; for every k.
     #[test]
     fn top_k_is_what_a_sort_gives() {
-        let mut m = matrix(1);
+        let mut with_ties = matrix(1);
         // Ties, of both signs.
-        (m[3], m[17], m[30], m[44]) = (0.7, -0.7, 0.7, -0.7);
-        for k in 0..=N + 1 {
-            let mut order: Vec<usize> = (0..N).collect();
-            order.sort_by(|i, j| m[*j].abs().total_cmp(&m[*i].abs()).then(i.cmp(j)));
-            let mut expected = vec![0.0; N];
-            order.iter().take(k).for_each(|i| expected[*i] = m[*i]);
-            assert_eq!(decoded(Compressor::TopK(k), &m, 0), expected, "k = {k}");
+        (with_ties[3], with_ties[17], with_ties[30], with_ties[44]) = (0.7, -0.7, 0.7, -0.7);
+        // Zeros, numbers with the same leading bits, and the least and the largest ones.
+        let alike: Vec<f64> = matrix(2).iter().map(|x| if *x < -0.5 { -0.0 } else { 1.0 + x * f64::EPSILON }).collect();
+        let mut extreme = matrix(3);
+        (extreme[1], extreme[2], extreme[5], extreme[9]) = (f64::MAX, -5e-324, 1e-310, f64::NEG_INFINITY);
+        for m in [with_ties, alike, extreme, vec![0.0; N], vec![-2.0; N]] {
+            for k in 0..=N + 1 {
+                let mut order: Vec<usize> = (0..N).collect();
+                order.sort_by(|i, j| m[*j].abs().total_cmp(&m[*i].abs()).then(i.cmp(j)));
+                order.truncate(k);
+                order.retain(|i| m[*i] != 0.0);
+                order.sort_unstable();
+                let (position, value) = top_k(&m, k);
+                assert_eq!(position, order.iter().map(|i| *i as u32).collect::<Vec<_>>(), "k = {k}");
+                assert_eq!(value, order.iter().map(|i| m[*i]).collect::<Vec<_>>(), "k = {k}");
+            }
         }
+        // What is no number comes first, and is sent: the run has diverged.
+        let (position, value) = top_k(&[1.0, f64::INFINITY, f64::NAN, -3.0], 2);
+        assert!(position == [1, 2] && value[0] == f64::INFINITY && value[1].is_nan());
+    }
+
+    /// On a support every compressor sends what it sends of the matrix with all entries, or the same in another form; agent and server
+    /// then add the same, also where the server's support has to grow, and what is left is the matrix without it.
+    #[test]
+    fn matrices_on_a_support_are_compressed_as_whole_ones() {
+        let all = Support::all(D);
+        for (seed, share) in [(1, 0.2), (2, 0.6), (3, 1.0)] {
+            let mut draw = stream(seed, Purpose::Fresh, 0, 0);
+            let place: Vec<u32> = (0..N as u32).filter(|_| draw.uniform() < share).collect();
+            let support = Support::of(D, place).unwrap();
+            let m: Vec<f64> = (0..support.len()).map(|_| draw.normal()).collect();
+            let learned: Vec<f64> = (0..support.len()).map(|_| draw.normal()).collect();
+            let full = support.widened(&m, &all);
+            for compressor in [Compressor::TopK(7), Compressor::RandK(12), Compressor::Natural, Compressor::Full] {
+                let (mut left, rate) = (m.clone(), 0.75);
+                let Compressed { sent, kept } = compressor.compress(&support, &mut left, rate, draws(seed));
+                assert!(compressor.accepts(D, &sent) && compressor.is_sound(D, &sent), "{compressor:?}");
+                let change = compressor.change(D, &sent, draws(seed));
+                let expected = decoded(compressor, &full, seed);
+                let mut own = learned.clone();
+                compressor.make(&support, &kept, rate, draws(seed), &mut own);
+                let mut sum = support.widened(&learned, &all);
+                sum.iter_mut().zip(&expected).for_each(|(sum, c)| *sum += rate * c);
+                assert_eq!(support.widened(&own, &all), sum, "{compressor:?}");
+                let rest: Vec<f64> = full.iter().zip(&expected).map(|(m, c)| m - rate * c).collect();
+                assert_eq!(support.widened(&left, &all), rest, "{compressor:?}");
+                // The server, with the same support, another one, and all entries by rows.
+                let mut copy = learned.clone();
+                assert_eq!(change.add(rate, &support, &mut copy), Some(true));
+                assert_eq!(copy, own, "{compressor:?}");
+                let narrow = Support::diagonal(D);
+                let mut wide = narrow.multiple_of_identity(1.0);
+                let grown = match change.add(rate, &narrow, &mut wide) {
+                    Some(_) => narrow,
+                    None => {
+                        assert_eq!(wide, narrow.multiple_of_identity(1.0));
+                        let grown = change.widen(&narrow);
+                        wide = narrow.widened(&wide, &grown);
+                        assert_eq!(change.add(rate, &grown, &mut wide), Some(true));
+                        grown
+                    }
+                };
+                let mut sum = all.multiple_of_identity(1.0);
+                sum.iter_mut().zip(&expected).for_each(|(sum, c)| *sum += rate * c);
+                assert_eq!(grown.widened(&wide, &all), sum, "{compressor:?}");
+                let mut rows = all.multiple_of_identity(1.0);
+                let (first, second) = rows.split_at_mut(entries(4));
+                change.add_rows(rate, &(0..4), first);
+                change.add_rows(rate, &(4..D), second);
+                assert_eq!(rows, sum, "{compressor:?}");
+            }
+        }
+    }
+
+    /// A pair changes all entries: the support becomes that of all.
+    #[test]
+    fn pairs_are_added_to_all_entries() {
+        let body = sent(Compressor::RankOne, &matrix(5), 0);
+        let change = Compressor::RankOne.change(D, &body, draws(0));
+        let diagonal = Support::diagonal(D);
+        assert_eq!(change.add(1.0, &diagonal, &mut diagonal.multiple_of_identity(0.0)), None);
+        assert_eq!(change.widen(&diagonal), Support::all(D));
+        let (mut whole, mut rows) = (vec![0.5; N], vec![0.5; N]);
+        assert_eq!(change.add(2.0, &Support::all(D), &mut whole), Some(true));
+        let (first, second) = rows.split_at_mut(entries(5));
+        change.add_rows(2.0, &(0..5), first);
+        change.add_rows(2.0, &(5..D), second);
+        assert_eq!(whole, rows);
+        assert_eq!(change.add(f64::MAX, &Support::all(D), &mut whole), Some(false));
     }
 
     /// `||C(M) - M||_F^2 <= (1 - delta) ||M||_F^2`: delta is 1 / d for one pair. Of the k largest entries of the triangle, the
@@ -296,7 +532,7 @@ mod tests {
     fn natural_compression_gives_powers_of_two() {
         let mut m = matrix(4);
         (m[0], m[1], m[2], m[3], m[4]) = (0.0, -0.0, f64::MAX, 1e-310, -4.0);
-        let body = Compressor::Natural.compress(D, m.clone(), &mut draws(0));
+        let body = sent(Compressor::Natural, &m, 0);
         assert_eq!(body.len(), (12 * N).div_ceil(8));
         for (i, (c, m)) in decoded(Compressor::Natural, &m, 0).iter().zip(&m).enumerate() {
             match i {
@@ -316,9 +552,9 @@ mod tests {
     fn unsound_numbers_are_recognised() {
         for c in [Compressor::RankOne, Compressor::TopK(3), Compressor::RandK(N), Compressor::Natural, Compressor::Full] {
             let mut m = matrix(6);
-            assert!(c.is_sound(D, &c.compress(D, m.clone(), &mut draws(0))) && c.is_sound(D, &c.nothing(D)), "{c:?}");
+            assert!(c.is_sound(D, &sent(c, &m, 0)) && c.is_sound(D, &c.nothing(D)), "{c:?}");
             m[2] = -1e151;
-            assert!(!c.is_sound(D, &c.compress(D, m, &mut draws(0))), "{c:?}");
+            assert!(!c.is_sound(D, &sent(c, &m, 0)), "{c:?}");
         }
         let mut pair = vec![0.0; D + 1];
         (pair[0], pair[4]) = (5.0, 1.0 + 1e-7);
@@ -332,10 +568,20 @@ mod tests {
     #[test]
     fn what_is_no_compressed_matrix_is_refused() {
         let numbers = |n: usize| Body::Numbers(vec![1.0; n]);
-        let sparse = |count: u32| Body::Sparse { len: N as u32, index: (0..count).collect(), value: vec![1.0; count as usize] };
+        let entries_at = |len: usize, at: &[u32]| Body::Sparse { len: len as u32, index: at.to_vec(), value: vec![1.0; at.len()] };
+        let sparse = |count: u32| entries_at(N, &(0..count).collect::<Vec<_>>());
         for (compressor, bad) in [
             (Compressor::RankOne, numbers(D)),
             (Compressor::TopK(3), sparse(4)),
+            (Compressor::TopK(3), entries_at(N, &[2, 2])),
+            (Compressor::TopK(3), entries_at(N, &[2, 1])),
+            (Compressor::TopK(3), entries_at(N, &[0, N as u32])),
+            (Compressor::TopK(3), entries_at(N + 1, &[0])),
+            (Compressor::TopK(3), Body::Sparse { len: N as u32, index: vec![1], value: vec![1.0; 2] }),
+            (Compressor::TopK(N), numbers(N)),
+            (Compressor::RandK(3), sparse(3)),
+            (Compressor::Full, entries_at(N, &[3, 1])),
+            (Compressor::RankOne, sparse(3)),
             (Compressor::RandK(3), numbers(2)),
             (Compressor::Full, numbers(N - 1)),
             (Compressor::Natural, Body::Packed(vec![0; 5])),
@@ -344,8 +590,9 @@ mod tests {
             assert!(!compressor.accepts(D, &bad), "{compressor:?}");
             // Nothing is accepted, and adds nothing.
             let mut to = vec![1.0; N];
-            compressor.add(D, &compressor.nothing(D), 1.0, &mut draws(0), &mut to);
-            assert!(compressor.accepts(D, &compressor.nothing(D)) && to == [1.0; N]);
+            let nothing = compressor.nothing(D);
+            assert_eq!(compressor.change(D, &nothing, draws(0)).add(1.0, &Support::all(D), &mut to), Some(true));
+            assert!(compressor.accepts(D, &nothing) && to == [1.0; N]);
         }
     }
 }

@@ -1,18 +1,19 @@
 //! The client half of FedNL: gradients, and compressed corrections of a Hessian that agent and server learn together.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
-use faer::Mat;
 use serde::{Deserialize, Serialize};
 
-use super::compressor::Compressor;
+use super::compressor::{Compressed, Compressor, whole};
 use super::line_search::Trials;
 use super::{Agent, At};
 use crate::error::{BadInput, Result};
-use crate::linalg::{add_scaled, triangle_norm};
+use crate::linalg::add_scaled;
 use crate::message::{Body, Message, Part};
 use crate::protocol::refused;
 use crate::random::{Key, Purpose, Stream};
+use crate::triangle::{Support, entries};
 
 /// The exchange in which agents send whole Hessians.
 pub const WHOLE: u8 = 0;
@@ -29,21 +30,21 @@ pub const FIRST_MARK: f64 = 0.0;
 /// The mark of a matrix with mark `before` after a change: a hash of both, so that ends whose marks agree have made the same
 /// changes in the same order.
 pub fn mark_after(before: f64, change: &Body) -> f64 {
-    let mut hash = crc32fast::Hasher::new();
-    let mut see = |x: &[f64]| {
-        // Many numbers at a time: the hash is made for long runs of bytes.
-        let mut bytes = [[0; 8]; 64];
-        for x in x.chunks(64) {
-            bytes.iter_mut().zip(x).for_each(|(bytes, x)| *bytes = x.to_le_bytes());
+    /// Many numbers at a time: the hash is made for long runs of bytes.
+    fn see<T: Copy, const BYTES: usize>(hash: &mut crc32fast::Hasher, x: &[T], bytes_of: impl Fn(T) -> [u8; BYTES]) {
+        let mut bytes = [[0; BYTES]; 256];
+        for x in x.chunks(256) {
+            bytes.iter_mut().zip(x).for_each(|(bytes, x)| *bytes = bytes_of(*x));
             hash.update(bytes[..x.len()].as_flattened());
         }
-    };
-    see(&[before]);
+    }
+    let mut hash = crc32fast::Hasher::new();
+    see(&mut hash, &[before], f64::to_le_bytes);
     match change {
-        Body::Numbers(x) => see(x),
+        Body::Numbers(x) => see(&mut hash, x, f64::to_le_bytes),
         Body::Sparse { index, value, .. } => {
-            see(&index.iter().map(|i| f64::from(*i)).collect::<Vec<f64>>());
-            see(value);
+            see(&mut hash, index, u32::to_le_bytes);
+            see(&mut hash, value, f64::to_le_bytes);
         }
         Body::Packed(bytes) => hash.update(bytes),
     }
@@ -55,12 +56,11 @@ pub fn compressor_stream(seed: u64, round: u64, agent: usize) -> Stream {
     Key::of_exchange(seed, Purpose::Compressor, round, CORRECT).stream(agent)
 }
 
-/// A change that the agent has sent, and that it makes once it knows that the server has.
+/// A correction that the agent has sent, and that it makes once it knows that the server has.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Sent {
     round: u64,
-    /// Whether this is a whole Hessian instead of a correction.
-    is_whole: bool,
+    /// What the compressor keeps of it.
     change: Body,
     /// The mark with the change.
     mark: f64,
@@ -73,7 +73,7 @@ struct State {
     round: Option<u64>,
     theta: Vec<f64>,
     gradient: Vec<f64>,
-    /// `H_c`, a lower triangle row by row; empty if there is none.
+    /// `H_c` on the agent's support; empty if there is none, and before the first answer.
     learned: Vec<f64>,
     mark: f64,
     sent: Option<Sent>,
@@ -83,75 +83,83 @@ struct State {
 /// `H_c` starts anew, or with `||H_c - Hess f_c||_F` before and after the correction, the mark of `H_c`, and
 /// `C(Hess f_c - H_c)`; and a step with the losses along it.
 ///
+/// Hessians of sparse rows are computed, kept and corrected on their support, unless the compressor is rank-1, whose corrections have
+/// all entries.
+///
 /// The agent makes the change `H_c <- H_c + alpha C` with its next question, which says so if the server did not get it: a mark
 /// of the agent's own comes with the question if the agent's last answer was lost. An agent whose marks are others than this
 /// one (because it was restored from an older state, or from none) sends no mark, and will be asked for its whole
-/// Hessian.
+/// Hessian. If its answer with that is lost, it is asked again, so that this change is made at once.
 #[derive(Debug, Clone)]
 pub struct FedNlAgent {
     compressor: Compressor,
     learning_rate: f64,
     trials: Option<Trials>,
+    /// mu of the first learned Hessian.
+    first: Option<f64>,
+    /// Where `H_c` may differ from 0; known from the first answer on.
+    support: Option<Arc<Support>>,
     state: State,
 }
 
 thread_local! {
-    /// The last Hessian's memory, for the next one.
-    static HESSIAN: RefCell<Mat<f64>> = const { RefCell::new(Mat::new()) };
+    /// The memory of the last difference of Hessians, for the next one.
+    static DIFFERENCE: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
 }
 
 impl FedNlAgent {
-    /// An agent with d components before its first round: `H_c = mu I`, or none without mu.
-    pub fn new(compressor: Compressor, learning_rate: f64, trials: Option<Trials>, d: usize, mu: Option<f64>) -> Self {
-        let learned = mu.map_or(Vec::new(), |mu| multiple_of_identity(d, mu));
+    /// An agent before its first round: `H_c = mu I`, or none without mu.
+    pub fn new(compressor: Compressor, learning_rate: f64, trials: Option<Trials>, mu: Option<f64>) -> Self {
         let mark = if mu.is_some() { FIRST_MARK } else { NO_MARK };
-        Self { compressor, learning_rate, trials, state: State { learned, mark, ..State::default() } }
+        Self { compressor, learning_rate, trials, first: mu, support: None, state: State { mark, ..State::default() } }
     }
 
-    /// The lower triangle of `Hess f_c(theta)`.
-    fn hessian(at: &At<'_>, theta: &[f64]) -> Vec<f64> {
-        let d = theta.len();
-        // Taken out, not borrowed: the objective may use the pool's threads, and while this one waits for them it may answer for
-        // another agent.
-        let mut hessian = HESSIAN.replace(Mat::new());
-        if hessian.nrows() != d {
-            hessian = Mat::zeros(d, d);
+    /// Where `H_c` may differ from 0.
+    fn support(&mut self, at: &At<'_>, d: usize) -> Arc<Support> {
+        let (keeps_zeros, all) = (self.compressor.keeps_zeros(), || Arc::new(Support::all(d)));
+        let own = || at.hessian_support().filter(|_| keeps_zeros).unwrap_or_else(all);
+        Arc::clone(self.support.get_or_insert_with(own))
+    }
+
+    /// Writes `grad f_c(theta)` and the entries of `Hess f_c(theta)` on a support.
+    fn derivatives(at: &At<'_>, theta: &[f64], gradient: &mut [f64], support: &Support, hessian: &mut Vec<f64>) {
+        match at.hessian_support().filter(|own| own.len() != support.len()) {
+            None => {
+                hessian.resize(support.len(), 0.0);
+                at.gradient_and_hessian(theta, gradient, hessian);
+            }
+            Some(own) => {
+                let mut some = vec![0.0; own.len()];
+                at.gradient_and_hessian(theta, gradient, &mut some);
+                *hessian = own.widened(&some, support);
+            }
         }
-        at.hessian(theta, &mut hessian);
-        // Columns of the upper triangle are rows of the lower one.
-        let mut lower = Vec::with_capacity(d * (d + 1) / 2);
-        (0..d).for_each(|i| lower.extend(&hessian.col_as_slice(i)[..=i]));
-        HESSIAN.set(hessian);
-        lower
     }
 
     /// Makes the change that was sent last, or drops it if the server says by its mark that it did not get it. If this mark is
     /// none of the agent's, it has no learned Hessian any more.
-    fn settle(&mut self, at: &At<'_>, said: Option<f64>) {
-        let sent = self.state.sent.take();
-        match (sent, said) {
+    fn settle(&mut self, at: &At<'_>, said: Option<f64>, support: &Support) {
+        let state = &mut self.state;
+        match self.first {
+            Some(mu) if state.mark == FIRST_MARK && state.learned.is_empty() => state.learned = support.multiple_of_identity(mu),
+            // A restored matrix of other data is none.
+            _ if state.learned.len() != support.len() => (state.mark, state.sent) = (NO_MARK, None),
+            _ => {}
+        }
+        match (state.sent.take(), said) {
             (None, None) => {}
-            (_, Some(mark)) if mark == self.state.mark => {}
+            (_, Some(mark)) if mark == state.mark => {}
             (Some(sent), said) if said.is_none_or(|mark| mark == sent.mark) => {
-                match sent.change {
-                    Body::Numbers(whole) if sent.is_whole => self.state.learned = whole,
-                    change if self.state.learned.is_empty() => drop(change),
-                    change => {
-                        let d = self.state.theta.len();
-                        let stream = &mut compressor_stream(at.seed(), sent.round, at.agent);
-                        self.compressor.add(d, &change, self.learning_rate, stream, &mut self.state.learned);
-                    }
-                }
-                self.state.mark = sent.mark;
+                let stream = compressor_stream(at.seed(), sent.round, at.agent);
+                self.compressor.make(support, &sent.change, self.learning_rate, stream, &mut state.learned);
+                state.mark = sent.mark;
             }
-            _ => (self.state.learned, self.state.mark) = (Vec::new(), NO_MARK),
+            _ => state.mark = NO_MARK,
+        }
+        if state.mark == NO_MARK {
+            state.learned = Vec::new();
         }
     }
-}
-
-/// `mu I`, a lower triangle.
-pub fn multiple_of_identity(d: usize, mu: f64) -> Vec<f64> {
-    (0..d).flat_map(|i| (0..=i).map(move |j| if i == j { mu } else { 0.0 })).collect()
 }
 
 impl Agent for FedNlAgent {
@@ -166,36 +174,42 @@ impl Agent for FedNlAgent {
         }
         let theta = down.part(Part::Model).to_vec();
         let d = theta.len();
-        let mut gradient = vec![0.0; d];
-        at.gradient(&theta, &mut gradient);
+        let support = self.support(at, d);
         if down.exchange == CORRECT {
-            self.settle(at, down.find(Part::Mark).and_then(Body::numbers).map(|mark| mark[0]));
+            self.settle(at, down.find(Part::Mark).and_then(Body::numbers).map(|mark| mark[0]), &support);
         }
         let state = &mut self.state;
-        (state.round, state.theta, state.gradient) = (Some(down.round), theta, gradient.clone());
-        let gradient = (Part::Gradient, Body::Numbers(gradient));
+        (state.round, state.theta) = (Some(down.round), theta);
+        state.gradient.resize(d, 0.0);
+        let numbers = |part, x: Vec<f64>| (part, Body::Numbers(x));
         if down.exchange == WHOLE {
-            let whole = Body::Numbers(Self::hessian(at, &state.theta));
-            state.sent = Some(Sent { round: down.round, is_whole: true, change: whole.clone(), mark: mark_after(NO_MARK, &whole) });
-            return Ok(vec![gradient, (Part::Hessian, whole)]);
+            Self::derivatives(at, &state.theta, &mut state.gradient, &support, &mut state.learned);
+            let whole = whole(&support, &state.learned);
+            (state.mark, state.sent) = (mark_after(NO_MARK, &whole), None);
+            return Ok(vec![numbers(Part::Gradient, state.gradient.clone()), (Part::Hessian, whole)]);
         }
         let (part, _) = self.compressor.part(d);
-        let numbers = |part, x: Vec<f64>| (part, Body::Numbers(x));
-        if state.learned.is_empty() {
+        if state.mark == NO_MARK {
+            at.gradient(&state.theta, &mut state.gradient);
+            let gradient = numbers(Part::Gradient, state.gradient.clone());
             let nothing = (part, self.compressor.nothing(d));
             return Ok(vec![gradient, numbers(Part::Deviation, vec![0.0; 2]), numbers(Part::Mark, vec![NO_MARK]), nothing]);
         }
-        let mut difference = Self::hessian(at, &state.theta);
+        // Taken out, not borrowed: the objective may use the pool's threads, and while this one waits for them it may answer for
+        // another agent.
+        let mut difference = DIFFERENCE.take();
+        Self::derivatives(at, &state.theta, &mut state.gradient, &support, &mut difference);
         add_scaled(&mut difference, -1.0, &state.learned);
         // Where it is not finite, the run has diverged, also if the compressed matrix would not show it.
-        let before = triangle_norm(&difference, d);
-        let stream = || compressor_stream(at.seed(), down.round, at.agent);
-        let change = self.compressor.compress(d, difference.clone(), &mut stream());
+        let before = support.norm(&difference);
+        let stream = compressor_stream(at.seed(), down.round, at.agent);
+        let Compressed { sent, kept } = self.compressor.compress(&support, &mut difference, self.learning_rate, stream);
         // What is left once both ends have made the change.
-        self.compressor.add(d, &change, -self.learning_rate, &mut stream(), &mut difference);
-        let deviation = vec![before, triangle_norm(&difference, d)];
-        state.sent = Some(Sent { round: down.round, is_whole: false, mark: mark_after(state.mark, &change), change: change.clone() });
-        Ok(vec![gradient, numbers(Part::Deviation, deviation), numbers(Part::Mark, vec![state.mark]), (part, change)])
+        let deviation = vec![before, support.norm(&difference)];
+        DIFFERENCE.set(difference);
+        state.sent = Some(Sent { round: down.round, mark: mark_after(state.mark, &sent), change: kept });
+        let gradient = numbers(Part::Gradient, state.gradient.clone());
+        Ok(vec![gradient, numbers(Part::Deviation, deviation), numbers(Part::Mark, vec![state.mark]), (part, sent)])
     }
 
     fn save(&self) -> Vec<u8> {
@@ -206,14 +220,17 @@ impl Agent for FedNlAgent {
         let foreign = || BadInput::new("checkpoint", "not the state of an agent of FedNL", "a checkpoint of the same settings");
         let (state, rest): (State, _) = postcard::take_from_bytes(bytes).map_err(|_| foreign())?;
         let d = state.theta.len();
-        let n = d * (d + 1) / 2;
-        // Before the first model d is not known from the state.
-        let is_triangle = |x: &[f64]| x.is_empty() || state.round.is_none() && x.len() == self.state.learned.len() || x.len() == n;
-        let fits_change = |sent: &Sent| match &sent.change {
-            Body::Numbers(x) if sent.is_whole => x.len() == n,
-            change => !sent.is_whole && self.compressor.accepts(d, change),
+        let learned = state.learned.len();
+        let fits_change = |sent: &Sent| match (self.compressor, &sent.change) {
+            (Compressor::TopK(k), Body::Sparse { len, index, value }) => {
+                let are_positions = index.is_sorted_by(|a, b| a < b) && index.last().is_none_or(|last| (*last as usize) < learned);
+                *len as usize == learned && index.len() <= k && index.len() == value.len() && are_positions
+            }
+            (Compressor::TopK(_), _) => false,
+            (compressor, change) => compressor.accepts(d, change),
         };
-        if !rest.is_empty() || state.gradient.len() != d || !is_triangle(&state.learned) || !state.sent.as_ref().is_none_or(fits_change) {
+        let has_matrix = learned <= entries(d) && (learned == 0 || state.mark != NO_MARK);
+        if !rest.is_empty() || state.gradient.len() != d || !has_matrix || !state.sent.as_ref().is_none_or(fits_change) {
             return Err(foreign());
         }
         self.state = state;

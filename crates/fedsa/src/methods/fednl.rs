@@ -239,7 +239,7 @@ impl MethodSettings for FedNl {
     fn client(&self, setting: &Setting<'_>) -> Half {
         let d = setting.start.len();
         let (compressor, rate, trials, first) = (self.compressor(d), self.learning_rate(d), self.trials(), self.first());
-        Half::Each(Box::new(move |_| Box::new(FedNlAgent::new(compressor, rate, trials.clone(), d, first))))
+        Half::Each(Box::new(move |_| Box::new(FedNlAgent::new(compressor, rate, trials.clone(), first))))
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {

@@ -3,10 +3,14 @@
 //! The root of the mean operator is then the stationary point of `sum_c p_c f_c`, which
 //! second-order methods look for with losses, gradients and Hessians.
 
+use std::cell::RefCell;
+use std::sync::Arc;
+
 use faer::Mat;
 
 use super::systems::Systems;
 use crate::linalg;
+use crate::triangle::{Support, entries};
 
 /// Writes the product of a Hessian and its first argument into the second; both have d numbers.
 pub type HessianProducts<'a> = Box<dyn FnMut(&[f64], &mut [f64]) + 'a>;
@@ -20,6 +24,16 @@ pub trait Objective: Send + Sync {
     fn gradient(&self, c: usize, theta: &[f64], out: &mut [f64]);
     /// The Hessian of `f_c` at theta into `out`, d x d and symmetric.
     fn hessian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>);
+    /// Where the Hessian of `f_c` may differ from 0, at whatever theta, and its diagonal; `None` where any entry may.
+    fn hessian_support(&self, _c: usize) -> Option<Arc<Support>> {
+        None
+    }
+    /// [`Objective::gradient`], d numbers, and the entries of [`Objective::hessian`] on its support, with the same bits. Without a support
+    /// the entries are those of the lower triangle row by row, d (d + 1) / 2 numbers.
+    fn gradient_and_hessian(&self, c: usize, theta: &[f64], gradient: &mut [f64], hessian: &mut [f64]) {
+        self.gradient(c, theta, gradient);
+        dense_hessian(self, c, theta, hessian);
+    }
     /// `out = (Hessian of f_c at theta) v`, d numbers, without forming the Hessian where that is possible.
     fn hessian_vector(&self, c: usize, theta: &[f64], v: &[f64], out: &mut [f64]);
     /// [`Objective::hessian_vector`] for several products at one theta, with the same bits: what they share may be computed once.
@@ -33,6 +47,29 @@ pub trait Objective: Send + Sync {
             *out = self.loss(c, &theta.iter().zip(p).map(|(x, p)| s.mul_add(*p, *x)).collect::<Vec<_>>());
         }
     }
+}
+
+thread_local! {
+    /// The last Hessian's memory, for the next one.
+    static DENSE: RefCell<Mat<f64>> = const { RefCell::new(Mat::new()) };
+}
+
+/// The entries of [`Objective::hessian`] on its support.
+pub(super) fn dense_hessian(objective: &(impl Objective + ?Sized), c: usize, theta: &[f64], out: &mut [f64]) {
+    let d = theta.len();
+    // Taken out, not borrowed: the objective may use the pool's threads, and while this one waits for them it may be asked for another
+    // Hessian.
+    let mut dense = DENSE.replace(Mat::new());
+    if dense.nrows() != d {
+        dense = Mat::zeros(d, d);
+    }
+    objective.hessian(c, theta, &mut dense);
+    match objective.hessian_support(c) {
+        // Columns of the upper triangle are rows of the lower one.
+        None => (0..d).for_each(|i| out[entries(i)..entries(i + 1)].copy_from_slice(&dense.col_as_slice(i)[..=i])),
+        Some(support) => support.each(|at, _, i, j| out[at] = dense[(j, i)]),
+    }
+    DENSE.set(dense);
 }
 
 /// Quadratic losses `f_c(theta) = theta^T A_c theta / 2 - b_c^T theta` of linear systems with symmetric

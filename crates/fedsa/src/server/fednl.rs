@@ -1,16 +1,19 @@
 //! The server half of FedNL: the step of the learned Hessian.
 
+use std::ops::Range;
+
 use faer::{Mat, Side};
 use rayon::prelude::*;
 
 use super::{Ask, Letter, Next, Own, Participation, Received, Server, foreign_state, restored_theta};
 use crate::error::Result;
-use crate::linalg::{add_scaled, column, solve_definite, triangle_vec};
-use crate::local::compressor::{Compressor, are_bounded};
-use crate::local::fednl::{CORRECT, FIRST_MARK, NO_MARK, SEARCH, WHOLE, compressor_stream, mark_after, multiple_of_identity};
+use crate::linalg::{add_scaled, column, solve_definite};
+use crate::local::compressor::{Change, Compressor, are_bounded, are_entries};
+use crate::local::fednl::{CORRECT, FIRST_MARK, NO_MARK, SEARCH, WHOLE, compressor_stream, mark_after};
 use crate::local::line_search::Trials;
 use crate::message::{Body, Message, Part};
 use crate::protocol::{are_finite, refused};
+use crate::triangle::{Support, entries};
 
 /// How the learned Hessian becomes positive definite.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -23,14 +26,44 @@ pub enum Definite {
 
 /// The sum of the learned Hessians is computed anew every so many rounds, against rounding errors that add up.
 const ROUNDS_OF_A_SUM: u64 = 50;
-/// The entries of the sum that a thread computes at a time.
+/// The entries of the sum that a thread computes at a time, at least.
 const ENTRIES: usize = 4096;
+
+/// A learned Hessian `H_c`: its entries on a support.
+#[derive(Debug, Clone, PartialEq)]
+struct Learned {
+    support: Support,
+    entries: Vec<f64>,
+}
+
+impl Learned {
+    /// The matrix of a whole Hessian's message; `None` if it is none.
+    fn of(d: usize, whole: &Body) -> Option<Self> {
+        let (support, entries) = match whole {
+            Body::Numbers(x) => (Support::all(d), x),
+            Body::Sparse { index, value, .. } => (Support::of(d, index.clone())?, value),
+            Body::Packed(_) => return None,
+        };
+        (entries.len() == support.len()).then(|| Self { support, entries: entries.clone() })
+    }
+
+    /// Adds `scale C`, for which the support may have to grow. Returns whether the result is finite.
+    fn add(&mut self, change: &Change<'_>, scale: f64) -> bool {
+        let add = |to: &mut Self| change.add(scale, &to.support, &mut to.entries);
+        add(self).unwrap_or_else(|| {
+            let wider = change.widen(&self.support);
+            self.entries = self.support.widened(&self.entries, &wider);
+            self.support = wider;
+            add(self).expect("a support that has grown to the change")
+        })
+    }
+}
 
 /// What the server knows of an agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Known {
-    /// `H_c`, a lower triangle; empty if there is none.
-    learned: Vec<f64>,
+    /// `H_c`, if there is one.
+    learned: Option<Learned>,
     /// The mark of `H_c`.
     mark: f64,
     /// The model of the agent's last answer and its gradient there; empty before the first.
@@ -47,14 +80,25 @@ pub struct Known {
 impl Known {
     /// Forgets everything: the agent counts again once it has sent its whole Hessian.
     fn forget(&mut self) {
-        let nothing = Vec::new();
-        let (learned, model, gradient) = (nothing.clone(), nothing.clone(), nothing);
-        *self = Self { learned, mark: NO_MARK, model, gradient, deviation: 0.0, is_unsure: false, needs_whole: true };
+        let (model, gradient) = (Vec::new(), Vec::new());
+        *self = Self { learned: None, mark: NO_MARK, model, gradient, deviation: 0.0, is_unsure: false, needs_whole: true };
+    }
+
+    /// Starts anew from the whole Hessian of a message.
+    fn start(&mut self, d: usize, whole: &Body) {
+        self.learned = Learned::of(d, whole);
+        self.mark = mark_after(NO_MARK, whole);
+        (self.deviation, self.needs_whole) = (0.0, self.learned.is_none());
+    }
+
+    /// `H_c`, if an answer of the agent counts.
+    fn heard(&self) -> Option<&Learned> {
+        self.learned.as_ref().filter(|_| !self.model.is_empty())
     }
 
     /// Whether an answer of the agent counts.
     fn is_heard(&self) -> bool {
-        !self.model.is_empty()
+        self.heard().is_some()
     }
 }
 
@@ -65,8 +109,38 @@ enum Way {
     Minimum(Vec<f64>),
     /// This sum has no minimum, or none that can be computed: minus the mean gradient.
     Downhill(Vec<f64>),
-    /// Nowhere: no answer is to the present model, or the sum has its minimum there.
-    Stay,
+}
+
+/// The sum of quadratic models: `p^T M p / 2 - r^T p` of a step p.
+struct Models {
+    /// M: its lower triangle is read.
+    m: Mat<f64>,
+    /// r.
+    right: Vec<f64>,
+    /// Minus the mean gradient of the agents whose last answer is to the present model.
+    downhill: Vec<f64>,
+}
+
+impl Models {
+    fn way(self, definite: Definite) -> Way {
+        let p = match definite {
+            Definite::Projection(mu) => projected_solve(self.m, mu, &self.right),
+            Definite::Shift => solve_definite(&self.m, &self.right),
+        };
+        p.map_or(Way::Downhill(self.downhill), Way::Minimum)
+    }
+}
+
+/// Parts of a triangle of at least [`ENTRIES`] entries, with their rows.
+fn by_rows(mut triangle: &mut [f64], d: usize) -> Vec<(Range<usize>, &mut [f64])> {
+    let (mut parts, mut first) = (Vec::new(), 0);
+    while first < d {
+        let end = (first + 1..d).find(|end| entries(*end) - entries(first) >= ENTRIES).unwrap_or(d);
+        let (part, rest) = triangle.split_at_mut(entries(end) - entries(first));
+        parts.push((first..end, part));
+        (triangle, first) = (rest, end);
+    }
+    parts
 }
 
 /// The server's rule.
@@ -80,7 +154,8 @@ enum Way {
 /// Where M is not positive definite, a line search goes along minus the mean gradient of the answers to the present model; without
 /// a line search theta stays, which counts as a failed search.
 ///
-/// It keeps `H_c` of each agent: N d (d + 1) / 2 numbers.
+/// It keeps `H_c` of each agent on its support, which it learns from the agent's whole Hessian and which grows with corrections: at most
+/// N d (d + 1) / 2 numbers.
 pub struct FedNlServer {
     theta: Vec<f64>,
     weights: Vec<f64>,
@@ -119,15 +194,12 @@ pub struct Rule {
     pub participation: Participation,
 }
 
-/// A correction, and the distance from the true Hessian after it.
-type Change<'a> = (&'a Body, f64);
-
 impl FedNlServer {
     /// The server before its first round.
     pub fn new(theta: Vec<f64>, weights: Vec<f64>, seed: u64, rule: Rule) -> Self {
         let d = theta.len();
         let known = Known {
-            learned: rule.first.map_or(Vec::new(), |mu| multiple_of_identity(d, mu)),
+            learned: rule.first.map(|mu| Learned { support: Support::diagonal(d), entries: vec![mu; d] }),
             mark: if rule.first.is_some() { FIRST_MARK } else { NO_MARK },
             model: Vec::new(),
             gradient: Vec::new(),
@@ -136,7 +208,7 @@ impl FedNlServer {
             needs_whole: rule.first.is_none(),
         };
         let Rule { compressor, learning_rate, definite, step, trials, participation, .. } = rule;
-        let (agents, sum) = (vec![known; weights.len()], vec![0.0; d * (d + 1) / 2]);
+        let (agents, sum) = (vec![known; weights.len()], vec![0.0; entries(d)]);
         let asked = [Vec::new(), Vec::new()];
         Self {
             theta,
@@ -170,65 +242,73 @@ impl FedNlServer {
         (to.len() < self.weights.len()).then(|| to.to_vec())
     }
 
-    /// Records what an answer says of its agent, at the model that it decoded. Returns whether the sum has to be computed anew.
-    fn hear(&mut self, letter: &Letter, model: &[f64]) -> bool {
-        let known = &mut self.agents[letter.agent];
-        let is_new = !known.is_heard();
-        let whole = letter.parts.iter().find(|(part, _)| *part == Part::Hessian);
-        if let Some((_, Body::Numbers(whole))) = whole {
-            known.mark = mark_after(NO_MARK, &letter.parts[1].1);
-            known.learned.clone_from(whole);
-            (known.deviation, known.needs_whole) = (0.0, false);
-        } else if letter.part(Part::Mark)[0] == known.mark {
-            known.deviation = letter.part(Part::Deviation)[0];
-        } else {
-            known.needs_whole = true;
-        }
-        known.is_unsure = false;
-        known.model = model.to_vec();
-        known.gradient = letter.part(Part::Gradient).to_vec();
-        is_new || whole.is_some()
+    /// Records what the answers say of their agents, at the model that they decoded. Returns whether the sum has to be computed anew.
+    fn hear(&mut self, letters: &[Letter], model: &[f64]) -> bool {
+        let d = self.theta.len();
+        let mut of: Vec<Option<&Letter>> = vec![None; self.agents.len()];
+        letters.iter().for_each(|letter| of[letter.agent] = Some(letter));
+        let hear = |(known, letter): (&mut Known, Option<&Letter>)| {
+            let Some(letter) = letter else { return false };
+            let is_new = !known.is_heard();
+            let whole = letter.parts.iter().find(|(part, _)| *part == Part::Hessian);
+            if let Some((_, whole)) = whole {
+                known.start(d, whole);
+            } else if letter.part(Part::Mark)[0] == known.mark {
+                known.deviation = letter.part(Part::Deviation)[0];
+            } else {
+                known.needs_whole = true;
+            }
+            known.is_unsure = false;
+            known.model.clear();
+            known.model.extend(model);
+            known.gradient.clear();
+            known.gradient.extend(letter.part(Part::Gradient));
+            is_new || whole.is_some()
+        };
+        self.agents.par_iter_mut().zip(of).map(hear).reduce(|| false, |a, b| a | b)
     }
 
     /// Computes the sum over the agents that have been heard, and their weight: each entry in the order of the agents, so that
     /// bits do not depend on threads.
     fn add_up(&mut self) {
-        let (agents, weights) = (&self.agents, &self.weights);
-        self.sum.par_chunks_mut(ENTRIES).enumerate().for_each(|(k, sum)| {
+        let heard: Vec<(f64, &Learned)> =
+            self.weights.iter().zip(&self.agents).filter_map(|(p, known)| Some((*p, known.heard()?))).collect();
+        by_rows(&mut self.sum, self.theta.len()).into_par_iter().for_each(|(rows, sum)| {
             sum.fill(0.0);
-            let here = k * ENTRIES..k * ENTRIES + sum.len();
-            for (p, known) in weights.iter().zip(agents).filter(|(_, known)| known.is_heard()) {
-                add_scaled(sum, *p, &known.learned[here.clone()]);
-            }
+            heard.iter().for_each(|(p, learned)| learned.support.add_rows(&learned.entries, *p, &rows, sum));
         });
-        self.heard = weights.iter().zip(agents).filter(|(_, known)| known.is_heard()).map(|(p, _)| p).sum();
+        self.heard = heard.iter().map(|(p, _)| p).sum();
     }
 
-    /// Makes the changes of the answers that have counted, after the step has been computed: agents in parallel, the sum in
-    /// their order. An agent whose matrix is no longer finite is forgotten.
+    /// Makes the changes of the answers that have counted: the rows of the sum in parallel, each in the agents' order, then agents in
+    /// parallel. An agent whose matrix is no longer finite is forgotten.
     fn learn(&mut self, round: u64, letters: &[Letter]) {
         let (d, seed, compressor, rate) = (self.theta.len(), self.seed, self.compressor, self.learning_rate);
-        // Each with the distance after it.
-        let mut changes: Vec<Option<Change<'_>>> = vec![None; self.agents.len()];
-        for letter in letters.iter().filter(|letter| letter.part(Part::Mark)[0] == self.agents[letter.agent].mark) {
-            changes[letter.agent] = letter.parts.last().map(|(_, body)| (body, letter.part(Part::Deviation)[1]));
+        let counts = |letter: &&Letter| letter.part(Part::Mark)[0] == self.agents[letter.agent].mark;
+        let counted: Vec<&Letter> = letters.iter().filter(counts).collect();
+        let changes = counted.par_iter().filter_map(|letter| {
+            let body = letter.parts.last().map(|(_, body)| body)?;
+            Some((letter.agent, body, compressor.change(d, body, compressor_stream(seed, round, letter.agent))))
+        });
+        let changes: Vec<(usize, &Body, Change<'_>)> = changes.collect();
+        by_rows(&mut self.sum, d).into_par_iter().for_each(|(rows, sum)| {
+            changes.iter().for_each(|(c, _, change)| change.add_rows(rate * self.weights[*c], &rows, sum));
+        });
+        let mut of: Vec<Option<(&Body, Change<'_>, f64)>> = vec![None; self.agents.len()];
+        for ((c, body, change), letter) in changes.into_iter().zip(counted) {
+            // With the distance after it.
+            of[c] = Some((body, change, letter.part(Part::Deviation)[1]));
         }
-        for (c, change) in changes.iter().enumerate() {
-            let Some((change, _)) = change else { continue };
-            compressor.add(d, change, rate * self.weights[c], &mut compressor_stream(seed, round, c), &mut self.sum);
-        }
-        let is_lost = |(c, (known, change)): (usize, (&mut Known, Option<Change<'_>>))| {
-            let Some((change, after)) = change else { return false };
-            compressor.add(d, change, rate, &mut compressor_stream(seed, round, c), &mut known.learned);
-            known.mark = mark_after(known.mark, change);
-            known.deviation = after;
-            let is_lost = known.learned.iter().any(|x| !x.is_finite());
+        let is_lost = |(known, change): (&mut Known, Option<(&Body, Change<'_>, f64)>)| {
+            let (Some((body, change, after)), Some(learned)) = (change, &mut known.learned) else { return false };
+            let is_lost = !learned.add(&change, rate);
+            (known.mark, known.deviation) = (mark_after(known.mark, body), after);
             if is_lost {
                 known.forget();
             }
             is_lost
         };
-        let some_lost = self.agents.par_iter_mut().zip(changes).enumerate().map(is_lost).reduce(|| false, |a, b| a || b);
+        let some_lost = self.agents.par_iter_mut().zip(of).map(is_lost).reduce(|| false, |a, b| a | b);
         if some_lost || round % ROUNDS_OF_A_SUM == ROUNDS_OF_A_SUM - 1 {
             self.add_up();
         }
@@ -245,25 +325,27 @@ impl FedNlServer {
         sum
     }
 
-    /// Where the agents' last answers lead.
-    fn way(&self) -> Way {
+    /// The sum of the quadratic models of the agents' last answers; `None` without an answer to the present model, and where the sum has
+    /// its minimum there.
+    fn models(&self) -> Option<Models> {
         let d = self.theta.len();
         let is_shifted = self.definite == Definite::Shift;
-        let (mut right, mut shift) = (vec![0.0; d], 0.0);
-        for (p, known) in self.weights.iter().zip(&self.agents).filter(|(_, known)| known.is_heard()) {
+        let (mut right, mut shift, mut is_answered) = (vec![0.0; d], 0.0, false);
+        for (p, known) in self.weights.iter().zip(&self.agents) {
+            let Some(learned) = known.heard() else { continue };
             let l = if is_shifted { known.deviation } else { 0.0 };
             shift += p * l;
             add_scaled(&mut right, -p, &known.gradient);
-            if known.model != self.theta {
-                let back: Vec<f64> = known.model.iter().zip(&self.theta).map(|(w, x)| w - x).collect();
-                add_scaled(&mut right, *p, &triangle_vec(&known.learned, &back));
-                add_scaled(&mut right, p * l, &back);
+            if known.model == self.theta {
+                is_answered = true;
+                continue;
             }
+            let back: Vec<f64> = known.model.iter().zip(&self.theta).map(|(w, x)| w - x).collect();
+            add_scaled(&mut right, *p, &learned.support.product(&learned.entries, &back));
+            add_scaled(&mut right, p * l, &back);
         }
-        // Without an answer to the present model the iterate stays.
-        let is_answered = self.agents.iter().any(|known| known.model == self.theta);
         if !is_answered || right.iter().all(|x| *x == 0.0) {
-            return Way::Stay;
+            return None;
         }
         right.iter_mut().for_each(|x| *x /= self.heard);
         let mut m = Mat::<f64>::zeros(d, d);
@@ -274,28 +356,27 @@ impl FedNlServer {
             row.iter().enumerate().for_each(|(j, x)| m[(i, j)] = x / self.heard);
             m[(i, i)] += shift / self.heard;
         }
-        let p = match self.definite {
-            Definite::Projection(mu) => projected_solve(m, mu, &right),
-            Definite::Shift => solve_definite(&m, &right),
-        };
-        p.map_or_else(|| Way::Downhill(self.downhill()), Way::Minimum)
+        Some(Models { m, right, downhill: self.downhill() })
     }
 
-    /// Moves by the step of the answers that have arrived, or asks for the losses along it; then learns.
+    /// Moves by the step of the answers that have arrived, or asks for the losses along it. Meanwhile learns.
     fn close(&mut self, got: &Received<'_>) -> Next {
-        let way = self.way();
-        if got.exchange == CORRECT {
-            self.learn(got.round, got.letters);
-        }
+        let (models, definite) = (self.models(), self.definite);
+        let learn = || {
+            if got.exchange == CORRECT {
+                self.learn(got.round, got.letters);
+            }
+        };
+        let (way, ()) = rayon::join(|| models.map(|models| models.way(definite)), learn);
         let p = match way {
-            Way::Minimum(p) => p,
-            Way::Downhill(p) if self.trials.is_some() => p,
+            Some(Way::Minimum(p)) => p,
+            Some(Way::Downhill(p)) if self.trials.is_some() => p,
             // The length of such a step is known from a line search only.
-            Way::Downhill(_) => {
+            Some(Way::Downhill(_)) => {
                 self.failed += 1;
                 return Next::Done { tell: None };
             }
-            Way::Stay => return Next::Done { tell: None },
+            None => return Next::Done { tell: None },
         };
         if self.trials.is_some() {
             let mut to = [&self.asked[0][..], &self.asked[1]].concat();
@@ -353,11 +434,7 @@ impl Server for FedNlServer {
         }
         // Where the downlink alters models, answers are to the model that agents decoded.
         let model = got.down.part(Part::Model).to_vec();
-        let mut is_outdated = false;
-        for letter in got.letters {
-            is_outdated |= self.hear(letter, &model);
-        }
-        if is_outdated {
+        if self.hear(got.letters, &model) {
             self.add_up();
         }
         if !got.letters.is_empty() {
@@ -376,12 +453,15 @@ impl Server for FedNlServer {
         if exchange == CORRECT && !self.compressor.accepts(d, body) {
             return Err(refused("a matrix that the compressor does not make", "the compressed difference of Hessians"));
         }
+        if exchange == WHOLE && !are_entries(d, body) {
+            return Err(refused("entries that are not those of a triangle", "a whole Hessian"));
+        }
         // Numbers that are not finite end the run; from a network they are refused before.
         if !are_finite(parts) {
             return Ok(());
         }
         let is_sound = match body {
-            Body::Numbers(whole) if exchange == WHOLE => are_bounded(whole),
+            Body::Numbers(whole) | Body::Sparse { value: whole, .. } if exchange == WHOLE => are_bounded(whole),
             body => self.compressor.is_sound(d, body),
         };
         if !is_sound {
@@ -409,49 +489,62 @@ impl Server for FedNlServer {
         state.extend(self.asked.iter().map(indices));
         for known in &self.agents {
             let flags = vec![known.mark, known.deviation, f64::from(known.is_unsure), f64::from(known.needs_whole)];
-            state.extend([flags, known.model.clone(), known.gradient.clone(), known.learned.clone()]);
+            let (entries, places) = known.learned.as_ref().map_or((Vec::new(), Vec::new()), |learned| {
+                let places = learned.support.places().unwrap_or_default();
+                (learned.entries.clone(), places.iter().map(|place| f64::from(*place)).collect())
+            });
+            // All entries have no places.
+            state.extend([flags, known.model.clone(), known.gradient.clone(), entries, places]);
         }
         state
     }
 
     fn restore(&mut self, mut state: Vec<Vec<f64>>, _: u64) -> Result<()> {
         let (d, n) = (self.theta.len(), self.weights.len());
-        let size = d * (d + 1) / 2;
         let theta = restored_theta(&mut state, d)?;
-        if state.len() != 4 + 4 * n || state[0].len() != size || state[1].len() != 2 {
+        if state.len() != 4 + 5 * n || state[0].len() != entries(d) || state[1].len() != 2 {
             return Err(foreign_state());
         }
         let is_flag = |x: f64| x == 0.0 || x == 1.0;
-        let fits = |known: &[Vec<f64>]| {
-            let [flags, model, gradient, learned] = known else { return false };
-            let has = |x: &Vec<f64>, len: usize| x.is_empty() || x.len() == len;
-            flags.len() == 4
+        let known = |known: &[Vec<f64>]| {
+            let [flags, model, gradient, numbers, places] = known else { return None };
+            let is_place = |x: &f64| *x >= 0.0 && *x < entries(d) as f64 && x.fract() == 0.0;
+            let support = match places.is_empty() {
+                true => Support::all(d),
+                false if places.iter().all(is_place) => Support::of(d, places.iter().map(|x| *x as u32).collect())?,
+                false => return None,
+            };
+            let learned = (!numbers.is_empty() || !places.is_empty()).then(|| Learned { support, entries: numbers.clone() });
+            let fits = flags.len() == 4
                 && flags[1] >= 0.0
                 && flags[2..].iter().all(|x| is_flag(*x))
-                && has(model, d)
+                && (model.is_empty() || model.len() == d)
                 && gradient.len() == model.len()
-                && has(learned, size)
-                && (model.is_empty() || !learned.is_empty())
-                && (flags[3] == 1.0 || !learned.is_empty())
+                && learned.as_ref().is_none_or(|learned| learned.entries.len() == learned.support.len())
+                && (learned.is_some() || model.is_empty() && flags[3] == 1.0);
+            let (is_unsure, needs_whole) = (flags.get(2) == Some(&1.0), flags.get(3) == Some(&1.0));
+            fits.then(|| Known {
+                learned,
+                mark: flags[0],
+                model: model.clone(),
+                gradient: gradient.clone(),
+                deviation: flags[1],
+                is_unsure,
+                needs_whole,
+            })
         };
         let is_index = |c: &f64| *c >= 0.0 && *c < n as f64 && c.fract() == 0.0;
         let are_agents = |asked: &[f64]| asked.iter().all(is_index) && asked.is_sorted_by(|a, b| a < b);
         let count = state[1][1];
-        let is_ours = state[2..4].iter().all(|asked| are_agents(asked)) && state[4..].chunks(4).all(fits) && count >= 0.0;
-        if !is_ours || count.fract() != 0.0 || count > 1e15 {
+        let agents: Option<Vec<Known>> = state[4..].chunks(5).map(known).collect();
+        let is_count = (0.0..=1e15).contains(&count) && count.fract() == 0.0;
+        let Some(agents) = agents.filter(|_| is_count && state[2..4].iter().all(|asked| are_agents(asked))) else {
             return Err(foreign_state());
-        }
-        let agents = state.split_off(4);
+        };
         let indices = |asked: &[f64]| asked.iter().map(|c| *c as usize).collect();
         self.asked = [indices(&state[2]), indices(&state[3])];
         (self.heard, self.failed) = (state[1][0], count as u64);
-        (self.theta, self.sum) = (theta, state.swap_remove(0));
-        let mut agents = agents.into_iter();
-        while let (Some(flags), Some(model), Some(gradient), Some(learned)) = (agents.next(), agents.next(), agents.next(), agents.next()) {
-            let c = self.agents.len() - agents.len() / 4 - 1;
-            let (is_unsure, needs_whole) = (flags[2] == 1.0, flags[3] == 1.0);
-            self.agents[c] = Known { learned, mark: flags[0], model, gradient, deviation: flags[1], is_unsure, needs_whole };
-        }
+        (self.theta, self.sum, self.agents) = (theta, state.swap_remove(0), agents);
         Ok(())
     }
 }
@@ -487,6 +580,11 @@ mod tests {
         vec![number(Part::Gradient, gradient), deviation, number(Part::Mark, mark), number(Part::Entries, change)]
     }
 
+    /// The learned Hessian of an agent.
+    fn learned(server: &FedNlServer, c: usize) -> &Vec<f64> {
+        &server.agents[c].learned.as_ref().unwrap().entries
+    }
+
     /// The agents that a question is for.
     fn asked(server: &FedNlServer, ask: &Ask) -> Vec<usize> {
         ask.to.clone().unwrap_or_else(|| (0..server.weights.len()).collect())
@@ -515,7 +613,7 @@ mod tests {
         give(&mut server, &ask, vec![(c, correction(0.5, [3.0, 0.0], mark, 3.0))]);
         // M = 1 + 3/2; the other agent's model has its minimum at 0.
         assert!((server.theta[0] + 0.1).abs() < 1e-15, "{:?}", server.theta);
-        assert_eq!((server.agents[c].deviation, &server.agents[c].learned[..], server.sum[0]), (0.0, &[4.0][..], 2.5));
+        assert_eq!((server.agents[c].deviation, &learned(&server, c)[..], server.sum[0]), (0.0, &[4.0][..], 2.5));
     }
 
     /// All agents are asked until all have been heard, not in the first round only.
@@ -557,7 +655,7 @@ mod tests {
         let mut server = server(2, None, None);
         let ask = server.open(0);
         give(&mut server, &ask, vec![(0, whole(1.0, 1.0)), (1, whole(1.0, 3.0))]);
-        server.agents[0].learned[0] = f64::MAX;
+        server.agents[0].learned.as_mut().unwrap().entries[0] = f64::MAX;
         let ask = server.open(1);
         let change = |c: usize| if c == 0 { f64::MAX } else { 0.0 };
         let answers = (0..2).map(|c| (c, correction(1.0, [0.0; 2], server.agents[c].mark, change(c)))).collect();

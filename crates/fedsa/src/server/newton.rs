@@ -60,7 +60,8 @@ impl Server for NewtonServer {
     fn receive(&mut self, got: &Received<'_>) -> Next {
         if got.exchange == 0 {
             for letter in got.letters {
-                self.hessians[letter.agent] = letter.part(Part::Hessian).to_vec();
+                let hessian = letter.parts.iter().find(|(part, _)| *part == Part::Hessian);
+                self.hessians[letter.agent] = hessian.map(|(_, body)| body.to_numbers()).unwrap_or_default();
             }
             // Where the downlink alters models, gradients are those at the model that agents decoded.
             self.theta = got.down.part(Part::Model).to_vec();

@@ -18,10 +18,12 @@
 pub(super) mod gram;
 pub mod loss;
 mod optimum;
+mod pattern;
 mod settings;
 
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use faer::Mat;
 use rayon::prelude::*;
@@ -32,7 +34,7 @@ use super::facts::{Facts, Monotone, least_eigenvalue};
 use super::law::FiniteLaw;
 use super::lazy_index::{self, LazyIndex};
 use super::linear_operators::LinearOperators;
-use super::objective::{HessianProducts, Objective};
+use super::objective::{HessianProducts, Objective, dense_hessian};
 use super::root::{MOST_DIM, Root, Source};
 use super::systems::{System, Systems};
 use crate::error::Result;
@@ -40,7 +42,9 @@ use crate::kernel::{Isa, margins};
 use crate::linalg;
 use crate::random::Stream;
 use crate::sampling::{Law, Sampling};
+use crate::triangle::Support;
 use loss::Loss;
+use pattern::Pattern;
 
 pub use settings::{LeastSquares, Logistic};
 
@@ -73,6 +77,8 @@ pub(super) struct Regression<L> {
     /// The mean operators of least squares where their matrices are small enough to be kept.
     systems: Option<Systems>,
     root: Result<Root, String>,
+    /// Where the agents' Hessians may differ from 0; computed when it is first asked for.
+    patterns: Vec<OnceLock<Pattern>>,
     loss: PhantomData<L>,
 }
 
@@ -96,7 +102,8 @@ impl<L: Loss> Regression<L> {
         let sizes = parts.first.windows(2).map(|at| at[1] - at[0]);
         let index = sizes.map(|n| LazyIndex::new(n, parts.mixing_time, sampling)).collect::<Result<_>>()?;
         let d = parts.rows.columns();
-        let mut problem = Self { parts, index, sampling, isa, systems: None, root: Err(String::new()), loss: PhantomData };
+        let patterns = parts.weights.iter().map(|_| OnceLock::new()).collect();
+        let mut problem = Self { parts, index, sampling, isa, systems: None, root: Err(String::new()), patterns, loss: PhantomData };
         if L::HAS_OFFSETS && keeps_systems(problem.agents(), d) {
             problem.systems = Some(problem.linear_systems());
         }
@@ -174,6 +181,21 @@ impl<L: Loss> Regression<L> {
         });
         let (penalised, free) = out.split_at_mut(self.parts.penalised);
         penalised.iter_mut().zip(v).for_each(|(out, v)| *out = *out / n + self.parts.ridge * v);
+        free.iter_mut().for_each(|out| *out /= n);
+    }
+
+    /// Where the Hessian of an agent with sparse rows may differ from 0; `None` for dense rows, and where the triangle has more entries
+    /// than 32 bits number.
+    fn pattern(&self, c: usize) -> Option<&Pattern> {
+        let is_numbered = self.d() < 1 << 16;
+        let is_sparse = is_numbered && matches!(self.parts.rows, Rows::Sparse { .. });
+        is_sparse.then(|| self.patterns[c].get_or_init(|| Pattern::of(&self.parts.rows, self.range(c))))
+    }
+
+    /// Turns `sum_j -l'(t_j) x_j` over the n rows of an agent into its mean operator.
+    fn mean_of_sum(&self, n: f64, theta: &[f64], out: &mut [f64]) {
+        let (penalised, free) = out.split_at_mut(self.parts.penalised);
+        penalised.iter_mut().zip(theta).for_each(|(out, theta)| *out = *out / n - self.parts.ridge * theta);
         free.iter_mut().for_each(|out| *out /= n);
     }
 
@@ -260,9 +282,7 @@ impl<L: Loss> Problem for Regression<L> {
             self.shift(rows, t);
             margins::map(self.isa, t, L::pull);
         });
-        let (penalised, free) = out.split_at_mut(self.parts.penalised);
-        penalised.iter_mut().zip(theta).for_each(|(out, theta)| *out = *out / n - self.parts.ridge * theta);
-        free.iter_mut().for_each(|out| *out /= n);
+        self.mean_of_sum(n, theta, out);
         true
     }
     fn facts(&self) -> &dyn Facts {
@@ -371,6 +391,31 @@ impl<L: Loss> Objective for Regression<L> {
         bends.iter_mut().for_each(|bend| *bend *= scale);
         gram::gram(&self.parts.rows, range, &bends, out);
         self.add_ridge(out);
+    }
+    fn hessian_support(&self, c: usize) -> Option<Arc<Support>> {
+        self.pattern(c).map(|pattern| Arc::clone(&pattern.support))
+    }
+    /// Margins are computed once for both.
+    fn gradient_and_hessian(&self, c: usize, theta: &[f64], gradient: &mut [f64], hessian: &mut [f64]) {
+        let Some(pattern) = self.pattern(c) else {
+            self.gradient(c, theta, gradient);
+            return dense_hessian(self, c, theta, hessian);
+        };
+        let range = self.range(c);
+        let n = range.len() as f64;
+        let mut margins = self.margins(range.clone(), theta);
+        let mut pulls = margins.clone();
+        margins::map(self.isa, &mut pulls, L::pull);
+        gradient.fill(0.0);
+        margins::combine(self.isa, &self.parts.rows, range.clone(), gradient, &pulls);
+        self.mean_of_sum(n, theta, gradient);
+        gradient.iter_mut().for_each(|out| *out = -*out);
+        let scale = 1.0 / n;
+        let bends = &mut margins;
+        margins::map(self.isa, bends, L::bend);
+        bends.iter_mut().for_each(|bend| *bend *= scale);
+        pattern.sum(&self.parts.rows, range, bends, hessian);
+        pattern.support.on_diagonal()[..self.parts.penalised].iter().for_each(|at| hessian[*at as usize] += self.parts.ridge);
     }
     fn hessian_vector(&self, c: usize, theta: &[f64], v: &[f64], out: &mut [f64]) {
         self.bent_product(c, &self.bends(self.range(c), theta), v, out);

@@ -2,6 +2,7 @@ use super::loss::{LogLoss, SquaredLoss};
 use super::*;
 use crate::problem::equal_weights;
 use crate::random::{Purpose, stream};
+use crate::triangle::entries;
 
 const SIZES: [usize; 3] = [7, 12, 30];
 
@@ -164,6 +165,34 @@ fn systems_and_operators_of_least_squares_are_its_derivatives() {
         p.entries(c, &mut |i, j, a| entries[(i, j)] = a);
         assert!((&entries - &systems.of(c).a).norm_max() < 1e-15);
     }
+}
+
+/// Gradients and Hessians that are computed together have the bits of those computed alone, on a support that misses no entry.
+fn check_supports<L: Loss>() {
+    for (d, sparse, penalised) in [(70, true, 69), (9, true, 9), (9, false, 8)] {
+        let p = problem::<L>(d, sparse, 0.3, penalised);
+        // One memory for agents of different supports.
+        for (c, number) in [(0, 1), (2, 2), (1, 3), (0, 4)] {
+            let theta = point(d, number);
+            let (mut alone, mut whole) = (vec![0.0; d], Mat::zeros(d, d));
+            p.gradient(c, &theta, &mut alone);
+            p.hessian(c, &theta, &mut whole);
+            let support = p.hessian_support(c).map_or_else(|| Support::all(d), |support| (*support).clone());
+            assert!(support.len() < entries(d) || d == 9);
+            let (mut gradient, mut hessian) = (vec![f64::NAN; d], vec![f64::NAN; support.len()]);
+            p.gradient_and_hessian(c, &theta, &mut gradient, &mut hessian);
+            assert_eq!(gradient, alone);
+            let lower: Vec<f64> = (0..d).flat_map(|i| (0..=i).map(move |j| (i, j))).map(|at| whole[at]).collect();
+            assert_eq!(support.widened(&hessian, &Support::all(d)), lower);
+            assert_eq!(support.on_diagonal().len(), d);
+        }
+    }
+}
+
+#[test]
+fn hessians_on_their_supports_are_those_with_all_entries() {
+    check_supports::<LogLoss>();
+    check_supports::<SquaredLoss>();
 }
 
 fn mean_gradient<L: Loss>(p: &Regression<L>, theta: &[f64]) -> Vec<f64> {

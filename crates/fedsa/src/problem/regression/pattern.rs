@@ -1,0 +1,110 @@
+//! Hessians of sparse rows: the entries that an agent's rows contribute to, and their sums.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::problem::dataset::Rows;
+use crate::triangle::{Support, entries};
+
+/// Where `sum_j w_j x_j x_j^T` over the sparse rows of an agent may differ from 0.
+///
+/// Sums are computed in a triangle over the columns that the rows have, which is small enough for a near cache where a whole one is not.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    /// The places in the whole triangle, with the diagonal.
+    pub support: Arc<Support>,
+    /// The number of each column among those that the rows have.
+    number: Vec<u32>,
+    /// The place of each entry of the support in the small triangle; that after its last one for entries that no row contributes to.
+    cell: Vec<u32>,
+    /// The number of entries of the small triangle.
+    size: usize,
+}
+
+/// Memory of a thread for sums.
+struct Scratch {
+    /// The small triangle and one more number: 0 between sums.
+    sums: Vec<f64>,
+    /// A row: the numbers of its columns, and its values times its weight.
+    columns: Vec<u32>,
+    scaled: Vec<f64>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch { sums: Vec::new(), columns: Vec::new(), scaled: Vec::new() }) };
+}
+
+impl Pattern {
+    /// That of the rows of a range.
+    ///
+    /// # Panics
+    /// When rows are dense, or have more than 2^16 columns.
+    pub fn of(rows: &Rows, range: Range<usize>) -> Self {
+        let Rows::Sparse { d, starts, index, .. } = rows else { panic!("dense rows have Hessians without a pattern") };
+        let rows = || range.clone().map(|j| &index[starts[j]..starts[j + 1]]);
+        let mut has = vec![false; *d];
+        rows().flatten().for_each(|i| has[*i as usize] = true);
+        let mut columns = 0;
+        let number: Vec<u32> = has
+            .iter()
+            .map(|has| {
+                columns += u32::from(*has);
+                columns.saturating_sub(1)
+            })
+            .collect();
+        let size = entries(columns as usize);
+        let mut touched = vec![false; size];
+        for row in rows() {
+            for (k, i) in row.iter().enumerate() {
+                let first = entries(number[*i as usize] as usize);
+                row[..=k].iter().for_each(|j| touched[first + number[*j as usize] as usize] = true);
+            }
+        }
+        let own: Vec<u32> = (0..*d as u32).filter(|i| has[*i as usize]).collect();
+        let (mut place, mut cell) = (Vec::new(), Vec::new());
+        for i in 0..*d {
+            let first = entries(i) as u32;
+            if !has[i] {
+                place.push(first + i as u32);
+                cell.push(size as u32);
+                continue;
+            }
+            let start = entries(number[i] as usize);
+            // The row's own entry on the diagonal is touched by every row with this column.
+            let here = own.iter().zip(&touched[start..=start + number[i] as usize]).enumerate().filter(|(_, (_, touched))| **touched);
+            for (k, (j, _)) in here {
+                place.push(first + j);
+                cell.push((start + k) as u32);
+            }
+        }
+        let support = Arc::new(Support::of(*d, place).expect("places of rows in their order"));
+        Self { support, number, cell, size }
+    }
+
+    /// `out = sum_j w_j x_j x_j^T` over the rows of the range, on the support; `weights` has a number for each. The order of operations is
+    /// that of [`super::gram`].
+    pub fn sum(&self, rows: &Rows, range: Range<usize>, weights: &[f64], out: &mut [f64]) {
+        let Rows::Sparse { starts, index, value, .. } = rows else { panic!("dense rows have Hessians without a pattern") };
+        SCRATCH.with_borrow_mut(|Scratch { sums, columns, scaled }| {
+            sums.resize(sums.len().max(self.size + 1), 0.0);
+            for (j, w) in range.zip(weights) {
+                let (index, value) = (&index[starts[j]..starts[j + 1]], &value[starts[j]..starts[j + 1]]);
+                columns.clear();
+                columns.extend(index.iter().map(|i| self.number[*i as usize]));
+                scaled.clear();
+                scaled.extend(value.iter().map(|x| w * x));
+                for (k, (i, x)) in columns.iter().zip(value).enumerate() {
+                    let i = *i as usize;
+                    let row = &mut sums[entries(i)..][..=i];
+                    for (j, scaled) in columns[..=k].iter().zip(&scaled[..=k]) {
+                        row[*j as usize] += scaled * x;
+                    }
+                }
+            }
+            for (out, cell) in out.iter_mut().zip(&self.cell) {
+                *out = std::mem::take(&mut sums[*cell as usize]);
+            }
+        });
+    }
+}

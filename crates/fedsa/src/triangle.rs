@@ -1,0 +1,308 @@
+//! Symmetric matrices of which only some entries may differ from 0: the places of these entries.
+//!
+//! The lower triangle of a d x d matrix is numbered row by row: place `i (i + 1) / 2 + j` is entry (i, j), j <= i. A matrix on a
+//! support is the numbers at the places of the support, in their order. The position of a place is its index among them.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use crate::linalg::{add_scaled, dot, triangle_vec};
+
+/// The number of entries of the lower triangle of a d x d matrix; also the place of the first entry of row d.
+pub const fn entries(d: usize) -> usize {
+    d * (d + 1) / 2
+}
+
+/// The entries of symmetric d x d matrices that may differ from 0, as places of the lower triangle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Support {
+    d: usize,
+    /// The places in increasing order; `None` if they are all places of the triangle.
+    place: Option<Vec<u32>>,
+    /// The positions of those on the diagonal.
+    diagonal: Vec<u32>,
+}
+
+thread_local! {
+    /// Positions by place, for one support at a time: entries of other supports remain from before.
+    static POSITIONS: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Support {
+    /// All places.
+    pub fn all(d: usize) -> Self {
+        Self { d, place: None, diagonal: (0..d).map(|i| (entries(i + 1) - 1) as u32).collect() }
+    }
+
+    /// Only the diagonal.
+    pub fn diagonal(d: usize) -> Self {
+        Self::of(d, (0..d).map(|i| (entries(i + 1) - 1) as u32).collect()).expect("places of the diagonal increase")
+    }
+
+    /// These places; `None` unless they increase and are places of the triangle.
+    pub fn of(d: usize, place: Vec<u32>) -> Option<Self> {
+        if !are_places(d, &place) {
+            return None;
+        }
+        if place.len() == entries(d) {
+            return Some(Self::all(d));
+        }
+        let diagonal = (0..d).filter_map(|i| place.binary_search(&((entries(i + 1) - 1) as u32)).ok()).map(|at| at as u32).collect();
+        Some(Self { d, place: Some(place), diagonal })
+    }
+
+    /// The number of rows d.
+    pub fn rows(&self) -> usize {
+        self.d
+    }
+
+    /// The number of places.
+    pub fn len(&self) -> usize {
+        self.place.as_ref().map_or(entries(self.d), Vec::len)
+    }
+
+    /// Whether there are no places.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The places in increasing order; `None` if they are all places of the triangle.
+    pub fn places(&self) -> Option<&[u32]> {
+        self.place.as_deref()
+    }
+
+    /// The places at some positions.
+    pub fn places_at(&self, positions: &[u32]) -> Vec<u32> {
+        match &self.place {
+            None => positions.to_vec(),
+            Some(place) => positions.iter().map(|at| place[*at as usize]).collect(),
+        }
+    }
+
+    /// The numbers of a matrix at some places; 0 where the support has none.
+    pub fn numbers_at(&self, x: &[f64], places: &[u32]) -> Vec<f64> {
+        match &self.place {
+            None => places.iter().map(|place| x[*place as usize]).collect(),
+            Some(own) => places.iter().map(|place| own.binary_search(place).map_or(0.0, |at| x[at])).collect(),
+        }
+    }
+
+    /// Whether it lacks a place for which `is` holds.
+    pub fn misses(&self, is: impl Fn(usize) -> bool) -> bool {
+        let Some(own) = &self.place else { return false };
+        let first = |place: &u32| *place as usize + 1;
+        let gaps = std::iter::once(0).chain(own.iter().map(first)).zip(own.iter().map(|place| *place as usize).chain([entries(self.d)]));
+        gaps.flat_map(|(from, to)| from..to).any(is)
+    }
+
+    /// The positions of the entries on the diagonal, from the first row to the last.
+    pub fn on_diagonal(&self) -> &[u32] {
+        &self.diagonal
+    }
+
+    /// `c I` on a support with the diagonal.
+    pub fn multiple_of_identity(&self, c: f64) -> Vec<f64> {
+        let mut x = vec![0.0; self.len()];
+        self.diagonal.iter().for_each(|at| x[*at as usize] = c);
+        x
+    }
+
+    /// The Frobenius norm of a matrix: entries beside the diagonal count twice.
+    pub fn norm(&self, x: &[f64]) -> f64 {
+        let diagonal: f64 = self.diagonal.iter().map(|at| x[*at as usize].powi(2)).sum();
+        (2.0 * dot(x, x) - diagonal).max(0.0).sqrt()
+    }
+
+    /// The product of a matrix with v; d numbers.
+    pub fn product(&self, x: &[f64], v: &[f64]) -> Vec<f64> {
+        if self.place.is_none() {
+            return triangle_vec(x, v);
+        }
+        let mut out = vec![0.0; self.d];
+        self.each(|at, _, i, j| {
+            out[i] += x[at] * v[j];
+            if i != j {
+                out[j] += x[at] * v[i];
+            }
+        });
+        out
+    }
+
+    /// Calls `see` with the position, place, row and column of each entry, row by row.
+    pub fn each(&self, mut see: impl FnMut(usize, usize, usize, usize)) {
+        let (mut i, mut first) = (0, 0);
+        for at in 0..self.len() {
+            let place = self.place.as_ref().map_or(at, |place| place[at] as usize);
+            while place > first + i {
+                i += 1;
+                first = entries(i);
+            }
+            see(at, place, i, place - first);
+        }
+    }
+
+    /// Adds `scale` times a matrix to rows of a triangle in which all entries are stored; `out` starts with the first of these rows.
+    pub fn add_rows(&self, x: &[f64], scale: f64, rows: &Range<usize>, out: &mut [f64]) {
+        let here = entries(rows.start)..entries(rows.end);
+        match &self.place {
+            None => add_scaled(out, scale, &x[here]),
+            Some(place) => add_entries(place, x, scale, &here, out),
+        }
+    }
+
+    /// Adds `scale` times the numbers `value` at these places, in increasing order, to a matrix. Returns whether the sums are finite;
+    /// `None` if the support lacks the place of a number that is not 0, and then nothing is added.
+    pub fn add_at(&self, places: &[u32], value: &[f64], scale: f64, x: &mut [f64]) -> Option<bool> {
+        let Some(own) = &self.place else {
+            let sums = places.iter().zip(value).map(|(at, value)| {
+                let x = &mut x[*at as usize];
+                *x += scale * value;
+                x.is_finite()
+            });
+            return Some(sums.fold(true, |all, one| all & one));
+        };
+        POSITIONS.with_borrow_mut(|table| {
+            table.resize(table.len().max(entries(self.d)), 0);
+            own.iter().enumerate().for_each(|(at, place)| table[*place as usize] = at as u32);
+            // What remains of other supports is no position of the place here.
+            let position = |place: &u32| Some(table[*place as usize] as usize).filter(|at| own.get(*at) == Some(place));
+            if places.iter().zip(value).any(|(place, value)| *value != 0.0 && position(place).is_none()) {
+                return None;
+            }
+            let sums = places.iter().zip(value).map(|(place, value)| {
+                let Some(at) = position(place) else { return true };
+                x[at] += scale * value;
+                x[at].is_finite()
+            });
+            Some(sums.fold(true, |all, one| all & one))
+        })
+    }
+
+    /// The support that also has these places, in increasing order, of the triangle.
+    #[must_use]
+    pub fn with(&self, places: &[u32]) -> Self {
+        let Some(own) = &self.place else { return self.clone() };
+        let mut all = Vec::with_capacity(own.len() + places.len());
+        let mut rest = own.as_slice();
+        for place in places {
+            let before = rest.partition_point(|own| own < place);
+            all.extend_from_slice(&rest[..before]);
+            rest = &rest[before..];
+            if rest.first() != Some(place) {
+                all.push(*place);
+            }
+        }
+        all.extend_from_slice(rest);
+        Self::of(self.d, all).expect("the union of places that increase")
+    }
+
+    /// A matrix of this support on a wider one.
+    pub fn widened(&self, x: &[f64], wider: &Self) -> Vec<f64> {
+        let mut out = vec![0.0; wider.len()];
+        match (&self.place, &wider.place) {
+            (None, _) => out.copy_from_slice(x),
+            (Some(own), None) => own.iter().zip(x).for_each(|(place, x)| out[*place as usize] = *x),
+            (Some(own), Some(all)) => {
+                let mut at = 0;
+                for (place, x) in own.iter().zip(x) {
+                    at += all[at..].iter().position(|other| other == place).expect("a support with all places of this one");
+                    out[at] = *x;
+                }
+            }
+        }
+        out
+    }
+}
+
+/// Whether these are places of the lower triangle of a d x d matrix, in increasing order.
+pub fn are_places(d: usize, places: &[u32]) -> bool {
+    places.is_sorted_by(|a, b| a < b) && places.last().is_none_or(|last| (*last as usize) < entries(d))
+}
+
+/// Adds `scale` times numbers at places in increasing order to a part of a triangle in which all entries are stored: those of the places
+/// `here`.
+pub fn add_entries(places: &[u32], value: &[f64], scale: f64, here: &Range<usize>, out: &mut [f64]) {
+    let from = places.partition_point(|place| (*place as usize) < here.start);
+    for (place, value) in places[from..].iter().zip(&value[from..]) {
+        let Some(out) = (*place as usize).checked_sub(here.start).and_then(|at| out.get_mut(at)) else { break };
+        *out += scale * value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linalg::triangle_norm;
+    use crate::random::{Purpose, stream};
+
+    const D: usize = 11;
+
+    /// Supports from empty to all, numbers on them, and the same matrices with all entries.
+    fn cases() -> Vec<(Support, Vec<f64>, Vec<f64>)> {
+        let mut draw = stream(3, Purpose::System, 0, 0);
+        let case = |share: f64| {
+            let place: Vec<u32> = (0..entries(D) as u32).filter(|_| draw.uniform() < share).collect();
+            let x: Vec<f64> = place.iter().map(|_| draw.normal()).collect();
+            let mut full = vec![0.0; entries(D)];
+            place.iter().zip(&x).for_each(|(place, x)| full[*place as usize] = *x);
+            (Support::of(D, place).unwrap(), x, full)
+        };
+        [0.0, 0.1, 0.5, 0.9, 1.0].map(case).into()
+    }
+
+    #[test]
+    fn matrices_on_supports_are_those_with_all_entries() {
+        let v: Vec<f64> = (0..D).map(|i| (i as f64 * 0.7).sin()).collect();
+        for (support, x, full) in cases() {
+            let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-14);
+            assert!((support.norm(&x) - triangle_norm(&full, D)).abs() < 1e-14);
+            assert!(close(&support.product(&x, &v), &triangle_vec(&full, &v)));
+            assert_eq!(support.widened(&x, &Support::all(D)), full);
+            assert_eq!(Support::all(D).multiple_of_identity(2.0), Support::diagonal(D).widened(&[2.0; D], &Support::all(D)));
+            for rows in [0..D, 0..1, 3..7, 7..D, 4..4] {
+                let mut out = vec![1.0; entries(rows.end) - entries(rows.start)];
+                support.add_rows(&x, 0.5, &rows, &mut out);
+                let expected: Vec<f64> = full[entries(rows.start)..entries(rows.end)].iter().map(|x| 1.0 + 0.5 * x).collect();
+                assert_eq!(out, expected);
+            }
+        }
+    }
+
+    /// Also right after another support: what the table holds of that one is not taken for its own.
+    #[test]
+    fn numbers_are_added_at_their_places_or_not_at_all() {
+        let cases = cases();
+        for (support, x, full) in &cases {
+            for (other, value, _) in &cases {
+                let places: Vec<u32> = other.places().map_or_else(|| (0..entries(D) as u32).collect(), <[u32]>::to_vec);
+                let mut sum = x.clone();
+                let has_all = support.places().is_none_or(|own| places.iter().all(|place| own.contains(place)));
+                assert_eq!(support.add_at(&places, value, -2.0, &mut sum), has_all.then_some(true));
+                if !has_all {
+                    assert_eq!(&sum, x);
+                    // Zeros need no place.
+                    assert_eq!(support.add_at(&places, &vec![0.0; value.len()], -2.0, &mut sum), Some(true));
+                }
+                let wider = support.with(&places);
+                let mut sum = support.widened(x, &wider);
+                assert_eq!(wider.add_at(&places, value, -2.0, &mut sum), Some(true));
+                let mut expected = full.clone();
+                places.iter().zip(value).for_each(|(place, value)| expected[*place as usize] += -2.0 * value);
+                assert_eq!(wider.widened(&sum, &Support::all(D)), expected);
+                if !wider.is_empty() {
+                    sum[0] = f64::MAX;
+                    assert_eq!(wider.add_at(&wider.places_at(&[0]), &[f64::MAX], 1.0, &mut sum), Some(false));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_are_no_places_is_refused() {
+        for bad in [vec![1, 1], vec![2, 1], vec![0, entries(D) as u32], vec![u32::MAX]] {
+            assert_eq!(Support::of(D, bad), None);
+        }
+        assert_eq!(Support::of(D, (0..entries(D) as u32).collect()), Some(Support::all(D)));
+        assert_eq!(Support::of(0, Vec::new()), Some(Support::all(0)));
+    }
+}
