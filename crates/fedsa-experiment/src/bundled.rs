@@ -53,6 +53,7 @@ bundled!(
     "shed/fig2-8" takes 20.0,
     "shed/figA" takes 900.0,
     "shed/superlinear" takes 1.0,
+    // Guesses: these two have not been run and timed.
     "qshed/fig3-1" takes 10.0,
     "qshed/fig3-2" takes 60.0,
     "cross/exact-mse" takes 1.0,
