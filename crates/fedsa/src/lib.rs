@@ -71,7 +71,7 @@
 //! | [`node`] | the same halves across machines: bytes in, bytes out |
 //! | [`record`] | ledger, metrics, output rules |
 //! | [`theory`] | limits, floors, radii and constants of linear problems |
-//! | [`schedule`], [`random`], [`linalg`], [`registry`], [`error`] | what these share |
+//! | [`schedule`], [`random`], [`linalg`], [`triangle`], [`registry`], [`error`] | what these share |
 //!
 //! The library does no file or console input or output; the `fedsa` program does.
 //!
