@@ -72,7 +72,7 @@
 //! | [`record`] | ledger, metrics, output rules |
 //! | [`theory`] | limits, floors, radii and constants of linear problems |
 //! | [`bit_allocation`], [`nested_grid`] | which eigenvectors get how many bits, and the quantiser that is refined by them |
-//! | [`schedule`], [`random`], [`linalg`], [`registry`], [`error`] | what these share |
+//! | [`schedule`], [`random`], [`linalg`], [`triangle`], [`registry`], [`error`] | what these share |
 //!
 //! The library does no file or console input or output; the `fedsa` program does.
 //!

@@ -299,18 +299,32 @@ fn top_k(m: &[f64], k: usize) -> (Vec<u32>, Vec<f64>) {
         rest -= counts[bits] as usize;
         bits -= 1;
     }
-    let mut alike: Vec<u64> = m.iter().filter(|x| leading(**x) == bits).map(|x| size(*x)).collect();
-    let least = alike.len() - rest;
-    let (_, least, larger) = alike.select_nth_unstable(least);
+    let same = counts[bits] as usize;
+    // The k, and others with the same leading bits. Every number is written, and the next one takes its place unless it is one of those:
+    // there are no branches to be guessed.
+    let first = (bits as u64) << (u64::BITS - LEADING);
+    let last = first | (u64::MAX >> LEADING);
+    let (mut position, mut count) = (vec![0; k - rest + same + 1], 0);
+    for (at, x) in m.iter().enumerate() {
+        position[count] = at as u32;
+        count += usize::from(size(*x) >= first);
+    }
+    position.truncate(count);
+    let mut value: Vec<f64> = position.iter().map(|at| m[*at as usize]).collect();
+    let (mut alike, mut count) = (vec![0; same + 1], 0);
+    for x in &value {
+        alike[count] = size(*x);
+        count += usize::from(size(*x) <= last);
+    }
+    let (_, least, larger) = alike[..same].select_nth_unstable(same - rest);
     let least = *least;
     let mut ties = rest - larger.iter().filter(|size| **size > least).count();
-    // Every number is written, and the next one takes its place unless it is one of the k: there are no branches to be guessed.
-    let (mut position, mut value, mut count) = (vec![0; k + 1], vec![0.0; k + 1], 0);
-    for (at, x) in m.iter().enumerate() {
-        let size = size(*x);
-        let is_tie = (size == least) & (ties > 0);
-        (position[count], value[count]) = (at as u32, *x);
-        count += usize::from((size > least) | is_tie);
+    let mut count = 0;
+    for i in 0..value.len() {
+        let (at, x) = (position[i], value[i]);
+        let is_tie = (size(x) == least) & (ties > 0);
+        (position[count], value[count]) = (at, x);
+        count += usize::from((size(x) > least) | is_tie);
         ties -= usize::from(is_tie);
     }
     position.truncate(k);

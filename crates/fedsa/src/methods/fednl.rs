@@ -13,6 +13,12 @@
 //! **First Hessians.** `first_hessian = "full"`: in its first round each agent sends its whole Hessian, and `H_c` is that one (the
 //! first step is Newton's). `first_hessian = "mu-identity"`: `H_c = mu I` at both ends, and nothing is sent.
 //!
+//! **Sparse data.** The Hessian of sparse rows is 0 wherever no row has both columns, at every theta. Agents compute it, its difference from
+//! `H_c` and the correction only at the other entries ([`crate::triangle::Support`]), and send whole Hessians as entries with their places
+//! where that is shorter. The server keeps `H_c` at the places of the whole Hessian, and adds those of corrections that it lacks (from
+//! `mu I`). Compressed matrices, norms and marks are those of the matrices with all entries. Only pairs of `rank-1` change all entries: with
+//! them both ends keep all.
+//!
 //! **Agents that do not take part** (m of N, or a lost answer) count with their last answer. The source's algorithm 2 has each agent
 //! send `(H_c + l_c I) w_c - grad f_c(w_c)` at the model `w_c` that it last got; the server here keeps `H_c`, `w_c` and the gradient of
 //! each agent, and computes the same: the step minimises the sum of the agents' last quadratic models. With all
@@ -260,21 +266,25 @@ impl MethodSettings for FedNl {
         Box::new(FedNlServer::new(setting.start.clone(), setting.weights.to_vec(), setting.seed, rule))
     }
 
-    /// The learned Hessian of each agent, N d (d + 1) / 2 numbers, at the agents and at the server; what an agent last sent, and what is
-    /// on its way; two vectors at each end. The server has the sum, M, and what it solves with: a factor, or eigenvectors with two
-    /// more matrices in which they are computed. An agent that answers has its Hessian, the difference and a copy of it, and indices
-    /// of its entries.
+    /// The learned Hessian of each agent at both ends, at most d (d + 1) / 2 numbers each, with the places of its entries: at the agent,
+    /// where sparse rows are summed, and at the server. A whole Hessian on its way, or later a correction and what its agent keeps of it;
+    /// two vectors at each end. The server has the sum, M, and what it solves with: a factor, or eigenvectors with two more matrices in
+    /// which they are computed. An agent that answers has its Hessian with all entries or the sums of its rows, the difference, and
+    /// positions by place.
     fn memory(&self, agents: usize, d: usize) -> f64 {
         let (square, vector) = ((d as f64).powi(2), d as f64);
         let triangle = (square + vector) / 2.0;
-        let sent = match (self.compressor, self.first_hessian) {
-            (_, FirstHessian::Full) => triangle,
-            // An entry has an index of four bytes.
-            (Compression::TopK, _) => 1.5 * triangle.min(self.k.unwrap_or(8 * d) as f64),
-            (Compression::Natural, _) => self.compressor(d).part(d).1.largest() as f64 / 8.0,
+        let change = match self.compressor {
+            // A place takes four bytes.
+            Compression::TopK => 1.5 * triangle.min(self.k.unwrap_or(8 * d) as f64),
+            Compression::Natural => self.compressor(d).part(d).1.largest() as f64 / 8.0,
             _ => self.compressor(d).part(d).1.largest() as f64,
         };
-        let kept = agents as f64 * (2.0 * triangle + 2.0 * sent + 4.0 * vector);
+        let sent = match self.first_hessian {
+            FirstHessian::Full => triangle.max(2.0 * change),
+            FirstHessian::MuIdentity => 2.0 * change,
+        };
+        let kept = agents as f64 * ((2.0 + 3.0 * 0.5) * triangle + sent + 4.0 * vector);
         let solving = match self.option {
             Remedy::Projection => 3.0 * square,
             Remedy::Shift => square,
@@ -298,14 +308,14 @@ impl MethodSettings for FedNl {
 mod tests {
     use super::*;
 
-    /// Of each agent two learned Hessians and two changes, as triangles; the server's sum, M and its factor; and what an agent at
-    /// work computes with.
+    /// Of each agent two learned Hessians with three places of each entry, and what is sent; the server's sum, M and its factor; and
+    /// what an agent at work computes with.
     #[test]
     fn memory_is_that_of_what_is_learned_and_sent() {
         let d = 100;
         let (square, triangle) = (10_000.0, 5050.0);
         let numbers = |fednl: &FedNl, agents: usize| fednl.memory(agents, d) / 8.0;
-        let per_agent = |sent: f64| 2.0 * triangle + 2.0 * sent + 400.0;
+        let per_agent = |sent: f64| 3.5 * triangle + sent + 400.0;
         let once = triangle + 2.0 * square + square + 2.5 * triangle;
         assert_eq!(numbers(&FedNl::default(), 1), per_agent(triangle) + once);
         let projection = FedNl { option: Remedy::Projection, mu: Some(1.0), ..FedNl::default() };
@@ -320,7 +330,7 @@ mod tests {
             (Compression::Full, None, triangle),
         ] {
             let fednl = FedNl { compressor, k, mu: Some(1.0), first_hessian: FirstHessian::MuIdentity, ..FedNl::default() };
-            let off = numbers(&fednl, 1) - per_agent(sent) - once;
+            let off = numbers(&fednl, 1) - per_agent(2.0 * sent) - once;
             assert!(off.abs() < 1.0, "{compressor:?}, {k:?}: {off}");
         }
         // Scratch grows with agents up to the number of threads.

@@ -34,6 +34,7 @@ impl Run<'_> {
         feedback.resize_with(agents.len(), || &mut []);
         let taking: Vec<_> =
             agents.iter_mut().zip(feedback).enumerate().filter(|(c, _)| asked.binary_search(c).is_ok()).enumerate().collect();
+        let is_accepted = |parts: &Vec<(Part, Body)>| check_answer(protocol, &**server, at.exchange, parts).is_ok();
         let answers: Vec<Answer> = taking
             .into_par_iter()
             .map(|(i, (c, (agent, feedback)))| {
@@ -66,13 +67,14 @@ impl Run<'_> {
                 }
                 (read, sent)
             })
+            .map(|(parts, sent)| (parts.filter(is_accepted), sent))
             .collect();
-        let mut given = Vec::new();
         let mut counted = Sent::default();
-        for (parts, sent) in answers {
+        let given = answers.into_iter().map(|(parts, sent)| {
             counted = counted.and(sent);
-            given.push(parts.filter(|parts| check_answer(protocol, &**server, at.exchange, parts).is_ok()));
-        }
+            parts
+        });
+        let given = given.collect();
         state.ledger.up(&counted);
         let weights = field.weights();
         let arrivals = state.link.server_end.take(uplink, at, protocol.wanted(at.exchange), weights, asked, given);

@@ -6,7 +6,7 @@ use crate::local::line_search::{Accepted, Trials};
 use crate::message::{Message, Part};
 
 /// How a direction follows from mean gradients.
-pub trait Direction: Send {
+pub trait Direction: Send + Sync {
     /// The point at which gradients are wanted; `theta` is the present iterate, d components.
     fn point(&self, theta: &[f64]) -> Vec<f64> {
         theta.to_vec()

@@ -349,12 +349,11 @@ impl FedNlServer {
         }
         right.iter_mut().for_each(|x| *x /= self.heard);
         let mut m = Mat::<f64>::zeros(d, d);
-        let mut rest = &self.sum[..];
-        for i in 0..d {
-            let (row, after) = rest.split_at(i + 1);
-            rest = after;
-            row.iter().enumerate().for_each(|(j, x)| m[(i, j)] = x / self.heard);
-            m[(i, i)] += shift / self.heard;
+        for j in 0..d {
+            // Down a column of the lower triangle.
+            let column = m.col_as_slice_mut(j);
+            (j..d).for_each(|i| column[i] = self.sum[entries(i) + j] / self.heard);
+            column[j] += shift / self.heard;
         }
         Some(Models { m, right, downhill: self.downhill() })
     }

@@ -145,8 +145,8 @@ pub enum Next {
     },
 }
 
-/// The server half of a method.
-pub trait Server: Send {
+/// The server half of a method. Threads check the answers of several agents at a time.
+pub trait Server: Send + Sync {
     /// Opens round t with its first question.
     fn open(&mut self, t: u64) -> Ask;
     /// The part that some agents get in addition with the first question of round t if they are asked; one entry for each of

@@ -94,12 +94,22 @@ impl Pattern {
                 columns.extend(index.iter().map(|i| self.number[*i as usize]));
                 scaled.clear();
                 scaled.extend(value.iter().map(|x| w * x));
-                for (k, (i, x)) in columns.iter().zip(value).enumerate() {
-                    let i = *i as usize;
-                    let row = &mut sums[entries(i)..][..=i];
+                // Two rows of the triangle at a time, for which columns are read once.
+                let mut k = 0;
+                while k + 1 < columns.len() {
+                    let (i, next) = (columns[k] as usize, columns[k + 1] as usize);
+                    let (before, after) = sums.split_at_mut(entries(next));
+                    let (row, next_row) = (&mut before[entries(i)..][..=i], &mut after[..=next]);
                     for (j, scaled) in columns[..=k].iter().zip(&scaled[..=k]) {
-                        row[*j as usize] += scaled * x;
+                        row[*j as usize] += scaled * value[k];
+                        next_row[*j as usize] += scaled * value[k + 1];
                     }
+                    next_row[next] += scaled[k + 1] * value[k + 1];
+                    k += 2;
+                }
+                if let (Some(i), Some(x)) = (columns.get(k), value.get(k)) {
+                    let row = &mut sums[entries(*i as usize)..][..=*i as usize];
+                    columns.iter().zip(scaled.iter()).for_each(|(j, scaled)| row[*j as usize] += scaled * x);
                 }
             }
             for (out, cell) in out.iter_mut().zip(&self.cell) {
