@@ -236,7 +236,9 @@ fn check_shape(parts: &[(Part, Body)], wanted: &[(Part, Len)]) -> Result<()> {
 fn is_form(part: Part, body: &Body) -> bool {
     match body {
         Body::Numbers(_) => !matches!(part, Part::Correction | Part::Packed | Part::PackedMatrix),
-        Body::Sparse { .. } => matches!(part, Part::Correction | Part::System | Part::Operator | Part::Product),
+        Body::Sparse { .. } => {
+            matches!(part, Part::Correction | Part::System | Part::Operator | Part::Product | Part::Eigenvectors)
+        }
         Body::Packed(_) => matches!(part, Part::Packed | Part::PackedMatrix),
     }
 }

@@ -58,6 +58,8 @@ pub enum Purpose {
     Pairs,
     /// How a compressor of matrices rounds, and which entries it takes.
     Compressor,
+    /// The start of iterations for eigenpairs of operators without a matrix, and what they look for what they missed with.
+    Lanczos,
 }
 
 /// The agent of draws that all agents share.

@@ -13,6 +13,7 @@ pub mod newton;
 pub mod one_shot;
 pub mod server_control;
 pub mod shed;
+pub mod woodbury;
 
 use serde::{Deserialize, Serialize};
 
