@@ -237,7 +237,9 @@ impl Search<'_> {
     /// Adds to a basis what columns add to its span and to that of the known vectors, as far as there is room. Returns how many vectors
     /// were added; `None` if a product is not finite.
     fn grow(&mut self, basis: &mut Basis, known: &Eigenpairs, columns: Mat<f64>) -> Option<usize> {
-        let columns = orthonormal(&[known.vectors.as_ref(), basis.v()], columns);
+        let spans = [known.vectors.as_ref(), basis.v()];
+        // Once more: columns that nearly depend on each other lose their orthogonality to the spans as they are scaled.
+        let columns = orthonormal(&spans, orthonormal(&spans, columns));
         let columns = columns.subcols(0, columns.ncols().min(basis.v.ncols() - basis.len));
         let mut images = Mat::zeros(self.n, columns.ncols());
         for j in 0..columns.ncols() {

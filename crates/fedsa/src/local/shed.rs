@@ -469,7 +469,7 @@ mod tests {
         assert_eq!((kept.rho(2, Rho::Next), kept.rho(3, Rho::Next), kept.rho(2, Rho::Midpoint)), (0.5, 0.4, 0.45));
         let expected = Body::Sparse { len: 20, index: vec![3, 15], value: vec![1.0, 1.0] };
         assert_eq!(kept.body(1, 3, 10), expected);
-        assert_eq!(kept.body(1, 2, 4), Body::Numbers(vec![0.0, 0.0, 0.0, 1.0]));
+        assert_eq!(kept.body(0, 1, 2), Body::Numbers(vec![0.0, 1.0]));
         let none = with_support(&[], 0.2);
         assert_eq!((none.worth(0, 3), none.rho(0, Rho::Next)), (0, 0.2));
     }

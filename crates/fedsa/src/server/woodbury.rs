@@ -362,7 +362,7 @@ mod tests {
             let some: Vec<usize> = (0..d).filter(|i| i % 4 == 1).collect();
             let every: Vec<usize> = (0..d).collect();
             let mut agent = |c: usize, support: &[usize], q: usize| {
-                let values: Vec<f64> = (0..q).map(|j| rho * 2.0 + 3.0 / (1.0 + j as f64).powi(2)).collect();
+                let values: Vec<f64> = (0..q).map(|j| rho * 5.0 + 3.0 / (1.0 + j as f64).powi(2)).collect();
                 (0.2 + 0.1 * c as f64, rho * (1.0 + c as f64), values, orthonormal(d, support, q, &mut draws))
             };
             let agents = vec![agent(0, &every, 5), agent(1, &some, 7), agent(2, &some, 3), agent(3, &every, 0)];

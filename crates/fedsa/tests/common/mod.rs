@@ -99,6 +99,11 @@ pub fn computing_alone() -> Vec<(&'static str, Box<dyn MethodSettings>)> {
         ("shed", "{}"),
         ("shed", r#"{"renewal": {"schedule": "once"}, "rho": "midpoint", "step": "unit"}"#),
         ("shed", r#"{"renewal": {"schedule": "gradient-norm", "min_distance": 3}, "pairs": "random", "rho": "midpoint"}"#),
+        ("shed", r#"{"curvature": "products"}"#),
+        (
+            "shed",
+            r#"{"curvature": "products", "renewal": {"schedule": "gradient-norm", "min_distance": 3}, "rho": "midpoint", "most_pairs": 2}"#,
+        ),
         ("gd", r#"{"step_size": 0.3}"#),
         ("gd", "{}"),
         ("agd", r#"{"step_size": 0.3}"#),
