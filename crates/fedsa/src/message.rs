@@ -64,7 +64,7 @@ pub enum Part {
     /// Leading eigenvalues of an agent's Hessian: the round of the Hessian, the index of the first eigenvalue that follows, rho,
     /// then the eigenvalues.
     Eigenvalues = 17,
-    /// The eigenvectors of these eigenvalues, one after the other; d numbers each.
+    /// The eigenvectors of these eigenvalues, one after the other; d numbers each, sparse if that is shorter and the server wants no matrices.
     Eigenvectors = 18,
     /// The round of the last renewal that the server decided on; one number.
     Renewal = 19,

@@ -242,7 +242,8 @@ fn is_form(part: Part, body: &Body) -> bool {
     match body {
         Body::Numbers(_) => part != Part::Correction && !part.is_packed(),
         Body::Sparse { .. } => {
-            matches!(part, Part::Correction | Part::System | Part::Operator | Part::Product | Part::Hessian | Part::Entries)
+            use Part::{Correction, Eigenvectors, Entries, Hessian, Operator, Product, System};
+            matches!(part, Correction | System | Operator | Product | Hessian | Entries | Eigenvectors)
         }
         Body::Packed(_) => part.is_packed(),
     }

@@ -60,6 +60,8 @@ pub enum Purpose {
     Compressor,
     /// The offsets of a quantiser's grid.
     Grid,
+    /// The start of iterations for eigenpairs of operators without a matrix, and what they look for what they missed with.
+    Lanczos,
 }
 
 /// The agent of draws that all agents share.

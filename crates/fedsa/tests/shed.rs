@@ -8,9 +8,9 @@ use fedsa::eigenpairs::Eigenpairs;
 use fedsa::linalg::Mat;
 use fedsa::methods::MethodSettings;
 use fedsa::methods::shed::Shed;
-use fedsa::problem::Field;
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::random_logistic::RandomLogistic;
+use fedsa::problem::{Field, ProblemSettings};
 use fedsa::random::{Purpose, stream};
 use fedsa::record::OutputRule;
 use fedsa::round::Run;
@@ -301,6 +301,56 @@ fn settings_are_checked_with_the_number_of_agents() {
         assert!(Run::new(&*field, &Shed::default(), &link, OutputRule::Last, SEED, vec![0.0; 3]).is_err());
     }
     assert!(computing_alone().iter().any(|(kind, _)| *kind == "shed"));
+}
+
+/// A run of each of two settings of SHED for some rounds: the largest distance of their iterates, and that of the start from the last one.
+fn apart(problem: &dyn ProblemSettings, uplink: &Uplink, [one, other]: [&str; 2], rounds: u64) -> (f64, f64) {
+    let field = field(problem, Law::Mean);
+    let (one, other) = (method("shed", one), method("shed", other));
+    let (mut one, mut other) = (common::run(&*field, &*one, uplink, SEED), common::run(&*field, &*other, uplink, SEED));
+    let mut most = 0.0f64;
+    for _ in 0..rounds {
+        one.step();
+        other.step();
+        most = most.max(distance(one.theta(), other.theta()));
+    }
+    assert_eq!(other.ledger().calls.hessians, 0);
+    assert!(other.ledger().calls.hessian_vectors > 0 && one.ledger().calls.hessian_vectors == 0);
+    (most, distance(one.theta(), &vec![0.0; field.dim()]))
+}
+
+/// Without matrices the iterates are those with matrices, to a multiple of the tolerance of the pairs: on dense rows and sparse ones, with a column
+/// that has no ridge, rows that are fewer than columns, all schedules and choices of rho, over renewals and losses.
+#[test]
+fn products_give_the_iterates_of_hessians() {
+    let dense = RandomLogistic { agents: 4, dim: 40, points: 160, ridge: 0.01, ..RandomLogistic::default() };
+    let few_rows = RandomLogistic { agents: 4, dim: 40, points: 12, ridge: 0.01, ..RandomLogistic::default() };
+    let problems: [(&str, Box<dyn ProblemSettings>); 4] = [
+        ("dense", Box::new(dense)),
+        ("fewer rows than columns", Box::new(few_rows)),
+        ("sparse logistic", common::logistic(4, 60, 40, true)),
+        ("least squares", common::least_squares(4, 60, 40, true)),
+    ];
+    let clear = link(r#"{"kind": "exact"}"#, false, &[]).unwrap();
+    let erasure = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "erasure", "success": 0.7}"#]).unwrap();
+    for (name, problem) in &problems {
+        for settings in [
+            "",
+            r#""renewal": {"schedule": "once"}, "rho": "midpoint", "step": "unit""#,
+            r#""renewal": {"schedule": "gradient-norm", "min_distance": 3}, "pairs": "random", "rho": "midpoint""#,
+            r#""renewal": {"schedule": "every", "period": 5}, "pairs": 3, "most_pairs": 10"#,
+        ] {
+            for (uplink, lost) in [(&clear, false), (&erasure, true)] {
+                for tolerance in [1e-4, 1e-10] {
+                    let more = if settings.is_empty() { "" } else { ", " };
+                    let formed = format!(r#"{{"curvature": "hessian"{more}{settings}}}"#);
+                    let products = format!(r#"{{"curvature": "products", "pair_tolerance": {tolerance:e}{more}{settings}}}"#);
+                    let (off, size) = apart(&**problem, uplink, [&formed, &products], 45);
+                    println!("{name}, {settings}, losses {lost}, tolerance {tolerance:e}: {:e}", off / size);
+                }
+            }
+        }
+    }
 }
 
 /// Milliseconds for eigenpairs by n and their number; printed, not checked.

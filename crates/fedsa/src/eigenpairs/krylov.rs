@@ -1,6 +1,6 @@
 //! Leading eigenpairs by a block Krylov iteration with full orthogonalisation and thick restarts.
 
-use faer::{Mat, Side};
+use faer::{Mat, MatRef, Side};
 
 use crate::random::{Purpose, stream};
 
@@ -23,7 +23,7 @@ pub(super) fn leading(n: usize, apply: &dyn Fn(&Mat<f64>) -> Mat<f64>, m: usize,
     }
     let mut draws = stream(0, Purpose::Pairs, 0, 0);
     let start = Mat::from_fn(n, block, |_, _| draws.normal());
-    let mut v = orthonormal(&Mat::zeros(n, 0), start);
+    let mut v = orthonormal(&[], start);
     let mut w = apply(&v);
     let mut products = v.ncols();
     loop {
@@ -59,10 +59,10 @@ pub(super) fn leading(n: usize, apply: &dyn Fn(&Mat<f64>) -> Mat<f64>, m: usize,
         if k + columns.ncols() > most {
             (v, w) = (vy, wy);
         }
-        let mut added = orthonormal(&v, columns);
+        let mut added = orthonormal(&[v.as_ref()], columns);
         if added.ncols() == 0 {
             // The span is invariant, and too small: vectors from elsewhere.
-            added = orthonormal(&v, Mat::from_fn(n, block.min(n - v.ncols()), |_, _| draws.normal()));
+            added = orthonormal(&[v.as_ref()], Mat::from_fn(n, block.min(n - v.ncols()), |_, _| draws.normal()));
         }
         if added.ncols() == 0 {
             return None;
@@ -74,16 +74,17 @@ pub(super) fn leading(n: usize, apply: &dyn Fn(&Mat<f64>) -> Mat<f64>, m: usize,
 }
 
 /// `[a b]`.
-fn beside(a: &Mat<f64>, b: &Mat<f64>) -> Mat<f64> {
+pub(super) fn beside(a: &Mat<f64>, b: &Mat<f64>) -> Mat<f64> {
     let mut out = Mat::zeros(a.nrows(), a.ncols() + b.ncols());
     out.subcols_mut(0, a.ncols()).copy_from(a);
     out.subcols_mut(a.ncols(), b.ncols()).copy_from(b);
     out
 }
 
-/// An orthonormal basis of what the columns of x add to the span of the orthonormal columns of v.
-fn orthonormal(v: &Mat<f64>, mut x: Mat<f64>) -> Mat<f64> {
+/// An orthonormal basis of what the columns of x add to the span of the orthonormal columns of some matrices.
+pub(super) fn orthonormal(spans: &[MatRef<'_, f64>], mut x: Mat<f64>) -> Mat<f64> {
     let n = x.nrows();
+    let dimension: usize = spans.iter().map(|v| v.ncols()).sum();
     let mut left = vec![1.0; x.ncols()];
     let length = |column: &[f64]| column.iter().map(|x| x * x).sum::<f64>().sqrt();
     let mut basis: Vec<Vec<f64>> = Vec::new();
@@ -96,7 +97,7 @@ fn orthonormal(v: &Mat<f64>, mut x: Mat<f64>) -> Mat<f64> {
             *left *= if pass > 0 { now } else { f64::from(now > 0.0) };
             column.iter_mut().for_each(|x| *x *= scale);
         }
-        if v.ncols() > 0 {
+        for v in spans.iter().filter(|v| v.ncols() > 0) {
             x = &x - v * (v.transpose() * &x);
         }
     }
@@ -115,7 +116,7 @@ fn orthonormal(v: &Mat<f64>, mut x: Mat<f64>) -> Mat<f64> {
             }
             column.iter_mut().for_each(|x| *x /= now);
         }
-        if left > 1e-12 && basis.len() + v.ncols() < n {
+        if left > 1e-12 && basis.len() + dimension < n {
             basis.push(column);
         }
     }

@@ -1,9 +1,11 @@
-//! Eigenpairs of symmetric matrices in decreasing order: all of them, or the leading ones by an iteration.
+//! Eigenpairs of symmetric matrices in decreasing order: all of them, or the leading ones by an iteration. [`restarted`] finds leading ones
+//! of operators that have products and no matrix.
 //!
 //! Results are functions of the matrix and of the numbers of pairs that were asked for, bit for bit. Eigenvectors have length
 //! 1, and the sign that makes their component of largest magnitude positive, the first one of several.
 
 mod krylov;
+pub mod restarted;
 
 use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
@@ -24,6 +26,11 @@ const FEW: usize = 30;
 const SMALLEST: usize = 256;
 
 impl Eigenpairs {
+    /// No pairs of an operator on R^n.
+    pub fn none(n: usize) -> Self {
+        Self { values: Vec::new(), vectors: Mat::zeros(n, 0) }
+    }
+
     /// The first m eigenpairs, or all of them if that is cheaper or there are no more.
     ///
     /// If they are few of many, a block Krylov iteration computes them. A Cholesky factorisation then proves that no larger

@@ -1,3 +1,4 @@
+use super::restarted::Search;
 use super::*;
 use crate::random::{Purpose, Stream, stream};
 
@@ -112,5 +113,123 @@ fn special_matrices_are_decomposed() {
         bad[(0, 0)] = f64::NAN;
         assert!(Eigenpairs::leading(&bad, 1).values.iter().all(|x| x.is_nan()) && smallest(&bad).is_nan());
         assert!(Eigenpairs::leading(&bad, 1).completed(&bad).values.iter().all(|x| x.is_nan()));
+    }
+}
+
+/// A search that counts its products.
+fn by_products(h: &Mat<f64>, known: Eigenpairs, more: usize, near: &Mat<f64>, tolerance: f64, seed: u64) -> (Eigenpairs, usize) {
+    let mut count = 0;
+    let mut product = |x: &[f64], out: &mut [f64]| {
+        count += 1;
+        let image = h * Mat::from_fn(x.len(), 1, |i, _| x[i]);
+        out.copy_from_slice(image.col_as_slice(0));
+    };
+    let search = Search { n: h.nrows(), product: &mut product, tolerance, draws: stream(seed, Purpose::Lanczos, 0, 0) };
+    let found = search.extend(known, more, near);
+    (found, count)
+}
+
+fn nowhere(n: usize) -> Mat<f64> {
+    Mat::zeros(n, 0)
+}
+
+/// Gaps, clusters, one eigenvalue with more vectors than a block has columns, a rank below the number of pairs, and indefinite matrices.
+#[test]
+fn pairs_from_products_are_those_of_the_matrix() {
+    let mut draws = stream(7, Purpose::Pairs, 1, 0);
+    let n = 150;
+    let decaying: Vec<f64> = (0..n).map(|j| 0.8f64.powi(j as i32).max(1e-6)).collect();
+    let many: Vec<f64> = (0..n).map(|j| if j < 15 { 3.0 } else { 1.0 / j as f64 }).collect();
+    let clusters: Vec<f64> = (0..n).map(|j| 0.7f64.powi(j as i32 / 5) * (1.0 - 1e-6 * (j % 5) as f64)).collect();
+    let low_rank: Vec<f64> = (0..n).map(|j| if j < 7 { 2.0 - 0.2 * j as f64 } else { 0.1 }).collect();
+    let indefinite: Vec<f64> = (0..n).map(|j| 1.0 - 2.0 * (j as f64 / n as f64).sqrt()).collect();
+    for (kind, values) in [decaying, many, clusters, low_rank, indefinite].into_iter().enumerate() {
+        let h = with_spectrum(&values, &mut draws);
+        let whole = all(&h);
+        for (m, tolerance) in [(1, 1e-10), (10, 1e-10), (18, 1e-6), (60, 1e-10), (n, 1e-10)] {
+            let (pairs, count) = by_products(&h, Eigenpairs::none(n), m, &nowhere(n), tolerance, 1);
+            assert_eq!(pairs.values.len(), m);
+            check(&h, &pairs, &values, 2.0 * tolerance);
+            assert!(pairs.values.is_sorted_by(|a, b| a >= b));
+            assert!(count <= 50 * (m + 4) + 8, "{kind}, m = {m}: {count} products");
+            // Where a gap follows, the vectors span what those of the full decomposition span.
+            if m < n && values[m - 1] - values[m] > 1e-3 {
+                let basis = whole.vectors.subcols(0, m);
+                let off = (&pairs.vectors - basis * (basis.transpose() * &pairs.vectors)).norm_l2();
+                assert!(
+                    off < 10.0 * tolerance * values[0] / (values[m - 1] - values[m]) * (m as f64).sqrt() + 1e-12,
+                    "{kind} {m}: {off:e}"
+                );
+            }
+            assert_eq!(by_products(&h, Eigenpairs::none(n), m, &nowhere(n), tolerance, 1).0, pairs, "the same bits again");
+        }
+        let mut product = |x: &[f64], out: &mut [f64]| {
+            let image = &h * Mat::from_fn(n, 1, |i, _| x[i]);
+            out.copy_from_slice(image.col_as_slice(0));
+        };
+        let search = Search { n, product: &mut product, tolerance: 1e-8, draws: stream(2, Purpose::Lanczos, 0, 0) };
+        assert!((search.smallest() - values[n - 1]).abs() < 1e-8 * values[0], "{kind}");
+    }
+}
+
+/// Pairs that are known keep their bits, and those after them are the next ones, also where a multiple eigenvalue is on both sides.
+#[test]
+fn known_pairs_stay_as_they_are() {
+    let mut draws = stream(8, Purpose::Pairs, 1, 0);
+    let n = 90;
+    let values: Vec<f64> =
+        (0..n).map(|j| if (6..14).contains(&j) { 0.5 } else { 0.9f64.powi(j as i32) * if j < 6 { 1.0 } else { 0.5 } }).collect();
+    let h = with_spectrum(&values, &mut draws);
+    for first in [1, 6, 9, 14, 40] {
+        let (known, _) = by_products(&h, Eigenpairs::none(n), first, &nowhere(n), 1e-9, 3);
+        let (pairs, _) = by_products(&h, known.clone(), 12, &nowhere(n), 1e-9, 4);
+        assert_eq!((&pairs.values[..first], pairs.vectors.subcols(0, first)), (&known.values[..], known.vectors.as_ref()));
+        check(&h, &pairs, &values, 1e-8);
+        assert!(pairs.values.is_sorted_by(|a, b| a >= b));
+        let (whole, _) = by_products(&h, known, n, &nowhere(n), 1e-9, 5);
+        assert_eq!(whole.values.len(), n);
+        check(&h, &whole, &values, 1e-8);
+    }
+}
+
+/// A start near the vectors takes fewer products, and does not hide an eigenvector that is orthogonal to it.
+#[test]
+fn a_warm_start_saves_products_and_misses_nothing() {
+    let mut draws = stream(9, Purpose::Pairs, 1, 0);
+    let n = 400;
+    let values: Vec<f64> = (0..n).map(|j| 1.0 / (1.0 + j as f64).powf(1.2)).collect();
+    let h = with_spectrum(&values, &mut draws);
+    let (old, cold) = by_products(&h, Eigenpairs::none(n), 12, &nowhere(n), 1e-8, 1);
+    let noise = Mat::from_fn(n, n, |_, _| 1e-9 * draws.normal());
+    let next = &h + &noise + noise.transpose();
+    let (pairs, warm) = by_products(&next, Eigenpairs::none(n), 12, &old.vectors, 1e-8, 2);
+    check(&next, &pairs, &all(&next).values, 2e-8);
+    assert!(2 * warm < cold, "{warm} of {cold} products");
+    // The same operator again: the start, and the blocks that look for what is missing.
+    let (again, few) = by_products(&h, Eigenpairs::none(n), 12, &old.vectors, 1e-8, 3);
+    check(&h, &again, &values, 2e-8);
+    assert_eq!(few, 12 + 3 * 4);
+    // A new largest eigenvalue in the complement of all old vectors.
+    let tail = all(&h).vectors.subcols(60, 1).to_owned();
+    let changed = &h + &tail * tail.transpose() * faer::Scale(2.0);
+    let (pairs, _) = by_products(&changed, Eigenpairs::none(n), 12, &old.vectors, 1e-8, 4);
+    assert!((pairs.values[0] - (2.0 + values[60])).abs() < 1e-8, "{}", pairs.values[0]);
+}
+
+#[test]
+fn small_and_special_operators_have_pairs() {
+    for n in [1, 2, 3, 7, 30] {
+        let identity = Mat::<f64>::identity(n, n);
+        let (pairs, _) = by_products(&identity, Eigenpairs::none(n), 3, &nowhere(n), 1e-8, 1);
+        check(&identity, &pairs, &vec![1.0; n], 1e-12);
+        assert_eq!(pairs.values.len(), n.min(3));
+        let (none, count) = by_products(&identity, pairs.clone(), 0, &nowhere(n), 1e-8, 1);
+        assert_eq!((none, count), (pairs, 0));
+        let (zero, _) = by_products(&Mat::zeros(n, n), Eigenpairs::none(n), n, &nowhere(n), 1e-8, 1);
+        assert_eq!(zero.values, vec![0.0; n]);
+        let mut bad = identity.clone();
+        bad[(0, 0)] = f64::NAN;
+        let (bad, _) = by_products(&bad, Eigenpairs::none(n), 2, &nowhere(n), 1e-8, 1);
+        assert!(bad.values.iter().all(|l| l.is_nan()) && bad.values.len() == n.min(2));
     }
 }

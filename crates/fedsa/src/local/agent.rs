@@ -8,6 +8,7 @@ use faer::Mat;
 use crate::error::Result;
 use crate::message::{Body, Message, Part};
 use crate::problem::calls::Calls;
+use crate::problem::objective::ActiveComponents;
 use crate::problem::{Facts, LinearOperators, Objective};
 use crate::random::{Key, Purpose, Stream};
 use crate::triangle::Support;
@@ -177,6 +178,20 @@ impl<'a> At<'a> {
     /// [`At::hessian_vector`] for several products at one theta, with the same bits; each is counted.
     pub fn hessian_products(&self, theta: &[f64]) -> impl FnMut(&[f64], &mut [f64]) {
         let mut product = self.objective().hessian_products(self.place, theta);
+        move |v: &[f64], out: &mut [f64]| {
+            self.count(|calls| calls.hessian_vectors += 1);
+            product(v, out);
+        }
+    }
+
+    /// The components in which the agent's Hessians differ from a multiple of the identity, where that is known.
+    pub fn active(&self) -> Option<ActiveComponents> {
+        self.objective().active(self.place)
+    }
+
+    /// [`At::hessian_products`] within the components of [`At::support`].
+    pub fn products_within<'b>(&'b self, theta: &[f64], components: &'b [u32]) -> impl FnMut(&[f64], &mut [f64]) + use<'a, 'b> {
+        let mut product = self.objective().products_within(self.place, theta, components);
         move |v: &[f64], out: &mut [f64]| {
             self.count(|calls| calls.hessian_vectors += 1);
             product(v, out);

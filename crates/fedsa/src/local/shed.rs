@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::line_search::Trials;
 use super::{Agent, At};
+use crate::eigenpairs::restarted::Search;
 use crate::eigenpairs::{Eigenpairs, smallest};
 use crate::error::{BadInput, Result};
 use crate::message::{Body, Message, Part};
+use crate::problem::objective::ActiveComponents;
 use crate::protocol::refused;
 use crate::random::{Key, Purpose};
 use crate::schedule::renewal::{Pairs, Renewal};
@@ -36,9 +38,18 @@ pub struct Plan {
     pub rho: Rho,
     /// The trial steps; `None` where every step is 1.
     pub trials: Option<Trials>,
+    /// How many pairs of one Hessian are sent, at most d - 1.
+    pub most: usize,
+    /// The relative residual of eigenpairs that are computed from products with the Hessian; `None` where Hessians are formed.
+    pub tolerance: Option<f64>,
 }
 
 impl Plan {
+    /// What schedules take for d: in as many rounds all pairs are sent.
+    fn span(&self) -> usize {
+        self.most + 1
+    }
+
     /// The schedule of agent c.
     pub fn renewal(&self, c: usize) -> &Renewal {
         &self.renewals[c.min(self.renewals.len() - 1)]
@@ -49,11 +60,17 @@ impl Plan {
 /// sends of its Hessian is positive definite, and not below it.
 pub const FLOOR: f64 = 1e-12;
 
+/// How many pairs are computed from products at one time, at most: the iteration keeps half as many vectors again.
+pub const AT_ONCE: usize = 32;
+/// How many pairs are computed at one time, at least, after the first ones.
+const AT_LEAST: usize = 8;
+
 /// An agent: what it last computed and sent.
 pub struct ShedAgent {
     plan: Arc<Plan>,
     saved: State,
-    /// The eigenpairs of the Hessian at the last renewal. They are not saved: after a restart they are computed again.
+    /// The eigenpairs of the Hessian at the last renewal. Those of formed Hessians are not saved: after a restart they are computed again.
+    /// Those from products are, because an iteration starts from the pairs of the renewal before.
     kept: Option<Kept>,
 }
 
@@ -69,18 +86,37 @@ struct State {
     sent: usize,
 }
 
+/// What an agent saves beside it where pairs come from products.
+#[derive(Serialize, Deserialize)]
+struct SavedPairs {
+    values: Vec<f64>,
+    /// One eigenvector after the other.
+    vectors: Vec<f64>,
+    least: f64,
+}
+
 /// Eigenpairs of one Hessian.
 struct Kept {
+    /// In the components of the support, where one is known.
     pairs: Eigenpairs,
-    /// The Hessian, while not all pairs are computed.
-    hessian: Option<Mat<f64>>,
+    source: Source,
     /// `l_d`, where rho needs it.
     least: f64,
 }
 
+/// Where further pairs come from.
+enum Source {
+    /// The Hessian; `None` once all pairs are computed.
+    Formed(Option<Mat<f64>>),
+    /// Products with the Hessian, which differs from a multiple of the identity in the components of the support.
+    Products { support: Option<ActiveComponents>, tolerance: f64 },
+    /// Saved pairs from products.
+    Restored,
+}
+
 impl Kept {
     /// The first `few` pairs of a Hessian.
-    fn new(hessian: Mat<f64>, few: usize, rho: Rho) -> Self {
+    fn formed(hessian: Mat<f64>, few: usize, rho: Rho) -> Self {
         let pairs = Eigenpairs::leading(&hessian, few);
         let is_whole = pairs.values.len() == hessian.nrows();
         let least = match rho {
@@ -88,44 +124,144 @@ impl Kept {
             Rho::Midpoint if is_whole => pairs.values[pairs.values.len() - 1],
             Rho::Midpoint => smallest(&hessian),
         };
-        Self { pairs, hessian: (!is_whole).then_some(hessian), least }
+        Self { pairs, source: Source::Formed((!is_whole).then_some(hessian)), least }
     }
 
-    /// Computes all pairs if fewer than `n` are known.
-    fn ensure(&mut self, n: usize) {
-        if self.pairs.values.len() < n
-            && let Some(hessian) = self.hessian.take()
-        {
-            let few = std::mem::replace(&mut self.pairs, Eigenpairs { values: Vec::new(), vectors: Mat::new() });
-            self.pairs = few.completed(&hessian);
+    /// The first pairs of the Hessian at theta from products with it. The iteration starts from those of the renewal before.
+    fn of_products(at: &At<'_>, renewed: &(u64, Vec<f64>), before: Option<Kept>, goal: usize, plan: &Plan, tolerance: f64) -> Self {
+        let support = at.active();
+        let n = support.as_ref().map_or(renewed.1.len(), |support| support.components.len());
+        let near = before.map(|kept| kept.pairs.vectors).filter(|near| near.nrows() == n).unwrap_or_else(|| Mat::zeros(n, 0));
+        let support = support.as_ref();
+        let least = match plan.rho {
+            Rho::Next => f64::NAN,
+            Rho::Midpoint => {
+                let outside = support.map_or(f64::INFINITY, |support| support.outside);
+                let inside = if n > 0 { search(at, renewed, LEAST, support, tolerance, |search| search.smallest()) } else { outside };
+                if inside < outside || inside.is_nan() { inside } else { outside }
+            }
+        };
+        let pairs = search(at, renewed, 0, support, tolerance, |search| search.extend(Eigenpairs::none(n), goal, &near));
+        Self { pairs, source: Source::Products { support: support.cloned(), tolerance }, least }
+    }
+
+    /// Computes further pairs if fewer than `n` are known, and there are more: all of a formed Hessian, or at least up to n and at most about
+    /// `few` from products.
+    fn ensure(&mut self, at: &At<'_>, renewed: &(u64, Vec<f64>), n: usize, few: usize) {
+        let known = self.pairs.values.len();
+        if known >= n.min(self.pairs.vectors.nrows()) {
+            return;
+        }
+        let pairs = std::mem::replace(&mut self.pairs, Eigenpairs::none(0));
+        self.pairs = match &mut self.source {
+            Source::Formed(hessian) => match hessian.take() {
+                Some(hessian) => pairs.completed(&hessian),
+                None => pairs,
+            },
+            Source::Products { support, tolerance } => {
+                let goal = n.max(few.max(known + AT_LEAST).min(known + AT_ONCE));
+                let near = Mat::zeros(pairs.vectors.nrows(), 0);
+                search(at, renewed, known, support.as_ref(), *tolerance, |search| search.extend(pairs, goal - known, &near))
+            }
+            Source::Restored => pairs,
+        };
+    }
+
+    /// The eigenvalue of all components outside of the support, where one is known.
+    fn outside(&self) -> Option<f64> {
+        match &self.source {
+            Source::Products { support: Some(support), .. } => Some(support.outside),
+            _ => None,
+        }
+    }
+
+    /// Eigenvalue j, from 0, if the first j + 1 are known.
+    fn value(&self, j: usize) -> f64 {
+        match (self.pairs.values.get(j), self.outside()) {
+            (Some(inside), Some(outside)) if *inside < outside => outside,
+            (Some(inside), _) => *inside,
+            (None, outside) => outside.unwrap_or(f64::NAN),
         }
     }
 
     /// The least value that stands for an eigenvalue.
     fn floor(&self) -> f64 {
-        (FLOOR * self.pairs.values[0]).max(f64::MIN_POSITIVE)
+        (FLOOR * self.value(0)).max(f64::MIN_POSITIVE)
     }
 
-    /// How many pairs are worth sending after the first q: at most k, up to d - 1 in all, those above the floor.
-    fn worth(&mut self, q: usize, k: usize) -> usize {
-        let d = self.pairs.vectors.nrows();
-        let end = q.saturating_add(k).min(d - 1);
-        self.ensure(end + 1);
-        let floor = self.floor();
+    /// How many pairs are worth sending after the first q, of which at least `end` and one more are known: up to `end` in all, those above
+    /// the floor, and above the eigenvalue of what is outside of the support by more than their errors.
+    fn worth(&self, q: usize, end: usize) -> usize {
+        let floor = match (&self.source, self.outside()) {
+            (Source::Products { tolerance, .. }, Some(outside)) => self.floor().max(outside + tolerance * self.value(0)),
+            _ => self.floor(),
+        };
         let above = self.pairs.values.iter().take_while(|l| **l > floor).count();
         // NaN compares false, and is to be sent: the run has then diverged.
-        if self.pairs.values[0].is_nan() { end.saturating_sub(q) } else { end.min(above).saturating_sub(q) }
+        let end = if self.value(0).is_nan() { end.min(self.pairs.values.len()) } else { end.min(above) };
+        end.saturating_sub(q)
     }
 
-    /// rho after q pairs.
-    fn rho(&mut self, q: usize, rule: Rho) -> f64 {
-        self.ensure(q + 1);
-        let next = self.pairs.values[q];
+    /// rho after q pairs, of which one more is known.
+    fn rho(&self, q: usize, rule: Rho) -> f64 {
+        let next = self.value(q);
         let rho = match rule {
             Rho::Next => next,
             Rho::Midpoint => 0.5 * (next + self.least.min(next)),
         };
         if rho.is_nan() { rho } else { rho.max(self.floor()) }
+    }
+
+    /// The eigenvectors `from..to` in d components, one after the other.
+    fn body(&self, from: usize, to: usize, d: usize) -> Body {
+        let vectors = (from..to).map(|j| self.pairs.vector(j));
+        let Source::Products { support: Some(ActiveComponents { components, .. }), .. } = &self.source else {
+            return Body::Numbers(vectors.flatten().copied().collect());
+        };
+        let place = |j: usize| move |(i, x): (&u32, &f64)| ((j * d) as u32 + i, *x);
+        let some = vectors.enumerate().flat_map(|(j, v)| components.iter().zip(v).filter(|(_, x)| **x != 0.0).map(place(j)));
+        let (index, value) = some.unzip();
+        Body::shorter((to - from) * d, index, value)
+    }
+
+    /// What is saved of pairs from products.
+    fn saved(&self) -> Option<SavedPairs> {
+        let (Source::Products { .. } | Source::Restored) = self.source else { return None };
+        let vectors = (0..self.pairs.values.len()).flat_map(|j| self.pairs.vector(j)).copied().collect();
+        Some(SavedPairs { values: self.pairs.values.clone(), vectors, least: self.least })
+    }
+
+    /// The pairs that [`Kept::saved`] gave; `None` if they are not such.
+    fn restored(saved: SavedPairs) -> Option<Self> {
+        let SavedPairs { values, vectors, least } = saved;
+        let (q, n) = (values.len(), vectors.len().checked_div(values.len()).unwrap_or(0));
+        let fits = n * q == vectors.len() && q <= n && values.is_sorted_by(|a, b| a >= b);
+        let is_finite = values.iter().chain(&vectors).all(|x| x.is_finite()) && !least.is_infinite();
+        let pairs = Eigenpairs { values, vectors: Mat::from_fn(n, q, |i, j| vectors[j * n + i]) };
+        (fits && is_finite).then_some(Self { pairs, source: Source::Restored, least })
+    }
+}
+
+/// In place of a number of pairs in the key of a stream: the least eigenvalue is looked for.
+const LEAST: usize = (1 << 20) - 1;
+
+/// Calls `see` with a search for eigenpairs of the agent's Hessian at its last renewal, in the components of its support. Streams are keyed by
+/// the round of the renewal and the number of pairs that are known.
+fn search<R>(
+    at: &At<'_>,
+    renewed: &(u64, Vec<f64>),
+    known: usize,
+    support: Option<&ActiveComponents>,
+    tolerance: f64,
+    see: impl FnOnce(Search<'_>) -> R,
+) -> R {
+    let (round, theta) = renewed;
+    let draws = Key::new(at.seed(), Purpose::Lanczos, (round << 20) + known as u64).stream(at.agent);
+    match support {
+        None => see(Search { n: theta.len(), product: &mut at.hessian_products(theta), tolerance, draws }),
+        Some(ActiveComponents { components, .. }) => {
+            see(Search { n: components.len(), product: &mut at.products_within(theta, components), tolerance, draws })
+        }
     }
 }
 
@@ -137,9 +273,9 @@ impl ShedAgent {
 
     /// How many pairs are computed at a renewal in round t: those that are sent until the next one, and one for rho. They are a
     /// function of the settings, the seed and the round, so that a restart computes the same.
-    fn few(&self, at: &At<'_>, t: u64, d: usize) -> usize {
-        let rounds = self.plan.renewal(at.agent).rounds_left(t, d);
-        (t..t.saturating_add(rounds)).fold(1, |few: usize, t| few.saturating_add(self.wanted(at, t)))
+    fn few(&self, at: &At<'_>, t: u64) -> usize {
+        let rounds = self.plan.renewal(at.agent).rounds_left(t, self.plan.span());
+        (t..t.saturating_add(rounds)).fold(1, |few: usize, t| few.saturating_add(self.wanted(at, t))).min(self.plan.span())
     }
 
     /// `d_t` of round t, which may be a later one.
@@ -147,20 +283,51 @@ impl ShedAgent {
         self.plan.pairs.of(at.agent, || Key::of_exchange(at.seed(), Purpose::Pairs, t, at.exchange).stream(at.agent))
     }
 
-    /// The pairs of the last renewal: kept, or computed again after a restart.
-    fn pairs(&mut self, at: &At<'_>) {
-        let Some((round, theta)) = self.saved.renewed.as_ref().filter(|_| self.kept.is_none()) else { return };
-        let d = theta.len();
-        let mut hessian = Mat::zeros(d, d);
-        at.hessian_again(theta, &mut hessian);
-        self.kept = Some(Kept::new(hessian, self.few(at, *round, d), self.plan.rho));
+    /// Renews at theta in round t: `H_c = Hess f_c(theta_t), k_t = t, q = 0`.
+    fn renew(&mut self, at: &At<'_>, t: u64, theta: &[f64]) {
+        let (d, few, before) = (theta.len(), self.few(at, t), self.kept.take());
+        let renewed = (t, theta.to_vec());
+        self.kept = Some(match self.plan.tolerance {
+            None => {
+                let mut hessian = Mat::zeros(d, d);
+                at.hessian(theta, &mut hessian);
+                Kept::formed(hessian, few, self.plan.rho)
+            }
+            Some(tolerance) => Kept::of_products(at, &renewed, before, few.min(AT_ONCE), &self.plan, tolerance),
+        });
+        (self.saved.renewed, self.saved.sent) = (Some(renewed), 0);
+    }
+
+    /// After a restart: computes the pairs of the last renewal again, or finds out where the saved ones belong.
+    fn resume(&mut self, at: &At<'_>) {
+        let Some((round, theta)) = &self.saved.renewed else { return };
+        match (&mut self.kept, self.plan.tolerance) {
+            (None, None) => {
+                let mut hessian = Mat::zeros(theta.len(), theta.len());
+                at.hessian_again(theta, &mut hessian);
+                self.kept = Some(Kept::formed(hessian, self.few(at, *round), self.plan.rho));
+            }
+            (Some(kept), Some(tolerance)) if matches!(kept.source, Source::Restored) => {
+                let support = at.active();
+                let n = support.as_ref().map_or(theta.len(), |support| support.components.len());
+                if kept.pairs.values.is_empty() {
+                    kept.pairs = Eigenpairs::none(n);
+                }
+                kept.source = Source::Products { support, tolerance };
+                // Those of other data are of no use: the agent renews.
+                if kept.pairs.vectors.nrows() != n {
+                    (self.kept, self.saved.renewed) = (None, None);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Sends the gradient at theta_t and the next pairs.
     fn pairs_and_gradient(&mut self, at: &At<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
         let (t, theta) = (at.round, down.part(Part::Model));
         let d = theta.len();
-        let due = due(self.plan.renewal(at.agent), down, d)?;
+        let due = due(self.plan.renewal(at.agent), down, self.plan.span())?;
         let held = match down.find(Part::Held).and_then(Body::numbers) {
             None => None,
             Some(held) if held[0] == -1.0 => Some((None, 0)),
@@ -172,45 +339,43 @@ impl ShedAgent {
         if self.saved.renewed.as_ref().is_some_and(|(_, theta)| theta.len() != d) {
             return Err(foreign("a model of another length"));
         }
+        if self.plan.tolerance.is_some() {
+            self.resume(at);
+        }
         // if t in I (or the server holds pairs of a later Hessian, of which a restored agent does not know):
         let own = self.saved.renewed.as_ref().map(|(round, _)| *round);
         let is_due = own.is_none_or(|own| own < due || held.is_some_and(|(round, _)| round > Some(own)));
         if is_due {
-            //   H_c = Hess f_c(theta_t), k_t = t, q = 0
-            let mut hessian = Mat::zeros(d, d);
-            at.hessian(theta, &mut hessian);
-            self.kept = Some(Kept::new(hessian, self.few(at, t, d), self.plan.rho));
-            (self.saved.renewed, self.saved.sent) = (Some((t, theta.to_vec())), 0);
+            self.renew(at, t, theta);
         } else if let Some((round, q)) = held {
             // The last answer was lost: q is what the server holds.
             self.saved.sent = if round == own { q } else { 0 };
         }
-        self.pairs(at);
+        self.resume(at);
         let wanted = self.wanted(at, t);
-        let (round, kept) = match (&self.saved.renewed, &mut self.kept) {
-            (Some((round, _)), Some(kept)) => (*round, kept),
+        let few = self.few(at, self.saved.renewed.as_ref().map_or(t, |(round, _)| *round));
+        let (renewed, kept) = match (&self.saved.renewed, &mut self.kept) {
+            (Some(renewed), Some(kept)) => (renewed, kept),
             _ => unreachable!("an agent renews in its first round"),
         };
         // q_t = q_{t-1} + d_t
         let first = self.saved.sent;
-        let q = first + kept.worth(first, wanted);
+        let end = first.saturating_add(wanted).min(self.plan.most);
+        kept.ensure(at, renewed, end.max(first) + 1, few);
+        let q = first + kept.worth(first, end);
         let rho = kept.rho(q, self.plan.rho);
         self.saved.sent = q;
         // U = { (l_j, v_j) for q_{t-1} < j <= q_t, grad f_c(theta_t), rho }
-        let mut values = vec![round as f64, first as f64, rho];
+        let mut values = vec![renewed.0 as f64, first as f64, rho];
         values.extend(&kept.pairs.values[first..q]);
-        let vectors = (first..q).flat_map(|j| kept.pairs.vector(j)).copied().collect();
+        let vectors = kept.body(first, q, d);
         let mut gradient = vec![0.0; d];
         at.gradient(theta, &mut gradient);
         if self.plan.trials.is_some() {
             self.saved.theta = theta.to_vec();
             self.saved.gradient.clone_from(&gradient);
         }
-        Ok(vec![
-            (Part::Gradient, Body::Numbers(gradient)),
-            (Part::Eigenvalues, Body::Numbers(values)),
-            (Part::Eigenvectors, Body::Numbers(vectors)),
-        ])
+        Ok(vec![(Part::Gradient, Body::Numbers(gradient)), (Part::Eigenvalues, Body::Numbers(values)), (Part::Eigenvectors, vectors)])
     }
 }
 
@@ -226,7 +391,12 @@ impl Agent for ShedAgent {
     }
 
     fn save(&self) -> Vec<u8> {
-        postcard::to_stdvec(&self.saved).expect("plain data serialises")
+        let pairs = self.kept.as_ref().and_then(Kept::saved);
+        let mut bytes = postcard::to_stdvec(&self.saved).expect("plain data serialises");
+        if let Some(pairs) = pairs {
+            bytes = postcard::to_extend(&pairs, bytes).expect("plain data serialises");
+        }
+        bytes
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<()> {
@@ -236,10 +406,20 @@ impl Agent for ShedAgent {
         let has_search = self.plan.trials.is_some() && renewed.is_some();
         let fits = theta.len() == gradient.len() && theta.len() == if has_search { d } else { 0 } && *sent < d.max(1);
         let mut numbers = theta.iter().chain(gradient).chain(renewed.iter().flat_map(|(_, theta)| theta));
-        if !rest.is_empty() || !fits || renewed.is_some() && d == 0 || !numbers.all(|x| x.is_finite()) {
+        if !fits || renewed.is_some() && d == 0 || !numbers.all(|x| x.is_finite()) {
             return Err(bad_state());
         }
-        (self.saved, self.kept) = (saved, None);
+        let kept = if self.plan.tolerance.is_some() && renewed.is_some() {
+            let (pairs, rest): (SavedPairs, _) = postcard::take_from_bytes(rest).map_err(|_| bad_state())?;
+            let kept = Kept::restored(pairs).filter(|kept| rest.is_empty() && kept.pairs.vectors.nrows() <= d);
+            Some(kept.ok_or_else(bad_state)?)
+        } else {
+            if !rest.is_empty() {
+                return Err(bad_state());
+            }
+            None
+        };
+        (self.saved, self.kept) = (saved, kept);
         Ok(())
     }
 }
@@ -274,10 +454,49 @@ mod tests {
 
     /// As many pairs as the schedule can ask for are worth sending up to d - 1, and not those below the floor.
     #[test]
-    fn any_number_of_pairs_may_be_asked_for() {
-        let mut kept = Kept::new(Mat::<f64>::identity(4, 4), 1, Rho::Next);
-        assert_eq!((kept.worth(0, usize::MAX), kept.worth(1, usize::MAX), kept.worth(2, 1), kept.worth(3, 5)), (3, 2, 1, 0));
-        let mut flat = Kept::new(Mat::<f64>::identity(4, 4) * faer::Scale(-1.0), 1, Rho::Next);
-        assert_eq!((flat.worth(0, usize::MAX), flat.rho(0, Rho::Next)), (0, f64::MIN_POSITIVE));
+    fn pairs_below_the_floor_are_not_worth_sending() {
+        let kept = Kept::formed(Mat::<f64>::identity(4, 4), 1, Rho::Next);
+        assert_eq!((kept.worth(0, 3), kept.worth(1, 3), kept.worth(2, 3), kept.worth(3, 3)), (3, 2, 1, 0));
+        let flat = Kept::formed(Mat::<f64>::identity(4, 4) * faer::Scale(-1.0), 1, Rho::Next);
+        assert_eq!((flat.worth(0, 3), flat.rho(0, Rho::Next)), (0, f64::MIN_POSITIVE));
+    }
+
+    fn with_support(values: &[f64], outside: f64) -> Kept {
+        let n = values.len();
+        let support = Some(ActiveComponents { components: (0..n as u32).map(|i| 2 * i + 1).collect(), outside });
+        let pairs = Eigenpairs { values: values.to_vec(), vectors: Mat::identity(n, n) };
+        Kept { pairs, source: Source::Products { support, tolerance: 1e-8 }, least: outside }
+    }
+
+    /// Outside of the support all eigenvalues are the same: they come before smaller ones inside, and none of them is sent.
+    #[test]
+    fn eigenvalues_outside_of_the_support_count() {
+        let kept = with_support(&[3.0, 2.0, 0.5, 0.1], 0.4);
+        assert_eq!((0..6).map(|j| kept.value(j)).collect::<Vec<_>>(), [3.0, 2.0, 0.5, 0.4, 0.4, 0.4]);
+        assert_eq!((kept.worth(0, 2), kept.worth(1, 9), kept.worth(3, 9)), (2, 2, 0));
+        assert_eq!((kept.rho(2, Rho::Next), kept.rho(3, Rho::Next), kept.rho(2, Rho::Midpoint)), (0.5, 0.4, 0.45));
+        let expected = Body::Sparse { len: 20, index: vec![3, 15], value: vec![1.0, 1.0] };
+        assert_eq!(kept.body(1, 3, 10), expected);
+        assert_eq!(kept.body(0, 1, 2), Body::Numbers(vec![0.0, 1.0]));
+        let none = with_support(&[], 0.2);
+        assert_eq!((none.worth(0, 3), none.rho(0, Rho::Next)), (0, 0.2));
+    }
+
+    #[test]
+    fn saved_pairs_are_restored_and_others_refused() {
+        let kept = with_support(&[3.0, 2.0, 0.5], 0.4);
+        let again = Kept::restored(kept.saved().unwrap()).unwrap();
+        assert!(again.pairs == kept.pairs && again.least == kept.least && matches!(again.source, Source::Restored));
+        for change in [0, 1, 2, 3] {
+            let mut saved = kept.saved().unwrap();
+            match change {
+                0 => saved.values[0] = 1.0,
+                1 => saved.vectors.truncate(8),
+                2 => saved.vectors[2] = f64::NAN,
+                _ => saved.vectors.truncate(6),
+            }
+            assert!(Kept::restored(saved).is_none(), "{change}");
+        }
+        assert!(Kept::formed(Mat::identity(2, 2), 2, Rho::Next).saved().is_none());
     }
 }

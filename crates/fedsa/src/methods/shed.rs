@@ -18,6 +18,14 @@
 //! accepts steps on convex means of indefinite agents. \[T\] assumes `rho > 0`. An agent without any positive eigenvalue adds
 //! nothing; if that is so of all agents, the step is `-grad`.
 //!
+//! **Without matrices.** With `curvature = "products"`, or by default where d is above 4096, agents compute leading eigenpairs from products of
+//! their Hessians and vectors, by a block Lanczos iteration with restarts that starts from the pairs of the last renewal
+//! ([`mod@crate::eigenpairs::restarted`]), and the server steps by Woodbury's formula from the vectors ([`crate::server::woodbury`]). No d x d
+//! matrix is formed. A pair has a residual of at most `pair_tolerance l_1`, so that `Hhat_c` is that of a Hessian which differs from `H_c` by
+//! that much. `most_pairs` bounds the vectors that are kept; schedules count it, plus 1, for d: Fibonacci renewals are then at
+//! most so many rounds apart. An agent with sparse rows iterates in the columns that occur in them. Elsewhere its Hessian is the
+//! ridge times the identity: rho is at least the ridge, and pairs that are not above the ridge are not sent.
+//!
 //! **Over links.** The server needs the pairs of each agent, so that links that deliver only sums are refused, as are delayed and
 //! late ones. Codecs alter the gradient alone. The invariant over losses: *what the server holds of an agent is always a prefix of the
 //! eigenpairs of one of its Hessians, with the rho of that prefix*. An answer that does not go on from what is held counts as
@@ -30,10 +38,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Half, MethodSettings, Needs, Setting, Shape, descent};
+use super::{Half, MethodSettings, Needs, Setting, Shape, at_work, descent};
 use crate::error::{Result, require};
 use crate::local::line_search::Trials;
-use crate::local::shed::{Plan, Rho, ShedAgent};
+use crate::local::shed::{AT_ONCE, Plan, Rho, ShedAgent};
 use crate::message::Part;
 use crate::protocol::{Exchange, Give, Len, Protocol, Want};
 use crate::schedule::renewal::{Pairs, Renewal};
@@ -57,6 +65,16 @@ pub struct Shed {
     pub pairs: Pairs,
     /// The value that takes the place of the eigenvalues that were not sent: the next one, or the middle between it and the least.
     pub rho: Rho,
+    /// What eigenpairs are computed from: Hessians, which agents form, with d x d matrices at the agents and at the server; or products of
+    /// Hessians and vectors, without any d x d matrix.
+    pub curvature: Curvature,
+    /// The relative residual of eigenpairs that are computed from products: `||H v - l v||` is at most this share of `l_1`.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1e-12, max = 0.1)))]
+    pub pair_tolerance: f64,
+    /// How many eigenpairs of one Hessian an agent sends, at most: d - 1 by default, and 64 from products where d is above 4096.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    pub most_pairs: Option<usize>,
     /// How long the step is.
     pub step: Step,
     /// alpha: the share of the promised decrease that a step must bring, in (0, 1/2).
@@ -69,6 +87,24 @@ pub struct Shed {
     #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
     pub shrinks: usize,
 }
+
+/// What eigenpairs are computed from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Curvature {
+    /// Hessians up to d = 4096, products above.
+    Auto,
+    /// The Hessian, d x d, at renewals.
+    Hessian,
+    /// Products of the Hessian and vectors, by a restarted block Lanczos iteration.
+    Products,
+}
+
+/// The largest d for which `auto` forms Hessians, and for which all pairs may be sent by default.
+const MOST_FORMED: usize = 4096;
+/// How many pairs of one Hessian are sent by default where d is larger.
+const MOST_PAIRS: usize = 64;
 
 /// How long a step is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +124,9 @@ impl Default for Shed {
             renewal_of_agents: Vec::new(),
             pairs: Pairs::Same(1),
             rho: Rho::Next,
+            curvature: Curvature::Auto,
+            pair_tolerance: 1e-8,
+            most_pairs: None,
             step: Step::LineSearch,
             decrease: 0.1,
             shrink: 0.5,
@@ -100,6 +139,22 @@ impl Shed {
     /// The trial steps, if there is a line search.
     fn trials(&self) -> Option<Trials> {
         (self.step == Step::LineSearch).then(|| Trials::new(self.shrink, self.shrinks, self.decrease))
+    }
+
+    /// The relative residual of pairs from products; `None` where Hessians of d rows are formed.
+    fn tolerance(&self, d: usize) -> Option<f64> {
+        let has_products = match self.curvature {
+            Curvature::Auto => d > MOST_FORMED,
+            Curvature::Hessian => false,
+            Curvature::Products => true,
+        };
+        has_products.then_some(self.pair_tolerance)
+    }
+
+    /// How many pairs of one Hessian are sent, at most.
+    fn most(&self, d: usize) -> usize {
+        let default = if d > MOST_FORMED && self.tolerance(d).is_some() { MOST_PAIRS } else { usize::MAX };
+        self.most_pairs.unwrap_or(default).min(d.saturating_sub(1))
     }
 
     /// What the server decides about renewals.
@@ -140,6 +195,9 @@ impl MethodSettings for Shed {
             require(is_own, "renewal_of_agents", "gradient-norm", accepted)?;
         }
         self.pairs.check(agents)?;
+        let tolerance = self.pair_tolerance;
+        require((1e-12..=0.1).contains(&tolerance), "pair_tolerance", format!("{tolerance:?}"), "from 1e-12 to 0.1")?;
+        require(self.most_pairs != Some(0), "most_pairs", 0, "at least 1")?;
         descent::check_shrinking_search(self.shrink, self.shrinks, self.decrease)
     }
 
@@ -154,7 +212,7 @@ impl MethodSettings for Shed {
 
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
         let d = setting.start.len();
-        let most = self.pairs.most_of_all().min(d - 1);
+        let most = self.pairs.most_of_all().min(self.most(d));
         let want = |part, len, give| Want { part, len, give };
         let mut down = vec![(Part::Model, Len::Exactly(d))];
         down.extend(self.trigger().map(|_| (Part::Renewal, Len::Exactly(1))));
@@ -177,28 +235,41 @@ impl MethodSettings for Shed {
         Protocol { exchanges: std::iter::once(pairs).chain(search).collect(), ..Protocol::default() }
     }
 
-    fn client(&self, _: &Setting<'_>) -> Half {
+    fn client(&self, setting: &Setting<'_>) -> Half {
+        let d = setting.start.len();
         let renewals = if self.renewal_of_agents.is_empty() { vec![self.renewal.clone()] } else { self.renewal_of_agents.clone() };
-        let plan = Arc::new(Plan { renewals, pairs: self.pairs.clone(), rho: self.rho, trials: self.trials() });
+        let (pairs, rho, trials) = (self.pairs.clone(), self.rho, self.trials());
+        let plan = Arc::new(Plan { renewals, pairs, rho, trials, most: self.most(d), tolerance: self.tolerance(d) });
         Half::Each(Box::new(move |_| Box::new(ShedAgent::new(Arc::clone(&plan)))))
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        let d = setting.start.len();
         let steps = Steps { theta: setting.start.clone(), trials: self.trials(), trigger: self.trigger() };
-        Box::new(ShedServer::new(steps, setting.weights.to_vec()))
+        let server = ShedServer::new(steps, setting.weights.to_vec()).up_to(self.most(d));
+        Box::new(if self.tolerance(d).is_some() { server.from_vectors() } else { server })
     }
 
-    /// Of each agent all eigenvectors at the agent and at the server, a Hessian, and two triangles at the server.
+    /// Of each agent all eigenvectors at the agent and at the server, a Hessian, and two triangles at the server. From products: the pairs of
+    /// one Hessian at the agent and at the server, and what agents that answer at one time iterate with, as vectors of d numbers,
+    /// although vectors of sparse rows take less.
     fn memory(&self, agents: usize, d: usize) -> f64 {
-        8.0 * agents as f64 * 4.0 * (d as f64).powi(2)
+        let (n, square) = (agents as f64, (d as f64).powi(2));
+        if self.tolerance(d).is_none() {
+            return 8.0 * n * 4.0 * square;
+        }
+        let most = (self.most(d) + 1) as f64;
+        let iterating = 4.0 * 1.5 * (most.min(AT_ONCE as f64) + 16.0);
+        8.0 * d as f64 * (n * (2.0 * most + 4.0) + at_work(agents) * iterating)
     }
 
-    /// A gradient, the losses, and a Hessian with its eigenpairs, about 10 d^3, at renewals: d rounds apart, or as often as the
-    /// schedule says.
+    /// A gradient, the losses, and at renewals a Hessian with its eigenpairs, about 10 d^3, or the products for pairs, about eight for each:
+    /// d rounds apart, or as often as the schedule says.
     fn work(&self, d: usize) -> f64 {
         let losses = self.trials().map_or(0, |trials| trials.losses()) as f64;
-        let d = d as f64;
-        (losses + 1.0) * d.powi(2) + 10.0 * d.powi(3) / between_renewals(&self.renewal, d)
+        let span = (self.most(d) + 1) as f64;
+        let renewal = if self.tolerance(d).is_some() { 8.0 * span * (d as f64).powi(2) } else { 10.0 * (d as f64).powi(3) };
+        (losses + 1.0) * (d as f64).powi(2) + renewal / between_renewals(&self.renewal, span)
     }
 
     fn shape(&self) -> Shape {

@@ -15,6 +15,15 @@ use crate::triangle::{Support, entries};
 /// Writes the product of a Hessian and its first argument into the second; both have d numbers.
 pub type HessianProducts<'a> = Box<dyn FnMut(&[f64], &mut [f64]) + 'a>;
 
+/// The components of theta in which an agent's Hessian is not a multiple of the identity, at every theta.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ActiveComponents {
+    /// The components, increasing.
+    pub components: Vec<u32>,
+    /// The diagonal entry of the Hessian in all other components, whose other entries are 0.
+    pub outside: f64,
+}
+
 /// The agents' losses `f_c` in R^d, with derivatives. All are deterministic: they are
 /// means over the agent's whole law, not of one sample.
 pub trait Objective: Send + Sync {
@@ -40,6 +49,22 @@ pub trait Objective: Send + Sync {
     fn hessian_products<'a>(&'a self, c: usize, theta: &[f64]) -> HessianProducts<'a> {
         let theta = theta.to_vec();
         Box::new(move |v: &[f64], out: &mut [f64]| self.hessian_vector(c, &theta, v, out))
+    }
+    /// Where the Hessians of `f_c` differ from a multiple of the identity, if that is known and few components: an agent with sparse rows has
+    /// curvature in the columns that occur in its rows, and the ridge elsewhere.
+    fn active(&self, _c: usize) -> Option<ActiveComponents> {
+        None
+    }
+    /// [`Objective::hessian_products`] with the rows and columns of the Hessian that [`Objective::active`] gives: vectors have a number for
+    /// each of these components.
+    fn products_within<'a>(&'a self, c: usize, theta: &[f64], components: &'a [u32]) -> HessianProducts<'a> {
+        let mut product = self.hessian_products(c, theta);
+        let (mut whole, mut image) = (vec![0.0; theta.len()], vec![0.0; theta.len()]);
+        Box::new(move |v: &[f64], out: &mut [f64]| {
+            components.iter().zip(v).for_each(|(i, v)| whole[*i as usize] = *v);
+            product(&whole, &mut image);
+            components.iter().zip(out).for_each(|(i, out)| *out = image[*i as usize]);
+        })
     }
     /// `out = f_c(theta + s p)` for each of `steps`.
     fn losses_along(&self, c: usize, theta: &[f64], p: &[f64], steps: &[f64], out: &mut [f64]) {
@@ -124,6 +149,10 @@ mod tests {
         let mut again = vec![0.0; d];
         objective.hessian_products(0, &theta)(&v, &mut again);
         assert_eq!(again, product);
+        let (components, mut within) = ([1, 3], [0.0; 2]);
+        objective.products_within(0, &theta, &components)(&[v[1], v[3]], &mut within);
+        let only = linalg::mat_vec(&hessian, &[0.0, v[1], 0.0, v[3]]);
+        assert!(linalg::distance_sq(&within, &[only[1], only[3]]).sqrt() < 1e-13);
     }
 
     #[test]

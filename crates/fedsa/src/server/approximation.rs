@@ -9,7 +9,7 @@ use crate::local::line_search::Trials;
 use crate::message::{Body, Message, Part};
 
 /// The largest diagonal entry of a `Hhat` that counts as 0: then no agent has a positive eigenvalue.
-const NOTHING: f64 = 1e-290;
+pub const NOTHING: f64 = 1e-290;
 /// How many entries of a triangle one thread sums at once.
 const CHUNK: usize = 4096;
 
@@ -130,18 +130,18 @@ impl Trigger {
         Self { factor, min_distance, renewal: 0, norms: Vec::new() }
     }
 
-    /// Sees `||g_t||` (`None` if some agent's gradient is missing), and decides on a renewal in round t + 1; d is the length of
-    /// theta.
+    /// Sees `||g_t||` (`None` if some agent's gradient is missing), and decides on a renewal in round t + 1, at the latest
+    /// after `span` rounds.
     ///
     /// \[T\] sec. 2.5.1 tests the norm of round t for a renewal in round t. Nobody knows it before the agents have answered, so
     /// that the renewal is that of the next round.
-    pub fn see(&mut self, t: u64, norm: Option<f64>, d: usize) {
+    pub fn see(&mut self, t: u64, norm: Option<f64>, span: usize) {
         let distance = t + 1 - self.renewal;
         let slows = match (&self.norms[..], norm) {
             ([g2, g1], Some(g)) => g1 - g < self.factor * (g2 - g1),
             _ => false,
         };
-        if distance >= d as u64 || slows && distance >= self.min_distance {
+        if distance >= span as u64 || slows && distance >= self.min_distance {
             self.renewal = t + 1;
         }
         match norm {
@@ -178,20 +178,24 @@ impl Steps {
         down
     }
 
-    /// What follows the first exchange: an exchange for the length of the step, or the step itself. The agents' gradients are the part
-    /// `gradient`, N is the number of agents, and `hessian` is computed from what arrived.
-    pub fn after_gradients(&mut self, got: &Received<'_>, gradient: Part, agents: usize, hessian: Option<Mat<f64>>) -> Next {
-        let d = self.theta.len();
+    /// Receives the agents' gradients, the part `gradient` of the first exchange: the mean of those that arrived. N is the number of
+    /// agents; in `span` rounds all pairs of a Hessian are sent.
+    pub fn see(&mut self, got: &Received<'_>, gradient: Part, agents: usize, span: usize) -> Vec<f64> {
         // Where the downlink alters models, gradients are those at the model that agents decoded.
         self.theta = got.down.part(Part::Model).to_vec();
         let g = got.mean(gradient);
         if let Some(trigger) = &mut self.trigger {
             let is_whole = got.letters.len() == agents;
-            trigger.see(got.round, is_whole.then(|| linalg::norm_sq(&g).sqrt()), d);
+            trigger.see(got.round, is_whole.then(|| linalg::norm_sq(&g).sqrt()), span);
         }
-        let Some(p) = direction(hessian, &g) else { return Next::Done { tell: None } };
+        g
+    }
+
+    /// What follows the first exchange: an exchange for the length of the step along `p`, or the step itself; neither without p.
+    pub fn along(&mut self, round: u64, p: Option<Vec<f64>>) -> Next {
+        let Some(p) = p else { return Next::Done { tell: None } };
         if self.trials.is_some() {
-            return Next::Ask(Ask { to: None, down: Message::one(got.round, 1, Part::Step, p), own: None });
+            return Next::Ask(Ask { to: None, down: Message::one(round, 1, Part::Step, p), own: None });
         }
         self.step(1.0, &p);
         Next::Done { tell: None }

@@ -15,6 +15,7 @@ pub mod one_shot;
 pub mod q_shed;
 pub mod server_control;
 pub mod shed;
+pub mod woodbury;
 
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,7 @@
 use faer::Mat;
 use rayon::prelude::*;
 
-use super::approximation::{LARGEST, ORTHOGONAL, PairSums, ROUNDING, Share, Steps, UNIT, is_index, mean_hessian};
+use super::approximation::{LARGEST, ORTHOGONAL, PairSums, ROUNDING, Share, Steps, UNIT, direction, is_index, mean_hessian};
 use super::{Ask, Letter, Next, Own, Received, Server, foreign_state, restored_theta};
 use crate::error::{BadInput, Result};
 use crate::linalg;
@@ -298,7 +298,10 @@ impl Server for QShedServer {
     fn receive(&mut self, got: &Received<'_>) -> Next {
         if got.exchange == 0 {
             self.take(got.round, got.letters);
-            return self.steps.after_gradients(got, Part::ExactGradient, self.rule.weights.len(), self.hessian());
+            let d = self.steps.theta.len();
+            let g = self.steps.see(got, Part::ExactGradient, self.rule.weights.len(), d);
+            let p = direction(self.hessian(), &g);
+            return self.steps.along(got.round, p);
         }
         self.steps.after_losses(got)
     }
@@ -504,7 +507,7 @@ mod tests {
             let mut parts = answer(&[&[0.0, first as f64, 0.1][..], &values].concat(), &base, first.min(2), &bits);
             for (_, body) in &mut parts[2..] {
                 if let Body::Packed(bytes) = body
-                    && draws.bits() % 4 == 0
+                    && draws.bits().is_multiple_of(4)
                     && bytes.len() > 4
                 {
                     // Not the checksum, with which few would be taken.

@@ -3,7 +3,8 @@
 use faer::Mat;
 use rayon::prelude::*;
 
-use super::approximation::{LARGEST, ORTHOGONAL, PairSums, ROUNDING, Share, Steps, UNIT, is_index, mean_hessian};
+use super::approximation::{LARGEST, NOTHING, ORTHOGONAL, PairSums, ROUNDING, Share, Steps, UNIT, direction, is_index, mean_hessian};
+use super::woodbury::{self, Woodbury, lengths};
 use super::{Ask, Letter, Next, Own, Received, Server, foreign_state, restored_theta};
 use crate::error::Result;
 use crate::linalg;
@@ -24,6 +25,10 @@ pub struct ShedServer {
     held: Vec<Held>,
     /// Whether the agent's last answer was lost.
     lost: Vec<bool>,
+    /// The agents' vectors where steps are computed from them alone; then `held` has neither vectors nor sums.
+    woodbury: Option<Woodbury>,
+    /// In so many rounds all pairs are sent, by which the norm of the gradient decides on a renewal.
+    span: usize,
 }
 
 /// What the server holds of one agent.
@@ -41,24 +46,10 @@ struct Held {
 impl Held {
     /// Takes an answer, if it goes on from what is held: further pairs of the same Hessian, or the first ones of a later Hessian.
     fn take(&mut self, t: u64, values: &[f64], vectors: &[f64], d: usize) -> bool {
-        let [round, first, rho, values @ ..] = values else { return false };
-        // Wrong for NaN too.
-        let fits = *round >= 0.0 && *round <= t as f64 && *first >= 0.0 && *rho > 0.0;
-        let (round, first) = (*round as u64, *first as usize);
-        let is_later = self.round.is_none_or(|own| own < round) && first == 0;
-        let goes_on = self.round == Some(round) && first <= self.values.len();
-        if !fits || !(is_later || goes_on) || first + values.len() >= d.max(1) {
-            return false;
-        }
-        let keep = if goes_on { first } else { 0 };
-        if !self.continues(keep, values, vectors, d) {
-            return false;
-        }
+        let Some(keep) = self.prefix(t, values, d).filter(|keep| self.continues(*keep, vectors, d)) else { return false };
         let is_cut = keep < self.values.len();
-        self.values.truncate(keep);
+        self.go_on(keep, values);
         self.vectors.truncate(keep * d);
-        (self.round, self.rho) = (Some(round), *rho);
-        self.values.extend(values);
         self.vectors.extend(vectors);
         if is_cut || self.sums.is_empty() {
             self.sum(d);
@@ -68,14 +59,35 @@ impl Held {
         true
     }
 
-    /// Whether these pairs can follow the first `keep` ones as pairs of one Hessian: the values do not increase, and the vectors are
-    /// orthogonal. NaN is taken: the run has then diverged.
-    fn continues(&self, keep: usize, values: &[f64], vectors: &[f64], d: usize) -> bool {
-        if let (Some(last), Some(next)) = (self.values[..keep].last(), values.first())
-            && *next > last + ROUNDING * self.values[0].abs()
-        {
-            return false;
+    /// How many of the held pairs these values follow: those of the same Hessian up to their index, or none of a later one. `None` if they
+    /// do not, or increase: NaN is taken, the run has then diverged.
+    fn prefix(&self, t: u64, values: &[f64], d: usize) -> Option<usize> {
+        let [round, first, rho, values @ ..] = values else { return None };
+        // Wrong for NaN too.
+        let fits = *round >= 0.0 && *round <= t as f64 && *first >= 0.0 && *rho > 0.0;
+        let (round, first) = (*round as u64, *first as usize);
+        let is_later = self.round.is_none_or(|own| own < round) && first == 0;
+        let goes_on = self.round == Some(round) && first <= self.values.len();
+        if !fits || !(is_later || goes_on) || first + values.len() >= d.max(1) {
+            return None;
         }
+        let keep = if goes_on { first } else { 0 };
+        let increases = match (self.values[..keep].last(), values.first()) {
+            (Some(last), Some(next)) => *next > last + ROUNDING * self.values[0].abs(),
+            _ => false,
+        };
+        (!increases).then_some(keep)
+    }
+
+    /// Takes the round, rho and values of an answer that follows the first `keep` pairs.
+    fn go_on(&mut self, keep: usize, values: &[f64]) {
+        self.values.truncate(keep);
+        (self.round, self.rho) = (Some(values[0] as u64), values[2]);
+        self.values.extend(&values[3..]);
+    }
+
+    /// Whether these vectors can follow the first `keep` ones as those of one Hessian: they are orthogonal. NaN is taken.
+    fn continues(&self, keep: usize, vectors: &[f64], d: usize) -> bool {
         let new: Vec<&[f64]> = vectors.chunks_exact(d).collect();
         new.iter().enumerate().all(|(j, v)| {
             let held = self.vectors[..keep * d].chunks_exact(d);
@@ -98,8 +110,21 @@ impl Held {
 impl ShedServer {
     /// At `theta_0`, without pairs.
     pub fn new(steps: Steps, weights: Vec<f64>) -> Self {
-        let n = weights.len();
-        Self { steps, weights, held: vec![Held::default(); n], lost: vec![false; n] }
+        let (n, span) = (weights.len(), steps.theta.len());
+        Self { steps, weights, held: vec![Held::default(); n], lost: vec![false; n], woodbury: None, span }
+    }
+
+    /// With at most `most` pairs of one Hessian.
+    #[must_use]
+    pub fn up_to(self, most: usize) -> Self {
+        Self { span: most + 1, ..self }
+    }
+
+    /// With steps that are computed from vectors alone, without d x d matrices.
+    #[must_use]
+    pub fn from_vectors(self) -> Self {
+        let woodbury = Some(Woodbury::new(self.weights.len(), self.steps.theta.len()));
+        Self { woodbury, ..self }
     }
 
     /// `Hhat = sum_c p_c (S_c - rho_c P_c + rho_c I)` over the agents whose pairs are held, divided by their weight: the lower
@@ -115,11 +140,35 @@ impl ShedServer {
         let d = self.steps.theta.len();
         let mut of_agents: Vec<Option<&Letter>> = vec![None; self.held.len()];
         letters.iter().for_each(|letter| of_agents[letter.agent] = Some(letter));
+        if let Some(woodbury) = &mut self.woodbury {
+            for (c, ((held, lost), letter)) in self.held.iter_mut().zip(&mut self.lost).zip(&of_agents).enumerate() {
+                let mut takes = |letter: &Letter| {
+                    let values = letter.part(Part::Eigenvalues);
+                    let vectors = letter.parts.iter().find(|(part, _)| *part == Part::Eigenvectors).map(|(_, body)| body);
+                    let keep = held.prefix(t, values, d).zip(vectors);
+                    let keep = keep.filter(|(keep, vectors)| woodbury.replace(c, *keep, vectors, ORTHOGONAL)).map(|(keep, _)| keep);
+                    keep.map(|keep| held.go_on(keep, values)).is_some()
+                };
+                *lost = !letter.is_some_and(&mut takes);
+            }
+            return;
+        }
         let agents = self.held.par_iter_mut().zip(self.lost.par_iter_mut()).zip(of_agents.par_iter());
         agents.for_each(|((held, lost), letter)| {
             let takes = |letter: &Letter| held.take(t, letter.part(Part::Eigenvalues), letter.part(Part::Eigenvectors), d);
             *lost = !letter.is_some_and(takes);
         });
+    }
+
+    /// The step `-Hhat^-1 g`, see [`direction`].
+    fn direction(&self, g: &[f64]) -> Option<Vec<f64>> {
+        let Some(woodbury) = &self.woodbury else { return direction(self.hessian(), g) };
+        let shares = self
+            .weights
+            .iter()
+            .zip(&self.held)
+            .map(|(weight, held)| held.round.map(|_| woodbury::Share { weight: *weight, rho: held.rho, values: &held.values }));
+        woodbury.direction(&shares.collect::<Vec<_>>(), g, NOTHING)
     }
 }
 
@@ -140,7 +189,9 @@ impl Server for ShedServer {
     fn receive(&mut self, got: &Received<'_>) -> Next {
         if got.exchange == 0 {
             self.take(got.round, got.letters);
-            return self.steps.after_gradients(got, Part::Gradient, self.weights.len(), self.hessian());
+            let g = self.steps.see(got, Part::Gradient, self.weights.len(), self.span);
+            let p = self.direction(&g);
+            return self.steps.along(got.round, p);
         }
         self.steps.after_losses(got)
     }
@@ -152,9 +203,12 @@ impl Server for ShedServer {
             return Ok(());
         }
         let numbers = |part| parts.iter().find(|(p, _)| *p == part).and_then(|(_, body)| body.numbers()).unwrap_or_default();
-        let (values, vectors) = (numbers(Part::Eigenvalues), numbers(Part::Eigenvectors));
+        let values = numbers(Part::Eigenvalues);
+        let vectors = parts.iter().find(|(p, _)| *p == Part::Eigenvectors).map(|(_, body)| body);
+        let vectors = vectors.filter(|body| self.woodbury.is_some() || body.numbers().is_some());
+        let vectors = vectors.ok_or_else(|| refused("eigenvectors that are sparse", "eigenvectors that are written out"))?;
         // Numbers that are not finite end the run.
-        if values.iter().chain(vectors).any(|x| !x.is_finite()) {
+        if values.iter().any(|x| !x.is_finite()) || vectors.not_finite().is_some() {
             return Ok(());
         }
         let [round, first, rho, values @ ..] = values else { return Err(refused("no round, index and rho", "eigenpairs")) };
@@ -172,8 +226,7 @@ impl Server for ShedServer {
         if largest > LARGEST {
             return Err(refused(format!("an eigenvalue or rho of {largest:e}"), &format!("at most {LARGEST:e}")));
         }
-        let is_unit = |v: &[f64]| (linalg::norm_sq(v) - 1.0).abs() <= UNIT;
-        if !vectors.chunks_exact(d).all(is_unit) {
+        if !lengths(vectors, d).iter().all(|square| (square - 1.0).abs() <= UNIT) {
             return Err(refused("an eigenvector that is not of length 1", "eigenvectors of length 1"));
         }
         Ok(())
@@ -186,12 +239,15 @@ impl Server for ShedServer {
     fn state(&self) -> Vec<Vec<f64>> {
         let lost = self.lost.iter().map(|lost| f64::from(*lost)).collect();
         let mut state = vec![self.steps.theta.clone(), lost, self.steps.saved_trigger()];
-        state.extend(self.held.iter().map(|held| match held.round {
+        state.extend(self.held.iter().enumerate().map(|(c, held)| match held.round {
             None => Vec::new(),
             Some(round) => {
                 let mut all = vec![round as f64, held.rho, held.values.len() as f64];
                 all.extend(&held.values);
-                all.extend(&held.vectors);
+                match &self.woodbury {
+                    Some(woodbury) => all.extend(woodbury.state(c)),
+                    None => all.extend(&held.vectors),
+                }
                 all
             }
         }));
@@ -209,16 +265,21 @@ impl Server for ShedServer {
         if lost.len() != n || lost.iter().any(|x| *x != 0.0 && *x != 1.0) {
             return Err(foreign_state());
         }
-        let held = |all: Vec<f64>| {
+        let mut woodbury = self.woodbury.as_ref().map(|_| Woodbury::new(n, d));
+        let held = |(c, all): (usize, Vec<f64>)| {
             let [round, rho, q, rest @ ..] = &all[..] else { return all.is_empty().then(Held::default) };
-            let fits = is_index(*round, opened) && *rho > 0.0 && is_index(*q, d as u64 - 1) && rest.len() == *q as usize * (d + 1);
+            let fits = is_index(*round, opened) && *rho > 0.0 && is_index(*q, d as u64 - 1) && rest.iter().all(|x| x.is_finite());
             let (values, vectors) = rest.split_at_checked(if fits { *q as usize } else { usize::MAX })?;
-            let mut held =
-                Held { round: Some(*round as u64), rho: *rho, values: values.to_vec(), vectors: vectors.to_vec(), ..Held::default() };
-            rest.iter().all(|x| x.is_finite()).then(|| held.sum(d))?;
+            let mut held = Held { round: Some(*round as u64), rho: *rho, values: values.to_vec(), ..Held::default() };
+            if let Some(woodbury) = &mut woodbury {
+                return woodbury.restore(c, held.values.len(), vectors).then_some(held);
+            }
+            held.vectors = vectors.to_vec();
+            (held.vectors.len() == held.values.len() * d).then(|| held.sum(d))?;
             Some(held)
         };
-        let held = state.into_iter().map(held).collect::<Option<Vec<Held>>>().ok_or_else(foreign_state)?;
+        let held = state.into_iter().enumerate().map(held).collect::<Option<Vec<Held>>>().ok_or_else(foreign_state)?;
+        self.woodbury = woodbury;
         self.lost = lost.iter().map(|x| *x == 1.0).collect();
         (self.steps.theta, self.steps.trigger, self.held) = (theta, trigger, held);
         Ok(())

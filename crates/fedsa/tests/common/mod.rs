@@ -104,6 +104,11 @@ pub fn computing_alone() -> Vec<(&'static str, Box<dyn MethodSettings>)> {
         ("q-shed", r#"{"most_bits": 1, "budget": 2, "renewal": {"schedule": "once"}}"#),
         ("q-shed", r#"{"allocation": "first-vectors", "budget": 17}"#),
         ("q-shed", r#"{"allocation": "ideal", "budget": 3}"#),
+        ("shed", r#"{"curvature": "products"}"#),
+        (
+            "shed",
+            r#"{"curvature": "products", "renewal": {"schedule": "gradient-norm", "min_distance": 3}, "rho": "midpoint", "most_pairs": 2}"#,
+        ),
         ("gd", r#"{"step_size": 0.3}"#),
         ("gd", "{}"),
         ("agd", r#"{"step_size": 0.3}"#),

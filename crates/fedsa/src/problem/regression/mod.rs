@@ -34,7 +34,7 @@ use super::facts::{Facts, Monotone, least_eigenvalue};
 use super::law::FiniteLaw;
 use super::lazy_index::{self, LazyIndex};
 use super::linear_operators::LinearOperators;
-use super::objective::{HessianProducts, Objective, dense_hessian};
+use super::objective::{ActiveComponents, HessianProducts, Objective, dense_hessian};
 use super::root::{MOST_DIM, Root, Source};
 use super::systems::{System, Systems};
 use crate::error::Result;
@@ -173,13 +173,17 @@ impl<L: Loss> Regression<L> {
 
     /// `out = H_c v` from the `l''` of the agent's rows.
     fn bent_product(&self, c: usize, bends: &[f64], v: &[f64], out: &mut [f64]) {
-        let range = self.range(c);
+        self.bent(&self.parts.rows, self.range(c), self.parts.penalised, bends, v, out);
+    }
+
+    /// The same for some rows, with the ridge on the first columns.
+    fn bent(&self, rows: &Rows, range: Range<usize>, penalised: usize, bends: &[f64], v: &[f64], out: &mut [f64]) {
         let (first, n) = (range.start, range.len() as f64);
         out.fill(0.0);
-        margins::pass(self.isa, &self.parts.rows, range, v, out, |rows, u| {
+        margins::pass(self.isa, rows, range, v, out, |rows, u| {
             u.iter_mut().zip(&bends[rows.start - first..]).for_each(|(u, bend)| *u *= bend);
         });
-        let (penalised, free) = out.split_at_mut(self.parts.penalised);
+        let (penalised, free) = out.split_at_mut(penalised);
         penalised.iter_mut().zip(v).for_each(|(out, v)| *out = *out / n + self.parts.ridge * v);
         free.iter_mut().for_each(|out| *out /= n);
     }
@@ -424,6 +428,34 @@ impl<L: Loss> Objective for Regression<L> {
     fn hessian_products<'a>(&'a self, c: usize, theta: &[f64]) -> HessianProducts<'a> {
         let bends = self.bends(self.range(c), theta);
         Box::new(move |v: &[f64], out: &mut [f64]| self.bent_product(c, &bends, v, out))
+    }
+    /// The columns that occur in the agent's sparse rows, and those without a ridge.
+    fn active(&self, c: usize) -> Option<ActiveComponents> {
+        let Rows::Sparse { starts, index, .. } = &self.parts.rows else { return None };
+        let range = self.range(c);
+        let mut components = index[starts[range.start]..starts[range.end]].to_vec();
+        components.extend(self.parts.penalised as u32..self.d() as u32);
+        components.sort_unstable();
+        components.dedup();
+        Some(ActiveComponents { components, outside: self.parts.ridge })
+    }
+    /// The agent's sparse rows are copied, with their columns numbered anew, so that a product takes no passes over all d components.
+    fn products_within<'a>(&'a self, c: usize, theta: &[f64], components: &'a [u32]) -> HessianProducts<'a> {
+        let range = self.range(c);
+        let bends = self.bends(range.clone(), theta);
+        let (mut starts, mut index, mut value) = (vec![0], Vec::new(), Vec::new());
+        for j in range {
+            for (i, x) in self.parts.rows.row(j) {
+                if let Ok(position) = components.binary_search(&(i as u32)) {
+                    index.push(position as u32);
+                    value.push(x);
+                }
+            }
+            starts.push(index.len());
+        }
+        let rows = Rows::Sparse { d: components.len(), starts, index, value };
+        let penalised = components.partition_point(|i| (*i as usize) < self.parts.penalised);
+        Box::new(move |v: &[f64], out: &mut [f64]| self.bent(&rows, 0..rows.len(), penalised, &bends, v, out))
     }
     /// Margins change linearly along p and the ridge's part quadratically: two products with the rows, whatever the number of steps. At
     /// step 0 it has the bits of the loss.

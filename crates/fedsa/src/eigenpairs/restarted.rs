@@ -1,0 +1,265 @@
+//! Leading eigenpairs of a symmetric operator that is given by its products alone, from a bounded number of vectors.
+//!
+//! Block Lanczos with thick restarts, as a Davidson iteration without preconditioner: the basis V grows by the residuals of the leading
+//! Ritz pairs that have not converged, a block at a time, and is cut back to the leading Ritz vectors when it is full. The images W = A V
+//! are kept too, so that an iteration may start from any vectors, such as the eigenvectors of an earlier operator, and residuals are what
+//! they are. Pairs that are already known are locked: the iteration takes place in the space that is orthogonal to them.
+//!
+//! Nobody can prove from products alone that no eigenvalue was missed. Before pairs are accepted a random block, orthogonal to everything
+//! before it, is followed for some steps: it finds further eigenvectors of an eigenvalue that has more of them than a block has
+//! columns, and eigenvectors that a start near an earlier operator's lacks.
+
+use faer::{Mat, MatRef, Side};
+
+use super::krylov::{beside, orthonormal};
+use super::{Eigenpairs, sign};
+use crate::random::Stream;
+
+/// The number of vectors by which the basis grows.
+const BLOCK: usize = 4;
+/// How many vectors the basis has room for beyond the wanted ones, or half as many as are wanted if that is more.
+const EXTRA: usize = 16;
+/// How many blocks are added without finding anything before pairs are accepted; the first one is random.
+const CHECKS: usize = 3;
+/// Products for each wanted pair and each vector of a block, after which pairs are taken as they are.
+const MOST_PRODUCTS: usize = 50;
+
+/// Writes the product of the operator and its first argument into the second; both have n numbers.
+pub type Product<'a> = dyn FnMut(&[f64], &mut [f64]) + 'a;
+
+/// A search for leading eigenpairs of a symmetric operator on R^n.
+pub struct Search<'a> {
+    /// n.
+    pub n: usize,
+    /// The operator.
+    pub product: &'a mut Product<'a>,
+    /// A pair has converged when `||A v - theta v||` is at most this share of the largest eigenvalue in magnitude.
+    pub tolerance: f64,
+    /// What draws the start, and the blocks that look for what was missed.
+    pub draws: Stream,
+}
+
+/// An orthonormal basis V, with W = A V and T = V^T W.
+struct Basis {
+    /// Room for all vectors, of which the first `len` are there.
+    v: Mat<f64>,
+    w: Mat<f64>,
+    len: usize,
+    t: Mat<f64>,
+    /// The number of columns that were added last.
+    last: usize,
+}
+
+/// Ritz pairs in decreasing order: values, and coefficients in a basis.
+struct Ritz {
+    values: Vec<f64>,
+    coefficients: Mat<f64>,
+}
+
+impl Basis {
+    fn new(n: usize, room: usize) -> Self {
+        Self { v: Mat::zeros(n, room), w: Mat::zeros(n, room), len: 0, t: Mat::zeros(0, 0), last: 0 }
+    }
+
+    fn v(&self) -> MatRef<'_, f64> {
+        self.v.subcols(0, self.len)
+    }
+
+    fn w(&self) -> MatRef<'_, f64> {
+        self.w.subcols(0, self.len)
+    }
+
+    /// Adds orthonormal columns and their images.
+    fn add(&mut self, columns: MatRef<'_, f64>, images: &Mat<f64>) {
+        let (old, new) = (self.len, columns.ncols());
+        self.v.subcols_mut(old, new).copy_from(columns);
+        self.w.subcols_mut(old, new).copy_from(images);
+        self.len += new;
+        let products = self.v().transpose() * images;
+        let t = &self.t;
+        self.t = Mat::from_fn(old + new, old + new, |i, j| match (i < old, j < old) {
+            (true, true) => t[(i, j)],
+            (true, false) => products[(i, j - old)],
+            (false, true) => products[(j, i - old)],
+            (false, false) => 0.5 * (products[(i, j - old)] + products[(j, i - old)]),
+        });
+        self.last = new;
+    }
+
+    /// `None` if T is not finite.
+    fn ritz(&self) -> Option<Ritz> {
+        let k = self.len;
+        let is_finite = (0..k).all(|j| self.t.col_as_slice(j).iter().all(|x| x.is_finite()));
+        let found = is_finite.then(|| self.t.self_adjoint_eigen(Side::Lower).ok())??;
+        let values = (0..k).map(|j| found.S()[k - 1 - j]).collect();
+        Some(Ritz { values, coefficients: Mat::from_fn(k, k, |i, j| found.U()[(i, k - 1 - j)]) })
+    }
+
+    /// The first m Ritz pairs.
+    fn first(&self, mut ritz: Ritz, m: usize) -> (Vec<f64>, Mat<f64>) {
+        let m = m.min(self.len);
+        ritz.values.truncate(m);
+        (ritz.values, self.v() * ritz.coefficients.subcols(0, m))
+    }
+
+    /// `A v - theta v` of the Ritz pairs `from..to`.
+    fn residuals(&self, ritz: &Ritz, from: usize, to: usize) -> Mat<f64> {
+        let y = ritz.coefficients.subcols(from, to - from);
+        let scaled = Mat::from_fn(self.len, to - from, |i, j| y[(i, j)] * ritz.values[from + j]);
+        self.w() * y - self.v() * scaled
+    }
+
+    /// A block of the residuals of the Ritz pairs `from..to` that are longer than `bound`; `from` moves over those before the first of them.
+    fn unconverged(&self, ritz: &Ritz, from: &mut usize, to: usize, bound: f64) -> Mat<f64> {
+        let (mut found, mut at) = (Mat::zeros(self.v.nrows(), 0), *from);
+        while at < to && found.ncols() < BLOCK {
+            let end = (at + BLOCK).min(to);
+            let residuals = self.residuals(ritz, at, end);
+            let is_long = |j: &usize| norm(residuals.col_as_slice(*j)) > bound;
+            let long: Vec<usize> = (0..end - at).filter(is_long).take(BLOCK - found.ncols()).collect();
+            found = beside(&found, &Mat::from_fn(self.v.nrows(), long.len(), |i, j| residuals[(i, long[j])]));
+            if found.ncols() == 0 {
+                *from = end;
+            }
+            at = end;
+        }
+        found
+    }
+
+    /// Cuts the basis back to the first `keep` Ritz vectors.
+    fn restart(&mut self, ritz: &Ritz, keep: usize) {
+        let y = ritz.coefficients.subcols(0, keep);
+        let v = self.v() * y;
+        self.v.subcols_mut(0, keep).copy_from(v);
+        let w = self.w() * y;
+        self.w.subcols_mut(0, keep).copy_from(w);
+        self.t = Mat::from_fn(keep, keep, |i, j| if i == j { ritz.values[i] } else { 0.0 });
+        (self.len, self.last) = (keep, 0);
+    }
+
+    /// The images of the columns that were added last.
+    fn last_images(&self) -> Mat<f64> {
+        self.w.subcols(self.len - self.last, self.last).to_owned()
+    }
+}
+
+impl Search<'_> {
+    /// The known pairs, with their bits, and `more` pairs after them, or as many as there are. The iteration starts from the columns of
+    /// `near`, n rows, which may be none. Pairs that have not converged after about 50 products for each pair are taken as they
+    /// are; NaN if products are not finite.
+    ///
+    /// No value exceeds the last known one: where one eigenvalue is on both sides, it is found twice, with different errors.
+    pub fn extend(mut self, known: Eigenpairs, more: usize, near: &Mat<f64>) -> Eigenpairs {
+        let q = known.values.len();
+        let more = more.min(self.n - q);
+        if more == 0 {
+            return known;
+        }
+        let (mut values, mut vectors) =
+            self.leading(&known, more, near).unwrap_or_else(|| (vec![f64::NAN; more], Mat::full(self.n, more, f64::NAN)));
+        if let Some(last) = known.values.last() {
+            values.iter_mut().filter(|l| **l > *last).for_each(|l| *l = *last);
+        }
+        sign(&mut vectors);
+        let vectors = if q == 0 { vectors } else { beside(&known.vectors, &vectors) };
+        Eigenpairs { values: known.values.into_iter().chain(values).collect(), vectors }
+    }
+
+    /// The smallest eigenvalue, by the same iteration with the operator's negative; NaN if products are not finite.
+    pub fn smallest(self) -> f64 {
+        let Search { n, product, tolerance, draws } = self;
+        let mut minus = |x: &[f64], out: &mut [f64]| {
+            product(x, out);
+            out.iter_mut().for_each(|out| *out = -*out);
+        };
+        let search = Search { n, product: &mut minus, tolerance, draws };
+        -search.extend(Eigenpairs::none(n), 1, &Mat::zeros(n, 0)).values[0]
+    }
+
+    /// The m largest eigenvalues on the space orthogonal to the known vectors, with their eigenvectors; `None` if products are not finite.
+    fn leading(&mut self, known: &Eigenpairs, m: usize, near: &Mat<f64>) -> Option<(Vec<f64>, Mat<f64>)> {
+        let dimension = self.n - known.values.len();
+        let room = (m + EXTRA.max(m / 2)).min(dimension);
+        let limit = MOST_PRODUCTS * (m + BLOCK);
+        let of_known = known.values.first().map_or(0.0, |l| l.abs());
+        let mut basis = Basis::new(self.n, room);
+        let start = near.subcols(0, near.ncols().min(room.saturating_sub(BLOCK))).to_owned();
+        let start = if start.ncols() > 0 { start } else { self.block() };
+        let (mut products, mut checks, mut converged) = (self.grow(&mut basis, known, start)?, 0, 0);
+        loop {
+            let (ritz, k) = (basis.ritz()?, basis.len);
+            if k == dimension || products >= limit {
+                return Some(basis.first(ritz, m));
+            }
+            let bound = self.tolerance * ritz.values[0].abs().max(ritz.values[k - 1].abs()).max(of_known);
+            let passed = converged;
+            let mut next = basis.unconverged(&ritz, &mut converged, m.min(k), bound);
+            if next.ncols() == 0 && passed > 0 {
+                // Those that had converged before are looked at again.
+                converged = 0;
+                next = basis.unconverged(&ritz, &mut converged, m.min(k), bound);
+            }
+            if next.ncols() == 0 && k >= m {
+                if checks == CHECKS {
+                    return Some(basis.first(ritz, m));
+                }
+                // A random block, then its images.
+                next = if checks == 0 { self.block() } else { basis.last_images() };
+                checks += 1;
+            } else {
+                checks = 0;
+                let to = (m + BLOCK - next.ncols()).min(k);
+                if m < to {
+                    next = beside(&next, &basis.residuals(&ritz, m, to));
+                }
+            }
+            if k + BLOCK > room && room < dimension {
+                basis.restart(&ritz, (m + BLOCK).min(k));
+            }
+            let mut added = self.grow(&mut basis, known, next)?;
+            if added == 0 {
+                // The span is invariant: vectors from elsewhere.
+                let drawn = self.block();
+                added = self.grow(&mut basis, known, drawn)?;
+            }
+            if added == 0 {
+                return Some(basis.first(basis.ritz()?, m));
+            }
+            products += added;
+        }
+    }
+
+    /// A random block.
+    fn block(&mut self) -> Mat<f64> {
+        Mat::from_fn(self.n, BLOCK, |_, _| self.draws.normal())
+    }
+
+    /// Adds to a basis what columns add to its span and to that of the known vectors, as far as there is room. Returns how many vectors
+    /// were added; `None` if a product is not finite.
+    fn grow(&mut self, basis: &mut Basis, known: &Eigenpairs, columns: Mat<f64>) -> Option<usize> {
+        let spans = [known.vectors.as_ref(), basis.v()];
+        // Once more: columns that nearly depend on each other lose their orthogonality to the spans as they are scaled.
+        let columns = orthonormal(&spans, orthonormal(&spans, columns));
+        let columns = columns.subcols(0, columns.ncols().min(basis.v.ncols() - basis.len));
+        let mut images = Mat::zeros(self.n, columns.ncols());
+        for j in 0..columns.ncols() {
+            let column = columns.col(j).try_as_col_major().expect("columns in one piece").as_slice();
+            let image = images.col_as_slice_mut(j);
+            (self.product)(column, image);
+            if !image.iter().all(|x| x.is_finite()) {
+                return None;
+            }
+        }
+        // What images have in the span of known vectors is the error of these.
+        if !known.values.is_empty() {
+            images = &images - &known.vectors * (known.vectors.transpose() * &images);
+        }
+        basis.add(columns, &images);
+        Some(columns.ncols())
+    }
+}
+
+/// `||x||`.
+fn norm(x: &[f64]) -> f64 {
+    x.iter().map(|x| x * x).sum::<f64>().sqrt()
+}
