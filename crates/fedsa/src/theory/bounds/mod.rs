@@ -17,6 +17,9 @@
 //! | \[S\] Theorems 5.3, B.5 | [`scafflsa::theorem_5_3`] | the limit of H; B.5: `sigma_omega` |
 //! | \[S\] Corollary 5.4 (B.6) | [`scafflsa::corollary_5_4`] | the factor of `Delta_heter` |
 //! | \[S\] Lemma 3.1, Corollaries 4.6, 5.5 | [`td`] | L |
+//! | \[F\] Theorems 1 and 2, Corollary 1 | [`fedhsa`] | a shape |
+//! | \[T\] Theorems 4.2 to 4.4, Corollary 4.1 | [`fedtd`] | shapes, and the constants of the proofs |
+//! | \[T\] Theorems 5.3 and 5.4 | [`delayed`] | constants of the proofs |
 //!
 //! Bounds are loose. On 200 random problems each, with different agents, noise in A and nearly singular agents among them, the
 //! medians of bound over exact value are these; the tests print the smallest and largest too. Of corollaries it is the target over
@@ -40,7 +43,10 @@
 //! the variance of a mean is `sum p_c^2 x_c <= max p_c sum p_c x_c`.
 
 mod contraction;
+pub mod delayed;
+pub mod fedhsa;
 pub mod fedlsa;
+pub mod fedtd;
 pub mod random_talk;
 pub mod scafflsa;
 mod shape;
