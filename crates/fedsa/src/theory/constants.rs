@@ -94,29 +94,29 @@ impl Constants {
 }
 
 /// `sym(A) = (A + A^T) / 2`.
-fn symmetric_part(a: &Mat<f64>) -> Mat<f64> {
+pub(super) fn symmetric_part(a: &Mat<f64>) -> Mat<f64> {
     Scale(0.5) * (a + a.transpose())
 }
 
-fn symmetric_eigenvalues(m: &Mat<f64>) -> Result<Vec<f64>> {
+pub(super) fn symmetric_eigenvalues(m: &Mat<f64>) -> Result<Vec<f64>> {
     m.self_adjoint_eigenvalues(Side::Lower)
         .map_err(|_| BadInput::new("", "eigenvalues of a matrix that is not finite", "all entries must be finite numbers"))
 }
 
 /// `E A^T A`, d x d.
-fn mean_square_of_a(moments: &Moments) -> Mat<f64> {
+pub(super) fn mean_square_of_a(moments: &Moments) -> Mat<f64> {
     let d = moments.bb.nrows();
     Mat::from_fn(d, d, |j, l| (0..d).map(|i| moments.aa[(i * d + i, j * d + l)]).sum())
 }
 
 /// `Sigma_A = E A^T A - Abar^T Abar`.
-fn noise_of_a(system: &System, moments: &Moments) -> Mat<f64> {
+pub(super) fn noise_of_a(system: &System, moments: &Moments) -> Mat<f64> {
     mean_square_of_a(moments) - system.a.transpose() * &system.a
 }
 
 /// The smallest L with `E A^T A <= L sym(Abar)`, for a positive definite `sym(Abar)`:
 /// the largest eigenvalue of `R^-1 E[A^T A] R^-T`, `sym(Abar) = R R^T`.
-fn smoothness(system: &System, moments: &Moments) -> Result<f64> {
+pub(super) fn smoothness(system: &System, moments: &Moments) -> Result<f64> {
     let r = symmetric_part(&system.a).llt(Side::Lower).map_err(|_| {
         BadInput::new("", "the symmetric part of a mean matrix is not positive definite", "positive definite symmetric parts")
     })?;
@@ -129,7 +129,7 @@ fn smoothness(system: &System, moments: &Moments) -> Result<f64> {
 }
 
 /// The trace of the covariance of `A(z) theta - b(z)`.
-fn noise_trace(system: &System, moments: &Moments, theta: &[f64]) -> f64 {
+pub(super) fn noise_trace(system: &System, moments: &Moments, theta: &[f64]) -> f64 {
     let d = theta.len();
     let square = mean_square_of_a(moments);
     let quadratic: f64 = theta.iter().zip(linalg::mat_vec(&square, theta)).map(|(x, y)| x * y).sum();

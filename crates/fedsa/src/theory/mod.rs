@@ -23,6 +23,8 @@
 //! | [`gauss_markov`] | the mean-square error under additive Gauss-Markov noise |
 //! | [`link`] | the effect of a link on a round's mean and variance |
 //! | [`predict`] | which closed form applies to a method, and its value |
+//! | [`bounds`] | the theorems and corollaries of the sources as functions of a problem |
+//! | [`choose`] | the cheapest settings that reach a target |
 //! | [`constants`] | the constants in the theorems of \[S\] |
 //! | [`fedhsa_bounds`] | the constants of \[F\], and the schedule of its Corollary 1 |
 //! | [`scaffnew`] | the exact form of Theorem B.4 of \[S\] |
@@ -32,6 +34,8 @@
 //! \[S\] is SCAFFLSA (arXiv 2402.04114), \[F\] is FedHSA.
 
 mod accuracy;
+pub mod bounds;
+pub mod choose;
 pub mod constants;
 pub mod cost;
 pub mod exact_mse;

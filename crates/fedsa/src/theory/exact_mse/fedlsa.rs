@@ -81,6 +81,13 @@ impl FedLsaMse {
         self.recursion().curve(&u_0, rounds)
     }
 
+    /// The first round up to `most` with a mean-square error of at most `target`, from `theta_0` (d); `None` if there is none. If the
+    /// error grows again in between it may be a later one; the error of the round before is above the target.
+    pub fn rounds_to(&self, theta_0: &[f64], target: f64, most: u64) -> Option<u64> {
+        let u_0: Vec<f64> = theta_0.iter().zip(&self.mean.root).map(|(x, r)| x - r).collect();
+        self.recursion().rounds_to(&u_0, target, most)
+    }
+
     fn recursion(&self) -> Recursion<'_> {
         let shift = self.mean.rho.iter().map(|rho| self.mean.server_step * rho).collect();
         Recursion { mean: self.mean.round_map(), shift, covariance: &self.covariance, source: &self.source }

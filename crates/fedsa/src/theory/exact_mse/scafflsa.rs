@@ -13,7 +13,7 @@ use crate::problem::systems::{Moments, Systems};
 use crate::theory::RoundSetting;
 use crate::theory::fixed_point::fixed_point;
 use crate::theory::leg::{AffineLeg, step};
-use crate::theory::map::{DENSE, LinearMap, at_rounds, spectral_radius};
+use crate::theory::map::{DENSE, LinearMap, at_rounds, first_round, spectral_radius};
 use crate::theory::stability::{ControlVariates, Group};
 use crate::theory::symmetric::{pack, packed_index};
 
@@ -118,12 +118,9 @@ impl ScafflsaMse {
     /// # Errors
     /// When the rounds are not in ascending order.
     pub fn curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>> {
-        let u: Vec<f64> = theta_0.iter().zip(&self.root).map(|(x, r)| x - r).collect();
-        let y: Vec<f64> = u.iter().chain(self.classes.iter().flat_map(|c| &c.start)).copied().chain([1.0]).collect();
-        let start = Second { y: Mat::from_fn(y.len(), y.len(), |i, j| y[i] * y[j]), within: self.no_deviations() };
         let mut curve = Vec::with_capacity(rounds.len());
-        let last = y.len() - 1;
-        at_rounds(self, start.flat(), rounds, |state| {
+        let last = self.side() - 1;
+        at_rounds(self, self.start(theta_0), rounds, |state| {
             // Y is the first, column-major block of the state.
             let entry = |i: usize, j: usize| state[j * (last + 1) + i];
             let bias: Vec<f64> = (0..self.dim).map(|i| entry(i, last)).collect();
@@ -131,6 +128,40 @@ impl ScafflsaMse {
             curve.push(MeanSquare { bias, noise });
         })?;
         Ok(curve)
+    }
+
+    /// The first round up to `most` with a mean-square error of at most `target`, from `theta_0` (d); `None` if there is none. If the
+    /// error grows again in between it may be a later one; the error of the round before is above the target.
+    pub fn rounds_to(&self, theta_0: &[f64], target: f64, most: u64) -> Option<u64> {
+        // The second moment of u is the first block of Y.
+        let square = |state: &[f64]| (0..self.dim).map(|i| state[i * (self.side() + 1)]).sum::<f64>();
+        first_round(self, self.start(theta_0), most, |state| square(state) <= target)
+    }
+
+    /// The Lyapunov function of Theorem B.5 of \[S\], `E psi_t = E ||theta_t - theta*||^2 + (eta H)^2 E sum p_c ||xi_c - xi*_c||^2`,
+    /// at each of `rounds` (ascending), from `theta_0` (d).
+    ///
+    /// # Errors
+    /// When the rounds are not in ascending order.
+    pub fn lyapunov(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<f64>> {
+        let d = self.dim;
+        let mut curve = Vec::with_capacity(rounds.len());
+        at_rounds(self, self.start(theta_0), rounds, |state| {
+            let state = self.second(state);
+            let block = |k: usize| (k * d..(k + 1) * d).map(|i| state.y[(i, i)]).sum::<f64>();
+            // A member's second moment is that of the mean of its class and that of its deviation.
+            let controls = self.classes.iter().zip(&state.within).enumerate();
+            let controls: f64 = controls.map(|(k, (class, w))| class.weight * (block(k + 1) + trace(w))).sum();
+            curve.push(block(0) + self.setting.span().powi(2) * controls);
+        })?;
+        Ok(curve)
+    }
+
+    /// The state at the start, flat.
+    fn start(&self, theta_0: &[f64]) -> Vec<f64> {
+        let u: Vec<f64> = theta_0.iter().zip(&self.root).map(|(x, r)| x - r).collect();
+        let y: Vec<f64> = u.iter().chain(self.classes.iter().flat_map(|c| &c.start)).copied().chain([1.0]).collect();
+        Second { y: Mat::from_fn(y.len(), y.len(), |i, j| y[i] * y[j]), within: self.no_deviations() }.flat()
     }
 
     /// The floor: the limit of [`ScafflsaMse::curve`] for large t. Its bias is zero.
@@ -272,6 +303,10 @@ impl Second {
     fn flat(&self) -> Vec<f64> {
         std::iter::once(&self.y).chain(&self.within).flat_map(|m| m.col_iter().flat_map(|c| c.iter().copied())).collect()
     }
+}
+
+fn trace(m: &Mat<f64>) -> f64 {
+    (0..m.nrows()).map(|i| m[(i, i)]).sum()
 }
 
 impl LinearMap for ScafflsaMse {

@@ -111,6 +111,20 @@ impl<'a> Naive<'a> {
         }
         (bias, mse)
     }
+
+    /// `E ||theta - theta*||^2 + E^2 sum p_c ||xi_c - xi*_c||^2`.
+    fn lyapunov(&self) -> f64 {
+        let (root, last) = (self.systems.root().unwrap(), self.moment.nrows() - 1);
+        let mut controls = 0.0;
+        for (c, p) in self.systems.weights.iter().enumerate() {
+            for (i, push) in self.systems.of(c).mean(&root).iter().enumerate() {
+                // xi*_c = -gbar_c(theta*).
+                let k = self.at(self.agents() + 1 + c, i);
+                controls += p * (self.moment[(k, k)] + 2.0 * push * self.moment[(k, last)] + push * push);
+            }
+        }
+        self.errors().1 + self.setting.span().powi(2) * controls
+    }
 }
 
 fn close(got: f64, want: f64, what: &str) {
@@ -177,11 +191,13 @@ fn scafflsa_is_the_naive_recursion() {
         ] {
             let theory = ScafflsaMse::new(&systems, &moments, &setting, 1, &controls).unwrap();
             let curve = theory.curve(&theta_0, &(0..=60).collect::<Vec<_>>()).unwrap();
+            let lyapunov = theory.lyapunov(&theta_0, &(0..=60).collect::<Vec<_>>()).unwrap();
             let mut naive = Naive::new(&kinds, &systems, setting, true, &theta_0, &xi);
             for (t, point) in curve.iter().enumerate() {
                 let (bias, mse) = naive.errors();
                 close(point.bias_sq(), bias, &format!("bias at round {t}"));
                 close(point.mse(), mse, &format!("error at round {t}"));
+                close(lyapunov[t], naive.lyapunov(), &format!("Lyapunov function at round {t}"));
                 naive.round();
             }
             (0..200).for_each(|_| naive.round());
