@@ -58,7 +58,7 @@ pub use markov::{MarkovExplanation, PredictionCost};
 pub use outlook::{MeanSquareRadius, Outlook, Regime, StableStep, TOO_SLOW};
 pub use quantities::{FloorCache, QUANTITIES, Quantity, quantity};
 pub use reach::{Obstacle, Reach, Rounds};
-pub use region::{Map, Region, StableSet, Verdict};
+pub use region::{Region, Spot, StableSet, Verdict};
 pub use what_if::twins;
 
 use rayon::prelude::*;

@@ -88,7 +88,7 @@ impl Forecast<'_> {
         let Some(theta_0) = theta_0 else { return Ok(rough) };
         let exactly = if self.is_noiseless() {
             let accuracy = Accuracy::Exact;
-            first_below(target, about, |rounds| self.noiseless(theta_0, rounds)).map(|found| found.map(|rounds| (rounds, accuracy)))
+            first_below(target, about, |rounds| self.noiseless_curve(theta_0, rounds)).map(|found| found.map(|rounds| (rounds, accuracy)))
         } else {
             self.curve_accuracy().and_then(|accuracy| {
                 let curve = |rounds: &[u64]| Ok(self.curve(theta_0, controls, rounds)?.iter().map(MeanSquare::mse).collect());
@@ -101,8 +101,11 @@ impl Forecast<'_> {
         })
     }
 
-    /// The squared error along the rounds of a method without noise; not of control variates, whose state is larger.
-    fn noiseless(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<f64>> {
+    /// The squared error at each of `rounds` (ascending) from `theta_0` (d), of a method without noise.
+    ///
+    /// # Errors
+    /// When the path of the mean is not known, as that of control variates, whose state is larger.
+    pub fn noiseless_curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<f64>> {
         let round = self.linear()?;
         let root = round.systems.root()?;
         match self.shape.drift {
@@ -180,7 +183,7 @@ mod tests {
                 let target = floor + 0.02;
                 let rounds: Vec<u64> = (1..=3000).collect();
                 let errors: Vec<f64> = match kind {
-                    Law::Mean => of.noiseless(&start, &rounds).unwrap(),
+                    Law::Mean => of.noiseless_curve(&start, &rounds).unwrap(),
                     _ => of.curve(&start, &InitialControls::Zero, &rounds).unwrap().iter().map(MeanSquare::mse).collect(),
                 };
                 let want = errors.iter().position(|x| *x <= target).unwrap() as f64 + 1.0;

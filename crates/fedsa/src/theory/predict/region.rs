@@ -11,8 +11,9 @@ use crate::methods::{Drift, Lost};
 use crate::theory::map::{DENSE, LinearMap as _};
 use crate::theory::stability::{self, ControlVariates, Stability};
 
-/// The most multiplications of all radii of a scan or a map, about one a nanosecond.
-const MOST_WORK: f64 = 1.5e10;
+/// The most multiplications of all radii of a scan, and of a map, about one a nanosecond.
+const SCAN_WORK: f64 = 3e9;
+const MAP_WORK: f64 = 1.5e10;
 
 /// The judgement on a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,15 +26,6 @@ pub enum Verdict {
     MeanDiverges,
     /// The radius cannot be computed, or is too close to 1.
     Unknown,
-}
-
-/// The map whose radius is computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Map {
-    /// A noiseless round.
-    Mean,
-    /// The second moments of a round.
-    MeanSquare,
 }
 
 /// The judgements on one step.
@@ -94,7 +86,7 @@ impl Judge<'_> {
         let unknown = Spot { verdict: Verdict::Unknown, radius: f64::NAN, mean_square: None };
         let Ok(radius) = of.radius() else { return unknown };
         let mean = Stability::of(radius);
-        // Steps whose radius is 1 to rounding count as stable if they are small, as in the search for the largest step.
+        // A radius of 1 to rounding, that of very small steps, counts as stable.
         if mean == Stability::Unstable {
             return Spot { verdict: Verdict::MeanDiverges, radius, mean_square: None };
         }
@@ -145,24 +137,24 @@ impl<'f> Forecast<'f> {
                 let eigenvalues = if state > d { 300.0 * 4.0 * state.powi(2) * d + 1e9 } else { 30.0 * packed(d).powi(3) };
                 kinds * doublings * packed(d + 1.0).powi(3) + eigenvalues
             }
-            Drift::GlobalMemory { .. } => kinds * doublings * packed(2.0 * d + 1.0).powi(3) + 30.0 * packed(d).powi(3),
+            Drift::GlobalMemory { .. } => 0.5 * kinds * packed(2.0 * d + 1.0).powi(3) + 30.0 * packed(d).powi(3),
             _ => {
                 let state = d * (kinds + 1.0) + 1.0;
                 let moments = packed(state);
                 let eigenvalues = if moments <= DENSE as f64 { 30.0 * moments.powi(3) } else { 300.0 * 8.0 * state.powi(2) * d + 1e9 };
-                kinds * doublings * packed(2.0 * d + 1.0).powi(3) + eigenvalues
+                0.5 * kinds * packed(2.0 * d + 1.0).powi(3) + eigenvalues
             }
         })
     }
 
-    /// The judge of up to `count` steps with up to H local steps, with the mean square where that is affordable.
-    fn judge(&self, count: f64, h: f64) -> Result<Judge<'f>> {
+    /// The judge of up to `count` steps with up to H local steps, with the mean square where it is affordable too.
+    fn judge(&self, count: f64, h: f64, most: f64) -> Result<Judge<'f>> {
         let work = count * self.radius_work(h)?;
-        if work > MOST_WORK {
+        if work > most {
             return Err(takes_too_long("the radii of so many steps", "fewer distinct agents or features, or shorter delays"));
         }
         let is_noisy = self.is_noisy(&self.linear()?);
-        let affordable = is_noisy && MeanSquareRadius::is_small(self) && work + count * self.mean_square_work(h)? <= MOST_WORK;
+        let affordable = is_noisy && MeanSquareRadius::is_small(self) && work + count * self.mean_square_work(h)? <= most;
         Ok(Judge { of: self.clone(), square: if affordable { MeanSquareRadius::new(self).ok() } else { None } })
     }
 
@@ -192,7 +184,7 @@ impl<'f> Forecast<'f> {
         let octaves = (range.1 / range.0).log2();
         // Coarser where each radius is costly.
         let counts = [16.0, 8.0, 4.0].map(|of_each| (of_each * octaves).ceil() as usize + 1);
-        let judge_of = |count: usize| self.judge(1.3 * (count * local_steps.len()) as f64, most).map(|judge| (judge, count));
+        let judge_of = |count: usize| self.judge(1.3 * (count * local_steps.len()) as f64, most, SCAN_WORK).map(|judge| (judge, count));
         let finest = counts.iter().map(|count| judge_of(*count)).find(Result::is_ok);
         let (judge, count) = finest.unwrap_or_else(|| judge_of(counts[2]))?;
         let steps = geometric(range, count);
@@ -229,7 +221,8 @@ impl<'f> Forecast<'f> {
         let most = (4.0 * own).max(64.0);
         let steps = self.steps_of_interest(most)?;
         let grids = [(160, 48), (100, 30), (60, 18), (36, 10)];
-        let judge_of = |(columns, rows): (usize, usize)| self.judge((columns * rows) as f64, most).map(|judge| (judge, columns, rows));
+        let judge_of =
+            |(columns, rows): (usize, usize)| self.judge((columns * rows) as f64, most, MAP_WORK).map(|judge| (judge, columns, rows));
         // The finest grid on which the mean square is affordable, else the finest one for the mean.
         let all: Vec<Result<(Judge<'_>, usize, usize)>> = grids.into_iter().map(judge_of).collect();
         let is_noisy = self.is_noisy(&self.linear()?);
@@ -256,7 +249,7 @@ impl<'f> Forecast<'f> {
     /// When a round is not a known linear map.
     pub fn at_step(&self, eta: f64) -> Result<Spot> {
         let h = self.local_steps().round().max(1.0);
-        let judge = self.judge(1.0, h)?;
+        let judge = self.judge(1.0, h, MAP_WORK)?;
         Ok(judge.at(eta, h as u64))
     }
 
@@ -299,7 +292,7 @@ mod tests {
     use crate::methods::scafflsa::Scafflsa;
     use crate::problem::garnet::Garnet;
     use crate::problem::linear::LinearSystems;
-    use crate::problem::{Field, NoFiles, ProblemSettings as _};
+    use crate::problem::{NoFiles, ProblemSettings as _};
     use crate::sampling::{Law, Sampling};
 
     fn sampled(kind: Law) -> Sampling {
