@@ -57,7 +57,7 @@ impl Curvature {
 /// What is known of the rate of a method without local steps.
 pub fn rates(page: &mut Page, plan: &Plan, cell: usize) {
     let (planned, field) = (&plan.cells[cell], plan.field(cell));
-    let settings = serde_json::to_value(&planned.method.settings).unwrap_or(Json::Null);
+    let settings = serde_json::to_value(&*planned.method.settings).unwrap_or(Json::Null);
     match planned.method.kind {
         "lstd" => {
             page.paragraph("Known: the server solves the sum of all agents' systems, so that the first round ends at theta* to rounding, over a clear link.");
@@ -95,7 +95,7 @@ pub fn rates(page: &mut Page, plan: &Plan, cell: usize) {
     page.paragraph(loss);
     match planned.method.kind {
         "shed" => eigenpairs(page, &curvature, &settings),
-        "newton" | "fednl" if is_quadratic && planned.method.kind == "newton" => page.paragraph("A full Newton step is exact on quadratic losses: one round."),
+        "newton" if is_quadratic => page.paragraph("A full Newton step is exact on quadratic losses: one round."),
         "newton" => page.paragraph(
             "Near theta* the distance is squared in every round, times a constant that needs the Lipschitz constant of the Hessian, which fedsa does \
              not know. Far from it the line search decides.",
