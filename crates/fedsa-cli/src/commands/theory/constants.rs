@@ -1,9 +1,11 @@
 //! The constants of a problem, each with its meaning.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use fedsa_experiment::numbers;
 use serde_json::Value as Json;
 
-use super::text::{Page, row};
+use super::text::{Page, row, sentence};
 
 /// The name on the page and the meaning of a constant: the table of the JSON that it is in, and its key.
 struct Explained {
@@ -100,38 +102,41 @@ const ALL: &[Explained] = &[
     ),
 ];
 
-/// The constants of a problem, as [`super::problem`] lists them and [`super::explain`] completes them.
-pub fn constants(page: &mut Page, problem: &Json) {
-    let text = |value: &Json| match value {
-        Json::String(why) => Some(why.clone()),
-        Json::Null => Some("not finite".into()),
-        other => other.as_f64().map(numbers::number),
-    };
-    let mut rows = Vec::new();
+/// The constants of a problem, as [`super::problem`] lists them and [`super::explain`] completes them. The meaning of those in
+/// `explained` was given before; the others join them.
+pub fn constants(page: &mut Page, problem: &Json, explained: &mut BTreeSet<&'static str>) {
+    let (mut rows, mut unknown) = (Vec::new(), BTreeMap::<String, Vec<&str>>::new());
     for Explained { table, key, symbol, meaning } in ALL {
         let value = if table.is_empty() { problem.get(*key) } else { problem.get(*table).and_then(|table| table.get(*key)) };
-        match value {
-            None => {}
-            Some(Json::String(why)) => rows.push(row(&[symbol, "", &format!("{meaning}; {why}")])),
-            Some(value) => rows.push(row(&[symbol, &text(value).unwrap_or_default(), meaning])),
+        let text = match value {
+            None => continue,
+            Some(Json::String(why)) => {
+                unknown.entry(why.clone()).or_default().push(symbol);
+                String::new()
+            }
+            Some(value) => value.as_f64().map_or("not finite".into(), numbers::number),
+        };
+        let meaning = if explained.insert(symbol) { meaning } else { "" };
+        // A constant that is not known is listed for its meaning.
+        if !text.is_empty() || !meaning.is_empty() {
+            rows.push(row(&[symbol, &text, meaning]));
         }
     }
     // Whole tables that are not known have a reason in their place.
-    for table in ["monotone", "constants"] {
-        if let Some(why) = problem.get(table).and_then(Json::as_str) {
-            rows.push(row(&[table, "", why]));
-        }
+    let reasons: Vec<&str> = ["monotone", "constants"].into_iter().filter_map(|table| problem.get(table)?.as_str()).collect();
+    if rows.is_empty() && reasons.is_empty() {
+        return;
     }
-    if !rows.is_empty() {
-        page.heading("Constants");
-        page.table(&rows);
+    page.heading("Constants");
+    page.table(&rows);
+    for (why, symbols) in unknown {
+        page.paragraph(&sentence(&format!("{}: {why}", symbols.join(", "))));
     }
+    reasons.into_iter().for_each(|why| page.paragraph(&sentence(why)));
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use fedsa::theory::constants::{Constants, TdConstants};
     use fedsa::theory::fedhsa_bounds::FedHsaConstants;
 

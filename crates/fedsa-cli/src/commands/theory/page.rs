@@ -1,5 +1,7 @@
 //! The page for people: what limits the accuracy of each method, what it costs, and which steps are stable.
 
+use std::collections::BTreeSet;
+
 use fedsa::linalg;
 use fedsa::methods::Drift;
 use fedsa::problem::Field;
@@ -30,8 +32,9 @@ pub fn page(plan: &Plan, predictor: &Predictor<'_>, problems: &[Json], target: O
         "What theory predicts before anything runs. Errors are squared distances ||theta - theta*||^2 from the root theta*, mean over \
          runs. The guide explains the page (section 4, Reading fedsa theory); --json has all numbers with all their digits.",
     );
+    let mut explained = BTreeSet::new();
     for (i, known) in problems.iter().enumerate().take(PROBLEMS) {
-        problem(&mut page, plan, i, known);
+        problem(&mut page, plan, i, known, &mut explained);
         say(page.take());
     }
     if problems.len() > PROBLEMS {
@@ -73,7 +76,7 @@ fn sampling(field: &dyn Field) -> String {
 }
 
 /// The section of a problem.
-fn problem(page: &mut Page, plan: &Plan, i: usize, known: &Json) {
+fn problem(page: &mut Page, plan: &Plan, i: usize, known: &Json, explained: &mut BTreeSet<&'static str>) {
     let field = &*plan.fields[i].field;
     let mut known = known.clone();
     explain(&mut known, field);
@@ -103,7 +106,7 @@ fn problem(page: &mut Page, plan: &Plan, i: usize, known: &Json) {
         page.paragraph(&format!("{text}{more}"));
     }
     mixing(page, &known);
-    constants::constants(page, &known);
+    constants::constants(page, &known, explained);
 }
 
 /// How fast samples forget.
@@ -224,7 +227,7 @@ fn accuracy(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, cell: usize
         page.heading("What would change it");
         page.table(&changes);
         page.paragraph(
-            "Each row is computed with that change alone. A radius near 1 means more rounds: the error per round is the radius below.",
+            "Each row is computed with that change alone. The error per round is the radius of a noiseless round: closer to 1 is slower.",
         );
     }
 }
@@ -486,7 +489,7 @@ fn windows(page: &mut Page, of: &Forecast<'_>) {
 
 fn interval_row(set: &StableSet, own: u64) -> Vec<String> {
     let text = |(low, high): &(f64, f64)| match (*low, *high) {
-        (0.0, high) if high.is_infinite() => "all that were looked at".into(),
+        (0.0, high) if high.is_infinite() => format!("up to {} at least", number(set.looked_to)),
         (0.0, high) => format!("up to {}", number(high)),
         (low, high) if high.is_infinite() => format!("from {} on", number(low)),
         (low, high) => format!("{} to {}", number(low), number(high)),

@@ -21,6 +21,8 @@ const STABILITY: &str = "theory-stability";
 const PANELS: usize = 12;
 const MOST_CURVES: usize = 12;
 const MAPS: usize = 6;
+/// The most rings whose settings are written out.
+const RINGS: usize = 8;
 
 /// The folder of the pictures.
 pub struct Target<'a> {
@@ -190,8 +192,16 @@ fn stability(plan: &Plan) -> HeatMaps {
     if left_out > 0 {
         notes.push(format!("Shown: the first {MAPS} maps; {left_out} more methods at points are left out."));
     }
-    for (map, at) in maps.iter().flat_map(|map: &HeatMap| map.rings.iter().map(move |ring| (map, ring))).take(4) {
-        notes.push(format!("Ring: {}, η = {}, H = {}.", map.title, typed(at.0), number(at.1)));
+    let mut rings: Vec<(f64, f64)> = Vec::new();
+    for ring in maps.iter().flat_map(|map: &HeatMap| &map.rings) {
+        if !rings.contains(ring) {
+            rings.push(*ring);
+        }
+    }
+    if !rings.is_empty() {
+        let places: Vec<String> = rings.iter().take(RINGS).map(|(eta, h)| format!("η = {}, H = {}", typed(*eta), number(*h))).collect();
+        let more = if rings.len() > RINGS { format!(" and {} more", rings.len() - RINGS) } else { String::new() };
+        notes.push(format!("Rings: {}{more}.", places.join("; ")));
     }
     let mut caption = "Stable settings are coloured by the rounds that a tenfold smaller squared error takes; grey ones diverge in the mean. Faded: \
                        the mean converges, and noise makes the mean square diverge. The rings are the settings of the file. Grey between colours in \

@@ -55,8 +55,11 @@ impl Page {
             let last = row.get(columns - 1).map_or("", String::as_str);
             if last.is_empty() {
                 self.lines.push(head.trim_end().to_string());
-            } else if before + NARROWEST > WIDTH {
-                self.lines.push(format!("{head}{last}"));
+            } else if before + NARROWEST > WIDTH && head.chars().count() + last.chars().count() > WIDTH {
+                // A line of its own.
+                self.lines.push(head.trim_end().to_string());
+                let indent = INDENT.repeat(4);
+                self.lines.extend(wrapped(last, &indent, &indent));
             } else {
                 self.lines.extend(wrapped(last, &head, &" ".repeat(before)));
             }
@@ -117,7 +120,9 @@ mod tests {
     fn long_words_and_wide_tables_are_not_cut() {
         let mut page = Page::default();
         page.paragraph(&"x".repeat(300));
-        page.table(&[row(&[&"y".repeat(120), "z"])]);
-        assert!(page.take().concat().contains(&"x".repeat(300)));
+        page.table(&[row(&[&"y".repeat(90), "z"]), row(&["y", &"more ".repeat(40)])]);
+        let lines = page.take();
+        assert!(lines.concat().contains(&"x".repeat(300)) && lines.iter().any(|line| line.ends_with("y  z")), "{lines:#?}");
+        assert!(lines.iter().all(|line| line.chars().count() <= WIDTH || line.contains("xxx")), "{lines:#?}");
     }
 }

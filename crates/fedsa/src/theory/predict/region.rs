@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use super::{Forecast, MeanSquareRadius, takes_too_long};
+use super::{Forecast, MeanSquareRadius, NoiseSource, takes_too_long};
 use crate::error::{Result, require};
 use crate::linalg::{self, Mat};
 use crate::methods::{Drift, Lost};
@@ -12,8 +12,11 @@ use crate::theory::map::{DENSE, LinearMap as _};
 use crate::theory::stability::{self, ControlVariates, Stability};
 
 /// The most multiplications of all radii of a scan, and of a map, about one a nanosecond.
-const SCAN_WORK: f64 = 3e9;
-const MAP_WORK: f64 = 1.5e10;
+const SCAN_WORK: f64 = 1e10;
+const MAP_WORK: f64 = 2e10;
+
+/// Multiplications of the radius of a chain's second moments, about.
+const CHAIN_WORK: f64 = 2e8;
 
 /// The judgement on a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +58,8 @@ pub struct StableSet {
     /// Intervals of stable steps in increasing order. The first begins at 0 where the smallest step of the scan is stable; the
     /// last ends at infinity where the largest is.
     pub intervals: Vec<(f64, f64)>,
+    /// The largest step that was looked at.
+    pub looked_to: f64,
     /// Whether the mean square was looked at too, where there is noise.
     pub in_mean_square: bool,
 }
@@ -118,7 +123,7 @@ impl<'f> Forecast<'f> {
         };
         let eigenvalues = match round.link.delay.as_ref().map(|delay| delay.probabilities.len() as f64) {
             Some(reach) => 30.0 * d * reach.powi(3) + 30.0 * d.powi(3),
-            None if state <= DENSE as f64 => 30.0 * state.powi(3),
+            None if state <= DENSE as f64 => 12.0 * state.powi(3),
             // Arnoldi in up to 300 dimensions.
             None => 300.0 * (2.0 * kinds * d * d + 600.0 * state) + 30.0 * 300f64.powi(3),
         };
@@ -128,6 +133,12 @@ impl<'f> Forecast<'f> {
     /// Multiplications of the radius of the map of second moments.
     fn mean_square_work(&self, h: f64) -> Result<f64> {
         let round = self.linear()?;
+        match self.noise_source(&round)? {
+            // The square of the radius of the mean.
+            NoiseSource::Additive(..) => return self.radius_work(h),
+            NoiseSource::Chains(_) => return Ok(CHAIN_WORK),
+            NoiseSource::Independent | NoiseSource::Nothing => {}
+        }
         let (kinds, d) = (round.systems.kinds.len() as f64, round.systems.dim() as f64);
         let packed = |n: f64| n * (n + 1.0) / 2.0;
         let doublings = 2.0 * (h.log2() + 2.0);
@@ -207,7 +218,7 @@ impl<'f> Forecast<'f> {
                     _ => {}
                 }
             }
-            StableSet { local_steps: h, intervals, in_mean_square: judge.square.is_some() }
+            StableSet { local_steps: h, intervals, looked_to: range.1, in_mean_square: judge.square.is_some() }
         };
         Ok(local_steps.iter().map(|h| one(*h)).collect())
     }
