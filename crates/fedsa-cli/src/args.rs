@@ -33,7 +33,8 @@ pub enum Command {
     Reproduce(ReproduceArgs),
     /// Validate an experiment file; report what would run, whether it is stable, and how long it takes
     Check(CheckArgs),
-    /// Print constants, biases, predicted floors and stability radii of an experiment file
+    /// Predict an experiment file without running it: what limits the accuracy of each method, what a target costs, which steps are
+    /// stable
     Theory(TheoryArgs),
     /// Write the problem of an experiment file as arrays
     Export(ExportArgs),
@@ -105,6 +106,13 @@ fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(x) if (0.0..=1e9).contains(&x) => Ok(x),
         _ => Err("not a number of seconds from 0 to 1e9".into()),
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if x > 0.0 && x.is_finite() => Ok(x),
+        _ => Err("not a positive number".into()),
     }
 }
 
@@ -218,9 +226,19 @@ pub struct CheckArgs {
 pub struct TheoryArgs {
     /// The experiment file; - for standard input
     pub file: PathBuf,
-    /// Print JSON
+    /// Print JSON instead of the page
     #[arg(long)]
     pub json: bool,
+    /// Say how many rounds, samples and bits each method takes until its mean-square error is EPS2, or what keeps it above
+    #[arg(long, value_name = "EPS2", value_parser = positive, allow_negative_numbers = true)]
+    pub target_mse: Option<f64>,
+    /// Write two pictures into this folder, in the formats of the file's figure: the predicted curves (theory-curves), and the
+    /// stable steps over step size and local steps (theory-stability)
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Replace pictures of these names in the folder
+    #[arg(long, requires = "out")]
+    pub overwrite: bool,
     #[command(flatten)]
     pub overrides: Overrides,
 }

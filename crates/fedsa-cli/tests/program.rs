@@ -330,10 +330,7 @@ fn estimates_of_agents_that_compute_alone_are_those_of_their_method() {
 #[test]
 fn theory_is_printed_for_people_and_as_json() {
     let folder = Folder::with(SMALL);
-    let text = folder.run(&["theory", "small.toml"]).exits(0).stdout;
-    for line in ["id: small", "problems:", "  - agents: 4", "  - method: FedLSA", "    stable: true", "    limit: ["] {
-        assert!(text.lines().any(|l| l.starts_with(line)), "{line}\n{text}");
-    }
+    folder.run(&["theory", "small.toml"]).exits(0).says("small: ").says("\nFedLSA\n------\n").says("\nStability\n");
     let json: Value = serde_json::from_str(&folder.run(&["theory", "small.toml", "--json"]).exits(0).stdout).unwrap();
     let problem = &json["problems"][0];
     assert_eq!((&problem["agents"], problem["theta_star"].as_array().unwrap().len()), (&4.into(), 3));
@@ -351,13 +348,9 @@ fn theory_is_printed_for_people_and_as_json() {
     for key in ["radius", "stable"] {
         assert!(json["methods"][0][key].as_str().unwrap().contains("the step size varies"), "{key}");
     }
-    for (set, why) in [("sampling.kind=\"markov\"", "samples are not i.i.d."), ("problem.features=25", "more than 24 features")] {
-        let args = ["theory", "small.toml", "--set", set, "--set", "problem.states=40"];
-        let text = folder.run(&args).exits(0).stdout;
-        for key in ["l", "sigma_a", "sigma_omega"] {
-            assert!(text.lines().any(|line| line.trim() == format!("{key}: not known: {why}")), "{key}\n{text}");
-        }
-        let json: Value = serde_json::from_str(&folder.run(&[&args[..], &["--json"]].concat()).exits(0).stdout).unwrap();
+    for set in ["sampling.kind=\"markov\"", "problem.features=25"] {
+        let args = ["theory", "small.toml", "--json", "--set", set, "--set", "problem.states=40"];
+        let json: Value = serde_json::from_str(&folder.run(&args).exits(0).stdout).unwrap();
         assert!(json["problems"][0]["constants"]["sigma_a"].is_null());
     }
     // Along finite chains numbers say how they are known, beside leading order and mixing times.

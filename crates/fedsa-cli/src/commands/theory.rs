@@ -1,4 +1,5 @@
-//! `fedsa theory`: predictions for an experiment, without running it.
+//! `fedsa theory`: predictions for an experiment, without running it. For people they are a page of text (`page`) and two pictures
+//! (`pictures`), for programs JSON.
 
 use std::collections::HashMap;
 
@@ -16,11 +17,18 @@ use fedsa::theory::constants::{Constants, TdConstants};
 use fedsa::theory::fedhsa_bounds::{CorollarySchedule, FedHsaConstants};
 use fedsa::theory::predict::{EXACT_DIM, Forecast};
 use fedsa_experiment::error::Failure;
-use fedsa_experiment::numbers;
 use fedsa_experiment::predict::QUANTITIES;
 use fedsa_experiment::{Kinds, Plan, Predictor, memory};
 use rayon::prelude::*;
 use serde_json::{Map, Value as Json, json};
+
+mod constants;
+mod curvature;
+mod page;
+mod pictures;
+mod target;
+mod text;
+mod what_if;
 
 use super::{load, say, say_json};
 use crate::args::TheoryArgs;
@@ -35,30 +43,39 @@ pub fn theory(args: &TheoryArgs, kinds: &Kinds) -> Result<u8, Failure> {
     let plan = Plan::new(experiment, &base, Isa::best(), &HashMap::new())?;
     memory::refuse_predictions(&plan).map_err(|e| plan.experiment.document.failure(e))?;
     let predictor = Predictor::new(&plan);
+    let pictures = args.out.as_deref().map(|out| pictures::Target::new(out, args.overwrite, &plan)).transpose()?;
     let problems: Vec<Json> = plan.fields.par_iter().map(|f| problem(&*f.field)).collect();
+    if args.json {
+        say_json(&numbers(&plan, &predictor, &problems, args.target_mse));
+    } else {
+        page::page(&plan, &predictor, &problems, args.target_mse, &mut |lines| say(lines.join("\n")));
+    }
+    if let Some(target) = pictures {
+        let written = target.write(&plan, &predictor, &base)?;
+        if !args.json {
+            written.iter().for_each(|path| say(path.display()));
+        }
+    }
+    Ok(DONE)
+}
+
+/// All numbers, for programs.
+fn numbers(plan: &Plan, predictor: &Predictor<'_>, problems: &[Json], target: Option<f64>) -> Json {
     let mut methods = Vec::new();
     for planned in &plan.points {
         for (label, cell) in plan.labels.iter().zip(&planned.cells) {
             let mut entry = json!({ "method": label, "kind": plan.cells[*cell].method.kind, "point": planned.point.label });
             entry["problem"] = json!(planned.field);
-            if let Json::Object(fields) = method(&plan, &predictor, *cell, &problems[planned.field]) {
+            if let Json::Object(fields) = method(plan, predictor, *cell, &problems[planned.field]) {
                 entry.as_object_mut().expect("an object").extend(fields);
+            }
+            if let Some(target) = target {
+                entry["target"] = target::Target::of(plan, *cell, target).json();
             }
             methods.push(entry);
         }
     }
-    let all = json!({ "id": plan.experiment.id, "problems": problems, "methods": methods });
-    if args.json {
-        say_json(&all);
-    } else {
-        let (mut all, mut out) = (all, Vec::new());
-        let shown = all["problems"].as_array_mut().expect("a list");
-        shown.iter_mut().zip(&plan.fields).for_each(|(problem, f)| explain(problem, &*f.field));
-        all["methods"].as_array_mut().expect("a list").iter_mut().for_each(name_accuracies);
-        lines(&all, "", &mut out);
-        say(out.join("\n"));
-    }
-    Ok(DONE)
+    json!({ "id": plan.experiment.id, "problems": problems, "methods": methods })
 }
 
 fn finite(x: f64) -> Json {
@@ -190,15 +207,6 @@ fn without_moments(field: &dyn Field) -> Option<String> {
     }
 }
 
-/// For people: the text of each accuracy.
-fn name_accuracies(method: &mut Json) {
-    for accuracy in method.get_mut("accuracy").and_then(Json::as_object_mut).into_iter().flat_map(|all| all.values_mut()) {
-        if let Ok(known) = serde_json::from_value::<Accuracy>(accuracy.clone()) {
-            *accuracy = json!(known.to_string());
-        }
-    }
-}
-
 /// For people: puts the reason in the place of each constant that is not known.
 fn explain(problem: &mut Json, field: &dyn Field) {
     let singular = problem["local_root_distance"]["singular_agents"].as_u64() != Some(0);
@@ -310,41 +318,4 @@ fn fedlsa(field: &dyn Field, forecast: &Forecast<'_>) -> Option<Map<String, Json
     let mean = rounds.iter().zip(means).map(|(t, theta)| json!({ "round": t, "theta": theta })).collect::<Vec<_>>();
     out.insert("mean_iterate_from_zero".into(), json!(mean));
     Some(out)
-}
-
-/// A tree as indented lines, as in YAML; long lists shortened.
-fn lines(value: &Json, indent: &str, out: &mut Vec<String>) {
-    let Json::Object(fields) = value else { return };
-    for (key, value) in fields {
-        match value {
-            Json::Object(_) => {
-                out.push(format!("{indent}{key}:"));
-                lines(value, &format!("{indent}  "), out);
-            }
-            Json::Array(items) if items.iter().any(Json::is_object) => {
-                out.push(format!("{indent}{key}:"));
-                for item in items {
-                    let first = out.len();
-                    lines(item, &format!("{indent}    "), out);
-                    if let Some(line) = out.get_mut(first) {
-                        line.replace_range(indent.len()..indent.len() + 4, "  - ");
-                    }
-                }
-            }
-            Json::Array(items) => {
-                let shown: Vec<String> =
-                    items.iter().take(8).map(|x| x.as_f64().map_or(x.to_string(), |x| numbers::digits(x, 6))).collect();
-                let more = if items.len() > 8 { ", .." } else { "" };
-                out.push(format!("{indent}{key}: [{}{more}]", shown.join(", ")));
-            }
-            Json::Number(x) => {
-                let shown = x.as_u64().map_or_else(|| numbers::digits(x.as_f64().unwrap_or(0.0), 7), |i| i.to_string());
-                out.push(format!("{indent}{key}: {shown}"));
-            }
-            Json::String(s) if s.is_empty() => {}
-            Json::String(s) => out.push(format!("{indent}{key}: {s}")),
-            Json::Null => out.push(format!("{indent}{key}: not finite")),
-            other => out.push(format!("{indent}{key}: {other}")),
-        }
-    }
 }

@@ -81,6 +81,7 @@ pub(super) fn scene(picture: &HeatMaps, look: &RenderOptions) -> Scene {
             let [x, y] = placed.axes;
             let window = Window { left, top, width, height, x, y };
             cells(&mut scene, placed, &window, colors);
+            rings(&mut scene, placed, &window, colors);
             drawn.draw_around(&mut scene, &window, &fitting_ticks(&window.x, width), left - placed.before, colors);
             bar(&mut scene, placed, &window, colors);
         }
@@ -92,16 +93,17 @@ pub(super) fn scene(picture: &HeatMaps, look: &RenderOptions) -> Scene {
 }
 
 fn place(map: &HeatMap, height: f64) -> Placed<'_> {
-    let exactly = |range| Axis::exactly(range, false).unwrap_or_else(|| Axis::around(None, false, 0.0));
-    let finite = || map.z.iter().flatten().filter_map(|z| scaled(*z, false));
+    let exactly = |range, log| Axis::exactly(range, log).unwrap_or_else(|| Axis::around(None, log, 0.0));
+    let scaled = |z: f64| scaled(z, map.z_log);
+    let finite = || map.z.iter().flatten().copied().filter(|z| scaled(*z).is_some());
     let all = finite().fold(None, |range: Option<(f64, f64)>, z| Some(range.map_or((z, z), |(low, high)| (low.min(z), high.max(z)))));
-    let range =
-        map.z_range.and_then(|(low, high)| Some((scaled(low, false)?, scaled(high, false)?))).filter(|(low, high)| low <= high).or(all);
-    let axis = Axis::around(range, false, 0.0);
+    let on_scale = |(low, high): (f64, f64)| Some((scaled(low)?, scaled(high)?)).filter(|(low, high)| low <= high);
+    let range = map.z_range.and_then(on_scale).or_else(|| all.and_then(on_scale));
+    let axis = Axis::around(range, map.z_log, 0.0);
     let is_outside = |z: f64| axis.fraction(z).unwrap_or(0.5);
     let beyond = (finite().any(|z| is_outside(z) < -1e-9), finite().any(|z| is_outside(z) > 1.0 + 1e-9));
     let count = (height / (2.6 * TICK.size)) as usize;
-    let (x, y) = (exactly(map.x), exactly(map.y));
+    let (x, y) = (exactly(map.x, map.x_log), exactly(map.y, map.y_log));
     let (y_ticks, ticks) = (y.ticks(count, height), axis.ticks(count, height));
     let widest = |ticks: &Ticks| ticks.major.iter().map(|(_, label)| TICK.width(label)).fold(0.0, f64::max);
     let lines = |label: &str| AXIS_LABEL.wrap(label, height, 2);
@@ -158,6 +160,20 @@ fn cells(scene: &mut Scene, Placed { map, bar, .. }: &Placed, window: &Window, c
     scene.marks.extend(
         by_look.into_iter().map(|((shade, is_faint), rectangles)| Mark::Rectangles { rectangles, color: heat(colors, shade, is_faint) }),
     );
+}
+
+/// Rings around marked places, dark with a light edge on either side so that they are seen on every colour.
+fn rings(scene: &mut Scene, Placed { map, .. }: &Placed, window: &Window, colors: &Colors) {
+    for (x, y) in &map.rings {
+        let (Some(right), Some(up)) = (window.x.fraction(*x), window.y.fraction(*y)) else { continue };
+        if !(0.0..=1.0).contains(&right) || !(0.0..=1.0).contains(&up) {
+            continue;
+        }
+        let center = (window.left + right * window.width, window.bottom() - up * window.height);
+        for (radius, color) in [(6.5, colors.background), (5.5, colors.ink), (3.5, colors.background), (2.5, colors.ink)] {
+            scene.marks.push(Mark::Disc { center, radius, color });
+        }
+    }
 }
 
 fn bar(scene: &mut Scene, placed: &Placed, window: &Window, colors: &Colors) {

@@ -125,9 +125,13 @@ pub struct HeatMap {
     pub y_label: String,
     /// What the colours show, beside the colour bar.
     pub z_label: String,
-    /// The ranges that the cells divide evenly.
+    /// The ranges that the cells divide evenly, on a logarithmic axis by equal ratios.
     pub x: (f64, f64),
     pub y: (f64, f64),
+    pub x_log: bool,
+    pub y_log: bool,
+    /// Whether the scale of the colours is logarithmic.
+    pub z_log: bool,
     /// Rows of cells from the low end of y, each from the low end of x. Cells whose value is not finite are grey.
     pub z: Vec<Vec<f64>>,
     /// The range of the colours, by default that of all values. Values beyond it have the colours of its ends, at which the
@@ -135,6 +139,8 @@ pub struct HeatMap {
     pub z_range: Option<(f64, f64)>,
     /// Whether each cell of `z` is drawn faded, towards the background. Cells without an entry are not.
     pub faint: Vec<Vec<bool>>,
+    /// Places that are marked by a ring.
+    pub rings: Vec<(f64, f64)>,
 }
 
 /// A matrix of results. The first column holds the rows' names.

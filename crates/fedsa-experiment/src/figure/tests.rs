@@ -131,8 +131,11 @@ fn any_heat_maps() -> impl Strategy<Value = HeatMaps> {
     let rows = prop::collection::vec(prop::collection::vec(number(), 0..6), 0..6);
     let faint = prop::collection::vec(prop::collection::vec(any::<bool>(), 0..6), 0..6);
     let data = (range(), range(), rows, prop::option::of(range()), faint);
-    let map = ((label(), label(), label(), label()), data).prop_map(|((title, x_label, y_label, z_label), (x, y, z, z_range, faint))| {
-        HeatMap { title, x_label, y_label, z_label, x, y, z, z_range, faint }
+    let scales = (any::<[bool; 3]>(), prop::collection::vec((number(), number()), 0..3));
+    let labels = (label(), label(), label(), label());
+    let map = (labels, data, scales).prop_map(|((title, x_label, y_label, z_label), (x, y, z, z_range, faint), (logs, rings))| {
+        let [x_log, y_log, z_log] = logs;
+        HeatMap { title, x_label, y_label, z_label, x, y, x_log, y_log, z_log, z, z_range, faint, rings }
     });
     (label(), prop::collection::vec(map, 0..4), label(), prop::collection::vec(label(), 0..2))
         .prop_map(|(title, maps, caption, notes)| HeatMaps { title, maps, caption, notes })
@@ -279,6 +282,31 @@ fn a_colour_bar_has_ticks_and_points_where_values_are_beyond() {
     };
     // One polygon is the background.
     assert_eq!([None, Some((10.0, 100.0)), Some((10.0, 50.0))].map(count), [(1, true), (2, true), (3, true)]);
+}
+
+#[test]
+fn logarithmic_maps_have_ticks_at_decades_and_rings_at_their_places() {
+    let map = HeatMap {
+        x: (0.001, 10.0),
+        y: (1.0, 1e4),
+        x_log: true,
+        y_log: true,
+        z_log: true,
+        rings: vec![(0.1, 100.0), (1e3, 1.0)],
+        ..heat_map(4, |x, y| 10f64.powf(4.0 * (x + y)))
+    };
+    let scene = heat::scene(&HeatMaps { maps: vec![map], ..HeatMaps::default() }, &RenderOptions::default());
+    let [left, top, right, bottom] = window_of(&scene);
+    let discs: Vec<(f64, f64)> =
+        scene.marks.iter().filter_map(|mark| if let Mark::Disc { center, .. } = mark { Some(*center) } else { None }).collect();
+    // The middle of both axes; the second ring lies outside.
+    let middle = (0.5 * (left + right), 0.5 * (top + bottom));
+    assert!(discs.len() == 4 && discs.iter().all(|(x, y)| (x - middle.0).abs() < 1e-6 && (y - middle.1).abs() < 1e-6), "{discs:?}");
+    // Equal ratios of values are equal steps of colour: the corner's value is 10, and that of the opposite one 10^7.
+    let colors = Theme::Light.colors();
+    let near = |a: scene::Rgb, b: scene::Rgb| a.0.abs_diff(b.0) < 6 && a.1.abs_diff(b.1) < 6 && a.2.abs_diff(b.2) < 6;
+    let at = |share: f64| color_at(&scene, (left + share * (right - left), bottom - share * (bottom - top))).unwrap();
+    assert!(near(at(0.125), colors.heat(0.0, false)) && near(at(0.375), colors.heat(1.0 / 3.0, false)), "{:?}", at(0.375));
 }
 
 #[test]

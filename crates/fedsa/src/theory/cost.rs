@@ -3,12 +3,13 @@
 
 use crate::error::{BadInput, Result};
 use crate::linalg;
-use crate::message::{Body, HEADER_BYTES, PART_HEADER_BYTES};
+use crate::message::{Body, HEADER_BYTES, PART_HEADER_BYTES, Part};
 use crate::methods::gmres::Gmres;
 use crate::methods::lstd::Lstd;
-use crate::methods::{Drift, MethodSettings};
+use crate::methods::{Drift, Half, MethodSettings};
 use crate::problem::Field;
 use crate::problem::root::{Root, Source};
+use crate::protocol::Len;
 use crate::theory::predict::Forecast;
 use crate::uplink::Uplink;
 
@@ -31,6 +32,62 @@ pub struct Cost {
     pub is_bound: bool,
     /// Bits of all messages, up and down.
     pub bits: f64,
+}
+
+/// What a round of a first-order method costs, of all participants together, as the ledger counts it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RoundCost {
+    /// Exchanges.
+    pub exchanges: f64,
+    /// Samples, with random talk their mean; 0 under mean sampling.
+    pub samples: f64,
+    /// Bits from the agents to the server, lost messages included.
+    pub bits_up: f64,
+    /// Bits from the server to the agents.
+    pub bits_down: f64,
+}
+
+impl RoundCost {
+    /// The cost of a round in the middle of a run over a link.
+    ///
+    /// # Errors
+    /// When it differs from round to round; gives the reason.
+    pub fn new(field: &dyn Field, settings: &dyn MethodSettings, link: &Uplink) -> Result<Self> {
+        let d = field.dim();
+        let setting =
+            crate::methods::Setting { seed: 0, weights: field.weights(), start: vec![0.0; d], link: link.facts(), is_accelerated: false };
+        let varies = |why: &str| BadInput::new("", format!("not known beforehand: {why}"), "a method with local steps");
+        let (client, protocol, shape) = (settings.client(&setting), settings.protocol(&setting), settings.shape());
+        let Half::Lanes(client) = client else { return Err(varies("messages of the method differ from round to round")) };
+        let agents = shape.participants.unwrap_or(field.agents()) as f64;
+        let budget = match &link.budget {
+            Some(budget) if budget.fading_snr.is_some() => return Err(varies("the link's bits change with its fading")),
+            budget => budget.as_ref().map(|budget| budget.bits.floor() as u32),
+        };
+        let down = |parts: &[(Part, Len)]| {
+            let part = |(part, len): &(Part, Len)| {
+                let n = len.largest();
+                let coded = part.may_be_encoded().then(|| link.downlink.encoded_len(n, None)).flatten();
+                PART_HEADER_BYTES + coded.unwrap_or(8 * n)
+            };
+            8.0 * agents * (HEADER_BYTES + parts.iter().map(part).sum::<usize>()) as f64
+        };
+        let mut cost = Self { exchanges: 0.0, samples: 0.0, bits_up: 0.0, bits_down: 0.0 };
+        for exchange in &protocol.exchanges {
+            cost.exchanges += 1.0;
+            cost.bits_down += down(&exchange.down);
+            let bytes: Option<usize> = exchange.wants.iter().map(|want| link.codec.encoded_len(want.len.largest(), budget)).sum();
+            let bytes = bytes.ok_or_else(|| varies("the link's bits carry no message"))?;
+            cost.bits_up += 8.0 * agents * (HEADER_BYTES + PART_HEADER_BYTES * exchange.wants.len() + bytes) as f64;
+        }
+        if !protocol.tell.is_empty() {
+            cost.exchanges += 1.0;
+            cost.bits_down += down(&protocol.tell);
+        }
+        let fresh = if matches!(shape.drift, Drift::GlobalMemory { fresh: true }) { client.operator_samples() as f64 } else { 0.0 };
+        cost.samples = agents * (shape.local_steps + fresh) * field.sampling().samples_per_step() as f64;
+        Ok(cost)
+    }
 }
 
 /// What the choice of a method may use.

@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::theory::predict::unknown;
 use crate::uplink::Uplink;
+use crate::uplink::medium::bit_budget::BitBudget;
 use crate::uplink::medium::delay::{Before, Delay};
 
 /// The longest delay, in rounds, for which closed forms are computed.
@@ -52,6 +53,14 @@ impl LinkLaw {
     /// # Errors
     /// When the effect on the mean of a round is not known; gives the reason.
     pub fn of(link: &Uplink, d: usize) -> Result<Self> {
+        Self::with_budget(link, d, link.budget.as_ref())
+    }
+
+    /// The effect of `link` with another bit budget.
+    ///
+    /// # Errors
+    /// As [`LinkLaw::of`].
+    pub fn with_budget(link: &Uplink, d: usize, budget: Option<&BitBudget>) -> Result<Self> {
         if link.error_feedback {
             return Err(unknown("with error feedback a message depends on all earlier messages"));
         }
@@ -66,7 +75,7 @@ impl LinkLaw {
             law.gain_square *= square;
             law.receiver_noise = law.receiver_noise.hypot(medium.noise_std());
         }
-        if let Some(budget) = &link.budget {
+        if let Some(budget) = budget {
             let carried = budget.share_carried(|bits| link.codec.encoded_len(d, Some(bits)).is_some());
             law.gain *= carried;
             law.gain_square *= carried;
@@ -140,7 +149,6 @@ mod tests {
     use crate::random::{Purpose, stream};
     use crate::uplink::codec::{CodecSettings, Exact, Quantised, Rounding};
     use crate::uplink::medium::MediumSettings;
-    use crate::uplink::medium::bit_budget::BitBudget;
     use crate::uplink::medium::erasure::Erasure;
     use crate::uplink::medium::over_the_air::{Gain, OverTheAir};
 

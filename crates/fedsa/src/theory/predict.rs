@@ -45,13 +45,21 @@
 //! # }
 //! ```
 
+mod limits;
 mod markov;
 mod outlook;
 mod quantities;
+mod reach;
+mod region;
+mod what_if;
 
+pub use limits::Limits;
 pub use markov::{MarkovExplanation, PredictionCost};
 pub use outlook::{MeanSquareRadius, Outlook, Regime, StableStep, TOO_SLOW};
 pub use quantities::{FloorCache, QUANTITIES, Quantity, quantity};
+pub use reach::{Obstacle, Reach, Rounds};
+pub use region::{Region, Spot, StableSet, Verdict};
+pub use what_if::twins;
 
 use rayon::prelude::*;
 
@@ -73,7 +81,7 @@ use crate::problem::noise::NoiseLaw;
 use crate::problem::root::{Root, Source};
 use crate::problem::systems::{Moments, Systems};
 use crate::record::OutputRule;
-use crate::sampling::Law;
+use crate::sampling::{Law, Sampling};
 use crate::schedule::StepSize;
 use crate::uplink::Uplink;
 use crate::uplink::medium::delay::Before;
@@ -117,6 +125,10 @@ enum NoiseSource {
 #[derive(Clone)]
 pub struct Forecast<'f> {
     field: &'f dyn Field,
+    /// How samples are drawn; that of the field, unless the forecast is about another law.
+    sampling: Sampling,
+    /// Other agents than those of the field.
+    others: Option<&'f Systems>,
     shape: Shape,
     output: OutputRule,
     lost: Lost,
@@ -217,7 +229,8 @@ const MOST_SEARCHED: usize = 300;
 impl<'f> Forecast<'f> {
     /// The forecast for a method of this shape over a clear link whose output is the last iterate.
     pub fn new(field: &'f dyn Field, shape: Shape) -> Self {
-        Self { field, shape, output: OutputRule::Last, lost: Lost::Zero, link: Arc::new(Ok(LinkLaw::clear())) }
+        let (output, lost, link) = (OutputRule::Last, Lost::Zero, Arc::new(Ok(LinkLaw::clear())));
+        Self { field, sampling: field.sampling(), others: None, shape, output, lost, link }
     }
 
     /// The forecast for a method over a link whose output is the last iterate.
@@ -231,12 +244,6 @@ impl<'f> Forecast<'f> {
     #[must_use]
     pub fn of_output(self, output: OutputRule) -> Self {
         Self { output, ..self }
-    }
-
-    /// The same forecast with another step size.
-    #[must_use]
-    pub fn with_step(self, eta: f64) -> Self {
-        Self { shape: Shape { step_size: StepSize::Constant(eta), ..self.shape }, ..self }
     }
 
     /// Refuses outputs other than the last iterate, because averaging changes the noise.
@@ -255,7 +262,7 @@ impl<'f> Forecast<'f> {
     /// The method's round, if its mean is known.
     fn linear(&self) -> Result<Round<'_, 'f>> {
         let Self { field, shape, .. } = self;
-        let systems = field.systems().ok_or_else(|| match field.facts().linear_operators() {
+        let systems = self.systems().ok_or_else(|| match field.facts().linear_operators() {
             Some(_) => unknown("the systems are sparse, and predictions need dense ones"),
             None => unknown("the operators are not linear"),
         })?;
@@ -263,7 +270,7 @@ impl<'f> Forecast<'f> {
             return Err(unknown("a round is not a linear map"));
         }
         let link = self.link()?;
-        let few = shape.participants.filter(|m| *m < field.agents());
+        let few = shape.participants.filter(|m| *m < systems.weights.len());
         let alike = || systems.weights.iter().all(|p| (p - systems.weights[0]).abs() <= 1e-12 * systems.weights[0]);
         if few.is_some() && !alike() {
             return Err(unknown("only some of the agents participate, and their weights differ"));
@@ -413,29 +420,29 @@ impl<'f> Forecast<'f> {
 
     /// Checks that second moments of samples are known.
     fn moments_known(&self) -> Result<()> {
-        if self.field.sampling().kind != Law::Iid {
+        if self.sampling.kind != Law::Iid {
             return Err(unknown("samples are not i.i.d."));
         }
         if self.field.dim() > EXACT_DIM {
             return Err(unknown(&format!("more than {EXACT_DIM} features")));
         }
-        self.field.moments(0).map(|_| ()).ok_or_else(no_moments)
+        self.field.facts().moments(0).map(|_| ()).ok_or_else(no_moments)
     }
 
     /// All kinds' second moments.
     fn moments(&self, systems: &Systems) -> Result<Vec<Moments>> {
         self.moments_known()?;
-        let all = (0..systems.kinds.len()).into_par_iter().map(|k| self.field.moments(k));
+        let all = (0..systems.kinds.len()).into_par_iter().map(|k| self.field.facts().moments(k));
         all.collect::<Option<_>>().ok_or_else(no_moments)
     }
 
     fn batch(&self) -> u64 {
-        self.field.sampling().batch as u64
+        self.sampling.batch as u64
     }
 
     /// Whether samples, the link or the choice of participants are noisy.
     fn is_noisy(&self, round: &Round<'_, '_>) -> bool {
-        self.field.sampling().kind != Law::Mean || round.is_noisy()
+        self.sampling.kind != Law::Mean || round.is_noisy()
     }
 
     /// Whether a round is a known linear map without any noise. After many rounds each one then multiplies the error by the
@@ -446,13 +453,13 @@ impl<'f> Forecast<'f> {
 
     /// The second moments of samples; `None` if sampling is noiseless.
     fn noise_of_samples(&self, systems: &Systems) -> Result<Option<Vec<Moments>>> {
-        if self.field.sampling().kind == Law::Mean { Ok(None) } else { self.moments(systems).map(Some) }
+        if self.sampling.kind == Law::Mean { Ok(None) } else { self.moments(systems).map(Some) }
     }
 
     /// Checks that second moments of FedLSA's rounds have a closed form that is small enough to compute.
     fn plain_known(&self, round: &Round<'_, '_>) -> Result<()> {
         round.has_mean_square()?;
-        if self.field.sampling().kind == Law::Mean && round.is_noisy() {
+        if self.sampling.kind == Law::Mean && round.is_noisy() {
             if self.field.dim() > EXACT_DIM { Err(unknown(&format!("more than {EXACT_DIM} features"))) } else { Ok(()) }
         } else {
             self.moments_known()
@@ -484,7 +491,7 @@ impl<'f> Forecast<'f> {
 
     /// Whether samples are those of finite chains.
     fn is_chain(&self) -> bool {
-        self.field.sampling().kind == Law::Markov && self.field.facts().additive_noise().is_none()
+        self.sampling.kind == Law::Markov && self.field.facts().additive_noise().is_none()
     }
 
     /// Where the noise of rounds comes from, if there is a closed form of the mean square.
@@ -492,11 +499,11 @@ impl<'f> Forecast<'f> {
         if !self.is_noisy(round) {
             return Ok(NoiseSource::Nothing);
         }
-        let law = self.field.sampling().kind;
+        let law = self.sampling.kind;
         let is_plain = round.is_plain().is_ok() && round.link.delay.is_none();
         if law != Law::Mean
             && is_plain
-            && let Some(laws) = self.field.facts().additive_noise()
+            && let Some(laws) = self.additive_noise()
         {
             let parts = if laws.len() == 1 { round.systems.kinds.len() } else { laws.len() };
             GaussMarkov::affordable(parts, round.systems.dim(), &round.setting, self.batch())?;
@@ -565,7 +572,7 @@ impl<'f> Forecast<'f> {
         let exact = |value| PredictedFloor { value, accuracy: Accuracy::Exact };
         match source {
             NoiseSource::Nothing => Ok(exact(MeanSquare { bias: self.bias(&round)?, noise: 0.0 })),
-            NoiseSource::Additive(rule, laws) => GaussMarkov::new(systems, &laws, self.field.sampling(), setting, rule)?.floor().map(exact),
+            NoiseSource::Additive(rule, laws) => GaussMarkov::new(systems, &laws, self.sampling, setting, rule)?.floor().map(exact),
             NoiseSource::Chains(rule) => self.chains_floor(&round, rule),
             NoiseSource::Independent => match self.shape.drift {
                 Drift::Zero => {
@@ -659,7 +666,7 @@ impl<'f> Forecast<'f> {
         let (systems, setting) = (round.systems, &round.setting);
         match source {
             NoiseSource::Additive(rule, laws) => {
-                return GaussMarkov::new(systems, &laws, self.field.sampling(), setting, rule)?.curve(theta_0, controls, rounds);
+                return GaussMarkov::new(systems, &laws, self.sampling, setting, rule)?.curve(theta_0, controls, rounds);
             }
             NoiseSource::Chains(rule) => return self.chains_curve(&round, rule, theta_0, controls, rounds),
             NoiseSource::Independent | NoiseSource::Nothing => {}

@@ -291,7 +291,7 @@ fn heat(values: &Values, seen: &SeenStates, medians: &[f64], [across, up]: [Show
         let z_range = sober_range(z.iter().flatten().copied().zip(faint.iter().flatten().copied()))?;
         let (x_label, y_label) = (x_name.to_string(), y_name.to_string());
         let (title, z_label) = (String::new(), z_label.to_string());
-        Some(HeatMap { title, x_label, y_label, z_label, x, y, z, z_range: Some(z_range), faint: faint.clone() })
+        Some(HeatMap { title, x_label, y_label, z_label, x, y, z, z_range: Some(z_range), faint: faint.clone(), ..HeatMap::default() })
     };
     let z = all.iter().map(|row| row.iter().map(|(v, _)| *v).collect());
     let mut maps = vec![map("value v(s)", z.collect())?];

@@ -133,21 +133,21 @@ impl Forecast<'_> {
     /// aperiodic chains that start elsewhere reach.
     fn way(&self, round: &Round<'_, '_>, rule: Rule) -> Result<(Way, Vec<AgentClass>)> {
         let (way, classes) = self.way_from_anywhere(round, rule)?;
-        if self.field.sampling().start != ChainStart::Stationary && any_periodic(&classes) {
+        if self.sampling.start != ChainStart::Stationary && any_periodic(&classes) {
             return Err(unknown("a chain is periodic and does not start in its stationary law"));
         }
         Ok((way, classes))
     }
 
     fn way_from_anywhere(&self, round: &Round<'_, '_>, rule: Rule) -> Result<(Way, Vec<AgentClass>)> {
-        if self.field.agents() == 1 {
+        if self.agents() == 1 {
             return Ok((Way::OneAgent, vec![AgentClass { agent: self.one_agent(round)?, count: 1 }]));
         }
         let (classes, setting) = (self.classes(round)?, &round.setting);
         let unknowns = joint::unknowns(&classes, rule);
         if unknowns <= JOINT_UNKNOWNS {
             let updates: f64 = classes.iter().map(|c| c.count as f64 * c.agent.moves.len() as f64 / c.agent.states as f64).sum();
-            let d = round.systems.dim() as f64 * if rule == Rule::Scafflsa { self.field.agents() as f64 } else { 1.0 };
+            let d = round.systems.dim() as f64 * if rule == Rule::Scafflsa { self.agents() as f64 } else { 1.0 };
             if PRODUCTS * unknowns as f64 * updates * setting.local_steps as f64 * self.batch() as f64 * d <= MOST_WORK {
                 return Ok((Way::Joint, classes));
             }
@@ -155,7 +155,7 @@ impl Forecast<'_> {
         // With one local step all methods are FedLSA.
         if (rule == Rule::FedLsa || setting.local_steps == 1) && counts::reaches(&classes, COUNT_UNKNOWNS) {
             let unknowns = counts::unknowns(&classes).unwrap_or(usize::MAX) as f64;
-            if PRODUCTS * unknowns * (setting.local_steps as f64 + self.field.agents() as f64) * self.field.dim() as f64 <= MOST_WORK {
+            if PRODUCTS * unknowns * (setting.local_steps as f64 + self.agents() as f64) * self.field.dim() as f64 <= MOST_WORK {
                 return Ok((Way::Counts, classes));
             }
         }
@@ -168,8 +168,7 @@ impl Forecast<'_> {
         }
         let work = Closure::work(&classes, setting, rule);
         if work > MOST_WORK || Closure::unknowns(&classes, rule) > CLOSURE_UNKNOWNS {
-            let what =
-                format!("the closure for {} agents with {} features ({work:.0e} multiplications)", self.field.agents(), self.field.dim());
+            let what = format!("the closure for {} agents with {} features ({work:.0e} multiplications)", self.agents(), self.field.dim());
             return Err(takes_too_long(&what, "fewer agents, states or features, or fewer local steps"));
         }
         Ok((Way::Closure, classes))
@@ -235,7 +234,7 @@ impl Forecast<'_> {
     /// The way to the curve.
     fn curve_way(&self, round: &Round<'_, '_>, rule: Rule) -> Result<(Way, Vec<AgentClass>)> {
         let (way, classes) = self.way(round, rule)?;
-        if matches!(way, Way::Closure | Way::Counts) && self.field.sampling().start != ChainStart::Stationary {
+        if matches!(way, Way::Closure | Way::Counts) && self.sampling.start != ChainStart::Stationary {
             return Err(unknown("the mean-square error of many agents' chains that do not start in their stationary laws"));
         }
         Ok((way, classes))
@@ -257,7 +256,7 @@ impl Forecast<'_> {
             }
             Way::Counts => {
                 let unknowns = counts::unknowns(&classes).unwrap_or(usize::MAX) as f64;
-                let updates = round.setting.local_steps as f64 + self.field.agents() as f64;
+                let updates = round.setting.local_steps as f64 + self.agents() as f64;
                 last as f64 * unknowns * updates * round.systems.dim() as f64
             }
             Way::Closure => Closure::curve_work(&classes, &round.setting, rule, last),
@@ -283,7 +282,7 @@ impl Forecast<'_> {
         if rule == Rule::Scafflsa && matches!(controls, InitialControls::Given(_)) {
             return Err(unknown("the mean-square error under Markov samples from given control variates"));
         }
-        let (setting, start) = (&round.setting, self.field.sampling().start);
+        let (setting, start) = (&round.setting, self.sampling.start);
         let offset: Vec<f64> = theta_0.iter().zip(round.systems.root()?).map(|(x, r)| x - r).collect();
         let floors = match way {
             Way::OneAgent => {

@@ -105,7 +105,7 @@ impl<'f> MeanSquareRadius<'f> {
     /// When the map is not known or too large.
     pub fn new(of: &Forecast<'f>) -> Result<Self> {
         Ok(Self(match Self::systems(of)? {
-            None if of.field.agents() == 1 && of.is_chain() => Map::OneAgent,
+            None if of.agents() == 1 && of.is_chain() => Map::OneAgent,
             None => Map::Additive,
             Some(systems) => Map::Recursion { systems, moments: of.noise_of_samples(systems)?, batch: of.batch() },
         }))
@@ -122,7 +122,7 @@ impl<'f> MeanSquareRadius<'f> {
         let systems = round.systems;
         match of.noise_source(&round) {
             Ok(NoiseSource::Additive(..)) => return of.radius_known().map(|_| None),
-            Ok(NoiseSource::Chains(..)) if of.field.agents() == 1 => {
+            Ok(NoiseSource::Chains(..)) if of.agents() == 1 => {
                 let agent = of.one_agent(&round)?;
                 let d = round.systems.dim() as f64;
                 if OneAgent::unknowns(&agent) > CHAIN_UNKNOWNS || agent.moves.len() as f64 * d.powi(3) > CHAIN_PRODUCT {
@@ -143,7 +143,7 @@ impl<'f> MeanSquareRadius<'f> {
             }
             Drift::GlobalMemory { fresh: false } | Drift::ControlVariate { talk: None } => {
                 round.is_plain()?;
-                if of.field.sampling().kind != Law::Iid {
+                if of.sampling.kind != Law::Iid {
                     of.moments_known()?;
                 }
                 (

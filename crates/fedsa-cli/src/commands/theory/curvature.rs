@@ -1,0 +1,185 @@
+//! What is known of methods with gradients and Hessians: rates that follow from the eigenvalues of the agents' Hessians.
+
+use fedsa::linalg;
+use fedsa::problem::Field;
+use fedsa::theory::shed;
+use fedsa_experiment::Plan;
+use fedsa_experiment::numbers::{about, number};
+use rayon::prelude::*;
+use serde_json::Value as Json;
+
+use super::text::{Page, row};
+
+/// The most multiplications of the agents' eigenvalues.
+const MOST_WORK: f64 = 1e10;
+
+/// The eigenvalues of Hessians at theta*.
+struct Curvature {
+    /// The least and the largest of the mean Hessian.
+    least: f64,
+    largest: f64,
+    /// Each agent's weight and eigenvalues, in decreasing order.
+    agents: Vec<(f64, Vec<f64>)>,
+    /// Whether the losses are quadratic.
+    is_quadratic: bool,
+}
+
+impl Curvature {
+    fn of(field: &dyn Field) -> Result<Self, String> {
+        let objective = field.facts().objective().ok_or("the operators are not minus gradients of losses")?;
+        let root = field.solution().map_err(|why| format!("theta* is not known: {why}"))?;
+        let (n, d) = (field.agents(), field.dim());
+        if 30.0 * (n as f64 + 1.0) * (d as f64).powi(3) > MOST_WORK {
+            return Err(format!("the eigenvalues of {n} Hessians of {d} components take too long"));
+        }
+        let values = |h: &linalg::Mat<f64>| -> Result<Vec<f64>, String> {
+            let mut values: Vec<f64> = linalg::eigenvalues(h).map_err(|e| e.what)?.into_iter().map(|(re, _)| re).collect();
+            values.sort_by(|a, b| b.total_cmp(a));
+            Ok(values)
+        };
+        let hessian = |c: usize| {
+            let mut out = linalg::Mat::<f64>::zeros(d, d);
+            objective.hessian(c, &root.theta, &mut out);
+            out
+        };
+        let all: Vec<linalg::Mat<f64>> = (0..n).into_par_iter().map(hessian).collect();
+        let mut mean = linalg::Mat::<f64>::zeros(d, d);
+        for (h, p) in all.iter().zip(field.weights()) {
+            (0..d).for_each(|j| linalg::add_scaled(mean.col_as_slice_mut(j), *p, h.col_as_slice(j)));
+        }
+        let of_mean = values(&mean)?;
+        let agents = all.par_iter().zip(field.weights()).map(|(h, p)| Ok((*p, values(h)?))).collect::<Result<Vec<_>, String>>()?;
+        let is_quadratic = field.facts().linear_operators().is_some() || field.systems().is_some();
+        Ok(Self { least: of_mean[d - 1], largest: of_mean[0], agents, is_quadratic })
+    }
+}
+
+/// What is known of the rate of a method without local steps.
+pub fn rates(page: &mut Page, plan: &Plan, cell: usize) {
+    let (planned, field) = (&plan.cells[cell], plan.field(cell));
+    let settings = serde_json::to_value(&*planned.method.settings).unwrap_or(Json::Null);
+    match planned.method.kind {
+        "lstd" => {
+            page.paragraph("Known: the server solves the sum of all agents' systems, so that the first round ends at theta* to rounding, over a clear link.");
+            return;
+        }
+        "gmres" => {
+            let d = field.dim();
+            page.paragraph(&format!(
+                "Known: on linear operators and without noise at most {} rounds to theta*, one a direction of its Krylov space.",
+                d + 1
+            ));
+            return;
+        }
+        _ => {}
+    }
+    let curvature = match Curvature::of(field) {
+        Ok(curvature) => curvature,
+        Err(why) => {
+            page.paragraph(&format!("Rates would follow from the eigenvalues of the Hessians, which are not known: {why}."));
+            return;
+        }
+    };
+    let Curvature { least, largest, is_quadratic, .. } = curvature;
+    page.paragraph(&format!(
+        "Known: the Hessian of the mean loss at theta* has eigenvalues from mu = {} to L = {}, a condition number of {}.",
+        number(least),
+        number(largest),
+        number(largest / least)
+    ));
+    let loss = if is_quadratic {
+        "The losses are quadratic, so that these hold everywhere."
+    } else {
+        "The losses are not quadratic: rates hold near theta*."
+    };
+    page.paragraph(loss);
+    match planned.method.kind {
+        "shed" => eigenpairs(page, &curvature, &settings),
+        "newton" if is_quadratic => page.paragraph("A full Newton step is exact on quadratic losses: one round."),
+        "newton" => page.paragraph(
+            "Near theta* the distance is squared in every round, times a constant that needs the Lipschitz constant of the Hessian, which fedsa does \
+             not know. Far from it the line search decides.",
+        ),
+        "fednl" => page.paragraph(
+            "The learned Hessians converge to those at theta*, and the rate becomes super-linear. How fast depends on the compressor and on the Lipschitz \
+             constant of the Hessian, which fedsa does not know.",
+        ),
+        "gd" => rate(page, "Gradient descent with the step 1/L multiplies the distance by at most 1 - mu/L", 1.0 - least / largest),
+        "agd" => rate(page, "Accelerated gradients shrink the loss by about 1 - sqrt(mu/L) a round, the distance by its root", (1.0 - (least / largest).sqrt()).sqrt()),
+        "bfgs" | "lbfgs" => page.paragraph(
+            "Quasi-Newton steps are at most as slow as gradient descent with the same line search, and bfgs becomes super-linear near theta*; how soon is not known.",
+        ),
+        "giant" | "done" => page.paragraph(
+            "The mean of the agents' own Newton directions is a Newton direction where the agents' Hessians are alike. The rate depends on how much they differ, \
+             for which no closed form is computed.",
+        ),
+        _ => page.paragraph("No rate of this method is known in closed form."),
+    }
+    if !is_quadratic && planned.method.kind != "newton" {
+        page.paragraph("Which steps are stable is decided by a line search where the method has one, and is not predicted.");
+    }
+}
+
+fn rate(page: &mut Page, what: &str, factor: f64) {
+    let tenfold = 10f64.ln() / -factor.ln();
+    page.paragraph(&format!("{what}: {} a round, about {} rounds for a tenth of the distance.", number(factor), about(tenfold)));
+}
+
+/// Rates of steps with a few eigenpairs (Dal Fabbro 2023, chapter 2).
+fn eigenpairs(page: &mut Page, curvature: &Curvature, settings: &Json) {
+    let Curvature { agents, is_quadratic, .. } = curvature;
+    let d = agents[0].1.len();
+    let is_midpoint = settings["rho"] == "midpoint";
+    let rho = if is_midpoint { shed::midpoint } else { shed::next };
+    let name = if is_midpoint { "halfway between the next eigenvalue and the last" } else { "the next eigenvalue" };
+    let mean = |f: &dyn Fn(&[f64]) -> f64| agents.iter().map(|(p, values)| p * f(values)).sum::<f64>();
+    let least = mean(&|values| values[d - 1]);
+    let factor = |q: usize| shed::federated_factor(least, mean(&|values| rho(values, q)));
+    page.paragraph(&format!(
+        "With rho {name}, a step of length 1 with q eigenpairs of each agent multiplies the distance by at most c(q):"
+    ));
+    let mut qs = vec![0, 1, d / 10, d / 4, d / 2, 3 * d / 4, d - 1];
+    qs.retain(|q| *q < d);
+    qs.sort_unstable();
+    qs.dedup();
+    let mut rows = vec![row(&["q", "c(q)"])];
+    rows.extend(qs.iter().map(|q| row(&[&q.to_string(), &number(factor(*q))])));
+    page.table(&rows);
+    let one_pair = settings["pairs"] == 1;
+    match settings["renewal"]["schedule"].as_str() {
+        Some("once") if *is_quadratic && one_pair => {
+            page.paragraph(&format!(
+                "Agents send one pair a round: after {} rounds all pairs are there, and the next step is exact.",
+                d - 1
+            ));
+        }
+        Some("every") if one_pair => {
+            let period = settings["renewal"]["period"].as_u64().unwrap_or(1) as usize;
+            let rate = shed::periodic_rate(agents, period, rho);
+            let text = format!("Hessians anew every {period} rounds and one pair a round: the distance falls by at most");
+            if rate > 0.0 {
+                page.paragraph(&format!(
+                    "{text} {} a round on average (the bound abar_T), about {} rounds for a tenth.",
+                    number(rate),
+                    about(10f64.ln() / -rate.ln())
+                ));
+            } else {
+                page.paragraph(&format!("{text} a factor that is 0 at the end of a period, when all pairs are there."));
+            }
+        }
+        _ => {
+            let periods: Vec<usize> = [1, 2, 3, 5, 8, 13, 21, 34].into_iter().filter(|period| *period < d).collect();
+            let rates = periods.iter().map(|period| format!("{} at {period}", number(shed::periodic_rate(agents, *period, rho))));
+            page.paragraph(&format!(
+                "Over a period of T rounds between renewals, with one pair a round, the distance falls by at most abar_T a round on average: {}. Longer \
+                 periods, as late in a Fibonacci schedule, are faster: the convergence is super-linear until pairs run out.",
+                rates.collect::<Vec<_>>().join(", ")
+            ));
+        }
+    }
+    if !is_quadratic {
+        page.paragraph(
+            "These bounds leave out that Hessians are outdated between renewals (theorem 2.5), which needs the Lipschitz constant of the Hessian; fedsa does not know it.",
+        );
+    }
+}

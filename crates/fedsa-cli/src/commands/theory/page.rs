@@ -1,0 +1,501 @@
+//! The page for people: what limits the accuracy of each method, what it costs, and which steps are stable.
+
+use std::collections::BTreeSet;
+
+use fedsa::linalg;
+use fedsa::methods::Drift;
+use fedsa::problem::Field;
+use fedsa::sampling::Law;
+use fedsa::schedule::StepSize;
+use fedsa::theory::Accuracy;
+use fedsa::theory::predict::{Forecast, Limits, Outlook, Regime, Spot, StableSet, TOO_SLOW, Verdict};
+use fedsa_experiment::numbers::{self, about, number, percent, typed};
+use fedsa_experiment::{Plan, Predictor};
+use serde_json::Value as Json;
+
+use super::text::{Page, row, sentence};
+use super::{constants, curvature, explain, largest_stable_step, target, what_if};
+use crate::commands::check::stable_step_text;
+use crate::commands::count;
+
+/// The most problems, and the most methods at points, that are described in full; and the most that have a line.
+const PROBLEMS: usize = 4;
+const METHODS: usize = 8;
+const LINES: usize = 100;
+
+/// Makes the page, and passes it on part by part, because later parts take time.
+pub fn page(plan: &Plan, predictor: &Predictor<'_>, problems: &[Json], target: Option<f64>, say: &mut dyn FnMut(Vec<String>)) {
+    let mut page = Page::default();
+    let experiment = &plan.experiment;
+    page.title(&format!("{}: {}", experiment.id, experiment.title));
+    page.paragraph(
+        "What theory predicts before anything runs. Errors are squared distances ||theta - theta*||^2 from the root theta*, mean over \
+         runs. The guide explains the page (section 4, Reading fedsa theory); --json has all numbers with all their digits.",
+    );
+    let mut explained = BTreeSet::new();
+    for (i, known) in problems.iter().enumerate().take(PROBLEMS) {
+        problem(&mut page, plan, i, known, &mut explained);
+        say(page.take());
+    }
+    if problems.len() > PROBLEMS {
+        page.paragraph(&format!("{} more are not described; --json has them.", count(problems.len() - PROBLEMS, "problem")));
+    }
+    let all: Vec<(usize, &String, usize)> = (0..plan.points.len())
+        .flat_map(|point| plan.labels.iter().zip(&plan.points[point].cells).map(move |(label, cell)| (point, label, *cell)))
+        .collect();
+    for (point, label, cell) in all.iter().take(METHODS) {
+        method(&mut page, plan, predictor, (*point, label, *cell), target);
+        say(page.take());
+    }
+    if all.len() > METHODS {
+        page.title("Other points");
+        page.paragraph(&format!("In brief; fix the swept keys with --set to have a page of one of them. Above: the first {METHODS}."));
+        let mut rows = vec![row(&["method", "floor", "bias^2", "radius", "at"])];
+        for (point, label, cell) in all.iter().skip(METHODS).take(LINES) {
+            let value = |quantity| predictor.number(*cell, quantity).map_or("not known".to_string(), number);
+            let radius = predictor.number(*cell, "radius").map_or("not known".to_string(), numbers::radius);
+            rows.push(row(&[label, &value("floor"), &value("bias2"), &radius, &plan.points[*point].point.label]));
+        }
+        page.table(&rows);
+        if all.len() > METHODS + LINES {
+            page.paragraph(&format!("{} more are left out; --json has them.", all.len() - METHODS - LINES));
+        }
+        say(page.take());
+    }
+}
+
+/// How samples are drawn, in words.
+fn sampling(field: &dyn Field) -> String {
+    let sampling = field.sampling();
+    let each = if sampling.batch == 1 { "one a step".to_string() } else { format!("{} a step", sampling.batch) };
+    match sampling.kind {
+        Law::Mean => "every step uses the mean operator of all of an agent's data, without noise".into(),
+        Law::Iid => format!("independent samples, {each}"),
+        Law::Markov => format!("samples along one trajectory an agent, {each}"),
+    }
+}
+
+/// The section of a problem.
+fn problem(page: &mut Page, plan: &Plan, i: usize, known: &Json, explained: &mut BTreeSet<&'static str>) {
+    let field = &*plan.fields[i].field;
+    let mut known = known.clone();
+    explain(&mut known, field);
+    let of = if plan.fields.len() == 1 { "Problem".to_string() } else { format!("Problem {}", i + 1) };
+    let at = plan.points.iter().find(|point| point.field == i).map_or("", |point| &point.point.label);
+    page.title(&if at.is_empty() || plan.fields.len() == 1 { of } else { format!("{of}, at {at}") });
+    let distinct = field.systems().map(|s| s.kinds.len()).filter(|kinds| *kinds < field.agents());
+    let distinct = distinct.map_or(String::new(), |kinds| format!(" ({kinds} distinct)"));
+    page.paragraph(&format!("{}{distinct}, {}; {}.", count(field.agents(), "agent"), count(field.dim(), "component"), sampling(field)));
+    match field.solution() {
+        Err(why) => page.paragraph(&sentence(&format!("theta* is not known: {why}"))),
+        Ok(root) => {
+            let shown: Vec<String> = root.theta.iter().take(6).map(|x| number(*x)).collect();
+            let more = if root.theta.len() > 6 { ", .." } else { "" };
+            page.paragraph(&format!("theta* = [{}{more}], of norm {}.", shown.join(", "), number(linalg::norm_sq(&root.theta).sqrt())));
+        }
+    }
+    if let (Some(min), Some(max)) = (known["local_root_distance"]["min"].as_f64(), known["local_root_distance"]["max"].as_f64()) {
+        let singular = known["local_root_distance"]["singular_agents"].as_u64().unwrap_or(0);
+        let more = if singular > 0 { format!(" {singular} distinct agents have no root of their own.") } else { String::new() };
+        // A distance of 0 to rounding.
+        let text = if max < 1e-9 {
+            "All agents have this root: there is no heterogeneity.".to_string()
+        } else {
+            format!("The agents' own roots are {} to {} away from it: this is what local steps pull towards.", number(min), number(max))
+        };
+        page.paragraph(&format!("{text}{more}"));
+    }
+    mixing(page, &known);
+    constants::constants(page, &known, explained);
+}
+
+/// How fast samples forget.
+fn mixing(page: &mut Page, known: &Json) {
+    let Some(mixing) = known.get("mixing") else { return };
+    let value = |value: &Json| value.as_f64().map_or(value.as_str().unwrap_or("not known").to_string(), number);
+    if let Some(why) = mixing.as_str() {
+        page.paragraph(&sentence(&format!("how fast samples forget is {why}")));
+    } else if let Some(radius) = mixing["memory_radius"].as_f64() {
+        let time = number(mixing["relaxation_time"].as_f64().unwrap_or(f64::NAN));
+        page.paragraph(&format!(
+            "The noise remembers: its memory matrix has the spectral radius {}, so that it forgets in about {time} samples.",
+            number(radius)
+        ));
+    } else {
+        let times = mixing["mixing_times"].as_array().cloned().unwrap_or_default();
+        let time = |i: usize, key: &str| times.get(i).map_or("not known".into(), |level| value(&level[key]));
+        page.paragraph(&format!(
+            "Samples forget: the second eigenvalue of the slowest agent's chain is {} (0 for independent samples, 1 for a chain that does \
+             not forget). Its law is within 1/4 of the stationary one after {} samples and within 0.01 after {}; what matters for theta, the \
+             mean of the operator, is within 0.01 after {} (mixing times).",
+            value(&mixing["second_eigenvalue"]),
+            time(0, "total_variation"),
+            time(1, "total_variation"),
+            time(1, "operator")
+        ));
+    }
+}
+
+/// The settings of a method in words.
+fn settings(of: &Forecast<'_>, plan: &Plan, cell: usize) -> String {
+    let shape = of.shape();
+    let mut parts = vec![format!("kind {}", plan.cells[cell].method.kind)];
+    if shape.drift != Drift::NoSteps {
+        parts.push(match shape.step_size {
+            StepSize::Constant(eta) => format!("step size eta = {}", typed(eta)),
+            _ => "a step size that varies".into(),
+        });
+        let h = shape.local_steps;
+        parts.push(match shape.drift {
+            Drift::ControlVariate { talk: Some(p) } => format!("a talk after each step with probability {}", number(p)),
+            _ => format!("{} a round (H)", count(h.round() as usize, "local step")),
+        });
+        if shape.alpha_g != 1.0 {
+            parts.push(format!("global step size {}", typed(shape.alpha_g)));
+        }
+        parts.extend(shape.participants.map(|m| format!("{m} of {} agents a round", plan.field(cell).agents())));
+    }
+    if !plan.cells[cell].uplink.is_clear() {
+        parts.push("a link that alters, loses or delays messages".into());
+    }
+    parts.join(", ")
+}
+
+/// The section of a method.
+fn method(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, (point, label, cell): (usize, &str, usize), target: Option<f64>) {
+    let at = &plan.points[point].point.label;
+    let of_problem = if plan.fields.len() == 1 { String::new() } else { format!(" (problem {})", plan.points[point].field + 1) };
+    page.title(&if at.is_empty() { label.to_string() } else { format!("{label}, at {at}{of_problem}") });
+    let of = plan.forecast(cell);
+    page.paragraph(&sentence(&settings(&of, plan, cell)));
+    if let Some(reason) = &plan.cells[cell].refused {
+        page.paragraph(&format!("It is refused and not run: {reason}."));
+        return;
+    }
+    let outlook = of.outlook();
+    if let Err(why) = of.knows_rounds() {
+        unknown(page, plan, cell, &why.what);
+        return;
+    }
+    if outlook.is_unstable() {
+        stability(page, plan, cell, &of, &outlook);
+        return;
+    }
+    accuracy(page, plan, predictor, cell, &of);
+    speed(page, plan, cell, &outlook, target);
+    stability(page, plan, cell, &of, &outlook);
+}
+
+/// What is known of a method whose rounds have no closed form.
+fn unknown(page: &mut Page, plan: &Plan, cell: usize, why: &str) {
+    page.heading("Accuracy, rounds and stability");
+    page.paragraph(&format!("Its limit, floor, rate and stable steps are {why}."));
+    match plan.forecast(cell).shape().drift {
+        Drift::NoSteps => curvature::rates(page, plan, cell),
+        _ => page.paragraph(
+            "The constants of the problem above hold for it too. A run measures the rest: fedsa run, and fedsa check for its time.",
+        ),
+    }
+}
+
+/// What limits the accuracy.
+fn accuracy(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, cell: usize, of: &Forecast<'_>) {
+    page.heading("What limits the accuracy");
+    let limits = match of.limits() {
+        Ok(limits) => limits,
+        Err(why) => return floor_alone(page, predictor, cell, of, &why.what),
+    };
+    if limits.floor <= 1e-28 {
+        page.paragraph("Nothing: without noise and without a bias it reaches theta* to rounding.");
+        return;
+    }
+    page.paragraph(&format!(
+        "The error stays at {} in the end ({}), the floor. {}",
+        number(limits.floor),
+        limits.accuracy,
+        verdict(&limits)
+    ));
+    page.paragraph("It consists of:");
+    page.table(&parts(of, plan, cell, &limits));
+    if let Some(warning) = limits.accuracy.warning() {
+        page.paragraph(&sentence(&warning));
+    }
+    leading_order(page, of);
+    finite(page, predictor, cell, &limits);
+    let changes = what_if::table(plan, cell, &limits);
+    if changes.len() > 1 {
+        page.heading("What would change it");
+        page.table(&changes);
+        page.paragraph(
+            "Each row is computed with that change alone. The error per round is the radius of a noiseless round: closer to 1 is slower.",
+        );
+    }
+}
+
+/// The largest part in words.
+fn verdict(limits: &Limits) -> String {
+    let noise = limits.floor - limits.bias;
+    let (bias_share, noise_share) = (limits.bias / limits.floor, noise / limits.floor);
+    let share = |x: f64| percent(format!("{x:.2}").parse().unwrap_or(x));
+    match bias_share {
+        x if x > 0.9 => format!("The bias limits it ({} of the floor): averaging over more agents or samples does not help.", share(x)),
+        x if x < 0.1 => {
+            format!("Noise limits it ({} of the floor): more agents, larger batches or a smaller step help.", share(noise_share))
+        }
+        x => format!("Bias ({}) and noise ({}) limit it.", share(x), share(noise_share)),
+    }
+}
+
+/// The table of the parts of a floor.
+fn parts(of: &Forecast<'_>, plan: &Plan, cell: usize, limits: &Limits) -> Vec<Vec<String>> {
+    let share = |x: f64| percent(format!("{:.1e}", x / limits.floor).parse().unwrap_or(0.0));
+    let mut rows = vec![row(&["part", "squared error", "share", "meaning"])];
+    let mut add = |name: &str, value: f64, meaning: &str| {
+        // Of rounding.
+        let is_nothing = value.abs() <= 1e-12 * limits.floor;
+        let (value, share) = if is_nothing { ("0".to_string(), "0%".to_string()) } else { (number(value), share(value)) };
+        rows.push(row(&[name, &value, &share, meaning]));
+    };
+    let shape = of.shape();
+    let bias = match shape.drift {
+        Drift::ControlVariate { .. } => "none: control variates remove it, and the limit without noise is theta* itself",
+        Drift::GlobalMemory { .. } if limits.bias > 0.0 => {
+            "some of the agents do not take part, so that a participant's own operator counts too often in the memory"
+        }
+        Drift::GlobalMemory { .. } => "none: the mean operator in every step removes it, and the limit without noise is theta* itself",
+        _ if shape.local_steps <= 1.0 => "none: with one local step the mean of the directions is the mean operator",
+        _ if limits.bias <= 1e-12 * limits.floor => "none: the agents agree on theta*, so that local steps do not pull them apart",
+        _ => {
+            "the squared distance of the limit without noise from theta*: in H local steps each agent moves towards its own root, and the mean of where they end is not theta*"
+        }
+    };
+    add("bias", limits.bias, bias);
+    if let Some(samples) = limits.samples {
+        add(
+            "samples",
+            samples,
+            "noise of independent samples. It falls about in proportion to the step, and with the number of agents and samples a step",
+        );
+    }
+    if let Some(mixing) = limits.mixing {
+        let meaning = if mixing >= 0.0 {
+            "what the dependence of successive samples adds, to the noise and to the bias: nothing where samples forget at once"
+        } else {
+            "the dependence of successive samples lowers the floor: their errors cancel"
+        };
+        add("mixing", mixing, meaning);
+    }
+    if let Some(link) = limits.link {
+        let gain = of.link().map_or(1.0, |law| law.gain);
+        let mean = if (gain - 1.0).abs() < 1e-12 {
+            String::new()
+        } else {
+            format!("; in the mean it multiplies messages by {}, which acts as a smaller step of the server", number(gain))
+        };
+        add("link", link, &format!("what the randomness of the link adds{mean}"));
+    }
+    if let Some(participation) = limits.participation {
+        let m = shape.participants.unwrap_or(0);
+        add(
+            "participation",
+            participation,
+            &format!("that {m} of {} agents take part, drawn anew in each round", plan.field(cell).agents()),
+        );
+    }
+    rows
+}
+
+/// What leading order explains under Markov samples.
+fn leading_order(page: &mut Page, of: &Forecast<'_>) {
+    if let Ok(explanation) = of.markov_explanation() {
+        page.paragraph(&format!(
+            "To leading order in the step size, the noise is {} times that of independent samples, and the squared bias is {} of the floor.",
+            number(explanation.noise_over_iid),
+            percent(format!("{:.2}", explanation.bias_share).parse().unwrap_or(explanation.bias_share))
+        ));
+    }
+}
+
+/// Whether the rounds of the file are enough to see the floor.
+fn finite(page: &mut Page, predictor: &Predictor<'_>, cell: usize, limits: &Limits) {
+    if let Ok(finite) = predictor.number(cell, "finite_floor")
+        && finite > 1.05 * limits.floor
+    {
+        page.paragraph(&format!("The rounds of the file end before it settles: the last fifth of them has {} on average.", number(finite)));
+    }
+}
+
+/// What is known where the parts of the floor are not.
+fn floor_alone(page: &mut Page, predictor: &Predictor<'_>, cell: usize, of: &Forecast<'_>, why: &str) {
+    match predictor.number(cell, "floor") {
+        Ok(floor) => {
+            let known = predictor.accuracy(cell, "floor").unwrap_or(Accuracy::Exact);
+            let part = |quantity| predictor.number(cell, quantity).map_or("not known".into(), number);
+            page.paragraph(&format!(
+                "The error stays at {} in the end ({known}): {} of squared bias and {} of noise. What the noise consists of is {why}.",
+                number(floor),
+                part("floor_bias2"),
+                part("noise")
+            ));
+        }
+        Err(_) => page.paragraph(&sentence(&format!("The floor is {why}"))),
+    }
+    if let Ok(bias) = of.bias_sq() {
+        page.paragraph(&match bias {
+            0.0 => "The limit of the mean iterate is theta* itself: the bias is 0, and what remains is noise.".to_string(),
+            bias => format!("The squared bias, that of the limit without noise, is {}: the floor is at least as high.", number(bias)),
+        });
+    }
+    // Over a codec everything but the codec's error may be known.
+    if let Ok(law) = of.link()
+        && law.only_mean.is_some()
+        && let Ok(steady) = of.clone().with_steady_link().and_then(|of| of.floor())
+    {
+        page.paragraph(&format!(
+            "Without the randomness of the link the floor would be {}. How much the link adds is not known: {}.",
+            number(steady.mse()),
+            law.only_mean.unwrap_or_default()
+        ));
+    } else if of.link().is_ok_and(|law| !law.is_clear())
+        && let Ok(clear) = of.clone().over_clear_link().floor()
+    {
+        page.paragraph(&format!("Over a clear link the floor would be {}.", number(clear.mse())));
+    }
+    if let Ok(leading) = predictor.number(cell, "floor_leading_order") {
+        page.paragraph(&format!("To leading order in the step size the floor is {}, often 10 to 50% off.", number(leading)));
+    }
+    leading_order(page, of);
+}
+
+/// How fast it is, and what a target costs.
+fn speed(page: &mut Page, plan: &Plan, cell: usize, outlook: &Outlook, target: Option<f64>) {
+    page.heading("Rounds, samples and bits");
+    match (&outlook.radius, outlook.regime()) {
+        (_, Regime::TooSlow) => page.paragraph(&sentence(TOO_SLOW)),
+        (Ok(radius), _) => {
+            let tenfold = 10f64.ln() / -radius.ln();
+            let rounds = if *radius < 1e-12 { "one round".into() } else { format!("about {} rounds", about(tenfold.max(1.0))) };
+            page.paragraph(&format!(
+                "Far from the floor a round multiplies the distance from the limit by {} in the long run (the radius of a noiseless round): \
+                 {rounds} for a tenth of it.",
+                numbers::radius(*radius)
+            ));
+        }
+        (Err(e), _) => page.paragraph(&sentence(&format!("The radius of a round is {}", e.what))),
+    }
+    match target::cost(plan, cell) {
+        Ok(cost) => page.paragraph(&format!("A round takes {}.", target::amounts(&cost, 1.0))),
+        Err(e) => page.paragraph(&sentence(&format!("What a round costs is {}", e.what))),
+    }
+    match target {
+        Some(mse) => page.paragraph(&target::Target::of(plan, cell, mse).text()),
+        None => page.paragraph("--target-mse EPS2 says when the error is EPS2, and what keeps it above."),
+    }
+}
+
+/// Which steps are stable, and why the next larger one is not.
+fn stability(page: &mut Page, plan: &Plan, cell: usize, of: &Forecast<'_>, outlook: &Outlook) {
+    page.heading("Stability");
+    let square = outlook.mean_square.as_ref().and_then(|square| square.as_ref().ok().map(|x| numbers::radius(*x)));
+    let rho = outlook.radius.as_ref().map_or("not known".into(), |rho| numbers::radius(*rho));
+    page.paragraph(&match outlook.regime() {
+        Regime::MeanDiverges => format!("This step is UNSTABLE: the radius of a noiseless round is {rho}. {}", mode(of)),
+        Regime::MeanSquareDiverges => format!(
+            "This step is stable in the mean only (radius {rho}): noise in the matrices makes the mean square DIVERGE, its radius is {}.",
+            square.unwrap_or_default()
+        ),
+        Regime::TooSlow => sentence(TOO_SLOW),
+        Regime::Unknown => sentence(&format!("It is {}", outlook.radius.as_ref().err().map_or("not known", |e| &e.what))),
+        Regime::Stable | Regime::InMean => match (&outlook.mean_square, square) {
+            (_, Some(square)) => {
+                format!("This step is stable: the radius of a noiseless round is {rho}, that of the second moments {square}.")
+            }
+            (None, _) => format!("This step is stable: the radius of a noiseless round is {rho}."),
+            (Some(_), None) => {
+                let why = outlook.mean_square.as_ref().and_then(|square| square.as_ref().err().map(|e| e.what.clone()));
+                format!("This step is stable in the mean, with radius {rho}. In the mean square it is {}.", why.unwrap_or_default())
+            }
+        },
+    });
+    match largest_stable_step(plan, cell) {
+        Ok(step) if step.is_infinite() => page.paragraph("Every step is stable: none is too large."),
+        Ok(step) => {
+            let ratio = of.step_size().map_or(String::new(), |eta| match step / eta {
+                x if x >= 1.0 => format!(", {} times the present one", number(x)),
+                _ => ", below the present one".into(),
+            });
+            page.paragraph(&format!("With these local steps it is {}{ratio}. {}", stable_step_text(plan, cell), beyond(of, step)));
+        }
+        Err(e) => page.paragraph(&sentence(&format!("The largest stable step is {}", e.what))),
+    }
+    windows(page, of);
+}
+
+/// What fails beyond the largest stable step.
+fn beyond(of: &Forecast<'_>, step: f64) -> String {
+    // Edges of the mean are known to 1e-6, those of the mean square to 2%.
+    let above = [1.002, 1.03].map(|factor| factor * step);
+    let failing = above.into_iter().find_map(|eta| Some((eta, of.at_step(eta).ok().filter(|spot| spot.verdict != Verdict::Stable)?)));
+    match failing {
+        Some((eta, Spot { verdict: Verdict::MeanDiverges, radius, .. })) => {
+            let of = of.clone().with_step(eta);
+            format!("At {} the mean diverges: the radius of a noiseless round is {}. {}", number(eta), numbers::radius(radius), mode(&of))
+        }
+        Some((eta, Spot { verdict: Verdict::MeanSquareDiverges, mean_square: Some(square), .. })) => format!(
+            "At {} the mean still converges, and the mean square does not: the radius of the second moments is {}. The noise of the \
+             matrices grows with the distance from theta*, and at this step adds more in a round than the round removes.",
+            number(eta),
+            numbers::radius(square)
+        ),
+        _ => String::new(),
+    }
+}
+
+/// The direction that grows, in words.
+fn mode(of: &Forecast<'_>) -> String {
+    match of.leading_eigenvalue() {
+        Ok(Some((re, im))) if im > 1e-9 * re.abs() => {
+            format!("The leading eigenvalues of the round are {} +- {} i: the error turns while it grows.", number(re), number(im))
+        }
+        Ok(Some((re, _))) if re < 0.0 => {
+            format!("The leading eigenvalue of the round is {}: a round overshoots, and the error changes its sign every time.", number(re))
+        }
+        Ok(Some((re, _))) => format!("The leading eigenvalue of the round is {}: the error grows along one direction.", number(re)),
+        Ok(None) | Err(_) => String::new(),
+    }
+}
+
+/// The stable steps for some numbers of local steps.
+fn windows(page: &mut Page, of: &Forecast<'_>) {
+    let own = of.local_steps().round().max(1.0) as u64;
+    let mut hs = vec![1, own / 10, own, own.saturating_mul(10)];
+    hs.retain(|h| *h >= 1);
+    hs.sort_unstable();
+    hs.dedup();
+    match of.stable_sets(&hs) {
+        Err(e) => page.paragraph(&sentence(&format!("Stable steps for other numbers of local steps are {}", e.what))),
+        Ok(sets) => {
+            let which = if !of.is_noiseless() && !sets[0].in_mean_square { ", in the mean" } else { "" };
+            page.paragraph(&format!("Stable steps by number of local steps{which}:"));
+            page.table(&sets.iter().map(|set| interval_row(set, own)).collect::<Vec<_>>());
+            if sets.iter().any(|set| set.intervals.len() > 1) {
+                page.paragraph(
+                    "Stable steps need not form one interval: between these windows a smaller step diverges, and a larger one does not.",
+                );
+            }
+        }
+    }
+}
+
+fn interval_row(set: &StableSet, own: u64) -> Vec<String> {
+    let text = |(low, high): &(f64, f64)| match (*low, *high) {
+        (0.0, high) if high.is_infinite() => format!("up to {} at least", number(set.looked_to)),
+        (0.0, high) => format!("up to {}", number(high)),
+        (low, high) if high.is_infinite() => format!("from {} on", number(low)),
+        (low, high) => format!("{} to {}", number(low), number(high)),
+    };
+    let all: Vec<String> = set.intervals.iter().map(text).collect();
+    let mark = if set.local_steps == own { " (as in the file)" } else { "" };
+    let shown = if all.is_empty() { "none".to_string() } else { all.join("; ") };
+    row(&[&format!("H = {}{mark}", set.local_steps), &shown])
+}

@@ -1,0 +1,244 @@
+//! The two pictures: predicted curves, and the stable steps over step size and local steps.
+
+use std::path::{Path, PathBuf};
+
+use fedsa::error::{BadInput, Result};
+use fedsa::methods::Drift;
+use fedsa::theory::predict::{Region, Verdict};
+use fedsa_data::atomic::{self, Existing};
+use fedsa_data::find::Places;
+use fedsa_experiment::error::Failure;
+use fedsa_experiment::figure::{Chart, HeatMap, HeatMaps, Level, Panel, PlottedCurve};
+use fedsa_experiment::numbers::{number, typed};
+use fedsa_experiment::picture::Picture;
+use fedsa_experiment::{Plan, Predictor, output, resolve};
+
+/// The names of the pictures, without their extensions.
+const CURVES: &str = "theory-curves";
+const STABILITY: &str = "theory-stability";
+
+/// The most panels of curves, curves of a panel, and maps.
+const PANELS: usize = 12;
+const MOST_CURVES: usize = 12;
+const MAPS: usize = 6;
+/// The most rings whose settings are written out.
+const RINGS: usize = 8;
+
+/// The folder of the pictures.
+pub struct Target<'a> {
+    folder: &'a Path,
+    existing: Existing,
+}
+
+impl<'a> Target<'a> {
+    /// The folder, which need not exist yet.
+    ///
+    /// # Errors
+    /// When it is no folder, or has a file with the name of a picture that must not be replaced.
+    pub fn new(folder: &'a Path, overwrite: bool, plan: &Plan) -> Result<Self> {
+        if folder.exists() && !folder.is_dir() {
+            return Err(BadInput::new(
+                "--out",
+                format!("{} is not a folder", folder.display()),
+                "the path of a folder that you may write to",
+            ));
+        }
+        let names = [CURVES, STABILITY].into_iter().flat_map(|stem| output::picture_names(&plan.experiment, stem));
+        for path in names.map(|name| folder.join(name)) {
+            match atomic::at(&path) {
+                Ok(Some(found)) if found.is_file() && overwrite => {}
+                Ok(Some(found)) if found.is_file() => {
+                    let what = format!("{} exists already", path.display());
+                    return Err(BadInput::new("--out", what, "another folder, or --overwrite to replace the pictures"));
+                }
+                Ok(Some(found)) => {
+                    let what = format!("{} is {}, which is not replaced", path.display(), atomic::kind_of(&found));
+                    return Err(BadInput::new("--out", what, "another folder"));
+                }
+                Ok(None) | Err(_) => {}
+            }
+        }
+        Ok(Self { folder, existing: if overwrite { Existing::Replace } else { Existing::Keep } })
+    }
+
+    /// Writes the pictures, each atomically; their paths.
+    ///
+    /// # Errors
+    /// When the folder cannot be made or written to.
+    pub fn write(&self, plan: &Plan, predictor: &Predictor<'_>, base: &Path) -> Result<Vec<PathBuf>, Failure> {
+        let config = resolve::file(&plan.experiment, &Places::from_env(base))?;
+        let pictures = [(CURVES, Picture::Chart(curves(plan, predictor))), (STABILITY, Picture::Heat(stability(plan)))];
+        std::fs::create_dir_all(self.folder).map_err(|e| {
+            let what = format!("{} cannot be made: {e}", self.folder.display());
+            BadInput::new("--out", what, "the path of a folder that you may write to")
+        })?;
+        let mut written = Vec::new();
+        for (stem, picture) in &pictures {
+            for (name, bytes) in output::pictures(plan, stem, picture, &config) {
+                let path = self.folder.join(name);
+                atomic::write(&path, &bytes, self.folder, self.existing).map_err(|e| atomic::unwritable(&path, &e))?;
+                written.push(path);
+            }
+        }
+        Ok(written)
+    }
+}
+
+/// The predicted curves, a panel for each point.
+fn curves(plan: &Plan, predictor: &Predictor<'_>) -> Chart {
+    let mut notes = Vec::new();
+    let mut panels = Vec::new();
+    for planned in plan.points.iter().take(PANELS) {
+        let mut panel = Panel {
+            title: planned.point.label.clone(),
+            x_label: "rounds".into(),
+            y_label: "‖θ − θ*‖²".into(),
+            y_log: true,
+            ..Panel::default()
+        };
+        for (color, (label, cell)) in plan.labels.iter().zip(&planned.cells).take(MOST_CURVES).enumerate() {
+            match predictor.curve(*cell) {
+                Ok(curve) => {
+                    let y = predictor.mse(*cell, &curve, "mse");
+                    let x = plan.cells[*cell].grid.iter().map(|t| *t as f64).collect();
+                    let known = predictor.curve_accuracy(*cell).map_or(String::new(), |known| format!(", {known}"));
+                    panel.curves.push(PlottedCurve { label: format!("{label}{known}"), color, x, y, ..PlottedCurve::default() });
+                }
+                Err(why) => match noiseless(plan, *cell) {
+                    Some((x, y)) => {
+                        panel.curves.push(PlottedCurve { label: format!("{label}, without noise"), color, x, y, ..PlottedCurve::default() })
+                    }
+                    None => panel.notes.push(format!("{label}: no curve: {}", why.what)),
+                },
+            }
+            let levels = [("floor", "floor", 0), ("bias2", "bias²", 1)];
+            let known = levels.into_iter().filter_map(|(quantity, name, dash)| Some((predictor.number(*cell, quantity).ok()?, name, dash)));
+            panel.levels.extend(known.filter(|(y, ..)| *y > 1e-28).map(|(y, name, dash)| Level {
+                label: format!("{label}: {name}"),
+                y,
+                color,
+                dash,
+            }));
+        }
+        // An empty panel has its reasons in its notes.
+        panel.curves.retain(|curve| !curve.x.is_empty());
+        panels.push(panel);
+    }
+    if plan.points.len() > PANELS {
+        notes.push(format!("Shown: the first {PANELS} of {} points.", plan.points.len()));
+    }
+    let caption =
+        "What theory predicts: the mean-square error over the rounds of the file from its start (lines), the floor at which it ends and \
+                   the squared bias (dashes)."
+            .to_string();
+    Chart { title: format!("Predicted: {}", plan.experiment.title), panels, caption, notes, ..Chart::default() }
+}
+
+/// The squared distance along the rounds of a method without noise.
+fn noiseless(plan: &Plan, cell: usize) -> Option<(Vec<f64>, Vec<f64>)> {
+    let of = plan.forecast(cell);
+    let fedsa_experiment::plan::ResolvedStart::Fixed(start) = &plan.cells[cell].start else { return None };
+    let grid = &plan.cells[cell].grid;
+    let y = of.is_noiseless().then(|| of.noiseless_curve(start, grid).ok())??;
+    Some((grid.iter().map(|t| *t as f64).collect(), y))
+}
+
+/// The maps of stable steps, one for each method and problem.
+fn stability(plan: &Plan) -> HeatMaps {
+    let (mut maps, mut notes) = (Vec::new(), Vec::new());
+    let mut is_mean_only = false;
+    // Points that differ in the step or in the local steps alone have one map, with a ring for each.
+    let mut drawn: Vec<(String, usize)> = Vec::new();
+    let mut left_out = 0;
+    for planned in &plan.points {
+        for (label, cell) in plan.labels.iter().zip(&planned.cells) {
+            let of = plan.forecast(*cell);
+            if of.shape().drift == Drift::NoSteps {
+                let why = format!("{label}: no map: the method makes no local steps");
+                if !notes.contains(&why) {
+                    notes.push(why);
+                }
+                continue;
+            }
+            let place = of.step_size().ok().map(|eta| (eta, of.local_steps().max(1.0)));
+            let (alpha, few) = (of.shape().alpha_g, of.shape().participants);
+            let key = format!("{label} {} {alpha} {few:?} {:?}", planned.field, plan.cells[*cell].uplink);
+            if let Some((_, map)) = drawn.iter().find(|(known, _)| *known == key) {
+                let map: &mut HeatMap = &mut maps[*map];
+                map.rings.extend(place.filter(|place| !map.rings.contains(place)));
+                continue;
+            }
+            if maps.len() == MAPS {
+                left_out += 1;
+                continue;
+            }
+            match of.region() {
+                Ok(region) => {
+                    is_mean_only |= region.is_noisy && !region.in_mean_square;
+                    let at = if plan.points.len() > 1 { format!(", at {}", planned.point.label) } else { String::new() };
+                    let looked = if region.is_noisy && !region.in_mean_square { " (mean only)" } else { "" };
+                    drawn.push((key, maps.len()));
+                    maps.push(map(format!("{label}{at}{looked}"), &region, place));
+                }
+                Err(why) => {
+                    let why = format!("{label}: no map: {}", why.what);
+                    if !notes.contains(&why) {
+                        notes.push(why);
+                    }
+                }
+            }
+        }
+    }
+    if left_out > 0 {
+        notes.push(format!("Shown: the first {MAPS} maps; {left_out} more methods at points are left out."));
+    }
+    let mut rings: Vec<(f64, f64)> = Vec::new();
+    for ring in maps.iter().flat_map(|map: &HeatMap| &map.rings) {
+        if !rings.contains(ring) {
+            rings.push(*ring);
+        }
+    }
+    if !rings.is_empty() {
+        let places: Vec<String> = rings.iter().take(RINGS).map(|(eta, h)| format!("η = {}, H = {}", typed(*eta), number(*h))).collect();
+        let more = if rings.len() > RINGS { format!(" and {} more", rings.len() - RINGS) } else { String::new() };
+        notes.push(format!("Rings: {}{more}.", places.join("; ")));
+    }
+    let mut caption = "Stable settings are coloured by the rounds that a tenfold smaller squared error takes; grey ones diverge in the mean. Faded: \
+                       the mean converges, and noise makes the mean square diverge. The rings are the settings of the file. Grey between colours in \
+                       a row is a window of steps that diverge although larger ones do not."
+        .to_string();
+    if is_mean_only {
+        caption.push_str(" (mean only): the mean square takes too long or is not known, and may diverge at smaller steps.");
+    }
+    HeatMaps { title: format!("Stable steps: {}", plan.experiment.title), maps, caption, notes }
+}
+
+fn map(title: String, region: &Region, place: Option<(f64, f64)>) -> HeatMap {
+    /// Slower settings have the colour of this many rounds.
+    const SLOWEST: f64 = 1e6;
+    let rounds = |shrinks: f64| (10f64.ln() / -shrinks.max(f64::MIN_POSITIVE).ln()).clamp(1.0, SLOWEST);
+    let z = region.spots.iter().map(|row| {
+        let value = |spot: &fedsa::theory::predict::Spot| match spot.verdict {
+            Verdict::Stable => rounds(spot.shrinks_by().min(1.0 - 1e-12)),
+            Verdict::MeanSquareDiverges => rounds((spot.radius * spot.radius).min(1.0 - 1e-12)),
+            Verdict::MeanDiverges | Verdict::Unknown => f64::NAN,
+        };
+        row.iter().map(value).collect()
+    });
+    let faint = |spots: &Vec<fedsa::theory::predict::Spot>| spots.iter().map(|spot| spot.verdict == Verdict::MeanSquareDiverges).collect();
+    HeatMap {
+        title,
+        x_label: "step size η".into(),
+        y_label: "local steps H".into(),
+        z_label: "rounds to a tenth".into(),
+        x: region.steps,
+        y: region.local_steps,
+        x_log: true,
+        y_log: true,
+        z_log: true,
+        z: z.collect(),
+        z_range: None,
+        faint: region.spots.iter().map(faint).collect(),
+        rings: place.into_iter().collect(),
+    }
+}

@@ -1,0 +1,210 @@
+//! How many rounds a target takes.
+
+use super::{Forecast, unknown};
+use crate::error::{Result, require};
+use crate::linalg;
+use crate::methods::Drift;
+use crate::theory::Accuracy;
+use crate::theory::exact_mse::{InitialControls, MeanSquare};
+use crate::theory::stability;
+
+/// The most rounds that are looked for.
+const MOST_ROUNDS: f64 = 1e15;
+/// The most rounds along which a curve is followed, and the number of points of a pass.
+const MOST_FOLLOWED: f64 = 2e6;
+const POINTS: u64 = 64;
+
+/// The rounds until a target.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rounds {
+    /// How many.
+    pub rounds: f64,
+    /// How the curve is known that they were read from; `None` where they follow from the radii alone, as if every round shrank the
+    /// error by its radius.
+    pub curve: Option<Accuracy>,
+}
+
+/// What keeps a method above a target.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Obstacle {
+    /// The squared bias is at least the target.
+    Bias(f64),
+    /// The floor is at least the target, and the squared bias, the second number, is not.
+    Noise(f64, f64),
+    /// It diverges.
+    Diverges,
+}
+
+/// Whether and when a method reaches a target.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Reach {
+    /// After these rounds.
+    After(Rounds),
+    /// Never.
+    Never(Obstacle),
+}
+
+impl Forecast<'_> {
+    /// When the mean-square error first is at most `target`. `theta_0` (d) is the start; `None` stands for a random start with
+    /// components N(0, 1), for which rounds follow from the radii.
+    ///
+    /// A method whose floor is not known may still reach it never; the bias is looked at first.
+    ///
+    /// # Errors
+    /// When the target is not positive, or neither the curve nor a radius is known.
+    pub fn reach(&self, target: f64, theta_0: Option<&[f64]>, controls: &InitialControls) -> Result<Reach> {
+        require(target > 0.0 && target.is_finite(), "target", target, "a positive number")?;
+        let round = self.linear()?;
+        let root = round.systems.root()?;
+        let outlook = self.outlook();
+        if outlook.is_unstable() {
+            return Ok(Reach::Never(Obstacle::Diverges));
+        }
+        let radius = outlook.radius?;
+        let shrinks = outlook.mean_square.and_then(Result::ok).unwrap_or(0.0).max(radius * radius);
+        let bias = self.bias_sq()?;
+        let floor = self.floor().ok();
+        match &floor {
+            // With Markov samples the mean of the floor has a bias of its own.
+            Some(floor) if floor.mse() >= target => {
+                let bias = floor.bias_sq();
+                return Ok(Reach::Never(if bias >= target { Obstacle::Bias(bias) } else { Obstacle::Noise(floor.mse(), bias) }));
+            }
+            None if bias >= target => return Ok(Reach::Never(Obstacle::Bias(bias))),
+            _ => {}
+        }
+        let limit = floor.as_ref().map_or(bias, MeanSquare::mse);
+        let d = root.len() as f64;
+        let away = theta_0.map_or_else(|| linalg::norm_sq(&root) + d, |theta| linalg::distance_sq(theta, &root));
+        if away <= target {
+            return Ok(Reach::After(Rounds { rounds: 0.0, curve: Some(Accuracy::Exact) }));
+        }
+        if shrinks >= 1.0 {
+            return Err(unknown("the radius of a round is 1 to rounding"));
+        }
+        let about = (((away - limit).max(target) / (target - limit)).ln() / -shrinks.max(f64::MIN_POSITIVE).ln()).ceil().max(1.0);
+        require(about < MOST_ROUNDS, "target", target, "a target that takes fewer rounds")?;
+        let rough = Reach::After(Rounds { rounds: about, curve: None });
+        let Some(theta_0) = theta_0 else { return Ok(rough) };
+        let exactly = if self.is_noiseless() {
+            let accuracy = Accuracy::Exact;
+            first_below(target, about, |rounds| self.noiseless_curve(theta_0, rounds)).map(|found| found.map(|rounds| (rounds, accuracy)))
+        } else {
+            self.curve_accuracy().and_then(|accuracy| {
+                let curve = |rounds: &[u64]| Ok(self.curve(theta_0, controls, rounds)?.iter().map(MeanSquare::mse).collect());
+                Ok(first_below(target, about, curve)?.map(|rounds| (rounds, accuracy)))
+            })
+        };
+        Ok(match exactly {
+            Ok(Some((rounds, accuracy))) => Reach::After(Rounds { rounds, curve: Some(accuracy) }),
+            Ok(None) | Err(_) => rough,
+        })
+    }
+
+    /// The squared error at each of `rounds` (ascending) from `theta_0` (d), of a method without noise.
+    ///
+    /// # Errors
+    /// When the path of the mean is not known, as that of control variates, whose state is larger.
+    pub fn noiseless_curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<f64>> {
+        let round = self.linear()?;
+        let root = round.systems.root()?;
+        match self.shape.drift {
+            Drift::Zero => Ok(self.mean(theta_0, rounds)?.iter().map(|theta| linalg::distance_sq(theta, &root)).collect()),
+            Drift::GlobalMemory { .. } if round.link.is_clear() && round.few.is_none() => {
+                let map = stability::global_memory_map(round.systems, &round.setting);
+                let start: Vec<f64> = theta_0.iter().zip(&root).map(|(x, r)| x - r).collect();
+                let mut errors = Vec::with_capacity(rounds.len());
+                crate::theory::map::at_rounds(&map, start, rounds, |u| errors.push(linalg::norm_sq(u)))?;
+                Ok(errors)
+            }
+            _ => Err(unknown("the path of the controls")),
+        }
+    }
+}
+
+/// The first round at which a curve is at most the target, near an estimate; `None` where it takes too many rounds to see.
+fn first_below(target: f64, about: f64, curve: impl Fn(&[u64]) -> Result<Vec<f64>>) -> Result<Option<f64>> {
+    let mut last = (2.0 * about).max(POINTS as f64);
+    for _ in 0..4 {
+        if last > MOST_FOLLOWED {
+            return Ok(None);
+        }
+        // Evenly spaced rounds cost one power of the map.
+        let (mut low, mut high) = (0, last as u64);
+        loop {
+            let gap = (high - low).div_ceil(POINTS).max(1);
+            let rounds: Vec<u64> = (1..=POINTS).map(|i| low + i * gap).collect();
+            let Some(first) = curve(&rounds)?.iter().position(|x| *x <= target) else { break };
+            if gap == 1 {
+                return Ok(Some(rounds[first] as f64));
+            }
+            (low, high) = (rounds[first] - gap, rounds[first]);
+        }
+        last *= 4.0;
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Isa;
+    use crate::methods::MethodSettings as _;
+    use crate::methods::fedhsa::FedHsa;
+    use crate::methods::fedlsa::FedLsa;
+    use crate::problem::garnet::Garnet;
+    use crate::problem::{Field, NoFiles, ProblemSettings as _};
+    use crate::sampling::{Law, Sampling};
+
+    fn garnet(kind: Law) -> Box<dyn Field> {
+        let garnet = Garnet { agents: 3, states: 8, features: 3, min_class: Some(2), seed: 2, ..Garnet::default() };
+        garnet.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
+    }
+
+    #[test]
+    fn the_first_round_of_a_curve_at_its_target_is_found() {
+        // Near the estimate and far from it.
+        for (about, target) in [(500.0, 1e-3), (20.0, 1e-3), (5000.0, 0.5), (1.0, 0.999)] {
+            let found = first_below(target, about, |rounds| Ok(rounds.iter().map(|t| 0.99f64.powf(*t as f64)).collect())).unwrap();
+            assert_eq!(found, Some((target.ln() / 0.99f64.ln()).ceil()), "{about} {target}");
+        }
+        assert_eq!(first_below(1.0, 1e9, |_| panic!("too far to follow")).unwrap(), None);
+        assert_eq!(first_below(1e-9, 10.0, |rounds| Ok(vec![1.0; rounds.len()])).unwrap(), None);
+    }
+
+    #[test]
+    fn rounds_to_a_target_are_those_of_the_curve_stepped_through() {
+        for kind in [Law::Iid, Law::Mean] {
+            let field = garnet(kind);
+            let start: Vec<f64> = field.root().unwrap().iter().map(|x| x + 1.0).collect();
+            for shape in [FedLsa::new(0.05, 5).shape(), FedHsa::new(0.05, 5).shape()] {
+                let of = Forecast::new(&*field, shape);
+                let floor = of.floor().unwrap().mse();
+                let target = floor + 0.02;
+                let rounds: Vec<u64> = (1..=3000).collect();
+                let errors: Vec<f64> = match kind {
+                    Law::Mean => of.noiseless_curve(&start, &rounds).unwrap(),
+                    _ => of.curve(&start, &InitialControls::Zero, &rounds).unwrap().iter().map(MeanSquare::mse).collect(),
+                };
+                let want = errors.iter().position(|x| *x <= target).unwrap() as f64 + 1.0;
+                let Reach::After(got) = of.reach(target, Some(&start), &InitialControls::Zero).unwrap() else { panic!("it is reached") };
+                assert_eq!((got.rounds, got.curve), (want, Some(Accuracy::Exact)));
+                // From a random start the radii give the order.
+                let Reach::After(rough) = of.reach(target, None, &InitialControls::Zero).unwrap() else { panic!("it is reached") };
+                assert!(rough.curve.is_none() && rough.rounds > 0.2 * want && rough.rounds < 10.0 * want, "{rough:?} {want}");
+                // Below the floor the obstacle is named.
+                let bias = of.bias_sq().unwrap();
+                let below = of.reach(0.9 * floor.max(f64::MIN_POSITIVE), Some(&start), &InitialControls::Zero);
+                match below.unwrap() {
+                    Reach::Never(Obstacle::Bias(x)) => assert!(x == bias && bias >= 0.9 * floor),
+                    Reach::Never(Obstacle::Noise(all, x)) => assert!(all == floor && x == bias && bias < 0.9 * floor),
+                    other => assert!(floor == 0.0, "{other:?}"),
+                }
+            }
+        }
+        let field = garnet(Law::Iid);
+        let wild = Forecast::new(&*field, FedLsa::new(50.0, 5).shape());
+        let never = wild.reach(1.0, Some(&[0.0; 3]), &InitialControls::Zero).unwrap();
+        assert_eq!(never, Reach::Never(Obstacle::Diverges));
+    }
+}
