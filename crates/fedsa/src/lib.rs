@@ -71,6 +71,7 @@
 //! | [`node`] | the same halves across machines: bytes in, bytes out |
 //! | [`record`] | ledger, metrics, output rules |
 //! | [`theory`] | limits, floors, radii and constants of linear problems |
+//! | [`tune`] | the settings of methods that reach a mean-square error at the least cost |
 //! | [`schedule`], [`random`], [`linalg`], [`registry`], [`error`] | what these share |
 //!
 //! The library does no file or console input or output; the `fedsa` program does.
@@ -102,4 +103,5 @@ pub mod schedule;
 pub mod server;
 pub mod sums;
 pub mod theory;
+pub mod tune;
 pub mod uplink;

@@ -45,6 +45,7 @@
 //! # }
 //! ```
 
+mod evolution;
 mod markov;
 mod outlook;
 mod quantities;

@@ -6,6 +6,7 @@ use faer::prelude::*;
 use rayon::prelude::*;
 
 use super::MeanSquare;
+use super::evolution::{Evolution, offset};
 use super::leg_noise::{check, leg_noise, step_noise};
 use super::recursion::Recursion;
 use crate::error::Result;
@@ -183,6 +184,14 @@ impl FedHsaMse {
     pub fn curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>> {
         let u_0: Vec<f64> = theta_0.iter().zip(&self.root).map(|(x, r)| x - r).collect();
         self.recursion().curve(&u_0, rounds)
+    }
+
+    /// The mean-square error along the rounds from `theta_0` (d), as a map of a state.
+    ///
+    /// # Errors
+    /// When `theta_0` has another length.
+    pub fn evolution(&self, theta_0: &[f64]) -> Result<Evolution> {
+        Ok(self.recursion().evolution(&offset(theta_0, &self.root)?))
     }
 
     /// Its mean has no shift.

@@ -1,6 +1,7 @@
 //! FedLSA's exact mean-square error.
 
 use super::arrivals::RoundNoise;
+use super::evolution::{Evolution, offset};
 use super::recursion::Recursion;
 use super::{ArrivalLaw, MeanSquare};
 use crate::error::Result;
@@ -79,6 +80,14 @@ impl FedLsaMse {
     pub fn curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>> {
         let u_0: Vec<f64> = theta_0.iter().zip(&self.mean.root).map(|(x, r)| x - r).collect();
         self.recursion().curve(&u_0, rounds)
+    }
+
+    /// The mean-square error along the rounds from `theta_0` (d), as a map of a state.
+    ///
+    /// # Errors
+    /// When `theta_0` has another length.
+    pub fn evolution(&self, theta_0: &[f64]) -> Result<Evolution> {
+        Ok(self.recursion().evolution(&offset(theta_0, &self.mean.root)?))
     }
 
     fn recursion(&self) -> Recursion<'_> {

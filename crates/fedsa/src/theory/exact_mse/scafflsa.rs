@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use faer::prelude::*;
 use rayon::prelude::*;
 
+use super::evolution::{Evolution, offset};
 use super::leg_noise::{check, leg_noise};
 use super::{MeanSquare, diverges, is_positive_definite, unstable};
 use crate::error::{Result, require};
@@ -118,12 +119,10 @@ impl ScafflsaMse {
     /// # Errors
     /// When the rounds are not in ascending order.
     pub fn curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>> {
-        let u: Vec<f64> = theta_0.iter().zip(&self.root).map(|(x, r)| x - r).collect();
-        let y: Vec<f64> = u.iter().chain(self.classes.iter().flat_map(|c| &c.start)).copied().chain([1.0]).collect();
-        let start = Second { y: Mat::from_fn(y.len(), y.len(), |i, j| y[i] * y[j]), within: self.no_deviations() };
+        let start = self.start(&offset(theta_0, &self.root)?);
         let mut curve = Vec::with_capacity(rounds.len());
-        let last = y.len() - 1;
-        at_rounds(self, start.flat(), rounds, |state| {
+        let last = self.side() - 1;
+        at_rounds(self, start, rounds, |state| {
             // Y is the first, column-major block of the state.
             let entry = |i: usize, j: usize| state[j * (last + 1) + i];
             let bias: Vec<f64> = (0..self.dim).map(|i| entry(i, last)).collect();
@@ -131,6 +130,22 @@ impl ScafflsaMse {
             curve.push(MeanSquare { bias, noise });
         })?;
         Ok(curve)
+    }
+
+    /// The mean-square error along the rounds from `theta_0` (d), as a map of a state.
+    ///
+    /// # Errors
+    /// When `theta_0` has another length.
+    pub fn evolution(self, theta_0: &[f64]) -> Result<Evolution> {
+        let start = self.start(&offset(theta_0, &self.root)?);
+        let diagonal = (0..self.dim).map(|i| i * (self.side() + 1)).collect();
+        Ok(Evolution::of_moments(Box::new(self), start, diagonal))
+    }
+
+    /// The second moments at the start, `theta_0 - theta* = u` (d).
+    fn start(&self, u: &[f64]) -> Vec<f64> {
+        let y: Vec<f64> = u.iter().chain(self.classes.iter().flat_map(|c| &c.start)).copied().chain([1.0]).collect();
+        Second { y: Mat::from_fn(y.len(), y.len(), |i, j| y[i] * y[j]), within: self.no_deviations() }.flat()
     }
 
     /// The floor: the limit of [`ScafflsaMse::curve`] for large t. Its bias is zero.
