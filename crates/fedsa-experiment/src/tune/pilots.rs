@@ -11,6 +11,7 @@
 //! Time is counted by the estimate of [`crate::estimate`], which is a function of the settings: what is chosen does not depend on how
 //! fast the machine is, nor on what an earlier process has run already.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use fedsa::error::Result;
@@ -298,23 +299,22 @@ impl PilotSearch<'_, '_> {
         }
     }
 
-    /// Choices that have reached the target, the cheapest first.
-    fn ranked(&self, pilots: &Pilots) -> Vec<(Choice, Reach, Cost)> {
-        let mut all: Vec<(Choice, Reach, Cost)> = pilots
-            .tried
-            .iter()
-            .filter_map(|piloted| piloted.reached.map(|(reach, cost)| (piloted.choice, reach, cost)))
-            .filter(|(.., cost)| cost.of(self.target.goal) <= 1.5 * self.least(pilots))
-            .collect();
+    /// Choices that have reached the target with this many seeds, the cheapest first.
+    fn ranked(&self, pilots: &Pilots, seeds: u64) -> Vec<(Choice, Reach, Cost)> {
+        let with = pilots.tried.iter().filter(|piloted| piloted.seeds == seeds);
+        let mut all: Vec<(Choice, Reach, Cost)> =
+            with.filter_map(|piloted| piloted.reached.map(|(reach, cost)| (piloted.choice, reach, cost))).collect();
         all.sort_by(|a, b| {
             if cheaper(self.target, (&a.2, &a.1), (&b.2, &b.1)) {
-                std::cmp::Ordering::Less
+                Ordering::Less
             } else if cheaper(self.target, (&b.2, &b.1), (&a.2, &a.1)) {
-                std::cmp::Ordering::Greater
+                Ordering::Greater
             } else {
-                std::cmp::Ordering::Equal
+                Ordering::Equal
             }
         });
+        let least = all.first().map_or(self.known, |(.., cost)| cost.of(self.target.goal).min(self.known));
+        all.retain(|(.., cost)| cost.of(self.target.goal) <= 1.5 * least);
         all
     }
 
@@ -337,9 +337,9 @@ impl PilotSearch<'_, '_> {
     }
 
     fn halve(&self, pilots: &mut Pilots, by: &mut dyn Measure) -> std::result::Result<(), Stop> {
-        let mut stay = STAY;
+        let (mut stay, mut before) = (STAY, FEW);
         for (seeds, next, factor) in LEVELS {
-            let ranked = self.ranked(pilots);
+            let ranked = self.ranked(pilots, before);
             let mut field: Vec<(Choice, u64)> = ranked.iter().take(stay).map(|(choice, reach, _)| (*choice, reach.rounds)).collect();
             if factor > 1.0 {
                 for (choice, reach, _) in ranked.iter().take(2) {
@@ -360,7 +360,7 @@ impl PilotSearch<'_, '_> {
                     Err(other) => return Err(other),
                 }
             }
-            stay = next;
+            (stay, before) = (next, seeds);
         }
         Ok(())
     }
