@@ -158,7 +158,7 @@ fn seconds(text: &str) -> Option<f64> {
         None => (text, 1.0),
     };
     let x: f64 = number.trim().parse().ok()?;
-    (x >= 0.0 && x <= 1e9).then_some(x * unit)
+    (0.0..=1e9).contains(&x).then_some(x * unit)
 }
 
 #[cfg(test)]

@@ -19,14 +19,17 @@ mod refusal;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fedsa::error::{BadInput, Result, quoted};
 use fedsa::kernel::Isa;
+use fedsa::sampling::Law;
 use fedsa::theory::Accuracy;
 use fedsa::theory::exact_mse::InitialControls;
-use fedsa::tune::{self, Choice, Cost, Family, Found, Goal, Reach, Start, Target};
+use fedsa::tune::{self, Choice, Cost, Family, Found, Goal, Reach, Start, Target, Tried};
+use fedsa::uplink::Uplink;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use serde::{Deserialize, Serialize};
@@ -271,13 +274,11 @@ impl Tuning {
         let found = found.map_err(named)?;
         let unknown: Vec<usize> =
             (0..families.len()).filter(|family| found.prices[*family].is_ok() && found.unknown[*family].is_some()).collect();
-        let same: Vec<Vec<usize>> = (self.candidates.iter())
-            .map(|of| (0..families.len()).filter(|other| self.candidates[*other].kind.name == of.kind.name).collect())
-            .collect();
         let known = found.best().and_then(|best| best.cost).map_or(f64::INFINITY, |cost| cost.of(self.target.goal));
         let pilots = if unknown.is_empty() {
             Pilots::default()
         } else {
+            let simpler = self.simpler(&unknown);
             let problem = self.problem.take().expect("no other plan has it");
             let server_steps = |family| tune::server_steps(problem.field(), family).last().copied().unwrap_or(1.0);
             let search = PilotSearch {
@@ -290,7 +291,7 @@ impl Tuning {
                 known,
             };
             let mut runner = PilotRunner { tuning: self, control, problem: Some(problem) };
-            let pilots = search.search(&unknown, &same, &found, &mut runner);
+            let pilots = search.search(&unknown, &simpler, &mut runner);
             let problem = runner.problem.take();
             self.problem = problem;
             pilots?
@@ -314,6 +315,46 @@ impl Tuning {
             Some((choice, reach, cost, evidence)) => Ok(Searched::Done(Box::new(Tuned { choice, reach, cost, evidence, found, pilots }))),
             None => Err(self.refusal(&found, &pilots).into()),
         }
+    }
+}
+
+impl Tuning {
+    /// What theory says about the same methods over a clear link, and with independent samples in place of trajectories: where
+    /// pilots begin. Nothing where theory does not know this either.
+    fn simpler(&self, unknown: &[usize]) -> Vec<Tried> {
+        let own = self.problem.as_ref().expect("no plan has it");
+        let independent = || -> Option<BuiltProblem> {
+            let mut table = run_table(self, &self.any_choice(unknown[0]), 1, &[0], None);
+            let mut sampling = table.get("sampling").and_then(Value::as_table).cloned().unwrap_or_default();
+            sampling.insert("kind".into(), Value::String("iid".into()));
+            sampling.remove("start");
+            table.insert("sampling".into(), Value::Table(sampling));
+            let document = Document::from_flags(table, Vec::new()).with_kinds(&self.experiment.document.kinds);
+            let experiment = Experiment::read(document).ok()?;
+            BuiltProblem::new(&experiment, &DiskFiles::new(Places::from_env(&self.base)), self.isa).ok()
+        };
+        let other = if own.field().sampling().kind == Law::Markov { independent() } else { None };
+        let field = other.as_ref().unwrap_or(own).field();
+        let clear = Arc::new(Uplink::default());
+        let mut all = Vec::new();
+        // Families of one method differ in their links alone.
+        let mut known: Vec<(&str, Vec<Tried>)> = Vec::new();
+        for family in unknown {
+            let of = &self.candidates[*family];
+            if !known.iter().any(|(kind, _)| *kind == of.kind.name) {
+                let simple = [Family { link: Arc::clone(&clear), ..of.family() }];
+                let tried = tune::search(field, &simple, &self.start, &self.target).map_or_else(|_| Vec::new(), |found| found.tried);
+                known.push((of.kind.name, tried));
+            }
+            let (_, tried) = known.iter().find(|(kind, _)| *kind == of.kind.name).expect("just added");
+            all.extend(tried.iter().map(|tried| Tried { choice: Choice { family: *family, ..tried.choice }, ..tried.clone() }));
+        }
+        all
+    }
+
+    /// Some settings of a family.
+    fn any_choice(&self, family: usize) -> Choice {
+        Choice { family, step_size: 1.0, local_steps: 1, server_step: 1.0 }
     }
 }
 

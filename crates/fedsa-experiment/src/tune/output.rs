@@ -148,9 +148,10 @@ impl Tuning {
         lines.push(match tuned.evidence {
             Evidence::Theory(accuracy) => format!("  mean-square error {} then, by theory ({accuracy})", number(tuned.reach.mse)),
             Evidence::Pilots { seeds, se, by_mean } => format!(
-                "  mean-square error {} +- {} then, over {seeds} seeds of a pilot run; the mean alone is there after {by_mean} rounds",
+                "  mean-square error {} +- {} then, over {seeds} seeds of a pilot run; the mean alone is there after {by_mean} round{}",
                 number(tuned.reach.mse),
-                numbers::rough(se)
+                numbers::rough(se),
+                if by_mean == 1 { "" } else { "s" }
             ),
         });
         lines.push("the best of the others:".into());

@@ -4,9 +4,10 @@
 //!
 //! 1. *Race*: few seeds, for 64 rounds, then four times as many, and so on. A choice leaves the race when its error has reached the
 //!    target, when its error no longer falls, or when it has cost more than half as much again as the cheapest so far.
-//! 2. *Halving*: the cheapest choices and their neighbours run again with more seeds, and the better half stays, until few
-//!    are left, with many seeds. A choice then counts as having reached the target where the upper end of a one-sided interval of
-//!    95% of its mean error has.
+//! 2. *Neighbours*: the cheapest choices run again with more seeds, and then neighbours of the best of them, whose settings
+//!    differ by factors that shrink.
+//! 3. *Halving*: the cheapest choices run again with more seeds, and the better half stays, until one is left, with many seeds. A
+//!    choice then counts as having reached the target where the upper end of a one-sided interval of 95% of its mean error has.
 //!
 //! Time is counted by the estimate of [`crate::estimate`], which is a function of the settings: what is chosen does not depend on how
 //! fast the machine is, nor on what an earlier process has run already.
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 
 use fedsa::error::Result;
 use fedsa::round::Status;
-use fedsa::tune::{Choice, Cost, Family, Found, Price, Reach, Target, cheaper, rounded};
+use fedsa::tune::{Choice, Cost, Family, Price, Reach, Target, Tried, cheaper, rounded};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
@@ -113,13 +114,16 @@ pub(super) struct Pilots {
 }
 
 /// The seeds of the race.
-const FEW: u64 = 4;
+const FEW: u64 = 8;
 /// The rounds of the first heat, and the factor between two.
 const FIRST: u64 = 64;
 const LONGER: u64 = 4;
-/// The choices that leave the race for the halving, and its levels: seeds, and how many choices stay.
-const STAY: usize = 6;
-const LEVELS: [(u64, usize, f64); 4] = [(16, 4, 1.4), (64, 2, 1.2), (256, 1, 1.0), (1024, 1, 1.0)];
+/// The choices that leave the race, the seeds of them and of their neighbours, and the factors of neighbours.
+const STAY: usize = 8;
+const SOME: u64 = 32;
+const FACTORS: [f64; 3] = [1.8, 1.4, 1.2];
+/// The levels of the halving: seeds, and how many choices begin.
+const LEVELS: [(u64, usize); 3] = [(128, 6), (512, 3), (2048, 1)];
 
 /// The search.
 pub(super) struct PilotSearch<'s, 'm> {
@@ -177,19 +181,18 @@ impl PilotSearch<'_, '_> {
         }
     }
 
-    /// The first choices of a family: those that theory knows for the same method with another codec, the cheapest first by this
-    /// family's price; otherwise a grid.
-    fn proposals(&self, family: usize, same: &[usize], found: &Found) -> Vec<Choice> {
+    /// The first choices of a family: those that theory knows for the same method under simpler conditions, the cheapest first by this
+    /// family's price, with smaller steps too; otherwise a grid.
+    fn proposals(&self, family: usize, simpler: &[Tried]) -> Vec<Choice> {
         const MOST: usize = 8;
         let Ok(price) = &self.prices[family] else { return Vec::new() };
-        let mut known: Vec<(f64, Choice)> = found
-            .tried
+        let mut known: Vec<(f64, Choice)> = simpler
             .iter()
-            .filter(|tried| same.contains(&tried.choice.family))
+            .filter(|tried| tried.choice.family == family)
             .filter_map(|tried| {
                 let reach = tried.reached()?;
                 let cost = price.cost(reach.rounds, tried.choice.local_steps).of(self.target.goal);
-                Some((cost * reach.passes / reach.rounds as f64, Choice { family, ..tried.choice }))
+                Some((cost * reach.passes / reach.rounds as f64, tried.choice))
             })
             .collect();
         known.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -204,10 +207,19 @@ impl PilotSearch<'_, '_> {
             }
         }
         if !chosen.is_empty() {
-            // A codec adds noise, for which smaller steps make up.
-            let smaller: Vec<Choice> =
-                chosen.iter().map(|choice| Choice { step_size: rounded(choice.step_size / 1.7), ..*choice }).collect();
-            return chosen.into_iter().zip(smaller).flat_map(|(a, b)| [a, b]).collect();
+            // What the simpler conditions lack adds noise, for which smaller steps make up, or loses messages.
+            let server_step = self.server_steps[family];
+            let also = |choice: &Choice| {
+                let smaller = [1.0, 1.7, 3.0].map(|by| Choice { step_size: rounded(choice.step_size / by), ..*choice });
+                let louder = [1.0, 1.7].map(|by| Choice {
+                    step_size: rounded(choice.step_size / by),
+                    server_step: rounded(choice.server_step * server_step),
+                    ..*choice
+                });
+                let louder = louder.into_iter().filter(move |_| server_step != 1.0);
+                smaller.into_iter().chain(louder).collect::<Vec<Choice>>()
+            };
+            return chosen.iter().flat_map(also).collect();
         }
         let made = &self.families[family];
         let steps: Vec<u64> = match (&self.target.local_steps, made.has_local_steps) {
@@ -223,25 +235,20 @@ impl PilotSearch<'_, '_> {
         steps.iter().flat_map(|h| self.sizes.iter().map(move |eta| choice(h, eta))).collect()
     }
 
-    /// Searches the families without theory. `same[i]` are the families of the same method as family i that theory knows.
+    /// Searches the families without theory. `simpler` are choices of the same families under conditions that theory knows.
     ///
     /// # Errors
     /// When a pilot cannot be run, or the machine fails.
-    pub fn search(
-        &self,
-        unknown: &[usize],
-        same: &[Vec<usize>],
-        found: &Found,
-        by: &mut dyn Measure,
-    ) -> std::result::Result<Pilots, Failure> {
+    pub fn search(&self, unknown: &[usize], simpler: &[Tried], by: &mut dyn Measure) -> std::result::Result<Pilots, Failure> {
         let mut pilots = Pilots::default();
         let mut all: Vec<Choice> = Vec::new();
-        let lists: Vec<Vec<Choice>> = unknown.iter().map(|family| self.proposals(*family, &same[*family], found)).collect();
+        let lists: Vec<Vec<Choice>> = unknown.iter().map(|family| self.proposals(*family, simpler)).collect();
         // The first of each family, then the second of each, and so on.
         for i in 0..lists.iter().map(Vec::len).max().unwrap_or(0) {
             all.extend(lists.iter().filter_map(|list| list.get(i)));
         }
-        let stopped = self.race(&mut pilots, all, by).and_then(|()| self.halve(&mut pilots, by));
+        let stopped =
+            self.race(&mut pilots, all, by).and_then(|()| self.approach(&mut pilots, by)).and_then(|()| self.halve(&mut pilots, by));
         match stopped {
             Ok(()) | Err(Stop::Budget) => {}
             Err(Stop::Interrupted) => pilots.interrupted = true,
@@ -320,10 +327,8 @@ impl PilotSearch<'_, '_> {
 
     fn neighbours(&self, choice: &Choice, factor: f64) -> Vec<Choice> {
         let made = &self.families[choice.family];
-        let mut all = vec![
-            Choice { step_size: rounded(choice.step_size * factor), ..*choice },
-            Choice { step_size: rounded(choice.step_size / factor), ..*choice },
-        ];
+        let mut all: Vec<Choice> =
+            [factor, 1.0 / factor].map(|by| Choice { step_size: rounded(choice.step_size * by), ..*choice }).to_vec();
         if made.has_local_steps && self.target.local_steps.is_none() {
             let h = choice.local_steps as f64;
             for by in [factor, 1.0 / factor] {
@@ -333,34 +338,65 @@ impl PilotSearch<'_, '_> {
                 }
             }
         }
+        if made.has_server_step {
+            all.extend([factor, 1.0 / factor].map(|by| Choice { server_step: rounded(choice.server_step * by), ..*choice }));
+        }
         all
     }
 
-    fn halve(&self, pilots: &mut Pilots, by: &mut dyn Measure) -> std::result::Result<(), Stop> {
-        let (mut stay, mut before) = (STAY, FEW);
-        for (seeds, next, factor) in LEVELS {
-            let ranked = self.ranked(pilots, before);
-            let mut field: Vec<(Choice, u64)> = ranked.iter().take(stay).map(|(choice, reach, _)| (*choice, reach.rounds)).collect();
-            if factor > 1.0 {
-                for (choice, reach, _) in ranked.iter().take(2) {
+    /// Runs choices long enough to see that their errors stay at the target, and that slower ones arrive: half as long again as
+    /// `rounds`. A choice that is too long for what is left of the budget is left out.
+    fn again(&self, pilots: &mut Pilots, by: &mut dyn Measure, all: &[(Choice, u64)], seeds: u64) -> std::result::Result<(), Stop> {
+        for (choice, rounds) in all {
+            let rounds = (rounds + rounds / 2 + 8).min(self.target.most_rounds);
+            match self.measure(pilots, by, choice, rounds, seeds) {
+                Ok(measured) => self.record(pilots, *choice, seeds, measured),
+                Err(Stop::Budget) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(())
+    }
+
+    /// Neighbours of the best choices, as long as they are better.
+    fn approach(&self, pilots: &mut Pilots, by: &mut dyn Measure) -> std::result::Result<(), Stop> {
+        /// The moves at each factor.
+        const MOVES: usize = 4;
+        let first: Vec<(Choice, u64)> =
+            self.ranked(pilots, FEW).iter().take(STAY).map(|(choice, reach, _)| (*choice, reach.rounds)).collect();
+        self.again(pilots, by, &first, SOME)?;
+        for factor in FACTORS {
+            for _ in 0..MOVES {
+                let ranked = self.ranked(pilots, SOME);
+                let Some((best, ..)) = ranked.first().copied() else { return Ok(()) };
+                let mut near: Vec<(Choice, u64)> = Vec::new();
+                // Of the best, and of the best of another family or number of local steps.
+                let second = ranked.iter().find(|(choice, ..)| (choice.family, choice.local_steps) != (best.family, best.local_steps));
+                for (choice, reach, _) in ranked.first().into_iter().chain(second) {
                     for other in self.neighbours(choice, factor) {
-                        if !pilots.tried.iter().any(|piloted| piloted.choice == other) && !field.iter().any(|(choice, _)| *choice == other)
-                        {
-                            field.push((other, reach.rounds));
+                        let is_new = !pilots.tried.iter().any(|piloted| piloted.choice == other && piloted.seeds >= SOME)
+                            && !near.iter().any(|(choice, _)| *choice == other);
+                        if is_new {
+                            near.push((other, reach.rounds));
                         }
                     }
                 }
-            }
-            for (choice, rounds) in field {
-                // Long enough to see that the error stays, and that a slower neighbour arrives.
-                let rounds = (rounds + rounds / 2 + 8).min(self.target.most_rounds);
-                match self.measure(pilots, by, &choice, rounds, seeds) {
-                    Ok(measured) => self.record(pilots, choice, seeds, measured),
-                    Err(Stop::Budget) => {}
-                    Err(other) => return Err(other),
+                self.again(pilots, by, &near, SOME)?;
+                if self.ranked(pilots, SOME).first().is_none_or(|(choice, ..)| *choice == best) {
+                    break;
                 }
             }
-            (stay, before) = (next, seeds);
+        }
+        Ok(())
+    }
+
+    fn halve(&self, pilots: &mut Pilots, by: &mut dyn Measure) -> std::result::Result<(), Stop> {
+        let mut before = SOME;
+        for (seeds, begin) in LEVELS {
+            let all: Vec<(Choice, u64)> =
+                self.ranked(pilots, before).iter().take(begin).map(|(choice, reach, _)| (*choice, reach.rounds)).collect();
+            self.again(pilots, by, &all, seeds)?;
+            before = seeds;
         }
         Ok(())
     }
