@@ -36,6 +36,8 @@ pub enum Command {
     /// Predict an experiment file without running it: what limits the accuracy of each method, what a target costs, which steps are
     /// stable
     Theory(TheoryArgs),
+    /// Find the method, step size, local steps and codec that reach a mean-square error at the least cost
+    Tune(TuneArgs),
     /// Write the problem of an experiment file as arrays
     Export(ExportArgs),
     /// Evaluate a policy from logged transitions: weights of its value function
@@ -241,6 +243,70 @@ pub struct TheoryArgs {
     pub overwrite: bool,
     #[command(flatten)]
     pub overrides: Overrides,
+}
+
+#[derive(Args, Debug)]
+pub struct TuneArgs {
+    /// The experiment file, with the problem and the link; - for standard input
+    pub file: PathBuf,
+    /// The mean-square error to reach
+    #[arg(long, value_name = "EPS2", allow_negative_numbers = true)]
+    pub target_mse: f64,
+    /// What is minimised. Bits are those of all messages, up and down
+    #[arg(long, value_enum, value_name = "COST", default_value_t)]
+    pub minimise: MinimiseArg,
+    /// The methods that may be chosen; by default fedlsa, scafflsa and fedhsa, and those of the file with a step size
+    #[arg(long, value_name = "METHODS", value_delimiter = ',')]
+    pub methods: Vec<String>,
+    /// The codecs of the uplink that may be chosen, such as exact,float32,quantised:8,rand-k:0.5; the file's by default. auto: exact,
+    /// float32, and quantised with 4, 6, 8 and 12 bits
+    #[arg(long, value_name = "CODECS", value_delimiter = ',')]
+    pub codecs: Vec<String>,
+    /// The numbers of local steps that may be chosen; by default all up to --max-local-steps
+    #[arg(long, value_name = "H1,H2,..", value_delimiter = ',', value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
+    pub local_steps: Vec<u64>,
+    /// The most local steps
+    #[arg(long, value_name = "H", default_value_t = fedsa::tune::MOST_LOCAL_STEPS, value_parser = |s: &str| whole(s, 1, MAX_INTEGER), allow_negative_numbers = true)]
+    pub max_local_steps: u64,
+    /// The most rounds
+    #[arg(long, value_name = "N", default_value_t = fedsa::tune::MOST_ROUNDS, value_parser = |s: &str| whole(s, 1, fedsa::message::MAX_ROUNDS), allow_negative_numbers = true)]
+    pub max_rounds: u64,
+    /// The method of the file whose link, start and output all candidates have, where the file's methods differ in them
+    #[arg(long, value_name = "LABEL")]
+    pub like: Option<String>,
+    /// The time for pilot runs, where theory does not know the error: 60s, 10m or 2h on one core, as fedsa estimates it, so that the
+    /// answer does not depend on the machine
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    pub budget: String,
+    /// The output folder; out/ID-tune by default, ID the file's id
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Continue the interrupted tuning in the output folder
+    #[arg(long, conflicts_with = "overwrite")]
+    pub resume: bool,
+    /// Replace the tuning in the output folder; files that fedsa did not write are kept
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Print the summary as JSON instead of the report
+    #[arg(long)]
+    pub json: bool,
+    /// Print only errors
+    #[arg(long, short)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub overrides: Overrides,
+}
+
+/// What is minimised.
+#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MinimiseArg {
+    /// Rounds
+    Rounds,
+    /// Bits of all messages, up and down
+    #[default]
+    Bits,
+    /// Samples of all agents
+    Samples,
 }
 
 #[derive(Args, Debug)]

@@ -71,6 +71,7 @@ fn dispatch(command: &Command, kinds: &Kinds) -> Result<u8, Failure> {
         Command::Reproduce(args) => commands::reproduce::reproduce(args),
         Command::Check(args) => commands::check::check(args, kinds),
         Command::Theory(args) => commands::theory::theory(args, kinds),
+        Command::Tune(args) => commands::tune::tune(args, kinds),
         Command::Export(args) => commands::export::export(args, kinds),
         Command::Evaluate(args) => commands::evaluate::evaluate(args, kinds),
         Command::Fit(args) => commands::fit::fit(args, kinds),

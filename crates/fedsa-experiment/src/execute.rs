@@ -38,8 +38,8 @@ pub trait Observer: Sync {
 pub struct RunControl<'a> {
     /// Set by Ctrl-C or SIGTERM.
     pub interrupted: &'a AtomicBool,
-    /// Where checkpoints go.
-    pub folder: &'a RunFolder,
+    /// Where checkpoints go; without a folder none are written, and an interrupted run is lost.
+    pub folder: Option<&'a RunFolder>,
     /// The interval between checkpoints of a run.
     pub every: Duration,
     /// The checkpoints of an earlier run, from which the runs continue.
@@ -357,7 +357,7 @@ fn keep_ended(control: &RunControl<'_>, ended: &mut EndedRuns) -> Result<(), Mac
 
 fn write_ended(control: &RunControl<'_>, name: &str, states: &BTreeMap<(usize, u64), Saved>) -> Result<(), MachineFailure> {
     let states: Vec<(usize, &Saved)> = states.iter().map(|((cell, _), saved)| (*cell, saved)).collect();
-    write_framed(control.folder, name, &states)
+    control.folder.map_or(Ok(()), |folder| write_framed(folder, name, &states))
 }
 
 /// The longest round, in seconds, that Ctrl-C waits for; a longer round is abandoned.
@@ -522,7 +522,8 @@ impl Shared<'_> {
 
     /// Writes a checkpoint and returns whether that worked. The run continues either way.
     fn save(&self, job: &SeedJob, saved: &Saved) -> bool {
-        let written = write_framed(self.control.folder, &checkpoint_name(job.cell, job.seed), saved);
+        let Some(folder) = self.control.folder else { return false };
+        let written = write_framed(folder, &checkpoint_name(job.cell, job.seed), saved);
         written.map_err(|e| self.could_not_save(&e)).is_ok()
     }
 

@@ -27,6 +27,7 @@ mod raw_bytes;
 pub mod resolve;
 pub mod results;
 pub mod trace_lines;
+pub mod tune;
 
 pub use execute::{Executed, RunControl, execute};
 pub use kinds::{Extensions, Kinds};

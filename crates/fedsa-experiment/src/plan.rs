@@ -43,6 +43,8 @@ pub struct Plan {
     pub memory: memory::Problems,
     /// The folders in which files are looked for.
     places: Places,
+    /// Of each problem, the digest of its tables, and its estimated memory.
+    origins: Vec<(Digest, MemoryEstimate)>,
 }
 
 /// A problem with its sampling.
@@ -290,6 +292,7 @@ impl Plan {
         };
         let sizes: Vec<Result<_>> = wanted.par_iter().map(size).collect();
         let there = known.lock().expect("no thread panics").as_ref().map_or(0.0, |known| known.memory.peak);
+        let estimates: Vec<MemoryEstimate> = sizes.iter().filter_map(|size| size.as_ref().ok().cloned()).collect();
         let memory = memory::problems(sizes, there).map_err(|(p, e)| experiment.failure_at(e, &experiment.points[wanted[p].0]))?;
         let built: Vec<Result<PlannedField>> = wanted
             .par_iter()
@@ -356,7 +359,8 @@ impl Plan {
             PlannedPoint { point: Arc::clone(point), field, run, cells: own }
         };
         let points = experiment.points.iter().zip(field_of.iter().copied().zip(cells_of)).map(point).collect();
-        Ok(Self { experiment, fields, points, labels, cells, memory, places })
+        let origins = wanted.iter().map(|(_, tables)| *tables).zip(estimates).collect();
+        Ok(Self { experiment, fields, points, labels, cells, memory, places, origins })
     }
 
     /// The tables of a point, with defaults written out and absolute paths.
@@ -375,6 +379,13 @@ impl Plan {
     pub fn forecast(&self, cell: usize) -> Forecast<'_> {
         let planned = &self.cells[cell];
         Forecast::over(self.field(cell), &*planned.method.settings, &planned.uplink).of_output(planned.output)
+    }
+
+    /// The problem of the first point, for a plan of another experiment with the same problem.
+    pub fn into_problem(mut self) -> BuiltProblem {
+        let first = self.points[0].field;
+        let (tables, memory) = self.origins.swap_remove(first);
+        BuiltProblem { tables, memory, planned: self.fields.swap_remove(first) }
     }
 
     /// Whether there are sweeps or variants.

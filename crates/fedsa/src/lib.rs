@@ -71,6 +71,7 @@
 //! | [`node`] | the same halves across machines: bytes in, bytes out |
 //! | [`record`] | ledger, metrics, output rules |
 //! | [`theory`] | limits, floors, radii and constants of linear problems |
+//! | [`tune`] | the settings of methods that reach a mean-square error at the least cost |
 //! | [`bit_allocation`], [`nested_grid`] | which eigenvectors get how many bits, and the quantiser that is refined by them |
 //! | [`schedule`], [`random`], [`linalg`], [`triangle`], [`registry`], [`error`] | what these share |
 //!
@@ -105,4 +106,5 @@ pub mod server;
 pub mod sums;
 pub mod theory;
 pub mod triangle;
+pub mod tune;
 pub mod uplink;

@@ -54,6 +54,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("node", &["error", "kernel", "linalg", "local", "message", "methods", "problem", "protocol", "random", "round", "server", "uplink"]),
     ("record", &["linalg", "message", "problem", "random", "round"]),
+    ("tune", &["error", "linalg", "methods", "problem", "record", "round", "theory", "uplink"]),
 ];
 
 /// Input, output and surroundings that a library has no business with.

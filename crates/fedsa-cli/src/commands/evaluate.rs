@@ -30,7 +30,7 @@ use fedsa::theory::cost::{self, Candidate, Cost, Limits};
 use fedsa_data::find::Places;
 use fedsa_data::{DiskFiles, logs, machine, npz};
 use fedsa_experiment::config::document::{Origin, SetBy};
-use fedsa_experiment::config::{Document, Experiment, find_kind, read_kind};
+use fedsa_experiment::config::{self, Document, Experiment, find_kind};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::folder::VALUE_PICTURES;
 use fedsa_experiment::numbers::{self, number};
@@ -567,9 +567,7 @@ fn step_size(args: &EvaluateArgs) -> f64 {
 
 /// Whether this is a key of this kind of method.
 pub(super) fn takes(kinds: &Kinds, kind: &str, key: &str) -> bool {
-    let Ok(kind) = kind_of(kinds, kind) else { return false };
-    let given = Table::from_iter([(key.to_string(), Value::Integer(1))]);
-    !read_kind(kind, given).is_err_and(|e| e.key.contains(key))
+    kind_of(kinds, kind).is_ok_and(|kind| config::takes(kind, key))
 }
 
 /// The kind of method that a name stands for: its own, or that of a preset.

@@ -19,6 +19,7 @@ pub mod run;
 pub mod schema;
 pub mod signals;
 pub mod theory;
+pub mod tune;
 mod value_pictures;
 
 use std::fmt::Display;

@@ -69,6 +69,12 @@ pub fn read_kind<T: ?Sized>(kind: &Kind<T>, table: Table) -> Result<Box<T>> {
     outcome.map_err(|e| with_sweep(&given, explained(&given, &track.path().to_string(), &e.to_string())))
 }
 
+/// Whether the settings of a kind have this key.
+pub fn takes<T: ?Sized>(kind: &Kind<T>, key: &str) -> bool {
+    let given = Table::from_iter([(key.to_string(), Value::Integer(1))]);
+    !read_kind(kind, given).is_err_and(|e| e.key.contains(key))
+}
+
 /// Finds a kind by name.
 ///
 /// # Errors

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 
-use super::{GROWING, MANIFEST, OUTPUTS, OWN, SUMMARY, VALUE_PICTURES, is_file, is_folder};
+use super::{GROWING, MANIFEST, OUTPUTS, OWN, SUMMARY, TUNING, VALUE_PICTURES, is_file, is_folder};
 use crate::figure::Format;
 
 /// The version of the manifest's layout.
@@ -96,7 +96,7 @@ impl Manifest {
 /// Whether an output can have this name.
 fn is_output(name: &str) -> bool {
     let mut pictures = VALUE_PICTURES.iter().flat_map(|stem| Format::ALL.map(|format| format.file_name(stem)));
-    OUTPUTS.contains(&name) || pictures.any(|picture| picture == name)
+    OUTPUTS.contains(&name) || TUNING.contains(&name) || pictures.any(|picture| picture == name)
 }
 
 fn hex(bytes: &[u8]) -> String {

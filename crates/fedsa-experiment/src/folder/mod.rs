@@ -37,12 +37,14 @@ const MANIFEST: &str = "manifest.json";
 const SUMMARY: &str = "summary.json";
 /// The lock file, held by the process that writes to the folder.
 const LOCK: &str = "lock";
-/// The names that outputs can have, except those of [`VALUE_PICTURES`].
+/// The names that outputs can have, except those of [`VALUE_PICTURES`] and [`TUNING`].
 const OUTPUTS: &[&str] =
     &["summary.json", "config.toml", "trace.parquet", "theta.npz", "figure.svg", "figure.png", "figure.pdf", "weights.json", "weights.npz"];
 /// The pictures of `fedsa evaluate`, without their extensions: the value function, predicted values against returns, and the
 /// cost of methods. Every run that wrote them has a manifest.
 pub const VALUE_PICTURES: [&str; 3] = ["value", "returns", "methods"];
+/// The outputs of `fedsa tune` besides its summary.
+pub const TUNING: [&str; 4] = ["tuned.toml", "frontier.svg", "frontier.png", "frontier.pdf"];
 /// The first characters of every `config.toml`.
 pub const CONFIG_HEAD: &str = "# What ran: ";
 

@@ -186,50 +186,6 @@ pub fn at_rounds(map: &dyn LinearMap, start: Vec<f64>, rounds: &[u64], mut see: 
     Ok(())
 }
 
-/// The first round up to `most` after which `reached` holds for the state; `None` if there is none. Where `reached` holds for a
-/// while and then not, as in a transient, it may be a later one: the round before it does not hold.
-///
-/// Powers of the map's matrix are doubled until the state is reached, and then halved, so that the cost grows with the logarithm of
-/// the rounds. Maps of more than 1000 dimensions are applied round by round.
-pub fn first_round(map: &dyn LinearMap, start: Vec<f64>, most: u64, reached: impl Fn(&[f64]) -> bool) -> Option<u64> {
-    const LARGEST: usize = 1000;
-    if reached(&start) {
-        return Some(0);
-    }
-    let mut state = start;
-    let mut next = vec![0.0; map.dim()];
-    if map.dim() > LARGEST {
-        return (1..=most).find(|_| {
-            map.apply(&state, &mut next);
-            std::mem::swap(&mut state, &mut next);
-            reached(&state)
-        });
-    }
-    // powers[k] crosses 2^k rounds. A state that overflows reaches nothing.
-    let mut powers = vec![map.to_matrix()];
-    let mut now = 0u64;
-    loop {
-        let k = powers.len() - 1;
-        powers[k].apply(&state, &mut next);
-        if reached(&next) || now.saturating_add(1 << k) >= most || !next.iter().all(|x| x.is_finite()) {
-            break;
-        }
-        now += 1 << k;
-        std::mem::swap(&mut state, &mut next);
-        let power = &powers[k] * &powers[k];
-        powers.push(power);
-    }
-    for (k, power) in powers.iter().enumerate().rev() {
-        power.apply(&state, &mut next);
-        if !reached(&next) && now.saturating_add(1 << k) < most {
-            now += 1 << k;
-            std::mem::swap(&mut state, &mut next);
-        }
-    }
-    powers[0].apply(&state, &mut next);
-    (now < most && reached(&next)).then_some(now + 1)
-}
-
 #[cfg(test)]
 mod tests {
     use faer::Scale;
@@ -278,35 +234,6 @@ mod tests {
                 assert_eq!(spectral_radius(&Mat::full(n, n, entry)).unwrap(), f64::INFINITY, "{n} {entry}");
             }
         }
-    }
-
-    #[test]
-    fn the_first_round_is_found() {
-        // A decay of 0.99 a round, in a plane that turns.
-        let (c, s) = (0.99 * 0.3f64.cos(), 0.99 * 0.3f64.sin());
-        let turn = linalg::from_rows(2, 2, &[c, -s, s, c]);
-        let start = vec![3.0, 4.0];
-        for target in [10.0, 5.0, 4.99, 4.95, 1.0, 1e-3, 1e-9] {
-            let reached = |x: &[f64]| linalg::norm_sq(x).sqrt() <= target;
-            let mut state = start.clone();
-            let mut next = vec![0.0; 2];
-            let mut want = 0;
-            while !reached(&state) {
-                turn.apply(&state, &mut next);
-                std::mem::swap(&mut state, &mut next);
-                want += 1;
-            }
-            assert_eq!(first_round(&turn, start.clone(), 10_000, reached), Some(want), "{target}");
-            assert_eq!(first_round(&turn, start.clone(), want, reached), Some(want));
-            assert_eq!(first_round(&turn, start.clone(), want.saturating_sub(1), reached), (want == 0).then_some(0));
-            let large = Hidden(Mat::from_fn(1200, 1200, |i, j| if i < 2 && j < 2 { turn[(i, j)] } else { 0.0 }));
-            if want < 300 {
-                let long = start.iter().copied().chain(std::iter::repeat_n(0.0, 1198)).collect();
-                assert_eq!(first_round(&large, long, 1000, reached), Some(want));
-            }
-        }
-        let growth = Mat::full(1, 1, 2.0);
-        assert_eq!(first_round(&growth, vec![1.0], u64::MAX / 2, |x| x[0] < 0.5), None);
     }
 
     #[test]

@@ -24,7 +24,6 @@
 //! | [`link`] | the effect of a link on a round's mean and variance |
 //! | [`predict`] | which closed form applies to a method, and its value |
 //! | [`bounds`] | the theorems and corollaries of the sources as functions of a problem |
-//! | [`choose`] | the cheapest settings that reach a target |
 //! | [`constants`] | the constants in the theorems of \[S\] |
 //! | [`fedhsa_bounds`] | the constants of \[F\], and the schedule of its Corollary 1 |
 //! | [`scaffnew`] | the exact form of Theorem B.4 of \[S\] |
@@ -35,7 +34,6 @@
 
 mod accuracy;
 pub mod bounds;
-pub mod choose;
 pub mod constants;
 pub mod cost;
 pub mod exact_mse;

@@ -45,6 +45,7 @@
 //! # }
 //! ```
 
+mod evolution;
 mod limits;
 mod markov;
 mod outlook;

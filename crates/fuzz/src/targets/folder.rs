@@ -99,7 +99,7 @@ fn runs(plan: &Plan, folder: &RunFolder, earlier: &Earlier) -> fedsa::error::Res
     let interrupted = AtomicBool::new(false);
     // No input takes so long that a checkpoint would be written.
     let every = Duration::from_secs(1_000_000);
-    execute(plan, &RunControl { interrupted: &interrupted, folder, every, earlier, observer: &Silent })
+    execute(plan, &RunControl { interrupted: &interrupted, folder: Some(folder), every, earlier, observer: &Silent })
 }
 
 impl Setup {

@@ -52,7 +52,7 @@ pub mod scafflsa;
 mod shape;
 pub mod td;
 #[cfg(test)]
-pub(super) mod testing;
+pub(crate) mod testing;
 
 pub use contraction::Contraction;
 pub use shape::{Fit, Shape};

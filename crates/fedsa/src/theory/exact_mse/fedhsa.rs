@@ -6,6 +6,7 @@ use faer::prelude::*;
 use rayon::prelude::*;
 
 use super::MeanSquare;
+use super::evolution::{Evolution, offset};
 use super::leg_noise::{check, leg_noise, step_noise};
 use super::recursion::Recursion;
 use crate::error::Result;
@@ -185,11 +186,12 @@ impl FedHsaMse {
         self.recursion().curve(&u_0, rounds)
     }
 
-    /// The first round up to `most` with a mean-square error of at most `target`, from `theta_0` (d); `None` if there is none. If the
-    /// error grows again in between it may be a later one; the error of the round before is above the target.
-    pub fn rounds_to(&self, theta_0: &[f64], target: f64, most: u64) -> Option<u64> {
-        let u_0: Vec<f64> = theta_0.iter().zip(&self.root).map(|(x, r)| x - r).collect();
-        self.recursion().rounds_to(&u_0, target, most)
+    /// The mean-square error along the rounds from `theta_0` (d), as a map of a state.
+    ///
+    /// # Errors
+    /// When `theta_0` has another length.
+    pub fn evolution(&self, theta_0: &[f64]) -> Result<Evolution> {
+        Ok(self.recursion().evolution(&offset(theta_0, &self.root)?))
     }
 
     /// Its mean has no shift.

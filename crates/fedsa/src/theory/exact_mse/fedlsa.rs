@@ -1,6 +1,7 @@
 //! FedLSA's exact mean-square error.
 
 use super::arrivals::RoundNoise;
+use super::evolution::{Evolution, offset};
 use super::recursion::Recursion;
 use super::{ArrivalLaw, MeanSquare};
 use crate::error::Result;
@@ -81,11 +82,12 @@ impl FedLsaMse {
         self.recursion().curve(&u_0, rounds)
     }
 
-    /// The first round up to `most` with a mean-square error of at most `target`, from `theta_0` (d); `None` if there is none. If the
-    /// error grows again in between it may be a later one; the error of the round before is above the target.
-    pub fn rounds_to(&self, theta_0: &[f64], target: f64, most: u64) -> Option<u64> {
-        let u_0: Vec<f64> = theta_0.iter().zip(&self.mean.root).map(|(x, r)| x - r).collect();
-        self.recursion().rounds_to(&u_0, target, most)
+    /// The mean-square error along the rounds from `theta_0` (d), as a map of a state.
+    ///
+    /// # Errors
+    /// When `theta_0` has another length.
+    pub fn evolution(&self, theta_0: &[f64]) -> Result<Evolution> {
+        Ok(self.recursion().evolution(&offset(theta_0, &self.mean.root)?))
     }
 
     fn recursion(&self) -> Recursion<'_> {

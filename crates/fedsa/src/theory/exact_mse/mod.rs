@@ -23,6 +23,7 @@ mod arrivals;
 #[cfg(test)]
 mod by_enumeration;
 mod delay;
+pub(in crate::theory) mod evolution;
 mod fedhsa;
 mod fedlsa;
 mod leg_noise;
@@ -35,6 +36,7 @@ mod tests_fedhsa;
 
 pub use arrivals::ArrivalLaw;
 pub use delay::DelayedMse;
+pub use evolution::Evolution;
 pub use fedhsa::FedHsaMse;
 pub use fedlsa::FedLsaMse;
 pub use scafflsa::{InitialControls, ScafflsaMse};

@@ -1,9 +1,10 @@
 //! The recursion that the exact mean-square errors of methods without control variates share.
 
+use super::evolution::{Evolution, affine};
 use super::{MeanSquare, unstable};
 use crate::error::Result;
 use crate::linalg::{self, Mat};
-use crate::theory::map::{at_rounds, first_round, spectral_radius};
+use crate::theory::map::{at_rounds, spectral_radius};
 use crate::theory::symmetric::{congruence, pack, packed_index, packed_len, packed_trace};
 
 /// One round of the mean m and the covariance C of `u = theta - theta*`, with `x = (m, 1)` (d + 1):
@@ -35,41 +36,35 @@ impl Recursion<'_> {
     /// When the rounds are not in ascending order.
     pub fn curve(&self, u_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>> {
         let (d, nc) = (u_0.len(), packed_len(u_0.len()));
+        let (map, start) = self.lifted(u_0);
         let mut curve = Vec::with_capacity(rounds.len());
-        at_rounds(&self.map(), self.start(u_0), rounds, |state| {
+        at_rounds(&map, start, rounds, |state| {
             let bias = (0..d).map(|i| state[nc + packed_index(i, d)]).collect();
             curve.push(MeanSquare { bias, noise: packed_trace(d, state) });
         })?;
         Ok(curve)
     }
 
-    /// The first round up to `most` with a mean-square error of at most `target`, as [`first_round`].
-    pub fn rounds_to(&self, u_0: &[f64], target: f64, most: u64) -> Option<u64> {
+    /// The same, as a map of a state.
+    pub fn evolution(&self, u_0: &[f64]) -> Evolution {
         let (d, nc) = (u_0.len(), packed_len(u_0.len()));
-        first_round(&self.map(), self.start(u_0), most, |state| {
-            packed_trace(d, state) + (0..d).map(|i| state[nc + packed_index(i, d)].powi(2)).sum::<f64>() <= target
-        })
+        let (map, start) = self.lifted(u_0);
+        let diagonal = (0..d).map(|i| packed_index(i, i));
+        Evolution::of_moments(Box::new(map), start, diagonal.clone().chain(diagonal.map(|i| nc + i)).collect())
     }
 
-    /// `(C, x x^T)` at the start, both packed.
-    fn start(&self, u_0: &[f64]) -> Vec<f64> {
-        let mut start = vec![0.0; packed_len(u_0.len())];
-        start.extend(lifted(u_0));
-        start
-    }
-
-    /// A round on `(C, x x^T)`.
-    fn map(&self) -> Mat<f64> {
-        let d = self.shift.len();
+    /// The map of `(C, x x^T)`, both packed, and its start.
+    fn lifted(&self, u_0: &[f64]) -> (Mat<f64>, Vec<f64>) {
+        let d = u_0.len();
         let (nc, nm) = (packed_len(d), packed_len(d + 1));
-        let mut round = Mat::<f64>::identity(d + 1, d + 1);
-        round.get_mut(..d, ..d).copy_from(&self.mean);
-        self.shift.iter().enumerate().for_each(|(i, shift)| round[(i, d)] = *shift);
+        let round = affine(&self.mean, &self.shift);
         let mut map = Mat::<f64>::zeros(nc + nm, nc + nm);
         map.get_mut(..nc, ..nc).copy_from(self.covariance);
         map.get_mut(..nc, nc..).copy_from(self.source);
         map.get_mut(nc.., nc..).copy_from(congruence(&round));
-        map
+        let mut start = vec![0.0; nc];
+        start.extend(lifted(u_0));
+        (map, start)
     }
 
     /// The limit of the curve, whose mean is `bias` (d), from one linear solve.

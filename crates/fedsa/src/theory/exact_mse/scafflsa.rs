@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use faer::prelude::*;
 use rayon::prelude::*;
 
+use super::evolution::{Evolution, offset};
 use super::leg_noise::{check, leg_noise};
 use super::{MeanSquare, diverges, is_positive_definite, unstable};
 use crate::error::{Result, require};
@@ -13,7 +14,7 @@ use crate::problem::systems::{Moments, Systems};
 use crate::theory::RoundSetting;
 use crate::theory::fixed_point::fixed_point;
 use crate::theory::leg::{AffineLeg, step};
-use crate::theory::map::{DENSE, LinearMap, at_rounds, first_round, spectral_radius};
+use crate::theory::map::{DENSE, LinearMap, at_rounds, spectral_radius};
 use crate::theory::stability::{ControlVariates, Group};
 use crate::theory::symmetric::{pack, packed_index};
 
@@ -118,9 +119,10 @@ impl ScafflsaMse {
     /// # Errors
     /// When the rounds are not in ascending order.
     pub fn curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>> {
+        let start = self.start(&offset(theta_0, &self.root)?);
         let mut curve = Vec::with_capacity(rounds.len());
         let last = self.side() - 1;
-        at_rounds(self, self.start(theta_0), rounds, |state| {
+        at_rounds(self, start, rounds, |state| {
             // Y is the first, column-major block of the state.
             let entry = |i: usize, j: usize| state[j * (last + 1) + i];
             let bias: Vec<f64> = (0..self.dim).map(|i| entry(i, last)).collect();
@@ -130,23 +132,16 @@ impl ScafflsaMse {
         Ok(curve)
     }
 
-    /// The first round up to `most` with a mean-square error of at most `target`, from `theta_0` (d); `None` if there is none. If the
-    /// error grows again in between it may be a later one; the error of the round before is above the target.
-    pub fn rounds_to(&self, theta_0: &[f64], target: f64, most: u64) -> Option<u64> {
-        // The second moment of u is the first block of Y.
-        let square = |state: &[f64]| (0..self.dim).map(|i| state[i * (self.side() + 1)]).sum::<f64>();
-        first_round(self, self.start(theta_0), most, |state| square(state) <= target)
-    }
-
     /// The Lyapunov function of Theorem B.5 of \[S\], `E psi_t = E ||theta_t - theta*||^2 + (eta H)^2 E sum p_c ||xi_c - xi*_c||^2`,
     /// at each of `rounds` (ascending), from `theta_0` (d).
     ///
     /// # Errors
-    /// When the rounds are not in ascending order.
+    /// When the rounds are not in ascending order, or `theta_0` has another length.
     pub fn lyapunov(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<f64>> {
         let d = self.dim;
+        let start = self.start(&offset(theta_0, &self.root)?);
         let mut curve = Vec::with_capacity(rounds.len());
-        at_rounds(self, self.start(theta_0), rounds, |state| {
+        at_rounds(self, start, rounds, |state| {
             let state = self.second(state);
             let block = |k: usize| (k * d..(k + 1) * d).map(|i| state.y[(i, i)]).sum::<f64>();
             // A member's second moment is that of the mean of its class and that of its deviation.
@@ -157,9 +152,18 @@ impl ScafflsaMse {
         Ok(curve)
     }
 
-    /// The state at the start, flat.
-    fn start(&self, theta_0: &[f64]) -> Vec<f64> {
-        let u: Vec<f64> = theta_0.iter().zip(&self.root).map(|(x, r)| x - r).collect();
+    /// The mean-square error along the rounds from `theta_0` (d), as a map of a state.
+    ///
+    /// # Errors
+    /// When `theta_0` has another length.
+    pub fn evolution(self, theta_0: &[f64]) -> Result<Evolution> {
+        let start = self.start(&offset(theta_0, &self.root)?);
+        let diagonal = (0..self.dim).map(|i| i * (self.side() + 1)).collect();
+        Ok(Evolution::of_moments(Box::new(self), start, diagonal))
+    }
+
+    /// The second moments at the start, `theta_0 - theta* = u` (d).
+    fn start(&self, u: &[f64]) -> Vec<f64> {
         let y: Vec<f64> = u.iter().chain(self.classes.iter().flat_map(|c| &c.start)).copied().chain([1.0]).collect();
         Second { y: Mat::from_fn(y.len(), y.len(), |i, j| y[i] * y[j]), within: self.no_deviations() }.flat()
     }

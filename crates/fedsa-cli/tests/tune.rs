@@ -1,0 +1,207 @@
+//! `fedsa tune`: its answers hold when they are run, and what it refuses leaves nothing behind.
+
+mod common;
+
+use common::{Folder, SMALL, edited, small};
+use serde_json::Value as Json;
+
+/// A problem of two agents that theory knows over its clear link.
+const TINY: &str = r#"id = "tiny"
+
+[problem]
+kind = "garnet"
+agents = 2
+states = 6
+features = 2
+gamma = 0.8
+
+[sampling]
+kind = "iid"
+
+[[method]]
+kind = "fedlsa"
+step_size = 0.1
+local_steps = 10
+
+[run]
+rounds = 20
+"#;
+
+/// The same over a link that theory does not know.
+fn quantised() -> String {
+    edited(TINY, "local_steps = 10\n", "local_steps = 10\nuplink = { codec = { kind = \"quantised\", bits = 6 } }\n")
+}
+
+fn tune(folder: &Folder, more: &[&str]) -> common::Output {
+    folder.run(&[&["tune", "small.toml", "--max-local-steps", "30"], more].concat())
+}
+
+#[test]
+fn the_file_of_an_answer_runs_and_its_check_passes() {
+    let folder = Folder::with(TINY);
+    tune(&folder, &["--target-mse", "0.02"]).exits(0).says("with the fewest bits").says("by theory (exact)");
+    let summary = folder.json("out/tiny-tune/summary.json");
+    assert_eq!(summary["answer"]["evidence"]["by"], "theory");
+    assert!(summary["answer"]["mse"].as_f64().unwrap() <= 0.02);
+    assert!(summary["tried"].as_array().unwrap().len() > 20);
+    assert!(summary["families"].as_array().unwrap().iter().all(|family| !family["frontier"].as_array().unwrap().is_empty()));
+    for picture in ["frontier.svg", "frontier.png"] {
+        assert!(folder.read(&format!("out/tiny-tune/{picture}")).len() > 1000, "{picture}");
+    }
+    folder.run(&["run", "out/tiny-tune/tuned.toml", "--out", "ran"]).exits(0).says("Error at the end, as predicted");
+    let ran = folder.json("ran/summary.json");
+    assert_eq!(ran["passed"], true);
+    assert_eq!(ran["checks"].as_array().unwrap().len(), 1);
+    // What was counted is what was predicted.
+    let (ledger, cost) = (&ran["results"][0]["ledger"], &summary["answer"]["cost"]);
+    let counted = ledger["bits_up"].as_f64().unwrap() + ledger["bits_down"].as_f64().unwrap();
+    assert_eq!(counted, cost["bits"].as_f64().unwrap());
+    assert_eq!(ledger["samples"].as_f64(), cost["samples"].as_f64());
+    assert_eq!(ran["results"][0]["rounds"], cost["rounds"]);
+    // In less time: one round fewer misses the target.
+    assert!(cost["rounds"].as_u64().unwrap() >= 1);
+}
+
+#[test]
+fn the_same_question_has_the_same_answer() {
+    let folder = Folder::with(TINY);
+    let json = |threads: &str| {
+        let out = tune(&folder, &["--target-mse", "0.05", "--minimise", "rounds", "--json", "--overwrite", "--threads", threads]).exits(0);
+        serde_json::from_str::<Json>(&out.stdout).unwrap()
+    };
+    let (one, two) = (json("1"), json("2"));
+    assert_eq!(one, two);
+    assert_eq!(one, folder.json("out/tiny-tune/summary.json"));
+    assert_eq!(one["options"]["minimise"], "rounds");
+}
+
+#[test]
+fn each_cost_has_its_own_answer() {
+    let folder = Folder::with(TINY);
+    let cost = |goal: &str| -> Json {
+        let out = tune(&folder, &["--target-mse", "0.02", "--minimise", goal, "--json", "--overwrite"]).exits(0);
+        serde_json::from_str::<Json>(&out.stdout).unwrap()["answer"]["cost"].clone()
+    };
+    let all = ["rounds", "bits", "samples"].map(cost);
+    for (i, goal) in ["rounds", "bits", "samples"].into_iter().enumerate() {
+        for other in &all {
+            assert!(all[i][goal].as_f64().unwrap() <= other[goal].as_f64().unwrap(), "{goal}: {all:?}");
+        }
+    }
+    assert!(all[2]["samples"].as_f64().unwrap() < all[0]["samples"].as_f64().unwrap());
+}
+
+#[test]
+fn pilots_answer_where_theory_does_not_know() {
+    let folder = Folder::with(&quantised());
+    let asked = ["--target-mse", "0.05", "--methods", "fedlsa", "--max-rounds", "2000", "--budget", "10m"];
+    tune(&folder, &asked).exits(0).says("of a pilot run");
+    let summary = folder.json("out/tiny-tune/summary.json");
+    let evidence = &summary["answer"]["evidence"];
+    assert_eq!(evidence["by"], "pilots");
+    assert_eq!(summary["pilots"]["budget_exhausted"], false);
+    assert!(evidence["seeds"].as_u64().unwrap() >= 256, "{evidence}");
+    // The interval's upper end is at most the target.
+    let (mse, se) = (summary["answer"]["mse"].as_f64().unwrap(), evidence["standard_error"].as_f64().unwrap());
+    assert!(se > 0.0 && mse + 1.6 * se <= 0.05, "{mse} {se}");
+    folder.run(&["run", "out/tiny-tune/tuned.toml", "--out", "ran"]).exits(0);
+    assert_eq!(folder.json("ran/summary.json")["passed"], true);
+}
+
+#[test]
+fn an_interrupted_tuning_goes_on_to_the_same_answer() {
+    let asked = ["--target-mse", "0.05", "--methods", "fedlsa", "--max-rounds", "2000", "--budget", "10m"];
+    let (whole, parts) = (Folder::with(&quantised()), Folder::with(&quantised()));
+    tune(&whole, &asked).exits(0);
+    let mut command = parts.command(&[&["tune", "small.toml", "--max-local-steps", "30"], &asked[..]].concat());
+    let mut child = command.stderr(std::process::Stdio::null()).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let state = parts.path("out/tiny-tune/.fedsa/tune.ckpt");
+    let began = std::time::Instant::now();
+    while !state.exists() && child.try_wait().unwrap().is_none() {
+        assert!(began.elapsed().as_secs() < 300);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    child.kill().unwrap();
+    let killed = !child.wait().unwrap().success();
+    assert!(killed && !parts.path("out/tiny-tune/tuned.toml").exists(), "it was killed before its end");
+    // Another question does not go on with it.
+    let other = [&asked[2..], &["--target-mse", "0.06", "--resume"]].concat();
+    assert!(tune(&parts, &other).exits(2).message().contains("other options"));
+    tune(&parts, &[&asked[..], &["--resume"]].concat()).exits(0);
+    for name in ["summary.json", "tuned.toml", "frontier.svg"] {
+        assert_eq!(whole.text(&format!("out/tiny-tune/{name}")), parts.text(&format!("out/tiny-tune/{name}")), "{name}");
+    }
+}
+
+#[test]
+fn a_target_out_of_reach_names_the_floor_and_what_would_lower_it() {
+    let folder = Folder::with(TINY);
+    let before = folder.everything();
+    let out = tune(&folder, &["--target-mse", "1e-9", "--max-rounds", "50"]).exits(2);
+    let message = out.message();
+    for text in ["no choice reaches 1e-9 within 50 rounds", "the lowest error is", "its floor is", "--max-rounds"] {
+        assert!(message.contains(text), "{text}: {message}");
+    }
+    // FedLSA's bias is in the way.
+    let noiseless = edited(TINY, "kind = \"iid\"", "kind = \"mean\"");
+    folder.write("small.toml", noiseless);
+    let out = tune(&folder, &["--target-mse", "1e-9", "--methods", "fedlsa", "--local-steps", "30", "--max-rounds", "100"]).exits(2);
+    assert!(out.message().contains("fewer local steps, or scafflsa or fedhsa"), "{}", out.stderr);
+    folder.write("small.toml", TINY);
+    let names =
+        |all: &[(std::path::PathBuf, Vec<u8>, std::time::SystemTime)]| all.iter().map(|(path, ..)| path.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&before), names(&folder.everything()), "nothing is written");
+}
+
+#[test]
+fn bad_input_is_refused_and_nothing_is_written() {
+    let folder = Folder::with(TINY);
+    let swept = format!("{TINY}\n[[sweep]]\nkey = \"problem.agents\"\nvalues = [2, 3]\n");
+    folder.write("swept.toml", swept);
+    folder.write("lossy.toml", quantised());
+    let two = edited(
+        &small("kind = \"scafflsa\"", "kind = \"scafflsa\"\nuplink = { media = [{ kind = \"erasure\", success = 0.5 }] }"),
+        "id = \"small\"",
+        "id = \"two\"",
+    );
+    folder.write("two.toml", two);
+    let before: Vec<_> = folder.everything().into_iter().map(|(path, ..)| path).collect();
+    for (args, says) in [
+        (&["small.toml", "--target-mse", "0"][..], "--target-mse: 0"),
+        (&["small.toml", "--target-mse", "-1"], "--target-mse: -1"),
+        (&["small.toml", "--target-mse", "nan"], "NaN"),
+        (&["small.toml", "--target-mse", "1e-40"], "below what rounding leaves"),
+        (&["small.toml", "--target-mse", "1e9"], "the start has the error"),
+        (&["small.toml", "--target-mse", "0.1", "--budget", "soon"], "`soon` is no time"),
+        (&["small.toml", "--target-mse", "0.1", "--methods", "fedlas"], "did you mean `fedlsa`"),
+        (&["small.toml", "--target-mse", "0.1", "--methods", "gmres"], "no step size of local steps"),
+        (&["small.toml", "--target-mse", "0.1", "--codecs", "quantised:0"], "bits"),
+        (&["small.toml", "--target-mse", "0.1", "--codecs", "exact:3"], "does not take"),
+        (&["small.toml", "--target-mse", "0.1", "--local-steps", "0"], "--local-steps: 0"),
+        (&["small.toml", "--target-mse", "0.1", "--resume"], "holds no interrupted tuning"),
+        (&["swept.toml", "--target-mse", "0.1"], "2 points of a sweep"),
+        (&["two.toml", "--target-mse", "0.1"], "--like LABEL"),
+        (&["two.toml", "--target-mse", "0.1", "--like", "x"], "no method `x`"),
+        (&["lossy.toml", "--target-mse", "0.05", "--budget", "0"], "too short for a single pilot"),
+        (&["small.toml", "--set", "sampling.kind=mean", "--target-mse", "0.1", "--minimise", "samples"], "no samples are drawn"),
+    ] {
+        let out = folder.run(&[&["tune"], args].concat()).exits(2);
+        let message = format!("{} {}", out.message(), out.stderr);
+        assert!(message.contains(says), "{args:?}: {message}");
+    }
+    let after: Vec<_> = folder.everything().into_iter().map(|(path, ..)| path).collect();
+    assert_eq!(before, after);
+    assert!(SMALL.contains("scafflsa"));
+}
+
+#[test]
+fn a_folder_with_something_else_is_not_replaced() {
+    let folder = Folder::with(TINY);
+    tune(&folder, &["--target-mse", "0.05"]).exits(0);
+    assert!(tune(&folder, &["--target-mse", "0.05"]).exits(2).message().contains("--overwrite"));
+    folder.write("mine/tuned.toml", "mine");
+    let out = tune(&folder, &["--target-mse", "0.05", "--out", "mine", "--overwrite"]).exits(2);
+    assert!(out.message().contains("was not written by fedsa"), "{}", out.stderr);
+    assert_eq!(folder.text("mine/tuned.toml"), "mine");
+    folder.run(&["list", "out"]).exits(0);
+}

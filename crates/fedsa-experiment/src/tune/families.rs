@@ -1,0 +1,214 @@
+//! The methods and codecs that may be chosen, as families of settings and as tables of a file.
+
+use std::sync::Arc;
+
+use fedsa::error::{BadInput, Result, quoted};
+use fedsa::methods::{Drift, MethodSettings};
+use fedsa::registry::Kind;
+use fedsa::schedule::StepSize;
+use fedsa::tune::{Choice, Family};
+use fedsa::uplink::Uplink;
+use fedsa_data::DiskFiles;
+use toml::{Table, Value};
+
+use super::TuneOptions;
+use crate::config::link::{self, DownlinkSpec, UplinkSpec};
+use crate::config::{self, find_kind, read_kind};
+use crate::kinds::Kinds;
+
+/// The methods that are considered if none are named, besides those of the file that have a step size.
+const METHODS: [&str; 3] = ["fedlsa", "scafflsa", "fedhsa"];
+/// The codecs of `auto`.
+const CODECS: [&str; 6] = ["exact", "float32", "quantised:4", "quantised:6", "quantised:8", "quantised:12"];
+/// The keys that candidates take from the reference method.
+const OF_LINK: [&str; 4] = ["uplink", "downlink", "start", "output"];
+/// The keys that a candidate does not take from the file's method of its kind.
+const OWN: [&str; 9] =
+    ["label", "kind", "measure_from", "expect", "step_size", "local_steps", "talk_probability", "global_step_size", "uplink"];
+
+/// A method with a codec.
+#[derive(Clone)]
+pub(super) struct Candidates {
+    /// The kind of the method.
+    pub kind: Kind<dyn MethodSettings>,
+    /// The codec, if it is not the file's: as the option names it.
+    pub codec: Option<String>,
+    /// The table of the method without its step size, local steps and server's step.
+    table: Table,
+    /// The key of H, if there is one.
+    steps: Option<&'static str>,
+    /// Whether it has a server's step.
+    has_server_step: bool,
+    /// Its link.
+    pub link: Arc<Uplink>,
+}
+
+impl Candidates {
+    /// The name of the family.
+    pub fn name(&self) -> String {
+        self.codec.as_ref().map_or_else(|| self.kind.name.to_string(), |codec| format!("{}, {codec}", self.kind.name))
+    }
+
+    /// The `[[method]]` of a choice.
+    pub fn method(&self, choice: &Choice) -> Table {
+        let mut table = self.table.clone();
+        table.insert("step_size".into(), Value::Float(choice.step_size));
+        match self.steps {
+            Some("talk_probability") => drop(table.insert("talk_probability".into(), Value::Float(1.0 / choice.local_steps as f64))),
+            Some(key) => drop(table.insert(key.into(), Value::Integer(choice.local_steps as i64))),
+            None => {}
+        }
+        if self.has_server_step {
+            table.insert("global_step_size".into(), Value::Float(choice.server_step));
+        }
+        table.insert("kind".into(), Value::String(self.kind.name.into()));
+        table.insert("label".into(), Value::String(self.kind.name.into()));
+        table
+    }
+
+    /// As a family of the library.
+    pub fn family(&self) -> Family<'static> {
+        let of = self.clone();
+        let make = move |step_size: f64, local_steps: usize, server_step: f64| -> Result<Arc<dyn MethodSettings>> {
+            let choice = Choice { family: 0, step_size, local_steps: local_steps as u64, server_step };
+            let mut own = of.method(&choice);
+            for key in ["kind", "label", "controls"].iter().chain(&OF_LINK) {
+                own.remove(*key);
+            }
+            read_kind(&of.kind, own).map(Arc::from)
+        };
+        Family {
+            name: self.name(),
+            make: Box::new(make),
+            link: Arc::clone(&self.link),
+            has_local_steps: self.steps.is_some(),
+            has_server_step: self.has_server_step,
+        }
+    }
+}
+
+/// The codec that an option names: `quantised:4`, `rand-k:0.5`.
+fn codec(kinds: &Kinds, text: &str) -> Result<Table> {
+    let (name, number) = text.split_once(':').map_or((text, None), |(name, number)| (name, Some(number)));
+    let bad = |e: BadInput| BadInput::new("--codecs", format!("`{}`: {e}", quoted(text)), e.help.clone());
+    let mut table = Table::from_iter([("kind".to_string(), Value::String(name.into()))]);
+    let kind = *find_kind(kinds.codecs(), &mut table, "codec").map_err(bad)?;
+    if let Some(number) = number {
+        let whole = number.parse::<i64>().ok();
+        let (key, value) = match (name, whole, number.parse::<f64>().ok()) {
+            (_, Some(n), _) if config::takes(&kind, "bits") => ("bits", Value::Integer(n)),
+            (_, Some(n), _) if config::takes(&kind, "k") => ("k", Value::Integer(n)),
+            (_, None, Some(x)) if config::takes(&kind, "fraction") => ("fraction", Value::Float(x)),
+            _ => {
+                let what = format!("`{}` has a number that this codec does not take", quoted(text));
+                return Err(BadInput::new(
+                    "--codecs",
+                    what,
+                    "exact, float32, quantised:BITS, top-k:K, rand-k:K, or a fraction in place of K",
+                ));
+            }
+        };
+        table.insert(key.into(), value);
+    }
+    read_kind(&kind, table.clone()).and_then(|settings| settings.check()).map_err(bad)?;
+    table.insert("kind".into(), Value::String(kind.name.into()));
+    Ok(table)
+}
+
+/// The families that options and file name. `tables` are the file's methods, `reference` is the one whose link, start and output all
+/// candidates have.
+pub(super) fn families(
+    kinds: &Kinds,
+    options: &TuneOptions,
+    tables: &[Table],
+    reference: usize,
+    files: &DiskFiles,
+) -> Result<Vec<Candidates>> {
+    let reference = &tables[reference];
+    let kind_name = |table: &Table| table.get("kind").and_then(Value::as_str).unwrap_or_default().to_string();
+    let mut names: Vec<String> = options.methods.clone();
+    if names.is_empty() {
+        names = METHODS.iter().map(|name| (*name).to_string()).collect();
+        for name in tables.iter().map(kind_name) {
+            if find(kinds, &name).is_ok_and(|kind| has_step(&kind).is_ok()) && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    let up: UplinkSpec = spec(reference, "uplink")?;
+    let down: DownlinkSpec = spec(reference, "downlink")?;
+    let of_options: Vec<&str> = options.codecs.iter().map(String::as_str).collect();
+    let codecs: Vec<Option<&str>> = match &of_options[..] {
+        [] => vec![None],
+        ["auto"] => CODECS.iter().map(|name| Some(*name)).collect(),
+        named => named.iter().map(|name| Some(*name)).collect(),
+    };
+    let mut all: Vec<Candidates> = Vec::new();
+    for name in &names {
+        let kind = find(kinds, name)?;
+        has_step(&kind)?;
+        let mut table = tables.iter().find(|table| kind.is_called(&kind_name(table))).cloned().unwrap_or_default();
+        OWN.iter().for_each(|key| drop(table.remove(*key)));
+        for key in OF_LINK {
+            table.remove(key);
+            if let Some(value) = reference.get(key) {
+                table.insert(key.into(), value.clone());
+            }
+        }
+        // As many agents take part as in the reference.
+        if let Some(m) = reference.get("participants").filter(|_| config::takes(&kind, "participants")) {
+            table.entry("participants").or_insert(m.clone());
+        }
+        let steps = ["local_steps", "talk_probability"].into_iter().find(|key| config::takes(&kind, key));
+        let has_server_step = config::takes(&kind, "global_step_size");
+        for named in &codecs {
+            let mut up = up.clone();
+            let mut table = table.clone();
+            if let Some(named) = named {
+                let codec = codec(kinds, named)?;
+                // An exact codec has no error to feed back.
+                up.error_feedback &= codec.get("kind").and_then(Value::as_str) != Some("exact");
+                up.codec = Some(codec);
+                let up = Value::try_from(&up).map_err(|e| BadInput::new("uplink", e.to_string(), "a link that a file can hold"))?;
+                table.insert("uplink".into(), up);
+            }
+            let link = Arc::new(link::build(kinds, &up, &down, Some(files))?);
+            let codec = named.map(str::to_string).filter(|_| codecs.len() > 1);
+            if all.iter().all(|other| other.kind.name != kind.name || other.codec != codec) {
+                all.push(Candidates { kind, codec, table, steps, has_server_step, link });
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn spec<T: serde::de::DeserializeOwned + Default>(table: &Table, key: &str) -> Result<T> {
+    table.get(key).map_or_else(|| Ok(T::default()), |value| config::read(value).map_err(|e| e.inside(key)))
+}
+
+fn find(kinds: &Kinds, name: &str) -> Result<Kind<dyn MethodSettings>> {
+    let mut table = Table::from_iter([("kind".to_string(), Value::String(name.into()))]);
+    find_kind(kinds.methods(), &mut table, "method").copied().map_err(|e| BadInput { key: "--methods".into(), ..e })
+}
+
+/// Checks that a method makes local steps of a size that can be chosen.
+fn has_step(kind: &Kind<dyn MethodSettings>) -> Result<()> {
+    let refused = || {
+        let what = format!("`{}` has no step size of local steps that could be chosen", kind.name);
+        BadInput::new("--methods", what, "fedlsa, scafflsa, fedhsa, or another method with a step size")
+    };
+    if !config::takes(kind, "step_size") {
+        return Err(refused());
+    }
+    let mut table = Table::from_iter([("step_size".to_string(), Value::Float(0.1))]);
+    if config::takes(kind, "local_steps") {
+        table.insert("local_steps".into(), Value::Integer(1));
+    } else if config::takes(kind, "talk_probability") {
+        table.insert("talk_probability".into(), Value::Float(1.0));
+    }
+    // Keys that the kind needs besides, such as a radius, come from the file.
+    match read_kind(kind, table) {
+        Ok(settings) if settings.shape().drift == Drift::NoSteps || settings.shape().step_size != StepSize::Constant(0.1) => Err(refused()),
+        _ => Ok(()),
+    }
+}

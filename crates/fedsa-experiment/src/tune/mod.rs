@@ -1,0 +1,514 @@
+//! Settings of methods that reach a mean-square error at the least cost, for the problem and the link of an experiment file.
+//!
+//! [`Tuning::new`] reads what the file and the options ask for and builds the problem. [`Tuning::search`] looks for the best
+//! choice: by theory where it knows the errors along the rounds ([`fedsa::tune`]), and by pilot runs elsewhere (`pilots`). The
+//! result ([`Tuned`]) is a function of the file and the options. [`Memo`] keeps pilots that were run, so that a search
+//! that was interrupted can be repeated without them.
+//!
+//! | module | content |
+//! | --- | --- |
+//! | `families` | the methods and codecs that may be chosen |
+//! | `pilots` | pilot runs: a race, then halving |
+//! | `refusal` | why nothing reaches the target, and what would help |
+//! | `output` | the experiment file of the answer, the summary, the picture |
+
+mod families;
+mod output;
+mod pilots;
+mod refusal;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use fedsa::error::{BadInput, Result, quoted};
+use fedsa::kernel::Isa;
+use fedsa::sampling::Law;
+use fedsa::theory::Accuracy;
+use fedsa::theory::exact_mse::InitialControls;
+use fedsa::tune::{self, Choice, Cost, Family, Found, Goal, Reach, Start, Target, Tried};
+use fedsa::uplink::Uplink;
+use fedsa_data::DiskFiles;
+use fedsa_data::find::Places;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use toml::{Table, Value};
+
+use crate::config::schema::ControlsStart;
+use crate::config::{Document, Experiment, SweepPoint};
+use crate::error::Failure;
+use crate::execute::{Earlier, Executed, Observer, RunControl, execute};
+use crate::plan::{BuiltProblem, Plan, ResolvedStart};
+use crate::{estimate, resolve};
+use families::Candidates;
+use pilots::{Measure, Measured, PilotSearch, Pilots};
+
+pub use output::{FILE, names};
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TuneOptions {
+    /// The mean-square error to reach.
+    pub target_mse: f64,
+    /// What is minimised.
+    pub minimise: Goal,
+    /// The kinds of methods that may be chosen; by default `fedlsa`, `scafflsa`, `fedhsa`, and those of the file with a step size.
+    pub methods: Vec<String>,
+    /// The codecs of the uplink that may be chosen, such as `quantised:4`; the file's by default, and `auto` for a list of usual ones.
+    pub codecs: Vec<String>,
+    /// H, if it is given.
+    pub local_steps: Option<Vec<u64>>,
+    /// The most local steps.
+    pub most_local_steps: u64,
+    /// The most rounds.
+    pub most_rounds: u64,
+    /// The label of the file's method whose link, start and output are those of all candidates; by default all methods must agree.
+    pub like: Option<String>,
+    /// The time that pilots may take, in seconds on one core, as [`crate::estimate`] counts it.
+    pub budget: f64,
+}
+
+impl TuneOptions {
+    /// The defaults, for a target.
+    pub fn new(target_mse: f64) -> Self {
+        Self {
+            target_mse,
+            minimise: Goal::Bits,
+            methods: Vec::new(),
+            codecs: Vec::new(),
+            local_steps: None,
+            most_local_steps: tune::MOST_LOCAL_STEPS,
+            most_rounds: tune::MOST_ROUNDS,
+            like: None,
+            budget: 60.0,
+        }
+    }
+}
+
+/// Pilots that were run, by what was run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Memo {
+    /// Identifies the file and the options.
+    identity: String,
+    pilots: BTreeMap<String, Remembered>,
+}
+
+/// What is remembered of a pilot.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Remembered {
+    estimate: f64,
+    measured: Option<Measured>,
+}
+
+impl Memo {
+    /// Whether it belongs to this tuning.
+    pub fn is_of(&self, tuning: &Tuning) -> bool {
+        self.identity == tuning.identity
+    }
+
+    /// The number of pilots that it has measured.
+    pub fn len(&self) -> usize {
+        self.pilots.values().filter(|pilot| pilot.measured.is_some()).count()
+    }
+
+    /// Whether it has measured none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What surrounds a search: interruption, progress, and where to keep the memo.
+pub struct TuneControl<'a> {
+    /// Set by Ctrl-C or SIGTERM.
+    pub interrupted: &'a AtomicBool,
+    /// The pilots of an earlier process.
+    pub memo: Memo,
+    /// Called after each pilot that was run, with all pilots so far.
+    ///
+    /// # Errors
+    /// When the memo cannot be kept; the search then ends.
+    pub keep: &'a mut dyn FnMut(&Memo) -> Result<(), Failure>,
+    /// Called before each pilot, with what it runs.
+    pub began: &'a mut dyn FnMut(&str),
+}
+
+/// How a search ended.
+pub enum Searched {
+    /// With an answer.
+    Done(Box<Tuned>),
+    /// Interrupted; the memo has what was run.
+    Interrupted,
+}
+
+/// How an answer's error is known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Evidence {
+    /// By theory.
+    Theory(Accuracy),
+    /// By pilots: the mean error over this many seeds, and its standard error.
+    Pilots {
+        /// The seeds.
+        seeds: u64,
+        /// The standard error.
+        se: f64,
+        /// The first round at which the mean alone is at most the target, without its standard error.
+        by_mean: u64,
+    },
+}
+
+/// The answer to a tuning.
+pub struct Tuned {
+    /// The choice.
+    pub choice: Choice,
+    /// How it reaches the target.
+    pub reach: Reach,
+    /// What it costs.
+    pub cost: Cost,
+    /// How this is known.
+    pub evidence: Evidence,
+    /// What theory looked at.
+    found: Found,
+    /// What pilots looked at.
+    pilots: Pilots,
+}
+
+/// A tuning that is ready to search.
+pub struct Tuning {
+    experiment: Experiment,
+    base: std::path::PathBuf,
+    options: TuneOptions,
+    target: Target,
+    candidates: Vec<Candidates>,
+    start: Start,
+    identity: String,
+    isa: Isa,
+    /// Taken while a plan has it.
+    problem: Option<BuiltProblem>,
+}
+
+impl Tuning {
+    /// Reads what is asked for, and builds the problem.
+    ///
+    /// # Errors
+    /// When the file or an option cannot be used.
+    pub fn new(experiment: &Experiment, base: &Path, isa: Isa, options: &TuneOptions) -> Result<Self, Failure> {
+        let [point] = &experiment.points[..] else {
+            let what = format!("the file has {} points of a sweep", experiment.points.len());
+            return Err(BadInput::new("", what, "one problem and one link: --unset sweep --unset variant, or a file without them").into());
+        };
+        // What the file says is checked as for a run, without its checks and its figure.
+        let bare = Experiment { checks: Vec::new(), figure: Default::default(), ..experiment.clone() };
+        let files = DiskFiles::new(Places::from_env(base));
+        let problem = BuiltProblem::new(&bare, &files, isa)?;
+        let plan = Plan::with_problem(bare, base, isa, &Default::default(), Some(problem))?;
+        let reference = reference(&plan, options)?;
+        let sections = point.sections();
+        let tables: Vec<Table> =
+            (0..plan.labels.len()).filter_map(|m| sections.method(m).and_then(|table| table.as_table().cloned())).collect();
+        let candidates = families::families(&experiment.document.kinds, options, &tables, reference, &files)?;
+        let cell = &plan.cells[plan.points[0].cells[reference]];
+        if let fedsa::record::OutputRule::TailAfter(_) = cell.output {
+            let what = "the output averages the last share of the rounds, and so depends on their number, which is to be found";
+            return Err(BadInput::new("output", what, "output = \"last\", or \"average\"").into());
+        }
+        let theta = match &cell.start {
+            ResolvedStart::Fixed(theta) => Some(theta.to_vec()),
+            ResolvedStart::Normal => None,
+        };
+        let controls = if cell.method.controls == ControlsStart::Ideal { InitialControls::Root } else { InitialControls::Zero };
+        let start = Start { theta, controls, output: cell.output };
+        let target = Target {
+            mse: options.target_mse,
+            goal: options.minimise,
+            most_rounds: options.most_rounds,
+            most_local_steps: options.most_local_steps,
+            local_steps: options.local_steps.clone(),
+        };
+        target.check(&*plan.fields[0].field, &start).map_err(named)?;
+        let identity = identity(&plan, options, &Places::from_env(base))?;
+        let problem = Some(plan.into_problem());
+        Ok(Self {
+            experiment: experiment.clone(),
+            base: base.to_path_buf(),
+            options: options.clone(),
+            target,
+            candidates,
+            start,
+            identity,
+            isa,
+            problem,
+        })
+    }
+
+    /// An empty memo of this tuning.
+    pub fn memo(&self) -> Memo {
+        Memo { identity: self.identity.clone(), pilots: BTreeMap::new() }
+    }
+
+    /// The families, by name.
+    pub fn families(&self) -> Vec<String> {
+        self.candidates.iter().map(Candidates::name).collect()
+    }
+
+    /// The name of a family.
+    pub fn family(&self, choice: &Choice) -> String {
+        self.candidates[choice.family].name()
+    }
+
+    fn point(&self) -> &SweepPoint {
+        &self.experiment.points[0]
+    }
+
+    /// The choice of the least cost.
+    ///
+    /// # Errors
+    /// When no choice reaches the target: names the lowest error, and what would lower it; when the budget is too short for a single
+    /// pilot and theory knows nothing; and when the machine fails.
+    pub fn search(&mut self, control: &mut TuneControl<'_>) -> Result<Searched, Failure> {
+        let families: Vec<Family<'static>> = self.candidates.iter().map(Candidates::family).collect();
+        let problem = self.problem.take().expect("no other plan has it");
+        let found = tune::search(problem.field(), &families, &self.start, &self.target);
+        self.problem = Some(problem);
+        let found = found.map_err(named)?;
+        let unknown: Vec<usize> =
+            (0..families.len()).filter(|family| found.prices[*family].is_ok() && found.unknown[*family].is_some()).collect();
+        let known = found.best().and_then(|best| best.cost).map_or(f64::INFINITY, |cost| cost.of(self.target.goal));
+        let pilots = if unknown.is_empty() {
+            Pilots::default()
+        } else {
+            let simpler = self.simpler(&unknown);
+            let problem = self.problem.take().expect("no other plan has it");
+            let server_steps = |family| tune::server_steps(problem.field(), family).last().copied().unwrap_or(1.0);
+            let search = PilotSearch {
+                sizes: tune::coarse_steps(problem.field()).skip(1).step_by(2).take(6).collect(),
+                server_steps: families.iter().map(server_steps).collect(),
+                families: &families,
+                target: &self.target,
+                prices: &found.prices,
+                budget: self.options.budget,
+                known,
+            };
+            let mut runner = PilotRunner { tuning: self, control, problem: Some(problem) };
+            let pilots = search.search(&unknown, &simpler, &mut runner);
+            let problem = runner.problem.take();
+            self.problem = problem;
+            pilots?
+        };
+        if pilots.interrupted {
+            return Ok(Searched::Interrupted);
+        }
+        let by_theory =
+            found.best().and_then(|best| Some((best.choice, *best.reached()?, best.cost?, Evidence::Theory(best.course.accuracy))));
+        let by_pilots = pilots.best.map(|(i, reach, cost)| {
+            let piloted = &pilots.tried[i];
+            let se = piloted.measured.at(reach.rounds).map_or(f64::NAN, |(_, se)| se);
+            let by_mean = piloted.reached.map_or(reach.rounds, |(reach, _)| reach.rounds);
+            (piloted.choice, reach, cost, Evidence::Pilots { seeds: piloted.seeds, se, by_mean })
+        });
+        let best = match (by_theory, by_pilots) {
+            (Some(a), Some(b)) => Some(if tune::cheaper(&self.target, (&b.2, &b.1), (&a.2, &a.1)) { b } else { a }),
+            (a, b) => a.or(b),
+        };
+        match best {
+            Some((choice, reach, cost, evidence)) => Ok(Searched::Done(Box::new(Tuned { choice, reach, cost, evidence, found, pilots }))),
+            None => Err(self.refusal(&found, &pilots).into()),
+        }
+    }
+}
+
+impl Tuning {
+    /// What theory says about the same methods over a clear link, and with independent samples in place of trajectories: where
+    /// pilots begin. Nothing where theory does not know this either.
+    fn simpler(&self, unknown: &[usize]) -> Vec<Tried> {
+        let own = self.problem.as_ref().expect("no plan has it");
+        let independent = || -> Option<BuiltProblem> {
+            let mut table = run_table(self, &self.any_choice(unknown[0]), 1, &[0], None);
+            let mut sampling = table.get("sampling").and_then(Value::as_table).cloned().unwrap_or_default();
+            sampling.insert("kind".into(), Value::String("iid".into()));
+            sampling.remove("start");
+            table.insert("sampling".into(), Value::Table(sampling));
+            let document = Document::from_flags(table, Vec::new()).with_kinds(&self.experiment.document.kinds);
+            let experiment = Experiment::read(document).ok()?;
+            BuiltProblem::new(&experiment, &DiskFiles::new(Places::from_env(&self.base)), self.isa).ok()
+        };
+        let other = if own.field().sampling().kind == Law::Markov { independent() } else { None };
+        let field = other.as_ref().unwrap_or(own).field();
+        let clear = Arc::new(Uplink::default());
+        let mut all = Vec::new();
+        // Families of one method differ in their links alone.
+        let mut known: Vec<(&str, Vec<Tried>)> = Vec::new();
+        for family in unknown {
+            let of = &self.candidates[*family];
+            if !known.iter().any(|(kind, _)| *kind == of.kind.name) {
+                let simple = [Family { link: Arc::clone(&clear), ..of.family() }];
+                let tried = tune::search(field, &simple, &self.start, &self.target).map_or_else(|_| Vec::new(), |found| found.tried);
+                known.push((of.kind.name, tried));
+            }
+            let (_, tried) = known.iter().find(|(kind, _)| *kind == of.kind.name).expect("just added");
+            all.extend(tried.iter().map(|tried| Tried { choice: Choice { family: *family, ..tried.choice }, ..tried.clone() }));
+        }
+        all
+    }
+
+    /// Some settings of a family.
+    fn any_choice(&self, family: usize) -> Choice {
+        Choice { family, step_size: 1.0, local_steps: 1, server_step: 1.0 }
+    }
+}
+
+/// Runs pilots as plans of one method, and remembers them.
+struct PilotRunner<'r, 'c> {
+    tuning: &'r Tuning,
+    control: &'r mut TuneControl<'c>,
+    problem: Option<BuiltProblem>,
+}
+
+/// Pilots report nothing.
+struct Silent;
+
+impl Observer for Silent {}
+
+impl PilotRunner<'_, '_> {
+    /// The plan of a pilot, and what identifies it.
+    fn plan(&mut self, table: Table) -> Result<Plan, Failure> {
+        let of = self.tuning;
+        let document = Document::from_flags(table, Vec::new()).with_kinds(&of.experiment.document.kinds);
+        Plan::with_problem(Experiment::read(document)?, &of.base, of.isa, &Default::default(), self.problem.take())
+    }
+
+    fn table(&self, choice: &Choice, rounds: u64, seeds: u64) -> (String, Table) {
+        let seeds: Vec<u64> = (0..seeds).collect();
+        let table = run_table(self.tuning, choice, rounds, &seeds, Some(recorded(rounds)));
+        let mut own = table.clone();
+        own.remove("problem");
+        let digest = Sha256::digest(toml::to_string(&own).expect("a tree of plain values"));
+        (digest[..16].iter().map(|byte| format!("{byte:02x}")).collect(), table)
+    }
+}
+
+impl Measure for PilotRunner<'_, '_> {
+    fn estimate(&mut self, choice: &Choice, rounds: u64, seeds: u64) -> Result<f64, Failure> {
+        let (key, table) = self.table(choice, rounds, seeds);
+        if let Some(known) = self.control.memo.pilots.get(&key) {
+            return Ok(known.estimate);
+        }
+        let plan = self.plan(table)?;
+        // On one core, and without building the problem, which is there.
+        let estimate = estimate::duration(&plan).cells.iter().sum();
+        self.problem = Some(plan.into_problem());
+        self.control.memo.pilots.insert(key, Remembered { estimate, measured: None });
+        Ok(estimate)
+    }
+
+    fn run(&mut self, choice: &Choice, rounds: u64, seeds: u64) -> Result<Option<Measured>, Failure> {
+        let (key, table) = self.table(choice, rounds, seeds);
+        if let Some(known) = self.control.memo.pilots.get(&key).and_then(|pilot| pilot.measured.clone()) {
+            return Ok(Some(known));
+        }
+        (self.control.began)(&format!(
+            "{}, step size {}, {} local steps: {rounds} rounds, {seeds} seeds",
+            self.tuning.family(choice),
+            crate::numbers::typed(choice.step_size),
+            choice.local_steps
+        ));
+        let plan = self.plan(table)?;
+        let estimate = estimate::duration(&plan).cells.iter().sum();
+        let run = RunControl {
+            interrupted: self.control.interrupted,
+            folder: None,
+            every: Duration::MAX,
+            earlier: &Earlier::default(),
+            observer: &Silent,
+        };
+        let executed = execute(&plan, &run);
+        self.problem = Some(plan.into_problem());
+        let Executed::Done(results) = executed? else { return Ok(None) };
+        let measured = pilots::measured(&results.cells[0]);
+        self.control.memo.pilots.insert(key, Remembered { estimate, measured: Some(measured.clone()) });
+        (self.control.keep)(&self.control.memo)?;
+        Ok(Some(measured))
+    }
+}
+
+/// The errors of the library, with the names of options.
+fn named(e: BadInput) -> BadInput {
+    let key = match e.key.as_str() {
+        "target" => "--target-mse",
+        "minimise" => "--minimise",
+        "most_rounds" => "--max-rounds",
+        "most_local_steps" => "--max-local-steps",
+        "local_steps" => "--local-steps",
+        _ => return e,
+    };
+    BadInput { key: key.into(), ..e }
+}
+
+/// The index of the method whose link, start and output all candidates have.
+fn reference(plan: &Plan, options: &TuneOptions) -> Result<usize> {
+    if let Some(label) = &options.like {
+        return plan
+            .labels
+            .iter()
+            .position(|other| other == label)
+            .ok_or_else(|| BadInput::new("--like", format!("the file has no method `{}`", quoted(label)), plan.labels.join(", ")));
+    }
+    let cells: Vec<_> = plan.points[0].cells.iter().map(|cell| &plan.cells[*cell]).collect();
+    let is_like = |cell: &&crate::PlannedCell| {
+        let (a, b) = (&cell.method, &cells[0].method);
+        (&a.uplink, &a.downlink, &cell.start, cell.output) == (&b.uplink, &b.downlink, &cells[0].start, cells[0].output)
+    };
+    if cells.iter().all(is_like) {
+        return Ok(0);
+    }
+    let what = "the methods of the file have different links, starts or outputs";
+    Err(BadInput::new("--like", what, format!("--like LABEL, of the method whose link is meant: {}", plan.labels.join(", "))))
+}
+
+/// A digest of the problem, the methods of the file and the options.
+fn identity(plan: &Plan, options: &TuneOptions, places: &Places) -> Result<String> {
+    let mut hasher = Sha256::new();
+    hasher.update(env!("CARGO_PKG_VERSION"));
+    hasher.update(&plan.fields[0].fingerprint);
+    hasher.update(resolve::file(&plan.experiment, places)?);
+    hasher.update(serde_json::to_string(options).expect("plain options"));
+    Ok(hasher.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The table of one run of a choice.
+fn run_table(of: &Tuning, choice: &Choice, rounds: u64, seeds: &[u64], record: Option<Table>) -> Table {
+    let sections = of.point().sections();
+    let mut run = sections.run.as_ref().and_then(|run| run.as_table().cloned()).unwrap_or_default();
+    run.insert("rounds".into(), Value::Integer(rounds as i64));
+    run.insert("seeds".into(), Value::Array(seeds.iter().map(|seed| Value::Integer(*seed as i64)).collect()));
+    for key in ["record", "stop", "refused"] {
+        run.remove(key);
+    }
+    if let Some(record) = record {
+        run.insert("record".into(), Value::Table(record));
+    }
+    // The start of the reference is in the table of the method.
+    if of.candidates[choice.family].method(choice).contains_key("start") {
+        run.remove("start");
+    }
+    let mut table = Table::new();
+    for (key, section) in [("problem", &sections.problem), ("sampling", &sections.sampling)] {
+        if let Some(section) = section {
+            table.insert(key.into(), (**section).clone());
+        }
+    }
+    table.insert("method".into(), Value::Array(vec![Value::Table(of.candidates[choice.family].method(choice))]));
+    table.insert("run".into(), Value::Table(run));
+    table
+}
+
+/// The recorded rounds of a pilot: all of few, and of many those that are a percent apart.
+fn recorded(rounds: u64) -> Table {
+    const ALL: u64 = 500;
+    if rounds <= ALL {
+        return Table::from_iter([("every".to_string(), Value::Integer(1))]);
+    }
+    let points = (100.0 * (rounds as f64).ln()).round() as i64;
+    Table::from_iter([("points".to_string(), Value::Integer(points)), ("spacing".to_string(), Value::String("log".into()))])
+}

@@ -1,0 +1,387 @@
+//! What a tuning writes: the experiment file of its answer, the summary, and the picture of cost against error.
+
+use std::collections::HashMap;
+
+use fedsa::error::Result;
+use fedsa::theory::Accuracy;
+use fedsa::tune::{Choice, Cost, Goal, Miss, Tried};
+use fedsa_data::find::Places;
+use serde_json::{Map, Value as Json, json};
+use toml::{Table, Value};
+
+use super::pilots::Piloted;
+use super::{Evidence, Tuned, Tuning, run_table};
+use crate::checks;
+use crate::config::{Document, Experiment};
+use crate::error::Failure;
+use crate::figure::{Chart, Format, Level, Panel, PlottedCurve, Provenance, RenderOptions, Style};
+use crate::numbers::{self, number};
+use crate::picture::Picture;
+use crate::plan::Plan;
+use crate::resolve;
+
+/// The names of the files: the experiment of the answer, the pictures, the summary.
+pub fn names() -> Vec<String> {
+    let pictures = [Format::Svg, Format::Png].map(|format| format.file_name(FRONTIER));
+    std::iter::once(FILE.to_string()).chain(pictures).chain([SUMMARY.to_string()]).collect()
+}
+
+/// The experiment file of the answer.
+pub const FILE: &str = "tuned.toml";
+const FRONTIER: &str = "frontier";
+const SUMMARY: &str = "summary.json";
+/// The version of the summary.
+const FORMAT: u64 = 1;
+/// The seeds of the answer's file, and the first of them after pilots, which have used the smaller ones.
+const SEEDS: u64 = 100;
+const FRESH: u64 = 1000;
+
+/// A line of the tables: a choice with what is known of it.
+struct Entry<'t> {
+    choice: Choice,
+    /// Cost and error along the rounds.
+    path: Vec<(u64, f64)>,
+    by: &'static str,
+    outcome: Json,
+    cost: Option<&'t Cost>,
+}
+
+impl Tuning {
+    /// The files of an answer with their contents. The experiment file is read and planned before, as `fedsa run` would.
+    ///
+    /// # Errors
+    /// When the answer's file could not be run.
+    pub fn files(&mut self, tuned: &Tuned) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+        let text = self.file(tuned)?;
+        let look = RenderOptions::default();
+        let about = Provenance { id: &self.experiment.id, config: &text };
+        let picture = self.picture(tuned);
+        let pictures = [Format::Svg, Format::Png].map(|format| (format.file_name(FRONTIER), picture.render(format, &look, &about)));
+        let mut files = vec![(FILE.to_string(), text.clone().into_bytes())];
+        files.extend(pictures);
+        files.push((SUMMARY.to_string(), format!("{:#}\n", self.summary(tuned)).into_bytes()));
+        Ok(files)
+    }
+
+    /// The text of the answer's experiment file.
+    fn file(&mut self, tuned: &Tuned) -> Result<String, Failure> {
+        let label = self.candidates[tuned.choice.family].kind.name;
+        let is_noiseless = self.is_noiseless(tuned);
+        let seeds: Vec<u64> = if is_noiseless { vec![0] } else { (FRESH..FRESH + SEEDS).collect() };
+        let mut table = run_table(self, &tuned.choice, tuned.reach.rounds, &seeds, None);
+        table.insert("id".into(), Value::String(format!("{}-tuned", self.experiment.id)));
+        let title = format!("{}: {label} to {}", self.experiment.title, numbers::typed(self.target.mse));
+        table.insert("title".into(), Value::String(title));
+        let mut check = vec![
+            ("kind", Value::String("final".into())),
+            ("name", Value::String("Error at the end, as predicted".into())),
+            ("method", Value::String(label.into())),
+            ("metric", Value::String("mse".into())),
+            ("expected", Value::Float(tuned.reach.mse)),
+        ];
+        match tuned.evidence {
+            _ if is_noiseless => check.push(("tolerance", Value::Float(1e-6))),
+            Evidence::Theory(Accuracy::Closure { eps_squared }) => {
+                check.extend([("se", Value::Float(4.0)), ("tolerance", Value::Float(eps_squared))]);
+            }
+            Evidence::Theory(_) => check.push(("se", Value::Float(4.0))),
+            // The prediction is itself a mean over seeds.
+            Evidence::Pilots { se, .. } => {
+                check.extend([("se", Value::Float(4.0)), ("tolerance", Value::Float(4.0 * se / tuned.reach.mse))]);
+            }
+        }
+        table.insert("check".into(), Value::Array(vec![Value::Table(owned(check))]));
+        let mut figure = vec![("y", Value::String("mse".into()))];
+        if self.knows_curve(tuned) {
+            figure.push(("exact", Value::Array(vec![Value::String(label.into())])));
+        }
+        table.insert("figure".into(), Value::Table(owned(figure)));
+        let kinds = &self.experiment.document.kinds;
+        let experiment = Experiment::read(Document::from_flags(table, Vec::new()).with_kinds(kinds))?;
+        let resolved = resolve::file(&experiment, &Places::from_env(&self.base))?;
+        let resolved = resolved.split_once('\n').map_or(&resolved[..], |(_, rest)| rest).to_string();
+        // As `fedsa run` will read it.
+        let document = Document::parse(FILE, &resolved)?.with_kinds(kinds);
+        let plan = Plan::with_problem(Experiment::read(document)?, &self.base, self.isa, &HashMap::new(), self.problem.take())?;
+        let unmeasured = checks::unmeasured(&plan, &self.base);
+        self.problem = Some(plan.into_problem());
+        unmeasured?;
+        let goal = self.options.minimise.name();
+        let head = format!(
+            "# Reaches a mean-square error of {} with the fewest {goal} of what was tried: {}.\n# Made by fedsa tune; the check is the prediction.\n",
+            numbers::typed(self.target.mse),
+            self.text_of(tuned)
+        );
+        Ok(format!("{head}{resolved}"))
+    }
+
+    fn is_noiseless(&self, tuned: &Tuned) -> bool {
+        let problem = self.problem.as_ref().expect("no plan has it");
+        let forecast = self.candidates[tuned.choice.family].family().forecast(problem.field(), &tuned.choice, &self.start);
+        matches!(tuned.evidence, Evidence::Theory(_)) && forecast.is_ok_and(|forecast| forecast.is_noiseless())
+    }
+
+    fn knows_curve(&self, tuned: &Tuned) -> bool {
+        let problem = self.problem.as_ref().expect("no plan has it");
+        let forecast = self.candidates[tuned.choice.family].family().forecast(problem.field(), &tuned.choice, &self.start);
+        self.start.theta.is_some() && forecast.is_ok_and(|forecast| forecast.knows_curve_to(tuned.reach.rounds).is_ok())
+    }
+
+    /// A choice in words.
+    pub fn choice_text(&self, choice: &Choice) -> String {
+        let server =
+            if choice.server_step == 1.0 { String::new() } else { format!(", global step size {}", numbers::typed(choice.server_step)) };
+        let steps = if choice.local_steps == 1 { "1 local step".to_string() } else { format!("{} local steps", choice.local_steps) };
+        format!("{}, step size {}, {steps}{server}", self.family(choice), numbers::typed(choice.step_size))
+    }
+
+    /// The answer in a line.
+    pub fn text_of(&self, tuned: &Tuned) -> String {
+        format!("{}: {}", self.choice_text(&tuned.choice), cost_text(&tuned.cost))
+    }
+
+    /// The report for people.
+    pub fn report(&self, tuned: &Tuned) -> Vec<String> {
+        let goal = self.options.minimise.name();
+        let mut lines = vec![format!("a mean-square error of {} with the fewest {goal}:", numbers::typed(self.target.mse))];
+        lines.push(format!("  {}", self.text_of(tuned)));
+        lines.push(match tuned.evidence {
+            Evidence::Theory(accuracy) => format!("  mean-square error {} then, by theory ({accuracy})", number(tuned.reach.mse)),
+            Evidence::Pilots { seeds, se, by_mean } => format!(
+                "  mean-square error {} +- {} then, over {seeds} seeds of a pilot run; the mean alone is there after {by_mean} round{}",
+                number(tuned.reach.mse),
+                numbers::rough(se),
+                if by_mean == 1 { "" } else { "s" }
+            ),
+        });
+        lines.push("the best of the others:".into());
+        for (family, of) in self.candidates.iter().enumerate().filter(|(family, _)| *family != tuned.choice.family) {
+            lines.push(format!(
+                "  {}",
+                self.best_of(tuned, family).unwrap_or_else(|| format!("{}: {}", of.name(), self.why_not(tuned, family)))
+            ));
+        }
+        if self.candidates.len() == 1 {
+            lines.pop();
+        }
+        let piloted = tuned.pilots.tried.len();
+        let pilots =
+            if piloted == 0 { String::new() } else { format!(", {piloted} by pilot runs of about {} s", number(tuned.pilots.spent)) };
+        lines.push(format!("{} choices were tried by theory{pilots}", tuned.found.tried.len()));
+        if tuned.pilots.exhausted {
+            lines.push(format!(
+                "the budget of {} s ended the pilot runs early: a larger --budget may find better",
+                number(self.options.budget)
+            ));
+        }
+        lines
+    }
+
+    /// The best of a family in a line, if it reaches the target.
+    fn best_of(&self, tuned: &Tuned, family: usize) -> Option<String> {
+        let entries = self.entries(tuned);
+        let mine = entries.iter().filter(|entry| entry.choice.family == family);
+        let best = mine.filter_map(|entry| Some((entry, entry.cost?))).min_by(|a, b| {
+            let goal = self.options.minimise;
+            a.1.of(goal).total_cmp(&b.1.of(goal))
+        })?;
+        let how = if best.0.by == "pilots" { " (by the mean of a pilot run)" } else { "" };
+        Some(format!("{}: {}{how}", self.choice_text(&best.0.choice), cost_text(best.1)))
+    }
+
+    /// Why a family does not reach the target.
+    fn why_not(&self, tuned: &Tuned, family: usize) -> String {
+        if let Err(why) = &tuned.found.prices[family] {
+            return why.what.clone();
+        }
+        let tried = tuned.found.tried.iter().any(|tried| tried.choice.family == family);
+        let piloted = tuned.pilots.tried.iter().any(|piloted| piloted.choice.family == family);
+        match &tuned.found.unknown[family] {
+            Some(_) if piloted => "does not reach the target for less in its pilot runs".into(),
+            Some(why) => format!("not tried: {}, and no pilot run was worth its cost or fitted into the budget", why.what),
+            None if tried => "does not reach the target for less".into(),
+            None => "not tried".into(),
+        }
+    }
+
+    /// All choices that were tried.
+    fn entries<'t>(&self, tuned: &'t Tuned) -> Vec<Entry<'t>> {
+        let of_theory = |tried: &'t Tried| Entry {
+            choice: tried.choice,
+            path: tried.course.path.clone(),
+            by: "theory",
+            outcome: match tried.course.outcome {
+                Ok(reach) => json!({ "reaches": true, "rounds": reach.rounds, "mse": reach.mse }),
+                Err(Miss::Diverges) => json!({ "reaches": false, "why": "diverges" }),
+                Err(Miss::Floor { floor }) => json!({ "reaches": false, "why": "floor", "floor": floor }),
+                Err(Miss::Slow { mse }) => json!({ "reaches": false, "why": "costs more", "mse": mse }),
+            },
+            cost: tried.cost.as_ref(),
+        };
+        let of_pilots = |piloted: &'t Piloted| Entry {
+            choice: piloted.choice,
+            path: piloted.measured.path.iter().map(|(t, mean, _)| (*t, *mean)).collect(),
+            by: "pilots",
+            outcome: match &piloted.reached {
+                Some((reach, _)) => {
+                    let se = piloted.measured.at(reach.rounds).map(|(_, se)| se);
+                    json!({ "reaches": true, "rounds": reach.rounds, "mse": reach.mse, "se": se, "seeds": piloted.seeds })
+                }
+                None if piloted.measured.diverged => json!({ "reaches": false, "why": "diverges", "seeds": piloted.seeds }),
+                None => json!({ "reaches": false, "why": "not within its pilot run", "seeds": piloted.seeds }),
+            },
+            cost: piloted.reached.as_ref().map(|(_, cost)| cost),
+        };
+        tuned.found.tried.iter().map(of_theory).chain(tuned.pilots.tried.iter().map(of_pilots)).collect()
+    }
+
+    /// The least cost of each family at which its tried choices have an error, as steps: cost and error, the cost ascending.
+    fn frontier(&self, tuned: &Tuned, family: usize) -> Vec<(f64, f64)> {
+        let Ok(price) = &tuned.found.prices[family] else { return Vec::new() };
+        let goal = self.options.minimise;
+        let mut points: Vec<(f64, f64)> = Vec::new();
+        for entry in self.entries(tuned).iter().filter(|entry| entry.choice.family == family) {
+            let of = |t: &u64| price.cost(*t, entry.choice.local_steps).of(goal);
+            points.extend(entry.path.iter().filter(|(t, mse)| *t > 0 && mse.is_finite()).map(|(t, mse)| (of(t), *mse)));
+        }
+        points.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        let mut lowest = f64::INFINITY;
+        points.retain(|(_, mse)| {
+            let is_lower = *mse < 0.999 * lowest;
+            lowest = lowest.min(*mse);
+            is_lower
+        });
+        points
+    }
+
+    /// The summary: what was asked, the answer, and what was tried. It has no times, and is the same for equal input.
+    pub fn summary(&self, tuned: &Tuned) -> Json {
+        let choice = |choice: &Choice| {
+            let mut out = Map::new();
+            out.insert("family".into(), json!(self.family(choice)));
+            out.insert("method".into(), json!(self.candidates[choice.family].kind.name));
+            out.insert("step_size".into(), json!(choice.step_size));
+            out.insert("local_steps".into(), json!(choice.local_steps));
+            out.insert("global_step_size".into(), json!(choice.server_step));
+            out
+        };
+        let evidence = match tuned.evidence {
+            Evidence::Theory(accuracy) => json!({ "by": "theory", "accuracy": accuracy }),
+            Evidence::Pilots { seeds, se, by_mean } => {
+                json!({ "by": "pilots", "seeds": seeds, "standard_error": se, "rounds_by_mean": by_mean })
+            }
+        };
+        let mut answer = choice(&tuned.choice);
+        answer.insert("cost".into(), json!(tuned.cost));
+        answer.insert("mse".into(), json!(tuned.reach.mse));
+        answer.insert("evidence".into(), evidence);
+        answer
+            .insert("table".into(), serde_json::to_value(self.candidates[tuned.choice.family].method(&tuned.choice)).unwrap_or(Json::Null));
+        let tried: Vec<Json> = self
+            .entries(tuned)
+            .iter()
+            .map(|entry| {
+                let mut out = choice(&entry.choice);
+                out.insert("by".into(), json!(entry.by));
+                out.insert("outcome".into(), entry.outcome.clone());
+                out.insert("cost".into(), json!(entry.cost));
+                out.into()
+            })
+            .collect();
+        let families: Vec<Json> = (0..self.candidates.len())
+            .map(|family| {
+                let unknown = tuned.found.unknown[family].as_ref().map(|why| why.what.clone());
+                json!({
+                    "family": self.candidates[family].name(),
+                    "theory": unknown.is_none(),
+                    "why_not_theory": unknown,
+                    "frontier": self.frontier(tuned, family),
+                })
+            })
+            .collect();
+        json!({
+            "format": FORMAT,
+            "id": format!("{}-tune", self.experiment.id),
+            "title": self.experiment.title,
+            "fedsa": env!("CARGO_PKG_VERSION"),
+            "options": self.options,
+            "answer": answer,
+            "pilots": {
+                "estimated_seconds": tuned.pilots.spent,
+                "budget_exhausted": tuned.pilots.exhausted,
+            },
+            "families": families,
+            "tried": tried,
+        })
+    }
+
+    /// The frontier of cost against error.
+    fn picture(&self, tuned: &Tuned) -> Picture {
+        let goal = self.options.minimise;
+        let mut curves: Vec<PlottedCurve> = Vec::new();
+        for (family, of) in self.candidates.iter().enumerate() {
+            let points = self.frontier(tuned, family);
+            if points.is_empty() {
+                continue;
+            }
+            curves.push(PlottedCurve {
+                label: of.name(),
+                color: family,
+                x: points.iter().map(|(cost, _)| *cost).collect(),
+                y: points.iter().map(|(_, mse)| *mse).collect(),
+                style: Style::Line,
+                ..PlottedCurve::default()
+            });
+        }
+        curves.push(PlottedCurve {
+            label: "the answer".into(),
+            color: tuned.choice.family,
+            x: vec![tuned.cost.of(goal)],
+            y: vec![tuned.reach.mse],
+            style: Style::Points,
+            ..PlottedCurve::default()
+        });
+        let x_label = match goal {
+            Goal::Rounds => "rounds",
+            Goal::Bits => "bits, up and down, all agents",
+            Goal::Samples => "samples, all agents",
+        };
+        let panel = Panel {
+            x_label: x_label.into(),
+            y_label: "mean-square error".into(),
+            x_log: true,
+            y_log: true,
+            curves,
+            levels: vec![Level { label: "target".into(), y: self.target.mse, color: 7, dash: 0 }],
+            ..Panel::default()
+        };
+        let caption = format!(
+            "The lowest mean-square error that a choice of settings has for a cost, among {} choices by theory and {} by pilot runs; choices \
+             were looked for near the target, so that elsewhere others may do better.",
+            tuned.found.tried.len(),
+            tuned.pilots.tried.len()
+        );
+        Picture::Chart(Chart {
+            title: format!("{}: error against {}", self.experiment.title, goal.name()),
+            panels: vec![panel],
+            caption,
+            notes: vec![format!("The answer: {}.", self.text_of(tuned))],
+            ..Chart::default()
+        })
+    }
+}
+
+fn owned(entries: Vec<(&str, Value)>) -> Table {
+    entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
+}
+
+/// A cost in words.
+fn cost_text(cost: &Cost) -> String {
+    let bits = match cost.bits {
+        bits if bits < 1e6 => format!("{} kbit", number(bits / 1e3)),
+        bits if bits < 1e9 => format!("{} Mbit", number(bits / 1e6)),
+        bits => format!("{} Gbit", number(bits / 1e9)),
+    };
+    let samples = if cost.samples > 0.0 { format!(", {} samples", numbers::thousands(cost.samples)) } else { String::new() };
+    format!("{} round{}, {bits}{samples}", numbers::thousands(cost.rounds as f64), if cost.rounds == 1 { "" } else { "s" })
+}

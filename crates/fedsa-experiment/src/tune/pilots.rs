@@ -1,0 +1,432 @@
+//! Pilot runs, for choices whose errors theory does not know.
+//!
+//! All choices run with the same seeds, so that they are compared on the same samples where these do not depend on the settings.
+//!
+//! 1. *Race*: few seeds, for 64 rounds, then four times as many, and so on. A choice leaves the race when its error has reached the
+//!    target, when its error no longer falls, or when it has cost more than half as much again as the cheapest so far.
+//! 2. *Neighbours*: the cheapest choices run again with more seeds, and then neighbours of the best of them, whose settings
+//!    differ by factors that shrink.
+//! 3. *Halving*: the cheapest choices run again with more seeds, and the better half stays, until one is left, with many seeds. A
+//!    choice then counts as having reached the target where the upper end of a one-sided interval of 95% of its mean error has.
+//!
+//! Time is counted by the estimate of [`crate::estimate`], which is a function of the settings: what is chosen does not depend on how
+//! fast the machine is, nor on what an earlier process has run already.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use fedsa::error::Result;
+use fedsa::round::Status;
+use fedsa::tune::{Choice, Cost, Family, Price, Reach, Target, Tried, cheaper, rounded};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Failure;
+
+/// What runs pilots.
+pub(super) trait Measure {
+    /// The estimated time of a pilot, in seconds on one core.
+    ///
+    /// # Errors
+    /// When the settings cannot be run.
+    fn estimate(&mut self, choice: &Choice, rounds: u64, seeds: u64) -> std::result::Result<f64, Failure>;
+    /// Runs it; `None` if it was interrupted.
+    ///
+    /// # Errors
+    /// When the settings cannot be run, or the machine fails.
+    fn run(&mut self, choice: &Choice, rounds: u64, seeds: u64) -> std::result::Result<Option<Measured>, Failure>;
+}
+
+/// What a pilot has measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Measured {
+    /// The recorded rounds, with the mean over seeds of the mean-square error, and its standard error.
+    pub path: Vec<(u64, f64, f64)>,
+    /// Whether a run diverged.
+    pub diverged: bool,
+}
+
+/// The standard errors of a one-sided interval of 95%.
+const UPPER: f64 = 1.645;
+
+impl Measured {
+    /// The first recorded round from which on the mean error plus `errors` standard errors is at most the target, that the
+    /// rest of the run confirms on average.
+    pub fn reach(&self, target: f64, errors: f64) -> Option<Reach> {
+        if self.diverged {
+            return None;
+        }
+        let at = self.path.iter().position(|(_, mean, se)| mean + errors * se <= target)?;
+        let rest = &self.path[at..];
+        let stays = rest.iter().map(|(_, mean, _)| mean).sum::<f64>() / rest.len() as f64 <= target;
+        let (rounds, mse, _) = self.path[at];
+        stays.then_some(Reach { rounds, mse, passes: rounds as f64 })
+    }
+
+    /// The mean error and its standard error after this round.
+    pub fn at(&self, round: u64) -> Option<(f64, f64)> {
+        self.path.iter().find(|(t, ..)| *t == round).map(|(_, mean, se)| (*mean, *se))
+    }
+
+    /// The mean error over a range of the run, given as shares of its rounds.
+    fn mean_over(&self, from: f64, to: f64) -> f64 {
+        let last = self.path.last().map_or(0, |(t, ..)| *t) as f64;
+        let part: Vec<f64> =
+            self.path.iter().filter(|(t, ..)| (from * last..=to * last).contains(&(*t as f64))).map(|(_, mean, _)| *mean).collect();
+        part.iter().sum::<f64>() / part.len().max(1) as f64
+    }
+
+    /// Whether the error has fallen, and falls no more.
+    fn has_settled(&self) -> bool {
+        let start = self.path.first().map_or(f64::NAN, |(_, mean, _)| *mean);
+        let (middle, end) = (self.mean_over(0.4, 0.6), self.mean_over(0.8, 1.0));
+        end < 0.5 * start && end > 0.9 * middle
+    }
+}
+
+/// A choice that pilots looked at.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Piloted {
+    /// The choice.
+    pub choice: Choice,
+    /// The seeds of its largest pilot.
+    pub seeds: u64,
+    /// What that pilot measured.
+    pub measured: Measured,
+    /// How the mean error reached the target, and the cost.
+    pub reached: Option<(Reach, Cost)>,
+}
+
+/// The result of the pilots.
+#[derive(Debug, Default)]
+pub(super) struct Pilots {
+    /// All choices, in order.
+    pub tried: Vec<Piloted>,
+    /// The best, by the upper end of the interval of its error: how it reaches the target, and its cost.
+    pub best: Option<(usize, Reach, Cost)>,
+    /// The estimated time that was spent, in seconds on one core.
+    pub spent: f64,
+    /// Whether the budget ended the search.
+    pub exhausted: bool,
+    /// Whether no pilot at all could run within the budget: the time of the shortest that was asked for.
+    pub too_short: Option<f64>,
+    /// Whether the search was interrupted.
+    pub interrupted: bool,
+}
+
+/// The seeds of the race.
+const FEW: u64 = 8;
+/// The rounds of the first heat, and the factor between two.
+const FIRST: u64 = 64;
+const LONGER: u64 = 4;
+/// The choices that leave the race, the seeds of them and of their neighbours, and the factors of neighbours.
+const STAY: usize = 8;
+const SOME: u64 = 32;
+const FACTORS: [f64; 3] = [1.8, 1.4, 1.2];
+/// The levels of the halving: seeds, and how many choices begin.
+const LEVELS: [(u64, usize); 3] = [(128, 6), (512, 3), (2048, 1)];
+
+/// The search.
+pub(super) struct PilotSearch<'s, 'm> {
+    /// The step sizes of grids, descending, and of each family the server's step.
+    pub sizes: Vec<f64>,
+    pub server_steps: Vec<f64>,
+    pub families: &'s [Family<'m>],
+    pub target: &'s Target,
+    pub prices: &'s [Result<Price>],
+    /// The seconds that may be spent.
+    pub budget: f64,
+    /// The least cost that theory knows.
+    pub known: f64,
+}
+
+/// Why a pilot was not run.
+enum Stop {
+    Budget,
+    Interrupted,
+    Failed(Failure),
+}
+
+impl PilotSearch<'_, '_> {
+    fn price(&self, choice: &Choice) -> &Price {
+        self.prices[choice.family].as_ref().expect("only families that can work are searched")
+    }
+
+    fn cost(&self, choice: &Choice, reach: &Reach) -> Cost {
+        self.price(choice).cost(reach.rounds, choice.local_steps)
+    }
+
+    /// Runs one pilot within the budget.
+    fn measure(
+        &self,
+        pilots: &mut Pilots,
+        by: &mut dyn Measure,
+        choice: &Choice,
+        rounds: u64,
+        seeds: u64,
+    ) -> std::result::Result<Measured, Stop> {
+        let estimate = by.estimate(choice, rounds, seeds).map_err(Stop::Failed)?;
+        if pilots.spent + estimate > self.budget {
+            pilots.exhausted = true;
+            if pilots.spent == 0.0 {
+                pilots.too_short = Some(pilots.too_short.map_or(estimate, |least| least.min(estimate)));
+            }
+            return Err(Stop::Budget);
+        }
+        pilots.spent += estimate;
+        pilots.too_short = None;
+        match by.run(choice, rounds, seeds) {
+            Ok(Some(measured)) => Ok(measured),
+            Ok(None) => Err(Stop::Interrupted),
+            Err(failure) => Err(Stop::Failed(failure)),
+        }
+    }
+
+    /// The first choices of a family: those that theory knows for the same method under simpler conditions, the cheapest first by this
+    /// family's price, with smaller steps too; otherwise a grid.
+    fn proposals(&self, family: usize, simpler: &[Tried]) -> Vec<Choice> {
+        const MOST: usize = 8;
+        let Ok(price) = &self.prices[family] else { return Vec::new() };
+        let mut known: Vec<(f64, Choice)> = simpler
+            .iter()
+            .filter(|tried| tried.choice.family == family)
+            .filter_map(|tried| {
+                let reach = tried.reached()?;
+                let cost = price.cost(reach.rounds, tried.choice.local_steps).of(self.target.goal);
+                Some((cost * reach.passes / reach.rounds as f64, tried.choice))
+            })
+            .collect();
+        known.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut chosen: Vec<Choice> = Vec::new();
+        for (_, choice) in known {
+            let is_like = |other: &Choice| {
+                let near = |a: f64, b: f64, factor: f64| (a / b).ln().abs() < factor.ln();
+                near(other.local_steps as f64, choice.local_steps as f64, 1.5) && near(other.server_step, choice.server_step, 1.2)
+            };
+            if !chosen.iter().any(is_like) && chosen.len() < MOST {
+                chosen.push(choice);
+            }
+        }
+        if !chosen.is_empty() {
+            // What the simpler conditions lack adds noise, for which smaller steps make up, or loses messages.
+            let server_step = self.server_steps[family];
+            let also = |choice: &Choice| {
+                let smaller = [1.0, 1.7, 3.0].map(|by| Choice { step_size: rounded(choice.step_size / by), ..*choice });
+                let louder = [1.0, 1.7].map(|by| Choice {
+                    step_size: rounded(choice.step_size / by),
+                    server_step: rounded(choice.server_step * server_step),
+                    ..*choice
+                });
+                let louder = louder.into_iter().filter(move |_| server_step != 1.0);
+                smaller.into_iter().chain(louder).collect::<Vec<Choice>>()
+            };
+            return chosen.iter().flat_map(also).collect();
+        }
+        let made = &self.families[family];
+        let steps: Vec<u64> = match (&self.target.local_steps, made.has_local_steps) {
+            (_, false) => vec![1],
+            (Some(_), true) => self.target.coarse_local_steps(),
+            (None, true) => {
+                let tens = (0..9).map(|decade| 10u64.pow(decade)).take_while(|h| *h < self.target.most_local_steps);
+                tens.chain([self.target.most_local_steps]).collect()
+            }
+        };
+        let server_step = self.server_steps[family];
+        let choice = |local_steps: &u64, step_size: &f64| Choice { family, step_size: *step_size, local_steps: *local_steps, server_step };
+        steps.iter().flat_map(|h| self.sizes.iter().map(move |eta| choice(h, eta))).collect()
+    }
+
+    /// Searches the families without theory. `simpler` are choices of the same families under conditions that theory knows.
+    ///
+    /// # Errors
+    /// When a pilot cannot be run, or the machine fails.
+    pub fn search(&self, unknown: &[usize], simpler: &[Tried], by: &mut dyn Measure) -> std::result::Result<Pilots, Failure> {
+        let mut pilots = Pilots::default();
+        let mut all: Vec<Choice> = Vec::new();
+        let lists: Vec<Vec<Choice>> = unknown.iter().map(|family| self.proposals(*family, simpler)).collect();
+        // The first of each family, then the second of each, and so on.
+        for i in 0..lists.iter().map(Vec::len).max().unwrap_or(0) {
+            all.extend(lists.iter().filter_map(|list| list.get(i)));
+        }
+        let stopped =
+            self.race(&mut pilots, all, by).and_then(|()| self.approach(&mut pilots, by)).and_then(|()| self.halve(&mut pilots, by));
+        match stopped {
+            Ok(()) | Err(Stop::Budget) => {}
+            Err(Stop::Interrupted) => pilots.interrupted = true,
+            Err(Stop::Failed(failure)) => return Err(failure),
+        }
+        self.settle(&mut pilots);
+        Ok(pilots)
+    }
+
+    /// Records what a pilot says about a choice.
+    fn record(&self, pilots: &mut Pilots, choice: Choice, seeds: u64, measured: Measured) {
+        let reached = measured.reach(self.target.mse, 0.0).map(|reach| (reach, self.cost(&choice, &reach)));
+        let now = Piloted { choice, seeds, measured, reached };
+        match pilots.tried.iter_mut().find(|seen| seen.choice == choice) {
+            Some(seen) => *seen = now,
+            None => pilots.tried.push(now),
+        }
+    }
+
+    /// The least cost so far.
+    fn least(&self, pilots: &Pilots) -> f64 {
+        let costs = pilots.tried.iter().filter_map(|piloted| piloted.reached.as_ref()).map(|(_, cost)| cost.of(self.target.goal));
+        costs.fold(self.known, f64::min)
+    }
+
+    fn race(&self, pilots: &mut Pilots, mut alive: Vec<Choice>, by: &mut dyn Measure) -> std::result::Result<(), Stop> {
+        let most = self.target.most_rounds;
+        let mut rounds = FIRST.min(most);
+        loop {
+            let mut on: Vec<Choice> = Vec::new();
+            for choice in alive {
+                let paid = self.price(&choice).affordable(1.5 * self.least(pilots), self.target.goal, choice.local_steps, most);
+                let within = rounds.min(paid);
+                if within == 0 {
+                    continue;
+                }
+                let measured = match self.measure(pilots, by, &choice, within, FEW) {
+                    Ok(measured) => measured,
+                    // Another may be shorter.
+                    Err(Stop::Budget) => continue,
+                    Err(other) => return Err(other),
+                };
+                let ends = measured.diverged || measured.has_settled() || within < rounds;
+                self.record(pilots, choice, FEW, measured);
+                let is_there = pilots.tried.iter().any(|piloted| piloted.choice == choice && piloted.reached.is_some());
+                if !ends && !is_there {
+                    on.push(choice);
+                }
+            }
+            if on.is_empty() || rounds == most {
+                return Ok(());
+            }
+            alive = on;
+            rounds = rounds.saturating_mul(LONGER).min(most);
+        }
+    }
+
+    /// Choices that have reached the target with this many seeds, the cheapest first.
+    fn ranked(&self, pilots: &Pilots, seeds: u64) -> Vec<(Choice, Reach, Cost)> {
+        let with = pilots.tried.iter().filter(|piloted| piloted.seeds == seeds);
+        let mut all: Vec<(Choice, Reach, Cost)> =
+            with.filter_map(|piloted| piloted.reached.map(|(reach, cost)| (piloted.choice, reach, cost))).collect();
+        all.sort_by(|a, b| {
+            if cheaper(self.target, (&a.2, &a.1), (&b.2, &b.1)) {
+                Ordering::Less
+            } else if cheaper(self.target, (&b.2, &b.1), (&a.2, &a.1)) {
+                Ordering::Greater
+            } else {
+                Ordering::Equal
+            }
+        });
+        let least = all.first().map_or(self.known, |(.., cost)| cost.of(self.target.goal).min(self.known));
+        all.retain(|(.., cost)| cost.of(self.target.goal) <= 1.5 * least);
+        all
+    }
+
+    fn neighbours(&self, choice: &Choice, factor: f64) -> Vec<Choice> {
+        let made = &self.families[choice.family];
+        let mut all: Vec<Choice> =
+            [factor, 1.0 / factor].map(|by| Choice { step_size: rounded(choice.step_size * by), ..*choice }).to_vec();
+        if made.has_local_steps && self.target.local_steps.is_none() {
+            let h = choice.local_steps as f64;
+            for by in [factor, 1.0 / factor] {
+                let local_steps = ((h * by).round() as u64).clamp(1, self.target.most_local_steps);
+                if local_steps != choice.local_steps {
+                    all.push(Choice { local_steps, step_size: rounded(choice.step_size * (h / local_steps as f64).sqrt()), ..*choice });
+                }
+            }
+        }
+        if made.has_server_step {
+            all.extend([factor, 1.0 / factor].map(|by| Choice { server_step: rounded(choice.server_step * by), ..*choice }));
+        }
+        all
+    }
+
+    /// Runs choices long enough to see that their errors stay at the target, and that slower ones arrive: half as long again as
+    /// `rounds`. A choice that is too long for what is left of the budget is left out.
+    fn again(&self, pilots: &mut Pilots, by: &mut dyn Measure, all: &[(Choice, u64)], seeds: u64) -> std::result::Result<(), Stop> {
+        for (choice, rounds) in all {
+            let rounds = (rounds + rounds / 2 + 8).min(self.target.most_rounds);
+            match self.measure(pilots, by, choice, rounds, seeds) {
+                Ok(measured) => self.record(pilots, *choice, seeds, measured),
+                Err(Stop::Budget) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(())
+    }
+
+    /// Neighbours of the best choices, as long as they are better.
+    fn approach(&self, pilots: &mut Pilots, by: &mut dyn Measure) -> std::result::Result<(), Stop> {
+        /// The moves at each factor.
+        const MOVES: usize = 4;
+        let first: Vec<(Choice, u64)> =
+            self.ranked(pilots, FEW).iter().take(STAY).map(|(choice, reach, _)| (*choice, reach.rounds)).collect();
+        self.again(pilots, by, &first, SOME)?;
+        for factor in FACTORS {
+            for _ in 0..MOVES {
+                let ranked = self.ranked(pilots, SOME);
+                let Some((best, ..)) = ranked.first().copied() else { return Ok(()) };
+                let mut near: Vec<(Choice, u64)> = Vec::new();
+                // Of the best, and of the best of another family or number of local steps.
+                let second = ranked.iter().find(|(choice, ..)| (choice.family, choice.local_steps) != (best.family, best.local_steps));
+                for (choice, reach, _) in ranked.first().into_iter().chain(second) {
+                    for other in self.neighbours(choice, factor) {
+                        let is_new = !pilots.tried.iter().any(|piloted| piloted.choice == other && piloted.seeds >= SOME)
+                            && !near.iter().any(|(choice, _)| *choice == other);
+                        if is_new {
+                            near.push((other, reach.rounds));
+                        }
+                    }
+                }
+                self.again(pilots, by, &near, SOME)?;
+                if self.ranked(pilots, SOME).first().is_none_or(|(choice, ..)| *choice == best) {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn halve(&self, pilots: &mut Pilots, by: &mut dyn Measure) -> std::result::Result<(), Stop> {
+        let mut before = SOME;
+        for (seeds, begin) in LEVELS {
+            let all: Vec<(Choice, u64)> =
+                self.ranked(pilots, before).iter().take(begin).map(|(choice, reach, _)| (*choice, reach.rounds)).collect();
+            self.again(pilots, by, &all, seeds)?;
+            before = seeds;
+        }
+        Ok(())
+    }
+
+    /// The best by the upper end of the interval of its error, among those with the most seeds that reach the target.
+    fn settle(&self, pilots: &mut Pilots) {
+        let mut by_seeds: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        pilots.tried.iter().enumerate().for_each(|(i, piloted)| by_seeds.entry(piloted.seeds).or_default().push(i));
+        for (_, with) in by_seeds.into_iter().rev() {
+            let surely = with.into_iter().filter_map(|i| {
+                let reach = pilots.tried[i].measured.reach(self.target.mse, UPPER)?;
+                Some((i, reach, self.cost(&pilots.tried[i].choice, &reach)))
+            });
+            let best = surely.reduce(|a, b| if cheaper(self.target, (&b.2, &b.1), (&a.2, &a.1)) { b } else { a });
+            if best.is_some() {
+                pilots.best = best;
+                return;
+            }
+        }
+    }
+}
+
+/// The mean and its standard error along the recorded rounds, over seeds.
+pub(super) fn measured(results: &[crate::results::SeedResult]) -> Measured {
+    let diverged = results.iter().any(|seed| seed.status != Status::Ok);
+    let shortest = results.iter().map(|seed| seed.rows.len()).min().unwrap_or(0);
+    let point = |i: usize| {
+        let values: Option<Vec<f64>> = results.iter().map(|seed| seed.rows[i].metric("mse")).collect();
+        let estimate = crate::results::Estimate::of(&values?);
+        Some((results[0].rows[i].round, estimate.mean, estimate.se))
+    };
+    Measured { path: (0..shortest).filter_map(point).collect(), diverged }
+}

@@ -1,0 +1,258 @@
+//! Answers of a tuning against grids of runs, on 50 combinations of problem, sampling, link and target that are drawn by seed.
+//!
+//! Every point of a grid is run, with the same seeds. The points that are cheapest in these runs, and the answer, are then compared
+//! by their exact mean-square error where it is known, computed round by round, and by runs of fresh seeds elsewhere. The table is in
+//! `docs/tune.md`. `FEDSA_STUDY=0..10` runs a part.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use fedsa::error::BadInput;
+use fedsa::kernel::Isa;
+use fedsa::random::{Purpose, Stream, stream};
+use fedsa::tune::Goal;
+use fedsa_experiment::config::{Document, Experiment};
+use fedsa_experiment::execute::{Earlier, Observer, execute};
+use fedsa_experiment::tune::{Evidence, Searched, TuneControl, TuneOptions, Tuning};
+use fedsa_experiment::{Executed, Plan, RunControl};
+
+const COMBINATIONS: u64 = 50;
+/// The most local steps, of tunings and grids.
+const MOST_LOCAL_STEPS: u64 = 32;
+const MOST_ROUNDS: u64 = 3000;
+/// The seeds of a grid's runs, and of those of its best points.
+const SEEDS: u64 = 16;
+const FRESH: u64 = 800;
+/// The grid's best points that are compared with the answer.
+const BEST: usize = 6;
+
+/// One of 50.
+struct Combination {
+    text: String,
+    about: String,
+    goal: Goal,
+    /// The target over the error at the start.
+    share: f64,
+}
+
+fn pick<'a, T>(stream: &mut Stream, of: &'a [T]) -> &'a T {
+    &of[(stream.bits() % of.len() as u64) as usize]
+}
+
+/// Combination number k.
+fn combination(k: u64) -> Combination {
+    let mut draw = stream(2024, Purpose::Fresh, k, 0);
+    let draw = &mut draw;
+    let (agents, features, states) = (2 + draw.bits() % 4, 2 + draw.bits() % 4, 6 + draw.bits() % 5);
+    let gamma = *pick(draw, &[0.5, 0.8, 0.9]);
+    let sampling = *pick(draw, &["iid", "iid", "iid", "mean", "markov"]);
+    let batch = if sampling == "iid" { *pick(draw, &[1, 4]) } else { 1 };
+    let link = *pick(
+        draw,
+        &[
+            ("clear", ""),
+            ("clear", ""),
+            ("erasure 0.7", "uplink = { media = [{ kind = \"erasure\", success = 0.7 }] }"),
+            ("over the air", "uplink = { media = [{ kind = \"over-the-air\", receiver_noise = 0.05 }] }"),
+            ("quantised 6", "uplink = { codec = { kind = \"quantised\", bits = 6 } }"),
+        ],
+    );
+    let goals = if sampling == "mean" { vec![Goal::Rounds, Goal::Bits] } else { vec![Goal::Rounds, Goal::Bits, Goal::Samples] };
+    let goal = *pick(draw, &goals);
+    let share = *pick(draw, &[0.05, 0.01, 0.003]);
+    let text = format!(
+        "id = \"c{k}\"\n[problem]\nkind = \"garnet\"\nagents = {agents}\nstates = {states}\nfeatures = {features}\ngamma = {gamma}\nseed = {k}\n\
+         [sampling]\nkind = \"{sampling}\"\nbatch = {batch}\n[run]\nrounds = 10\n[[method]]\nkind = \"fedlsa\"\nstep_size = 0.1\nlocal_steps = 1\n{}\n",
+        link.1
+    );
+    let law = if batch > 1 { format!("{sampling}, batch {batch}") } else { sampling.to_string() };
+    Combination { about: format!("N = {agents}, d = {features}, gamma = {gamma} | {law} | {}", link.0), text, goal, share }
+}
+
+struct Silent;
+impl Observer for Silent {}
+
+/// The mean error of a method's runs after each recorded round, and the counts.
+struct Curve {
+    /// Round, mean error, cost by each goal.
+    points: Vec<(f64, [f64; 3])>,
+    diverged: bool,
+}
+
+fn plan_of(combination: &Combination, settings: &str, rounds: u64, seeds: std::ops::Range<u64>) -> Result<Plan, String> {
+    let (before, method) = combination.text.split_once("[run]").unwrap();
+    let link = method.lines().find(|line| line.starts_with("uplink")).unwrap_or_default();
+    let seeds: Vec<String> = seeds.map(|seed| seed.to_string()).collect();
+    let text = format!(
+        "{before}[run]\nrounds = {rounds}\nseeds = [{}]\nrecord = {{ every = 1 }}\n[[method]]\n{settings}\n{link}\n",
+        seeds.join(", ")
+    );
+    let experiment = Experiment::read(Document::parse("grid.toml", &text).map_err(|e| e.what)?).map_err(|e| e.what)?;
+    Plan::new(experiment, Path::new(""), Isa::best(), &HashMap::new()).map_err(|e| e.what)
+}
+
+/// Runs one point of a grid.
+fn run(plan: &Plan) -> Curve {
+    let interrupted = AtomicBool::new(false);
+    let control =
+        RunControl { interrupted: &interrupted, folder: None, every: Duration::MAX, earlier: &Earlier::default(), observer: &Silent };
+    let Ok(Executed::Done(results)) = execute(plan, &control) else { panic!("it runs") };
+    let seeds = &results.cells[0];
+    let shortest = seeds.iter().map(|seed| seed.rows.len()).min().unwrap();
+    let n = seeds.len() as f64;
+    let points = (0..shortest).map(|i| {
+        let mean = |of: &dyn Fn(&fedsa_experiment::results::Recorded) -> f64| seeds.iter().map(|seed| of(&seed.rows[i])).sum::<f64>() / n;
+        let bits = mean(&|row| (row.ledger.bits_up + row.ledger.bits_down) as f64);
+        (mean(&|row| row.metric("mse").unwrap()), [mean(&|row| row.round as f64), bits, mean(&|row| row.ledger.samples as f64)])
+    });
+    Curve { points: points.collect(), diverged: seeds.iter().any(|seed| seed.status != fedsa::round::Status::Ok) }
+}
+
+fn index(goal: Goal) -> usize {
+    [Goal::Rounds, Goal::Bits, Goal::Samples].iter().position(|other| *other == goal).unwrap()
+}
+
+impl Curve {
+    /// The cost when the error is at most the target, if it stays there on average.
+    fn cost(&self, target: f64, goal: Goal) -> Option<(u64, f64)> {
+        let at = self.points.iter().position(|(mse, _)| *mse <= target).filter(|_| !self.diverged)?;
+        let rest = &self.points[at..];
+        let stays = rest.iter().map(|(mse, _)| mse).sum::<f64>() / rest.len() as f64 <= target;
+        stays.then(|| (at as u64, self.points[at].1[index(goal)]))
+    }
+}
+
+/// The rounds and the cost of settings by their exact error, round by round, or by runs of fresh seeds.
+fn compared(combination: &Combination, settings: &str, rounds: u64, target: f64) -> Option<f64> {
+    let plan = plan_of(combination, settings, rounds, 5000..5001).ok()?;
+    let forecast = plan.forecast(0);
+    let seeds = if forecast.is_noiseless() { 1 } else { FRESH };
+    if forecast.is_noiseless() || forecast.knows_curve_to(rounds).is_err() || forecast.curve_accuracy().ok()?.warning().is_some() {
+        let plan = plan_of(combination, settings, rounds, 5000..5000 + seeds).ok()?;
+        return run(&plan).cost(target, combination.goal).map(|(_, cost)| cost);
+    }
+    if forecast.floor().ok()?.mse() > target {
+        return None;
+    }
+    let all: Vec<u64> = (0..=rounds).collect();
+    let start = vec![0.0; plan.field(0).dim()];
+    let curve = forecast.curve(&start, &fedsa::theory::exact_mse::InitialControls::Zero, &all).ok()?;
+    let reached = curve.iter().position(|point| point.mse() <= target)?;
+    // The counts of as many rounds.
+    let plan = plan_of(combination, settings, reached.max(1) as u64, 5000..5008).ok()?;
+    run(&plan).points.last().map(|(_, cost)| cost[index(combination.goal)])
+}
+
+#[test]
+#[ignore = "runs grids of 50 combinations, for about an hour"]
+fn answers_are_near_the_best_of_a_grid() {
+    let part = std::env::var("FEDSA_STUDY").unwrap_or_else(|_| format!("0..{COMBINATIONS}"));
+    let (from, to) = part.split_once("..").expect("A..B");
+    let (from, to): (u64, u64) = (from.parse().unwrap(), to.parse().unwrap());
+    let mut table = String::from(
+        "| | problem | sampling | link | target | cost | answer | by | over the grid's best | time over the grid's |\n|---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    let (mut ratios, mut times) = (Vec::new(), Vec::new());
+    for k in from..to {
+        let combination = combination(k);
+        let (line, ratio, time) = study(k, &combination);
+        println!("{line}");
+        writeln!(table, "{line}").unwrap();
+        ratios.extend(ratio);
+        times.push(time);
+    }
+    let median = |values: &mut Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    println!("{table}");
+    let worst = ratios.iter().copied().fold(0.0, f64::max);
+    println!("cost: median {:.3}, worst {worst:.3}; time: median {:.4}", median(&mut ratios), median(&mut times));
+    assert!(median(&mut ratios) <= 1.05 && worst <= 1.2);
+}
+
+fn study(k: u64, combination: &Combination) -> (String, Option<f64>, f64) {
+    let experiment = Experiment::read(Document::parse("c.toml", &combination.text).unwrap()).unwrap();
+    let at_start = {
+        let plan = Plan::new(experiment.clone(), Path::new(""), Isa::best(), &HashMap::new()).unwrap();
+        fedsa::linalg::norm_sq(plan.field(0).root().unwrap())
+    };
+    let target: f64 = format!("{:.2e}", combination.share * at_start).parse().unwrap();
+    let options = TuneOptions {
+        minimise: combination.goal,
+        most_local_steps: MOST_LOCAL_STEPS,
+        most_rounds: MOST_ROUNDS,
+        budget: 3600.0,
+        ..TuneOptions::new(target)
+    };
+    let began = Instant::now();
+    let mut tuning = Tuning::new(&experiment, Path::new(""), Isa::best(), &options).unwrap();
+    let memo = tuning.memo();
+    let interrupted = AtomicBool::new(false);
+    let mut control = TuneControl { interrupted: &interrupted, memo, keep: &mut |_| Ok(()), began: &mut |_| {} };
+    let searched = tuning.search(&mut control);
+    let took = began.elapsed().as_secs_f64();
+    let head = format!("| {k} | {} | {:.0}% | {}", combination.about, 100.0 * combination.share, combination.goal.name());
+
+    // The grid, all of it.
+    let began = Instant::now();
+    let top = {
+        let plan = Plan::new(experiment, Path::new(""), Isa::best(), &HashMap::new()).unwrap();
+        fedsa::tune::largest_step(plan.field(0))
+    };
+    let mut grid: Vec<(f64, String, u64)> = Vec::new();
+    for method in ["fedlsa", "scafflsa", "fedhsa"] {
+        for local_steps in [1u64, 2, 4, 8, 16, 32] {
+            for i in 0..10 {
+                let step = top / 2f64.powf(0.75 * f64::from(i));
+                // What makes up for lost messages, where some are lost.
+                for alpha in if combination.text.contains("erasure") { vec![1.0, 1.4] } else { vec![1.0] } {
+                    let settings =
+                        format!("kind = \"{method}\"\nstep_size = {step:?}\nlocal_steps = {local_steps}\nglobal_step_size = {alpha:?}");
+                    // Few rounds first: most points are decided by then.
+                    for rounds in [300, MOST_ROUNDS] {
+                        let Ok(plan) = plan_of(combination, &settings, rounds, 0..SEEDS) else { break };
+                        let curve = run(&plan);
+                        if let Some((reached, cost)) = curve.cost(target, combination.goal) {
+                            grid.push((cost, settings.clone(), reached));
+                            break;
+                        }
+                        // What has cost more than the best by now is not the best.
+                        let least = grid.iter().map(|(cost, ..)| *cost).fold(f64::INFINITY, f64::min);
+                        let spent = curve.points.last().map_or(f64::INFINITY, |(_, cost)| cost[index(combination.goal)]);
+                        if curve.diverged || spent > 1.3 * least {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    let grid_took = began.elapsed().as_secs_f64();
+    grid.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let rounds = |reached: u64| 2 * reached + 20;
+    let best = grid.iter().take(BEST).filter_map(|(_, settings, reached)| compared(combination, settings, rounds(*reached), target));
+    let best = best.fold(f64::INFINITY, f64::min);
+    let time = took / grid_took;
+    match searched {
+        Ok(Searched::Done(tuned)) => {
+            let cost = tuned.cost.of(combination.goal);
+            let by = match tuned.evidence {
+                Evidence::Theory(accuracy) => accuracy.to_string(),
+                Evidence::Pilots { seeds, .. } => format!("pilots, {seeds} seeds"),
+            };
+            let ratio = cost / best;
+            let line = format!("{head} | {} | {by} | {ratio:.3} | {time:.4} |", tuning.text_of(&tuned));
+            (line, Some(ratio).filter(|ratio| ratio.is_finite()), time)
+        }
+        Ok(Searched::Interrupted) => unreachable!("nobody interrupts"),
+        Err(e) => {
+            let e = BadInput::new("", e.what, e.help);
+            assert!(!best.is_finite(), "refused although the grid reaches it for {best}: {e}");
+            (format!("{head} | refused: {} | | | {time:.4} |", e.what), None, time)
+        }
+    }
+}
