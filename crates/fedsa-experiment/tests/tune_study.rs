@@ -195,7 +195,7 @@ fn study(k: u64, combination: &Combination) -> (String, Option<f64>, f64) {
     let mut control = TuneControl { interrupted: &interrupted, memo, keep: &mut |_| Ok(()), began: &mut |_| {} };
     let searched = tuning.search(&mut control);
     let took = began.elapsed().as_secs_f64();
-    let head = format!("| {k} | {} | {:.0}% | {}", combination.about, 100.0 * combination.share, combination.goal.name());
+    let head = format!("| {k} | {} | {:.1}% | {}", combination.about, 100.0 * combination.share, combination.goal.name());
 
     // The grid, all of it.
     let began = Instant::now();

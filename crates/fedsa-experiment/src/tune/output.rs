@@ -39,9 +39,11 @@ const FRESH: u64 = 1000;
 /// A line of the tables: a choice with what is known of it.
 struct Entry<'t> {
     choice: Choice,
-    /// Cost and error along the rounds.
+    /// The error after some rounds; of pilots the upper end of its interval.
     path: Vec<(u64, f64)>,
     by: &'static str,
+    /// The seeds of its pilot.
+    seeds: Option<u64>,
     outcome: Json,
     cost: Option<&'t Cost>,
 }
@@ -185,7 +187,7 @@ impl Tuning {
             let goal = self.options.minimise;
             a.1.of(goal).total_cmp(&b.1.of(goal))
         })?;
-        let how = if best.0.by == "pilots" { " (by the mean of a pilot run)" } else { "" };
+        let how = best.0.seeds.map_or(String::new(), |seeds| format!(" (where the mean over {seeds} seeds of a pilot run is there)"));
         Some(format!("{}: {}{how}", self.choice_text(&best.0.choice), cost_text(best.1)))
     }
 
@@ -210,6 +212,7 @@ impl Tuning {
             choice: tried.choice,
             path: tried.course.path.clone(),
             by: "theory",
+            seeds: None,
             outcome: match tried.course.outcome {
                 Ok(reach) => json!({ "reaches": true, "rounds": reach.rounds, "mse": reach.mse }),
                 Err(Miss::Diverges) => json!({ "reaches": false, "why": "diverges" }),
@@ -220,8 +223,9 @@ impl Tuning {
         };
         let of_pilots = |piloted: &'t Piloted| Entry {
             choice: piloted.choice,
-            path: piloted.measured.path.iter().map(|(t, mean, _)| (*t, *mean)).collect(),
+            path: piloted.measured.upper(),
             by: "pilots",
+            seeds: Some(piloted.seeds),
             outcome: match &piloted.reached {
                 Some((reach, _)) => {
                     let se = piloted.measured.at(reach.rounds).map(|(_, se)| se);
@@ -356,8 +360,8 @@ impl Tuning {
             ..Panel::default()
         };
         let caption = format!(
-            "The lowest mean-square error that a choice of settings has for a cost, among {} choices by theory and {} by pilot runs; choices \
-             were looked for near the target, so that elsewhere others may do better.",
+            "The lowest mean-square error that a choice of settings has for a cost, among {} choices by theory and {} by pilot runs (of \
+             which it is the upper end of the interval of the mean error). Choices were looked for near the target: elsewhere others may do better.",
             tuned.found.tried.len(),
             tuned.pilots.tried.len()
         );

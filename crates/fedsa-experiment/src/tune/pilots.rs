@@ -67,6 +67,11 @@ impl Measured {
         self.path.iter().find(|(t, ..)| *t == round).map(|(_, mean, se)| (*mean, *se))
     }
 
+    /// The upper end of the interval of the mean error after the recorded rounds.
+    pub fn upper(&self) -> Vec<(u64, f64)> {
+        self.path.iter().map(|(t, mean, se)| (*t, mean + UPPER * se)).collect()
+    }
+
     /// The mean error over a range of the run, given as shares of its rounds.
     fn mean_over(&self, from: f64, to: f64) -> f64 {
         let last = self.path.last().map_or(0, |(t, ..)| *t) as f64;

@@ -52,6 +52,8 @@ pub enum Miss {
 const POWERS: usize = 200;
 /// The most multiplications of a course that is taken round by round.
 const MOST_WORK: f64 = 2e9;
+/// The most multiplications of a floor under noise with memory: a search looks at hundreds.
+const MOST_CHAIN: f64 = 3e7;
 /// Closures with a larger eps^2 are not near enough to choose by.
 const NEAR: f64 = 0.02;
 /// An error this many times the start's counts as diverging.
@@ -188,6 +190,9 @@ fn by_curve(forecast: &Forecast<'_>, start: &Start, theta: &[f64], target: f64, 
     /// The rounds that one computation of the curve looks at between two others.
     const PARTS: u64 = 8;
     forecast.knows_curve()?;
+    if forecast.cost_of_noise().is_some_and(|cost| cost.multiplications > MOST_CHAIN) {
+        return Err(BadInput::new("", "theory takes too long to compare many choices by", "pilot runs"));
+    }
     let accuracy = forecast.curve_accuracy()?;
     match accuracy {
         Accuracy::Exact => {}
