@@ -1,6 +1,8 @@
 //! The cheapest settings that reach a target, by the exact mean-square error under i.i.d. samples over a clear link.
 //!
-//! The bounds of [`bounds`](super::bounds) give such settings too, with many times the rounds.
+//! The corollaries of [`bounds`](super::bounds) give such settings too, with more rounds than needed: on random problems the settings of
+//! Corollary 4.5 of \[S\] (FedLSA) reach their targets in 1/3.6 of its rounds in the median, and the best settings with as many samples
+//! and local steps in 1/14; for Corollary 5.4 (SCAFFLSA) it is 1/20 and 1/1400.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -101,6 +103,10 @@ const NARROWINGS: u32 = 12;
 const WORSE: u32 = 4;
 const SLOW: u32 = 16;
 const LONGEST: i32 = 14 * PER_DECADE;
+/// Up to this number of rounds steps are looked at densely, this many on each side of the best.
+const FEW_ROUNDS: u64 = 20;
+const DENSE: i32 = 66;
+const DENSE_RATIO: f64 = 1.03;
 /// The largest state of SCAFFLSA's second moments.
 const LARGEST_STATE: usize = 1000;
 
@@ -134,9 +140,9 @@ pub fn cheapest(method: Method, systems: &Systems, moments: &[Moments], batch: u
     best.ok_or_else(|| problem.unreachable())
 }
 
-/// Keeps the cheaper one, and of equals the earlier one.
+/// Keeps the cheaper one, of equally cheap ones that with the smaller error, and of equals the earlier one.
 fn keep(best: &mut Option<Chosen>, found: Chosen) {
-    if best.as_ref().is_none_or(|best| found.cost < best.cost) {
+    if best.as_ref().is_none_or(|best| (found.cost, found.mse) < (best.cost, best.mse)) {
         *best = Some(found);
     }
 }
@@ -254,6 +260,14 @@ impl Problem<'_> {
                 break;
             }
         }
+        // Few rounds are enough in narrow windows of steps.
+        if let Some(found) = best.filter(|best| best.rounds <= FEW_ROUNDS) {
+            for k in -DENSE..=DENSE {
+                if let Point::Reached(other) = self.at(found.setting.step_size * DENSE_RATIO.powi(k), h)? {
+                    keep(&mut best, other);
+                }
+            }
+        }
         let mut width = ratio.ln();
         for _ in 0..NARROWINGS {
             let Some(middle) = best.map(|best| best.setting.step_size) else { break };
@@ -315,8 +329,18 @@ mod tests {
 
     #[test]
     fn the_choice_is_within_a_few_percent_of_a_full_grid() {
+        compare_with_a_full_grid(3);
+    }
+
+    #[test]
+    #[ignore = "minutes"]
+    fn every_choice_is_within_a_few_percent_of_a_full_grid() {
+        compare_with_a_full_grid(18);
+    }
+
+    fn compare_with_a_full_grid(count: usize) {
         let mut worst = 0.0f64;
-        for (i, case) in small(18).iter().enumerate() {
+        for (i, case) in small(count).iter().enumerate() {
             let method = METHODS[i % 3];
             // A round as dear as 0, 5 or infinitely many samples.
             let price = [Price::SAMPLES, Price { round: 5.0, sample: 1.0 }, Price::ROUNDS][i / 3 % 3];
@@ -343,9 +367,24 @@ mod tests {
     }
 
     #[test]
+    fn the_exact_theory_needs_fewer_rounds_than_the_corollaries() {
+        compare_with_corollaries(8);
+    }
+
+    #[test]
+    #[ignore = "minutes"]
     fn the_exact_theory_needs_this_many_times_fewer_rounds_than_the_corollaries() {
+        let documented = [3.625, 14.0, 19.7, 1448.0];
+        for (median, documented) in compare_with_corollaries(40).into_iter().zip(documented) {
+            assert!((median / documented - 1.0).abs() < 0.05, "{median}, documented {documented}");
+        }
+    }
+
+    /// The medians of the corollaries' rounds over those of the exact theory: Corollary 4.5 with the same settings and the best, and
+    /// Corollary 5.4.
+    fn compare_with_corollaries(count: usize) -> [f64; 4] {
         let mut ratios = [const { Vec::new() }; 4];
-        for case in &small(60) {
+        for case in &small(count) {
             let (target, start) = (target(case), linalg::distance_sq(&case.start, &case.systems.root().unwrap()).sqrt());
             let plain = fedlsa::FedLsaConstants::new(&case.systems, &case.moments).unwrap();
             let plain = fedlsa::corollary_4_5(&plain, start, target).unwrap();
@@ -360,23 +399,30 @@ mod tests {
                 let search = Search {
                     most_samples: choice.samples,
                     most_rounds: choice.rounds(),
-                    most_local_steps: setting.local_steps.min(50),
+                    most_local_steps: setting.local_steps,
                     ..Search::new(target, Price::ROUNDS)
                 };
                 let Point::Reached(same) = problem(method, case, &search).at(setting.step_size, setting.local_steps).unwrap() else {
                     panic!("{choice:?}");
                 };
-                let best = cheapest(method, &case.systems, &case.moments, 1, &case.start, &search).unwrap();
                 ratios[2 * k].push(choice.rounds / same.rounds.max(1) as f64);
-                ratios[2 * k + 1].push(choice.rounds / best.rounds.max(1) as f64);
-                assert!(best.rounds <= same.rounds || setting.local_steps > 50, "{best:?} {same:?}");
+                if setting.local_steps <= 60 {
+                    let best = cheapest(method, &case.systems, &case.moments, 1, &case.start, &search).unwrap();
+                    assert!(best.rounds <= same.rounds, "{best:?} {same:?}");
+                    ratios[2 * k + 1].push(choice.rounds / best.rounds.max(1) as f64);
+                }
             }
         }
-        for (name, mut ratios) in ["4.5, same settings", "4.5, best", "5.4, same settings", "5.4, best"].into_iter().zip(ratios) {
+        let mut medians = [0.0; 4];
+        for ((name, ratios), median) in
+            ["4.5, same settings", "4.5, best", "5.4, same settings", "5.4, best"].iter().zip(&mut ratios).zip(&mut medians)
+        {
             ratios.sort_by(f64::total_cmp);
             let n = ratios.len();
-            println!("rounds of Corollary {name}: {} to {}, median {}", ratios[0], ratios[n - 1], ratios[n / 2]);
+            *median = ratios[n / 2];
+            println!("rounds of Corollary {name}: {} to {}, median {median} of {n}", ratios[0], ratios[n - 1]);
         }
+        medians
     }
 
     #[test]
