@@ -37,7 +37,8 @@
 //! | Lemma 3.1: `C_A`, `Sigma_A`, L, 1/a | 4.7, 43, 6.5, 3.2 | Lemma 3.1: `sigma_eps`, `v_heter` | 1400, 55 |
 //! | \[T\] Theorem 4.2 | 250 | \[T\] Theorem 5.3 | 3e5 |
 //! | \[T\] Theorem 4.3 | 1.6e4 | \[T\] Theorem 5.4 | 20 |
-//! | \[T\] Theorem 4.4 | 6.5 | | |
+//! | \[T\] Theorem 4.4 | 6.5 | \[T\] Corollary 4.1 | 3e7 |
+//! | \[T\] Theorem 4.2 along one agent's chain | 17 | | |
 //!
 //! The number of agents N in bounds of \[S\] is that of agents of equal weight. With weights `p_c` it is `1 / max p_c`, because
 //! the variance of a mean is `sum p_c^2 x_c <= max p_c sum p_c x_c`.
