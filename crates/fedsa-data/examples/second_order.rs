@@ -12,6 +12,7 @@ use fedsa::methods::MethodSettings;
 use fedsa::methods::fednl::{Compression, FedNl};
 use fedsa::methods::shed::Shed;
 use fedsa::problem::Field;
+use fedsa::problem::dataset::Rows;
 use fedsa::problem::logs::Sources;
 use fedsa::problem::regression::Logistic;
 use fedsa::record::OutputRule;
@@ -28,15 +29,17 @@ fn main() -> Result<(), Failure> {
     let data = || Sources::One("libsvm/w8a".into());
     let files = DiskFiles::new(Places::from_env(""));
     let sampling = Sampling { kind: Law::Mean, ..Sampling::default() };
-    let of = |settings: &Logistic| -> Result<Box<dyn Field>, Failure> {
+    let of = |settings: &Logistic| -> Result<(Box<dyn Field>, Work), Failure> {
         let prepared = settings.prepare(&files)?;
-        Ok(settings.field_of(prepared.train, prepared.weights, sampling, Isa::best())?)
+        let work = Work::of(&prepared.train.rows);
+        Ok((settings.field_of(prepared.train, prepared.weights, sampling, Isa::best())?, work))
     };
-    let eight = of(&Logistic { agents: Some(8), ridge: 1e-5, ..Logistic::new(data()) })?;
+    let machine = Machine::measured();
+    let (eight, of_eight) = of(&Logistic { agents: Some(8), ridge: 1e-5, ..Logistic::new(data()) })?;
     shed(&*eight);
-    let many = of(&Logistic { agents: Some(142), samples: Some(350), ridge: 1e-3, intercept: true, ..Logistic::new(data()) })?;
-    fednl(&*many);
-    hessians(&*eight);
+    let (many, of_many) = of(&Logistic { agents: Some(142), samples: Some(350), ridge: 1e-3, intercept: true, ..Logistic::new(data()) })?;
+    fednl(&*many, &machine, &of_many);
+    hessians(&*eight, &machine, &of_eight);
     agents(&*eight);
     pairs(&*eight);
     Ok(())
@@ -67,6 +70,65 @@ fn report(name: &str, [one, two]: [f64; 2], more: serde_json::Value) {
     println!("{}", serde_json::json!({ "name": name, "result": result }));
 }
 
+/// What two threads of the machine do at most, as measured in this run: multiply-adds a second of products of matrices that stay in the
+/// cache, and bytes a second that are read from memory.
+struct Machine {
+    multiply_adds: [f64; 2],
+    bytes: [f64; 2],
+}
+
+impl Machine {
+    fn measured() -> Self {
+        const SIDE: usize = 256;
+        const WORDS: usize = 16 << 20;
+        let matrix = Mat::from_fn(SIDE, SIDE, |i, j| ((i * 31 + j * 17) % 101) as f64 / 101.0);
+        let all_threads = |work: &(dyn Fn() + Sync)| rayon::broadcast(|_| work());
+        let products = least(10, || {
+            all_threads(&|| {
+                black_box(&matrix * &matrix);
+            });
+        });
+        let words = vec![1u64; WORDS];
+        let reads = least(5, || {
+            let share = WORDS / rayon::current_num_threads();
+            black_box(words.par_chunks(share).map(|words| words.iter().fold(0u64, |a, b| a ^ b)).reduce(|| 0, |a, b| a ^ b));
+        });
+        let threads = [1.0, 2.0];
+        Self {
+            multiply_adds: [0, 1].map(|i| threads[i] * (SIDE as f64).powi(3) / products[i]),
+            bytes: reads.map(|seconds| 8.0 * WORDS as f64 / seconds),
+        }
+    }
+
+    /// The least seconds on one thread and on two of work with so many multiply-adds and so many bytes from memory.
+    fn floor(&self, multiply_adds: f64, bytes: f64) -> [f64; 2] {
+        [0, 1].map(|i| (multiply_adds / self.multiply_adds[i]).max(bytes / self.bytes[i]))
+    }
+}
+
+/// What passes over all rows of a problem cost.
+struct Work {
+    /// Stored numbers.
+    stored: f64,
+    /// Multiply-adds of the sums of the lower triangles of `w x x^T`.
+    outer: f64,
+}
+
+impl Work {
+    fn of(rows: &Rows) -> Self {
+        let lengths: Vec<f64> = match rows {
+            Rows::Dense { d, values } => vec![*d as f64; values.len() / d],
+            Rows::Sparse { starts, .. } => starts.windows(2).map(|row| (row[1] - row[0]) as f64).collect(),
+        };
+        Self { stored: lengths.iter().sum(), outer: lengths.iter().map(|n| n * (n + 1.0) / 2.0).sum() }
+    }
+
+    /// The bytes of the rows: a number and its column.
+    fn bytes(&self) -> f64 {
+        12.0 * self.stored
+    }
+}
+
 fn started<'a>(field: &'a dyn Field, method: &dyn MethodSettings, uplink: &'a Uplink) -> Run<'a> {
     Run::new(field, method, uplink, OutputRule::Last, 0, vec![0.0; field.dim()]).expect("an exact link suits every method")
 }
@@ -82,8 +144,9 @@ fn shed(field: &dyn Field) {
     report("Fib-SHED, 8 agents, 345 rounds", fit, serde_json::json!({}));
 }
 
-/// A round of FedNL in the middle of a run.
-fn fednl(field: &dyn Field) {
+/// A round of FedNL in the middle of a run. The floor is that of one pass over the rows for margins, gradients and Hessians, and of
+/// reading and writing the learned Hessians' supports at both ends once.
+fn fednl(field: &dyn Field, machine: &Machine, work: &Work) {
     let uplink = Uplink::default();
     let method = FedNl { compressor: Compression::TopK, ..FedNl::default() };
     let run = |rounds: usize| {
@@ -94,11 +157,16 @@ fn fednl(field: &dyn Field) {
         })
     };
     let (few, many) = (run(4), run(20));
-    report("FedNL Top-K(8 d), 142 agents, a round", [0, 1].map(|i| (many[i] - few[i]) / 16.0), serde_json::json!({}));
+    let objective = field.facts().objective().expect("an objective");
+    let support = |c: usize| objective.hessian_support(c).map_or(field.dim() * (field.dim() + 1) / 2, |support| support.len());
+    let supports: usize = (0..field.agents()).map(support).sum();
+    let floor = machine.floor(work.outer + 2.0 * work.stored, work.bytes() + 4.0 * 8.0 * supports as f64);
+    let more = serde_json::json!({ "floor_s": floor, "multiply_adds": work.outer, "supports": supports });
+    report("FedNL Top-K(8 d), 142 agents, a round", [0, 1].map(|i| (many[i] - few[i]) / 16.0), more);
 }
 
 /// The Hessians of all agents at theta = 0, and the product of dense matrices of the same sizes.
-fn hessians(field: &dyn Field) {
+fn hessians(field: &dyn Field, machine: &Machine, work: &Work) {
     let (objective, d, n) = (field.facts().objective().expect("an objective"), field.dim(), field.agents());
     let theta = vec![0.0; d];
     let ours = least(5, || {
@@ -114,7 +182,11 @@ fn hessians(field: &dyn Field) {
             black_box(rows.transpose() * &rows);
         });
     });
-    report("Hessians of 8 agents", ours, serde_json::json!({ "dense_product_s": dense }));
+    report(
+        "Hessians of 8 agents",
+        ours,
+        serde_json::json!({ "dense_product_s": dense, "floor_s": machine.floor(work.outer, work.bytes()) }),
+    );
 }
 
 /// What the agents of a Fib-SHED round with a renewal compute, without the server: gradients, Hessians, their eigenpairs and the losses

@@ -23,9 +23,19 @@ pub struct Support {
     diagonal: Vec<u32>,
 }
 
-thread_local! {
+/// Memory of a thread to find positions.
+struct Finder {
     /// Positions by place, for one support at a time: entries of other supports remain from before.
-    static POSITIONS: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
+    table: Vec<u32>,
+    /// The positions of places that are looked for, [`NOWHERE`] where there is none.
+    found: Vec<u32>,
+}
+
+/// The position of a place that a support lacks.
+const NOWHERE: u32 = u32::MAX;
+
+thread_local! {
+    static FINDER: RefCell<Finder> = const { RefCell::new(Finder { table: Vec::new(), found: Vec::new() }) };
 }
 
 impl Support {
@@ -161,18 +171,22 @@ impl Support {
             });
             return Some(sums.fold(true, |all, one| all & one));
         };
-        POSITIONS.with_borrow_mut(|table| {
+        FINDER.with_borrow_mut(|Finder { table, found }| {
             table.resize(table.len().max(entries(self.d)), 0);
             own.iter().enumerate().for_each(|(at, place)| table[*place as usize] = at as u32);
+            found.clear();
             // What remains of other supports is no position of the place here.
-            let position = |place: &u32| Some(table[*place as usize] as usize).filter(|at| own.get(*at) == Some(place));
-            if places.iter().zip(value).any(|(place, value)| *value != 0.0 && position(place).is_none()) {
+            found.extend(places.iter().map(|place| {
+                let at = table[*place as usize];
+                if own.get(at as usize) == Some(place) { at } else { NOWHERE }
+            }));
+            if found.iter().zip(value).any(|(at, value)| *at == NOWHERE && *value != 0.0) {
                 return None;
             }
-            let sums = places.iter().zip(value).map(|(place, value)| {
-                let Some(at) = position(place) else { return true };
-                x[at] += scale * value;
-                x[at].is_finite()
+            let sums = found.iter().zip(value).map(|(at, value)| {
+                let Some(x) = x.get_mut(*at as usize) else { return true };
+                *x += scale * value;
+                x.is_finite()
             });
             Some(sums.fold(true, |all, one| all & one))
         })

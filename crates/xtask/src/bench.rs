@@ -115,14 +115,14 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
     all.insert("reading_logs".into(), object(&logs));
 
     println!("\nSecond order on w8a, ms                      one thread        two  speed-up  beside it (least times)");
-    let peers = [("dense_product_s", "dense products of these sizes"), ("all_s", "all pairs")];
+    let peers = [("dense_product_s", "dense products of these sizes"), ("all_s", "all pairs"), ("floor_s", "the machine's floor")];
     match std::env::var_os("FEDSA_DATA") {
         Some(_) => {
             let second = lines(&mut cargo(&["run", "--quiet", "--release", "--package", "fedsa-data", "--example", "second_order"]))?;
             for (name, result) in &second {
                 let ms = |key: &str| number(result, key) * 1e3;
                 let beside = peers.iter().filter_map(|(key, what)| Some(format!("{:.1} {what}", result[*key][1].as_f64()? * 1e3)));
-                let beside: String = beside.collect();
+                let beside = beside.collect::<Vec<String>>().join(", ");
                 println!("{name:<42} {:>12.1} {:>10.1} {:>9.2}  {beside}", ms("one_s"), ms("two_s"), number(result, "speedup"));
             }
             all.insert("second_order".into(), object(&second));
