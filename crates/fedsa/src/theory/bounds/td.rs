@@ -123,7 +123,7 @@ mod tests {
         let mut draw = Draw::new(5_000 + seed);
         let n = 1 + draw.index(3);
         let gamma = 0.5 + 0.45 * draw.number();
-        let phi = features(&mut draw, seed % 4 == 0);
+        let phi = features(&mut draw, seed.is_multiple_of(4));
         let processes: Vec<Process> = (0..n).map(|_| Process::with_features(&mut draw, phi.clone(), gamma)).collect();
         let nu = processes.iter().map(|process| process.nu).fold(f64::INFINITY, f64::min);
         let (kinds, moments) = processes.into_iter().map(|process| (process.system, process.moments)).unzip();

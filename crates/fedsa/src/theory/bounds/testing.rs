@@ -50,18 +50,18 @@ pub fn cases(count: u64) -> Vec<Case> {
 fn case(seed: u64) -> Case {
     let mut draw = Draw::new(1_000 + seed);
     let (d, n) = (1 + draw.index(2), 1 + draw.index(3));
-    let noise = if seed % 5 == 0 { 0.0 } else { 10f64.powf(-1.0 + draw.number()) };
+    let noise = if seed.is_multiple_of(5) { 0.0 } else { 10f64.powf(-1.0 + draw.number()) };
     let size = 10f64.powf(-0.5 + draw.number());
     let kinds: Vec<Finite> = (0..n)
         .map(|k| {
-            let lowest = if seed % 4 == 0 && k == 0 { 10f64.powf(-2.5 + draw.number()) } else { 0.3 + 0.2 * draw.number() };
+            let lowest = if seed.is_multiple_of(4) && k == 0 { 10f64.powf(-2.5 + draw.number()) } else { 0.3 + 0.2 * draw.number() };
             let m = 2 + draw.index(3);
             agent(&mut draw, d, m, lowest, (noise, size))
         })
         .collect();
     let copies: Vec<usize> = (0..n).map(|_| 1 + draw.index(3)).collect();
     let (mut systems, moments) = federation(&kinds, &copies);
-    if seed % 3 == 0 {
+    if seed.is_multiple_of(3) {
         // Weights that differ.
         let raw: Vec<f64> = systems.weights.iter().map(|_| 1.5 + draw.number()).collect();
         let sum: f64 = raw.iter().sum();
@@ -74,7 +74,7 @@ fn case(seed: u64) -> Case {
 
 /// One random agent in two dimensions, nearly singular in every fourth problem.
 pub fn one_agent(draw: &mut Draw, seed: u64) -> Finite {
-    let lowest = if seed % 4 == 0 { 1e-3 } else { 0.3 + 0.2 * draw.number() };
+    let lowest = if seed.is_multiple_of(4) { 1e-3 } else { 0.3 + 0.2 * draw.number() };
     let noise = 10f64.powf(-1.0 + draw.number());
     agent(draw, 2, 3, lowest, (noise, 0.5))
 }
@@ -128,10 +128,10 @@ impl Process {
             rewards,
         };
         let mut covariance = Mat::<f64>::zeros(d, d);
-        for s in 0..3 {
-            covariance += Mat::from_fn(d, d, |i, j| law[s] * process.phi[s][i] * process.phi[s][j]);
+        for (s, mass) in law.into_iter().enumerate() {
+            covariance += Mat::from_fn(d, d, |i, j| mass * process.phi[s][i] * process.phi[s][j]);
             for t in 0..3 {
-                let (p, (z, r)) = (law[s] * process.kernel[s][t], process.sample(s, t));
+                let (p, (z, r)) = (mass * process.kernel[s][t], process.sample(s, t));
                 process.system.a += Scale(p) * &z;
                 process.system.b.iter_mut().zip(&r).for_each(|(b, r)| *b += p * r);
                 process.moments.aa += Mat::from_fn(d * d, d * d, |i, j| p * z[(i / d, j / d)] * z[(i % d, j % d)]);
