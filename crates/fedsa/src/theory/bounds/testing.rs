@@ -128,10 +128,10 @@ impl Process {
             rewards,
         };
         let mut covariance = Mat::<f64>::zeros(d, d);
-        for (s, share) in law.iter().enumerate() {
-            covariance += Mat::from_fn(d, d, |i, j| share * process.phi[s][i] * process.phi[s][j]);
+        for (s, mass) in law.into_iter().enumerate() {
+            covariance += Mat::from_fn(d, d, |i, j| mass * process.phi[s][i] * process.phi[s][j]);
             for t in 0..3 {
-                let (p, (z, r)) = (share * process.kernel[s][t], process.sample(s, t));
+                let (p, (z, r)) = (mass * process.kernel[s][t], process.sample(s, t));
                 process.system.a += Scale(p) * &z;
                 process.system.b.iter_mut().zip(&r).for_each(|(b, r)| *b += p * r);
                 process.moments.aa += Mat::from_fn(d * d, d * d, |i, j| p * z[(i / d, j / d)] * z[(i % d, j % d)]);
