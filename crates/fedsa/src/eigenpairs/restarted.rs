@@ -21,8 +21,10 @@ const BLOCK: usize = 4;
 const EXTRA: usize = 16;
 /// How many blocks are added without finding anything before pairs are accepted; the first one is random.
 const CHECKS: usize = 3;
-/// Products for each wanted pair and each vector of a block, after which pairs are taken as they are.
+/// Products for each wanted pair and each vector of a block, after which pairs are taken as they are; and for the smallest eigenvalue, which
+/// is not set off from those next to it where eigenvalues decay.
 const MOST_PRODUCTS: usize = 50;
+const MOST_FOR_SMALLEST: usize = 400;
 
 /// Writes the product of the operator and its first argument into the second; both have n numbers.
 pub type Product<'a> = dyn FnMut(&[f64], &mut [f64]) + 'a;
@@ -37,6 +39,8 @@ pub struct Search<'a> {
     pub tolerance: f64,
     /// What draws the start, and the blocks that look for what was missed.
     pub draws: Stream,
+    /// Products for each wanted pair and each vector of a block, after which pairs are taken as they are.
+    most_products: usize,
 }
 
 /// An orthonormal basis V, with W = A V and T = V^T W.
@@ -143,7 +147,12 @@ impl Basis {
     }
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    /// Of an operator, with a tolerance and random draws.
+    pub fn new(n: usize, product: &'a mut Product<'a>, tolerance: f64, draws: Stream) -> Self {
+        Self { n, product, tolerance, draws, most_products: MOST_PRODUCTS }
+    }
+
     /// The known pairs, with their bits, and `more` pairs after them, or as many as there are. The iteration starts from the columns of
     /// `near`, n rows, which may be none. Pairs that have not converged after about 50 products for each pair are taken as they
     /// are; NaN if products are not finite.
@@ -165,14 +174,15 @@ impl Search<'_> {
         Eigenpairs { values: known.values.into_iter().chain(values).collect(), vectors }
     }
 
-    /// The smallest eigenvalue, by the same iteration with the operator's negative; NaN if products are not finite.
+    /// The smallest eigenvalue, by the same iteration with the operator's negative: to the tolerance, or, where that has not been reached after
+    /// about 2000 products, a value above it. NaN if products are not finite.
     pub fn smallest(self) -> f64 {
-        let Search { n, product, tolerance, draws } = self;
+        let Search { n, product, tolerance, draws, .. } = self;
         let mut minus = |x: &[f64], out: &mut [f64]| {
             product(x, out);
             out.iter_mut().for_each(|out| *out = -*out);
         };
-        let search = Search { n, product: &mut minus, tolerance, draws };
+        let search = Search { n, product: &mut minus, tolerance, draws, most_products: MOST_FOR_SMALLEST };
         -search.extend(Eigenpairs::none(n), 1, &Mat::zeros(n, 0)).values[0]
     }
 
@@ -180,12 +190,15 @@ impl Search<'_> {
     fn leading(&mut self, known: &Eigenpairs, m: usize, near: &Mat<f64>) -> Option<(Vec<f64>, Mat<f64>)> {
         let dimension = self.n - known.values.len();
         let room = (m + EXTRA.max(m / 2)).min(dimension);
-        let limit = MOST_PRODUCTS * (m + BLOCK);
+        let limit = self.most_products * (m + BLOCK);
         let of_known = known.values.first().map_or(0.0, |l| l.abs());
         let mut basis = Basis::new(self.n, room);
         let start = near.subcols(0, near.ncols().min(room.saturating_sub(BLOCK))).to_owned();
-        let start = if start.ncols() > 0 { start } else { self.block() };
         let (mut products, mut checks, mut converged) = (self.grow(&mut basis, known, start)?, 0, 0);
+        if products == 0 {
+            let drawn = self.block();
+            products = self.grow(&mut basis, known, drawn)?;
+        }
         loop {
             let (ritz, k) = (basis.ritz()?, basis.len);
             if k == dimension || products >= limit {

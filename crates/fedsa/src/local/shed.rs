@@ -258,9 +258,9 @@ fn search<R>(
     let (round, theta) = renewed;
     let draws = Key::new(at.seed(), Purpose::Lanczos, (round << 20) + known as u64).stream(at.agent);
     match support {
-        None => see(Search { n: theta.len(), product: &mut at.hessian_products(theta), tolerance, draws }),
+        None => see(Search::new(theta.len(), &mut at.hessian_products(theta), tolerance, draws)),
         Some(Support { components, .. }) => {
-            see(Search { n: components.len(), product: &mut at.products_within(theta, components), tolerance, draws })
+            see(Search::new(components.len(), &mut at.products_within(theta, components), tolerance, draws))
         }
     }
 }
