@@ -425,6 +425,28 @@ fn milliseconds_of_eigenpairs() {
     }
 }
 
+/// Rounds until the gradient is 1e-9, and products of an agent, by the tolerance of pairs; printed, not checked.
+#[test]
+#[ignore = "a measurement"]
+fn rounds_by_tolerance() {
+    let agents = 8;
+    let problem = RandomLogistic { agents, dim: 200, points: 300, ridge: 1e-4, ..RandomLogistic::default() };
+    let field = field(&problem, Law::Mean);
+    let root = field.root().unwrap();
+    let of = |settings: &str| {
+        let method = method("shed", settings);
+        let mut run = run_from(&*field, &*method, SEED, &[0.0; 200]);
+        while distance(run.theta(), root) > 1e-9 * distance(&[0.0; 200], root) && run.round() < 1000 {
+            run.step();
+        }
+        (run.round(), run.ledger().calls.hessian_vectors / agents as u64)
+    };
+    println!("Hessians: {:?}", of(r#"{"curvature": "hessian"}"#));
+    for tolerance in [1e-10, 1e-8, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1] {
+        println!("{tolerance:e}: {:?}", of(&format!(r#"{{"curvature": "products", "pair_tolerance": {tolerance:e}}}"#)));
+    }
+}
+
 /// Seconds of a whole fit; printed, not checked.
 #[test]
 #[ignore = "a measurement"]
