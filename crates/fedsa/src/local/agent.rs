@@ -189,7 +189,7 @@ impl<'a> At<'a> {
         self.objective().active(self.place)
     }
 
-    /// [`At::hessian_products`] within the components of [`At::support`].
+    /// [`At::hessian_products`] within the components of [`At::active`].
     pub fn products_within<'b>(&'b self, theta: &[f64], components: &'b [u32]) -> impl FnMut(&[f64], &mut [f64]) + use<'a, 'b> {
         let mut product = self.objective().products_within(self.place, theta, components);
         move |v: &[f64], out: &mut [f64]| {
