@@ -69,7 +69,8 @@ fn a_run_leaves_its_files() {
         &["operators", "gradients", "hessians", "hessian_vectors", "losses"],
     ]
     .concat();
-    let metrics = ["mse", "error", "residual", "value_error", "control_error", "lyapunov", "loss", "gap", "failed_searches"];
+    let metrics =
+        ["mse", "error", "residual", "value_error", "control_error", "lyapunov", "loss", "gap", "failed_searches", "hessian_error"];
     assert_eq!(columns, [&["method", "kind", "point", "outcome", "seed"], &counted[..], &metrics].concat());
     // Two methods, two seeds, rounds 0 to 20.
     assert_eq!(trace.rows(), 2 * 2 * 21);
@@ -484,13 +485,13 @@ fn bundled_experiments_are_listed_printed_and_run() {
 #[test]
 fn reproducing_several_skips_those_without_their_data() {
     let folder = Folder::new();
-    // Of these, cross/logs and cross/evaluation lack their data.
+    // Of these, cross/logs, cross/evaluation and cross/second-order lack their data.
     let args = ["reproduce", "cross", "--quick", "--out", "all", "--seeds", "2"];
     let output = folder.run(&args).exits(0);
     assert!(output.stdout.contains("cross/logs: skipped, its data is missing: "), "{}", output.stdout);
     assert!(folder.path("all/cross/exact-mse/summary.json").exists(), "--out is the parent of several");
     assert!(!folder.path("all/cross/logs").exists());
-    assert!(output.stdout.contains("2 skipped because data is missing"), "{}", output.stdout);
+    assert!(output.stdout.contains("3 skipped because data is missing"), "{}", output.stdout);
     // With --resume, finished experiments do not run again.
     let again = folder.run(&[&args[..], &["--resume"]].concat()).exits(0);
     assert!(again.stdout.contains("cross/exact-mse: already done"), "{}", again.stdout);

@@ -2,8 +2,10 @@
 //!
 //! Prints one JSON object a line: the seconds of what is measured on one thread and on two, and the peer beside it.
 
+#[path = "../../../benchmarks/machine.rs"]
+mod machine;
+
 use std::hint::black_box;
-use std::time::Instant;
 
 use faer::Mat;
 use fedsa::eigenpairs::Eigenpairs;
@@ -12,7 +14,6 @@ use fedsa::methods::MethodSettings;
 use fedsa::methods::fednl::{Compression, FedNl};
 use fedsa::methods::shed::Shed;
 use fedsa::problem::Field;
-use fedsa::problem::dataset::Rows;
 use fedsa::problem::logs::Sources;
 use fedsa::problem::regression::Logistic;
 use fedsa::record::OutputRule;
@@ -21,6 +22,7 @@ use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
+use machine::{Machine, Work, least};
 use rayon::prelude::*;
 
 type Failure = Box<dyn std::error::Error>;
@@ -45,88 +47,10 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Pools of one thread and of two.
-fn pools() -> [rayon::ThreadPool; 2] {
-    [1, 2].map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool of threads"))
-}
-
-/// The least seconds of some repetitions of work on one thread and on two, in turn, so that what else the machine does falls on both.
-fn least(repetitions: usize, work: impl Fn() + Sync) -> [f64; 2] {
-    let pools = pools();
-    let mut least = [f64::INFINITY; 2];
-    for _ in 0..repetitions {
-        for (pool, least) in pools.iter().zip(&mut least) {
-            let start = Instant::now();
-            pool.install(&work);
-            *least = least.min(start.elapsed().as_secs_f64());
-        }
-    }
-    least
-}
-
 fn report(name: &str, [one, two]: [f64; 2], more: serde_json::Value) {
     let mut result = serde_json::json!({ "one_s": one, "two_s": two, "speedup": one / two });
     result.as_object_mut().expect("an object").extend(more.as_object().cloned().unwrap_or_default());
     println!("{}", serde_json::json!({ "name": name, "result": result }));
-}
-
-/// What two threads of the machine do at most, as measured in this run: multiply-adds a second of products of matrices that stay in the
-/// cache, and bytes a second that are read from memory.
-struct Machine {
-    multiply_adds: [f64; 2],
-    bytes: [f64; 2],
-}
-
-impl Machine {
-    fn measured() -> Self {
-        const SIDE: usize = 256;
-        const WORDS: usize = 16 << 20;
-        let matrix = Mat::from_fn(SIDE, SIDE, |i, j| ((i * 31 + j * 17) % 101) as f64 / 101.0);
-        let all_threads = |work: &(dyn Fn() + Sync)| rayon::broadcast(|_| work());
-        let products = least(10, || {
-            all_threads(&|| {
-                black_box(&matrix * &matrix);
-            });
-        });
-        let words = vec![1u64; WORDS];
-        let reads = least(5, || {
-            let share = WORDS / rayon::current_num_threads();
-            black_box(words.par_chunks(share).map(|words| words.iter().fold(0u64, |a, b| a ^ b)).reduce(|| 0, |a, b| a ^ b));
-        });
-        let threads = [1.0, 2.0];
-        Self {
-            multiply_adds: [0, 1].map(|i| threads[i] * (SIDE as f64).powi(3) / products[i]),
-            bytes: reads.map(|seconds| 8.0 * WORDS as f64 / seconds),
-        }
-    }
-
-    /// The least seconds on one thread and on two of work with so many multiply-adds and so many bytes from memory.
-    fn floor(&self, multiply_adds: f64, bytes: f64) -> [f64; 2] {
-        [0, 1].map(|i| (multiply_adds / self.multiply_adds[i]).max(bytes / self.bytes[i]))
-    }
-}
-
-/// What passes over all rows of a problem cost.
-struct Work {
-    /// Stored numbers.
-    stored: f64,
-    /// Multiply-adds of the sums of the lower triangles of `w x x^T`.
-    outer: f64,
-}
-
-impl Work {
-    fn of(rows: &Rows) -> Self {
-        let lengths: Vec<f64> = match rows {
-            Rows::Dense { d, values } => vec![*d as f64; values.len() / d],
-            Rows::Sparse { starts, .. } => starts.windows(2).map(|row| (row[1] - row[0]) as f64).collect(),
-        };
-        Self { stored: lengths.iter().sum(), outer: lengths.iter().map(|n| n * (n + 1.0) / 2.0).sum() }
-    }
-
-    /// The bytes of the rows: a number and its column.
-    fn bytes(&self) -> f64 {
-        12.0 * self.stored
-    }
 }
 
 fn started<'a>(field: &'a dyn Field, method: &dyn MethodSettings, uplink: &'a Uplink) -> Run<'a> {
@@ -160,7 +84,7 @@ fn fednl(field: &dyn Field, machine: &Machine, work: &Work) {
     let objective = field.facts().objective().expect("an objective");
     let support = |c: usize| objective.hessian_support(c).map_or(field.dim() * (field.dim() + 1) / 2, |support| support.len());
     let supports: usize = (0..field.agents()).map(support).sum();
-    let floor = machine.floor(work.outer + 2.0 * work.stored, work.bytes() + 4.0 * 8.0 * supports as f64);
+    let floor = machine.floor(work.outer + 2.0 * work.stored, work.bytes + 4.0 * 8.0 * supports as f64);
     let more = serde_json::json!({ "floor_s": floor, "multiply_adds": work.outer, "supports": supports });
     report("FedNL Top-K(8 d), 142 agents, a round", [0, 1].map(|i| (many[i] - few[i]) / 16.0), more);
 }
@@ -182,11 +106,7 @@ fn hessians(field: &dyn Field, machine: &Machine, work: &Work) {
             black_box(rows.transpose() * &rows);
         });
     });
-    report(
-        "Hessians of 8 agents",
-        ours,
-        serde_json::json!({ "dense_product_s": dense, "floor_s": machine.floor(work.outer, work.bytes()) }),
-    );
+    report("Hessians of 8 agents", ours, serde_json::json!({ "dense_product_s": dense, "floor_s": machine.floor(work.outer, work.bytes) }));
 }
 
 /// What the agents of a Fib-SHED round with a renewal compute, without the server: gradients, Hessians, their eigenpairs and the losses

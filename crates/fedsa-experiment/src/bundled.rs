@@ -53,9 +53,10 @@ bundled!(
     "shed/fig2-8" takes 20.0,
     "shed/figA" takes 900.0,
     "shed/superlinear" takes 1.0,
-    // Guesses: these two have not been run and timed.
-    "qshed/fig3-1" takes 10.0,
-    "qshed/fig3-2" takes 60.0,
+    "qshed/allocation" takes 1.0,
+    "qshed/fig3-1" takes 3.0,
+    "qshed/fig3-2" takes 6.0,
+    "cross/second-order" takes 1000.0,
     "cross/exact-mse" takes 1.0,
     "cross/logs" takes 70.0,
     "cross/evaluation" takes 25.0,

@@ -137,7 +137,7 @@ fn seed(field: &dyn Field, problem: Option<&Value>, cell: &PlannedCell) -> f64 {
     // Methods count dense matrices: a product with a sparse one takes less, vectors are as long.
     let sparse = field.facts().step_work().map(|work| work as f64);
     let share = sparse.map_or(1.0, |work| ((work + 20.0 * d) / (d * d)).min(1.0));
-    let alone = WORK * cell.method.settings.work(field.dim()) * share;
+    let alone = WORK * cell.method.settings.work(field.agents(), field.dim()) * share;
     let agent = memory + message + alone + shape.local_steps * step(field, problem);
     let row = ROW
         + METRIC * sparse.map_or(d * d, |work| agents * (work + d))

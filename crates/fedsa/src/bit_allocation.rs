@@ -37,6 +37,8 @@ const LOG_4: f64 = 2.0 * std::f64::consts::LN_2;
 /// The relative error at which a root counts as found, and the most steps towards it.
 const CLOSE: f64 = 1e-14;
 const MOST_STEPS: usize = 200;
+/// The relative difference of losses that count as equal.
+const EQUAL: f64 = 1e-12;
 
 /// The coefficients `a1`, `a2` and `a3` for n components.
 fn coefficients(n: usize) -> [f64; 3] {
@@ -285,7 +287,7 @@ impl<'a> Whole<'a> {
 pub enum Reach {
     /// `min(q + B, n - 1)` once, as \[T\] eq. 3.23 has it: the bits decide how many of them are sent.
     Heuristic,
-    /// Every number from the present one to `min(q + B, n - 1)`: that with the least loss.
+    /// Every number from the present one to `min(q + B, n - 1)`: that with the least loss, the largest one of several.
     Exact,
 }
 
@@ -306,13 +308,16 @@ pub fn allocate(values: &[f64], sent: &[u32], most: u32, budget: u64, reach: Rea
     match reach {
         Reach::Heuristic => with(end),
         Reach::Exact => {
-            let all = (q..=end).map(|q| {
+            let of = |q: usize| {
                 let bits = with(q);
                 // rho is that after the last vector that is sent.
                 let loss = Allocation::new(values, &vec![0; bits.len()], most).loss(&bits);
                 (loss, bits)
-            });
-            all.min_by(|a, b| a.0.total_cmp(&b.0)).map_or_else(Vec::new, |(_, bits)| bits)
+            };
+            let all: Vec<(f64, Vec<u32>)> = (q..=end).map(of).collect();
+            // Among equal eigenvalues all numbers are as good, to rounding: the largest one leads past them.
+            let least = all.iter().map(|(loss, _)| *loss).fold(f64::INFINITY, f64::min) * (1.0 + EQUAL);
+            all.into_iter().rev().find(|(loss, _)| *loss <= least).map_or_else(Vec::new, |(_, bits)| bits)
         }
     }
 }
@@ -393,6 +398,41 @@ mod tests {
                 other[j] -= by;
                 assert!(i == j || loss(&other) >= least * (1.0 - 1e-9), "case {case}: {} below {least}", loss(&other));
             }
+        }
+    }
+
+    /// Against an interior-point solver of another library: Clarabel 0.11.1 with tolerances of 1e-12, in the variables `y_i = log x_i` and
+    /// `t_i >= e^{y_i}` (exponential cones), with a loss that is quadratic in t.
+    #[test]
+    fn relaxed_solutions_are_those_of_clarabel() {
+        let halves: Vec<f64> = (0..12).map(|j| 0.5f64.powi(j)).collect();
+        let squares: Vec<f64> = (1..=30).map(|j| 1.0 / f64::from(j * j)).collect();
+        let flat = [1.0, 0.9, 0.8, 0.7, 0.1];
+        // The eigenvalues, the bits that were sent, b_max, the budget; the bits in all and the loss of what is sent.
+        type Case<'a> = (&'a [f64], &'a [u32], u32, u64, &'a [f64], f64);
+        let cases: [Case<'_>; 8] = [
+            (&SPECTRUM, &[0; 5], 16, 20, &[6.23668, 5.17507, 4.04582, 2.27121, 2.27121], 2.522629947e-4),
+            (&SPECTRUM, &[0; 7], 4, 20, &[4.0, 4.0, 3.72428, 2.48657, 2.48657, 1.65129, 1.65129], 2.119564779e-3),
+            (&SPECTRUM, &[3, 2, 1, 0, 0, 0, 0], 6, 8, &[4.27114, 3.30618, 2.39311, 1.34051, 1.34051, 0.67428, 0.67428], 5.124548635e-3),
+            (&halves, &[0; 8], 8, 24, &[6.34544, 5.34498, 4.34627, 3.35681, 2.40022, 1.51467, 0.6916, 0.0], 8.78538854e-3),
+            (&halves, &[4, 4, 3, 2, 0, 0, 0, 0], 5, 9, &[5.0, 5.0, 4.2709, 3.28476, 2.33554, 1.46105, 0.64775, 0.0], 1.733514727e-2),
+            (
+                &squares,
+                &[0; 12],
+                8,
+                30,
+                &[7.30122, 5.2917, 4.11566, 3.29304, 2.67377, 2.18252, 1.77002, 1.40087, 1.04657, 0.67753, 0.24709, 0.0],
+                7.560875455e-3,
+            ),
+            (&flat, &[0; 4], 8, 13, &[3.52399, 3.35682, 3.168, 2.95118], 9.856930115e-2),
+            (&flat, &[2, 2, 2, 0], 3, 2, &[2.22753, 2.07158, 2.0, 1.70089], 5.943977880e-1),
+        ];
+        for (case, (values, sent, most, budget, bits, loss)) in cases.into_iter().enumerate() {
+            let problem = Allocation::new(values, sent, most);
+            let own = problem.relaxed(budget);
+            let its = problem.quantisation(&own.iter().map(|b| 4.0f64.powf(1.0 - b)).collect::<Vec<_>>());
+            assert!((its / loss - 1.0).abs() < 1e-8, "case {case}: {its}, {loss} by Clarabel");
+            assert!(own.iter().zip(bits).all(|(a, b)| (a - b).abs() < 5e-5), "case {case}: {own:?}, {bits:?} by Clarabel");
         }
     }
 

@@ -67,6 +67,15 @@ pub fn distance_sq(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum()
 }
 
+/// `||A - B||_F^2` of symmetric matrices, of which the lower triangles are read.
+pub fn symmetric_distance_sq(a: &Mat<f64>, b: &Mat<f64>) -> f64 {
+    let column = |j: usize| {
+        let (a, b) = (&a.col_as_slice(j)[j..], &b.col_as_slice(j)[j..]);
+        2.0 * distance_sq(&a[1..], &b[1..]) + (a[0] - b[0]).powi(2)
+    };
+    (0..a.ncols()).map(column).sum()
+}
+
 /// `||a||^2`.
 pub fn norm_sq(a: &[f64]) -> f64 {
     a.iter().map(|x| x * x).sum()

@@ -22,7 +22,7 @@ use crate::random::{Key, Purpose, Stream};
 pub const MOST_BITS: u32 = 32;
 /// Vectors are numbered below this.
 pub const MOST_VECTORS: usize = 1 << 16;
-/// The most components of a vector of length 1 that are across: four of 1/2 in magnitude.
+/// The most components of a vector of length 1 that are across: those above 1/2 in magnitude, at most three, or four of 1/2 to rounding.
 pub const MOST_ACROSS: usize = 4;
 
 /// The stream of the offsets of vector `index`, in the order of its components. The vectors are those of the Hessian that the agent

@@ -12,7 +12,7 @@ use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::random_logistic::RandomLogistic;
 use fedsa::problem::{Field, ProblemSettings};
 use fedsa::random::{Purpose, stream};
-use fedsa::record::OutputRule;
+use fedsa::record::{Metrics, OutputRule};
 use fedsa::round::Run;
 use fedsa::sampling::Law;
 use fedsa::schedule::renewal::{Pairs, Renewal};
@@ -89,6 +89,30 @@ fn shed_ls_is_exact_after_all_pairs_and_within_its_factor() {
         let next = errors(&*field, &*method("shed", &LS.replace("midpoint", "next")), d as u64 - 1);
         assert!(next[d - 1] < 1e-10);
     }
+}
+
+/// `hessian_error` of one agent after t rounds is what the t pairs leave, `sum_{j > t} (l_j - rho)^2 / sum_j l_j^2`; without an approximation, or
+/// where the Hessian changes, there is none.
+#[test]
+fn the_error_of_the_approximation_is_that_of_the_pairs_that_are_left() {
+    let alone = field(&least_squares::<8>(1, 3), Law::Mean);
+    let metrics = Metrics::new(&*alone);
+    let values = &spectra(&*alone, &[0.0; 8])[0].1;
+    let square: f64 = values.iter().map(|l| l * l).sum();
+    let shed = r#"{"renewal": {"schedule": "once"}, "step": "unit"}"#;
+    let mut run = run_from(&*alone, &*method("shed", shed), SEED, &[0.0; 8]);
+    assert_eq!(metrics.observe(&run, None, 0.0).hessian_error, None);
+    for q in 1..8 {
+        run.step();
+        let left: f64 = values[q..].iter().map(|l| (l - values[q]).powi(2)).sum();
+        let error = metrics.observe(&run, None, 0.0).hessian_error.unwrap();
+        assert!((error - left / square).abs() < 1e-13, "{q} pairs: {error}, {}", left / square);
+    }
+    let newton = run_for(&*alone, &*method("newton", "{}"), SEED, &[0.0; 8], 1);
+    assert_eq!(metrics.observe(&newton, None, 0.0).hessian_error, None);
+    let changes = logistic(2, 4, 0.1);
+    let run = run_for(&*changes, &*method("shed", "{}"), SEED, &[0.0; 4], 1);
+    assert_eq!(Metrics::new(&*changes).observe(&run, None, 0.0).hessian_error, None);
 }
 
 /// What an agent sends: a gradient a round and each of d - 1 vectors once; losses where there is a line search; one Hessian.
@@ -372,6 +396,15 @@ fn the_most_pairs_are_as_many_as_a_hessian_has() {
         }
     }
     assert!(method("shed", r#"{"most_pairs": 0}"#).check(3).is_err());
+    // Settings without effect are refused.
+    for (unused, key) in [
+        (r#"{"curvature": "hessian", "pair_tolerance": 1e-3}"#, "pair_tolerance"),
+        (r#"{"step": "unit", "shrink": 0.3}"#, "shrink"),
+        (r#"{"step": "unit", "shrinks": 3}"#, "shrinks"),
+        (r#"{"step": "unit", "decrease": 0.2}"#, "decrease"),
+    ] {
+        assert_eq!(method("shed", unused).check(3).unwrap_err().key, key);
+    }
     assert!(
         method("shed", r#"{"pair_tolerance": 0.5}"#).check(3).is_err() && method("shed", r#"{"pair_tolerance": 0.0}"#).check(3).is_err()
     );

@@ -101,8 +101,11 @@ impl Kept {
                 after
             }
         };
-        // A vector without bits adds nothing, nor does one whose eigenvalue is rho.
-        let adds = |after: &[u32]| after.last() != Some(&0) && self.values[after.len() - 1] > self.values[after.len()];
+        // A vector without bits adds nothing, nor does one whose eigenvalue is the least one, to rounding. One whose eigenvalue is the next one
+        // as well adds nothing yet: it is sent all the same, as the pairs after a group of equal ones come after it.
+        let d = self.values.len();
+        let least = self.values[d - 1] + d as f64 * f64::EPSILON * self.values[0];
+        let adds = |after: &[u32]| after.last() != Some(&0) && self.values[after.len() - 1] > least;
         while after.len() > before.len() && !adds(&after) {
             after.pop();
         }
@@ -295,6 +298,30 @@ mod tests {
             }
             assert_eq!(diagonal(&[f64::NAN, 1.0]).bits_after(&[], &plan, 9), Vec::<u32>::new());
             assert_eq!(diagonal(&[2.0]).bits_after(&[], &plan, 9), Vec::<u32>::new());
+        }
+    }
+
+    /// Groups of equal eigenvalues, also to rounding only, that are longer than what one round can carry are passed in some rounds, by every
+    /// rule; those at the end of the spectrum are not sent.
+    #[test]
+    fn groups_of_equal_eigenvalues_are_passed() {
+        for rule in [BitRule::Optimal, BitRule::Exact, BitRule::FirstVectors, BitRule::Ideal] {
+            for (group, tail) in [(3, 1), (40, 1), (40, 10)] {
+                for noise in [0.0, 1e-15] {
+                    let values: Vec<f64> = (0..group).map(|j| 5.0 - noise * j as f64).chain(vec![0.01; tail]).collect();
+                    let (kept, plan) = (diagonal(&values), plan(rule, 16));
+                    let mut bits = Vec::new();
+                    for _ in 0..group {
+                        let after = kept.bits_after(&bits, &plan, 16);
+                        assert!(
+                            after.iter().map(|bits| u64::from(*bits)).sum::<u64>() <= bits.iter().map(|b| u64::from(*b)).sum::<u64>() + 16
+                        );
+                        bits = after;
+                    }
+                    assert_eq!(bits, vec![16; group], "{rule:?} {noise}");
+                    assert_eq!(kept.bits_after(&bits, &plan, 16), bits);
+                }
+            }
         }
     }
 

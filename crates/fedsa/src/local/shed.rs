@@ -331,7 +331,7 @@ impl ShedAgent {
         let held = match down.find(Part::Held).and_then(Body::numbers) {
             None => None,
             Some(held) if held[0] == -1.0 => Some((None, 0)),
-            Some(held) => match (index(held[0]).filter(|round| *round < t), index(held[1]).filter(|q| *q < d.max(1) as u64)) {
+            Some(held) => match (index(held[0]).filter(|round| *round < t), index(held[1]).filter(|q| *q <= self.plan.most as u64)) {
                 (Some(round), Some(q)) => Some((Some(round), q as usize)),
                 _ => return Err(foreign("what the server holds")),
             },
@@ -362,6 +362,9 @@ impl ShedAgent {
         let first = self.saved.sent;
         let end = first.saturating_add(wanted).min(self.plan.most);
         kept.ensure(at, renewed, end.max(first) + 1, few);
+        if first > kept.pairs.values.len() {
+            return Err(foreign("what the server holds"));
+        }
         let q = first + kept.worth(first, end);
         let rho = kept.rho(q, self.plan.rho);
         self.saved.sent = q;

@@ -224,8 +224,8 @@ impl MethodSettings for Anderson {
         8.0 * 4.0 * (self.memory + 1) as f64 * d as f64 + self.base.settings().memory(agents, d)
     }
 
-    fn work(&self, d: usize) -> f64 {
-        self.base.settings().work(d)
+    fn work(&self, agents: usize, d: usize) -> f64 {
+        self.base.settings().work(agents, d)
     }
 
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {

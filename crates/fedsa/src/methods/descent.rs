@@ -80,7 +80,7 @@ impl<M: DescentSettings> MethodSettings for M {
     }
 
     /// A product with a matrix for the gradient and for each loss, and the agent's own direction.
-    fn work(&self, d: usize) -> f64 {
+    fn work(&self, _: usize, d: usize) -> f64 {
         let losses = self.length().trials().map_or(0, Trials::losses);
         (1 + losses) as f64 * (d as f64).powi(2) + self.local_solve(d).map_or(0.0, |solve| solve.work(d))
     }
@@ -189,11 +189,11 @@ mod tests {
         let d = 1000;
         let products = |work: f64| work / (d as f64).powi(2);
         let done = Done { richardson_step: Some(0.1), richardson_steps: 20, step_size: 1.0 };
-        assert_eq!(products(Bfgs::default().work(d)), 23.0);
-        assert_eq!(products(Bfgs { halvings: 10, ..Bfgs::default() }.work(d)), 13.0);
-        assert_eq!(products(GradientDescent { step_size: Some(0.1), ..GradientDescent::default() }.work(d)), 1.0);
-        assert_eq!(products(done.work(d)), 21.0);
-        assert_eq!(products(Giant { cg_steps: Some(30), ..Giant::default() }.work(d)), 12.0 + 30.0);
+        assert_eq!(products(Bfgs::default().work(1, d)), 23.0);
+        assert_eq!(products(Bfgs { halvings: 10, ..Bfgs::default() }.work(1, d)), 13.0);
+        assert_eq!(products(GradientDescent { step_size: Some(0.1), ..GradientDescent::default() }.work(1, d)), 1.0);
+        assert_eq!(products(done.work(1, d)), 21.0);
+        assert_eq!(products(Giant { cg_steps: Some(30), ..Giant::default() }.work(1, d)), 12.0 + 30.0);
     }
 
     #[test]

@@ -294,7 +294,7 @@ impl MethodSettings for FedNl {
     }
 
     /// A product with a matrix for the gradient and each loss, the Hessian, its difference and the compressor.
-    fn work(&self, d: usize) -> f64 {
+    fn work(&self, _: usize, d: usize) -> f64 {
         let losses = self.trials().map_or(0, |trials| trials.losses());
         (4 + losses) as f64 * (d as f64).powi(2) + self.compressor(d).work(d)
     }

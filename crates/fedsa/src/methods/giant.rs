@@ -147,7 +147,7 @@ mod tests {
         let d = 300;
         assert_eq!(direct.memory(1, d), (16 * d + 16 * d * d) as f64);
         assert_eq!(cg.memory(1, d), (16 * d + 32 * d) as f64);
-        assert_eq!((direct.work(d), cg.work(d)), (64.0 * 90_000.0, 62.0 * 90_000.0));
+        assert_eq!((direct.work(1, d), cg.work(1, d)), (64.0 * 90_000.0, 62.0 * 90_000.0));
         assert!(direct.memory(1, MOST_FORMED + 1) < 0.01 * direct.memory(1, MOST_FORMED));
     }
 }

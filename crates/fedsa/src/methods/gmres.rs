@@ -60,7 +60,7 @@ impl MethodSettings for Gmres {
     }
 
     /// A product; orthogonalisation in the shares of the agents.
-    fn work(&self, d: usize) -> f64 {
+    fn work(&self, _: usize, d: usize) -> f64 {
         (d as f64).powi(2) + 4.0 * self.restart.unwrap_or(d).min(d) as f64 * d as f64
     }
 

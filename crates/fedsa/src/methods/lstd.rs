@@ -53,7 +53,7 @@ impl MethodSettings for Lstd {
     }
 
     /// A factorisation, in the shares of the agents.
-    fn work(&self, d: usize) -> f64 {
+    fn work(&self, _: usize, d: usize) -> f64 {
         (d as f64).powi(3) / 2.0 + 4.0 * (d as f64).powi(2)
     }
 

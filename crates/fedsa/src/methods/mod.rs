@@ -197,8 +197,8 @@ pub trait MethodSettings: erased_serde::Serialize + std::fmt::Debug + Send + Syn
     fn memory(&self, _agents: usize, _d: usize) -> f64 {
         0.0
     }
-    /// The multiply-adds of an agent in a round, beside its local steps.
-    fn work(&self, _d: usize) -> f64 {
+    /// The multiply-adds of each of N agents in a round, beside its local steps, with its share of what the server computes.
+    fn work(&self, _agents: usize, _d: usize) -> f64 {
         0.0
     }
     /// What theory knows of the method.

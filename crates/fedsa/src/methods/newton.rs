@@ -98,7 +98,7 @@ impl MethodSettings for Newton {
     }
 
     /// A product with a matrix for each loss, for the gradient, and for the Hessian, which is then copied.
-    fn work(&self, d: usize) -> f64 {
+    fn work(&self, _: usize, d: usize) -> f64 {
         (self.trials().losses() as f64 + 3.0) * (d as f64).powi(2)
     }
 
@@ -116,7 +116,7 @@ mod tests {
         let newton = Newton::default();
         // Two triangles of 3 numbers and a square of 4, for 5 agents.
         assert_eq!(newton.memory(5, 2), 5.0 * 8.0 * (3.0 + 3.0 + 4.0));
-        assert_eq!(newton.work(10), 2500.0);
-        assert!(Newton { halvings: 60, ..newton }.work(10) > 2.0 * newton.work(10));
+        assert_eq!(newton.work(1, 10), 2500.0);
+        assert!(Newton { halvings: 60, ..newton }.work(1, 10) > 2.0 * newton.work(1, 10));
     }
 }

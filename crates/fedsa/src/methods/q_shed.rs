@@ -49,6 +49,9 @@ use crate::server::Server;
 use crate::server::approximation::Steps;
 use crate::server::q_shed::{QShedServer, Rule};
 
+/// What an allocation takes for each vector, in multiply-adds: some 30 by 30 evaluations of roots.
+const SEARCH: f64 = 2000.0;
+
 /// The settings of Q-SHED.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -173,11 +176,13 @@ impl MethodSettings for QShed {
         8.0 * agents as f64 * 4.0 * (d as f64).powi(2)
     }
 
-    /// A gradient, the losses, the sums of all vectors that are refined, and a Hessian with its eigenpairs, about 10 d^3, at renewals.
-    fn work(&self, d: usize) -> f64 {
+    /// A gradient, the losses, the sums of all vectors that are refined, and a Hessian with its eigenpairs, about 10 d^3, at renewals; the exact
+    /// search solves an allocation for each number of vectors.
+    fn work(&self, _: usize, d: usize) -> f64 {
         let losses = self.trials().losses() as f64;
         let d = d as f64;
-        (losses + 1.0) * d.powi(2) + 0.5 * d.powi(3) + 10.0 * d.powi(3) / between_renewals(&self.renewal, d)
+        let searching = if self.allocation == BitRule::Exact { SEARCH * f64::from(self.budget()).min(d) * d } else { 0.0 };
+        (losses + 1.0) * d.powi(2) + 0.5 * d.powi(3) + 10.0 * d.powi(3) / between_renewals(&self.renewal, d) + searching
     }
 
     fn shape(&self) -> Shape {

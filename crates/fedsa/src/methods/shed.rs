@@ -71,7 +71,8 @@ pub struct Shed {
     /// The relative residual of eigenpairs that are computed from products: `||H v - l v||` is at most this share of `l_1`.
     #[cfg_attr(feature = "schema", schemars(range(min = 1e-12, max = 0.1)))]
     pub pair_tolerance: f64,
-    /// How many eigenpairs of one Hessian an agent sends, at most: d - 1 by default, and 64 from products where d is above 4096.
+    /// How many eigenpairs of one Hessian an agent sends, at most: d - 1 by default, and from products where d is above 4096 64, or as many
+    /// as make 8192 pairs of all agents if these are fewer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub most_pairs: Option<usize>,
@@ -103,8 +104,9 @@ pub enum Curvature {
 
 /// The largest d for which `auto` forms Hessians, and for which all pairs may be sent by default.
 const MOST_FORMED: usize = 4096;
-/// How many pairs of one Hessian are sent by default where d is larger.
+/// How many pairs of one Hessian are sent by default where d is larger, and the number of all pairs at the server that this keeps to.
 const MOST_PAIRS: usize = 64;
+const MOST_HELD: usize = 8192;
 
 /// How long a step is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,8 +154,9 @@ impl Shed {
     }
 
     /// How many pairs of one Hessian are sent, at most.
-    fn most(&self, d: usize) -> usize {
-        let default = if d > MOST_FORMED && self.tolerance(d).is_some() { MOST_PAIRS } else { usize::MAX };
+    fn most(&self, agents: usize, d: usize) -> usize {
+        let is_large = d > MOST_FORMED && self.tolerance(d).is_some();
+        let default = if is_large { (MOST_HELD / agents).clamp(1, MOST_PAIRS) } else { usize::MAX };
         self.most_pairs.unwrap_or(default).min(d.saturating_sub(1))
     }
 
@@ -198,6 +201,17 @@ impl MethodSettings for Shed {
         let tolerance = self.pair_tolerance;
         require((1e-12..=0.1).contains(&tolerance), "pair_tolerance", format!("{tolerance:?}"), "from 1e-12 to 0.1")?;
         require(self.most_pairs != Some(0), "most_pairs", 0, "at least 1")?;
+        let unused = Self::default();
+        if self.curvature == Curvature::Hessian {
+            let accepted = "curvature = \"products\", or no pair_tolerance: pairs of formed Hessians are exact";
+            require(tolerance == unused.pair_tolerance, "pair_tolerance", format!("{tolerance:?}"), accepted)?;
+        }
+        if self.step == Step::Unit {
+            let accepted = "step = \"line-search\", or none of shrink, shrinks and decrease";
+            require(self.shrink == unused.shrink, "shrink", self.shrink, accepted)?;
+            require(self.shrinks == unused.shrinks, "shrinks", self.shrinks, accepted)?;
+            require(self.decrease == unused.decrease, "decrease", self.decrease, accepted)?;
+        }
         descent::check_shrinking_search(self.shrink, self.shrinks, self.decrease)
     }
 
@@ -207,12 +221,14 @@ impl MethodSettings for Shed {
 
     /// The vectors of one answer are at most d - 1.
     fn largest_dimension(&self) -> usize {
-        (u32::MAX as usize / self.pairs.most_of_all().max(1)).max(u16::MAX as usize)
+        let default = if self.tolerance(usize::MAX).is_some() { MOST_PAIRS } else { usize::MAX };
+        let most = self.pairs.most_of_all().min(self.most_pairs.unwrap_or(default)).max(1);
+        (u32::MAX as usize / most).max(u16::MAX as usize)
     }
 
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
         let d = setting.start.len();
-        let most = self.pairs.most_of_all().min(self.most(d));
+        let most = self.pairs.most_of_all().min(self.most(setting.weights.len(), d));
         let want = |part, len, give| Want { part, len, give };
         let mut down = vec![(Part::Model, Len::Exactly(d))];
         down.extend(self.trigger().map(|_| (Part::Renewal, Len::Exactly(1))));
@@ -239,37 +255,42 @@ impl MethodSettings for Shed {
         let d = setting.start.len();
         let renewals = if self.renewal_of_agents.is_empty() { vec![self.renewal.clone()] } else { self.renewal_of_agents.clone() };
         let (pairs, rho, trials) = (self.pairs.clone(), self.rho, self.trials());
-        let plan = Arc::new(Plan { renewals, pairs, rho, trials, most: self.most(d), tolerance: self.tolerance(d) });
+        let plan = Arc::new(Plan { renewals, pairs, rho, trials, most: self.most(setting.weights.len(), d), tolerance: self.tolerance(d) });
         Half::Each(Box::new(move |_| Box::new(ShedAgent::new(Arc::clone(&plan)))))
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
         let d = setting.start.len();
         let steps = Steps { theta: setting.start.clone(), trials: self.trials(), trigger: self.trigger() };
-        let server = ShedServer::new(steps, setting.weights.to_vec()).up_to(self.most(d));
+        let server = ShedServer::new(steps, setting.weights.to_vec()).up_to(self.most(setting.weights.len(), d));
         Box::new(if self.tolerance(d).is_some() { server.from_vectors() } else { server })
     }
 
     /// Of each agent all eigenvectors at the agent and at the server, a Hessian, and two triangles at the server. From products: the pairs of
     /// one Hessian at the agent and at the server, and what agents that answer at one time iterate with, as vectors of d numbers,
-    /// although vectors of sparse rows take less.
+    /// although vectors of sparse rows take less; the inner products of all pairs at the server, with room to grow, and the system that it
+    /// solves with its factor.
     fn memory(&self, agents: usize, d: usize) -> f64 {
         let (n, square) = (agents as f64, (d as f64).powi(2));
         if self.tolerance(d).is_none() {
             return 8.0 * n * 4.0 * square;
         }
-        let most = (self.most(d) + 1) as f64;
+        let most = (self.most(agents, d) + 1) as f64;
         let iterating = 4.0 * 1.5 * (most.min(AT_ONCE as f64) + 16.0);
-        8.0 * d as f64 * (n * (2.0 * most + 4.0) + at_work(agents) * iterating)
+        8.0 * (d as f64 * (n * (2.0 * most + 4.0) + at_work(agents) * iterating) + 4.0 * (n * most).powi(2))
     }
 
     /// A gradient, the losses, and at renewals a Hessian with its eigenpairs, about 10 d^3, or the products for pairs, about eight for each:
-    /// d rounds apart, or as often as the schedule says.
-    fn work(&self, d: usize) -> f64 {
+    /// d rounds apart, or as often as the schedule says. The server solves a system with the pairs of all agents, of which half are there
+    /// on average, if no d x d matrices are formed.
+    fn work(&self, agents: usize, d: usize) -> f64 {
         let losses = self.trials().map_or(0, |trials| trials.losses()) as f64;
-        let span = (self.most(d) + 1) as f64;
-        let renewal = if self.tolerance(d).is_some() { 8.0 * span * (d as f64).powi(2) } else { 10.0 * (d as f64).powi(3) };
-        (losses + 1.0) * (d as f64).powi(2) + renewal / between_renewals(&self.renewal, span)
+        let span = (self.most(agents, d) + 1) as f64;
+        let is_from_products = self.tolerance(d).is_some();
+        let renewal = if is_from_products { 8.0 * span * (d as f64).powi(2) } else { 10.0 * (d as f64).powi(3) };
+        let held = 0.5 * agents as f64 * span;
+        let solving = if is_from_products { held.powi(3) / 3.0 / agents as f64 } else { 0.0 };
+        (losses + 1.0) * (d as f64).powi(2) + renewal / between_renewals(&self.renewal, span) + solving
     }
 
     fn shape(&self) -> Shape {

@@ -4,6 +4,7 @@
 //! and its computation. [`Observation`] has a field for each metric; columns of traces, checks, axes and
 //! schemas are made from [`METRICS`].
 
+use faer::Mat;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -259,6 +260,19 @@ metrics! {
         is_predicted: false,
         instead: |_| None,
         take: |sight, _| sight.run.failed_searches().map(|failed| failed as f64),
+    }
+    /// `||Hhat - H||_F^2 / ||H||_F^2`, the squared relative distance of the server's approximation of the mean Hessian from the mean
+    /// Hessian, where this is constant; for methods that keep an approximation.
+    hessian_error {
+        axis: "‖Ĥ − H‖² / ‖H‖²",
+        degree: 2,
+        needs: [Objective],
+        is_predicted: false,
+        instead: |_| None,
+        take: |sight, _| {
+            let System { a, .. } = sight.of.mean.as_ref()?;
+            Some(linalg::symmetric_distance_sq(&sight.run.hessian()?, a) / linalg::symmetric_distance_sq(&Mat::zeros(a.nrows(), a.nrows()), a))
+        },
     }
 }
 

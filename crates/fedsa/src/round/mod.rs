@@ -11,6 +11,7 @@ mod sweep;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use faer::Mat;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{BadInput, Result};
@@ -282,6 +283,11 @@ impl<'a> Run<'a> {
     /// How many line searches have found no step that lowers the loss enough, for methods that count them.
     pub fn failed_searches(&self) -> Option<u64> {
         self.server.failed_searches()
+    }
+
+    /// The mean Hessian of the agents as the server approximates it, for methods that keep an approximation: its lower triangle is read.
+    pub fn hessian(&self) -> Option<Mat<f64>> {
+        self.server.hessian()
     }
 
     /// The control variates `xi_c` that the next round will use, N vectors of d components, if the method has any.

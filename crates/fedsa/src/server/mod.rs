@@ -17,6 +17,7 @@ pub mod server_control;
 pub mod shed;
 pub mod woodbury;
 
+use faer::Mat;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{BadInput, Result};
@@ -180,6 +181,10 @@ pub trait Server: Send + Sync {
     ///
     /// Part of [`Server::state`], so that a run that is resumed goes on counting; the metric `failed_searches` reports it.
     fn failed_searches(&self) -> Option<u64> {
+        None
+    }
+    /// The mean Hessian of the agents as the server approximates it, for rules that have a matrix of it: its lower triangle is read.
+    fn hessian(&self) -> Option<Mat<f64>> {
         None
     }
     /// The server's own control variate c (d components), which agents subtract from theirs.

@@ -115,7 +115,7 @@ impl<'a> Answer<'a> {
     fn check_content(&self, d: usize) -> Result<()> {
         match self.content {
             Body::Packed(digits) => {
-                let padding = (8 - self.refinement.total() as usize % 8 * (d % 8) % 8) % 8;
+                let padding = (8 - (self.refinement.total() as usize % 8) * (d % 8) % 8) % 8;
                 let is_padded = digits.last().is_none_or(|last| u32::from(*last) >> (8 - padding) == 0);
                 if digits.len() != self.refinement.digits_len(d) || !is_padded {
                     let what = format!("{} bytes of digits for {} bits a component", digits.len(), self.refinement.total());
@@ -188,6 +188,7 @@ impl Held {
             return None;
         }
         pairs.extend(values.iter().map(|value| Pair { value: *value, ..Pair::default() }));
+        let is_new: Vec<bool> = pairs.iter().map(|pair| pair.bits == 0).collect();
         let refined = pairs[refinement.start.min(keep + values.len())..].iter_mut().zip(&refinement.more);
         match content {
             Body::Packed(digits) if !rule.are_whole => {
@@ -204,7 +205,7 @@ impl Held {
                     }
                     pair.bits += more.bits;
                 }
-                if vectors.next().is_some() || !are_orthogonal(&pairs, keep) {
+                if vectors.next().is_some() || !are_orthogonal(&pairs, &is_new) {
                     return None;
                 }
             }
@@ -238,11 +239,11 @@ impl Held {
     }
 }
 
-/// Whether vectors that were sent as they are, those from `keep` on and all before them, can be of one Hessian.
-fn are_orthogonal(pairs: &[Pair], keep: usize) -> bool {
-    let known: Vec<(usize, &[f64])> = pairs.iter().enumerate().filter(|(_, p)| p.bits > 0).map(|(j, p)| (j, &p.whole[..])).collect();
-    let one = |(k, (j, v)): (usize, &(usize, &[f64]))| *j < keep || known[..k].iter().all(|(_, w)| linalg::dot(v, w).abs() <= ORTHOGONAL);
-    known.iter().enumerate().all(one)
+/// Whether vectors that were sent as they are, of which some are new, and all others can be of one Hessian.
+fn are_orthogonal(pairs: &[Pair], is_new: &[bool]) -> bool {
+    let known: Vec<usize> = (0..pairs.len()).filter(|j| pairs[*j].bits > 0).collect();
+    let fits = |i: usize, j: usize| !(is_new[i] || is_new[j]) || linalg::dot(&pairs[i].whole, &pairs[j].whole).abs() <= ORTHOGONAL;
+    known.iter().enumerate().all(|(k, i)| known[..k].iter().all(|j| fits(*i, *j)))
 }
 
 impl QShedServer {
@@ -250,14 +251,6 @@ impl QShedServer {
     pub fn new(steps: Steps, rule: Rule) -> Self {
         let n = rule.weights.len();
         Self { steps, rule, held: vec![Held::default(); n], lost: vec![false; n] }
-    }
-
-    /// `Hhat = sum_c p_c (sum_j (l_j - rho_c) v^_j v^_j^T + rho_c I)` (\[T\] eq. 3.22) with the vectors as they are decoded, over the
-    /// agents of which anything is held, divided by their weight: the lower triangle. `None` if there are none.
-    pub fn hessian(&self) -> Option<Mat<f64>> {
-        let held = self.rule.weights.iter().zip(&self.held).filter(|(_, held)| held.round.is_some());
-        let shares: Vec<Share<'_>> = held.map(|(p, held)| Share { weight: *p, rho: held.rho, sums: &held.sums }).collect();
-        mean_hessian(self.steps.theta.len(), &shares)
     }
 
     /// The bits a component that are held of the eigenvectors of agent c.
@@ -319,6 +312,14 @@ impl Server for QShedServer {
 
     fn theta(&self) -> &[f64] {
         &self.steps.theta
+    }
+
+    /// `Hhat = sum_c p_c (sum_j (l_j - rho_c) v^_j v^_j^T + rho_c I)` (\[T\] eq. 3.22) with the vectors as they are decoded, over the
+    /// agents of which anything is held, divided by their weight. `None` if there are none.
+    fn hessian(&self) -> Option<Mat<f64>> {
+        let held = self.rule.weights.iter().zip(&self.held).filter(|(_, held)| held.round.is_some());
+        let shares: Vec<Share<'_>> = held.map(|(p, held)| Share { weight: *p, rho: held.rho, sums: &held.sums }).collect();
+        mean_hessian(self.steps.theta.len(), &shares)
     }
 
     fn state(&self) -> Vec<Vec<f64>> {

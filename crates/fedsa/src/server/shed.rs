@@ -127,14 +127,6 @@ impl ShedServer {
         Self { woodbury, ..self }
     }
 
-    /// `Hhat = sum_c p_c (S_c - rho_c P_c + rho_c I)` over the agents whose pairs are held, divided by their weight: the lower
-    /// triangle. `None` if there are none.
-    pub fn hessian(&self) -> Option<Mat<f64>> {
-        let held = self.weights.iter().zip(&self.held).filter(|(_, held)| held.round.is_some());
-        let shares: Vec<Share<'_>> = held.map(|(p, held)| Share { weight: *p, rho: held.rho, sums: &held.sums }).collect();
-        mean_hessian(self.steps.theta.len(), &shares)
-    }
-
     /// Takes the answers that arrived, and remembers which are lost.
     fn take(&mut self, t: u64, letters: &[Letter]) {
         let d = self.steps.theta.len();
@@ -236,6 +228,14 @@ impl Server for ShedServer {
         &self.steps.theta
     }
 
+    /// `Hhat = sum_c p_c (S_c - rho_c P_c + rho_c I)` over the agents whose pairs are held, divided by their weight. `None` if there are
+    /// none, and where no matrices are formed.
+    fn hessian(&self) -> Option<Mat<f64>> {
+        let held = self.weights.iter().zip(&self.held).filter(|(_, held)| held.round.is_some());
+        let shares: Vec<Share<'_>> = held.map(|(p, held)| Share { weight: *p, rho: held.rho, sums: &held.sums }).collect();
+        self.woodbury.is_none().then(|| mean_hessian(self.steps.theta.len(), &shares))?
+    }
+
     fn state(&self) -> Vec<Vec<f64>> {
         let lost = self.lost.iter().map(|lost| f64::from(*lost)).collect();
         let mut state = vec![self.steps.theta.clone(), lost, self.steps.saved_trigger()];
@@ -268,7 +268,11 @@ impl Server for ShedServer {
         let mut woodbury = self.woodbury.as_ref().map(|_| Woodbury::new(n, d));
         let held = |(c, all): (usize, Vec<f64>)| {
             let [round, rho, q, rest @ ..] = &all[..] else { return all.is_empty().then(Held::default) };
-            let fits = is_index(*round, opened) && *rho > 0.0 && is_index(*q, d as u64 - 1) && rest.iter().all(|x| x.is_finite());
+            let fits = is_index(*round, opened)
+                && *rho > 0.0
+                && rho.is_finite()
+                && is_index(*q, d as u64 - 1)
+                && rest.iter().all(|x| x.is_finite());
             let (values, vectors) = rest.split_at_checked(if fits { *q as usize } else { usize::MAX })?;
             let mut held = Held { round: Some(*round as u64), rho: *rho, values: values.to_vec(), ..Held::default() };
             if let Some(woodbury) = &mut woodbury {

@@ -149,7 +149,12 @@ impl Woodbury {
     pub fn replace(&mut self, c: usize, keep: usize, body: &Body, tolerance: f64) -> bool {
         let new: Vec<Vector> = split(body, self.d).into_iter().map(|(index, value)| Vector::new(index, value, self.d)).collect();
         let (kept, dropped) = self.of_agents[c].split_at(keep);
-        let with: Vec<usize> = (0..self.vectors.len()).filter(|i| self.vectors[*i].is_some() && !dropped.contains(i)).collect();
+        // Of the vector at a place: whether it stays, and whether it is one of the agent's.
+        let mut stays: Vec<bool> = self.vectors.iter().map(Option::is_some).collect();
+        dropped.iter().for_each(|i| stays[*i] = false);
+        let mut is_own = vec![false; self.vectors.len()];
+        kept.iter().for_each(|i| is_own[*i] = true);
+        let with: Vec<usize> = (0..self.vectors.len()).filter(|i| stays[*i]).collect();
         let mut written = vec![0.0; self.d];
         let mut rows = Vec::with_capacity(new.len());
         for (j, v) in new.iter().enumerate() {
@@ -157,7 +162,7 @@ impl Woodbury {
             let held: Vec<f64> = with.par_iter().map(|i| self.vectors[*i].as_ref().map_or(0.0, |other| other.dot(&written))).collect();
             let own: Vec<f64> = new[..=j].iter().map(|other| other.dot(&written)).collect();
             let is_bad = |x: &f64| x.abs() > tolerance;
-            if own[..j].iter().any(is_bad) || with.iter().zip(&held).any(|(i, x)| kept.contains(i) && is_bad(x)) {
+            if own[..j].iter().any(is_bad) || with.iter().zip(&held).any(|(i, x)| is_own[*i] && is_bad(x)) {
                 return false;
             }
             rows.push((held, own));

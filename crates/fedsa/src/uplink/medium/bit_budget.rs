@@ -38,7 +38,7 @@ impl BitBudget {
             None => self.bits,
             Some(snr) => self.bits * (1.0 - snr * (1.0 - u).ln()).log2(),
         };
-        // At most 64 are of use; the cast saturates.
+        // The cast saturates.
         bits.floor() as u32
     }
 }
