@@ -56,7 +56,7 @@ bundled!(
     "qshed/allocation" takes 1.0,
     "qshed/fig3-1" takes 3.0,
     "qshed/fig3-2" takes 6.0,
-    "cross/second-order" takes 1000.0,
+    "cross/second-order" takes 600.0,
     "cross/exact-mse" takes 1.0,
     "cross/logs" takes 70.0,
     "cross/evaluation" takes 25.0,
