@@ -165,6 +165,19 @@ fn bad_input_is_refused_and_nothing_is_written() {
         "id = \"two\"",
     );
     folder.write("two.toml", two);
+    // Every step diverges, by theory and in pilots.
+    let linear = edited(
+        TINY,
+        "kind = \"garnet\"\nagents = 2\nstates = 6\nfeatures = 2\ngamma = 0.8",
+        "kind = \"linear\"\na = [[[-1.0]], [[-1.0]]]\nb = [[1.0], [1.0]]",
+    );
+    let wild = edited(&linear, "\"iid\"", "\"mean\"");
+    folder.write("wild.toml", &wild);
+    folder.write(
+        "wild-lossy.toml",
+        edited(&wild, "local_steps = 10\n", "local_steps = 10\nuplink = { codec = { kind = \"quantised\", bits = 6 } }\n"),
+    );
+    folder.write("mine/note.txt", "mine");
     let before: Vec<_> = folder.everything().into_iter().map(|(path, ..)| path).collect();
     for (args, says) in [
         (&["small.toml", "--target-mse", "0"][..], "--target-mse: 0"),
@@ -175,6 +188,14 @@ fn bad_input_is_refused_and_nothing_is_written() {
         (&["small.toml", "--target-mse", "0.1", "--budget", "soon"], "`soon` is no time"),
         (&["small.toml", "--target-mse", "0.1", "--methods", "fedlas"], "did you mean `fedlsa`"),
         (&["small.toml", "--target-mse", "0.1", "--methods", "gmres"], "no step size of local steps"),
+        (&["none.toml", "--target-mse", "0.1"], "cannot be read"),
+        (&["small.toml", "--target-mse", "inf"], "--target-mse: inf"),
+        (&["wild.toml", "--target-mse", "0.1"], "no step size is stable"),
+        (&["wild-lossy.toml", "--target-mse", "0.1", "--methods", "fedlsa", "--local-steps", "1,2"], "no step size is stable"),
+        (&["small.toml", "--target-mse", "0.1", "--codecs", "quantized:8"], "did you mean `quantised`"),
+        (&["small.toml", "--target-mse", "0.1", "--codecs", "auto,exact"], "`auto` beside other codecs"),
+        (&["small.toml", "--target-mse", "0.1", "--out", "small.toml"], "this is a file, not a folder"),
+        (&["small.toml", "--target-mse", "0.1", "--out", "mine"], "holds files that fedsa did not write"),
         (&["small.toml", "--target-mse", "0.1", "--codecs", "quantised:0"], "bits"),
         (&["small.toml", "--target-mse", "0.1", "--codecs", "exact:3"], "does not take"),
         (&["small.toml", "--target-mse", "0.1", "--local-steps", "0"], "--local-steps: 0"),
@@ -199,6 +220,11 @@ fn a_folder_with_something_else_is_not_replaced() {
     let folder = Folder::with(TINY);
     tune(&folder, &["--target-mse", "0.05"]).exits(0);
     assert!(tune(&folder, &["--target-mse", "0.05"]).exits(2).message().contains("--overwrite"));
+    folder.run(&["run", "small.toml", "--out", "ran", "-q"]).exits(0);
+    let ran = folder.text("ran/summary.json");
+    assert!(tune(&folder, &["--target-mse", "0.05", "--out", "ran"]).exits(2).message().contains("ran holds a finished run"));
+    assert!(tune(&folder, &["--target-mse", "0.05", "--out", "ran", "--resume"]).exits(2).message().contains("holds a run, not a tuning"));
+    assert_eq!(folder.text("ran/summary.json"), ran);
     folder.write("mine/tuned.toml", "mine");
     let out = tune(&folder, &["--target-mse", "0.05", "--out", "mine", "--overwrite"]).exits(2);
     assert!(out.message().contains("was not written by fedsa"), "{}", out.stderr);

@@ -57,7 +57,7 @@ impl<'a> Predictor<'a> {
     }
 
     /// The floors of a cell, each computed once. Nothing is locked while it is computed.
-    fn floors_of(&self, cell: usize) -> Arc<FloorCache> {
+    pub fn floors_of(&self, cell: usize) -> Arc<FloorCache> {
         Arc::clone(self.floors.lock().expect("no panics under the lock").entry(cell).or_default())
     }
 

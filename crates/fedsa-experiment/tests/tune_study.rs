@@ -23,6 +23,8 @@ const COMBINATIONS: u64 = 50;
 /// The most local steps, of tunings and grids.
 const MOST_LOCAL_STEPS: u64 = 32;
 const MOST_ROUNDS: u64 = 3000;
+/// The rounds of a point's first run.
+const FEW_ROUNDS: u64 = 40;
 /// The seeds of a grid's runs, and of those of its best points.
 const SEEDS: u64 = 16;
 const FRESH: u64 = 800;
@@ -213,19 +215,26 @@ fn study(k: u64, combination: &Combination) -> (String, Option<f64>, f64) {
                     let settings =
                         format!("kind = \"{method}\"\nstep_size = {step:?}\nlocal_steps = {local_steps}\nglobal_step_size = {alpha:?}");
                     // Few rounds first: most points are decided by then.
-                    for rounds in [300, MOST_ROUNDS] {
-                        let Ok(plan) = plan_of(combination, &settings, rounds, 0..SEEDS) else { break };
+                    let mut rounds = FEW_ROUNDS;
+                    while let Ok(plan) = plan_of(combination, &settings, rounds, 0..SEEDS) {
                         let curve = run(&plan);
-                        if let Some((reached, cost)) = curve.cost(target, combination.goal) {
-                            grid.push((cost, settings.clone(), reached));
-                            break;
-                        }
-                        // What has cost more than the best by now is not the best.
                         let least = grid.iter().map(|(cost, ..)| *cost).fold(f64::INFINITY, f64::min);
                         let spent = curve.points.last().map_or(f64::INFINITY, |(_, cost)| cost[index(combination.goal)]);
-                        if curve.diverged || spent > 1.3 * least {
+                        if let Some((reached, cost)) = curve.cost(target, combination.goal) {
+                            // That it stays there is seen in as many rounds again.
+                            if rounds >= (2 * reached + 20).min(MOST_ROUNDS) {
+                                grid.push((cost, settings.clone(), reached));
+                                break;
+                            }
+                            rounds = (2 * reached + 20).min(MOST_ROUNDS);
+                            continue;
+                        }
+                        // What has cost more than the best by now is not the best.
+                        if curve.diverged || spent > 1.3 * least || rounds == MOST_ROUNDS {
                             break;
                         }
+                        let paid = 1.35 * least / spent * rounds as f64;
+                        rounds = (6 * rounds).min(MOST_ROUNDS).min(if paid.is_finite() { paid.ceil() as u64 } else { MOST_ROUNDS });
                     }
                 }
             }

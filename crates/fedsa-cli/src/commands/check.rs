@@ -154,9 +154,14 @@ fn stability_text(plan: &Plan, cell: usize) -> String {
     }
 }
 
-/// The largest stable step size in words, rounded down so that the printed value is stable.
+/// The largest stable step size of a cell in words.
 pub fn stable_step_text(plan: &Plan, cell: usize) -> String {
-    match plan.forecast(cell).largest_stable_step() {
+    stable_text(&plan.forecast(cell).largest_stable_step())
+}
+
+/// The largest stable step size in words, rounded down so that the printed value is stable.
+pub fn stable_text(found: &fedsa::error::Result<StableStep>) -> String {
+    match found {
         Ok(stable) if stable.step.is_infinite() => "stable with any step_size".into(),
         Ok(stable) if stable.in_mean_square => format!("stable up to step_size = {}", rounded_down(stable.step)),
         Ok(stable) => format!("stable up to step_size = {} in the mean (noise may ask for less)", rounded_down(stable.step)),
@@ -236,7 +241,7 @@ pub fn refuse_memory(plan: &Plan) -> Result<(), Failure> {
 const JSON_FORMAT: u64 = 1;
 
 /// The largest problems for which `check --json` searches for stable steps, with hundreds of radii each: distinct agents
-/// times the cube of d, and the size of the state of control variates. `theory` searches without this limit.
+/// times the cube of d, and the size of the state of control variates. `theory` searches among larger ones too.
 const STEP_WORK: usize = 100_000;
 const STEP_STATE: usize = 64;
 

@@ -15,7 +15,7 @@ use fedsa::sampling::Law;
 use fedsa::theory::Accuracy;
 use fedsa::theory::constants::{Constants, TdConstants};
 use fedsa::theory::fedhsa_bounds::{CorollarySchedule, FedHsaConstants};
-use fedsa::theory::predict::{EXACT_DIM, Forecast};
+use fedsa::theory::predict::{EXACT_DIM, Forecast, StableStep};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::predict::QUANTITIES;
 use fedsa_experiment::{Kinds, Plan, Predictor, memory};
@@ -26,6 +26,7 @@ mod constants;
 mod curvature;
 mod page;
 mod pictures;
+mod statements;
 mod target;
 mod text;
 mod what_if;
@@ -66,11 +67,13 @@ fn numbers(plan: &Plan, predictor: &Predictor<'_>, problems: &[Json], target: Op
         for (label, cell) in plan.labels.iter().zip(&planned.cells) {
             let mut entry = json!({ "method": label, "kind": plan.cells[*cell].method.kind, "point": planned.point.label });
             entry["problem"] = json!(planned.field);
+            entry["statements"] = statements::json(plan, *cell, &problems[planned.field]);
             if let Json::Object(fields) = method(plan, predictor, *cell, &problems[planned.field]) {
                 entry.as_object_mut().expect("an object").extend(fields);
             }
             if let Some(target) = target {
-                entry["target"] = target::Target::of(plan, *cell, target).json();
+                entry["target"] = target::Target::of(plan, predictor, *cell, target).json();
+                entry["target"]["corollaries"] = statements::choices_json(plan, *cell, target);
             }
             methods.push(entry);
         }
@@ -260,7 +263,7 @@ fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize, problem: &Json) -
     for quantity in QUANTITIES.iter() {
         put(quantity, predictor.number(cell, quantity));
     }
-    put("largest_stable_step", largest_stable_step(plan, cell));
+    put("largest_stable_step", largest_stable_step(plan, cell).map(|stable| stable.step));
     let accuracies: Vec<(&str, Accuracy)> = QUANTITIES.iter().filter_map(|q| Some((*q, predictor.accuracy(cell, q)?))).collect();
     // One warning for all quantities of one closure.
     let warning = accuracies.iter().find_map(|(_, accuracy)| accuracy.warning());
@@ -288,15 +291,12 @@ fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize, problem: &Json) -
 /// in total variation at 1/4; `None` where one is not known.
 fn corollary_schedule(problem: &Json, forecast: &Forecast<'_>) -> Option<CorollarySchedule> {
     let constants: FedHsaConstants = serde_json::from_value(problem["fedhsa"].clone()).ok()?;
-    let tau = match problem.get("mixing") {
-        None => 1.0,
-        Some(mixing) => mixing["mixing_times"][0]["total_variation"].as_f64()?.max(1.0),
-    };
+    let tau = statements::mixing_time(problem)?;
     constants.schedule(&forecast.round_setting().ok()?, tau).ok()
 }
 
 /// The largest stable step, unless its search, with maps of hundreds of rounds, takes minutes.
-fn largest_stable_step(plan: &Plan, cell: usize) -> Result<f64, BadInput> {
+fn largest_stable_step(plan: &Plan, cell: usize) -> Result<StableStep, BadInput> {
     const MOST_WORK: f64 = 1e7;
     let field = plan.field(cell);
     let kinds = field.systems().map_or(0, |systems| systems.kinds.len());
@@ -305,7 +305,7 @@ fn largest_stable_step(plan: &Plan, cell: usize) -> Result<f64, BadInput> {
         let what = format!("not searched for: {} agents, {kinds} distinct, with d = {}", field.agents(), field.dim());
         return Err(BadInput::new("", what, "fewer distinct agents or features"));
     }
-    plan.forecast(cell).largest_stable_step().map(|stable| stable.step)
+    plan.forecast(cell).largest_stable_step()
 }
 
 /// FedLSA's exact mean iterate and its limit, over links whose mean is known too.

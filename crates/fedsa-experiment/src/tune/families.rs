@@ -141,6 +141,13 @@ pub(super) fn families(
     let codecs: Vec<Option<&str>> = match &of_options[..] {
         [] => vec![None],
         ["auto"] => CODECS.iter().map(|name| Some(*name)).collect(),
+        named if named.contains(&"auto") => {
+            return Err(BadInput::new(
+                "--codecs",
+                "`auto` beside other codecs",
+                format!("auto, which is {}, or a list of codecs", CODECS.join(",")),
+            ));
+        }
         named => named.iter().map(|name| Some(*name)).collect(),
     };
     let mut all: Vec<Candidates> = Vec::new();

@@ -39,6 +39,18 @@ pub struct Moments {
     pub bb: Mat<f64>,
 }
 
+impl Moments {
+    /// The moments of samples that do not vary.
+    pub fn of_mean(system: &System) -> Self {
+        let (a, b, d) = (&system.a, &system.b, system.b.len());
+        Self {
+            aa: Mat::from_fn(d * d, d * d, |i, j| a[(i / d, j / d)] * a[(i % d, j % d)]),
+            ab: Mat::from_fn(d * d, d, |i, j| a[(i / d, j)] * b[i % d]),
+            bb: Mat::from_fn(d, d, |i, j| b[i] * b[j]),
+        }
+    }
+}
+
 /// All agents' systems, shared ones once.
 #[derive(Debug, Clone)]
 pub struct Systems {

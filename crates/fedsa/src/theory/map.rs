@@ -70,13 +70,28 @@ const OVERFLOW: f64 = 1e100;
 /// # Errors
 /// When the leading eigenvalue of a larger map does not converge.
 pub fn spectral_radius(map: &dyn LinearMap) -> Result<f64> {
+    spectral_radius_within(map, 0.0, f64::INFINITY).map(|(radius, _)| radius)
+}
+
+/// Multiplications of the eigenvalues of a dense matrix, over the cube of its dimension.
+const EIGENVALUES: f64 = 12.0;
+
+/// [`spectral_radius`] within about `most` multiplications, and how many it took; `apply` are those of the map itself.
+///
+/// # Errors
+/// As [`spectral_radius`], and when it would take more.
+pub(crate) fn spectral_radius_within(map: &dyn LinearMap, apply: f64, most: f64) -> Result<(f64, f64)> {
     let n = map.dim();
+    let mut work = 0.0;
     if n > DENSE {
         let space = KRYLOV.min(KRYLOV_NUMBERS / n);
-        if let Some(radius) = arnoldi_radius(map, space) {
-            return Ok(radius);
+        if let Some(radius) = arnoldi_radius(map, space, &mut |own| {
+            work += own + apply;
+            work <= most
+        }) {
+            return Ok((radius, work));
         }
-        if n > DENSE_FALLBACK {
+        if n > DENSE_FALLBACK && work <= most {
             return Err(BadInput::new(
                 "",
                 format!("the leading eigenvalue of a map of dimension {n} did not converge in {space} Arnoldi steps"),
@@ -84,8 +99,14 @@ pub fn spectral_radius(map: &dyn LinearMap) -> Result<f64> {
             ));
         }
     }
+    work += n as f64 * apply + EIGENVALUES * (n as f64).powi(3);
+    if work > most {
+        let what = format!("not computed: the leading eigenvalue of a map of dimension {n} takes too long");
+        return Err(BadInput::new("", what, "fewer distinct agents or features"));
+    }
     let matrix = map.to_matrix();
-    if matrix.is_all_finite() && matrix.norm_max() < OVERFLOW { linalg::spectral_radius(&matrix) } else { Ok(f64::INFINITY) }
+    let is_usual = matrix.is_all_finite() && matrix.norm_max() < OVERFLOW;
+    Ok((if is_usual { linalg::spectral_radius(&matrix)? } else { f64::INFINITY }, work))
 }
 
 /// A fixed generic vector of unit norm: `frac(k phi) - 1/2`, scaled, where phi is the golden ratio.
@@ -101,16 +122,22 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// The modulus of the leading eigenvalue by Arnoldi iteration in at most `space` dimensions; `None` if it has not
-/// converged.
+/// converged. Every step passes its multiplications to `goes_on`, without those of the map, and ends the iteration where that says no.
 ///
 /// faer's Krylov-Schur (0.24.4) is not used, because it does not return when the Krylov space is exhausted, as it is after
 /// d + 1 vectors for SCAFFLSA with one local step.
-fn arnoldi_radius(map: &dyn LinearMap, space: usize) -> Option<f64> {
+fn arnoldi_radius(map: &dyn LinearMap, space: usize, goes_on: &mut dyn FnMut(f64) -> bool) -> Option<f64> {
     let n = map.dim();
     let mut basis = vec![generic_vector(n)];
     let mut hessenberg = Mat::<f64>::zeros(space + 1, space);
     let mut w = vec![0.0; n];
     for j in 0..space {
+        let looks = (j + 1) % 20 == 0 || j + 1 == space;
+        // Two products and two sums with each vector of the basis; of the small matrix eigenvectors too.
+        let size = (j + 1) as f64;
+        if !goes_on(4.0 * size * n as f64 + if looks { 2.0 * EIGENVALUES * size.powi(3) } else { 0.0 }) {
+            return None;
+        }
         map.apply(&basis[j], &mut w);
         let stretch = linalg::norm_sq(&w).sqrt();
         if stretch.is_nan() || stretch > OVERFLOW {
@@ -126,7 +153,7 @@ fn arnoldi_radius(map: &dyn LinearMap, space: usize) -> Option<f64> {
         }
         let rest = linalg::norm_sq(&w).sqrt();
         let exhausted = rest <= f64::EPSILON * stretch;
-        if exhausted || (j + 1) % 20 == 0 || j + 1 == space {
+        if exhausted || looks {
             let (modulus, last) = leading_ritz(&hessenberg.get(..j + 1, ..j + 1).to_owned())?;
             if exhausted || rest * last <= EIGEN_TOLERANCE * modulus {
                 return Some(modulus);
@@ -217,6 +244,19 @@ mod tests {
                 let krylov = spectral_radius(&Hidden(m)).unwrap();
                 assert!((dense - krylov).abs() < 1e-9 * dense, "{dense} {krylov}");
             }
+        }
+    }
+
+    #[test]
+    fn radii_take_the_work_that_they_say() {
+        let mut draw = Draw::new(6);
+        for n in [20, 400] {
+            let m = Hidden(Scale(1.0 / (n as f64).sqrt()) * draw.matrix(n));
+            let (radius, work) = spectral_radius_within(&m, 5.0, f64::INFINITY).unwrap();
+            assert_eq!(radius, spectral_radius(&m).unwrap());
+            // With so much it is the same, with less it is refused, or left to what less pays for.
+            assert_eq!(spectral_radius_within(&m, 5.0, work).unwrap(), (radius, work));
+            assert!(spectral_radius_within(&m, 5.0, 0.9 * work).unwrap_err().what.contains("takes too long"));
         }
     }
 

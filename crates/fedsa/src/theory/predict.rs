@@ -52,6 +52,7 @@ mod outlook;
 mod quantities;
 mod reach;
 mod region;
+mod statements;
 mod what_if;
 
 pub use limits::Limits;
@@ -60,10 +61,12 @@ pub use outlook::{MeanSquareRadius, Outlook, Regime, StableStep, TOO_SLOW};
 pub use quantities::{FloorCache, QUANTITIES, Quantity, quantity};
 pub use reach::{Obstacle, Reach, Rounds};
 pub use region::{Region, Spot, StableSet, Verdict};
+pub use statements::Statement;
 pub use what_if::twins;
 
 use rayon::prelude::*;
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::exact_mse::{ArrivalLaw, DelayedMse, FedHsaMse, FedLsaMse, InitialControls, MeanSquare, ScafflsaMse};
@@ -226,6 +229,13 @@ impl Round<'_, '_> {
 
 /// The largest number of components for which the largest stable step is searched for: it takes the radii of many steps.
 const MOST_SEARCHED: usize = 300;
+
+/// The most multiplications of the search for the largest stable step, in the mean and in the mean square each, and how many radii
+/// of the mean square it takes, about.
+const SEARCH_WORK: f64 = 1e10;
+const STABLE_STEP_RADII: f64 = 30.0;
+/// What reduces the work of radii.
+const LESS_DISTINCT: &str = "fewer distinct agents or features";
 
 impl<'f> Forecast<'f> {
     /// The forecast for a method of this shape over a clear link whose output is the last iterate.
@@ -393,30 +403,57 @@ impl<'f> Forecast<'f> {
     /// # Errors
     /// When a round is not a known linear map, or the map is too large.
     pub fn radius(&self) -> Result<f64> {
+        self.radius_within(f64::INFINITY).map(|(radius, _)| radius)
+    }
+
+    /// [`Forecast::radius`] within about `most` multiplications, and how many it took, about one a nanosecond.
+    ///
+    /// # Errors
+    /// As [`Forecast::radius`], and when it would take more.
+    fn radius_within(&self, most: f64) -> Result<(f64, f64)> {
         let round = self.radius_known()?;
         let Round { systems, setting, link, .. } = round;
+        let legs = self.legs_work(&round);
+        if legs > most {
+            return Err(takes_too_long("the radius of a round", "fewer distinct agents or features"));
+        }
         let controls = |map: ControlVariates| {
-            if (link.gain - 1.0).abs() <= 1e-12 {
-                return map.moving_by(round.share()).radius();
-            }
-            match self.lost {
-                Lost::Controls(ControlRule::Afresh) => map.made_anew(link.gain).radius(),
-                _ => map.arriving(link.gain).moving_by(round.share()).radius(),
-            }
+            let map = match self.lost {
+                _ if (link.gain - 1.0).abs() <= 1e-12 => map.moving_by(round.share()),
+                Lost::Controls(ControlRule::Afresh) => map.made_anew(link.gain),
+                _ => map.arriving(link.gain).moving_by(round.share()),
+            };
+            map.radius_within(most - legs)
         };
-        match self.shape.drift {
+        // The eigenvalues of a matrix.
+        let of = |radius: Result<f64>, rows: f64| radius.map(|radius| (radius, 12.0 * rows.powi(3)));
+        let d = systems.dim() as f64;
+        let (radius, work) = match self.shape.drift {
             Drift::Zero => match &link.delay {
-                None => super::map::spectral_radius(&round.plain()?.round_map()),
-                Some(delay) => stability::delayed_radius(&round.plain()?.pull(), &delay.probabilities),
+                None => of(super::map::spectral_radius(&round.plain()?.round_map()), d),
+                Some(delay) => {
+                    let radius = stability::delayed_radius(&round.plain()?.pull(), &delay.probabilities);
+                    radius.map(|radius| (radius, 30.0 * d * (delay.probabilities.len() as f64).powi(3) + 12.0 * d.powi(3)))
+                }
             },
-            Drift::GlobalMemory { .. } if self.lost == Lost::Last => stability::last_operators_radius(systems, &setting, link.gain),
-            Drift::GlobalMemory { .. } => stability::global_memory_radius_over(systems, &setting, link.gain, round.mixing()),
+            Drift::GlobalMemory { .. } if self.lost == Lost::Last => {
+                of(stability::last_operators_radius(systems, &setting, link.gain), 2.0 * d)
+            }
+            Drift::GlobalMemory { .. } => of(stability::global_memory_radius_over(systems, &setting, link.gain, round.mixing()), d),
             Drift::NoSteps => Err(no_steps()),
             Drift::ControlVariate { talk: None } => controls(ControlVariates::fixed_period(systems, &setting)),
             Drift::ControlVariate { talk: Some(p) } => {
-                ControlVariates::random_talk(systems, setting.step_size, p, setting.server_step)?.map_or(Ok(f64::INFINITY), controls)
+                ControlVariates::random_talk(systems, setting.step_size, p, setting.server_step)?.map_or(Ok((f64::INFINITY, 0.0)), controls)
             }
-        }
+        }?;
+        Ok((radius, work + legs))
+    }
+
+    /// Multiplications of the legs of all distinct agents.
+    fn legs_work(&self, round: &Round<'_, '_>) -> f64 {
+        let (kinds, d) = (round.systems.kinds.len() as f64, round.systems.dim() as f64);
+        // Some four small products in each doubling, which cost more than their multiplications.
+        kinds * ((round.setting.local_steps as f64).log2() + 2.0) * (4.0 * d.powi(3) + 2000.0)
     }
 
     /// Checks that second moments of samples are known.
@@ -700,7 +737,7 @@ impl<'f> Forecast<'f> {
     /// method's own step, unless that is unstable: the result is then below it.
     ///
     /// # Errors
-    /// As [`Forecast::radius`].
+    /// As [`Forecast::radius`], and when the radii of so many steps take too long (counted in multiplications).
     pub fn largest_stable_step(&self) -> Result<StableStep> {
         let round = self.linear()?;
         if let Ok(Root { source: Source::LeastNorm { .. }, .. }) = self.field.solution() {
@@ -710,7 +747,15 @@ impl<'f> Forecast<'f> {
             return Err(unknown("it is not searched for among so many components"));
         }
         let Round { systems, setting, link, .. } = &round;
-        let mean_radius = |eta: f64| self.clone().with_step(eta).radius();
+        let left = Cell::new(SEARCH_WORK);
+        let mean_radius = |eta: f64| {
+            if left.get() <= 0.0 {
+                return Err(takes_too_long("the search for the largest stable step", LESS_DISTINCT));
+            }
+            let (radius, work) = self.clone().with_step(eta).radius_within(left.get())?;
+            left.set(left.get() - work);
+            Ok(radius)
+        };
         let size = systems.kinds.iter().map(|kind| linalg::norm2(&kind.a)).fold(0.0, f64::max);
         let mut in_mean = stability::largest_stable_step(mean_radius, 2.0 / (size * link.gain.max(1.0)), self.shape.local_steps.max(1.0))?;
         let own = setting.step_size;
@@ -725,6 +770,10 @@ impl<'f> Forecast<'f> {
             return Ok(StableStep { step: in_mean, in_mean_square: true });
         }
         let found = MeanSquareRadius::new(self).and_then(|of| {
+            let (_, own) = self.radius_within(SEARCH_WORK)?;
+            if STABLE_STEP_RADII * self.mean_square_work(self.local_steps().max(1.0), own)? > SEARCH_WORK {
+                return Err(takes_too_long("the search for the largest stable step in the mean square", LESS_DISTINCT));
+            }
             let square = |eta: f64| of.at(&self.clone().with_step(eta));
             let step = stability::stable_step_below(square, in_mean)?;
             if missed(step, &square) { stability::edge_below(square, own) } else { Ok(step) }

@@ -14,7 +14,7 @@ use crate::problem::systems::Systems;
 use crate::theory::RoundSetting;
 use crate::theory::fedlsa::FedLsaMean;
 use crate::theory::leg::AffineLeg;
-use crate::theory::map::{LinearMap, spectral_radius};
+use crate::theory::map::{LinearMap, spectral_radius, spectral_radius_within};
 
 /// FedLSA: `(1 - alpha_g) I + alpha_g Gbar`, a map of theta (d x d).
 ///
@@ -290,11 +290,23 @@ impl ControlVariates {
     /// # Errors
     /// As [`spectral_radius`].
     pub fn radius(&self) -> Result<f64> {
-        let mut radius = spectral_radius(self)?;
+        self.radius_within(f64::INFINITY).map(|(radius, _)| radius)
+    }
+
+    /// [`radius`](Self::radius) within about `most` multiplications, and how many it took.
+    ///
+    /// # Errors
+    /// As [`radius`](Self::radius), and when it would take more.
+    pub(crate) fn radius_within(&self, most: f64) -> Result<(f64, f64)> {
+        // Two small products for each group, which cost more than their multiplications.
+        let apply = self.groups.len() as f64 * (2.0 * (self.dim as f64).powi(2) + 1000.0);
+        let (mut radius, mut work) = spectral_radius_within(self, apply, most)?;
         for group in self.groups.iter().filter(|g| g.agents >= 2) {
-            radius = radius.max(spectral_radius(&(Mat::<f64>::identity(self.dim, self.dim) - Scale(self.share) * &group.gain))?);
+            let within = Mat::<f64>::identity(self.dim, self.dim) - Scale(self.share) * &group.gain;
+            let (other, more) = spectral_radius_within(&within, 0.0, f64::INFINITY)?;
+            (radius, work) = (radius.max(other), work + more);
         }
-        Ok(radius)
+        Ok((radius, work))
     }
 }
 

@@ -101,6 +101,13 @@ impl Default for Target {
     }
 }
 
+/// The squared distance that rounding leaves between an iterate and a root (d), about.
+pub fn rounding(root: &[f64]) -> f64 {
+    /// Roundings that add up.
+    const MANY: f64 = 64.0;
+    (MANY * f64::EPSILON).powi(2) * linalg::norm_sq(root)
+}
+
 /// The default of [`Target::most_rounds`].
 pub const MOST_ROUNDS: u64 = 100_000;
 /// The default of [`Target::most_local_steps`].
@@ -113,8 +120,6 @@ impl Target {
     /// When the error is not positive, smaller than what rounding leaves of the root, or already that of the start; when theta* is
     /// not known; when H or the number of rounds is 0; and when samples are to be minimised that are not drawn.
     pub fn check(&self, field: &dyn Field, start: &Start) -> Result<()> {
-        /// Roundings that add up.
-        const MANY: f64 = 64.0;
         require(self.mse > 0.0 && self.mse.is_finite(), "target", self.mse, "a positive number: the mean-square error to reach")?;
         require(self.most_rounds >= 1, "most_rounds", self.most_rounds, "at least 1")?;
         require(self.most_local_steps >= 1, "most_local_steps", self.most_local_steps, "at least 1")?;
@@ -125,7 +130,7 @@ impl Target {
             let what = format!("theta* is not known for this problem, and therefore no mean-square error: {why}");
             BadInput::new("target", what, "a problem with a known root")
         })?;
-        let rounding = (MANY * f64::EPSILON).powi(2) * linalg::norm_sq(&root.theta);
+        let rounding = rounding(&root.theta);
         if self.mse <= rounding {
             let what = format!("{:e} is below what rounding leaves of theta*, {rounding:.1e}", self.mse);
             return Err(BadInput::new("target", what, format!("more than {rounding:.1e}")));

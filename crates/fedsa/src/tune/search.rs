@@ -72,6 +72,8 @@ impl Found {
 
 /// The number of halvings of the coarse search of step sizes.
 const HALVINGS: u32 = 40;
+/// A line on which no step size has reached the target ends after more than this many that are too slow.
+const SLOW: u32 = 3;
 /// Lines whose coarse cost is at most this many times the best are searched finely.
 const NEAR: f64 = 1.5;
 /// The golden section ends when the interval of step sizes spans this factor.
@@ -173,7 +175,7 @@ impl Search<'_, '_> {
     /// Step sizes `top / 2^k`.
     fn coarse(&self, line: Line, most_cost: f64) -> Seen {
         let mut seen = Seen::default();
-        let mut best = f64::INFINITY;
+        let (mut best, mut slow) = (f64::INFINITY, 0);
         for step_size in coarse_steps(self.field) {
             // Twice the best of the line is enough to see that it grows.
             let tried = match self.look(line.at(step_size), most_cost.min(2.0 * best)) {
@@ -185,9 +187,10 @@ impl Search<'_, '_> {
                 }
             };
             let cost = self.smooth(&tried);
-            let is_slow = matches!(tried.course.outcome, Err(Miss::Slow { .. }));
+            slow += u32::from(matches!(tried.course.outcome, Err(Miss::Slow { .. })));
             seen.tried.push(tried);
-            if is_slow || cost > best {
+            // A step whose floor is close to the target, or whose round nearly overshoots, is slow too, and smaller ones are faster.
+            if slow > if best.is_finite() { 0 } else { SLOW } || cost > best {
                 break;
             }
             best = cost;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use fedsa::error::BadInput;
 use fedsa::linalg;
 use fedsa::methods::Drift;
 use fedsa::problem::Field;
@@ -14,14 +15,21 @@ use fedsa_experiment::{Plan, Predictor};
 use serde_json::Value as Json;
 
 use super::text::{Page, row, sentence};
-use super::{constants, curvature, explain, largest_stable_step, target, what_if};
-use crate::commands::check::stable_step_text;
+use super::{constants, curvature, explain, largest_stable_step, statements, target, what_if};
+use crate::commands::check::stable_text;
 use crate::commands::count;
 
 /// The most problems, and the most methods at points, that are described in full; and the most that have a line.
 const PROBLEMS: usize = 4;
 const METHODS: usize = 8;
 const LINES: usize = 100;
+/// The most multiplications of the floors of all methods that are described, of those of lines, and of the curve of a method, about one a
+/// nanosecond.
+const FLOORS_WORK: f64 = 2e10;
+const LINES_WORK: f64 = 1e10;
+const CURVE_WORK: f64 = 2e9;
+/// The most multiplications of a floor that is computed for comparison.
+const OTHER_WORK: f64 = 2e9;
 
 /// Makes the page, and passes it on part by part, because later parts take time.
 pub fn page(plan: &Plan, predictor: &Predictor<'_>, problems: &[Json], target: Option<f64>, say: &mut dyn FnMut(Vec<String>)) {
@@ -43,20 +51,34 @@ pub fn page(plan: &Plan, predictor: &Predictor<'_>, problems: &[Json], target: O
     let all: Vec<(usize, &String, usize)> = (0..plan.points.len())
         .flat_map(|point| plan.labels.iter().zip(&plan.points[point].cells).map(move |(label, cell)| (point, label, *cell)))
         .collect();
+    let mut left = FLOORS_WORK;
     for (point, label, cell) in all.iter().take(METHODS) {
-        method(&mut page, plan, predictor, (*point, label, *cell), target);
+        left -= plan.forecast(*cell).floor_work().unwrap_or(0.0);
+        method(&mut page, plan, predictor, (*point, label, *cell), &problems[plan.points[*point].field], target, left >= 0.0);
         say(page.take());
     }
     if all.len() > METHODS {
         page.title("Other points");
         page.paragraph(&format!("In brief; fix the swept keys with --set to have a page of one of them. Above: the first {METHODS}."));
         let mut rows = vec![row(&["method", "floor", "bias^2", "radius", "at"])];
+        let mut left = LINES_WORK;
+        let mut is_cut = false;
         for (point, label, cell) in all.iter().skip(METHODS).take(LINES) {
-            let value = |quantity| predictor.number(*cell, quantity).map_or("not known".to_string(), number);
+            left -= plan.forecast(*cell).floor_work().unwrap_or(0.0);
+            let value = |quantity| {
+                if quantity == "floor" && left < 0.0 {
+                    return "not computed".to_string();
+                }
+                predictor.number(*cell, quantity).map_or("not known".to_string(), number)
+            };
+            is_cut |= left < 0.0;
             let radius = predictor.number(*cell, "radius").map_or("not known".to_string(), numbers::radius);
             rows.push(row(&[label, &value("floor"), &value("bias2"), &radius, &plan.points[*point].point.label]));
         }
         page.table(&rows);
+        if is_cut {
+            page.paragraph("Floors that are not computed here take too long; --json computes all of them.");
+        }
         if all.len() > METHODS + LINES {
             page.paragraph(&format!("{} more are left out; --json has them.", all.len() - METHODS - LINES));
         }
@@ -161,8 +183,16 @@ fn settings(of: &Forecast<'_>, plan: &Plan, cell: usize) -> String {
     parts.join(", ")
 }
 
-/// The section of a method.
-fn method(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, (point, label, cell): (usize, &str, usize), target: Option<f64>) {
+/// The section of a method. `in_time` says whether its floor may be computed.
+fn method(
+    page: &mut Page,
+    plan: &Plan,
+    predictor: &Predictor<'_>,
+    (point, label, cell): (usize, &str, usize),
+    problem: &Json,
+    target: Option<f64>,
+    in_time: bool,
+) {
     let at = &plan.points[point].point.label;
     let of_problem = if plan.fields.len() == 1 { String::new() } else { format!(" (problem {})", plan.points[point].field + 1) };
     page.title(&if at.is_empty() { label.to_string() } else { format!("{label}, at {at}{of_problem}") });
@@ -181,15 +211,30 @@ fn method(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, (point, label
         stability(page, plan, cell, &of, &outlook);
         return;
     }
-    accuracy(page, plan, predictor, cell, &of);
-    speed(page, plan, cell, &outlook, target);
+    if in_time {
+        accuracy(page, plan, predictor, cell, &of);
+    } else {
+        page.heading("What limits the accuracy");
+        page.paragraph("The floor is not computed here, because those of all methods together take too long; --json computes it.");
+        bias(page, &of, plan.field(cell));
+    }
+    speed(page, plan, cell, &outlook);
+    page.paragraph(&match target {
+        Some(mse) if in_time => target::Target::of(plan, predictor, cell, mse).text(),
+        Some(mse) => format!("Whether a mean-square error of {} is reached is not computed here either.", number(mse)),
+        None => "--target-mse EPS2 says when the error is EPS2, and what keeps it above.".into(),
+    });
     stability(page, plan, cell, &of, &outlook);
+    statements::section(page, plan, cell, problem, target);
 }
 
 /// What is known of a method whose rounds have no closed form.
 fn unknown(page: &mut Page, plan: &Plan, cell: usize, why: &str) {
     page.heading("Accuracy, rounds and stability");
     page.paragraph(&format!("Its limit, floor, rate and stable steps are {why}."));
+    if let Ok(cost) = target::cost(plan, cell) {
+        page.paragraph(&format!("A round takes {}.", target::amounts(&cost, 1.0)));
+    }
     match plan.forecast(cell).shape().drift {
         Drift::NoSteps => curvature::rates(page, plan, cell),
         _ => page.paragraph(
@@ -201,9 +246,9 @@ fn unknown(page: &mut Page, plan: &Plan, cell: usize, why: &str) {
 /// What limits the accuracy.
 fn accuracy(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, cell: usize, of: &Forecast<'_>) {
     page.heading("What limits the accuracy");
-    let limits = match of.limits() {
+    let limits = match of.limits(&predictor.floors_of(cell)) {
         Ok(limits) => limits,
-        Err(why) => return floor_alone(page, predictor, cell, of, &why.what),
+        Err(why) => return floor_alone(page, plan, predictor, cell, of, &why.what),
     };
     if limits.floor <= 1e-28 {
         page.paragraph("Nothing: without noise and without a bias it reaches theta* to rounding.");
@@ -221,7 +266,7 @@ fn accuracy(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, cell: usize
         page.paragraph(&sentence(&warning));
     }
     leading_order(page, of);
-    finite(page, predictor, cell, &limits);
+    finite(page, plan, predictor, cell, &limits);
     let changes = what_if::table(plan, cell, &limits);
     if changes.len() > 1 {
         page.heading("What would change it");
@@ -317,8 +362,10 @@ fn leading_order(page: &mut Page, of: &Forecast<'_>) {
 }
 
 /// Whether the rounds of the file are enough to see the floor.
-fn finite(page: &mut Page, predictor: &Predictor<'_>, cell: usize, limits: &Limits) {
-    if let Ok(finite) = predictor.number(cell, "finite_floor")
+fn finite(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, cell: usize, limits: &Limits) {
+    if plan.forecast(cell).curve_work(plan.cells[cell].run.rounds).is_ok_and(|work| work > CURVE_WORK) {
+        page.paragraph("Whether the rounds of the file end before it settles is not computed: the curve takes too long.");
+    } else if let Ok(finite) = predictor.number(cell, "finite_floor")
         && finite > 1.05 * limits.floor
     {
         page.paragraph(&format!("The rounds of the file end before it settles: the last fifth of them has {} on average.", number(finite)));
@@ -326,7 +373,7 @@ fn finite(page: &mut Page, predictor: &Predictor<'_>, cell: usize, limits: &Limi
 }
 
 /// What is known where the parts of the floor are not.
-fn floor_alone(page: &mut Page, predictor: &Predictor<'_>, cell: usize, of: &Forecast<'_>, why: &str) {
+fn floor_alone(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, cell: usize, of: &Forecast<'_>, why: &str) {
     match predictor.number(cell, "floor") {
         Ok(floor) => {
             let known = predictor.accuracy(cell, "floor").unwrap_or(Accuracy::Exact);
@@ -340,16 +387,11 @@ fn floor_alone(page: &mut Page, predictor: &Predictor<'_>, cell: usize, of: &For
         }
         Err(_) => page.paragraph(&sentence(&format!("The floor is {why}"))),
     }
-    if let Ok(bias) = of.bias_sq() {
-        page.paragraph(&match bias {
-            0.0 => "The limit of the mean iterate is theta* itself: the bias is 0, and what remains is noise.".to_string(),
-            bias => format!("The squared bias, that of the limit without noise, is {}: the floor is at least as high.", number(bias)),
-        });
-    }
+    bias(page, of, plan.field(cell));
     // Over a codec everything but the codec's error may be known.
     if let Ok(law) = of.link()
         && law.only_mean.is_some()
-        && let Ok(steady) = of.clone().with_steady_link().and_then(|of| of.floor())
+        && let Ok(steady) = of.clone().with_steady_link().and_then(|of| in_time(&of)?.floor())
     {
         page.paragraph(&format!(
             "Without the randomness of the link the floor would be {}. How much the link adds is not known: {}.",
@@ -357,7 +399,7 @@ fn floor_alone(page: &mut Page, predictor: &Predictor<'_>, cell: usize, of: &For
             law.only_mean.unwrap_or_default()
         ));
     } else if of.link().is_ok_and(|law| !law.is_clear())
-        && let Ok(clear) = of.clone().over_clear_link().floor()
+        && let Ok(clear) = in_time(&of.clone().over_clear_link()).and_then(Forecast::floor)
     {
         page.paragraph(&format!("Over a clear link the floor would be {}.", number(clear.mse())));
     }
@@ -367,8 +409,29 @@ fn floor_alone(page: &mut Page, predictor: &Predictor<'_>, cell: usize, of: &For
     leading_order(page, of);
 }
 
-/// How fast it is, and what a target costs.
-fn speed(page: &mut Page, plan: &Plan, cell: usize, outlook: &Outlook, target: Option<f64>) {
+/// A forecast whose floor does not take too long.
+fn in_time<'a, 'f>(of: &'a Forecast<'f>) -> fedsa::error::Result<&'a Forecast<'f>> {
+    match of.floor_work()? {
+        work if work > OTHER_WORK => Err(BadInput::new("", "not computed: the floor takes too long", "fewer features or distinct agents")),
+        _ => Ok(of),
+    }
+}
+
+/// The bias alone.
+fn bias(page: &mut Page, of: &Forecast<'_>, field: &dyn Field) {
+    let rounding = field.root().map_or(0.0, fedsa::tune::rounding);
+    if let Ok(bias) = of.bias_sq() {
+        page.paragraph(&match bias {
+            bias if bias <= rounding => {
+                "The limit of the mean iterate is theta* itself: the bias is 0, and what remains is noise.".to_string()
+            }
+            bias => format!("The squared bias, that of the limit without noise, is {}: the floor is at least as high.", number(bias)),
+        });
+    }
+}
+
+/// How fast it is, and what a round costs.
+fn speed(page: &mut Page, plan: &Plan, cell: usize, outlook: &Outlook) {
     page.heading("Rounds, samples and bits");
     match (&outlook.radius, outlook.regime()) {
         (_, Regime::TooSlow) => page.paragraph(&sentence(TOO_SLOW)),
@@ -386,10 +449,6 @@ fn speed(page: &mut Page, plan: &Plan, cell: usize, outlook: &Outlook, target: O
     match target::cost(plan, cell) {
         Ok(cost) => page.paragraph(&format!("A round takes {}.", target::amounts(&cost, 1.0))),
         Err(e) => page.paragraph(&sentence(&format!("What a round costs is {}", e.what))),
-    }
-    match target {
-        Some(mse) => page.paragraph(&target::Target::of(plan, cell, mse).text()),
-        None => page.paragraph("--target-mse EPS2 says when the error is EPS2, and what keeps it above."),
     }
 }
 
@@ -417,14 +476,16 @@ fn stability(page: &mut Page, plan: &Plan, cell: usize, of: &Forecast<'_>, outlo
             }
         },
     });
-    match largest_stable_step(plan, cell) {
-        Ok(step) if step.is_infinite() => page.paragraph("Every step is stable: none is too large."),
-        Ok(step) => {
+    let found = largest_stable_step(plan, cell);
+    match &found {
+        Ok(stable) if stable.step.is_infinite() => page.paragraph("Every step is stable: none is too large."),
+        Ok(stable) => {
+            let step = stable.step;
             let ratio = of.step_size().map_or(String::new(), |eta| match step / eta {
                 x if x >= 1.0 => format!(", {} times the present one", number(x)),
                 _ => ", below the present one".into(),
             });
-            page.paragraph(&format!("With these local steps it is {}{ratio}. {}", stable_step_text(plan, cell), beyond(of, step)));
+            page.paragraph(&format!("With these local steps it is {}{ratio}. {}", stable_text(&found), beyond(of, step)));
         }
         Err(e) => page.paragraph(&sentence(&format!("The largest stable step is {}", e.what))),
     }
@@ -478,12 +539,35 @@ fn windows(page: &mut Page, of: &Forecast<'_>) {
             let which = if !of.is_noiseless() && !sets[0].in_mean_square { ", in the mean" } else { "" };
             page.paragraph(&format!("Stable steps by number of local steps{which}:"));
             page.table(&sets.iter().map(|set| interval_row(set, own)).collect::<Vec<_>>());
+            cut_short(page, &sets, &hs);
             if sets.iter().any(|set| set.intervals.len() > 1) {
                 page.paragraph(
                     "Stable steps need not form one interval: between these windows a smaller step diverges, and a larger one does not.",
                 );
             }
         }
+    }
+}
+
+/// Where the scan of steps was coarser or shorter than it could be.
+fn cut_short(page: &mut Page, sets: &[StableSet], hs: &[u64]) {
+    let finest = 2f64.powf(1.0 / 15.5);
+    if let Some(set) = sets.first().filter(|set| set.ratio > finest) {
+        page.paragraph(&format!(
+            "To end in time the scan looks at steps a factor of {} apart: narrower windows may be missed.",
+            number(set.ratio)
+        ));
+    }
+    let left_out: Vec<String> = hs.iter().filter(|h| sets.iter().all(|set| set.local_steps != **h)).map(|h| format!("H = {h}")).collect();
+    if !left_out.is_empty() {
+        page.paragraph(&format!("Left out, because they take too long: {}.", left_out.join(", ")));
+    }
+    for set in sets.iter().filter(|set| set.is_cut) {
+        page.paragraph(&format!(
+            "The scan for H = {} was cut short at {}, because it takes too long.",
+            set.local_steps,
+            number(set.looked_to)
+        ));
     }
 }
 

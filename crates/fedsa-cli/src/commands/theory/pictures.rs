@@ -176,6 +176,9 @@ fn stability(plan: &Plan) -> HeatMaps {
                 Ok(region) => {
                     is_mean_only |= region.is_noisy && !region.in_mean_square;
                     let at = if plan.points.len() > 1 { format!(", at {}", planned.point.label) } else { String::new() };
+                    if region.is_cut {
+                        notes.push(format!("{label}{at}: rows with many local steps are empty, because they take too long."));
+                    }
                     let looked = if region.is_noisy && !region.in_mean_square { " (mean only)" } else { "" };
                     drawn.push((key, maps.len()));
                     maps.push(map(format!("{label}{at}{looked}"), &region, place));

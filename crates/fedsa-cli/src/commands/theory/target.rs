@@ -4,10 +4,10 @@ use fedsa::error::Result;
 use fedsa::theory::cost::RoundCost;
 use fedsa::theory::exact_mse::InitialControls;
 use fedsa::theory::predict::{Obstacle, Reach};
-use fedsa_experiment::Plan;
 use fedsa_experiment::config::schema::ControlsStart;
 use fedsa_experiment::numbers::{about, number, thousands};
 use fedsa_experiment::plan::ResolvedStart;
+use fedsa_experiment::{Plan, Predictor};
 use serde_json::{Value as Json, json};
 
 use super::text::sentence;
@@ -30,14 +30,14 @@ pub fn cost(plan: &Plan, cell: usize) -> Result<RoundCost> {
 
 impl Target {
     /// The target `mse` for a cell.
-    pub fn of(plan: &Plan, cell: usize, mse: f64) -> Self {
+    pub fn of(plan: &Plan, predictor: &Predictor<'_>, cell: usize, mse: f64) -> Self {
         let planned = &plan.cells[cell];
         let controls = if planned.method.controls == ControlsStart::Ideal { InitialControls::Root } else { InitialControls::Zero };
         let start = match &planned.start {
             ResolvedStart::Fixed(theta) => Some(&theta[..]),
             ResolvedStart::Normal => None,
         };
-        let reach = plan.forecast(cell).reach(mse, start, &controls);
+        let reach = plan.forecast(cell).reach(mse, start, &controls, &predictor.floors_of(cell));
         Self { mse, reach, cost: cost(plan, cell), is_random: start.is_none() }
     }
 
@@ -91,6 +91,9 @@ impl Target {
                 let count = |rounds: f64| if after.curve.is_some() { thousands(rounds) } else { format!("about {}", about(rounds)) };
                 let how = match after.curve {
                     Some(accuracy) => format!("read from the predicted curve ({accuracy})"),
+                    None if after.is_cut => {
+                        "from the radii, because the predicted curve takes too long to follow; a transient may add to it".to_string()
+                    }
                     None if self.is_random => "from the radii, for a start with components N(0, 1)".to_string(),
                     None => "from the radii; a transient may add to it".to_string(),
                 };

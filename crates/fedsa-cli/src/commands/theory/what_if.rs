@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use super::text::row;
 
 /// The most multiplications of a floor that is computed for comparison.
-const MOST_WORK: f64 = 4e9;
+const MOST_WORK: f64 = 2e9;
 
 /// A changed setting, and the forecast with it.
 struct Change<'a> {
@@ -22,7 +22,7 @@ struct Change<'a> {
 }
 
 /// The table of changed settings that may lower the floor: a row each, with the floor, its parts, and the factor by which a round
-/// shrinks the error. `doubled` are the twins of the agents.
+/// shrinks the error.
 pub fn table(plan: &Plan, cell: usize, limits: &Limits) -> Vec<Vec<String>> {
     let field = plan.field(cell);
     let fits = field.systems().is_some_and(|systems| memory::moments_fit(systems.kinds.len(), field.dim()));
@@ -87,6 +87,8 @@ impl Change<'_> {
         let floor = self.floor();
         match floor {
             Ok(Some((floor, bias))) => {
+                // A bias of rounding.
+                let bias = if bias <= 1e-16 * floor { 0.0 } else { bias };
                 let noise = (floor - bias).max(0.0);
                 row(&[&self.what, &number(floor), &number(bias), &number(noise), &shrinks, &against(floor, now.floor)])
             }

@@ -1,12 +1,13 @@
 //! What limits the accuracy of a method: the parts of its floor.
 
-use super::{Forecast, NoiseSource};
+use super::{FloorCache, Forecast, NoiseSource, Round};
 use crate::error::Result;
 use crate::linalg;
 use crate::methods::Drift;
 use crate::sampling::{Law, Sampling};
 use crate::theory::Accuracy;
 use crate::theory::link::LinkLaw;
+use crate::theory::map::DENSE;
 
 /// The parts of a floor, all squared errors. They sum to the floor: each is the difference that one source makes while the
 /// sources after it are still there, in the order mixing, link, participation, samples, bias.
@@ -30,12 +31,12 @@ pub struct Limits {
 }
 
 impl Forecast<'_> {
-    /// The parts of the floor.
+    /// The parts of the floor, which is read from `cache`; that must belong to this forecast.
     ///
     /// # Errors
     /// When the floor, or that without one of the sources, is not known; gives the reason.
-    pub fn limits(&self) -> Result<Limits> {
-        let whole = self.predicted_floor()?;
+    pub fn limits(&self, cache: &FloorCache) -> Result<Limits> {
+        let whole = cache.floor(self)?;
         let bias = self.bias_sq()?;
         let (floor, accuracy) = (whole.value.mse(), whole.accuracy);
         let mut parts = Limits { floor, accuracy, bias, samples: None, mixing: None, link: None, participation: None };
@@ -73,15 +74,39 @@ impl Forecast<'_> {
     pub fn floor_work(&self) -> Result<f64> {
         let (round, source) = self.floor_known()?;
         if let Some(cost) = self.cost_of_noise() {
-            return Ok(cost.multiplications);
+            // The numbers of a chain's moves are read from memory in every product.
+            let slower = if matches!(source, NoiseSource::Chains(_)) { 2.5 } else { 1.0 };
+            return Ok(slower * cost.multiplications);
         }
         let (kinds, d) = (round.systems.kinds.len() as f64, round.systems.dim() as f64);
-        let packed = |n: f64| n * (n + 1.0) / 2.0;
         Ok(match (source, self.shape.drift, round.delay()) {
             (NoiseSource::Nothing, ..) => 0.0,
-            (_, Drift::Zero, None) => (packed(d) + packed(d + 1.0)).powi(3) + kinds * packed(d + 1.0).powi(3),
+            (_, Drift::Zero, None) => (packed(d) + packed(d + 1.0)).powi(3) + legs_of_moments(&round, d + 1.0),
             (_, Drift::Zero, Some((delay, _))) => (packed(d) + delay as f64 * d * d).powi(3),
-            _ => 0.5 * kinds * packed(2.0 * d + 1.0).powi(3) + 290.0 * d * (d * (kinds + 1.0) + 1.0).powi(2),
+            (_, Drift::ControlVariate { .. }, _) => {
+                let state = d * (kinds + 1.0) + 1.0;
+                // Of a small state a linear system, of a large one two of them, each by some 50 rounds.
+                let solves = if state * state + kinds * d * d <= DENSE as f64 { state.powi(6) } else { 100.0 * round_of_moments(&round) };
+                legs_of_moments(&round, 2.0 * d + 1.0) + solves
+            }
+            _ => legs_of_moments(&round, 2.0 * d + 1.0) + packed(d).powi(3),
+        })
+    }
+
+    /// Multiplications of the curve up to a round, about one a nanosecond; those that [`Forecast::knows_curve_to`] limits are left out.
+    ///
+    /// # Errors
+    /// When the curve is not known; gives the reason.
+    pub fn curve_work(&self, last: u64) -> Result<f64> {
+        let (round, source) = self.curve_source()?;
+        let d = round.systems.dim() as f64;
+        Ok(match (source, self.shape.drift) {
+            (NoiseSource::Independent, Drift::ControlVariate { .. }) => {
+                legs_of_moments(&round, 2.0 * d + 1.0) + last as f64 * round_of_moments(&round)
+            }
+            (NoiseSource::Independent, Drift::GlobalMemory { .. }) => legs_of_moments(&round, 2.0 * d + 1.0),
+            (NoiseSource::Independent, _) => legs_of_moments(&round, d + 1.0),
+            _ => 0.0,
         })
     }
 
@@ -97,6 +122,25 @@ impl Forecast<'_> {
         let steady = LinkLaw { gain_square: law.gain * law.gain, receiver_noise: 0.0, only_mean, ..law.clone() };
         Ok(self.with_link(steady))
     }
+}
+
+fn packed(n: f64) -> f64 {
+    n * (n + 1.0) / 2.0
+}
+
+/// Multiplications of the second moments of all distinct agents' legs, which start at a state of n numbers.
+fn legs_of_moments(round: &Round<'_, '_>, n: f64) -> f64 {
+    let (start, end) = (packed(n), packed(round.systems.dim() as f64));
+    let doublings = (round.setting.local_steps as f64).log2() + 2.0;
+    // Large products take less than a nanosecond a multiplication.
+    0.5 * round.systems.kinds.len() as f64 * doublings * start * end * (start + end)
+}
+
+/// Multiplications of a round of the second moments of control variates. Some twenty passes over them cost more than the products.
+pub(super) fn round_of_moments(round: &Round<'_, '_>) -> f64 {
+    let (kinds, d) = (round.systems.kinds.len() as f64, round.systems.dim() as f64);
+    let state = d * (kinds + 1.0) + 1.0;
+    state.powi(2) * (20.0 + 8.0 * d) + kinds * packed(2.0 * d + 1.0) * packed(d)
 }
 
 #[cfg(test)]
@@ -125,7 +169,7 @@ mod tests {
         Erasure { success: 0.5 }.install(&mut lossy).unwrap();
         let iid = garnet(3, Law::Iid);
         let floor = |field: &dyn Field, method: &FedLsa, link: &Uplink| Forecast::over(field, method, link).floor().unwrap().mse();
-        let limits = Forecast::over(&*iid, &few, &lossy).limits().unwrap();
+        let limits = Forecast::over(&*iid, &few, &lossy).limits(&FloorCache::default()).unwrap();
         assert_eq!(limits.floor, floor(&*iid, &few, &lossy));
         assert_eq!(limits.mixing, None);
         let sum = limits.bias + limits.samples.unwrap() + limits.link.unwrap() + limits.participation.unwrap();
@@ -140,12 +184,12 @@ mod tests {
         // Markov samples against independent ones of the same law.
         let (method, clear) = (FedLsa::new(0.1, 4), Uplink::default());
         let markov = garnet(1, Law::Markov);
-        let limits = Forecast::over(&*markov, &method, &clear).limits().unwrap();
+        let limits = Forecast::over(&*markov, &method, &clear).limits(&FloorCache::default()).unwrap();
         let independent = floor(&*garnet(1, Law::Iid), &method, &clear);
         assert!((limits.mixing.unwrap() - (limits.floor - independent)).abs() <= 1e-12 * limits.floor);
         assert_eq!((limits.link, limits.participation), (None, None));
         // Without noise the floor is the bias.
-        let limits = Forecast::over(&*garnet(3, Law::Mean), &method, &clear).limits().unwrap();
+        let limits = Forecast::over(&*garnet(3, Law::Mean), &method, &clear).limits(&FloorCache::default()).unwrap();
         assert_eq!((limits.floor, limits.samples, limits.mixing), (limits.bias, None, None));
     }
 

@@ -146,16 +146,13 @@ impl Forecast<'_> {
         let (classes, setting) = (self.classes(round)?, &round.setting);
         let unknowns = joint::unknowns(&classes, rule);
         if unknowns <= JOINT_UNKNOWNS {
-            let updates: f64 = classes.iter().map(|c| c.count as f64 * c.agent.moves.len() as f64 / c.agent.states as f64).sum();
-            let d = round.systems.dim() as f64 * if rule == Rule::Scafflsa { self.agents() as f64 } else { 1.0 };
-            if PRODUCTS * unknowns as f64 * updates * setting.local_steps as f64 * self.batch() as f64 * d <= MOST_WORK {
+            if self.joint_work(round, rule, &classes) <= MOST_WORK {
                 return Ok((Way::Joint, classes));
             }
         }
         // With one local step all methods are FedLSA.
         if (rule == Rule::FedLsa || setting.local_steps == 1) && counts::reaches(&classes, COUNT_UNKNOWNS) {
-            let unknowns = counts::unknowns(&classes).unwrap_or(usize::MAX) as f64;
-            if PRODUCTS * unknowns * (setting.local_steps as f64 + self.agents() as f64) * self.field.dim() as f64 <= MOST_WORK {
+            if self.counts_work(round, &classes) <= MOST_WORK {
                 return Ok((Way::Counts, classes));
             }
         }
@@ -172,6 +169,19 @@ impl Forecast<'_> {
             return Err(takes_too_long(&what, "fewer agents, states or features, or fewer local steps"));
         }
         Ok((Way::Closure, classes))
+    }
+
+    /// Multiplications of the floor by the joint chain of all agents.
+    fn joint_work(&self, round: &Round<'_, '_>, rule: Rule, classes: &[AgentClass]) -> f64 {
+        let updates: f64 = classes.iter().map(|c| c.count as f64 * c.agent.moves.len() as f64 / c.agent.states as f64).sum();
+        let d = round.systems.dim() as f64 * if rule == Rule::Scafflsa { self.agents() as f64 } else { 1.0 };
+        PRODUCTS * joint::unknowns(classes, rule) as f64 * updates * round.setting.local_steps as f64 * self.batch() as f64 * d
+    }
+
+    /// Multiplications of the floor by the counts of exchangeable agents.
+    fn counts_work(&self, round: &Round<'_, '_>, classes: &[AgentClass]) -> f64 {
+        let unknowns = counts::unknowns(classes).unwrap_or(usize::MAX) as f64;
+        PRODUCTS * unknowns * (round.setting.local_steps as f64 + self.agents() as f64) * self.field.dim() as f64
     }
 
     /// The memory and the work of the floor under additive noise or Markov samples; `None` where it comes from other recursions.
@@ -194,8 +204,8 @@ impl Forecast<'_> {
                         let unknowns = OneAgent::unknowns(&classes[0].agent);
                         (unknowns, PRODUCTS * 2.0 * classes[0].agent.moves.len() as f64 * d.powi(3) * self.batch() as f64)
                     }
-                    Way::Joint => (joint::unknowns(&classes, rule), MOST_WORK),
-                    Way::Counts => (counts::unknowns(&classes).unwrap_or(0), MOST_WORK),
+                    Way::Joint => (joint::unknowns(&classes, rule), self.joint_work(&round, rule, &classes)),
+                    Way::Counts => (counts::unknowns(&classes).unwrap_or(0), self.counts_work(&round, &classes)),
                     Way::Closure => (Closure::unknowns(&classes, rule), Closure::work(&classes, &round.setting, rule)),
                 };
                 Some(PredictionCost { bytes: 8.0 * (1.2 * PRODUCTS * unknowns as f64 + 2.0 * numbers), multiplications })

@@ -1,11 +1,11 @@
 //! How many rounds a target takes.
 
-use super::{Forecast, unknown};
-use crate::error::{Result, require};
+use super::{FloorCache, Forecast, unknown};
+use crate::error::{BadInput, Result, require};
 use crate::linalg;
 use crate::methods::Drift;
 use crate::theory::Accuracy;
-use crate::theory::exact_mse::{InitialControls, MeanSquare};
+use crate::theory::exact_mse::{Evolution, InitialControls, MeanSquare};
 use crate::theory::stability;
 
 /// The most rounds that are looked for.
@@ -13,6 +13,10 @@ const MOST_ROUNDS: f64 = 1e15;
 /// The most rounds along which a curve is followed, and the number of points of a pass.
 const MOST_FOLLOWED: f64 = 2e6;
 const POINTS: u64 = 64;
+/// Up to this many rounds one pass looks at all of them.
+const SHORT: f64 = 1024.0;
+/// The most multiplications of a pass.
+const MOST_WORK: f64 = 6e9;
 
 /// The rounds until a target.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,6 +26,8 @@ pub struct Rounds {
     /// How the curve is known that they were read from; `None` where they follow from the radii alone, as if every round shrank the
     /// error by its radius.
     pub curve: Option<Accuracy>,
+    /// Whether the curve is known, and takes too long to follow.
+    pub is_cut: bool,
 }
 
 /// What keeps a method above a target.
@@ -48,14 +54,20 @@ impl Forecast<'_> {
     /// When the mean-square error first is at most `target`. `theta_0` (d) is the start; `None` stands for a random start with
     /// components N(0, 1), for which rounds follow from the radii.
     ///
-    /// A method whose floor is not known may still reach it never; the bias is looked at first.
+    /// A method whose floor is not known may still reach it never; the bias is looked at first. The floor is read from `cache`, which
+    /// must belong to this forecast.
     ///
     /// # Errors
-    /// When the target is not positive, or neither the curve nor a radius is known.
-    pub fn reach(&self, target: f64, theta_0: Option<&[f64]>, controls: &InitialControls) -> Result<Reach> {
+    /// When the target is not positive or below what rounding leaves of theta*, or neither the curve nor a radius is known.
+    pub fn reach(&self, target: f64, theta_0: Option<&[f64]>, controls: &InitialControls, cache: &FloorCache) -> Result<Reach> {
         require(target > 0.0 && target.is_finite(), "target", target, "a positive number")?;
         let round = self.linear()?;
         let root = round.systems.root()?;
+        let rounding = crate::tune::rounding(&root);
+        if target <= rounding {
+            let what = format!("{target:e} is below what rounding leaves of theta*, {rounding:.1e}");
+            return Err(BadInput::new("target", what, format!("more than {rounding:.1e}")));
+        }
         let outlook = self.outlook();
         if outlook.is_unstable() {
             return Ok(Reach::Never(Obstacle::Diverges));
@@ -63,8 +75,8 @@ impl Forecast<'_> {
         let radius = outlook.radius?;
         let shrinks = outlook.mean_square.and_then(Result::ok).unwrap_or(0.0).max(radius * radius);
         let bias = self.bias_sq()?;
-        let floor = self.floor().ok();
-        match &floor {
+        let floor = cache.floor(self).ok().map(|floor| &floor.value);
+        match floor {
             // With Markov samples the mean of the floor has a bias of its own.
             Some(floor) if floor.mse() >= target => {
                 let bias = floor.bias_sq();
@@ -73,22 +85,30 @@ impl Forecast<'_> {
             None if bias >= target => return Ok(Reach::Never(Obstacle::Bias(bias))),
             _ => {}
         }
-        let limit = floor.as_ref().map_or(bias, MeanSquare::mse);
+        let limit = floor.map_or(bias, MeanSquare::mse);
         let d = root.len() as f64;
         let away = theta_0.map_or_else(|| linalg::norm_sq(&root) + d, |theta| linalg::distance_sq(theta, &root));
         if away <= target {
-            return Ok(Reach::After(Rounds { rounds: 0.0, curve: Some(Accuracy::Exact) }));
+            return Ok(Reach::After(Rounds { rounds: 0.0, curve: Some(Accuracy::Exact), is_cut: false }));
         }
         if shrinks >= 1.0 {
             return Err(unknown("the radius of a round is 1 to rounding"));
         }
         let about = (((away - limit).max(target) / (target - limit)).ln() / -shrinks.max(f64::MIN_POSITIVE).ln()).ceil().max(1.0);
         require(about < MOST_ROUNDS, "target", target, "a target that takes fewer rounds")?;
-        let rough = Reach::After(Rounds { rounds: about, curve: None });
-        let Some(theta_0) = theta_0 else { return Ok(rough) };
-        let exactly = if self.is_noiseless() {
+        let rough = |is_cut: bool| Reach::After(Rounds { rounds: about, curve: None, is_cut });
+        let Some(theta_0) = theta_0 else { return Ok(rough(false)) };
+        let exactly = if !self.is_noiseless() && self.curve_work(about as u64).is_ok_and(|work| work > MOST_WORK) {
+            Ok(None)
+        } else if self.is_noiseless() {
             let accuracy = Accuracy::Exact;
             first_below(target, about, |rounds| self.noiseless_curve(theta_0, rounds)).map(|found| found.map(|rounds| (rounds, accuracy)))
+        } else if let Ok(evolution) = self.evolution(theta_0, controls)
+            && evolution.start().len() > LARGE
+        {
+            let before = self.curve_work(0)?;
+            let most = ((MOST_WORK - before) / (self.curve_work(1)? - before).max(1.0)) as u64;
+            Ok(first_of(&evolution, target, most).map(|rounds| (rounds, Accuracy::Exact)))
         } else {
             self.curve_accuracy().and_then(|accuracy| {
                 let curve = |rounds: &[u64]| Ok(self.curve(theta_0, controls, rounds)?.iter().map(MeanSquare::mse).collect());
@@ -96,8 +116,9 @@ impl Forecast<'_> {
             })
         };
         Ok(match exactly {
-            Ok(Some((rounds, accuracy))) => Reach::After(Rounds { rounds, curve: Some(accuracy) }),
-            Ok(None) | Err(_) => rough,
+            Ok(Some((rounds, accuracy))) => Reach::After(Rounds { rounds, curve: Some(accuracy), is_cut: false }),
+            Ok(None) => rough(true),
+            Err(_) => rough(false),
         })
     }
 
@@ -122,6 +143,20 @@ impl Forecast<'_> {
     }
 }
 
+/// The smallest state that is taken round by round: powers of its map take longer.
+const LARGE: usize = 1000;
+
+/// The first round after which the error is at most the target; `None` if it is not within `most` rounds.
+fn first_of(evolution: &Evolution, target: f64, most: u64) -> Option<f64> {
+    let mut state = evolution.start().to_vec();
+    let mut next = vec![0.0; state.len()];
+    (1..=most).find_map(|round| {
+        evolution.map().apply(&state, &mut next);
+        std::mem::swap(&mut state, &mut next);
+        (evolution.mse(&state) <= target).then_some(round as f64)
+    })
+}
+
 /// The first round at which a curve is at most the target, near an estimate; `None` where it takes too many rounds to see.
 fn first_below(target: f64, about: f64, curve: impl Fn(&[u64]) -> Result<Vec<f64>>) -> Result<Option<f64>> {
     let mut last = (2.0 * about).max(POINTS as f64);
@@ -132,8 +167,9 @@ fn first_below(target: f64, about: f64, curve: impl Fn(&[u64]) -> Result<Vec<f64
         // Evenly spaced rounds cost one power of the map.
         let (mut low, mut high) = (0, last as u64);
         loop {
-            let gap = (high - low).div_ceil(POINTS).max(1);
-            let rounds: Vec<u64> = (1..=POINTS).map(|i| low + i * gap).collect();
+            let points = if last <= SHORT { high - low } else { POINTS };
+            let gap = (high - low).div_ceil(points).max(1);
+            let rounds: Vec<u64> = (1..=points).map(|i| low + i * gap).collect();
             let Some(first) = curve(&rounds)?.iter().position(|x| *x <= target) else { break };
             if gap == 1 {
                 return Ok(Some(rounds[first] as f64));
@@ -178,7 +214,7 @@ mod tests {
             let field = garnet(kind);
             let start: Vec<f64> = field.root().unwrap().iter().map(|x| x + 1.0).collect();
             for shape in [FedLsa::new(0.05, 5).shape(), FedHsa::new(0.05, 5).shape()] {
-                let of = Forecast::new(&*field, shape);
+                let (of, cache) = (Forecast::new(&*field, shape), FloorCache::default());
                 let floor = of.floor().unwrap().mse();
                 let target = floor + 0.02;
                 let rounds: Vec<u64> = (1..=3000).collect();
@@ -187,24 +223,30 @@ mod tests {
                     _ => of.curve(&start, &InitialControls::Zero, &rounds).unwrap().iter().map(MeanSquare::mse).collect(),
                 };
                 let want = errors.iter().position(|x| *x <= target).unwrap() as f64 + 1.0;
-                let Reach::After(got) = of.reach(target, Some(&start), &InitialControls::Zero).unwrap() else { panic!("it is reached") };
+                let Reach::After(got) = of.reach(target, Some(&start), &InitialControls::Zero, &cache).unwrap() else {
+                    panic!("it is reached")
+                };
                 assert_eq!((got.rounds, got.curve), (want, Some(Accuracy::Exact)));
                 // From a random start the radii give the order.
-                let Reach::After(rough) = of.reach(target, None, &InitialControls::Zero).unwrap() else { panic!("it is reached") };
+                let Reach::After(rough) = of.reach(target, None, &InitialControls::Zero, &cache).unwrap() else { panic!("it is reached") };
                 assert!(rough.curve.is_none() && rough.rounds > 0.2 * want && rough.rounds < 10.0 * want, "{rough:?} {want}");
                 // Below the floor the obstacle is named.
                 let bias = of.bias_sq().unwrap();
-                let below = of.reach(0.9 * floor.max(f64::MIN_POSITIVE), Some(&start), &InitialControls::Zero);
+                let below = of.reach(0.9 * floor.max(f64::MIN_POSITIVE), Some(&start), &InitialControls::Zero, &cache);
+                if floor == 0.0 {
+                    assert!(below.unwrap_err().what.contains("rounding"));
+                    continue;
+                }
                 match below.unwrap() {
                     Reach::Never(Obstacle::Bias(x)) => assert!(x == bias && bias >= 0.9 * floor),
                     Reach::Never(Obstacle::Noise(all, x)) => assert!(all == floor && x == bias && bias < 0.9 * floor),
-                    other => assert!(floor == 0.0, "{other:?}"),
+                    other => panic!("{other:?}"),
                 }
             }
         }
         let field = garnet(Law::Iid);
         let wild = Forecast::new(&*field, FedLsa::new(50.0, 5).shape());
-        let never = wild.reach(1.0, Some(&[0.0; 3]), &InitialControls::Zero).unwrap();
+        let never = wild.reach(1.0, Some(&[0.0; 3]), &InitialControls::Zero, &FloorCache::default()).unwrap();
         assert_eq!(never, Reach::Never(Obstacle::Diverges));
     }
 }

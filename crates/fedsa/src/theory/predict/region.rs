@@ -7,13 +7,17 @@ use rayon::prelude::*;
 use super::{Forecast, MeanSquareRadius, NoiseSource, takes_too_long};
 use crate::error::{Result, require};
 use crate::linalg::{self, Mat};
-use crate::methods::{Drift, Lost};
+use crate::methods::Drift;
 use crate::theory::map::{DENSE, LinearMap as _};
 use crate::theory::stability::{self, ControlVariates, Stability};
 
-/// The most multiplications of all radii of a scan, and of a map, about one a nanosecond.
-const SCAN_WORK: f64 = 1e10;
-const MAP_WORK: f64 = 2e10;
+/// The most multiplications of all radii of a scan, and of a map, about one a nanosecond. Which grid is affordable is estimated from
+/// the radius of the method's own step; a scan or a map that takes much more nevertheless is cut short.
+const SCAN_WORK: f64 = 4e9;
+const MAP_WORK: f64 = 1e10;
+const CUT: f64 = 2.0;
+/// The steps of a scan that are looked at side by side, before what they took is counted.
+const SIDE_BY_SIDE: usize = 16;
 
 /// Multiplications of the radius of a chain's second moments, about.
 const CHAIN_WORK: f64 = 2e8;
@@ -60,6 +64,10 @@ pub struct StableSet {
     pub intervals: Vec<(f64, f64)>,
     /// The largest step that was looked at.
     pub looked_to: f64,
+    /// The ratio of neighbouring steps of the scan: windows that are narrower can be missed.
+    pub ratio: f64,
+    /// Whether the scan ended early, at `looked_to`, because it took too long.
+    pub is_cut: bool,
     /// Whether the mean square was looked at too, where there is noise.
     pub in_mean_square: bool,
 }
@@ -77,32 +85,83 @@ pub struct Region {
     pub in_mean_square: bool,
     /// Whether there is noise.
     pub is_noisy: bool,
+    /// Whether rows with many local steps are left unknown because the map took too long.
+    pub is_cut: bool,
 }
 
 /// Computes verdicts for any step size and number of local steps of a method.
 struct Judge<'f> {
     of: Forecast<'f>,
     square: Option<MeanSquareRadius<'f>>,
+    /// Multiplications of a radius of the mean square.
+    square_work: f64,
 }
 
 impl Judge<'_> {
-    fn at(&self, eta: f64, h: u64) -> Spot {
+    /// The judgements, and the multiplications that they took.
+    fn at(&self, eta: f64, h: u64) -> (Spot, f64) {
         let of = self.of.clone().with_step(eta).with_local_steps(h);
-        let unknown = Spot { verdict: Verdict::Unknown, radius: f64::NAN, mean_square: None };
-        let Ok(radius) = of.radius() else { return unknown };
+        // A single radius may take as long as a scan.
+        let Ok((radius, work)) = of.radius_within(SCAN_WORK) else { return (UNKNOWN, 0.1 * SCAN_WORK) };
         let mean = Stability::of(radius);
         // A radius of 1 to rounding, that of very small steps, counts as stable.
         if mean == Stability::Unstable {
-            return Spot { verdict: Verdict::MeanDiverges, radius, mean_square: None };
+            return (Spot { verdict: Verdict::MeanDiverges, radius, mean_square: None }, work);
         }
-        let Some(square) = &self.square else { return Spot { verdict: Verdict::Stable, radius, mean_square: None } };
-        match square.at(&of) {
+        let Some(square) = &self.square else { return (Spot { verdict: Verdict::Stable, radius, mean_square: None }, work) };
+        let spot = match square.at(&of) {
             Ok(x) if Stability::of(x) == Stability::Unstable => Spot { verdict: Verdict::MeanSquareDiverges, radius, mean_square: Some(x) },
             Ok(x) => Spot { verdict: Verdict::Stable, radius, mean_square: Some(x) },
-            Err(_) => unknown,
+            Err(_) => UNKNOWN,
+        };
+        (spot, work + self.square_work)
+    }
+}
+
+impl Judge<'_> {
+    /// The stable ones of these steps, with H local steps; what is looked at is taken from `left`.
+    fn stable_set(&self, steps: &[f64], h: u64, left: &mut f64) -> StableSet {
+        let is_stable = |spot: &Spot| spot.verdict == Verdict::Stable;
+        let mut stable: Vec<bool> = Vec::new();
+        for few in steps.chunks(SIDE_BY_SIDE) {
+            if *left <= 0.0 {
+                break;
+            }
+            let seen: Vec<(Spot, f64)> = few.par_iter().map(|eta| self.at(*eta, h)).collect();
+            *left -= seen.iter().map(|(_, work)| work).sum::<f64>();
+            stable.extend(seen.iter().map(|(spot, _)| is_stable(spot)));
+        }
+        let mut edge = |mut inside: f64, mut outside: f64| {
+            while (outside / inside).ln().abs() > 1e-3 {
+                let middle = (inside * outside).sqrt();
+                let (spot, work) = self.at(middle, h);
+                *left -= work;
+                if is_stable(&spot) { inside = middle } else { outside = middle }
+            }
+            inside
+        };
+        let mut intervals: Vec<(f64, f64)> = Vec::new();
+        for (i, now) in stable.iter().enumerate() {
+            let before = i.checked_sub(1).is_some_and(|j| stable[j]);
+            match (before, now) {
+                (false, true) => intervals.push((if i == 0 { 0.0 } else { edge(steps[i], steps[i - 1]) }, f64::INFINITY)),
+                (true, false) => intervals.last_mut().expect("it has begun").1 = edge(steps[i - 1], steps[i]),
+                _ => {}
+            }
+        }
+        StableSet {
+            local_steps: h,
+            intervals,
+            looked_to: stable.len().checked_sub(1).map_or(0.0, |last| steps[last]),
+            ratio: steps[1] / steps[0],
+            is_cut: stable.len() < steps.len(),
+            in_mean_square: self.square.is_some(),
         }
     }
 }
+
+/// Of a step whose radius is not known.
+const UNKNOWN: Spot = Spot { verdict: Verdict::Unknown, radius: f64::NAN, mean_square: None };
 
 /// `count` steps from `low` to `high` with a constant ratio.
 fn geometric((low, high): (f64, f64), count: usize) -> Vec<f64> {
@@ -111,31 +170,19 @@ fn geometric((low, high): (f64, f64), count: usize) -> Vec<f64> {
 }
 
 impl<'f> Forecast<'f> {
-    /// Multiplications of the radius of a noiseless round with H local steps.
-    fn radius_work(&self, h: f64) -> Result<f64> {
-        let round = self.radius_known()?;
-        let (kinds, d) = (round.systems.kinds.len() as f64, round.systems.dim() as f64);
-        let legs = kinds * (4.0 * (h.log2() + 2.0) * d.powi(3) + 500.0);
-        let state = match self.shape.drift {
-            Drift::ControlVariate { .. } => d * (kinds + 1.0),
-            _ if self.lost == Lost::Last => 2.0 * d,
-            _ => d,
-        };
-        let eigenvalues = match round.link.delay.as_ref().map(|delay| delay.probabilities.len() as f64) {
-            Some(reach) => 30.0 * d * reach.powi(3) + 30.0 * d.powi(3),
-            None if state <= DENSE as f64 => 12.0 * state.powi(3),
-            // Arnoldi in up to 300 dimensions.
-            None => 300.0 * (2.0 * kinds * d * d + 600.0 * state) + 30.0 * 300f64.powi(3),
-        };
-        Ok(legs + eigenvalues)
+    /// Multiplications of the radius of a noiseless round with H local steps, from those with the method's own settings.
+    fn radius_work(&self, h: f64, own: f64) -> Result<f64> {
+        let more = self.clone().with_local_steps(h.round() as u64);
+        Ok(own + (more.legs_work(&more.linear()?) - self.legs_work(&self.linear()?)).max(0.0))
     }
 
-    /// Multiplications of the radius of the map of second moments.
-    fn mean_square_work(&self, h: f64) -> Result<f64> {
+    /// Multiplications of the radius of the map of second moments with H local steps; `own` are those of the radius of the mean with the
+    /// method's own settings.
+    pub(super) fn mean_square_work(&self, h: f64, own: f64) -> Result<f64> {
         let round = self.linear()?;
         match self.noise_source(&round)? {
             // The square of the radius of the mean.
-            NoiseSource::Additive(..) => return self.radius_work(h),
+            NoiseSource::Additive(..) => return self.radius_work(h, own),
             NoiseSource::Chains(_) => return Ok(CHAIN_WORK),
             NoiseSource::Independent | NoiseSource::Nothing => {}
         }
@@ -158,15 +205,17 @@ impl<'f> Forecast<'f> {
         })
     }
 
-    /// The judge of up to `count` steps with up to H local steps, with the mean square where it is affordable too.
-    fn judge(&self, count: f64, h: f64, most: f64) -> Result<Judge<'f>> {
-        let work = count * self.radius_work(h)?;
+    /// The judge of up to `count` steps with up to H local steps, with the mean square where it is affordable too. `own` are the
+    /// multiplications of the radius with the method's own settings.
+    fn judge(&self, count: f64, h: f64, own: f64, most: f64) -> Result<Judge<'f>> {
+        let work = count * self.radius_work(h, own)?;
         if work > most {
-            return Err(takes_too_long("the radii of so many steps", "fewer distinct agents or features, or shorter delays"));
+            return Err(takes_too_long("a scan of the radii of many steps", "fewer distinct agents or features, or shorter delays"));
         }
-        let is_noisy = self.is_noisy(&self.linear()?);
-        let affordable = is_noisy && MeanSquareRadius::is_small(self) && work + count * self.mean_square_work(h)? <= most;
-        Ok(Judge { of: self.clone(), square: if affordable { MeanSquareRadius::new(self).ok() } else { None } })
+        let is_noisy = self.is_noisy(&self.linear()?) && MeanSquareRadius::is_small(self);
+        let square_work = if is_noisy { self.mean_square_work(h, own)? } else { 0.0 };
+        let square = if is_noisy && work + count * square_work <= most { MeanSquareRadius::new(self).ok() } else { None };
+        Ok(Judge { of: self.clone(), square, square_work })
     }
 
     /// The range of step sizes that is looked at for up to `most` local steps: from well below the smallest edge to above the
@@ -185,42 +234,45 @@ impl<'f> Forecast<'f> {
     }
 
     /// The stable step sizes for each of these numbers of local steps, with all other settings unchanged, from a scan with about 16
-    /// steps to a factor of 2 and bisection of the edges to 0.1%. Windows narrower than 4% of the step can be missed.
+    /// steps to a factor of 2, or fewer where that takes too long, and bisection of the edges to 0.1%. Windows narrower than the
+    /// ratio of its steps can be missed. Where even few steps take too long, numbers of local steps other than the method's own are
+    /// left out.
     ///
     /// # Errors
     /// When a round is not a known linear map, or the scan takes too long.
     pub fn stable_sets(&self, local_steps: &[u64]) -> Result<Vec<StableSet>> {
-        let most = local_steps.iter().copied().max().unwrap_or(1) as f64;
-        let range = self.steps_of_interest(most)?;
-        let octaves = (range.1 / range.0).log2();
-        // Coarser where each radius is costly.
-        let counts = [16.0, 8.0, 4.0].map(|of_each| (of_each * octaves).ceil() as usize + 1);
-        let judge_of = |count: usize| self.judge(1.3 * (count * local_steps.len()) as f64, most, SCAN_WORK).map(|judge| (judge, count));
-        let finest = counts.iter().map(|count| judge_of(*count)).find(Result::is_ok);
-        let (judge, count) = finest.unwrap_or_else(|| judge_of(counts[2]))?;
-        let steps = geometric(range, count);
-        let one = |h: u64| {
-            let spots: Vec<Spot> = steps.par_iter().map(|eta| judge.at(*eta, h)).collect();
-            let is_stable = |spot: &Spot| spot.verdict == Verdict::Stable;
-            let edge = |mut stable: f64, mut other: f64| {
-                while (other / stable).ln().abs() > 1e-3 {
-                    let middle = (stable * other).sqrt();
-                    if is_stable(&judge.at(middle, h)) { stable = middle } else { other = middle }
+        let (_, own_work) = self.radius_within(SCAN_WORK)?;
+        let own = self.local_steps().round() as u64;
+        // The method's own first, which a scan that is cut short has looked at then.
+        let mut all = local_steps.to_vec();
+        all.sort_by_key(|h| (*h != own, *h));
+        let alone: Vec<u64> = all.iter().copied().filter(|h| *h == own).collect();
+        let grids = [(&all, 16.0), (&all, 8.0), (&all, 4.0), (&alone, 8.0), (&alone, 4.0)];
+        let mut chosen = None;
+        for (hs, of_each) in grids.into_iter().filter(|(hs, _)| !hs.is_empty()) {
+            let most = hs.iter().copied().max().unwrap_or(1) as f64;
+            let range = self.steps_of_interest(most)?;
+            let count = (of_each * (range.1 / range.0).log2()).ceil() as usize + 1;
+            // Edges take some more.
+            match self.judge(1.3 * (count * hs.len()) as f64, most, own_work, SCAN_WORK) {
+                Ok(judge) => {
+                    chosen = Some(Ok((judge, hs, geometric(range, count))));
+                    break;
                 }
-                stable
-            };
-            let mut intervals: Vec<(f64, f64)> = Vec::new();
-            for i in 0..steps.len() {
-                let before = i.checked_sub(1).is_some_and(|j| is_stable(&spots[j]));
-                match (before, is_stable(&spots[i])) {
-                    (false, true) => intervals.push((if i == 0 { 0.0 } else { edge(steps[i], steps[i - 1]) }, f64::INFINITY)),
-                    (true, false) => intervals.last_mut().expect("it has begun").1 = edge(steps[i - 1], steps[i]),
-                    _ => {}
-                }
+                Err(e) => chosen = Some(Err(e)),
             }
-            StableSet { local_steps: h, intervals, looked_to: range.1, in_mean_square: judge.square.is_some() }
-        };
-        Ok(local_steps.iter().map(|h| one(*h)).collect())
+        }
+        let Some(chosen) = chosen else { return Ok(Vec::new()) };
+        let (judge, hs, steps) = chosen?;
+        let mut left = CUT * SCAN_WORK;
+        let mut sets: Vec<StableSet> = Vec::new();
+        for h in hs {
+            if left > 0.0 {
+                sets.push(judge.stable_set(&steps, *h, &mut left));
+            }
+        }
+        sets.sort_by_key(|set| local_steps.iter().position(|h| *h == set.local_steps));
+        Ok(sets)
     }
 
     /// The judgements on a grid over step size and local steps, around the method's own.
@@ -231,9 +283,11 @@ impl<'f> Forecast<'f> {
         let own = self.local_steps().max(1.0);
         let most = (4.0 * own).max(64.0);
         let steps = self.steps_of_interest(most)?;
+        let (_, own_work) = self.radius_within(MAP_WORK)?;
         let grids = [(160, 48), (100, 30), (60, 18), (36, 10)];
-        let judge_of =
-            |(columns, rows): (usize, usize)| self.judge((columns * rows) as f64, most, MAP_WORK).map(|judge| (judge, columns, rows));
+        let judge_of = |(columns, rows): (usize, usize)| {
+            self.judge((columns * rows) as f64, most, own_work, MAP_WORK).map(|judge| (judge, columns, rows))
+        };
         // The finest grid on which the mean square is affordable, else the finest one for the mean.
         let all: Vec<Result<(Judge<'_>, usize, usize)>> = grids.into_iter().map(judge_of).collect();
         let is_noisy = self.is_noisy(&self.linear()?);
@@ -247,11 +301,20 @@ impl<'f> Forecast<'f> {
         let hs: Vec<u64> = (0..rows).map(|i| (centre(local_steps, i, rows).round() as u64).max(1)).collect();
         // Neighbouring rows of one number are computed once.
         let mut by_h: BTreeMap<u64, Vec<Spot>> = BTreeMap::new();
+        let (mut left, mut is_cut) = (CUT * MAP_WORK, false);
         for h in &hs {
-            by_h.entry(*h).or_insert_with(|| etas.par_iter().map(|eta| judge.at(*eta, *h)).collect());
+            by_h.entry(*h).or_insert_with(|| {
+                if left <= 0.0 {
+                    is_cut = true;
+                    return vec![UNKNOWN; columns];
+                }
+                let seen: Vec<(Spot, f64)> = etas.par_iter().map(|eta| judge.at(*eta, *h)).collect();
+                left -= seen.iter().map(|(_, work)| work).sum::<f64>();
+                seen.into_iter().map(|(spot, _)| spot).collect()
+            });
         }
         let spots = hs.iter().map(|h| by_h[h].clone()).collect();
-        Ok(Region { steps, local_steps, spots, in_mean_square: judge.square.is_some(), is_noisy })
+        Ok(Region { steps, local_steps, spots, in_mean_square: judge.square.is_some(), is_noisy, is_cut })
     }
 
     /// The radii with another step size: what fails beyond the largest stable step.
@@ -260,8 +323,8 @@ impl<'f> Forecast<'f> {
     /// When a round is not a known linear map.
     pub fn at_step(&self, eta: f64) -> Result<Spot> {
         let h = self.local_steps().round().max(1.0);
-        let judge = self.judge(1.0, h, MAP_WORK)?;
-        Ok(judge.at(eta, h as u64))
+        let judge = self.judge(1.0, h, 0.0, MAP_WORK)?;
+        Ok(judge.at(eta, h as u64).0)
     }
 
     /// The eigenvalue of largest modulus of a noiseless round, `(re, im)` with `im >= 0`; `None` where the map is not formed as a
