@@ -27,39 +27,34 @@ pub fn least(repetitions: usize, work: impl Fn() + Sync) -> [f64; 2] {
 }
 
 /// What two threads of the machine do at most, as measured in this run: multiply-adds a second of products of matrices that stay in the
-/// cache, and bytes a second that are read from memory.
+/// cache.
 pub struct Machine {
     multiply_adds: [f64; 2],
-    bytes: [f64; 2],
 }
 
 impl Machine {
-    /// Measures both.
+    /// Measures it.
     pub fn measured() -> Self {
         const SIDE: usize = 256;
-        const WORDS: usize = 16 << 20;
         let matrix = Mat::from_fn(SIDE, SIDE, |i, j| ((i * 31 + j * 17) % 101) as f64 / 101.0);
-        let all_threads = |work: &(dyn Fn() + Sync)| rayon::broadcast(|_| work());
         let products = least(10, || {
-            all_threads(&|| {
+            rayon::broadcast(|_| {
                 black_box(&matrix * &matrix);
             });
         });
-        let words = vec![1u64; WORDS];
-        let reads = least(5, || {
-            let share = WORDS / rayon::current_num_threads();
-            black_box(words.par_chunks(share).map(|words| words.iter().fold(0u64, |a, b| a ^ b)).reduce(|| 0, |a, b| a ^ b));
-        });
         let threads = [1.0, 2.0];
-        Self {
-            multiply_adds: [0, 1].map(|i| threads[i] * (SIDE as f64).powi(3) / products[i]),
-            bytes: reads.map(|seconds| 8.0 * WORDS as f64 / seconds),
-        }
+        Self { multiply_adds: [0, 1].map(|i| threads[i] * (SIDE as f64).powi(3) / products[i]) }
     }
 
-    /// The least seconds on one thread and on two of work with so many multiply-adds and so many bytes from memory.
-    pub fn floor(&self, multiply_adds: f64, bytes: f64) -> [f64; 2] {
-        [0, 1].map(|i| (multiply_adds / self.multiply_adds[i]).max(bytes / self.bytes[i]))
+    /// The least seconds on one thread and on two of work with so many multiply-adds that reads `bytes` so many times: at the rate of
+    /// reading as many bytes again and again, which is that of a cache if they fit into it.
+    pub fn floor(&self, multiply_adds: f64, bytes: f64, times: f64) -> [f64; 2] {
+        let words = vec![1u64; ((bytes / 8.0) as usize).max(1)];
+        let read = least(7, || {
+            let share = words.len().div_ceil(rayon::current_num_threads());
+            black_box(words.par_chunks(share).map(|words| words.iter().fold(0u64, |a, b| a ^ b)).reduce(|| 0, |a, b| a ^ b));
+        });
+        [0, 1].map(|i| (multiply_adds / self.multiply_adds[i]).max(times * read[i]))
     }
 }
 

@@ -122,7 +122,7 @@ fn fednl(field: &dyn Field, machine: &Machine, work: &Work) {
     let objective = field.facts().objective().expect("an objective");
     let support = |c: usize| objective.hessian_support(c).map_or(field.dim() * (field.dim() + 1) / 2, |support| support.len());
     let supports: usize = (0..field.agents()).map(support).sum();
-    let floor = machine.floor(work.outer + 2.0 * work.stored, work.bytes + 4.0 * 8.0 * supports as f64);
+    let floor = machine.floor(work.outer + 2.0 * work.stored, work.bytes + 4.0 * 8.0 * supports as f64, 1.0);
     let more = serde_json::json!({ "floor_s": floor, "multiply_adds": work.outer, "supports": supports });
     report("FedNL Top-K(8 d), 142 agents, a round", [0, 1].map(|i| (many[i] - few[i]) / 16.0), more);
 }
@@ -144,7 +144,11 @@ fn hessians(field: &dyn Field, machine: &Machine, work: &Work) {
             black_box(rows.transpose() * &rows);
         });
     });
-    report("Hessians of 8 agents", ours, serde_json::json!({ "dense_product_s": dense, "floor_s": machine.floor(work.outer, work.bytes) }));
+    report(
+        "Hessians of 8 agents",
+        ours,
+        serde_json::json!({ "dense_product_s": dense, "floor_s": machine.floor(work.outer, work.bytes, 1.0) }),
+    );
 }
 
 /// What the agents of a Fib-SHED round with a renewal compute, without the server: gradients, Hessians, their eigenpairs and the losses

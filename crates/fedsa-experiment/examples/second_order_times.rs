@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         columns: Some(2),
         caption: "Seconds of two threads until the norm of the gradient is 1e-9 (dots), or of 400 rounds without reaching it, and the seconds \
                   that two threads need at least for the products with rows that the agents computed: multiply-adds at the rate of products of \
-                  matrices in the cache, or bytes of the rows at the rate of reading memory, whichever takes longer."
+                  matrices in the cache, or as many passes over the bytes of the rows, whichever takes longer."
             .into(),
         ..Chart::default()
     };
@@ -88,8 +88,8 @@ fn measured(plan: &Plan, cell: &PlannedCell, work: &Work, machine: &Machine) -> 
     let twice = (ledger.calls.gradients + ledger.calls.hessian_vectors) as f64 / agents;
     let hessians = ledger.calls.hessians as f64 / agents;
     let multiply_adds = (2.0 * twice + searches) * work.stored + hessians * work.outer;
-    let bytes = (twice + searches + hessians) * work.bytes;
-    Took { seconds, floor: machine.floor(multiply_adds, bytes)[1], rounds: run.round(), residual }
+    let passes = twice + searches + hessians;
+    Took { seconds, floor: machine.floor(multiply_adds, work.bytes, passes)[1], rounds: run.round(), residual }
 }
 
 /// The methods as rows, the first one on top.

@@ -145,16 +145,15 @@ impl Forecast<'_> {
         }
         let (classes, setting) = (self.classes(round)?, &round.setting);
         let unknowns = joint::unknowns(&classes, rule);
-        if unknowns <= JOINT_UNKNOWNS {
-            if self.joint_work(round, rule, &classes) <= MOST_WORK {
-                return Ok((Way::Joint, classes));
-            }
+        if unknowns <= JOINT_UNKNOWNS && self.joint_work(round, rule, &classes) <= MOST_WORK {
+            return Ok((Way::Joint, classes));
         }
         // With one local step all methods are FedLSA.
-        if (rule == Rule::FedLsa || setting.local_steps == 1) && counts::reaches(&classes, COUNT_UNKNOWNS) {
-            if self.counts_work(round, &classes) <= MOST_WORK {
-                return Ok((Way::Counts, classes));
-            }
+        if (rule == Rule::FedLsa || setting.local_steps == 1)
+            && counts::reaches(&classes, COUNT_UNKNOWNS)
+            && self.counts_work(round, &classes) <= MOST_WORK
+        {
+            return Ok((Way::Counts, classes));
         }
         if self.batch() > 1 {
             return Err(unknown("the mean-square error of many agents under Markov samples in batches"));
