@@ -21,27 +21,45 @@ pub struct Support {
     place: Option<Vec<u32>>,
     /// The positions of those on the diagonal.
     diagonal: Vec<u32>,
+    /// The places once more, to find positions; none where they would take more memory than the places.
+    words: Vec<Word>,
 }
 
-/// Memory of a thread to find positions.
-struct Finder {
-    /// Positions by place, for one support at a time: entries of other supports remain from before.
-    table: Vec<u32>,
-    /// The positions of places that are looked for, [`NOWHERE`] where there is none.
-    found: Vec<u32>,
+/// Where the places of 64 that follow one another are among those of a support.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Word {
+    /// A bit for each place, from the lowest bit on: whether the support has it.
+    bits: u64,
+    /// The number of places of the support before these.
+    before: u32,
 }
 
 /// The position of a place that a support lacks.
 const NOWHERE: u32 = u32::MAX;
 
 thread_local! {
-    static FINDER: RefCell<Finder> = const { RefCell::new(Finder { table: Vec::new(), found: Vec::new() }) };
+    /// Memory for the positions of places that are looked for.
+    static FOUND: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Word {
+    /// Words of all places of a triangle that has this many; `place` increases.
+    fn of(place: &[u32], all: usize) -> Vec<Self> {
+        let mut words = vec![Self { bits: 0, before: 0 }; all.div_ceil(64)];
+        place.iter().for_each(|place| words[*place as usize / 64].bits |= 1 << (place % 64));
+        let mut before = 0;
+        for word in &mut words {
+            word.before = before;
+            before += word.bits.count_ones();
+        }
+        words
+    }
 }
 
 impl Support {
     /// All places.
     pub fn all(d: usize) -> Self {
-        Self { d, place: None, diagonal: (0..d).map(|i| (entries(i + 1) - 1) as u32).collect() }
+        Self { d, place: None, diagonal: (0..d).map(|i| (entries(i + 1) - 1) as u32).collect(), words: Vec::new() }
     }
 
     /// Only the diagonal.
@@ -58,7 +76,9 @@ impl Support {
             return Some(Self::all(d));
         }
         let diagonal = (0..d).filter_map(|i| place.binary_search(&((entries(i + 1) - 1) as u32)).ok()).map(|at| at as u32).collect();
-        Some(Self { d, place: Some(place), diagonal })
+        let are_few = place.len() * size_of::<u32>() < entries(d).div_ceil(64) * size_of::<Word>();
+        let words = if are_few { Vec::new() } else { Word::of(&place, entries(d)) };
+        Some(Self { d, place: Some(place), diagonal, words })
     }
 
     /// The number of rows d.
@@ -171,16 +191,19 @@ impl Support {
             });
             return Some(sums.fold(true, |all, one| all & one));
         };
-        FINDER.with_borrow_mut(|Finder { table, found }| {
-            table.resize(table.len().max(entries(self.d)), 0);
-            own.iter().enumerate().for_each(|(at, place)| table[*place as usize] = at as u32);
+        FOUND.with_borrow_mut(|found| {
             found.clear();
-            // What remains of other supports is no position of the place here.
-            found.extend(places.iter().map(|place| {
-                let at = table[*place as usize];
-                if own.get(at as usize) == Some(place) { at } else { NOWHERE }
-            }));
-            if found.iter().zip(value).any(|(at, value)| *at == NOWHERE && *value != 0.0) {
+            if self.words.is_empty() {
+                found.extend(places.iter().map(finder(own)));
+            } else {
+                found.extend(places.iter().map(|place| {
+                    let (word, bit) = (self.words[*place as usize / 64], 1 << (place % 64));
+                    let at = word.before + (word.bits & (bit - 1)).count_ones();
+                    if word.bits & bit == 0 { NOWHERE } else { at }
+                }));
+            }
+            let lacks = found.iter().zip(value).fold(false, |some, (at, value)| some | ((*at == NOWHERE) & (*value != 0.0)));
+            if lacks {
                 return None;
             }
             let sums = found.iter().zip(value).map(|(at, value)| {
@@ -225,6 +248,22 @@ impl Support {
             }
         }
         out
+    }
+}
+
+/// Finds the positions of places that are asked for in increasing order.
+fn finder(own: &[u32]) -> impl FnMut(&u32) -> u32 {
+    let mut at = 0;
+    move |place| {
+        // In steps that double: the next place is near.
+        let mut step = 1;
+        while own.get(at + step).is_some_and(|own| own < place) {
+            at += step;
+            step *= 2;
+        }
+        let end = own.len().min(at + step + 1);
+        at += own[at..end].partition_point(|own| own < place);
+        if own.get(at) == Some(place) { at as u32 } else { NOWHERE }
     }
 }
 
@@ -282,7 +321,7 @@ mod tests {
         }
     }
 
-    /// Also right after another support: what the table holds of that one is not taken for its own.
+    /// With words, and by a search where they are too few for words.
     #[test]
     fn numbers_are_added_at_their_places_or_not_at_all() {
         let cases = cases();

@@ -4,6 +4,7 @@
 //! [`Support`] are 0 and are not stored.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -271,6 +272,18 @@ pub fn are_entries(d: usize, body: &Body) -> bool {
     }
 }
 
+/// Memory of a thread to choose entries.
+struct Choice {
+    /// Positions, and one more.
+    position: Vec<u32>,
+    /// Magnitudes with the same leading bits, and one more.
+    alike: Vec<u64>,
+}
+
+thread_local! {
+    static CHOICE: RefCell<Choice> = const { RefCell::new(Choice { position: Vec::new(), alike: Vec::new() }) };
+}
+
 /// The magnitude of a number as bits in the same order; that of NaN is above all.
 fn size(x: f64) -> u64 {
     x.to_bits() << 1
@@ -284,12 +297,11 @@ fn top_k(m: &[f64], k: usize) -> (Vec<u32>, Vec<f64>) {
     // The exponent and one bit of the fraction.
     const LEADING: u32 = 12;
     let leading = |x: f64| (size(x) >> (u64::BITS - LEADING)) as usize;
-    let (mut counts, mut some) = ([0u32; 1 << LEADING], 0);
-    for x in m {
-        counts[leading(*x)] += 1;
-        some += usize::from(*x != 0.0);
-    }
-    let k = k.min(some);
+    let mut counts = [0u32; 1 << LEADING];
+    m.iter().for_each(|x| counts[leading(*x)] += 1);
+    // The leading bits of zeros are 0.
+    let zeros = if counts[0] == 0 { 0 } else { m.iter().filter(|x| **x == 0.0).count() };
+    let k = k.min(m.len() - zeros);
     if k == 0 {
         return (Vec::new(), Vec::new());
     }
@@ -304,32 +316,37 @@ fn top_k(m: &[f64], k: usize) -> (Vec<u32>, Vec<f64>) {
     // there are no branches to be guessed.
     let first = (bits as u64) << (u64::BITS - LEADING);
     let last = first | (u64::MAX >> LEADING);
-    let (mut position, mut count) = (vec![0; k - rest + same + 1], 0);
-    for (at, x) in m.iter().enumerate() {
-        position[count] = at as u32;
-        count += usize::from(size(*x) >= first);
-    }
-    position.truncate(count);
-    let mut value: Vec<f64> = position.iter().map(|at| m[*at as usize]).collect();
-    let (mut alike, mut count) = (vec![0; same + 1], 0);
-    for x in &value {
-        alike[count] = size(*x);
-        count += usize::from(size(*x) <= last);
-    }
-    let (_, least, larger) = alike[..same].select_nth_unstable(same - rest);
-    let least = *least;
-    let mut ties = rest - larger.iter().filter(|size| **size > least).count();
-    let mut count = 0;
-    for i in 0..value.len() {
-        let (at, x) = (position[i], value[i]);
-        let is_tie = (size(x) == least) & (ties > 0);
-        (position[count], value[count]) = (at, x);
-        count += usize::from((size(x) > least) | is_tie);
-        ties -= usize::from(is_tie);
-    }
-    position.truncate(k);
-    value.truncate(k);
-    (position, value)
+    CHOICE.with_borrow_mut(|Choice { position, alike }| {
+        let all = k - rest + same;
+        position.resize(position.len().max(all + 1), 0);
+        let (chosen, mut count) = (&mut position[..=all], 0);
+        for (at, x) in m.iter().enumerate() {
+            chosen[count] = at as u32;
+            count += usize::from(size(*x) >= first);
+        }
+        alike.resize(alike.len().max(same + 1), 0);
+        let (alike, mut count) = (&mut alike[..=same], 0);
+        for at in &chosen[..all] {
+            let size = size(m[*at as usize]);
+            alike[count] = size;
+            count += usize::from(size <= last);
+        }
+        let (_, least, larger) = alike[..same].select_nth_unstable(same - rest);
+        let least = *least;
+        let mut ties = rest - larger.iter().filter(|size| **size > least).count();
+        let mut count = 0;
+        for i in 0..all {
+            let at = chosen[i];
+            let size = size(m[at as usize]);
+            let is_tie = (size == least) & (ties > 0);
+            chosen[count] = at;
+            count += usize::from((size > least) | is_tie);
+            ties -= usize::from(is_tie);
+        }
+        let position = chosen[..k].to_vec();
+        let value = position.iter().map(|at| m[*at as usize]).collect();
+        (position, value)
+    })
 }
 
 /// k of n places, drawn uniformly, in increasing order.

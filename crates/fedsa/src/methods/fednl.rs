@@ -270,7 +270,7 @@ impl MethodSettings for FedNl {
     /// where sparse rows are summed, and at the server. A whole Hessian on its way, or later a correction and what its agent keeps of it;
     /// two vectors at each end. The server has the sum, M, and what it solves with: a factor, or eigenvectors with two more matrices in
     /// which they are computed. An agent that answers has its Hessian with all entries or the sums of its rows, the difference, and
-    /// positions by place.
+    /// the positions of places.
     fn memory(&self, agents: usize, d: usize) -> f64 {
         let (square, vector) = ((d as f64).powi(2), d as f64);
         let triangle = (square + vector) / 2.0;

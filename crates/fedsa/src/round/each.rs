@@ -17,6 +17,9 @@ use crate::uplink::Place;
 /// The answer of one agent as the server decodes it, if there is one, and what the ledger counts for it.
 type Answer = (Option<Vec<(Part, Body)>>, Sent);
 
+/// The tasks of a thread in an exchange, about: agents' work differs, and no thread is to wait long for the others.
+const TASKS: usize = 16;
+
 impl Run<'_> {
     /// Asks the participants, passes their answers over the link, and gives the answers that arrive to the server half.
     ///
@@ -35,8 +38,10 @@ impl Run<'_> {
         let taking: Vec<_> =
             agents.iter_mut().zip(feedback).enumerate().filter(|(c, _)| asked.binary_search(c).is_ok()).enumerate().collect();
         let is_accepted = |parts: &Vec<(Part, Body)>| check_answer(protocol, &**server, at.exchange, parts).is_ok();
+        let most = taking.len().div_ceil(TASKS * rayon::current_num_threads());
         let answers: Vec<Answer> = taking
             .into_par_iter()
+            .with_max_len(most)
             .map(|(i, (c, (agent, feedback)))| {
                 if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
                     return (None, Sent::default());

@@ -1,5 +1,6 @@
 //! The server's end of a link: losses, gains, late answers, receiver noise, the ordered sum, and whose answers arrived.
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::mail::Mail;
@@ -104,7 +105,7 @@ impl ServerEnd {
 impl Arrivals {
     /// Whether all numbers are finite.
     pub fn are_finite(&self) -> bool {
-        self.letters.iter().all(|letter| are_finite(&letter.parts))
+        self.letters.par_iter().all(|letter| are_finite(&letter.parts))
     }
 
     /// Calls `see` with the arrivals as a server half gets them; `down` is the message that was answered, as agents decoded

@@ -28,6 +28,10 @@ pub enum Definite {
 const ROUNDS_OF_A_SUM: u64 = 50;
 /// The entries of the sum that a thread computes at a time, at least.
 const ENTRIES: usize = 4096;
+/// The agents that a thread learns from at a time, at most: their matrices differ in size.
+const AGENTS: usize = 4;
+/// The tasks of a thread, about: few, because each looks through all changes, but more than one.
+const TASKS: usize = 2;
 
 /// A learned Hessian `H_c`: its entries on a support.
 #[derive(Debug, Clone, PartialEq)]
@@ -134,8 +138,9 @@ impl Models {
 /// Parts of a triangle of at least [`ENTRIES`] entries, with their rows.
 fn by_rows(mut triangle: &mut [f64], d: usize) -> Vec<(Range<usize>, &mut [f64])> {
     let (mut parts, mut first) = (Vec::new(), 0);
+    let least = ENTRIES.max(entries(d) / (TASKS * rayon::current_num_threads()));
     while first < d {
-        let end = (first + 1..d).find(|end| entries(*end) - entries(first) >= ENTRIES).unwrap_or(d);
+        let end = (first + 1..d).find(|end| entries(*end) - entries(first) >= least).unwrap_or(d);
         let (part, rest) = triangle.split_at_mut(entries(end) - entries(first));
         parts.push((first..end, part));
         (triangle, first) = (rest, end);
@@ -265,7 +270,7 @@ impl FedNlServer {
             known.gradient.extend(letter.part(Part::Gradient));
             is_new || whole.is_some()
         };
-        self.agents.par_iter_mut().zip(of).map(hear).reduce(|| false, |a, b| a | b)
+        self.agents.par_iter_mut().zip(of).with_max_len(AGENTS).map(hear).reduce(|| false, |a, b| a | b)
     }
 
     /// Computes the sum over the agents that have been heard, and their weight: each entry in the order of the agents, so that
@@ -308,21 +313,10 @@ impl FedNlServer {
             }
             is_lost
         };
-        let some_lost = self.agents.par_iter_mut().zip(of).map(is_lost).reduce(|| false, |a, b| a | b);
+        let some_lost = self.agents.par_iter_mut().zip(of).with_max_len(AGENTS).map(is_lost).reduce(|| false, |a, b| a | b);
         if some_lost || round % ROUNDS_OF_A_SUM == ROUNDS_OF_A_SUM - 1 {
             self.add_up();
         }
-    }
-
-    /// Minus the mean gradient of the agents whose last answer is to the present model, of which there are some.
-    fn downhill(&self) -> Vec<f64> {
-        let (mut sum, mut weight) = (vec![0.0; self.theta.len()], 0.0);
-        for (p, known) in self.weights.iter().zip(&self.agents).filter(|(_, known)| known.model == self.theta) {
-            add_scaled(&mut sum, -p, &known.gradient);
-            weight += p;
-        }
-        sum.iter_mut().for_each(|x| *x /= weight);
-        sum
     }
 
     /// The sum of the quadratic models of the agents' last answers; `None` without an answer to the present model, and where the sum has
@@ -331,12 +325,18 @@ impl FedNlServer {
         let d = self.theta.len();
         let is_shifted = self.definite == Definite::Shift;
         let (mut right, mut shift, mut is_answered) = (vec![0.0; d], 0.0, false);
+        let (mut downhill, mut here) = (vec![0.0; d], 0.0);
         for (p, known) in self.weights.iter().zip(&self.agents) {
+            let is_here = known.model == self.theta;
+            if is_here {
+                add_scaled(&mut downhill, -p, &known.gradient);
+                here += p;
+            }
             let Some(learned) = known.heard() else { continue };
             let l = if is_shifted { known.deviation } else { 0.0 };
             shift += p * l;
             add_scaled(&mut right, -p, &known.gradient);
-            if known.model == self.theta {
+            if is_here {
                 is_answered = true;
                 continue;
             }
@@ -348,6 +348,7 @@ impl FedNlServer {
             return None;
         }
         right.iter_mut().for_each(|x| *x /= self.heard);
+        downhill.iter_mut().for_each(|x| *x /= here);
         let mut m = Mat::<f64>::zeros(d, d);
         for j in 0..d {
             // Down a column of the lower triangle.
@@ -355,7 +356,7 @@ impl FedNlServer {
             (j..d).for_each(|i| column[i] = self.sum[entries(i) + j] / self.heard);
             column[j] += shift / self.heard;
         }
-        Some(Models { m, right, downhill: self.downhill() })
+        Some(Models { m, right, downhill })
     }
 
     /// Moves by the step of the answers that have arrived, or asks for the losses along it. Meanwhile learns.

@@ -26,8 +26,9 @@ pub(super) struct Pattern {
 struct Scratch {
     /// The small triangle and one more number: 0 between sums.
     sums: Vec<f64>,
-    /// A row: the numbers of its columns, and its values times its weight.
+    /// The numbers of the columns of all rows.
     columns: Vec<u32>,
+    /// The values of a row times its weight.
     scaled: Vec<f64>,
 }
 
@@ -88,28 +89,44 @@ impl Pattern {
         let Rows::Sparse { starts, index, value, .. } = rows else { panic!("dense rows have Hessians without a pattern") };
         SCRATCH.with_borrow_mut(|Scratch { sums, columns, scaled }| {
             sums.resize(sums.len().max(self.size + 1), 0.0);
+            let (sums, number) = (&mut sums[..=self.size], &self.number[..]);
+            columns.clear();
+            columns.extend(index[starts[range.start]..starts[range.end]].iter().map(|i| number[*i as usize]));
+            let mut columns_left = &columns[..];
             for (j, w) in range.zip(weights) {
-                let (index, value) = (&index[starts[j]..starts[j + 1]], &value[starts[j]..starts[j + 1]]);
-                columns.clear();
-                columns.extend(index.iter().map(|i| self.number[*i as usize]));
+                let value = &value[starts[j]..starts[j + 1]];
+                let (columns, left) = columns_left.split_at(value.len());
+                columns_left = left;
                 scaled.clear();
                 scaled.extend(value.iter().map(|x| w * x));
-                // Two rows of the triangle at a time, for which columns are read once.
-                let mut k = 0;
-                while k + 1 < columns.len() {
-                    let (i, next) = (columns[k] as usize, columns[k + 1] as usize);
-                    let (before, after) = sums.split_at_mut(entries(next));
-                    let (row, next_row) = (&mut before[entries(i)..][..=i], &mut after[..=next]);
+                // Four rows of the triangle at a time, for which columns are read once.
+                let (mut rest, mut gone, mut k) = (&mut sums[..], 0, 0);
+                while let (Some(four), Some(x)) = (columns[k..].first_chunk::<4>(), value[k..].first_chunk::<4>()) {
+                    let [a, b, c, d] = four.map(|i| i as usize);
+                    let after = &mut rest[entries(a) - gone..];
+                    let (row_a, after) = after.split_at_mut(entries(b) - entries(a));
+                    let (row_b, after) = after.split_at_mut(entries(c) - entries(b));
+                    let (row_c, after) = after.split_at_mut(entries(d) - entries(c));
+                    let (row_d, after) = after.split_at_mut(d + 1);
+                    let (to_a, to_b, to_c, to_d) = (&mut row_a[..=a], &mut row_b[..=a], &mut row_c[..=a], &mut row_d[..=a]);
                     for (j, scaled) in columns[..=k].iter().zip(&scaled[..=k]) {
-                        row[*j as usize] += scaled * value[k];
-                        next_row[*j as usize] += scaled * value[k + 1];
+                        let j = *j as usize;
+                        to_a[j] += scaled * x[0];
+                        to_b[j] += scaled * x[1];
+                        to_c[j] += scaled * x[2];
+                        to_d[j] += scaled * x[3];
                     }
-                    next_row[next] += scaled[k + 1] * value[k + 1];
-                    k += 2;
+                    row_b[b] += scaled[k + 1] * x[1];
+                    row_c[b] += scaled[k + 1] * x[2];
+                    row_d[b] += scaled[k + 1] * x[3];
+                    row_c[c] += scaled[k + 2] * x[2];
+                    row_d[c] += scaled[k + 2] * x[3];
+                    row_d[d] += scaled[k + 3] * x[3];
+                    (rest, gone, k) = (after, entries(d + 1), k + 4);
                 }
-                if let (Some(i), Some(x)) = (columns.get(k), value.get(k)) {
-                    let row = &mut sums[entries(*i as usize)..][..=*i as usize];
-                    columns.iter().zip(scaled.iter()).for_each(|(j, scaled)| row[*j as usize] += scaled * x);
+                for (k, (i, x)) in columns.iter().zip(value).enumerate().skip(k) {
+                    let row = &mut rest[entries(*i as usize) - gone..][..=*i as usize];
+                    columns[..=k].iter().zip(&scaled[..=k]).for_each(|(j, scaled)| row[*j as usize] += scaled * x);
                 }
             }
             for (out, cell) in out.iter_mut().zip(&self.cell) {
