@@ -91,6 +91,8 @@ pub enum Part {
     /// What the server holds of an agent: the round of its Hessian, -1 for none, and the bits a component of each eigenvector. The server
     /// sends it to an agent whose last answer was lost.
     HeldBits = 29,
+    /// A matrix `lambda v v^T` in bytes that a method packed itself.
+    PackedPair = 30,
 }
 
 /// The unit in which the ledger counts a part, in addition to its bits.
@@ -109,7 +111,7 @@ pub enum Unit {
 }
 
 impl Part {
-    const ALL: [Part; 29] = [
+    const ALL: [Part; 30] = [
         Part::Model,
         Part::Direction,
         Part::Operator,
@@ -139,13 +141,15 @@ impl Part {
         Part::Refinement,
         Part::Digits,
         Part::HeldBits,
+        Part::PackedPair,
     ];
 
     /// The unit in which the ledger counts the part.
     pub fn unit(self) -> Unit {
         match self {
             Part::Model | Part::Direction | Part::Operator | Part::Control | Part::ServerControl => Unit::Vector,
-            Part::Gradient | Part::ExactGradient | Part::Step | Part::Product | Part::RankOne => Unit::Vector,
+            Part::Gradient | Part::ExactGradient | Part::Step | Part::Product => Unit::Vector,
+            Part::RankOne | Part::PackedPair => Unit::Vector,
             Part::Eigenvectors => Unit::Vectors,
             Part::Losses | Part::Eigenvalues | Part::Deviation => Unit::Scalars,
             Part::Hessian | Part::Correction | Part::System | Part::Entries | Part::PackedMatrix => Unit::Matrix,
@@ -156,7 +160,7 @@ impl Part {
 
     /// Whether its content is bytes that a method packed itself.
     pub fn is_packed(self) -> bool {
-        matches!(self, Part::Packed | Part::PackedMatrix | Part::Refinement | Part::Digits)
+        matches!(self, Part::Packed | Part::PackedMatrix | Part::Refinement | Part::Digits | Part::PackedPair)
     }
 
     /// Whether a codec may alter the part, and the link's bit budget applies to it. All other parts are sent exactly,

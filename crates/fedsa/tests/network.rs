@@ -535,6 +535,7 @@ fn learned_hessians_survive_a_hostile_network() {
     let field = common::field(&RandomLogistic { agents: 6, dim, points: 30, ..RandomLogistic::default() }, Law::Mean);
     for settings in [
         r#"{"compressor": "rank-1"}"#,
+        r#"{"compressor": "rank-1", "pair_bits": 9}"#,
         r#"{"compressor": "top-k", "k": 3, "line_search": true}"#,
         r#"{"compressor": "rand-k", "k": 4, "first_hessian": "mu-identity", "mu": 0.01}"#,
         r#"{"compressor": "natural", "option": "projection", "mu": 0.01}"#,

@@ -9,7 +9,7 @@ use fedsa::problem::quadratic::Quadratic;
 use fedsa::problem::random_logistic::RandomLogistic;
 use fedsa::problem::{Field, ProblemSettings};
 use fedsa::sampling::Law;
-use fedsa::uplink::Uplink;
+use fedsa::uplink::{Place, Uplink};
 
 /// Errors `||theta_t - theta*||` after each of `rounds` rounds, the start's first.
 fn errors(field: &dyn Field, method: &dyn MethodSettings, uplink: &Uplink, rounds: usize) -> Vec<f64> {
@@ -186,7 +186,9 @@ fn fednl_reaches_the_root_with_every_compressor() {
         [("quadratics", Box::new(quadratics()), 0.9), ("logistic", Box::new(logistic()), 1e-3)];
     for (name, problem, mu) in problems {
         let field = field(&*problem, Law::Mean);
-        for compressor in [r#""rank-1""#, r#""top-k", "k": 8"#, r#""rand-k", "k": 12"#, r#""natural""#, r#""full""#] {
+        for compressor in
+            [r#""rank-1""#, r#""rank-1", "pair_bits": 8"#, r#""top-k", "k": 8"#, r#""rand-k", "k": 12"#, r#""natural""#, r#""full""#]
+        {
             for option in [r#""shift""#.to_string(), format!(r#""projection", "mu": {mu}"#)] {
                 let both = |rest: &str| method("fednl", &format!(r#"{{"compressor": {compressor}, "option": {option}{rest}}}"#));
                 let error = errors(&*field, &*both(""), &EXACT, 150)[150];
@@ -243,6 +245,7 @@ fn fednl_sends_what_its_settings_say() {
     let of = |change: u64| message(&[8 * d, 16, 8, change]);
     for (compressor, change, vectors, matrices) in [
         (r#""rank-1""#, 8 * (d + 1), 2, 0),
+        (r#""rank-1", "pair_bits": 23"#, (64 + 3 + 23 * d).div_ceil(8), 2, 0),
         (r#""top-k", "k": 9"#, 4 + 12 * 9, 1, 1),
         (r#""rand-k", "k": 9"#, 8 * 9, 1, 1),
         (r#""natural""#, (12 * triangle).div_ceil(8), 1, 1),
@@ -259,6 +262,63 @@ fn fednl_sends_what_its_settings_say() {
         assert_eq!((ledger.vectors_up, ledger.matrices_up, ledger.scalars_up), (n + n * vectors, n + n * matrices, 2 * n), "{compressor}");
         assert_eq!((ledger.calls.hessians, ledger.calls.gradients, ledger.exchanges), (2 * n, 2 * n, 2), "{compressor}");
     }
+}
+
+/// A link that carries fewer bits than a pair takes carries none, and the gradient all the same: from mu I the method is gradient descent.
+/// One that carries enough changes nothing.
+#[test]
+fn pairs_wait_for_a_link_that_carries_them() {
+    let field = field(&diagonal([0.5, 2.0, 4.0]), Law::Mean);
+    let (n, d, mu) = (2, 3, 2.5);
+    let settings = format!(r#"{{"pair_bits": 16, "option": "projection", "mu": {mu}, "first_hessian": "mu-identity"}}"#);
+    let fednl = method("fednl", &settings);
+    let over = |bits: usize| link(r#"{"kind": "exact"}"#, false, &[&format!(r#"{{"kind": "bit-budget", "bits": {bits}}}"#)]).unwrap();
+    let (narrow, wide) = (over(15), over(16));
+    let mut waiting = run(&*field, &*fednl, &narrow, 5);
+    let gd = method("gd", &format!(r#"{{"step_size": {}}}"#, 1.0 / mu));
+    let mut descent = run(&*field, &*gd, &EXACT, 5);
+    let (mut sending, mut free) = (run(&*field, &*fednl, &wide, 5), run(&*field, &*fednl, &EXACT, 5));
+    for t in 0..4 {
+        [&mut waiting, &mut descent, &mut sending, &mut free].into_iter().for_each(|run| run.step());
+        assert!(distance(waiting.theta(), descent.theta()) < 1e-14, "round {t}");
+        assert_eq!(sending.theta(), free.theta(), "round {t}");
+    }
+    let message = |change: u64| 8 * n * 4 * (27 + 4 * 6 + 8 * d + 16 + 8 + change);
+    assert_eq!(waiting.ledger().bits_up, message(0));
+    // Axes are eigenvectors: one component may be across.
+    let pair = |across: u64| message((64 + 3 + 16 * across + 16 * d).div_ceil(8));
+    assert!((pair(0)..=pair(1)).contains(&sending.ledger().bits_up));
+    assert_eq!(sending.ledger().bits_up, free.ledger().bits_up);
+    assert!(distance(sending.theta(), descent.theta()) > 1e-3);
+}
+
+/// Over links that fade an agent sends its pair in the rounds, and only in those, in which its link carries it; the method reaches the root.
+#[test]
+fn pairs_are_sent_when_fading_links_carry_them() {
+    let field = field(&logistic(), Law::Mean);
+    let (n, d, bits) = (6, 5, 20);
+    let fednl = method("fednl", &format!(r#"{{"pair_bits": {bits}}}"#));
+    let fading = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "bit-budget", "bits": 24, "fading_snr": 1.0}"#]).unwrap();
+    let mut engine = run(&*field, &*fednl, &fading, 5);
+    engine.step();
+    let mut expected = engine.ledger().bits_up;
+    let (mut pairs, rounds) = (0, 20);
+    for round in 1..rounds {
+        engine.step();
+        for agent in 0..n {
+            // The exchange of corrections.
+            let allowance = fading.allowance(Place { seed: 5, round, exchange: 1, agent }, d).unwrap();
+            let carries = allowance >= (bits * d) as u64;
+            pairs += u64::from(carries);
+            expected += 8 * (27 + 4 * 6 + 8 * d + 16 + 8 + if carries { (64 + 3 + bits * d).div_ceil(8) } else { 0 }) as u64;
+        }
+    }
+    assert_eq!(engine.ledger().bits_up, expected);
+    let all = n as u64 * (rounds - 1);
+    assert!(pairs > all / 4 && pairs < 3 * all / 4, "{pairs} of {all}");
+    let root = field.root().unwrap();
+    (0..100).for_each(|_| engine.step());
+    assert!(distance(engine.theta(), root) < 1e-9, "{:e}", distance(engine.theta(), root));
 }
 
 /// What settings cannot be together is refused with the reason.
@@ -279,6 +339,9 @@ fn settings_that_contradict_each_other_are_refused() {
         ("fednl", r#"{"k": 3}"#, "k"),
         ("fednl", r#"{"compressor": "top-k", "k": 0}"#, "k"),
         ("fednl", r#"{"learning_rate": 1.5}"#, "learning_rate"),
+        ("fednl", r#"{"compressor": "top-k", "pair_bits": 16}"#, "pair_bits"),
+        ("fednl", r#"{"pair_bits": 0}"#, "pair_bits"),
+        ("fednl", r#"{"pair_bits": 33}"#, "pair_bits"),
         ("fednl", r#"{"participants": 2, "line_search": true}"#, "participants"),
     ] {
         let e = method(kind, settings).check(4).unwrap_err().to_string();

@@ -10,6 +10,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::leading_pair::leading_pair;
+use super::packed_pair;
 use crate::linalg::{add_scaled, norm_sq};
 use crate::message::{Body, Part};
 use crate::protocol::Len;
@@ -34,6 +35,9 @@ pub fn are_bounded(numbers: &[f64]) -> bool {
 pub enum Compressor {
     /// `lambda v v^T` with the eigenpair of largest magnitude; the sign of v is canonical.
     RankOne,
+    /// The same with this many bits a component of v, and lambda for what these say of it ([`packed_pair`]). Both ends draw the offsets of
+    /// the grid.
+    PackedPair(u32),
     /// The k entries of the triangle of largest magnitude, among equal ones the first; zeros are not sent. Entries beside the diagonal,
     /// which stand for two of the matrix, weigh as much as those on it.
     TopK(usize),
@@ -54,7 +58,7 @@ pub enum Change<'a> {
     /// All entries of the triangle.
     All(&'a [f64]),
     /// `lambda v v^T`.
-    Outer(f64, &'a [f64]),
+    Outer(f64, Cow<'a, [f64]>),
     /// All entries of the triangle, packed by natural compression.
     Powers(&'a [u8]),
 }
@@ -74,6 +78,7 @@ impl Compressor {
         let n = entries(d);
         match self {
             Compressor::RankOne => (Part::RankOne, Len::AtMost(d + 1)),
+            Compressor::PackedPair(bits) => (Part::PackedPair, Len::AtMost(packed_pair::most_bytes(d, bits))),
             Compressor::TopK(_) => (Part::Correction, Len::Exactly(n)),
             Compressor::RandK(k) => (Part::Entries, Len::AtMost(k.min(n))),
             Compressor::Natural => (Part::PackedMatrix, Len::AtMost((BITS * n).div_ceil(8))),
@@ -87,7 +92,7 @@ impl Compressor {
     pub fn learning_rate(self, d: usize) -> f64 {
         let n = entries(d);
         match self {
-            Compressor::RankOne | Compressor::TopK(_) | Compressor::Full => 1.0,
+            Compressor::RankOne | Compressor::PackedPair(_) | Compressor::TopK(_) | Compressor::Full => 1.0,
             Compressor::RandK(k) => k.min(n) as f64 / n as f64,
             Compressor::Natural => 8.0 / 9.0,
         }
@@ -97,12 +102,12 @@ impl Compressor {
     pub fn work(self, d: usize) -> f64 {
         let n = (d as f64).powi(2);
         // Some twenty products with the matrix, or a look at every entry.
-        if self == Compressor::RankOne { 20.0 * n } else { n }
+        if self.keeps_zeros() { n } else { 20.0 * n }
     }
 
     /// Whether C(M) is 0 wherever M is.
     pub fn keeps_zeros(self) -> bool {
-        self != Compressor::RankOne
+        !matches!(self, Compressor::RankOne | Compressor::PackedPair(_))
     }
 
     /// Compresses a matrix M, which is left as `M - rate C(M)`. Its support has all entries unless the compressor keeps zeros. `stream` is
@@ -114,6 +119,9 @@ impl Compressor {
                 v.insert(0, lambda);
                 v
             })),
+            Compressor::PackedPair(bits) => {
+                Body::Packed(leading_pair(m, d).map_or(Vec::new(), |(_, v)| packed_pair::pack(m, &v, bits, stream)))
+            }
             Compressor::TopK(k) => {
                 let (position, value) = top_k(m, k);
                 position.iter().zip(&value).for_each(|(at, x)| m[*at as usize] -= rate * x);
@@ -134,8 +142,18 @@ impl Compressor {
         match self {
             Compressor::RankOne | Compressor::RandK(_) | Compressor::Full => Body::Numbers(Vec::new()),
             Compressor::TopK(_) => Body::Sparse { len: entries(d) as u32, index: Vec::new(), value: Vec::new() },
-            Compressor::Natural => Body::Packed(Vec::new()),
+            Compressor::Natural | Compressor::PackedPair(_) => Body::Packed(Vec::new()),
         }
+    }
+
+    /// The bits that a link must carry for a compressed matrix; 0 where the link's budget does not count it.
+    pub fn budget(self, d: usize) -> u64 {
+        if let Compressor::PackedPair(bits) = self { u64::from(bits) * d as u64 } else { 0 }
+    }
+
+    /// The part in which agents send their gradients: for a correction that takes all that the link carries, besides the budget.
+    pub fn gradient_part(self) -> Part {
+        if matches!(self, Compressor::PackedPair(_)) { Part::ExactGradient } else { Part::Gradient }
     }
 
     /// Whether a body of a fitting form and length is a compressed matrix, or nothing.
@@ -145,6 +163,8 @@ impl Compressor {
             (_, body) if *body == self.nothing(d) => true,
             (Compressor::TopK(k), Body::Sparse { index, .. }) => index.len() <= k && are_entries(d, body),
             (Compressor::RankOne, Body::Numbers(x)) => x.len() == d + 1,
+            // Whether bytes are a pair does not depend on the offsets.
+            (Compressor::PackedPair(bits), Body::Packed(bytes)) => packed_pair::unpack(bytes, d, bits, Stream::default()).is_some(),
             (Compressor::RandK(k), Body::Numbers(x)) => x.len() == k.min(n),
             (Compressor::Full, body) => are_entries(d, body),
             (Compressor::Natural, Body::Packed(bytes)) => {
@@ -162,7 +182,14 @@ impl Compressor {
                 _ => are_bounded(x),
             },
             Body::Sparse { value, .. } => are_bounded(value),
-            Body::Packed(bytes) => bytes.is_empty() || (0..entries(d)).all(|place| unpacked(bytes, place).abs() <= LARGEST),
+            Body::Packed(bytes) if bytes.is_empty() => true,
+            Body::Packed(bytes) => match self {
+                // Components are bounded by the grid.
+                Compressor::PackedPair(bits) => {
+                    packed_pair::unpack(bytes, d, bits, Stream::default()).is_some_and(|(lambda, _)| lambda.abs() <= LARGEST)
+                }
+                _ => (0..entries(d)).all(|place| unpacked(bytes, place).abs() <= LARGEST),
+            },
         }
     }
 
@@ -170,7 +197,11 @@ impl Compressor {
     pub fn change<'a>(self, d: usize, body: &'a Body, stream: Stream) -> Change<'a> {
         match (self, body) {
             (_, Body::Sparse { index, value, .. }) => Change::Entries(index.into(), value.into()),
-            (Compressor::RankOne, Body::Numbers(pair)) if !pair.is_empty() => Change::Outer(pair[0], &pair[1..]),
+            (Compressor::RankOne, Body::Numbers(pair)) if !pair.is_empty() => Change::Outer(pair[0], Cow::Borrowed(&pair[1..])),
+            (Compressor::PackedPair(bits), Body::Packed(bytes)) if !bytes.is_empty() => {
+                let (lambda, v) = packed_pair::unpack(bytes, d, bits, stream).expect("a body that is accepted");
+                Change::Outer(lambda, v.into())
+            }
             (Compressor::RandK(k), Body::Numbers(x)) if !x.is_empty() => {
                 let n = entries(d);
                 let scale = n as f64 / x.len() as f64;
@@ -501,18 +532,36 @@ mod tests {
     /// A pair changes all entries: the support becomes that of all.
     #[test]
     fn pairs_are_added_to_all_entries() {
-        let body = sent(Compressor::RankOne, &matrix(5), 0);
-        let change = Compressor::RankOne.change(D, &body, draws(0));
-        let diagonal = Support::diagonal(D);
-        assert_eq!(change.add(1.0, &diagonal, &mut diagonal.multiple_of_identity(0.0)), None);
-        assert_eq!(change.widen(&diagonal), Support::all(D));
-        let (mut whole, mut rows) = (vec![0.5; N], vec![0.5; N]);
-        assert_eq!(change.add(2.0, &Support::all(D), &mut whole), Some(true));
-        let (first, second) = rows.split_at_mut(entries(5));
-        change.add_rows(2.0, &(0..5), first);
-        change.add_rows(2.0, &(5..D), second);
-        assert_eq!(whole, rows);
-        assert_eq!(change.add(f64::MAX, &Support::all(D), &mut whole), Some(false));
+        for compressor in [Compressor::RankOne, Compressor::PackedPair(7)] {
+            let body = sent(compressor, &matrix(5), 0);
+            let change = compressor.change(D, &body, draws(0));
+            let diagonal = Support::diagonal(D);
+            assert_eq!(change.add(1.0, &diagonal, &mut diagonal.multiple_of_identity(0.0)), None);
+            assert_eq!(change.widen(&diagonal), Support::all(D));
+            let (mut whole, mut rows) = (vec![0.5; N], vec![0.5; N]);
+            assert_eq!(change.add(2.0, &Support::all(D), &mut whole), Some(true));
+            let (first, second) = rows.split_at_mut(entries(5));
+            change.add_rows(2.0, &(0..5), first);
+            change.add_rows(2.0, &(5..D), second);
+            assert_eq!(whole, rows);
+            assert_eq!(change.add(f64::MAX, &Support::all(D), &mut whole), Some(false));
+        }
+    }
+
+    /// The agent's own change is the one that the server decodes, bit for bit, and what is left is the matrix without it.
+    #[test]
+    fn both_ends_make_the_same_change_of_a_packed_pair() {
+        let all = Support::all(D);
+        for bits in [1, 4, 16, 32] {
+            let (compressor, m) = (Compressor::PackedPair(bits), matrix(8));
+            let (mut left, mut own, mut copy) = (m.clone(), matrix(9), matrix(9));
+            let Compressed { sent, kept } = compressor.compress(&all, &mut left, 0.5, draws(2));
+            compressor.make(&all, &kept, 0.5, draws(2), &mut own);
+            assert_eq!(compressor.change(D, &sent, draws(2)).add(0.5, &all, &mut copy), Some(true));
+            assert_eq!(own, copy, "{bits} bits");
+            let pair: Vec<f64> = decoded(compressor, &m, 2);
+            assert!(left.iter().zip(m.iter().zip(&pair)).all(|(left, (m, c))| (left - (m - 0.5 * c)).abs() < 1e-14), "{bits} bits");
+        }
     }
 
     /// `||C(M) - M||_F^2 <= (1 - delta) ||M||_F^2`: delta is 1 / d for one pair. Of the k largest entries of the triangle, the
@@ -522,8 +571,13 @@ mod tests {
         for seed in 0..20 {
             let m = matrix(seed);
             let norm = triangle_norm(&m, D).powi(2);
-            let cases = [(Compressor::RankOne, 1.0 / D as f64), (Compressor::TopK(8), 8.0 / (2 * N) as f64), (Compressor::Full, 1.0)];
-            for (compressor, delta) in cases {
+            for (compressor, delta) in [
+                (Compressor::RankOne, 1.0 / D as f64),
+                (Compressor::PackedPair(16), 0.99 / D as f64),
+                (Compressor::PackedPair(1), 0.0),
+                (Compressor::TopK(8), 8.0 / (2 * N) as f64),
+                (Compressor::Full, 1.0),
+            ] {
                 let left: Vec<f64> = decoded(compressor, &m, seed).iter().zip(&m).map(|(c, m)| m - c).collect();
                 let share = triangle_norm(&left, D).powi(2) / norm;
                 assert!(share <= 1.0 - delta + 1e-12, "{compressor:?}: {share}");
@@ -581,7 +635,8 @@ mod tests {
     /// What compressors make of a matrix is sound, and of one with a huge entry it is not; nor is a vector of another length than 1.
     #[test]
     fn unsound_numbers_are_recognised() {
-        for c in [Compressor::RankOne, Compressor::TopK(3), Compressor::RandK(N), Compressor::Natural, Compressor::Full] {
+        use Compressor::{Full, Natural, PackedPair, RandK, RankOne, TopK};
+        for c in [RankOne, PackedPair(8), TopK(3), RandK(N), Natural, Full] {
             let mut m = matrix(6);
             assert!(c.is_sound(D, &sent(c, &m, 0)) && c.is_sound(D, &c.nothing(D)), "{c:?}");
             m[2] = -1e151;
@@ -613,6 +668,9 @@ mod tests {
             (Compressor::RandK(3), sparse(3)),
             (Compressor::Full, entries_at(N, &[3, 1])),
             (Compressor::RankOne, sparse(3)),
+            (Compressor::PackedPair(8), numbers(D + 1)),
+            (Compressor::PackedPair(8), Body::Packed(vec![0; 5])),
+            (Compressor::PackedPair(8), Body::Packed(vec![0xff; (64 + 3 + 8 * D).div_ceil(8)])),
             (Compressor::RandK(3), numbers(2)),
             (Compressor::Full, numbers(N - 1)),
             (Compressor::Natural, Body::Packed(vec![0; 5])),

@@ -86,6 +86,8 @@ struct State {
 /// Hessians of sparse rows are computed, kept and corrected on their support, unless the compressor is rank-1, whose corrections have
 /// all entries.
 ///
+/// Where the link carries fewer bits than the correction takes, none is sent in this round, which is a change as well: `C = 0`.
+///
 /// The agent makes the change `H_c <- H_c + alpha C` with its next question, which says so if the server did not get it: a mark
 /// of the agent's own comes with the question if the agent's last answer was lost. An agent whose marks are others than this
 /// one (because it was restored from an older state, or from none) sends no mark, and will be asked for its whole
@@ -182,16 +184,17 @@ impl Agent for FedNlAgent {
         (state.round, state.theta) = (Some(down.round), theta);
         state.gradient.resize(d, 0.0);
         let numbers = |part, x: Vec<f64>| (part, Body::Numbers(x));
+        let gradient_part = self.compressor.gradient_part();
         if down.exchange == WHOLE {
             Self::derivatives(at, &state.theta, &mut state.gradient, &support, &mut state.learned);
             let whole = whole(&support, &state.learned);
             (state.mark, state.sent) = (mark_after(NO_MARK, &whole), None);
-            return Ok(vec![numbers(Part::Gradient, state.gradient.clone()), (Part::Hessian, whole)]);
+            return Ok(vec![numbers(gradient_part, state.gradient.clone()), (Part::Hessian, whole)]);
         }
         let (part, _) = self.compressor.part(d);
         if state.mark == NO_MARK {
             at.gradient(&state.theta, &mut state.gradient);
-            let gradient = numbers(Part::Gradient, state.gradient.clone());
+            let gradient = numbers(gradient_part, state.gradient.clone());
             let nothing = (part, self.compressor.nothing(d));
             return Ok(vec![gradient, numbers(Part::Deviation, vec![0.0; 2]), numbers(Part::Mark, vec![NO_MARK]), nothing]);
         }
@@ -203,12 +206,16 @@ impl Agent for FedNlAgent {
         // Where it is not finite, the run has diverged, also if the compressed matrix would not show it.
         let before = support.norm(&difference);
         let stream = compressor_stream(at.seed(), down.round, at.agent);
-        let Compressed { sent, kept } = self.compressor.compress(&support, &mut difference, self.learning_rate, stream);
+        let Compressed { sent, kept } = if at.bits.is_none_or(|bits| bits >= self.compressor.budget(d)) {
+            self.compressor.compress(&support, &mut difference, self.learning_rate, stream)
+        } else {
+            Compressed { sent: self.compressor.nothing(d), kept: self.compressor.nothing(d) }
+        };
         // What is left once both ends have made the change.
         let deviation = vec![before, support.norm(&difference)];
         DIFFERENCE.set(difference);
         state.sent = Some(Sent { round: down.round, mark: mark_after(state.mark, &sent), change: kept });
-        let gradient = numbers(Part::Gradient, state.gradient.clone());
+        let gradient = numbers(gradient_part, state.gradient.clone());
         Ok(vec![gradient, numbers(Part::Deviation, deviation), numbers(Part::Mark, vec![state.mark]), (part, sent)])
     }
 

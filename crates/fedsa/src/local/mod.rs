@@ -15,6 +15,7 @@ pub mod leading_pair;
 pub mod line_search;
 pub mod linear;
 pub mod newton;
+pub mod packed_pair;
 pub mod plain;
 mod point;
 pub mod q_shed;

@@ -38,7 +38,14 @@
 //! whole Hessian in the next round in which it takes part, from which both start anew. A network that loses nothing has none of these
 //! messages.
 //!
-//! Codecs alter gradients only: corrections have a compressor of their own. Refused over the air (each agent's correction is
+//! **Pairs in few bits.** With `pair_bits` the vector of a rank-1 correction is sent with this many bits a component, by the quantiser of
+//! Q-SHED with subtractive dither ([`crate::nested_grid`]), and lambda as a number of 64 bits; both ends use what these say
+//! ([`crate::local::packed_pair`]). Lambda is the best number for the rounded vector (`v^^T M v^ / ||v^||^4`; the eigenvalue but for rounding,
+//! and in the source of \[T\] Figures 3.1 and 3.2 the eigenvalue): with few bits the eigenvalue could take `H_c` further from the Hessian,
+//! this number cannot. Over a link with a bit budget, an agent whose link carries fewer bits a component in a round sends no correction in
+//! this round. Gradients are then sent exactly and outside of the budget, as lambda and whole Hessians.
+//!
+//! Codecs alter gradients only, and not with `pair_bits`: corrections have a compressor of their own. Refused over the air (each agent's correction is
 //! needed), and over `delay` and `late`.
 
 use serde::{Deserialize, Serialize};
@@ -49,6 +56,7 @@ use crate::local::compressor::Compressor;
 use crate::local::fednl::FedNlAgent;
 use crate::local::line_search::Trials;
 use crate::message::Part;
+use crate::nested_grid::MOST_BITS;
 use crate::protocol::{Exchange, Give, Len, Protocol, Want};
 use crate::server::fednl::{Definite, FedNlServer, Rule};
 use crate::server::{Participation, Server};
@@ -107,6 +115,11 @@ pub struct FedNl {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub k: Option<usize>,
+    /// Bits a component of the vectors of rank-1 corrections, at most 32, which a link's bit budget must then carry; 64 and no budget when
+    /// absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 32)))]
+    pub pair_bits: Option<u32>,
     /// How the learned Hessian becomes positive definite.
     pub option: Remedy,
     /// mu, such as the ridge: required for the option projection and for the first Hessian mu-identity.
@@ -142,6 +155,7 @@ impl Default for FedNl {
         Self {
             compressor: Compression::default(),
             k: None,
+            pair_bits: None,
             option: Remedy::default(),
             mu: None,
             learning_rate: None,
@@ -159,7 +173,7 @@ impl FedNl {
     fn compressor(&self, d: usize) -> Compressor {
         let k = self.k.unwrap_or(8 * d);
         match self.compressor {
-            Compression::RankOne => Compressor::RankOne,
+            Compression::RankOne => self.pair_bits.map_or(Compressor::RankOne, Compressor::PackedPair),
             Compression::TopK => Compressor::TopK(k),
             Compression::RandK => Compressor::RandK(k),
             Compression::Natural => Compressor::Natural,
@@ -193,6 +207,12 @@ impl MethodSettings for FedNl {
         if self.k.is_some() && !matches!(self.compressor, Compression::TopK | Compression::RandK) {
             return Err(BadInput::new("k", "a number of entries for a compressor that has none", "k with top-k or rand-k"));
         }
+        if let Some(bits) = self.pair_bits {
+            if self.compressor != Compression::RankOne {
+                return Err(BadInput::new("pair_bits", "bits of vectors for a compressor that sends none", "pair_bits with rank-1"));
+            }
+            require((1..=MOST_BITS).contains(&bits), "pair_bits", bits, &format!("between 1 and {MOST_BITS}"))?;
+        }
         if self.mu.is_none() && (self.option == Remedy::Projection || self.first_hessian == FirstHessian::MuIdentity) {
             let what = "no mu, and option = \"projection\" and first_hessian = \"mu-identity\" are with mu";
             return Err(BadInput::new("mu", what, "a lower bound of the eigenvalues of the Hessians, such as the ridge"));
@@ -218,7 +238,7 @@ impl MethodSettings for FedNl {
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
         let d = setting.start.len();
         let want = |part, len| Want { part, len, give: Give::Each };
-        let gradient = want(Part::Gradient, Len::Exactly(d));
+        let gradient = want(self.compressor(d).gradient_part(), Len::Exactly(d));
         let whole = Exchange {
             down: vec![(Part::Model, Len::Exactly(d))],
             own: Vec::new(),
@@ -277,6 +297,7 @@ impl MethodSettings for FedNl {
         let change = match self.compressor {
             // A place takes four bytes.
             Compression::TopK => 1.5 * triangle.min(self.k.unwrap_or(8 * d) as f64),
+            Compression::RankOne if self.pair_bits.is_some() => self.compressor(d).part(d).1.largest() as f64 / 8.0,
             Compression::Natural => self.compressor(d).part(d).1.largest() as f64 / 8.0,
             _ => self.compressor(d).part(d).1.largest() as f64,
         };

@@ -249,7 +249,7 @@ impl FedNlServer {
 
     /// Records what the answers say of their agents, at the model that they decoded. Returns whether the sum has to be computed anew.
     fn hear(&mut self, letters: &[Letter], model: &[f64]) -> bool {
-        let d = self.theta.len();
+        let (d, gradient_part) = (self.theta.len(), self.compressor.gradient_part());
         let mut of: Vec<Option<&Letter>> = vec![None; self.agents.len()];
         letters.iter().for_each(|letter| of[letter.agent] = Some(letter));
         let hear = |(known, letter): (&mut Known, Option<&Letter>)| {
@@ -267,7 +267,7 @@ impl FedNlServer {
             known.model.clear();
             known.model.extend(model);
             known.gradient.clear();
-            known.gradient.extend(letter.part(Part::Gradient));
+            known.gradient.extend(letter.part(gradient_part));
             is_new || whole.is_some()
         };
         self.agents.par_iter_mut().zip(of).with_max_len(AGENTS).map(hear).reduce(|| false, |a, b| a | b)

@@ -120,6 +120,7 @@ pub fn computing_alone() -> Vec<(&'static str, Box<dyn MethodSettings>)> {
         ("giant", r#"{"cg_steps": 2, "shrinks": 1}"#),
         ("done", r#"{"richardson_step": 0.3, "richardson_steps": 3, "step_size": 0.5}"#),
         ("fednl", "{}"),
+        ("fednl", r#"{"pair_bits": 5}"#),
         (
             "fednl",
             r#"{"compressor": "top-k", "k": 3, "option": "projection", "mu": 0.5, "first_hessian": "mu-identity", "line_search": true}"#,

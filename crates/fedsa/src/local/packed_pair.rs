@@ -1,0 +1,140 @@
+//! A symmetric matrix `lambda v v^T` as bytes: v in few bits a component, by the quantiser of [`crate::nested_grid`].
+//!
+//! A string of bits as in [`super::refinement`]:
+//!
+//! | what | bits |
+//! | --- | --- |
+//! | the number lambda, as an f64 | 64 |
+//! | the number of components that are across (`crate::nested_grid`), and the index of each | 3, 16 each |
+//! | the code of each component | b |
+
+use super::refinement::{BitReader, BitWriter};
+use crate::linalg::{dot, triangle_vec};
+use crate::nested_grid::{self, MOST_ACROSS};
+use crate::random::Stream;
+
+/// Bits of lambda, of a number of components and of an index.
+const LAMBDA: usize = 64;
+const COUNT: u32 = 3;
+const INDEX: u32 = 16;
+
+/// The most bytes of a pair with d components of so many bits.
+pub const fn most_bytes(d: usize, bits: u32) -> usize {
+    (LAMBDA + COUNT as usize + MOST_ACROSS * INDEX as usize + d * bits as usize).div_ceil(8)
+}
+
+/// The bytes of `lambda v^ v^^T` for a vector v of length 1: v^ is what these bits say of v, and lambda brings the product closest to a
+/// matrix (lower triangle row by row), so that it never adds to the distance: `v^^T M v^ / ||v^||^4`, the eigenvalue but for rounding if v is
+/// an eigenvector. `stream` draws the offsets of the grid.
+pub fn pack(m: &[f64], v: &[f64], bits: u32, stream: Stream) -> Vec<u8> {
+    let all_bits = nested_grid::codes(v, stream);
+    let across = nested_grid::across(v, &all_bits, bits, stream);
+    let codes: Vec<u32> = all_bits.iter().map(|code| nested_grid::leading(*code, bits)).collect();
+    let v = nested_grid::decode(&codes, bits, &across, stream);
+    let lambda = dot(&v, &triangle_vec(m, &v)) / dot(&v, &v).powi(2);
+    let mut out = BitWriter::default();
+    let number = lambda.to_bits();
+    out.push(number as u32, 32);
+    out.push((number >> 32) as u32, 32);
+    out.push(across.len() as u32, COUNT);
+    across.iter().for_each(|i| out.push(u32::from(*i), INDEX));
+    codes.iter().for_each(|code| out.push(*code, bits));
+    out.finish()
+}
+
+/// Lambda and v^ of d components, from what [`pack`] packed; `None` if bytes are not that, or lambda is not finite.
+pub fn unpack(bytes: &[u8], d: usize, bits: u32, stream: Stream) -> Option<(f64, Vec<f64>)> {
+    let mut from = BitReader::new(bytes);
+    let lambda = f64::from_bits(u64::from(from.take(32)?) | u64::from(from.take(32)?) << 32);
+    let few = from.take(COUNT)? as usize;
+    let across = (0..few).map(|_| from.take(INDEX).map(|i| i as u16)).collect::<Option<Vec<u16>>>()?;
+    let codes = (0..d).map(|_| from.take(bits)).collect::<Option<Vec<u32>>>()?;
+    let fits = few <= MOST_ACROSS && across.is_sorted_by(|a, b| a < b) && across.last().is_none_or(|i| usize::from(*i) < d);
+    (lambda.is_finite() && fits && from.is_at_end()).then(|| (lambda, nested_grid::decode(&codes, bits, &across, stream)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linalg::triangle_norm;
+    use crate::local::leading_pair::leading_pair;
+    use crate::nested_grid::MOST_BITS;
+    use crate::random::{Purpose, stream};
+    use crate::triangle::entries;
+
+    const D: usize = 20;
+
+    fn matrix(seed: u64) -> Vec<f64> {
+        let mut draw = stream(seed, Purpose::System, 0, 0);
+        (0..entries(D)).map(|_| draw.normal()).collect()
+    }
+
+    fn grid(seed: u64) -> Stream {
+        stream(seed, Purpose::Compressor, 0, 0)
+    }
+
+    /// The distance of a matrix from `lambda v v^T`.
+    fn left(m: &[f64], lambda: f64, v: &[f64]) -> f64 {
+        let mut rest = m.to_vec();
+        (0..D).for_each(|i| (0..=i).for_each(|j| rest[entries(i) + j] -= lambda * v[i] * v[j]));
+        triangle_norm(&rest, D)
+    }
+
+    /// With every number of bits: components are within half a cell, lambda is the best number for them, so that nothing is added to the
+    /// distance, and with many bits the matrix is that of the pair.
+    #[test]
+    fn packed_pairs_are_close_and_never_add_to_the_distance() {
+        for bits in 1..=MOST_BITS {
+            for seed in 0..30 {
+                let m = matrix(seed);
+                let (exact, v) = leading_pair(&m, D).unwrap();
+                let bytes = pack(&m, &v, bits, grid(seed));
+                assert!(bytes.len() <= most_bytes(D, bits));
+                let (lambda, rounded) = unpack(&bytes, D, bits, grid(seed)).unwrap();
+                let half = 2f64.powi(-(bits as i32)) + 1e-15;
+                assert!(v.iter().zip(&rounded).all(|(x, y)| (x - y).abs() <= half), "{bits} bits");
+                let distance = left(&m, lambda, &rounded);
+                assert!(distance <= triangle_norm(&m, D) * (1.0 + 1e-14), "{bits} bits: {distance}");
+                for other in [0.99 * lambda, 1.01 * lambda] {
+                    assert!(distance <= left(&m, other, &rounded) * (1.0 + 1e-14), "{bits} bits");
+                }
+                if bits >= 24 {
+                    assert!((lambda / exact - 1.0).abs() < 1e-5 && distance <= left(&m, exact, &v) * (1.0 + 1e-5), "{bits} bits");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_are_counted_to_the_bit() {
+        let m = matrix(1);
+        let (_, v) = leading_pair(&m, D).unwrap();
+        for bits in [9, 16, 31] {
+            assert_eq!(pack(&m, &v, bits, grid(1)).len(), (64 + 3 + D * bits as usize).div_ceil(8), "nothing is across");
+        }
+    }
+
+    /// Bytes that were cut, changed or drawn give a pair of numbers that are bounded, or none.
+    #[test]
+    fn any_bytes_are_unpacked_or_refused() {
+        let mut draws = stream(3, Purpose::Fresh, 0, 0);
+        let m = matrix(2);
+        let (_, v) = leading_pair(&m, D).unwrap();
+        let mut read = 0;
+        for case in 0..20_000 {
+            let bits = 1 + (draws.bits() % u64::from(MOST_BITS)) as u32;
+            let mut bytes = pack(&m, &v, bits, grid(1));
+            if case % 2 == 0 {
+                let at = draws.bits() as usize % bytes.len();
+                bytes[at] ^= 1 << (draws.bits() % 8);
+            } else {
+                bytes.iter_mut().for_each(|byte| *byte = draws.bits() as u8);
+            }
+            assert_eq!(unpack(&bytes[..bytes.len() - 1], D, bits, grid(1)), None);
+            let Some((lambda, v)) = unpack(&bytes, D, bits, grid(1)) else { continue };
+            assert!(lambda.is_finite() && v.len() == D && v.iter().all(|x| x.abs() <= 4.0));
+            read += 1;
+        }
+        assert!((5_000..20_000).contains(&read), "{read}");
+    }
+}
