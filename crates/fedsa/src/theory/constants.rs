@@ -73,7 +73,8 @@ impl Constants {
             }
             _ => None,
         };
-        let sigma_at = |k: usize, theta: &[f64]| moments.map(|m| noise_trace(&systems.kinds[k], &m[k], theta));
+        // A variance of 0 may be below 0 by rounding.
+        let sigma_at = |k: usize, theta: &[f64]| moments.map(|m| noise_trace(&systems.kinds[k], &m[k], theta).max(0.0));
         Ok(Self {
             c_a: max(&norm),
             a,
