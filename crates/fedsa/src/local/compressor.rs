@@ -213,17 +213,16 @@ impl Compressor {
         }
     }
 
-    /// Adds `rate C(M)` to the agent's matrix, from what it has kept of [`Compressor::compress`] with this support and stream.
-    pub fn make(self, support: &Support, kept: &Body, rate: f64, stream: Stream, to: &mut [f64]) {
+    /// Adds `rate C(M)` to the agent's matrix, from what it has kept of [`Compressor::compress`] with this support and stream. `None` if the
+    /// support lacks an entry, as that of other data may; then nothing is added.
+    pub fn make(self, support: &Support, kept: &Body, rate: f64, stream: Stream, to: &mut [f64]) -> Option<()> {
         match (self, kept) {
             // The entries have their positions in the support instead of their places.
             (Compressor::TopK(_), Body::Sparse { index, value, .. }) => {
                 index.iter().zip(value).for_each(|(at, x)| to[*at as usize] += rate * x);
+                Some(())
             }
-            (_, kept) => {
-                let change = self.change(support.rows(), kept, stream);
-                change.add(rate, support, to).expect("only entries of the support are compressed");
-            }
+            (_, kept) => self.change(support.rows(), kept, stream).add(rate, support, to).map(|_| ()),
         }
     }
 }
@@ -495,7 +494,7 @@ mod tests {
                 let change = compressor.change(D, &sent, draws(seed));
                 let expected = decoded(compressor, &full, seed);
                 let mut own = learned.clone();
-                compressor.make(&support, &kept, rate, draws(seed), &mut own);
+                compressor.make(&support, &kept, rate, draws(seed), &mut own).unwrap();
                 let mut sum = support.widened(&learned, &all);
                 sum.iter_mut().zip(&expected).for_each(|(sum, c)| *sum += rate * c);
                 assert_eq!(support.widened(&own, &all), sum, "{compressor:?}");
@@ -556,11 +555,22 @@ mod tests {
             let (compressor, m) = (Compressor::PackedPair(bits), matrix(8));
             let (mut left, mut own, mut copy) = (m.clone(), matrix(9), matrix(9));
             let Compressed { sent, kept } = compressor.compress(&all, &mut left, 0.5, draws(2));
-            compressor.make(&all, &kept, 0.5, draws(2), &mut own);
+            compressor.make(&all, &kept, 0.5, draws(2), &mut own).unwrap();
             assert_eq!(compressor.change(D, &sent, draws(2)).add(0.5, &all, &mut copy), Some(true));
             assert_eq!(own, copy, "{bits} bits");
             let pair: Vec<f64> = decoded(compressor, &m, 2);
             assert!(left.iter().zip(m.iter().zip(&pair)).all(|(left, (m, c))| (left - (m - 0.5 * c)).abs() < 1e-14), "{bits} bits");
+        }
+    }
+
+    /// What was kept on the support of other data.
+    #[test]
+    fn a_change_that_the_support_lacks_is_not_made() {
+        for compressor in [Compressor::Natural, Compressor::Full, Compressor::RankOne] {
+            let kept = compressor.compress(&Support::all(D), &mut matrix(8), 1.0, draws(2)).kept;
+            let (few, mut own) = (Support::diagonal(D), vec![1.0; D]);
+            assert_eq!(compressor.make(&few, &kept, 1.0, draws(2), &mut own), None, "{compressor:?}");
+            assert_eq!(own, vec![1.0; D]);
         }
     }
 

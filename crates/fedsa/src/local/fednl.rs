@@ -153,8 +153,9 @@ impl FedNlAgent {
             (_, Some(mark)) if mark == state.mark => {}
             (Some(sent), said) if said.is_none_or(|mark| mark == sent.mark) => {
                 let stream = compressor_stream(at.seed(), sent.round, at.agent);
-                self.compressor.make(support, &sent.change, self.learning_rate, stream, &mut state.learned);
-                state.mark = sent.mark;
+                let made = self.compressor.make(support, &sent.change, self.learning_rate, stream, &mut state.learned);
+                // A restored change of other data is none.
+                state.mark = made.map_or(NO_MARK, |()| sent.mark);
             }
             _ => state.mark = NO_MARK,
         }
