@@ -59,7 +59,7 @@ pub use limits::Limits;
 pub use markov::{MarkovExplanation, PredictionCost};
 pub use outlook::{MeanSquareRadius, Outlook, Regime, StableStep, TOO_SLOW};
 pub use quantities::{FloorCache, QUANTITIES, Quantity, quantity};
-pub use reach::{Obstacle, Reach, Rounds};
+pub use reach::{Obstacle, Reach, Rounds, rounding};
 pub use region::{Region, Spot, StableSet, Verdict};
 pub use statements::Statement;
 pub use what_if::twins;

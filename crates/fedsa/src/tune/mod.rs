@@ -53,7 +53,7 @@ use crate::methods::MethodSettings;
 use crate::problem::Field;
 use crate::record::OutputRule;
 use crate::theory::exact_mse::InitialControls;
-use crate::theory::predict::Forecast;
+use crate::theory::predict::{Forecast, rounding};
 use crate::uplink::Uplink;
 
 /// What is minimised.
@@ -99,13 +99,6 @@ impl Default for Target {
     fn default() -> Self {
         Self { mse: 0.0, goal: Goal::Bits, most_rounds: MOST_ROUNDS, most_local_steps: MOST_LOCAL_STEPS, local_steps: None }
     }
-}
-
-/// The squared distance that rounding leaves between an iterate and a root (d), about.
-pub fn rounding(root: &[f64]) -> f64 {
-    /// Roundings that add up.
-    const MANY: f64 = 64.0;
-    (MANY * f64::EPSILON).powi(2) * linalg::norm_sq(root)
 }
 
 /// The default of [`Target::most_rounds`].

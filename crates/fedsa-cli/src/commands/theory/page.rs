@@ -419,7 +419,7 @@ fn in_time<'a, 'f>(of: &'a Forecast<'f>) -> fedsa::error::Result<&'a Forecast<'f
 
 /// The bias alone.
 fn bias(page: &mut Page, of: &Forecast<'_>, field: &dyn Field) {
-    let rounding = field.root().map_or(0.0, fedsa::tune::rounding);
+    let rounding = field.root().map_or(0.0, fedsa::theory::predict::rounding);
     if let Ok(bias) = of.bias_sq() {
         page.paragraph(&match bias {
             bias if bias <= rounding => {

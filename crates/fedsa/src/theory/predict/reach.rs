@@ -18,6 +18,13 @@ const SHORT: f64 = 1024.0;
 /// The most multiplications of a pass.
 const MOST_WORK: f64 = 6e9;
 
+/// The squared distance that rounding leaves between an iterate and a root (d), about.
+pub fn rounding(root: &[f64]) -> f64 {
+    /// Roundings that add up.
+    const MANY: f64 = 64.0;
+    (MANY * f64::EPSILON).powi(2) * linalg::norm_sq(root)
+}
+
 /// The rounds until a target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rounds {
@@ -63,7 +70,7 @@ impl Forecast<'_> {
         require(target > 0.0 && target.is_finite(), "target", target, "a positive number")?;
         let round = self.linear()?;
         let root = round.systems.root()?;
-        let rounding = crate::tune::rounding(&root);
+        let rounding = rounding(&root);
         if target <= rounding {
             let what = format!("{target:e} is below what rounding leaves of theta*, {rounding:.1e}");
             return Err(BadInput::new("target", what, format!("more than {rounding:.1e}")));
