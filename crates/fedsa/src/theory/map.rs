@@ -74,7 +74,7 @@ pub fn spectral_radius(map: &dyn LinearMap) -> Result<f64> {
 }
 
 /// Multiplications of the eigenvalues of a dense matrix, over the cube of its dimension.
-const EIGENVALUES: f64 = 12.0;
+pub(crate) const EIGENVALUES: f64 = 12.0;
 
 /// [`spectral_radius`] within about `most` multiplications, and how many it took; `apply` are those of the map itself.
 ///

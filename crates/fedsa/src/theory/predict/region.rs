@@ -8,7 +8,7 @@ use super::{Forecast, MeanSquareRadius, NoiseSource, takes_too_long};
 use crate::error::{Result, require};
 use crate::linalg::{self, Mat};
 use crate::methods::Drift;
-use crate::theory::map::{DENSE, LinearMap as _};
+use crate::theory::map::{DENSE, EIGENVALUES, LinearMap as _};
 use crate::theory::stability::{self, ControlVariates, Stability};
 
 /// The most multiplications of all radii of a scan, and of a map, about one a nanosecond. Which grid is affordable is estimated from
@@ -189,18 +189,17 @@ impl<'f> Forecast<'f> {
         let (kinds, d) = (round.systems.kinds.len() as f64, round.systems.dim() as f64);
         let packed = |n: f64| n * (n + 1.0) / 2.0;
         let doublings = 2.0 * (h.log2() + 2.0);
+        // Of a dense matrix, or by some 300 products and the eigenvalues of small matrices.
+        let leading = |moments: f64, product: f64| (EIGENVALUES * moments.powi(3)).min(300.0 * product + 1e9);
         Ok(match self.shape.drift {
             Drift::Zero => {
                 let state = d * (1.0 + round.delay().map_or(0.0, |(delay, _)| delay as f64));
-                let eigenvalues = if state > d { 300.0 * 4.0 * state.powi(2) * d + 1e9 } else { 30.0 * packed(d).powi(3) };
-                kinds * doublings * packed(d + 1.0).powi(3) + eigenvalues
+                kinds * doublings * packed(d + 1.0).powi(3) + leading(packed(state), 4.0 * state.powi(2) * d)
             }
-            Drift::GlobalMemory { .. } => 0.5 * kinds * packed(2.0 * d + 1.0).powi(3) + 30.0 * packed(d).powi(3),
+            Drift::GlobalMemory { .. } => 0.5 * kinds * packed(2.0 * d + 1.0).powi(3) + EIGENVALUES * packed(d).powi(3),
             _ => {
                 let state = d * (kinds + 1.0) + 1.0;
-                let moments = packed(state);
-                let eigenvalues = if moments <= DENSE as f64 { 30.0 * moments.powi(3) } else { 300.0 * 8.0 * state.powi(2) * d + 1e9 };
-                0.5 * kinds * packed(2.0 * d + 1.0).powi(3) + eigenvalues
+                0.5 * kinds * packed(2.0 * d + 1.0).powi(3) + leading(packed(state), 8.0 * state.powi(2) * d)
             }
         })
     }
