@@ -46,16 +46,19 @@ impl Machine {
         Self { multiply_adds: [0, 1].map(|i| threads[i] * (SIDE as f64).powi(3) / products[i]) }
     }
 
-    /// The least seconds on one thread and on two of work with so many multiply-adds that reads `bytes` so many times: at the rate of
-    /// reading as many bytes again and again, which is that of a cache if they fit into it.
-    pub fn floor(&self, multiply_adds: f64, bytes: f64, times: f64) -> [f64; 2] {
-        let words = vec![1u64; ((bytes / 8.0) as usize).max(1)];
-        let read = least(7, || {
-            let share = words.len().div_ceil(rayon::current_num_threads());
-            black_box(words.par_chunks(share).map(|words| words.iter().fold(0u64, |a, b| a ^ b)).reduce(|| 0, |a, b| a ^ b));
-        });
-        [0, 1].map(|i| (multiply_adds / self.multiply_adds[i]).max(times * read[i]))
+    /// The least seconds on one thread and on two of work with so many multiply-adds, and of reading that takes so long.
+    pub fn floor(&self, multiply_adds: f64, reading: [f64; 2]) -> [f64; 2] {
+        [0, 1].map(|i| (multiply_adds / self.multiply_adds[i]).max(reading[i]))
     }
+}
+
+/// The seconds on one thread and on two of reading so many bytes: as many are read again and again, from a cache if they fit into it.
+pub fn reading(bytes: f64) -> [f64; 2] {
+    let words = vec![1u64; ((bytes / 8.0) as usize).max(1)];
+    least(30, || {
+        let share = words.len().div_ceil(rayon::current_num_threads());
+        black_box(words.par_chunks(share).map(|words| words.iter().fold(0u64, |a, b| a ^ b)).reduce(|| 0, |a, b| a ^ b));
+    })
 }
 
 /// What passes over all rows of a problem cost.

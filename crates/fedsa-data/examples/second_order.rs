@@ -22,7 +22,7 @@ use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
-use machine::{Machine, Work, least};
+use machine::{Machine, Work, least, reading};
 use rayon::prelude::*;
 
 type Failure = Box<dyn std::error::Error>;
@@ -122,7 +122,7 @@ fn fednl(field: &dyn Field, machine: &Machine, work: &Work) {
     let objective = field.facts().objective().expect("an objective");
     let support = |c: usize| objective.hessian_support(c).map_or(field.dim() * (field.dim() + 1) / 2, |support| support.len());
     let supports: usize = (0..field.agents()).map(support).sum();
-    let floor = machine.floor(work.outer + 2.0 * work.stored, work.bytes + 4.0 * 8.0 * supports as f64, 1.0);
+    let floor = machine.floor(work.outer + 2.0 * work.stored, reading(work.bytes + 4.0 * 8.0 * supports as f64));
     let more = serde_json::json!({ "floor_s": floor, "multiply_adds": work.outer, "supports": supports });
     report("FedNL Top-K(8 d), 142 agents, a round", [0, 1].map(|i| (many[i] - few[i]) / 16.0), more);
 }
@@ -147,7 +147,7 @@ fn hessians(field: &dyn Field, machine: &Machine, work: &Work) {
     report(
         "Hessians of 8 agents",
         ours,
-        serde_json::json!({ "dense_product_s": dense, "floor_s": machine.floor(work.outer, work.bytes, 1.0) }),
+        serde_json::json!({ "dense_product_s": dense, "floor_s": machine.floor(work.outer, reading(work.bytes)) }),
     );
 }
 
