@@ -55,7 +55,7 @@ impl Machine {
 /// The seconds on one thread and on two of reading so many bytes: as many are read again and again, from a cache if they fit into it.
 pub fn reading(bytes: f64) -> [f64; 2] {
     let words = vec![1u64; ((bytes / 8.0) as usize).max(1)];
-    least(30, || {
+    least(200, || {
         let share = words.len().div_ceil(rayon::current_num_threads());
         black_box(words.par_chunks(share).map(|words| words.iter().fold(0u64, |a, b| a ^ b)).reduce(|| 0, |a, b| a ^ b));
     })
