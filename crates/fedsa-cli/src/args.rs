@@ -274,8 +274,8 @@ pub struct TuneArgs {
     /// The method of the file whose link, start and output all candidates have, where the file's methods differ in them
     #[arg(long, value_name = "LABEL")]
     pub like: Option<String>,
-    /// The time for pilot runs, where theory does not know the error: 60s, 10m or 2h on one core, as fedsa estimates it, so that the
-    /// answer does not depend on the machine
+    /// The time of the search, by theory and by pilot runs: 60s, 10m or 2h on one core, as fedsa estimates it, so that the answer does
+    /// not depend on the machine
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub budget: String,
     /// The output folder; out/ID-tune by default, ID the file's id
@@ -293,6 +293,9 @@ pub struct TuneArgs {
     /// Print only errors
     #[arg(long, short)]
     pub quiet: bool,
+    /// How progress is shown; auto: a bar on a terminal, nothing elsewhere
+    #[arg(long, value_enum, value_name = "HOW", default_value_t)]
+    pub progress: ProgressMode,
     #[command(flatten)]
     pub overrides: Overrides,
 }

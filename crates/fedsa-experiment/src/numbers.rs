@@ -47,6 +47,11 @@ pub fn about(rounds: f64) -> String {
     thousands((rounds / unit).round() * unit)
 }
 
+/// A number of rounds: `1 round`, `1,200 rounds`.
+pub fn rounds(number: u64) -> String {
+    format!("{} round{}", thousands(number as f64), if number == 1 { "" } else { "s" })
+}
+
 /// A whole number with groups of thousands.
 pub fn thousands(number: f64) -> String {
     if number >= 1e12 {

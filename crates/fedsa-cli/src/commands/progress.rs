@@ -103,6 +103,42 @@ impl Comparing {
     }
 }
 
+/// Shows a tuning: what is looked at, and how much of the budget is spent.
+pub struct Tunings(Option<ProgressBar>);
+
+impl Tunings {
+    /// A bar of the budget (seconds) on a terminal, nothing elsewhere. A search may end long before its budget.
+    pub fn begin(id: &str, budget: f64, progress: ProgressMode, quiet: bool) -> Self {
+        let is_shown = match progress {
+            ProgressMode::Auto => std::io::stderr().is_terminal(),
+            ProgressMode::Bar => true,
+            _ => false,
+        };
+        Self((is_shown && !quiet).then(|| {
+            let bar = ProgressBar::with_draw_target(Some(budget.ceil() as u64), ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("{prefix} [{bar:20}] {pos} of at most {len} s on one core · {elapsed} · {wide_msg}");
+            bar.set_style(style.expect("a valid template").progress_chars("=> "));
+            bar.set_prefix(id.to_string());
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar
+        }))
+    }
+
+    /// Shows what begins, and the seconds of the budget that are spent.
+    pub fn show(&self, what: &str, spent: f64) {
+        if let Some(bar) = &self.0 {
+            bar.set_position(spent as u64);
+            bar.set_message(what.to_string());
+        }
+    }
+}
+
+impl Drop for Tunings {
+    fn drop(&mut self) {
+        self.0.iter().for_each(ProgressBar::finish_and_clear);
+    }
+}
+
 impl Drop for Comparing {
     fn drop(&mut self) {
         self.0.iter().for_each(ProgressBar::finish_and_clear);

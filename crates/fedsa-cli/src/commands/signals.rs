@@ -21,6 +21,8 @@ pub enum Phase {
     Working,
     /// All runs have ended and are saved; their results are being computed.
     Ending,
+    /// Settings are searched; the search can end, and pilot runs that are done are kept.
+    Searching,
 }
 
 /// Sets the phase of the command.
@@ -84,7 +86,8 @@ fn install() -> std::io::Result<()> {
 #[cfg(unix)]
 fn interrupt() {
     let phase = PHASE.load(Ordering::SeqCst);
-    if phase != Phase::Working as u8 {
+    let is_searching = phase == Phase::Searching as u8;
+    if phase != Phase::Working as u8 && !is_searching {
         warn(match phase == Phase::Ending as u8 {
             true => "interrupted: all runs had ended; the same command with --resume makes their results",
             false => "interrupted",
@@ -95,5 +98,6 @@ fn interrupt() {
         warn("interrupted again: ended without further checkpoints");
         std::process::exit(i32::from(INTERRUPTED));
     }
-    warn("interrupting: the last completed rounds are being saved (a second Ctrl-C ends at once)");
+    let what = if is_searching { "the search ends" } else { "the last completed rounds are being saved" };
+    warn(format!("interrupting: {what} (a second Ctrl-C ends at once)"));
 }

@@ -8,8 +8,9 @@ use fedsa_experiment::Kinds;
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::execute::{read_framed, write_framed};
 use fedsa_experiment::folder::{self, Holds, RunFolder};
-use fedsa_experiment::tune::{self, Memo, Searched, TuneControl, TuneOptions, Tuned, Tuning};
+use fedsa_experiment::tune::{self, Began, Memo, Searched, TuneControl, TuneOptions, Tuned, Tuning};
 
+use super::progress::Tunings;
 use super::signals::{self, Phase};
 use super::{load, say, say_json, warn};
 use crate::args::{MinimiseArg, TuneArgs};
@@ -24,6 +25,12 @@ const STATE: &str = "tune.ckpt";
 /// On bad input, and where nothing reaches the target (nothing is then written); and when the machine fails.
 pub fn tune(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Failure> {
     let options = options(args)?;
+    for (name, given, instead) in [("--rounds", args.overrides.rounds, "--max-rounds"), ("--seeds", args.overrides.seeds, "--budget")] {
+        if let Some(given) = given {
+            let what = format!("{given} has no effect: rounds and seeds of the answer are what is looked for");
+            return Err(BadInput::new(name, what, format!("{instead}, or nothing")).into());
+        }
+    }
     let (experiment, base) = load(&args.file, &args.overrides, false, kinds)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(format!("{}-tune", experiment.id)));
     let found = folder::look(&out)?;
@@ -35,6 +42,7 @@ pub fn tune(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Failure> {
         }
         (Holds::Nothing, ..) | (_, true, _) | (_, _, true) => {}
         (holds, ..) => {
+            let holds = if found.own(tune::FILE).is_some() { "a finished tuning".into() } else { holds.to_string() };
             let what = format!("{} holds {holds}", out.display());
             let help = "another folder, --resume to go on with an interrupted tuning, or --overwrite to replace it";
             return Err(BadInput::new("--out", what, help).into());
@@ -44,9 +52,11 @@ pub fn tune(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Failure> {
     found.refuse_foreign(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
     let state = folder::own_path(&out, STATE);
     let memo: Option<Memo> = if args.resume && state.exists() { Some(read_framed(&state)?) } else { None };
-    if args.resume && memo.is_none() && found.holds == Holds::Finished && found.own("tuned.toml").is_none() {
-        let what = format!("{} holds a run, not a tuning", out.display());
-        return Err(BadInput::new("--resume", what, "the folder of an interrupted tuning").into());
+    if args.resume && memo.is_none() && found.holds == Holds::Finished {
+        let is_tuning = found.own(tune::FILE).is_some();
+        let what = if is_tuning { "a finished tuning: nothing is left to do" } else { "a run, not a tuning" };
+        let what = format!("{} holds {what}", out.display());
+        return Err(BadInput::new("--resume", what, "the folder of an interrupted tuning, or --overwrite to tune again").into());
     }
     log::info!("building the problem");
     let mut tuning = Tuning::new(&experiment, &base, Isa::best(), &options)?;
@@ -59,21 +69,26 @@ pub fn tune(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Failure> {
     }
     let mut place = Place { found: Some(found), folder: None, keep: args.resume };
     let mut keep = |memo: &Memo| -> Result<(), Failure> { Ok(write_framed(place.folder()?, STATE, memo)?) };
-    let mut began = |what: &str| {
-        log::info!("pilot: {what}");
-        if !args.quiet {
-            warn(format!("pilot: {what}"));
-        }
+    let shown = Tunings::begin(&experiment.id, options.budget, args.progress, args.quiet);
+    let mut began = |began: &Began| {
+        log::info!("{}", began.what);
+        shown.show(&began.what, began.spent);
     };
     let memo = memo.unwrap_or_else(|| tuning.memo());
-    signals::enter(Phase::Working);
+    signals::enter(Phase::Searching);
     let mut control = TuneControl { interrupted: signals::flag(), memo, keep: &mut keep, began: &mut began };
     let searched = tuning.search(&mut control);
     signals::enter(Phase::Ending);
+    let kept = control.memo.len();
+    drop(shown);
     let tuned = match searched {
         Ok(Searched::Done(tuned)) => tuned,
+        Ok(Searched::Interrupted) if kept == 0 => {
+            warn("interrupted before the first pilot run: nothing is kept");
+            return Ok(INTERRUPTED);
+        }
         Ok(Searched::Interrupted) => {
-            warn(format!("interrupted: {} pilot runs are kept", control.memo.len()));
+            warn(format!("interrupted: {kept} pilot run{} kept", if kept == 1 { " is" } else { "s are" }));
             warn(format!("the same command with --resume continues from {}", out.display()));
             return Ok(INTERRUPTED);
         }
@@ -124,7 +139,7 @@ fn report(args: &TuneArgs, tuning: &Tuning, tuned: &Tuned, out: &Path) {
 /// The options as the library knows them.
 fn options(args: &TuneArgs) -> Result<TuneOptions, BadInput> {
     let Some(budget) = seconds(&args.budget) else {
-        let what = format!("`{}` is no time", fedsa::error::quoted(&args.budget));
+        let what = format!("`{}` is not a time that fedsa reads", fedsa::error::quoted(&args.budget));
         return Err(BadInput::new("--budget", what, "seconds, or a number with s, m or h, such as 60s or 10m"));
     };
     Ok(TuneOptions {

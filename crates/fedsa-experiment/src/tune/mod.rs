@@ -8,7 +8,7 @@
 //! | module | content |
 //! | --- | --- |
 //! | `families` | the methods and codecs that may be chosen |
-//! | `pilots` | pilot runs: a race, then halving |
+//! | `pilots` | pilot runs: a race, neighbours of the best, confirmation |
 //! | `refusal` | why nothing reaches the target, and what would help |
 //! | `output` | the experiment file of the answer, the summary, the picture |
 
@@ -20,7 +20,7 @@ mod refusal;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fedsa::error::{BadInput, Result, quoted};
@@ -28,7 +28,7 @@ use fedsa::kernel::Isa;
 use fedsa::sampling::Law;
 use fedsa::theory::Accuracy;
 use fedsa::theory::exact_mse::InitialControls;
-use fedsa::tune::{self, Choice, Cost, Family, Found, Goal, Reach, Start, Target, Tried};
+use fedsa::tune::{self, Choice, Cost, Effort, Family, Found, Goal, Reach, Start, Target, Tried};
 use fedsa::uplink::Uplink;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
@@ -66,7 +66,8 @@ pub struct TuneOptions {
     pub most_rounds: u64,
     /// The label of the file's method whose link, start and output are those of all candidates; by default all methods must agree.
     pub like: Option<String>,
-    /// The time that pilots may take, in seconds on one core, as [`crate::estimate`] counts it.
+    /// The time that the search may take, in seconds on one core: of theory by counted multiplications, of pilots as
+    /// [`crate::estimate`] counts it.
     pub budget: f64,
 }
 
@@ -130,15 +131,23 @@ pub struct TuneControl<'a> {
     /// # Errors
     /// When the memo cannot be kept; the search then ends.
     pub keep: &'a mut dyn FnMut(&Memo) -> Result<(), Failure>,
-    /// Called before each pilot, with what it runs.
-    pub began: &'a mut dyn FnMut(&str),
+    /// Called before the search by theory and before each pilot.
+    pub began: &'a mut dyn FnMut(&Began),
+}
+
+/// What a search begins.
+pub struct Began {
+    /// What it is, in words.
+    pub what: String,
+    /// The part of the budget that is spent, in seconds.
+    pub spent: f64,
 }
 
 /// How a search ended.
 pub enum Searched {
     /// With an answer.
     Done(Box<Tuned>),
-    /// Interrupted; the memo has what was run.
+    /// Interrupted; the memo has the pilots that were run.
     Interrupted,
 }
 
@@ -172,7 +181,16 @@ pub struct Tuned {
     found: Found,
     /// What pilots looked at.
     pilots: Pilots,
+    /// The seconds of the budget that theory took.
+    theory_seconds: f64,
 }
+
+/// The multiplications of theory that count as a second.
+const A_SECOND: f64 = 1e9;
+/// The shares of the budget that theory may take: of the search itself, and of the same methods under simpler conditions. The rest is
+/// for pilots.
+const THEORY_SHARE: f64 = 0.6;
+const SIMPLER_SHARE: f64 = 0.1;
 
 /// A tuning that is ready to search.
 pub struct Tuning {
@@ -264,33 +282,37 @@ impl Tuning {
     /// The choice of the least cost.
     ///
     /// # Errors
-    /// When no choice reaches the target: names the lowest error, and what would lower it; when the budget is too short for a single
-    /// pilot and theory knows nothing; and when the machine fails.
+    /// When no choice reaches the target: names the floor or the rounds that are in the way, and what would help; when the budget is too
+    /// short for a single choice; and when the machine fails.
     pub fn search(&mut self, control: &mut TuneControl<'_>) -> Result<Searched, Failure> {
         let families: Vec<Family<'static>> = self.candidates.iter().map(Candidates::family).collect();
-        let problem = self.problem.take().expect("no other plan has it");
-        let found = tune::search(problem.field(), &families, &self.start, &self.target);
-        self.problem = Some(problem);
-        let found = found.map_err(named)?;
+        let interrupted = control.interrupted;
+        let is_cancelled = || interrupted.load(Ordering::Relaxed);
+        let effort = |share: f64| Effort { most_work: share * self.options.budget * A_SECOND, is_cancelled: &is_cancelled };
+        (control.began)(&Began { what: format!("theory of {}", self.families().join("; ")), spent: 0.0 });
+        let field = self.problem.as_ref().expect("no plan has it").field();
+        let found = tune::search(field, &families, &self.start, &self.target, &effort(THEORY_SHARE)).map_err(named)?;
         let unknown: Vec<usize> =
             (0..families.len()).filter(|family| found.prices[*family].is_ok() && found.unknown[*family].is_some()).collect();
         let known = found.best().and_then(|best| best.cost).map_or(f64::INFINITY, |cost| cost.of(self.target.goal));
-        let pilots = if unknown.is_empty() {
-            Pilots::default()
+        let mut work = found.work;
+        let pilots = if unknown.is_empty() || is_cancelled() {
+            Pilots { interrupted: is_cancelled(), ..Pilots::default() }
         } else {
-            let simpler = self.simpler(&unknown);
-            let problem = self.problem.take().expect("no other plan has it");
-            let server_steps = |family| tune::server_steps(problem.field(), family).last().copied().unwrap_or(1.0);
+            let simpler = self.simpler(&unknown, &effort(SIMPLER_SHARE / unknown.len() as f64), &mut work);
+            let server_steps = |family| tune::server_steps(field, family).last().copied().unwrap_or(1.0);
             let search = PilotSearch {
-                sizes: tune::coarse_steps(problem.field()).skip(1).step_by(2).take(6).collect(),
+                sizes: tune::coarse_steps(field).skip(1).step_by(2).take(6).collect(),
                 server_steps: families.iter().map(server_steps).collect(),
                 families: &families,
                 target: &self.target,
                 prices: &found.prices,
-                budget: self.options.budget,
+                budget: self.options.budget - work / A_SECOND,
                 known,
             };
-            let mut runner = PilotRunner { tuning: self, control, problem: Some(problem) };
+            let problem = self.problem.take();
+            let before = work / A_SECOND;
+            let mut runner = PilotRunner { tuning: self, control, problem, spent: before };
             let pilots = search.search(&unknown, &simpler, &mut runner);
             let problem = runner.problem.take();
             self.problem = problem;
@@ -312,7 +334,10 @@ impl Tuning {
             (a, b) => a.or(b),
         };
         match best {
-            Some((choice, reach, cost, evidence)) => Ok(Searched::Done(Box::new(Tuned { choice, reach, cost, evidence, found, pilots }))),
+            Some((choice, reach, cost, evidence)) => {
+                let theory_seconds = work / A_SECOND;
+                Ok(Searched::Done(Box::new(Tuned { choice, reach, cost, evidence, found, pilots, theory_seconds })))
+            }
             None => Err(self.refusal(&found, &pilots).into()),
         }
     }
@@ -320,8 +345,8 @@ impl Tuning {
 
 impl Tuning {
     /// What theory says about the same methods over a clear link, and with independent samples in place of trajectories: where
-    /// pilots begin. Nothing where theory does not know this either.
-    fn simpler(&self, unknown: &[usize]) -> Vec<Tried> {
+    /// pilots begin. Nothing where theory does not know this either. Adds its multiplications to `work`.
+    fn simpler(&self, unknown: &[usize], effort: &Effort<'_>, work: &mut f64) -> Vec<Tried> {
         let own = self.problem.as_ref().expect("no plan has it");
         let independent = || -> Option<BuiltProblem> {
             let mut table = run_table(self, &self.any_choice(unknown[0]), 1, &[0], None);
@@ -343,8 +368,17 @@ impl Tuning {
             let of = &self.candidates[*family];
             if !known.iter().any(|(kind, _)| *kind == of.kind.name) {
                 let simple = [Family { link: Arc::clone(&clear), ..of.family() }];
-                let tried = tune::search(field, &simple, &self.start, &self.target).map_or_else(|_| Vec::new(), |found| found.tried);
-                known.push((of.kind.name, tried));
+                let found = tune::search(field, &simple, &self.start, &self.target, effort);
+                known.push((
+                    of.kind.name,
+                    found.map_or_else(
+                        |_| Vec::new(),
+                        |found| {
+                            *work += found.work;
+                            found.tried
+                        },
+                    ),
+                ));
             }
             let (_, tried) = known.iter().find(|(kind, _)| *kind == of.kind.name).expect("just added");
             all.extend(tried.iter().map(|tried| Tried { choice: Choice { family: *family, ..tried.choice }, ..tried.clone() }));
@@ -363,6 +397,8 @@ struct PilotRunner<'r, 'c> {
     tuning: &'r Tuning,
     control: &'r mut TuneControl<'c>,
     problem: Option<BuiltProblem>,
+    /// The seconds of the budget that are spent.
+    spent: f64,
 }
 
 /// Pilots report nothing.
@@ -404,17 +440,15 @@ impl Measure for PilotRunner<'_, '_> {
 
     fn run(&mut self, choice: &Choice, rounds: u64, seeds: u64) -> Result<Option<Measured>, Failure> {
         let (key, table) = self.table(choice, rounds, seeds);
-        if let Some(known) = self.control.memo.pilots.get(&key).and_then(|pilot| pilot.measured.clone()) {
-            return Ok(Some(known));
+        if let Some(Remembered { estimate, measured: Some(known) }) = self.control.memo.pilots.get(&key) {
+            self.spent += estimate;
+            return Ok(Some(known.clone()));
         }
-        (self.control.began)(&format!(
-            "{}, step size {}, {} local steps: {rounds} rounds, {seeds} seeds",
-            self.tuning.family(choice),
-            crate::numbers::typed(choice.step_size),
-            choice.local_steps
-        ));
+        let what = format!("pilot of {}: {rounds} rounds, {seeds} seeds", self.tuning.choice_text(choice));
+        (self.control.began)(&Began { what, spent: self.spent });
         let plan = self.plan(table)?;
         let estimate = estimate::duration(&plan).cells.iter().sum();
+        self.spent += estimate;
         let run = RunControl {
             interrupted: self.control.interrupted,
             folder: None,

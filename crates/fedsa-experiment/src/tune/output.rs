@@ -14,6 +14,7 @@ use super::{Evidence, Tuned, Tuning, run_table};
 use crate::checks;
 use crate::config::{Document, Experiment};
 use crate::error::Failure;
+use crate::estimate;
 use crate::figure::{Chart, Format, Level, Panel, PlottedCurve, Provenance, RenderOptions, Style};
 use crate::numbers::{self, number};
 use crate::picture::Picture;
@@ -32,9 +33,12 @@ const FRONTIER: &str = "frontier";
 const SUMMARY: &str = "summary.json";
 /// The version of the summary.
 const FORMAT: u64 = 1;
-/// The seeds of the answer's file, and the first of them after pilots, which have used the smaller ones.
-const SEEDS: u64 = 100;
-const FRESH: u64 = 1000;
+/// The most and the fewest seeds of the answer's file, and the seconds on one core that its run may take: four standard errors of so
+/// many seeds are some fifth of the error. The first of them is one that no pilot has used.
+const SEEDS: u64 = 400;
+const FEW_SEEDS: u64 = 20;
+const SECONDS: f64 = 60.0;
+const FRESH: u64 = super::pilots::MANY;
 
 /// A line of the tables: a choice with what is known of it.
 struct Entry<'t> {
@@ -42,8 +46,8 @@ struct Entry<'t> {
     /// The error after some rounds; of pilots the upper end of its interval.
     path: Vec<(u64, f64)>,
     by: &'static str,
-    /// The seeds of its pilot.
-    seeds: Option<u64>,
+    /// Its pilot.
+    pilot: Option<&'t Piloted>,
     outcome: Json,
     cost: Option<&'t Cost>,
 }
@@ -68,9 +72,14 @@ impl Tuning {
     /// The text of the answer's experiment file.
     fn file(&mut self, tuned: &Tuned) -> Result<String, Failure> {
         let label = self.candidates[tuned.choice.family].kind.name;
-        let is_noiseless = self.is_noiseless(tuned);
-        let seeds: Vec<u64> = if is_noiseless { vec![0] } else { (FRESH..FRESH + SEEDS).collect() };
-        let mut table = run_table(self, &tuned.choice, tuned.reach.rounds, &seeds, None);
+        let (is_noiseless, knows_curve) = self.known(tuned);
+        let with = |seeds: u64| -> Vec<u64> { if is_noiseless { vec![0] } else { (FRESH..FRESH + seeds).collect() } };
+        let mut table = run_table(self, &tuned.choice, tuned.reach.rounds, &with(SEEDS), None);
+        let seconds = self.seconds(table.clone())?;
+        if seconds > SECONDS && !is_noiseless {
+            let seeds = ((SEEDS as f64 * SECONDS / seconds) as u64).max(FEW_SEEDS);
+            table = run_table(self, &tuned.choice, tuned.reach.rounds, &with(seeds), None);
+        }
         table.insert("id".into(), Value::String(format!("{}-tuned", self.experiment.id)));
         let title = format!("{}: {label} to {}", self.experiment.title, numbers::typed(self.target.mse));
         table.insert("title".into(), Value::String(title));
@@ -94,7 +103,7 @@ impl Tuning {
         }
         table.insert("check".into(), Value::Array(vec![Value::Table(owned(check))]));
         let mut figure = vec![("y", Value::String("mse".into()))];
-        if self.knows_curve(tuned) {
+        if knows_curve {
             figure.push(("exact", Value::Array(vec![Value::String(label.into())])));
         }
         table.insert("figure".into(), Value::Table(owned(figure)));
@@ -117,16 +126,22 @@ impl Tuning {
         Ok(format!("{head}{resolved}"))
     }
 
-    fn is_noiseless(&self, tuned: &Tuned) -> bool {
-        let problem = self.problem.as_ref().expect("no plan has it");
-        let forecast = self.candidates[tuned.choice.family].family().forecast(problem.field(), &tuned.choice, &self.start);
-        matches!(tuned.evidence, Evidence::Theory(_)) && forecast.is_ok_and(|forecast| forecast.is_noiseless())
+    /// The estimated time of a run, in seconds on one core.
+    fn seconds(&mut self, table: Table) -> Result<f64, Failure> {
+        let document = Document::from_flags(table, Vec::new()).with_kinds(&self.experiment.document.kinds);
+        let plan = Plan::with_problem(Experiment::read(document)?, &self.base, self.isa, &HashMap::new(), self.problem.take())?;
+        let seconds = estimate::duration(&plan).cells.iter().sum();
+        self.problem = Some(plan.into_problem());
+        Ok(seconds)
     }
 
-    fn knows_curve(&self, tuned: &Tuned) -> bool {
+    /// Whether the answer's runs have no noise, and whether theory knows its whole curve.
+    fn known(&self, tuned: &Tuned) -> (bool, bool) {
         let problem = self.problem.as_ref().expect("no plan has it");
-        let forecast = self.candidates[tuned.choice.family].family().forecast(problem.field(), &tuned.choice, &self.start);
-        self.start.theta.is_some() && forecast.is_ok_and(|forecast| forecast.knows_curve_to(tuned.reach.rounds).is_ok())
+        let family = self.candidates[tuned.choice.family].family();
+        let Ok(forecast) = family.forecast(problem.field(), &tuned.choice, &self.start) else { return (false, false) };
+        let is_noiseless = matches!(tuned.evidence, Evidence::Theory(_)) && forecast.is_noiseless();
+        (is_noiseless, self.start.theta.is_some() && forecast.knows_curve_to(tuned.reach.rounds).is_ok())
     }
 
     /// A choice in words.
@@ -150,10 +165,10 @@ impl Tuning {
         lines.push(match tuned.evidence {
             Evidence::Theory(accuracy) => format!("  mean-square error {} then, by theory ({accuracy})", number(tuned.reach.mse)),
             Evidence::Pilots { seeds, se, by_mean } => format!(
-                "  mean-square error {} +- {} then, over {seeds} seeds of a pilot run; the mean alone is there after {by_mean} round{}",
+                "  mean-square error {} +- {} then, over {seeds} seeds of a pilot run; the mean alone is there after {}",
                 number(tuned.reach.mse),
                 numbers::rough(se),
-                if by_mean == 1 { "" } else { "s" }
+                numbers::rounds(by_mean)
             ),
         });
         lines.push("the best of the others:".into());
@@ -170,25 +185,29 @@ impl Tuning {
         let pilots =
             if piloted == 0 { String::new() } else { format!(", {piloted} by pilot runs of about {} s", number(tuned.pilots.spent)) };
         lines.push(format!("{} choices were tried by theory{pilots}", tuned.found.tried.len()));
-        if tuned.pilots.exhausted {
-            lines.push(format!(
-                "the budget of {} s ended the pilot runs early: a larger --budget may find better",
-                number(self.options.budget)
-            ));
+        if tuned.is_cut() {
+            lines
+                .push(format!("the budget of {} s ended the search early: a larger --budget may find better", number(self.options.budget)));
         }
         lines
     }
 
     /// The best of a family in a line, if it reaches the target.
     fn best_of(&self, tuned: &Tuned, family: usize) -> Option<String> {
+        let goal = self.options.minimise;
         let entries = self.entries(tuned);
         let mine = entries.iter().filter(|entry| entry.choice.family == family);
-        let best = mine.filter_map(|entry| Some((entry, entry.cost?))).min_by(|a, b| {
-            let goal = self.options.minimise;
-            a.1.of(goal).total_cmp(&b.1.of(goal))
-        })?;
-        let how = best.0.seeds.map_or(String::new(), |seeds| format!(" (where the mean over {seeds} seeds of a pilot run is there)"));
-        Some(format!("{}: {}{how}", self.choice_text(&best.0.choice), cost_text(best.1)))
+        let (best, cost) = mine.filter_map(|entry| Some((entry, entry.cost?))).min_by(|a, b| a.1.of(goal).total_cmp(&b.1.of(goal)))?;
+        let how = match best.pilot {
+            Some(pilot) if pilot.is_confirmed() => " (by a pilot run)".to_string(),
+            // What looks cheaper than the answer with few seeds is confirmed, unless the budget ends before.
+            Some(pilot) if cost.of(goal) < tuned.cost.of(goal) => {
+                format!(" (by {} seeds of a pilot run; the budget did not suffice to confirm it)", pilot.seeds)
+            }
+            Some(pilot) => format!(" (by {} seeds of a pilot run)", pilot.seeds),
+            None => String::new(),
+        };
+        Some(format!("{}: {}{how}", self.choice_text(&best.choice), cost_text(cost)))
     }
 
     /// Why a family does not reach the target.
@@ -200,9 +219,10 @@ impl Tuning {
         let piloted = tuned.pilots.tried.iter().any(|piloted| piloted.choice.family == family);
         match &tuned.found.unknown[family] {
             Some(_) if piloted => "does not reach the target for less in its pilot runs".into(),
-            Some(why) => format!("not tried: {}, and no pilot run was worth its cost or fitted into the budget", why.what),
+            Some(_) if tuned.pilots.exhausted => "theory does not know it, and no pilot run of it fitted into the budget".into(),
+            Some(_) => "theory does not know it, and one round of it costs more than the answer".into(),
             None if tried => "does not reach the target for less".into(),
-            None => "not tried".into(),
+            None => "the budget ended the search before it was tried".into(),
         }
     }
 
@@ -212,12 +232,12 @@ impl Tuning {
             choice: tried.choice,
             path: tried.course.path.clone(),
             by: "theory",
-            seeds: None,
+            pilot: None,
             outcome: match tried.course.outcome {
                 Ok(reach) => json!({ "reaches": true, "rounds": reach.rounds, "mse": reach.mse }),
                 Err(Miss::Diverges) => json!({ "reaches": false, "why": "diverges" }),
                 Err(Miss::Floor { floor }) => json!({ "reaches": false, "why": "floor", "floor": floor }),
-                Err(Miss::Slow { mse }) => json!({ "reaches": false, "why": "costs more", "mse": mse }),
+                Err(Miss::Slow { rounds, mse }) => json!({ "reaches": false, "why": "costs more", "rounds": rounds, "mse": mse }),
             },
             cost: tried.cost.as_ref(),
         };
@@ -225,8 +245,8 @@ impl Tuning {
             choice: piloted.choice,
             path: piloted.measured.upper(),
             by: "pilots",
-            seeds: Some(piloted.seeds),
-            outcome: match &piloted.reached {
+            pilot: Some(piloted),
+            outcome: match &piloted.surely {
                 Some((reach, _)) => {
                     let se = piloted.measured.at(reach.rounds).map(|(_, se)| se);
                     json!({ "reaches": true, "rounds": reach.rounds, "mse": reach.mse, "se": se, "seeds": piloted.seeds })
@@ -234,7 +254,7 @@ impl Tuning {
                 None if piloted.measured.diverged => json!({ "reaches": false, "why": "diverges", "seeds": piloted.seeds }),
                 None => json!({ "reaches": false, "why": "not within its pilot run", "seeds": piloted.seeds }),
             },
-            cost: piloted.reached.as_ref().map(|(_, cost)| cost),
+            cost: piloted.surely.as_ref().map(|(_, cost)| cost),
         };
         tuned.found.tried.iter().map(of_theory).chain(tuned.pilots.tried.iter().map(of_pilots)).collect()
     }
@@ -310,10 +330,8 @@ impl Tuning {
             "fedsa": env!("CARGO_PKG_VERSION"),
             "options": self.options,
             "answer": answer,
-            "pilots": {
-                "estimated_seconds": tuned.pilots.spent,
-                "budget_exhausted": tuned.pilots.exhausted,
-            },
+            "theory": { "estimated_seconds": tuned.theory_seconds, "budget_exhausted": tuned.found.ended.is_some() },
+            "pilots": { "estimated_seconds": tuned.pilots.spent, "budget_exhausted": tuned.pilots.exhausted },
             "families": families,
             "tried": tried,
         })
@@ -375,6 +393,13 @@ impl Tuning {
     }
 }
 
+impl Tuned {
+    /// Whether the budget ended the search early.
+    fn is_cut(&self) -> bool {
+        self.pilots.exhausted || self.found.ended.is_some()
+    }
+}
+
 fn owned(entries: Vec<(&str, Value)>) -> Table {
     entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
 }
@@ -387,5 +412,5 @@ fn cost_text(cost: &Cost) -> String {
         bits => format!("{} Gbit", number(bits / 1e9)),
     };
     let samples = if cost.samples > 0.0 { format!(", {} samples", numbers::thousands(cost.samples)) } else { String::new() };
-    format!("{} round{}, {bits}{samples}", numbers::thousands(cost.rounds as f64), if cost.rounds == 1 { "" } else { "s" })
+    format!("{}, {bits}{samples}", numbers::rounds(cost.rounds))
 }

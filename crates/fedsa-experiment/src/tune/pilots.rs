@@ -6,14 +6,15 @@
 //!    target, when its error no longer falls, or when it has cost more than half as much again as the cheapest so far.
 //! 2. *Neighbours*: the cheapest choices run again with more seeds, and then neighbours of the best of them, whose settings
 //!    differ by factors that shrink.
-//! 3. *Halving*: the cheapest choices run again with more seeds, and the better half stays, until one is left, with many seeds. A
-//!    choice then counts as having reached the target where the upper end of a one-sided interval of 95% of its mean error has.
+//! 3. *Confirmation*: the cheapest choice runs again with four times as many seeds, and then the one that is the cheapest by what is
+//!    known then, until a choice with all seeds is the cheapest. Choices that look cheap by luck drop out on the way. A choice counts as
+//!    having reached the target where the upper end of a one-sided interval of 95% of its mean error has; a choice with fewer seeds is
+//!    ranked by the interval that it would have with all seeds, if its mean and its spread stayed the same.
 //!
 //! Time is counted by the estimate of [`crate::estimate`], which is a function of the settings: what is chosen does not depend on how
 //! fast the machine is, nor on what an earlier process has run already.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 
 use fedsa::error::Result;
 use fedsa::round::Status;
@@ -49,17 +50,25 @@ pub(super) struct Measured {
 const UPPER: f64 = 1.645;
 
 impl Measured {
-    /// The first recorded round from which on the mean error plus `errors` standard errors is at most the target, that the
-    /// rest of the run confirms on average.
+    /// The first recorded round at which the mean error plus `errors` standard errors is at most the target, and from which on the
+    /// mean error is at most the target on average.
     pub fn reach(&self, target: f64, errors: f64) -> Option<Reach> {
         if self.diverged {
             return None;
         }
-        let at = self.path.iter().position(|(_, mean, se)| mean + errors * se <= target)?;
-        let rest = &self.path[at..];
-        let stays = rest.iter().map(|(_, mean, _)| mean).sum::<f64>() / rest.len() as f64 <= target;
+        let upper = |(t, mean, se): (u64, f64, f64)| (t, mean + errors * se);
+        let mut at = None;
+        let mut rest = 0.0;
+        for (i, point) in self.path.iter().enumerate().rev() {
+            rest += point.1;
+            if upper(*point).1 <= target && rest / (self.path.len() - i) as f64 <= target {
+                at = Some(i);
+            }
+        }
+        let at = at?;
         let (rounds, mse, _) = self.path[at];
-        stays.then_some(Reach { rounds, mse, passes: rounds as f64 })
+        let passes = Reach::between(upper(self.path[at.saturating_sub(1)]), upper(self.path[at]), target).passes;
+        Some(Reach { rounds, mse, passes })
     }
 
     /// The mean error and its standard error after this round.
@@ -99,6 +108,17 @@ pub(super) struct Piloted {
     pub measured: Measured,
     /// How the mean error reached the target, and the cost.
     pub reached: Option<(Reach, Cost)>,
+    /// How the upper end of the interval of the mean error reached it, and the cost.
+    pub surely: Option<(Reach, Cost)>,
+    /// How that would with all seeds, if the mean and the spread stayed the same.
+    projected: Option<(Reach, Cost)>,
+}
+
+impl Piloted {
+    /// Whether it has run with all seeds.
+    pub fn is_confirmed(&self) -> bool {
+        self.seeds >= MANY
+    }
 }
 
 /// The result of the pilots.
@@ -127,8 +147,11 @@ const LONGER: u64 = 4;
 const STAY: usize = 8;
 const SOME: u64 = 32;
 const FACTORS: [f64; 3] = [1.8, 1.4, 1.2];
-/// The levels of the halving: seeds, and how many choices begin.
-const LEVELS: [(u64, usize); 3] = [(128, 6), (512, 3), (2048, 1)];
+/// The factor by which seeds grow in the confirmation, and all seeds.
+const MORE: u64 = 4;
+pub(super) const MANY: u64 = 2048;
+/// A choice that is cheaper by less than this is not worth more pilots.
+const CLOSE: f64 = 0.99;
 
 /// The search.
 pub(super) struct PilotSearch<'s, 'm> {
@@ -253,7 +276,7 @@ impl PilotSearch<'_, '_> {
             all.extend(lists.iter().filter_map(|list| list.get(i)));
         }
         let stopped =
-            self.race(&mut pilots, all, by).and_then(|()| self.approach(&mut pilots, by)).and_then(|()| self.halve(&mut pilots, by));
+            self.race(&mut pilots, all, by).and_then(|()| self.approach(&mut pilots, by)).and_then(|()| self.confirm(&mut pilots, by));
         match stopped {
             Ok(()) | Err(Stop::Budget) => {}
             Err(Stop::Interrupted) => pilots.interrupted = true,
@@ -265,8 +288,9 @@ impl PilotSearch<'_, '_> {
 
     /// Records what a pilot says about a choice.
     fn record(&self, pilots: &mut Pilots, choice: Choice, seeds: u64, measured: Measured) {
-        let reached = measured.reach(self.target.mse, 0.0).map(|reach| (reach, self.cost(&choice, &reach)));
-        let now = Piloted { choice, seeds, measured, reached };
+        let reach = |errors: f64| measured.reach(self.target.mse, errors).map(|reach| (reach, self.cost(&choice, &reach)));
+        let (reached, surely, projected) = (reach(0.0), reach(UPPER), reach(UPPER * (seeds as f64 / MANY as f64).sqrt()));
+        let now = Piloted { choice, seeds, measured, reached, surely, projected };
         match pilots.tried.iter_mut().find(|seen| seen.choice == choice) {
             Some(seen) => *seen = now,
             None => pilots.tried.push(now),
@@ -311,22 +335,28 @@ impl PilotSearch<'_, '_> {
         }
     }
 
-    /// Choices that have reached the target with this many seeds, the cheapest first.
-    fn ranked(&self, pilots: &Pilots, seeds: u64) -> Vec<(Choice, Reach, Cost)> {
-        let with = pilots.tried.iter().filter(|piloted| piloted.seeds == seeds);
-        let mut all: Vec<(Choice, Reach, Cost)> =
-            with.filter_map(|piloted| piloted.reached.map(|(reach, cost)| (piloted.choice, reach, cost))).collect();
+    /// Choices with at least this many seeds that would reach the target with all seeds, the cheapest first. They are at most half as
+    /// much again as dear as the first, or as what theory knows.
+    fn ranked(&self, pilots: &Pilots, seeds: u64) -> Vec<Ranked> {
+        let with = pilots.tried.iter().filter(|piloted| piloted.seeds >= seeds);
+        let mut all: Vec<Ranked> = with
+            .filter_map(|piloted| {
+                let (reach, cost) = piloted.projected?;
+                Some(Ranked { choice: piloted.choice, seeds: piloted.seeds, reach, cost })
+            })
+            .collect();
         all.sort_by(|a, b| {
-            if cheaper(self.target, (&a.2, &a.1), (&b.2, &b.1)) {
+            if cheaper(self.target, (&a.cost, &a.reach), (&b.cost, &b.reach)) {
                 Ordering::Less
-            } else if cheaper(self.target, (&b.2, &b.1), (&a.2, &a.1)) {
+            } else if cheaper(self.target, (&b.cost, &b.reach), (&a.cost, &a.reach)) {
                 Ordering::Greater
             } else {
                 Ordering::Equal
             }
         });
-        let least = all.first().map_or(self.known, |(.., cost)| cost.of(self.target.goal).min(self.known));
-        all.retain(|(.., cost)| cost.of(self.target.goal) <= 1.5 * least);
+        let goal = self.target.goal;
+        let least = all.first().map_or(self.known, |first| first.cost.of(goal).min(self.known));
+        all.retain(|ranked| ranked.cost.of(goal) <= 1.5 * least);
         all
     }
 
@@ -349,45 +379,48 @@ impl PilotSearch<'_, '_> {
         all
     }
 
-    /// Runs choices long enough to see that their errors stay at the target, and that slower ones arrive: half as long again as
-    /// `rounds`. A choice that is too long for what is left of the budget is left out.
-    fn again(&self, pilots: &mut Pilots, by: &mut dyn Measure, all: &[(Choice, u64)], seeds: u64) -> std::result::Result<(), Stop> {
-        for (choice, rounds) in all {
-            let rounds = (rounds + rounds / 2 + 8).min(self.target.most_rounds);
-            match self.measure(pilots, by, choice, rounds, seeds) {
-                Ok(measured) => self.record(pilots, *choice, seeds, measured),
-                Err(Stop::Budget) => {}
-                Err(other) => return Err(other),
+    /// Runs a choice long enough to see that its error stays at the target, and that slower ones arrive: half as long again as
+    /// `rounds`. Returns whether the budget was large enough.
+    fn again(&self, pilots: &mut Pilots, by: &mut dyn Measure, choice: Choice, rounds: u64, seeds: u64) -> std::result::Result<bool, Stop> {
+        let rounds = (rounds + rounds / 2 + 8).min(self.target.most_rounds);
+        match self.measure(pilots, by, &choice, rounds, seeds) {
+            Ok(measured) => {
+                self.record(pilots, choice, seeds, measured);
+                Ok(true)
             }
+            // Others may be shorter.
+            Err(Stop::Budget) => Ok(false),
+            Err(other) => Err(other),
         }
-        Ok(())
     }
 
     /// Neighbours of the best choices, as long as they are better.
     fn approach(&self, pilots: &mut Pilots, by: &mut dyn Measure) -> std::result::Result<(), Stop> {
         /// The moves at each factor.
         const MOVES: usize = 4;
-        let first: Vec<(Choice, u64)> =
-            self.ranked(pilots, FEW).iter().take(STAY).map(|(choice, reach, _)| (*choice, reach.rounds)).collect();
-        self.again(pilots, by, &first, SOME)?;
+        for first in self.ranked(pilots, FEW).into_iter().take(STAY) {
+            self.again(pilots, by, first.choice, first.reach.rounds, SOME)?;
+        }
         for factor in FACTORS {
             for _ in 0..MOVES {
                 let ranked = self.ranked(pilots, SOME);
-                let Some((best, ..)) = ranked.first().copied() else { return Ok(()) };
+                let Some(Ranked { choice: best, .. }) = ranked.first().copied() else { return Ok(()) };
                 let mut near: Vec<(Choice, u64)> = Vec::new();
                 // Of the best, and of the best of another family or number of local steps.
-                let second = ranked.iter().find(|(choice, ..)| (choice.family, choice.local_steps) != (best.family, best.local_steps));
-                for (choice, reach, _) in ranked.first().into_iter().chain(second) {
-                    for other in self.neighbours(choice, factor) {
+                let is_other = |one: &&Ranked| (one.choice.family, one.choice.local_steps) != (best.family, best.local_steps);
+                for one in ranked.first().into_iter().chain(ranked.iter().find(is_other)) {
+                    for other in self.neighbours(&one.choice, factor) {
                         let is_new = !pilots.tried.iter().any(|piloted| piloted.choice == other && piloted.seeds >= SOME)
                             && !near.iter().any(|(choice, _)| *choice == other);
                         if is_new {
-                            near.push((other, reach.rounds));
+                            near.push((other, one.reach.rounds));
                         }
                     }
                 }
-                self.again(pilots, by, &near, SOME)?;
-                if self.ranked(pilots, SOME).first().is_none_or(|(choice, ..)| *choice == best) {
+                for (choice, rounds) in near {
+                    self.again(pilots, by, choice, rounds, SOME)?;
+                }
+                if self.ranked(pilots, SOME).first().is_none_or(|first| first.choice == best) {
                     break;
                 }
             }
@@ -395,33 +428,46 @@ impl PilotSearch<'_, '_> {
         Ok(())
     }
 
-    fn halve(&self, pilots: &mut Pilots, by: &mut dyn Measure) -> std::result::Result<(), Stop> {
-        let mut before = SOME;
-        for (seeds, begin) in LEVELS {
-            let all: Vec<(Choice, u64)> =
-                self.ranked(pilots, before).iter().take(begin).map(|(choice, reach, _)| (*choice, reach.rounds)).collect();
-            self.again(pilots, by, &all, seeds)?;
-            before = seeds;
+    /// More seeds for the cheapest choice, until it has all of them.
+    fn confirm(&self, pilots: &mut Pilots, by: &mut dyn Measure) -> std::result::Result<(), Stop> {
+        let goal = self.target.goal;
+        // Choices whose next pilot does not fit into the budget.
+        let mut dear: Vec<Choice> = Vec::new();
+        loop {
+            let ranked = self.ranked(pilots, SOME);
+            let confirmed = ranked.iter().find(|one| one.seeds >= MANY).map_or(f64::INFINITY, |one| one.cost.of(goal));
+            let is_worth_it = |one: &&Ranked| one.seeds < MANY && one.cost.of(goal) < CLOSE * confirmed && !dear.contains(&one.choice);
+            let Some(next) = ranked.iter().find(is_worth_it) else { return Ok(()) };
+            if !self.again(pilots, by, next.choice, next.reach.rounds, MANY.min(MORE * next.seeds))? {
+                dear.push(next.choice);
+            }
         }
-        Ok(())
     }
 
-    /// The best by the upper end of the interval of its error, among those with the most seeds that reach the target.
+    /// The cheapest choice by the upper end of the interval of its error, among those with all seeds; where the budget has ended
+    /// the search before, among those with the most seeds that reach the target.
     fn settle(&self, pilots: &mut Pilots) {
-        let mut by_seeds: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-        pilots.tried.iter().enumerate().for_each(|(i, piloted)| by_seeds.entry(piloted.seeds).or_default().push(i));
-        for (_, with) in by_seeds.into_iter().rev() {
-            let surely = with.into_iter().filter_map(|i| {
-                let reach = pilots.tried[i].measured.reach(self.target.mse, UPPER)?;
-                Some((i, reach, self.cost(&pilots.tried[i].choice, &reach)))
-            });
-            let best = surely.reduce(|a, b| if cheaper(self.target, (&b.2, &b.1), (&a.2, &a.1)) { b } else { a });
-            if best.is_some() {
-                pilots.best = best;
+        let mut levels: Vec<u64> = pilots.tried.iter().map(|piloted| piloted.seeds).collect();
+        levels.sort_unstable();
+        levels.dedup();
+        for seeds in levels.into_iter().rev() {
+            let with = pilots.tried.iter().enumerate().filter(|(_, piloted)| piloted.seeds == seeds);
+            let surely = with.filter_map(|(i, piloted)| piloted.surely.map(|(reach, cost)| (i, reach, cost)));
+            pilots.best = surely.reduce(|a, b| if cheaper(self.target, (&b.2, &b.1), (&a.2, &a.1)) { b } else { a });
+            if pilots.best.is_some() {
                 return;
             }
         }
     }
+}
+
+/// A choice with what it costs to reach the target.
+#[derive(Debug, Clone, Copy)]
+struct Ranked {
+    choice: Choice,
+    seeds: u64,
+    reach: Reach,
+    cost: Cost,
 }
 
 /// The mean and its standard error along the recorded rounds, over seeds.

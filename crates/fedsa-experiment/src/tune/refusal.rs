@@ -1,10 +1,12 @@
 //! Why nothing reaches the target, and what would help.
 
 use fedsa::error::BadInput;
-use fedsa::tune::{Found, Miss};
+use fedsa::message::MAX_ROUNDS;
+use fedsa::theory::predict::Forecast;
+use fedsa::tune::{self, Choice, Found};
 
-use super::Tuning;
 use super::pilots::Pilots;
+use super::{SIMPLER_SHARE, THEORY_SHARE, Tuning};
 use crate::numbers::{self, number};
 
 impl Tuning {
@@ -26,54 +28,81 @@ impl Tuning {
         }
         if let Some(least) = pilots.too_short.filter(|_| pilots.tried.is_empty() && found.tried.is_empty()) {
             let what = format!("{} s are too short for a single pilot run, of about {}", number(self.options.budget), seconds(least));
-            return BadInput::new("--budget", what, format!("at least {}", seconds(least)));
+            // Theory takes its share first.
+            let enough = least / (1.0 - THEORY_SHARE - SIMPLER_SHARE);
+            return BadInput::new("--budget", what, format!("at least {}", seconds(enough)));
         }
-        // The lowest error that was seen, by theory and by pilots.
-        let by_theory = found.lowest().map(|(tried, error)| (tried.choice, error, tried.course.outcome.err()));
+        let nothing_tried = found.tried.is_empty() && pilots.tried.is_empty();
+        if nothing_tried && found.ended.is_some() {
+            let what = format!("{} s are too short for a single choice by theory", number(self.options.budget));
+            return BadInput::new("--budget", what, "a larger budget, or fewer --methods and --codecs");
+        }
+        let most = numbers::rounds(self.target.most_rounds);
+        let mut help: Vec<String> = Vec::new();
+        // What theory knows to reach the target in the end comes first, then what pilots have seen, then floors.
+        let slow = found.too_slow().map(|(tried, _, error)| (tried.choice, error));
         let by_pilots = pilots.tried.iter().filter(|piloted| !piloted.measured.diverged).filter_map(|piloted| {
             let error = piloted.measured.path.iter().map(|(_, mean, _)| *mean).fold(f64::INFINITY, f64::min);
-            error.is_finite().then_some((piloted.choice, error, None))
+            error.is_finite().then_some((piloted.choice, error))
         });
-        let lowest = by_theory.into_iter().chain(by_pilots).min_by(|a, b| a.1.total_cmp(&b.1));
-        let Some((choice, error, miss)) = lowest else {
+        let lowest = slow.into_iter().chain(by_pilots).min_by(|a, b| a.1.total_cmp(&b.1));
+        let (choice, what) = if let Some((choice, error)) = lowest {
+            let of_floor = self.floor(&choice).map_or(String::new(), |floor| format!("; {floor}"));
+            let settings = self.choice_text(&choice);
+            let more = self.rounds_needed(&choice).map_or_else(
+                || "more rounds (--max-rounds), for smaller steps".into(),
+                |rounds| format!("--max-rounds {rounds}, which these settings need, or less with others"),
+            );
+            help.push(more);
+            (choice, format!("no choice reaches {wanted} within {most}: the lowest error is {}, of {settings}{of_floor}", number(error)))
+        } else if let Some((tried, floor)) = found.lowest_floor() {
+            let parts = self.floor(&tried.choice).unwrap_or_else(|| format!("its floor is {}", number(floor)));
+            let settings = self.choice_text(&tried.choice);
+            (tried.choice, format!("no choice reaches {wanted}, in any number of rounds: the lowest floor is that of {settings}; {parts}"))
+        } else {
             let what = "no step size is stable: the errors of all choices grow";
-            let help = "other methods, fewer local steps (--local-steps), or a larger sampling.batch";
-            return BadInput::new("", what, help);
+            return BadInput::new("", what, "other methods, fewer local steps (--local-steps), or a larger sampling.batch");
         };
-        let settings = format!(
-            "{}, step size {}, {} local step{}",
-            self.family(&choice),
-            numbers::typed(choice.step_size),
-            choice.local_steps,
-            if choice.local_steps == 1 { "" } else { "s" }
-        );
-        let problem = self.problem.as_ref().expect("no plan has it");
-        let family = self.candidates[choice.family].family();
-        let floor = family.forecast(problem.field(), &choice, &self.start).and_then(|forecast| forecast.floor()).ok();
-        let of_floor = floor.as_ref().map_or(String::new(), |floor| {
-            format!("; its floor is {}: bias {}, noise {}", number(floor.mse()), number(floor.bias_sq()), number(floor.noise))
-        });
-        let most = numbers::thousands(self.target.most_rounds as f64);
-        let what =
-            format!("no choice reaches {wanted} within {most} rounds: the lowest error is {}, of {settings}{of_floor}", number(error));
-        let mut help: Vec<&str> = Vec::new();
-        let is_slow = matches!(miss, Some(Miss::Slow { .. })) || miss.is_none();
-        let is_biased = floor.as_ref().is_some_and(|floor| floor.bias_sq() > floor.noise);
-        if is_biased {
-            help.push("fewer local steps, or scafflsa or fedhsa, which have no bias over a clear link");
-        } else if floor.as_ref().is_some_and(|floor| floor.noise > 0.0) {
-            help.push("a larger sampling.batch, or more agents, which lower the noise");
-        }
-        if is_slow || !is_biased {
-            help.push("more rounds (--max-rounds), for smaller steps");
+        match self.floor_parts(&choice) {
+            Some((bias, noise)) if bias > noise && bias > 0.01 * self.target.mse => {
+                help.push("fewer local steps, or scafflsa or fedhsa, which have no bias over a clear link".into());
+            }
+            Some((_, noise)) if noise > 0.01 * self.target.mse => {
+                help.push("a larger sampling.batch, or more agents, which lower the noise".into());
+            }
+            _ => {}
         }
         if !self.candidates[choice.family].link.codec.is_exact() {
-            help.push("a codec with more bits");
+            help.push("a codec with more bits".into());
         }
-        if pilots.exhausted {
-            help.push("a larger --budget, which ended the pilot runs");
+        if pilots.exhausted || found.ended.is_some() {
+            help.push("a larger --budget, which ended the search early".into());
+        }
+        if help.is_empty() {
+            help.push("a larger target".into());
         }
         BadInput::new("--target-mse", what, help.join("; "))
+    }
+
+    fn forecast(&self, choice: &Choice) -> Option<Forecast<'_>> {
+        let problem = self.problem.as_ref().expect("no plan has it");
+        self.candidates[choice.family].family().forecast(problem.field(), choice, &self.start).ok()
+    }
+
+    /// The squared bias and the noise of a choice's floor.
+    fn floor_parts(&self, choice: &Choice) -> Option<(f64, f64)> {
+        self.forecast(choice)?.floor().ok().map(|floor| (floor.bias_sq(), floor.noise))
+    }
+
+    fn floor(&self, choice: &Choice) -> Option<String> {
+        let (bias, noise) = self.floor_parts(choice)?;
+        Some(format!("its floor is {}: bias {}, noise {}", number(bias + noise), number(bias), number(noise)))
+    }
+
+    /// The rounds that a choice needs, by theory.
+    fn rounds_needed(&self, choice: &Choice) -> Option<u64> {
+        let course = tune::course(&self.forecast(choice)?, &self.start, self.target.mse, MAX_ROUNDS).ok()?;
+        course.outcome.ok().map(|reach| reach.rounds)
     }
 }
 

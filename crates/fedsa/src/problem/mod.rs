@@ -44,6 +44,8 @@ pub mod td;
 pub mod traces;
 pub mod uncertainty;
 
+use std::sync::{Arc, OnceLock};
+
 use faer::Mat;
 use rayon::prelude::*;
 
@@ -158,9 +160,11 @@ pub trait Field: Send + Sync {
     fn systems(&self) -> Option<&Systems> {
         self.facts().systems()
     }
+    /// [`Facts::moments`] of a kind of agents: computed once, unless those of all kinds take much memory.
+    fn second_moments(&self, kind: usize) -> Option<Arc<Moments>>;
     /// Second moments of one sample of a kind of agents, where samples are drawn independently.
     fn moments(&self, kind: usize) -> Option<Moments> {
-        (self.sampling().kind == Law::Iid).then(|| self.facts().moments(kind)).flatten()
+        (self.sampling().kind == Law::Iid).then(|| self.second_moments(kind).map(Arc::unwrap_or_clone)).flatten()
     }
 }
 
@@ -229,7 +233,12 @@ pub struct Sampled<P> {
     has_mean: bool,
     /// `theta*`, or why it is not known.
     root: std::result::Result<Root, String>,
+    /// The second moments of each kind that were asked for; empty where they would take more than [`KEPT_MOMENTS`].
+    moments: Vec<OnceLock<Option<Arc<Moments>>>>,
 }
+
+/// The most bytes of second moments that are kept.
+const KEPT_MOMENTS: usize = 1 << 28;
 
 impl<P: Problem> Sampled<P> {
     /// Joins a problem (built for `sampling`) with its sampling; computes `theta*`, by one linear solve or by
@@ -245,7 +254,10 @@ impl<P: Problem> Sampled<P> {
             let what = "mean, and the operators of this problem can only be sampled: their means are not known";
             return Err(BadInput::new("sampling.kind", what, "iid or markov"));
         }
-        let mut field = Self { problem, sampling, isa, generic: false, has_mean, root: Err(String::new()) };
+        let kinds = problem.facts().systems().map_or(0, |systems| systems.kinds.len());
+        let is_kept = kinds.saturating_mul(8 * (d * d + d).saturating_pow(2)) <= KEPT_MOMENTS;
+        let moments = (0..if is_kept { kinds } else { 0 }).map(|_| OnceLock::new()).collect();
+        let mut field = Self { problem, sampling, isa, generic: false, has_mean, root: Err(String::new()), moments };
         field.root = solved(&field)?;
         Ok(field)
     }
@@ -308,6 +320,10 @@ impl<P: Problem> Field for Sampled<P> {
     }
     fn facts(&self) -> &dyn Facts {
         self.problem.facts()
+    }
+    fn second_moments(&self, kind: usize) -> Option<Arc<Moments>> {
+        let new = || self.facts().moments(kind).map(Arc::new);
+        self.moments.get(kind).map_or_else(new, |kept| kept.get_or_init(new).clone())
     }
     fn solution(&self) -> std::result::Result<&Root, &str> {
         self.root.as_ref().map_err(String::as_str)

@@ -102,6 +102,10 @@ const MEAN_SQUARE_STATE: usize = 120;
 const DELAYED_FLOOR: usize = 2600;
 /// The most multiplications along the rounds of a delayed method, and what reduces them.
 const DELAYED_WORK: f64 = 5e9;
+/// Multiplications of a round of the second moments of a delayed method.
+fn delayed_work(d: usize, delay: usize) -> f64 {
+    2.0 * (d as f64).powi(3) * (delay + 1) as f64
+}
 const LESS_DELAYED: &str = "fewer rounds, shorter delays or fewer features";
 
 /// The mean and the second moment of the iterate's error in the limit of many rounds, and how they are known.
@@ -464,13 +468,13 @@ impl<'f> Forecast<'f> {
         if self.field.dim() > EXACT_DIM {
             return Err(unknown(&format!("more than {EXACT_DIM} features")));
         }
-        self.field.facts().moments(0).map(|_| ()).ok_or_else(no_moments)
+        self.field.second_moments(0).map(|_| ()).ok_or_else(no_moments)
     }
 
     /// All kinds' second moments.
     fn moments(&self, systems: &Systems) -> Result<Vec<Moments>> {
         self.moments_known()?;
-        let all = (0..systems.kinds.len()).into_par_iter().map(|k| self.field.facts().moments(k));
+        let all = (0..systems.kinds.len()).into_par_iter().map(|k| self.field.second_moments(k).map(Arc::unwrap_or_clone));
         all.collect::<Option<_>>().ok_or_else(no_moments)
     }
 
@@ -675,7 +679,7 @@ impl<'f> Forecast<'f> {
         }
         let Some((delay, _)) = round.delay() else { return Ok(()) };
         let d = round.systems.dim();
-        if 2.0 * (d as f64).powi(3) * (delay + 1) as f64 * last as f64 > DELAYED_WORK {
+        if delayed_work(d, delay) * last as f64 > DELAYED_WORK {
             let what = format!("the second moments of {d} features over {last} rounds with a delay of {delay} rounds");
             return Err(takes_too_long(&what, LESS_DELAYED));
         }

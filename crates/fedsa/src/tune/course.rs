@@ -21,7 +21,7 @@ pub struct Course {
 /// How a target is reached.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Reach {
-    /// The first round after which the error is at most the target.
+    /// The round after which the error is at most the target, and above it one round earlier.
     pub rounds: u64,
     /// The error after these rounds.
     pub mse: f64,
@@ -41,15 +41,58 @@ pub enum Miss {
         /// The floor.
         floor: f64,
     },
-    /// More rounds are needed than are allowed.
+    /// More rounds are needed than are allowed; the floor is at most the target.
     Slow {
-        /// The error after the rounds that are allowed.
+        /// The rounds that are allowed.
+        rounds: u64,
+        /// The error after them.
         mse: f64,
     },
 }
 
-/// The largest state whose map is raised to powers; larger states are taken round by round.
-const POWERS: usize = 200;
+/// Counts the multiplications of courses, about one a nanosecond, and ends them.
+pub(super) struct Meter<'m> {
+    pub spent: f64,
+    most: f64,
+    is_cancelled: &'m (dyn Fn() -> bool + Sync),
+    pub ended: Option<Ended>,
+}
+
+/// Why a search ended before it was complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ended {
+    /// Its work was used up.
+    Work,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl<'m> Meter<'m> {
+    pub fn new(most: f64, is_cancelled: &'m (dyn Fn() -> bool + Sync)) -> Self {
+        Self { spent: 0.0, most, is_cancelled, ended: None }
+    }
+
+    /// Counts work that is about to be done.
+    fn charge(&mut self, work: f64) -> Result<()> {
+        if (self.is_cancelled)() {
+            self.ended = Some(Ended::Cancelled);
+        } else if self.spent + work > self.most {
+            self.ended = Some(Ended::Work);
+        }
+        self.spent += work;
+        match self.ended {
+            None => Ok(()),
+            Some(_) => Err(BadInput::new("", "the search ended", "more work")),
+        }
+    }
+}
+
+/// The largest state whose map is raised to powers.
+const POWERS: usize = 1000;
+/// The work of a product of n x n matrices, over `n^3`: several multiplications take a nanosecond.
+const PRODUCT: f64 = 0.2;
+/// The squarings after which an error has settled, beyond those of the rounds that are allowed.
+const SETTLING: f64 = 8.0;
 /// The most multiplications of a course that is taken round by round.
 const MOST_WORK: f64 = 2e9;
 /// The most multiplications of a floor under noise with memory: a search looks at hundreds.
@@ -64,11 +107,27 @@ const DIVERGES: f64 = 1e20;
 /// # Errors
 /// When the error is not known along the rounds, exactly or by a closure that is near; gives the reason.
 pub fn course(forecast: &Forecast<'_>, start: &Start, target: f64, most: u64) -> Result<Course> {
+    course_within(forecast, start, target, most, &mut Meter::new(f64::INFINITY, &|| false))
+}
+
+/// [`course`] within the meter's work: it fails where that ends.
+pub(super) fn course_within(forecast: &Forecast<'_>, start: &Start, target: f64, most: u64, meter: &mut Meter<'_>) -> Result<Course> {
     let Some(theta) = &start.theta else { return Err(unknown("the start is random")) };
-    match forecast.evolution(theta, &start.controls) {
-        Ok(evolution) if evolution.start().len() <= POWERS => Ok(by_powers(&evolution, target, most)),
-        Ok(evolution) => round_by_round(forecast, &evolution, target, most),
-        Err(_) => by_curve(forecast, start, theta, target, most),
+    // The moments of the legs, of which the map consists.
+    let legs = forecast.curve_work(0).unwrap_or(0.0);
+    meter.charge(legs)?;
+    let Ok(evolution) = forecast.evolution(theta, &start.controls) else {
+        return by_curve(forecast, start, theta, target, most, meter);
+    };
+    let n = evolution.start().len() as f64;
+    let of_round = (forecast.curve_work(1).unwrap_or(0.0) - legs).max(n * n);
+    let squarings = (most as f64).log2() + SETTLING;
+    let powers = n * of_round + squarings * PRODUCT * n.powi(3);
+    let rounds = most as f64 * of_round + forecast.floor_work().unwrap_or(0.0);
+    if evolution.start().len() <= POWERS && powers <= rounds {
+        by_powers(&evolution, target, most, meter)
+    } else {
+        round_by_round(forecast, &evolution, of_round, target, most, meter)
     }
 }
 
@@ -76,15 +135,17 @@ fn apply(map: &Mat<f64>, x: &[f64]) -> Vec<f64> {
     crate::linalg::mat_vec(map, x)
 }
 
-/// The time between `rounds - 1` and `rounds` at which an error passes the target.
-fn reach(rounds: u64, before: f64, mse: f64, target: f64) -> Reach {
-    let share = (before / target).ln() / (before / mse).ln();
-    let passes = (rounds - 1) as f64 + if share.is_finite() { share.clamp(0.0, 1.0) } else { 1.0 };
-    Reach { rounds, mse, passes }
+impl Reach {
+    /// From two rounds with their errors, above the target and at most it.
+    pub fn between(above: (u64, f64), below: (u64, f64), target: f64) -> Self {
+        let share = (above.1 / target).ln() / (above.1 / below.1).ln();
+        let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 1.0 };
+        Self { rounds: below.0, mse: below.1, passes: above.0 as f64 + share * (below.0 - above.0) as f64 }
+    }
 }
 
-/// By the powers `M^(2^k)` of the map: doubling until the error is at most the target, then bisection.
-fn by_powers(evolution: &Evolution, target: f64, most: u64) -> Course {
+/// By the powers `M^(2^k)` of the map: doubling until the error has settled, then bisection.
+fn by_powers(evolution: &Evolution, target: f64, most: u64, meter: &mut Meter<'_>) -> Result<Course> {
     let exact = |outcome, path| Course { outcome, path, accuracy: Accuracy::Exact };
     let at_start = evolution.mse(evolution.start());
     let mut path = vec![(0, at_start)];
@@ -93,31 +154,35 @@ fn by_powers(evolution: &Evolution, target: f64, most: u64) -> Course {
     // The states after 2^k rounds.
     let mut states: Vec<Vec<f64>> = Vec::new();
     let mut below: Option<usize> = None;
-    let mut settled = f64::NAN;
+    let mut last = f64::NAN;
     for k in 0..62 {
         let state = apply(&powers[k], evolution.start());
         let mse = evolution.mse(&state);
         if !(mse <= limit) {
-            return exact(Err(Miss::Diverges), path);
+            return Ok(exact(Err(Miss::Diverges), path));
         }
         if 1u64 << k <= most {
             path.push((1 << k, mse));
         }
-        states.push(state);
         if below.is_none() && mse <= target {
             below = Some(k);
         }
-        // Settled: the error does not change over as many rounds as there were so far, or its rest is far below the target.
         let is_long = 1u64 << k > most;
-        if (is_long && (mse - settled).abs() <= 1e-9 * mse) || mse <= 1e-6 * target {
-            settled = mse;
+        // The error does not change over as many rounds as there were so far, nor does any part of the state; or, of two in a row,
+        // what is left is far below the target.
+        let is_still = (mse - last).abs() <= 1e-9 * mse
+            && (is_long || states.last().is_some_and(|before| state.iter().zip(before).all(|(x, y)| (x - y).abs() <= 1e-9 * mse)));
+        let is_gone = mse <= 1e-6 * target && last <= 1e-6 * target;
+        states.push(state);
+        last = mse;
+        if is_still || is_gone {
             break;
         }
-        settled = mse;
+        meter.charge(PRODUCT * (powers[k].nrows() as f64).powi(3))?;
         powers.push(&powers[k] * &powers[k]);
     }
-    if !(settled <= target) {
-        return exact(Err(Miss::Floor { floor: settled }), path);
+    if !(last <= target) {
+        return Ok(exact(Err(Miss::Floor { floor: last }), path));
     }
     let Some(k) = below else { unreachable!("a settled error at most the target was seen") };
     let (mut rounds, mut before, mut after) = if k == 0 {
@@ -136,21 +201,33 @@ fn by_powers(evolution: &Evolution, target: f64, most: u64) -> Course {
     }
     rounds += 1;
     if rounds > most {
-        let mse = path.last().map_or(at_start, |(_, mse)| *mse);
-        return exact(Err(Miss::Slow { mse }), path);
+        let bits = (0..powers.len()).filter(|j| most >> j & 1 == 1);
+        let state = bits.fold(evolution.start().to_vec(), |state, j| apply(&powers[j], &state));
+        let mse = evolution.mse(&state);
+        path.push((most, mse));
+        path.dedup_by_key(|(t, _)| *t);
+        return Ok(exact(Err(Miss::Slow { rounds: most, mse }), path));
     }
     let (before, mse) = (evolution.mse(&before), evolution.mse(&after));
     path.retain(|(t, _)| *t < rounds);
     path.push((rounds, mse));
-    exact(Ok(reach(rounds, before, mse, target)), path)
+    Ok(exact(Ok(Reach::between((rounds - 1, before), (rounds, mse), target)), path))
 }
 
-/// Round by round, for large states; the floor comes first, from a linear system.
-fn round_by_round(forecast: &Forecast<'_>, evolution: &Evolution, target: f64, most: u64) -> Result<Course> {
+/// Round by round, for large states and few rounds; the floor comes first, from a linear system.
+fn round_by_round(
+    forecast: &Forecast<'_>,
+    evolution: &Evolution,
+    of_round: f64,
+    target: f64,
+    most: u64,
+    meter: &mut Meter<'_>,
+) -> Result<Course> {
     let exact = |outcome, path| Course { outcome, path, accuracy: Accuracy::Exact };
     let mut state = evolution.start().to_vec();
     let at_start = evolution.mse(&state);
     let mut path = vec![(0, at_start)];
+    meter.charge(forecast.floor_work().unwrap_or(0.0))?;
     let floor = match forecast.floor() {
         Ok(floor) => floor.mse(),
         Err(_) if forecast.outlook().is_unstable() => return Ok(exact(Err(Miss::Diverges), path)),
@@ -161,13 +238,12 @@ fn round_by_round(forecast: &Forecast<'_>, evolution: &Evolution, target: f64, m
     }
     let mut next = vec![0.0; state.len()];
     let mut before = at_start;
-    // A round of a state of n numbers takes some n^(3/2) multiplications.
-    let work = 4.0 * (state.len() as f64).powf(1.5);
     for t in 1..=most {
-        if t as f64 * work > MOST_WORK {
+        if t as f64 * of_round > MOST_WORK {
             let what = format!("the mean-square error over more than {t} rounds of a state of {} numbers", state.len());
             return Err(BadInput::new("", format!("not computed: {what}"), "fewer features or distinct agents, or a larger target"));
         }
+        meter.charge(of_round)?;
         evolution.map().apply(&state, &mut next);
         std::mem::swap(&mut state, &mut next);
         let mse = evolution.mse(&state);
@@ -175,18 +251,20 @@ fn round_by_round(forecast: &Forecast<'_>, evolution: &Evolution, target: f64, m
             path.push((t, mse));
         }
         if mse <= target {
-            return Ok(exact(Ok(reach(t, before, mse, target)), path));
+            return Ok(exact(Ok(Reach::between((t - 1, before), (t, mse), target)), path));
         }
         if !(mse <= DIVERGES * at_start.max(target)) {
             return Ok(exact(Err(Miss::Diverges), path));
         }
         before = mse;
     }
-    Ok(exact(Err(Miss::Slow { mse: before }), path))
+    path.push((most, before));
+    path.dedup_by_key(|(t, _)| *t);
+    Ok(exact(Err(Miss::Slow { rounds: most, mse: before }), path))
 }
 
 /// By the curve at chosen rounds, each time from the start: at powers of two, then between the last two of them.
-fn by_curve(forecast: &Forecast<'_>, start: &Start, theta: &[f64], target: f64, most: u64) -> Result<Course> {
+fn by_curve(forecast: &Forecast<'_>, start: &Start, theta: &[f64], target: f64, most: u64, meter: &mut Meter<'_>) -> Result<Course> {
     /// The rounds that one computation of the curve looks at between two others.
     const PARTS: u64 = 8;
     forecast.knows_curve()?;
@@ -200,7 +278,9 @@ fn by_curve(forecast: &Forecast<'_>, start: &Start, theta: &[f64], target: f64, 
         other => return Err(BadInput::new("", format!("theory is not near enough to choose by ({other})"), "pilot runs")),
     }
     let known = |outcome, path| Course { outcome, path, accuracy };
-    let errors = |rounds: &[u64]| -> Result<Vec<(u64, f64)>> {
+    meter.charge(forecast.floor_work().unwrap_or(0.0))?;
+    let mut errors = |rounds: &[u64]| -> Result<Vec<(u64, f64)>> {
+        meter.charge(forecast.curve_work(rounds.last().copied().unwrap_or(0))?)?;
         let curve = forecast.curve(theta, &start.controls, rounds)?;
         Ok(rounds.iter().copied().zip(curve.iter().map(|point| point.mse())).collect())
     };
@@ -229,7 +309,7 @@ fn by_curve(forecast: &Forecast<'_>, start: &Start, theta: &[f64], target: f64, 
         }
         reach_of = reach_of.saturating_mul(2);
     }
-    let Some(mut high) = high else { return Ok(known(Err(Miss::Slow { mse: low.1 }), path)) };
+    let Some(mut high) = high else { return Ok(known(Err(Miss::Slow { rounds: low.0, mse: low.1 }), path)) };
     while high.0 - low.0 > 1 {
         let gap = high.0 - low.0;
         let mut between: Vec<u64> = (1..PARTS).map(|i| low.0 + i * gap / PARTS).filter(|t| *t > low.0 && *t < high.0).collect();
@@ -244,7 +324,7 @@ fn by_curve(forecast: &Forecast<'_>, start: &Start, theta: &[f64], target: f64, 
     }
     path.retain(|(t, _)| *t < high.0);
     path.push(high);
-    Ok(known(Ok(reach(high.0, low.1, high.1, target)), path))
+    Ok(known(Ok(Reach::between(low, high, target)), path))
 }
 
 #[cfg(test)]
@@ -266,12 +346,39 @@ mod tests {
                 state = apply(&turn, &state);
                 want += 1;
             }
-            let rounds = |most: u64| by_powers(&evolution, target, most).outcome.map(|reach| reach.rounds);
+            let rounds = |most: u64| powers(&evolution, target, most).map(|reach| reach.rounds);
             assert_eq!(rounds(10_000), Ok(want), "{norm}");
             assert_eq!(rounds(want), Ok(want));
-            assert!(matches!(rounds(want - 1), Err(Miss::Slow { .. })));
+            let Err(Miss::Slow { rounds, mse }) = rounds(want - 1) else { panic!("{norm}: it takes {want} rounds") };
+            // The radius is 5 at the start, and shrinks by 0.99 a round.
+            let left = 25.0 * 0.99f64.powi(2 * rounds as i32);
+            assert!(rounds == want - 1 && (mse - left).abs() <= 1e-9 * left, "{rounds}: {mse} {left}");
         }
         let growth = Evolution::without_noise(Box::new(Mat::full(1, 1, 2.0)), vec![1.0], 1);
-        assert_eq!(by_powers(&growth, 0.5, u64::MAX / 2).outcome, Err(Miss::Diverges));
+        assert_eq!(powers(&growth, 0.5, u64::MAX / 2), Err(Miss::Diverges));
+    }
+
+    fn powers(evolution: &Evolution, target: f64, most: u64) -> std::result::Result<Reach, Miss> {
+        by_powers(evolution, target, most, &mut Meter::new(f64::INFINITY, &|| false)).unwrap().outcome
+    }
+
+    #[test]
+    fn an_error_that_dips_has_not_settled() {
+        // Two modes: one turns by a quarter each round, so that the error is far below the target after 2 rounds, and grows.
+        let map = linalg::from_rows(2, 2, &[0.0, -1.2, 1.2, 0.0]);
+        // The error is the square of the first component, which is 0 after every odd round.
+        let evolution = Evolution::without_noise(Box::new(map), vec![1.0, 0.0], 1);
+        assert_eq!(powers(&evolution, 0.5, 1000), Err(Miss::Diverges));
+    }
+
+    #[test]
+    fn work_and_cancellation_end_a_course() {
+        let slow = Evolution::without_noise(Box::new(Mat::full(1, 1, 0.999_999)), vec![1.0], 1);
+        let mut meter = Meter::new(1.0, &|| false);
+        by_powers(&slow, 1e-3, 1 << 40, &mut meter).unwrap_err();
+        assert!(meter.ended == Some(Ended::Work) && meter.spent <= 1.0 + PRODUCT);
+        let mut meter = Meter::new(f64::INFINITY, &|| true);
+        by_powers(&slow, 1e-3, 1 << 40, &mut meter).unwrap_err();
+        assert_eq!(meter.ended, Some(Ended::Cancelled));
     }
 }

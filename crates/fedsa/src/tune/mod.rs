@@ -16,7 +16,7 @@
 //! use fedsa::problem::garnet::Garnet;
 //! use fedsa::problem::{NoFiles, ProblemSettings as _};
 //! use fedsa::sampling::Sampling;
-//! use fedsa::tune::{Family, Goal, Start, Target, search};
+//! use fedsa::tune::{Effort, Family, Goal, Start, Target, search};
 //! use fedsa::uplink::Uplink;
 //!
 //! # fn main() -> fedsa::error::Result<()> {
@@ -28,7 +28,7 @@
 //!     Family::new("fedhsa", |eta, h, alpha| Ok(Arc::new(FedHsa { global_step_size: alpha, ..FedHsa::new(eta, h) })), &link),
 //! ];
 //! let target = Target { mse: 0.01, goal: Goal::Bits, ..Target::default() };
-//! let found = search(&*field, &families, &Start::zero(field.dim()), &target)?;
+//! let found = search(&*field, &families, &Start::zero(field.dim()), &target, &Effort::default())?;
 //! let best = found.best().expect("two methods that reach every error");
 //! assert!(best.reached().is_some_and(|reach| reach.mse <= 0.01));
 //! # Ok(())
@@ -43,9 +43,9 @@ mod search;
 
 use std::sync::Arc;
 
-pub use course::{Course, Miss, Reach, course};
+pub use course::{Course, Ended, Miss, Reach, course};
 pub use price::{Cost, Price};
-pub use search::{Found, Tried, cheaper, coarse_steps, largest_step, search, server_steps};
+pub use search::{Effort, Found, Tried, cheaper, coarse_steps, largest_step, search, server_steps};
 
 use crate::error::{BadInput, Result, require};
 use crate::linalg;
@@ -113,7 +113,7 @@ impl Target {
     /// When the error is not positive, smaller than what rounding leaves of the root, or already that of the start; when theta* is
     /// not known; when H or the number of rounds is 0; and when samples are to be minimised that are not drawn.
     pub fn check(&self, field: &dyn Field, start: &Start) -> Result<()> {
-        require(self.mse > 0.0 && self.mse.is_finite(), "target", self.mse, "a positive number: the mean-square error to reach")?;
+        require(self.mse > 0.0 && self.mse.is_finite(), "target", self.mse, "above 0: the mean-square error to reach")?;
         require(self.most_rounds >= 1, "most_rounds", self.most_rounds, "at least 1")?;
         require(self.most_local_steps >= 1, "most_local_steps", self.most_local_steps, "at least 1")?;
         if let Some(bad) = self.local_steps.iter().flatten().find(|h| !(1..=crate::methods::MAX_LOCAL_STEPS as u64).contains(*h)) {
@@ -132,7 +132,10 @@ impl Target {
             let at_start = linalg::distance_sq(theta, &root.theta);
             if at_start <= self.mse {
                 let what = format!("the start has the error {at_start:.3e} already: no round is needed");
-                return Err(BadInput::new("target", what, format!("less than {at_start:.3e}, or another start")));
+                let is_root = at_start <= rounding;
+                let help =
+                    if is_root { "a start away from the root".into() } else { format!("less than {at_start:.3e}, or another start") };
+                return Err(BadInput::new("target", what, help));
             }
         }
         if self.goal == Goal::Samples && field.sampling().samples_per_step() == 0 {
@@ -248,9 +251,11 @@ mod tests {
 
     use super::*;
     use crate::kernel::Isa;
+    use crate::methods::control_rule::ControlRule;
     use crate::methods::fedhsa::FedHsa;
     use crate::methods::fedlsa::FedLsa;
     use crate::methods::scafflsa::Scafflsa;
+    use crate::methods::scafflsa_random::ScafflsaRandom;
     use crate::problem::garnet::Garnet;
     use crate::problem::{NoFiles, ProblemSettings as _};
     use crate::sampling::{Law, Sampling};
@@ -379,6 +384,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn random_talks_cost_their_mean() {
+        let field = field(6, 3, 3, Law::Iid);
+        let talk = |step_size, h: usize, global_step_size| -> Result<Arc<dyn MethodSettings>> {
+            let talk_probability = 1.0 / h as f64;
+            let rule = ControlRule::default();
+            Ok(Arc::new(ScafflsaRandom { step_size, talk_probability, global_step_size, participants: None, rule, control_step: 1.0 }))
+        };
+        let price = Price::of(&*field, &Family::new("talk", talk, &clear()), &Start::zero(3)).unwrap();
+        // A round has 1/p local steps of every agent in the mean.
+        let (cost, once) = (price.cost(50, 4).samples, price.cost(50, 1).samples);
+        assert!((once - 150.0).abs() < 1e-9 && (cost - 600.0).abs() < 1e-9, "{once} {cost}");
+    }
+
     /// The least cost of a grid: each of its points by all rounds of its curve.
     fn least_of_grid(field: &dyn Field, families: &[Family<'_>], start: &Start, target: &Target, most: u64) -> f64 {
         let mut least = f64::INFINITY;
@@ -413,7 +432,7 @@ mod tests {
             let start = Start::zero(field.dim());
             let target = Target { mse: share * linalg::norm_sq(field.root().unwrap()), goal, most_local_steps: 32, ..Target::default() };
             let families = families(&link);
-            let found = search(&*field, &families, &start, &target).unwrap();
+            let found = search(&*field, &families, &start, &target, &Effort::default()).unwrap();
             let best = found.best().unwrap();
             let cost = best.cost.unwrap().of(goal);
             let grid = least_of_grid(&*field, &families, &start, &target, 200);
@@ -424,7 +443,7 @@ mod tests {
             assert_eq!(by_all_rounds(&forecast, &start, target.mse, rounds + 5), Some(rounds));
             assert_eq!(best.cost.unwrap(), found.prices[best.choice.family].as_ref().unwrap().cost(rounds, best.choice.local_steps));
             // The same again.
-            let again = search(&*field, &families, &start, &target).unwrap();
+            let again = search(&*field, &families, &start, &target, &Effort::default()).unwrap();
             assert_eq!((again.best, again.tried), (found.best, found.tried));
         }
     }
@@ -435,17 +454,49 @@ mod tests {
         let start = Start::zero(field.dim());
         let families: Vec<Family<'_>> = families(&clear()).into_iter().take(1).collect();
         let target = Target { mse: 1e-7, most_rounds: 40, local_steps: Some(vec![50]), ..Target::default() };
-        let found = search(&*field, &families, &start, &target).unwrap();
-        assert!(found.best().is_none());
-        let (tried, lowest) = found.lowest().unwrap();
-        assert!(lowest > target.mse && lowest < linalg::norm_sq(field.root().unwrap()));
-        // No step size does better within these rounds.
-        for k in 0..60 {
-            let choice = Choice { step_size: 2.0 / 1.25f64.powi(k), ..tried.choice };
-            let forecast = families[0].forecast(&*field, &choice, &start).unwrap();
-            let curve = forecast.curve(&vec![0.0; field.dim()], &start.controls, &[40]).unwrap();
-            assert!(curve[0].mse() >= 0.5 * lowest, "{choice:?}");
-        }
+        let found = search(&*field, &families, &start, &target, &Effort::default()).unwrap();
+        assert!(found.best().is_none() && found.ended.is_none());
+        // Small enough steps have a floor below every target, but need more rounds: two numbers.
+        let (tried, rounds, lowest) = found.too_slow().unwrap();
+        assert!(rounds == 40 && lowest > target.mse && lowest < linalg::norm_sq(field.root().unwrap()));
+        let forecast = families[0].forecast(&*field, &tried.choice, &start).unwrap();
+        let after = forecast.curve(&vec![0.0; field.dim()], &start.controls, &[40]).unwrap()[0].mse();
+        assert!((lowest - after).abs() <= 1e-9 * after && forecast.floor().unwrap().mse() <= target.mse);
+        let (tried, floor) = found.lowest_floor().unwrap();
+        let forecast = families[0].forecast(&*field, &tried.choice, &start).unwrap();
+        assert!(floor > target.mse && (forecast.floor().unwrap().mse() - floor).abs() <= 1e-6 * floor);
+        // A bias that no number of rounds takes away.
+        let coarse = Target { most_rounds: 1_000_000_000, ..target };
+        let noiseless = super::tests::field(21, 3, 3, Law::Mean);
+        let wide = Family { make: Box::new(|_, h, _| Ok(Arc::new(FedLsa::new(0.5, h)))), ..self::families(&clear()).remove(0) };
+        let found = search(&*noiseless, &[wide], &start, &coarse, &Effort::default()).unwrap();
+        assert!(found.best().is_none() && found.too_slow().is_none());
+        let bias = Forecast::over(&*noiseless, &FedLsa::new(0.5, 50), &Uplink::default()).bias_sq().unwrap();
+        assert!((found.lowest_floor().unwrap().1 - bias).abs() <= 1e-6 * bias);
+    }
+
+    #[test]
+    fn searches_end_with_their_work() {
+        let field = field(24, 3, 3, Law::Iid);
+        let (start, families) = (Start::zero(field.dim()), families(&clear()));
+        let target = Target { mse: 0.03 * linalg::norm_sq(field.root().unwrap()), most_local_steps: 20, ..Target::default() };
+        let within = |most_work: f64| {
+            let effort = Effort { most_work, ..Effort::default() };
+            search(&*field, &families, &start, &target, &effort).unwrap()
+        };
+        let whole = within(f64::INFINITY);
+        assert!(whole.ended.is_none() && whole.work > 0.0);
+        let enough = within(8.0 * whole.work);
+        assert_eq!((&enough.tried, enough.best, enough.ended), (&whole.tried, whole.best, None));
+        let half = within(0.5 * whole.work);
+        assert!(half.ended == Some(Ended::Work) && half.work <= 0.5 * whole.work && !half.tried.is_empty());
+        assert!(half.tried.len() < whole.tried.len());
+        // The same on one thread.
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        let alone = pool.install(|| within(0.5 * whole.work));
+        assert_eq!((alone.tried, alone.best, alone.work), (half.tried, half.best, half.work));
+        let cancelled = search(&*field, &families, &start, &target, &Effort { is_cancelled: &|| true, ..Effort::default() }).unwrap();
+        assert!(cancelled.ended == Some(Ended::Cancelled) && cancelled.tried.is_empty());
     }
 
     #[test]
@@ -456,7 +507,7 @@ mod tests {
         let mut families = families(&clear());
         families.push(Family::new("coarse", |eta, h, _| Ok(Arc::new(FedLsa::new(eta, h))), &Arc::new(quantised)));
         let target = Target { mse: 0.1 * linalg::norm_sq(field.root().unwrap()), most_local_steps: 10, ..Target::default() };
-        let found = search(&*field, &families, &start, &target).unwrap();
+        let found = search(&*field, &families, &start, &target, &Effort::default()).unwrap();
         assert!(found.best().is_some());
         let known: Vec<bool> = found.unknown.iter().map(Option::is_none).collect();
         assert_eq!(known, [true, true, true, false]);

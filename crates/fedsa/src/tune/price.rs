@@ -5,6 +5,7 @@ use crate::error::{BadInput, Result};
 use crate::problem::Field;
 use crate::record::Ledger;
 use crate::round::Run;
+use crate::theory::cost::RoundCost;
 
 /// What a number of rounds costs.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -28,8 +29,9 @@ impl Cost {
     }
 }
 
-/// What a round of a family costs, from the ledger of a few rounds that are run. Counts do not depend on step sizes. They are
-/// exact where all rounds after the first cost the same; over budgets that fade, they are means over these rounds.
+/// What a round of a family costs, from the ledger of a few rounds that are run; of random numbers of local steps the mean. Counts do
+/// not depend on step sizes. They are exact where all rounds after the first cost the same; over budgets that fade, they are means over
+/// these rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Price {
     /// Bits of the first round, and of each later one.
@@ -48,10 +50,11 @@ impl Price {
     /// When the method cannot work over its link.
     pub fn of(field: &dyn Field, family: &Family<'_>, start: &Start) -> Result<Self> {
         let theta = start.theta.clone().unwrap_or_else(|| vec![0.0; field.dim()]);
+        let settings =
+            |local_steps: u64| family.settings(&Choice { family: 0, step_size: TINY, local_steps, server_step: 1.0 }, field.agents());
         // Ledgers after the first round and the last.
         let ledgers = |local_steps: u64| -> Result<(Ledger, Ledger)> {
-            let choice = Choice { family: 0, step_size: TINY, local_steps, server_step: 1.0 };
-            let settings = family.settings(&choice, field.agents())?;
+            let settings = settings(local_steps)?;
             let mut run = Run::new(field, &*settings, &*family.link, start.output, 0, theta.clone())?;
             run.step();
             let first = run.ledger();
@@ -63,8 +66,13 @@ impl Price {
         };
         let (first, last) = ledgers(1)?;
         let bits = |ledger: &Ledger| (ledger.bits_up + ledger.bits_down) as f64;
-        let one = last.samples as f64 / ROUNDS as f64;
-        let two = if family.has_local_steps { ledgers(2)?.1.samples as f64 / ROUNDS as f64 } else { one };
+        // The mean of random numbers of local steps is known; a few rounds would not give it.
+        let samples = |local_steps: u64, last: &Ledger| -> Result<f64> {
+            let mean = RoundCost::new(field, &*settings(local_steps)?, &family.link).map(|cost| cost.samples);
+            Ok(mean.unwrap_or(last.samples as f64 / ROUNDS as f64))
+        };
+        let one = samples(1, &last)?;
+        let two = if family.has_local_steps { samples(2, &ledgers(2)?.1)? } else { one };
         Ok(Self { bits: (bits(&first), (bits(&last) - bits(&first)) / (ROUNDS - 1) as f64), samples: (2.0 * one - two, two - one) })
     }
 

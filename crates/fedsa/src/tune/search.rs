@@ -14,7 +14,8 @@ use std::collections::HashSet;
 
 use rayon::prelude::*;
 
-use super::{Choice, Cost, Course, Family, Miss, Price, Reach, Start, Target, course, rounded};
+use super::course::{Ended, Meter, course_within};
+use super::{Choice, Cost, Course, Family, Miss, Price, Reach, Start, Target, rounded};
 use crate::error::{BadInput, Result};
 use crate::linalg;
 use crate::methods::Setting;
@@ -49,6 +50,10 @@ pub struct Found {
     pub unknown: Vec<Option<BadInput>>,
     /// For each family, what its rounds cost, or why it cannot work.
     pub prices: Vec<Result<Price>>,
+    /// The multiplications that it took, about one a nanosecond.
+    pub work: f64,
+    /// Why it ended before it was complete.
+    pub ended: Option<Ended>,
 }
 
 impl Found {
@@ -57,16 +62,39 @@ impl Found {
         self.best.map(|best| &self.tried[best])
     }
 
-    /// The choice whose error is smallest within the rounds that are allowed, and this error.
-    pub fn lowest(&self) -> Option<(&Tried, f64)> {
-        let error = |tried: &Tried| match tried.course.outcome {
-            Ok(reach) => Some(reach.mse),
-            Err(Miss::Diverges) => None,
-            Err(Miss::Floor { floor }) => Some(floor),
-            Err(Miss::Slow { mse }) => Some(mse),
-        };
-        let all = self.tried.iter().filter_map(|tried| Some((tried, error(tried)?)));
-        all.min_by(|a, b| a.1.total_cmp(&b.1))
+    /// Of the choices whose floor is at most the target and that need more rounds than are allowed: the one with the smallest error
+    /// after as many rounds as were looked at, these rounds, and this error.
+    pub fn too_slow(&self) -> Option<(&Tried, u64, f64)> {
+        let slow = self.tried.iter().filter_map(|tried| match tried.course.outcome {
+            Err(Miss::Slow { rounds, mse }) => Some((tried, rounds, mse)),
+            _ => None,
+        });
+        slow.min_by(|a, b| a.2.total_cmp(&b.2))
+    }
+
+    /// The choice with the lowest of the floors that are above the target, and this floor.
+    pub fn lowest_floor(&self) -> Option<(&Tried, f64)> {
+        let floors = self.tried.iter().filter_map(|tried| match tried.course.outcome {
+            Err(Miss::Floor { floor }) => Some((tried, floor)),
+            _ => None,
+        });
+        floors.min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+}
+
+/// What a search may take.
+#[derive(Clone, Copy)]
+pub struct Effort<'e> {
+    /// The most multiplications, about one a nanosecond.
+    pub most_work: f64,
+    /// Asked often: whether the search is to end now.
+    pub is_cancelled: &'e (dyn Fn() -> bool + Sync),
+}
+
+impl Default for Effort<'_> {
+    /// As much as it takes.
+    fn default() -> Self {
+        Self { most_work: f64::INFINITY, is_cancelled: &|| false }
     }
 }
 
@@ -113,11 +141,11 @@ pub fn coarse_steps(field: &dyn Field) -> impl Iterator<Item = f64> {
     (0..HALVINGS).map(move |k| rounded(top / 2f64.powi(k as i32)))
 }
 
-/// Whether one choice is better than another: its cost, then its samples, then when its error passes the target.
+/// Whether one choice is better than another: its cost, then its samples, its bits, and when its error passes the target.
 pub fn cheaper(target: &Target, a: (&Cost, &Reach), b: (&Cost, &Reach)) -> bool {
-    let key = |(cost, reach): (&Cost, &Reach)| (cost.of(target.goal), cost.samples, reach.passes);
+    let key = |(cost, reach): (&Cost, &Reach)| [cost.of(target.goal), cost.samples, cost.bits, reach.passes];
     let (a, b) = (key(a), key(b));
-    a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.total_cmp(&b.2)).is_lt()
+    a.iter().zip(&b).map(|(a, b)| a.total_cmp(b)).find(|order| order.is_ne()).is_some_and(|order| order.is_lt())
 }
 
 /// A line of the search: all settings but the step size.
@@ -155,11 +183,11 @@ impl Search<'_, '_> {
     }
 
     /// The course of a choice within a cost.
-    fn look(&self, choice: Choice, most_cost: f64) -> Result<Tried> {
+    fn look(&self, choice: Choice, most_cost: f64, meter: &mut Meter<'_>) -> Result<Tried> {
         let price = self.price(choice.family);
         let most = price.affordable(most_cost, self.target.goal, choice.local_steps, self.target.most_rounds).max(1);
         let forecast = self.families[choice.family].forecast(self.field, &choice, self.start)?;
-        let course = course(&forecast, self.start, self.target.mse, most)?;
+        let course = course_within(&forecast, self.start, self.target.mse, most, meter)?;
         let cost = course.outcome.ok().map(|reach| price.cost(reach.rounds, choice.local_steps));
         Ok(Tried { choice, course, cost })
     }
@@ -173,13 +201,17 @@ impl Search<'_, '_> {
     }
 
     /// Step sizes `top / 2^k`.
-    fn coarse(&self, line: Line, most_cost: f64) -> Seen {
+    fn coarse(&self, line: Line, most_cost: f64, meter: &mut Meter<'_>) -> Seen {
         let mut seen = Seen::default();
         let (mut best, mut slow) = (f64::INFINITY, 0);
-        for step_size in coarse_steps(self.field) {
+        let sizes: Vec<f64> = coarse_steps(self.field).collect();
+        let mut next = 0;
+        while let Some(step_size) = sizes.get(next) {
+            next += 1;
             // Twice the best of the line is enough to see that it grows.
-            let tried = match self.look(line.at(step_size), most_cost.min(2.0 * best)) {
+            let tried = match self.look(line.at(*step_size), most_cost.min(2.0 * best), meter) {
                 Ok(tried) => tried,
+                Err(_) if meter.ended.is_some() => break,
                 Err(why) => {
                     seen.unknown = Some(why);
                     // Another step size may be known: closures depend on it.
@@ -188,6 +220,11 @@ impl Search<'_, '_> {
             };
             let cost = self.smooth(&tried);
             slow += u32::from(matches!(tried.course.outcome, Err(Miss::Slow { .. })));
+            if let Err(Miss::Floor { floor }) = tried.course.outcome {
+                // A floor falls with the step at most as its square: half of the halvings between the floor and the target, at least
+                // one, do not pass the first step that reaches it.
+                next += ((floor / self.target.mse).log2() / 2.0).max(1.0) as usize - 1;
+            }
             seen.tried.push(tried);
             // A step whose floor is close to the target, or whose round nearly overshoots, is slow too, and smaller ones are faster.
             if slow > if best.is_finite() { 0 } else { SLOW } || cost > best {
@@ -199,7 +236,7 @@ impl Search<'_, '_> {
     }
 
     /// The golden section between the neighbours of a step size, on the logarithm.
-    fn fine(&self, line: Line, around: f64, width: f64, most_cost: f64) -> Vec<Tried> {
+    fn fine(&self, line: Line, around: f64, width: f64, most_cost: f64, meter: &mut Meter<'_>) -> Vec<Tried> {
         const GOLDEN: f64 = 0.618_033_988_749_894_9;
         // Above all costs, and above all logarithms of step sizes.
         const MISSED: f64 = 1e200;
@@ -207,7 +244,7 @@ impl Search<'_, '_> {
         let (mut low, mut high) = ((around / width).ln(), (around * width).ln());
         let mut seen: Vec<Tried> = Vec::new();
         let mut look = |at: f64| -> f64 {
-            let Ok(tried) = self.look(line.at(at.exp()), most_cost) else { return f64::INFINITY };
+            let Ok(tried) = self.look(line.at(at.exp()), most_cost, meter) else { return f64::INFINITY };
             let cost = self.smooth(&tried);
             // Beyond the edge of what reaches the target, the search must turn back to smaller steps, also between two misses.
             let cost = match tried.course.outcome {
@@ -236,14 +273,45 @@ impl Search<'_, '_> {
     }
 }
 
-/// All that was looked at, with the best of it.
+/// All that was looked at, with the best of it, and the work that is left.
 struct Record<'t> {
     target: &'t Target,
     tried: Vec<Tried>,
     best: Option<usize>,
+    effort: Effort<'t>,
+    work: f64,
+    ended: Option<Ended>,
 }
 
 impl Record<'_> {
+    /// Looks at several things at once, each with an equal share of the work that is left, so that what is seen does not depend on
+    /// the number of threads. Where a share ends early, what the others leave is for those after them.
+    fn side_by_side<T: Sync, S: Send>(&mut self, all: &[T], look: impl Fn(&T, &mut Meter<'_>) -> S + Sync) -> Vec<S> {
+        let share = (self.effort.most_work - self.work) / all.len() as f64;
+        let seen: Vec<(S, f64, Option<Ended>)> = (all.par_iter())
+            .map(|one| {
+                let mut meter = Meter::new(share, self.effort.is_cancelled);
+                let seen = look(one, &mut meter);
+                (seen, meter.spent.min(share), meter.ended)
+            })
+            .collect();
+        let (mut out, mut ended) = (Vec::with_capacity(seen.len()), None);
+        for (seen, spent, early) in seen {
+            self.work += spent;
+            ended = ended.max(early);
+            out.push(seen);
+        }
+        self.ended = self.ended.max(ended);
+        out
+    }
+
+    /// Whether the search goes on.
+    fn goes_on(&self) -> bool {
+        /// The share of the work with which nothing more is begun.
+        const REST: f64 = 0.01;
+        self.ended != Some(Ended::Cancelled) && (self.ended.is_none() || self.work < (1.0 - REST) * self.effort.most_work)
+    }
+
     fn cost(&self) -> f64 {
         self.best.and_then(|best| self.tried[best].cost).map_or(f64::INFINITY, |cost| cost.of(self.target.goal))
     }
@@ -273,7 +341,7 @@ impl Record<'_> {
 ///
 /// # Errors
 /// As [`Target::check`].
-pub fn search(field: &dyn Field, families: &[Family<'_>], start: &Start, target: &Target) -> Result<Found> {
+pub fn search(field: &dyn Field, families: &[Family<'_>], start: &Start, target: &Target, effort: &Effort<'_>) -> Result<Found> {
     target.check(field, start)?;
     let prices: Vec<Result<Price>> = families.iter().map(|family| Price::of(field, family, start)).collect();
     let of = Search { field, families, start, target, prices: &prices };
@@ -285,13 +353,17 @@ pub fn search(field: &dyn Field, families: &[Family<'_>], start: &Start, target:
             lines.extend(steps.iter().map(|local_steps| Line { family, local_steps: *local_steps, server_step }));
         }
     }
-    let mut record = Record { target, tried: Vec::new(), best: None };
+    // All families for each number of local steps, so that a family that takes long does not take the work of all others.
+    lines.sort_by_key(|line| line.local_steps);
+    let mut record = Record { target, tried: Vec::new(), best: None, effort: *effort, work: 0.0, ended: None };
     // Lines of the same place in the list are searched side by side: what they may cost depends on the lines before alone.
     const SIDE_BY_SIDE: usize = 4;
     for few in lines.chunks(SIDE_BY_SIDE) {
+        if !record.goes_on() {
+            break;
+        }
         let most_cost = NEAR * record.cost();
-        let seen: Vec<Seen> = few.par_iter().map(|line| of.coarse(*line, most_cost)).collect();
-        for (line, seen) in few.iter().zip(seen) {
+        for (line, seen) in few.iter().zip(record.side_by_side(few, |line, meter| of.coarse(*line, most_cost, meter))) {
             if let Some(why) = seen.unknown {
                 unknown[line.family].get_or_insert(why);
             }
@@ -316,11 +388,16 @@ pub fn search(field: &dyn Field, families: &[Family<'_>], start: &Start, target:
         let most = NEAR * record.cost();
         best_of.into_iter().filter(|(.., cost)| cost.is_finite() && *cost <= most).map(|(line, step, _)| (line, step)).collect()
     };
-    let most_cost = NEAR * record.cost();
-    let fine: Vec<Vec<Tried>> = near.par_iter().map(|(line, step)| of.fine(*line, *step, 2.0, most_cost)).collect();
-    fine.into_iter().for_each(|tried| record.add(tried));
+    for few in near.chunks(SIDE_BY_SIDE) {
+        if !record.goes_on() {
+            break;
+        }
+        let most_cost = NEAR * record.cost();
+        let fine = record.side_by_side(few, |(line, step), meter| of.fine(*line, *step, 2.0, most_cost, meter));
+        fine.into_iter().for_each(|tried| record.add(tried));
+    }
     local(&of, &mut record);
-    Ok(Found { tried: record.tried, best: record.best, unknown, prices })
+    Ok(Found { tried: record.tried, best: record.best, unknown, prices, work: record.work, ended: record.ended })
 }
 
 /// The neighbours of the best choice of each family.
@@ -336,6 +413,9 @@ fn local(of: &Search<'_, '_>, record: &mut Record<'_>) {
         for factor in FACTORS {
             // A few moves at each size.
             for _ in 0..6 {
+                if !record.goes_on() {
+                    return;
+                }
                 let Some((at, cost)) = best_of(record).filter(|(_, cost)| *cost <= NEAR * record.cost()) else { break };
                 let mut next: Vec<(Line, f64)> = Vec::new();
                 let mut propose = |local_steps: u64, server_step: f64, step_size: f64| {
@@ -359,8 +439,8 @@ fn local(of: &Search<'_, '_>, record: &mut Record<'_>) {
                     }
                 }
                 let most_cost = 1.05 * record.cost().min(cost);
-                let seen: Vec<Vec<Tried>> =
-                    next.par_iter().map(|(line, step)| of.fine(*line, *step, 1.4 * factor.sqrt(), most_cost)).collect();
+                let width = 1.4 * factor.sqrt();
+                let seen = record.side_by_side(&next, |(line, step), meter| of.fine(*line, *step, width, most_cost, meter));
                 seen.into_iter().for_each(|tried| record.add(tried));
                 if best_of(record).is_none_or(|(_, now)| now > 0.998 * cost) {
                     break;
@@ -390,7 +470,7 @@ mod tests {
     use crate::sampling::Sampling;
     use crate::theory::bounds::testing::{Case, cases};
     use crate::theory::bounds::{fedlsa, scafflsa};
-    use crate::tune::Goal;
+    use crate::tune::{Goal, course};
     use crate::uplink::Uplink;
 
     /// The problem of a case.
@@ -491,7 +571,7 @@ mod tests {
             let (field, start, family) = (field(case), start(case), &families()[i % 3]);
             let goal = [Goal::Samples, Goal::Rounds][i / 3 % 2];
             let target = Target { mse: target(case), goal, most_rounds: 1_000_000_000, most_local_steps: 12, local_steps: None };
-            let found = search(&*field, std::slice::from_ref(family), &start, &target).unwrap();
+            let found = search(&*field, std::slice::from_ref(family), &start, &target, &Effort::default()).unwrap();
             let found = found.best().unwrap();
             let (cost, reach) = (found.cost.unwrap().of(goal), found.reached().unwrap());
             let price = Price::of(&*field, family, &start).unwrap();
@@ -554,7 +634,7 @@ mod tests {
                 if local_steps <= 60 {
                     let most_rounds = corollary.rounds();
                     let target = Target { mse, goal: Goal::Rounds, most_rounds, most_local_steps: local_steps, local_steps: None };
-                    let found = search(&*field, std::slice::from_ref(family), &start, &target).unwrap();
+                    let found = search(&*field, std::slice::from_ref(family), &start, &target, &Effort::default()).unwrap();
                     let best = found.best().unwrap().reached().unwrap().rounds;
                     assert!(best <= same, "{corollary:?}: {best}, with its settings {same}");
                     ratios[2 * k + 1].push(corollary.rounds / best as f64);

@@ -16,7 +16,7 @@ use crate::theory::fixed_point::fixed_point;
 use crate::theory::leg::{AffineLeg, step};
 use crate::theory::map::{DENSE, LinearMap, at_rounds, spectral_radius};
 use crate::theory::stability::{ControlVariates, Group};
-use crate::theory::symmetric::{pack, packed_index};
+use crate::theory::symmetric::{pack, packed_index, packed_len};
 
 /// The control variates `xi_c` at the start of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -157,9 +157,11 @@ impl ScafflsaMse {
     /// # Errors
     /// When `theta_0` has another length.
     pub fn evolution(self, theta_0: &[f64]) -> Result<Evolution> {
-        let start = self.start(&offset(theta_0, &self.root)?);
-        let diagonal = (0..self.dim).map(|i| i * (self.side() + 1)).collect();
-        Ok(Evolution::of_moments(Box::new(self), start, diagonal))
+        let start = self.second(&self.start(&offset(theta_0, &self.root)?));
+        let diagonal = (0..self.dim).map(|i| packed_index(i, i)).collect();
+        let reduced = Reduced(self);
+        let start = reduced.of(&start);
+        Ok(Evolution::of_moments(Box::new(reduced), start, diagonal))
     }
 
     /// The second moments at the start, `theta_0 - theta* = u` (d).
@@ -320,6 +322,70 @@ impl LinearMap for ScafflsaMse {
 
     fn apply(&self, x: &[f64], out: &mut [f64]) {
         out.copy_from_slice(&self.advance(&self.second(x)).flat());
+    }
+}
+
+/// The map of second moments on the numbers that determine them: symmetric matrices are packed, the mean control of the last class
+/// follows from those of the others because their weighted sum is 0, and the only agent of a class does not deviate from its mean.
+struct Reduced(ScafflsaMse);
+
+impl Reduced {
+    /// The rows of Y without those of the last class: `(u, xbar_1 .. xbar_(K-1), 1)`.
+    fn side(&self) -> usize {
+        self.0.side() - self.0.dim
+    }
+
+    /// The row of Y that is row i of what is kept: the last class stands before the 1 at the end.
+    fn place(&self, i: usize) -> usize {
+        if i + 1 == self.side() { self.0.side() - 1 } else { i }
+    }
+
+    fn several(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.0.classes.len()).filter(|k| self.0.classes[*k].agents > 1.0)
+    }
+
+    fn of(&self, state: &Second) -> Vec<f64> {
+        let mut out = pack(self.side(), |i, j| state.y[(self.place(i), self.place(j))]);
+        self.several().for_each(|k| out.extend(pack(self.0.dim, |i, j| state.within[k][(i, j)])));
+        out
+    }
+
+    fn expanded(&self, x: &[f64]) -> Second {
+        let (d, side, last) = (self.0.dim, self.side(), self.0.classes.len() - 1);
+        let mut y = Mat::<f64>::zeros(self.0.side(), self.0.side());
+        for j in 0..side {
+            for i in 0..side {
+                y[(self.place(i), self.place(j))] = x[packed_index(i, j)];
+            }
+        }
+        // xbar_K = -sum of w_k xbar_k / w_K, in the rows and then in the columns.
+        let shares: Vec<f64> = self.0.classes[..last].iter().map(|class| -class.weight / self.0.classes[last].weight).collect();
+        let from = (last + 1) * d;
+        for b in 0..y.ncols() {
+            let column = y.col_as_slice_mut(b);
+            for a in 0..d {
+                column[from + a] = shares.iter().enumerate().map(|(k, share)| share * column[(k + 1) * d + a]).sum();
+            }
+        }
+        for b in 0..d {
+            for i in 0..y.nrows() {
+                y[(i, from + b)] = shares.iter().enumerate().map(|(k, share)| share * y[(i, (k + 1) * d + b)]).sum();
+            }
+        }
+        let mut within = self.0.no_deviations();
+        let rest = x[packed_len(side)..].chunks_exact(packed_len(d));
+        self.several().zip(rest).for_each(|(k, w)| within[k] = Mat::from_fn(d, d, |i, j| w[packed_index(i, j)]));
+        Second { y, within }
+    }
+}
+
+impl LinearMap for Reduced {
+    fn dim(&self) -> usize {
+        packed_len(self.side()) + self.several().count() * packed_len(self.0.dim)
+    }
+
+    fn apply(&self, x: &[f64], out: &mut [f64]) {
+        out.copy_from_slice(&self.of(&self.0.advance(&self.expanded(x))));
     }
 }
 

@@ -1,6 +1,6 @@
 //! What limits the accuracy of a method: the parts of its floor.
 
-use super::{FloorCache, Forecast, NoiseSource, Round};
+use super::{FloorCache, Forecast, NoiseSource, Round, delayed_work};
 use crate::error::Result;
 use crate::linalg;
 use crate::methods::Drift;
@@ -93,20 +93,30 @@ impl Forecast<'_> {
         })
     }
 
-    /// Multiplications of the curve up to a round, about one a nanosecond; those that [`Forecast::knows_curve_to`] limits are left out.
+    /// Multiplications of the curve up to a round, about one a nanosecond.
     ///
     /// # Errors
     /// When the curve is not known; gives the reason.
     pub fn curve_work(&self, last: u64) -> Result<f64> {
         let (round, source) = self.curve_source()?;
         let d = round.systems.dim() as f64;
+        let kinds = round.systems.kinds.len() as f64;
         Ok(match (source, self.shape.drift) {
+            (NoiseSource::Chains(rule), _) => self.chains_curve_work(&round, rule, last)?,
+            // Five products for each part of the noise, and two for each block of the state.
+            (NoiseSource::Additive(_, laws), drift) => {
+                let blocks = if matches!(drift, Drift::ControlVariate { .. }) { kinds + 1.0 } else { 1.0 };
+                last as f64 * (5.0 * kinds.max(laws.len() as f64) + 2.0 * blocks) * d.powi(3)
+            }
             (NoiseSource::Independent, Drift::ControlVariate { .. }) => {
                 legs_of_moments(&round, 2.0 * d + 1.0) + last as f64 * round_of_moments(&round)
             }
             (NoiseSource::Independent, Drift::GlobalMemory { .. }) => legs_of_moments(&round, 2.0 * d + 1.0),
-            (NoiseSource::Independent, _) => legs_of_moments(&round, d + 1.0),
-            _ => 0.0,
+            (NoiseSource::Independent, _) => {
+                let delayed = round.delay().map_or(0.0, |(delay, _)| delayed_work(round.systems.dim(), delay) * last as f64);
+                legs_of_moments(&round, d + 1.0) + delayed
+            }
+            (NoiseSource::Nothing, _) => 0.0,
         })
     }
 

@@ -254,10 +254,15 @@ impl Forecast<'_> {
     }
 
     pub(super) fn chains_curve_affordable(&self, round: &Round<'_, '_>, rule: Rule, last: u64) -> Result<()> {
+        if self.chains_curve_work(round, rule, last)? > MOST_WORK { Err(long_curve(last)) } else { Ok(()) }
+    }
+
+    /// Multiplications of the curve up to a round.
+    pub(super) fn chains_curve_work(&self, round: &Round<'_, '_>, rule: Rule, last: u64) -> Result<f64> {
         let (way, classes) = self.curve_way(round, rule)?;
         // As floats: the product of large settings does not fit into an integer.
         let samples = last as f64 * round.setting.local_steps as f64 * self.batch() as f64;
-        let work = match way {
+        Ok(match way {
             Way::OneAgent => 2.0 * samples * classes[0].agent.moves.len() as f64 * (round.systems.dim() as f64).powi(3),
             Way::Joint => {
                 let updates: f64 = classes.iter().map(|c| c.count as f64 * c.agent.moves.len() as f64 / c.agent.states as f64).sum();
@@ -269,8 +274,7 @@ impl Forecast<'_> {
                 last as f64 * unknowns * updates * round.systems.dim() as f64
             }
             Way::Closure => Closure::curve_work(&classes, &round.setting, rule, last),
-        };
-        if work > MOST_WORK { Err(long_curve(last)) } else { Ok(()) }
+        })
     }
 
     pub(super) fn chains_curve_accuracy(&self, round: &Round<'_, '_>, rule: Rule) -> Result<Accuracy> {

@@ -1,5 +1,7 @@
 //! What the theorems of the sources say about a method, beside the exact value.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::limits::round_of_moments;
@@ -197,7 +199,10 @@ impl Forecast<'_> {
         if self.sampling.kind == Law::Mean {
             return Ok(kinds.iter().map(Moments::of_mean).collect());
         }
-        (0..kinds.len()).map(|k| self.field.facts().moments(k)).collect::<Option<_>>().ok_or_else(super::no_moments)
+        (0..kinds.len())
+            .map(|k| self.field.second_moments(k).map(Arc::unwrap_or_clone))
+            .collect::<Option<_>>()
+            .ok_or_else(super::no_moments)
     }
 
     /// Whether the exact second moments are those of independent samples over a clear link.
