@@ -76,6 +76,15 @@ pub fn symmetric_distance_sq(a: &Mat<f64>, b: &Mat<f64>) -> f64 {
     (0..a.ncols()).map(column).sum()
 }
 
+/// `||A||_F^2` of a symmetric matrix, of which the lower triangle is read.
+pub fn symmetric_norm_sq(a: &Mat<f64>) -> f64 {
+    let column = |j: usize| {
+        let a = &a.col_as_slice(j)[j..];
+        2.0 * norm_sq(&a[1..]) + a[0].powi(2)
+    };
+    (0..a.ncols()).map(column).sum()
+}
+
 /// `||a||^2`.
 pub fn norm_sq(a: &[f64]) -> f64 {
     a.iter().map(|x| x * x).sum()
@@ -287,6 +296,17 @@ mod tests {
         // Definite, and the solution overflows.
         assert_eq!(solve_definite(&diagonal(1.0, 1e-300), &[1.0, 1e300]), None);
         assert_eq!(solve_definite(&diagonal(1.0, 1.0), &[1.0, f64::INFINITY]), None);
+    }
+
+    /// The norm is the distance from 0, to the bit; upper triangles are not read.
+    #[test]
+    fn norms_of_symmetric_matrices_are_distances_from_zero() {
+        let entry = |i: usize, j: usize| if i < j { f64::NAN } else { ((3 * i + 7 * j) as f64).sin() };
+        for n in [0, 1, 2, 7] {
+            let m = Mat::from_fn(n, n, entry);
+            assert_eq!(symmetric_norm_sq(&m), symmetric_distance_sq(&Mat::zeros(n, n), &m));
+        }
+        assert_eq!(symmetric_norm_sq(&from_rows(2, 2, &[1.0, f64::NAN, -2.0, 3.0])), 18.0);
     }
 
     #[test]

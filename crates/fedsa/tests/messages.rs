@@ -8,6 +8,9 @@ use std::cell::Cell;
 use common::{EXACT, field, methods, problems};
 use fedsa::message::{Body, Envelope, Message, Part, TELL};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
+use fedsa::problem::dataset::Rows;
+use fedsa::problem::logs::Sources;
+use fedsa::problem::regression::Logistic;
 use fedsa::random::Stream;
 use fedsa::sampling::Law;
 use fedsa::uplink::codec::Exact;
@@ -265,6 +268,67 @@ fn halves_take_or_refuse_any_message_without_panic() {
         assert!(node.handle(&changed).is_err(), "{kind}");
         assert_eq!(node.save(), state, "{kind}");
     }
+}
+
+/// A question that a method's agent itself refuses, because it says of the server what cannot be, leaves the agent as it was: its saved state
+/// is the same. Hessians of rows as sparse as these have fewer eigenpairs of their own than the server could hold of others.
+#[test]
+fn a_refused_question_leaves_its_agent_as_it_was() {
+    let mut set = common::data_set(6, 12, false, true);
+    if let Rows::Dense { values, .. } = &mut set.rows {
+        values.iter_mut().enumerate().filter(|(i, _)| i % 5 != 0).for_each(|(_, x)| *x = 0.0);
+    }
+    set.rows = set.rows.to_sparse();
+    let settings = Logistic { agents: Some(3), ridge: 0.05, ..Logistic::new(Sources::One("data".into())) };
+    let field = field(&common::OnSets { settings, sets: vec![set] }, Law::Mean);
+    let d = field.dim();
+    let active = |c: usize| field.facts().objective().unwrap().active(c).unwrap().components.len();
+    assert!((0..3).all(|c| (2..d - 1).contains(&active(c))));
+    let of_one_hessian = r#"{"curvature": "products", "renewal": {"schedule": "once"}}"#;
+    const PRODUCTS: &str = "shed of one Hessian";
+    let of_products = (PRODUCTS, common::method("shed", of_one_hessian));
+    let mut seen = Vec::new();
+    for (kind, method) in common::computing_alone().into_iter().chain([of_products]) {
+        let Ok(mut halves) = common::Halves::new(&*field, &*method, &EXACT, 5) else { continue };
+        (0..4).for_each(|_| halves.round());
+        let Todo::Ask { to, bytes } = halves.server.open() else { panic!("a round opens with a question") };
+        let (envelope, question) = Message::decode(&bytes[0], &Exact, 1 << 20, |_, _| Stream::default()).unwrap();
+        let envelope = Envelope { agent: to[0], ..envelope };
+        let rounds = [0.0, 1.0, 2.0, 3.0, 4.0, -1.0, -2.0, 0.5, 1e300];
+        let mut hostile: Vec<(Part, Vec<f64>)> = Vec::new();
+        for round in rounds {
+            let pairs = [d as f64 - 1.0, d as f64, 0.0, 2.0, 0.5, -1.0, 1e300];
+            hostile.extend(pairs.map(|q| (Part::Held, vec![round, q])));
+            let bits = [&[16.0, 2.0][..], &[99.0], &[3.0, 0.0], &[0.5], &[1.0; 20], &[]];
+            hostile.extend(bits.map(|bits| (Part::HeldBits, [&[round], bits].concat())));
+            hostile.extend([Part::Mark, Part::Renewal].map(|part| (part, vec![round])));
+        }
+        let node = &mut halves.nodes[to[0]];
+        let before = node.save();
+        let (mut taken, mut refused) = (0, Vec::new());
+        for (part, numbers) in hostile {
+            let mut parts = question.parts.clone();
+            parts.retain(|(own, _)| *own != part);
+            parts.push((part, Body::Numbers(numbers.clone())));
+            if node.handle(&from(&envelope, &Message { parts, ..question.clone() })).is_ok() {
+                taken += 1;
+                node.restore(&before).unwrap();
+            } else {
+                assert_eq!(node.save(), before, "{kind}: {part:?} {numbers:?}");
+                refused.push((part, numbers));
+            }
+        }
+        // An exchange that is not the first, without the one before it.
+        let p = Message::one(question.round, 1, Part::Step, vec![0.25; d]);
+        assert!(node.handle(&from(&envelope, &p)).is_err() && node.save() == before, "{kind}");
+        let tells = ["shed", "q-shed", "fednl"].iter().any(|name| kind.starts_with(name));
+        assert!(!refused.is_empty() && (taken > 0) == tells, "{kind}: {taken}");
+        if kind == PRODUCTS {
+            assert!(refused.contains(&(Part::Held, vec![0.0, d as f64 - 1.0])) && !refused.contains(&(Part::Held, vec![0.0, 2.0])));
+        }
+        seen.push(kind);
+    }
+    assert!(["newton", "shed", "q-shed", "gd", "giant", "fednl"].iter().all(|kind| seen.contains(kind)), "{seen:?}");
 }
 
 /// Saved nodes from anywhere are put back whole or refused; what is refused changes nothing.

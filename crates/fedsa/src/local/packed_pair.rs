@@ -5,22 +5,20 @@
 //! | what | bits |
 //! | --- | --- |
 //! | the number lambda, as an f64 | 64 |
-//! | the number of components that are across (`crate::nested_grid`), and the index of each | 3, 16 each |
+//! | the components that are across ([`BitWriter::push_across`]) | 3, 16 each |
 //! | the code of each component | b |
 
-use super::refinement::{BitReader, BitWriter};
+use super::refinement::{BitReader, BitWriter, MOST_ACROSS_BITS};
 use crate::linalg::{dot, triangle_vec};
-use crate::nested_grid::{self, MOST_ACROSS};
+use crate::nested_grid;
 use crate::random::Stream;
 
-/// Bits of lambda, of a number of components and of an index.
+/// Bits of lambda.
 const LAMBDA: usize = 64;
-const COUNT: u32 = 3;
-const INDEX: u32 = 16;
 
 /// The most bytes of a pair with d components of so many bits.
 pub const fn most_bytes(d: usize, bits: u32) -> usize {
-    (LAMBDA + COUNT as usize + MOST_ACROSS * INDEX as usize + d * bits as usize).div_ceil(8)
+    (LAMBDA + MOST_ACROSS_BITS + d * bits as usize).div_ceil(8)
 }
 
 /// The bytes of `lambda v^ v^^T` for a vector v of length 1: v^ is what these bits say of v, and lambda brings the product closest to a
@@ -36,8 +34,7 @@ pub fn pack(m: &[f64], v: &[f64], bits: u32, stream: Stream) -> Vec<u8> {
     let number = lambda.to_bits();
     out.push(number as u32, 32);
     out.push((number >> 32) as u32, 32);
-    out.push(across.len() as u32, COUNT);
-    across.iter().for_each(|i| out.push(u32::from(*i), INDEX));
+    out.push_across(&across);
     codes.iter().for_each(|code| out.push(*code, bits));
     out.finish()
 }
@@ -46,11 +43,9 @@ pub fn pack(m: &[f64], v: &[f64], bits: u32, stream: Stream) -> Vec<u8> {
 pub fn unpack(bytes: &[u8], d: usize, bits: u32, stream: Stream) -> Option<(f64, Vec<f64>)> {
     let mut from = BitReader::new(bytes);
     let lambda = f64::from_bits(u64::from(from.take(32)?) | u64::from(from.take(32)?) << 32);
-    let few = from.take(COUNT)? as usize;
-    let across = (0..few).map(|_| from.take(INDEX).map(|i| i as u16)).collect::<Option<Vec<u16>>>()?;
+    let across = from.take_across(d)?;
     let codes = (0..d).map(|_| from.take(bits)).collect::<Option<Vec<u32>>>()?;
-    let fits = few <= MOST_ACROSS && across.is_sorted_by(|a, b| a < b) && across.last().is_none_or(|i| usize::from(*i) < d);
-    (lambda.is_finite() && fits && from.is_at_end()).then(|| (lambda, nested_grid::decode(&codes, bits, &across, stream)))
+    (lambda.is_finite() && from.is_at_end()).then(|| (lambda, nested_grid::decode(&codes, bits, &across, stream)))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 //! | checksum of the bits of all vectors before ([`checksum`]) | 32 |
 //! | the first vector that gets bits, and how many vectors follow from it on | 16 + 16 |
 //! | of each of these the bits that it gets, 0 or more | 6 |
-//! | if there are any, the number of components that are then across (`crate::nested_grid`), and the index of each | 3, 16 each |
+//! | if there are any, the components that are then across ([`BitWriter::push_across`]) | 3, 16 each |
 //!
 //! Digits are, for each vector in this order, those of each component.
 
@@ -40,6 +40,9 @@ const BITS: u32 = 6;
 const COUNT: u32 = 3;
 const INDEX: u32 = 16;
 
+/// The most bits of the components of one vector that are across.
+pub const MOST_ACROSS_BITS: usize = COUNT as usize + MOST_ACROSS * INDEX as usize;
+
 /// The checksum of the bits a component of each vector: a CRC-32 of one byte each.
 pub fn checksum(bits: &[u32]) -> u32 {
     crc32fast::hash(&bits.iter().map(|bits| *bits as u8).collect::<Vec<u8>>())
@@ -48,7 +51,7 @@ pub fn checksum(bits: &[u32]) -> u32 {
 impl Refinement {
     /// The most bytes for q vectors.
     pub fn most_bytes(q: usize) -> usize {
-        (HEAD + q * (BITS + COUNT + MOST_ACROSS as u32 * INDEX) as usize).div_ceil(8)
+        (HEAD + q * (BITS as usize + MOST_ACROSS_BITS)).div_ceil(8)
     }
 
     /// The bits a component of all vectors together.
@@ -70,8 +73,7 @@ impl Refinement {
         for More { bits, across } in &self.more {
             out.push(*bits, BITS);
             if *bits > 0 {
-                out.push(across.len() as u32, COUNT);
-                across.iter().for_each(|i| out.push(u32::from(*i), INDEX));
+                out.push_across(across);
             }
         }
         out.finish()
@@ -84,10 +86,8 @@ impl Refinement {
         let mut more = Vec::new();
         for _ in 0..count {
             let bits = from.take(BITS)?;
-            let few = if bits > 0 { from.take(COUNT)? as usize } else { 0 };
-            let across = (0..few).map(|_| from.take(INDEX).map(|i| i as u16)).collect::<Option<Vec<u16>>>()?;
-            let fits = few <= MOST_ACROSS && across.is_sorted_by(|a, b| a < b) && across.last().is_none_or(|i| usize::from(*i) < d);
-            if bits > MOST_BITS || !fits {
+            let across = if bits > 0 { from.take_across(d)? } else { Vec::new() };
+            if bits > MOST_BITS {
                 return None;
             }
             more.push(More { bits, across });
@@ -120,6 +120,13 @@ impl BitWriter {
             self.word >>= 8;
             self.filled -= 8;
         }
+    }
+
+    /// Appends the components that are across (`crate::nested_grid`), at most [`MOST_ACROSS`] in increasing order: their number in 3 bits,
+    /// then the index of each in 16.
+    pub fn push_across(&mut self, across: &[u16]) {
+        self.push(across.len() as u32, COUNT);
+        across.iter().for_each(|i| self.push(u32::from(*i), INDEX));
     }
 
     /// The bytes, the last of which is filled up with zeros.
@@ -156,6 +163,15 @@ impl<'a> BitReader<'a> {
         self.word >>= bits;
         self.filled -= bits;
         Some(x as u32)
+    }
+
+    /// The components that [`BitWriter::push_across`] appended, of a vector of d components; `None` if there are fewer bits, or other than
+    /// at most [`MOST_ACROSS`] increasing indices below d.
+    pub fn take_across(&mut self, d: usize) -> Option<Vec<u16>> {
+        let few = self.take(COUNT)? as usize;
+        let across = (0..few).map(|_| self.take(INDEX).map(|i| i as u16)).collect::<Option<Vec<u16>>>()?;
+        let fits = few <= MOST_ACROSS && across.is_sorted_by(|a, b| a < b) && across.last().is_none_or(|i| usize::from(*i) < d);
+        fits.then_some(across)
     }
 
     /// Whether only the zeros that fill the last byte are left.
@@ -208,6 +224,29 @@ mod tests {
         }
         assert!(read > 20, "{read}");
         assert!(Refinement::unpack(&[0; 8], 3).is_some_and(|nothing| nothing == Refinement::default()));
+    }
+
+    #[test]
+    fn components_across_come_back_in_order_below_d_or_are_refused() {
+        let packed = |across: &[u16]| {
+            let mut out = BitWriter::default();
+            out.push_across(across);
+            out.finish()
+        };
+        let most: Vec<u16> = (0..MOST_ACROSS as u16).map(|i| 9 * i).collect();
+        assert_eq!(packed(&most).len(), MOST_ACROSS_BITS.div_ceil(8));
+        for across in [&[][..], &[0], &[29], &most] {
+            let bytes = packed(across);
+            let mut from = BitReader::new(&bytes);
+            assert_eq!(from.take_across(30).as_deref(), Some(across));
+            assert!(from.is_at_end());
+        }
+        let more: Vec<u16> = (0..=MOST_ACROSS as u16).collect();
+        for foreign in [&[30][..], &[3, 3], &[4, 3], &more] {
+            assert_eq!(BitReader::new(&packed(foreign)).take_across(30), None, "{foreign:?}");
+        }
+        let bytes = packed(&[5, 7]);
+        assert_eq!(BitReader::new(&bytes[..bytes.len() - 1]).take_across(30), None, "cut off");
     }
 
     #[test]

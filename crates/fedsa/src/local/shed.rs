@@ -345,11 +345,14 @@ impl ShedAgent {
         // if t in I (or the server holds pairs of a later Hessian, of which a restored agent does not know):
         let own = self.saved.renewed.as_ref().map(|(round, _)| *round);
         let is_due = own.is_none_or(|own| own < due || held.is_some_and(|(round, _)| round > Some(own)));
+        // The last answer was lost: q is what the server holds.
+        let held = held.map(|(round, q)| if round == own { q } else { 0 }).filter(|_| !is_due);
+        if held.zip(self.kept.as_ref()).is_some_and(|(q, kept)| q > kept.pairs.vectors.nrows()) {
+            return Err(foreign("what the server holds"));
+        }
+        // Nothing is refused from here on.
         if is_due {
             self.renew(at, t, theta);
-        } else if let Some((round, q)) = held {
-            // The last answer was lost: q is what the server holds.
-            self.saved.sent = if round == own { q } else { 0 };
         }
         self.resume(at);
         let wanted = self.wanted(at, t);
@@ -359,18 +362,15 @@ impl ShedAgent {
             _ => unreachable!("an agent renews in its first round"),
         };
         // q_t = q_{t-1} + d_t
-        let first = self.saved.sent;
+        let first = held.unwrap_or(self.saved.sent);
         let end = first.saturating_add(wanted).min(self.plan.most);
         kept.ensure(at, renewed, end.max(first) + 1, few);
-        if first > kept.pairs.values.len() {
-            return Err(foreign("what the server holds"));
-        }
         let q = first + kept.worth(first, end);
         let rho = kept.rho(q, self.plan.rho);
         self.saved.sent = q;
         // U = { (l_j, v_j) for q_{t-1} < j <= q_t, grad f_c(theta_t), rho }
         let mut values = vec![renewed.0 as f64, first as f64, rho];
-        values.extend(&kept.pairs.values[first..q]);
+        values.extend(kept.pairs.values.iter().take(q).skip(first));
         let vectors = kept.body(first, q, d);
         let mut gradient = vec![0.0; d];
         at.gradient(theta, &mut gradient);

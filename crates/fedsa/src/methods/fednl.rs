@@ -294,12 +294,14 @@ impl MethodSettings for FedNl {
     fn memory(&self, agents: usize, d: usize) -> f64 {
         let (square, vector) = ((d as f64).powi(2), d as f64);
         let triangle = (square + vector) / 2.0;
-        let change = match self.compressor {
+        let compressor = self.compressor(d);
+        let most = compressor.part(d).1.largest() as f64;
+        let change = match compressor {
             // A place takes four bytes.
-            Compression::TopK => 1.5 * triangle.min(self.k.unwrap_or(8 * d) as f64),
-            Compression::RankOne if self.pair_bits.is_some() => self.compressor(d).part(d).1.largest() as f64 / 8.0,
-            Compression::Natural => self.compressor(d).part(d).1.largest() as f64 / 8.0,
-            _ => self.compressor(d).part(d).1.largest() as f64,
+            Compressor::TopK(k) => 1.5 * triangle.min(k as f64),
+            // Packed bytes.
+            Compressor::PackedPair(_) | Compressor::Natural => most / 8.0,
+            Compressor::RankOne | Compressor::RandK(_) | Compressor::Full => most,
         };
         let sent = match self.first_hessian {
             FirstHessian::Full => triangle.max(2.0 * change),
@@ -341,18 +343,21 @@ mod tests {
         assert_eq!(numbers(&FedNl::default(), 1), per_agent(triangle) + once);
         let projection = FedNl { option: Remedy::Projection, mu: Some(1.0), ..FedNl::default() };
         assert_eq!(numbers(&projection, 1), per_agent(triangle) + once + 2.0 * square);
-        for (compressor, k, sent) in [
-            (Compression::RankOne, None, 101.0),
-            (Compression::TopK, None, 1.5 * 800.0),
-            (Compression::TopK, Some(1_000_000), 1.5 * triangle),
-            (Compression::RandK, Some(1_000_000), triangle),
-            (Compression::RandK, Some(70), 70.0),
-            (Compression::Natural, None, 1.5 * triangle / 8.0),
-            (Compression::Full, None, triangle),
+        for (compressor, k, pair_bits, sent) in [
+            (Compression::RankOne, None, None, 101.0),
+            // Lambda, components across, and the codes.
+            (Compression::RankOne, None, Some(16), (64.0 + 67.0 + 1600.0) / 64.0),
+            (Compression::TopK, None, None, 1.5 * 800.0),
+            (Compression::TopK, Some(1_000_000), None, 1.5 * triangle),
+            (Compression::RandK, Some(1_000_000), None, triangle),
+            (Compression::RandK, Some(70), None, 70.0),
+            (Compression::Natural, None, None, 1.5 * triangle / 8.0),
+            (Compression::Full, None, None, triangle),
         ] {
-            let fednl = FedNl { compressor, k, mu: Some(1.0), first_hessian: FirstHessian::MuIdentity, ..FedNl::default() };
+            let first_hessian = FirstHessian::MuIdentity;
+            let fednl = FedNl { compressor, k, pair_bits, mu: Some(1.0), first_hessian, ..FedNl::default() };
             let off = numbers(&fednl, 1) - per_agent(2.0 * sent) - once;
-            assert!(off.abs() < 1.0, "{compressor:?}, {k:?}: {off}");
+            assert!(off.abs() < 1.0, "{compressor:?}, {k:?}, {pair_bits:?}: {off}");
         }
         // Scratch grows with agents up to the number of threads.
         let more = numbers(&FedNl::default(), 1001) - numbers(&FedNl::default(), 1000);

@@ -4,7 +4,6 @@
 //! and its computation. [`Observation`] has a field for each metric; columns of traces, checks, axes and
 //! schemas are made from [`METRICS`].
 
-use faer::Mat;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -271,7 +270,7 @@ metrics! {
         instead: |_| None,
         take: |sight, _| {
             let System { a, .. } = sight.of.mean.as_ref()?;
-            Some(linalg::symmetric_distance_sq(&sight.run.hessian()?, a) / linalg::symmetric_distance_sq(&Mat::zeros(a.nrows(), a.nrows()), a))
+            Some(linalg::symmetric_distance_sq(&sight.run.hessian()?, a) / sight.of.hessian_norm_sq?)
         },
     }
 }
@@ -280,6 +279,8 @@ metrics! {
 pub struct Metrics<'a> {
     field: &'a dyn Field,
     mean: Option<System>,
+    /// `||H||_F^2` of the mean Hessian H, where it is the constant matrix of `mean`.
+    hessian_norm_sq: Option<f64>,
     /// `xi*_c` of every kind where operators are linear, of every agent elsewhere; empty where they are not known.
     ideal: Vec<Vec<f64>>,
     /// `f(theta*)`, where it is known.
@@ -303,7 +304,9 @@ impl<'a> Metrics<'a> {
             _ => Vec::new(),
         };
         let least_loss = field.root().and_then(|root| field.mean_loss(root));
-        Self { field, mean: field.systems().map(|s| s.mean()), ideal, least_loss }
+        let mean = field.systems().map(|s| s.mean());
+        let hessian_norm_sq = mean.as_ref().map(|System { a, .. }| linalg::symmetric_norm_sq(a));
+        Self { field, mean, hessian_norm_sq, ideal, least_loss }
     }
 
     /// `xi*_c = -gbar_c(theta*)`, d numbers, where `theta*` and the mean operators are known.

@@ -1,12 +1,15 @@
-//! What the server rules of SHED and Q-SHED share: Hessians approximated by pairs, and Newton-type steps with them.
+//! What the server rules of SHED and Q-SHED share: the spectra that agents send, what agents are told after a loss, Hessians approximated
+//! by pairs, and Newton-type steps with them.
 
 use faer::Mat;
 use rayon::prelude::*;
 
-use super::{Ask, Next, Received};
+use super::{Ask, Next, Own, Received};
+use crate::error::Result;
 use crate::linalg;
 use crate::local::line_search::Trials;
 use crate::message::{Body, Message, Part};
+use crate::protocol::refused;
 
 /// The largest diagonal entry of a `Hhat` that counts as 0: then no agent has a positive eigenvalue.
 pub const NOTHING: f64 = 1e-290;
@@ -21,6 +24,56 @@ pub const ORTHOGONAL: f64 = 1e-6;
 pub const LARGEST: f64 = 1e150;
 /// The rounding error of eigenvalues, relative to the largest one.
 pub const ROUNDING: f64 = 1e-10;
+
+/// What the eigenvalues of an answer say ([`Part::Eigenvalues`]): the round of the Hessian, the index of its first eigenvalue here, rho, and
+/// eigenvalues.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spectrum<'a> {
+    /// The round of the Hessian.
+    pub round: u64,
+    /// The index of the first of these eigenvalues.
+    pub first: usize,
+    /// rho, which takes the place of the eigenvalues after these.
+    pub rho: f64,
+    /// The eigenvalues, decreasing, none below rho.
+    pub values: &'a [f64],
+}
+
+impl<'a> Spectrum<'a> {
+    /// Reads the numbers of an answer about a Hessian with d rows.
+    ///
+    /// # Errors
+    /// When they are more than d - 1 eigenvalues with those before them, do not decrease down to a positive rho, are above [`LARGEST`], or NaN.
+    pub fn read(numbers: &'a [f64], d: usize) -> Result<Self> {
+        let [round, first, rho, values @ ..] = numbers else { return Err(refused("no round, index and rho", "eigenvalues")) };
+        let largest = u64::from(u32::MAX);
+        if !is_index(*round, largest) || !is_index(*first, largest) || *first + values.len() as f64 > d as f64 - 1.0 {
+            let what = format!("{} eigenvalues from index {first} of the Hessian of round {round}", values.len());
+            return Err(refused(what, &format!("at most {} eigenvalues", d - 1)));
+        }
+        let least = values.last().copied().unwrap_or(f64::INFINITY);
+        // Wrong for NaN too.
+        if !(*rho > 0.0 && least >= *rho && values.is_sorted_by(|a, b| a >= b)) {
+            return Err(refused(format!("eigenvalues down to {least} with rho = {rho}"), "decreasing eigenvalues above a positive rho"));
+        }
+        let largest = values.first().copied().unwrap_or(*rho);
+        if largest > LARGEST {
+            return Err(refused(format!("an eigenvalue or rho of {largest:e}"), &format!("at most {LARGEST:e}")));
+        }
+        Ok(Self { round: *round as u64, first: *first as usize, rho: *rho, values })
+    }
+}
+
+/// The part of a question that tells the agents whose last answer was lost what is held of them: the round of the Hessian (-1 for none) and
+/// further numbers, which `said` gives. Agents are given in their order; `None` if no answer was lost.
+pub fn told_after_loss<H>(part: Part, lost: &[bool], held: &[H], said: impl Fn(&H) -> (Option<u64>, Vec<f64>)) -> Option<Own> {
+    let told = |held: &H| {
+        let (round, rest) = said(held);
+        std::iter::once(round.map_or(-1.0, |round| round as f64)).chain(rest).collect()
+    };
+    let each = lost.iter().zip(held).map(|(lost, held)| lost.then(|| told(held))).collect();
+    lost.contains(&true).then_some(Own { part, each })
+}
 
 /// `S_c = sum l_j v_j v_j^T` and `P_c = sum v_j v_j^T` of an agent: their lower triangles, column by column. Both are sums in the order of
 /// the pairs, so that adding pairs one by one gives the bits of adding all.

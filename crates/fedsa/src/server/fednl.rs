@@ -5,7 +5,7 @@ use std::ops::Range;
 use faer::{Mat, Side};
 use rayon::prelude::*;
 
-use super::{Ask, Letter, Next, Own, Participation, Received, Server, foreign_state, restored_theta};
+use super::{Ask, Letter, Next, Own, Participation, Received, Server, by_agent, foreign_state, restored_theta};
 use crate::error::Result;
 use crate::linalg::{add_scaled, column, solve_definite};
 use crate::local::compressor::{Change, Compressor, are_bounded, are_entries};
@@ -250,8 +250,7 @@ impl FedNlServer {
     /// Records what the answers say of their agents, at the model that they decoded. Returns whether the sum has to be computed anew.
     fn hear(&mut self, letters: &[Letter], model: &[f64]) -> bool {
         let (d, gradient_part) = (self.theta.len(), self.compressor.gradient_part());
-        let mut of: Vec<Option<&Letter>> = vec![None; self.agents.len()];
-        letters.iter().for_each(|letter| of[letter.agent] = Some(letter));
+        let of = by_agent(letters, self.agents.len());
         let hear = |(known, letter): (&mut Known, Option<&Letter>)| {
             let Some(letter) = letter else { return false };
             let is_new = !known.is_heard();

@@ -116,6 +116,13 @@ impl Letter {
     }
 }
 
+/// The answers of N agents by agent; `None` for agents without one.
+pub(crate) fn by_agent(letters: &[Letter], agents: usize) -> Vec<Option<&Letter>> {
+    let mut all = vec![None; agents];
+    letters.iter().for_each(|letter| all[letter.agent] = Some(letter));
+    all
+}
+
 impl Received<'_> {
     /// The weighted sum of a part over the answers that arrived.
     ///

@@ -3,8 +3,10 @@
 use faer::Mat;
 use rayon::prelude::*;
 
-use super::approximation::{LARGEST, ORTHOGONAL, PairSums, ROUNDING, Share, Steps, UNIT, direction, is_index, mean_hessian};
-use super::{Ask, Letter, Next, Own, Received, Server, foreign_state, restored_theta};
+use super::approximation::{
+    ORTHOGONAL, PairSums, ROUNDING, Share, Spectrum, Steps, UNIT, direction, is_index, mean_hessian, told_after_loss,
+};
+use super::{Ask, Letter, Next, Own, Received, Server, by_agent, foreign_state, restored_theta};
 use crate::error::{BadInput, Result};
 use crate::linalg;
 use crate::local::refinement::{BitReader, More, Refinement, checksum};
@@ -67,12 +69,8 @@ struct Pair {
 
 /// An answer, read.
 struct Answer<'a> {
-    /// The round of the Hessian.
-    round: u64,
-    /// The first vector whose eigenvalue is new.
-    first: usize,
-    rho: f64,
-    values: &'a [f64],
+    /// The eigenvalues that are new, and rho.
+    spectrum: Spectrum<'a>,
     refinement: Refinement,
     /// The digits, or whole vectors.
     content: &'a Body,
@@ -82,33 +80,17 @@ impl<'a> Answer<'a> {
     /// Reads the parts of an answer with vectors of d components of at most `most` bits.
     fn read(parts: &'a [(Part, Body)], d: usize, most: u32) -> Result<Self> {
         let body = |part| parts.iter().find(|(p, _)| *p == part).map(|(_, body)| body);
-        let values = body(Part::Eigenvalues).and_then(Body::numbers).unwrap_or_default();
-        let [round, first, rho, values @ ..] = values else { return Err(refused("no round, index and rho", "eigenvalues")) };
-        let largest = u64::from(u32::MAX);
-        if !is_index(*round, largest) || !is_index(*first, largest) || *first + values.len() as f64 > d as f64 - 1.0 {
-            let what = format!("{} eigenvalues from index {first} of the Hessian of round {round}", values.len());
-            return Err(refused(what, &format!("at most {} eigenvalues", d - 1)));
-        }
-        let least = values.last().copied().unwrap_or(f64::INFINITY);
-        // Wrong for NaN too.
-        if !(*rho > 0.0 && least >= *rho && values.is_sorted_by(|a, b| a >= b)) {
-            return Err(refused(format!("eigenvalues down to {least} with rho = {rho}"), "decreasing eigenvalues above a positive rho"));
-        }
-        let largest = values.first().copied().unwrap_or(*rho);
-        if largest > LARGEST {
-            return Err(refused(format!("an eigenvalue or rho of {largest:e}"), &format!("at most {LARGEST:e}")));
-        }
+        let spectrum = Spectrum::read(body(Part::Eigenvalues).and_then(Body::numbers).unwrap_or_default(), d)?;
         let Some(Body::Packed(bytes)) = body(Part::Refinement) else { return Err(no_refinement()) };
         let refinement = Refinement::unpack(bytes, d).ok_or_else(no_refinement)?;
-        let (first, end) = (*first as usize, refinement.end());
-        let q = first + values.len();
+        let (q, end) = (spectrum.first + spectrum.values.len(), refinement.end());
         // The last of new vectors has bits, so that q is the number of vectors that count.
-        let ends_with_bits = values.is_empty() || end == q && refinement.more.last().is_some_and(|more| more.bits > 0);
+        let ends_with_bits = spectrum.values.is_empty() || end == q && refinement.more.last().is_some_and(|more| more.bits > 0);
         if end > q || !ends_with_bits || refinement.more.iter().any(|more| more.bits > most) {
             return Err(no_refinement());
         }
         let content = body(Part::Digits).or_else(|| body(Part::Eigenvectors)).ok_or_else(no_refinement)?;
-        Ok(Self { round: *round as u64, first, rho: *rho, values, refinement, content })
+        Ok(Self { spectrum, refinement, content })
     }
 
     /// Whether the digits are as many as the refinement says, or the vectors, of length 1, at most as many as get bits.
@@ -171,7 +153,7 @@ impl Held {
     /// Takes an answer of agent c in round t, if it adds to what is held: to the bits of the same Hessian, or the first ones of a later
     /// Hessian.
     fn take(&mut self, c: usize, t: u64, answer: &Answer<'_>, d: usize, rule: &Rule) -> Option<()> {
-        let Answer { round, first, rho, values, refinement, content } = answer;
+        let Answer { spectrum: Spectrum { round, first, rho, values }, refinement, content } = answer;
         let goes_on = self.round == Some(*round);
         let is_later = self.round.is_none_or(|own| own < *round) && *round <= t;
         let keep = if goes_on { self.pairs.len() } else { 0 };
@@ -261,8 +243,7 @@ impl QShedServer {
     /// Takes the answers that arrived, and remembers which are lost.
     fn take(&mut self, t: u64, letters: &[Letter]) {
         let (d, rule) = (self.steps.theta.len(), &self.rule);
-        let mut of_agents: Vec<Option<&Letter>> = vec![None; self.held.len()];
-        letters.iter().for_each(|letter| of_agents[letter.agent] = Some(letter));
+        let of_agents = by_agent(letters, self.held.len());
         let agents = self.held.par_iter_mut().zip(self.lost.par_iter_mut()).zip(of_agents.par_iter()).enumerate();
         agents.for_each(|(c, ((held, lost), letter))| {
             let takes = |letter: &Letter| {
@@ -280,12 +261,9 @@ impl Server for QShedServer {
     }
 
     fn own(&self, _: u64) -> Option<Own> {
-        let told = |(lost, held): (&bool, &Held)| {
-            let round = held.round.map_or(-1.0, |round| round as f64);
-            lost.then(|| std::iter::once(round).chain(held.pairs.iter().map(|pair| f64::from(pair.bits))).collect())
-        };
-        let each: Vec<_> = self.lost.iter().zip(&self.held).map(told).collect();
-        self.lost.contains(&true).then_some(Own { part: Part::HeldBits, each })
+        told_after_loss(Part::HeldBits, &self.lost, &self.held, |held| {
+            (held.round, held.pairs.iter().map(|pair| f64::from(pair.bits)).collect())
+        })
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {

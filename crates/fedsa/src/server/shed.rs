@@ -3,9 +3,11 @@
 use faer::Mat;
 use rayon::prelude::*;
 
-use super::approximation::{LARGEST, NOTHING, ORTHOGONAL, PairSums, ROUNDING, Share, Steps, UNIT, direction, is_index, mean_hessian};
+use super::approximation::{
+    NOTHING, ORTHOGONAL, PairSums, ROUNDING, Share, Spectrum, Steps, UNIT, direction, is_index, mean_hessian, told_after_loss,
+};
 use super::woodbury::{self, Woodbury, lengths};
-use super::{Ask, Letter, Next, Own, Received, Server, foreign_state, restored_theta};
+use super::{Ask, Letter, Next, Own, Received, Server, by_agent, foreign_state, restored_theta};
 use crate::error::Result;
 use crate::linalg;
 use crate::message::{Body, Part};
@@ -130,8 +132,7 @@ impl ShedServer {
     /// Takes the answers that arrived, and remembers which are lost.
     fn take(&mut self, t: u64, letters: &[Letter]) {
         let d = self.steps.theta.len();
-        let mut of_agents: Vec<Option<&Letter>> = vec![None; self.held.len()];
-        letters.iter().for_each(|letter| of_agents[letter.agent] = Some(letter));
+        let of_agents = by_agent(letters, self.held.len());
         if let Some(woodbury) = &mut self.woodbury {
             for (c, ((held, lost), letter)) in self.held.iter_mut().zip(&mut self.lost).zip(&of_agents).enumerate() {
                 let mut takes = |letter: &Letter| {
@@ -170,12 +171,7 @@ impl Server for ShedServer {
     }
 
     fn own(&self, _: u64) -> Option<Own> {
-        let told = |(lost, held): (&bool, &Held)| {
-            let round = held.round.map_or(-1.0, |round| round as f64);
-            lost.then(|| vec![round, held.values.len() as f64])
-        };
-        let each: Vec<_> = self.lost.iter().zip(&self.held).map(told).collect();
-        self.lost.contains(&true).then_some(Own { part: Part::Held, each })
+        told_after_loss(Part::Held, &self.lost, &self.held, |held| (held.round, vec![held.values.len() as f64]))
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
@@ -203,20 +199,11 @@ impl Server for ShedServer {
         if values.iter().any(|x| !x.is_finite()) || vectors.not_finite().is_some() {
             return Ok(());
         }
-        let [round, first, rho, values @ ..] = values else { return Err(refused("no round, index and rho", "eigenpairs")) };
-        let whole = |x: &f64| *x >= 0.0 && x.fract() == 0.0;
         let d = self.steps.theta.len();
-        if !whole(round) || !whole(first) || vectors.len() != values.len() * d || first + values.len() as f64 > d as f64 - 1.0 {
+        let Spectrum { first, values, .. } = Spectrum::read(values, d)?;
+        if vectors.len() != values.len() * d {
             let what = format!("{} eigenvalues from index {first} with {} numbers of eigenvectors", values.len(), vectors.len());
-            return Err(refused(what, &format!("at most {} eigenpairs with vectors of {d} components", d - 1)));
-        }
-        let least = values.last().copied().unwrap_or(f64::INFINITY);
-        if *rho <= 0.0 || least < *rho || !values.is_sorted_by(|a, b| a >= b) {
-            return Err(refused(format!("eigenvalues down to {least} with rho = {rho}"), "decreasing eigenvalues above a positive rho"));
-        }
-        let largest = values.first().copied().unwrap_or(*rho);
-        if largest > LARGEST {
-            return Err(refused(format!("an eigenvalue or rho of {largest:e}"), &format!("at most {LARGEST:e}")));
+            return Err(refused(what, &format!("a vector of {d} components for each eigenvalue")));
         }
         if !lengths(vectors, d).iter().all(|square| (square - 1.0).abs() <= UNIT) {
             return Err(refused("an eigenvector that is not of length 1", "eigenvectors of length 1"));
