@@ -185,6 +185,8 @@ pub struct Tuned {
     theory_seconds: f64,
 }
 
+/// The first seed of pilots: answers run with the seeds from 0, which no pilot has used.
+const PILOT_SEED: u64 = 1_000_000;
 /// The multiplications of theory that count as a second.
 const A_SECOND: f64 = 1e9;
 /// The shares of the budget that theory may take: of the search itself, and of the same methods under simpler conditions. The rest is
@@ -349,7 +351,7 @@ impl Tuning {
     fn simpler(&self, unknown: &[usize], effort: &Effort<'_>, work: &mut f64) -> Vec<Tried> {
         let own = self.problem.as_ref().expect("no plan has it");
         let independent = || -> Option<BuiltProblem> {
-            let mut table = run_table(self, &self.any_choice(unknown[0]), 1, &[0], None);
+            let mut table = run_table(self, &self.any_choice(unknown[0]), 1, Value::Integer(1), None);
             let mut sampling = table.get("sampling").and_then(Value::as_table).cloned().unwrap_or_default();
             sampling.insert("kind".into(), Value::String("iid".into()));
             sampling.remove("start");
@@ -415,8 +417,8 @@ impl PilotRunner<'_, '_> {
     }
 
     fn table(&self, choice: &Choice, rounds: u64, seeds: u64) -> (String, Table) {
-        let seeds: Vec<u64> = (0..seeds).collect();
-        let table = run_table(self.tuning, choice, rounds, &seeds, Some(recorded(rounds)));
+        let seeds = (PILOT_SEED..PILOT_SEED + seeds).map(|seed| Value::Integer(seed as i64)).collect();
+        let table = run_table(self.tuning, choice, rounds, Value::Array(seeds), Some(recorded(rounds)));
         let mut own = table.clone();
         own.remove("problem");
         let digest = Sha256::digest(toml::to_string(&own).expect("a tree of plain values"));
@@ -511,11 +513,11 @@ fn identity(plan: &Plan, options: &TuneOptions, places: &Places) -> Result<Strin
 }
 
 /// The table of one run of a choice.
-fn run_table(of: &Tuning, choice: &Choice, rounds: u64, seeds: &[u64], record: Option<Table>) -> Table {
+fn run_table(of: &Tuning, choice: &Choice, rounds: u64, seeds: Value, record: Option<Table>) -> Table {
     let sections = of.point().sections();
     let mut run = sections.run.as_ref().and_then(|run| run.as_table().cloned()).unwrap_or_default();
     run.insert("rounds".into(), Value::Integer(rounds as i64));
-    run.insert("seeds".into(), Value::Array(seeds.iter().map(|seed| Value::Integer(*seed as i64)).collect()));
+    run.insert("seeds".into(), seeds);
     for key in ["record", "stop", "refused"] {
         run.remove(key);
     }

@@ -34,11 +34,10 @@ const SUMMARY: &str = "summary.json";
 /// The version of the summary.
 const FORMAT: u64 = 1;
 /// The most and the fewest seeds of the answer's file, and the seconds on one core that its run may take: four standard errors of so
-/// many seeds are some fifth of the error. The first of them is one that no pilot has used.
+/// many seeds are some fifth of the error.
 const SEEDS: u64 = 400;
 const FEW_SEEDS: u64 = 20;
 const SECONDS: f64 = 60.0;
-const FRESH: u64 = super::pilots::MANY;
 
 /// A line of the tables: a choice with what is known of it.
 struct Entry<'t> {
@@ -73,12 +72,12 @@ impl Tuning {
     fn file(&mut self, tuned: &Tuned) -> Result<String, Failure> {
         let label = self.candidates[tuned.choice.family].kind.name;
         let (is_noiseless, knows_curve) = self.known(tuned);
-        let with = |seeds: u64| -> Vec<u64> { if is_noiseless { vec![0] } else { (FRESH..FRESH + seeds).collect() } };
-        let mut table = run_table(self, &tuned.choice, tuned.reach.rounds, &with(SEEDS), None);
+        let with = |seeds: u64| Value::Integer(if is_noiseless { 1 } else { seeds as i64 });
+        let mut table = run_table(self, &tuned.choice, tuned.reach.rounds, with(SEEDS), None);
         let seconds = self.seconds(table.clone())?;
         if seconds > SECONDS && !is_noiseless {
             let seeds = ((SEEDS as f64 * SECONDS / seconds) as u64).max(FEW_SEEDS);
-            table = run_table(self, &tuned.choice, tuned.reach.rounds, &with(seeds), None);
+            table = run_table(self, &tuned.choice, tuned.reach.rounds, with(seeds), None);
         }
         table.insert("id".into(), Value::String(format!("{}-tuned", self.experiment.id)));
         let title = format!("{}: {label} to {}", self.experiment.title, numbers::typed(self.target.mse));
@@ -218,10 +217,10 @@ impl Tuning {
         let tried = tuned.found.tried.iter().any(|tried| tried.choice.family == family);
         let piloted = tuned.pilots.tried.iter().any(|piloted| piloted.choice.family == family);
         match &tuned.found.unknown[family] {
+            _ if tried && !piloted => "does not reach the target for less".into(),
             Some(_) if piloted => "does not reach the target for less in its pilot runs".into(),
             Some(_) if tuned.pilots.exhausted => "theory does not know it, and no pilot run of it fitted into the budget".into(),
             Some(_) => "theory does not know it, and one round of it costs more than the answer".into(),
-            None if tried => "does not reach the target for less".into(),
             None => "the budget ended the search before it was tried".into(),
         }
     }

@@ -149,7 +149,7 @@ const SOME: u64 = 32;
 const FACTORS: [f64; 3] = [1.8, 1.4, 1.2];
 /// The factor by which seeds grow in the confirmation, and all seeds.
 const MORE: u64 = 4;
-pub(super) const MANY: u64 = 2048;
+const MANY: u64 = 2048;
 /// A choice that is cheaper by less than this is not worth more pilots.
 const CLOSE: f64 = 0.99;
 

@@ -95,8 +95,9 @@ const PRODUCT: f64 = 0.2;
 const SETTLING: f64 = 8.0;
 /// The most multiplications of a course that is taken round by round.
 const MOST_WORK: f64 = 2e9;
-/// The most multiplications of a floor under noise with memory: a search looks at hundreds.
+/// The most multiplications of a floor under noise with memory, and of the curves of a choice: a search looks at hundreds.
 const MOST_CHAIN: f64 = 3e7;
+const MOST_CURVES: f64 = 1e8;
 /// Closures with a larger eps^2 are not near enough to choose by.
 const NEAR: f64 = 0.02;
 /// An error this many times the start's counts as diverging.
@@ -263,13 +264,17 @@ fn round_by_round(
     Ok(exact(Err(Miss::Slow { rounds: most, mse: before }), path))
 }
 
+fn too_long() -> BadInput {
+    BadInput::new("", "theory takes too long to compare many choices by", "pilot runs")
+}
+
 /// By the curve at chosen rounds, each time from the start: at powers of two, then between the last two of them.
 fn by_curve(forecast: &Forecast<'_>, start: &Start, theta: &[f64], target: f64, most: u64, meter: &mut Meter<'_>) -> Result<Course> {
     /// The rounds that one computation of the curve looks at between two others.
     const PARTS: u64 = 8;
     forecast.knows_curve()?;
     if forecast.cost_of_noise().is_some_and(|cost| cost.multiplications > MOST_CHAIN) {
-        return Err(BadInput::new("", "theory takes too long to compare many choices by", "pilot runs"));
+        return Err(too_long());
     }
     let accuracy = forecast.curve_accuracy()?;
     match accuracy {
@@ -279,8 +284,14 @@ fn by_curve(forecast: &Forecast<'_>, start: &Start, theta: &[f64], target: f64, 
     }
     let known = |outcome, path| Course { outcome, path, accuracy };
     meter.charge(forecast.floor_work().unwrap_or(0.0))?;
+    let mut work = 0.0;
     let mut errors = |rounds: &[u64]| -> Result<Vec<(u64, f64)>> {
-        meter.charge(forecast.curve_work(rounds.last().copied().unwrap_or(0))?)?;
+        let more = forecast.curve_work(rounds.last().copied().unwrap_or(0))?;
+        work += more;
+        if work > MOST_CURVES {
+            return Err(too_long());
+        }
+        meter.charge(more)?;
         let curve = forecast.curve(theta, &start.controls, rounds)?;
         Ok(rounds.iter().copied().zip(curve.iter().map(|point| point.mse())).collect())
     };

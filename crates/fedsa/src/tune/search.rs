@@ -46,7 +46,7 @@ pub struct Found {
     pub tried: Vec<Tried>,
     /// The index of the best, if one reaches the target.
     pub best: Option<usize>,
-    /// For each family, the reason why its errors are not known, if they are not.
+    /// For each family, the reason why its errors are not known, at least for some local steps or server's steps.
     pub unknown: Vec<Option<BadInput>>,
     /// For each family, what its rounds cost, or why it cannot work.
     pub prices: Vec<Result<Price>>,
@@ -364,15 +364,12 @@ pub fn search(field: &dyn Field, families: &[Family<'_>], start: &Start, target:
         }
         let most_cost = NEAR * record.cost();
         for (line, seen) in few.iter().zip(record.side_by_side(few, |line, meter| of.coarse(*line, most_cost, meter))) {
-            if let Some(why) = seen.unknown {
+            // Other step sizes of the line may be known.
+            if let Some(why) = seen.unknown.filter(|_| seen.tried.is_empty()) {
                 unknown[line.family].get_or_insert(why);
             }
             record.add(seen.tried);
         }
-    }
-    // Families with some known errors are not unknown.
-    for tried in &record.tried {
-        unknown[tried.choice.family] = None;
     }
     let near: Vec<(Line, f64)> = {
         let mut best_of: Vec<(Line, f64, f64)> = Vec::new();

@@ -46,11 +46,19 @@ fn check(constants: &FedHsaConstants, agents: f64, tau: f64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::Isa;
     use crate::linalg;
+    use crate::methods::fedhsa::FedHsa;
+    use crate::problem::garnet::Garnet;
+    use crate::problem::{NoFiles, ProblemSettings as _};
+    use crate::sampling::{Law, Sampling};
+    use crate::theory::Accuracy;
     use crate::theory::bounds::Fit;
     use crate::theory::bounds::testing::{Case, cases};
     use crate::theory::exact_mse::FedHsaMse;
+    use crate::theory::predict::Forecast;
     use crate::theory::testing::federation;
+    use crate::uplink::Uplink;
 
     fn constants(case: &Case) -> FedHsaConstants {
         let (mut l, mut b) = (0.0f64, 0.0f64);
@@ -95,6 +103,44 @@ mod tests {
         for (name, slopes) in ["alpha", "N", "H"].into_iter().zip(&mut slopes) {
             slopes.sort_by(f64::total_cmp);
             println!("slope in {name}: {} to {}", slopes[0], slopes[slopes.len() - 1]);
+        }
+    }
+
+    /// Along chains theory knows the floor of a few agents exactly.
+    #[test]
+    fn floors_along_chains_have_the_slopes_of_theorem_2() {
+        let mut slopes = [const { Vec::new() }; 2];
+        for seed in 0..12 {
+            let garnet = Garnet { agents: 2, states: 4, features: 2, gamma: 0.5, seed, ..Garnet::default() };
+            let sampling = Sampling { kind: Law::Markov, ..Sampling::default() };
+            let field = garnet.field(&NoFiles, sampling, Isa::best()).unwrap();
+            let known = FedHsaConstants::new(field.systems().unwrap(), field.facts()).unwrap();
+            if known.mu <= 0.0 {
+                continue;
+            }
+            let alpha = 1e-3 * known.mu / (known.l * known.l);
+            // The mixing time of chains that are not this slow is a constant factor of the floor.
+            let point = |alpha: f64, h: u64| {
+                let setting = RoundSetting::new(alpha / h as f64, h).unwrap();
+                let shape = theorem_2(&known, &setting, 2.0, 5.0).unwrap();
+                let forecast = Forecast::over(&*field, &FedHsa::new(setting.step_size, h as usize), &Uplink::default());
+                let floor = forecast.predicted_floor().unwrap();
+                assert!(floor.accuracy == Accuracy::Exact && shape.statement == "[F] Theorem 2");
+                (shape.leading(), floor.value.mse())
+            };
+            // Within a round the samples of a chain depend on each other: the slope in H is that of many steps.
+            for (slopes, points) in
+                slopes.iter_mut().zip([[1.0, 3.0, 10.0].map(|s| point(s * alpha, 4)), [16, 32, 64].map(|h| point(alpha, h))])
+            {
+                let fit = Fit::new(&points).unwrap();
+                assert!((fit.slope - 1.0).abs() < 0.1 && fit.constant < 1.0, "seed {seed}: {fit:?} {points:?}");
+                slopes.push(fit.slope);
+            }
+        }
+        for (name, slopes) in ["alpha", "H"].into_iter().zip(&mut slopes) {
+            slopes.sort_by(f64::total_cmp);
+            println!("slope in {name} of {} problems: {} to {}", slopes.len(), slopes[0], slopes[slopes.len() - 1]);
+            assert!(slopes.len() >= 6);
         }
     }
 

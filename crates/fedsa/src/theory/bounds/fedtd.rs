@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn theorems_4_2_to_4_4_hold_and_are_this_loose() {
-        let mut loose = [Looseness::default(), Looseness::default(), Looseness::default()];
+        let mut loose = [Looseness::default(), Looseness::default(), Looseness::default(), Looseness::default()];
         for seed in 0..CASES {
             let mut draw = Draw::new(12_000 + seed);
             let process = Process::new(&mut draw, seed % 4 == 0);
@@ -305,9 +305,19 @@ mod tests {
             let delay = (tau_max as usize, Before::First);
             let delayed = DelayedMse::new(&systems, Some(&moments), &setting, 1, &ArrivalLaw::clear(), delay).unwrap();
             loose[2].see(delayed.curve(&theta_0, &[t]).unwrap()[0].mse(), bound.value(), &format!("seed {seed}"));
+            // Theorem 4.2 with a quantiser that sends x / q with probability q and else nothing: unbiased, and its variance is
+            // (1/q - 1) ||x||^2, so that the error is exact.
+            let link = Erasures { success: 0.55 + 0.45 * draw.number(), zeta: 10f64.powf(2.0 * draw.number() - 1.0) };
+            let alpha = share(&mut draw) * td.pull() / (QUANTISED[0] * link.zeta.max(1.0));
+            let t = 2 + (3.0 * (1.0 + draw.number()) / (alpha * td.pull())) as u64;
+            let bound = td.theorem_4_2(alpha, &link, t).unwrap();
+            let arrivals = ArrivalLaw::by_factors(link.success, link.success * (1.0 + link.zeta), 0.0, n);
+            assert!(bound.holds(), "{bound:?}");
+            loose[3].see(exact(alpha, &arrivals, t), bound.value(), &format!("seed {seed}"));
         }
-        let [quantised, fading, delayed] = loose;
-        println!("{}", quantised.about("Theorem 4.2", 252.0));
+        let [clear, fading, delayed, quantised] = loose;
+        println!("{}", clear.about("Theorem 4.2", 252.0));
+        println!("{}", quantised.about("Theorem 4.2 with a quantiser", 252.0));
         println!("{}", fading.about("Theorem 4.3", 15_800.0));
         println!("{}", delayed.about("Theorem 4.4", 6.49));
     }
