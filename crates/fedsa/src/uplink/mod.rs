@@ -64,6 +64,8 @@ pub struct LinkFacts {
     pub late: Option<u64>,
     /// The downlink alters the server's messages.
     pub is_downlink_lossy: bool,
+    /// The link tells agents how many bits they may send.
+    pub has_budget: bool,
 }
 
 impl LinkFacts {
@@ -83,6 +85,7 @@ impl Uplink {
             stale: self.delay.as_ref().map(|d| d.delay.max()),
             late: self.late.as_ref().map(Delay::max),
             is_downlink_lossy: !self.downlink.is_exact(),
+            has_budget: self.budget.is_some(),
         }
     }
 
