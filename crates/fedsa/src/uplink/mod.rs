@@ -94,6 +94,13 @@ impl Uplink {
         self.facts() == LinkFacts::default()
     }
 
+    /// Whether all that agents send, vectors of `d` components, arrives at once and unaltered; `encodes` as for [`Uplink::check`]. A bit
+    /// budget alters nothing by itself: it may carry no message, or a codec may round by it.
+    pub fn delivers_all(&self, d: usize, encodes: bool) -> bool {
+        let but_for_budget = LinkFacts { is_altered: !self.codec.is_exact(), has_budget: false, ..self.facts() };
+        but_for_budget == LinkFacts::default() && self.share_arriving(d, encodes) == 1.0
+    }
+
     /// Adds a medium after the present ones.
     pub(crate) fn push(&mut self, medium: Box<dyn Medium>, name: &str) -> Result<()> {
         self.per_agent(name)?;
