@@ -923,6 +923,17 @@ fn bundled_experiments_are_found_by_name() {
     refused(&folder, &["frobnicate"], &["unrecognized subcommand"]);
 }
 
+#[test]
+fn a_budget_beside_that_of_the_link_is_refused() {
+    let link = "uplink = { media = [{ kind = \"bit-budget\", bits = 8 }] }";
+    let method = |more: &str| format!("[[method]]\nkind = \"q-shed\"\nlabel = \"Q\"\n{more}\n\n[[method]]");
+    let text = |more: &str| edited(&with_problem("kind = \"quadratic\"\nagents = 3\ndim = 4"), "[[method]]", &method(more));
+    refused_file(&text(&format!("budget = 4\n{link}")), link, &["budget = 4 has no effect over a link with a bit-budget", "not both"]);
+    for fine in ["budget = 4", link] {
+        Folder::with(&text(fine)).run(&["check", "small.toml"]).exits(0);
+    }
+}
+
 /// [`SMALL`] with FedLSA over a link; `run` and `check` must refuse it at the link's line.
 #[track_caller]
 fn refused_link(link: &str, expected: &[&str]) {

@@ -7,7 +7,7 @@ use fedsa_data::{npz, trace::Trace};
 use fedsa_experiment::bundled::ALL;
 use serde_json::Value;
 
-use common::{Folder, SMALL, edited, mrp, npz_bytes, small};
+use common::{Folder, SMALL, edited, mrp, npz_bytes, small, with_problem};
 
 fn table(folder: &Folder, out: &str) -> Trace {
     trace::from_bytes(folder.read(&format!("{out}/trace.parquet"))).unwrap()
@@ -48,6 +48,23 @@ fn finite_or_null(value: &Value, nulls: &mut Vec<String>, path: &str) {
         Value::Array(items) => items.iter().enumerate().for_each(|(i, v)| finite_or_null(v, nulls, &format!("{path}[{i}]"))),
         Value::Object(fields) => fields.iter().for_each(|(k, v)| finite_or_null(v, nulls, &format!("{path}.{k}"))),
         _ => {}
+    }
+}
+
+/// Long settings are shortened, and the tables and lists in them closed.
+#[test]
+fn check_closes_the_tables_that_it_shortens() {
+    let rounds: Vec<String> = (0..40).map(|t| (t * t).to_string()).collect();
+    let renewal = format!("{{ schedule = \"rounds\", rounds = [{}] }}", rounds.join(", "));
+    let text = with_problem("kind = \"quadratic\"\nagents = 3\ndim = 4");
+    let text = edited(&text, "[[method]]", &format!("[[method]]\nkind = \"q-shed\"\nlabel = \"Q\"\nrenewal = {renewal}\n\n[[method]]"));
+    let output = Folder::with(&text).run(&["check", "small.toml"]).exits(0).stdout;
+    let line = output.lines().find(|line| line.contains("Q: q-shed")).unwrap();
+    assert!(line.contains("renewal = { schedule = \"rounds\", rounds = [0, 1, 4, 9, 16, 25, 36, ..] }, allocation = "), "{line}");
+    for line in output.lines() {
+        for (open, close) in [('{', '}'), ('[', ']')] {
+            assert_eq!(line.matches(open).count(), line.matches(close).count(), "{line}");
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Folder, SMALL};
+use common::{Folder, SMALL, with_problem};
 use fedsa_experiment::bundled::ALL;
 use fedsa_experiment::numbers::{self, number};
 use serde_json::Value;
@@ -34,6 +34,39 @@ fn says(text: &str, parts: &[&str]) {
 /// The text of a bundled experiment.
 fn bundled(id: &str) -> &'static str {
     ALL.iter().find(|bundled| bundled.id == id).unwrap().text
+}
+
+/// Three agents with quadratic losses, and one method over a link.
+fn over(method: &str, media: &str) -> String {
+    let problem = "kind = \"quadratic\"\nagents = 3\ndim = 4";
+    let text = with_problem(problem);
+    let start = text.find("[[method]]").unwrap();
+    let end = start + text[start..].find("\n[run]").unwrap();
+    format!("{}[[method]]\n{method}\nlabel = \"M\"\nuplink = {{ media = [{media}] }}\n{}", &text[..start], &text[end..])
+}
+
+/// A bit budget by itself alters nothing: agents that choose what they send by it deliver all of that.
+#[test]
+fn a_bit_budget_is_not_said_to_alter_what_it_does_not() {
+    let budget = "{ kind = \"bit-budget\", bits = 5.5 }";
+    let fading = "{ kind = \"bit-budget\", bits = 64, fading_snr = 2.0 }";
+    let erasure = "{ kind = \"erasure\", success = 0.5 }";
+    let alters = "alters, loses or delays messages";
+    for (method, media, expected) in [
+        ("kind = \"q-shed\"", budget.to_string(), "Kind q-shed, a link that carries 5 bits a component in an exchange.".to_string()),
+        (
+            "kind = \"q-shed\"",
+            fading.to_string(),
+            "a link that carries 64 log2(1 + 2 gamma) bits a component in an exchange, gamma ~ Exp(1).".into(),
+        ),
+        ("kind = \"q-shed\"", format!("{erasure}, {budget}"), format!("bits a component in an exchange and {alters}.")),
+        ("kind = \"q-shed\"", erasure.to_string(), format!("a link that {alters}.")),
+        // Where a codec encodes what agents send, a budget may carry no message.
+        ("kind = \"fedlsa\"\nstep_size = 0.1\nlocal_steps = 1", fading.to_string(), format!("gamma ~ Exp(1) and {alters}.")),
+    ] {
+        let page = Folder::with(&over(method, &media)).run(&["theory", "small.toml"]).exits(0).stdout;
+        says(&section(&page, "M"), &[&expected]);
+    }
 }
 
 #[test]

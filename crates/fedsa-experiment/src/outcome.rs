@@ -54,7 +54,7 @@ impl Results {
         if missed.value > at_start && at_start > 0.0 {
             return format!("it has grown from {}: the step size may be too large", number(at_start));
         }
-        if !planned.uplink.is_clear() {
+        if !planned.delivers_all(field) {
             return "what the link alters or loses may keep it there".into();
         }
         let predicted = |quantity| predictor.number(cell, quantity).ok().filter(|x| missed.metric == "mse" && *x > missed.target);

@@ -571,6 +571,11 @@ impl PlannedCell {
         self.uplink.share_arriving(field.dim(), protocol(field, &*self.method.settings, &self.uplink).encodes())
     }
 
+    /// Whether all that agents send arrives at once and unaltered.
+    pub fn delivers_all(&self, field: &dyn Field) -> bool {
+        self.uplink.delivers_all(field.dim(), protocol(field, &*self.method.settings, &self.uplink).encodes())
+    }
+
     /// The seeds to run; none if the cell is refused.
     pub fn seeds(&self) -> Vec<u64> {
         if self.refused.is_some() { Vec::new() } else { self.run.seeds.list() }

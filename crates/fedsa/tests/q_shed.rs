@@ -229,6 +229,13 @@ fn small_budgets_work_or_are_refused() {
     ] {
         assert!(refusal("q-shed", "{}", &link(exact, false, &[medium]).unwrap()).contains(why));
     }
+    // A budget of the method's own would have no effect.
+    let budget = link(exact, false, &[r#"{"kind": "bit-budget", "bits": 4}"#]).unwrap();
+    let why = refusal("q-shed", r#"{"budget": 5}"#, &budget);
+    assert!(why.contains("budget = 5 has no effect") && why.contains("bit-budget"), "{why}");
+    for (settings, link) in [("{}", &budget), (r#"{"budget": 5}"#, &*EXACT)] {
+        assert!(Run::new(&*field, &*method("q-shed", settings), link, OutputRule::Last, SEED, vec![0.0; 6]).is_ok(), "{settings}");
+    }
     let bad = |settings: &str| method("q-shed", settings).check(3).unwrap_err().key;
     for (settings, key) in [
         (r#"{"most_bits": 0}"#, "most_bits"),

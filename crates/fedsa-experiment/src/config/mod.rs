@@ -191,37 +191,78 @@ pub fn short(value: &Value) -> String {
     cut(value, 60)
 }
 
-/// A value as text of at most `most` characters, with control characters escaped.
+/// A value as TOML text of at most `most` characters, with control characters escaped. Where that is too short for it, `..` is in place of the
+/// rest, and what is open there is closed. Very small and very large numbers have an exponent.
 pub fn cut(value: &Value, most: usize) -> String {
-    let text = match value {
+    let mut text = Cut { text: String::new(), left: most };
+    match value {
         // What is cut off need not be made.
-        Value::String(text) => format!("{:?}", text.chars().take(most + 1).collect::<String>()),
-        Value::Array(items) if items.len() > most => {
-            let mut text = typed(&Value::Array(items[..most].to_vec()));
-            text.push_str(", ..");
-            text
-        }
-        other => typed(other),
+        Value::String(value) => text.part(&format!("{:?}", value.chars().take(most + 1).collect::<String>())),
+        value => text.value(value),
     };
-    match text.char_indices().nth(most) {
-        Some((end, _)) => format!("{}..", escaped(&text[..end])),
-        None => escaped(&text),
-    }
+    escaped(&text.text)
 }
 
-/// A value as TOML text; very small and very large numbers have an exponent.
-fn typed(value: &Value) -> String {
-    match value {
-        Value::Float(x) if !crate::numbers::is_plain(*x) => format!("{x:e}"),
-        Value::Array(items) => format!("[{}]", items.iter().map(typed).collect::<Vec<_>>().join(", ")),
-        Value::Table(table) if table.is_empty() => "{}".into(),
-        Value::Table(table) => {
-            let is_bare = |key: &str| !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-            let name = |key: &String| if is_bare(key) { key.clone() } else { format!("{key:?}") };
-            let entry = |(key, value): (&String, &Value)| format!("{} = {}", name(key), typed(value));
-            format!("{{ {} }}", table.iter().map(entry).collect::<Vec<_>>().join(", "))
+/// A text with room for so many characters. What appends to it says whether all fitted; only what closes follows what did not.
+struct Cut {
+    text: String,
+    left: usize,
+}
+
+impl Cut {
+    /// Appends a text as far as there is room, and `..` for the rest.
+    fn part(&mut self, text: &str) -> bool {
+        let end = text.char_indices().nth(self.left).map(|(end, _)| end);
+        let shown = &text[..end.unwrap_or(text.len())];
+        self.text.push_str(shown);
+        self.left -= shown.chars().count();
+        if end.is_some() { self.rest() } else { true }
+    }
+
+    /// Appends a text, or `..` where there is no room for all of it.
+    fn whole(&mut self, text: &str) -> bool {
+        if text.chars().count() <= self.left { self.part(text) } else { self.rest() }
+    }
+
+    fn rest(&mut self) -> bool {
+        self.left = 0;
+        self.text.push_str("..");
+        false
+    }
+
+    fn value(&mut self, value: &Value) -> bool {
+        match value {
+            Value::String(_) => self.part(&value.to_string()),
+            Value::Float(x) if !crate::numbers::is_plain(*x) => self.whole(&format!("{x:e}")),
+            Value::Array(items) => self.within(["[", "]"], items.iter().map(|item| (String::new(), item))),
+            Value::Table(table) if table.is_empty() => self.whole("{}"),
+            Value::Table(table) => {
+                let is_bare = |key: &str| !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+                let name = |key: &String| if is_bare(key) { format!("{key} = ") } else { format!("{key:?} = ") };
+                self.within(["{ ", " }"], table.iter().map(|(key, value)| (name(key), value)))
+            }
+            other => self.whole(&other.to_string()),
         }
-        other => other.to_string(),
+    }
+
+    /// Appends values with their names between two texts. Room is kept for the second one.
+    fn within<'v>(&mut self, [open, close]: [&str; 2], items: impl Iterator<Item = (String, &'v Value)>) -> bool {
+        if self.left < open.len() + close.len() {
+            return self.rest();
+        }
+        self.text.push_str(open);
+        self.left -= open.len() + close.len();
+        let fits = items.enumerate().all(|(i, (name, value))| {
+            let separator = if i > 0 { ", " } else { "" };
+            self.text.push_str(separator);
+            match self.left.checked_sub(separator.len()) {
+                Some(left) => self.left = left,
+                None => return self.rest(),
+            }
+            self.whole(&name) && self.value(value)
+        });
+        self.text.push_str(close);
+        fits
     }
 }
 
@@ -261,6 +302,41 @@ mod tests {
     enum Choice {
         OneThing,
         Other,
+    }
+
+    /// What is cut off is `..`, between elements and within texts; what is open is closed, and what fits is whole.
+    #[test]
+    fn values_are_cut_with_their_braces_closed() {
+        let table: Table = r#"schedule = {kind = "list", rounds = [1, 2, 4, 7, 12], tiny = 1e-9, "a b" = {}}"#.parse().unwrap();
+        let value = &table["schedule"];
+        let whole = r#"{ kind = "list", rounds = [1, 2, 4, 7, 12], tiny = 1e-9, "a b" = {} }"#;
+        let length = whole.chars().count();
+        assert_eq!(cut(value, length), whole);
+        for (most, expected) in [
+            (length - 1, r#"{ kind = "list", rounds = [1, 2, 4, 7, 12], tiny = 1e-9, "a b" = .. }"#),
+            (45, r#"{ kind = "list", rounds = [1, 2, 4, 7, 12], .. }"#),
+            (42, r#"{ kind = "list", rounds = [1, 2, 4, 7, ..] }"#),
+            (40, r#"{ kind = "list", rounds = [1, 2, 4, 7, ..] }"#),
+            (28, r#"{ kind = "list", rounds = .. }"#),
+            (15, r#"{ kind = "lis.. }"#),
+            (4, "{ .. }"),
+            (3, ".."),
+        ] {
+            assert_eq!(cut(value, most), expected, "{most}");
+        }
+        for most in 0..length {
+            let text = cut(value, most);
+            assert!(text.chars().count() <= most + 4, "{most}: {text}");
+            assert_eq!(
+                [text.matches('{').count(), text.matches('[').count()],
+                [text.matches('}').count(), text.matches(']').count()],
+                "{text}"
+            );
+        }
+        assert_eq!(cut(&Value::String("a long text".into()), 5), "\"a lo..");
+        assert_eq!(cut(&Value::String("a\u{1b}[2J".into()), 60), r#""a\u{1b}[2J""#);
+        let deep = (0..100).fold(Value::Integer(1), |value, _| Value::Array(vec![value]));
+        assert_eq!(cut(&deep, 7), "[[[..]]]");
     }
 
     fn message(text: &str) -> String {

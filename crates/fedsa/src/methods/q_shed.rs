@@ -15,11 +15,11 @@
 //! counts on errors of mean 0. As `l_j >= rho_c > 0`, Hhat_c is positive definite whatever the bits are; where Hhat is singular to
 //! working precision, the step is minus the gradient, as in SHED. Eigenvalues that are negative or below `1e-12 l_1` count as `1e-12 l_1`.
 //!
-//! **The budget** is that of the agent's link (`bit-budget`), which the agent knows before it answers, and otherwise a setting. It pays for
-//! the digits of eigenvectors alone, `sum_j (new bits of v_j) <= B_t` for each component. Outside of it, and counted by the ledger like all
-//! that is sent: the gradient, rho and the eigenvalues, which are exact, as in the source; and which vectors get how many bits, 8 bytes and
-//! 6 to 9 bits a vector, on which the source is silent. A round whose budget is 0 sends the gradient. If that is so in all rounds, no pair is
-//! ever sent, and the method is gradient descent with steps `s/l_1`.
+//! **The budget** is that of the agent's link (`bit-budget`), which the agent knows before it answers, and otherwise a setting, which is
+//! refused beside a budget of the link. It pays for the digits of eigenvectors alone, `sum_j (new bits of v_j) <= B_t` for each component.
+//! Outside of it, and counted by the ledger like all that is sent: the gradient, rho and the eigenvalues, which are exact, as in the
+//! source; and which vectors get how many bits, 8 bytes and 6 to 9 bits a vector, on which the source is silent. A round whose budget is 0
+//! sends the gradient. If that is so in all rounds, no pair is ever sent, and the method is gradient descent with steps `s/l_1`.
 //!
 //! **Rules and names.** *q-shed*: bits where they help most. *nq-shed*: vectors with b_max bits each, the first ones first; bits that are
 //! left over are not used, and a budget that carries no whole vector sends the gradient alone. *ideal-shed*: the vectors of *q-shed* as they
@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 
 use super::shed::{between_renewals, trigger};
 use super::{Half, MethodSettings, Needs, Setting, Shape, descent};
-use crate::error::{Result, require};
+use crate::error::{BadInput, Result, require};
 use crate::local::line_search::Trials;
 use crate::local::q_shed::{BitRule, Plan, QShedAgent};
 use crate::local::refinement::Refinement;
@@ -48,6 +48,7 @@ use crate::schedule::renewal::Renewal;
 use crate::server::Server;
 use crate::server::approximation::Steps;
 use crate::server::q_shed::{QShedServer, Rule};
+use crate::uplink::LinkFacts;
 
 /// What an allocation takes for each vector, in multiply-adds: some 30 by 30 evaluations of roots.
 const SEARCH: f64 = 2000.0;
@@ -65,7 +66,8 @@ pub struct QShed {
     /// b_max: the most bits of a component of a vector, over all rounds since its renewal; 1 to 32.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 32)))]
     pub most_bits: u32,
-    /// B: bits a component that an agent may send in a round, over links without a bit budget; 2 b_max when absent.
+    /// B: bits a component that an agent may send in a round, over links without a bit budget; 2 b_max when absent. Refused over links with
+    /// one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub budget: Option<u32>,
@@ -116,6 +118,16 @@ impl MethodSettings for QShed {
 
     fn needs(&self) -> Needs {
         Needs::Objective
+    }
+
+    fn check_link(&self, link: &LinkFacts) -> Result<()> {
+        match self.budget {
+            Some(budget) if link.has_budget => {
+                let what = format!("budget = {budget} has no effect over a link with a bit-budget, which says how many bits agents send");
+                Err(BadInput::new("budget", what, "budget, or bits of a bit-budget in uplink.media, not both"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The digits of one answer are at most `b_max d (d - 1)` bits.

@@ -64,6 +64,8 @@ pub struct LinkFacts {
     pub late: Option<u64>,
     /// The downlink alters the server's messages.
     pub is_downlink_lossy: bool,
+    /// The link tells agents how many bits they may send.
+    pub has_budget: bool,
 }
 
 impl LinkFacts {
@@ -83,12 +85,20 @@ impl Uplink {
             stale: self.delay.as_ref().map(|d| d.delay.max()),
             late: self.late.as_ref().map(Delay::max),
             is_downlink_lossy: !self.downlink.is_exact(),
+            has_budget: self.budget.is_some(),
         }
     }
 
     /// Whether messages arrive at once and unaltered. No bytes need then be produced.
     pub fn is_clear(&self) -> bool {
         self.facts() == LinkFacts::default()
+    }
+
+    /// Whether all that agents send, vectors of `d` components, arrives at once and unaltered; `encodes` as for [`Uplink::check`]. A bit
+    /// budget alters nothing by itself: it may carry no message, or a codec may round by it.
+    pub fn delivers_all(&self, d: usize, encodes: bool) -> bool {
+        let but_for_budget = LinkFacts { is_altered: !self.codec.is_exact(), has_budget: false, ..self.facts() };
+        but_for_budget == LinkFacts::default() && self.share_arriving(d, encodes) == 1.0
     }
 
     /// Adds a medium after the present ones.

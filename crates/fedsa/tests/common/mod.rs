@@ -101,9 +101,11 @@ pub fn computing_alone() -> Vec<(&'static str, Box<dyn MethodSettings>)> {
         ("shed", r#"{"renewal": {"schedule": "gradient-norm", "min_distance": 3}, "pairs": "random", "rho": "midpoint"}"#),
         ("q-shed", "{}"),
         ("q-shed", r#"{"most_bits": 5, "budget": 3, "allocation": "exact", "renewal": {"schedule": "gradient-norm", "min_distance": 3}}"#),
-        ("q-shed", r#"{"most_bits": 1, "budget": 2, "renewal": {"schedule": "once"}}"#),
-        ("q-shed", r#"{"allocation": "first-vectors", "budget": 17}"#),
-        ("q-shed", r#"{"allocation": "ideal", "budget": 3}"#),
+        // Without a budget of their own they work over links with one too.
+        ("q-shed", r#"{"most_bits": 5, "allocation": "exact"}"#),
+        ("q-shed", r#"{"most_bits": 1, "renewal": {"schedule": "once"}}"#),
+        ("q-shed", r#"{"allocation": "first-vectors"}"#),
+        ("q-shed", r#"{"allocation": "ideal"}"#),
         ("shed", r#"{"curvature": "products"}"#),
         (
             "shed",

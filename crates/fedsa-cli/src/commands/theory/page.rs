@@ -10,6 +10,7 @@ use fedsa::sampling::Law;
 use fedsa::schedule::StepSize;
 use fedsa::theory::Accuracy;
 use fedsa::theory::predict::{Forecast, Limits, Outlook, Regime, Spot, StableSet, TOO_SLOW, Verdict};
+use fedsa::uplink::medium::bit_budget::BitBudget;
 use fedsa_experiment::numbers::{self, about, number, percent, typed};
 use fedsa_experiment::{Plan, Predictor};
 use serde_json::Value as Json;
@@ -177,8 +178,15 @@ fn settings(of: &Forecast<'_>, plan: &Plan, cell: usize) -> String {
         }
         parts.extend(shape.participants.map(|m| format!("{m} of {} agents a round", plan.field(cell).agents())));
     }
-    if !plan.cells[cell].uplink.is_clear() {
-        parts.push("a link that alters, loses or delays messages".into());
+    let planned = &plan.cells[cell];
+    let carries = planned.uplink.budget.map(|BitBudget { bits, fading_snr }| match fading_snr {
+        None => format!("carries {} bits a component in an exchange", number(bits.floor())),
+        Some(snr) => format!("carries {} log2(1 + {} gamma) bits a component in an exchange, gamma ~ Exp(1)", typed(bits), typed(snr)),
+    });
+    let alters = (!planned.delivers_all(plan.field(cell))).then(|| "alters, loses or delays messages".to_string());
+    let link: Vec<String> = carries.into_iter().chain(alters).collect();
+    if !link.is_empty() {
+        parts.push(format!("a link that {}", link.join(" and ")));
     }
     parts.join(", ")
 }
