@@ -439,7 +439,7 @@ fn theorems_stand_beside_exact_values() {
         let statement = &json["methods"][i]["statements"][0];
         assert!(statement["statement"].as_str().unwrap().starts_with(name), "{statement}");
         let keys: Vec<&str> = statement.as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(keys, ["statement", "of", "terms", "value", "is_shape", "assumptions", "exact", "holds", "rounds"]);
+        assert_eq!(keys, ["statement", "of", "terms", "value", "is_shape", "constants", "assumptions", "exact", "holds", "rounds"]);
         assert_eq!((&statement["holds"], &statement["rounds"]), (&true.into(), &20.into()), "{statement}");
         let text = section(&page, label);
         let (value, exact) = (statement["value"].as_f64().unwrap(), statement["exact"].as_f64().unwrap());
@@ -489,7 +489,78 @@ fn bad_files_and_settings_are_refused() {
     assert_eq!(before, after);
     assert_eq!(folder.text("mine/theory-curves.svg"), "mine");
     // A target below the rounding of theta*: what rounding leaves is not the method's.
-    let (page, json) = both(&folder, &["small.toml", "--target-mse", "1e-33", "--set", "sampling.kind=\"mean\""]);
-    assert!(json["methods"][1]["target"]["why"].as_str().unwrap().contains("rounding"), "{}", json["methods"][1]["target"]);
-    says(&section(&page, "SCAFFLSA"), &["rounding"]);
+    for more in [&["--json"][..], &[]] {
+        let args = [&["theory", "small.toml", "--target-mse", "1e-33", "--set", "sampling.kind=\"mean\""], more].concat();
+        let output = folder.run(&args).exits(2);
+        assert!(output.message().contains("below what rounding leaves of theta*") && output.stdout.is_empty(), "{}", output.stderr);
+        assert!(output.message().contains("--target-mse"), "{}", output.stderr);
+    }
+}
+
+/// A bias is 0 only where it is so whatever the step is, and a rate that is 1 to rounding gives no rounds.
+#[test]
+fn tiny_steps_have_no_bias_of_0_and_no_rounds() {
+    let folder = Folder::with(SMALL);
+    let step = |eta: &str| format!("method.FedLSA.step_size={eta}");
+    // Small against the floor, and seen.
+    let (page, json) = both(&folder, &["small.toml", "--set", &step("1e-9"), "--target-mse", "0.1"]);
+    let bias = json["methods"][0]["bias2"].as_f64().unwrap();
+    let text = section(&page, "FedLSA");
+    assert!(bias > 0.0);
+    says(&text, &[&format!("bias {} ", number(bias))]);
+    // Below what rounding leaves, where the radius is 1 to rounding too.
+    let (page, json) = both(&folder, &["small.toml", "--set", &step("1e-16"), "--target-mse", "0.1"]);
+    let text = section(&page, "FedLSA");
+    says(&text, &["below what rounding leaves of theta*", "the rate cannot be told from 1 at this precision"]);
+    assert!(!text.contains("none:") && !text.contains("the bias is 0") && !text.contains("is reached after"), "{text}");
+    let target = &json["methods"][0]["target"];
+    assert!(target["why"].as_str().unwrap().contains("cannot be told from 1") && target.get("rounds").is_none(), "{target}");
+    // The same system of all agents has none.
+    let alike = ["small.toml", "--set", "problem.agents=1", "--set", &step("1e-9")];
+    says(&section(&both(&folder, &alike).0, "FedLSA"), &["bias 0 0% none: all agents have the same operator"]);
+}
+
+#[test]
+fn a_start_that_has_the_error_already_needs_no_round() {
+    let folder = Folder::with(SMALL);
+    let (page, json) = both(&folder, &["small.toml", "--target-mse", "1e6"]);
+    let target = &json["methods"][0]["target"];
+    let at_start = target["at_start"].as_f64().unwrap();
+    let norm = json["problems"][0]["theta_star_norm"].as_f64().unwrap();
+    assert!((at_start / (norm * norm) - 1.0).abs() < 1e-12, "{at_start} {norm}");
+    assert_eq!((&target["reached"], target["rounds"].as_f64()), (&true.into(), Some(0.0)));
+    let says_so = format!("The start has the mean-square error {} already, at most {}: no round is needed.", number(at_start), number(1e6));
+    says(&section(&page, "FedLSA"), &[&says_so]);
+    let random = both(&folder, &["small.toml", "--target-mse", "1e6", "--set", "run.start=\"normal\""]).0;
+    says(&section(&random, "FedLSA"), &["already, on average over random starts"]);
+}
+
+/// The theorems on TD in text and JSON, over a link of each kind.
+#[test]
+fn theorems_on_td_stand_on_the_page_with_their_constants() {
+    let problem = "kind = \"mrp\"\nagents = 3\nstates = 5\nfeatures = 2\nseed = 3\nreward_range = [0.0, 1.0]";
+    let folder = Folder::with(&common::with_problem(problem));
+    let small = ["small.toml", "--set", "method.FedLSA.step_size=1e-7", "--set", "method.FedLSA.local_steps=1", "--target-mse", "0.1"];
+    let links = [
+        ("{ media = [] }", "[T] Theorem 4.2", "p, the probability that a message arrives = 1"),
+        ("{ media = [{ kind = \"erasure\", success = 0.5 }] }", "[T] Theorem 4.2", "p, the probability that a message arrives = 0.5"),
+        ("{ media = [{ kind = \"over-the-air\", receiver_noise = 0.5 }] }", "[T] Theorem 4.3", "s_w, the receiver's noise in N v = 0.5"),
+        ("{ media = [{ kind = \"delay\", law = \"constant\", rounds = 3 }] }", "[T] Theorem 4.4", "tau_max, the longest delay = 3"),
+    ];
+    for (link, name, constant) in links {
+        let uplink = format!("method.FedLSA.uplink={link}");
+        let (page, json) = both(&folder, &[&small[..], &["--set", &uplink]].concat());
+        let text = section(&page, "FedLSA");
+        let all = json["methods"][0]["statements"].as_array().unwrap();
+        let found = all.iter().find(|one| one["statement"] == name).unwrap_or_else(|| panic!("no {name} in {all:?}"));
+        assert_eq!(found["holds"], true, "{found}");
+        says(&text, &[&format!("{name}: after 20 rounds"), &format!("is at most {} (", number(found["value"].as_f64().unwrap()))]);
+        says(&text, &["Its constants: omega, the least eigenvalue of the feature covariance = ", constant]);
+        let omega = &found["constants"][0]["value"];
+        assert_eq!(omega, &json["problems"][0]["td"]["nu"]);
+        let corollary = all.iter().find(|one| one["statement"].as_str().unwrap().starts_with("[S] Corollary 4.3")).unwrap();
+        assert_eq!(corollary["holds"] == true, link == links[0].0, "{corollary}");
+        let chosen = json["methods"][0]["target"]["corollaries"].as_array().unwrap();
+        assert_eq!(chosen.iter().any(|one| one["statement"] == "[S] Corollary 4.6, with constants"), link == links[0].0, "{chosen:?}");
+    }
 }

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use fedsa::error::quoted;
 use fedsa_experiment::execute::{Observer, total_work};
 use fedsa_experiment::results::{Recorded, SeedResult};
 use fedsa_experiment::trace_lines::TraceLines;
@@ -140,6 +141,42 @@ impl Drop for Tunings {
 }
 
 impl Drop for Comparing {
+    fn drop(&mut self) {
+        self.0.iter().for_each(ProgressBar::finish_and_clear);
+    }
+}
+
+/// Shows on a terminal what `theory` is computing, on the line after what it has printed.
+pub struct Predicting(Option<ProgressBar>);
+
+impl Predicting {
+    /// Shows a spinner if standard error is a terminal.
+    pub fn begin(of: &str) -> Self {
+        let spinner = std::io::stderr().is_terminal().then(|| {
+            let spinner = ProgressBar::new_spinner().with_prefix(quoted(of));
+            let style = ProgressStyle::with_template("{spinner} {prefix}: {wide_msg} {elapsed}").expect("a valid template");
+            spinner.set_style(style);
+            spinner.enable_steady_tick(Duration::from_millis(200));
+            spinner
+        });
+        Self(spinner)
+    }
+
+    /// Names what is computed next.
+    pub fn about(&self, what: &str) {
+        self.0.iter().for_each(|spinner| spinner.set_message(quoted(what.trim_end())));
+    }
+
+    /// Prints while the spinner is hidden.
+    pub fn hidden(&self, print: impl FnOnce()) {
+        match &self.0 {
+            Some(spinner) => spinner.suspend(print),
+            None => print(),
+        }
+    }
+}
+
+impl Drop for Predicting {
     fn drop(&mut self) {
         self.0.iter().for_each(ProgressBar::finish_and_clear);
     }

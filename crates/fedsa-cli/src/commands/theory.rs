@@ -15,7 +15,7 @@ use fedsa::sampling::Law;
 use fedsa::theory::Accuracy;
 use fedsa::theory::constants::{Constants, TdConstants};
 use fedsa::theory::fedhsa_bounds::{CorollarySchedule, FedHsaConstants};
-use fedsa::theory::predict::{EXACT_DIM, Forecast, StableStep};
+use fedsa::theory::predict::{self, EXACT_DIM, Forecast, StableStep};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::predict::QUANTITIES;
 use fedsa_experiment::{Kinds, Plan, Predictor, memory};
@@ -31,6 +31,7 @@ mod target;
 mod text;
 mod what_if;
 
+use super::progress::Predicting;
 use super::{load, say, say_json};
 use crate::args::TheoryArgs;
 use crate::error::DONE;
@@ -41,30 +42,47 @@ use crate::error::DONE;
 /// On bad input.
 pub fn theory(args: &TheoryArgs, kinds: &Kinds) -> Result<u8, Failure> {
     let (experiment, base) = load(&args.file, &args.overrides, false, kinds)?;
+    let shown = Predicting::begin(&experiment.id);
+    shown.about("problems");
     let plan = Plan::new(experiment, &base, Isa::best(), &HashMap::new())?;
+    args.target_mse.map_or(Ok(()), |mse| check_target(&plan, mse))?;
     memory::refuse_predictions(&plan).map_err(|e| plan.experiment.document.failure(e))?;
     let predictor = Predictor::new(&plan);
     let pictures = args.out.as_deref().map(|out| pictures::Target::new(out, args.overwrite, &plan)).transpose()?;
     let problems: Vec<Json> = plan.fields.par_iter().map(|f| problem(&*f.field)).collect();
     if args.json {
-        say_json(&numbers(&plan, &predictor, &problems, args.target_mse));
+        let numbers = numbers(&plan, &predictor, &problems, args.target_mse, &shown);
+        shown.hidden(|| say_json(&numbers));
     } else {
-        page::page(&plan, &predictor, &problems, args.target_mse, &mut |lines| say(lines.join("\n")));
+        page::page(&plan, &predictor, &problems, args.target_mse, &shown, &mut |lines| shown.hidden(|| say(lines.join("\n"))));
     }
     if let Some(target) = pictures {
+        shown.about("pictures");
         let written = target.write(&plan, &predictor, &base)?;
         if !args.json {
-            written.iter().for_each(|path| say(path.display()));
+            shown.hidden(|| written.iter().for_each(|path| say(path.display())));
         }
     }
     Ok(DONE)
 }
 
+/// Refuses a target that is below what rounding leaves of the roots of all problems, as `fedsa tune` does. Where another problem of the
+/// plan admits it, methods have the reason in its place.
+fn check_target(plan: &Plan, mse: f64) -> Result<(), Failure> {
+    let checked = plan.fields.iter().filter_map(|planned| Some(predict::check_target(mse, &planned.field.solution().ok()?.theta)));
+    let refused: Result<Vec<()>, BadInput> = match checked.clone().any(|one| one.is_ok()) {
+        true => Ok(Vec::new()),
+        false => checked.collect(),
+    };
+    refused.map(|_| ()).map_err(|e| Failure::from(BadInput { key: "--target-mse".into(), ..e }))
+}
+
 /// All numbers, for programs.
-fn numbers(plan: &Plan, predictor: &Predictor<'_>, problems: &[Json], target: Option<f64>) -> Json {
+fn numbers(plan: &Plan, predictor: &Predictor<'_>, problems: &[Json], target: Option<f64>, shown: &Predicting) -> Json {
     let mut methods = Vec::new();
     for planned in &plan.points {
         for (label, cell) in plan.labels.iter().zip(&planned.cells) {
+            shown.about(&format!("{label} {}", planned.point.label));
             let mut entry = json!({ "method": label, "kind": plan.cells[*cell].method.kind, "point": planned.point.label });
             entry["problem"] = json!(planned.field);
             entry["statements"] = statements::json(plan, *cell, &problems[planned.field]);
@@ -131,9 +149,13 @@ fn problem(field: &dyn Field) -> Json {
     if let Ok(constants) = FedHsaConstants::new(systems, field.facts()) {
         out.insert("fedhsa".into(), json!(constants));
     }
-    if let Some((gamma, nu)) = td_facts(field) {
-        if let Ok(td) = TdConstants::new(gamma, nu) {
-            out.insert("td".into(), serde_json::to_value(td).unwrap_or(Json::Null));
+    if let Some(facts) = field.facts().td() {
+        if let Ok(td) = TdConstants::new(facts.gamma, facts.nu) {
+            let mut value = json!(td);
+            value["least_reward"] = json!(facts.least_reward);
+            value["largest_reward"] = json!(facts.largest_reward);
+            value["feature_norm"] = json!(facts.feature_norm);
+            out.insert("td".into(), value);
         }
         if let Some(Ok(virtual_root)) = small_export(field).map(|arrays| virtual_root(&arrays, field.weights())) {
             out.insert("virtual_mdp_distance".into(), json!(linalg::distance_sq(&virtual_root, root).sqrt()));
@@ -241,14 +263,6 @@ fn small_export(field: &dyn Field) -> Option<Arrays> {
     (numbers <= MOST_NUMBERS && memory::fits(2.0 * 8.0 * numbers)).then(|| field.facts().export()).flatten()
 }
 
-/// The largest discount and the smallest eigenvalue of the mean feature covariance, for Markov reward processes.
-fn td_facts(field: &dyn Field) -> Option<(f64, f64)> {
-    let gram = field.facts().gram()?;
-    let gammas = small_export(field)?.find("gamma")?.data().to_vec();
-    let nu = linalg::eigenvalues(gram).ok()?.iter().map(|(re, _)| *re).fold(f64::INFINITY, f64::min);
-    Some((gammas.into_iter().fold(0.0, f64::max), nu))
-}
-
 /// The predictions for a method at a point.
 fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize, problem: &Json) -> Json {
     let field = plan.field(cell);
@@ -280,7 +294,10 @@ fn method(plan: &Plan, predictor: &Predictor<'_>, cell: usize, problem: &Json) -
     if let Ok(explanation) = plan.forecast(cell).markov_explanation() {
         out.insert("leading_order".into(), json!(explanation));
     }
-    out.insert("stable".into(), plan.forecast(cell).outlook().stable().map_or_else(|why| json!(why), |stable| json!(stable)));
+    out.insert(
+        "stable".into(),
+        predictor.floors_of(cell).outlook(&plan.forecast(cell)).stable().map_or_else(|why| json!(why), |stable| json!(stable)),
+    );
     if plan.cells[cell].shape().drift == Drift::Zero {
         out.extend(fedlsa(field, &plan.forecast(cell)).unwrap_or_default());
     }

@@ -9,6 +9,7 @@ use super::noise::NoiseLaw;
 use super::objective::Objective;
 use super::root::Root;
 use super::systems::{Moments, Systems};
+use super::td::TdFacts;
 use crate::linalg;
 
 /// Optional knowledge of a problem. A fact that is not overridden is unknown, or is derived from other facts:
@@ -111,6 +112,11 @@ pub trait Facts: Send + Sync {
     /// `sum_c p_c Phi_c^T D_c Phi_c`, d x d: the norm of value errors.
     fn gram(&self) -> Option<&Mat<f64>> {
         self.base()?.gram()
+    }
+    /// What theorems on TD(0) learning of finite Markov reward processes ask for; `None` for other problems. It is computed on every
+    /// call. Additive noise ([`Facts::additive_noise`]) is not part of it.
+    fn td(&self) -> Option<TdFacts> {
+        self.base().filter(|base| same(self.systems(), base.systems()))?.td()
     }
     /// The arrays of the problem that [`mod@super::file`] reads in addition to linear systems: a Markov reward
     /// process, additive noise.

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use faer::Mat;
+use serde::{Deserialize, Serialize};
 
 use super::arrays::{Array, Arrays};
 use super::facts::Facts;
@@ -97,6 +98,21 @@ pub enum Trajectory {
     },
     /// The transitions in their order, again from the first after the last.
     Replay,
+}
+
+/// Numbers of TD(0) learning of finite Markov reward processes, over all agents.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct TdFacts {
+    /// The largest discount factor gamma.
+    pub gamma: f64,
+    /// nu: the smallest eigenvalue of an agent's feature covariance `Phi_c^T D_c Phi_c`.
+    pub nu: f64,
+    /// The smallest reward.
+    pub least_reward: f64,
+    /// The largest reward.
+    pub largest_reward: f64,
+    /// The largest norm of a state's features.
+    pub feature_norm: f64,
 }
 
 /// Federated TD(0) over tables of transitions.
@@ -254,6 +270,22 @@ impl Means {
 impl Transitions {
     fn mass(&self, i: usize) -> f64 {
         self.mass.get(i).copied().unwrap_or(1.0 / self.transitions.len() as f64)
+    }
+
+    /// These facts of earlier kinds with those of this one; `None` if it is no Markov reward process.
+    fn join(&self, facts: TdFacts) -> Option<TdFacts> {
+        let Trajectory::States { p, .. } = &self.chain else { return None };
+        let covariance = self.means().1;
+        let nu = linalg::eigenvalues(&covariance).ok()?.iter().map(|(re, _)| *re).fold(facts.nu, f64::min);
+        let mut facts = TdFacts { gamma: facts.gamma.max(self.gamma), nu, ..facts };
+        for (t, _) in self.transitions.iter().zip(p).filter(|(_, p)| **p > 0.0) {
+            facts.least_reward = facts.least_reward.min(t.reward);
+            facts.largest_reward = facts.largest_reward.max(t.reward);
+        }
+        // The row of zeros after the last state does not matter.
+        let norms = (0..self.features.len() as u32).map(|s| linalg::norm_sq(&self.features.row(s)[..self.features.d]).sqrt());
+        facts.feature_norm = norms.fold(facts.feature_norm, f64::max);
+        Some(facts)
     }
 
     /// `psi = phi(s) - gamma phi(s')`, as the kernels compute it.
@@ -451,6 +483,11 @@ impl Facts for Td {
             Trajectory::States { law, .. } => Some(law),
             Trajectory::Replay => None,
         }
+    }
+    fn td(&self) -> Option<TdFacts> {
+        let none =
+            TdFacts { gamma: 0.0, nu: f64::INFINITY, least_reward: f64::INFINITY, largest_reward: f64::NEG_INFINITY, feature_norm: 0.0 };
+        self.kinds.iter().try_fold(none, |facts, kind| kind.join(facts))
     }
     fn export(&self) -> Option<Arrays> {
         let agents = self.systems.kind_of.len();

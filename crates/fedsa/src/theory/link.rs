@@ -9,6 +9,9 @@ use crate::uplink::medium::delay::{Before, Delay};
 /// The longest delay, in rounds, for which closed forms are computed.
 const LONGEST: u64 = 250;
 
+/// The reason why only the mean is known over a codec with an error.
+const CODEC: &str = "the variance of the codec's error depends on the vector that is sent";
+
 /// A link whose effect on the mean of a round is known: codecs are unbiased, every message arrives with a factor h that
 /// is independent over agents and exchanges, and delays have a known law.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,7 +92,7 @@ impl LinkLaw {
             (None, None) => None,
         };
         law.only_mean = if !link.codec.is_exact() || !link.downlink.is_exact() {
-            Some("the variance of the codec's error depends on the vector that is sent")
+            Some(CODEC)
         } else if law.delay.as_ref().is_some_and(|delay| delay.constant().is_none()) {
             Some("delays are drawn anew in each round, so that samples are used several times or never")
         } else {
@@ -101,6 +104,11 @@ impl LinkLaw {
     /// Whether the link changes nothing.
     pub fn is_clear(&self) -> bool {
         *self == Self::clear()
+    }
+
+    /// Whether a codec adds an error to messages.
+    pub fn has_codec_error(&self) -> bool {
+        self.only_mean == Some(CODEC)
     }
 
     /// Whether the link adds noise.

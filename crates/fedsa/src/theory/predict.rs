@@ -45,6 +45,7 @@
 //! # }
 //! ```
 
+mod bias;
 mod evolution;
 mod limits;
 mod markov;
@@ -53,13 +54,15 @@ mod quantities;
 mod reach;
 mod region;
 mod statements;
+mod td;
 mod what_if;
 
+pub use bias::NoBias;
 pub use limits::Limits;
 pub use markov::{MarkovExplanation, PredictionCost};
 pub use outlook::{MeanSquareRadius, Outlook, Regime, StableStep, TOO_SLOW};
 pub use quantities::{FloorCache, QUANTITIES, Quantity, quantity};
-pub use reach::{Obstacle, Reach, Rounds, rounding};
+pub use reach::{Obstacle, Reach, Rounds, check_target, rounding};
 pub use region::{Region, Spot, StableSet, Verdict};
 pub use statements::Statement;
 pub use what_if::twins;
@@ -729,10 +732,15 @@ impl<'f> Forecast<'f> {
 
     /// The radii that decide whether the method is stable.
     pub fn outlook(&self) -> Outlook {
+        self.outlook_with(|| MeanSquareRadius::new(self).and_then(|of| of.at(self)))
+    }
+
+    /// [`Forecast::outlook`] with a radius of the mean square that may be known already.
+    fn outlook_with(&self, mean_square: impl FnOnce() -> Result<f64>) -> Outlook {
         let radius = self.radius();
         let noisy = self.linear().is_ok_and(|round| self.is_noisy(&round));
         let converges = radius.as_ref().is_ok_and(|rho| Stability::of(*rho) == Stability::Stable);
-        let mean_square = (noisy && converges).then(|| MeanSquareRadius::new(self).and_then(|of| of.at(self)));
+        let mean_square = (noisy && converges).then(mean_square);
         Outlook { radius, mean_square }
     }
 

@@ -364,9 +364,7 @@ pub fn delayed_radius(pull: &Mat<f64>, law: &[f64]) -> Result<f64> {
     }
     let failed = || BadInput::new("", "the eigenvalues of a delayed round did not converge", "a smaller step size");
     let n = law.len();
-    let mut radius = 0.0f64;
-    // Conjugate eigenvalues have conjugate roots.
-    for (re, im) in linalg::eigenvalues(pull)?.into_iter().filter(|(_, im)| *im >= 0.0) {
+    let of = |(re, im): (f64, f64)| -> Result<f64> {
         let first = |k: usize| f64::from(k == 0);
         let companion = |i: usize, j: usize| f64::from(i == j + 1);
         let roots = if im == 0.0 {
@@ -378,9 +376,12 @@ pub fn delayed_radius(pull: &Mat<f64>, law: &[f64]) -> Result<f64> {
             Mat::from_fn(n, n, at).eigenvalues()
         };
         let roots = roots.map_err(|_| failed())?;
-        radius = roots.iter().fold(radius, |r, z| r.max(z.re.hypot(z.im)));
-    }
-    Ok(radius)
+        Ok(roots.iter().fold(0.0, |r, z| r.max(z.re.hypot(z.im))))
+    };
+    // Conjugate eigenvalues have conjugate roots. A maximum does not depend on the order.
+    let all: Vec<(f64, f64)> = linalg::eigenvalues(pull)?.into_iter().filter(|(_, im)| *im >= 0.0).collect();
+    let radii: Vec<f64> = all.into_par_iter().map(of).collect::<Result<_>>()?;
+    Ok(radii.into_iter().fold(0.0, f64::max))
 }
 
 /// The smallest distance from 1 at which a radius can be distinguished from 1. Rounding changes every eigenvalue by about

@@ -53,7 +53,7 @@ use crate::methods::MethodSettings;
 use crate::problem::Field;
 use crate::record::OutputRule;
 use crate::theory::exact_mse::InitialControls;
-use crate::theory::predict::{Forecast, rounding};
+use crate::theory::predict::{Forecast, check_target, rounding};
 use crate::uplink::Uplink;
 
 /// What is minimised.
@@ -123,16 +123,12 @@ impl Target {
             let what = format!("theta* is not known for this problem, and therefore no mean-square error: {why}");
             BadInput::new("target", what, "a problem with a known root")
         })?;
-        let rounding = rounding(&root.theta);
-        if self.mse <= rounding {
-            let what = format!("{:e} is below what rounding leaves of theta*, {rounding:.1e}", self.mse);
-            return Err(BadInput::new("target", what, format!("more than {rounding:.1e}")));
-        }
+        check_target(self.mse, &root.theta)?;
         if let Some(theta) = &start.theta {
             let at_start = linalg::distance_sq(theta, &root.theta);
             if at_start <= self.mse {
                 let what = format!("the start has the error {at_start:.3e} already: no round is needed");
-                let is_root = at_start <= rounding;
+                let is_root = at_start <= rounding(&root.theta);
                 let help =
                     if is_root { "a start away from the root".into() } else { format!("less than {at_start:.3e}, or another start") };
                 return Err(BadInput::new("target", what, help));

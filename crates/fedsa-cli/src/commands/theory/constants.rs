@@ -86,7 +86,7 @@ const ALL: &[Explained] = &[
         "td",
         "nu",
         "nu",
-        "the least eigenvalue of the mean feature covariance: features that are nearly dependent make it small, and TD slow",
+        "the least eigenvalue of an agent's feature covariance: features that are nearly dependent make it small, and TD slow",
     ),
     of("td", "c_a", "C_A (TD)", "the bound 1 + gamma of C_A for features of norm at most 1"),
     of("td", "sigma_a", "Sigma_A (TD)", "the bound 2 (1 + gamma)^2 of Sigma_A"),
@@ -94,6 +94,9 @@ const ALL: &[Explained] = &[
     of("td", "eta_inf", "eta_inf (TD)", "the step (1 - gamma) / 4 for which the lemma on TD holds"),
     of("td", "l", "L (TD)", "the bound of L as the source prints it"),
     of("td", "l_sharp", "L sharp (TD)", "the bound (1 + gamma)^2 / (1 - gamma) of L, which already holds"),
+    of("td", "least_reward", "least r", "the smallest reward; bounds of SCAFFLSA's source on TD ask for rewards in [0, 1]"),
+    of("td", "largest_reward", "largest r", "the largest reward"),
+    of("td", "feature_norm", "|phi|", "the largest norm of a state's features; bounds on TD ask for at most 1"),
     of(
         "",
         "virtual_mdp_distance",
@@ -162,11 +165,9 @@ mod tests {
         };
         let mut own = keys(constants);
         own.insert("eta_inf".into());
-        let tables = [
-            ("constants", own),
-            ("td", keys(TdConstants::new(0.5, 0.1).unwrap())),
-            ("fedhsa", keys(FedHsaConstants { mu: 1.0, l: 1.0, sigma: 1.0 })),
-        ];
+        let mut td = keys(TdConstants::new(0.5, 0.1).unwrap());
+        td.extend(["least_reward", "largest_reward", "feature_norm"].map(String::from));
+        let tables = [("constants", own), ("td", td), ("fedhsa", keys(FedHsaConstants { mu: 1.0, l: 1.0, sigma: 1.0 }))];
         for (table, keys) in tables {
             let explained: BTreeSet<String> = ALL.iter().filter(|one| one.table == table).map(|one| one.key.to_string()).collect();
             assert_eq!(explained, keys, "{table}");

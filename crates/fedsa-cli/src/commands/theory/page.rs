@@ -9,7 +9,7 @@ use fedsa::problem::Field;
 use fedsa::sampling::Law;
 use fedsa::schedule::StepSize;
 use fedsa::theory::Accuracy;
-use fedsa::theory::predict::{Forecast, Limits, Outlook, Regime, Spot, StableSet, TOO_SLOW, Verdict};
+use fedsa::theory::predict::{Forecast, Limits, NoBias, Outlook, Regime, Spot, StableSet, TOO_SLOW, Verdict, rounding};
 use fedsa::uplink::medium::bit_budget::BitBudget;
 use fedsa_experiment::numbers::{self, about, number, percent, typed};
 use fedsa_experiment::{Plan, Predictor};
@@ -19,6 +19,7 @@ use super::text::{Page, row, sentence};
 use super::{constants, curvature, explain, largest_stable_step, statements, target, what_if};
 use crate::commands::check::stable_text;
 use crate::commands::count;
+use crate::commands::progress::Predicting;
 
 /// The most problems, and the most methods at points, that are described in full; and the most that have a line.
 const PROBLEMS: usize = 4;
@@ -32,8 +33,15 @@ const CURVE_WORK: f64 = 2e9;
 /// The most multiplications of a floor that is computed for comparison.
 const OTHER_WORK: f64 = 2e9;
 
-/// Makes the page, and passes it on part by part, because later parts take time.
-pub fn page(plan: &Plan, predictor: &Predictor<'_>, problems: &[Json], target: Option<f64>, say: &mut dyn FnMut(Vec<String>)) {
+/// Makes the page, and passes it on part by part, because later parts take time; `shown` says what is being computed.
+pub fn page(
+    plan: &Plan,
+    predictor: &Predictor<'_>,
+    problems: &[Json],
+    target: Option<f64>,
+    shown: &Predicting,
+    say: &mut dyn FnMut(Vec<String>),
+) {
     let mut page = Page::default();
     let experiment = &plan.experiment;
     page.title(&format!("{}: {}", experiment.id, experiment.title));
@@ -54,6 +62,7 @@ pub fn page(plan: &Plan, predictor: &Predictor<'_>, problems: &[Json], target: O
         .collect();
     let mut left = FLOORS_WORK;
     for (point, label, cell) in all.iter().take(METHODS) {
+        shown.about(&format!("{label} {}", plan.points[*point].point.label));
         left -= plan.forecast(*cell).floor_work().unwrap_or(0.0);
         method(&mut page, plan, predictor, (*point, label, *cell), &problems[plan.points[*point].field], target, left >= 0.0);
         say(page.take());
@@ -65,6 +74,7 @@ pub fn page(plan: &Plan, predictor: &Predictor<'_>, problems: &[Json], target: O
         let mut left = LINES_WORK;
         let mut is_cut = false;
         for (point, label, cell) in all.iter().skip(METHODS).take(LINES) {
+            shown.about(&format!("{label} {}", plan.points[*point].point.label));
             left -= plan.forecast(*cell).floor_work().unwrap_or(0.0);
             let value = |quantity| {
                 if quantity == "floor" && left < 0.0 {
@@ -120,9 +130,11 @@ fn problem(page: &mut Page, plan: &Plan, i: usize, known: &Json, explained: &mut
     if let (Some(min), Some(max)) = (known["local_root_distance"]["min"].as_f64(), known["local_root_distance"]["max"].as_f64()) {
         let singular = known["local_root_distance"]["singular_agents"].as_u64().unwrap_or(0);
         let more = if singular > 0 { format!(" {singular} distinct agents have no root of their own.") } else { String::new() };
-        // A distance of 0 to rounding.
-        let text = if max < 1e-9 {
+        let rounding = field.root().map_or(0.0, |root| rounding(root)).sqrt();
+        let text = if field.systems().is_some_and(|systems| systems.kinds.len() == 1) {
             "All agents have this root: there is no heterogeneity.".to_string()
+        } else if max <= rounding.max(1e-9) {
+            format!("All agents have this root to rounding, their own are at most {} away from it: heterogeneity is not seen.", number(max))
         } else {
             format!("The agents' own roots are {} to {} away from it: this is what local steps pull towards.", number(min), number(max))
         };
@@ -210,13 +222,14 @@ fn method(
         page.paragraph(&format!("It is refused and not run: {reason}."));
         return;
     }
-    let outlook = of.outlook();
+    let cache = predictor.floors_of(cell);
+    let outlook = cache.outlook(&of);
     if let Err(why) = of.knows_rounds() {
         unknown(page, plan, cell, &why.what);
         return;
     }
     if outlook.is_unstable() {
-        stability(page, plan, cell, &of, &outlook);
+        stability(page, plan, cell, &of, outlook);
         return;
     }
     if in_time {
@@ -224,15 +237,15 @@ fn method(
     } else {
         page.heading("What limits the accuracy");
         page.paragraph("The floor is not computed here, because those of all methods together take too long; --json computes it.");
-        bias(page, &of, plan.field(cell));
+        bias(page, &of);
     }
-    speed(page, plan, cell, &outlook);
+    speed(page, plan, cell, outlook);
     page.paragraph(&match target {
         Some(mse) if in_time => target::Target::of(plan, predictor, cell, mse).text(),
         Some(mse) => format!("Whether a mean-square error of {} is reached is not computed here either.", number(mse)),
         None => "--target-mse EPS2 says when the error is EPS2, and what keeps it above.".into(),
     });
-    stability(page, plan, cell, &of, &outlook);
+    stability(page, plan, cell, &of, outlook);
     statements::section(page, plan, cell, problem, target);
 }
 
@@ -256,10 +269,14 @@ fn accuracy(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, cell: usize
     page.heading("What limits the accuracy");
     let limits = match of.limits(&predictor.floors_of(cell)) {
         Ok(limits) => limits,
-        Err(why) => return floor_alone(page, plan, predictor, cell, of, &why.what),
+        Err(why) => return floor_alone(page, predictor, cell, of, &why.what),
     };
-    if limits.floor <= 1e-28 {
-        page.paragraph("Nothing: without noise and without a bias it reaches theta* to rounding.");
+    let rounding = of.bias_rounding().unwrap_or(0.0);
+    if limits.floor <= rounding {
+        page.paragraph(&match of.no_bias() {
+            Ok(Some(_)) => "Nothing: without noise and without a bias it reaches theta* to rounding.".to_string(),
+            _ => format!("Nothing that can be seen: the floor is below what rounding leaves of theta*, {}.", number(rounding)),
+        });
         return;
     }
     page.paragraph(&format!(
@@ -303,26 +320,37 @@ fn verdict(limits: &Limits) -> String {
 fn parts(of: &Forecast<'_>, plan: &Plan, cell: usize, limits: &Limits) -> Vec<Vec<String>> {
     let share = |x: f64| percent(format!("{:.1e}", x / limits.floor).parse().unwrap_or(0.0));
     let mut rows = vec![row(&["part", "squared error", "share", "meaning"])];
+    let shape = of.shape();
+    let rounding = of.bias_rounding().unwrap_or(0.0);
+    let small = format!(
+        "local steps pull the agents apart, and at this step by less than can be seen: the squared bias is below what rounding leaves of \
+         theta*, {}",
+        number(rounding)
+    );
+    let (bias, meaning) = match (of.no_bias().ok().flatten(), shape.drift) {
+        (Some(reason), _) => ("0".to_string(), why_no_bias(reason)),
+        (None, _) if limits.bias <= rounding => (format!("below {}", number(rounding)), &small[..]),
+        (None, Drift::GlobalMemory { .. }) => (
+            number(limits.bias),
+            "some of the agents do not take part, so that a participant's own operator counts too often in the memory",
+        ),
+        (None, _) => (
+            number(limits.bias),
+            "the squared distance of the limit without noise from theta*: in H local steps each agent moves towards its own root, and the mean of where they end is not theta*",
+        ),
+    };
+    let of_floor = match &bias[..] {
+        "0" => "0%".to_string(),
+        text if text.starts_with("below") => String::new(),
+        _ => share(limits.bias),
+    };
+    rows.push(row(&["bias", &bias, &of_floor, meaning]));
     let mut add = |name: &str, value: f64, meaning: &str| {
         // Of rounding.
         let is_nothing = value.abs() <= 1e-12 * limits.floor;
         let (value, share) = if is_nothing { ("0".to_string(), "0%".to_string()) } else { (number(value), share(value)) };
         rows.push(row(&[name, &value, &share, meaning]));
     };
-    let shape = of.shape();
-    let bias = match shape.drift {
-        Drift::ControlVariate { .. } => "none: control variates remove it, and the limit without noise is theta* itself",
-        Drift::GlobalMemory { .. } if limits.bias > 0.0 => {
-            "some of the agents do not take part, so that a participant's own operator counts too often in the memory"
-        }
-        Drift::GlobalMemory { .. } => "none: the mean operator in every step removes it, and the limit without noise is theta* itself",
-        _ if shape.local_steps <= 1.0 => "none: with one local step the mean of the directions is the mean operator",
-        _ if limits.bias <= 1e-12 * limits.floor => "none: the agents agree on theta*, so that local steps do not pull them apart",
-        _ => {
-            "the squared distance of the limit without noise from theta*: in H local steps each agent moves towards its own root, and the mean of where they end is not theta*"
-        }
-    };
-    add("bias", limits.bias, bias);
     if let Some(samples) = limits.samples {
         add(
             "samples",
@@ -358,6 +386,17 @@ fn parts(of: &Forecast<'_>, plan: &Plan, cell: usize, limits: &Limits) -> Vec<Ve
     rows
 }
 
+/// Why there is no bias, in words.
+fn why_no_bias(reason: NoBias) -> &'static str {
+    match reason {
+        NoBias::Controls => "none: control variates remove it, and the limit without noise is theta* itself",
+        NoBias::Memory => "none: the mean operator in every step removes it, and the limit without noise is theta* itself",
+        NoBias::OneStep => "none: with one local step the mean of the directions is the mean operator",
+        NoBias::SameSystem => "none: all agents have the same operator, so that local steps do not pull them apart",
+        NoBias::SameMatrix => "none: all agents have the same matrix, so that what their local steps pull apart sums to 0",
+    }
+}
+
 /// What leading order explains under Markov samples.
 fn leading_order(page: &mut Page, of: &Forecast<'_>) {
     if let Ok(explanation) = of.markov_explanation() {
@@ -381,7 +420,7 @@ fn finite(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, cell: usize, 
 }
 
 /// What is known where the parts of the floor are not.
-fn floor_alone(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, cell: usize, of: &Forecast<'_>, why: &str) {
+fn floor_alone(page: &mut Page, predictor: &Predictor<'_>, cell: usize, of: &Forecast<'_>, why: &str) {
     match predictor.number(cell, "floor") {
         Ok(floor) => {
             let known = predictor.accuracy(cell, "floor").unwrap_or(Accuracy::Exact);
@@ -395,7 +434,7 @@ fn floor_alone(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, cell: us
         }
         Err(_) => page.paragraph(&sentence(&format!("The floor is {why}"))),
     }
-    bias(page, of, plan.field(cell));
+    bias(page, of);
     // Over a codec everything but the codec's error may be known.
     if let Ok(law) = of.link()
         && law.only_mean.is_some()
@@ -426,16 +465,17 @@ fn in_time<'a, 'f>(of: &'a Forecast<'f>) -> fedsa::error::Result<&'a Forecast<'f
 }
 
 /// The bias alone.
-fn bias(page: &mut Page, of: &Forecast<'_>, field: &dyn Field) {
-    let rounding = field.root().map_or(0.0, fedsa::theory::predict::rounding);
-    if let Ok(bias) = of.bias_sq() {
-        page.paragraph(&match bias {
-            bias if bias <= rounding => {
-                "The limit of the mean iterate is theta* itself: the bias is 0, and what remains is noise.".to_string()
-            }
-            bias => format!("The squared bias, that of the limit without noise, is {}: the floor is at least as high.", number(bias)),
-        });
-    }
+fn bias(page: &mut Page, of: &Forecast<'_>) {
+    let (Ok(bias), Ok(reason)) = (of.bias_sq(), of.no_bias()) else { return };
+    let rounding = of.bias_rounding().unwrap_or(0.0);
+    page.paragraph(&match reason {
+        Some(_) => "The limit of the mean iterate is theta* itself: the bias is 0, and what remains is noise.".to_string(),
+        None if bias <= rounding => format!(
+            "The squared bias, that of the limit without noise, is below what rounding leaves of theta*, {}: what can be seen is noise.",
+            number(rounding)
+        ),
+        None => format!("The squared bias, that of the limit without noise, is {}: the floor is at least as high.", number(bias)),
+    });
 }
 
 /// How fast it is, and what a round costs.

@@ -104,6 +104,10 @@ fn one(page: &mut Page, statement: &Statement, rounds: u64) {
             format!("{name}: after {after} {of} is at most {} ({parts}); {against}.", number(*value))
         }
     });
+    if !statement.constants.is_empty() {
+        let all: Vec<String> = statement.constants.iter().map(|one| format!("{} = {}", one.name, number(one.value))).collect();
+        page.paragraph(&format!("Its constants: {}.", all.join("; ")));
+    }
     if statement.fails().is_none() && !statement.assumptions.is_empty() {
         let held: Vec<String> = statement.assumptions.iter().map(|condition| format!("{} ({})", condition.name, condition.text)).collect();
         page.paragraph(&format!("Its conditions hold: {}.", held.join("; ")));

@@ -46,6 +46,11 @@ impl Target {
         let mut out = json!({ "mse": self.mse });
         match &self.reach {
             Err(e) => out["why"] = json!(e.to_string()),
+            Ok(Reach::AtStart(error)) => {
+                out["reached"] = json!(true);
+                out["rounds"] = json!(0.0);
+                out["at_start"] = json!(error);
+            }
             Ok(Reach::Never(obstacle)) => {
                 out["reached"] = json!(false);
                 let (name, value) = match obstacle {
@@ -75,6 +80,10 @@ impl Target {
         let goal = number(self.mse);
         match &self.reach {
             Err(e) => format!("Whether a mean-square error of {goal} is reached is {}.", e.what),
+            Ok(Reach::AtStart(error)) => {
+                let mean = if self.is_random { ", on average over random starts" } else { "" };
+                format!("The start has the mean-square error {} already{mean}, at most {goal}: no round is needed.", number(*error))
+            }
             Ok(Reach::Never(Obstacle::Diverges)) => format!("A mean-square error of {goal} is not reached: the method diverges."),
             Ok(Reach::Never(Obstacle::Bias(bias))) => format!(
                 "A mean-square error of {goal} is not reached: the squared bias {} alone is larger, and more rounds, agents or samples \

@@ -87,10 +87,16 @@ impl Change<'_> {
         let floor = self.floor();
         match floor {
             Ok(Some((floor, bias))) => {
-                // A bias of rounding.
-                let bias = if bias <= 1e-16 * floor { 0.0 } else { bias };
-                let noise = (floor - bias).max(0.0);
-                row(&[&self.what, &number(floor), &number(bias), &number(noise), &shrinks, &against(floor, now.floor)])
+                // Markov samples add a bias of their own.
+                let is_none = self.of.sampling().kind != Law::Markov && self.of.no_bias().is_ok_and(|reason| reason.is_some());
+                let rounding = self.of.bias_rounding().unwrap_or(0.0);
+                let shown = match bias {
+                    _ if is_none => "0".to_string(),
+                    bias if bias <= rounding => format!("below {}", number(rounding)),
+                    bias => number(bias),
+                };
+                let noise = if is_none { floor } else { (floor - bias).max(0.0) };
+                row(&[&self.what, &number(floor), &shown, &number(noise), &shrinks, &against(floor, now.floor)])
             }
             Ok(None) => row(&[&self.what, "", "", "", &shrinks, "not computed: takes too long"]),
             Err(e) => row(&[&self.what, "", "", "", &shrinks, &e.what]),

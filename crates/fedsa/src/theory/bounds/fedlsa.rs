@@ -144,12 +144,16 @@ pub fn theorem_a5_printed(systems: &Systems, moments: &[Moments], setting: &Roun
 /// # Errors
 /// As [`theorem_a5`].
 pub fn total_error(systems: &Systems, moments: &[Moments], setting: &RoundSetting, theta_0: &[f64], rounds: u64) -> Result<Bound> {
-    let mut bound = theorem_a5(systems, moments, setting, theta_0, rounds)?;
-    let mean = FedLsaMean::new(systems, setting)?;
+    let bound = theorem_a5(systems, moments, setting, theta_0, rounds)?;
+    Ok(with_bias(bound, &FedLsaMean::new(systems, setting)?, rounds))
+}
+
+/// A bound of the error around the mean's own path as one of the error itself, with the exact bias of round t.
+pub(crate) fn with_bias(mut bound: Bound, mean: &FedLsaMean, rounds: u64) -> Bound {
     let bias = linalg::distance_sq(&mean.mean(&mean.root, &[rounds])[0], &mean.root).sqrt();
     bound.of = "E^(1/2) ||theta_t - theta*||^2";
     bound.terms.push(super::Term { name: "bias", value: bias });
-    Ok(bound)
+    bound
 }
 
 /// Lemma A.4: the bias approaches its limit, `||thetabias_t - thetabias|| <= (1 - eta a)^{tH} ||(I - Gbar)^-1|| ||rho_H||`.
@@ -291,7 +295,7 @@ fn at_step(systems: &Systems, moments: &[Moments], setting: &RoundSetting) -> Re
 
 /// `max_{s<t} ||thetabias_s||`, with `thetabias_s = (I - Gbar^s) thetabias`. After many rounds, where Gbar^s has all but vanished or
 /// 10^5 have passed, an upper bound of the rest.
-fn largest_bias(mean: &FedLsaMean, rounds: u64) -> Result<f64> {
+pub(crate) fn largest_bias(mean: &FedLsaMean, rounds: u64) -> Result<f64> {
     const MOST: u64 = 100_000;
     let limit = mean.bias()?;
     let size = linalg::norm_sq(&limit).sqrt();

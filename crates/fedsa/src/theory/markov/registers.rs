@@ -11,6 +11,8 @@
 //! Agents can take their steps one after another, because their chains are independent and their local variables are registers
 //! of their own. The result is exact for every method whose round is such a list.
 
+use rayon::prelude::*;
+
 use super::MarkovAgent;
 use super::stationary::CellMap;
 use crate::error::{Result, require};
@@ -45,6 +47,8 @@ struct Chain {
     stride: usize,
     /// The samples of each state.
     samples: Vec<Vec<Sample>>,
+    /// The moves into each state if every sample has one move: the state that it leaves, the sample there, and p.
+    arrivals: Option<Vec<Vec<(usize, usize, f64)>>>,
     stationary: Vec<f64>,
     labels: Vec<u32>,
 }
@@ -64,7 +68,16 @@ impl Chain {
                 None => of_state.push(Sample { a, w, moves: vec![to] }),
             }
         }
-        Self { states: agent.states, stride, samples, stationary: agent.stationary.clone(), labels: agent.labels.clone() }
+        let arrivals = samples.iter().flatten().all(|sample| sample.moves.len() == 1).then(|| {
+            let mut into = vec![Vec::new(); agent.states];
+            for (from, of_state) in samples.iter().enumerate() {
+                for (i, sample) in of_state.iter().enumerate() {
+                    sample.moves.iter().for_each(|(to, p)| into[*to].push((from, i, *p)));
+                }
+            }
+            into
+        });
+        Self { states: agent.states, stride, samples, arrivals, stationary: agent.stationary.clone(), labels: agent.labels.clone() }
     }
 
     /// The law of the state at the start of a run.
@@ -149,40 +162,72 @@ impl RoundMap {
         }
     }
 
-    /// One sample of a chain in all cells.
-    fn sample(&self, chain: &Chain, now: &[f64], next: &mut [f64], (into, at, scale): (Register, Register, f64)) {
-        let (d, n, size) = (self.dim, self.side, self.side * self.side);
-        let (mut rows, mut image) = (vec![0.0; d * n], vec![0.0; size]);
-        for (s, cell) in now.chunks_exact(size).enumerate() {
-            let state = s / chain.stride % chain.states;
-            let base = s - state * chain.stride;
-            for sample in &chain.samples[state] {
-                for (i, row) in rows.chunks_exact_mut(n).enumerate() {
-                    row.copy_from_slice(&cell[(into * d + i) * n..][..n]);
-                    for (k, a) in sample.a[i * d..][..d].iter().enumerate() {
-                        let source = &cell[(at * d + k) * n..][..n];
-                        row.iter_mut().zip(source).for_each(|(r, x)| *r -= scale * a * x);
+    /// `T X T^T` in one cell, where T adds `scale g(at)` of a sample to register `into`.
+    fn moved(&self, sample: &Sample, cell: &[f64], scratch: &mut Scratch, (into, at, scale): (Register, Register, f64)) {
+        let (d, n) = (self.dim, self.side);
+        let Scratch { rows, image } = scratch;
+        for (i, row) in rows.chunks_exact_mut(n).enumerate() {
+            row.copy_from_slice(&cell[(into * d + i) * n..][..n]);
+            for (k, a) in sample.a[i * d..][..d].iter().enumerate() {
+                let source = &cell[(at * d + k) * n..][..n];
+                row.iter_mut().zip(source).for_each(|(r, x)| *r -= scale * a * x);
+            }
+            let last = &cell[(n - 1) * n..][..n];
+            row.iter_mut().zip(last).for_each(|(r, x)| *r -= scale * sample.w[i] * x);
+        }
+        for row in rows.chunks_exact_mut(n) {
+            let step = |j: usize| -> f64 {
+                let g: f64 = (0..d).map(|k| sample.a[j * d + k] * row[at * d + k]).sum();
+                row[into * d + j] - scale * (g + sample.w[j] * row[n - 1])
+            };
+            let own: Vec<f64> = (0..d).map(step).collect();
+            row[into * d..][..d].copy_from_slice(&own);
+        }
+        image.copy_from_slice(cell);
+        self.put(image, rows, into);
+    }
+
+    fn scratch(&self) -> Scratch {
+        Scratch { rows: vec![0.0; self.dim * self.side], image: vec![0.0; self.side * self.side] }
+    }
+
+    /// One sample of a chain in all cells. The sum of a cell has the same order in both ways of taking it.
+    fn sample(&self, chain: &Chain, now: &[f64], next: &mut [f64], what: (Register, Register, f64)) {
+        let size = self.side * self.side;
+        let state = |cell: usize| cell / chain.stride % chain.states;
+        if let Some(arrivals) = &chain.arrivals {
+            // Cells can be taken at once.
+            next.par_chunks_exact_mut(size).enumerate().for_each_init(
+                || self.scratch(),
+                |scratch, (to, target)| {
+                    let base = to - state(to) * chain.stride;
+                    for (from, i, p) in &arrivals[state(to)] {
+                        let cell = &now[(base + from * chain.stride) * size..][..size];
+                        self.moved(&chain.samples[*from][*i], cell, scratch, what);
+                        target.iter_mut().zip(&scratch.image).for_each(|(t, x)| *t += p * x);
                     }
-                    let last = &cell[(n - 1) * n..][..n];
-                    row.iter_mut().zip(last).for_each(|(r, x)| *r -= scale * sample.w[i] * x);
-                }
-                for row in rows.chunks_exact_mut(n) {
-                    let step = |j: usize| -> f64 {
-                        let g: f64 = (0..d).map(|k| sample.a[j * d + k] * row[at * d + k]).sum();
-                        row[into * d + j] - scale * (g + sample.w[j] * row[n - 1])
-                    };
-                    let own: Vec<f64> = (0..d).map(step).collect();
-                    row[into * d..][..d].copy_from_slice(&own);
-                }
-                image.copy_from_slice(cell);
-                self.put(&mut image, &rows, into);
+                },
+            );
+            return;
+        }
+        let mut scratch = self.scratch();
+        for (s, cell) in now.chunks_exact(size).enumerate() {
+            let base = s - state(s) * chain.stride;
+            for sample in &chain.samples[state(s)] {
+                self.moved(sample, cell, &mut scratch, what);
                 for (to, p) in &sample.moves {
                     let target = &mut next[(base + to * chain.stride) * size..][..size];
-                    target.iter_mut().zip(&image).for_each(|(t, x)| *t += p * x);
+                    target.iter_mut().zip(&scratch.image).for_each(|(t, x)| *t += p * x);
                 }
             }
         }
     }
+}
+
+/// The changed rows of a cell, and the changed cell.
+struct Scratch {
+    rows: Vec<f64>,
+    image: Vec<f64>,
 }
 
 impl CellMap for RoundMap {

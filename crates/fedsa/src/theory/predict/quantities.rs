@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use super::outlook::MeanSquareRadius;
+use super::outlook::{MeanSquareRadius, Outlook};
 use super::{Forecast, PredictedFloor};
 use crate::error::{BadInput, Result, quoted};
 use crate::theory::Accuracy;
@@ -30,13 +30,14 @@ enum Value {
     MeanSquareRadius,
 }
 
-/// The floors that quantities are read from, and how they are known, each computed once, on request.
+/// The floors that quantities are read from, how they are known, and the radii, each computed once, on request.
 #[derive(Default)]
 pub struct FloorCache {
     floor: OnceLock<Result<PredictedFloor>>,
     leading: OnceLock<Result<MeanSquare>>,
     accuracy: OnceLock<Result<Accuracy>>,
     radius: OnceLock<Result<f64>>,
+    outlook: OnceLock<Outlook>,
 }
 
 impl FloorCache {
@@ -70,6 +71,11 @@ impl FloorCache {
     /// As there, and as [`MeanSquareRadius::new`].
     pub fn mean_square_radius(&self, of: &Forecast<'_>) -> Result<f64> {
         self.radius.get_or_init(|| MeanSquareRadius::new(of).and_then(|map| map.at(of))).clone()
+    }
+
+    /// The radii that decide whether the method is stable, as [`Forecast::outlook`].
+    pub fn outlook(&self, of: &Forecast<'_>) -> &Outlook {
+        self.outlook.get_or_init(|| of.outlook_with(|| self.mean_square_radius(of)))
     }
 }
 

@@ -1,12 +1,12 @@
 //! How many rounds a target takes.
 
-use super::{FloorCache, Forecast, unknown};
+use super::{FloorCache, Forecast, Regime, unknown};
 use crate::error::{BadInput, Result, require};
 use crate::linalg;
 use crate::methods::Drift;
 use crate::theory::Accuracy;
 use crate::theory::exact_mse::{Evolution, InitialControls, MeanSquare};
-use crate::theory::stability;
+use crate::theory::stability::{self, Stability};
 
 /// The most rounds that are looked for.
 const MOST_ROUNDS: f64 = 1e15;
@@ -23,6 +23,20 @@ pub fn rounding(root: &[f64]) -> f64 {
     /// Roundings that add up.
     const MANY: f64 = 64.0;
     (MANY * f64::EPSILON).powi(2) * linalg::norm_sq(root)
+}
+
+/// Checks a mean-square error that is to be reached on a problem with this root (d).
+///
+/// # Errors
+/// When it is not positive, or below what rounding leaves of the root.
+pub fn check_target(target: f64, root: &[f64]) -> Result<()> {
+    require(target > 0.0 && target.is_finite(), "target", target, "a positive number")?;
+    let rounding = rounding(root);
+    if target <= rounding {
+        let what = format!("{target:e} is below what rounding leaves of theta*, {rounding:.1e}");
+        return Err(BadInput::new("target", what, format!("more than {rounding:.1e}")));
+    }
+    Ok(())
 }
 
 /// The rounds until a target.
@@ -51,33 +65,44 @@ pub enum Obstacle {
 /// Whether and when a method reaches a target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Reach {
+    /// No round is needed: the start has this error already, of a random start in the mean.
+    AtStart(f64),
     /// After these rounds.
     After(Rounds),
     /// Never.
     Never(Obstacle),
 }
 
+/// The error of a method whose radius cannot be distinguished from 1.
+fn no_rate() -> BadInput {
+    let what = "not known: the rate cannot be told from 1 at this precision, because the radius of a round is 1 to rounding";
+    BadInput::new("step_size", what, "a larger step size, or more local steps")
+}
+
 impl Forecast<'_> {
-    /// When the mean-square error first is at most `target`. `theta_0` (d) is the start; `None` stands for a random start with
+    /// When the mean-square error first is at most `target`, which may be at the start. `theta_0` (d) is the start; `None` stands for a random start with
     /// components N(0, 1), for which rounds follow from the radii.
     ///
-    /// A method whose floor is not known may still reach it never; the bias is looked at first. The floor is read from `cache`, which
-    /// must belong to this forecast.
+    /// A method whose floor is not known may still reach it never; the bias is looked at first. The floor and the radii are read from
+    /// `cache`, which must belong to this forecast.
     ///
     /// # Errors
-    /// When the target is not positive or below what rounding leaves of theta*, or neither the curve nor a radius is known.
+    /// As [`check_target`], and when neither the curve nor a radius is known, or a radius is 1 to rounding.
     pub fn reach(&self, target: f64, theta_0: Option<&[f64]>, controls: &InitialControls, cache: &FloorCache) -> Result<Reach> {
-        require(target > 0.0 && target.is_finite(), "target", target, "a positive number")?;
         let round = self.linear()?;
         let root = round.systems.root()?;
-        let rounding = rounding(&root);
-        if target <= rounding {
-            let what = format!("{target:e} is below what rounding leaves of theta*, {rounding:.1e}");
-            return Err(BadInput::new("target", what, format!("more than {rounding:.1e}")));
+        check_target(target, &root)?;
+        let d = root.len() as f64;
+        let away = theta_0.map_or_else(|| linalg::norm_sq(&root) + d, |theta| linalg::distance_sq(theta, &root));
+        if away <= target {
+            return Ok(Reach::AtStart(away));
         }
-        let outlook = self.outlook();
+        let outlook = cache.outlook(self).clone();
         if outlook.is_unstable() {
             return Ok(Reach::Never(Obstacle::Diverges));
+        }
+        if outlook.regime() == Regime::TooSlow {
+            return Err(no_rate());
         }
         let radius = outlook.radius?;
         let shrinks = outlook.mean_square.and_then(Result::ok).unwrap_or(0.0).max(radius * radius);
@@ -93,13 +118,8 @@ impl Forecast<'_> {
             _ => {}
         }
         let limit = floor.map_or(bias, MeanSquare::mse);
-        let d = root.len() as f64;
-        let away = theta_0.map_or_else(|| linalg::norm_sq(&root) + d, |theta| linalg::distance_sq(theta, &root));
-        if away <= target {
-            return Ok(Reach::After(Rounds { rounds: 0.0, curve: Some(Accuracy::Exact), is_cut: false }));
-        }
-        if shrinks >= 1.0 {
-            return Err(unknown("the radius of a round is 1 to rounding"));
+        if Stability::of(shrinks) != Stability::Stable {
+            return Err(no_rate());
         }
         let about = (((away - limit).max(target) / (target - limit)).ln() / -shrinks.max(f64::MIN_POSITIVE).ln()).ceil().max(1.0);
         require(about < MOST_ROUNDS, "target", target, "a target that takes fewer rounds")?;

@@ -23,7 +23,7 @@ use crate::theory::fedhsa_bounds::FedHsaConstants;
 /// The most multiplications of an exact value, about one a nanosecond.
 const MOST_WORK: f64 = 2e9;
 /// The most distinct agents whose constants are computed.
-const MOST_KINDS: usize = 2000;
+pub(super) const MOST_KINDS: usize = 2000;
 
 /// A statement about a method after some rounds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -38,6 +38,8 @@ pub struct Statement {
     pub value: f64,
     /// Whether factors are not stated, so that the value is not a bound.
     pub is_shape: bool,
+    /// The constants of the problem in it that no other statement shares, each with its meaning; often none.
+    pub constants: Vec<Term>,
     /// The conditions of the statement.
     pub assumptions: Vec<Assumption>,
     /// The exact value of the quantity, where it is known and does not take too long.
@@ -45,17 +47,18 @@ pub struct Statement {
 }
 
 impl Statement {
-    fn of_bound(bound: Bound, more: Vec<Assumption>, exact: Option<f64>) -> Self {
+    pub(super) fn of_bound(bound: Bound, more: Vec<Assumption>, exact: Option<f64>) -> Self {
         let value = bound.value();
         let assumptions = [bound.assumptions, more].concat();
-        Self { statement: bound.statement, of: bound.of, terms: bound.terms, value, is_shape: false, assumptions, exact }
+        let (statement, of, terms) = (bound.statement, bound.of, bound.terms);
+        Self { statement, of, terms, value, is_shape: false, constants: Vec::new(), assumptions, exact }
     }
 
     fn of_shape(shape: Shape, more: Vec<Assumption>, exact: Option<f64>) -> Self {
         let value = shape.floor.iter().map(|term| term.value).sum();
         let assumptions = [shape.assumptions, more].concat();
         let of = "the floor of E ||theta_t - theta*||^2";
-        Self { statement: shape.statement, of, terms: shape.floor, value, is_shape: true, assumptions, exact }
+        Self { statement: shape.statement, of, terms: shape.floor, value, is_shape: true, constants: Vec::new(), assumptions, exact }
     }
 
     /// The first condition that does not hold.
@@ -64,14 +67,14 @@ impl Statement {
     }
 }
 
-fn condition(name: &'static str, holds: bool, text: String) -> Assumption {
+pub(super) fn condition(name: &'static str, holds: bool, text: String) -> Assumption {
     Assumption { name, holds, text }
 }
 
 impl Forecast<'_> {
     /// What the theorems say that are about this method, after `rounds` rounds from `theta_0` (d): \[S\] Theorem A.5 with the bias about
-    /// FedLSA, 5.1 and 5.3 about SCAFFLSA, \[F\] Theorems 1 and 2 about FedHSA, \[T\] Theorem 5.4 about one agent with delays. Controls
-    /// are 0 at the start. `tau` is the mixing time of the samples, 1 for independent ones. Theorems whose conditions fail are there too,
+    /// FedLSA, 5.1 and 5.3 about SCAFFLSA, \[F\] Theorems 1 and 2 about FedHSA, \[T\] Theorem 5.4 about one agent with delays; on Markov
+    /// reward processes \[S\] Corollary 4.3 and one of \[T\] Theorems 4.2 to 4.4, by the link. Controls are 0 at the start. `tau` is the mixing time of the samples, 1 for independent ones. Theorems whose conditions fail are there too,
     /// with the conditions.
     ///
     /// # Errors
@@ -83,13 +86,17 @@ impl Forecast<'_> {
         let mut all = Vec::new();
         match self.shape.drift {
             Drift::Zero => {
-                if round.systems.weights.len() == 1 && round.link.delay.is_some() {
-                    return Ok(vec![self.delayed(&round, theta_0, start, rounds, tau)?]);
+                let td = self.td_statements(&round, theta_0, start, rounds);
+                let own = match round.systems.weights.len() == 1 && round.link.delay.is_some() {
+                    true => self.delayed(&round, theta_0, start, rounds, tau),
+                    false => self.total_error(&round, theta_0, rounds),
+                };
+                match own {
+                    Ok(own) => all.push(own),
+                    Err(e) if td.is_empty() => return Err(e),
+                    Err(_) => {}
                 }
-                let moments = self.moments_of_samples(&round)?;
-                let bound = fedlsa::total_error(round.systems, &moments, &round.setting, theta_0, rounds)?;
-                let exact = self.exact_at(theta_0, rounds).map(f64::sqrt);
-                all.push(Statement::of_bound(bound, self.independent(&round), exact));
+                all.extend(td);
             }
             Drift::ControlVariate { talk: None } => {
                 let moments = self.moments_of_samples(&round)?;
@@ -120,7 +127,8 @@ impl Forecast<'_> {
     }
 
     /// The settings that the corollaries choose for a mean-square error of `target` from `theta_0` (d) with this method: \[S\] 4.4 and 4.5
-    /// for FedLSA, 5.4 for SCAFFLSA, 5.2 for random talk. None for other methods, and where a theorem asks for another problem or link.
+    /// for FedLSA, 5.4 for SCAFFLSA, 5.2 for random talk; on Markov reward processes 4.6 and 5.5 too, where fewer than 9e15 samples suffice
+    /// for them. None for other methods, and where a theorem asks for another problem or link.
     ///
     /// # Errors
     /// As [`Forecast::statements`], and when the target is not positive or takes too many samples.
@@ -130,14 +138,19 @@ impl Forecast<'_> {
             return Ok(Vec::new());
         }
         let start = linalg::distance_sq(theta_0, &round.systems.root()?).sqrt();
+        let td = self.td_federation(&round);
         Ok(match self.shape.drift {
             Drift::Zero => {
                 let constants = FedLsaConstants::new(round.systems, &self.moments_of_samples(&round)?)?;
-                vec![fedlsa::corollary_4_4(&constants, start, target)?, fedlsa::corollary_4_5(&constants, start, target)?]
+                let mut all = vec![fedlsa::corollary_4_4(&constants, start, target)?, fedlsa::corollary_4_5(&constants, start, target)?];
+                all.extend(td.and_then(|td| td.corollary_4_6(start, target).ok()));
+                all
             }
             Drift::ControlVariate { talk: None } => {
                 let constants = ScafflsaConstants::new(round.systems, &self.moments_of_samples(&round)?)?;
-                vec![scafflsa::corollary_5_4(&constants, start, target)?]
+                let mut all = vec![scafflsa::corollary_5_4(&constants, start, target)?];
+                all.extend(td.and_then(|td| td.corollary_5_5(start, target).ok()));
+                all
             }
             Drift::ControlVariate { talk: Some(_) } => {
                 let constants = Constants::new(round.systems, Some(&self.moments_of_samples(&round)?))?;
@@ -145,6 +158,14 @@ impl Forecast<'_> {
             }
             Drift::GlobalMemory { .. } | Drift::NoSteps => Vec::new(),
         })
+    }
+
+    /// \[S\] Theorem A.5 with the bias.
+    fn total_error(&self, round: &Round<'_, '_>, theta_0: &[f64], rounds: u64) -> Result<Statement> {
+        let moments = self.moments_of_samples(round)?;
+        let bound = fedlsa::total_error(round.systems, &moments, &round.setting, theta_0, rounds)?;
+        let exact = self.exact_at(theta_0, rounds).map(f64::sqrt);
+        Ok(Statement::of_bound(bound, self.independent(round), exact))
     }
 
     /// \[T\] Theorem 5.4.
@@ -162,7 +183,7 @@ impl Forecast<'_> {
     }
 
     /// What \[S\] asks for besides the conditions of each theorem.
-    fn independent(&self, round: &Round<'_, '_>) -> Vec<Assumption> {
+    pub(super) fn independent(&self, round: &Round<'_, '_>) -> Vec<Assumption> {
         let (kind, batch) = (self.sampling.kind, self.sampling.batch);
         let text = match kind {
             Law::Markov => "samples along a trajectory".to_string(),
@@ -185,7 +206,7 @@ impl Forecast<'_> {
         condition("all messages of all agents arrive as sent", round.link.is_clear() && round.few.is_none(), text)
     }
 
-    fn last(&self) -> Assumption {
+    pub(super) fn last(&self) -> Assumption {
         let is_last = self.output == OutputRule::Last;
         condition("the output is the last iterate", is_last, if is_last { "last".into() } else { "an average".into() })
     }
@@ -211,7 +232,7 @@ impl Forecast<'_> {
     }
 
     /// The exact mean-square error after some rounds.
-    fn exact_at(&self, theta_0: &[f64], rounds: u64) -> Option<f64> {
+    pub(super) fn exact_at(&self, theta_0: &[f64], rounds: u64) -> Option<f64> {
         if self.is_noiseless() {
             return self.noiseless_curve(theta_0, &[rounds]).ok()?.pop();
         }
