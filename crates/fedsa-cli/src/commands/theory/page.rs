@@ -130,7 +130,7 @@ fn problem(page: &mut Page, plan: &Plan, i: usize, known: &Json, explained: &mut
     if let (Some(min), Some(max)) = (known["local_root_distance"]["min"].as_f64(), known["local_root_distance"]["max"].as_f64()) {
         let singular = known["local_root_distance"]["singular_agents"].as_u64().unwrap_or(0);
         let more = if singular > 0 { format!(" {singular} distinct agents have no root of their own.") } else { String::new() };
-        let rounding = field.root().map_or(0.0, |root| rounding(root)).sqrt();
+        let rounding = field.root().map_or(0.0, rounding).sqrt();
         let text = if field.systems().is_some_and(|systems| systems.kinds.len() == 1) {
             "All agents have this root: there is no heterogeneity.".to_string()
         } else if max <= rounding.max(1e-9) {
