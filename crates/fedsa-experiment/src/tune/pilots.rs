@@ -337,7 +337,7 @@ impl PilotSearch<'_, '_> {
 
     /// Choices with at least this many seeds that would reach the target with all seeds, the cheapest first. They are at most half as
     /// much again as dear as the first, or as what theory knows.
-    fn ranked(&self, pilots: &Pilots, seeds: u64) -> Vec<Ranked> {
+    fn cheapest(&self, pilots: &Pilots, seeds: u64) -> Vec<Ranked> {
         let with = pilots.tried.iter().filter(|piloted| piloted.seeds >= seeds);
         let mut all: Vec<Ranked> = with
             .filter_map(|piloted| {
@@ -357,6 +357,15 @@ impl PilotSearch<'_, '_> {
         let goal = self.target.goal;
         let least = all.first().map_or(self.known, |first| first.cost.of(goal).min(self.known));
         all.retain(|ranked| ranked.cost.of(goal) <= 1.5 * least);
+        all
+    }
+
+    /// The same, by the time at which the error passes the target in place of whole rounds: in this order a choice is before another
+    /// that takes as many rounds and misses the target by more a round earlier.
+    fn earliest(&self, pilots: &Pilots, seeds: u64) -> Vec<Ranked> {
+        let mut all = self.cheapest(pilots, seeds);
+        let smooth = |one: &Ranked| one.cost.of(self.target.goal) * one.reach.passes / one.reach.rounds.max(1) as f64;
+        all.sort_by(|a, b| smooth(a).total_cmp(&smooth(b)));
         all
     }
 
@@ -398,12 +407,12 @@ impl PilotSearch<'_, '_> {
     fn approach(&self, pilots: &mut Pilots, by: &mut dyn Measure) -> std::result::Result<(), Stop> {
         /// The moves at each factor.
         const MOVES: usize = 4;
-        for first in self.ranked(pilots, FEW).into_iter().take(STAY) {
+        for first in self.earliest(pilots, FEW).into_iter().take(STAY) {
             self.again(pilots, by, first.choice, first.reach.rounds, SOME)?;
         }
         for factor in FACTORS {
             for _ in 0..MOVES {
-                let ranked = self.ranked(pilots, SOME);
+                let ranked = self.earliest(pilots, SOME);
                 let Some(Ranked { choice: best, .. }) = ranked.first().copied() else { return Ok(()) };
                 let mut near: Vec<(Choice, u64)> = Vec::new();
                 // Of the best, and of the best of another family or number of local steps.
@@ -420,7 +429,7 @@ impl PilotSearch<'_, '_> {
                 for (choice, rounds) in near {
                     self.again(pilots, by, choice, rounds, SOME)?;
                 }
-                if self.ranked(pilots, SOME).first().is_none_or(|first| first.choice == best) {
+                if self.earliest(pilots, SOME).first().is_none_or(|first| first.choice == best) {
                     break;
                 }
             }
@@ -434,7 +443,7 @@ impl PilotSearch<'_, '_> {
         // Choices whose next pilot does not fit into the budget.
         let mut dear: Vec<Choice> = Vec::new();
         loop {
-            let ranked = self.ranked(pilots, SOME);
+            let ranked = self.cheapest(pilots, SOME);
             let confirmed = ranked.iter().find(|one| one.seeds >= MANY).map_or(f64::INFINITY, |one| one.cost.of(goal));
             let is_worth_it = |one: &&Ranked| one.seeds < MANY && one.cost.of(goal) < CLOSE * confirmed && !dear.contains(&one.choice);
             let Some(next) = ranked.iter().find(is_worth_it) else { return Ok(()) };
