@@ -133,6 +133,43 @@ fn an_interrupted_tuning_goes_on_to_the_same_answer() {
     }
 }
 
+/// The search by theory is interrupted at once, keeps nothing, and says so.
+#[test]
+#[cfg(unix)]
+fn a_search_by_theory_is_interrupted() {
+    let folder = Folder::with(&edited(TINY, "agents = 2\nstates = 6\nfeatures = 2", "agents = 12\nstates = 20\nfeatures = 6"));
+    let before: Vec<_> = folder.everything().into_iter().map(|(path, ..)| path).collect();
+    let mut command = folder.command(&["tune", "small.toml", "--target-mse", "1e-5", "--budget", "2h"]);
+    let child = command.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let pid = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("interrupted before the first pilot run: nothing is kept") && !said.contains("--resume"), "{said}");
+    assert_eq!(before, folder.everything().into_iter().map(|(path, ..)| path).collect::<Vec<_>>());
+}
+
+/// A budget bounds theory as well, and the answer does not depend on the number of threads.
+#[test]
+fn a_budget_ends_the_search_by_theory() {
+    let folder = Folder::with(TINY);
+    let answer = |budget: &str, threads: &str| {
+        let args = ["--target-mse", "0.002", "--budget", budget, "--json", "--overwrite", "--threads", threads];
+        serde_json::from_str::<Json>(&tune(&folder, &args).exits(0).stdout).unwrap()
+    };
+    let whole = answer("60s", "2");
+    let spent = whole["theory"]["estimated_seconds"].as_f64().unwrap();
+    assert_eq!(whole["theory"]["budget_exhausted"], false);
+    let budget = format!("{}", 0.7 * spent);
+    let (one, two) = (answer(&budget, "1"), answer(&budget, "2"));
+    assert_eq!(one, two);
+    assert_eq!(one["theory"]["budget_exhausted"], true);
+    assert!(one["tried"].as_array().unwrap().len() < whole["tried"].as_array().unwrap().len());
+    assert!(one["theory"]["estimated_seconds"].as_f64().unwrap() <= 0.7 * spent);
+}
+
 #[test]
 fn a_target_out_of_reach_names_the_floor_and_what_would_lower_it() {
     let folder = Folder::with(TINY);
@@ -185,7 +222,11 @@ fn bad_input_is_refused_and_nothing_is_written() {
         (&["small.toml", "--target-mse", "nan"], "NaN"),
         (&["small.toml", "--target-mse", "1e-40"], "below what rounding leaves"),
         (&["small.toml", "--target-mse", "1e9"], "the start has the error"),
-        (&["small.toml", "--target-mse", "0.1", "--budget", "soon"], "`soon` is no time"),
+        (&["small.toml", "--target-mse", "0.1", "--budget", "soon"], "`soon` is not a time that fedsa reads"),
+        (&["small.toml", "--target-mse", "0.1", "--rounds", "7"], "--rounds: 7 has no effect"),
+        (&["small.toml", "--target-mse", "0.1", "--seeds", "7"], "--seeds: 7 has no effect"),
+        (&["small.toml", "--target-mse", "0.1", "--budget", "0"], "too short for a single choice by theory"),
+        (&["small.toml", "--target-mse", "0.1", "--set", "run.start=root"], "a start away from the root"),
         (&["small.toml", "--target-mse", "0.1", "--methods", "fedlas"], "did you mean `fedlsa`"),
         (&["small.toml", "--target-mse", "0.1", "--methods", "gmres"], "no step size of local steps"),
         (&["none.toml", "--target-mse", "0.1"], "cannot be read"),
@@ -219,7 +260,8 @@ fn bad_input_is_refused_and_nothing_is_written() {
 fn a_folder_with_something_else_is_not_replaced() {
     let folder = Folder::with(TINY);
     tune(&folder, &["--target-mse", "0.05"]).exits(0);
-    assert!(tune(&folder, &["--target-mse", "0.05"]).exits(2).message().contains("--overwrite"));
+    assert!(tune(&folder, &["--target-mse", "0.05"]).exits(2).message().contains("holds a finished tuning"));
+    assert!(tune(&folder, &["--target-mse", "0.05", "--resume"]).exits(2).message().contains("nothing is left to do"));
     folder.run(&["run", "small.toml", "--out", "ran", "-q"]).exits(0);
     let ran = folder.text("ran/summary.json");
     assert!(tune(&folder, &["--target-mse", "0.05", "--out", "ran"]).exits(2).message().contains("ran holds a finished run"));

@@ -156,6 +156,10 @@ fn by_powers(evolution: &Evolution, target: f64, most: u64, meter: &mut Meter<'_
     let mut states: Vec<Vec<f64>> = Vec::new();
     let mut below: Option<usize> = None;
     let mut last = f64::NAN;
+    // How far the state moved from one power to the next, in any component, and how often in a row that has shrunk.
+    let (mut moves, mut still): (Vec<f64>, u32) = (Vec::new(), 0);
+    let distance = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
+    let size = evolution.start().iter().fold(0.0f64, |size, x| size.max(x.abs()));
     for k in 0..62 {
         let state = apply(&powers[k], evolution.start());
         let mse = evolution.mse(&state);
@@ -168,11 +172,17 @@ fn by_powers(evolution: &Evolution, target: f64, most: u64, meter: &mut Meter<'_
         if below.is_none() && mse <= target {
             below = Some(k);
         }
-        let is_long = 1u64 << k > most;
-        // The error does not change over as many rounds as there were so far, nor does any part of the state; or, of two in a row,
-        // what is left is far below the target.
-        let is_still = (mse - last).abs() <= 1e-9 * mse
-            && (is_long || states.last().is_some_and(|before| state.iter().zip(before).all(|(x, y)| (x - y).abs() <= 1e-9 * mse)));
+        // Settled: the error does not change over as many rounds as there were so far, which are many, or in which the state has moved
+        // and twice in a row moved by less than half as much as before; with small steps it moves by twice as much. Or, of two in a
+        // row, what is left is far below the target.
+        let step = states.last().map_or(f64::INFINITY, |before| distance(&state, before));
+        let is_flat = (mse - last).abs() <= 1e-9 * mse;
+        still = if step <= (1e-9 * mse).min(0.5 * moves.last().copied().unwrap_or(0.0)) { still + 1 } else { 0 };
+        let has_moved = moves.iter().any(|other| *other >= 1e-6 * size);
+        let is_still = is_flat && (1u64 << k > most || (still >= 2 && has_moved));
+        if step.is_finite() {
+            moves.push(step);
+        }
         let is_gone = mse <= 1e-6 * target && last <= 1e-6 * target;
         states.push(state);
         last = mse;
@@ -380,6 +390,23 @@ mod tests {
         // The error is the square of the first component, which is 0 after every odd round.
         let evolution = Evolution::without_noise(Box::new(map), vec![1.0, 0.0], 1);
         assert_eq!(powers(&evolution, 0.5, 1000), Err(Miss::Diverges));
+    }
+
+    #[test]
+    fn an_error_that_hardly_moves_has_not_settled() {
+        let wait = |rate: f64, target: f64, most: u64| {
+            // A fast mode, and a slow one.
+            let map = linalg::from_rows(2, 2, &[0.1, 0.0, 0.0, rate]);
+            let evolution = Evolution::without_noise(Box::new(map), vec![1.0, 1.0], 2);
+            powers(&evolution, target, most)
+        };
+        for small in [1e-4, 1e-8, 3e-12] {
+            let rounds = ((0.5f64.ln() / (2.0 * (-small).ln_1p())).ceil()) as u64;
+            let reach = wait(1.0 - small, 0.5, u64::MAX / 2).unwrap();
+            assert!((reach.rounds as f64 / rounds as f64 - 1.0).abs() < 1e-3, "{small}: {} {rounds}", reach.rounds);
+            assert!(matches!(wait(1.0 - small, 0.5, 1000), Err(Miss::Slow { rounds: 1000, .. })), "{small}");
+            assert_eq!(wait(1.0 + small, 0.5, 1000), Err(Miss::Diverges), "{small}");
+        }
     }
 
     #[test]

@@ -471,7 +471,7 @@ impl<S: ProblemSettings + serde::Serialize> ProblemSettings for OnSets<S> {
 /// A data set of n rows of d numbers, of which 2 in 3 are 0 where it is sparse. Labels are -1 or 1, or numbers.
 pub fn data_set(n: usize, d: usize, sparse: bool, classes: bool) -> Dataset {
     let mut s = stream(12, Purpose::Fresh, n as u64, d);
-    let values: Vec<f64> = (0..n * d).map(|_| if sparse && s.uniform() < 0.67 { 0.0 } else { s.normal() }).collect();
+    let values: Vec<f64> = (0..n * d).map(|_| if sparse && s.uniform() < 0.85 { 0.0 } else { s.normal() }).collect();
     let label = |row: &[f64], s: &mut fedsa::random::Stream| {
         let score = row.iter().sum::<f64>() + s.normal();
         if classes { if score > 0.0 { 1.0 } else { -1.0 } } else { score }

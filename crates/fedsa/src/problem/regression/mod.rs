@@ -437,7 +437,8 @@ impl<L: Loss> Objective for Regression<L> {
         components.extend(self.parts.penalised as u32..self.d() as u32);
         components.sort_unstable();
         components.dedup();
-        Some(ActiveComponents { components, outside: self.parts.ridge })
+        // Where every column occurs, nothing is outside, and no eigenvalue is the ridge alone.
+        (components.len() < self.d()).then_some(ActiveComponents { components, outside: self.parts.ridge })
     }
     /// The agent's sparse rows are copied, with their columns numbered anew, so that a product takes no passes over all d components.
     fn products_within<'a>(&'a self, c: usize, theta: &[f64], components: &'a [u32]) -> HessianProducts<'a> {
