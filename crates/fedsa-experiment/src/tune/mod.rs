@@ -293,7 +293,14 @@ impl Tuning {
         let effort = |share: f64| Effort { most_work: share * self.options.budget * A_SECOND, is_cancelled: &is_cancelled };
         (control.began)(&Began { what: format!("theory of {}", self.families().join("; ")), spent: 0.0 });
         let field = self.problem.as_ref().expect("no plan has it").field();
-        let found = tune::search(field, &families, &self.start, &self.target, &effort(THEORY_SHARE)).map_err(named)?;
+        // Nothing is left for pilots where theory knows all.
+        let is_known = |family: &Family<'_>| {
+            let choice = Choice { step_size: tune::largest_step(field), ..self.any_choice(0) };
+            let forecast = family.forecast(field, &choice, &self.start).ok().zip(self.start.theta.as_ref());
+            forecast.is_some_and(|(forecast, theta)| forecast.evolution(theta, &self.start.controls).is_ok())
+        };
+        let share = if families.iter().all(is_known) { 1.0 } else { THEORY_SHARE };
+        let found = tune::search(field, &families, &self.start, &self.target, &effort(share)).map_err(named)?;
         let unknown: Vec<usize> =
             (0..families.len()).filter(|family| found.prices[*family].is_ok() && found.unknown[*family].is_some()).collect();
         let known = found.best().and_then(|best| best.cost).map_or(f64::INFINITY, |cost| cost.of(self.target.goal));

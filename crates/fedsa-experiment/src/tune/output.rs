@@ -38,6 +38,9 @@ const FORMAT: u64 = 1;
 const SEEDS: u64 = 400;
 const FEW_SEEDS: u64 = 20;
 const SECONDS: f64 = 60.0;
+/// The standard deviation of single errors over their mean above which intervals are not to be trusted; that of Gaussian iterates is at
+/// most the square root of 2.
+const WIDE: f64 = 2.0;
 
 /// A line of the tables: a choice with what is known of it.
 struct Entry<'t> {
@@ -94,7 +97,8 @@ impl Tuning {
             Evidence::Theory(Accuracy::Closure { eps_squared }) => {
                 check.extend([("se", Value::Float(4.0)), ("tolerance", Value::Float(eps_squared))]);
             }
-            Evidence::Theory(_) => check.push(("se", Value::Float(4.0))),
+            // Runs whose samples do not differ have no standard error.
+            Evidence::Theory(_) => check.extend([("se", Value::Float(4.0)), ("tolerance", Value::Float(1e-6))]),
             // The prediction is itself a mean over seeds.
             Evidence::Pilots { se, .. } => {
                 check.extend([("se", Value::Float(4.0)), ("tolerance", Value::Float(4.0 * se / tuned.reach.mse))]);
@@ -170,6 +174,16 @@ impl Tuning {
                 numbers::rounds(by_mean)
             ),
         });
+        if let Evidence::Pilots { seeds, se, .. } = tuned.evidence {
+            let spread = se * (seeds as f64).sqrt() / tuned.reach.mse;
+            if spread > WIDE {
+                lines.push(format!(
+                    "  the errors of single runs differ widely (standard deviation {} times the mean): rare large errors may be missing from \
+                     the mean and its interval",
+                    number(spread)
+                ));
+            }
+        }
         lines.push("the best of the others:".into());
         for (family, of) in self.candidates.iter().enumerate().filter(|(family, _)| *family != tuned.choice.family) {
             lines.push(format!(
@@ -217,6 +231,7 @@ impl Tuning {
         let tried = tuned.found.tried.iter().any(|tried| tried.choice.family == family);
         let piloted = tuned.pilots.tried.iter().any(|piloted| piloted.choice.family == family);
         match &tuned.found.unknown[family] {
+            _ if (tried || piloted) && tuned.is_cut() => "did not reach the target for less before the budget ended".into(),
             _ if tried && !piloted => "does not reach the target for less".into(),
             Some(_) if piloted => "does not reach the target for less in its pilot runs".into(),
             Some(_) if tuned.pilots.exhausted => "theory does not know it, and no pilot run of it fitted into the budget".into(),
@@ -378,7 +393,8 @@ impl Tuning {
         };
         let caption = format!(
             "The lowest mean-square error that a choice of settings has for a cost, among {} choices by theory and {} by pilot runs (of \
-             which it is the upper end of the interval of the mean error). Choices were looked for near the target: elsewhere others may do better.",
+             which it is the upper end of the interval of the mean error). Choices were looked for near the target: elsewhere others may do better. A choice may pass an error and not stay below it; the \
+             answer stays.",
             tuned.found.tried.len(),
             tuned.pilots.tried.len()
         );

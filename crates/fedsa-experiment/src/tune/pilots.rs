@@ -7,9 +7,10 @@
 //! 2. *Neighbours*: the cheapest choices run again with more seeds, and then neighbours of the best of them, whose settings
 //!    differ by factors that shrink.
 //! 3. *Confirmation*: the cheapest choice runs again with four times as many seeds, and then the one that is the cheapest by what is
-//!    known then, until a choice with all seeds is the cheapest. Choices that look cheap by luck drop out on the way. A choice counts as
-//!    having reached the target where the upper end of a one-sided interval of 95% of its mean error has; a choice with fewer seeds is
-//!    ranked by the interval that it would have with all seeds, if its mean and its spread stayed the same.
+//!    known then, until a choice with all seeds is the cheapest. Choices that look cheap by luck drop out on the way. Where few rounds
+//!    are enough, those that miss an earlier round by less than their standard error are looked at again, with up to 32,768 seeds. A
+//!    choice counts as having reached the target where the upper end of a one-sided interval of 95% of its mean error has; a choice with
+//!    fewer seeds is ranked by the interval that it would have with all seeds, if its mean and its spread stayed the same.
 //!
 //! Time is counted by the estimate of [`crate::estimate`], which is a function of the settings: what is chosen does not depend on how
 //! fast the machine is, nor on what an earlier process has run already.
@@ -112,6 +113,8 @@ pub(super) struct Piloted {
     pub surely: Option<(Reach, Cost)>,
     /// How that would with all seeds, if the mean and the spread stayed the same.
     projected: Option<(Reach, Cost)>,
+    /// How it would if the mean error were one standard error lower.
+    hopeful: Option<(Reach, Cost)>,
 }
 
 impl Piloted {
@@ -150,8 +153,12 @@ const FACTORS: [f64; 3] = [1.8, 1.4, 1.2];
 /// The factor by which seeds grow in the confirmation, and all seeds.
 const MORE: u64 = 4;
 const MANY: u64 = 2048;
+/// The most seeds, where few rounds are enough and an earlier round is within reach.
+const MOST: u64 = 32_768;
 /// A choice that is cheaper by less than this is not worth more pilots.
 const CLOSE: f64 = 0.99;
+/// Of an answer with at most so many rounds one round is a large part of the cost.
+const FEW_ROUNDS: u64 = 12;
 
 /// The search.
 pub(super) struct PilotSearch<'s, 'm> {
@@ -289,8 +296,9 @@ impl PilotSearch<'_, '_> {
     /// Records what a pilot says about a choice.
     fn record(&self, pilots: &mut Pilots, choice: Choice, seeds: u64, measured: Measured) {
         let reach = |errors: f64| measured.reach(self.target.mse, errors).map(|reach| (reach, self.cost(&choice, &reach)));
-        let (reached, surely, projected) = (reach(0.0), reach(UPPER), reach(UPPER * (seeds as f64 / MANY as f64).sqrt()));
-        let now = Piloted { choice, seeds, measured, reached, surely, projected };
+        let (reached, surely, projected) = (reach(0.0), reach(UPPER), reach(UPPER * (seeds as f64 / MANY as f64).sqrt().min(1.0)));
+        let hopeful = reach(-1.0);
+        let now = Piloted { choice, seeds, measured, reached, surely, projected, hopeful };
         match pilots.tried.iter_mut().find(|seen| seen.choice == choice) {
             Some(seen) => *seen = now,
             None => pilots.tried.push(now),
@@ -437,18 +445,37 @@ impl PilotSearch<'_, '_> {
         Ok(())
     }
 
-    /// More seeds for the cheapest choice, until it has all of them.
+    /// More seeds for the cheapest choice, until it has all of them. Where it takes few rounds, choices that have missed an earlier round
+    /// by less than a standard error get more seeds too.
     fn confirm(&self, pilots: &mut Pilots, by: &mut dyn Measure) -> std::result::Result<(), Stop> {
         let goal = self.target.goal;
         // Choices whose next pilot does not fit into the budget.
         let mut dear: Vec<Choice> = Vec::new();
         loop {
-            let ranked = self.cheapest(pilots, SOME);
-            let confirmed = ranked.iter().find(|one| one.seeds >= MANY).map_or(f64::INFINITY, |one| one.cost.of(goal));
-            let is_worth_it = |one: &&Ranked| one.seeds < MANY && one.cost.of(goal) < CLOSE * confirmed && !dear.contains(&one.choice);
-            let Some(next) = ranked.iter().find(is_worth_it) else { return Ok(()) };
-            if !self.again(pilots, by, next.choice, next.reach.rounds, MANY.min(MORE * next.seeds))? {
-                dear.push(next.choice);
+            let mut ranked = self.cheapest(pilots, SOME);
+            if ranked.is_empty() {
+                // All that were tried with more seeds have missed: those that the race left behind.
+                ranked = self.cheapest(pilots, FEW);
+            }
+            let confirmed = ranked.iter().find(|one| one.seeds >= MANY).copied();
+            let most = CLOSE * confirmed.map_or(f64::INFINITY, |one| one.cost.of(goal));
+            let is_open = |choice: &Choice, cost: f64| cost < most && !dear.contains(choice);
+            let by_mean = ranked.iter().find(|one| one.seeds < MANY && is_open(&one.choice, one.cost.of(goal)));
+            let by_mean = by_mean.map(|one| (one.choice, one.seeds, one.reach));
+            let by_hope = || {
+                let hopeful = pilots.tried.iter().filter_map(|piloted| {
+                    let (reach, cost) = piloted.hopeful.filter(|_| (SOME..MOST).contains(&piloted.seeds))?;
+                    let cost = cost.of(goal);
+                    let smooth = cost * reach.passes / reach.rounds.max(1) as f64;
+                    is_open(&piloted.choice, cost).then_some((piloted.choice, piloted.seeds, reach, smooth))
+                });
+                hopeful.min_by(|a, b| a.3.total_cmp(&b.3)).map(|(choice, seeds, reach, _)| (choice, seeds, reach))
+            };
+            let takes_few = confirmed.is_some_and(|one| one.reach.rounds <= FEW_ROUNDS);
+            let Some((choice, seeds, reach)) = by_mean.or_else(|| takes_few.then(by_hope).flatten()) else { return Ok(()) };
+            let most = if seeds < MANY { MANY } else { MOST };
+            if !self.again(pilots, by, choice, reach.rounds, most.min(MORE * seeds))? {
+                dear.push(choice);
             }
         }
     }
@@ -456,11 +483,11 @@ impl PilotSearch<'_, '_> {
     /// The cheapest choice by the upper end of the interval of its error, among those with all seeds; where the budget has ended
     /// the search before, among those with the most seeds that reach the target.
     fn settle(&self, pilots: &mut Pilots) {
-        let mut levels: Vec<u64> = pilots.tried.iter().map(|piloted| piloted.seeds).collect();
+        let mut levels: Vec<u64> = pilots.tried.iter().map(|piloted| piloted.seeds.min(MANY)).collect();
         levels.sort_unstable();
         levels.dedup();
-        for seeds in levels.into_iter().rev() {
-            let with = pilots.tried.iter().enumerate().filter(|(_, piloted)| piloted.seeds == seeds);
+        for seeds in levels.into_iter().rev().filter(|seeds| *seeds == MANY || pilots.exhausted) {
+            let with = pilots.tried.iter().enumerate().filter(|(_, piloted)| piloted.seeds.min(MANY) == seeds);
             let surely = with.filter_map(|(i, piloted)| piloted.surely.map(|(reach, cost)| (i, reach, cost)));
             pilots.best = surely.reduce(|a, b| if cheaper(self.target, (&b.2, &b.1), (&a.2, &a.1)) { b } else { a });
             if pilots.best.is_some() {

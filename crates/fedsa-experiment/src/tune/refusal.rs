@@ -54,11 +54,25 @@ impl Tuning {
                 |rounds| format!("--max-rounds {rounds}, which these settings need, or less with others"),
             );
             help.push(more);
-            (choice, format!("no choice reaches {wanted} within {most}: the lowest error is {}, of {settings}{of_floor}", number(error)))
+            (
+                choice,
+                format!(
+                    "no choice that was tried reaches {wanted} within {most}: near it is {settings}, with the error {}{of_floor}",
+                    number(error)
+                ),
+            )
         } else if let Some((tried, floor)) = found.lowest_floor() {
             let parts = self.floor(&tried.choice).unwrap_or_else(|| format!("its floor is {}", number(floor)));
             let settings = self.choice_text(&tried.choice);
-            (tried.choice, format!("no choice reaches {wanted}, in any number of rounds: the lowest floor is that of {settings}; {parts}"))
+            (
+                tried.choice,
+                format!(
+                    "no choice that was tried reaches {wanted}, in any number of rounds: the lowest floor is that of {settings}; {parts}"
+                ),
+            )
+        } else if pilots.exhausted || found.ended.is_some() {
+            let what = format!("{} s ended the search when only choices whose errors grow had been tried", number(self.options.budget));
+            return BadInput::new("--budget", what, "a larger budget");
         } else {
             let what = "no step size is stable: the errors of all choices grow";
             return BadInput::new("", what, "other methods, fewer local steps (--local-steps), or a larger sampling.batch");

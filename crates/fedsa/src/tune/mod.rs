@@ -113,7 +113,6 @@ impl Target {
     /// When the error is not positive, smaller than what rounding leaves of the root, or already that of the start; when theta* is
     /// not known; when H or the number of rounds is 0; and when samples are to be minimised that are not drawn.
     pub fn check(&self, field: &dyn Field, start: &Start) -> Result<()> {
-        require(self.mse > 0.0 && self.mse.is_finite(), "target", self.mse, "above 0: the mean-square error to reach")?;
         require(self.most_rounds >= 1, "most_rounds", self.most_rounds, "at least 1")?;
         require(self.most_local_steps >= 1, "most_local_steps", self.most_local_steps, "at least 1")?;
         if let Some(bad) = self.local_steps.iter().flatten().find(|h| !(1..=crate::methods::MAX_LOCAL_STEPS as u64).contains(*h)) {
@@ -124,15 +123,14 @@ impl Target {
             BadInput::new("target", what, "a problem with a known root")
         })?;
         check_target(self.mse, &root.theta)?;
-        if let Some(theta) = &start.theta {
-            let at_start = linalg::distance_sq(theta, &root.theta);
-            if at_start <= self.mse {
-                let what = format!("the start has the error {at_start:.3e} already: no round is needed");
-                let is_root = at_start <= rounding(&root.theta);
-                let help =
-                    if is_root { "a start away from the root".into() } else { format!("less than {at_start:.3e}, or another start") };
-                return Err(BadInput::new("target", what, help));
-            }
+        // Random starts are standard normal.
+        let mean = || linalg::norm_sq(&root.theta) + root.theta.len() as f64;
+        let at_start = start.theta.as_ref().map_or_else(mean, |theta| linalg::distance_sq(theta, &root.theta));
+        if at_start <= self.mse {
+            let what = format!("the start has the error {at_start:.3e} already: no round is needed");
+            let is_root = at_start <= rounding(&root.theta);
+            let help = if is_root { "a start away from the root".into() } else { format!("less than {at_start:.3e}, or another start") };
+            return Err(BadInput::new("target", what, help));
         }
         if self.goal == Goal::Samples && field.sampling().samples_per_step() == 0 {
             return Err(BadInput::new("minimise", "no samples are drawn under the mean operator", "rounds or bits, or another sampling"));
@@ -485,7 +483,8 @@ mod tests {
         let enough = within(8.0 * whole.work);
         assert_eq!((&enough.tried, enough.best, enough.ended), (&whole.tried, whole.best, None));
         let half = within(0.5 * whole.work);
-        assert!(half.ended == Some(Ended::Work) && half.work <= 0.5 * whole.work && !half.tried.is_empty());
+        assert_eq!(half.ended, Some(Ended::Work));
+        assert!(half.work <= 0.5 * whole.work && !half.tried.is_empty(), "{} {}", half.work, whole.work);
         assert!(half.tried.len() < whole.tried.len());
         // The same on one thread.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();

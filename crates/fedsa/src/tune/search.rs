@@ -10,12 +10,13 @@
 //!
 //! The result is a function of the input: ties are resolved by the order of the search.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use rayon::prelude::*;
 
 use super::course::{Ended, Meter, course_within};
-use super::{Choice, Cost, Course, Family, Miss, Price, Reach, Start, Target, rounded};
+use super::{Choice, Cost, Course, Family, Goal, Miss, Price, Reach, Start, Target, rounded};
 use crate::error::{BadInput, Result};
 use crate::linalg;
 use crate::methods::Setting;
@@ -104,6 +105,9 @@ const HALVINGS: u32 = 40;
 const SLOW: u32 = 3;
 /// Lines whose coarse cost is at most this many times the best are searched finely.
 const NEAR: f64 = 1.5;
+/// Families whose best cost is at most this many times the best of all are searched for better H and alpha_g: the server's step has not
+/// been changed before.
+const WIDE: f64 = 4.0;
 /// The golden section ends when the interval of step sizes spans this factor.
 const FINE: f64 = 1.03;
 /// The factors by which H and alpha_g are changed.
@@ -297,7 +301,7 @@ impl Record<'_> {
             .collect();
         let (mut out, mut ended) = (Vec::with_capacity(seen.len()), None);
         for (seen, spent, early) in seen {
-            self.work += spent;
+            self.work = (self.work + spent).min(self.effort.most_work);
             ended = ended.max(early);
             out.push(seen);
         }
@@ -354,7 +358,11 @@ pub fn search(field: &dyn Field, families: &[Family<'_>], start: &Start, target:
         }
     }
     // All families for each number of local steps, so that a family that takes long does not take the work of all others.
-    lines.sort_by_key(|line| line.local_steps);
+    // Many local steps take few rounds: where rounds cost, what they reach bounds the work for fewer.
+    match target.goal {
+        Goal::Samples => lines.sort_by_key(|line| line.local_steps),
+        Goal::Rounds | Goal::Bits => lines.sort_by_key(|line| Reverse(line.local_steps)),
+    }
     let mut record = Record { target, tried: Vec::new(), best: None, effort: *effort, work: 0.0, ended: None };
     // Lines of the same place in the list are searched side by side: what they may cost depends on the lines before alone.
     const SIDE_BY_SIDE: usize = 4;
@@ -413,7 +421,7 @@ fn local(of: &Search<'_, '_>, record: &mut Record<'_>) {
                 if !record.goes_on() {
                     return;
                 }
-                let Some((at, cost)) = best_of(record).filter(|(_, cost)| *cost <= NEAR * record.cost()) else { break };
+                let Some((at, cost)) = best_of(record).filter(|(_, cost)| *cost <= WIDE * record.cost()) else { break };
                 let mut next: Vec<(Line, f64)> = Vec::new();
                 let mut propose = |local_steps: u64, server_step: f64, step_size: f64| {
                     let line = Line { family, local_steps, server_step: rounded(server_step) };
@@ -435,7 +443,7 @@ fn local(of: &Search<'_, '_>, record: &mut Record<'_>) {
                         propose(at.local_steps, at.server_step * by, at.step_size);
                     }
                 }
-                let most_cost = 1.05 * record.cost().min(cost);
+                let most_cost = 1.05 * cost;
                 let width = 1.4 * factor.sqrt();
                 let seen = record.side_by_side(&next, |(line, step), meter| of.fine(*line, *step, width, most_cost, meter));
                 seen.into_iter().for_each(|tried| record.add(tried));
@@ -467,7 +475,7 @@ mod tests {
     use crate::sampling::Sampling;
     use crate::theory::bounds::testing::{Case, cases};
     use crate::theory::bounds::{fedlsa, scafflsa};
-    use crate::tune::{Goal, course};
+    use crate::tune::course;
     use crate::uplink::Uplink;
 
     /// The problem of a case.

@@ -115,6 +115,15 @@ impl Forecast<'_> {
                 return Ok(Reach::Never(if bias >= target { Obstacle::Bias(bias) } else { Obstacle::Noise(floor.mse(), bias) }));
             }
             None if bias >= target => return Ok(Reach::Never(Obstacle::Bias(bias))),
+            None if !self.is_noiseless() => {
+                // A link's randomness does not make up for other noise.
+                let rest = self.clone().with_steady_link().ok().filter(|rest| rest.floor_work().is_ok_and(|work| work <= MOST_WORK));
+                if let Some(rest) = rest.and_then(|rest| rest.floor().ok()).filter(|rest| rest.mse() >= target) {
+                    let what =
+                        format!("the floor over this link, which would be {:.2e} without its randomness, above the target", rest.mse());
+                    return Err(unknown(&what));
+                }
+            }
             _ => {}
         }
         let limit = floor.map_or(bias, MeanSquare::mse);
