@@ -83,7 +83,7 @@ impl Measured {
     }
 
     /// The mean error over a range of the run, given as shares of its rounds.
-    fn mean_over(&self, from: f64, to: f64) -> f64 {
+    pub fn mean_over(&self, from: f64, to: f64) -> f64 {
         let last = self.path.last().map_or(0, |(t, ..)| *t) as f64;
         let part: Vec<f64> =
             self.path.iter().filter(|(t, ..)| (from * last..=to * last).contains(&(*t as f64))).map(|(_, mean, _)| *mean).collect();

@@ -41,9 +41,10 @@ impl Tuning {
         let mut help: Vec<String> = Vec::new();
         // What theory knows to reach the target in the end comes first, then what pilots have seen, then floors.
         let slow = found.too_slow().map(|(tried, _, error)| (tried.choice, error));
+        // The lower ends of intervals of few seeds may be below the target by luck: what counts is the error at the end of a run.
         let by_pilots = pilots.tried.iter().filter(|piloted| !piloted.measured.diverged).filter_map(|piloted| {
-            let error = piloted.measured.path.iter().map(|(_, mean, _)| *mean).fold(f64::INFINITY, f64::min);
-            error.is_finite().then_some((piloted.choice, error))
+            let error = piloted.measured.mean_over(0.8, 1.0);
+            (error.is_finite() && error > self.target.mse).then_some((piloted.choice, error))
         });
         let lowest = slow.into_iter().chain(by_pilots).min_by(|a, b| a.1.total_cmp(&b.1));
         let (choice, what) = if let Some((choice, error)) = lowest {
@@ -70,6 +71,10 @@ impl Tuning {
                     "no choice that was tried reaches {wanted}, in any number of rounds: the lowest floor is that of {settings}; {parts}"
                 ),
             )
+        } else if pilots.tried.iter().any(|piloted| !piloted.measured.diverged) {
+            let what =
+                format!("no choice is confirmed to reach {wanted} within {most}: with few seeds some did, and with more they did not");
+            return BadInput::new("--target-mse", what, "a larger target or --budget, or a codec with more bits");
         } else if pilots.exhausted || found.ended.is_some() {
             let what = format!("{} s ended the search when only choices whose errors grow had been tried", number(self.options.budget));
             return BadInput::new("--budget", what, "a larger budget");

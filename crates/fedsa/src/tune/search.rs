@@ -105,8 +105,8 @@ const HALVINGS: u32 = 40;
 const SLOW: u32 = 3;
 /// Lines whose coarse cost is at most this many times the best are searched finely.
 const NEAR: f64 = 1.5;
-/// Families whose best cost is at most this many times the best of all are searched for better H and alpha_g: the server's step has not
-/// been changed before.
+/// Every family is searched for better H and alpha_g with the largest factor, because its server's step has not been changed before; with
+/// the second those whose best cost is then at most this many times the best of all, and with the others those within [`NEAR`].
 const WIDE: f64 = 4.0;
 /// The golden section ends when the interval of step sizes spans this factor.
 const FINE: f64 = 1.03;
@@ -415,13 +415,13 @@ fn local(of: &Search<'_, '_>, record: &mut Record<'_>) {
             mine.min_by(|a, b| of.smooth(a).total_cmp(&of.smooth(b))).map(|tried| (tried.choice, of.smooth(tried)))
         };
         let mut done: HashSet<(u64, u64)> = HashSet::new();
-        for factor in FACTORS {
+        for (factor, near) in FACTORS.into_iter().zip([f64::INFINITY, WIDE, NEAR, NEAR]) {
             // A few moves at each size.
             for _ in 0..6 {
                 if !record.goes_on() {
                     return;
                 }
-                let Some((at, cost)) = best_of(record).filter(|(_, cost)| *cost <= WIDE * record.cost()) else { break };
+                let Some((at, cost)) = best_of(record).filter(|(_, cost)| *cost <= near * record.cost()) else { break };
                 let mut next: Vec<(Line, f64)> = Vec::new();
                 let mut propose = |local_steps: u64, server_step: f64, step_size: f64| {
                     let line = Line { family, local_steps, server_step: rounded(server_step) };
