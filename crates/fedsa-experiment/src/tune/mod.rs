@@ -28,6 +28,7 @@ use fedsa::kernel::Isa;
 use fedsa::sampling::Law;
 use fedsa::theory::Accuracy;
 use fedsa::theory::exact_mse::InitialControls;
+use fedsa::theory::predict::Forecast;
 use fedsa::tune::{self, Choice, Cost, Effort, Family, Found, Goal, Reach, Start, Target, Tried};
 use fedsa::uplink::Uplink;
 use fedsa_data::DiskFiles;
@@ -395,6 +396,18 @@ impl Tuning {
         all
     }
 
+    /// The plan of a table with the problem that is there.
+    fn plan(&self, table: Table, problem: Option<BuiltProblem>) -> Result<Plan, Failure> {
+        let document = Document::from_flags(table, Vec::new()).with_kinds(&self.experiment.document.kinds);
+        Plan::with_problem(Experiment::read(document)?, &self.base, self.isa, &Default::default(), problem)
+    }
+
+    /// What theory knows of a choice.
+    fn forecast(&self, choice: &Choice) -> Option<Forecast<'_>> {
+        let problem = self.problem.as_ref().expect("no plan has it");
+        self.candidates[choice.family].family().forecast(problem.field(), choice, &self.start).ok()
+    }
+
     /// Some settings of a family.
     fn any_choice(&self, family: usize) -> Choice {
         Choice { family, step_size: 1.0, local_steps: 1, server_step: 1.0 }
@@ -410,19 +423,22 @@ struct PilotRunner<'r, 'c> {
     spent: f64,
 }
 
+/// The estimated time of a plan's runs in seconds on one core, without building the problem, which is there.
+fn estimated_seconds(plan: &Plan) -> f64 {
+    estimate::duration(plan).cells.iter().sum()
+}
+
 /// Pilots report nothing.
 struct Silent;
 
 impl Observer for Silent {}
 
 impl PilotRunner<'_, '_> {
-    /// The plan of a pilot, and what identifies it.
     fn plan(&mut self, table: Table) -> Result<Plan, Failure> {
-        let of = self.tuning;
-        let document = Document::from_flags(table, Vec::new()).with_kinds(&of.experiment.document.kinds);
-        Plan::with_problem(Experiment::read(document)?, &of.base, of.isa, &Default::default(), self.problem.take())
+        self.tuning.plan(table, self.problem.take())
     }
 
+    /// The table of a pilot, and what identifies it.
     fn table(&self, choice: &Choice, rounds: u64, seeds: u64) -> (String, Table) {
         let seeds = (PILOT_SEED..PILOT_SEED + seeds).map(|seed| Value::Integer(seed as i64)).collect();
         let table = run_table(self.tuning, choice, rounds, Value::Array(seeds), Some(recorded(rounds)));
@@ -440,8 +456,7 @@ impl Measure for PilotRunner<'_, '_> {
             return Ok(known.estimate);
         }
         let plan = self.plan(table)?;
-        // On one core, and without building the problem, which is there.
-        let estimate = estimate::duration(&plan).cells.iter().sum();
+        let estimate = estimated_seconds(&plan);
         self.problem = Some(plan.into_problem());
         self.control.memo.pilots.insert(key, Remembered { estimate, measured: None });
         Ok(estimate)
@@ -456,7 +471,7 @@ impl Measure for PilotRunner<'_, '_> {
         let what = format!("pilot of {}: {rounds} rounds, {seeds} seeds", self.tuning.choice_text(choice));
         (self.control.began)(&Began { what, spent: self.spent });
         let plan = self.plan(table)?;
-        let estimate = estimate::duration(&plan).cells.iter().sum();
+        let estimate = estimated_seconds(&plan);
         self.spent += estimate;
         let run = RunControl {
             interrupted: self.control.interrupted,

@@ -14,7 +14,6 @@ use super::{Evidence, Tuned, Tuning, run_table};
 use crate::checks;
 use crate::config::{Document, Experiment};
 use crate::error::Failure;
-use crate::estimate;
 use crate::figure::{Chart, Format, Level, Panel, PlottedCurve, Provenance, RenderOptions, Style};
 use crate::numbers::{self, number};
 use crate::picture::Picture;
@@ -77,7 +76,10 @@ impl Tuning {
         let (is_noiseless, knows_curve) = self.known(tuned);
         let with = |seeds: u64| Value::Integer(if is_noiseless { 1 } else { seeds as i64 });
         let mut table = run_table(self, &tuned.choice, tuned.reach.rounds, with(SEEDS), None);
-        let seconds = self.seconds(table.clone())?;
+        let problem = self.problem.take();
+        let plan = self.plan(table.clone(), problem)?;
+        let seconds = super::estimated_seconds(&plan);
+        self.problem = Some(plan.into_problem());
         if seconds > SECONDS && !is_noiseless {
             let seeds = ((SEEDS as f64 * SECONDS / seconds) as u64).max(FEW_SEEDS);
             table = run_table(self, &tuned.choice, tuned.reach.rounds, with(seeds), None);
@@ -129,20 +131,9 @@ impl Tuning {
         Ok(format!("{head}{resolved}"))
     }
 
-    /// The estimated time of a run, in seconds on one core.
-    fn seconds(&mut self, table: Table) -> Result<f64, Failure> {
-        let document = Document::from_flags(table, Vec::new()).with_kinds(&self.experiment.document.kinds);
-        let plan = Plan::with_problem(Experiment::read(document)?, &self.base, self.isa, &HashMap::new(), self.problem.take())?;
-        let seconds = estimate::duration(&plan).cells.iter().sum();
-        self.problem = Some(plan.into_problem());
-        Ok(seconds)
-    }
-
     /// Whether the answer's runs have no noise, and whether theory knows its whole curve.
     fn known(&self, tuned: &Tuned) -> (bool, bool) {
-        let problem = self.problem.as_ref().expect("no plan has it");
-        let family = self.candidates[tuned.choice.family].family();
-        let Ok(forecast) = family.forecast(problem.field(), &tuned.choice, &self.start) else { return (false, false) };
+        let Some(forecast) = self.forecast(&tuned.choice) else { return (false, false) };
         let is_noiseless = matches!(tuned.evidence, Evidence::Theory(_)) && forecast.is_noiseless();
         (is_noiseless, self.start.theta.is_some() && forecast.knows_curve_to(tuned.reach.rounds).is_ok())
     }

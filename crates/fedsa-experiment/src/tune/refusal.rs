@@ -2,7 +2,6 @@
 
 use fedsa::error::BadInput;
 use fedsa::message::MAX_ROUNDS;
-use fedsa::theory::predict::Forecast;
 use fedsa::tune::{self, Choice, Found};
 
 use super::pilots::Pilots;
@@ -26,13 +25,13 @@ impl Tuning {
                 "other methods or codecs",
             );
         }
-        if let Some(least) = pilots.too_short.filter(|_| pilots.tried.is_empty() && found.tried.is_empty()) {
+        let nothing_tried = found.tried.is_empty() && pilots.tried.is_empty();
+        if let Some(least) = pilots.too_short.filter(|_| nothing_tried) {
             let what = format!("{} s are too short for a single pilot run, of about {}", number(self.options.budget), seconds(least));
             // Theory takes its share first.
             let enough = least / (1.0 - THEORY_SHARE - SIMPLER_SHARE);
             return BadInput::new("--budget", what, format!("at least {}", seconds(enough)));
         }
-        let nothing_tried = found.tried.is_empty() && pilots.tried.is_empty();
         if nothing_tried && found.ended.is_some() {
             let what = format!("{} s are too short for a single choice by theory", number(self.options.budget));
             return BadInput::new("--budget", what, "a larger budget, or fewer --methods and --codecs");
@@ -101,11 +100,6 @@ impl Tuning {
             help.push("a larger target".into());
         }
         BadInput::new("--target-mse", what, help.join("; "))
-    }
-
-    fn forecast(&self, choice: &Choice) -> Option<Forecast<'_>> {
-        let problem = self.problem.as_ref().expect("no plan has it");
-        self.candidates[choice.family].family().forecast(problem.field(), choice, &self.start).ok()
     }
 
     /// The squared bias and the noise of a choice's floor.
