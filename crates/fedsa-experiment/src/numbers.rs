@@ -41,10 +41,15 @@ pub fn is_plain(x: f64) -> bool {
     x == 0.0 || !x.is_finite() || (1e-4..1e16).contains(&x.abs())
 }
 
-/// A predicted number of rounds, rounded to two digits.
-pub fn about(rounds: f64) -> String {
+/// A predicted number of rounds, rounded to a whole number of two digits.
+pub fn two_digits(rounds: f64) -> f64 {
     let unit = 10f64.powf((rounds.max(1.0).log10().floor() - 1.0).max(0.0));
-    thousands((rounds / unit).round() * unit)
+    (rounds / unit).round() * unit
+}
+
+/// A predicted number of rounds of two digits, in words.
+pub fn about(rounds: f64) -> String {
+    thousands(two_digits(rounds))
 }
 
 /// A number of rounds: `1 round`, `1,200 rounds`.

@@ -284,7 +284,7 @@ impl<'a> Whole<'a> {
 
 /// How many of the vectors are considered for a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub enum CountRule {
     /// `min(q + B, n - 1)` once, as \[T\] eq. 3.23 has it: the bits decide how many of them are sent.
     Heuristic,
     /// Every number from the present one to `min(q + B, n - 1)`: that with the least loss, the largest one of several.
@@ -294,7 +294,7 @@ pub enum Reach {
 /// The bits of each vector in all after a round with a budget of so many bits a component; `values` are all n eigenvalues, not
 /// increasing, and `sent` the bits of the vectors that the server has. Vectors after the last one with a bit are left out, so that the
 /// result has as many entries as vectors are sent.
-pub fn allocate(values: &[f64], sent: &[u32], most: u32, budget: u64, reach: Reach) -> Vec<u32> {
+pub fn allocate(values: &[f64], sent: &[u32], most: u32, budget: u64, rule: CountRule) -> Vec<u32> {
     let (n, q) = (values.len(), sent.len());
     let end = usize::try_from(budget).map_or(n - 1, |budget| q.saturating_add(budget).min(n - 1));
     let with = |q: usize| {
@@ -305,9 +305,9 @@ pub fn allocate(values: &[f64], sent: &[u32], most: u32, budget: u64, reach: Rea
         bits.truncate(bits.iter().rposition(|bits| *bits > 0).map_or(0, |last| last + 1));
         bits
     };
-    match reach {
-        Reach::Heuristic => with(end),
-        Reach::Exact => {
+    match rule {
+        CountRule::Heuristic => with(end),
+        CountRule::Exact => {
             let of = |q: usize| {
                 let bits = with(q);
                 // rho is that after the last vector that is sent.
@@ -469,20 +469,20 @@ mod tests {
     #[test]
     fn larger_eigenvalues_have_more_bits_and_budgets_are_kept() {
         for budget in [1, 2, 5, 18, 32, 100, 1000] {
-            for reach in [Reach::Heuristic, Reach::Exact] {
-                let bits = allocate(&SPECTRUM, &[], 16, budget, reach);
+            for rule in [CountRule::Heuristic, CountRule::Exact] {
+                let bits = allocate(&SPECTRUM, &[], 16, budget, rule);
                 assert!(bits.is_sorted_by(|a, b| a >= b), "{bits:?}");
                 assert!(u64::from(bits.iter().sum::<u32>()) <= budget && bits.len() < SPECTRUM.len(), "{bits:?}");
                 assert!(bits.iter().all(|b| (1..=16).contains(b)));
             }
         }
-        assert_eq!(allocate(&SPECTRUM, &[], 16, 0, Reach::Heuristic), Vec::<u32>::new());
-        assert_eq!(allocate(&SPECTRUM, &[16; 10], 16, 30, Reach::Heuristic), [16; 10]);
+        assert_eq!(allocate(&SPECTRUM, &[], 16, 0, CountRule::Heuristic), Vec::<u32>::new());
+        assert_eq!(allocate(&SPECTRUM, &[16; 10], 16, 30, CountRule::Heuristic), [16; 10]);
         // Equal eigenvalues: nothing to gain, and nothing that is not finite.
-        assert!(allocate(&[1.0; 5], &[], 4, 6, Reach::Exact).len() <= 4);
+        assert!(allocate(&[1.0; 5], &[], 4, 6, CountRule::Exact).len() <= 4);
         // Refinement: what was sent stays.
-        let first = allocate(&SPECTRUM, &[], 16, 16, Reach::Heuristic);
-        let second = allocate(&SPECTRUM, &first, 16, 16, Reach::Heuristic);
+        let first = allocate(&SPECTRUM, &[], 16, 16, CountRule::Heuristic);
+        let second = allocate(&SPECTRUM, &first, 16, 16, CountRule::Heuristic);
         assert!(first.iter().zip(&second).all(|(a, b)| a <= b) && second.len() >= first.len());
     }
 
@@ -492,11 +492,11 @@ mod tests {
         let mut draws = stream(4, Purpose::Fresh, 0, 0);
         for _ in 0..30 {
             let values = decaying(20, &mut draws);
-            let loss = |reach| {
-                let bits = allocate(&values, &[], 16, 12, reach);
+            let loss = |rule| {
+                let bits = allocate(&values, &[], 16, 12, rule);
                 Allocation::new(&values, &vec![0; bits.len()], 16).loss(&bits)
             };
-            assert!(loss(Reach::Exact) <= loss(Reach::Heuristic) * (1.0 + 1e-12));
+            assert!(loss(CountRule::Exact) <= loss(CountRule::Heuristic) * (1.0 + 1e-12));
         }
     }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{EXACT, Halves, bits, distance, field, linear, link, method, on_the_wire, run_from};
-use fedsa::bit_allocation::{Allocation, Reach, allocate};
+use fedsa::bit_allocation::{Allocation, CountRule, allocate};
 use fedsa::linalg::Mat;
 use fedsa::message::{Body, Message, Part};
 use fedsa::methods::MethodSettings;
@@ -326,7 +326,7 @@ fn bits_decrease_with_the_eigenvalue_on_the_example_of_the_thesis() {
     let values = [0.21, 0.11, 0.06, 0.03, 0.03, 0.02, 0.02, 0.01, 0.01, 0.01, 0.01];
     let mut before = f64::INFINITY;
     for budget in 0..=160 {
-        let bits = allocate(&values, &[], 16, budget, Reach::Exact);
+        let bits = allocate(&values, &[], 16, budget, CountRule::Exact);
         assert!(bits.is_sorted_by(|a, b| a >= b) && u64::from(bits.iter().sum::<u32>()) <= budget, "{bits:?}");
         let loss = Allocation::new(&values, &vec![0; bits.len()], 16).loss(&bits);
         assert!(loss <= before * (1.0 + 1e-9), "{budget} bits: {loss} {before}");

@@ -60,7 +60,7 @@ pub fn theory(args: &TheoryArgs, kinds: &Kinds) -> Result<u8, Failure> {
         shown.about("pictures");
         let written = target.write(&plan, &predictor, &base)?;
         if !args.json {
-            shown.hidden(|| written.iter().for_each(|path| say(path.display())));
+            shown.hidden(|| written.into_iter().for_each(say));
         }
     }
     Ok(DONE)

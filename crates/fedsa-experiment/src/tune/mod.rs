@@ -29,7 +29,7 @@ use fedsa::sampling::Law;
 use fedsa::theory::Accuracy;
 use fedsa::theory::exact_mse::InitialControls;
 use fedsa::theory::predict::Forecast;
-use fedsa::tune::{self, Choice, Cost, Effort, Family, Found, Goal, Reach, Start, Target, Tried};
+use fedsa::tune::{self, Choice, Cost, Effort, Family, Found, Goal, Hit, Start, Target, Tried};
 use fedsa::uplink::Uplink;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
@@ -173,7 +173,7 @@ pub struct Tuned {
     /// The choice.
     pub choice: Choice,
     /// How it reaches the target.
-    pub reach: Reach,
+    pub hit: Hit,
     /// What it costs.
     pub cost: Cost,
     /// How this is known.
@@ -333,20 +333,20 @@ impl Tuning {
         }
         let by_theory =
             found.best().and_then(|best| Some((best.choice, *best.reached()?, best.cost?, Evidence::Theory(best.course.accuracy))));
-        let by_pilots = pilots.best.map(|(i, reach, cost)| {
+        let by_pilots = pilots.best.map(|(i, hit, cost)| {
             let piloted = &pilots.tried[i];
-            let se = piloted.measured.at(reach.rounds).map_or(f64::NAN, |(_, se)| se);
-            let by_mean = piloted.reached.map_or(reach.rounds, |(reach, _)| reach.rounds);
-            (piloted.choice, reach, cost, Evidence::Pilots { seeds: piloted.seeds, se, by_mean })
+            let se = piloted.measured.at(hit.rounds).map_or(f64::NAN, |(_, se)| se);
+            let by_mean = piloted.reached.map_or(hit.rounds, |(hit, _)| hit.rounds);
+            (piloted.choice, hit, cost, Evidence::Pilots { seeds: piloted.seeds, se, by_mean })
         });
         let best = match (by_theory, by_pilots) {
             (Some(a), Some(b)) => Some(if tune::cheaper(&self.target, (&b.2, &b.1), (&a.2, &a.1)) { b } else { a }),
             (a, b) => a.or(b),
         };
         match best {
-            Some((choice, reach, cost, evidence)) => {
+            Some((choice, hit, cost, evidence)) => {
                 let theory_seconds = work / A_SECOND;
-                Ok(Searched::Done(Box::new(Tuned { choice, reach, cost, evidence, found, pilots, theory_seconds })))
+                Ok(Searched::Done(Box::new(Tuned { choice, hit, cost, evidence, found, pilots, theory_seconds })))
             }
             None => Err(self.refusal(&found, &pilots).into()),
         }

@@ -75,14 +75,14 @@ impl Tuning {
         let label = self.candidates[tuned.choice.family].kind.name;
         let (is_noiseless, knows_curve) = self.known(tuned);
         let with = |seeds: u64| Value::Integer(if is_noiseless { 1 } else { seeds as i64 });
-        let mut table = run_table(self, &tuned.choice, tuned.reach.rounds, with(SEEDS), None);
+        let mut table = run_table(self, &tuned.choice, tuned.hit.rounds, with(SEEDS), None);
         let problem = self.problem.take();
         let plan = self.plan(table.clone(), problem)?;
         let seconds = super::estimated_seconds(&plan);
         self.problem = Some(plan.into_problem());
         if seconds > SECONDS && !is_noiseless {
             let seeds = ((SEEDS as f64 * SECONDS / seconds) as u64).max(FEW_SEEDS);
-            table = run_table(self, &tuned.choice, tuned.reach.rounds, with(seeds), None);
+            table = run_table(self, &tuned.choice, tuned.hit.rounds, with(seeds), None);
         }
         table.insert("id".into(), Value::String(format!("{}-tuned", self.experiment.id)));
         let title = format!("{}: {label} to {}", self.experiment.title, numbers::typed(self.target.mse));
@@ -92,7 +92,7 @@ impl Tuning {
             ("name", Value::String("Error at the end, as predicted".into())),
             ("method", Value::String(label.into())),
             ("metric", Value::String("mse".into())),
-            ("expected", Value::Float(tuned.reach.mse)),
+            ("expected", Value::Float(tuned.hit.mse)),
         ];
         match tuned.evidence {
             _ if is_noiseless => check.push(("tolerance", Value::Float(1e-6))),
@@ -103,7 +103,7 @@ impl Tuning {
             Evidence::Theory(_) => check.extend([("se", Value::Float(4.0)), ("tolerance", Value::Float(1e-6))]),
             // The prediction is itself a mean over seeds.
             Evidence::Pilots { se, .. } => {
-                check.extend([("se", Value::Float(4.0)), ("tolerance", Value::Float(4.0 * se / tuned.reach.mse))]);
+                check.extend([("se", Value::Float(4.0)), ("tolerance", Value::Float(4.0 * se / tuned.hit.mse))]);
             }
         }
         table.insert("check".into(), Value::Array(vec![Value::Table(owned(check))]));
@@ -135,7 +135,7 @@ impl Tuning {
     fn known(&self, tuned: &Tuned) -> (bool, bool) {
         let Some(forecast) = self.forecast(&tuned.choice) else { return (false, false) };
         let is_noiseless = matches!(tuned.evidence, Evidence::Theory(_)) && forecast.is_noiseless();
-        (is_noiseless, self.start.theta.is_some() && forecast.knows_curve_to(tuned.reach.rounds).is_ok())
+        (is_noiseless, self.start.theta.is_some() && forecast.knows_curve_to(tuned.hit.rounds).is_ok())
     }
 
     /// A choice in words.
@@ -157,16 +157,16 @@ impl Tuning {
         let mut lines = vec![format!("a mean-square error of {} with the fewest {goal}:", numbers::typed(self.target.mse))];
         lines.push(format!("  {}", self.text_of(tuned)));
         lines.push(match tuned.evidence {
-            Evidence::Theory(accuracy) => format!("  mean-square error {} then, by theory ({accuracy})", number(tuned.reach.mse)),
+            Evidence::Theory(accuracy) => format!("  mean-square error {} then, by theory ({accuracy})", number(tuned.hit.mse)),
             Evidence::Pilots { seeds, se, by_mean } => format!(
                 "  mean-square error {} +- {} then, over {seeds} seeds of a pilot run; the mean alone is there after {}",
-                number(tuned.reach.mse),
+                number(tuned.hit.mse),
                 numbers::rough(se),
                 numbers::rounds(by_mean)
             ),
         });
         if let Evidence::Pilots { seeds, se, .. } = tuned.evidence {
-            let spread = se * (seeds as f64).sqrt() / tuned.reach.mse;
+            let spread = se * (seeds as f64).sqrt() / tuned.hit.mse;
             if spread > WIDE {
                 lines.push(format!(
                     "  the errors of single runs differ widely (standard deviation {} times the mean): rare large errors may be missing from \
@@ -239,7 +239,7 @@ impl Tuning {
             by: "theory",
             pilot: None,
             outcome: match tried.course.outcome {
-                Ok(reach) => json!({ "reaches": true, "rounds": reach.rounds, "mse": reach.mse }),
+                Ok(hit) => json!({ "reaches": true, "rounds": hit.rounds, "mse": hit.mse }),
                 Err(Miss::Diverges) => json!({ "reaches": false, "why": "diverges" }),
                 Err(Miss::Floor { floor }) => json!({ "reaches": false, "why": "floor", "floor": floor }),
                 Err(Miss::Slow { rounds, mse }) => json!({ "reaches": false, "why": "costs more", "rounds": rounds, "mse": mse }),
@@ -252,9 +252,9 @@ impl Tuning {
             by: "pilots",
             pilot: Some(piloted),
             outcome: match &piloted.surely {
-                Some((reach, _)) => {
-                    let se = piloted.measured.at(reach.rounds).map(|(_, se)| se);
-                    json!({ "reaches": true, "rounds": reach.rounds, "mse": reach.mse, "se": se, "seeds": piloted.seeds })
+                Some((hit, _)) => {
+                    let se = piloted.measured.at(hit.rounds).map(|(_, se)| se);
+                    json!({ "reaches": true, "rounds": hit.rounds, "mse": hit.mse, "se": se, "seeds": piloted.seeds })
                 }
                 None if piloted.measured.diverged => json!({ "reaches": false, "why": "diverges", "seeds": piloted.seeds }),
                 None => json!({ "reaches": false, "why": "not within its pilot run", "seeds": piloted.seeds }),
@@ -302,7 +302,7 @@ impl Tuning {
         };
         let mut answer = choice(&tuned.choice);
         answer.insert("cost".into(), json!(tuned.cost));
-        answer.insert("mse".into(), json!(tuned.reach.mse));
+        answer.insert("mse".into(), json!(tuned.hit.mse));
         answer.insert("evidence".into(), evidence);
         answer
             .insert("table".into(), serde_json::to_value(self.candidates[tuned.choice.family].method(&tuned.choice)).unwrap_or(Json::Null));
@@ -364,7 +364,7 @@ impl Tuning {
             label: "the answer".into(),
             color: tuned.choice.family,
             x: vec![tuned.cost.of(goal)],
-            y: vec![tuned.reach.mse],
+            y: vec![tuned.hit.mse],
             style: Style::Points,
             ..PlottedCurve::default()
         });

@@ -19,7 +19,7 @@ use std::cmp::Ordering;
 
 use fedsa::error::Result;
 use fedsa::round::Status;
-use fedsa::tune::{Choice, Cost, Family, Price, Reach, Target, Tried, cheaper, rounded};
+use fedsa::tune::{Choice, Cost, Family, Hit, Price, Target, Tried, cheaper, rounded};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
@@ -53,7 +53,7 @@ const UPPER: f64 = 1.645;
 impl Measured {
     /// The first recorded round at which the mean error plus `errors` standard errors is at most the target, and from which on the
     /// mean error is at most the target on average.
-    pub fn reach(&self, target: f64, errors: f64) -> Option<Reach> {
+    pub fn hit(&self, target: f64, errors: f64) -> Option<Hit> {
         if self.diverged {
             return None;
         }
@@ -68,8 +68,8 @@ impl Measured {
         }
         let at = at?;
         let (rounds, mse, _) = self.path[at];
-        let passes = Reach::between(upper(self.path[at.saturating_sub(1)]), upper(self.path[at]), target).passes;
-        Some(Reach { rounds, mse, passes })
+        let passes = Hit::between(upper(self.path[at.saturating_sub(1)]), upper(self.path[at]), target).passes;
+        Some(Hit { rounds, mse, passes })
     }
 
     /// The mean error and its standard error after this round.
@@ -108,13 +108,13 @@ pub(super) struct Piloted {
     /// What that pilot measured.
     pub measured: Measured,
     /// How the mean error reached the target, and the cost.
-    pub reached: Option<(Reach, Cost)>,
+    pub reached: Option<(Hit, Cost)>,
     /// How the upper end of the interval of the mean error reached it, and the cost.
-    pub surely: Option<(Reach, Cost)>,
+    pub surely: Option<(Hit, Cost)>,
     /// How that would with all seeds, if the mean and the spread stayed the same.
-    projected: Option<(Reach, Cost)>,
+    projected: Option<(Hit, Cost)>,
     /// How it would if the mean error were one standard error lower.
-    hopeful: Option<(Reach, Cost)>,
+    hopeful: Option<(Hit, Cost)>,
 }
 
 impl Piloted {
@@ -130,7 +130,7 @@ pub(super) struct Pilots {
     /// All choices, in order.
     pub tried: Vec<Piloted>,
     /// The best, by the upper end of the interval of its error: how it reaches the target, and its cost.
-    pub best: Option<(usize, Reach, Cost)>,
+    pub best: Option<(usize, Hit, Cost)>,
     /// The estimated time that was spent, in seconds on one core.
     pub spent: f64,
     /// Whether the budget ended the search.
@@ -186,8 +186,8 @@ impl PilotSearch<'_, '_> {
         self.prices[choice.family].as_ref().expect("only families that can work are searched")
     }
 
-    fn cost(&self, choice: &Choice, reach: &Reach) -> Cost {
-        self.price(choice).cost(reach.rounds, choice.local_steps)
+    fn cost(&self, choice: &Choice, hit: &Hit) -> Cost {
+        self.price(choice).cost(hit.rounds, choice.local_steps)
     }
 
     /// Runs one pilot within the budget.
@@ -225,9 +225,9 @@ impl PilotSearch<'_, '_> {
             .iter()
             .filter(|tried| tried.choice.family == family)
             .filter_map(|tried| {
-                let reach = tried.reached()?;
-                let cost = price.cost(reach.rounds, tried.choice.local_steps).of(self.target.goal);
-                Some((cost * reach.passes / reach.rounds as f64, tried.choice))
+                let hit = tried.reached()?;
+                let cost = price.cost(hit.rounds, tried.choice.local_steps).of(self.target.goal);
+                Some((cost * hit.passes / hit.rounds as f64, tried.choice))
             })
             .collect();
         known.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -295,9 +295,9 @@ impl PilotSearch<'_, '_> {
 
     /// Records what a pilot says about a choice.
     fn record(&self, pilots: &mut Pilots, choice: Choice, seeds: u64, measured: Measured) {
-        let reach = |errors: f64| measured.reach(self.target.mse, errors).map(|reach| (reach, self.cost(&choice, &reach)));
-        let (reached, surely, projected) = (reach(0.0), reach(UPPER), reach(UPPER * (seeds as f64 / MANY as f64).sqrt().min(1.0)));
-        let hopeful = reach(-1.0);
+        let hit = |errors: f64| measured.hit(self.target.mse, errors).map(|hit| (hit, self.cost(&choice, &hit)));
+        let (reached, surely, projected) = (hit(0.0), hit(UPPER), hit(UPPER * (seeds as f64 / MANY as f64).sqrt().min(1.0)));
+        let hopeful = hit(-1.0);
         let now = Piloted { choice, seeds, measured, reached, surely, projected, hopeful };
         match pilots.tried.iter_mut().find(|seen| seen.choice == choice) {
             Some(seen) => *seen = now,
@@ -349,14 +349,14 @@ impl PilotSearch<'_, '_> {
         let with = pilots.tried.iter().filter(|piloted| piloted.seeds >= seeds);
         let mut all: Vec<Ranked> = with
             .filter_map(|piloted| {
-                let (reach, cost) = piloted.projected?;
-                Some(Ranked { choice: piloted.choice, seeds: piloted.seeds, reach, cost })
+                let (hit, cost) = piloted.projected?;
+                Some(Ranked { choice: piloted.choice, seeds: piloted.seeds, hit, cost })
             })
             .collect();
         all.sort_by(|a, b| {
-            if cheaper(self.target, (&a.cost, &a.reach), (&b.cost, &b.reach)) {
+            if cheaper(self.target, (&a.cost, &a.hit), (&b.cost, &b.hit)) {
                 Ordering::Less
-            } else if cheaper(self.target, (&b.cost, &b.reach), (&a.cost, &a.reach)) {
+            } else if cheaper(self.target, (&b.cost, &b.hit), (&a.cost, &a.hit)) {
                 Ordering::Greater
             } else {
                 Ordering::Equal
@@ -372,7 +372,7 @@ impl PilotSearch<'_, '_> {
     /// that takes as many rounds and misses the target by more a round earlier.
     fn earliest(&self, pilots: &Pilots, seeds: u64) -> Vec<Ranked> {
         let mut all = self.cheapest(pilots, seeds);
-        let smooth = |one: &Ranked| one.cost.of(self.target.goal) * one.reach.passes / one.reach.rounds.max(1) as f64;
+        let smooth = |one: &Ranked| one.cost.of(self.target.goal) * one.hit.passes / one.hit.rounds.max(1) as f64;
         all.sort_by(|a, b| smooth(a).total_cmp(&smooth(b)));
         all
     }
@@ -416,7 +416,7 @@ impl PilotSearch<'_, '_> {
         /// The moves at each factor.
         const MOVES: usize = 4;
         for first in self.earliest(pilots, FEW).into_iter().take(STAY) {
-            self.again(pilots, by, first.choice, first.reach.rounds, SOME)?;
+            self.again(pilots, by, first.choice, first.hit.rounds, SOME)?;
         }
         for factor in FACTORS {
             for _ in 0..MOVES {
@@ -430,7 +430,7 @@ impl PilotSearch<'_, '_> {
                         let is_new = !pilots.tried.iter().any(|piloted| piloted.choice == other && piloted.seeds >= SOME)
                             && !near.iter().any(|(choice, _)| *choice == other);
                         if is_new {
-                            near.push((other, one.reach.rounds));
+                            near.push((other, one.hit.rounds));
                         }
                     }
                 }
@@ -461,20 +461,20 @@ impl PilotSearch<'_, '_> {
             let most = CLOSE * confirmed.map_or(f64::INFINITY, |one| one.cost.of(goal));
             let is_open = |choice: &Choice, cost: f64| cost < most && !dear.contains(choice);
             let by_mean = ranked.iter().find(|one| one.seeds < MANY && is_open(&one.choice, one.cost.of(goal)));
-            let by_mean = by_mean.map(|one| (one.choice, one.seeds, one.reach));
+            let by_mean = by_mean.map(|one| (one.choice, one.seeds, one.hit));
             let by_hope = || {
                 let hopeful = pilots.tried.iter().filter_map(|piloted| {
-                    let (reach, cost) = piloted.hopeful.filter(|_| (SOME..MOST).contains(&piloted.seeds))?;
+                    let (hit, cost) = piloted.hopeful.filter(|_| (SOME..MOST).contains(&piloted.seeds))?;
                     let cost = cost.of(goal);
-                    let smooth = cost * reach.passes / reach.rounds.max(1) as f64;
-                    is_open(&piloted.choice, cost).then_some((piloted.choice, piloted.seeds, reach, smooth))
+                    let smooth = cost * hit.passes / hit.rounds.max(1) as f64;
+                    is_open(&piloted.choice, cost).then_some((piloted.choice, piloted.seeds, hit, smooth))
                 });
-                hopeful.min_by(|a, b| a.3.total_cmp(&b.3)).map(|(choice, seeds, reach, _)| (choice, seeds, reach))
+                hopeful.min_by(|a, b| a.3.total_cmp(&b.3)).map(|(choice, seeds, hit, _)| (choice, seeds, hit))
             };
-            let takes_few = confirmed.is_some_and(|one| one.reach.rounds <= FEW_ROUNDS);
-            let Some((choice, seeds, reach)) = by_mean.or_else(|| takes_few.then(by_hope).flatten()) else { return Ok(()) };
+            let takes_few = confirmed.is_some_and(|one| one.hit.rounds <= FEW_ROUNDS);
+            let Some((choice, seeds, hit)) = by_mean.or_else(|| takes_few.then(by_hope).flatten()) else { return Ok(()) };
             let most = if seeds < MANY { MANY } else { MOST };
-            if !self.again(pilots, by, choice, reach.rounds, most.min(MORE * seeds))? {
+            if !self.again(pilots, by, choice, hit.rounds, most.min(MORE * seeds))? {
                 dear.push(choice);
             }
         }
@@ -488,7 +488,7 @@ impl PilotSearch<'_, '_> {
         levels.dedup();
         for seeds in levels.into_iter().rev().filter(|seeds| *seeds == MANY || pilots.exhausted) {
             let with = pilots.tried.iter().enumerate().filter(|(_, piloted)| piloted.seeds.min(MANY) == seeds);
-            let surely = with.filter_map(|(i, piloted)| piloted.surely.map(|(reach, cost)| (i, reach, cost)));
+            let surely = with.filter_map(|(i, piloted)| piloted.surely.map(|(hit, cost)| (i, hit, cost)));
             pilots.best = surely.reduce(|a, b| if cheaper(self.target, (&b.2, &b.1), (&a.2, &a.1)) { b } else { a });
             if pilots.best.is_some() {
                 return;
@@ -502,7 +502,7 @@ impl PilotSearch<'_, '_> {
 struct Ranked {
     choice: Choice,
     seeds: u64,
-    reach: Reach,
+    hit: Hit,
     cost: Cost,
 }
 

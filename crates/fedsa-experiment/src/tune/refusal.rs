@@ -46,8 +46,9 @@ impl Tuning {
             (error.is_finite() && error > self.target.mse).then_some((piloted.choice, error))
         });
         let lowest = slow.into_iter().chain(by_pilots).min_by(|a, b| a.1.total_cmp(&b.1));
-        let (choice, what) = if let Some((choice, error)) = lowest {
-            let of_floor = self.floor(&choice).map_or(String::new(), |floor| format!("; {floor}"));
+        let (parts, what) = if let Some((choice, error)) = lowest {
+            let parts = self.floor_parts(&choice);
+            let of_floor = parts.map_or(String::new(), |parts| format!("; {}", of_parts(parts)));
             let settings = self.choice_text(&choice);
             let more = self.rounds_needed(&choice).map_or_else(
                 || "more rounds (--max-rounds), for smaller steps".into(),
@@ -55,19 +56,20 @@ impl Tuning {
             );
             help.push(more);
             (
-                choice,
+                parts,
                 format!(
                     "no choice that was tried reaches {wanted} within {most}: near it is {settings}, with the error {}{of_floor}",
                     number(error)
                 ),
             )
         } else if let Some((tried, floor)) = found.lowest_floor() {
-            let parts = self.floor(&tried.choice).unwrap_or_else(|| format!("its floor is {}", number(floor)));
+            let parts = self.floor_parts(&tried.choice);
+            let of_floor = parts.map_or_else(|| format!("its floor is {}", number(floor)), of_parts);
             let settings = self.choice_text(&tried.choice);
             (
-                tried.choice,
+                parts,
                 format!(
-                    "no choice that was tried reaches {wanted}, in any number of rounds: the lowest floor is that of {settings}; {parts}"
+                    "no choice that was tried reaches {wanted}, in any number of rounds: the lowest floor is that of {settings}; {of_floor}"
                 ),
             )
         } else if pilots.tried.iter().any(|piloted| !piloted.measured.diverged) {
@@ -81,7 +83,7 @@ impl Tuning {
             let what = "no step size is stable: the errors of all choices grow";
             return BadInput::new("", what, "other methods, fewer local steps (--local-steps), or a larger sampling.batch");
         };
-        match self.floor_parts(&choice) {
+        match parts {
             Some((bias, noise)) if bias > noise && bias > 0.01 * self.target.mse => {
                 help.push("fewer local steps, or scafflsa or fedhsa, which have no bias over a clear link".into());
             }
@@ -90,7 +92,7 @@ impl Tuning {
             }
             _ => {}
         }
-        if !self.candidates[choice.family].link.codec.is_exact() {
+        if self.candidates.iter().any(|candidates| !candidates.link.codec.is_exact()) {
             help.push("a codec with more bits".into());
         }
         if pilots.exhausted || found.ended.is_some() {
@@ -107,16 +109,16 @@ impl Tuning {
         self.forecast(choice)?.floor().ok().map(|floor| (floor.bias_sq(), floor.noise))
     }
 
-    fn floor(&self, choice: &Choice) -> Option<String> {
-        let (bias, noise) = self.floor_parts(choice)?;
-        Some(format!("its floor is {}: bias {}, noise {}", number(bias + noise), number(bias), number(noise)))
-    }
-
     /// The rounds that a choice needs, by theory.
     fn rounds_needed(&self, choice: &Choice) -> Option<u64> {
         let course = tune::course(&self.forecast(choice)?, &self.start, self.target.mse, MAX_ROUNDS).ok()?;
         course.outcome.ok().map(|reach| reach.rounds)
     }
+}
+
+/// The squared bias and the noise of a floor, in words.
+fn of_parts((bias, noise): (f64, f64)) -> String {
+    format!("its floor is {}: bias {}, noise {}", number(bias + noise), number(bias), number(noise))
 }
 
 fn seconds(x: f64) -> String {

@@ -9,7 +9,7 @@ use super::line_search::Trials;
 use super::refinement::{BitWriter, More, Refinement, checksum};
 use super::shed::{FLOOR, due, foreign, index};
 use super::{Agent, At};
-use crate::bit_allocation::{Reach, allocate};
+use crate::bit_allocation::{CountRule, allocate};
 use crate::eigenpairs::Eigenpairs;
 use crate::error::{BadInput, Result};
 use crate::message::{Body, Message, Part};
@@ -92,8 +92,8 @@ impl Kept {
         // What is best does not depend on the scale, in which squares are finite.
         let scaled = || self.values.iter().map(|l| l / self.values[0]).collect::<Vec<f64>>();
         let mut after = match rule {
-            BitRule::Optimal | BitRule::Ideal => allocate(&scaled(), before, most_bits, budget, Reach::Heuristic),
-            BitRule::Exact => allocate(&scaled(), before, most_bits, budget, Reach::Exact),
+            BitRule::Optimal | BitRule::Ideal => allocate(&scaled(), before, most_bits, budget, CountRule::Heuristic),
+            BitRule::Exact => allocate(&scaled(), before, most_bits, budget, CountRule::Exact),
             BitRule::FirstVectors => {
                 let whole = usize::try_from(budget / u64::from(most_bits)).unwrap_or(usize::MAX);
                 let mut after = before.to_vec();

@@ -474,9 +474,14 @@ impl<'f> Forecast<'f> {
         self.field.second_moments(0).map(|_| ()).ok_or_else(no_moments)
     }
 
-    /// All kinds' second moments.
+    /// All kinds' second moments, of independent samples.
     fn moments(&self, systems: &Systems) -> Result<Vec<Moments>> {
         self.moments_known()?;
+        self.moments_of_all(systems)
+    }
+
+    /// All kinds' second moments, of single samples however they are drawn.
+    fn moments_of_all(&self, systems: &Systems) -> Result<Vec<Moments>> {
         let all = (0..systems.kinds.len()).into_par_iter().map(|k| self.field.second_moments(k).map(Arc::unwrap_or_clone));
         all.collect::<Option<_>>().ok_or_else(no_moments)
     }

@@ -11,7 +11,7 @@ use crate::theory::predict::{Forecast, unknown};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Course {
     /// Whether it reaches the target.
-    pub outcome: std::result::Result<Reach, Miss>,
+    pub outcome: std::result::Result<Hit, Miss>,
     /// The mean-square error after some rounds, in ascending order, beginning with the start.
     pub path: Vec<(u64, f64)>,
     /// How the errors are known.
@@ -20,7 +20,7 @@ pub struct Course {
 
 /// How a target is reached.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Reach {
+pub struct Hit {
     /// The round after which the error is at most the target, and above it one round earlier.
     pub rounds: u64,
     /// The error after these rounds.
@@ -136,7 +136,7 @@ fn apply(map: &Mat<f64>, x: &[f64]) -> Vec<f64> {
     crate::linalg::mat_vec(map, x)
 }
 
-impl Reach {
+impl Hit {
     /// From two rounds with their errors, above the target and at most it.
     pub fn between(above: (u64, f64), below: (u64, f64), target: f64) -> Self {
         let share = (above.1 / target).ln() / (above.1 / below.1).ln();
@@ -223,7 +223,7 @@ fn by_powers(evolution: &Evolution, target: f64, most: u64, meter: &mut Meter<'_
     let (before, mse) = (evolution.mse(&before), evolution.mse(&after));
     path.retain(|(t, _)| *t < rounds);
     path.push((rounds, mse));
-    Ok(exact(Ok(Reach::between((rounds - 1, before), (rounds, mse), target)), path))
+    Ok(exact(Ok(Hit::between((rounds - 1, before), (rounds, mse), target)), path))
 }
 
 /// Round by round, for large states and few rounds; the floor comes first, from a linear system.
@@ -263,7 +263,7 @@ fn round_by_round(
             path.push((t, mse));
         }
         if mse <= target {
-            return Ok(exact(Ok(Reach::between((t - 1, before), (t, mse), target)), path));
+            return Ok(exact(Ok(Hit::between((t - 1, before), (t, mse), target)), path));
         }
         if !(mse <= DIVERGES * at_start.max(target)) {
             return Ok(exact(Err(Miss::Diverges), path));
@@ -346,7 +346,7 @@ fn by_curve(forecast: &Forecast<'_>, start: &Start, theta: &[f64], target: f64, 
     }
     path.retain(|(t, _)| *t < high.0);
     path.push(high);
-    Ok(known(Ok(Reach::between(low, high, target)), path))
+    Ok(known(Ok(Hit::between(low, high, target)), path))
 }
 
 #[cfg(test)]
@@ -368,7 +368,7 @@ mod tests {
                 state = apply(&turn, &state);
                 want += 1;
             }
-            let rounds = |most: u64| powers(&evolution, target, most).map(|reach| reach.rounds);
+            let rounds = |most: u64| powers(&evolution, target, most).map(|hit| hit.rounds);
             assert_eq!(rounds(10_000), Ok(want), "{norm}");
             assert_eq!(rounds(want), Ok(want));
             let Err(Miss::Slow { rounds, mse }) = rounds(want - 1) else { panic!("{norm}: it takes {want} rounds") };
@@ -380,7 +380,7 @@ mod tests {
         assert_eq!(powers(&growth, 0.5, u64::MAX / 2), Err(Miss::Diverges));
     }
 
-    fn powers(evolution: &Evolution, target: f64, most: u64) -> std::result::Result<Reach, Miss> {
+    fn powers(evolution: &Evolution, target: f64, most: u64) -> std::result::Result<Hit, Miss> {
         by_powers(evolution, target, most, &mut Meter::new(f64::INFINITY, &|| false)).unwrap().outcome
     }
 
@@ -403,8 +403,8 @@ mod tests {
         };
         for small in [1e-4f64, 1e-8, 3e-12] {
             let rounds = ((0.5f64.ln() / (2.0 * (-small).ln_1p())).ceil()) as u64;
-            let reach = wait(1.0 - small, 0.5, u64::MAX / 2).unwrap();
-            assert!((reach.rounds as f64 / rounds as f64 - 1.0).abs() < 1e-3, "{small}: {} {rounds}", reach.rounds);
+            let hit = wait(1.0 - small, 0.5, u64::MAX / 2).unwrap();
+            assert!((hit.rounds as f64 / rounds as f64 - 1.0).abs() < 1e-3, "{small}: {} {rounds}", hit.rounds);
             assert!(matches!(wait(1.0 - small, 0.5, 1000), Err(Miss::Slow { rounds: 1000, .. })), "{small}");
             assert_eq!(wait(1.0 + small, 0.5, 10), Err(Miss::Diverges), "{small}");
         }

@@ -43,7 +43,7 @@ mod search;
 
 use std::sync::Arc;
 
-pub use course::{Course, Ended, Miss, Reach, course};
+pub use course::{Course, Ended, Hit, Miss, course};
 pub use price::{Cost, Price};
 pub use search::{Effort, Found, Tried, cheaper, coarse_steps, largest_step, search, server_steps};
 
@@ -299,13 +299,13 @@ mod tests {
                         let forecast = family.forecast(&*field, &choice, &start).unwrap();
                         let course = course(&forecast, &start, target, MOST).unwrap();
                         let wanted = by_all_rounds(&forecast, &start, target, MOST);
-                        assert_eq!(course.outcome.ok().map(|reach| reach.rounds), wanted, "{} {choice:?}", family.name);
+                        assert_eq!(course.outcome.ok().map(|hit| hit.rounds), wanted, "{} {choice:?}", family.name);
                         match course.outcome {
-                            Ok(reach) => {
+                            Ok(hit) => {
                                 reached += 1;
-                                let exact = forecast.curve(&vec![0.0; field.dim()], &start.controls, &[reach.rounds]).unwrap()[0].mse();
-                                assert!((reach.mse - exact).abs() <= 1e-9 * exact, "{} {exact}", reach.mse);
-                                assert!(reach.passes > reach.rounds as f64 - 1.0 && reach.passes <= reach.rounds as f64);
+                                let exact = forecast.curve(&vec![0.0; field.dim()], &start.controls, &[hit.rounds]).unwrap()[0].mse();
+                                assert!((hit.mse - exact).abs() <= 1e-9 * exact, "{} {exact}", hit.mse);
+                                assert!(hit.passes > hit.rounds as f64 - 1.0 && hit.passes <= hit.rounds as f64);
                             }
                             Err(Miss::Floor { floor }) => {
                                 floors += 1;
@@ -335,7 +335,7 @@ mod tests {
             let forecast = family.forecast(&*field, &choice, &start).unwrap();
             let bias = forecast.bias_sq().unwrap();
             let target = (1e-6f64).max(1.5 * bias);
-            let reach = course(&forecast, &start, target, 10_000).unwrap().outcome.unwrap();
+            let hit = course(&forecast, &start, target, 10_000).unwrap().outcome.unwrap();
             let settings = family.settings(&choice, field.agents()).unwrap();
             let mut run = crate::round::Run::new(&*field, &*settings, &*family.link, OutputRule::Last, 0, vec![0.0; field.dim()]).unwrap();
             let mut error = linalg::norm_sq(&root);
@@ -344,8 +344,8 @@ mod tests {
                 run.step();
                 error = linalg::distance_sq(run.theta(), &root);
             }
-            assert_eq!(run.round(), reach.rounds, "{}", family.name);
-            assert!((error - reach.mse).abs() <= 1e-6 * error, "{}: {error} {}", family.name, reach.mse);
+            assert_eq!(run.round(), hit.rounds, "{}", family.name);
+            assert!((error - hit.mse).abs() <= 1e-6 * error, "{}: {error} {}", family.name, hit.mse);
             // A target below the bias.
             if bias > 1e-12 {
                 let outcome = course(&forecast, &start, 0.5 * bias, 10_000).unwrap().outcome;

@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use rayon::prelude::*;
 
 use super::course::{Ended, Meter, course_within};
-use super::{Choice, Cost, Course, Family, Goal, Miss, Price, Reach, Start, Target, rounded};
+use super::{Choice, Cost, Course, Family, Goal, Hit, Miss, Price, Start, Target, rounded};
 use crate::error::{BadInput, Result};
 use crate::linalg;
 use crate::methods::Setting;
@@ -35,7 +35,7 @@ pub struct Tried {
 
 impl Tried {
     /// How it reaches the target, if it does.
-    pub fn reached(&self) -> Option<&Reach> {
+    pub fn reached(&self) -> Option<&Hit> {
         self.course.outcome.as_ref().ok()
     }
 }
@@ -146,8 +146,8 @@ pub fn coarse_steps(field: &dyn Field) -> impl Iterator<Item = f64> {
 }
 
 /// Whether one choice is better than another: its cost, then its samples, its bits, and when its error passes the target.
-pub fn cheaper(target: &Target, a: (&Cost, &Reach), b: (&Cost, &Reach)) -> bool {
-    let key = |(cost, reach): (&Cost, &Reach)| [cost.of(target.goal), cost.samples, cost.bits, reach.passes];
+pub fn cheaper(target: &Target, a: (&Cost, &Hit), b: (&Cost, &Hit)) -> bool {
+    let key = |(cost, hit): (&Cost, &Hit)| [cost.of(target.goal), cost.samples, cost.bits, hit.passes];
     let (a, b) = (key(a), key(b));
     a.iter().zip(&b).map(|(a, b)| a.total_cmp(b)).find(|order| order.is_ne()).is_some_and(|order| order.is_lt())
 }
@@ -192,14 +192,14 @@ impl Search<'_, '_> {
         let most = price.affordable(most_cost, self.target.goal, choice.local_steps, self.target.most_rounds).max(1);
         let forecast = self.families[choice.family].forecast(self.field, &choice, self.start)?;
         let course = course_within(&forecast, self.start, self.target.mse, most, meter)?;
-        let cost = course.outcome.ok().map(|reach| price.cost(reach.rounds, choice.local_steps));
+        let cost = course.outcome.ok().map(|hit| price.cost(hit.rounds, choice.local_steps));
         Ok(Tried { choice, course, cost })
     }
 
     /// The cost of a choice with the time of its passing in place of its rounds; infinite if it misses.
     fn smooth(&self, tried: &Tried) -> f64 {
         match (&tried.cost, tried.reached()) {
-            (Some(cost), Some(reach)) => cost.of(self.target.goal) * reach.passes / reach.rounds as f64,
+            (Some(cost), Some(hit)) => cost.of(self.target.goal) * hit.passes / hit.rounds as f64,
             _ => f64::INFINITY,
         }
     }
@@ -578,9 +578,9 @@ mod tests {
             let target = Target { mse: target(case), goal, most_rounds: 1_000_000_000, most_local_steps: 12, local_steps: None };
             let found = search(&*field, std::slice::from_ref(family), &start, &target, &Effort::default()).unwrap();
             let found = found.best().unwrap();
-            let (cost, reach) = (found.cost.unwrap().of(goal), found.reached().unwrap());
+            let (cost, hit) = (found.cost.unwrap().of(goal), found.reached().unwrap());
             let price = Price::of(&*field, family, &start).unwrap();
-            assert!(reach.mse <= target.mse && cost == price.cost(reach.rounds, found.choice.local_steps).of(goal));
+            assert!(hit.mse <= target.mse && cost == price.cost(hit.rounds, found.choice.local_steps).of(goal));
             let top = 4.0 * largest_step(&*field);
             let mut best = f64::INFINITY;
             for local_steps in 1..=12 {

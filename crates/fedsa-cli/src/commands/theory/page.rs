@@ -426,7 +426,8 @@ fn floor_alone(page: &mut Page, predictor: &Predictor<'_>, cell: usize, of: &For
             let known = predictor.accuracy(cell, "floor").unwrap_or(Accuracy::Exact);
             let part = |quantity| predictor.number(cell, quantity).map_or("not known".into(), number);
             page.paragraph(&format!(
-                "The error stays at {} in the end ({known}): {} of squared bias and {} of noise. What the noise consists of is {why}.",
+                "The error stays at {} in the end ({known}): {}, the squared distance of the mean iterate from theta*, and {} of noise around it. \
+                 What they consist of is {why}.",
                 number(floor),
                 part("floor_bias2"),
                 part("noise")
@@ -542,18 +543,18 @@ fn stability(page: &mut Page, plan: &Plan, cell: usize, of: &Forecast<'_>, outlo
 
 /// What fails beyond the largest stable step.
 fn beyond(of: &Forecast<'_>, step: f64) -> String {
-    // Edges of the mean are known to 1e-6, those of the mean square to 2%.
-    let above = [1.002, 1.03].map(|factor| factor * step);
+    // Edges of the mean are known to 1e-6, those of the mean square to 2%. The step that is looked at is the one that is printed.
+    let above = [1.002, 1.03].map(|factor| format!("{:.3e}", factor * step).parse::<f64>().unwrap_or(factor * step));
     let failing = above.into_iter().find_map(|eta| Some((eta, of.at_step(eta).ok().filter(|spot| spot.verdict != Verdict::Stable)?)));
     match failing {
         Some((eta, Spot { verdict: Verdict::MeanDiverges, radius, .. })) => {
             let of = of.clone().with_step(eta);
-            format!("At {} the mean diverges: the radius of a noiseless round is {}. {}", number(eta), numbers::radius(radius), mode(&of))
+            format!("At {} the mean diverges: the radius of a noiseless round is {}. {}", typed(eta), numbers::radius(radius), mode(&of))
         }
         Some((eta, Spot { verdict: Verdict::MeanSquareDiverges, mean_square: Some(square), .. })) => format!(
             "At {} the mean still converges, and the mean square does not: the radius of the second moments is {}. The noise of the \
              matrices grows with the distance from theta*, and at this step adds more in a round than the round removes.",
-            number(eta),
+            typed(eta),
             numbers::radius(square)
         ),
         _ => String::new(),

@@ -1,6 +1,6 @@
 //! The two pictures: predicted curves, and the stable steps over step size and local steps.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use fedsa::error::{BadInput, Result};
 use fedsa::methods::Drift;
@@ -61,27 +61,52 @@ impl<'a> Target<'a> {
         Ok(Self { folder, existing: if overwrite { Existing::Replace } else { Existing::Keep } })
     }
 
-    /// Writes the pictures, each atomically; their paths.
+    /// Writes the pictures, each atomically; a line for each, its path or why there is nothing to show. A picture with nothing to show
+    /// is not written, and one of its name is removed where it may be replaced.
     ///
     /// # Errors
     /// When the folder cannot be made or written to.
-    pub fn write(&self, plan: &Plan, predictor: &Predictor<'_>, base: &Path) -> Result<Vec<PathBuf>, Failure> {
+    pub fn write(&self, plan: &Plan, predictor: &Predictor<'_>, base: &Path) -> Result<Vec<String>, Failure> {
         let config = resolve::file(&plan.experiment, &Places::from_env(base))?;
         let pictures = [(CURVES, Picture::Chart(curves(plan, predictor))), (STABILITY, Picture::Heat(stability(plan)))];
-        std::fs::create_dir_all(self.folder).map_err(|e| {
-            let what = format!("{} cannot be made: {e}", self.folder.display());
-            BadInput::new("--out", what, "the path of a folder that you may write to")
-        })?;
         let mut written = Vec::new();
         for (stem, picture) in &pictures {
+            if let Some(why) = nothing_in(picture) {
+                written.push(format!("no {stem}: {why}"));
+                if self.existing == Existing::Replace {
+                    for name in output::picture_names(&plan.experiment, stem) {
+                        std::fs::remove_file(self.folder.join(name)).ok();
+                    }
+                }
+                continue;
+            }
+            std::fs::create_dir_all(self.folder).map_err(|e| {
+                let what = format!("{} cannot be made: {e}", self.folder.display());
+                BadInput::new("--out", what, "the path of a folder that you may write to")
+            })?;
             for (name, bytes) in output::pictures(plan, stem, picture, &config) {
                 let path = self.folder.join(name);
                 atomic::write(&path, &bytes, self.folder, self.existing).map_err(|e| atomic::unwritable(&path, &e))?;
-                written.push(path);
+                written.push(path.display().to_string());
             }
         }
         Ok(written)
     }
+}
+
+/// Why a picture has nothing to show.
+fn nothing_in(picture: &Picture) -> Option<String> {
+    let notes: Vec<&String> = match picture {
+        Picture::Chart(chart) => {
+            let is_empty = |panel: &Panel| panel.curves.is_empty() && panel.levels.is_empty();
+            chart.panels.iter().all(is_empty).then(|| chart.panels.iter().flat_map(|panel| &panel.notes).chain(&chart.notes).collect())?
+        }
+        Picture::Table(_) => return None,
+        Picture::Heat(heat) => heat.maps.is_empty().then(|| heat.notes.iter().collect())?,
+    };
+    let mut all: Vec<&str> = notes.into_iter().map(String::as_str).collect();
+    all.dedup();
+    Some(all.join("; "))
 }
 
 /// The predicted curves, a panel for each point.

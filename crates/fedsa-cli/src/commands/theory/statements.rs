@@ -1,6 +1,6 @@
 //! What the theorems of the sources say about a method, beside the exact value.
 
-use fedsa::theory::bounds::{Choice, Period};
+use fedsa::theory::bounds::{Assumption, Choice, Period};
 use fedsa::theory::predict::Statement;
 use fedsa_experiment::Plan;
 use fedsa_experiment::numbers::{about, number, typed};
@@ -38,7 +38,7 @@ pub fn json(plan: &Plan, cell: usize, problem: &Json) -> Json {
             let rounds = plan.cells[cell].run.rounds;
             let one = |statement: &Statement| {
                 let mut entry = json!(statement);
-                entry["holds"] = json!(statement.fails().is_none());
+                entry["holds"] = json!(statement.holds());
                 entry["rounds"] = json!(rounds);
                 entry
             };
@@ -91,15 +91,19 @@ fn one(page: &mut Page, statement: &Statement, rounds: u64) {
         Some(_) => "exactly it is 0".into(),
         None => "its exact value is not known".into(),
     };
-    page.paragraph(&match (statement.fails(), statement.is_shape) {
-        (Some(failed), _) => format!("{name} does not apply: {} does not hold ({}).", failed.name, failed.text),
-        (None, true) => {
+    page.paragraph(&match (statement.holds(), statement.is_shape) {
+        (false, _) => {
+            let failing = listed(statement.failing());
+            let conditions = if statement.failing().count() == 1 { "a condition of it fails" } else { "conditions of it fail" };
+            format!("{name} does not apply, because {conditions}: {failing}.")
+        }
+        (true, true) => {
             let exact = exact.map_or("not known".into(), number);
             format!(
                 "{name}: {of} is made of these parts, up to factors that the source does not state: {parts}. The exact floor is {exact}."
             )
         }
-        (None, false) => {
+        (true, false) => {
             let after = if rounds == 1 { "1 round".to_string() } else { format!("{} rounds", typed(rounds as f64)) };
             format!("{name}: after {after} {of} is at most {} ({parts}); {against}.", number(*value))
         }
@@ -108,8 +112,12 @@ fn one(page: &mut Page, statement: &Statement, rounds: u64) {
         let all: Vec<String> = statement.constants.iter().map(|one| format!("{} = {}", one.name, number(one.value))).collect();
         page.paragraph(&format!("Its constants: {}.", all.join("; ")));
     }
-    if statement.fails().is_none() && !statement.assumptions.is_empty() {
-        let held: Vec<String> = statement.assumptions.iter().map(|condition| format!("{} ({})", condition.name, condition.text)).collect();
-        page.paragraph(&format!("Its conditions hold: {}.", held.join("; ")));
+    if statement.holds() && !statement.assumptions.is_empty() {
+        page.paragraph(&format!("Its conditions hold: {}.", listed(statement.assumptions.iter())));
     }
+}
+
+/// Conditions with the numbers that decide them.
+fn listed<'a>(conditions: impl Iterator<Item = &'a Assumption>) -> String {
+    conditions.map(|condition| format!("{} ({})", condition.name, condition.text)).collect::<Vec<_>>().join("; ")
 }

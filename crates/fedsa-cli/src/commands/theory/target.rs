@@ -5,7 +5,7 @@ use fedsa::theory::cost::RoundCost;
 use fedsa::theory::exact_mse::InitialControls;
 use fedsa::theory::predict::{Obstacle, Reach};
 use fedsa_experiment::config::schema::ControlsStart;
-use fedsa_experiment::numbers::{about, number, thousands};
+use fedsa_experiment::numbers::{number, thousands, two_digits};
 use fedsa_experiment::plan::ResolvedStart;
 use fedsa_experiment::{Plan, Predictor};
 use serde_json::{Value as Json, json};
@@ -97,7 +97,10 @@ impl Target {
                 number(*bias)
             ),
             Ok(Reach::After(after)) => {
-                let count = |rounds: f64| if after.curve.is_some() { thousands(rounds) } else { format!("about {}", about(rounds)) };
+                let (about, count) = match after.curve {
+                    Some(_) => ("", after.rounds),
+                    None => ("about ", two_digits(after.rounds)),
+                };
                 let how = match after.curve {
                     Some(accuracy) => format!("read from the predicted curve ({accuracy})"),
                     None if after.is_cut => {
@@ -106,12 +109,12 @@ impl Target {
                     None if self.is_random => "from the radii, for a start with components N(0, 1)".to_string(),
                     None => "from the radii; a transient may add to it".to_string(),
                 };
-                let rounds = if after.rounds == 1.0 { "round" } else { "rounds" };
+                let rounds = if count == 1.0 { "round" } else { "rounds" };
                 let cost = match &self.cost {
-                    Ok(cost) => format!(" That is {}.", amounts(cost, after.rounds)),
+                    Ok(cost) => format!(" That is {about}{}.", amounts(cost, count)),
                     Err(e) => format!(" {}", sentence(&format!("its samples and bits are {}", e.what))),
                 };
-                format!("A mean-square error of {goal} is reached after {} {rounds}, {how}.{cost}", count(after.rounds))
+                format!("A mean-square error of {goal} is reached after {about}{} {rounds}, {how}.{cost}", thousands(count))
             }
         }
     }

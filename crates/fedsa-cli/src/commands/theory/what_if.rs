@@ -29,7 +29,8 @@ pub fn table(plan: &Plan, cell: usize, limits: &Limits) -> Vec<Vec<String>> {
     let doubled = field.systems().filter(|_| fits).map(twins);
     let all = changes(plan, cell, limits, doubled.as_ref());
     let rows: Vec<Vec<String>> = all.par_iter().map(|change| change.row(limits)).collect();
-    let mut table = vec![row(&["change", "floor", "bias^2", "noise", "error per round", "against now"])];
+    let rest = if limits.mixing.is_some() { "noise and mixing" } else { "noise" };
+    let mut table = vec![row(&["change", "floor", "bias^2", rest, "error per round", "against now"])];
     table.extend(rows);
     table
 }
@@ -87,28 +88,32 @@ impl Change<'_> {
         let floor = self.floor();
         match floor {
             Ok(Some((floor, bias))) => {
-                // Markov samples add a bias of their own.
-                let is_none = self.of.sampling().kind != Law::Markov && self.of.no_bias().is_ok_and(|reason| reason.is_some());
+                let is_none = self.of.no_bias().is_ok_and(|reason| reason.is_some());
                 let rounding = self.of.bias_rounding().unwrap_or(0.0);
                 let shown = match bias {
                     _ if is_none => "0".to_string(),
                     bias if bias <= rounding => format!("below {}", number(rounding)),
                     bias => number(bias),
                 };
-                let noise = if is_none { floor } else { (floor - bias).max(0.0) };
-                row(&[&self.what, &number(floor), &shown, &number(noise), &shrinks, &against(floor, now.floor)])
+                // Rounding may leave less than nothing; the dependence of successive samples may lower the floor below the bias.
+                let rest = match floor - bias {
+                    _ if is_none => floor,
+                    rest if self.of.sampling().kind == Law::Markov => rest,
+                    rest => rest.max(0.0),
+                };
+                row(&[&self.what, &number(floor), &shown, &number(rest), &shrinks, &against(floor, now.floor)])
             }
             Ok(None) => row(&[&self.what, "", "", "", &shrinks, "not computed: takes too long"]),
             Err(e) => row(&[&self.what, "", "", "", &shrinks, &e.what]),
         }
     }
 
-    /// The floor and its squared bias; `None` if it takes too long.
+    /// The floor, and the squared bias of the limit without noise; `None` if the floor takes too long.
     fn floor(&self) -> Result<Option<(f64, f64)>> {
         if self.of.floor_work()? > MOST_WORK {
             return Ok(None);
         }
-        self.of.floor().map(|floor| Some((floor.mse(), floor.bias_sq())))
+        Ok(Some((self.of.floor()?.mse(), self.of.bias_sq()?)))
     }
 }
 

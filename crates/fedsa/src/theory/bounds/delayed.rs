@@ -46,7 +46,7 @@ impl DelayedSa {
             Assumption::at_most("mu <= 1", "mu", self.mu, 1.0),
             Assumption::at_most("L >= 1", "1", 1.0, self.l),
             Assumption::at_most("r_0 <= 2 sigma", "r_0", self.start, 2.0 * self.sigma),
-            Assumption::at_most("alpha", "alpha", alpha, self.mu / (c * self.l * self.l * self.wait(tau))),
+            Assumption::at_most("alpha is small enough", "alpha", alpha, self.mu / (c * self.l * self.l * self.wait(tau))),
         ])
     }
 

@@ -119,7 +119,7 @@ impl FedTd {
         }
         let bound = self.theorem_4_2(alpha(high), link, high as u64)?;
         let mut assumptions = bound.assumptions;
-        assumptions.push(Assumption::at_most("T (4.9)", "the least T", self.least_rounds(link, high), high));
+        assumptions.push(Assumption::at_most("T is large enough (4.9)", "the least T", self.least_rounds(link, high), high));
         Choice::fixed("[T] Corollary 4.1", target, alpha(high), 1, high, assumptions)
     }
 
@@ -202,8 +202,8 @@ impl FedTd {
     fn assumptions(&self, alpha: f64, limit: f64, rounds: u64, least: f64) -> Vec<Assumption> {
         vec![
             Assumption::positive("features are independent", "omega", self.omega),
-            Assumption::at_most("alpha", "alpha", alpha, limit),
-            Assumption::at_most("T", "the least T", least, rounds as f64),
+            Assumption::at_most("alpha is small enough", "alpha", alpha, limit),
+            Assumption::at_most("T is large enough", "the least T", least, rounds as f64),
             Assumption::at_most("sigma >= max(1, delta_0)", "max(1, delta_0)", self.start.max(1.0), self.sigma),
         ]
     }

@@ -102,12 +102,15 @@ impl Assumption {
     fn at_most(name: &'static str, what: &str, value: f64, limit: f64) -> Self {
         // Settings that a corollary puts at the limit are within it up to rounding.
         let holds = value <= limit * (1.0 + 1e-12);
-        Self { name, holds, text: format!("{what} = {value:.4e}, at most {limit:.4e}") }
+        let against = if holds { "at most" } else { "above" };
+        Self { name, holds, text: format!("{what} = {value:.4e}, {against} {limit:.4e}") }
     }
 
     /// `what > 0`.
     fn positive(name: &'static str, what: &str, value: f64) -> Self {
-        Self { name, holds: value > 0.0, text: format!("{what} = {value:.4e}, above 0") }
+        let holds = value > 0.0;
+        let against = if holds { "above" } else { "not above" };
+        Self { name, holds, text: format!("{what} = {value:.4e}, {against} 0") }
     }
 }
 

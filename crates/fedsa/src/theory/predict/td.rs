@@ -246,7 +246,7 @@ mod tests {
             let all = of.statements(&theta_0, rounds, 1.0).unwrap();
             let found = all.iter().find(|one| one.statement.starts_with("[T] Theorem 4")).unwrap();
             assert_eq!((found.statement, found.value, &found.terms), (want.statement, want.value(), &want.terms));
-            assert!(found.fails().is_none(), "{:?}", found.fails());
+            assert!(found.holds(), "{found:?}");
             let at = |name: &str| found.constants.iter().find(|one| one.name.starts_with(name)).unwrap().value;
             assert_eq!((at("omega"), at("N,"), at("sigma"), at("tau, ")), (facts.nu, 4.0, sigma, 1.0));
             let exact = found.exact.unwrap();
@@ -261,7 +261,7 @@ mod tests {
             let of = Forecast::over(field, method, link);
             let all = of.statements(&theta_0, 1_000_000_000, 1.0).unwrap();
             let found = all.iter().find(|one| one.statement.starts_with(name)).unwrap();
-            found.assumptions.iter().filter(|one| !one.holds).map(|one| one.name).collect::<Vec<_>>()
+            found.failing().map(|one| one.name).collect::<Vec<_>>()
         };
         let (clear, small) = (Uplink::default(), FedLsa::new(1e-8, 1));
         let field = process(3, Law::Iid, [0.0, 1.0]);
@@ -269,7 +269,7 @@ mod tests {
         assert!(fails(&*field, &small, &clear, t).is_empty());
         assert!(fails(&*field, &small, &clear, s).is_empty());
         assert_eq!(fails(&*field, &FedLsa::new(1e-8, 2), &clear, t), ["one local step"]);
-        assert_eq!(fails(&*field, &FedLsa::new(1.0, 1), &clear, t), ["alpha"]);
+        assert_eq!(fails(&*field, &FedLsa::new(1.0, 1), &clear, t), ["alpha is small enough"]);
         assert_eq!(fails(&*field, &FedLsa { participants: Some(2), ..small.clone() }, &clear, t), ["all agents take part"]);
         let rich = process(3, Law::Iid, [0.0, 10.0]);
         assert!(fails(&*rich, &small, &clear, t).is_empty());
