@@ -333,6 +333,17 @@ fn pictures_are_written_listed_and_not_replaced_unasked() {
     assert!(before == after);
     folder.run(&["theory", "small.toml", "--out", "pdf", "--set", "figure.formats=[\"pdf\"]"]).exits(0);
     assert_eq!(there("pdf"), ["theory-curves.pdf", "theory-stability.pdf"]);
+    // Pictures with nothing to show are not written, and no folder is made for them; those of another file do not stay.
+    folder.write(
+        "unknown.toml",
+        "id = \"unknown\"\nproblem.kind = \"q-learning\"\nmethod = [{ kind = \"q-learning\", step_size = 0.1 }]\nrun.rounds = 10",
+    );
+    for (out, overwrite) in [("none", &[][..]), ("pdf", &["--overwrite"])] {
+        let args = ["theory", "unknown.toml", "--out", out, "--set", "figure.formats=[\"pdf\"]"];
+        let output = folder.run(&[&args, overwrite].concat()).exits(0).stdout;
+        assert!(output.contains("no theory-curves: ") && output.contains("no theory-stability: "), "{output}");
+    }
+    assert!(!folder.path("none").exists() && there("pdf").is_empty());
     // Beside a run, which is not touched.
     folder.run(&["run", "small.toml", "--out", "run", "-q"]).exits(0);
     folder.run(&["theory", "small.toml", "--out", "run"]).exits(0);

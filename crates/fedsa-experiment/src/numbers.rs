@@ -41,6 +41,38 @@ pub fn is_plain(x: f64) -> bool {
     x == 0.0 || !x.is_finite() || (1e-4..1e16).contains(&x.abs())
 }
 
+/// The largest number of four digits that is at most the positive `x`, in TOML form: a bound that `x` keeps.
+pub fn rounded_down(x: f64) -> String {
+    four_digits(x, -1.0)
+}
+
+/// The smallest number of four digits that is at least the positive `x`, in TOML form.
+pub fn rounded_up(x: f64) -> String {
+    four_digits(x, 1.0)
+}
+
+/// The nearest number of four digits on the side of `x` that `direction` names.
+fn four_digits(x: f64, direction: f64) -> String {
+    let unit = 10f64.powi(x.log10().floor() as i32 - 3);
+    if !unit.is_normal() {
+        // There are no four digits.
+        return format!("{x:e}");
+    }
+    let mut digits = direction * (direction * x / unit).ceil();
+    loop {
+        let text = if (1e-4..1e6).contains(&x) {
+            let decimals = (3 - x.log10().floor() as i32).max(0) as usize;
+            format!("{:.decimals$}", digits * unit)
+        } else {
+            format!("{:.3e}", digits * unit)
+        };
+        if text.parse::<f64>().is_ok_and(|y| direction * y >= direction * x) {
+            return text;
+        }
+        digits += direction;
+    }
+}
+
 /// A predicted number of rounds, rounded to a whole number of two digits.
 pub fn two_digits(rounds: f64) -> f64 {
     let unit = 10f64.powf((rounds.max(1.0).log10().floor() - 1.0).max(0.0));
@@ -162,6 +194,24 @@ mod tests {
         assert_eq!(radius(1.0), "1");
         assert_eq!(radius(0.98654), "0.9865");
         assert_eq!(radius(4.465e18), "4.465e18");
+    }
+
+    #[test]
+    fn steps_are_rounded_to_what_can_be_written() {
+        for (x, down, up) in [
+            (25.2257, "25.22", "25.23"),
+            (0.1, "0.1000", "0.1000"),
+            (0.099999, "0.09999", "0.10000"),
+            (123456.7, "123400", "123500"),
+            (9.9999e-7, "9.999e-7", "1.000e-6"),
+            (2.0e9, "2.000e9", "2.000e9"),
+        ] {
+            assert_eq!((&rounded_down(x)[..], &rounded_up(x)[..]), (down, up));
+            assert!(down.parse::<f64>().unwrap() <= x && up.parse::<f64>().unwrap() >= x);
+        }
+        for x in [5e-324, 1e-310, 2.2e-306] {
+            assert_eq!((rounded_down(x).parse(), rounded_up(x).parse()), (Ok(x), Ok(x)));
+        }
     }
 
     #[test]

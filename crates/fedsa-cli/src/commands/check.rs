@@ -163,31 +163,9 @@ pub fn stable_step_text(plan: &Plan, cell: usize) -> String {
 pub fn stable_text(found: &fedsa::error::Result<StableStep>) -> String {
     match found {
         Ok(stable) if stable.step.is_infinite() => "stable with any step_size".into(),
-        Ok(stable) if stable.in_mean_square => format!("stable up to step_size = {}", rounded_down(stable.step)),
-        Ok(stable) => format!("stable up to step_size = {} in the mean (noise may ask for less)", rounded_down(stable.step)),
+        Ok(stable) if stable.in_mean_square => format!("stable up to step_size = {}", numbers::rounded_down(stable.step)),
+        Ok(stable) => format!("stable up to step_size = {} in the mean (noise may ask for less)", numbers::rounded_down(stable.step)),
         Err(e) => format!("no stable step found: {}", e.what),
-    }
-}
-
-/// The largest number of four digits that is at most `x`, in TOML form.
-fn rounded_down(x: f64) -> String {
-    let unit = 10f64.powi(x.log10().floor() as i32 - 3);
-    if !unit.is_normal() {
-        // There are no four digits.
-        return format!("{x:e}");
-    }
-    let mut digits = (x / unit).floor();
-    loop {
-        let text = if (1e-4..1e6).contains(&x) {
-            let decimals = (3 - x.log10().floor() as i32).max(0) as usize;
-            format!("{:.decimals$}", digits * unit)
-        } else {
-            format!("{:.3e}", digits * unit)
-        };
-        if text.parse::<f64>().is_ok_and(|y| y <= x) {
-            return text;
-        }
-        digits -= 1.0;
     }
 }
 
@@ -352,22 +330,4 @@ fn stable_steps(plan: &Plan, cells: &[usize]) -> HashMap<usize, Option<StableSte
         })
         .collect();
     cells.iter().map(|cell| (*cell, found[&key(*cell)])).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::rounded_down;
-
-    #[test]
-    fn steps_are_rounded_down_to_what_can_be_written() {
-        for (x, text) in
-            [(25.2257, "25.22"), (0.1, "0.1000"), (0.099999, "0.09999"), (123456.7, "123400"), (9.9999e-7, "9.999e-7"), (2.0e9, "2.000e9")]
-        {
-            assert_eq!(rounded_down(x), text);
-            assert!(text.parse::<f64>().unwrap() <= x);
-        }
-        for x in [5e-324, 1e-310, 2.2e-306] {
-            assert_eq!(rounded_down(x).parse::<f64>().unwrap(), x);
-        }
-    }
 }

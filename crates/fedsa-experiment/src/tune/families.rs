@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fedsa::error::{BadInput, Result, quoted};
 use fedsa::methods::{Drift, MethodSettings};
+use fedsa::problem::Field;
 use fedsa::registry::Kind;
 use fedsa::schedule::StepSize;
 use fedsa::tune::{Choice, Family};
@@ -116,13 +117,14 @@ fn codec(kinds: &Kinds, text: &str) -> Result<Table> {
 }
 
 /// The families that options and file name. `tables` are the file's methods, `reference` is the one whose link, start and output all
-/// candidates have.
+/// candidates have, `field` is the problem.
 pub(super) fn families(
     kinds: &Kinds,
     options: &TuneOptions,
     tables: &[Table],
     reference: usize,
     files: &DiskFiles,
+    field: &dyn Field,
 ) -> Result<Vec<Candidates>> {
     let reference = &tables[reference];
     let kind_name = |table: &Table| table.get("kind").and_then(Value::as_str).unwrap_or_default().to_string();
@@ -180,9 +182,21 @@ pub(super) fn families(
                 table.insert("uplink".into(), up);
             }
             let link = Arc::new(link::build(kinds, &up, &down, Some(files))?);
+            if let Some(named) = named {
+                let of_codec = link.check(field.agents(), field.dim(), true).err().filter(|e| e.key.starts_with("uplink.codec"));
+                of_codec.map_or(Ok(()), |e| {
+                    let what = format!("`{}`: {}", quoted(named), BadInput { key: e.key.replace("uplink.codec.", ""), ..e.clone() });
+                    Err(BadInput::new("--codecs", what, e.help))
+                })?;
+            }
             let codec = named.map(str::to_string).filter(|_| codecs.len() > 1);
             if all.iter().all(|other| other.kind.name != kind.name || other.codec != codec) {
-                all.push(Candidates { kind, codec, table, steps, has_server_step, link });
+                let candidates = Candidates { kind, codec, table, steps, has_server_step, link };
+                (candidates.family().make)(0.1, 1, 1.0).map_err(|e| {
+                    let help = "a [[method]] of this kind in the file, whose other keys are kept, or other methods";
+                    BadInput::new("--methods", format!("`{}`: {e}", kind.name), help)
+                })?;
+                all.push(candidates);
             }
         }
     }
@@ -213,7 +227,7 @@ fn has_step(kind: &Kind<dyn MethodSettings>) -> Result<()> {
     } else if config::takes(kind, "talk_probability") {
         table.insert("talk_probability".into(), Value::Float(1.0));
     }
-    // Keys that the kind needs besides, such as a radius, come from the file.
+    // Keys that the kind needs besides, such as a radius, may come from the file.
     match read_kind(kind, table) {
         Ok(settings) if settings.shape().drift == Drift::NoSteps || settings.shape().step_size != StepSize::Constant(0.1) => Err(refused()),
         _ => Ok(()),

@@ -228,7 +228,7 @@ impl Tuning {
         let sections = point.sections();
         let tables: Vec<Table> =
             (0..plan.labels.len()).filter_map(|m| sections.method(m).and_then(|table| table.as_table().cloned())).collect();
-        let candidates = families::families(&experiment.document.kinds, options, &tables, reference, &files)?;
+        let candidates = families::families(&experiment.document.kinds, options, &tables, reference, &files, &*plan.fields[0].field)?;
         let cell = &plan.cells[plan.points[0].cells[reference]];
         if let fedsa::record::OutputRule::TailAfter(_) = cell.output {
             let what = "the output averages the last share of the rounds, and so depends on their number, which is to be found";

@@ -15,7 +15,7 @@ impl Tuning {
         let reasons: Vec<String> = (0..self.candidates.len())
             .filter_map(|family| {
                 let why = found.prices[family].as_ref().err()?;
-                Some(format!("{}: {}", self.candidates[family].name(), why.what))
+                Some(format!("{}: {why}", self.candidates[family].name()))
             })
             .collect();
         if reasons.len() == self.candidates.len() {

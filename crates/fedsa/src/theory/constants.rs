@@ -73,8 +73,7 @@ impl Constants {
             }
             _ => None,
         };
-        // A variance of 0 may be below 0 by rounding.
-        let sigma_at = |k: usize, theta: &[f64]| moments.map(|m| noise_trace(&systems.kinds[k], &m[k], theta).max(0.0));
+        let sigma_at = |k: usize, theta: &[f64]| moments.map(|m| noise_trace(&systems.kinds[k], &m[k], theta));
         Ok(Self {
             c_a: max(&norm),
             a,
@@ -110,9 +109,16 @@ pub(super) fn mean_square_of_a(moments: &Moments) -> Mat<f64> {
     Mat::from_fn(d, d, |j, l| (0..d).map(|i| moments.aa[(i * d + i, j * d + l)]).sum())
 }
 
-/// `Sigma_A = E A^T A - Abar^T Abar`.
+/// `Sigma_A = E A^T A - Abar^T Abar`; 0 where it is within rounding.
 pub(super) fn noise_of_a(system: &System, moments: &Moments) -> Mat<f64> {
-    mean_square_of_a(moments) - system.a.transpose() * &system.a
+    let square = mean_square_of_a(moments);
+    let noise = &square - system.a.transpose() * &system.a;
+    if noise.norm_max() <= rounding(system) * square.norm_max() { Mat::zeros(noise.nrows(), noise.ncols()) } else { noise }
+}
+
+/// The relative error of sums of d products, of which a variance is the difference.
+fn rounding(system: &System) -> f64 {
+    4.0 * system.b.len() as f64 * f64::EPSILON
 }
 
 /// The smallest L with `E A^T A <= L sym(Abar)`, for a positive definite `sym(Abar)`:
@@ -129,14 +135,15 @@ pub(super) fn smoothness(system: &System, moments: &Moments) -> Result<f64> {
     Ok(eigenvalues[eigenvalues.len() - 1])
 }
 
-/// The trace of the covariance of `A(z) theta - b(z)`.
+/// The trace of the covariance of `A(z) theta - b(z)`; 0 where it is within rounding.
 pub(super) fn noise_trace(system: &System, moments: &Moments, theta: &[f64]) -> f64 {
     let d = theta.len();
     let square = mean_square_of_a(moments);
     let quadratic: f64 = theta.iter().zip(linalg::mat_vec(&square, theta)).map(|(x, y)| x * y).sum();
     let cross: f64 = (0..d).flat_map(|i| (0..d).map(move |j| (i, j))).map(|(i, j)| moments.ab[(i * d + i, j)] * theta[j]).sum();
     let constant: f64 = (0..d).map(|i| moments.bb[(i, i)]).sum();
-    quadratic - 2.0 * cross + constant - linalg::norm_sq(&system.mean(theta))
+    let trace = quadratic - 2.0 * cross + constant - linalg::norm_sq(&system.mean(theta));
+    if trace <= rounding(system) * (quadratic + 2.0 * cross.abs() + constant) { 0.0 } else { trace }
 }
 
 /// The constants that Lemma 3.1 of \[S\] gives to TD(0) with linear features, `||phi|| <= 1`.

@@ -11,7 +11,7 @@ use fedsa::schedule::StepSize;
 use fedsa::theory::Accuracy;
 use fedsa::theory::predict::{Forecast, Limits, NoBias, Outlook, Regime, Spot, StableSet, TOO_SLOW, Verdict, rounding};
 use fedsa::uplink::medium::bit_budget::BitBudget;
-use fedsa_experiment::numbers::{self, about, number, percent, typed};
+use fedsa_experiment::numbers::{self, about, number, percent, rounded_down, rounded_up, typed};
 use fedsa_experiment::{Plan, Predictor};
 use serde_json::Value as Json;
 
@@ -623,9 +623,9 @@ fn cut_short(page: &mut Page, sets: &[StableSet], hs: &[u64]) {
 fn interval_row(set: &StableSet, own: u64) -> Vec<String> {
     let text = |(low, high): &(f64, f64)| match (*low, *high) {
         (0.0, high) if high.is_infinite() => format!("up to {} at least", number(set.looked_to)),
-        (0.0, high) => format!("up to {}", number(high)),
-        (low, high) if high.is_infinite() => format!("from {} on", number(low)),
-        (low, high) => format!("{} to {}", number(low), number(high)),
+        (0.0, high) => format!("up to {}", rounded_down(high)),
+        (low, high) if high.is_infinite() => format!("from {} on", rounded_up(low)),
+        (low, high) => format!("{} to {}", rounded_up(low), rounded_down(high)),
     };
     let all: Vec<String> = set.intervals.iter().map(text).collect();
     let mark = if set.local_steps == own { " (as in the file)" } else { "" };
