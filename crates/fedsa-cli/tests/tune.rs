@@ -182,7 +182,8 @@ fn a_target_out_of_reach_names_the_floor_and_what_would_lower_it() {
     // FedLSA's bias is in the way.
     let noiseless = edited(TINY, "kind = \"iid\"", "kind = \"mean\"");
     folder.write("small.toml", noiseless);
-    let out = tune(&folder, &["--target-mse", "1e-9", "--methods", "fedlsa", "--local-steps", "30", "--max-rounds", "100"]).exits(2);
+    let asked = ["--target-mse", "1e-9", "--methods", "fedlsa", "--local-steps", "30", "--max-rounds", "100"];
+    let out = folder.run(&[&["tune", "small.toml"], &asked[..]].concat()).exits(2);
     assert!(out.message().contains("fewer local steps, or scafflsa or fedhsa"), "{}", out.stderr);
     folder.write("small.toml", TINY);
     let names =
