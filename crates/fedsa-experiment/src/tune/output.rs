@@ -189,6 +189,10 @@ impl Tuning {
         let pilots =
             if piloted == 0 { String::new() } else { format!(", {piloted} by pilot runs of about {} s", number(tuned.pilots.spent)) };
         lines.push(format!("{} choices were tried by theory{pilots}", tuned.found.tried.len()));
+        let most = self.options.most_local_steps;
+        if self.options.local_steps.is_none() && tuned.choice.local_steps == most && most > 1 {
+            lines.push(format!("its local steps are the most that may be chosen, {most}: a larger --max-local-steps may find better"));
+        }
         if tuned.is_cut() {
             lines
                 .push(format!("the budget of {} s ended the search early: a larger --budget may find better", number(self.options.budget)));
@@ -382,12 +386,14 @@ impl Tuning {
             levels: vec![Level { label: "target".into(), y: self.target.mse, color: 7, dash: 0 }],
             ..Panel::default()
         };
+        let pilots = match tuned.pilots.tried.len() {
+            0 => String::new(),
+            n => format!(" and {n} by pilot runs (of which it is the upper end of the interval of the mean error)"),
+        };
         let caption = format!(
-            "The lowest mean-square error that a choice of settings has for a cost, among {} choices by theory and {} by pilot runs (of \
-             which it is the upper end of the interval of the mean error). Choices were looked for near the target: elsewhere others may do better. A choice may pass an error and not stay below it; the \
-             answer stays.",
-            tuned.found.tried.len(),
-            tuned.pilots.tried.len()
+            "The lowest mean-square error that a choice of settings has for a cost, among {} choices by theory{pilots}. Choices were \
+             looked for near the target: elsewhere others may do better. A choice may pass an error and not stay below it; the answer stays.",
+            tuned.found.tried.len()
         );
         Picture::Chart(Chart {
             title: format!("{}: error against {}", self.experiment.title, goal.name()),
