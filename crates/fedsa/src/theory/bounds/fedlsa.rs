@@ -473,6 +473,6 @@ mod tests {
         assert_eq!(corollary_4_4(&constants, 1.0, 1e-300).unwrap_err().key, "target");
         let setting = RoundSetting::new(1.5 * constants.contraction.largest_step, 2).unwrap();
         let broken = FedLsaConstants::theorem_a5(&constants, &setting, 3, 0.0, 1.0);
-        assert!(!broken.holds() && broken.assumptions.iter().any(|a| !a.holds && a.text.contains("at most")));
+        assert!(!broken.holds() && broken.assumptions.iter().any(|a| !a.holds && a.text.contains(", above ")));
     }
 }
