@@ -217,7 +217,7 @@ fn targets_are_reached_when_the_page_says_so() {
     let rounds = target["rounds"].as_f64().unwrap();
     says(
         &section(&page, "FedHSA"),
-        &[&format!("is reached after {} rounds, read from the predicted curve (exact).", numbers::thousands(rounds))],
+        &[&format!("is first reached after {} rounds, read from the predicted curve (exact).", numbers::thousands(rounds))],
     );
     // The run stops there, and its ledger is what was predicted.
     let stop = [
@@ -533,7 +533,7 @@ fn tiny_steps_have_no_bias_of_0_and_no_rounds() {
     let (page, json) = both(&folder, &["small.toml", "--set", &step("1e-16"), "--target-mse", "0.1"]);
     let text = section(&page, "FedLSA");
     says(&text, &["below what rounding leaves of theta*", "the rate cannot be told from 1 at this precision"]);
-    assert!(!text.contains("none:") && !text.contains("the bias is 0") && !text.contains("is reached after"), "{text}");
+    assert!(!text.contains("none:") && !text.contains("the bias is 0") && !text.contains("is first reached after"), "{text}");
     let target = &json["methods"][0]["target"];
     assert!(target["why"].as_str().unwrap().contains("cannot be told from 1") && target.get("rounds").is_none(), "{target}");
     // The same system of all agents has none.

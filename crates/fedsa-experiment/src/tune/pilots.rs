@@ -282,15 +282,28 @@ impl PilotSearch<'_, '_> {
         for i in 0..lists.iter().map(Vec::len).max().unwrap_or(0) {
             all.extend(lists.iter().filter_map(|list| list.get(i)));
         }
-        let stopped =
-            self.race(&mut pilots, all, by).and_then(|()| self.approach(&mut pilots, by)).and_then(|()| self.confirm(&mut pilots, by));
-        match stopped {
+        match self.stages(&mut pilots, all, simpler, by) {
             Ok(()) | Err(Stop::Budget) => {}
             Err(Stop::Interrupted) => pilots.interrupted = true,
             Err(Stop::Failed(failure)) => return Err(failure),
         }
         self.settle(&mut pilots);
         Ok(pilots)
+    }
+
+    /// The race, smaller steps, neighbours and confirmation; and again with smaller steps where more seeds have refuted all choices.
+    fn stages(&self, pilots: &mut Pilots, all: Vec<Choice>, simpler: &[Tried], by: &mut dyn Measure) -> std::result::Result<(), Stop> {
+        const TIMES: usize = 3;
+        self.race(pilots, all, by)?;
+        for _ in 0..TIMES {
+            self.descend(pilots, by, simpler)?;
+            self.approach(pilots, by)?;
+            self.confirm(pilots, by)?;
+            if self.known.is_finite() || pilots.tried.iter().any(|piloted| piloted.projected.is_some()) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Records what a pilot says about a choice.
@@ -341,6 +354,43 @@ impl PilotSearch<'_, '_> {
             alive = on;
             rounds = rounds.saturating_mul(LONGER).min(most);
         }
+    }
+
+    /// Races of smaller and smaller steps, for each family of which no choice has reached the target: what has settled has a floor above
+    /// it, which falls with the step, and so has what more seeds have refuted, and what diverges where theory knows it to be stable under simpler conditions.
+    fn descend(&self, pilots: &mut Pilots, by: &mut dyn Measure, simpler: &[Tried]) -> std::result::Result<(), Stop> {
+        /// The factor between two steps, and the most races.
+        const SMALLER: f64 = 4.0;
+        const RACES: usize = 6;
+        let same_line = |a: &Choice, b: &Choice| (a.family, a.local_steps, a.server_step) == (b.family, b.local_steps, b.server_step);
+        for _ in 0..RACES {
+            let mut smallest: Vec<&Piloted> = Vec::new();
+            for piloted in &pilots.tried {
+                match smallest.iter_mut().find(|other| same_line(&other.choice, &piloted.choice)) {
+                    Some(other) if piloted.choice.step_size < other.choice.step_size => *other = piloted,
+                    Some(_) => {}
+                    None => smallest.push(piloted),
+                }
+            }
+            let is_there =
+                |family: usize| pilots.tried.iter().any(|piloted| piloted.choice.family == family && piloted.projected.is_some());
+            let is_stable = |family: usize| simpler.iter().any(|tried| tried.choice.family == family && tried.reached().is_some());
+            smallest.retain(|piloted| {
+                let family = piloted.choice.family;
+                let is_above = piloted.measured.has_settled() || piloted.seeds > FEW;
+                let goes_on = if piloted.measured.diverged { is_stable(family) } else { is_above };
+                goes_on && !is_there(family)
+            });
+            let next: Vec<Choice> = smallest
+                .into_iter()
+                .map(|piloted| Choice { step_size: rounded(piloted.choice.step_size / SMALLER), ..piloted.choice })
+                .collect();
+            if next.is_empty() {
+                break;
+            }
+            self.race(pilots, next, by)?;
+        }
+        Ok(())
     }
 
     /// Choices with at least this many seeds that would reach the target with all seeds, the cheapest first. They are at most half as
@@ -396,7 +446,7 @@ impl PilotSearch<'_, '_> {
         all
     }
 
-    /// Runs a choice long enough to see that its error stays at the target, and that slower ones arrive: half as long again as
+    /// Runs a choice long enough to see that its error has settled below the target, and that slower ones arrive: half as long again as
     /// `rounds`. Returns whether the budget was large enough.
     fn again(&self, pilots: &mut Pilots, by: &mut dyn Measure, choice: Choice, rounds: u64, seeds: u64) -> std::result::Result<bool, Stop> {
         let rounds = (rounds + rounds / 2 + 8).min(self.target.most_rounds);

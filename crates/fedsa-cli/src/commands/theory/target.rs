@@ -114,7 +114,7 @@ impl Target {
                     Ok(cost) => format!(" That is {about}{}.", amounts(cost, count)),
                     Err(e) => format!(" {}", sentence(&format!("its samples and bits are {}", e.what))),
                 };
-                format!("A mean-square error of {goal} is reached after {about}{} {rounds}, {how}.{cost}", thousands(count))
+                format!("A mean-square error of {goal} is first reached after {about}{} {rounds}, {how}.{cost}", thousands(count))
             }
         }
     }
