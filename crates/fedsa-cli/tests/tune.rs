@@ -178,6 +178,7 @@ fn pilots_go_on_to_smaller_steps_where_floors_are_above_the_target() {
     let lossy = "local_steps = 10\nuplink = { codec = { kind = \"rand-k\", fraction = 0.5 } }\n";
     let text = edited(TINY, "local_steps = 10\n", lossy);
     let text = edited(&text, "agents = 2\nstates = 6\nfeatures = 2\ngamma = 0.8", "agents = 3\nstates = 6\nfeatures = 3\ngamma = 0.8");
+    let text = edited(&text, "rounds = 20", "rounds = 20\nstart = \"root+1\"");
     folder.write("small.toml", edited(&text, "kind = \"garnet\"", "kind = \"garnet\"\nheterogeneity = \"two-kernels\"\nseed = 3"));
     for asked in [&[][..], &["--methods", "scafflsa"]] {
         folder.run(&[&["tune", "small.toml", "--target-mse", "0.1", "--max-local-steps", "32", "--overwrite"], asked].concat()).exits(0);
