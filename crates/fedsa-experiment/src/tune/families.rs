@@ -182,12 +182,12 @@ pub(super) fn families(
                 table.insert("uplink".into(), up);
             }
             let link = Arc::new(link::build(kinds, &up, &down, Some(files))?);
-            if let Some(named) = named {
-                let of_codec = link.check(field.agents(), field.dim(), true).err().filter(|e| e.key.starts_with("uplink.codec"));
-                of_codec.map_or(Ok(()), |e| {
-                    let what = format!("`{}`: {}", quoted(named), BadInput { key: e.key.replace("uplink.codec.", ""), ..e.clone() });
-                    Err(BadInput::new("--codecs", what, e.help))
-                })?;
+            if let Some(named) = named
+                && let Err(e) = link.check(field.agents(), field.dim(), true)
+                && e.key.starts_with("uplink.codec")
+            {
+                let what = format!("`{}`: {}", quoted(named), BadInput { key: e.key.replace("uplink.codec.", ""), ..e.clone() });
+                return Err(BadInput::new("--codecs", what, e.help));
             }
             let codec = named.map(str::to_string).filter(|_| codecs.len() > 1);
             if all.iter().all(|other| other.kind.name != kind.name || other.codec != codec) {

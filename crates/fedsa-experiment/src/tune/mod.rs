@@ -364,8 +364,7 @@ impl Tuning {
             sampling.insert("kind".into(), Value::String("iid".into()));
             sampling.remove("start");
             table.insert("sampling".into(), Value::Table(sampling));
-            let document = Document::from_flags(table, Vec::new()).with_kinds(&self.experiment.document.kinds);
-            let experiment = Experiment::read(document).ok()?;
+            let experiment = self.read(table).ok()?;
             BuiltProblem::new(&experiment, &DiskFiles::new(Places::from_env(&self.base)), self.isa).ok()
         };
         let other = if own.field().sampling().kind == Law::Markov { independent() } else { None };
@@ -396,10 +395,14 @@ impl Tuning {
         all
     }
 
+    /// The experiment of a table.
+    fn read(&self, table: Table) -> Result<Experiment, Failure> {
+        Experiment::read(Document::from_flags(table, Vec::new()).with_kinds(&self.experiment.document.kinds))
+    }
+
     /// The plan of a table with the problem that is there.
     fn plan(&self, table: Table, problem: Option<BuiltProblem>) -> Result<Plan, Failure> {
-        let document = Document::from_flags(table, Vec::new()).with_kinds(&self.experiment.document.kinds);
-        Plan::with_problem(Experiment::read(document)?, &self.base, self.isa, &Default::default(), problem)
+        Plan::with_problem(self.read(table)?, &self.base, self.isa, &Default::default(), problem)
     }
 
     /// What theory knows of a choice.

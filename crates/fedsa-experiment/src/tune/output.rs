@@ -40,6 +40,8 @@ const SECONDS: f64 = 60.0;
 /// The standard deviation of single errors over their mean above which intervals are not to be trusted; that of Gaussian iterates is at
 /// most the square root of 2.
 const WIDE: f64 = 2.0;
+/// A predicted error of this share of the target is 0 to rounding.
+const NOTHING: f64 = 1e-12;
 
 /// A line of the tables: a choice with what is known of it.
 struct Entry<'t> {
@@ -122,12 +124,11 @@ impl Tuning {
             figure.push(("exact", Value::Array(vec![Value::String(label.into())])));
         }
         table.insert("figure".into(), Value::Table(owned(figure)));
-        let kinds = &self.experiment.document.kinds;
-        let experiment = Experiment::read(Document::from_flags(table, Vec::new()).with_kinds(kinds))?;
+        let experiment = self.read(table)?;
         let resolved = resolve::file(&experiment, &Places::from_env(&self.base))?;
         let resolved = resolved.split_once('\n').map_or(&resolved[..], |(_, rest)| rest).to_string();
         // As `fedsa run` will read it.
-        let document = Document::parse(FILE, &resolved)?.with_kinds(kinds);
+        let document = Document::parse(FILE, &resolved)?.with_kinds(&self.experiment.document.kinds);
         let plan = Plan::with_problem(Experiment::read(document)?, &self.base, self.isa, &HashMap::new(), self.problem.take())?;
         let unmeasured = checks::unmeasured(&plan, &self.base);
         self.problem = Some(plan.into_problem());
@@ -399,14 +400,14 @@ impl Tuning {
         let pilots = match tuned.pilots.tried.len() {
             0 => String::new(),
             n => format!(
-                " and {n} by pilot runs (of which it is the upper end of the interval of the mean error, in the race over 8 seeds that all share: the lowest of \
-                 many is too low)"
+                " and {n} by pilot runs (of which it is the upper end of the interval of the mean error, in the race over 8 seeds that \
+                 all share: the lowest of many is too low)"
             ),
         };
         let caption = format!(
             "The lowest mean-square error that a choice of settings has for a cost, among {} choices by theory{pilots}. Choices were \
-             looked for near the target: elsewhere others may do better. A choice may pass an error on \
-             the way to a higher floor; that of the answer is at most the target.",
+             looked for near the target: elsewhere others may do better. A choice may pass an error on the way to a higher floor; that of \
+             the answer is at most the target.",
             tuned.found.tried.len()
         );
         Picture::Chart(Chart {
@@ -418,9 +419,6 @@ impl Tuning {
         })
     }
 }
-
-/// A predicted error of this share of the target is 0 to rounding.
-const NOTHING: f64 = 1e-12;
 
 impl Tuned {
     /// Whether the budget ended the search early.

@@ -4,9 +4,11 @@
 //!
 //! 1. *Race*: few seeds, for 64 rounds, then four times as many, and so on. A choice leaves the race when its error has reached the
 //!    target, when its error no longer falls, or when it has cost more than half as much again as the cheapest so far.
-//! 2. *Neighbours*: the cheapest choices run again with more seeds, and then neighbours of the best of them, whose settings
+//! 2. *Smaller steps*, in races of their own, for methods of which no choice has reached the target; again after the confirmation, if
+//!    that leaves none.
+//! 3. *Neighbours*: the cheapest choices run again with more seeds, and then neighbours of the best of them, whose settings
 //!    differ by factors that shrink.
-//! 3. *Confirmation*: the cheapest choice runs again with four times as many seeds, and then the one that is the cheapest by what is
+//! 4. *Confirmation*: the cheapest choice runs again with four times as many seeds, and then the one that is the cheapest by what is
 //!    known then, until a choice with all seeds is the cheapest. Choices that look cheap by luck drop out on the way. Where few rounds
 //!    are enough, those that miss an earlier round by less than their standard error are looked at again, with up to 32,768 seeds. A
 //!    choice counts as having reached the target where the upper end of a one-sided interval of 95% of its mean error has; a choice with
@@ -227,7 +229,7 @@ impl PilotSearch<'_, '_> {
             .filter_map(|tried| {
                 let hit = tried.reached()?;
                 let cost = price.cost(hit.rounds, tried.choice.local_steps).of(self.target.goal);
-                Some((cost * hit.passes / hit.rounds as f64, tried.choice))
+                Some((hit.smooth(cost), tried.choice))
             })
             .collect();
         known.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -356,8 +358,9 @@ impl PilotSearch<'_, '_> {
         }
     }
 
-    /// Races of smaller and smaller steps, for each family of which no choice has reached the target: what has settled has a floor above
-    /// it, which falls with the step, and so has what more seeds have refuted, and what diverges where theory knows it to be stable under simpler conditions.
+    /// Races of smaller and smaller steps, for each family of which no choice has reached the target. What has settled has a floor above
+    /// it, which falls with the step; so has what more seeds have refuted. Steps that diverge become smaller only where theory knows a
+    /// choice of the family to be stable under simpler conditions: otherwise none may be.
     fn descend(&self, pilots: &mut Pilots, by: &mut dyn Measure, simpler: &[Tried]) -> std::result::Result<(), Stop> {
         /// The factor between two steps, and the most races.
         const SMALLER: f64 = 4.0;
@@ -422,7 +425,7 @@ impl PilotSearch<'_, '_> {
     /// that takes as many rounds and misses the target by more a round earlier.
     fn earliest(&self, pilots: &Pilots, seeds: u64) -> Vec<Ranked> {
         let mut all = self.cheapest(pilots, seeds);
-        let smooth = |one: &Ranked| one.cost.of(self.target.goal) * one.hit.passes / one.hit.rounds.max(1) as f64;
+        let smooth = |one: &Ranked| one.hit.smooth(one.cost.of(self.target.goal));
         all.sort_by(|a, b| smooth(a).total_cmp(&smooth(b)));
         all
     }
@@ -516,8 +519,7 @@ impl PilotSearch<'_, '_> {
                 let hopeful = pilots.tried.iter().filter_map(|piloted| {
                     let (hit, cost) = piloted.hopeful.filter(|_| (SOME..MOST).contains(&piloted.seeds))?;
                     let cost = cost.of(goal);
-                    let smooth = cost * hit.passes / hit.rounds.max(1) as f64;
-                    is_open(&piloted.choice, cost).then_some((piloted.choice, piloted.seeds, hit, smooth))
+                    is_open(&piloted.choice, cost).then_some((piloted.choice, piloted.seeds, hit, hit.smooth(cost)))
                 });
                 hopeful.min_by(|a, b| a.3.total_cmp(&b.3)).map(|(choice, seeds, hit, _)| (choice, seeds, hit))
             };

@@ -62,7 +62,7 @@ pub use limits::Limits;
 pub use markov::{MarkovExplanation, PredictionCost};
 pub use outlook::{MeanSquareRadius, Outlook, Regime, StableStep, TOO_SLOW};
 pub use quantities::{FloorCache, QUANTITIES, Quantity, quantity};
-pub use reach::{Obstacle, Reach, Rounds, check_target, rounding};
+pub use reach::{Obstacle, Reach, Rounds, check_target, error_at_start, rounding};
 pub use region::{Region, Spot, StableSet, Verdict};
 pub use statements::Statement;
 pub use what_if::twins;

@@ -137,6 +137,11 @@ fn apply(map: &Mat<f64>, x: &[f64]) -> Vec<f64> {
 }
 
 impl Hit {
+    /// A cost of all rounds with the time of the passing in place of the rounds.
+    pub fn smooth(&self, cost: f64) -> f64 {
+        cost * self.passes / self.rounds.max(1) as f64
+    }
+
     /// From two rounds with their errors, above the target and at most it.
     pub fn between(above: (u64, f64), below: (u64, f64), target: f64) -> Self {
         let share = (above.1 / target).ln() / (above.1 / below.1).ln();

@@ -49,12 +49,11 @@ pub use price::{Cost, Price};
 pub use search::{Effort, Found, Tried, cheaper, coarse_steps, largest_step, search, server_steps};
 
 use crate::error::{BadInput, Result, require};
-use crate::linalg;
 use crate::methods::{MAX_LOCAL_STEPS, MethodSettings};
 use crate::problem::Field;
 use crate::record::OutputRule;
 use crate::theory::exact_mse::InitialControls;
-use crate::theory::predict::{Forecast, check_target, rounding};
+use crate::theory::predict::{Forecast, check_target, error_at_start, rounding};
 use crate::uplink::Uplink;
 
 /// What is minimised.
@@ -126,9 +125,7 @@ impl Target {
             BadInput::new("target", what, "a problem with a known root")
         })?;
         check_target(self.mse, &root.theta)?;
-        // Random starts are standard normal.
-        let mean = || linalg::norm_sq(&root.theta) + root.theta.len() as f64;
-        let at_start = start.theta.as_ref().map_or_else(mean, |theta| linalg::distance_sq(theta, &root.theta));
+        let at_start = error_at_start(start.theta.as_deref(), &root.theta);
         if at_start <= self.mse {
             let what = format!("the start has the error {at_start:.3e} already: no round is needed");
             let is_root = at_start <= rounding(&root.theta);
@@ -248,6 +245,7 @@ mod tests {
 
     use super::*;
     use crate::kernel::Isa;
+    use crate::linalg;
     use crate::methods::control_rule::ControlRule;
     use crate::methods::fedhsa::FedHsa;
     use crate::methods::fedlsa::FedLsa;

@@ -199,7 +199,7 @@ impl Search<'_, '_> {
     /// The cost of a choice with the time of its passing in place of its rounds; infinite if it misses.
     fn smooth(&self, tried: &Tried) -> f64 {
         match (&tried.cost, tried.reached()) {
-            (Some(cost), Some(hit)) => cost.of(self.target.goal) * hit.passes / hit.rounds as f64,
+            (Some(cost), Some(hit)) => hit.smooth(cost.of(self.target.goal)),
             _ => f64::INFINITY,
         }
     }
@@ -209,9 +209,8 @@ impl Search<'_, '_> {
         let mut seen = Seen::default();
         let (mut best, mut slow) = (f64::INFINITY, 0);
         let sizes: Vec<f64> = coarse_steps(self.field).collect();
-        // Of the last step whose floor was above the target.
-        let mut floor_at = 0;
-        let mut at = 0;
+        // The step of this turn, and that of the turn before.
+        let (mut at, mut before) = (0, 0);
         while let Some(step_size) = sizes.get(at) {
             // Twice the best of the line is enough to see that it grows.
             let tried = match self.look(line.at(*step_size), most_cost.min(2.0 * best), meter) {
@@ -225,7 +224,7 @@ impl Search<'_, '_> {
                 }
             };
             if let Err(Miss::Floor { floor }) = tried.course.outcome {
-                floor_at = at;
+                before = at;
                 // Far from the edge of stability a floor falls with the step at most as its square: half of the halvings between the
                 // floor and the target, at least one, do not pass the first step that reaches it.
                 at += ((floor / self.target.mse).log2() / 2.0).max(1.0) as usize;
@@ -233,7 +232,7 @@ impl Search<'_, '_> {
                 continue;
             }
             // Close to the edge it falls faster: the steps that were passed are looked at upwards.
-            for passed in sizes[floor_at..at].iter().skip(1).rev() {
+            for passed in sizes[before..at].iter().skip(1).rev() {
                 let Ok(larger) = self.look(line.at(*passed), most_cost.min(2.0 * best), meter) else { break };
                 best = best.min(self.smooth(&larger));
                 let is_above = matches!(larger.course.outcome, Err(Miss::Floor { .. } | Miss::Diverges));
@@ -242,7 +241,7 @@ impl Search<'_, '_> {
                     break;
                 }
             }
-            floor_at = at;
+            before = at;
             at += 1;
             let cost = self.smooth(&tried);
             slow += u32::from(matches!(tried.course.outcome, Err(Miss::Slow { .. })));

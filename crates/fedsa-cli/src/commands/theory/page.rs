@@ -544,7 +544,7 @@ fn stability(page: &mut Page, plan: &Plan, cell: usize, of: &Forecast<'_>, outlo
 /// What fails beyond the largest stable step.
 fn beyond(of: &Forecast<'_>, step: f64) -> String {
     // Edges of the mean are known to 1e-6, those of the mean square to 2%. The step that is looked at is the one that is printed.
-    let above = [1.002, 1.03].map(|factor| format!("{:.3e}", factor * step).parse::<f64>().unwrap_or(factor * step));
+    let above = [1.002, 1.03].map(|factor| fedsa::tune::rounded(factor * step));
     let failing = above.into_iter().find_map(|eta| Some((eta, of.at_step(eta).ok().filter(|spot| spot.verdict != Verdict::Stable)?)));
     match failing {
         Some((eta, Spot { verdict: Verdict::MeanDiverges, radius, .. })) => {

@@ -1,5 +1,6 @@
 //! The two pictures: predicted curves, and the stable steps over step size and local steps.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use fedsa::error::{BadInput, Result};
@@ -75,7 +76,11 @@ impl<'a> Target<'a> {
                 written.push(format!("no {stem}: {why}"));
                 if self.existing == Existing::Replace {
                     for name in output::picture_names(&plan.experiment, stem) {
-                        std::fs::remove_file(self.folder.join(name)).ok();
+                        let path = self.folder.join(name);
+                        match std::fs::remove_file(&path) {
+                            Err(e) if e.kind() != ErrorKind::NotFound => return Err(atomic::unwritable(&path, &e).into()),
+                            Ok(()) | Err(_) => {}
+                        }
                     }
                 }
                 continue;

@@ -79,6 +79,11 @@ fn no_rate() -> BadInput {
     BadInput::new("step_size", what, "a larger step size, or more local steps")
 }
 
+/// `E ||theta_0 - root||^2`; `None` stands for a random start with components N(0, 1).
+pub fn error_at_start(theta_0: Option<&[f64]>, root: &[f64]) -> f64 {
+    theta_0.map_or_else(|| linalg::norm_sq(root) + root.len() as f64, |theta| linalg::distance_sq(theta, root))
+}
+
 impl Forecast<'_> {
     /// When the mean-square error first is at most `target`, which may be at the start. `theta_0` (d) is the start; `None` stands for a random start with
     /// components N(0, 1), for which rounds follow from the radii.
@@ -92,8 +97,7 @@ impl Forecast<'_> {
         let round = self.linear()?;
         let root = round.systems.root()?;
         check_target(target, &root)?;
-        let d = root.len() as f64;
-        let away = theta_0.map_or_else(|| linalg::norm_sq(&root) + d, |theta| linalg::distance_sq(theta, &root));
+        let away = error_at_start(theta_0, &root);
         if away <= target {
             return Ok(Reach::AtStart(away));
         }
