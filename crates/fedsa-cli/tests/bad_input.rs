@@ -1,9 +1,7 @@
 //! Bad input: a clear message that names file, line and value and says what would
 //! be accepted; exit status 2; nothing written. All tests run the real program.
 
-mod common;
-
-use common::{Folder, SMALL, arrays, edited, mrp, mrp_with, npz_bytes, small, with_problem};
+use crate::common::{Folder, SMALL, arrays, edited, mrp, mrp_with, npz_bytes, small, with_problem};
 use fedsa::problem::arrays::Arrays;
 
 /// Words that only the program's author would understand.
@@ -636,7 +634,7 @@ fn logs_are_checked() {
 fn refused_for_memory(folder: &Folder, args: &[&str], memory: &str, expected: &[&str]) {
     let mut command = folder.command(args);
     command.env("FEDSA_MEMORY", memory);
-    let output = common::finish(command).exits(2);
+    let output = crate::common::finish(command).exits(2);
     let message = output.message();
     for text in expected.iter().chain(&["needs about ", "help: ", "FEDSA_MEMORY=SIZE"]) {
         assert!(message.contains(text), "{args:?}: `{text}` is not in\n{}", output.stderr);
@@ -689,7 +687,7 @@ fn what_does_not_fit_into_memory_is_refused_with_the_number() {
     let folder = Folder::with(SMALL);
     let mut command = folder.command(&["run", "small.toml"]);
     command.env("FEDSA_MEMORY", "plenty");
-    let message = common::finish(command).exits(2).message();
+    let message = crate::common::finish(command).exits(2).message();
     assert!(message.contains("FEDSA_MEMORY: `plenty` is not an amount of memory") && message.contains("4G"), "{message}");
 }
 
@@ -703,7 +701,7 @@ fn the_limit_of_the_address_space_counts() {
         let fedsa = folder.command(&["check", "small.toml", "--threads", "2"]);
         shell.args(["-c", "ulimit -v 3000000; exec \"$0\" \"$@\""]).arg(fedsa.get_program()).args(fedsa.get_args());
         shell.current_dir(folder.path("")).env_remove("FEDSA_MEMORY").env("NO_COLOR", "1");
-        common::finish(shell)
+        crate::common::finish(shell)
     };
     limited(SMALL).exits(0).says("  memory: about ").says(" available");
     let message = limited(&with_problem("kind = \"mrp\"\nstates = 20000")).exits(2).message();
@@ -720,7 +718,7 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
         rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     };
     let says = |folder: &Folder, args: &[&str], expected: &[&str]| {
-        let output = common::finish_soon(folder.command(args)).exits(2);
+        let output = crate::common::finish_soon(folder.command(args)).exits(2);
         let message = output.message();
         for text in expected {
             assert!(message.contains(text), "{args:?}: `{text}` is not in\n{}", output.stderr);
@@ -791,7 +789,7 @@ fn missing_data_sets_are_told_with_how_to_get_them() {
     refused(&folder, &["reproduce", "cross/logs"], &["transitions/mountaincar", "FEDSA_DATA", "experiments/cross/logs.toml:"]);
     let mut command = folder.command(&["run", "small.toml"]);
     command.env("FEDSA_DATA", folder.path("nowhere"));
-    let output = common::finish(command).exits(2);
+    let output = crate::common::finish(command).exits(2);
     assert!(output.message().contains("nor is it in"), "{}", output.stderr);
     assert!(output.stderr.contains("nowhere"));
 }
@@ -1489,7 +1487,7 @@ fn files_of_unusual_size_are_read_or_refused_soon() {
         let mut command = std::process::Command::new("sh");
         let program = env!("CARGO_BIN_EXE_fedsa");
         command.args(["-c", "ulimit -v 3000000; exec \"$0\" check small.toml --threads 2", program]).current_dir(folder.path(""));
-        common::finish(command).exits(0).says("20000 points x 2 methods = 80000 different runs");
+        crate::common::finish(command).exits(0).says("20000 points x 2 methods = 80000 different runs");
     }
     // Many keys, and long ones.
     let keys: String = (0..100_000).map(|i| format!("k{i} = {i}\n")).collect();

@@ -1,8 +1,6 @@
 //! `[[check]]`: the report and the files, refusals, and the output of `check`.
 
-mod common;
-
-use common::{Folder, Output, SMALL, edited, small};
+use crate::common::{Folder, Output, SMALL, edited, small};
 use serde_json::Value;
 
 /// [`SMALL`] with a check appended.
@@ -162,7 +160,7 @@ fn checks_that_can_never_be_measured_are_refused() {
     let expected =
         text("label = \"FedLSA\"", "label = \"FedLSA\"\nexpect = \"diverges\"", "kind = \"floor\"\nmethod = \"FedLSA\"\nexpected = 1");
     refused_text(&expected, "[[check]]", &["FedLSA is expected to diverge, so that it has no floor"]);
-    let linear = common::with_problem("kind = \"linear\"\nagents = 4");
+    let linear = crate::common::with_problem("kind = \"linear\"\nagents = 4");
     refused_text(
         &format!("{linear}\n[[check]]\nkind = \"floor\"\nmethod = \"FedLSA\"\nexpected = 1\nmetric = \"value_error\"\n"),
         "metric = \"value_error\"",

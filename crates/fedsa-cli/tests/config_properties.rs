@@ -1,8 +1,6 @@
 //! The reader of experiment files returns a plan or a message with help for every text,
 //! and the resolved `config.toml` describes the same plan.
 
-mod common;
-
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -15,7 +13,7 @@ use fedsa_experiment::{Plan, resolve};
 use proptest::prelude::*;
 use toml::Value;
 
-use common::{Folder, SMALL, edited, mrp, npz_bytes};
+use crate::common::{Folder, SMALL, edited, mrp, npz_bytes};
 
 const EVERYTHING: &str = include_str!("common/everything.toml");
 
@@ -585,7 +583,7 @@ fn what_ran_can_be_run_again_from_anywhere() {
             let mut command = folder.command(&["run", &format!("../../{first}/config.toml"), "--out", &format!("../../{second}"), "-q"]);
             command.current_dir(folder.path("elsewhere/deeper"));
             // With --quick, failed checks are notes; in the resolved file they count.
-            let again = common::finish(command);
+            let again = crate::common::finish(command);
             assert!(again.status == ran.status || name == "quick" && again.status < 2, "{file} {name}: {}", again.stderr);
             for result in ["trace.parquet", "theta.npz", "config.toml"] {
                 assert!(folder.read(&format!("{first}/{result}")) == folder.read(&format!("{second}/{result}")), "{file} {name}: {result}");
@@ -628,21 +626,21 @@ fn extreme_numbers_are_run_or_refused() {
         for args in [&["check", "small.toml"][..], &["run", "small.toml", "--force", "-q"]] {
             let mut command = folder.command(&[args, &["--set", set, "--threads", "2"]].concat());
             command.env("FEDSA_MEMORY", "1G");
-            let output = common::finish_soon(command);
+            let output = crate::common::finish_soon(command);
             assert!((0..=2).contains(&output.status) && !output.stderr.contains("panicked"), "{set}: {}\n{}", output.status, output.stderr);
             assert!(output.status != 2 || output.stderr.contains("help:"), "{set}\n{}", output.stderr);
             assert!(output.status == 2 || !output.stdout.contains("NaN"), "{set}\n{}", output.stdout);
         }
     };
     for (problem, counts, numbers) in problems {
-        let text = edited(&common::with_problem(problem), "rounds = 20\nseeds = 2", "rounds = 2");
+        let text = edited(&crate::common::with_problem(problem), "rounds = 20\nseeds = 2", "rounds = 2");
         for (keys, values) in [(counts, COUNTS), (numbers, NUMBERS)] {
             for (key, value) in keys.split(' ').flat_map(|key| values.iter().map(move |value| (key, value))) {
                 ends(&text, &format!("problem.{key}={value}"));
             }
         }
     }
-    let text = edited(&common::with_problem(problems[2].0), "rounds = 20\nseeds = 2", "rounds = 2");
+    let text = edited(&crate::common::with_problem(problems[2].0), "rounds = 20\nseeds = 2", "rounds = 2");
     for value in NUMBERS {
         for key in ["step_size", "global_step_size", "step_size={ c = 1.0, t0"] {
             let end = if key.contains('{') { " }" } else { "" };

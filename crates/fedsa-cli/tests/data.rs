@@ -1,10 +1,9 @@
 //! `fedsa data`: exit statuses, what is printed, what is written.
 
-mod common;
 #[path = "../../fedsa-data/tests/server/mod.rs"]
 mod server;
 
-use common::{Folder, Output, finish};
+use crate::common::{Folder, Output, finish};
 use server::{Answer, Server};
 
 /// Runs the program with a folder of data sets.
@@ -92,10 +91,7 @@ fn verifying_without_data_says_so() {
 
 #[test]
 fn the_data_at_hand_are_verified_copied_and_downloaded() {
-    let Some(data) = std::env::var_os("FEDSA_DATA") else {
-        println!("skipped: FEDSA_DATA does not name a folder with data sets");
-        return;
-    };
+    let Some(data) = fedsa_testing::data() else { return };
     let folder = Folder::new();
     let text = with_data(&folder, &data, &["data", "verify"]).exits(0).stdout;
     assert!(text.contains("libsvm/w8a: ok: ") && text.contains("not there: fashion-mnist\n"), "{text}");

@@ -1,10 +1,8 @@
 //! Values from weights: `fedsa predict`, the lines of NumPy in the guide, held-out episodes.
 
-mod common;
-
 use std::path::Path;
 
-use common::{Folder, finish};
+use crate::common::{Folder, finish};
 use fedsa::problem::features::FeatureSpec;
 use serde_json::{Value, json};
 
@@ -145,10 +143,7 @@ fn what_predict_cannot_use_is_refused() {
 
 #[test]
 fn numpy_computes_the_values_by_the_lines_of_the_guide() {
-    let Some(python) = std::env::var_os("FEDSA_PYTHON") else {
-        println!("skipped: FEDSA_PYTHON does not name a Python with NumPy");
-        return;
-    };
+    let Some(python) = fedsa_testing::python() else { return };
     let guide = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide.md")).unwrap();
     let lines = guide.split("```python\n").find(|block| block.contains("def value(w, states)")).unwrap().split("```").next().unwrap();
     let folder = with_logs();

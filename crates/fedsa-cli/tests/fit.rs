@@ -1,8 +1,6 @@
 //! `fedsa fit` and `fedsa predict` on rows with targets.
 
-mod common;
-
-use common::{Folder, Output, finish};
+use crate::common::{Folder, Output, finish};
 use serde_json::Value;
 
 /// Uniform numbers in [0, 1).
@@ -323,10 +321,7 @@ fn data_at_fault_are_named_and_nothing_is_written() {
 
 #[test]
 fn w8a_takes_the_rounds_that_an_independent_computation_takes() {
-    let Some(data) = std::env::var_os("FEDSA_DATA") else {
-        eprintln!("skipped: FEDSA_DATA names no folder with data");
-        return;
-    };
+    let Some(data) = fedsa_testing::data() else { return };
     let folder = Folder::new();
     let args = "fit libsvm/w8a --agents 8 --model logistic --ridge 1e-5 --method fib-shed --tol 1e-9 --out o";
     let mut command = folder.command(&args.split(' ').collect::<Vec<_>>());
@@ -342,7 +337,7 @@ fn w8a_takes_the_rounds_that_an_independent_computation_takes() {
 
 /// The rounds of `fednl` with a compressor to gradients of 1e-6, 1e-9 and 1e-12 on w8a, 142 agents of 350 rows.
 fn fednl_rounds(compressor: &str) -> Option<[u64; 3]> {
-    let data = std::env::var_os("FEDSA_DATA")?;
+    let data = fedsa_testing::data()?;
     let folder = Folder::new();
     let levels = ["1e-6", "1e-9", "1e-12"];
     let check = |level: &str| {
@@ -370,10 +365,7 @@ fn fednl_rounds(compressor: &str) -> Option<[u64; 3]> {
 /// wrong heap in its compressor 240.
 #[test]
 fn fednl_learns_w8a_in_the_rounds_of_an_independent_implementation() {
-    let Some(rounds) = fednl_rounds("top-k") else {
-        eprintln!("skipped: FEDSA_DATA names no folder with data");
-        return;
-    };
+    let Some(rounds) = fednl_rounds("top-k") else { return };
     for (rounds, seen) in rounds.into_iter().zip([22, 24, 25]) {
         assert!(rounds.abs_diff(seen) <= 3, "{rounds}, and {seen} elsewhere");
     }

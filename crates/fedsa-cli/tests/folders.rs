@@ -1,16 +1,12 @@
 //! The program does not change foreign folders and files; only one process writes to a folder;
 //! failures of the machine are reported, and finished work is kept.
 
-#![cfg(unix)]
-
-mod common;
-
 use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Folder, SMALL, edited, finish, small};
+use crate::common::{Folder, SMALL, edited, finish, small};
 
 /// Files of a user's, with the names of outputs, checkpoints and temporaries.
 const THEIRS: &[&str] =
@@ -25,7 +21,7 @@ fn are_theirs(folder: &Folder, names: &[&str]) {
 }
 
 /// Runs the program in a shell, under its limits.
-fn in_shell(folder: &Folder, script: &str) -> common::Output {
+fn in_shell(folder: &Folder, script: &str) -> crate::common::Output {
     let mut shell = Command::new("sh");
     shell.args(["-c", script]).env("FEDSA", env!("CARGO_BIN_EXE_fedsa")).env("NO_COLOR", "1").current_dir(folder.path(""));
     finish(shell)
@@ -185,9 +181,9 @@ fn a_damaged_manifest_is_told_and_nothing_is_changed() {
         for args in
             [&["run", "small.toml", "--out", "d", "--overwrite"][..], &["run", "small.toml", "--out", "d", "--resume"], &["plot", "d"]]
         {
-            common::finish_soon(folder.command(args)).exits(2);
+            crate::common::finish_soon(folder.command(args)).exits(2);
         }
-        common::finish_soon(folder.command(&["list", "."])).exits(0);
+        crate::common::finish_soon(folder.command(&["list", "."])).exits(0);
         assert_eq!(names(), before, "{kind}");
         if kind == "folder" { std::fs::remove_dir(&path).unwrap() } else { std::fs::remove_file(&path).unwrap() }
     }
@@ -219,7 +215,7 @@ fn a_checkpoint_of_any_length_is_refused() {
     let file = std::fs::OpenOptions::new().write(true).open(folder.path("d/.fedsa/ended.ckpt")).unwrap();
     file.set_len(1 << 42).unwrap();
     let mut command = folder.command(&["run", "small.toml", "--out", "d", "--resume", "--rounds", "40"]);
-    let message = common::finish_soon({
+    let message = crate::common::finish_soon({
         command.env("FEDSA_MEMORY", "8G");
         command
     });

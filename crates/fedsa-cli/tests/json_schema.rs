@@ -2,8 +2,6 @@
 //! valid, both refuse the same keys, and its bounds are the program's. And the tables of keys in
 //! `experiments/README.md` are held to the schema.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
@@ -18,7 +16,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
 use toml::Value;
 
-use common::{Folder, SMALL, mrp, npz_bytes};
+use crate::common::{Folder, SMALL, mrp, npz_bytes};
 
 /// What a validation looks at.
 #[derive(Clone, Copy, PartialEq)]
@@ -199,10 +197,7 @@ fn bundled_files_and_examples_are_valid() {
 /// The schema itself is checked by another validator than that of the tests.
 #[test]
 fn another_validator_agrees() {
-    let Some(interpreter) = std::env::var_os("FEDSA_PYTHON") else {
-        println!("skipped: FEDSA_PYTHON does not name a Python with jsonschema");
-        return;
-    };
+    let Some(interpreter) = fedsa_testing::python() else { return };
     let folder = Folder::new();
     let mut files: Vec<Json> = valid_files().iter().map(|(_, text)| json(&parsed(text))).collect();
     files.push(json(&parsed("[run]\nrounds = 0")));

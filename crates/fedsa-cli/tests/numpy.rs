@@ -3,19 +3,14 @@
 //!
 //! Needs a Python with NumPy: runs only where `FEDSA_PYTHON` names one, as `cargo xtask test` does.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::Folder;
+use crate::common::Folder;
 
 /// Runs `check_problem.py`; `None` where there is no Python with NumPy.
 fn python(folder: &Folder, args: &[&str]) -> Option<String> {
-    let Some(interpreter) = std::env::var_os("FEDSA_PYTHON") else {
-        println!("skipped: FEDSA_PYTHON does not name a Python with NumPy");
-        return None;
-    };
+    let interpreter = fedsa_testing::python()?;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/numpy/check_problem.py");
     let output = Command::new(interpreter).arg(script).args(args).current_dir(folder.path("")).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

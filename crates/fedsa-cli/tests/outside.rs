@@ -1,12 +1,10 @@
 //! Kinds of a crate that is no member of the workspace (`examples/outside`): it is built with the workspace's target folder and
 //! lock file, its own tests run, and its program does with its kinds what fedsa does with its own.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::Folder;
+use crate::common::Folder;
 use serde_json::Value as Json;
 
 /// The root of the workspace.

@@ -1,8 +1,6 @@
 //! The pictures that a run leaves, as a user asks for them.
 
-mod common;
-
-use common::{Folder, SMALL, small};
+use crate::common::{Folder, SMALL, small};
 
 fn svg(folder: &Folder) -> String {
     folder.text("out/small/figure.svg")

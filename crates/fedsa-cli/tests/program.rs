@@ -1,13 +1,11 @@
 //! Every command as a user runs it: its output, its files, its exit status.
 
-mod common;
-
 use fedsa_data::trace::{self, TraceColumn};
 use fedsa_data::{npz, trace::Trace};
 use fedsa_experiment::bundled::ALL;
 use serde_json::Value;
 
-use common::{Folder, SMALL, edited, mrp, npz_bytes, small, with_problem};
+use crate::common::{Folder, SMALL, edited, mrp, npz_bytes, small, with_problem};
 
 fn table(folder: &Folder, out: &str) -> Trace {
     trace::from_bytes(folder.read(&format!("{out}/trace.parquet"))).unwrap()
@@ -335,7 +333,7 @@ fn check_says_what_would_run_and_how_long() {
 #[test]
 fn estimates_of_agents_that_compute_alone_are_those_of_their_method() {
     let newton = |halvings: usize| format!("kind = \"newton\"\nlabel = \"FedLSA\"\nhalvings = {halvings}\n");
-    let problem = common::with_problem("kind = \"linear\"\nagents = 4\ndim = 40").replace("\"iid\"", "\"mean\"");
+    let problem = crate::common::with_problem("kind = \"linear\"\nagents = 4\ndim = 40").replace("\"iid\"", "\"mean\"");
     let seconds = |halvings: usize| {
         let text = edited(&problem, "kind = \"fedlsa\"\nlabel = \"FedLSA\"\nstep_size = 0.1\nlocal_steps = 10\n", &newton(halvings));
         let json: Value = serde_json::from_str(&Folder::with(&text).run(&["check", "small.toml", "--json"]).exits(0).stdout).unwrap();
@@ -428,7 +426,7 @@ fn export_writes_what_a_file_problem_reads() {
     ];
     assert_eq!(shapes, expected);
     // The same problem again: the same root, and the same again when exported.
-    folder.write("file.toml", common::with_problem("kind = \"file\"\npath = \"made/p.npz\""));
+    folder.write("file.toml", crate::common::with_problem("kind = \"file\"\npath = \"made/p.npz\""));
     folder.run(&["export", "file.toml", "--npz", "again.npz"]).exits(0);
     let again = npz::read(&folder.path("again.npz")).unwrap();
     for (name, array) in arrays.iter() {
@@ -445,18 +443,18 @@ fn export_writes_what_a_file_problem_reads() {
     // A kernel per agent would not fit into memory, but there are only two distinct kernels.
     folder.write(
         "large.toml",
-        common::with_problem("kind = \"garnet\"\nagents = 2000000\nheterogeneity = \"two-kernels\"\nperturbation = 0.0"),
+        crate::common::with_problem("kind = \"garnet\"\nagents = 2000000\nheterogeneity = \"two-kernels\"\nperturbation = 0.0"),
     );
     let message = folder.run(&["export", "large.toml", "--npz", "p.npz"]).exits(2).message();
     assert!(message.contains("2000000 agents") && message.contains("fewer agents"), "{message}");
     // Linear systems of which one is singular, and noise.
     let linear = "kind = \"linear\"\na = [[[1.0]], [[0.0]]]\nb = [[1.0], [2.0]]\nallow_singular_agents = true\nnoise = { std = 0.5 }";
-    let folder = Folder::with(&common::with_problem(linear));
+    let folder = Folder::with(&crate::common::with_problem(linear));
     folder.run(&["export", "small.toml", "--npz", "p.npz"]).exits(0);
     let arrays = npz::read(&folder.path("p.npz")).unwrap();
     assert!(arrays.get("theta_local").unwrap().data()[1].is_nan());
     assert_eq!(arrays.get("noise_std").unwrap().data(), [0.5]);
-    folder.write("file.toml", common::with_problem("kind = \"file\"\npath = \"p.npz\"\nallow_singular_agents = true"));
+    folder.write("file.toml", crate::common::with_problem("kind = \"file\"\npath = \"p.npz\"\nallow_singular_agents = true"));
     folder.run(&["check", "file.toml"]).exits(0);
 }
 
@@ -562,7 +560,7 @@ fn a_reader_that_goes_away_is_no_panic() {
 
 #[test]
 fn logs_are_exported_as_linear_systems() {
-    let folder = Folder::with(&common::with_problem(
+    let folder = Folder::with(&crate::common::with_problem(
         "kind = \"logs\"\npath = \"a.csv\"\ngamma = 0.9\nfeatures = { kind = \"identity\", bias = true }",
     ));
     folder.write("a.csv", LOG);
@@ -759,10 +757,7 @@ fn dependent_features_have_weights_of_least_norm_or_a_ridge() {
 /// The example of the design, on the real logs.
 #[test]
 fn evaluate_reaches_the_pooled_solution_of_real_logs() {
-    let Some(data) = std::env::var_os("FEDSA_DATA") else {
-        println!("skipped: FEDSA_DATA does not name a folder with transitions/");
-        return;
-    };
+    let Some(data) = fedsa_testing::data() else { return };
     let folder = Folder::new();
     let args = [
         "--features",
@@ -799,7 +794,7 @@ fn evaluate_reaches_the_pooled_solution_of_real_logs() {
     // By the name of the data set, the same.
     let mut command = folder.command(&[&["evaluate", "transitions/mountaincar"], &args[..args.len() - 1], &["named"]].concat());
     command.env("FEDSA_DATA", &data);
-    common::finish(command).exits(0);
+    crate::common::finish(command).exits(0);
     assert!(folder.read("named/trace.parquet") == folder.read("o/trace.parquet"));
 }
 
@@ -807,7 +802,7 @@ fn evaluate_reaches_the_pooled_solution_of_real_logs() {
 fn starts_come_from_files() {
     let folder = Folder::new();
     folder.write("p.npz", npz_bytes(&mrp()));
-    let text = common::with_problem("kind = \"file\"\npath = \"p.npz\"");
+    let text = crate::common::with_problem("kind = \"file\"\npath = \"p.npz\"");
     folder.write("first.toml", &text);
     folder.run(&["run", "first.toml", "--out", "first", "--seeds", "1"]).exits(0);
     // A run continues from the end of another one.

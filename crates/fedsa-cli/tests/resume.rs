@@ -1,15 +1,11 @@
 //! A run that is killed or interrupted and resumed gives the bits of one that was not;
 //! so does any number of threads. The tests kill the real program.
 
-#![cfg(unix)]
-
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use common::{Folder, Output, edited, mrp, npz_bytes, small};
+use crate::common::{Folder, Output, edited, mrp, npz_bytes, small};
 
 /// All kinds of state between rounds: chains, control variates with partial
 /// participation, coins, averages; a second or two of work.

@@ -1,8 +1,6 @@
 //! `fedsa theory`: the page for people, its numbers against the JSON and against runs, and its pictures.
 
-mod common;
-
-use common::{Folder, SMALL, with_problem};
+use crate::common::{Folder, SMALL, with_problem};
 use fedsa_experiment::bundled::ALL;
 use fedsa_experiment::numbers::{self, number};
 use serde_json::Value;
@@ -184,8 +182,8 @@ fn what_is_not_known_has_its_reason() {
     let wild = folder.run(&["theory", "small.toml", "--set", "method.*.step_size=100"]).exits(0).stdout;
     says(&section(&wild, "FedLSA"), &["This step is UNSTABLE: the radius of a noiseless round is ", "below the present one"]);
     // Methods without local steps: rates from the eigenvalues of Hessians.
-    let shed = common::edited(
-        &common::with_problem("kind = \"linear\"\nagents = 3\ndim = 4").replace("\"iid\"", "\"mean\""),
+    let shed = crate::common::edited(
+        &crate::common::with_problem("kind = \"linear\"\nagents = 3\ndim = 4").replace("\"iid\"", "\"mean\""),
         "kind = \"fedlsa\"\nlabel = \"FedLSA\"\nstep_size = 0.1\nlocal_steps = 10\n",
         "kind = \"shed-ls\"\nlabel = \"SHED\"\n",
     );
@@ -201,7 +199,7 @@ fn what_is_not_known_has_its_reason() {
 #[test]
 fn targets_are_reached_when_the_page_says_so() {
     let folder = Folder::new();
-    let edited = common::edited(
+    let edited = crate::common::edited(
         &SMALL.replace("\"iid\"", "\"mean\""),
         "kind = \"scafflsa\"\nlabel = \"SCAFFLSA\"",
         "kind = \"fedhsa\"\nlabel = \"FedHSA\"",
@@ -438,7 +436,7 @@ fn pages_of_bundled_experiments_have_the_numbers_of_the_json() {
 #[test]
 fn theorems_stand_beside_exact_values() {
     let small = ["--set", "method.*.step_size=0.0001", "--set", "method.*.local_steps=2"];
-    let folder = Folder::with(&common::edited(
+    let folder = Folder::with(&crate::common::edited(
         SMALL,
         "[run]",
         "[[method]]\nkind = \"fedhsa\"\nlabel = \"FedHSA\"\nstep_size = 0.1\nlocal_steps = 10\n\n[run]",
@@ -560,7 +558,7 @@ fn a_start_that_has_the_error_already_needs_no_round() {
 #[test]
 fn theorems_on_td_stand_on_the_page_with_their_constants() {
     let problem = "kind = \"mrp\"\nagents = 3\nstates = 5\nfeatures = 2\nseed = 3\nreward_range = [0.0, 1.0]";
-    let folder = Folder::with(&common::with_problem(problem));
+    let folder = Folder::with(&crate::common::with_problem(problem));
     let small = ["small.toml", "--set", "method.FedLSA.step_size=1e-7", "--set", "method.FedLSA.local_steps=1", "--target-mse", "0.1"];
     let links = [
         ("{ media = [] }", "[T] Theorem 4.2", "p, the probability that a message arrives = 1"),

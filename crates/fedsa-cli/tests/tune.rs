@@ -1,8 +1,6 @@
 //! `fedsa tune`: its answers hold when they are run, and what it refuses leaves nothing behind.
 
-mod common;
-
-use common::{Folder, SMALL, edited, small};
+use crate::common::{Folder, SMALL, edited, small};
 use serde_json::Value as Json;
 
 /// A problem of two agents that theory knows over its clear link.
@@ -32,7 +30,7 @@ fn quantised() -> String {
     edited(TINY, "local_steps = 10\n", "local_steps = 10\nuplink = { codec = { kind = \"quantised\", bits = 6 } }\n")
 }
 
-fn tune(folder: &Folder, more: &[&str]) -> common::Output {
+fn tune(folder: &Folder, more: &[&str]) -> crate::common::Output {
     folder.run(&[&["tune", "small.toml", "--max-local-steps", "30"], more].concat())
 }
 

@@ -1,8 +1,6 @@
 //! The pictures that `fedsa evaluate` leaves: the value function, predicted values against returns, and what methods cost.
 
-mod common;
-
-use common::Folder;
+use crate::common::Folder;
 
 /// Logs of this many agents, of eleven episodes that terminate and one that is cut, with this many state columns.
 fn with_logs(agents: usize, columns: usize) -> Folder {
@@ -31,7 +29,7 @@ fn with_logs(agents: usize, columns: usize) -> Folder {
 }
 
 /// Runs `evaluate` into the folder `o`.
-fn evaluate(folder: &Folder, more: &[&str]) -> common::Output {
+fn evaluate(folder: &Folder, more: &[&str]) -> crate::common::Output {
     folder.run(&[&["evaluate", "logs", "--gamma", "0.9", "--out", "o", "-q"], more].concat())
 }
 

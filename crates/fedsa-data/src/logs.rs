@@ -850,8 +850,7 @@ mod tests {
 
     #[test]
     fn real_logs_have_the_known_solutions() {
-        if std::env::var_os("FEDSA_DATA").is_none() {
-            println!("skipped: FEDSA_DATA does not name a folder with transitions/");
+        if fedsa_testing::data().is_none() {
             return;
         }
         let files = DiskFiles::new(Places::from_env(""));

@@ -10,8 +10,7 @@ use fedsa::problem::dataset::{Dataset, Labels, Rows, Wanted};
 use fedsa_data::{DiskFiles, find::Places};
 
 fn files() -> Option<DiskFiles> {
-    if std::env::var_os("FEDSA_DATA").is_none() {
-        println!("skipped: FEDSA_DATA does not name a folder with data sets");
+    if fedsa_testing::data().is_none() {
         return None;
     }
     Some(DiskFiles::new(Places::from_env("")))

@@ -1,7 +1,5 @@
 //! Downloads of public data sets, against a server on loopback: whatever it does, the file is the right one or not there.
 
-mod server;
-
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -9,7 +7,7 @@ use fedsa_data::find::Places;
 use fedsa_data::public::fetch::{FetchError, Fetcher, Source, Watch};
 use fedsa_data::public::verify::{State, sha256, state};
 use fedsa_data::public::{PublicFile, PublicSet};
-use server::{Answer, Server, header};
+use crate::server::{Answer, Server, header};
 
 /// Bytes that do not repeat.
 fn contents() -> Vec<u8> {

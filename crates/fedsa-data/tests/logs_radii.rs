@@ -20,8 +20,7 @@ use fedsa_data::{DiskFiles, find::Places};
 
 /// The field of an environment's logs, mean sampling; none where the data are not.
 fn field(name: &str, order: u32, ranges: &[(&str, f64, f64)]) -> Option<Box<dyn Field>> {
-    if std::env::var_os("FEDSA_DATA").is_none() {
-        println!("skipped: FEDSA_DATA does not name a folder with transitions/");
+    if fedsa_testing::data().is_none() {
         return None;
     }
     let settings = Logs {

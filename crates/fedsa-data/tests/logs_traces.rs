@@ -24,8 +24,7 @@ fn field(path: &str, features: FeatureSpec, ranges: &[(&str, f64, f64)], lambda:
 /// The norms of the pooled solutions as computed elsewhere, to the printed digits.
 #[test]
 fn the_solutions_of_lstd_lambda_are_as_computed_elsewhere() {
-    if std::env::var_os("FEDSA_DATA").is_none() {
-        println!("skipped: FEDSA_DATA does not name a folder with transitions/");
+    if fedsa_testing::data().is_none() {
         return;
     }
     let mountain = [("s_0", -1.2, 0.6), ("s_1", -0.07, 0.07)];

@@ -1,8 +1,6 @@
 //! Anderson acceleration: against GMRES, what it saves, and what noise and losses do to it.
 
-mod common;
-
-use common::{EXACT, Mean, distance, linear, link, method, run, run_for, small_garnet};
+use crate::common::{EXACT, Mean, distance, linear, link, method, run, run_for, small_garnet};
 use fedsa::linalg::norm_sq;
 use fedsa::methods::MethodSettings;
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
@@ -48,7 +46,7 @@ fn systems<const D: usize>(agents: usize) -> LinearSystems {
 fn on_linear_maps_it_is_gmres_and_needs_one_round_more_than_there_are_features() {
     const D: usize = 7;
     let d = D;
-    let field = common::field(&systems::<D>(4), Law::Mean);
+    let field = crate::common::field(&systems::<D>(4), Law::Mean);
     let bases = [
         r#""kind": "fedtd", "step_size": 0.2"#,
         r#""kind": "fedlsa", "step_size": 0.05, "local_steps": 10"#,
@@ -65,7 +63,7 @@ fn on_linear_maps_it_is_gmres_and_needs_one_round_more_than_there_are_features()
             .collect();
         // (I - M) x = c of the map G(x) = M x + c.
         let a = (0..d).map(|i| (0..d).map(|j| f64::from(i == j) - columns[j][i]).collect()).collect();
-        let map = common::field(&LinearSystems { a: vec![a], b: vec![offset], ..LinearSystems::default() }, Law::Mean);
+        let map = crate::common::field(&LinearSystems { a: vec![a], b: vec![offset], ..LinearSystems::default() }, Law::Mean);
         let root = map.root().unwrap();
         let scale = norm_sq(root).sqrt();
         let uplink = Uplink::default();
@@ -149,8 +147,8 @@ fn it_is_stable_under_noise_and_losses_and_the_floor_is_measured() {
     let small = small_garnet(4, Heterogeneity::Independent);
     let seeds = 50;
     let fields: Vec<(&str, Box<dyn Field>)> = vec![
-        ("d = 4, i.i.d.", common::field(&small, Law::Iid)),
-        ("d = 4, mean", common::field(&small, Law::Mean)),
+        ("d = 4, i.i.d.", crate::common::field(&small, Law::Iid)),
+        ("d = 4, mean", crate::common::field(&small, Law::Mean)),
         ("d = 16, i.i.d.", garnet(4, 16, 0.8, Law::Iid)),
     ];
     for base in [
@@ -182,7 +180,7 @@ fn it_is_stable_under_noise_and_losses_and_the_floor_is_measured() {
 #[test]
 fn with_some_of_the_agents_the_floor_is_measured() {
     let small = small_garnet(4, Heterogeneity::Independent);
-    let [iid, mean] = [Law::Iid, Law::Mean].map(|law| common::field(&small, law));
+    let [iid, mean] = [Law::Iid, Law::Mean].map(|law| crate::common::field(&small, law));
     let root = mean.root().unwrap();
     for (base, [in_noise, without]) in [
         (r#""kind": "fedtd", "step_size": 0.2"#, [1.0..=15.0, 40.0..=130.0]),
@@ -225,7 +223,7 @@ fn a_residual_that_grew_ends_the_history() {
 /// lost messages too.
 #[test]
 fn agents_with_control_variates_are_told_the_mean() {
-    let field = common::field(&small_garnet(4, Heterogeneity::Independent), Law::Mean);
+    let field = crate::common::field(&small_garnet(4, Heterogeneity::Independent), Law::Mean);
     let root = field.root().unwrap();
     let erasure = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "erasure", "success": 0.8}"#]).unwrap();
     for rule in ["auto", "literal", "acknowledged", "afresh"] {

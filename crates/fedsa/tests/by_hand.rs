@@ -5,9 +5,7 @@
 
 #![allow(clippy::needless_range_loop, reason = "indices as in the formulas")]
 
-mod common;
-
-use common::{field, linear, run_from};
+use crate::common::{field, linear, run_from};
 use fedsa::methods::{fedlsa::FedLsa, scafflsa::Scafflsa};
 use fedsa::sampling::Law;
 

@@ -1,8 +1,6 @@
 //! Noiseless runs against closed forms: limits, roots, and methods that coincide.
 
-mod common;
-
-use common::{EXACT, bits, distance, field, linear, method, methods, problems, run_for, run_from, small_garnet};
+use crate::common::{EXACT, bits, distance, field, linear, method, methods, problems, run_for, run_from, small_garnet};
 use faer::Scale;
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::Field;
@@ -131,7 +129,7 @@ fn control_variates_converge_when_few_agents_take_part() {
 
 #[test]
 fn agents_count_by_their_weights() {
-    let field = common::unequal(Law::Mean);
+    let field = crate::common::unequal(Law::Mean);
     let (systems, root) = (field.systems().unwrap(), field.root().unwrap());
     let counts = [5.0, 20.0, 75.0, 11.0];
     assert!(field.weights().iter().zip(counts).all(|(p, n)| (p - n / 111.0).abs() < 1e-16));

@@ -1,37 +1,13 @@
 //! What every codec must do. A new kind joins [`cases`] and [`Stated`].
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use fedsa::error::Result;
 use fedsa::random::{ALL, Purpose, Stream, stream};
 use fedsa::uplink::codec::{Codec, CodecSettings, KINDS};
+use fedsa_testing::memory::{self, Used};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-
-/// Counts what the current thread asks for.
-struct Counting;
-
-thread_local! {
-    static ASKED: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: passes everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ASKED.with(|asked| asked.set(asked.get() + layout.size()));
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// A codec of the suite.
 struct Case {
@@ -524,9 +500,7 @@ fn cut_off_messages_are_refused() {
 fn decode_anything(case: &Case, bytes: &[u8], n: usize) -> Result<(), TestCaseError> {
     let mut out = vec![0.0; n];
     let mut stream = open(0);
-    let before = ASKED.get();
-    let result = case.codec.decode(bytes, &mut stream, &mut out);
-    let asked = ASKED.get() - before;
+    let (result, Used { asked, .. }) = memory::of(|| case.codec.decode(bytes, &mut stream, &mut out));
     prop_assert!(asked <= bytes.len() + n / 8 + 4096, "{:?}: asked for {} bytes", case, asked);
     match result {
         Ok(used) => prop_assert!(used <= bytes.len() && used >= case.codec.min_len(n), "{:?}", case),

@@ -1,13 +1,11 @@
 //! Every method, driven a second way: halves that exchange only bytes, one agent
 //! at a time, each in a thread of its own. The numbers are the engine's, bit for bit.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
-use common::{bits, field, method, methods, problems, run};
+use crate::common::{bits, field, method, methods, problems, run};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::problem::linear::LinearSystems;
@@ -72,8 +70,8 @@ fn pairs(agents: usize, participants: Option<usize>, law: Law) -> Vec<Pair> {
         }
     }
     if participants.is_none() {
-        for (name, problem) in common::objectives(agents) {
-            for (kind, method) in common::computing_alone() {
+        for (name, problem) in crate::common::objectives(agents) {
+            for (kind, method) in crate::common::computing_alone() {
                 all.push((format!("{kind} on {name}"), field(&*problem, law), method));
             }
         }
@@ -108,9 +106,9 @@ fn halves_that_exchange_bytes_give_the_engines_numbers() {
 fn agents_with_nothing_but_their_own_data_give_the_engines_numbers() {
     let noise = Some(fedsa::problem::noise::Noise::new(0.3, 0.6, 1));
     let systems: Vec<_> = (0..11).map(|c| ([[1.0 + 0.1 * c as f64, 0.2], [0.2, 2.0]], [c as f64, -1.0])).collect();
-    let of = |agents: &[_]| LinearSystems { noise: noise.clone(), ..common::linear(agents) };
+    let of = |agents: &[_]| LinearSystems { noise: noise.clone(), ..crate::common::linear(agents) };
     let first_order = [Law::Iid, Law::Markov].into_iter().flat_map(|law| methods(None).into_iter().map(move |(_, m)| (law, m)));
-    for (law, method) in first_order.chain(common::computing_alone().into_iter().map(|(_, m)| (Law::Mean, m))) {
+    for (law, method) in first_order.chain(crate::common::computing_alone().into_iter().map(|(_, m)| (Law::Mean, m))) {
         let all = field(&of(&systems), law);
         let own: Vec<Box<dyn Field>> = systems.iter().map(|system| field(&of(std::slice::from_ref(system)), law)).collect();
         let uplink = Uplink::default();
@@ -136,13 +134,13 @@ fn agents_with_nothing_but_their_own_data_give_the_engines_numbers() {
 /// Newton's step on quadratics is the root, whatever their agents are like one by one.
 #[test]
 fn newton_is_at_the_root_of_quadratics_after_one_round() {
-    for (name, problem) in common::objectives(9) {
+    for (name, problem) in crate::common::objectives(9) {
         let field = field(&*problem, Law::Mean);
-        for ((_, method), trials) in common::computing_alone().into_iter().zip([22, 5]) {
+        for ((_, method), trials) in crate::common::computing_alone().into_iter().zip([22, 5]) {
             let uplink = Uplink::default();
             let mut engine = run(&*field, &*method, &uplink, 5);
             engine.step();
-            let error = common::distance(engine.theta(), field.root().unwrap());
+            let error = crate::common::distance(engine.theta(), field.root().unwrap());
             assert!(error < 1e-12, "{name}: {error:e}");
             let (d, ledger) = (field.dim() as u64, engine.ledger());
             assert_eq!((ledger.exchanges, ledger.vectors_up, ledger.matrices_up, ledger.scalars_up), (2, 9, 9, 9 * (trials + 1)));
@@ -159,8 +157,8 @@ fn newton_is_at_the_root_of_quadratics_after_one_round() {
 /// Over a downlink that rounds, Newton's method steps from the model and along the step that agents decoded.
 #[test]
 fn newton_steps_along_what_agents_decoded() {
-    let uplink = Uplink { downlink: common::link(r#"{"kind": "quantised", "bits": 3}"#, false, &[]).unwrap().codec, ..Uplink::default() };
-    for (name, problem) in common::objectives(3) {
+    let uplink = Uplink { downlink: crate::common::link(r#"{"kind": "quantised", "bits": 3}"#, false, &[]).unwrap().codec, ..Uplink::default() };
+    for (name, problem) in crate::common::objectives(3) {
         let field = field(&*problem, Law::Mean);
         let objective = field.facts().objective().unwrap();
         let loss = |theta: &[f64]| (0..3).map(|c| field.weights()[c] * objective.loss(c, theta)).sum::<f64>();
@@ -171,7 +169,7 @@ fn newton_steps_along_what_agents_decoded() {
         // The first model, 0, is sent exactly. The mean of squares decreases along any direction that is nearly the step.
         let after = loss(engine.theta());
         assert!(after < before, "{name}: {after} after {before}");
-        let mut halves = common::Halves::new(&*field, &*method, &uplink, 5).unwrap();
+        let mut halves = crate::common::Halves::new(&*field, &*method, &uplink, 5).unwrap();
         halves.round();
         for _ in 0..20 {
             engine.step();
@@ -180,7 +178,7 @@ fn newton_steps_along_what_agents_decoded() {
         }
         // Quantisation errors are a share of the largest component: the model settles within that share.
         let root = field.root().unwrap();
-        let share = common::distance(engine.theta(), root) / common::distance(&vec![0.0; root.len()], root);
+        let share = crate::common::distance(engine.theta(), root) / crate::common::distance(&vec![0.0; root.len()], root);
         assert!(share < 0.5, "{name}: {share}");
     }
 }
@@ -190,7 +188,7 @@ fn newton_steps_along_what_agents_decoded() {
 fn links_are_checked_against_what_methods_send() {
     use fedsa::methods::{Half, Setting, check_link};
     use fedsa::protocol::{Give, Len, Protocol, Want};
-    let uplink = common::link(r#"{"kind": "quantised", "bits": 3}"#, true, &[]).unwrap();
+    let uplink = crate::common::link(r#"{"kind": "quantised", "bits": 3}"#, true, &[]).unwrap();
     let setting = Setting { seed: 0, weights: &[1.0], start: vec![0.0; 4], link: uplink.facts(), is_accelerated: false };
     let (fedlsa, newton) = (method("fedlsa", r#"{"step_size": 0.1, "local_steps": 1}"#), method("newton", "{}"));
     let client = fedlsa.client(&setting);
@@ -238,8 +236,8 @@ fn results_do_not_depend_on_threads_or_instruction_sets() {
                 }
             }
             // The library's factorisations are of this instruction set, whatever the kernels are compiled for.
-            for (_, problem) in common::objectives(203) {
-                add(&*problem, Law::Mean, common::computing_alone());
+            for (_, problem) in crate::common::objectives(203) {
+                add(&*problem, Law::Mean, crate::common::computing_alone());
             }
             out
         })

@@ -1,8 +1,6 @@
 //! TD on logs with features of every kind: read in batches, dependent, with a ridge, scaled, logged, and sparse tiles.
 
-mod common;
-
-use common::{bits, distance, method, run};
+use crate::common::{bits, distance, method, run};
 use fedsa::error::Result;
 use fedsa::kernel::Isa;
 use fedsa::linalg::{self, Mat};
@@ -208,8 +206,8 @@ fn sparse_samples_have_their_mean() {
         field.mean(c, &theta, &mut mean);
         // Along a direction in which all tiles take part.
         let along = |g: &[f64]| g.iter().enumerate().map(|(i, g)| g * (1.0 + (0.7 * i as f64).cos())).sum::<f64>();
-        let mut seen = common::Mean::default();
-        common::noise_of(&*field, c, &theta, 20_000).iter().for_each(|noise| seen.see(along(noise)));
+        let mut seen = crate::common::Mean::default();
+        crate::common::noise_of(&*field, c, &theta, 20_000).iter().for_each(|noise| seen.see(along(noise)));
         assert!(seen.off(0.0) < 4.0, "agent {c}: {} standard errors", seen.off(0.0));
         assert!(seen.error() > 0.0 && along(&mean) != 0.0);
     }
@@ -225,13 +223,13 @@ fn gmres_takes_answers_that_are_mostly_zeros() {
         let field = of(&settings(features), &logs, Law::Mean);
         let (gmres, uplink) = (method("gmres", gmres), Uplink::default());
         let mut engine = run(&*field, &*gmres, &uplink, 0);
-        let mut halves = common::Halves::new(&*field, &*gmres, &uplink, 0).unwrap();
+        let mut halves = crate::common::Halves::new(&*field, &*gmres, &uplink, 0).unwrap();
         for _ in 0..500 {
             engine.step();
             halves.round();
         }
         assert_eq!(bits(engine.theta()), bits(halves.server.theta()), "{features}");
-        assert_eq!(halves.ledger, common::on_the_wire(engine.ledger()), "{features}");
+        assert_eq!(halves.ledger, crate::common::on_the_wire(engine.ledger()), "{features}");
         let residual = |theta: &[f64]| linalg::norm_sq(&field.mean_operator(theta).unwrap()).sqrt();
         let left = residual(engine.theta()) / residual(&vec![0.0; field.dim()]);
         println!("{features} {gmres:?}: {left:.1e}");
@@ -312,7 +310,7 @@ fn a_ridge_is_added_to_means_samples_and_laws() {
             close(&b, &a.iter().zip(theta).map(|(x, theta)| x + 0.5 * theta).collect::<Vec<_>>(), 1e-14);
             if law != Law::Mean {
                 // Samples without ridge, less the ridge.
-                let noise = |field: &dyn Field| common::noise_of(field, c, &theta, 50);
+                let noise = |field: &dyn Field| crate::common::noise_of(field, c, &theta, 50);
                 for (x, y) in noise(&*plain).iter().zip(&noise(&*ridge)) {
                     close(y, x, 1e-13);
                 }

@@ -1,8 +1,6 @@
 //! What no round may change: the sum of the control variates, and the agents that do not take part.
 
-mod common;
-
-use common::{Mean, bits, field, follows, method, methods, problems, run_from};
+use crate::common::{Mean, bits, field, follows, method, methods, problems, run_from};
 use fedsa::problem::Field;
 use fedsa::record::{Ledger, Output};
 use fedsa::round::{Run, Status};
@@ -77,7 +75,7 @@ fn control_variates_sum_to_zero() {
     ];
     for law in [Law::Iid, Law::Markov] {
         let mut fields: Vec<_> = problems(19).into_iter().map(|(name, problem)| (name, field(&*problem, law))).collect();
-        fields.push(("logs of unequal lengths", common::unequal(law)));
+        fields.push(("logs of unequal lengths", crate::common::unequal(law)));
         for (name, field) in fields {
             for (kind, json, alpha, steps) in &settings {
                 for participants in [None, Some(field.agents() / 2 + 1), Some(2)] {

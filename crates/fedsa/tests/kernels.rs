@@ -1,8 +1,6 @@
 //! Every kernel gives the bits of the generic one, for every instruction set,
 //! number of agents side by side, width, sampling and batch.
 
-mod common;
-
 use fedsa::kernel::{Isa, LANES, Lanes, flat};
 use fedsa::problem::finite_sum::{FiniteSum, Scales};
 use fedsa::problem::fixed_point::FixedPoint;
@@ -83,10 +81,10 @@ fn fields() -> Vec<(&'static str, Box<dyn ProblemSettings>)> {
             }),
         ),
         ("random-logistic", Box::new(RandomLogistic { agents: 11, dim: 9, points: 7, ..RandomLogistic::default() })),
-        ("logistic", common::logistic(11, 7, 9, false)),
-        ("logistic, sparse", common::logistic(11, 7, 16, true)),
-        ("least squares", common::least_squares(11, 7, 5, false)),
-        ("least squares, sparse", common::least_squares(11, 7, 20, true)),
+        ("logistic", crate::common::logistic(11, 7, 9, false)),
+        ("logistic, sparse", crate::common::logistic(11, 7, 16, true)),
+        ("least squares", crate::common::least_squares(11, 7, 5, false)),
+        ("least squares, sparse", crate::common::least_squares(11, 7, 20, true)),
         ("fixed-point", Box::new(FixedPoint { agents: 11, dim: 9, ..FixedPoint::default() })),
         ("q-learning", Box::new(QLearning { agents: 11, states: 6, ..QLearning::default() })),
         ("linear", Box::new(LinearSystems { agents: 11, dim: 5, ..LinearSystems::default() })),

@@ -1,8 +1,6 @@
 //! The finite law of a sample, and what is derived from it, against independent computations.
 
-mod common;
-
-use common::{field, unequal};
+use crate::common::{field, unequal};
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::Field;
 use fedsa::problem::arrays::Arrays;

@@ -1,8 +1,6 @@
 //! The ledger counts what is sent: bytes that the halves exchange, and samples that steps use.
 
-mod common;
-
-use common::{EXACT, Halves, field, link, method, methods, on_the_wire, problems, run, run_for, small_garnet};
+use crate::common::{EXACT, Halves, field, link, method, methods, on_the_wire, problems, run, run_for, small_garnet};
 use fedsa::error::Result;
 use fedsa::message::{Envelope, HEADER_BYTES, Message, Part, TELL};
 use fedsa::methods::MethodSettings;
@@ -41,9 +39,9 @@ fn the_ledger_is_what_the_halves_exchange() {
             }
         }
     }
-    for (name, problem) in common::objectives(19) {
+    for (name, problem) in crate::common::objectives(19) {
         let field = field(&*problem, Law::Mean);
-        for (kind, method) in common::computing_alone() {
+        for (kind, method) in crate::common::computing_alone() {
             let engine = run_for(&*field, &*method, SEED, &vec![0.0; field.dim()], ROUNDS);
             let (counted, theta) = by_bytes(&*field, &*method, &EXACT);
             assert_eq!((counted, &theta[..]), (on_the_wire(engine.ledger()), engine.theta()), "{kind} on {name}");
@@ -158,7 +156,7 @@ fn a_codec_of_the_agents_is_priced_and_felt_alike_by_engine_and_halves() {
             assert_eq!(engine.ledger().bits_up, engine.ledger().vectors_up * 8 * (27 + 6 + 1 + 4 * d));
             // Numbers of 24 bits: near what exact messages give, and not that. Acceleration amplifies the difference.
             let exact = run_for(&*field, &*method, SEED, &vec![0.0; field.dim()], ROUNDS);
-            let off = common::distance(exact.theta(), engine.theta());
+            let off = crate::common::distance(exact.theta(), engine.theta());
             assert!(off > 0.0 && off < if kind == "anderson" { 0.1 } else { 1e-5 }, "{kind} on {name}: {off:e}");
         }
     }

@@ -2,9 +2,7 @@
 //!
 //! Every check has a twin that must fail: the same runs against a prediction that leaves out what the link does.
 
-mod common;
-
-use common::{Mean, field, follows, link, method, small_garnet};
+use crate::common::{Mean, field, follows, link, method, small_garnet};
 use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::methods::MethodSettings;
@@ -358,7 +356,7 @@ fn what_is_not_known_says_why() {
     let of = |medium: &str| Forecast::over(&*iid, &*fedlsa, &link(EXACT, false, &[medium]).unwrap()).floor().unwrap().mse();
     assert!((of(forgets) - of(ERASURE)).abs() < 1e-12);
     // Agents of unequal weight.
-    let unequal = common::unequal(Law::Iid);
+    let unequal = crate::common::unequal(Law::Iid);
     let few = method("fedlsa", r#"{"step_size": 0.05, "local_steps": 2, "participants": 2}"#);
     let said = Forecast::over(&*unequal, &*few, &Uplink::default()).knows_rounds().unwrap_err().what;
     assert!(said.contains("weight"), "{said}");

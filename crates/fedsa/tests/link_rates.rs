@@ -6,9 +6,7 @@
 //! to average. Intervals are three standard errors over seeds. `cargo xtask test --all` measures
 //! with ten times the seeds.
 
-mod common;
-
-use common::{Mean, field, link, method};
+use crate::common::{Mean, field, link, method};
 use fedsa::linalg::distance_sq;
 use fedsa::problem::Field;
 use fedsa::problem::linear::LinearSystems;

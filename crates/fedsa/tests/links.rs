@@ -1,9 +1,7 @@
 //! Links that alter, lose, weaken and delay messages: engine and halves agree, what is
 //! documented to stay stays, what cannot work is refused.
 
-mod common;
-
-use common::{Halves, bits, field, link, method, methods, on_the_wire, problems, run};
+use crate::common::{Halves, bits, field, link, method, methods, on_the_wire, problems, run};
 use fedsa::methods::MethodSettings;
 use fedsa::problem::Field;
 use fedsa::problem::linear::LinearSystems;
@@ -57,9 +55,9 @@ fn suits(field: &dyn Field, method: &dyn MethodSettings, uplink: &Uplink) -> boo
 fn engine_and_halves_agree_over_every_link() {
     for (name, uplink) in links() {
         for participants in [None, Some(10)] {
-            for (problem, settings) in problems(19).into_iter().take(2).chain(common::objectives(19).into_iter().take(1)) {
+            for (problem, settings) in problems(19).into_iter().take(2).chain(crate::common::objectives(19).into_iter().take(1)) {
                 let field = field(&*settings, Law::Markov);
-                let second = if participants.is_none() { common::computing_alone() } else { Vec::new() };
+                let second = if participants.is_none() { crate::common::computing_alone() } else { Vec::new() };
                 for (kind, method) in methods(participants).into_iter().chain(second).filter(|(_, m)| suits(&*field, &**m, &uplink)) {
                     let mut engine = run(&*field, &*method, &uplink, 5);
                     let expected: Vec<Vec<u64>> = (0..ROUNDS)
@@ -90,9 +88,9 @@ fn threads_checkpoints_and_links_go_together() {
     all.push(("stale models", link(EXACT, false, &[STALE]).unwrap()));
     all.push(("quantised, stale models, erasure", link(COARSE, false, &[STALE, ERASURE]).unwrap()));
     for (name, uplink) in all {
-        for (_, settings) in problems(203).into_iter().skip(1).take(1).chain(common::objectives(203).into_iter().take(1)) {
+        for (_, settings) in problems(203).into_iter().skip(1).take(1).chain(crate::common::objectives(203).into_iter().take(1)) {
             let field = field(&*settings, Law::Markov);
-            for (kind, method) in methods(None).into_iter().chain(common::computing_alone()).filter(|(_, m)| suits(&*field, &**m, &uplink))
+            for (kind, method) in methods(None).into_iter().chain(crate::common::computing_alone()).filter(|(_, m)| suits(&*field, &**m, &uplink))
             {
                 let on = |threads: usize| {
                     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -304,7 +302,7 @@ impl ByHand<'_> {
 #[test]
 fn delays_of_methods_with_local_steps_are_those_written_out() {
     let agents: Vec<_> = (0..9).map(|c| ([[1.0 + 0.1 * c as f64, 0.3], [-0.2, 0.8]], [c as f64 - 3.0, 1.0])).collect();
-    let field = field(&common::linear(&agents), Law::Mean);
+    let field = field(&crate::common::linear(&agents), Law::Mean);
     let by_hand = ByHand { field: &*field, eta: 0.02, h: 4, alpha: 0.7 };
     let settings = r#""step_size": 0.02, "local_steps": 4, "global_step_size": 0.7"#;
     for (kind, rest, has_memory) in [("fedhsa", r#", "missing": "last""#, true), ("delayed-sa", "", false), ("fedlsa", "", false)] {
@@ -314,17 +312,17 @@ fn delays_of_methods_with_local_steps_are_those_written_out() {
                 let uplink = link(EXACT, false, &[&format!(r#"{{"kind": "{medium}", "law": "constant", "rounds": {tau}}}"#)]).unwrap();
                 // Operators that are known one by one are not known of a past round.
                 if kind == "fedhsa" && medium == "delay" {
-                    let zero = common::method(kind, &format!("{{{settings}}}"));
+                    let zero = crate::common::method(kind, &format!("{{{settings}}}"));
                     let mut engine = run(&*field, &*zero, &uplink, 5);
                     for theta in &by_hand.iterates(tau, false, true, 40)[1..] {
                         engine.step();
-                        assert!(common::distance(engine.theta(), theta) < 1e-12, "{kind} over {medium} {tau}");
+                        assert!(crate::common::distance(engine.theta(), theta) < 1e-12, "{kind} over {medium} {tau}");
                     }
                 }
                 let mut engine = run(&*field, &*method, &uplink, 5);
                 for theta in &by_hand.iterates(tau, medium == "late", has_memory, 40)[1..] {
                     engine.step();
-                    let apart = common::distance(engine.theta(), theta);
+                    let apart = crate::common::distance(engine.theta(), theta);
                     assert!(apart < 1e-12, "{kind} over {medium} {tau}: {apart:e}");
                 }
             }
@@ -361,7 +359,7 @@ fn decays(field: &dyn Field, tau: u64, alpha: f64) -> bool {
         let mut largest = 0.0f64;
         while engine.round() < to && engine.status() == Status::Ok {
             engine.step();
-            largest = largest.max(common::distance(engine.theta(), root));
+            largest = largest.max(crate::common::distance(engine.theta(), root));
         }
         largest
     };
@@ -387,7 +385,7 @@ fn the_edge_of_a_matrix_is_that_of_its_eigenvalues() {
     for (modulus, angle) in [(2.0f64, 0.3f64), (0.5, 1.0), (1.0, 1.4)] {
         let (re, im) = (modulus * angle.cos(), modulus * angle.sin());
         // Beside the pair re +- i im a real eigenvalue that allows more.
-        let field = field(&common::linear(&[([[re, im, 0.0], [-im, re, 0.3], [0.0, 0.0, 0.2]], [1.0, -1.0, 0.5])]), Law::Mean);
+        let field = field(&crate::common::linear(&[([[re, im, 0.0], [-im, re, 0.3], [0.0, 0.0, 0.2]], [1.0, -1.0, 0.5])]), Law::Mean);
         for tau in [0u64, 1, 10, 50] {
             let edge = 2.0 * ((std::f64::consts::FRAC_PI_2 - angle) / (2.0 * tau as f64 + 1.0)).sin() / modulus;
             assert!(decays(&*field, tau, 0.99 * edge), "decays at 0.99 of the edge, {modulus} at {angle}, tau = {tau}");
@@ -423,7 +421,7 @@ fn a_trace_has_its_delays_agent_by_agent() {
     let rows = [[0u64, 2, 1], [1, 1, 0], [2, 0, 3], [0, 3, 1], [1, 2, 0]];
     let row = |t: usize| rows[t.min(rows.len() - 1)];
     let b = [3.0, -1.0, 4.0];
-    let field = field(&common::linear(&b.map(|b| ([[1.0]], [b]))), Law::Mean);
+    let field = field(&crate::common::linear(&b.map(|b| ([[1.0]], [b]))), Law::Mean);
     let sa = method("fedtd", r#"{"step_size": 0.3}"#);
     let theta = |kind: &str, before: &str, rounds: usize| {
         let uplink = link(EXACT, false, &[&format!(r#"{{"kind": "{kind}", "law": "trace", "delays": {rows:?}{before}}}"#)]).unwrap();
@@ -464,14 +462,14 @@ fn pull_and_push_are_one_where_every_delay_stays() {
             for sampling in [Law::Iid, Law::Markov] {
                 let field = field(&*settings, sampling);
                 for (kind, method) in [("fedtd", r#"{"step_size": 0.1}"#), ("fedlsa", r#"{"step_size": 0.1, "local_steps": 3}"#)] {
-                    let method = common::method(kind, method);
+                    let method = crate::common::method(kind, method);
                     let theta = |uplink: &Uplink| {
                         let mut engine = run(&*field, &*method, uplink, 5);
                         (0..30).for_each(|_| engine.step());
                         engine.theta().to_vec()
                     };
                     // Blocks of a sum are of letters, and before all agents have answered there are fewer.
-                    let apart = [theta(&push), theta(&Uplink::default())].map(|other| common::distance(&theta(&pull), &other));
+                    let apart = [theta(&push), theta(&Uplink::default())].map(|other| crate::common::distance(&theta(&pull), &other));
                     assert!(apart[0] < 1e-13 && apart[1] > 1e-4, "{kind} on {problem}, {sampling:?}, {law}: {apart:?}");
                 }
             }

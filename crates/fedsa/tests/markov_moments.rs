@@ -2,9 +2,7 @@
 //!
 //! Every check has a twin that must fail: the same runs against the prediction for another batch.
 
-mod common;
-
-use common::{Mean, follows, method};
+use crate::common::{Mean, follows, method};
 use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::problem::garnet::Garnet;

@@ -1,8 +1,6 @@
 //! Runs with additive Gauss-Markov noise, and with samples of finite chains, against predicted mean-square errors.
 
-mod common;
-
-use common::{Mean, follows, method};
+use crate::common::{Mean, follows, method};
 use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::methods::MethodSettings;
@@ -90,7 +88,7 @@ fn floors_under_additive_noise_are_the_limits_of_curves() {
         let (radius, square) = (outlook.radius.clone().unwrap(), outlook.mean_square.clone().unwrap().unwrap());
         assert!((radius * radius - square).abs() < 1e-15 && outlook.regime() == Regime::Stable);
         // What additive noise does not change is not lost over links, and what is not known is refused.
-        let lossy = common::link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "erasure", "success": 0.6}"#]).unwrap();
+        let lossy = crate::common::link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "erasure", "success": 0.6}"#]).unwrap();
         let said = Forecast::over(&*field, &*method, &lossy).knows_floor().unwrap_err().what;
         assert!(said.contains("not i.i.d., and the link"), "{said}");
         let said = Forecast::over(&*field, &*method, &Uplink::default()).knows_leading_order().unwrap_err().what;

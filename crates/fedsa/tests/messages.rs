@@ -1,11 +1,6 @@
 //! Bytes from anywhere: messages decode or are refused, and halves take what their method sends.
 
-mod common;
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-use common::{EXACT, field, methods, problems};
+use crate::common::{EXACT, field, methods, problems};
 use fedsa::message::{Body, Envelope, Message, Part, TELL};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::dataset::Rows;
@@ -14,30 +9,8 @@ use fedsa::problem::regression::Logistic;
 use fedsa::random::Stream;
 use fedsa::sampling::Law;
 use fedsa::uplink::codec::Exact;
+use fedsa_testing::memory::{self, Used};
 use proptest::prelude::*;
-
-/// The system's allocator, which remembers a thread's largest request.
-struct Watched;
-
-thread_local! {
-    static LARGEST: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is handed to the system's allocator as it came.
-unsafe impl GlobalAlloc for Watched {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LARGEST.with(|largest| largest.set(largest.get().max(layout.size())));
-        // SAFETY: handed on.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: handed on.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Watched = Watched;
 
 fn part() -> impl Strategy<Value = Part> {
     prop_oneof![Just(Part::Model), Just(Part::Direction), Just(Part::Hessian), Just(Part::Correction), Just(Part::Packed)]
@@ -103,11 +76,10 @@ proptest! {
 
     #[test]
     fn any_bytes_decode_or_are_refused(bytes in prop_oneof![prop::collection::vec(any::<u8>(), 0..200), mangled()]) {
-        LARGEST.set(0);
-        let decoded = Message::decode(&bytes, &Exact, 1 << 20, |_, _| Stream::default());
+        let (decoded, Used { largest, .. }) = memory::of(|| Message::decode(&bytes, &Exact, 1 << 20, |_, _| Stream::default()));
         // A part takes six bytes of a message and 64 of memory, its vector as much as its payload;
         // growing doubles; the texts of an error are short.
-        prop_assert!(LARGEST.get() <= 512 + 24 * bytes.len(), "{} bytes for {}", LARGEST.get(), bytes.len());
+        prop_assert!(largest <= 512 + 24 * bytes.len(), "{} bytes for {}", largest, bytes.len());
         if let Ok((envelope, message)) = decoded {
             prop_assert_eq!(from(&envelope, &message), bytes);
         }
@@ -128,9 +100,8 @@ proptest! {
         let text = bytes.len() - 4;
         let checksum = crc32fast::hash(&bytes[..text]);
         bytes[text..].copy_from_slice(&checksum.to_le_bytes());
-        LARGEST.set(0);
-        prop_assert!(Message::decode(&bytes, &Exact, 1 << 20, |_, _| Stream::default()).is_err());
-        prop_assert!(LARGEST.get() < 512);
+        let (decoded, Used { largest, .. }) = memory::of(|| Message::decode(&bytes, &Exact, 1 << 20, |_, _| Stream::default()));
+        prop_assert!(decoded.is_err() && largest < 512);
     }
 }
 
@@ -191,9 +162,9 @@ fn strange(d: usize, envelope: &Envelope) -> Vec<Vec<u8>> {
 #[test]
 fn halves_take_or_refuse_any_message_without_panic() {
     let garnet = field(&*problems(3)[0].1, Law::Markov);
-    let quadratic = field(&*common::objectives(3)[0].1, Law::Mean);
+    let quadratic = field(&*crate::common::objectives(3)[0].1, Law::Mean);
     let first_order = methods(None).into_iter().chain(methods(Some(2))).map(|method| (&garnet, method));
-    for (field, (kind, method)) in first_order.chain(common::computing_alone().into_iter().map(|method| (&quadratic, method))) {
+    for (field, (kind, method)) in first_order.chain(crate::common::computing_alone().into_iter().map(|method| (&quadratic, method))) {
         let d = field.dim();
         let federation = Federation::new(&*method, &*EXACT, vec![1.0 / 3.0; 3], 5, vec![0.0; d]).unwrap();
         let own = |agent: usize| Envelope { agent, seen: 0, settings: federation.digest() };
@@ -274,22 +245,22 @@ fn halves_take_or_refuse_any_message_without_panic() {
 /// is the same. Hessians of rows as sparse as these have fewer eigenpairs of their own than the server could hold of others.
 #[test]
 fn a_refused_question_leaves_its_agent_as_it_was() {
-    let mut set = common::data_set(6, 12, false, true);
+    let mut set = crate::common::data_set(6, 12, false, true);
     if let Rows::Dense { values, .. } = &mut set.rows {
         values.iter_mut().enumerate().filter(|(i, _)| i % 5 != 0).for_each(|(_, x)| *x = 0.0);
     }
     set.rows = set.rows.to_sparse();
     let settings = Logistic { agents: Some(3), ridge: 0.05, ..Logistic::new(Sources::One("data".into())) };
-    let field = field(&common::OnSets { settings, sets: vec![set] }, Law::Mean);
+    let field = field(&crate::common::OnSets { settings, sets: vec![set] }, Law::Mean);
     let d = field.dim();
     let active = |c: usize| field.facts().objective().unwrap().active(c).unwrap().components.len();
     assert!((0..3).all(|c| (2..d - 1).contains(&active(c))));
     let of_one_hessian = r#"{"curvature": "products", "renewal": {"schedule": "once"}}"#;
     const PRODUCTS: &str = "shed of one Hessian";
-    let of_products = (PRODUCTS, common::method("shed", of_one_hessian));
+    let of_products = (PRODUCTS, crate::common::method("shed", of_one_hessian));
     let mut seen = Vec::new();
-    for (kind, method) in common::computing_alone().into_iter().chain([of_products]) {
-        let Ok(mut halves) = common::Halves::new(&*field, &*method, &EXACT, 5) else { continue };
+    for (kind, method) in crate::common::computing_alone().into_iter().chain([of_products]) {
+        let Ok(mut halves) = crate::common::Halves::new(&*field, &*method, &EXACT, 5) else { continue };
         (0..4).for_each(|_| halves.round());
         let Todo::Ask { to, bytes } = halves.server.open() else { panic!("a round opens with a question") };
         let (envelope, question) = Message::decode(&bytes[0], &Exact, 1 << 20, |_, _| Stream::default()).unwrap();
@@ -336,7 +307,7 @@ fn a_refused_question_leaves_its_agent_as_it_was() {
 fn saved_nodes_are_put_back_whole_or_refused() {
     let field = field(&*problems(3)[0].1, Law::Markov);
     for (kind, method) in methods(None).into_iter().chain(methods(Some(2))) {
-        let mut halves = common::Halves::new(&*field, &*method, &EXACT, 5).unwrap();
+        let mut halves = crate::common::Halves::new(&*field, &*method, &EXACT, 5).unwrap();
         (0..3).for_each(|_| halves.round());
         halves.server.open();
         let federation = Federation::new(&*method, &*EXACT, field.weights().to_vec(), 5, vec![0.0; field.dim()]).unwrap();

@@ -3,9 +3,7 @@
 //! Every check has a twin that must fail: the same runs against a prediction that
 //! leaves out what the check is about.
 
-mod common;
-
-use common::{Mean, distance, field, follows, means, method, run_from, small_garnet};
+use crate::common::{Mean, distance, field, follows, means, method, run_from, small_garnet};
 use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::problem::garnet::{Garnet, Heterogeneity};

@@ -1,8 +1,6 @@
 //! Methods that are compositions of the parts of others, against what their sources say: Scaffold, FedLin, one-shot averaging.
 
-mod common;
-
-use common::{EXACT, Mean, bits, distance, field, linear, link, method, problems, run, run_for, run_from, small_garnet};
+use crate::common::{EXACT, Mean, bits, distance, field, linear, link, method, problems, run, run_for, run_from, small_garnet};
 use fedsa::methods::MethodSettings;
 use fedsa::problem::Field;
 use fedsa::problem::garnet::Heterogeneity;

@@ -1,12 +1,10 @@
 //! Halves that exchange bytes over a network that loses, repeats, delays, reorders, damages and misdelivers messages,
 //! while agents and server die and come back.
 
-mod common;
-
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use common::{EXACT, bits, method};
+use crate::common::{EXACT, bits, method};
 use fedsa::kernel::Isa;
 use fedsa::linalg::distance_sq;
 use fedsa::methods::MethodSettings;
@@ -252,7 +250,7 @@ impl<'a> World<'a> {
                     }
                     if is_taken {
                         if let (Some(own), Some(copy)) = (self.controls.get(&answer), self.server.control(c)) {
-                            let apart = common::distance(own, copy);
+                            let apart = crate::common::distance(own, copy);
                             assert!(
                                 apart < 1e-9,
                                 "an answer with another control counts: {apart:e} apart, agent {c}, round {}",
@@ -304,7 +302,7 @@ impl<'a> World<'a> {
         (0..30).for_each(|_| self.round());
         let apart = |(c, node): (usize, &ClientNode<'_>)| {
             let own = node.control(self.server.theta(), self.server.rounds(), true).expect("a method with control variates");
-            common::distance(&own, self.server.control(c).unwrap())
+            crate::common::distance(&own, self.server.control(c).unwrap())
         };
         self.nodes.iter().enumerate().map(apart).fold(0.0, f64::max)
     }
@@ -357,7 +355,7 @@ fn one_lost_answer_and_repeated_messages_do_no_lasting_harm() {
 #[test]
 fn a_hostile_network_keeps_nobody_from_the_root() {
     let field = six();
-    let alike = common::field(&common::linear(&[([[1.0, 0.3, 0.0], [-0.2, 1.5, 0.1], [0.0, 0.4, 0.8]], [1.0, -2.0, 0.5]); 6]), Law::Mean);
+    let alike = crate::common::field(&crate::common::linear(&[([[1.0, 0.3, 0.0], [-0.2, 1.5, 0.1], [0.0, 0.4, 0.8]], [1.0, -2.0, 0.5]); 6]), Law::Mean);
     let random = |rest: &str| method("scafflsa-random", &format!(r#"{{"step_size": 0.1, "talk_probability": 0.2{rest}}}"#));
     type Case<'a> = (&'a str, &'a dyn Field, Box<dyn MethodSettings>, u64);
     let cases: [Case<'_>; 8] = [
@@ -404,10 +402,10 @@ fn a_network_that_loses_messages_keeps_scaffold_with_some_of_the_agents_from_not
 /// with the answers that counted.
 #[test]
 fn controls_are_those_of_the_answers_that_counted() {
-    let coarse = common::link(r#"{"kind": "quantised", "bits": 6}"#, true, &[]).unwrap();
+    let coarse = crate::common::link(r#"{"kind": "quantised", "bits": 6}"#, true, &[]).unwrap();
     let noise = Some(Noise::new(0.3, 0.6, 1));
     let problem = LinearSystems { agents: 6, dim: 3, noise, ..Default::default() };
-    let field = common::field(&problem, Law::Markov);
+    let field = crate::common::field(&problem, Law::Markov);
     for link in [&*EXACT, &coarse] {
         for rest in ["", r#", "participants": 4"#, r#", "rule": "acknowledged""#] {
             let method = scafflsa(rest);
@@ -424,7 +422,7 @@ fn controls_are_those_of_the_answers_that_counted() {
 /// What is told of a round is lost once: the agent is out of step at most once.
 #[test]
 fn one_lost_tell_costs_one_answer() {
-    let field = common::field(&LinearSystems { agents: 20, dim: 3, ..Default::default() }, Law::Mean);
+    let field = crate::common::field(&LinearSystems { agents: 20, dim: 3, ..Default::default() }, Law::Mean);
     let method = scafflsa(r#", "participants": 2"#);
     let mut world = World::new(&*field, &*method, &EXACT, Habits { lost: 0.0, other: 0.0, agent_dies: 0.0, server_dies: 0.0 });
     let (mut refused, mut lost) = (Vec::new(), None);
@@ -462,9 +460,9 @@ fn one_lost_tell_costs_one_answer() {
 /// A run that leaves every bound is over, and said to be.
 #[test]
 fn a_federation_that_diverges_says_so() {
-    let field = common::field(&LinearSystems { agents: 3, dim: 2, ..Default::default() }, Law::Mean);
+    let field = crate::common::field(&LinearSystems { agents: 3, dim: 2, ..Default::default() }, Law::Mean);
     let method = method("fedlsa", r#"{"step_size": 3.0, "local_steps": 5}"#);
-    let mut halves = common::Halves::new(&*field, &*method, &EXACT, SEED).unwrap();
+    let mut halves = crate::common::Halves::new(&*field, &*method, &EXACT, SEED).unwrap();
     (0..200).for_each(|_| halves.round());
     assert!(matches!(halves.server.status(), fedsa::round::Status::Diverged { round } if round < 20));
     assert_eq!(*halves.server.todo(), Todo::RoundOver);
@@ -493,15 +491,15 @@ fn the_settings_of_a_federation_are_checked() {
 /// engine stops.
 #[test]
 fn a_federation_whose_agents_overflow_stops_where_the_engine_stops() {
-    let stiff = |slopes: [f64; 3]| common::linear(&slopes.map(|a| ([[a]], [1.0])));
+    let stiff = |slopes: [f64; 3]| crate::common::linear(&slopes.map(|a| ([[a]], [1.0])));
     for (slopes, what) in [([5.0; 3], "all agents"), ([0.5, 5.0, 0.5], "one agent")] {
-        let field = common::field(&stiff(slopes), Law::Mean);
+        let field = crate::common::field(&stiff(slopes), Law::Mean);
         for kind in ["fedlsa", "scafflsa", "fedhsa"] {
             let method = method(kind, r#"{"step_size": 1.0, "local_steps": 2000}"#);
-            let mut run = common::run(&*field, &*method, &EXACT, SEED);
+            let mut run = crate::common::run(&*field, &*method, &EXACT, SEED);
             run.step();
             assert_eq!(run.status(), fedsa::round::Status::Diverged { round: 1 }, "{kind}, {what}");
-            let mut halves = common::Halves::new(&*field, &*method, &EXACT, SEED).unwrap();
+            let mut halves = crate::common::Halves::new(&*field, &*method, &EXACT, SEED).unwrap();
             halves.round();
             assert_eq!(halves.server.status(), run.status(), "{kind}, {what}");
             assert_eq!(halves.server.open(), Todo::RoundOver);
@@ -532,7 +530,7 @@ fn controls_sum_to_zero_where_step_sizes_change() {
 #[test]
 fn learned_hessians_survive_a_hostile_network() {
     let dim = 4;
-    let field = common::field(&RandomLogistic { agents: 6, dim, points: 30, ..RandomLogistic::default() }, Law::Mean);
+    let field = crate::common::field(&RandomLogistic { agents: 6, dim, points: 30, ..RandomLogistic::default() }, Law::Mean);
     for settings in [
         r#"{"compressor": "rank-1"}"#,
         r#"{"compressor": "rank-1", "pair_bits": 9}"#,
@@ -571,7 +569,7 @@ fn learned_hessians_survive_a_hostile_network() {
 /// behaves and all bits have arrived, steps on quadratic losses are Newton's.
 #[test]
 fn refined_eigenvectors_survive_a_hostile_network() {
-    let field = common::field(&*common::objectives(6)[0].1, Law::Mean);
+    let field = crate::common::field(&*crate::common::objectives(6)[0].1, Law::Mean);
     for (settings, quiet) in [
         (r#"{"renewal": {"schedule": "once"}, "most_bits": 32, "budget": 1000}"#, 6),
         (r#"{"renewal": {"schedule": "once"}, "most_bits": 32, "budget": 5}"#, 30),
@@ -597,18 +595,18 @@ fn every_method_over_every_link_bears_a_hostile_network() {
     let coarse = r#"{"kind": "quantised", "bits": 4}"#;
     let exact = r#"{"kind": "exact"}"#;
     let links = [
-        common::link(coarse, true, &[]),
-        common::link(exact, false, &[r#"{"kind": "erasure", "success": 0.7}"#]),
-        common::link(exact, false, &[r#"{"kind": "late", "law": "uniform", "max": 3}"#]),
-        common::link(coarse, false, &[r#"{"kind": "bit-budget", "bits": 4, "fading_snr": 1.0}"#]),
-        common::link(exact, false, &[r#"{"kind": "over-the-air", "receiver_noise": 0.01}"#]),
-        common::link(exact, false, &[r#"{"kind": "bit-budget", "bits": 40, "fading_snr": 3.0}"#]),
+        crate::common::link(coarse, true, &[]),
+        crate::common::link(exact, false, &[r#"{"kind": "erasure", "success": 0.7}"#]),
+        crate::common::link(exact, false, &[r#"{"kind": "late", "law": "uniform", "max": 3}"#]),
+        crate::common::link(coarse, false, &[r#"{"kind": "bit-budget", "bits": 4, "fading_snr": 1.0}"#]),
+        crate::common::link(exact, false, &[r#"{"kind": "over-the-air", "receiver_noise": 0.01}"#]),
+        crate::common::link(exact, false, &[r#"{"kind": "bit-budget", "bits": 40, "fading_snr": 3.0}"#]),
     ];
-    let garnet = common::field(&*common::problems(6)[0].1, Law::Markov);
-    let quadratic = common::field(&*common::objectives(6)[0].1, Law::Mean);
+    let garnet = crate::common::field(&*crate::common::problems(6)[0].1, Law::Markov);
+    let quadratic = crate::common::field(&*crate::common::objectives(6)[0].1, Law::Mean);
     for link in links.map(fedsa::error::Result::unwrap) {
-        let first_order = common::methods(None).into_iter().chain(common::methods(Some(4))).map(|method| (&garnet, method));
-        for (field, (kind, method)) in first_order.chain(common::computing_alone().into_iter().map(|method| (&quadratic, method))) {
+        let first_order = crate::common::methods(None).into_iter().chain(crate::common::methods(Some(4))).map(|method| (&garnet, method));
+        for (field, (kind, method)) in first_order.chain(crate::common::computing_alone().into_iter().map(|method| (&quadratic, method))) {
             if Run::new(&**field, &*method, &link, OutputRule::Last, SEED, vec![0.0; field.dim()]).is_err() {
                 continue;
             }
@@ -658,7 +656,7 @@ fn floors_are_those_of_an_engine_that_loses_the_same_answers() {
     ] {
         let method = method(kind, settings);
         for (law, radius) in [(Law::Iid, 0.0), (Law::Markov, 0.6)] {
-            let field = common::field(&noisy(radius), law);
+            let field = crate::common::field(&noisy(radius), law);
             let root = field.root().unwrap();
             let mut world = World::new(&*field, &*method, &EXACT, habits);
             let mut thetas = Vec::new();
@@ -669,11 +667,11 @@ fn floors_are_those_of_an_engine_that_loses_the_same_answers() {
             let link = recorded(&world, exchanges);
             let mut engine = Run::new(&*field, &*method, &link, OutputRule::Last, SEED, vec![0.0; 3]).unwrap();
             // Means over batches of 500 rounds, each far longer than a run remembers.
-            let mut batches = [common::Mean::default(), common::Mean::default()];
+            let mut batches = [crate::common::Mean::default(), crate::common::Mean::default()];
             let (mut batch, mut apart) = ([0.0, 0.0], 0.0f64);
             for (t, theta) in thetas.iter().enumerate() {
                 engine.step();
-                apart = apart.max(common::distance(theta, engine.theta()));
+                apart = apart.max(crate::common::distance(theta, engine.theta()));
                 batch[0] += distance_sq(theta, root) / 500.0;
                 batch[1] += distance_sq(engine.theta(), root) / 500.0;
                 if t % 500 == 499 {
@@ -698,9 +696,9 @@ fn nodes_are_built_with_the_checks_of_a_run() {
     let field = six();
     let start = || vec![0.0; field.dim()];
     let weights = || field.weights().to_vec();
-    let stale = common::link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "delay", "law": "uniform", "max": 5}"#]).unwrap();
-    let air = common::link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "over-the-air", "receiver_noise": 0.1}"#]).unwrap();
-    let many = common::link(r#"{"kind": "top-k", "k": 99}"#, false, &[]).unwrap();
+    let stale = crate::common::link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "delay", "law": "uniform", "max": 5}"#]).unwrap();
+    let air = crate::common::link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "over-the-air", "receiver_noise": 0.1}"#]).unwrap();
+    let many = crate::common::link(r#"{"kind": "top-k", "k": 99}"#, false, &[]).unwrap();
     let fedlsa = method("fedlsa", r#"{"step_size": 0.1, "local_steps": 5}"#);
     let dasa = method("dasa", r#"{"step_size": 0.1}"#);
     let newton = method("newton", "{}");

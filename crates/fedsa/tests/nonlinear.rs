@@ -1,9 +1,7 @@
 //! Nonlinear problems: roots and certificates against independent computations, samples against their laws, and what
 //! heterogeneity does to methods.
 
-mod common;
-
-use common::{Mean, distance, field, follows, method, run_for};
+use crate::common::{Mean, distance, field, follows, method, run_for};
 use fedsa::kernel::{Isa, Lanes, flat};
 use fedsa::linalg::{self, Mat};
 use fedsa::methods::MethodSettings;
@@ -249,7 +247,7 @@ fn certificates_hold_and_are_the_constants_that_they_say() {
     });
     assert!(expanding.count() >= 2);
     // Of linear systems: the symmetric part of the mean.
-    let linear = field(&common::linear(&[([[3.0, 1.0], [0.0, 1.0]], [0.0; 2]), ([[1.0, 0.0], [1.0, -0.5]], [0.0; 2])]), Law::Mean);
+    let linear = field(&crate::common::linear(&[([[3.0, 1.0], [0.0, 1.0]], [0.0; 2]), ([[1.0, 0.0], [1.0, -0.5]], [0.0; 2])]), Law::Mean);
     let (trace, det) = (2.25, 2.0 * 0.25 - 0.25);
     let want = trace / 2.0 - f64::sqrt(trace * trace / 4.0 - det);
     let got = linear.facts().monotone().unwrap();
@@ -257,7 +255,7 @@ fn certificates_hold_and_are_the_constants_that_they_say() {
         (got.modulus - want).abs() < 1e-14
             && (got.lipschitz - linalg::norm2(&linalg::from_rows(2, 2, &[3.0, 1.0, 0.0, 1.0]))).abs() < 1e-14
     );
-    let indefinite = field(&common::linear(&[([[1.0, 0.0], [0.0, -0.5]], [0.0; 2])]), Law::Mean);
+    let indefinite = field(&crate::common::linear(&[([[1.0, 0.0], [0.0, -0.5]], [0.0; 2])]), Law::Mean);
     assert!(indefinite.facts().monotone().is_none());
 }
 

@@ -1,11 +1,10 @@
 //! Problems of one's own: what follows from the operators alone, and from facts. The problem is that of the example.
 
-mod common;
 #[allow(dead_code, reason = "the example's own run")]
 #[path = "../examples/own_problem.rs"]
 mod example;
 
-use common::{Mean, bits, distance, follows, noise_of, run_for, run_from};
+use crate::common::{Mean, bits, distance, follows, noise_of, run_for, run_from};
 use example::Regression;
 use fedsa::kernel::Isa;
 use fedsa::linalg::{self, Mat};
@@ -142,12 +141,12 @@ fn the_law_of_the_example_has_its_mean_and_its_covariance() {
 
 #[test]
 fn symmetric_linear_systems_have_an_objective() {
-    let objective = |settings: &dyn fedsa::problem::ProblemSettings| common::field(settings, Law::Iid).facts().objective().is_some();
+    let objective = |settings: &dyn fedsa::problem::ProblemSettings| crate::common::field(settings, Law::Iid).facts().objective().is_some();
     let noise = Some(Noise::new(0.3, 0.5, 1));
     assert!(objective(&LinearSystems::default()) && objective(&LinearSystems { noise, ..LinearSystems::default() }));
     assert!(!objective(&Garnet::default()), "operators of TD are no gradients");
     // Its derivatives are minus the operator and minus the Jacobian.
-    let field = common::field(&LinearSystems { dim: 3, ..LinearSystems::default() }, Law::Mean);
+    let field = crate::common::field(&LinearSystems { dim: 3, ..LinearSystems::default() }, Law::Mean);
     let (theta, mut gradient, mut mean) = ([0.3, -1.0, 2.0], [0.0; 3], [0.0; 3]);
     let (mut hessian, mut jacobian) = (Mat::zeros(3, 3), Mat::zeros(3, 3));
     let losses = field.facts().objective().unwrap();

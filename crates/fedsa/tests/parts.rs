@@ -2,9 +2,7 @@
 //! answers of each, parts of each agent's own in questions and in what is told, agents that know what their link carries
 //! before they answer. In the engine and over bytes the same bits, checkpointed and restored.
 
-mod common;
-
-use common::{EXACT, Halves, bits, link, on_the_wire};
+use crate::common::{EXACT, Halves, bits, link, on_the_wire};
 use fedsa::error::{BadInput, Result};
 use fedsa::local::{Agent, At};
 use fedsa::message::{Body, Message, Part, TELL};
@@ -191,7 +189,7 @@ fn links() -> Vec<(&'static str, Uplink)> {
 }
 
 fn field() -> Box<dyn Field> {
-    common::field(&*common::objectives(11)[0].1, Law::Mean)
+    crate::common::field(&*crate::common::objectives(11)[0].1, Law::Mean)
 }
 
 fn run<'a>(field: &'a dyn Field, uplink: &'a Uplink) -> Run<'a> {

@@ -1,8 +1,6 @@
 //! Q-SHED: its quantiser in the model of its loss, what it sends, budgets, losses, and SHED as its limit.
 
-mod common;
-
-use common::{EXACT, Halves, bits, distance, field, linear, link, method, on_the_wire, run_from};
+use crate::common::{EXACT, Halves, bits, distance, field, linear, link, method, on_the_wire, run_from};
 use fedsa::bit_allocation::{Allocation, CountRule, allocate};
 use fedsa::linalg::Mat;
 use fedsa::message::{Body, Message, Part};
@@ -42,7 +40,7 @@ fn least_squares<const D: usize>(agents: usize, seed: u64, decay: f64) -> Linear
 
 fn errors(field: &dyn Field, method: &dyn MethodSettings, link: &Uplink, rounds: u64) -> Vec<f64> {
     let root = field.root().unwrap();
-    let mut run = common::run(field, method, link, SEED);
+    let mut run = crate::common::run(field, method, link, SEED);
     let mut errors = vec![distance(run.theta(), root)];
     (0..rounds).for_each(|_| {
         run.step();

@@ -1,8 +1,6 @@
 //! Noiseless runs shrink, or grow, by the spectral radius of the round map.
 
-mod common;
-
-use common::{field, linear, method, run_from, small_garnet};
+use crate::common::{field, linear, method, run_from, small_garnet};
 use fedsa::methods::MethodSettings;
 use fedsa::problem::Field;
 use fedsa::problem::garnet::Heterogeneity;

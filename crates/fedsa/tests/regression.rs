@@ -1,10 +1,8 @@
 //! Logistic and least-squares regression on data sets: methods of first and second order, and optima of real data.
 
-mod common;
-
 use std::time::Instant;
 
-use common::{Sets, distance, logistic, method, run_for};
+use crate::common::{Sets, distance, logistic, method, run_for};
 use faer::Mat;
 use fedsa::kernel::Isa;
 use fedsa::linalg;
@@ -44,9 +42,9 @@ fn mini_batches_lower_the_floor_by_their_size() {
         let field = field_of(&*problem, Law::Iid, batch);
         let root = field.root().unwrap().to_vec();
         let scafflsa = method("scafflsa", r#"{"step_size": 0.05, "local_steps": 4}"#);
-        let mut mean = common::Mean::default();
+        let mut mean = crate::common::Mean::default();
         for seed in 0..30 {
-            let mut run = common::run_from(&*field, &*scafflsa, seed, &root);
+            let mut run = crate::common::run_from(&*field, &*scafflsa, seed, &root);
             (0..1500).for_each(|_| {
                 run.step();
             });
@@ -68,7 +66,7 @@ fn mini_batches_lower_the_floor_by_their_size() {
 
 /// LIBSVM text with all columns to `d`.
 fn libsvm(name: &str, d: usize) -> Option<Dataset> {
-    let text = std::fs::read_to_string(std::path::Path::new(&std::env::var("FEDSA_DATA").ok()?).join(name)).ok()?;
+    let text = std::fs::read_to_string(fedsa_testing::data()?.join(name)).unwrap();
     let (mut starts, mut index, mut value, mut labels) = (vec![0], Vec::new(), Vec::new(), Vec::new());
     for line in text.lines() {
         let mut words = line.split_whitespace();
@@ -121,7 +119,7 @@ fn the_optimum_of_w8a_is_that_of_an_independent_solver() {
 fn dense_hessians_run_at_the_speed_of_matrix_products() {
     let (agents, n, d) = (4, 500, 300);
     let settings = Logistic { agents: Some(agents), ridge: 0.1, ..Logistic::new(Sources::One("x".into())) };
-    let field = settings.field(&Sets(vec![common::data_set(agents * n, d, false, true)]), Sampling::default(), Isa::best()).unwrap();
+    let field = settings.field(&Sets(vec![crate::common::data_set(agents * n, d, false, true)]), Sampling::default(), Isa::best()).unwrap();
     let objective = field.facts().objective().unwrap();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let best = |see: &mut dyn FnMut()| {

@@ -1,8 +1,6 @@
 //! Samples have the laws that the problems state, and problems the structure they promise.
 
-mod common;
-
-use common::{Mean, bits, field, follows, noise_of};
+use crate::common::{Mean, bits, field, follows, noise_of};
 use fedsa::error::{BadInput, Result};
 use fedsa::kernel::td::{Column, alias, column_bits};
 use fedsa::kernel::{Isa, LANES, Lanes};
@@ -216,7 +214,7 @@ fn logs_are_replayed_in_order_or_drawn_at_random() {
         ratio: None,
     };
     let seen = |law, steps| -> Vec<usize> {
-        let field = common::logs(vec![log.clone()], law);
+        let field = crate::common::logs(vec![log.clone()], law);
         let mut lanes = Lanes::new(1, field.chain_len());
         lanes.len = 1;
         lanes.set_stream(0, stream(2, Purpose::Sample, 0, 0));
@@ -239,7 +237,7 @@ fn logs_are_replayed_in_order_or_drawn_at_random() {
     };
     follows(&(0..n).map(share).collect::<Vec<_>>()).unwrap();
     // Nothing follows a transition that is done: A = mean(1 - gamma [not done]).
-    let field = common::logs(vec![log], Law::Mean);
+    let field = crate::common::logs(vec![log], Law::Mean);
     let system = field.systems().unwrap().of(0);
     assert!((system.a[(0, 0)] - (1.0 - 0.5 * 10.0 / 11.0)).abs() < 1e-15 && (system.b[0] - 5.0).abs() < 1e-14);
 }

@@ -1,8 +1,6 @@
 //! The methods that move along directions of mean gradients, and FedNL: their rates, and what they do where the answer is known.
 
-mod common;
-
-use common::{EXACT, distance, field, linear, link, method, run};
+use crate::common::{EXACT, distance, field, linear, link, method, run};
 use fedsa::methods::MethodSettings;
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::quadratic::Quadratic;

@@ -1,8 +1,6 @@
 //! SHED against the theory of its chapter, and over links.
 
-mod common;
-
-use common::{EXACT, computing_alone, distance, field, linear, link, method, run_for, run_from};
+use crate::common::{EXACT, computing_alone, distance, field, linear, link, method, run_for, run_from};
 use faer::linalg::solvers::Solve;
 use fedsa::eigenpairs::Eigenpairs;
 use fedsa::linalg::Mat;
@@ -265,7 +263,7 @@ fn links_that_lose_and_round_leave_the_pairs_intact() {
     let error = |problem: &LinearSystems, link: &Uplink, settings: &str, rounds: u64| {
         let field = field(problem, Law::Mean);
         let method = method("shed", settings);
-        let mut run = common::run(&*field, &*method, link, SEED);
+        let mut run = crate::common::run(&*field, &*method, link, SEED);
         (0..rounds).for_each(|_| run.step());
         (distance(run.theta(), field.root().unwrap()), run.ledger())
     };
@@ -299,7 +297,7 @@ fn hessians_that_are_not_positive_definite_are_projected() {
         ([[-0.5, 0.0], [0.0, 2.0]], [1.0, 0.0]),
         ([[-0.2, 0.0], [0.0, -0.1]], [0.5, 0.0]),
     ]);
-    let field = common::field(&indefinite, Law::Mean);
+    let field = crate::common::field(&indefinite, Law::Mean);
     let errors = errors(&*field, &Shed::default(), 200);
     assert!(errors[200] < 1e-9, "{:e}", errors[200]);
 }
@@ -331,7 +329,7 @@ fn settings_are_checked_with_the_number_of_agents() {
 fn apart(problem: &dyn ProblemSettings, uplink: &Uplink, [one, other]: [&str; 2], rounds: u64) -> (f64, f64) {
     let field = field(problem, Law::Mean);
     let (one, other) = (method("shed", one), method("shed", other));
-    let (mut one, mut other) = (common::run(&*field, &*one, uplink, SEED), common::run(&*field, &*other, uplink, SEED));
+    let (mut one, mut other) = (crate::common::run(&*field, &*one, uplink, SEED), crate::common::run(&*field, &*other, uplink, SEED));
     let mut most = 0.0f64;
     for _ in 0..rounds {
         one.step();
@@ -352,8 +350,8 @@ fn products_give_the_iterates_of_hessians() {
     let problems: [(&str, Box<dyn ProblemSettings>); 4] = [
         ("dense", Box::new(dense)),
         ("fewer rows than columns", Box::new(few_rows)),
-        ("sparse logistic", common::logistic(4, 60, 40, true)),
-        ("least squares", common::least_squares(4, 60, 40, true)),
+        ("sparse logistic", crate::common::logistic(4, 60, 40, true)),
+        ("least squares", crate::common::least_squares(4, 60, 40, true)),
     ];
     let clear = link(r#"{"kind": "exact"}"#, false, &[]).unwrap();
     let erasure = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "erasure", "success": 0.7}"#]).unwrap();
@@ -414,14 +412,14 @@ fn the_most_pairs_are_as_many_as_a_hessian_has() {
 /// ones start from them.
 #[test]
 fn runs_without_matrices_are_restored_bit_for_bit() {
-    let sparse = common::logistic(4, 60, 40, true);
+    let sparse = crate::common::logistic(4, 60, 40, true);
     let dense = RandomLogistic { agents: 3, dim: 30, points: 60, ridge: 0.01, ..RandomLogistic::default() };
     let erasure = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "erasure", "success": 0.7}"#]).unwrap();
     let settings = r#"{"curvature": "products", "pair_tolerance": 1e-5, "rho": "midpoint", "pairs": 2}"#;
     for problem in [&*sparse, &dense as &dyn ProblemSettings] {
         let field = field(problem, Law::Mean);
         let method = method("shed", settings);
-        let new = || common::run(&*field, &*method, &erasure, SEED);
+        let new = || crate::common::run(&*field, &*method, &erasure, SEED);
         let (mut whole, mut bytes) = (new(), Vec::new());
         for _ in 0..20 {
             bytes.push(whole.save());
@@ -432,7 +430,7 @@ fn runs_without_matrices_are_restored_bit_for_bit() {
             again.restore(bytes).unwrap();
             assert_eq!(&again.save(), bytes, "round {round}");
             (round..20).for_each(|_| again.step());
-            assert_eq!(common::bits(again.theta()), common::bits(whole.theta()), "round {round}");
+            assert_eq!(crate::common::bits(again.theta()), crate::common::bits(whole.theta()), "round {round}");
             assert_eq!(again.ledger(), whole.ledger(), "round {round}");
         }
     }

@@ -1,11 +1,10 @@
 //! Methods that solve the mean linear system at the server: `lstd` and `gmres`.
 
-mod common;
 #[allow(dead_code)]
 #[path = "../examples/own_problem.rs"]
 mod example;
 
-use common::{bits, distance, link, method, run};
+use crate::common::{bits, distance, link, method, run};
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
@@ -50,17 +49,17 @@ fn sparse_systems_are_sent_sparse() {
         (a, vec![1.0 + c; d])
     };
     let (a, b): (Vec<_>, Vec<_>) = (0..3).map(|c| agent(f64::from(c))).unzip();
-    let field = common::field(&LinearSystems { a, b, ..Default::default() }, Law::Mean);
+    let field = crate::common::field(&LinearSystems { a, b, ..Default::default() }, Law::Mean);
     let uplink = Uplink::default();
     let lstd = method("lstd", "{}");
     let mut engine = run(&*field, &*lstd, &uplink, 5);
     engine.step();
     assert!(distance(engine.theta(), &vec![2.0 / 3.0; d]) < 1e-14);
     assert_eq!(engine.ledger().bits_up, 3 * 8 * (27 + 6 + 4 + 12 * 2 * d as u64));
-    let mut halves = common::Halves::new(&*field, &*lstd, &uplink, 5).unwrap();
+    let mut halves = crate::common::Halves::new(&*field, &*lstd, &uplink, 5).unwrap();
     halves.round();
     assert_eq!(bits(halves.server.theta()), bits(engine.theta()));
-    assert_eq!(halves.ledger, common::on_the_wire(engine.ledger()));
+    assert_eq!(halves.ledger, crate::common::on_the_wire(engine.ledger()));
 }
 
 /// Unbiased noise of codecs, lost messages and absent agents average out: the mean square falls as 1 / t.
@@ -88,7 +87,7 @@ fn lstd_averages_what_links_do() {
             (32..512).for_each(|_| engine.step());
             logs.push((distance(engine.theta(), root) / early).ln() / 16f64.ln());
         }
-        let mut slope = common::Mean::default();
+        let mut slope = crate::common::Mean::default();
         logs.iter().for_each(|x| slope.see(*x));
         assert!(slope.off(-0.5).abs() < 4.0, "{name}: slope {} +- {}", slope.value(), slope.error());
     }

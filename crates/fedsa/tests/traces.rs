@@ -1,9 +1,7 @@
 //! TD(lambda) and importance ratios on logs: means against straight loops over transitions, replay against the same recursion
 //! by hand, nodes and restored runs against the engine, and TD(lambda) against the solution of LSTD(lambda).
 
-mod common;
-
-use common::{Halves, InMemory, bits, method, run, run_from};
+use crate::common::{Halves, InMemory, bits, method, run, run_from};
 use fedsa::error::Result;
 use fedsa::kernel::{Isa, Lanes};
 use fedsa::linalg;
@@ -157,7 +155,7 @@ fn ratios_of_one_give_the_bits_of_no_ratios() {
         let method = method("scafflsa", r#"{"step_size": 0.05, "local_steps": 7}"#);
         let end = |logs: &[Log], settings: &Logs| {
             let field = of(logs, settings, law).unwrap();
-            let mut run = run(&*field, &*method, &common::EXACT, 5);
+            let mut run = run(&*field, &*method, &crate::common::EXACT, 5);
             (0..20).for_each(|_| run.step());
             bits(run.theta())
         };
@@ -203,9 +201,9 @@ fn lstd_and_gmres_find_the_root_of_the_traces() {
     let field = of(&logs, &settings(0.8), Law::Mean).unwrap();
     for (kind, rounds) in [("lstd", 1), ("gmres", 4), ("fedhsa", 3000)] {
         let json = if kind == "fedhsa" { r#"{"step_size": 0.1, "local_steps": 5}"# } else { "{}" };
-        let mut run = run(&*field, &*method(kind, json), &common::EXACT, 0);
+        let mut run = run(&*field, &*method(kind, json), &crate::common::EXACT, 0);
         (0..rounds).for_each(|_| run.step());
-        let away = common::distance(run.theta(), field.root().unwrap());
+        let away = crate::common::distance(run.theta(), field.root().unwrap());
         assert!(away < 1e-9, "{kind}: {away:e}");
     }
 }
@@ -285,7 +283,7 @@ fn td_lambda_under_replay_is_within_three_standard_errors_of_lstd_lambda() {
         (0..400_000).for_each(|_| run.step());
         run.theta().to_vec()
     };
-    let mut mean = [common::Mean::default(); 3];
+    let mut mean = [crate::common::Mean::default(); 3];
     for seed in 0..10 {
         let (coarse, fine) = (end(1e-3, seed), end(5e-4, seed));
         for i in 0..3 {
@@ -293,7 +291,7 @@ fn td_lambda_under_replay_is_within_three_standard_errors_of_lstd_lambda() {
         }
     }
     let off: Vec<f64> = (0..3).map(|i| mean[i].off(root[i])).collect();
-    let errors: Vec<f64> = mean.iter().map(common::Mean::error).collect();
+    let errors: Vec<f64> = mean.iter().map(crate::common::Mean::error).collect();
     let elsewhere: Vec<f64> = (0..3).map(|i| mean[i].off(plain.root().unwrap()[i])).collect();
     println!("LSTD(0.8) {root:?}, standard errors {errors:?}: off by {off:?} of them; from LSTD(0) by {elsewhere:?}");
     assert!(off.iter().all(|z| z.abs() <= 3.0), "{off:?}");

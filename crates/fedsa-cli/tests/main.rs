@@ -1,0 +1,22 @@
+//! All tests that run the program, in one program, so that the crates are linked once.
+
+mod bad_input;
+mod checks;
+mod common;
+mod config_properties;
+mod crate_rules;
+mod data;
+mod evaluation;
+mod fit;
+#[cfg(unix)]
+mod folders;
+mod json_schema;
+mod numpy;
+mod outside;
+mod pictures;
+mod program;
+#[cfg(unix)]
+mod resume;
+mod theory;
+mod tune;
+mod value_pictures;

@@ -1,0 +1,7 @@
+//! All tests of files in one program; `hostile_files` is its own, because it measures the memory of the whole process.
+
+mod datasets_real;
+mod fetch;
+mod logs_radii;
+mod logs_traces;
+mod server;

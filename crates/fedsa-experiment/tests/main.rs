@@ -1,0 +1,4 @@
+//! All tests of the crate in one program, so that it is linked once.
+
+mod seeds;
+mod tune_study;

@@ -1,0 +1,34 @@
+//! All suites of the crate in one program, so that the crate is linked once.
+
+mod anderson;
+mod by_hand;
+mod closed_forms;
+mod codecs;
+mod common;
+mod conformance;
+mod features;
+mod import_rules;
+mod invariants;
+mod kernels;
+mod laws;
+mod ledger;
+mod link_moments;
+mod link_rates;
+mod links;
+mod markov_moments;
+mod markov_noise;
+mod messages;
+mod moments;
+mod named_methods;
+mod network;
+mod nonlinear;
+mod own_problem;
+mod parts;
+mod q_shed;
+mod rates;
+mod regression;
+mod sampling;
+mod second_order;
+mod shed;
+mod solvers;
+mod traces;
