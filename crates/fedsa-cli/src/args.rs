@@ -266,10 +266,10 @@ pub struct TuneArgs {
     #[arg(long, value_name = "H1,H2,..", value_delimiter = ',', value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
     pub local_steps: Vec<u64>,
     /// The most local steps
-    #[arg(long, value_name = "H", conflicts_with = "local_steps", default_value_t = fedsa::tune::MOST_LOCAL_STEPS, value_parser = |s: &str| whole(s, 1, MAX_INTEGER), allow_negative_numbers = true)]
+    #[arg(long, value_name = "H", conflicts_with = "local_steps", default_value_t = fedsa_theory::tune::MOST_LOCAL_STEPS, value_parser = |s: &str| whole(s, 1, MAX_INTEGER), allow_negative_numbers = true)]
     pub max_local_steps: u64,
     /// The most rounds
-    #[arg(long, value_name = "N", default_value_t = fedsa::tune::MOST_ROUNDS, value_parser = |s: &str| whole(s, 1, fedsa::message::MAX_ROUNDS), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = fedsa_theory::tune::MOST_ROUNDS, value_parser = |s: &str| whole(s, 1, fedsa::message::MAX_ROUNDS), allow_negative_numbers = true)]
     pub max_rounds: u64,
     /// The method of the file whose link, start and output all candidates have, where the file's methods differ in them
     #[arg(long, value_name = "LABEL")]

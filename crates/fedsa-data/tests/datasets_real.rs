@@ -10,9 +10,7 @@ use fedsa::problem::dataset::{Dataset, Labels, Rows, Wanted};
 use fedsa_data::{DiskFiles, find::Places};
 
 fn files() -> Option<DiskFiles> {
-    if fedsa_testing::data().is_none() {
-        return None;
-    }
+    fedsa_testing::data()?;
     Some(DiskFiles::new(Places::from_env("")))
 }
 

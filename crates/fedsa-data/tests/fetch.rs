@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::server::{Answer, Server, header};
 use fedsa_data::find::Places;
 use fedsa_data::public::fetch::{FetchError, Fetcher, Source, Watch};
 use fedsa_data::public::verify::{State, sha256, state};
 use fedsa_data::public::{PublicFile, PublicSet};
-use crate::server::{Answer, Server, header};
 
 /// Bytes that do not repeat.
 fn contents() -> Vec<u8> {

@@ -12,17 +12,15 @@ use fedsa::problem::{Field, ProblemSettings};
 use fedsa::record::OutputRule;
 use fedsa::round::{Run, Status};
 use fedsa::sampling::{Law, Sampling};
-use fedsa::theory::RoundSetting;
-use fedsa::theory::fedlsa::FedLsaMean;
-use fedsa::theory::stability::{control_variates_radius, global_memory_radius, random_talk_radius};
 use fedsa::uplink::Uplink;
 use fedsa_data::{DiskFiles, find::Places};
+use fedsa_theory::RoundSetting;
+use fedsa_theory::fedlsa::FedLsaMean;
+use fedsa_theory::stability::{control_variates_radius, global_memory_radius, random_talk_radius};
 
 /// The field of an environment's logs, mean sampling; none where the data are not.
 fn field(name: &str, order: u32, ranges: &[(&str, f64, f64)]) -> Option<Box<dyn Field>> {
-    if fedsa_testing::data().is_none() {
-        return None;
-    }
+    fedsa_testing::data()?;
     let settings = Logs {
         ranges: ranges.iter().map(|(column, low, high)| (column.to_string(), (*low, *high))).collect(),
         ..Logs::new(Sources::One(format!("transitions/{name}")), FeatureSpec::Fourier { order }, 0.99)

@@ -18,8 +18,8 @@ use fedsa::round::{Run, Status};
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use fedsa_experiment::config::{Document, Experiment};
-use fedsa_experiment::figure::{Chart, Format, Panel, PlottedCurve, Provenance, RenderOptions, Style};
 use fedsa_experiment::{Plan, PlannedCell, bundled};
+use fedsa_figure::{Chart, Format, Panel, PlottedCurve, Provenance, RenderOptions, Style};
 use machine::{Machine, Work, reading};
 
 const ID: &str = "cross/second-order";

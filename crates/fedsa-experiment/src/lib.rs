@@ -11,7 +11,6 @@ pub mod error;
 pub mod estimate;
 pub mod excerpt;
 pub mod execute;
-pub mod figure;
 pub mod file_schema;
 pub mod finished;
 pub mod folder;

@@ -11,10 +11,10 @@ use fedsa::methods::{Drift, Half, Method, Setting};
 use fedsa::problem::memory::{MemoryEstimate, matrix, vectors, worker};
 use fedsa::problem::{Field, ProblemSettings};
 use fedsa::sampling::Sampling;
-use fedsa::theory::predict::{Forecast, MeanSquareRadius};
 use fedsa::uplink::medium::delay::Delay;
 use fedsa_data::DiskFiles;
 use fedsa_data::machine::{self, bytes_text};
+use fedsa_theory::predict::{Forecast, MeanSquareRadius};
 use toml::Value;
 
 use super::estimate;
@@ -312,7 +312,7 @@ fn delays(forecast: &Forecast<'_>) -> f64 {
     forecast.link().ok().and_then(|link| link.delay.as_ref()).map_or(1.0, |delay| delay.probabilities.len() as f64)
 }
 
-/// The memory for the exact mean-square error of a cell (`fedsa::theory::exact_mse`): moments
+/// The memory for the exact mean-square error of a cell (`fedsa_theory::exact_mse`): moments
 /// `d^4 + d^3 + d^2` and a map from starts to noise of each distinct agent; of FedLSA a map of
 /// second moments, and of delayed directions covariances of as many rounds as the delay reaches back, with the system
 /// of the floor; of control variates K agents' second moments, `(d (K + 1) + 1)^2`, some twenty

@@ -4,9 +4,9 @@ use fedsa::error::Result;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::record::{self, COUNTS, Count, METRICS, Metric};
 use fedsa::round::Status;
-use fedsa::theory::Accuracy;
 use fedsa_data::trace::{Trace, TraceColumn};
 use fedsa_data::{npz, trace};
+use fedsa_theory::Accuracy;
 use serde_json::{Map, Value as Json, json};
 use toml::Value;
 
@@ -17,8 +17,8 @@ use super::plan::Plan;
 use super::predict::{Predictor, QUANTITIES};
 use super::results::{CostLevel, Estimate, Results, SeedResult};
 use crate::config::Experiment;
-use crate::figure::{Format, Provenance};
 use crate::folder;
+use fedsa_figure::{Format, Provenance};
 
 /// The version of the layout of `summary.json` and `theta.npz`.
 pub const FORMAT: u64 = 2;

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use fedsa::record::{self, COUNTS, Count};
 use fedsa::round::Status;
-use fedsa::theory::Accuracy;
+use fedsa_theory::Accuracy;
 use toml::Value;
 
 use self::lines::Lines;
@@ -22,8 +22,8 @@ use super::plan::Plan;
 use super::predict::Predictor;
 use super::results::{self, Estimate, Recorded, Results, paid};
 use crate::config::schema::{self, Band, CurveCentre, ExpectedStatus, FigureKind};
-use crate::figure::{CellTable, Chart, Format, HeatMaps, Level, Panel, PlottedCurve, Provenance, RenderOptions, Style, number_text};
 use crate::numbers;
+use fedsa_figure::{CellTable, Chart, Format, HeatMaps, Level, Panel, PlottedCurve, Provenance, RenderOptions, Style, number_text};
 
 /// The largest numbers of panels, of curves or levels per panel, and of rows and columns of a table. The first ones are
 /// drawn.
@@ -286,8 +286,8 @@ fn reference(slope: f64, curves: &[PlottedCurve]) -> Option<PlottedCurve> {
 mod tests {
     use super::super::predict::QUANTITIES;
     use super::*;
-    use crate::figure::has_glyphs;
     use fedsa::record::METRICS;
+    use fedsa_figure::has_glyphs;
 
     #[test]
     fn the_font_has_what_axes_and_legends_say() {

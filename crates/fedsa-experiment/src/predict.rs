@@ -1,15 +1,15 @@
 //! Predictions of theory for a plan's cells. Each prediction is computed once, on request.
 //!
-//! The mathematics is the library's ([`fedsa::theory::predict`]). This module adds what depends on a run:
+//! The mathematics is the library's ([`fedsa_theory::predict`]). This module adds what depends on a run:
 //! its rounds, its start, and the reference point of errors.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use fedsa::error::{BadInput, Result};
-use fedsa::theory::exact_mse::{InitialControls, MeanSquare};
-use fedsa::theory::predict::{self, FloorCache, unknown};
-use fedsa::theory::{Accuracy, DOUBTFUL};
+use fedsa_theory::exact_mse::{InitialControls, MeanSquare};
+use fedsa_theory::predict::{self, FloorCache, unknown};
+use fedsa_theory::{Accuracy, DOUBTFUL};
 
 use super::plan::{Plan, ResolvedStart};
 use super::results::in_tail;

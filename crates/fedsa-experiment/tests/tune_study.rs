@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use fedsa::error::BadInput;
 use fedsa::kernel::Isa;
 use fedsa::random::{Purpose, Stream, stream};
-use fedsa::tune::Goal;
 use fedsa_experiment::config::{Document, Experiment};
 use fedsa_experiment::execute::{Earlier, Observer, execute};
 use fedsa_experiment::tune::{Evidence, Searched, TuneControl, TuneOptions, Tuning};
 use fedsa_experiment::{Executed, Plan, RunControl};
+use fedsa_theory::tune::Goal;
 
 const COMBINATIONS: u64 = 50;
 /// The most local steps, of tunings and grids.
@@ -152,7 +152,7 @@ fn compared(combination: &Combination, settings: &str, rounds: u64, target: f64)
     }
     let all: Vec<u64> = (0..=rounds).collect();
     let start = vec![0.0; plan.field(0).dim()];
-    let curve = forecast.curve(&start, &fedsa::theory::exact_mse::InitialControls::Zero, &all).ok()?;
+    let curve = forecast.curve(&start, &fedsa_theory::exact_mse::InitialControls::Zero, &all).ok()?;
     let reached = curve.iter().position(|point| point.mse() <= target)?;
     // The counts of as many rounds.
     let plan = plan_of(combination, settings, reached.max(1) as u64, 5000..5008).ok()?;
@@ -216,7 +216,7 @@ fn study(k: u64, combination: &Combination) -> (String, Option<f64>, [f64; 2]) {
     let began = Instant::now();
     let top = {
         let plan = Plan::new(experiment, Path::new(""), Isa::best(), &HashMap::new()).unwrap();
-        fedsa::tune::largest_step(plan.field(0))
+        fedsa_theory::tune::largest_step(plan.field(0))
     };
     let mut grid: Vec<(f64, String, u64)> = Vec::new();
     // The time of a grid whose points run for the most rounds.

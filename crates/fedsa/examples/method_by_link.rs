@@ -13,10 +13,10 @@ use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
-use fedsa::theory::predict::Forecast;
 use fedsa::uplink::Uplink;
 use fedsa::uplink::codec::{self, Codec};
 use fedsa::uplink::medium;
+use fedsa_theory::predict::Forecast;
 
 /// The links, by what the table calls them: codec, error feedback, media, and the downlink's codec.
 const LINKS: &[(&str, &str, bool, &[&str], &str)] = &[

@@ -19,8 +19,8 @@
 //! use fedsa::record::{Metrics, OutputRule};
 //! use fedsa::round::Run;
 //! use fedsa::sampling::Sampling;
-//! use fedsa::theory::{self, RoundSetting};
 //! use fedsa::uplink::Uplink;
+//! use fedsa_theory::RoundSetting;
 //!
 //! /// `||theta_t - theta*||^2` after 300 rounds from zero.
 //! fn error_of(method: &dyn methods::MethodSettings, field: &dyn Field) -> Result<f64> {
@@ -46,7 +46,7 @@
 //! let (biased, unbiased) = (error_of(&fedlsa, &*field)?, error_of(&scafflsa, &*field)?);
 //!
 //! let setting = RoundSetting::new(step_size, local_steps as u64)?;
-//! let bias = theory::fedlsa::FedLsaMean::new(field.systems().unwrap(), &setting)?.bias_sq()?;
+//! let bias = fedsa_theory::fedlsa::FedLsaMean::new(field.systems().unwrap(), &setting)?.bias_sq()?;
 //! println!("predicted squared bias of FedLSA {bias:.2e}");
 //! assert!((0.5..2.0).contains(&(biased / bias)));
 //! assert!(unbiased < 0.1 * biased);
@@ -70,8 +70,6 @@
 //! | [`round`] | the in-process engine: one run of a method on a field |
 //! | [`node`] | the same halves across machines: bytes in, bytes out |
 //! | [`record`] | ledger, metrics, output rules |
-//! | [`theory`] | limits, floors, radii and constants of linear problems |
-//! | [`tune`] | the settings of methods that reach a mean-square error at the least cost |
 //! | [`bit_allocation`], [`nested_grid`] | which eigenvectors get how many bits, and the quantiser that is refined by them |
 //! | [`schedule`], [`random`], [`linalg`], [`triangle`], [`registry`], [`error`] | what these share |
 //!
@@ -104,7 +102,5 @@ pub mod sampling;
 pub mod schedule;
 pub mod server;
 pub mod sums;
-pub mod theory;
 pub mod triangle;
-pub mod tune;
 pub mod uplink;

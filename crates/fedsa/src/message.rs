@@ -217,7 +217,7 @@ impl Body {
     }
 
     /// The number of bytes of the payload of [`Body::shorter`] for `len` numbers of which `count` are not 0.
-    pub(crate) fn shorter_len(len: usize, count: usize) -> usize {
+    pub fn shorter_len(len: usize, count: usize) -> usize {
         (8 * len).min(4 + 12 * count)
     }
 

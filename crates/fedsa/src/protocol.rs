@@ -17,7 +17,7 @@ pub enum Len {
 }
 
 impl Len {
-    pub(crate) fn largest(self) -> usize {
+    pub fn largest(self) -> usize {
         let (Len::Exactly(n) | Len::AtMost(n)) = self;
         n
     }

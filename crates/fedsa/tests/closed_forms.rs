@@ -12,9 +12,9 @@ use fedsa::random::{Purpose, stream};
 use fedsa::record::{Metrics, OutputRule};
 use fedsa::round::Run;
 use fedsa::sampling::Law;
-use fedsa::theory::RoundSetting;
-use fedsa::theory::fedlsa::FedLsaMean;
-use fedsa::theory::stability::{control_variates_radius, global_memory_radius, plain_radius, random_talk_radius};
+use fedsa_theory::RoundSetting;
+use fedsa_theory::fedlsa::FedLsaMean;
+use fedsa_theory::stability::{control_variates_radius, global_memory_radius, plain_radius, random_talk_radius};
 
 const HETEROGENEITIES: [Heterogeneity; 4] =
     [Heterogeneity::Identical, Heterogeneity::Low, Heterogeneity::TwoKernels, Heterogeneity::Independent];

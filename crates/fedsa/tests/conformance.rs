@@ -157,7 +157,8 @@ fn newton_is_at_the_root_of_quadratics_after_one_round() {
 /// Over a downlink that rounds, Newton's method steps from the model and along the step that agents decoded.
 #[test]
 fn newton_steps_along_what_agents_decoded() {
-    let uplink = Uplink { downlink: crate::common::link(r#"{"kind": "quantised", "bits": 3}"#, false, &[]).unwrap().codec, ..Uplink::default() };
+    let uplink =
+        Uplink { downlink: crate::common::link(r#"{"kind": "quantised", "bits": 3}"#, false, &[]).unwrap().codec, ..Uplink::default() };
     for (name, problem) in crate::common::objectives(3) {
         let field = field(&*problem, Law::Mean);
         let objective = field.facts().objective().unwrap();

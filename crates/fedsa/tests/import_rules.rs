@@ -19,7 +19,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sampling", &["error"]),
     ("schedule", &["error", "random"]),
     ("kernel", &["random", "problem"]),
-    ("theory", &["error", "linalg", "message", "methods", "problem", "protocol", "record", "sampling", "schedule", "uplink"]),
     ("problem", &["eigenpairs", "error", "registry", "random", "linalg", "sampling", "kernel", "sums", "triangle"]),
     ("uplink", &["error", "kernel", "message", "random", "registry"]),
     ("sums", &["kernel"]),
@@ -54,7 +53,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("node", &["error", "kernel", "linalg", "local", "message", "methods", "problem", "protocol", "random", "round", "server", "uplink"]),
     ("record", &["linalg", "message", "problem", "random", "round"]),
-    ("tune", &["error", "linalg", "methods", "problem", "record", "round", "theory", "uplink"]),
 ];
 
 /// Input, output and surroundings that a library has no business with.

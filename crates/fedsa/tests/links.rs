@@ -90,7 +90,8 @@ fn threads_checkpoints_and_links_go_together() {
     for (name, uplink) in all {
         for (_, settings) in problems(203).into_iter().skip(1).take(1).chain(crate::common::objectives(203).into_iter().take(1)) {
             let field = field(&*settings, Law::Markov);
-            for (kind, method) in methods(None).into_iter().chain(crate::common::computing_alone()).filter(|(_, m)| suits(&*field, &**m, &uplink))
+            for (kind, method) in
+                methods(None).into_iter().chain(crate::common::computing_alone()).filter(|(_, m)| suits(&*field, &**m, &uplink))
             {
                 let on = |threads: usize| {
                     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

@@ -6,6 +6,10 @@ mod closed_forms;
 mod codecs;
 mod common;
 mod conformance;
+/// The example of a problem of one's own.
+#[allow(dead_code, reason = "the example's own run")]
+#[path = "../examples/own_problem.rs"]
+mod example;
 mod features;
 mod import_rules;
 mod invariants;

@@ -11,12 +11,12 @@ use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::{ChainStart, Law, Sampling};
-use fedsa::theory::RoundSetting;
-use fedsa::theory::exact_mse::InitialControls;
-use fedsa::theory::markov::joint::Joint;
-use fedsa::theory::markov::one_agent::OneAgent;
-use fedsa::theory::markov::{AgentClass, MarkovAgent, Rule};
 use fedsa::uplink::Uplink;
+use fedsa_theory::RoundSetting;
+use fedsa_theory::exact_mse::InitialControls;
+use fedsa_theory::markov::joint::Joint;
+use fedsa_theory::markov::one_agent::OneAgent;
+use fedsa_theory::markov::{AgentClass, MarkovAgent, Rule};
 
 const SEEDS: u64 = 3000;
 const ROUNDS: u64 = 25;
@@ -50,7 +50,7 @@ fn deviations(field: &dyn Field, kind: &str, rule: Rule, steps: u64, eta: f64) -
     [batch as u64, batch as u64 + 1].map(|batch| {
         let exact = Joint::new(&classes, &setting, rule, batch).unwrap();
         let curve = exact.curve(&offset, &InitialControls::Zero, start, &rounds).unwrap();
-        let of = |(means, point): (&Vec<Mean>, &fedsa::theory::markov::MarkovFloor)| -> Vec<f64> {
+        let of = |(means, point): (&Vec<Mean>, &fedsa_theory::markov::MarkovFloor)| -> Vec<f64> {
             means.iter().zip(point.bias.iter().copied().chain([point.mse])).map(|(mean, x)| mean.off(x)).collect()
         };
         means.iter().zip(&curve).flat_map(of).collect()

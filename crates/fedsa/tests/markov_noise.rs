@@ -10,10 +10,10 @@ use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::{ChainStart, Law, Sampling};
-use fedsa::theory::Accuracy;
-use fedsa::theory::exact_mse::InitialControls;
-use fedsa::theory::predict::{FloorCache, Forecast, QUANTITIES, Regime};
 use fedsa::uplink::Uplink;
+use fedsa_theory::Accuracy;
+use fedsa_theory::exact_mse::InitialControls;
+use fedsa_theory::predict::{FloorCache, Forecast, QUANTITIES, Regime};
 
 const SEEDS: u64 = 1500;
 const ROUNDS: u64 = 40;

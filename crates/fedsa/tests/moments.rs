@@ -13,12 +13,12 @@ use fedsa::problem::systems::Moments;
 use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::record::Metrics;
 use fedsa::sampling::{Law, Sampling};
-use fedsa::theory::RoundSetting;
-use fedsa::theory::exact_mse::{FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
-use fedsa::theory::fedlsa::FedLsaMean;
-use fedsa::theory::map::LinearMap;
-use fedsa::theory::scaffnew::{Scaffnew, ScaffnewState};
-use fedsa::theory::stability::ControlVariates;
+use fedsa_theory::RoundSetting;
+use fedsa_theory::exact_mse::{FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
+use fedsa_theory::fedlsa::FedLsaMean;
+use fedsa_theory::map::LinearMap;
+use fedsa_theory::scaffnew::{Scaffnew, ScaffnewState};
+use fedsa_theory::stability::ControlVariates;
 
 /// Six states, three features, three agents that differ.
 fn tiny(batch: usize) -> Box<dyn Field> {

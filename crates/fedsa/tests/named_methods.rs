@@ -9,8 +9,8 @@ use fedsa::problem::noise::Noise;
 use fedsa::record::Metrics;
 use fedsa::sampling::Law;
 use fedsa::server::Participation;
-use fedsa::theory::predict::Forecast;
 use fedsa::uplink::Uplink;
+use fedsa_theory::predict::Forecast;
 
 const SEED: u64 = 5;
 

@@ -355,7 +355,10 @@ fn one_lost_answer_and_repeated_messages_do_no_lasting_harm() {
 #[test]
 fn a_hostile_network_keeps_nobody_from_the_root() {
     let field = six();
-    let alike = crate::common::field(&crate::common::linear(&[([[1.0, 0.3, 0.0], [-0.2, 1.5, 0.1], [0.0, 0.4, 0.8]], [1.0, -2.0, 0.5]); 6]), Law::Mean);
+    let alike = crate::common::field(
+        &crate::common::linear(&[([[1.0, 0.3, 0.0], [-0.2, 1.5, 0.1], [0.0, 0.4, 0.8]], [1.0, -2.0, 0.5]); 6]),
+        Law::Mean,
+    );
     let random = |rest: &str| method("scafflsa-random", &format!(r#"{{"step_size": 0.1, "talk_probability": 0.2{rest}}}"#));
     type Case<'a> = (&'a str, &'a dyn Field, Box<dyn MethodSettings>, u64);
     let cases: [Case<'_>; 8] = [

@@ -17,8 +17,8 @@ use fedsa::problem::root::Source;
 use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
-use fedsa::theory::RoundSetting;
-use fedsa::theory::local::Local;
+use fedsa_theory::RoundSetting;
+use fedsa_theory::local::Local;
 
 fn logistic(agents: usize, seed: u64) -> RandomLogistic {
     RandomLogistic { agents, dim: 4, points: 30, spread: 3.0, seed, ..RandomLogistic::default() }

@@ -1,11 +1,7 @@
 //! Problems of one's own: what follows from the operators alone, and from facts. The problem is that of the example.
 
-#[allow(dead_code, reason = "the example's own run")]
-#[path = "../examples/own_problem.rs"]
-mod example;
-
 use crate::common::{Mean, bits, distance, follows, noise_of, run_for, run_from};
-use example::Regression;
+use crate::example::Regression;
 use fedsa::kernel::Isa;
 use fedsa::linalg::{self, Mat};
 use fedsa::methods::{MethodSettings, fedhsa::FedHsa, fedlsa::FedLsa, scafflsa::Scafflsa};
@@ -19,8 +15,8 @@ use fedsa::record::Metrics;
 use fedsa::sampling::{ChainStart, Law, Sampling};
 use fedsa::schedule::StepSize;
 use fedsa::sums;
-use fedsa::theory::local::Local;
-use fedsa::theory::{RoundSetting, map};
+use fedsa_theory::local::Local;
+use fedsa_theory::{RoundSetting, map};
 
 fn sampled<P: Problem>(problem: P, kind: Law) -> Sampled<P> {
     Sampled::new(problem, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
@@ -313,7 +309,7 @@ fn local_radii_are_those_of_the_engines_round_at_its_fixed_point() {
     }
     // Just below the local edge small deviations die out, above it they grow.
     let radius = |step: f64| local.radii(&RoundSetting::new(step, 1).unwrap()).unwrap().fedlsa;
-    let edge = fedsa::theory::stability::largest_stable_step(|step| Ok(radius(step)), 1.0, 1.0).unwrap();
+    let edge = fedsa_theory::stability::largest_stable_step(|step| Ok(radius(step)), 1.0, 1.0).unwrap();
     let start: Vec<f64> = root.iter().map(|x| x + 1e-3).collect();
     let after = |step: f64| distance(run_for(&field, &FedLsa::new(step, 1), 0, &start, 300).theta(), root);
     assert!(after(0.97 * edge) < 1e-5 && after(1.03 * edge) > 1e-2, "{} {}", after(0.97 * edge), after(1.03 * edge));

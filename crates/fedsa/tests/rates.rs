@@ -6,9 +6,9 @@ use fedsa::problem::Field;
 use fedsa::problem::garnet::Heterogeneity;
 use fedsa::record::Metrics;
 use fedsa::sampling::Law;
-use fedsa::theory::RoundSetting;
-use fedsa::theory::fedlsa::FedLsaMean;
-use fedsa::theory::stability::{control_variates_radius, global_memory_radius, plain_radius};
+use fedsa_theory::RoundSetting;
+use fedsa_theory::fedlsa::FedLsaMean;
+use fedsa_theory::stability::{control_variates_radius, global_memory_radius, plain_radius};
 
 /// The factor by which a noiseless run's distance from its limit changes a round, from
 /// a line through its logarithm between `from` and `to`, which are distances.

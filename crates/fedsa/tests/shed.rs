@@ -14,8 +14,8 @@ use fedsa::record::{Metrics, OutputRule};
 use fedsa::round::Run;
 use fedsa::sampling::Law;
 use fedsa::schedule::renewal::{Pairs, Renewal};
-use fedsa::theory::shed as theory;
 use fedsa::uplink::Uplink;
+use fedsa_theory::shed as theory;
 
 const SEED: u64 = 5;
 const LS: &str = r#"{"renewal": {"schedule": "once"}, "rho": "midpoint", "step": "unit"}"#;

@@ -1,9 +1,5 @@
 //! Methods that solve the mean linear system at the server: `lstd` and `gmres`.
 
-#[allow(dead_code)]
-#[path = "../examples/own_problem.rs"]
-mod example;
-
 use crate::common::{bits, distance, link, method, run};
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::linear::LinearSystems;
@@ -244,7 +240,7 @@ fn links_that_alter_products_are_refused() {
 
 #[test]
 fn problems_that_are_not_linear_are_refused() {
-    let regression = example::Regression::new(3, 20, 2);
+    let regression = crate::example::Regression::new(3, 20, 2);
     let field: Box<dyn Field> =
         Box::new(fedsa::problem::Sampled::new(regression, Sampling::default(), fedsa::kernel::Isa::best()).unwrap());
     for kind in ["lstd", "gmres"] {

@@ -9,7 +9,7 @@ use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::schedule::StepSize;
-use fedsa::theory::predict::Forecast;
+use fedsa_theory::predict::Forecast;
 use fedsa::uplink::Uplink;
 use outside::fedprox::FedProx;
 use outside::projected_fedhsa::ProjectedFedHsa;

@@ -26,7 +26,6 @@ use fedsa::problem::survey::{LogFacts, Surveyed};
 use fedsa::problem::uncertainty::{self, Covariance};
 use fedsa::registry::Kind;
 use fedsa::round::Status;
-use fedsa::theory::cost::{self, Candidate, Cost, Limits};
 use fedsa_data::find::Places;
 use fedsa_data::{DiskFiles, logs, machine, npz};
 use fedsa_experiment::config::document::{Origin, SetBy};
@@ -37,6 +36,7 @@ use fedsa_experiment::numbers::{self, number};
 use fedsa_experiment::picture::Picture;
 use fedsa_experiment::plan::BuiltProblem;
 use fedsa_experiment::{Kinds, Plan, Results, estimate, output};
+use fedsa_theory::cost::{self, Candidate, Cost, Limits};
 use serde_json::json;
 use toml::{Table, Value};
 

@@ -12,13 +12,13 @@ use fedsa::problem::arrays::Arrays;
 use fedsa::problem::file::virtual_root;
 use fedsa::problem::law::FiniteLaw;
 use fedsa::sampling::Law;
-use fedsa::theory::Accuracy;
-use fedsa::theory::constants::{Constants, TdConstants};
-use fedsa::theory::fedhsa_bounds::{CorollarySchedule, FedHsaConstants};
-use fedsa::theory::predict::{self, EXACT_DIM, Forecast, StableStep};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::predict::QUANTITIES;
 use fedsa_experiment::{Kinds, Plan, Predictor, memory};
+use fedsa_theory::Accuracy;
+use fedsa_theory::constants::{Constants, TdConstants};
+use fedsa_theory::fedhsa_bounds::{CorollarySchedule, FedHsaConstants};
+use fedsa_theory::predict::{self, EXACT_DIM, Forecast, StableStep};
 use rayon::prelude::*;
 use serde_json::{Map, Value as Json, json};
 

@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 
 use super::{GROWING, MANIFEST, OUTPUTS, OWN, SUMMARY, TUNING, VALUE_PICTURES, is_file, is_folder};
-use crate::figure::Format;
+use fedsa_figure::Format;
 
 /// The version of the manifest's layout.
 const FORMAT: u64 = 1;

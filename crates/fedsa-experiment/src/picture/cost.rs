@@ -2,9 +2,9 @@
 
 use super::caption::SeedCounts;
 use super::*;
-use crate::figure::{Fill, TableCell};
 use crate::numbers::typed;
 use crate::results::CostLevel;
+use fedsa_figure::{Fill, TableCell};
 
 /// The largest number of points that a note names.
 const MOST_PLACES: usize = 12;

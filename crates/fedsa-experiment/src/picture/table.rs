@@ -2,7 +2,7 @@
 
 use super::caption::SeedCounts;
 use super::*;
-use crate::figure::{Fill, TableCell, Tone};
+use fedsa_figure::{Fill, TableCell, Tone};
 
 /// Shades cover this many decades below the largest number of a group of rows. In a table without groups that spans more
 /// decades, each row has its own shades.

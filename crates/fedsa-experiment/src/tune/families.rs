@@ -7,9 +7,9 @@ use fedsa::methods::{Drift, MethodSettings};
 use fedsa::problem::Field;
 use fedsa::registry::Kind;
 use fedsa::schedule::StepSize;
-use fedsa::tune::{Choice, Family};
 use fedsa::uplink::Uplink;
 use fedsa_data::DiskFiles;
+use fedsa_theory::tune::{Choice, Family};
 use toml::{Table, Value};
 
 use super::TuneOptions;

@@ -1,7 +1,7 @@
 //! Settings of methods that reach a mean-square error at the least cost, for the problem and the link of an experiment file.
 //!
 //! [`Tuning::new`] reads what the file and the options ask for and builds the problem. [`Tuning::search`] looks for the best
-//! choice: by theory where it knows the errors along the rounds ([`fedsa::tune`]), and by pilot runs elsewhere (`pilots`). The
+//! choice: by theory where it knows the errors along the rounds ([`fedsa_theory::tune`]), and by pilot runs elsewhere (`pilots`). The
 //! result ([`Tuned`]) is a function of the file and the options. [`Memo`] keeps pilots that were run, so that a search
 //! that was interrupted can be repeated without them.
 //!
@@ -26,13 +26,13 @@ use std::time::Duration;
 use fedsa::error::{BadInput, Result, quoted};
 use fedsa::kernel::Isa;
 use fedsa::sampling::Law;
-use fedsa::theory::Accuracy;
-use fedsa::theory::exact_mse::InitialControls;
-use fedsa::theory::predict::Forecast;
-use fedsa::tune::{self, Choice, Cost, Effort, Family, Found, Goal, Hit, Start, Target, Tried};
 use fedsa::uplink::Uplink;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
+use fedsa_theory::Accuracy;
+use fedsa_theory::exact_mse::InitialControls;
+use fedsa_theory::predict::Forecast;
+use fedsa_theory::tune::{self, Choice, Cost, Effort, Family, Found, Goal, Hit, Start, Target, Tried};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use toml::{Table, Value};

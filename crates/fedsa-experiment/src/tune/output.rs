@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use fedsa::error::Result;
-use fedsa::theory::Accuracy;
-use fedsa::tune::{Choice, Cost, Goal, Miss, Tried};
 use fedsa_data::find::Places;
+use fedsa_theory::Accuracy;
+use fedsa_theory::tune::{Choice, Cost, Goal, Miss, Tried};
 use serde_json::{Map, Value as Json, json};
 use toml::{Table, Value};
 
@@ -14,11 +14,11 @@ use super::{Evidence, Tuned, Tuning, run_table};
 use crate::checks;
 use crate::config::{Document, Experiment};
 use crate::error::Failure;
-use crate::figure::{Chart, Format, Level, Panel, PlottedCurve, Provenance, RenderOptions, Style};
 use crate::numbers::{self, number};
 use crate::picture::Picture;
 use crate::plan::Plan;
 use crate::resolve;
+use fedsa_figure::{Chart, Format, Level, Panel, PlottedCurve, Provenance, RenderOptions, Style};
 
 /// The names of the files: the experiment of the answer, the pictures, the summary.
 pub fn names() -> Vec<String> {

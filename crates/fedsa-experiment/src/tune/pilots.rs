@@ -21,7 +21,7 @@ use std::cmp::Ordering;
 
 use fedsa::error::Result;
 use fedsa::round::Status;
-use fedsa::tune::{Choice, Cost, Family, Hit, Price, Target, Tried, cheaper, rounded};
+use fedsa_theory::tune::{Choice, Cost, Family, Hit, Price, Target, Tried, cheaper, rounded};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;

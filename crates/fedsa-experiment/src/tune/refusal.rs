@@ -2,7 +2,7 @@
 
 use fedsa::error::BadInput;
 use fedsa::message::MAX_ROUNDS;
-use fedsa::tune::{self, Choice, Found};
+use fedsa_theory::tune::{self, Choice, Found};
 
 use super::pilots::Pilots;
 use super::{SIMPLER_SHARE, THEORY_SHARE, Tuning};

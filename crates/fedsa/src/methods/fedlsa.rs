@@ -8,7 +8,7 @@
 //! ```
 //! Source: \[S\] Algorithm 1 and 5, \[F\] eq. 8-9. One exchange of d numbers each way
 //! a round. With H > 1 and agents that differ it converges to a point other than
-//! `theta*` ([`crate::theory`], `(I - Gbar)^-1 rho_H` away).
+//! `theta*` (`fedsa_theory`, `(I - Gbar)^-1 rho_H` away).
 
 use serde::{Deserialize, Serialize};
 

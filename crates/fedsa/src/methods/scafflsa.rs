@@ -13,7 +13,7 @@
 //! the fixed point is `xi*_c = -gbar_c(theta*)`. With m of N agents a round the
 //! participants are told v at its end, which the ledger prices; with all agents
 //! the next model tells them. At m = 1 a round's mean is its one agent's own v_c and
-//! no control ever moves: memory needs m >= 2. Not every `eta H` is stable ([`crate::theory`]).
+//! no control ever moves: memory needs m >= 2. Not every `eta H` is stable (`fedsa_theory`).
 
 use serde::{Deserialize, Serialize};
 

@@ -24,7 +24,7 @@ pub struct Metric {
     pub degree: u8,
     /// The knowledge that it needs.
     pub needs: &'static [Need],
-    /// Whether theory has a closed form of its mean ([`crate::theory::predict::Forecast::curve`]).
+    /// Whether theory has a closed form of its mean (`Forecast::curve` of `fedsa_theory`).
     pub is_predicted: bool,
     /// Its recorded value.
     pub recorded: fn(&Observation) -> Option<f64>,

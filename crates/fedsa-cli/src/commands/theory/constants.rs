@@ -140,8 +140,8 @@ pub fn constants(page: &mut Page, problem: &Json, explained: &mut BTreeSet<&'sta
 
 #[cfg(test)]
 mod tests {
-    use fedsa::theory::constants::{Constants, TdConstants};
-    use fedsa::theory::fedhsa_bounds::FedHsaConstants;
+    use fedsa_theory::constants::{Constants, TdConstants};
+    use fedsa_theory::fedhsa_bounds::FedHsaConstants;
 
     use super::*;
 

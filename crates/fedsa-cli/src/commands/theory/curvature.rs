@@ -2,9 +2,9 @@
 
 use fedsa::linalg;
 use fedsa::problem::Field;
-use fedsa::theory::shed;
 use fedsa_experiment::Plan;
 use fedsa_experiment::numbers::{about, number};
+use fedsa_theory::shed;
 use rayon::prelude::*;
 use serde_json::Value as Json;
 

@@ -8,11 +8,11 @@ use fedsa::methods::Drift;
 use fedsa::problem::Field;
 use fedsa::sampling::Law;
 use fedsa::schedule::StepSize;
-use fedsa::theory::Accuracy;
-use fedsa::theory::predict::{Forecast, Limits, NoBias, Outlook, Regime, Spot, StableSet, TOO_SLOW, Verdict, rounding};
 use fedsa::uplink::medium::bit_budget::BitBudget;
 use fedsa_experiment::numbers::{self, about, number, percent, rounded_down, rounded_up, typed};
 use fedsa_experiment::{Plan, Predictor};
+use fedsa_theory::Accuracy;
+use fedsa_theory::predict::{Forecast, Limits, NoBias, Outlook, Regime, Spot, StableSet, TOO_SLOW, Verdict, rounding};
 use serde_json::Value as Json;
 
 use super::text::{Page, row, sentence};
@@ -544,7 +544,7 @@ fn stability(page: &mut Page, plan: &Plan, cell: usize, of: &Forecast<'_>, outlo
 /// What fails beyond the largest stable step.
 fn beyond(of: &Forecast<'_>, step: f64) -> String {
     // Edges of the mean are known to 1e-6, those of the mean square to 2%. The step that is looked at is the one that is printed.
-    let above = [1.002, 1.03].map(|factor| fedsa::tune::rounded(factor * step));
+    let above = [1.002, 1.03].map(|factor| fedsa_theory::tune::rounded(factor * step));
     let failing = above.into_iter().find_map(|eta| Some((eta, of.at_step(eta).ok().filter(|spot| spot.verdict != Verdict::Stable)?)));
     match failing {
         Some((eta, Spot { verdict: Verdict::MeanDiverges, radius, .. })) => {

@@ -5,14 +5,14 @@ use std::path::Path;
 
 use fedsa::error::{BadInput, Result};
 use fedsa::methods::Drift;
-use fedsa::theory::predict::{Region, Verdict};
 use fedsa_data::atomic::{self, Existing};
 use fedsa_data::find::Places;
 use fedsa_experiment::error::Failure;
-use fedsa_experiment::figure::{Chart, HeatMap, HeatMaps, Level, Panel, PlottedCurve};
 use fedsa_experiment::numbers::{number, typed};
 use fedsa_experiment::picture::Picture;
 use fedsa_experiment::{Plan, Predictor, output, resolve};
+use fedsa_figure::{Chart, HeatMap, HeatMaps, Level, Panel, PlottedCurve};
+use fedsa_theory::predict::{Region, Verdict};
 
 /// The names of the pictures, without their extensions.
 const CURVES: &str = "theory-curves";
@@ -251,14 +251,14 @@ fn map(title: String, region: &Region, place: Option<(f64, f64)>) -> HeatMap {
     const SLOWEST: f64 = 1e6;
     let rounds = |shrinks: f64| (10f64.ln() / -shrinks.max(f64::MIN_POSITIVE).ln()).clamp(1.0, SLOWEST);
     let z = region.spots.iter().map(|row| {
-        let value = |spot: &fedsa::theory::predict::Spot| match spot.verdict {
+        let value = |spot: &fedsa_theory::predict::Spot| match spot.verdict {
             Verdict::Stable => rounds(spot.shrinks_by().min(1.0 - 1e-12)),
             Verdict::MeanSquareDiverges => rounds((spot.radius * spot.radius).min(1.0 - 1e-12)),
             Verdict::MeanDiverges | Verdict::Unknown => f64::NAN,
         };
         row.iter().map(value).collect()
     });
-    let faint = |spots: &Vec<fedsa::theory::predict::Spot>| spots.iter().map(|spot| spot.verdict == Verdict::MeanSquareDiverges).collect();
+    let faint = |spots: &Vec<fedsa_theory::predict::Spot>| spots.iter().map(|spot| spot.verdict == Verdict::MeanSquareDiverges).collect();
     HeatMap {
         title,
         x_label: "step size η".into(),

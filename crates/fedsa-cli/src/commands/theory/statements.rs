@@ -1,10 +1,10 @@
 //! What the theorems of the sources say about a method, beside the exact value.
 
-use fedsa::theory::bounds::{Assumption, Choice, Period};
-use fedsa::theory::predict::Statement;
 use fedsa_experiment::Plan;
 use fedsa_experiment::numbers::{about, number, typed};
 use fedsa_experiment::plan::ResolvedStart;
+use fedsa_theory::bounds::{Assumption, Choice, Period};
+use fedsa_theory::predict::Statement;
 use serde_json::{Value as Json, json};
 
 use super::text::{Page, row, sentence};

@@ -1,13 +1,13 @@
 //! What a target costs: rounds, samples and bits until the mean-square error is at a level, or what keeps it above.
 
 use fedsa::error::Result;
-use fedsa::theory::cost::RoundCost;
-use fedsa::theory::exact_mse::InitialControls;
-use fedsa::theory::predict::{Obstacle, Reach};
 use fedsa_experiment::config::schema::ControlsStart;
 use fedsa_experiment::numbers::{number, thousands, two_digits};
 use fedsa_experiment::plan::ResolvedStart;
 use fedsa_experiment::{Plan, Predictor};
+use fedsa_theory::cost::RoundCost;
+use fedsa_theory::exact_mse::InitialControls;
+use fedsa_theory::predict::{Obstacle, Reach};
 use serde_json::{Value as Json, json};
 
 use super::text::sentence;

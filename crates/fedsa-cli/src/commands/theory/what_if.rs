@@ -4,10 +4,10 @@ use fedsa::error::Result;
 use fedsa::methods::Drift;
 use fedsa::problem::systems::Systems;
 use fedsa::sampling::{Law, Sampling};
-use fedsa::theory::link::LinkLaw;
-use fedsa::theory::predict::{Forecast, Limits, twins};
 use fedsa_experiment::numbers::{number, percent, radius, typed};
 use fedsa_experiment::{Plan, memory};
+use fedsa_theory::link::LinkLaw;
+use fedsa_theory::predict::{Forecast, Limits, twins};
 use rayon::prelude::*;
 
 use super::text::row;

@@ -1,9 +1,9 @@
 //! What the methods that `--method auto` considers would cost, in rounds and in bits.
 
-use fedsa::theory::cost::Cost;
-use fedsa_experiment::figure::{Chart, Panel, PlottedCurve, Style};
 use fedsa_experiment::numbers;
 use fedsa_experiment::picture::Picture;
+use fedsa_figure::{Chart, Panel, PlottedCurve, Style};
+use fedsa_theory::cost::Cost;
 
 /// A method that was considered.
 pub struct Considered {

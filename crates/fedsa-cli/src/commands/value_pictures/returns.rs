@@ -7,9 +7,9 @@ use fedsa::problem::features::FeatureMap;
 use fedsa::problem::holdout;
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::TraceRule;
-use fedsa_experiment::figure::{Chart, Panel, PlottedCurve, Style};
 use fedsa_experiment::numbers::thousands;
 use fedsa_experiment::picture::Picture;
+use fedsa_figure::{Chart, Panel, PlottedCurve, Style};
 
 use super::super::count;
 use super::range_of;

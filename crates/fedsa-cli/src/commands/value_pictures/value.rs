@@ -4,9 +4,9 @@ use fedsa::error::{BadInput, Result, quoted};
 use fedsa::problem::features::FeatureMap;
 use fedsa::problem::survey::{LogFacts, StateSample};
 use fedsa::problem::uncertainty::Covariance;
-use fedsa_experiment::figure::{Chart, HeatMap, HeatMaps, Panel, PlottedCurve, Style};
 use fedsa_experiment::numbers::{self, thousands};
 use fedsa_experiment::picture::Picture;
+use fedsa_figure::{Chart, HeatMap, HeatMaps, Panel, PlottedCurve, Style};
 use rayon::prelude::*;
 
 use super::range_of;

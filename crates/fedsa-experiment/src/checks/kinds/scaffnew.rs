@@ -4,7 +4,7 @@ use fedsa::error::{BadInput, Result};
 use fedsa::methods::Drift;
 use fedsa::problem::systems::System;
 use fedsa::sampling::Law;
-use fedsa::theory::scaffnew::{Scaffnew, ScaffnewState};
+use fedsa_theory::scaffnew::{Scaffnew, ScaffnewState};
 
 use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::follow::{Deviation, followed};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::figure::{Format, Theme};
 use crate::results::CostLevel;
+use fedsa_figure::{Format, Theme};
 
 /// The `[figure]` table.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]

@@ -67,7 +67,7 @@ impl BitBudget {
 impl BitBudget {
     /// The probability that it carries a message: `B log2(1 + gamma Gamma) >= b`, gamma ~ Exp(1), with b the fewest bits a
     /// component that `carries` any.
-    pub(crate) fn share_carried(&self, carries: impl Fn(u32) -> bool) -> f64 {
+    pub fn share_carried(&self, carries: impl Fn(u32) -> bool) -> f64 {
         let Some(snr) = self.fading_snr else { return f64::from(carries(self.bits.floor() as u32)) };
         let Some(fewest) = (0..=64).find(|bits| carries(*bits)) else { return 0.0 };
         (-((f64::from(fewest) / self.bits).exp2() - 1.0) / snr).exp()

@@ -1,0 +1,106 @@
+//! FedLSA's exact mean-square error.
+
+use super::arrivals::RoundNoise;
+use super::evolution::{Evolution, offset};
+use super::recursion::Recursion;
+use super::{ArrivalLaw, MeanSquare};
+use crate::RoundSetting;
+use crate::fedlsa::FedLsaMean;
+use crate::map::spectral_radius;
+use crate::symmetric::{congruence, packed_len};
+use fedsa::error::Result;
+use fedsa::linalg::Mat;
+use fedsa::problem::systems::{Moments, Systems};
+
+/// The exact second moments of FedLSA under i.i.d. samples, `batch` of them
+/// averaged in each step. With `m_t = (E theta_t - theta*, 1)` and the
+/// covariance `C_t` of `theta_t`,
+///
+/// ```text
+/// C_{t+1} = M C_t M^T + Q(m_t m_t^T + C_t)
+/// ```
+///
+/// with M the mean round and Q the covariance that a round adds. Over a clear link Q is `alpha_g^2 sum p_c^2 V_c`, with
+/// `V_c` the conditional covariance of an agent's leg. If messages are lost or weakened at random, or only some of the
+/// agents participate, the server's step in M is `mean alpha_g`, and Q includes the randomness of the weights
+/// ([`ArrivalLaw`]). Bias and noise are computed separately, so that a large bias costs the noise no accuracy. Cost: one
+/// matrix of size (d+1)^2 for each distinct agent, once, then `(d+1)^4` per round for any number of agents.
+#[derive(Debug, Clone)]
+pub struct FedLsaMse {
+    mean: FedLsaMean,
+    /// `C -> M C M^T + Q(C)`, packed d squared.
+    covariance: Mat<f64>,
+    /// `m m^T -> Q(m m^T)`, packed d x packed (d+1).
+    source: Mat<f64>,
+}
+
+impl FedLsaMse {
+    /// The recursion for the given agents over a clear link; `moments[k]` belongs to `systems.kinds[k]`.
+    ///
+    /// # Errors
+    /// When the mean system has no unique root or the moments do not fit.
+    pub fn new(systems: &Systems, moments: &[Moments], setting: &RoundSetting, batch: u64) -> Result<Self> {
+        Self::arriving(systems, Some(moments), setting, batch, &ArrivalLaw::clear())
+    }
+
+    /// The recursion if directions enter the mean with random weights; `moments` is `None` if operators are noiseless.
+    ///
+    /// # Errors
+    /// When the mean system has no unique root, the moments do not fit, or no message arrives.
+    pub fn arriving(
+        systems: &Systems,
+        moments: Option<&[Moments]>,
+        setting: &RoundSetting,
+        batch: u64,
+        arrivals: &ArrivalLaw,
+    ) -> Result<Self> {
+        let RoundNoise { mean, source, .. } = RoundNoise::new(systems, moments, setting, batch, arrivals)?;
+        let covariance = congruence(&mean.round_map()) + source.get(.., ..packed_len(systems.dim()));
+        Ok(Self { mean, covariance, source })
+    }
+
+    /// The mean round.
+    pub fn mean(&self) -> &FedLsaMean {
+        &self.mean
+    }
+
+    /// The spectral radius of the map of second moments, restricted to symmetric matrices, which contain its leading
+    /// eigenvector. The mean-square error converges if it is below 1, and grows without bound if it is above 1.
+    ///
+    /// # Errors
+    /// When the eigenvalues cannot be computed.
+    pub fn radius(&self) -> Result<f64> {
+        spectral_radius(&self.covariance)
+    }
+
+    /// The mean and the second moment of `theta_t - theta*` at each of `rounds` (ascending), from `theta_0` (d).
+    ///
+    /// # Errors
+    /// When the rounds are not in ascending order.
+    pub fn curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>> {
+        let u_0: Vec<f64> = theta_0.iter().zip(&self.mean.root).map(|(x, r)| x - r).collect();
+        self.recursion().curve(&u_0, rounds)
+    }
+
+    /// The mean-square error along the rounds from `theta_0` (d), as a map of a state.
+    ///
+    /// # Errors
+    /// When `theta_0` has another length.
+    pub fn evolution(&self, theta_0: &[f64]) -> Result<Evolution> {
+        Ok(self.recursion().evolution(&offset(theta_0, &self.mean.root)?))
+    }
+
+    fn recursion(&self) -> Recursion<'_> {
+        let shift = self.mean.rho.iter().map(|rho| self.mean.server_step * rho).collect();
+        Recursion { mean: self.mean.round_map(), shift, covariance: &self.covariance, source: &self.source }
+    }
+
+    /// The floor: the limit of [`FedLsaMse::curve`] for large t, from one linear solve. Its `bias` is that of the limit, so that
+    /// `mse_around(&bias)` is the noise.
+    ///
+    /// # Errors
+    /// When the mean-square error diverges.
+    pub fn floor(&self) -> Result<MeanSquare> {
+        self.recursion().floor(|| self.mean.bias())
+    }
+}

@@ -1,0 +1,103 @@
+//! The exact mean-square error under i.i.d. samples (in no source).
+//!
+//! `A(z)` and the noise are correlated, so the state is extended by a constant: with `u = theta - theta*` and a drift `x`
+//! that is constant within a leg, one step is linear in `(u, 1, x)`, and the second moment at the end of a leg is linear in
+//! the second moment at its start. Two agents are independent given the start:
+//!
+//! ```text
+//! E[end_c end_c'^T | start] = F_c X F_c'^T + [c = c'] V_c(X),    X = start start^T
+//! ```
+//!
+//! `F_c` is the mean leg and `V_c(X)`, the conditional covariance of
+//! `theta_{c,H}`, a linear map from packed X to packed d x d matrices
+//! (`(K_c^H - F_c (x) F_c) X` with `K_c = E[M (x) M]`, M one sampled step on `(u, 1, x)`:
+//! only the block of u is not zero).
+//!
+//! In a round of FedHSA agents are not independent given the start, because the mean operator contains the first samples of all:
+//! see [`FedHsaMse`].
+//!
+//! [`ArrivalLaw`] describes rounds in which messages are lost or weakened at random, or only some of the agents participate.
+//! [`DelayedMse`] is about rounds that use directions of a constant number of rounds ago.
+
+mod arrivals;
+#[cfg(test)]
+mod by_enumeration;
+mod delay;
+pub(crate) mod evolution;
+mod fedhsa;
+mod fedlsa;
+mod leg_noise;
+mod recursion;
+mod scafflsa;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_fedhsa;
+
+pub use arrivals::ArrivalLaw;
+pub use delay::DelayedMse;
+pub use evolution::Evolution;
+pub use fedhsa::FedHsaMse;
+pub use fedlsa::FedLsaMse;
+pub use scafflsa::{InitialControls, ScafflsaMse};
+
+use faer::{MatRef, Side};
+use serde::{Deserialize, Serialize};
+
+use fedsa::error::BadInput;
+use fedsa::linalg;
+
+/// The mean and the second moment of the error `theta_t - theta*`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MeanSquare {
+    /// The bias `E theta_t - theta*` (d).
+    pub bias: Vec<f64>,
+    /// The noise `E ||theta_t - E theta_t||^2`.
+    pub noise: f64,
+}
+
+impl MeanSquare {
+    /// A floor. Rounding can take a noise of 0 below 0.
+    pub(super) fn floor(bias: Vec<f64>, noise: f64) -> Self {
+        Self { bias, noise: if noise <= 0.0 { 0.0 } else { noise } }
+    }
+
+    /// `||E theta_t - theta*||^2`.
+    pub fn bias_sq(&self) -> f64 {
+        linalg::norm_sq(&self.bias)
+    }
+
+    /// The mean-square error `E ||theta_t - theta*||^2`.
+    pub fn mse(&self) -> f64 {
+        self.bias_sq() + self.noise
+    }
+
+    /// `E ||theta_t - theta* - offset||^2`; `offset` has d components. With the bias of FedLSA's limit as the offset this is the
+    /// error around that limit.
+    pub fn mse_around(&self, offset: &[f64]) -> f64 {
+        linalg::distance_sq(&self.bias, offset) + self.noise
+    }
+}
+
+/// Whether a symmetric matrix is positive definite.
+///
+/// A map T of second moments whose matrix is too large for eigenvalues: T keeps covariances covariances, so its radius is
+/// below 1 exactly where `X = T(X) + S` has a solution that is a covariance, for a source S that excites all modes. With
+/// S = I the solution is at least I, so rounding does not decide.
+fn is_positive_definite(m: MatRef<'_, f64>) -> bool {
+    m.is_all_finite() && m.llt(Side::Lower).is_ok()
+}
+
+/// The error about a floor that does not exist where the radius was not computed.
+fn diverges() -> BadInput {
+    BadInput::new("step_size", "the mean-square error diverges although the mean converges", "a smaller step size or a larger batch")
+}
+
+/// The error about a floor that does not exist.
+pub(super) fn unstable(radius: f64) -> BadInput {
+    BadInput::new(
+        "step_size",
+        format!("the mean-square error diverges: after many rounds each one multiplies it by {radius:.6}"),
+        "a smaller step size, fewer local steps or a larger batch",
+    )
+}

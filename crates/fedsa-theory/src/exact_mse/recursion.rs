@@ -1,0 +1,85 @@
+//! The recursion that the exact mean-square errors of methods without control variates share.
+
+use super::evolution::{Evolution, affine};
+use super::{MeanSquare, unstable};
+use crate::map::{at_rounds, spectral_radius};
+use crate::symmetric::{congruence, pack, packed_index, packed_len, packed_trace};
+use fedsa::error::Result;
+use fedsa::linalg::{self, Mat};
+
+/// One round of the mean m and the covariance C of `u = theta - theta*`, with `x = (m, 1)` (d + 1):
+///
+/// ```text
+/// x <- [[M, shift], [0, 1]] x,    C <- covariance C + source (x x^T)
+/// ```
+pub(super) struct Recursion<'a> {
+    /// M, d x d.
+    pub mean: Mat<f64>,
+    /// d numbers.
+    pub shift: Vec<f64>,
+    /// The map of packed d x d matrices.
+    pub covariance: &'a Mat<f64>,
+    /// From packed matrices of d + 1 rows to packed ones of d rows.
+    pub source: &'a Mat<f64>,
+}
+
+/// The packed `(m, 1) (m, 1)^T`.
+fn lifted(m: &[f64]) -> Vec<f64> {
+    let x: Vec<f64> = m.iter().copied().chain([1.0]).collect();
+    pack(x.len(), |i, j| x[i] * x[j])
+}
+
+impl Recursion<'_> {
+    /// The mean and the second moment of u at each of `rounds` (ascending), from the fixed `u_0` (d).
+    ///
+    /// # Errors
+    /// When the rounds are not in ascending order.
+    pub fn curve(&self, u_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>> {
+        let (d, nc) = (u_0.len(), packed_len(u_0.len()));
+        let (map, start) = self.lifted(u_0);
+        let mut curve = Vec::with_capacity(rounds.len());
+        at_rounds(&map, start, rounds, |state| {
+            let bias = (0..d).map(|i| state[nc + packed_index(i, d)]).collect();
+            curve.push(MeanSquare { bias, noise: packed_trace(d, state) });
+        })?;
+        Ok(curve)
+    }
+
+    /// The same, as a map of a state.
+    pub fn evolution(&self, u_0: &[f64]) -> Evolution {
+        let (d, nc) = (u_0.len(), packed_len(u_0.len()));
+        let (map, start) = self.lifted(u_0);
+        let diagonal = (0..d).map(|i| packed_index(i, i));
+        Evolution::of_moments(Box::new(map), start, diagonal.clone().chain(diagonal.map(|i| nc + i)).collect())
+    }
+
+    /// The map of `(C, x x^T)`, both packed, and its start.
+    fn lifted(&self, u_0: &[f64]) -> (Mat<f64>, Vec<f64>) {
+        let d = u_0.len();
+        let (nc, nm) = (packed_len(d), packed_len(d + 1));
+        let round = affine(&self.mean, &self.shift);
+        let mut map = Mat::<f64>::zeros(nc + nm, nc + nm);
+        map.get_mut(..nc, ..nc).copy_from(self.covariance);
+        map.get_mut(..nc, nc..).copy_from(self.source);
+        map.get_mut(nc.., nc..).copy_from(congruence(&round));
+        let mut start = vec![0.0; nc];
+        start.extend(lifted(u_0));
+        (map, start)
+    }
+
+    /// The limit of the curve, whose mean is `bias` (d), from one linear solve.
+    ///
+    /// # Errors
+    /// When the mean-square error diverges, and as `bias`, which is asked for only where it does not.
+    pub fn floor(&self, bias: impl FnOnce() -> Result<Vec<f64>>) -> Result<MeanSquare> {
+        let radius = spectral_radius(self.covariance)?;
+        if radius >= 1.0 {
+            return Err(unstable(radius));
+        }
+        let bias = bias()?;
+        let (d, n) = (bias.len(), packed_len(bias.len()));
+        let source = linalg::mat_vec(self.source, &lifted(&bias));
+        let covariance = linalg::solve(&(Mat::<f64>::identity(n, n) - self.covariance), &source)?;
+        Ok(MeanSquare::floor(bias, packed_trace(d, &covariance)))
+    }
+}

@@ -1,0 +1,61 @@
+//! Theory near the root of nonlinear operators, by their linear models there.
+//!
+//! The linear model of `gbar_c` at theta* is `gbar_c(theta*) + J_c (theta - theta*)`, that is `A_c = -J_c` and
+//! `b_c = gbar_c(theta*) - J_c theta*`: systems with the same root. Results from them are *local*: they describe small
+//! deviations from the fixed point, and do not say from which starts it is reached.
+
+use rayon::prelude::*;
+
+use crate::RoundSetting;
+use crate::constants::Radii;
+use fedsa::error::{BadInput, Result};
+use fedsa::linalg;
+use fedsa::problem::Field;
+use fedsa::problem::root::{self, Source};
+use fedsa::problem::systems::{System, Systems};
+
+/// The linear models of the agents' operators at the root.
+#[derive(Debug, Clone)]
+pub struct Local {
+    /// One system for each agent; for linear problems their own systems.
+    pub systems: Systems,
+    /// Whether the problem gives its Jacobians, or they are differences of its mean operators, with relative errors of about
+    /// 1e-10.
+    pub jacobians: Source,
+}
+
+impl Local {
+    /// The linear models of a problem. For operators that are not linear they take N matrices of d x d numbers.
+    ///
+    /// # Errors
+    /// When the root or the mean operators are not known; gives the reason.
+    pub fn new(field: &dyn Field) -> Result<Self> {
+        if let Some(systems) = field.systems() {
+            return Ok(Self { systems: systems.clone(), jacobians: Source::Linear });
+        }
+        let unknown = |why: &str| BadInput::new("", format!("theta* is not known: {why}"), "a problem whose root is known");
+        let theta = &field.solution().map_err(unknown)?.theta;
+        let model = |c: usize| {
+            let (jacobian, source) = root::jacobian(field, c, theta)?;
+            let mut b = vec![0.0; theta.len()];
+            field.mean(c, theta, &mut b);
+            b.iter_mut().zip(linalg::mat_vec(&jacobian, theta)).for_each(|(b, jx)| *b -= jx);
+            Some((System { a: -jacobian, b }, source))
+        };
+        let models: Option<Vec<(System, Source)>> = (0..field.agents()).into_par_iter().map(model).collect();
+        let (kinds, sources): (Vec<System>, Vec<Source>) =
+            models.ok_or_else(|| unknown("neither Jacobians nor mean operators are known"))?.into_iter().unzip();
+        let kind_of = (0..field.agents() as u32).collect();
+        Ok(Self { systems: Systems { kinds, kind_of, weights: field.weights().to_vec() }, jacobians: sources[0] })
+    }
+
+    /// The spectral radii of noiseless rounds near their fixed points. The radii of FedHSA and SCAFFLSA are exact, because
+    /// local iterates of a round that starts at the fixed point stay at theta*. The radius of FedLSA is exact if H = 1 or all
+    /// agents are equal; otherwise FedLSA's fixed point differs from theta* by its bias, and the radius is that of the models.
+    ///
+    /// # Errors
+    /// When the mean of the models is singular or an eigenvalue iteration does not converge.
+    pub fn radii(&self, setting: &RoundSetting) -> Result<Radii> {
+        Radii::new(&self.systems, None, setting)
+    }
+}

@@ -1,0 +1,73 @@
+//! The mean-square error along the rounds as a map of a state, where it is one.
+
+use super::{Forecast, NoiseSource, no_steps, unknown};
+use crate::exact_mse::evolution::{Evolution, affine, offset};
+use crate::exact_mse::{FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
+use crate::stability::{ControlVariates, global_memory_map};
+use fedsa::error::Result;
+use fedsa::linalg::Mat;
+use fedsa::methods::Drift;
+
+impl Forecast<'_> {
+    /// The exact mean-square error along the rounds as a map of a state, from `theta_0` (d components) and these initial controls:
+    /// that of independent samples, or of rounds without any noise. The state grows with `d^2`, and with the number of distinct
+    /// agents where they remember controls.
+    ///
+    /// # Errors
+    /// When there is no such map; gives the reason. [`Forecast::curve`] may know the error nevertheless.
+    pub fn evolution(&self, theta_0: &[f64], controls: &InitialControls) -> Result<Evolution> {
+        self.of_last()?;
+        let round = self.linear()?;
+        let (systems, setting) = (round.systems, &round.setting);
+        if round.link.delay.is_some() {
+            return Err(unknown("the map of a round that uses old answers"));
+        }
+        match self.noise_source(&round)? {
+            NoiseSource::Nothing => {}
+            NoiseSource::Independent => {
+                return match self.shape.drift {
+                    Drift::Zero => {
+                        let moments = self.noise_of_samples(systems)?;
+                        FedLsaMse::arriving(systems, moments.as_deref(), setting, self.batch(), &round.arrivals())?.evolution(theta_0)
+                    }
+                    Drift::GlobalMemory { .. } => {
+                        FedHsaMse::new(systems, &self.moments(systems)?, setting, self.batch())?.evolution(theta_0)
+                    }
+                    _ => ScafflsaMse::new(systems, &self.moments(systems)?, setting, self.batch(), controls)?.evolution(theta_0),
+                };
+            }
+            NoiseSource::Additive(..) | NoiseSource::Chains(_) => return Err(unknown("the map of a round whose noise has memory")),
+        }
+        let root = systems.root()?;
+        let mut start = offset(theta_0, &root)?;
+        let d = start.len();
+        let map: Mat<f64> = match self.shape.drift {
+            Drift::Zero => {
+                let plain = round.plain()?;
+                start.push(1.0);
+                let shift: Vec<f64> = plain.rho.iter().map(|rho| plain.server_step * rho).collect();
+                affine(&plain.round_map(), &shift)
+            }
+            Drift::GlobalMemory { .. } => global_memory_map(systems, setting),
+            Drift::ControlVariate { talk: None } => {
+                let map = ControlVariates::fixed_period(systems, setting);
+                // x_k = xi_k - xi*_k with xi*_k = -gbar_k(theta*), of the kinds that have agents.
+                let mut used = vec![false; systems.kinds.len()];
+                systems.kind_of.iter().for_each(|kind| used[*kind as usize] = true);
+                for (kind, system) in systems.kinds.iter().enumerate().filter(|(kind, _)| used[*kind]) {
+                    match controls {
+                        InitialControls::Zero => start.extend(system.mean(&root)),
+                        InitialControls::Root => start.extend(vec![0.0; d]),
+                        InitialControls::Given(_) => {
+                            return Err(unknown(&format!("the map from given controls of the agents of kind {kind}")));
+                        }
+                    }
+                }
+                return Ok(Evolution::without_noise(Box::new(map), start, d));
+            }
+            Drift::ControlVariate { talk: Some(_) } => return Err(unknown("talks are random")),
+            Drift::NoSteps => return Err(no_steps()),
+        };
+        Ok(Evolution::without_noise(Box::new(map), start, d))
+    }
+}

@@ -1,0 +1,220 @@
+//! What limits the accuracy of a method: the parts of its floor.
+
+use super::{FloorCache, Forecast, NoiseSource, Round, delayed_work};
+use crate::Accuracy;
+use crate::link::LinkLaw;
+use crate::map::DENSE;
+use fedsa::error::Result;
+use fedsa::linalg;
+use fedsa::methods::Drift;
+use fedsa::sampling::{Law, Sampling};
+
+/// The parts of a floor, all squared errors. They sum to the floor: each is the difference that one source makes while the
+/// sources after it are still there, in the order mixing, link, participation, samples, bias.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// The floor.
+    pub floor: f64,
+    /// How the floor is known.
+    pub accuracy: Accuracy,
+    /// The squared distance of the noiseless limit from theta*.
+    pub bias: f64,
+    /// The noise of independent samples, with all agents and a link that weakens all messages alike; `None` under mean sampling.
+    pub samples: Option<f64>,
+    /// What the dependence of successive samples adds, to the noise and to the bias; below 0 where it helps. `None` for samples
+    /// that are independent.
+    pub mixing: Option<f64>,
+    /// What the randomness of the link adds; `None` where it has none.
+    pub link: Option<f64>,
+    /// What the choice of participants adds; `None` where all agents participate.
+    pub participation: Option<f64>,
+}
+
+impl Forecast<'_> {
+    /// The parts of the floor, which is read from `cache`; that must belong to this forecast.
+    ///
+    /// # Errors
+    /// When the floor, or that without one of the sources, is not known; gives the reason.
+    pub fn limits(&self, cache: &FloorCache) -> Result<Limits> {
+        let whole = cache.floor(self)?;
+        let bias = self.bias_sq()?;
+        let (floor, accuracy) = (whole.value.mse(), whole.accuracy);
+        let mut parts = Limits { floor, accuracy, bias, samples: None, mixing: None, link: None, participation: None };
+        let (mut now, mut left) = (self.clone(), floor);
+        let without = |next: &Self, left: &mut f64| -> Result<f64> {
+            let rest = next.floor()?.mse();
+            let part = *left - rest;
+            *left = rest;
+            Ok(part)
+        };
+        if self.sampling.kind == Law::Markov {
+            now = now.with_sampling(Sampling { kind: Law::Iid, ..self.sampling });
+            parts.mixing = Some(without(&now, &mut left)?);
+        }
+        if self.link()?.is_noisy() {
+            now = now.with_steady_link()?;
+            parts.link = Some(without(&now, &mut left)?);
+        }
+        if self.linear()?.few.is_some() {
+            now = now.with_all_agents();
+            parts.participation = Some(without(&now, &mut left)?);
+        }
+        if self.is_sampled() {
+            // FedHSA has a bias with some of the agents only, which is then part of what participation adds.
+            let bias = linalg::norm_sq(&now.bias(&now.linear()?)?);
+            parts.samples = Some((left - bias).max(0.0));
+        }
+        Ok(parts)
+    }
+
+    /// Multiplications of the floor, about one a nanosecond; 0 without noise.
+    ///
+    /// # Errors
+    /// When the floor is not known; gives the reason.
+    pub fn floor_work(&self) -> Result<f64> {
+        let (round, source) = self.floor_known()?;
+        if let Some(cost) = self.cost_of_noise() {
+            // The numbers of a chain's moves are read from memory in every product.
+            let slower = if matches!(source, NoiseSource::Chains(_)) { 2.5 } else { 1.0 };
+            return Ok(slower * cost.multiplications);
+        }
+        let (kinds, d) = (round.systems.kinds.len() as f64, round.systems.dim() as f64);
+        Ok(match (source, self.shape.drift, round.delay()) {
+            (NoiseSource::Nothing, ..) => 0.0,
+            (_, Drift::Zero, None) => (packed(d) + packed(d + 1.0)).powi(3) + legs_of_moments(&round, d + 1.0),
+            (_, Drift::Zero, Some((delay, _))) => (packed(d) + delay as f64 * d * d).powi(3),
+            (_, Drift::ControlVariate { .. }, _) => {
+                let state = d * (kinds + 1.0) + 1.0;
+                // Of a small state a linear system, of a large one two of them, each by some 50 rounds.
+                let solves = if state * state + kinds * d * d <= DENSE as f64 { state.powi(6) } else { 100.0 * round_of_moments(&round) };
+                legs_of_moments(&round, 2.0 * d + 1.0) + solves
+            }
+            _ => legs_of_moments(&round, 2.0 * d + 1.0) + packed(d).powi(3),
+        })
+    }
+
+    /// Multiplications of the curve up to a round, about one a nanosecond.
+    ///
+    /// # Errors
+    /// When the curve is not known; gives the reason.
+    pub fn curve_work(&self, last: u64) -> Result<f64> {
+        let (round, source) = self.curve_source()?;
+        let d = round.systems.dim() as f64;
+        let kinds = round.systems.kinds.len() as f64;
+        Ok(match (source, self.shape.drift) {
+            (NoiseSource::Chains(rule), _) => self.chains_curve_work(&round, rule, last)?,
+            // Five products for each part of the noise, and two for each block of the state.
+            (NoiseSource::Additive(_, laws), drift) => {
+                let blocks = if matches!(drift, Drift::ControlVariate { .. }) { kinds + 1.0 } else { 1.0 };
+                last as f64 * (5.0 * kinds.max(laws.len() as f64) + 2.0 * blocks) * d.powi(3)
+            }
+            (NoiseSource::Independent, Drift::ControlVariate { .. }) => {
+                legs_of_moments(&round, 2.0 * d + 1.0) + last as f64 * round_of_moments(&round)
+            }
+            (NoiseSource::Independent, Drift::GlobalMemory { .. }) => legs_of_moments(&round, 2.0 * d + 1.0),
+            (NoiseSource::Independent, _) => {
+                let delayed = round.delay().map_or(0.0, |(delay, _)| delayed_work(round.systems.dim(), delay) * last as f64);
+                legs_of_moments(&round, d + 1.0) + delayed
+            }
+            (NoiseSource::Nothing, _) => 0.0,
+        })
+    }
+
+    /// The same forecast over a link that weakens every message by the mean factor, with the same delays, and without
+    /// randomness: no losses, no receivers' noise, and no codec's error.
+    ///
+    /// # Errors
+    /// When the link's effect on the mean of a round is not known.
+    pub fn with_steady_link(self) -> Result<Self> {
+        let law = self.link()?;
+        let random_delay = law.delay.as_ref().is_some_and(|delay| delay.constant().is_none());
+        let only_mean = law.only_mean.filter(|_| random_delay);
+        let steady = LinkLaw { gain_square: law.gain * law.gain, receiver_noise: 0.0, only_mean, ..law.clone() };
+        Ok(self.with_link(steady))
+    }
+}
+
+fn packed(n: f64) -> f64 {
+    n * (n + 1.0) / 2.0
+}
+
+/// Multiplications of the second moments of all distinct agents' legs, which start at a state of n numbers.
+fn legs_of_moments(round: &Round<'_, '_>, n: f64) -> f64 {
+    let (start, end) = (packed(n), packed(round.systems.dim() as f64));
+    let doublings = (round.setting.local_steps as f64).log2() + 2.0;
+    // Large products take less than a nanosecond a multiplication.
+    0.5 * round.systems.kinds.len() as f64 * doublings * start * end * (start + end)
+}
+
+/// Multiplications of a round of the second moments of control variates. Some twenty passes over them cost more than the products.
+pub(super) fn round_of_moments(round: &Round<'_, '_>) -> f64 {
+    let (kinds, d) = (round.systems.kinds.len() as f64, round.systems.dim() as f64);
+    let state = d * (kinds + 1.0) + 1.0;
+    state.powi(2) * (20.0 + 8.0 * d) + kinds * packed(2.0 * d + 1.0) * packed(d)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::predict::twins;
+    use fedsa::kernel::Isa;
+    use fedsa::methods::MethodSettings as _;
+    use fedsa::methods::fedlsa::FedLsa;
+    use fedsa::problem::garnet::Garnet;
+    use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
+    use fedsa::uplink::Uplink;
+    use fedsa::uplink::medium::MediumSettings as _;
+    use fedsa::uplink::medium::erasure::Erasure;
+
+    fn garnet(agents: usize, kind: Law) -> Box<dyn Field> {
+        let garnet = Garnet { agents, states: 6, features: 2, min_class: Some(2), seed: 5, ..Garnet::default() };
+        garnet.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
+    }
+
+    /// Each part against a forecast for the problem, the link or the participants that it is about.
+    #[test]
+    fn parts_are_differences_of_floors_of_settings_of_their_own() {
+        let few = FedLsa { participants: Some(2), ..FedLsa::new(0.1, 4) };
+        let mut lossy = Uplink::default();
+        Erasure { success: 0.5 }.install(&mut lossy).unwrap();
+        let iid = garnet(3, Law::Iid);
+        let floor = |field: &dyn Field, method: &FedLsa, link: &Uplink| Forecast::over(field, method, link).floor().unwrap().mse();
+        let limits = Forecast::over(&*iid, &few, &lossy).limits(&FloorCache::default()).unwrap();
+        assert_eq!(limits.floor, floor(&*iid, &few, &lossy));
+        assert_eq!(limits.mixing, None);
+        let sum = limits.bias + limits.samples.unwrap() + limits.link.unwrap() + limits.participation.unwrap();
+        assert!((sum - limits.floor).abs() <= 1e-12 * limits.floor, "{limits:?}");
+        // Losses with probability 1/2 weaken the mean as half of the server's step does.
+        let weak = FedLsa { global_step_size: 0.5, ..few.clone() };
+        let without = floor(&*iid, &weak, &Uplink::default());
+        assert!((limits.link.unwrap() - (limits.floor - without)).abs() <= 1e-12 * limits.floor);
+        let all = FedLsa { participants: None, ..weak };
+        let with_all = floor(&*iid, &all, &Uplink::default());
+        assert!((limits.participation.unwrap() - (without - with_all)).abs() <= 1e-12 * limits.floor);
+        // Markov samples against independent ones of the same law.
+        let (method, clear) = (FedLsa::new(0.1, 4), Uplink::default());
+        let markov = garnet(1, Law::Markov);
+        let limits = Forecast::over(&*markov, &method, &clear).limits(&FloorCache::default()).unwrap();
+        let independent = floor(&*garnet(1, Law::Iid), &method, &clear);
+        assert!((limits.mixing.unwrap() - (limits.floor - independent)).abs() <= 1e-12 * limits.floor);
+        assert_eq!((limits.link, limits.participation), (None, None));
+        // Without noise the floor is the bias.
+        let limits = Forecast::over(&*garnet(3, Law::Mean), &method, &clear).limits(&FloorCache::default()).unwrap();
+        assert_eq!((limits.floor, limits.samples, limits.mixing), (limits.bias, None, None));
+    }
+
+    #[test]
+    fn twins_halve_the_noise_of_methods_whose_agents_average() {
+        let field = garnet(3, Law::Iid);
+        let of = Forecast::new(&*field, FedLsa::new(0.02, 4).shape());
+        let doubled = twins(field.systems().unwrap());
+        let (one, two) = (of.floor().unwrap(), of.clone().with_twins(&doubled).floor().unwrap());
+        assert!((one.bias_sq() - two.bias_sq()).abs() <= 1e-9 * one.bias_sq(), "the mean operator is the same");
+        let ratio = one.noise / two.noise;
+        assert!((ratio - 2.0).abs() < 0.02, "{ratio}");
+        assert!(
+            (of.with_twins(&doubled).radius().unwrap() - Forecast::new(&*field, FedLsa::new(0.02, 4).shape()).radius().unwrap()).abs()
+                < 1e-12
+        );
+    }
+}

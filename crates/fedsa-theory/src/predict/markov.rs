@@ -1,0 +1,380 @@
+//! Predictions under Markov samples of finite chains: which of the ways of [`crate::markov`] reaches.
+//!
+//! All of them need all agents over a clear link, and a server's step of 1. A way is taken if its work is small enough, so that
+//! predictions of a file with many points take seconds.
+
+use super::{EXACT_DIM, Forecast, NoiseSource, PredictedFloor, Round, takes_too_long, unknown};
+use crate::exact_mse::{InitialControls, MeanSquare};
+use crate::gauss_markov::AdditiveRule;
+use crate::markov::closure::{self, Closure};
+use crate::markov::counts::{self, Counts};
+use crate::markov::joint::{self, Joint};
+use crate::markov::leading_order::LeadingOrder;
+use crate::markov::one_agent::OneAgent;
+use crate::markov::{AgentClass, MarkovAgent, MarkovFloor, Rule};
+use crate::{Accuracy, RoundSetting};
+use fedsa::error::{BadInput, Result};
+use fedsa::linalg;
+use fedsa::sampling::ChainStart;
+
+/// The most multiplications of a floor or a curve: some seconds.
+const MOST_WORK: f64 = 5e9;
+/// The most unknowns of the joint chain of several agents.
+const JOINT_UNKNOWNS: usize = 20_000;
+/// The most unknowns of the counts of exchangeable agents.
+const COUNT_UNKNOWNS: usize = 50_000;
+/// The most unknowns of the closure.
+const CLOSURE_UNKNOWNS: usize = 300_000;
+/// The most numbers in the moves of all distinct agents.
+const MOST_NUMBERS: f64 = 4e6;
+/// The products of a round's map with a vector that a solution by iteration takes.
+const PRODUCTS: f64 = 200.0;
+
+/// The way to a floor.
+enum Way {
+    /// The chain of one agent.
+    OneAgent,
+    /// The joint chain of all agents.
+    Joint,
+    /// How many exchangeable agents are in which state.
+    Counts,
+    /// The closure.
+    Closure,
+}
+
+impl Way {
+    /// How what comes this way is known.
+    fn accuracy(&self, classes: &[AgentClass], setting: &RoundSetting, rule: Rule) -> Result<Accuracy> {
+        match self {
+            Way::Closure => Ok(Accuracy::Closure { eps_squared: closure::eps_squared(classes, setting, rule)? }),
+            Way::OneAgent | Way::Joint | Way::Counts => Ok(Accuracy::Exact),
+        }
+    }
+}
+
+/// What leading order says about a floor under Markov samples.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct MarkovExplanation {
+    /// The noise over that of independent samples of the same law, both to leading order.
+    pub noise_over_iid: f64,
+    /// The share of the squared bias in the floor.
+    pub bias_share: f64,
+}
+
+/// What a prediction takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PredictionCost {
+    /// Memory, in bytes.
+    pub bytes: f64,
+    /// Multiplications, about one a nanosecond.
+    pub multiplications: f64,
+}
+
+impl Forecast<'_> {
+    /// Checks that samples are those of finite chains, and that all agents participate over a clear link.
+    pub(super) fn chains_known(&self, round: &Round<'_, '_>) -> Result<()> {
+        if round.few.is_some() {
+            return Err(unknown("samples are not i.i.d., and not all agents participate"));
+        }
+        if !round.link.is_clear() || round.link.delay.is_some() {
+            return Err(unknown("samples are not i.i.d., and the link changes, loses or delays messages"));
+        }
+        if round.setting.server_step != 1.0 {
+            return Err(unknown("samples are not i.i.d., and the server's step is not 1"));
+        }
+        let d = self.field.dim();
+        if d > EXACT_DIM {
+            return Err(unknown(&format!("more than {EXACT_DIM} features")));
+        }
+        let (facts, kinds) = (self.field.facts(), round.systems.kinds.len());
+        let mut numbers = 0.0;
+        for kind in 0..kinds {
+            let law = facts.law(kind).filter(|law| law.chain().is_some());
+            let Some(law) = law else { return Err(unknown("samples are not i.i.d., and follow no known finite chain alone")) };
+            numbers += law.mass().len() as f64 * (d * d + d) as f64;
+            if numbers > MOST_NUMBERS {
+                let what = format!("the second moments along the chains of {kinds} distinct agents");
+                return Err(takes_too_long(&what, "fewer distinct agents, samples, states or features"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The agents' chains: agents of the same kind and weight are exchangeable.
+    fn classes(&self, round: &Round<'_, '_>) -> Result<Vec<AgentClass>> {
+        let root = round.systems.root()?;
+        let mut classes: Vec<(u32, f64, AgentClass)> = Vec::new();
+        for (kind, weight) in round.systems.kind_of.iter().zip(&round.systems.weights) {
+            if let Some((.., class)) = classes.iter_mut().find(|(k, p, _)| (k, p) == (kind, weight)) {
+                class.count += 1;
+                continue;
+            }
+            let law = self.field.facts().law(*kind as usize).ok_or_else(|| unknown("the law of samples"))?;
+            let agent = MarkovAgent::new(&law, *weight, &root)?;
+            classes.push((*kind, *weight, AgentClass { agent, count: 1 }));
+        }
+        Ok(classes.into_iter().map(|(.., class)| class).collect())
+    }
+
+    /// The chain of the only agent, if its floor is not too large.
+    pub(super) fn one_agent(&self, round: &Round<'_, '_>) -> Result<MarkovAgent> {
+        let class = self.classes(round)?.pop().expect("one agent");
+        let d = round.systems.dim() as f64;
+        // A deterministic cycle is solved by its orbit.
+        let products = if class.agent.is_deterministic() { 2.0 } else { PRODUCTS };
+        if products * 2.0 * class.agent.moves.len() as f64 * d.powi(3) * self.batch() as f64 > MOST_WORK {
+            let what = format!("the second moments of {d} features for each of {} states", class.agent.states);
+            return Err(takes_too_long(&what, "fewer states or features, or smaller batches"));
+        }
+        Ok(class.agent)
+    }
+
+    /// The way to the floor that reaches, and the agents' chains. Floors are those of chains in their stationary laws, which only
+    /// aperiodic chains that start elsewhere reach.
+    fn way(&self, round: &Round<'_, '_>, rule: Rule) -> Result<(Way, Vec<AgentClass>)> {
+        let (way, classes) = self.way_from_anywhere(round, rule)?;
+        if self.sampling.start != ChainStart::Stationary && any_periodic(&classes) {
+            return Err(unknown("a chain is periodic and does not start in its stationary law"));
+        }
+        Ok((way, classes))
+    }
+
+    fn way_from_anywhere(&self, round: &Round<'_, '_>, rule: Rule) -> Result<(Way, Vec<AgentClass>)> {
+        if self.agents() == 1 {
+            return Ok((Way::OneAgent, vec![AgentClass { agent: self.one_agent(round)?, count: 1 }]));
+        }
+        let (classes, setting) = (self.classes(round)?, &round.setting);
+        let unknowns = joint::unknowns(&classes, rule);
+        if unknowns <= JOINT_UNKNOWNS && self.joint_work(round, rule, &classes) <= MOST_WORK {
+            return Ok((Way::Joint, classes));
+        }
+        // With one local step all methods are FedLSA.
+        if (rule == Rule::FedLsa || setting.local_steps == 1)
+            && counts::reaches(&classes, COUNT_UNKNOWNS)
+            && self.counts_work(round, &classes) <= MOST_WORK
+        {
+            return Ok((Way::Counts, classes));
+        }
+        if self.batch() > 1 {
+            return Err(unknown("the mean-square error of many agents under Markov samples in batches"));
+        }
+        // The eigenvalues of a periodic chain, such as a log that is replayed, need not be computed.
+        if any_periodic(&classes) {
+            return Err(unknown("a chain is periodic, and the closure for many agents needs aperiodic ones"));
+        }
+        let work = Closure::work(&classes, setting, rule);
+        if work > MOST_WORK || Closure::unknowns(&classes, rule) > CLOSURE_UNKNOWNS {
+            let what = format!("the closure for {} agents with {} features ({work:.0e} multiplications)", self.agents(), self.field.dim());
+            return Err(takes_too_long(&what, "fewer agents, states or features, or fewer local steps"));
+        }
+        Ok((Way::Closure, classes))
+    }
+
+    /// Multiplications of the floor by the joint chain of all agents.
+    fn joint_work(&self, round: &Round<'_, '_>, rule: Rule, classes: &[AgentClass]) -> f64 {
+        let updates: f64 = classes.iter().map(|c| c.count as f64 * c.agent.moves.len() as f64 / c.agent.states as f64).sum();
+        let d = round.systems.dim() as f64 * if rule == Rule::Scafflsa { self.agents() as f64 } else { 1.0 };
+        PRODUCTS * joint::unknowns(classes, rule) as f64 * updates * round.setting.local_steps as f64 * self.batch() as f64 * d
+    }
+
+    /// Multiplications of the floor by the counts of exchangeable agents.
+    fn counts_work(&self, round: &Round<'_, '_>, classes: &[AgentClass]) -> f64 {
+        let unknowns = counts::unknowns(classes).unwrap_or(usize::MAX) as f64;
+        PRODUCTS * unknowns * (round.setting.local_steps as f64 + self.agents() as f64) * self.field.dim() as f64
+    }
+
+    /// The memory and the work of the floor under additive noise or Markov samples; `None` where it comes from other recursions.
+    pub fn cost_of_noise(&self) -> Option<PredictionCost> {
+        let (round, source) = self.floor_known().ok()?;
+        let d = round.systems.dim() as f64;
+        match source {
+            NoiseSource::Additive(rule, laws) => {
+                let parts = laws.len().max(round.systems.kinds.len()) as f64;
+                let state = if rule == AdditiveRule::Scafflsa { d * (round.systems.kinds.len() as f64 + 1.0) } else { d };
+                let doublings = (round.setting.local_steps as f64).log2() + 2.0;
+                let multiplications = parts * doublings * 6.0 * (2.0 * d).powi(3) + 60.0 * state.min(250.0).powi(3);
+                Some(PredictionCost { bytes: 8.0 * (parts * 40.0 * d * d + 80.0 * state.min(250.0).powi(2)), multiplications })
+            }
+            NoiseSource::Chains(rule) => {
+                let (way, classes) = self.way(&round, rule).ok()?;
+                let numbers: f64 = classes.iter().map(|class| class.agent.moves.len() as f64 * (d * d + d)).sum();
+                let (unknowns, multiplications) = match way {
+                    Way::OneAgent => {
+                        let unknowns = OneAgent::unknowns(&classes[0].agent);
+                        (unknowns, PRODUCTS * 2.0 * classes[0].agent.moves.len() as f64 * d.powi(3) * self.batch() as f64)
+                    }
+                    Way::Joint => (joint::unknowns(&classes, rule), self.joint_work(&round, rule, &classes)),
+                    Way::Counts => (counts::unknowns(&classes).unwrap_or(0), self.counts_work(&round, &classes)),
+                    Way::Closure => (Closure::unknowns(&classes, rule), Closure::work(&classes, &round.setting, rule)),
+                };
+                Some(PredictionCost { bytes: 8.0 * (1.2 * PRODUCTS * unknowns as f64 + 2.0 * numbers), multiplications })
+            }
+            _ => None,
+        }
+    }
+
+    /// Checks that one of the ways reaches.
+    pub(super) fn chains_floor_way(&self, round: &Round<'_, '_>, rule: Rule) -> Result<()> {
+        self.way(round, rule).map(|_| ())
+    }
+
+    pub(super) fn chains_floor(&self, round: &Round<'_, '_>, rule: Rule) -> Result<PredictedFloor> {
+        let (way, classes) = self.way(round, rule)?;
+        let setting = &round.setting;
+        let exact = |floor: MarkovFloor| PredictedFloor { value: mean_square(floor), accuracy: Accuracy::Exact };
+        match way {
+            Way::OneAgent => OneAgent::new(&classes[0].agent, setting.step_size, self.batch())?.floor().map(exact),
+            Way::Joint => Joint::new(&classes, setting, rule, self.batch())?.floor().map(exact),
+            Way::Counts => Counts::new(&classes, setting, self.batch())?.floor().map(exact),
+            Way::Closure => {
+                let closure = Closure::new(&classes, setting, rule)?;
+                let accuracy = Accuracy::Closure { eps_squared: closure.eps_squared() };
+                Ok(PredictedFloor { value: mean_square(closure.floor()?), accuracy })
+            }
+        }
+    }
+
+    /// How the floor is known.
+    pub(super) fn chains_floor_accuracy(&self, round: &Round<'_, '_>, rule: Rule) -> Result<Accuracy> {
+        let (way, classes) = self.way(round, rule)?;
+        way.accuracy(&classes, &round.setting, rule)
+    }
+
+    /// The way to the curve.
+    fn curve_way(&self, round: &Round<'_, '_>, rule: Rule) -> Result<(Way, Vec<AgentClass>)> {
+        let (way, classes) = self.way(round, rule)?;
+        if matches!(way, Way::Closure | Way::Counts) && self.sampling.start != ChainStart::Stationary {
+            return Err(unknown("the mean-square error of many agents' chains that do not start in their stationary laws"));
+        }
+        Ok((way, classes))
+    }
+
+    pub(super) fn chains_curve_known(&self, round: &Round<'_, '_>, rule: Rule) -> Result<()> {
+        self.curve_way(round, rule).map(|_| ())
+    }
+
+    pub(super) fn chains_curve_affordable(&self, round: &Round<'_, '_>, rule: Rule, last: u64) -> Result<()> {
+        if self.chains_curve_work(round, rule, last)? > MOST_WORK { Err(long_curve(last)) } else { Ok(()) }
+    }
+
+    /// Multiplications of the curve up to a round.
+    pub(super) fn chains_curve_work(&self, round: &Round<'_, '_>, rule: Rule, last: u64) -> Result<f64> {
+        let (way, classes) = self.curve_way(round, rule)?;
+        // As floats: the product of large settings does not fit into an integer.
+        let samples = last as f64 * round.setting.local_steps as f64 * self.batch() as f64;
+        Ok(match way {
+            Way::OneAgent => 2.0 * samples * classes[0].agent.moves.len() as f64 * (round.systems.dim() as f64).powi(3),
+            Way::Joint => {
+                let updates: f64 = classes.iter().map(|c| c.count as f64 * c.agent.moves.len() as f64 / c.agent.states as f64).sum();
+                samples * joint::unknowns(&classes, rule) as f64 * updates * round.systems.dim() as f64
+            }
+            Way::Counts => {
+                let unknowns = counts::unknowns(&classes).unwrap_or(usize::MAX) as f64;
+                let updates = round.setting.local_steps as f64 + self.agents() as f64;
+                last as f64 * unknowns * updates * round.systems.dim() as f64
+            }
+            Way::Closure => Closure::curve_work(&classes, &round.setting, rule, last),
+        })
+    }
+
+    pub(super) fn chains_curve_accuracy(&self, round: &Round<'_, '_>, rule: Rule) -> Result<Accuracy> {
+        let (way, classes) = self.curve_way(round, rule)?;
+        way.accuracy(&classes, &round.setting, rule)
+    }
+
+    pub(super) fn chains_curve(
+        &self,
+        round: &Round<'_, '_>,
+        rule: Rule,
+        theta_0: &[f64],
+        controls: &InitialControls,
+        rounds: &[u64],
+    ) -> Result<Vec<MeanSquare>> {
+        let (way, classes) = self.curve_way(round, rule)?;
+        // Classes list the agents in an order of their own, and these controls are in the order of the problem.
+        if rule == Rule::Scafflsa && matches!(controls, InitialControls::Given(_)) {
+            return Err(unknown("the mean-square error under Markov samples from given control variates"));
+        }
+        let (setting, start) = (&round.setting, self.sampling.start);
+        let offset: Vec<f64> = theta_0.iter().zip(round.systems.root()?).map(|(x, r)| x - r).collect();
+        let floors = match way {
+            Way::OneAgent => {
+                let steps_to = |t: &u64| t.checked_mul(setting.local_steps).ok_or_else(|| long_curve(*t));
+                let steps: Vec<u64> = rounds.iter().map(steps_to).collect::<Result<_>>()?;
+                OneAgent::new(&classes[0].agent, setting.step_size, self.batch())?.curve(&offset, start, &steps)?
+            }
+            Way::Joint => Joint::new(&classes, setting, rule, self.batch())?.curve(&offset, controls, start, rounds)?,
+            Way::Counts => Counts::new(&classes, setting, self.batch())?.curve(&offset, rounds)?,
+            Way::Closure => {
+                if rule == Rule::Scafflsa && *controls != InitialControls::Zero {
+                    return Err(unknown("the closure's curve of control variates that do not start at 0"));
+                }
+                Closure::new(&classes, setting, rule)?.curve(&offset, rounds)?
+            }
+        };
+        Ok(floors.into_iter().map(mean_square).collect())
+    }
+
+    /// The agents' chains, where leading order is known.
+    fn leading_order(&self) -> Result<(LeadingOrder, f64)> {
+        self.of_last()?;
+        let round = self.linear()?;
+        let rule = self.rule()?;
+        if !self.is_chain() {
+            return Err(unknown("leading order, other than under Markov samples of finite chains"));
+        }
+        self.chains_known(&round)?;
+        if self.batch() > 1 {
+            return Err(unknown("leading order for batches of Markov samples"));
+        }
+        let classes = self.classes(&round)?;
+        let work: f64 = classes.iter().map(|class| (class.agent.states as f64).powi(3)).sum();
+        if work > MOST_WORK {
+            return Err(takes_too_long("the fundamental matrices of the agents' chains", "fewer states or fewer distinct agents"));
+        }
+        Ok((LeadingOrder::new(&classes, &round.setting, rule)?, round.setting.step_size))
+    }
+
+    /// Checks that the floor to leading order is known.
+    ///
+    /// # Errors
+    /// When it is not; gives the reason.
+    pub fn knows_leading_order(&self) -> Result<()> {
+        self.leading_order().map(|_| ())
+    }
+
+    /// The floor to leading order in the step size, under Markov samples.
+    ///
+    /// # Errors
+    /// When it is not known.
+    pub fn leading_order_floor(&self) -> Result<MeanSquare> {
+        self.leading_order().map(|(leading, _)| mean_square(leading.floor()))
+    }
+
+    /// What leading order says about the floor.
+    ///
+    /// # Errors
+    /// As [`Forecast::leading_order_floor`].
+    pub fn markov_explanation(&self) -> Result<MarkovExplanation> {
+        let (leading, _) = self.leading_order()?;
+        let floor = leading.floor();
+        let (of_chain, independent) = leading.traces();
+        Ok(MarkovExplanation { noise_over_iid: of_chain / independent, bias_share: linalg::norm_sq(&floor.bias) / floor.mse })
+    }
+}
+
+/// Whether one of the chains is periodic.
+fn any_periodic(classes: &[AgentClass]) -> bool {
+    classes.iter().any(|class| class.agent.period() > 1)
+}
+
+/// The error of a curve of so many rounds that it is not computed.
+fn long_curve(last: u64) -> BadInput {
+    let what = format!("the mean-square error under Markov samples over {last} rounds");
+    takes_too_long(&what, "fewer rounds, local steps, agents, states or features, or smaller batches")
+}
+
+fn mean_square(floor: MarkovFloor) -> MeanSquare {
+    let noise = floor.noise();
+    MeanSquare { bias: floor.bias, noise: noise.max(0.0) }
+}

@@ -1,0 +1,190 @@
+//! Whether a method is stable, from the radii of its rounds.
+
+use super::{EXACT_DIM, Forecast, MEAN_SQUARE_STATE, MEAN_SQUARE_WORK, NoiseSource, no_moments, no_steps, unknown};
+use crate::exact_mse::{DelayedMse, FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
+use crate::markov::one_agent::OneAgent;
+use crate::stability::Stability;
+use fedsa::error::Result;
+use fedsa::methods::Drift;
+use fedsa::problem::systems::{Moments, Systems};
+use fedsa::sampling::Law;
+
+/// The mean-square radius of one agent's chain is computed up to this many unknowns, and multiplications of a step of all of them:
+/// searches for stable steps compute dozens of radii.
+const CHAIN_UNKNOWNS: usize = 2000;
+const CHAIN_PRODUCT: f64 = 1e5;
+
+/// The radii that decide whether a method is stable.
+#[derive(Debug, Clone)]
+pub struct Outlook {
+    /// The spectral radius of a noiseless round.
+    pub radius: Result<f64>,
+    /// The spectral radius of the map of second moments; `None` without noise, or if the mean does not converge.
+    pub mean_square: Option<Result<f64>>,
+}
+
+/// Whether a method is stable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Regime {
+    /// The mean converges, and with noise the mean square does too.
+    Stable,
+    /// The mean converges; whether the mean square does is not known.
+    InMean,
+    /// The radius is too close to 1 to tell ([`Stability::TooSlow`]).
+    TooSlow,
+    /// The mean diverges.
+    MeanDiverges,
+    /// The mean converges, and noise makes the mean square diverge.
+    MeanSquareDiverges,
+    /// There is no closed form.
+    Unknown,
+}
+
+impl Outlook {
+    /// The judgement from the radii.
+    pub fn regime(&self) -> Regime {
+        let Ok(radius) = &self.radius else { return Regime::Unknown };
+        match (Stability::of(*radius), &self.mean_square) {
+            (Stability::Unstable, _) => Regime::MeanDiverges,
+            (Stability::TooSlow, _) => Regime::TooSlow,
+            (Stability::Stable, None) => Regime::Stable,
+            (Stability::Stable, Some(Err(_))) => Regime::InMean,
+            (Stability::Stable, Some(Ok(square))) => match Stability::of(*square) {
+                Stability::Stable => Regime::Stable,
+                Stability::TooSlow => Regime::InMean,
+                Stability::Unstable => Regime::MeanSquareDiverges,
+            },
+        }
+    }
+
+    /// Whether the method is known to diverge.
+    pub fn is_unstable(&self) -> bool {
+        matches!(self.regime(), Regime::MeanDiverges | Regime::MeanSquareDiverges)
+    }
+
+    /// Whether the method is stable, or the reason why this is not known.
+    pub fn stable(&self) -> std::result::Result<bool, String> {
+        match (self.regime(), &self.radius) {
+            (Regime::Stable | Regime::InMean, _) => Ok(true),
+            (Regime::MeanDiverges | Regime::MeanSquareDiverges, _) => Ok(false),
+            (Regime::TooSlow, _) => Err(TOO_SLOW.to_string()),
+            (Regime::Unknown, Err(e)) => Err(e.what.clone()),
+            (Regime::Unknown, Ok(_)) => unreachable!("a radius has a verdict"),
+        }
+    }
+}
+
+/// The message about a round whose radius cannot be distinguished from 1.
+pub const TOO_SLOW: &str = "it moves too slowly to tell: the radius of a noiseless round is 1 to rounding";
+
+/// A step size that is stable.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StableStep {
+    /// The step size.
+    pub step: f64,
+    /// Whether the mean square is also known to converge with this step, and not only the mean.
+    pub in_mean_square: bool,
+}
+
+/// Computes the spectral radius of the map of second moments of a method's round, for any step size.
+pub struct MeanSquareRadius<'f>(Map<'f>);
+
+enum Map<'f> {
+    /// The recursion of FedLSA and SCAFFLSA under independent samples.
+    Recursion { systems: &'f Systems, moments: Option<Vec<Moments>>, batch: u64 },
+    /// Additive noise does not change the map of second moments, which has the square of the mean's radius.
+    Additive,
+    /// One agent's chain: its map of a step.
+    OneAgent,
+}
+
+impl<'f> MeanSquareRadius<'f> {
+    /// The radius for the method of a forecast.
+    ///
+    /// # Errors
+    /// When the map is not known or too large.
+    pub fn new(of: &Forecast<'f>) -> Result<Self> {
+        Ok(Self(match Self::systems(of)? {
+            None if of.agents() == 1 && of.is_chain() => Map::OneAgent,
+            None => Map::Additive,
+            Some(systems) => Map::Recursion { systems, moments: of.noise_of_samples(systems)?, batch: of.batch() },
+        }))
+    }
+
+    /// Whether the map is known and small enough.
+    pub fn is_small(of: &Forecast<'f>) -> bool {
+        Self::systems(of).is_ok()
+    }
+
+    /// The systems, if the map is known and small enough; `None` for maps that need no moments.
+    fn systems(of: &Forecast<'f>) -> Result<Option<&'f Systems>> {
+        let round = of.linear()?;
+        let systems = round.systems;
+        match of.noise_source(&round) {
+            Ok(NoiseSource::Additive(..)) => return of.radius_known().map(|_| None),
+            Ok(NoiseSource::Chains(..)) if of.agents() == 1 => {
+                let agent = of.one_agent(&round)?;
+                let d = round.systems.dim() as f64;
+                if OneAgent::unknowns(&agent) > CHAIN_UNKNOWNS || agent.moves.len() as f64 * d.powi(3) > CHAIN_PRODUCT {
+                    return Err(unknown(&format!("the map of second moments with {d} features and {} states is too large", agent.states)));
+                }
+                return Ok(None);
+            }
+            Ok(NoiseSource::Chains(..)) => return Err(unknown("the mean square of several agents under Markov samples")),
+            _ => {}
+        }
+        let (kinds, d) = (systems.kinds.len(), systems.dim());
+        let is_controlled = matches!(of.shape.drift, Drift::ControlVariate { .. });
+        let packed = |n: usize| n.saturating_mul(n + 1) / 2;
+        let (work, state) = match of.shape.drift {
+            Drift::Zero => {
+                of.plain_known(&round)?;
+                (kinds.saturating_mul(packed(d).saturating_pow(3)), round.delay().map_or(0, |(delay, _)| d * (delay + 1)))
+            }
+            Drift::GlobalMemory { fresh: false } | Drift::ControlVariate { talk: None } => {
+                round.is_plain()?;
+                if of.sampling.kind != Law::Iid {
+                    of.moments_known()?;
+                }
+                (
+                    kinds.saturating_mul(packed(d)).saturating_mul(packed(2 * d + 1).saturating_pow(2)),
+                    if is_controlled { d * (kinds + 1) + 1 } else { d },
+                )
+            }
+            Drift::GlobalMemory { fresh: true } | Drift::ControlVariate { talk: Some(_) } | Drift::NoSteps => {
+                return Err(of.rule().err().unwrap_or_else(no_steps));
+            }
+        };
+        if d > EXACT_DIM || work > MEAN_SQUARE_WORK || state > MEAN_SQUARE_STATE {
+            let delay = round.delay().map_or(String::new(), |(delay, _)| format!(" over a delay of {delay} rounds"));
+            return Err(unknown(&format!("the map of second moments of {kinds} distinct agents with {d} features{delay} is too large")));
+        }
+        Ok(Some(systems))
+    }
+
+    /// The radius with the step size of `of`, a forecast for the same method on the same problem over the same link.
+    ///
+    /// # Errors
+    /// When the eigenvalues cannot be computed.
+    pub fn at(&self, of: &Forecast<'_>) -> Result<f64> {
+        let round = of.linear()?;
+        let (systems, moments, batch) = match &self.0 {
+            Map::Additive => return of.radius().map(|radius| radius * radius),
+            Map::OneAgent => {
+                let agent = of.one_agent(&round)?;
+                let of_step = OneAgent::new(&agent, round.setting.step_size, of.batch())?.r2()?;
+                return Ok(of_step.powf(round.setting.local_steps as f64));
+            }
+            Map::Recursion { systems, moments, batch } => (systems, moments.as_deref(), *batch),
+        };
+        match (of.shape.drift, round.delay()) {
+            (Drift::Zero, None) => FedLsaMse::arriving(systems, moments, &round.setting, batch, &round.arrivals())?.radius(),
+            (Drift::Zero, Some(delay)) => DelayedMse::new(systems, moments, &round.setting, batch, &round.arrivals(), delay)?.radius(),
+            (Drift::GlobalMemory { .. }, _) => FedHsaMse::new(systems, moments.ok_or_else(no_moments)?, &round.setting, batch)?.radius(),
+            _ => {
+                let moments = moments.ok_or_else(no_moments)?;
+                ScafflsaMse::new(systems, moments, &round.setting, batch, &InitialControls::Zero)?.radius()
+            }
+        }
+    }
+}

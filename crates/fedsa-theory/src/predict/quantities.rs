@@ -1,0 +1,213 @@
+//! The quantities that theory predicts, by name.
+
+use std::sync::OnceLock;
+
+use super::outlook::{MeanSquareRadius, Outlook};
+use super::{Forecast, PredictedFloor};
+use crate::Accuracy;
+use crate::exact_mse::MeanSquare;
+use fedsa::error::{BadInput, Result, quoted};
+
+/// A quantity that theory predicts for a method.
+pub struct Quantity {
+    /// The name of the quantity.
+    pub name: &'static str,
+    /// A short description.
+    pub about: &'static str,
+    known: fn(&Forecast<'_>) -> Result<()>,
+    value: Value,
+}
+
+/// Where the value of a quantity comes from.
+enum Value {
+    /// It is computed by itself.
+    Alone(fn(&Forecast<'_>) -> Result<f64>),
+    /// It is read from the floor.
+    Floor(fn(&MeanSquare) -> f64),
+    /// It is read from the floor to leading order.
+    LeadingOrder(fn(&MeanSquare) -> f64),
+    /// The radius of the map of second moments.
+    MeanSquareRadius,
+}
+
+/// The floors that quantities are read from, how they are known, and the radii, each computed once, on request.
+#[derive(Default)]
+pub struct FloorCache {
+    floor: OnceLock<Result<PredictedFloor>>,
+    leading: OnceLock<Result<MeanSquare>>,
+    accuracy: OnceLock<Result<Accuracy>>,
+    radius: OnceLock<Result<f64>>,
+    outlook: OnceLock<Outlook>,
+}
+
+impl FloorCache {
+    /// The floor, as [`Forecast::predicted_floor`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn floor(&self, of: &Forecast<'_>) -> Result<&PredictedFloor> {
+        self.floor.get_or_init(|| of.predicted_floor()).as_ref().map_err(Clone::clone)
+    }
+
+    /// The floor to leading order, as [`Forecast::leading_order_floor`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn leading_order(&self, of: &Forecast<'_>) -> Result<&MeanSquare> {
+        self.leading.get_or_init(|| of.leading_order_floor()).as_ref().map_err(Clone::clone)
+    }
+
+    /// How the floor is known, as [`Forecast::floor_accuracy`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn floor_accuracy(&self, of: &Forecast<'_>) -> Result<Accuracy> {
+        self.accuracy.get_or_init(|| of.floor_accuracy()).clone()
+    }
+
+    /// The radius of the map of second moments, as [`MeanSquareRadius::at`].
+    ///
+    /// # Errors
+    /// As there, and as [`MeanSquareRadius::new`].
+    pub fn mean_square_radius(&self, of: &Forecast<'_>) -> Result<f64> {
+        self.radius.get_or_init(|| MeanSquareRadius::new(of).and_then(|map| map.at(of))).clone()
+    }
+
+    /// The radii that decide whether the method is stable, as [`Forecast::outlook`].
+    pub fn outlook(&self, of: &Forecast<'_>) -> &Outlook {
+        self.outlook.get_or_init(|| of.outlook_with(|| self.mean_square_radius(of)))
+    }
+}
+
+/// All quantities.
+pub const QUANTITIES: &[Quantity] = &[
+    Quantity {
+        name: "bias2",
+        about: "squared distance of the noiseless limit from theta*",
+        known: |of| of.knows_rounds(),
+        value: Value::Alone(|of| of.bias_sq()),
+    },
+    Quantity {
+        name: "noise",
+        about: "mean-square error of the floor around its mean",
+        known: |of| of.knows_floor(),
+        value: Value::Floor(|floor| floor.noise),
+    },
+    Quantity {
+        name: "floor",
+        about: "mean-square error in the end: floor_bias2 and noise",
+        known: |of| of.knows_floor(),
+        value: Value::Floor(MeanSquare::mse),
+    },
+    Quantity {
+        name: "floor_bias2",
+        about: "squared distance of the mean iterate in the end from theta*: bias2, and what Markov samples add",
+        known: |of| of.knows_floor(),
+        value: Value::Floor(MeanSquare::bias_sq),
+    },
+    Quantity {
+        name: "floor_leading_order",
+        about: "the floor to leading order in the step size, under Markov samples",
+        known: |of| of.knows_leading_order(),
+        value: Value::LeadingOrder(MeanSquare::mse),
+    },
+    Quantity {
+        name: "noise_leading_order",
+        about: "the noise of the floor to leading order",
+        known: |of| of.knows_leading_order(),
+        value: Value::LeadingOrder(|floor| floor.noise),
+    },
+    Quantity {
+        name: "bias2_leading_order",
+        about: "the squared bias of the floor to leading order",
+        known: |of| of.knows_leading_order(),
+        value: Value::LeadingOrder(MeanSquare::bias_sq),
+    },
+    Quantity {
+        name: "limit_distance",
+        about: "distance of the noiseless limit from theta*",
+        known: |of| of.knows_rounds(),
+        value: Value::Alone(|of| Ok(of.bias_sq()?.sqrt())),
+    },
+    Quantity {
+        name: "radius",
+        about: "spectral radius of a noiseless round",
+        known: |of| of.radius_known().map(|_| ()),
+        value: Value::Alone(|of| of.radius()),
+    },
+    Quantity {
+        name: "mean_square_radius",
+        about: "spectral radius of the map of second moments",
+        known: |of| MeanSquareRadius::new(of).map(|_| ()),
+        value: Value::MeanSquareRadius,
+    },
+];
+
+/// The quantity of this name.
+///
+/// # Errors
+/// When there is none.
+pub fn quantity(name: &str) -> Result<&'static Quantity> {
+    QUANTITIES.iter().find(|quantity| quantity.name == name).ok_or_else(|| {
+        let names: Vec<&str> = QUANTITIES.iter().map(|quantity| quantity.name).collect();
+        BadInput::new("", format!("there is no predicted quantity `{}`", quoted(name)), names.join(", "))
+    })
+}
+
+impl Quantity {
+    /// Checks that the quantity has a closed form. Its value may still not exist.
+    ///
+    /// # Errors
+    /// When it has no closed form; gives the reason.
+    pub fn known(&self, of: &Forecast<'_>) -> Result<()> {
+        (self.known)(of)
+    }
+
+    /// The value of the quantity.
+    ///
+    /// # Errors
+    /// When the value is not known or does not exist; gives the reason.
+    pub fn value(&self, of: &Forecast<'_>) -> Result<f64> {
+        self.value_with(of, &FloorCache::default())
+    }
+
+    /// The value of the quantity, read from floors that are computed once; `cache` must belong to `of`.
+    ///
+    /// # Errors
+    /// As [`Quantity::value`].
+    pub fn value_with(&self, of: &Forecast<'_>, cache: &FloorCache) -> Result<f64> {
+        match self.value {
+            Value::Alone(value) => value(of),
+            Value::Floor(read) => cache.floor(of).map(|floor| read(&floor.value)),
+            Value::LeadingOrder(read) => cache.leading_order(of).map(read),
+            Value::MeanSquareRadius => cache.mean_square_radius(of),
+        }
+    }
+
+    /// How the value would be known, which does not take the value itself; `None` if it is not a mean square.
+    ///
+    /// # Errors
+    /// As [`Forecast::floor_accuracy`], for what is read from the floor.
+    pub fn expected_accuracy(&self, of: &Forecast<'_>, cache: &FloorCache) -> Result<Option<Accuracy>> {
+        match self.value {
+            Value::Alone(_) | Value::MeanSquareRadius => Ok(None),
+            Value::Floor(_) => cache.floor_accuracy(of).map(Some),
+            Value::LeadingOrder(_) => Ok(Some(Accuracy::LeadingOrder)),
+        }
+    }
+
+    /// How the value is known; `None` if it is not a mean square or does not exist. `cache` must belong to `of`.
+    pub fn accuracy(&self, of: &Forecast<'_>, cache: &FloorCache) -> Option<Accuracy> {
+        match self.value {
+            Value::Alone(_) => None,
+            Value::Floor(_) => cache.floor(of).ok().map(|floor| floor.accuracy),
+            Value::LeadingOrder(_) => cache.leading_order(of).ok().map(|_| Accuracy::LeadingOrder),
+            Value::MeanSquareRadius => cache.mean_square_radius(of).ok().map(|_| Accuracy::Exact),
+        }
+    }
+
+    /// Whether measurements may be compared with it within their standard errors: not with what is known to leading order only.
+    pub fn is_level(&self) -> bool {
+        !matches!(self.value, Value::LeadingOrder(_))
+    }
+}

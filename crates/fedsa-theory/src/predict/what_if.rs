@@ -1,0 +1,123 @@
+//! The same method with one setting changed, for comparisons.
+
+use std::sync::Arc;
+
+use super::{Forecast, unknown};
+use crate::link::LinkLaw;
+use fedsa::error::Result;
+use fedsa::methods::{Drift, Lost, Shape};
+use fedsa::problem::noise::NoiseLaw;
+use fedsa::problem::systems::Systems;
+use fedsa::sampling::{Law, Sampling};
+use fedsa::schedule::StepSize;
+
+/// Twice the agents: each has a twin with the same operator, and both have half of its weight.
+#[must_use]
+pub fn twins(systems: &Systems) -> Systems {
+    let half: Vec<f64> = systems.weights.iter().map(|p| 0.5 * p).collect();
+    Systems { kinds: systems.kinds.clone(), kind_of: systems.kind_of.repeat(2), weights: half.repeat(2) }
+}
+
+impl<'f> Forecast<'f> {
+    /// The same forecast with another step size.
+    #[must_use]
+    pub fn with_step(self, eta: f64) -> Self {
+        Self { shape: Shape { step_size: StepSize::Constant(eta), ..self.shape }, ..self }
+    }
+
+    /// The same forecast with another number of local steps; with random talk, another mean number of them.
+    #[must_use]
+    pub fn with_local_steps(self, h: u64) -> Self {
+        let drift = match self.shape.drift {
+            Drift::ControlVariate { talk: Some(_) } => Drift::ControlVariate { talk: Some(1.0 / h as f64) },
+            other => other,
+        };
+        Self { shape: Shape { local_steps: h as f64, drift, ..self.shape }, ..self }
+    }
+
+    /// The same forecast with another drift, that of another method.
+    #[must_use]
+    pub fn with_drift(self, drift: Drift) -> Self {
+        Self { shape: Shape { drift, ..self.shape }, ..self }
+    }
+
+    /// The same forecast with samples drawn in another way.
+    #[must_use]
+    pub fn with_sampling(self, sampling: Sampling) -> Self {
+        Self { sampling, ..self }
+    }
+
+    /// The same forecast with all agents in every round.
+    #[must_use]
+    pub fn with_all_agents(self) -> Self {
+        Self { shape: Shape { participants: None, ..self.shape }, ..self }
+    }
+
+    /// The same forecast for the [`twins`] of the field's agents. Twice as many participate.
+    #[must_use]
+    pub fn with_twins(self, twins: &'f Systems) -> Self {
+        let participants = self.shape.participants.map(|m| 2 * m);
+        Self { others: Some(twins), shape: Shape { participants, ..self.shape }, ..self }
+    }
+
+    /// The same forecast over another link.
+    #[must_use]
+    pub fn with_link(self, law: LinkLaw) -> Self {
+        let lost = if law.gain == 1.0 { Lost::Zero } else { self.lost };
+        Self { link: Arc::new(Ok(law)), lost, ..self }
+    }
+
+    /// The same forecast over a clear link.
+    #[must_use]
+    pub fn over_clear_link(self) -> Self {
+        self.with_link(LinkLaw::clear())
+    }
+
+    /// The number of local steps H, with random talk their mean; 0 for methods without local steps.
+    pub fn local_steps(&self) -> f64 {
+        self.shape.local_steps
+    }
+
+    /// The step size.
+    ///
+    /// # Errors
+    /// When it varies.
+    pub fn step_size(&self) -> Result<f64> {
+        match self.shape.step_size {
+            StepSize::Constant(eta) => Ok(eta),
+            _ => Err(unknown("the step size varies")),
+        }
+    }
+
+    /// What theory knows of the method.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// How samples are drawn.
+    pub fn sampling(&self) -> Sampling {
+        self.sampling
+    }
+
+    /// The number of agents.
+    pub(super) fn agents(&self) -> usize {
+        self.others.map_or(self.field.agents(), |systems| systems.weights.len())
+    }
+
+    /// The agents' systems.
+    pub(super) fn systems(&self) -> Option<&'f Systems> {
+        self.others.or_else(|| self.field.systems())
+    }
+
+    /// The law of additive noise: one for all agents, or one for each.
+    pub(super) fn additive_noise(&self) -> Option<Vec<NoiseLaw>> {
+        let laws = self.field.facts().additive_noise()?;
+        let each = laws.len() > 1 && laws.len() < self.agents();
+        Some(if each { [&laws[..], &laws[..]].concat() } else { laws })
+    }
+
+    /// Whether samples are random.
+    pub(super) fn is_sampled(&self) -> bool {
+        self.sampling.kind != Law::Mean
+    }
+}

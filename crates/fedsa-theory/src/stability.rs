@@ -1,0 +1,979 @@
+//! Stability: spectral radii of noiseless rounds, and the largest stable step.
+//!
+//! On a linear problem one noiseless round is a linear map of the method's state (in no source). If its spectral radius is
+//! below 1, the mean iterate converges; if it is above 1, the method diverges, with noise or without. Noise in `A(z)` can
+//! make the mean square diverge at smaller steps: see [`exact_mse`](super::exact_mse).
+
+use faer::c64;
+use faer::prelude::*;
+use rayon::prelude::*;
+
+use crate::RoundSetting;
+use crate::fedlsa::FedLsaMean;
+use crate::leg::AffineLeg;
+use crate::map::{LinearMap, spectral_radius, spectral_radius_within};
+use fedsa::error::{BadInput, Result, require};
+use fedsa::linalg::{self, Mat};
+use fedsa::problem::systems::Systems;
+
+/// FedLSA: `(1 - alpha_g) I + alpha_g Gbar`, a map of theta (d x d).
+///
+/// # Errors
+/// When the mean system has no unique root.
+pub fn plain_map(systems: &Systems, setting: &RoundSetting) -> Result<Mat<f64>> {
+    Ok(FedLsaMean::new(systems, setting)?.round_map())
+}
+
+/// FedHSA: `I - alpha_g Sbar Abar` with `Sbar = sum p_c S_c`, a map of theta (d x d).
+pub fn global_memory_map(systems: &Systems, setting: &RoundSetting) -> Mat<f64> {
+    let d = systems.dim();
+    let mut sbar = Mat::<f64>::zeros(d, d);
+    for (system, weight) in systems.kinds.iter().zip(systems.kind_weights()) {
+        sbar += Scale(weight) * AffineLeg::new(&system.a, setting.step_size, setting.local_steps).sum;
+    }
+    Mat::<f64>::identity(d, d) - Scale(setting.server_step) * (sbar * systems.mean().a)
+}
+
+/// `Sbar Abar` and `C = sum p_c S_c Abar_c`, and the part of the mean operator's displacement that they mix to:
+/// `mixing Sbar Abar + (1 - mixing) C`.
+fn mixed_memory_map(systems: &Systems, setting: &RoundSetting, mixing: f64) -> Result<Mat<f64>> {
+    let d = systems.dim();
+    let all = Mat::<f64>::identity(d, d) - global_memory_map(systems, &setting.with_server_step(1.0)?);
+    if mixing == 1.0 {
+        return Ok(all);
+    }
+    Ok(Scale(mixing) * all + Scale(1.0 - mixing) * FedLsaMean::new(systems, &setting.with_server_step(1.0)?)?.pull())
+}
+
+/// The radius of FedHSA's mean round if messages arrive with independent factors of mean `gain` in both exchanges, and the
+/// participants of a round are the same in both. With their weights `w_c`,
+/// `E sum_{c,c'} w_c w_c' S_c gbar_c' = mixing Sbar gbar + (1 - mixing) sum p_c S_c gbar_c`; `mixing` is 1 if all agents
+/// participate, and `N (m - 1) / (m (N - 1))` with m of N agents of equal weight. The round is
+/// `I - alpha_g gain^2 (mixing Sbar Abar + (1 - mixing) sum p_c S_c Abar_c)`.
+///
+/// # Errors
+/// When the mean system has no unique root; as [`spectral_radius`].
+pub fn global_memory_radius_over(systems: &Systems, setting: &RoundSetting, gain: f64, mixing: f64) -> Result<f64> {
+    if gain == 1.0 && mixing == 1.0 {
+        return global_memory_radius(systems, setting);
+    }
+    let d = systems.dim();
+    let pull = Scale(setting.server_step * gain * gain) * mixed_memory_map(systems, setting, mixing)?;
+    spectral_radius(&(Mat::<f64>::identity(d, d) - pull))
+}
+
+/// The bias of FedHSA's limit (d), which is 0 if `mixing` is 1. Otherwise G contains a participant's own operator more often
+/// than those of other agents, and the bias is the u with
+/// `(mixing Sbar Abar + (1 - mixing) sum p_c S_c Abar_c) u = (1 - mixing) rho_H`.
+///
+/// # Errors
+/// When the mean system or that of the limit is singular.
+pub fn global_memory_bias(systems: &Systems, setting: &RoundSetting, mixing: f64) -> Result<Vec<f64>> {
+    if mixing == 1.0 {
+        return Ok(vec![0.0; systems.dim()]);
+    }
+    let rho = FedLsaMean::new(systems, setting)?.rho;
+    let right: Vec<f64> = rho.iter().map(|x| (1.0 - mixing) * x).collect();
+    linalg::solve(&mixed_memory_map(systems, setting, mixing)?, &right)
+}
+
+/// The radius of FedHSA's mean round if each message is lost with probability `1 - success`, a lost operator is replaced by
+/// the agent's last one that arrived, and a lost direction by zero. With
+/// `G_t = success gbar(theta_t) + (1 - success) G_{t-1}`,
+///
+/// ```text
+/// u <- u + alpha_g success Sbar G_t        G_t = -success Abar u + (1 - success) G_{t-1}
+/// ```
+///
+/// # Errors
+/// As [`spectral_radius`].
+pub fn last_operators_radius(systems: &Systems, setting: &RoundSetting, success: f64) -> Result<f64> {
+    if success == 1.0 {
+        return global_memory_radius(systems, setting);
+    }
+    let d = systems.dim();
+    let mut sbar = Mat::<f64>::zeros(d, d);
+    for (system, weight) in systems.kinds.iter().zip(systems.kind_weights()) {
+        sbar += Scale(weight) * AffineLeg::new(&system.a, setting.step_size, setting.local_steps).sum;
+    }
+    let (abar, identity) = (systems.mean().a, Mat::<f64>::identity(d, d));
+    let step = Scale(setting.server_step * success) * sbar;
+    let mut map = Mat::<f64>::zeros(2 * d, 2 * d);
+    map.get_mut(..d, ..d).copy_from(&identity - Scale(success) * (&step * &abar));
+    map.get_mut(..d, d..).copy_from(Scale(1.0 - success) * &step);
+    map.get_mut(d.., ..d).copy_from(Scale(-success) * &abar);
+    map.get_mut(d.., d..).copy_from(Scale(1.0 - success) * identity);
+    spectral_radius(&map)
+}
+
+/// Agents with the same leg, represented by their weighted mean control.
+#[derive(Debug, Clone)]
+pub(crate) struct Group {
+    /// The sum of the agents' weights, `w_k`.
+    pub weight: f64,
+    /// The number of agents.
+    pub agents: usize,
+    /// `S_k / E`, the coefficient of the control in the direction, d x d.
+    pub gain: Mat<f64>,
+    /// `S_k Abar_k / E`, minus the coefficient of u in the direction, d x d.
+    pub pull: Mat<f64>,
+}
+
+/// The number of columns that [`ControlVariates::apply_to`] processes at once.
+const COLUMNS: usize = 64;
+
+/// SCAFFLSA: a map of the state `(u, x_1 .. x_K)`, where `u = theta - theta*`
+/// and `x_k` is the weighted mean over the agents of kind k of
+/// `x_c = xi_c - xi*_c`:
+///
+/// ```text
+/// v_k = (S_k / E) (x_k - Abar_k u),   v = sum w_k v_k
+/// u  <- u + alpha_g E0 v,             x_k <- x_k + v - v_k
+/// ```
+///
+/// Fixed period: `E = E0 = eta H`. Random talk with probability p, in the mean over the geometric number H of steps: the
+/// control changes by `(p / eta) (eta H) (v - v_c)`, so that `S_k` is that of the mean leg and `E = E0 = eta / p`.
+///
+/// The weighted sum of the controls does not change, and is 0 in every run. The map first projects the state on this
+/// subspace (`x_k -= sum w_j x_j`), so that the eigenvalue 1 of the conserved sum becomes 0. Within a kind, each agent's
+/// deviation from the mean follows `I - S_k / E`; [`radius`](ControlVariates::radius) includes these deviations.
+#[derive(Debug, Clone)]
+pub struct ControlVariates {
+    pub(crate) dim: usize,
+    pub(crate) groups: Vec<Group>,
+    /// `alpha_g E`.
+    stride: f64,
+    /// The share of `v - v_k` by which controls change.
+    share: f64,
+    /// Whether controls are computed anew in each round (`rule = "afresh"`), so that their sum need not be 0.
+    afresh: bool,
+    /// The mean factor with which answers arrive under `afresh`; otherwise `gain` and `pull` of the groups contain it.
+    arrives: f64,
+}
+
+impl ControlVariates {
+    /// SCAFFLSA with a fixed period (\[S\] Alg. 2/4; gain 1).
+    pub fn fixed_period(systems: &Systems, setting: &RoundSetting) -> Self {
+        let legs: Vec<AffineLeg> = systems.kinds.iter().map(|k| AffineLeg::new(&k.a, setting.step_size, setting.local_steps)).collect();
+        Self::new(systems, &legs, setting.span(), setting.server_step)
+    }
+
+    /// The expected round of SCAFFLSA with random talk of probability `p` after every step of size `eta` (\[S\] Alg. 2/3).
+    /// `None` if an agent's expected leg is infinite: see [`AffineLeg::geometric`].
+    ///
+    /// # Errors
+    /// When `p` is not in (0, 1] or a system is not finite.
+    pub fn random_talk(systems: &Systems, eta: f64, p: f64, server_step: f64) -> Result<Option<Self>> {
+        require(p > 0.0 && p <= 1.0, "probability", p, "in (0, 1]")?;
+        let legs: Option<Vec<AffineLeg>> = systems.kinds.iter().map(|k| AffineLeg::geometric(&k.a, eta, p)).collect::<Result<_>>()?;
+        Ok(legs.map(|legs| Self::new(systems, &legs, eta / p, server_step)))
+    }
+
+    fn new(systems: &Systems, legs: &[AffineLeg], span: f64, server_step: f64) -> Self {
+        let mut agents = vec![0; systems.kinds.len()];
+        systems.kind_of.iter().for_each(|k| agents[*k as usize] += 1);
+        let groups = (systems.kind_weights().into_iter().zip(agents).zip(legs).zip(&systems.kinds))
+            .filter(|(((_, agents), _), _)| *agents > 0)
+            .map(|(((weight, agents), leg), system)| {
+                let gain = Scale(1.0 / span) * &leg.sum;
+                Group { weight, agents, pull: &gain * &system.a, gain }
+            })
+            .collect();
+        Self { dim: systems.dim(), groups, stride: server_step * span, share: 1.0, afresh: false, arrives: 1.0 }
+    }
+
+    /// The mean round if each direction arrives with a factor of mean `gain`, drawn anew in each round, and an agent subtracts
+    /// from v its own direction as it arrived (*acknowledged*): `v_k` becomes `gain v_k`.
+    #[must_use]
+    pub fn arriving(mut self, gain: f64) -> Self {
+        for group in &mut self.groups {
+            group.gain = Scale(gain) * &group.gain;
+            group.pull = Scale(gain) * &group.pull;
+        }
+        self
+    }
+
+    /// The mean round if controls change by a share of `v - v_c`. If m of N agents of equal weight participate, drawn
+    /// uniformly, the share is `(m - 1) / (N - 1)` in the mean.
+    #[must_use]
+    pub fn moving_by(mut self, share: f64) -> Self {
+        self.share *= share;
+        self
+    }
+
+    /// The mean round if agents send `c_c = v_c - xi_c`, which arrive with a factor of mean `gain`, and controls are computed
+    /// anew in each round (*afresh*). With `c_k = v_k - xi_k` and the mean `gain sum w_k c_k` in place of v,
+    ///
+    /// ```text
+    /// u <- u + alpha_g E0 gain (v - xbar),    x_k <- x_k - v_k + gain (v - xbar),    xbar = sum w_k x_k
+    /// ```
+    ///
+    /// on the whole space: losses move `xbar` away from 0, and the rule brings it back.
+    #[must_use]
+    pub fn made_anew(mut self, gain: f64) -> Self {
+        (self.afresh, self.arrives) = (true, gain);
+        self
+    }
+
+    /// The map for given groups, with a fixed period.
+    pub(crate) fn of_groups(dim: usize, groups: Vec<Group>, setting: &RoundSetting) -> Self {
+        Self { dim, groups, stride: setting.server_step * setting.span(), share: 1.0, afresh: false, arrives: 1.0 }
+    }
+
+    /// Applies the map to every column of `y`; rows beyond the state are unchanged.
+    pub(crate) fn apply_to(&self, y: &Mat<f64>) -> Mat<f64> {
+        let starts: Vec<usize> = (0..y.ncols()).step_by(COLUMNS).collect();
+        let images: Vec<Mat<f64>> =
+            (starts.par_iter()).map(|start| self.apply_to_few(y.get(.., *start..y.ncols().min(start + COLUMNS)))).collect();
+        let mut out = Mat::<f64>::zeros(y.nrows(), y.ncols());
+        for (start, image) in starts.iter().zip(&images) {
+            out.get_mut(.., *start..start + image.ncols()).copy_from(image);
+        }
+        out
+    }
+
+    /// Applies the map to a few columns, which fit into the cache together with the intermediate results.
+    fn apply_to_few(&self, y: MatRef<'_, f64>) -> Mat<f64> {
+        let (d, columns) = (self.dim, y.ncols());
+        let block = |k: usize| (k + 1) * d..(k + 2) * d;
+        let mut sum = Mat::<f64>::zeros(d, columns);
+        for (k, group) in self.groups.iter().enumerate() {
+            sum += Scale(group.weight) * y.get(block(k), ..);
+        }
+        let u = y.get(0..d, ..);
+        let mut out = y.to_owned();
+        let mut mean = Mat::<f64>::zeros(d, columns);
+        for (k, group) in self.groups.iter().enumerate() {
+            let control = if self.afresh { y.get(block(k), ..).to_owned() } else { y.get(block(k), ..) - &sum };
+            let v = &group.gain * &control - &group.pull * u;
+            mean += Scale(group.weight) * &v;
+            out.get_mut(block(k), ..).copy_from(if self.share == 1.0 { control - v } else { control - Scale(self.share) * v });
+        }
+        if self.afresh {
+            mean = Scale(self.arrives) * (mean - sum);
+        }
+        let moved = if self.share == 1.0 { mean.clone() } else { Scale(self.share) * &mean };
+        for k in 0..self.groups.len() {
+            let mut x = out.get_mut(block(k), ..);
+            x += &moved;
+        }
+        let mut u = out.get_mut(0..d, ..);
+        u += Scale(self.stride) * mean;
+        out
+    }
+
+    /// The transpose: `G L` for the blocks of `G = (G_u, G_1 .. G_K)`, d x d each. Controls change by all of `v - v_c`.
+    pub(crate) fn respond(&self, g: &[Mat<f64>]) -> Vec<Mat<f64>> {
+        let d = self.dim;
+        // The coefficients of the mean direction v, of every v_k, and of every control after the projection.
+        let moved = g[1..].iter().fold(Scale(self.stride) * &g[0], |sum, g| sum + g);
+        let mut of_u = g[0].clone();
+        let mut sum = Mat::<f64>::zeros(d, d);
+        let mut out = vec![Mat::new()];
+        for (group, g) in self.groups.iter().zip(&g[1..]) {
+            let direction = Scale(group.weight) * &moved - g;
+            of_u -= &direction * &group.pull;
+            let control = g + direction * &group.gain;
+            sum += &control;
+            out.push(control);
+        }
+        for (group, control) in self.groups.iter().zip(&mut out[1..]) {
+            *control -= Scale(group.weight) * &sum;
+        }
+        out[0] = of_u;
+        out
+    }
+
+    /// The spectral radius over all agents: the largest of that of the kinds' means and those of `I - share S_k / E` for every
+    /// kind of two agents or more.
+    ///
+    /// # Errors
+    /// As [`spectral_radius`].
+    pub fn radius(&self) -> Result<f64> {
+        self.radius_within(f64::INFINITY).map(|(radius, _)| radius)
+    }
+
+    /// [`radius`](Self::radius) within about `most` multiplications, and how many it took.
+    ///
+    /// # Errors
+    /// As [`radius`](Self::radius), and when it would take more.
+    pub(crate) fn radius_within(&self, most: f64) -> Result<(f64, f64)> {
+        // Two small products for each group, which cost more than their multiplications.
+        let apply = self.groups.len() as f64 * (2.0 * (self.dim as f64).powi(2) + 1000.0);
+        let (mut radius, mut work) = spectral_radius_within(self, apply, most)?;
+        for group in self.groups.iter().filter(|g| g.agents >= 2) {
+            let within = Mat::<f64>::identity(self.dim, self.dim) - Scale(self.share) * &group.gain;
+            let (other, more) = spectral_radius_within(&within, 0.0, f64::INFINITY)?;
+            (radius, work) = (radius.max(other), work + more);
+        }
+        Ok((radius, work))
+    }
+}
+
+impl LinearMap for ControlVariates {
+    fn dim(&self) -> usize {
+        self.dim * (self.groups.len() + 1)
+    }
+
+    fn apply(&self, x: &[f64], out: &mut [f64]) {
+        out.copy_from_slice(self.apply_to(&linalg::column(x)).col_as_slice(0));
+    }
+}
+
+/// The radius of FedLSA's round.
+///
+/// # Errors
+/// When the mean system has no unique root.
+pub fn plain_radius(systems: &Systems, setting: &RoundSetting) -> Result<f64> {
+    spectral_radius(&plain_map(systems, setting)?)
+}
+
+/// The radius of FedHSA's round.
+///
+/// # Errors
+/// As [`spectral_radius`].
+pub fn global_memory_radius(systems: &Systems, setting: &RoundSetting) -> Result<f64> {
+    spectral_radius(&global_memory_map(systems, setting))
+}
+
+/// The radius of SCAFFLSA's round with a fixed period, on `sum p_c xi_c = 0`.
+///
+/// # Errors
+/// As [`spectral_radius`].
+pub fn control_variates_radius(systems: &Systems, setting: &RoundSetting) -> Result<f64> {
+    ControlVariates::fixed_period(systems, setting).radius()
+}
+
+/// The radius of SCAFFLSA's expected round with random talk; infinite if the expectation is infinite.
+///
+/// # Errors
+/// As [`ControlVariates::random_talk`] and [`spectral_radius`].
+pub fn random_talk_radius(systems: &Systems, eta: f64, p: f64, server_step: f64) -> Result<f64> {
+    ControlVariates::random_talk(systems, eta, p, server_step)?.map_or(Ok(f64::INFINITY), |map| map.radius())
+}
+
+/// The radius of `u_{t+1} = u_t - K sum_k pi_k u_{t-k}`: directions are k rounds old with probability `pi_k = law[k]`,
+/// drawn anew in each round, and `pull` is K, d x d. The eigenvalues are the roots of
+/// `z^(n+1) - z^n + lambda sum_k pi_k z^(n-k)` for the eigenvalues lambda of K, where n is the longest delay.
+///
+/// # Errors
+/// When an eigenvalue iteration does not converge.
+pub fn delayed_radius(pull: &Mat<f64>, law: &[f64]) -> Result<f64> {
+    if !pull.is_all_finite() {
+        return Ok(f64::INFINITY);
+    }
+    let failed = || BadInput::new("", "the eigenvalues of a delayed round did not converge", "a smaller step size");
+    let n = law.len();
+    let of = |(re, im): (f64, f64)| -> Result<f64> {
+        let first = |k: usize| f64::from(k == 0);
+        let companion = |i: usize, j: usize| f64::from(i == j + 1);
+        let roots = if im == 0.0 {
+            Mat::from_fn(n, n, |i, j| if i == 0 { first(j) - re * law[j] } else { companion(i, j) }).eigenvalues()
+        } else {
+            let at = |i: usize, j: usize| {
+                if i == 0 { c64::new(first(j) - re * law[j], -im * law[j]) } else { c64::new(companion(i, j), 0.0) }
+            };
+            Mat::from_fn(n, n, at).eigenvalues()
+        };
+        let roots = roots.map_err(|_| failed())?;
+        Ok(roots.iter().fold(0.0, |r, z| r.max(z.re.hypot(z.im))))
+    };
+    // Conjugate eigenvalues have conjugate roots. A maximum does not depend on the order.
+    let all: Vec<(f64, f64)> = linalg::eigenvalues(pull)?.into_iter().filter(|(_, im)| *im >= 0.0).collect();
+    let radii: Vec<f64> = all.into_par_iter().map(of).collect::<Result<_>>()?;
+    Ok(radii.into_iter().fold(0.0, f64::max))
+}
+
+/// The smallest distance from 1 at which a radius can be distinguished from 1. Rounding changes every eigenvalue by about
+/// 1e-15 times the size of the map, and eigenvalues of large maps are accepted with a residual of this size. With a radius
+/// of `1 - 1e-10` an error shrinks by a factor e in `1e10` rounds.
+pub const RESOLUTION: f64 = 1e-10;
+
+/// The judgement from a computed spectral radius.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stability {
+    /// The radius is below 1: the round converges.
+    Stable,
+    /// The radius is above 1 or not finite: the round diverges.
+    Unstable,
+    /// The radius is within [`RESOLUTION`] of 1, and cannot be distinguished from 1.
+    TooSlow,
+}
+
+impl Stability {
+    /// The judgement from this radius.
+    pub fn of(radius: f64) -> Self {
+        match radius - 1.0 {
+            x if x < -RESOLUTION => Stability::Stable,
+            x if x <= RESOLUTION => Stability::TooSlow,
+            _ => Stability::Unstable,
+        }
+    }
+}
+
+/// The smallest step that the search considers: steps and their tolerances must be normal numbers.
+const SMALLEST: f64 = 1e-280;
+/// The largest step that the search considers.
+const LARGEST: f64 = 1e300;
+
+/// The ratio of neighbouring steps in the scan, `2^(1/16)`. The scan can miss windows of instability that are narrower than
+/// 4% of the step.
+const GRID: f64 = 1.044_273_782_427_413_8;
+/// The ratio of neighbouring steps, `2^(1/4)`, at small steps, where windows of instability are wide.
+const COARSE: f64 = 1.189_207_115_002_721;
+/// The scan begins at this times `scale / steps`.
+const FIRST: f64 = 1.0 / 1024.0;
+
+/// The largest step eta below the first instability: no step of the scan up to it is unstable, and the steps directly above
+/// it are not stable.
+///
+/// Stable steps need not form an interval: SCAFFLSA has unstable windows of eta H with stable steps above them. The scan
+/// therefore goes upward on a geometric grid and stops at the first unstable radius. Between this step and the largest
+/// stable step before it, bisection finds the edge with a relative error of 1e-6. Small steps whose radius is 1 to rounding
+/// do not stop the scan and are not its result.
+///
+/// `scale` is the step `2 / max_c ||Abar_c||`, above which a step of the fastest agent overshoots, and `steps` is the number
+/// of steps of a round. The scan begins at `scale / (1024 steps)`, with a ratio of `2^(1/4)` up to `scale / steps` and of
+/// `2^(1/16)` above. If its start is unstable, it begins lower, down to `2^-60` of that start. The result does not depend on
+/// the method's own step. It is infinite if no step up to `2^20 scale` is unstable.
+///
+/// # Errors
+/// Those of `radius`, or when no stable step is found.
+pub fn largest_stable_step(radius: impl Fn(f64) -> Result<f64>, scale: f64, steps: f64) -> Result<f64> {
+    require(scale > 0.0 && scale.is_finite(), "scale", scale, "a positive number")?;
+    require(steps >= 1.0, "steps", steps, "at least 1")?;
+    let side = |eta: f64| -> Result<Stability> { Ok(Stability::of(radius(eta)?)) };
+    let fine = scale / steps;
+    let first = FIRST * fine;
+    if first < SMALLEST {
+        return Err(no_stable_step(first));
+    }
+    let mut eta = first;
+    while side(eta)? == Stability::Unstable {
+        eta /= 1024.0;
+        if eta < (first * 2f64.powi(-60)).max(SMALLEST) {
+            return Err(no_stable_step(eta));
+        }
+    }
+    let most = (scale * 2f64.powi(20)).min(LARGEST);
+    let mut stable = None;
+    let high = loop {
+        match side(eta)? {
+            Stability::Stable => stable = Some(eta),
+            Stability::TooSlow => {}
+            Stability::Unstable => break eta,
+        }
+        if eta > most {
+            return stable.map(|_| f64::INFINITY).ok_or_else(|| no_stable_step(first));
+        }
+        eta *= if eta < fine { COARSE } else { GRID };
+    };
+    let low = stable.ok_or_else(|| no_stable_step(first))?;
+    edge(side, low, high, 1.0 + 1e-6)
+}
+
+/// The largest stable step below the window of instability that contains the unstable step `limit`, for windows that the
+/// scan has missed.
+///
+/// # Errors
+/// Those of `radius`, or when no stable step is found.
+pub fn edge_below(radius: impl Fn(f64) -> Result<f64>, limit: f64) -> Result<f64> {
+    require(limit > 0.0 && limit.is_finite(), "step_size", limit, "a positive number")?;
+    let side = |eta: f64| -> Result<Stability> { Ok(Stability::of(radius(eta)?)) };
+    let (mut high, mut low) = (limit, limit / GRID);
+    while side(low)? != Stability::Stable {
+        (high, low) = (low, low / GRID);
+        if low < (limit * 2f64.powi(-60)).max(SMALLEST) {
+            return Err(no_stable_step(low));
+        }
+    }
+    edge(side, low, high, 1.0 + 1e-6)
+}
+
+/// The number of octaves below `limit` at which [`stable_step_below`] begins, and the ratio of its steps.
+const OCTAVES: i32 = 12;
+const STRIDE: f64 = std::f64::consts::SQRT_2;
+
+/// The largest stable step below the first instability under `limit`, or 0.1% below `limit` if there is none. For radii that
+/// are costly and known to be at least 1 from `limit` on. The search goes upward from `limit 2^-12` with a ratio of
+/// `sqrt(2)`, and ends with bisection to 2%. If its first step is unstable, it begins lower.
+///
+/// # Errors
+/// Those of `radius`, or when no stable step is found.
+pub fn stable_step_below(radius: impl Fn(f64) -> Result<f64>, limit: f64) -> Result<f64> {
+    require(limit > 0.0, "step_size", limit, "a positive number")?;
+    let side = |eta: f64| -> Result<Stability> { Ok(Stability::of(radius(eta)?)) };
+    // If every step is stable in the mean, the search may begin anywhere.
+    let last = 0.999 * limit.min(2f64.powi(60));
+    if last < SMALLEST * 2f64.powi(OCTAVES) {
+        return Err(no_stable_step(last));
+    }
+    let mut eta = last * 2f64.powi(-OCTAVES);
+    while side(eta)? == Stability::Unstable {
+        eta *= 0.5;
+        if eta < (last * 2f64.powi(-80)).max(SMALLEST) {
+            return Err(no_stable_step(eta));
+        }
+    }
+    let mut stable = None;
+    loop {
+        match side(eta)? {
+            Stability::Stable => stable = Some(eta),
+            Stability::TooSlow => {}
+            Stability::Unstable => break,
+        }
+        if eta == last {
+            return stable.ok_or_else(|| no_stable_step(eta));
+        }
+        eta = (eta * STRIDE).min(last);
+    }
+    edge(side, stable.ok_or_else(|| no_stable_step(eta))?, eta, 1.02)
+}
+
+/// The largest stable step between a stable step and one that is not, by bisection until their ratio is at most `ratio`.
+fn edge(side: impl Fn(f64) -> Result<Stability>, mut stable: f64, mut other: f64, ratio: f64) -> Result<f64> {
+    while other > ratio * stable {
+        let middle = stable.sqrt() * other.sqrt();
+        if side(middle)? == Stability::Stable {
+            stable = middle;
+        } else {
+            other = middle;
+        }
+    }
+    Ok(stable)
+}
+
+fn no_stable_step(down_to: f64) -> BadInput {
+    let help = "a mean matrix whose eigenvalues all have positive real parts";
+    BadInput::new("step_size", format!("no stable step down to {down_to:e}"), help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Draw;
+    use fedsa::problem::systems::System;
+
+    /// One noiseless round of SCAFFLSA on all agents, `legs` local steps.
+    fn round(systems: &Systems, theta: &mut [f64], xi: &mut [Vec<f64>], eta: f64, steps: usize, gain: f64, alpha: f64) {
+        let span = eta * steps as f64;
+        let directions: Vec<Vec<f64>> = (xi.iter().enumerate())
+            .map(|(c, xi)| {
+                let mut local = theta.to_vec();
+                for _ in 0..steps {
+                    let g = systems.of(c).mean(&local);
+                    local.iter_mut().zip(g).zip(xi).for_each(|((x, g), drift)| *x += eta * (g + drift));
+                }
+                local.iter().zip(&*theta).map(|(x, y)| (x - y) / span).collect()
+            })
+            .collect();
+        for i in 0..theta.len() {
+            let v: f64 = systems.weights.iter().zip(&directions).map(|(p, v)| p * v[i]).sum();
+            theta[i] += alpha * span * v;
+            xi.iter_mut().zip(&directions).for_each(|(xi, vc)| xi[i] += gain * (v - vc[i]));
+        }
+    }
+
+    /// The round as a matrix of `(theta, xi_1 .. xi_N)`, from its action on unit
+    /// vectors, on the basis of `sum p_c xi_c = 0` that drops the last agent.
+    fn reduced(systems: &Systems, act: impl Fn(&mut [f64], &mut [Vec<f64>])) -> Mat<f64> {
+        let (d, n) = (systems.dim(), systems.weights.len());
+        let mut homogeneous = systems.clone();
+        homogeneous.kinds.iter_mut().for_each(|k| k.b.fill(0.0));
+        Mat::from_fn(d * n, d * n, {
+            let columns: Vec<Vec<f64>> = (0..d * n)
+                .map(|j| {
+                    let mut y = vec![0.0; d * n];
+                    y[j] = 1.0;
+                    let mut theta = y[..d].to_vec();
+                    let mut xi: Vec<Vec<f64>> = (1..n).map(|c| y[c * d..(c + 1) * d].to_vec()).collect();
+                    let last =
+                        (0..d).map(|i| -(0..n - 1).map(|c| systems.weights[c] * xi[c][i]).sum::<f64>() / systems.weights[n - 1]).collect();
+                    xi.push(last);
+                    act(&mut theta, &mut xi);
+                    theta.into_iter().chain(xi.into_iter().take(n - 1).flatten()).collect()
+                })
+                .collect();
+            move |i, j| columns[j][i]
+        })
+    }
+
+    fn with_shared_kinds(seed: u64) -> Systems {
+        let mut systems = Draw::new(seed).systems(2, 3);
+        systems.kinds.iter_mut().for_each(|k| k.b.fill(0.0));
+        systems.kind_of = vec![0, 1, 1, 0, 1];
+        systems.weights = vec![0.1, 0.2, 0.25, 0.3, 0.15];
+        systems
+    }
+
+    #[test]
+    fn fixed_period_radius_is_that_of_all_agents() {
+        let systems = with_shared_kinds(10);
+        for (eta, h, alpha) in [(0.1, 5, 1.0), (0.4, 20, 0.7), (0.3, 1, 1.0), (0.01, 2, 1.3)] {
+            let setting = RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
+            let full = reduced(&systems, |theta, xi| round(&systems, theta, xi, eta, h as usize, 1.0, alpha));
+            let want = linalg::spectral_radius(&full).unwrap();
+            let got = control_variates_radius(&systems, &setting).unwrap();
+            assert!((got - want).abs() < 1e-10, "{got} {want}");
+        }
+    }
+
+    /// What an agent's control does with v and its own direction, which arrived by a factor h.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Rule {
+        Acknowledged,
+        Afresh,
+    }
+
+    /// A noiseless round of SCAFFLSA in which `takes` says who takes part and directions arrive by factors `h`.
+    fn lossy(systems: &Systems, theta: &mut [f64], xi: &mut [Vec<f64>], setting: &RoundSetting, takes: &[bool], h: &[f64], rule: Rule) {
+        let (span, eta) = (setting.span(), setting.step_size);
+        let asked: f64 = systems.weights.iter().zip(takes).filter(|(_, takes)| **takes).map(|(p, _)| p).sum();
+        let sent: Vec<Vec<f64>> = (xi.iter().enumerate())
+            .map(|(c, xi)| {
+                let mut local = theta.to_vec();
+                for _ in 0..setting.local_steps {
+                    let g = systems.of(c).mean(&local);
+                    local.iter_mut().zip(g).zip(xi).for_each(|((x, g), drift)| *x += eta * (g + drift));
+                }
+                let own = if rule == Rule::Afresh { 1.0 } else { 0.0 };
+                (0..theta.len()).map(|i| (local[i] - theta[i]) / span - own * xi[i]).collect()
+            })
+            .collect();
+        for i in 0..theta.len() {
+            let v: f64 = (0..h.len()).filter(|c| takes[*c]).map(|c| systems.weights[c] / asked * h[c] * sent[c][i]).sum();
+            theta[i] += setting.server_step * span * v;
+            for c in (0..h.len()).filter(|c| takes[*c]) {
+                match rule {
+                    Rule::Acknowledged => xi[c][i] += v - h[c] * sent[c][i],
+                    Rule::Afresh => xi[c][i] = v - sent[c][i],
+                }
+            }
+        }
+    }
+
+    /// The mean of rounds over factors of values 0.2 and 1.3, and over all choices of m participants.
+    fn averaged(systems: &Systems, theta: &mut [f64], xi: &mut [Vec<f64>], setting: &RoundSetting, p: f64, m: usize, rule: Rule) {
+        let n = systems.weights.len();
+        let flags = |word: usize| -> Vec<bool> { (0..n).map(|c| word >> c & 1 == 1).collect() };
+        let subsets: Vec<Vec<bool>> = (0..1 << n).map(flags).filter(|f| f.iter().filter(|x| **x).count() == m).collect();
+        let (start, controls) = (theta.to_vec(), xi.to_vec());
+        theta.fill(0.0);
+        xi.iter_mut().for_each(|xi| xi.fill(0.0));
+        for takes in &subsets {
+            for word in 0..1 << n {
+                let h: Vec<f64> = flags(word).iter().map(|high| if *high { 1.3 } else { 0.2 }).collect();
+                let probability: f64 = flags(word).iter().map(|high| if *high { p } else { 1.0 - p }).product();
+                let weight = probability / subsets.len() as f64;
+                let (mut theta_1, mut xi_1) = (start.clone(), controls.clone());
+                lossy(systems, &mut theta_1, &mut xi_1, setting, takes, &h, rule);
+                theta.iter_mut().zip(theta_1).for_each(|(sum, x)| *sum += weight * x);
+                xi.iter_mut().flatten().zip(xi_1.into_iter().flatten()).for_each(|(sum, x)| *sum += weight * x);
+            }
+        }
+    }
+
+    #[test]
+    fn lossy_rounds_of_control_variates_are_the_mean_of_all_that_may_happen() {
+        let systems = with_shared_kinds(12);
+        let alike = Systems { weights: vec![0.2; 5], ..systems.clone() };
+        for (eta, h, alpha, p) in [(0.1, 5, 1.0, 0.5), (0.3, 2, 0.8, 0.3)] {
+            let setting = RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
+            let gain = 0.2 + 1.1 * p;
+            let full = reduced(&systems, |theta, xi| averaged(&systems, theta, xi, &setting, p, 5, Rule::Acknowledged));
+            let (got, want) = (
+                ControlVariates::fixed_period(&systems, &setting).arriving(gain).radius().unwrap(),
+                linalg::spectral_radius(&full).unwrap(),
+            );
+            assert!((got - want).abs() < 1e-10, "acknowledged: {got} {want}");
+            for m in [2, 4] {
+                let full = reduced(&alike, |theta, xi| averaged(&alike, theta, xi, &setting, p, m, Rule::Acknowledged));
+                let share = (m as f64 - 1.0) / 4.0;
+                let (got, want) = (
+                    ControlVariates::fixed_period(&alike, &setting).arriving(gain).moving_by(share).radius().unwrap(),
+                    linalg::spectral_radius(&full).unwrap(),
+                );
+                assert!((got - want).abs() < 1e-10, "{m} of 5: {got} {want}");
+            }
+            // Afresh on the whole space.
+            let (d, n) = (3, 5);
+            let columns: Vec<Vec<f64>> = (0..d * (n + 1))
+                .map(|j| {
+                    let mut y = vec![0.0; d * (n + 1)];
+                    y[j] = 1.0;
+                    let (theta, xi) = y.split_at_mut(d);
+                    let mut xi: Vec<Vec<f64>> = xi.chunks(d).map(<[f64]>::to_vec).collect();
+                    averaged(&systems, theta, &mut xi, &setting, p, n, Rule::Afresh);
+                    theta.iter().copied().chain(xi.into_iter().flatten()).collect()
+                })
+                .collect();
+            let want = linalg::spectral_radius(&Mat::from_fn(d * (n + 1), d * (n + 1), |i, j| columns[j][i])).unwrap();
+            let got = ControlVariates::fixed_period(&systems, &setting).made_anew(gain).radius().unwrap();
+            assert!((got - want).abs() < 1e-10, "afresh: {got} {want}");
+        }
+    }
+
+    /// The mean of FedHSA's noiseless rounds over losses of both exchanges and all choices of m participants; `last` are
+    /// the operators that count where one is lost.
+    fn fedhsa(
+        systems: &Systems,
+        theta: &[f64],
+        last: Option<&[Vec<f64>]>,
+        setting: &RoundSetting,
+        p: f64,
+        m: usize,
+    ) -> (Vec<f64>, Vec<Vec<f64>>) {
+        let (n, d, eta) = (systems.weights.len(), theta.len(), setting.step_size);
+        let flags = |word: usize| -> Vec<bool> { (0..n).map(|c| word >> c & 1 == 1).collect() };
+        let subsets: Vec<Vec<bool>> = (0..1 << n).map(flags).filter(|f| f.iter().filter(|x| **x).count() == m).collect();
+        let (mut mean, mut kept) = (vec![0.0; d], vec![vec![0.0; d]; n]);
+        for takes in &subsets {
+            for (first, second) in (0..1 << n).flat_map(|a| (0..1 << n).map(move |b| (flags(a), flags(b)))) {
+                let odds = |b: &[bool]| b.iter().map(|b| if *b { p } else { 1.0 - p }).product::<f64>();
+                let weight = odds(&first) * odds(&second) / subsets.len() as f64;
+                let asked: f64 = (0..n).filter(|c| takes[*c]).map(|c| systems.weights[c]).sum();
+                let own: Vec<Vec<f64>> = (0..n).map(|c| systems.of(c).mean(theta)).collect();
+                let missing = |c: usize| last.map_or(vec![0.0; d], |last| last[c].clone());
+                let known: Vec<Vec<f64>> = (0..n).map(|c| if first[c] { own[c].clone() } else { missing(c) }).collect();
+                let g: Vec<f64> =
+                    (0..d).map(|i| (0..n).filter(|c| takes[*c]).map(|c| systems.weights[c] / asked * known[c][i]).sum()).collect();
+                let mut next = theta.to_vec();
+                for c in (0..n).filter(|c| takes[*c] && second[*c]) {
+                    let mut local = theta.to_vec();
+                    for _ in 0..setting.local_steps {
+                        let at = systems.of(c).mean(&local);
+                        (0..d).for_each(|i| local[i] += eta * (at[i] + g[i] - own[c][i]));
+                    }
+                    (0..d).for_each(|i| next[i] += setting.server_step * systems.weights[c] / asked * (local[i] - theta[i]));
+                }
+                mean.iter_mut().zip(next).for_each(|(sum, x)| *sum += weight * x);
+                kept.iter_mut().flatten().zip(known.into_iter().flatten()).for_each(|(sum, x)| *sum += weight * x);
+            }
+        }
+        (mean, kept)
+    }
+
+    #[test]
+    fn lossy_rounds_of_global_memory_are_the_mean_of_all_that_may_happen() {
+        let systems = Draw::new(13).systems(3, 2);
+        let linear = {
+            let mut s = systems.clone();
+            s.kinds.iter_mut().for_each(|k| k.b.fill(0.0));
+            s
+        };
+        for (eta, h, alpha, p) in [(0.1, 4, 1.0, 0.5), (0.3, 2, 0.8, 0.7)] {
+            let setting = RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
+            for m in [2, 3] {
+                let columns: Vec<Vec<f64>> =
+                    (0..2).map(|j| fedhsa(&linear, &[f64::from(j == 0), f64::from(j == 1)], None, &setting, p, m).0).collect();
+                let want = linalg::spectral_radius(&Mat::from_fn(2, 2, |i, j| columns[j][i])).unwrap();
+                let mixing = 3.0 * (m as f64 - 1.0) / (m as f64 * 2.0);
+                let got = global_memory_radius_over(&linear, &setting, p, mixing).unwrap();
+                assert!((got - want).abs() < 1e-12, "{m} of 3: {got} {want}");
+                // Where the mean ends.
+                let root = systems.root().unwrap();
+                let bias = global_memory_bias(&systems, &setting, mixing).unwrap();
+                let limit: Vec<f64> = root.iter().zip(&bias).map(|(r, b)| r + b).collect();
+                let next = fedhsa(&systems, &limit, None, &setting, p, m).0;
+                assert!(linalg::distance_sq(&limit, &next).sqrt() < 1e-13, "{m} of 3");
+                assert_eq!(linalg::norm_sq(&bias) > 1e-8, m == 2, "{bias:?}");
+            }
+            // Lost operators count as the last: the state is theta and three operators.
+            let columns: Vec<Vec<f64>> = (0..8)
+                .map(|j| {
+                    let unit: Vec<f64> = (0..8).map(|i| f64::from(i == j)).collect();
+                    let last: Vec<Vec<f64>> = unit[2..].chunks(2).map(<[f64]>::to_vec).collect();
+                    let (theta, kept) = fedhsa(&linear, &unit[..2], Some(&last), &setting, p, 3);
+                    theta.into_iter().chain(kept.into_iter().flatten()).collect()
+                })
+                .collect();
+            let want = linalg::spectral_radius(&Mat::from_fn(8, 8, |i, j| columns[j][i])).unwrap();
+            let got = last_operators_radius(&linear, &setting, p).unwrap();
+            // The operators' own map has the radius 1 - p, which the mean of all of them has too.
+            assert!((got - want).abs() < 1e-7, "the last: {got} {want}");
+        }
+    }
+
+    #[test]
+    fn delayed_radii_are_those_of_the_companion_form() {
+        let mut draw = Draw::new(14);
+        for law in [vec![0.0, 1.0], vec![0.2, 0.0, 0.5, 0.3], vec![0.0, 0.25, 0.25, 0.25, 0.25], vec![1.0]] {
+            for size in [0.05, 0.4, 1.5] {
+                let (pull, n) = (Scale(size) * draw.stable_matrix(3), law.len());
+                let companion = Mat::from_fn(3 * n, 3 * n, |i, j| match i {
+                    i if i < 3 => f64::from(i == j) - law[j / 3] * pull[(i, j % 3)],
+                    i => f64::from(i == j + 3),
+                });
+                let (got, want) = (delayed_radius(&pull, &law).unwrap(), linalg::spectral_radius(&companion).unwrap());
+                assert!((got - want).abs() < 1e-12, "{law:?}: {got} {want}");
+            }
+        }
+        // The edge of a scalar operator: 2 sin(pi / (2 (2 tau + 1))).
+        for tau in [1, 10, 100] {
+            let edge = 2.0 * (std::f64::consts::PI / (2.0 * (2.0 * f64::from(tau) + 1.0))).sin();
+            let mut law = vec![0.0; tau as usize + 1];
+            law[tau as usize] = 1.0;
+            assert!((delayed_radius(&Mat::full(1, 1, edge), &law).unwrap() - 1.0).abs() < 1e-12);
+            assert!(delayed_radius(&Mat::full(1, 1, 0.99 * edge), &law).unwrap() < 1.0);
+        }
+    }
+
+    #[test]
+    fn random_talk_radius_is_that_of_the_mean_round() {
+        let systems = with_shared_kinds(11);
+        let (eta, p, alpha) = (0.15, 0.3, 0.9);
+        let d = systems.dim() * systems.weights.len();
+        let mut expected = Mat::<f64>::zeros(d, d);
+        for h in 1..120 {
+            let weight = p * (1.0f64 - p).powi(h - 1);
+            let gain = p * f64::from(h);
+            expected += Scale(weight) * reduced(&systems, |theta, xi| round(&systems, theta, xi, eta, h as usize, gain, alpha));
+        }
+        let want = linalg::spectral_radius(&expected).unwrap();
+        let got = random_talk_radius(&systems, eta, p, alpha).unwrap();
+        assert!((got - want).abs() < 1e-10, "{got} {want}");
+        assert_eq!(random_talk_radius(&systems, 50.0, 0.01, 1.0).unwrap(), f64::INFINITY);
+    }
+
+    #[test]
+    fn many_distinct_agents_are_left_to_arnoldi() {
+        let systems = Draw::new(12).systems(70, 4);
+        let setting = RoundSetting::new(0.2, 4).unwrap();
+        let map = ControlVariates::fixed_period(&systems, &setting);
+        assert_eq!(map.dim(), 284);
+        let dense = linalg::spectral_radius(&map.to_matrix()).unwrap();
+        assert!((map.radius().unwrap() - dense).abs() < 1e-9);
+    }
+
+    #[test]
+    fn global_memory_is_the_round_of_fedhsa() {
+        let systems = Draw::new(13).systems(3, 2);
+        let setting = RoundSetting::new(0.2, 6).unwrap().with_server_step(0.5).unwrap();
+        // u -> u + alpha mean_c (u_H - u), local steps with drift G - gbar_c(theta_t).
+        let mean = systems.mean();
+        let by_steps = Mat::from_fn(2, 2, {
+            let columns: Vec<Vec<f64>> = (0..2)
+                .map(|j| {
+                    let start: Vec<f64> = (0..2).map(|i| f64::from(i == j)).collect();
+                    let mut next = start.clone();
+                    for kind in &systems.kinds {
+                        let mut u = start.clone();
+                        for _ in 0..6 {
+                            let (own, own_start) = (linalg::mat_vec(&kind.a, &u), linalg::mat_vec(&kind.a, &start));
+                            let global = linalg::mat_vec(&mean.a, &start);
+                            (0..2).for_each(|i| u[i] += 0.2 * (-own[i] - global[i] + own_start[i]));
+                        }
+                        (0..2).for_each(|i| next[i] += 0.5 / 3.0 * (u[i] - start[i]));
+                    }
+                    next
+                })
+                .collect();
+            move |i, j| columns[j][i]
+        });
+        assert!((by_steps - global_memory_map(&systems, &setting)).norm_max() < 1e-14);
+    }
+
+    #[test]
+    fn control_variates_have_unstable_windows() {
+        // Two equal agents in the plane whose matrix rotates, eigenvalues a +- i w. With z = eta H (a + i w) and
+        // eta small, their difference follows |1 - (1 - e^-z) / z|, which passes 1 and comes back as eta H grows.
+        let (a, w, eta) = (0.05, 1.0, 1e-4);
+        let system = System { a: linalg::from_rows(2, 2, &[a, w, -w, a]), b: vec![0.0; 2] };
+        let systems = Systems { kinds: vec![system], kind_of: vec![0, 0], weights: vec![0.5; 2] };
+        let radius = |h: u64| control_variates_radius(&systems, &RoundSetting::new(eta, h).unwrap()).unwrap();
+        for (h, unstable) in [(20_000, false), (45_000, true), (70_000, false)] {
+            let z = faer::c64::new(a, w) * eta * h as f64;
+            let one = faer::c64::new(1.0, 0.0);
+            let decay = faer::c64::new(z.im.cos(), -z.im.sin()) * (-z.re).exp();
+            let want = (one - (one - decay) / z).norm().max(decay.norm());
+            assert!((radius(h) - want).abs() < 1e-4, "{} {want}", radius(h));
+            assert_eq!(radius(h) > 1.0, unstable, "H = {h}");
+        }
+        let edge = largest_stable_step(|eta| control_variates_radius(&systems, &RoundSetting::new(eta, 1000)?), 2.0, 1000.0).unwrap();
+        assert!(edge > 0.002 && edge < 0.0045, "below the window, not above it: {edge}");
+    }
+
+    #[test]
+    fn a_step_is_found_below_a_limit_that_is_too_large() {
+        let below = |edge: f64| move |eta: f64| Ok(if eta < edge { 0.5 } else { 1.5 });
+        assert_eq!(stable_step_below(below(2.0), 1.0).unwrap(), 0.999);
+        let found = stable_step_below(below(0.3), 100.0).unwrap();
+        assert!(found < 0.3 && found > 0.29, "{found}");
+        assert!(stable_step_below(below(0.3), f64::INFINITY).unwrap() < 0.3);
+        assert!(stable_step_below(|_| Ok(1.0), 1.0).is_err() && stable_step_below(|_| Ok(1.5), 1.0).is_err());
+        // Below the lower of two windows.
+        let windows = |eta: f64| Ok(if (0.02..0.04).contains(&eta) || eta > 0.5 { 1.5 } else { 0.5 });
+        let found = stable_step_below(windows, 1.0).unwrap();
+        assert!(found < 0.02 && found > 0.0195, "{found}");
+    }
+
+    #[test]
+    fn the_step_found_lies_below_the_first_instability() {
+        // Stable below 0.3, unstable to 0.5, stable to 2.
+        let radius = |eta: f64| Ok(if (0.3..0.5).contains(&eta) || eta > 2.0 { 1.5 } else { 0.5 });
+        for scale in [0.1, 1.0, 50.0] {
+            assert!((largest_stable_step(radius, scale, 1.0).unwrap() - 0.3).abs() < 1e-6);
+        }
+        // From an unstable start down and up again.
+        assert!((largest_stable_step(radius, 400.0, 1.0).unwrap() - 0.3).abs() < 1e-6);
+        assert_eq!(largest_stable_step(|_| Ok(0.5), 1.0, 10.0).unwrap(), f64::INFINITY);
+        assert!(largest_stable_step(|_| Ok(1.0), 1.0, 1.0).is_err());
+        assert!((edge_below(radius, 0.4).unwrap() - 0.3).abs() < 1e-6);
+        // A single scalar agent: |1 - eta a|^H < 1 exactly below 2 / a.
+        let one = Systems { kinds: vec![System { a: Mat::full(1, 1, 4.0), b: vec![1.0] }], kind_of: vec![0], weights: vec![1.0] };
+        let edge = largest_stable_step(|eta| plain_radius(&one, &RoundSetting::new(eta, 10)?), 0.5, 10.0).unwrap();
+        assert!((edge - 0.5).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_radius_is_told_from_one_or_too_slow_to_tell() {
+        let sides = [0.5, 1.0 - 1e-9, 1.0 - 1e-11, 1.0, 1.0 + 1e-11, 1.0 + 1e-9, f64::INFINITY, f64::NAN].map(Stability::of);
+        let [stable, slow, unstable] = [Stability::Stable, Stability::TooSlow, Stability::Unstable];
+        assert_eq!(sides, [stable, stable, slow, slow, slow, unstable, unstable, unstable]);
+    }
+
+    #[test]
+    fn small_steps_are_never_called_unstable() {
+        // Over forty orders of step sizes: what is unstable lies above the edge that is named, and the edge is stable.
+        for seed in 0..6 {
+            let systems = Draw::new(20 + seed).systems(2, 3);
+            let scale = 2.0 / systems.kinds.iter().map(|k| linalg::norm2(&k.a)).fold(0.0, f64::max);
+            type Radius<'a> = Box<dyn Fn(f64) -> Result<f64> + 'a>;
+            let methods: [Radius<'_>; 4] = [
+                Box::new(|eta| plain_radius(&systems, &RoundSetting::new(eta, 5)?)),
+                Box::new(|eta| control_variates_radius(&systems, &RoundSetting::new(eta, 5)?)),
+                Box::new(|eta| global_memory_radius(&systems, &RoundSetting::new(eta, 5)?)),
+                Box::new(|eta| random_talk_radius(&systems, eta, 0.2, 1.0)),
+            ];
+            for (m, radius) in methods.iter().enumerate() {
+                let edge = largest_stable_step(radius, scale, 5.0).unwrap();
+                assert_eq!(Stability::of(radius(edge).unwrap()), Stability::Stable, "seed {seed}, method {m}: {edge}");
+                for order in -60..40 {
+                    let eta = 10f64.powf(0.5 * f64::from(order));
+                    if Stability::of(radius(eta).unwrap()) == Stability::Unstable {
+                        assert!(eta > edge, "seed {seed}, method {m}: {eta} is unstable, {edge} the edge");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_search_for_a_step_ends_at_the_edges_of_numbers() {
+        // Stable below a limit, at all sizes; and nowhere, and everywhere.
+        for limit in [5e-324, 1e-310, 1e-300, 1e-250, 1.0, 1e250, 1e306, f64::MAX] {
+            for around in [5e-324, 1e-306, 1e-100, 1.0, 1e100, 1e306, f64::MAX] {
+                let radius = |eta: f64| Ok(if eta < limit { 0.5 } else { 2.0 });
+                let found = [largest_stable_step(radius, around, 5.0), stable_step_below(radius, around), edge_below(radius, around)];
+                for step in found.into_iter().flatten() {
+                    assert!(step.is_infinite() || (step < limit && step > 0.0), "{limit} {around}: {step}");
+                }
+            }
+        }
+        for around in [5e-324, 1e-306, 1.0, 1e306] {
+            assert!(largest_stable_step(|_| Ok(2.0), around, 1.0).is_err());
+            assert!(stable_step_below(|_| Ok(2.0), around).is_err());
+            assert!(edge_below(|_| Ok(2.0), around).is_err());
+        }
+    }
+}

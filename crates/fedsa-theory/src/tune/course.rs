@@ -1,0 +1,428 @@
+//! The rounds until a mean-square error is at most a target, by theory.
+
+use super::Start;
+use crate::Accuracy;
+use crate::exact_mse::Evolution;
+use crate::predict::{Forecast, unknown};
+use fedsa::error::{BadInput, Result};
+use fedsa::linalg::Mat;
+
+/// What theory says about a choice.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Course {
+    /// Whether it reaches the target.
+    pub outcome: std::result::Result<Hit, Miss>,
+    /// The mean-square error after some rounds, in ascending order, beginning with the start.
+    pub path: Vec<(u64, f64)>,
+    /// How the errors are known.
+    pub accuracy: Accuracy,
+}
+
+/// How a target is reached.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Hit {
+    /// The round after which the error is at most the target, and above it one round earlier.
+    pub rounds: u64,
+    /// The error after these rounds.
+    pub mse: f64,
+    /// The time at which the error passes the target, between `rounds - 1` and `rounds`: interpolated in the logarithm. It
+    /// distinguishes choices that take the same number of rounds.
+    pub passes: f64,
+}
+
+/// Why a target is missed.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "why", rename_all = "kebab-case")]
+pub enum Miss {
+    /// The error grows.
+    Diverges,
+    /// The error after many rounds, which is above the target.
+    Floor {
+        /// The floor.
+        floor: f64,
+    },
+    /// More rounds are needed than are allowed; the floor is at most the target.
+    Slow {
+        /// The rounds that are allowed.
+        rounds: u64,
+        /// The error after them.
+        mse: f64,
+    },
+}
+
+/// Counts the multiplications of courses, about one a nanosecond, and ends them.
+pub(super) struct Meter<'m> {
+    pub spent: f64,
+    most: f64,
+    is_cancelled: &'m (dyn Fn() -> bool + Sync),
+    pub ended: Option<Ended>,
+}
+
+/// Why a search ended before it was complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ended {
+    /// Its work was used up.
+    Work,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl<'m> Meter<'m> {
+    pub fn new(most: f64, is_cancelled: &'m (dyn Fn() -> bool + Sync)) -> Self {
+        Self { spent: 0.0, most, is_cancelled, ended: None }
+    }
+
+    /// Counts work that is about to be done.
+    fn charge(&mut self, work: f64) -> Result<()> {
+        if (self.is_cancelled)() {
+            self.ended = Some(Ended::Cancelled);
+        } else if self.spent + work > self.most {
+            self.ended = Some(Ended::Work);
+        }
+        self.spent += work;
+        match self.ended {
+            None => Ok(()),
+            Some(_) => Err(BadInput::new("", "the search ended", "more work")),
+        }
+    }
+}
+
+/// The largest state whose map is raised to powers.
+const POWERS: usize = 1000;
+/// The work of a product of n x n matrices, over `n^3`: several multiplications take a nanosecond.
+const PRODUCT: f64 = 0.2;
+/// The squarings after which an error has settled, beyond those of the rounds that are allowed.
+const SETTLING: f64 = 8.0;
+/// The most multiplications of a course that is taken round by round.
+const MOST_WORK: f64 = 2e9;
+/// The most multiplications of a floor under noise with memory, and of the curves of a choice: a search looks at hundreds.
+const MOST_CHAIN: f64 = 3e7;
+const MOST_CURVES: f64 = 1e8;
+/// Closures with a larger eps^2 are not near enough to choose by.
+const NEAR: f64 = 0.02;
+/// An error this many times the start's counts as diverging.
+const DIVERGES: f64 = 1e20;
+
+/// The course of a choice towards the target, within `most` rounds.
+///
+/// # Errors
+/// When the error is not known along the rounds, exactly or by a closure that is near; gives the reason.
+pub fn course(forecast: &Forecast<'_>, start: &Start, target: f64, most: u64) -> Result<Course> {
+    course_within(forecast, start, target, most, &mut Meter::new(f64::INFINITY, &|| false))
+}
+
+/// [`course`] within the meter's work: it fails where that ends.
+pub(super) fn course_within(forecast: &Forecast<'_>, start: &Start, target: f64, most: u64, meter: &mut Meter<'_>) -> Result<Course> {
+    let Some(theta) = &start.theta else { return Err(unknown("the start is random")) };
+    // The moments of the legs, of which the map consists.
+    let legs = forecast.curve_work(0).unwrap_or(0.0);
+    meter.charge(legs)?;
+    let Ok(evolution) = forecast.evolution(theta, &start.controls) else {
+        return by_curve(forecast, start, theta, target, most, meter);
+    };
+    let n = evolution.start().len() as f64;
+    let of_round = (forecast.curve_work(1).unwrap_or(0.0) - legs).max(n * n);
+    let squarings = (most as f64).log2() + SETTLING;
+    let powers = n * of_round + squarings * PRODUCT * n.powi(3);
+    let rounds = most as f64 * of_round + forecast.floor_work().unwrap_or(0.0);
+    if evolution.start().len() <= POWERS && powers <= rounds {
+        by_powers(&evolution, target, most, meter)
+    } else {
+        round_by_round(forecast, &evolution, of_round, target, most, meter)
+    }
+}
+
+fn apply(map: &Mat<f64>, x: &[f64]) -> Vec<f64> {
+    fedsa::linalg::mat_vec(map, x)
+}
+
+impl Hit {
+    /// A cost of all rounds with the time of the passing in place of the rounds.
+    pub fn smooth(&self, cost: f64) -> f64 {
+        cost * self.passes / self.rounds.max(1) as f64
+    }
+
+    /// From two rounds with their errors, above the target and at most it.
+    pub fn between(above: (u64, f64), below: (u64, f64), target: f64) -> Self {
+        let share = (above.1 / target).ln() / (above.1 / below.1).ln();
+        let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 1.0 };
+        Self { rounds: below.0, mse: below.1, passes: above.0 as f64 + share * (below.0 - above.0) as f64 }
+    }
+}
+
+/// By the powers `M^(2^k)` of the map: doubling until the error has settled, then bisection.
+fn by_powers(evolution: &Evolution, target: f64, most: u64, meter: &mut Meter<'_>) -> Result<Course> {
+    let exact = |outcome, path| Course { outcome, path, accuracy: Accuracy::Exact };
+    let at_start = evolution.mse(evolution.start());
+    let mut path = vec![(0, at_start)];
+    let limit = DIVERGES * at_start.max(target);
+    let mut powers = vec![evolution.map().to_matrix()];
+    // The states after 2^k rounds.
+    let mut states: Vec<Vec<f64>> = Vec::new();
+    let mut below: Option<usize> = None;
+    let mut last = f64::NAN;
+    // How far the state moved from one power to the next, in any component, and how often in a row that has shrunk.
+    let (mut moves, mut still): (Vec<f64>, u32) = (Vec::new(), 0);
+    let distance = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
+    let size = evolution.start().iter().fold(0.0f64, |size, x| size.max(x.abs()));
+    for k in 0..62 {
+        let state = apply(&powers[k], evolution.start());
+        let mse = evolution.mse(&state);
+        if !(mse <= limit) {
+            return Ok(exact(Err(Miss::Diverges), path));
+        }
+        if 1u64 << k <= most {
+            path.push((1 << k, mse));
+        }
+        if below.is_none() && mse <= target {
+            below = Some(k);
+        }
+        // Settled: the error does not change over as many rounds as there were so far, and the state has moved, and twice in a row
+        // by less than half as much as before (with small steps it moves by twice as much); or after many rounds it does not move at
+        // all. Or, of two in a row, what is left is far below the target.
+        let step = states.last().map_or(f64::INFINITY, |before| distance(&state, before));
+        let is_flat = (mse - last).abs() <= 1e-9 * mse;
+        still = if step <= (1e-9 * mse).min(0.5 * moves.last().copied().unwrap_or(0.0)) { still + 1 } else { 0 };
+        let has_moved = moves.iter().any(|other| *other >= 1e-6 * size);
+        let is_stuck = 1u64 << k > most && step <= 4.0 * f64::EPSILON * size;
+        let is_still = is_flat && (is_stuck || (still >= 2 && has_moved));
+        if step.is_finite() {
+            moves.push(step);
+        }
+        let is_gone = mse <= 1e-6 * target && last <= 1e-6 * target;
+        states.push(state);
+        last = mse;
+        if is_still || is_gone {
+            break;
+        }
+        meter.charge(PRODUCT * (powers[k].nrows() as f64).powi(3))?;
+        powers.push(&powers[k] * &powers[k]);
+    }
+    if !(last <= target) {
+        return Ok(exact(Err(Miss::Floor { floor: last }), path));
+    }
+    let Some(k) = below else { unreachable!("a settled error at most the target was seen") };
+    let (mut rounds, mut before, mut after) = if k == 0 {
+        (0, evolution.start().to_vec(), states[0].clone())
+    } else {
+        (1u64 << (k - 1), states[k - 1].clone(), states[k].clone())
+    };
+    // The error is above the target after `rounds` rounds, and at most it 2^j rounds later.
+    for j in (0..k.saturating_sub(1)).rev() {
+        let middle = apply(&powers[j], &before);
+        if evolution.mse(&middle) > target {
+            (rounds, before) = (rounds + (1 << j), middle);
+        } else {
+            after = middle;
+        }
+    }
+    rounds += 1;
+    if rounds > most {
+        let bits = (0..powers.len()).filter(|j| most >> j & 1 == 1);
+        let state = bits.fold(evolution.start().to_vec(), |state, j| apply(&powers[j], &state));
+        let mse = evolution.mse(&state);
+        path.push((most, mse));
+        path.dedup_by_key(|(t, _)| *t);
+        return Ok(exact(Err(Miss::Slow { rounds: most, mse }), path));
+    }
+    let (before, mse) = (evolution.mse(&before), evolution.mse(&after));
+    path.retain(|(t, _)| *t < rounds);
+    path.push((rounds, mse));
+    Ok(exact(Ok(Hit::between((rounds - 1, before), (rounds, mse), target)), path))
+}
+
+/// Round by round, for large states and few rounds; the floor comes first, from a linear system.
+fn round_by_round(
+    forecast: &Forecast<'_>,
+    evolution: &Evolution,
+    of_round: f64,
+    target: f64,
+    most: u64,
+    meter: &mut Meter<'_>,
+) -> Result<Course> {
+    let exact = |outcome, path| Course { outcome, path, accuracy: Accuracy::Exact };
+    let mut state = evolution.start().to_vec();
+    let at_start = evolution.mse(&state);
+    let mut path = vec![(0, at_start)];
+    meter.charge(forecast.floor_work().unwrap_or(0.0))?;
+    let floor = match forecast.floor() {
+        Ok(floor) => floor.mse(),
+        Err(_) if forecast.outlook().is_unstable() => return Ok(exact(Err(Miss::Diverges), path)),
+        Err(e) => return Err(e),
+    };
+    if floor > target {
+        return Ok(exact(Err(Miss::Floor { floor }), path));
+    }
+    let mut next = vec![0.0; state.len()];
+    let mut before = at_start;
+    for t in 1..=most {
+        if t as f64 * of_round > MOST_WORK {
+            let what = format!("the mean-square error over more than {t} rounds of a state of {} numbers", state.len());
+            return Err(BadInput::new("", format!("not computed: {what}"), "fewer features or distinct agents, or a larger target"));
+        }
+        meter.charge(of_round)?;
+        evolution.map().apply(&state, &mut next);
+        std::mem::swap(&mut state, &mut next);
+        let mse = evolution.mse(&state);
+        if t.is_power_of_two() || mse <= target {
+            path.push((t, mse));
+        }
+        if mse <= target {
+            return Ok(exact(Ok(Hit::between((t - 1, before), (t, mse), target)), path));
+        }
+        if !(mse <= DIVERGES * at_start.max(target)) {
+            return Ok(exact(Err(Miss::Diverges), path));
+        }
+        before = mse;
+    }
+    path.push((most, before));
+    path.dedup_by_key(|(t, _)| *t);
+    Ok(exact(Err(Miss::Slow { rounds: most, mse: before }), path))
+}
+
+fn too_long() -> BadInput {
+    BadInput::new("", "theory takes too long to compare many choices by", "pilot runs")
+}
+
+/// By the curve at chosen rounds, each time from the start: at powers of two, then between the last two of them.
+fn by_curve(forecast: &Forecast<'_>, start: &Start, theta: &[f64], target: f64, most: u64, meter: &mut Meter<'_>) -> Result<Course> {
+    /// The rounds that one computation of the curve looks at between two others.
+    const PARTS: u64 = 8;
+    forecast.knows_curve()?;
+    if forecast.cost_of_noise().is_some_and(|cost| cost.multiplications > MOST_CHAIN) {
+        return Err(too_long());
+    }
+    let accuracy = forecast.curve_accuracy()?;
+    match accuracy {
+        Accuracy::Exact => {}
+        Accuracy::Closure { eps_squared } if eps_squared <= NEAR => {}
+        other => return Err(BadInput::new("", format!("theory is not near enough to choose by ({other})"), "pilot runs")),
+    }
+    let known = |outcome, path| Course { outcome, path, accuracy };
+    meter.charge(forecast.floor_work().unwrap_or(0.0))?;
+    let mut work = 0.0;
+    let mut errors = |rounds: &[u64]| -> Result<Vec<(u64, f64)>> {
+        let more = forecast.curve_work(rounds.last().copied().unwrap_or(0))?;
+        work += more;
+        if work > MOST_CURVES {
+            return Err(too_long());
+        }
+        meter.charge(more)?;
+        let curve = forecast.curve(theta, &start.controls, rounds)?;
+        Ok(rounds.iter().copied().zip(curve.iter().map(|point| point.mse())).collect())
+    };
+    let mut path = errors(&[0])?;
+    let at_start = path[0].1;
+    if forecast.outlook().is_unstable() {
+        return Ok(known(Err(Miss::Diverges), path));
+    }
+    let floor = forecast.floor()?.mse();
+    if floor > target {
+        return Ok(known(Err(Miss::Floor { floor }), path));
+    }
+    let (mut low, mut high) = ((0, at_start), None);
+    let mut reach_of = 1u64;
+    while high.is_none() && low.0 < most {
+        let round = reach_of.min(most);
+        let seen = errors(&[round])?[0];
+        if !(seen.1 <= DIVERGES * at_start.max(target)) {
+            return Ok(known(Err(Miss::Diverges), path));
+        }
+        path.push(seen);
+        if seen.1 <= target {
+            high = Some(seen)
+        } else {
+            low = seen
+        }
+        reach_of = reach_of.saturating_mul(2);
+    }
+    let Some(mut high) = high else { return Ok(known(Err(Miss::Slow { rounds: low.0, mse: low.1 }), path)) };
+    while high.0 - low.0 > 1 {
+        let gap = high.0 - low.0;
+        let mut between: Vec<u64> = (1..PARTS).map(|i| low.0 + i * gap / PARTS).filter(|t| *t > low.0 && *t < high.0).collect();
+        between.dedup();
+        for seen in errors(&between)? {
+            if seen.1 <= target {
+                high = seen;
+                break;
+            }
+            low = seen;
+        }
+    }
+    path.retain(|(t, _)| *t < high.0);
+    path.push(high);
+    Ok(known(Ok(Hit::between(low, high, target)), path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fedsa::linalg;
+
+    #[test]
+    fn the_first_round_of_a_map_is_found() {
+        // A decay of 0.99 a round, in a plane that turns.
+        let (c, s) = (0.99 * 0.3f64.cos(), 0.99 * 0.3f64.sin());
+        let turn = linalg::from_rows(2, 2, &[c, -s, s, c]);
+        let start = vec![3.0, 4.0];
+        let evolution = Evolution::without_noise(Box::new(turn.clone()), start.clone(), 2);
+        for norm in [4.99f64, 4.95, 1.0, 1e-3, 1e-9] {
+            let target = norm * norm;
+            let (mut state, mut want) = (start.clone(), 0);
+            while linalg::norm_sq(&state) > target {
+                state = apply(&turn, &state);
+                want += 1;
+            }
+            let rounds = |most: u64| powers(&evolution, target, most).map(|hit| hit.rounds);
+            assert_eq!(rounds(10_000), Ok(want), "{norm}");
+            assert_eq!(rounds(want), Ok(want));
+            let Err(Miss::Slow { rounds, mse }) = rounds(want - 1) else { panic!("{norm}: it takes {want} rounds") };
+            // The radius is 5 at the start, and shrinks by 0.99 a round.
+            let left = 25.0 * 0.99f64.powi(2 * rounds as i32);
+            assert!(rounds == want - 1 && (mse - left).abs() <= 1e-9 * left, "{rounds}: {mse} {left}");
+        }
+        let growth = Evolution::without_noise(Box::new(Mat::full(1, 1, 2.0)), vec![1.0], 1);
+        assert_eq!(powers(&growth, 0.5, u64::MAX / 2), Err(Miss::Diverges));
+    }
+
+    fn powers(evolution: &Evolution, target: f64, most: u64) -> std::result::Result<Hit, Miss> {
+        by_powers(evolution, target, most, &mut Meter::new(f64::INFINITY, &|| false)).unwrap().outcome
+    }
+
+    #[test]
+    fn an_error_that_dips_has_not_settled() {
+        // Two modes: one turns by a quarter each round, so that the error is far below the target after 2 rounds, and grows.
+        let map = linalg::from_rows(2, 2, &[0.0, -1.2, 1.2, 0.0]);
+        // The error is the square of the first component, which is 0 after every odd round.
+        let evolution = Evolution::without_noise(Box::new(map), vec![1.0, 0.0], 1);
+        assert_eq!(powers(&evolution, 0.5, 1000), Err(Miss::Diverges));
+    }
+
+    #[test]
+    fn an_error_that_hardly_moves_has_not_settled() {
+        let wait = |rate: f64, target: f64, most: u64| {
+            // A fast mode, and a slow one.
+            let map = linalg::from_rows(2, 2, &[0.1, 0.0, 0.0, rate]);
+            let evolution = Evolution::without_noise(Box::new(map), vec![1.0, 1.0], 2);
+            powers(&evolution, target, most)
+        };
+        for small in [1e-4f64, 1e-8, 3e-12] {
+            let rounds = ((0.5f64.ln() / (2.0 * (-small).ln_1p())).ceil()) as u64;
+            let hit = wait(1.0 - small, 0.5, u64::MAX / 2).unwrap();
+            assert!((hit.rounds as f64 / rounds as f64 - 1.0).abs() < 1e-3, "{small}: {} {rounds}", hit.rounds);
+            assert!(matches!(wait(1.0 - small, 0.5, 1000), Err(Miss::Slow { rounds: 1000, .. })), "{small}");
+            assert_eq!(wait(1.0 + small, 0.5, 10), Err(Miss::Diverges), "{small}");
+        }
+    }
+
+    #[test]
+    fn work_and_cancellation_end_a_course() {
+        let slow = Evolution::without_noise(Box::new(Mat::full(1, 1, 0.999_999)), vec![1.0], 1);
+        let mut meter = Meter::new(1.0, &|| false);
+        by_powers(&slow, 1e-3, 1 << 40, &mut meter).unwrap_err();
+        assert!(meter.ended == Some(Ended::Work) && meter.spent <= 1.0 + PRODUCT);
+        let mut meter = Meter::new(f64::INFINITY, &|| true);
+        by_powers(&slow, 1e-3, 1 << 40, &mut meter).unwrap_err();
+        assert_eq!(meter.ended, Some(Ended::Cancelled));
+    }
+}

@@ -1,0 +1,542 @@
+//! The settings of methods that reach a mean-square error at the least cost.
+//!
+//! A [`Family`] is a method with its link, whose step size eta, local steps H and server's step alpha_g are free. A
+//! [`Choice`] sets them. For a choice whose mean-square error is known along the rounds ([`Forecast`]), [`course()`] computes
+//! the rounds until it is at most the target, and its floor; [`Price`] turns rounds into bits and samples. [`search()`] looks for
+//! the choice of the least cost.
+//!
+//! A choice *reaches* the target after T rounds if the mean-square error of the iterate is at most the target after T rounds,
+//! above it after T - 1, and if the floor is at most the target too: that is where more rounds end. Where the matrices are far from
+//! normal, the error may rise above the target in between.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use fedsa::kernel::Isa;
+//! use fedsa::methods::fedhsa::FedHsa;
+//! use fedsa::methods::fedlsa::FedLsa;
+//! use fedsa::problem::garnet::Garnet;
+//! use fedsa::problem::{NoFiles, ProblemSettings as _};
+//! use fedsa::sampling::Sampling;
+//! use fedsa_theory::tune::{Effort, Family, Goal, Start, Target, search};
+//! use fedsa::uplink::Uplink;
+//!
+//! # fn main() -> fedsa::error::Result<()> {
+//! let garnet = Garnet { agents: 3, states: 8, features: 2, seed: 1, ..Garnet::default() };
+//! let field = garnet.field(&NoFiles, Sampling::default(), Isa::best())?;
+//! let link = Arc::new(Uplink::default());
+//! let families = [
+//!     Family::new("fedlsa", |eta, h, alpha| Ok(Arc::new(FedLsa { global_step_size: alpha, ..FedLsa::new(eta, h) })), &link),
+//!     Family::new("fedhsa", |eta, h, alpha| Ok(Arc::new(FedHsa { global_step_size: alpha, ..FedHsa::new(eta, h) })), &link),
+//! ];
+//! let target = Target { mse: 0.01, goal: Goal::Bits, ..Target::default() };
+//! let found = search(&*field, &families, &Start::zero(field.dim()), &target, &Effort::default())?;
+//! let best = found.best().expect("two methods that reach every error");
+//! assert!(best.reached().is_some_and(|reach| reach.mse <= 0.01));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Forecast`]: crate::predict::Forecast
+
+mod course;
+mod price;
+mod search;
+
+use std::sync::Arc;
+
+pub use course::{Course, Ended, Hit, Miss, course};
+pub use price::{Cost, Price};
+pub use search::{Effort, Found, Tried, cheaper, coarse_steps, largest_step, search, server_steps};
+
+use crate::exact_mse::InitialControls;
+use crate::predict::{Forecast, check_target, error_at_start, rounding};
+use fedsa::error::{BadInput, Result, require};
+use fedsa::methods::{MAX_LOCAL_STEPS, MethodSettings};
+use fedsa::problem::Field;
+use fedsa::record::OutputRule;
+use fedsa::uplink::Uplink;
+
+/// What is minimised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Goal {
+    /// Rounds.
+    Rounds,
+    /// Bits of all messages, up and down.
+    #[default]
+    Bits,
+    /// Samples of all agents.
+    Samples,
+}
+
+impl Goal {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Goal::Rounds => "rounds",
+            Goal::Bits => "bits",
+            Goal::Samples => "samples",
+        }
+    }
+}
+
+/// What is to be reached, and what may be chosen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Target {
+    /// The mean-square error `E ||theta - theta*||^2`.
+    pub mse: f64,
+    /// What is minimised.
+    pub goal: Goal,
+    /// The most rounds.
+    pub most_rounds: u64,
+    /// The most local steps.
+    pub most_local_steps: u64,
+    /// H, if it is given.
+    pub local_steps: Option<Vec<u64>>,
+}
+
+impl Default for Target {
+    fn default() -> Self {
+        Self { mse: 0.0, goal: Goal::Bits, most_rounds: MOST_ROUNDS, most_local_steps: MOST_LOCAL_STEPS, local_steps: None }
+    }
+}
+
+/// The default of [`Target::most_rounds`].
+pub const MOST_ROUNDS: u64 = 100_000;
+/// The default of [`Target::most_local_steps`].
+pub const MOST_LOCAL_STEPS: u64 = 1000;
+
+impl Target {
+    /// Checks the target for a problem and a start.
+    ///
+    /// # Errors
+    /// When the error is not positive, smaller than what rounding leaves of the root, or already that of the start; when theta* is
+    /// not known; when H or the number of rounds is 0; and when samples are to be minimised that are not drawn.
+    pub fn check(&self, field: &dyn Field, start: &Start) -> Result<()> {
+        require(self.most_rounds >= 1, "most_rounds", self.most_rounds, "at least 1")?;
+        let allowed = 1..=MAX_LOCAL_STEPS as u64;
+        let accepted = format!("between 1 and {MAX_LOCAL_STEPS}");
+        require(allowed.contains(&self.most_local_steps), "most_local_steps", self.most_local_steps, &accepted)?;
+        for given in self.local_steps.iter().flatten() {
+            require(allowed.contains(given), "local_steps", given, &accepted)?;
+        }
+        let root = field.solution().map_err(|why| {
+            let what = format!("theta* is not known for this problem, and therefore no mean-square error: {why}");
+            BadInput::new("target", what, "a problem with a known root")
+        })?;
+        check_target(self.mse, &root.theta)?;
+        let at_start = error_at_start(start.theta.as_deref(), &root.theta);
+        if at_start <= self.mse {
+            let what = format!("the start has the error {at_start:.3e} already: no round is needed");
+            let is_root = at_start <= rounding(&root.theta);
+            let help = if is_root { "a start away from the root".into() } else { format!("less than {at_start:.3e}, or another start") };
+            return Err(BadInput::new("target", what, help));
+        }
+        if self.goal == Goal::Samples && field.sampling().samples_per_step() == 0 {
+            return Err(BadInput::new("minimise", "no samples are drawn under the mean operator", "rounds or bits, or another sampling"));
+        }
+        Ok(())
+    }
+
+    /// The numbers of local steps of the coarse search, ascending.
+    pub fn coarse_local_steps(&self) -> Vec<u64> {
+        if let Some(given) = &self.local_steps {
+            let mut given = given.clone();
+            given.sort_unstable();
+            given.dedup();
+            return given;
+        }
+        // 1, 2, 5, 10, 20, 50, ..
+        let decades = (0..9).flat_map(|decade| [1, 2, 5].map(|digit| digit * 10u64.pow(decade)));
+        let mut all: Vec<u64> = decades.take_while(|h| *h < self.most_local_steps).collect();
+        all.push(self.most_local_steps);
+        all
+    }
+}
+
+/// Where runs start.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Start {
+    /// `theta_0` (d); `None` if it is drawn anew for each seed, which theory does not know.
+    pub theta: Option<Vec<f64>>,
+    /// The control variates.
+    pub controls: InitialControls,
+    /// The output.
+    pub output: OutputRule,
+}
+
+impl Start {
+    /// From zero, with controls of zero, and with the last iterate as the output.
+    pub fn zero(d: usize) -> Self {
+        Self { theta: Some(vec![0.0; d]), controls: InitialControls::Zero, output: OutputRule::Last }
+    }
+}
+
+/// Makes the settings of a method from eta, H and alpha_g.
+pub type Make<'m> = dyn Fn(f64, usize, f64) -> Result<Arc<dyn MethodSettings>> + Send + Sync + 'm;
+
+/// A method with its link, whose step size, local steps and server's step are free.
+pub struct Family<'m> {
+    /// Its name, for messages: the method, and the codec where there are several.
+    pub name: String,
+    /// Makes its settings.
+    pub make: Box<Make<'m>>,
+    /// Its link.
+    pub link: Arc<Uplink>,
+    /// Whether it has local steps; otherwise H is 1.
+    pub has_local_steps: bool,
+    /// Whether it has a server's step; otherwise it is 1.
+    pub has_server_step: bool,
+}
+
+impl<'m> Family<'m> {
+    /// A method with local steps and a server's step.
+    pub fn new(
+        name: &str,
+        make: impl Fn(f64, usize, f64) -> Result<Arc<dyn MethodSettings>> + Send + Sync + 'm,
+        link: &Arc<Uplink>,
+    ) -> Self {
+        Self { name: name.into(), make: Box::new(make), link: Arc::clone(link), has_local_steps: true, has_server_step: true }
+    }
+
+    /// The method with these settings.
+    ///
+    /// # Errors
+    /// When the method does not accept them.
+    pub fn settings(&self, choice: &Choice, agents: usize) -> Result<Arc<dyn MethodSettings>> {
+        let settings = (self.make)(choice.step_size, choice.local_steps as usize, choice.server_step)?;
+        settings.check(agents)?;
+        Ok(settings)
+    }
+
+    /// The forecast for the method with these settings.
+    ///
+    /// # Errors
+    /// When the method does not accept them.
+    pub fn forecast<'f>(&self, field: &'f dyn Field, choice: &Choice, start: &Start) -> Result<Forecast<'f>> {
+        let settings = self.settings(choice, field.agents())?;
+        Ok(Forecast::over(field, &*settings, &self.link).of_output(start.output))
+    }
+}
+
+/// Settings of a family.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Choice {
+    /// The index of the family.
+    pub family: usize,
+    /// eta.
+    pub step_size: f64,
+    /// H.
+    pub local_steps: u64,
+    /// alpha_g.
+    pub server_step: f64,
+}
+
+/// A number with four significant digits, so that files can hold what was computed.
+pub fn rounded(x: f64) -> f64 {
+    format!("{x:.3e}").parse().unwrap_or(x)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Courses against curves that are computed round by round, and searches against grids.
+
+    use std::sync::Arc;
+
+    use super::*;
+    use fedsa::kernel::Isa;
+    use fedsa::linalg;
+    use fedsa::methods::control_rule::ControlRule;
+    use fedsa::methods::fedhsa::FedHsa;
+    use fedsa::methods::fedlsa::FedLsa;
+    use fedsa::methods::scafflsa::Scafflsa;
+    use fedsa::methods::scafflsa_random::ScafflsaRandom;
+    use fedsa::problem::garnet::Garnet;
+    use fedsa::problem::{NoFiles, ProblemSettings as _};
+    use fedsa::sampling::{Law, Sampling};
+    use fedsa::uplink::codec::{CodecSettings as _, Quantised, Rounding};
+    use fedsa::uplink::medium::MediumSettings as _;
+    use fedsa::uplink::medium::erasure::Erasure;
+
+    fn field(seed: u64, agents: usize, features: usize, kind: Law) -> Box<dyn Field> {
+        let garnet = Garnet { agents, states: 6, features, gamma: 0.8, seed, ..Garnet::default() };
+        garnet.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
+    }
+
+    fn families(link: &Arc<Uplink>) -> Vec<Family<'static>> {
+        vec![
+            Family::new("fedlsa", |eta, h, alpha| Ok(Arc::new(FedLsa { global_step_size: alpha, ..FedLsa::new(eta, h) })), link),
+            Family::new("scafflsa", |eta, h, alpha| Ok(Arc::new(Scafflsa { global_step_size: alpha, ..Scafflsa::new(eta, h) })), link),
+            Family::new("fedhsa", |eta, h, alpha| Ok(Arc::new(FedHsa { global_step_size: alpha, ..FedHsa::new(eta, h) })), link),
+        ]
+    }
+
+    fn clear() -> Arc<Uplink> {
+        Arc::new(Uplink::default())
+    }
+
+    /// The first round after which the curve is at most the target, by all rounds of the curve; `None` if there is none up to `most`, or
+    /// if the floor is above the target.
+    fn by_all_rounds(forecast: &Forecast<'_>, start: &Start, target: f64, most: u64) -> Option<u64> {
+        let rounds: Vec<u64> = (0..=most).collect();
+        let floor = forecast.floor().ok()?.mse();
+        let curve = forecast.curve(start.theta.as_ref().unwrap(), &start.controls, &rounds).unwrap();
+        (floor <= target).then(|| curve.iter().position(|point| point.mse() <= target)).flatten().map(|t| t as u64)
+    }
+
+    #[test]
+    fn rounds_are_those_of_the_curve() {
+        const MOST: u64 = 700;
+        let (mut reached, mut floors, mut slow, mut diverging) = (0, 0, 0, 0);
+        for (seed, agents, features) in [(1, 2, 2), (2, 4, 3), (3, 3, 4)] {
+            let field = field(seed, agents, features, Law::Iid);
+            let start = Start::zero(field.dim());
+            let at_start = linalg::norm_sq(field.root().unwrap());
+            for family in families(&clear()) {
+                for (step_size, local_steps, server_step) in [(0.4, 1, 1.0), (0.2, 8, 1.0), (0.05, 3, 1.7), (0.02, 20, 0.6), (30.0, 4, 1.0)]
+                {
+                    for share in [0.5, 0.03, 0.0005] {
+                        let (target, choice) = (share * at_start, Choice { family: 0, step_size, local_steps, server_step });
+                        let forecast = family.forecast(&*field, &choice, &start).unwrap();
+                        let course = course(&forecast, &start, target, MOST).unwrap();
+                        let wanted = by_all_rounds(&forecast, &start, target, MOST);
+                        assert_eq!(course.outcome.ok().map(|hit| hit.rounds), wanted, "{} {choice:?}", family.name);
+                        match course.outcome {
+                            Ok(hit) => {
+                                reached += 1;
+                                let exact = forecast.curve(&vec![0.0; field.dim()], &start.controls, &[hit.rounds]).unwrap()[0].mse();
+                                assert!((hit.mse - exact).abs() <= 1e-9 * exact, "{} {exact}", hit.mse);
+                                assert!(hit.passes > hit.rounds as f64 - 1.0 && hit.passes <= hit.rounds as f64);
+                            }
+                            Err(Miss::Floor { floor }) => {
+                                floors += 1;
+                                let exact = forecast.floor().unwrap().mse();
+                                assert!((floor - exact).abs() <= 1e-6 * exact, "{floor} {exact}");
+                            }
+                            Err(Miss::Slow { .. }) => slow += 1,
+                            Err(Miss::Diverges) => {
+                                diverging += 1;
+                                assert!(forecast.outlook().is_unstable());
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        assert!(reached > 20 && floors > 5 && diverging > 5 && slow > 0, "{reached} {floors} {slow} {diverging}");
+    }
+
+    #[test]
+    fn rounds_without_noise_are_those_of_runs() {
+        let field = field(5, 3, 3, Law::Mean);
+        let start = Start::zero(field.dim());
+        let root = field.root().unwrap().to_vec();
+        for family in families(&clear()) {
+            let choice = Choice { family: 0, step_size: 0.3, local_steps: 4, server_step: 1.0 };
+            let forecast = family.forecast(&*field, &choice, &start).unwrap();
+            let bias = forecast.bias_sq().unwrap();
+            let target = (1e-6f64).max(1.5 * bias);
+            let hit = course(&forecast, &start, target, 10_000).unwrap().outcome.unwrap();
+            let settings = family.settings(&choice, field.agents()).unwrap();
+            let mut run = fedsa::round::Run::new(&*field, &*settings, &*family.link, OutputRule::Last, 0, vec![0.0; field.dim()]).unwrap();
+            let mut error = linalg::norm_sq(&root);
+            while error > target {
+                assert!(run.round() < 10_000);
+                run.step();
+                error = linalg::distance_sq(run.theta(), &root);
+            }
+            assert_eq!(run.round(), hit.rounds, "{}", family.name);
+            assert!((error - hit.mse).abs() <= 1e-6 * error, "{}: {error} {}", family.name, hit.mse);
+            // A target below the bias.
+            if bias > 1e-12 {
+                let outcome = course(&forecast, &start, 0.5 * bias, 10_000).unwrap().outcome;
+                assert!(matches!(outcome, Err(Miss::Floor { floor }) if (floor - bias).abs() <= 1e-6 * bias), "{outcome:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn prices_are_those_of_the_ledger() {
+        let field = field(6, 3, 3, Law::Iid);
+        let start = Start::zero(field.dim());
+        let quantised = Uplink { codec: Quantised { bits: 4, rounding: Rounding::Stochastic }.build(), ..Uplink::default() };
+        for link in [clear(), Arc::new(quantised)] {
+            for family in families(&link) {
+                let price = Price::of(&*field, &family, &start).unwrap();
+                let settings = family.settings(&Choice { family: 0, step_size: 0.01, local_steps: 7, server_step: 1.0 }, 3).unwrap();
+                let mut run =
+                    fedsa::round::Run::new(&*field, &*settings, &*family.link, OutputRule::Last, 1, vec![0.0; field.dim()]).unwrap();
+                (0..20).for_each(|_| run.step());
+                let (cost, ledger) = (price.cost(20, 7), run.ledger());
+                let counted = Cost { rounds: 20, bits: (ledger.bits_up + ledger.bits_down) as f64, samples: ledger.samples as f64 };
+                assert_eq!(cost, counted, "{}", family.name);
+                for goal in [Goal::Rounds, Goal::Bits, Goal::Samples] {
+                    assert_eq!(price.affordable(cost.of(goal), goal, 7, 1000), 20, "{} {goal:?}", family.name);
+                    assert_eq!(price.affordable(0.999 * cost.of(goal), goal, 7, 1000), 19, "{} {goal:?}", family.name);
+                    assert_eq!(price.affordable(f64::INFINITY, goal, 7, 1000), 1000);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn random_talks_cost_their_mean() {
+        let field = field(6, 3, 3, Law::Iid);
+        let talk = |step_size, h: usize, global_step_size| -> Result<Arc<dyn MethodSettings>> {
+            let talk_probability = 1.0 / h as f64;
+            let rule = ControlRule::default();
+            Ok(Arc::new(ScafflsaRandom { step_size, talk_probability, global_step_size, participants: None, rule, control_step: 1.0 }))
+        };
+        let price = Price::of(&*field, &Family::new("talk", talk, &clear()), &Start::zero(3)).unwrap();
+        // A round has 1/p local steps of every agent in the mean.
+        let (cost, once) = (price.cost(50, 4).samples, price.cost(50, 1).samples);
+        assert!((once - 150.0).abs() < 1e-9 && (cost - 600.0).abs() < 1e-9, "{once} {cost}");
+    }
+
+    /// The least cost of a grid: each of its points by all rounds of its curve.
+    fn least_of_grid(field: &dyn Field, families: &[Family<'_>], start: &Start, target: &Target, most: u64) -> f64 {
+        let mut least = f64::INFINITY;
+        for family in families {
+            let Ok(price) = Price::of(field, family, start) else { continue };
+            for local_steps in [1, 2, 4, 8, 16, 32].into_iter().filter(|h| *h <= target.most_local_steps) {
+                for k in 0..9 {
+                    for server_step in [1.0, 1.5] {
+                        let choice = Choice { family: 0, step_size: 1.2 / 1.6f64.powi(k), local_steps, server_step };
+                        let forecast = family.forecast(field, &choice, start).unwrap();
+                        let reached = forecast.knows_curve().ok().and_then(|()| by_all_rounds(&forecast, start, target.mse, most));
+                        least = least.min(reached.map_or(f64::INFINITY, |t| price.cost(t, local_steps).of(target.goal)));
+                    }
+                }
+            }
+        }
+        least
+    }
+
+    #[test]
+    fn searches_are_as_good_as_grids() {
+        let mut erasure = Uplink::default();
+        Erasure { success: 0.7 }.install(&mut erasure).unwrap();
+        let erasure = Arc::new(erasure);
+        for (seed, agents, features, share, goal, link) in [
+            (11, 2, 2, 0.02, Goal::Rounds, clear()),
+            (12, 3, 2, 0.05, Goal::Bits, clear()),
+            (13, 2, 3, 0.05, Goal::Samples, clear()),
+            (14, 3, 2, 0.05, Goal::Bits, erasure),
+        ] {
+            let field = field(seed, agents, features, Law::Iid);
+            let start = Start::zero(field.dim());
+            let target = Target { mse: share * linalg::norm_sq(field.root().unwrap()), goal, most_local_steps: 32, ..Target::default() };
+            let families = families(&link);
+            let found = search(&*field, &families, &start, &target, &Effort::default()).unwrap();
+            let best = found.best().unwrap();
+            let cost = best.cost.unwrap().of(goal);
+            let grid = least_of_grid(&*field, &families, &start, &target, 200);
+            assert!(cost <= 1.05 * grid, "{goal:?}: {cost} of {best:?}, over {grid}");
+            // What it says holds: by all rounds of the curve.
+            let forecast = families[best.choice.family].forecast(&*field, &best.choice, &start).unwrap();
+            let rounds = best.reached().unwrap().rounds;
+            assert_eq!(by_all_rounds(&forecast, &start, target.mse, rounds + 5), Some(rounds));
+            assert_eq!(best.cost.unwrap(), found.prices[best.choice.family].as_ref().unwrap().cost(rounds, best.choice.local_steps));
+            // The same again.
+            let again = search(&*field, &families, &start, &target, &Effort::default()).unwrap();
+            assert_eq!((again.best, again.tried), (found.best, found.tried));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_reached_names_its_floor() {
+        let field = field(21, 3, 3, Law::Iid);
+        let start = Start::zero(field.dim());
+        let families: Vec<Family<'_>> = families(&clear()).into_iter().take(1).collect();
+        let target = Target { mse: 1e-7, most_rounds: 40, local_steps: Some(vec![50]), ..Target::default() };
+        let found = search(&*field, &families, &start, &target, &Effort::default()).unwrap();
+        assert!(found.best().is_none() && found.ended.is_none());
+        // Small enough steps have a floor below every target, but need more rounds: two numbers.
+        let (tried, rounds, lowest) = found.too_slow().unwrap();
+        assert!(rounds == 40 && lowest > target.mse && lowest < linalg::norm_sq(field.root().unwrap()));
+        let forecast = families[0].forecast(&*field, &tried.choice, &start).unwrap();
+        let after = forecast.curve(&vec![0.0; field.dim()], &start.controls, &[40]).unwrap()[0].mse();
+        assert!((lowest - after).abs() <= 1e-9 * after && forecast.floor().unwrap().mse() <= target.mse);
+        let (tried, floor) = found.lowest_floor().unwrap();
+        let forecast = families[0].forecast(&*field, &tried.choice, &start).unwrap();
+        assert!(floor > target.mse && (forecast.floor().unwrap().mse() - floor).abs() <= 1e-6 * floor);
+        // A bias that no number of rounds takes away.
+        let coarse = Target { most_rounds: 1_000_000_000, ..target };
+        let noiseless = super::tests::field(21, 3, 3, Law::Mean);
+        let wide = Family { make: Box::new(|_, h, _| Ok(Arc::new(FedLsa::new(0.5, h)))), ..self::families(&clear()).remove(0) };
+        let found = search(&*noiseless, &[wide], &start, &coarse, &Effort::default()).unwrap();
+        assert!(found.best().is_none() && found.too_slow().is_none());
+        let bias = Forecast::over(&*noiseless, &FedLsa::new(0.5, 50), &Uplink::default()).bias_sq().unwrap();
+        assert!((found.lowest_floor().unwrap().1 - bias).abs() <= 1e-6 * bias);
+    }
+
+    #[test]
+    fn searches_end_with_their_work() {
+        let field = field(24, 3, 3, Law::Iid);
+        let (start, families) = (Start::zero(field.dim()), families(&clear()));
+        let target = Target { mse: 0.03 * linalg::norm_sq(field.root().unwrap()), most_local_steps: 20, ..Target::default() };
+        let within = |most_work: f64| {
+            let effort = Effort { most_work, ..Effort::default() };
+            search(&*field, &families, &start, &target, &effort).unwrap()
+        };
+        let whole = within(f64::INFINITY);
+        assert!(whole.ended.is_none() && whole.work > 0.0);
+        let enough = within(8.0 * whole.work);
+        assert_eq!((&enough.tried, enough.best, enough.ended), (&whole.tried, whole.best, None));
+        let half = within(0.5 * whole.work);
+        assert_eq!(half.ended, Some(Ended::Work));
+        assert!(half.work <= 0.5 * whole.work && !half.tried.is_empty(), "{} {}", half.work, whole.work);
+        assert!(half.tried.len() < whole.tried.len());
+        // The same on one thread.
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        let alone = pool.install(|| within(0.5 * whole.work));
+        assert_eq!((alone.tried, alone.best, alone.work), (half.tried, half.best, half.work));
+        let cancelled = search(&*field, &families, &start, &target, &Effort { is_cancelled: &|| true, ..Effort::default() }).unwrap();
+        assert!(cancelled.ended == Some(Ended::Cancelled) && cancelled.tried.is_empty());
+    }
+
+    #[test]
+    fn unknown_families_say_why() {
+        let field = field(22, 3, 3, Law::Iid);
+        let start = Start::zero(field.dim());
+        let quantised = Uplink { codec: Quantised { bits: 4, rounding: Rounding::Stochastic }.build(), ..Uplink::default() };
+        let mut families = families(&clear());
+        families.push(Family::new("coarse", |eta, h, _| Ok(Arc::new(FedLsa::new(eta, h))), &Arc::new(quantised)));
+        let target = Target { mse: 0.1 * linalg::norm_sq(field.root().unwrap()), most_local_steps: 10, ..Target::default() };
+        let found = search(&*field, &families, &start, &target, &Effort::default()).unwrap();
+        assert!(found.best().is_some());
+        let known: Vec<bool> = found.unknown.iter().map(Option::is_none).collect();
+        assert_eq!(known, [true, true, true, false]);
+        assert!(found.unknown[3].as_ref().unwrap().what.contains("codec"), "{:?}", found.unknown[3]);
+    }
+
+    #[test]
+    fn bad_targets_are_refused() {
+        let field = field(23, 2, 2, Law::Iid);
+        let start = Start::zero(field.dim());
+        let norm = linalg::norm_sq(field.root().unwrap());
+        let refused = |target: Target, key: &str, says: &str| {
+            let e = target.check(&*field, &start).unwrap_err();
+            assert!(e.key == key && e.what.contains(says), "{e}");
+        };
+        let good = Target { mse: 0.1 * norm, ..Target::default() };
+        good.check(&*field, &start).unwrap();
+        refused(Target { mse: 0.0, ..good.clone() }, "target", "0");
+        refused(Target { mse: f64::NAN, ..good.clone() }, "target", "NaN");
+        refused(Target { mse: 1e-29 * norm, ..good.clone() }, "target", "rounding");
+        refused(Target { mse: 2.0 * norm, ..good.clone() }, "target", "start");
+        refused(Target { most_rounds: 0, ..good.clone() }, "most_rounds", "0");
+        refused(Target { local_steps: Some(vec![3, 0]), ..good.clone() }, "local_steps", "0");
+        let noiseless = super::tests::field(23, 2, 2, Law::Mean);
+        let e = Target { goal: Goal::Samples, ..good }.check(&*noiseless, &start).unwrap_err();
+        assert_eq!(e.key, "minimise");
+    }
+
+    #[test]
+    fn coarse_local_steps_are_in_order() {
+        let of = |most_local_steps, local_steps| Target { most_local_steps, local_steps, ..Target::default() }.coarse_local_steps();
+        assert_eq!(of(30, None), [1, 2, 5, 10, 20, 30]);
+        assert_eq!(of(1, None), [1]);
+        assert_eq!(of(5, Some(vec![7, 3, 7])), [3, 7]);
+    }
+}

@@ -1,0 +1,103 @@
+//! What rounds of a method cost.
+
+use super::{Choice, Family, Goal, Start};
+use crate::cost::RoundCost;
+use fedsa::error::{BadInput, Result};
+use fedsa::problem::Field;
+use fedsa::record::Ledger;
+use fedsa::round::Run;
+
+/// What a number of rounds costs.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Cost {
+    /// Rounds.
+    pub rounds: u64,
+    /// Bits of all messages, up and down.
+    pub bits: f64,
+    /// Samples of all agents.
+    pub samples: f64,
+}
+
+impl Cost {
+    /// The part that is minimised.
+    pub fn of(&self, goal: Goal) -> f64 {
+        match goal {
+            Goal::Rounds => self.rounds as f64,
+            Goal::Bits => self.bits,
+            Goal::Samples => self.samples,
+        }
+    }
+}
+
+/// What a round of a family costs, from the ledger of a few rounds that are run; of random numbers of local steps the mean. Counts do
+/// not depend on step sizes. They are exact where all rounds after the first cost the same; over budgets that fade, they are means over
+/// these rounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Price {
+    /// Bits of the first round, and of each later one.
+    bits: (f64, f64),
+    /// Samples of a round with no local steps, and of each local step.
+    samples: (f64, f64),
+}
+
+/// The rounds that are run.
+const ROUNDS: u64 = 33;
+
+impl Price {
+    /// The price of a family's rounds.
+    ///
+    /// # Errors
+    /// When the method cannot work over its link.
+    pub fn of(field: &dyn Field, family: &Family<'_>, start: &Start) -> Result<Self> {
+        let theta = start.theta.clone().unwrap_or_else(|| vec![0.0; field.dim()]);
+        let settings =
+            |local_steps: u64| family.settings(&Choice { family: 0, step_size: TINY, local_steps, server_step: 1.0 }, field.agents());
+        // Ledgers after the first round and the last.
+        let ledgers = |local_steps: u64| -> Result<(Ledger, Ledger)> {
+            let settings = settings(local_steps)?;
+            let mut run = Run::new(field, &*settings, &*family.link, start.output, 0, theta.clone())?;
+            run.step();
+            let first = run.ledger();
+            (1..ROUNDS).for_each(|_| run.step());
+            if run.round() != ROUNDS {
+                return Err(BadInput::new("", "a run with a tiny step diverges", "a start near the root"));
+            }
+            Ok((first, run.ledger()))
+        };
+        let (first, last) = ledgers(1)?;
+        let bits = |ledger: &Ledger| (ledger.bits_up + ledger.bits_down) as f64;
+        // The mean of random numbers of local steps is known; a few rounds would not give it.
+        let samples = |local_steps: u64, last: &Ledger| -> Result<f64> {
+            let mean = RoundCost::new(field, &*settings(local_steps)?, &family.link).map(|cost| cost.samples);
+            Ok(mean.unwrap_or(last.samples as f64 / ROUNDS as f64))
+        };
+        let one = samples(1, &last)?;
+        let two = if family.has_local_steps { samples(2, &ledgers(2)?.1)? } else { one };
+        Ok(Self { bits: (bits(&first), (bits(&last) - bits(&first)) / (ROUNDS - 1) as f64), samples: (2.0 * one - two, two - one) })
+    }
+
+    /// What rounds with H local steps cost.
+    pub fn cost(&self, rounds: u64, local_steps: u64) -> Cost {
+        let each = if self.samples.1 == 0.0 { self.samples.0 } else { self.samples.0 + self.samples.1 * local_steps as f64 };
+        let bits = if rounds == 0 { 0.0 } else { self.bits.0 + (rounds - 1) as f64 * self.bits.1 };
+        Cost { rounds, bits, samples: rounds as f64 * each }
+    }
+
+    /// The most rounds whose cost is at most `cost`.
+    pub fn affordable(&self, cost: f64, goal: Goal, local_steps: u64, most: u64) -> u64 {
+        let is_paid = |rounds: u64| self.cost(rounds, local_steps).of(goal) <= cost;
+        let (mut low, mut high) = (0, most);
+        if is_paid(high) {
+            return high;
+        }
+        // `low` rounds are affordable, `high` are not.
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if is_paid(middle) { low = middle } else { high = middle }
+        }
+        low
+    }
+}
+
+/// A step size with which nothing diverges.
+const TINY: f64 = 1e-9;
