@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use fedsa::kernel::Isa;
-use fedsa::record::{COUNTS, METRICS, OUTCOMES, Outcome};
+use fedsa::metrics::METRICS;
+use fedsa::record::{COUNTS, OUTCOMES, Outcome};
 use fedsa_experiment::Plan;
 use fedsa_experiment::bundled::ALL;
 use fedsa_experiment::config::{Document, Experiment};

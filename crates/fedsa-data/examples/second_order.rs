@@ -6,9 +6,11 @@
 mod machine;
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use faer::Mat;
 use fedsa::eigenpairs::Eigenpairs;
+use fedsa::federation::Federation;
 use fedsa::kernel::Isa;
 use fedsa::methods::MethodSettings;
 use fedsa::methods::fednl::{Compression, FedNl};
@@ -16,7 +18,6 @@ use fedsa::methods::shed::Shed;
 use fedsa::problem::Field;
 use fedsa::problem::logs::Sources;
 use fedsa::problem::regression::Logistic;
-use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
@@ -31,22 +32,22 @@ fn main() -> Result<(), Failure> {
     let data = || Sources::One("libsvm/w8a".into());
     let files = DiskFiles::new(Places::from_env(""));
     let sampling = Sampling { kind: Law::Mean, ..Sampling::default() };
-    let of = |settings: &Logistic| -> Result<(Box<dyn Field>, Work), Failure> {
+    let of = |settings: &Logistic| -> Result<(Arc<dyn Field>, Work), Failure> {
         let prepared = settings.prepare(&files)?;
         let work = Work::of(&prepared.train.rows);
         Ok((settings.field_of(prepared.train, prepared.weights, sampling, Isa::best())?, work))
     };
     let (many, of_many) = of(&Logistic { agents: Some(142), samples: Some(350), ridge: 1e-3, intercept: true, ..Logistic::new(data()) })?;
     // First, so that the peak of memory is that of this problem alone.
-    fednl_to_the_end(&*many);
+    fednl_to_the_end(&many);
     let machine = Machine::measured();
-    fednl(&*many, &machine, &of_many);
+    fednl(&many, &machine, &of_many);
     drop(many);
     let (eight, of_eight) = of(&Logistic { agents: Some(8), ridge: 1e-5, ..Logistic::new(data()) })?;
-    shed(&*eight);
-    hessians(&*eight, &machine, &of_eight);
-    agents(&*eight);
-    pairs(&*eight);
+    shed(&eight);
+    hessians(&eight, &machine, &of_eight);
+    agents(&eight);
+    pairs(&eight);
     Ok(())
 }
 
@@ -56,12 +57,17 @@ fn report(name: &str, [one, two]: [f64; 2], more: serde_json::Value) {
     println!("{}", serde_json::json!({ "name": name, "result": result }));
 }
 
-fn started<'a>(field: &'a dyn Field, method: &dyn MethodSettings, uplink: &'a Uplink) -> Run<'a> {
-    Run::new(field, method, uplink, OutputRule::Last, 0, vec![0.0; field.dim()]).expect("an exact link suits every method")
+fn started<'a>(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &'a Uplink) -> Run {
+    Federation::builder(method)
+        .uplink(uplink)
+        .seed(0)
+        .on(&**field)
+        .and_then(|federation| Run::new(field, &federation))
+        .expect("an exact link suits every method")
 }
 
 /// A whole Fib-SHED fit: 345 rounds, which take the gradient to 1e-9.
-fn shed(field: &dyn Field) {
+fn shed(field: &Arc<dyn Field>) {
     let uplink = Uplink::default();
     let fit = least(3, || {
         let mut run = started(field, &Shed::default(), &uplink);
@@ -77,7 +83,7 @@ fn top_k() -> FedNl {
 }
 
 /// The norm of the mean gradient.
-fn gradient_norm(field: &dyn Field, theta: &[f64]) -> f64 {
+fn gradient_norm(field: &Arc<dyn Field>, theta: &[f64]) -> f64 {
     let objective = field.facts().objective().expect("an objective");
     let (mut mean, mut one) = (vec![0.0; theta.len()], vec![0.0; theta.len()]);
     for (c, p) in field.weights().iter().enumerate() {
@@ -89,7 +95,7 @@ fn gradient_norm(field: &dyn Field, theta: &[f64]) -> f64 {
 
 /// A run of FedNL until the norm of the gradient is at most 1e-12: its rounds, which are counted in a run that is not measured, its seconds
 /// without reading the data, and on Linux the peak of the memory of the process after the first run, with reading.
-fn fednl_to_the_end(field: &dyn Field) {
+fn fednl_to_the_end(field: &Arc<dyn Field>) {
     let (uplink, method) = (Uplink::default(), top_k());
     let mut run = started(field, &method, &uplink);
     let rounds = (1..=100).find(|_| {
@@ -109,7 +115,7 @@ fn fednl_to_the_end(field: &dyn Field) {
 
 /// A round of FedNL in the middle of a run. The floor is that of one pass over the rows for margins, gradients and Hessians, and of
 /// reading and writing the learned Hessians' supports at both ends once.
-fn fednl(field: &dyn Field, machine: &Machine, work: &Work) {
+fn fednl(field: &Arc<dyn Field>, machine: &Machine, work: &Work) {
     let (uplink, method) = (Uplink::default(), top_k());
     let run = |rounds: usize| {
         least(3, || {
@@ -128,7 +134,7 @@ fn fednl(field: &dyn Field, machine: &Machine, work: &Work) {
 }
 
 /// The Hessians of all agents at theta = 0, and the product of dense matrices of the same sizes.
-fn hessians(field: &dyn Field, machine: &Machine, work: &Work) {
+fn hessians(field: &Arc<dyn Field>, machine: &Machine, work: &Work) {
     let (objective, d, n) = (field.facts().objective().expect("an objective"), field.dim(), field.agents());
     let theta = vec![0.0; d];
     let ours = least(5, || {
@@ -153,7 +159,7 @@ fn hessians(field: &dyn Field, machine: &Machine, work: &Work) {
 
 /// What the agents of a Fib-SHED round with a renewal compute, without the server: gradients, Hessians, their eigenpairs and the losses
 /// of a line search.
-fn agents(field: &dyn Field) {
+fn agents(field: &Arc<dyn Field>) {
     let (objective, d, n) = (field.facts().objective().expect("an objective"), field.dim(), field.agents());
     let (theta, p) = (vec![0.0; d], vec![1e-3; d]);
     let steps: Vec<f64> = (0..21).map(|k| 0.5f64.powi(k)).collect();
@@ -170,7 +176,7 @@ fn agents(field: &dyn Field) {
 }
 
 /// The ten leading eigenpairs of an agent's Hessian, and all of them.
-fn pairs(field: &dyn Field) {
+fn pairs(field: &Arc<dyn Field>) {
     let (objective, d) = (field.facts().objective().expect("an objective"), field.dim());
     let mut hessian = Mat::zeros(d, d);
     objective.hessian(0, &vec![0.0; d], &mut hessian);

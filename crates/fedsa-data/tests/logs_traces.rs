@@ -2,6 +2,8 @@
 //!
 //! The solutions need the logs: they run only where `FEDSA_DATA` names a folder with `transitions/`.
 
+use std::sync::Arc;
+
 use fedsa::error::Result;
 use fedsa::kernel::Isa;
 use fedsa::linalg;
@@ -12,7 +14,7 @@ use fedsa::problem::{Field, Files, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
 use fedsa_data::{DiskFiles, find::Places};
 
-fn field(path: &str, features: FeatureSpec, ranges: &[(&str, f64, f64)], lambda: f64, law: Law) -> Result<Box<dyn Field>> {
+fn field(path: &str, features: FeatureSpec, ranges: &[(&str, f64, f64)], lambda: f64, law: Law) -> Result<Arc<dyn Field>> {
     let settings = Logs {
         ranges: ranges.iter().map(|(column, low, high)| (column.to_string(), (*low, *high))).collect(),
         lambda,

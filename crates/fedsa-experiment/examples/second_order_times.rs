@@ -11,10 +11,11 @@ use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
 
+use fedsa::federation::Federation;
 use fedsa::kernel::Isa;
+use fedsa::metrics::Metrics;
 use fedsa::problem::regression::Logistic;
-use fedsa::record::{Metrics, OutputRule};
-use fedsa::round::{Run, Status};
+use fedsa::round::Run;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use fedsa_experiment::config::{Document, Experiment};
@@ -72,13 +73,14 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Runs a method to the target, or for all rounds; the seconds are those of rounds alone, without what measures the gradient. `pass` are the
 /// seconds of reading all rows once.
 fn measured(plan: &Plan, cell: &PlannedCell, work: &Work, machine: &Machine, pass: [f64; 2]) -> Took {
-    let field = &*plan.fields[cell.field].field;
+    let field = &plan.fields[cell.field].field;
     let metrics = Metrics::new(field);
     let start = cell.start.of(0, field.dim());
-    let mut run = Run::new(field, &*cell.method.settings, &*cell.uplink, OutputRule::Last, 0, start).expect("it was planned");
+    let federation = Federation::builder(&*cell.method.settings).uplink(&cell.uplink).start(start).on(&**field).expect("it was planned");
+    let mut run = Run::new(field, &federation).expect("it was planned");
     let target = cell.run.stop.residual.unwrap_or(0.0);
     let (mut seconds, mut residual) = (0.0, f64::INFINITY);
-    while residual > target && run.round() < cell.run.rounds && run.status() == Status::Ok {
+    while residual > target && run.round() < cell.run.rounds && run.diverged().is_none() {
         let start = Instant::now();
         run.step();
         seconds += start.elapsed().as_secs_f64();

@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use fedsa::error::{BadInput, Result};
-use fedsa::record::{Metrics, OutputRule};
-use fedsa::round::{Run, Status};
+use fedsa::federation::Federation;
+use fedsa::metrics::Metrics;
+use fedsa::record::OutputRule;
+use fedsa::round::{Advanced, Run};
 use fedsa_data::MachineFailure;
 use fedsa_data::machine;
 use fedsa_data::regular;
@@ -97,7 +99,8 @@ struct Saved {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct End {
     theta: Vec<f64>,
-    status: Status,
+    /// The number of rounds after which it was found to have diverged, if it has.
+    diverged: Option<u64>,
     stopped: bool,
 }
 
@@ -230,7 +233,7 @@ impl Saved {
     fn is_over(&self, planned: &PlannedCell) -> bool {
         let is_recorded = planned.grid.binary_search(&self.round).is_ok();
         let is_at_end = self.round >= planned.run.rounds;
-        self.end.as_ref().is_some_and(|end| (end.stopped && is_recorded) || end.status != Status::Ok || is_at_end)
+        self.end.as_ref().is_some_and(|end| (end.stopped && is_recorded) || end.diverged.is_some() || is_at_end)
     }
 }
 
@@ -265,7 +268,7 @@ struct EndedRuns {
 /// State that the threads share.
 struct Shared<'a> {
     plan: &'a Plan,
-    metrics: Vec<Metrics<'a>>,
+    metrics: Vec<Metrics>,
     control: &'a RunControl<'a>,
     left: Mutex<Interrupted>,
     ended: Mutex<EndedRuns>,
@@ -293,7 +296,7 @@ pub fn execute(plan: &Plan, control: &RunControl<'_>) -> Result<Executed> {
     let next = AtomicUsize::new(0);
     let shared = Shared {
         plan,
-        metrics: plan.fields.iter().map(|f| Metrics::new(&*f.field)).collect(),
+        metrics: plan.fields.iter().map(|f| Metrics::new(&f.field)).collect(),
         control,
         left: Mutex::default(),
         ended: Mutex::new(EndedRuns {
@@ -378,10 +381,11 @@ impl Shared<'_> {
     fn run(&self, job: &SeedJob) -> Result<Option<SeedResult>> {
         let RunControl { interrupted, observer, earlier, every, .. } = *self.control;
         let (field, cell, metrics) =
-            (self.plan.field(job.cell), &self.plan.cells[job.cell], &self.metrics[self.plan.cells[job.cell].field]);
+            (self.plan.shared_field(job.cell), &self.plan.cells[job.cell], &self.metrics[self.plan.cells[job.cell].field]);
         let began = Instant::now();
         let start = cell.start.of(job.seed, field.dim());
-        let mut run = Run::new(field, &*cell.method.settings, &*cell.uplink, cell.output, job.seed, start)?;
+        let federation = Federation::new(&*cell.method.settings, &cell.uplink, field.weights(), job.seed, start)?;
+        let mut run = Run::new(field, &federation.with_output(cell.output))?;
         if cell.method.controls == ControlsStart::Ideal {
             let ideal: Option<Vec<Vec<f64>>> = (0..field.agents()).map(|c| metrics.ideal_control(c).map(<[f64]>::to_vec)).collect();
             run.set_controls(&ideal.unwrap_or_default());
@@ -433,7 +437,7 @@ impl Shared<'_> {
         let mut pace: Option<f64> = None;
         loop {
             let t = run.round();
-            let ended = t == cell.run.rounds || run.status() != Status::Ok;
+            let ended = t == cell.run.rounds || run.diverged().is_some();
             if rows.last().is_none_or(|row| row.round < t) && (ended || cell.grid.binary_search(&t).is_ok()) {
                 let seen = metrics.observe(&run, cell.centre.as_deref(), control_weight);
                 let row = Recorded { round: t, ledger: run.ledger(), seen };
@@ -450,14 +454,14 @@ impl Shared<'_> {
                 break;
             }
             if interrupted.load(Ordering::Relaxed) {
-                self.keep(job, &saved(&rows, t, Some(run.save()), None), on_disk);
+                self.keep(job, &saved(&rows, t, Some(run.save()?), None), on_disk);
                 return Ok(None);
             }
             if pending >= UNIT {
                 observer.advanced(pending);
                 pending = 0.0;
                 if last_saved.elapsed() >= every {
-                    if self.save(job, &saved(&rows, t, Some(run.save()), None)) {
+                    if self.save(job, &saved(&rows, t, Some(run.save()?), None)) {
                         on_disk = t;
                     }
                     last_saved = Instant::now();
@@ -469,8 +473,8 @@ impl Shared<'_> {
                 run.step();
             } else {
                 // Ctrl-C abandons a long round; the state before it must be in memory or on disk.
-                let state = (on_disk != t && fits(run.state_len())).then(|| run.save());
-                if !run.step_unless(interrupted) {
+                let state = (on_disk != t && fits(run.state_len())).then(|| run.save()).transpose()?;
+                if run.advance(Some(interrupted)) == Advanced::Cancelled {
                     match state {
                         Some(state) => self.keep(job, &saved(&rows, t, Some(state), None), on_disk),
                         None => self.leave(job, t, on_disk),
@@ -482,15 +486,15 @@ impl Shared<'_> {
             pending += per_round;
         }
         observer.advanced(pending + per_round * (cell.run.rounds - run.round()) as f64);
-        let end = End { theta: run.output().to_vec(), status: run.status(), stopped };
-        let state = (run.state_len() <= MOST_STATES).then(|| run.save());
+        let end = End { theta: run.output().to_vec(), diverged: run.diverged(), stopped };
+        let state = (run.state_len() <= MOST_STATES).then(|| run.save()).transpose()?;
         Ok(Some(self.end(job, saved(&rows, run.round(), state, Some(end)))))
     }
 
     /// Records how a run ended, and keeps its state for further rounds.
     fn end(&self, job: &SeedJob, saved: Saved) -> SeedResult {
-        let End { theta, status, stopped } = saved.end.clone().expect("of a run that has ended");
-        let result = SeedResult { seed: job.seed, rows: saved.rows.clone(), theta, status, stopped, seconds: Some(saved.seconds) };
+        let End { theta, diverged, stopped } = saved.end.clone().expect("of a run that has ended");
+        let result = SeedResult { seed: job.seed, rows: saved.rows.clone(), theta, diverged, stopped, seconds: Some(saved.seconds) };
         self.control.observer.ended(job.cell, &result);
         let mut ended = self.ended.lock().expect("no panics under the lock");
         let EndedRuns { states, bytes, is_new, written, full } = &mut *ended;

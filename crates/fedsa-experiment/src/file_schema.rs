@@ -1,6 +1,7 @@
 //! The JSON schema of experiment files, completed with the names of metrics, counts, quantities and checks.
 
-use fedsa::record::{COUNTS, METRICS};
+use fedsa::metrics::METRICS;
+use fedsa::record::COUNTS;
 use serde_json::{Value as Json, json};
 
 use crate::checks;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use fedsa::error::{BadInput, Result};
-use fedsa::record::{self, COUNTS, Ledger, METRICS, Observation, Outcome};
-use fedsa::round::Status;
+use fedsa::metrics::{self, METRICS, Observation};
+use fedsa::record::{COUNTS, Ledger, Outcome};
 use fedsa_data::regular;
 use fedsa_data::trace::{self, Trace, TraceColumn};
 use serde_json::Value as Json;
@@ -170,7 +170,7 @@ fn runs_of(table: &Trace) -> Option<HashMap<(String, String), Vec<SeedResult>>> 
     let counts: HashMap<&str, &Vec<i64>> = COUNTS.iter().map(|count| Some((count.name, whole(count.name)?))).collect::<Option<_>>()?;
     let metrics: HashMap<&str, &Vec<Option<f64>>> =
         METRICS.iter().map(|metric| Some((metric.name, number(metric.name)?))).collect::<Option<_>>()?;
-    let always = |name: &str| record::metric(name).is_some_and(|metric| metric.needs == [record::metrics::Need::Means]);
+    let always = |name: &str| fedsa::metrics::metric(name).is_some_and(|metric| metric.needs == [metrics::Need::Means]);
     let mut runs: HashMap<(String, String), Vec<SeedResult>> = HashMap::new();
     for i in 0..table.rows() {
         let count = |name: &str| counts[name][i].cast_unsigned();
@@ -185,7 +185,7 @@ fn runs_of(table: &Trace) -> Option<HashMap<(String, String), Vec<SeedResult>>> 
                 seed,
                 rows: Vec::new(),
                 theta: Vec::new(),
-                status: Status::Ok,
+                diverged: None,
                 stopped: outcomes[i] == Outcome::Converged.name(),
                 seconds: None,
             });
@@ -194,7 +194,7 @@ fn runs_of(table: &Trace) -> Option<HashMap<(String, String), Vec<SeedResult>>> 
         run.rows.push(Recorded { round, ledger, seen });
         if outcomes[i] == (Outcome::Diverged { round }).name() {
             // A run ends with the round in which it diverged.
-            run.status = Status::Diverged { round };
+            run.diverged = Some(round);
         }
     }
     Some(runs)

@@ -1,7 +1,6 @@
 //! Outcomes of runs: whether they reached their targets, and if not, how far from them they ended.
 
 use fedsa::methods::Drift;
-use fedsa::record;
 pub use fedsa::record::{Missed, Outcome};
 use fedsa::sampling::Law;
 
@@ -19,7 +18,7 @@ impl SeedResult {
             let rounds: Vec<(u64, Option<f64>)> = self.rows.iter().map(|row| (row.round, row.metric(metric))).collect();
             Missed::of(metric, target?, &rounds)
         });
-        Outcome::of(self.status, self.stopped, missed)
+        Outcome::of(self.diverged, self.stopped, missed)
     }
 
     /// The target residual: the larger one of `residual` and `relative_residual`; `None` without a target.
@@ -41,7 +40,7 @@ impl Results {
         let is_noiseless = plan.forecast(cell).is_noiseless();
         let radius = predictor.number(cell, "radius").ok().filter(|radius| is_noiseless && (0.0..1.0).contains(radius));
         // A squared distance falls by the square of the radius.
-        let power = record::metric(missed.metric).map_or(1.0, |metric| f64::from(metric.degree));
+        let power = fedsa::metrics::metric(missed.metric).map_or(1.0, |metric| f64::from(metric.degree));
         let in_the_end = radius.map(|radius| (missed.value / missed.target).ln().max(0.0) / (-power * radius.ln()));
         missed.more_rounds.into_iter().chain(in_the_end).filter(|rounds| rounds.is_finite()).max_by(f64::total_cmp)
     }

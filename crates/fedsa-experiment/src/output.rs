@@ -1,9 +1,9 @@
 //! The output files of a finished experiment.
 
 use fedsa::error::Result;
+use fedsa::metrics::{METRICS, Metric};
 use fedsa::problem::arrays::{Array, Arrays};
-use fedsa::record::{self, COUNTS, Count, METRICS, Metric};
-use fedsa::round::Status;
+use fedsa::record::{self, COUNTS, Count};
 use fedsa_data::trace::{Trace, TraceColumn};
 use fedsa_data::{npz, trace};
 use fedsa_theory::Accuracy;
@@ -105,7 +105,7 @@ fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
 
 /// The name of a coordinate's column; changed if every table has a column of that name.
 fn column_name(name: &str, coordinates: &[String]) -> String {
-    let is_taken = |name: &str| COLUMNS.contains(&name) || record::metric(name).is_some() || record::count(name).is_some();
+    let is_taken = |name: &str| COLUMNS.contains(&name) || fedsa::metrics::metric(name).is_some() || record::count(name).is_some();
     let mut column = name.to_string();
     while is_taken(&column) || (column != name && coordinates.contains(&column)) {
         column.insert_str(0, "coordinate_");
@@ -237,13 +237,7 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
             let floors = |metric| results.floors(*cell, metric).map(|f| Estimate::of(&f));
             let floor = floors("mse");
             let last: Option<Vec<f64>> = seeds.iter().map(|s| s.last("mse")).collect();
-            let diverged: Vec<u64> = seeds
-                .iter()
-                .filter_map(|s| match s.status {
-                    Status::Diverged { round } => Some(round),
-                    Status::Ok => None,
-                })
-                .collect();
+            let diverged: Vec<u64> = seeds.iter().filter_map(|s| s.diverged).collect();
             let (mut predictions, mut accuracies) = (Map::new(), Map::new());
             for quantity in QUANTITIES.iter() {
                 if let Some(x) = predictor.known(*cell, quantity) {

@@ -11,7 +11,6 @@ mod validate;
 use std::collections::HashMap;
 
 use fedsa::record::{self, COUNTS, Count};
-use fedsa::round::Status;
 use fedsa_theory::Accuracy;
 use toml::Value;
 
@@ -72,7 +71,7 @@ fn quantity_dash(quantity: &str) -> usize {
 
 /// The names of metrics on axes.
 fn metric_text(metric: &str) -> &str {
-    record::metric(metric).map_or(metric, |metric| metric.axis)
+    fedsa::metrics::metric(metric).map_or(metric, |metric| metric.axis)
 }
 
 /// The picture of an experiment.
@@ -218,10 +217,7 @@ fn curve_name(label: &str, rest: impl Iterator<Item = String>, metric: Option<&s
 
 /// The note on a cell that diverged, or that was expected to diverge and did not.
 fn status_note(plan: &Plan, results: &Results, cell: usize) -> Option<String> {
-    let round = results.cells[cell].iter().find_map(|s| match s.status {
-        Status::Diverged { round } => Some(round),
-        Status::Ok => None,
-    });
+    let round = results.cells[cell].iter().find_map(|s| s.diverged);
     let label = &plan.cells[cell].method.label;
     if let Some(reason) = &plan.cells[cell].refused {
         return Some(format!("{label} is refused: {reason}"));
@@ -286,7 +282,7 @@ fn reference(slope: f64, curves: &[PlottedCurve]) -> Option<PlottedCurve> {
 mod tests {
     use super::super::predict::QUANTITIES;
     use super::*;
-    use fedsa::record::METRICS;
+    use fedsa::metrics::METRICS;
     use fedsa_figure::has_glyphs;
 
     #[test]

@@ -52,7 +52,7 @@ pub struct PlannedField {
     /// A digest of the tables and files from which the problem was built. Equal digests mean equal problems.
     pub fingerprint: String,
     /// The problem.
-    pub field: Box<dyn Field>,
+    pub field: Arc<dyn Field>,
 }
 
 /// The problem that `reader` read last.
@@ -61,7 +61,7 @@ fn build_problem(reader: &Reader, tables: &Digest, files: &DiskFiles, isa: Isa) 
 }
 
 /// A problem that was built from these tables and files.
-fn planned(field: Result<Box<dyn Field>>, tables: &Digest, files: &DiskFiles) -> Result<PlannedField> {
+fn planned(field: Result<Arc<dyn Field>>, tables: &Digest, files: &DiskFiles) -> Result<PlannedField> {
     let field = field.map_err(|e| if e.key.starts_with("sampling") { e } else { e.inside("problem") })?;
     Ok(PlannedField { fingerprint: format!("{} files {:08x}", hex(tables), files.digest()), field })
 }
@@ -92,7 +92,7 @@ impl BuiltProblem {
         experiment: &Experiment,
         files: &DiskFiles,
         memory: Result<MemoryEstimate>,
-        field: impl FnOnce(Sampling) -> Result<Box<dyn Field>>,
+        field: impl FnOnce(Sampling) -> Result<Arc<dyn Field>>,
     ) -> Result<Self, Failure> {
         Self::by(experiment, files, |_| memory, |reader| field(reader.sampling()))
     }
@@ -101,7 +101,7 @@ impl BuiltProblem {
         experiment: &Experiment,
         files: &DiskFiles,
         memory: impl FnOnce(&Reader) -> Result<MemoryEstimate>,
-        field: impl FnOnce(&Reader) -> Result<Box<dyn Field>>,
+        field: impl FnOnce(&Reader) -> Result<Arc<dyn Field>>,
     ) -> Result<Self, Failure> {
         let point = &experiment.points[0];
         let mut reader = Reader::new(&experiment.document.kinds);
@@ -118,6 +118,11 @@ impl BuiltProblem {
     /// The problem.
     pub fn field(&self) -> &dyn Field {
         &*self.planned.field
+    }
+
+    /// The same, to be shared.
+    pub fn shared_field(&self) -> &Arc<dyn Field> {
+        &self.planned.field
     }
 }
 
@@ -298,7 +303,7 @@ impl Plan {
             .par_iter()
             .map(|(i, tables)| {
                 let known = known.lock().expect("no thread panics").take_if(|known| known.tables == *tables);
-                let mut planned = match known {
+                let planned = match known {
                     Some(known) => known.planned,
                     None => {
                         let mut reader = Reader::new(&experiment.document.kinds);
@@ -372,7 +377,12 @@ impl Plan {
 
     /// The problem of a cell.
     pub fn field(&self, cell: usize) -> &dyn Field {
-        &*self.fields[self.cells[cell].field].field
+        &**self.shared_field(cell)
+    }
+
+    /// The same, to be shared.
+    pub fn shared_field(&self, cell: usize) -> &Arc<dyn Field> {
+        &self.fields[self.cells[cell].field].field
     }
 
     /// The predictions of theory for a cell.

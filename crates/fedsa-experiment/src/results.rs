@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use fedsa::metrics::{METRICS, Observation};
 use fedsa::record::counts::USUAL_COST;
-use fedsa::record::{self, COUNTS, Count, Ledger, METRICS, Observation};
-use fedsa::round::Status;
+use fedsa::record::{self, COUNTS, Count, Ledger};
 use serde::{Deserialize, Serialize};
 
 use super::plan::Plan;
@@ -29,8 +29,8 @@ pub struct SeedResult {
     pub rows: Vec<Recorded>,
     /// The output after the last round, d components.
     pub theta: Vec<f64>,
-    /// The status at the end.
-    pub status: Status,
+    /// The number of rounds after which it was found to have diverged, if it has.
+    pub diverged: Option<u64>,
     /// Whether it stopped at its target.
     pub stopped: bool,
     /// The wall time from the beginning of its first round to the end of its last one, with its metrics, in seconds. Other
@@ -88,7 +88,7 @@ impl Recorded {
 
     /// A metric by its name; `error` is `mse` if it is measured from theta*.
     pub fn metric(&self, name: &str) -> Option<f64> {
-        record::metric(name)?.value(&self.seen)
+        fedsa::metrics::metric(name)?.value(&self.seen)
     }
 }
 
@@ -187,7 +187,7 @@ impl Results {
 
     /// Whether no seed of a cell diverged.
     pub fn is_ok(&self, cell: usize) -> bool {
-        self.cells[cell].iter().all(|seed| seed.status == Status::Ok)
+        self.cells[cell].iter().all(|seed| seed.diverged.is_none())
     }
 
     /// The rounds that all seeds recorded, with the values of a metric, one per seed.
@@ -212,7 +212,7 @@ impl Results {
     pub fn as_expected(&self, plan: &Plan, cell: usize) -> bool {
         use crate::config::schema::ExpectedStatus;
         let stop = &plan.cells[cell].run.stop;
-        let diverged = |s: &SeedResult| matches!(s.status, Status::Diverged { .. });
+        let diverged = |s: &SeedResult| s.diverged.is_some();
         let missed = |s: &SeedResult| s.outcome(stop).missed().is_some();
         match plan.cells[cell].method.expect {
             Some(ExpectedStatus::Diverges) => self.cells[cell].iter().all(diverged) || plan.cells[cell].refused.is_some(),

@@ -8,7 +8,8 @@ use std::io::{BufWriter, Write};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use fedsa::record::{COUNTS, METRICS};
+use fedsa::metrics::METRICS;
+use fedsa::record::COUNTS;
 use fedsa_data::MachineFailure;
 use serde_json::{Map, Value as Json, json};
 

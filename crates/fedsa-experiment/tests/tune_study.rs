@@ -119,7 +119,7 @@ fn run(plan: &Plan) -> Curve {
         let bits = mean(&|row| (row.ledger.bits_up + row.ledger.bits_down) as f64);
         (mean(&|row| row.metric("mse").unwrap()), [mean(&|row| row.round as f64), bits, mean(&|row| row.ledger.samples as f64)])
     });
-    Curve { points: points.collect(), diverged: seeds.iter().any(|seed| seed.status != fedsa::round::Status::Ok) }
+    Curve { points: points.collect(), diverged: seeds.iter().any(|seed| seed.diverged.is_some()) }
 }
 
 fn index(goal: Goal) -> usize {

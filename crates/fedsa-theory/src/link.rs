@@ -215,7 +215,7 @@ mod tests {
         assert!(LinkLaw::of(&coded, 3).unwrap().only_mean.is_some());
         // An exact codec that a budget carries or not is an erasure.
         let carries = BitBudget { bits: 32.0, fading_snr: Some(5.0) };
-        let link = Uplink { codec: Box::new(Exact), budget: Some(carries), ..Uplink::default() };
+        let link = Uplink { codec: std::sync::Arc::new(Exact), budget: Some(carries), ..Uplink::default() };
         let law = LinkLaw::of(&link, 3).unwrap();
         assert!((law.gain - (-3.0f64 / 5.0).exp()).abs() < 1e-15 && law.gain == law.gain_square && law.only_mean.is_none());
     }

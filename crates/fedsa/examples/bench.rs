@@ -4,8 +4,10 @@
 //! least, the median and the largest of several repetitions.
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Instant;
 
+use fedsa::federation::Federation;
 use fedsa::kernel::symmetric::term_chunks;
 use fedsa::kernel::{Isa, LANES, Lanes};
 use fedsa::methods::{MethodSettings, fedlsa::FedLsa, scafflsa::Scafflsa};
@@ -14,7 +16,6 @@ use fedsa::problem::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::mrp::{RandomMrp, Scope};
 use fedsa::problem::{Field, NoFiles, Problem, ProblemSettings, Sampled};
 use fedsa::random::{ALL, Purpose, Stream, stream};
-use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::schedule::StepSize;
@@ -72,7 +73,7 @@ fn report(name: &str, result: Value) {
     println!("{}", json!({ "name": name, "result": result }));
 }
 
-fn garnet(agents: usize, sampling: Law, isa: Isa) -> Box<dyn Field> {
+fn garnet(agents: usize, sampling: Law, isa: Isa) -> Arc<dyn Field> {
     Garnet { agents, ..Garnet::default() }.field(&NoFiles, Sampling { kind: sampling, ..Sampling::default() }, isa).unwrap()
 }
 
@@ -164,8 +165,12 @@ fn method(name: &str, local_steps: usize) -> Box<dyn MethodSettings> {
     }
 }
 
-fn run<'a>(field: &'a dyn Field, name: &str, local_steps: usize, uplink: &'a Uplink) -> Run<'a> {
-    Run::new(field, &*method(name, local_steps), uplink, OutputRule::Last, 1, vec![0.0; field.dim()])
+fn run<'a>(field: &Arc<dyn Field>, name: &str, local_steps: usize, uplink: &'a Uplink) -> Run {
+    Federation::builder(&*method(name, local_steps))
+        .uplink(uplink)
+        .seed(1)
+        .on(&**field)
+        .and_then(|federation| Run::new(field, &federation))
         .expect("an exact link suits every method")
 }
 
@@ -181,7 +186,7 @@ fn round() {
             for (agents, local_steps) in [(1, 1), (8, 1), (AGENTS, 1), (AGENTS, 10), (AGENTS, 100)] {
                 let field = garnet(agents, Law::Iid, Isa::best());
                 let uplink = Uplink::default();
-                let mut run = run(&*field, name, local_steps, &uplink);
+                let mut run = run(&field, name, local_steps, &uplink);
                 let rounds = 20_000_000 / (agents * (20 + 4 * local_steps) + 500);
                 let result = time(rounds as f64, 9, || (0..rounds).for_each(|_| run.step()));
                 report(&format!("{name} N={agents} H={local_steps}"), result);
@@ -197,7 +202,7 @@ fn short() {
     for name in ["fedlsa", "scafflsa"] {
         let rounds = 2_000;
         let times =
-            in_turn([1, 2], (rounds * AGENTS) as f64, 25, || run(&*field, name, 1, &uplink), |run| (0..rounds).for_each(|_| run.step()));
+            in_turn([1, 2], (rounds * AGENTS) as f64, 25, || run(&field, name, 1, &uplink), |run| (0..rounds).for_each(|_| run.step()));
         report(&format!("{name} N={AGENTS} H=1"), times);
     }
 }
@@ -238,7 +243,7 @@ impl Problem for Plain {
 const SIZES: [usize; 3] = [50, 200, 400];
 
 /// Eight agents with dense processes of their own, mean sampling.
-fn dense_field(d: usize) -> Box<dyn Field> {
+fn dense_field(d: usize) -> Arc<dyn Field> {
     let problem =
         RandomMrp { agents: 8, states: 2 * d, features: d, kernel: Scope::PerAgent, rewards: Scope::PerAgent, ..RandomMrp::default() };
     problem.field(&NoFiles, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap()
@@ -257,12 +262,12 @@ fn dense() {
             a: (0..8).map(columns).collect(),
             b: (0..8).map(|c| systems.of(c).b.clone()).collect(),
         };
-        let plain = Sampled::new(plain, field.sampling(), Isa::best()).unwrap();
+        let plain: Arc<dyn Field> = Arc::new(Sampled::new(plain, field.sampling(), Isa::best()).unwrap());
         let steps = 20_000_000 / (8 * d * d) + 1;
         let etas = vec![0.01; steps];
         let mut ns = [Vec::new(), Vec::new()];
         for _ in 0..25 {
-            for (field, ns) in [&*field, &plain as &dyn Field].into_iter().zip(&mut ns) {
+            for (field, ns) in [&field, &plain].into_iter().zip(&mut ns) {
                 let mut lanes = Lanes::new(d, 0);
                 (lanes.len, lanes.agents) = (8, std::array::from_fn(|l| l));
                 let start = Instant::now();
@@ -350,10 +355,10 @@ fn terms() {
             all
         };
         let plain = PlainTerms { d, n: TERMS, weights: field.weights().to_vec(), terms: (0..agents).map(whole).collect() };
-        let plain = Sampled::new(plain, field.sampling(), Isa::best()).unwrap();
+        let plain: Arc<dyn Field> = Arc::new(Sampled::new(plain, field.sampling(), Isa::best()).unwrap());
         let mut ns = [Vec::new(), Vec::new()];
         for repetition in 0..12u64 {
-            for (field, ns) in [&*field, &plain as &dyn Field].into_iter().zip(&mut ns) {
+            for (field, ns) in [&field, &plain].into_iter().zip(&mut ns) {
                 let mut lanes = Lanes::new(d, 0);
                 lanes.len = LANES;
                 let start = Instant::now();
@@ -388,12 +393,12 @@ fn eight() {
     let field = dense_field(d);
     for name in ["fedlsa", "scafflsa"] {
         // Short pieces, many times: the least is then of moments in which both cores were free.
-        let times = in_turn([1, 2], 1.0, 300, || run(&*field, name, steps, &uplink), |run| run.step());
+        let times = in_turn([1, 2], 1.0, 300, || run(&field, name, steps, &uplink), |run| run.step());
         report(&format!("{name} N=8 d={d} H={steps}"), times);
     }
     let whole = |(): &mut ()| {
         let field = dense_field(d);
-        let mut run = run(&*field, "fedlsa", steps, &uplink);
+        let mut run = run(&field, "fedlsa", steps, &uplink);
         (0..300).for_each(|_| run.step());
     };
     report(&format!("fedlsa N=8 d={d} H={steps}, setup and 300 rounds"), in_turn([1, 2], 1.0, 5, || (), whole));
@@ -437,7 +442,7 @@ fn scaling() {
             let rounds = 1 + 40_000_000 / (agents * local_steps * 4);
             let of = |threads| {
                 on(threads, || {
-                    let mut run = run(&*field, name, local_steps, &uplink);
+                    let mut run = run(&field, name, local_steps, &uplink);
                     time(rounds as f64, 7, || (0..rounds).for_each(|_| run.step()))
                 })
             };
@@ -449,8 +454,8 @@ fn scaling() {
 }
 
 /// Every codec, and a name for it.
-fn all_codecs() -> Vec<(String, Box<dyn Codec>)> {
-    let mut all: Vec<(String, Box<dyn Codec>)> = vec![("exact".into(), Box::new(Exact)), ("float32".into(), Float32 {}.build())];
+fn all_codecs() -> Vec<(String, Arc<dyn Codec>)> {
+    let mut all: Vec<(String, Arc<dyn Codec>)> = vec![("exact".into(), Arc::new(Exact)), ("float32".into(), Float32 {}.build())];
     for bits in [1, 2, 4, 8, 16, 32] {
         all.push((format!("quantised, {bits} bits"), Quantised { bits, rounding: Rounding::Stochastic }.build()));
     }
@@ -494,12 +499,12 @@ fn codecs() {
 
 /// What a link costs a round, on one core: FedLSA over several links beside its local steps alone.
 fn links() {
-    let with = |codec: Box<dyn Codec>| Uplink { codec, ..Uplink::default() };
+    let with = |codec: Arc<dyn Codec>| Uplink { codec, ..Uplink::default() };
     let mut lossy = Uplink::default();
     medium::MediumSettings::install(&Erasure { success: 0.6 }, &mut lossy).expect("a probability");
     let links = [
         ("no link given", Uplink::default()),
-        ("exact codec given", with(Box::new(Exact))),
+        ("exact codec given", with(Arc::new(Exact))),
         ("erasure", lossy),
         ("float32", with(Float32 {}.build())),
         ("quantised, 4 bits", with(Quantised { bits: 4, rounding: Rounding::Stochastic }.build())),
@@ -525,7 +530,7 @@ fn links() {
             });
             report(&format!("local steps alone H={local_steps}"), legs);
             for (name, uplink) in &links {
-                let mut run = run(&*field, "fedlsa", local_steps, uplink);
+                let mut run = run(&field, "fedlsa", local_steps, uplink);
                 report(&format!("{name} H={local_steps}"), time(rounds as f64, 9, || (0..rounds).for_each(|_| run.step())));
             }
         }
@@ -545,7 +550,7 @@ fn federation(heterogeneity: &str, agents: usize, name: &str) {
         let field = garnet.field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
         let build = start.elapsed().as_secs_f64();
         let uplink = Uplink::default();
-        let mut run = run(&*field, name, 10, &uplink);
+        let mut run = run(&field, name, 10, &uplink);
         let seconds = time(1e9, 5, || run.step());
         let peak = peak_kib().map(|kib| kib / 1024);
         report(&format!("{name} N={agents} H=10"), json!({ "build_s": build, "round_s": seconds, "peak_mib": peak }));

@@ -15,7 +15,6 @@ use fedsa::methods::{MethodSettings, scafflsa::Scafflsa};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::garnet::Garnet;
 use fedsa::problem::{NoFiles, ProblemSettings as _};
-use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::Sampling;
 use fedsa::uplink::Uplink;
@@ -40,7 +39,7 @@ fn main() -> Result<()> {
         let mut agents = Vec::new();
         for agent in 0..field.agents() {
             let (to_agent, from_server) = mpsc::channel::<Arc<[u8]>>();
-            let (field, answers) = (&*field, answers.clone());
+            let (field, answers) = (&field, answers.clone());
             agents.push(to_agent);
             scope.spawn(move || {
                 let mut node = ClientNode::new(federation, field, agent, agent).expect("the settings of the server");
@@ -78,7 +77,12 @@ fn main() -> Result<()> {
         Ok(())
     })?;
 
-    let mut engine = Run::new(&*field, method, &uplink, OutputRule::Last, SEED, start)?;
+    let mut engine = Federation::builder(method)
+        .uplink(&uplink)
+        .seed(SEED)
+        .start(start)
+        .on(&*field)
+        .and_then(|federation| Run::new(&field, &federation))?;
     (0..ROUNDS).for_each(|_| engine.step());
     let bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(server.theta()), bits(engine.theta()), "the same numbers, whoever carries the messages");

@@ -3,6 +3,7 @@
 //! `cargo run --release -p fedsa --example codecs [components]`
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Instant;
 
 use fedsa::random::{ALL, Purpose, Stream, stream};
@@ -37,7 +38,7 @@ fn main() {
     let n = std::env::args().nth(1).map_or(1 << 20, |n| n.parse().expect("a number of components"));
     let mut normals = stream(0, Purpose::Start, 0, ALL);
     let x: Vec<f64> = (0..n).map(|_| normals.normal()).collect();
-    let mut codecs: Vec<(String, Box<dyn Codec>)> =
+    let mut codecs: Vec<(String, Arc<dyn Codec>)> =
         vec![("exact".into(), ExactSettings {}.build()), ("float32".into(), Float32 {}.build())];
     for rounding in [Rounding::Stochastic, Rounding::Dither, Rounding::Nearest] {
         for bits in [1, 2, 3, 4, 8, 11, 16, 32, 64] {

@@ -6,9 +6,11 @@
 //! prints the rounds, seconds, products with Hessians, pairs at the server, and the largest resident memory of the process.
 //! Arguments are relative residuals of pairs (`pair_tolerance`), one run each: `-- 1e-8 1e-4 1e-2`.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use fedsa::error::Result;
+use fedsa::federation::Federation;
 use fedsa::kernel::Isa;
 use fedsa::methods::shed::Shed;
 use fedsa::problem::dataset::Rows;
@@ -17,7 +19,6 @@ use fedsa::problem::preparation::quality::Part;
 use fedsa::problem::regression::Logistic;
 use fedsa::problem::{Field, equal_weights};
 use fedsa::random::{ALL, Purpose, stream};
-use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
@@ -40,7 +41,7 @@ fn main() -> Result<()> {
     let field = settings.field_of(data(), equal_weights(AGENTS), sampling, Isa::best())?;
     println!("{AGENTS} agents, {ROWS} rows each, d = {FEATURES}, made in {:.1} s", begin.elapsed().as_secs_f64());
     for tolerance in tolerances {
-        fit(&*field, tolerance)?;
+        fit(&field, tolerance)?;
     }
     Ok(())
 }
@@ -75,7 +76,7 @@ fn data() -> Part {
 }
 
 /// `||sum_c p_c grad f_c(theta)||`.
-fn gradient_norm(field: &dyn Field, theta: &[f64]) -> f64 {
+fn gradient_norm(field: &Arc<dyn Field>, theta: &[f64]) -> f64 {
     let (mut sum, mut own) = (vec![0.0; theta.len()], vec![0.0; theta.len()]);
     for (c, weight) in field.weights().iter().enumerate() {
         field.mean(c, theta, &mut own);
@@ -91,10 +92,10 @@ fn peak_megabytes() -> Option<f64> {
     Some(kilobytes / 1024.0)
 }
 
-fn fit(field: &dyn Field, pair_tolerance: f64) -> Result<()> {
+fn fit(field: &Arc<dyn Field>, pair_tolerance: f64) -> Result<()> {
     let method = Shed { most_pairs: Some(MOST_PAIRS), pair_tolerance, ..Shed::default() };
     let uplink = Uplink::default();
-    let mut run = Run::new(field, &method, &uplink, OutputRule::Last, 0, vec![0.0; FEATURES])?;
+    let mut run = Federation::builder(&method).uplink(&uplink).seed(0).on(&**field).and_then(|federation| Run::new(field, &federation))?;
     let (first, begin) = (gradient_norm(field, run.theta()), Instant::now());
     let mut norm = first;
     while norm > TARGET * first && run.round() < MOST_ROUNDS {

@@ -4,13 +4,15 @@
 //! [`Forecast`] whether the mean iterate and the mean-square error are known. Run it with
 //! `cargo run --release -p fedsa --example method_by_link`.
 
+use std::sync::Arc;
+
 use fedsa::error::Result;
+use fedsa::federation::Federation;
 use fedsa::kernel::Isa;
 use fedsa::methods::{self, MethodSettings};
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::noise::Noise;
 use fedsa::problem::{Field, NoFiles, ProblemSettings};
-use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
@@ -42,7 +44,7 @@ fn kind_of(json: &str) -> (String, String) {
     (kind, value.to_string())
 }
 
-fn codec_of(json: &str) -> Result<Box<dyn Codec>> {
+fn codec_of(json: &str) -> Result<Arc<dyn Codec>> {
     let (kind, rest) = kind_of(json);
     let entry = codec::KINDS.iter().find(|entry| entry.is_called(&kind)).expect("a known codec");
     let mut json = serde_json::Deserializer::from_str(&rest);
@@ -83,14 +85,15 @@ fn method(kind: &str, participants: Option<usize>) -> Option<Box<dyn MethodSetti
 }
 
 /// What becomes of a method over a link.
-fn entry(field: &dyn Field, method: &dyn MethodSettings, link: &Uplink) -> String {
+fn entry(field: &Arc<dyn Field>, method: &dyn MethodSettings, link: &Uplink) -> String {
     let checked = method.check(field.agents());
-    let run = checked.and_then(|()| Run::new(field, method, link, OutputRule::Last, 0, vec![0.0; field.dim()]));
+    let run = checked
+        .and_then(|()| Federation::builder(method).uplink(link).seed(0).on(&**field).and_then(|federation| Run::new(field, &federation)));
     match run {
         Err(e) => format!("refused: {}", e.what),
         Ok(mut run) => {
             (0..20).for_each(|_| run.step());
-            let forecast = Forecast::over(field, method, link);
+            let forecast = Forecast::over(&**field, method, link);
             let unstable = if forecast.outlook().is_unstable() { " (diverges)" } else { "" };
             match (forecast.knows_floor(), forecast.knows_rounds().and_then(|()| forecast.radius())) {
                 (Ok(()), _) => format!("runs, mean square predicted{unstable}"),
@@ -119,10 +122,10 @@ fn table() -> Result<String> {
         let field = if all.needs() == fedsa::methods::Needs::Objective { &exact } else { &field };
         let mut entries = Vec::new();
         for (_, codec, feedback, media, downlink) in LINKS {
-            entries.push(entry(&**field, &*all, &link(codec, *feedback, media, downlink)?));
+            entries.push(entry(field, &*all, &link(codec, *feedback, media, downlink)?));
         }
         entries.push(match method(kind.name, Some(3)) {
-            Some(few) => entry(&**field, &*few, &Uplink::default()),
+            Some(few) => entry(field, &*few, &Uplink::default()),
             None => "refused: the method has no such setting".to_string(),
         });
         for text in entries {

@@ -12,20 +12,23 @@
 //! behind the operator, whose Hessians Newton's method uses, and the law of a sample. Run it with
 //! `cargo run --release -p fedsa --example own_problem`.
 
+use std::sync::Arc;
+
 use fedsa::error::Result;
+use fedsa::federation::Federation;
 use fedsa::kernel::Isa;
 use fedsa::linalg::Mat;
 use fedsa::methods::{MethodSettings, fedhsa::FedHsa, fedlsa::FedLsa, scafflsa::Scafflsa};
+use fedsa::metrics::Metrics;
 use fedsa::problem::facts::Facts;
 use fedsa::problem::law::FiniteLaw;
 use fedsa::problem::objective::Objective;
 use fedsa::problem::{Field, Problem, Sampled, equal_weights};
 use fedsa::random::{Purpose, Stream, stream};
-use fedsa::record::{Metrics, OutputRule};
+use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::schedule::StepSize;
-use fedsa::uplink::Uplink;
 
 /// The points of all agents: x is N x n x d in row-major order, y is N x n.
 pub struct Regression {
@@ -136,10 +139,9 @@ impl Objective for Regression {
 }
 
 /// `||theta - theta*||^2` of the mean iterate of the last 200 of 400 rounds.
-fn error(field: &dyn Field, method: &dyn MethodSettings) -> Result<f64> {
-    method.check(field.agents())?;
-    let uplink = Uplink::default();
-    let mut run = Run::new(field, method, &uplink, OutputRule::TailAfter(200), 0, vec![0.0; field.dim()])?;
+fn error(field: &Arc<dyn Field>, method: &dyn MethodSettings) -> Result<f64> {
+    let federation = Federation::builder(method).output(OutputRule::TailAfter(200)).on(&**field)?;
+    let mut run = Run::new(field, &federation)?;
     (0..400).for_each(|_| run.step());
     Ok(Metrics::new(field).observe(&run, None, 0.0).mse.expect("Newton's method finds the root"))
 }
@@ -151,7 +153,7 @@ fn main() -> Result<()> {
     let scafflsa = Scafflsa::new(0.05, local_steps);
     for law in [Law::Mean, Law::Iid] {
         let sampling = Sampling { kind: law, batch: 10, ..Sampling::default() };
-        let field = Sampled::new(Regression::new(20, 50, 3), sampling, Isa::best())?;
+        let field: Arc<dyn Field> = Arc::new(Sampled::new(Regression::new(20, 50, 3), sampling, Isa::best())?);
         let [plain, memory, control] = [error(&field, &fedlsa)?, error(&field, &fedhsa)?, error(&field, &scafflsa)?];
         println!("{law:?} samples: squared error of FedLSA {plain:.1e}, of FedHSA {memory:.1e}, of SCAFFLSA {control:.1e}");
         assert!(law != Law::Mean || (plain > 1e-5 && memory < 1e-20 && control < 1e-20));

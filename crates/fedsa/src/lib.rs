@@ -82,13 +82,16 @@
 //! the number is that of the HTML rendering, which counts differently.
 
 pub mod bit_allocation;
+pub mod coordinator;
 pub mod eigenpairs;
 pub mod error;
+pub mod federation;
 pub mod kernel;
 pub mod linalg;
 pub mod local;
 pub mod message;
 pub mod methods;
+pub mod metrics;
 pub mod nested_grid;
 pub mod node;
 pub mod presets;

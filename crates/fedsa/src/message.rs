@@ -24,10 +24,34 @@ use crate::error::Result;
 use crate::random::{ALL, Stream};
 use crate::uplink::codec::{self, Codec, malformed};
 
-/// The name of a part of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[repr(u8)]
-pub enum Part {
+/// Makes [`Part`] with the tags of its variants from one table.
+macro_rules! parts {
+    ($($(#[doc = $doc:literal])+ $name:ident = $tag:literal,)+) => {
+        /// The name of a part of a message. It determines the forms of its content, whether a codec may alter it, and what the
+        /// ledger counts it as.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum Part {
+            $($(#[doc = $doc])+ $name,)+
+            /// A part of a method outside of this crate ([`OutsidePart`]).
+            Outside(OutsidePart),
+        }
+
+        impl Part {
+            /// The parts of this crate.
+            const OWN: &[Part] = &[$(Part::$name),+];
+
+            /// Its number in messages: below 128 for the parts of this crate.
+            pub fn tag(self) -> u8 {
+                match self {
+                    $(Part::$name => $tag,)+
+                    Part::Outside(part) => part.tag,
+                }
+            }
+        }
+    };
+}
+
+parts! {
     /// The server's iterate `theta_t`; d numbers.
     Model = 1,
     /// A direction `v_c = (theta_{c,H} - theta_t) / E`, or the mean of several; d numbers.
@@ -95,8 +119,54 @@ pub enum Part {
     PackedPair = 30,
 }
 
+/// A part that a method outside of this crate declares: numbers 128 to 255 are reserved for such parts. Both halves of the method
+/// use the same constant:
+///
+/// ```
+/// use fedsa::message::{Form, OutsidePart, Part, Unit};
+///
+/// const MOMENTUM: Part = Part::Outside(OutsidePart::new(128, Form::Numbers, Unit::Vector, true));
+/// assert!(MOMENTUM.may_be_encoded());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct OutsidePart {
+    tag: u8,
+    form: Form,
+    unit: Unit,
+    may_be_encoded: bool,
+}
+
+/// The forms that the content of a part may have ([`Body`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Form {
+    /// Numbers. Readers get all of them ([`Body::Numbers`]).
+    Numbers,
+    /// Numbers that may be sent as those that are not zero with their places, if that is shorter. Readers get all of them.
+    NumbersOrSparse,
+    /// The same, but readers get them as they were sent, and have to read both forms.
+    Either,
+    /// Pairs of a place and a value ([`Body::Sparse`]).
+    Sparse,
+    /// Bytes that the method packed itself ([`Body::Packed`]).
+    Packed,
+}
+
+impl OutsidePart {
+    /// A part with the number `tag` in messages, content of this form, the unit in which the ledger counts it, and whether a codec
+    /// may alter it, which only numbers allow.
+    ///
+    /// # Panics
+    /// When the tag is below 128, or content that does not consist of numbers may be encoded; in a constant this is an error of the
+    /// compiler.
+    pub const fn new(tag: u8, form: Form, unit: Unit, may_be_encoded: bool) -> Self {
+        assert!(tag >= 128, "numbers below 128 belong to the parts of fedsa");
+        assert!(!may_be_encoded || matches!(form, Form::Numbers | Form::NumbersOrSparse), "a codec encodes numbers");
+        Self { tag, form, unit, may_be_encoded }
+    }
+}
+
 /// The unit in which the ledger counts a part, in addition to its bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Unit {
     /// A vector of d components.
     Vector,
@@ -111,39 +181,6 @@ pub enum Unit {
 }
 
 impl Part {
-    const ALL: [Part; 30] = [
-        Part::Model,
-        Part::Direction,
-        Part::Operator,
-        Part::Included,
-        Part::Control,
-        Part::Behind,
-        Part::Gradient,
-        Part::Hessian,
-        Part::Losses,
-        Part::Step,
-        Part::Correction,
-        Part::Packed,
-        Part::Diverged,
-        Part::System,
-        Part::Product,
-        Part::ServerControl,
-        Part::Eigenvalues,
-        Part::Eigenvectors,
-        Part::Renewal,
-        Part::Held,
-        Part::Mark,
-        Part::Deviation,
-        Part::RankOne,
-        Part::Entries,
-        Part::PackedMatrix,
-        Part::ExactGradient,
-        Part::Refinement,
-        Part::Digits,
-        Part::HeldBits,
-        Part::PackedPair,
-    ];
-
     /// The unit in which the ledger counts the part.
     pub fn unit(self) -> Unit {
         match self {
@@ -155,19 +192,56 @@ impl Part {
             Part::Hessian | Part::Correction | Part::System | Part::Entries | Part::PackedMatrix => Unit::Matrix,
             Part::Included | Part::Behind | Part::Packed | Part::Diverged => Unit::Nothing,
             Part::Renewal | Part::Held | Part::Mark | Part::Refinement | Part::Digits | Part::HeldBits => Unit::Nothing,
+            Part::Outside(part) => part.unit,
+        }
+    }
+
+    /// The forms that its content may have.
+    pub fn form(self) -> Form {
+        match self {
+            Part::Packed | Part::PackedMatrix | Part::Refinement | Part::Digits | Part::PackedPair => Form::Packed,
+            Part::Correction => Form::Sparse,
+            Part::Operator | Part::Product => Form::NumbersOrSparse,
+            Part::System | Part::Hessian | Part::Entries | Part::Eigenvectors => Form::Either,
+            Part::Outside(part) => part.form,
+            _ => Form::Numbers,
         }
     }
 
     /// Whether its content is bytes that a method packed itself.
     pub fn is_packed(self) -> bool {
-        matches!(self, Part::Packed | Part::PackedMatrix | Part::Refinement | Part::Digits | Part::PackedPair)
+        self.form() == Form::Packed
+    }
+
+    /// Whether its content may be sent in this form.
+    pub fn takes(self, body: &Body) -> bool {
+        match body {
+            Body::Numbers(_) => !matches!(self.form(), Form::Sparse | Form::Packed),
+            Body::Sparse { .. } => !matches!(self.form(), Form::Numbers | Form::Packed),
+            Body::Packed(_) => self.is_packed(),
+        }
+    }
+
+    /// Writes content out as its readers get it: whoever takes messages from a network calls this once they are checked.
+    pub(crate) fn settle(self, body: &mut Body) {
+        if self.form() == Form::NumbersOrSparse {
+            body.write_out();
+        }
     }
 
     /// Whether a codec may alter the part, and the link's bit budget applies to it. All other parts are sent exactly,
     /// whatever the budget is.
     pub fn may_be_encoded(self) -> bool {
         use Part::{Direction, Gradient, Model, Operator, Product, Step, System};
-        matches!(self, Model | Direction | Operator | Gradient | Step | System | Product)
+        match self {
+            Part::Outside(part) => part.may_be_encoded,
+            known => matches!(known, Model | Direction | Operator | Gradient | Step | System | Product),
+        }
+    }
+
+    /// The part with this number in messages: one of this crate, or one of `outside`.
+    fn of_tag(tag: u8, outside: &[Part]) -> Option<Part> {
+        Part::OWN.iter().chain(outside).copied().find(|part| part.tag() == tag)
     }
 }
 
@@ -440,7 +514,7 @@ impl Message {
     /// When the bytes are not a message of this version made with `codec`, or were damaged.
     pub fn decode(bytes: &[u8], codec: &dyn Codec, longest: usize, open: impl Fn(u64, u8) -> Stream) -> Result<(Envelope, Self)> {
         let front = Self::front(bytes)?;
-        Ok((front.envelope, front.message(codec, longest, open)?))
+        Ok((front.envelope, front.message(codec, longest, &[], open)?))
     }
 }
 
@@ -459,17 +533,17 @@ pub struct Front<'a> {
 }
 
 impl Front<'_> {
-    /// The message, as [`Message::decode`] reads it.
+    /// The message, as [`Message::decode`] reads it; `outside` are the parts of other crates that it may have.
     ///
     /// # Errors
     /// When the parts were not made with `codec`.
-    pub fn message(&self, codec: &dyn Codec, longest: usize, open: impl Fn(u64, u8) -> Stream) -> Result<Message> {
+    pub fn message(&self, codec: &dyn Codec, longest: usize, outside: &[Part], open: impl Fn(u64, u8) -> Stream) -> Result<Message> {
         let Front { round, exchange, mut rest, .. } = *self;
         let mut stream = open(round, exchange);
         let mut parts = Vec::new();
         for _ in 0..self.parts {
             let Some((head, payload)) = rest.split_first_chunk::<PART_HEADER_BYTES>() else { return Err(malformed("a part is cut off")) };
-            let part = Part::ALL.into_iter().find(|p| *p as u8 == head[0]).ok_or_else(|| malformed(format!("part {}", head[0])))?;
+            let part = Part::of_tag(head[0], outside).ok_or_else(|| malformed(format!("part {}", head[0])))?;
             let len = u32::from_le_bytes(head[2..].try_into().expect("four bytes")) as usize;
             // The length of sparse numbers is not limited by the number of their bytes.
             if len > longest {
@@ -540,7 +614,7 @@ impl Writer {
     /// Writes the head of a part. The caller appends the payload to the returned bytes.
     pub fn part(&mut self, part: Part, form: u8, len: usize) -> &mut Vec<u8> {
         self.bytes[2] += 1;
-        self.bytes.extend([part as u8, form]);
+        self.bytes.extend([part.tag(), form]);
         self.bytes.extend((len as u32).to_le_bytes());
         &mut self.bytes
     }

@@ -5,7 +5,7 @@
 //! sum. What the server needs, what an agent accepts and what a node accepts therefore agree.
 
 use crate::error::{BadInput, Result};
-use crate::message::{Body, Message, Part, TELL};
+use crate::message::{Body, Form, Message, Part, TELL};
 
 /// The length of a part: the number of its numbers, or of its bytes where the method packed it itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,6 +148,18 @@ impl Protocol {
         1 + self.exchanges.iter().map(exchange).max().unwrap_or(0).max(self.tell.len() + self.tell_own.len())
     }
 
+    /// All parts that messages of the method may have.
+    fn parts(&self) -> impl Iterator<Item = Part> {
+        let down = self.exchanges.iter().flat_map(|exchange| exchange.down.iter().chain(&exchange.own));
+        let down = down.chain(&self.tell).chain(&self.tell_own).map(|(part, _)| *part);
+        down.chain(self.exchanges.iter().flat_map(|exchange| &exchange.wants).map(|want| want.part))
+    }
+
+    /// The parts of other crates that messages of the method may have.
+    pub fn outside(&self) -> Vec<Part> {
+        self.parts().filter(|part| matches!(part, Part::Outside(_))).collect()
+    }
+
     /// Whether messages can be made and read as it says.
     ///
     /// # Errors
@@ -170,8 +182,12 @@ impl Protocol {
                 return bad("two parts of a message that a codec may alter".into());
             }
         }
+        let outside = self.outside();
+        if outside.iter().enumerate().any(|(i, part)| outside[..i].iter().any(|other| other.tag() == part.tag() && other != part)) {
+            return bad("two declarations of an outside part with one number".into());
+        }
         for want in self.exchanges.iter().flat_map(|exchange| &exchange.wants) {
-            let is_number = want.part != Part::Correction && !want.part.is_packed();
+            let is_number = !matches!(want.part.form(), Form::Sparse | Form::Packed);
             let is_summable = matches!(want.len, Len::Exactly(_)) && is_number;
             if want.give == Give::Sum && !is_summable {
                 return bad(format!("a sum of {:?}, which has no fixed number of numbers", want.part));
@@ -196,10 +212,15 @@ impl Protocol {
         let (all, rest) = down.parts.split_at(wanted.len().min(down.parts.len()));
         check_shape(all, wanted)?;
         check_finite(all)?;
-        let is_own =
-            |(part, body): &(Part, Body)| own.iter().any(|want| want.0 == *part && want.1.fits(body.len()) && is_form(*part, body));
+        let is_own = |(part, body): &(Part, Body)| own.iter().any(|want| want.0 == *part && want.1.fits(body.len()) && part.takes(body));
         let are_own = rest.iter().enumerate().all(|(i, it)| is_own(it) && rest[..i].iter().all(|(part, _)| *part != it.0));
         if are_own { check_finite(rest) } else { Err(refused(parts_text(rest), &format!("besides at most {}", wants_text(own)))) }
+    }
+
+    /// Whether a recipient of an exchange's message may get this part of its own.
+    pub(crate) fn has_own(&self, exchange: u8, part: Part, numbers: &[f64]) -> bool {
+        let own = if exchange == TELL { &self.tell_own[..] } else { self.exchange(exchange).map_or(&[][..], |exchange| &exchange.own) };
+        own.iter().any(|(own, len)| *own == part && len.fits(numbers.len())) && numbers.iter().all(|x| x.is_finite())
     }
 
     /// Checks that these are the parts of an answer to an exchange, with finite numbers.
@@ -220,7 +241,7 @@ impl Protocol {
     /// The answer to an exchange of an agent whose numbers are no longer finite: NaN in every number that is wanted.
     pub(crate) fn diverged_answer(&self, exchange: u8) -> Vec<(Part, Body)> {
         let nan = |want: &Want| match want.part {
-            Part::Correction => Body::Sparse { len: want.len.largest() as u32, index: vec![0], value: vec![f64::NAN] },
+            part if part.form() == Form::Sparse => Body::Sparse { len: want.len.largest() as u32, index: vec![0], value: vec![f64::NAN] },
             part if part.is_packed() => Body::Packed(Vec::new()),
             _ => Body::Numbers(vec![f64::NAN; want.len.largest()]),
         };
@@ -230,23 +251,11 @@ impl Protocol {
 
 /// Checks that parts are the wanted parts, in their order.
 fn check_shape(parts: &[(Part, Body)], wanted: &[(Part, Len)]) -> Result<()> {
-    let fits = |((part, body), (want, len)): (&(Part, Body), &(Part, Len))| part == want && len.fits(body.len()) && is_form(*part, body);
+    let fits = |((part, body), (want, len)): (&(Part, Body), &(Part, Len))| part == want && len.fits(body.len()) && part.takes(body);
     if parts.len() != wanted.len() || !parts.iter().zip(wanted).all(fits) {
         return Err(refused(parts_text(parts), &wants_text(wanted)));
     }
     Ok(())
-}
-
-/// Whether this part is sent in the form of this body.
-fn is_form(part: Part, body: &Body) -> bool {
-    match body {
-        Body::Numbers(_) => part != Part::Correction && !part.is_packed(),
-        Body::Sparse { .. } => {
-            use Part::{Correction, Eigenvectors, Entries, Hessian, Operator, Product, System};
-            matches!(part, Correction | System | Operator | Product | Hessian | Entries | Eigenvectors)
-        }
-        Body::Packed(_) => part.is_packed(),
-    }
 }
 
 /// Whether all numbers are finite.
@@ -330,7 +339,7 @@ mod tests {
         for part in [Part::Packed, Part::PackedMatrix, Part::Refinement, Part::Digits] {
             assert!(with(&|p| p.exchanges[0].wants.push(want(part, Len::Exactly(3), Give::Sum))).is_err());
             assert!(with(&|p| p.exchanges[0].wants.push(want(part, Len::AtMost(3), Give::Each))).is_ok());
-            assert!(is_form(part, &Body::Packed(vec![1])) && !is_form(part, &Body::Numbers(vec![1.0])));
+            assert!(part.takes(&Body::Packed(vec![1])) && !part.takes(&Body::Numbers(vec![1.0])));
         }
         // What is told at the end of a round is told only where the method tells anything.
         let silent = Protocol::directions(3, Give::Each);

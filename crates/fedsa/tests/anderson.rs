@@ -1,6 +1,8 @@
 //! Anderson acceleration: against GMRES, what it saves, and what noise and losses do to it.
 
-use crate::common::{EXACT, Mean, distance, linear, link, method, run, run_for, small_garnet};
+use std::sync::Arc;
+
+use crate::common::{EXACT, Mean, distance, engine, linear, link, method, run, run_for, small_garnet};
 use fedsa::linalg::norm_sq;
 use fedsa::methods::MethodSettings;
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
@@ -8,12 +10,11 @@ use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
 use fedsa::random::{Purpose, stream};
 use fedsa::record::OutputRule;
-use fedsa::round::{Run, Status};
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
 
 /// Garnet agents of d features, whose mean system is not symmetric.
-fn garnet(agents: usize, features: usize, gamma: f64, law: Law) -> Box<dyn Field> {
+fn garnet(agents: usize, features: usize, gamma: f64, law: Law) -> Arc<dyn Field> {
     let garnet = Garnet { agents, states: 3 * features, features, gamma, seed: 2, ..Garnet::default() };
     garnet.field(&NoFiles, Sampling { kind: law, ..Sampling::default() }, fedsa::kernel::Isa::best()).unwrap()
 }
@@ -26,7 +27,7 @@ fn pair(base: &str, rest: &str) -> [Box<dyn MethodSettings>; 2] {
 }
 
 /// A round of a method from theta, without noise.
-fn round(field: &dyn Field, method: &dyn MethodSettings, theta: &[f64]) -> Vec<f64> {
+fn round(field: &Arc<dyn Field>, method: &dyn MethodSettings, theta: &[f64]) -> Vec<f64> {
     run_for(field, method, 0, theta, 1).theta().to_vec()
 }
 
@@ -54,11 +55,11 @@ fn on_linear_maps_it_is_gmres_and_needs_one_round_more_than_there_are_features()
     ];
     for base in bases {
         let [plain, anderson] = pair(base, &format!(r#", "memory": {d}, "safeguard": 1e6, "ridge": 1e-14"#));
-        let offset = round(&*field, &*plain, &vec![0.0; d]);
+        let offset = round(&field, &*plain, &vec![0.0; d]);
         let columns: Vec<Vec<f64>> = (0..d)
             .map(|j| {
                 let unit: Vec<f64> = (0..d).map(|i| f64::from(i == j)).collect();
-                round(&*field, &*plain, &unit).iter().zip(&offset).map(|(x, c)| x - c).collect()
+                round(&field, &*plain, &unit).iter().zip(&offset).map(|(x, c)| x - c).collect()
             })
             .collect();
         // (I - M) x = c of the map G(x) = M x + c.
@@ -67,12 +68,12 @@ fn on_linear_maps_it_is_gmres_and_needs_one_round_more_than_there_are_features()
         let root = map.root().unwrap();
         let scale = norm_sq(root).sqrt();
         let uplink = Uplink::default();
-        let mut gmres = run(&*map, &*method("gmres", "{}"), &uplink, 0);
-        let mut engine = run(&*field, &*anderson, &uplink, 0);
+        let mut gmres = run(&map, &*method("gmres", "{}"), &uplink, 0);
+        let mut engine = run(&field, &*anderson, &uplink, 0);
         for k in 0..=d {
             gmres.step();
             engine.step();
-            let expected = round(&*field, &*plain, gmres.theta());
+            let expected = round(&field, &*plain, gmres.theta());
             let off = distance(engine.theta(), &expected) / scale;
             println!("{base}, round {k}: {off:e} from GMRES, {:e} from the fixed point", distance(engine.theta(), root) / scale);
             assert!(off < 1e-8, "{base}, round {k}: {off:e}");
@@ -82,7 +83,7 @@ fn on_linear_maps_it_is_gmres_and_needs_one_round_more_than_there_are_features()
 }
 
 /// The rounds that a run needs until `||G(theta) - theta||` of the root is reached.
-fn rounds_to(field: &dyn Field, method: &dyn MethodSettings, limit: &[f64], tolerance: f64, most: u64) -> u64 {
+fn rounds_to(field: &Arc<dyn Field>, method: &dyn MethodSettings, limit: &[f64], tolerance: f64, most: u64) -> u64 {
     let mut run = run_for(field, method, 0, &vec![0.0; limit.len()], 0);
     while distance(run.theta(), limit) > tolerance * norm_sq(limit).sqrt() && run.round() < most {
         run.step();
@@ -102,11 +103,11 @@ fn it_needs_tens_of_rounds_where_others_need_hundreds() {
         (r#""kind": "scafflsa", "step_size": 1, "local_steps": 5"#, false),
     ] {
         let [plain, _] = pair(base, "");
-        let limit = if biased { run_for(&*field, &*plain, 0, root, 60_000).theta().to_vec() } else { root.to_vec() };
-        let slow = rounds_to(&*field, &*plain, &limit, 1e-8, 60_000);
+        let limit = if biased { run_for(&field, &*plain, 0, root, 60_000).theta().to_vec() } else { root.to_vec() };
+        let slow = rounds_to(&field, &*plain, &limit, 1e-8, 60_000);
         for m in [2, 5, 10, 20] {
             let [_, anderson] = pair(base, &format!(r#", "memory": {m}"#));
-            let fast = rounds_to(&*field, &*anderson, &limit, 1e-8, 60_000);
+            let fast = rounds_to(&field, &*anderson, &limit, 1e-8, 60_000);
             println!("{base}: {slow} rounds, anderson with memory {m}: {fast}");
             if m == 20 && !base.contains("scafflsa") {
                 assert!(slow >= 400 && fast <= 60 && 10 * fast < slow, "{base}: {slow}, {fast}");
@@ -116,13 +117,13 @@ fn it_needs_tens_of_rounds_where_others_need_hundreds() {
 }
 
 /// The mean squared error over the last half of the rounds.
-fn floor(field: &dyn Field, method: &dyn MethodSettings, uplink: &Uplink, seed: u64, rounds: u64) -> f64 {
+fn floor(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Uplink, seed: u64, rounds: u64) -> f64 {
     let root = field.root().unwrap();
-    let mut run = Run::new(field, method, uplink, OutputRule::Last, seed, vec![0.0; field.dim()]).unwrap();
+    let mut run = engine(field, method, uplink, OutputRule::Last, seed, vec![0.0; field.dim()]).unwrap();
     let mut floor = Mean::default();
     while run.round() < rounds {
         run.step();
-        assert_eq!(run.status(), Status::Ok, "{method:?}, seed {seed}, round {}", run.round());
+        assert_eq!(run.diverged(), None, "{method:?}, seed {seed}, round {}", run.round());
         if run.round() > rounds / 2 {
             floor.see(distance(run.theta(), root).powi(2));
         }
@@ -146,7 +147,7 @@ fn it_is_stable_under_noise_and_losses_and_the_floor_is_measured() {
     let erasure = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "erasure", "success": 0.8}"#]).unwrap();
     let small = small_garnet(4, Heterogeneity::Independent);
     let seeds = 50;
-    let fields: Vec<(&str, Box<dyn Field>)> = vec![
+    let fields: Vec<(&str, Arc<dyn Field>)> = vec![
         ("d = 4, i.i.d.", crate::common::field(&small, Law::Iid)),
         ("d = 4, mean", crate::common::field(&small, Law::Mean)),
         ("d = 16, i.i.d.", garnet(4, 16, 0.8, Law::Iid)),
@@ -164,7 +165,7 @@ fn it_is_stable_under_noise_and_losses_and_the_floor_is_measured() {
                 {
                     let [plain, anderson] = pair(base, "");
                     let floors: Vec<[f64; 2]> = (0..seeds)
-                        .map(|seed| [floor(&**field, &*plain, uplink, seed, 2000), floor(&**field, &*anderson, uplink, seed, 2000)])
+                        .map(|seed| [floor(field, &*plain, uplink, seed, 2000), floor(field, &*anderson, uplink, seed, 2000)])
                         .collect();
                     let (r, error) = ratio(&floors);
                     println!("{base}, {name}, {over}: floor {:.3e}, ratio {r:.3} +- {error:.3}", floors[0][0]);
@@ -192,14 +193,14 @@ fn with_some_of_the_agents_the_floor_is_measured() {
             let [plain, anderson] = pair(&format!(r#"{base}, "participants": {m}"#), "");
             for (name, field, bounds) in [("i.i.d.", &iid, &in_noise), ("mean", &mean, &without)] {
                 let floors: Vec<[f64; 2]> =
-                    (0..50).map(|seed| [&plain, &anderson].map(|method| floor(&**field, &**method, &EXACT, seed, 2000))).collect();
+                    (0..50).map(|seed| [&plain, &anderson].map(|method| floor(field, &**method, &EXACT, seed, 2000))).collect();
                 let (r, error) = ratio(&floors);
                 println!("{base}, {name}, {m} of 4 agents: floor {:.3e}, ratio {r:.3} +- {error:.3}", floors[0][0]);
                 assert!(m == 3 || bounds.contains(&r), "{base}, {name}: {r} +- {error}");
             }
             // The noise of participation vanishes at the root where controls do.
             if base.contains("scafflsa") {
-                let off = distance(run_for(&*mean, &*anderson, 1, &vec![0.0; root.len()], 4000).theta(), root) / norm_sq(root).sqrt();
+                let off = distance(run_for(&mean, &*anderson, 1, &vec![0.0; root.len()], 4000).theta(), root) / norm_sq(root).sqrt();
                 println!("{base}, {m} of 4 agents: {off:e} from the root after 4000 rounds");
                 assert!(off < 1e-9, "{off:e}");
             }
@@ -213,7 +214,7 @@ fn a_residual_that_grew_ends_the_history() {
     let field = garnet(4, 8, 0.9, Law::Iid);
     let [_, strict] = pair(r#""kind": "fedtd", "step_size": 0.5"#, "");
     let [_, loose] = pair(r#""kind": "fedtd", "step_size": 0.5"#, r#", "safeguard": 1e9"#);
-    let floors: Vec<[f64; 2]> = (0..10).map(|seed| [&strict, &loose].map(|m| floor(&*field, &**m, &EXACT, seed, 500))).collect();
+    let floors: Vec<[f64; 2]> = (0..10).map(|seed| [&strict, &loose].map(|m| floor(&field, &**m, &EXACT, seed, 500))).collect();
     let (r, error) = ratio(&floors);
     println!("the floor without a safeguard: {r:.1} +- {error:.1} times that with it");
     assert!(floors.iter().filter(|[strict, loose]| loose > strict).count() >= 8, "{floors:?}");
@@ -233,7 +234,7 @@ fn agents_with_control_variates_are_told_the_mean() {
             }
             let base = format!(r#""kind": "scafflsa", "step_size": 0.1, "local_steps": 5, "rule": "{rule}""#);
             let [plain, anderson] = pair(&base, "");
-            let (mut without, mut with) = (run(&*field, &*plain, uplink, 1), run(&*field, &*anderson, uplink, 1));
+            let (mut without, mut with) = (run(&field, &*plain, uplink, 1), run(&field, &*anderson, uplink, 1));
             for _ in 0..2000 {
                 without.step();
                 with.step();
@@ -251,7 +252,7 @@ fn agents_with_control_variates_are_told_the_mean() {
 fn the_accelerated_iterate_stays_in_the_ball() {
     let field = garnet(3, 8, 0.9, Law::Iid);
     let [_, anderson] = pair(r#""kind": "projected-td", "step_size": 0.5, "local_steps": 3, "radius": 0.7"#, r#", "safeguard": 10"#);
-    let mut run = run(&*field, &*anderson, &EXACT, 3);
+    let mut run = run(&field, &*anderson, &EXACT, 3);
     for _ in 0..300 {
         run.step();
         assert!(norm_sq(run.theta()).sqrt() <= 0.7 * (1.0 + 1e-15));
@@ -302,7 +303,7 @@ fn bases_and_links_that_make_no_sense_are_refused_with_the_reason() {
     let [_, anderson] = pair(r#""kind": "fedtd", "step_size": 0.1"#, "");
     for medium in [r#"{"kind": "delay", "law": "uniform", "max": 3}"#, r#"{"kind": "late", "law": "uniform", "max": 3}"#] {
         let uplink = link(r#"{"kind": "exact"}"#, false, &[medium]).unwrap();
-        let e = Run::new(&*field, &*anderson, &uplink, OutputRule::Last, 5, vec![0.0; 4]).err().expect("refused").to_string();
+        let e = engine(&field, &*anderson, &uplink, OutputRule::Last, 5, vec![0.0; 4]).err().expect("refused").to_string();
         assert!(e.contains("older models"), "{e}");
     }
 }

@@ -20,7 +20,7 @@ fn one_round_of_fedlsa() {
     }
     let next = theta + 2.0 * eta * (v[0] + v[1]) / 2.0; // what the server does
     let field = field(&linear(&[([[a[0]]], [b[0]]), ([[a[1]]], [b[1]])]), Law::Mean);
-    let mut run = run_from(&*field, &FedLsa::new(eta, 2), 0, &[theta]);
+    let mut run = run_from(&field, &FedLsa::new(eta, 2), 0, &[theta]);
     run.step();
     assert!((run.theta()[0] - next).abs() < 1e-15);
 }
@@ -29,7 +29,7 @@ fn one_round_of_fedlsa() {
 fn three_rounds_of_scafflsa() {
     let (a, b, eta, mut theta, mut xi) = ([2.0, 1.0], [3.0, -1.0], 0.1, 0.5, [0.0; 2]);
     let field = field(&linear(&[([[a[0]]], [b[0]]), ([[a[1]]], [b[1]])]), Law::Mean);
-    let mut run = run_from(&*field, &Scafflsa::new(eta, 2), 0, &[theta]);
+    let mut run = run_from(&field, &Scafflsa::new(eta, 2), 0, &[theta]);
     for _ in 0..3 {
         let mut v = [0.0; 2];
         for c in 0..2 {

@@ -1,15 +1,18 @@
 //! Noiseless runs against closed forms: limits, roots, and methods that coincide.
 
-use crate::common::{EXACT, bits, distance, field, linear, method, methods, problems, run_for, run_from, small_garnet};
+use std::sync::Arc;
+
+use crate::common::{EXACT, bits, distance, engine, field, linear, method, methods, problems, run_for, run_from, small_garnet};
 use faer::Scale;
 use fedsa::linalg::{self, Mat};
+use fedsa::metrics::Metrics;
 use fedsa::problem::Field;
 use fedsa::problem::garnet::Heterogeneity;
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::noise::Noise;
 use fedsa::problem::systems::Systems;
 use fedsa::random::{Purpose, stream};
-use fedsa::record::{Metrics, OutputRule};
+use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::Law;
 use fedsa_theory::RoundSetting;
@@ -56,7 +59,7 @@ fn fedlsa_lands_on_its_limit() {
             let setting = RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
             let limit = FedLsaMean::new(systems, &setting).unwrap().limit().unwrap();
             let rounds = rounds_to_rest(plain_radius(systems, &setting).unwrap());
-            let run = run_for(&*field, &*by_period("fedlsa", eta, h, alpha), 0, &[1.0; 4], rounds);
+            let run = run_for(&field, &*by_period("fedlsa", eta, h, alpha), 0, &[1.0; 4], rounds);
             let off = distance(run.theta(), &limit);
             assert!(off <= 1e-10 * linalg::norm_sq(&limit).sqrt(), "{what}: {off:e}");
             // The limit is not the root, and the run can tell them apart.
@@ -74,7 +77,7 @@ fn fedlsa_lands_on_its_limit() {
 fn without_local_steps_there_is_no_bias() {
     let field = field(&small_garnet(5, Heterogeneity::Independent), Law::Mean);
     let rounds = rounds_to_rest(plain_radius(field.systems().unwrap(), &RoundSetting::new(2.0, 1).unwrap()).unwrap());
-    let run = run_for(&*field, &*by_period("fedlsa", 2.0, 1, 1.0), 0, &[1.0; 4], rounds);
+    let run = run_for(&field, &*by_period("fedlsa", 2.0, 1, 1.0), 0, &[1.0; 4], rounds);
     assert!(distance(run.theta(), field.root().unwrap()).powi(2) < 1e-20);
 }
 
@@ -82,7 +85,7 @@ fn without_local_steps_there_is_no_bias() {
 fn methods_with_memory_reach_the_root_where_their_radius_says_so() {
     for heterogeneity in HETEROGENEITIES {
         let field = field(&small_garnet(5, heterogeneity), Law::Mean);
-        let (systems, metrics) = (field.systems().unwrap(), Metrics::new(&*field));
+        let (systems, metrics) = (field.systems().unwrap(), Metrics::new(&field));
         for (eta, h, alpha) in [(1.0, 2, 1.0), (1.0, 20, 1.0), (1.0, 20, 0.7), (0.05, 1000, 1.0)] {
             let setting = RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
             let p = 1.0 / h as f64;
@@ -98,7 +101,7 @@ fn methods_with_memory_reach_the_root_where_their_radius_says_so() {
             for (kind, settings, radius) in cases {
                 // Over its coins, random talk follows its mean round only on average.
                 let rounds = rounds_to_rest(radius) * if kind == "scafflsa-random" { 2 } else { 1 };
-                let run = run_for(&*field, &*settings, 0, &[1.0; 4], rounds);
+                let run = run_for(&field, &*settings, 0, &[1.0; 4], rounds);
                 let seen = metrics.observe(&run, None, 0.0);
                 let what = format!("{kind}, {heterogeneity:?}, eta {eta}, H {h}, alpha_g {alpha}, radius {radius}, {rounds} rounds");
                 assert!(seen.mse.unwrap() < 1e-20, "{what}: {:e}", seen.mse.unwrap());
@@ -114,10 +117,10 @@ fn methods_with_memory_reach_the_root_where_their_radius_says_so() {
 #[test]
 fn control_variates_converge_when_few_agents_take_part() {
     let field = field(&small_garnet(9, Heterogeneity::Independent), Law::Mean);
-    let metrics = Metrics::new(&*field);
+    let metrics = Metrics::new(&field);
     let run_of = |m: usize, rounds| {
         let settings = method("scafflsa", &format!(r#"{{"step_size": 0.2, "local_steps": 10, "participants": {m}}}"#));
-        run_for(&*field, &*settings, 0, &[1.0; 4], rounds)
+        run_for(&field, &*settings, 0, &[1.0; 4], rounds)
     };
     // A lone participant is its round's mean, v = v_c to rounding: no control ever moves.
     assert!(run_of(1, 1000).controls().unwrap().iter().flatten().all(|xi| xi.abs() < 1e-13));
@@ -136,7 +139,7 @@ fn agents_count_by_their_weights() {
     let setting = RoundSetting::new(0.2, 5).unwrap();
     let limit = FedLsaMean::new(systems, &setting).unwrap().limit().unwrap();
     assert!(distance(&limit, root) > 1e-3);
-    let theta = |kind| run_for(&*field, &*by_period(kind, 0.2, 5, 1.0), 0, &[1.0; 3], 2000).theta().to_vec();
+    let theta = |kind| run_for(&field, &*by_period(kind, 0.2, 5, 1.0), 0, &[1.0; 3], 2000).theta().to_vec();
     assert!(distance(&theta("fedlsa"), &limit) < 1e-12);
     assert!(distance(&theta("scafflsa"), root) < 1e-12);
     assert!(distance(&theta("fedhsa"), root) < 1e-12);
@@ -149,9 +152,9 @@ fn agents_count_by_their_weights() {
 fn outputs_are_means_of_iterates() {
     let field = field(&small_garnet(5, Heterogeneity::TwoKernels), Law::Iid);
     let settings = by_period("fedlsa", 0.5, 3, 1.0);
-    let mut runs: Vec<Run<'_>> = [OutputRule::Last, OutputRule::Average, OutputRule::TailAfter(7)]
+    let mut runs: Vec<Run> = [OutputRule::Last, OutputRule::Average, OutputRule::TailAfter(7)]
         .into_iter()
-        .map(|rule| Run::new(&*field, &*settings, &*EXACT, rule, 1, vec![1.0; 4]).unwrap())
+        .map(|rule| engine(&field, &*settings, &EXACT, rule, 1, vec![1.0; 4]).unwrap())
         .collect();
     let mut iterates: Vec<Vec<f64>> = Vec::new();
     for t in 1..=20 {
@@ -173,7 +176,7 @@ fn one_agent_under_fedhsa_is_local_sa_to_the_bit() {
         for (name, problem) in problems(1) {
             let field = field(&*problem, law);
             let start = vec![0.3; field.dim()];
-            let theta = |kind| bits(run_for(&*field, &*by_period(kind, 0.05, 7, 0.8), 5, &start, 20).theta());
+            let theta = |kind| bits(run_for(&field, &*by_period(kind, 0.05, 7, 0.8), 5, &start, 20).theta());
             assert_eq!(theta("fedhsa"), theta("fedlsa"), "{name}, {law:?}");
         }
     }
@@ -181,7 +184,7 @@ fn one_agent_under_fedhsa_is_local_sa_to_the_bit() {
 
 /// The largest distance between the iterates of two runs over `rounds` rounds,
 /// in units of the largest iterate.
-fn apart(mut a: Run<'_>, mut b: Run<'_>, rounds: u64) -> f64 {
+fn apart(mut a: Run, mut b: Run, rounds: u64) -> f64 {
     let (mut apart, mut size) = (0.0f64, 0.0f64);
     for _ in 0..rounds {
         a.step();
@@ -201,7 +204,7 @@ fn identical_agents_leave_control_variates_nothing_to_do() {
     let start = [3.0, 4.0];
     for h in [1, 2, 30] {
         let (plain, controlled) = (by_period("fedlsa", 0.1, h, 1.0), by_period("scafflsa", 0.1, h, 1.0));
-        let off = apart(run_from(&*field, &*plain, 0, &start), run_from(&*field, &*controlled, 0, &start), 300);
+        let off = apart(run_from(&field, &*plain, 0, &start), run_from(&field, &*controlled, 0, &start), 300);
         assert!(off < 1e-13, "H = {h}: {off:e}");
     }
 }
@@ -214,7 +217,7 @@ fn with_one_local_step_fedlsa_scafflsa_and_fedhsa_are_one_method() {
         for (name, problem) in problems(19) {
             let field = field(&*problem, law);
             let start = vec![0.3; field.dim()];
-            let run = |kind| run_from(&*field, &*by_period(kind, 0.05, 1, 0.9), 5, &start);
+            let run = |kind| run_from(&field, &*by_period(kind, 0.05, 1, 0.9), 5, &start);
             for kind in ["scafflsa", "fedhsa"] {
                 let off = apart(run("fedlsa"), run(kind), 200);
                 assert!(off < 1e-12, "{kind} on {name}, {law:?}: {off:e}");
@@ -230,8 +233,7 @@ fn talking_after_every_step_is_a_period_of_one() {
         for (name, problem) in problems(19) {
             let field = field(&*problem, law);
             let start = vec![0.3; field.dim()];
-            let (a, b) =
-                (run_for(&*field, &*random, 5, &start, 50), run_for(&*field, &*by_period("scafflsa", 0.05, 1, 0.9), 5, &start, 50));
+            let (a, b) = (run_for(&field, &*random, 5, &start, 50), run_for(&field, &*by_period("scafflsa", 0.05, 1, 0.9), 5, &start, 50));
             // The gain p H = 1 is exact, and so is all else.
             assert_eq!(bits(a.theta()), bits(b.theta()), "{name}, {law:?}");
         }
@@ -245,7 +247,7 @@ fn a_ball_that_holds_everything_projects_nothing() {
     for (name, problem) in problems(19) {
         let field = field(&*problem, Law::Iid);
         let start = vec![0.3; field.dim()];
-        let theta = |settings: &dyn fedsa::methods::MethodSettings| run_for(&*field, settings, 5, &start, 50).theta().to_vec();
+        let theta = |settings: &dyn fedsa::methods::MethodSettings| run_for(&field, settings, 5, &start, 50).theta().to_vec();
         assert_eq!(bits(&theta(&*projected)), bits(&theta(&*by_period("fedlsa", 0.05, 7, 0.9))), "{name}");
         assert!((linalg::norm_sq(&theta(&*tight)).sqrt() - 0.01).abs() < 1e-15, "{name}");
     }
@@ -256,7 +258,7 @@ fn one_step_with_a_global_step_size_is_one_step_of_their_product() {
     for (name, problem) in problems(19) {
         let field = field(&*problem, Law::Iid);
         let start = vec![0.3; field.dim()];
-        let run = |eta, alpha| run_from(&*field, &*by_period("fedlsa", eta, 1, alpha), 5, &start);
+        let run = |eta, alpha| run_from(&field, &*by_period("fedlsa", eta, 1, alpha), 5, &start);
         let off = apart(run(0.1, 0.5), run(0.05, 1.0), 200);
         assert!(off < 1e-13, "{name}: {off:e}");
     }
@@ -287,16 +289,16 @@ fn disagreeing(agents: usize, k: f64) -> LinearSystems {
 fn fedhsa_does_not_see_disagreement_that_cancels_and_local_sa_does() {
     // Offsets that sum to zero cancel in G and in g_c(theta) - g_c(theta_t).
     for law in [Law::Mean, Law::Iid, Law::Markov] {
-        let fields: Vec<Box<dyn Field>> = [0.0, 1.0, 10.0, 100.0].iter().map(|k| field(&disagreeing(6, *k), law)).collect();
+        let fields: Vec<Arc<dyn Field>> = [0.0, 1.0, 10.0, 100.0].iter().map(|k| field(&disagreeing(6, *k), law)).collect();
         let start = [1.0; 3];
         for field in &fields[1..] {
             let run = |field| run_from(field, &*by_period("fedhsa", 0.1, 10, 1.0), 5, &start);
-            let off = apart(run(&*fields[0]), run(&**field), 300);
+            let off = apart(run(&fields[0]), run(field), 300);
             assert!(off < 1e-9, "{law:?}: {off:e}");
         }
         // The bias of Local SA is affine in k, and so is its iterate on the same samples.
         let theta: Vec<Vec<f64>> =
-            fields.iter().map(|field| run_for(&**field, &*by_period("fedlsa", 0.1, 10, 1.0), 5, &start, 300).theta().to_vec()).collect();
+            fields.iter().map(|field| run_for(field, &*by_period("fedlsa", 0.1, 10, 1.0), 5, &start, 300).theta().to_vec()).collect();
         let slope: Vec<f64> = theta[1].iter().zip(&theta[0]).map(|(x, y)| x - y).collect();
         assert!(linalg::norm_sq(&slope).sqrt() > 1e-3, "{law:?}: {slope:?}");
         for (k, theta_k) in [(10.0, &theta[2]), (100.0, &theta[3])] {
@@ -309,15 +311,15 @@ fn fedhsa_does_not_see_disagreement_that_cancels_and_local_sa_does() {
 #[test]
 fn unstable_settings_end_as_diverged_and_stable_ones_do_not() {
     let one = field(&linear(&[([[4.0]], [1.0])]), Law::Mean);
-    let status = |eta: f64| run_for(&*one, &*by_period("fedlsa", eta, 3, 1.0), 0, &[0.0], 2000).status();
-    assert_eq!(status(0.49), fedsa::round::Status::Ok);
+    let status = |eta: f64| run_for(&one, &*by_period("fedlsa", eta, 3, 1.0), 0, &[0.0], 2000).diverged();
+    assert_eq!(status(0.49), None);
     // |1 - 4 eta|^3 a round, from 1/4 off: past 1e8 (1 + 1/4) after so many.
     let rounds = (1e8f64 * 1.25 / 0.25).ln() / (3.0 * 1.04f64.ln());
-    assert_eq!(status(0.51), fedsa::round::Status::Diverged { round: rounds.ceil() as u64 });
+    assert_eq!(status(0.51), Some(rounds.ceil() as u64));
     // Overflow and NaN in one round count too.
     for (kind, settings) in methods(None) {
-        let far = run_for(&*one, &*settings, 0, &[f64::MAX], 1);
+        let far = run_for(&one, &*settings, 0, &[f64::MAX], 1);
         let is_projected = format!("{settings:?}").contains("ProjectedTd");
-        assert!(is_projected || far.status() == fedsa::round::Status::Diverged { round: 1 }, "{kind}: {:?}", far.status());
+        assert!(is_projected || far.diverged() == Some(1), "{kind}: {:?}", far.diverged());
     }
 }

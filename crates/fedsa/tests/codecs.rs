@@ -1,6 +1,7 @@
 //! What every codec must do. A new kind joins [`cases`] and [`Stated`].
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use fedsa::error::Result;
 use fedsa::random::{ALL, Purpose, Stream, stream};
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 struct Case {
     name: &'static str,
     settings: Value,
-    codec: Box<dyn Codec>,
+    codec: Arc<dyn Codec>,
 }
 
 impl std::fmt::Debug for Case {

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
-use crate::common::{bits, field, method, methods, problems, run};
+use crate::common::{bits, engine, field, method, methods, problems, run};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::problem::linear::LinearSystems;
+use fedsa::round::Advanced;
 use fedsa::sampling::Law;
 use fedsa::uplink::Uplink;
 
 const ROUNDS: u64 = 6;
 
 /// `theta_t` after every round, from halves in threads that share only bytes.
-fn by_bytes(field: &dyn Field, method: &dyn fedsa::methods::MethodSettings, seed: u64) -> Vec<Vec<u64>> {
+fn by_bytes(field: &Arc<dyn Field>, method: &dyn fedsa::methods::MethodSettings, seed: u64) -> Vec<Vec<u64>> {
     let uplink = Uplink::default();
     let federation = &Federation::new(method, &uplink, field.weights().to_vec(), seed, vec![0.0; field.dim()]).unwrap();
     std::thread::scope(|scope| {
@@ -59,7 +60,7 @@ fn by_bytes(field: &dyn Field, method: &dyn fedsa::methods::MethodSettings, seed
 }
 
 /// A name, a problem, and a method that works on it.
-type Pair = (String, Box<dyn Field>, Box<dyn fedsa::methods::MethodSettings>);
+type Pair = (String, Arc<dyn Field>, Box<dyn fedsa::methods::MethodSettings>);
 
 /// Every method with small problems that it works on.
 fn pairs(agents: usize, participants: Option<usize>, law: Law) -> Vec<Pair> {
@@ -86,14 +87,14 @@ fn halves_that_exchange_bytes_give_the_engines_numbers() {
         for law in [Law::Mean, Law::Iid, Law::Markov] {
             for (name, field, method) in pairs(19, participants, law) {
                 let uplink = Uplink::default();
-                let mut engine = run(&*field, &*method, &uplink, 5);
+                let mut engine = run(&field, &*method, &uplink, 5);
                 let expected: Vec<Vec<u64>> = (0..ROUNDS)
                     .map(|_| {
                         engine.step();
                         bits(engine.theta())
                     })
                     .collect();
-                let got = by_bytes(&*field, &*method, 5);
+                let got = by_bytes(&field, &*method, 5);
                 assert_eq!(got, expected, "{name}");
             }
         }
@@ -110,12 +111,12 @@ fn agents_with_nothing_but_their_own_data_give_the_engines_numbers() {
     let first_order = [Law::Iid, Law::Markov].into_iter().flat_map(|law| methods(None).into_iter().map(move |(_, m)| (law, m)));
     for (law, method) in first_order.chain(crate::common::computing_alone().into_iter().map(|(_, m)| (Law::Mean, m))) {
         let all = field(&of(&systems), law);
-        let own: Vec<Box<dyn Field>> = systems.iter().map(|system| field(&of(std::slice::from_ref(system)), law)).collect();
+        let own: Vec<Arc<dyn Field>> = systems.iter().map(|system| field(&of(std::slice::from_ref(system)), law)).collect();
         let uplink = Uplink::default();
         let federation = Federation::new(&*method, &uplink, all.weights().to_vec(), 5, vec![0.0; 2]).unwrap();
-        let mut nodes: Vec<_> = own.iter().enumerate().map(|(c, own)| ClientNode::new(&federation, &**own, 0, c).unwrap()).collect();
+        let mut nodes: Vec<_> = own.iter().enumerate().map(|(c, own)| ClientNode::new(&federation, own, 0, c).unwrap()).collect();
         let mut server = ServerNode::new(&federation).unwrap();
-        let mut engine = run(&*all, &*method, &uplink, 5);
+        let mut engine = run(&all, &*method, &uplink, 5);
         for _ in 0..ROUNDS {
             engine.step();
             let mut todo = server.open();
@@ -138,7 +139,7 @@ fn newton_is_at_the_root_of_quadratics_after_one_round() {
         let field = field(&*problem, Law::Mean);
         for ((_, method), trials) in crate::common::computing_alone().into_iter().zip([22, 5]) {
             let uplink = Uplink::default();
-            let mut engine = run(&*field, &*method, &uplink, 5);
+            let mut engine = run(&field, &*method, &uplink, 5);
             engine.step();
             let error = crate::common::distance(engine.theta(), field.root().unwrap());
             assert!(error < 1e-12, "{name}: {error:e}");
@@ -164,13 +165,13 @@ fn newton_steps_along_what_agents_decoded() {
         let objective = field.facts().objective().unwrap();
         let loss = |theta: &[f64]| (0..3).map(|c| field.weights()[c] * objective.loss(c, theta)).sum::<f64>();
         let method = method("newton", "{}");
-        let mut engine = run(&*field, &*method, &uplink, 5);
+        let mut engine = run(&field, &*method, &uplink, 5);
         let before = loss(engine.theta());
         engine.step();
         // The first model, 0, is sent exactly. The mean of squares decreases along any direction that is nearly the step.
         let after = loss(engine.theta());
         assert!(after < before, "{name}: {after} after {before}");
-        let mut halves = crate::common::Halves::new(&*field, &*method, &uplink, 5).unwrap();
+        let mut halves = crate::common::Halves::new(&field, &*method, &uplink, 5).unwrap();
         halves.round();
         for _ in 0..20 {
             engine.step();
@@ -210,7 +211,7 @@ fn links_are_checked_against_what_methods_send() {
 fn a_method_that_needs_an_objective_says_so() {
     let (uplink, newton) = (Uplink::default(), method("newton", "{}"));
     let field = field(&*problems(3)[0].1, Law::Mean);
-    let e = fedsa::round::Run::new(&*field, &*newton, &uplink, fedsa::record::OutputRule::Last, 5, vec![0.0; field.dim()]).err().unwrap();
+    let e = engine(&field, &*newton, &uplink, fedsa::record::OutputRule::Last, 5, vec![0.0; field.dim()]).err().unwrap();
     assert!(e.to_string().contains("not known to be gradients"), "{e}");
 }
 
@@ -226,7 +227,7 @@ fn results_do_not_depend_on_threads_or_instruction_sets() {
                     let field = problem.field(&fedsa::problem::NoFiles, sampling, isa).unwrap();
                     for (_, method) in methods {
                         let uplink = Uplink::default();
-                        let mut engine = run(&*field, &*method, &uplink, 5);
+                        let mut engine = run(&field, &*method, &uplink, 5);
                         (0..4).for_each(|_| engine.step());
                         out.push(bits(engine.theta()));
                     }
@@ -268,11 +269,11 @@ fn a_block_that_threads_share_gives_the_same_bits() {
                 for name in ["fedlsa", "scafflsa", "fedhsa"] {
                     let method = method(name, r#"{"step_size": 0.0001, "local_steps": 15000}"#);
                     for link in &links {
-                        let mut engine = run(&*field, &*method, link, 5);
+                        let mut engine = run(&field, &*method, link, 5);
                         (0..3).for_each(|_| engine.step());
                         out.push(bits(engine.theta()));
                         out.push(vec![engine.ledger().bits_up, engine.ledger().samples, engine.ledger().messages]);
-                        out.push(engine.save().into_iter().map(u64::from).collect());
+                        out.push(engine.save().unwrap().into_iter().map(u64::from).collect());
                     }
                 }
             }
@@ -290,14 +291,17 @@ fn an_abandoned_round_leaves_no_trace_once_the_run_is_restored() {
     for participants in [Some(10), None] {
         for (name, field, method) in pairs(19, participants, Law::Markov) {
             let uplink = Uplink::default();
-            let mut whole = run(&*field, &*method, &uplink, 5);
+            let mut whole = run(&field, &*method, &uplink, 5);
             (0..6).for_each(|_| whole.step());
-            let mut stopped = run(&*field, &*method, &uplink, 5);
+            let mut stopped = run(&field, &*method, &uplink, 5);
             let go = AtomicBool::new(false);
-            (0..4).for_each(|_| assert!(stopped.step_unless(&go)));
-            let before = stopped.save();
+            (0..4).for_each(|_| assert_eq!(stopped.advance(Some(&go)), Advanced::Round));
+            let before = stopped.save().unwrap();
             // A flag that is set from the start: whatever was computed until then is not the round.
-            assert!(!stopped.step_unless(&AtomicBool::new(true)));
+            assert_eq!(stopped.advance(Some(&AtomicBool::new(true))), Advanced::Cancelled);
+            // Until it is restored it does nothing, and has no state to be kept.
+            stopped.step();
+            assert!(stopped.is_torn() && stopped.save().is_err() && stopped.round() == 4, "{name}");
             stopped.restore(&before).unwrap();
             (4..6).for_each(|_| stopped.step());
             assert_eq!(stopped.save(), whole.save(), "{name}");
@@ -312,16 +316,16 @@ fn a_long_round_is_abandoned_long_before_its_end() {
     let field = field(&**problem, Law::Iid);
     let method = method("fedlsa", r#"{"step_size": 1e-6, "local_steps": 10000000}"#);
     let uplink = Uplink::default();
-    let mut engine = run(&*field, &*method, &uplink, 5);
+    let mut engine = run(&field, &*method, &uplink, 5);
     let stop = AtomicBool::new(false);
     let completed = std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(std::time::Duration::from_millis(20));
             stop.store(true, Ordering::Relaxed);
         });
-        engine.step_unless(&stop)
+        engine.advance(Some(&stop))
     });
-    assert!(!completed && engine.round() == 0);
+    assert!(completed == Advanced::Cancelled && engine.round() == 0);
 }
 
 #[test]
@@ -330,15 +334,15 @@ fn a_restored_run_goes_on_to_the_same_bits() {
         for law in [Law::Iid, Law::Markov] {
             for (name, field, method) in pairs(19, participants, law) {
                 let uplink = Uplink::default();
-                let mut whole = run(&*field, &*method, &uplink, 5);
+                let mut whole = run(&field, &*method, &uplink, 5);
                 (0..9).for_each(|_| whole.step());
-                let mut first = run(&*field, &*method, &uplink, 5);
+                let mut first = run(&field, &*method, &uplink, 5);
                 (0..4).for_each(|_| first.step());
-                let mut second = run(&*field, &*method, &uplink, 5);
-                second.restore(&first.save()).unwrap();
+                let mut second = run(&field, &*method, &uplink, 5);
+                second.restore(&first.save().unwrap()).unwrap();
                 (4..9).for_each(|_| second.step());
                 assert_eq!(second.save(), whole.save(), "{name}");
-                assert!(second.restore(&first.save()[1..]).is_err());
+                assert!(second.restore(&first.save().unwrap()[1..]).is_err());
             }
         }
     }

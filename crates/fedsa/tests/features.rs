@@ -1,5 +1,7 @@
 //! TD on logs with features of every kind: read in batches, dependent, with a ridge, scaled, logged, and sparse tiles.
 
+use std::sync::Arc;
+
 use crate::common::{bits, distance, method, run};
 use fedsa::error::Result;
 use fedsa::kernel::Isa;
@@ -77,7 +79,7 @@ fn settings(features: &str) -> Logs {
     Logs { ranges, ..Logs::new(Sources::One(String::new()), features.parse().unwrap(), GAMMA) }
 }
 
-fn of(settings: &Logs, logs: &[Log], kind: Law) -> Box<dyn Field> {
+fn of(settings: &Logs, logs: &[Log], kind: Law) -> Arc<dyn Field> {
     settings.field(&Batches(logs.to_vec(), 100), Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
 }
 
@@ -177,14 +179,14 @@ fn sparse_steps_are_those_of_the_generic_kernel() {
         for (kind, steps) in [("fedlsa", 40), ("fedhsa", 40), ("scafflsa", 25)] {
             let method = method(kind, &format!(r#"{{"step_size": 0.4, "local_steps": {steps}}}"#));
             let uplink = Uplink::default();
-            let theta = |field: &dyn Field| {
+            let theta = |field: &Arc<dyn Field>| {
                 let mut run = run(field, &*method, &uplink, 3);
                 (0..6).for_each(|_| run.step());
                 run.theta().to_vec()
             };
             let settings = settings("tiles:5x15");
-            let fast = theta(&*of(&settings, &logs, law));
-            let slow = theta(&*of(&settings, &logs, law).generic());
+            let fast = theta(&of(&settings, &logs, law));
+            let slow = theta(&of(&settings, &logs, law).generic());
             if kind == "fedlsa" {
                 assert_eq!(bits(&fast), bits(&slow), "{kind} {law:?}");
             } else {
@@ -207,7 +209,7 @@ fn sparse_samples_have_their_mean() {
         // Along a direction in which all tiles take part.
         let along = |g: &[f64]| g.iter().enumerate().map(|(i, g)| g * (1.0 + (0.7 * i as f64).cos())).sum::<f64>();
         let mut seen = crate::common::Mean::default();
-        crate::common::noise_of(&*field, c, &theta, 20_000).iter().for_each(|noise| seen.see(along(noise)));
+        crate::common::noise_of(&field, c, &theta, 20_000).iter().for_each(|noise| seen.see(along(noise)));
         assert!(seen.off(0.0) < 4.0, "agent {c}: {} standard errors", seen.off(0.0));
         assert!(seen.error() > 0.0 && along(&mean) != 0.0);
     }
@@ -222,8 +224,8 @@ fn gmres_takes_answers_that_are_mostly_zeros() {
     for (features, gmres, most) in cases {
         let field = of(&settings(features), &logs, Law::Mean);
         let (gmres, uplink) = (method("gmres", gmres), Uplink::default());
-        let mut engine = run(&*field, &*gmres, &uplink, 0);
-        let mut halves = crate::common::Halves::new(&*field, &*gmres, &uplink, 0).unwrap();
+        let mut engine = run(&field, &*gmres, &uplink, 0);
+        let mut halves = crate::common::Halves::new(&field, &*gmres, &uplink, 0).unwrap();
         for _ in 0..500 {
             engine.step();
             halves.round();
@@ -272,22 +274,22 @@ fn dependent_features_have_the_solution_of_least_norm() {
     let residual = |theta: &[f64]| linalg::norm_sq(&field.mean_operator(theta).unwrap()).sqrt();
     let uplink = Uplink::default();
     for (kind, rounds) in [("lstd", 1), ("gmres", rank + 2)] {
-        let mut run = run(&*field, &*method(kind, "{}"), &uplink, 0);
+        let mut run = run(&field, &*method(kind, "{}"), &uplink, 0);
         (0..rounds).for_each(|_| run.step());
         assert!(residual(run.theta()) < 1e-12 * residual(&[0.0; 48]), "{kind}: {}", residual(run.theta()));
     }
     // Long after it is at the solution it is still there, although what is left of the residual is rounding.
-    let mut long = run(&*field, &*method("gmres", "{}"), &uplink, 0);
+    let mut long = run(&field, &*method("gmres", "{}"), &uplink, 0);
     (0..rank + 300).for_each(|_| long.step());
     assert!(distance(long.theta(), root) < 1e-7 * linalg::norm_sq(root).sqrt(), "{}", distance(long.theta(), root));
     let more = of(&self::settings("tiles:6x6"), &logs, Law::Mean);
-    let mut long = run(&*more, &*method("gmres", "{}"), &uplink, 0);
+    let mut long = run(&more, &*method("gmres", "{}"), &uplink, 0);
     (0..500).for_each(|_| long.step());
     let root = more.root().unwrap();
     assert!(distance(long.theta(), root) < 1e-6 * linalg::norm_sq(root).sqrt(), "{}", distance(long.theta(), root));
     // The same of many more tiles, whose systems are sparse: restricted to the tiles that are visited it is dense.
     let field = of(&self::settings("tiles:5x15"), &logs, Law::Mean);
-    let mut run = run(&*field, &*method("lstd", "{}"), &uplink, 0);
+    let mut run = run(&field, &*method("lstd", "{}"), &uplink, 0);
     run.step();
     let residual = |theta: &[f64]| linalg::norm_sq(&field.mean_operator(theta).unwrap()).sqrt();
     assert!(residual(run.theta()) < 1e-10 * residual(&vec![0.0; field.dim()]), "{}", residual(run.theta()));
@@ -310,8 +312,8 @@ fn a_ridge_is_added_to_means_samples_and_laws() {
             close(&b, &a.iter().zip(theta).map(|(x, theta)| x + 0.5 * theta).collect::<Vec<_>>(), 1e-14);
             if law != Law::Mean {
                 // Samples without ridge, less the ridge.
-                let noise = |field: &dyn Field| crate::common::noise_of(field, c, &theta, 50);
-                for (x, y) in noise(&*plain).iter().zip(&noise(&*ridge)) {
+                let noise = |field: &Arc<dyn Field>| crate::common::noise_of(field, c, &theta, 50);
+                for (x, y) in noise(&plain).iter().zip(&noise(&ridge)) {
                     close(y, x, 1e-13);
                 }
                 close(&ridge.facts().law(c).unwrap().mean(&theta), &expected, 1e-12);

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 /// The modules of the crate, and which others each may name.
 ///
-/// Only `round`, `node` and `record` see several stages of problem -> local -> uplink ->
-/// server; a method names its two halves.
+/// Only `federation`, `coordinator`, `round` and `node` see several stages of problem -> local -> uplink -> server; a method names its
+/// two halves.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("registry", &[]),
@@ -20,7 +20,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("schedule", &["error", "random"]),
     ("kernel", &["random", "problem"]),
     ("problem", &["eigenpairs", "error", "registry", "random", "linalg", "sampling", "kernel", "sums", "triangle"]),
-    ("uplink", &["error", "kernel", "message", "random", "registry"]),
+    ("uplink", &["error", "kernel", "message", "protocol", "random", "registry"]),
     ("sums", &["kernel"]),
     ("message", &["error", "random", "uplink"]),
     ("protocol", &["error", "message"]),
@@ -44,15 +44,49 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("server", &["error", "kernel", "linalg", "local", "message", "nested_grid", "protocol", "random", "schedule", "sums", "triangle"]),
     ("methods", &["error", "message", "nested_grid", "protocol", "registry", "local", "schedule", "server", "uplink"]),
     ("presets", &["error", "registry", "methods", "uplink"]),
+    ("record", &["message", "problem", "random"]),
+    ("federation", &["error", "linalg", "methods", "problem", "protocol", "record", "sampling", "uplink"]),
+    ("coordinator", &["error", "federation", "linalg", "message", "protocol", "random", "record", "server", "sums", "uplink"]),
+    ("metrics", &["coordinator", "linalg", "problem"]),
     (
         "round",
         &[
-            "error", "kernel", "linalg", "local", "message", "methods", "problem", "protocol", "random", "record", "server", "sums",
+            "coordinator",
+            "error",
+            "federation",
+            "kernel",
+            "local",
+            "message",
+            "methods",
+            "metrics",
+            "problem",
+            "protocol",
+            "random",
+            "record",
+            "server",
+            "sums",
             "uplink",
         ],
     ),
-    ("node", &["error", "kernel", "linalg", "local", "message", "methods", "problem", "protocol", "random", "round", "server", "uplink"]),
-    ("record", &["linalg", "message", "problem", "random", "round"]),
+    (
+        "node",
+        &[
+            "coordinator",
+            "error",
+            "federation",
+            "kernel",
+            "local",
+            "message",
+            "methods",
+            "metrics",
+            "problem",
+            "protocol",
+            "random",
+            "record",
+            "server",
+            "uplink",
+        ],
+    ),
 ];
 
 /// Input, output and surroundings that a library has no business with.

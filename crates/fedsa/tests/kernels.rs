@@ -1,6 +1,8 @@
 //! Every kernel gives the bits of the generic one, for every instruction set,
 //! number of agents side by side, width, sampling and batch.
 
+use std::sync::Arc;
+
 use fedsa::kernel::{Isa, LANES, Lanes, flat};
 use fedsa::problem::finite_sum::{FiniteSum, Scales};
 use fedsa::problem::fixed_point::FixedPoint;
@@ -15,7 +17,7 @@ use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
 
 /// Bits of the iterates, of the next operators, and of processes and streams after a leg from a fixed start.
-fn after_leg(field: &dyn Field, agents: &[usize], etas: &[f64]) -> Vec<u64> {
+fn after_leg(field: &Arc<dyn Field>, agents: &[usize], etas: &[f64]) -> Vec<u64> {
     let d = field.dim();
     let mut lanes = Lanes::new(d, field.chain_len());
     lanes.len = agents.len();
@@ -141,13 +143,13 @@ fn agree_on_legs_of(steps: u32) {
             // One agent at a time through the generic kernel: the reference.
             let reference: Vec<Vec<u64>> = {
                 let field = settings.field(&NoFiles, sampling, Isa::Portable).unwrap().generic();
-                (0..field.agents()).map(|c| after_leg(&*field, &[c], &etas)).collect()
+                (0..field.agents()).map(|c| after_leg(&field, &[c], &etas)).collect()
             };
             for isa in Isa::available() {
                 let field = settings.field(&NoFiles, sampling, isa).unwrap();
                 for len in 1..=LANES {
                     let agents: Vec<usize> = (0..len).map(|l| (l * 3 + len) % 11).collect();
-                    let got = after_leg(&*field, &agents, &etas);
+                    let got = after_leg(&field, &agents, &etas);
                     let per_lane = 2 * field.dim() + 1;
                     for (l, c) in agents.iter().enumerate() {
                         let lane = &got[l * per_lane..(l + 1) * per_lane];

@@ -1,5 +1,7 @@
 //! The finite law of a sample, and what is derived from it, against independent computations.
 
+use std::sync::Arc;
+
 use crate::common::{field, unequal};
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::Field;
@@ -13,7 +15,7 @@ use fedsa::problem::switching::Switching;
 use fedsa::problem::systems::Moments;
 use fedsa::sampling::Law;
 
-fn fields() -> Vec<(&'static str, Box<dyn Field>)> {
+fn fields() -> Vec<(&'static str, Arc<dyn Field>)> {
     let mrp = RandomMrp {
         agents: 3,
         states: 7,

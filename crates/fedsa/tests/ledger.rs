@@ -1,5 +1,7 @@
 //! The ledger counts what is sent: bytes that the halves exchange, and samples that steps use.
 
+use std::sync::Arc;
+
 use crate::common::{EXACT, Halves, field, link, method, methods, on_the_wire, problems, run, run_for, small_garnet};
 use fedsa::error::Result;
 use fedsa::message::{Envelope, HEADER_BYTES, Message, Part, TELL};
@@ -20,7 +22,7 @@ const ROUNDS: u64 = 6;
 const SEED: u64 = 5;
 
 /// What passes between halves that exchange bytes, counted where it passes, and where they end.
-fn by_bytes(field: &dyn Field, method: &dyn MethodSettings, uplink: &Uplink) -> (Ledger, Vec<f64>) {
+fn by_bytes(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Uplink) -> (Ledger, Vec<f64>) {
     let mut halves = Halves::new(field, method, uplink, SEED).unwrap();
     (0..ROUNDS).for_each(|_| halves.round());
     (halves.ledger, halves.server.theta().to_vec())
@@ -32,8 +34,8 @@ fn the_ledger_is_what_the_halves_exchange() {
         for (name, problem) in problems(19) {
             let field = field(&*problem, Law::Iid);
             for (kind, method) in methods(participants) {
-                let engine = run_for(&*field, &*method, SEED, &vec![0.0; field.dim()], ROUNDS);
-                let (counted, theta) = by_bytes(&*field, &*method, &EXACT);
+                let engine = run_for(&field, &*method, SEED, &vec![0.0; field.dim()], ROUNDS);
+                let (counted, theta) = by_bytes(&field, &*method, &EXACT);
                 assert_eq!(counted, on_the_wire(engine.ledger()), "{kind} on {name}, participants {participants:?}");
                 assert_eq!(theta, engine.theta());
             }
@@ -42,8 +44,8 @@ fn the_ledger_is_what_the_halves_exchange() {
     for (name, problem) in crate::common::objectives(19) {
         let field = field(&*problem, Law::Mean);
         for (kind, method) in crate::common::computing_alone() {
-            let engine = run_for(&*field, &*method, SEED, &vec![0.0; field.dim()], ROUNDS);
-            let (counted, theta) = by_bytes(&*field, &*method, &EXACT);
+            let engine = run_for(&field, &*method, SEED, &vec![0.0; field.dim()], ROUNDS);
+            let (counted, theta) = by_bytes(&field, &*method, &EXACT);
             assert_eq!((counted, &theta[..]), (on_the_wire(engine.ledger()), engine.theta()), "{kind} on {name}");
         }
     }
@@ -85,7 +87,7 @@ fn every_method_costs_what_its_rounds_say() {
                 ("scaffold", r#""local_steps": 7"#, 1, 0, h * ROUNDS),
             ];
             for (kind, rest, exchanges, tells, steps) in cases {
-                let run = run_for(&*field, &*method(kind, &with(rest)), SEED, &vec![0.0; d], ROUNDS);
+                let run = run_for(&field, &*method(kind, &with(rest)), SEED, &vec![0.0; d], ROUNDS);
                 let answered = ROUNDS * (exchanges - tells) * n;
                 let controls = if kind == "scaffold" && told { ROUNDS * n * 8 * (6 + 8 * d as u64) } else { 0 };
                 let expected = Ledger {
@@ -111,7 +113,7 @@ fn every_method_costs_what_its_rounds_say() {
 }
 
 /// Four bytes a number, and one in front that says how many are negative: lengths of its own.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize)]
 struct Single;
 
 impl Codec for Single {
@@ -143,19 +145,19 @@ impl Codec for Single {
 
 #[test]
 fn a_codec_of_the_agents_is_priced_and_felt_alike_by_engine_and_halves() {
-    let uplink = Uplink { codec: Box::new(Single), ..Uplink::default() };
+    let uplink = Uplink { codec: std::sync::Arc::new(Single), ..Uplink::default() };
     for (name, problem) in problems(19) {
         let field = field(&*problem, Law::Iid);
         let d = field.dim() as u64;
         for (kind, method) in methods(None) {
-            let mut engine = run(&*field, &*method, &uplink, SEED);
+            let mut engine = run(&field, &*method, &uplink, SEED);
             (0..ROUNDS).for_each(|_| engine.step());
-            let (counted, theta) = by_bytes(&*field, &*method, &uplink);
+            let (counted, theta) = by_bytes(&field, &*method, &uplink);
             assert_eq!(counted, on_the_wire(engine.ledger()), "{kind} on {name}");
             assert_eq!(theta, engine.theta(), "{kind} on {name}");
             assert_eq!(engine.ledger().bits_up, engine.ledger().vectors_up * 8 * (27 + 6 + 1 + 4 * d));
             // Numbers of 24 bits: near what exact messages give, and not that. Acceleration amplifies the difference.
-            let exact = run_for(&*field, &*method, SEED, &vec![0.0; field.dim()], ROUNDS);
+            let exact = run_for(&field, &*method, SEED, &vec![0.0; field.dim()], ROUNDS);
             let off = crate::common::distance(exact.theta(), engine.theta());
             assert!(off > 0.0 && off < if kind == "anderson" { 0.1 } else { 1e-5 }, "{kind} on {name}: {off:e}");
         }
@@ -202,7 +204,7 @@ fn the_ledger_counts_every_encoded_bit_once_whatever_becomes_of_it() {
     for codec in codecs {
         for media in &media {
             let uplink = link(codec, false, media).unwrap();
-            let mut engine = run(&*field, &*method, &uplink, SEED);
+            let mut engine = run(&field, &*method, &uplink, SEED);
             let (mut messages, mut bits) = (0, 0);
             for round in 0..ROUNDS {
                 engine.step();

@@ -2,7 +2,9 @@
 //!
 //! Every check has a twin that must fail: the same runs against a prediction that leaves out what the link does.
 
-use crate::common::{Mean, field, follows, link, method, small_garnet};
+use std::sync::Arc;
+
+use crate::common::{Mean, engine, field, follows, link, method, small_garnet};
 use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::methods::MethodSettings;
@@ -33,7 +35,7 @@ const FADING: &str = r#"{"kind": "over-the-air", "receiver_noise": 0.2}"#;
 const RICIAN: &str = r#"{"kind": "over-the-air", "gain": {"law": "rician", "line_of_sight": 0.6, "scale": 0.3}}"#;
 
 /// Six states, three features, three agents that differ.
-fn tiny(kind: Law) -> Box<dyn Field> {
+fn tiny(kind: Law) -> Arc<dyn Field> {
     let garnet = Garnet { agents: 3, states: 6, features: 3, min_class: Some(5), gamma: 0.8, seed: 4, ..Garnet::default() };
     garnet.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
 }
@@ -44,16 +46,16 @@ fn recorded() -> Vec<u64> {
 
 /// Means over seeds of what `see` reads after each round.
 fn means(
-    field: &dyn Field,
+    field: &Arc<dyn Field>,
     method: &dyn MethodSettings,
     uplink: &Uplink,
     start: &[f64],
-    see: impl Fn(&Run<'_>) -> Vec<f64>,
+    see: impl Fn(&Run) -> Vec<f64>,
 ) -> Vec<Vec<Mean>> {
     method.check(field.agents()).unwrap();
     let mut means: Vec<Vec<Mean>> = vec![Vec::new(); ROUNDS as usize];
     for seed in 0..SEEDS {
-        let mut run = Run::new(field, method, uplink, OutputRule::Last, seed, start.to_vec()).unwrap();
+        let mut run = engine(field, method, uplink, OutputRule::Last, seed, start.to_vec()).unwrap();
         for means in &mut means {
             run.step();
             let seen = see(&run);
@@ -81,17 +83,17 @@ fn off(means: &[Vec<Mean>], expected: impl IntoIterator<Item = Vec<f64>>) -> Vec
 const START: [f64; 3] = [2.0, -1.0, 0.5];
 
 /// Holds the exact error of a method without memory to runs, and its twins to fail.
-fn exact(what: &str, field: &dyn Field, settings: &dyn MethodSettings, uplink: &Uplink) {
+fn exact(what: &str, field: &Arc<dyn Field>, settings: &dyn MethodSettings, uplink: &Uplink) {
     let root = field.root().unwrap();
     let seen = means(field, settings, uplink, &START, |run| vec![linalg::distance_sq(run.theta(), root)]);
-    let of = |uplink: &Uplink| Forecast::over(field, settings, uplink).curve(&START, &InitialControls::Zero, &recorded());
+    let of = |uplink: &Uplink| Forecast::over(&**field, settings, uplink).curve(&START, &InitialControls::Zero, &recorded());
     let mse = |uplink: &Uplink| of(uplink).unwrap().into_iter().map(|point| vec![point.mse()]);
     follows(&off(&seen, mse(uplink))).unwrap_or_else(|e| panic!("{what}: {e}"));
     if !uplink.is_clear() && field.sampling().kind == Law::Iid {
         assert!(follows(&off(&seen, mse(&Uplink::default()))).is_err(), "{what}: the link shows");
     }
     // The mean alone, and as a mean iterate.
-    let mean = Forecast::over(field, settings, uplink).mean(&START, &recorded()).unwrap();
+    let mean = Forecast::over(&**field, settings, uplink).mean(&START, &recorded()).unwrap();
     let seen = means(field, settings, uplink, &START, |run| run.theta().to_vec());
     follows(&off(&seen, mean)).unwrap_or_else(|e| panic!("{what}: the mean iterate: {e}"));
 }
@@ -103,16 +105,16 @@ fn the_error_over_losses_and_over_the_air_is_exact() {
         [("fedlsa", r#"{"step_size": 1.5, "local_steps": 4, "global_step_size": 0.8}"#), ("fedtd", r#"{"step_size": 3.0}"#)]
     {
         for media in [&[ERASURE][..], &[FADING], &[ERASURE, RICIAN]] {
-            exact(&format!("{kind} over {media:?}"), &*field, &*method(kind, settings), &link(EXACT, false, media).unwrap());
+            exact(&format!("{kind} over {media:?}"), &field, &*method(kind, settings), &link(EXACT, false, media).unwrap());
         }
     }
     // The randomness of the weights shows beside their mean: losses alone, of operators without noise.
     let (field, uplink) = (tiny(Law::Mean), link(EXACT, false, &[ERASURE]).unwrap());
     let settings = method("fedlsa", r#"{"step_size": 1.5, "local_steps": 4}"#);
-    exact("noiseless operators", &*field, &*settings, &uplink);
+    exact("noiseless operators", &field, &*settings, &uplink);
     // A budget that carries a message or not.
     let budget = r#"{"kind": "bit-budget", "bits": 40, "fading_snr": 4}"#;
-    exact("a budget", &*tiny(Law::Iid), &*settings, &link(EXACT, false, &[budget]).unwrap());
+    exact("a budget", &tiny(Law::Iid), &*settings, &link(EXACT, false, &[budget]).unwrap());
 }
 
 #[test]
@@ -123,7 +125,7 @@ fn weights_that_are_not_random_are_told_from_those_that_are() {
     let setting = RoundSetting::new(1.5, 4).unwrap();
     let settings = method("fedlsa", r#"{"step_size": 1.5, "local_steps": 4}"#);
     let uplink = link(EXACT, false, &[ERASURE]).unwrap();
-    let seen = means(&*field, &*settings, &uplink, &START, |run| vec![linalg::distance_sq(run.theta(), root)]);
+    let seen = means(&field, &*settings, &uplink, &START, |run| vec![linalg::distance_sq(run.theta(), root)]);
     let curve = |arrivals: ArrivalLaw| {
         let points = FedLsaMse::arriving(systems, Some(&moments), &setting, 1, &arrivals).unwrap().curve(&START, &recorded()).unwrap();
         points.into_iter().map(|point| vec![point.mse()])
@@ -138,13 +140,13 @@ fn the_error_of_few_participants_is_exact() {
     let few = |m: usize| method("fedlsa", &format!(r#"{{"step_size": 1.5, "local_steps": 4, "participants": {m}}}"#));
     let clear = Uplink::default();
     for m in [1, 2] {
-        exact(&format!("{m} of 3"), &*field, &*few(m), &clear);
-        exact(&format!("{m} of 3, losses"), &*field, &*few(m), &link(EXACT, false, &[ERASURE]).unwrap());
+        exact(&format!("{m} of 3"), &field, &*few(m), &clear);
+        exact(&format!("{m} of 3, losses"), &field, &*few(m), &link(EXACT, false, &[ERASURE]).unwrap());
     }
-    exact("2 of 3 over the air", &*field, &*few(2), &link(EXACT, false, &[FADING]).unwrap());
+    exact("2 of 3 over the air", &field, &*few(2), &link(EXACT, false, &[FADING]).unwrap());
     // All agents' curve is another.
     let root = field.root().unwrap();
-    let seen = means(&*field, &*few(2), &clear, &START, |run| vec![linalg::distance_sq(run.theta(), root)]);
+    let seen = means(&field, &*few(2), &clear, &START, |run| vec![linalg::distance_sq(run.theta(), root)]);
     let all = Forecast::over(&*field, &*few(3), &clear).curve(&START, &InitialControls::Zero, &recorded()).unwrap();
     assert!(follows(&off(&seen, all.into_iter().map(|point| vec![point.mse()]))).is_err());
 }
@@ -158,16 +160,16 @@ fn the_error_over_constant_delays_is_exact() {
     let delayed = method("delayed-sa", r#"{"step_size": 1.5}"#);
     for media in [&[&first[..]][..], &[&nothing], &[&late], &[ERASURE, &first], &[&first, FADING], &[&nothing, FADING], &[ERASURE, &late]] {
         let uplink = link(EXACT, false, media).unwrap();
-        exact(&format!("FedLSA over {media:?}"), &*field, &*fedlsa, &uplink);
-        exact(&format!("delayed SA over {media:?}"), &*field, &*delayed, &uplink);
+        exact(&format!("FedLSA over {media:?}"), &field, &*fedlsa, &uplink);
+        exact(&format!("delayed SA over {media:?}"), &field, &*delayed, &uplink);
     }
     let few = method("fedtd", r#"{"step_size": 1.5, "participants": 2}"#);
     for medium in [&first, &nothing, &late] {
-        exact(&format!("FedTD, 2 of 3, over {medium}"), &*field, &*few, &link(EXACT, false, &[medium]).unwrap());
+        exact(&format!("FedTD, 2 of 3, over {medium}"), &field, &*few, &link(EXACT, false, &[medium]).unwrap());
     }
     // The first round's sample used once instead of four times is another curve.
     let (uplink, root) = (link(EXACT, false, &[&first]).unwrap(), field.root().unwrap());
-    let seen = means(&*field, &*delayed, &uplink, &START, |run| vec![linalg::distance_sq(run.theta(), root)]);
+    let seen = means(&field, &*delayed, &uplink, &START, |run| vec![linalg::distance_sq(run.theta(), root)]);
     let other = Forecast::over(&*field, &*delayed, &link(EXACT, false, &[&nothing]).unwrap());
     let other = other.curve(&START, &InitialControls::Zero, &recorded()).unwrap();
     assert!(follows(&off(&seen, other.into_iter().map(|point| vec![point.mse()]))).is_err());
@@ -197,7 +199,7 @@ fn the_mean_iterate_over_unbiased_codecs_and_delays_drawn_anew_is_exact() {
     ];
     for uplink in links.map(Result::unwrap) {
         let forecast = Forecast::over(&*field, &*fedlsa, &uplink);
-        let seen = means(&*field, &*fedlsa, &uplink, &START, |run| run.theta().to_vec());
+        let seen = means(&field, &*fedlsa, &uplink, &START, |run| run.theta().to_vec());
         follows(&off(&seen, forecast.mean(&START, &recorded()).unwrap())).unwrap_or_else(|e| panic!("{uplink:?}: {e}"));
         // The limit is FedLSA's, not theta*: with the push left out it does not fit.
         let clear = Forecast::over(&*field, &*fedlsa, &Uplink::default());
@@ -213,7 +215,7 @@ fn the_mean_iterate_over_unbiased_codecs_and_delays_drawn_anew_is_exact() {
 }
 
 /// The mean of theta and all controls along the rounds of a map of `(u, x_1 .. x_N)`, agents all of their own kind.
-fn by_map(field: &dyn Field, map: &ControlVariates, start: &[f64]) -> Vec<Vec<f64>> {
+fn by_map(field: &Arc<dyn Field>, map: &ControlVariates, start: &[f64]) -> Vec<Vec<f64>> {
     let (systems, root) = (field.systems().unwrap(), field.root().unwrap());
     let push: Vec<f64> = (0..field.agents()).flat_map(|c| systems.of(c).mean(root)).collect();
     let mut state: Vec<f64> = start.iter().zip(root).map(|(x, r)| x - r).chain(push.iter().copied()).collect();
@@ -254,15 +256,15 @@ fn the_mean_of_control_variates_is_that_of_the_rule_in_force() {
         let json = format!(r#"{{"step_size": 1.0, "local_steps": 4, "global_step_size": 0.9, "rule": "{rule}"{few}}}"#);
         let what = format!("{rule}{few} over {uplink:?}");
         let settings = method("scafflsa", &json);
-        let seen = means(&*field, &*settings, &uplink, &START, |run| [run.theta().to_vec(), run.controls().unwrap().concat()].concat());
-        follows(&off(&seen, by_map(&*field, &map, &START))).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let seen = means(&field, &*settings, &uplink, &START, |run| [run.theta().to_vec(), run.controls().unwrap().concat()].concat());
+        follows(&off(&seen, by_map(&field, &map, &START))).unwrap_or_else(|e| panic!("{what}: {e}"));
         // A forecast knows the rule.
         let forecast = Forecast::over(&*field, &*settings, &uplink);
         let (got, want) = (forecast.radius().unwrap(), map.radius().unwrap());
         assert!((got - want).abs() < 1e-10, "{what}: {got} {want}");
         assert_eq!((forecast.bias_sq().unwrap(), forecast.outlook().regime()), (0.0, Regime::InMean), "{what}");
         assert!(forecast.knows_floor().is_err());
-        let plain = by_map(&*field, &clear(), &START);
+        let plain = by_map(&field, &clear(), &START);
         if map.radius().unwrap() != clear().radius().unwrap() {
             assert!(follows(&off(&seen, plain)).is_err(), "{what}: it shows");
         }
@@ -299,7 +301,7 @@ fn the_mean_of_global_memory_over_losses_and_with_few_is_exact() {
     ] {
         let json = format!(r#"{{"step_size": {eta}, "local_steps": {h}, "global_step_size": {alpha}{rest}}}"#);
         let (settings, uplink) = (method("fedhsa", &json), link(codec, false, media).unwrap());
-        let seen = means(&*field, &*settings, &uplink, &START, |run| run.theta().to_vec());
+        let seen = means(&field, &*settings, &uplink, &START, |run| run.theta().to_vec());
         let (mut theta, mut kept) = (START.to_vec(), vec![0.0; 3]);
         let expected: Vec<Vec<f64>> = (0..ROUNDS)
             .map(|_| {

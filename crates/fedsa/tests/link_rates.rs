@@ -6,13 +6,14 @@
 //! to average. Intervals are three standard errors over seeds. `cargo xtask test --all` measures
 //! with ten times the seeds.
 
-use crate::common::{Mean, field, link, method};
+use std::sync::Arc;
+
+use crate::common::{Mean, engine, field, link, method};
 use fedsa::linalg::distance_sq;
 use fedsa::problem::Field;
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::noise::Noise;
 use fedsa::record::OutputRule;
-use fedsa::round::{Run, Status};
 use fedsa::sampling::Law;
 use fedsa::uplink::Uplink;
 
@@ -22,7 +23,7 @@ const MANY_SEEDS: u64 = 200;
 
 /// Alike agents in d dimensions: a matrix that is not symmetric (eigenvalues 1 +- 0.5i, and 1),
 /// a root that is not zero.
-fn alike(agents: usize, law: Law) -> Box<dyn Field> {
+fn alike(agents: usize, law: Law) -> Arc<dyn Field> {
     let a = vec![vec![1.0, 0.5, 0.0, 0.0], vec![-0.5, 1.0, 0.0, 0.0], vec![0.0, 0.0, 1.0, 0.0], vec![0.0, 0.0, 0.0, 1.0]];
     let systems = LinearSystems {
         a: vec![a; agents],
@@ -36,10 +37,10 @@ fn alike(agents: usize, law: Law) -> Box<dyn Field> {
 const WHITE: Noise = Noise::new(1.0, 0.0, 0);
 
 /// The mean of `||theta - theta*||^2` over the rounds after `settling`, from the root.
-fn floor(field: &dyn Field, uplink: &Uplink, alpha: f64, seed: u64, settling: u64, rounds: u64) -> f64 {
+fn floor(field: &Arc<dyn Field>, uplink: &Uplink, alpha: f64, seed: u64, settling: u64, rounds: u64) -> f64 {
     let root = field.root().unwrap();
     let method = method("fedtd", &format!(r#"{{"step_size": {alpha}}}"#));
-    let mut run = Run::new(field, &*method, uplink, OutputRule::Last, seed, root.to_vec()).unwrap();
+    let mut run = engine(field, &*method, uplink, OutputRule::Last, seed, root.to_vec()).unwrap();
     (0..settling).for_each(|_| run.step());
     let sum: f64 = (0..rounds)
         .map(|_| {
@@ -47,7 +48,7 @@ fn floor(field: &dyn Field, uplink: &Uplink, alpha: f64, seed: u64, settling: u6
             distance_sq(run.theta(), root)
         })
         .sum();
-    assert_eq!(run.status(), Status::Ok);
+    assert_eq!(run.diverged(), None);
     sum / rounds as f64
 }
 
@@ -65,7 +66,7 @@ fn slope_in_agents(law: Law, uplink: &Uplink, alpha: f64, seeds: u64) -> Mean {
     let fields: Vec<_> = [1, 2, 4, 8, 16, 32].into_iter().map(|n| (f64::from(n).ln(), alike(n as usize, law))).collect();
     let mut slopes = Mean::default();
     for seed in 0..seeds {
-        let point = |(x, field): &(f64, Box<dyn Field>)| (*x, floor(&**field, uplink, alpha, seed, 200, 2000).ln());
+        let point = |(x, field): &(f64, Arc<dyn Field>)| (*x, floor(field, uplink, alpha, seed, 200, 2000).ln());
         slopes.see(slope(&fields.iter().map(point).collect::<Vec<_>>()));
     }
     slopes
@@ -136,11 +137,11 @@ fn receiver_noise_falls_as_one_over_n_squared() {
 }
 
 /// The slope of `ln ||mean over seeds of theta_t - theta*||` over 60 rounds.
-fn speed(field: &dyn Field, uplink: &Uplink, alpha: f64, seeds: std::ops::Range<u64>) -> f64 {
+fn speed(field: &Arc<dyn Field>, uplink: &Uplink, alpha: f64, seeds: std::ops::Range<u64>) -> f64 {
     let root = field.root().unwrap();
     let start: Vec<f64> = root.iter().map(|x| x + 1.0).collect();
     let method = method("fedtd", &format!(r#"{{"step_size": {alpha}}}"#));
-    let mut runs: Vec<_> = seeds.map(|seed| Run::new(field, &*method, uplink, OutputRule::Last, seed, start.clone()).unwrap()).collect();
+    let mut runs: Vec<_> = seeds.map(|seed| engine(field, &*method, uplink, OutputRule::Last, seed, start.clone()).unwrap()).collect();
     let point = |t: u32| {
         let mut mean = vec![0.0; root.len()];
         for run in &mut runs {
@@ -173,10 +174,10 @@ fn losses_and_fading_slow_the_mean_by_their_mean_gain_and_no_more() {
         ("rand-k, all arrives", r#"{"kind": "rand-k", "k": 2}"#, r#"{"kind": "erasure", "success": 1}"#, 1.0),
     ];
     for (name, codec, medium, gain) in cases {
-        let exact = speed(&*field, &Uplink::default(), gain * ALPHA, 0..1);
+        let exact = speed(&field, &Uplink::default(), gain * ALPHA, 0..1);
         let uplink = link(codec, false, &[medium]).unwrap();
         let mut measured = Mean::default();
-        (0..20).for_each(|group| measured.see(speed(&*field, &uplink, ALPHA, 20 * group..20 * (group + 1))));
+        (0..20).for_each(|group| measured.see(speed(&field, &uplink, ALPHA, 20 * group..20 * (group + 1))));
         println!("{name:<24} {:.5} +- {:.5} a round, exact link at alpha times {gain}: {exact:.5}", measured.value(), measured.error());
         assert!((measured.value() - exact).abs() <= 2e-5 + 3.0 * measured.error(), "{name}: {}, {exact}", measured.value());
     }
@@ -201,13 +202,13 @@ fn exact_floor(alpha: f64, tau: usize) -> f64 {
 }
 
 /// Floors over a link, one a seed, over long runs.
-fn long_floors(field: &dyn Field, uplink: &Uplink, alpha: f64, seeds: u64) -> Vec<f64> {
+fn long_floors(field: &Arc<dyn Field>, uplink: &Uplink, alpha: f64, seeds: u64) -> Vec<f64> {
     let (settling, rounds) = ((5.0 / alpha) as u64, (80.0 / alpha) as u64);
     (0..seeds).map(|seed| floor(field, uplink, alpha, seed, settling, rounds)).collect()
 }
 
 /// ln of the floor over a medium, over that of the exact link with the same seed.
-fn raised(field: &dyn Field, medium: &str, alpha: f64, exact: &[f64]) -> Mean {
+fn raised(field: &Arc<dyn Field>, medium: &str, alpha: f64, exact: &[f64]) -> Mean {
     let mut mean = Mean::default();
     let floors = long_floors(field, &link(EXACT, false, &[medium]).unwrap(), alpha, exact.len() as u64);
     floors.iter().zip(exact).for_each(|(floor, exact)| mean.see((floor / exact).ln()));
@@ -215,7 +216,7 @@ fn raised(field: &dyn Field, medium: &str, alpha: f64, exact: &[f64]) -> Mean {
 }
 
 /// A = I, root 0, unit white noise.
-fn isotropic(agents: usize) -> Box<dyn Field> {
+fn isotropic(agents: usize) -> Arc<dyn Field> {
     field(&LinearSystems { agents, dim: 4, spread: 0.0, noise: Some(WHITE), ..LinearSystems::default() }, Law::Iid)
 }
 
@@ -223,12 +224,12 @@ fn isotropic(agents: usize) -> Box<dyn Field> {
 fn a_constant_delay_raises_the_floor_by_its_exact_factor_which_is_one_at_small_steps() {
     let field = isotropic(2);
     for alpha in [0.02, 0.002] {
-        let exact = long_floors(&*field, &Uplink::default(), alpha, SEEDS);
+        let exact = long_floors(&field, &Uplink::default(), alpha, SEEDS);
         for tau in [5usize, 20] {
             let factor = exact_floor(alpha, tau) / exact_floor(alpha, 0);
             for kind in ["delay", "late"] {
                 let medium = format!(r#"{{"kind": "{kind}", "law": "constant", "rounds": {tau}}}"#);
-                let raised = raised(&*field, &medium, alpha, &exact);
+                let raised = raised(&field, &medium, alpha, &exact);
                 println!("{kind} of {tau} at alpha {alpha}: {:.4} +- {:.4}, exactly {factor:.4}", raised.value().exp(), raised.error());
                 assert!(raised.off(factor.ln()).abs() <= 3.0, "{kind} of {tau} at {alpha}: {}, {factor}", raised.value().exp());
             }
@@ -248,7 +249,7 @@ fn redrawn_delays_raise_the_floor_by_the_second_moment_of_a_samples_uses() {
     const ALPHA: f64 = 0.001;
     let field = isotropic(1);
     let uniform = second_moment_of_uses(&[0.1; 10]);
-    let exact = long_floors(&*field, &Uplink::default(), ALPHA, 2 * SEEDS);
+    let exact = long_floors(&field, &Uplink::default(), ALPHA, 2 * SEEDS);
     let geometric: Vec<f64> = (0..=40).map(|k| 0.2 * 0.8f64.powi(k)).collect();
     for (name, medium, factor) in [
         ("pull, uniform 1..10", r#"{"kind": "delay", "law": "uniform", "max": 10}"#, uniform),
@@ -256,7 +257,7 @@ fn redrawn_delays_raise_the_floor_by_the_second_moment_of_a_samples_uses() {
         ("push, uniform 1..10", r#"{"kind": "late", "law": "uniform", "max": 10}"#, 1.0),
         ("push, geometric of mean 4", r#"{"kind": "late", "law": "geometric", "mean": 4}"#, 1.0),
     ] {
-        let raised = raised(&*field, medium, ALPHA, &exact);
+        let raised = raised(&field, medium, ALPHA, &exact);
         println!("{name:<26} raises the floor by {:.4} +- {:.4}, uses say {factor:.4}", raised.value().exp(), raised.error());
         assert!((raised.value() - factor.ln()).abs() <= 0.02 + 3.0 * raised.error(), "{name}: {}, {factor}", raised.value().exp());
     }

@@ -1,13 +1,14 @@
 //! Links that alter, lose, weaken and delay messages: engine and halves agree, what is
 //! documented to stay stays, what cannot work is refused.
 
-use crate::common::{Halves, bits, field, link, method, methods, on_the_wire, problems, run};
+use std::sync::Arc;
+
+use crate::common::{Halves, bits, engine, field, link, method, methods, on_the_wire, problems, run};
 use fedsa::methods::MethodSettings;
 use fedsa::problem::Field;
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::noise::Noise;
 use fedsa::record::OutputRule;
-use fedsa::round::{Run, Status};
 use fedsa::sampling::Law;
 use fedsa::uplink::Uplink;
 use fedsa::uplink::medium::Delay;
@@ -47,8 +48,8 @@ fn links() -> Vec<(&'static str, Uplink)> {
 
 const ROUNDS: u64 = 8;
 
-fn suits(field: &dyn Field, method: &dyn MethodSettings, uplink: &Uplink) -> bool {
-    Run::new(field, method, uplink, OutputRule::Last, 5, vec![0.0; field.dim()]).is_ok()
+fn suits(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Uplink) -> bool {
+    engine(field, method, uplink, OutputRule::Last, 5, vec![0.0; field.dim()]).is_ok()
 }
 
 #[test]
@@ -58,15 +59,15 @@ fn engine_and_halves_agree_over_every_link() {
             for (problem, settings) in problems(19).into_iter().take(2).chain(crate::common::objectives(19).into_iter().take(1)) {
                 let field = field(&*settings, Law::Markov);
                 let second = if participants.is_none() { crate::common::computing_alone() } else { Vec::new() };
-                for (kind, method) in methods(participants).into_iter().chain(second).filter(|(_, m)| suits(&*field, &**m, &uplink)) {
-                    let mut engine = run(&*field, &*method, &uplink, 5);
+                for (kind, method) in methods(participants).into_iter().chain(second).filter(|(_, m)| suits(&field, &**m, &uplink)) {
+                    let mut engine = run(&field, &*method, &uplink, 5);
                     let expected: Vec<Vec<u64>> = (0..ROUNDS)
                         .map(|_| {
                             engine.step();
                             bits(engine.theta())
                         })
                         .collect();
-                    let mut halves = Halves::new(&*field, &*method, &uplink, 5).unwrap();
+                    let mut halves = Halves::new(&field, &*method, &uplink, 5).unwrap();
                     let got: Vec<Vec<u64>> = (0..ROUNDS)
                         .map(|_| {
                             halves.round();
@@ -91,22 +92,22 @@ fn threads_checkpoints_and_links_go_together() {
         for (_, settings) in problems(203).into_iter().skip(1).take(1).chain(crate::common::objectives(203).into_iter().take(1)) {
             let field = field(&*settings, Law::Markov);
             for (kind, method) in
-                methods(None).into_iter().chain(crate::common::computing_alone()).filter(|(_, m)| suits(&*field, &**m, &uplink))
+                methods(None).into_iter().chain(crate::common::computing_alone()).filter(|(_, m)| suits(&field, &**m, &uplink))
             {
                 let on = |threads: usize| {
                     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                     pool.install(|| {
-                        let mut whole = run(&*field, &*method, &uplink, 5);
+                        let mut whole = run(&field, &*method, &uplink, 5);
                         (0..7).for_each(|_| whole.step());
                         whole.save()
                     })
                 };
                 let expected = on(1);
                 assert_eq!(on(3), expected, "{kind} over {name}");
-                let mut first = run(&*field, &*method, &uplink, 5);
+                let mut first = run(&field, &*method, &uplink, 5);
                 (0..3).for_each(|_| first.step());
-                let mut second = run(&*field, &*method, &uplink, 5);
-                second.restore(&first.save()).unwrap();
+                let mut second = run(&field, &*method, &uplink, 5);
+                second.restore(&first.save().unwrap()).unwrap();
                 (3..7).for_each(|_| second.step());
                 assert_eq!(second.save(), expected, "{kind} over {name}, resumed");
             }
@@ -115,7 +116,7 @@ fn threads_checkpoints_and_links_go_together() {
 }
 
 /// `|sum_c p_c xi_c|` after some rounds.
-fn control_sum(field: &dyn Field, method: &dyn MethodSettings, uplink: &Uplink, rounds: u64) -> f64 {
+fn control_sum(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Uplink, rounds: u64) -> f64 {
     let mut engine = run(field, method, uplink, 5);
     (0..rounds).for_each(|_| engine.step());
     let controls = engine.controls().expect("control variates");
@@ -133,11 +134,11 @@ fn acknowledged_controls_sum_to_zero_whatever_is_altered_or_lost() {
     for uplink in [link(COARSE, false, &[]), link(EXACT, false, &[ERASURE]), link(COARSE, true, &[FADING, BURSTS])].map(Result::unwrap) {
         for m in ["", r#", "participants": 7"#] {
             let with = |rule: &str| method("scafflsa", &format!(r#"{{"step_size": 0.05, "local_steps": 7, "rule": "{rule}"{m}}}"#));
-            let kept = control_sum(&*field, &*with("acknowledged"), &uplink, 200);
+            let kept = control_sum(&field, &*with("acknowledged"), &uplink, 200);
             assert!(kept < 1e-12, "{kept:e}");
             // To the letter the sum is lost; and auto is the rule that keeps it.
-            assert!(control_sum(&*field, &*with("literal"), &uplink, 200) > 1e-3);
-            assert_eq!(control_sum(&*field, &*with("auto"), &uplink, 200), kept);
+            assert!(control_sum(&field, &*with("literal"), &uplink, 200) > 1e-3);
+            assert_eq!(control_sum(&field, &*with("auto"), &uplink, 200), kept);
         }
     }
 }
@@ -152,13 +153,13 @@ fn afresh_forgets_what_links_add_where_the_letter_adds_it_up() {
     let with = |rule: &str| method("scafflsa", &format!(r#"{{"step_size": 0.05, "local_steps": 7, "rule": "{rule}"}}"#));
     // Noise of standard deviation 1/N a component and round.
     let one_round = 0.1 * 3f64.sqrt();
-    assert!(control_sum(&*field, &*with("afresh"), &air, 2000) < 3.0 * one_round);
-    assert!(control_sum(&*field, &*with("literal"), &air, 2000) > 10.0 * one_round);
+    assert!(control_sum(&field, &*with("afresh"), &air, 2000) < 3.0 * one_round);
+    assert!(control_sum(&field, &*with("literal"), &air, 2000) > 10.0 * one_round);
     // Over an exact link the two are one method, to rounding.
     let exact = Uplink::default();
     let theta = |rule: &str| {
         let method = with(rule);
-        let mut engine = run(&*field, &*method, &exact, 5);
+        let mut engine = run(&field, &*method, &exact, 5);
         (0..50).for_each(|_| engine.step());
         engine.theta().to_vec()
     };
@@ -167,7 +168,7 @@ fn afresh_forgets_what_links_add_where_the_letter_adds_it_up() {
 }
 
 /// `||theta - theta*||^2` after some rounds.
-fn error_after(field: &dyn Field, method: &dyn MethodSettings, uplink: &Uplink, rounds: u64) -> f64 {
+fn error_after(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Uplink, rounds: u64) -> f64 {
     let mut engine = run(field, method, uplink, 5);
     (0..rounds).for_each(|_| engine.step());
     fedsa::linalg::distance_sq(engine.theta(), field.root().unwrap())
@@ -180,10 +181,10 @@ fn controls_that_move_by_a_share_bear_codecs_of_large_variance() {
     let field = field(&settings, Law::Mean);
     let uplink = link(r#"{"kind": "rand-k", "k": 1}"#, false, &[]).unwrap();
     let with = |step: f64| method("scafflsa", &format!(r#"{{"step_size": 0.05, "local_steps": 3, "control_step": {step}}}"#));
-    let error = error_after(&*field, &*with(0.25), &uplink, 3000);
+    let error = error_after(&field, &*with(0.25), &uplink, 3000);
     assert!(error < 1e-20, "{error:e}");
-    assert!(control_sum(&*field, &*with(0.25), &uplink, 200) < 1e-12);
-    let literal = error_after(&*field, &*with(1.0), &uplink, 300);
+    assert!(control_sum(&field, &*with(0.25), &uplink, 200) < 1e-12);
+    let literal = error_after(&field, &*with(1.0), &uplink, 300);
     assert!(literal.is_nan() || literal > 1e3, "{literal:e}");
 }
 
@@ -202,12 +203,12 @@ fn auto_bears_every_link_with_some_of_the_agents_too() {
         let with =
             |rule: &str| method("scafflsa", &format!(r#"{{"step_size": 0.05, "local_steps": 3, "participants": 9, "rule": "{rule}"}}"#));
         let (auto, literal) =
-            (error_after(&*field, &*with("auto"), &uplink, 10_000), error_after(&*field, &*with("literal"), &uplink, 10_000));
+            (error_after(&field, &*with("auto"), &uplink, 10_000), error_after(&field, &*with("literal"), &uplink, 10_000));
         assert!(auto < 0.05 && literal > 3.0 * auto, "{name}: {auto:e}, to the letter {literal:e}");
     }
     // Late alone the letter is right: theta* to rounding.
     let with = |rule: &str| method("scafflsa", &format!(r#"{{"step_size": 0.05, "local_steps": 3, "participants": 9, "rule": "{rule}"}}"#));
-    let error = error_after(&*field, &*with("auto"), &link(EXACT, false, &[LATE]).unwrap(), 10_000);
+    let error = error_after(&field, &*with("auto"), &link(EXACT, false, &[LATE]).unwrap(), 10_000);
     assert!(error < 1e-20, "{error:e}");
 }
 
@@ -236,9 +237,9 @@ fn fedhsa_that_remembers_reaches_the_root_over_losses() {
     let uplink = link(EXACT, false, &[ERASURE]).unwrap();
     let error = |missing: &str| {
         let method = method("fedhsa", &format!(r#"{{"step_size": 0.05, "local_steps": 7, "missing": "{missing}"}}"#));
-        let mut engine = run(&*field, &*method, &uplink, 5);
+        let mut engine = run(&field, &*method, &uplink, 5);
         (0..500).for_each(|_| engine.step());
-        assert_eq!(engine.status(), Status::Ok);
+        assert_eq!(engine.diverged(), None);
         fedsa::linalg::distance_sq(engine.theta(), field.root().unwrap())
     };
     assert!(error("last") < 1e-20, "{:e}", error("last"));
@@ -248,7 +249,7 @@ fn fedhsa_that_remembers_reaches_the_root_over_losses() {
 /// `theta_t` for t = 0, 1, .. of local steps on linear agents, written out: `told(t, s)` gives what agents are told beside
 /// `theta_s` in round s, and which round is answered in round t.
 struct ByHand<'a> {
-    field: &'a dyn Field,
+    field: &'a Arc<dyn Field>,
     eta: f64,
     h: usize,
     alpha: f64,
@@ -304,7 +305,7 @@ impl ByHand<'_> {
 fn delays_of_methods_with_local_steps_are_those_written_out() {
     let agents: Vec<_> = (0..9).map(|c| ([[1.0 + 0.1 * c as f64, 0.3], [-0.2, 0.8]], [c as f64 - 3.0, 1.0])).collect();
     let field = field(&crate::common::linear(&agents), Law::Mean);
-    let by_hand = ByHand { field: &*field, eta: 0.02, h: 4, alpha: 0.7 };
+    let by_hand = ByHand { field: &field, eta: 0.02, h: 4, alpha: 0.7 };
     let settings = r#""step_size": 0.02, "local_steps": 4, "global_step_size": 0.7"#;
     for (kind, rest, has_memory) in [("fedhsa", r#", "missing": "last""#, true), ("delayed-sa", "", false), ("fedlsa", "", false)] {
         let method = method(kind, &format!("{{{settings}{rest}}}"));
@@ -314,13 +315,13 @@ fn delays_of_methods_with_local_steps_are_those_written_out() {
                 // Operators that are known one by one are not known of a past round.
                 if kind == "fedhsa" && medium == "delay" {
                     let zero = crate::common::method(kind, &format!("{{{settings}}}"));
-                    let mut engine = run(&*field, &*zero, &uplink, 5);
+                    let mut engine = run(&field, &*zero, &uplink, 5);
                     for theta in &by_hand.iterates(tau, false, true, 40)[1..] {
                         engine.step();
                         assert!(crate::common::distance(engine.theta(), theta) < 1e-12, "{kind} over {medium} {tau}");
                     }
                 }
-                let mut engine = run(&*field, &*method, &uplink, 5);
+                let mut engine = run(&field, &*method, &uplink, 5);
                 for theta in &by_hand.iterates(tau, medium == "late", has_memory, 40)[1..] {
                     engine.step();
                     let apart = crate::common::distance(engine.theta(), theta);
@@ -340,25 +341,25 @@ fn fedhsa_reaches_the_root_over_delays() {
     let pull = link(EXACT, false, &[STALE]).unwrap();
     let push = link(EXACT, false, &[LATE]).unwrap();
     let lossy = link(EXACT, false, &[LATE, ERASURE]).unwrap();
-    assert!(error_after(&*field, &*hsa(""), &pull, 2000) < 1e-20);
-    assert!(error_after(&*field, &*hsa(r#", "missing": "last""#), &push, 2000) < 1e-20);
-    assert!(error_after(&*field, &*hsa(r#", "missing": "last""#), &lossy, 3000) < 1e-20);
+    assert!(error_after(&field, &*hsa(""), &pull, 2000) < 1e-20);
+    assert!(error_after(&field, &*hsa(r#", "missing": "last""#), &push, 2000) < 1e-20);
+    assert!(error_after(&field, &*hsa(r#", "missing": "last""#), &lossy, 3000) < 1e-20);
 }
 
 /// Whether the error of delayed SA over a constant delay decays, noiselessly: its largest value
 /// in one window against that in a later one, windows of several periods of its oscillation.
-fn decays(field: &dyn Field, tau: u64, alpha: f64) -> bool {
+fn decays(field: &Arc<dyn Field>, tau: u64, alpha: f64) -> bool {
     let uplink = link(EXACT, false, &[&format!(r#"{{"kind": "delay", "law": "constant", "rounds": {tau}}}"#)]).unwrap();
     let method = method("delayed-sa", &format!(r#"{{"step_size": {alpha}}}"#));
     let root = field.root().unwrap();
     let start: Vec<f64> = root.iter().map(|x| x + 1.0).collect();
-    let mut engine = Run::new(field, &*method, &uplink, OutputRule::Last, 1, start).unwrap();
+    let mut engine = crate::common::engine(field, &*method, &uplink, OutputRule::Last, 1, start).unwrap();
     let mut window = |from: u64, to: u64| -> f64 {
         while engine.round() < from {
             engine.step();
         }
         let mut largest = 0.0f64;
-        while engine.round() < to && engine.status() == Status::Ok {
+        while engine.round() < to && engine.diverged().is_none() {
             engine.step();
             largest = largest.max(crate::common::distance(engine.theta(), root));
         }
@@ -375,8 +376,8 @@ fn a_constant_delay_is_unstable_just_beyond_its_exact_edge() {
     let field = field(&LinearSystems { agents: 1, dim: 1, scale: 2.0, ..Default::default() }, Law::Mean);
     for tau in [0u64, 1, 10, 50] {
         let edge = 2.0 * (std::f64::consts::PI / (2.0 * (2.0 * tau as f64 + 1.0))).sin() / 2.0;
-        assert!(decays(&*field, tau, 0.99 * edge), "decays at 0.99 of the edge, tau = {tau}");
-        assert!(!decays(&*field, tau, 1.01 * edge), "grows at 1.01 of the edge, tau = {tau}");
+        assert!(decays(&field, tau, 0.99 * edge), "decays at 0.99 of the edge, tau = {tau}");
+        assert!(!decays(&field, tau, 1.01 * edge), "grows at 1.01 of the edge, tau = {tau}");
     }
 }
 
@@ -389,8 +390,8 @@ fn the_edge_of_a_matrix_is_that_of_its_eigenvalues() {
         let field = field(&crate::common::linear(&[([[re, im, 0.0], [-im, re, 0.3], [0.0, 0.0, 0.2]], [1.0, -1.0, 0.5])]), Law::Mean);
         for tau in [0u64, 1, 10, 50] {
             let edge = 2.0 * ((std::f64::consts::FRAC_PI_2 - angle) / (2.0 * tau as f64 + 1.0)).sin() / modulus;
-            assert!(decays(&*field, tau, 0.99 * edge), "decays at 0.99 of the edge, {modulus} at {angle}, tau = {tau}");
-            assert!(!decays(&*field, tau, 1.01 * edge), "grows at 1.01 of the edge, {modulus} at {angle}, tau = {tau}");
+            assert!(decays(&field, tau, 0.99 * edge), "decays at 0.99 of the edge, {modulus} at {angle}, tau = {tau}");
+            assert!(!decays(&field, tau, 1.01 * edge), "grows at 1.01 of the edge, {modulus} at {angle}, tau = {tau}");
         }
     }
 }
@@ -403,7 +404,7 @@ fn before_the_first_answer_nothing_moves_where_nothing_arrives() {
         let medium = format!(r#"{{"kind": "delay", "law": "constant", "rounds": 4, "before": "{before}"}}"#);
         let uplink = link(EXACT, false, &[&medium]).unwrap();
         let method = method("delayed-sa", r#"{"step_size": 0.1}"#);
-        let mut engine = run(&*field, &*method, &uplink, 1);
+        let mut engine = run(&field, &*method, &uplink, 1);
         (0..6)
             .map(|_| {
                 let before = engine.theta().to_vec();
@@ -426,7 +427,7 @@ fn a_trace_has_its_delays_agent_by_agent() {
     let sa = method("fedtd", r#"{"step_size": 0.3}"#);
     let theta = |kind: &str, before: &str, rounds: usize| {
         let uplink = link(EXACT, false, &[&format!(r#"{{"kind": "{kind}", "law": "trace", "delays": {rows:?}{before}}}"#)]).unwrap();
-        let mut engine = run(&*field, &*sa, &uplink, 1);
+        let mut engine = run(&field, &*sa, &uplink, 1);
         (0..rounds).for_each(|_| engine.step());
         engine.theta()[0]
     };
@@ -465,7 +466,7 @@ fn pull_and_push_are_one_where_every_delay_stays() {
                 for (kind, method) in [("fedtd", r#"{"step_size": 0.1}"#), ("fedlsa", r#"{"step_size": 0.1, "local_steps": 3}"#)] {
                     let method = crate::common::method(kind, method);
                     let theta = |uplink: &Uplink| {
-                        let mut engine = run(&*field, &*method, uplink, 5);
+                        let mut engine = run(&field, &*method, uplink, 5);
                         (0..30).for_each(|_| engine.step());
                         engine.theta().to_vec()
                     };
@@ -484,7 +485,7 @@ fn what_cannot_work_is_refused_with_the_reason() {
     let field = field(&settings, Law::Mean);
     let refusal = |kind: &str, settings: &str, media: &[&str]| {
         let (method, uplink) = (method(kind, settings), link(EXACT, false, media).unwrap());
-        Run::new(&*field, &*method, &uplink, OutputRule::Last, 1, vec![0.0; 2]).err().expect("refused").to_string()
+        engine(&field, &*method, &uplink, OutputRule::Last, 1, vec![0.0; 2]).err().expect("refused").to_string()
     };
     let local = r#"{"step_size": 0.1, "local_steps": 3}"#;
     assert!(refusal("dasa", r#"{"step_size": 0.1}"#, &[AIR]).contains("only their sum arrives"));
@@ -496,7 +497,7 @@ fn what_cannot_work_is_refused_with_the_reason() {
     }
     let of_dim = |codec: &str, media: &[&str]| {
         let (method, uplink) = (method("fedtd", r#"{"step_size": 0.1}"#), link(codec, false, media).unwrap());
-        Run::new(&*field, &*method, &uplink, OutputRule::Last, 1, vec![0.0; 2]).err().map(|e| e.to_string())
+        engine(&field, &*method, &uplink, OutputRule::Last, 1, vec![0.0; 2]).err().map(|e| e.to_string())
     };
     assert!(of_dim(r#"{"kind": "top-k", "k": 3}"#, &[]).expect("refused").contains("uplink.codec.k: 3"));
     // One value of two, of 64 bits, in as many bits as two of 32 have, and not of 31.

@@ -2,14 +2,15 @@
 //!
 //! Every check has a twin that must fail: the same runs against the prediction for another batch.
 
-use crate::common::{Mean, follows, method};
+use std::sync::Arc;
+
+use crate::common::{Mean, engine, follows, method};
 use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::problem::garnet::Garnet;
 use fedsa::problem::switching::Switching;
 use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::record::OutputRule;
-use fedsa::round::Run;
 use fedsa::sampling::{ChainStart, Law, Sampling};
 use fedsa::uplink::Uplink;
 use fedsa_theory::RoundSetting;
@@ -21,7 +22,7 @@ use fedsa_theory::markov::{AgentClass, MarkovAgent, Rule};
 const SEEDS: u64 = 3000;
 const ROUNDS: u64 = 25;
 
-fn classes(field: &dyn Field) -> Vec<AgentClass> {
+fn classes(field: &Arc<dyn Field>) -> Vec<AgentClass> {
     let (systems, root) = (field.systems().unwrap(), field.root().unwrap());
     let agent = |(kind, weight): (&u32, &f64)| MarkovAgent::new(&field.facts().law(*kind as usize).unwrap(), *weight, root).unwrap();
     systems.kind_of.iter().zip(&systems.weights).map(|pair| AgentClass { agent: agent(pair), count: 1 }).collect()
@@ -29,14 +30,14 @@ fn classes(field: &dyn Field) -> Vec<AgentClass> {
 
 /// Deviations in standard errors of `||theta_t - theta*||^2` and of the components of theta_t, all rounds, and of the wrong
 /// prediction.
-fn deviations(field: &dyn Field, kind: &str, rule: Rule, steps: u64, eta: f64) -> [Vec<f64>; 2] {
+fn deviations(field: &Arc<dyn Field>, kind: &str, rule: Rule, steps: u64, eta: f64) -> [Vec<f64>; 2] {
     let settings = method(kind, &format!(r#"{{"step_size": {eta}, "local_steps": {steps}}}"#));
     let root = field.root().unwrap();
     let d = root.len();
     let start: Vec<f64> = root.iter().zip([1.0, -1.0, 0.5]).map(|(x, away)| x + away).collect();
     let (uplink, mut means) = (Uplink::default(), vec![vec![Mean::default(); d + 1]; ROUNDS as usize]);
     for seed in 0..SEEDS {
-        let mut run = Run::new(field, &*settings, &uplink, OutputRule::Last, seed, start.clone()).unwrap();
+        let mut run = engine(field, &*settings, &uplink, OutputRule::Last, seed, start.clone()).unwrap();
         for means in &mut means {
             run.step();
             let error = run.theta().iter().zip(root).map(|(x, r)| x - r);
@@ -63,7 +64,7 @@ fn rounds_of_all_methods_have_the_moments_of_the_joint_chain() {
     for (kind, rule) in [("fedlsa", Rule::FedLsa), ("fedhsa", Rule::FedHsa), ("scafflsa", Rule::Scafflsa)] {
         for (start, batch) in [(ChainStart::Stationary, 1), (ChainStart::State(classes_state(&garnet)), 2)] {
             let field = garnet.field(&NoFiles, Sampling { kind: Law::Markov, batch, start }, Isa::best()).unwrap();
-            let [right, wrong] = deviations(&*field, kind, rule, 3, 0.8);
+            let [right, wrong] = deviations(&field, kind, rule, 3, 0.8);
             follows(&right).unwrap_or_else(|e| panic!("{kind}, batch {batch}: {e}"));
             assert!(follows(&wrong).is_err(), "{kind}: the batch shows");
         }
@@ -73,7 +74,7 @@ fn rounds_of_all_methods_have_the_moments_of_the_joint_chain() {
 /// A state that both agents' chains keep.
 fn classes_state(garnet: &Garnet) -> u32 {
     let field = garnet.field(&NoFiles, Sampling { kind: Law::Markov, ..Sampling::default() }, Isa::best()).unwrap();
-    let all = classes(&*field);
+    let all = classes(&field);
     *all[0].agent.labels.iter().find(|s| all[1].agent.labels.contains(s)).unwrap()
 }
 
@@ -82,11 +83,11 @@ fn one_agent_of_the_switch_has_the_moments_of_its_chain() {
     let switch = Switching { dim: 2, values: vec![1.5, 0.2, 0.9], mixing_time: 4.0, spread: 1.0, ..Switching::default() };
     for batch in [1, 3] {
         let field = switch.field(&NoFiles, Sampling { kind: Law::Markov, batch, ..Sampling::default() }, Isa::best()).unwrap();
-        let [right, wrong] = deviations(&*field, "fedlsa", Rule::FedLsa, 1, 0.4);
+        let [right, wrong] = deviations(&field, "fedlsa", Rule::FedLsa, 1, 0.4);
         follows(&right).unwrap_or_else(|e| panic!("batch {batch}: {e}"));
         assert!(follows(&wrong).is_err(), "the batch shows");
         // The joint chain of one agent is the agent's.
-        let agents = classes(&*field);
+        let agents = classes(&field);
         let setting = RoundSetting::new(0.4, 1).unwrap();
         let joint = Joint::new(&agents, &setting, Rule::FedLsa, batch as u64).unwrap().floor().unwrap();
         let one = OneAgent::new(&agents[0].agent, 0.4, batch as u64).unwrap().floor().unwrap();

@@ -1,6 +1,8 @@
 //! Runs with additive Gauss-Markov noise, and with samples of finite chains, against predicted mean-square errors.
 
-use crate::common::{Mean, follows, method};
+use std::sync::Arc;
+
+use crate::common::{Mean, engine, follows, method};
 use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::methods::MethodSettings;
@@ -8,7 +10,6 @@ use fedsa::problem::garnet::Garnet;
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::record::OutputRule;
-use fedsa::round::Run;
 use fedsa::sampling::{ChainStart, Law, Sampling};
 use fedsa::uplink::Uplink;
 use fedsa_theory::Accuracy;
@@ -19,7 +20,7 @@ const SEEDS: u64 = 1500;
 const ROUNDS: u64 = 40;
 const START: [f64; 2] = [1.5, -0.5];
 
-fn noisy(sampling: Sampling) -> Box<dyn Field> {
+fn noisy(sampling: Sampling) -> Arc<dyn Field> {
     let settings = r#"{"agents": 3, "dim": 2, "scale": 0.6, "spread": 1, "seed": 3, "noise": {"std": 0.8, "radius": 0.85, "seed": 2}}"#;
     let systems: LinearSystems = serde_json::from_str(settings).unwrap();
     systems.field(&NoFiles, sampling, Isa::best()).unwrap()
@@ -31,11 +32,11 @@ fn methods() -> Vec<Box<dyn MethodSettings>> {
 }
 
 /// The mean-square error after each round, over seeds.
-fn measured(field: &dyn Field, method: &dyn MethodSettings, start: &[f64]) -> Vec<Mean> {
+fn measured(field: &Arc<dyn Field>, method: &dyn MethodSettings, start: &[f64]) -> Vec<Mean> {
     let (root, uplink) = (field.root().unwrap(), Uplink::default());
     let mut means = vec![Mean::default(); ROUNDS as usize];
     for seed in 0..SEEDS {
-        let mut run = Run::new(field, method, &uplink, OutputRule::Last, seed, start.to_vec()).unwrap();
+        let mut run = engine(field, method, &uplink, OutputRule::Last, seed, start.to_vec()).unwrap();
         for mean in &mut means {
             run.step();
             mean.see(linalg::distance_sq(run.theta(), root));
@@ -44,9 +45,9 @@ fn measured(field: &dyn Field, method: &dyn MethodSettings, start: &[f64]) -> Ve
     means
 }
 
-fn predicted(field: &dyn Field, method: &dyn MethodSettings, start: &[f64]) -> Vec<f64> {
+fn predicted(field: &Arc<dyn Field>, method: &dyn MethodSettings, start: &[f64]) -> Vec<f64> {
     let rounds: Vec<u64> = (1..=ROUNDS).collect();
-    let forecast = Forecast::over(field, method, &Uplink::default());
+    let forecast = Forecast::over(&**field, method, &Uplink::default());
     forecast.curve(start, &InitialControls::Zero, &rounds).unwrap().iter().map(|point| point.mse()).collect()
 }
 
@@ -65,11 +66,11 @@ fn runs_with_gauss_markov_noise_follow_their_exact_curves() {
         let field = noisy(sampling);
         for method in methods() {
             let what = format!("{method:?} under {sampling:?}");
-            let seen = measured(&*field, &*method, &START);
-            follows(&off(&seen, &predicted(&*field, &*method, &START))).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let seen = measured(&field, &*method, &START);
+            follows(&off(&seen, &predicted(&field, &*method, &START))).unwrap_or_else(|e| panic!("{what}: {e}"));
             // The twin that must fail: the noise's memory left out, or put in.
             let other = if sampling.kind == Law::Iid { markov(1, ChainStart::Stationary) } else { Sampling { kind: Law::Iid, ..sampling } };
-            let other = predicted(&*noisy(Sampling { start: ChainStart::Stationary, ..other }), &*method, &START);
+            let other = predicted(&noisy(Sampling { start: ChainStart::Stationary, ..other }), &*method, &START);
             assert!(follows(&off(&seen, &other)).is_err(), "{what}: the memory of the noise shows");
         }
     }
@@ -106,7 +107,7 @@ fn labels_belong_to_numbers(forecast: &Forecast<'_>, what: &str) {
 }
 
 /// Agents on small chains.
-fn chains(agents: usize, states: usize) -> Box<dyn Field> {
+fn chains(agents: usize, states: usize) -> Arc<dyn Field> {
     let garnet = Garnet { agents, states, features: 2, min_class: Some(3), gamma: 0.8, seed: 4, ..Garnet::default() };
     garnet.field(&NoFiles, Sampling { kind: Law::Markov, ..Sampling::default() }, Isa::best()).unwrap()
 }
@@ -122,8 +123,8 @@ fn runs_along_finite_chains_follow_what_is_predicted() {
             let floor = forecast.predicted_floor().unwrap();
             assert_eq!(floor.accuracy == Accuracy::Exact, is_exact, "{what}: {:?}", floor.accuracy);
             assert_eq!(forecast.curve_accuracy().unwrap() == Accuracy::Exact, is_exact, "{what}");
-            let seen = measured(&*field, &*method, &START);
-            follows(&off(&seen, &predicted(&*field, &*method, &START))).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let seen = measured(&field, &*method, &START);
+            follows(&off(&seen, &predicted(&field, &*method, &START))).unwrap_or_else(|e| panic!("{what}: {e}"));
             let last = &forecast.curve(&START, &InitialControls::Zero, &[3000]).unwrap()[0];
             assert!((floor.value.mse() - last.mse()).abs() < 1e-6 * last.mse(), "{what}: {} {}", floor.value.mse(), last.mse());
             assert_eq!(forecast.floor_accuracy().unwrap(), floor.accuracy, "{what}");

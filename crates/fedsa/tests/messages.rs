@@ -166,9 +166,9 @@ fn halves_take_or_refuse_any_message_without_panic() {
     let first_order = methods(None).into_iter().chain(methods(Some(2))).map(|method| (&garnet, method));
     for (field, (kind, method)) in first_order.chain(crate::common::computing_alone().into_iter().map(|method| (&quadratic, method))) {
         let d = field.dim();
-        let federation = Federation::new(&*method, &*EXACT, vec![1.0 / 3.0; 3], 5, vec![0.0; d]).unwrap();
+        let federation = Federation::new(&*method, &EXACT, vec![1.0 / 3.0; 3], 5, vec![0.0; d]).unwrap();
         let own = |agent: usize| Envelope { agent, seen: 0, settings: federation.digest() };
-        let client = |agent: usize| ClientNode::new(&federation, &**field, agent, agent).unwrap();
+        let client = |agent: usize| ClientNode::new(&federation, field, agent, agent).unwrap();
         let mut node = client(1);
         let all = strange(d, &own(1));
         let taken = all.iter().filter(|bytes| node.handle(bytes).is_ok()).count();
@@ -260,7 +260,7 @@ fn a_refused_question_leaves_its_agent_as_it_was() {
     let of_products = (PRODUCTS, crate::common::method("shed", of_one_hessian));
     let mut seen = Vec::new();
     for (kind, method) in crate::common::computing_alone().into_iter().chain([of_products]) {
-        let Ok(mut halves) = crate::common::Halves::new(&*field, &*method, &EXACT, 5) else { continue };
+        let Ok(mut halves) = crate::common::Halves::new(&field, &*method, &EXACT, 5) else { continue };
         (0..4).for_each(|_| halves.round());
         let Todo::Ask { to, bytes } = halves.server.open() else { panic!("a round opens with a question") };
         let (envelope, question) = Message::decode(&bytes[0], &Exact, 1 << 20, |_, _| Stream::default()).unwrap();
@@ -307,11 +307,11 @@ fn a_refused_question_leaves_its_agent_as_it_was() {
 fn saved_nodes_are_put_back_whole_or_refused() {
     let field = field(&*problems(3)[0].1, Law::Markov);
     for (kind, method) in methods(None).into_iter().chain(methods(Some(2))) {
-        let mut halves = crate::common::Halves::new(&*field, &*method, &EXACT, 5).unwrap();
+        let mut halves = crate::common::Halves::new(&field, &*method, &EXACT, 5).unwrap();
         (0..3).for_each(|_| halves.round());
         halves.server.open();
-        let federation = Federation::new(&*method, &*EXACT, field.weights().to_vec(), 5, vec![0.0; field.dim()]).unwrap();
-        let mut node = ClientNode::new(&federation, &*field, 1, 1).unwrap();
+        let federation = Federation::new(&*method, &EXACT, field.weights().to_vec(), 5, vec![0.0; field.dim()]).unwrap();
+        let mut node = ClientNode::new(&federation, &field, 1, 1).unwrap();
         let mut server = ServerNode::new(&federation).unwrap();
         let (empty_node, empty_server) = (node.save(), server.save());
         let (saved_node, saved_server) = (halves.nodes[1].save(), halves.server.save());
@@ -342,7 +342,7 @@ fn saved_nodes_are_put_back_whole_or_refused() {
         }
         // Of another agent, or another federation.
         assert!(node.restore(&halves.nodes[0].save()).is_err());
-        let other = Federation::new(&*method, &*EXACT, field.weights().to_vec(), 6, vec![0.0; field.dim()]).unwrap();
+        let other = Federation::new(&*method, &EXACT, field.weights().to_vec(), 6, vec![0.0; field.dim()]).unwrap();
         assert!(ServerNode::new(&other).unwrap().restore(&saved_server).is_err());
         node.restore(&saved_node).unwrap();
         server.restore(&saved_server).unwrap();

@@ -3,15 +3,17 @@
 //! Every check has a twin that must fail: the same runs against a prediction that
 //! leaves out what the check is about.
 
+use std::sync::Arc;
+
 use crate::common::{Mean, distance, field, follows, means, method, run_from, small_garnet};
 use fedsa::kernel::Isa;
 use fedsa::linalg;
+use fedsa::metrics::Metrics;
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::noise::Noise;
 use fedsa::problem::systems::Moments;
 use fedsa::problem::{Field, NoFiles, ProblemSettings};
-use fedsa::record::Metrics;
 use fedsa::sampling::{Law, Sampling};
 use fedsa_theory::RoundSetting;
 use fedsa_theory::exact_mse::{FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
@@ -21,17 +23,17 @@ use fedsa_theory::scaffnew::{Scaffnew, ScaffnewState};
 use fedsa_theory::stability::ControlVariates;
 
 /// Six states, three features, three agents that differ.
-fn tiny(batch: usize) -> Box<dyn Field> {
+fn tiny(batch: usize) -> Arc<dyn Field> {
     let garnet = Garnet { agents: 3, states: 6, features: 3, min_class: Some(5), gamma: 0.8, seed: 4, ..Garnet::default() };
     garnet.field(&NoFiles, Sampling { batch, ..Sampling::default() }, Isa::best()).unwrap()
 }
 
-fn moments(field: &dyn Field) -> Vec<Moments> {
+fn moments(field: &Arc<dyn Field>) -> Vec<Moments> {
     (0..field.systems().unwrap().kinds.len()).map(|k| field.moments(k).unwrap()).collect()
 }
 
 /// Moments of samples whose `A` has no noise, and whose `b` has its own.
-fn without_noise_in_a(field: &dyn Field) -> Vec<Moments> {
+fn without_noise_in_a(field: &Arc<dyn Field>) -> Vec<Moments> {
     (field.systems().unwrap().kinds.iter().zip(moments(field)))
         .map(|(s, m)| Moments { aa: linalg::kron(&s.a, &s.a), ab: linalg::kron(&s.a, &linalg::column(&s.b)), bb: m.bb })
         .collect()
@@ -58,7 +60,7 @@ fn the_mean_iterate_of_fedlsa_is_exact() {
     let start = [2.0, -1.0, 0.5];
     for (eta, h, alpha) in [(1.0, 3, 1.0), (0.5, 8, 0.7), (1.0, 1, 1.2)] {
         let setting = RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
-        let seen = means(&*field, &*method("fedlsa", &json(&setting)), &start, 2000, &recorded(), |run| run.theta().to_vec());
+        let seen = means(&field, &*method("fedlsa", &json(&setting)), &start, 2000, &recorded(), |run| run.theta().to_vec());
         let theory = FedLsaMean::new(field.systems().unwrap(), &setting).unwrap();
         follows(&off(&seen, theory.mean(&start, &recorded()))).unwrap();
         if h > 1 {
@@ -76,7 +78,7 @@ fn few_participants_have_the_same_mean_iterate() {
     let setting = RoundSetting::new(1.0, 5).unwrap();
     let start = [2.0, -1.0, 0.5, 1.0];
     let settings = method("fedlsa", r#"{"step_size": 1.0, "local_steps": 5, "participants": 2}"#);
-    let seen = means(&*field, &*settings, &start, 2000, &recorded(), |run| run.theta().to_vec());
+    let seen = means(&field, &*settings, &start, 2000, &recorded(), |run| run.theta().to_vec());
     let theory = FedLsaMean::new(field.systems().unwrap(), &setting).unwrap();
     follows(&off(&seen, theory.mean(&start, &recorded()))).unwrap();
 }
@@ -86,7 +88,7 @@ fn the_mean_square_error_is_exact() {
     let start = [2.0, -1.0, 0.5];
     for batch in [1, 2] {
         let field = tiny(batch);
-        let (systems, moments) = (field.systems().unwrap(), moments(&*field));
+        let (systems, moments) = (field.systems().unwrap(), moments(&field));
         let root = field.root().unwrap();
         for (eta, h, alpha) in [(3.0, 3, 1.0), (1.5, 6, 0.7)] {
             let setting = RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
@@ -100,12 +102,12 @@ fn the_mean_square_error_is_exact() {
             };
             for kind in ["fedlsa", "fedhsa", "scafflsa"] {
                 let what = format!("{kind}, batch {batch}, eta {eta}, H {h}, alpha_g {alpha}");
-                let seen = means(&*field, &*method(kind, &json(&setting)), &start, 2000, &recorded(), |run| {
+                let seen = means(&field, &*method(kind, &json(&setting)), &start, 2000, &recorded(), |run| {
                     vec![linalg::distance_sq(run.theta(), root)]
                 });
                 follows(&off(&seen, curve(&moments, batch as u64, kind))).unwrap_or_else(|e| panic!("{what}: {e}"));
                 // The runs tell these predictions from the right one.
-                let wrong = [curve(&without_noise_in_a(&*field), batch as u64, kind), curve(&moments, 3 - batch as u64, kind)];
+                let wrong = [curve(&without_noise_in_a(&field), batch as u64, kind), curve(&moments, 3 - batch as u64, kind)];
                 for wrong in wrong {
                     assert!(follows(&off(&seen, wrong)).is_err(), "{what}");
                 }
@@ -124,7 +126,7 @@ fn the_mean_of_random_talk_is_the_mean_round() {
     let settings = method("scafflsa-random", r#"{"step_size": 1.0, "talk_probability": 0.2, "global_step_size": 0.9}"#);
     let start = [2.0, -1.0, 0.5, 1.0];
     let seen =
-        means(&*field, &*settings, &start, 2000, &recorded(), |run| [run.theta().to_vec(), run.controls().unwrap().concat()].concat());
+        means(&field, &*settings, &start, 2000, &recorded(), |run| [run.theta().to_vec(), run.controls().unwrap().concat()].concat());
     // The state (u, x_1, .., x_4): every agent has a system of its own; xi_c = 0, so x_c = -xi*_c = gbar_c(theta*).
     let map = ControlVariates::random_talk(systems, eta, p, alpha).unwrap().unwrap();
     assert_eq!(map.dim(), 4 * 5);
@@ -140,7 +142,7 @@ fn the_mean_of_random_talk_is_the_mean_round() {
 }
 
 /// Theorem B.4's problem: `A_c = a I`, white noise on b.
-fn common_matrix(agents: usize, dim: usize, a: f64, std: f64) -> Box<dyn Field> {
+fn common_matrix(agents: usize, dim: usize, a: f64, std: f64) -> Arc<dyn Field> {
     let noise = Some(Noise::new(std, 0.0, 0));
     field(&LinearSystems { agents, dim, scale: a, noise, ..LinearSystems::default() }, Law::Iid)
 }
@@ -149,10 +151,10 @@ fn common_matrix(agents: usize, dim: usize, a: f64, std: f64) -> Box<dyn Field> 
 fn random_talk_follows_theorem_b4_from_talk_to_talk() {
     let (agents, dim, a, std, eta, p) = (4, 2, 1.3, 0.7, 0.1, 0.2);
     let field = common_matrix(agents, dim, a, std);
-    let metrics = Metrics::new(&*field);
+    let metrics = Metrics::new(&field);
     let settings = method("scafflsa-random", &format!(r#"{{"step_size": {eta}, "talk_probability": {p}}}"#));
     let start: Vec<f64> = field.root().unwrap().iter().map(|r| r + 0.5).collect();
-    let seen = means(&*field, &*settings, &start, 2000, &recorded(), |run| {
+    let seen = means(&field, &*settings, &start, 2000, &recorded(), |run| {
         let seen = metrics.observe(run, None, 0.0);
         vec![seen.mse.unwrap(), seen.control_error.unwrap()]
     });
@@ -174,10 +176,10 @@ fn the_error_of_the_mean_falls_with_the_number_of_agents_and_psi_does_not() {
     let settings = method("scafflsa-random", r#"{"step_size": 0.1, "talk_probability": 0.2}"#);
     for (agents, v, psi) in [(1, 0.0526, 0.0526), (10, 0.00526, 0.0803), (100, 0.000526, 0.0830)] {
         let field = common_matrix(agents, 1, 1.0, 1.0);
-        let metrics = Metrics::new(&*field);
+        let metrics = Metrics::new(&field);
         let (mut v_seen, mut x_seen) = (Mean::default(), Mean::default());
         for seed in 0..60 {
-            let mut run = run_from(&*field, &*settings, seed, field.root().unwrap());
+            let mut run = run_from(&field, &*settings, seed, field.root().unwrap());
             let ideal: Vec<Vec<f64>> = (0..agents).map(|c| metrics.ideal_control(c).unwrap().to_vec()).collect();
             run.set_controls(&ideal);
             // One number a seed: talks of one run are not independent.
@@ -218,7 +220,7 @@ fn the_floor_of_a_method_with_memory_is_that_of_its_mean_noise() {
     for kind in ["fedhsa", "scafflsa", "fedlsa"] {
         let settings = method(kind, &format!(r#"{{"step_size": {eta}, "local_steps": 1}}"#));
         let root = field.root().unwrap();
-        let seen = means(&*field, &*settings, root, 2000, &[40], |run| vec![distance(run.theta(), root).powi(2)]);
+        let seen = means(&field, &*settings, root, 2000, &[40], |run| vec![distance(run.theta(), root).powi(2)]);
         follows(&[seen[0][0].off(floor * (1.0 - (1.0 - eta * a).powi(80)))]).unwrap();
     }
 }

@@ -1,12 +1,14 @@
 //! Methods that are compositions of the parts of others, against what their sources say: Scaffold, FedLin, one-shot averaging.
 
-use crate::common::{EXACT, Mean, bits, distance, field, linear, link, method, problems, run, run_for, run_from, small_garnet};
+use std::sync::Arc;
+
+use crate::common::{EXACT, Mean, bits, distance, engine, field, linear, link, method, problems, run, run_for, run_from, small_garnet};
 use fedsa::methods::MethodSettings;
+use fedsa::metrics::Metrics;
 use fedsa::problem::Field;
 use fedsa::problem::garnet::Heterogeneity;
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::noise::Noise;
-use fedsa::record::Metrics;
 use fedsa::sampling::Law;
 use fedsa::server::Participation;
 use fedsa::uplink::Uplink;
@@ -20,7 +22,7 @@ fn by_period(kind: &str, eta: f64, h: usize, rest: &str) -> Box<dyn MethodSettin
 
 /// Scaffold to the letter of its source: Karimireddy et al. 2020, Algorithm 1, option II, with gradients `-gbar_c`, two
 /// vectors down and two up. Theta after each round.
-fn scaffold_by_hand(field: &dyn Field, eta: f64, h: usize, alpha: f64, m: usize, rounds: u64) -> Vec<Vec<f64>> {
+fn scaffold_by_hand(field: &Arc<dyn Field>, eta: f64, h: usize, alpha: f64, m: usize, rounds: u64) -> Vec<Vec<f64>> {
     let (n, d) = (field.agents(), field.dim());
     let systems = field.systems().unwrap();
     let gradient = |c: usize, y: &[f64]| -> Vec<f64> {
@@ -59,9 +61,9 @@ fn scaffold_by_hand(field: &dyn Field, eta: f64, h: usize, alpha: f64, m: usize,
 fn scaffold_is_the_algorithm_of_its_source() {
     let field = field(&small_garnet(9, Heterogeneity::Independent), Law::Mean);
     for (m, alpha) in [(9, 1.0), (9, 0.7), (4, 1.0), (4, 0.7), (1, 1.0)] {
-        let by_hand = scaffold_by_hand(&*field, 0.2, 10, alpha, m, 200);
+        let by_hand = scaffold_by_hand(&field, 0.2, 10, alpha, m, 200);
         let rest = format!(r#", "participants": {m}, "global_step_size": {alpha}"#);
-        let mut run = run_from(&*field, &*by_period("scaffold", 0.2, 10, &rest), SEED, &[1.0; 4]);
+        let mut run = run_from(&field, &*by_period("scaffold", 0.2, 10, &rest), SEED, &[1.0; 4]);
         for (t, want) in by_hand.iter().enumerate() {
             run.step();
             let off = distance(run.theta(), want);
@@ -76,7 +78,7 @@ fn with_all_agents_scaffold_is_scafflsa_and_with_some_it_is_not() {
         for (name, problem) in problems(19) {
             let field = field(&*problem, law);
             let start = vec![0.3; field.dim()];
-            let theta = |kind, rest| run_for(&*field, &*by_period(kind, 0.05, 7, rest), SEED, &start, 60).theta().to_vec();
+            let theta = |kind, rest| run_for(&field, &*by_period(kind, 0.05, 7, rest), SEED, &start, 60).theta().to_vec();
             assert_eq!(bits(&theta("scaffold", "")), bits(&theta("scafflsa", "")), "{name}, {law:?}");
             let some = r#", "participants": 5"#;
             let off = distance(&theta("scaffold", some), &theta("scafflsa", some));
@@ -88,11 +90,11 @@ fn with_all_agents_scaffold_is_scafflsa_and_with_some_it_is_not() {
 #[test]
 fn scaffold_reaches_the_root_with_any_number_of_participants() {
     let field = field(&small_garnet(9, Heterogeneity::Independent), Law::Mean);
-    let metrics = Metrics::new(&*field);
+    let metrics = Metrics::new(&field);
     // SCAFFLSA's controls do not move at m = 1; Scaffold's do.
     for m in [1, 2, 4, 8, 9] {
         let settings = by_period("scaffold", 0.2, 10, &format!(r#", "participants": {m}"#));
-        let seen = metrics.observe(&run_for(&*field, &*settings, 0, &[1.0; 4], 40_000), None, 0.0);
+        let seen = metrics.observe(&run_for(&field, &*settings, 0, &[1.0; 4], 40_000), None, 0.0);
         assert!(seen.mse.unwrap() < 1e-20 && seen.control_error.unwrap() < 1e-20, "m = {m}: {seen:?}");
     }
 }
@@ -106,7 +108,7 @@ fn scaffolds_controls_sum_to_zero_whatever_is_altered_or_lost() {
     let links = [link(exact, false, &[]), link(coarse, false, &[]), link(exact, false, &[erasure]), link(coarse, true, &[erasure])];
     for uplink in links.map(Result::unwrap) {
         for m in ["", r#", "participants": 7"#] {
-            let mut engine = run(&*field, &*by_period("scaffold", 0.05, 7, m), &uplink, SEED);
+            let mut engine = run(&field, &*by_period("scaffold", 0.05, 7, m), &uplink, SEED);
             for t in 0..300 {
                 engine.step();
                 let mut sum = [0.0; 3];
@@ -123,16 +125,16 @@ fn scaffolds_controls_sum_to_zero_whatever_is_altered_or_lost() {
 fn scaffold_with_some_of_the_agents_reaches_the_root_over_losses() {
     let field = field(&small_garnet(9, Heterogeneity::Independent), Law::Mean);
     let uplink = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "erasure", "success": 0.6}"#]).unwrap();
-    let mut engine = run(&*field, &*by_period("scaffold", 0.2, 10, r#", "participants": 4"#), &uplink, SEED);
-    (0..40_000).for_each(|_| engine.step());
-    let error = fedsa::linalg::distance_sq(engine.theta(), field.root().unwrap());
+    let mut on_engine = run(&field, &*by_period("scaffold", 0.2, 10, r#", "participants": 4"#), &uplink, SEED);
+    (0..40_000).for_each(|_| on_engine.step());
+    let error = fedsa::linalg::distance_sq(on_engine.theta(), field.root().unwrap());
     assert!(error < 1e-20, "{error:e}");
     // Where the ends cannot agree on whose controls changed, the link is refused.
     for medium in [r#"{"kind": "over-the-air"}"#, r#"{"kind": "late", "law": "uniform", "max": 3}"#] {
         let uplink = link(r#"{"kind": "exact"}"#, false, &[medium]).unwrap();
         let refused = |rest| {
             let settings = by_period("scaffold", 0.2, 10, rest);
-            fedsa::round::Run::new(&*field, &*settings, &uplink, fedsa::record::OutputRule::Last, 0, vec![0.0; 4]).err()
+            engine(&field, &*settings, &uplink, fedsa::record::OutputRule::Last, 0, vec![0.0; 4]).err()
         };
         assert!(refused(r#", "participants": 4"#).unwrap().to_string().contains("whose controls"), "{medium}");
         assert!(refused("").is_none(), "{medium}");
@@ -143,20 +145,20 @@ fn scaffold_with_some_of_the_agents_reaches_the_root_over_losses() {
 fn without_noise_fedlin_is_fedhsa_and_one_agent_is_local_sa() {
     for (name, problem) in problems(19) {
         let noiseless = field(&*problem, Law::Mean);
-        let theta = |kind| bits(run_for(&*noiseless, &*by_period(kind, 0.05, 7, ""), SEED, &vec![0.3; noiseless.dim()], 40).theta());
+        let theta = |kind| bits(run_for(&noiseless, &*by_period(kind, 0.05, 7, ""), SEED, &vec![0.3; noiseless.dim()], 40).theta());
         assert_eq!(theta("fedlin"), theta("fedhsa"), "{name}");
         if name.starts_with("linear") {
             // All A_c are the same multiple of I: corrections cancel in the mean over agents.
             continue;
         }
         let noisy = field(&*problem, Law::Iid);
-        let theta = |kind| run_for(&*noisy, &*by_period(kind, 0.05, 7, ""), SEED, &vec![0.3; noisy.dim()], 40).theta().to_vec();
+        let theta = |kind| run_for(&noisy, &*by_period(kind, 0.05, 7, ""), SEED, &vec![0.3; noisy.dim()], 40).theta().to_vec();
         assert!(distance(&theta("fedlin"), &theta("fedhsa")) > 1e-6, "{name}: the samples differ");
     }
     // Its own operator is what is added and subtracted: the local steps are plain ones, on the samples of FedLSA.
     for (name, problem) in problems(1) {
         let one = field(&*problem, Law::Iid);
-        let theta = |kind| bits(run_for(&*one, &*by_period(kind, 0.05, 7, ""), SEED, &vec![0.3; one.dim()], 40).theta());
+        let theta = |kind| bits(run_for(&one, &*by_period(kind, 0.05, 7, ""), SEED, &vec![0.3; one.dim()], 40).theta());
         assert_eq!(theta("fedlin"), theta("fedlsa"), "{name}");
     }
 }
@@ -178,7 +180,7 @@ fn fedlin_and_fedhsa_have_floors_of_their_own() {
     assert!(want > 1.9, "floors that can be told apart: {want}");
     let floor = |kind| {
         let mut mean = Mean::default();
-        let mut run = run_from(&*field, &*by_period(kind, eta, 2, ""), SEED, field.root().unwrap());
+        let mut run = run_from(&field, &*by_period(kind, eta, 2, ""), SEED, field.root().unwrap());
         for batch in 0..200 {
             let mut error = 0.0;
             for _ in 0..500 {
@@ -210,7 +212,7 @@ fn fedlin_over_delays_draws_what_it_draws_without() {
     let delayed = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "delay", "law": "uniform", "max": 4}"#]).unwrap();
     let settings = by_period("fedlin", 0.05, 7, "");
     let ledger = |uplink: &Uplink| {
-        let mut engine = run(&*field, &*settings, uplink, SEED);
+        let mut engine = run(&field, &*settings, uplink, SEED);
         (0..50).for_each(|_| engine.step());
         (engine.ledger().samples, engine.ledger().calls.operators)
     };
@@ -236,17 +238,17 @@ fn one_shot_averaging_is_the_mean_of_what_agents_reach_alone() {
         (0..5).for_each(|c| mean.iter_mut().zip(of(c)).for_each(|(m, x)| *m += x / 5.0));
         mean
     };
-    let mut run = run_from(&*field, &*by_period("one-shot", eta, h, ""), SEED, &start);
+    let mut run = run_from(&field, &*by_period("one-shot", eta, h, ""), SEED, &start);
     for t in 1..=30 {
         run.step();
         assert!(distance(run.theta(), &mean(&|c| alone(c, t * h))) < 1e-12, "round {t}");
     }
     // As published: one round of all steps, one message of each agent.
-    let whole = run_for(&*field, &*by_period("one-shot", eta, 30 * h, ""), SEED, &start, 1);
+    let whole = run_for(&field, &*by_period("one-shot", eta, 30 * h, ""), SEED, &start, 1);
     assert!(distance(whole.theta(), run.theta()) < 1e-12);
     assert_eq!((whole.ledger().exchanges, whole.ledger().vectors_up), (1, 5));
     // In the end the mean of the agents' own roots, which is not the root of the mean.
-    let rest = run_for(&*field, &*by_period("one-shot", eta, 1000, ""), SEED, &start, 200);
+    let rest = run_for(&field, &*by_period("one-shot", eta, 1000, ""), SEED, &start, 200);
     let roots = mean(&|c| systems.local_root(systems.kind_of[c] as usize).unwrap());
     assert!(distance(rest.theta(), &roots) < 1e-10, "{:?} {roots:?}", rest.theta());
     assert!(distance(&roots, field.root().unwrap()) > 1e-3);
@@ -258,7 +260,7 @@ fn one_shot_averaging_leaves_lost_reports_out() {
     let field = field(&linear(&[([[1.0, 0.6], [-0.4, 0.5]], [1.0, -2.0]); 7]), Law::Mean);
     let uplink = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "erasure", "success": 0.5}"#]).unwrap();
     let settings = by_period("one-shot", 0.1, 5, "");
-    let (mut lossy, mut whole) = (run(&*field, &*settings, &uplink, SEED), run(&*field, &*settings, &EXACT, SEED));
+    let (mut lossy, mut whole) = (run(&field, &*settings, &uplink, SEED), run(&field, &*settings, &EXACT, SEED));
     for t in 0..40 {
         let before = lossy.theta().to_vec();
         lossy.step();
@@ -270,6 +272,6 @@ fn one_shot_averaging_leaves_lost_reports_out() {
     assert!(lossy.ledger().vectors_up == 40 * 7);
     // Over the air nobody knows who arrived.
     let air = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "over-the-air"}"#]).unwrap();
-    let refused = fedsa::round::Run::new(&*field, &*settings, &air, fedsa::record::OutputRule::Last, 0, vec![0.0; 2]).err();
+    let refused = engine(&field, &*settings, &air, fedsa::record::OutputRule::Last, 0, vec![0.0; 2]).err();
     assert!(refused.unwrap().to_string().contains("who has arrived"));
 }

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::common::{EXACT, bits, method};
+use crate::common::{EXACT, bits, engine, method};
 use fedsa::kernel::Isa;
 use fedsa::linalg::distance_sq;
 use fedsa::methods::MethodSettings;
@@ -16,7 +16,6 @@ use fedsa::problem::random_logistic::RandomLogistic;
 use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::record::OutputRule;
-use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::medium::Medium;
 use fedsa::uplink::{Place, Uplink};
@@ -24,7 +23,7 @@ use fedsa::uplink::{Place, Uplink};
 const SEED: u64 = 5;
 
 /// Six agents that differ, without noise.
-fn six() -> Box<dyn Field> {
+fn six() -> Arc<dyn Field> {
     let garnet = Garnet { agents: 6, states: 10, features: 3, gamma: 0.8, heterogeneity: Heterogeneity::Independent, ..Garnet::default() };
     garnet.field(&NoFiles, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap()
 }
@@ -60,10 +59,10 @@ const HOSTILE: Habits = Habits { lost: 0.3, other: 0.05, agent_dies: 0.01, serve
 
 /// A federation on such a network.
 struct World<'a> {
-    federation: Federation<'a>,
-    field: &'a dyn Field,
-    nodes: Vec<ClientNode<'a>>,
-    server: ServerNode<'a>,
+    federation: Federation,
+    field: &'a Arc<dyn Field>,
+    nodes: Vec<ClientNode>,
+    server: ServerNode,
     habits: Habits,
     draws: Stream,
     /// What agents saved: after their last message, and now and then.
@@ -79,7 +78,7 @@ struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    fn new(field: &'a dyn Field, method: &'a dyn MethodSettings, uplink: &'a Uplink, habits: Habits) -> Self {
+    fn new(field: &'a Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Uplink, habits: Habits) -> Self {
         let federation = Federation::new(method, uplink, field.weights().to_vec(), SEED, vec![0.0; field.dim()]).unwrap();
         let nodes: Vec<_> = (0..field.agents()).map(|c| ClientNode::new(&federation, field, c, c).unwrap()).collect();
         let server = ServerNode::new(&federation).unwrap();
@@ -300,7 +299,7 @@ impl<'a> World<'a> {
         self.late_down.clear();
         self.late_up.clear();
         (0..30).for_each(|_| self.round());
-        let apart = |(c, node): (usize, &ClientNode<'_>)| {
+        let apart = |(c, node): (usize, &ClientNode)| {
             let own = node.control(self.server.theta(), self.server.rounds(), true).expect("a method with control variates");
             crate::common::distance(&own, self.server.control(c).unwrap())
         };
@@ -328,7 +327,7 @@ fn one_lost_answer_and_repeated_messages_do_no_lasting_harm() {
     for rule in ["auto", "acknowledged"] {
         let method = scafflsa(&format!(r#", "rule": "{rule}""#));
         let after = |habits: Habits, lost: Option<u64>| {
-            let mut world = World::new(&*field, &*method, &EXACT, habits);
+            let mut world = World::new(&field, &*method, &EXACT, habits);
             for t in 0..8000 {
                 if Some(t) == lost {
                     let Todo::Ask { to, bytes } = world.server.open() else { panic!("a question") };
@@ -360,16 +359,16 @@ fn a_hostile_network_keeps_nobody_from_the_root() {
         Law::Mean,
     );
     let random = |rest: &str| method("scafflsa-random", &format!(r#"{{"step_size": 0.1, "talk_probability": 0.2{rest}}}"#));
-    type Case<'a> = (&'a str, &'a dyn Field, Box<dyn MethodSettings>, u64);
+    type Case<'a> = (&'a str, &'a Arc<dyn Field>, Box<dyn MethodSettings>, u64);
     let cases: [Case<'_>; 8] = [
-        ("scafflsa", &*field, scafflsa(""), 40_000),
-        ("scafflsa, acknowledged", &*field, scafflsa(r#", "rule": "acknowledged""#), 40_000),
-        ("scafflsa, some of the agents", &*field, scafflsa(r#", "participants": 4"#), 80_000),
-        ("scafflsa, a global step", &*field, scafflsa(r#", "global_step_size": 0.7"#), 60_000),
-        ("scafflsa-random", &*field, random(""), 40_000),
-        ("scafflsa-random, acknowledged", &*field, random(r#", "rule": "acknowledged""#), 40_000),
-        ("fedhsa", &*field, method("fedhsa", r#"{"step_size": 0.1, "local_steps": 5, "missing": "last"}"#), 40_000),
-        ("fedlsa, agents alike", &*alike, method("fedlsa", r#"{"step_size": 0.1, "local_steps": 5}"#), 40_000),
+        ("scafflsa", &field, scafflsa(""), 40_000),
+        ("scafflsa, acknowledged", &field, scafflsa(r#", "rule": "acknowledged""#), 40_000),
+        ("scafflsa, some of the agents", &field, scafflsa(r#", "participants": 4"#), 80_000),
+        ("scafflsa, a global step", &field, scafflsa(r#", "global_step_size": 0.7"#), 60_000),
+        ("scafflsa-random", &field, random(""), 40_000),
+        ("scafflsa-random, acknowledged", &field, random(r#", "rule": "acknowledged""#), 40_000),
+        ("fedhsa", &field, method("fedhsa", r#"{"step_size": 0.1, "local_steps": 5, "missing": "last"}"#), 40_000),
+        ("fedlsa, agents alike", &alike, method("fedlsa", r#"{"step_size": 0.1, "local_steps": 5}"#), 40_000),
     ];
     for (name, field, method, rounds) in cases {
         let mut world = World::new(field, &*method, &EXACT, HOSTILE);
@@ -395,7 +394,7 @@ fn a_hostile_network_keeps_nobody_from_the_root() {
 fn a_network_that_loses_messages_keeps_scaffold_with_some_of_the_agents_from_nothing() {
     let field = six();
     let method = method("scaffold", r#"{"step_size": 0.1, "local_steps": 5, "participants": 4}"#);
-    let mut world = World::new(&*field, &*method, &EXACT, Habits { agent_dies: 0.0, ..HOSTILE });
+    let mut world = World::new(&field, &*method, &EXACT, Habits { agent_dies: 0.0, ..HOSTILE });
     (0..60_000).for_each(|_| world.round());
     let error = world.error();
     assert!(error < 1e-18, "{error:e}");
@@ -409,11 +408,11 @@ fn controls_are_those_of_the_answers_that_counted() {
     let noise = Some(Noise::new(0.3, 0.6, 1));
     let problem = LinearSystems { agents: 6, dim: 3, noise, ..Default::default() };
     let field = crate::common::field(&problem, Law::Markov);
-    for link in [&*EXACT, &coarse] {
+    for link in [&EXACT, &coarse] {
         for rest in ["", r#", "participants": 4"#, r#", "rule": "acknowledged""#] {
             let method = scafflsa(rest);
             for agent_dies in [0.01, 0.1] {
-                let mut world = World::new(&*field, &*method, link, Habits { agent_dies, ..HOSTILE });
+                let mut world = World::new(&field, &*method, link, Habits { agent_dies, ..HOSTILE });
                 (0..3000).for_each(|_| world.round());
                 let (sum, apart) = (world.control_sum(), world.controls_apart());
                 assert!(sum < 1e-11 && apart < 1e-11, "{rest}: {sum:e}, {apart:e}");
@@ -427,7 +426,7 @@ fn controls_are_those_of_the_answers_that_counted() {
 fn one_lost_tell_costs_one_answer() {
     let field = crate::common::field(&LinearSystems { agents: 20, dim: 3, ..Default::default() }, Law::Mean);
     let method = scafflsa(r#", "participants": 2"#);
-    let mut world = World::new(&*field, &*method, &EXACT, Habits { lost: 0.0, other: 0.0, agent_dies: 0.0, server_dies: 0.0 });
+    let mut world = World::new(&field, &*method, &EXACT, Habits { lost: 0.0, other: 0.0, agent_dies: 0.0, server_dies: 0.0 });
     let (mut refused, mut lost) = (Vec::new(), None);
     for t in 0..600 {
         let mut todo = world.server.open();
@@ -465,9 +464,9 @@ fn one_lost_tell_costs_one_answer() {
 fn a_federation_that_diverges_says_so() {
     let field = crate::common::field(&LinearSystems { agents: 3, dim: 2, ..Default::default() }, Law::Mean);
     let method = method("fedlsa", r#"{"step_size": 3.0, "local_steps": 5}"#);
-    let mut halves = crate::common::Halves::new(&*field, &*method, &EXACT, SEED).unwrap();
+    let mut halves = crate::common::Halves::new(&field, &*method, &EXACT, SEED).unwrap();
     (0..200).for_each(|_| halves.round());
-    assert!(matches!(halves.server.status(), fedsa::round::Status::Diverged { round } if round < 20));
+    assert!(halves.server.diverged().is_some_and(|round| round < 20));
     assert_eq!(*halves.server.todo(), Todo::RoundOver);
     assert!(halves.server.rounds() < 20);
 }
@@ -475,8 +474,8 @@ fn a_federation_that_diverges_says_so() {
 #[test]
 fn the_settings_of_a_federation_are_checked() {
     let federation = |weights: &[f64], start: &[f64]| {
-        let method: Arc<dyn MethodSettings> = method("fedlsa", r#"{"step_size": 0.1, "local_steps": 1}"#).into();
-        Federation::new(method, &*EXACT, weights.to_vec(), SEED, start.to_vec()).err()
+        let method = method("fedlsa", r#"{"step_size": 0.1, "local_steps": 1}"#);
+        Federation::new(&*method, &EXACT, weights.to_vec(), SEED, start.to_vec()).err()
     };
     assert!(federation(&[0.5, 0.5], &[0.0]).is_none());
     for (weights, start, key) in [
@@ -499,12 +498,12 @@ fn a_federation_whose_agents_overflow_stops_where_the_engine_stops() {
         let field = crate::common::field(&stiff(slopes), Law::Mean);
         for kind in ["fedlsa", "scafflsa", "fedhsa"] {
             let method = method(kind, r#"{"step_size": 1.0, "local_steps": 2000}"#);
-            let mut run = crate::common::run(&*field, &*method, &EXACT, SEED);
+            let mut run = crate::common::run(&field, &*method, &EXACT, SEED);
             run.step();
-            assert_eq!(run.status(), fedsa::round::Status::Diverged { round: 1 }, "{kind}, {what}");
-            let mut halves = crate::common::Halves::new(&*field, &*method, &EXACT, SEED).unwrap();
+            assert_eq!(run.diverged(), Some(1), "{kind}, {what}");
+            let mut halves = crate::common::Halves::new(&field, &*method, &EXACT, SEED).unwrap();
             halves.round();
-            assert_eq!(halves.server.status(), run.status(), "{kind}, {what}");
+            assert_eq!(halves.server.diverged(), run.diverged(), "{kind}, {what}");
             assert_eq!(halves.server.open(), Todo::RoundOver);
         }
     }
@@ -515,7 +514,7 @@ fn a_federation_whose_agents_overflow_stops_where_the_engine_stops() {
 fn controls_sum_to_zero_where_step_sizes_change() {
     let field = six();
     let method = method("scafflsa", r#"{"step_size": {"c": 2.0, "t0": 20.0, "power": 0.5, "per": "step"}, "local_steps": 5}"#);
-    let mut world = World::new(&*field, &*method, &EXACT, HOSTILE);
+    let mut world = World::new(&field, &*method, &EXACT, HOSTILE);
     for t in 0..20_000 {
         world.round();
         let sum = world.control_sum();
@@ -523,7 +522,7 @@ fn controls_sum_to_zero_where_step_sizes_change() {
     }
     // Step sizes sum to about 4 (5 t)^(1/2) up to round t: a fortieth of the rounds where nothing is lost has a sixth of the
     // sum, and about a third of the answers count here.
-    let mut quiet = World::new(&*field, &*method, &EXACT, Habits { lost: 0.0, other: 0.0, agent_dies: 0.0, server_dies: 0.0 });
+    let mut quiet = World::new(&field, &*method, &EXACT, Habits { lost: 0.0, other: 0.0, agent_dies: 0.0, server_dies: 0.0 });
     (0..500).for_each(|_| quiet.round());
     assert!(world.error() < quiet.error(), "{:e}, {:e}", world.error(), quiet.error());
 }
@@ -544,7 +543,7 @@ fn learned_hessians_survive_a_hostile_network() {
         r#"{"compressor": "rank-1", "participants": 4}"#,
     ] {
         let method = method("fednl", settings);
-        let mut world = World::new(&*field, &*method, &EXACT, HOSTILE);
+        let mut world = World::new(&field, &*method, &EXACT, HOSTILE);
         (0..300).for_each(|_| world.round());
         assert!(world.server.theta().iter().all(|x| x.is_finite()), "{settings}");
         world.habits = Habits { lost: 0.0, other: 0.0, agent_dies: 0.0, server_dies: 0.0 };
@@ -581,7 +580,7 @@ fn refined_eigenvectors_survive_a_hostile_network() {
         (r#"{"renewal": {"schedule": "once"}, "allocation": "first-vectors", "most_bits": 32, "budget": 40}"#, 10),
     ] {
         let method = method("q-shed", settings);
-        let mut world = World::new(&*field, &*method, &EXACT, HOSTILE);
+        let mut world = World::new(&field, &*method, &EXACT, HOSTILE);
         (0..300).for_each(|_| world.round());
         let before = world.error();
         assert!(before.is_finite() && before > 1e-12, "{settings}: agents that differ do not settle over losses: {before:e}");
@@ -610,10 +609,10 @@ fn every_method_over_every_link_bears_a_hostile_network() {
     for link in links.map(fedsa::error::Result::unwrap) {
         let first_order = crate::common::methods(None).into_iter().chain(crate::common::methods(Some(4))).map(|method| (&garnet, method));
         for (field, (kind, method)) in first_order.chain(crate::common::computing_alone().into_iter().map(|method| (&quadratic, method))) {
-            if Run::new(&**field, &*method, &link, OutputRule::Last, SEED, vec![0.0; field.dim()]).is_err() {
+            if engine(field, &*method, &link, OutputRule::Last, SEED, vec![0.0; field.dim()]).is_err() {
                 continue;
             }
-            let mut world = World::new(&**field, &*method, &link, Habits { agent_dies: 0.05, server_dies: 0.1, ..HOSTILE });
+            let mut world = World::new(field, &*method, &link, Habits { agent_dies: 0.05, server_dies: 0.1, ..HOSTILE });
             (0..200).for_each(|_| world.round());
             assert!(world.server.theta().iter().all(|x| x.is_finite()), "{kind}");
         }
@@ -621,7 +620,7 @@ fn every_method_over_every_link_bears_a_hostile_network() {
 }
 
 /// Arrivals as they were recorded: the engine's link loses what the network lost.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize)]
 struct Recorded(HashMap<u64, bool>);
 
 impl Medium for Recorded {
@@ -640,7 +639,7 @@ fn recorded(world: &World<'_>, exchanges: u8) -> Uplink {
             }
         }
     }
-    Uplink { media: vec![Box::new(Recorded(arrivals))], ..Uplink::default() }
+    Uplink { media: vec![Arc::new(Recorded(arrivals))], ..Uplink::default() }
 }
 
 /// With noise the floor is that of an engine whose link loses the same answers. Under independent samples, which are keyed
@@ -661,14 +660,14 @@ fn floors_are_those_of_an_engine_that_loses_the_same_answers() {
         for (law, radius) in [(Law::Iid, 0.0), (Law::Markov, 0.6)] {
             let field = crate::common::field(&noisy(radius), law);
             let root = field.root().unwrap();
-            let mut world = World::new(&*field, &*method, &EXACT, habits);
+            let mut world = World::new(&field, &*method, &EXACT, habits);
             let mut thetas = Vec::new();
             for _ in 0..ROUNDS {
                 world.round();
                 thetas.push(world.server.theta().to_vec());
             }
             let link = recorded(&world, exchanges);
-            let mut engine = Run::new(&*field, &*method, &link, OutputRule::Last, SEED, vec![0.0; 3]).unwrap();
+            let mut engine = engine(&field, &*method, &link, OutputRule::Last, SEED, vec![0.0; 3]).unwrap();
             // Means over batches of 500 rounds, each far longer than a run remembers.
             let mut batches = [crate::common::Mean::default(), crate::common::Mean::default()];
             let (mut batch, mut apart) = ([0.0, 0.0], 0.0f64);
@@ -710,21 +709,21 @@ fn nodes_are_built_with_the_checks_of_a_run() {
         (&fedlsa, &stale, "only the in-process engine can compute at old models"),
         (&dasa, &air, "over the air only their sum arrives"),
         (&fedlsa, &many, "k"),
-        (&some, &*EXACT, "participants"),
-        (&newton, &*EXACT, "not known to be gradients"),
+        (&some, &EXACT, "participants"),
+        (&newton, &EXACT, "not known to be gradients"),
     ] {
         let e = match Federation::new(&**method, link, weights(), SEED, start()) {
             Err(e) => e,
-            Ok(federation) => ClientNode::new(&federation, &*field, 0, 0).err().unwrap(),
+            Ok(federation) => ClientNode::new(&federation, &field, 0, 0).err().unwrap(),
         };
         assert!(e.to_string().contains(expected), "{e}");
     }
-    let federation = |weights, start| Federation::new(&*fedlsa, &*EXACT, weights, SEED, start);
+    let federation = |weights, start| Federation::new(&*fedlsa, &EXACT, weights, SEED, start);
     let good = federation(weights(), start()).unwrap();
-    assert!(ClientNode::new(&good, &*field, 0, 6).is_err(), "there is no seventh agent");
-    assert!(ClientNode::new(&good, &*field, 6, 0).is_err(), "there are no data of a seventh agent");
+    assert!(ClientNode::new(&good, &field, 0, 6).is_err(), "there is no seventh agent");
+    assert!(ClientNode::new(&good, &field, 6, 0).is_err(), "there are no data of a seventh agent");
     let short = federation(weights(), vec![0.0]).unwrap();
-    assert!(ClientNode::new(&short, &*field, 0, 0).is_err(), "a start of another length");
+    assert!(ClientNode::new(&short, &field, 0, 0).is_err(), "a start of another length");
     assert!(federation(Vec::new(), start()).is_err(), "no agents");
     assert!(federation(vec![f64::NAN; 6], start()).is_err());
     assert!(federation(vec![1.0; 6], start()).is_err(), "weights that do not sum to 1");
@@ -734,9 +733,9 @@ fn nodes_are_built_with_the_checks_of_a_run() {
         good.digest(),
         short.digest(),
         federation(vec![0.2; 5], start()).unwrap().digest(),
-        Federation::new(&*fedlsa, &*EXACT, weights(), 6, start()).unwrap().digest(),
+        Federation::new(&*fedlsa, &EXACT, weights(), 6, start()).unwrap().digest(),
         Federation::new(&*fedlsa, &air, weights(), SEED, start()).unwrap().digest(),
-        Federation::new(&*dasa, &*EXACT, weights(), SEED, start()).unwrap().digest(),
+        Federation::new(&*dasa, &EXACT, weights(), SEED, start()).unwrap().digest(),
     ];
     assert_eq!(HashSet::from(digests).len(), digests.len());
 }
@@ -745,10 +744,9 @@ fn nodes_are_built_with_the_checks_of_a_run() {
 #[test]
 fn nodes_own_what_they_are_given_a_share_of() {
     let field: Arc<dyn Field> = six().into();
-    let node: ClientNode<'static> = {
-        let method: Arc<dyn MethodSettings> = scafflsa("").into();
-        let federation = Federation::new(method, Arc::new(Uplink::default()), field.weights().to_vec(), SEED, vec![0.0; 3]).unwrap();
-        ClientNode::new(&federation, Arc::clone(&field), 2, 2).unwrap()
+    let node: ClientNode = {
+        let federation = Federation::new(&*scafflsa(""), &Uplink::default(), field.weights(), SEED, vec![0.0; 3]).unwrap();
+        ClientNode::new(&federation, &field, 2, 2).unwrap()
     };
     drop(field);
     std::thread::spawn(move || assert!(!node.save().is_empty())).join().unwrap();

@@ -1,6 +1,8 @@
 //! Nonlinear problems: roots and certificates against independent computations, samples against their laws, and what
 //! heterogeneity does to methods.
 
+use std::sync::Arc;
+
 use crate::common::{Mean, distance, field, follows, method, run_for};
 use fedsa::kernel::{Isa, Lanes, flat};
 use fedsa::linalg::{self, Mat};
@@ -42,7 +44,7 @@ fn problems(agents: usize, seed: u64) -> Vec<(&'static str, Box<dyn ProblemSetti
     ]
 }
 
-fn mean_of(field: &dyn Field, c: usize, theta: &[f64]) -> Vec<f64> {
+fn mean_of(field: &Arc<dyn Field>, c: usize, theta: &[f64]) -> Vec<f64> {
     let mut out = vec![0.0; theta.len()];
     assert!(field.mean(c, theta, &mut out));
     out
@@ -107,7 +109,7 @@ fn the_root_of_tabular_q_learning_is_that_of_value_iteration_on_the_mean_mdp() {
 
 /// Projected value iteration `theta <- G^-1 sum_c p_c E phi (r + gamma max Q(s'))`, with G and the right side from the operators:
 /// `gbar(theta) = b(theta) - G theta`. `None` if it does not settle.
-fn projected_value_iteration(field: &dyn Field) -> Option<Vec<f64>> {
+fn projected_value_iteration(field: &Arc<dyn Field>) -> Option<Vec<f64>> {
     let gram = field.facts().gram().unwrap();
     let mut theta = vec![0.0; field.dim()];
     for _ in 0..6000 {
@@ -133,7 +135,7 @@ fn where_projected_value_iteration_settles_newtons_method_finds_that_root() {
                 let settings = QLearning { feature_law, features: Some(features), gamma, ..q_learning(5, seed) };
                 let field = field(&settings, Law::Mean);
                 found += usize::from(field.root().is_some());
-                let Some(theta) = projected_value_iteration(&*field) else { continue };
+                let Some(theta) = projected_value_iteration(&field) else { continue };
                 settled += 1;
                 let root = field.solution().unwrap_or_else(|why| panic!("{feature_law:?}, {gamma}, {features}, seed {seed}: {why}"));
                 let off = distance(&root.theta, &theta) / (1.0 + linalg::norm_sq(&theta).sqrt());
@@ -158,7 +160,7 @@ fn the_optimum_of_logistic_losses_is_that_of_gradient_descent() {
     assert!(distance(field.root().unwrap(), &theta) < 1e-14 * 10.0);
     // Newton's method on the objective.
     let newton = method("newton", "{}");
-    let run = run_for(&*field, &*newton, 0, &[0.0; 4], 10);
+    let run = run_for(&field, &*newton, 0, &[0.0; 4], 10);
     assert!(distance(run.theta(), field.root().unwrap()) < 1e-14);
 }
 
@@ -178,7 +180,7 @@ fn derivatives_are_differences() {
                     let at = |t: f64| {
                         let mut theta = theta.clone();
                         theta[j] += t;
-                        mean_of(&*field, c, &theta)
+                        mean_of(&field, c, &theta)
                     };
                     let (high, low) = (at(h), at(-h));
                     for i in 0..d {
@@ -200,11 +202,11 @@ fn derivatives_are_differences() {
         let slope: f64 = gradient.iter().zip(&v).map(|(g, v)| g * v).sum();
         assert!((slope - (at(1e-5) - at(-1e-5)) / 2e-5).abs() < 1e-9);
         assert!(distance(&linalg::mat_vec(&hessian, &v), &product) < 1e-14);
-        assert!(gradient.iter().zip(mean_of(&*field, c, &theta)).all(|(x, g)| (x + g).abs() < 1e-15));
+        assert!(gradient.iter().zip(mean_of(&field, c, &theta)).all(|(x, g)| (x + g).abs() < 1e-15));
     }
     // The loss neither overflows nor loses what is small.
     let far = [1e4, 0.0, 0.0, 0.0];
-    assert!(losses.loss(0, &far).is_finite() && mean_of(&*field, 0, &far).iter().all(|g| g.is_finite()));
+    assert!(losses.loss(0, &far).is_finite() && mean_of(&field, 0, &far).iter().all(|g| g.is_finite()));
 }
 
 #[test]
@@ -228,7 +230,7 @@ fn certificates_hold_and_are_the_constants_that_they_say() {
             let along: f64 = gx.iter().zip(&gy).zip(x.iter().zip(&y)).map(|((gx, gy), (x, y))| (gx - gy) * (x - y)).sum();
             assert!(along <= -modulus * away * (1.0 - 1e-9), "{name}, {number}: {along} {}", modulus * away);
             for c in 0..6 {
-                let ratio = (linalg::distance_sq(&mean_of(&*field, c, &x), &mean_of(&*field, c, &y)) / away).sqrt();
+                let ratio = (linalg::distance_sq(&mean_of(&field, c, &x), &mean_of(&field, c, &y)) / away).sqrt();
                 steepest = steepest.max(ratio);
             }
         }
@@ -285,7 +287,7 @@ fn laws_are_probabilities_whose_mean_is_the_mean_operator() {
         for c in 0..3 {
             let (law, theta) = (field.facts().law(c).unwrap(), point(field.dim(), 3));
             assert!((law.mass().iter().sum::<f64>() - 1.0).abs() < 1e-12, "{name}");
-            assert!(distance(&law.mean(&theta), &mean_of(&*field, c, &theta)) < 1e-13, "{name}");
+            assert!(distance(&law.mean(&theta), &mean_of(&field, c, &theta)) < 1e-13, "{name}");
             let chain = law.chain().expect("a chain");
             let mut next = vec![0.0; chain.law.len()];
             for (z, mass) in law.mass().iter().enumerate() {
@@ -343,7 +345,7 @@ fn samples_have_their_law_and_trajectories_their_memory() {
             let field = field(&*problem, kind);
             let (d, theta, c) = (field.dim(), point(field.dim(), 7), 1);
             let law = field.facts().law(c).unwrap();
-            let mean = mean_of(&*field, c, &theta);
+            let mean = mean_of(&field, c, &theta);
             let variance: f64 = (0..d).map(|i| law.covariance(&theta)[(i, i)]).sum();
             let mut lanes = Lanes::new(d, field.chain_len());
             (lanes.len, lanes.agents[0]) = (1, c);
@@ -424,9 +426,9 @@ fn agents_of_a_small_federation_are_the_first_of_a_larger_one() {
         let (few, many) = (field(&*pool(3), Law::Mean), field(&*pool(10), Law::Mean));
         let theta = point(few.dim(), 1);
         for c in 0..3 {
-            assert_eq!(mean_of(&*few, c, &theta), mean_of(&*many, c, &theta));
+            assert_eq!(mean_of(&few, c, &theta), mean_of(&many, c, &theta));
         }
-        assert_ne!(mean_of(&*many, 0, &theta), mean_of(&*many, 1, &theta));
+        assert_ne!(mean_of(&many, 0, &theta), mean_of(&many, 1, &theta));
     }
     // The mean map is the same for every N, but for the offsets.
     let at = |n: usize| {
@@ -454,7 +456,7 @@ fn without_noise_fedhsa_and_scafflsa_reach_the_root_at_the_local_rate_and_fedlsa
             [("fedhsa", &*fedhsa(step, H), radii.fedhsa), ("scafflsa", &scafflsa as &dyn MethodSettings, radii.scafflsa)]
         {
             assert!(radius < 1.0, "{kind} on {name}: {radius}");
-            let error = |rounds: f64| distance(run_for(&*field, method, 0, &vec![0.0; d], rounds as u64).theta(), root);
+            let error = |rounds: f64| distance(run_for(&field, method, 0, &vec![0.0; d], rounds as u64).theta(), root);
             // As many rounds as take the error to 1e-5 and to 1e-10 of its size, at that rate.
             let (early, late) = ((1e-5f64.ln() / radius.ln()).ceil(), (1e-10f64.ln() / radius.ln()).ceil());
             let rate = (error(late) / error(early)).powf(1.0 / (late - early));
@@ -467,8 +469,8 @@ fn without_noise_fedhsa_and_scafflsa_reach_the_root_at_the_local_rate_and_fedlsa
         // FedLSA stops elsewhere, as far away as local steps are many.
         let limit = |steps: usize| {
             let fedlsa = FedLsa::new(step, steps);
-            let there = run_for(&*field, &fedlsa, 0, root, 20_000 / steps as u64 + 1000).theta().to_vec();
-            let next = run_for(&*field, &fedlsa, 0, &there, 1).theta().to_vec();
+            let there = run_for(&field, &fedlsa, 0, root, 20_000 / steps as u64 + 1000).theta().to_vec();
+            let next = run_for(&field, &fedlsa, 0, &there, 1).theta().to_vec();
             assert!(distance(&there, &next) < 1e-12, "{name}, H = {steps}: settled");
             distance(&there, root)
         };
@@ -488,11 +490,11 @@ fn with_noise_fedlsa_stays_at_its_bias_and_fedhsa_at_the_root() {
             let (root, d) = (field.root().unwrap(), field.dim());
             let step = if name.starts_with("q-learning") { 0.2 } else { 0.05 };
             let fedlsa = FedLsa::new(step, H);
-            let limit = run_for(&*noiseless, &fedlsa, 0, root, 1000).theta().to_vec();
+            let limit = run_for(&noiseless, &fedlsa, 0, root, 1000).theta().to_vec();
             let bias = linalg::distance_sq(&limit, root);
             // The mean iterate of the rounds 100 to 500.
             let mean = |method: &dyn MethodSettings| {
-                let mut run = run_for(&*field, method, 3, root, 100);
+                let mut run = run_for(&field, method, 3, root, 100);
                 let mut mean = vec![0.0; d];
                 for _ in 0..400 {
                     run.step();

@@ -1,28 +1,30 @@
 //! Problems of one's own: what follows from the operators alone, and from facts. The problem is that of the example.
 
+use std::sync::Arc;
+
 use crate::common::{Mean, bits, distance, follows, noise_of, run_for, run_from};
 use crate::example::Regression;
 use fedsa::kernel::Isa;
 use fedsa::linalg::{self, Mat};
 use fedsa::methods::{MethodSettings, fedhsa::FedHsa, fedlsa::FedLsa, scafflsa::Scafflsa};
+use fedsa::metrics::Metrics;
 use fedsa::problem::garnet::Garnet;
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::noise::{Noise, Noisy};
 use fedsa::problem::root::{self, Source};
 use fedsa::problem::{Facts, Field, NoFiles, Objective, Problem, ProblemSettings as _, Sampled, equal_weights};
 use fedsa::random::{Purpose, Stream, stream};
-use fedsa::record::Metrics;
 use fedsa::sampling::{ChainStart, Law, Sampling};
 use fedsa::schedule::StepSize;
 use fedsa::sums;
 use fedsa_theory::local::Local;
 use fedsa_theory::{RoundSetting, map};
 
-fn sampled<P: Problem>(problem: P, kind: Law) -> Sampled<P> {
-    Sampled::new(problem, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
+fn sampled<P: Problem>(problem: P, kind: Law) -> Arc<dyn Field> {
+    Arc::new(Sampled::new(problem, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap())
 }
 
-fn regression(agents: usize, kind: Law) -> Sampled<Regression> {
+fn regression(agents: usize, kind: Law) -> Arc<dyn Field> {
     sampled(Regression::new(agents, 12, 2), kind)
 }
 
@@ -102,7 +104,7 @@ fn derivatives_of_the_example_are_differences() {
             let at = |t: f64| problem.loss(c, &[theta[0] + if i == 0 { t } else { 0.0 }, theta[1] + if i == 1 { t } else { 0.0 }]);
             assert!((slope - (at(h) - at(-h)) / (2.0 * h)).abs() < 1e-9);
         }
-        let (differences, source) = root::jacobian(&bare, c, &theta).unwrap();
+        let (differences, source) = root::jacobian(&*bare, c, &theta).unwrap();
         assert_eq!(source, Source::Differences);
         let mut known = Mat::zeros(2, 2);
         assert!(Facts::jacobian(&problem, c, &theta, &mut known));
@@ -116,7 +118,7 @@ fn derivatives_of_the_example_are_differences() {
 
 #[test]
 fn the_law_of_the_example_has_its_mean_and_its_covariance() {
-    let (field, theta) = (regression(3, Law::Iid), [0.4, -0.3]);
+    let (field, problem, theta) = (regression(3, Law::Iid), Regression::new(3, 12, 2), [0.4, -0.3]);
     for c in 0..3 {
         let law = field.facts().law(c).unwrap();
         let mut mean = [0.0; 2];
@@ -125,7 +127,7 @@ fn the_law_of_the_example_has_its_mean_and_its_covariance() {
         let samples: Vec<Vec<f64>> = (0..12)
             .map(|z| {
                 let mut g = vec![0.0; 2];
-                field.problem().apply(c, &theta, &z, &mut g);
+                problem.apply(c, &theta, &z, &mut g);
                 g
             })
             .collect();
@@ -219,8 +221,8 @@ fn operators_that_can_only_be_sampled_are_legal_problems() {
     let make = |kind| Sampled::new(Less(Regression::new(9, 12, 2), Left::Samples), Sampling { kind, ..Sampling::default() }, Isa::best());
     let e = make(Law::Mean).err().expect("no means");
     assert!(e.key == "sampling.kind" && e.what.contains("only be sampled") && e.help.contains("iid"), "{e}");
-    let field = make(Law::Iid).unwrap();
-    assert!(!field.has_mean() && (&field as &dyn Field).mean_operator(&[0.0; 2]).is_none() && field.root().is_none());
+    let field: Arc<dyn Field> = Arc::new(make(Law::Iid).unwrap());
+    assert!(!field.has_mean() && field.mean_operator(&[0.0; 2]).is_none() && field.root().is_none());
     // It runs, with the samples of the whole problem.
     let whole = regression(9, Law::Iid);
     for method in [&FedLsa::new(0.05, 5) as &dyn MethodSettings, &Scafflsa::new(0.05, 5), &fedhsa(0.05, 5)] {
@@ -230,7 +232,7 @@ fn operators_that_can_only_be_sampled_are_legal_problems() {
         assert!(seen.residual.is_none() && seen.mse.is_none() && seen.control_error.is_none() && seen.lyapunov.is_none());
         assert_eq!(seen.error, Some(linalg::norm_sq(run.theta())));
     }
-    assert!(Local::new(&field).unwrap_err().to_string().contains("only be sampled"));
+    assert!(Local::new(&*field).unwrap_err().to_string().contains("only be sampled"));
 }
 
 #[test]
@@ -248,7 +250,7 @@ fn the_mean_operator_has_one_order_of_sums_whatever_the_threads() {
     let roots: Vec<Vec<u64>> = [1, 2, 5]
         .map(|threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            assert_eq!(bits(&pool.install(|| (&field as &dyn Field).mean_operator(&theta)).unwrap()), bits(&want));
+            assert_eq!(bits(&pool.install(|| field.mean_operator(&theta)).unwrap()), bits(&want));
             bits(pool.install(|| regression(131, Law::Iid)).root().unwrap())
         })
         .to_vec();
@@ -273,7 +275,7 @@ fn local_radii_are_those_of_the_engines_round_at_its_fixed_point() {
     const CLOSE: f64 = 1e-6;
     let field = regression(4, Law::Mean);
     let root = field.root().unwrap();
-    let local = Local::new(&field).unwrap();
+    let local = Local::new(&*field).unwrap();
     assert_eq!(local.jacobians, Source::Newton);
     assert!(distance(&local.systems.root().unwrap(), root) < 1e-13, "the models have the root of the operators");
     let next = |method: &dyn MethodSettings, theta: &[f64]| run_for(&field, method, 0, theta, 1).theta().to_vec();
@@ -314,7 +316,7 @@ fn local_radii_are_those_of_the_engines_round_at_its_fixed_point() {
     let after = |step: f64| distance(run_for(&field, &FedLsa::new(step, 1), 0, &start, 300).theta(), root);
     assert!(after(0.97 * edge) < 1e-5 && after(1.03 * edge) > 1e-2, "{} {}", after(0.97 * edge), after(1.03 * edge));
     // Differences of the mean operators do nearly as well, and say what they are.
-    let bare = Local::new(&sampled(Less(Regression::new(4, 12, 2), Left::Means), Law::Mean)).unwrap();
+    let bare = Local::new(&*sampled(Less(Regression::new(4, 12, 2), Left::Means), Law::Mean)).unwrap();
     assert_eq!(bare.jacobians, Source::Differences);
     let setting = RoundSetting::new(0.3, 7).unwrap();
     assert!((bare.radii(&setting).unwrap().fedhsa - local.radii(&setting).unwrap().fedhsa).abs() < 1e-8);
@@ -328,7 +330,7 @@ fn ideal_controls_are_those_at_the_root() {
     let mut size = 0.0;
     for (c, xi) in ideal.iter().enumerate() {
         let mut g = vec![0.0; 2];
-        field.problem().gradient(c, root, &mut g);
+        field.facts().objective().unwrap().gradient(c, root, &mut g);
         assert_eq!(bits(xi), bits(&g));
         size += linalg::norm_sq(xi) / 9.0;
     }
@@ -355,7 +357,8 @@ fn noise_on_any_problem_adds_its_covariance_to_the_samples_own() {
     for (law, radius) in [(Law::Iid, 0.0), (Law::Iid, 0.7), (Law::Markov, 0.7)] {
         let sampling = Sampling { kind: law, ..Sampling::default() };
         let noise = Noise::new(0.2, radius, 6);
-        let field = Sampled::new(Noisy::new(Regression::new(AGENTS, 12, 2), &noise, sampling).unwrap(), sampling, Isa::best()).unwrap();
+        let noisy = Noisy::new(Regression::new(AGENTS, 12, 2), &noise, sampling).unwrap();
+        let field: Arc<dyn Field> = Arc::new(Sampled::new(noisy, sampling, Isa::best()).unwrap());
         // The covariance of x alone, from the noise on an operator that is 0.
         let still = Given(2, |_, out| out.fill(0.0));
         let sigma = {

@@ -2,7 +2,9 @@
 //! answers of each, parts of each agent's own in questions and in what is told, agents that know what their link carries
 //! before they answer. In the engine and over bytes the same bits, checkpointed and restored.
 
-use crate::common::{EXACT, Halves, bits, link, on_the_wire};
+use std::sync::Arc;
+
+use crate::common::{EXACT, Halves, bits, engine, link, on_the_wire};
 use fedsa::error::{BadInput, Result};
 use fedsa::local::{Agent, At};
 use fedsa::message::{Body, Message, Part, TELL};
@@ -11,7 +13,7 @@ use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::protocol::{Exchange, Give, Len, Protocol, Want};
 use fedsa::record::OutputRule;
-use fedsa::round::Run;
+use fedsa::round::{Advanced, Run};
 use fedsa::sampling::Law;
 use fedsa::schedule::StepSize;
 use fedsa::server::{Ask, Next, Own, Received, Server};
@@ -21,7 +23,7 @@ use serde::Serialize;
 /// Gradient steps. Each agent sends its gradient, of which a sum is enough; the largest components of what it last sent
 /// less, as many as its link's bits pay for; and a byte for each of these. The server answers every other agent with a
 /// number of its own, and tells all at the end how many components it got of each.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 struct Toy {
     eta: f64,
 }
@@ -188,20 +190,20 @@ fn links() -> Vec<(&'static str, Uplink)> {
     ]
 }
 
-fn field() -> Box<dyn Field> {
+fn field() -> Arc<dyn Field> {
     crate::common::field(&*crate::common::objectives(11)[0].1, Law::Mean)
 }
 
-fn run<'a>(field: &'a dyn Field, uplink: &'a Uplink) -> Run<'a> {
-    Run::new(field, &Toy { eta: 0.2 }, uplink, OutputRule::Last, SEED, vec![0.0; field.dim()]).unwrap()
+fn run<'a>(field: &Arc<dyn Field>, uplink: &'a Uplink) -> Run {
+    engine(field, &Toy { eta: 0.2 }, uplink, OutputRule::Last, SEED, vec![0.0; field.dim()]).unwrap()
 }
 
 #[test]
 fn engine_and_nodes_agree_in_every_bit_they_send_and_compute() {
     let (field, toy) = (field(), Toy { eta: 0.2 });
     for (name, uplink) in links() {
-        let mut engine = run(&*field, &uplink);
-        let mut halves = Halves::new(&*field, &toy, &uplink, SEED).unwrap();
+        let mut engine = run(&field, &uplink);
+        let mut halves = Halves::new(&field, &toy, &uplink, SEED).unwrap();
         for t in 0..ROUNDS {
             engine.step();
             halves.round();
@@ -219,7 +221,7 @@ fn agents_know_what_their_link_carries_before_they_answer() {
     let field = field();
     let sent = |bits: u32| {
         let uplink = link(r#"{"kind": "float32"}"#, false, &[&format!(r#"{{"kind": "bit-budget", "bits": {bits}}}"#)]).unwrap();
-        let mut engine = run(&*field, &uplink);
+        let mut engine = run(&field, &uplink);
         engine.step();
         engine.ledger().bits_up
     };
@@ -230,12 +232,12 @@ fn agents_know_what_their_link_carries_before_they_answer() {
 #[test]
 fn agents_do_not_answer_once_a_round_is_to_be_abandoned() {
     let (field, uplink) = (field(), Uplink::default());
-    let mut run = Run::new(&*field, &Toy { eta: 0.2 }, &uplink, OutputRule::Last, SEED, vec![0.0; 4]).unwrap();
-    let before = run.save();
-    assert!(!run.step_unless(&std::sync::atomic::AtomicBool::new(true)));
+    let mut run = engine(&field, &Toy { eta: 0.2 }, &uplink, OutputRule::Last, SEED, vec![0.0; 4]).unwrap();
+    let before = run.save().unwrap();
+    assert_eq!(run.advance(Some(&std::sync::atomic::AtomicBool::new(true))), Advanced::Cancelled);
     assert_eq!(run.ledger().calls, fedsa::problem::calls::Calls::default());
     run.restore(&before).unwrap();
-    assert!(run.step_unless(&std::sync::atomic::AtomicBool::new(false)));
+    assert_eq!(run.advance(Some(&std::sync::atomic::AtomicBool::new(false))), Advanced::Round);
     assert_eq!(run.ledger().calls.gradients, 11);
 }
 
@@ -245,29 +247,29 @@ fn runs_are_the_same_on_any_threads_and_after_a_restart() {
     for (name, uplink) in links() {
         let on = |threads: usize| {
             rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
-                let mut whole = run(&*field, &uplink);
+                let mut whole = run(&field, &uplink);
                 (0..ROUNDS).for_each(|_| whole.step());
                 whole.save()
             })
         };
         let expected = on(1);
         assert_eq!(on(3), expected, "{name}");
-        let mut first = run(&*field, &uplink);
+        let mut first = run(&field, &uplink);
         (0..5).for_each(|_| first.step());
-        let mut second = run(&*field, &uplink);
-        second.restore(&first.save()).unwrap();
+        let mut second = run(&field, &uplink);
+        second.restore(&first.save().unwrap()).unwrap();
         (5..ROUNDS).for_each(|_| second.step());
         assert_eq!(second.save(), expected, "{name}");
-        assert!(second.restore(&first.save()[..200]).is_err());
+        assert!(second.restore(&first.save().unwrap()[..200]).is_err());
     }
 }
 
 #[test]
 fn what_a_method_packs_itself_it_checks_itself() {
     let (field, toy) = (field(), Toy { eta: 0.2 });
-    let federation = Federation::new(&toy as &dyn MethodSettings, &*EXACT, field.weights().to_vec(), SEED, vec![0.0; field.dim()]).unwrap();
+    let federation = Federation::new(&toy as &dyn MethodSettings, &EXACT, field.weights().to_vec(), SEED, vec![0.0; field.dim()]).unwrap();
     let mut server = ServerNode::new(&federation).unwrap();
-    let mut node = ClientNode::new(&federation, &*field, 0, 0).unwrap();
+    let mut node = ClientNode::new(&federation, &field, 0, 0).unwrap();
     let Todo::Ask { bytes, .. } = server.open() else { panic!("a question") };
     let answer = node.handle(&bytes[0]).unwrap().unwrap();
     let (envelope, mut message) = Message::decode(&answer, &*EXACT.codec, 100, |_, _| fedsa::random::Stream::default()).unwrap();
@@ -287,7 +289,7 @@ fn what_cannot_be_summed_is_refused_over_the_air_and_late() {
         (r#"{"kind": "delay", "law": "uniform", "max": 3}"#, "at one iterate"),
     ] {
         let uplink = link(r#"{"kind": "exact"}"#, false, &[medium]).unwrap();
-        let e = Run::new(&*field, &Toy { eta: 0.2 }, &uplink, OutputRule::Last, SEED, vec![0.0; 4]).err().unwrap();
+        let e = engine(&field, &Toy { eta: 0.2 }, &uplink, OutputRule::Last, SEED, vec![0.0; 4]).err().unwrap();
         assert!(e.to_string().contains(why), "{e}");
     }
 }

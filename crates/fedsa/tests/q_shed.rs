@@ -1,6 +1,8 @@
 //! Q-SHED: its quantiser in the model of its loss, what it sends, budgets, losses, and SHED as its limit.
 
-use crate::common::{EXACT, Halves, bits, distance, field, linear, link, method, on_the_wire, run_from};
+use std::sync::Arc;
+
+use crate::common::{EXACT, Halves, bits, distance, engine, field, linear, link, method, on_the_wire, run_from};
 use fedsa::bit_allocation::{Allocation, CountRule, allocate};
 use fedsa::linalg::Mat;
 use fedsa::message::{Body, Message, Part};
@@ -14,7 +16,6 @@ use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::random_logistic::RandomLogistic;
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::record::OutputRule;
-use fedsa::round::Run;
 use fedsa::sampling::Law;
 use fedsa::schedule::renewal::Pairs;
 use fedsa::uplink::{Place, Uplink};
@@ -22,7 +23,7 @@ use fedsa::uplink::{Place, Uplink};
 const SEED: u64 = 5;
 const ONCE: &str = r#""renewal": {"schedule": "once"}"#;
 
-fn logistic(agents: usize, dim: usize) -> Box<dyn Field> {
+fn logistic(agents: usize, dim: usize) -> Arc<dyn Field> {
     field(&RandomLogistic { agents, dim, points: 4 * dim, ridge: 0.01, ..RandomLogistic::default() }, Law::Mean)
 }
 
@@ -38,7 +39,7 @@ fn least_squares<const D: usize>(agents: usize, seed: u64, decay: f64) -> Linear
     linear(&(0..agents).map(|_| agent()).collect::<Vec<_>>())
 }
 
-fn errors(field: &dyn Field, method: &dyn MethodSettings, link: &Uplink, rounds: u64) -> Vec<f64> {
+fn errors(field: &Arc<dyn Field>, method: &dyn MethodSettings, link: &Uplink, rounds: u64) -> Vec<f64> {
     let root = field.root().unwrap();
     let mut run = crate::common::run(field, method, link, SEED);
     let mut errors = vec![distance(run.theta(), root)];
@@ -99,7 +100,7 @@ fn large_budgets_give_shed() {
     let (d, rounds) = (8, 25);
     let field = logistic(5, d);
     let trace = |method: &dyn MethodSettings| {
-        let mut run = run_from(&*field, method, SEED, &vec![0.0; d]);
+        let mut run = run_from(&field, method, SEED, &vec![0.0; d]);
         let step = |_| {
             run.step();
             run.theta().to_vec()
@@ -131,7 +132,7 @@ fn the_ledger_counts_the_bits_that_are_sent() {
     let field = field(&least_squares::<8>(5, 1, 0.5), Law::Mean);
     let (n, d, rounds) = (5u64, 8u64, 10u64);
     let nq = method("q-shed", &format!(r#"{{"allocation": "first-vectors", "budget": 17, {ONCE}}}"#));
-    let mut run = run_from(&*field, &*nq, SEED, &[0.0; 8]);
+    let mut run = run_from(&field, &*nq, SEED, &[0.0; 8]);
     (0..rounds).for_each(|_| run.step());
     let ledger = run.ledger();
     // A header, four parts, the gradient, round, index and rho, and the head of the refinement.
@@ -144,8 +145,8 @@ fn the_ledger_counts_the_bits_that_are_sent() {
     // The same as machines send.
     for settings in ["{}", r#"{"budget": 3}"#, r#"{"allocation": "ideal"}"#, r#"{"allocation": "first-vectors"}"#] {
         let method = method("q-shed", settings);
-        let mut engine = run_from(&*field, &*method, SEED, &[0.0; 8]);
-        let mut halves = Halves::new(&*field, &*method, &EXACT, SEED).unwrap();
+        let mut engine = run_from(&field, &*method, SEED, &[0.0; 8]);
+        let mut halves = Halves::new(&field, &*method, &EXACT, SEED).unwrap();
         for _ in 0..rounds {
             engine.step();
             halves.round();
@@ -164,7 +165,7 @@ fn digits_stay_within_the_budget_of_their_link() {
         let uplink = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "bit-budget", "bits": 10, "fading_snr": 1.0}"#]).unwrap();
         let federation = Federation::new(&*method, &uplink, field.weights().to_vec(), SEED, vec![0.0; d]).unwrap();
         let mut server = ServerNode::new(&federation).unwrap();
-        let mut nodes: Vec<_> = (0..3).map(|c| ClientNode::new(&federation, &*field, c, c).unwrap()).collect();
+        let mut nodes: Vec<_> = (0..3).map(|c| ClientNode::new(&federation, &field, c, c).unwrap()).collect();
         let (mut used, mut carried, mut sent) = (0, 0, [0; 3]);
         for round in 0..40 {
             let mut todo = server.open();
@@ -195,7 +196,7 @@ fn small_budgets_work_or_are_refused() {
     let none = link(exact, false, &[r#"{"kind": "bit-budget", "bits": 0.5}"#]).unwrap();
     let never = link(exact, false, &[r#"{"kind": "bit-budget", "bits": 32, "fading_snr": 1e-300}"#]).unwrap();
     let one = link(exact, false, &[r#"{"kind": "bit-budget", "bits": 1}"#]).unwrap();
-    let at = |link: &Uplink, settings: &str, rounds| errors(&*field, &*method("q-shed", settings), link, rounds)[rounds as usize];
+    let at = |link: &Uplink, settings: &str, rounds| errors(&field, &*method("q-shed", settings), link, rounds)[rounds as usize];
     let start = distance(field.root().unwrap(), &[0.0; 6]);
     for rule in ["optimal", "exact", "first-vectors", "ideal"] {
         let settings = format!(r#"{{"allocation": "{rule}"}}"#);
@@ -212,7 +213,7 @@ fn small_budgets_work_or_are_refused() {
     }
     let refusal = |kind: &str, settings: &str, link: &Uplink| {
         let start = vec![0.0; field.dim()];
-        Run::new(&*field, &*method(kind, settings), link, OutputRule::Last, SEED, start).err().expect("refused").to_string()
+        engine(&field, &*method(kind, settings), link, OutputRule::Last, SEED, start).err().expect("refused").to_string()
     };
     assert!(refusal("shed", "{}", &none).contains("never carries a message"));
     assert!(refusal("gd", r#"{"step_size": 0.1}"#, &never).contains("never carries a message"));
@@ -231,8 +232,8 @@ fn small_budgets_work_or_are_refused() {
     let budget = link(exact, false, &[r#"{"kind": "bit-budget", "bits": 4}"#]).unwrap();
     let why = refusal("q-shed", r#"{"budget": 5}"#, &budget);
     assert!(why.contains("budget = 5 has no effect") && why.contains("bit-budget"), "{why}");
-    for (settings, link) in [("{}", &budget), (r#"{"budget": 5}"#, &*EXACT)] {
-        assert!(Run::new(&*field, &*method("q-shed", settings), link, OutputRule::Last, SEED, vec![0.0; 6]).is_ok(), "{settings}");
+    for (settings, link) in [("{}", &budget), (r#"{"budget": 5}"#, &EXACT)] {
+        assert!(engine(&field, &*method("q-shed", settings), link, OutputRule::Last, SEED, vec![0.0; 6]).is_ok(), "{settings}");
     }
     let bad = |settings: &str| method("q-shed", settings).check(3).unwrap_err().key;
     for (settings, key) in [
@@ -272,7 +273,7 @@ fn losses_leave_the_bits_intact() {
         (&[fading, losses], of_one_hessian(r#", "allocation": "first-vectors""#)),
     ] {
         let lossy = link(r#"{"kind": "exact"}"#, false, media).unwrap();
-        let errors = errors(&*field, &*method("q-shed", &settings), &lossy, 3000);
+        let errors = errors(&field, &*method("q-shed", &settings), &lossy, 3000);
         assert!(errors[3000] < 1e-10, "{settings} over {media:?}: {:e}", errors[3000]);
     }
 }
@@ -286,7 +287,7 @@ fn agents_restored_from_older_states_go_on() {
     for settings in [format!(r#"{{{ONCE}, "budget": 5}}"#), "{}".into(), format!(r#"{{{ONCE}, "budget": 5, "allocation": "ideal"}}"#)] {
         let method = method("q-shed", &settings);
         let error = |is_restored: bool| {
-            let mut halves = Halves::new(&*field, &*method, &EXACT, SEED).unwrap();
+            let mut halves = Halves::new(&field, &*method, &EXACT, SEED).unwrap();
             (0..2).for_each(|_| halves.round());
             let old = halves.nodes[1].save();
             (0..3).for_each(|_| halves.round());
@@ -308,7 +309,7 @@ fn bits_where_they_help_save_rounds() {
     let field = field(&least_squares::<24>(6, 3, 0.8), Law::Mean);
     let rounds = |rest: &str| {
         let settings = format!(r#"{{"budget": 16, "most_bits": 16, {ONCE}{rest}}}"#);
-        let errors = errors(&*field, &*method("q-shed", &settings), &EXACT, 200);
+        let errors = errors(&field, &*method("q-shed", &settings), &EXACT, 200);
         errors.iter().position(|e| *e < 1e-8 * errors[0]).unwrap_or(usize::MAX)
     };
     let [optimal, exact, naive, ideal] =

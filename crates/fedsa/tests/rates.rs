@@ -1,10 +1,12 @@
 //! Noiseless runs shrink, or grow, by the spectral radius of the round map.
 
+use std::sync::Arc;
+
 use crate::common::{field, linear, method, run_from, small_garnet};
 use fedsa::methods::MethodSettings;
+use fedsa::metrics::Metrics;
 use fedsa::problem::Field;
 use fedsa::problem::garnet::Heterogeneity;
-use fedsa::record::Metrics;
 use fedsa::sampling::Law;
 use fedsa_theory::RoundSetting;
 use fedsa_theory::fedlsa::FedLsaMean;
@@ -14,7 +16,7 @@ use fedsa_theory::stability::{control_variates_radius, global_memory_radius, pla
 /// a line through its logarithm between `from` and `to`, which are distances.
 ///
 /// The distance takes in the controls: `sqrt(||theta - limit||^2 + sum p_c ||xi_c - xi*_c||^2)`.
-fn measured_rate(field: &dyn Field, method: &dyn MethodSettings, limit: &[f64], from: f64, to: f64) -> f64 {
+fn measured_rate(field: &Arc<dyn Field>, method: &dyn MethodSettings, limit: &[f64], from: f64, to: f64) -> f64 {
     let metrics = Metrics::new(field);
     let shrinks = to < from;
     let scale = if shrinks { 1e2 } else { 1.0 };
@@ -42,7 +44,7 @@ fn measured_rate(field: &dyn Field, method: &dyn MethodSettings, limit: &[f64], 
 
 /// The measured rate against the radius: their logarithms within 0.5% (modes that shrink almost
 /// as slowly bend the line, and a pair of complex eigenvalues makes the distance oscillate around it).
-fn assert_rate(field: &dyn Field, kind: &str, setting: &RoundSetting, want: f64) {
+fn assert_rate(field: &Arc<dyn Field>, kind: &str, setting: &RoundSetting, want: f64) {
     let RoundSetting { step_size, local_steps, server_step } = *setting;
     let json = format!(r#"{{"step_size": {step_size}, "local_steps": {local_steps}, "global_step_size": {server_step}}}"#);
     let limit = match kind {
@@ -54,7 +56,7 @@ fn assert_rate(field: &dyn Field, kind: &str, setting: &RoundSetting, want: f64)
     assert!((got.ln() / want.ln() - 1.0).abs() < 0.005, "{kind}, {setting:?}: {got} a round, radius {want}");
 }
 
-fn radius(field: &dyn Field, kind: &str, setting: &RoundSetting) -> f64 {
+fn radius(field: &Arc<dyn Field>, kind: &str, setting: &RoundSetting) -> f64 {
     let systems = field.systems().unwrap();
     match kind {
         "fedlsa" => plain_radius(systems, setting),
@@ -71,9 +73,9 @@ fn stable_rounds_shrink_by_their_radius() {
         for (eta, h, alpha) in [(1.0, 2, 1.0), (1.0, 20, 0.7), (0.2, 100, 1.0)] {
             let setting = RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
             for kind in ["fedlsa", "scafflsa", "fedhsa", "scaffold", "fedlin"] {
-                let want = radius(&*field, kind, &setting);
+                let want = radius(&field, kind, &setting);
                 assert!(want < 1.0, "{kind}, {setting:?}: {want}");
-                assert_rate(&*field, kind, &setting, want);
+                assert_rate(&field, kind, &setting, want);
             }
         }
     }
@@ -93,15 +95,15 @@ fn unstable_rounds_grow_by_their_radius() {
         (&uneven, "fedlsa", RoundSetting::new(0.1, 3).unwrap().with_server_step(16.0).unwrap()),
     ];
     for (field, kind, setting) in cases {
-        let want = radius(&**field, kind, &setting);
+        let want = radius(field, kind, &setting);
         assert!(want > 1.0, "{kind}, {setting:?}: {want}");
-        assert_rate(&**field, kind, &setting, want);
+        assert_rate(field, kind, &setting, want);
     }
     // The same agents below and above the window.
     for h in [2000, 7000] {
         let setting = RoundSetting::new(0.001, h).unwrap();
-        let want = radius(&*rotation, "scafflsa", &setting);
+        let want = radius(&rotation, "scafflsa", &setting);
         assert!(want < 1.0, "H = {h}: {want}");
-        assert_rate(&*rotation, "scafflsa", &setting, want);
+        assert_rate(&rotation, "scafflsa", &setting, want);
     }
 }

@@ -1,5 +1,6 @@
 //! Logistic and least-squares regression on data sets: methods of first and second order, and optima of real data.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::common::{Sets, distance, logistic, method, run_for};
@@ -14,7 +15,7 @@ use fedsa::problem::regression::Logistic;
 use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
 
-fn field_of(problem: &dyn ProblemSettings, kind: Law, batch: usize) -> Box<dyn Field> {
+fn field_of(problem: &dyn ProblemSettings, kind: Law, batch: usize) -> Arc<dyn Field> {
     problem.field(&NoFiles, Sampling { kind, batch, ..Sampling::default() }, Isa::best()).unwrap()
 }
 
@@ -28,7 +29,7 @@ fn methods_of_first_and_second_order_reach_the_same_optimum() {
             ("scafflsa", r#"{"step_size": 0.3, "local_steps": 4}"#, 6000),
             ("fedhsa", r#"{"step_size": 0.3, "local_steps": 4}"#, 6000),
         ] {
-            let run = run_for(&*field, &*method(kind, settings), 0, &[0.0; 5], rounds);
+            let run = run_for(&field, &*method(kind, settings), 0, &[0.0; 5], rounds);
             assert!(distance(run.theta(), &root) < 1e-12, "{kind}: {:e}", distance(run.theta(), &root));
         }
     }
@@ -44,7 +45,7 @@ fn mini_batches_lower_the_floor_by_their_size() {
         let scafflsa = method("scafflsa", r#"{"step_size": 0.05, "local_steps": 4}"#);
         let mut mean = crate::common::Mean::default();
         for seed in 0..30 {
-            let mut run = crate::common::run_from(&*field, &*scafflsa, seed, &root);
+            let mut run = crate::common::run_from(&field, &*scafflsa, seed, &root);
             (0..1500).for_each(|_| {
                 run.step();
             });

@@ -1,5 +1,7 @@
 //! Samples have the laws that the problems state, and problems the structure they promise.
 
+use std::sync::Arc;
+
 use crate::common::{Mean, bits, field, follows, noise_of};
 use fedsa::error::{BadInput, Result};
 use fedsa::kernel::td::{Column, alias, column_bits};
@@ -91,7 +93,7 @@ const P: [[f64; STATES]; STATES] = [
 ];
 
 /// One agent on [`P`] whose reward tells the transition and whose features tell the state.
-fn told_apart(sampling: Sampling) -> Box<dyn Field> {
+fn told_apart(sampling: Sampling) -> Arc<dyn Field> {
     let mut arrays = Arrays::new();
     let mut put = |name: &str, shape: &[usize], data: Vec<f64>| arrays.insert(name, Array::new(shape.to_vec(), data).unwrap());
     put("P", &[1, STATES, STATES], P.concat());
@@ -105,7 +107,7 @@ fn told_apart(sampling: Sampling) -> Box<dyn Field> {
 }
 
 /// The transitions (s, s') that `steps` steps of eight agents draw, agent by agent.
-fn transitions(field: &dyn Field, steps: usize) -> [Vec<(usize, usize)>; LANES] {
+fn transitions(field: &Arc<dyn Field>, steps: usize) -> [Vec<(usize, usize)>; LANES] {
     let mut lanes = Lanes::new(field.dim(), field.chain_len());
     lanes.len = LANES;
     for l in 0..LANES {
@@ -142,7 +144,7 @@ fn draws_have_the_stationary_law_and_the_transition_probabilities() {
         let field = told_apart(Sampling { kind, ..Sampling::default() });
         let stated = field.facts().stationary(0).unwrap();
         assert!(law.iter().zip(stated).all(|(x, y)| (x - y).abs() < 1e-14), "{stated:?} {law:?}");
-        let drawn = transitions(&*field, 20_000);
+        let drawn = transitions(&field, 20_000);
         let mut off = Vec::new();
         // Transitions given their state are independent draws under both laws.
         for (s, row) in P.iter().enumerate() {
@@ -183,7 +185,7 @@ fn draws_have_the_stationary_law_and_the_transition_probabilities() {
 
 #[test]
 fn chains_start_where_they_are_told() {
-    let start = |start| transitions(&*told_apart(Sampling { kind: Law::Markov, batch: 1, start }), 1);
+    let start = |start| transitions(&told_apart(Sampling { kind: Law::Markov, batch: 1, start }), 1);
     for s in [0, 2, 4] {
         assert!(start(ChainStart::State(s)).iter().all(|agent| agent[0].0 == s as usize));
     }
@@ -416,11 +418,11 @@ fn agents_of_a_small_federation_are_the_first_of_a_larger_one() {
     for pool in pools {
         let (few, many) = (field(&*pool(3), Law::Iid), field(&*pool(11), Law::Iid));
         for c in 0..3 {
-            let numbers = |f: &dyn Field| {
+            let numbers = |f: &Arc<dyn Field>| {
                 let system = f.systems().unwrap().of(c);
                 (bits(&linalg::to_rows(&system.a)), bits(&system.b))
             };
-            assert_eq!(numbers(&*few), numbers(&*many), "agent {c}");
+            assert_eq!(numbers(&few), numbers(&many), "agent {c}");
         }
         if let (Some(few), Some(many)) = (few.facts().export(), many.facts().export()) {
             for name in ["P", "R", "Phi", "gamma"] {
@@ -496,9 +498,9 @@ fn copies_of_base_agents_are_the_same_problem_for_every_number_of_agents() {
     }
     assert!(linalg::distance_sq(base.root().unwrap(), copies.root().unwrap()).sqrt() < 1e-12);
     // Each copy has a trajectory of its own, the first ones those of the base agents.
-    let draws = |field: &dyn Field, c: usize| noise_of(field, c, &[0.5; 4], 20);
-    assert_eq!(draws(&*base, 2), draws(&*copies, 2));
-    assert_ne!(draws(&*copies, 2), draws(&*copies, 5));
+    let draws = |field: &Arc<dyn Field>, c: usize| noise_of(field, c, &[0.5; 4], 20);
+    assert_eq!(draws(&base, 2), draws(&copies, 2));
+    assert_ne!(draws(&copies, 2), draws(&copies, 5));
     // All that is shared makes one kind, copies or not.
     assert_eq!(field(&RandomMrp { agents: 6, base_agents: Some(3), ..RandomMrp::default() }, Law::Iid).systems().unwrap().kinds.len(), 1);
 }
@@ -554,7 +556,7 @@ fn additive_noise_has_its_covariance_and_its_memory() {
         let (mut now, mut next) = (vec![Mean::default(); D * D], vec![Mean::default(); D * D]);
         for agent in 0..AGENTS {
             // One number an agent: agents are independent, the steps of one are not.
-            let x = noise_of(&*noisy, agent, &[0.0; D], 200);
+            let x = noise_of(&noisy, agent, &[0.0; D], 200);
             for (i, j) in (0..D).flat_map(|i| (0..D).map(move |j| (i, j))) {
                 now[i * D + j].see(x.iter().map(|x| x[i] * x[j]).sum::<f64>() / 200.0);
                 next[i * D + j].see(x.windows(2).map(|w| w[1][i] * w[0][j]).sum::<f64>() / 199.0);
@@ -582,10 +584,10 @@ fn noise_matrices_per_agent_differ_and_have_their_radius_and_covariance() {
         field(&LinearSystems { agents, dim: D, noise: Some(noise), ..LinearSystems::default() }, Law::Iid)
     };
     let (few, many) = (of(2), of(5));
-    let matrices = |field: &dyn Field| field.facts().export().unwrap().get("noise_memory").unwrap().clone();
-    assert_eq!(matrices(&*many).shape(), [5, D, D]);
-    assert_eq!(matrices(&*few).data(), &matrices(&*many).data()[..2 * D * D], "agents are the first of one pool");
-    for (c, m) in matrices(&*many).data().chunks(D * D).enumerate() {
+    let matrices = |field: &Arc<dyn Field>| field.facts().export().unwrap().get("noise_memory").unwrap().clone();
+    assert_eq!(matrices(&many).shape(), [5, D, D]);
+    assert_eq!(matrices(&few).data(), &matrices(&many).data()[..2 * D * D], "agents are the first of one pool");
+    for (c, m) in matrices(&many).data().chunks(D * D).enumerate() {
         let m = linalg::from_rows(D, D, m);
         assert!((linalg::spectral_radius(&m).unwrap() - 0.7).abs() < 1e-13);
         let b = linalg::column(&many.systems().unwrap().kinds[c].b);
@@ -618,7 +620,7 @@ fn noise_starts_where_it_is_said_to_start() {
         let noisy = settings.field(&NoFiles, sampling, Isa::best()).unwrap();
         let mut seen = [Mean::default(); 4];
         for c in 0..AGENTS {
-            let x = &noise_of(&*noisy, c, &[0.0; 2], 1)[0];
+            let x = &noise_of(&noisy, c, &[0.0; 2], 1)[0];
             (0..4).for_each(|k| seen[k].see(x[k / 2] * x[k % 2]));
         }
         let off: Vec<f64> = (0..4).map(|k| seen[k].off(want[(k / 2, k % 2)])).collect();
@@ -696,7 +698,7 @@ fn samples_of_finite_sums_are_their_terms_with_equal_probabilities() {
             let mut mean = vec![0.0; 3];
             sum.mean(c, &[0.0; 3], &mut mean);
             let mut counts = [0.0; 5];
-            for x in noise_of(&*sum, c, &[0.0; 3], STEPS) {
+            for x in noise_of(&sum, c, &[0.0; 3], STEPS) {
                 let near = |b: &&Vec<f64>| (0..3).all(|i| (x[i] + mean[i] - b[i]).abs() < 1e-12);
                 counts[offsets.iter().position(|b| near(&b)).expect("a term")] += 1.0;
             }

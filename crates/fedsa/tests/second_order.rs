@@ -1,6 +1,8 @@
 //! The methods that move along directions of mean gradients, and FedNL: their rates, and what they do where the answer is known.
 
-use crate::common::{EXACT, distance, field, linear, link, method, run};
+use std::sync::Arc;
+
+use crate::common::{EXACT, distance, engine, field, linear, link, method, run};
 use fedsa::methods::MethodSettings;
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::quadratic::Quadratic;
@@ -10,7 +12,7 @@ use fedsa::sampling::Law;
 use fedsa::uplink::{Place, Uplink};
 
 /// Errors `||theta_t - theta*||` after each of `rounds` rounds, the start's first.
-fn errors(field: &dyn Field, method: &dyn MethodSettings, uplink: &Uplink, rounds: usize) -> Vec<f64> {
+fn errors(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Uplink, rounds: usize) -> Vec<f64> {
     let mut engine = run(field, method, uplink, 5);
     let root = field.root().unwrap();
     let mut all = vec![distance(engine.theta(), root)];
@@ -43,7 +45,7 @@ fn gradient_descent_has_its_linear_rate() {
     let (mu, l) = (0.5, 4.0);
     let field = field(&diagonal([mu, 2.0, l]), Law::Mean);
     let gd = method("gd", &format!(r#"{{"step_size": {}}}"#, 2.0 / (l + mu)));
-    let errors = errors(&*field, &*gd, &EXACT, 60);
+    let errors = errors(&field, &*gd, &EXACT, 60);
     let rate = (l - mu) / (l + mu);
     for (t, pair) in errors.windows(2).enumerate() {
         assert!(pair[1] <= rate * pair[0] * (1.0 + 1e-9), "round {t}: {} of {rate}", pair[1] / pair[0]);
@@ -65,7 +67,7 @@ fn accelerated_gradients_keep_their_bound() {
     let rounds = 200;
     let gap_of = |settings: &str, kind: &str| {
         let method = method(kind, settings);
-        let mut engine = run(&*field, &*method, &EXACT, 5);
+        let mut engine = run(&field, &*method, &EXACT, 5);
         let gaps: Vec<f64> = (0..rounds)
             .map(|_| {
                 engine.step();
@@ -96,9 +98,9 @@ fn quasi_newton_methods_reach_the_root() {
     let problems: [(&str, Box<dyn ProblemSettings>); 2] = [("quadratics", Box::new(quadratics())), ("logistic", Box::new(logistic()))];
     for (name, problem) in problems {
         let field = field(&*problem, Law::Mean);
-        let gd = errors(&*field, &*method("gd", "{}"), &EXACT, 60)[60];
+        let gd = errors(&field, &*method("gd", "{}"), &EXACT, 60)[60];
         for (kind, settings) in [("bfgs", "{}"), ("lbfgs", "{}"), ("lbfgs", r#"{"memory": 3}"#)] {
-            let error = errors(&*field, &*method(kind, settings), &EXACT, 60)[60];
+            let error = errors(&field, &*method(kind, settings), &EXACT, 60)[60];
             assert!(error < 1e-7 && error < 0.01 * gd, "{kind} {settings} on {name}: {error:e}, gd {gd:e}");
         }
     }
@@ -111,7 +113,7 @@ fn giant_is_newton_on_agents_that_are_alike() {
     let field_of = |problem: &LinearSystems| field(problem, Law::Mean);
     let alike = field_of(&linear(&[(a, [1.0, 2.0, -1.0]), (a, [0.0, -3.0, 2.0]), (a, [4.0, 0.0, 1.0])]));
     let giant = method("giant", r#"{"cg_tolerance": 0.0, "cg_steps": 3}"#);
-    let mut engine = run(&*alike, &*giant, &EXACT, 5);
+    let mut engine = run(&alike, &*giant, &EXACT, 5);
     engine.step();
     assert!(distance(engine.theta(), alike.root().unwrap()) < 1e-13);
     let ledger = engine.ledger();
@@ -121,7 +123,7 @@ fn giant_is_newton_on_agents_that_are_alike() {
     assert_eq!(engine.failed_searches(), Some(0));
     let b = [[20.0, 0.5, 0.0], [0.5, 0.3, -0.1], [0.0, -0.1, 9.0]];
     let others = field_of(&linear(&[(a, [1.0, 2.0, -1.0]), (b, [0.0, -3.0, 2.0])]));
-    let errors = errors(&*others, &*giant, &EXACT, 40);
+    let errors = errors(&others, &*giant, &EXACT, 40);
     assert!(errors[1] > 1e-2 * errors[0] && errors[40] < 1e-6 * errors[0], "{errors:?}");
 }
 
@@ -132,13 +134,13 @@ fn an_exhausted_line_search_takes_the_last_step_and_is_counted() {
     let field = field(&linear(&[(a, [1.0, 1.0]), (b, [1.0, 1.0])]), Law::Mean);
     // The mean of inverses is 50 I, the mean Hessian about I / 2: the step is 25 times too long.
     let giant = method("giant", r#"{"shrinks": 0}"#);
-    let mut engine = run(&*field, &*giant, &EXACT, 5);
+    let mut engine = run(&field, &*giant, &EXACT, 5);
     engine.step();
     assert!(distance(engine.theta(), &[50.5, 50.5]) < 1e-9, "{:?}", engine.theta());
     assert_eq!(engine.failed_searches(), Some(1));
     // A method that stays instead.
     let gd = method("gd", r#"{"longest_step": 1000.0, "halvings": 1}"#);
-    let mut engine = run(&*field, &*gd, &EXACT, 5);
+    let mut engine = run(&field, &*gd, &EXACT, 5);
     engine.step();
     assert_eq!((engine.theta(), engine.failed_searches()), (&[0.0, 0.0][..], Some(1)));
 }
@@ -152,7 +154,7 @@ fn done_contracts_as_richardson_does() {
     for (steps, eta) in [(1, 1.0), (6, 1.0), (6, 0.5)] {
         let alpha = 0.3;
         let done = method("done", &format!(r#"{{"richardson_step": {alpha}, "richardson_steps": {steps}, "step_size": {eta}}}"#));
-        let errors = errors(&*field, &*done, &EXACT, 5);
+        let errors = errors(&field, &*done, &EXACT, 5);
         let factor = |h: f64| 1.0 - eta * (1.0 - (1.0 - alpha * h).powi(steps));
         let root = field.root().unwrap();
         let expected = |t: i32| [low, 1.0, high].iter().zip(root).map(|(h, x)| (factor(*h).powi(t) * x).powi(2)).sum::<f64>().sqrt();
@@ -168,7 +170,7 @@ fn done_contracts_as_richardson_does() {
 fn fednl_with_whole_corrections_is_superlinear() {
     let field = field(&logistic(), Law::Mean);
     for settings in [r#"{"compressor": "full"}"#, r#"{"compressor": "full", "option": "projection", "mu": 1e-3}"#] {
-        let errors: Vec<f64> = errors(&*field, &*method("fednl", settings), &EXACT, 30).into_iter().filter(|e| *e > 1e-13).collect();
+        let errors: Vec<f64> = errors(&field, &*method("fednl", settings), &EXACT, 30).into_iter().filter(|e| *e > 1e-13).collect();
         let ratios: Vec<f64> = errors.windows(2).map(|pair| pair[1] / pair[0]).collect();
         let last = ratios.len() - 1;
         assert!(errors.len() < 20 && ratios[last] < 0.02, "{settings}: {ratios:?}");
@@ -189,17 +191,17 @@ fn fednl_reaches_the_root_with_every_compressor() {
         {
             for option in [r#""shift""#.to_string(), format!(r#""projection", "mu": {mu}"#)] {
                 let both = |rest: &str| method("fednl", &format!(r#"{{"compressor": {compressor}, "option": {option}{rest}}}"#));
-                let error = errors(&*field, &*both(""), &EXACT, 150)[150];
+                let error = errors(&field, &*both(""), &EXACT, 150)[150];
                 assert!(error < 1e-10, "{compressor}, {option} on {name}: {error:e}");
-                let error = errors(&*field, &*both(r#", "line_search": true"#), &EXACT, 150)[150];
+                let error = errors(&field, &*both(r#", "line_search": true"#), &EXACT, 150)[150];
                 assert!(error < 1e-7, "{compressor}, {option}, a line search on {name}: {error:e}");
-                let error = errors(&*field, &*both(r#", "participants": 2"#), &EXACT, 600)[600];
+                let error = errors(&field, &*both(r#", "participants": 2"#), &EXACT, 600)[600];
                 assert!(error < 1e-9, "{compressor}, {option}, some agents on {name}: {error:e}");
-                let error = errors(&*field, &*both(""), &lossy, 400)[400];
+                let error = errors(&field, &*both(""), &lossy, 400)[400];
                 assert!(error < 1e-9, "{compressor}, {option}, erasure on {name}: {error:e}");
             }
             let shift = method("fednl", &format!(r#"{{"compressor": {compressor}, "first_hessian": "mu-identity", "mu": {mu}}}"#));
-            let error = errors(&*field, &*shift, &EXACT, 400)[400];
+            let error = errors(&field, &*shift, &EXACT, 400)[400];
             assert!(error < 1e-9, "{compressor}, from mu I on {name}: {error:e}");
         }
     }
@@ -213,7 +215,7 @@ fn fednl_bears_threads_that_answer_for_several_agents() {
     let method = method("fednl", r#"{"compressor": "top-k", "k": 300}"#);
     let on = |threads: usize| -> Vec<u64> {
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
-            let mut engine = run(&*field, &*method, &EXACT, 5);
+            let mut engine = run(&field, &*method, &EXACT, 5);
             for _ in 0..8 {
                 engine.step();
             }
@@ -227,7 +229,7 @@ fn fednl_bears_threads_that_answer_for_several_agents() {
 #[test]
 fn fednl_starts_with_newtons_step() {
     let field = field(&quadratics(), Law::Mean);
-    let errors = errors(&*field, &*method("fednl", "{}"), &EXACT, 1);
+    let errors = errors(&field, &*method("fednl", "{}"), &EXACT, 1);
     assert!(errors[1] < 1e-12 * errors[0].max(1.0), "{errors:?}");
 }
 
@@ -250,7 +252,7 @@ fn fednl_sends_what_its_settings_say() {
         (r#""full""#, 8 * triangle, 1, 1),
     ] {
         let method = method("fednl", &format!(r#"{{"compressor": {compressor}}}"#));
-        let mut engine = run(&*field, &*method, &EXACT, 5);
+        let mut engine = run(&field, &*method, &EXACT, 5);
         engine.step();
         let ledger = engine.ledger();
         assert_eq!((ledger.bits_up, ledger.vectors_up, ledger.matrices_up, ledger.scalars_up), (first, n, n, 0), "{compressor}");
@@ -272,10 +274,10 @@ fn pairs_wait_for_a_link_that_carries_them() {
     let fednl = method("fednl", &settings);
     let over = |bits: usize| link(r#"{"kind": "exact"}"#, false, &[&format!(r#"{{"kind": "bit-budget", "bits": {bits}}}"#)]).unwrap();
     let (narrow, wide) = (over(15), over(16));
-    let mut waiting = run(&*field, &*fednl, &narrow, 5);
+    let mut waiting = run(&field, &*fednl, &narrow, 5);
     let gd = method("gd", &format!(r#"{{"step_size": {}}}"#, 1.0 / mu));
-    let mut descent = run(&*field, &*gd, &EXACT, 5);
-    let (mut sending, mut free) = (run(&*field, &*fednl, &wide, 5), run(&*field, &*fednl, &EXACT, 5));
+    let mut descent = run(&field, &*gd, &EXACT, 5);
+    let (mut sending, mut free) = (run(&field, &*fednl, &wide, 5), run(&field, &*fednl, &EXACT, 5));
     for t in 0..4 {
         [&mut waiting, &mut descent, &mut sending, &mut free].into_iter().for_each(|run| run.step());
         assert!(distance(waiting.theta(), descent.theta()) < 1e-14, "round {t}");
@@ -297,7 +299,7 @@ fn pairs_are_sent_when_fading_links_carry_them() {
     let (n, d, bits) = (6, 5, 20);
     let fednl = method("fednl", &format!(r#"{{"pair_bits": {bits}}}"#));
     let fading = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "bit-budget", "bits": 24, "fading_snr": 1.0}"#]).unwrap();
-    let mut engine = run(&*field, &*fednl, &fading, 5);
+    let mut engine = run(&field, &*fednl, &fading, 5);
     engine.step();
     let mut expected = engine.ledger().bits_up;
     let (mut pairs, rounds) = (0, 20);
@@ -349,7 +351,7 @@ fn settings_that_contradict_each_other_are_refused() {
     let field = field(&quadratics(), Law::Mean);
     let over_the_air = |kind: &str, settings: &str| {
         let start = vec![0.0; field.dim()];
-        fedsa::round::Run::new(&*field, &*method(kind, settings), &air, fedsa::record::OutputRule::Last, 5, start).err()
+        engine(&field, &*method(kind, settings), &air, fedsa::record::OutputRule::Last, 5, start).err()
     };
     for (kind, settings) in [("gd", "{}"), ("agd", "{}"), ("bfgs", "{}"), ("lbfgs", "{}"), ("giant", "{}"), ("fednl", "{}")] {
         assert!(over_the_air(kind, settings).unwrap().to_string().contains("over the air"), "{kind}");

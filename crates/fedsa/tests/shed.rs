@@ -1,17 +1,19 @@
 //! SHED against the theory of its chapter, and over links.
 
-use crate::common::{EXACT, computing_alone, distance, field, linear, link, method, run_for, run_from};
+use std::sync::Arc;
+
+use crate::common::{EXACT, computing_alone, distance, engine, field, linear, link, method, run_for, run_from};
 use faer::linalg::solvers::Solve;
 use fedsa::eigenpairs::Eigenpairs;
 use fedsa::linalg::Mat;
 use fedsa::methods::MethodSettings;
 use fedsa::methods::shed::Shed;
+use fedsa::metrics::Metrics;
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::random_logistic::RandomLogistic;
 use fedsa::problem::{Field, ProblemSettings};
 use fedsa::random::{Purpose, stream};
-use fedsa::record::{Metrics, OutputRule};
-use fedsa::round::Run;
+use fedsa::record::OutputRule;
 use fedsa::sampling::Law;
 use fedsa::schedule::renewal::{Pairs, Renewal};
 use fedsa::uplink::Uplink;
@@ -32,12 +34,12 @@ fn least_squares<const D: usize>(agents: usize, seed: u64) -> LinearSystems {
     linear(&(0..agents).map(|_| agent()).collect::<Vec<_>>())
 }
 
-fn logistic(agents: usize, dim: usize, ridge: f64) -> Box<dyn Field> {
+fn logistic(agents: usize, dim: usize, ridge: f64) -> Arc<dyn Field> {
     field(&RandomLogistic { agents, dim, points: 4 * dim, ridge, ..RandomLogistic::default() }, Law::Mean)
 }
 
 /// Each agent's weight and the eigenvalues of its Hessian at theta.
-fn spectra(field: &dyn Field, theta: &[f64]) -> Vec<(f64, Vec<f64>)> {
+fn spectra(field: &Arc<dyn Field>, theta: &[f64]) -> Vec<(f64, Vec<f64>)> {
     let (objective, d) = (field.facts().objective().unwrap(), field.dim());
     let one = |c: usize| {
         let mut h = Mat::zeros(d, d);
@@ -53,7 +55,7 @@ fn mean(spectra: &[(f64, Vec<f64>)], f: impl Fn(&[f64]) -> f64) -> f64 {
 }
 
 /// `||theta_t - theta*||` for t = 0, 1, .., rounds.
-fn errors(field: &dyn Field, method: &dyn MethodSettings, rounds: u64) -> Vec<f64> {
+fn errors(field: &Arc<dyn Field>, method: &dyn MethodSettings, rounds: u64) -> Vec<f64> {
     let root = field.root().unwrap();
     let mut run = run_from(field, method, SEED, &vec![0.0; field.dim()]);
     let mut errors = vec![distance(run.theta(), root)];
@@ -69,10 +71,10 @@ fn errors(field: &dyn Field, method: &dyn MethodSettings, rounds: u64) -> Vec<f6
 fn shed_ls_is_exact_after_all_pairs_and_within_its_factor() {
     for seed in 0..10 {
         let field = field(&least_squares::<8>(5, seed), Law::Mean);
-        let (d, spectra) = (8, spectra(&*field, &[0.0; 8]));
+        let (d, spectra) = (8, spectra(&field, &[0.0; 8]));
         let each = r#"{"renewal": {"schedule": "once"}, "rho": "midpoint", "step": "unit", "pairs": [1, 2, 3, 1, 5]}"#;
         for (settings, pairs) in [(LS, [1; 5]), (each, [1, 2, 3, 1, 5])] {
-            let errors = errors(&*field, &*method("shed", settings), d as u64 + 2);
+            let errors = errors(&field, &*method("shed", settings), d as u64 + 2);
             let size = distance(&[0.0; 8], field.root().unwrap());
             assert!(errors[d - 1] < 1e-10 * size && errors[d - 2] > 1e-9 * size, "{errors:?}");
             let mut before = 1.0;
@@ -84,7 +86,7 @@ fn shed_ls_is_exact_after_all_pairs_and_within_its_factor() {
             }
         }
         // rho = l_{q+1} is exact as well, and slower.
-        let next = errors(&*field, &*method("shed", &LS.replace("midpoint", "next")), d as u64 - 1);
+        let next = errors(&field, &*method("shed", &LS.replace("midpoint", "next")), d as u64 - 1);
         assert!(next[d - 1] < 1e-10);
     }
 }
@@ -94,11 +96,11 @@ fn shed_ls_is_exact_after_all_pairs_and_within_its_factor() {
 #[test]
 fn the_error_of_the_approximation_is_that_of_the_pairs_that_are_left() {
     let alone = field(&least_squares::<8>(1, 3), Law::Mean);
-    let metrics = Metrics::new(&*alone);
-    let values = &spectra(&*alone, &[0.0; 8])[0].1;
+    let metrics = Metrics::new(&alone);
+    let values = &spectra(&alone, &[0.0; 8])[0].1;
     let square: f64 = values.iter().map(|l| l * l).sum();
     let shed = r#"{"renewal": {"schedule": "once"}, "step": "unit"}"#;
-    let mut run = run_from(&*alone, &*method("shed", shed), SEED, &[0.0; 8]);
+    let mut run = run_from(&alone, &*method("shed", shed), SEED, &[0.0; 8]);
     assert_eq!(metrics.observe(&run, None, 0.0).hessian_error, None);
     for q in 1..8 {
         run.step();
@@ -106,11 +108,11 @@ fn the_error_of_the_approximation_is_that_of_the_pairs_that_are_left() {
         let error = metrics.observe(&run, None, 0.0).hessian_error.unwrap();
         assert!((error - left / square).abs() < 1e-13, "{q} pairs: {error}, {}", left / square);
     }
-    let newton = run_for(&*alone, &*method("newton", "{}"), SEED, &[0.0; 8], 1);
+    let newton = run_for(&alone, &*method("newton", "{}"), SEED, &[0.0; 8], 1);
     assert_eq!(metrics.observe(&newton, None, 0.0).hessian_error, None);
     let changes = logistic(2, 4, 0.1);
-    let run = run_for(&*changes, &*method("shed", "{}"), SEED, &[0.0; 4], 1);
-    assert_eq!(Metrics::new(&*changes).observe(&run, None, 0.0).hessian_error, None);
+    let run = run_for(&changes, &*method("shed", "{}"), SEED, &[0.0; 4], 1);
+    assert_eq!(Metrics::new(&changes).observe(&run, None, 0.0).hessian_error, None);
 }
 
 /// What an agent sends: a gradient a round and each of d - 1 vectors once; losses where there is a line search; one Hessian.
@@ -118,7 +120,7 @@ fn the_error_of_the_approximation_is_that_of_the_pairs_that_are_left() {
 fn the_ledger_counts_pairs_as_vectors() {
     let field = field(&least_squares::<8>(5, 1), Law::Mean);
     let (n, d, rounds) = (5, 8, 10);
-    let ledger = run_for(&*field, &*method("shed", LS), SEED, &[0.0; 8], rounds).ledger();
+    let ledger = run_for(&field, &*method("shed", LS), SEED, &[0.0; 8], rounds).ledger();
     assert_eq!((ledger.vectors_up, ledger.matrices_up, ledger.exchanges), (n * (rounds + d - 1), 0, rounds));
     // Round, index and rho in each answer, and each eigenvalue once.
     assert_eq!(ledger.scalars_up, n * (3 * rounds + d - 1));
@@ -127,17 +129,17 @@ fn the_ledger_counts_pairs_as_vectors() {
     assert_eq!(ledger.bits_up, 8 * n * (rounds * (27 + 3 * 6 + 8 * (d + 3)) + 8 * (d - 1) * (d + 1)));
     assert_eq!(ledger.bits_down, 8 * n * rounds * (27 + 6 + 8 * d));
     let ledger =
-        run_for(&*field, &*method("shed", r#"{"renewal": {"schedule": "every", "period": 1}, "pairs": 3}"#), SEED, &[0.0; 8], 4).ledger();
+        run_for(&field, &*method("shed", r#"{"renewal": {"schedule": "every", "period": 1}, "pairs": 3}"#), SEED, &[0.0; 8], 4).ledger();
     assert_eq!((ledger.vectors_up, ledger.calls.hessians, ledger.exchanges), (4 * n * 4, 4 * n, 8));
     assert_eq!((ledger.calls.losses, ledger.scalars_up), (4 * n * 22, 4 * n * (6 + 23)));
     let own = r#"{"renewal_of_agents": [{"schedule": "once"}, {"schedule": "every", "period": 2}, {"schedule": "fibonacci"},
                  {"schedule": "rounds", "rounds": [0, 5]}, {"schedule": "rounds", "rounds": [0]}]}"#;
     // Rounds 0..9: once, 5, Fibonacci 0, 1, 3, 6, twice, once.
-    assert_eq!(run_for(&*field, &*method("shed", own), SEED, &[0.0; 8], 10).ledger().calls.hessians, 1 + 5 + 4 + 2 + 1);
+    assert_eq!(run_for(&field, &*method("shed", own), SEED, &[0.0; 8], 10).ledger().calls.hessians, 1 + 5 + 4 + 2 + 1);
 }
 
 /// `||Hhat^-1 g||` at theta, with the first q pairs of each agent's Hessian at `renewed` and rho the next eigenvalue.
-fn full_step(field: &dyn Field, renewed: &[f64], theta: &[f64], q: usize) -> f64 {
+fn full_step(field: &Arc<dyn Field>, renewed: &[f64], theta: &[f64], q: usize) -> f64 {
     let (objective, d) = (field.facts().objective().unwrap(), field.dim());
     let (mut hhat, mut gradient) = (Mat::<f64>::zeros(d, d), Mat::<f64>::zeros(d, 1));
     for (c, p) in field.weights().iter().enumerate() {
@@ -160,26 +162,26 @@ fn steps_with_outdated_hessians_stay_within_their_bound() {
     let (d, points, ridge) = (6, 3, 0.05);
     let field = field(&RandomLogistic { agents: 12, dim: d, points, ridge, ..RandomLogistic::default() }, Law::Mean);
     let root = field.root().unwrap();
-    let at_zero = spectra(&*field, &vec![0.0; d]);
+    let at_zero = spectra(&field, &vec![0.0; d]);
     let lipschitz = mean(&at_zero, |values| {
         let squares = 4.0 * points as f64 * (values.iter().sum::<f64>() - ridge * d as f64);
         squares.powf(1.5) / points as f64 / (6.0 * 3f64.sqrt())
     });
     let renewal = Renewal::Fibonacci;
-    let mut run = run_from(&*field, &Shed::default(), SEED, &vec![0.0; d]);
+    let mut run = run_from(&field, &Shed::default(), SEED, &vec![0.0; d]);
     let (mut at_renewal, mut of_renewal) = (vec![0.0; d], at_zero);
     for t in 0..25 {
         let theta = run.theta().to_vec();
         if renewal.last(t, d) == Some(t) {
-            (at_renewal, of_renewal) = (theta.clone(), spectra(&*field, &theta));
+            (at_renewal, of_renewal) = (theta.clone(), spectra(&field, &theta));
         }
         let q = (t - renewal.last(t, d).unwrap() + 1) as usize;
         run.step();
         // The step's length, from how far theta moved; at the end that is as far as rounding errors.
-        let length = full_step(&*field, &at_renewal, &theta, q.min(d - 1));
+        let length = full_step(&field, &at_renewal, &theta, q.min(d - 1));
         let step = if length > 1e-12 { distance(run.theta(), &theta) / length } else { 1.0 };
         assert!(length < 1e-7 || (step.log2() - step.log2().round()).abs() < 1e-3, "round {t}: a step of {step}");
-        let norm = mean(&spectra(&*field, &theta), |values| values[0]);
+        let norm = mean(&spectra(&field, &theta), |values| values[0]);
         let bound = {
             let (least, rho) = (mean(&of_renewal, |v| v[d - 1]), mean(&of_renewal, |v| theory::next(v, q.min(d - 1))));
             theory::Outdated { least, rho, lipschitz, moved: distance(&theta, &at_renewal), norm, step }.bound(distance(&theta, root))
@@ -196,19 +198,19 @@ fn periodic_renewals_converge_at_their_rate() {
     let rate = |errors: &[f64], from: usize, to: usize| (errors[to] / errors[from]).powf(1.0 / (to - from) as f64);
     for seed in 0..5 {
         let field = field(&least_squares::<8>(5, seed), Law::Mean);
-        let spectra = spectra(&*field, &[0.0; 8]);
+        let spectra = spectra(&field, &[0.0; 8]);
         for period in [2, 3, 5] {
             let settings = LS.replace(r#"{"schedule": "once"}"#, &format!(r#"{{"schedule": "every", "period": {period}}}"#));
             let bound = theory::periodic_rate(&spectra, period, theory::midpoint);
-            let errors = errors(&*field, &*method("shed", &settings), 4 * period as u64);
+            let errors = errors(&field, &*method("shed", &settings), 4 * period as u64);
             let measured = rate(&errors, 0, 4 * period);
             assert!(measured <= bound && errors[4 * period] > 1e-13, "T = {period}: {measured} of {bound}");
         }
     }
     let field = logistic(5, 10, 0.01);
-    let spectra = spectra(&*field, field.root().unwrap());
+    let spectra = spectra(&field, field.root().unwrap());
     let period = 4;
-    let errors = errors(&*field, &*method("shed", r#"{"renewal": {"schedule": "every", "period": 4}}"#), 60);
+    let errors = errors(&field, &*method("shed", r#"{"renewal": {"schedule": "every", "period": 4}}"#), 60);
     let last = (errors.iter().position(|e| *e < 1e-9).unwrap_or(60) / period) * period;
     let (measured, bound) = (rate(&errors, last - 2 * period, last), theory::periodic_rate(&spectra, period, theory::next));
     println!("logistic, T = 4: {measured} of {bound}, {last} rounds");
@@ -220,7 +222,7 @@ fn periodic_renewals_converge_at_their_rate() {
 fn fib_shed_is_superlinear() {
     for dim in [6, 12, 20] {
         let field = logistic(5, dim, 0.01);
-        let errors = errors(&*field, &Shed::default(), 60);
+        let errors = errors(&field, &Shed::default(), 60);
         let end = errors.iter().position(|e| *e < 1e-13).unwrap_or(60);
         let ratios: Vec<f64> = errors[..=end].windows(2).map(|e| e[1] / e[0]).collect();
         println!("d = {dim}: {end} rounds, last ratios {:?}", &ratios[ratios.len().saturating_sub(6)..]);
@@ -239,7 +241,7 @@ fn the_gradient_norm_rule_needs_its_guard() {
     let with = |min_distance| Shed { renewal: Renewal::GradientNorm { factor: 0.95, min_distance }, ..Shed::default() };
     let after = |method: &Shed| {
         // Not `check`, which refuses distances below 3.
-        let mut run = Run::new(&*field, method, &*EXACT, OutputRule::Last, SEED, vec![0.0; 30]).unwrap();
+        let mut run = engine(&field, method, &EXACT, OutputRule::Last, SEED, vec![0.0; 30]).unwrap();
         (0..60).for_each(|_| run.step());
         (run.ledger().calls.hessians / 5, distance(run.theta(), field.root().unwrap()))
     };
@@ -263,7 +265,7 @@ fn links_that_lose_and_round_leave_the_pairs_intact() {
     let error = |problem: &LinearSystems, link: &Uplink, settings: &str, rounds: u64| {
         let field = field(problem, Law::Mean);
         let method = method("shed", settings);
-        let mut run = crate::common::run(&*field, &*method, link, SEED);
+        let mut run = crate::common::run(&field, &*method, link, SEED);
         (0..rounds).for_each(|_| run.step());
         (distance(run.theta(), field.root().unwrap()), run.ledger())
     };
@@ -298,7 +300,7 @@ fn hessians_that_are_not_positive_definite_are_projected() {
         ([[-0.2, 0.0], [0.0, -0.1]], [0.5, 0.0]),
     ]);
     let field = crate::common::field(&indefinite, Law::Mean);
-    let errors = errors(&*field, &Shed::default(), 200);
+    let errors = errors(&field, &Shed::default(), 200);
     assert!(errors[200] < 1e-9, "{:e}", errors[200]);
 }
 
@@ -320,7 +322,7 @@ fn settings_are_checked_with_the_number_of_agents() {
     for medium in [r#"{"kind": "over-the-air", "receiver_noise": 0.1}"#, r#"{"kind": "late", "law": "uniform", "max": 3}"#] {
         let link = link(r#"{"kind": "exact"}"#, false, &[medium]).unwrap();
         let field = field(&least_squares::<3>(2, 1), Law::Mean);
-        assert!(Run::new(&*field, &Shed::default(), &link, OutputRule::Last, SEED, vec![0.0; 3]).is_err());
+        assert!(engine(&field, &Shed::default(), &link, OutputRule::Last, SEED, vec![0.0; 3]).is_err());
     }
     assert!(computing_alone().iter().any(|(kind, _)| *kind == "shed"));
 }
@@ -329,7 +331,7 @@ fn settings_are_checked_with_the_number_of_agents() {
 fn apart(problem: &dyn ProblemSettings, uplink: &Uplink, [one, other]: [&str; 2], rounds: u64) -> (f64, f64) {
     let field = field(problem, Law::Mean);
     let (one, other) = (method("shed", one), method("shed", other));
-    let (mut one, mut other) = (crate::common::run(&*field, &*one, uplink, SEED), crate::common::run(&*field, &*other, uplink, SEED));
+    let (mut one, mut other) = (crate::common::run(&field, &*one, uplink, SEED), crate::common::run(&field, &*other, uplink, SEED));
     let mut most = 0.0f64;
     for _ in 0..rounds {
         one.step();
@@ -383,11 +385,11 @@ fn the_most_pairs_are_as_many_as_a_hessian_has() {
     let field = field(&least_squares::<8>(5, 1), Law::Mean);
     for curvature in ["hessian", "products"] {
         let once = format!(r#"{{"curvature": "{curvature}", "most_pairs": 3, "pairs": 2, "renewal": {{"schedule": "once"}}}}"#);
-        let ledger = run_for(&*field, &*method("shed", &once), SEED, &[0.0; 8], 10).ledger();
+        let ledger = run_for(&field, &*method("shed", &once), SEED, &[0.0; 8], 10).ledger();
         assert_eq!(ledger.vectors_up, 5 * (10 + 3), "{curvature}");
         // Renewals in the rounds 0, 1, 3, 6, 9, ..
         let fibonacci = format!(r#"{{"curvature": "{curvature}", "most_pairs": 3}}"#);
-        let ledger = run_for(&*field, &*method("shed", &fibonacci), SEED, &[0.0; 8], 12).ledger();
+        let ledger = run_for(&field, &*method("shed", &fibonacci), SEED, &[0.0; 8], 12).ledger();
         assert_eq!(ledger.vectors_up, 5 * (12 + 12), "{curvature}");
         if curvature == "hessian" {
             assert_eq!(ledger.calls.hessians, 5 * 5);
@@ -419,16 +421,16 @@ fn runs_without_matrices_are_restored_bit_for_bit() {
     for problem in [&*sparse, &dense as &dyn ProblemSettings] {
         let field = field(problem, Law::Mean);
         let method = method("shed", settings);
-        let new = || crate::common::run(&*field, &*method, &erasure, SEED);
+        let new = || crate::common::run(&field, &*method, &erasure, SEED);
         let (mut whole, mut bytes) = (new(), Vec::new());
         for _ in 0..20 {
-            bytes.push(whole.save());
+            bytes.push(whole.save().unwrap());
             whole.step();
         }
         for (round, bytes) in bytes.iter().enumerate() {
             let mut again = new();
             again.restore(bytes).unwrap();
-            assert_eq!(&again.save(), bytes, "round {round}");
+            assert_eq!(&again.save().unwrap(), bytes, "round {round}");
             (round..20).for_each(|_| again.step());
             assert_eq!(crate::common::bits(again.theta()), crate::common::bits(whole.theta()), "round {round}");
             assert_eq!(again.ledger(), whole.ledger(), "round {round}");
@@ -466,7 +468,7 @@ fn rounds_by_tolerance() {
     let root = field.root().unwrap();
     let of = |settings: &str| {
         let method = method("shed", settings);
-        let mut run = run_from(&*field, &*method, SEED, &[0.0; 200]);
+        let mut run = run_from(&field, &*method, SEED, &[0.0; 200]);
         while distance(run.theta(), root) > 1e-9 * distance(&[0.0; 200], root) && run.round() < 1000 {
             run.step();
         }
@@ -489,7 +491,7 @@ fn seconds_of_a_fit() {
             [("fib-shed", "{}"), ("fib-shed+", r#"{"pairs": "random"}"#), ("gn-shed", r#"{"renewal": {"schedule": "gradient-norm"}}"#)]
         {
             let method = method("shed", settings);
-            let mut run = run_from(&*field, &*method, SEED, &vec![0.0; 300]);
+            let mut run = run_from(&field, &*method, SEED, &vec![0.0; 300]);
             let begin = std::time::Instant::now();
             let mut out = vec![0.0; 300];
             let mut norm = f64::INFINITY;

@@ -1,23 +1,24 @@
 //! Methods that solve the mean linear system at the server: `lstd` and `gmres`.
 
-use crate::common::{bits, distance, link, method, run};
+use std::sync::Arc;
+
+use crate::common::{bits, distance, engine, link, method, run};
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
 use fedsa::random::{Key, Purpose};
 use fedsa::record::OutputRule;
-use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
 
 /// `||mean operator at theta|| / ||mean operator at 0||`.
-fn residual(field: &dyn Field, theta: &[f64]) -> f64 {
+fn residual(field: &Arc<dyn Field>, theta: &[f64]) -> f64 {
     let norm = |theta: &[f64]| linalg::norm_sq(&field.mean_operator(theta).unwrap()).sqrt();
     norm(theta) / norm(&vec![0.0; theta.len()])
 }
 
 /// Garnet agents of d features, whose mean system is not symmetric.
-fn garnet(agents: usize, features: usize) -> Box<dyn Field> {
+fn garnet(agents: usize, features: usize) -> Arc<dyn Field> {
     let garnet = fedsa::problem::garnet::Garnet { agents, states: 3 * features, features, gamma: 0.9, ..Default::default() };
     garnet.field(&NoFiles, Sampling { kind: Law::Mean, ..Sampling::default() }, fedsa::kernel::Isa::best()).unwrap()
 }
@@ -26,7 +27,7 @@ fn garnet(agents: usize, features: usize) -> Box<dyn Field> {
 fn lstd_is_at_the_root_after_one_round() {
     let field = garnet(5, 12);
     let uplink = Uplink::default();
-    let mut engine = run(&*field, &*method("lstd", "{}"), &uplink, 5);
+    let mut engine = run(&field, &*method("lstd", "{}"), &uplink, 5);
     engine.step();
     assert!(distance(engine.theta(), field.root().unwrap()) < 1e-12 * linalg::norm_sq(field.root().unwrap()).sqrt());
     // d (d + 1) numbers of each agent, and their headers.
@@ -48,11 +49,11 @@ fn sparse_systems_are_sent_sparse() {
     let field = crate::common::field(&LinearSystems { a, b, ..Default::default() }, Law::Mean);
     let uplink = Uplink::default();
     let lstd = method("lstd", "{}");
-    let mut engine = run(&*field, &*lstd, &uplink, 5);
+    let mut engine = run(&field, &*lstd, &uplink, 5);
     engine.step();
     assert!(distance(engine.theta(), &vec![2.0 / 3.0; d]) < 1e-14);
     assert_eq!(engine.ledger().bits_up, 3 * 8 * (27 + 6 + 4 + 12 * 2 * d as u64));
-    let mut halves = crate::common::Halves::new(&*field, &*lstd, &uplink, 5).unwrap();
+    let mut halves = crate::common::Halves::new(&field, &*lstd, &uplink, 5).unwrap();
     halves.round();
     assert_eq!(bits(halves.server.theta()), bits(engine.theta()));
     assert_eq!(halves.ledger, crate::common::on_the_wire(engine.ledger()));
@@ -77,7 +78,7 @@ fn lstd_averages_what_links_do() {
         // The squared error after 32 and 512 rounds: 4 times as many halvings of the variance.
         let mut logs: Vec<f64> = Vec::new();
         for seed in 0..40 {
-            let mut engine = run(&*field, &*lstd, &uplink, seed);
+            let mut engine = run(&field, &*lstd, &uplink, seed);
             (0..32).for_each(|_| engine.step());
             let early = distance(engine.theta(), root);
             (32..512).for_each(|_| engine.step());
@@ -98,7 +99,7 @@ fn lstd_takes_late_systems_as_those_in_time() {
     let scale = linalg::norm_sq(root).sqrt();
     let at = |law: &str| link(r#"{"kind": "exact"}"#, false, &[&format!(r#"{{"kind": "late", {law}}}"#)]).unwrap();
     let constant = at(r#""law": "constant", "rounds": 3"#);
-    let mut engine = Run::new(&*field, &*lstd, &constant, OutputRule::Last, 5, start.clone()).unwrap();
+    let mut engine = engine(&field, &*lstd, &constant, OutputRule::Last, 5, start.clone()).unwrap();
     for _ in 0..3 {
         engine.step();
         assert_eq!(engine.theta(), start);
@@ -109,7 +110,7 @@ fn lstd_takes_late_systems_as_those_in_time() {
     // Delays that vary: the systems of agent c that have arrived, counted by hand.
     let varying = at(r#""law": "uniform", "min": 0, "max": 6"#);
     let delay = varying.late.as_ref().unwrap();
-    let mut engine = run(&*field, &*lstd, &varying, 7);
+    let mut engine = run(&field, &*lstd, &varying, 7);
     let mut due = [[0; 80]; 6];
     let (mut a, mut b) = (Mat::<f64>::zeros(D, D), [0.0; D]);
     for t in 0..60u64 {
@@ -131,8 +132,8 @@ fn lstd_takes_late_systems_as_those_in_time() {
     assert!(off > 1e-6 && off < 0.2, "{off:e}");
 
     // The memory of an answer on its way is that of a system: a run that is saved among late answers goes on as it would.
-    let mut resumed = run(&*field, &*lstd, &varying, 7);
-    resumed.restore(&engine.save()).unwrap();
+    let mut resumed = run(&field, &*lstd, &varying, 7);
+    resumed.restore(&engine.save().unwrap()).unwrap();
     (0..5).for_each(|_| engine.step());
     (0..5).for_each(|_| resumed.step());
     assert_eq!(bits(resumed.theta()), bits(engine.theta()));
@@ -145,7 +146,7 @@ fn solvers_refuse_delays_that_they_cannot_use() {
         [("lstd", "delay", "depends on no model"), ("gmres", "delay", "at one iterate"), ("gmres", "late", "at one iterate")]
     {
         let uplink = link(r#"{"kind": "exact"}"#, false, &[&format!(r#"{{"kind": "{medium}", "law": "constant", "rounds": 2}}"#)]).unwrap();
-        let e = Run::new(&*field, &*method(kind, "{}"), &uplink, OutputRule::Last, 5, vec![0.0; 4]).err().expect("refused");
+        let e = engine(&field, &*method(kind, "{}"), &uplink, OutputRule::Last, 5, vec![0.0; 4]).err().expect("refused");
         assert!(e.to_string().contains(why), "{kind}, {medium}: {e}");
     }
 }
@@ -155,11 +156,11 @@ fn gmres_needs_at_most_one_exchange_more_than_there_are_features() {
     for (agents, d) in [(3, 1), (4, 7), (5, 24)] {
         let field = garnet(agents, d);
         let uplink = Uplink::default();
-        let mut engine = run(&*field, &*method("gmres", "{}"), &uplink, 5);
+        let mut engine = run(&field, &*method("gmres", "{}"), &uplink, 5);
         let mut last = 1.0;
         for k in 0..=d {
             engine.step();
-            let now = residual(&*field, engine.theta());
+            let now = residual(&field, engine.theta());
             assert!(now <= last * (1.0 + 1e-12) + 1e-14, "d = {d}, {k} products: {now:e} after {last:e}");
             last = now;
         }
@@ -168,7 +169,7 @@ fn gmres_needs_at_most_one_exchange_more_than_there_are_features() {
         assert_eq!((ledger.exchanges, ledger.vectors_up), (d as u64 + 1, (agents * (d + 1)) as u64));
         // It stays there.
         (0..2 * d + 5).for_each(|_| engine.step());
-        assert!(residual(&*field, engine.theta()) < 1e-13);
+        assert!(residual(&field, engine.theta()) < 1e-13);
     }
 }
 
@@ -179,7 +180,7 @@ fn gmres_has_the_least_residual_over_the_krylov_space() {
     let field = garnet(4, 6);
     let systems = field.facts().systems().unwrap().mean();
     let uplink = Uplink::default();
-    let mut engine = run(&*field, &*method("gmres", "{}"), &uplink, 5);
+    let mut engine = run(&field, &*method("gmres", "{}"), &uplink, 5);
     engine.step();
     let mut power = systems.b.clone();
     let mut powers: Vec<Vec<f64>> = Vec::new();
@@ -192,7 +193,7 @@ fn gmres_has_the_least_residual_over_the_krylov_space() {
         let y = linalg::solve_or_least(&(m.transpose() * &m), &linalg::mat_vec(&m.transpose().to_owned(), &systems.b));
         let fit = linalg::mat_vec(&m, &y);
         let least = distance(&fit, &systems.b) / linalg::norm_sq(&systems.b).sqrt();
-        let found = residual(&*field, engine.theta());
+        let found = residual(&field, engine.theta());
         assert!((found / least - 1.0).abs() < 1e-6, "{k} products: {found:e}, {least:e}");
     }
 }
@@ -201,13 +202,13 @@ fn gmres_has_the_least_residual_over_the_krylov_space() {
 fn gmres_starts_anew_and_repeats_what_is_lost() {
     let field = garnet(3, 10);
     let clear = Uplink::default();
-    let mut engine = run(&*field, &*method("gmres", r#"{"restart": 4}"#), &clear, 5);
+    let mut engine = run(&field, &*method("gmres", r#"{"restart": 4}"#), &clear, 5);
     (0..400).for_each(|_| engine.step());
-    assert!(residual(&*field, engine.theta()) < 1e-12, "{:e}", residual(&*field, engine.theta()));
+    assert!(residual(&field, engine.theta()) < 1e-12, "{:e}", residual(&field, engine.theta()));
     // Every product that counts came from all agents: the same iterates, later.
     let lossy = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "erasure", "success": 0.7}"#]).unwrap();
     let gmres = method("gmres", "{}");
-    let (mut whole, mut broken) = (run(&*field, &*gmres, &clear, 5), run(&*field, &*gmres, &lossy, 5));
+    let (mut whole, mut broken) = (run(&field, &*gmres, &clear, 5), run(&field, &*gmres, &lossy, 5));
     let mut seen = vec![bits(broken.theta())];
     for _ in 0..200 {
         broken.step();
@@ -230,7 +231,7 @@ fn links_that_alter_products_are_refused() {
     let field = garnet(3, 4);
     let gmres = method("gmres", "{}");
     let refused = |uplink: &Uplink| {
-        let e = Run::new(&*field, &*gmres, uplink, OutputRule::Last, 5, vec![0.0; 4]).err().expect("refused").to_string();
+        let e = engine(&field, &*gmres, uplink, OutputRule::Last, 5, vec![0.0; 4]).err().expect("refused").to_string();
         assert!(e.contains("Krylov space"), "{e}");
     };
     refused(&link(r#"{"kind": "quantised", "bits": 8}"#, false, &[]).unwrap());
@@ -241,10 +242,10 @@ fn links_that_alter_products_are_refused() {
 #[test]
 fn problems_that_are_not_linear_are_refused() {
     let regression = crate::example::Regression::new(3, 20, 2);
-    let field: Box<dyn Field> =
-        Box::new(fedsa::problem::Sampled::new(regression, Sampling::default(), fedsa::kernel::Isa::best()).unwrap());
+    let field: Arc<dyn Field> =
+        Arc::new(fedsa::problem::Sampled::new(regression, Sampling::default(), fedsa::kernel::Isa::best()).unwrap());
     for kind in ["lstd", "gmres"] {
-        let e = Run::new(&*field, &*method(kind, "{}"), &Uplink::default(), OutputRule::Last, 5, vec![0.0; 2]).err().expect("refused");
+        let e = engine(&field, &*method(kind, "{}"), &Uplink::default(), OutputRule::Last, 5, vec![0.0; 2]).err().expect("refused");
         assert!(e.to_string().contains("not known to be linear"), "{e}");
     }
 }

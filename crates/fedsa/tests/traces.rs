@@ -1,6 +1,8 @@
 //! TD(lambda) and importance ratios on logs: means against straight loops over transitions, replay against the same recursion
 //! by hand, nodes and restored runs against the engine, and TD(lambda) against the solution of LSTD(lambda).
 
+use std::sync::Arc;
+
 use crate::common::{Halves, InMemory, bits, method, run, run_from};
 use fedsa::error::Result;
 use fedsa::kernel::{Isa, Lanes};
@@ -19,7 +21,7 @@ fn settings(lambda: f64) -> Logs {
     Logs { lambda, ..Logs::new(Sources::One(String::new()), FeatureSpec::Identity { bias: false }, GAMMA) }
 }
 
-fn of(logs: &[Log], settings: &Logs, kind: Law) -> Result<Box<dyn Field>> {
+fn of(logs: &[Log], settings: &Logs, kind: Law) -> Result<Arc<dyn Field>> {
     settings.field(&InMemory(logs.to_vec()), Sampling { kind, ..Sampling::default() }, Isa::best())
 }
 
@@ -99,7 +101,7 @@ fn means_are_sums_of_traces_over_transitions() {
 }
 
 /// Samples of one agent, one after the other, at theta.
-fn samples(field: &dyn Field, c: usize, theta: &[f64], n: usize) -> Vec<Vec<f64>> {
+fn samples(field: &Arc<dyn Field>, c: usize, theta: &[f64], n: usize) -> Vec<Vec<f64>> {
     let mut lanes = Lanes::new(3, field.chain_len());
     (lanes.len, lanes.agents[0]) = (1, c);
     lanes.set_stream(0, stream(2, Purpose::Sample, 0, c));
@@ -123,7 +125,7 @@ fn replay_gives_the_samples_of_the_traces_and_starts_anew_where_it_wraps() {
         assert_eq!(field.chain_len(), if lambda > 0.0 { 4 } else { 1 });
         for (c, log) in logs.iter().enumerate() {
             let traces = traces(log, lambda);
-            for (step, g) in samples(&*field, c, &theta, 2 * log.len() + 5).iter().enumerate() {
+            for (step, g) in samples(&field, c, &theta, 2 * log.len() + 5).iter().enumerate() {
                 let t = step % log.len();
                 let error = log.rewards[t] - psi(log, t).iter().zip(theta).map(|(psi, theta)| psi * theta).sum::<f64>();
                 for i in 0..3 {
@@ -155,7 +157,7 @@ fn ratios_of_one_give_the_bits_of_no_ratios() {
         let method = method("scafflsa", r#"{"step_size": 0.05, "local_steps": 7}"#);
         let end = |logs: &[Log], settings: &Logs| {
             let field = of(logs, settings, law).unwrap();
-            let mut run = run(&*field, &*method, &crate::common::EXACT, 5);
+            let mut run = run(&field, &*method, &crate::common::EXACT, 5);
             (0..20).for_each(|_| run.step());
             bits(run.theta())
         };
@@ -201,7 +203,7 @@ fn lstd_and_gmres_find_the_root_of_the_traces() {
     let field = of(&logs, &settings(0.8), Law::Mean).unwrap();
     for (kind, rounds) in [("lstd", 1), ("gmres", 4), ("fedhsa", 3000)] {
         let json = if kind == "fedhsa" { r#"{"step_size": 0.1, "local_steps": 5}"# } else { "{}" };
-        let mut run = run(&*field, &*method(kind, json), &crate::common::EXACT, 0);
+        let mut run = run(&field, &*method(kind, json), &crate::common::EXACT, 0);
         (0..rounds).for_each(|_| run.step());
         let away = crate::common::distance(run.theta(), field.root().unwrap());
         assert!(away < 1e-9, "{kind}: {away:e}");
@@ -221,13 +223,13 @@ fn nodes_and_restored_runs_give_the_engines_bits_with_traces() {
         ("fedtd", r#"{"step_size": 0.05}"#),
     ] {
         let (method, link) = (method(kind, json), Uplink::default());
-        let mut engine = run(&*field, &*method, &link, 5);
-        let mut twin = run(&*generic, &*method, &link, 5);
-        let mut halves = Halves::new(&*field, &*method, &link, 5).unwrap();
+        let mut engine = run(&field, &*method, &link, 5);
+        let mut twin = run(&generic, &*method, &link, 5);
+        let mut halves = Halves::new(&field, &*method, &link, 5).unwrap();
         let mut saved = Vec::new();
         for round in 0..40 {
             if round == 17 {
-                saved = engine.save();
+                saved = engine.save().unwrap();
             }
             engine.step();
             twin.step();
@@ -235,7 +237,7 @@ fn nodes_and_restored_runs_give_the_engines_bits_with_traces() {
             assert_eq!(bits(engine.theta()), bits(halves.server.theta()), "{kind}, round {round}");
             assert_eq!(bits(engine.theta()), bits(twin.theta()), "{kind}, round {round}: the portable kernel");
         }
-        let mut second = run(&*field, &*method, &link, 5);
+        let mut second = run(&field, &*method, &link, 5);
         second.restore(&saved).unwrap();
         (17..40).for_each(|_| second.step());
         assert_eq!(second.save(), engine.save(), "{kind}");
@@ -279,7 +281,7 @@ fn td_lambda_under_replay_is_within_three_standard_errors_of_lstd_lambda() {
     let end = |eta: f64, seed: u64| {
         let method = method("fedlsa", &format!(r#"{{"step_size": {eta}, "local_steps": 1}}"#));
         // From 0, long enough for what is left of the start to vanish beside the spread of the seeds.
-        let mut run = run_from(&*field, &*method, seed, &[0.0; 3]);
+        let mut run = run_from(&field, &*method, seed, &[0.0; 3]);
         (0..400_000).for_each(|_| run.step());
         run.theta().to_vec()
     };

@@ -2,6 +2,8 @@
 //!
 //! `g_c(theta, z) = d (b_c - A_c theta)_z e_z`, z uniform on the d rows; its mean is `b_c - A_c theta`.
 
+use std::sync::Arc;
+
 use fedsa::error::{Result, require};
 use fedsa::kernel::Isa;
 use fedsa::linalg::Mat;
@@ -32,7 +34,7 @@ pub struct Rows {
 struct SampledRows(Systems);
 
 impl ProblemSettings for Rows {
-    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         let (n, d) = (self.agents, self.dim);
         require((1..=100_000).contains(&n), "agents", n, "between 1 and 100000")?;
         require((1..=1000).contains(&d), "dim", d, "between 1 and 1000")?;

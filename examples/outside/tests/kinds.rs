@@ -1,5 +1,7 @@
 //! The kinds of this crate on fedsa's engine and across nodes that exchange bytes.
 
+use std::sync::Arc;
+
 use fedsa::error::Result;
 use fedsa::kernel::Isa;
 use fedsa::methods::{MethodSettings, fedhsa::FedHsa, fedlsa::FedLsa};
@@ -17,7 +19,7 @@ use outside::rows::Rows;
 
 const ROWS: Rows = Rows { agents: 11, dim: 3, spread: 0.2, seed: 1 };
 
-fn field(kind: Law) -> Box<dyn Field> {
+fn field(kind: Law) -> Arc<dyn Field> {
     ROWS.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
 }
 
@@ -30,18 +32,19 @@ fn projected(radius: f64) -> ProjectedFedHsa {
 }
 
 /// Theta on the engine after some rounds.
-fn engine(field: &dyn Field, method: &dyn MethodSettings, rounds: u64) -> Vec<f64> {
+fn engine(field: &Arc<dyn Field>, method: &dyn MethodSettings, rounds: u64) -> Vec<f64> {
     let link = Uplink::default();
-    let mut run = Run::new(field, method, &link, OutputRule::Last, 5, vec![0.0; 3]).unwrap();
+    let federation = Federation::builder(method).uplink(&link).seed(5).on(&**field).unwrap();
+    let mut run = Run::new(field, &federation).unwrap();
     (0..rounds).for_each(|_| run.step());
     run.theta().to_vec()
 }
 
 /// The same, from halves that exchange bytes.
-fn by_bytes(field: &dyn Field, method: &dyn MethodSettings, rounds: u64) -> Result<Vec<f64>> {
+fn by_bytes(field: &Arc<dyn Field>, method: &dyn MethodSettings, rounds: u64) -> Result<Vec<f64>> {
     let link = Uplink::default();
     let federation = Federation::new(method, &link, field.weights().to_vec(), 5, vec![0.0; 3])?;
-    let mut agents: Vec<ClientNode<'_>> = (0..field.agents()).map(|c| ClientNode::new(&federation, field, c, c)).collect::<Result<_>>()?;
+    let mut agents: Vec<ClientNode> = (0..field.agents()).map(|c| ClientNode::new(&federation, field, c, c)).collect::<Result<_>>()?;
     let mut server = ServerNode::new(&federation)?;
     for _ in 0..rounds {
         let mut todo = server.open();
@@ -62,7 +65,7 @@ fn nodes_that_exchange_bytes_give_the_engines_numbers() {
         let field = field(law);
         for method in [&fedprox(2.0) as &dyn MethodSettings, &projected(1.0)] {
             method.check(field.agents()).unwrap();
-            assert_eq!(by_bytes(&*field, method, 20).unwrap(), engine(&*field, method, 20), "{method:?}, {law:?}");
+            assert_eq!(by_bytes(&field, method, 20).unwrap(), engine(&field, method, 20), "{method:?}, {law:?}");
         }
     }
 }
@@ -70,9 +73,9 @@ fn nodes_that_exchange_bytes_give_the_engines_numbers() {
 #[test]
 fn special_cases_are_methods_of_fedsa() {
     let field = field(Law::Iid);
-    assert_eq!(engine(&*field, &fedprox(0.0), 30), engine(&*field, &FedLsa::new(0.02, 20), 30));
-    assert_eq!(engine(&*field, &projected(1e6), 30), engine(&*field, &FedHsa::new(0.02, 20), 30));
-    let bounded = engine(&*field, &projected(0.5), 30);
+    assert_eq!(engine(&field, &fedprox(0.0), 30), engine(&field, &FedLsa::new(0.02, 20), 30));
+    assert_eq!(engine(&field, &projected(1e6), 30), engine(&field, &FedHsa::new(0.02, 20), 30));
+    let bounded = engine(&field, &projected(0.5), 30);
     assert!((fedsa::linalg::norm_sq(&bounded).sqrt() - 0.5).abs() < 1e-12, "{bounded:?}");
 }
 

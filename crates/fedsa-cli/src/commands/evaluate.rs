@@ -25,7 +25,6 @@ use fedsa::problem::source::Inputs;
 use fedsa::problem::survey::{LogFacts, Surveyed};
 use fedsa::problem::uncertainty::{self, Covariance};
 use fedsa::registry::Kind;
-use fedsa::round::Status;
 use fedsa_data::find::Places;
 use fedsa_data::{DiskFiles, logs, machine, npz};
 use fedsa_experiment::config::document::{Origin, SetBy};
@@ -501,9 +500,9 @@ fn weights(args: &EvaluateArgs, data: &Data, plan: &Plan, results: &Results, con
     let mut files =
         vec![("weights.json".to_string(), format!("{weights:#}\n").into_bytes()), ("weights.npz".to_string(), npz::to_bytes(&arrays)?)];
     // Values after a divergence show nothing.
-    let (value, returns) = match result.status {
-        Status::Diverged { .. } => (None, None),
-        _ => (
+    let (value, returns) = match result.diverged {
+        Some(_) => (None, None),
+        None => (
             value_picture(data, &result.theta, covariance.as_ref()),
             value_pictures::returns(&logs.held, map, settings.rule(), &result.theta)?,
         ),

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 
 use fedsa::error::{BadInput, Result};
 use fedsa::methods::Drift;
-use fedsa::record;
-use fedsa::record::metrics::{Knowledge, Need};
+use fedsa::metrics::{Knowledge, Need};
 
 use super::validate::validate_points;
 use super::{kind_of, method_of, over_of};
@@ -147,7 +146,7 @@ impl PlanFacts<'_> {
         let planned = &self.plan.cells[cell];
         let has_controls = matches!(planned.method.settings.shape().drift, Drift::ControlVariate { .. });
         let known = Knowledge::of(self.plan.field(cell), has_controls, planned.centre.is_some());
-        let Some(need) = record::metric(metric).and_then(|metric| metric.missing(&known)) else { return Ok(()) };
+        let Some(need) = fedsa::metrics::metric(metric).and_then(|metric| metric.missing(&known)) else { return Ok(()) };
         const ANOTHER: &str = "another metric, such as mse";
         let label = &planned.method.label;
         let (why, accepted) = match need {

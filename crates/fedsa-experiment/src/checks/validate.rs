@@ -1,7 +1,6 @@
 //! Validation of a check's keys and numbers.
 
 use fedsa::error::{BadInput, Result, quoted, require};
-use fedsa::record;
 use toml::Value;
 
 use super::{Keys, kind_of, kinds, number_of};
@@ -87,7 +86,7 @@ fn validate_one(labels: &[String], check: &Check) -> Result<()> {
     }
     let metrics = kind.metrics(check);
     check.metric.as_ref().map_or(Ok(()), |metric| {
-        known("metric", metric, &metrics).map_err(|e| match record::metric(metric).is_some() {
+        known("metric", metric, &metrics).map_err(|e| match fedsa::metrics::metric(metric).is_some() {
             true => BadInput { what: format!("theory does not predict `{}`", quoted(metric)), ..e },
             false => e,
         })

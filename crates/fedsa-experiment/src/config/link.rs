@@ -1,5 +1,7 @@
 //! The `uplink` and `downlink` of a method: a codec and media, by their kinds.
 
+use std::sync::Arc;
+
 use fedsa::error::{BadInput, Result};
 use fedsa::uplink::Uplink;
 use fedsa::uplink::codec::{Codec, Exact};
@@ -39,8 +41,8 @@ pub struct DownlinkSpec {
     pub codec: Option<Table>,
 }
 
-fn codec(kinds: &Kinds, spec: Option<&Table>) -> Result<Box<dyn Codec>> {
-    let Some(table) = spec else { return Ok(Box::new(Exact)) };
+fn codec(kinds: &Kinds, spec: Option<&Table>) -> Result<Arc<dyn Codec>> {
+    let Some(table) = spec else { return Ok(Arc::new(Exact)) };
     let mut table = table.clone();
     let build = || {
         let kind = find_kind(kinds.codecs(), &mut table, "codec")?;

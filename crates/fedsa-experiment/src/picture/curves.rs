@@ -93,7 +93,7 @@ impl Drawing<'_> {
             let rest = planned.point.coordinates.iter().filter(|(n, _)| !by.contains(n));
             let name = curve_name(label, rest.map(|(n, v)| coordinate_text(n, v)), (metrics.len() > 1).then_some(metric));
             panel.curves.push(self.measured(cell, metric, &name, color));
-            let predicted = record::metric(metric).is_some_and(|metric| metric.is_predicted);
+            let predicted = fedsa::metrics::metric(metric).is_some_and(|metric| metric.is_predicted);
             if predicted && spec.exact.contains(label) {
                 let exact = self.exact(cell, metric, &name, color);
                 let accuracy = exact.as_ref().and_then(|_| self.predictor.curve_accuracy(cell).ok());

@@ -55,7 +55,7 @@ fn names(experiment: &Experiment, labels: &[String]) -> Result<()> {
     let shown = figure.y.as_ref().map_or(vec!["mse"], |y| y.list());
     require(!shown.is_empty(), "y", "[]", &format!("at least one of {}", results::metrics().join(", ")))?;
     for y in &shown {
-        require(record::metric(y).is_some(), "y", format!("\"{y}\""), &format!("one of {}", results::metrics().join(", ")))?;
+        require(fedsa::metrics::metric(y).is_some(), "y", format!("\"{y}\""), &format!("one of {}", results::metrics().join(", ")))?;
     }
     let twice = (1..shown.len()).find(|i| shown[..*i].contains(&shown[*i]));
     require(twice.is_none(), "y", format!("{shown:?}"), "each metric once")?;

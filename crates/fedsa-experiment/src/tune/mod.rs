@@ -301,7 +301,8 @@ impl Tuning {
             forecast.is_some_and(|(forecast, theta)| forecast.evolution(theta, &self.start.controls).is_ok())
         };
         let share = if families.iter().all(is_known) { 1.0 } else { THEORY_SHARE };
-        let found = tune::search(field, &families, &self.start, &self.target, &effort(share)).map_err(named)?;
+        let shared = self.problem.as_ref().expect("no plan has it").shared_field();
+        let found = tune::search(shared, &families, &self.start, &self.target, &effort(share)).map_err(named)?;
         let unknown: Vec<usize> =
             (0..families.len()).filter(|family| found.prices[*family].is_ok() && found.unknown[*family].is_some()).collect();
         let known = found.best().and_then(|best| best.cost).map_or(f64::INFINITY, |cost| cost.of(self.target.goal));
@@ -368,7 +369,6 @@ impl Tuning {
             BuiltProblem::new(&experiment, &DiskFiles::new(Places::from_env(&self.base)), self.isa).ok()
         };
         let other = if own.field().sampling().kind == Law::Markov { independent() } else { None };
-        let field = other.as_ref().unwrap_or(own).field();
         let clear = Arc::new(Uplink::default());
         let mut all = Vec::new();
         // Families of one method differ in their links alone.
@@ -377,7 +377,7 @@ impl Tuning {
             let of = &self.candidates[*family];
             if !known.iter().any(|(kind, _)| *kind == of.kind.name) {
                 let simple = [Family { link: Arc::clone(&clear), ..of.family() }];
-                let found = tune::search(field, &simple, &self.start, &self.target, effort);
+                let found = tune::search(other.as_ref().unwrap_or(own).shared_field(), &simple, &self.start, &self.target, effort);
                 known.push((
                     of.kind.name,
                     found.map_or_else(

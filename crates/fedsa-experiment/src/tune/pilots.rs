@@ -20,7 +20,6 @@
 use std::cmp::Ordering;
 
 use fedsa::error::Result;
-use fedsa::round::Status;
 use fedsa_theory::tune::{Choice, Cost, Family, Hit, Price, Target, Tried, cheaper, rounded};
 use serde::{Deserialize, Serialize};
 
@@ -560,7 +559,7 @@ struct Ranked {
 
 /// The mean and its standard error along the recorded rounds, over seeds.
 pub(super) fn measured(results: &[crate::results::SeedResult]) -> Measured {
-    let diverged = results.iter().any(|seed| seed.status != Status::Ok);
+    let diverged = results.iter().any(|seed| seed.diverged.is_some());
     let shortest = results.iter().map(|seed| seed.rows.len()).min().unwrap_or(0);
     let point = |i: usize| {
         let values: Option<Vec<f64>> = results.iter().map(|seed| seed.rows[i].metric("mse")).collect();

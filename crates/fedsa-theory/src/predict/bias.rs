@@ -83,7 +83,7 @@ mod tests {
     use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
     use fedsa::sampling::{Law, Sampling};
 
-    fn two(a: [f64; 2], b: [f64; 2]) -> Box<dyn Field> {
+    fn two(a: [f64; 2], b: [f64; 2]) -> std::sync::Arc<dyn Field> {
         let linear = LinearSystems { a: a.map(|a| vec![vec![a]]).to_vec(), b: b.map(|b| vec![b]).to_vec(), ..LinearSystems::default() };
         linear.field(&NoFiles, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap()
     }

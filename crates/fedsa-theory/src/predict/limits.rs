@@ -166,7 +166,7 @@ mod tests {
     use fedsa::uplink::medium::MediumSettings as _;
     use fedsa::uplink::medium::erasure::Erasure;
 
-    fn garnet(agents: usize, kind: Law) -> Box<dyn Field> {
+    fn garnet(agents: usize, kind: Law) -> std::sync::Arc<dyn Field> {
         let garnet = Garnet { agents, states: 6, features: 2, min_class: Some(2), seed: 5, ..Garnet::default() };
         garnet.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
     }

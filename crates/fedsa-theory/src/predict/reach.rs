@@ -232,7 +232,7 @@ mod tests {
     use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
     use fedsa::sampling::{Law, Sampling};
 
-    fn garnet(kind: Law) -> Box<dyn Field> {
+    fn garnet(kind: Law) -> std::sync::Arc<dyn Field> {
         let garnet = Garnet { agents: 3, states: 8, features: 3, min_class: Some(2), seed: 2, ..Garnet::default() };
         garnet.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
     }

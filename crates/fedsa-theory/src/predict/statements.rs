@@ -259,7 +259,7 @@ mod tests {
     use fedsa::uplink::medium::MediumSettings as _;
     use fedsa::uplink::medium::erasure::Erasure;
 
-    fn garnet(kind: Law, batch: usize) -> Box<dyn Field> {
+    fn garnet(kind: Law, batch: usize) -> std::sync::Arc<dyn Field> {
         let garnet = Garnet { agents: 3, states: 6, features: 2, gamma: 0.5, seed: 5, ..Garnet::default() };
         garnet.field(&NoFiles, Sampling { kind, batch, ..Sampling::default() }, Isa::best()).unwrap()
     }

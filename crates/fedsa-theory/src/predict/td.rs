@@ -203,7 +203,7 @@ mod tests {
     use fedsa::uplink::medium::erasure::Erasure;
     use fedsa::uplink::medium::over_the_air::{self, Gain};
 
-    fn process(agents: usize, kind: Law, reward_range: [f64; 2]) -> Box<dyn Field> {
+    fn process(agents: usize, kind: Law, reward_range: [f64; 2]) -> std::sync::Arc<dyn Field> {
         let mrp = RandomMrp { agents, states: 5, features: 2, seed: 3, reward_range, ..RandomMrp::default() };
         mrp.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
     }

@@ -29,7 +29,7 @@
 //!     Family::new("fedhsa", |eta, h, alpha| Ok(Arc::new(FedHsa { global_step_size: alpha, ..FedHsa::new(eta, h) })), &link),
 //! ];
 //! let target = Target { mse: 0.01, goal: Goal::Bits, ..Target::default() };
-//! let found = search(&*field, &families, &Start::zero(field.dim()), &target, &Effort::default())?;
+//! let found = search(&field, &families, &Start::zero(field.dim()), &target, &Effort::default())?;
 //! let best = found.best().expect("two methods that reach every error");
 //! assert!(best.reached().is_some_and(|reach| reach.mse <= 0.01));
 //! # Ok(())
@@ -258,7 +258,7 @@ mod tests {
     use fedsa::uplink::medium::MediumSettings as _;
     use fedsa::uplink::medium::erasure::Erasure;
 
-    fn field(seed: u64, agents: usize, features: usize, kind: Law) -> Box<dyn Field> {
+    fn field(seed: u64, agents: usize, features: usize, kind: Law) -> Arc<dyn Field> {
         let garnet = Garnet { agents, states: 6, features, gamma: 0.8, seed, ..Garnet::default() };
         garnet.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
     }
@@ -338,7 +338,9 @@ mod tests {
             let target = (1e-6f64).max(1.5 * bias);
             let hit = course(&forecast, &start, target, 10_000).unwrap().outcome.unwrap();
             let settings = family.settings(&choice, field.agents()).unwrap();
-            let mut run = fedsa::round::Run::new(&*field, &*settings, &*family.link, OutputRule::Last, 0, vec![0.0; field.dim()]).unwrap();
+            let federation =
+                fedsa::federation::Federation::new(&*settings, &family.link, field.weights(), 0, vec![0.0; field.dim()]).unwrap();
+            let mut run = fedsa::round::Run::new(&field, &federation).unwrap();
             let mut error = linalg::norm_sq(&root);
             while error > target {
                 assert!(run.round() < 10_000);
@@ -362,10 +364,11 @@ mod tests {
         let quantised = Uplink { codec: Quantised { bits: 4, rounding: Rounding::Stochastic }.build(), ..Uplink::default() };
         for link in [clear(), Arc::new(quantised)] {
             for family in families(&link) {
-                let price = Price::of(&*field, &family, &start).unwrap();
+                let price = Price::of(&field, &family, &start).unwrap();
                 let settings = family.settings(&Choice { family: 0, step_size: 0.01, local_steps: 7, server_step: 1.0 }, 3).unwrap();
-                let mut run =
-                    fedsa::round::Run::new(&*field, &*settings, &*family.link, OutputRule::Last, 1, vec![0.0; field.dim()]).unwrap();
+                let federation =
+                    fedsa::federation::Federation::new(&*settings, &family.link, field.weights(), 1, vec![0.0; field.dim()]).unwrap();
+                let mut run = fedsa::round::Run::new(&field, &federation).unwrap();
                 (0..20).for_each(|_| run.step());
                 let (cost, ledger) = (price.cost(20, 7), run.ledger());
                 let counted = Cost { rounds: 20, bits: (ledger.bits_up + ledger.bits_down) as f64, samples: ledger.samples as f64 };
@@ -387,14 +390,14 @@ mod tests {
             let rule = ControlRule::default();
             Ok(Arc::new(ScafflsaRandom { step_size, talk_probability, global_step_size, participants: None, rule, control_step: 1.0 }))
         };
-        let price = Price::of(&*field, &Family::new("talk", talk, &clear()), &Start::zero(3)).unwrap();
+        let price = Price::of(&field, &Family::new("talk", talk, &clear()), &Start::zero(3)).unwrap();
         // A round has 1/p local steps of every agent in the mean.
         let (cost, once) = (price.cost(50, 4).samples, price.cost(50, 1).samples);
         assert!((once - 150.0).abs() < 1e-9 && (cost - 600.0).abs() < 1e-9, "{once} {cost}");
     }
 
     /// The least cost of a grid: each of its points by all rounds of its curve.
-    fn least_of_grid(field: &dyn Field, families: &[Family<'_>], start: &Start, target: &Target, most: u64) -> f64 {
+    fn least_of_grid(field: &Arc<dyn Field>, families: &[Family<'_>], start: &Start, target: &Target, most: u64) -> f64 {
         let mut least = f64::INFINITY;
         for family in families {
             let Ok(price) = Price::of(field, family, start) else { continue };
@@ -402,7 +405,7 @@ mod tests {
                 for k in 0..9 {
                     for server_step in [1.0, 1.5] {
                         let choice = Choice { family: 0, step_size: 1.2 / 1.6f64.powi(k), local_steps, server_step };
-                        let forecast = family.forecast(field, &choice, start).unwrap();
+                        let forecast = family.forecast(&**field, &choice, start).unwrap();
                         let reached = forecast.knows_curve().ok().and_then(|()| by_all_rounds(&forecast, start, target.mse, most));
                         least = least.min(reached.map_or(f64::INFINITY, |t| price.cost(t, local_steps).of(target.goal)));
                     }
@@ -427,10 +430,10 @@ mod tests {
             let start = Start::zero(field.dim());
             let target = Target { mse: share * linalg::norm_sq(field.root().unwrap()), goal, most_local_steps: 32, ..Target::default() };
             let families = families(&link);
-            let found = search(&*field, &families, &start, &target, &Effort::default()).unwrap();
+            let found = search(&field, &families, &start, &target, &Effort::default()).unwrap();
             let best = found.best().unwrap();
             let cost = best.cost.unwrap().of(goal);
-            let grid = least_of_grid(&*field, &families, &start, &target, 200);
+            let grid = least_of_grid(&field, &families, &start, &target, 200);
             assert!(cost <= 1.05 * grid, "{goal:?}: {cost} of {best:?}, over {grid}");
             // What it says holds: by all rounds of the curve.
             let forecast = families[best.choice.family].forecast(&*field, &best.choice, &start).unwrap();
@@ -438,7 +441,7 @@ mod tests {
             assert_eq!(by_all_rounds(&forecast, &start, target.mse, rounds + 5), Some(rounds));
             assert_eq!(best.cost.unwrap(), found.prices[best.choice.family].as_ref().unwrap().cost(rounds, best.choice.local_steps));
             // The same again.
-            let again = search(&*field, &families, &start, &target, &Effort::default()).unwrap();
+            let again = search(&field, &families, &start, &target, &Effort::default()).unwrap();
             assert_eq!((again.best, again.tried), (found.best, found.tried));
         }
     }
@@ -449,7 +452,7 @@ mod tests {
         let start = Start::zero(field.dim());
         let families: Vec<Family<'_>> = families(&clear()).into_iter().take(1).collect();
         let target = Target { mse: 1e-7, most_rounds: 40, local_steps: Some(vec![50]), ..Target::default() };
-        let found = search(&*field, &families, &start, &target, &Effort::default()).unwrap();
+        let found = search(&field, &families, &start, &target, &Effort::default()).unwrap();
         assert!(found.best().is_none() && found.ended.is_none());
         // Small enough steps have a floor below every target, but need more rounds: two numbers.
         let (tried, rounds, lowest) = found.too_slow().unwrap();
@@ -464,7 +467,7 @@ mod tests {
         let coarse = Target { most_rounds: 1_000_000_000, ..target };
         let noiseless = super::tests::field(21, 3, 3, Law::Mean);
         let wide = Family { make: Box::new(|_, h, _| Ok(Arc::new(FedLsa::new(0.5, h)))), ..self::families(&clear()).remove(0) };
-        let found = search(&*noiseless, &[wide], &start, &coarse, &Effort::default()).unwrap();
+        let found = search(&noiseless, &[wide], &start, &coarse, &Effort::default()).unwrap();
         assert!(found.best().is_none() && found.too_slow().is_none());
         let bias = Forecast::over(&*noiseless, &FedLsa::new(0.5, 50), &Uplink::default()).bias_sq().unwrap();
         assert!((found.lowest_floor().unwrap().1 - bias).abs() <= 1e-6 * bias);
@@ -477,7 +480,7 @@ mod tests {
         let target = Target { mse: 0.03 * linalg::norm_sq(field.root().unwrap()), most_local_steps: 20, ..Target::default() };
         let within = |most_work: f64| {
             let effort = Effort { most_work, ..Effort::default() };
-            search(&*field, &families, &start, &target, &effort).unwrap()
+            search(&field, &families, &start, &target, &effort).unwrap()
         };
         let whole = within(f64::INFINITY);
         assert!(whole.ended.is_none() && whole.work > 0.0);
@@ -491,7 +494,7 @@ mod tests {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
         let alone = pool.install(|| within(0.5 * whole.work));
         assert_eq!((alone.tried, alone.best, alone.work), (half.tried, half.best, half.work));
-        let cancelled = search(&*field, &families, &start, &target, &Effort { is_cancelled: &|| true, ..Effort::default() }).unwrap();
+        let cancelled = search(&field, &families, &start, &target, &Effort { is_cancelled: &|| true, ..Effort::default() }).unwrap();
         assert!(cancelled.ended == Some(Ended::Cancelled) && cancelled.tried.is_empty());
     }
 
@@ -503,7 +506,7 @@ mod tests {
         let mut families = families(&clear());
         families.push(Family::new("coarse", |eta, h, _| Ok(Arc::new(FedLsa::new(eta, h))), &Arc::new(quantised)));
         let target = Target { mse: 0.1 * linalg::norm_sq(field.root().unwrap()), most_local_steps: 10, ..Target::default() };
-        let found = search(&*field, &families, &start, &target, &Effort::default()).unwrap();
+        let found = search(&field, &families, &start, &target, &Effort::default()).unwrap();
         assert!(found.best().is_some());
         let known: Vec<bool> = found.unknown.iter().map(Option::is_none).collect();
         assert_eq!(known, [true, true, true, false]);

@@ -1,8 +1,11 @@
 //! What rounds of a method cost.
 
+use std::sync::Arc;
+
 use super::{Choice, Family, Goal, Start};
 use crate::cost::RoundCost;
 use fedsa::error::{BadInput, Result};
+use fedsa::federation::Federation;
 use fedsa::problem::Field;
 use fedsa::record::Ledger;
 use fedsa::round::Run;
@@ -48,14 +51,15 @@ impl Price {
     ///
     /// # Errors
     /// When the method cannot work over its link.
-    pub fn of(field: &dyn Field, family: &Family<'_>, start: &Start) -> Result<Self> {
+    pub fn of(field: &Arc<dyn Field>, family: &Family<'_>, start: &Start) -> Result<Self> {
         let theta = start.theta.clone().unwrap_or_else(|| vec![0.0; field.dim()]);
         let settings =
             |local_steps: u64| family.settings(&Choice { family: 0, step_size: TINY, local_steps, server_step: 1.0 }, field.agents());
         // Ledgers after the first round and the last.
         let ledgers = |local_steps: u64| -> Result<(Ledger, Ledger)> {
             let settings = settings(local_steps)?;
-            let mut run = Run::new(field, &*settings, &*family.link, start.output, 0, theta.clone())?;
+            let federation = Federation::new(&*settings, &family.link, field.weights(), 0, theta.clone())?.with_output(start.output);
+            let mut run = Run::new(field, &federation)?;
             run.step();
             let first = run.ledger();
             (1..ROUNDS).for_each(|_| run.step());
@@ -68,7 +72,7 @@ impl Price {
         let bits = |ledger: &Ledger| (ledger.bits_up + ledger.bits_down) as f64;
         // The mean of random numbers of local steps is known; a few rounds would not give it.
         let samples = |local_steps: u64, last: &Ledger| -> Result<f64> {
-            let mean = RoundCost::new(field, &*settings(local_steps)?, &family.link).map(|cost| cost.samples);
+            let mean = RoundCost::new(&**field, &*settings(local_steps)?, &family.link).map(|cost| cost.samples);
             Ok(mean.unwrap_or(last.samples as f64 / ROUNDS as f64))
         };
         let one = samples(1, &last)?;

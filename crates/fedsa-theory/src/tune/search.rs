@@ -12,6 +12,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
@@ -174,7 +175,7 @@ struct Seen {
 }
 
 struct Search<'s, 'm> {
-    field: &'s dyn Field,
+    field: &'s Arc<dyn Field>,
     families: &'s [Family<'m>],
     start: &'s Start,
     target: &'s Target,
@@ -190,7 +191,7 @@ impl Search<'_, '_> {
     fn look(&self, choice: Choice, most_cost: f64, meter: &mut Meter<'_>) -> Result<Tried> {
         let price = self.price(choice.family);
         let most = price.affordable(most_cost, self.target.goal, choice.local_steps, self.target.most_rounds).max(1);
-        let forecast = self.families[choice.family].forecast(self.field, &choice, self.start)?;
+        let forecast = self.families[choice.family].forecast(&**self.field, &choice, self.start)?;
         let course = course_within(&forecast, self.start, self.target.mse, most, meter)?;
         let cost = course.outcome.ok().map(|hit| price.cost(hit.rounds, choice.local_steps));
         Ok(Tried { choice, course, cost })
@@ -208,7 +209,7 @@ impl Search<'_, '_> {
     fn coarse(&self, line: Line, most_cost: f64, meter: &mut Meter<'_>) -> Seen {
         let mut seen = Seen::default();
         let (mut best, mut slow) = (f64::INFINITY, 0);
-        let sizes: Vec<f64> = coarse_steps(self.field).collect();
+        let sizes: Vec<f64> = coarse_steps(&**self.field).collect();
         // The step of this turn, and that of the turn before.
         let (mut at, mut before) = (0, 0);
         while let Some(step_size) = sizes.get(at) {
@@ -361,15 +362,15 @@ impl Record<'_> {
 ///
 /// # Errors
 /// As [`Target::check`].
-pub fn search(field: &dyn Field, families: &[Family<'_>], start: &Start, target: &Target, effort: &Effort<'_>) -> Result<Found> {
-    target.check(field, start)?;
+pub fn search(field: &Arc<dyn Field>, families: &[Family<'_>], start: &Start, target: &Target, effort: &Effort<'_>) -> Result<Found> {
+    target.check(&**field, start)?;
     let prices: Vec<Result<Price>> = families.iter().map(|family| Price::of(field, family, start)).collect();
     let of = Search { field, families, start, target, prices: &prices };
     let mut unknown: Vec<Option<BadInput>> = prices.iter().map(|price| price.as_ref().err().cloned()).collect();
     let mut lines: Vec<Line> = Vec::new();
     for (family, made) in families.iter().enumerate().filter(|(family, _)| prices[*family].is_ok()) {
         let steps = if made.has_local_steps { target.coarse_local_steps() } else { vec![1] };
-        for server_step in server_steps(field, made) {
+        for server_step in server_steps(&**field, made) {
             lines.extend(steps.iter().map(|local_steps| Line { family, local_steps: *local_steps, server_step }));
         }
     }
@@ -543,7 +544,7 @@ mod tests {
         }
     }
 
-    fn field(case: &Case) -> Box<dyn Field> {
+    fn field(case: &Case) -> Arc<dyn Field> {
         let samples = case.kinds.iter().map(|kind| kind.samples.clone()).collect();
         let drawn = Drawn { samples, systems: case.systems.clone() };
         problem::field(drawn, Sampling::default(), Isa::best(), true).unwrap()
@@ -582,10 +583,10 @@ mod tests {
             let (field, start, family) = (field(case), start(case), &families()[i % 3]);
             let goal = [Goal::Samples, Goal::Rounds][i / 3 % 2];
             let target = Target { mse: target(case), goal, most_rounds: 1_000_000_000, most_local_steps: 12, local_steps: None };
-            let found = search(&*field, std::slice::from_ref(family), &start, &target, &Effort::default()).unwrap();
+            let found = search(&field, std::slice::from_ref(family), &start, &target, &Effort::default()).unwrap();
             let found = found.best().unwrap();
             let (cost, hit) = (found.cost.unwrap().of(goal), found.reached().unwrap());
-            let price = Price::of(&*field, family, &start).unwrap();
+            let price = Price::of(&field, family, &start).unwrap();
             assert!(hit.mse <= target.mse && cost == price.cost(hit.rounds, found.choice.local_steps).of(goal));
             let top = 4.0 * largest_step(&*field);
             let mut best = f64::INFINITY;
@@ -639,7 +640,7 @@ mod tests {
                 if local_steps <= 60 {
                     let most_rounds = corollary.rounds();
                     let target = Target { mse, goal: Goal::Rounds, most_rounds, most_local_steps: local_steps, local_steps: None };
-                    let found = search(&*field, std::slice::from_ref(family), &start, &target, &Effort::default()).unwrap();
+                    let found = search(&field, std::slice::from_ref(family), &start, &target, &Effort::default()).unwrap();
                     let best = found.best().unwrap_or_else(|| panic!("{corollary:?}: nothing is found: {found:?}"));
                     let best = best.reached().unwrap().rounds;
                     assert!(best <= same, "{corollary:?}: {best}, with its settings {same}");

@@ -44,7 +44,7 @@ pub trait DescentSettings: Serialize + std::fmt::Debug + Send + Sync {
     }
 }
 
-impl<M: DescentSettings> MethodSettings for M {
+impl<M: DescentSettings + Clone + 'static> MethodSettings for M {
     fn check(&self, _: usize) -> Result<()> {
         self.check_ranges()
     }

@@ -98,12 +98,12 @@ impl DescentSettings for Giant {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::federation::Federation;
     use crate::kernel::Isa;
     use crate::linalg::{distance_sq, norm_sq};
     use crate::methods::MethodSettings;
     use crate::problem::quadratic::Quadratic;
     use crate::problem::{NoFiles, ProblemSettings};
-    use crate::record::OutputRule;
     use crate::round::Run;
     use crate::sampling::{Law, Sampling};
     use crate::uplink::Uplink;
@@ -127,7 +127,7 @@ mod tests {
         let field = problem.field(&NoFiles, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap();
         let uplink = Uplink::default();
         let after_two_rounds = |giant: &Giant| {
-            let mut run = Run::new(&*field, giant, &uplink, OutputRule::Last, 5, vec![0.0; 8]).unwrap();
+            let mut run = Run::new(&field, &Federation::new(giant, &uplink, field.weights(), 5, vec![0.0; 8]).unwrap()).unwrap();
             run.step();
             run.step();
             (run.ledger().calls, run.theta().to_vec())

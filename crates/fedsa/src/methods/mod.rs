@@ -28,6 +28,8 @@ pub mod scafflsa_random;
 pub mod scaffold;
 pub mod shed;
 
+use std::sync::Arc;
+
 use crate::error::{BadInput, Result, require};
 use crate::local::{Agent, Client};
 use crate::protocol::{Give, Len, Protocol};
@@ -158,7 +160,7 @@ pub struct Setting<'a> {
 
 /// The settings of one method: the keys of `[[method]]` except `kind`, `label`, links and expectations. They build the
 /// method's halves and its protocol.
-pub trait MethodSettings: erased_serde::Serialize + std::fmt::Debug + Send + Sync {
+pub trait MethodSettings: erased_serde::Serialize + std::fmt::Debug + Shared + Send + Sync {
     /// Checks ranges for N agents. It is called before the functions below.
     ///
     /// # Errors
@@ -210,6 +212,18 @@ pub trait MethodSettings: erased_serde::Serialize + std::fmt::Debug + Send + Syn
 }
 
 erased_serde::serialize_trait_object!(MethodSettings);
+
+/// Settings as a value that a federation shares with its ends: what can be cloned has it.
+pub trait Shared {
+    /// A copy of the settings.
+    fn shared(&self) -> Arc<dyn MethodSettings>;
+}
+
+impl<S: MethodSettings + Clone + 'static> Shared for S {
+    fn shared(&self) -> Arc<dyn MethodSettings> {
+        Arc::new(self.clone())
+    }
+}
 
 /// What a method needs of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

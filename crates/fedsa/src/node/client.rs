@@ -1,23 +1,26 @@
 //! One agent of a federation.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
-use super::{Federation, LAYOUT, chain_stream, codec_stream, foreign, place, point, refused};
+use super::{Federation, LAYOUT, chain_stream, check_layout, codec_stream, foreign, place, point, refused};
 use crate::error::{Result, require};
 use crate::kernel::{Chunk, Lanes, chunks, flat, flat_mut};
 use crate::local::{Agent, At, Batch, Client, ControlCopies, Known, Last, Memory, Outbox, stride};
-use crate::message::{Body, Envelope, MAX_ROUNDS, Message, Part, TELL, Writer};
+use crate::message::{Body, Envelope, MAX_ROUNDS, Message, Part, TELL};
 use crate::methods::Half;
 use crate::problem::Field;
-use crate::protocol::{Protocol, are_finite};
+use crate::protocol::Protocol;
 use crate::random::ALL;
-use crate::round::{Held, check_needs};
-use crate::uplink::Uplink;
+use crate::record::Work;
+use crate::uplink::agent_end::without_numbers;
+use crate::uplink::{AgentEnd, Answer, Uplink};
 
 /// One agent of a federation.
-pub struct ClientNode<'a> {
-    field: Held<'a, dyn Field + 'a>,
-    uplink: Held<'a, Uplink>,
+pub struct ClientNode {
+    field: Arc<dyn Field>,
+    uplink: Arc<Uplink>,
     half: Working,
     protocol: Protocol,
     digest: u64,
@@ -27,6 +30,7 @@ pub struct ClientNode<'a> {
     place: usize,
     seed: u64,
     feedback: Vec<f64>,
+    work: Work,
     log: Log,
 }
 
@@ -70,6 +74,7 @@ struct Saved {
     chain: Vec<u64>,
     feedback: Vec<f64>,
     alone: Vec<u8>,
+    work: Work,
     log: Log,
 }
 
@@ -81,37 +86,38 @@ enum Step {
     Behind,
 }
 
-impl<'a> ClientNode<'a> {
+impl ClientNode {
     /// Agent `agent` of a federation at the start of a run. Its data are those of agent `place` in `field`, which may
     /// contain only the data of this agent.
     ///
     /// # Errors
     /// When there is no such agent or place, the field has another dimension, the method cannot work over the link, or it
     /// needs what the problem does not have.
-    pub fn new(federation: &Federation<'a>, field: impl Into<Held<'a, dyn Field + 'a>>, place: usize, agent: usize) -> Result<Self> {
-        let field: Held<'a, dyn Field + 'a> = field.into();
-        let (agents, d) = (federation.weights.len(), federation.start.len());
+    pub fn new(federation: &Federation, field: &Arc<dyn Field>, place: usize, agent: usize) -> Result<Self> {
+        let field = Arc::clone(field);
+        federation.check_real()?;
+        let (agents, d, seed) = (federation.agents(), federation.dim(), federation.seed());
         require(agent < agents, "agent", agent, &format!("below the number of agents, {agents}"))?;
         require(place < field.agents(), "place", place, &format!("below the number of agents in the data, {}", field.agents()))?;
-        require(field.dim() == d, "start", format!("{d} components"), &format!("{} components", field.dim()))?;
-        check_needs(&*federation.settings, &*field)?;
+        federation.check_field(&*field)?;
         let (client, protocol) = federation.client()?;
         let half = match client {
             Half::Lanes(client) => {
                 let mut memory = vec![Chunk::default(); stride(&*client, d)];
                 if let Some(controls) = client.controls() {
-                    put(controls, &mut memory, d, &vec![0.0; d], &federation.start);
+                    put(controls, &mut memory, d, &vec![0.0; d], federation.start());
                 }
                 let mut lanes = Box::new(Lanes::new(d, field.chain_len()));
                 let words = field.chain_len();
-                field.start_chain(place, &mut chain_stream(federation.seed, agent), &mut lanes.chains[..words]);
+                field.start_chain(place, &mut chain_stream(seed, agent), &mut lanes.chains[..words]);
                 Working::Lanes { client, memory, lanes, outbox: Outbox::new(d) }
             }
             Half::Each(make) => Working::Each(make(agent)),
         };
-        let (uplink, seed, digest) = (federation.uplink.clone(), federation.seed, federation.digest);
+        let (uplink, digest) = (Arc::clone(federation.uplink()), federation.digest());
         let feedback = vec![0.0; uplink.feedback_len(d, protocol.exchanges.len())];
-        Ok(Self { field, uplink, half, protocol, digest, agent, place, seed, feedback, log: Log::default() })
+        let (work, log) = (Work::default(), Log::default());
+        Ok(Self { field, uplink, half, protocol, digest, agent, place, seed, feedback, work, log })
     }
 
     /// Processes a message of the server, and returns the answer if the message wants one. A copy of the last message gets
@@ -137,15 +143,16 @@ impl<'a> ClientNode<'a> {
             return Err(refused(format!("a message of {} parts", front.parts), "the parts of this method"));
         }
         let longest = self.protocol.longest().max(self.field.dim());
-        let mut down = front.message(&*self.uplink.downlink, longest, codec_stream(self.seed, ALL))?;
+        let mut down = front.message(&*self.uplink.downlink, longest, &self.protocol.outside(), codec_stream(self.seed, ALL))?;
         let control = self.control_sent(&mut down)?;
         self.protocol.check_down(&down)?;
+        down.parts.iter_mut().for_each(|(part, body)| part.settle(body));
         self.in_order(&down)?;
         let answer = match self.step(&envelope, &down, control.is_some())? {
             Step::Behind if down.exchange == TELL => {
                 return Err(refused("a mean for which the control variate is too old", "a question with the control variate"));
             }
-            Step::Behind => Some(instead(Part::Behind, &down, &self.envelope())),
+            Step::Behind => Some(without_numbers(Part::Behind, down.round, down.exchange, &self.envelope())),
             Step::With(last) => {
                 let answer = self.follow(&envelope, &down, control, last)?;
                 if down.exchange != TELL {
@@ -201,10 +208,10 @@ impl<'a> ClientNode<'a> {
             self.log.settled = self.log.answer;
         }
         let d = self.field.dim();
-        let at = place(self.seed, down.round, down.exchange, self.agent);
         let envelope = self.envelope();
-        let mut writer = Writer::new(down.round, down.exchange, &envelope);
-        let Self { field, uplink, half, seed, feedback, log, .. } = self;
+        let at = place(self.seed, down.round, down.exchange, self.agent);
+        let Self { field, uplink, half, seed, feedback, work, log, .. } = self;
+        let mut end = AgentEnd { uplink, at, feedback };
         match half {
             Working::Lanes { client, memory, lanes, outbox } => {
                 if let (Some(xi), Some(controls)) = (&control, client.controls()) {
@@ -223,35 +230,37 @@ impl<'a> ClientNode<'a> {
                 }
                 outbox.clear();
                 client.answer(&mut batch, down, outbox);
+                work.samples += batch.samples();
+                work.calls.operators += batch.operators();
                 let Some((part, x)) = outbox.sent(0) else { return Ok(None) };
-                let parts = [(part, Body::Numbers(x.to_vec()))];
-                if !are_finite(&parts) {
-                    return Ok(Some(instead(Part::Diverged, down, &envelope)));
-                }
-                let read = uplink.seal(at, &parts, feedback, &mut writer);
+                let answer = end.send(vec![(part, Body::Numbers(x.to_vec()))], Some(&envelope));
                 if uplink.alters() {
-                    let zero = vec![0.0; d];
-                    let sent = read.as_ref().and_then(|read| read[0].1.numbers()).unwrap_or(&zero);
-                    client.sent(&mut batch, 0, sent);
+                    match &answer {
+                        Answer::Sent { parts, .. } => client.sent(&mut batch, 0, parts[0].1.numbers().expect("one vector")),
+                        Answer::NotCarried => client.sent(&mut batch, 0, &vec![0.0; d]),
+                        Answer::Diverged { .. } => {}
+                    }
                 }
-                Ok(read.map(|_| writer.finish()))
+                Ok(answer.into_bytes())
             }
             Working::Each(agent) => {
-                let here =
-                    At::new(Known::of(field.facts()), self.place, self.agent, *seed, down.round, down.exchange, uplink.allowance(at, d));
+                let here = At::new(Known::of(field.facts()), self.place, self.agent, *seed, down.round, down.exchange, end.allowance(d));
                 if down.exchange == TELL {
                     agent.told(&here, down);
+                    work.calls.add(here.calls());
                     return Ok(None);
                 }
-                let parts = agent.answer(&here, down)?;
-                if !are_finite(&parts) {
-                    return Ok(Some(instead(Part::Diverged, down, &envelope)));
-                }
-                let read = uplink.seal(at, &parts, feedback, &mut writer);
+                let answered = agent.answer(&here, down);
+                work.calls.add(here.calls());
+                let answer = end.send(answered?, Some(&envelope));
                 if uplink.alters() {
-                    agent.sent(read.as_deref());
+                    match &answer {
+                        Answer::Sent { parts, .. } => agent.sent(Some(parts)),
+                        Answer::NotCarried => agent.sent(None),
+                        Answer::Diverged { .. } => {}
+                    }
                 }
-                Ok(read.map(|_| writer.finish()))
+                Ok(answer.into_bytes())
             }
         }
     }
@@ -303,6 +312,11 @@ impl<'a> ClientNode<'a> {
         client.control(&Memory::new(memory, self.field.dim()), theta, rounds, is_included)
     }
 
+    /// What the agent has computed since the start: its share of a run's ledger, of which the server counts messages and bits.
+    pub fn work(&self) -> Work {
+        self.work
+    }
+
     /// The state of the node, as bytes.
     pub fn save(&self) -> Vec<u8> {
         let (memory, chain, alone) = match &self.half {
@@ -310,7 +324,8 @@ impl<'a> ClientNode<'a> {
             Working::Each(agent) => (Vec::new(), Vec::new(), agent.save()),
         };
         let (digest, agent) = (self.digest, self.agent as u64);
-        let saved = Saved { layout: LAYOUT, digest, agent, memory, chain, feedback: self.feedback.clone(), alone, log: self.log.clone() };
+        let (feedback, work, log) = (self.feedback.clone(), self.work, self.log.clone());
+        let saved = Saved { layout: LAYOUT, digest, agent, memory, chain, feedback, alone, work, log };
         postcard::to_stdvec(&saved).expect("plain data serialises")
     }
 
@@ -319,19 +334,19 @@ impl<'a> ClientNode<'a> {
     /// # Errors
     /// When the bytes are not such a state. The node is then unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        check_layout(bytes)?;
         let (saved, rest): (Saved, _) = postcard::take_from_bytes(bytes).map_err(|_| foreign())?;
-        let Saved { layout, digest, agent, memory, chain, feedback, alone, log } = saved;
+        let Saved { layout: _, digest, agent, memory, chain, feedback, alone, work, log } = saved;
         let last = log.taken.as_ref().map_or(0, |taken| taken.round);
         let is_log = last < MAX_ROUNDS && log.answered.is_none_or(|t| log.taken.is_some() && t <= last);
-        let is_finite = memory.iter().chain(&feedback).all(|x| x.is_finite());
         let is_of_half = match &self.half {
             Working::Lanes { .. } => alone.is_empty(),
             Working::Each(_) => memory.is_empty() && chain.is_empty(),
         };
-        if !rest.is_empty() || !is_log || !is_finite || !is_of_half {
+        if !rest.is_empty() || !is_log || !work.is_possible() || !is_of_half {
             return Err(foreign());
         }
-        if (layout, digest, agent) != (LAYOUT, self.digest, self.agent as u64) || feedback.len() != self.feedback.len() {
+        if (digest, agent) != (self.digest, self.agent as u64) || feedback.len() != self.feedback.len() {
             return Err(foreign());
         }
         match &mut self.half {
@@ -345,16 +360,9 @@ impl<'a> ClientNode<'a> {
             }
             Working::Each(agent) => agent.restore(&alone)?,
         }
-        (self.feedback, self.log) = (feedback, log);
+        (self.feedback, self.work, self.log) = (feedback, work, log);
         Ok(())
     }
-}
-
-/// The bytes of an answer that is a part without numbers, instead of what is wanted.
-fn instead(part: Part, down: &Message, envelope: &Envelope) -> Vec<u8> {
-    let mut writer = Writer::new(down.round, down.exchange, envelope);
-    writer.body(part, &Body::Numbers(Vec::new()));
-    writer.finish()
 }
 
 /// Sets an agent's memory to the control of the round whose model is `theta`.

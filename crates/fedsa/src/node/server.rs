@@ -4,18 +4,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Federation, LAYOUT, codec_stream, foreign, place, point, refused};
+use super::copies::Copies;
+use super::{Federation, LAYOUT, check_layout, codec_stream, foreign, place, point, refused};
+use crate::coordinator::{self, Accepted, Coordinator, Step};
 use crate::error::{BadInput, Result};
-use crate::linalg::norm_sq;
-use crate::local::Client;
-use crate::message::{Body, Envelope, MAX_ROUNDS, Message, Part};
+use crate::local::{Client, ControlCopies};
+use crate::message::{Body, Envelope, Message, PART_HEADER_BYTES, Part};
 use crate::methods::Half;
-use crate::protocol::{Protocol, are_finite};
+use crate::metrics::Observable;
 use crate::random::{ALL, Purpose};
-use crate::round::server_end::{ServerEnd, asked_weight, check_answer};
-use crate::round::{Held, Status, has_diverged};
-use crate::server::{Ask, Letter, Next, Server};
-use crate::uplink::Uplink;
 
 /// What the caller has to do next.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -26,7 +23,7 @@ pub enum Todo {
         /// The agents, in increasing order.
         to: Vec<usize>,
         /// What to send to each of them.
-        #[serde(with = "shared")]
+        #[serde(with = "super::shared")]
         bytes: Vec<Arc<[u8]>>,
     },
     /// Send each agent its bytes; agents do not answer. Then open the next round.
@@ -34,7 +31,7 @@ pub enum Todo {
         /// The agents, in increasing order.
         to: Vec<usize>,
         /// What to send to each of them.
-        #[serde(with = "shared")]
+        #[serde(with = "super::shared")]
         bytes: Vec<Arc<[u8]>>,
     },
     /// The round is over; open the next one.
@@ -50,74 +47,22 @@ pub struct Progress {
     pub refused: Vec<(usize, BadInput)>,
 }
 
-/// The server of a federation.
-pub struct ServerNode<'a> {
-    uplink: Held<'a, Uplink>,
-    protocol: Protocol,
-    server: Box<dyn Server>,
+/// The server of a federation: a coordinator with bytes and copies of the agents' control variates.
+pub struct ServerNode {
+    coordinator: Coordinator,
     /// The client half, if the server keeps copies of its control variates.
     client: Option<Box<dyn Client>>,
-    weights: Vec<f64>,
-    seed: u64,
     digest: u64,
-    /// The larger one of `||theta_0||` and `||theta*||`.
-    scale: f64,
-    state: State,
-}
-
-/// The state of the node, except the server half's.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct State {
-    /// The number of rounds opened so far.
-    opened: u64,
-    /// The question under way, or the last one, as agents decode it.
-    down: Message,
     /// What the caller has to do now.
     todo: Todo,
-    /// The answers so far, one entry for each agent that was asked.
-    answers: Vec<Option<Vec<(Part, Body)>>>,
-    /// Their checksums, for methods with control variates.
-    checksums: Vec<u32>,
-    /// Whether the run has diverged.
-    status: Status,
-    /// `theta_t` of the round under way.
-    before: Vec<f64>,
-    controls: Copies,
-    end: ServerEnd,
+    copies: Copies,
 }
 
-/// Copies of the agents' control variates; empty for methods without them.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-struct Copies {
-    /// `xi_c`, d numbers each.
-    xi: Vec<f64>,
-    /// The number of rounds whose end each agent's control must have seen, if agents are told means.
-    seen: Vec<u32>,
-    /// Whether each agent's own control equals its copy.
-    standing: Vec<Standing>,
-    /// The checksum of the last answer of each agent that a mean includes; 0 if there is none since the agent was sent its
-    /// control.
-    counted: Vec<u32>,
-}
-
-/// A valid answer to the present question.
-struct Answer {
-    /// The agent's place among the recipients.
-    at: usize,
+/// An answer that was decoded.
+struct Decoded {
     /// The checksum of the earlier answer that the agent's control assumes to be included ([`Envelope::seen`]).
     seen: u32,
     parts: Vec<(Part, Body)>,
-}
-
-/// Whether an agent's control equals the server's copy, as far as the server knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Standing {
-    /// They are equal.
-    InStep,
-    /// They differ: the next question will contain the copy.
-    Stale,
-    /// The last question contained the copy, and was not yet answered.
-    Sent,
 }
 
 /// The saved state of a server node.
@@ -125,8 +70,9 @@ enum Standing {
 struct Saved {
     layout: u32,
     digest: u64,
-    server: Vec<Vec<f64>>,
-    state: State,
+    coordinator: coordinator::Saved,
+    todo: Todo,
+    copies: Copies,
 }
 
 /// [`Saved`] without copies: copies of controls may fill much of the memory.
@@ -134,160 +80,153 @@ struct Saved {
 struct Saving<'a> {
     layout: u32,
     digest: u64,
-    server: Vec<Vec<f64>>,
-    state: &'a State,
+    coordinator: coordinator::Saved,
+    todo: &'a Todo,
+    copies: &'a Copies,
 }
 
-impl<'a> ServerNode<'a> {
+impl ServerNode {
     /// The server of a federation at the start of a run. The server does not need the problem.
     ///
     /// # Errors
-    /// When the method cannot work over the link.
-    pub fn new(federation: &Federation<'a>) -> Result<Self> {
-        let (client, protocol) = federation.client()?;
-        let server = federation.settings.server(&federation.setting());
-        let Federation { uplink, weights, seed, start, digest, .. } = federation.clone();
-        let client = match client {
+    /// When the method cannot work over the link, or the link has old models (pull).
+    pub fn new(federation: &Federation) -> Result<Self> {
+        federation.check_real()?;
+        let client = match federation.client()?.0 {
             Half::Lanes(client) => Some(client).filter(|client| client.controls().is_some()),
             Half::Each(_) => None,
         };
-        let (n, d) = (weights.len(), start.len());
-        let controls = match client {
-            None => Copies::default(),
-            Some(_) => Copies { xi: vec![0.0; n * d], seen: vec![0; n], standing: vec![Standing::InStep; n], counted: vec![0; n] },
-        };
-        let end = ServerEnd::new(&uplink, seed, n);
-        let scale = norm_sq(&start).sqrt().max(federation.root);
-        let state = State {
-            opened: 0,
-            down: Message { round: 0, exchange: 0, parts: Vec::new() },
-            todo: Todo::RoundOver,
-            answers: Vec::new(),
-            checksums: Vec::new(),
-            status: Status::Ok,
-            before: start,
-            controls,
-            end,
-        };
-        Ok(Self { uplink, protocol, server, client, weights, seed, digest, scale, state })
+        let mut coordinator = Coordinator::new(federation)?;
+        let mut copies = Copies::default();
+        if client.is_some() {
+            coordinator.keep_letters();
+            copies = Copies::new(federation.agents(), federation.start());
+        }
+        Ok(Self { coordinator, client, digest: federation.digest(), todo: Todo::RoundOver, copies })
+    }
+
+    /// The coordinator, which knows the iterate, the output, what was counted, what was refused, and whether the iterates have
+    /// diverged.
+    pub fn coordinator(&self) -> &Coordinator {
+        &self.coordinator
     }
 
     /// `theta_t`.
     pub fn theta(&self) -> &[f64] {
-        self.server.theta()
+        self.coordinator.theta()
     }
 
     /// The number of rounds opened so far.
     pub fn rounds(&self) -> u64 {
-        self.state.opened
+        self.coordinator.opened()
     }
 
     /// What the caller has to do now; after a restart, what it had to do when the state was saved.
     pub fn todo(&self) -> &Todo {
-        &self.state.todo
+        &self.todo
     }
 
-    /// Whether the run has diverged. If it has, no more rounds are opened.
-    pub fn status(&self) -> Status {
-        self.state.status
+    /// The number of rounds done when the iterates were found to have diverged, if they have. No more rounds are opened then.
+    pub fn diverged(&self) -> Option<u64> {
+        self.coordinator.diverged()
     }
 
     /// The number of answers to the present question that were accepted so far.
     pub fn answered(&self) -> usize {
-        self.state.answers.iter().flatten().count()
+        self.coordinator.answered()
     }
 
     /// The server's copy of the control `xi_c` of agent `c`, d numbers, for methods with control variates.
     pub fn control(&self, c: usize) -> Option<&[f64]> {
-        let d = self.server.theta().len();
-        self.state.controls.xi.get(c * d..(c + 1) * d)
+        let d = self.theta().len();
+        self.copies.xi.get(c * d..(c + 1) * d)
     }
 
-    /// Whether answers are awaited.
-    fn is_open(&self) -> bool {
-        matches!(self.state.todo, Todo::Ask { .. })
+    /// The rule of the agents' control variates, if the server keeps copies.
+    fn controls(&self) -> Option<&dyn ControlCopies> {
+        self.client.as_ref().and_then(|client| client.controls())
     }
 
     /// Opens the next round. A round that is under way ends with the answers accepted so far. After divergence or
-    /// [`MAX_ROUNDS`] rounds no round is opened, and the result is [`Todo::RoundOver`].
+    /// [`crate::message::MAX_ROUNDS`] rounds no round is opened, and the result is [`Todo::RoundOver`].
     pub fn open(&mut self) -> Todo {
-        while self.is_open() {
+        self.open_for(None)
+    }
+
+    /// As [`ServerNode::open`], for the agents that can be reached, in increasing order: the others are sent nothing, and their
+    /// answers count as missing.
+    pub fn open_for(&mut self, available: Option<&[usize]>) -> Todo {
+        while self.coordinator.is_open() {
             self.close();
         }
-        if self.state.status != Status::Ok || self.state.opened >= MAX_ROUNDS {
-            self.state.todo = Todo::RoundOver;
-            return Todo::RoundOver;
+        if self.client.is_some() {
+            self.copies.open(self.coordinator.theta());
         }
-        let ask = self.server.open(self.state.opened);
-        self.state.opened += 1;
-        self.state.before = self.server.theta().to_vec();
-        self.ask(&ask)
+        let step = self.coordinator.open(available);
+        self.follow(step)
     }
 
-    fn recipients(&self, ask: &Ask) -> Vec<usize> {
-        ask.to.clone().unwrap_or_else(|| (0..self.weights.len()).collect())
-    }
-
-    fn ask(&mut self, ask: &Ask) -> Todo {
-        let to = self.recipients(ask);
-        let bytes = self.written(ask, &to);
-        if ask.down.exchange == 0 && self.client.is_some() {
-            for c in &to {
-                let standing = &mut self.state.controls.standing[*c];
-                if *standing == Standing::Stale {
-                    *standing = Standing::Sent;
-                }
+    /// Turns a step of the coordinator into bytes.
+    fn follow(&mut self, step: Step) -> Todo {
+        self.todo = match step {
+            Step::RoundOver => Todo::RoundOver,
+            Step::Tell => {
+                let (to, bytes) = self.written();
+                Todo::Tell { to, bytes }
             }
-        }
-        self.state.down = ask.down.clone();
-        self.uplink.tell(self.seed, &mut self.state.down);
-        self.state.answers = vec![None; to.len()];
-        self.state.checksums = vec![0; if self.client.is_some() { to.len() } else { 0 }];
-        self.state.todo = Todo::Ask { to, bytes };
-        self.state.todo.clone()
+            Step::Ask => {
+                let (to, bytes) = self.written();
+                if self.client.is_some() {
+                    let is_first = self.coordinator.question().down.exchange == 0;
+                    self.copies.ask(self.coordinator.asked(), is_first);
+                }
+                Todo::Ask { to, bytes }
+            }
+        };
+        self.todo.clone()
     }
 
-    /// The bytes for each recipient: the same for all, except for parts of its own.
-    fn written(&self, ask: &Ask, to: &[usize]) -> Vec<Arc<[u8]>> {
-        let down = &ask.down;
+    /// The recipients of the message under way, and the bytes for each: the same for all, except for parts of its own.
+    fn written(&mut self) -> (Vec<usize>, Vec<Arc<[u8]>>) {
+        let (coordinator, settings) = (&self.coordinator, self.digest);
+        let (ask, down, federation) = (coordinator.question(), coordinator.written(), coordinator.federation());
         let encode = |down: &Message, envelope: &Envelope| -> Arc<[u8]> {
-            let mut stream = place(self.seed, down.round, down.exchange, ALL).stream(Purpose::Codec);
-            down.encode(envelope, &*self.uplink.downlink, &mut stream).into()
+            let mut stream = place(federation.seed(), down.round, down.exchange, ALL).stream(Purpose::Codec);
+            down.encode(envelope, &*federation.uplink().downlink, &mut stream).into()
         };
-        let settings = self.digest;
-        let d = self.server.theta().len();
-        let copies = &self.state.controls;
-        let is_told = self.client.as_ref().and_then(|client| client.controls()).is_some_and(|controls| controls.is_told());
-        let is_stale = |c: &usize| down.exchange == 0 && copies.standing.get(*c).is_some_and(|standing| *standing != Standing::InStep);
+        let is_told = self.controls().is_some_and(|controls| controls.is_told());
+        let is_first = down.exchange == 0 && self.client.is_some();
+        let to_send = |c: usize| if is_first { self.copies.to_send(c) } else { None };
+        let (places, to): (Vec<usize>, Vec<usize>) = coordinator.recipients().unzip();
         // If some recipients get a part of their own, or only some agents are asked, a copy of the message that reaches another
         // agent must be refused. Every message then names its recipient.
-        let is_for_all = ask.to.is_none() && ask.own.is_none() && !is_told && !to.iter().any(is_stale);
+        let is_for_all = ask.to.is_none() && ask.own.is_none() && !is_told && !to.iter().any(|c| to_send(*c).is_some());
         if is_for_all {
-            return vec![encode(down, &Envelope { settings, ..Envelope::default() }); to.len()];
+            let bytes = encode(down, &Envelope { settings, ..Envelope::default() });
+            return (to.clone(), vec![bytes; to.len()]);
         }
-        let one = |(i, c): (usize, &usize)| {
-            let down = if is_stale(c) {
-                let mut down = down.clone();
-                down.parts.push((Part::Control, Body::Numbers(copies.xi[c * d..(c + 1) * d].to_vec())));
-                down
-            } else {
-                ask.to_recipient(i)
-            };
-            let seen = if is_told { copies.seen[*c] } else { 0 };
+        let mut controls = 0;
+        let one = |(i, c): (&usize, &usize)| {
+            let mut down = down.clone();
+            match to_send(*c) {
+                Some(xi) => {
+                    down.parts.push((Part::Control, Body::Numbers(xi.to_vec())));
+                    controls += PART_HEADER_BYTES + 8 * xi.len();
+                }
+                None => down.parts.extend(ask.own_of(*i)),
+            }
+            let seen = if is_told { self.copies.seen[*c] } else { 0 };
             encode(&down, &Envelope { agent: *c, seen, settings })
         };
-        to.iter().enumerate().map(one).collect()
+        let bytes = places.iter().zip(&to).map(one).collect();
+        self.coordinator.count_down(controls);
+        (to, bytes)
     }
 
-    /// Decodes and checks an answer to the present question.
-    fn answer(&self, agent: usize, bytes: &[u8]) -> Result<Answer> {
-        let (round, exchange) = (self.state.opened.wrapping_sub(1), self.state.down.exchange);
-        let Todo::Ask { to, .. } = &self.state.todo else {
-            return Err(refused("an answer while no question is open", "answers to an open question"));
-        };
-        let at = to.binary_search(&agent);
-        let at =
-            at.map_err(|_| refused(format!("an answer of agent {agent}, which was not asked"), "answers of agents that were asked"))?;
+    /// Decodes an answer to the present question.
+    fn decoded(&self, agent: usize, bytes: &[u8]) -> Result<Decoded> {
+        let Message { round, exchange, .. } = self.coordinator.question().down;
+        self.coordinator.place_of(agent)?;
         let front = Message::front(bytes)?;
         let envelope = front.envelope;
         if envelope.settings != self.digest {
@@ -300,19 +239,13 @@ impl<'a> ServerNode<'a> {
             let what = format!("an answer to {} from agent {agent}", point(front.round, front.exchange));
             return Err(refused(what, &format!("answers to {}", point(round, exchange))));
         }
-        if front.parts > self.protocol.most_parts() {
+        let (protocol, federation) = (self.coordinator.protocol(), self.coordinator.federation());
+        if front.parts > protocol.most_parts() {
             return Err(refused(format!("an answer of {} parts", front.parts), "the parts of this method"));
         }
-        let Message { mut parts, .. } = front.message(&*self.uplink.codec, self.protocol.longest(), codec_stream(self.seed, agent))?;
-        match parts[..] {
-            [(Part::Behind, _)] if self.client.is_some() => {}
-            [(Part::Diverged, _)] => parts = self.protocol.diverged_answer(exchange),
-            _ => {
-                self.protocol.check_answer(exchange, &parts)?;
-                self.server.accepts(exchange, &parts)?;
-            }
-        }
-        Ok(Answer { at, seen: envelope.seen, parts })
+        let streams = codec_stream(federation.seed(), agent);
+        let Message { parts, .. } = front.message(&*federation.uplink().codec, protocol.longest(), &protocol.outside(), streams)?;
+        Ok(Decoded { seen: envelope.seen, parts })
     }
 
     /// Accepts an answer to the present question. A second copy changes nothing.
@@ -322,75 +255,43 @@ impl<'a> ServerNode<'a> {
     /// the question assumes; the agent's next question then contains the control. A refused answer does not count, and
     /// changes nothing else.
     pub fn take(&mut self, agent: usize, bytes: &[u8]) -> Result<()> {
-        let Answer { at, seen, parts } = self.answer(agent, bytes)?;
-        if self.client.is_some() {
-            let copies = &mut self.state.controls;
-            let expected = match copies.standing[agent] {
-                Standing::InStep => Some(copies.counted[agent]),
-                Standing::Sent => Some(0),
-                Standing::Stale => None,
-            };
-            let is_behind = matches!(parts[..], [(Part::Behind, _)]);
-            if self.state.answers[at].is_none() && (is_behind || Some(seen) != expected) {
-                copies.standing[agent] = Standing::Stale;
-                let what = format!("the control variate of agent {agent} is older than the question assumes");
-                return Err(refused(what, "an answer to the agent's next question, which will contain its control variate"));
-            }
+        let taken = self.taken(agent, bytes);
+        taken.inspect_err(|reason| self.coordinator.refuse(agent, reason.clone()))
+    }
+
+    fn taken(&mut self, agent: usize, bytes: &[u8]) -> Result<()> {
+        let Decoded { seen, parts } = self.decoded(agent, bytes)?;
+        let is_first = !self.coordinator.has_answered(agent);
+        let is_behind = matches!(parts[..], [(Part::Behind, _)]) && self.client.is_some();
+        if is_behind && is_first {
+            return self.copies.check(agent, true, seen);
         }
-        match &self.state.answers[at] {
-            None => {
-                self.state.answers[at] = Some(parts);
-                if let Some(checksum) = self.state.checksums.get_mut(at) {
-                    *checksum = Message::checksum(bytes);
-                    let copies = &mut self.state.controls;
-                    if std::mem::replace(&mut copies.standing[agent], Standing::InStep) == Standing::Sent {
-                        copies.counted[agent] = 0;
-                    }
-                }
-                Ok(())
-            }
-            Some(taken) if *taken == parts || !(are_finite(taken) || are_finite(&parts)) => Ok(()),
-            Some(_) => Err(refused(format!("a second answer of agent {agent}"), "one answer from each agent")),
+        let checked = self.coordinator.check(agent, parts, bytes.len())?;
+        if is_first && self.client.is_some() {
+            self.copies.check(agent, false, seen)?;
         }
+        let at = self.coordinator.place_of(agent)?;
+        let accepted = self.coordinator.take(agent, checked)?;
+        if accepted == Accepted::Counted && self.client.is_some() {
+            self.copies.take(at, agent, Message::checksum(bytes));
+        }
+        Ok(())
     }
 
     /// Ends the exchange under way with the answers accepted so far. A missing answer counts as zero in the mean. The caller
     /// decides how many answers suffice. Without any answer theta does not change, except by the receiver's noise over the
     /// air.
     pub fn close(&mut self) -> Todo {
-        if !self.is_open() {
-            return self.state.todo.clone();
+        if !self.coordinator.is_open() {
+            return self.todo.clone();
         }
-        let Todo::Ask { to, .. } = std::mem::replace(&mut self.state.todo, Todo::RoundOver) else { unreachable!("an open exchange") };
-        let at = place(self.seed, self.state.opened - 1, self.state.down.exchange, ALL);
-        let answers = std::mem::take(&mut self.state.answers);
-        let wanted = self.protocol.wanted(at.exchange);
-        let arrivals = self.state.end.take(&self.uplink, at, wanted, &self.weights, &to, answers);
-        let next = arrivals.with(&self.state.down, asked_weight(&self.weights, &to), |got| self.server.receive(got));
-        if !arrivals.are_finite() {
-            self.state.status = Status::Diverged { round: self.state.opened };
-            return Todo::RoundOver;
+        let asked = self.coordinator.asked().to_vec();
+        let step = self.coordinator.close();
+        // After divergence no round is opened, and the copies are of no use.
+        if step != Step::Ask && self.coordinator.diverged().is_none() {
+            self.settle(&asked, step);
         }
-        let todo = match next {
-            Next::Ask(ask) => return self.ask(&ask),
-            Next::Done { tell: None } => {
-                self.settle(&to, &arrivals.letters, None);
-                Todo::RoundOver
-            }
-            Next::Done { tell: Some(mut tell) } => {
-                let told = self.recipients(&tell);
-                let bytes = self.written(&tell, &told);
-                // The message as agents decode it: the downlink's codec may alter it.
-                self.uplink.tell(self.seed, &mut tell.down);
-                self.settle(&to, &arrivals.letters, Some(&tell.down));
-                Todo::Tell { to: told, bytes }
-            }
-        };
-        if has_diverged(self.server.theta(), self.scale) {
-            self.state.status = Status::Diverged { round: self.state.opened };
-        }
-        self.state.todo = todo.clone();
-        todo
+        self.follow(step)
     }
 
     /// Accepts all answers of an exchange, in any order, and ends the exchange.
@@ -401,33 +302,18 @@ impl<'a> ServerNode<'a> {
     }
 
     /// Updates the copies of the agents' controls as the agents will update theirs.
-    fn settle(&mut self, asked: &[usize], letters: &[Letter], told: Option<&Message>) {
-        let Some(controls) = self.client.as_ref().and_then(|client| client.controls()) else { return };
-        let (round, d) = (self.state.opened - 1, self.server.theta().len());
-        let v = match told {
-            Some(tell) => tell.part(Part::Direction).to_vec(),
-            None => controls.mean(round, &self.state.before, self.server.theta()),
-        };
-        let copies = &mut self.state.controls;
-        let zero = vec![0.0; d];
-        let mut letters = letters.iter().peekable();
-        for (c, checksum) in asked.iter().zip(&self.state.checksums) {
-            let letter = letters.next_if(|letter| letter.agent == *c);
-            let own = letter.map_or(&zero[..], |letter| letter.part(Part::Direction));
-            controls.settle(round, &mut copies.xi[c * d..(c + 1) * d], &v, own);
-            if letter.is_some() {
-                copies.counted[*c] = *checksum;
-            }
-            if told.is_some() {
-                copies.seen[*c] = round as u32 + 1;
-            }
-        }
+    fn settle(&mut self, asked: &[usize], step: Step) {
+        let Self { coordinator, client, copies, .. } = self;
+        let Some(controls) = client.as_ref().and_then(|client| client.controls()) else { return };
+        let told = (step == Step::Tell).then(|| &coordinator.question().down);
+        copies.settle(controls, coordinator.opened() - 1, asked, coordinator.letters(), told, coordinator.theta());
     }
 
     /// The state of the node, as bytes, between any two calls. A server that saves its state before it sends messages can be
     /// restarted without any effect on the results.
     pub fn save(&self) -> Vec<u8> {
-        let saved = Saving { layout: LAYOUT, digest: self.digest, server: self.server.state(), state: &self.state };
+        let Self { coordinator, digest, todo, copies, .. } = self;
+        let saved = Saving { layout: LAYOUT, digest: *digest, coordinator: coordinator.save(), todo, copies };
         postcard::to_stdvec(&saved).expect("plain data serialises")
     }
 
@@ -436,75 +322,40 @@ impl<'a> ServerNode<'a> {
     /// # Errors
     /// When the bytes are not such a state. The node is then unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        check_layout(bytes)?;
         let (saved, rest): (Saved, _) = postcard::take_from_bytes(bytes).map_err(|_| foreign())?;
-        let Saved { layout, digest, server, state } = saved;
-        let n = self.weights.len();
-        let lens = |state: &State| {
-            let State { before, controls: Copies { xi, seen, standing, counted }, end, .. } = state;
-            [before.len(), xi.len(), seen.len(), standing.len(), counted.len(), end.channel.len()]
+        let Saved { layout: _, digest, coordinator, todo, copies } = saved;
+        let n = self.coordinator.federation().agents();
+        let asked = coordinator.ask.to.as_ref().map_or(n, Vec::len);
+        let are_agents = |to: &[usize], bytes: &[Arc<[u8]>]| {
+            to.is_sorted_by(|a, b| a < b) && to.iter().all(|c| *c < n) && to.len() <= asked && bytes.len() == to.len()
         };
-        let are_agents =
-            |to: &[usize], bytes: &[Arc<[u8]>]| to.is_sorted_by(|a, b| a < b) && to.iter().all(|c| *c < n) && bytes.len() == to.len();
-        let is_open = matches!(state.todo, Todo::Ask { .. });
-        let fits = match &state.todo {
-            Todo::Ask { to, bytes } => {
-                let checksums = if self.client.is_some() { to.len() } else { 0 };
-                are_agents(to, bytes)
-                    && state.answers.len() == to.len()
-                    && state.checksums.len() == checksums
-                    && Some(state.down.round) == state.opened.checked_sub(1)
-                    && self.protocol.check_down(&state.down).is_ok()
-            }
-            Todo::Tell { to, bytes } => are_agents(to, bytes) && state.answers.is_empty(),
-            Todo::RoundOver => state.answers.is_empty(),
+        let fits = match (&todo, coordinator.step) {
+            (Todo::Ask { to, bytes }, Step::Ask) | (Todo::Tell { to, bytes }, Step::Tell) => are_agents(to, bytes),
+            (Todo::RoundOver, Step::RoundOver) => true,
+            _ => false,
         };
-        let latest = self.uplink.late.as_ref().map(|late| late.max());
-        let next = state.opened.saturating_sub(u64::from(is_open));
-        let is_mail = state.end.mail.is_of(next, state.opened, latest, n, &self.protocol);
-        let is_at = self.protocol.exchange(state.down.exchange).is_some() && (state.opened > 0 || !is_open) && state.opened <= MAX_ROUNDS;
-        let is_ours = rest.is_empty() && (layout, digest) == (LAYOUT, self.digest) && lens(&state) == lens(&self.state);
-        if !(is_ours && fits && is_mail && is_at) {
+        if !rest.is_empty() || digest != self.digest || !fits || !self.copies.is_like(&copies, asked) {
             return Err(foreign());
         }
-        let before = self.server.state();
-        self.server.restore(server, state.opened).map_err(|_| foreign())?;
-        let mut answers = state.answers.iter().flatten();
-        if !answers.all(|parts| check_answer(&self.protocol, &*self.server, state.down.exchange, parts).is_ok()) {
-            self.server.restore(before, self.state.opened).expect("its own state");
-            return Err(foreign());
-        }
-        self.state = state;
+        self.coordinator.restore(coordinator).map_err(|_| foreign())?;
+        (self.todo, self.copies) = (todo, copies);
         Ok(())
     }
 }
 
-/// Serialises messages, many of which are equal: each distinct message once.
-mod shared {
-    use std::collections::HashMap;
-    use std::sync::Arc;
-
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub fn serialize<S: Serializer>(all: &[Arc<[u8]>], to: S) -> Result<S::Ok, S::Error> {
-        let mut distinct: Vec<&[u8]> = Vec::new();
-        let mut known: HashMap<*const u8, u32> = HashMap::new();
-        let index = |bytes: &Arc<[u8]>| {
-            let next = known.len() as u32;
-            known.entry(bytes.as_ptr()).or_insert(next).to_owned()
-        };
-        let which: Vec<u32> = all.iter().map(index).collect();
-        for (bytes, i) in all.iter().zip(&which) {
-            if *i as usize == distinct.len() {
-                distinct.push(bytes);
-            }
-        }
-        (distinct, which).serialize(to)
+impl Observable for ServerNode {
+    fn coordinator(&self) -> &Coordinator {
+        &self.coordinator
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Arc<[u8]>>, D::Error> {
-        let (distinct, which) = <(Vec<Vec<u8>>, Vec<u32>)>::deserialize(from)?;
-        let distinct: Vec<Arc<[u8]>> = distinct.into_iter().map(Into::into).collect();
-        which.iter().map(|i| distinct.get(*i as usize).cloned().ok_or_else(|| D::Error::custom("no such message"))).collect()
+    /// The server's copies.
+    fn controls(&self) -> Option<Vec<Vec<f64>>> {
+        self.client.as_ref()?;
+        let mut controls: Vec<Vec<f64>> = self.copies.xi.chunks(self.theta().len()).map(<[f64]>::to_vec).collect();
+        if let Some(control) = self.coordinator.server().control() {
+            controls.iter_mut().for_each(|xi| xi.iter_mut().zip(control).for_each(|(xi, c)| *xi -= c));
+        }
+        Some(controls)
     }
 }

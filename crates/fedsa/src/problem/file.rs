@@ -45,11 +45,15 @@ pub struct ArrayFile {
 }
 
 impl ProblemSettings for ArrayFile {
+    fn own_to_each_end(&self) -> &'static [&'static str] {
+        &["path"]
+    }
+
     fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
         self.noise.as_ref()?.without_effect(sampling)
     }
 
-    fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+    fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         let arrays = files.arrays(&self.path)?;
         let named = |e: BadInput| BadInput { what: format!("{}: {}", self.path, e), key: "path".into(), ..e };
         self.field_of(&arrays, sampling, isa).map_err(named)
@@ -109,7 +113,7 @@ fn own_noise_sizes(arrays: &Arrays) -> Noise {
 }
 
 impl ArrayFile {
-    fn field_of(&self, arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+    fn field_of(&self, arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         // What would have no effect is not what was meant.
         if self.noise.is_some() && arrays.find("noise_std").is_some() {
             let what = "noise for a file that has noise of its own: noise_std";
@@ -129,7 +133,7 @@ impl ArrayFile {
 
 impl ArrayFile {
     /// The field of a problem with the noise of the settings or of the file, if there is any.
-    fn with_noise<P: Problem>(&self, problem: P, arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+    fn with_noise<P: Problem>(&self, problem: P, arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         match own_noise(arrays, problem.weights().len(), problem.dim())? {
             None => noise::field(problem, self.noise.as_ref(), sampling, isa, self.allow_singular_agents),
             Some((std, matrices)) => {

@@ -16,6 +16,8 @@
 //! | `transitions` | the matrix of the chain written out, n x n, doubly stochastic, in place of `chain`, `mixing_time` and `chains` |
 //! | `noise` | additive noise ([`mod@super::noise`]) on top |
 
+use std::sync::Arc;
+
 use faer::Mat;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -135,7 +137,7 @@ impl ProblemSettings for FiniteSum {
         Some(BadInput::new(key, what, format!("no {key}, or kind = \"markov\" in [sampling]")))
     }
 
-    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         self.check()?;
         if let ChainStart::State(s) = sampling.start {
             let accepted = format!("a term's index below {}", self.terms);

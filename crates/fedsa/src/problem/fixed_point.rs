@@ -26,6 +26,8 @@
 //! agent and outcome, less their mean over the outcomes, and scaled so that their variance over the outcomes is that of
 //! the law in expectation. Outcomes are drawn uniformly, or along a chain.
 
+use std::sync::Arc;
+
 use faer::Mat;
 use serde::{Deserialize, Serialize};
 
@@ -173,7 +175,7 @@ impl ProblemSettings for FixedPoint {
         lazy_index::without_effect(self.mixing_time, sampling).or_else(|| self.noise.as_ref()?.without_effect(sampling))
     }
 
-    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         self.check()?;
         let index = LazyIndex::new(self.outcomes, self.mixing_time, sampling)?;
         let offsets = |c: usize| {

@@ -283,7 +283,7 @@ impl ProblemSettings for Garnet {
         self.noise.as_ref()?.without_effect(sampling)
     }
 
-    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         self.check()?;
         let plan = self.plan();
         let features = Arc::new(FeatureLaw::Simplex.draw(self.states, self.features, self.seed, ALL));

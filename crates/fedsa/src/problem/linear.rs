@@ -1,5 +1,7 @@
 //! Linear systems `gbar_c(theta) = b_c - A_c theta`, with additive noise or none.
 
+use std::sync::Arc;
+
 use faer::Mat;
 use serde::{Deserialize, Serialize};
 
@@ -219,11 +221,15 @@ impl Default for LinearSystems {
 }
 
 impl ProblemSettings for LinearSystems {
+    fn own_to_each_end(&self) -> &'static [&'static str] {
+        &["a", "b"]
+    }
+
     fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
         noise::alone_without_effect(self.noise.as_ref(), sampling)
     }
 
-    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         let kinds = if self.a.is_empty() && self.b.is_empty() { self.drawn()? } else { self.written()? };
         let n = kinds.len();
         let systems = Systems { kinds, kind_of: (0..n as u32).collect(), weights: equal_weights(n) };

@@ -210,11 +210,15 @@ pub fn transitions(log: &Log, map: &FeatureMap, gamma: f64) -> Transitions {
 }
 
 impl ProblemSettings for Logs {
+    fn own_to_each_end(&self) -> &'static [&'static str] {
+        &["path"]
+    }
+
     fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
         self.noise.as_ref()?.without_effect(sampling)
     }
 
-    fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+    fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         traces::check_sampling(self.lambda, sampling)?;
         let logs = self.survey(files)?;
         let map = self.map(&logs)?;
@@ -302,7 +306,7 @@ impl ProblemSettings for Logs {
 
 impl Logs {
     /// The field of a problem, with the ridge and the noise where there are some.
-    fn with_ridge<P: Problem>(&self, problem: P, sampling: Sampling, isa: Isa, singular: bool) -> Result<Box<dyn Field>> {
+    fn with_ridge<P: Problem>(&self, problem: P, sampling: Sampling, isa: Isa, singular: bool) -> Result<Arc<dyn Field>> {
         if self.ridge > 0.0 {
             return noise::field(Ridge::new(problem, self.ridge), self.noise.as_ref(), sampling, isa, singular);
         }

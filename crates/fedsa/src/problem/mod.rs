@@ -144,13 +144,13 @@ pub trait Field: Send + Sync {
     fn has_mean(&self) -> bool;
     /// Further knowledge of the problem, whatever the sampling.
     fn facts(&self) -> &dyn Facts;
-    /// `theta*` and where it comes from, or the reason why it is not known.
+    /// `theta*` and where it comes from, or the reason why it is not known; computed when it is asked for.
     fn solution(&self) -> std::result::Result<&Root, &str>;
-    /// Replaces `theta*` by one computed before (checkpoints carry it, because
-    /// factorisations may differ in the last bits between instruction sets).
-    fn set_root(&mut self, root: Vec<f64>);
+    /// Gives `theta*` as it was computed before (checkpoints carry it, because factorisations may differ in the last bits between
+    /// instruction sets). Has no effect once the field has computed it.
+    fn set_root(&self, root: Vec<f64>);
     /// The same field on the generic kernel, portable: the slow twin of every other.
-    fn generic(self: Box<Self>) -> Box<dyn Field>;
+    fn generic(&self) -> Arc<dyn Field>;
 
     /// `theta*`, where it is known.
     fn root(&self) -> Option<&[f64]> {
@@ -200,18 +200,22 @@ impl dyn Field + '_ {
     }
 }
 
-/// The root of a field, or why it is not known.
+/// The root of a field, by one linear solve or by Newton's method from 0 ([`root::newton`]) and, where that fails, from
+/// [`Facts::near_root`].
 ///
 /// # Errors
-/// When the mean of linear operators is singular.
-fn solved(field: &dyn Field) -> Result<std::result::Result<Root, String>> {
+/// Why it is not known.
+fn solved(field: &dyn Field) -> std::result::Result<Root, String> {
     let (facts, d) = (field.facts(), field.dim());
     if let Some(root) = facts.own_root() {
-        return Ok(root);
+        return root;
     }
-    Ok(match facts.systems() {
+    match facts.systems() {
         Some(systems) if facts.takes_least_norm() => Ok(systems.least_root()),
-        Some(systems) => Ok(Root { theta: systems.root()?, source: Source::Linear }),
+        Some(systems) => match systems.root() {
+            Ok(theta) => Ok(Root { theta, source: Source::Linear }),
+            Err(e) => Err(e.to_string()),
+        },
         None if facts.linear_operators().is_some() => {
             Err(format!("the root of {d} sparse equations is not computed: the residual says how near a point is to it"))
         }
@@ -219,20 +223,20 @@ fn solved(field: &dyn Field) -> Result<std::result::Result<Root, String>> {
             Some(start) => root::newton(field, &start).map_err(|_| why),
             None => Err(why),
         }),
-    })
+    }
 }
 
 /// A problem and a sampling make a field.
 #[derive(Debug)]
 pub struct Sampled<P> {
-    problem: P,
+    problem: Arc<P>,
     sampling: Sampling,
     isa: Isa,
     /// Whether the problem's own kernels are passed over.
     generic: bool,
     has_mean: bool,
-    /// `theta*`, or why it is not known.
-    root: std::result::Result<Root, String>,
+    /// `theta*`, or why it is not known; empty until somebody asks.
+    root: OnceLock<std::result::Result<Root, String>>,
     /// The second moments of each kind that were asked for; empty where they would take more than [`KEPT_MOMENTS`].
     moments: Vec<OnceLock<Option<Arc<Moments>>>>,
 }
@@ -241,11 +245,10 @@ pub struct Sampled<P> {
 const KEPT_MOMENTS: usize = 1 << 28;
 
 impl<P: Problem> Sampled<P> {
-    /// Joins a problem (built for `sampling`) with its sampling; computes `theta*`, by one linear solve or by
-    /// Newton's method from 0 ([`root::newton`]) and, where that fails, from [`Facts::near_root`].
+    /// Joins a problem (built for `sampling`) with its sampling.
     ///
     /// # Errors
-    /// When the batch is 0, the mean of linear operators is singular, or mean operators are asked for that are not known.
+    /// When the batch is 0, or mean operators are asked for that are not known.
     pub fn new(problem: P, sampling: Sampling, isa: Isa) -> Result<Self> {
         sampling.check().map_err(|e| e.inside("sampling"))?;
         let d = problem.dim();
@@ -257,9 +260,7 @@ impl<P: Problem> Sampled<P> {
         let kinds = problem.facts().systems().map_or(0, |systems| systems.kinds.len());
         let is_kept = kinds.saturating_mul(8 * (d * d + d).saturating_pow(2)) <= KEPT_MOMENTS;
         let moments = (0..if is_kept { kinds } else { 0 }).map(|_| OnceLock::new()).collect();
-        let mut field = Self { problem, sampling, isa, generic: false, has_mean, root: Err(String::new()), moments };
-        field.root = solved(&field)?;
-        Ok(field)
+        Ok(Self { problem: Arc::new(problem), sampling, isa, generic: false, has_mean, root: OnceLock::new(), moments })
     }
 
     /// The problem.
@@ -293,15 +294,15 @@ impl<P: Problem> Field for Sampled<P> {
     }
     fn leg(&self, lanes: &mut Lanes, etas: &[f64]) {
         match self.batch() {
-            k if self.generic => generic::leg(&self.problem, lanes, etas, k, Isa::Portable),
+            k if self.generic => generic::leg(&*self.problem, lanes, etas, k, Isa::Portable),
             0 => self.problem.mean_leg(lanes, etas, self.isa),
             1 => self.problem.leg(lanes, etas, self.isa),
-            k => generic::leg(&self.problem, lanes, etas, k, self.isa),
+            k => generic::leg(&*self.problem, lanes, etas, k, self.isa),
         }
     }
     fn observe(&self, lanes: &mut Lanes, advance: bool) {
         let isa = if self.generic { Isa::Portable } else { self.isa };
-        generic::observe(&self.problem, lanes, advance, self.batch(), isa);
+        generic::observe(&*self.problem, lanes, advance, self.batch(), isa);
     }
     fn pass_over(&self, lanes: &mut Lanes, samples: usize) {
         let mut z = P::Obs::default();
@@ -326,13 +327,16 @@ impl<P: Problem> Field for Sampled<P> {
         self.moments.get(kind).map_or_else(new, |kept| kept.get_or_init(new).clone())
     }
     fn solution(&self) -> std::result::Result<&Root, &str> {
-        self.root.as_ref().map_err(String::as_str)
+        self.root.get_or_init(|| solved(self)).as_ref().map_err(String::as_str)
     }
-    fn set_root(&mut self, theta: Vec<f64>) {
-        self.root = Ok(Root { theta, source: Source::Given });
+    fn set_root(&self, theta: Vec<f64>) {
+        // Whoever asked before has another one, and goes on with it.
+        let _ = self.root.set(Ok(Root { theta, source: Source::Given }));
     }
-    fn generic(self: Box<Self>) -> Box<dyn Field> {
-        Box::new(Self { generic: true, ..*self })
+    fn generic(&self) -> Arc<dyn Field> {
+        let Self { problem, sampling, isa, has_mean, root, moments, .. } = self;
+        let (problem, root, moments) = (Arc::clone(problem), root.clone(), moments.clone());
+        Arc::new(Self { problem, sampling: *sampling, isa: *isa, generic: true, has_mean: *has_mean, root, moments })
     }
 }
 
@@ -377,7 +381,7 @@ pub trait ProblemSettings: erased_serde::Serialize + Send + Sync {
     ///
     /// # Errors
     /// When a setting or a file cannot be used; names the setting and the agent.
-    fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>>;
+    fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>>;
 
     /// The memory that [`ProblemSettings::field`] takes on this number of threads, computed from sizes.
     /// The sizes of files are read.
@@ -385,6 +389,12 @@ pub trait ProblemSettings: erased_serde::Serialize + Send + Sync {
     /// # Errors
     /// When a file cannot be read, or a setting has no size.
     fn memory(&self, files: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate>;
+
+    /// The settings in which the ends of a federation may differ: paths of files and names of data, by their keys. All others are in
+    /// the hash that messages carry ([`crate::federation::Description`]).
+    fn own_to_each_end(&self) -> &'static [&'static str] {
+        &[]
+    }
 
     /// The error about a given setting that has no effect under this sampling. Its key is that of the setting, or of the
     /// sampling's own setting such as `sampling.start`.
@@ -416,11 +426,11 @@ pub const KINDS: &[Kind<dyn ProblemSettings>] = &[
 ///
 /// # Errors
 /// When the mean system, or one agent's, is singular; names the agent.
-pub fn field<P: Problem>(problem: P, sampling: Sampling, isa: Isa, allow_singular_agents: bool) -> Result<Box<dyn Field>> {
+pub fn field<P: Problem>(problem: P, sampling: Sampling, isa: Isa, allow_singular_agents: bool) -> Result<Arc<dyn Field>> {
     if let (Some(systems), false) = (problem.facts().systems(), allow_singular_agents) {
         no_singular_agent(systems)?;
     }
-    Ok(Box::new(Sampled::new(problem, sampling, isa)?))
+    Ok(Arc::new(Sampled::new(problem, sampling, isa)?))
 }
 
 fn no_singular_agent(systems: &Systems) -> Result<()> {

@@ -187,7 +187,7 @@ impl FederatedTd<'_> {
     ///
     /// # Errors
     /// When a chain has several closed classes, or a system is singular that must not be; names the agent.
-    pub fn field(&self, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+    pub fn field(&self, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         self.field_with_noise(None, sampling, isa)
     }
 
@@ -195,7 +195,7 @@ impl FederatedTd<'_> {
     ///
     /// # Errors
     /// As [`FederatedTd::field`], and when the noise is out of range.
-    pub fn field_with_noise(&self, noise: Option<&Noise>, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+    pub fn field_with_noise(&self, noise: Option<&Noise>, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         noise::field(self.td(sampling)?, noise, sampling, isa, self.allow_singular_agents)
     }
 

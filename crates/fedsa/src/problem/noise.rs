@@ -13,6 +13,8 @@
 //! | `matrix` | M written out, d x d, in place of `radius`, `seed` and `memory` |
 //! | `start` | x before the first move of a trajectory: `zero`, `random` (N(0, I)), `stationary`, or `as-sampling` |
 
+use std::sync::Arc;
+
 use faer::Mat;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -292,7 +294,7 @@ pub fn field<P: Problem>(
     sampling: Sampling,
     isa: Isa,
     allow_singular_agents: bool,
-) -> Result<Box<dyn Field>> {
+) -> Result<Arc<dyn Field>> {
     match noise {
         None => super::field(problem, sampling, isa, allow_singular_agents),
         Some(noise) => {

@@ -202,7 +202,7 @@ impl ProblemSettings for QLearning {
         self.noise.as_ref()?.without_effect(sampling)
     }
 
-    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         self.check()?;
         if let ChainStart::State(s) = sampling.start {
             require((s as usize) < self.states, "start", s, &format!("a state below {}", self.states)).map_err(|e| e.inside("sampling"))?;

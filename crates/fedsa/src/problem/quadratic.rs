@@ -15,6 +15,8 @@
 //! | `a`, `b` | matrices and offsets written out, in place of all of the above |
 //! | `noise` | additive noise ([`mod@super::noise`]); without it a sample is the mean operator |
 
+use std::sync::Arc;
+
 use faer::Mat;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -208,11 +210,15 @@ impl From<Quadratic> for Given {
 }
 
 impl ProblemSettings for Quadratic {
+    fn own_to_each_end(&self) -> &'static [&'static str] {
+        &["a", "b"]
+    }
+
     fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
         noise::alone_without_effect(self.noise.as_ref(), sampling)
     }
 
-    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         let kinds = if self.is_drawn() { self.drawn()? } else { self.written()? };
         let n = kinds.len();
         let systems = Systems { kinds, kind_of: (0..n as u32).collect(), weights: equal_weights(n) };

@@ -20,6 +20,8 @@
 //! Samples are indices: uniform and independent, or along a chain that draws its index anew with
 //! probability `1 / mixing_time`.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::dataset::Rows;
@@ -110,7 +112,7 @@ impl ProblemSettings for RandomLogistic {
         lazy_index::without_effect(self.mixing_time, sampling).or_else(|| self.noise.as_ref()?.without_effect(sampling))
     }
 
-    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         self.check()?;
         let mut s = stream(self.seed, Purpose::System, 1, ALL);
         let w: Vec<f64> = (0..self.dim).map(|_| s.normal() / (self.dim as f64).sqrt()).collect();

@@ -212,7 +212,7 @@ impl ProblemSettings for RandomMrp {
         self.noise.as_ref()?.without_effect(sampling)
     }
 
-    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         self.check()?;
         let n = self.states;
         let kinds = self.kinds();

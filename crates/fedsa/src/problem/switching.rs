@@ -4,6 +4,8 @@
 //! its state: its second eigenvalue is `1 - 1 / mixing_time`, its stationary law uniform.
 //! Two states with a in {3, -1} show how mixing limits the step size.
 
+use std::sync::Arc;
+
 use faer::Mat;
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +59,7 @@ impl ProblemSettings for Switching {
         lazy_index::without_effect(self.mixing_time, sampling).or_else(|| self.noise.as_ref()?.without_effect(sampling))
     }
 
-    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         super::check_linear(self.agents, self.dim)?;
         require(
             !self.values.is_empty() && self.values.iter().all(|a| a.is_finite()),

@@ -1,7 +1,5 @@
 //! Outcomes of runs: one table of names, and the decision whether a run that missed its target has stalled.
 
-use crate::round::Status;
-
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Outcome {
@@ -55,14 +53,14 @@ const STALLED: f64 = 0.9;
 const EARLY: u64 = 20;
 
 impl Outcome {
-    /// Of a run that ended with this status; whether it reached a target, and by how much it missed
+    /// Of a run that has diverged after so many rounds, or has not; whether it reached a target, and by how much it missed
     /// each of those that it did not. Any of several targets would have done: the one that was
     /// missed by least speaks.
-    pub fn of(status: Status, has_reached: bool, missed: impl Iterator<Item = Missed>) -> Self {
-        match status {
-            Status::Diverged { round } => return Outcome::Diverged { round },
-            Status::Ok if has_reached => return Outcome::Converged,
-            Status::Ok => {}
+    pub fn of(diverged: Option<u64>, has_reached: bool, missed: impl Iterator<Item = Missed>) -> Self {
+        match diverged {
+            Some(round) => return Outcome::Diverged { round },
+            None if has_reached => return Outcome::Converged,
+            None => {}
         }
         let Some(missed) = missed.min_by(|a, b| (a.value / a.target).total_cmp(&(b.value / b.target))) else {
             return Outcome::Completed;
@@ -137,11 +135,11 @@ mod tests {
         assert!(!few.has_stalled);
         assert!(Missed::of("mse", 0.1, &[(0, None)]).is_none());
 
-        assert_eq!(Outcome::of(Status::Ok, false, [missed, stalled].into_iter()).name(), "stalled");
-        assert_eq!(Outcome::of(Status::Ok, false, [few].into_iter()).name(), "out-of-rounds");
-        assert_eq!(Outcome::of(Status::Ok, true, [few].into_iter()).name(), "converged");
-        assert_eq!(Outcome::of(Status::Ok, false, [].into_iter()).name(), "completed");
-        assert_eq!(Outcome::of(Status::Diverged { round: 3 }, false, [few].into_iter()).name(), "diverged");
+        assert_eq!(Outcome::of(None, false, [missed, stalled].into_iter()).name(), "stalled");
+        assert_eq!(Outcome::of(None, false, [few].into_iter()).name(), "out-of-rounds");
+        assert_eq!(Outcome::of(None, true, [few].into_iter()).name(), "converged");
+        assert_eq!(Outcome::of(None, false, [].into_iter()).name(), "completed");
+        assert_eq!(Outcome::of(Some(3), false, [few].into_iter()).name(), "diverged");
         assert_eq!(Outcome::Interrupted.name(), "interrupted");
     }
 }

@@ -2,17 +2,18 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::mail::History;
+use super::history::History;
+use crate::coordinator::Arrival;
 use crate::kernel::{Chunk, LANES, Lanes, rows};
 use crate::local::{Batch, Client, Last, Outbox};
 use crate::message::{HEADER_BYTES, Message, PART_HEADER_BYTES};
 use crate::problem::Field;
 use crate::random::{Key, Purpose};
-use crate::record::Sent;
+use crate::record::{Sent, Work};
 use crate::server::Own;
 use crate::sums::accumulate;
 use crate::uplink::medium::delay::Before;
-use crate::uplink::{Place, Uplink};
+use crate::uplink::{AgentEnd, Place, Uplink};
 
 /// The state of the agents that a task works on: `first` and those after it.
 pub(super) struct Agents<'a> {
@@ -54,27 +55,18 @@ pub(super) struct Rows<'a> {
     /// d numbers a block; empty where blocks are shared out among tasks, and messages summed afterwards.
     pub blocks: &'a mut [f64],
     /// One a participant; empty where blocks' sums are all that is wanted over a clear link.
-    pub fates: &'a mut [Fate],
+    pub arrivals: &'a mut [Arrival],
     /// d numbers a participant, where messages are wanted one by one; else empty.
     pub inbox: &'a mut [f64],
-}
-
-/// What became of one message.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Fate {
-    /// The factor by which it arrived; 0 when it did not.
-    pub gain: f64,
-    /// The round whose model it answers.
-    pub answers: u64,
 }
 
 impl<'a> Rows<'a> {
     /// Splits before the participant `n`, a multiple of eight where there are blocks' sums.
     fn split(self, n: usize, d: usize) -> (Self, Self) {
         let (b0, b1) = if self.blocks.is_empty() { (&mut [][..], &mut [][..]) } else { self.blocks.split_at_mut(n / LANES * d) };
-        let (f0, f1) = if self.fates.is_empty() { (&mut [][..], &mut [][..]) } else { self.fates.split_at_mut(n) };
+        let (f0, f1) = if self.arrivals.is_empty() { (&mut [][..], &mut [][..]) } else { self.arrivals.split_at_mut(n) };
         let (i0, i1) = if self.inbox.is_empty() { (&mut [][..], &mut [][..]) } else { self.inbox.split_at_mut(n * d) };
-        (Self { blocks: b0, fates: f0, inbox: i0 }, Self { blocks: b1, fates: f1, inbox: i1 })
+        (Self { blocks: b0, arrivals: f0, inbox: i0 }, Self { blocks: b1, arrivals: f1, inbox: i1 })
     }
 }
 
@@ -105,6 +97,9 @@ impl Worker {
         }
     }
 }
+
+/// What a task's agents sent, and what they computed.
+type Counted = (Sent, Work);
 
 /// How the participants of an exchange are shared out among threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,19 +157,19 @@ pub(super) struct Job<'a> {
     pub strides: Strides,
     pub shares: Shares,
     /// Set when the round is to be abandoned.
-    pub stop: Option<&'a AtomicBool>,
+    pub cancel: Option<&'a AtomicBool>,
 }
 
 impl Job<'_> {
     /// Processes the participants in `range`, halving it down to the grain.
-    pub(super) fn sweep(&self, range: std::ops::Range<usize>, agents: Agents<'_>, rows: Rows<'_>, worker: Option<&mut Worker>) -> Sent {
+    pub(super) fn sweep(&self, range: std::ops::Range<usize>, agents: Agents<'_>, rows: Rows<'_>, worker: Option<&mut Worker>) -> Counted {
         if range.len() > self.shares.grain {
             let middle = range.start + (range.len() / 2).next_multiple_of(self.shares.lanes);
             let (left, right) = agents.split(self.participants[middle], self.strides);
             let (low, high) = rows.split(middle - range.start, self.field.dim());
             let (a, b) =
                 rayon::join(|| self.sweep(range.start..middle, left, low, None), || self.sweep(middle..range.end, right, high, None));
-            return a.and(b);
+            return (a.0.and(b.0), a.1.and(b.1));
         }
         match worker {
             Some(worker) => self.blocks(range, agents, rows, worker),
@@ -184,18 +179,18 @@ impl Job<'_> {
 
     /// Whether the round is to be abandoned.
     fn is_stopped(&self) -> bool {
-        self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
+        self.cancel.is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
     /// Processes blocks one after the other.
-    fn blocks(&self, range: std::ops::Range<usize>, agents: Agents<'_>, to: Rows<'_>, worker: &mut Worker) -> Sent {
+    fn blocks(&self, range: std::ops::Range<usize>, agents: Agents<'_>, to: Rows<'_>, worker: &mut Worker) -> Counted {
         let d = self.field.dim();
         let chain_len = self.strides.chains;
         let weights = self.field.weights();
         let side_by_side = self.shares.lanes;
         let exact_bytes = (HEADER_BYTES + PART_HEADER_BYTES + 8 * d) as u64;
         let Agents { first, memory, chains, mut feedback, mut channel } = agents;
-        let mut counted = Sent::default();
+        let (mut counted, mut computed) = Counted::default();
         let start = range.start;
         for (i, block) in self.participants[range].chunks(side_by_side).enumerate() {
             if self.is_stopped() {
@@ -212,7 +207,7 @@ impl Job<'_> {
             let mut answers = [self.down.round; LANES];
             let stale = self.stale(block, &mut answers);
             let batch = Batch::new(self.field, self.seed, lanes, block, first, memory, self.strides.memory);
-            let mut batch = batch.stopped_by(self.stop);
+            let mut batch = batch.stopped_by(self.cancel);
             if let Some(own) = self.own {
                 tell_own(&mut batch, own, start + side_by_side * i, self.down.round);
             }
@@ -231,9 +226,9 @@ impl Job<'_> {
             } else {
                 self.client.answer(&mut batch, self.down, outbox);
             }
-            counted.samples += batch.samples();
-            counted.calls.operators += batch.operators();
-            if to.fates.is_empty()
+            computed.samples += batch.samples();
+            computed.calls.operators += batch.operators();
+            if to.arrivals.is_empty()
                 && let Some(sent) = outbox.all_sent(block.len())
             {
                 let (low, high) = (block[0], block[block.len() - 1]);
@@ -246,7 +241,7 @@ impl Job<'_> {
                 counted.messages += block.len() as u64;
                 counted.vectors += block.len() as u64;
                 counted.bytes += block.len() as u64 * exact_bytes;
-            } else if to.fates.is_empty() {
+            } else if to.arrivals.is_empty() {
                 for (l, c) in block.iter().enumerate() {
                     let Some((_, x)) = outbox.sent(l) else { continue };
                     counted.messages += 1;
@@ -263,17 +258,17 @@ impl Job<'_> {
                     let channel = part(&mut channel, c - first, self.strides.channel);
                     // The channel changes whether or not it is used.
                     let gain = self.uplink.gain(place, channel);
-                    let is_sent = self.carry(place, x, feedback, bytes, decoded);
-                    if is_sent {
+                    let sent = AgentEnd { uplink: self.uplink, at: place, feedback }.send_vector(x, bytes, decoded);
+                    if let Some(len) = sent {
                         counted.messages += 1;
                         counted.vectors += 1;
-                        counted.bytes += (HEADER_BYTES + PART_HEADER_BYTES + bytes.len().max(self.uplink.exact_len(d))) as u64;
+                        counted.bytes += len;
                     }
                     if self.uplink.alters() {
                         self.client.sent(&mut batch, l, decoded);
                     }
-                    let gain = if is_sent { gain } else { 0.0 };
-                    to.fates[row] = Fate { gain, answers: answers[l] };
+                    let gain = if sent.is_some() { gain } else { 0.0 };
+                    to.arrivals[row] = Arrival { gain, answers: answers[l] };
                     if gain != 0.0 {
                         accumulate(sum, weights[*c] * gain, decoded);
                     }
@@ -288,17 +283,7 @@ impl Job<'_> {
                 }
             }
         }
-        counted
-    }
-
-    /// Through the codec: what the server will decode, in `decoded`; zero when nothing is sent.
-    fn carry(&self, place: Place, x: &[f64], feedback: &mut [f64], bytes: &mut Vec<u8>, decoded: &mut [f64]) -> bool {
-        if !self.uplink.alters() {
-            bytes.clear();
-            decoded.copy_from_slice(x);
-            return true;
-        }
-        self.uplink.encode(place, x, feedback, bytes, decoded)
+        (counted, computed)
     }
 
     /// Draws the rounds that the block's agents answer; whether any is not this one.

@@ -21,7 +21,7 @@ use faer::Mat;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{BadInput, Result};
-use crate::message::{Body, Message, PART_HEADER_BYTES, Part};
+use crate::message::{Body, Message, Part};
 use crate::random::{ALL, Key, Purpose};
 
 pub use average::Average;
@@ -35,7 +35,7 @@ pub(crate) fn ordered_sum<'a>(d: usize, messages: impl Iterator<Item = (f64, &'a
 }
 
 /// A question: a message to some agents, which they answer.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ask {
     /// The agents in increasing order; all of them when absent.
     pub to: Option<Vec<usize>>,
@@ -46,7 +46,7 @@ pub struct Ask {
 }
 
 /// A part with a content of its own for each recipient.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Own {
     /// The part.
     pub part: Part,
@@ -58,16 +58,14 @@ impl Ask {
     /// The message that the `i`-th recipient gets.
     pub(crate) fn to_recipient(&self, i: usize) -> Message {
         let mut down = self.down.clone();
-        let own = self.own.as_ref().and_then(|own| Some((own.part, own.each[i].clone()?)));
-        down.parts.extend(own.map(|(part, x)| (part, Body::Numbers(x))));
+        down.parts.extend(self.own_of(i));
         down
     }
-}
 
-impl Own {
-    /// The number of bytes that the part adds to the messages of all recipients.
-    pub(crate) fn bytes(&self) -> usize {
-        self.each.iter().flatten().map(|x| PART_HEADER_BYTES + 8 * x.len()).sum()
+    /// The part of its own that the `i`-th recipient gets, if it gets one.
+    pub(crate) fn own_of(&self, i: usize) -> Option<(Part, Body)> {
+        let own = self.own.as_ref()?;
+        Some((own.part, Body::Numbers(own.each[i].clone()?)))
     }
 }
 

@@ -4,46 +4,50 @@
 //! delivers one message per agent (which may be lost, weakened or late) or only the sum of all messages. The section
 //! "Links" of `experiments/README.md` describes in full what links do to messages.
 
+pub(crate) mod agent_end;
 pub mod codec;
 pub mod medium;
 
+use std::sync::Arc;
+
 use crate::error::{BadInput, Result};
-use crate::message::{Body, Envelope, Message, Part, Writer};
+use crate::message::{Envelope, Message};
 use crate::random::{ALL, Key, Purpose, Stream};
+pub(crate) use agent_end::{AgentEnd, Answer};
 use codec::{Codec, Exact};
 use medium::Medium;
 use medium::bit_budget::BitBudget;
 use medium::delay::{Delay, Pull};
 
 /// A link: the codec and the media of agents' messages, and the codec of the server's messages.
-#[derive(Debug)]
+#[derive(Debug, Clone, serde::Serialize)]
 pub struct Uplink {
     /// The codec of the agents' messages.
-    pub codec: Box<dyn Codec>,
+    pub codec: Arc<dyn Codec>,
     /// Whether an agent adds what the codec left out of one message to its next message.
     pub error_feedback: bool,
     /// The bits that each message may take.
     pub budget: Option<BitBudget>,
     /// The media that messages pass, in order.
-    pub media: Vec<Box<dyn Medium>>,
+    pub media: Vec<Arc<dyn Medium>>,
     /// Delays of models (pull).
     pub delay: Option<Pull>,
     /// Delays of answers (push).
     pub late: Option<Delay>,
     /// The codec of the server's messages.
-    pub downlink: Box<dyn Codec>,
+    pub downlink: Arc<dyn Codec>,
 }
 
 impl Default for Uplink {
     fn default() -> Self {
         Self {
-            codec: Box::new(Exact),
+            codec: Arc::new(Exact),
             error_feedback: false,
             budget: None,
             media: Vec::new(),
             delay: None,
             late: None,
-            downlink: Box::new(Exact),
+            downlink: Arc::new(Exact),
         }
     }
 }
@@ -102,7 +106,7 @@ impl Uplink {
     }
 
     /// Adds a medium after the present ones.
-    pub(crate) fn push(&mut self, medium: Box<dyn Medium>, name: &str) -> Result<()> {
+    pub(crate) fn push(&mut self, medium: Arc<dyn Medium>, name: &str) -> Result<()> {
         self.per_agent(name)?;
         self.media.push(medium);
         Ok(())
@@ -171,7 +175,7 @@ impl Uplink {
         }
     }
 
-    /// The agent's end: encodes `x` into `bytes` (cleared first), with error feedback if there is any, and sets `decoded` to
+    /// The agent's end of one vector: encodes `x` into `bytes` (cleared first), with error feedback if there is any, and sets `decoded` to
     /// what the server will decode. Returns whether there is a message. If the budget carries none, the result is
     /// `false`, and `decoded` is 0.
     pub fn encode(&self, at: Place, x: &[f64], feedback: &mut [f64], bytes: &mut Vec<u8>, decoded: &mut [f64]) -> bool {
@@ -210,11 +214,6 @@ impl Uplink {
         !self.codec.is_exact() || self.budget.is_some()
     }
 
-    /// The number of bytes of d numbers if they are sent unaltered, otherwise 0.
-    pub(crate) fn exact_len(&self, d: usize) -> usize {
-        if self.alters() { 0 } else { 8 * d }
-    }
-
     /// Turns the server's message `down` into the message that agents decode.
     pub(crate) fn tell(&self, seed: u64, down: &mut Message) {
         if !self.downlink.is_exact() {
@@ -242,34 +241,6 @@ impl Uplink {
     /// knows this number before it chooses what to send.
     pub fn allowance(&self, at: Place, d: usize) -> Option<u64> {
         self.budget.map(|budget| u64::from(budget.draw(&mut at.stream(Purpose::Budget))) * d as u64)
-    }
-
-    /// The agent's end: writes the parts of an answer. Parts that may be encoded pass the codec, with `feedback` as in
-    /// [`Uplink::encode`] for parts of the same length. Returns what the server will decode, or `None` if the budget
-    /// carries no message.
-    pub(crate) fn seal(&self, at: Place, parts: &[(Part, Body)], feedback: &mut [f64], writer: &mut Writer) -> Option<Vec<(Part, Body)>> {
-        let mut read = parts.to_vec();
-        for (part, body) in &mut read {
-            if part.may_be_encoded() && self.alters() {
-                body.write_out();
-            }
-            match body {
-                Body::Numbers(x) if part.may_be_encoded() && !self.alters() => {
-                    let payload = writer.part(*part, self.codec.tag(), x.len());
-                    self.codec.encode(x, None, &mut at.stream(Purpose::Codec), payload);
-                }
-                Body::Numbers(x) if part.may_be_encoded() => {
-                    let (mut payload, mut decoded) = (Vec::new(), vec![0.0; x.len()]);
-                    if !self.encode(at, x, &mut *feedback, &mut payload, &mut decoded) {
-                        return None;
-                    }
-                    writer.part(*part, self.codec.tag(), x.len()).extend(payload);
-                    *x = decoded;
-                }
-                body => writer.body(*part, body),
-            }
-        }
-        Some(read)
     }
 }
 

@@ -33,8 +33,8 @@ use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
 
 /// A field on the fastest kernels.
-pub fn field(problem: &dyn ProblemSettings, kind: Law) -> Box<dyn Field> {
-    problem.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
+pub fn field(problem: &dyn ProblemSettings, kind: Law) -> Arc<dyn Field> {
+    problem.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap().into()
 }
 
 /// A method from its name and a JSON object of settings.
@@ -155,18 +155,18 @@ pub fn objectives(agents: usize) -> Vec<(&'static str, Box<dyn ProblemSettings>)
 }
 
 /// A method's halves that exchange bytes, in one thread; what passes is counted.
-pub struct Halves<'a> {
+pub struct Halves {
     /// The agents.
-    pub nodes: Vec<ClientNode<'a>>,
+    pub nodes: Vec<ClientNode>,
     /// The server.
-    pub server: ServerNode<'a>,
+    pub server: ServerNode,
     /// What passed: no samples and no calls.
     pub ledger: Ledger,
 }
 
-impl<'a> Halves<'a> {
+impl Halves {
     /// At the start of a run from zero.
-    pub fn new(field: &'a dyn Field, method: &'a dyn MethodSettings, uplink: &'a Uplink, seed: u64) -> Result<Self> {
+    pub fn new(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Uplink, seed: u64) -> Result<Self> {
         let federation = Federation::new(method, uplink, field.weights().to_vec(), seed, vec![0.0; field.dim()])?;
         let federation = federation.with_root(field.root().unwrap_or(&[]));
         let nodes = (0..field.agents()).map(|c| ClientNode::new(&federation, field, c, c)).collect::<Result<_>>()?;
@@ -238,23 +238,35 @@ pub fn problems(agents: usize) -> Vec<(&'static str, Box<dyn ProblemSettings>)> 
     ]
 }
 
+/// A run of a method on a field over a link.
+pub fn engine(
+    field: &Arc<dyn Field>,
+    method: &dyn MethodSettings,
+    uplink: &Uplink,
+    output: OutputRule,
+    seed: u64,
+    start: Vec<f64>,
+) -> Result<Run> {
+    Run::new(field, &Federation::new(method, uplink, field.weights(), seed, start)?.with_output(output))
+}
+
 /// A run from zero.
-pub fn run<'a>(field: &'a dyn Field, method: &dyn MethodSettings, uplink: &'a Uplink, seed: u64) -> Run<'a> {
+pub fn run(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Uplink, seed: u64) -> Run {
     method.check(field.agents()).unwrap();
-    Run::new(field, method, uplink, OutputRule::Last, seed, vec![0.0; field.dim()]).unwrap()
+    engine(field, method, uplink, OutputRule::Last, seed, vec![0.0; field.dim()]).unwrap()
 }
 
 /// A link that alters nothing.
 pub static EXACT: LazyLock<Uplink> = LazyLock::new(Uplink::default);
 
 /// A run over a link that alters nothing, from `start`.
-pub fn run_from<'a>(field: &'a dyn Field, method: &dyn MethodSettings, seed: u64, start: &[f64]) -> Run<'a> {
+pub fn run_from(field: &Arc<dyn Field>, method: &dyn MethodSettings, seed: u64, start: &[f64]) -> Run {
     method.check(field.agents()).unwrap();
-    Run::new(field, method, &*EXACT, OutputRule::Last, seed, start.to_vec()).unwrap()
+    engine(field, method, &EXACT, OutputRule::Last, seed, start.to_vec()).unwrap()
 }
 
 /// The run after `rounds` rounds.
-pub fn run_for<'a>(field: &'a dyn Field, method: &dyn MethodSettings, seed: u64, start: &[f64], rounds: u64) -> Run<'a> {
+pub fn run_for(field: &Arc<dyn Field>, method: &dyn MethodSettings, seed: u64, start: &[f64], rounds: u64) -> Run {
     let mut run = run_from(field, method, seed, start);
     (0..rounds).for_each(|_| run.step());
     run
@@ -287,13 +299,13 @@ impl Files for InMemory {
 }
 
 /// TD(0), gamma 1/2, on logs whose states are their features.
-pub fn logs(logs: Vec<Log>, kind: Law) -> Box<dyn Field> {
+pub fn logs(logs: Vec<Log>, kind: Law) -> Arc<dyn Field> {
     let settings = Logs::new(Sources::One(String::new()), FeatureSpec::Identity { bias: false }, 0.5);
-    settings.field(&InMemory(logs), Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
+    settings.field(&InMemory(logs), Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap().into()
 }
 
 /// Logs of 5, 20, 75 and 11 random transitions of three columns: agents of unequal weight.
-pub fn unequal(kind: Law) -> Box<dyn Field> {
+pub fn unequal(kind: Law) -> Arc<dyn Field> {
     let mut s = stream(8, Purpose::Fresh, 0, 0);
     let mut numbers = |n: usize| (0..n).map(|_| s.normal()).collect::<Vec<f64>>();
     let log = |(c, n): (usize, usize)| Log {
@@ -349,12 +361,12 @@ impl Mean {
 
 /// Means over `seeds` seeds of what `see` reads from a run after each of the rounds `at`.
 pub fn means(
-    field: &dyn Field,
+    field: &Arc<dyn Field>,
     method: &dyn MethodSettings,
     start: &[f64],
     seeds: u64,
     at: &[u64],
-    see: impl Fn(&Run<'_>) -> Vec<f64>,
+    see: impl Fn(&Run) -> Vec<f64>,
 ) -> Vec<Vec<Mean>> {
     let mut means: Vec<Vec<Mean>> = vec![Vec::new(); at.len()];
     for seed in 0..seeds {
@@ -372,7 +384,7 @@ pub fn means(
 }
 
 /// `g_c(theta, z)` of one agent, draw after draw, less its mean.
-pub fn noise_of(field: &dyn Field, c: usize, theta: &[f64], steps: usize) -> Vec<Vec<f64>> {
+pub fn noise_of(field: &Arc<dyn Field>, c: usize, theta: &[f64], steps: usize) -> Vec<Vec<f64>> {
     let d = field.dim();
     let mut lanes = Lanes::new(d, field.chain_len());
     (lanes.len, lanes.agents[0]) = (1, c);
@@ -417,7 +429,7 @@ pub fn link(codec: &str, error_feedback: bool, media: &[&str]) -> fedsa::error::
     Ok(link)
 }
 
-fn codec_of(codec: &str) -> fedsa::error::Result<Box<dyn fedsa::uplink::codec::Codec>> {
+fn codec_of(codec: &str) -> fedsa::error::Result<Arc<dyn fedsa::uplink::codec::Codec>> {
     let (kind, rest) = kind_of(codec);
     let entry = fedsa::uplink::codec::KINDS.iter().find(|k| k.is_called(&kind)).expect("a known codec");
     let mut json = serde_json::Deserializer::from_str(&rest);
@@ -460,7 +472,7 @@ pub struct OnSets<S> {
 }
 
 impl<S: ProblemSettings + serde::Serialize> ProblemSettings for OnSets<S> {
-    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         self.settings.field(&Sets(self.sets.clone()), sampling, isa)
     }
     fn memory(&self, _: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate> {

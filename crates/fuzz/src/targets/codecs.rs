@@ -1,6 +1,6 @@
 //! The bytes of every codec.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use fedsa::random::Stream;
 use fedsa::uplink::codec::{Codec, KINDS};
@@ -12,7 +12,7 @@ use crate::{Corpus, Target, Verdict, refused};
 pub const CODECS: Target = Target { name: "codecs", about: "the bytes of every codec", corpora, run, memory: |len| (1 << 20) + 64 * len };
 
 /// Every codec, with settings that differ in what is sent.
-pub(super) static ALL: LazyLock<Vec<Box<dyn Codec>>> = LazyLock::new(|| {
+pub(super) static ALL: LazyLock<Vec<Arc<dyn Codec>>> = LazyLock::new(|| {
     let mut settings = vec![r#"{"kind": "exact"}"#.to_string(), r#"{"kind": "float32"}"#.into()];
     for rounding in ["stochastic", "dither", "nearest"] {
         settings.extend(

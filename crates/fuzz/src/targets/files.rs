@@ -200,7 +200,7 @@ fn read_problem(data: &[u8]) -> Verdict {
     let kind = [Law::Iid, Law::Markov, Law::Mean][data.len() / 2 % 3];
     match settings.field(&InMemory(arrays), Sampling { kind, ..Sampling::default() }, Isa::best()) {
         Ok(field) => {
-            check_field(&*field);
+            check_field(&field);
             Verdict::Accepted
         }
         Err(e) => refused(&e),
@@ -208,7 +208,7 @@ fn read_problem(data: &[u8]) -> Verdict {
 }
 
 /// What everything that works on a field relies on.
-fn check_field(field: &dyn Field) {
+fn check_field(field: &Arc<dyn Field>) {
     let sum: f64 = field.weights().iter().sum();
     assert!(field.dim() >= 1 && field.agents() >= 1 && (sum - 1.0).abs() < 1e-9, "weights that sum to {sum}");
     assert!(field.weights().iter().all(|p| *p >= 0.0 && p.is_finite()));

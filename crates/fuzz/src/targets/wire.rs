@@ -1,6 +1,6 @@
 //! Messages, and the two ends of a federation that take them from a network.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use fedsa::message::{Envelope, Message};
 use fedsa::methods::MethodSettings;
@@ -91,7 +91,7 @@ fn read_message(data: &[u8]) -> Verdict {
 
 /// A method on a problem over a link.
 pub(super) struct Setup {
-    pub field: &'static dyn Field,
+    pub field: &'static Arc<dyn Field>,
     pub method: Box<dyn MethodSettings>,
     pub uplink: Uplink,
 }
@@ -101,9 +101,9 @@ const SEED: u64 = 5;
 const ROUNDS: u64 = 4;
 
 /// Small problems, one of each sort of chain.
-static FIELDS: LazyLock<Vec<Box<dyn Field>>> = LazyLock::new(|| {
+static FIELDS: LazyLock<Vec<Arc<dyn Field>>> = LazyLock::new(|| {
     let fields = common::problems(AGENTS).into_iter().enumerate().filter(|(i, _)| *i != 1);
-    let mut fields: Vec<Box<dyn Field>> = fields.map(|(_, (_, problem))| common::field(&*problem, Law::Markov)).collect();
+    let mut fields: Vec<Arc<dyn Field>> = fields.map(|(_, (_, problem))| common::field(&*problem, Law::Markov)).collect();
     fields.push(common::unequal(Law::Markov));
     fields.extend(common::objectives(AGENTS).iter().map(|(_, problem)| common::field(&**problem, Law::Markov)));
     fields
@@ -142,7 +142,7 @@ pub(super) fn setups(stale: bool) -> Vec<Setup> {
     let mut all = Vec::new();
     for l in 0..links(stale).len() {
         for (m, method) in methods().enumerate() {
-            let setup = Setup { field: &*FIELDS[(l + m) % FIELDS.len()], method, uplink: links(stale).swap_remove(l) };
+            let setup = Setup { field: &FIELDS[(l + m) % FIELDS.len()], method, uplink: links(stale).swap_remove(l) };
             if setup.run(OutputRule::Last).is_some() {
                 all.push(setup);
             }
@@ -160,26 +160,26 @@ impl Setup {
     }
 
     /// A run at its start, if the method lives with the link.
-    pub fn run(&self, output: OutputRule) -> Option<Run<'_>> {
-        Run::new(self.field, &*self.method, &self.uplink, output, SEED, self.start()).ok()
+    pub fn run(&self, output: OutputRule) -> Option<Run> {
+        common::engine(self.field, &*self.method, &self.uplink, output, SEED, self.start()).ok()
     }
 
-    fn federation(&self) -> Federation<'_> {
+    fn federation(&self) -> Federation {
         let weights = self.field.weights().to_vec();
         Federation::new(&*self.method, &self.uplink, weights, SEED, self.start()).expect("a method that lives with its link")
     }
 
-    fn client(&self, agent: usize) -> ClientNode<'_> {
+    fn client(&self, agent: usize) -> ClientNode {
         ClientNode::new(&self.federation(), self.field, agent, agent).expect("a method that lives with its link")
     }
 
-    fn server(&self) -> ServerNode<'_> {
+    fn server(&self) -> ServerNode {
         ServerNode::new(&self.federation()).expect("a method that lives with its link")
     }
 
     /// What arrives at agent 0 in some rounds, and what arrives at the server, exchange by exchange.
     fn traffic(&self) -> (Vec<Vec<u8>>, Vec<Answers>) {
-        let mut nodes: Vec<ClientNode<'_>> = (0..self.field.agents()).map(|c| self.client(c)).collect();
+        let mut nodes: Vec<ClientNode> = (0..self.field.agents()).map(|c| self.client(c)).collect();
         let mut server = self.server();
         let (mut down, mut up) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
@@ -308,7 +308,7 @@ fn to_servers() -> Vec<Corpus> {
 
 fn feed_server(data: &[u8]) -> Verdict {
     let Some((setup, mut rest)) = setup(&SETUPS, data) else { return Verdict::PassedOver };
-    let open = |server: &mut ServerNode<'_>, todo: Todo| {
+    let open = |server: &mut ServerNode, todo: Todo| {
         if !matches!(todo, Todo::Ask { .. }) {
             server.open();
         }

@@ -1,7 +1,6 @@
 //! `rate`: by which factor a metric falls in a round.
 
 use fedsa::error::{BadInput, Result};
-use fedsa::record;
 
 use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::verdict::{Asked, Measured};
@@ -35,7 +34,7 @@ impl CheckKind for RateCheck {
 
     fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
         let name = metric_of(check);
-        let degree = record::metric(name).map_or(1.0, |metric| f64::from(metric.degree));
+        let degree = fedsa::metrics::metric(name).map_or(1.0, |metric| f64::from(metric.degree));
         let one = |(point, cell): (usize, usize)| {
             let at = |round: u64| -> Result<f64> {
                 let curve = ctx.results.curve(cell, name);

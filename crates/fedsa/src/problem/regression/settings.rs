@@ -1,5 +1,7 @@
 //! The settings of the kinds `logistic` and `least-squares`.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::loss::{LogLoss, Loss, SquaredLoss};
@@ -163,7 +165,7 @@ macro_rules! on_data_sets {
             ///
             /// # Errors
             /// When the losses have no unique minimum, or the sampling cannot be used.
-            pub fn field_of(&self, train: Part, weights: Vec<f64>, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+            pub fn field_of(&self, train: Part, weights: Vec<f64>, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
                 let free = usize::from(self.intercept && !self.penalise_intercept);
                 let like = Like { ridge: self.ridge, free, mixing_time: self.mixing_time };
                 build::<<Self as OnData>::Loss>(train, weights, like, sampling, isa)
@@ -179,6 +181,10 @@ macro_rules! on_data_sets {
         }
 
         impl ProblemSettings for $name {
+            fn own_to_each_end(&self) -> &'static [&'static str] {
+                &["data", "agents", "partition", "group", "reshuffle", "samples", "seed"]
+            }
+
             fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
                 if self.group.is_some() && self.partition != Partition::ByColumn {
                     let help = "no group, or partition = \"by-column\"; a column that is no feature is dropped: drop = [\"..\"]";
@@ -190,7 +196,7 @@ macro_rules! on_data_sets {
                 lazy_index::without_effect(self.mixing_time, sampling)
             }
 
-            fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+            fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
                 let Prepared { train, weights, .. } = self.prepare(files)?;
                 self.field_of(train, weights, sampling, isa)
             }
@@ -267,7 +273,7 @@ struct Like {
 }
 
 /// Regression with the loss L on prepared rows.
-fn build<L: Loss>(train: Part, weights: Vec<f64>, like: Like, sampling: Sampling, isa: Isa) -> Result<Box<dyn Field>> {
+fn build<L: Loss>(train: Part, weights: Vec<f64>, like: Like, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
     let Like { ridge, free, mixing_time } = like;
     let Part { mut rows, first, targets: mut offsets } = train;
     if !L::HAS_OFFSETS {

@@ -1,5 +1,7 @@
 //! 64 bits per component, unaltered.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Codec, CodecSettings, malformed};
@@ -7,7 +9,7 @@ use crate::error::Result;
 use crate::random::Stream;
 
 /// Sends f64 unaltered.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Exact;
 
 /// The settings of [`Exact`], which have no keys.
@@ -20,8 +22,8 @@ impl CodecSettings for ExactSettings {
     fn check(&self) -> Result<()> {
         Ok(())
     }
-    fn build(&self) -> Box<dyn Codec> {
-        Box::new(Exact)
+    fn build(&self) -> Arc<dyn Codec> {
+        Arc::new(Exact)
     }
 }
 

@@ -1,5 +1,7 @@
 //! 32 bits per component: each number is rounded to the nearest f32.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Codec, CodecSettings, malformed};
@@ -21,8 +23,8 @@ impl CodecSettings for Float32 {
     fn check(&self) -> Result<()> {
         Ok(())
     }
-    fn build(&self) -> Box<dyn Codec> {
-        Box::new(*self)
+    fn build(&self) -> Arc<dyn Codec> {
+        Arc::new(*self)
     }
 }
 

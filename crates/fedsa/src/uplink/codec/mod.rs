@@ -15,12 +15,14 @@ pub use float32::Float32;
 pub use quantised::{Quantised, Rounding};
 pub use sparse::{RandK, TopK};
 
+use std::sync::Arc;
+
 use crate::error::{BadInput, Result};
 use crate::random::Stream;
 use crate::registry::{Kind, kind};
 
 /// Turns a vector into bytes and back.
-pub trait Codec: std::fmt::Debug + Send + Sync {
+pub trait Codec: erased_serde::Serialize + std::fmt::Debug + Send + Sync {
     /// The codec's number in messages, below 254.
     fn tag(&self) -> u8;
     /// The number of bytes of `n` encoded numbers if the link carries `budget` bits per
@@ -59,6 +61,8 @@ pub trait Codec: std::fmt::Debug + Send + Sync {
     }
 }
 
+erased_serde::serialize_trait_object!(Codec);
+
 /// The settings of one codec: the keys of `codec` except `kind`.
 pub trait CodecSettings: erased_serde::Serialize + Send + Sync {
     /// Checks ranges.
@@ -67,7 +71,7 @@ pub trait CodecSettings: erased_serde::Serialize + Send + Sync {
     /// When a setting is out of range; names the setting.
     fn check(&self) -> Result<()>;
     /// Builds the codec from checked settings.
-    fn build(&self) -> Box<dyn Codec>;
+    fn build(&self) -> Arc<dyn Codec>;
 }
 
 erased_serde::serialize_trait_object!(CodecSettings);

@@ -43,6 +43,8 @@
 //! the bits of the components, not the nine bytes before them: with budget B a component has
 //! `min(b, B)` bits, and no message is sent if B = 0.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::bits::{self, BLOCK, largest, packed_len};
@@ -82,8 +84,8 @@ impl CodecSettings for Quantised {
     fn check(&self) -> Result<()> {
         require((1..=64).contains(&self.bits), "bits", self.bits, "between 1 and 64")
     }
-    fn build(&self) -> Box<dyn Codec> {
-        Box::new(Quantiser::new(*self, Isa::best()))
+    fn build(&self) -> Arc<dyn Codec> {
+        Arc::new(Quantiser::new(*self, Isa::best()))
     }
 }
 
@@ -112,10 +114,16 @@ impl Quantiser {
     }
 }
 
-/// The settings alone: the text enters the hash that all ends of a federation share, whatever their processors are.
+/// The settings alone: what is written enters the hash that all ends of a federation share, whatever their processors are.
 impl std::fmt::Debug for Quantiser {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.settings.fmt(f)
+    }
+}
+
+impl Serialize for Quantiser {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.settings.serialize(to)
     }
 }
 

@@ -6,6 +6,8 @@
 //! budget. As many components are sent as fit into these bits, at most k. If no component fits,
 //! there is no message.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::bits::{self, packed_len};
@@ -68,8 +70,8 @@ impl CodecSettings for TopK {
     fn check(&self) -> Result<()> {
         check(self.k, self.fraction)
     }
-    fn build(&self) -> Box<dyn Codec> {
-        Box::new(Largest(Count::new(self.k, self.fraction)))
+    fn build(&self) -> Arc<dyn Codec> {
+        Arc::new(Largest(Count::new(self.k, self.fraction)))
     }
 }
 
@@ -77,8 +79,8 @@ impl CodecSettings for RandK {
     fn check(&self) -> Result<()> {
         check(self.k, self.fraction)
     }
-    fn build(&self) -> Box<dyn Codec> {
-        Box::new(Random { count: Count::new(self.k, self.fraction), unbiased: self.unbiased })
+    fn build(&self) -> Arc<dyn Codec> {
+        Arc::new(Random { count: Count::new(self.k, self.fraction), unbiased: self.unbiased })
     }
 }
 
@@ -93,7 +95,7 @@ fn check(k: Option<usize>, fraction: Option<f64>) -> Result<()> {
 }
 
 /// The number of components that are sent.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize)]
 enum Count {
     Number(usize),
     Fraction(f64),
@@ -165,7 +167,7 @@ fn values(bytes: &[u8], k: usize) -> Result<impl Iterator<Item = f64> + '_> {
 }
 
 /// Top-k.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 struct Largest(Count);
 
 /// The number of bits of an index below n; 0 if n is at most 1.
@@ -253,7 +255,7 @@ fn largest(x: &[f64], k: usize) -> Vec<u64> {
 }
 
 /// Rand-k.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 struct Random {
     count: Count,
     unbiased: bool,

@@ -1,5 +1,7 @@
 //! Bernoulli erasures (\[T\] sec. 4.2): the server divides by N, not by the number received.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Medium, MediumSettings};
@@ -32,6 +34,6 @@ impl Medium for Erasure {
 impl MediumSettings for Erasure {
     fn install(&self, link: &mut Uplink) -> Result<()> {
         require((0.0..=1.0).contains(&self.success), "success", self.success, "a probability, in [0, 1]")?;
-        link.push(Box::new(*self), "erasure")
+        link.push(Arc::new(*self), "erasure")
     }
 }

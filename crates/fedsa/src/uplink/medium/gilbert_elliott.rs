@@ -1,5 +1,7 @@
 //! Losses in bursts: a two-state Markov channel per agent (Gilbert 1960, Elliott 1963).
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Medium, MediumSettings};
@@ -83,6 +85,6 @@ impl MediumSettings for GilbertElliott {
             self.to_good,
             "positive, unless to_bad is: the channel must be able to change",
         )?;
-        link.push(Box::new(*self), "gilbert-elliott")
+        link.push(Arc::new(*self), "gilbert-elliott")
     }
 }

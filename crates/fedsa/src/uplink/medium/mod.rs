@@ -17,7 +17,7 @@ use crate::registry::{Kind, kind};
 pub use delay::Delay;
 
 /// A medium that weakens or loses messages.
-pub trait Medium: std::fmt::Debug + Send + Sync {
+pub trait Medium: erased_serde::Serialize + std::fmt::Debug + Send + Sync {
     /// The number of words that the medium remembers per agent.
     fn memory(&self) -> usize {
         0
@@ -45,6 +45,8 @@ pub trait Medium: std::fmt::Debug + Send + Sync {
         false
     }
 }
+
+erased_serde::serialize_trait_object!(Medium);
 
 /// The settings of one kind of medium.
 pub trait MediumSettings: erased_serde::Serialize {

@@ -3,6 +3,8 @@
 //! The gains `h_i` are independent over agents and exchanges; `w ~ N(0, s_w^2 / N^2 I)`,
 //! N the number of agents that were asked. The server gets the sum only.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Medium, MediumSettings};
@@ -140,7 +142,7 @@ impl MediumSettings for OverTheAir {
         require(ok, key, x, accepted)?;
         let noise = self.receiver_noise;
         require(noise >= 0.0 && noise.is_finite(), "receiver_noise", noise, "a standard deviation, at least 0")?;
-        link.push(Box::new(*self), "over-the-air")
+        link.push(Arc::new(*self), "over-the-air")
     }
 }
 

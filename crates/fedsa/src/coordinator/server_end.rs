@@ -87,9 +87,10 @@ impl ServerEnd {
         } else if !letters.iter().all(Option::is_some) {
             arrived = letters.iter().map(Option::is_some).collect();
         }
-        let summed = |part: Part| wanted.iter().any(|want| want.part == part && want.give == Give::Sum);
-        let parts = letters.iter_mut().flatten().flat_map(|letter| &mut letter.parts);
-        parts.filter(|(part, _)| summed(*part)).for_each(|(_, body)| body.write_out());
+        let is_summed = |part: Part| wanted.iter().any(|want| want.part == part && want.give == Give::Sum);
+        for (part, body) in letters.iter_mut().flatten().flat_map(|letter| &mut letter.parts) {
+            if is_summed(*part) { body.write_out() } else { part.settle(body) }
+        }
         let sums = wanted.iter().filter(|want| want.give == Give::Sum).map(|want| {
             let found = letters.iter().map(|letter| letter.as_ref().map(|letter| (letter.weight, letter.part(want.part))));
             (want.part, sum(want.len.largest(), found))

@@ -4,13 +4,24 @@
 //! and its computation. [`Observation`] has a field for each metric; columns of traces, checks, axes and
 //! schemas are made from [`METRICS`].
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::coordinator::Coordinator;
 use crate::linalg;
 use crate::problem::systems::System;
 use crate::problem::{Field, value_error};
-use crate::round::Run;
+
+/// Whatever metrics can be taken from: a coordinator with its agents, wherever they are.
+pub trait Observable {
+    /// The coordinator.
+    fn coordinator(&self) -> &Coordinator;
+    /// The control variates `xi_c` that the next round will use, N vectors of d components, if the method has any and they are known
+    /// here.
+    fn controls(&self) -> Option<Vec<Vec<f64>>>;
+}
 
 /// A distance that is recorded along a run.
 pub struct Metric {
@@ -109,10 +120,10 @@ pub fn metric(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.name == name)
 }
 
-/// What metrics are taken from: a run as it stands.
-struct Sight<'s> {
-    of: &'s Metrics<'s>,
-    run: &'s Run<'s>,
+/// What the entries of the table read: a federation as it stands.
+struct View<'s> {
+    of: &'s Metrics,
+    run: &'s dyn Observable,
     /// The method's output.
     theta: &'s [f64],
     centre: Option<&'s [f64]>,
@@ -121,8 +132,8 @@ struct Sight<'s> {
 }
 
 /// What a metric's entry takes from a run and from the entries before it.
-fn taken(sight: &Sight<'_>, seen: &Observation, take: fn(&Sight<'_>, &Observation) -> Option<f64>) -> Option<f64> {
-    take(sight, seen)
+fn taken(view: &View<'_>, seen: &Observation, take: fn(&View<'_>, &Observation) -> Option<f64>) -> Option<f64> {
+    take(view, seen)
 }
 
 /// Makes [`Observation`] and [`METRICS`] from one table. An entry's `take` sees the run and the
@@ -160,9 +171,9 @@ macro_rules! metrics {
                 Self { $($name: value(stringify!($name)),)+ }
             }
 
-            fn take(sight: &Sight<'_>) -> Self {
+            fn take(view: &View<'_>) -> Self {
                 let mut seen = Self::default();
-                $(seen.$name = taken(sight, &seen, $take);)+
+                $(seen.$name = taken(view, &seen, $take);)+
                 seen
             }
         }
@@ -177,7 +188,7 @@ metrics! {
         needs: [Root],
         is_predicted: true,
         instead: |_| None,
-        take: |sight, _| Some(linalg::distance_sq(sight.theta, sight.of.field.root()?)),
+        take: |view, _| Some(linalg::distance_sq(view.theta, view.of.field.root()?)),
     }
     /// `||theta - limit||^2`, against a point of the user's.
     error {
@@ -187,7 +198,7 @@ metrics! {
         is_predicted: true,
         // Where nothing else is said it is measured from theta*.
         instead: |seen| seen.mse,
-        take: |sight, _| Some(linalg::distance_sq(sight.theta, sight.centre?)),
+        take: |view, _| Some(linalg::distance_sq(view.theta, view.centre?)),
     }
     /// `||sum_c p_c gbar_c(theta)||`; not known where operators can only be sampled.
     residual {
@@ -196,7 +207,7 @@ metrics! {
         needs: [Means],
         is_predicted: false,
         instead: |_| None,
-        take: |sight, _| Some(linalg::norm_sq(&sight.of.mean_operator(sight.theta)?).sqrt()),
+        take: |view, _| Some(linalg::norm_sq(&view.of.mean_operator(view.theta)?).sqrt()),
     }
     /// `(theta - theta*)^T sum_c p_c Phi_c^T D_c Phi_c (theta - theta*)`.
     value_error {
@@ -205,9 +216,9 @@ metrics! {
         needs: [Gram, Root],
         is_predicted: false,
         instead: |_| None,
-        take: |sight, _| {
-            let root = sight.of.field.root()?;
-            Some(value_error(sight.of.field.facts().gram()?, sight.theta, root))
+        take: |view, _| {
+            let root = view.of.field.root()?;
+            Some(value_error(view.of.field.facts().gram()?, view.theta, root))
         },
     }
     /// `sum_c p_c ||xi_c - xi*_c||^2`, `xi*_c = -gbar_c(theta*)`.
@@ -217,10 +228,10 @@ metrics! {
         needs: [Controls, Means, Root],
         is_predicted: false,
         instead: |_| None,
-        take: |sight, _| {
-            let controls = sight.run.controls()?;
-            let each = controls.iter().enumerate().zip(sight.of.field.weights());
-            each.map(|((c, xi), p)| Some(p * linalg::distance_sq(xi, sight.of.ideal_control(c)?))).sum()
+        take: |view, _| {
+            let controls = view.run.controls()?;
+            let each = controls.iter().enumerate().zip(view.of.field.weights());
+            each.map(|((c, xi), p)| Some(p * linalg::distance_sq(xi, view.of.ideal_control(c)?))).sum()
         },
     }
     /// `||theta - theta*||^2 + w sum_c p_c ||xi_c - xi*_c||^2`, the Lyapunov function of
@@ -231,7 +242,7 @@ metrics! {
         needs: [Controls, Means, Root],
         is_predicted: false,
         instead: |_| None,
-        take: |sight, seen| Some(seen.mse? + sight.control_weight * seen.control_error?),
+        take: |view, seen| Some(seen.mse? + view.control_weight * seen.control_error?),
     }
     /// `f(theta) = sum_c p_c f_c(theta)`, for problems whose operators are minus gradients.
     loss {
@@ -240,7 +251,7 @@ metrics! {
         needs: [Objective],
         is_predicted: false,
         instead: |_| None,
-        take: |sight, _| sight.of.field.mean_loss(sight.theta),
+        take: |view, _| view.of.field.mean_loss(view.theta),
     }
     /// `f(theta) - f(theta*)`.
     gap {
@@ -249,7 +260,7 @@ metrics! {
         needs: [Objective, Root],
         is_predicted: false,
         instead: |_| None,
-        take: |sight, seen| Some(seen.loss? - sight.of.least_loss?),
+        take: |view, seen| Some(seen.loss? - view.of.least_loss?),
     }
     /// How many line searches found no step that lowers the loss enough, from the start; for methods that count them.
     failed_searches {
@@ -258,7 +269,7 @@ metrics! {
         needs: [Objective],
         is_predicted: false,
         instead: |_| None,
-        take: |sight, _| sight.run.failed_searches().map(|failed| failed as f64),
+        take: |view, _| view.run.coordinator().failed_searches().map(|failed| failed as f64),
     }
     /// `||Hhat - H||_F^2 / ||H||_F^2`, the squared relative distance of the server's approximation of the mean Hessian from the mean
     /// Hessian, where this is constant; for methods that keep an approximation.
@@ -268,16 +279,16 @@ metrics! {
         needs: [Objective],
         is_predicted: false,
         instead: |_| None,
-        take: |sight, _| {
-            let System { a, .. } = sight.of.mean.as_ref()?;
-            Some(linalg::symmetric_distance_sq(&sight.run.hessian()?, a) / sight.of.hessian_norm_sq?)
+        take: |view, _| {
+            let System { a, .. } = view.of.mean.as_ref()?;
+            Some(linalg::symmetric_distance_sq(&view.run.coordinator().hessian()?, a) / view.of.hessian_norm_sq?)
         },
     }
 }
 
 /// What metrics need, computed once per field.
-pub struct Metrics<'a> {
-    field: &'a dyn Field,
+pub struct Metrics {
+    field: Arc<dyn Field>,
     mean: Option<System>,
     /// `||H||_F^2` of the mean Hessian H, where it is the constant matrix of `mean`.
     hessian_norm_sq: Option<f64>,
@@ -287,9 +298,10 @@ pub struct Metrics<'a> {
     least_loss: Option<f64>,
 }
 
-impl<'a> Metrics<'a> {
+impl Metrics {
     /// For runs on `field`.
-    pub fn new(field: &'a dyn Field) -> Self {
+    pub fn new(field: &Arc<dyn Field>) -> Self {
+        let field = Arc::clone(field);
         let minus = |g: Vec<f64>| g.iter().map(|g| -g).collect();
         let ideal = match (field.systems(), field.root()) {
             (Some(systems), Some(root)) => systems.kinds.iter().map(|s| minus(s.mean(root))).collect(),
@@ -320,10 +332,10 @@ impl<'a> Metrics<'a> {
         self.mean.as_ref().map_or_else(|| self.field.mean_operator(theta), |mean| Some(mean.mean(theta)))
     }
 
-    /// The metrics of a run as it stands; `centre` is what `error` is measured from,
+    /// The metrics of a federation as it stands; `centre` is what `error` is measured from,
     /// `control_weight` the w of the Lyapunov function.
-    pub fn observe(&self, run: &Run<'_>, centre: Option<&[f64]>, control_weight: f64) -> Observation {
-        Observation::take(&Sight { of: self, run, theta: run.output(), centre, control_weight })
+    pub fn observe(&self, run: &dyn Observable, centre: Option<&[f64]>, control_weight: f64) -> Observation {
+        Observation::take(&View { of: self, run, theta: run.coordinator().output(), centre, control_weight })
     }
 }
 

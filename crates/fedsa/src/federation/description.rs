@@ -1,0 +1,43 @@
+//! What the ends of a federation must agree on beside method and link: the problem that the agents solve.
+
+use serde::Serialize;
+
+use super::canonical::{Canonical, bytes};
+use crate::problem::ProblemSettings;
+use crate::sampling::Sampling;
+
+/// What the agents' problem is, as far as all of them must have the same: its kind, its settings (discount, features, ridge, ..), how
+/// samples are drawn, and the dimension. Whoever starts an end gives it; data, rows and paths are no part of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Description {
+    kind: String,
+    sampling: Sampling,
+    dim: usize,
+    /// Settings in canonical form.
+    settings: Vec<u8>,
+}
+
+impl Description {
+    /// A problem of a kind with models of `dim` components, whose other settings need not agree.
+    pub fn new(kind: impl Into<String>, sampling: Sampling, dim: usize) -> Self {
+        Self { kind: kind.into(), sampling, dim, settings: Vec::new() }
+    }
+
+    /// With the settings that the ends must have the same: those of the kind, or a map of names to values.
+    #[must_use]
+    pub fn with(self, settings: &impl Serialize) -> Self {
+        Self { settings: bytes(settings, &[]), ..self }
+    }
+
+    /// The description of a problem of this crate, without the settings that say where an end's data are
+    /// ([`ProblemSettings::own_to_each_end`]).
+    pub fn of(kind: &str, settings: &dyn ProblemSettings, sampling: Sampling, dim: usize) -> Self {
+        let settings = bytes(settings, settings.own_to_each_end());
+        Self { kind: kind.to_string(), sampling, dim, settings }
+    }
+}
+
+/// The hash of a value: the first eight bytes of SHA-256 of its canonical form, little endian.
+pub(super) fn digest(value: &impl Serialize) -> u64 {
+    Canonical::digest(value)
+}

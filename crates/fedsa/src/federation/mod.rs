@@ -1,0 +1,281 @@
+//! What all ends of a federation share: the method, the link, the weights, the seed, the start, and what the problem is.
+//!
+//! The engine ([`crate::round::Run`]), the server ([`crate::node::ServerNode`]) and agents ([`crate::node::ClientNode`]) are built
+//! from one [`Federation`], with the same checks.
+
+mod canonical;
+pub mod description;
+
+use std::sync::Arc;
+
+pub use description::Description;
+
+use crate::error::{BadInput, Result, require};
+use crate::linalg::norm_sq;
+use crate::methods::{Half, MethodSettings, Needs, Setting, check_link};
+use crate::problem::Field;
+use crate::protocol::Protocol;
+use crate::record::OutputRule;
+use crate::uplink::Uplink;
+
+/// The settings that all ends of a federation share. Clones share what is large.
+#[derive(Clone)]
+pub struct Federation {
+    method: Arc<dyn MethodSettings>,
+    uplink: Arc<Uplink>,
+    weights: Arc<[f64]>,
+    seed: u64,
+    start: Arc<[f64]>,
+    output: OutputRule,
+    /// `||theta*||`, or 0.
+    root: f64,
+    problem: Option<Arc<Description>>,
+}
+
+impl std::fmt::Debug for Federation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { method, uplink, weights, seed, start, output, problem, .. } = self;
+        f.debug_struct("Federation")
+            .field("method", method)
+            .field("uplink", uplink)
+            .field("agents", &weights.len())
+            .field("seed", seed)
+            .field("dim", &start.len())
+            .field("output", output)
+            .field("problem", problem)
+            .finish()
+    }
+}
+
+impl Federation {
+    /// A federation of N agents with `weights` `p_c`, which run a method over a link from `theta_0 = start`, d components. Its
+    /// output is the last iterate ([`Federation::with_output`]).
+    ///
+    /// # Errors
+    /// When a weight is not positive, the weights do not sum to 1, or `start` is not finite; when settings are out of range; when the
+    /// link does not suit N agents and d components; when the method cannot work over the link.
+    pub fn new(
+        method: &dyn MethodSettings,
+        uplink: &Uplink,
+        weights: impl Into<Arc<[f64]>>,
+        seed: u64,
+        start: impl Into<Arc<[f64]>>,
+    ) -> Result<Self> {
+        let (method, uplink) = (method.shared(), Arc::new(uplink.clone()));
+        let (weights, start): (Arc<[f64]>, Arc<[f64]>) = (weights.into(), start.into());
+        require(!weights.is_empty(), "weights", "[]", "one weight for each agent")?;
+        require(weights.len() < u32::MAX as usize, "weights", weights.len(), "fewer than 2^32 - 1 agents")?;
+        let are_weights = weights.iter().all(|p| *p > 0.0 && p.is_finite());
+        require(are_weights, "weights", "a weight that is not positive", "positive numbers")?;
+        let sum: f64 = weights.iter().sum();
+        require((sum - 1.0).abs() <= 1e-9, "weights", format!("a sum of {sum}"), "weights that sum to 1")?;
+        require(!start.is_empty(), "start", "[]", "one component or more")?;
+        require(start.iter().all(|x| x.is_finite()), "start", "a number that is not finite", "finite numbers")?;
+        method.check(weights.len())?;
+        let all = Self { method, uplink, weights, seed, start, output: OutputRule::Last, root: 0.0, problem: None };
+        let setting = all.setting();
+        all.uplink.check(all.agents(), all.dim(), all.method.protocol(&setting).encodes())?;
+        all.client()?;
+        Ok(all)
+    }
+
+    /// A federation on the data of a field, over a clear link, from `theta_0 = 0`, with seed 0 and the last iterate as output, if
+    /// nothing else is set.
+    pub fn builder(method: &dyn MethodSettings) -> Builder {
+        Builder { method: method.shared(), uplink: Uplink::default(), seed: 0, start: None, output: OutputRule::Last, problem: None }
+    }
+
+    /// Sets which function of the iterates the output is.
+    #[must_use]
+    pub fn with_output(self, output: OutputRule) -> Self {
+        Self { output, ..self }
+    }
+
+    /// Says where the root is, d components. A server has diverged when its iterate is far from everything it knows: without
+    /// the root it knows `theta_0` only ([`crate::coordinator::DIVERGED`]).
+    #[must_use]
+    pub fn with_root(self, root: &[f64]) -> Self {
+        Self { root: norm_sq(root).sqrt(), ..self }
+    }
+
+    /// Says what the problem is, so that agents that solve another problem are refused ([`Federation::digest`]).
+    #[must_use]
+    pub fn of_problem(self, problem: Description) -> Self {
+        Self { problem: Some(Arc::new(problem)), ..self }
+    }
+
+    /// The number of agents N.
+    pub fn agents(&self) -> usize {
+        self.weights.len()
+    }
+
+    /// The dimension d.
+    pub fn dim(&self) -> usize {
+        self.start.len()
+    }
+
+    /// The weights `p_c`, N of them.
+    pub fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+
+    /// The seed.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// `theta_0`, d components.
+    pub fn start(&self) -> &[f64] {
+        &self.start
+    }
+
+    /// The link.
+    pub fn uplink(&self) -> &Arc<Uplink> {
+        &self.uplink
+    }
+
+    /// The output rule.
+    pub fn output(&self) -> OutputRule {
+        self.output
+    }
+
+    /// The larger one of `||theta_0||` and `||theta*||`.
+    pub(crate) fn scale(&self) -> f64 {
+        norm_sq(&self.start).sqrt().max(self.root)
+    }
+
+    /// The method's settings.
+    pub(crate) fn method(&self) -> &dyn MethodSettings {
+        &*self.method
+    }
+
+    pub(crate) fn setting(&self) -> Setting<'_> {
+        Setting { seed: self.seed, weights: &self.weights, start: self.start.to_vec(), link: self.uplink.facts(), is_accelerated: false }
+    }
+
+    /// The client half and the protocol.
+    ///
+    /// # Errors
+    /// When the method cannot work over this link.
+    pub(crate) fn client(&self) -> Result<(Half, Protocol)> {
+        let setting = self.setting();
+        let (client, protocol) = (self.method.client(&setting), self.method.protocol(&setting));
+        check_link(&*self.method, &client, &protocol, &self.uplink, self.dim())?;
+        Ok((client, protocol))
+    }
+
+    /// Checks that the link can be one between machines.
+    ///
+    /// # Errors
+    /// When it has old models (pull).
+    pub(crate) fn check_real(&self) -> Result<()> {
+        if self.uplink.delay.is_some() {
+            let what = "only the in-process engine can compute at old models, because no real federation has them";
+            return Err(BadInput::new("uplink.media", what, "a link without delay (pull); late (push) is its counterpart"));
+        }
+        Ok(())
+    }
+
+    /// Checks that an agent's or all agents' data suit the federation.
+    ///
+    /// # Errors
+    /// When the dimension is another one, or the method needs what the problem does not have.
+    pub(crate) fn check_field(&self, field: &dyn Field) -> Result<()> {
+        require(field.dim() == self.dim(), "start", format!("{} components", self.dim()), &format!("{} components", field.dim()))?;
+        check_needs(&*self.method, field)
+    }
+
+    /// The hash of all settings. Messages contain it, and a node refuses messages of another federation.
+    ///
+    /// It covers the method with its settings, the link, the weights, the seed, the start, and the problem's [`Description`] if
+    /// there is one ([`Federation::of_problem`]): neither data nor paths. It protects against mistakes and not against attacks.
+    pub fn digest(&self) -> u64 {
+        let Self { method, uplink, weights, seed, start, problem, .. } = self;
+        let problem = problem.as_deref();
+        description::digest(&(&**method, &**uplink, &**weights, seed, &**start, problem))
+    }
+}
+
+/// The settings of a federation that are not the method's ([`Federation::builder`]).
+#[must_use]
+pub struct Builder {
+    method: Arc<dyn MethodSettings>,
+    uplink: Uplink,
+    seed: u64,
+    start: Option<Vec<f64>>,
+    output: OutputRule,
+    problem: Option<Description>,
+}
+
+impl Builder {
+    /// The link.
+    pub fn uplink(self, uplink: &Uplink) -> Self {
+        Self { uplink: uplink.clone(), ..self }
+    }
+
+    /// The seed.
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// `theta_0`, d components.
+    pub fn start(self, start: impl Into<Vec<f64>>) -> Self {
+        Self { start: Some(start.into()), ..self }
+    }
+
+    /// Which function of the iterates the output is.
+    pub fn output(self, output: OutputRule) -> Self {
+        Self { output, ..self }
+    }
+
+    /// What the problem is, so that agents that solve another problem are refused.
+    pub fn problem(self, problem: Description) -> Self {
+        Self { problem: Some(problem), ..self }
+    }
+
+    /// The federation of the agents whose data a field has.
+    ///
+    /// # Errors
+    /// As [`Federation::new`]; and when the problem lacks what the method needs.
+    pub fn on(self, field: &dyn Field) -> Result<Federation> {
+        let federation = self.of(field.weights(), field.dim())?;
+        federation.check_field(field)?;
+        Ok(federation)
+    }
+
+    /// The federation of agents with these weights, with models of `dim` components.
+    ///
+    /// # Errors
+    /// As [`Federation::new`].
+    pub fn of(self, weights: &[f64], dim: usize) -> Result<Federation> {
+        let start = self.start.unwrap_or_else(|| vec![0.0; dim]);
+        let federation = Federation::new(&*self.method, &self.uplink, weights, self.seed, start)?.with_output(self.output);
+        Ok(match self.problem {
+            Some(problem) => federation.of_problem(problem),
+            None => federation,
+        })
+    }
+}
+
+/// Checks that the problem has what the method needs.
+///
+/// # Errors
+/// When the method needs an objective or linear operators and the problem has none.
+pub fn check_needs(settings: &dyn MethodSettings, field: &dyn Field) -> Result<()> {
+    let (facts, d, most) = (field.facts(), field.dim(), settings.largest_dimension());
+    if d > most {
+        let what = format!("messages of the method hold at most d = {most} components, and the problem has d = {d}");
+        return Err(BadInput::new("kind", what, "fewer features, or another method"));
+    }
+    match settings.needs() {
+        Needs::Objective if facts.objective().is_none() => {
+            let what = "the method needs losses, gradients and Hessians, and the problem's operators are not known to be gradients";
+            Err(BadInput::new("kind", what, "a problem with an objective, such as linear systems with symmetric A_c"))
+        }
+        Needs::LinearOperators if facts.linear_operators().is_none() => {
+            let what = "the method solves a linear system, and the problem's operators are not known to be linear";
+            Err(BadInput::new("kind", what, "a linear problem, or a method that needs samples only"))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,143 @@
+//! The server node's copies of the agents' control variates.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use crate::local::ControlCopies;
+use crate::message::{Message, Part};
+use crate::protocol::refused;
+use crate::server::Letter;
+
+/// Copies of the agents' control variates; empty for methods without them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Copies {
+    /// `xi_c`, d numbers each.
+    pub xi: Vec<f64>,
+    /// The number of rounds whose end each agent's control must have seen, if agents are told means.
+    pub seen: Vec<u32>,
+    /// Whether each agent's own control equals its copy.
+    agreement: Vec<Agreement>,
+    /// The checksum of the last answer of each agent that a mean includes; 0 if there is none since the agent was sent its
+    /// control.
+    counted: Vec<u32>,
+    /// The checksums of the answers to the open question, one for each agent that was asked; 0 without one.
+    checksums: Vec<u32>,
+    /// `theta_t` of the round under way.
+    before: Vec<f64>,
+}
+
+/// Whether an agent's control equals the server's copy, as far as the server knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Agreement {
+    /// They are equal.
+    Equal,
+    /// They differ: the next question will contain the copy.
+    Differs,
+    /// The last question contained the copy, and was not yet answered.
+    Sent,
+}
+
+impl Copies {
+    /// Copies of N controls of d components, all 0, at `theta_0`.
+    pub fn new(n: usize, start: &[f64]) -> Self {
+        Self {
+            xi: vec![0.0; n * start.len()],
+            seen: vec![0; n],
+            agreement: vec![Agreement::Equal; n],
+            counted: vec![0; n],
+            checksums: Vec::new(),
+            before: start.to_vec(),
+        }
+    }
+
+    /// Whether a saved state has the lengths of this one, while `asked` agents are asked.
+    pub fn is_like(&self, saved: &Self, asked: usize) -> bool {
+        let lens = |copies: &Self| [&copies.xi, &copies.before].map(Vec::len);
+        let counts = |copies: &Self| [copies.seen.len(), copies.agreement.len(), copies.counted.len()];
+        let has_checksums = saved.checksums.is_empty() || saved.checksums.len() == asked;
+        lens(self) == lens(saved) && counts(self) == counts(saved) && has_checksums
+    }
+
+    /// The copy that the next question to agent `c` must contain, because the agent's own control differs from it.
+    pub fn to_send(&self, c: usize) -> Option<&[f64]> {
+        let d = self.before.len();
+        (self.agreement[c] != Agreement::Equal).then(|| &self.xi[c * d..(c + 1) * d])
+    }
+
+    /// Begins a round at theta.
+    pub fn open(&mut self, theta: &[f64]) {
+        self.before.clear();
+        self.before.extend(theta);
+    }
+
+    /// Notes that a question went out to these agents; the first one of a round contains the copies that differ.
+    pub fn ask(&mut self, asked: &[usize], is_first: bool) {
+        self.checksums.clear();
+        self.checksums.resize(asked.len(), 0);
+        if is_first {
+            for c in asked {
+                if self.agreement[*c] == Agreement::Differs {
+                    self.agreement[*c] = Agreement::Sent;
+                }
+            }
+        }
+    }
+
+    /// Checks the answer of an agent that has not answered the open question: `seen` is the checksum of the earlier answer that its
+    /// control assumes to be included.
+    ///
+    /// # Errors
+    /// When its control is older than the question assumes; its next question will contain its control.
+    pub fn check(&mut self, agent: usize, is_behind: bool, seen: u32) -> Result<()> {
+        let expected = match self.agreement[agent] {
+            Agreement::Equal => Some(self.counted[agent]),
+            Agreement::Sent => Some(0),
+            Agreement::Differs => None,
+        };
+        if is_behind || Some(seen) != expected {
+            self.agreement[agent] = Agreement::Differs;
+            let what = format!("the control variate of agent {agent} is older than the question assumes");
+            return Err(refused(what, "an answer to the agent's next question, which will contain its control variate"));
+        }
+        Ok(())
+    }
+
+    /// Notes that an answer counts: that of the agent at place `at` among those that were asked, with this checksum.
+    pub fn take(&mut self, at: usize, agent: usize, checksum: u32) {
+        self.checksums[at] = checksum;
+        if std::mem::replace(&mut self.agreement[agent], Agreement::Equal) == Agreement::Sent {
+            self.counted[agent] = 0;
+        }
+    }
+
+    /// Updates the copies at the end of a round, as the agents will update their controls: with the mean that `told` contains, or with
+    /// the one that follows from the model's move to `theta`.
+    pub fn settle(
+        &mut self,
+        controls: &dyn ControlCopies,
+        round: u64,
+        asked: &[usize],
+        letters: &[Letter],
+        told: Option<&Message>,
+        theta: &[f64],
+    ) {
+        let d = theta.len();
+        let v = match told {
+            Some(tell) => tell.part(Part::Direction).to_vec(),
+            None => controls.mean(round, &self.before, theta),
+        };
+        let zero = vec![0.0; d];
+        let mut letters = letters.iter().peekable();
+        for (c, checksum) in asked.iter().zip(&self.checksums) {
+            let letter = letters.next_if(|letter| letter.agent == *c);
+            let own = letter.map_or(&zero[..], |letter| letter.part(Part::Direction));
+            controls.settle(round, &mut self.xi[c * d..(c + 1) * d], &v, own);
+            if letter.is_some() {
+                self.counted[*c] = *checksum;
+            }
+            if told.is_some() {
+                self.seen[*c] = round as u32 + 1;
+            }
+        }
+    }
+}

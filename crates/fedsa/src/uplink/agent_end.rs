@@ -1,0 +1,123 @@
+//! The agent's end of a link, where answers are made: the budget, the codec and error feedback.
+
+use super::{Place, Uplink};
+use crate::message::{Body, Envelope, HEADER_BYTES, Message, PART_HEADER_BYTES, Part, Writer};
+use crate::protocol::are_finite;
+use crate::random::Purpose;
+
+/// The agent's end of a link in one exchange. The engine and client nodes make every answer here.
+pub(crate) struct AgentEnd<'a> {
+    /// The link.
+    pub uplink: &'a Uplink,
+    /// The round, the exchange and the agent.
+    pub at: Place,
+    /// What error feedback has kept of the agent's messages, [`Uplink::feedback_len`] numbers.
+    pub feedback: &'a mut [f64],
+}
+
+/// An answer as it leaves an agent.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Answer {
+    /// A message.
+    Sent {
+        /// What the server will decode.
+        parts: Vec<(Part, Body)>,
+        /// The number of bytes on the wire.
+        len: usize,
+        /// These bytes, where they were asked for or had to be made.
+        bytes: Vec<u8>,
+    },
+    /// No message: the link's budget does not carry it.
+    NotCarried,
+    /// A message without numbers: the agent's are no longer finite.
+    Diverged {
+        /// The number of bytes on the wire.
+        len: usize,
+        /// These bytes, where they were asked for.
+        bytes: Vec<u8>,
+    },
+}
+
+impl Answer {
+    /// The bytes of the message, if there is one.
+    pub fn into_bytes(self) -> Option<Vec<u8>> {
+        match self {
+            Answer::Sent { bytes, .. } | Answer::Diverged { bytes, .. } => Some(bytes),
+            Answer::NotCarried => None,
+        }
+    }
+}
+
+impl AgentEnd<'_> {
+    /// The number of bits that the link carries for vectors of d components in this exchange, if it has a budget. The agent
+    /// knows it before it chooses what to send.
+    pub fn allowance(&self, d: usize) -> Option<u64> {
+        self.uplink.allowance(self.at, d)
+    }
+
+    /// Sends one vector: writes its payload into `bytes` and what the server will decode into `decoded`, both reused. Returns the
+    /// number of bytes on the wire, or `None` if the budget carries no message; `decoded` is then 0. Over a link that alters nothing
+    /// no bytes are made.
+    pub fn send_vector(&mut self, x: &[f64], bytes: &mut Vec<u8>, decoded: &mut [f64]) -> Option<u64> {
+        let payload = if self.uplink.alters() {
+            self.uplink.encode(self.at, x, self.feedback, bytes, decoded).then_some(bytes.len())?
+        } else {
+            decoded.copy_from_slice(x);
+            8 * x.len()
+        };
+        Some((HEADER_BYTES + PART_HEADER_BYTES + payload) as u64)
+    }
+
+    /// Sends the parts of an answer. Parts that may be encoded pass the codec, with error feedback for parts of d numbers. The bytes
+    /// are made where `envelope` is given; otherwise only if the link alters messages, because their number is known.
+    pub fn send(&mut self, parts: Vec<(Part, Body)>, envelope: Option<&Envelope>) -> Answer {
+        let Place { round, exchange, .. } = self.at;
+        if !are_finite(&parts) {
+            let bytes = envelope.map_or(Vec::new(), |envelope| without_numbers(Part::Diverged, round, exchange, envelope));
+            return Answer::Diverged { len: HEADER_BYTES + PART_HEADER_BYTES, bytes };
+        }
+        if envelope.is_none() && !self.uplink.alters() {
+            let message = Message { round, exchange, parts };
+            let len = message.encoded_len(&*self.uplink.codec);
+            return Answer::Sent { parts: message.parts, len, bytes: Vec::new() };
+        }
+        let mut writer = Writer::new(round, exchange, envelope.unwrap_or(&Envelope::default()));
+        let Some(parts) = self.write(parts, &mut writer) else { return Answer::NotCarried };
+        let bytes = writer.finish();
+        Answer::Sent { parts, len: bytes.len(), bytes }
+    }
+
+    /// Writes the parts, and returns what the server will decode; `None` if the budget carries no message.
+    fn write(&mut self, mut parts: Vec<(Part, Body)>, writer: &mut Writer) -> Option<Vec<(Part, Body)>> {
+        let Self { uplink, at, feedback } = self;
+        let alters = uplink.alters();
+        for (part, body) in &mut parts {
+            if part.may_be_encoded() && alters {
+                body.write_out();
+            }
+            match body {
+                Body::Numbers(x) if part.may_be_encoded() && !alters => {
+                    let payload = writer.part(*part, uplink.codec.tag(), x.len());
+                    uplink.codec.encode(x, None, &mut at.stream(Purpose::Codec), payload);
+                }
+                Body::Numbers(x) if part.may_be_encoded() => {
+                    let (mut payload, mut decoded) = (Vec::new(), vec![0.0; x.len()]);
+                    if !uplink.encode(*at, x, feedback, &mut payload, &mut decoded) {
+                        return None;
+                    }
+                    writer.part(*part, uplink.codec.tag(), x.len()).extend(payload);
+                    *x = decoded;
+                }
+                body => writer.body(*part, body),
+            }
+        }
+        Some(parts)
+    }
+}
+
+/// The bytes of an answer that is a part without numbers, instead of what is wanted.
+pub(crate) fn without_numbers(part: Part, round: u64, exchange: u8, envelope: &Envelope) -> Vec<u8> {
+    let mut writer = Writer::new(round, exchange, envelope);
+    writer.body(part, &Body::Numbers(Vec::new()));
+    writer.finish()
+}
