@@ -36,3 +36,5 @@ mod second_order;
 mod shed;
 mod solvers;
 mod traces;
+mod twins;
+mod twins_alone;
