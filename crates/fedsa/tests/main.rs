@@ -11,6 +11,7 @@ mod conformance;
 #[path = "../examples/own_problem.rs"]
 mod example;
 mod features;
+mod forms;
 mod import_rules;
 mod invariants;
 mod kernels;
