@@ -194,10 +194,10 @@ impl Protocol {
             _ => return Err(refused(format!("exchange {}", down.exchange), "an exchange of this method")),
         };
         let (all, rest) = down.parts.split_at(wanted.len().min(down.parts.len()));
-        check_shape(all, wanted)?;
+        check_shape(all, wanted, |_| None)?;
         check_finite(all)?;
         let is_own =
-            |(part, body): &(Part, Body)| own.iter().any(|want| want.0 == *part && want.1.fits(body.len()) && is_form(*part, body));
+            |(part, body): &(Part, Body)| own.iter().any(|want| want.0 == *part && want.1.fits(body.len()) && is_form(*part, body, None));
         let are_own = rest.iter().enumerate().all(|(i, it)| is_own(it) && rest[..i].iter().all(|(part, _)| *part != it.0));
         if are_own { check_finite(rest) } else { Err(refused(parts_text(rest), &format!("besides at most {}", wants_text(own)))) }
     }
@@ -213,8 +213,9 @@ impl Protocol {
 
     /// As [`Protocol::check_answer`], whatever the numbers are.
     pub(crate) fn check_answer_shape(&self, exchange: u8, parts: &[(Part, Body)]) -> Result<()> {
-        let wanted: Vec<(Part, Len)> = self.wanted(exchange).iter().map(|want| (want.part, want.len)).collect();
-        check_shape(parts, &wanted)
+        let wants = self.wanted(exchange);
+        let wanted: Vec<(Part, Len)> = wants.iter().map(|want| (want.part, want.len)).collect();
+        check_shape(parts, &wanted, |i| Some(wants[i].give))
     }
 
     /// The answer to an exchange of an agent whose numbers are no longer finite: NaN in every number that is wanted.
@@ -228,23 +229,30 @@ impl Protocol {
     }
 }
 
-/// Checks that parts are the wanted parts, in their order.
-fn check_shape(parts: &[(Part, Body)], wanted: &[(Part, Len)]) -> Result<()> {
-    let fits = |((part, body), (want, len)): (&(Part, Body), &(Part, Len))| part == want && len.fits(body.len()) && is_form(*part, body);
-    if parts.len() != wanted.len() || !parts.iter().zip(wanted).all(fits) {
+/// Checks that parts are the wanted parts, in their order; `give` says in which form the server needs the i-th, `None` to an agent.
+fn check_shape(parts: &[(Part, Body)], wanted: &[(Part, Len)], give: impl Fn(usize) -> Option<Give>) -> Result<()> {
+    let fits = |(i, ((part, body), (want, len))): (usize, (&(Part, Body), &(Part, Len)))| {
+        part == want && len.fits(body.len()) && is_form(*part, body, give(i))
+    };
+    if parts.len() != wanted.len() || !parts.iter().zip(wanted).enumerate().all(fits) {
         return Err(refused(parts_text(parts), &wants_text(wanted)));
     }
     Ok(())
 }
 
-/// Whether this part is sent in the form of this body.
-fn is_form(part: Part, body: &Body) -> bool {
+/// Whether the reader of this part takes it in the form of this body: a server that needs it as `give` says, or an agent (`None`).
+fn is_form(part: Part, body: &Body, give: Option<Give>) -> bool {
+    use Part::{Correction, Eigenvectors, Entries, Hessian, Operator, Product, System};
     match body {
-        Body::Numbers(_) => part != Part::Correction && !part.is_packed(),
-        Body::Sparse { .. } => {
-            use Part::{Correction, Eigenvectors, Entries, Hessian, Operator, Product, System};
-            matches!(part, Correction | System | Operator | Product | Hessian | Entries | Eigenvectors)
-        }
+        Body::Numbers(_) => part != Correction && !part.is_packed(),
+        Body::Sparse { .. } => match give {
+            // Agents are sent numbers that are written out.
+            None => false,
+            // What is summed is written out before.
+            Some(Give::Sum) => matches!(part, System | Operator | Product),
+            // The servers that need these of each agent read both forms.
+            Some(Give::Each) => matches!(part, Correction | Hessian | Entries | Eigenvectors),
+        },
         Body::Packed(_) => part.is_packed(),
     }
 }
