@@ -88,9 +88,9 @@ impl Wire<'_> {
         Place { seed: self.seed, round, exchange, agent: self.sender.unwrap_or(ALL) }.stream(Purpose::Codec)
     }
 
-    /// The message, if there is one of parts that are not very long.
+    /// The message, if there is one whose parts are short, as those of small problems are.
     pub fn read(&self, bytes: &[u8]) -> Option<(Envelope, Message)> {
-        Message::decode(bytes, self.codec, 1 << 16, |round, exchange| self.open(round, exchange)).ok()
+        Message::decode(bytes, self.codec, 1 << 10, |round, exchange| self.open(round, exchange)).ok()
     }
 
     /// Its bytes.
