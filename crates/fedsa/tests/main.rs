@@ -26,6 +26,7 @@ mod messages;
 mod moments;
 mod named_methods;
 mod network;
+mod nodes;
 mod nonlinear;
 mod own_problem;
 mod parts;
