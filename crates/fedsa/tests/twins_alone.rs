@@ -1,7 +1,7 @@
 //! Slow twins of methods whose agents compute alone: LSTD, FedNL, and backtracking line searches, in plain loops from their formulas.
 
 use crate::common::{field, linear, link, method, run};
-use crate::twins::{differ_by_rounding, eleven};
+use crate::twins::{differ_by_rounding, nineteen};
 use fedsa::kernel::Isa;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::problem::file::ArrayFile;
@@ -62,7 +62,7 @@ fn system(field: &dyn Field, c: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
 /// The server adds up the systems that arrive, each round divided by the weight of those that it asked, and solves.
 #[test]
 fn lstd_is_its_slow_twin() {
-    let field = eleven(Law::Mean, 1);
+    let field = nineteen(Law::Mean, 1);
     let (n, d, p) = (field.agents(), field.dim(), field.weights().to_vec());
     let systems: Vec<_> = (0..n).map(|c| system(&*field, c)).collect();
     for success in [1.0, 0.5] {
