@@ -231,10 +231,11 @@ impl Protocol {
 
 /// Checks that parts are the wanted parts, in their order; `give` says in which form the server needs the i-th, `None` to an agent.
 fn check_shape(parts: &[(Part, Body)], wanted: &[(Part, Len)], give: impl Fn(usize) -> Option<Give>) -> Result<()> {
-    let fits = |(i, ((part, body), (want, len))): (usize, (&(Part, Body), &(Part, Len)))| {
-        part == want && len.fits(body.len()) && is_form(*part, body, give(i))
+    let fits = |i: usize| {
+        let ((part, body), (want, len)) = (&parts[i], wanted[i]);
+        *part == want && len.fits(body.len()) && is_form(*part, body, give(i))
     };
-    if parts.len() != wanted.len() || !parts.iter().zip(wanted).enumerate().all(fits) {
+    if parts.len() != wanted.len() || !(0..wanted.len()).all(fits) {
         return Err(refused(parts_text(parts), &wants_text(wanted)));
     }
     Ok(())
