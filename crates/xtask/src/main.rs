@@ -2,6 +2,7 @@
 
 mod bench;
 mod fuzz;
+mod mutants;
 mod python;
 mod test;
 
@@ -12,7 +13,9 @@ const USAGE: &str = "\
 usage: cargo xtask test [--all]         format, paths, lints, documentation, tests; --all: the slow tests too
        cargo xtask bench [--json PATH]  speed and memory, beside NumPy, JAX and a plain loop in the same run
        cargo xtask fuzz --minutes M     mutated input for every reader and decoder, for M minutes in all; further options
-                                        are those of fedsa-fuzz: --target NAME, --inputs N, --seed S, --jobs J, --list";
+                                        are those of fedsa-fuzz: --target NAME, --inputs N, --seed S, --jobs J, --list
+       cargo xtask mutants [ID ..]      faults put into the sources one at a time, each of which its tests must notice:
+                                        those of crates/xtask/mutants.toml whose names contain an ID; --list names them";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -22,6 +25,7 @@ fn main() -> ExitCode {
         ["bench"] => bench::run(None),
         ["bench", "--json", path] => bench::run(Some(Path::new(path))),
         ["fuzz", ref options @ ..] if !options.is_empty() => fuzz::run(options),
+        ["mutants", ref ids @ ..] => mutants::run(ids),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -568,3 +568,6 @@ pub(super) fn measured(results: &[crate::results::SeedResult]) -> Measured {
     };
     Measured { path: (0..shortest).filter_map(point).collect(), diverged }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
 //! What the suites share: small problems and every method.
 #![allow(dead_code, reason = "each suite uses a part")]
 
+pub mod forms;
+
 use std::sync::{Arc, LazyLock};
 
 use fedsa::error::Result;
@@ -55,6 +57,7 @@ pub fn methods(participants: Option<usize>) -> Vec<(&'static str, Box<dyn Method
         ("scafflsa-random", r#""step_size": 0.05, "talk_probability": 0.2"#),
         ("fedhsa", r#""step_size": 0.05, "local_steps": 7"#),
         ("fedhsa", r#""step_size": 0.05, "local_steps": 7, "global_step_size": 0.8"#),
+        ("fedhsa", r#""step_size": 0.05, "local_steps": 7, "missing": "last""#),
         ("scaffold", r#""step_size": 0.05, "local_steps": 7"#),
         ("scaffold", r#""step_size": {"c": 0.5, "t0": 10}, "local_steps": 7, "global_step_size": 0.8"#),
         ("fedlin", r#""step_size": 0.05, "local_steps": 7"#),

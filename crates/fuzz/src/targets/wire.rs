@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, LazyLock};
 
-use fedsa::message::{Envelope, Message};
-use fedsa::methods::MethodSettings;
+use common::forms::{Wire, instead, reformed};
+use fedsa::message::{Envelope, Message, Part};
+use fedsa::methods::{MethodSettings, Setting};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::random::Stream;
@@ -177,6 +178,16 @@ impl Setup {
         ServerNode::new(&self.federation()).expect("a method that lives with its link")
     }
 
+    /// The parts that an agent may get in an exchange besides those that all get, and the control that a server node sends, with their
+    /// lengths.
+    fn own(&self, exchange: u8) -> Vec<(Part, usize)> {
+        let (start, link) = (self.start(), self.uplink.facts());
+        let setting = Setting { seed: SEED, weights: self.field.weights(), start, link, is_accelerated: false };
+        let protocol = self.method.protocol(&setting);
+        let own = protocol.exchange(exchange).map_or(&protocol.tell_own, |exchange| &exchange.own);
+        own.iter().map(|(part, len)| (*part, len.largest())).chain([(Part::Control, self.field.dim())]).collect()
+    }
+
     /// What arrives at agent 0 in some rounds, and what arrives at the server, exchange by exchange.
     fn traffic(&self) -> (Vec<Vec<u8>>, Vec<Answers>) {
         let mut nodes: Vec<ClientNode> = (0..self.field.agents()).map(|c| self.client(c)).collect();
@@ -253,6 +264,21 @@ fn to_clients() -> Vec<Corpus> {
     vec![Corpus::bytes(SETUPS.iter().enumerate().map(seed).collect())]
 }
 
+/// Sends an agent that has saved `saved` all that a message may become in other forms: it is taken, or refused and changes nothing. The
+/// agent comes back before each.
+fn other_forms_down(setup: &Setup, saved: &[u8], bytes: &[u8]) {
+    let wire = Wire { codec: &*setup.uplink.downlink, seed: SEED, sender: None };
+    let Some((envelope, message)) = wire.read(bytes) else { return };
+    let mut node = setup.client(0);
+    for other in reformed(&message, &setup.own(message.exchange)) {
+        node.restore(saved).expect("what the agent has saved");
+        if let Err(e) = node.handle(&wire.write(&envelope, &other.message)) {
+            refused(&e);
+            assert_eq!(node.save(), saved, "a message in another form that was refused has changed the node");
+        }
+    }
+}
+
 fn feed_client(data: &[u8]) -> Verdict {
     let Some((setup, mut rest)) = setup(&SETUPS, data) else { return Verdict::PassedOver };
     let (mut node, mut taken, mut answers) = (setup.client(0), Vec::new(), Vec::new());
@@ -260,6 +286,7 @@ fn feed_client(data: &[u8]) -> Verdict {
     while let Some(message) = next(&mut rest) {
         let message = with_checksum(message);
         let before = node.save();
+        other_forms_down(setup, &before, &message);
         match node.handle(&message) {
             Ok(answer) => {
                 taken.push(message);
@@ -306,6 +333,33 @@ fn to_servers() -> Vec<Corpus> {
     vec![Corpus::bytes(SETUPS.iter().enumerate().map(seed).collect())]
 }
 
+/// Sends a server that has saved `saved` all that one of the answers may become in other forms, after the other answers. What it takes it
+/// can close the exchange with, also when it comes back before that.
+fn other_forms_up(setup: &Setup, saved: &[u8], answers: &Answers, which: usize) {
+    let (agent, bytes) = &answers[which];
+    let wire = Wire { codec: &*setup.uplink.codec, seed: SEED, sender: Some(*agent) };
+    let Some((envelope, message)) = wire.read(bytes) else { return };
+    let (mut server, mut restored) = (setup.server(), setup.server());
+    server.restore(saved).expect("what the server has saved");
+    for (_, (agent, answer)) in answers.iter().enumerate().filter(|(i, _)| *i != which) {
+        // Refused or not.
+        let _ = server.take(*agent, answer);
+    }
+    let with_others = server.save();
+    let all = reformed(&message, &[]).into_iter().map(|other| other.message);
+    for other in all.chain(instead(&message)) {
+        server.restore(&with_others).expect("what the server has saved");
+        if let Err(e) = server.take(*agent, &wire.write(&envelope, &other)) {
+            refused(&e);
+            continue;
+        }
+        restored.restore(&server.save()).expect("what the server has saved");
+        server.close();
+        restored.close();
+        assert_eq!(common::bits(server.theta()), common::bits(restored.theta()), "a server that came back has closed otherwise");
+    }
+}
+
 fn feed_server(data: &[u8]) -> Verdict {
     let Some((setup, mut rest)) = setup(&SETUPS, data) else { return Verdict::PassedOver };
     let open = |server: &mut ServerNode, todo: Todo| {
@@ -315,13 +369,16 @@ fn feed_server(data: &[u8]) -> Verdict {
     };
     let mut server = setup.server();
     server.open();
-    let (mut answers, mut taken, mut is_refused) = (Vec::new(), Vec::new(), false);
+    let (mut answers, mut taken, mut is_refused): (Answers, _, _) = (Vec::new(), Vec::new(), false);
     while let Some((agent, more)) = rest.split_first() {
         rest = more;
         if *agent != COMPLETE {
             let Some(answer) = next(&mut rest) else { break };
             answers.push((usize::from(*agent), with_checksum(answer)));
             continue;
+        }
+        if !answers.is_empty() {
+            other_forms_up(setup, &server.save(), &answers, taken.len() % answers.len());
         }
         let progress = server.receive(&answers);
         for (_, e) in &progress.refused {

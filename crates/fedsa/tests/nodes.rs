@@ -1,0 +1,132 @@
+//! What a server node refuses: answers of other settings, and saved states whose answers are none.
+
+use crate::common::{self, EXACT, Halves, field, method};
+use fedsa::error::Result;
+use fedsa::message::{Body, Envelope, Message, Part};
+use fedsa::methods::MethodSettings;
+use fedsa::node::{Federation, ServerNode, Todo};
+use fedsa::problem::Field;
+use fedsa::random::Stream;
+use fedsa::sampling::Law;
+use fedsa::uplink::codec::Exact;
+
+const SEED: u64 = 5;
+
+/// A server node of three agents at its start.
+fn server<'a>(field: &dyn Field, method: &'a dyn MethodSettings) -> ServerNode<'a> {
+    let federation = Federation::new(method, &*EXACT, field.weights().to_vec(), SEED, vec![0.0; field.dim()]).unwrap();
+    ServerNode::new(&federation.with_root(field.root().unwrap_or(&[]))).unwrap()
+}
+
+/// A server node that has asked its first question, and the answers of all agents.
+fn asked<'a>(field: &'a dyn Field, method: &'a dyn MethodSettings, seed: u64) -> (ServerNode<'a>, Vec<(usize, Vec<u8>)>) {
+    let Halves { mut nodes, mut server, .. } = Halves::new(field, method, &EXACT, seed).unwrap();
+    let Todo::Ask { to, bytes } = server.open() else { panic!("a round opens with a question") };
+    let answers = to.iter().zip(&bytes).map(|(c, bytes)| (*c, nodes[*c].handle(bytes).unwrap().unwrap())).collect();
+    (server, answers)
+}
+
+fn take(server: &mut ServerNode<'_>, answer: &(usize, Vec<u8>)) -> Result<()> {
+    server.take(answer.0, &answer.1)
+}
+
+fn read(bytes: &[u8]) -> (Envelope, Message) {
+    Message::decode(bytes, &Exact, 1 << 16, |_, _| Stream::default()).unwrap()
+}
+
+fn write(envelope: &Envelope, message: &Message) -> Vec<u8> {
+    message.encode(envelope, &Exact, &mut Stream::default())
+}
+
+/// Agents whose operators the server could not tell apart from the right ones.
+fn three() -> Box<dyn Field> {
+    field(&*common::objectives(3)[0].1, Law::Mean)
+}
+
+#[test]
+fn an_answer_of_other_settings_is_refused_and_changes_nothing() {
+    let field = three();
+    for kind in ["fedlsa", "scafflsa", "fedhsa"] {
+        let with = |eta: f64| method(kind, &format!(r#"{{"step_size": {eta}, "local_steps": 2}}"#));
+        let (right, other) = (with(0.05), with(0.06));
+        let (mut server, answers) = asked(&*field, &*right, SEED);
+        let before = server.save();
+        let (_, other_step) = asked(&*field, &*other, SEED);
+        let (_, other_seed) = asked(&*field, &*right, SEED + 1);
+        for foreign in other_step.iter().chain(&other_seed) {
+            assert!(take(&mut server, foreign).unwrap_err().to_string().contains("settings"), "{kind}");
+        }
+        // The same numbers with one bit of the hash changed.
+        for bit in [0, 17, 63] {
+            let (envelope, message) = read(&answers[1].1);
+            let changed = Envelope { settings: envelope.settings ^ 1 << bit, ..envelope };
+            assert!(take(&mut server, &(1, write(&changed, &message))).is_err(), "{kind}, bit {bit}");
+        }
+        assert_eq!(server.save(), before, "{kind}");
+        answers.iter().for_each(|answer| take(&mut server, answer).unwrap());
+    }
+}
+
+/// Parts as they are saved.
+fn saved(parts: &[(Part, Body)]) -> Vec<u8> {
+    postcard::to_stdvec(parts).unwrap()
+}
+
+/// The saved state of a server with other parts in place of those of an answer.
+fn replaced(state: &[u8], parts: &[(Part, Body)], by: &[(Part, Body)]) -> Vec<u8> {
+    let (old, new) = (saved(parts), saved(by));
+    let found: Vec<usize> = state.windows(old.len()).enumerate().filter(|(_, window)| *window == old).map(|(at, _)| at).collect();
+    assert_eq!(found.len(), 1, "the answer is saved once");
+    [&state[..found[0]], &new, &state[found[0] + old.len()..]].concat()
+}
+
+#[test]
+fn a_saved_server_with_an_answer_that_could_not_have_been_taken_is_refused() {
+    let field = three();
+    let d = field.dim();
+    let numbers = |part, x: Vec<f64>| (part, Body::Numbers(x));
+    for (kind, settings) in [
+        ("fedlsa", r#"{"step_size": 0.05, "local_steps": 2}"#),
+        ("scafflsa", r#"{"step_size": 0.05, "local_steps": 2}"#),
+        ("fedhsa", r#"{"step_size": 0.05, "local_steps": 2, "missing": "last"}"#),
+        ("newton", "{}"),
+        ("fednl", r#"{"compressor": "top-k", "k": 2, "first_hessian": "mu-identity", "mu": 0.5}"#),
+    ] {
+        let method = method(kind, settings);
+        let (mut asking, answers) = asked(&*field, &*method, SEED);
+        take(&mut asking, &answers[1]).unwrap();
+        let state = asking.save();
+        let (_, Message { parts, .. }) = read(&answers[1].1);
+        let with = |change: &dyn Fn(&mut Vec<(Part, Body)>)| {
+            let mut changed = parts.clone();
+            change(&mut changed);
+            replaced(&state, &parts, &changed)
+        };
+        let mut hostile = vec![
+            with(&|parts| parts.clear()),
+            with(&|parts| parts[0].0 = Part::Model),
+            with(&|parts| parts[0].1 = Body::Numbers(vec![0.5; d + 1])),
+            with(&|parts| parts[0].1 = Body::Packed(vec![1; d])),
+            with(&|parts| parts.push(numbers(Part::Gradient, vec![0.5; d]))),
+        ];
+        if kind == "fednl" {
+            // Of the right length, but no distances.
+            let place = parts.iter().position(|(part, _)| *part == Part::Deviation).unwrap();
+            hostile.push(with(&|parts| parts[place].1 = Body::Numbers(vec![-1.0, 0.0])));
+        }
+        for (i, bytes) in hostile.iter().enumerate() {
+            let mut server = server(&*field, &*method);
+            let before = server.save();
+            assert!(server.restore(bytes).is_err(), "{kind}, change {i}");
+            assert_eq!(server.save(), before, "{kind}, change {i}");
+        }
+        // The other numbers of a valid answer, and the state itself, are restored.
+        let mut server = server(&*field, &*method);
+        let other = with(&|parts| parts[0].1 = Body::Numbers(vec![0.5; d]));
+        server.restore(&other).unwrap();
+        assert_eq!(server.save(), other, "{kind}");
+        server.restore(&state).unwrap();
+        assert_eq!(server.save(), state, "{kind}");
+        server.close();
+    }
+}
