@@ -562,6 +562,8 @@ impl<'f> Forecast<'f> {
         let rule = self.rule()?;
         if law == Law::Markov {
             self.chains_known(round)?;
+            // With one local step the drifts of a round sum to 0 over all agents: the method is FedLSA, whose joint chain is smaller.
+            let rule = if round.setting.local_steps == 1 { Rule::FedLsa } else { rule };
             return Ok(NoiseSource::Chains(rule));
         }
         match rule {

@@ -46,10 +46,16 @@ impl Way {
     /// How what comes this way is known.
     fn accuracy(&self, classes: &[AgentClass], setting: &RoundSetting, rule: Rule) -> Result<Accuracy> {
         match self {
-            Way::Closure => Ok(Accuracy::Closure { eps_squared: closure::eps_squared(classes, setting, rule)? }),
+            Way::Closure => Ok(of_closure(closure::eps_squared(classes, setting, rule)?)),
             Way::OneAgent | Way::Joint | Way::Counts => Ok(Accuracy::Exact),
         }
     }
+}
+
+/// How a closure's floor is known. What it neglects has the factor `eps^2`: it is exact where that is 0 to rounding, because the agents'
+/// matrices are not random (any method), or because the states of a chain are independent (samples of states; FedLSA and SCAFFLSA).
+fn of_closure(eps_squared: f64) -> Accuracy {
+    if eps_squared <= f64::EPSILON { Accuracy::Exact } else { Accuracy::Closure { eps_squared } }
 }
 
 /// What leading order says about a floor under Markov samples.
@@ -148,8 +154,7 @@ impl Forecast<'_> {
         if unknowns <= JOINT_UNKNOWNS && self.joint_work(round, rule, &classes) <= MOST_WORK {
             return Ok((Way::Joint, classes));
         }
-        // With one local step all methods are FedLSA.
-        if (rule == Rule::FedLsa || setting.local_steps == 1)
+        if rule == Rule::FedLsa
             && counts::reaches(&classes, COUNT_UNKNOWNS)
             && self.counts_work(round, &classes) <= MOST_WORK
         {
@@ -228,7 +233,7 @@ impl Forecast<'_> {
             Way::Counts => Counts::new(&classes, setting, self.batch())?.floor().map(exact),
             Way::Closure => {
                 let closure = Closure::new(&classes, setting, rule)?;
-                let accuracy = Accuracy::Closure { eps_squared: closure.eps_squared() };
+                let accuracy = of_closure(closure.eps_squared());
                 Ok(PredictedFloor { value: mean_square(closure.floor()?), accuracy })
             }
         }
@@ -377,4 +382,45 @@ fn long_curve(last: u64) -> BadInput {
 fn mean_square(floor: MarkovFloor) -> MeanSquare {
     let noise = floor.noise();
     MeanSquare { bias: floor.bias, noise: noise.max(0.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fedsa::kernel::Isa;
+    use fedsa::methods::fedhsa::FedHsa;
+    use fedsa::methods::fedlsa::FedLsa;
+    use fedsa::methods::scafflsa::Scafflsa;
+    use fedsa::methods::{MethodSettings as _, Shape};
+    use fedsa::problem::garnet::Garnet;
+    use fedsa::problem::{NoFiles, ProblemSettings as _};
+    use fedsa::sampling::{Law, Sampling};
+
+    /// Up to 1331 joint states: 7986 unknowns of FedLSA, 59,895 with control variates.
+    #[test]
+    fn with_one_local_step_all_methods_are_fedlsa() {
+        let garnet = Garnet { agents: 3, states: 11, features: 3, min_class: Some(2), seed: 3, ..Garnet::default() };
+        let sampling = Sampling { kind: Law::Markov, ..Sampling::default() };
+        let field = garnet.field(&NoFiles, sampling, Isa::best()).unwrap();
+        let of = |shape: Shape| Forecast::new(&*field, shape);
+        let (plain, rounds) = (of(FedLsa::new(0.1, 1).shape()), [1, 5, 30]);
+        let want = plain.predicted_floor().unwrap();
+        assert_eq!(want.accuracy, Accuracy::Exact);
+        let curve = plain.curve(&[1.0; 3], &InitialControls::Zero, &rounds).unwrap();
+        for shape in [Scafflsa::new(0.1, 1).shape(), FedHsa::new(0.1, 1).shape()] {
+            let one = of(shape);
+            assert_eq!((one.predicted_floor().unwrap(), one.floor_accuracy().unwrap()), (want.clone(), Accuracy::Exact));
+            assert_eq!(one.curve(&[1.0; 3], &InitialControls::Zero, &rounds).unwrap(), curve);
+            assert_eq!(one.floor_work().unwrap(), plain.floor_work().unwrap());
+        }
+        // With more steps the controls matter, and the joint chain with them is too large.
+        let two = of(Scafflsa::new(0.1, 2).shape());
+        assert!(matches!(two.floor_accuracy().unwrap(), Accuracy::Closure { eps_squared } if eps_squared > 0.0));
+    }
+
+    #[test]
+    fn a_closure_that_neglects_nothing_is_exact() {
+        assert_eq!([of_closure(0.0), of_closure(1e-17)], [Accuracy::Exact; 2]);
+        assert_eq!(of_closure(1e-15), Accuracy::Closure { eps_squared: 1e-15 });
+    }
 }

@@ -538,7 +538,7 @@ fn stability(page: &mut Page, plan: &Plan, cell: usize, of: &Forecast<'_>, outlo
         }
         Err(e) => page.paragraph(&sentence(&format!("The largest stable step is {}", e.what))),
     }
-    windows(page, of);
+    windows(page, plan, cell, of);
 }
 
 /// What fails beyond the largest stable step.
@@ -576,13 +576,13 @@ fn mode(of: &Forecast<'_>) -> String {
 }
 
 /// The stable steps for some numbers of local steps.
-fn windows(page: &mut Page, of: &Forecast<'_>) {
+fn windows(page: &mut Page, plan: &Plan, cell: usize, of: &Forecast<'_>) {
     let own = of.local_steps().round().max(1.0) as u64;
     let mut hs = vec![1, own / 10, own, own.saturating_mul(10)];
     hs.retain(|h| *h >= 1);
     hs.sort_unstable();
     hs.dedup();
-    match of.stable_sets(&hs) {
+    match of.stable_sets(&hs, largest_stable_step(plan, cell).ok()) {
         Err(e) => page.paragraph(&sentence(&format!("Stable steps for other numbers of local steps are {}", e.what))),
         Ok(sets) => {
             let which = if !of.is_noiseless() && !sets[0].in_mean_square { ", in the mean" } else { "" };
