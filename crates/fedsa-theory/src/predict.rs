@@ -78,7 +78,7 @@ use super::gauss_markov::{AdditiveRule, GaussMarkov};
 use super::link::LinkLaw;
 use super::markov::Rule;
 use super::stability::{self, ControlVariates, Stability};
-use super::{Accuracy, RoundSetting};
+use super::{Accuracy, RoundSetting, work};
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg;
 use fedsa::methods::control_rule::ControlRule;
@@ -161,7 +161,7 @@ pub fn unknown(why: &str) -> BadInput {
 
 /// The error of what has a closed form that is not computed, and what could be.
 fn takes_too_long(what: &str, help: &str) -> BadInput {
-    BadInput::new("", format!("not computed: {what} takes too long"), help)
+    work::refused(what, help)
 }
 
 fn no_steps() -> BadInput {
@@ -424,6 +424,7 @@ impl<'f> Forecast<'f> {
         if legs > most {
             return Err(takes_too_long("the radius of a round", "fewer distinct agents or features"));
         }
+        work::charge(legs)?;
         let controls = |map: ControlVariates| {
             let map = match self.lost {
                 _ if (link.gain - 1.0).abs() <= 1e-12 => map.moving_by(round.share()),
@@ -620,6 +621,11 @@ impl<'f> Forecast<'f> {
     /// As there.
     pub fn predicted_floor(&self) -> Result<PredictedFloor> {
         let (round, source) = self.floor_known()?;
+        match &source {
+            // Solved by iteration, which counts what it does.
+            NoiseSource::Chains(rule) => self.chains_floor_affordable(&round, *rule)?,
+            _ => work::charge(self.floor_work()?)?,
+        }
         let (systems, setting) = (round.systems, &round.setting);
         let exact = |value| PredictedFloor { value, accuracy: Accuracy::Exact };
         match source {
@@ -716,6 +722,9 @@ impl<'f> Forecast<'f> {
         self.knows_curve_to(rounds.last().copied().unwrap_or(0))?;
         let (round, source) = self.curve_source()?;
         let (systems, setting) = (round.systems, &round.setting);
+        if !matches!(source, NoiseSource::Chains(_)) {
+            work::charge(self.curve_work(0)?)?;
+        }
         match source {
             NoiseSource::Additive(rule, laws) => {
                 return GaussMarkov::new(systems, &laws, self.sampling, setting, rule)?.curve(theta_0, controls, rounds);
@@ -793,7 +802,11 @@ impl<'f> Forecast<'f> {
             if STABLE_STEP_RADII * self.mean_square_work(self.local_steps().max(1.0), own)? > SEARCH_WORK {
                 return Err(takes_too_long("the search for the largest stable step in the mean square", LESS_DISTINCT));
             }
-            let square = |eta: f64| of.at(&self.clone().with_step(eta));
+            let square_work = self.mean_square_work(self.local_steps().max(1.0), own)?;
+            let square = |eta: f64| {
+                work::charge(square_work)?;
+                of.at(&self.clone().with_step(eta))
+            };
             let step = stability::stable_step_below(square, in_mean)?;
             if missed(step, &square) { stability::edge_below(square, own) } else { Ok(step) }
         });

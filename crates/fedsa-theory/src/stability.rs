@@ -298,9 +298,7 @@ impl ControlVariates {
     /// # Errors
     /// As [`radius`](Self::radius), and when it would take more.
     pub(crate) fn radius_within(&self, most: f64) -> Result<(f64, f64)> {
-        // Two small products for each group, which cost more than their multiplications.
-        let apply = self.groups.len() as f64 * (2.0 * (self.dim as f64).powi(2) + 1000.0);
-        let (mut radius, mut work) = spectral_radius_within(self, apply, most)?;
+        let (mut radius, mut work) = spectral_radius_within(self, self.work(), most)?;
         for group in self.groups.iter().filter(|g| g.agents >= 2) {
             let within = Mat::<f64>::identity(self.dim, self.dim) - Scale(self.share) * &group.gain;
             let (other, more) = spectral_radius_within(&within, 0.0, f64::INFINITY)?;
@@ -311,6 +309,11 @@ impl ControlVariates {
 }
 
 impl LinearMap for ControlVariates {
+    fn work(&self) -> f64 {
+        // Two small products for each group, which cost more than their multiplications.
+        self.groups.len() as f64 * (2.0 * (self.dim as f64).powi(2) + 1000.0)
+    }
+
     fn dim(&self) -> usize {
         self.dim * (self.groups.len() + 1)
     }

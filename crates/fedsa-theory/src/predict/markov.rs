@@ -12,7 +12,7 @@ use crate::markov::joint::{self, Joint};
 use crate::markov::leading_order::LeadingOrder;
 use crate::markov::one_agent::OneAgent;
 use crate::markov::{AgentClass, MarkovAgent, MarkovFloor, Rule};
-use crate::{Accuracy, RoundSetting};
+use crate::{Accuracy, RoundSetting, work};
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg;
 use fedsa::sampling::ChainStart;
@@ -29,6 +29,9 @@ const CLOSURE_UNKNOWNS: usize = 300_000;
 const MOST_NUMBERS: f64 = 4e6;
 /// The products of a round's map with a vector that a solution by iteration takes.
 const PRODUCTS: f64 = 200.0;
+
+/// Hardly a floor takes fewer rounds of the map of second moments.
+const FEWEST: f64 = 80.0;
 
 /// The way to a floor.
 enum Way {
@@ -221,6 +224,27 @@ impl Forecast<'_> {
     /// Checks that one of the ways reaches.
     pub(super) fn chains_floor_way(&self, round: &Round<'_, '_>, rule: Rule) -> Result<()> {
         self.way(round, rule).map(|_| ())
+    }
+
+    /// Checks that a floor is likely to be found with what work is left. It takes some hundred rounds of the map, more near the edge of
+    /// stability and for small steps.
+    pub(super) fn chains_floor_affordable(&self, round: &Round<'_, '_>, rule: Rule) -> Result<()> {
+        if work::left().is_infinite() {
+            return Ok(());
+        }
+        let (way, classes) = self.way(round, rule)?;
+        let setting = &round.setting;
+        let least = match way {
+            Way::OneAgent => FEWEST * OneAgent::new(&classes[0].agent, setting.step_size, self.batch())?.work(),
+            Way::Joint => FEWEST * Joint::new(&classes, setting, rule, self.batch())?.work(),
+            Way::Counts => FEWEST * Counts::new(&classes, setting, self.batch())?.work(),
+            Way::Closure => 0.5 * Closure::work(&classes, setting, rule),
+        };
+        if least > work::left() {
+            let what = format!("the mean-square error under Markov samples (at least {least:.0e} multiplications)");
+            return Err(takes_too_long(&what, "fewer agents, states, features, local steps or samples a step"));
+        }
+        Ok(())
     }
 
     pub(super) fn chains_floor(&self, round: &Round<'_, '_>, rule: Rule) -> Result<PredictedFloor> {

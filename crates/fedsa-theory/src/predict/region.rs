@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use super::{Forecast, MeanSquareRadius, NoiseSource, StableStep, takes_too_long};
 use crate::map::{DENSE, EIGENVALUES, LinearMap as _};
 use crate::stability::{self, ControlVariates, Stability};
+use crate::work;
 use fedsa::error::{Result, require};
 use fedsa::linalg::{self, Mat};
 use fedsa::methods::Drift;
@@ -288,6 +289,8 @@ impl<'f> Forecast<'f> {
                 sets.push(judge.stable_set(&steps, *h, known, &mut left));
             }
         }
+        // What was looked at side by side is counted here.
+        let _ = work::charge(CUT * SCAN_WORK - left);
         sets.sort_by_key(|set| local_steps.iter().position(|h| *h == set.local_steps));
         Ok(sets)
     }
