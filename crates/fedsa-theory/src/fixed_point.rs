@@ -48,7 +48,7 @@ pub fn fixed_point(map: &dyn LinearMap, source: &[f64]) -> Result<Vec<f64>> {
             MemStack::new(&mut memory),
         );
         let iterations = ended.map_or(max_iters, |info| info.iter_count);
-        let limit = work::charge(iterations as f64 * each + map.work());
+        let limit = work::record(iterations as f64 * each + map.work());
         let mut left = Mat::<f64>::zeros(n, 1);
         equation.apply(left.as_mut(), x.as_ref(), par, MemStack::new(&mut memory));
         residual = linalg::distance_sq(left.col_as_slice(0), source).sqrt() / scale;

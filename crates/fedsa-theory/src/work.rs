@@ -56,18 +56,26 @@ pub fn within<T>(most: f64, compute: impl FnOnce() -> Result<T>) -> (Result<T>, 
     (result, Spent { work: spent, was_cut })
 }
 
-/// Counts `work` multiplications.
+/// Counts `work` multiplications that come next.
 ///
 /// # Errors
-/// When no more are allowed.
+/// When so many are no longer allowed; they are not counted then, because they are not made.
 pub(crate) fn charge(work: f64) -> Result<()> {
+    if left() >= work { record(work) } else { Err(refused("", LESS)) }
+}
+
+/// Counts `work` multiplications that were made.
+///
+/// # Errors
+/// When they were more than allowed.
+pub(crate) fn record(work: f64) -> Result<()> {
     let now = METER.get();
     METER.set(Meter { left: now.left - work, spent: now.spent + work, ..now });
-    if now.left - work >= 0.0 {
-        return Ok(());
-    }
-    Err(refused("", "fewer agents, states, features or local steps, or a step size further from the edge of stability"))
+    if now.left >= work { Ok(()) } else { Err(refused("", LESS)) }
 }
+
+/// What takes less.
+const LESS: &str = "fewer agents, states, features or local steps, or a step size further from the edge of stability";
 
 /// The error of what is not computed because it would take too long.
 pub(crate) fn refused(what: &str, help: &str) -> BadInput {
@@ -91,12 +99,12 @@ mod tests {
         let (result, spent) = within(100.0, || {
             charge(30.0)?;
             let (inner, inner_spent) = within(50.0, || charge(40.0).and_then(|()| charge(20.0)));
-            assert!(inner.unwrap_err().what.contains("takes too long") && inner_spent == Spent { work: 60.0, was_cut: true });
+            assert!(inner.unwrap_err().what.contains("takes too long") && inner_spent == Spent { work: 40.0, was_cut: true });
             // The inner one has taken its part of the outer one.
-            assert_eq!(left(), 10.0);
-            let (all, _) = within(1e9, || charge(11.0));
-            assert!(all.is_err());
-            charge(0.0)
+            assert_eq!(left(), 30.0);
+            let (all, _) = within(1e9, || charge(31.0));
+            assert!(all.is_err() && left() == 30.0);
+            record(31.0)
         });
         assert!(result.is_err() && spent == Spent { work: 101.0, was_cut: true });
         assert_eq!(left(), f64::INFINITY);

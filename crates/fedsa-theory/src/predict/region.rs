@@ -290,7 +290,7 @@ impl<'f> Forecast<'f> {
             }
         }
         // What was looked at side by side is counted here.
-        let _ = work::charge(CUT * SCAN_WORK - left);
+        let _ = work::record(CUT * SCAN_WORK - left);
         sets.sort_by_key(|set| local_steps.iter().position(|h| *h == set.local_steps));
         Ok(sets)
     }
