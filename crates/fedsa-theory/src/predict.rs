@@ -440,6 +440,8 @@ impl<'f> Forecast<'f> {
             Drift::Zero => match &link.delay {
                 None => of(super::map::spectral_radius(&round.plain()?.round_map()), d),
                 Some(delay) => {
+                    // Eigenvalues of d complex matrices.
+                    work::charge(8.0 * d * (delay.probabilities.len() as f64).powi(3))?;
                     let radius = stability::delayed_radius(&round.plain()?.pull(), &delay.probabilities);
                     radius.map(|radius| (radius, 30.0 * d * (delay.probabilities.len() as f64).powi(3) + 12.0 * d.powi(3)))
                 }
@@ -802,11 +804,7 @@ impl<'f> Forecast<'f> {
             if STABLE_STEP_RADII * self.mean_square_work(self.local_steps().max(1.0), own)? > SEARCH_WORK {
                 return Err(takes_too_long("the search for the largest stable step in the mean square", LESS_DISTINCT));
             }
-            let square_work = self.mean_square_work(self.local_steps().max(1.0), own)?;
-            let square = |eta: f64| {
-                work::charge(square_work)?;
-                of.at(&self.clone().with_step(eta))
-            };
+            let square = |eta: f64| of.at(&self.clone().with_step(eta));
             let step = stability::stable_step_below(square, in_mean)?;
             if missed(step, &square) { stability::edge_below(square, own) } else { Ok(step) }
         });

@@ -33,7 +33,7 @@ use crate::{Plan, Predictor, memory};
 
 /// The most multiplications of a brief report, for all methods together, and of each method of a full one; some take half a nanosecond on
 /// one core, some a whole one.
-pub const BRIEF_WORK: f64 = 6e9;
+pub const BRIEF_WORK: f64 = 1.5e10;
 pub const FULL_WORK: f64 = 6e10;
 
 /// How much is computed.
@@ -224,7 +224,7 @@ impl Allowance {
     fn take<T>(&mut self, what: &str, result: Result<T>, spent: Spent) -> Known<T> {
         self.left -= spent.work;
         result.map_err(|e| {
-            let reason = Reason::new(if spent.was_cut { Code::TakesTooLong } else { Code::NotKnown }, &e);
+            let reason = if spent.was_cut { Reason::new(Code::TakesTooLong, &e) } else { Reason::from(&e) };
             if reason.code == Code::TakesTooLong {
                 self.cut.push((what.to_string(), reason.text.clone()));
             }

@@ -42,6 +42,8 @@ impl Reason {
 
 impl From<&BadInput> for Reason {
     fn from(error: &BadInput) -> Self {
-        Self::new(Code::NotKnown, error)
+        // Errors about a floor that does not exist name the step size.
+        let code = if error.key == "step_size" { Code::Diverges } else { Code::NotKnown };
+        Self::new(code, error)
     }
 }

@@ -20,8 +20,8 @@ const IN_BLOCKS: usize = 3;
 /// The most lines that say what is not known and what was left out.
 const MOST_REASONS: usize = 4;
 /// The widths of the name of a method in a table where there is no room for all of it.
-const NARROWEST: usize = 12;
-const WIDEST: usize = 36;
+const NARROWEST: usize = 16;
+const WIDEST: usize = 30;
 
 /// The page.
 pub fn page(plan: &Plan, report: &Report, target: Option<f64>) -> Vec<String> {
@@ -123,9 +123,9 @@ fn without_rounds(method: &Method, plan: &Plan, why: &str) -> Vec<(&'static str,
     let mut lines = Vec::new();
     match &method.curvature {
         Some(Ok(known)) => lines.push((
-            "conditioning",
+            "Hessian",
             format!(
-                "Hessian at theta* from mu = {} to L = {}, condition number {}; --full has rates",
+                "eigenvalues at theta* from mu = {} to L = {}, condition number {}; --full has rates",
                 number(known.least),
                 number(known.largest),
                 number(known.largest / known.least)
@@ -233,7 +233,7 @@ fn table(report: &Report, target: Option<f64>, most: usize) -> Vec<String> {
     let mut widths: Vec<usize> = (0..head.len()).map(width).collect();
     // What does not fit is taken from what would help most, and then from the name.
     let mut over = (widths.iter().sum::<usize>() + 2 * widths.len()).saturating_sub(WIDTH);
-    for (column, least) in [(0, WIDEST), (3, 20), (0, NARROWEST), (2, 12), (3, 8)] {
+    for (column, least) in [(0, WIDEST), (3, 27), (0, NARROWEST), (2, 12), (3, 8)] {
         let less = over.min(widths[column].saturating_sub(least));
         widths[column] -= less;
         over -= less;
