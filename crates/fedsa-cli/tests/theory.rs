@@ -175,7 +175,10 @@ fn what_is_not_known_has_its_reason() {
     let varies = both(&folder, &["small.toml", "--set", "method.FedLSA.step_size={ c = 0.1, t0 = 10 }"]).0;
     says(&section(&varies, "FedLSA"), &["the step size varies"]);
     for (set, why) in [("sampling.kind=\"markov\"", "samples are not i.i.d."), ("problem.features=25", "more than 24 features")] {
-        let text = section(&folder.run(&["theory", "--full", "small.toml", "--set", set, "--set", "problem.states=40"]).exits(0).stdout, "Problem");
+        let text = section(
+            &folder.run(&["theory", "--full", "small.toml", "--set", set, "--set", "problem.states=40"]).exits(0).stdout,
+            "Problem",
+        );
         says(&text, &[&format!("not known: {why}")]);
     }
     // A step that is too large.
@@ -416,7 +419,7 @@ fn the_short_page_has_at_most_25_lines() {
     says(&page, &["--full", "--target-mse"]);
     // A target has its costs, and what is in its way.
     let page = brief(&["--target-mse", "1e-9"]);
-    says(&page, &["target      1.00e-9 is not reached: "]);
+    says(&page, &["target      1e-9 is not reached: "]);
     // Many methods have a line each, and those that do not fit are counted.
     let swept = brief(&["--sweep", "problem.seed=[1,2,3,4,5,6,7,8,9,10,11,12]", "--target-mse", "0.1"]);
     assert!(fits(&swept), "{swept}");
@@ -433,7 +436,8 @@ fn the_short_page_has_at_most_25_lines() {
 /// Three agents of eleven states: the joint chain has 13,310 unknowns, and a floor takes seconds. What does not fit is listed.
 #[test]
 fn what_takes_too_long_is_left_out_and_listed() {
-    let folder = Folder::with(&SMALL.replace("agents = 4\nstates = 10\nfeatures = 3\nmin_class = 2", "agents = 3\nstates = 11\nfeatures = 4"));
+    let folder =
+        Folder::with(&SMALL.replace("agents = 4\nstates = 10\nfeatures = 3\nmin_class = 2", "agents = 3\nstates = 11\nfeatures = 4"));
     let markov = ["theory", "small.toml", "--set", "sampling.kind=\"markov\""];
     let page = folder.run(&markov).exits(0).stdout;
     says(&page, &["Left out, because it takes long (--full takes longer): "]);

@@ -118,11 +118,8 @@ fn changes<'a>(plan: &'a Plan, cell: usize, limits: &Limits, doubled: Option<&'a
 impl Changed<'_> {
     fn computed(&self) -> Change {
         let outlook = self.of.outlook();
-        let floor = if outlook.is_unstable() {
-            Err(Reason::text(Code::Diverges, "diverges"))
-        } else {
-            self.floor().map_err(|e| Reason::from(&e))
-        };
+        let floor =
+            if outlook.is_unstable() { Err(Reason::text(Code::Diverges, "diverges")) } else { self.floor().map_err(|e| Reason::from(&e)) };
         let radius = if outlook.is_unstable() { None } else { outlook.radius.ok() };
         Change { what: self.what.clone(), radius, floor }
     }

@@ -157,10 +157,7 @@ impl Forecast<'_> {
         if unknowns <= JOINT_UNKNOWNS && self.joint_work(round, rule, &classes) <= MOST_WORK {
             return Ok((Way::Joint, classes));
         }
-        if rule == Rule::FedLsa
-            && counts::reaches(&classes, COUNT_UNKNOWNS)
-            && self.counts_work(round, &classes) <= MOST_WORK
-        {
+        if rule == Rule::FedLsa && counts::reaches(&classes, COUNT_UNKNOWNS) && self.counts_work(round, &classes) <= MOST_WORK {
             return Ok((Way::Counts, classes));
         }
         if self.batch() > 1 {

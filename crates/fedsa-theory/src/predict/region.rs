@@ -20,6 +20,9 @@ const CUT: f64 = 2.0;
 /// The steps of a scan that are looked at side by side, before what they took is counted.
 const SIDE_BY_SIDE: usize = 16;
 
+/// Scans with a smaller ratio of neighbouring steps are fine, about 16 to a factor of 2.
+const FINE: f64 = 1.0460;
+
 /// Multiplications of the radius of a chain's second moments, about.
 const CHAIN_WORK: f64 = 2e8;
 
@@ -144,13 +147,22 @@ impl Judge<'_> {
             if let Some(known) = known.filter(|known| outside > inside && (low..high).contains(&known.step)) {
                 return known.step;
             }
-            let radius = |eta: f64| {
+            let mut at = |eta: f64| {
                 let (spot, work) = self.at(eta, h);
                 *left -= work;
-                Ok(spot.decides())
+                spot
             };
-            let end = |i: usize| (steps[i], spots[i].decides());
-            stability::edge_between(radius, end(inside), end(outside)).unwrap_or(steps[inside])
+            if steps[1] / steps[0] < FINE {
+                let end = |i: usize| (steps[i], spots[i].decides());
+                return stability::edge_between(|eta| Ok(at(eta).decides()), end(inside), end(outside)).unwrap_or(steps[inside]);
+            }
+            // Where radii are costly, as closely as three digits need.
+            let (mut inside, mut outside) = (steps[inside], steps[outside]);
+            while (outside / inside).ln().abs() > 1e-3 {
+                let middle = (inside * outside).sqrt();
+                if is_stable(&at(middle)) { inside = middle } else { outside = middle }
+            }
+            inside
         };
         let mut intervals: Vec<(f64, f64)> = Vec::new();
         for (i, now) in stable.iter().enumerate() {
@@ -251,7 +263,7 @@ impl<'f> Forecast<'f> {
     }
 
     /// The stable step sizes for each of these numbers of local steps, with all other settings unchanged, from a scan with about 16
-    /// steps to a factor of 2, or fewer where that takes too long, and edges with a relative error of 1e-6. Windows narrower than the
+    /// steps to a factor of 2, or fewer where that takes too long, and edges with a relative error of 1e-6, or 1e-3 where there are fewer. Windows narrower than the
     /// ratio of its steps can be missed. Where even few steps take too long, numbers of local steps other than the method's own are
     /// left out. `known` is [`Forecast::largest_stable_step`], where it is known: the method's own number of local steps has this edge.
     ///

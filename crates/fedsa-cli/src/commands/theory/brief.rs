@@ -58,7 +58,12 @@ pub fn page(plan: &Plan, report: &Report, target: Option<f64>) -> Vec<String> {
 fn problem(plan: &Plan) -> String {
     let field = &*plan.fields[0].field;
     if plan.fields.len() > 1 {
-        return format!("{}, the first with {}, {}.", count(plan.fields.len(), "problem"), count(field.agents(), "agent"), count(field.dim(), "component"));
+        return format!(
+            "{}, the first with {}, {}.",
+            count(plan.fields.len(), "problem"),
+            count(field.agents(), "agent"),
+            count(field.dim(), "component")
+        );
     }
     let unknown = field.solution().err().map_or(String::new(), |why| format!("; theta* is not known: {why}"));
     format!("{}, {}; {}{unknown}.", count(field.agents(), "agent"), count(field.dim(), "component"), page::sampling(field))
@@ -131,7 +136,9 @@ fn without_rounds(method: &Method, plan: &Plan, why: &str) -> Vec<(&'static str,
                 number(known.largest / known.least)
             ),
         )),
-        _ if plan.forecast(method.cell).shape().drift == Drift::NoSteps => lines.push(("floor", "not known: the method makes no local steps".into())),
+        _ if plan.forecast(method.cell).shape().drift == Drift::NoSteps => {
+            lines.push(("floor", "not known: the method makes no local steps".into()))
+        }
         _ => lines.push(("floor", why.to_string())),
     }
     if let Ok(cost) = &method.cost {
@@ -151,7 +158,9 @@ fn floor(method: &Method) -> String {
         }
         (_, Err(reason)) if reason.code == Code::Diverges => diverges(method),
         (_, Err(reason)) => match &method.bias {
-            Ok(bias) if *bias > method.bias_rounding => format!("at least the squared bias, {}; the noise is {}", number(*bias), reason.text),
+            Ok(bias) if *bias > method.bias_rounding => {
+                format!("at least the squared bias, {}; the noise is {}", number(*bias), reason.text)
+            }
             _ => reason.text.clone(),
         },
     }
@@ -159,7 +168,8 @@ fn floor(method: &Method) -> String {
 
 /// That it diverges, and how.
 fn diverges(method: &Method) -> String {
-    let radius = |radius: &fedsa::error::Result<f64>| radius.as_ref().map_or(String::new(), |x| format!(" (radius {})", numbers::radius(*x)));
+    let radius =
+        |radius: &fedsa::error::Result<f64>| radius.as_ref().map_or(String::new(), |x| format!(" (radius {})", numbers::radius(*x)));
     match (method.regime, &method.outlook.mean_square) {
         (Regime::MeanSquareDiverges, Some(square)) => format!("DIVERGES in the mean square{}", radius(square)),
         _ => format!("DIVERGES{}", radius(&method.outlook.radius)),
@@ -211,7 +221,9 @@ fn target_text(target: &Target) -> String {
         }
         Ok(Reach::AtStart(_)) => format!("{} already at the start", number(target.mse)),
         Ok(Reach::Never(Obstacle::Bias(bias))) => format!("{} is not reached: the squared bias is {}", number(target.mse), number(*bias)),
-        Ok(Reach::Never(Obstacle::Noise(floor, _))) => format!("{} is not reached: noise keeps the floor at {}", number(target.mse), number(*floor)),
+        Ok(Reach::Never(Obstacle::Noise(floor, _))) => {
+            format!("{} is not reached: noise keeps the floor at {}", number(target.mse), number(*floor))
+        }
         Ok(Reach::Never(Obstacle::Diverges)) => format!("{} is not reached: the method diverges", number(target.mse)),
         Err(reason) => format!("{}: {}", number(target.mse), reason.text),
     }
@@ -266,7 +278,9 @@ fn cells(method: &Method, has_target: bool) -> Vec<String> {
     let limits = method.limits.as_ref().ok().filter(|limits| limits.floor > method.bias_rounding);
     let limited = match (&method.bias, limits) {
         (_, Some(limits)) => largest_share(limits),
-        (Ok(bias), None) if method.floor.is_err() && *bias > method.bias_rounding && !method.outlook.is_unstable() => format!("bias^2 {}", number(*bias)),
+        (Ok(bias), None) if method.floor.is_err() && *bias > method.bias_rounding && !method.outlook.is_unstable() => {
+            format!("bias^2 {}", number(*bias))
+        }
         _ => nothing(),
     };
     // The value that a setting would have stands after a comma.

@@ -146,7 +146,9 @@ fn problem(page: &mut Page, plan: &Plan, i: usize, known: &Problem, explained: &
             page.paragraph(&format!("theta* = [{}{more}], of norm {}.", shown.join(", "), number(linalg::norm_sq(&root.theta).sqrt())));
         }
     }
-    if let (Some(min), Some(max)) = (known.numbers["local_root_distance"]["min"].as_f64(), known.numbers["local_root_distance"]["max"].as_f64()) {
+    if let (Some(min), Some(max)) =
+        (known.numbers["local_root_distance"]["min"].as_f64(), known.numbers["local_root_distance"]["max"].as_f64())
+    {
         let singular = known.numbers["local_root_distance"]["singular_agents"].as_u64().unwrap_or(0);
         let more = if singular > 0 { format!(" {singular} distinct agents have no root of their own.") } else { String::new() };
         let rounding = field.root().map_or(0.0, rounding).sqrt();
@@ -281,7 +283,9 @@ fn accuracy(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, known: &Met
     if limits.floor <= known.bias_rounding {
         page.paragraph(&match known.no_bias {
             Some(_) => "Nothing: without noise and without a bias it reaches theta* to rounding.".to_string(),
-            None => format!("Nothing that can be seen: the floor is below what rounding leaves of theta*, {}.", number(known.bias_rounding)),
+            None => {
+                format!("Nothing that can be seen: the floor is below what rounding leaves of theta*, {}.", number(known.bias_rounding))
+            }
         });
         return;
     }
